@@ -1,0 +1,109 @@
+//! What a task, or a group of tasks, asks of a CPU: so much work within so much time, again and again.
+
+use crate::natural::Natural;
+use talea_core::{Charge, Span, Work};
+
+/// At most `work` nanoseconds of CPU time within every `within`; the ratio is a density (ReTiF Eq. 1).
+///
+/// `work` is wider than [`Work`] because a demand may stand for the sum of many tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Demand {
+    /// CPU time in nanoseconds.
+    pub work: u128,
+    /// min(T, D) of the tasks; never empty.
+    pub within: Span,
+}
+
+impl Demand {
+    /// The demand of one task.
+    ///
+    /// # Panics
+    /// If `within` is empty.
+    pub fn new(work: Work, within: Span) -> Demand {
+        assert!(!within.is_zero(), "a demand within no time");
+        Demand { work: work.as_ns().into(), within }
+    }
+}
+
+/// Whether Σ work / within ≤ `limit`, exactly.
+pub fn sum_at_most(demands: &[Demand], limit: Charge) -> bool {
+    let (numerator, denominator) = sum(demands);
+    // numerator / denominator ≤ limit / 2^64
+    numerator.shifted(64) <= denominator.times(&Natural::from(limit.bits()))
+}
+
+/// Σ work / within as a fraction. The denominator is the least common multiple of the spans, so that sets with
+/// round spans stay small however many tasks they have.
+pub(crate) fn sum(demands: &[Demand]) -> (Natural, Natural) {
+    let mut numerator = Natural::from(0u128);
+    let mut denominator = Natural::from(1u128);
+    for demand in demands {
+        let within = demand.within.as_ns();
+        let common = gcd(denominator.remainder(within), within);
+        let widen = Natural::from(u128::from(within / common));
+        let share = denominator.quotient(common).times(&Natural::from(demand.work));
+        numerator = numerator.times(&widen).plus(&share);
+        denominator = denominator.times(&widen);
+    }
+    (numerator, denominator)
+}
+
+fn gcd(mut a: u64, mut b: u64) -> u64 {
+    while a != 0 {
+        (a, b) = (b % a, a);
+    }
+    b
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    fn thirds(count: usize) -> Vec<Demand> {
+        (0..count).map(|_| Demand::new(Work::from_ns(1), Span::from_ns(3))).collect()
+    }
+
+    #[test]
+    fn three_thirds_are_one_although_their_charges_are_more() {
+        let charges = Charge::ratio(1, 3).times(3);
+        assert!(charges > Charge::ONE, "rounding up is what makes the exact sum necessary");
+        assert!(sum_at_most(&thirds(3), Charge::ONE));
+        assert!(!sum_at_most(&thirds(4), Charge::ONE));
+        assert!(!sum_at_most(&thirds(3), Charge::from_bits(Charge::ONE.bits() - 1)));
+    }
+
+    #[test]
+    fn nothing_asks_for_nothing() {
+        assert!(sum_at_most(&[], Charge::ZERO));
+        assert!(!sum_at_most(&thirds(1), Charge::ZERO));
+    }
+
+    #[test]
+    fn the_largest_values_do_not_overflow() {
+        let huge = Demand { work: u128::MAX, within: Span::from_ns(1) };
+        assert!(!sum_at_most(&[huge; 5], Charge::from_bits(u128::MAX)));
+        let tiny = Demand { work: 1, within: Span::from_ns(u64::MAX) };
+        assert!(sum_at_most(&[tiny; 5], Charge::from_bits(6)));
+        assert!(!sum_at_most(&[tiny; 5], Charge::from_bits(5)));
+    }
+
+    #[test]
+    fn sums_over_a_common_denominator_equal_sums_over_the_product() {
+        let mut seed = 1u64;
+        let mut next = || {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            seed >> 40
+        };
+        for _ in 0..2_000 {
+            let demands: Vec<Demand> = (0..next() % 5)
+                .map(|_| Demand::new(Work::from_ns(next() % 30), Span::from_ns(next() % 60 + 1)))
+                .collect();
+            let product: u128 = demands.iter().map(|d| u128::from(d.within.as_ns())).product();
+            let total: u128 = demands.iter().map(|d| d.work * product / u128::from(d.within.as_ns())).sum();
+            let limit = u128::from(next() % 3);
+            let fits = total <= limit * product;
+            assert_eq!(sum_at_most(&demands, Charge::from_bits(limit << 64)), fits, "{demands:?} {limit}");
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! Π(U_i + 1) ≤ 2: accepts whatever the bound of Liu and Layland accepts, and more.
+//!
+//! E. Bini, G. C. Buttazzo and G. M. Buttazzo, "Rate monotonic analysis: the hyperbolic bound", IEEE Trans.
+//! Computers 52(7), 2003, theorem 1. Assumptions as for [`super::liu_layland()`]: 1. one CPU, preemptive fixed
+//! priorities; 2. rate-monotonic order (ties in any way); 3. periodic or sporadic tasks with deadline = period;
+//! 4. independent, no overheads. Constrained deadlines enter as in [`crate::rm`].
+
+use crate::Demand;
+use crate::natural::Natural;
+
+/// Whether Π(U_i + 1) ≤ 2, exactly; nothing at all passes.
+pub fn hyperbolic(classes: &[Demand]) -> bool {
+    let mut numerator = Natural::from(1u128);
+    let mut denominator = Natural::from(1u128);
+    for class in classes {
+        let within = Natural::from(u128::from(class.within.as_ns()));
+        numerator = numerator.times(&within.plus(&Natural::from(class.work)));
+        denominator = denominator.times(&within);
+    }
+    numerator <= denominator.shifted(1)
+}

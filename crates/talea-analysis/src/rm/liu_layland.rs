@@ -1,0 +1,19 @@
+//! U ≤ n(2^(1/n) − 1).
+//!
+//! C. L. Liu and J. W. Layland, "Scheduling algorithms for multiprogramming in a hard-real-time environment",
+//! J. ACM 20(1), 1973, theorem 5. Assumptions: 1. one CPU, preemptive fixed priorities; 2. rate-monotonic order
+//! (ties in any way); 3. periodic or sporadic tasks with deadline = period; 4. independent, no overheads.
+//! Constrained deadlines enter as in [`crate::rm`], with n the number of classes.
+
+use crate::Demand;
+use crate::demand::sum;
+use crate::natural::Natural;
+
+/// Whether ΣU ≤ n(2^(1/n) − 1) for the n demands, exactly; nothing at all passes.
+pub fn liu_layland(classes: &[Demand]) -> bool {
+    let Ok(n) = u32::try_from(classes.len()) else { return false };
+    // U ≤ n(2^(1/n) − 1)  ⇔  (1 + U/n)^n ≤ 2  ⇔  (n·D + N)^n ≤ 2·(n·D)^n  for U = N/D.
+    let (numerator, denominator) = sum(classes);
+    let whole = denominator.times(&Natural::from(u128::from(n)));
+    whole.plus(&numerator).power(n) <= whole.power(n).shifted(1)
+}

@@ -1,0 +1,51 @@
+//! What the kernel is told about one thread: its policy and its CPUs. Plain data; `talea-os` makes the calls.
+
+use crate::{CpuSet, Priority, Span, Work};
+
+/// A kernel scheduling policy with its parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// `SCHED_OTHER`, the ordinary time-sharing class.
+    Other {
+        /// −20 (favoured) to 19.
+        nice: i8,
+    },
+    /// `SCHED_BATCH`.
+    Batch {
+        /// −20 (favoured) to 19.
+        nice: i8,
+    },
+    /// `SCHED_IDLE`.
+    Idle,
+    /// `SCHED_FIFO`.
+    Fifo(Priority),
+    /// `SCHED_RR`.
+    Rr(Priority),
+    /// `SCHED_DEADLINE`: `runtime` every `period`, within `deadline` of each activation.
+    Deadline {
+        /// Budget of each period; the kernel's least is 1,024 ns.
+        runtime: Work,
+        /// Relative deadline, at most `period`.
+        deadline: Span,
+        /// Distance between refills.
+        period: Span,
+    },
+}
+
+impl Policy {
+    /// Whether threads under this policy run before all ordinary ones.
+    pub fn is_real_time(&self) -> bool {
+        matches!(self, Policy::Fifo(_) | Policy::Rr(_) | Policy::Deadline { .. })
+    }
+}
+
+/// Everything that a grant sets on a thread, and everything that it must put back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attr {
+    /// Class and parameters.
+    pub policy: Policy,
+    /// Whether children start as ordinary threads (`SCHED_FLAG_RESET_ON_FORK`).
+    pub reset_on_fork: bool,
+    /// Where the thread may run; empty means "leave as it is".
+    pub cpus: CpuSet,
+}

@@ -1,0 +1,165 @@
+//! What a reservation costs a CPU: a ratio without rounding doubts.
+//!
+//! A charge is the fixed-point number ⌈Q·2^64 / T⌉: computed once when something is granted, given back as the
+//! same number, so that books that are empty add up to exactly zero. Rounding up makes the books err on the
+//! safe side; verdicts at the very edge (U = 1 must pass) are settled with exact ratios by whoever asks, off
+//! the hot path.
+
+use crate::time::{Span, Work};
+use core::fmt;
+
+/// A share of CPU time in units of 2^-64; one whole CPU is [`Charge::ONE`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Charge(u128);
+
+impl Charge {
+    /// No CPU time at all.
+    pub const ZERO: Charge = Charge(0);
+    /// One whole CPU.
+    pub const ONE: Charge = Charge(1 << 64);
+
+    /// `⌈runtime·2^64 / span⌉`. Never overflows: the largest value is below 2^128.
+    ///
+    /// # Panics
+    /// If `span` is zero.
+    #[allow(clippy::manual_div_ceil)] // It divides 128-bit numbers twice, on every request.
+    pub const fn new(runtime: Work, span: Span) -> Charge {
+        assert!(!span.is_zero(), "a share of an empty span");
+        // `+ (span - 1)` cannot overflow, and costs one division where `div_ceil` costs two.
+        let span = span.as_ns() as u128;
+        Charge((((runtime.as_ns() as u128) << 64) + (span - 1)) / span)
+    }
+
+    /// `⌈numerator·2^64 / denominator⌉` for a share written as a fraction.
+    ///
+    /// # Panics
+    /// If `denominator` is zero.
+    pub const fn ratio(numerator: u64, denominator: u64) -> Charge {
+        Charge::new(Work::from_ns(numerator), Span::from_ns(denominator))
+    }
+
+    /// From units of 2^-64.
+    pub const fn from_bits(bits: u128) -> Charge {
+        Charge(bits)
+    }
+
+    /// In units of 2^-64.
+    pub const fn bits(self) -> u128 {
+        self.0
+    }
+
+    /// The sum; saturates, because a sum beyond 2^64 CPUs is a refusal everywhere and never a stored value.
+    #[must_use]
+    pub const fn saturating_add(self, other: Charge) -> Charge {
+        Charge(self.0.saturating_add(other.0))
+    }
+
+    /// The difference, or `None` when `other` is larger.
+    pub const fn checked_sub(self, other: Charge) -> Option<Charge> {
+        match self.0.checked_sub(other.0) {
+            Some(bits) => Some(Charge(bits)),
+            None => None,
+        }
+    }
+
+    /// The difference, or zero when `other` is larger.
+    #[must_use]
+    pub const fn saturating_sub(self, other: Charge) -> Charge {
+        Charge(self.0.saturating_sub(other.0))
+    }
+
+    /// `count` times this share.
+    #[must_use]
+    pub const fn times(self, count: u32) -> Charge {
+        Charge(self.0.saturating_mul(count as u128))
+    }
+
+    /// The longest runtime per `span` whose charge does not exceed this one: `⌊charge·span / 2^64⌋`, at most
+    /// `u64::MAX` nanoseconds.
+    pub fn of(self, span: Span) -> Work {
+        // Split so that nothing overflows: bits = high·2^64 + low, both times a 64-bit span.
+        let (high, low) = (self.0 >> 64, self.0 & u128::from(u64::MAX));
+        let span = u128::from(span.as_ns());
+        let whole = high.saturating_mul(span);
+        let part = (low * span) >> 64;
+        Work::from_ns(u64::try_from(whole.saturating_add(part)).unwrap_or(u64::MAX))
+    }
+
+    /// In millionths of a CPU, rounded up: for people and for the wire, never for decisions. What rounding may have
+    /// added to a sum of a million charges is not shown, so a tenth is 100,000.
+    pub fn ppm(self) -> u64 {
+        let bits = self.0.saturating_sub(ROUNDING);
+        let whole = (bits >> 64).saturating_mul(MILLION);
+        let part = ((bits & u128::from(u64::MAX)) * MILLION).div_ceil(1 << 64);
+        let millionths = u64::try_from(whole.saturating_add(part)).unwrap_or(u64::MAX);
+        if self.0 == 0 { 0 } else { millionths.max(1) }
+    }
+
+    /// In millionths of a CPU, rounded down: for what is free, so that nobody is told of more than there is, but for
+    /// what rounding may have taken from it.
+    pub fn ppm_down(self) -> u64 {
+        let bits = self.0.saturating_add(ROUNDING);
+        let whole = (bits >> 64).saturating_mul(MILLION);
+        let part = ((bits & u128::from(u64::MAX)) * MILLION) >> 64;
+        u64::try_from(whole.saturating_add(part)).unwrap_or(u64::MAX)
+    }
+}
+
+const MILLION: u128 = 1_000_000;
+/// More than a million roundings of one unit each, and far less than a millionth.
+const ROUNDING: u128 = 1 << 20;
+
+impl fmt::Display for Charge {
+    /// As a percentage of one CPU with two digits, rounded to the nearest.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let whole = (self.0 >> 64).saturating_mul(10_000);
+        let part = ((self.0 & u128::from(u64::MAX)) * 10_000 + (1 << 63)) >> 64;
+        let hundredths = whole.saturating_add(part);
+        write!(f, "{}.{:02}%", hundredths / 100, hundredths % 100)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::format;
+
+    #[test]
+    fn a_charge_errs_by_less_than_one_unit_and_only_upwards() {
+        for (runtime, span) in
+            [(1, 3), (2, 3), (1, 1), (7, 5), (u64::MAX, 1), (1, u64::MAX), (u64::MAX, u64::MAX)]
+        {
+            let charge = Charge::ratio(runtime, span).bits();
+            let exact_times_span = u128::from(runtime) << 64;
+            match charge.checked_mul(u128::from(span)) {
+                Some(product) => {
+                    assert!((exact_times_span..exact_times_span + u128::from(span)).contains(&product));
+                }
+                None => assert_eq!(span, u64::MAX, "{runtime}/{span}"),
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_left_of_a_whole_cpu_is_a_runtime_that_fits() {
+        for (numerator, denominator, span) in
+            [(1, 3, 10), (9, 10, 1_000_000), (1, 7, 12_345_678), (19, 20, u64::MAX)]
+        {
+            let span = Span::from_ns(span);
+            let free = Charge::ratio(numerator, denominator);
+            let fits = free.of(span);
+            assert!(Charge::new(fits, span) <= free.saturating_add(Charge::from_bits(1)));
+            let more = Work::from_ns(fits.as_ns() + 1);
+            assert!(Charge::new(more, span) > free, "{numerator}/{denominator} of {span}");
+        }
+    }
+
+    #[test]
+    fn percentages_are_rounded_to_the_nearest_hundredth() {
+        for (numerator, denominator, text) in
+            [(1, 5, "20.00%"), (1, 3, "33.33%"), (2, 3, "66.67%"), (0, 1, "0.00%"), (5, 2, "250.00%")]
+        {
+            assert_eq!(format!("{}", Charge::ratio(numerator, denominator)), text);
+        }
+    }
+}
