@@ -1,0 +1,323 @@
+//! Every key of the configuration file, once: the reader takes its suggestions from here, and the tables in
+//! `docs/manual/configuration.md` are compared with it.
+//!
+//! Invariant: the reader can't take a key that is not listed (it asserts), and a test gives every listed key a
+//! value of a wrong type and expects a complaint, so no listed key is ignored.
+
+/// A table of the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Section {
+    /// Outside of any table.
+    Top,
+    /// `[daemon]`
+    Daemon,
+    /// `[daemon.quota]`
+    Quota,
+    /// `[[plugin]]`
+    Plugin,
+    /// `[[rule]]`
+    Rule,
+}
+
+impl Section {
+    /// All of them, in the order of the manual.
+    pub const ALL: [Section; 5] =
+        [Section::Top, Section::Daemon, Section::Quota, Section::Plugin, Section::Rule];
+
+    /// As it is written in the file.
+    pub fn header(self) -> &'static str {
+        match self {
+            Section::Top => "the top of the file",
+            Section::Daemon => "[daemon]",
+            Section::Quota => "[daemon.quota]",
+            Section::Plugin => "[[plugin]]",
+            Section::Rule => "[[rule]]",
+        }
+    }
+
+    /// Its keys.
+    pub fn keys(self) -> impl Iterator<Item = &'static Key> {
+        KEYS.iter().filter(move |key| key.section == self)
+    }
+
+    /// The key called `name`.
+    pub fn key(self, name: &str) -> Option<&'static Key> {
+        self.keys().find(|key| key.name == name)
+    }
+}
+
+/// What a value looks like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// A table or a list of tables.
+    Table,
+    /// Text in quotes.
+    Text,
+    /// One of these words in quotes.
+    Word(&'static [&'static str]),
+    /// A whole number.
+    Integer,
+    /// A decimal number.
+    Decimal,
+    /// `true` or `false`.
+    Boolean,
+    /// A duration in quotes, with its unit.
+    Duration,
+}
+
+impl Form {
+    /// For people: "must be …".
+    pub fn describe(self) -> &'static str {
+        match self {
+            Form::Table => "a table",
+            Form::Text | Form::Word(_) => "text in quotes",
+            Form::Integer => "a whole number",
+            Form::Decimal => "a decimal number",
+            Form::Boolean => "true or false",
+            Form::Duration => "a duration in quotes",
+        }
+    }
+
+    /// The cell of the manual.
+    pub fn cell(self) -> String {
+        match self {
+            Form::Table => "table".to_owned(),
+            Form::Text => "text".to_owned(),
+            Form::Word(words) => words.iter().map(|w| format!("`\"{w}\"`")).collect::<Vec<_>>().join(", "),
+            Form::Integer => "integer".to_owned(),
+            Form::Decimal => "decimal".to_owned(),
+            Form::Boolean => "`true`, `false`".to_owned(),
+            Form::Duration => "duration".to_owned(),
+        }
+    }
+}
+
+/// One key.
+#[derive(Clone, Copy, Debug)]
+pub struct Key {
+    /// Where it belongs.
+    pub section: Section,
+    /// As it is written.
+    pub name: &'static str,
+    /// What its value looks like.
+    pub form: Form,
+    /// The value when the key is left out, as it would be written, or what happens then.
+    pub default: &'static str,
+    /// Unit and accepted values.
+    pub range: &'static str,
+    /// One sentence.
+    pub meaning: &'static str,
+    /// A right value, as it would be written.
+    pub example: &'static str,
+    /// Plugin kinds that take it; empty means all.
+    pub kinds: &'static [&'static str],
+}
+
+/// Plugin kinds, in the order of the manual.
+pub const KINDS: [&str; 5] = ["edf", "rm", "fp", "rr", "foreign"];
+
+const fn key(section: Section, name: &'static str, form: Form, example: &'static str) -> Key {
+    Key { section, name, form, default: "", range: "", meaning: "", example, kinds: &[] }
+}
+
+impl Key {
+    /// The meaning as the reason of a complaint: without capital and full stop.
+    pub(crate) fn reason(&self) -> String {
+        let mut letters = self.meaning.trim_end_matches('.').chars();
+        letters.next().map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
+    }
+
+    const fn default(mut self, default: &'static str) -> Key {
+        self.default = default;
+        self
+    }
+
+    const fn range(mut self, range: &'static str) -> Key {
+        self.range = range;
+        self
+    }
+
+    const fn means(mut self, meaning: &'static str) -> Key {
+        self.meaning = meaning;
+        self
+    }
+
+    const fn only(mut self, kinds: &'static [&'static str]) -> Key {
+        self.kinds = kinds;
+        self
+    }
+}
+
+use Form::{Boolean, Decimal, Duration, Integer, Table, Text, Word};
+use Section::{Daemon, Plugin, Quota, Rule, Top};
+
+/// The list.
+pub const KEYS: &[Key] = &[
+    key(Top, "daemon", Table, "[daemon]").default("all defaults").means("Settings of the daemon itself."),
+    key(Top, "plugin", Table, "[[plugin]]")
+        .default("required")
+        .range("1 to 32 of them")
+        .means("One scheduling plugin; earlier ones have precedence."),
+    key(Top, "rule", Table, "[[rule]]")
+        .default("nobody but root")
+        .range("up to 10,000 of them")
+        .means("Who may ask for what."),
+    // [daemon]
+    key(Daemon, "socket", Text, "\"/run/talea/talea.sock\"")
+        .default("\"/run/talea/talea.sock\"")
+        .range("absolute path, up to 107 bytes")
+        .means("Where clients connect."),
+    key(Daemon, "socket_mode", Text, "\"0660\"")
+        .default("\"0666\"")
+        .range("\"0000\" to \"0777\", octal")
+        .means("Permissions of the socket; connecting needs the right to write."),
+    key(Daemon, "socket_owner", Text, "\"root\"")
+        .default("the daemon's user")
+        .range("user name or `#uid`")
+        .means("Owner of the socket."),
+    key(Daemon, "socket_group", Text, "\"realtime\"")
+        .default("the daemon's group")
+        .range("group name or `#gid`")
+        .means("Group of the socket."),
+    key(Daemon, "state_directory", Text, "\"/run/talea\"")
+        .default("\"/run/talea\"")
+        .range("absolute path")
+        .means("Where grants are mirrored, so that a restarted daemon finds them."),
+    key(Daemon, "log_level", Word(&["error", "warning", "info", "debug"]), "\"info\"")
+        .default("\"info\"")
+        .means("The least important messages that are logged."),
+    key(Daemon, "access", Word(&["rules", "off"]), "\"rules\"")
+        .default("\"rules\"")
+        .means("`rules`: no rule, no service. `off`: everybody is served everything."),
+    key(Daemon, "root", Word(&["unrestricted", "ruled"]), "\"unrestricted\"")
+        .default("\"unrestricted\"")
+        .means("Whether rules bind root."),
+    key(Daemon, "groups", Word(&["all", "effective"]), "\"all\"").default("\"all\"").means(
+        "Which groups of a client match `@group` rules: supplementary ones too, or the effective one.",
+    ),
+    key(Daemon, "quota", Table, "[daemon.quota]")
+        .default("all defaults")
+        .means("What one user may hold and ask."),
+    // [daemon.quota]
+    key(Quota, "sessions_per_user", Integer, "128")
+        .default("128")
+        .range("1 to 65,536")
+        .means("Connections of one user at a time."),
+    key(Quota, "sessions", Integer, "1024").default("1024").range("1 to 65,536").means("Connections in all."),
+    key(Quota, "specs_per_user", Integer, "1024")
+        .default("1024")
+        .range("1 to 1,048,576")
+        .means("Accepted task specifications of one user."),
+    key(Quota, "specs", Integer, "32768")
+        .default("32768")
+        .range("1 to 1,048,576")
+        .means("Accepted task specifications in all."),
+    key(Quota, "requests_per_second", Integer, "10000")
+        .default("10000")
+        .range("1 to 1,000,000")
+        .means("Sustained requests a second of one user; root is exempt."),
+    key(Quota, "burst", Integer, "2000")
+        .default("2000")
+        .range("1 to 1,000,000")
+        .means("Requests that a user may send at once before the rate holds."),
+    // [[plugin]]
+    key(Plugin, "name", Text, "\"rm\"")
+        .default("required")
+        .range("1 to 31 bytes without blanks, unique, not `-`")
+        .means("The name that requests and rules use."),
+    key(Plugin, "kind", Word(&KINDS), "\"rm\"").default("required").means("The scheduling algorithm."),
+    key(Plugin, "cpus", Text, "\"0-1\"")
+        .default("required")
+        .range("kernel list such as `0-3,5`, or `all`")
+        .means("Where the plugin may place tasks."),
+    key(Plugin, "priorities", Text, "\"50-89\"")
+        .default("required")
+        .range("`low-high` within 1 to 99; 99 is for watchdogs")
+        .means("Kernel priorities that the plugin may hand out.")
+        .only(&["rm", "fp", "rr", "foreign"]),
+    key(Plugin, "threshold", Decimal, "0.9")
+        .default("what the kernel admits")
+        .range("above 0, up to 1, in whole CPUs")
+        .means("Largest utilisation of each CPU (U^thr of ReTiF Eq. 3); exact.")
+        .only(&["edf"]),
+    key(Plugin, "confine", Word(&["auto", "partition", "global"]), "\"auto\"")
+        .default("\"auto\"")
+        .means("How tasks are kept on one CPU; see below.")
+        .only(&["edf"]),
+    key(Plugin, "test", Word(&["necessary", "liu-layland", "hyperbolic"]), "\"hyperbolic\"")
+        .default("\"hyperbolic\"")
+        .means("The admission test; see below.")
+        .only(&["rm"]),
+    key(Plugin, "refuse_sharing", Boolean, "true")
+        .default("false")
+        .means(
+            "Refuse a new distinct deadline or priority when every level is taken, instead of sharing one.",
+        )
+        .only(&["rm", "fp", "rr"]),
+    key(Plugin, "module", Text, "\"/usr/lib/talea/plugins/least_loaded.so\"")
+        .default("required")
+        .range("absolute path")
+        .means("The shared object; it runs in an unprivileged process of its own.")
+        .only(&["foreign"]),
+    key(Plugin, "argument", Text, "\"\"")
+        .default("\"\"")
+        .range("up to 4,096 bytes")
+        .means("Passed to the module's init as it stands.")
+        .only(&["foreign"]),
+    key(Plugin, "timeout", Duration, "\"50ms\"")
+        .default("\"50ms\"")
+        .range("\"1ms\" to \"10s\"")
+        .means("How long an answer may take; a plugin that exceeds it is taken out of service.")
+        .only(&["foreign"]),
+    key(Plugin, "class", Word(&["fifo", "rr"]), "\"fifo\"")
+        .default("\"fifo\"")
+        .means("The kernel class of its threads.")
+        .only(&["foreign"]),
+    // [[rule]]
+    key(Rule, "domain", Text, "\"@audio\"")
+        .default("required")
+        .range("user, `@group`, `#uid`, `@#gid`, or `-` for everybody")
+        .means("Whom the rule speaks about."),
+    key(Rule, "plugin", Text, "\"rm\"")
+        .default("\"-\"")
+        .range("a plugin's name, or `-` for any")
+        .means("Which plugin it speaks about."),
+    key(Rule, "max_utilization", Decimal, "0.7")
+        .default("no bound")
+        .range("above 0, up to 1024, in whole CPUs")
+        .means("Utilisation of everything that the subject holds, in sum; exact."),
+    key(Rule, "max_runtime", Duration, "\"3ms\"")
+        .default("no bound")
+        .range("above 0")
+        .means("Runtime of one task."),
+    key(Rule, "min_period", Duration, "\"1ms\"")
+        .default("no bound")
+        .range("above 0")
+        .means("Shortest period of one task."),
+    key(Rule, "max_period", Duration, "\"1s\"")
+        .default("no bound")
+        .range("above 0")
+        .means("Longest period of one task."),
+    key(Rule, "min_deadline", Duration, "\"1ms\"")
+        .default("no bound")
+        .range("above 0")
+        .means("Shortest relative deadline of one task."),
+    key(Rule, "max_deadline", Duration, "\"1s\"")
+        .default("no bound")
+        .range("above 0")
+        .means("Longest relative deadline of one task."),
+    key(Rule, "min_priority", Integer, "1")
+        .default("no bound")
+        .range("1 to 99")
+        .means("Lowest priority that one task may declare."),
+    key(Rule, "max_priority", Integer, "60")
+        .default("no bound")
+        .range("1 to 99")
+        .means("Highest priority that one task may declare."),
+    key(Rule, "ignore_adm_test", Boolean, "false")
+        .default("not allowed")
+        .means("Whether tasks may skip admission tests."),
+    key(Rule, "allow_unbounded", Boolean, "true")
+        .default("not allowed")
+        .means("Whether a task that omits a bounded parameter may still be served."),
+];

@@ -1,0 +1,131 @@
+//! `[[rule]]`: one table becomes one rule for each property in it.
+
+use super::daemon::{Id, lookup};
+use super::table::{Field, Piece, Table};
+use super::{Names, Target};
+use crate::diagnostic::quoted;
+use crate::source::{Findings, words};
+use crate::suggest;
+use std::ops::Range;
+use talea_core::setup::{Bound, Domain, Rule};
+use talea_core::{Priority, Work};
+
+/// How many tables of rules one file may have.
+pub(crate) const RULES_MAX: usize = 10_000;
+
+/// A rule with its place.
+pub(super) struct RuleAt {
+    pub(super) rule: Rule,
+    pub(super) at: Range<usize>,
+}
+
+/// One table; `plugins` are all names that the file declares, right or wrong.
+pub(super) fn read(
+    table: &Table<'_>,
+    plugins: &[String],
+    names: &dyn Names,
+    target: &Target,
+    findings: &mut Findings<'_>,
+) -> Vec<RuleAt> {
+    let domain = table.require("domain", findings).and_then(|field| domain(&field, names, findings));
+    let plugin = match table.take("plugin") {
+        None => Some(None),
+        Some(field) => plugin(&field, plugins, findings),
+    };
+    let mut bounds = Vec::new();
+    let mut properties = 0;
+    for field in table.fields() {
+        if matches!(field.key.name, "domain" | "plugin") {
+            continue;
+        }
+        properties += 1;
+        if let Some(bound) = bound(&field, target, findings) {
+            bounds.push((bound, field.key_at.start..field.at.end.max(field.key_at.end)));
+        }
+    }
+    if properties == 0 && !findings.has_broken_lines() {
+        findings.error(
+            &table.at,
+            words(
+                "this rule bounds nothing",
+                "service is granted within bounds; a rule without one would grant everything",
+                "add a bound such as `max_utilization = 0.7`",
+            ),
+        );
+    }
+    let (Some(domain), Some(plugin)) = (domain, plugin) else { return Vec::new() };
+    let origin = |at: &Range<usize>| format!("{}:{}", findings.source.origin, findings.source.line(at.start));
+    bounds
+        .into_iter()
+        .map(|(bound, at)| RuleAt { rule: Rule { domain, plugin, bound, origin: origin(&at) }, at })
+        .collect()
+}
+
+fn domain(field: &Field<'_>, names: &dyn Names, findings: &mut Findings<'_>) -> Option<Domain> {
+    let piece = field.text(findings)?;
+    if piece.text == "-" {
+        return Some(Domain::Global);
+    }
+    if piece.text.contains(char::is_whitespace) || piece.text == "*" {
+        let what = format!("{} is not a domain", quoted(piece.text));
+        let remedy = "write a user, \"@group\", \"#1000\", \"@#1000\", or \"-\" for everybody";
+        findings.error(&field.at, words(what, field.key.reason(), remedy));
+        return None;
+    }
+    let (which, from) = if piece.text.starts_with('@') { (Id::Group, 1) } else { (Id::User, 0) };
+    let id = lookup(field, &piece.text[from..], whole_or(&piece, from), which, names, findings)?;
+    Some(match which {
+        Id::User => Domain::User(id),
+        Id::Group => Domain::Group(id),
+    })
+}
+
+/// The place of the text from byte `from`, or of the whole value when that would be empty.
+fn whole_or(piece: &Piece<'_>, from: usize) -> Range<usize> {
+    if from == 0 || from >= piece.text.len() { piece.at.clone() } else { piece.part(from..piece.text.len()) }
+}
+
+/// Outer `None`: wrong. Inner `None`: any plugin.
+#[expect(clippy::option_option, reason = "wrong, any and one are three answers")]
+fn plugin(field: &Field<'_>, plugins: &[String], findings: &mut Findings<'_>) -> Option<Option<usize>> {
+    let piece = field.text(findings)?;
+    if piece.text == "-" {
+        return Some(None);
+    }
+    if let Some(index) = plugins.iter().position(|name| name == piece.text) {
+        return Some(Some(index));
+    }
+    // A plugin whose name could not be read may be the one that is meant.
+    if findings.has_broken_lines() {
+        return None;
+    }
+    let all = || plugins.iter().map(String::as_str);
+    let remedy = match suggest::nearest(piece.text, all()) {
+        Some(near) => format!("did you mean \"{near}\"?"),
+        None if plugins.is_empty() => "declare the plugin, or write \"-\" for any".to_owned(),
+        None => format!("write {}, or \"-\" for any", suggest::list(all().take(8))),
+    };
+    let what = format!("there is no plugin called {}", quoted(piece.text));
+    findings.error(&field.at, words(what, "this rule would never match a request", remedy));
+    None
+}
+
+fn bound(field: &Field<'_>, target: &Target, findings: &mut Findings<'_>) -> Option<Bound> {
+    let level = |findings: &mut Findings<'_>| {
+        let (least, most) = (u32::from(*target.priorities.start()), u32::from(*target.priorities.end()));
+        field.integer(least, most, findings).map(|level| Priority(level as u8))
+    };
+    match field.key.name {
+        "max_utilization" => field.charge(findings).map(Bound::MaxUtilization),
+        "max_runtime" => field.duration(findings).map(|span| Bound::MaxRuntime(Work::from_ns(span.as_ns()))),
+        "min_period" => field.duration(findings).map(Bound::MinPeriod),
+        "max_period" => field.duration(findings).map(Bound::MaxPeriod),
+        "min_deadline" => field.duration(findings).map(Bound::MinDeadline),
+        "max_deadline" => field.duration(findings).map(Bound::MaxDeadline),
+        "min_priority" => level(findings).map(Bound::MinPriority),
+        "max_priority" => level(findings).map(Bound::MaxPriority),
+        "ignore_adm_test" => field.boolean(findings).map(Bound::IgnoreAdmission),
+        "allow_unbounded" => field.boolean(findings).map(Bound::AllowUnbounded),
+        name => unreachable!("`{name}` is listed for [[rule]] but has no meaning here"),
+    }
+}

@@ -1,0 +1,282 @@
+//! One table of the file, read key by key; what nobody asked for is reported.
+
+use super::keys::{Form, KEYS, Key, Section};
+use crate::diagnostic::quoted;
+use crate::duration::SpanError;
+use crate::source::{Findings, words};
+use crate::suggest;
+use std::ops::Range;
+use talea_core::Span;
+use toml::de::{DeTable, DeValue};
+
+/// A table while it is being read.
+pub(super) struct Table<'a> {
+    pub(super) section: Section,
+    entries: &'a DeTable<'a>,
+    /// The header, or the braces of an inline table.
+    pub(super) at: Range<usize>,
+    /// Keys that unknown ones are near to; not reported as missing too.
+    meant: Vec<&'static str>,
+}
+
+/// A value with its places.
+#[derive(Clone)]
+pub(super) struct Field<'a> {
+    pub(super) key: &'static Key,
+    pub(super) key_at: Range<usize>,
+    pub(super) at: Range<usize>,
+    pub(super) value: &'a DeValue<'a>,
+}
+
+/// A piece of text with its place.
+#[derive(Clone, Debug)]
+pub(super) struct Piece<'a> {
+    pub(super) text: &'a str,
+    pub(super) at: Range<usize>,
+    /// Whether the bytes between the quotes are the text itself, so that offsets carry over.
+    plain: bool,
+}
+
+impl Piece<'_> {
+    /// The place of the bytes `inside` of the text, or of the whole when it was written with escapes.
+    pub(super) fn part(&self, inside: Range<usize>) -> Range<usize> {
+        if self.plain {
+            self.at.start + 1 + inside.start..self.at.start + 1 + inside.end
+        } else {
+            self.at.clone()
+        }
+    }
+}
+
+impl<'a> Table<'a> {
+    /// `value` as a table of `section`; reports unknown keys at once.
+    pub(super) fn new(
+        section: Section,
+        entries: &'a DeTable<'a>,
+        at: Range<usize>,
+        findings: &mut Findings<'_>,
+    ) -> Table<'a> {
+        let mut meant = Vec::new();
+        for (key, value) in entries {
+            let name: &str = key.get_ref();
+            if section.key(name).is_some() {
+                continue;
+            }
+            if findings.is_full() {
+                findings.count_errors(1);
+            } else {
+                meant.extend(unknown(section, name, value.get_ref(), &key.span(), findings));
+            }
+        }
+        Table { section, entries, at, meant }
+    }
+
+    /// The value of `name`, if it is there.
+    pub(super) fn take(&self, name: &str) -> Option<Field<'a>> {
+        let key = self.section.key(name).expect("the reader asks only for listed keys");
+        let (found, value) = self.entries.get_key_value(name)?;
+        Some(Field { key, key_at: found.span(), at: value.span(), value: value.get_ref() })
+    }
+
+    /// All known keys that are there, in file order.
+    pub(super) fn fields(&self) -> Vec<Field<'a>> {
+        let mut fields: Vec<Field<'a>> = self
+            .section
+            .keys()
+            .filter_map(|key| self.entries.contains_key(key.name).then(|| self.take(key.name))?)
+            .collect();
+        fields.sort_by_key(|field| field.key_at.start);
+        fields
+    }
+
+    /// As [`Table::take`], and reports when it is missing. Where lines could not be read, it may be in those.
+    pub(super) fn require(&self, name: &str, findings: &mut Findings<'_>) -> Option<Field<'a>> {
+        let field = self.take(name);
+        if field.is_none() && !findings.has_broken_lines() && !self.meant.contains(&name) {
+            let key = self.section.key(name).expect("the reader asks only for listed keys");
+            findings.error(
+                &self.at,
+                words(
+                    format!("{} has no `{name}`", self.section.header()),
+                    key.reason(),
+                    format!("add a line such as `{name} = {}`", key.example),
+                ),
+            );
+        }
+        field
+    }
+}
+
+/// A key that is not known here; the answer is the one that may be meant.
+fn unknown(
+    section: Section,
+    name: &str,
+    value: &DeValue<'_>,
+    at: &Range<usize>,
+    findings: &mut Findings<'_>,
+) -> Option<&'static str> {
+    let elsewhere = KEYS.iter().find(|key| key.name == name && key.section != section);
+    let near = suggest::nearest(name, section.keys().map(|key| key.name));
+    let remedy = match (near, elsewhere) {
+        (_, Some(key)) => format!("`{name}` belongs to {}", key.section.header()),
+        (Some(near), None) => format!("did you mean `{near}`?"),
+        (None, None) => {
+            let all: Vec<&str> = section.keys().map(|key| key.name).collect();
+            format!("known here: {}", all.join(", "))
+        }
+    };
+    let what = match (section, value) {
+        (Section::Top, DeValue::Table(_) | DeValue::Array(_)) => format!("unknown table {}", quoted(name)),
+        (Section::Top, _) => format!("unknown key {} at the top of the file", quoted(name)),
+        _ => format!("unknown key {} in {}", quoted(name), section.header()),
+    };
+    findings.error(at, words(what, "a key that nobody reads would be ignored without a word", remedy));
+    near
+}
+
+impl<'a> Field<'a> {
+    /// It is not of the right type.
+    pub(super) fn mistyped(&self, findings: &mut Findings<'_>) {
+        let given = match self.value {
+            DeValue::String(_) => "text in quotes",
+            DeValue::Integer(_) => "a number",
+            DeValue::Float(_) => "a decimal number",
+            DeValue::Boolean(_) => "true or false",
+            DeValue::Datetime(_) => "a date",
+            DeValue::Array(_) => "a list",
+            DeValue::Table(_) => "a table",
+        };
+        let name = self.key.name;
+        let mut remedy = match self.key.form {
+            Form::Word(list) => format!("write one of {}", suggest::list(list.iter().copied())),
+            Form::Table => format!("write a table {}", self.key.example),
+            _ => format!("write it like `{name} = {}`", self.key.example),
+        };
+        let mut why = self.key.reason();
+        if self.key.form == Form::Duration {
+            why = "a number without a unit could be any of ns, us, ms or s".into();
+            if let DeValue::Integer(number) = self.value {
+                let number = number.as_str();
+                remedy =
+                    format!("write it with its unit: `{name} = \"{number}us\"` or `{name} = \"{number}ms\"`");
+            }
+        }
+        let what = format!("`{name}` must be {}, not {given}", self.key.form.describe());
+        findings.error(&self.at, words(what, why, remedy));
+    }
+
+    /// Text.
+    pub(super) fn text(&self, findings: &mut Findings<'_>) -> Option<Piece<'a>> {
+        let DeValue::String(text) = self.value else {
+            self.mistyped(findings);
+            return None;
+        };
+        let inner = findings.source.text.get(self.at.start + 1..self.at.end.saturating_sub(1));
+        Some(Piece { text, at: self.at.clone(), plain: inner == Some(text.as_ref()) })
+    }
+
+    /// One of the words of the key's form, as the value that stands for it.
+    pub(super) fn word<T: Copy>(
+        &self,
+        values: &[(&'static str, T)],
+        findings: &mut Findings<'_>,
+    ) -> Option<T> {
+        let piece = self.text(findings)?;
+        if let Some((_, value)) = values.iter().find(|(word, _)| *word == piece.text) {
+            return Some(*value);
+        }
+        let list = || values.iter().map(|(word, _)| *word);
+        let remedy = match suggest::nearest(piece.text, list()) {
+            Some(near) => format!("did you mean \"{near}\"? The words are {}", suggest::list(list())),
+            None => format!("write one of {}", suggest::list(list())),
+        };
+        let what = format!("{} is not a value of `{}`", quoted(piece.text), self.key.name);
+        findings.error(&self.at, words(what, self.key.reason(), remedy));
+        None
+    }
+
+    /// A whole number within `least..=most`.
+    pub(super) fn integer(&self, least: u32, most: u32, findings: &mut Findings<'_>) -> Option<u32> {
+        let DeValue::Integer(number) = self.value else {
+            self.mistyped(findings);
+            return None;
+        };
+        let value = i128::from_str_radix(number.as_str(), number.radix()).unwrap_or(i128::MAX);
+        match u32::try_from(value) {
+            Ok(value) if (least..=most).contains(&value) => Some(value),
+            _ => {
+                let what = format!("`{}` must be {}", self.key.name, self.key.range);
+                let near = if value < i128::from(least) { least } else { most };
+                let remedy = format!("the nearest that works is `{} = {near}`", self.key.name);
+                findings.error(&self.at, words(what, self.key.reason(), remedy));
+                None
+            }
+        }
+    }
+
+    /// `true` or `false`.
+    pub(super) fn boolean(&self, findings: &mut Findings<'_>) -> Option<bool> {
+        let value = self.value.as_bool();
+        if value.is_none() {
+            self.mistyped(findings);
+        }
+        value
+    }
+
+    /// A duration above zero.
+    pub(super) fn duration(&self, findings: &mut Findings<'_>) -> Option<Span> {
+        if !matches!(self.value, DeValue::String(_)) {
+            self.mistyped(findings);
+            return None;
+        }
+        let piece = self.text(findings)?;
+        let name = self.key.name;
+        match crate::duration::parse_span(piece.text) {
+            Ok(span) if span.is_zero() => {
+                let what = format!("`{name}` is zero");
+                let remedy = format!(
+                    "write a duration above zero, such as {}, or leave the line out",
+                    self.key.example
+                );
+                findings
+                    .error(&self.at, words(what, "a bound of zero allows nothing or says nothing", remedy));
+                None
+            }
+            Ok(span) => Some(span),
+            Err(error) => {
+                let what = format!("{} is not a duration", quoted(piece.text));
+                let remedy = match &error {
+                    SpanError::NoUnit(number) => {
+                        format!("write `{name} = \"{number}us\"` or `{name} = \"{number}ms\"`")
+                    }
+                    SpanError::Blank(tight) => format!("write `{name} = \"{tight}\"`"),
+                    _ => format!("write it like `{name} = {}`", self.key.example),
+                };
+                findings.error(&self.at, words(what, error.to_string(), remedy));
+                None
+            }
+        }
+    }
+
+    /// A utilisation above zero, from the digits of the file.
+    pub(super) fn charge(&self, findings: &mut Findings<'_>) -> Option<talea_core::Charge> {
+        let (name, example) = (self.key.name, self.key.example);
+        let read = match self.value {
+            DeValue::Float(number) => crate::decimal::parse_charge(number.as_str()),
+            DeValue::Integer(number) if number.radix() == 10 => crate::decimal::parse_charge(number.as_str()),
+            _ => {
+                self.mistyped(findings);
+                return None;
+            }
+        };
+        let (what, why) = match read {
+            Ok(charge) if charge > talea_core::Charge::ZERO => return Some(charge),
+            Ok(_) => (format!("`{name}` is zero"), "nothing at all would fit".to_owned()),
+            Err(why) => (format!("`{name}` is not a utilisation"), why.to_string()),
+        };
+        let remedy =
+            format!("write a decimal above zero, such as `{name} = {example}`; 1.0 is one whole CPU");
+        findings.error(&self.at, words(what, why, remedy));
+        None
+    }
+}

@@ -1,0 +1,178 @@
+//! One complaint about a file: where, what, why, and what would be right.
+//!
+//! Invariant: no field holds a control character, so that printing a complaint about a hostile file can't drive
+//! the reader's terminal.
+
+use std::fmt::{self, Write};
+
+/// Whether a complaint stops the file from being used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// The file is not used.
+    Error,
+    /// The file is used as it stands; somebody should look.
+    Warning,
+}
+
+impl Severity {
+    /// The word that reports use.
+    pub fn word(self) -> &'static str {
+        match self {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+        }
+    }
+}
+
+/// One complaint about a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// Error or warning.
+    pub severity: Severity,
+    /// The file, as the caller called it.
+    pub origin: String,
+    /// From 1.
+    pub line: u32,
+    /// From 1, in characters.
+    pub column: u32,
+    /// What is wrong.
+    pub what: String,
+    /// Why that is a problem.
+    pub why: String,
+    /// What would be right.
+    pub remedy: String,
+    /// The part of the line that is shown.
+    pub(crate) excerpt: Excerpt,
+}
+
+/// A piece of a source line with something underlined.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Excerpt {
+    /// The text, without control characters.
+    pub(crate) text: String,
+    /// Characters before the underlined part.
+    pub(crate) indent: usize,
+    /// Underlined characters, at least 1.
+    pub(crate) width: usize,
+}
+
+impl Diagnostic {
+    /// Whether the file can't be used because of this.
+    pub fn is_error(&self) -> bool {
+        self.severity == Severity::Error
+    }
+
+    /// Several lines for people: the complaint, the source line, a caret, reason and remedy.
+    pub fn render(&self, color: bool) -> String {
+        let paint = Paint { color };
+        let tone = match self.severity {
+            Severity::Error => "1;31",
+            Severity::Warning => "1;33",
+        };
+        let number = self.line.to_string();
+        let gutter = " ".repeat(number.len());
+        let bar = paint.with("1;34", "|");
+        let mut out = String::new();
+        // Writing to a String can't fail.
+        let _ = writeln!(out, "{}: {}", paint.with(tone, self.severity.word()), paint.with("1", &self.what));
+        let _ = writeln!(
+            out,
+            "{gutter}{} {}:{}:{}",
+            paint.with("1;34", "-->"),
+            self.origin,
+            self.line,
+            self.column
+        );
+        if !self.excerpt.text.trim().is_empty() {
+            let _ = writeln!(out, "{gutter} {bar}");
+            let _ = writeln!(out, "{} {bar} {}", paint.with("1;34", &number), self.excerpt.text.trim_end());
+            let carets = "^".repeat(self.excerpt.width.max(1));
+            let _ = writeln!(
+                out,
+                "{gutter} {bar} {}{}",
+                " ".repeat(self.excerpt.indent),
+                paint.with(tone, &carets)
+            );
+        }
+        for (label, text) in [("why", &self.why), ("help", &self.remedy)] {
+            if !text.is_empty() {
+                let _ = writeln!(out, "{gutter} {} {label}: {text}", paint.with("1;34", "="));
+            }
+        }
+        out
+    }
+}
+
+impl fmt::Display for Diagnostic {
+    /// One line for logs.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Diagnostic { origin, line, column, what, why, remedy, .. } = self;
+        write!(f, "{origin}:{line}:{column}: {}: {what}", self.severity.word())?;
+        for text in [why, remedy] {
+            if !text.is_empty() {
+                write!(f, "; {text}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Diagnostic {}
+
+/// All complaints, one blank line between them, with a closing count of errors and warnings.
+pub fn render(diagnostics: &[Diagnostic], color: bool) -> String {
+    let mut out = String::new();
+    for diagnostic in diagnostics {
+        out.push_str(&diagnostic.render(color));
+        out.push('\n');
+    }
+    let errors = diagnostics.iter().filter(|d| d.is_error()).count();
+    let warnings = diagnostics.len() - errors;
+    let count = |n: usize, word: &str| match n {
+        0 => None,
+        1 => Some(format!("1 {word}")),
+        _ => Some(format!("{n} {word}s")),
+    };
+    let parts: Vec<String> =
+        [count(errors, "error"), count(warnings, "warning")].into_iter().flatten().collect();
+    if !parts.is_empty() {
+        let _ = writeln!(out, "{}", parts.join(", "));
+    }
+    out
+}
+
+/// `text` in back quotes, without control characters, cut when it is long.
+pub(crate) fn quoted(text: &str) -> String {
+    const LONGEST: usize = 60;
+    let mut out = String::from("`");
+    for (n, c) in text.chars().enumerate() {
+        if n == LONGEST {
+            out.push('…');
+            break;
+        }
+        out.push(harmless(c));
+    }
+    out.push('`');
+    out
+}
+
+/// `c`, or a stand-in when a terminal might act on it.
+pub(crate) fn harmless(c: char) -> char {
+    match c {
+        '\t' => ' ',
+        // Direction overrides reorder what a reader sees without being control characters.
+        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '\u{fffd}',
+        c if c.is_control() => '\u{fffd}',
+        c => c,
+    }
+}
+
+struct Paint {
+    color: bool,
+}
+
+impl Paint {
+    fn with(&self, code: &str, text: &str) -> String {
+        if self.color { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+}

@@ -1,0 +1,110 @@
+//! Reservations in the one-word grammar of `rtla` and `cyclictest` users: `d:2ms:10ms`, `f:50`.
+//!
+//! Linux, Documentation/tools/rtla/common_options.rst, option `-P`: `o:prio`, `r:prio`, `f:prio` and
+//! `d:runtime:period`. One difference on purpose: durations need their unit, where rtla takes nanoseconds.
+
+use super::{SpanError, parse_span};
+use std::fmt;
+use talea_core::{Params, Priority, Span, Work};
+
+/// What one word of the grammar asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reservation {
+    /// `o:nice`: an ordinary thread; nothing that Talea reserves.
+    Ordinary {
+        /// −20 (favoured) to 19.
+        nice: i8,
+    },
+    /// `r:prio`, `f:prio`, `d:runtime:period`: these parameters, from a plugin of this kind.
+    RealTime {
+        /// What to declare.
+        params: Params,
+        /// The word of the plugin kind that serves it: `rr`, `fp` or `edf`.
+        kind: &'static str,
+    },
+}
+
+/// Why a reservation could not be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReservationError {
+    /// Not one of the four forms.
+    Form,
+    /// The priority is not 1..=99.
+    Priority(String),
+    /// The nice value is not −20..=19.
+    Nice(String),
+    /// The runtime or the period can't be read.
+    Duration(&'static str, SpanError),
+    /// The runtime or the period is zero.
+    Zero(&'static str),
+    /// More runtime than period.
+    Overfull(Work, Span),
+}
+
+impl fmt::Display for ReservationError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ReservationError::Form => {
+                f.write_str("write d:RUNTIME:PERIOD (such as d:2ms:10ms), f:PRIORITY, r:PRIORITY or o:NICE")
+            }
+            ReservationError::Priority(given) => {
+                write!(f, "\"{given}\" is not a real-time priority; those are 1 (least) to 99 (most urgent)")
+            }
+            ReservationError::Nice(given) => {
+                write!(f, "\"{given}\" is not a nice value; those are -20 (favoured) to 19")
+            }
+            ReservationError::Duration(which, why) => write!(f, "the {which}: {why}"),
+            ReservationError::Zero(which) => write!(f, "the {which} must be longer than zero"),
+            ReservationError::Overfull(runtime, period) => {
+                write!(
+                    f,
+                    "a runtime of {runtime} does not fit in a period of {period}; write the runtime first"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for ReservationError {}
+
+/// Reads `o:nice`, `r:prio`, `f:prio` or `d:runtime:period`.
+///
+/// # Errors
+/// Says what would be right.
+pub fn parse_reservation(text: &str) -> Result<Reservation, ReservationError> {
+    let mut parts = text.split(':');
+    let (class, first, second, rest) = (parts.next(), parts.next(), parts.next(), parts.next());
+    match (class, first, second, rest) {
+        (Some("o"), Some(nice), None, None) => match nice.parse() {
+            Ok(nice @ -20..=19) => Ok(Reservation::Ordinary { nice }),
+            _ => Err(ReservationError::Nice(nice.chars().take(40).collect())),
+        },
+        (Some("r"), Some(priority), None, None) => fixed(priority, "rr"),
+        (Some("f"), Some(priority), None, None) => fixed(priority, "fp"),
+        (Some("d"), Some(runtime), Some(period), None) => {
+            let read = |which, text| match parse_span(text) {
+                Ok(span) if span.is_zero() => Err(ReservationError::Zero(which)),
+                Ok(span) => Ok(span),
+                Err(why) => Err(ReservationError::Duration(which, why)),
+            };
+            let (runtime, period) =
+                (Work::from_ns(read("runtime", runtime)?.as_ns()), read("period", period)?);
+            if runtime.as_ns() > period.as_ns() {
+                return Err(ReservationError::Overfull(runtime, period));
+            }
+            let params = Params { runtime: Some(runtime), period: Some(period), ..Params::default() };
+            Ok(Reservation::RealTime { params, kind: "edf" })
+        }
+        _ => Err(ReservationError::Form),
+    }
+}
+
+fn fixed(priority: &str, kind: &'static str) -> Result<Reservation, ReservationError> {
+    match priority.parse() {
+        Ok(level @ 1..=99) => {
+            let params = Params { priority: Some(Priority(level)), ..Params::default() };
+            Ok(Reservation::RealTime { params, kind })
+        }
+        _ => Err(ReservationError::Priority(priority.chars().take(40).collect())),
+    }
+}

@@ -1,0 +1,91 @@
+//! ReTiF's values in our words.
+
+use crate::config::keys::{Form, Key};
+use crate::decimal::{parse_charge, write_charge};
+use crate::duration::parse_span;
+use talea_core::Charge;
+
+/// Our kind for ReTiF's module (or bare name), if it is one of its four plugins.
+pub(super) fn kind(module: &str) -> Option<&'static str> {
+    let file = module.rsplit('/').next().unwrap_or(module).to_ascii_lowercase();
+    let stem = file.split(".so").next().unwrap_or_default();
+    // Plain as in the papers, or with the prefixes that builds of it carry.
+    let bare = ["librtf_", "libretif_", "sched_", "rtf_", "retif_"]
+        .iter()
+        .find_map(|prefix| stem.strip_prefix(prefix));
+    ["edf", "rm", "rr", "fp"].into_iter().find(|kind| *kind == bare.unwrap_or(stem))
+}
+
+/// An absolute path for a module: ReTiF's daemon also looks in a directory of its own.
+pub(super) fn module_path(module: &str) -> String {
+    if module.starts_with('/') {
+        return module.to_owned();
+    }
+    let file = module.rsplit('/').next().unwrap_or(module);
+    let suffix = if file.contains(".so") { "" } else { ".so" };
+    format!("/usr/lib/talea/plugins/{file}{suffix}")
+}
+
+/// The elements of a list as one list with commas: `1,2`, `1, 2`, or one on each line after a dash.
+pub(super) fn list(text: &str) -> String {
+    let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
+    // Only lines after the first carry the dash of a list; the first starts behind it.
+    let items = lines.enumerate().map(|(n, line)| if n == 0 { line } else { line.trim_start_matches('-') });
+    let items: Vec<String> = items.map(|item| item.replace(char::is_whitespace, "")).collect();
+    items.into_iter().filter(|item| !item.is_empty()).collect::<Vec<_>>().join(",")
+}
+
+/// A range of priorities as `low-high`: `50-99`, `50`, or the list `50, 99`.
+pub(super) fn band(text: &str) -> String {
+    list(text).replacen(',', "-", 1)
+}
+
+/// The value of a property as TOML.
+pub(super) struct Value {
+    pub(super) text: String,
+    /// Whether 100, which only the deadline class had, became 99.
+    pub(super) clamped: bool,
+}
+
+/// `text` as a value of `key`; else why not and what would be right.
+pub(super) fn property(key: &Key, text: &str) -> Result<Value, (String, String)> {
+    let plain = |text: String| Value { text, clamped: false };
+    match key.form {
+        Form::Decimal => match parse_charge(text) {
+            Ok(charge) if charge > Charge::ZERO => {
+                Ok(plain(write_charge(charge).expect("what was just read can be written")))
+            }
+            Ok(_) => Err((
+                "it is zero; nothing would fit".to_owned(),
+                "write a fraction of a CPU, such as 0.7".to_owned(),
+            )),
+            Err(why) => Err((why.to_string(), "write a fraction of a CPU, such as 0.7".to_owned())),
+        },
+        Form::Duration => {
+            let remedy = || "write whole microseconds, such as 9000 for 9 ms".to_owned();
+            if !text.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
+                return Err((
+                    "durations in this file are plain numbers of microseconds".to_owned(),
+                    remedy(),
+                ));
+            }
+            match parse_span(&format!("{text}us")) {
+                Ok(span) if span.is_zero() => Err(("it is zero".to_owned(), remedy())),
+                Ok(span) => Ok(plain(format!("\"{span}\""))),
+                Err(why) => Err((why.to_string(), remedy())),
+            }
+        }
+        Form::Integer => match text.parse() {
+            Ok(level @ 1..=99_u8) => Ok(plain(level.to_string())),
+            Ok(100) if key.name == "max_priority" => Ok(Value { text: "99".to_owned(), clamped: true }),
+            _ => Err((
+                "priorities are 1 (least) to 99 (most urgent)".to_owned(),
+                "write a number such as 50".to_owned(),
+            )),
+        },
+        _ => match text {
+            "true" | "false" => Ok(plain(text.to_owned())),
+            _ => Err(("it is neither true nor false".to_owned(), "write true or false".to_owned())),
+        },
+    }
+}

@@ -1,0 +1,173 @@
+//! A text with its name: turns byte ranges into lines, columns and complaints, and collects those.
+//!
+//! Invariant: what is collected is bounded, however hostile the text: [`KEPT`] complaints are remembered,
+//! [`SHOWN`] are handed out, the rest are counted.
+
+use crate::diagnostic::{Diagnostic, Excerpt, Severity, harmless};
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+/// How many complaints are handed out about one file.
+pub(crate) const SHOWN: usize = 100;
+/// How many complaints are remembered; more than shown, so that those shown are the first by position.
+const KEPT: usize = 1_000;
+/// How many characters of a line are shown, and how many of them before the caret.
+const WINDOW: usize = 140;
+const BEFORE: usize = 60;
+
+/// A text with its name.
+pub(crate) struct Source<'t> {
+    pub(crate) origin: &'t str,
+    pub(crate) text: &'t str,
+    /// Byte offset at which each line starts.
+    starts: Vec<usize>,
+}
+
+impl<'t> Source<'t> {
+    pub(crate) fn new(origin: &'t str, text: &'t str) -> Source<'t> {
+        let starts = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
+        Source { origin, text, starts }
+    }
+
+    /// The line of byte `at`, from 1.
+    pub(crate) fn line(&self, at: usize) -> u32 {
+        u32::try_from(self.starts.partition_point(|&start| start <= at)).unwrap_or(u32::MAX)
+    }
+
+    /// Line `number` (from 1) without its end.
+    pub(crate) fn line_text(&self, number: u32) -> &'t str {
+        let index = number as usize - 1;
+        let start = self.starts[index];
+        let end = self.starts.get(index + 1).map_or(self.text.len(), |&next| next - 1);
+        self.text[start..end].trim_end_matches('\r')
+    }
+
+    fn complaint(&self, severity: Severity, span: &Range<usize>, words: Words) -> Diagnostic {
+        let line = self.line(span.start);
+        let start = self.starts[line as usize - 1];
+        let text = self.line_text(line);
+        // A byte order mark has no column of its own.
+        let mark = if line == 1 && text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
+        let within = |at: usize| floor(text, at.saturating_sub(start).max(mark));
+        let (from, to) = (within(span.start), within(span.end.max(span.start)));
+        let before = text[mark..from].chars().count();
+        let skipped = before.saturating_sub(BEFORE);
+        let shown: String = text[mark..].chars().skip(skipped).take(WINDOW).map(harmless).collect();
+        let indent = before - skipped;
+        let width = text[from..to.max(from)].chars().count().clamp(1, WINDOW - indent);
+        let plain = |s: String| -> String { s.chars().map(harmless).collect() };
+        Diagnostic {
+            severity,
+            origin: plain(self.origin.to_owned()),
+            line,
+            column: u32::try_from(before + 1).unwrap_or(u32::MAX),
+            what: plain(words.what),
+            why: plain(words.why),
+            remedy: plain(words.remedy),
+            excerpt: Excerpt { text: shown, indent, width },
+        }
+    }
+}
+
+/// The largest character boundary of `text` at or below `at`.
+fn floor(text: &str, at: usize) -> usize {
+    let at = at.min(text.len());
+    (0..=at).rev().find(|&i| text.is_char_boundary(i)).unwrap_or(0)
+}
+
+/// The three sentences of a complaint.
+pub(crate) struct Words {
+    pub(crate) what: String,
+    pub(crate) why: String,
+    pub(crate) remedy: String,
+}
+
+/// Shorthand for [`Words`].
+pub(crate) fn words(what: impl Into<String>, why: impl Into<String>, remedy: impl Into<String>) -> Words {
+    Words { what: what.into(), why: why.into(), remedy: remedy.into() }
+}
+
+/// Everything found so far about one text.
+pub(crate) struct Findings<'s> {
+    pub(crate) source: &'s Source<'s>,
+    list: Vec<Diagnostic>,
+    forgotten: usize,
+    errors: usize,
+    /// Lines whose content can't be trusted; only the first complaint about such a line is kept.
+    broken: BTreeSet<u32>,
+}
+
+impl<'s> Findings<'s> {
+    pub(crate) fn new(source: &'s Source<'s>) -> Findings<'s> {
+        Findings { source, list: Vec::new(), forgotten: 0, errors: 0, broken: BTreeSet::new() }
+    }
+
+    /// The file can't be used.
+    pub(crate) fn error(&mut self, span: &Range<usize>, words: Words) {
+        self.add(Severity::Error, span, words);
+    }
+
+    /// The file can be used, but.
+    pub(crate) fn warning(&mut self, span: &Range<usize>, words: Words) {
+        self.add(Severity::Warning, span, words);
+    }
+
+    /// As [`Findings::error`]; later complaints about the same line are consequences and are dropped.
+    pub(crate) fn broken(&mut self, span: &Range<usize>, words: Words) {
+        self.error(span, words);
+        self.broken.insert(self.source.line(span.start));
+    }
+
+    fn add(&mut self, severity: Severity, span: &Range<usize>, words: Words) {
+        if self.broken.contains(&self.source.line(span.start)) {
+            return;
+        }
+        self.errors += usize::from(severity == Severity::Error);
+        if self.list.len() < KEPT {
+            self.list.push(self.source.complaint(severity, span, words));
+        } else {
+            self.forgotten += 1;
+        }
+    }
+
+    /// Whether enough is remembered: what more is found need not be explained, only counted by
+    /// [`Findings::count_errors`].
+    pub(crate) fn is_full(&self) -> bool {
+        self.list.len() >= KEPT
+    }
+
+    /// That many more errors, without words.
+    pub(crate) fn count_errors(&mut self, errors: usize) {
+        self.errors += errors;
+        self.forgotten += errors;
+    }
+
+    /// Whether the file can't be used.
+    pub(crate) fn has_errors(&self) -> bool {
+        self.errors > 0
+    }
+
+    /// Whether some lines could not be read at all.
+    pub(crate) fn has_broken_lines(&self) -> bool {
+        !self.broken.is_empty()
+    }
+
+    /// The complaints in file order; a last one counts those that were left out.
+    pub(crate) fn finish(mut self) -> Vec<Diagnostic> {
+        self.list.sort_by_key(|d| (d.line, d.column, d.severity));
+        let left_out = self.forgotten + self.list.len().saturating_sub(SHOWN);
+        if left_out > 0 {
+            // What stops the file must not be crowded out by what does not.
+            self.list.sort_by_key(|d| d.severity);
+            self.list.truncate(SHOWN);
+            self.list.sort_by_key(|d| (d.line, d.column, d.severity));
+            let severity = if self.errors > 0 { Severity::Error } else { Severity::Warning };
+            let end = self.source.text.len();
+            let text = format!("{left_out} more complaints are not shown");
+            let words =
+                words(text, format!("at most {SHOWN} are shown"), "mend the first ones and check again");
+            self.list.push(self.source.complaint(severity, &(end..end), words));
+        }
+        self.list
+    }
+}

@@ -1,0 +1,31 @@
+//! A machine that the tests' files are for.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use talea_core::CpuSet;
+use talea_system::config::{Names, Target};
+
+/// How many CPUs it has.
+pub(crate) const TARGET_CPUS: u32 = 4;
+
+/// Its users and groups.
+pub(crate) struct Table;
+
+impl Names for Table {
+    fn user(&self, name: &str) -> Option<u32> {
+        [("root", 0), ("alice", 1000)].iter().find(|(known, _)| *known == name).map(|&(_, id)| id)
+    }
+
+    fn group(&self, name: &str) -> Option<u32> {
+        [("audio", 29), ("realtime", 99)].iter().find(|(known, _)| *known == name).map(|&(_, id)| id)
+    }
+}
+
+/// Its users and groups.
+pub(crate) fn names() -> Table {
+    Table
+}
+
+/// A machine with the CPUs `0..cpus`.
+pub(crate) fn target(cpus: u32) -> Target {
+    Target::new(CpuSet::first(cpus))
+}

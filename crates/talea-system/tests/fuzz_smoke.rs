@@ -1,0 +1,71 @@
+//! The fuzz harness on its seeds and on seeded mutations of them: always, and without a fuzzer.
+//!
+//! `TALEA_FUZZ_ROUNDS` asks for more rounds than the usual ones.
+#![allow(clippy::disallowed_methods, reason = "seeds are files")]
+
+#[path = "../../../fuzz/harness/system.rs"]
+mod harness;
+#[path = "../../../fuzz/harness/mutate.rs"]
+mod mutate;
+
+use mutate::{Rng, mutated};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+const ROUNDS: usize = 2_000;
+
+/// The seeds of a target, by name.
+fn seeds(target: &str) -> Vec<(String, Vec<u8>)> {
+    let folder = format!("{}/../../fuzz/seeds/{target}", env!("CARGO_MANIFEST_DIR"));
+    let mut seeds: Vec<(String, Vec<u8>)> = std::fs::read_dir(&folder)
+        .expect("a folder of seeds")
+        .map(|entry| {
+            let path = entry.expect("an entry").path();
+            (path.display().to_string(), std::fs::read(&path).expect("a seed"))
+        })
+        .collect();
+    seeds.sort();
+    assert!(!seeds.is_empty(), "{folder} is empty");
+    seeds
+}
+
+/// Runs `harness` on all of `seeds` and on mutations; a failure shows the input.
+fn smoke(harness: fn(&[u8]), seeds: &[(String, Vec<u8>)]) {
+    for (name, bytes) in seeds {
+        let held = catch_unwind(AssertUnwindSafe(|| harness(bytes)));
+        assert!(held.is_ok(), "seed {name}");
+    }
+    let pool: Vec<Vec<u8>> = seeds.iter().map(|(_, bytes)| bytes.clone()).collect();
+    let asked = std::env::var("TALEA_FUZZ_ROUNDS").ok().and_then(|rounds| rounds.parse().ok());
+    let mut rng = Rng::new(0x7a1e_a000_0000_0001);
+    for round in 0..asked.unwrap_or(ROUNDS) {
+        let bytes = mutated(&pool[rng.below(pool.len())], &pool, &mut rng);
+        let held = catch_unwind(AssertUnwindSafe(|| harness(&bytes)));
+        assert!(
+            held.is_ok(),
+            "round {round}, as text: {}\nas bytes: {bytes:?}",
+            String::from_utf8_lossy(&bytes)
+        );
+    }
+}
+
+#[test]
+fn any_bytes_are_a_configuration_or_are_refused_with_places() {
+    let mut all = seeds("config");
+    // The table of malformed configurations holds many more ways to be wrong.
+    let table = include_str!("malformed/table.txt");
+    all.extend(table.split("\n=== ").skip(1).filter_map(|entry| {
+        let (head, file) = entry.split_once("\n---\n")?;
+        Some((head.to_owned(), file.as_bytes().to_vec()))
+    }));
+    smoke(harness::config, &all);
+}
+
+#[test]
+fn r19_r27_what_is_imported_loads_where_the_cpus_are() {
+    smoke(harness::import_retif, &seeds("import_retif"));
+}
+
+#[test]
+fn any_text_is_a_duration_or_is_refused() {
+    smoke(harness::duration, &seeds("duration"));
+}

@@ -1,0 +1,174 @@
+//! The table of malformed configurations: place, reason and remedy of every complaint about each.
+#![allow(clippy::disallowed_methods, reason = "stored snapshots are files")]
+
+mod common;
+
+use common::{TARGET_CPUS, names, target};
+use std::fmt::Write;
+use talea_system::config::read_bytes;
+use talea_system::{Diagnostic, Severity};
+
+struct Entry {
+    name: String,
+    expected: Vec<String>,
+    file: Vec<u8>,
+}
+
+/// Reads the table; its grammar is in its head.
+fn entries() -> Vec<Entry> {
+    let table = include_str!("malformed/table.txt");
+    let mut entries: Vec<Entry> = Vec::new();
+    let mut in_file = false;
+    for line in table.lines() {
+        if let Some(name) = line.strip_prefix("=== ") {
+            entries.push(Entry { name: name.to_owned(), expected: Vec::new(), file: Vec::new() });
+            in_file = false;
+        } else if let Some(entry) = entries.last_mut() {
+            match (in_file, line) {
+                (false, "---") => in_file = true,
+                (false, _) => entry.expected.push(line.to_owned()),
+                (true, _) => entry.file.extend(unescaped(line)),
+            }
+        }
+    }
+    entries
+}
+
+fn unescaped(line: &str) -> Vec<u8> {
+    let (line, times) = match line.split_once("\\*") {
+        Some((line, times)) => (line, times.parse().expect("a number after the star")),
+        None => (line, 1),
+    };
+    let mut bytes = Vec::new();
+    let mut rest = line;
+    while let Some((before, after)) = rest.split_once("\\x") {
+        bytes.extend(before.bytes());
+        bytes.push(u8::from_str_radix(&after[..2], 16).expect("two hexadecimal digits"));
+        rest = &after[2..];
+    }
+    bytes.extend(rest.bytes());
+    bytes.push(b'\n');
+    bytes.repeat(times)
+}
+
+fn complaints(file: &[u8]) -> Vec<Diagnostic> {
+    match read_bytes(file, "talead.toml", &names(), &target(TARGET_CPUS)) {
+        Ok(loaded) => loaded.warnings,
+        Err(found) => found,
+    }
+}
+
+#[test]
+fn issue_2_every_malformed_configuration_is_refused_with_place_reason_and_remedy() {
+    let entries = entries();
+    let mut failures = String::new();
+    let mut actual = String::new();
+    for entry in &entries {
+        let found = complaints(&entry.file);
+        let agrees = found.len() == entry.expected.len()
+            && found.iter().zip(&entry.expected).all(|(found, expected)| says(found, expected));
+        let _ = writeln!(actual, "=== {}", entry.name);
+        for d in &found {
+            let _ = writeln!(
+                actual,
+                "{} {}:{} | {} | {}\n    # {}",
+                d.severity.word(),
+                d.line,
+                d.column,
+                d.what,
+                d.remedy,
+                d.why
+            );
+        }
+        if !agrees {
+            let _ =
+                writeln!(failures, "=== {}\nexpected:\n{}\nfound:", entry.name, entry.expected.join("\n"));
+            for d in &found {
+                let _ = writeln!(failures, "{d}");
+            }
+        }
+    }
+    if let Some(path) = std::env::var_os("TALEA_SHOW_MALFORMED") {
+        std::fs::write(path, actual).expect("a path that can be written");
+    }
+    assert!(failures.is_empty(), "{failures}");
+    let errors = entries.iter().filter(|e| e.expected.iter().any(|line| line.starts_with("error"))).count();
+    assert!(errors >= 40, "the table must have 40 malformed configurations, it has {errors}");
+}
+
+/// Whether `found` is what the line `expected` says.
+fn says(found: &Diagnostic, expected: &str) -> bool {
+    let parts: Vec<&str> = expected.split(" | ").collect();
+    let [head, reason, remedy] = parts.as_slice() else { panic!("three parts are needed: {expected}") };
+    let place = format!("{} {}:{}", found.severity.word(), found.line, found.column);
+    *head == place
+        && (found.what.contains(reason) || found.why.contains(reason))
+        && found.remedy.contains(remedy)
+        && ![reason, remedy].iter().any(|part| part.trim().is_empty())
+}
+
+#[test]
+fn every_complaint_has_all_three_sentences_and_no_control_characters() {
+    for entry in entries() {
+        for d in complaints(&entry.file) {
+            for sentence in [&d.what, &d.why, &d.remedy] {
+                assert!(!sentence.trim().is_empty(), "{}: {d:?}", entry.name);
+                assert!(!sentence.chars().any(char::is_control), "{}: {d:?}", entry.name);
+            }
+            let rendered = d.render(false);
+            assert!(!rendered.chars().any(|c| c.is_control() && c != '\n'), "{}: {rendered:?}", entry.name);
+        }
+    }
+}
+
+#[test]
+fn issue_2_a_file_with_an_error_gives_no_setup_at_all() {
+    for entry in entries() {
+        let loaded = read_bytes(&entry.file, "talead.toml", &names(), &target(TARGET_CPUS));
+        let bad = entry.expected.iter().any(|line| line.starts_with("error"));
+        assert_eq!(loaded.is_err(), bad, "{}", entry.name);
+        if let Err(found) = loaded {
+            assert!(found.iter().any(|d| d.severity == Severity::Error), "{}", entry.name);
+        }
+    }
+}
+
+/// Compares the rendered complaints about one entry with `tests/malformed/NAME.txt`; `TALEA_UPDATE=1` rewrites it.
+fn snapshot(entry: &str, file: &str) {
+    let entries = entries();
+    let found = entries.iter().find(|e| e.name == entry).expect("an entry of this name");
+    let rendered = talea_system::diagnostic::render(&complaints(&found.file), false);
+    let path = format!("{}/tests/malformed/{file}.txt", env!("CARGO_MANIFEST_DIR"));
+    if std::env::var_os("TALEA_UPDATE").is_some_and(|v| v == "1") {
+        std::fs::write(&path, &rendered).expect("the snapshot can be written");
+    }
+    let stored = std::fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(rendered, stored, "{path} differs; TALEA_UPDATE=1 rewrites it");
+}
+
+#[test]
+fn complaints_look_as_stored() {
+    snapshot("an unknown key", "unknown-key");
+    snapshot("five mistakes are five complaints", "five-mistakes");
+    snapshot("two mistakes in two lines are both reported", "broken-lines");
+    snapshot("plugins that overlap on shared CPUs", "overlap");
+    snapshot("nothing at all", "empty");
+    snapshot("not UTF-8", "not-utf8");
+    snapshot("bounds that exclude each other in two rules", "contradiction");
+}
+
+#[test]
+fn colours_are_only_there_when_asked_for() {
+    let entries = entries();
+    let found = complaints(&entries.iter().find(|e| e.name == "an unknown key").expect("an entry").file);
+    let (plain, coloured) = (found[0].render(false), found[0].render(true));
+    assert!(!plain.contains('\x1b') && coloured.contains("\x1b[1;31m"));
+    let mut stripped = String::new();
+    let mut rest = coloured.as_str();
+    while let Some((before, after)) = rest.split_once('\x1b') {
+        stripped.push_str(before);
+        rest = after.split_once('m').expect("a complete colour code").1;
+    }
+    stripped.push_str(rest);
+    assert_eq!(stripped, plain);
+}
