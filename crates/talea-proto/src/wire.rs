@@ -1,0 +1,156 @@
+//! The byte layout of messages: fixed, little-endian, without padding that the compiler chose.
+//!
+//! Model: eight bytes of [`Header`], then the body that the header's operation names. Bodies are structs of
+//! unaligned little-endian fields, so their layout is what is written down and no byte of a message is ever left
+//! unwritten. Groups, refusals and explanations are a fixed head that counts what follows.
+//!
+//! Invariants. Decoding is strict: a message has exactly the length that its operation and its counts say, bits
+//! without a meaning are zero, and a field that is not declared is zero. So every value has one encoding, and what
+//! a newer peer means differently is refused instead of misread. Decoding never panics, whatever the bytes.
+//!
+//! | body | bytes | fields (offset) |
+//! | --- | --- | --- |
+//! | [`Header`] | 8 | op u16 (0), version u16 (2), seq u32 (4) |
+//! | hello | 4 | min u16 (0), max u16 (2) |
+//! | [`TaskWire`] | 208 | period (0), runtime (8), desired (16), deadline (24), flags (32), priority (36), owner (40), zero (44), plugin (48), CPUs (80) |
+//! | change | 216 | spec u64 (0), task (8) |
+//! | spec | 8 | spec u64 (0): release, detach, query, next spec |
+//! | attach | 16 | spec u64 (0), flags u32 (8), tid u32 (12) |
+//! | claim | 24 | spec u64 (0), token (8) |
+//! | group head | 8 | count u32 (0), zero (4); then the tasks, or the grants |
+//! | [`GrantedWire`] | 72 | spec (0), token (8), charge (24), runtime (40), grain (48), plugin (56), CPU (60), notes (64), flags (68), mechanism (70), priority (71) |
+//! | [`AttrWire`] | 168 | runtime (0), deadline (8), period (16), policy (24), flags (28), nice (32), priority (36), CPUs (40) |
+//! | [`AnswerWire`] | 96 | name (0), plugin (32), kind (36), why (38), field (40), flags (42), CPU (44), asked (48), limit (56), fits (64), charge (72), notes (88), zero (92) |
+//! | refusal head | 40 | code (0), field (2), errno (4), asked (8), limit (16), index (24), answers (28), rule length (30), flags (32), zero (36); then the answers, then the rule's text |
+//!
+//! Hello, welcome and refused keep their layout in every version of the protocol: two peers of different versions
+//! must be able to find that out.
+
+mod bytes;
+mod op;
+mod reply;
+mod request;
+mod task;
+
+pub use op::{reply as reply_op, request as request_op};
+pub use reply::{AnswerWire, GrantedWire, RULE_MAX, decode_reply};
+pub use request::decode_request;
+pub use task::{AttrWire, TaskWire};
+
+use crate::refusal::{Code, Field, Refusal};
+use alloc::vec::Vec;
+use zerocopy::little_endian::{U16, U32};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Starts every message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct Header {
+    /// What the message is: [`request_op`] or [`reply_op`].
+    pub op: U16,
+    /// The protocol version of the body.
+    pub version: U16,
+    /// The asker's number for the request; its reply carries the same.
+    pub seq: U32,
+}
+
+const _: () = assert!(size_of::<Header>() == 8);
+
+impl Header {
+    fn new(op: u16, seq: u32) -> Header {
+        Header { op: U16::new(op), version: U16::new(crate::VERSION), seq: U32::new(seq) }
+    }
+}
+
+/// A message that could not be understood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Garbled {
+    /// The number in its header; 0 if not even that could be read.
+    pub seq: u32,
+    /// What was wrong with it, fit to be sent back.
+    pub refusal: Refusal,
+}
+
+/// What is wrong with the bytes: which part, what it says, what it may say at most.
+#[derive(Clone, Copy, Debug)]
+struct Wrong {
+    code: Code,
+    field: Field,
+    asked: u64,
+    limit: u64,
+    /// Which task of a group.
+    index: u32,
+}
+
+impl Wrong {
+    fn new(field: Field, asked: impl Into<u64>, limit: impl Into<u64>) -> Wrong {
+        Wrong { code: Code::Malformed, field, asked: asked.into(), limit: limit.into(), index: 0 }
+    }
+
+    /// The message is `asked` bytes long and should be `limit`.
+    fn length(asked: usize, limit: usize) -> Wrong {
+        Wrong::new(Field::Message, asked as u64, limit as u64)
+    }
+
+    /// Bits are set that mean nothing.
+    fn bits(field: Field, all: u32, known: u32) -> Result<(), Wrong> {
+        if all & !known == 0 { Ok(()) } else { Err(Wrong::new(field, all, known)) }
+    }
+
+    /// A part that is not declared must be zero.
+    fn zero(field: Field, value: impl Into<u64>) -> Result<(), Wrong> {
+        let value = value.into();
+        if value == 0 { Ok(()) } else { Err(Wrong::new(field, value, 0_u64)) }
+    }
+}
+
+impl From<Wrong> for Refusal {
+    fn from(wrong: Wrong) -> Refusal {
+        Refusal {
+            code: wrong.code,
+            field: wrong.field,
+            asked: wrong.asked,
+            limit: wrong.limit,
+            errno: 0,
+            index: wrong.index,
+            rule: None,
+            answers: Vec::new(),
+        }
+    }
+}
+
+/// Splits a message into its header and its body; `any_version` lists the operations that never change.
+fn open<'a>(message: &'a [u8], any_version: &[u16]) -> Result<(&'a Header, &'a [u8]), Garbled> {
+    let garbled = |seq: u32, wrong: Wrong| Garbled { seq, refusal: wrong.into() };
+    let Ok((header, body)) = Header::ref_from_prefix(message) else {
+        return Err(garbled(0, Wrong::length(message.len(), size_of::<Header>())));
+    };
+    let version = header.version.get();
+    if version != crate::VERSION && !any_version.contains(&header.op.get()) {
+        let wrong = Wrong { code: Code::Version, ..Wrong::new(Field::Message, version, crate::VERSION) };
+        return Err(garbled(header.seq.get(), wrong));
+    }
+    Ok((header, body))
+}
+
+/// Takes any bytes as a request and as a reply, and checks that what is understood has one encoding.
+///
+/// # Panics
+/// If the codec breaks its invariants. For fuzzing.
+#[doc(hidden)]
+pub fn fuzz_wire(bytes: &[u8]) {
+    let mut again = [0xa5; crate::MESSAGE_MAX];
+    if let Ok((seq, request)) = decode_request(bytes) {
+        let len = request.encode(seq, &mut again);
+        assert_eq!(decode_request(&again[..len]), Ok((seq, request)));
+        assert_eq!(again[8..len], bytes[8..], "two encodings of one request");
+    }
+    if let Ok((seq, reply)) = decode_reply(bytes) {
+        let len = reply.encode(seq, &mut again);
+        assert_eq!(again[8..len], bytes[8..], "two encodings of one reply");
+        assert_eq!(decode_reply(&again[..len]), Ok((seq, reply)));
+    }
+    if let Some(record) = crate::record::Record::decode(bytes) {
+        assert_eq!(record.encode()[..bytes.len()], *bytes, "two encodings of one record");
+    }
+}

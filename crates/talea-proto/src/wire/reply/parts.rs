@@ -1,0 +1,323 @@
+//! The bodies of replies that have one length.
+
+use crate::message::{
+    CpuInfo, Granted, Mechanism, Notes, PluginInfo, Reply, SessionInfo, SpecId, SpecInfo, Status, Token,
+};
+use crate::wire::task::{AttrWire, TaskWire, cpus_from_wire, cpus_to_wire, declared, flags, read_name, work};
+use crate::wire::{Field, Wrong};
+use talea_core::{Charge, Span, Work};
+use zerocopy::little_endian::{U16, U32, U64, U128};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// 16 bytes.
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub(super) struct WelcomeWire {
+    instance: U64,
+    version: U16,
+    zero: [u8; 6],
+}
+
+impl WelcomeWire {
+    pub(super) fn new(version: u16, instance: u64) -> WelcomeWire {
+        WelcomeWire { instance: U64::new(instance), version: U16::new(version), zero: [0; 6] }
+    }
+
+    pub(super) fn read(&self) -> Result<Reply, Wrong> {
+        Wrong::zero(Field::Message, self.zero.iter().fold(0, |all, byte| all | byte))?;
+        Ok(Reply::Welcome { version: self.version.get(), instance: self.instance.get() })
+    }
+}
+
+/// A grant as bytes.
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct GrantedWire {
+    spec: U64,
+    token: [u8; 16],
+    charge: U128,
+    runtime_ns: U64,
+    grain_ns: U64,
+    plugin: U32,
+    cpu: U32,
+    notes: U32,
+    flags: U16,
+    mechanism: u8,
+    priority: u8,
+}
+
+const HAS_CPU: u32 = 1;
+const HAS_RUNTIME: u32 = 1 << 1;
+
+impl GrantedWire {
+    /// From a value.
+    pub fn new(granted: &Granted) -> GrantedWire {
+        let bits = flags(&[(granted.cpu.is_some(), HAS_CPU), (granted.runtime.is_some(), HAS_RUNTIME)]);
+        GrantedWire {
+            spec: U64::new(granted.spec.0),
+            token: granted.token.0,
+            charge: U128::new(granted.charge.bits()),
+            runtime_ns: work(granted.runtime),
+            grain_ns: U64::new(granted.grain.as_ns()),
+            plugin: U32::new(granted.plugin),
+            cpu: U32::new(granted.cpu.unwrap_or(0)),
+            notes: U32::new(granted.notes.0),
+            flags: U16::new(bits.get() as u16),
+            mechanism: granted.mechanism as u8,
+            priority: granted.priority,
+        }
+    }
+
+    pub(super) fn read(&self) -> Result<Granted, Wrong> {
+        let bits = u32::from(self.flags.get());
+        Wrong::bits(Field::Message, bits, HAS_CPU | HAS_RUNTIME)?;
+        let mechanism = Mechanism::ALL.into_iter().find(|known| *known as u8 == self.mechanism);
+        Ok(Granted {
+            spec: SpecId(self.spec.get()),
+            token: Token(self.token),
+            plugin: self.plugin.get(),
+            cpu: optional(Field::Cpus, bits & HAS_CPU != 0, self.cpu)?,
+            runtime: declared(Field::Runtime, bits & HAS_RUNTIME != 0, self.runtime_ns)?.map(Work::from_ns),
+            charge: Charge::from_bits(self.charge.get()),
+            priority: self.priority,
+            mechanism: mechanism.ok_or_else(|| Wrong::new(Field::Message, self.mechanism, 0_u64))?,
+            grain: Span::from_ns(self.grain_ns.get()),
+            // Every bit may pass: a note that this build does not know is one that it need not understand.
+            notes: Notes(self.notes.get()),
+        })
+    }
+}
+
+/// 496 bytes.
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub(super) struct SpecWire {
+    granted: GrantedWire,
+    task: TaskWire,
+    plugin_name: [u8; 32],
+    uid: U32,
+    pid: U32,
+    tid: U32,
+    flags: U32,
+    attr: AttrWire,
+}
+
+const HAS_TID: u32 = 1;
+const HAS_ATTR: u32 = 1 << 1;
+
+impl SpecWire {
+    pub(super) fn new(info: &SpecInfo) -> SpecWire {
+        SpecWire {
+            granted: GrantedWire::new(&info.granted),
+            task: TaskWire::new(&info.task),
+            plugin_name: info.plugin_name.0,
+            uid: U32::new(info.uid),
+            pid: U32::new(info.pid),
+            tid: U32::new(info.tid.unwrap_or(0)),
+            flags: flags(&[(info.tid.is_some(), HAS_TID), (info.attr.is_some(), HAS_ATTR)]),
+            attr: info.attr.as_ref().map_or(AttrWire::NONE, AttrWire::new),
+        }
+    }
+
+    pub(super) fn read(&self) -> Result<SpecInfo, Wrong> {
+        let bits = self.flags.get();
+        Wrong::bits(Field::Message, bits, HAS_TID | HAS_ATTR)?;
+        let attr = if bits & HAS_ATTR != 0 {
+            Some(self.attr.read()?)
+        } else if self.attr.as_bytes() == AttrWire::NONE.as_bytes() {
+            None
+        } else {
+            return Err(Wrong::new(Field::Thread, 1_u64, 0_u64));
+        };
+        Ok(SpecInfo {
+            granted: self.granted.read()?,
+            task: self.task.read()?,
+            plugin_name: read_name(Field::Plugin, self.plugin_name)?,
+            uid: self.uid.get(),
+            pid: self.pid.get(),
+            tid: optional(Field::Thread, bits & HAS_TID != 0, self.tid)?,
+            attr,
+        })
+    }
+}
+
+/// 72 bytes.
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub(super) struct StatusWire {
+    instance: U64,
+    uptime_ns: U64,
+    requests: U64,
+    refused: U64,
+    wakeups: U64,
+    pid: U32,
+    plugins: U32,
+    sessions: U32,
+    specs: U32,
+    attached: U32,
+    adopted: U32,
+    rules: U32,
+    zero: U32,
+}
+
+impl StatusWire {
+    pub(super) fn new(status: &Status) -> StatusWire {
+        StatusWire {
+            instance: U64::new(status.instance),
+            uptime_ns: U64::new(status.uptime_ns),
+            requests: U64::new(status.requests),
+            refused: U64::new(status.refused),
+            wakeups: U64::new(status.wakeups),
+            pid: U32::new(status.pid),
+            plugins: U32::new(status.plugins),
+            sessions: U32::new(status.sessions),
+            specs: U32::new(status.specs),
+            attached: U32::new(status.attached),
+            adopted: U32::new(status.adopted),
+            rules: U32::new(status.rules),
+            zero: U32::ZERO,
+        }
+    }
+
+    pub(super) fn read(&self) -> Result<Status, Wrong> {
+        Wrong::zero(Field::Message, self.zero.get())?;
+        Ok(Status {
+            instance: self.instance.get(),
+            pid: self.pid.get(),
+            uptime_ns: self.uptime_ns.get(),
+            plugins: self.plugins.get(),
+            sessions: self.sessions.get(),
+            specs: self.specs.get(),
+            attached: self.attached.get(),
+            requests: self.requests.get(),
+            refused: self.refused.get(),
+            adopted: self.adopted.get(),
+            rules: self.rules.get(),
+            wakeups: self.wakeups.get(),
+        })
+    }
+}
+
+/// 208 bytes.
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub(super) struct PluginWire {
+    name: [u8; 32],
+    kind: [u8; 32],
+    cpus: [U64; 16],
+    index: U32,
+    specs: U32,
+    low: u8,
+    high: u8,
+    out_of_service: u8,
+    zero: [u8; 5],
+}
+
+impl PluginWire {
+    pub(super) fn new(info: &PluginInfo) -> PluginWire {
+        PluginWire {
+            name: info.name.0,
+            kind: info.kind.0,
+            cpus: cpus_to_wire(&info.cpus),
+            index: U32::new(info.index),
+            specs: U32::new(info.specs),
+            low: info.band.0,
+            high: info.band.1,
+            out_of_service: u8::from(info.out_of_service),
+            zero: [0; 5],
+        }
+    }
+
+    pub(super) fn read(&self) -> Result<PluginInfo, Wrong> {
+        Wrong::bits(Field::Message, u32::from(self.out_of_service), 1)?;
+        Wrong::zero(Field::Message, self.zero.iter().fold(0, |all, byte| all | byte))?;
+        Ok(PluginInfo {
+            index: self.index.get(),
+            name: read_name(Field::Plugin, self.name)?,
+            kind: read_name(Field::Plugin, self.kind)?,
+            cpus: cpus_from_wire(&self.cpus),
+            band: (self.low, self.high),
+            specs: self.specs.get(),
+            out_of_service: self.out_of_service != 0,
+        })
+    }
+}
+
+/// 40 bytes.
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub(super) struct CpuWire {
+    cpu: U32,
+    specs: U32,
+    free: U128,
+    used: U128,
+}
+
+impl CpuWire {
+    pub(super) fn new(info: &CpuInfo) -> CpuWire {
+        CpuWire {
+            cpu: U32::new(info.cpu),
+            specs: U32::new(info.specs),
+            free: U128::new(info.free.bits()),
+            used: U128::new(info.used.bits()),
+        }
+    }
+
+    pub(super) fn read(&self) -> CpuInfo {
+        CpuInfo {
+            cpu: self.cpu.get(),
+            free: Charge::from_bits(self.free.get()),
+            used: Charge::from_bits(self.used.get()),
+            specs: self.specs.get(),
+        }
+    }
+}
+
+/// 24 bytes.
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub(super) struct SessionWire {
+    session: U64,
+    pid: U32,
+    uid: U32,
+    specs: U32,
+    zero: U32,
+}
+
+impl SessionWire {
+    pub(super) fn new(info: &SessionInfo) -> SessionWire {
+        SessionWire {
+            session: U64::new(info.session),
+            pid: U32::new(info.pid),
+            uid: U32::new(info.uid),
+            specs: U32::new(info.specs),
+            zero: U32::ZERO,
+        }
+    }
+
+    pub(super) fn read(&self) -> Result<SessionInfo, Wrong> {
+        Wrong::zero(Field::Message, self.zero.get())?;
+        Ok(SessionInfo {
+            session: self.session.get(),
+            pid: self.pid.get(),
+            uid: self.uid.get(),
+            specs: self.specs.get(),
+        })
+    }
+}
+
+const _: () = assert!(size_of::<WelcomeWire>() == 16);
+const _: () = assert!(size_of::<GrantedWire>() == 72);
+const _: () = assert!(core::mem::offset_of!(GrantedWire, charge) == 24);
+const _: () = assert!(core::mem::offset_of!(GrantedWire, notes) == 64);
+const _: () = assert!(core::mem::offset_of!(GrantedWire, priority) == 71);
+const _: () = assert!(size_of::<SpecWire>() == 496);
+const _: () = assert!(size_of::<StatusWire>() == 72);
+const _: () = assert!(size_of::<PluginWire>() == 208);
+const _: () = assert!(size_of::<CpuWire>() == 40);
+const _: () = assert!(size_of::<SessionWire>() == 24);
+
+/// `value` if it is there; what is not there must be zero.
+fn optional(field: Field, is: bool, value: U32) -> Result<Option<u32>, Wrong> {
+    if is { Ok(Some(value.get())) } else { Wrong::zero(field, value.get()).map(|()| None) }
+}

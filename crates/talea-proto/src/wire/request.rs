@@ -1,0 +1,218 @@
+//! Requests as bytes.
+
+use super::bytes::{Reader, Writer};
+use super::op::request as op;
+use super::task::flags;
+use super::{Field, Garbled, TaskWire, Wrong};
+use crate::GROUP_MAX;
+use crate::message::{Request, SpecId, Token};
+use alloc::vec::Vec;
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub(super) struct HelloWire {
+    min: U16,
+    max: U16,
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub(super) struct ChangeWire {
+    spec: U64,
+    task: TaskWire,
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub(super) struct AttachWire {
+    spec: U64,
+    flags: U32,
+    tid: U32,
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub(super) struct ClaimWire {
+    spec: U64,
+    token: [u8; 16],
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub(super) struct PluginCpuWire {
+    plugin: U32,
+    index: U32,
+}
+
+/// Starts a list.
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub(super) struct GroupWire {
+    count: U32,
+    zero: U32,
+}
+
+const _: () = assert!(size_of::<HelloWire>() == 4);
+const _: () = assert!(size_of::<ChangeWire>() == 216);
+const _: () = assert!(size_of::<AttachWire>() == 16);
+const _: () = assert!(size_of::<ClaimWire>() == 24);
+const _: () = assert!(size_of::<PluginCpuWire>() == 8);
+const _: () = assert!(size_of::<GroupWire>() == 8);
+const _: () = assert!(8 + 8 + GROUP_MAX * size_of::<TaskWire>() <= crate::MESSAGE_MAX);
+
+const HAS_TID: u32 = 1;
+const STOP_RELEASE: u32 = 1;
+
+impl GroupWire {
+    /// # Panics
+    /// If there are more than [`GROUP_MAX`]: whoever builds a group counts first.
+    pub(super) fn new(count: usize) -> GroupWire {
+        assert!(count <= GROUP_MAX, "a group of {count} tasks; at most {GROUP_MAX} fit into a message");
+        GroupWire { count: U32::new(count as u32), zero: U32::ZERO }
+    }
+
+    pub(super) fn count(&self) -> Result<usize, Wrong> {
+        Wrong::zero(Field::Group, self.zero.get())?;
+        match self.count.get() as usize {
+            count @ 1..=GROUP_MAX => Ok(count),
+            count => Err(Wrong::new(Field::Group, count as u64, GROUP_MAX as u64)),
+        }
+    }
+}
+
+impl Request {
+    /// Writes the request as message number `seq` and says how many bytes that took.
+    ///
+    /// # Panics
+    /// If `buffer` is too short ([`crate::MESSAGE_MAX`] is enough), or a group is larger than [`GROUP_MAX`].
+    pub fn encode(&self, seq: u32, buffer: &mut [u8]) -> usize {
+        let mut out = Writer::new(buffer, self.op(), seq);
+        match self {
+            Request::Hello { min, max } => out.put(&HelloWire { min: U16::new(*min), max: U16::new(*max) }),
+            Request::Create(task) | Request::Explain(task) => out.put(&TaskWire::new(task)),
+            Request::CreateGroup(tasks) => {
+                out.put(&GroupWire::new(tasks.len()));
+                for task in tasks {
+                    out.put(&TaskWire::new(task));
+                }
+            }
+            Request::Change { spec, task } => {
+                out.put(&ChangeWire { spec: U64::new(spec.0), task: TaskWire::new(task) });
+            }
+            Request::Release(spec)
+            | Request::Detach(spec)
+            | Request::Query(spec)
+            | Request::NextSpec(spec) => {
+                out.put(&U64::new(spec.0));
+            }
+            Request::Attach { spec, tid } => out.put(&AttachWire {
+                spec: U64::new(spec.0),
+                flags: flags(&[(tid.is_some(), HAS_TID)]),
+                tid: U32::new(tid.unwrap_or(0)),
+            }),
+            Request::Claim { spec, token } => {
+                out.put(&ClaimWire { spec: U64::new(spec.0), token: token.0 });
+            }
+            Request::Status => {}
+            Request::Plugin(index) => out.put(&U32::new(*index)),
+            Request::PluginCpu { plugin, index } => {
+                out.put(&PluginCpuWire { plugin: U32::new(*plugin), index: U32::new(*index) });
+            }
+            Request::NextSession(session) => out.put(&U64::new(*session)),
+            Request::Stop { release } => out.put(&flags(&[(*release, STOP_RELEASE)])),
+        }
+        out.len()
+    }
+
+    fn op(&self) -> u16 {
+        match self {
+            Request::Hello { .. } => op::HELLO,
+            Request::Create(_) => op::CREATE,
+            Request::CreateGroup(_) => op::CREATE_GROUP,
+            Request::Change { .. } => op::CHANGE,
+            Request::Release(_) => op::RELEASE,
+            Request::Attach { .. } => op::ATTACH,
+            Request::Detach(_) => op::DETACH,
+            Request::Query(_) => op::QUERY,
+            Request::Claim { .. } => op::CLAIM,
+            Request::Explain(_) => op::EXPLAIN,
+            Request::Status => op::STATUS,
+            Request::Plugin(_) => op::PLUGIN,
+            Request::PluginCpu { .. } => op::PLUGIN_CPU,
+            Request::NextSpec(_) => op::NEXT_SPEC,
+            Request::NextSession(_) => op::NEXT_SESSION,
+            Request::Stop { .. } => op::STOP,
+        }
+    }
+}
+
+/// Reads one message as a request, with its number.
+pub fn decode_request(message: &[u8]) -> Result<(u32, Request), Garbled> {
+    let (header, body) = super::open(message, &[op::HELLO])?;
+    let seq = header.seq.get();
+    match decode_body(header.op.get(), Reader::new(body)) {
+        Ok(request) => Ok((seq, request)),
+        Err(wrong) => Err(Garbled { seq, refusal: wrong.into() }),
+    }
+}
+
+fn decode_body(operation: u16, mut body: Reader) -> Result<Request, Wrong> {
+    let spec = |body: Reader| body.only::<U64>().map(|spec| SpecId(spec.get()));
+    Ok(match operation {
+        op::HELLO => {
+            let hello: &HelloWire = body.only()?;
+            Request::Hello { min: hello.min.get(), max: hello.max.get() }
+        }
+        op::CREATE => Request::Create(body.only::<TaskWire>()?.read()?),
+        op::CREATE_GROUP => {
+            let count = body.take::<GroupWire>()?.count()?;
+            let tasks = body.take_many::<TaskWire>(count)?;
+            body.end()?;
+            let read =
+                |(index, task): (u32, &TaskWire)| task.read().map_err(|wrong| Wrong { index, ..wrong });
+            Request::CreateGroup((0..).zip(tasks).map(read).collect::<Result<Vec<_>, _>>()?)
+        }
+        op::CHANGE => {
+            let change: &ChangeWire = body.only()?;
+            Request::Change { spec: SpecId(change.spec.get()), task: change.task.read()? }
+        }
+        op::RELEASE => Request::Release(spec(body)?),
+        op::ATTACH => {
+            let attach: &AttachWire = body.only()?;
+            Wrong::bits(Field::Thread, attach.flags.get(), HAS_TID)?;
+            let tid = match (attach.flags.get() & HAS_TID != 0, attach.tid.get()) {
+                (false, 0) => None,
+                (true, tid) if tid != 0 => Some(tid),
+                // No thread is number 0: to the kernel it would mean the daemon itself.
+                (_, tid) => return Err(Wrong::new(Field::Thread, tid, 0_u64)),
+            };
+            Request::Attach { spec: SpecId(attach.spec.get()), tid }
+        }
+        op::DETACH => Request::Detach(spec(body)?),
+        op::QUERY => Request::Query(spec(body)?),
+        op::CLAIM => {
+            let claim: &ClaimWire = body.only()?;
+            Request::Claim { spec: SpecId(claim.spec.get()), token: Token(claim.token) }
+        }
+        op::EXPLAIN => Request::Explain(body.only::<TaskWire>()?.read()?),
+        op::STATUS => {
+            body.end()?;
+            Request::Status
+        }
+        op::PLUGIN => Request::Plugin(body.only::<U32>()?.get()),
+        op::PLUGIN_CPU => {
+            let at: &PluginCpuWire = body.only()?;
+            Request::PluginCpu { plugin: at.plugin.get(), index: at.index.get() }
+        }
+        op::NEXT_SPEC => Request::NextSpec(spec(body)?),
+        op::NEXT_SESSION => Request::NextSession(body.only::<U64>()?.get()),
+        op::STOP => {
+            let bits = body.only::<U32>()?.get();
+            Wrong::bits(Field::Request, bits, STOP_RELEASE)?;
+            Request::Stop { release: bits & STOP_RELEASE != 0 }
+        }
+        unknown => return Err(Wrong::new(Field::Message, unknown, op::STOP)),
+    })
+}

@@ -1,0 +1,111 @@
+//! Refusals read as sentences with numbers and units, and words for programs are stable.
+
+use crate::strategies::refusal;
+use proptest::prelude::*;
+use talea_core::Charge;
+use talea_proto::message::{Name, Notes};
+use talea_proto::refusal::{Reason, Said};
+use talea_proto::{Answer, Code, Field, No, Refusal};
+
+fn refusal_of(code: Code, field: Field, asked: u64, limit: u64) -> Refusal {
+    Refusal { code, field, asked, limit, errno: 0, index: 0, rule: None, answers: Vec::new() }
+}
+
+fn no(reason: Reason, field: Field, asked: u64, limit: u64, fits: u64) -> No {
+    No { reason, field, cpu: None, asked, limit, fits }
+}
+
+#[test]
+fn a_rule_is_named_with_its_place_and_its_bound() {
+    let mut refusal = refusal_of(Code::RuleBound, Field::Runtime, 5_000_000, 2_000_000);
+    refusal.rule = Some("talead.toml:12".into());
+    assert_eq!(
+        refusal.to_string(),
+        "Not allowed: a runtime of 5ms was asked and the access rule at talead.toml:12 allows at most 2ms."
+    );
+    let refusal = refusal_of(Code::RuleBound, Field::Period, 1_000_000, 10_000_000);
+    assert_eq!(
+        refusal.to_string(),
+        "Not allowed: a period of 1ms was asked and an access rule allows at least 10ms."
+    );
+}
+
+#[test]
+fn every_plugin_says_what_would_have_fitted() {
+    let name = |text| Name::new(text).expect("a name");
+    let mut refusal = refusal_of(Code::NoPlugin, Field::Request, 0, 0);
+    let full = No { cpu: Some(1), ..no(Reason::NoRoom, Field::Utilization, 700_000, 490_000, 490_000) };
+    refusal.answers = vec![
+        Answer { plugin: 0, name: name("edf"), verdict: Said::No(full) },
+        Answer {
+            plugin: 1,
+            name: name("fp"),
+            verdict: Said::No(no(Reason::Missing, Field::Priority, 0, 0, 0)),
+        },
+    ];
+    assert_eq!(
+        refusal.to_string(),
+        "No plugin can serve the request. Plugin edf: no room on CPU 1: a utilization of 70.00% of a CPU was \
+         asked, the bound is 49.00% of a CPU; a utilization of 49.00% of a CPU would fit. Plugin fp: it needs a \
+         priority and the request declares none."
+    );
+}
+
+#[test]
+fn a_plugins_yes_names_the_place_and_the_cost() {
+    let charge = Charge::ratio(1, 5);
+    let yes = Said::Ok { cpu: Some(3), charge, notes: Notes::default() };
+    assert_eq!(yes.to_string(), "yes, on CPU 3 for 20.00% of a CPU");
+}
+
+#[test]
+fn bounds_say_on_which_side_they_lie() {
+    let short = no(Reason::OutOfRange, Field::Runtime, 500, 1_024, 1_024);
+    assert_eq!(
+        short.to_string(),
+        "a runtime of 500ns was asked and it can serve at least 1024ns; a runtime of 1024ns would fit"
+    );
+    let long = no(Reason::Contradiction, Field::Runtime, 12_000_000, 10_000_000, 0);
+    assert!(long.to_string().ends_with("it must be at most 10ms"), "{long}");
+}
+
+#[test]
+fn what_makes_no_sense_is_told_with_the_bound() {
+    let refusal = refusal_of(Code::Malformed, Field::Runtime, 11_000_000, 10_000_000);
+    assert_eq!(
+        refusal.to_string(),
+        "The runtime makes no sense: 11ms was asked, and it must be at most 10ms."
+    );
+    let refusal = refusal_of(Code::Malformed, Field::Desired, 3_000, 4_000);
+    assert!(refusal.to_string().ends_with("it must be at least 4us."), "{refusal}");
+}
+
+#[test]
+fn words_for_programs_are_kebab_case_and_distinct() {
+    let words: Vec<&str> = Code::ALL
+        .map(Code::word)
+        .into_iter()
+        .chain(Reason::ALL.map(Reason::word))
+        .chain(Notes(u32::MAX).words())
+        .collect();
+    for word in &words {
+        assert!(word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-'), "{word}");
+    }
+    assert_eq!(Code::NoPlugin.word(), "no-plugin");
+    assert_eq!(Field::IgnoreAdmission.word(), "ignore-admission");
+    let codes: std::collections::BTreeSet<_> = Code::ALL.map(Code::word).into();
+    assert_eq!(codes.len(), Code::ALL.len());
+    for code in Code::ALL {
+        assert_eq!(Code::from_number(code as u16), Some(code));
+    }
+    assert_eq!(Code::from_number(0), None);
+}
+
+proptest! {
+    #[test]
+    fn every_refusal_is_whole_sentences(refusal in refusal()) {
+        let text = refusal.to_string();
+        prop_assert!(text.starts_with(char::is_uppercase), "{}", text);
+        prop_assert!(text.ends_with('.'), "{}", text);
+    }
+}
