@@ -1,0 +1,90 @@
+//! The one clock: `CLOCK_MONOTONIC`, in nanoseconds, and the boot it belongs to.
+//!
+//! Timers are absolute and are `clock_nanosleep`: timerfd and POSIX timers starve behind FIFO threads on
+//! PREEMPT_RT.
+
+use crate::sys::errno;
+use rustix::time::{ClockId, Timespec};
+use std::io;
+use talea_core::Time;
+
+/// Now.
+pub fn now() -> Time {
+    Time::from_ns(nanoseconds(rustix::time::clock_gettime(ClockId::Monotonic)))
+}
+
+/// CPU time that the calling thread has used so far.
+pub fn thread_cpu_time() -> talea_core::Work {
+    talea_core::Work::from_ns(nanoseconds(rustix::time::clock_gettime(ClockId::ThreadCPUTime)))
+}
+
+/// Sleeps until `at`; signals do not shorten it. Returns at once when `at` has passed.
+pub fn sleep_until(at: Time) {
+    let request = timespec(at);
+    loop {
+        // SAFETY: both pointers are valid or null for the whole call.
+        let failed = unsafe {
+            libc::clock_nanosleep(
+                libc::CLOCK_MONOTONIC,
+                libc::TIMER_ABSTIME,
+                &raw const request,
+                std::ptr::null_mut(),
+            )
+        };
+        match failed {
+            0 => return,
+            libc::EINTR => {}
+            other => panic!("clock_nanosleep refused an absolute time: {}", errno(other)),
+        }
+    }
+}
+
+/// Identifies this boot: thread numbers, start times and pidfd inodes mean nothing in another one.
+pub fn boot_id() -> io::Result<[u8; 16]> {
+    parse_boot_id(&std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?)
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "boot_id is not a UUID"))
+}
+
+fn parse_boot_id(text: &str) -> Option<[u8; 16]> {
+    let mut id = [0; 16];
+    let mut digits = text.trim_end().chars().filter(|&c| c != '-').map(|c| c.to_digit(16));
+    for byte in &mut id {
+        *byte = (digits.next()?? << 4 | digits.next()??) as u8;
+    }
+    digits.next().is_none().then_some(id)
+}
+
+fn nanoseconds(at: Timespec) -> u64 {
+    at.tv_sec as u64 * 1_000_000_000 + at.tv_nsec as u64
+}
+
+pub(crate) fn timespec(at: Time) -> libc::timespec {
+    libc::timespec {
+        tv_sec: (at.as_ns() / 1_000_000_000) as libc::time_t,
+        tv_nsec: (at.as_ns() % 1_000_000_000) as libc::c_long,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use talea_core::Span;
+
+    #[test]
+    fn a_boot_id_is_sixteen_bytes() {
+        let id = parse_boot_id("00112233-4455-6677-8899-aabbccddeeff\n").expect("a UUID");
+        assert_eq!(id[..3], [0x00, 0x11, 0x22]);
+        assert_eq!(id[15], 0xff);
+        assert_eq!(parse_boot_id("0011"), None);
+        assert_eq!(parse_boot_id("zz112233-4455-6677-8899-aabbccddeeff"), None);
+        assert_eq!(parse_boot_id("00112233-4455-6677-8899-aabbccddeeff00"), None);
+    }
+
+    #[test]
+    fn a_sleep_never_ends_early() {
+        let target = now() + Span::from_ns(2_000_000);
+        sleep_until(target);
+        assert!(now() >= target);
+        sleep_until(Time::ZERO);
+    }
+}

@@ -1,0 +1,132 @@
+//! Capabilities of the calling thread, and giving up those that are not needed.
+//!
+//! Linux keeps capabilities per thread: drop them before other threads start. Dropping is for ever: the bounding
+//! set shrinks too, where that is allowed, so that no program started later gets them back.
+//!
+//! Reference: `capabilities(7)`.
+
+use crate::sys::{check, check_long, is};
+use std::fmt;
+use std::io;
+
+/// The capabilities that Talea speaks about, with the kernel's numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Capability {
+    /// Change owners of files.
+    Chown = 0,
+    /// Write any file.
+    DacOverride = 1,
+    /// Read any file, enter any directory.
+    DacReadSearch = 2,
+    /// Signal any process.
+    Kill = 5,
+    /// Change group ids.
+    SetGid = 6,
+    /// Change user ids.
+    SetUid = 7,
+    /// Shrink the bounding set.
+    SetPcap = 8,
+    /// Lock memory.
+    IpcLock = 14,
+    /// Inspect any process.
+    SysPtrace = 19,
+    /// Mounts, cgroups, sysctls.
+    SysAdmin = 21,
+    /// Policies, priorities, affinities of any thread.
+    SysNice = 23,
+    /// Exceed resource limits.
+    SysResource = 24,
+}
+
+/// A set of capabilities, by bit number.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct CapSet(pub u64);
+
+impl CapSet {
+    /// Exactly these.
+    pub fn of(capabilities: &[Capability]) -> CapSet {
+        CapSet(capabilities.iter().fold(0, |bits, &one| bits | 1 << one as u8))
+    }
+
+    /// Whether `capability` is a member.
+    pub fn has(self, capability: Capability) -> bool {
+        self.0 & 1 << capability as u8 != 0
+    }
+}
+
+impl fmt::Debug for CapSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CapSet({:#x})", self.0)
+    }
+}
+
+/// `_LINUX_CAPABILITY_VERSION_3`: two words of 32 bits each.
+const VERSION_3: u32 = 0x2008_0522;
+
+#[repr(C)]
+struct Header {
+    version: u32,
+    pid: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Word {
+    effective: u32,
+    permitted: u32,
+    inheritable: u32,
+}
+
+/// What the calling thread may use now.
+pub fn effective() -> io::Result<CapSet> {
+    Ok(join(&read()?, |word| word.effective))
+}
+
+/// Keeps those of `wanted` that the calling thread has, permitted and effective, and nothing else. Returns what
+/// is left.
+pub fn keep_only(wanted: CapSet) -> io::Result<CapSet> {
+    let has = join(&read()?, |word| word.permitted);
+    let kept = CapSet(has.0 & wanted.0);
+    // First the bounding set, while the right to shrink it is still there; without it nothing is lost, because
+    // a thread that has no capabilities gains none without a program that is set-user-id.
+    for number in 0..64u64 {
+        if wanted.0 & 1 << number != 0 {
+            continue;
+        }
+        // SAFETY: takes integers.
+        match check(unsafe { libc::prctl(libc::PR_CAPBSET_DROP, number, 0, 0, 0) }) {
+            Ok(_) => {}
+            Err(error) if is(&error, libc::EPERM) => break,
+            // Beyond the last capability that this kernel knows.
+            Err(error) if is(&error, libc::EINVAL) => break,
+            Err(error) => return Err(error),
+        }
+    }
+    let clear_all = libc::PR_CAP_AMBIENT_CLEAR_ALL as libc::c_ulong;
+    // SAFETY: takes integers.
+    check(unsafe { libc::prctl(libc::PR_CAP_AMBIENT, clear_all, 0, 0, 0) })?;
+    write(kept)?;
+    Ok(kept)
+}
+
+fn read() -> io::Result<[Word; 2]> {
+    let mut header = Header { version: VERSION_3, pid: 0 };
+    let mut words = [Word::default(); 2];
+    // SAFETY: version 3 writes two words.
+    check_long(unsafe { libc::syscall(libc::SYS_capget, &raw mut header, words.as_mut_ptr()) })?;
+    Ok(words)
+}
+
+fn write(set: CapSet) -> io::Result<()> {
+    let mut header = Header { version: VERSION_3, pid: 0 };
+    let word = |bits: u32| Word { effective: bits, permitted: bits, inheritable: 0 };
+    let words = [word(set.0 as u32), word((set.0 >> 32) as u32)];
+    // SAFETY: version 3 reads two words.
+    check_long(unsafe { libc::syscall(libc::SYS_capset, &raw mut header, words.as_ptr()) })?;
+    Ok(())
+}
+
+fn join(words: &[Word; 2], part: impl Fn(&Word) -> u32) -> CapSet {
+    CapSet(u64::from(part(&words[0])) | u64::from(part(&words[1])) << 32)
+}

@@ -1,0 +1,34 @@
+//! The only part of Talea that knows Linux.
+//!
+//! Everything above speaks of threads, policies, sockets and files through the types here; every number of a
+//! kernel call, every `unsafe` block around one and every trap of a kernel version lives below this line. The
+//! crate decides nothing: whom to serve, where and how is told to it, and what came of it is returned with the
+//! kernel's own error number.
+//!
+//! Oldest kernel: 6.1. What newer ones add (`PIDFD_THREAD`, `PIDFD_GET_INFO`, `SO_PEERPIDFD`) is used where it
+//! is found and replaced by `/proc` where it is not; [`machine::Machine`] says which.
+#![allow(unsafe_code, reason = "kernel calls that no safe wrapper offers; each block carries its argument")]
+#![warn(clippy::undocumented_unsafe_blocks, unsafe_op_in_unsafe_fn)]
+
+pub mod clock;
+pub mod dropcaps;
+pub mod epoll;
+pub mod files;
+pub mod machine;
+pub mod partition;
+pub mod peer;
+pub mod proc;
+pub mod process;
+pub mod sched;
+pub mod seqpacket;
+pub mod signals;
+pub mod spawn;
+pub mod statefile;
+mod sys;
+pub mod thread;
+mod tid;
+pub mod users;
+
+pub use sched::{Attr, Policy};
+pub use thread::{ApplyError, OpenError, Snapshot, Thread};
+pub use tid::Tid;

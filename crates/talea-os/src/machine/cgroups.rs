@@ -1,0 +1,108 @@
+//! Control groups: which version rules scheduling here, and whether they refuse real-time policies.
+//!
+//! With RT_GROUP_SCHED on cgroup v1 every group but the root starts with no real-time runtime, and FIFO is then
+//! refused (`EPERM`); SCHED_DEADLINE is not.
+
+use super::source::Source;
+use talea_core::{Span, Work};
+
+/// Which hierarchy a controller is in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Hierarchy {
+    /// Version 1, mounted here.
+    V1(String),
+    /// Version 2, mounted here.
+    V2(String),
+    /// Nowhere that we see.
+    Absent,
+}
+
+/// Control groups that matter to scheduling.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cgroups {
+    /// The cpu controller.
+    pub cpu: Hierarchy,
+    /// The cpuset controller.
+    pub cpuset: Hierarchy,
+    /// The group of this process, where the kernel has RT_GROUP_SCHED; `None` otherwise.
+    pub rt_group: Option<RtGroup>,
+}
+
+/// Real-time runtime of a cgroup v1 `cpu` group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RtGroup {
+    /// Its path in the hierarchy; `/` is the root group.
+    pub path: String,
+    /// What its FIFO and RR threads may use per period; zero: such policies are refused. `None` for no bound.
+    pub runtime: Option<Work>,
+    /// The period.
+    pub period: Span,
+}
+
+impl RtGroup {
+    /// Whether the kernel refuses FIFO and RR to threads in it.
+    pub fn refuses_realtime(&self) -> bool {
+        self.runtime.is_some_and(Work::is_zero)
+    }
+}
+
+impl Cgroups {
+    pub(super) fn read(source: &Source) -> Cgroups {
+        let mounts = mounts(source);
+        let find = |controller: &str| {
+            let v1 = mounts.iter().find(|mount| mount.options.iter().any(|option| option == controller));
+            if let Some(mount) = v1 {
+                return Hierarchy::V1(mount.at.clone());
+            }
+            let v2 = mounts.iter().find(|mount| {
+                let listed = source.text(&format!("{}/cgroup.controllers", mount.at));
+                mount.v2
+                    && listed.is_ok_and(|text| text.split_ascii_whitespace().any(|word| word == controller))
+            });
+            v2.map_or(Hierarchy::Absent, |mount| Hierarchy::V2(mount.at.clone()))
+        };
+        let rt_group = rt_group(source, &mounts, "/proc/self/cgroup");
+        Cgroups { cpu: find("cpu"), cpuset: find("cpuset"), rt_group }
+    }
+}
+
+pub(super) struct Mount {
+    at: String,
+    v2: bool,
+    /// Options of the file system: for v1 they name the controllers.
+    options: Vec<String>,
+}
+
+/// Control group file systems from `/proc/self/mounts`. Later mounts hide earlier ones at the same place.
+pub(super) fn mounts(source: &Source) -> Vec<Mount> {
+    let text = source.text("/proc/self/mounts").unwrap_or_default();
+    let mount = |line: &str| {
+        let mut words = line.split(' ').skip(1);
+        let (at, kind, options) = (words.next()?, words.next()?, words.next()?);
+        matches!(kind, "cgroup" | "cgroup2").then(|| Mount {
+            at: at.replace("\\040", " "),
+            v2: kind == "cgroup2",
+            options: options.split(',').map(str::to_owned).collect(),
+        })
+    };
+    text.lines().filter_map(mount).collect()
+}
+
+/// The group that a line of `/proc/TID/cgroup` such as `1:cpu,cpuacct:/path` names.
+pub(super) fn rt_group(source: &Source, mounts: &[Mount], membership: &str) -> Option<RtGroup> {
+    let text = source.text(membership).ok()?;
+    let path = text.lines().find_map(|line| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let controllers = parts.next()?;
+        controllers.split(',').any(|name| name == "cpu").then(|| parts.next())?
+    })?;
+    let mount = mounts.iter().find(|mount| !mount.v2 && mount.options.iter().any(|name| name == "cpu"))?;
+    let read = |name: &str| source.number(&format!("{}/{}/{name}", mount.at, path.trim_start_matches('/')));
+    let runtime = read("cpu.rt_runtime_us")?;
+    let period = read("cpu.rt_period_us").and_then(|us| u64::try_from(us).ok()).and_then(Span::from_us)?;
+    Some(RtGroup {
+        path: path.to_owned(),
+        runtime: u64::try_from(runtime).ok().and_then(Work::from_us),
+        period,
+    })
+}

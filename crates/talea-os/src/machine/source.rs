@@ -1,0 +1,52 @@
+//! Where facts are read from: the live `/proc` and `/sys`, or copies below a directory.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use talea_core::CpuSet;
+
+pub(super) struct Source(PathBuf);
+
+impl Source {
+    pub(super) fn live() -> Source {
+        Source::below(Path::new("/"))
+    }
+
+    pub(super) fn below(root: &Path) -> Source {
+        Source(root.to_owned())
+    }
+
+    pub(super) fn path(&self, absolute: &str) -> PathBuf {
+        self.0.join(absolute.trim_start_matches('/'))
+    }
+
+    pub(super) fn bytes(&self, path: &str) -> io::Result<Vec<u8>> {
+        fs::read(self.path(path))
+    }
+
+    /// Without the line end.
+    pub(super) fn text(&self, path: &str) -> io::Result<String> {
+        Ok(fs::read_to_string(self.path(path))?.trim_end().to_owned())
+    }
+
+    pub(super) fn number(&self, path: &str) -> Option<i64> {
+        self.text(path).ok()?.trim().parse().ok()
+    }
+
+    /// A CPU list; an empty file is an empty set.
+    pub(super) fn cpus(&self, path: &str) -> Option<CpuSet> {
+        let text = self.text(path).ok()?;
+        if text.trim().is_empty() { Some(CpuSet::EMPTY) } else { CpuSet::parse(&text).ok() }
+    }
+
+    /// The directories directly below `path`, by name.
+    pub(super) fn children(&self, path: &str) -> Vec<String> {
+        let entries = fs::read_dir(self.path(path)).into_iter().flatten().flatten();
+        let mut names: Vec<String> = entries
+            .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+            .filter_map(|entry| entry.file_name().into_string().ok())
+            .collect();
+        names.sort_unstable();
+        names
+    }
+}

@@ -1,0 +1,154 @@
+//! What was changed, in order, written down before it is changed.
+//!
+//! Form: a line of the boot id, then a line per step: `dir PATH`, `set PATH OLD NEW`, `enable PATH`, words
+//! separated by tabs. A step whose line is incomplete was not begun. Undoing goes backwards and takes each step only as far as it was made.
+
+use super::PartitionError;
+use crate::clock;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+pub(super) struct Journal {
+    file: File,
+    path: PathBuf,
+}
+
+impl Journal {
+    /// Starts an empty one; [`PartitionError::Exists`] when there is one.
+    pub(super) fn create(path: &Path) -> Result<Journal, PartitionError> {
+        let os = |error| PartitionError::Os { path: path.to_owned(), error };
+        let file =
+            OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(|error| {
+                match error.kind() {
+                    io::ErrorKind::AlreadyExists => PartitionError::Exists { journal: path.to_owned() },
+                    _ => os(error),
+                }
+            })?;
+        let mut journal = Journal { file, path: path.to_owned() };
+        journal.note(&boot().map_err(os)?)?;
+        Ok(journal)
+    }
+
+    pub(super) fn make_directory(&mut self, path: &Path) -> Result<(), PartitionError> {
+        if path.exists() {
+            // Made by somebody else: undoing must not remove it.
+            return Err(PartitionError::Foreign { path: path.to_owned() });
+        }
+        self.note(&format!("dir\t{}", path.display()))?;
+        fs::create_dir(path).map_err(|error| PartitionError::Os { path: path.to_owned(), error })
+    }
+
+    pub(super) fn write(&mut self, path: &Path, new: &str) -> Result<(), PartitionError> {
+        let os = |error| PartitionError::Os { path: path.to_owned(), error };
+        let old = fs::read_to_string(path).map_err(os)?;
+        self.note(&format!("set\t{}\t{}\t{new}", path.display(), old.trim_end()))?;
+        fs::write(path, new).map_err(os)
+    }
+
+    pub(super) fn enable_cpuset(&mut self, path: &Path) -> Result<(), PartitionError> {
+        self.note(&format!("enable\t{}", path.display()))?;
+        fs::write(path, "+cpuset").map_err(|error| PartitionError::Os { path: path.to_owned(), error })
+    }
+
+    /// One write, so that a killed writer leaves a whole line or none that counts.
+    fn note(&mut self, line: &str) -> Result<(), PartitionError> {
+        self.file
+            .write_all(format!("{line}\n").as_bytes())
+            .map_err(|error| PartitionError::Os { path: self.path.clone(), error })
+    }
+}
+
+pub(super) fn undo(journal: &Path) -> Result<bool, PartitionError> {
+    let os = |path: &Path| {
+        let path = path.to_owned();
+        move |error: io::Error| PartitionError::Os { path, error }
+    };
+    let text = match crate::files::open_trusted(journal) {
+        Ok(file) => io::read_to_string(file).map_err(os(journal))?,
+        Err(untrusted) => match untrusted.problem {
+            crate::files::Problem::Os(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(false);
+            }
+            // Its lines are paths that root writes to: nobody else may have put them there.
+            _ => return Err(os(journal)(io::Error::new(io::ErrorKind::PermissionDenied, untrusted))),
+        },
+    };
+    let mut lines: Vec<&str> =
+        text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')).collect();
+    let same_boot = !lines.is_empty() && lines.remove(0) == boot().map_err(os(journal))?;
+    // Cgroups do not outlive a boot.
+    if same_boot {
+        for line in lines.into_iter().rev() {
+            undo_step(line).map_err(|(path, error)| PartitionError::Os { path, error })?;
+        }
+    }
+    fs::remove_file(journal).map_err(os(journal))?;
+    Ok(true)
+}
+
+/// Undoes one step. What is not there any more, or was never made, is done.
+fn undo_step(line: &str) -> Result<(), (PathBuf, io::Error)> {
+    let (verb, rest) = line.split_once('\t').unwrap_or((line, ""));
+    let at = |path: &str| {
+        let path = PathBuf::from(path);
+        move |error: io::Error| (path, error)
+    };
+    match verb {
+        "dir" => remove_group(Path::new(rest)).map_err(at(rest)),
+        "enable" => match fs::write(rest, "-cpuset") {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(at(rest)(error)),
+            _ => Ok(()),
+        },
+        "set" => {
+            let mut words = rest.splitn(3, '\t');
+            let (path, old, new) =
+                (words.next().unwrap_or(""), words.next().unwrap_or(""), words.next().unwrap_or(""));
+            // The files of a new group are empty; they go with it.
+            if old.is_empty() {
+                return Ok(());
+            }
+            match fs::read_to_string(path) {
+                // Somebody else has changed it since, or it was never made: not ours to change.
+                Ok(now) if now.trim_end() != new => Ok(()),
+                Ok(_) => fs::write(path, old).map_err(at(path)),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+                Err(error) => Err(at(path)(error)),
+            }
+        }
+        _ => Err(at(line)(io::Error::new(io::ErrorKind::InvalidData, "unknown step in the journal"))),
+    }
+}
+
+/// Removes a group; threads inside go to the one above first.
+fn remove_group(group: &Path) -> io::Result<()> {
+    // A thread that forks meanwhile needs another round; more than this is a fork storm, which must not hold
+    // us up for ever.
+    const ROUNDS: usize = 100;
+    let above = group.parent().unwrap_or(Path::new("/"));
+    let file = if group.join("tasks").exists() { "tasks" } else { "cgroup.procs" };
+    let mut last = Ok(());
+    for _ in 0..ROUNDS {
+        last = fs::remove_dir(group);
+        match &last {
+            Ok(()) => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {}
+            Err(_) => return last,
+        }
+        for thread in fs::read_to_string(group.join(file))?.lines() {
+            // One that has ended meanwhile is as good as moved.
+            drop(fs::write(above.join(file), thread));
+        }
+    }
+    last
+}
+
+fn boot() -> io::Result<String> {
+    use std::fmt::Write as _;
+    Ok(clock::boot_id()?.iter().fold(String::from("boot "), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    }))
+}

@@ -1,0 +1,116 @@
+//! Who is at the other end of a UNIX socket, as the kernel says.
+//!
+//! Model: credentials are those of the process at the time of its `connect`; a socket handed to another process
+//! keeps speaking with the rights of the one that connected. Nothing in a message is believed.
+
+use crate::sys::{check, errno, is};
+use crate::{Tid, proc, thread};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// The peer of a connected UNIX socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// The process; `None` when it is not visible in our PID namespace.
+    pub pid: Option<Tid>,
+    /// Effective user id at `connect`.
+    pub uid: u32,
+    /// Effective group id at `connect`.
+    pub gid: u32,
+    /// Supplementary groups at `connect`.
+    pub groups: Vec<u32>,
+}
+
+/// Linux 6.5; the same number on every architecture that Rust's Linux targets have, except SPARC.
+const SO_PEERPIDFD: i32 = 77;
+
+/// Asks the kernel for the peer of `socket`.
+pub fn of(socket: impl AsFd) -> io::Result<Peer> {
+    let socket = socket.as_fd();
+    let mut creds = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
+    let mut length = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes into `creds`.
+    check(unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut creds).cast(),
+            &raw mut length,
+        )
+    })?;
+    // An unconnected socket has no peer and answers with the overflow ids of nobody in particular.
+    if creds.uid == u32::MAX {
+        return Err(errno(libc::ENOTCONN));
+    }
+    Ok(Peer { pid: Tid::new(creds.pid), uid: creds.uid, gid: creds.gid, groups: groups(socket)? })
+}
+
+/// A pidfd of the peer's process (Linux 6.5). `ENOPROTOOPT` before that.
+pub fn pidfd(socket: impl AsFd) -> io::Result<OwnedFd> {
+    let mut fd: libc::c_int = -1;
+    let mut length = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: the kernel writes one integer into `fd`.
+    check(unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_PEERPIDFD,
+            (&raw mut fd).cast(),
+            &raw mut length,
+        )
+    })?;
+    // SAFETY: the kernel has just installed this descriptor for us.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Whether numbers that the peer writes mean the same here: it lives in our PID namespace.
+///
+/// A process has one number in each namespace from `/proc`'s down to its own. Exactly one, for it and for us,
+/// means that both live in the namespace of `/proc`. `false` whenever that can't be shown. Needs no privilege,
+/// unlike comparing `/proc/PID/ns/pid`.
+pub fn same_pid_namespace(socket: impl AsFd) -> bool {
+    let one = |tids: io::Result<Vec<i32>>| tids.is_ok_and(|tids| matches!(tids[..], [tid] if tid > 0));
+    if !one(proc::status(Tid::of_process()).map(|status| status.ns_tids)) {
+        return false;
+    }
+    match pidfd(&socket) {
+        Ok(fd) => one(thread::ns_tids(fd.as_fd())),
+        Err(error) if is(&error, libc::ENOPROTOOPT) => {
+            // Held open while /proc is read, so that the number can't change hands unseen.
+            let Some(pid) = of(&socket).ok().and_then(|peer| peer.pid) else { return false };
+            let Ok(held) = thread::open_process(pid) else { return false };
+            one(proc::status(pid).map(|status| status.ns_tids)) && one(thread::ns_tids(held.as_fd()))
+        }
+        Err(_) => false,
+    }
+}
+
+fn groups(socket: BorrowedFd) -> io::Result<Vec<u32>> {
+    let mut groups = vec![0u32; 32];
+    loop {
+        let mut length = size_of_val(&groups[..]) as libc::socklen_t;
+        // SAFETY: the kernel writes at most `length` bytes into `groups`.
+        let answer = check(unsafe {
+            libc::getsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_PEERGROUPS,
+                groups.as_mut_ptr().cast(),
+                &raw mut length,
+            )
+        });
+        let count = length as usize / size_of::<u32>();
+        match answer {
+            Ok(_) => {
+                groups.truncate(count);
+                return Ok(groups);
+            }
+            // The kernel has written how much room it needs.
+            Err(error) if is(&error, libc::ERANGE) && count > groups.len() => groups.resize(count, 0),
+            // A peer made by socketpair before any credentials were set has no list.
+            Err(error) if is(&error, libc::ENODATA) => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! What `/proc` says about a thread.
+//!
+//! Every answer is about whoever has the number at that moment; [`crate::Thread`] checks before and after. Paths
+//! of the form `/proc/TID` exist for every thread, not only for main threads.
+
+use crate::Tid;
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+/// Real and effective user of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Uids {
+    /// Real user id.
+    pub real: u32,
+    /// Effective user id: whose thread it is for access rules.
+    pub effective: u32,
+}
+
+/// The fields of `/proc/TID/stat` that identify a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stat {
+    /// `R`, `S`, `D`, `T`, `Z`, `X` …
+    pub state: u8,
+    /// Parent process; 0 for none.
+    pub parent: i32,
+    /// `PF_*` flags.
+    pub flags: u32,
+    /// Start time in clock ticks since boot. With the number it names one thread of this boot.
+    pub start_ticks: u64,
+    /// CPU that it ran on last. A sleeping thread stays there, whatever its affinity says, until it wakes.
+    pub cpu: u32,
+}
+
+const PF_KTHREAD: u32 = 0x0020_0000;
+
+impl Stat {
+    /// Whether it is a thread of the kernel itself.
+    pub fn is_kernel_thread(&self) -> bool {
+        self.flags & PF_KTHREAD != 0
+    }
+
+    /// Whether it has ended and only waits to be collected.
+    pub fn has_ended(&self) -> bool {
+        matches!(self.state, b'Z' | b'X' | b'x')
+    }
+}
+
+/// The fields of `/proc/TID/status` that Talea asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// The process, by its main thread.
+    pub tgid: Tid,
+    /// Parent process; 0 for none.
+    pub parent: i32,
+    /// Whose it is.
+    pub uids: Uids,
+    /// The thread's number in each PID namespace from that of the mounted `/proc` down to its own.
+    pub ns_tids: Vec<i32>,
+}
+
+/// The threads of process `pid`, main thread first. Threads that start meanwhile may be missing.
+pub fn threads_of(pid: Tid) -> io::Result<Vec<Tid>> {
+    let mut tids = Vec::new();
+    for entry in std::fs::read_dir(format!("/proc/{pid}/task"))? {
+        tids.extend(entry?.file_name().to_str().and_then(|name| name.parse().ok()).and_then(Tid::new));
+    }
+    tids.sort_unstable_by_key(|&tid| (tid != pid, tid));
+    Ok(tids)
+}
+
+/// The thread's name, at most 15 bytes; what is not UTF-8 is replaced.
+pub fn comm(tid: Tid) -> io::Result<String> {
+    let name = std::fs::read(format!("/proc/{tid}/comm"))?;
+    Ok(String::from_utf8_lossy(name.trim_ascii_end()).into_owned())
+}
+
+/// The program that the process runs. Needs the right to inspect it; kernel threads have none (`ENOENT`).
+pub fn exe(tid: Tid) -> io::Result<PathBuf> {
+    std::fs::read_link(format!("/proc/{tid}/exe"))
+}
+
+/// The effective user of `tid`, now.
+pub fn euid_of(tid: Tid) -> io::Result<u32> {
+    Ok(status(tid)?.uids.effective)
+}
+
+/// Reads `/proc/TID/stat`.
+pub fn stat(tid: Tid) -> io::Result<Stat> {
+    // 52 numbers of at most 20 digits and a name of at most 64 bytes; the kernel gives the line in one piece.
+    let mut buffer = [0; 2048];
+    parse_stat(read_into(&format!("/proc/{tid}/stat"), &mut buffer)?).ok_or_else(|| unreadable("stat"))
+}
+
+/// As [`stat`], for a thread of process `tgid`. `/proc/TID/stat` adds up what all threads of the process have used,
+/// which takes as long as there are threads; this file does not.
+pub fn stat_of(tgid: Tid, tid: Tid) -> io::Result<Stat> {
+    let mut buffer = [0; 2048];
+    let path = format!("/proc/{tgid}/task/{tid}/stat");
+    parse_stat(read_into(&path, &mut buffer)?).ok_or_else(|| unreadable("stat"))
+}
+
+/// Reads `/proc/TID/status`.
+pub fn status(tid: Tid) -> io::Result<Status> {
+    parse_status(&read(&format!("/proc/{tid}/status"))?).ok_or_else(|| unreadable("status"))
+}
+
+fn unreadable(name: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("/proc/TID/{name} has an unknown form"))
+}
+
+/// A thread that ends between open and read gives `ESRCH`; both are "not found" to callers.
+pub(crate) fn read(path: &str) -> io::Result<Vec<u8>> {
+    std::fs::read(path).map_err(ended_is_absent)
+}
+
+/// As [`read`] for what fits into `buffer`: three system calls and no allocation.
+fn read_into<'a>(path: &str, buffer: &'a mut [u8]) -> io::Result<&'a [u8]> {
+    let length = std::fs::File::open(path).and_then(|mut file| file.read(buffer)).map_err(ended_is_absent)?;
+    Ok(&buffer[..length])
+}
+
+/// A thread that ends between opening and reading is one that is not there.
+fn ended_is_absent(error: io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(libc::ESRCH) => crate::sys::errno(libc::ENOENT),
+        _ => error,
+    }
+}
+
+/// The name may hold spaces and parentheses: fields are counted from the last one.
+fn parse_stat(text: &[u8]) -> Option<Stat> {
+    let rest = &text[text.iter().rposition(|&byte| byte == b')')? + 1..];
+    // `nth` goes on from where it was: the numbers count what lies between.
+    let mut fields = std::str::from_utf8(rest).ok()?.split_ascii_whitespace();
+    Some(Stat {
+        state: *fields.next()?.as_bytes().first()?,
+        parent: fields.next()?.parse().ok()?,
+        flags: fields.nth(4)?.parse().ok()?,
+        start_ticks: fields.nth(12)?.parse().ok()?,
+        cpu: fields.nth(16)?.parse().ok()?,
+    })
+}
+
+fn parse_status(text: &[u8]) -> Option<Status> {
+    let mut uids = field(text, "Uid")?;
+    let ns_tids = field(text, "NSpid").into_iter().flatten();
+    Some(Status {
+        tgid: field(text, "Tgid")?.next()?.parse().ok().and_then(Tid::new)?,
+        parent: field(text, "PPid")?.next()?.parse().ok()?,
+        uids: Uids { real: uids.next()?.parse().ok()?, effective: uids.next()?.parse().ok()? },
+        ns_tids: ns_tids.filter_map(|number| number.parse().ok()).collect(),
+    })
+}
+
+/// The words after `name:` at the start of a line. The first line of `status` is the thread's own name, in
+/// which the kernel escapes line ends.
+pub(crate) fn field<'a>(text: &'a [u8], name: &str) -> Option<std::str::SplitAsciiWhitespace<'a>> {
+    let line = text
+        .split(|&byte| byte == b'\n')
+        .find(|line| line.strip_prefix(name.as_bytes()).is_some_and(|rest| rest.first() == Some(&b':')))?;
+    Some(std::str::from_utf8(&line[name.len() + 1..]).ok()?.split_ascii_whitespace())
+}
+
+/// Where a descriptor of this process leads, such as `anon_inode:[pidfd]`.
+pub(crate) fn fd_target(fd: i32) -> io::Result<Vec<u8>> {
+    Ok(std::fs::read_link(format!("/proc/self/fd/{fd}"))?.as_os_str().as_bytes().to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_cannot_forge_its_stat_by_its_name() {
+        let text = b"77 (x) Z 0 0 (y) S 1 2 3 4 5 2097152 7 8 9 10 11 12 13 14 15 16 17 18 4242 20 21 22 \
+            23 24 25 26 27 28 29 30 31 32 33 34 35 9 37 38\n";
+        let stat = parse_stat(text).expect("a stat line");
+        assert_eq!((stat.state, stat.parent, stat.start_ticks, stat.cpu), (b'S', 1, 4242, 9));
+        assert!(stat.is_kernel_thread());
+        assert_eq!(parse_stat(b"77 (x"), None);
+        assert_eq!(parse_stat(b"77 (x) S 1"), None);
+    }
+
+    #[test]
+    fn status_gives_the_effective_user() {
+        let text = b"Name:\tUid:\nTgid:\t12\nPPid:\t2\nUid:\t1000\t1001\t1000\t1000\nNSpid:\t12\t3\n";
+        let status = parse_status(text).expect("a status file");
+        assert_eq!(status.uids, Uids { real: 1000, effective: 1001 });
+        assert_eq!((status.tgid.as_raw(), status.parent), (12, 2));
+        assert_eq!(status.ns_tids, [12, 3]);
+    }
+
+    #[test]
+    fn the_own_process_is_readable() {
+        let me = Tid::of_process();
+        assert_eq!(threads_of(me).expect("own threads")[0], me);
+        assert_eq!(status(me).expect("own status").tgid, me);
+        assert!(!stat(me).expect("own stat").is_kernel_thread());
+        let (thread, other) = (Tid::current(), Tid::new(i32::MAX).expect("a number"));
+        let (alone, of_process) = (stat(thread).expect("a stat"), stat_of(me, thread).expect("a stat"));
+        assert_eq!(alone.start_ticks, of_process.start_ticks);
+        let absent = stat_of(me, other).expect_err("no thread has this number");
+        assert_eq!(absent.kind(), io::ErrorKind::NotFound);
+    }
+}

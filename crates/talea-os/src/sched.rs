@@ -1,0 +1,292 @@
+//! Scheduling attributes of one thread, as values.
+//!
+//! Model: `sched_setattr(2)` and `sched_getattr(2)` with a 56-byte `sched_attr` (Linux 5.3 layout), affinity by
+//! `sched_setaffinity(2)`. What is read can be written back unchanged: flags and slices that Talea does not use
+//! are carried along in [`Extra`].
+//!
+//! These calls name a thread by its number and are therefore only safe on threads that cannot end meanwhile:
+//! the caller's own, or those guarded by [`crate::Thread`].
+//!
+//! Reference: `sched(7)`, `Documentation/scheduler/sched-deadline.rst`.
+
+use crate::Tid;
+use crate::sys::{check, check_long};
+use std::io;
+use talea_core::{CpuSet, Span, Work};
+
+/// Shortest runtime that the kernel accepts for a deadline thread, in nanoseconds.
+pub const DEADLINE_RUNTIME_MIN_NS: u64 = 1024;
+
+/// A kernel scheduling policy with its parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// `SCHED_OTHER`; nice is -20..=19, lower is more.
+    Other {
+        /// Nice value.
+        nice: i32,
+    },
+    /// `SCHED_BATCH`.
+    Batch {
+        /// Nice value.
+        nice: i32,
+    },
+    /// `SCHED_IDLE`.
+    Idle,
+    /// `SCHED_FIFO` at a priority of 1..=99, 99 most urgent.
+    Fifo(u8),
+    /// `SCHED_RR` at a priority of 1..=99, 99 most urgent.
+    Rr(u8),
+    /// `SCHED_DEADLINE`: `runtime` every `period`, within `deadline` of its start. runtime ≤ deadline ≤ period.
+    Deadline {
+        /// Budget; at least [`DEADLINE_RUNTIME_MIN_NS`].
+        runtime: Work,
+        /// Relative deadline.
+        deadline: Span,
+        /// Distance of replenishments; 100 µs to 4.19 s unless the administrator moved the bounds.
+        period: Span,
+    },
+    /// `SCHED_EXT` (Linux 6.12 and later, where configured).
+    Ext {
+        /// Nice value.
+        nice: i32,
+    },
+}
+
+impl Policy {
+    /// Ordinary time sharing.
+    pub const NORMAL: Policy = Policy::Other { nice: 0 };
+
+    /// Whether the kernel runs it before every time-sharing thread.
+    pub fn is_realtime(self) -> bool {
+        matches!(self, Policy::Fifo(_) | Policy::Rr(_) | Policy::Deadline { .. })
+    }
+
+    /// Whether it is `SCHED_DEADLINE`.
+    pub fn is_deadline(self) -> bool {
+        matches!(self, Policy::Deadline { .. })
+    }
+}
+
+/// Parts of a kernel attribute that Talea reads and writes back but never decides about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extra {
+    /// `SCHED_FLAG_RECLAIM` and `SCHED_FLAG_DL_OVERRUN` of a deadline thread.
+    deadline_flags: u64,
+    /// Slice of a time-sharing thread (Linux 6.12 and later), 0 where not told.
+    slice_ns: u64,
+}
+
+/// Everything that one `sched_setattr` call sets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attr {
+    /// Policy and parameters.
+    pub policy: Policy,
+    /// Children start as ordinary threads. A deadline thread cannot have children without it.
+    pub reset_on_fork: bool,
+    /// Carried along.
+    pub extra: Extra,
+}
+
+impl Attr {
+    /// `policy` as Talea hands it out: children never inherit a real-time policy.
+    pub fn grant(policy: Policy) -> Attr {
+        Attr { policy, reset_on_fork: true, extra: Extra::default() }
+    }
+
+    /// `policy` without the flag, as a thread has it that nobody configured.
+    pub fn plain(policy: Policy) -> Attr {
+        Attr { policy, reset_on_fork: false, extra: Extra::default() }
+    }
+
+    /// Length of [`Attr::to_bytes`].
+    pub const BYTES: usize = size_of::<Raw>();
+
+    /// The kernel's own layout, for keeping in a file on the same machine.
+    pub fn to_bytes(&self) -> [u8; Attr::BYTES] {
+        let raw = Raw::from(self);
+        let mut out = [0; Attr::BYTES];
+        let mut put = |at: usize, bytes: &[u8]| out[at..at + bytes.len()].copy_from_slice(bytes);
+        put(0, &raw.size.to_ne_bytes());
+        put(4, &raw.policy.to_ne_bytes());
+        put(8, &raw.flags.to_ne_bytes());
+        put(16, &raw.nice.to_ne_bytes());
+        put(20, &raw.priority.to_ne_bytes());
+        put(24, &raw.runtime.to_ne_bytes());
+        put(32, &raw.deadline.to_ne_bytes());
+        put(40, &raw.period.to_ne_bytes());
+        out
+    }
+
+    /// The inverse of [`Attr::to_bytes`]; `None` for a policy or priority that does not exist.
+    pub fn from_bytes(bytes: &[u8; Attr::BYTES]) -> Option<Attr> {
+        let word = |at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+        let long = |at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+        let raw = Raw {
+            size: word(0),
+            policy: word(4),
+            flags: long(8),
+            nice: word(16) as i32,
+            priority: word(20),
+            runtime: long(24),
+            deadline: long(32),
+            period: long(40),
+            util_min: 0,
+            util_max: 0,
+        };
+        raw.to_attr()
+    }
+}
+
+/// `struct sched_attr`, 56 bytes. Utilisation clamps are only written by the kernel under flags that are never
+/// set here, so a thread keeps its own.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Raw {
+    size: u32,
+    policy: u32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+    runtime: u64,
+    deadline: u64,
+    period: u64,
+    util_min: u32,
+    util_max: u32,
+}
+
+const _: () = assert!(size_of::<Raw>() == 56);
+
+const SCHED_EXT: i32 = 7;
+const FLAG_RESET_ON_FORK: u64 = 0x01;
+const FLAG_RECLAIM: u64 = 0x02;
+const FLAG_DL_OVERRUN: u64 = 0x04;
+
+impl Raw {
+    fn to_attr(self) -> Option<Attr> {
+        let priority = u8::try_from(self.priority).ok().filter(|p| (1..=99).contains(p));
+        let mut extra = Extra::default();
+        let policy = match self.policy as i32 {
+            libc::SCHED_OTHER => Policy::Other { nice: self.nice },
+            libc::SCHED_BATCH => Policy::Batch { nice: self.nice },
+            SCHED_EXT => Policy::Ext { nice: self.nice },
+            libc::SCHED_IDLE => Policy::Idle,
+            libc::SCHED_FIFO => Policy::Fifo(priority?),
+            libc::SCHED_RR => Policy::Rr(priority?),
+            libc::SCHED_DEADLINE => {
+                extra.deadline_flags = self.flags & (FLAG_RECLAIM | FLAG_DL_OVERRUN);
+                Policy::Deadline {
+                    runtime: Work::from_ns(self.runtime),
+                    deadline: Span::from_ns(self.deadline),
+                    period: Span::from_ns(self.period),
+                }
+            }
+            _ => return None,
+        };
+        if matches!(policy, Policy::Other { .. } | Policy::Batch { .. }) {
+            extra.slice_ns = self.runtime;
+        }
+        Some(Attr { policy, reset_on_fork: self.flags & FLAG_RESET_ON_FORK != 0, extra })
+    }
+}
+
+impl From<&Attr> for Raw {
+    fn from(attr: &Attr) -> Raw {
+        let mut raw = Raw { size: size_of::<Raw>() as u32, ..Raw::default() };
+        if attr.reset_on_fork {
+            raw.flags |= FLAG_RESET_ON_FORK;
+        }
+        let number = match attr.policy {
+            Policy::Other { nice } => {
+                raw.nice = nice;
+                raw.runtime = attr.extra.slice_ns;
+                libc::SCHED_OTHER
+            }
+            Policy::Batch { nice } => {
+                raw.nice = nice;
+                raw.runtime = attr.extra.slice_ns;
+                libc::SCHED_BATCH
+            }
+            Policy::Ext { nice } => {
+                raw.nice = nice;
+                SCHED_EXT
+            }
+            Policy::Idle => libc::SCHED_IDLE,
+            Policy::Fifo(priority) => {
+                raw.priority = priority.into();
+                libc::SCHED_FIFO
+            }
+            Policy::Rr(priority) => {
+                raw.priority = priority.into();
+                libc::SCHED_RR
+            }
+            Policy::Deadline { runtime, deadline, period } => {
+                raw.runtime = runtime.as_ns();
+                raw.deadline = deadline.as_ns();
+                raw.period = period.as_ns();
+                raw.flags |= attr.extra.deadline_flags;
+                libc::SCHED_DEADLINE
+            }
+        };
+        raw.policy = number as u32;
+        raw
+    }
+}
+
+/// The attributes that `tid` has now. `EINVAL` also for a policy that this version does not know.
+pub fn get(tid: Tid) -> io::Result<Attr> {
+    let mut raw = Raw::default();
+    // SAFETY: the kernel writes at most the size passed, which is that of `raw`.
+    check_long(unsafe {
+        libc::syscall(libc::SYS_sched_getattr, tid.as_raw(), &raw mut raw, size_of::<Raw>() as u32, 0u32)
+    })?;
+    raw.to_attr().ok_or_else(|| crate::sys::errno(libc::EINVAL))
+}
+
+/// Gives `tid` these attributes.
+///
+/// `EPERM`: no right, or a deadline thread that may not run on its whole root domain, or a real-time policy in a
+/// control group without real-time runtime. `EBUSY`: the kernel's own admission. `EINVAL`: parameters out of
+/// range. `ESRCH`: no such thread.
+pub fn set(tid: Tid, attr: &Attr) -> io::Result<()> {
+    let raw = Raw::from(attr);
+    // SAFETY: the kernel reads `raw.size` bytes, the size of `raw`.
+    check_long(unsafe { libc::syscall(libc::SYS_sched_setattr, tid.as_raw(), &raw const raw, 0u32) })?;
+    Ok(())
+}
+
+/// The CPUs that `tid` may use and that are active now.
+pub fn get_affinity(tid: Tid) -> io::Result<CpuSet> {
+    let mut words = [0u64; talea_core::cpus::MAX_CPUS / 64];
+    // SAFETY: the kernel writes at most `size_of_val(&words)` bytes into `words`.
+    check_long(unsafe {
+        libc::syscall(libc::SYS_sched_getaffinity, tid.as_raw(), size_of_val(&words), words.as_mut_ptr())
+    })?;
+    Ok(CpuSet::from_words(words))
+}
+
+/// Restricts `tid` to `cpus`; the kernel takes the intersection with the thread's cpuset.
+///
+/// `EINVAL`: that intersection is empty. `EBUSY`: a deadline thread must keep its whole root domain.
+pub fn set_affinity(tid: Tid, cpus: &CpuSet) -> io::Result<()> {
+    let words = cpus.words();
+    // SAFETY: the kernel reads `size_of_val(words)` bytes from `words`.
+    check_long(unsafe {
+        libc::syscall(libc::SYS_sched_setaffinity, tid.as_raw(), size_of_val(words), words.as_ptr())
+    })?;
+    Ok(())
+}
+
+/// The nice value that `tid` has, also while a real-time policy hides it.
+pub fn get_nice(tid: Tid) -> io::Result<i32> {
+    // SAFETY: takes two integers. The raw call returns 20 - nice, so that -1 always means an error.
+    let biased =
+        check_long(unsafe { libc::syscall(libc::SYS_getpriority, libc::PRIO_PROCESS, tid.as_raw()) })?;
+    Ok(20 - biased as i32)
+}
+
+/// Gives `tid` a nice value of -20..=19; the kernel clamps others.
+pub fn set_nice(tid: Tid, nice: i32) -> io::Result<()> {
+    // SAFETY: takes three integers.
+    check(unsafe { libc::setpriority(libc::PRIO_PROCESS, tid.as_raw() as libc::id_t, nice) })?;
+    Ok(())
+}

@@ -1,0 +1,33 @@
+//! Sockets that a service manager has opened for us.
+//!
+//! Reference: `sd_listen_fds(3)`: descriptors from 3 on, as many as `LISTEN_FDS` says, if `LISTEN_PID` is us.
+
+use super::Listener;
+use crate::sys::{check, errno};
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+const FIRST: i32 = 3;
+
+/// The listeners that were handed over; empty when there are none or when they were taken before.
+///
+/// `EINVAL` when one of them is not a listening sequenced-packet UNIX socket, `EBADF` when one is missing.
+pub fn inherited_listeners() -> io::Result<Vec<Listener>> {
+    static TAKEN: AtomicBool = AtomicBool::new(false);
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<i32>().ok());
+    let ours = number("LISTEN_PID") == Some(std::process::id() as i32);
+    let count = number("LISTEN_FDS").filter(|&count| ours && count > 0).unwrap_or(0);
+    if count == 0 || TAKEN.swap(true, Ordering::Relaxed) {
+        return Ok(Vec::new());
+    }
+    let end = FIRST.checked_add(count).ok_or_else(|| errno(libc::EINVAL))?;
+    (FIRST..end)
+        .map(|fd| {
+            // SAFETY: only asks whether the descriptor is open.
+            check(unsafe { libc::fcntl(fd, libc::F_GETFD) })?;
+            // SAFETY: it is open, and by the protocol it is meant for us; `TAKEN` makes us take it once.
+            Listener::from_fd(unsafe { OwnedFd::from_raw_fd(fd) })
+        })
+        .collect()
+}

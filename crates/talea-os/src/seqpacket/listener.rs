@@ -1,0 +1,259 @@
+//! A listening socket that two daemons never share.
+//!
+//! Invariants. Whoever holds the lock file beside the socket owns the path; a second instance is told the pid of
+//! the first. What lies at the path is only removed when it is a socket that nobody answers. Until its owner and
+//! mode are final the socket does not listen, so nobody connects through a door that is still too wide.
+//!
+//! The lock file stays when the listener goes: removing a lock file lets two processes lock two files.
+
+use super::{address, connect, socket};
+use crate::sys::{check, is};
+use std::ffi::CString;
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Who may connect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// Permission bits of the socket; connecting needs write.
+    pub mode: u32,
+    /// Owner, if not ours.
+    pub uid: Option<u32>,
+    /// Group, if not ours.
+    pub gid: Option<u32>,
+}
+
+/// Why a socket can't be put at a path.
+#[derive(Debug)]
+pub enum BindError {
+    /// Another instance has it.
+    InUse {
+        /// Its socket.
+        path: PathBuf,
+        /// Its process, where it is known.
+        pid: Option<u32>,
+    },
+    /// Something else than a socket lies there.
+    NotASocket {
+        /// Where.
+        path: PathBuf,
+    },
+    /// The kernel refused.
+    Os {
+        /// What was tried, such as `bind`.
+        doing: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// Its answer.
+        error: io::Error,
+    },
+}
+
+/// A listening socket; accepted connections are non-blocking and close-on-exec.
+#[derive(Debug)]
+pub struct Listener {
+    fd: OwnedFd,
+    path: Option<PathBuf>,
+    _lock: Option<File>,
+}
+
+impl Listener {
+    /// Listens at `path`. `backlog` connections may wait to be accepted.
+    pub fn bind(path: &Path, access: Access, backlog: u32) -> Result<Listener, BindError> {
+        let lock = lock(path)?;
+        clear_stale(path)?;
+        let os = |doing: &'static str| {
+            move |error: io::Error| BindError::Os { doing, path: path.to_owned(), error }
+        };
+        let fd = socket(libc::SOCK_NONBLOCK).map_err(os("socket"))?;
+        let (name, length) = address(path).map_err(os("bind"))?;
+        // The new file takes its mode from the socket: closed to others from the first moment.
+        rustix::fs::fchmod(&fd, rustix::fs::Mode::from_raw_mode(0o600))
+            .map_err(|error| os("fchmod")(error.into()))?;
+        // SAFETY: `name` is a sockaddr_un of which `length` bytes are meant.
+        check(unsafe { libc::bind(fd.as_raw_fd(), (&raw const name).cast(), length) }).map_err(os("bind"))?;
+        let listener = Listener { fd, path: Some(path.to_owned()), _lock: Some(lock) };
+        if access.uid.is_some() || access.gid.is_some() {
+            std::os::unix::fs::lchown(path, access.uid, access.gid).map_err(os("chown"))?;
+        }
+        chmod(path, access.mode).map_err(os("chmod"))?;
+        let backlog = libc::c_int::try_from(backlog).unwrap_or(libc::c_int::MAX);
+        // SAFETY: takes integers.
+        check(unsafe { libc::listen(listener.fd.as_raw_fd(), backlog) }).map_err(os("listen"))?;
+        Ok(listener)
+    }
+
+    /// A listener that somebody else has set up, such as systemd. `EINVAL` unless it is a listening
+    /// sequenced-packet UNIX socket.
+    pub fn from_fd(fd: OwnedFd) -> io::Result<Listener> {
+        let option = |name: libc::c_int| -> io::Result<libc::c_int> {
+            let mut value: libc::c_int = 0;
+            let mut length = size_of::<libc::c_int>() as libc::socklen_t;
+            // SAFETY: the kernel writes one integer.
+            check(unsafe {
+                libc::getsockopt(
+                    fd.as_raw_fd(),
+                    libc::SOL_SOCKET,
+                    name,
+                    (&raw mut value).cast(),
+                    &raw mut length,
+                )
+            })?;
+            Ok(value)
+        };
+        let right = option(libc::SO_DOMAIN)? == libc::AF_UNIX
+            && option(libc::SO_TYPE)? == libc::SOCK_SEQPACKET
+            && option(libc::SO_ACCEPTCONN)? == 1;
+        if !right {
+            return Err(crate::sys::errno(libc::EINVAL));
+        }
+        rustix::io::ioctl_fionbio(&fd, true)?;
+        rustix::io::fcntl_setfd(&fd, rustix::io::FdFlags::CLOEXEC)?;
+        Ok(Listener { fd, path: None, _lock: None })
+    }
+
+    /// The next waiting connection, `None` when there is none.
+    ///
+    /// `EMFILE` and `ENFILE` leave the connection waiting: the listener stays readable, so a caller in a loop
+    /// must stop watching it until it has closed something.
+    pub fn accept(&self) -> io::Result<Option<OwnedFd>> {
+        loop {
+            // SAFETY: no address is asked for.
+            let fd = check(unsafe {
+                libc::accept4(
+                    self.fd.as_raw_fd(),
+                    std::ptr::null_mut(),
+                    std::ptr::null_mut(),
+                    libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK,
+                )
+            });
+            match fd {
+                // SAFETY: fresh and ours.
+                Ok(fd) => return Ok(Some(unsafe { OwnedFd::from_raw_fd(fd) })),
+                Err(error) => match error.kind() {
+                    io::ErrorKind::WouldBlock => return Ok(None),
+                    io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted => {}
+                    _ => return Err(error),
+                },
+            }
+        }
+    }
+}
+
+/// Removes the socket that [`Listener::bind`] made; one from [`Listener::from_fd`] belongs to its maker.
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Some(path) = &self.path {
+            // Still under the lock, so it is ours. A file that is already gone is as good.
+            drop(std::fs::remove_file(path));
+        }
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Locks `path` with `.lock` appended and writes our pid into it.
+fn lock(path: &Path) -> Result<File, BindError> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".lock");
+    let name = PathBuf::from(name);
+    let os = |doing: &'static str| {
+        let path = name.clone();
+        move |error: io::Error| BindError::Os { doing, path, error }
+    };
+    let mut file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(libc::O_NOFOLLOW)
+        .open(&name)
+        .map_err(os("open"))?;
+    // Whoever can open the file can hold its lock and keep every later daemon out.
+    file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600)).map_err(os("chmod"))?;
+    match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(rustix::io::Errno::WOULDBLOCK) => {
+            let mut text = String::new();
+            let pid = file.read_to_string(&mut text).ok().and_then(|_| text.trim().parse().ok());
+            return Err(BindError::InUse { path: path.to_owned(), pid });
+        }
+        Err(error) => return Err(os("flock")(error.into())),
+    }
+    file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).map_err(os("write"))?;
+    Ok(file)
+}
+
+/// Makes `path` free if what lies there is a dead socket.
+fn clear_stale(path: &Path) -> Result<(), BindError> {
+    let os =
+        |doing: &'static str| move |error: io::Error| BindError::Os { doing, path: path.to_owned(), error };
+    match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(os("stat")(error)),
+        Ok(meta) if !meta.file_type().is_socket() => {
+            return Err(BindError::NotASocket { path: path.to_owned() });
+        }
+        Ok(_) => {}
+    }
+    // A listener without our lock is somebody else's: another program, or the same with another idea of locks.
+    match connect(path, Duration::from_millis(200)) {
+        Err(error) if is(&error, libc::ECONNREFUSED) => std::fs::remove_file(path).map_err(os("unlink")),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        _ => Err(BindError::InUse { path: path.to_owned(), pid: None }),
+    }
+}
+
+/// Sets the mode of the socket itself; a symbolic link put there meanwhile is not followed to a file elsewhere
+/// (`ENXIO` or `EOPNOTSUPP`, depending on the kernel, is then the answer).
+fn chmod(path: &Path, mode: u32) -> io::Result<()> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    // SAFETY: `path` is a C string; O_PATH opens without touching what it names.
+    let fd = check(unsafe { libc::open(path.as_ptr(), libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC) })?;
+    // SAFETY: fresh and ours.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    let meta = rustix::fs::fstat(&fd)?;
+    if meta.st_mode & libc::S_IFMT != libc::S_IFSOCK {
+        return Err(crate::sys::errno(libc::ENXIO));
+    }
+    // fchmod does not take O_PATH descriptors; their /proc name leads to the same inode.
+    std::fs::set_permissions(
+        format!("/proc/self/fd/{}", fd.as_raw_fd()),
+        std::os::unix::fs::PermissionsExt::from_mode(mode),
+    )
+}
+
+impl fmt::Display for BindError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BindError::InUse { path, pid: Some(pid) } => {
+                write!(f, "{} is in use by process {pid}", path.display())
+            }
+            BindError::InUse { path, pid: None } => write!(f, "{} is in use", path.display()),
+            BindError::NotASocket { path } => {
+                write!(f, "{} exists and is not a socket; it was left alone", path.display())
+            }
+            BindError::Os { doing, path, error } => write!(f, "{doing} {}: {error}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for BindError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            BindError::Os { error, .. } => Some(error),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Signals as something to read.
+//!
+//! `signalfd(2)`: the signals are blocked in the calling thread (and in threads it creates later) and wait in a
+//! descriptor, so that no handler ever runs between two lines of the daemon. Call it before other threads exist.
+
+use crate::sys::check;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// The signals that Talea reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// Please end.
+    Term,
+    /// Interrupted from the keyboard.
+    Int,
+    /// Read the configuration again.
+    Hup,
+    /// Say what is going on.
+    Usr1,
+    /// A child has changed its state.
+    Chld,
+}
+
+impl Signal {
+    const ALL: [Signal; 5] = [Signal::Term, Signal::Int, Signal::Hup, Signal::Usr1, Signal::Chld];
+
+    /// The kernel's number.
+    pub fn number(self) -> i32 {
+        match self {
+            Signal::Term => libc::SIGTERM,
+            Signal::Int => libc::SIGINT,
+            Signal::Hup => libc::SIGHUP,
+            Signal::Usr1 => libc::SIGUSR1,
+            Signal::Chld => libc::SIGCHLD,
+        }
+    }
+}
+
+/// A descriptor that becomes readable when one of its signals arrives.
+#[derive(Debug)]
+pub struct Signals(OwnedFd);
+
+impl Signals {
+    /// Blocks `wanted` in this thread and collects them instead. They stay blocked when this is dropped: what
+    /// has arrived unread would otherwise kill the process at that moment.
+    pub fn new(wanted: &[Signal]) -> io::Result<Signals> {
+        let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+        // SAFETY: sigemptyset initialises the set, the calls after it use it initialised; the signal numbers
+        // are constants that exist.
+        let set = unsafe {
+            check(libc::sigemptyset(set.as_mut_ptr()))?;
+            for signal in wanted {
+                check(libc::sigaddset(set.as_mut_ptr(), signal.number()))?;
+            }
+            set.assume_init()
+        };
+        // SAFETY: `set` is initialised; no old mask is asked for.
+        let failed = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) };
+        if failed != 0 {
+            return Err(io::Error::from_raw_os_error(failed));
+        }
+        // SAFETY: `set` is initialised; the returned descriptor is fresh and ours.
+        let fd =
+            check(unsafe { libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) })?;
+        // SAFETY: as above.
+        Ok(Signals(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// The next signal that has arrived, `None` when there is none.
+    pub fn take(&self) -> io::Result<Option<Signal>> {
+        // ssi_signo comes first; the structure is 128 bytes and is read whole.
+        let mut info = [0u8; 128];
+        match rustix::io::read(&self.0, &mut info) {
+            Ok(_) => {
+                let number = i32::from_ne_bytes([info[0], info[1], info[2], info[3]]);
+                Ok(Signal::ALL.into_iter().find(|signal| signal.number() == number))
+            }
+            Err(rustix::io::Errno::AGAIN) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Whether the process has been told to ignore SIGPIPE. Rust programs do; a C program that loads a library of
+/// ours may not, which is why every send carries `MSG_NOSIGNAL`.
+pub fn ignores_sigpipe() -> bool {
+    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: only asks; the kernel fills `action`, which is valid as zeroes already.
+    unsafe {
+        libc::sigaction(libc::SIGPIPE, std::ptr::null(), action.as_mut_ptr()) == 0
+            && action.assume_init().sa_sigaction == libc::SIG_IGN
+    }
+}
+
+/// The descriptor of the set, for `epoll`.
+impl AsRawFd for Signals {
+    fn as_raw_fd(&self) -> i32 {
+        self.0.as_raw_fd()
+    }
+}

@@ -1,0 +1,212 @@
+//! Starting a program that is not trusted.
+//!
+//! Model: the child gets one descriptor of ours (number 3), no environment, no other descriptor, a user of its
+//! own, resource limits, and no way to gain privileges (`NO_NEW_PRIVS`). It dies with us. Optionally a seccomp
+//! filter refuses the calls by which it could reach other processes or the network.
+//!
+//! Everything between fork and exec is async-signal-safe: system calls on data prepared before.
+
+mod seccomp;
+
+use crate::Tid;
+use crate::sys::{check, check_long};
+use crate::thread::open_process;
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Command, ExitStatus, Stdio};
+use talea_core::Span;
+
+/// The number under which the child finds its descriptor.
+pub const CHILD_FD: i32 = 3;
+
+/// How a child is confined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sandbox {
+    /// User and group to become; `None` to stay who we are (without privileges nothing else is possible).
+    pub user: Option<(u32, u32)>,
+    /// RLIMIT_AS in bytes.
+    pub memory: u64,
+    /// RLIMIT_NOFILE.
+    pub files: u64,
+    /// RLIMIT_CPU, rounded up to seconds; `None` for no bound.
+    pub cpu: Option<Span>,
+    /// Refuse calls that reach other processes or the network. Not on every architecture: see [`has_seccomp`].
+    pub seccomp: bool,
+}
+
+impl Default for Sandbox {
+    fn default() -> Sandbox {
+        Sandbox { user: None, memory: 256 << 20, files: 64, cpu: None, seccomp: has_seccomp() }
+    }
+}
+
+/// Whether the filter exists for this architecture.
+pub const fn has_seccomp() -> bool {
+    seccomp::SUPPORTED
+}
+
+/// A confined child. Dropping it kills and collects it.
+#[derive(Debug)]
+pub struct Child {
+    inner: std::process::Child,
+    pidfd: OwnedFd,
+    pid: Tid,
+}
+
+/// Starts `exe` with `args` and with `fd` as its descriptor 3, confined by `sandbox`. What it writes to its
+/// standard error goes to `stderr`.
+///
+/// `PDEATHSIG` follows the calling *thread*: call it from one that lives as long as the child shall.
+pub fn spawn_sandboxed(
+    exe: &Path,
+    args: impl IntoIterator<Item = impl AsRef<OsStr>>,
+    fd: OwnedFd,
+    stderr: Stdio,
+    sandbox: &Sandbox,
+) -> io::Result<Child> {
+    let sandbox = *sandbox;
+    let parent = Tid::of_process();
+    let mut command = Command::new(exe);
+    command.args(args).env_clear().current_dir("/").stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
+    let raw = fd.as_raw_fd();
+    // SAFETY: the closure runs between fork and exec and only makes system calls; `fd` outlives spawn below.
+    unsafe { command.pre_exec(move || confine(raw, parent, &sandbox)) };
+    let child = command.spawn()?;
+    drop(fd);
+    let pid = Tid::new(child.id() as i32).expect("a child has a positive pid");
+    // Not collected yet, so the number is still its own.
+    match open_process(pid) {
+        Ok(pidfd) => Ok(Child { inner: child, pidfd, pid }),
+        Err(error) => {
+            let mut child = child;
+            drop(child.kill());
+            drop(child.wait());
+            Err(error)
+        }
+    }
+}
+
+/// In the child, before exec. Order matters: groups before user, user before PDEATHSIG (changing users clears
+/// it), the filter last.
+fn confine(fd: i32, parent: Tid, sandbox: &Sandbox) -> io::Result<()> {
+    for (resource, value) in [
+        (libc::RLIMIT_CORE, 0),
+        (libc::RLIMIT_AS, sandbox.memory),
+        (libc::RLIMIT_NOFILE, sandbox.files),
+        (libc::RLIMIT_RTPRIO, 0),
+        (libc::RLIMIT_MEMLOCK, 0),
+    ] {
+        limit(resource, value)?;
+    }
+    if let Some(cpu) = sandbox.cpu {
+        limit(libc::RLIMIT_CPU, cpu.as_ns().div_ceil(1_000_000_000))?;
+    }
+    // Never inherit what we are: a real-time policy, a nice value, blocked signals.
+    let ordinary = libc::sched_param { sched_priority: 0 };
+    // SAFETY: a valid structure, integers, and a set that sigemptyset initialises before it is used.
+    unsafe {
+        check(libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const ordinary))?;
+        // May be refused to those who started with a higher one; it then stays as it is.
+        libc::setpriority(libc::PRIO_PROCESS, 0, 0);
+        let mut none = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+        check(libc::sigemptyset(none.as_mut_ptr()))?;
+        check(libc::sigprocmask(libc::SIG_SETMASK, none.as_ptr(), std::ptr::null_mut()))?;
+    }
+    if fd == CHILD_FD {
+        // SAFETY: clears close-on-exec of a descriptor that the caller gave us.
+        check(unsafe { libc::fcntl(fd, libc::F_SETFD, 0) })?;
+    } else {
+        // SAFETY: the child has its own table, in which 3 belongs to nobody who still runs: what was there in
+        // the parent is not needed any more, and the pipe on which the standard library reports a failed exec
+        // has its writing end above it, because 0 to 2 are always open and its reading end comes first.
+        check(unsafe { libc::dup2(fd, CHILD_FD) })?;
+    }
+    // Descriptors that somebody forgot to mark are marked here; 3 is the last that exec keeps.
+    // SAFETY: integers.
+    check_long(unsafe {
+        libc::syscall(libc::SYS_close_range, CHILD_FD + 1, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC)
+    })?;
+    become_nobody(parent, sandbox)
+}
+
+fn become_nobody(parent: Tid, sandbox: &Sandbox) -> io::Result<()> {
+    if let Some((uid, gid)) = sandbox.user {
+        // The raw calls: those of the C library make all threads follow, and after fork there is only this one.
+        // SAFETY: integers, and an empty list.
+        unsafe {
+            check_long(libc::syscall(libc::SYS_setgroups, 0, std::ptr::null::<libc::gid_t>()))?;
+            check_long(libc::syscall(libc::SYS_setresgid, gid, gid, gid))?;
+            check_long(libc::syscall(libc::SYS_setresuid, uid, uid, uid))?;
+        }
+    }
+    // SAFETY: integers.
+    unsafe {
+        check(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))?;
+        check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0))?;
+        // The parent may have died before the line above.
+        if libc::getppid() != parent.as_raw() {
+            return Err(io::Error::from_raw_os_error(libc::ESRCH));
+        }
+    }
+    if sandbox.seccomp { seccomp::install() } else { Ok(()) }
+}
+
+fn limit(resource: libc::__rlimit_resource_t, value: u64) -> io::Result<()> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: one valid structure each way.
+    unsafe {
+        check(libc::getrlimit(resource, &raw mut limit))?;
+        let value = value.min(limit.rlim_max);
+        limit = libc::rlimit { rlim_cur: value, rlim_max: value };
+        check(libc::setrlimit(resource, &raw const limit))?;
+    }
+    Ok(())
+}
+
+impl Child {
+    /// Its process.
+    pub fn pid(&self) -> Tid {
+        self.pid
+    }
+
+    /// Ends it at once.
+    pub fn kill(&mut self) -> io::Result<()> {
+        self.inner.kill()
+    }
+
+    /// How it ended, `None` while it runs.
+    pub fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
+        self.inner.try_wait()
+    }
+
+    /// Waits for its end.
+    pub fn wait(&mut self) -> io::Result<ExitStatus> {
+        self.inner.wait()
+    }
+}
+
+/// How a process ended, in words for a log.
+pub fn describe(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exited with code {code}"),
+        (None, Some(signal)) => format!("was killed by signal {signal}"),
+        (None, None) => "ended".to_owned(),
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        drop(self.inner.kill());
+        drop(self.inner.wait());
+    }
+}
+
+/// Becomes readable when it ends.
+impl AsFd for Child {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.pidfd.as_fd()
+    }
+}

@@ -1,0 +1,415 @@
+//! A file of records, bounded in size, that survives the death of its writer.
+//!
+//! Model: a header, then slots. Each slot has two halves and a state word that says which half counts. A write
+//! fills the other half, then turns the state word, so at every instant the file holds the whole old record or
+//! the whole new one: a writer that is killed in between loses at most the write it was doing. A checksum guards
+//! against what is not a torn write. Writing is plain stores into a mapping: no system call but for growth.
+//!
+//! Invariants. One holder at a time, by `flock`. Only root or we can read or write the file. Records of another
+//! boot are gone when it is opened: the thread numbers in them mean nothing any more.
+//!
+//! The file is for one machine and one life of `/run`: numbers are in the machine's own byte order, and nothing
+//! is synchronised to a disk.
+
+mod map;
+
+use crate::clock;
+use crate::sys::errno;
+use map::Map;
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use talea_core::Span;
+
+const MAGIC: u64 = u64::from_be_bytes(*b"TALEAst\0");
+const FORMAT: u64 = 2;
+
+/// Header words, each 8 bytes: magic, format, record size, boot id (two words).
+const HEADER: usize = 64;
+const AT_MAGIC: usize = 0;
+const AT_FORMAT: usize = 8;
+const AT_RECORD: usize = 16;
+const AT_BOOT: usize = 24;
+
+/// The state word of a slot: bit 0 says that a record is there, bit 1 which half it is in.
+const VALID: u64 = 1;
+const HALF: u64 = 2;
+
+/// What the file held when it was opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// It is new.
+    Nothing,
+    /// It was left by an earlier life in this boot; its records are there.
+    SameBoot,
+    /// It was left by another boot; its records were cleared.
+    OtherBoot,
+}
+
+/// Why a state file can't be used.
+#[derive(Debug)]
+pub enum StateError {
+    /// Somebody else holds it.
+    InUse {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Others own it or could have changed it.
+    Untrusted {
+        /// The file.
+        path: PathBuf,
+        /// Its owner.
+        uid: u32,
+        /// Its permission bits.
+        mode: u32,
+    },
+    /// It is not a state file, or one of another version.
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// What differs.
+        what: &'static str,
+        /// The number found.
+        found: u64,
+        /// The number that was expected.
+        wanted: u64,
+    },
+    /// The kernel refused.
+    Os {
+        /// What was tried.
+        doing: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Its answer.
+        error: io::Error,
+    },
+}
+
+/// An open, locked state file.
+#[derive(Debug)]
+pub struct StateFile {
+    map: Map,
+    // Holds the lock.
+    file: File,
+    path: PathBuf,
+    record: usize,
+    capacity: usize,
+    found: Found,
+}
+
+impl StateFile {
+    /// Opens the file at `path`, or makes it, for records of at most `record_size` bytes.
+    ///
+    /// There is room for `capacity` records from the start; it grows by itself.
+    ///
+    /// # Panics
+    /// If `record_size` is zero.
+    pub fn open_or_create(path: &Path, record_size: usize, capacity: usize) -> Result<StateFile, StateError> {
+        assert!(record_size > 0, "a record of no bytes");
+        let boot = clock::boot_id().map_err(|error| StateError::Os {
+            doing: "read the boot id for",
+            path: path.to_owned(),
+            error,
+        })?;
+        StateFile::open_in_boot(path, record_size, capacity, boot)
+    }
+
+    /// As [`StateFile::open_or_create`], waiting up to `patience` for another holder to let go.
+    pub fn open_waiting(
+        path: &Path,
+        record_size: usize,
+        capacity: usize,
+        patience: Span,
+    ) -> Result<StateFile, StateError> {
+        const PAUSE: Span = Span::from_ns(1_000_000);
+        let end = clock::now() + patience;
+        loop {
+            match StateFile::open_or_create(path, record_size, capacity) {
+                Err(StateError::InUse { .. }) if clock::now() < end => {
+                    clock::sleep_until(clock::now() + PAUSE);
+                }
+                other => return other,
+            }
+        }
+    }
+
+    /// As [`StateFile::open_or_create`] in a boot of the caller's choice, so that a test can reboot.
+    pub fn open_in_boot(
+        path: &Path,
+        record_size: usize,
+        capacity: usize,
+        boot: [u8; 16],
+    ) -> Result<StateFile, StateError> {
+        let os = |doing| move |error: io::Error| StateError::Os { doing, path: path.to_owned(), error };
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+            .open(path)
+            .map_err(os("open"))?;
+        let meta = file.metadata().map_err(os("stat"))?;
+        let euid = rustix::process::geteuid().as_raw();
+        let ours = meta.uid() == euid || meta.uid() == 0;
+        if !meta.is_file() || !ours || meta.mode() & 0o077 != 0 || meta.nlink() != 1 {
+            return Err(StateError::Untrusted {
+                path: path.to_owned(),
+                uid: meta.uid(),
+                mode: meta.mode() & 0o7777,
+            });
+        }
+        match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => return Err(StateError::InUse { path: path.to_owned() }),
+            Err(error) => return Err(os("lock")(error.into())),
+        }
+        // Read again: it may have grown while somebody else held it.
+        let length = file.metadata().map_err(os("stat"))?.len() as usize;
+        let capacity = capacity.max(length.saturating_sub(HEADER) / slot_size(record_size));
+        let wanted = HEADER + capacity * slot_size(record_size);
+        if length < wanted {
+            reserve(&file, wanted).map_err(os("grow"))?;
+        }
+        let map = Map::new(&file, wanted).map_err(os("map"))?;
+        let mut state = StateFile {
+            map,
+            file,
+            path: path.to_owned(),
+            record: record_size,
+            capacity,
+            found: Found::Nothing,
+        };
+        state.found = state.settle(boot)?;
+        Ok(state)
+    }
+
+    /// Reads the header, or writes it into a new file. The magic is written last: a file whose maker was killed
+    /// has none and is new.
+    fn settle(&mut self, boot: [u8; 16]) -> Result<Found, StateError> {
+        let boot_now = u128::from_ne_bytes(boot);
+        let boot_now = [boot_now as u64, (boot_now >> 64) as u64];
+        let magic = self.map.load(AT_MAGIC);
+        if magic != 0 {
+            let record = self.record as u64;
+            for (what, found, wanted) in [
+                ("magic number", magic, MAGIC),
+                ("format", self.map.load(AT_FORMAT), FORMAT),
+                ("record size", self.map.load(AT_RECORD), record),
+            ] {
+                if found != wanted {
+                    return Err(StateError::Foreign { path: self.path.clone(), what, found, wanted });
+                }
+            }
+            if [self.map.load(AT_BOOT), self.map.load(AT_BOOT + 8)] == boot_now {
+                return Ok(Found::SameBoot);
+            }
+        }
+        for slot in 0..self.capacity {
+            self.map.store(slot_at(slot, self.record), 0);
+        }
+        self.map.store(AT_FORMAT, FORMAT);
+        self.map.store(AT_RECORD, self.record as u64);
+        self.map.store(AT_BOOT, boot_now[0]);
+        self.map.store(AT_BOOT + 8, boot_now[1]);
+        self.map.store(AT_MAGIC, MAGIC);
+        Ok(if magic == 0 { Found::Nothing } else { Found::OtherBoot })
+    }
+
+    /// What it held when it was opened.
+    pub fn found(&self) -> Found {
+        self.found
+    }
+
+    /// How many slots there are now.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// Puts `record` into `slot`, replacing what is there. Grows the file when `slot` lies beyond it, which is
+    /// the only way to fail.
+    ///
+    /// # Panics
+    /// If `record` is longer than this file's records may be.
+    pub fn write(&mut self, slot: usize, record: &[u8]) -> Result<(), StateError> {
+        assert!(record.len() <= self.record, "a record that is too long");
+        if slot >= self.capacity {
+            self.grow(slot + 1)?;
+        }
+        let at = slot_at(slot, self.record);
+        let state = self.map.load(at);
+        let other = if state & HALF == 0 { HALF } else { 0 };
+        let half = half_at(at, other, self.record);
+        self.map.write(half + PREFIX, record);
+        self.map.store(half + 8, record.len() as u64);
+        self.map.store(half, checksum(slot, record));
+        // The store that makes the record count; everything above happens before it.
+        self.map.store(at, other | VALID);
+        Ok(())
+    }
+
+    /// Empties `slot`.
+    pub fn clear(&mut self, slot: usize) {
+        if slot < self.capacity {
+            let at = slot_at(slot, self.record);
+            let state = self.map.load(at);
+            self.map.store(at, state & HALF);
+        }
+    }
+
+    /// The record in `slot`; `None` for an empty or damaged one.
+    pub fn get(&self, slot: usize) -> Option<&[u8]> {
+        if slot >= self.capacity {
+            return None;
+        }
+        let at = slot_at(slot, self.record);
+        let state = self.map.load(at);
+        if state & VALID == 0 || state & !(VALID | HALF) != 0 {
+            return None;
+        }
+        let half = half_at(at, state & HALF, self.record);
+        let length = usize::try_from(self.map.load(half + 8)).ok().filter(|&length| length <= self.record)?;
+        let record = self.map.read(half + PREFIX, length);
+        (self.map.load(half) == checksum(slot, record)).then_some(record)
+    }
+
+    /// All records, by ascending slot.
+    pub fn records(&self) -> impl Iterator<Item = (usize, &[u8])> + '_ {
+        (0..self.capacity).filter_map(|slot| Some((slot, self.get(slot)?)))
+    }
+
+    fn grow(&mut self, needed: usize) -> Result<(), StateError> {
+        let capacity = needed.max(self.capacity * 2);
+        let length = HEADER + capacity * slot_size(self.record);
+        let os = |doing| {
+            let path = self.path.clone();
+            move |error: io::Error| StateError::Os { doing, path, error }
+        };
+        reserve(&self.file, length).map_err(os("grow"))?;
+        self.map.remap(length).map_err(os("map"))?;
+        self.capacity = capacity;
+        Ok(())
+    }
+}
+
+/// Makes room that is really there: a store into a hole would kill us when the file system is full.
+fn reserve(file: &File, length: usize) -> io::Result<()> {
+    let length = u64::try_from(length).map_err(|_| errno(libc::EFBIG))?;
+    match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, length) {
+        Ok(()) => Ok(()),
+        Err(rustix::io::Errno::OPNOTSUPP) => file.set_len(length),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Before the bytes of a record: checksum, length.
+const PREFIX: usize = 16;
+
+/// State word, then twice checksum, length and record; a multiple of eight.
+const fn slot_size(record: usize) -> usize {
+    8 + 2 * half_size(record)
+}
+
+const fn half_size(record: usize) -> usize {
+    PREFIX + record.next_multiple_of(8)
+}
+
+fn slot_at(slot: usize, record: usize) -> usize {
+    HEADER + slot * slot_size(record)
+}
+
+fn half_at(slot_at: usize, half: u64, record: usize) -> usize {
+    slot_at + 8 + if half == 0 { 0 } else { half_size(record) }
+}
+
+/// Multiply and rotate, a word at a time in four chains that a processor works on at once. Guards against accidents,
+/// not against malice: whoever can write the file is root.
+fn checksum(slot: usize, record: &[u8]) -> u64 {
+    const FACTOR: u64 = 0xD6E8_FEB8_6659_FD93;
+    const SEED: u64 = 0x9E37_79B9_7F4A_7C15;
+    let mix = |sum: u64, word: u64| (sum ^ word).wrapping_mul(FACTOR).rotate_left(29);
+    let mut sums: [u64; 4] = std::array::from_fn(|chain| SEED ^ ((slot as u64) << 2 | chain as u64));
+    let (blocks, tail) = record.as_chunks::<32>();
+    for block in blocks {
+        let (words, _) = block.as_chunks::<8>();
+        for (sum, word) in sums.iter_mut().zip(words) {
+            *sum = mix(*sum, u64::from_ne_bytes(*word));
+        }
+    }
+    let mut last = [0; 32];
+    last[..tail.len()].copy_from_slice(tail);
+    for (sum, word) in sums.iter_mut().zip(last.as_chunks::<8>().0) {
+        *sum = mix(*sum, u64::from_ne_bytes(*word));
+    }
+    sums.into_iter().fold(record.len() as u64, mix)
+}
+
+impl fmt::Display for StateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StateError::InUse { path } => write!(f, "{} is held by another instance", path.display()),
+            StateError::Untrusted { path, uid, mode } => write!(
+                f,
+                "{} (user {uid}, mode {mode:04o}) could have been changed by others; it must be a regular file of \
+                 root or of this user, with mode 0600 and one name",
+                path.display()
+            ),
+            StateError::Foreign { path, what, found, wanted } => write!(
+                f,
+                "{} is not a state file of this version: {what} {found:#x} instead of {wanted:#x}",
+                path.display()
+            ),
+            StateError::Os { doing, path, error } => write!(f, "{doing} {}: {error}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for StateError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            StateError::Os { error, .. } => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// How far a write has come when its writer is killed.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub enum Torn {
+    /// Half of the record is there.
+    Record,
+    /// The record is there, its checksum is not.
+    Checksum,
+    /// All but the state word.
+    State,
+}
+
+#[doc(hidden)]
+impl StateFile {
+    /// Does what [`StateFile::write`] does up to `torn`, as if killed there.
+    pub fn write_torn(&mut self, slot: usize, record: &[u8], torn: Torn) {
+        let at = slot_at(slot, self.record);
+        let other = if self.map.load(at) & HALF == 0 { HALF } else { 0 };
+        let half = half_at(at, other, self.record);
+        let (part, sum) = match torn {
+            Torn::Record => (record.len() / 2, false),
+            Torn::Checksum => (record.len(), false),
+            Torn::State => (record.len(), true),
+        };
+        self.map.write(half + PREFIX, &record[..part]);
+        if sum {
+            self.map.store(half + 8, record.len() as u64);
+            self.map.store(half, checksum(slot, record));
+        }
+    }
+
+    /// Where the record of `slot` lies in the file, so that a test can damage it.
+    pub fn offset_of(&self, slot: usize) -> usize {
+        let at = slot_at(slot, self.record);
+        half_at(at, self.map.load(at) & HALF, self.record) + PREFIX
+    }
+}

@@ -1,0 +1,189 @@
+//! Giving a thread its attributes, and giving back what it had.
+//!
+//! Invariant: a thread is never left half configured. Either policy and affinity are both as asked, or both are
+//! as they were, or the error says that putting back failed too.
+//!
+//! Order of the calls, and why. The kernel refuses a deadline policy to a thread that may not use its whole root
+//! domain (`EPERM`) and refuses to narrow a deadline thread (`EBUSY`): so affinity comes before a real-time
+//! policy and after leaving one. Leaving the deadline class has traps of its own: see the module `leave`.
+//!
+//! The window between a check and a call is under a microsecond and a number comes round again only after all
+//! others were given out; should it still happen, the stranger is found and made ordinary again.
+
+use super::errors::{ApplyError, Failed, Step};
+use super::leave::Runs;
+use super::snapshot::{Snapshot, every_cpu, read};
+use super::{Thread, leave};
+use crate::proc;
+use crate::sched::{self, Attr, Policy};
+use crate::sys::is;
+use std::io;
+use std::sync::PoisonError;
+use talea_core::CpuSet;
+
+/// How completely [`Thread::restore`] gave back what a thread had.
+#[derive(Debug)]
+pub enum Restored {
+    /// Policy, priority, nice and affinity are as they were.
+    Exactly,
+    /// None of its CPUs is usable any more; it may use all.
+    Wider,
+    /// The kernel no longer grants the policy it had: it is an ordinary thread with its old nice value.
+    Demoted(io::Error),
+}
+
+impl Thread {
+    /// What it has now.
+    pub fn snapshot(&self) -> Result<Snapshot, ApplyError> {
+        let snapshot = read(self.tid()).map_err(Failed::at(Step::Read));
+        if self.is_alive() { Ok(snapshot?) } else { Err(ApplyError::Gone) }
+    }
+
+    /// Gives it `attr` and, where told, `affinity`: both or neither.
+    ///
+    /// A deadline policy needs an affinity that covers the thread's root domain; pass it when the thread may be
+    /// pinned. A deadline thread can't go from one root domain to another (`EBUSY`): restore it first.
+    pub fn apply(&self, attr: &Attr, affinity: Option<&CpuSet>) -> Result<(), ApplyError> {
+        self.apply_watched(attr, affinity, || ())
+    }
+
+    /// As [`Thread::apply`]; `between` runs after the first check, where a test lets the thread end.
+    pub(super) fn apply_watched(
+        &self,
+        attr: &Attr,
+        affinity: Option<&CpuSet>,
+        between: impl FnOnce(),
+    ) -> Result<(), ApplyError> {
+        let before = self.snapshot()?;
+        between();
+        let affinity = affinity.filter(|&wanted| *wanted != before.affinity);
+        let done = self.perform(&before, attr, affinity);
+        if !self.is_alive() {
+            self.spare_stranger(attr, affinity);
+            return Err(ApplyError::Gone);
+        }
+        let Err(failed) = done else { return Ok(()) };
+        let undone = read(self.tid())
+            .map_err(Failed::at(Step::Read))
+            .and_then(|now| self.perform(&now, &before.attr, before.changed_affinity(&now)));
+        match undone {
+            Ok(()) => Err(self.sleeps_outside(attr, affinity, &failed).unwrap_or_else(|| failed.into())),
+            Err(_) if !self.is_alive() => Err(ApplyError::Gone),
+            Err(undo) => {
+                Err(ApplyError::Unsettled { step: failed.step, error: failed.error, undo: undo.error })
+            }
+        }
+    }
+
+    /// Changes only where it may run; it moves there at once when it runs, otherwise when it wakes.
+    pub fn pin(&self, affinity: &CpuSet) -> Result<(), ApplyError> {
+        let snapshot = self.snapshot()?;
+        self.apply(&snapshot.attr, Some(affinity))
+    }
+
+    fn sleeps_outside(&self, attr: &Attr, affinity: Option<&CpuSet>, failed: &Failed) -> Option<ApplyError> {
+        let refused = attr.policy.is_deadline() && is(&failed.error, libc::EPERM);
+        let stat = refused.then(|| proc::stat(self.tid()).ok()).flatten()?;
+        let outside = affinity.is_some_and(|cpus| !cpus.contains(stat.cpu)) && stat.state != b'R';
+        outside.then_some(ApplyError::Elsewhere { cpu: stat.cpu })
+    }
+
+    /// Gives back what `snapshot` says, as far as the kernel lets.
+    ///
+    /// A thread never keeps a real-time policy that the snapshot does not have: where the old policy is refused
+    /// it becomes an ordinary thread.
+    pub fn restore(&self, snapshot: &Snapshot) -> Result<Restored, ApplyError> {
+        let before = self.snapshot()?;
+        let done = self.give_back(&before, snapshot);
+        if self.is_alive() {
+            return Ok(done?);
+        }
+        self.spare_stranger(&snapshot.attr, before.changed_affinity(snapshot).and(Some(&snapshot.affinity)));
+        Err(ApplyError::Gone)
+    }
+
+    /// The calls in the order that the kernel accepts. Stops at the first refusal and undoes nothing.
+    fn perform(&self, has: &Snapshot, attr: &Attr, affinity: Option<&CpuSet>) -> Result<(), Failed> {
+        let policy = |attr: &Attr| sched::set(self.tid(), attr).map_err(Failed::at(Step::Policy));
+        let pin = |cpus: &CpuSet| sched::set_affinity(self.tid(), cpus).map_err(Failed::at(Step::Affinity));
+        match (has.attr.policy.is_deadline(), attr.policy.is_deadline()) {
+            (true, false) => {
+                let entered = self.entered.lock().unwrap_or_else(PoisonError::into_inner).take();
+                let leaving = leave::prepare(self.tid(), &has.attr, entered);
+                policy(attr)?;
+                leave::settle(self.tid(), self.inode(), leaving);
+                affinity.map_or(Ok(()), pin)
+            }
+            // Within its root domain. To another there is no direct way (EBUSY), and the detours through another
+            // class all break somebody's books or stop the thread: it has to be released first.
+            (true, true) => {
+                affinity.map_or(Ok(()), pin)?;
+                policy(attr)
+            }
+            (false, true) => {
+                if let Some(until) = leave::owing_until(self.tid(), self.inode()) {
+                    return Err(Failed::too_soon(until));
+                }
+                affinity.map_or(Ok(()), pin)?;
+                let runs = Runs::of(self.tid());
+                policy(attr)?;
+                *self.entered.lock().unwrap_or_else(PoisonError::into_inner) = runs;
+                Ok(())
+            }
+            (false, false) if attr.policy.is_realtime() => {
+                affinity.map_or(Ok(()), pin)?;
+                policy(attr)
+            }
+            (false, false) => {
+                policy(attr)?;
+                affinity.map_or(Ok(()), pin)
+            }
+        }
+    }
+
+    fn give_back(&self, has: &Snapshot, old: &Snapshot) -> Result<Restored, Failed> {
+        let affinity = old.changed_affinity(has);
+        let mut restored = Restored::Exactly;
+        if let Err(refused) = self.perform(has, &old.attr, affinity) {
+            // Step by step from what is there now, each part as far as it goes.
+            let now = read(self.tid()).map_err(Failed::at(Step::Read))?;
+            if now.attr.policy != old.attr.policy {
+                let policy = Policy::Other { nice: old.nice };
+                let ordinary = Attr { reset_on_fork: old.attr.reset_on_fork, ..Attr::plain(policy) };
+                self.perform(&now, &ordinary, None)?;
+                restored = Restored::Demoted(refused.error);
+            }
+            if let Some(cpus) = affinity
+                && sched::set_affinity(self.tid(), cpus).is_err()
+            {
+                sched::set_affinity(self.tid(), &every_cpu()).map_err(Failed::at(Step::Affinity))?;
+                if !matches!(restored, Restored::Demoted(_)) {
+                    restored = Restored::Wider;
+                }
+            }
+        }
+        // A hidden nice value is not part of a real-time or idle attribute.
+        if has.nice != old.nice && sched::get_nice(self.tid()).is_ok_and(|nice| nice != old.nice) {
+            sched::set_nice(self.tid(), old.nice).map_err(Failed::at(Step::Nice))?;
+        }
+        Ok(restored)
+    }
+
+    /// The thread has ended around the calls: if its number already belongs to another one that now has exactly
+    /// what was meant for this one, that other becomes an ordinary thread.
+    fn spare_stranger(&self, attr: &Attr, affinity: Option<&CpuSet>) {
+        let Ok(other) = Thread::open(self.tid()) else { return };
+        if other.is_same(self) {
+            return;
+        }
+        if sched::get(other.tid()).is_ok_and(|has| has.policy == attr.policy) {
+            // Its own attributes are unknown; almost every new thread is an ordinary one.
+            drop(sched::set(other.tid(), &Attr::plain(Policy::NORMAL)));
+        }
+        if let Some(affinity) = affinity
+            && sched::get_affinity(other.tid()).is_ok_and(|has| has == *affinity)
+        {
+            drop(sched::set_affinity(other.tid(), &every_cpu()));
+        }
+    }
+}

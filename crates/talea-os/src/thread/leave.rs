@@ -1,0 +1,311 @@
+//! Leaving SCHED_DEADLINE without hurting the kernel's books or the thread.
+//!
+//! Two traps, both measured (the first on 6.1 to 7.2, the second on 6.18):
+//!
+//! - *The leak.* A thread that sleeps past its zero-lag time and is then demoted from outside leaves its bandwidth
+//!   in the kernel's books for ever. Shrunk first, to the smallest runtime over a long period, it leaves a share
+//!   that rounds to nothing.
+//! - *The freeze.* A thread that has overdrawn its budget is marked as throttled until a timer replenishes it.
+//!   Taken out of the class meanwhile, it keeps the mark until its zero-lag time, deadline − runtime · T / Q. Put
+//!   back into the class before that, it waits for a timer that has already gone: it never runs again and can't
+//!   even be killed. Shrinking such a thread multiplies its debt by a million and moves that time hours away.
+//!
+//! So a thread with budget left is shrunk. One without is demoted as it is: its zero-lag time is still to come,
+//! and the kernel takes its bandwidth back then. Until that time it must not enter the class again, which is
+//! remembered here for the whole process.
+//!
+//! All this happens to a thread that may wake, run and be throttled between any two of our calls, and we may be
+//! kept from the CPU between them: so what it did meanwhile is looked up afterwards ([`Runs`]), and what can't
+//! be mended is remembered as a debt.
+
+use super::schedclock;
+use crate::sched::{self, Attr, DEADLINE_RUNTIME_MIN_NS, Policy};
+use crate::sys::is;
+use crate::{Tid, clock, proc};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use talea_core::{Span, Time, Work};
+
+/// How much a thread has run and how often it was switched to: equal twice means that it did not run in between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Runs {
+    ns: u64,
+    times: u64,
+}
+
+/// What [`settle`] must look at once the thread has been demoted.
+#[derive(Clone, Copy)]
+pub(super) enum Leaving {
+    /// Nothing.
+    Free,
+    /// At this rate, with this budget, when it had run so much.
+    At { rate: Rate, budget: Budget, runs: Option<Runs> },
+    /// With a mark that nothing will clear.
+    Marked,
+}
+
+/// The parameters by which a debt is paid.
+#[derive(Clone, Copy)]
+pub(super) struct Rate {
+    runtime: Work,
+    deadline: Span,
+    period: Span,
+}
+
+/// The smallest period over which the smallest runtime is less than one unit of the kernel's books, 2^-20 CPUs.
+const SHRUNK_PERIOD: Span = Span::from_ns(DEADLINE_RUNTIME_MIN_NS * (1 << 20) + 1);
+/// Budget that is not counted on: a thread goes on running while we look.
+const SLACK_NS: u64 = 20_000;
+/// A long tick: what a thread may run without the kernel's noticing.
+const TICK_NS: u64 = 20_000_000;
+/// The rate of a shrunk thread.
+const SHRUNK: Rate =
+    Rate { runtime: Work::from_ns(DEADLINE_RUNTIME_MIN_NS), deadline: SHRUNK_PERIOD, period: SHRUNK_PERIOD };
+
+/// Makes ready to leave the class; the caller demotes the thread at once and then calls [`settle`].
+///
+/// `entered` is what it had run when it entered the class, where known. Nothing here may take long: what is read
+/// must still be true when the thread is demoted, or the books suffer.
+pub(super) fn prepare(tid: Tid, has: &Attr, entered: Option<Runs>) -> Leaving {
+    let Policy::Deadline { runtime, deadline, period } = has.policy else { return Leaving::Free };
+    let runs = Runs::of(tid);
+    if entered.is_some() && runs == entered {
+        // It has slept since it entered: its budget is still to be filled, and what the kernel tells of it is
+        // from an earlier life. When it wakes now, it begins with the shrunk one.
+        shrink(tid, has);
+        return Leaving::At { rate: SHRUNK, budget: Budget { left: 1, deadline: 0 }, runs };
+    }
+    let rate = Rate { runtime, deadline, period };
+    if let Some(budget) = Budget::of(tid).filter(|budget| budget.left <= 0) {
+        return Leaving::At { rate, budget, runs };
+    }
+    let asleep = !is_runnable(tid);
+    shrink(tid, has);
+    if asleep {
+        // What it had left was exact, and it is all right unless it wakes in this very moment.
+        return Leaving::At { rate: SHRUNK, budget: Budget { left: 1, deadline: 0 }, runs };
+    }
+    let runs = Runs::of(tid);
+    match Budget::of(tid) {
+        Some(budget) if budget.left > 0 => Leaving::At { rate: SHRUNK, budget, runs },
+        // The first answer was a tick old. A runnable thread is throttled now and can neither run nor sleep: give
+        // it back its own rate, at which it can pay.
+        Some(budget) if is_runnable(tid) && sched::set(tid, has).is_ok() => {
+            Leaving::At { rate, budget, runs }
+        }
+        // It sleeps, and shrinking has taken away the timer that would clear its mark.
+        Some(_) => Leaving::Marked,
+        // Kernels that tell nothing: the leak is certain, the freeze is not.
+        None => Leaving::Free,
+    }
+}
+
+/// After the demotion: until when must the thread, told from a later one by `inode`, stay out of the class?
+pub(super) fn settle(tid: Tid, inode: u64, leaving: Leaving) {
+    let (rate, budget, before) = match leaving {
+        Leaving::Free => return,
+        Leaving::Marked => return owe(tid, inode, Time::NEVER),
+        Leaving::At { rate, budget, runs } => (rate, budget, runs),
+    };
+    let after = Runs::of(tid);
+    if after == before && budget.left > 0 {
+        return;
+    }
+    // Zero-lag time does not change when a budget is filled, only by running, and by waking after it: then it
+    // begins anew.
+    let (used, woke) = match (before, after) {
+        (Some(before), Some(after)) => (after.ns.saturating_sub(before.ns), after.times != before.times),
+        _ => (TICK_NS, true),
+    };
+    let used = if after == before { 0 } else { used.saturating_add(SLACK_NS) };
+    if !woke && budget.left > 0 && used <= budget.left as u64 {
+        return;
+    }
+    let left = if woke { budget.left.min(0) } else { budget.left };
+    let debt = Budget { left: left.saturating_sub_unsigned(used), ..budget };
+    let mut until = debt.zero_lag(rate);
+    if woke {
+        let anew = Budget { left: -(used.min(i64::MAX as u64) as i64), ..budget };
+        until = until.max(anew.lag(rate, clock::now().saturating_add(rate.deadline)));
+    }
+    owe(tid, inode, until);
+}
+
+/// Until when the thread must not enter SCHED_DEADLINE; `None` when it may.
+pub(super) fn owing_until(tid: Tid, inode: u64) -> Option<Time> {
+    if OWING_COUNT.load(Ordering::Relaxed) == 0 {
+        return None;
+    }
+    let mut owing = OWING.lock().unwrap_or_else(PoisonError::into_inner);
+    forget_paid(&mut owing);
+    owing.iter().find(|debt| debt.tid == tid && debt.inode == inode).map(|debt| debt.until)
+}
+
+struct Debt {
+    tid: Tid,
+    inode: u64,
+    until: Time,
+}
+
+static OWING: Mutex<Vec<Debt>> = Mutex::new(Vec::new());
+/// Its length, so that the common case takes no lock.
+static OWING_COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// Remembers when a thread may enter the class again.
+fn owe(tid: Tid, inode: u64, until: Time) {
+    let mut owing = OWING.lock().unwrap_or_else(PoisonError::into_inner);
+    owing.retain(|debt| (debt.tid, debt.inode) != (tid, inode));
+    owing.push(Debt { tid, inode, until });
+    forget_paid(&mut owing);
+}
+
+fn forget_paid(owing: &mut Vec<Debt>) {
+    let now = clock::now();
+    owing.retain(|debt| debt.until > now);
+    OWING_COUNT.store(owing.len(), Ordering::Relaxed);
+}
+
+impl Runs {
+    /// `None` where the kernel does not count.
+    pub(super) fn of(tid: Tid) -> Option<Runs> {
+        let text = proc::read(&format!("/proc/{tid}/schedstat")).ok()?;
+        let mut words = std::str::from_utf8(&text).ok()?.split_ascii_whitespace();
+        let (ns, _, times) = (words.next()?, words.next()?, words.next()?);
+        Some(Runs { ns: ns.parse().ok()?, times: times.parse().ok()? })
+    }
+}
+
+fn is_runnable(tid: Tid) -> bool {
+    proc::stat(tid).is_ok_and(|stat| stat.state == b'R')
+}
+
+/// The state of a deadline thread in its period.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Budget {
+    /// What is left in nanoseconds; negative when overdrawn.
+    left: i64,
+    /// The absolute deadline, on the scheduler's clock.
+    deadline: u64,
+}
+
+impl Budget {
+    /// `None` where the kernel does not tell.
+    fn of(tid: Tid) -> Option<Budget> {
+        Budget::parse(&proc::read(&format!("/proc/{tid}/sched")).ok()?)
+    }
+
+    fn parse(text: &[u8]) -> Option<Budget> {
+        let number = |name: &[u8]| -> Option<i64> {
+            let line = text.split(|&byte| byte == b'\n').find(|line| line.starts_with(name))?;
+            std::str::from_utf8(line).ok()?.split_once(':')?.1.trim().parse().ok()
+        };
+        let (left, deadline) = (number(b"dl.runtime")?, number(b"dl.deadline")?);
+        // Never woken since it first entered the class: nothing is filled, and nothing overdrawn.
+        let left = if deadline == 0 { left.max(1) } else { left };
+        Some(Budget { left, deadline: deadline as u64 })
+    }
+
+    /// When the kernel forgets the budget of a thread that has left the class: deadline − left · T / Q. An upper
+    /// bound, on our clock.
+    fn zero_lag(self, rate: Rate) -> Time {
+        self.lag(rate, schedclock::latest(self.deadline, rate.runtime, rate.period))
+    }
+
+    /// As [`Budget::zero_lag`], for a deadline on our clock.
+    fn lag(self, rate: Rate, deadline: Time) -> Time {
+        // The kernel's timer is not exact.
+        const MARGIN: u64 = 1_000_000;
+        let debt = u128::from(self.left.min(0).unsigned_abs()) * u128::from(rate.period.as_ns());
+        let lag = debt.div_ceil(u128::from(rate.runtime.as_ns().max(1)));
+        deadline.saturating_add(Span::from_ns(u64::try_from(lag).unwrap_or(u64::MAX).saturating_add(MARGIN)))
+    }
+}
+
+/// Takes the smallest share that the kernel knows.
+///
+/// Not an error where that is refused (a domain already over its limit, parameters that became immutable):
+/// leaving is still right, and may then cost the share.
+fn shrink(tid: Tid, has: &Attr) {
+    let Policy::Deadline { deadline, period, .. } = has.policy else { return };
+    let long = SHRUNK_PERIOD.min(longest_period());
+    let runtime = Work::from_ns(DEADLINE_RUNTIME_MIN_NS);
+    let tiny = Policy::Deadline { runtime, deadline: long, period: long };
+    if let Err(error) = sched::set(tid, &Attr { policy: tiny, ..*has })
+        && is(&error, libc::EINVAL)
+    {
+        // The bound was lowered since it was read: the thread's own period is certainly allowed.
+        let policy = Policy::Deadline { runtime, deadline, period };
+        drop(sched::set(tid, &Attr { policy, ..*has }));
+    }
+}
+
+/// The longest deadline period that the kernel accepts; read once.
+fn longest_period() -> Span {
+    static LONGEST: OnceLock<Span> = OnceLock::new();
+    const DEFAULT_US: u64 = 4_194_304;
+    *LONGEST.get_or_init(|| {
+        let told = std::fs::read_to_string("/proc/sys/kernel/sched_deadline_period_max_us").ok();
+        let us = told.and_then(|text| text.trim().parse().ok()).unwrap_or(DEFAULT_US);
+        Span::from_us(us).unwrap_or(Span::from_ns(DEFAULT_US * 1_000))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_budget_is_read_with_its_sign() {
+        let text =
+            b"x (7, #threads: 1)\npolicy       :     6\ndl.runtime      :      -784280\ndl.deadline : 4\n";
+        assert_eq!(Budget::parse(text), Some(Budget { left: -784_280, deadline: 4 }));
+        assert_eq!(Budget::parse(b"dl.runtime : 0\ndl.deadline : 0\n").map(|budget| budget.left), Some(1));
+        assert_eq!(Budget::parse(b"policy : 0\n"), None);
+    }
+
+    #[test]
+    fn the_shrunk_share_is_nothing_in_the_kernels_books() {
+        assert_eq!((DEADLINE_RUNTIME_MIN_NS << 20) / SHRUNK_PERIOD.as_ns(), 0);
+        assert!(SHRUNK_PERIOD < longest_period());
+    }
+
+    #[test]
+    fn a_debt_is_paid_at_the_threads_own_rate() {
+        // 1 ms owed at 1 ms in 100 ms.
+        let ms = |n: u64| n * 1_000_000;
+        let period = Span::from_ns(ms(100));
+        let rate = Rate { runtime: Work::from_ns(ms(1)), deadline: period, period };
+        let none = Budget { left: 0, deadline: ms(7) }.zero_lag(rate);
+        let one = Budget { left: -(ms(1) as i64), deadline: ms(7) }.zero_lag(rate);
+        // The clocks are compared anew each time.
+        let lag = one.as_ns().abs_diff(none.as_ns());
+        assert!(lag.abs_diff(ms(100)) < ms(50), "{lag}");
+    }
+
+    #[test]
+    fn a_debt_is_forgotten_when_it_is_paid() {
+        let (tid, inode) = (Tid::current(), u64::MAX - 1);
+        owe(tid, inode, Time::NEVER);
+        assert_eq!(owing_until(tid, inode), Some(Time::NEVER));
+        assert_eq!(owing_until(tid, inode - 1), None, "another thread owes nothing");
+        owe(tid, inode, clock::now());
+        assert_eq!(owing_until(tid, inode), None);
+    }
+
+    #[test]
+    fn what_ran_past_its_shrunk_budget_stays_out() {
+        let (tid, inode) = (Tid::current(), u64::MAX - 7);
+        let runs = Runs { ns: 0, times: 0 };
+        let budget = Budget { left: 1_000_000, deadline: 0 };
+        // This thread has certainly been switched to since it had run for nothing.
+        settle(tid, inode, Leaving::At { rate: SHRUNK, budget, runs: Some(runs) });
+        let until = owing_until(tid, inode).expect("a debt");
+        assert!(until > clock::now() + SHRUNK_PERIOD);
+        settle(tid, inode - 1, Leaving::Free);
+        assert_eq!(owing_until(tid, inode - 1), None);
+        settle(tid, inode - 2, Leaving::Marked);
+        assert_eq!(owing_until(tid, inode - 2), Some(Time::NEVER));
+        owe(tid, inode - 2, clock::now());
+        owe(tid, inode, clock::now());
+    }
+}

@@ -1,0 +1,179 @@
+//! Pidfds: descriptors that name one thread and never a later one with the same number.
+//!
+//! A pidfd opened with `PIDFD_THREAD` (Linux 6.9) names a thread; without it, a process by its main thread.
+//! Since 6.9 pidfds live in a file system of their own, where the inode number is unique for the boot. Before,
+//! they share one anonymous inode.
+
+use crate::sys::{check, check_long, errno};
+use crate::{Tid, proc};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// `PIDFD_THREAD` of `linux/pidfd.h`.
+const PIDFD_THREAD: libc::c_uint = libc::O_EXCL as libc::c_uint;
+/// `PID_FS_MAGIC` of `linux/magic.h`.
+const PID_FS_MAGIC: i64 = 0x5049_4446;
+
+/// `struct pidfd_info`, first published version (Linux 6.13).
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Info {
+    mask: u64,
+    cgroup: u64,
+    pid: u32,
+    tgid: u32,
+    ppid: u32,
+    ruid: u32,
+    rgid: u32,
+    euid: u32,
+    egid: u32,
+    suid: u32,
+    sgid: u32,
+    fsuid: u32,
+    fsgid: u32,
+    exit_code: i32,
+}
+
+const _: () = assert!(size_of::<Info>() == 64);
+
+const INFO_PID: u64 = 1;
+const INFO_CREDS: u64 = 2;
+/// `_IOWR(0xFF, 11, struct pidfd_info)`.
+const PIDFD_GET_INFO: libc::c_ulong = 3 << 30 | 64 << 16 | 0xFF << 8 | 0x0B;
+
+/// What the kernel says about the thread of a pidfd.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Told {
+    pub(crate) tid: Tid,
+    pub(crate) tgid: Tid,
+    pub(crate) parent: i32,
+    pub(crate) uids: proc::Uids,
+}
+
+/// Opens a thread pidfd. `EINVAL` where the kernel has none, `ESRCH` where there is no such thread.
+pub(crate) fn open_thread(tid: Tid) -> io::Result<OwnedFd> {
+    open(tid, PIDFD_THREAD)
+}
+
+/// Whether this kernel has thread pidfds.
+pub(crate) fn has_thread_pidfds() -> bool {
+    open_thread(Tid::current()).is_ok()
+}
+
+/// Opens a process pidfd. `tid` must be a main thread.
+pub(crate) fn open_process(tid: Tid) -> io::Result<OwnedFd> {
+    open(tid, 0)
+}
+
+fn open(tid: Tid, flags: libc::c_uint) -> io::Result<OwnedFd> {
+    // SAFETY: takes two integers.
+    let fd = check_long(unsafe { libc::syscall(libc::SYS_pidfd_open, tid.as_raw(), flags) })?;
+    // SAFETY: the call has just made this descriptor for us.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+/// Whether pidfds have an inode each.
+pub(crate) fn has_own_inode(fd: BorrowedFd) -> io::Result<bool> {
+    Ok(rustix::fs::fstatfs(fd)?.f_type as i64 == PID_FS_MAGIC)
+}
+
+/// The inode of a pidfd, 0 where they share one.
+pub(crate) fn inode(fd: BorrowedFd) -> io::Result<u64> {
+    if has_own_inode(fd)? { Ok(rustix::fs::fstat(fd)?.st_ino) } else { Ok(0) }
+}
+
+/// As [`inode`], and `None` for what is no pidfd at all. Asked before any ioctl: on another file the number might mean
+/// something.
+pub(crate) fn inode_if_pidfd(fd: BorrowedFd) -> io::Result<Option<u64>> {
+    match inode(fd)? {
+        0 if proc::fd_target(fd.as_raw_fd())? != b"anon_inode:[pidfd]" => Ok(None),
+        inode => Ok(Some(inode)),
+    }
+}
+
+/// Whether a pidfd was opened with `PIDFD_THREAD`.
+pub(crate) fn names_thread(fd: BorrowedFd) -> io::Result<bool> {
+    // SAFETY: F_GETFL takes no argument and writes nothing.
+    let flags = check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) })?;
+    Ok(flags as libc::c_uint & PIDFD_THREAD != 0)
+}
+
+/// Whether what the pidfd names has not ended.
+pub(crate) fn is_alive(fd: BorrowedFd) -> bool {
+    let mut poll = [libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 }];
+    loop {
+        // SAFETY: one valid element, and the call returns at once.
+        match check(unsafe { libc::poll(poll.as_mut_ptr(), 1, 0) }) {
+            Ok(ready) => return ready == 0,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // Only lack of memory is left; a thread that can't be watched is not one to configure.
+            Err(_) => return false,
+        }
+    }
+}
+
+/// Who it is: from the descriptor where the kernel can (6.13), else by number from `/proc`.
+///
+/// `ESRCH`: ended, or not visible in this PID namespace.
+pub(crate) fn told(fd: BorrowedFd) -> io::Result<Told> {
+    if let Some(told) = asked(fd)? {
+        return Ok(told);
+    }
+    let tid = ns_tids(fd)?.first().copied().and_then(Tid::new).ok_or_else(|| errno(libc::ESRCH))?;
+    let told = read(tid)?;
+    // While the descriptor is alive the number cannot belong to somebody else, so what was read was it.
+    if is_alive(fd) { Ok(told) } else { Err(errno(libc::ESRCH)) }
+}
+
+/// By `PIDFD_GET_INFO`; `None` where this kernel does not answer it.
+fn asked(fd: BorrowedFd) -> io::Result<Option<Told>> {
+    let mut info = Info { mask: INFO_PID | INFO_CREDS, ..Info::default() };
+    // SAFETY: `fd` is a pidfd, for which this number writes at most the 64 bytes that it encodes.
+    let answer = check(unsafe { libc::ioctl(fd.as_raw_fd(), PIDFD_GET_INFO, &raw mut info) });
+    match answer {
+        Ok(_) if info.mask & (INFO_PID | INFO_CREDS) == INFO_PID | INFO_CREDS => {
+            let tid = |raw: u32| Tid::new(raw as i32).ok_or_else(|| errno(libc::ESRCH));
+            Ok(Some(Told {
+                tid: tid(info.pid)?,
+                tgid: tid(info.tgid)?,
+                parent: info.ppid as i32,
+                uids: proc::Uids { real: info.ruid, effective: info.euid },
+            }))
+        }
+        Ok(_) => Ok(None),
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOTTY | libc::EINVAL)) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Who has this number now, from `/proc`.
+pub(crate) fn read(tid: Tid) -> io::Result<Told> {
+    let status = proc::status(tid).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => errno(libc::ESRCH),
+        _ => error,
+    })?;
+    Ok(Told { tid, tgid: status.tgid, parent: status.parent, uids: status.uids })
+}
+
+/// The numbers in the PID namespaces from that of `/proc` down to the thread's own: -1 after its end, 0 when it
+/// is not visible here.
+pub(crate) fn ns_tids(fd: BorrowedFd) -> io::Result<Vec<i32>> {
+    let text = proc::read(&format!("/proc/self/fdinfo/{}", fd.as_raw_fd()))?;
+    let words = proc::field(&text, "NSpid").or_else(|| proc::field(&text, "Pid")).into_iter().flatten();
+    Ok(words.filter_map(|word| word.parse().ok()).collect())
+}
+
+/// Sends a signal to what the pidfd names; 0 only asks whether that would be allowed.
+pub(crate) fn signal(fd: impl AsFd, number: i32) -> io::Result<()> {
+    // SAFETY: no siginfo is passed; the rest are integers.
+    check_long(unsafe {
+        libc::syscall(
+            libc::SYS_pidfd_send_signal,
+            fd.as_fd().as_raw_fd(),
+            number,
+            std::ptr::null::<libc::siginfo_t>(),
+            0u32,
+        )
+    })?;
+    Ok(())
+}

@@ -1,0 +1,85 @@
+//! What a thread had before it was touched.
+
+use crate::sched::{self, Attr, Policy};
+use crate::{Tid, proc};
+use std::io;
+use std::sync::OnceLock;
+use talea_core::CpuSet;
+
+/// What a thread had before it was touched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Policy with its parameters.
+    pub attr: Attr,
+    /// Nice value, also while a real-time policy hides it.
+    pub nice: i32,
+    /// Where it may run.
+    pub affinity: CpuSet,
+}
+
+impl Snapshot {
+    /// Length of [`Snapshot::to_bytes`].
+    pub const BYTES: usize = Attr::BYTES + 8 + size_of::<CpuSet>();
+
+    /// For keeping in a file on the same machine.
+    pub fn to_bytes(&self) -> [u8; Snapshot::BYTES] {
+        let mut out = [0; Snapshot::BYTES];
+        let (attr, rest) = out.split_at_mut(Attr::BYTES);
+        attr.copy_from_slice(&self.attr.to_bytes());
+        let (nice, affinity) = rest.split_at_mut(8);
+        nice.copy_from_slice(&i64::from(self.nice).to_ne_bytes());
+        for (bytes, word) in affinity.chunks_exact_mut(8).zip(self.affinity.words()) {
+            bytes.copy_from_slice(&word.to_ne_bytes());
+        }
+        out
+    }
+
+    /// The inverse of [`Snapshot::to_bytes`]; `None` for what no thread can have.
+    pub fn from_bytes(bytes: &[u8; Snapshot::BYTES]) -> Option<Snapshot> {
+        let (attr, rest) = bytes.split_first_chunk::<{ Attr::BYTES }>()?;
+        let (nice, affinity) = rest.split_first_chunk::<8>()?;
+        let mut words = [0; talea_core::cpus::MAX_CPUS / 64];
+        for (word, bytes) in words.iter_mut().zip(affinity.chunks_exact(8)) {
+            *word = u64::from_ne_bytes(bytes.try_into().expect("eight bytes"));
+        }
+        Some(Snapshot {
+            attr: Attr::from_bytes(attr)?,
+            nice: i32::try_from(i64::from_ne_bytes(*nice)).ok()?,
+            affinity: CpuSet::from_words(words),
+        })
+    }
+
+    /// The affinity to write so that a thread that has `now` gets this one; `None` when it has.
+    ///
+    /// A thread that could use every CPU gets the full mask: the kernel then lets it follow its cpuset, as it
+    /// does with a thread that nobody ever restricted.
+    pub(super) fn changed_affinity(&self, now: &Snapshot) -> Option<&CpuSet> {
+        (self.affinity != now.affinity).then(|| {
+            static EVERY: OnceLock<CpuSet> = OnceLock::new();
+            if online().is_subset(&self.affinity) { EVERY.get_or_init(every_cpu) } else { &self.affinity }
+        })
+    }
+}
+
+/// Reads what `tid` has, whoever that is at the moment.
+pub(super) fn read(tid: Tid) -> io::Result<Snapshot> {
+    let attr = sched::get(tid)?;
+    let nice = match attr.policy {
+        Policy::Other { nice } | Policy::Batch { nice } | Policy::Ext { nice } => nice,
+        _ => sched::get_nice(tid)?,
+    };
+    Ok(Snapshot { attr, nice, affinity: sched::get_affinity(tid)? })
+}
+
+/// The CPUs that were online when first asked. A CPU that comes later makes restored masks exact instead of full.
+fn online() -> &'static CpuSet {
+    static ONLINE: OnceLock<CpuSet> = OnceLock::new();
+    ONLINE.get_or_init(|| {
+        let text = proc::read("/sys/devices/system/cpu/online").unwrap_or_default();
+        std::str::from_utf8(&text).ok().and_then(|text| CpuSet::parse(text).ok()).unwrap_or_else(every_cpu)
+    })
+}
+
+pub(super) fn every_cpu() -> CpuSet {
+    CpuSet::first(talea_core::cpus::MAX_CPUS as u32)
+}

@@ -1,0 +1,160 @@
+//! Names of users and groups, as the system's name service knows them.
+//!
+//! Only configuration and reports speak in names; every decision is made on numbers.
+
+use crate::sys::errno;
+use std::ffi::{CStr, CString};
+use std::io;
+use std::mem::MaybeUninit;
+
+/// One account.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct User {
+    /// Login name.
+    pub name: String,
+    /// User id.
+    pub uid: u32,
+    /// Primary group id.
+    pub gid: u32,
+}
+
+/// One group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// Name.
+    pub name: String,
+    /// Group id.
+    pub gid: u32,
+}
+
+/// Larger records than this are somebody's mistake.
+const ROOM_MAX: usize = 1 << 20;
+
+/// The account called `name`; `None` when there is none.
+pub fn user_by_name(name: &str) -> io::Result<Option<User>> {
+    let Ok(name) = CString::new(name) else { return Ok(None) };
+    user(|record, room, found| {
+        // SAFETY: all pointers are valid for the call; `room` says its own length.
+        unsafe { libc::getpwnam_r(name.as_ptr(), record, room.as_mut_ptr().cast(), room.len(), found) }
+    })
+}
+
+/// The account with this number; `None` when there is none.
+pub fn user_by_id(uid: u32) -> io::Result<Option<User>> {
+    user(|record, room, found| {
+        // SAFETY: as above.
+        unsafe { libc::getpwuid_r(uid, record, room.as_mut_ptr().cast(), room.len(), found) }
+    })
+}
+
+/// The group called `name`; `None` when there is none.
+pub fn group_by_name(name: &str) -> io::Result<Option<Group>> {
+    let Ok(name) = CString::new(name) else { return Ok(None) };
+    group(|record, room, found| {
+        // SAFETY: as above.
+        unsafe { libc::getgrnam_r(name.as_ptr(), record, room.as_mut_ptr().cast(), room.len(), found) }
+    })
+}
+
+/// The group with this number; `None` when there is none.
+pub fn group_by_id(gid: u32) -> io::Result<Option<Group>> {
+    group(|record, room, found| {
+        // SAFETY: as above.
+        unsafe { libc::getgrgid_r(gid, record, room.as_mut_ptr().cast(), room.len(), found) }
+    })
+}
+
+/// Every group that a login of `user` would have, the primary one included.
+pub fn groups_of(user: &User) -> io::Result<Vec<u32>> {
+    let name = CString::new(user.name.as_str()).map_err(|_| errno(libc::EINVAL))?;
+    let mut groups = vec![0 as libc::gid_t; 64];
+    loop {
+        let mut count = groups.len() as libc::c_int;
+        // SAFETY: `groups` has room for `count` ids; `name` is a C string.
+        let returned =
+            unsafe { libc::getgrouplist(name.as_ptr(), user.gid, groups.as_mut_ptr(), &raw mut count) };
+        let count = usize::try_from(count).unwrap_or(0);
+        if returned >= 0 {
+            groups.truncate(count);
+            groups.sort_unstable();
+            groups.dedup();
+            return Ok(groups);
+        }
+        if count <= groups.len() || count > ROOM_MAX {
+            return Err(errno(libc::ERANGE));
+        }
+        groups.resize(count, 0);
+    }
+}
+
+fn user(
+    ask: impl FnMut(*mut libc::passwd, &mut [u8], *mut *mut libc::passwd) -> libc::c_int,
+) -> io::Result<Option<User>> {
+    lookup(ask, |record: &libc::passwd| {
+        // SAFETY: a record that was found has a C string for a name.
+        User { name: unsafe { text(record.pw_name) }, uid: record.pw_uid, gid: record.pw_gid }
+    })
+}
+
+fn group(
+    ask: impl FnMut(*mut libc::group, &mut [u8], *mut *mut libc::group) -> libc::c_int,
+) -> io::Result<Option<Group>> {
+    lookup(ask, |record: &libc::group| {
+        // SAFETY: a record that was found has a C string for a name.
+        Group { name: unsafe { text(record.gr_name) }, gid: record.gr_gid }
+    })
+}
+
+/// Asks with more room until the answer fits. `take` reads the record while the room is still alive.
+fn lookup<R, T>(
+    mut ask: impl FnMut(*mut R, &mut [u8], *mut *mut R) -> libc::c_int,
+    take: impl FnOnce(&R) -> T,
+) -> io::Result<Option<T>> {
+    let mut room = vec![0u8; 1024];
+    loop {
+        let mut record = MaybeUninit::<R>::uninit();
+        let mut found = std::ptr::null_mut();
+        match ask(record.as_mut_ptr(), &mut room, &raw mut found) {
+            libc::ERANGE if room.len() < ROOM_MAX => {
+                let larger = room.len() * 4;
+                room.resize(larger, 0);
+            }
+            libc::EINTR => {}
+            // SAFETY: null, or `record`, which the call then has filled with pointers into `room`.
+            0 => return Ok(unsafe { found.as_ref() }.map(take)),
+            // "Not found" in the dialects of name services.
+            libc::ENOENT | libc::ESRCH | libc::EBADF | libc::EPERM => return Ok(None),
+            other => return Err(errno(other)),
+        }
+    }
+}
+
+/// # Safety
+/// `name` is a C string.
+unsafe fn text(name: *const libc::c_char) -> String {
+    // SAFETY: as the caller promises.
+    unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_is_user_zero_in_group_zero() {
+        let root = user_by_name("root").expect("a lookup").expect("root");
+        assert_eq!((root.uid, root.gid), (0, 0));
+        assert_eq!(user_by_id(0).expect("a lookup"), Some(root.clone()));
+        assert!(groups_of(&root).expect("a lookup").contains(&0));
+        assert_eq!(group_by_id(0).expect("a lookup").expect("a group").gid, 0);
+    }
+
+    #[test]
+    fn a_name_that_nobody_has_is_not_an_error() {
+        assert_eq!(user_by_name("no such user").expect("a lookup"), None);
+        assert_eq!(user_by_name("nul\0name").expect("a lookup"), None);
+        assert_eq!(group_by_name("no such group").expect("a lookup"), None);
+        assert_eq!(user_by_id(3_999_999_999).expect("a lookup"), None);
+        assert_eq!(group_by_id(3_999_999_999).expect("a lookup"), None);
+    }
+}

@@ -1,0 +1,593 @@
+//! Threads of the running kernel: held, configured, put back.
+#![allow(unsafe_code, reason = "fork, unshare and raw descriptors, as a hostile client uses them")]
+
+mod support;
+
+use std::fs::File;
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use support::{Sleeper, deadline, is_root, machine_lock, may_be_realtime, needs, online, wait_until};
+use talea_core::CpuSet;
+use talea_os::thread::{Identity, Method, Restored};
+use talea_os::{ApplyError, Attr, OpenError, Policy, Snapshot, Thread, Tid, sched, seqpacket};
+
+fn both_methods() -> Vec<Method> {
+    let me = Tid::current();
+    [Method::Pidfd, Method::StartTime]
+        .into_iter()
+        .filter(|&method| match Thread::open_by(me, method) {
+            Ok(_) => true,
+            Err(OpenError::Os(error)) if error.raw_os_error() == Some(libc::EINVAL) => false,
+            Err(other) => panic!("{method:?}: {other}"),
+        })
+        .collect()
+}
+
+fn exactly(restored: &Restored) -> bool {
+    matches!(restored, Restored::Exactly)
+}
+
+#[test]
+fn retif_s4_zero_and_negative_numbers_are_no_threads() {
+    assert_eq!(Tid::new(0), None);
+    assert_eq!(Tid::new(-1), None);
+    assert_eq!(Tid::new(i32::MIN), None);
+    assert_eq!(Tid::new(1).map(Tid::as_raw), Some(1));
+}
+
+#[test]
+fn r28_retif_s10_detaching_gives_back_policy_priority_nice_and_affinity() {
+    needs!("the right to set real-time policies", may_be_realtime());
+    let last = online().iter().last().expect("a CPU");
+    let befores = [
+        (Policy::Rr(5), 3, Some(CpuSet::single(last)), false),
+        (Policy::Fifo(7), -2, None, true),
+        (Policy::Other { nice: 9 }, 9, Some(CpuSet::single(0)), false),
+        (Policy::Batch { nice: 1 }, 1, None, false),
+        (Policy::Idle, 4, Some(CpuSet::single(last)), false),
+        (Policy::NORMAL, 0, None, true),
+    ];
+    for method in both_methods() {
+        for (policy, nice, affinity, reset_on_fork) in befores {
+            let sleeper = Sleeper::start();
+            sched::set_nice(sleeper.tid, nice).expect("nice");
+            sched::set(sleeper.tid, &Attr { reset_on_fork, ..Attr::plain(policy) }).expect("a policy");
+            if let Some(cpus) = &affinity {
+                sched::set_affinity(sleeper.tid, cpus).expect("an affinity");
+            }
+            let thread = Thread::open_by(sleeper.tid, method).expect("a living thread");
+            let before = thread.snapshot().expect("a snapshot");
+            assert_eq!((before.attr.policy, before.nice), (policy, nice));
+            thread.apply(&Attr::grant(Policy::Fifo(42)), Some(&CpuSet::single(0))).expect("FIFO");
+            let now = thread.snapshot().expect("a snapshot");
+            assert_eq!(now.attr, Attr::grant(Policy::Fifo(42)));
+            assert_eq!(now.affinity, CpuSet::single(0));
+            // The thread may renice itself meanwhile, which its real-time policy hides.
+            sched::set_nice(sleeper.tid, 11).expect("nice");
+            assert!(exactly(&thread.restore(&before).expect("given back")), "{policy:?}");
+            assert_eq!(thread.snapshot().expect("a snapshot"), before, "{method:?} {policy:?}");
+        }
+    }
+}
+
+#[test]
+fn r28_a_deadline_thread_goes_back_to_what_it_was() {
+    needs!("the right to set real-time policies", may_be_realtime());
+    let _machine = machine_lock();
+    let sleeper = Sleeper::start();
+    let thread = Thread::open(sleeper.tid).expect("a living thread");
+    sched::set_affinity(sleeper.tid, &CpuSet::single(0)).expect("pinned");
+    sched::set_nice(sleeper.tid, 6).expect("nice");
+    let before = thread.snapshot().expect("a snapshot");
+    // Pinned threads get EPERM for SCHED_DEADLINE: the affinity has to be widened first, and narrowed after.
+    match thread.apply(&Attr::grant(deadline(1_000, 100_000)), Some(&online())) {
+        Err(ApplyError::Refused { error, .. }) if error.raw_os_error() == Some(libc::EPERM) => {
+            needs!("one root domain of all CPUs", false);
+        }
+        other => other.expect("SCHED_DEADLINE"),
+    }
+    let now = thread.snapshot().expect("a snapshot");
+    assert_eq!(now.attr.policy, deadline(1_000, 100_000));
+    assert_eq!(now.affinity, online());
+    assert_eq!(now.nice, 6);
+    // Other parameters, then another class, without ever being ordinary in between.
+    thread.apply(&Attr::grant(deadline(2_000, 50_000)), None).expect("other parameters");
+    thread.apply(&Attr::grant(Policy::Fifo(3)), Some(&CpuSet::single(0))).expect("FIFO");
+    assert_eq!(thread.snapshot().expect("a snapshot").affinity, CpuSet::single(0));
+    thread.apply(&Attr::grant(deadline(1_000, 100_000)), Some(&online())).expect("SCHED_DEADLINE");
+    assert!(exactly(&thread.restore(&before).expect("given back")));
+    assert_eq!(thread.snapshot().expect("a snapshot"), before);
+}
+
+#[test]
+fn retif_s11_a_refused_policy_leaves_the_thread_as_it_was() {
+    needs!("the right to set real-time policies", may_be_realtime());
+    let _machine = machine_lock();
+    let sleeper = Sleeper::start();
+    let thread = Thread::open(sleeper.tid).expect("a living thread");
+    sched::set_affinity(sleeper.tid, &CpuSet::single(0)).expect("pinned");
+    for before in [Policy::Other { nice: 5 }, Policy::Rr(8), Policy::Batch { nice: 2 }] {
+        sched::set(sleeper.tid, &Attr::plain(before)).expect("a policy");
+        let before = thread.snapshot().expect("a snapshot");
+        // A runtime beyond the period is EINVAL; the affinity had to be changed before that is found out.
+        let refused = thread.apply(&Attr::grant(deadline(2_000, 1_000)), Some(&online()));
+        match refused {
+            Err(ApplyError::Refused { error, .. }) => assert_eq!(error.raw_os_error(), Some(libc::EINVAL)),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(thread.snapshot().expect("a snapshot"), before);
+    }
+    // And the other way round: a good policy with an affinity that no CPU can serve.
+    let before = thread.snapshot().expect("a snapshot");
+    let nowhere = CpuSet::single(1023);
+    assert!(!online().contains(1023));
+    for policy in [Policy::Fifo(9), Policy::Other { nice: 1 }] {
+        match thread.apply(&Attr::grant(policy), Some(&nowhere)) {
+            Err(ApplyError::Refused { error, .. }) => assert_eq!(error.raw_os_error(), Some(libc::EINVAL)),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(thread.snapshot().expect("a snapshot"), before);
+    }
+    // From a deadline policy as well.
+    if thread.apply(&Attr::grant(deadline(1_000, 100_000)), Some(&online())).is_ok() {
+        let before = thread.snapshot().expect("a snapshot");
+        assert!(thread.apply(&Attr::grant(Policy::Fifo(9)), Some(&nowhere)).is_err());
+        assert_eq!(thread.snapshot().expect("a snapshot"), before);
+        thread.restore(&Snapshot { attr: Attr::plain(Policy::NORMAL), ..before }).expect("given back");
+    }
+}
+
+#[test]
+fn r28_what_the_kernel_no_longer_grants_becomes_ordinary() {
+    needs!("the right to set real-time policies", may_be_realtime());
+    let sleeper = Sleeper::start();
+    let thread = Thread::open(sleeper.tid).expect("a living thread");
+    let mut old = thread.snapshot().expect("a snapshot");
+    old.attr = Attr::plain(deadline(2_000, 1_000));
+    old.nice = 4;
+    thread.apply(&Attr::grant(Policy::Fifo(2)), None).expect("FIFO");
+    let restored = thread.restore(&old).expect("given back");
+    assert!(matches!(restored, Restored::Demoted(_)), "{restored:?}");
+    assert_eq!(thread.snapshot().expect("a snapshot").attr.policy, Policy::Other { nice: 4 });
+    // CPUs that have gone: anywhere rather than nowhere.
+    old.attr = Attr::plain(Policy::NORMAL);
+    old.nice = 0;
+    old.affinity = CpuSet::single(1023);
+    thread.apply(&Attr::grant(Policy::Fifo(2)), Some(&CpuSet::single(0))).expect("FIFO");
+    let restored = thread.restore(&old).expect("given back");
+    assert!(matches!(restored, Restored::Wider), "{restored:?}");
+    let now = thread.snapshot().expect("a snapshot");
+    assert_eq!((now.attr.policy, now.affinity), (Policy::NORMAL, online()));
+}
+
+#[test]
+fn retif_s6_children_of_a_granted_thread_are_ordinary() {
+    needs!("the right to set real-time policies", may_be_realtime());
+    let _machine = machine_lock();
+    let sleeper = Sleeper::start();
+    let thread = Thread::open(sleeper.tid).expect("a living thread");
+    for policy in [Policy::Fifo(11), Policy::Rr(12), deadline(5_000, 100_000)] {
+        if let Err(error) = thread.apply(&Attr::grant(policy), Some(&online())) {
+            needs!(format!("{policy:?} ({error})"), !policy.is_deadline());
+            panic!("{policy:?}: {error}");
+        }
+        // A deadline thread without the flag can't start one at all (EAGAIN).
+        let child = sleeper.run(|| {
+            let child = std::thread::spawn(|| sched::get(Tid::current()).expect("attributes"));
+            child.join().expect("a child")
+        });
+        assert_eq!((child.policy, child.reset_on_fork), (Policy::NORMAL, false), "{policy:?}");
+        sleeper.settle();
+        thread.apply(&Attr::plain(Policy::NORMAL), None).expect("given back");
+    }
+}
+
+/// The kernel's sum over all CPUs, in units of 2^-20 CPUs.
+fn booked() -> i64 {
+    talea_os::machine::dl_books().expect("the kernel's books").iter().map(|book| book.total).sum()
+}
+
+#[test]
+fn r36_releasing_a_sleeping_deadline_thread_leaks_no_kernel_bandwidth() {
+    needs!("debugfs", support::mount_debugfs_for_tests());
+    needs!("the right to set real-time policies", may_be_realtime());
+    let _machine = machine_lock();
+    let before = booked();
+    let sleeper = Sleeper::start();
+    let thread = Thread::open(sleeper.tid).expect("a living thread");
+    let old = thread.snapshot().expect("a snapshot");
+    let fifo = Attr::grant(Policy::Fifo(1));
+    // Alternately given back, and moved to another class: 60 grants of 20 %, 12 times what a machine of two
+    // CPUs can lose before it refuses.
+    for cycle in 0..60 {
+        let granted = thread.apply(&Attr::grant(deadline(2_000, 10_000)), Some(&online()));
+        if cycle == 0
+            && let Err(ApplyError::Refused { error, .. }) = &granted
+        {
+            needs!(format!("SCHED_DEADLINE ({error})"), false);
+        }
+        granted.expect("SCHED_DEADLINE");
+        sleeper.settle();
+        if cycle % 2 == 0 {
+            assert!(exactly(&thread.restore(&old).expect("given back")));
+        } else {
+            thread.apply(&fifo, Some(&CpuSet::single(0))).expect("FIFO");
+            thread.restore(&old).expect("given back");
+        }
+    }
+    // What a running thread still owes returns at its zero-lag time, at most one period later. One residue is
+    // 1024 ns in 4.19 s, which is nothing in units of 2^-20.
+    let residue = talea_os::machine::dl_books().expect("books").len() as i64;
+    wait_until("the bandwidth is back", || booked() - before <= residue);
+}
+
+/// A thread that spins while told so, for a few seconds at most.
+struct Spinner {
+    sleeper: Arc<Sleeper>,
+    stop: Arc<AtomicBool>,
+    handle: Option<JoinHandle<()>>,
+}
+
+impl Spinner {
+    fn start() -> Spinner {
+        let (sleeper, stop) = (Arc::new(Sleeper::start()), Arc::new(AtomicBool::new(false)));
+        let handle = std::thread::spawn({
+            let (sleeper, stop, start) = (sleeper.clone(), stop.clone(), Instant::now());
+            let job = move || while !stop.load(Ordering::Relaxed) && start.elapsed().as_secs() < 8 {};
+            move || sleeper.run(job)
+        });
+        let tid = sleeper.tid;
+        wait_until("it runs", || talea_os::proc::stat(tid).is_ok_and(|stat| stat.state == b'R'));
+        Spinner { sleeper, stop, handle: Some(handle) }
+    }
+}
+
+impl Drop for Spinner {
+    fn drop(&mut self) {
+        drop(sched::set(self.sleeper.tid, &Attr::plain(Policy::NORMAL)));
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(handle) = self.handle.take() {
+            handle.join().expect("an orderly end");
+        }
+    }
+}
+
+/// Makes a thread ordinary when a test fails: one that the kernel has frozen could never end, nor the test program.
+struct Rescue(Tid);
+
+impl Drop for Rescue {
+    fn drop(&mut self) {
+        drop(sched::set(self.0, &Attr::plain(Policy::NORMAL)));
+    }
+}
+
+/// CPU time of a thread so far.
+fn ran(tid: Tid) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{tid}/schedstat")).expect("its times");
+    text.split_ascii_whitespace().next().expect("a number").parse().expect("a number")
+}
+
+#[test]
+fn a_thread_released_with_its_budget_overdrawn_is_not_frozen_by_its_next_grant() {
+    needs!("the right to set real-time policies", may_be_realtime());
+    let _machine = machine_lock();
+    let spinner = Spinner::start();
+    let tid = spinner.sleeper.tid;
+    let thread = Thread::open(tid).expect("a living thread");
+    let old = thread.snapshot().expect("a snapshot");
+    let grant = Attr::grant(deadline(1_000, 20_000));
+    let (mut grants, mut refusals) = (0, 0);
+    // The longer the pause, the more of the kernel's timers have gone by when the next grant comes.
+    for pause in [0, 5, 20, 30, 60] {
+        let granted = thread.apply(&grant, Some(&online()));
+        if grants == 0
+            && let Err(ApplyError::Refused { error, .. }) = &granted
+        {
+            needs!(format!("SCHED_DEADLINE ({error})"), false);
+        }
+        match granted {
+            Ok(()) => {}
+            Err(ApplyError::TooSoon { until }) => {
+                refusals += 1;
+                assert_eq!(thread.snapshot().expect("a snapshot"), old);
+                talea_os::clock::sleep_until(until);
+                thread.apply(&grant, Some(&online())).expect("after the time that was named");
+            }
+            Err(other) => panic!("{other}"),
+        }
+        grants += 1;
+        let before = ran(tid);
+        wait_until("it runs under its grant", || ran(tid) > before);
+        // Long enough to spend its budget: ticks are 1 to 10 ms.
+        std::thread::sleep(Duration::from_millis(15));
+        assert!(exactly(&thread.restore(&old).expect("given back")));
+        let before = ran(tid);
+        wait_until("it runs without a grant", || ran(tid) > before);
+        std::thread::sleep(Duration::from_millis(pause));
+    }
+    assert_eq!(grants, 5);
+    assert!(refusals > 0, "a spinning thread overdraws its budget");
+}
+
+#[test]
+fn r36_threads_that_come_and_go_as_they_like_are_neither_frozen_nor_leaked() {
+    needs!("debugfs", support::mount_debugfs_for_tests());
+    needs!("the right to set real-time policies", may_be_realtime());
+    let _machine = machine_lock();
+    let before = booked();
+    let mut seed = 0x5EED_u64;
+    let mut random = move |below: u64| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) % below
+    };
+    let grant = Attr::grant(deadline(1_000, 10_000));
+    let (mut grants, mut refusals, mut far_off) = (0, 0, 0);
+    for _ in 0..6 {
+        // Bursts below and above the budget, naps below and above the period.
+        let (burst, nap) = (200 + random(2_500), 500 + random(15_000));
+        let stop = Arc::new(AtomicBool::new(false));
+        let sleeper = Arc::new(Sleeper::start());
+        let tid = sleeper.tid;
+        let job = {
+            let (stop, start) = (stop.clone(), Instant::now());
+            move || {
+                while !stop.load(Ordering::Relaxed) && start.elapsed().as_secs() < 20 {
+                    let begin = Instant::now();
+                    while begin.elapsed() < Duration::from_micros(burst) {}
+                    std::thread::sleep(Duration::from_micros(nap));
+                }
+            }
+        };
+        let runner = std::thread::spawn({
+            let sleeper = sleeper.clone();
+            move || sleeper.run(job)
+        });
+        let _rescue = Rescue(tid);
+        let thread = Thread::open(tid).expect("a living thread");
+        let old = thread.snapshot().expect("a snapshot");
+        for _ in 0..25 {
+            match thread.apply(&grant, Some(&online())) {
+                Ok(()) => grants += 1,
+                Err(ApplyError::TooSoon { until }) => {
+                    refusals += 1;
+                    let far = talea_os::clock::now().saturating_add(talea_core::Span::from_ns(300_000_000));
+                    if until > far {
+                        far_off += 1;
+                        break;
+                    }
+                    talea_os::clock::sleep_until(until);
+                    continue;
+                }
+                Err(ApplyError::Refused { error, .. }) if grants == 0 => {
+                    stop.store(true, Ordering::Relaxed);
+                    runner.join().expect("an orderly end");
+                    needs!(format!("SCHED_DEADLINE ({error})"), false);
+                    return;
+                }
+                Err(other) => panic!("{other}"),
+            }
+            let was = ran(tid);
+            if random(4) > 0 {
+                wait_until("it runs under its grant", || ran(tid) > was);
+                std::thread::sleep(Duration::from_micros(random(12_000)));
+            }
+            thread.restore(&old).expect("given back");
+            std::thread::sleep(Duration::from_micros(random(6_000)));
+        }
+        stop.store(true, Ordering::Relaxed);
+        drop(sched::set(tid, &Attr::plain(Policy::NORMAL)));
+        runner.join().expect("an orderly end");
+    }
+    let counts = format!("{grants} grants, {refusals} refusals, {far_off} of them far off");
+    eprintln!("{counts}");
+    // Being kept from the CPU at the wrong moment may cost a thread its next grants, but not every thread.
+    assert!(grants > 30 && far_off < 6, "{counts}");
+    let residue = talea_os::machine::dl_books().expect("books").len() as i64;
+    wait_until("the bandwidth is back", || booked() - before <= residue);
+}
+
+#[test]
+fn retif_s14_an_ended_thread_is_noticed_and_refused() {
+    for method in both_methods() {
+        let mut sleeper = Sleeper::start();
+        let thread = Thread::open_by(sleeper.tid, method).expect("a living thread");
+        let snapshot = thread.snapshot().expect("a snapshot");
+        assert!(thread.is_alive());
+        let epoll = talea_os::epoll::Epoll::new().expect("epoll");
+        let mut events = talea_os::epoll::Events::with_capacity(1);
+        epoll.add(&thread, talea_os::epoll::Interest::READ, 7).expect("watched");
+        assert_eq!(epoll.wait(&mut events, Some(talea_core::Time::ZERO)).expect("a poll"), 0);
+        sleeper.end();
+        if method == Method::Pidfd {
+            assert_eq!(epoll.wait(&mut events, None).expect("the end"), 1);
+            assert_eq!(events.iter().next().expect("an event").token, 7);
+        }
+        assert!(!thread.is_alive());
+        assert!(matches!(thread.apply(&Attr::grant(Policy::Fifo(1)), None), Err(ApplyError::Gone)));
+        assert!(matches!(thread.restore(&snapshot), Err(ApplyError::Gone)));
+        assert!(matches!(thread.snapshot(), Err(ApplyError::Gone)));
+        assert!(matches!(thread.uids_now(), Err(OpenError::Gone)));
+        assert!(matches!(Thread::open_by(sleeper.tid, method), Err(OpenError::Gone)));
+    }
+}
+
+#[test]
+fn kernel_threads_are_refused() {
+    let kthreadd = Tid::new(2).expect("a number");
+    let kernels = talea_os::proc::stat(kthreadd).is_ok_and(|stat| stat.is_kernel_thread());
+    needs!("a view of the kernel's threads", kernels);
+    for method in both_methods() {
+        assert!(matches!(Thread::open_by(kthreadd, method), Err(OpenError::KernelThread)));
+        let third = Tid::new(3).expect("a number");
+        if talea_os::proc::stat(third).is_ok_and(|stat| stat.is_kernel_thread()) {
+            assert!(matches!(Thread::open_by(third, method), Err(OpenError::KernelThread)));
+        }
+    }
+}
+
+#[test]
+fn descriptors_that_are_no_pidfds_are_refused() {
+    let file: OwnedFd = File::open("/dev/null").expect("a file").into();
+    let directory: OwnedFd = File::open("/proc/self").expect("a directory").into();
+    let (socket, _other) = seqpacket::pair(true).expect("a pair");
+    let epoll = talea_os::epoll::Epoll::new().expect("epoll");
+    let epoll = epoll.as_fd().try_clone_to_owned().expect("a copy");
+    for fd in [file, directory, socket, epoll] {
+        assert!(matches!(Thread::from_fd(fd), Err(OpenError::NotAPidfd)));
+    }
+}
+
+fn pidfd(tid: Tid, flags: i32) -> std::io::Result<OwnedFd> {
+    // SAFETY: integers; a non-negative return is a fresh descriptor.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, tid.as_raw(), flags) };
+    if fd < 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    // SAFETY: as above.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+#[test]
+fn a_received_pidfd_names_its_thread() {
+    let mut sleeper = Sleeper::start();
+    let (ours, theirs) = seqpacket::pair(true).expect("a pair");
+    let pass = |fd: OwnedFd| {
+        seqpacket::send(&theirs, b"x", Some(fd.as_fd())).expect("sent");
+        drop(fd);
+        seqpacket::recv(&ours, &mut [0; 8]).expect("received").fd.expect("a descriptor")
+    };
+    let process = Thread::from_fd(pass(pidfd(Tid::of_process(), 0).expect("a process pidfd"))).expect("us");
+    assert_eq!((process.tid(), process.tgid()), (Tid::of_process(), Tid::of_process()));
+    needs!("PIDFD_THREAD", both_methods().contains(&Method::Pidfd));
+    let fd = pass(pidfd(sleeper.tid, libc::O_EXCL).expect("a thread pidfd"));
+    let thread = Thread::from_fd(fd).expect("the sleeper");
+    assert_eq!((thread.tid(), thread.tgid()), (sleeper.tid, Tid::of_process()));
+    assert!(thread.is_same(&Thread::open(sleeper.tid).expect("the sleeper")));
+    assert!(!thread.is_same(&process));
+    let stale = pass(pidfd(sleeper.tid, libc::O_EXCL).expect("a thread pidfd"));
+    sleeper.end();
+    assert!(matches!(Thread::from_fd(stale), Err(OpenError::Gone)));
+    // A whole process that has ended but is not collected is as dead.
+    let mut child = Command::new("true").spawn().expect("a child");
+    let dead = pidfd(Tid::new(child.id() as i32).expect("a pid"), 0).expect("a process pidfd");
+    wait_until("the child has ended", || {
+        talea_os::proc::stat(Tid::new(child.id() as i32).expect("a pid")).is_ok_and(|stat| stat.has_ended())
+    });
+    assert!(matches!(Thread::from_fd(pass(dead)), Err(OpenError::Gone)));
+    child.wait().expect("collected");
+}
+
+#[test]
+fn r25_the_owner_is_read_at_the_time_of_use() {
+    needs!("root", is_root());
+    for method in both_methods() {
+        let sleeper = Sleeper::start();
+        let thread = Thread::open_by(sleeper.tid, method).expect("a living thread");
+        assert_eq!(thread.uids_now().expect("an owner").effective, 0);
+        // The raw call changes this thread alone.
+        // SAFETY: integers.
+        let done = sleeper.run(|| unsafe { libc::syscall(libc::SYS_setresuid, -1, 4242, -1) });
+        assert_eq!(done, 0);
+        let uids = thread.uids_now().expect("an owner");
+        assert_eq!((uids.real, uids.effective), (0, 4242));
+        assert_eq!(thread.uids().effective, 0, "what was read at open is not silently renewed");
+        assert_eq!(talea_os::proc::euid_of(sleeper.tid).expect("an owner"), 4242);
+    }
+}
+
+#[test]
+fn a_thread_is_found_again_by_what_was_written_down() {
+    let mut sleeper = Sleeper::start();
+    let thread = Thread::open(sleeper.tid).expect("a living thread");
+    let identity = thread.identity().expect("an identity");
+    assert!(Thread::reopen(&identity).expect("found again").is_same(&thread));
+    for other in [
+        Identity { start_ticks: identity.start_ticks + 1, ..identity },
+        Identity { inode: identity.inode + 1, ..identity },
+    ] {
+        assert!(matches!(Thread::reopen(&other), Err(OpenError::Another)));
+    }
+    sleeper.end();
+    assert!(matches!(Thread::reopen(&identity), Err(OpenError::Gone)));
+}
+
+#[test]
+fn a_snapshot_survives_being_written_down() {
+    let sleeper = Sleeper::start();
+    let thread = Thread::open(sleeper.tid).expect("a living thread");
+    let snapshot = thread.snapshot().expect("a snapshot");
+    assert_eq!(Snapshot::from_bytes(&snapshot.to_bytes()), Some(snapshot));
+    for policy in [Policy::Rr(99), Policy::Idle, deadline(3, 7), Policy::Batch { nice: -20 }] {
+        let snapshot = Snapshot { attr: Attr::grant(policy), nice: -20, ..snapshot };
+        assert_eq!(Snapshot::from_bytes(&snapshot.to_bytes()), Some(snapshot));
+    }
+    let mut damaged = snapshot.to_bytes();
+    damaged[4] = 77;
+    assert_eq!(Snapshot::from_bytes(&damaged), None);
+    assert_eq!(Snapshot::from_bytes(&[0; Snapshot::BYTES]).map(|s| s.attr.policy), Some(Policy::NORMAL));
+}
+
+#[test]
+fn the_threads_of_a_process_are_listed_main_thread_first() {
+    let sleepers = [Sleeper::start(), Sleeper::start()];
+    let threads = talea_os::proc::threads_of(Tid::of_process()).expect("own threads");
+    assert_eq!(threads[0], Tid::of_process());
+    assert!(sleepers.iter().all(|sleeper| threads.contains(&sleeper.tid)));
+    assert!(talea_os::proc::exe(Tid::of_process()).expect("a program").is_absolute());
+    assert!(!talea_os::proc::comm(sleepers[0].tid).expect("a name").is_empty());
+}
+
+/// Starts a program that gets exactly the number `wanted`; `None` when others were faster.
+fn spawn_as(wanted: Tid) -> Option<std::process::Child> {
+    for _ in 0..200 {
+        std::fs::write("/proc/sys/kernel/ns_last_pid", (wanted.as_raw() - 1).to_string()).ok()?;
+        let mut child = Command::new("sleep").arg("30").stdin(Stdio::null()).spawn().ok()?;
+        if child.id() as i32 == wanted.as_raw() {
+            return Some(child);
+        }
+        child.kill().ok()?;
+        child.wait().ok()?;
+    }
+    None
+}
+
+#[test]
+fn r32_retif_s7_a_reused_number_hits_no_stranger() {
+    needs!("root", is_root());
+    needs!("the right to set real-time policies", may_be_realtime());
+    let _machine = machine_lock();
+    for method in both_methods() {
+        let mut first = Command::new("sleep").arg("30").spawn().expect("a child");
+        let tid = Tid::new(first.id() as i32).expect("a pid");
+        let thread = Thread::open_by(tid, method).expect("a living thread");
+        let old = thread.snapshot().expect("a snapshot");
+        let identity = thread.identity().expect("an identity");
+        thread.apply(&Attr::grant(Policy::Fifo(1)), None).expect("FIFO");
+        first.kill().expect("killed");
+        first.wait().expect("collected");
+        let stranger = spawn_as(tid);
+        needs!("the right to choose the next number", stranger.is_some());
+        let mut stranger = stranger.expect("as just said");
+        // The stranger has a policy of its own, as in the original's defect: it must stay.
+        sched::set(tid, &Attr::plain(Policy::Rr(3))).expect("its own policy");
+        let refused = [
+            thread.apply(&Attr::grant(Policy::Fifo(50)), None).map(drop),
+            thread.restore(&old).map(drop),
+            thread.snapshot().map(drop),
+        ];
+        let found_again = Thread::reopen(&identity);
+        let kept = sched::get(tid).expect("the stranger's attributes");
+        stranger.kill().expect("killed");
+        stranger.wait().expect("collected");
+        assert!(refused.iter().all(|answer| matches!(answer, Err(ApplyError::Gone))), "{refused:?}");
+        assert!(
+            matches!(found_again, Err(OpenError::Another)),
+            "{method:?}: a start time has the grain of a clock tick, an inode is unique: {found_again:?}"
+        );
+        assert_eq!(kept.policy, Policy::Rr(3));
+    }
+}
