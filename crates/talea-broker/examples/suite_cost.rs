@@ -1,0 +1,136 @@
+//! What the plugins' part of a request costs: ask + admit + release, and a change, beside specs that are there already.
+//!
+//! `cargo run --release -p talea-broker --example suite_cost [rounds]`. Prints nanoseconds per operation, in the
+//! quietest of several rounds and in the median one; nothing is judged, since time on a shared machine proves nothing.
+#![expect(clippy::disallowed_methods, reason = "a measurement looks at the clock")]
+#![expect(clippy::cast_precision_loss, reason = "it is printed in whole nanoseconds")]
+
+use std::hint::black_box;
+use std::time::Instant;
+use talea_broker::input::Machine;
+use talea_broker::plugin::{Ask, Clip, Offer, Verdict};
+use talea_broker::{Slot, Suite};
+use talea_core::setup::{Band, EdfOptions, FpOptions, PluginKind, PluginSetup, RmOptions, Setup};
+use talea_core::{CpuSet, Params, Priority, Span, Work};
+
+/// The four plugins on `cpus` CPUs, `instances` times each with bands of their own.
+fn suite(cpus: u32, instances: u8) -> Suite {
+    let mut plugins = vec![];
+    let levels = 99 / (3 * instances);
+    for i in 0..instances {
+        let kinds = [
+            PluginKind::Edf(EdfOptions::default()),
+            PluginKind::Rm(RmOptions::default()),
+            PluginKind::Fp(FpOptions::default()),
+            PluginKind::Rr(FpOptions::default()),
+        ];
+        for (k, kind) in (0u8..).zip(kinds) {
+            let high = 99 - (3 * i + k.max(1) - 1) * levels;
+            let band = Band { low: Priority(high - levels + 1), high: Priority(high) };
+            let band = (k > 0).then_some(band);
+            plugins.push(PluginSetup {
+                name: format!("{}{i}", kind.word()),
+                cpus: CpuSet::first(cpus),
+                band,
+                kind,
+            });
+        }
+    }
+    let machine = Machine { partitionable: CpuSet::first(cpus), ..Machine::declared(cpus) };
+    Suite::new(&Setup { plugins, ..Setup::default() }, &machine).expect("a sound setup")
+}
+
+/// Parameters as in ReTiF's benchmark: period 1024 to 11263 us; tiny runtimes, so that 16,384 tasks fit.
+fn params(seed: &mut u64) -> Params {
+    let mut roll = |sides: u64| {
+        *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (*seed >> 33) % sides
+    };
+    Params {
+        period: Some(Span::from_ns((1_024 + roll(10_240)) * 1_000)),
+        runtime: Some(Work::from_ns(1_024)),
+        priority: Some(Priority(10 + roll(50) as u8)),
+        ..Params::default()
+    }
+}
+
+fn ask(params: &Params) -> Ask<'_> {
+    let (allowed, wished) = (CpuSet::EMPTY, CpuSet::EMPTY);
+    Ask { params, allowed, wished, ignore_admission: false, clip: Clip::default() }
+}
+
+fn offer(suite: &Suite, plugin: u32, ask: &Ask<'_>, leaving: Option<Slot>) -> Option<Offer> {
+    match suite.ask(plugin, ask, leaving) {
+        Verdict::Ok(offer) | Verdict::Partial(offer) => Some(offer),
+        Verdict::No(_) => None,
+    }
+}
+
+/// The quietest round and the median one.
+fn show(mut times: Vec<f64>) -> String {
+    times.sort_by(f64::total_cmp);
+    match (times.first(), times.get(times.len() / 2)) {
+        (Some(least), Some(median)) => format!("{least:.0} / {median:.0} ns"),
+        _ => "-".to_owned(),
+    }
+}
+
+fn main() {
+    let rounds: usize = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(21);
+    println!(
+        "{:>5} {:>9} {:>6} {:>6}  {:>16} {:>16}",
+        "cpus", "instances", "plugin", "specs", "create+release", "change"
+    );
+    for (cpus, instances) in [(1, 1), (2, 1), (20, 1), (64, 1), (2, 8)] {
+        for plugin in 0..4 {
+            for specs in [0, 1_024, 16_384] {
+                let (mut suite, mut seed) = (suite(cpus, instances), 7);
+                let mut held = 0;
+                for _ in 0..specs {
+                    let params = params(&mut seed);
+                    // With one CPU not all of them fit; then without a runtime, where that is served.
+                    let bare = Params { runtime: None, ..params };
+                    let found = [params, bare]
+                        .into_iter()
+                        .find_map(|p| Some((p, offer(&suite, plugin, &ask(&p), None)?)));
+                    let Some((params, offer)) = found else { break };
+                    suite.admit(plugin, Slot(held), &ask(&params), &offer);
+                    held += 1;
+                }
+                let (mut create, mut change) = (vec![], vec![]);
+                let mut moved = vec![];
+                for _ in 0..rounds {
+                    let tasks: Vec<Params> = (0..500).map(|_| params(&mut seed)).collect();
+                    let start = Instant::now();
+                    for params in &tasks {
+                        if let Some(offer) = offer(&suite, plugin, &ask(params), None) {
+                            suite.admit(plugin, Slot(held), &ask(params), &offer);
+                            suite.release(Slot(held), None);
+                            suite.drain_moved(&mut moved);
+                        }
+                        black_box(&suite);
+                    }
+                    create.push(start.elapsed().as_nanos() as f64 / tasks.len() as f64);
+                    if held == 0 {
+                        continue;
+                    }
+                    let start = Instant::now();
+                    for (i, params) in tasks.iter().enumerate() {
+                        let slot = Slot(i as u32 % held);
+                        if let Some(offer) = offer(&suite, plugin, &ask(params), Some(slot)) {
+                            suite.replace(slot, plugin, &ask(params), &offer, None);
+                            suite.drain_moved(&mut moved);
+                        }
+                    }
+                    change.push(start.elapsed().as_nanos() as f64 / tasks.len() as f64);
+                }
+                let name = ["edf", "rm", "fp", "rr"][plugin as usize];
+                println!(
+                    "{cpus:>5} {instances:>9} {name:>6} {held:>6}  {:>16} {:>16}",
+                    show(create),
+                    show(change)
+                );
+            }
+        }
+    }
+}

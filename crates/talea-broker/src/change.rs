@@ -1,0 +1,125 @@
+//! Change: other terms, perhaps another plugin, in one step (checklist R7).
+//!
+//! While the new attributes of an attached thread are with the kernel nobody else books, so that the old terms still
+//! have their room if the kernel refuses the new ones. The thread is given its new attributes directly; at no instant is
+//! it without a real-time policy.
+
+use crate::broker::Broker;
+use crate::decide::{Job, Kind, ask_for};
+use crate::input::{Effect, Errno, ForeignQuestion};
+use crate::plugin::{Clip, Offer};
+use crate::refuse::{ESRCH, kernel, plain};
+use crate::spec::{Asker, Step, Undo};
+use crate::suite::Slot;
+use crate::whose::Wish;
+use talea_core::Time;
+use talea_proto::message::SpecId;
+use talea_proto::{Code, Field, Reply, Task};
+
+impl Broker {
+    pub(crate) fn change(&mut self, asker: Asker, id: SpecId, mut task: Task) {
+        let slot = match self.find_idle(asker.session, id, Wish::Command) {
+            Ok(slot) => slot,
+            Err(refusal) => return self.refuse(asker, refusal),
+        };
+        task.owner = self.specs.at(slot).task.owner;
+        let client = self.sessions[&asker.session].client;
+        match self.round(client, &task, Some(id), false) {
+            Ok(round) => {
+                let kind = Kind::Change { spec: id };
+                self.deliberate(Job { asker, kind, entropy: 0, round }, None);
+            }
+            Err(refusal) => self.refuse(asker, refusal),
+        }
+    }
+
+    pub(crate) fn take_up_change(
+        &mut self,
+        asker: Asker,
+        id: SpecId,
+        task: &Task,
+        plugin: u32,
+        offer: &Offer,
+    ) {
+        // A foreign plugin may have taken its time over this.
+        let slot = match self.find_idle(asker.session, id, Wish::Command) {
+            Ok(slot) => slot,
+            Err(refusal) => return self.refuse(asker, refusal),
+        };
+        let free_at = self.zero_lag(slot);
+        let spec = self.specs.at(slot);
+        let old_plugin = spec.plugin;
+        let undo = spec.thread.as_ref().map(|thread| Undo {
+            asker,
+            task: spec.task,
+            plugin: old_plugin,
+            offer: spec.offer,
+            given: thread.given,
+        });
+        self.set_terms(slot, task, plugin, offer, free_at);
+        match undo {
+            Some(undo) if self.suite.attr(Slot(slot)) != undo.given => {
+                self.specs.at_mut(slot).step = Step::Changing(Box::new(undo));
+                self.changing += 1;
+                self.apply_moves(&[slot]);
+            }
+            _ => {
+                self.emit(Effect::Remember { slot });
+                self.apply_moves(&[]);
+                self.changed(slot, asker, old_plugin);
+            }
+        }
+    }
+
+    fn set_terms(&mut self, slot: u32, task: &Task, plugin: u32, offer: &Offer, free_at: Option<Time>) {
+        let spec = self.specs.at_mut(slot);
+        let snapshot = self.clients.snapshot(spec.client);
+        self.rules.discharge(snapshot, spec.plugin, spec.offer.charge);
+        self.rules.charge(snapshot, plugin, offer.charge);
+        spec.task = *task;
+        spec.plugin = plugin;
+        spec.offer = *offer;
+        self.suite.replace(Slot(slot), plugin, &ask_for(task, Clip::default()), offer, free_at);
+    }
+
+    pub(crate) fn change_done(&mut self, slot: u32, undo: &Undo, result: Result<(), Errno>) {
+        self.changing -= 1;
+        match result {
+            Ok(()) => {
+                self.changed(slot, undo.asker, undo.plugin);
+                self.settle(slot);
+                self.reconsider(slot);
+            }
+            Err(ESRCH) => {
+                // The new terms hold; there is just no thread any more.
+                let id = self.specs.at(slot).id;
+                self.thread_ended(slot);
+                if self.ids.get(id) == Some(slot) {
+                    self.changed(slot, undo.asker, undo.plugin);
+                } else {
+                    self.refuse(undo.asker, plain(Code::NoSuchThread, Field::Thread));
+                }
+            }
+            Err(errno) => {
+                self.set_terms(slot, &undo.task, undo.plugin, &undo.offer, None);
+                // The kernel may have done half of it, such as the CPUs without the policy.
+                let attr = self.suite.attr(Slot(slot));
+                self.order(slot, attr);
+                self.apply_moves(&[]);
+                self.refuse(undo.asker, kernel(errno));
+                self.reconsider(slot);
+            }
+        }
+    }
+
+    /// The new terms hold.
+    fn changed(&mut self, slot: u32, asker: Asker, old_plugin: u32) {
+        let (spec, plugin) = (self.specs.at(slot).id, self.specs.at(slot).plugin);
+        if plugin != old_plugin {
+            self.tell(old_plugin, ForeignQuestion::Release { spec });
+        }
+        self.tell_scheduled(slot);
+        let granted = self.granted(slot);
+        self.reply(asker, Reply::Granted(granted));
+    }
+}

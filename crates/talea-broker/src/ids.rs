@@ -1,0 +1,116 @@
+//! From spec id to slot, in order of ids.
+//!
+//! Ids only grow, so a sorted array with holes is an ordered map without a tree: insertion is a push, lookup a
+//! binary search, removal leaves a hole. Holes are squeezed out when they are the majority, which is O(1) for each
+//! removal in the long run and allocates nothing once the array has its size. Only adoption inserts in the middle.
+
+use std::collections::VecDeque;
+use talea_proto::SpecId;
+
+const HOLE: u32 = u32::MAX;
+
+/// An ordered map from [`SpecId`] to slot.
+#[derive(Debug, Default)]
+pub(crate) struct Ids {
+    /// Sorted by id; a slot of [`HOLE`] has been removed.
+    entries: VecDeque<(SpecId, u32)>,
+    holes: usize,
+}
+
+impl Ids {
+    /// How many ids are present.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len() - self.holes
+    }
+
+    /// The slot of `id`.
+    pub(crate) fn get(&self, id: SpecId) -> Option<u32> {
+        let (_, slot) = self.entries[self.position(id).ok()?];
+        (slot != HOLE).then_some(slot)
+    }
+
+    /// The first id that is `id` or greater, with its slot.
+    pub(crate) fn at_least(&self, id: SpecId) -> Option<(SpecId, u32)> {
+        let start = self.position(id).unwrap_or_else(|at| at);
+        self.entries.range(start..).find(|(_, slot)| *slot != HOLE).copied()
+    }
+
+    /// Adds `id`, which must be new.
+    pub(crate) fn insert(&mut self, id: SpecId, slot: u32) {
+        assert_ne!(slot, HOLE, "slot numbers end below the mark for holes");
+        match self.position(id) {
+            Err(at) if at == self.entries.len() => self.entries.push_back((id, slot)),
+            Err(at) => self.entries.insert(at, (id, slot)),
+            Ok(at) => {
+                assert_eq!(self.entries[at].1, HOLE, "{id:?} is named twice");
+                self.entries[at].1 = slot;
+                self.holes -= 1;
+            }
+        }
+    }
+
+    /// Removes `id`, if it is there.
+    pub(crate) fn remove(&mut self, id: SpecId) {
+        let Ok(at) = self.position(id) else { return };
+        if self.entries[at].1 == HOLE {
+            return;
+        }
+        self.entries[at].1 = HOLE;
+        self.holes += 1;
+        while self.entries.back().is_some_and(|(_, slot)| *slot == HOLE) {
+            self.entries.pop_back();
+            self.holes -= 1;
+        }
+        if self.holes > 16 && self.holes > self.entries.len() / 2 {
+            self.entries.retain(|(_, slot)| *slot != HOLE);
+            self.holes = 0;
+        }
+    }
+
+    fn position(&self, id: SpecId) -> Result<usize, usize> {
+        self.entries.binary_search_by_key(&id, |(id, _)| *id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn the_sorted_array_equals_a_tree_under_ten_thousand_random_steps() {
+        let mut seed = 7_u64;
+        let mut random = move |below: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) % below
+        };
+        let (mut ids, mut plain, mut next) = (Ids::default(), BTreeMap::new(), 1_u64);
+        for step in 0..10_000 {
+            match random(5) {
+                0 | 1 => {
+                    next += 1 + random(3);
+                    ids.insert(SpecId(next), step);
+                    plain.insert(next, step);
+                }
+                2 => {
+                    // Adoption may bring an id from below.
+                    let id = 1 + random(next);
+                    if let std::collections::btree_map::Entry::Vacant(free) = plain.entry(id) {
+                        free.insert(step);
+                        ids.insert(SpecId(id), step);
+                    }
+                }
+                _ => {
+                    let id = random(next + 2);
+                    plain.remove(&id);
+                    ids.remove(SpecId(id));
+                }
+            }
+            let probe = random(next + 2);
+            assert_eq!(ids.get(SpecId(probe)), plain.get(&probe).copied());
+            let first = plain.range(probe..).next().map(|(&id, &slot)| (SpecId(id), slot));
+            assert_eq!(ids.at_least(SpecId(probe)), first);
+            assert_eq!(ids.len(), plain.len());
+        }
+    }
+}

@@ -1,0 +1,435 @@
+//! From an order of keys to kernel priorities: one plugin's band on one CPU.
+//!
+//! A key says how urgent a task is: the smaller the more urgent (`rm`: min(T, D) in nanoseconds; `fp` and `rr`:
+//! 100 less the requested priority). Tasks of equal key are a *group*; neighbouring groups that share a kernel
+//! priority are a *run*. There are at most 99 runs, kept in a vector; groups are in a map, attached threads in a
+//! set, so that an operation costs O(log n + threads on levels that really move) for n tasks.
+//!
+//! Invariants (`check`, in tests):
+//! - runs = min(groups, R) for the R levels of the band: distinct keys keep distinct priorities as long as there
+//!   are enough (ReTiF JSA 2021, Eq. 6), and no level is left unused while others are shared;
+//! - more urgent runs have higher priorities, whatever has come and gone.
+//!
+//! Where levels go: a new run goes into the gap between its neighbours, as its key lies between theirs (the middle, at
+//! the ends), so that most arrivals move nobody. Without a gap, runs are shifted into half of the nearest gap, on the
+//! side where fewer attached threads move. Without any gap left, a new key joins the run that is just more urgent, as
+//! its least urgent member (the first run, when there is none): nobody moves, and those who were there first keep the
+//! order among each other. A level that falls free while others are shared goes to the nearest shared run, which gives
+//! it one group.
+//!
+//! Absent on purpose: spreading all runs out again. It would move many threads now to save few moves later.
+
+use crate::bound::Sum;
+use std::collections::{BTreeMap, BTreeSet};
+use talea_core::setup::Band;
+
+/// One task in the eyes of its level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Member {
+    /// Urgency: smaller is more urgent.
+    pub(crate) key: u64,
+    /// Declared work in nanoseconds; 0 when unknown or of no interest.
+    pub(crate) work: u128,
+    /// Whether nothing can be proved for whoever runs at its level or below.
+    pub(crate) unproved: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Group {
+    tasks: u32,
+    work: u128,
+    unproved: u32,
+    attached: u32,
+}
+
+/// Neighbouring groups on one kernel priority.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Run {
+    /// The most urgent key.
+    pub(crate) first: u64,
+    /// All declared work, in nanoseconds.
+    pub(crate) work: u128,
+    /// The run as one class: `work` within `first` nanoseconds.
+    pub(crate) class: Sum,
+    /// How many keys share the level.
+    pub(crate) groups: u32,
+    /// How many members void what could be proved.
+    pub(crate) unproved: u32,
+    attached: u32,
+    level: u8,
+}
+
+impl Run {
+    fn of(key: u64, group: &Group) -> Run {
+        let Group { work, unproved, attached, .. } = *group;
+        Run { first: key, work, class: Sum::class(work, key), groups: 1, unproved, attached, level: 0 }
+    }
+
+    fn put(&mut self, member: &Member) {
+        self.work += member.work;
+        self.unproved += u32::from(member.unproved);
+        self.sum_up();
+    }
+
+    fn take(&mut self, member: &Member) {
+        self.work -= member.work;
+        self.unproved -= u32::from(member.unproved);
+        self.sum_up();
+    }
+
+    fn sum_up(&mut self) {
+        self.class = Sum::class(self.work, self.first);
+    }
+}
+
+/// The order of one plugin's tasks on one CPU.
+#[derive(Clone, Debug)]
+pub(crate) struct Levels {
+    band: Band,
+    groups: BTreeMap<u64, Group>,
+    /// Most urgent first.
+    runs: Vec<Run>,
+    /// Attached threads: key and slot.
+    attached: BTreeSet<(u64, u32)>,
+}
+
+/// The runs as they would be after a change: see [`Levels::after`].
+#[derive(Debug)]
+pub(crate) struct After<'a> {
+    before: &'a [Run],
+    place: usize,
+    new: Option<Run>,
+    replaces: bool,
+    scratch: Option<Vec<Run>>,
+}
+
+impl After<'_> {
+    /// The run that holds the newcomer.
+    pub(crate) fn newcomer(&self) -> Option<&Run> {
+        self.new.as_ref()
+    }
+
+    /// Most urgent first.
+    pub(crate) fn runs(&self) -> impl Iterator<Item = &Run> {
+        let before = self.scratch.as_deref().unwrap_or(self.before);
+        let (head, tail) = before.split_at(self.place);
+        let tail = if self.replaces { &tail[1..] } else { tail };
+        head.iter().chain(&self.new).chain(tail)
+    }
+}
+
+/// Who is told of the spans of keys whose level has changed.
+trait Movers {
+    fn moved(&mut self, keys: std::ops::Range<u64>);
+}
+
+/// Nobody: for looking ahead.
+struct Unseen;
+
+impl Movers for Unseen {
+    fn moved(&mut self, _: std::ops::Range<u64>) {}
+}
+
+/// The attached threads among them, in the order in which they must be moved.
+struct Attached<'a>(&'a BTreeSet<(u64, u32)>, &'a mut Vec<u32>);
+
+impl Movers for Attached<'_> {
+    fn moved(&mut self, keys: std::ops::Range<u64>) {
+        self.1.extend(self.0.range((keys.start, 0)..(keys.end, 0)).map(|&(_, slot)| slot));
+    }
+}
+
+impl Levels {
+    /// Nobody there yet.
+    pub(crate) fn new(band: Band) -> Levels {
+        Levels { band, groups: BTreeMap::new(), runs: Vec::new(), attached: BTreeSet::new() }
+    }
+
+    /// How many levels the band has: R in ReTiF Eq. 6.
+    pub(crate) fn size(&self) -> usize {
+        self.band.levels()
+    }
+
+    /// How many distinct keys there are: |Π| in ReTiF Eq. 6.
+    pub(crate) fn distinct(&self) -> usize {
+        self.groups.len()
+    }
+
+    /// Whether a task of this key would have to share a level with other keys, once a member of `leaving` is gone.
+    pub(crate) fn must_share(&self, key: u64, leaving: Option<&Member>) -> bool {
+        let vanishes = leaving.is_some_and(|leaving| leaving.key != key && self.is_last(leaving));
+        let distinct =
+            self.groups.len() - usize::from(vanishes) + usize::from(!self.groups.contains_key(&key));
+        distinct > self.size()
+    }
+
+    /// Whether nobody is there.
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+
+    /// The runs, most urgent first.
+    pub(crate) fn runs(&self) -> &[Run] {
+        &self.runs
+    }
+
+    /// Index of the run that holds `key`, or would.
+    pub(crate) fn run_of(&self, key: u64) -> usize {
+        run_of(&self.runs, key)
+    }
+
+    /// The kernel priority of a member's key.
+    pub(crate) fn level(&self, key: u64) -> u8 {
+        self.runs[self.run_of(key)].level
+    }
+
+    /// A new member; `moved` gets the attached slots whose level changes.
+    pub(crate) fn insert(&mut self, member: &Member, moved: &mut Vec<u32>) {
+        let group = self.groups.entry(member.key).or_default();
+        group.tasks += 1;
+        group.work += member.work;
+        group.unproved += u32::from(member.unproved);
+        if group.tasks > 1 {
+            let run = run_of(&self.runs, member.key);
+            self.runs[run].put(member);
+        } else {
+            let run = Run::of(member.key, group);
+            insert_group(&mut self.runs, self.band, run, &mut Attached(&self.attached, moved));
+        }
+    }
+
+    /// A member, whose thread is detached by now, leaves; `moved` gets the attached slots whose level changes.
+    pub(crate) fn remove(&mut self, member: &Member, moved: &mut Vec<u32>) {
+        if self.is_last(member) {
+            let movers = &mut Attached(&self.attached, moved);
+            remove_group(&mut self.runs, &self.groups, self.band, member, movers);
+            self.groups.remove(&member.key);
+            return;
+        }
+        let group = self.groups.get_mut(&member.key).expect("a member that was never inserted");
+        group.tasks -= 1;
+        group.work -= member.work;
+        group.unproved -= u32::from(member.unproved);
+        let run = run_of(&self.runs, member.key);
+        self.runs[run].take(member);
+    }
+
+    /// A member is replaced by one of the same key: no level changes.
+    pub(crate) fn exchange(&mut self, old: &Member, new: &Member) {
+        assert_eq!(old.key, new.key, "an exchange keeps the key");
+        let group = self.groups.get_mut(&old.key).expect("a member that was never inserted");
+        group.work = group.work - old.work + new.work;
+        group.unproved = group.unproved - u32::from(old.unproved) + u32::from(new.unproved);
+        let run = run_of(&self.runs, old.key);
+        self.runs[run].take(old);
+        self.runs[run].put(new);
+    }
+
+    /// The thread of a member is attached, or no longer.
+    pub(crate) fn attach(&mut self, key: u64, slot: u32, attached: bool) {
+        let changed =
+            if attached { self.attached.insert((key, slot)) } else { self.attached.remove(&(key, slot)) };
+        assert!(changed, "attached or detached twice");
+        let group = self.groups.get_mut(&key).expect("no such member");
+        let run = run_of(&self.runs, key);
+        for count in [&mut group.attached, &mut self.runs[run].attached] {
+            *count = if attached { *count + 1 } else { *count - 1 };
+        }
+    }
+
+    /// The runs as they would be without `leaving` and with `coming`: what [`Levels::remove`] then
+    /// [`Levels::insert`] (or [`Levels::exchange`], for equal keys) would make of them, but for the levels.
+    pub(crate) fn after(&self, leaving: Option<&Member>, coming: Option<&Member>) -> After<'_> {
+        let mut after = After { before: &self.runs, place: 0, new: None, replaces: false, scratch: None };
+        let mut gone = None;
+        if let Some(leaving) = leaving {
+            let mut scratch = self.runs.clone();
+            if self.is_last(leaving) && coming.is_none_or(|coming| coming.key != leaving.key) {
+                remove_group(&mut scratch, &self.groups, self.band, leaving, &mut Unseen);
+                gone = Some(leaving.key);
+            } else {
+                scratch[run_of(&self.runs, leaving.key)].take(leaving);
+            }
+            after.scratch = Some(scratch);
+        }
+        let Some(coming) = coming else { return after };
+        let runs = after.scratch.as_deref().unwrap_or(&self.runs);
+        if gone != Some(coming.key) && self.groups.contains_key(&coming.key) {
+            after.place = run_of(runs, coming.key);
+            let mut run = runs[after.place];
+            run.put(coming);
+            (after.new, after.replaces) = (Some(run), true);
+            return after;
+        }
+        let group = Group { tasks: 1, work: coming.work, unproved: u32::from(coming.unproved), attached: 0 };
+        let run = Run::of(coming.key, &group);
+        if runs.len() < self.size() {
+            after.place = runs.partition_point(|other| other.first < run.first);
+            after.new = Some(run);
+        } else {
+            after.place = run_of(runs, coming.key);
+            (after.new, after.replaces) = (Some(joined(runs[after.place], &run)), true);
+        }
+        after
+    }
+
+    fn is_last(&self, member: &Member) -> bool {
+        self.groups.get(&member.key).expect("a member that was never inserted").tasks == 1
+    }
+
+    /// The invariants; O(n).
+    #[cfg(test)]
+    pub(crate) fn check(&self) {
+        assert_eq!(self.runs.len(), self.groups.len().min(self.size()), "levels used");
+        let levels: Vec<u8> = self.runs.iter().map(|run| run.level).collect();
+        assert!(levels.windows(2).all(|pair| pair[0] > pair[1]), "levels out of order: {levels:?}");
+        assert!(levels.iter().all(|&level| self.band.low.0 <= level && level <= self.band.high.0));
+        assert!(self.runs.windows(2).all(|pair| pair[0].first < pair[1].first));
+        for (i, run) in self.runs.iter().enumerate() {
+            let end = self.runs.get(i + 1).map_or(u64::MAX, |next| next.first);
+            let groups = || self.groups.range(run.first..end).map(|(_, group)| group);
+            assert_eq!(self.groups.range(run.first..).next().map(|(&key, _)| key), Some(run.first));
+            assert_eq!(run.groups as usize, groups().count());
+            assert_eq!(run.work, groups().map(|group| group.work).sum::<u128>());
+            assert_eq!(run.class, Sum::class(run.work, run.first));
+            assert_eq!(run.unproved, groups().map(|group| group.unproved).sum::<u32>());
+            assert_eq!(run.attached, groups().map(|group| group.attached).sum::<u32>());
+            assert_eq!(run.attached as usize, self.attached.range((run.first, 0)..(end, 0)).count());
+        }
+    }
+}
+
+/// Index of the run that holds `key`; a key before all runs belongs to the first.
+fn run_of(runs: &[Run], key: u64) -> usize {
+    runs.partition_point(|run| run.first <= key).saturating_sub(1)
+}
+
+/// `run` with one more group, which is not yet there.
+fn joined(mut run: Run, group: &Run) -> Run {
+    run.first = run.first.min(group.first);
+    run.groups += 1;
+    run.work += group.work;
+    run.unproved += group.unproved;
+    run.attached += group.attached;
+    run.sum_up();
+    run
+}
+
+/// A group that is not yet there gets a level of its own, or joins a run when no level is free.
+fn insert_group(runs: &mut Vec<Run>, band: Band, group: Run, movers: &mut impl Movers) {
+    if runs.len() < band.levels() {
+        let at = runs.partition_point(|run| run.first < group.first);
+        insert_run(runs, band, at, group, movers);
+    } else {
+        let at = run_of(runs, group.first);
+        runs[at] = joined(runs[at], &group);
+    }
+}
+
+/// `part` / `whole` of `room`, rounded down.
+fn share(room: u8, part: u64, whole: u64) -> u8 {
+    (u128::from(room) * u128::from(part) / u128::from(whole)) as u8
+}
+
+/// Puts `run` at index `at` and gives it a level there: within a gap, or by shifting others.
+fn insert_run(runs: &mut Vec<Run>, band: Band, at: usize, run: Run, movers: &mut impl Movers) {
+    runs.insert(at, run);
+    let end = runs.len();
+    let below = runs.get(at + 1).map_or(band.low.0, |next| next.level + 1);
+    let above = if at == 0 { band.high.0 } else { runs[at - 1].level - 1 };
+    if below <= above {
+        let room = above - below;
+        let step = match (at.checked_sub(1).map(|i| runs[i].first), runs.get(at + 1).map(|next| next.first)) {
+            (Some(a), Some(b)) => share(room, runs[at].first - a, b - a),
+            _ => room / 2,
+        };
+        runs[at].level = above - step;
+        return;
+    }
+    // Nearest gap upwards: runs[up..at] go up. Nearest gap downwards: runs[at + 1..down] go down. Both by half the gap,
+    // so that the next one to come here finds room.
+    let ceiling = |runs: &[Run], i: usize| if i == 0 { band.high.0 } else { runs[i - 1].level - 1 };
+    let floor = |runs: &[Run], i: usize| runs.get(i + 1).map_or(band.low.0, |next| next.level + 1);
+    let up = (0..at).rev().find(|&i| runs[i].level < ceiling(runs, i));
+    let down = (at + 1..end).find(|&i| runs[i].level > floor(runs, i)).map(|i| i + 1);
+    let cost = |shifted: &[Run]| (shifted.iter().map(|run| run.attached).sum::<u32>(), shifted.len());
+    let upwards = match (up, down) {
+        (Some(up), Some(down)) => cost(&runs[up..at]) <= cost(&runs[at + 1..down]),
+        (up, down) => {
+            assert!(up.is_some() || down.is_some(), "fewer runs than levels, but no gap");
+            up.is_some()
+        }
+    };
+    let keys = |runs: &[Run], i: usize| runs[i].first..runs.get(i + 1).map_or(u64::MAX, |next| next.first);
+    // Whoever moves first moves away from the others, so that no order turns round on the way.
+    if upwards {
+        let up = up.expect("chosen");
+        let by = (ceiling(runs, up) - runs[up].level).div_ceil(2);
+        runs[at].level = runs[at - 1].level + (by - 1) / 2;
+        for i in up..at {
+            runs[i].level += by;
+            movers.moved(keys(runs, i));
+        }
+    } else {
+        let down = down.expect("chosen");
+        let by = (runs[down - 1].level - floor(runs, down - 1)).div_ceil(2);
+        runs[at].level = runs[at + 1].level - (by - 1) / 2;
+        for i in (at + 1..down).rev() {
+            runs[i].level -= by;
+            movers.moved(keys(runs, i));
+        }
+    }
+}
+
+/// The only member of a group leaves; `groups` still has it. A level that falls free goes to the nearest shared run.
+fn remove_group(
+    runs: &mut Vec<Run>,
+    groups: &BTreeMap<u64, Group>,
+    band: Band,
+    leaving: &Member,
+    movers: &mut impl Movers,
+) {
+    let at = run_of(runs, leaving.key);
+    if runs[at].groups > 1 {
+        let run = &mut runs[at];
+        if run.first == leaving.key {
+            let next = groups.range(leaving.key + 1..).next();
+            run.first = *next.expect("a shared run has another group").0;
+        }
+        run.groups -= 1;
+        run.take(leaving);
+        return;
+    }
+    runs.remove(at);
+    let above = (0..at).rev().find(|&i| runs[i].groups > 1);
+    let below = (at..runs.len()).find(|&i| runs[i].groups > 1);
+    let (shared, last) = match (above, below) {
+        (None, None) => return,
+        (Some(above), Some(below)) if at - 1 - above > below - at => (below, false),
+        (Some(above), _) => (above, true),
+        (None, Some(below)) => (below, false),
+    };
+    // The group nearest to the free level gets it: the run's last one above, its first one below.
+    let first = runs[shared].first;
+    let end = runs.get(shared + 1).map_or(u64::MAX, |next| next.first);
+    let mut members = groups.range(first..end).filter(|&(&key, _)| key != leaving.key);
+    let (key, group) =
+        if last { members.next_back() } else { members.next() }.expect("a shared run has groups");
+    let alone = Run::of(*key, group);
+    let rest = &mut runs[shared];
+    rest.groups -= 1;
+    rest.work -= alone.work;
+    rest.unproved -= alone.unproved;
+    rest.attached -= alone.attached;
+    if !last {
+        rest.first = *members.next().expect("a shared run has another group").0;
+    }
+    rest.sum_up();
+    let place = shared + usize::from(last);
+    insert_run(runs, band, place, alone, movers);
+    movers.moved(alone.first..runs.get(place + 1).map_or(u64::MAX, |next| next.first));
+}
+
+#[cfg(test)]
+mod tests;

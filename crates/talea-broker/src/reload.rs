@@ -1,0 +1,33 @@
+//! Reload: other rules and quotas for living connections; what is granted stays (design, section 9).
+
+use crate::broker::Broker;
+use crate::input::LogEvent;
+use crate::rules::Rules;
+use talea_core::setup::Setup;
+
+impl Broker {
+    pub(crate) fn reloaded(&mut self, setup: Setup) {
+        if let Some(why) = self.other_plugins(&setup) {
+            return self.log(LogEvent::ReloadRefused { why });
+        }
+        self.setup = setup;
+        self.rules = Rules::compile(&self.setup);
+        self.clients.rebuild(&self.rules);
+        for (_, spec) in self.specs.iter().filter(|(_, spec)| spec.booked) {
+            self.rules.charge(self.clients.snapshot(spec.client), spec.plugin, spec.offer.charge);
+        }
+    }
+
+    /// Plugins hold what is granted, so they stay as they were at the start.
+    fn other_plugins(&self, setup: &Setup) -> Option<String> {
+        let (old, new) = (&self.setup.plugins, &setup.plugins);
+        let differs = old.iter().zip(new).find(|(old, new)| old != new);
+        let name = match differs {
+            Some((old, _)) => &old.name,
+            None if old.len() < new.len() => &new[old.len()].name,
+            None if old.len() > new.len() => &old[new.len()].name,
+            None => return None,
+        };
+        Some(format!("plugin \"{name}\" differs from the start; plugins change with a restart of the daemon"))
+    }
+}

@@ -1,0 +1,96 @@
+//! Affinity as a declared parameter, and CPU lists of all shapes.
+
+use super::*;
+
+#[test]
+fn r35_a_condition_is_kept_and_a_wish_is_granted_first() {
+    let plugins = vec![
+        edf("edf", "0-3", Confine::Auto, None),
+        rm("rm", "0-3", 50, 99, RmTest::Hyperbolic),
+        fp("fp", "0-3", 1, 49),
+    ];
+    let mut rig = Rig::new(pinnable(4), plugins);
+    let params = Params { priority: Some(Priority(5)), ..periodic(10 * MS, 3 * MS) };
+    for plugin in 0..3 {
+        // CPU 2 is loaded already, and still it is what was asked for.
+        let only = Ask { allowed: cpus("2"), ..ask(&params) };
+        let wish = Ask { wished: cpus("2-3"), ..ask(&params) };
+        for (ask, list) in [(only, "2"), (wish, "2-3")] {
+            let slot = rig.create(plugin, &ask).unwrap();
+            let placed = rig.suite.placed(slot);
+            assert!(cpus(list).contains(placed.cpu.unwrap()), "plugin {plugin}: {placed:?}");
+            assert!(!placed.notes.contains(Notes::CPU_WISH_IGNORED));
+            assert_eq!(rig.suite.attr(slot).cpus, CpuSet::single(placed.cpu.unwrap()));
+            rig.suite.release(slot, None);
+        }
+        let none = Ask { allowed: cpus("4-7"), ..ask(&params) };
+        let no = refused(rig.suite.ask(plugin, &none, None));
+        assert_eq!((no.reason, no.field, no.asked, no.fits), (Reason::NoCpu, Field::Cpus, 4, 0));
+        assert_eq!(rig.suite.cpus_for(plugin, &Ask { allowed: cpus("3-9"), ..none }), cpus("3"));
+    }
+    // A wish that cannot be met is a note, a condition is a refusal.
+    let full = periodic(10 * MS, 9 * MS);
+    rig.create(0, &Ask { allowed: cpus("1"), ..ask(&full) }).unwrap();
+    let slot = rig.create(0, &Ask { wished: cpus("1"), ..ask(&full) }).unwrap();
+    assert_eq!(rig.suite.placed(slot).cpu, Some(0));
+    assert!(rig.suite.placed(slot).notes.contains(Notes::CPU_WISH_IGNORED));
+    assert_eq!(rig.create(0, &Ask { allowed: cpus("1"), ..ask(&full) }).unwrap_err().cpu, Some(1));
+    rig.clear();
+}
+
+#[test]
+fn r35_a_whole_domain_can_only_be_had_as_a_whole() {
+    let mut rig = Rig::new(Machine::declared(2), vec![edf("edf", "0-1", Confine::Auto, None)]);
+    let params = periodic(10 * MS, MS);
+    let no = refused(rig.suite.ask(0, &Ask { allowed: cpus("0"), ..ask(&params) }, None));
+    assert_eq!((no.reason, no.fits), (Reason::NoCpu, 1), "CPU 1 would have to be acceptable, too");
+    assert!(rig.create(0, &Ask { allowed: cpus("0-5"), ..ask(&params) }).is_ok());
+    let wish = rig.create(0, &Ask { wished: cpus("0"), ..ask(&params) }).unwrap();
+    assert!(rig.suite.placed(wish).notes.contains(Notes::CPU_WISH_IGNORED));
+    rig.clear();
+}
+
+#[test]
+fn retif_m1_cpu_lists_need_not_begin_at_0_nor_be_without_holes() {
+    for list in ["1", "1-2", "3,5,7", "0,63-65", "1000,1023"] {
+        let plugins = vec![
+            edf("edf", list, Confine::Auto, None),
+            rm("rm", list, 50, 99, RmTest::Hyperbolic),
+            fp("fp", list, 20, 49),
+            rr("rr", list, 1, 19),
+        ];
+        let mut rig = Rig::new(pinnable(1024), plugins);
+        let params = Params { priority: Some(Priority(5)), ..periodic(10 * MS, MS) };
+        for plugin in 0..4 {
+            for _ in 0..2 * cpus(list).len() {
+                let slot = rig.create(plugin, &ask(&params)).unwrap();
+                assert!(cpus(list).contains(rig.suite.placed(slot).cpu.unwrap()));
+            }
+            for (index, cpu) in cpus(list).iter().enumerate() {
+                let info = rig.suite.cpu(plugin, index as u32).unwrap();
+                assert_eq!((info.cpu, info.specs), (cpu, 2), "plugin {plugin} on {list}");
+            }
+            assert_eq!(rig.suite.cpu(plugin, cpus(list).len()), None);
+        }
+        rig.clear();
+    }
+}
+
+#[test]
+fn retif_m6_counters_reach_beyond_32_cpus() {
+    let plugins = vec![rm("rm", "0-99", 50, 99, RmTest::Hyperbolic), rr("rr", "0-99", 1, 49)];
+    let mut rig = Rig::new(Machine::declared(100), plugins);
+    for _ in 0..3 {
+        for cpu in 0..100 {
+            let slot = rig.create(0, &ask(&periodic(10 * MS, MS))).unwrap();
+            assert_eq!(rig.suite.placed(slot).cpu, Some(cpu), "least loaded, lowest first");
+        }
+        for cpu in 0..100 {
+            let slot = rig.create(1, &ask(&at_priority(1 + cpu as u8 % 99))).unwrap();
+            assert_eq!(rig.suite.placed(slot).cpu, Some(cpu), "fewest tasks, lowest first");
+        }
+    }
+    assert_eq!(rig.suite.cpu(1, 99).unwrap().specs, 3);
+    rig.audit();
+    rig.clear();
+}

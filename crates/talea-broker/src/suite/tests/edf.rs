@@ -1,0 +1,412 @@
+//! `edf`: worst fit, thresholds, desired runtimes, the kernel's limits.
+
+use super::*;
+use std::collections::BTreeSet;
+
+/// A multiple of every span used below, so that loads are whole numbers.
+const L: u64 = 720_720 * 1_000;
+
+#[test]
+fn r13_worst_fit_equals_a_plain_twin_on_a_hundred_thousand_requests() {
+    let mut dice = Dice::new(13);
+    let divisors: Vec<u64> = (1..=1_001).filter(|d| L.is_multiple_of(*d) && L / d >= 720_720).collect();
+    let (mut asked, mut accepted, mut exactly) = (0, 0, 0);
+    while asked < 100_000 {
+        let count = *dice.pick(&[1, 1, 2, 3, 4, 8, 20, 64]);
+        let tenths = 5 + dice.roll(6);
+        let machine = Machine { deadline_share: Charge::ONE, ..pinnable(count) };
+        let threshold = Some(Charge::ratio(tenths, 10));
+        let list = format!("0-{}", count - 1);
+        let mut rig = Rig::new(machine, vec![edf("edf", &list, Confine::Auto, threshold)]);
+        // The twin: per CPU the load in parts of L, and how many tasks.
+        let limit = L * tenths / 10;
+        let mut loads: Vec<(u64, u32)> = vec![(0, 0); count as usize];
+        let mut held: Vec<(Slot, usize, u64)> = vec![];
+        for _ in 0..400 {
+            asked += 1;
+            if dice.chance(35) && !held.is_empty() {
+                let (slot, cpu, load) = held.swap_remove(dice.roll(held.len() as u64) as usize);
+                rig.suite.release(slot, None);
+                loads[cpu] = (loads[cpu].0 - load, loads[cpu].1 - 1);
+                continue;
+            }
+            let span = L / dice.pick(&divisors);
+            let runtime = (span / (1 + dice.roll(20))).max(RUNTIME_MIN);
+            let params = periodic(span, runtime);
+            let load = runtime * (L / span);
+            let least = loads.iter().map(|&(load, _)| load).min().unwrap();
+            let fits = least + load <= limit;
+            match rig.create(0, &ask(&params)) {
+                Ok(slot) => {
+                    assert!(fits, "{load} of {L} accepted beside {loads:?}");
+                    // Which of several that are equally loaded depends on roundings.
+                    let cpu = rig.suite.placed(slot).cpu.unwrap() as usize;
+                    assert_eq!(loads[cpu].0, least, "not the least loaded CPU");
+                    loads[cpu] = (loads[cpu].0 + load, loads[cpu].1 + 1);
+                    exactly += u32::from(loads[cpu].0 == limit);
+                    accepted += 1;
+                    held.push((slot, cpu, load));
+                }
+                Err(no) => {
+                    assert!(!fits, "{load} of {L} refused beside {loads:?}: {no:?}");
+                    assert_eq!((no.reason, no.field), (Reason::NoRoom, Field::Utilization));
+                    assert_eq!(loads[no.cpu.unwrap() as usize].0, least, "where it came closest");
+                    let free = u128::from(limit - least) * 1_000_000 / u128::from(L);
+                    assert_eq!((no.limit, u128::from(no.fits)), (tenths * 100_000, free));
+                }
+            }
+        }
+        rig.audit();
+        rig.clear();
+    }
+    assert!(accepted > 20_000 && exactly > 100, "{accepted} accepted, {exactly} filled a CPU exactly");
+}
+
+/// Linux takes no shorter runtime.
+const RUNTIME_MIN: u64 = 1024;
+
+#[test]
+fn r13_ties_of_rounded_loads_do_not_matter_to_what_fits() {
+    // Three tasks of a third: as charges they are a little more than one CPU.
+    let machine = Machine { deadline_share: Charge::ONE, ..pinnable(1) };
+    let mut rig = Rig::new(machine, vec![edf("edf", "0", Confine::Auto, None)]);
+    for _ in 0..3 {
+        rig.create(0, &ask(&periodic(3 * MS, MS))).unwrap();
+    }
+    let no = rig.create(0, &ask(&periodic(4_000 * MS, RUNTIME_MIN))).unwrap_err();
+    assert_eq!((no.reason, no.fits), (Reason::NoRoom, 0));
+    rig.clear();
+}
+
+#[test]
+fn r8_the_accepted_runtime_is_the_formula_s_for_all_small_cases() {
+    // Unit 10 us, T = 100 units; other load, Q, Q^d, D and the rules' bounds in units.
+    const UNIT: u64 = 10_000;
+    let threshold = 90;
+    for other in (0..=90).step_by(15) {
+        for runtime in [1, 10, 31, 60] {
+            for desired in [0, 10, 31, 45, 90, 100] {
+                for deadline in [60, 100] {
+                    for (max_runtime, max_share) in
+                        [(None, None), (Some(40), None), (None, Some(35)), (Some(33), Some(50))]
+                    {
+                        if (desired != 0 && desired < runtime) || runtime > deadline {
+                            continue;
+                        }
+                        let mut rig = Rig::new(pinnable(1), vec![edf("edf", "0", Confine::Auto, None)]);
+                        if other > 0 {
+                            rig.create(0, &ask(&periodic(100 * UNIT, other * UNIT))).unwrap();
+                        }
+                        let params = Params {
+                            desired: (desired != 0).then_some(Work::from_ns(desired * UNIT)),
+                            deadline: Some(Span::from_ns(deadline * UNIT)),
+                            ..periodic(100 * UNIT, runtime * UNIT)
+                        };
+                        let clip = Clip {
+                            runtime: max_runtime.map(|max| Work::from_ns(max * UNIT)),
+                            charge: max_share.map(|max| Charge::ratio(max, 100)),
+                        };
+                        // In nanoseconds: Q^a = max(Q, min(Q^d, free · min(T, D))), clipped.
+                        let free = (threshold - other) * deadline * UNIT / 100;
+                        let clipped = [
+                            Some(desired.max(runtime) * UNIT),
+                            Some(free),
+                            max_runtime.map(|max| max * UNIT),
+                            max_share.map(|max| max * deadline * UNIT / 100),
+                            Some(deadline * UNIT),
+                        ];
+                        let expected = clipped.into_iter().flatten().min().unwrap().max(runtime * UNIT);
+                        let verdict = rig.create(0, &Ask { clip, ..ask(&params) });
+                        if runtime * 100 > (threshold - other) * deadline {
+                            assert_eq!(verdict.unwrap_err().reason, Reason::NoRoom);
+                            continue;
+                        }
+                        let placed = rig.suite.placed(verdict.unwrap());
+                        assert_eq!(
+                            placed.runtime,
+                            Some(Work::from_ns(expected)),
+                            "{params:?} {clip:?} {other}"
+                        );
+                        assert_eq!(placed.charge, Charge::ratio(expected, deadline * UNIT));
+                        let less = desired != 0 && expected < desired * UNIT;
+                        assert_eq!(placed.notes.contains(Notes::BELOW_DESIRED), less);
+                        rig.clear();
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn r8_the_accepted_runtime_changes_only_on_the_task_s_own_request() {
+    let mut rig = Rig::new(pinnable(1), vec![edf("edf", "0", Confine::Auto, None)]);
+    let other = rig.create(0, &ask(&periodic(10 * MS, 5 * MS))).unwrap();
+    let elastic = Params { desired: Some(Work::from_ns(8 * MS)), ..periodic(10 * MS, MS) };
+    let slot = rig.create(0, &ask(&elastic)).unwrap();
+    assert_eq!(rig.suite.placed(slot).runtime, Some(Work::from_ns(4 * MS)), "what was left of 90 %");
+    rig.suite.release(other, None);
+    assert_eq!(rig.suite.placed(slot).runtime, Some(Work::from_ns(4 * MS)));
+    rig.change(slot, 0, &ask(&elastic), None).unwrap();
+    assert_eq!(
+        rig.suite.placed(slot).runtime,
+        Some(Work::from_ns(8 * MS)),
+        "its own share was judged as free"
+    );
+    rig.clear();
+}
+
+#[test]
+fn retif_w8_the_books_count_the_granted_runtime() {
+    // Two tasks of 10 % that would like 90 %: the first gets it, the second finds the books full.
+    let mut rig = Rig::new(pinnable(1), vec![edf("edf", "0", Confine::Auto, None)]);
+    let greedy = Params { desired: Some(Work::from_ns(9 * MS)), ..periodic(10 * MS, MS) };
+    let slot = rig.create(0, &ask(&greedy)).unwrap();
+    assert_eq!(rig.suite.placed(slot).charge, Charge::ratio(9, 10));
+    assert_eq!(rig.create(0, &ask(&greedy)).unwrap_err().reason, Reason::NoRoom);
+    rig.clear();
+}
+
+#[test]
+fn retif_w7_an_empty_cpu_is_found_and_none_is_overloaded() {
+    // The original put 70 % on a CPU of 50 % while one stood empty.
+    let threshold = Some(Charge::ONE);
+    let machine = Machine { deadline_share: Charge::ONE, ..pinnable(4) };
+    let mut rig = Rig::new(machine, vec![edf("edf", "0-3", Confine::Auto, threshold)]);
+    for percent in [60, 1, 50] {
+        rig.create(0, &ask(&periodic(100 * MS, percent * MS))).unwrap();
+    }
+    let slot = rig.create(0, &ask(&periodic(100 * MS, 70 * MS))).unwrap();
+    assert_eq!(rig.suite.placed(slot).cpu, Some(3));
+    let mut dice = Dice::new(7);
+    while rig.create(0, &ask(&periodic(100 * MS, (5 + dice.roll(56)) * MS))).is_ok() {}
+    for index in 0..4 {
+        assert!(rig.suite.cpu(0, index).unwrap().used <= Charge::ONE);
+    }
+    rig.clear();
+}
+
+#[test]
+fn retif_w9_long_periods_are_counted_as_they_are() {
+    // 2^31 + 10 us with 2·10^9 us of runtime made the original's utilisation negative.
+    let machine =
+        Machine { deadline_period: (Span::from_ns(100_000), Span::from_ns(u64::MAX)), ..pinnable(1) };
+    let mut rig = Rig::new(machine, vec![edf("edf", "0", Confine::Auto, Some(Charge::ONE))]);
+    let long = periodic(((1 << 31) + 10) * 1_000, 1_800_000_000_000);
+    rig.create(0, &ask(&long)).unwrap();
+    assert!(rig.suite.cpu(0, 0).unwrap().used > Charge::ratio(8, 10));
+    assert_eq!(rig.create(0, &ask(&periodic(10 * MS, 2 * MS))).unwrap_err().reason, Reason::NoRoom);
+    rig.clear();
+}
+
+#[test]
+fn retif_w11_the_configured_threshold_is_the_one_that_counts() {
+    for percent in [10, 50, 89, 95, 100] {
+        let threshold = Some(Charge::ratio(percent, 100));
+        let rig = Rig::new(pinnable(1), vec![edf("edf", "0", Confine::Auto, threshold)]);
+        for asked in 1..=100 {
+            let said = rig.suite.ask(0, &ask(&periodic(100 * MS, asked * MS)), None);
+            // Never above the kernel's own 90 %, whatever is configured.
+            assert_eq!(offered(&said).is_some(), asked <= percent.min(90), "{asked} of {percent}");
+        }
+    }
+}
+
+#[test]
+fn r12_what_linux_would_refuse_is_refused_at_create() {
+    let rig = Rig::new(pinnable(1), vec![edf("edf", "0", Confine::Auto, None)]);
+    let with_deadline =
+        |deadline| Params { deadline: Some(Span::from_ns(deadline)), ..periodic(10 * MS, MS) };
+    let cases = [
+        (with_deadline(10 * MS + 1), Reason::Contradiction, Field::Deadline, 10 * MS + 1, 10 * MS),
+        (
+            periodic(10 * MS, RUNTIME_MIN - 1),
+            Reason::OutOfRange,
+            Field::Runtime,
+            RUNTIME_MIN - 1,
+            RUNTIME_MIN,
+        ),
+        (periodic(99_999, 2_000), Reason::OutOfRange, Field::Period, 99_999, 100_000),
+        (periodic(4_194_304_001, 2_000), Reason::OutOfRange, Field::Period, 4_194_304_001, 4_194_304_000),
+    ];
+    for (params, reason, field, asked, limit) in cases {
+        let no = refused(rig.suite.ask(0, &ask(&params), None));
+        assert_eq!((no.reason, no.field, no.asked, no.limit, no.fits), (reason, field, asked, limit, limit));
+    }
+    for params in [
+        with_deadline(10 * MS),
+        // A deadline below the shortest period is fine with the kernel.
+        Params { deadline: Some(Span::from_ns(50_000)), ..periodic(100_000, RUNTIME_MIN) },
+        periodic(4_194_304_000, RUNTIME_MIN),
+    ] {
+        assert!(offered(&rig.suite.ask(0, &ask(&params), None)).is_some(), "{params:?}");
+    }
+}
+
+#[test]
+fn r14_an_ignored_test_gives_the_least_runtime_up_to_the_kernel_s_own_limit() {
+    let half = Some(Charge::ratio(1, 2));
+    let mut rig = Rig::new(pinnable(2), vec![edf("edf", "0-1", Confine::Auto, half)]);
+    let greedy = Params { desired: Some(Work::from_ns(9 * MS)), ..periodic(10 * MS, 4 * MS) };
+    let ignoring = |params| Ask { ignore_admission: true, ..ask(params) };
+    // Where the test passes it is not ignored.
+    let first = rig.create(0, &ignoring(&greedy)).unwrap();
+    assert_eq!(rig.suite.placed(first).runtime, Some(Work::from_ns(5 * MS)));
+    assert!(!rig.suite.placed(first).notes.contains(Notes::ADMISSION_IGNORED));
+    let second = rig.create(0, &ignoring(&greedy)).unwrap();
+    assert_eq!(rig.suite.placed(second).cpu, Some(1));
+    // 50 % + 40 % on a CPU whose threshold is 50 %: taken with Q, and the neighbour learns of it.
+    assert_eq!(rig.create(0, &ask(&greedy)).unwrap_err().reason, Reason::NoRoom);
+    let third = rig.create(0, &ignoring(&greedy)).unwrap();
+    let placed = rig.suite.placed(third);
+    assert_eq!((placed.cpu, placed.runtime), (Some(0), Some(Work::from_ns(4 * MS))));
+    assert!(
+        placed.notes.contains(Notes::ADMISSION_IGNORED.with(Notes::NOT_PROVED).with(Notes::BELOW_DESIRED))
+    );
+    assert!(rig.suite.placed(first).notes.contains(Notes::NOT_PROVED));
+    assert!(!rig.suite.placed(second).notes.contains(Notes::NOT_PROVED));
+    // 90 % is the kernel's own limit: one more fits on CPU 1, then it would refuse at attach, so it is refused now.
+    rig.create(0, &ignoring(&greedy)).unwrap();
+    let no = rig.create(0, &ignoring(&greedy)).unwrap_err();
+    assert_eq!((no.reason, no.limit), (Reason::NoRoom, 900_000));
+    rig.suite.release(third, None);
+    assert!(!rig.suite.placed(first).notes.contains(Notes::NOT_PROVED));
+    rig.clear();
+}
+
+#[test]
+fn r36_bandwidth_comes_back_at_the_zero_lag_time_and_not_before() {
+    let mut rig = Rig::new(pinnable(1), vec![edf("edf", "0", Confine::Auto, None)]);
+    let (a, b) = (periodic(10 * MS, 5 * MS), periodic(10 * MS, 4 * MS));
+    let slot = rig.create(0, &ask(&a)).unwrap();
+    rig.attach(slot);
+    let zero_lag = Time::from_ns(70 * MS);
+    rig.suite.release(slot, Some(zero_lag));
+    assert_eq!(
+        (rig.suite.info(0).specs, rig.suite.cpu(0, 0).unwrap().specs),
+        (0, 0),
+        "the spec itself is gone"
+    );
+    assert_eq!(rig.suite.cpu(0, 0).unwrap().used, Charge::ratio(1, 2));
+    rig.create(0, &ask(&b)).unwrap();
+    assert_eq!(rig.create(0, &ask(&b)).unwrap_err().fits, 0);
+    assert_eq!(rig.suite.next_expiry(), Some(zero_lag));
+    let epoch = rig.suite.epoch();
+    rig.suite.expire(Time::from_ns(70 * MS - 1));
+    assert_eq!((rig.create(0, &ask(&b)).is_ok(), rig.suite.epoch()), (false, epoch));
+    rig.audit();
+    rig.suite.expire(zero_lag);
+    assert_ne!(rig.suite.epoch(), epoch, "answers have changed");
+    rig.create(0, &ask(&b)).unwrap();
+    assert_eq!(rig.suite.next_expiry(), None);
+    rig.clear();
+}
+
+#[test]
+fn r36_a_changed_task_may_use_its_own_share_at_once_and_nobody_else_may() {
+    let plugins = vec![edf("edf", "0-1", Confine::Auto, None), fp("fp", "0-1", 1, 9)];
+    let mut rig = Rig::new(pinnable(2), plugins);
+    let until = Some(Time::from_ns(90 * MS));
+    let slot = rig.create(0, &ask(&periodic(10 * MS, 6 * MS))).unwrap();
+    let used = |rig: &Rig, index| rig.suite.cpu(0, index).unwrap().used.ppm();
+    // Smaller on the same CPU: the difference lingers.
+    rig.change(slot, 0, &ask(&periodic(10 * MS, 2 * MS)), until).unwrap();
+    assert_eq!(used(&rig, 0), 600_000);
+    rig.suite.expire(Time::from_ns(90 * MS));
+    assert_eq!(used(&rig, 0), 200_000);
+    // To another CPU: all of it lingers behind.
+    let params = periodic(10 * MS, 3 * MS);
+    rig.change(slot, 0, &Ask { allowed: cpus("1"), ..ask(&params) }, until).unwrap();
+    assert_eq!((used(&rig, 0), used(&rig, 1)), (200_000, 300_000));
+    // To another plugin: likewise.
+    rig.suite.expire(Time::NEVER);
+    let low = at_priority(3);
+    rig.change(slot, 1, &ask(&low), until).unwrap();
+    assert_eq!((used(&rig, 0), used(&rig, 1)), (0, 300_000));
+    rig.audit();
+    rig.clear();
+}
+
+#[test]
+fn global_edf_charges_the_domain_by_the_test_of_goossens_funk_and_baruah() {
+    let mut rig = Rig::new(Machine::declared(2), vec![edf("edf", "0-1", Confine::Auto, None)]);
+    let slot = rig.create(0, &ask(&periodic(10 * MS, 6 * MS))).unwrap();
+    let placed = rig.suite.placed(slot);
+    assert_eq!((placed.cpu, placed.mechanism), (None, Mechanism::DeadlineGlobal));
+    assert_eq!(rig.suite.attr(slot).cpus, cpus("0-1"), "the whole domain");
+    // 2 · 0.9 − 0.6 − 0.6 leaves 0.6.
+    assert_eq!(rig.suite.cpu(0, 0).unwrap().free.ppm_down(), 600_000);
+    let no = refused(rig.suite.ask(0, &ask(&periodic(100 * MS, 61 * MS)), None));
+    assert_eq!((no.reason, no.cpu, no.fits), (Reason::NoRoom, None, 600_000));
+    let second = rig.create(0, &ask(&periodic(100 * MS, 60 * MS))).unwrap();
+    assert_eq!(rig.create(0, &ask(&periodic(1_000 * MS, MS))).unwrap_err().fits, 0);
+    rig.suite.release(slot, Some(Time::from_ns(5)));
+    assert!(rig.create(0, &ask(&periodic(1_000 * MS, MS))).is_err(), "it lingers in the domain, too");
+    rig.suite.expire(Time::from_ns(5));
+    rig.change(second, 0, &ask(&periodic(10 * MS, 9 * MS)), None).unwrap();
+    rig.clear();
+}
+
+#[test]
+fn r13_global_edf_equals_exact_arithmetic_on_random_requests() {
+    let mut dice = Dice::new(131);
+    let (mut yes, mut no) = (0, 0);
+    for _ in 0..60 {
+        let count = 1 + dice.roll(8) as u32;
+        let list = format!("0-{}", count - 1);
+        let mut rig = Rig::new(Machine::declared(count), vec![edf("edf", &list, Confine::Global, None)]);
+        for _ in 0..120 {
+            let slots = rig.slots();
+            if dice.chance(30) && !slots.is_empty() {
+                rig.suite.release(*dice.pick(&slots), None);
+                continue;
+            }
+            // Tenths and twentieths, so that the bound is met exactly now and then.
+            let period = *dice.pick(&[10, 20, 40]);
+            let params = periodic(period * MS, (1 + dice.roll(period * 6 / 10)) * MS);
+            let leaving = slots.first().copied().filter(|_| dice.chance(20));
+            let fits = plain::expected(&rig, 0, &ask(&params), leaving).is_some();
+            assert_eq!(offered(&rig.suite.ask(0, &ask(&params), leaving)).is_some(), fits, "{params:?}");
+            *if fits { &mut yes } else { &mut no } += 1;
+            if fits && leaving.is_none() {
+                rig.create(0, &ask(&params)).unwrap();
+            }
+        }
+        rig.audit();
+        rig.clear();
+    }
+    assert!(yes > 800 && no > 800, "{yes} {no}");
+}
+
+#[test]
+fn how_edf_meets_the_kernel_is_told_by_the_machine() {
+    let said = |confine, list: &str, machine: &Machine| {
+        let rig = Rig::new(machine.clone(), vec![edf("edf", list, confine, None)]);
+        match rig.suite.ask(0, &ask(&periodic(10 * MS, MS)), None) {
+            Verdict::Ok(offer) => Ok(offer.cpu),
+            other => Err(refused(other).reason),
+        }
+    };
+    let plain = Machine::declared(4);
+    assert_eq!(said(Confine::Auto, "0-3", &plain), Ok(None), "a whole domain");
+    assert_eq!(said(Confine::Auto, "1-2", &plain), Err(Reason::Unsupported), "part of a domain");
+    assert_eq!(said(Confine::Partition, "1-2", &plain), Ok(Some(1)), "opted in");
+    let v2 = Machine { partitionable: cpus("2-3"), ..plain.clone() };
+    assert_eq!(said(Confine::Auto, "2-3", &v2), Ok(Some(2)));
+    assert_eq!(said(Confine::Auto, "0,3", &v2), Ok(Some(3)), "only where it can be confined");
+    assert_eq!(said(Confine::Global, "0-3", &v2), Ok(None));
+    assert_eq!(said(Confine::Global, "2-3", &v2), Err(Reason::Unsupported));
+    let split = Machine { root_domains: vec![cpus("0-2"), cpus("3")], ..plain };
+    assert_eq!(said(Confine::Auto, "3", &split), Ok(Some(3)), "a domain of one CPU confines as it is");
+    assert_eq!(said(Confine::Auto, "0-2", &split), Ok(None));
+    let pinned_kinds: BTreeSet<bool> = [pinnable(1), Machine::declared(2)]
+        .map(|machine| {
+            let list = format!("0-{}", machine.cpus.len() - 1);
+            let mut rig = Rig::new(machine, vec![edf("edf", &list, Confine::Auto, None)]);
+            let slot = rig.create(0, &ask(&periodic(10 * MS, MS))).unwrap();
+            assert_eq!(rig.suite.placed(slot).grain, Span::from_ns(4 * MS));
+            rig.suite.placed(slot).mechanism == Mechanism::DeadlinePinned
+        })
+        .into();
+    assert_eq!(pinned_kinds.len(), 2);
+}

@@ -1,0 +1,127 @@
+//! `fp` and `rr`: fewest tasks, order kept, wire values that are no priorities.
+
+use super::*;
+
+#[test]
+fn r17_tasks_go_to_the_cpu_with_the_fewest_and_keep_their_order() {
+    let mut dice = Dice::new(17);
+    for round in 0..40 {
+        let count = *dice.pick(&[1, 2, 3, 40]);
+        let list = format!("0-{}", count - 1);
+        let (low, high) = *dice.pick(&[(1, 99), (50, 52), (7, 7), (10, 30)]);
+        let kind = if round % 2 == 0 { fp("x", &list, low, high) } else { rr("x", &list, low, high) };
+        let mut rig = Rig::new(Machine::declared(count), vec![kind]);
+        let mut held: Vec<(Slot, u32, u8)> = vec![];
+        for _ in 0..150 {
+            let tasks = |cpu| held.iter().filter(|&&(_, c, _)| c == cpu).count();
+            if dice.chance(35) && !held.is_empty() {
+                let (slot, ..) = held.swap_remove(dice.roll(held.len() as u64) as usize);
+                rig.suite.release(slot, None);
+                continue;
+            }
+            let priority = 1 + dice.roll(99) as u8;
+            let cpu = (0..count).min_by_key(|&cpu| (tasks(cpu), cpu)).unwrap();
+            let slot = rig.create(0, &ask(&at_priority(priority))).unwrap();
+            assert_eq!(rig.suite.placed(slot).cpu, Some(cpu));
+            held.push((slot, cpu, priority));
+        }
+        for cpu in 0..count {
+            let here: Vec<_> = held.iter().filter(|&&(_, c, _)| c == cpu).collect();
+            let mut distinct: Vec<u8> = here.iter().map(|&&(_, _, priority)| priority).collect();
+            distinct.sort_unstable();
+            distinct.dedup();
+            let enough = distinct.len() <= usize::from(high - low) + 1;
+            for &&(a, _, above) in &here {
+                let a = rig.suite.placed(a).priority;
+                assert!(low <= a && a <= high);
+                for &&(b, _, below) in here.iter().filter(|&&&(_, _, below)| below < above) {
+                    let b = rig.suite.placed(b);
+                    assert!(
+                        a > b.priority || (!enough && a == b.priority),
+                        "{above} at {a}, {below} at {b:?}"
+                    );
+                    assert!(!enough || !b.notes.contains(Notes::LEVEL_SHARED));
+                }
+            }
+        }
+        rig.audit();
+        rig.clear();
+    }
+}
+
+#[test]
+fn r17_attributes_are_fifo_or_rr_on_one_cpu_and_reset_on_fork() {
+    let mut rig = Rig::new(Machine::declared(2), vec![fp("fp", "1", 10, 20), rr("rr", "0", 30, 40)]);
+    let one = rig.create(0, &ask(&at_priority(99))).unwrap();
+    let two = rig.create(1, &ask(&at_priority(1))).unwrap();
+    let attr = rig.suite.attr(one);
+    assert!(matches!(attr.policy, talea_core::Policy::Fifo(Priority(10..=20))));
+    assert_eq!((attr.cpus, attr.reset_on_fork), (cpus("1"), true));
+    assert!(matches!(rig.suite.attr(two).policy, talea_core::Policy::Rr(Priority(30..=40))));
+    let placed = rig.suite.placed(two);
+    assert_eq!((placed.mechanism, placed.cpu, placed.charge), (Mechanism::Rr, Some(0), Charge::ZERO));
+    assert!(placed.notes.contains(Notes::NOT_PROVED.with(Notes::BUDGET_NOT_ENFORCED)));
+    rig.clear();
+}
+
+#[test]
+fn r17_sharing_can_be_refused() {
+    let options = FpOptions { refuse_sharing: true };
+    let kind = plugin("fp", "0-1", band(1, 2), PluginKind::Fp(options));
+    let mut rig = Rig::new(Machine::declared(2), vec![kind]);
+    // Two levels on two CPUs: four distinct priorities, then equal ones only.
+    let slots: Vec<Slot> = [10, 20, 30, 40].map(|p| rig.create(0, &ask(&at_priority(p))).unwrap()).into();
+    let no = rig.create(0, &ask(&at_priority(50))).unwrap_err();
+    assert_eq!((no.reason, no.field, no.asked, no.limit), (Reason::NoLevel, Field::Levels, 3, 2));
+    assert!(
+        rig.create(0, &Ask { ignore_admission: true, ..ask(&at_priority(50)) }).is_err(),
+        "it is no test"
+    );
+    // 10 and 30 are on CPU 0: an equal one goes where it need not share.
+    let equal = rig.create(0, &ask(&at_priority(20))).unwrap();
+    assert_eq!(rig.suite.placed(equal).cpu, Some(1));
+    // A change frees its own level first.
+    rig.change(slots[0], 0, &ask(&at_priority(50)), None).unwrap();
+    assert_eq!(rig.suite.placed(slots[0]).cpu, Some(0));
+    rig.clear();
+}
+
+#[test]
+fn retif_w5_running_rr_threads_keep_the_requested_order() {
+    let mut rig = Rig::new(Machine::declared(1), vec![rr("rr", "0", 1, 3)]);
+    let mut given: Vec<(Slot, u8, u8)> = vec![];
+    for priority in [50, 10, 30] {
+        let slot = rig.create(0, &ask(&at_priority(priority))).unwrap();
+        for moved in rig.moved() {
+            let entry = given.iter_mut().find(|(slot, ..)| *slot == moved).unwrap();
+            entry.2 = rig.suite.placed(moved).priority;
+        }
+        given.push((slot, priority, rig.attach(slot)));
+    }
+    given.sort_unstable_by_key(|&(_, priority, _)| priority);
+    assert_eq!(given.iter().map(|&(_, _, given)| given).collect::<Vec<_>>(), [1, 2, 3]);
+    rig.clear();
+}
+
+#[test]
+fn retif_m2_priorities_from_the_wire_index_nothing() {
+    let rig = Rig::new(Machine::declared(1), vec![fp("fp", "0", 1, 99), rr("rr", "0", 1, 99)]);
+    for plugin in [0, 1] {
+        for (priority, nearest) in [(0, 1), (100, 99), (200, 99), (255, 99)] {
+            let no = refused(rig.suite.ask(plugin, &ask(&at_priority(priority)), None));
+            assert_eq!((no.reason, no.field, no.fits), (Reason::OutOfRange, Field::Priority, nearest));
+        }
+        for priority in [1, 99] {
+            assert!(offered(&rig.suite.ask(plugin, &ask(&at_priority(priority)), None)).is_some());
+        }
+    }
+}
+
+#[test]
+fn a_machine_without_fifo_says_so() {
+    let machine = Machine { fifo: false, ..Machine::declared(1) };
+    let plugins = vec![fp("fp", "0", 1, 9), rm("rm", "0", 10, 19, RmTest::Hyperbolic)];
+    let rig = Rig::new(machine, plugins);
+    assert_eq!(refused(rig.suite.ask(0, &ask(&at_priority(5)), None)).reason, Reason::Unsupported);
+    assert_eq!(refused(rig.suite.ask(1, &ask(&periodic(MS, 10_000)), None)).reason, Reason::Unsupported);
+}

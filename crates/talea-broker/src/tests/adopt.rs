@@ -1,0 +1,189 @@
+//! Another daemon: what is alive goes on, what is not is cleaned up (design, section 9).
+
+use super::stage::{Words, by, owned, setup, timed, urgent, world, world_of};
+use crate::input::{Errno, LogEvent};
+use crate::sim::Target;
+use talea_proto::{Code, Owner, Reply, Request};
+
+#[test]
+fn a_killed_daemon_loses_no_grant_of_the_living() {
+    for owner in [Owner::Session, Owner::Process, Owner::Thread] {
+        let mut world = world();
+        let client = world.connect(1000);
+        let pid = world.tid_of(client);
+        let before = world.attr_of(pid);
+        let attached = world.attached(client, owned(by(timed(2000, 10_000), "edf"), owner), pid);
+        let idle = world.create(client, owned(urgent(7), owner));
+        let (given, free) = (world.attr_of(pid), world.free(client));
+        world.restart();
+        world.settle();
+        assert_eq!(world.attr_of(pid), given, "{owner:?}: the thread feels nothing");
+        assert_eq!(world.broker.status().adopted, 2);
+        world.check_quiet(false);
+
+        let client = world.dial(pid, 1000, &[]);
+        assert!(matches!(world.call(client, Request::Hello { min: 1, max: 1 }), Reply::Welcome { .. }));
+        assert_eq!(world.free(client), free, "{owner:?}: the books are as before");
+        for granted in [attached, idle] {
+            let claim = Request::Claim { spec: granted.spec, token: granted.token };
+            let Reply::Granted(again) = world.call(client, claim) else { panic!("claimed") };
+            assert_eq!((again.spec, again.token, again.cpu), (granted.spec, granted.token, granted.cpu));
+            assert_eq!(
+                (again.plugin, again.runtime, again.charge),
+                (granted.plugin, granted.runtime, granted.charge)
+            );
+        }
+        let new = world.create(client, urgent(5));
+        assert!(new.spec > idle.spec, "ids go on above the adopted ones");
+        world.done(client, Request::Release(attached.spec));
+        assert_eq!(world.attr_of(pid), before, "{owner:?}: what was before the first daemon's grant");
+    }
+}
+
+#[test]
+fn unclaimed_grants_stay_until_their_owner_ends() {
+    for owner in [Owner::Session, Owner::Process, Owner::Thread] {
+        let mut world = world();
+        let client = world.connect(1000);
+        let pid = world.tid_of(client);
+        world.attached(client, owned(urgent(5), owner), pid);
+        world.restart();
+        world.settle();
+        assert_eq!((world.broker.specs(), world.broker.attached()), (1, 1), "{owner:?}");
+        world.kernel.end_process(pid, world.now);
+        world.settle();
+        assert_eq!(world.broker.leftovers(), Vec::<String>::new(), "{owner:?}");
+        assert!(world.file.is_empty());
+    }
+}
+
+#[test]
+fn a_grant_whose_owner_died_with_the_daemon_is_given_back() {
+    for owner in [Owner::Session, Owner::Process] {
+        let mut world = world();
+        let (client, other) = (world.connect(1000), world.connect(1000));
+        let (pid, tid) = (world.tid_of(client), world.tid_of(other));
+        let before = world.attr_of(tid);
+        world.attached(client, owned(urgent(5), owner), tid);
+        world.kernel.end_process(pid, world.now);
+        world.restart();
+        world.settle();
+        assert_eq!(world.attr_of(tid), before, "{owner:?}");
+        assert!(world.log.iter().any(|event| matches!(event, LogEvent::Dropped { .. })));
+        assert_eq!(world.broker.leftovers(), Vec::<String>::new());
+        assert!(world.file.is_empty());
+    }
+}
+
+#[test]
+fn r32_a_reused_thread_id_is_not_adopted() {
+    let mut world = world();
+    let client = world.connect(1000);
+    let pid = world.tid_of(client);
+    let own = world.kernel.ordinary();
+    for owner in [Owner::Process, Owner::Thread] {
+        world.kernel.spawn_thread(500, pid, own);
+        let client = world.dial(pid, 1000, &[]);
+        world.call(client, Request::Hello { min: 1, max: 1 });
+        let granted = world.attached(client, owned(urgent(5), owner), 500);
+        world.kernel.end_thread(500, world.now);
+        world.kernel.spawn_thread(500, pid, own);
+        world.restart();
+        world.settle();
+        assert_eq!(world.attr_of(500), own);
+        let root = world.connect(0);
+        let info = world.query(root, granted.spec);
+        // What a thread owned has ended with it; what a process owns waits for another thread.
+        assert_eq!(info.map(|info| info.tid), (owner == Owner::Process).then_some(None));
+        world.kernel.end_thread(500, world.now);
+        world.check_quiet(false);
+    }
+}
+
+#[test]
+fn a_crash_at_any_point_of_an_attach_leaves_no_privileged_thread_unknown() {
+    for progress in 0..8 {
+        for daemon_only in [true, false] {
+            let mut world = world();
+            let client = world.connect(1000);
+            let pid = world.tid_of(client);
+            let own = world.kernel.ordinary();
+            world.kernel.spawn_thread(500, pid, own);
+            let granted = world.create(client, urgent(5));
+            let attach = Request::Attach { spec: granted.spec, tid: None };
+            world.send(client, attach, Some(Target::Thread(500)));
+            world.read_one(client);
+            for _ in 0..progress {
+                let _ = world.obey_one() || world.hear_one();
+            }
+            if !daemon_only {
+                world.kernel.processes.remove(&pid);
+            }
+            world.restart();
+            world.settle();
+            world.check_quiet(false);
+            if !daemon_only {
+                assert_eq!(world.attr_of(500), own, "{progress}");
+                assert!(world.file.is_empty());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_grant_of_a_plugin_that_is_gone_is_given_back_and_kept_on_record_until_then() {
+    let mut world = world();
+    let client = world.connect(1000);
+    let pid = world.tid_of(client);
+    let before = world.attr_of(pid);
+    world.attached(client, by(urgent(5), "rr"), pid);
+    world.next_errors.extend([Errno(1), Errno(1), Errno(1)]);
+    world.restart_with(setup(&["edf", "rm", "fp"], 2));
+    world.settle();
+    assert_eq!(world.file.len(), 1, "the kernel has not taken it back yet");
+    let root = world.connect(0);
+    assert_eq!(world.call(root, Request::NextSpec(talea_proto::SpecId(0))), Reply::End);
+    world.advance(talea_core::Span::from_ns(1_000_000_000));
+    world.settle();
+    assert_eq!(world.attr_of(pid), before);
+    assert!(world.file.is_empty());
+    world.hang_up(root);
+    world.settle();
+    assert_eq!(world.broker.leftovers(), Vec::<String>::new());
+}
+
+#[test]
+fn a_claim_after_a_restart_needs_the_token_and_the_same_user() {
+    let mut world = world();
+    let client = world.connect(1000);
+    let pid = world.tid_of(client);
+    let granted = world.create(client, urgent(5));
+    world.restart();
+    world.settle();
+    let (same, other) = (world.dial(pid, 1000, &[]), world.connect(1001));
+    world.call(same, Request::Hello { min: 1, max: 1 });
+    let (spec, token) = (granted.spec, granted.token);
+    assert_eq!(world.refused(other, Request::Claim { spec, token }).code, Code::NoSuchSpec);
+    let wrong = talea_proto::message::Token([0; 16]);
+    assert_eq!(world.refused(same, Request::Claim { spec, token: wrong }).code, Code::BadToken);
+    // The same user may not command it before it has claimed it.
+    assert_eq!(world.refused(same, Request::Release(spec)).code, Code::NotYours);
+    assert!(matches!(world.call(same, Request::Claim { spec, token }), Reply::Granted(_)));
+    world.done(same, Request::Release(spec));
+}
+
+#[test]
+fn adopted_users_count_towards_their_quota() {
+    let mut setup = setup(&["fp"], 2);
+    setup.quota.specs_per_user = 2;
+    let mut world = world_of(setup, 2);
+    let client = world.connect(1000);
+    let pid = world.tid_of(client);
+    world.create(client, urgent(5));
+    world.create(client, urgent(5));
+    world.restart();
+    world.settle();
+    let client = world.dial(pid, 1000, &[]);
+    world.call(client, Request::Hello { min: 1, max: 1 });
+    assert_eq!(world.refused(client, Request::Create(urgent(5))).code, Code::Quota);
+}

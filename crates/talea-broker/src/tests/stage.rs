@@ -1,0 +1,144 @@
+//! What the tests have in common: setups, tasks, and short words for what is asked.
+
+use crate::input::{Machine, SessionId};
+use crate::sim::{Dice, Target, World};
+use talea_core::setup::{
+    Access, Band, Confine, EdfOptions, ForeignClass, ForeignOptions, FpOptions, PluginKind, PluginSetup,
+    RmOptions, RmTest, Setup,
+};
+use talea_core::{CpuSet, Params, Priority, Span, Work};
+use talea_proto::message::{Name, SpecId, SpecInfo};
+use talea_proto::{Code, Granted, Owner, Refusal, Reply, Request, Task};
+
+pub(super) const MS: u64 = 1_000_000;
+
+/// Plugins in this order, on all CPUs, with bands that do not meet, and no rules.
+pub(super) fn setup(names: &[&str], cpus: u32) -> Setup {
+    let plugin = |name: &&str| {
+        let (kind, band) = match *name {
+            "edf" => {
+                let options = EdfOptions { threshold: None, confine: Confine::Partition };
+                (PluginKind::Edf(options), None)
+            }
+            "rm" => {
+                let options = RmOptions { test: RmTest::Hyperbolic, refuse_sharing: false };
+                (PluginKind::Rm(options), Some((60, 89)))
+            }
+            "fp" => (PluginKind::Fp(FpOptions::default()), Some((30, 39))),
+            "rr" => (PluginKind::Rr(FpOptions::default()), Some((10, 19))),
+            name => {
+                assert!(name.starts_with("ours"), "no such plugin: {name}");
+                let options = ForeignOptions {
+                    module: format!("/usr/lib/talea/{name}.so"),
+                    argument: String::new(),
+                    timeout: Span::from_ns(50 * MS),
+                    class: ForeignClass::Fifo,
+                };
+                (PluginKind::Foreign(options), Some((40, 49)))
+            }
+        };
+        let band = band.map(|(low, high)| Band { low: Priority(low), high: Priority(high) });
+        PluginSetup { name: (*name).to_owned(), cpus: CpuSet::first(cpus), band, kind }
+    };
+    Setup { plugins: names.iter().map(plugin).collect(), access: Access::Off, ..Setup::default() }
+}
+
+/// A calm world of two CPUs with all four built-in plugins.
+pub(super) fn world() -> World {
+    world_of(setup(&["edf", "rm", "fp", "rr"], 2), 2)
+}
+
+/// A calm world with this setup.
+pub(super) fn world_of(setup: Setup, cpus: u32) -> World {
+    World::new(setup, Machine::declared(cpus), true, Dice::Seed(1))
+}
+
+/// `runtime` every `period`, in microseconds; zeros are not declared.
+pub(super) fn timed(runtime_us: u64, period_us: u64) -> Task {
+    let params = Params {
+        runtime: Work::from_us(runtime_us).filter(|work| !work.is_zero()),
+        period: Span::from_us(period_us).filter(|span| !span.is_zero()),
+        ..Params::default()
+    };
+    Task { params, ..Task::default() }
+}
+
+/// A task with nothing but a priority.
+pub(super) fn urgent(priority: u8) -> Task {
+    let params = Params { priority: Some(Priority(priority)), ..Params::default() };
+    Task { params, ..Task::default() }
+}
+
+/// The same task, for this plugin only.
+pub(super) fn by(task: Task, plugin: &str) -> Task {
+    Task { plugin: Name::new(plugin), ..task }
+}
+
+/// The same task with this owner.
+pub(super) fn owned(task: Task, owner: Owner) -> Task {
+    Task { owner, ..task }
+}
+
+/// Short words for requests.
+pub(super) trait Words {
+    fn create(&mut self, session: SessionId, task: Task) -> Granted;
+    fn refused(&mut self, session: SessionId, request: Request) -> Refusal;
+    fn done(&mut self, session: SessionId, request: Request);
+    fn attach(&mut self, session: SessionId, spec: SpecId, tid: u32) -> Reply;
+    fn attached(&mut self, session: SessionId, task: Task, tid: u32) -> Granted;
+    fn query(&mut self, session: SessionId, spec: SpecId) -> Option<SpecInfo>;
+    fn free(&mut self, session: SessionId) -> Vec<u64>;
+}
+
+impl Words for World {
+    fn create(&mut self, session: SessionId, task: Task) -> Granted {
+        match self.call(session, Request::Create(task)) {
+            Reply::Granted(granted) => granted,
+            other => panic!("not granted: {other:?}"),
+        }
+    }
+
+    fn refused(&mut self, session: SessionId, request: Request) -> Refusal {
+        match self.call(session, request) {
+            Reply::Refused(refusal) => *refusal,
+            other => panic!("not refused: {other:?}"),
+        }
+    }
+
+    fn done(&mut self, session: SessionId, request: Request) {
+        assert_eq!(self.call(session, request), Reply::Done);
+    }
+
+    fn attach(&mut self, session: SessionId, spec: SpecId, tid: u32) -> Reply {
+        self.call_about(session, Request::Attach { spec, tid: None }, Some(Target::Thread(tid)))
+    }
+
+    fn attached(&mut self, session: SessionId, task: Task, tid: u32) -> Granted {
+        let granted = self.create(session, task);
+        assert_eq!(self.attach(session, granted.spec, tid), Reply::Done);
+        granted
+    }
+
+    fn query(&mut self, session: SessionId, spec: SpecId) -> Option<SpecInfo> {
+        match self.call(session, Request::Query(spec)) {
+            Reply::Spec(info) => Some(*info),
+            Reply::Refused(refusal) if refusal.code == Code::NoSuchSpec => None,
+            other => panic!("neither known nor unknown: {other:?}"),
+        }
+    }
+
+    /// What each plugin could still give out on each CPU.
+    fn free(&mut self, session: SessionId) -> Vec<u64> {
+        let mut free = Vec::new();
+        for plugin in 0..8 {
+            for index in 0..64 {
+                match self.call(session, Request::PluginCpu { plugin, index }) {
+                    Reply::PluginCpu(info) => free.push(info.free.ppm()),
+                    Reply::End => break,
+                    other => panic!("neither a CPU nor the end: {other:?}"),
+                }
+            }
+        }
+        free
+    }
+}

@@ -1,0 +1,344 @@
+//! Attach and detach: which thread, whose, and what it becomes again (checklist R28, R32; facts S4-S11, S14).
+
+use super::stage::{MS, Words, by, owned, timed, urgent, world};
+use crate::input::{Errno, ThreadError};
+use crate::sim::Target;
+use talea_core::{Attr, CpuSet, Policy, Priority, Span};
+use talea_proto::{Code, Field, Owner, Reply, Request};
+
+const EPERM: Errno = Errno(1);
+const EBUSY: Errno = Errno(16);
+const NO_FAULT: Errno = Errno(0);
+
+#[test]
+fn retif_s4_attach_without_a_thread_is_malformed_and_never_means_the_daemon() {
+    let mut world = world();
+    let client = world.connect(1000);
+    let granted = world.create(client, urgent(5));
+    let attach = Request::Attach { spec: granted.spec, tid: None };
+    let refusal = world.refused(client, attach.clone());
+    assert_eq!((refusal.code, refusal.field), (Code::Malformed, Field::Thread));
+    for (why, code) in [
+        (ThreadError::Gone, Code::NoSuchThread),
+        (ThreadError::BareTid, Code::BareTid),
+        (ThreadError::NotAThread, Code::Malformed),
+        (ThreadError::Kernel(EPERM), Code::Kernel),
+    ] {
+        let Reply::Refused(refusal) = world.call_about(client, attach.clone(), Some(Target::Bad(why))) else {
+            panic!("refused")
+        };
+        assert_eq!(refusal.code, code);
+    }
+    assert_eq!(world.broker.attached(), 0);
+    world.check_quiet(false);
+}
+
+#[test]
+fn retif_s5_a_spec_that_has_a_thread_takes_no_second_one() {
+    let mut world = world();
+    let client = world.connect(1000);
+    let tid = world.tid_of(client);
+    let own = world.kernel.ordinary();
+    world.kernel.spawn_thread(500, tid, own);
+    let granted = world.attached(client, urgent(5), tid);
+    let Reply::Refused(refusal) = world.attach(client, granted.spec, 500) else { panic!("refused") };
+    assert_eq!((refusal.code, refusal.limit), (Code::SpecTaken, u64::from(tid)));
+    assert_eq!(world.attr_of(500), own);
+    world.check_quiet(false);
+}
+
+#[test]
+fn retif_s9_a_thread_that_has_a_spec_takes_no_second_one() {
+    let mut world = world();
+    let (client, root) = (world.connect(1000), world.connect(0));
+    let tid = world.tid_of(client);
+    world.attached(client, urgent(5), tid);
+    for session in [client, root] {
+        let other = world.create(session, urgent(9));
+        let given = world.attr_of(tid);
+        let Reply::Refused(refusal) = world.attach(session, other.spec, tid) else { panic!("refused") };
+        assert_eq!(refusal.code, Code::ThreadTaken);
+        world.done(session, Request::Release(other.spec));
+        assert_eq!(world.attr_of(tid), given, "releasing the other spec does not demote it");
+    }
+    world.check_quiet(false);
+}
+
+#[test]
+fn retif_s7_r32_a_stranger_with_the_same_id_is_not_touched() {
+    let mut world = world();
+    let client = world.connect(1000);
+    let pid = world.tid_of(client);
+    let own = world.kernel.ordinary();
+    world.kernel.spawn_thread(500, pid, own);
+    let granted = world.attached(client, urgent(5), 500);
+    // The id comes back at once, with the very policy that the grant gave.
+    let given = world.attr_of(500);
+    world.kernel.end_thread(500, world.now);
+    world.kernel.spawn_thread(500, pid, given);
+    world.done(client, Request::Release(granted.spec));
+    assert_eq!(world.attr_of(500), given);
+    world.check_quiet(false);
+}
+
+#[test]
+fn retif_s8_releasing_a_spec_that_never_had_a_thread_touches_none() {
+    let mut world = world();
+    let client = world.connect(1000);
+    let before: Vec<Attr> = world.kernel.threads.values().map(|thread| thread.attr).collect();
+    for task in [urgent(5), by(timed(1000, 10_000), "edf"), by(urgent(3), "rr")] {
+        let granted = world.create(client, task);
+        world.done(client, Request::Release(granted.spec));
+    }
+    let after: Vec<Attr> = world.kernel.threads.values().map(|thread| thread.attr).collect();
+    assert_eq!(before, after);
+}
+
+#[test]
+fn retif_s10_r28_every_way_out_gives_back_exactly_what_was() {
+    let previous = [
+        Attr { policy: Policy::Rr(Priority(5)), reset_on_fork: false, cpus: CpuSet::single(1) },
+        Attr { policy: Policy::Other { nice: -7 }, reset_on_fork: false, cpus: CpuSet::single(0) },
+        Attr { policy: Policy::Batch { nice: 3 }, reset_on_fork: true, cpus: CpuSet::first(2) },
+        Attr { policy: Policy::Idle, reset_on_fork: false, cpus: CpuSet::first(2) },
+    ];
+    for task in [urgent(5), by(urgent(5), "rr"), by(timed(1000, 10_000), "edf"), by(timed(0, 9000), "rm")] {
+        for own in previous {
+            for way in 0..3 {
+                let mut world = world();
+                let client = world.connect(1000);
+                let pid = world.tid_of(client);
+                world.kernel.spawn_thread(500, pid, own);
+                let granted = world.attached(client, task, 500);
+                assert_ne!(world.attr_of(500), own);
+                match way {
+                    0 => world.done(client, Request::Detach(granted.spec)),
+                    1 => world.done(client, Request::Release(granted.spec)),
+                    _ => {
+                        world.hang_up(client);
+                        world.settle();
+                    }
+                }
+                assert_eq!(world.attr_of(500), own, "{task:?} way {way}");
+                world.check_quiet(false);
+            }
+        }
+    }
+}
+
+#[test]
+fn r28_values_of_another_grant_are_never_put_back() {
+    let mut world = world();
+    let client = world.connect(1000);
+    let pid = world.tid_of(client);
+    let mut task = urgent(5);
+    (task.cpus, task.cpus_mandatory) = (CpuSet::single(1), true);
+    world.attached(client, task, pid);
+    // A child of the attached thread is born ordinary, but on the CPU of the grant.
+    let mut born = world.kernel.ordinary();
+    born.cpus = world.attr_of(pid).cpus;
+    world.kernel.spawn_thread(500, pid, born);
+    let granted = world.attached(client, urgent(6), 500);
+    world.done(client, Request::Release(granted.spec));
+    assert_eq!(world.attr_of(500), world.kernel.ordinary());
+
+    // A thread that an earlier daemon left behind, with no record of it.
+    let left = Attr { policy: Policy::Fifo(Priority(33)), reset_on_fork: true, cpus: CpuSet::single(0) };
+    world.kernel.spawn_thread(501, pid, left);
+    let granted = world.attached(client, urgent(6), 501);
+    world.done(client, Request::Release(granted.spec));
+    assert_eq!(world.attr_of(501), world.kernel.ordinary());
+}
+
+#[test]
+fn r28_detach_and_attach_in_one_breath_keep_the_first_previous() {
+    let mut world = world();
+    let client = world.connect(1000);
+    let (pid, tid) = (world.tid_of(client), 500);
+    let before = Attr { policy: Policy::Rr(Priority(5)), ..world.kernel.ordinary() };
+    world.kernel.spawn_thread(tid, pid, before);
+    let granted = world.attached(client, urgent(5), tid);
+    // All three are read before the kernel has carried out the first.
+    let attach = Request::Attach { spec: granted.spec, tid: None };
+    world.send(client, Request::Detach(granted.spec), None);
+    world.send(client, attach, Some(Target::Thread(tid)));
+    world.send(client, Request::Detach(granted.spec), None);
+    for _ in 0..3 {
+        world.read_one(client);
+    }
+    world.settle();
+    let replies: Vec<Reply> =
+        world.lines.get_mut(&client).unwrap().replies.drain(..).map(|(_, _, reply)| reply).collect();
+    assert_eq!(replies, [Reply::Done, Reply::Done, Reply::Done]);
+    assert_eq!(world.attr_of(tid), before);
+    world.check_quiet(false);
+}
+
+#[test]
+fn retif_s11_a_refused_attach_leaves_the_thread_as_it_was() {
+    for errno in [EPERM, EBUSY] {
+        for task in [urgent(5), by(timed(1000, 10_000), "edf")] {
+            let mut world = world();
+            let client = world.connect(1000);
+            let tid = world.tid_of(client);
+            let before = world.attr_of(tid);
+            let granted = world.create(client, task);
+            world.next_errors.push_back(errno);
+            let Reply::Refused(refusal) = world.attach(client, granted.spec, tid) else { panic!("refused") };
+            assert_eq!((refusal.code, refusal.errno), (Code::Kernel, errno.0));
+            assert_eq!(world.attr_of(tid), before, "not even its CPUs");
+            world.check_quiet(false);
+            assert_eq!(world.attach(client, granted.spec, tid), Reply::Done, "the spec is still there");
+        }
+    }
+}
+
+#[test]
+fn a_thread_that_dies_between_check_and_apply_is_a_refusal() {
+    let mut world = world();
+    let client = world.connect(1000);
+    let pid = world.tid_of(client);
+    let own = world.kernel.ordinary();
+    world.kernel.spawn_thread(500, pid, own);
+    let granted = world.create(client, urgent(5));
+    let attach = Request::Attach { spec: granted.spec, tid: None };
+    world.send(client, attach, Some(Target::Thread(500)));
+    world.read_one(client);
+    world.kernel.end_thread(500, world.now);
+    world.settle();
+    let (_, _, reply) = world.lines.get_mut(&client).and_then(|line| line.replies.pop_front()).unwrap();
+    assert!(matches!(reply, Reply::Refused(refusal) if refusal.code == Code::NoSuchThread));
+    world.check_quiet(false);
+    assert_eq!(world.attach(client, granted.spec, pid), Reply::Done);
+}
+
+#[test]
+fn the_end_of_a_thread_may_be_heard_before_the_answer_to_its_last_order() {
+    // live twin: both are due at once, and the poll names the pidfd first.
+    for what in 0..3 {
+        for owner in [Owner::Session, Owner::Thread] {
+            let mut world = world();
+            let client = world.connect(1000);
+            let pid = world.tid_of(client);
+            let own = world.kernel.ordinary();
+            world.kernel.spawn_thread(500, pid, own);
+            let granted = world.create(client, owned(by(timed(2000, 10_000), "edf"), owner));
+            let spec = granted.spec;
+            let (request, target) = match what {
+                0 => (Request::Attach { spec, tid: None }, Some(Target::Thread(500))),
+                1 => (Request::Change { spec, task: by(timed(3000, 10_000), "edf") }, None),
+                _ => (Request::Detach(spec), None),
+            };
+            if what > 0 {
+                assert_eq!(world.attach(client, spec, 500), Reply::Done);
+            }
+            world.send(client, request, target);
+            world.read_one(client);
+            while world.obey_one() {}
+            world.kernel.end_thread(500, world.now);
+            world.notice_one();
+            world.settle();
+            assert_eq!(world.lines[&client].replies.len(), 1, "answered once");
+            assert_eq!(world.broker.attached(), 0, "{what} {owner:?}");
+            world.check_quiet(false);
+            world.hang_up(client);
+            world.settle();
+            world.advance(Span::from_ns(1000 * MS));
+            assert_eq!(world.broker.leftovers(), Vec::<String>::new());
+        }
+    }
+}
+
+#[test]
+fn retif_s14_the_end_of_a_thread_is_noticed_at_once() {
+    for (owner, stays) in [(Owner::Session, true), (Owner::Process, true), (Owner::Thread, false)] {
+        let mut world = world();
+        let client = world.connect(1000);
+        let (pid, free) = (world.tid_of(client), world.free(client));
+        let own = world.kernel.ordinary();
+        world.kernel.spawn_thread(500, pid, own);
+        let task = owned(by(timed(3000, 10_000), "rm"), owner);
+        let granted = world.attached(client, task, 500);
+        let held = world.free(client);
+        assert_ne!(held, free);
+        world.kernel.end_thread(500, world.now);
+        world.settle();
+        assert_eq!(world.broker.attached(), 0);
+        assert_eq!(world.query(client, granted.spec).is_some(), stays, "{owner:?}");
+        assert_eq!(world.free(client), if stays { held } else { free });
+        world.check_quiet(false);
+    }
+}
+
+#[test]
+fn r36_bandwidth_of_a_leaving_deadline_thread_waits_for_its_zero_lag_time() {
+    let mut world = world();
+    let client = world.connect(1000);
+    let tid = world.tid_of(client);
+    let mut task = by(timed(60_000, 100_000), "edf");
+    (task.cpus, task.cpus_mandatory) = (CpuSet::single(0), true);
+    let granted = world.attached(client, task, tid);
+    world.done(client, Request::Release(granted.spec));
+    assert_eq!(world.refused(client, Request::Create(task)).code, Code::NoPlugin);
+    world.advance(Span::from_ns(99 * MS));
+    assert_eq!(world.refused(client, Request::Create(task)).code, Code::NoPlugin);
+    assert!(world.broker.next_wakeup().is_some(), "it wakes up to give the bandwidth back");
+    world.advance(Span::from_ns(MS));
+    let again = world.create(client, task);
+    // Without a thread there is no lag to wait for.
+    world.done(client, Request::Release(again.spec));
+    world.create(client, task);
+}
+
+#[test]
+fn an_unwilling_kernel_is_offered_less_and_less_and_then_asked_again() {
+    // The previous CPUs are gone: ordinary attributes on all CPUs do.
+    let mut world = world();
+    let client = world.connect(1000);
+    let tid = world.tid_of(client);
+    let mut own = world.kernel.ordinary();
+    own.policy = Policy::Rr(Priority(3));
+    world.kernel.spawn_thread(500, tid, own);
+    let granted = world.attached(client, urgent(5), 500);
+    world.next_errors.extend([EPERM, NO_FAULT]);
+    world.done(client, Request::Release(granted.spec));
+    assert_eq!(world.attr_of(500), world.kernel.ordinary());
+    world.kernel.end_thread(500, world.now);
+
+    // It takes nothing: whoever asked keeps what it has, and knows.
+    let granted = world.attached(client, urgent(5), tid);
+    let given = world.attr_of(tid);
+    world.next_errors.extend([EPERM, EPERM, EPERM]);
+    let refusal = world.refused(client, Request::Release(granted.spec));
+    assert_eq!((refusal.code, refusal.errno), (Code::Kernel, 1));
+    assert_eq!(world.attr_of(tid), given);
+    world.check_quiet(false);
+
+    // Nobody is left to ask again: it is tried until it works, and the record stays till then.
+    world.next_errors.extend([EPERM, EPERM, EPERM]);
+    world.hang_up(client);
+    world.settle();
+    assert_eq!((world.file.len(), world.broker.specs()), (1, 1));
+    world.advance(Span::from_ns(1000 * MS));
+    world.settle();
+    assert_eq!(world.attr_of(tid), world.kernel.ordinary());
+    assert_eq!(world.broker.leftovers(), Vec::<String>::new());
+}
+
+#[test]
+fn r30_a_grant_covers_one_thread_and_each_thread_of_a_process_may_have_its_own() {
+    let mut world = world();
+    let client = world.connect(1000);
+    let pid = world.tid_of(client);
+    let own = world.kernel.ordinary();
+    for tid in [500, 501] {
+        world.kernel.spawn_thread(tid, pid, own);
+    }
+    let first = world.attached(client, urgent(5), 500);
+    assert_eq!((world.attr_of(pid), world.attr_of(501)), (own, own), "its neighbours are not covered");
+    world.attached(client, urgent(6), pid);
+    world.done(client, Request::Release(first.spec));
+    assert_eq!(world.attr_of(500), own);
+    assert!(world.attr_of(pid).policy.is_real_time());
+    world.check_quiet(false);
+}

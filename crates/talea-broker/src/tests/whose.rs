@@ -1,0 +1,124 @@
+//! Who may do what to whose spec (checklist R25; facts S1, S2, S3, W18).
+
+use super::stage::{Words, owned, urgent, world};
+use talea_proto::message::Token;
+use talea_proto::{Code, Owner, Reply, Request};
+
+#[test]
+fn retif_s1_r25_a_thread_of_another_user_is_refused_unless_root_asks() {
+    let mut world = world();
+    let (root, mallory) = (world.connect(0), world.connect(1001));
+    let (theirs, own) = (world.tid_of(root), world.tid_of(mallory));
+    let granted = world.create(mallory, urgent(5));
+    let before = world.attr_of(theirs);
+    let Reply::Refused(refusal) = world.attach(mallory, granted.spec, theirs) else { panic!("refused") };
+    assert_eq!((refusal.code, refusal.asked, refusal.limit), (Code::OthersThread, 0, 1001));
+    assert_eq!(world.attr_of(theirs), before);
+    let granted = world.create(root, urgent(5));
+    assert_eq!(world.attach(root, granted.spec, own), Reply::Done);
+    world.check_quiet(false);
+}
+
+#[test]
+fn retif_s2_other_users_see_nothing_and_other_connections_change_nothing() {
+    let mut world = world();
+    let (alice, again, mallory) = (world.connect(1000), world.connect(1000), world.connect(1001));
+    let tid = world.tid_of(alice);
+    let granted = world.attached(alice, urgent(5), tid);
+    let (spec, task) = (granted.spec, urgent(6));
+    let meddling = [
+        Request::Change { spec, task },
+        Request::Release(spec),
+        Request::Detach(spec),
+        Request::Attach { spec, tid: None },
+    ];
+    for request in meddling {
+        assert_eq!(world.refused(mallory, request.clone()).code, Code::NoSuchSpec);
+        assert_eq!(world.refused(again, request).code, Code::NotYours);
+    }
+    assert_eq!(world.query(mallory, spec), None);
+    let seen = world.query(again, spec).expect("the same user may look");
+    assert_eq!(seen.granted.token, Token([0; 16]), "the token is for its owner only");
+    assert_eq!(world.query(alice, spec).expect("it is theirs").granted.token, granted.token);
+    assert_eq!(world.refused(mallory, Request::Claim { spec, token: granted.token }).code, Code::NoSuchSpec);
+    assert!(world.attr_of(tid).policy.is_real_time());
+}
+
+#[test]
+fn r25_root_may_change_and_end_what_users_hold() {
+    let mut world = world();
+    let (alice, root) = (world.connect(1000), world.connect(0));
+    let tid = world.tid_of(alice);
+    let before = world.attr_of(tid);
+    let granted = world.attached(alice, urgent(5), tid);
+    let changed = world.call(root, Request::Change { spec: granted.spec, task: urgent(9) });
+    assert!(matches!(changed, Reply::Granted(_)), "{changed:?}");
+    world.done(root, Request::Detach(granted.spec));
+    assert_eq!(world.attr_of(tid), before);
+    world.done(root, Request::Release(granted.spec));
+}
+
+#[test]
+fn r29_the_same_user_may_release_what_no_connection_owns() {
+    for owner in [Owner::Process, Owner::Thread] {
+        let mut world = world();
+        let (alice, cli, mallory) = (world.connect(1000), world.connect(1000), world.connect(1001));
+        let tid = world.tid_of(alice);
+        let before = world.attr_of(tid);
+        let granted = world.attached(alice, owned(urgent(5), owner), tid);
+        assert_eq!(world.refused(mallory, Request::Release(granted.spec)).code, Code::NoSuchSpec);
+        assert_eq!(world.refused(cli, Request::Detach(granted.spec)).code, Code::NotYours);
+        world.done(cli, Request::Release(granted.spec));
+        assert_eq!(world.attr_of(tid), before);
+        world.check_quiet(false);
+    }
+}
+
+#[test]
+fn retif_s3_w18_the_end_of_one_connection_is_not_the_end_of_another() {
+    let mut world = world();
+    let alice = world.connect(1000);
+    let pid = world.tid_of(alice);
+    // The peer is what the kernel says at connect; a message cannot claim to be somebody.
+    let second = world.dial(pid, 1000, &[]);
+    let hello = Request::Hello { min: 1, max: 1 };
+    assert!(matches!(world.call(second, hello), Reply::Welcome { .. }));
+    let (one, two) = (world.create(alice, urgent(5)), world.create(second, urgent(6)));
+    world.hang_up(alice);
+    world.settle();
+    assert_eq!(world.query(second, one.spec), None);
+    assert!(world.query(second, two.spec).is_some());
+}
+
+#[test]
+fn retif_s12_a_socket_in_the_hands_of_a_child_keeps_nothing_alive() {
+    let mut world = world();
+    let alice = world.connect(1000);
+    let pid = world.tid_of(alice);
+    world.create(alice, urgent(5));
+    world.kernel.end_process(pid, world.now);
+    // No hang-up comes: a child still holds the socket.
+    world.settle();
+    assert!(!world.lines.contains_key(&alice));
+    assert_eq!((world.broker.specs(), world.broker.sessions()), (0, 0));
+    assert!(world.file.is_empty());
+}
+
+#[test]
+fn a_claim_needs_the_token_and_moves_the_spec() {
+    let mut world = world();
+    let (first, second) = (world.connect(1000), world.connect(1000));
+    let granted = world.create(first, urgent(5));
+    let (spec, token) = (granted.spec, granted.token);
+    let mut wrong = token;
+    wrong.0[3] ^= 1;
+    assert_eq!(world.refused(second, Request::Claim { spec, token: wrong }).code, Code::BadToken);
+    assert_eq!(world.call(second, Request::Claim { spec, token }), Reply::Granted(granted));
+    assert_eq!(world.refused(first, Request::Release(spec)).code, Code::NotYours);
+    world.hang_up(first);
+    world.settle();
+    assert!(world.query(second, spec).is_some(), "it is the second's now");
+    world.hang_up(second);
+    world.settle();
+    assert_eq!(world.broker.leftovers(), Vec::<String>::new());
+}
