@@ -1,0 +1,59 @@
+//! The header against the Rust side, by a C and a C++ compiler with every warning an error.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Prints what `src/abi.rs` asserts, from the header's point of view.
+const PROGRAM: &str = r#"
+#include "talea_plugin.h"
+#include <stddef.h>
+#define AT(type, member, offset) _Static_assert(offsetof(struct type, member) == offset, #type "." #member)
+_Static_assert(TALEA_PLUGIN_ABI == 1, "abi");
+_Static_assert(TALEA_PLUGIN_IGNORE_ADMISSION == 1, "flag");
+_Static_assert(TALEA_PLUGIN_NO == -1 && TALEA_PLUGIN_PARTIAL == 0 && TALEA_PLUGIN_OK == 1, "verdicts");
+_Static_assert(sizeof(struct talea_plugin_setup) == 160, "setup");
+AT(talea_plugin_setup, priority_low, 4); AT(talea_plugin_setup, priority_high, 8);
+AT(talea_plugin_setup, cpus, 16); AT(talea_plugin_setup, name, 144); AT(talea_plugin_setup, argument, 152);
+_Static_assert(sizeof(struct talea_plugin_task) == 176, "task");
+AT(talea_plugin_task, flags, 4); AT(talea_plugin_task, period_ns, 8); AT(talea_plugin_task, runtime_ns, 16);
+AT(talea_plugin_task, desired_ns, 24); AT(talea_plugin_task, deadline_ns, 32);
+AT(talea_plugin_task, priority, 40); AT(talea_plugin_task, cpus, 48);
+_Static_assert(sizeof(struct talea_plugin_place) == 16, "place");
+AT(talea_plugin_place, cpu, 4); AT(talea_plugin_place, priority, 8);
+_Static_assert(sizeof(struct talea_plugin) == 72, "plugin");
+AT(talea_plugin, init, 8); AT(talea_plugin, fini, 16); AT(talea_plugin, accept, 24);
+AT(talea_plugin, change, 32); AT(talea_plugin, schedule, 40); AT(talea_plugin, release, 48);
+AT(talea_plugin, attach, 56); AT(talea_plugin, detach, 64);
+int main(void) { return 0; }
+"#;
+
+fn scratch(name: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::create_dir_all(path.parent().expect("a parent")).expect("scratch folder");
+    path
+}
+
+fn compile(compiler: &str, arguments: &[&str], source: &Path) {
+    let output = Command::new(compiler)
+        .args(["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only"])
+        .args(arguments)
+        .arg(concat!("-I", env!("CARGO_MANIFEST_DIR"), "/include"))
+        .arg(source)
+        .output()
+        .expect("a compiler");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn r18_the_header_has_the_layout_that_the_host_reads() {
+    let source = scratch("abi.c");
+    std::fs::write(&source, PROGRAM).expect("write");
+    compile("cc", &["-std=c11", "-Wstrict-prototypes"], &source);
+}
+
+#[test]
+fn r18_the_header_is_also_cpp() {
+    let source = scratch("abi.cpp");
+    std::fs::write(&source, "#include \"talea_plugin.h\"\nint main() { return 0; }\n").expect("write");
+    compile("c++", &["-std=c++17"], &source);
+}

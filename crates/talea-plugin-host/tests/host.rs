@@ -1,0 +1,260 @@
+//! The host as the daemon sees it: a socket and a process.
+
+use rustix::net::{RecvFlags, SendFlags};
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use talea_os::spawn::{Child, Sandbox, spawn_sandboxed};
+use talea_proto::host::{Answer, Call, HOST_VERSION, Question, Setup, failure};
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
+
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
+/// Compiles `source` to a shared object that any user may read.
+fn build(name: &str, source: &Path) -> PathBuf {
+    let object = folder().join(format!("{name}.so"));
+    let output = Command::new("cc")
+        .args(["-Wall", "-Wextra", "-Werror", "-std=c11", "-shared", "-fPIC", "-o"])
+        .arg(&object)
+        .arg(concat!("-I", env!("CARGO_MANIFEST_DIR"), "/include"))
+        .arg(source)
+        .output()
+        .expect("a C compiler");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    object
+}
+
+fn build_text(name: &str, text: &str) -> PathBuf {
+    let source = std::env::temp_dir().join(format!("talea-host-test-{}-{name}.c", std::process::id()));
+    std::fs::write(&source, text).expect("write");
+    let object = build(name, &source);
+    std::fs::remove_file(source).expect("remove");
+    object
+}
+
+struct Host {
+    child: Child,
+    socket: OwnedFd,
+    said: File,
+}
+
+impl Host {
+    fn start(module: &Path, argument: &str) -> (Host, Answer) {
+        let (ours, theirs) = talea_os::seqpacket::pair(false).expect("a pair of sockets");
+        talea_os::seqpacket::set_timeout(&ours, std::time::Duration::from_secs(10)).expect("time-out");
+        let root = rustix::process::geteuid().is_root();
+        let sandbox = Sandbox { user: root.then_some((65534, 65534)), ..Sandbox::default() };
+        let (said, stderr) = pipe();
+        let exe = stage(Path::new(env!("CARGO_BIN_EXE_talea-plugin-host")));
+        let child = spawn_sandboxed(&exe, [""; 0], theirs, stderr, &sandbox).expect("host");
+        let mut cpus = [0; 16];
+        cpus[0] = 0b11;
+        let mut name = [0; 32];
+        name[..4].copy_from_slice(b"test");
+        let module = module.to_str().expect("a path");
+        let setup = Setup {
+            version: HOST_VERSION,
+            priority_low: 10,
+            priority_high: 19,
+            module_len: module.len() as u16,
+            argument_len: argument.len() as u16,
+            cpus,
+            name,
+        };
+        let mut message = setup.as_bytes().to_vec();
+        message.extend(module.bytes());
+        message.extend(argument.bytes());
+        rustix::net::send(&ours, &message, SendFlags::NOSIGNAL).expect("send");
+        let host = Host { child, socket: ours, said };
+        let answer = host.answer().expect("an answer to the setup");
+        (host, answer)
+    }
+
+    fn answer(&self) -> Option<Answer> {
+        let mut bytes = [0; 64];
+        let (length, _) = rustix::net::recv(&self.socket, &mut bytes, RecvFlags::empty()).ok()?;
+        Answer::read_from_bytes(&bytes[..length]).ok()
+    }
+
+    fn ask(&self, question: &Question) -> Option<Answer> {
+        rustix::net::send(&self.socket, question.as_bytes(), SendFlags::NOSIGNAL).ok()?;
+        self.answer()
+    }
+
+    /// Ends the conversation; what the host printed and how it ended.
+    fn end(self) -> (String, ExitStatus) {
+        let Host { mut child, socket, mut said } = self;
+        drop(socket);
+        let status = child.wait().expect("wait");
+        let mut text = String::new();
+        said.read_to_string(&mut text).expect("read");
+        (text, status)
+    }
+}
+
+/// Both ends of a pipe: a file would run into the limit on file sizes that the host gets.
+fn pipe() -> (File, Stdio) {
+    let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).expect("a pipe");
+    (File::from(read), Stdio::from(write))
+}
+
+/// The program where another user can reach it.
+fn stage(exe: &Path) -> PathBuf {
+    let staged = folder().join("talea-plugin-host");
+    if !staged.exists() {
+        let fresh = staged.with_extension(format!("{:?}", std::thread::current().id()));
+        std::fs::copy(exe, &fresh).expect("copy");
+        std::fs::rename(fresh, &staged).expect("rename");
+    }
+    staged
+}
+
+fn folder() -> PathBuf {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = std::env::temp_dir().join(format!("talea-host-test-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("scratch folder");
+    std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755)).expect("mode");
+    folder
+}
+
+fn question(call: Call, spec: u64) -> Question {
+    let mut question = Question::new_zeroed();
+    question.ticket = 7;
+    question.call = call as u32;
+    question.spec = spec;
+    question.priority = 50;
+    question.cpus[0] = 0b11;
+    question
+}
+
+#[test]
+fn r18_the_example_places_on_the_least_loaded_cpu() {
+    let object = build("least_loaded", &Path::new(ROOT).join("examples/plugin-least-loaded/least_loaded.c"));
+    let (host, ready) = Host::start(&object, "");
+    assert_eq!(ready.verdict, 0);
+    let mut places = Vec::new();
+    for spec in 1..=4 {
+        let said = host.ask(&question(Call::Accept, 0)).expect("an answer");
+        assert_eq!((said.ticket, said.verdict), (7, 1));
+        assert_eq!(said.priority, 10 + 49 * 9 / 98);
+        let mut placed = question(Call::Schedule, spec);
+        (placed.place_cpu, placed.place_priority) = (said.cpu, said.priority);
+        host.ask(&placed).expect("an answer");
+        places.push(said.cpu);
+    }
+    assert_eq!(places, [0, 1, 0, 1]);
+    host.ask(&question(Call::Release, 2)).expect("an answer");
+    assert_eq!(host.ask(&question(Call::Accept, 0)).expect("an answer").cpu, 1);
+    // Spec 1 leaves CPU 0 with one task, as CPU 1 has: the tie goes to the lower number.
+    assert_eq!(host.ask(&question(Call::Change, 1)).expect("an answer").cpu, 0);
+    let mut nothing = question(Call::Accept, 0);
+    nothing.priority = 0;
+    assert_eq!(host.ask(&nothing).expect("an answer").verdict, -1);
+    let (said, status) = host.end();
+    assert!(status.success(), "{said}");
+    assert_eq!(said, "");
+}
+
+const STUBS: &str = r#"
+#include "talea_plugin.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+static void news(void *s, uint64_t id) { (void)s, (void)id; }
+static void schedule(void *s, uint64_t id, const struct talea_plugin_task *t, const struct talea_plugin_place *p)
+{ (void)s, (void)id, (void)t, (void)p; }
+static int32_t change(void *s, uint64_t id, const struct talea_plugin_task *t, struct talea_plugin_place *p)
+{ (void)s, (void)id, (void)t, (void)p; return -1; }
+"#;
+
+const TABLE: &str = r"
+const struct talea_plugin *talea_plugin_entry(uint32_t abi)
+{
+    static const struct talea_plugin plugin = { .size = sizeof plugin, .abi = TALEA_PLUGIN_ABI, .init = init,
+        .accept = judge, .change = change, .schedule = schedule, .release = news, .attach = news, .detach = news };
+    return abi == TALEA_PLUGIN_ABI ? &plugin : 0;
+}
+";
+
+#[test]
+fn r18_init_gets_its_argument_and_may_refuse() {
+    let text = format!(
+        "{STUBS}
+        static int32_t judge(void *s, const struct talea_plugin_task *t, struct talea_plugin_place *p)
+        {{ (void)s, (void)t, (void)p; return -1; }}
+        static int32_t init(const struct talea_plugin_setup *setup, void **self)
+        {{ (void)self; fprintf(stderr, \"%s wants %s\\n\", setup->name, setup->argument); return 42; }}
+        {TABLE}"
+    );
+    let (host, answer) = Host::start(&build_text("refuses", &text), "an argument");
+    assert_eq!(answer.verdict, 42);
+    let (said, status) = host.end();
+    assert!(!status.success());
+    assert!(said.contains("test wants an argument"), "{said}");
+    assert!(said.contains("its init answered 42"), "{said}");
+}
+
+#[test]
+fn r18_what_is_no_plugin_is_refused_with_a_reason() {
+    let (host, answer) = Host::start(Path::new("/nonexistent/plugin.so"), "");
+    assert_eq!(answer.verdict, failure::LOAD);
+    assert!(host.end().0.contains("/nonexistent/plugin.so"));
+
+    let (host, answer) = Host::start(&build_text("empty", "int nothing;\n"), "");
+    assert_eq!(answer.verdict, failure::LOAD);
+    assert!(host.end().0.contains("talea_plugin_entry"));
+
+    let other = "#include \"talea_plugin.h\"
+        const struct talea_plugin *talea_plugin_entry(uint32_t abi)
+        { static const struct talea_plugin plugin = { .size = sizeof plugin, .abi = 9 }; (void)abi; return &plugin; }";
+    let (host, answer) = Host::start(&build_text("version", other), "");
+    assert_eq!(answer.verdict, failure::LOAD);
+    assert!(host.end().0.contains("version 9"));
+
+    let holes = "#include \"talea_plugin.h\"
+        const struct talea_plugin *talea_plugin_entry(uint32_t abi)
+        { static const struct talea_plugin plugin = { .size = sizeof plugin, .abi = 1 }; (void)abi; return &plugin; }";
+    let (host, answer) = Host::start(&build_text("holes", holes), "");
+    assert_eq!(answer.verdict, failure::LOAD);
+    assert!(host.end().0.contains("no `init`"));
+}
+
+/// Each attempt that succeeds is a bit of the CPU number that comes back; none may.
+#[test]
+fn r18_a_plugin_can_do_nothing_but_compute() {
+    let text = format!(
+        "#define _GNU_SOURCE
+        #include <fcntl.h>
+        #include <sched.h>
+        #include <signal.h>
+        #include <sys/socket.h>
+        #include <unistd.h>
+        {STUBS}
+        static int32_t init(const struct talea_plugin_setup *setup, void **self)
+        {{ (void)setup, (void)self; return geteuid() == 0; }}
+        static int32_t judge(void *s, const struct talea_plugin_task *t, struct talea_plugin_place *p)
+        {{
+            (void)s, (void)t;
+            struct sched_param high = {{ .sched_priority = 1 }};
+            p->cpu = (socket(AF_UNIX, SOCK_STREAM, 0) >= 0)
+                | (open(\"/tmp/talea-plugin-was-here\", O_CREAT | O_WRONLY, 0600) >= 0) << 1
+                | (kill(getppid(), 0) == 0) << 2
+                | (sched_setscheduler(0, SCHED_FIFO, &high) == 0) << 3
+                | (setuid(0) == 0) << 4
+                | (fork() >= 0) << 5
+                | (execl(\"/bin/true\", \"true\", (char *)0) == 0) << 6
+                | (open(\"/proc/self/stat\", O_RDONLY) < 0) << 7
+                | (malloc(1 << 20) == 0) << 8;
+            p->priority = 15;
+            return 1;
+        }}
+        {TABLE}"
+    );
+    let (host, ready) = Host::start(&build_text("breaks_out", &text), "");
+    assert_eq!(ready.verdict, 0);
+    let said = host.ask(&question(Call::Accept, 0)).expect("an answer");
+    assert_eq!((said.verdict, said.cpu), (1, 0), "what got through: {:#b}", said.cpu);
+    host.end();
+}
