@@ -1,0 +1,182 @@
+//! `talead`, the daemon.
+//!
+//! Exit codes: 0 a clean end, 1 it could not start or go on, 2 the command line or the configuration is wrong.
+#![forbid(unsafe_code)]
+
+use lexopt::prelude::*;
+use sd_notify::NotifyState;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use talea_daemon::start::{self, Options, StartError, Started};
+use talea_daemon::{Ending, stop};
+use talea_system::config::LogLevel;
+use talea_system::diagnostic;
+
+const USAGE: &str = "\
+talead: real-time service by declaration
+
+Usage: talead [OPTIONS]            serve until stopped
+       talead --check [-c FILE]    check the configuration and end
+       talead stop [--release]     end the running daemon
+
+Options:
+  -c, --config FILE     configuration [/etc/talea/talead.toml]
+      --socket PATH     listen there instead
+      --state-dir DIR   mirror grants there instead
+      --log-level WORD  error, warning, info or debug
+      --foreground      stay in the foreground (there is no other way)
+      --check           check the configuration, print every problem
+      --release         with stop: put every thread back first
+      --version         print the version
+  -h, --help            print this
+
+SIGHUP reads the configuration again. SIGTERM ends the daemon and keeps what is granted; the next one takes it
+over. `talead stop --release` gives everything back.
+";
+
+/// What is to be done.
+enum Command {
+    Serve,
+    Check,
+    Stop { release: bool },
+    Print(String),
+}
+
+fn main() -> ExitCode {
+    abort_on_panic();
+    match parse(lexopt::Parser::from_env()) {
+        Err(error) => {
+            eprintln!("talead: {error}; `talead --help` shows what there is");
+            ExitCode::from(2)
+        }
+        Ok((Command::Print(text), _)) => {
+            // A reader that went away has seen enough.
+            let _ = std::io::stdout().write_all(text.as_bytes());
+            ExitCode::SUCCESS
+        }
+        Ok((Command::Check, options)) => check(&options),
+        Ok((Command::Stop { release }, options)) => match stop::stop(&socket(&options), release) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("talead: {error}");
+                ExitCode::FAILURE
+            }
+        },
+        Ok((Command::Serve, options)) => serve(&options),
+    }
+}
+
+fn parse(mut parser: lexopt::Parser) -> Result<(Command, Options), lexopt::Error> {
+    let mut options = Options::default();
+    let mut command = Command::Serve;
+    let mut release = None;
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Short('c') | Long("config") => options.config = PathBuf::from(parser.value()?),
+            Long("socket") => options.socket = Some(parser.value()?.into()),
+            Long("state-dir") => options.state_directory = Some(parser.value()?.into()),
+            Long("log-level") => options.log_level = Some(log_level(&parser.value()?.string()?)?),
+            Long("foreground") => {}
+            Long("check") => command = Command::Check,
+            Long("release") => release = Some(true),
+            Long("version") => {
+                return Ok((Command::Print(format!("talead {}\n", env!("CARGO_PKG_VERSION"))), options));
+            }
+            Short('h') | Long("help") => return Ok((Command::Print(USAGE.to_owned()), options)),
+            Value(word) if word == "stop" => command = Command::Stop { release: false },
+            other => return Err(other.unexpected()),
+        }
+    }
+    match (&mut command, release) {
+        (Command::Stop { release }, wanted) => *release = wanted.unwrap_or(false),
+        (_, Some(_)) => return Err("--release belongs to `talead stop`".into()),
+        _ => {}
+    }
+    Ok((command, options))
+}
+
+fn log_level(word: &str) -> Result<LogLevel, lexopt::Error> {
+    let found = LogLevel::WORDS.into_iter().find(|(name, _)| *name == word);
+    found.map(|(_, level)| level).ok_or_else(|| {
+        let words: Vec<&str> = LogLevel::WORDS.iter().map(|(name, _)| *name).collect();
+        format!("`{word}` is no log level; there are {}", words.join(", ")).into()
+    })
+}
+
+fn check(options: &Options) -> ExitCode {
+    match start::check(options) {
+        Ok(loaded) => {
+            if !loaded.warnings.is_empty() {
+                eprintln!("{}", diagnostic::render(&loaded.warnings, false).trim_end());
+            }
+            ExitCode::SUCCESS
+        }
+        Err(error) => refuse(&error),
+    }
+}
+
+fn serve(options: &Options) -> ExitCode {
+    let Started { mut server, adoption, log, address } = match start::start(options) {
+        Ok(started) => started,
+        Err(error) => return refuse(&error),
+    };
+    if adoption.other_boot {
+        log.info("the grants of an earlier boot are void");
+    }
+    if adoption.unreadable > 0 {
+        log.error(format_args!("{} records of the state file could not be read", adoption.unreadable));
+    }
+    if adoption.found > 0 {
+        log.info(format_args!("took over {} of {} grants", adoption.kept, adoption.found));
+    }
+    log.info(format_args!("talead {} serves at {address}", env!("CARGO_PKG_VERSION")));
+    start::notify(&[NotifyState::Ready]);
+    let ended = server.run();
+    start::notify(&[NotifyState::Stopping]);
+    match ended {
+        Ok(Ending::Signal) => log.info("ended by a signal; what is granted stays granted"),
+        Ok(Ending::Stopped | Ending::Alone) => log.info("ended on request"),
+        Err(error) => {
+            log.error(format_args!("the event loop failed: {error}"));
+            return ExitCode::FAILURE;
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+fn refuse(error: &StartError) -> ExitCode {
+    match error {
+        StartError::Configuration(text) => {
+            eprintln!("{}", text.trim_end());
+            ExitCode::from(2)
+        }
+        StartError::Other(text) => {
+            eprintln!("talead: {text}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Where the running daemon listens: the command line, the environment, the configuration, the default.
+fn socket(options: &Options) -> PathBuf {
+    let from_file = || {
+        let machine = talea_os::machine::Machine::probe().ok()?;
+        Some(PathBuf::from(start::load(&options.config, &machine).ok()?.daemon.socket))
+    };
+    options
+        .socket
+        .clone()
+        .or_else(|| std::env::var_os(talea_proto::SOCKET_ENV).map(PathBuf::from))
+        .or_else(from_file)
+        .unwrap_or_else(|| talea_proto::SOCKET_PATH.into())
+}
+
+/// A bug ends the daemon at once, without unwinding through half-done work; the next start takes the grants over.
+fn abort_on_panic() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        report(info);
+        std::process::abort();
+    }));
+}
