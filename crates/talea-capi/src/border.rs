@@ -1,0 +1,216 @@
+//! Crossing the border to C: panics stop here, pointers are looked at, results become numbers.
+
+use crate::message;
+use libc::c_int;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use talea_client::{Failure, Refusal};
+
+/// Why a call does not return 0.
+#[derive(Debug)]
+pub(crate) enum Trouble {
+    /// The daemon refused.
+    Refused(Box<Refusal>),
+    /// The machinery broke.
+    Failed(Failure),
+    /// The caller made a mistake; an errno and what it was.
+    Caller(c_int, &'static str),
+}
+
+pub(crate) type Answer<T = ()> = Result<T, Trouble>;
+
+impl From<Refusal> for Trouble {
+    fn from(refusal: Refusal) -> Trouble {
+        Trouble::Refused(Box::new(refusal))
+    }
+}
+
+impl From<Failure> for Trouble {
+    fn from(failure: Failure) -> Trouble {
+        Trouble::Failed(failure)
+    }
+}
+
+impl Trouble {
+    /// 0 is not among them: positive for refusals, negative errno for the rest.
+    pub(crate) fn number(&self) -> c_int {
+        match self {
+            Trouble::Refused(refusal) => refusal.code as c_int,
+            Trouble::Failed(failure) => -failure.errno().abs().max(1),
+            Trouble::Caller(errno, _) => -errno,
+        }
+    }
+}
+
+/// Runs the inside of a function. What went wrong is remembered for `talea_message`.
+pub(crate) fn call(inside: impl FnOnce() -> Answer) -> c_int {
+    match protect(inside) {
+        Ok(()) => 0,
+        Err(trouble) => {
+            let number = trouble.number();
+            message::remember(trouble);
+            number
+        }
+    }
+}
+
+/// Runs the inside of a function; a panic is a trouble like others.
+pub(crate) fn protect<T>(inside: impl FnOnce() -> Answer<T>) -> Answer<T> {
+    // What a panic leaves half done is behind the client's mutex, which knows how to go on.
+    catch_unwind(AssertUnwindSafe(inside))
+        .unwrap_or(Err(Trouble::Caller(libc::ENOTRECOVERABLE, "a bug in libtalea; please report it")))
+}
+
+/// What `pointer` names.
+///
+/// # Safety
+/// It is NULL or names a `T` that nobody writes during `'a`.
+pub(crate) unsafe fn given<'a, T>(pointer: *const T, what: &'static str) -> Answer<&'a T> {
+    // SAFETY: the caller's promise.
+    unsafe { pointer.as_ref() }.ok_or(Trouble::Caller(libc::EINVAL, what))
+}
+
+/// A place to write to.
+///
+/// # Safety
+/// It is NULL or names room for a `T` that nobody else uses during `'a`.
+pub(crate) unsafe fn place<'a, T>(pointer: *mut T, what: &'static str) -> Answer<&'a mut T> {
+    // SAFETY: the caller's promise.
+    unsafe { pointer.as_mut() }.ok_or(Trouble::Caller(libc::EINVAL, what))
+}
+
+/// A structure that starts with its size in a `u32`, made of integers only.
+///
+/// # Safety
+/// `repr(C)`, without padding, any bytes are a value, and the first field is the `u32`.
+pub(crate) unsafe trait Sized32: Copy {}
+
+/// No structure is larger, in this version or a later one.
+const SIZE_MAX: usize = 4096;
+const SIZE_MIN: usize = 8;
+
+/// The declared size of what `pointer` names.
+///
+/// # Safety
+/// It is NULL or names at least a `u32`.
+unsafe fn size_of_given<T: Sized32>(pointer: *const T) -> Answer<usize> {
+    if pointer.is_null() {
+        return Err(Trouble::Caller(libc::EINVAL, "a structure is NULL"));
+    }
+    // SAFETY: the caller's promise; a C structure is aligned, but a wrong cast must not be worse than wrong.
+    let size = unsafe { pointer.cast::<u32>().read_unaligned() } as usize;
+    if (SIZE_MIN..=SIZE_MAX).contains(&size) {
+        Ok(size)
+    } else {
+        Err(Trouble::Caller(libc::EINVAL, "a structure's size is not set; start from its INIT macro"))
+    }
+}
+
+/// A copy of a caller's structure, whatever version it is of: what it lacks is zero, and what this library does
+/// not know must be zero (`E2BIG` otherwise).
+///
+/// # Safety
+/// `pointer` is NULL or names as many bytes as its first field says.
+pub(crate) unsafe fn read<T: Sized32>(pointer: *const T) -> Answer<T> {
+    // SAFETY: the caller's promise.
+    let size = unsafe { size_of_given(pointer) }?;
+    // SAFETY: the caller's promise.
+    let bytes = unsafe { std::slice::from_raw_parts(pointer.cast::<u8>(), size) };
+    let ours = size.min(size_of::<T>());
+    if bytes[ours..].iter().any(|&byte| byte != 0) {
+        return Err(Trouble::Caller(libc::E2BIG, "the structure has fields that this library does not know"));
+    }
+    // SAFETY: any bytes are a value of `T`, zeros too.
+    let mut value: T = unsafe { std::mem::zeroed() };
+    // SAFETY: `ours` is within both.
+    unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), (&raw mut value).cast::<u8>(), ours) };
+    Ok(value)
+}
+
+/// Fills a caller's structure as far as its size says; what this library does not know becomes zero. The size
+/// itself stays.
+///
+/// # Safety
+/// `pointer` is NULL or names as many bytes, all ours to write, as its first field says.
+pub(crate) unsafe fn write<T: Sized32>(pointer: *mut T, value: &T) -> Answer {
+    // SAFETY: the caller's promise.
+    let size = unsafe { size_of_given(pointer) }?;
+    // SAFETY: the caller's promise.
+    let bytes = unsafe { std::slice::from_raw_parts_mut(pointer.cast::<u8>(), size) };
+    let (ours, rest) = bytes.split_at_mut(size.min(size_of::<T>()));
+    rest.fill(0);
+    let field = size_of::<u32>();
+    // SAFETY: `T` has no padding and at least `ours` bytes.
+    let from = unsafe { std::slice::from_raw_parts((&raw const *value).cast::<u8>(), ours.len()) };
+    ours[field..].copy_from_slice(&from[field..]);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[repr(C)]
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    struct Known {
+        size: u32,
+        a: u32,
+        b: u64,
+    }
+    // SAFETY: integers without padding.
+    unsafe impl Sized32 for Known {}
+
+    #[repr(C)]
+    struct Newer {
+        known: Known,
+        c: u64,
+    }
+
+    fn number(answer: Answer<Known>) -> c_int {
+        answer.map_or_else(|trouble| trouble.number(), |_| 0)
+    }
+
+    #[test]
+    fn older_and_newer_callers_are_understood() {
+        let full = Known { size: 16, a: 1, b: 2 };
+        // SAFETY: all of these have the size that they say.
+        unsafe {
+            assert_eq!(read(&raw const full).expect("our own version"), full);
+            let older = Known { size: 8, ..full };
+            assert_eq!(read(&raw const older).expect("an older one"), Known { size: 8, a: 1, b: 0 });
+            let mut newer = Newer { known: Known { size: 24, ..full }, c: 0 };
+            assert_eq!(read((&raw const newer).cast::<Known>()).expect("newer, but unused").b, 2);
+            newer.c = 1;
+            assert_eq!(number(read((&raw const newer).cast::<Known>())), -libc::E2BIG);
+        }
+    }
+
+    #[test]
+    fn answers_fill_exactly_what_the_caller_has() {
+        let value = Known { size: 16, a: 7, b: 9 };
+        let mut older = Known { size: 8, a: 0, b: 5 };
+        let mut newer = Newer { known: Known { size: 24, a: 0, b: 0 }, c: 5 };
+        // SAFETY: all of these have the size that they say.
+        unsafe {
+            write(&raw mut older, &value).expect("an older caller");
+            assert_eq!(older, Known { size: 8, a: 7, b: 5 }, "nothing beyond its size is touched");
+            write((&raw mut newer).cast::<Known>(), &value).expect("a newer caller");
+        }
+        assert_eq!((newer.known.size, newer.known.b, newer.c), (24, 9, 0));
+    }
+
+    #[test]
+    fn sizes_that_make_no_sense_are_refused() {
+        for size in [0, 4, 7, 4097, u32::MAX] {
+            let wrong = Known { size, a: 0, b: 0 };
+            // SAFETY: only the size is read.
+            assert_eq!(number(unsafe { read(&raw const wrong) }), -libc::EINVAL);
+        }
+        // SAFETY: NULL is allowed.
+        assert_eq!(number(unsafe { read(std::ptr::null::<Known>()) }), -libc::EINVAL);
+    }
+
+    #[test]
+    fn panics_stop_at_the_border() {
+        assert_eq!(call(|| panic!("on purpose")), -libc::ENOTRECOVERABLE);
+    }
+}

@@ -1,0 +1,151 @@
+//! The structures of `talea.h`, field by field. The assertions are the numbers that the C test knows too.
+
+use crate::border::Sized32;
+use talea_client::{Client, Grant};
+
+/// What `talea_client *` points to.
+pub struct TaleaClient(pub(crate) Client);
+
+/// What `talea_grant *` points to.
+pub struct TaleaGrant(pub(crate) Grant);
+
+/// `talea_refusal`
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct TaleaRefusal {
+    pub size: u32,
+    pub code: i32,
+    pub field: u32,
+    pub kernel_errno: i32,
+    pub asked: u64,
+    pub limit: u64,
+    pub fits: u64,
+    pub fits_field: u32,
+    pub index: u32,
+}
+
+/// `talea_spec`
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct TaleaSpec {
+    pub size: u32,
+    pub flags: u32,
+    pub period_ns: u64,
+    pub runtime_ns: u64,
+    pub desired_ns: u64,
+    pub deadline_ns: u64,
+    pub priority: u32,
+    pub owner: u32,
+    pub plugin: [u8; 32],
+    pub cpus: [u64; 16],
+}
+
+/// `talea_granted`
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct TaleaGranted {
+    pub size: u32,
+    pub cpu: i32,
+    pub spec_id: u64,
+    pub runtime_ns: u64,
+    pub grain_ns: u64,
+    pub utilization_ppm: u64,
+    pub plugin: u32,
+    pub priority: u32,
+    pub mechanism: u32,
+    pub notes: u32,
+    pub token: [u8; 16],
+    pub lost: u32,
+    pub zero: u32,
+}
+
+/// `talea_status`
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct TaleaStatus {
+    pub size: u32,
+    pub pid: u32,
+    pub instance: u64,
+    pub uptime_ns: u64,
+    pub requests: u64,
+    pub refused: u64,
+    pub wakeups: u64,
+    pub plugins: u32,
+    pub sessions: u32,
+    pub specs: u32,
+    pub attached: u32,
+    pub adopted: u32,
+    pub rules: u32,
+}
+
+/// `talea_plugin_info`
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct TaleaPlugin {
+    pub size: u32,
+    pub index: u32,
+    pub name: [u8; 32],
+    pub kind: [u8; 32],
+    pub cpus: [u64; 16],
+    pub priority_low: u32,
+    pub priority_high: u32,
+    pub specs: u32,
+    pub out_of_service: u32,
+}
+
+/// `talea_info`
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct TaleaInfo {
+    pub size: u32,
+    pub uid: u32,
+    pub pid: u32,
+    pub tid: u32,
+    pub spec_id: u64,
+    pub period_ns: u64,
+    pub runtime_ns: u64,
+    pub desired_ns: u64,
+    pub deadline_ns: u64,
+    pub accepted_ns: u64,
+    pub priority: u32,
+    pub kernel_priority: u32,
+    pub cpu: i32,
+    pub mechanism: u32,
+    pub notes: u32,
+    pub owner: u32,
+    pub plugin: [u8; 32],
+}
+
+/// `talea_periodic`
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct TaleaPeriodic {
+    pub size: u32,
+    pub flags: u32,
+    pub start_ns: u64,
+    pub period_ns: u64,
+    pub index: u64,
+    pub overruns: u64,
+    pub skipped: u64,
+}
+
+macro_rules! sized {
+    ($($name:ident $size:literal { $($field:ident $offset:literal)* })*) => { $(
+        // SAFETY: `repr(C)`, integers only, the size first; without padding, because the sizes of the fields add
+        // up to the size asserted here.
+        unsafe impl Sized32 for $name {}
+        const _: () = assert!(size_of::<$name>() == $size);
+        const _: () = assert!(std::mem::offset_of!($name, size) == 0);
+        $(const _: () = assert!(std::mem::offset_of!($name, $field) == $offset);)*
+    )* };
+}
+
+sized! {
+    TaleaRefusal 48 { asked 16 fits 32 index 44 }
+    TaleaSpec 208 { period_ns 8 deadline_ns 32 priority 40 owner 44 plugin 48 cpus 80 }
+    TaleaGranted 80 { spec_id 8 utilization_ppm 32 notes 52 token 56 lost 72 zero 76 }
+    TaleaStatus 72 { instance 8 wakeups 40 rules 68 }
+    TaleaPlugin 216 { name 8 kind 40 cpus 72 priority_low 200 out_of_service 212 }
+    TaleaInfo 120 { spec_id 16 accepted_ns 56 priority 64 cpu 72 owner 84 plugin 88 }
+    TaleaPeriodic 48 { start_ns 8 skipped 40 }
+}

@@ -1,0 +1,60 @@
+//! `talea.h`: what the daemon has.
+
+use crate::border::{Answer, Trouble, call, given, write};
+use crate::convert;
+use crate::layout::{TaleaClient, TaleaInfo, TaleaPlugin, TaleaStatus};
+use libc::c_int;
+use talea_client::{Client, Failure, SpecId};
+use talea_proto::{Reply, Request};
+
+/// One item of a list; `ENOENT` at its end.
+fn item(client: &Client, request: &Request) -> Answer<Reply> {
+    match client.request(request, None)? {
+        Reply::End => Err(Trouble::Caller(libc::ENOENT, "there is no such item")),
+        Reply::Refused(refusal) => Err(Trouble::Refused(refusal)),
+        reply => Ok(reply),
+    }
+}
+
+fn strange() -> Trouble {
+    Failure::Protocol("a reply to something else".into()).into()
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn talea_status_get(client: *mut TaleaClient, status: *mut TaleaStatus) -> c_int {
+    call(|| {
+        // SAFETY: as the header says.
+        let client = unsafe { given(client, "client is NULL") }?;
+        let value = convert::status(&client.0.status()??);
+        // SAFETY: as the header says.
+        unsafe { write(status, &value) }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn talea_plugin_get(
+    client: *mut TaleaClient,
+    index: u32,
+    plugin: *mut TaleaPlugin,
+) -> c_int {
+    call(|| {
+        // SAFETY: as the header says.
+        let client = unsafe { given(client, "client is NULL") }?;
+        let Reply::Plugin(info) = item(&client.0, &Request::Plugin(index))? else { return Err(strange()) };
+        // SAFETY: as the header says.
+        unsafe { write(plugin, &convert::plugin(&info)) }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn talea_next_spec(client: *mut TaleaClient, from: u64, info: *mut TaleaInfo) -> c_int {
+    call(|| {
+        // SAFETY: as the header says.
+        let client = unsafe { given(client, "client is NULL") }?;
+        let Reply::Spec(known) = item(&client.0, &Request::NextSpec(SpecId(from)))? else {
+            return Err(strange());
+        };
+        // SAFETY: as the header says.
+        unsafe { write(info, &convert::info(&known)) }
+    })
+}

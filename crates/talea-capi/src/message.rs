@@ -1,0 +1,139 @@
+//! What a thread's last unlucky call had to say.
+
+use crate::border::{Trouble, protect, write};
+use crate::layout::TaleaRefusal;
+use libc::{c_char, c_int};
+use std::cell::RefCell;
+use std::ffi::{CStr, CString};
+use talea_client::{Code, Field, Refusal};
+use talea_proto::refusal::Said;
+
+#[derive(Default)]
+struct Last {
+    text: CString,
+    refusal: Option<Box<Refusal>>,
+}
+
+thread_local! {
+    static LAST: RefCell<Last> = RefCell::default();
+}
+
+/// Keeps a trouble for the thread's next questions.
+pub(crate) fn remember(trouble: Trouble) {
+    let (text, refusal) = match trouble {
+        Trouble::Refused(refusal) => (refusal.to_string(), Some(refusal)),
+        Trouble::Failed(failure) => (failure.to_string(), None),
+        Trouble::Caller(errno, what) => {
+            (format!("{what} ({})", std::io::Error::from_raw_os_error(errno)), None)
+        }
+    };
+    set(&text, refusal);
+}
+
+/// Keeps a text that is no trouble.
+pub(crate) fn set(text: &str, refusal: Option<Box<Refusal>>) {
+    let text = CString::new(text.replace('\0', "?")).expect("zeros were replaced");
+    // While the thread ends there is nobody left to ask.
+    let _ = LAST.try_with(|last| *last.borrow_mut() = Last { text, refusal });
+}
+
+/// The text as it is now.
+pub(crate) fn text() -> String {
+    LAST.try_with(|last| last.borrow().text.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn talea_message() -> *const c_char {
+    // The string stays where it is until the thread's next trouble.
+    LAST.try_with(|last| last.borrow().text.as_ptr()).unwrap_or(c"".as_ptr())
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn talea_refusal_get(refusal: *mut TaleaRefusal) -> c_int {
+    let known = LAST.try_with(|last| last.borrow().refusal.clone()).ok().flatten();
+    let Some(known) = known else { return -libc::ENOENT };
+    // A mistake here must not replace the refusal that is asked for.
+    match protect(|| {
+        // SAFETY: as the header says.
+        unsafe { write(refusal, &numbers(&known)) }
+    }) {
+        Ok(()) => 0,
+        Err(trouble) => trouble.number(),
+    }
+}
+
+/// A refusal's numbers, with the most generous offer of any plugin.
+fn numbers(refusal: &Refusal) -> TaleaRefusal {
+    let offers = refusal.answers.iter().filter_map(|answer| match answer.verdict {
+        Said::No(no) if no.fits > 0 => Some((no.fits, no.field)),
+        _ => None,
+    });
+    let (fits, fits_field) = offers.max_by_key(|(fits, _)| *fits).unwrap_or((0, Field::Request));
+    TaleaRefusal {
+        size: 0,
+        code: refusal.code as i32,
+        field: refusal.field as u32,
+        kernel_errno: refusal.errno,
+        asked: refusal.asked,
+        limit: refusal.limit,
+        fits,
+        fits_field: fits_field as u32,
+        index: refusal.index,
+    }
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn talea_word(result: c_int) -> *const c_char {
+    word(result).as_ptr()
+}
+
+/// The words of `talea-proto`, terminated.
+fn word(result: c_int) -> &'static CStr {
+    let Ok(number) = u16::try_from(result) else { return c"failed" };
+    match Code::from_number(number) {
+        None if number == 0 => c"ok",
+        None => c"unknown",
+        Some(code) => match code {
+            Code::NotAllowed => c"not-allowed",
+            Code::RuleBound => c"rule-bound",
+            Code::RuleOmission => c"rule-omission",
+            Code::NoPlugin => c"no-plugin",
+            Code::UnknownPlugin => c"unknown-plugin",
+            Code::NoSuchSpec => c"no-such-spec",
+            Code::NotYours => c"not-yours",
+            Code::NoSuchThread => c"no-such-thread",
+            Code::OthersThread => c"others-thread",
+            Code::ThreadTaken => c"thread-taken",
+            Code::SpecTaken => c"spec-taken",
+            Code::NotAttached => c"not-attached",
+            Code::Kernel => c"kernel",
+            Code::Quota => c"quota",
+            Code::Malformed => c"malformed",
+            Code::Version => c"version",
+            Code::BadToken => c"bad-token",
+            Code::NotRoot => c"not-root",
+            Code::BareTid => c"bare-tid",
+            Code::Stopping => c"stopping",
+            Code::Busy => c"busy",
+        },
+    }
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn talea_version() -> *const c_char {
+    const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
+    VERSION.as_ptr().cast()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_those_of_the_protocol() {
+        for code in Code::ALL {
+            assert_eq!(word(c_int::from(code as u16)).to_str(), Ok(code.word()));
+        }
+        assert_eq!((word(0), word(-5), word(999)), (c"ok", c"failed", c"unknown"));
+    }
+}

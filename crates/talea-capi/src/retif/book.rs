@@ -1,0 +1,88 @@
+//! The process's one connection, and its tasks by number.
+
+use crate::border::{Answer, Trouble};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use talea_client::{Client, Code, Field, Grant, Refusal, SpecId};
+
+/// Numbers from here on are given to tasks whose own does not fit into the structure.
+const LARGE: u32 = 1 << 31;
+
+/// One accepted task.
+pub(super) struct Entry {
+    pub(super) grant: Grant,
+    /// The structure that it was created in.
+    address: usize,
+    /// Whether a thread was attached once.
+    pub(super) attached: AtomicBool,
+}
+
+struct Book {
+    client: Option<Client>,
+    tasks: BTreeMap<u32, Arc<Entry>>,
+}
+
+static BOOK: Mutex<Book> = Mutex::new(Book { client: None, tasks: BTreeMap::new() });
+
+fn lock() -> MutexGuard<'static, Book> {
+    BOOK.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The connection; it is made with its first request.
+pub(super) fn client() -> Answer<Client> {
+    let mut book = lock();
+    if let Some(client) = &book.client {
+        return Ok(client.clone());
+    }
+    let client = Client::builder().lazy()?;
+    book.client = Some(client.clone());
+    Ok(client)
+}
+
+/// Enters a new task and gives it its number.
+pub(super) fn enter(grant: Grant, address: usize) -> u32 {
+    let mut book = lock();
+    let own = u32::try_from(grant.spec().0).ok().filter(|id| (1..LARGE).contains(id));
+    let free = |id: &u32| !book.tasks.contains_key(id);
+    let id = own.filter(free).or_else(|| (LARGE..=u32::MAX).find(free)).expect("fewer tasks than numbers");
+    book.tasks.insert(id, Arc::new(Entry { grant, address, attached: AtomicBool::new(false) }));
+    id
+}
+
+/// The task with a number; a refusal when there is none.
+pub(super) fn find(id: u32) -> Answer<Arc<Entry>> {
+    lock().tasks.get(&id).cloned().ok_or_else(no_such_task)
+}
+
+/// Strikes a task out.
+pub(super) fn remove(id: u32) -> Answer<Arc<Entry>> {
+    lock().tasks.remove(&id).ok_or_else(no_such_task)
+}
+
+/// The number of one of our own tasks.
+pub(super) fn number_of(spec: SpecId) -> Option<u32> {
+    lock().tasks.iter().find(|(_, entry)| entry.grant.spec() == spec).map(|(id, _)| *id)
+}
+
+/// Tasks that were created in this structure and had a thread at some time.
+///
+/// Programs cancel a thread and create its task anew without releasing the old one (facts/retif.md, 11.4).
+pub(super) fn former_tasks(address: usize) -> Vec<(u32, Arc<Entry>)> {
+    let used = |entry: &Entry| entry.address == address && entry.attached.load(Ordering::Relaxed);
+    lock().tasks.iter().filter(|(_, entry)| used(entry)).map(|(id, entry)| (*id, Arc::clone(entry))).collect()
+}
+
+fn no_such_task() -> Trouble {
+    let refusal = Refusal {
+        code: Code::NoSuchSpec,
+        field: Field::Request,
+        asked: 0,
+        limit: 0,
+        errno: 0,
+        index: 0,
+        rule: None,
+        answers: Vec::new(),
+    };
+    refusal.into()
+}

@@ -1,0 +1,73 @@
+//! Periodic tasks: `start` and `wait_period`.
+//!
+//! The structure says when the next activation is, so nothing needs to be looked up in a loop that is in a hurry.
+//! Activations are nominal: start + k·T. Late ones follow back to back until the task has caught up.
+
+use super::layout::{RtfTask, Timespec};
+use std::sync::LazyLock;
+use std::time::Duration;
+use talea_client::Periodic;
+use talea_core::Time;
+
+/// Nanoseconds in a unit of the period, here and only here: the original took it for milliseconds, and a program
+/// that was written for that would spin a thousand times too fast otherwise (facts/retif.md, 11.3).
+static UNIT_NS: LazyLock<u64> = LazyLock::new(|| {
+    let milliseconds = std::env::var_os("RETIF_PERIOD_MS").is_some_and(|value| value == "1");
+    if milliseconds { 1_000_000 } else { 1_000 }
+});
+
+/// # Safety
+/// It is NULL or the caller's structure.
+pub(super) unsafe fn start(task: *mut RtfTask) {
+    // SAFETY: the caller's promise.
+    let Some(task) = (unsafe { task.as_mut() }) else { return };
+    let Some(period) = length(task.p.period) else { return };
+    let start = Periodic::start(period).started();
+    task.at = later(start, period);
+    task.dl = later(start, deadline(task).unwrap_or(period));
+}
+
+/// # Safety
+/// It is NULL or the caller's structure.
+pub(super) unsafe fn wait(task: *mut RtfTask) {
+    // SAFETY: the caller's promise.
+    let Some(task) = (unsafe { task.as_mut() }) else { return };
+    let Some(period) = length(task.p.period) else { return };
+    if task.at.sec == 0 && task.at.nsec == 0 {
+        // Never started: the first period begins here.
+        // SAFETY: the same structure.
+        unsafe { start(task) };
+    }
+    let release = time(task.at);
+    let before = Time::from_ns(release.as_ns().saturating_sub(ns(period)));
+    let activation = Periodic::start_at(before, period).wait_period();
+    if activation.began > time(task.dl) {
+        task.dmiss = task.dmiss.saturating_add(1);
+    }
+    task.at = later(release, period);
+    task.dl = later(release, deadline(task).unwrap_or(period));
+}
+
+fn deadline(task: &RtfTask) -> Option<Duration> {
+    length(task.p.deadline)
+}
+
+/// A declared length of time, cut to what the clock can count.
+fn length(value: u64) -> Option<Duration> {
+    (value != 0).then(|| Duration::from_nanos(value.saturating_mul(*UNIT_NS).min(i64::MAX as u64)))
+}
+
+fn ns(length: Duration) -> u64 {
+    length.as_nanos() as u64
+}
+
+fn time(at: Timespec) -> Time {
+    // What a program may have written there itself must not stop it with a panic.
+    let (sec, nsec) = (at.sec.max(0) as u64, at.nsec.max(0) as u64);
+    Time::from_ns(sec.saturating_mul(1_000_000_000).saturating_add(nsec))
+}
+
+fn later(from: Time, by: Duration) -> Timespec {
+    let ns = from.as_ns().saturating_add(ns(by));
+    Timespec { sec: (ns / 1_000_000_000) as i64, nsec: (ns % 1_000_000_000) as i64 }
+}

@@ -1,0 +1,254 @@
+//! What can be done with a task, once for all spellings.
+
+use super::book::{self, Entry};
+use super::layout::{RtfParams, RtfTask, Timespec};
+use crate::border::{Answer, Trouble, protect};
+use crate::message;
+use libc::{c_int, pid_t};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use talea_client::{Code, Refusal};
+use talea_core::Work;
+use talea_proto::refusal::Said;
+
+const OK: c_int = 1;
+const FAIL: c_int = 0;
+const ERROR: c_int = -1;
+const ACL_FAIL: c_int = -2;
+
+/// How results are told.
+#[derive(Clone, Copy)]
+pub(super) enum Manner {
+    /// `RTF_OK`, `RTF_FAIL`, `RTF_ERROR`.
+    Plain,
+    /// J: refusals for lack of permission are told apart.
+    Distinct,
+}
+
+/// Runs the inside of a function and turns what comes of it into a result.
+pub(super) fn result(manner: Manner, inside: impl FnOnce() -> Answer) -> c_int {
+    let trouble = match protect(inside) {
+        Ok(()) => return OK,
+        Err(trouble) => trouble,
+    };
+    let result = match (&trouble, manner) {
+        (Trouble::Refused(refusal), Manner::Distinct) if is_denial(refusal) => ACL_FAIL,
+        (Trouble::Refused(_), _) => FAIL,
+        _ => {
+            // SAFETY: the calling thread's own errno.
+            unsafe { *libc::__errno_location() = -trouble.number() };
+            ERROR
+        }
+    };
+    message::remember(trouble);
+    result
+}
+
+/// Whether rules or rights stand in the way, rather than room.
+fn is_denial(refusal: &Refusal) -> bool {
+    match refusal.code {
+        Code::NotAllowed
+        | Code::RuleBound
+        | Code::RuleOmission
+        | Code::NotYours
+        | Code::OthersThread
+        | Code::BadToken
+        | Code::NotRoot => true,
+        // Every plugin that could have been asked is closed to this user.
+        Code::NoPlugin => {
+            !refusal.answers.is_empty()
+                && refusal.answers.iter().all(|answer| matches!(answer.verdict, Said::Denied { .. }))
+        }
+        _ => false,
+    }
+}
+
+pub(super) fn connect() -> Answer {
+    Ok(book::client()?.reconnect()?)
+}
+
+/// # Safety
+/// Both are NULL or the caller's structures.
+pub(super) unsafe fn create(task: *mut RtfTask, params: *const RtfParams) -> Answer {
+    // SAFETY: the caller's promise.
+    let (task, params) = unsafe { both(task, params) }?;
+    let client = book::client()?;
+    let address = (&raw const *task) as usize;
+    for (id, entry) in book::former_tasks(address) {
+        // Only what lost its thread: the structure may have been copied, and the copy be in use.
+        if entry.grant.is_lost() || matches!(entry.grant.info(), Ok(Ok(info)) if info.tid.is_none()) {
+            drop(release(id));
+        }
+    }
+    let grant = client.create(&params.spec()?)??;
+    task.acc_runtime = accepted_us(&grant);
+    task.task_id = book::enter(grant, address);
+    task.dmiss = 0;
+    task.p = *params;
+    Ok(())
+}
+
+/// # Safety
+/// Both are NULL or the caller's structures.
+pub(super) unsafe fn change(task: *mut RtfTask, params: *const RtfParams) -> Answer {
+    // SAFETY: the caller's promise.
+    let (task, params) = unsafe { both(task, params) }?;
+    let entry = book::find(task.task_id)?;
+    entry.grant.change(&params.spec()?)??;
+    task.acc_runtime = accepted_us(&entry.grant);
+    task.p = *params;
+    Ok(())
+}
+
+/// # Safety
+/// It is NULL or the caller's structure.
+pub(super) unsafe fn attach(task: *mut RtfTask, tid: pid_t) -> Answer {
+    // SAFETY: the caller's promise.
+    let entry = unsafe { entry(task) }?;
+    // Nobody has a negative number; the daemon is asked for one that nobody has either.
+    entry.grant.attach(u32::try_from(tid).unwrap_or(u32::MAX))??;
+    entry.attached.store(true, Ordering::Relaxed);
+    Ok(())
+}
+
+/// # Safety
+/// It is NULL or the caller's structure.
+pub(super) unsafe fn detach(task: *mut RtfTask) -> Answer {
+    // SAFETY: the caller's promise.
+    let entry = unsafe { entry(task) }?;
+    entry.grant.detach()??;
+    entry.attached.store(false, Ordering::Relaxed);
+    Ok(())
+}
+
+/// # Safety
+/// It is NULL or the caller's structure.
+pub(super) unsafe fn release_task(task: *mut RtfTask) -> Answer {
+    // SAFETY: the caller's promise.
+    let task = unsafe { task.as_mut() }.ok_or(NULL)?;
+    release(task.task_id)?;
+    task.task_id = 0;
+    task.acc_runtime = 0;
+    Ok(())
+}
+
+fn release(id: u32) -> Answer {
+    let entry = book::remove(id)?;
+    match Arc::try_unwrap(entry) {
+        Ok(entry) => Ok(entry.grant.release()??),
+        // Another thread is using it at this moment. Its end will find nothing more to release.
+        Err(entry) => Ok(book::client()?.release(entry.grant.spec())??),
+    }
+}
+
+/// # Safety
+/// It is NULL or the caller's structure.
+pub(super) unsafe fn init(task: *mut RtfTask) {
+    const NEVER: Timespec = Timespec { sec: 0, nsec: 0 };
+    // SAFETY: the caller's promise.
+    if let Some(task) = unsafe { task.as_mut() } {
+        *task = RtfTask {
+            task_id: 0,
+            dmiss: 0,
+            acc_runtime: 0,
+            c: std::ptr::null_mut(),
+            p: RtfParams::NONE,
+            at: NEVER,
+            dl: NEVER,
+        };
+    }
+}
+
+/// Microseconds, rounded down: whole ones were asked for, so never below the runtime.
+///
+/// # Safety
+/// It is NULL or the caller's structure.
+pub(super) unsafe fn accepted(task: *const RtfTask) -> Answer<u64> {
+    // SAFETY: the caller's promise.
+    Ok(accepted_us(&unsafe { entry(task) }?.grant))
+}
+
+fn accepted_us(grant: &talea_client::Grant) -> u64 {
+    grant.granted().and_then(|granted| granted.runtime).map_or(0, |runtime: Work| runtime.as_ns() / 1_000)
+}
+
+pub(super) const NULL: Trouble = Trouble::Caller(libc::EINVAL, "a pointer is NULL");
+
+/// # Safety
+/// It is NULL or the caller's structure.
+unsafe fn entry(task: *const RtfTask) -> Answer<Arc<Entry>> {
+    // SAFETY: the caller's promise.
+    book::find(unsafe { task.as_ref() }.ok_or(NULL)?.task_id)
+}
+
+/// # Safety
+/// Both are NULL or the caller's structures.
+unsafe fn both<'a>(task: *mut RtfTask, params: *const RtfParams) -> Answer<(&'a mut RtfTask, &'a RtfParams)> {
+    // SAFETY: the caller's promise.
+    match unsafe { (task.as_mut(), params.as_ref()) } {
+        (Some(task), Some(params)) => Ok((task, params)),
+        _ => Err(NULL),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use talea_client::{Answer as Said2, Field, Name};
+
+    fn refusal(code: Code) -> Refusal {
+        Refusal {
+            code,
+            field: Field::Request,
+            asked: 0,
+            limit: 0,
+            errno: 0,
+            index: 0,
+            rule: None,
+            answers: vec![],
+        }
+    }
+
+    fn told(manner: Manner, code: Code) -> c_int {
+        result(manner, || Err(refusal(code).into()))
+    }
+
+    #[test]
+    fn r4_refusals_are_told_apart_in_one_spelling_and_folded_in_the_other() {
+        for (code, distinct) in [
+            (Code::NotAllowed, ACL_FAIL),
+            (Code::RuleBound, ACL_FAIL),
+            (Code::OthersThread, ACL_FAIL),
+            (Code::NoPlugin, FAIL),
+            (Code::Quota, FAIL),
+            (Code::Malformed, FAIL),
+        ] {
+            assert_eq!(
+                (told(Manner::Distinct, code), told(Manner::Plain, code)),
+                (distinct, FAIL),
+                "{code:?}"
+            );
+        }
+        assert_eq!(result(Manner::Distinct, || Err(NULL)), ERROR);
+        assert_eq!(result(Manner::Plain, || panic!("on purpose")), ERROR);
+    }
+
+    #[test]
+    fn r4_a_request_that_rules_keep_from_every_plugin_is_a_denial() {
+        let denied = |code| Said::Denied { code, field: Field::Request, asked: 0, limit: 0 };
+        let answer = |verdict| Said2 { plugin: 0, name: Name::new("rm").expect("a name"), verdict };
+        let mut all = refusal(Code::NoPlugin);
+        all.answers = vec![answer(denied(Code::NotAllowed)), answer(denied(Code::RuleBound))];
+        assert!(is_denial(&all));
+        let room = talea_client::No {
+            reason: talea_proto::refusal::Reason::NoRoom,
+            field: Field::Runtime,
+            cpu: None,
+            asked: 1,
+            limit: 0,
+            fits: 0,
+        };
+        all.answers.push(answer(Said::No(room)));
+        assert!(!is_denial(&all), "one plugin could have been had, with other parameters");
+    }
+}

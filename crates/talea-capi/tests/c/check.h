@@ -1,0 +1,17 @@
+/* What the test programs share. Failures name the place; the program ends with 1. */
+#ifndef CHECK_H
+#define CHECK_H
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define CHECK(condition)                                                                                     \
+    do {                                                                                                     \
+        if (!(condition)) {                                                                                  \
+            fprintf(stderr, "%s:%d: not so: %s (errno %d)\n", __FILE__, __LINE__, #condition, errno);        \
+            exit(1);                                                                                         \
+        }                                                                                                    \
+    } while (0)
+
+#endif

@@ -1,0 +1,14 @@
+/* TALEA_DISABLE=1 makes every connection fail at once, and says so. */
+#include "check.h"
+#include <retif.h>
+#include <string.h>
+#include <talea.h>
+
+int main(void)
+{
+    talea_client *client = NULL;
+    CHECK(talea_connect(&client) == -EOPNOTSUPP && client == NULL);
+    CHECK(strstr(talea_message(), "TALEA_DISABLE") != NULL);
+    CHECK(rtf_connect() == RTF_CONNECTION_ERR && errno == EOPNOTSUPP);
+    return 0;
+}

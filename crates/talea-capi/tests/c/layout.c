@@ -1,0 +1,94 @@
+/* Sizes and offsets that programs were compiled with. The same numbers stand beside the structures in Rust. */
+#include <retif.h>
+#include <stddef.h>
+#include <talea.h>
+
+#ifdef __cplusplus
+#define HOLDS(condition) static_assert(condition, #condition)
+#else
+#define HOLDS(condition) _Static_assert(condition, #condition)
+#endif
+#define AT(type, field, offset) HOLDS(offsetof(type, field) == (offset))
+
+HOLDS(sizeof(struct rtf_params) == 72);
+AT(struct rtf_params, runtime, 0);
+AT(struct rtf_params, des_runtime, 8);
+AT(struct rtf_params, period, 16);
+AT(struct rtf_params, deadline, 24);
+AT(struct rtf_params, priority, 32);
+AT(struct rtf_params, sched_plugin, 36);
+AT(struct rtf_params, ignore_admission, 68);
+HOLDS(sizeof(struct rtf_task) == 128);
+AT(struct rtf_task, task_id, 0);
+AT(struct rtf_task, dmiss, 4);
+AT(struct rtf_task, acc_runtime, 8);
+AT(struct rtf_task, c, 16);
+AT(struct rtf_task, p, 24);
+AT(struct rtf_task, at, 96);
+AT(struct rtf_task, dl, 112);
+HOLDS(sizeof(struct rtf_client_info) == 8);
+AT(struct rtf_client_info, state, 4);
+HOLDS(sizeof(struct rtf_task_info) == 24);
+AT(struct rtf_task_info, ppid, 4);
+AT(struct rtf_task_info, priority, 8);
+AT(struct rtf_task_info, period, 12);
+AT(struct rtf_task_info, util, 16);
+AT(struct rtf_task_info, pluginid, 20);
+HOLDS(sizeof(struct rtf_plugin_info) == 36);
+AT(struct rtf_plugin_info, cputot, 32);
+HOLDS(sizeof(struct rtf_cpu_info) == 12);
+AT(struct rtf_cpu_info, freeu, 4);
+AT(struct rtf_cpu_info, ntask, 8);
+
+/* One type in three spellings. */
+HOLDS(sizeof(struct rtf_spec) == sizeof(struct rts_task));
+HOLDS(sizeof(struct rts_params) == sizeof(struct rtf_params));
+
+HOLDS(RTF_OK == 1 && RTF_FAIL == 0 && RTF_ERROR == -1);
+HOLDS(RTF_CONNECTION_ERR == -1 && RTF_PARTIAL == 0 && RTF_NO == -1);
+HOLDS(RTF_SCHEDULE_FAIL == RTF_SCHEDULER_FAIL && RTF_SCHEDULE_FAIL != RTF_ACL_FAIL);
+HOLDS(RTF_ACL_FAIL != RTF_CONNECTION_ERR && RTF_ACL_FAIL < 0);
+HOLDS(PLUGIN_MAX_NAME == 32);
+HOLDS(EMPTY == 0 && CONNECTED == 1 && DISCONNECTED == 2 && ERROR == 3);
+
+HOLDS(sizeof(talea_refusal) == 48);
+AT(talea_refusal, asked, 16);
+AT(talea_refusal, fits, 32);
+AT(talea_refusal, index, 44);
+HOLDS(sizeof(talea_spec) == 208);
+AT(talea_spec, period_ns, 8);
+AT(talea_spec, deadline_ns, 32);
+AT(talea_spec, priority, 40);
+AT(talea_spec, plugin, 48);
+AT(talea_spec, cpus, 80);
+HOLDS(sizeof(talea_granted) == 80);
+AT(talea_granted, spec_id, 8);
+AT(talea_granted, notes, 52);
+AT(talea_granted, token, 56);
+AT(talea_granted, lost, 72);
+HOLDS(sizeof(talea_status) == 72);
+AT(talea_status, instance, 8);
+AT(talea_status, rules, 68);
+HOLDS(sizeof(talea_plugin_info) == 216);
+AT(talea_plugin_info, cpus, 72);
+AT(talea_plugin_info, out_of_service, 212);
+HOLDS(sizeof(talea_info) == 120);
+AT(talea_info, accepted_ns, 56);
+AT(talea_info, cpu, 72);
+AT(talea_info, plugin, 88);
+HOLDS(sizeof(talea_periodic) == 48);
+AT(talea_periodic, skipped, 40);
+
+int main(void)
+{
+    talea_spec spec = TALEA_SPEC_INIT;
+    talea_granted granted = TALEA_GRANTED_INIT;
+    talea_refusal refusal = TALEA_REFUSAL_INIT;
+    talea_status status = TALEA_STATUS_INIT;
+    talea_plugin_info plugin = TALEA_PLUGIN_INFO_INIT;
+    talea_info info = TALEA_INFO_INIT;
+    talea_periodic periodic = TALEA_PERIODIC_INIT;
+    return !(spec.size == sizeof spec && granted.size == sizeof granted && refusal.size == sizeof refusal &&
+             status.size == sizeof status && plugin.size == sizeof plugin && info.size == sizeof info &&
+             periodic.size == sizeof periodic && spec.cpus[15] == 0 && granted.token[15] == 0);
+}

@@ -1,0 +1,63 @@
+//! Every call with each of its outcomes, from C and from C++.
+
+use crate::mock::Mock;
+use crate::stage::{C11, CPP17, command, expect, here, program};
+
+/// Compiles a test program in both languages and runs it against a fresh daemon each time.
+fn run(name: &str, library: &str, arguments: &[&str], prepare: impl Fn(&Mock)) {
+    for language in [C11, CPP17] {
+        let program = program(&here(&format!("tests/c/{name}.c")), language, library);
+        let mock = Mock::start();
+        prepare(&mock);
+        expect(command(&program, &mock.path()).args(arguments), 0);
+    }
+}
+
+#[test]
+fn r2_r3_r4_r10_retif_w1_retif_w2_retif_w13_every_call_of_retif_h_has_its_outcomes() {
+    run("retif_calls", "retif", &[], |_| ());
+}
+
+#[test]
+fn r2_every_call_of_talea_h_has_its_outcomes() {
+    run("talea_calls", "talea", &[], |_| ());
+}
+
+#[test]
+fn r4_a_denial_is_told_apart_by_spec_calls_and_folded_by_task_calls() {
+    run("retif_denied", "retif", &[], |mock| mock.world().deny = true);
+}
+
+#[test]
+fn retif_w14_threads_that_share_the_connection_get_a_task_each() {
+    run("retif_threads_share", "retif", &[], |_| ());
+}
+
+#[test]
+fn retif_w3_waits_are_absolute_in_microseconds_and_in_milliseconds_on_request() {
+    run("retif_periods", "retif", &["1000"], |_| ());
+    let milliseconds = program(&here("tests/c/retif_periods.c"), C11, "retif");
+    let mock = Mock::start();
+    expect(command(&milliseconds, &mock.path()).arg("1000000").env("RETIF_PERIOD_MS", "1"), 0);
+}
+
+#[test]
+fn retif_w16_connecting_again_and_in_vain_leaks_no_descriptors() {
+    run("retif_connects", "retif", &[], |_| ());
+}
+
+#[test]
+fn talea_disable_switches_everything_off() {
+    let program = program(&here("tests/c/disabled.c"), C11, "talea");
+    let mock = Mock::start();
+    expect(command(&program, &mock.path()).env("TALEA_DISABLE", "1"), 0);
+    assert_eq!(mock.world().connections, 0);
+}
+
+#[test]
+fn the_end_of_the_process_ends_its_connection() {
+    let program = program(&here("tests/c/retif_threads_share.c"), C11, "retif");
+    let mock = Mock::start();
+    expect(&mut command(&program, &mock.path()), 0);
+    drop(mock.until(|world| world.connections == 1 && world.specs.is_empty()));
+}

@@ -1,0 +1,124 @@
+//! The headers: in every standard, with every warning, and true to the library.
+
+use crate::stage::{self, C11, CPP17, Language, compile, here};
+use std::collections::BTreeSet;
+use std::process::Command;
+
+const STANDARDS: [Language; 10] = [
+    Language::C("c89"),
+    Language::C("c99"),
+    C11,
+    Language::C("c17"),
+    Language::C("gnu89"),
+    Language::C("gnu17"),
+    Language::Cpp("c++11"),
+    Language::Cpp("c++14"),
+    CPP17,
+    Language::Cpp("gnu++20"),
+];
+
+#[test]
+fn r5_headers_compile_in_every_standard_with_all_warnings_as_errors() {
+    for language in STANDARDS {
+        for header in ["include/talea.h", "include/retif.h"] {
+            let flags: &[&str] = match language {
+                Language::C(_) => &["-fsyntax-only", "-Wshadow", "-Wconversion"],
+                // In C++ the original's names hide each other: rtf_task_info is a structure and a function.
+                Language::Cpp(_) => &["-fsyntax-only", "-Wconversion", "-Wold-style-cast"],
+            };
+            compile(&here(header), language, flags);
+        }
+        compile(&here("include/lib/retif.h"), language, &["-fsyntax-only"]);
+        compile(&here("tests/c/redefine.c"), language, &["-fsyntax-only"]);
+    }
+}
+
+#[test]
+fn r5_sizes_and_offsets_are_those_that_programs_were_compiled_with() {
+    for language in [C11, CPP17] {
+        let program = stage::program(&here("tests/c/layout.c"), language, "talea");
+        stage::expect(Command::new(program).env("LD_LIBRARY_PATH", stage::folder()), 0);
+    }
+}
+
+#[test]
+fn retif_w17_headers_declare_what_the_library_exports_and_nothing_else_is_exported() {
+    let mut declared = BTreeSet::new();
+    for header in ["include/talea.h", "include/retif.h"] {
+        let functions = functions(&std::fs::read_to_string(here(header)).expect("a header"));
+        assert!(functions.len() > 20, "{header}: too few functions were found");
+        declared.extend(functions);
+    }
+    let nm = Command::new("nm")
+        .args(["--dynamic", "--defined-only", "--format=posix"])
+        .arg(stage::built_library())
+        .output()
+        .expect("nm comes with the compiler");
+    let listing = String::from_utf8(nm.stdout).expect("text");
+    let exported: BTreeSet<String> =
+        listing.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect();
+    let missing: Vec<_> = declared.difference(&exported).collect();
+    assert!(missing.is_empty(), "declared, but not in the library: {missing:?}");
+    let surplus: Vec<_> = exported.difference(&declared).collect();
+    assert!(surplus.is_empty(), "in the library, but not declared: {surplus:?}");
+}
+
+#[test]
+fn the_library_has_its_soname() {
+    let output = Command::new("readelf").arg("-d").arg(stage::built_library()).output().expect("readelf");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("soname: [libtalea.so.0]"), "{said}");
+}
+
+#[test]
+fn a_program_can_be_linked_with_the_static_library() {
+    let library = stage::built_library().with_extension("a");
+    let program = stage::folder().join("static");
+    let out = program.display().to_string();
+    let library = library.display().to_string();
+    // What `Libs.private` in pkgconfig/talea.pc.in says.
+    let libraries = ["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl", "-lc"];
+    let flags = [&["-xnone", "-o", &out, &library][..], &libraries[..]].concat();
+    compile(&stage::example("hold_a_grant.c"), C11, &flags);
+    stage::expect(&mut stage::command(&program, std::path::Path::new("/nonexistent")), 3);
+    let pc = std::fs::read_to_string(here("pkgconfig/talea.pc.in")).expect("a template");
+    assert!(pc.contains(&format!("Libs.private: {}\n", libraries.join(" "))), "{pc}");
+}
+
+#[test]
+fn refusals_in_c_have_the_numbers_of_the_protocol() {
+    let header = std::fs::read_to_string(here("include/talea.h")).expect("a header");
+    let number = |name: &str| -> Option<u16> {
+        let line = header.lines().find(|line| line.split_whitespace().nth(1) == Some(name))?;
+        line.split_whitespace().nth(2)?.parse().ok()
+    };
+    let shouted = |word: &str| word.to_uppercase().replace('-', "_");
+    for code in talea_proto::Code::ALL {
+        let name = format!("TALEA_E_{}", shouted(code.word()));
+        assert_eq!(number(&name), Some(code as u16), "{name}");
+    }
+    for field in talea_proto::Field::ALL {
+        let name = format!("TALEA_FIELD_{}", shouted(field.word()));
+        assert_eq!(number(&name), Some(field as u16), "{name}");
+    }
+}
+
+/// The names of the functions that a header declares.
+fn functions(header: &str) -> BTreeSet<String> {
+    let mut code = String::new();
+    let mut rest = header;
+    while let Some(start) = rest.find("/*") {
+        code.push_str(&rest[..start]);
+        let end = rest[start..].find("*/").expect("comments end");
+        rest = &rest[start + end + 2..];
+    }
+    code.push_str(rest);
+    let lines: Vec<&str> = code.lines().filter(|line| !line.trim_start().starts_with('#')).collect();
+    let name_of = |declaration: &str| -> Option<String> {
+        let (before, _) = declaration.split_once('(')?;
+        let start = before.rfind(|c: char| !(c.is_alphanumeric() || c == '_')).map_or(0, |at| at + 1);
+        let name = &before[start..];
+        ["talea_", "rtf_", "rts_"].iter().any(|prefix| name.starts_with(prefix)).then(|| name.to_owned())
+    };
+    lines.join(" ").split(';').filter_map(name_of).collect()
+}

@@ -1,0 +1,316 @@
+//! The client: where to connect, and what can be asked.
+
+use crate::failure::{Failure, Outcome};
+use crate::grant::{Grant, refused_locally};
+use crate::session::{Session, unexpected};
+use crate::spec::Spec;
+use crate::{DEFAULT_TIMEOUT, DISABLE_ENV};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use std::ffi::OsString;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use talea_proto::message::{CpuInfo, PluginInfo, SessionInfo, SpecInfo, Status, Token};
+use talea_proto::{
+    Answer, Code, Field, GROUP_MAX, Granted, Refusal, Reply, Request, SOCKET_ENV, SOCKET_PATH, SpecId,
+};
+
+/// A connection to the daemon. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Client {
+    session: Arc<Session>,
+}
+
+/// Where and how to connect.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Builder {
+    path: Option<PathBuf>,
+    timeout: Duration,
+}
+
+/// What the daemon would answer to a create.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explanation {
+    /// Index into `answers` of the plugin that would be chosen.
+    pub chosen: Option<usize>,
+    /// One answer for each plugin that was asked.
+    pub answers: Vec<Answer>,
+    /// What would be refused before any plugin is asked.
+    pub refusal: Option<Refusal>,
+}
+
+impl Builder {
+    /// The daemon's socket; otherwise `TALEA_SOCKET` names it, otherwise it is where daemons listen.
+    pub fn path(mut self, path: impl Into<PathBuf>) -> Builder {
+        self.path = Some(path.into());
+        self
+    }
+
+    /// How long a call may take, connecting included; at least a millisecond.
+    pub fn timeout(mut self, timeout: Duration) -> Builder {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Connects.
+    pub fn connect(self) -> Result<Client, Failure> {
+        let client = self.lazy()?;
+        client.session.connect()?;
+        Ok(client)
+    }
+
+    /// A client that connects with its first request.
+    pub fn lazy(self) -> Result<Client, Failure> {
+        if trusted_env(DISABLE_ENV).is_some_and(|value| !value.is_empty() && value != "0") {
+            return Err(Failure::Disabled);
+        }
+        let path = self.path.unwrap_or_else(|| {
+            trusted_env(SOCKET_ENV)
+                .filter(|path| !path.is_empty())
+                .map_or_else(|| SOCKET_PATH.into(), PathBuf::from)
+        });
+        Ok(Client { session: Arc::new(Session::new(path, self.timeout)) })
+    }
+}
+
+/// An environment variable, unless a program with more rights than its user has was started by that user.
+fn trusted_env(name: &str) -> Option<OsString> {
+    use rustix::process::{getegid, geteuid, getgid, getuid};
+    if getuid() == geteuid() && getgid() == getegid() { std::env::var_os(name) } else { None }
+}
+
+impl Client {
+    /// Connects to the daemon that `TALEA_SOCKET` names, or to the system's.
+    pub fn connect() -> Result<Client, Failure> {
+        Client::builder().connect()
+    }
+
+    /// Says where and how to connect.
+    pub fn builder() -> Builder {
+        Builder { path: None, timeout: DEFAULT_TIMEOUT }
+    }
+
+    /// Asks for a task to be accepted.
+    pub fn create(&self, spec: &Spec) -> Outcome<Grant> {
+        Ok(self.granted(&Request::Create(*spec.task()))?.map(|granted| self.grant(granted.spec)))
+    }
+
+    /// Asks for all of these tasks or none, at most 64. They come in the order of `specs`.
+    pub fn create_group(&self, specs: &[Spec]) -> Outcome<Vec<Grant>> {
+        if specs.is_empty() || specs.len() > GROUP_MAX {
+            let refusal = refused_locally(Code::Malformed, Field::Group);
+            return Ok(Err(Refusal { asked: specs.len() as u64, limit: GROUP_MAX as u64, ..refusal }));
+        }
+        let request = Request::CreateGroup(specs.iter().map(|spec| *spec.task()).collect());
+        match self.session.ask_and_hold(&request)? {
+            Reply::GrantedGroup(group) => {
+                Ok(Ok(group.iter().map(|granted| self.grant(granted.spec)).collect()))
+            }
+            other => refused(other),
+        }
+    }
+
+    /// Takes over a spec of the same user, with the token that it was granted with.
+    pub fn claim(&self, spec: SpecId, token: Token) -> Outcome<Grant> {
+        Ok(self.granted(&Request::Claim { spec, token })?.map(|granted| self.grant(granted.spec)))
+    }
+
+    /// Would this be accepted? Nothing is changed.
+    pub fn explain(&self, spec: &Spec) -> Outcome<Explanation> {
+        match self.session.ask(&Request::Explain(*spec.task()), None)? {
+            Reply::Explained { chosen, answers, refusal } => Ok(Ok(Explanation {
+                chosen: chosen.map(|index| index as usize),
+                answers,
+                refusal: refusal.map(|refusal| *refusal),
+            })),
+            other => refused(other),
+        }
+    }
+
+    /// What is known of a spec.
+    pub fn query(&self, spec: SpecId) -> Outcome<SpecInfo> {
+        match self.session.ask(&Request::Query(spec), None)? {
+            Reply::Spec(info) => Ok(Ok(*info)),
+            other => refused(other),
+        }
+    }
+
+    /// Gives a spec back, without a [`Grant`] at hand.
+    pub fn release(&self, spec: SpecId) -> Outcome<()> {
+        match self.session.release(spec)? {
+            Reply::Done => Ok(Ok(())),
+            other => refused(other),
+        }
+    }
+
+    /// Makes a thread real-time under a spec. `tid` is a thread number in this PID namespace, or a process by its
+    /// number; 0 is the calling thread.
+    pub fn attach(&self, spec: SpecId, tid: u32) -> Outcome<()> {
+        let tid = if tid == 0 { rustix::thread::gettid().as_raw_pid() as u32 } else { tid };
+        match thread_pidfd(tid) {
+            Ok(pidfd) => self.attach_pidfd(spec, pidfd.as_fd()),
+            Err(Errno::SRCH) => Ok(Err(refused_locally(Code::NoSuchThread, Field::Thread))),
+            // Before Linux 6.9, and where a sandbox forbids the call, nothing names a thread but its number.
+            Err(Errno::INVAL | Errno::NOSYS | Errno::PERM) => {
+                self.done(&Request::Attach { spec, tid: Some(tid) }, None)
+            }
+            Err(error) => Err(Failure::Os { doing: "open a pidfd of the thread", source: error.into() }),
+        }
+    }
+
+    /// Makes the thread of a pidfd real-time under a spec; a process pidfd names the main thread.
+    pub fn attach_pidfd(&self, spec: SpecId, pidfd: BorrowedFd) -> Outcome<()> {
+        self.done(&Request::Attach { spec, tid: None }, Some(pidfd))
+    }
+
+    /// Puts the spec's thread back to what it was.
+    pub fn detach(&self, spec: SpecId) -> Outcome<()> {
+        self.done(&Request::Detach(spec), None)
+    }
+
+    /// The daemon in numbers.
+    pub fn status(&self) -> Outcome<Status> {
+        match self.session.ask(&Request::Status, None)? {
+            Reply::Status(status) => Ok(Ok(*status)),
+            other => refused(other),
+        }
+    }
+
+    /// All plugins, in order of precedence.
+    pub fn plugins(&self) -> Outcome<Vec<PluginInfo>> {
+        self.collect(
+            0,
+            |&index| Request::Plugin(index),
+            |reply, next| match reply {
+                Reply::Plugin(info) => {
+                    *next += 1;
+                    Ok(*info)
+                }
+                other => Err(other),
+            },
+        )
+    }
+
+    /// What a plugin has on each of its CPUs, lowest first.
+    pub fn plugin_cpus(&self, plugin: u32) -> Outcome<Vec<CpuInfo>> {
+        self.collect(
+            0,
+            |&index| Request::PluginCpu { plugin, index },
+            |reply, next| match reply {
+                Reply::PluginCpu(info) => {
+                    *next += 1;
+                    Ok(info)
+                }
+                other => Err(other),
+            },
+        )
+    }
+
+    /// All specs that this user may see, by number.
+    pub fn list(&self) -> Outcome<Vec<SpecInfo>> {
+        self.collect(
+            SpecId(0),
+            |&from| Request::NextSpec(from),
+            |reply, next| match reply {
+                Reply::Spec(info) => {
+                    *next = SpecId(info.granted.spec.0.saturating_add(1));
+                    Ok(*info)
+                }
+                other => Err(other),
+            },
+        )
+    }
+
+    /// All connections that this user may see, by number.
+    pub fn sessions(&self) -> Outcome<Vec<SessionInfo>> {
+        self.collect(
+            0,
+            |&from| Request::NextSession(from),
+            |reply, next| match reply {
+                Reply::Session(info) => {
+                    *next = info.session.saturating_add(1);
+                    Ok(info)
+                }
+                other => Err(other),
+            },
+        )
+    }
+
+    /// Root only: ends the daemon; with `release`, everything is given back first.
+    pub fn stop(&self, release: bool) -> Outcome<()> {
+        self.done(&Request::Stop { release }, None)
+    }
+
+    /// Any request as the protocol has it. What it grants is not held: it is not claimed after a reconnection.
+    pub fn request(&self, request: &Request, fd: Option<BorrowedFd>) -> Result<Reply, Failure> {
+        self.session.ask(request, fd)
+    }
+
+    /// Makes sure that there is a connection; a request would do so too.
+    pub fn reconnect(&self) -> Result<(), Failure> {
+        self.session.connect()
+    }
+
+    /// Tells one start of the daemon from the next; `None` before the first connection.
+    pub fn instance(&self) -> Option<u64> {
+        self.session.instance()
+    }
+
+    pub(crate) fn session(&self) -> &Session {
+        &self.session
+    }
+
+    pub(crate) fn granted(&self, request: &Request) -> Outcome<Granted> {
+        match self.session.ask_and_hold(request)? {
+            Reply::Granted(granted) => Ok(Ok(granted)),
+            other => refused(other),
+        }
+    }
+
+    fn grant(&self, spec: SpecId) -> Grant {
+        Grant::new(self.clone(), spec)
+    }
+
+    fn done(&self, request: &Request, fd: Option<BorrowedFd>) -> Outcome<()> {
+        match self.session.ask(request, fd)? {
+            Reply::Done => Ok(Ok(())),
+            other => refused(other),
+        }
+    }
+
+    /// Asks for one thing after the other until there is no more.
+    fn collect<N, T>(
+        &self,
+        mut next: N,
+        ask: impl Fn(&N) -> Request,
+        take: impl Fn(Reply, &mut N) -> Result<T, Reply>,
+    ) -> Outcome<Vec<T>> {
+        let mut all = Vec::new();
+        loop {
+            match take(self.session.ask(&ask(&next), None)?, &mut next) {
+                Ok(one) => all.push(one),
+                Err(Reply::End) => return Ok(Ok(all)),
+                Err(other) => return refused(other),
+            }
+        }
+    }
+}
+
+/// The refusal in a reply; anything else answers another question.
+pub(crate) fn refused<T>(reply: Reply) -> Outcome<T> {
+    match reply {
+        Reply::Refused(refusal) => Ok(Err(*refusal)),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// A pidfd of one thread (`PIDFD_THREAD`). `EINVAL` where the kernel has none.
+fn thread_pidfd(tid: u32) -> Result<OwnedFd, Errno> {
+    // The kernel gives the flag the number of O_EXCL on every architecture.
+    let thread = PidfdFlags::from_bits_retain(rustix::fs::OFlags::EXCL.bits());
+    let tid = i32::try_from(tid).ok().and_then(Pid::from_raw).ok_or(Errno::SRCH)?;
+    pidfd_open(tid, thread)
+}

@@ -1,0 +1,124 @@
+//! A task specification that the daemon has accepted. Dropping it gives it back.
+
+use crate::client::Client;
+use crate::failure::Outcome;
+use crate::spec::Spec;
+use std::fmt;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+use talea_proto::message::SpecInfo;
+use talea_proto::{Code, Field, Granted, Refusal, Request, SpecId};
+
+/// An accepted task specification.
+///
+/// Dropping releases it: its bandwidth returns and its thread goes back to what it was. A drop that fails says
+/// nothing, because the daemon gives back whatever its owner leaves behind; [`Grant::release`] tells.
+#[must_use = "a grant that is dropped is given back"]
+pub struct Grant {
+    client: Client,
+    spec: SpecId,
+    released: bool,
+}
+
+impl Grant {
+    pub(crate) fn new(client: Client, spec: SpecId) -> Grant {
+        Grant { client, spec, released: false }
+    }
+
+    /// Its number.
+    pub fn spec(&self) -> SpecId {
+        self.spec
+    }
+
+    /// What was granted; `None` in a child of the process that was granted it.
+    pub fn granted(&self) -> Option<Granted> {
+        self.client.session().held(self.spec)
+    }
+
+    /// Q^a: CPU time of each activation, between the runtime and the desired one. `None` when no runtime was
+    /// declared.
+    pub fn accepted_runtime(&self) -> Option<Duration> {
+        self.granted()?.runtime.map(|runtime| Duration::from_nanos(runtime.as_ns()))
+    }
+
+    /// Whether the grant did not survive a break of the connection: the daemon was asked and did not know it.
+    pub fn is_lost(&self) -> bool {
+        self.client.session().is_lost(self.spec)
+    }
+
+    /// Makes the calling thread real-time.
+    pub fn attach_current(&self) -> Outcome<()> {
+        self.client.attach(self.spec, 0)
+    }
+
+    /// Makes a thread real-time by its number in this PID namespace; a process is meant by its main thread.
+    pub fn attach(&self, tid: u32) -> Outcome<()> {
+        self.client.attach(self.spec, tid)
+    }
+
+    /// Makes the thread of a pidfd real-time.
+    pub fn attach_pidfd(&self, pidfd: BorrowedFd) -> Outcome<()> {
+        self.client.attach_pidfd(self.spec, pidfd)
+    }
+
+    /// Puts its thread back to what it was; another can be attached.
+    pub fn detach(&self) -> Outcome<()> {
+        self.client.detach(self.spec)
+    }
+
+    /// Replaces its parameters; it may move to another plugin. On a refusal everything stays as it was. The
+    /// owner stays what it is.
+    pub fn change(&self, spec: &Spec) -> Outcome<()> {
+        let request = Request::Change { spec: self.spec, task: *spec.task() };
+        Ok(self.client.granted(&request)?.map(|_| ()))
+    }
+
+    /// Everything that the daemon knows of it.
+    pub fn info(&self) -> Outcome<SpecInfo> {
+        self.client.query(self.spec)
+    }
+
+    /// Gives it back and says how that went.
+    pub fn release(mut self) -> Outcome<()> {
+        self.released = true;
+        self.client.release(self.spec)
+    }
+
+    /// Leaves the grant to its declared owner instead of giving it back: with [`Owner::Thread`] or
+    /// [`Owner::Process`] it lives until that ends or somebody entitled releases it, with [`Owner::Session`]
+    /// until the client's connection ends.
+    ///
+    /// [`Owner::Thread`]: crate::Owner::Thread
+    /// [`Owner::Process`]: crate::Owner::Process
+    /// [`Owner::Session`]: crate::Owner::Session
+    pub fn leave_to_owner(mut self) -> SpecId {
+        self.released = true;
+        self.client.session().forget(self.spec);
+        self.spec
+    }
+}
+
+impl Drop for Grant {
+    fn drop(&mut self) {
+        // In a child process and after a loss there is nothing to give back.
+        if self.is_lost() {
+            self.client.session().forget(self.spec);
+        } else if !self.released {
+            drop(self.client.release(self.spec));
+        }
+    }
+}
+
+impl fmt::Debug for Grant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Grant")
+            .field("spec", &self.spec)
+            .field("released", &self.released)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A refusal that needs no daemon.
+pub(crate) fn refused_locally(code: Code, field: Field) -> Refusal {
+    Refusal { code, field, asked: 0, limit: 0, errno: 0, index: 0, rule: None, answers: Vec::new() }
+}

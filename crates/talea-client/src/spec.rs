@@ -1,0 +1,157 @@
+//! What a task needs, said with types and units.
+
+use std::time::Duration;
+use talea_core::{CpuSet, Priority, Span, Work};
+use talea_proto::Task;
+use talea_proto::message::{Name, Owner};
+
+/// A task specification: none to all of period, runtime, desired runtime, deadline and priority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spec(Task);
+
+/// Collects a [`Spec`].
+#[derive(Clone, Copy, Debug, Default)]
+#[must_use]
+pub struct SpecBuilder {
+    task: Task,
+    wrong: Option<BadSpec>,
+}
+
+/// A specification that no daemon could be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadSpec {
+    /// Longer than 2^64 − 1 nanoseconds.
+    #[error("the {0} is longer than 584 years")]
+    TooLong(&'static str),
+    /// Not a real-time priority.
+    #[error("{0} is not a real-time priority; they go from 1 (least) to 99 (most urgent)")]
+    Priority(u8),
+    /// Not a plugin's name.
+    #[error("a plugin's name has 1 to 31 bytes, none of them zero")]
+    PluginName,
+}
+
+impl Spec {
+    /// Starts with nothing declared.
+    pub fn builder() -> SpecBuilder {
+        SpecBuilder::default()
+    }
+
+    /// From a task as the protocol has it.
+    pub fn from_task(task: Task) -> Spec {
+        Spec(task)
+    }
+
+    /// As the protocol has it.
+    pub fn task(&self) -> &Task {
+        &self.0
+    }
+}
+
+impl SpecBuilder {
+    /// T: distance between activations.
+    pub fn period(mut self, period: Duration) -> SpecBuilder {
+        self.task.params.period = self.ns("period", period).map(Span::from_ns);
+        self
+    }
+
+    /// Q: CPU time that each activation needs.
+    pub fn runtime(mut self, runtime: Duration) -> SpecBuilder {
+        self.task.params.runtime = self.ns("runtime", runtime).map(Work::from_ns);
+        self
+    }
+
+    /// Q^d: CPU time that each activation could make use of; at least the runtime.
+    pub fn desired(mut self, desired: Duration) -> SpecBuilder {
+        self.task.params.desired = self.ns("desired runtime", desired).map(Work::from_ns);
+        self
+    }
+
+    /// D: relative deadline; the period if it is not declared.
+    pub fn deadline(mut self, deadline: Duration) -> SpecBuilder {
+        self.task.params.deadline = self.ns("deadline", deadline).map(Span::from_ns);
+        self
+    }
+
+    /// P: static priority, 1 (least) to 99 (most urgent).
+    pub fn priority(mut self, priority: u8) -> SpecBuilder {
+        if !(1..=99).contains(&priority) {
+            self.wrong.get_or_insert(BadSpec::Priority(priority));
+        }
+        self.task.params.priority = Some(Priority(priority));
+        self
+    }
+
+    /// The only plugin to ask.
+    pub fn plugin(mut self, name: &str) -> SpecBuilder {
+        self.task.plugin = Name::new(name);
+        if self.task.plugin.is_none() {
+            self.wrong.get_or_insert(BadSpec::PluginName);
+        }
+        self
+    }
+
+    /// CPUs that the task would rather run on.
+    pub fn cpus(mut self, cpus: CpuSet) -> SpecBuilder {
+        self.task.cpus = cpus;
+        self.task.cpus_mandatory = false;
+        self
+    }
+
+    /// CPUs that the task must run on.
+    pub fn only_cpus(mut self, cpus: CpuSet) -> SpecBuilder {
+        self.task.cpus = cpus;
+        self.task.cpus_mandatory = true;
+        self
+    }
+
+    /// Take the task although its plugin's test fails; needs an access rule.
+    pub fn ignore_admission(mut self, ignore: bool) -> SpecBuilder {
+        self.task.ignore_admission = ignore;
+        self
+    }
+
+    /// Whose end ends the grant.
+    pub fn owner(mut self, owner: Owner) -> SpecBuilder {
+        self.task.owner = owner;
+        self
+    }
+
+    /// The specification; the first thing that was wrong with it otherwise.
+    pub fn build(self) -> Result<Spec, BadSpec> {
+        self.wrong.map_or(Ok(Spec(self.task)), Err)
+    }
+
+    fn ns(&mut self, what: &'static str, length: Duration) -> Option<u64> {
+        let ns = u64::try_from(length.as_nanos()).ok();
+        if ns.is_none() {
+            self.wrong.get_or_insert(BadSpec::TooLong(what));
+        }
+        ns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn r1_what_is_not_declared_is_absent_not_zero() {
+        let spec = Spec::builder().build().expect("nothing is a specification");
+        assert_eq!(spec.task(), &Task::default());
+        let spec =
+            Spec::builder().period(Duration::from_millis(10)).priority(7).plugin("rm").build().expect("good");
+        assert_eq!(spec.task().params.period, Some(Span::from_ns(10_000_000)));
+        assert_eq!(spec.task().params.runtime, None);
+        assert_eq!(spec.task().plugin, Name::new("rm"));
+    }
+
+    #[test]
+    fn the_first_mistake_is_named() {
+        let build = |builder: SpecBuilder| builder.build();
+        assert_eq!(build(Spec::builder().priority(0).plugin("")), Err(BadSpec::Priority(0)));
+        assert_eq!(build(Spec::builder().priority(100)), Err(BadSpec::Priority(100)));
+        assert_eq!(build(Spec::builder().plugin(&"x".repeat(32))), Err(BadSpec::PluginName));
+        assert_eq!(build(Spec::builder().deadline(Duration::MAX)), Err(BadSpec::TooLong("deadline")));
+    }
+}

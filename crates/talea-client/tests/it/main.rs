@@ -1,0 +1,6 @@
+//! The client against a daemon that can be told to misbehave.
+
+mod grants;
+mod mock;
+mod reconnect;
+mod silence;
