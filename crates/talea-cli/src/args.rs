@@ -1,0 +1,239 @@
+//! The command line: the one list of commands and options.
+//!
+//! Help texts, man pages, completions and `docs/manual/cli.md` are all made from these definitions; nothing of
+//! them is written twice. Durations carry their unit (`10ms`), CPU lists are the kernel's (`0-3,5`), and `-P`
+//! takes the one-word grammar of `rtla`.
+
+pub(crate) mod task;
+
+use clap::{Args, Parser, Subcommand};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use task::TaskArgs;
+
+/// Declare what a program needs; get real time for it.
+#[derive(Parser, Debug)]
+#[command(name = "talea", version, disable_help_subcommand = true, max_term_width = 100)]
+#[command(
+    about = "Declare what a program needs; get real time for it",
+    long_about = "Declare what a program needs; get real time for it.\n\nA program says what it needs (a period, a \
+runtime, a deadline, a priority: any of them). Talea finds the scheduling policy that can serve it, proves that it \
+fits beside everything granted before, sets it up, and tells what happened. Without a running talead the commands \
+run, attach and explain decide by themselves where the caller has the rights."
+)]
+pub(crate) struct Cli {
+    /// The daemon's socket.
+    ///
+    /// With this option only that daemon is asked; without it, a missing daemon is replaced by this process where
+    /// rights allow.
+    #[arg(long, global = true, value_name = "PATH")]
+    #[arg(help_heading = "Everywhere")]
+    pub(crate) socket: Option<PathBuf>,
+    /// The daemon's configuration, if it is not /etc/talea/talead.toml.
+    ///
+    /// Tells where the daemon listens; without a daemon, what this process decides by and where it writes it down.
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Everywhere")]
+    pub(crate) config: Option<PathBuf>,
+    /// Say more: what is not covered, who decided, how a thread is enforced.
+    #[arg(short, long, global = true, help_heading = "Everywhere")]
+    pub(crate) verbose: bool,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Command {
+    Run(RunArgs),
+    Attach(AttachArgs),
+    Release(ReleaseArgs),
+    List(ListArgs),
+    Show(ShowArgs),
+    Explain(ExplainArgs),
+    Status(StatusArgs),
+    Check(CheckArgs),
+    ImportRetif(ImportArgs),
+    Doctor(DoctorArgs),
+    /// See real time happen: one audio job under load, without and with Talea.
+    Demo(crate::demo::Args),
+    /// Repeat the papers' measurements on this machine.
+    Lab(crate::lab::Args),
+    /// Write the man pages.
+    #[command(hide = true)]
+    Man(ManArgs),
+    /// Write shell completions.
+    #[command(hide = true)]
+    Completions(CompletionsArgs),
+    /// Write the command-line chapter of the manual.
+    #[command(hide = true)]
+    Markdown,
+    /// Wait at a socket for permission, then become another program.
+    #[command(hide = true)]
+    Gate(GateArgs),
+}
+
+/// How to print.
+#[derive(Args, Debug, Clone, Copy)]
+pub(crate) struct Output {
+    /// Print JSON with stable names instead of text.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Run a program under a grant.
+///
+/// The program's main thread becomes real-time before its first instruction; the grant ends with it. TERM, INT, HUP
+/// and USR1 sent to talea are passed on, and talea ends with the program's exit code. Threads that the program starts
+/// are ordinary unless --all-threads is given or they ask for themselves; -v lists them as "not held".
+#[derive(Args, Debug)]
+#[command(after_help = "Example: talea run --period 10ms --runtime 2ms -- ./control-loop")]
+pub(crate) struct RunArgs {
+    /// Give every thread of the program a grant of its own with these parameters.
+    ///
+    /// Each thread is charged in full. Later threads are looked for every 100 ms, so a thread that lives shorter
+    /// may be missed, and one that does not fit stays ordinary. Child processes are not covered.
+    #[arg(long)]
+    pub(crate) all_threads: bool,
+    /// Write what was granted, and how it ended, to FILE as JSON when the program ends.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
+    /// The program and its arguments.
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+    #[command(flatten)]
+    pub(crate) task: TaskArgs,
+}
+
+/// Put a running thread under a grant.
+///
+/// A process id means the process's main thread, a thread id that thread. The grant ends with the thread, or with
+/// talea release. Threads that are not covered are listed.
+#[derive(Args, Debug)]
+#[command(after_help = "Example: talea attach 4711 --period 10ms --runtime 2ms")]
+pub(crate) struct AttachArgs {
+    /// The thread, or a process for its main thread.
+    #[arg(value_name = "PID|TID", value_parser = clap::value_parser!(i32).range(1..))]
+    pub(crate) thread: i32,
+    /// Cover every thread that the process has now: all of them, or none.
+    ///
+    /// Each thread gets a grant of its own with these parameters and is charged in full.
+    #[arg(long)]
+    pub(crate) all_threads: bool,
+    #[command(flatten)]
+    pub(crate) output: Output,
+    #[command(flatten)]
+    pub(crate) task: TaskArgs,
+}
+
+/// Give grants back; their threads become what they were.
+#[derive(Args, Debug)]
+#[command(after_help = "Example: talea release 12")]
+pub(crate) struct ReleaseArgs {
+    /// Specs, as talea list numbers them.
+    #[arg(value_name = "SPEC", required_unless_present = "pid", value_parser = spec)]
+    pub(crate) specs: Vec<u64>,
+    /// Every grant whose thread belongs to this process, or is this thread.
+    #[arg(long, value_name = "PID|TID", conflicts_with = "specs", value_parser = clap::value_parser!(i32).range(1..))]
+    pub(crate) pid: Option<i32>,
+}
+
+/// List the grants: what was granted, and what the kernel says now.
+#[derive(Args, Debug)]
+pub(crate) struct ListArgs {
+    /// Leave out the line of headings.
+    #[arg(long)]
+    pub(crate) no_legend: bool,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+/// Show everything known of one grant.
+#[derive(Args, Debug)]
+pub(crate) struct ShowArgs {
+    /// The spec, as talea list numbers it.
+    #[arg(value_parser = spec)]
+    pub(crate) spec: u64,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+/// Ask what would happen: every plugin's answer, and what would fit. Nothing is changed.
+#[derive(Args, Debug)]
+#[command(after_help = "Example: talea explain --period 10ms --runtime 2ms")]
+pub(crate) struct ExplainArgs {
+    #[command(flatten)]
+    pub(crate) output: Output,
+    #[command(flatten)]
+    pub(crate) task: TaskArgs,
+}
+
+/// Show the daemon in numbers: plugins, CPUs, what is given out and what is free.
+#[derive(Args, Debug)]
+pub(crate) struct StatusArgs {
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+/// Validate a configuration: positions, reasons, remedies.
+#[derive(Args, Debug)]
+pub(crate) struct CheckArgs {
+    /// The file, such as /etc/talea/talead.toml.
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Check for a machine with this many CPUs instead of this one.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) cpus: Option<u32>,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+/// Turn ReTiF's two files (JSA 2021, Listings 2 and 3) into a Talea configuration on standard output.
+#[derive(Args, Debug)]
+pub(crate) struct ImportArgs {
+    /// The daemon's configuration, in the form of Listing 2.
+    #[arg(value_name = "CONF")]
+    pub(crate) conf: PathBuf,
+    /// The access rules, in the form of Listing 3.
+    #[arg(value_name = "RULES")]
+    pub(crate) rules: Option<PathBuf>,
+}
+
+/// Find out why real time would fail here, and what to do about it.
+///
+/// Looks at rights, limits, control groups, throttling, root domains, kernel options, the clock and the daemon.
+/// Changes nothing without --repair.
+#[derive(Args, Debug)]
+pub(crate) struct DoctorArgs {
+    /// Put back threads that a broker which is gone left real-time.
+    #[arg(long)]
+    pub(crate) repair: bool,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+fn spec(text: &str) -> Result<u64, String> {
+    match text.parse() {
+        Ok(number @ 1..) => Ok(number),
+        _ => Err("specs are numbers from 1, as talea list shows them".to_owned()),
+    }
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ManArgs {
+    /// Where to write one file a command; without it, talea.1 goes to standard output.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct CompletionsArgs {
+    /// For which shell.
+    pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct GateArgs {
+    /// Name of the abstract socket.
+    pub(crate) name: String,
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) command: Vec<OsString>,
+}

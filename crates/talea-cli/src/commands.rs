@@ -1,0 +1,12 @@
+//! One module a command; each takes its arguments and returns how `talea` ends.
+
+pub(crate) mod attach;
+pub(crate) mod check;
+pub(crate) mod doctor;
+pub(crate) mod explain;
+pub(crate) mod import;
+pub(crate) mod list;
+pub(crate) mod release;
+pub(crate) mod run;
+pub(crate) mod show;
+pub(crate) mod status;

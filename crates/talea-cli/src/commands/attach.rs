@@ -1,0 +1,143 @@
+//! `talea attach`: puts running threads under grants.
+//!
+//! The grant belongs to the thread: it outlives this command and ends with the thread, or with `talea release`.
+
+use crate::args::AttachArgs;
+use crate::args::task::Wanted;
+use crate::exit::Exit;
+use crate::json::{GrantJson, RefusalJson, TaskJson};
+use crate::kernel::name_of;
+use crate::link::{Link, Misuse, Options, Refused};
+use crate::output::{count, note, print, print_json};
+use crate::words;
+use anyhow::{Context, bail};
+use serde::Serialize;
+use talea_os::{Thread, Tid, proc};
+use talea_proto::{GROUP_MAX, Granted, Owner, Task};
+
+#[derive(Serialize)]
+struct Answer {
+    task: TaskJson,
+    held: Vec<Held>,
+    not_held: Vec<Other>,
+    refusal: Option<RefusalJson>,
+}
+
+#[derive(Serialize)]
+struct Held {
+    tid: i32,
+    name: Option<String>,
+    grant: GrantJson,
+}
+
+#[derive(Serialize)]
+struct Other {
+    tid: i32,
+    name: Option<String>,
+}
+
+pub(crate) fn run(options: &Options, args: &AttachArgs) -> anyhow::Result<Exit> {
+    let Wanted::Grant { task, kind } = args.task.wanted(Owner::Thread) else {
+        return Err(Misuse(
+            "an ordinary thread (-P o:…) needs no grant; talea release gives one back".into(),
+        )
+        .into());
+    };
+    if let Some(why) = crate::link::disabled() {
+        bail!("{why}; nothing is attached");
+    }
+    let tid = Tid::new(args.thread).context("thread numbers start at 1")?;
+    let main = Thread::open(tid).with_context(|| format!("cannot hold thread {tid}"))?;
+    let everyone =
+        proc::threads_of(main.tgid()).with_context(|| format!("cannot list the threads of {tid}"))?;
+    let threads = if args.all_threads { open_all(&everyone)? } else { vec![main] };
+    let mut link = Link::open(options)?;
+    let task = link.choose(task, kind)?;
+    let granted = match grant(&mut link, &task, &threads) {
+        Ok(granted) => granted,
+        Err(error) => {
+            if let (true, Some(Refused(refusal))) = (args.output.json, error.downcast_ref()) {
+                let refusal = Some(RefusalJson::from(&**refusal));
+                print_json(&Answer { task: (&task).into(), held: vec![], not_held: vec![], refusal })?;
+            }
+            return Err(error);
+        }
+    };
+    let others: Vec<Tid> =
+        everyone.into_iter().filter(|tid| threads.iter().all(|thread| thread.tid() != *tid)).collect();
+    let plugin = link.plugin_name(granted[0].plugin)?;
+    if args.output.json {
+        let held = threads.iter().zip(&granted).map(|(thread, granted)| Held {
+            tid: thread.tid().as_raw(),
+            name: name(thread.tid()),
+            grant: GrantJson::new(granted, &plugin),
+        });
+        let not_held = others.iter().map(|&tid| Other { tid: tid.as_raw(), name: name(tid) });
+        print_json(&Answer {
+            task: (&task).into(),
+            held: held.collect(),
+            not_held: not_held.collect(),
+            refusal: None,
+        })?;
+        return Ok(Exit::Ok);
+    }
+    for (thread, granted) in threads.iter().zip(&granted) {
+        let line = words::granted(granted, &plugin, &task);
+        print(&format!("spec {}: thread {}: {line}\n", granted.spec.0, named(thread.tid())))?;
+        if options.verbose {
+            for sentence in words::notes(granted.notes) {
+                note(sentence);
+            }
+        }
+    }
+    if !others.is_empty() {
+        let list: Vec<String> = others.iter().map(|&tid| named(tid)).collect();
+        note(&format!(
+            "not held: {}: {} (--all-threads covers them)",
+            count(list.len(), "other thread"),
+            list.join(", ")
+        ));
+    }
+    Ok(Exit::Ok)
+}
+
+/// Every thread; one that has just ended is no longer of interest.
+fn open_all(tids: &[Tid]) -> anyhow::Result<Vec<Thread>> {
+    let threads: Vec<Thread> = tids.iter().filter_map(|&tid| Thread::open(tid).ok()).collect();
+    match threads.len() {
+        0 => bail!("the process has just ended"),
+        n if n > GROUP_MAX => {
+            bail!("the process has {n} threads; at most {GROUP_MAX} can be covered in one request")
+        }
+        _ => Ok(threads),
+    }
+}
+
+/// A grant for each thread, or none at all.
+fn grant(link: &mut Link, task: &Task, threads: &[Thread]) -> anyhow::Result<Vec<Granted>> {
+    let granted = match threads.len() {
+        1 => vec![link.create(task)?],
+        count => link.create_group(task, count)?,
+    };
+    for (thread, one) in threads.iter().zip(&granted) {
+        let Err(error) = link.attach(one.spec, thread) else { continue };
+        // A thread that ended meanwhile needs nothing; its grant goes back, the others stay.
+        if threads.len() > 1 && !thread.is_alive() {
+            link.give_back(one.spec);
+            continue;
+        }
+        for all in &granted {
+            link.give_back(all.spec);
+        }
+        return Err(error);
+    }
+    Ok(granted)
+}
+
+fn name(tid: Tid) -> Option<String> {
+    name_of(u32::try_from(tid.as_raw()).ok()?)
+}
+
+fn named(tid: Tid) -> String {
+    name(tid).map_or_else(|| tid.to_string(), |name| format!("{tid} ({name})"))
+}

@@ -1,0 +1,90 @@
+//! `talea check`: validates a configuration, with positions, reasons and remedies.
+//!
+//! Reads the file as the daemon would, but not as a process that must trust it: who owns the file is the daemon's
+//! question, not this command's.
+
+use crate::args::CheckArgs;
+use crate::exit::Exit;
+use crate::output::{colored, count, print, print_json};
+use anyhow::Context;
+use serde::Serialize;
+use std::io::Read;
+use talea_core::CpuSet;
+use talea_daemon::start::MachineNames;
+use talea_system::Diagnostic;
+use talea_system::config::{self, FILE_MAX, Loaded, Target};
+
+#[derive(Serialize)]
+struct Answer {
+    file: String,
+    ok: bool,
+    plugins: usize,
+    rules: usize,
+    diagnostics: Vec<DiagnosticJson>,
+}
+
+#[derive(Serialize)]
+struct DiagnosticJson {
+    severity: &'static str,
+    file: String,
+    line: u32,
+    column: u32,
+    what: String,
+    why: String,
+    remedy: String,
+}
+
+impl From<&Diagnostic> for DiagnosticJson {
+    fn from(diagnostic: &Diagnostic) -> DiagnosticJson {
+        DiagnosticJson {
+            severity: diagnostic.severity.word(),
+            file: diagnostic.origin.clone(),
+            line: diagnostic.line,
+            column: diagnostic.column,
+            what: diagnostic.what.clone(),
+            why: diagnostic.why.clone(),
+            remedy: diagnostic.remedy.clone(),
+        }
+    }
+}
+
+pub(crate) fn run(args: &CheckArgs) -> anyhow::Result<Exit> {
+    let origin = args.file.display().to_string();
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(&args.file).with_context(|| format!("cannot open {origin}"))?;
+    // One byte more than is read tells that there is more.
+    file.take(FILE_MAX as u64 + 1)
+        .read_to_end(&mut bytes)
+        .with_context(|| format!("cannot read {origin}"))?;
+    let cpus = match args.cpus {
+        Some(count) => CpuSet::first(count),
+        None => talea_os::machine::Machine::probe().context("cannot count this machine's CPUs")?.online,
+    };
+    let read = config::read_bytes(&bytes, &origin, &MachineNames, &Target::new(cpus));
+    let diagnostics = match &read {
+        Ok(loaded) => &loaded.warnings,
+        Err(diagnostics) => diagnostics,
+    };
+    if args.output.json {
+        print_json(&Answer {
+            file: origin,
+            ok: read.is_ok(),
+            plugins: read.as_ref().map_or(0, |loaded| loaded.setup.plugins.len()),
+            rules: read.as_ref().map_or(0, |loaded| loaded.setup.rules.len()),
+            diagnostics: diagnostics.iter().map(DiagnosticJson::from).collect(),
+        })?;
+    } else {
+        print(&talea_system::diagnostic::render(diagnostics, colored()))?;
+        if let Ok(loaded) = &read {
+            print(&sound(&origin, loaded, cpus.len()))?;
+        }
+    }
+    Ok(if read.is_ok() { Exit::Ok } else { Exit::Usage })
+}
+
+fn sound(origin: &str, loaded: &Loaded, cpus: u32) -> String {
+    let plugins = count(loaded.setup.plugins.len(), "plugin");
+    let rules = count(loaded.setup.rules.len(), "access rule");
+    let cpus = count(cpus as usize, "CPU");
+    format!("{origin}: sound: {plugins}, {rules}, for a machine with {cpus}\n")
+}

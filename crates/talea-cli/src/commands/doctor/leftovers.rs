@@ -1,0 +1,88 @@
+//! Threads that a vanished broker left real-time.
+//!
+//! Model: the state file says what was granted; the kernel says which of those threads still live and are real-time.
+//! What a living broker holds, or a living `talea run` has under its eyes, is not left over. Putting back is the
+//! broker's own work: one is started here that takes the grants over, and is told to release them.
+
+use super::facts::Leftovers;
+use crate::link::{Link, Options, state_file};
+use anyhow::Context;
+use std::path::Path;
+use talea_daemon::Server;
+use talea_os::statefile::StateError;
+use talea_os::thread::Identity;
+use talea_os::{Thread, Tid, proc, sched};
+use talea_proto::SpecId;
+use talea_proto::record::{Record, RecordThread};
+
+/// A thread that is real-time and that nobody looks after.
+struct Left {
+    spec: SpecId,
+    tid: u32,
+}
+
+impl Left {
+    fn name(&self) -> String {
+        let name = crate::kernel::name_of(self.tid).unwrap_or_default();
+        format!("thread {} ({name}, spec {})", self.tid, self.spec.0)
+    }
+}
+
+/// What there is.
+pub(super) fn find(options: &Options) -> Leftovers {
+    match left(options) {
+        Ok(left) if left.is_empty() => Leftovers::None,
+        Ok(left) => Leftovers::Threads(left.iter().map(Left::name).collect()),
+        Err(error) => Leftovers::Hidden(format!("{error:#}")),
+    }
+}
+
+/// Puts every such thread back, and says what was done.
+pub(super) fn repair(options: &Options) -> anyhow::Result<Vec<String>> {
+    if Link::daemon(options).is_ok() {
+        return Ok(vec!["nothing to repair: a daemon is running and looks after its grants".to_owned()]);
+    }
+    let left = left(options).context("cannot see what was left")?;
+    if left.is_empty() {
+        return Ok(vec!["nothing to repair: no thread was left real-time".to_owned()]);
+    }
+    let mut link = Link::for_repair(options)?;
+    let put_back = |left: Left| match link.release(left.spec) {
+        Ok(()) => format!("{}: put back", left.name()),
+        Err(error) => format!("{}: {error:#}", left.name()),
+    };
+    Ok(left.into_iter().map(put_back).collect())
+}
+
+fn left(options: &Options) -> anyhow::Result<Vec<Left>> {
+    let daemon = options.daemon_setup();
+    if !Path::new(&daemon.state_directory).exists() {
+        return Ok(Vec::new());
+    }
+    let path = state_file(&daemon)?;
+    // Opening makes the file; looking must not.
+    if !path.try_exists().with_context(|| format!("cannot look for {}", path.display()))? {
+        return Ok(Vec::new());
+    }
+    let state = match Server::open_state(&path) {
+        Ok(state) => state,
+        Err(StateError::InUse { .. }) => return Ok(Vec::new()),
+        Err(error) => return Err(anyhow::anyhow!("{error}")),
+    };
+    let records = state.records().filter_map(|(_, bytes)| Record::decode(bytes));
+    Ok(records.filter(|record| !is_watched(record)).filter_map(|record| still_real_time(&record)).collect())
+}
+
+/// Whether the process that asked still lives, as a `talea run` does beside its program.
+fn is_watched(record: &Record) -> bool {
+    let asker = i32::try_from(record.pid).ok().and_then(Tid::new);
+    asker.and_then(|pid| proc::stat(pid).ok()).is_some_and(|stat| stat.start_ticks == record.pid_start)
+}
+
+fn still_real_time(record: &Record) -> Option<Left> {
+    let RecordThread { tid, start, inode, .. } = record.thread?;
+    let identity = Identity { tid: Tid::new(i32::try_from(tid).ok()?)?, inode, start_ticks: start };
+    let thread = Thread::reopen(&identity).ok()?;
+    let attr = sched::get(thread.tid()).ok()?;
+    (attr.policy.is_realtime() && thread.is_alive()).then_some(Left { spec: record.spec, tid })
+}

@@ -1,0 +1,122 @@
+//! Talea itself: the daemon, its configuration, its rules for this user, what an earlier one left.
+
+use super::check::Check;
+use super::facts::{Configuration, Daemon, Facts, Leftovers};
+use super::rights::privileged;
+use crate::exit::Exit;
+use crate::words;
+
+pub(super) fn checks(facts: &Facts) -> Vec<Check> {
+    vec![disabled(facts), configuration(facts), daemon(facts), rules(facts), leftovers(facts)]
+}
+
+fn disabled(facts: &Facts) -> Check {
+    let id = "talea-disable";
+    match &facts.disabled {
+        Some(why) => Check::warn(
+            id,
+            why.clone(),
+            "talea run and programs with libtalea start as ordinary ones",
+            "unset TALEA_DISABLE",
+        ),
+        None => Check::ok(id, "not set", "Talea is in force"),
+    }
+}
+
+fn configuration(facts: &Facts) -> Check {
+    let id = "configuration";
+    match &facts.configuration {
+        Configuration::Sound(path) => {
+            Check::ok(id, path.display().to_string(), "sound, and nobody else can write it")
+        }
+        Configuration::Missing(path) => Check::warn(
+            id,
+            format!("no {}", path.display()),
+            "talead does not start without one",
+            "write it (docs/manual/configuration.md), then talea check it; talea import-retif turns ReTiF's files \
+             into one",
+        ),
+        Configuration::Broken(path, why) => Check::fail(
+            id,
+            why.clone(),
+            "talead does not start with half a configuration, nor with one that others can write",
+            format!("talea check {}; chown root: and chmod go-w it", path.display()),
+        ),
+    }
+}
+
+fn daemon(facts: &Facts) -> Check {
+    let id = "daemon";
+    match &facts.daemon {
+        Daemon::Answers { pid, .. } => {
+            Check::ok(id, format!("talead, process {pid}, answers"), "unprivileged programs can ask")
+        }
+        Daemon::Trouble(why) => Check::fail(
+            id,
+            why.clone(),
+            "something is there and does not serve you",
+            "the daemon's log says more; socket owner, group and mode are set in its configuration",
+        ),
+        Daemon::Missing(why) => {
+            let (meaning, alone) = if privileged(facts) {
+                (
+                    "talea run, attach and explain decide in their own process; nothing serves other users",
+                    true,
+                )
+            } else {
+                ("nobody can give this user real time", false)
+            };
+            let fix = "systemctl enable --now talead.socket talead.service, or talead in a root shell";
+            if alone {
+                Check::warn(id, why.clone(), meaning, fix)
+            } else {
+                Check::fail(id, why.clone(), meaning, fix)
+            }
+        }
+    }
+}
+
+fn rules(facts: &Facts) -> Check {
+    let id = "rules";
+    let Daemon::Answers { refusal, .. } = &facts.daemon else {
+        return Check::ok(id, "not asked", "without a daemon there are no access rules");
+    };
+    let Some(refusal) = refusal else {
+        return Check::ok(id, "you may ask", "a hundredth of a CPU would be granted to you");
+    };
+    let text = words::refusal(refusal).replace('\n', ";");
+    match Exit::of(refusal) {
+        Exit::Denied => Check::fail(
+            id,
+            text,
+            "no rule lets you have even a hundredth of a CPU; without a rule nothing is allowed",
+            format!(
+                "in /etc/talea/talead.toml: [[rule]] domain = \"#{}\" max_utilization = 0.5 (each on its own line), \
+                 then systemctl reload talead",
+                facts.uid
+            ),
+        ),
+        _ => Check::warn(
+            id,
+            text,
+            "a hundredth of a CPU would not be granted now",
+            "talea explain --period 10ms --runtime 100us shows every plugin's answer",
+        ),
+    }
+}
+
+fn leftovers(facts: &Facts) -> Check {
+    let id = "leftovers";
+    match &facts.leftovers {
+        Leftovers::None => {
+            Check::ok(id, "none", "no thread is real-time without somebody who looks after it")
+        }
+        Leftovers::Hidden(why) => Check::ok(id, why.clone(), "only root, or the daemon's user, can look"),
+        Leftovers::Threads(threads) => Check::warn(
+            id,
+            format!("still real-time: {}", threads.join(", ")),
+            "a broker that is gone granted this; a new talead takes the grants over",
+            "start talead, or talea doctor --repair to put the threads back",
+        ),
+    }
+}

@@ -1,0 +1,314 @@
+//! Every verdict, on machines that are not this one.
+
+use super::check::Grade;
+use super::facts::{Configuration, Daemon, Facts, Leftovers};
+use super::{all, text};
+use std::path::PathBuf;
+use talea_core::{Charge, CpuSet, Span, Work};
+use talea_os::dropcaps::{CapSet, Capability};
+use talea_os::machine::{Calls, DlBook, Domain, Hierarchy, Limits, Machine, RtGroup, RtLimit};
+use talea_proto::message::Name;
+use talea_proto::refusal::Said;
+use talea_proto::{Answer, Code, Field, Refusal};
+
+/// A machine in good order with a daemon, seen by root.
+fn sound() -> Facts {
+    let cpus = CpuSet::first(4);
+    let machine = Machine {
+        kernel: (6, 18),
+        release: "6.18.0".to_owned(),
+        preempt_rt: true,
+        online: cpus,
+        isolated: CpuSet::EMPTY,
+        rt_limit: Some(RtLimit {
+            runtime: Some(Work::from_ns(950_000_000)),
+            period: Span::from_ns(1_000_000_000),
+        }),
+        deadline_periods: (Span::from_ns(100_000), Span::from_ns(4_194_304_000)),
+        fair_server: Charge::ratio(5, 100),
+        domains: vec![Domain { cpus, balanced: true }],
+        cgroups: talea_os::machine::Cgroups {
+            cpu: Hierarchy::V2("/sys/fs/cgroup".to_owned()),
+            cpuset: Hierarchy::V2("/sys/fs/cgroup".to_owned()),
+            rt_group: None,
+        },
+        hrtick: Some(true),
+        tick: Some(Span::from_ns(4_000_000)),
+        clocksource: Some("tsc".to_owned()),
+        lockdown: None,
+        capabilities: CapSet::of(&[Capability::SysNice, Capability::IpcLock, Capability::SysAdmin]),
+        limits: Limits {
+            rt_priority: Some(0),
+            rt_time_us: Some(u64::MAX),
+            nice: Some(0),
+            memlock: Some(8 << 20),
+            files: Some(1024),
+        },
+        calls: Calls { thread_pidfds: true, tick: Some(Span::from_ns(4_000_000)) },
+    };
+    Facts {
+        machine,
+        uid: 0,
+        initial_user_namespace: true,
+        filtered: false,
+        affinity: cpus,
+        fifo: Ok(()),
+        deadline: Ok(()),
+        // Four fair servers of 5 %, as the kernel rounds them.
+        books: Some(vec![DlBook { cpu: 0, limit: 996_147, total: 4 * 52_428 }]),
+        deadline_threads: 0,
+        disabled: None,
+        daemon: Daemon::Answers { pid: 1, refusal: None },
+        configuration: Configuration::Sound(PathBuf::from("/etc/talea/talead.toml")),
+        leftovers: Leftovers::None,
+    }
+}
+
+/// The same, seen by a user without any right of its own.
+fn user() -> Facts {
+    let mut facts = sound();
+    facts.uid = 1000;
+    facts.machine.capabilities = CapSet::default();
+    facts.machine.limits.memlock = Some(u64::MAX);
+    (facts.fifo, facts.deadline) = (Err(libc::EPERM), Err(libc::EPERM));
+    facts
+}
+
+fn refusal(code: Code) -> Refusal {
+    Refusal {
+        code,
+        field: Field::Request,
+        asked: 0,
+        limit: 0,
+        errno: 0,
+        index: 0,
+        rule: None,
+        answers: Vec::new(),
+    }
+}
+
+/// What is not in order, as `id: grade`.
+fn findings(facts: &Facts) -> Vec<String> {
+    let checks = all(facts);
+    let odd = checks.iter().filter(|check| check.status != Grade::Ok);
+    odd.map(|check| format!("{}: {}", check.id, check.status.word())).collect()
+}
+
+/// `change` makes a sound machine give exactly these findings.
+#[track_caller]
+fn gives(base: fn() -> Facts, change: impl FnOnce(&mut Facts), expected: &[&str]) -> Facts {
+    let mut facts = base();
+    change(&mut facts);
+    assert_eq!(findings(&facts), expected);
+    facts
+}
+
+#[test]
+fn a_sound_machine_has_no_findings_for_root_nor_for_a_user() {
+    gives(sound, |_| {}, &[]);
+    gives(user, |_| {}, &[]);
+    assert!(text(&all(&sound()), false, false).ends_with("\nnothing stands in the way of real time\n"));
+}
+
+#[test]
+fn every_check_has_a_name_of_its_own_and_every_finding_a_fix() {
+    let broken = gives(
+        user,
+        |facts| {
+            facts.daemon = Daemon::Missing("no daemon".to_owned());
+            facts.initial_user_namespace = false;
+        },
+        &[
+            "capabilities: warn",
+            "user-namespace: fail",
+            "try-fifo: warn",
+            "try-deadline: warn",
+            "daemon: fail",
+        ],
+    );
+    let checks = all(&broken);
+    let mut ids: Vec<&str> = checks.iter().map(|check| check.id).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), checks.len());
+    for check in checks {
+        assert_eq!(check.fix.is_some(), check.status != Grade::Ok, "{}", check.id);
+        assert!(!check.finding.is_empty() && !check.meaning.is_empty(), "{}", check.id);
+    }
+}
+
+#[test]
+fn root_of_a_user_namespace_has_no_rights_that_count() {
+    let inside = |facts: &mut Facts| {
+        facts.initial_user_namespace = false;
+        (facts.fifo, facts.deadline) = (Err(libc::EPERM), Err(libc::EPERM));
+    };
+    gives(sound, inside, &[]);
+    let alone = |facts: &mut Facts| {
+        inside(facts);
+        facts.daemon = Daemon::Missing("no daemon".to_owned());
+    };
+    let expected = [
+        "capabilities: warn",
+        "user-namespace: fail",
+        "try-fifo: warn",
+        "try-deadline: warn",
+        "daemon: fail",
+    ];
+    gives(sound, alone, &expected);
+}
+
+#[test]
+fn limits_are_judged_by_what_they_do_to_real_time_threads() {
+    gives(sound, |facts| facts.machine.limits.rt_time_us = Some(200_000), &["rlimit-rttime: warn"]);
+    gives(user, |facts| facts.machine.limits.memlock = Some(64 << 10), &["rlimit-memlock: warn"]);
+    gives(user, |facts| facts.machine.limits.rt_priority = Some(95), &[]);
+}
+
+#[test]
+fn a_control_group_without_runtime_is_named_as_the_cause() {
+    let refuses = |facts: &mut Facts| {
+        facts.machine.cgroups.cpu = Hierarchy::V1("/sys/fs/cgroup/cpu".to_owned());
+        facts.machine.cgroups.rt_group = Some(RtGroup {
+            path: "/shell".to_owned(),
+            runtime: Some(Work::ZERO),
+            period: Span::from_ns(1_000_000_000),
+        });
+        facts.fifo = Err(libc::EPERM);
+    };
+    let facts = gives(sound, refuses, &["try-fifo: fail", "rt-group: fail"]);
+    let shown = text(&all(&facts), false, false);
+    assert!(shown.contains("echo 100000 > /sys/fs/cgroup/cpu/shell/cpu.rt_runtime_us"), "{shown}");
+    assert!(shown.contains("because the control group has no real-time runtime"), "{shown}");
+}
+
+#[test]
+fn a_group_that_is_throttled_together_is_a_catch_and_the_root_group_is_none() {
+    let bounded = |path: &'static str| {
+        move |facts: &mut Facts| {
+            facts.machine.cgroups.rt_group = Some(RtGroup {
+                path: path.to_owned(),
+                runtime: Some(Work::from_ns(100_000_000)),
+                period: Span::from_ns(1_000_000_000),
+            });
+        }
+    };
+    gives(sound, bounded("/audio"), &["rt-group: warn"]);
+    gives(sound, bounded("/"), &[]);
+}
+
+#[test]
+fn a_filter_is_blamed_only_where_the_right_is_there() {
+    let filtered = |facts: &mut Facts| {
+        facts.filtered = true;
+        (facts.fifo, facts.deadline) = (Err(libc::EPERM), Err(libc::EPERM));
+    };
+    let facts = gives(sound, filtered, &["try-fifo: fail", "try-deadline: fail"]);
+    assert!(text(&all(&facts), false, false).contains("seccomp filter refuses the call"));
+    gives(user, filtered, &[]);
+}
+
+#[test]
+fn an_affinity_that_cuts_its_root_domain_is_why_deadline_is_refused() {
+    let pinned = |facts: &mut Facts| {
+        facts.affinity = CpuSet::single(1);
+        facts.deadline = Err(libc::EPERM);
+    };
+    gives(sound, pinned, &["affinity: warn", "try-deadline: fail"]);
+}
+
+#[test]
+fn the_kernels_switches_are_judged() {
+    gives(sound, |facts| facts.machine.kernel = (5, 15), &["kernel: fail"]);
+    gives(sound, |facts| facts.machine.calls.thread_pidfds = false, &["thread-pidfds: warn"]);
+    gives(sound, |facts| facts.machine.hrtick = Some(false), &["budget-grain: warn"]);
+    gives(sound, |facts| facts.machine.hrtick = None, &[]);
+    gives(sound, |facts| facts.machine.preempt_rt = false, &[]);
+    gives(sound, |facts| facts.machine.clocksource = Some("hpet".to_owned()), &["clock-source: warn"]);
+    let limit = |runtime| move |facts: &mut Facts| facts.machine.rt_limit.as_mut().unwrap().runtime = runtime;
+    gives(sound, limit(None), &["rt-runtime: warn"]);
+    gives(sound, limit(Some(Work::ZERO)), &["rt-runtime: fail"]);
+}
+
+#[test]
+fn cpus_that_nobody_balances_are_found() {
+    let split = |facts: &mut Facts| {
+        facts.machine.domains = vec![
+            Domain { cpus: CpuSet::first(2), balanced: true },
+            Domain { cpus: CpuSet::parse("2-3").unwrap(), balanced: false },
+        ];
+        facts.books = None;
+    };
+    gives(sound, split, &["root-domains: warn"]);
+}
+
+#[test]
+fn the_kernels_books_are_compared_with_the_threads_there_are() {
+    let total = |total| move |facts: &mut Facts| facts.books.as_mut().unwrap()[0].total = total;
+    let servers = 4 * 52_428;
+    gives(sound, total(servers + (1 << 20) / 4), &["bandwidth-books: warn"]);
+    gives(sound, total(-5), &["bandwidth-books: warn"]);
+    let held = |facts: &mut Facts| {
+        facts.deadline_threads = (1 << 20) / 5;
+        facts.books.as_mut().unwrap()[0].total = servers + (1 << 20) / 5;
+    };
+    gives(sound, held, &[]);
+    gives(sound, |facts| facts.books = None, &[]);
+    gives(sound, |facts| facts.deadline = Err(libc::EBUSY), &["try-deadline: warn"]);
+}
+
+#[test]
+fn a_missing_daemon_is_a_catch_for_root_and_the_end_for_others() {
+    let missing = |facts: &mut Facts| facts.daemon = Daemon::Missing("no daemon".to_owned());
+    gives(sound, missing, &["daemon: warn"]);
+    gives(user, missing, &["capabilities: warn", "try-fifo: warn", "try-deadline: warn", "daemon: fail"]);
+    let trouble = |facts: &mut Facts| facts.daemon = Daemon::Trouble("does not answer".to_owned());
+    gives(sound, trouble, &["daemon: fail"]);
+}
+
+#[test]
+fn rules_are_asked_for_this_user() {
+    let says = |code| {
+        let refusal = Some(Box::new(refusal(code)));
+        move |facts: &mut Facts| facts.daemon = Daemon::Answers { pid: 1, refusal }
+    };
+    let facts = gives(user, says(Code::NotAllowed), &["rules: fail"]);
+    assert!(text(&all(&facts), false, false).contains("domain = \"#1000\""));
+    gives(user, says(Code::NoPlugin), &["rules: warn"]);
+    let denied = |facts: &mut Facts| {
+        let mut refusal = refusal(Code::NoPlugin);
+        let verdict = Said::Denied { code: Code::NotAllowed, field: Field::Request, asked: 0, limit: 0 };
+        refusal.answers = vec![Answer { plugin: 0, name: Name::new("edf").unwrap(), verdict }];
+        facts.daemon = Daemon::Answers { pid: 1, refusal: Some(Box::new(refusal)) };
+    };
+    gives(user, denied, &["rules: fail"]);
+}
+
+#[test]
+fn configuration_environment_and_leftovers_are_told() {
+    let broken = Configuration::Broken(PathBuf::from("x"), "x:1:1: wrong".to_owned());
+    gives(sound, |facts| facts.configuration = broken, &["configuration: fail"]);
+    let missing = Configuration::Missing(PathBuf::from("x"));
+    gives(sound, |facts| facts.configuration = missing, &["configuration: warn"]);
+    gives(
+        sound,
+        |facts| facts.disabled = Some("TALEA_DISABLE is set to 1".to_owned()),
+        &["talea-disable: warn"],
+    );
+    let left = Leftovers::Threads(vec!["thread 7 (x, spec 1)".to_owned()]);
+    gives(sound, |facts| facts.leftovers = left, &["leftovers: warn"]);
+    gives(sound, |facts| facts.leftovers = Leftovers::Hidden("not for you".to_owned()), &[]);
+}
+
+#[test]
+fn meaning_and_fix_are_shown_where_there_is_something_to_do() {
+    let mut facts = sound();
+    facts.machine.clocksource = Some("hpet".to_owned());
+    let brief = text(&all(&facts), false, false);
+    assert_eq!(brief.matches("fix:").count(), 1);
+    assert_eq!(brief.lines().count(), all(&facts).len() + 2 + 2);
+    assert!(brief.ends_with("\nnothing fails; 1 warning\n"), "{brief}");
+    let verbose = text(&all(&facts), true, false);
+    assert_eq!(verbose.lines().count(), 2 * all(&facts).len() + 1 + 2);
+    assert!(text(&all(&facts), false, true).contains("\x1b[33mwarn\x1b[0m"));
+}

@@ -1,0 +1,68 @@
+//! `talea show`: everything known of one grant.
+
+use super::list::{Users, kernel};
+use crate::args::ShowArgs;
+use crate::exit::Exit;
+use crate::json::SpecJson;
+use crate::link::{Link, Options};
+use crate::output::{Table, print, print_json};
+use crate::words;
+use talea_core::Span;
+use talea_proto::{Owner, SpecId, SpecInfo};
+
+pub(crate) fn run(options: &Options, args: &ShowArgs) -> anyhow::Result<Exit> {
+    let spec = Link::open(options)?.query(SpecId(args.spec))?;
+    if args.output.json {
+        print_json(&SpecJson::new(&spec, kernel(&spec).as_ref()))?;
+    } else {
+        print(&text(&spec))?;
+    }
+    Ok(Exit::Ok)
+}
+
+fn text(spec: &SpecInfo) -> String {
+    let mut table = Table::bare(&["", ""]);
+    let mut line = |name: &str, value: String| table.row(vec![name.to_owned(), value]);
+    let params = &spec.task.params;
+    line("spec", spec.granted.spec.0.to_string());
+    line("granted", words::granted(&spec.granted, spec.plugin_name.as_str(), &spec.task));
+    for note in words::notes(spec.granted.notes) {
+        line("note", note.to_owned());
+    }
+    let grain = spec.granted.grain;
+    if grain > Span::ZERO {
+        line("budget grain", grain.to_string());
+    }
+    let mut asked = Vec::new();
+    let mut ask =
+        |name: &str, value: Option<String>| asked.extend(value.map(|value| format!("{name} {value}")));
+    ask("period", params.period.map(|v| v.to_string()));
+    ask("runtime", params.runtime.map(|v| v.to_string()));
+    ask("desired", params.desired.map(|v| v.to_string()));
+    ask("deadline", params.deadline.map(|v| v.to_string()));
+    ask("priority", params.priority.map(|v| v.0.to_string()));
+    ask("plugin", spec.task.plugin.map(|v| v.as_str().to_owned()));
+    let cpus = (!spec.task.cpus.is_empty()).then(|| spec.task.cpus.to_string());
+    ask(if spec.task.cpus_mandatory { "cpus" } else { "preferred cpus" }, cpus);
+    line("asked", if asked.is_empty() { "nothing in particular".to_owned() } else { asked.join(", ") });
+    let owner = match spec.task.owner {
+        Owner::Session => "the connection that asked",
+        Owner::Process => "the process that asked",
+        Owner::Thread => "its thread",
+    };
+    line("ends with", owner.to_owned());
+    line("user", Users::default().name(spec.uid));
+    line("asked by", format!("process {}", spec.pid));
+    match spec.tid {
+        None => line("thread", "none".to_owned()),
+        Some(tid) => {
+            let name = crate::kernel::name_of(tid).map(|name| format!(" ({name})")).unwrap_or_default();
+            line("thread", format!("{tid}{name}"));
+            line("given", spec.attr.as_ref().map_or_else(|| "nothing yet".to_owned(), words::attr));
+            let now =
+                kernel(spec).map_or_else(|| "cannot be seen from here".to_owned(), |now| words::policy(&now));
+            line("kernel says", now);
+        }
+    }
+    table.render()
+}

@@ -1,0 +1,173 @@
+//! One run of the audio job: started, looked at half-way, its times read afterwards.
+
+use super::stage::Stage;
+use anyhow::{Context, bail};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use talea_core::{Span, Time};
+
+/// What a block is given: it must be done when the next one is due.
+pub(super) const DEADLINE: Span = Span::from_ns(10_000_000);
+
+/// One block, as the job saw it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Block {
+    /// When it was due to start, whatever happened before.
+    pub(super) release: Time,
+    pub(super) completion: Time,
+}
+
+impl Block {
+    /// From nominal release to completion.
+    pub(super) fn response(&self) -> Span {
+        self.completion.since(self.release)
+    }
+}
+
+/// The size of the job, so that it is the same in every run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Size {
+    pub(super) microphones: u32,
+    /// CPU time of one block.
+    pub(super) block: Span,
+}
+
+/// How much of a block's time the job shall need.
+const BLOCK_US: u32 = 2_000;
+
+/// Asks the job how large it must be here to need [`BLOCK_US`] a block.
+pub(super) fn calibrate(stage: &Stage) -> anyhow::Result<Size> {
+    let output = stage
+        .command("convolver")
+        .arg(stage.path("talea.wav"))
+        .args(["--calibrate", &BLOCK_US.to_string()])
+        .stdin(Stdio::null())
+        .output()
+        .context("the job cannot be started")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let size = number(&text, "microphones=").zip(number(&text, "block_ns="));
+    let Some((microphones, block)) = size.filter(|_| output.status.success()) else {
+        bail!("the job cannot measure itself: {text}{}", String::from_utf8_lossy(&output.stderr));
+    };
+    Ok(Size { microphones: microphones as u32, block: Span::from_ns(block) })
+}
+
+/// A running job; killed when dropped before its end.
+pub(super) struct Job {
+    child: Child,
+    lines: BufReader<std::process::ChildStdout>,
+    errors: std::path::PathBuf,
+    /// Its main thread.
+    pub(super) tid: u32,
+}
+
+impl Job {
+    /// Starts `command`, which is or becomes the job, and waits until it is about to begin.
+    pub(super) fn start(stage: &Stage, mut command: Command) -> anyhow::Result<Job> {
+        let errors = stage.path("errors");
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(std::fs::File::create(&errors)?)
+            .spawn()
+            .context("the job cannot be started")?;
+        let lines = BufReader::new(child.stdout.take().context("no pipe to the job")?);
+        let mut job = Job { child, lines, errors, tid: 0 };
+        let line = job.line()?;
+        match number(&line, "ready pid=") {
+            Some(pid) => job.tid = pid as u32,
+            None => bail!("{}", job.why(&line)),
+        }
+        Ok(job)
+    }
+
+    /// The arguments of every run.
+    pub(super) fn arguments(stage: &Stage, size: Size, seconds: u32, csv: &Path) -> Vec<std::ffi::OsString> {
+        let mut arguments = vec![stage.path("talea.wav").into_os_string()];
+        arguments.extend(["--microphones".into(), size.microphones.to_string().into()]);
+        arguments.extend(["--seconds".into(), seconds.to_string().into()]);
+        arguments.extend(["--csv".into(), csv.into()]);
+        arguments
+    }
+
+    /// Waits for the end; the blocks and the checksum of what was computed.
+    pub(super) fn finish(mut self, csv: &Path, patience: Duration) -> anyhow::Result<(Vec<Block>, String)> {
+        let start = Instant::now();
+        loop {
+            match self.child.try_wait()? {
+                Some(status) if status.success() => break,
+                Some(status) => bail!("{}", self.why(&status.to_string())),
+                None if start.elapsed() > patience => {
+                    bail!("the job did not end within {} s", patience.as_secs())
+                }
+                None => std::thread::sleep(Duration::from_millis(20)),
+            }
+        }
+        let line = self.line()?;
+        let checksum = line.split("checksum=").nth(1).unwrap_or_default().trim().to_owned();
+        let text = std::fs::read_to_string(csv).context("the job wrote no times")?;
+        Ok((read_times(&text)?, checksum))
+    }
+
+    fn line(&mut self) -> anyhow::Result<String> {
+        let mut line = String::new();
+        self.lines.read_line(&mut line)?;
+        Ok(line)
+    }
+
+    /// What the job said before it gave up.
+    fn why(&mut self, otherwise: &str) -> String {
+        // It is over; what is left is its status.
+        let _ = self.child.wait();
+        let said = std::fs::read_to_string(&self.errors).unwrap_or_default();
+        let said = said.trim();
+        format!("the job gave up: {}", if said.is_empty() { otherwise.trim() } else { said })
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The number behind `key`.
+fn number(text: &str, key: &str) -> Option<u64> {
+    let rest = text.split(key).nth(1)?;
+    rest[..rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len())].parse().ok()
+}
+
+fn read_times(text: &str) -> anyhow::Result<Vec<Block>> {
+    text.lines()
+        .skip(1)
+        .map(|line| {
+            let mut fields = line.split(',').skip(1).map(str::parse);
+            let mut next = || fields.next().and_then(Result::ok).map(Time::from_ns);
+            let (release, _start, completion) = (next(), next(), next());
+            release
+                .zip(completion)
+                .filter(|(release, completion)| release <= completion)
+                .map(|(release, completion)| Block { release, completion })
+                .with_context(|| format!("the job wrote nonsense: {line}"))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_and_nonsense_is_not() {
+        let blocks =
+            read_times("block,release_ns,start_ns,completion_ns\n0,100,110,300\n1,200,300,350\n").unwrap();
+        assert_eq!(blocks.len(), 2);
+        assert_eq!(blocks[1].response(), Span::from_ns(150));
+        assert!(read_times("head\n0,100,110,90\n").is_err());
+        assert!(read_times("head\n0,100\n").is_err());
+        assert_eq!(number("microphones=32 block_ns=1990", "block_ns="), Some(1990));
+    }
+}

@@ -1,0 +1,182 @@
+//! The runs side by side: every block's response time, and the line that it must stay below.
+//!
+//! The scale is logarithmic: what is interesting lies between one millisecond and seconds. Drawn by hand because a
+//! picture is text; no library, no script, no font.
+#![allow(clippy::cast_precision_loss, reason = "a picture is exact to a tenth of a pixel")]
+
+use super::job::DEADLINE;
+use super::judge::Fate;
+use super::show::{Outcome, Run};
+use std::fmt::Write;
+
+const WIDTH: f64 = 1080.0;
+const HEIGHT: f64 = 400.0;
+/// The area of the first panel's blocks.
+const LEFT: f64 = 62.0;
+const TOP: f64 = 96.0;
+const BOTTOM: f64 = 352.0;
+const PANEL: f64 = 316.0;
+const GAP: f64 = 26.0;
+
+const MET: &str = "#2f6fb0";
+const MISSED: &str = "#cc3524";
+const IN_HOLE: &str = "#8a8a8a";
+
+/// The picture as SVG.
+pub(super) fn svg(outcome: &Outcome) -> String {
+    let scale = Scale::of(outcome);
+    let mut text = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
+         font-family=\"system-ui, sans-serif\" font-size=\"13\" fill=\"#222\" role=\"img\">\n\
+         <title>Response time of every block, with and without Talea</title>\n\
+         <rect width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"#fff\"/>\n"
+    );
+    for (number, run) in outcome.runs.iter().enumerate() {
+        panel(&mut text, LEFT + number as f64 * (PANEL + GAP), number == 0, run, &scale);
+    }
+    let _ = writeln!(
+        text,
+        "<text x=\"{LEFT}\" y=\"{:.0}\" fill=\"#555\">Each dot: 10 ms of sound, {} of computing, on CPU {} beside {}. \
+         Above the line it came too late.</text>",
+        HEIGHT - 14.0,
+        ms(outcome.size.block.as_ns()),
+        outcome.cpu,
+        busy(outcome.load),
+    );
+    text.push_str("</svg>\n");
+    text
+}
+
+/// The load in words.
+pub(super) fn busy(load: u32) -> String {
+    if load == 1 { "1 ordinary busy process".to_owned() } else { format!("{load} ordinary busy processes") }
+}
+
+/// Nanoseconds as milliseconds for people.
+pub(super) fn ms(ns: u64) -> String {
+    format!("{:.1} ms", ns as f64 / 1e6)
+}
+
+fn panel(text: &mut String, x: f64, labelled: bool, run: &Run, scale: &Scale) {
+    let _ = writeln!(
+        text,
+        "<text x=\"{x:.0}\" y=\"30\" font-size=\"17\" font-weight=\"600\">{}</text>",
+        run.way.title()
+    );
+    let right = x + PANEL;
+    for &(tick, ref label) in &scale.ticks {
+        let y = scale.y(tick);
+        let _ = writeln!(text, "<path d=\"M{x:.0} {y:.1}H{right:.0}\" stroke=\"#e4e4e4\"/>");
+        if labelled {
+            let _ = writeln!(
+                text,
+                "<text x=\"{:.0}\" y=\"{:.1}\" text-anchor=\"end\"{}>{label}</text>",
+                x - 6.0,
+                y + 4.5,
+                if tick == DEADLINE.as_ns() { " font-weight=\"600\"" } else { " fill=\"#555\"" }
+            );
+        }
+    }
+    match &run.seen {
+        Ok(seen) => {
+            let verdict = &seen.verdict;
+            let missed = verdict.missed();
+            // What the machine itself took is nobody's fault here.
+            let color = if missed == verdict.in_holes() { "#1d7a3a" } else { MISSED };
+            let _ = writeln!(
+                text,
+                "<text x=\"{x:.0}\" y=\"52\"><tspan fill=\"{color}\" font-weight=\"600\">{missed} of {} blocks \
+                 missed</tspan>{}</text>\n\
+                 <text x=\"{x:.0}\" y=\"72\" fill=\"#555\">{}: median {:.1}, p99 {:.1}, max {:.1} ms</text>",
+                seen.blocks.len(),
+                if verdict.in_holes() > 0 {
+                    format!(" ({} in holes)", verdict.in_holes())
+                } else {
+                    String::new()
+                },
+                escape(&seen.policy),
+                verdict.median.as_ns() as f64 / 1e6,
+                verdict.p99.as_ns() as f64 / 1e6,
+                verdict.max.as_ns() as f64 / 1e6,
+            );
+            for (fate, color) in [(Fate::Met, MET), (Fate::MissedInHole, IN_HOLE), (Fate::Missed, MISSED)] {
+                dots(text, x, seen, fate, color, scale);
+            }
+        }
+        Err(why) => {
+            let first = why.lines().next().unwrap_or_default();
+            let _ = writeln!(
+                text,
+                "<text x=\"{x:.0}\" y=\"52\" fill=\"{MISSED}\">not shown: {}</text>",
+                escape(first)
+            );
+        }
+    }
+    let y = scale.y(DEADLINE.as_ns());
+    let _ = writeln!(
+        text,
+        "<path d=\"M{x:.0} {y:.1}H{right:.0}\" stroke=\"#111\" stroke-width=\"1.4\" stroke-dasharray=\"7 4\"/>"
+    );
+}
+
+/// Dots are strokes of no length with round ends: one path for all of a colour.
+fn dots(text: &mut String, x: f64, seen: &super::show::Seen, fate: Fate, color: &str, scale: &Scale) {
+    let count = seen.blocks.len().max(2) - 1;
+    let mut path = String::new();
+    for (k, block) in seen.blocks.iter().enumerate().filter(|&(k, _)| seen.verdict.fates[k] == fate) {
+        let _ = write!(
+            path,
+            "M{:.1} {:.1}h0",
+            x + PANEL * k as f64 / count as f64,
+            scale.y(block.response().as_ns())
+        );
+    }
+    if !path.is_empty() {
+        let _ = writeln!(
+            text,
+            "<path d=\"{path}\" stroke=\"{color}\" stroke-width=\"3\" stroke-linecap=\"round\" fill=\"none\"/>"
+        );
+    }
+}
+
+/// From nanoseconds to heights.
+struct Scale {
+    low: f64,
+    high: f64,
+    ticks: Vec<(u64, String)>,
+}
+
+impl Scale {
+    fn of(outcome: &Outcome) -> Scale {
+        let responses = outcome
+            .runs
+            .iter()
+            .filter_map(|run| run.seen.as_ref().ok())
+            .flat_map(|seen| seen.blocks.iter().map(|block| block.response().as_ns()));
+        let (low, high) =
+            responses.fold((1_000_000, 30_000_000), |(low, high), ns| (low.min(ns), high.max(ns)));
+        let (low, high) = (low.max(1000) as f64 * 0.9, high as f64 * 1.15);
+        let mut ticks = Vec::new();
+        let mut decade = 1000;
+        while (decade as f64) < high {
+            for step in [1, 2, 5] {
+                let tick = decade * step;
+                if (low..high).contains(&(tick as f64)) {
+                    ticks.push((tick, talea_core::Span::from_ns(tick).to_string()));
+                }
+            }
+            decade *= 10;
+        }
+        Scale { low: low.ln(), high: high.ln(), ticks }
+    }
+
+    fn y(&self, ns: u64) -> f64 {
+        let share = ((ns.max(1) as f64).ln() - self.low) / (self.high - self.low);
+        BOTTOM - share.clamp(0.0, 1.0) * (BOTTOM - TOP)
+    }
+}
+
+/// For text in SVG and HTML.
+pub(super) fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}

@@ -1,0 +1,207 @@
+//! What the demonstration says in the end: a table, files, or JSON.
+
+use super::holes::Hole;
+use super::show::{Outcome, Run, Seen};
+use super::{page, picture};
+use crate::output::Table;
+use anyhow::Context;
+use serde::Serialize;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use talea_core::Span;
+
+/// The files that were written.
+pub(super) struct Written {
+    picture: PathBuf,
+    page: PathBuf,
+    times: Vec<PathBuf>,
+}
+
+/// Writes picture, page and raw times.
+pub(super) fn write(outcome: &Outcome, out: &Path) -> anyhow::Result<Written> {
+    let save = |name: &str, text: String| {
+        let path = out.join(name);
+        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        anyhow::Ok(path)
+    };
+    let mut times = Vec::new();
+    for run in &outcome.runs {
+        if let Ok(seen) = &run.seen {
+            times.push(save(&format!("{}.csv", run.way.name()), csv(seen))?);
+        }
+    }
+    Ok(Written {
+        picture: save("demo.svg", picture::svg(outcome))?,
+        page: save("demo.html", page::html(outcome))?,
+        times,
+    })
+}
+
+fn csv(seen: &Seen) -> String {
+    let mut text = String::from("block,release_ns,completion_ns,response_ns,fate\n");
+    for (k, (block, fate)) in seen.blocks.iter().zip(&seen.verdict.fates).enumerate() {
+        let (release, completion) = (block.release.as_ns(), block.completion.as_ns());
+        let _ = writeln!(text, "{k},{release},{completion},{},{fate:?}", block.response().as_ns());
+    }
+    text
+}
+
+/// `0 of 800`, and how many of them the machine is to blame for.
+pub(super) fn missed(seen: &Seen) -> String {
+    let verdict = &seen.verdict;
+    let mut text = format!("{} of {}", verdict.missed(), seen.blocks.len());
+    if verdict.in_holes() > 0 {
+        let _ = write!(text, " ({} in holes)", verdict.in_holes());
+    }
+    text
+}
+
+fn longest(holes: &[Hole]) -> Span {
+    holes.iter().map(|hole| hole.to.since(hole.from)).max().unwrap_or(Span::ZERO)
+}
+
+/// For people.
+pub(super) fn text(outcome: &Outcome, written: &Written) -> String {
+    let mut table = Table::new(&["RUN", ">MEDIAN", ">P99", ">MAX", ">MISSED", "THE KERNEL SAYS", "HOLES"]);
+    for run in &outcome.runs {
+        table.row(row(run));
+    }
+    let mut text = format!(
+        "\n10 ms of sound every 10 ms, {} of computing each, on CPU {} beside {}{}\n\n{}\n",
+        picture::ms(outcome.size.block.as_ns()),
+        outcome.cpu,
+        picture::busy(outcome.load),
+        outcome.user.map(|user| format!(", as user {user}")).unwrap_or_default(),
+        table.render()
+    );
+    let granted =
+        outcome.runs.iter().filter_map(|run| Some((run.way, run.seen.as_ref().ok()?.grant.as_ref()?)));
+    for (way, grant) in granted {
+        let _ = writeln!(text, "granted {}: {grant}", way.title());
+    }
+    if let Some(why) = outcome.why().filter(|_| outcome.runs.iter().any(|run| run.seen.is_ok())) {
+        let _ = writeln!(text, "why: {why}");
+    }
+    if let Some(missing) = &outcome.missing {
+        let _ = writeln!(text, "missing here: {missing}");
+    }
+    for run in &outcome.runs {
+        if let Err(why) = &run.seen {
+            let _ = writeln!(text, "not shown, {}: {why}", run.way.title());
+        }
+    }
+    if !outcome.same_sound() {
+        text.push_str("the runs did not compute the same sound\n");
+    }
+    if outcome.left.is_empty() {
+        text.push_str("left behind: nothing\n");
+    }
+    for what in &outcome.left {
+        let _ = writeln!(text, "left behind: {what}");
+    }
+    let _ = writeln!(text, "picture: {}\npage: {}", written.picture.display(), written.page.display());
+    text
+}
+
+fn row(run: &Run) -> Vec<String> {
+    let title = run.way.title().to_owned();
+    let Ok(seen) = &run.seen else {
+        return vec![title, "-".into(), "-".into(), "-".into(), "-".into(), "not shown".into(), "-".into()];
+    };
+    let holes = match &seen.holes {
+        None => "not watched".to_owned(),
+        Some(holes) if holes.is_empty() => "none".to_owned(),
+        Some(holes) => format!("{}, up to {}", holes.len(), picture::ms(longest(holes).as_ns())),
+    };
+    vec![
+        title,
+        picture::ms(seen.verdict.median.as_ns()),
+        picture::ms(seen.verdict.p99.as_ns()),
+        picture::ms(seen.verdict.max.as_ns()),
+        missed(seen),
+        seen.policy.clone(),
+        holes,
+    ]
+}
+
+/// For programs.
+#[derive(Serialize)]
+pub(super) struct Answer {
+    cpu: u32,
+    load: u32,
+    block_work_ns: u64,
+    microphones: u32,
+    user: Option<u32>,
+    complete: bool,
+    missing: Option<String>,
+    why: Option<String>,
+    left_behind: Vec<String>,
+    runs: Vec<RunJson>,
+    picture: PathBuf,
+    page: PathBuf,
+    times: Vec<PathBuf>,
+}
+
+#[derive(Serialize)]
+struct RunJson {
+    run: &'static str,
+    not_shown: Option<String>,
+    #[serde(flatten)]
+    seen: Option<SeenJson>,
+}
+
+#[derive(Serialize)]
+struct SeenJson {
+    blocks: usize,
+    median_ns: u64,
+    p99_ns: u64,
+    max_ns: u64,
+    missed: usize,
+    missed_in_holes: usize,
+    policy: String,
+    granted: Option<String>,
+    holes: Option<usize>,
+    longest_hole_ns: Option<u64>,
+}
+
+impl Answer {
+    /// From everything that was seen.
+    pub(super) fn new(outcome: &Outcome, written: &Written) -> Answer {
+        Answer {
+            cpu: outcome.cpu,
+            load: outcome.load,
+            block_work_ns: outcome.size.block.as_ns(),
+            microphones: outcome.size.microphones,
+            user: outcome.user,
+            complete: outcome.is_complete(),
+            missing: outcome.missing.clone(),
+            why: outcome.why(),
+            left_behind: outcome.left.clone(),
+            runs: outcome.runs.iter().map(RunJson::new).collect(),
+            picture: written.picture.clone(),
+            page: written.page.clone(),
+            times: written.times.clone(),
+        }
+    }
+}
+
+impl RunJson {
+    fn new(run: &Run) -> RunJson {
+        RunJson {
+            run: run.way.name(),
+            not_shown: run.seen.as_ref().err().cloned(),
+            seen: run.seen.as_ref().ok().map(|seen| SeenJson {
+                blocks: seen.blocks.len(),
+                median_ns: seen.verdict.median.as_ns(),
+                p99_ns: seen.verdict.p99.as_ns(),
+                max_ns: seen.verdict.max.as_ns(),
+                missed: seen.verdict.missed(),
+                missed_in_holes: seen.verdict.in_holes(),
+                policy: seen.policy.clone(),
+                granted: seen.grant.clone(),
+                holes: seen.holes.as_ref().map(Vec::len),
+                longest_hole_ns: seen.holes.as_ref().map(|holes| longest(holes).as_ns()),
+            }),
+        }
+    }
+}

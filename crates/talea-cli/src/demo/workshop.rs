@@ -1,0 +1,129 @@
+//! The programs of the demonstration: found where they were installed, or built from this workspace.
+
+use anyhow::{Context, bail};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Where the programs come from.
+pub(super) enum Workshop {
+    /// `PREFIX/libexec/talea/demo`, beside `PREFIX/bin`.
+    Installed { bin: PathBuf, demo: PathBuf },
+    /// A clone: `root` with the sources, `target` with what cargo builds, `profile` of this program.
+    Workspace { root: PathBuf, target: PathBuf, profile: String },
+}
+
+/// Everything that must be put on stage.
+pub(super) struct Programs {
+    pub(super) talea: PathBuf,
+    pub(super) talead: PathBuf,
+    pub(super) library: PathBuf,
+    /// The job as anybody would build it.
+    pub(super) plain: PathBuf,
+    /// The job that declares what it needs.
+    pub(super) declaring: PathBuf,
+    pub(super) load: PathBuf,
+    pub(super) voice: PathBuf,
+}
+
+impl Workshop {
+    /// Looks beside this program first, then at the place where it was built.
+    pub(super) fn find() -> anyhow::Result<Workshop> {
+        let exe = std::env::current_exe().context("cannot tell where this program lies")?;
+        let bin = exe.parent().context("this program lies nowhere")?;
+        let demo = bin.join("../libexec/talea/demo");
+        if demo.join("convolver").is_file() {
+            return Ok(Workshop::Installed { bin: bin.to_owned(), demo });
+        }
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let profile = bin.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if let (Ok(root), Some(target)) = (root.canonicalize(), bin.parent())
+            && root.join("examples/convolver/convolver.c").is_file()
+        {
+            return Ok(Workshop::Workspace { root, target: target.to_owned(), profile: profile.to_owned() });
+        }
+        bail!(
+            "the demonstration's programs are neither installed ({} is missing) nor is there a clone to build them \
+             from; run it in a clone: cargo run --release -- demo",
+            demo.display()
+        )
+    }
+
+    /// Where pictures go unless told otherwise.
+    pub(super) fn default_output(&self) -> PathBuf {
+        match self {
+            Workshop::Installed { .. } => PathBuf::from("talea-demo"),
+            Workshop::Workspace { target, .. } => target.join("demo"),
+        }
+    }
+
+    /// Finds or builds everything.
+    pub(super) fn programs(&self) -> anyhow::Result<Programs> {
+        match self {
+            Workshop::Installed { bin, demo } => Ok(Programs {
+                talea: bin.join("talea"),
+                talead: first(&[bin.join("../sbin/talead"), bin.join("talead")])?,
+                library: first(&[bin.join("../lib/libtalea.so.0"), demo.join("libtalea.so.0")])?,
+                plain: demo.join("convolver"),
+                declaring: demo.join("convolver-talea"),
+                load: demo.join("load"),
+                voice: demo.join("talea.wav"),
+            }),
+            Workshop::Workspace { root, target, profile } => build(root, target, profile),
+        }
+    }
+}
+
+fn first(places: &[PathBuf]) -> anyhow::Result<PathBuf> {
+    places
+        .iter()
+        .find(|place| place.is_file())
+        .cloned()
+        .with_context(|| format!("missing: {}", places[0].display()))
+}
+
+fn build(root: &Path, target: &Path, profile: &str) -> anyhow::Result<Programs> {
+    crate::output::note("building the daemon, the library and the job");
+    let profile = if profile == "debug" { "dev" } else { profile };
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args(["build", "--quiet", "--profile", profile, "--target-dir"]).arg(target);
+    cargo.args(["-p", "talea-daemon", "-p", "talea-capi", "-p", "talea-plugin-host"]);
+    call(cargo.current_dir(root), "cargo build")?;
+
+    let built = target.join(if profile == "dev" { "debug" } else { profile });
+    let own = target.join("demo/programs");
+    std::fs::create_dir_all(&own).with_context(|| format!("cannot create {}", own.display()))?;
+    let source = root.join("examples/convolver");
+    let job = ["convolver.c", "room.c", "fft.c", "wav.c"];
+    compile(&source, &job, &own.join("convolver"), &[])?;
+    compile(&source, &["load.c"], &own.join("load"), &[])?;
+    let include = format!("-I{}", root.join("crates/talea-capi/include").display());
+    let library = format!("-L{}", built.display());
+    // The library lies beside the program on stage, under its SONAME.
+    let talea = ["-DWITH_TALEA", &include, &library, "-ltalea", "-Wl,-rpath,$ORIGIN"];
+    compile(&source, &job, &own.join("convolver-talea"), &talea)?;
+    Ok(Programs {
+        talea: built.join("talea"),
+        talead: built.join("talead"),
+        library: built.join("libtalea.so"),
+        plain: own.join("convolver"),
+        declaring: own.join("convolver-talea"),
+        load: own.join("load"),
+        voice: source.join("talea.wav"),
+    })
+}
+
+fn compile(dir: &Path, sources: &[&str], program: &Path, with: &[&str]) -> anyhow::Result<()> {
+    let mut cc = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
+    cc.args(["-std=gnu11", "-O2", "-Wall", "-o"]).arg(program).args(sources).args(with).arg("-lm");
+    call(cc.current_dir(dir), "the C compiler (Debian: apt-get install gcc libc6-dev)")
+}
+
+/// Runs to the end; what it prints goes to standard error, where progress belongs.
+fn call(command: &mut Command, what: &str) -> anyhow::Result<()> {
+    let status = command.stdin(Stdio::null()).stdout(Stdio::null()).status();
+    match status {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => bail!("{what} failed: {status}"),
+        Err(error) => bail!("{what} cannot be started: {error}"),
+    }
+}

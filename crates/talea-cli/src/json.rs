@@ -1,0 +1,412 @@
+//! The shapes of `--json`: stable names, units in the names, what is not known is `null`.
+//!
+//! Codes are written as words, so that a script never depends on a number that only the wire knows.
+
+use crate::words;
+use serde::Serialize;
+use talea_core::{CpuSet, Policy};
+use talea_proto::message::{PluginInfo, Status};
+use talea_proto::refusal::{Reason, Said};
+use talea_proto::{Answer, Code, Field, Granted, Owner, Refusal, SpecInfo, Task};
+
+/// What a task declares.
+#[derive(Serialize, Debug)]
+pub(crate) struct TaskJson {
+    period_ns: Option<u64>,
+    runtime_ns: Option<u64>,
+    desired_ns: Option<u64>,
+    deadline_ns: Option<u64>,
+    priority: Option<u8>,
+    plugin: Option<String>,
+    cpus: Option<String>,
+    cpus_mandatory: bool,
+    ignore_admission: bool,
+    owner: &'static str,
+}
+
+impl From<&Task> for TaskJson {
+    fn from(task: &Task) -> TaskJson {
+        TaskJson {
+            period_ns: task.params.period.map(talea_core::Span::as_ns),
+            runtime_ns: task.params.runtime.map(talea_core::Work::as_ns),
+            desired_ns: task.params.desired.map(talea_core::Work::as_ns),
+            deadline_ns: task.params.deadline.map(talea_core::Span::as_ns),
+            priority: task.params.priority.map(|priority| priority.0),
+            plugin: task.plugin.map(|name| name.as_str().to_owned()),
+            cpus: list(&task.cpus),
+            cpus_mandatory: task.cpus_mandatory,
+            ignore_admission: task.ignore_admission,
+            owner: match task.owner {
+                Owner::Session => "session",
+                Owner::Process => "process",
+                Owner::Thread => "thread",
+            },
+        }
+    }
+}
+
+/// What was granted.
+#[derive(Serialize, Debug)]
+pub(crate) struct GrantJson {
+    spec: u64,
+    plugin: String,
+    cpu: Option<u32>,
+    runtime_ns: Option<u64>,
+    charge_ppm: u64,
+    priority: Option<u8>,
+    mechanism: &'static str,
+    grain_ns: u64,
+    notes: Vec<&'static str>,
+}
+
+impl GrantJson {
+    /// With the name of the plugin that serves it.
+    pub(crate) fn new(granted: &Granted, plugin: &str) -> GrantJson {
+        GrantJson {
+            spec: granted.spec.0,
+            plugin: plugin.to_owned(),
+            cpu: granted.cpu,
+            runtime_ns: granted.runtime.map(talea_core::Work::as_ns),
+            charge_ppm: words::ppm(granted.charge),
+            priority: Some(granted.priority).filter(|&priority| priority > 0),
+            mechanism: words::mechanism_name(granted.mechanism),
+            grain_ns: granted.grain.as_ns(),
+            notes: words::note_names(granted.notes),
+        }
+    }
+}
+
+/// A thread's policy.
+#[derive(Serialize, Debug, PartialEq)]
+pub(crate) struct PolicyJson {
+    policy: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nice: Option<i8>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    priority: Option<u8>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    runtime_ns: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    deadline_ns: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    period_ns: Option<u64>,
+}
+
+impl From<&Policy> for PolicyJson {
+    fn from(policy: &Policy) -> PolicyJson {
+        let mut json = PolicyJson {
+            policy: "other",
+            nice: None,
+            priority: None,
+            runtime_ns: None,
+            deadline_ns: None,
+            period_ns: None,
+        };
+        match *policy {
+            Policy::Other { nice } => json.nice = Some(nice),
+            Policy::Batch { nice } => (json.policy, json.nice) = ("batch", Some(nice)),
+            Policy::Idle => json.policy = "idle",
+            Policy::Fifo(priority) => (json.policy, json.priority) = ("fifo", Some(priority.0)),
+            Policy::Rr(priority) => (json.policy, json.priority) = ("rr", Some(priority.0)),
+            Policy::Deadline { runtime, deadline, period } => {
+                json.policy = "deadline";
+                json.runtime_ns = Some(runtime.as_ns());
+                json.deadline_ns = Some(deadline.as_ns());
+                json.period_ns = Some(period.as_ns());
+            }
+        }
+        json
+    }
+}
+
+/// Everything known of a grant.
+#[derive(Serialize, Debug)]
+pub(crate) struct SpecJson {
+    #[serde(flatten)]
+    grant: GrantJson,
+    task: TaskJson,
+    uid: u32,
+    pid: u32,
+    tid: Option<u32>,
+    /// What the thread was given.
+    given: Option<PolicyJson>,
+    /// What the kernel says that it has now.
+    kernel: Option<PolicyJson>,
+    /// Whether the two agree; `null` without a thread, or where the kernel can't be asked.
+    held: Option<bool>,
+}
+
+impl SpecJson {
+    /// With what the kernel says now.
+    pub(crate) fn new(spec: &SpecInfo, kernel: Option<&Policy>) -> SpecJson {
+        let given = spec.attr.as_ref().map(|attr| attr.policy);
+        SpecJson {
+            grant: GrantJson::new(&spec.granted, spec.plugin_name.as_str()),
+            task: TaskJson::from(&spec.task),
+            uid: spec.uid,
+            pid: spec.pid,
+            tid: spec.tid,
+            given: given.as_ref().map(PolicyJson::from),
+            kernel: kernel.map(PolicyJson::from),
+            held: given.as_ref().zip(kernel).map(|(given, kernel)| given == kernel),
+        }
+    }
+}
+
+/// One plugin's answer.
+#[derive(Serialize, Debug)]
+pub(crate) struct AnswerJson {
+    plugin: String,
+    verdict: &'static str,
+    cpu: Option<u32>,
+    charge_ppm: Option<u64>,
+    notes: Vec<&'static str>,
+    reason: Option<&'static str>,
+    field: Option<&'static str>,
+    asked: Option<u64>,
+    limit: Option<u64>,
+    fits: Option<u64>,
+    unit: Option<&'static str>,
+    text: String,
+}
+
+impl From<&Answer> for AnswerJson {
+    fn from(answer: &Answer) -> AnswerJson {
+        let mut json = AnswerJson {
+            plugin: answer.name.as_str().to_owned(),
+            verdict: "ok",
+            cpu: None,
+            charge_ppm: None,
+            notes: Vec::new(),
+            reason: None,
+            field: None,
+            asked: None,
+            limit: None,
+            fits: None,
+            unit: None,
+            text: words::said(&answer.verdict),
+        };
+        match answer.verdict {
+            Said::Ok { cpu, charge, notes } | Said::Partial { cpu, charge, notes } => {
+                if matches!(answer.verdict, Said::Partial { .. }) {
+                    json.verdict = "partial";
+                }
+                json.cpu = cpu;
+                json.charge_ppm = Some(words::ppm(charge));
+                json.notes = words::note_names(notes);
+            }
+            Said::No(no) => {
+                json.verdict = "no";
+                json.cpu = no.cpu;
+                json.reason = Some(reason_name(no.reason));
+                json.field = Some(field_name(no.field));
+                json.asked = Some(no.asked);
+                json.limit = Some(no.limit);
+                json.fits = Some(no.fits).filter(|&fits| fits > 0);
+                json.unit = unit(no.field);
+            }
+            Said::Denied { code, field, asked, limit } => {
+                json.verdict = "denied";
+                json.reason = Some(code_name(code));
+                json.field = Some(field_name(field));
+                json.asked = Some(asked);
+                json.limit = Some(limit);
+                json.unit = unit(field);
+            }
+        }
+        json
+    }
+}
+
+/// A refusal with its numbers.
+#[derive(Serialize, Debug)]
+pub(crate) struct RefusalJson {
+    code: &'static str,
+    field: &'static str,
+    asked: u64,
+    limit: u64,
+    unit: Option<&'static str>,
+    errno: Option<i32>,
+    index: u32,
+    rule: Option<String>,
+    answers: Vec<AnswerJson>,
+    text: String,
+}
+
+impl From<&Refusal> for RefusalJson {
+    fn from(refusal: &Refusal) -> RefusalJson {
+        RefusalJson {
+            code: code_name(refusal.code),
+            field: field_name(refusal.field),
+            asked: refusal.asked,
+            limit: refusal.limit,
+            unit: unit(refusal.field),
+            errno: Some(refusal.errno).filter(|&errno| errno != 0),
+            index: refusal.index,
+            rule: refusal.rule.clone(),
+            answers: refusal.answers.iter().map(AnswerJson::from).collect(),
+            text: words::refusal(refusal),
+        }
+    }
+}
+
+/// One plugin with its CPUs.
+#[derive(Serialize, Debug)]
+pub(crate) struct PluginJson {
+    name: String,
+    kind: String,
+    cpus: String,
+    priority_min: Option<u8>,
+    priority_max: Option<u8>,
+    specs: u32,
+    out_of_service: bool,
+    per_cpu: Vec<CpuJson>,
+}
+
+/// One plugin on one CPU.
+#[derive(Serialize, Debug)]
+pub(crate) struct CpuJson {
+    cpu: u32,
+    free_ppm: u64,
+    used_ppm: u64,
+    specs: u32,
+}
+
+impl PluginJson {
+    /// With what it has on each of its CPUs.
+    pub(crate) fn new(plugin: &PluginInfo, cpus: &[talea_proto::message::CpuInfo]) -> PluginJson {
+        let band = Some(plugin.band).filter(|&band| band != (0, 0));
+        PluginJson {
+            name: plugin.name.as_str().to_owned(),
+            kind: plugin.kind.as_str().to_owned(),
+            cpus: plugin.cpus.to_string(),
+            priority_min: band.map(|(low, _)| low),
+            priority_max: band.map(|(_, high)| high),
+            specs: plugin.specs,
+            out_of_service: plugin.out_of_service,
+            per_cpu: cpus
+                .iter()
+                .map(|cpu| CpuJson {
+                    cpu: cpu.cpu,
+                    free_ppm: words::ppm(cpu.free),
+                    used_ppm: words::ppm(cpu.used),
+                    specs: cpu.specs,
+                })
+                .collect(),
+        }
+    }
+}
+
+/// The daemon in numbers.
+#[derive(Serialize, Debug)]
+pub(crate) struct StatusJson {
+    instance: String,
+    pid: u32,
+    uptime_ns: u64,
+    sessions: u32,
+    specs: u32,
+    attached: u32,
+    requests: u64,
+    refused: u64,
+    adopted: u32,
+    rules: u32,
+    wakeups: u64,
+    plugins: Vec<PluginJson>,
+}
+
+impl StatusJson {
+    /// With its plugins.
+    pub(crate) fn new(status: &Status, plugins: Vec<PluginJson>) -> StatusJson {
+        StatusJson {
+            // As text: 64-bit numbers do not survive every JSON reader.
+            instance: format!("{:016x}", status.instance),
+            pid: status.pid,
+            uptime_ns: status.uptime_ns,
+            sessions: status.sessions,
+            specs: status.specs,
+            attached: status.attached,
+            requests: status.requests,
+            refused: status.refused,
+            adopted: status.adopted,
+            rules: status.rules,
+            wakeups: status.wakeups,
+            plugins,
+        }
+    }
+}
+
+fn list(cpus: &CpuSet) -> Option<String> {
+    (!cpus.is_empty()).then(|| cpus.to_string())
+}
+
+fn unit(field: Field) -> Option<&'static str> {
+    match field {
+        Field::Period | Field::Runtime | Field::Desired | Field::Deadline => Some("ns"),
+        Field::Utilization => Some("ppm"),
+        _ => None,
+    }
+}
+
+/// The stable name of a refusal's code.
+fn code_name(code: Code) -> &'static str {
+    match code {
+        Code::NotAllowed => "not-allowed",
+        Code::RuleBound => "rule-bound",
+        Code::RuleOmission => "rule-omission",
+        Code::NoPlugin => "no-plugin",
+        Code::UnknownPlugin => "unknown-plugin",
+        Code::NoSuchSpec => "no-such-spec",
+        Code::NotYours => "not-yours",
+        Code::NoSuchThread => "no-such-thread",
+        Code::OthersThread => "others-thread",
+        Code::ThreadTaken => "thread-taken",
+        Code::SpecTaken => "spec-taken",
+        Code::NotAttached => "not-attached",
+        Code::Kernel => "kernel",
+        Code::Quota => "quota",
+        Code::Malformed => "malformed",
+        Code::Version => "version",
+        Code::BadToken => "bad-token",
+        Code::NotRoot => "not-root",
+        Code::BareTid => "bare-tid",
+        Code::Stopping => "stopping",
+        Code::Busy => "busy",
+    }
+}
+
+fn field_name(field: Field) -> &'static str {
+    match field {
+        Field::Request => "request",
+        Field::Period => "period",
+        Field::Runtime => "runtime",
+        Field::Desired => "desired",
+        Field::Deadline => "deadline",
+        Field::Priority => "priority",
+        Field::Utilization => "utilization",
+        Field::IgnoreAdmission => "ignore_admission",
+        Field::Plugin => "plugin",
+        Field::Cpus => "cpus",
+        Field::Specs => "specs",
+        Field::Sessions => "sessions",
+        Field::Owner => "owner",
+        Field::Thread => "thread",
+        Field::Levels => "levels",
+        Field::Group => "group",
+        Field::Message => "message",
+    }
+}
+
+fn reason_name(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Missing => "missing",
+        Reason::OutOfRange => "out-of-range",
+        Reason::Contradiction => "contradiction",
+        Reason::NoRoom => "no-room",
+        Reason::NoCpu => "no-cpu",
+        Reason::NoLevel => "no-level",
+        Reason::WouldBreakOthers => "would-break-others",
+        Reason::Unsupported => "unsupported",
+        Reason::OutOfService => "out-of-service",
+        Reason::Foreign => "foreign",
+    }
+}

@@ -1,0 +1,59 @@
+//! `talea lab`: the measurements, repeated on this machine.
+//!
+//! Model: a [`rig`] of one client and one server at real-time priority, on the same CPU or on two, kept awake by
+//! spinners; a raw exchange of the same sizes ([`raw`]) and the direct system calls are measured in between, so that
+//! what is compared was measured in the same second. Absolute times belong to the machine, ratios to the program.
+//!
+//! Reference: ReTiF (JSA 2021), section 6; the daemon and its client at priority 99 on pinned CPUs.
+
+mod bars;
+mod figures;
+mod ipc;
+mod plot;
+mod raw;
+mod reapply;
+mod rig;
+mod samples;
+mod server;
+mod tasks;
+mod wakeup;
+
+use crate::exit::Exit;
+
+/// Options of `talea lab`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum What {
+    /// What asking costs: create, change, attach, detach and release beside their baselines.
+    Ipc(ipc::Args),
+    /// What a grant costs in each period: nothing, if all is well.
+    Wakeup(wakeup::Args),
+    /// The figures of ReTiF (JSA 2021), with plots.
+    Retif(figures::Args),
+    /// A server for the measurements.
+    #[command(hide = true)]
+    Serve(server::ServeArgs),
+    /// The other end of the raw exchange, on standard input.
+    #[command(hide = true)]
+    Pong,
+    /// Keeps a CPU awake.
+    #[command(hide = true)]
+    Spin(rig::SpinArgs),
+}
+
+/// Runs an experiment.
+pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
+    match args.what {
+        What::Ipc(args) => ipc::run(&args),
+        What::Wakeup(args) => wakeup::run(&args),
+        What::Retif(args) => figures::run(&args),
+        What::Serve(args) => server::serve(&args),
+        What::Pong => raw::pong(),
+        What::Spin(args) => Ok(rig::spin(&args)),
+    }
+}

@@ -1,0 +1,149 @@
+//! Line charts as SVG: panels side by side, one scale for all, a legend.
+
+#![allow(clippy::cast_precision_loss, reason = "a picture is exact to a tenth of a pixel")]
+
+use std::fmt::Write;
+
+/// One line.
+pub(super) struct Series {
+    pub(super) name: String,
+    /// x and y.
+    pub(super) points: Vec<(f64, f64)>,
+}
+
+/// One panel.
+pub(super) struct Panel {
+    pub(super) title: String,
+    pub(super) series: Vec<Series>,
+}
+
+/// A figure.
+pub(super) struct Figure {
+    pub(super) title: String,
+    pub(super) x: &'static str,
+    pub(super) y: &'static str,
+    pub(super) panels: Vec<Panel>,
+}
+
+const COLORS: [&str; 8] =
+    ["#2f6fb0", "#d9822b", "#1d7a3a", "#cc3524", "#7b4fa3", "#8c6d3f", "#d45f9b", "#6b6b6b"];
+const PANEL: f64 = 300.0;
+const LEFT: f64 = 60.0;
+const GAP: f64 = 24.0;
+const TOP: f64 = 74.0;
+const BOTTOM: f64 = 320.0;
+
+impl Figure {
+    /// The figure as SVG.
+    pub(super) fn svg(&self) -> String {
+        let count = self.panels.len().max(1) as f64;
+        let width = LEFT + count * (PANEL + GAP) + 130.0;
+        let all = || self.panels.iter().flat_map(|panel| &panel.series).flat_map(|series| &series.points);
+        let right = all().map(|point| point.0).fold(1.0, f64::max);
+        let high = nice(all().map(|point| point.1).fold(1.0, f64::max));
+        let mut text = format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} 380\" \
+             font-family=\"system-ui, sans-serif\" font-size=\"12\" fill=\"#222\" role=\"img\">\n\
+             <rect width=\"{width:.0}\" height=\"380\" fill=\"#fff\"/>\n\
+             <text x=\"{LEFT}\" y=\"26\" font-size=\"16\" font-weight=\"600\">{}</text>\n\
+             <text x=\"14\" y=\"{TOP}\" transform=\"rotate(-90 14 {TOP})\" text-anchor=\"end\" fill=\"#555\">{}</text>\n",
+            self.title, self.y
+        );
+        for (number, panel) in self.panels.iter().enumerate() {
+            let x = LEFT + number as f64 * (PANEL + GAP);
+            panel_at(&mut text, x, panel, (right, high), number == 0);
+            let _ = writeln!(
+                text,
+                "<text x=\"{:.0}\" y=\"{:.0}\" text-anchor=\"middle\" fill=\"#555\">{}</text>",
+                x + PANEL / 2.0,
+                BOTTOM + 38.0,
+                self.x
+            );
+        }
+        let legend = LEFT + count * (PANEL + GAP);
+        let names = self.panels.first().map(|panel| panel.series.as_slice()).unwrap_or_default();
+        for (number, series) in names.iter().enumerate() {
+            let y = TOP + 10.0 + number as f64 * 20.0;
+            let color = COLORS[number % COLORS.len()];
+            let _ = writeln!(
+                text,
+                "<path d=\"M{legend:.0} {y:.0}h18\" stroke=\"{color}\" stroke-width=\"2.5\"/>\
+                 <text x=\"{:.0}\" y=\"{:.0}\">{}</text>",
+                legend + 24.0,
+                y + 4.0,
+                series.name
+            );
+        }
+        text.push_str("</svg>\n");
+        text
+    }
+}
+
+fn panel_at(text: &mut String, x: f64, panel: &Panel, (right, high): (f64, f64), labelled: bool) {
+    let at_x = |value: f64| x + PANEL * value / right;
+    let at_y = |value: f64| BOTTOM - (BOTTOM - TOP) * value / high;
+    let _ = writeln!(
+        text,
+        "<text x=\"{x:.0}\" y=\"{:.0}\" font-weight=\"600\">{}</text>",
+        TOP - 14.0,
+        panel.title
+    );
+    for step in 0..=4 {
+        let share = f64::from(step) / 4.0;
+        let (px, py) = (at_x(right * share), at_y(high * share));
+        let _ = writeln!(
+            text,
+            "<path d=\"M{x:.0} {py:.1}h{PANEL}\" stroke=\"#e4e4e4\"/>\
+             <text x=\"{px:.1}\" y=\"{:.0}\" text-anchor=\"middle\" fill=\"#555\">{}</text>",
+            BOTTOM + 18.0,
+            short(right * share)
+        );
+        if labelled {
+            let _ = writeln!(
+                text,
+                "<text x=\"{:.0}\" y=\"{:.1}\" text-anchor=\"end\" fill=\"#555\">{}</text>",
+                x - 6.0,
+                py + 4.0,
+                short(high * share)
+            );
+        }
+    }
+    for (number, series) in panel.series.iter().enumerate() {
+        let color = COLORS[number % COLORS.len()];
+        let mut path = String::new();
+        for (number, &(px, py)) in series.points.iter().enumerate() {
+            let _ = write!(path, "{}{:.1} {:.1}", if number == 0 { 'M' } else { 'L' }, at_x(px), at_y(py));
+        }
+        let _ = writeln!(
+            text,
+            "<path d=\"{path}\" stroke=\"{color}\" stroke-width=\"2\" fill=\"none\" stroke-linejoin=\"round\"/>"
+        );
+    }
+}
+
+/// The next round number that four steps divide well.
+fn nice(most: f64) -> f64 {
+    let magnitude = 10_f64.powf(most.log10().floor());
+    let steps = [1.0, 2.0, 4.0, 5.0, 8.0, 10.0];
+    steps.iter().map(|step| step * magnitude).find(|&round| round >= most).unwrap_or(most)
+}
+
+fn short(value: f64) -> String {
+    if value >= 100.0 || value.fract() == 0.0 { format!("{value:.0}") } else { format!("{value:.1}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_figure_holds_its_lines_and_names() {
+        let series = |name: &str| Series { name: name.to_owned(), points: vec![(0.0, 1.0), (1024.0, 19.9)] };
+        let panel = Panel { title: "rm".to_owned(), series: vec![series("1 CPU"), series("2 CPUs")] };
+        let figure = Figure { title: "create".to_owned(), x: "specs", y: "µs", panels: vec![panel] };
+        let svg = figure.svg();
+        assert_eq!(svg.matches("stroke-linejoin").count(), 2);
+        assert!(svg.contains(">2 CPUs<") && svg.starts_with("<svg") && svg.ends_with("</svg>\n"));
+        assert!((nice(19.9) - 20.0).abs() < 1e-9);
+    }
+}

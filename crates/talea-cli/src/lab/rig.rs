@@ -1,0 +1,146 @@
+//! Who runs where, and at which priority, while something is measured.
+
+use crate::exit::Exit;
+use anyhow::{Context, bail};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use talea_core::CpuSet;
+use talea_os::{Attr, Policy, Tid, sched};
+
+/// Of client and servers alike: above every band that the measured plugins hand out.
+pub(super) const PRIORITY: u8 = 95;
+
+/// Where client and servers run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    SameCore,
+    CrossCore,
+}
+
+impl Place {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Place::SameCore => "same core",
+            Place::CrossCore => "cross core",
+        }
+    }
+}
+
+/// The CPUs of an experiment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cpus {
+    pub(super) client: u32,
+    pub(super) server: u32,
+}
+
+impl Cpus {
+    /// The client has the last CPU that this process may use, the server the same or the first.
+    pub(super) fn of(place: Place) -> anyhow::Result<Cpus> {
+        let allowed = sched::get_affinity(Tid::of_process())?;
+        let (first, last) = (allowed.iter().next(), allowed.iter().last());
+        let (first, last) = first.zip(last).context("no CPU")?;
+        match place {
+            Place::SameCore => Ok(Cpus { client: last, server: last }),
+            Place::CrossCore if first == last => bail!("two CPUs are needed to measure across them"),
+            Place::CrossCore => Ok(Cpus { client: last, server: first }),
+        }
+    }
+}
+
+/// While it lives the CPUs of an experiment do not fall asleep.
+pub(super) struct Awake {
+    _spinners: Vec<Spinner>,
+}
+
+impl Awake {
+    pub(super) fn on(cpus: Cpus) -> anyhow::Result<Awake> {
+        let mut spinners = vec![Spinner::start(cpus.client)?];
+        if cpus.server != cpus.client {
+            spinners.push(Spinner::start(cpus.server)?);
+        }
+        Ok(Awake { _spinners: spinners })
+    }
+}
+
+/// While it lives the calling thread measures: pinned, at real-time priority, its CPUs kept awake.
+pub(super) struct Rig {
+    before: (Attr, CpuSet),
+    _awake: Awake,
+}
+
+impl Rig {
+    /// Needs the right to set real-time priorities.
+    pub(super) fn set_up(cpus: Cpus) -> anyhow::Result<Rig> {
+        let me = Tid::current();
+        let before = (sched::get(me)?, sched::get_affinity(me)?);
+        let rig = Rig { before, _awake: Awake::on(cpus)? };
+        privileged(me, cpus.client)?;
+        Ok(rig)
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        let me = Tid::current();
+        let back = sched::set(me, &self.before.0).and_then(|()| sched::set_affinity(me, &self.before.1));
+        if let Err(error) = back {
+            crate::output::note(&format!("this thread could not be put back: {error}"));
+        }
+    }
+}
+
+/// Gives a thread its place in the experiment.
+pub(super) fn privileged(tid: Tid, cpu: u32) -> anyhow::Result<()> {
+    sched::set_affinity(tid, &CpuSet::single(cpu)).with_context(|| format!("CPU {cpu}"))?;
+    sched::set(tid, &Attr::grant(Policy::Fifo(PRIORITY)))
+        .context("measuring needs the right to set real-time priorities (root, or CAP_SYS_NICE)")
+}
+
+/// Ends with this process, or by itself.
+#[derive(clap::Args, Debug)]
+pub(crate) struct SpinArgs {
+    /// For how long.
+    #[arg(long)]
+    seconds: u64,
+}
+
+/// Keeps a virtual CPU from being halted, at the lowest priority there is.
+struct Spinner(Child);
+
+/// No measurement takes longer.
+const LONGEST_S: u64 = 3600;
+
+impl Spinner {
+    fn start(cpu: u32) -> anyhow::Result<Spinner> {
+        let child = Command::new(std::env::current_exe()?)
+            .args(["lab", "spin", "--seconds", &LONGEST_S.to_string()])
+            .stdin(Stdio::null())
+            .spawn()
+            .context("the spinner cannot be started")?;
+        let spinner = Spinner(child);
+        let tid = Tid::new(spinner.0.id() as i32).context("a process without a number")?;
+        sched::set_affinity(tid, &CpuSet::single(cpu))?;
+        sched::set(tid, &Attr::plain(Policy::Idle))?;
+        Ok(spinner)
+    }
+}
+
+impl Drop for Spinner {
+    fn drop(&mut self) {
+        // An error means that it has ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The spinner itself.
+pub(super) fn spin(args: &SpinArgs) -> Exit {
+    let parent = rustix::process::getppid();
+    let start = Instant::now();
+    while rustix::process::getppid() == parent && start.elapsed() < Duration::from_secs(args.seconds) {
+        for _ in 0..1_000_000 {
+            std::hint::spin_loop();
+        }
+    }
+    Exit::Ok
+}

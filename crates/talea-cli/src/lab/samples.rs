@@ -1,0 +1,74 @@
+//! Times of one operation.
+
+use serde::Serialize;
+
+/// Nanoseconds, as they came.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Samples(Vec<u64>);
+
+/// What is told of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(super) struct Summary {
+    pub(super) count: usize,
+    pub(super) median_ns: u64,
+    pub(super) p99_ns: u64,
+    pub(super) max_ns: u64,
+}
+
+impl Samples {
+    /// Runs and times one operation.
+    pub(super) fn time<T>(&mut self, operation: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
+        let start = talea_os::clock::now();
+        let result = operation()?;
+        self.0.push(talea_os::clock::now().since(start).as_ns());
+        Ok(result)
+    }
+
+    /// Adds a time.
+    pub(super) fn push(&mut self, ns: u64) {
+        self.0.push(ns);
+    }
+
+    /// The last one.
+    pub(super) fn last(&self) -> u64 {
+        self.0.last().copied().unwrap_or(0)
+    }
+
+    /// The smallest value that `percent` of all values do not exceed; 0 without values.
+    pub(super) fn quantile(&self, percent: usize) -> u64 {
+        let mut sorted = self.0.clone();
+        sorted.sort_unstable();
+        let rank = (sorted.len() * percent).div_ceil(100).max(1);
+        sorted.get(rank - 1).copied().unwrap_or(0)
+    }
+
+    /// In numbers.
+    pub(super) fn summary(&self) -> Summary {
+        Summary {
+            count: self.0.len(),
+            median_ns: self.quantile(50),
+            p99_ns: self.quantile(99),
+            max_ns: self.quantile(100),
+        }
+    }
+}
+
+/// `a / b`, with two digits; nothing where there is nothing to divide by.
+#[allow(clippy::cast_precision_loss, reason = "shown with two digits")]
+pub(super) fn ratio(a: u64, b: u64) -> f64 {
+    if b == 0 { 0.0 } else { (a as f64 / b as f64 * 100.0).round() / 100.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_values_that_occurred() {
+        let mut samples = Samples::default();
+        (1..=100).rev().for_each(|ns| samples.push(ns));
+        assert_eq!((samples.quantile(50), samples.quantile(99), samples.quantile(100)), (50, 99, 100));
+        assert_eq!(Samples::default().summary(), Summary::default());
+        assert!((ratio(5, 4) - 1.25).abs() < f64::EPSILON);
+    }
+}

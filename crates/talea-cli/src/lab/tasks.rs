@@ -1,0 +1,68 @@
+//! Random tasks, as ReTiF's benchmark has them, but small: what is measured is the cost of asking, not of refusing.
+
+use talea_client::Spec;
+use talea_core::{Params, Priority, Span, Work};
+use talea_proto::Task;
+
+/// The plugin that shall serve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Kind {
+    Edf,
+    Rm,
+    Fp,
+    Rr,
+}
+
+impl Kind {
+    pub(super) const ALL: [Kind; 4] = [Kind::Edf, Kind::Rm, Kind::Fp, Kind::Rr];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Kind::Edf => "edf",
+            Kind::Rm => "rm",
+            Kind::Fp => "fp",
+            Kind::Rr => "rr",
+        }
+    }
+
+    /// A plugin that declines what this one serves, for lack of a mandatory parameter.
+    pub(super) fn stranger(self) -> Kind {
+        match self {
+            Kind::Edf | Kind::Rm => Kind::Fp,
+            Kind::Fp | Kind::Rr => Kind::Rm,
+        }
+    }
+}
+
+/// Repeats itself from its seed (Marsaglia, *Journal of Statistical Software* 8(14), 2003).
+pub(super) struct Random(u64);
+
+impl Random {
+    pub(super) fn new(seed: u64) -> Random {
+        Random(seed | 1)
+    }
+
+    /// From `low` to `high`, both included.
+    pub(super) fn between(&mut self, low: u64, high: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        low + self.0 % (high - low + 1)
+    }
+}
+
+/// A task that `kind` serves and its [`Kind::stranger`] does not. 20,000 of them fit on one CPU.
+pub(super) fn task(kind: Kind, random: &mut Random) -> Spec {
+    let params = match kind {
+        Kind::Edf | Kind::Rm => Params {
+            period: Some(Span::from_ns(random.between(1_000_000_000, 4_000_000_000))),
+            runtime: Some(Work::from_ns(random.between(1_024, 4_000))),
+            ..Params::default()
+        },
+        Kind::Fp | Kind::Rr => {
+            Params { priority: Some(Priority(random.between(10, 59) as u8)), ..Params::default() }
+        }
+    };
+    Spec::from_task(Task { params, ..Task::default() })
+}

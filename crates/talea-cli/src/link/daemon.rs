@@ -1,0 +1,51 @@
+//! The daemon, over its socket.
+
+use super::wire::{PATIENCE, Wire};
+use super::{Broker, Unreachable};
+use std::io;
+use std::path::{Path, PathBuf};
+use talea_os::{Thread, seqpacket};
+use talea_proto::{Reply, Request};
+
+/// A connection to the daemon.
+pub(super) struct Daemon {
+    wire: Wire,
+    path: PathBuf,
+}
+
+/// Connects to the daemon at this socket.
+pub(super) fn connect(path: PathBuf) -> anyhow::Result<Daemon> {
+    let socket = seqpacket::connect(&path, PATIENCE).map_err(|error| no_daemon(&path, &error))?;
+    let wire = Wire::open(socket, format!("the daemon at {}", path.display()))?;
+    Ok(Daemon { wire, path })
+}
+
+/// Why there is no connection, and who can change it.
+fn no_daemon(path: &Path, error: &io::Error) -> Unreachable {
+    let path = path.display();
+    Unreachable(match error.kind() {
+        io::ErrorKind::NotFound => format!("no daemon: there is no socket {path}"),
+        io::ErrorKind::ConnectionRefused => format!("no daemon: nobody listens at {path}"),
+        io::ErrorKind::PermissionDenied => format!(
+            "the daemon's socket {path} is closed to you; its group and mode are set in the daemon's configuration"
+        ),
+        io::ErrorKind::TimedOut => {
+            format!("the daemon at {path} does not accept connections; is it stopped?")
+        }
+        _ => format!("the daemon at {path} cannot be reached: {error}"),
+    })
+}
+
+impl Broker for Daemon {
+    fn ask(&mut self, request: &Request, thread: Option<&Thread>) -> anyhow::Result<Reply> {
+        self.wire.ask(request, thread)
+    }
+
+    fn who(&self) -> String {
+        format!("decided by talead at {}", self.path.display())
+    }
+
+    fn rest(&mut self) {
+        // Whoever has nothing to ask costs the daemon nothing.
+    }
+}

@@ -1,0 +1,81 @@
+//! `talea`: the command-line tool.
+//!
+//! Parses, asks a broker (the daemon, or the same broker in this process), and prints. Decides nothing itself.
+//! Reference: design, section 7; exit codes in [`exit`].
+#![forbid(unsafe_code)]
+
+mod args;
+mod commands;
+mod demo;
+mod exit;
+mod generate;
+mod json;
+mod kernel;
+mod lab;
+mod link;
+mod output;
+mod words;
+
+use args::{Cli, Command};
+use clap::Parser;
+use exit::{Exit, RUN_FAILED};
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match Cli::try_parse() {
+        Ok(cli) => {
+            let runs = matches!(cli.command, Command::Run(_));
+            let exit = dispatch(cli).unwrap_or_else(|error| {
+                output::complain(&error);
+                link::exit_of(&error)
+            });
+            // The small numbers belong to the program that is run.
+            if runs && !matches!(exit, Exit::Program(_)) { RUN_FAILED.into() } else { exit.into() }
+        }
+        Err(error) => {
+            // Help and version go to standard output and are no failure; clap knows.
+            let _ = error.print();
+            match error.exit_code() {
+                0 => Exit::Ok.into(),
+                _ if command_word().is_some_and(|word| word == "run") => RUN_FAILED.into(),
+                _ => Exit::Usage.into(),
+            }
+        }
+    }
+}
+
+/// The first word of the command line that is neither an option nor an option's value.
+fn command_word() -> Option<OsString> {
+    let mut words = std::env::args_os().skip(1);
+    loop {
+        let word = words.next()?;
+        if word == "--socket" || word == "--config" {
+            words.next()?;
+        } else if !word.as_encoded_bytes().starts_with(b"-") {
+            return Some(word);
+        }
+    }
+}
+
+fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
+    let link = link::Options { socket: cli.socket, config: cli.config, verbose: cli.verbose };
+    match cli.command {
+        Command::Run(args) => commands::run::run(&link, &args),
+        Command::Attach(args) => commands::attach::run(&link, &args),
+        Command::Release(args) => commands::release::run(&link, &args),
+        Command::List(args) => commands::list::run(&link, &args),
+        Command::Show(args) => commands::show::run(&link, &args),
+        Command::Explain(args) => commands::explain::run(&link, &args),
+        Command::Status(args) => commands::status::run(&link, &args),
+        Command::Check(args) => commands::check::run(&args),
+        Command::ImportRetif(args) => commands::import::run(&args),
+        Command::Doctor(args) => commands::doctor::run(&link, &args),
+        Command::Demo(args) => demo::run(args),
+        Command::Lab(args) => lab::run(args),
+        Command::Man(args) => generate::man(&args),
+        Command::Completions(args) => generate::completions(&args),
+        Command::Markdown => generate::markdown(),
+        Command::Gate(args) => commands::run::gate::enter(&args),
+    }
+}

@@ -1,0 +1,168 @@
+//! Text for people, JSON for programs.
+//!
+//! Invariant: what is printed as JSON never depends on the terminal, the locale or the width; colour is only for
+//! terminals and never when `NO_COLOR` is set (no-color.org) or the terminal is dumb.
+
+use serde::Serialize;
+use std::io::{self, IsTerminal, Write};
+
+/// Names the shape of every JSON answer. A field may be added under one number; none changes its meaning.
+pub(crate) const SCHEMA: u32 = 1;
+
+/// An answer as JSON: the schema number first, then the answer's own fields.
+#[derive(Serialize)]
+struct Versioned<'a, T> {
+    schema: u32,
+    #[serde(flatten)]
+    answer: &'a T,
+}
+
+/// As JSON text with a line end.
+pub(crate) fn to_json<T: Serialize>(answer: &T) -> anyhow::Result<String> {
+    let mut text = serde_json::to_string_pretty(&Versioned { schema: SCHEMA, answer })?;
+    text.push('\n');
+    Ok(text)
+}
+
+/// Prints as JSON.
+pub(crate) fn print_json<T: Serialize>(answer: &T) -> anyhow::Result<()> {
+    print(&to_json(answer)?)
+}
+
+/// Prints text. A reader that has gone away (`talea list | head -1`) is no failure.
+pub(crate) fn print(text: &str) -> anyhow::Result<()> {
+    match io::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Says on standard error why the command ends. Nobody is left to tell when that fails too.
+pub(crate) fn complain(error: &anyhow::Error) {
+    let _ = writeln!(io::stderr().lock(), "talea: {error:#}");
+}
+
+/// Says something on standard error that is not the end of the command.
+pub(crate) fn note(text: &str) {
+    let _ = writeln!(io::stderr().lock(), "talea: {text}");
+}
+
+/// What a colour stands for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Tone {
+    /// In order.
+    Good,
+    /// Look here.
+    Doubtful,
+    /// Act here.
+    Bad,
+    /// A heading.
+    Strong,
+}
+
+/// Whether standard output is a terminal that wants colour.
+pub(crate) fn colored() -> bool {
+    let unset = |name: &str| std::env::var_os(name).is_none_or(|value| value.is_empty());
+    io::stdout().is_terminal() && unset("NO_COLOR") && std::env::var_os("TERM").is_none_or(|t| t != "dumb")
+}
+
+/// `text` in a tone, where `color` is wanted.
+pub(crate) fn paint(text: &str, tone: Tone, color: bool) -> String {
+    let code = match tone {
+        Tone::Good => "32",
+        Tone::Doubtful => "33",
+        Tone::Bad => "1;31",
+        Tone::Strong => "1",
+    };
+    if color { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+}
+
+/// `word` for one, `words` for any other number, with the number.
+pub(crate) fn count(number: usize, word: &str) -> String {
+    if number == 1 { format!("1 {word}") } else { format!("{number} {word}s") }
+}
+
+/// Aligned columns.
+///
+/// Widths count characters; nothing that is printed here is wider than one cell a character.
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    rows: Vec<Vec<String>>,
+    right: Vec<usize>,
+}
+
+impl Table {
+    /// A table with a line of headings; those that start with `>` are aligned to the right.
+    pub(crate) fn new(headings: &[&str]) -> Table {
+        let mut table = Table::bare(headings);
+        table.rows.push(headings.iter().map(|heading| heading.trim_start_matches('>').to_owned()).collect());
+        table
+    }
+
+    /// As [`Table::new`] without the line of headings.
+    pub(crate) fn bare(headings: &[&str]) -> Table {
+        let right = (0..headings.len()).filter(|&i| headings[i].starts_with('>')).collect();
+        Table { rows: Vec::new(), right }
+    }
+
+    /// Adds a line.
+    pub(crate) fn row(&mut self, cells: Vec<String>) {
+        self.rows.push(cells);
+    }
+
+    /// As text, with a line end after each line and no blanks before it.
+    pub(crate) fn render(&self) -> String {
+        let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
+        let width = |column: usize| {
+            self.rows
+                .iter()
+                .filter_map(|row| row.get(column))
+                .map(|cell| cell.chars().count())
+                .max()
+                .unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..columns).map(width).collect();
+        let mut text = String::new();
+        for row in &self.rows {
+            let mut line = String::new();
+            for (column, cell) in row.iter().enumerate() {
+                let blanks = " ".repeat(widths[column] - cell.chars().count());
+                if column > 0 {
+                    line.push_str("  ");
+                }
+                if self.right.contains(&column) {
+                    line.push_str(&blanks);
+                    line.push_str(cell);
+                } else {
+                    line.push_str(cell);
+                    line.push_str(&blanks);
+                }
+            }
+            text.push_str(line.trim_end());
+            text.push('\n');
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell_and_lines_end_without_blanks() {
+        let mut table = Table::new(&["NAME", ">SIZE", "NOTE"]);
+        table.row(vec!["é".into(), "1".into(), "x".into()]);
+        table.row(vec!["longer".into(), "1000".into(), String::new()]);
+        assert_eq!(table.render(), "NAME    SIZE  NOTE\né          1  x\nlonger  1000\n");
+    }
+
+    #[test]
+    fn json_starts_with_the_schema_number() {
+        #[derive(Serialize)]
+        struct Answer {
+            yes: bool,
+        }
+        assert_eq!(to_json(&Answer { yes: true }).unwrap(), "{\n  \"schema\": 1,\n  \"yes\": true\n}\n");
+    }
+}

@@ -1,0 +1,68 @@
+//! What is made from the definitions: help texts, man pages, the manual's chapter, completions.
+
+use crate::harness::{Scratch, compare, run, snapshot};
+use std::path::{Path, PathBuf};
+
+const COMMANDS: [&str; 10] =
+    ["run", "attach", "release", "list", "show", "explain", "status", "check", "import-retif", "doctor"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+#[test]
+fn the_help_of_every_command_is_as_kept() {
+    let scratch = Scratch::new();
+    snapshot("help", &run(&scratch, &["--help"]).transcript());
+    for command in COMMANDS {
+        snapshot(&format!("help-{command}"), &run(&scratch, &[command, "--help"]).transcript());
+    }
+}
+
+#[test]
+fn the_committed_man_pages_are_fresh() {
+    let scratch = Scratch::new();
+    let ended = run(&scratch, &["man", "--dir", "."]);
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    let mut pages = 0;
+    for entry in std::fs::read_dir(scratch.path()).expect("the folder") {
+        let path = entry.expect("an entry").path();
+        let text = std::fs::read_to_string(&path).expect("a page");
+        compare(&root().join("docs/man").join(path.file_name().expect("a name")), &text);
+        pages += 1;
+    }
+    assert!(pages > COMMANDS.len(), "one page a command, and one for all");
+}
+
+#[test]
+fn the_manuals_chapter_is_fresh() {
+    let scratch = Scratch::new();
+    let ended = run(&scratch, &["markdown"]);
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    compare(&root().join("docs/manual/cli.md"), &ended.out);
+}
+
+#[test]
+fn completions_name_every_command_and_none_that_is_hidden() {
+    let scratch = Scratch::new();
+    for shell in ["bash", "zsh", "fish"] {
+        let ended = run(&scratch, &["completions", shell]);
+        assert_eq!(ended.code, Some(0), "{shell}: {}", ended.err);
+        for command in COMMANDS {
+            assert!(ended.out.contains(command), "{shell} does not know {command}");
+        }
+        assert!(!ended.out.contains("gate"), "{shell} offers what is hidden");
+    }
+}
+
+#[test]
+fn every_page_has_the_exit_codes() {
+    let scratch = Scratch::new();
+    assert_eq!(run(&scratch, &["man", "--dir", "."]).code, Some(0));
+    for command in COMMANDS {
+        let text =
+            std::fs::read_to_string(scratch.path().join(format!("talea-{command}.1"))).expect("a page");
+        let last = if command == "run" { "127" } else { "5" };
+        assert!(text.contains("EXIT STATUS") && text.contains(&format!("\n{last}\n")), "talea-{command}.1");
+    }
+}

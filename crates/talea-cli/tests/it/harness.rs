@@ -1,0 +1,108 @@
+//! Scratch folders, running the binary, and snapshots.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A folder that goes away with the test.
+pub(crate) struct Scratch(PathBuf);
+
+impl Scratch {
+    pub(crate) fn new() -> Scratch {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("talea-cli-{}-{number}", std::process::id()));
+        std::fs::create_dir(&path).expect("a folder for the test");
+        Scratch(path)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Writes a file in it.
+    pub(crate) fn file(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.0.join(name);
+        std::fs::write(&path, text).expect("a file for the test");
+        path
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // A folder that stays is no reason to fail a test that has passed.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The binary under test, with an environment that is the same everywhere.
+pub(crate) fn talea(scratch: &Scratch) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_talea"));
+    command.current_dir(scratch.path()).stdin(Stdio::null());
+    for name in ["TALEA_SOCKET", "TALEA_DISABLE", "CLICOLOR_FORCE", "COLUMNS"] {
+        command.env_remove(name);
+    }
+    command.env("NO_COLOR", "1").env("LC_ALL", "C");
+    command
+}
+
+/// What a command printed and how it ended.
+pub(crate) struct Ended {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+/// Runs to the end.
+pub(crate) fn finish(command: &mut Command) -> Ended {
+    let Output { status, stdout, stderr } = command.output().expect("talea can be started");
+    let text = |bytes| String::from_utf8(bytes).expect("talea prints UTF-8");
+    Ended { code: status.code(), out: text(stdout), err: text(stderr) }
+}
+
+/// Runs with these arguments.
+pub(crate) fn run(scratch: &Scratch, arguments: &[&str]) -> Ended {
+    finish(talea(scratch).args(arguments))
+}
+
+impl Ended {
+    /// Everything as one text, for a snapshot.
+    pub(crate) fn transcript(&self) -> String {
+        let code = self.code.map_or_else(|| "a signal".to_owned(), |code| code.to_string());
+        let mut text = format!("exit {code}\n");
+        for (name, stream) in [("stdout", &self.out), ("stderr", &self.err)] {
+            if !stream.is_empty() {
+                let _ = write!(text, "--- {name}\n{stream}");
+            }
+        }
+        text
+    }
+}
+
+/// Compares with `snapshots/NAME.txt`; writes it where `TALEA_BLESS` is set.
+pub(crate) fn snapshot(name: &str, text: &str) {
+    compare(&Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/it/snapshots/{name}.txt")), text);
+}
+
+/// Compares with a committed file; writes it where `TALEA_BLESS` is set.
+pub(crate) fn compare(path: &Path, text: &str) {
+    if std::env::var_os("TALEA_BLESS").is_some_and(|value| !value.is_empty()) {
+        std::fs::create_dir_all(path.parent().expect("a file has a folder")).expect("the folder");
+        std::fs::write(path, text).expect("the snapshot can be written");
+        return;
+    }
+    let kept = std::fs::read_to_string(path).unwrap_or_default();
+    let shown = path.display();
+    if kept == text {
+        return;
+    }
+    let at = kept.lines().zip(text.lines()).position(|(kept, now)| kept != now);
+    let line = at.unwrap_or_else(|| kept.lines().count().min(text.lines().count()));
+    panic!(
+        "{shown} differs from line {}:\n  kept: {:?}\n  now:  {:?}\nTALEA_BLESS=1 writes it anew. All of it now:\n{text}",
+        line + 1,
+        kept.lines().nth(line),
+        text.lines().nth(line)
+    );
+}

@@ -1,0 +1,336 @@
+//! With a real kernel and rights: the real daemon, other users, and this process in the daemon's place.
+
+use crate::harness::{Ended, Scratch, finish, talea};
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use talea_kernel_tests::{ALICE, BOB, Bench, Daemon, config, eventually, kernel, needs, needs_root};
+use talea_os::sched::Policy;
+
+/// The binary under test where any user can run it, and whom it asks.
+struct Talea<'a> {
+    bench: &'a Bench,
+    scratch: Scratch,
+    program: PathBuf,
+    arguments: Vec<String>,
+}
+
+impl<'a> Talea<'a> {
+    fn new(bench: &'a Bench, arguments: &[&str]) -> Talea<'a> {
+        let program = bench.path("talea");
+        std::fs::copy(env!("CARGO_BIN_EXE_talea"), &program).expect("the program under test");
+        let arguments = arguments.iter().map(|&word| word.to_owned()).collect();
+        Talea { bench, scratch: Scratch::new(), program, arguments }
+    }
+
+    /// Asks this daemon.
+    fn of(bench: &'a Bench, daemon: &Daemon) -> Talea<'a> {
+        Talea::new(bench, &["--socket", daemon.socket().to_str().expect("UTF-8")])
+    }
+
+    /// Decides by itself, with a state of its own.
+    fn alone(bench: &'a Bench, plugins: &str) -> Talea<'a> {
+        let text = format!(
+            "[daemon]\nsocket = \"{}\"\nstate_directory = \"{}\"\n{plugins}",
+            bench.path("no-socket").display(),
+            bench.path("state").display()
+        );
+        let config = bench.write("alone.toml", &text);
+        Talea::new(bench, &["--config", config.to_str().expect("UTF-8")])
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        // The same environment as everywhere, with the staged program.
+        let template = talea(&self.scratch);
+        let mut command = Command::new(&self.program);
+        for (name, value) in template.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        command.current_dir(self.bench.path("")).stdin(Stdio::null()).args(&self.arguments).args(arguments);
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Ended {
+        finish(&mut self.command(arguments))
+    }
+
+    fn run_as(&self, uid: u32, arguments: &[&str]) -> Ended {
+        finish(self.command(arguments).uid(uid).gid(uid))
+    }
+
+    /// Starts a program that tells its number and lives until [`Held::end`].
+    fn hold(&self, uid: Option<u32>, arguments: &[&str]) -> Held {
+        let mut command = self.command(arguments);
+        command.args(["sh", "-c", "echo $$; read line; exit 7"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        if let Some(uid) = uid {
+            command.uid(uid).gid(uid);
+        }
+        Held::start(&mut command)
+    }
+}
+
+/// A program that waits.
+struct Held {
+    talea: Child,
+    input: ChildStdin,
+    pid: i32,
+}
+
+impl Held {
+    fn start(command: &mut Command) -> Held {
+        let mut talea = command.spawn().expect("a child");
+        let mut line = String::new();
+        let output = talea.stdout.take().expect("piped");
+        BufReader::new(output).read_line(&mut line).expect("a line");
+        let pid = line.trim().parse().expect("the program tells its number");
+        let input = talea.stdin.take().expect("piped");
+        Held { talea, input, pid }
+    }
+
+    /// An ordinary program, without talea.
+    fn plain() -> Held {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo $$; read line; exit 7"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        Held::start(&mut command)
+    }
+
+    /// Lets it end, and tells how that which was started ended.
+    fn end(mut self) -> Option<i32> {
+        // One that was killed no longer reads.
+        let _ = self.input.write_all(b"go\n");
+        self.talea.wait().expect("wait").code()
+    }
+}
+
+fn specs(talea: &Talea) -> Vec<serde_json::Value> {
+    let ended = talea.run(&["list", "--json"]);
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    let answer: serde_json::Value = serde_json::from_str(&ended.out).expect("JSON");
+    answer["specs"].as_array().expect("a list").clone()
+}
+
+#[test]
+fn r29_run_holds_the_program_from_its_first_instruction_to_its_end() {
+    needs_root!();
+    let bench = Bench::new("cli-run");
+    let daemon = Daemon::start(&bench, &config::open());
+    let talea = Talea::of(&bench, &daemon);
+    let held = talea.hold(Some(ALICE), &["run", "-P", "f:30", "--"]);
+    assert!(matches!(kernel::policy(held.pid), Policy::Fifo(20..=39)), "{:?}", kernel::policy(held.pid));
+    assert!(kernel::attr(held.pid).reset_on_fork);
+    let listed = specs(&talea);
+    assert_eq!(listed.len(), 1);
+    assert_eq!((listed[0]["tid"].as_i64(), listed[0]["held"].as_bool()), (Some(held.pid.into()), Some(true)));
+    assert_eq!(listed[0]["uid"], ALICE);
+    assert_eq!(held.end(), Some(7));
+    eventually("the grant ends with the program", || specs(&talea).is_empty());
+}
+
+#[test]
+fn r30_what_the_program_starts_is_ordinary() {
+    needs_root!();
+    let bench = Bench::new("cli-fork");
+    let daemon = Daemon::start(&bench, &config::open());
+    let talea = Talea::of(&bench, &daemon);
+    let script = "grep -m1 '^policy' /proc/$$/sched; sh -c 'grep -m1 ^policy /proc/$$/sched'";
+    let ended = talea.run(&["run", "-P", "f:30", "--", "sh", "-c", script]);
+    let policies: Vec<&str> =
+        ended.out.lines().filter_map(|line| line.split(':').nth(1)).map(str::trim).collect();
+    assert_eq!(policies, ["1", "0"], "{}{}", ended.out, ended.err);
+}
+
+#[test]
+fn r29_killing_talea_takes_nothing_from_the_program() {
+    needs_root!();
+    let bench = Bench::new("cli-kill");
+    let daemon = Daemon::start(&bench, &config::open());
+    let talea = Talea::of(&bench, &daemon);
+    let mut held = talea.hold(None, &["run", "-P", "f:30", "--"]);
+    kill_process(Pid::from_child(&held.talea), Signal::KILL).expect("kill");
+    held.talea.wait().expect("wait");
+    assert_eq!(specs(&talea).len(), 1);
+    assert!(matches!(kernel::policy(held.pid), Policy::Fifo(_)));
+    let pid = held.pid;
+    held.input.write_all(b"go\n").expect("it still reads");
+    eventually("the program ends", || !kernel::exists(pid));
+    eventually("the grant ends with it", || specs(&talea).is_empty());
+}
+
+#[test]
+fn r28_attach_and_release_leave_a_thread_as_it_was() {
+    needs_root!();
+    let bench = Bench::new("cli-attach");
+    let daemon = Daemon::start(&bench, &config::open());
+    let talea = Talea::of(&bench, &daemon);
+    let program = Held::plain();
+    let pid = program.pid.to_string();
+    let (before, cpus) = (kernel::attr(program.pid), kernel::affinity(program.pid));
+    let ended = talea.run(&["attach", &pid, "--period", "10ms", "--runtime", "1ms", "--plugin", "rm"]);
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    assert!(matches!(kernel::policy(program.pid), Policy::Fifo(60..=79)));
+    let twice = talea.run(&["attach", &pid, "--priority", "5"]);
+    assert_eq!(twice.code, Some(1), "a thread has one grant: {}", twice.err);
+    assert_eq!(specs(&talea).len(), 1, "what could not be attached was given back");
+    assert_eq!(talea.run(&["release", "--pid", &pid]).code, Some(0));
+    assert_eq!((kernel::attr(program.pid), kernel::affinity(program.pid)), (before, cpus));
+    assert_eq!(program.end(), Some(7));
+}
+
+#[test]
+fn r25_other_users_threads_are_denied() {
+    needs_root!();
+    let bench = Bench::new("cli-others");
+    let daemon = Daemon::start(&bench, &config::open());
+    let talea = Talea::of(&bench, &daemon);
+    let held = talea.hold(Some(ALICE), &["run", "-P", "f:30", "--"]);
+    let spec = specs(&talea)[0]["spec"].to_string();
+    let before = kernel::policy(held.pid);
+    assert_eq!(talea.run_as(BOB, &["attach", &held.pid.to_string(), "--priority", "9"]).code, Some(4));
+    assert_ne!(talea.run_as(BOB, &["release", &spec]).code, Some(0));
+    assert_eq!(kernel::policy(held.pid), before);
+    assert_eq!(held.end(), Some(7));
+}
+
+#[test]
+fn r20_without_a_rule_the_answer_is_denied_and_the_program_never_starts() {
+    needs_root!();
+    let bench = Bench::new("cli-rules");
+    let daemon = Daemon::start(
+        &bench,
+        &config::with_rules(&format!("[[rule]]\ndomain = \"#{ALICE}\"\nmax_priority = 10\n")),
+    );
+    let talea = Talea::of(&bench, &daemon);
+    assert_eq!(talea.run_as(BOB, &["explain", "--priority", "5"]).code, Some(4));
+    assert_eq!(talea.run_as(BOB, &["run", "--priority", "5", "--", "true"]).code, Some(125));
+    let bound = talea.run_as(ALICE, &["explain", "--priority", "50"]);
+    assert_eq!(bound.code, Some(4), "{}{}", bound.out, bound.err);
+    assert!(bound.out.contains("priority of at most 10"), "{}", bound.out);
+    let doctor = talea.run_as(BOB, &["doctor", "--json"]);
+    let answer: serde_json::Value = serde_json::from_str(&doctor.out).expect("JSON");
+    let rules = answer["checks"].as_array().expect("a list").iter().find(|check| check["id"] == "rules");
+    assert_eq!(rules.expect("a check")["status"], "fail", "{}", doctor.out);
+}
+
+#[test]
+fn what_does_not_fit_is_refused_with_numbers() {
+    needs_root!();
+    let bench = Bench::new("cli-refused");
+    let daemon = Daemon::start(&bench, &config::open());
+    let talea = Talea::of(&bench, &daemon);
+    let full: Vec<Held> = kernel::cpus()
+        .iter()
+        .map(|_| talea.hold(None, &["run", "--period", "10ms", "--runtime", "9ms", "--plugin", "rm", "--"]))
+        .collect();
+    let more = ["--period", "10ms", "--runtime", "5ms"];
+    let ended = talea.run(&[&["explain"][..], &more].concat());
+    assert_eq!(ended.code, Some(3), "{}{}", ended.out, ended.err);
+    let ended = talea.run(&[&["run"][..], &more, &["--", "true"]].concat());
+    assert_eq!(ended.code, Some(125));
+    for plugin in ["edf", "rm", "rr", "fp"] {
+        assert!(ended.err.contains(&format!("\n  {plugin} ")), "each plugin says why: {}", ended.err);
+    }
+    assert_eq!(talea.run(&["status", "--json"]).code, Some(0));
+    for held in full {
+        assert_eq!(held.end(), Some(7));
+    }
+    eventually("what ended no longer takes room", || {
+        talea.run(&[&["explain"][..], &more].concat()).code == Some(0)
+    });
+}
+
+/// Plugins for a broker of our own.
+const FP: &str = "[[plugin]]\nname = \"fp\"\nkind = \"fp\"\ncpus = \"all\"\npriorities = \"20-39\"\n";
+/// One that has room for little.
+const RM: &str = "[[plugin]]\nname = \"rm\"\nkind = \"rm\"\ncpus = \"0\"\npriorities = \"20-39\"\n";
+
+#[test]
+fn without_a_daemon_run_decides_by_itself() {
+    needs_root!();
+    let bench = Bench::new("cli-alone");
+    let talea = Talea::alone(&bench, FP);
+    let held = talea.hold(None, &["run", "--priority", "50", "--cpus", "0", "--"]);
+    assert!(matches!(kernel::policy(held.pid), Policy::Fifo(20..=39)), "{:?}", kernel::policy(held.pid));
+    assert_eq!(specs(&talea).len(), 1, "the next one sees what the first has granted");
+    let second = talea.hold(None, &["run", "--priority", "40", "--cpus", "0", "--"]);
+    assert!(kernel::priority(held.pid) > kernel::priority(second.pid), "one order over both");
+    assert_eq!((held.end(), second.end()), (Some(7), Some(7)));
+    assert!(specs(&talea).is_empty());
+}
+
+#[test]
+fn two_runs_without_a_daemon_cannot_give_out_the_same_thing_twice() {
+    needs_root!();
+    let bench = Bench::new("cli-books");
+    let talea = Talea::alone(&bench, RM);
+    let most = ["run", "--period", "10ms", "--runtime", "6ms", "--"];
+    let held = talea.hold(None, &most);
+    let ended = talea.run(&["run", "--period", "10ms", "--runtime", "6ms", "--", "true"]);
+    assert_eq!(ended.code, Some(125), "{}", ended.err);
+    assert_eq!(held.end(), Some(7));
+    assert_eq!(talea.run(&["run", "--period", "10ms", "--runtime", "6ms", "--", "true"]).code, Some(0));
+}
+
+#[test]
+fn without_a_daemon_and_without_rights_both_reasons_are_given() {
+    needs_root!();
+    let bench = Bench::new("cli-nobody");
+    let talea = Talea::alone(&bench, FP);
+    let ended = talea.run_as(ALICE, &["run", "--priority", "50", "--", "true"]);
+    assert_eq!(ended.code, Some(125));
+    assert!(ended.err.contains("no daemon") && ended.err.contains("CAP_SYS_NICE"), "{}", ended.err);
+    assert!(ended.err.contains("talea doctor"), "{}", ended.err);
+    assert_eq!(talea.run_as(ALICE, &["explain", "--priority", "50"]).code, Some(5));
+}
+
+#[test]
+fn what_was_attached_without_a_daemon_is_found_and_repaired() {
+    needs_root!();
+    let bench = Bench::new("cli-repair");
+    let talea = Talea::alone(&bench, FP);
+    let program = Held::plain();
+    let before = kernel::attr(program.pid);
+    let ended = talea.run(&["attach", &program.pid.to_string(), "--priority", "9"]);
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    assert!(matches!(kernel::policy(program.pid), Policy::Fifo(_)));
+    let leftovers = |arguments: &[&str]| {
+        let ended = talea.run(arguments);
+        let answer: serde_json::Value = serde_json::from_str(&ended.out).expect("JSON");
+        let checks = answer["checks"].as_array().expect("a list").clone();
+        checks.into_iter().find(|check| check["id"] == "leftovers").expect("a check")["status"].clone()
+    };
+    assert_eq!(leftovers(&["doctor", "--json"]), "warn");
+    assert!(matches!(kernel::policy(program.pid), Policy::Fifo(_)), "looking changes nothing");
+    assert_eq!(leftovers(&["doctor", "--repair", "--json"]), "ok");
+    assert_eq!(kernel::attr(program.pid), before);
+    assert!(specs(&talea).is_empty());
+    assert_eq!(program.end(), Some(7));
+}
+
+#[test]
+fn a_running_program_is_nothing_to_repair() {
+    needs_root!();
+    let bench = Bench::new("cli-watched");
+    let talea = Talea::alone(&bench, FP);
+    let held = talea.hold(None, &["run", "--priority", "50", "--"]);
+    let ended = talea.run(&["doctor", "--repair"]);
+    assert!(ended.out.contains("nothing to repair"), "{}{}", ended.out, ended.err);
+    assert!(matches!(kernel::policy(held.pid), Policy::Fifo(_)));
+    assert_eq!(held.end(), Some(7));
+}
+
+#[test]
+fn doctor_runs_here_and_changes_nothing() {
+    needs!("a /proc to look at", Path::new("/proc/self/status").exists());
+    let scratch = Scratch::new();
+    let ended = finish(talea(&scratch).args(["doctor", "--json"]));
+    assert!(matches!(ended.code, Some(0 | 1)), "{}", ended.err);
+    let answer: serde_json::Value = serde_json::from_str(&ended.out).expect("JSON");
+    let failures = answer["failures"].as_u64().expect("a number");
+    assert_eq!(ended.code == Some(0), failures == 0);
+    assert!(answer["checks"].as_array().expect("a list").len() > 20);
+}

@@ -1,0 +1,86 @@
+//! The laboratory, small: everything that it measures it can measure, and it says so in numbers and pictures.
+//!
+//! What is measured is not judged here: numbers this small say nothing.
+#![forbid(unsafe_code)]
+
+use serde_json::Value;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+macro_rules! needs {
+    ($what:expr, $have:expr) => {
+        if !$have {
+            assert!(
+                std::env::var_os("TALEA_KERNEL_TESTS").is_none_or(|v| v != "required"),
+                "{} is missing",
+                $what
+            );
+            eprintln!("skipped: needs {}", $what);
+            return;
+        }
+    };
+}
+
+fn root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Runs `talea lab …`; the daemon lies beside it when the workspace has been built.
+fn lab(arguments: &[&str]) -> Output {
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_talea")).arg("lab").args(arguments).output().expect("talea");
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    output
+}
+
+fn talead_is_built() -> bool {
+    PathBuf::from(env!("CARGO_BIN_EXE_talea")).with_file_name("talead").is_file()
+}
+
+#[test]
+fn r34_every_operation_of_every_plugin_is_measured_beside_its_baseline() {
+    needs!("root", root());
+    needs!("talead beside talea (cargo build --workspace)", talead_is_built());
+    let output = lab(&["ipc", "--quick", "--json"]);
+    let answer: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let rows = answer["rows"].as_array().expect("rows");
+    let per_plugin = |kind: &str| rows.iter().filter(|row| row["plugin"] == kind).count();
+    for kind in ["edf", "rm", "fp", "rr"] {
+        assert!(per_plugin(kind) >= 8 && per_plugin(kind) == per_plugin("edf"), "{kind}");
+    }
+    for row in rows {
+        for operation in ["raw", "create", "change", "attach", "detach", "release", "direct"] {
+            assert!(row[operation]["median_ns"].as_u64() > Some(0), "{operation} in {row:#}");
+        }
+    }
+    assert_eq!(answer["reapplication"]["attached"], 20);
+    assert!(answer["bars"].as_array().is_some_and(|bars| bars.len() > 10));
+}
+
+#[test]
+fn r33_a_grant_costs_nothing_in_each_period() {
+    needs!("root", root());
+    needs!("talead beside talea (cargo build --workspace)", talead_is_built());
+    let output = lab(&["wakeup", "--seconds", "1", "--json"]);
+    let answer: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(answer["attached"]["count"], 500, "{answer:#}");
+    assert_eq!(answer["by_hand"]["count"], 500, "{answer:#}");
+    assert_eq!(answer["daemon_wakeups"], 0, "{answer:#}");
+}
+
+#[test]
+fn r34_the_papers_figures_are_drawn() {
+    needs!("root", root());
+    needs!("talead beside talea (cargo build --workspace)", talead_is_built());
+    let out = std::env::temp_dir().join(format!("talea-lab-test-{}", std::process::id()));
+    let place = out.to_str().expect("a plain path");
+    for (figure, lines) in [("fig3", 8), ("fig4", 8), ("fig5", 6)] {
+        lab(&["retif", figure, "--quick", "--out", place]);
+        let plot = std::fs::read_to_string(out.join(format!("{figure}.svg"))).expect("a plot");
+        assert_eq!(plot.matches("stroke-linejoin").count(), lines, "{figure}");
+        let data = std::fs::read(out.join(format!("{figure}.json"))).expect("data");
+        let data: Value = serde_json::from_slice(&data).expect("JSON");
+        assert!(data["points"].as_array().is_some_and(|points| points.len() >= 6), "{figure}");
+    }
+    std::fs::remove_dir_all(&out).expect("ours");
+}
