@@ -1,0 +1,295 @@
+//! Clients as processes of their own, of any user, well or badly behaved.
+
+use crate::bench::program;
+use crate::daemon::Daemon;
+use std::cell::{Cell, RefCell};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use talea_proto::message::{Status, Token};
+use talea_proto::wire::decode_reply;
+use talea_proto::{Granted, MESSAGE_MAX, Refusal, Reply, Request, SpecId, SpecInfo, Task, VERSION};
+
+/// A process that does what the test says. Dropping it kills it.
+pub struct Agent {
+    child: RefCell<Child>,
+    line: RefCell<(ChildStdin, BufReader<ChildStdout>)>,
+    uid: u32,
+}
+
+impl Agent {
+    /// A process of user and group `uid`, without other groups.
+    pub fn user(uid: u32) -> Agent {
+        Agent::start(Command::new(program("talea-test-agent")), uid)
+    }
+
+    /// A process of root.
+    pub fn root() -> Agent {
+        Agent::user(0)
+    }
+
+    /// A process that `command` starts.
+    pub fn start(mut command: Command, uid: u32) -> Agent {
+        if uid != 0 {
+            command.uid(uid).gid(uid);
+        }
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("an agent");
+        let line = (child.stdin.take().expect("piped"), BufReader::new(child.stdout.take().expect("piped")));
+        Agent { child: RefCell::new(child), line: RefCell::new(line), uid }
+    }
+
+    /// Whose process it is.
+    pub fn uid(&self) -> u32 {
+        self.uid
+    }
+
+    /// Its process id, as it sees it itself.
+    pub fn pid(&self) -> i32 {
+        self.number("pid")
+    }
+
+    /// Its process id here.
+    pub fn os_pid(&self) -> i32 {
+        self.child.borrow().id() as i32
+    }
+
+    /// Gives an order and waits for the answer.
+    #[track_caller]
+    pub fn order(&self, order: &str) -> String {
+        self.begin(order);
+        self.finish()
+    }
+
+    /// Gives an order without waiting.
+    #[track_caller]
+    pub fn begin(&self, order: &str) {
+        writeln!(self.line.borrow_mut().0, "{order}").expect("a living agent");
+    }
+
+    /// Waits for the answer to an order.
+    #[track_caller]
+    pub fn finish(&self) -> String {
+        let mut said = String::new();
+        self.line.borrow_mut().1.read_line(&mut said).expect("a living agent");
+        assert!(!said.is_empty(), "the agent has ended");
+        said.trim_end().to_owned()
+    }
+
+    #[track_caller]
+    fn number(&self, order: &str) -> i32 {
+        let said = self.order(order);
+        said.parse().unwrap_or_else(|_| panic!("{order}: {said}"))
+    }
+
+    /// A new thread of it.
+    #[track_caller]
+    pub fn thread(&self) -> i32 {
+        self.number("thread")
+    }
+
+    /// Has a thread end, and waits for that.
+    #[track_caller]
+    pub fn end_thread(&self, tid: i32) {
+        assert_eq!(self.order(&format!("end {tid}")), "ended");
+    }
+
+    /// Has a thread use CPU time.
+    #[track_caller]
+    pub fn work(&self, tid: i32, milliseconds: u32) {
+        self.number(&format!("work {tid} {milliseconds}"));
+    }
+
+    /// A program started from a thread: its process id.
+    #[track_caller]
+    pub fn program_from(&self, tid: i32) -> i32 {
+        self.number(&format!("program-from {tid}"))
+    }
+
+    /// A thread started from a thread.
+    #[track_caller]
+    pub fn child_of(&self, tid: i32) -> i32 {
+        self.number(&format!("child-of {tid}"))
+    }
+
+    /// Kills it as nothing else does.
+    pub fn kill(&self) {
+        let mut child = self.child.borrow_mut();
+        child.kill().expect("kill");
+        child.wait().expect("wait");
+    }
+
+    /// Connects to `daemon` and says hello.
+    #[track_caller]
+    pub fn connect(&self, daemon: &Daemon) -> Client<'_> {
+        let client = self.connect_silently(daemon);
+        let said = client.ask(&Request::Hello { min: VERSION, max: VERSION });
+        assert!(matches!(said, Reply::Welcome { .. }), "{said:?}");
+        client
+    }
+
+    /// Connects and says nothing.
+    #[track_caller]
+    pub fn connect_silently(&self, daemon: &Daemon) -> Client<'_> {
+        let index = self.number(&format!("connect {}", daemon.socket().display()));
+        self.client_at(index)
+    }
+
+    /// A connection that the agent has made in a way of its own.
+    pub fn client_at(&self, index: i32) -> Client<'_> {
+        Client { agent: self, index, seq: Cell::new(0) }
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let child = self.child.get_mut();
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+}
+
+/// One connection of an agent.
+pub struct Client<'a> {
+    /// Whose it is.
+    pub agent: &'a Agent,
+    index: i32,
+    seq: Cell<u32>,
+}
+
+impl Client<'_> {
+    /// Its number at the agent.
+    pub fn index(&self) -> i32 {
+        self.index
+    }
+
+    /// Asks and waits for the answer.
+    #[track_caller]
+    pub fn ask(&self, request: &Request) -> Reply {
+        let seq = self.send(request);
+        let (answered, reply) = self.receive().unwrap_or_else(|| panic!("the daemon hung up on {request:?}"));
+        assert_eq!(answered, seq, "the answer to another request");
+        reply
+    }
+
+    /// Asks without waiting; the request's number.
+    #[track_caller]
+    pub fn send(&self, request: &Request) -> u32 {
+        let said = self.agent.order(&format!("send {} {}", self.index, self.encode(request)));
+        assert_eq!(said, "sent");
+        self.seq.get()
+    }
+
+    /// A request as the agent sends it, with the next number.
+    pub fn encode(&self, request: &Request) -> String {
+        self.seq.set(self.seq.get() + 1);
+        let mut bytes = [0; MESSAGE_MAX];
+        let length = request.encode(self.seq.get(), &mut bytes);
+        hex(&bytes[..length])
+    }
+
+    /// Sends bytes that may mean nothing; what the agent says.
+    #[track_caller]
+    pub fn send_bytes(&self, bytes: &[u8]) -> String {
+        self.agent.order(&format!("send {} {}", self.index, hex(bytes)))
+    }
+
+    /// The next answer; `None` when the daemon has hung up.
+    #[track_caller]
+    pub fn receive(&self) -> Option<(u32, Reply)> {
+        let said = self.agent.order(&format!("receive {}", self.index));
+        // 104 is ECONNRESET: hung up with something unread.
+        if said == "end" || said == "errno 104" {
+            return None;
+        }
+        let bytes: Option<Vec<u8>> = (0..said.len() / 2)
+            .map(|at| u8::from_str_radix(said.get(2 * at..2 * at + 2)?, 16).ok())
+            .collect();
+        let bytes = bytes.filter(|_| !said.contains(' ')).unwrap_or_else(|| panic!("no message: {said}"));
+        Some(decode_reply(&bytes).unwrap_or_else(|garbled| panic!("{garbled:?}")))
+    }
+
+    /// Closes the connection.
+    pub fn close(&self) {
+        self.agent.order(&format!("close {}", self.index));
+    }
+
+    /// Has a task accepted.
+    #[track_caller]
+    pub fn create(&self, task: Task) -> Granted {
+        match self.ask(&Request::Create(task)) {
+            Reply::Granted(granted) => granted,
+            other => panic!("{task:?}: {other:?}"),
+        }
+    }
+
+    /// Has a request refused.
+    #[track_caller]
+    pub fn refused(&self, request: &Request) -> Refusal {
+        match self.ask(request) {
+            Reply::Refused(refusal) => *refusal,
+            other => panic!("{request:?}: {other:?}"),
+        }
+    }
+
+    /// Has a request done.
+    #[track_caller]
+    pub fn done(&self, request: &Request) {
+        let said = self.ask(request);
+        assert_eq!(said, Reply::Done, "{request:?}");
+    }
+
+    /// Puts a thread under a spec, by pidfd.
+    #[track_caller]
+    pub fn attach(&self, spec: SpecId, tid: i32) {
+        let said = self.try_attach(spec, tid);
+        assert_eq!(said, Reply::Done, "attaching {tid} to {spec:?}");
+    }
+
+    /// As [`Client::attach`]; whatever the daemon says.
+    #[track_caller]
+    pub fn try_attach(&self, spec: SpecId, tid: i32) -> Reply {
+        let message = self.encode(&Request::Attach { spec, tid: None });
+        let said = self.agent.order(&format!("send-thread {} {tid} {message}", self.index));
+        assert_eq!(said, "sent");
+        self.receive().expect("an answer").1
+    }
+
+    /// Puts a thread under a spec, by number; whatever the daemon says.
+    #[track_caller]
+    pub fn try_attach_by_number(&self, spec: SpecId, tid: i32) -> Reply {
+        self.ask(&Request::Attach { spec, tid: Some(tid as u32) })
+    }
+
+    /// Takes a spec over.
+    #[track_caller]
+    pub fn claim(&self, spec: SpecId, token: Token) -> Reply {
+        self.ask(&Request::Claim { spec, token })
+    }
+
+    /// What the daemon knows of a spec.
+    #[track_caller]
+    pub fn query(&self, spec: SpecId) -> SpecInfo {
+        match self.ask(&Request::Query(spec)) {
+            Reply::Spec(info) => *info,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The daemon in numbers.
+    #[track_caller]
+    pub fn status(&self) -> Status {
+        match self.ask(&Request::Status) {
+            Reply::Status(status) => *status,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// As the agent reads it.
+pub fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}

@@ -1,0 +1,197 @@
+//! A folder, a turn, a watchdog, and the programs under test.
+
+use std::fs::File;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::time::{Duration, Instant};
+
+/// No test takes longer on a machine that works.
+const PATIENCE: Duration = Duration::from_mins(2);
+
+/// Where one test works.
+pub struct Bench {
+    folder: PathBuf,
+    // Dropping it calls the watchdog off.
+    _watched: Sender<()>,
+    _turn: MutexGuard<'static, ()>,
+    _machine: File,
+}
+
+impl Bench {
+    /// Waits for the turn of the test called `name`.
+    pub fn new(name: &str) -> Bench {
+        static TURN: Mutex<()> = Mutex::new(());
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        // A test that failed has poisoned nothing but itself.
+        let turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let machine = lock_machine();
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let folder =
+            std::env::temp_dir().join(format!("talea-kernel-{}-{number}-{name}", std::process::id()));
+        make_folder(&folder);
+        Bench { folder, _watched: watch(name), _turn: turn, _machine: machine }
+    }
+
+    /// A path in the folder.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// Writes a file that everybody may read and only root may write.
+    pub fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.path(name);
+        std::fs::write(&path, text).expect("write");
+        set_mode(&path, 0o644);
+        path
+    }
+
+    /// Compiles `plugins/NAME.c` of this package, or the file that `name` is a path to.
+    pub fn plugin(&self, name: &str) -> PathBuf {
+        let own = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("plugins/{name}.c"));
+        let source = if name.contains('/') { root().join(name) } else { own };
+        let stem = source.file_stem().expect("a file name").to_owned();
+        let object = self.path(&format!("{}.so", stem.to_string_lossy()));
+        let output = Command::new("cc")
+            .args(["-Wall", "-Wextra", "-Werror", "-std=c11", "-O1", "-shared", "-fPIC", "-o"])
+            .arg(&object)
+            .arg("-I")
+            .arg(root().join("crates/talea-plugin-host/include"))
+            .arg(&source)
+            .output()
+            .expect("a C compiler");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        set_mode(&object, 0o644);
+        object
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        // What a failed test left is worth looking at.
+        if !std::thread::panicking() {
+            let _ = std::fs::remove_dir_all(&self.folder);
+        }
+    }
+}
+
+/// Waits until `condition` holds; fails with `what` when it does not within ten seconds.
+#[track_caller]
+pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(10);
+    while !condition() {
+        assert!(Instant::now() < end, "never happened: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// The programs under test where any user can run them.
+pub fn program(name: &str) -> PathBuf {
+    static STAGED: OnceLock<PathBuf> = OnceLock::new();
+    let staged = STAGED.get_or_init(|| {
+        let folder = std::env::temp_dir().join(format!("talea-kernel-{}-programs", std::process::id()));
+        make_folder(&folder);
+        let built = build();
+        for name in ["talead", "talea-plugin-host", "talea-test-agent"] {
+            let to = folder.join(name);
+            std::fs::copy(built.join(name), &to).unwrap_or_else(|error| panic!("{name}: {error}"));
+            set_mode(&to, 0o755);
+        }
+        folder
+    });
+    staged.join(name)
+}
+
+/// Builds the programs of other packages beside our own; `TALEA_BIN_DIR` names a folder that has them already.
+fn build() -> PathBuf {
+    if let Some(folder) = std::env::var_os("TALEA_BIN_DIR") {
+        return folder.into();
+    }
+    // …/target/PROFILE/deps/it-0123456789abcdef
+    let own = std::env::current_exe().expect("our own path");
+    let folder = own.parent().and_then(Path::parent).expect("a target folder").to_owned();
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args([
+        "build",
+        "--quiet",
+        "-p",
+        "talea-daemon",
+        "-p",
+        "talea-plugin-host",
+        "-p",
+        "talea-kernel-tests",
+    ]);
+    cargo.args(["--bins", "--target-dir"]).arg(folder.parent().expect("a target folder"));
+    if folder.ends_with("release") {
+        cargo.arg("--release");
+    }
+    let status = cargo.current_dir(root()).status().expect("cargo");
+    assert!(status.success(), "the programs under test do not build");
+    folder
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn make_folder(path: &Path) {
+    std::fs::create_dir_all(path).expect("a folder");
+    set_mode(path, 0o755);
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("mode");
+}
+
+/// Real-time bandwidth and CPUs are the machine's: two test programs would disturb each other. A holder that hangs
+/// must not hang everybody, so the wait ends, and is not repeated.
+fn lock_machine() -> File {
+    static GIVEN_UP: AtomicBool = AtomicBool::new(false);
+    let path = std::env::temp_dir().join("talea-kernel-tests.lock");
+    let file =
+        File::options().create(true).truncate(false).write(true).open(path).expect("the machine's lock");
+    let end = Instant::now() + PATIENCE;
+    while rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_err() {
+        if GIVEN_UP.load(Ordering::Relaxed) || Instant::now() > end {
+            GIVEN_UP.store(true, Ordering::Relaxed);
+            eprintln!("somebody holds the machine's lock for very long; going on without it");
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    file
+}
+
+/// Daemons that a hung test would leave behind.
+static DAEMONS: Mutex<Vec<i32>> = Mutex::new(Vec::new());
+
+/// Has the watchdog end this child of ours, too.
+pub(crate) fn enlist(pid: i32) {
+    DAEMONS.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(pid);
+}
+
+/// The child has been collected: its number may be somebody else's from now on.
+pub(crate) fn discharge(pid: i32) {
+    DAEMONS.lock().unwrap_or_else(std::sync::PoisonError::into_inner).retain(|&other| other != pid);
+}
+
+/// Ends the program when nobody calls off in time: a hung test can't clean up after itself, but the end of our
+/// process closes every agent's input and with it their connections.
+fn watch(name: &str) -> Sender<()> {
+    let (watched, end) = channel();
+    let name = name.to_owned();
+    std::thread::spawn(move || {
+        if end.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+            eprintln!("the test {name} hangs; giving up");
+            for pid in DAEMONS.lock().unwrap_or_else(std::sync::PoisonError::into_inner).drain(..) {
+                let pid = rustix::process::Pid::from_raw(pid).expect("a pid");
+                let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+            }
+            std::process::abort();
+        }
+    });
+    watched
+}

@@ -1,0 +1,283 @@
+//! Hands of a test inside another process, usually of another user.
+//!
+//! Model: a line of words in, a line out. The agent knows nothing of Talea's protocol: it connects, sends the
+//! bytes it is given, keeps threads, and says what came back. Whatever a client can do to the daemon, well or
+//! badly behaved, is written in the test.
+//!
+//! It ends with its standard input.
+#![forbid(unsafe_code)]
+
+use std::collections::HashMap;
+use std::io::{self, BufRead, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use talea_os::{Tid, seqpacket};
+
+/// What a thread of ours is told.
+enum Order {
+    /// Use this much CPU time, then say how long that took.
+    Work(Duration),
+    /// Wake up so often, every so many microseconds; say how late it was in the middle, in nanoseconds.
+    Periods(u32, u64),
+    /// Start a program from this thread; say its process id.
+    Program,
+    /// Start a thread from this thread; say its id.
+    Child,
+    /// End.
+    End,
+}
+
+struct Worker {
+    orders: Sender<Order>,
+    answers: Receiver<String>,
+    handle: JoinHandle<()>,
+}
+
+#[derive(Default)]
+struct Agent {
+    connections: Vec<Option<OwnedFd>>,
+    workers: HashMap<i32, Worker>,
+}
+
+/// A program that does nothing. It may outlive a killed agent, so it ends by itself, and it holds nothing that whoever
+/// runs the tests might wait for.
+fn sleeper() -> Command {
+    let mut command = Command::new("/bin/sleep");
+    command.arg("60").stdout(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+fn main() {
+    let mut agent = Agent::default();
+    let mut out = io::stdout();
+    for line in io::stdin().lock().lines() {
+        let Ok(line) = line else { break };
+        let words: Vec<&str> = line.split(' ').collect();
+        let said = agent.obey(&words).unwrap_or_else(|error| match error.raw_os_error() {
+            Some(number) => format!("errno {number}"),
+            None => format!("error {error}"),
+        });
+        if writeln!(out, "{said}").and_then(|()| out.flush()).is_err() {
+            break;
+        }
+    }
+    // Threads that spin or sleep are not waited for.
+    std::process::exit(0);
+}
+
+impl Agent {
+    fn obey(&mut self, words: &[&str]) -> io::Result<String> {
+        match *words {
+            ["pid"] => Ok(std::process::id().to_string()),
+            ["connect", path] => {
+                let socket = seqpacket::connect(Path::new(path), Duration::from_secs(10))?;
+                self.connections.push(Some(socket));
+                Ok((self.connections.len() - 1).to_string())
+            }
+            ["connect-many", path, count] => {
+                let mut made = 0;
+                for _ in 0..number(count)? {
+                    match seqpacket::connect(Path::new(path), Duration::from_secs(10)) {
+                        Ok(socket) => self.connections.push(Some(socket)),
+                        Err(_) => break,
+                    }
+                    made += 1;
+                }
+                Ok(made.to_string())
+            }
+            // A program that keeps a copy of a connection; its process id.
+            ["inherit", index] => {
+                let copy = self.connection(index)?.try_clone()?;
+                let program = sleeper().stdin(copy).spawn()?;
+                Ok(program.id().to_string())
+            }
+            ["close", index] => {
+                self.connections[number(index)?] = None;
+                Ok("closed".to_owned())
+            }
+            ["close-all"] => {
+                self.connections.clear();
+                Ok("closed".to_owned())
+            }
+            ["send", index, hex] => {
+                seqpacket::send_waiting(self.connection(index)?, &bytes(hex)?, None)?;
+                Ok("sent".to_owned())
+            }
+            ["send-thread", index, tid, hex] => {
+                let fd = thread_pidfd(tid)?;
+                seqpacket::send_waiting(self.connection(index)?, &bytes(hex)?, Some(fd.as_fd()))?;
+                Ok("sent".to_owned())
+            }
+            ["send-file", index, path, hex] => {
+                let file = std::fs::File::open(path)?;
+                seqpacket::send_waiting(self.connection(index)?, &bytes(hex)?, Some(file.as_fd()))?;
+                Ok("sent".to_owned())
+            }
+            ["receive", index] => {
+                let mut buffer = vec![0; 64 * 1024];
+                let received = seqpacket::recv_waiting(self.connection(index)?, &mut buffer)?;
+                if received.len == 0 {
+                    return Ok("end".to_owned());
+                }
+                Ok(hex(&buffer[..received.len]))
+            }
+            // Sends until the socket takes no more, without reading; says how many went out.
+            ["flood", index, most, hex] => {
+                let message = bytes(hex)?;
+                let socket = self.connection(index)?;
+                let mut sent = 0;
+                for _ in 0..number(most)? {
+                    if seqpacket::send(socket, &message, None).is_err() {
+                        break;
+                    }
+                    sent += 1;
+                }
+                Ok(sent.to_string())
+            }
+            // The same on every connection at once, for a while.
+            ["flood-all", milliseconds, hex] => {
+                let message = bytes(hex)?;
+                let end = Instant::now() + Duration::from_millis(number(milliseconds)? as u64);
+                let mut sent = 0u64;
+                while Instant::now() < end {
+                    for socket in self.connections.iter().flatten() {
+                        sent += u64::from(seqpacket::send(socket, &message, None).is_ok());
+                    }
+                }
+                Ok(sent.to_string())
+            }
+            ["thread"] => {
+                let worker = start_worker();
+                let tid = worker.answers.recv().map_err(io::Error::other)?;
+                self.workers.insert(tid.parse().map_err(io::Error::other)?, worker);
+                Ok(tid)
+            }
+            ["work", tid, milliseconds] => {
+                self.order(tid, Order::Work(Duration::from_millis(number(milliseconds)? as u64)))
+            }
+            ["periods", tid, count, microseconds] => {
+                self.order(tid, Order::Periods(number(count)? as u32, number(microseconds)? as u64))
+            }
+            ["program-from", tid] => self.order(tid, Order::Program),
+            ["child-of", tid] => self.order(tid, Order::Child),
+            ["end", tid] => {
+                let worker = self.workers.remove(&(number(tid)? as i32)).ok_or(io::ErrorKind::NotFound)?;
+                worker.orders.send(Order::End).map_err(io::Error::other)?;
+                worker.handle.join().map_err(|_| io::Error::other("a thread panicked"))?;
+                Ok("ended".to_owned())
+            }
+            _ => Err(io::Error::other(format!("unknown order {words:?}"))),
+        }
+    }
+
+    fn connection(&self, index: &str) -> io::Result<&OwnedFd> {
+        self.connections
+            .get(number(index)?)
+            .and_then(Option::as_ref)
+            .ok_or(io::ErrorKind::NotConnected.into())
+    }
+
+    fn order(&self, tid: &str, order: Order) -> io::Result<String> {
+        let worker = self.workers.get(&(number(tid)? as i32)).ok_or(io::ErrorKind::NotFound)?;
+        worker.orders.send(order).map_err(io::Error::other)?;
+        worker.answers.recv().map_err(io::Error::other)
+    }
+}
+
+fn start_worker() -> Worker {
+    let (orders, todo) = channel();
+    let (done, answers) = channel();
+    let handle = std::thread::spawn(move || {
+        let _ = done.send(Tid::current().to_string());
+        let mut programs: Vec<Child> = Vec::new();
+        for order in todo {
+            let said = match order {
+                Order::Work(cost) => work(cost),
+                Order::Periods(count, microseconds) => periods(count, microseconds),
+                Order::Program => match sleeper().spawn() {
+                    Ok(program) => {
+                        let pid = program.id().to_string();
+                        programs.push(program);
+                        pid
+                    }
+                    Err(error) => format!("error {error}"),
+                },
+                Order::Child => {
+                    let (say, heard) = channel();
+                    std::thread::spawn(move || {
+                        let _ = say.send(Tid::current().to_string());
+                        std::thread::sleep(Duration::from_mins(10));
+                    });
+                    heard.recv().unwrap_or_default()
+                }
+                Order::End => break,
+            };
+            let _ = done.send(said);
+        }
+        for mut program in programs {
+            let _ = program.kill();
+            let _ = program.wait();
+        }
+    });
+    Worker { orders, answers, handle }
+}
+
+/// Uses CPU time; says how much wall time that took, in microseconds.
+fn work(cost: Duration) -> String {
+    let begun = Instant::now();
+    let start = talea_os::clock::thread_cpu_time().as_ns();
+    while u128::from(talea_os::clock::thread_cpu_time().as_ns() - start) < cost.as_nanos() {
+        std::hint::spin_loop();
+    }
+    begun.elapsed().as_micros().to_string()
+}
+
+/// Wakes up on time or late; says the median lateness in nanoseconds.
+fn periods(count: u32, microseconds: u64) -> String {
+    let span = talea_core::Span::from_ns(microseconds * 1_000);
+    let mut next = talea_os::clock::now();
+    let mut late: Vec<u64> = (0..count)
+        .map(|_| {
+            next += span;
+            talea_os::clock::sleep_until(next);
+            talea_os::clock::now().since(next).as_ns()
+        })
+        .collect();
+    late.sort_unstable();
+    late.get(late.len() / 2).copied().unwrap_or(0).to_string()
+}
+
+/// A pidfd of a thread, also of a stranger's: `PIDFD_THREAD` is `O_EXCL`.
+fn thread_pidfd(tid: &str) -> io::Result<OwnedFd> {
+    let pid = rustix::process::Pid::from_raw(number(tid)? as i32).ok_or(io::ErrorKind::InvalidInput)?;
+    let flags = rustix::process::PidfdFlags::from_bits_retain(rustix::fs::OFlags::EXCL.bits());
+    Ok(rustix::process::pidfd_open(pid, flags)?)
+}
+
+fn number(word: &str) -> io::Result<usize> {
+    word.parse().map_err(|_| io::Error::other(format!("{word} is no number")))
+}
+
+fn bytes(hex: &str) -> io::Result<Vec<u8>> {
+    let digit = |c: u8| (c as char).to_digit(16).map(|d| d as u8);
+    let pairs = hex.as_bytes().chunks(2);
+    pairs
+        .map(|pair| match *pair {
+            [high, low] => Some(digit(high)? << 4 | digit(low)?),
+            _ => None,
+        })
+        .collect::<Option<_>>()
+        .ok_or_else(|| io::Error::other("not hexadecimal"))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}

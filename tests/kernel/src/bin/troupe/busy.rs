@@ -1,0 +1,109 @@
+//! A client that is always in the middle of something, until it is killed.
+//!
+//! It has specs accepted, attaches threads of its own and of another process, changes, detaches and releases, in an
+//! order that a seed decides. What is refused is refused: it goes on.
+
+use crate::work::{self, Habit};
+use crate::{PATIENCE, number};
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use talea_client::{Client, Grant, Owner, Spec};
+
+/// Threads of its own, by habit in turn.
+const OWN: usize = 6;
+
+struct Place {
+    tid: u32,
+    /// Whether the thread is another process's: its grant must not outlive us, so it never owns one.
+    foreign: bool,
+    grant: Option<Grant>,
+    attached: bool,
+}
+
+pub(crate) fn run(words: &[&str], stop: &AtomicBool, ready: impl FnOnce()) -> io::Result<String> {
+    let [path, seed, ref foreign @ ..] = *words else { return Err(io::ErrorKind::InvalidInput.into()) };
+    let client = Client::builder().path(path).timeout(PATIENCE).lazy().map_err(io::Error::other)?;
+    let mut dice = Dice(number(seed)? as u64);
+    let mut places = Vec::new();
+    for habit in Habit::ALL.into_iter().cycle().take(OWN) {
+        places.push(Place { tid: work::start(habit)? as u32, foreign: false, grant: None, attached: false });
+    }
+    for tid in foreign {
+        places.push(Place { tid: number(tid)? as u32, foreign: true, grant: None, attached: false });
+    }
+    // Everything is attached before the first word: whoever is killed now leaves all of it behind.
+    for place in &mut places {
+        begin(&client, place, &mut dice);
+    }
+    ready();
+    let mut steps = 0u64;
+    while !stop.load(Ordering::Relaxed) {
+        let index = dice.below(places.len() as u64) as usize;
+        step(&client, &mut places[index], &mut dice);
+        steps += 1;
+        if dice.below(4) == 0 {
+            std::thread::sleep(Duration::from_micros(dice.below(300)));
+        }
+    }
+    Ok(format!("steps={steps}"))
+}
+
+fn begin(client: &Client, place: &mut Place, dice: &mut Dice) {
+    place.grant = client.create(&spec(place.foreign, dice)).ok().and_then(Result::ok);
+    place.attached = place.grant.as_ref().is_some_and(|grant| matches!(grant.attach(place.tid), Ok(Ok(()))));
+}
+
+/// One more thing done to one of the grants. Failures are a killed daemon's.
+fn step(client: &Client, place: &mut Place, dice: &mut Dice) {
+    let Some(grant) = &place.grant else { return begin(client, place, dice) };
+    if grant.is_lost() {
+        place.grant = None;
+        return;
+    }
+    match dice.below(5) {
+        0 => {
+            let _ = grant.change(&spec(place.foreign, dice));
+        }
+        1 if place.attached => place.attached = !matches!(grant.detach(), Ok(Ok(()))),
+        2 => {
+            if let Some(grant) = place.grant.take() {
+                let _ = grant.release();
+            }
+        }
+        _ if !place.attached => place.attached = matches!(grant.attach(place.tid), Ok(Ok(()))),
+        _ => {
+            let _ = grant.info();
+        }
+    }
+}
+
+fn spec(foreign: bool, dice: &mut Dice) -> Spec {
+    let ms = Duration::from_millis;
+    let builder = match dice.below(5) {
+        0 | 1 => {
+            let period = [5, 10, 20, 50][dice.below(4) as usize];
+            Spec::builder().plugin("edf").period(ms(period)).runtime(ms(period) / 25)
+        }
+        2 => Spec::builder().plugin("rm").period(ms(5 + dice.below(40))),
+        3 => Spec::builder().plugin("rr").priority(1 + dice.below(90) as u8),
+        _ => Spec::builder().plugin("fp").priority(1 + dice.below(90) as u8),
+    };
+    let owner = match dice.below(6) {
+        0 if !foreign => Owner::Thread,
+        1 => Owner::Process,
+        _ => Owner::Session,
+    };
+    builder.owner(owner).build().expect("a specification")
+}
+
+/// Numbers in an order that the seed decides (a linear congruential generator, its high half).
+pub(crate) struct Dice(pub(crate) u64);
+
+impl Dice {
+    /// One of `0..bound`.
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 32) % bound
+    }
+}

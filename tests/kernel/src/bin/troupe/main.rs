@@ -1,0 +1,238 @@
+//! Clients that the agent's single hand can't play: crowds, turncoats, and the honest one whose service is measured.
+//!
+//! Model: as the agent, a line of words in, a line out; [`talea_kernel_tests::Agent`] speaks to both. Besides, roles
+//! run in the background until they are told to stop, so that an attack goes on while the test looks at something
+//! else. What a role saw comes back as `name=number` words.
+//!
+//! It ends with its standard input, whatever its roles are doing.
+#![forbid(unsafe_code)]
+
+mod busy;
+mod honest;
+mod keeper;
+mod parcel;
+mod swarm;
+mod work;
+
+use rustix::process::Uid;
+use rustix::thread::set_thread_res_uid;
+use std::collections::HashMap;
+use std::io::{self, BufRead, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use talea_os::{Tid, seqpacket};
+
+/// Longest wait of any call to the daemon: longer is blocked.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What a sleeping thread is told to become: real, effective and saved user, or the effective one alone.
+type Become = (u32, u32, u32);
+
+struct Sleeper {
+    orders: Sender<Become>,
+    answers: Receiver<String>,
+}
+
+struct Job {
+    stop: Arc<AtomicBool>,
+    handle: JoinHandle<io::Result<String>>,
+}
+
+#[derive(Default)]
+struct Troupe {
+    connections: Vec<Option<OwnedFd>>,
+    sleepers: HashMap<i32, Sleeper>,
+    jobs: HashMap<String, Job>,
+    /// Ends of sockets that must stay open for what was sent to have its effect.
+    kept: Vec<OwnedFd>,
+}
+
+fn main() {
+    let mut troupe = Troupe::default();
+    let mut out = io::stdout();
+    for line in io::stdin().lock().lines() {
+        let Ok(line) = line else { break };
+        let words: Vec<&str> = line.split(' ').collect();
+        let said = troupe.obey(&words).unwrap_or_else(|error| match error.raw_os_error() {
+            Some(number) => format!("errno {number}"),
+            None => format!("error {error}"),
+        });
+        if writeln!(out, "{said}").and_then(|()| out.flush()).is_err() {
+            break;
+        }
+    }
+    std::process::exit(0);
+}
+
+impl Troupe {
+    fn obey(&mut self, words: &[&str]) -> io::Result<String> {
+        match *words {
+            ["pid"] => Ok(std::process::id().to_string()),
+            ["connect", path] => {
+                self.connections.push(Some(seqpacket::connect(Path::new(path), PATIENCE)?));
+                Ok((self.connections.len() - 1).to_string())
+            }
+            // Connected with the rights of that user, and used by us from then on.
+            ["connect-as", path, uid] => {
+                let (path, uid) = (Path::new(path).to_owned(), Uid::from_raw(number(uid)? as u32));
+                let connecting = std::thread::spawn(move || {
+                    set_thread_res_uid(uid, uid, uid)?;
+                    seqpacket::connect(&path, PATIENCE)
+                });
+                let socket = connecting.join().map_err(|_| io::Error::other("a thread panicked"))??;
+                self.connections.push(Some(socket));
+                Ok((self.connections.len() - 1).to_string())
+            }
+            ["close", index] => {
+                self.connections[number(index)?] = None;
+                Ok("closed".to_owned())
+            }
+            ["send", index, hex] => {
+                seqpacket::send_waiting(self.connection(index)?, &bytes(hex)?, None)?;
+                Ok("sent".to_owned())
+            }
+            ["send-thread", index, tid, hex] => {
+                let fd = parcel::thread_pidfd(number(tid)? as i32)?;
+                seqpacket::send_waiting(self.connection(index)?, &bytes(hex)?, Some(fd.as_fd()))?;
+                Ok("sent".to_owned())
+            }
+            // `count` times this message, then one that carries the descriptors that the words after it name.
+            // Behind so many, ours are closed before the daemon has received its own.
+            ["send-parcel", index, hex, count, ref what @ ..] => {
+                let message = bytes(hex)?;
+                let parcel::Parcel { fds, kept } = parcel::pack(what, self.connection(index)?.as_fd())?;
+                let socket = self.connection(index)?;
+                for _ in 0..number(count)? {
+                    seqpacket::send_waiting(socket, &message, None)?;
+                }
+                let sent = parcel::send(socket, &message, &fds);
+                drop(fds);
+                self.kept.extend(kept);
+                sent.map(|()| "sent".to_owned())
+            }
+            ["receive", index] => {
+                let mut buffer = vec![0; 64 * 1024];
+                match seqpacket::recv_waiting(self.connection(index)?, &mut buffer)?.len {
+                    0 => Ok("end".to_owned()),
+                    length => Ok(talea_kernel_tests::agent::hex(&buffer[..length])),
+                }
+            }
+            ["thread"] => {
+                let (tid, sleeper) = start_sleeper()?;
+                self.sleepers.insert(tid, sleeper);
+                Ok(tid.to_string())
+            }
+            // A thread that sleeps, naps or runs until the process ends.
+            ["habit", habit] => {
+                let habit = work::Habit::ALL[number(habit)? % work::Habit::ALL.len()];
+                Ok(work::start(habit)?.to_string())
+            }
+            ["become", tid, real, effective, saved] => {
+                let sleeper = self.sleepers.get(&(number(tid)? as i32)).ok_or(io::ErrorKind::NotFound)?;
+                let uids = (number(real)? as u32, number(effective)? as u32, number(saved)? as u32);
+                sleeper.orders.send(uids).map_err(io::Error::other)?;
+                sleeper.answers.recv().map_err(io::Error::other)
+            }
+            ["start", name, role, ref rest @ ..] => {
+                let job = start(role, rest)?;
+                self.jobs.insert(name.to_owned(), job);
+                Ok("started".to_owned())
+            }
+            ["stop", name] => {
+                let job = self.jobs.remove(name).ok_or(io::ErrorKind::NotFound)?;
+                job.stop.store(true, Ordering::Relaxed);
+                job.handle.join().map_err(|_| io::Error::other("a role panicked"))?
+            }
+            _ => Err(io::Error::other(format!("unknown order {words:?}"))),
+        }
+    }
+
+    fn connection(&self, index: &str) -> io::Result<&OwnedFd> {
+        let found = self.connections.get(number(index)?).and_then(Option::as_ref);
+        found.ok_or(io::ErrorKind::NotConnected.into())
+    }
+}
+
+/// Starts a role; what it needs is made before the answer goes out.
+fn start(role: &str, words: &[&str]) -> io::Result<Job> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let told = stop.clone();
+    let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
+    let (ready, wait) = channel();
+    let role = role.to_owned();
+    let handle = std::thread::spawn(move || {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let ready = || {
+            let _ = ready.send(());
+        };
+        match role.as_str() {
+            "honest" => honest::run(&words, &told, ready),
+            "swarm" => swarm::run(&words, &told, ready),
+            "busy" => busy::run(&words, &told, ready),
+            "keeper" => keeper::run(&words, &told, ready),
+            "spin" => {
+                ready();
+                while !told.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+                Ok("spun".to_owned())
+            }
+            _ => Err(io::Error::other(format!("unknown role {role}"))),
+        }
+    });
+    match wait.recv() {
+        Ok(()) => Ok(Job { stop, handle }),
+        // It has ended without having been ready.
+        Err(_) => match handle.join() {
+            Ok(Ok(said)) => Err(io::Error::other(said)),
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(io::Error::other("a role panicked")),
+        },
+    }
+}
+
+/// A thread that sleeps, and changes its user when it is told to.
+fn start_sleeper() -> io::Result<(i32, Sleeper)> {
+    let (orders, todo) = channel::<Become>();
+    let (done, answers) = channel();
+    let (say, heard) = channel();
+    std::thread::spawn(move || {
+        let _ = say.send(Tid::current().as_raw());
+        for (real, effective, saved) in todo {
+            // The kernel's call and not the C library's: it changes this thread alone.
+            let [real, effective, saved] = [real, effective, saved].map(Uid::from_raw);
+            let changed = set_thread_res_uid(real, effective, saved);
+            let said =
+                changed.map_or_else(|error| format!("errno {}", error.raw_os_error()), |()| "became".into());
+            let _ = done.send(said);
+        }
+    });
+    let tid = heard.recv().map_err(io::Error::other)?;
+    Ok((tid, Sleeper { orders, answers }))
+}
+
+pub(crate) fn number(word: &str) -> io::Result<usize> {
+    word.parse().map_err(|_| io::Error::other(format!("{word} is no number")))
+}
+
+fn bytes(hex: &str) -> io::Result<Vec<u8>> {
+    let digit = |c: u8| (c as char).to_digit(16).map(|d| d as u8);
+    let pairs = hex.as_bytes().chunks(2);
+    pairs
+        .map(|pair| match *pair {
+            [high, low] => Some(digit(high)? << 4 | digit(low)?),
+            _ => None,
+        })
+        .collect::<Option<_>>()
+        .ok_or_else(|| io::Error::other("not hexadecimal"))
+}
+
+/// A borrowed copy of every owned descriptor.
+pub(crate) fn borrowed(fds: &[OwnedFd]) -> Vec<BorrowedFd<'_>> {
+    fds.iter().map(AsFd::as_fd).collect()
+}

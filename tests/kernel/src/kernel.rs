@@ -1,0 +1,70 @@
+//! The kernel's word about threads, and what this machine lets us do.
+
+use talea_core::CpuSet;
+use talea_os::machine::{Machine, dl_books, rt_group_of};
+use talea_os::sched::{self, Attr, Policy};
+use talea_os::{Tid, proc};
+
+/// Whether we may be anybody and set anything.
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+        && talea_os::dropcaps::effective().is_ok_and(|has| has.has(talea_os::dropcaps::Capability::SysNice))
+}
+
+/// Whether threads of our control group may be real-time.
+pub fn has_fifo() -> bool {
+    rt_group_of(Tid::of_process()).is_none_or(|group| !group.refuses_realtime())
+}
+
+/// A thread's number as a [`Tid`].
+pub fn tid(number: i32) -> Tid {
+    Tid::new(number).expect("a positive thread id")
+}
+
+/// What the kernel says that a thread has.
+#[track_caller]
+pub fn attr(number: i32) -> Attr {
+    sched::get(tid(number)).unwrap_or_else(|error| panic!("thread {number}: {error}"))
+}
+
+/// Its policy.
+#[track_caller]
+pub fn policy(number: i32) -> Policy {
+    attr(number).policy
+}
+
+/// Its FIFO or RR priority.
+#[track_caller]
+pub fn priority(number: i32) -> u8 {
+    match policy(number) {
+        Policy::Fifo(priority) | Policy::Rr(priority) => priority,
+        other => panic!("thread {number} has {other:?}"),
+    }
+}
+
+/// Where it may run.
+#[track_caller]
+pub fn affinity(number: i32) -> CpuSet {
+    sched::get_affinity(tid(number)).unwrap_or_else(|error| panic!("thread {number}: {error}"))
+}
+
+/// Whether it is an ordinary thread.
+#[track_caller]
+pub fn is_ordinary(number: i32) -> bool {
+    matches!(policy(number), Policy::Other { .. })
+}
+
+/// Whether there is a thread with this number.
+pub fn exists(number: i32) -> bool {
+    Tid::new(number).is_some_and(|tid| proc::stat(tid).is_ok_and(|stat| !stat.has_ended()))
+}
+
+/// Deadline bandwidth that the kernel has given out in the domain of CPU 0, in units of 2^-20 CPUs.
+pub fn deadline_books() -> Option<i64> {
+    dl_books()?.first().map(|book| book.total)
+}
+
+/// The CPUs of this machine.
+pub fn cpus() -> CpuSet {
+    Machine::probe().expect("this machine").online
+}

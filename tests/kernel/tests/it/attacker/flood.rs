@@ -1,0 +1,210 @@
+//! Too many at once: connections, requests, deaths, and no descriptors left.
+
+use super::siege::{MALLORY, QUIET, Siege, figure, small};
+use std::process::Command;
+use std::time::Duration;
+use talea_core::CpuSet;
+use talea_kernel_tests::{Agent, Bench, Daemon, config, eventually, kernel, needs_root};
+use talea_proto::{Reply, Request, Task};
+
+/// Room for a thousand connections of one user.
+const ROOMY: &str = "[daemon.quota]\nsessions_per_user = 1200\nsessions = 2000\n";
+
+/// A swarm that does `kind` on `count` connections for a while; what it saw.
+fn swarm(siege: &Siege, count: u32, kind: &str) -> String {
+    let troupe = siege.troupe(MALLORY);
+    let socket = siege.daemon.socket().display();
+    assert_eq!(troupe.order(&format!("start swarm swarm {socket} {count} {kind}")), "started", "{kind}");
+    std::thread::sleep(Duration::from_millis(600));
+    let said = troupe.order("stop swarm");
+    println!("{count} × {kind}: {said}");
+    said
+}
+
+#[test]
+fn retif_d3_d4_a_thousand_flooding_connections_get_the_quota_and_no_more() {
+    needs_root!();
+    let siege = Siege::new("attack-flood");
+    for kind in ["status", "garbage", "create", "attach"] {
+        siege.under(|| {
+            let said = swarm(&siege, 1000, kind);
+            assert!(figure(&said, "sent") > 0, "{said}");
+        });
+    }
+}
+
+#[test]
+fn retif_d3_d5_a_thousand_flooding_connections_within_the_quota_are_held_to_the_rate() {
+    needs_root!();
+    let siege = Siege::with("attack-flood-within", &(config::open() + ROOMY));
+    for kind in ["status", "attach"] {
+        siege.under(|| {
+            let said = swarm(&siege, 1000, kind);
+            assert_eq!(figure(&said, "alive"), 1000, "{said}");
+        });
+    }
+}
+
+#[test]
+fn retif_d5_a_thousand_idle_connections_cost_nothing() {
+    needs_root!();
+    let siege = Siege::with("attack-idle", &(config::open() + ROOMY));
+    siege.under(|| {
+        let said = swarm(&siege, 1000, "idle");
+        assert_eq!((figure(&said, "alive"), figure(&said, "hangups")), (1000, 0), "{said}");
+    });
+}
+
+#[test]
+fn retif_d3_whoever_connects_and_hangs_up_without_end_keeps_nobody_out() {
+    needs_root!();
+    let siege = Siege::new("attack-visits");
+    siege.under(|| {
+        let said = swarm(&siege, 64, "visit");
+        assert!(figure(&said, "opened") > 100, "{said}");
+    });
+}
+
+#[test]
+fn retif_d2_whoever_never_reads_is_hung_up_on() {
+    needs_root!();
+    let siege = Siege::new("attack-mute");
+    siege.under(|| {
+        let said = swarm(&siege, 20, "mute");
+        assert!(figure(&said, "hangups") > 0, "{said}");
+    });
+}
+
+#[test]
+fn retif_d1_clients_killed_in_the_middle_of_a_call_harm_nobody() {
+    needs_root!();
+    let siege = Siege::new("attack-kills");
+    let mut round = 0u32;
+    siege.under(|| {
+        let mallory = Siege::mallory();
+        let client = mallory.connect(&siege.daemon);
+        let tid = mallory.thread();
+        let grant = client.create(small());
+        if round.is_multiple_of(2) {
+            client.attach(grant.spec, tid);
+        }
+        // What is under way when it dies.
+        match round % 5 {
+            0 => drop(client.send(&Request::Change { spec: grant.spec, task: small() })),
+            1 => drop(client.send(&Request::Attach { spec: grant.spec, tid: Some(tid as u32) })),
+            2 => drop(client.send(&Request::Detach(grant.spec))),
+            3 => drop(mallory.order(&format!(
+                "flood {} 200 {}",
+                client.index(),
+                client.encode(&Request::Status)
+            ))),
+            _ => drop(client.send_bytes(&[2, 0, 1])),
+        }
+        mallory.kill();
+        round += 1;
+        eventually("its thread is gone", || !kernel::exists(tid));
+    });
+    println!("{round} clients were killed in the middle of a call");
+}
+
+#[test]
+fn r29_a_connection_that_takes_hundreds_of_grants_along_holds_nobody_up() {
+    needs_root!();
+    let siege = Siege::new("attack-mass");
+    let (mallory, worker) = (Siege::mallory(), Siege::mallory());
+    // Threads that outlive the connection: each of them has to be put back.
+    let threads: Vec<i32> = (0..300).map(|_| worker.thread()).collect();
+    let elsewhere = Task { cpus: others(), cpus_mandatory: true, ..small() };
+    for goodbye in ["close", "groups"] {
+        siege.under(|| {
+            let client = mallory.connect(&siege.daemon);
+            for &tid in &threads {
+                let grant = client.create(elsewhere);
+                let said = client.try_attach(grant.spec, tid);
+                assert_eq!(said, Reply::Done);
+            }
+            if goodbye == "groups" {
+                // And once with as many grants in one message.
+                for _ in 0..4 {
+                    let group = client.ask(&Request::CreateGroup(vec![elsewhere; 64]));
+                    assert!(matches!(group, Reply::GrantedGroup(_)), "{group:?}");
+                }
+            }
+            client.close();
+            eventually("all of them are ordinary again", || {
+                threads.iter().all(|&tid| kernel::is_ordinary(tid))
+            });
+        });
+    }
+}
+
+/// Every CPU but the daemon's, where there is another.
+fn others() -> CpuSet {
+    let others = kernel::cpus().difference(&CpuSet::single(0));
+    if others.is_empty() { kernel::cpus() } else { others }
+}
+
+/// A daemon that may have so many descriptors.
+fn starved(bench: &Bench, descriptors: u32) -> Daemon {
+    let config = bench.write("talead.toml", &(config::open() + QUIET));
+    let mut daemon = Daemon::unstarted(&config, &bench.path("state"));
+    let plain = daemon.command(&[]);
+    let mut command = Command::new("prlimit");
+    command.arg(format!("--nofile={descriptors}:{descriptors}")).arg("--");
+    command.arg(plain.get_program()).args(plain.get_args());
+    command.env_remove("NOTIFY_SOCKET").env_remove("LISTEN_FDS").env_remove("JOURNAL_STREAM");
+    daemon.run_command(command).unwrap_or_else(|failed| panic!("{failed:?}"));
+    daemon
+}
+
+#[test]
+fn retif_d3_without_descriptors_whoever_is_connected_is_served_and_the_rest_hear_no_at_once() {
+    needs_root!();
+    let bench = Bench::new("attack-starved");
+    let daemon = starved(&bench, 64);
+    let mut siege = Siege::around(bench, daemon);
+    // A descriptor can't come along where there is no room for it.
+    siege.attaching = false;
+    let cpu_time = || {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", siege.daemon.pid())).expect("stat");
+        let after_name = stat.rsplit(')').next().expect("fields");
+        after_name
+            .split_whitespace()
+            .skip(11)
+            .take(2)
+            .map(|ticks| ticks.parse::<u64>().expect("ticks"))
+            .sum::<u64>()
+    };
+    siege.under(|| {
+        let troupe = siege.troupe(MALLORY);
+        let socket = siege.daemon.socket().display();
+        assert_eq!(troupe.order(&format!("start swarm swarm {socket} 200 guest")), "started");
+        let full = siege.descriptors_now();
+        assert!(full >= 60, "{full} descriptors are open");
+        // A thread named by number needs a descriptor of the daemon's own: refused with the reason, not hung.
+        let late = Agent::user(MALLORY);
+        let begun = std::time::Instant::now();
+        let said = late.order(&format!("connect {socket}"));
+        if let Ok(index) = said.parse() {
+            let client = late.client_at(index);
+            client.send_bytes(&[0]);
+            assert_eq!(client.receive().map(|(_, reply)| matches!(reply, Reply::Granted(_))), None);
+        }
+        assert!(begun.elapsed() < Duration::from_secs(2), "turned away after {:?}", begun.elapsed());
+        let before = cpu_time();
+        std::thread::sleep(Duration::from_millis(300));
+        let spent = (cpu_time() - before) * 10;
+        println!("{} and {spent} ms of CPU time in 300 ms", troupe.order("stop swarm"));
+        assert!(spent <= 200, "it spins: {spent} ms of 300");
+    });
+    // Everybody has gone home: there is room again.
+    let client_agent = Agent::user(MALLORY);
+    eventually("there is room again", || {
+        let index = client_agent.order(&format!("connect {}", siege.daemon.socket().display()));
+        let client = client_agent.client_at(index.parse().expect("a connection"));
+        client.send_bytes(&[1, 0, 1, 0, 1, 0, 0, 0, 1, 0, 1, 0]);
+        matches!(client.receive(), Some((_, Reply::Welcome { .. })))
+    });
+    drop(client_agent);
+    siege.is_unharmed();
+}

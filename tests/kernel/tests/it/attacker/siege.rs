@@ -1,0 +1,410 @@
+//! A daemon, bystanders, an honest client, and what must be true of them whatever happens.
+//!
+//! CPU time is the kernel's to share out, and an attacker who burns it attacks everybody. What is judged here is the
+//! daemon, so it has a CPU before everybody else, and the honest client has another.
+
+use crate::tasks::{ms, ranked, with, work_us};
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+use talea_core::{CpuSet, Params};
+use talea_kernel_tests::{Agent, BOB, Bench, Client, Daemon, config, eventually, kernel};
+use talea_os::sched::{Attr, Policy};
+use talea_proto::{Code, Refusal, Reply, Task};
+
+/// The attacker: an ordinary user with an account.
+pub(crate) const MALLORY: u32 = 60_004;
+/// Whose service is measured.
+const CAROL: u32 = 60_003;
+
+/// A plugin of Bob's own: what others are granted elsewhere moves nothing here.
+pub(crate) const QUIET: &str =
+    "\n[[plugin]]\nname = \"quiet\"\nkind = \"fp\"\ncpus = \"all\"\npriorities = \"10-19\"\n";
+
+/// How much slower the slowest hundredth of the honest client's calls may become (the bar).
+const SLOWER: u64 = 3;
+/// Times that a round is repeated before its figures count.
+const ROUNDS: u32 = 3;
+/// Longer than any hole of the machine; whoever waits so long has been blocked.
+const BLOCKED: Duration = Duration::from_secs(1);
+/// A round lasts at least so long, or its hundredth is a handful of calls.
+const ROUND: Duration = Duration::from_millis(300);
+/// Memory that an attack may make the daemon keep.
+const KEEPSAKE_KIB: u64 = 8 * 1024;
+
+/// One of the threads that nobody may touch.
+struct Bystander {
+    what: &'static str,
+    tid: i32,
+    attr: Attr,
+    cpus: CpuSet,
+}
+
+/// What the honest client was given, in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Service {
+    calls: u64,
+    spoiled: u64,
+    median: u64,
+    p99: u64,
+    max: u64,
+}
+
+/// The scene of an attack. Fields drop in this order: people, daemon, folder.
+pub(crate) struct Siege {
+    honest: Agent,
+    bob: Agent,
+    root: Agent,
+    pub(crate) daemon: Daemon,
+    pub(crate) bench: Bench,
+    bystanders: Vec<Bystander>,
+    /// Whether the honest client has a thread attached, too.
+    pub(crate) attaching: bool,
+    instance: u64,
+    memory_kib: u64,
+    /// Descriptors and specs before the attack.
+    before: Cell<(usize, u32)>,
+    _crowd: Confined,
+}
+
+/// The calling thread, and whatever it starts, away from the CPU of the daemon; until this is dropped.
+struct Confined(Option<rustix::thread::CpuSet>);
+
+impl Confined {
+    fn new() -> Confined {
+        if kernel::cpus().len() < 2 {
+            return Confined(None);
+        }
+        let before = rustix::thread::sched_getaffinity(None).expect("our CPUs");
+        let mut others = before;
+        others.unset(0);
+        rustix::thread::sched_setaffinity(None, &others).expect("the other CPUs");
+        Confined(Some(before))
+    }
+
+    /// Moves a process of one thread to a CPU of its own.
+    fn apart(&self, pid: i32) {
+        if self.0.is_some() {
+            let mut cpu = rustix::thread::CpuSet::new();
+            cpu.set(0);
+            let pid = rustix::process::Pid::from_raw(pid);
+            rustix::thread::sched_setaffinity(pid, &cpu).expect("the daemon's CPU");
+        }
+    }
+}
+
+impl Drop for Confined {
+    fn drop(&mut self) {
+        if let Some(before) = &self.0 {
+            rustix::thread::sched_setaffinity(None, before).expect("our CPUs");
+        }
+    }
+}
+
+impl Siege {
+    /// A daemon that is open to everybody.
+    pub(crate) fn new(name: &str) -> Siege {
+        Siege::with(name, &config::open())
+    }
+
+    /// A daemon with this configuration, which must let Carol use `rm` and Bob use [`QUIET`].
+    pub(crate) fn with(name: &str, config: &str) -> Siege {
+        let bench = Bench::new(name);
+        let daemon = Daemon::start(&bench, &format!("{config}{QUIET}"));
+        Siege::around(bench, daemon)
+    }
+
+    /// A daemon that runs already, and has [`QUIET`].
+    pub(crate) fn around(bench: Bench, daemon: Daemon) -> Siege {
+        let crowd = Confined::new();
+        let (bob, root) = (Agent::user(BOB), Agent::root());
+        let honest = Agent::start(Command::new(troupe(&bench)), CAROL);
+        crowd.apart(daemon.pid());
+        for pid in [daemon.pid(), honest.pid()] {
+            let urgent = Attr::plain(Policy::Fifo(1));
+            talea_os::sched::set(kernel::tid(pid), &urgent)
+                .expect("a real-time policy for a process of ours");
+        }
+        let (plain, granted, of_root) = (bob.thread(), bob.thread(), root.thread());
+        let client = bob.connect(&daemon);
+        let grant = client.create(with("quiet", ranked(5)));
+        client.attach(grant.spec, granted);
+        let status = root.connect(&daemon).status();
+        let bystander =
+            |what, tid| Bystander { what, tid, attr: kernel::attr(tid), cpus: kernel::affinity(tid) };
+        let bystanders = vec![
+            bystander("a thread of Bob's", plain),
+            bystander("a thread of Bob's with a grant", granted),
+            bystander("Bob's main thread", bob.pid()),
+            bystander("a thread of root's", of_root),
+            bystander("the daemon", daemon.pid()),
+            bystander("the first process", 1),
+        ];
+        let mut siege = Siege {
+            honest,
+            bob,
+            root,
+            daemon,
+            bench,
+            bystanders,
+            attaching: true,
+            instance: status.instance,
+            memory_kib: 0,
+            before: Cell::new((0, status.specs)),
+            _crowd: crowd,
+        };
+        // What the daemon needs once for the honest client's kind of work is no keepsake of an attack.
+        siege.measure(|| ());
+        siege.memory_kib = siege.memory_now();
+        siege.take_stock();
+        siege
+    }
+
+    /// What there is now is there before the attack.
+    pub(crate) fn take_stock(&self) {
+        let watcher = self.root.connect(&self.daemon);
+        let specs = watcher.status().specs;
+        let with_watcher = self.descriptors_now();
+        watcher.close();
+        eventually("the watcher has gone", || self.descriptors_now() < with_watcher);
+        self.before.set((self.descriptors_now(), specs));
+    }
+
+    /// Threads that a client must not be able to name, with what they are.
+    pub(crate) fn threads_of_others(&self) -> impl Iterator<Item = (&'static str, i32)> + '_ {
+        self.bystanders.iter().map(|bystander| (bystander.what, bystander.tid))
+    }
+
+    /// Bob, who has a grant.
+    pub(crate) fn bob(&self) -> &Agent {
+        &self.bob
+    }
+
+    /// An attacker with the agent's one pair of hands.
+    pub(crate) fn mallory() -> Agent {
+        Agent::user(MALLORY)
+    }
+
+    /// A troupe of a user, by its number.
+    pub(crate) fn troupe(&self, uid: u32) -> Agent {
+        Agent::start(Command::new(troupe(&self.bench)), uid)
+    }
+
+    /// Attacks for a while and measures the honest client beside it; then asks all the questions.
+    ///
+    /// The attack is repeated until a round has lasted long enough, and rounds are repeated until one is good enough.
+    #[track_caller]
+    pub(crate) fn under(&self, attack: impl FnMut()) {
+        self.take_stock();
+        self.under_within(Some(SLOWER), attack);
+        self.is_unharmed();
+    }
+
+    /// The same where the attacker's threads work with what she was granted, which is CPU time before everybody
+    /// else's: nobody may be blocked or refused, but some will wait.
+    #[track_caller]
+    pub(crate) fn beside_grants(&self, attack: impl FnMut()) {
+        self.take_stock();
+        self.under_within(None, attack);
+        self.is_unharmed();
+    }
+
+    #[track_caller]
+    fn under_within(&self, slower: Option<u64>, mut attack: impl FnMut()) {
+        let mut seen = Vec::new();
+        for _ in 0..ROUNDS {
+            let calm = self.measure(|| std::thread::sleep(ROUND / 2));
+            let stormy = self.measure(|| {
+                let begun = Instant::now();
+                while {
+                    attack();
+                    begun.elapsed() < ROUND
+                } {}
+            });
+            println!("calm {calm}, under attack {stormy}");
+            assert_eq!(
+                stormy.spoiled,
+                0,
+                "an honest request was not served: {stormy}\n{}",
+                self.daemon.log()
+            );
+            let longest = Duration::from_nanos(stormy.max);
+            assert!(
+                longest < BLOCKED,
+                "the honest client was blocked for {longest:?}\n{}",
+                self.daemon.log()
+            );
+            if slower.is_none_or(|slower| stormy.p99 <= slower * calm.p99) {
+                return;
+            }
+            seen.push((calm, stormy));
+        }
+        panic!("the honest client's p99 has grown more than {SLOWER} times in every round: {seen:?}");
+    }
+
+    /// What the honest client is given while `meanwhile` goes on.
+    #[track_caller]
+    pub(crate) fn measure(&self, meanwhile: impl FnOnce()) -> Service {
+        let plain = if self.attaching { "" } else { " plain" };
+        let begin = format!("start honest honest {} 150{plain}", self.daemon.socket().display());
+        assert_eq!(self.honest.order(&begin), "started");
+        meanwhile();
+        Service::read(&self.honest.order("stop honest"))
+    }
+
+    /// Every bystander is as it was and the daemon is well.
+    #[track_caller]
+    pub(crate) fn is_unharmed(&self) {
+        for Bystander { what, tid, attr, cpus } in &self.bystanders {
+            assert_eq!((kernel::attr(*tid), kernel::affinity(*tid)), (*attr, *cpus), "{what} was touched");
+        }
+        let watcher = self.root.connect(&self.daemon);
+        let status = watcher.status();
+        assert_eq!(
+            (status.instance, status.pid as i32),
+            (self.instance, self.daemon.pid()),
+            "it is another daemon now"
+        );
+        let (descriptors, specs) = self.before.get();
+        eventually("specs of the attack are gone", || watcher.status().specs == specs);
+        watcher.close();
+        eventually("descriptors of the attack are closed", || self.descriptors_now() <= descriptors);
+        let memory = self.memory_now();
+        let grown = memory.saturating_sub(self.memory_kib);
+        assert!(grown < KEEPSAKE_KIB, "the daemon keeps {grown} KiB of the attack, {memory} in all");
+        assert!(!self.daemon.log().contains("panicked"), "{}", self.daemon.log());
+    }
+
+    /// Descriptors that the daemon has open.
+    pub(crate) fn descriptors_now(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.daemon.pid())).expect("a living daemon").count()
+    }
+
+    fn memory_now(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.daemon.pid()));
+        let status = status.expect("a living daemon");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("resident memory");
+        line.trim().trim_end_matches(" kB").parse().expect("a number")
+    }
+}
+
+impl Service {
+    fn read(said: &str) -> Service {
+        let words: HashMap<&str, u64> = said
+            .split(' ')
+            .filter_map(|word| word.split_once('='))
+            .map(|(k, v)| (k, v.parse().unwrap_or(0)))
+            .collect();
+        let word = |name: &str| *words.get(name).unwrap_or_else(|| panic!("the honest client said {said:?}"));
+        Service {
+            calls: word("calls"),
+            spoiled: word("spoiled"),
+            median: word("median"),
+            p99: word("p99"),
+            max: word("max"),
+        }
+    }
+}
+
+impl std::fmt::Display for Service {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let us = |ns: u64| ns / 1000;
+        write!(
+            f,
+            "{}/{}/{} µs (median/p99/max of {} calls, {} spoiled)",
+            us(self.median),
+            us(self.p99),
+            us(self.max),
+            self.calls,
+            self.spoiled
+        )
+    }
+}
+
+/// The troupe's program where any user can run it.
+pub(crate) fn troupe(bench: &Bench) -> PathBuf {
+    let staged = bench.path("troupe");
+    if !staged.exists() {
+        std::fs::copy(env!("CARGO_BIN_EXE_talea-test-troupe"), &staged).expect("the troupe's program");
+        set_mode(&staged, 0o755);
+    }
+    staged
+}
+
+/// Sets permissions.
+pub(crate) fn set_mode(path: &std::path::Path, mode: u32) {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("mode");
+}
+
+/// A refusal, whatever else was hoped for.
+#[track_caller]
+pub(crate) fn refusal(reply: Reply) -> Refusal {
+    match reply {
+        Reply::Refused(refusal) => *refusal,
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
+/// The code of a refusal.
+#[track_caller]
+pub(crate) fn code(reply: Reply) -> Code {
+    refusal(reply).code
+}
+
+/// A small task that `rm` takes many of.
+pub(crate) fn small() -> Task {
+    let params = Params { period: Some(ms(100)), runtime: Some(work_us(100)), ..Params::default() };
+    with("rm", Task { params, ..Task::default() })
+}
+
+/// The numbers of a role's last words.
+pub(crate) fn figure(said: &str, name: &str) -> u64 {
+    let found = said.split(' ').find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+    found.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("no {name} in {said:?}"))
+}
+
+/// Sends `message` with descriptors that the words name, behind `ahead` copies of it; the daemon's answers, the one to
+/// the last of them last.
+#[track_caller]
+pub(crate) fn send_parcel(
+    client: &Client,
+    request: &talea_proto::Request,
+    ahead: usize,
+    what: &str,
+) -> Option<Reply> {
+    let message = client.encode(request);
+    let said = client.agent.order(&format!("send-parcel {} {message} {ahead} {what}", client.index()));
+    assert_eq!(said, "sent", "{what}");
+    for _ in 0..ahead {
+        client.receive()?;
+    }
+    client.receive().map(|(_, reply)| reply)
+}
+
+/// How a program that must end ends: its code and what it said.
+#[track_caller]
+pub(crate) fn outcome(mut command: Command) -> (Option<i32>, String) {
+    let mut child = command.stderr(std::process::Stdio::piped()).spawn().expect("a program");
+    let mut stderr = child.stderr.take().expect("piped");
+    let saying = std::thread::spawn(move || {
+        let mut said = String::new();
+        let _ = std::io::Read::read_to_string(&mut stderr, &mut said);
+        said
+    });
+    let end = Instant::now() + Duration::from_secs(10);
+    let status = loop {
+        match child.try_wait().expect("wait") {
+            Some(status) => break status,
+            None if Instant::now() < end => std::thread::sleep(Duration::from_millis(1)),
+            None => {
+                child.kill().expect("kill");
+                child.wait().expect("wait");
+                panic!("it runs on: {command:?}\n{}", saying.join().expect("a reader"));
+            }
+        }
+    };
+    (status.code(), saying.join().expect("a reader"))
+}

@@ -1,0 +1,44 @@
+//! What Talea costs those who are not asking for anything: nothing.
+
+use crate::tasks::{periodic, ranked, reserved, with};
+use talea_kernel_tests::{ALICE, Agent, BOB, Bench, Daemon, config, kernel, needs_root};
+use talea_proto::Request;
+
+#[test]
+fn r33_the_daemon_is_not_woken_by_its_clients_periods() {
+    needs_root!();
+    let bench = Bench::new("r33");
+    let daemon = Daemon::start(&bench, &config::open());
+    let (alice, bob) = (Agent::user(ALICE), Agent::user(BOB));
+    let client = alice.connect(&daemon);
+    let observer = bob.connect(&daemon);
+    for (plugin, task) in
+        [("rm", periodic(2)), ("rr", ranked(5)), ("fp", ranked(5)), ("edf", reserved(2, 200))]
+    {
+        let tid = alice.thread();
+        let granted = client.create(with(plugin, task));
+        client.attach(granted.spec, tid);
+        let before = observer.status().wakeups;
+        alice.order(&format!("periods {tid} 250 2000"));
+        let after = observer.status().wakeups;
+        assert!(kernel::policy(tid).is_realtime());
+        // The question itself is the one wake-up.
+        assert_eq!(after - before, 1, "{plugin}: 250 periods have woken the daemon");
+        client.done(&Request::Release(granted.spec));
+    }
+}
+
+#[test]
+fn r33_an_idle_daemon_with_idle_clients_sleeps() {
+    needs_root!();
+    let bench = Bench::new("idle");
+    let daemon = Daemon::start(&bench, &config::open());
+    let (alice, bob) = (Agent::user(ALICE), Agent::user(BOB));
+    assert_eq!(alice.order(&format!("connect-many {} 100", daemon.socket().display())), "100");
+    let observer = bob.connect(&daemon);
+    let worker = bob.thread();
+    let before = observer.status().wakeups;
+    // Half a second in which nothing happens.
+    bob.order(&format!("periods {worker} 5 100000"));
+    assert_eq!(observer.status().wakeups - before, 1);
+}

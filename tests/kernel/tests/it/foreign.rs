@@ -1,0 +1,197 @@
+//! Plugins from outside: in C, well and badly behaved, while others are served.
+
+use crate::tasks::{periodic, ranked, with};
+use std::path::Path;
+use talea_core::CpuSet;
+use talea_kernel_tests::{ALICE, Agent, BOB, Bench, Daemon, config, eventually, kernel, needs_root};
+use talea_os::sched::Policy;
+use talea_proto::refusal::{Reason, Said};
+use talea_proto::{Code, Refusal, Reply, Request};
+
+/// An entry of the configuration.
+pub(crate) fn foreign(name: &str, object: &Path, argument: &str) -> String {
+    format!(
+        "[[plugin]]\nname = \"{name}\"\nkind = \"foreign\"\nmodule = \"{}\"\nargument = \"{argument}\"\n\
+         cpus = \"all\"\npriorities = \"5-14\"\ntimeout = \"300ms\"\n",
+        object.display()
+    )
+}
+
+/// One misbehaving plugin before the built-in ones.
+fn beside(bench: &Bench, name: &str, argument: &str) -> String {
+    let object = bench.plugin("misbehave");
+    format!("[daemon]\naccess = \"off\"\n{}{}", foreign(name, &object, argument), config::PLUGINS)
+}
+
+fn reason(refusal: &Refusal) -> Option<Reason> {
+    refusal.answers.iter().find_map(|answer| match answer.verdict {
+        Said::No(no) => Some(no.reason),
+        _ => None,
+    })
+}
+
+#[test]
+fn r18_a_plugin_in_c_places_real_threads() {
+    needs_root!();
+    let bench = Bench::new("r18");
+    let object = bench.plugin("examples/plugin-least-loaded/least_loaded.c");
+    let text = format!(
+        "[daemon]\naccess = \"off\"\n{}{}",
+        foreign("one", &object, ""),
+        foreign("two", &object, "").replace("5-14", "15-24")
+    );
+    let daemon = Daemon::start(&bench, &text);
+    let alice = Agent::user(ALICE);
+    let client = alice.connect(&daemon);
+    let cpus = kernel::cpus();
+    let mut used = Vec::new();
+    for _ in 0..cpus.len() {
+        let granted = client.create(with("one", ranked(99)));
+        let tid = alice.thread();
+        client.attach(granted.spec, tid);
+        assert_eq!(kernel::policy(tid), Policy::Fifo(14));
+        let cpu = granted.cpu.expect("one CPU");
+        assert_eq!(kernel::affinity(tid), CpuSet::single(cpu));
+        used.push((cpu, granted.spec, tid));
+    }
+    let places: CpuSet = used.iter().map(|&(cpu, ..)| cpu).collect();
+    assert_eq!(places, cpus, "one on each CPU");
+    // The same object under another name is another instance with books of its own.
+    let granted = client.create(with("two", ranked(1)));
+    assert_eq!(granted.cpu, Some(0));
+    assert_eq!(granted.priority, 15);
+    // Released, it makes room where it was.
+    let (cpu, spec, tid) = used[1];
+    client.done(&Request::Release(spec));
+    assert!(kernel::is_ordinary(tid));
+    let again = client.create(with("one", ranked(1)));
+    assert_eq!(again.cpu, Some(cpu));
+    assert_eq!(client.refused(&Request::Create(with("one", periodic(10)))).code, Code::NoPlugin);
+    assert_eq!(daemon.said_since_start().iter().filter(|line| !line.contains("refused")).count(), 0);
+}
+
+#[test]
+fn r18_a_plugin_whose_init_refuses_starts_no_daemon() {
+    needs_root!();
+    let bench = Bench::new("r18-init");
+    let file = bench.write("talead.toml", &beside(&bench, "unwilling", "init"));
+    let Err(failed) = Daemon::launch(&bench, &file, &[]) else { panic!("it started") };
+    assert_eq!(failed.code, Some(1), "{failed:?}");
+    assert!(failed.said.contains("unwilling") && failed.said.contains("refused with 42"), "{failed:?}");
+    assert!(failed.said.contains("says: no, I will not"), "what it wrote is in the log: {failed:?}");
+}
+
+/// While `argument`'s misbehaviour goes on, another client is served; afterwards the plugin is out of service.
+fn misbehaves(name: &str, argument: &str, line: &str) {
+    let bench = Bench::new(name);
+    let daemon = Daemon::start(&bench, &beside(&bench, name, argument));
+    let (alice, bob) = (Agent::user(ALICE), Agent::user(BOB));
+    let (victim, honest) = (alice.connect(&daemon), bob.connect(&daemon));
+    // One task is placed while all is well: the plugin misbehaves from the second question on.
+    let tid = alice.thread();
+    let early = victim.create(with(name, ranked(50)));
+    victim.attach(early.spec, tid);
+    let attr = kernel::attr(tid);
+    victim.send(&Request::Create(with(name, ranked(60))));
+    // Meanwhile, one after the other, each with its answer.
+    for _ in 0..20 {
+        let granted = honest.create(with("rm", periodic(10)));
+        honest.done(&Request::Release(granted.spec));
+    }
+    let (_, said) = victim.receive().expect("an answer");
+    match said {
+        Reply::Refused(refusal) => {
+            assert_eq!(refusal.code, Code::NoPlugin, "{refusal:?}");
+            assert_eq!(reason(&refusal), Some(Reason::OutOfService), "{refusal:?}");
+        }
+        other => panic!("{other:?}"),
+    }
+    daemon.wait_for_line(line).expect("a living daemon");
+    daemon.wait_for_line("out of service").expect("a living daemon");
+    // What it had accepted keeps its attributes and can be given back.
+    assert_eq!(kernel::attr(tid), attr);
+    let info = |client: &talea_kernel_tests::Client| match client.ask(&Request::Plugin(0)) {
+        Reply::Plugin(info) => *info,
+        other => panic!("{other:?}"),
+    };
+    assert!(info(&victim).out_of_service);
+    let refusal = victim.refused(&Request::Create(with(name, ranked(60))));
+    assert_eq!(reason(&refusal), Some(Reason::OutOfService));
+    // Nobody named: the next plugin serves.
+    let other = victim.create(ranked(60));
+    assert_ne!(other.plugin, 0);
+    victim.done(&Request::Release(early.spec));
+    assert!(kernel::is_ordinary(tid));
+    // And its process is gone.
+    eventually("no host is left", || {
+        let hosts = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", daemon.pid()));
+        hosts.is_ok_and(|children| children.trim().is_empty())
+    });
+}
+
+#[test]
+fn r18_a_plugin_that_hangs_delays_nobody_else() {
+    needs_root!();
+    misbehaves("hangs", "hang", "no answer within 300ms");
+}
+
+#[test]
+fn r18_a_plugin_that_spins_delays_nobody_else() {
+    needs_root!();
+    misbehaves("spins", "spin", "no answer within 300ms");
+}
+
+#[test]
+fn r18_a_plugin_that_crashes_takes_nobody_along() {
+    needs_root!();
+    misbehaves("crashes", "crash", "was killed by signal 11");
+}
+
+#[test]
+fn r18_a_plugin_that_exits_takes_nobody_along() {
+    needs_root!();
+    misbehaves("exits", "exit", "exited with code 0");
+}
+
+#[test]
+fn r18_a_plugin_that_lies_about_its_cpu_is_put_out_of_service() {
+    needs_root!();
+    misbehaves("liar-cpu", "lie-cpu", "outside its bounds");
+}
+
+#[test]
+fn r18_a_plugin_that_lies_about_its_priority_is_put_out_of_service() {
+    needs_root!();
+    misbehaves("liar-prio", "lie-priority", "outside its bounds");
+}
+
+#[test]
+fn r18_a_plugin_that_answers_nonsense_is_put_out_of_service() {
+    needs_root!();
+    misbehaves("nonsense", "lie-verdict", "outside its bounds");
+}
+
+#[test]
+fn r18_a_plugin_that_talks_without_end_delays_nobody_and_fills_no_log() {
+    needs_root!();
+    let bench = Bench::new("talks");
+    let daemon = Daemon::start(&bench, &beside(&bench, "talks", "talk"));
+    let alice = Agent::user(ALICE);
+    let client = alice.connect(&daemon);
+    for _ in 0..20 {
+        let granted = client.create(with("talks", ranked(50)));
+        client.done(&Request::Release(granted.spec));
+    }
+    // Ten lines a second and a remark, over the few seconds at most that this takes.
+    let lines = daemon.said_since_start().len();
+    assert!(lines < 200, "{lines} lines of 20,000");
+}
+
+#[test]
+fn r18_a_plugin_is_told_of_an_orderly_end() {
+    needs_root!();
+    let bench = Bench::new("goodbye");
+    let mut daemon = Daemon::start(&bench, &beside(&bench, "polite", ""));
+    assert!(daemon.terminate().success());
+    assert!(daemon.log().contains("plugin `polite` says: goodbye"), "{}", daemon.log());
+}

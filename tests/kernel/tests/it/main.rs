@@ -1,0 +1,19 @@
+//! The daemon, the kernel and the clients together. Test names carry the rows of `checklists/retif.md`.
+#![forbid(unsafe_code)]
+
+mod abuse;
+mod attacker;
+mod choice;
+mod cost;
+mod files;
+mod foreign;
+mod identity;
+mod order;
+mod owners;
+mod ownership;
+mod putback;
+mod restart;
+mod rules;
+mod smoke;
+mod survival;
+mod tasks;

@@ -1,0 +1,302 @@
+//! Those who are killed, those who live on, and the machine around them.
+
+use rustix::process::{Pid, Signal, kill_process};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+use talea_core::CpuSet;
+use talea_kernel_tests::{ALICE, Agent, Bench, Daemon, eventually, kernel};
+use talea_os::sched::{self, Attr};
+use talea_os::{machine, proc};
+
+/// Whose clients are killed.
+const DAVE: u32 = 60_005;
+/// Threads of another process in a busy client's hands.
+const FOREIGN: usize = 4;
+/// Bandwidth by which the kernel's books may differ, in units of 2^-20 CPUs: what shrinking leaves of demoted sleepers.
+/// The smallest reservation of the test is 40,000.
+const DUST: i64 = 256;
+
+/// Numbers in an order that the seed decides (a linear congruential generator, its high half).
+pub(crate) struct Dice(pub(crate) u64);
+
+impl Dice {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 32) % bound
+    }
+}
+
+fn troupe(bench: &Bench) -> Command {
+    Command::new(crate::attacker::troupe(bench))
+}
+
+/// A client that lives through all of it.
+pub(crate) fn keeper(bench: &Bench, daemon: &Daemon) -> Agent {
+    let keeper = Agent::start(troupe(bench), ALICE);
+    let said = keeper.order(&format!("start keeper keeper {}", daemon.socket().display()));
+    assert_eq!(said, "started");
+    keeper
+}
+
+/// A busy client, and a process whose threads it has in its hands.
+pub(crate) struct Crew {
+    client: Option<Agent>,
+    _other: Agent,
+    threads: Vec<(i32, Attr, CpuSet)>,
+}
+
+impl Crew {
+    pub(crate) fn new(bench: &Bench) -> Crew {
+        let other = Agent::start(troupe(bench), DAVE);
+        let threads = (0..FOREIGN).map(|habit| {
+            let tid = other.order(&format!("habit {habit}")).parse().expect("a thread");
+            (tid, kernel::attr(tid), kernel::affinity(tid))
+        });
+        Crew { threads: threads.collect(), client: None, _other: other }
+    }
+
+    /// A new client goes to work; when this returns it holds all that it can.
+    pub(crate) fn go(&mut self, bench: &Bench, daemon: &Daemon, seed: u64) {
+        let client = Agent::start(troupe(bench), DAVE);
+        let tids: Vec<String> = self.threads.iter().map(|(tid, ..)| tid.to_string()).collect();
+        let order = format!("start busy busy {} {seed} {}", daemon.socket().display(), tids.join(" "));
+        assert_eq!(client.order(&order), "started");
+        self.client = Some(client);
+    }
+
+    /// Kills the client; how many threads of the other process were real-time at that moment.
+    #[track_caller]
+    pub(crate) fn kill(&mut self) -> u32 {
+        let real_time = self.threads.iter().filter(|(tid, ..)| kernel::policy(*tid).is_realtime()).count();
+        let client = self.client.take().expect("a client at work");
+        let pid = client.os_pid();
+        kill_process(Pid::from_raw(pid).expect("a process"), Signal::KILL).expect("kill");
+        let end = Instant::now() + Duration::from_secs(5);
+        while threads(pid).into_iter().any(kernel::exists) {
+            if Instant::now() > end {
+                let frozen = thaw(&[DAVE]);
+                panic!("killed and not dead; the kernel never ran these again: {frozen:?}");
+            }
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        real_time as u32
+    }
+
+    fn is_back(&self) -> bool {
+        self.threads
+            .iter()
+            .all(|(tid, attr, cpus)| (kernel::attr(*tid), kernel::affinity(*tid)) == (*attr, *cpus))
+    }
+}
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            thaw(&[DAVE]);
+        }
+    }
+}
+
+/// Makes the deadline threads of these users ordinary: one that the kernel has forgotten to replenish can't even be
+/// killed before. Which they were.
+fn thaw(uids: &[u32]) -> Vec<(i32, sched::Policy)> {
+    let all = real_time_threads(|uid| uids.contains(&uid));
+    let frozen: Vec<_> = all.into_iter().filter(|(_, policy)| policy.is_deadline()).collect();
+    for (tid, _) in &frozen {
+        let _ = sched::set(kernel::tid(*tid), &Attr::plain(sched::Policy::NORMAL));
+    }
+    frozen
+}
+
+/// The threads of a process, also of one that is about to end.
+fn threads(pid: i32) -> Vec<i32> {
+    let entries = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// Waits until the threads that a killed client had in its hands are exactly what they were.
+#[track_caller]
+pub(crate) fn eventually_back(crew: &Crew, daemon: &Daemon) {
+    let end = Instant::now() + Duration::from_secs(10);
+    while !crew.is_back() {
+        if Instant::now() > end {
+            for (tid, attr, cpus) in &crew.threads {
+                let now = (kernel::attr(*tid), kernel::affinity(*tid));
+                eprintln!("thread {tid} was {attr:?} on {cpus:?} and is {now:?}");
+            }
+            panic!("not what they were before the killed client\n{}", daemon.log());
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// What the machine has besides threads of the test.
+pub(crate) struct Estate {
+    books: Option<i64>,
+    settings: BTreeMap<PathBuf, String>,
+}
+
+impl Estate {
+    pub(crate) fn before() -> Estate {
+        // Whoever had the machine before us may have left bandwidth that lingers for a period.
+        let mut last = unexplained();
+        let mut since = Instant::now();
+        eventually("the kernel's books are at rest", || {
+            let now = unexplained();
+            if now != last {
+                (last, since) = (now, Instant::now());
+            }
+            since.elapsed() > Duration::from_millis(100)
+        });
+        Estate { books: last, settings: settings() }
+    }
+
+    /// Compares when everybody has gone; what is left over in the books.
+    pub(crate) fn compare(&self) -> Option<i64> {
+        let strays = real_time_threads(|uid| [ALICE, DAVE].contains(&uid));
+        assert!(strays.is_empty(), "real-time without a grant: {strays:?}");
+        assert_eq!(self.settings, settings(), "settings of the scheduler have changed");
+        let before = self.books?;
+        let left = || unexplained().expect("readable before") - before;
+        // Bandwidth lingers until its zero-lag time, a period at most. Less than before is no leak: the kernel loses
+        // count when somebody rebuilds its books by writing to a sysctl or a cpuset, which nobody here does.
+        let end = Instant::now() + Duration::from_secs(5);
+        while left() > DUST && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(left() <= DUST, "{} of 2^20 have leaked from the kernel's books ({before} before)", left());
+        if left() < -DUST {
+            println!("somebody else has rebuilt the kernel's books: {} of 2^20 fewer than {before}", -left());
+        }
+        Some(left())
+    }
+}
+
+/// Deadline bandwidth that the kernel has given out beyond what its deadline threads have, in units of 2^-20 CPUs: the
+/// fair servers', and whatever has leaked. Threads of others on the machine come and go; this stays.
+fn unexplained() -> Option<i64> {
+    let of = |(_, policy): (i32, sched::Policy)| match policy {
+        sched::Policy::Deadline { runtime, period, .. } => ((runtime.as_ns() << 20) / period.as_ns()) as i64,
+        _ => 0,
+    };
+    Some(kernel::deadline_books()? - real_time_threads(|_| true).into_iter().map(of).sum::<i64>())
+}
+
+/// Threads of users that are `asked` for, as far as the kernel schedules them in real time.
+fn real_time_threads(asked: impl Fn(u32) -> bool) -> Vec<(i32, sched::Policy)> {
+    let mut found = Vec::new();
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    for pid in entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()) {
+        for tid in threads(pid) {
+            // Whoever ends meanwhile is nobody's concern.
+            let Ok(status) = proc::status(kernel::tid(tid)) else { continue };
+            let Ok(attr) = sched::get(kernel::tid(tid)) else { continue };
+            let ours = asked(status.uids.effective) || asked(status.uids.real);
+            if ours && attr.policy.is_realtime() && kernel::exists(tid) {
+                found.push((tid, attr.policy));
+            }
+        }
+    }
+    found
+}
+
+/// Everything that a daemon could have turned: the scheduler's sysctls, and what control groups there are.
+fn settings() -> BTreeMap<PathBuf, String> {
+    const OF_GROUPS: [&str; 8] = [
+        "cpu.rt_runtime_us",
+        "cpu.rt_period_us",
+        "cpuset.cpus",
+        "cpuset.mems",
+        "cpuset.cpu_exclusive",
+        "cpuset.sched_load_balance",
+        "cpuset.cpus.partition",
+        "cgroup.subtree_control",
+    ];
+    let mut all = BTreeMap::new();
+    let mut take = |path: PathBuf| {
+        if let Ok(text) = std::fs::read_to_string(&path) {
+            all.insert(path, text);
+        }
+    };
+    for entry in std::fs::read_dir("/proc/sys/kernel").into_iter().flatten().flatten() {
+        if entry.file_name().to_string_lossy().starts_with("sched_") {
+            take(entry.path());
+        }
+    }
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    for line in mounts.lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        if let [_, at, "cgroup" | "cgroup2", ..] = words[..] {
+            let mut folders = vec![PathBuf::from(at)];
+            while let Some(folder) = folders.pop() {
+                for name in OF_GROUPS {
+                    take(folder.join(name));
+                }
+                let inner = std::fs::read_dir(&folder).into_iter().flatten().flatten();
+                folders.extend(inner.filter(|entry| entry.path().is_dir()).map(|entry| entry.path()));
+            }
+        }
+    }
+    // What the domains are, as the kernel admits to them.
+    let domains: Vec<String> =
+        machine::dl_books().into_iter().flatten().map(|book| book.limit.to_string()).collect();
+    all.insert("limits of the domains".into(), domains.join(" "));
+    all
+}
+
+/// What is printed at the end.
+#[derive(Default)]
+pub(crate) struct Figures {
+    pub(crate) client_kills: u32,
+    pub(crate) daemon_kills: u32,
+    /// Threads of other processes that were real-time when their client was killed.
+    pub(crate) thrown_back: u32,
+    looks: u64,
+    answers: u64,
+    failures: u64,
+    daemons: u64,
+    leftover: i64,
+}
+
+impl Figures {
+    /// The keeper's last words: it must have lost nothing, and met at least so many daemons.
+    #[track_caller]
+    pub(crate) fn add_keeper(&mut self, said: &str, daemons: u32) {
+        let figure = |name: &str| crate::attacker::figure(said, name);
+        assert_eq!((figure("lost"), figure("demoted")), (0, 0), "the keeper has lost something: {said}");
+        assert_eq!(figure("grants"), 12);
+        assert!(figure("answers") > 0 && figure("looks") > 0, "{said}");
+        // It can miss a daemon that lived for a moment, not most of them.
+        assert!(figure("instances") * 2 >= u64::from(daemons), "{said}");
+        self.looks += figure("looks");
+        self.answers += figure("answers");
+        self.failures += figure("failures");
+        self.daemons += figure("instances");
+    }
+
+    pub(crate) fn add_estate(&mut self, leftover: Option<i64>) {
+        self.leftover = self.leftover.max(leftover.unwrap_or(0));
+    }
+}
+
+impl fmt::Display for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} clients and {} daemons killed; {} threads of other processes were real-time at their client's end, \
+             all are what they were; the keeper looked at its threads {} times and asked about its grants {} times, \
+             met {} daemons, {} calls fell into a gap, nothing was lost; {} of 2^20 left in the kernel's books",
+            self.client_kills,
+            self.daemon_kills,
+            self.thrown_back,
+            self.looks,
+            self.answers,
+            self.daemons,
+            self.failures,
+            self.leftover
+        )
+    }
+}
