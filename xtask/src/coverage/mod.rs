@@ -1,0 +1,233 @@
+//! `cargo xtask coverage`: which tests show which claim.
+//!
+//! Test names begin with their rows (`r13_worst_fit_…`, `retif_s1_…`, several in a row: `r2_r6_…`); this scans the
+//! tree for them and writes docs/coverage.md. With `--check` it writes nothing and fails if the file is stale.
+
+mod rows;
+
+use crate::shell;
+use anyhow::{Context, Result, bail};
+use lexopt::{Arg, Parser};
+use rows::{CLAIMS, DEFECTS, Row};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+const FILE: &str = "docs/coverage.md";
+
+/// Crates whose tests need no kernel: deterministic.
+const PURE: [&str; 6] = [
+    "crates/talea-core",
+    "crates/talea-analysis",
+    "crates/talea-system",
+    "crates/talea-proto",
+    "crates/talea-broker",
+    "xtask",
+];
+
+/// Runs the command.
+pub(crate) fn run(args: &mut Parser) -> Result<ExitCode> {
+    let mut check = false;
+    while let Some(arg) = args.next()? {
+        match arg {
+            Arg::Long("check") => check = true,
+            other => return Err(other.unexpected().into()),
+        }
+    }
+    let text = page(&scan()?);
+    let path = shell::root().join(FILE);
+    if !check {
+        std::fs::write(&path, text)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if std::fs::read_to_string(&path).unwrap_or_default() != text {
+        bail!("{FILE} is stale: run `cargo xtask coverage`");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A row's tests.
+#[derive(Default)]
+struct Found {
+    sim: Vec<String>,
+    vm: Vec<String>,
+}
+
+/// Row → its tests.
+type Index = BTreeMap<String, Found>;
+
+fn scan() -> Result<Index> {
+    let mut index = Index::new();
+    for path in rust_files()? {
+        let text = std::fs::read_to_string(shell::root().join(&path))?;
+        let pure = PURE.iter().any(|dir| path.starts_with(dir));
+        let package = package_of(&path);
+        for name in text.lines().filter_map(test_name) {
+            for row in rows_of(name) {
+                let found = index.entry(row).or_default();
+                let list = if pure { &mut found.sim } else { &mut found.vm };
+                list.push(format!("{package}: `{name}`"));
+            }
+        }
+    }
+    for found in index.values_mut() {
+        found.sim.sort();
+        found.vm.sort();
+    }
+    Ok(index)
+}
+
+/// The function that a line begins, if its name could be a test's.
+fn test_name(line: &str) -> Option<&str> {
+    let rest = line.trim_start();
+    let rest = rest.strip_prefix("pub ").unwrap_or(rest).strip_prefix("fn ")?;
+    let name = &rest[..rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_')?];
+    (!rows_of(name).is_empty()).then_some(name)
+}
+
+/// `r2_r6_every_call` belongs to `r2` and `r6`; `retif_s1_strangers` to `retif_s1`.
+fn rows_of(name: &str) -> Vec<String> {
+    let mut words = name.split('_').peekable();
+    let mut rows = Vec::new();
+    while let Some(word) = words.next() {
+        if word == "retif" {
+            let Some(id) = words.next() else { break };
+            // Section 10.5 has no letters.
+            if id == "10" && words.next_if_eq(&"5").is_some() {
+                rows.push("retif_10_5".to_owned());
+            } else if is_numbered(id, &["m", "d", "s", "w"]) {
+                rows.push(format!("retif_{id}"));
+            }
+        } else if is_numbered(word, &["r"]) {
+            rows.push(word.to_owned());
+        } else {
+            break;
+        }
+    }
+    rows
+}
+
+fn is_numbered(word: &str, letters: &[&str]) -> bool {
+    letters.iter().any(|letter| {
+        word.strip_prefix(letter)
+            .is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()))
+    })
+}
+
+fn rust_files() -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    let mut open: Vec<PathBuf> = ["crates", "tests", "xtask"].iter().map(PathBuf::from).collect();
+    while let Some(dir) = open.pop() {
+        let Ok(entries) = std::fs::read_dir(shell::root().join(&dir)) else { continue };
+        for entry in entries {
+            let path = dir.join(entry.with_context(|| dir.display().to_string())?.file_name());
+            if shell::root().join(&path).is_dir() {
+                open.push(path);
+            } else if path.extension().is_some_and(|end| end == "rs")
+                && !path.starts_with("xtask/src/coverage")
+            {
+                files.push(path);
+            }
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// `crates/talea-broker/src/…` → `talea-broker`, `tests/kernel/…` → `tests/kernel`.
+fn package_of(path: &Path) -> String {
+    let mut parts = path.iter().map(|part| part.to_string_lossy());
+    match parts.next().as_deref() {
+        Some("crates") => parts.next().unwrap_or_default().into_owned(),
+        Some("tests") => format!("tests/{}", parts.next().unwrap_or_default()),
+        Some(other) => other.to_owned(),
+        None => String::new(),
+    }
+}
+
+fn page(index: &Index) -> String {
+    let mut text = String::from(
+        "<!-- Generated by `cargo xtask coverage`; a test keeps it fresh. -->\n\
+         # Which test shows which claim\n\n\
+         *Sim*: deterministic, no kernel. *VM*: real kernel, real daemon, C programs. `–`: the claim leaves no room \
+         for such a test.\n",
+    );
+    let (mut asked, mut missing) = (0, Vec::new());
+    let mut body = String::new();
+    for (title, rows) in [("Claims of ReTiF", CLAIMS), ("Defects of the original", DEFECTS)] {
+        let _ = writeln!(body, "\n## {title}\n\n| row | claim | Sim | VM |\n| --- | --- | --- | --- |");
+        for row in rows {
+            let none = Found::default();
+            let found = index.get(row.id).unwrap_or(&none);
+            asked += needs(row, found).len();
+            missing.extend(needs(row, found).into_iter().flatten());
+            let _ = writeln!(
+                body,
+                "| {} | {} | {} | {} |",
+                name(row),
+                row.claim,
+                cell(&found.sim, row.sim),
+                cell(&found.vm, row.vm),
+            );
+        }
+    }
+    let _ = writeln!(text, "\n{} of {asked} cells have a test.", asked - missing.len());
+    if !missing.is_empty() {
+        let _ = writeln!(text, "Without one: {}.", missing.join(", "));
+    }
+    text + &body
+}
+
+/// One entry a needed cell: `Some` where it is empty.
+fn needs(row: &Row, found: &Found) -> Vec<Option<String>> {
+    let id = name(row);
+    if !row.sim && !row.vm {
+        let empty = found.sim.is_empty() && found.vm.is_empty();
+        return vec![empty.then_some(id)];
+    }
+    let column = |needed: bool, tests: &[String], name: &str| {
+        needed.then(|| tests.is_empty().then(|| format!("{id} {name}")))
+    };
+    [column(row.sim, &found.sim, "Sim"), column(row.vm, &found.vm, "VM")].into_iter().flatten().collect()
+}
+
+/// For people: `R13`, `S14`, `10.5`.
+fn name(row: &Row) -> String {
+    row.id.trim_start_matches("retif_").replace('_', ".").to_uppercase()
+}
+
+fn cell(tests: &[String], needed: bool) -> String {
+    match (tests.is_empty(), needed) {
+        (true, true) => "**none**".to_owned(),
+        (true, false) => "–".to_owned(),
+        (false, _) => tests.join("<br>"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_says_its_rows() {
+        assert_eq!(rows_of("r13_worst_fit"), ["r13"]);
+        assert_eq!(rows_of("r2_r6_every_call"), ["r2", "r6"]);
+        assert_eq!(rows_of("retif_s1_strangers"), ["retif_s1"]);
+        assert_eq!(rows_of("retif_s5_retif_s9_taken"), ["retif_s5", "retif_s9"]);
+        assert_eq!(rows_of("r7_retif_w1_change"), ["r7", "retif_w1"]);
+        assert_eq!(rows_of("retif_10_5_a_killed_daemon"), ["retif_10_5"]);
+        assert!(rows_of("reads_a_file").is_empty());
+        assert!(rows_of("retif_names_are_kept").is_empty());
+        assert_eq!(test_name("    fn r8_accepted() {"), Some("r8_accepted"));
+        assert_eq!(test_name("let r8_accepted = 1;"), None);
+    }
+
+    #[test]
+    fn an_empty_tree_misses_every_cell() {
+        let text = page(&Index::new());
+        assert!(text.contains("\n0 of "), "{text}");
+        assert!(text.contains("R13 VM") && text.contains("S14"));
+        assert!(!text.contains("R9 VM"));
+    }
+}

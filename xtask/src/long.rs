@@ -1,0 +1,55 @@
+//! `cargo xtask bench ipc [--json] [--quick]` and `cargo xtask soak [--minutes N]`: what takes too long for the gate.
+
+use crate::shell::{self, cargo};
+use anyhow::{Context, Result, bail};
+use lexopt::{Arg, Parser, ValueExt};
+use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
+
+/// Builds what is measured, then lets `talea lab` measure it.
+pub(crate) fn bench(args: &mut Parser) -> Result<ExitCode> {
+    let rest: Vec<_> = args.raw_args()?.collect();
+    if rest.first().is_none_or(|what| what != "ipc") {
+        bail!("cargo xtask bench ipc [--json] [--quick]");
+    }
+    if !shell::stream(
+        cargo(&["build", "--release", "--locked", "-p", "talea-cli", "-p", "talea-daemon"]),
+        |line| {
+            eprintln!("{line}");
+        },
+    )? {
+        bail!("the build failed");
+    }
+    let status = Command::new(shell::target_dir().join("release/talea"))
+        .arg("lab")
+        .args(rest)
+        .status()
+        .context("talea cannot be started")?;
+    Ok(ExitCode::from(status.code().map_or(1, |code| u8::try_from(code).unwrap_or(1))))
+}
+
+/// The tests again and again, optimised and with larger numbers, until the time is over or one fails.
+pub(crate) fn soak(args: &mut Parser) -> Result<ExitCode> {
+    let mut minutes: u64 = 60;
+    while let Some(arg) = args.next()? {
+        match arg {
+            Arg::Long("minutes") => minutes = args.value()?.parse()?,
+            other => return Err(other.unexpected().into()),
+        }
+    }
+    let end = Instant::now() + Duration::from_secs(minutes * 60);
+    let mut round: u32 = 0;
+    while round == 0 || Instant::now() < end {
+        round += 1;
+        println!("== soak, round {round}");
+        let mut tests = cargo(&["test", "--release", "--locked", "--workspace", "--exclude", "xtask"]);
+        tests.env("TALEA_SOAK", round.to_string());
+        tests.env("TALEA_FUZZ_ROUNDS", "200000").env("PROPTEST_CASES", "4096");
+        if !shell::stream(tests, |line| println!("{line}"))? {
+            println!("round {round} failed");
+            return Ok(ExitCode::FAILURE);
+        }
+    }
+    println!("{round} rounds passed");
+    Ok(ExitCode::SUCCESS)
+}

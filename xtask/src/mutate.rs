@@ -1,0 +1,202 @@
+//! `cargo xtask mutate [WORD]...`: tests that can't fail show nothing.
+//!
+//! Each patch in xtask/mutations/ breaks one mechanism. It is applied to a copy of the tree, the tests that it names
+//! are run, and must fail. A patch begins with two lines: `what:`, the mechanism and how it is broken, and
+//! `tests:`, the arguments of `cargo test`. Words select patches by name. Not part of the gate: it takes long.
+
+use crate::shell::{self, root};
+use anyhow::{Context, Result, bail};
+use lexopt::{Arg, Parser, ValueExt};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+const DIR: &str = "xtask/mutations";
+/// A mutation may make its tests wait for ever.
+const PATIENCE_S: u32 = 600;
+
+struct Mutation {
+    name: String,
+    what: String,
+    tests: Vec<String>,
+    patch: PathBuf,
+    /// Files that it changes, from the root.
+    files: Vec<PathBuf>,
+}
+
+enum Fate {
+    Killed(String),
+    Survived,
+    /// The patch or the mutated code is no good.
+    Broken(String),
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &mut Parser) -> Result<ExitCode> {
+    let mut words = Vec::new();
+    while let Some(arg) = args.next()? {
+        match arg {
+            Arg::Value(word) => words.push(word.string()?),
+            other => return Err(other.unexpected().into()),
+        }
+    }
+    let mutations = read(&words)?;
+    let tree = shell::target_dir().join("mutate/tree");
+    copy_tree(&tree)?;
+    let mut before: BTreeMap<&[String], Outcome> = BTreeMap::new();
+    let (mut killed, mut survived, mut broken) = (0, 0, 0);
+    for mutation in &mutations {
+        println!("{}: {}", mutation.name, mutation.what);
+        if !before.contains_key(mutation.tests.as_slice()) {
+            before.insert(&mutation.tests, test(&mutation.tests, &tree)?);
+        }
+        match try_out(mutation, &tree, &before[mutation.tests.as_slice()])? {
+            Fate::Killed(by) => {
+                killed += 1;
+                println!("  killed by {by}");
+            }
+            Fate::Survived => {
+                survived += 1;
+                println!("  SURVIVED: cargo test {}", mutation.tests.join(" "));
+            }
+            Fate::Broken(why) => {
+                broken += 1;
+                println!("  BROKEN: {why}");
+            }
+        }
+    }
+    println!("{killed} killed, {survived} survived, {broken} broken");
+    Ok(if survived + broken == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn read(words: &[String]) -> Result<Vec<Mutation>> {
+    let mut paths: Vec<PathBuf> = fs::read_dir(root().join(DIR))?
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|end| end == "patch"))
+        .collect();
+    paths.sort();
+    let all = paths.into_iter().map(parse).collect::<Result<Vec<_>>>()?;
+    let chosen =
+        |mutation: &Mutation| words.is_empty() || words.iter().any(|word| mutation.name.contains(word));
+    let mutations: Vec<_> = all.into_iter().filter(chosen).collect();
+    if mutations.is_empty() {
+        bail!("no patch in {DIR} is called like that");
+    }
+    Ok(mutations)
+}
+
+fn parse(patch: PathBuf) -> Result<Mutation> {
+    let name = patch.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let text = fs::read_to_string(&patch).with_context(|| name.clone())?;
+    let line = |key: &str| {
+        let found = text.lines().find_map(|line| line.strip_prefix(key));
+        found.map(|rest| rest.trim().to_owned()).with_context(|| format!("{name}: no line {key:?}"))
+    };
+    let (what, tests) = (line("what:")?, line("tests:")?);
+    let files = text.lines().filter_map(|line| line.strip_prefix("+++ b/")).map(PathBuf::from).collect();
+    Ok(Mutation { name, what, tests: tests.split_whitespace().map(str::to_owned).collect(), patch, files })
+}
+
+/// What a run of tests said.
+struct Outcome {
+    green: bool,
+    compiles: bool,
+    failed: Vec<String>,
+}
+
+impl Outcome {
+    /// What a mutation has earned, given how its tests were without it.
+    fn against(&self, before: &Outcome) -> Fate {
+        let new: Vec<_> = self.failed.iter().filter(|name| !before.failed.contains(name)).collect();
+        match (self.compiles, new.first()) {
+            _ if !before.compiles => Fate::Broken("the code does not compile without it".to_owned()),
+            (false, _) => Fate::Broken("the mutated code does not compile".to_owned()),
+            (true, Some(first)) => Fate::Killed(format!("{first} ({} in all)", new.len())),
+            // Neither green nor a failed test: a test program ended, or was ended, before it could say so.
+            (true, None) if !self.green && before.green => {
+                Fate::Killed("the end of its test program".to_owned())
+            }
+            (true, None) => Fate::Survived,
+        }
+    }
+}
+
+fn try_out(mutation: &Mutation, tree: &Path, unmutated: &Outcome) -> Result<Fate> {
+    let mut apply = Command::new("git");
+    apply.arg("apply").arg(&mutation.patch).current_dir(tree);
+    // The copy lies inside the repository, and is none of its files.
+    apply.env("GIT_CEILING_DIRECTORIES", tree.parent().unwrap_or(tree));
+    let before =
+        mutation.files.iter().map(|file| fs::read(tree.join(file))).collect::<Result<Vec<_>, _>>()?;
+    let mut complaint = String::new();
+    let applied = shell::stream(apply, |line| complaint.push_str(line))?;
+    let fate =
+        if applied { test(&mutation.tests, tree)?.against(unmutated) } else { Fate::Broken(complaint) };
+    for (file, bytes) in mutation.files.iter().zip(before) {
+        fs::write(tree.join(file), bytes)?;
+    }
+    Ok(fate)
+}
+
+fn test(tests: &[String], tree: &Path) -> Result<Outcome> {
+    let mut cargo = Command::new("timeout");
+    cargo.arg(PATIENCE_S.to_string()).arg("cargo").args(["test", "--locked", "--no-fail-fast"]);
+    cargo.args(tests).current_dir(tree);
+    cargo.env("CARGO_TARGET_DIR", shell::target_dir().join("mutate/target"));
+    let (mut failed, mut compiles) = (Vec::new(), true);
+    let green = shell::stream(cargo, |line| {
+        if let Some(name) = line.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... FAILED")) {
+            failed.push(name.to_owned());
+        }
+        compiles &= !line.starts_with("error: could not compile");
+    })?;
+    Ok(Outcome { green, compiles, failed })
+}
+
+/// A copy of everything that cargo needs; files that are the same stay, so that little is built again.
+fn copy_tree(to: &Path) -> Result<()> {
+    let mut open = vec![PathBuf::new()];
+    while let Some(dir) = open.pop() {
+        fs::create_dir_all(to.join(&dir))?;
+        for entry in fs::read_dir(root().join(&dir))? {
+            let entry = entry?;
+            let path = dir.join(entry.file_name());
+            let kind = entry.file_type()?;
+            if kind.is_dir() {
+                let skip = [".git", "target", ".device"].iter().any(|name| entry.file_name() == *name);
+                if !skip && !entry.path().starts_with(shell::target_dir()) {
+                    open.push(path);
+                }
+            } else if kind.is_file() {
+                let new = fs::read(entry.path())?;
+                if fs::read(to.join(&path)).ok().as_ref() != Some(&new) {
+                    fs::write(to.join(&path), new)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(green: bool, failed: &[&str]) -> Outcome {
+        Outcome { green, compiles: true, failed: failed.iter().map(|&name| name.to_owned()).collect() }
+    }
+
+    #[test]
+    fn only_a_test_that_was_green_before_kills() {
+        let (green, red) = (outcome(true, &[]), outcome(false, &["flaky"]));
+        assert!(matches!(outcome(false, &["r7_change"]).against(&green), Fate::Killed(_)));
+        assert!(matches!(outcome(false, &["flaky"]).against(&red), Fate::Survived));
+        assert!(matches!(outcome(false, &["flaky", "r7_change"]).against(&red), Fate::Killed(_)));
+        assert!(matches!(outcome(true, &[]).against(&green), Fate::Survived));
+        assert!(matches!(outcome(false, &[]).against(&green), Fate::Killed(_)));
+        let broken = Outcome { compiles: false, ..outcome(false, &[]) };
+        assert!(matches!(broken.against(&green), Fate::Broken(_)));
+    }
+}

@@ -1,0 +1,98 @@
+//! What is installed can be used: programs run, pkg-config finds the libraries, C programs link to their SONAMEs.
+#![forbid(unsafe_code)]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The installed tree, in the profile that the tests have built already.
+fn installed() -> PathBuf {
+    let dest = Path::new(env!("CARGO_TARGET_TMPDIR")).join("install");
+    drop(std::fs::remove_dir_all(&dest));
+    let output = Command::new(env!("CARGO_BIN_EXE_xtask"))
+        .args(["install", "--prefix", "/opt/talea", "--profile", "dev", "--destdir"])
+        .arg(&dest)
+        .output()
+        .expect("xtask");
+    let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(output.status.success(), "{}{}", said(&output.stdout), said(&output.stderr));
+    dest
+}
+
+fn said(command: &mut Command) -> String {
+    let output = command.output().expect("a program");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {errors}");
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+#[test]
+fn what_is_installed_can_be_used() {
+    let dest = installed();
+    let prefix = dest.join("opt/talea");
+    for name in ["bin/talea", "sbin/talead"] {
+        assert!(
+            said(Command::new(prefix.join(name)).arg("--version")).contains(env!("CARGO_PKG_VERSION")),
+            "{name}"
+        );
+    }
+    for name in [
+        "libexec/talea/talea-plugin-host",
+        "libexec/talea/demo/convolver",
+        "libexec/talea/demo/talea.wav",
+        "share/man/man1/talea-run.1",
+        "share/man/man8/talead.8",
+        "share/bash-completion/completions/talea",
+        "share/zsh/site-functions/_talea",
+        "share/fish/vendor_completions.d/talea.fish",
+        "include/lib/retif.h",
+        "include/talea_plugin.h",
+    ] {
+        assert!(prefix.join(name).is_file(), "{name} is missing");
+    }
+    let unit = std::fs::read_to_string(prefix.join("lib/systemd/system/talead.service")).expect("a unit");
+    assert!(
+        unit.contains("ExecStart=/opt/talea/sbin/talead --config /opt/talea/etc/talea/talead.toml"),
+        "{unit}"
+    );
+    assert!(!unit.contains("dir@"), "a place was not filled in: {unit}");
+    said(Command::new(prefix.join("bin/talea")).arg("check").arg(prefix.join("etc/talea/talead.toml")));
+    links(&dest, &prefix);
+}
+
+/// A program for each library, as its pkg-config file says.
+fn links(dest: &Path, prefix: &Path) {
+    for (name, symbol, soname) in
+        [("talea", "talea_version", "libtalea.so.0"), ("retif", "rtf_connect", "libretif.so.0")]
+    {
+        let flags = said(
+            Command::new("pkg-config")
+                .args(["--cflags", "--libs", name])
+                .env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"))
+                .env("PKG_CONFIG_SYSROOT_DIR", dest),
+        );
+        let source = dest.join(format!("{name}.c"));
+        let body = format!("void *volatile f = (void *){symbol}; return f == 0;");
+        let text = format!("#include <{name}.h>\nint main(void) {{ {body} }}\n");
+        std::fs::write(&source, text).expect("a source");
+        let program = dest.join(name);
+        said(Command::new("cc").arg(&source).arg("-o").arg(&program).args(flags.split_whitespace()));
+        let dynamic = std::fs::read(&program).expect("a program");
+        assert!(
+            dynamic.windows(soname.len()).any(|part| part == soname.as_bytes()),
+            "{name} does not ask for {soname}"
+        );
+        said(Command::new(&program).env("LD_LIBRARY_PATH", prefix.join("lib")));
+    }
+}
+
+#[test]
+fn a_configuration_that_is_there_stays() {
+    let dest = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kept");
+    let config = dest.join("etc/talea/talead.toml");
+    std::fs::create_dir_all(config.parent().expect("a directory")).expect("a directory");
+    std::fs::write(&config, "# mine\n").expect("a file");
+    let mut install = Command::new(env!("CARGO_BIN_EXE_xtask"));
+    install.args(["install", "--prefix", "/usr", "--profile", "dev", "--destdir"]).arg(&dest);
+    assert!(said(&mut install).contains("/etc/talea/talead.toml stays as it is"));
+    assert_eq!(std::fs::read_to_string(&config).expect("a file"), "# mine\n");
+}

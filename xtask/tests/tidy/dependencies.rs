@@ -1,0 +1,142 @@
+//! Who may depend on whom, and why: house style, plate B, as built.
+//!
+//! An edge that is not in the table fails, and so does a line of the table that no edge needs any more.
+
+use crate::root;
+use std::collections::BTreeSet;
+use std::process::Command;
+
+/// Crate, what it may use, why.
+const EDGES: &[(&str, &str, &str)] = &[
+    ("talea-proto", "talea-core", "messages carry parameters, charges and attributes"),
+    ("talea-proto", "zerocopy", "fixed layouts without unsafe"),
+    ("talea-os", "talea-core", "sets the attributes that the core defines"),
+    ("talea-os", "libc", "system calls that rustix has not"),
+    ("talea-os", "rustix", "system calls"),
+    ("talea-analysis", "talea-core", "tests are about the core's tasks"),
+    ("talea-system", "talea-core", "a file becomes the core's setup"),
+    ("talea-system", "toml", "its parser keeps positions and recovers from errors"),
+    ("talea-broker", "talea-core", "decides over the core's values"),
+    ("talea-broker", "talea-analysis", "admission tests of `rm`"),
+    ("talea-broker", "talea-proto", "requests in, replies out"),
+    ("talea-plugin-host", "talea-proto", "the questions of the daemon"),
+    ("talea-plugin-host", "libloading", "loads the foreign object, far from the daemon"),
+    ("talea-plugin-host", "libc", "drops its rights and shuts itself in"),
+    ("talea-plugin-host", "rustix", "its end of the socket"),
+    ("talea-plugin-host", "zerocopy", "the fixed layouts of its questions"),
+    ("talea-daemon", "talea-core", "time and attributes"),
+    ("talea-daemon", "talea-broker", "the decisions"),
+    ("talea-daemon", "talea-proto", "the wire"),
+    ("talea-daemon", "talea-os", "the hands"),
+    ("talea-daemon", "talea-system", "its configuration"),
+    ("talea-daemon", "lexopt", "a handful of options"),
+    ("talea-daemon", "rustix", "files and sockets"),
+    ("talea-daemon", "sd-notify", "readiness under a service manager"),
+    ("talea-daemon", "zerocopy", "the fixed layouts that its plugin hosts speak"),
+    ("talea-client", "talea-core", "parameters"),
+    ("talea-client", "talea-proto", "the wire"),
+    ("talea-client", "talea-os", "sockets, pidfds and clocks"),
+    ("talea-client", "rustix", "system calls"),
+    ("talea-client", "thiserror", "one error enum"),
+    ("talea-capi", "talea-core", "parameters"),
+    ("talea-capi", "talea-client", "what it gives to C"),
+    ("talea-capi", "talea-proto", "refusals become C values"),
+    ("talea-capi", "libc", "C's types and errno"),
+    ("talea-cli", "talea-core", "parameters"),
+    ("talea-cli", "talea-client", "asks the daemon"),
+    ("talea-cli", "talea-proto", "prints answers"),
+    ("talea-cli", "talea-os", "what the kernel says"),
+    ("talea-cli", "talea-system", "check and import-retif"),
+    ("talea-cli", "talea-broker", "the same broker in this process"),
+    ("talea-cli", "talea-daemon", "the driver of that broker"),
+    ("talea-cli", "anyhow", "a binary's errors"),
+    ("talea-cli", "clap", "the one list of options"),
+    ("talea-cli", "clap_complete", "completions from that list"),
+    ("talea-cli", "clap_mangen", "man pages from that list"),
+    ("talea-cli", "serde", "JSON output"),
+    ("talea-cli", "serde_json", "JSON output"),
+    ("talea-cli", "libc", "constants of signals and errors"),
+    ("talea-cli", "rustix", "system calls"),
+    ("talea-kernel-tests", "talea-core", "parameters"),
+    ("talea-kernel-tests", "talea-client", "attackers and honest programs use what users use"),
+    ("talea-kernel-tests", "talea-os", "what the kernel says"),
+    ("talea-kernel-tests", "talea-proto", "speaks to the daemon without the client between"),
+    ("talea-kernel-tests", "rustix", "system calls"),
+    ("xtask", "anyhow", "a binary's errors"),
+    ("xtask", "lexopt", "a handful of options"),
+    ("xtask", "rustix", "kills what hangs"),
+];
+
+/// Used by tests only: crate and what its tests may use.
+const TEST_EDGES: &[(&str, &str, &str)] = &[
+    ("talea-capi", "talea-os", "tests look at real threads"),
+    ("talea-capi", "rustix", "tests make system calls"),
+    ("talea-cli", "talea-kernel-tests", "tests run against its daemon and its threads"),
+    ("talea-plugin-host", "talea-os", "tests start it as the daemon does"),
+    ("talea-proto", "proptest", "reading what was written"),
+    ("talea-system", "proptest", "reading what was written"),
+    ("xtask", "serde_json", "these tests read `cargo metadata`"),
+];
+
+#[test]
+fn dependencies_point_one_way() {
+    let mut findings = Vec::new();
+    for (kind, table) in [("normal", EDGES), ("dev", TEST_EDGES)] {
+        let built = edges(kind);
+        let allowed: BTreeSet<_> =
+            table.iter().map(|&(from, to, _)| (from.to_owned(), to.to_owned())).collect();
+        for (from, to) in built.difference(&allowed) {
+            findings.push(format!("{from} uses {to} ({kind}): allow it in xtask/tests/tidy/dependencies.rs with a reason, or drop it"));
+        }
+        for (from, to) in allowed.difference(&built) {
+            findings.push(format!("{from} no longer uses {to} ({kind}): drop the line from the table"));
+        }
+    }
+    findings.extend(
+        edges("build").iter().map(|(from, to)| format!("{from} uses {to} to build: nothing here needs that")),
+    );
+    crate::none(&findings);
+}
+
+#[test]
+fn nothing_uses_the_ends_of_the_chain() {
+    for end in ["talea-cli", "talea-capi", "talea-plugin-host", "xtask"] {
+        assert!(edges("normal").iter().all(|(_, to)| to != end), "{end} is an end: nothing may use it");
+    }
+}
+
+#[test]
+fn r37_pure_crates_need_no_linux() {
+    let all = edges("normal");
+    for pure in ["talea-core", "talea-analysis", "talea-system", "talea-proto", "talea-broker"] {
+        let (mut open, mut seen) = (vec![pure.to_owned()], BTreeSet::new());
+        while let Some(name) = open.pop() {
+            open.extend(all.iter().filter(|(from, _)| *from == name).map(|(_, to)| to.clone()));
+            seen.insert(name);
+        }
+        for linux in ["talea-os", "rustix", "libc", "sd-notify", "libloading"] {
+            assert!(!seen.contains(linux), "{pure} needs {linux}");
+        }
+    }
+}
+
+/// Every edge of a kind from a member of the workspace.
+fn edges(kind: &str) -> BTreeSet<(String, String)> {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
+        .current_dir(root())
+        .output()
+        .expect("cargo metadata");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let text = |value: &serde_json::Value| value.as_str().unwrap_or("normal").to_owned();
+    let mut edges = BTreeSet::new();
+    for package in metadata["packages"].as_array().expect("packages") {
+        for dependency in package["dependencies"].as_array().expect("dependencies") {
+            if text(&dependency["kind"]) == kind {
+                edges.insert((text(&package["name"]), text(&dependency["name"])));
+            }
+        }
+    }
+    edges
+}

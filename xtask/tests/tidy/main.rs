@@ -1,0 +1,70 @@
+//! The workspace's own rules, as tests.
+//!
+//! What a reviewer would have to say twice is said here once: who may depend on whom, where `unsafe` may stand, how
+//! a file begins, how long it may grow, what may not be written anywhere.
+#![forbid(unsafe_code)]
+
+mod code_map;
+mod dependencies;
+mod files;
+mod generated;
+mod mutations;
+mod purity;
+mod unsafe_code;
+
+use std::path::{Path, PathBuf};
+
+/// The workspace's root.
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace")
+}
+
+/// Files that people wrote, with one of these extensions, as paths from the root.
+fn sources(extensions: &[&str]) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut open: Vec<PathBuf> = ["crates", "xtask", "tests", "examples", "fuzz", "docs", "etc", ".ci"]
+        .iter()
+        .map(PathBuf::from)
+        .collect();
+    while let Some(dir) = open.pop() {
+        for entry in std::fs::read_dir(root().join(&dir)).into_iter().flatten().flatten() {
+            let path = dir.join(entry.file_name());
+            if entry.path().is_dir() {
+                if !path.ends_with("target") && !path.ends_with("corpus") {
+                    open.push(path);
+                }
+            } else if path.extension().is_some_and(|end| extensions.iter().any(|&want| end == want)) {
+                found.push(path);
+            }
+        }
+    }
+    for entry in std::fs::read_dir(root()).expect("the root").flatten() {
+        let path = PathBuf::from(entry.file_name());
+        if path.extension().is_some_and(|end| extensions.iter().any(|&want| end == want)) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The crates under `crates/`, by name.
+fn crates() -> Vec<String> {
+    let mut names: Vec<String> = std::fs::read_dir(root().join("crates"))
+        .expect("crates/")
+        .flatten()
+        .filter(|entry| entry.path().join("Cargo.toml").is_file())
+        .map(|entry| entry.file_name().into_string().expect("a plain name"))
+        .collect();
+    names.sort();
+    names
+}
+
+/// Fails with one line a finding.
+fn none(findings: &[String]) {
+    assert!(findings.is_empty(), "\n{}\n", findings.join("\n"));
+}

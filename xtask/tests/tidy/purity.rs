@@ -1,0 +1,59 @@
+//! Pure crates own no clock, thread, file, socket or process: `no_std`, or a clippy.toml that forbids them.
+
+use crate::{crates, none, read};
+use std::path::Path;
+
+/// The crates that must stay pure.
+const PURE: [&str; 5] = ["talea-core", "talea-analysis", "talea-system", "talea-proto", "talea-broker"];
+
+/// Those that cannot even name them.
+const WITHOUT_STD: [&str; 2] = ["talea-core", "talea-proto"];
+
+/// What each of them forbids.
+const FORBIDDEN: &[&str] = &[
+    "std::time::Instant::now",
+    "std::time::SystemTime::now",
+    "std::thread::spawn",
+    "std::thread::sleep",
+    "std::fs::read",
+    "std::fs::read_to_string",
+    "std::fs::write",
+    "std::fs::File::open",
+    "std::fs::File::create",
+    "std::env::var",
+    "std::process::exit",
+    "std::process::Command",
+    "std::net::TcpStream",
+    "std::net::UdpSocket",
+    "std::os::unix::net::UnixStream",
+];
+
+#[test]
+fn every_pure_crate_forbids_the_world() {
+    let mut findings = Vec::new();
+    for name in PURE {
+        let text = read(&Path::new("crates").join(name).join("clippy.toml"));
+        for path in FORBIDDEN {
+            if !text.contains(&format!("\"{path}\"")) {
+                findings.push(format!("crates/{name}/clippy.toml does not forbid {path}"));
+            }
+        }
+    }
+    none(&findings);
+}
+
+#[test]
+fn the_lowest_crates_have_no_std() {
+    for name in WITHOUT_STD {
+        let text = read(&Path::new("crates").join(name).join("src/lib.rs"));
+        assert!(text.contains("\n#![no_std]\n"), "crates/{name}/src/lib.rs");
+    }
+}
+
+#[test]
+fn every_crate_takes_the_lints_of_the_workspace() {
+    for name in crates() {
+        let text = read(&Path::new("crates").join(&name).join("Cargo.toml"));
+        assert!(text.contains("[lints]\nworkspace = true\n"), "crates/{name}/Cargo.toml");
+    }
+}
