@@ -11,10 +11,16 @@ extern crate alloc;
 pub mod attr;
 pub mod charge;
 pub mod cpus;
+pub mod criteria;
+pub mod heap;
+pub mod machine;
 pub mod params;
 pub mod priority;
+pub mod sched;
+pub mod server;
 pub mod setup;
 pub mod time;
+pub mod workload;
 
 pub use attr::{Attr, Policy};
 pub use charge::Charge;

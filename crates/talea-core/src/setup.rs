@@ -159,10 +159,11 @@ pub struct EdfOptions {
 /// How `edf` meets the kernel's root domains (design, section 9).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Confine {
-    /// A cpuset partition where that disturbs nobody (cgroup v2); else unpinned with a global test.
+    /// On CPUs that are root domains of their own already; else unpinned with a global test.
     #[default]
     Auto,
-    /// A cpuset partition, also on cgroup v1, where it switches load balancing off for everyone.
+    /// On such CPUs only, which the daemon makes of them: on cgroup v1, where that switches load balancing off for
+    /// everyone.
     Partition,
     /// Unpinned `SCHED_DEADLINE` with a global EDF test over the whole root domain.
     Global,
@@ -262,15 +263,18 @@ pub enum Bound {
     MinDeadline(Span),
     /// `max_deadline`.
     MaxDeadline(Span),
-    /// `min_priority`.
+    /// `min_priority`; [`DEADLINE_CLASS`] stands for the deadline class.
     MinPriority(Priority),
-    /// `max_priority`.
+    /// `max_priority`; [`DEADLINE_CLASS`] stands for the deadline class.
     MaxPriority(Priority),
     /// `ignore_adm_test`: may the subject skip admission tests.
     IgnoreAdmission(bool),
     /// `allow_unbounded`: a task that omits a bounded parameter may still be served (checklist R22).
     AllowUnbounded(bool),
 }
+
+/// The deadline class in the numbers of rules, as in ReTiF's files (`EDF.so 100-100`, and 1 to 100 in Table 5).
+pub const DEADLINE_CLASS: u8 = 100;
 
 impl Bound {
     /// The property's key in files.

@@ -1,0 +1,138 @@
+//! The invariants, asked of a machine at rest.
+
+use super::{Machine, NONE, Runnable, Watch, What};
+use crate::Time;
+use crate::sched::{Entry, Scheduler};
+use crate::server::Server;
+use alloc::format;
+use alloc::string::String;
+
+impl<W: Watch> Machine<W> {
+    /// Checks the four invariants of SF3P section V-C as restated at the head of this module, after every order has
+    /// been polled. O(nodes). For tests, and for checking recorded runs.
+    pub fn audit(&self, now: Time) -> Result<(), String> {
+        for (at, group) in self.groups.iter().enumerate() {
+            let node = &self.nodes[group.node as usize];
+            let id = node.id;
+            let kids = self.nodes.iter().filter(|kid| kid.parent == at as u32);
+            let ready = kids.clone().filter(|kid| kid.eligible).count();
+            if at == 0 && self.global.is_some() {
+                self.audit_global(now)?;
+                continue;
+            }
+            let head = group.current.or_else(|| group.policy.head(now));
+            if let (None, Some(head)) = (group.current, head) {
+                let first = self.entry(self.kids[(group.kids + head) as usize]);
+                let mut others = kids.clone().filter(|kid| kid.eligible && kid.child != head);
+                let is_before = |kid: &Runnable| {
+                    let entry = Entry { child: kid.child, since: kid.since, criteria: kid.criteria };
+                    group.policy.before(now, &entry, &first)
+                };
+                if let Some(kid) = others.find(|kid| is_before(kid)) {
+                    return Err(format!(
+                        "1: the head of {id:?} is child {head}, but {:?} comes before it",
+                        kid.id
+                    ));
+                }
+            }
+            let open = group.server.as_ref().is_none_or(|server| !server.budget(now).is_zero());
+            if node.eligible {
+                let Some(head) = head else { return Err(format!("3: {id:?} is eligible without a head")) };
+                let kid = &self.nodes[self.kids[(group.kids + head) as usize] as usize];
+                let mut shown = group.own.over(&kid.criteria);
+                if let Some(server) = &group.server {
+                    shown.deadline = server.deadline();
+                }
+                if let (true, true, Some(share)) = (kid.boosted, node.boosted, &self.share) {
+                    shown = shown.most_urgent(share.lent(group.node));
+                }
+                if shown != node.criteria {
+                    return Err(format!("1: {id:?} shows {:?}, its head {shown:?}", node.criteria));
+                }
+                if ready == 0 || !kid.eligible {
+                    return Err(format!("3: {id:?} is eligible, its head is not"));
+                }
+                if !open {
+                    return Err(format!("2: {id:?} is eligible without a budget"));
+                }
+            } else if head.is_some() && open {
+                return Err(format!("2: {id:?} is not eligible, but a child is"));
+            }
+        }
+        // 4: who runs is eligible all the way up, and the paths of two CPUs meet nowhere but in the root.
+        for (cpu, state) in self.cpus.iter().enumerate() {
+            let Some(doing) = state.target else { continue };
+            if state.actual != state.target {
+                return Err(format!("cpu {cpu} was not told"));
+            }
+            let mut at = self.tasks[doing.task as usize].node;
+            while self.nodes[at as usize].parent != NONE {
+                if !self.nodes[at as usize].eligible {
+                    return Err(format!("4: {:?} runs and is not eligible", self.nodes[at as usize].id));
+                }
+                let shared = self.cpus[..cpu].iter().filter_map(|other| other.target);
+                for other in shared {
+                    if self.is_above(at, self.tasks[other.task as usize].node) {
+                        return Err(format!("4: {:?} is active on two CPUs", self.nodes[at as usize].id));
+                    }
+                }
+                at = self.groups[self.nodes[at as usize].parent as usize].node;
+            }
+        }
+        if self.share.as_ref().is_some_and(|share| !share.is_consistent()) {
+            return Err("somebody waits for what is free, or holds what is somebody else's".into());
+        }
+        if self.global.is_none() && self.table.is_none() {
+            let root = &self.nodes[self.groups[0].node as usize];
+            if root.eligible != self.cpus[0].target.is_some() {
+                return Err("4: the CPU is idle although the root is eligible, or the other way round".into());
+            }
+        }
+        Ok(())
+    }
+
+    fn entry(&self, node: u32) -> Entry {
+        let node = &self.nodes[node as usize];
+        Entry { child: node.child, since: node.since, criteria: node.criteria }
+    }
+
+    fn is_above(&self, node: u32, mut below: u32) -> bool {
+        loop {
+            if below == node {
+                return true;
+            }
+            match self.above(below) {
+                None => return false,
+                Some(above) => below = above,
+            }
+        }
+    }
+
+    fn audit_global(&self, now: Time) -> Result<(), String> {
+        if self.global.as_ref().is_some_and(|global| !global.is_settled(now)) {
+            return Err("4: somebody waits who comes before somebody who runs on a CPU of his".into());
+        }
+        let kids = || self.nodes.iter().filter(|kid| kid.parent == 0);
+        let ready = kids().filter(|kid| kid.eligible).count();
+        let busy = self.cpus.iter().filter(|cpu| cpu.target.is_some()).count();
+        let free = self.cpus.len() - busy;
+        // With jobs bound to CPUs a child may wait beside an idle CPU.
+        let bound = self.global.as_ref().is_some_and(super::Global::may_wait);
+        if busy > ready || (!bound && free > 0 && busy < ready) {
+            return Err(format!(
+                "4: {busy} of {} CPUs are busy, {ready} children are ready",
+                self.cpus.len()
+            ));
+        }
+        for kid in kids() {
+            if let What::Task(task) = kid.what {
+                let runs =
+                    self.cpus.iter().filter(|cpu| cpu.target.is_some_and(|doing| doing.task == task)).count();
+                if runs > usize::from(kid.eligible) {
+                    return Err(format!("4: {:?} runs {runs} times", kid.id));
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,146 @@
+//! The rules of composition (docs/model.md, sections 1 and 7 to 10): what [`Tree::build`] refuses.
+
+use super::spec::{Affinity, Body, SchedulerSpec, TaskSpec};
+use super::tree::{LONGEST, Node, NodeId, Tree};
+use super::versions::Selection;
+use super::wrong::{TreeError, Wrong};
+use crate::Span;
+use crate::sched::Policy;
+use alloc::vec::Vec;
+
+impl Tree {
+    /// Everything that is wrong, node by node. O(nodes × depth).
+    pub fn check(&self) -> Result<(), TreeError> {
+        let wrong = |node, why| Err(TreeError { node, why });
+        if !(1..=64).contains(&self.cpus) {
+            return wrong(Tree::ROOT, Wrong::Cpus(self.cpus));
+        }
+        if self.accelerators.len() > 64 {
+            return wrong(Tree::ROOT, Wrong::TooMany { what: "accelerators", most: 64 });
+        }
+        if let Selection::TradeOff { weight: weight @ 1_001.. } = self.selection {
+            return wrong(Tree::ROOT, Wrong::Weight(weight));
+        }
+        for (id, node) in self.nodes() {
+            let parent = match node.parent.map(|parent| self.get(parent)) {
+                None if id == Tree::ROOT => None,
+                None => return wrong(id, Wrong::SecondRoot),
+                Some(Some(Node { body: Body::Scheduler(spec), .. })) => Some(spec),
+                Some(_) => return wrong(id, Wrong::Parent),
+            };
+            let checked = match &node.body {
+                Body::Scheduler(spec) => self.check_scheduler(id, spec, parent),
+                Body::Task(spec) => self.check_task(id, spec),
+            };
+            checked.and_then(|()| self.check_affinity(node)).or_else(|why| wrong(id, why))?;
+        }
+        let mut sets: Vec<Affinity> = self.children(Tree::ROOT).map(|(_, node)| node.affinity()).collect();
+        sets.sort_unstable();
+        sets.dedup();
+        if sets.len() > 64 {
+            return wrong(Tree::ROOT, Wrong::Affinities(sets.len()));
+        }
+        self.check_graph()
+    }
+
+    fn check_affinity(&self, node: &Node) -> Result<(), Wrong> {
+        let affinity = node.affinity();
+        let all = u64::MAX >> (64 - self.cpus);
+        let is_free = affinity.0 & all == all;
+        let is_placed = node.parent == Some(Tree::ROOT) && self.cpus > 1 && affinity.0 & all != 0;
+        if is_free || is_placed { Ok(()) } else { Err(Wrong::Affinity) }
+    }
+
+    fn check_scheduler(
+        &self,
+        id: NodeId,
+        spec: &SchedulerSpec,
+        parent: Option<&SchedulerSpec>,
+    ) -> Result<(), Wrong> {
+        match &spec.policy {
+            Policy::RoundRobin { quantum } if quantum.is_zero() => return Err(Wrong::Empty("a quantum")),
+            Policy::RoundRobin { .. } if parent.is_none() && self.cpus > 1 => {
+                return Err(Wrong::ManyCpus { policy: "rr" });
+            }
+            Policy::Table { hyperperiod, entries } => self.check_table(id, *hyperperiod, entries)?,
+            Policy::Partitions { frame, slots, .. } => {
+                if let Some(parent) = parent {
+                    let is_pikeos = matches!(parent.policy, Policy::FixedPriority)
+                        && self.get(id).and_then(|node| node.parent) == Some(Tree::ROOT);
+                    if !parent.policy.is_time_sharing() && !is_pikeos {
+                        return Err(Wrong::TimeSharing { under: parent.policy.name() });
+                    }
+                } else if self.cpus > 1 {
+                    return Err(Wrong::ManyCpus { policy: "partitions" });
+                }
+                if frame.is_zero() || slots.is_empty() || *frame > LONGEST {
+                    return Err(Wrong::Empty("a frame and its slots"));
+                }
+                let children = self.children(id).count();
+                let mut free = Span::ZERO;
+                for (index, slot) in slots.iter().enumerate() {
+                    if slot.start < free || slot.start >= slot.end || slot.end > *frame {
+                        return Err(Wrong::Slot { index });
+                    }
+                    if slot.owner as usize >= children {
+                        return Err(Wrong::SlotOwner { index, children });
+                    }
+                    free = slot.end;
+                }
+            }
+            _ => {}
+        }
+        let Some(reservation) = &spec.reservation else { return Ok(()) };
+        if parent.is_none() && self.cpus > 1 {
+            return Err(Wrong::ManyCpus { policy: "a server" });
+        }
+        if reservation.period.is_zero() || reservation.period > LONGEST {
+            return Err(Wrong::Range("the period of a server"));
+        }
+        let within = reservation.relative_deadline();
+        if within > reservation.period || within.is_zero() {
+            return Err(Wrong::ServerDeadline);
+        }
+        if reservation.budget.is_zero() || reservation.budget.as_ns() > within.as_ns() {
+            return Err(Wrong::Budget { budget: reservation.budget, within });
+        }
+        if reservation.offset >= reservation.period {
+            return Err(Wrong::Offset);
+        }
+        if self.above(id).any(|(_, above)| above.policy.is_time_sharing()) {
+            return Err(Wrong::ServerInPartition);
+        }
+        Ok(())
+    }
+
+    fn check_task(&self, id: NodeId, spec: &TaskSpec) -> Result<(), Wrong> {
+        if spec.versions.len() > 64 {
+            return Err(Wrong::TooMany { what: "versions", most: 64 });
+        }
+        for accelerator in spec.versions.iter().flat_map(|version| &version.accelerators) {
+            if accelerator.0 as usize >= self.accelerators.len() {
+                return Err(Wrong::Unknown { what: "accelerator", number: accelerator.0 });
+            }
+        }
+        for resource in &spec.uses {
+            if resource.0 as usize >= self.resources.len() {
+                return Err(Wrong::Unknown { what: "resource", number: resource.0 });
+            }
+        }
+        if !spec.inherits {
+            return check_times(spec);
+        }
+        let is_activated = self.channels.iter().any(|channel| channel.to == id);
+        if is_activated { Ok(()) } else { Err(Wrong::NoRoot) }
+    }
+}
+
+fn check_times(spec: &TaskSpec) -> Result<(), Wrong> {
+    if spec.period.is_zero() || spec.period > LONGEST {
+        return Err(Wrong::Range("a period"));
+    }
+    if spec.deadline.is_zero() || spec.deadline > LONGEST {
+        return Err(Wrong::Range("a deadline"));
+    }
+    Ok(())
+}

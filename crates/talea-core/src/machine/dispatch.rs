@@ -1,0 +1,161 @@
+//! Top down: who runs where from now on, and until when at most (SF3P section VI).
+
+use super::{Doing, Machine, NONE, Signal, Watch, What};
+use crate::sched::Scheduler;
+use crate::server::Server;
+use crate::{Span, Time, Work};
+use alloc::vec::Vec;
+
+impl<W: Watch> Machine<W> {
+    /// Who runs where from now on (SF3P section VI: the top-down phase).
+    #[inline(always)]
+    pub(super) fn decide(&mut self, now: Time) {
+        if self.share.is_some() {
+            self.settle(now);
+        }
+        self.dirty = false;
+        if let Some(global) = &mut self.global {
+            global.decide(now);
+            let binds = global.binds();
+            for cpu in 0..self.cpus.len() {
+                let child = self.global.as_ref().and_then(|global| global.running(cpu));
+                let task = match child {
+                    // The root's children come first.
+                    Some(child) => self.descend(now, self.kids[child as usize]),
+                    None => None,
+                };
+                if binds {
+                    self.start(cpu, task);
+                }
+                self.aim(now, cpu, task);
+            }
+        } else if self.table.is_none() {
+            let root = self.groups[0].node;
+            let task = if self.nodes[root as usize].eligible { self.descend(now, root) } else { None };
+            self.aim(now, 0, task);
+        } else {
+            for cpu in 0..self.cpus.len() {
+                let task = self.candidate(now, cpu);
+                self.aim(now, cpu, task);
+            }
+        }
+        self.measure(now);
+    }
+
+    /// The job of `task` has a CPU, perhaps for the first time.
+    pub(super) fn start(&mut self, cpu: usize, task: Option<u32>) {
+        if let (Some(global), Some(task)) = (&mut self.global, task)
+            && !core::mem::replace(&mut self.tasks[task as usize].started, true)
+        {
+            global.job_started(cpu);
+        }
+    }
+
+    /// The task that has `cpu`, now that the policies have decided.
+    pub(super) fn candidate(&mut self, now: Time, cpu: usize) -> Option<u32> {
+        let node = if let Some(global) = &self.global {
+            // The root's children come first.
+            self.kids[global.running(cpu)? as usize]
+        } else if let Some(table) = &self.table {
+            self.kids[table.owner(cpu)? as usize]
+        } else {
+            self.groups[0].node
+        };
+        if self.nodes[node as usize].eligible { self.descend(now, node) } else { None }
+    }
+
+    /// The task that runs when `node` has the CPU.
+    #[inline(always)]
+    pub(super) fn descend(&mut self, now: Time, mut node: u32) -> Option<u32> {
+        loop {
+            match self.nodes[node as usize].what {
+                What::Task(task) => return Some(task),
+                What::Group(group) => {
+                    let state = &mut self.groups[group as usize];
+                    let head = state.current.or_else(|| state.policy.head(now))?;
+                    if !state.preemptive {
+                        state.current = Some(head);
+                    }
+                    node = self.kids[(state.kids + head) as usize];
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn aim(&mut self, now: Time, cpu: usize, task: Option<u32>) {
+        let target =
+            task.and_then(|task| Some(Doing { task, job: self.tasks[task as usize].ring.first()?.number }));
+        if W::ON {
+            let node = |doing: Option<Doing>| doing.map(|doing| self.tasks[doing.task as usize].node);
+            let (from, to) = (node(self.cpus[cpu].target), node(target));
+            self.pass(now, from, to);
+        }
+        let state = &mut self.cpus[cpu];
+        state.target = target;
+        state.metered = task.is_some_and(|task| self.tasks[task as usize].metered);
+        state.expiry = Time::NEVER;
+    }
+
+    /// Shows who loses and who gets the CPU, on the way from one task to another.
+    pub(super) fn pass(&mut self, now: Time, from: Option<u32>, to: Option<u32>) {
+        let meets = |machine: &Self, node: u32, of: Option<u32>| {
+            let mut at = of;
+            while let Some(here) = at {
+                if here == node {
+                    return true;
+                }
+                at = machine.above(here);
+            }
+            false
+        };
+        let mut at = from;
+        while let Some(node) = at.filter(|&node| !meets(self, node, to)) {
+            self.watch.see(now, Signal::Deactivate, self.nodes[node as usize].id);
+            at = self.above(node);
+        }
+        // From the top down: as deep as the tree is, and only while somebody looks.
+        let mut path: Vec<u32> = Vec::new();
+        let mut at = to;
+        while let Some(node) = at.filter(|&node| !meets(self, node, from)) {
+            path.push(node);
+            at = self.above(node);
+        }
+        for &node in path.iter().rev() {
+            self.watch.see(now, Signal::Activate, self.nodes[node as usize].id);
+        }
+    }
+
+    pub(super) fn above(&self, node: u32) -> Option<u32> {
+        let parent = self.nodes[node as usize].parent;
+        (parent != NONE).then(|| self.groups[parent as usize].node)
+    }
+
+    /// When the budgets that are being used would be used up.
+    #[inline(always)]
+    pub(super) fn measure(&mut self, now: Time) {
+        for cpu in 0..self.cpus.len() {
+            if let (true, Some(doing)) = (self.cpus[cpu].metered, self.cpus[cpu].target) {
+                self.cpus[cpu].expiry = self.expiry(now, doing.task);
+            }
+        }
+    }
+
+    pub(super) fn expiry(&self, now: Time, task: u32) -> Time {
+        let mut node = self.tasks[task as usize].node;
+        let mut left = None::<Work>;
+        while self.nodes[node as usize].parent != NONE {
+            let group = &self.groups[self.nodes[node as usize].parent as usize];
+            let child = self.nodes[node as usize].child;
+            node = group.node;
+            if !group.metered {
+                continue;
+            }
+            let budget = group.server.as_ref().map(|server| server.budget(now));
+            for bound in [budget, group.policy.allowance(now, child)].into_iter().flatten() {
+                left = Some(left.map_or(bound, |left| left.min(bound)));
+            }
+        }
+        left.map_or(Time::NEVER, |left| now.saturating_add(Span::from_ns(left.as_ns())))
+    }
+}

@@ -1,0 +1,68 @@
+//! Questions and changes while a machine runs that no decision depends on at once.
+
+use super::versions::Condition;
+use super::{AcceleratorId, Cpu, Machine, Note, ResourceId, TaskId, Watch};
+use crate::Time;
+
+impl<W: Watch> Machine<W> {
+    /// What has happened that nobody asked for, oldest first; to be asked after each instant.
+    #[inline]
+    pub fn poll_note(&mut self) -> Option<Note> {
+        self.notes.pop()
+    }
+
+    /// Notes that were dropped because nobody asked for them.
+    pub fn lost_notes(&self) -> u64 {
+        self.notes.lost()
+    }
+
+    /// Whether every job that came has ended; after [`Event::Stopped`](super::Event::Stopped), whether the next start
+    /// may come.
+    pub fn is_drained(&self) -> bool {
+        self.tasks.iter().all(|task| task.ring.len() == 0)
+    }
+
+    /// Whether there may be notes to ask for.
+    pub fn has_notes(&self) -> bool {
+        self.notes.has_room()
+    }
+
+    /// The schedulers above a task.
+    pub fn depth(&self, task: TaskId) -> u32 {
+        let node = self.tasks[task.0 as usize].node;
+        core::iter::successors(self.above(node), |&at| self.above(at)).count() as u32
+    }
+
+    /// When the machine wants to be asked again whatever the CPUs do: the part of
+    /// [`next_wakeup`](Machine::next_wakeup) that is not about budgets.
+    pub fn next_timer(&self) -> Time {
+        self.timers.first().map_or(Time::NEVER, |(key, _)| Time::from_ns(key >> 2))
+    }
+
+    /// When what runs on `cpu` will have used up a budget or a quantum if it runs at full speed from the last decision
+    /// on; [`Time::NEVER`] if it has none.
+    pub fn budget_end(&self, cpu: Cpu) -> Time {
+        self.cpus[cpu.0 as usize].expiry
+    }
+
+    /// Who holds an accelerator.
+    pub fn accelerator_of(&self, accelerator: AcceleratorId) -> Option<TaskId> {
+        self.share.as_ref()?.accelerator(accelerator.0).map(TaskId)
+    }
+
+    /// Who holds a resource.
+    pub fn resource_of(&self, resource: ResourceId) -> Option<TaskId> {
+        self.share.as_ref()?.resource(resource.0).map(TaskId)
+    }
+
+    /// Whether `task` is activated by a graph and not by arrivals.
+    pub fn is_node(&self, task: TaskId) -> bool {
+        self.graph.as_ref().is_some_and(|graph| graph.is_node(task.0))
+    }
+
+    pub(super) fn change(&mut self, condition: Condition) {
+        if let Some(share) = &mut self.share {
+            share.conditions.set(condition);
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! What jobs hold while others wait: accelerators and shared resources.
+//!
+//! Model (docs/model.md, sections 7 and 10). A job that needs something stands before a *gate*: when it would be
+//! dispatched, it either gets all that it needs, or it *stalls*: it is not eligible until something that it needs is
+//! given back, and then tries again when its turn comes. Accelerators are taken at the first dispatch and held to the
+//! job's end; resources are locked and unlocked under way. Who stalls may lend its key to whoever holds what it needs
+//! (`lend.rs`).
+//!
+//! Invariants: nobody holds some of its accelerators; a free thing has no holder; a stalled task stands in `waiting`
+//! once, and somebody holds something that it wants.
+//!
+//! A machine without versions, accelerators and resources has none of this.
+
+mod build;
+mod gate;
+mod lend;
+#[cfg(test)]
+mod tests;
+
+pub(super) use build::{Plan, Task};
+
+use super::versions::{Conditions, Selection, Version};
+use crate::criteria::Criteria;
+use crate::{Span, Time};
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// An accelerator of one machine, numbered from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AcceleratorId(pub u32);
+
+/// A shared resource of one machine, numbered from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ResourceId(pub u32);
+
+/// What becomes of the holder of a resource (docs/model.md, section 10).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Protocol {
+    /// Nothing: whoever asks waits.
+    None,
+    /// It has the most urgent key of those who wait.
+    #[default]
+    Inheritance,
+    /// It has, from the moment of locking, the most urgent key of all who may ever wait. Of deadlines that is the floor:
+    /// now and the least relative deadline (Burns et al., *The Deadline Floor Protocol*, RTS 2015).
+    Ceiling,
+}
+
+/// A resource that one job at a time may hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResourceSpec {
+    /// For people.
+    pub name: String,
+    /// What becomes of its holder.
+    pub protocol: Protocol,
+}
+
+/// What a stalled task waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wants {
+    Nothing,
+    /// The accelerators of this version, or of any other; its key goes to the holders of this one's.
+    Version(u32),
+    Resource(u32),
+}
+
+#[derive(Debug)]
+struct Shared {
+    /// Its criteria when nobody lends it any; deadline and arrival are the job's.
+    natural: Criteria,
+    versions: Vec<Version>,
+    /// The accelerators of each version, bit k for accelerator k.
+    needs: Vec<u64>,
+    uses: Vec<ResourceId>,
+    /// Of the job under way.
+    version: u32,
+    /// Its jobs choose a version when they are first dispatched.
+    gated: bool,
+    /// It must pass the gate before it runs.
+    closed: bool,
+    wants: Wants,
+    /// Accelerators that it holds.
+    holds: u64,
+}
+
+#[derive(Debug)]
+struct Resource {
+    protocol: Protocol,
+    /// Or [`NONE`](super::NONE).
+    holder: u32,
+    /// Of those who use it, as the lowest scheduler above all of them sees it; the deadline from the moment of locking.
+    ceiling: Criteria,
+    /// The least relative deadline of those who use it.
+    floor: Span,
+    /// That scheduler's node.
+    meet: u32,
+}
+
+#[derive(Debug)]
+pub(super) struct Sharing {
+    selection: Selection,
+    pub(super) conditions: Conditions,
+    inheritance: bool,
+    tasks: Vec<Shared>,
+    /// Bit k: accelerator k is free.
+    free: u64,
+    /// Of each accelerator that is not.
+    holders: Vec<u32>,
+    resources: Vec<Resource>,
+    /// Who stalls, in the order in which they began.
+    waiting: Vec<u32>,
+    /// What has been lent to each node.
+    lent: Vec<Criteria>,
+    /// The nodes to which something has been lent.
+    boosted: Vec<u32>,
+    /// Scratch: those to be told of a change.
+    tell: Vec<u32>,
+    /// Scratch: the walk on which a task was last met.
+    met: Vec<u64>,
+    walk: u64,
+}
+
+impl Sharing {
+    /// What has been lent to `node`.
+    #[inline]
+    pub(super) fn lent(&self, node: u32) -> &Criteria {
+        &self.lent[node as usize]
+    }
+
+    /// The version of the job under way.
+    #[inline]
+    pub(super) fn version(&self, task: u32) -> u32 {
+        self.tasks[task as usize].version
+    }
+
+    /// Who holds accelerator `which`.
+    pub(super) fn accelerator(&self, which: u32) -> Option<u32> {
+        (self.free >> which & 1 == 0).then(|| self.holders[which as usize])
+    }
+
+    /// Who holds resource `which`.
+    pub(super) fn resource(&self, which: u32) -> Option<u32> {
+        Some(self.resources[which as usize].holder).filter(|&holder| holder != super::NONE)
+    }
+
+    /// Whether somebody waits for `task` to give something back, or might be unfairly held up: the audit's question.
+    pub(super) fn is_consistent(&self) -> bool {
+        self.tasks.iter().enumerate().all(|(task, shared)| {
+            let held = (0..self.holders.len()).filter(|&at| self.accelerator(at as u32) == Some(task as u32));
+            held.fold(0, |mask, at| mask | 1 << at) == shared.holds
+        }) && self.waiting.iter().all(|&task| !self.can_go(task))
+    }
+
+    /// Which versions of `task` could have all their accelerators now, a bit each.
+    fn possible(&self, task: u32) -> u64 {
+        let needs = self.tasks[task as usize].needs.iter().enumerate();
+        needs.fold(0, |mask, (at, &needs)| mask | u64::from(needs & !self.free == 0) << at)
+    }
+
+    /// Whether `task`, which waits, could have what it waits for.
+    fn can_go(&self, task: u32) -> bool {
+        match self.tasks[task as usize].wants {
+            Wants::Nothing => true,
+            Wants::Version(_) => self.possible(task) != 0,
+            Wants::Resource(which) => self.resources[which as usize].holder == super::NONE,
+        }
+    }
+
+    fn take_accelerators(&mut self, task: u32, needs: u64) {
+        debug_assert!(needs & !self.free == 0, "taken twice");
+        self.free &= !needs;
+        self.tasks[task as usize].holds |= needs;
+        let mut left = needs;
+        while left != 0 {
+            self.holders[left.trailing_zeros() as usize] = task;
+            left &= left - 1;
+        }
+    }
+
+    fn lock(&mut self, now: Time, task: u32, which: u32) {
+        let resource = &mut self.resources[which as usize];
+        debug_assert_eq!(resource.holder, super::NONE, "locked twice");
+        resource.holder = task;
+        resource.ceiling.deadline = now.saturating_add(resource.floor);
+    }
+}

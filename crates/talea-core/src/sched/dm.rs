@@ -1,0 +1,16 @@
+//! Deadline monotonic: the shorter the relative deadline, the more urgent.
+//!
+//! Leung and Whitehead, Performance Evaluation 2(4), 1982. Optimal among fixed priorities on one CPU for D ≤ T.
+
+use super::keyed::Key;
+use crate::criteria::Criteria;
+
+#[derive(Debug)]
+pub(crate) struct DeadlineMonotonic;
+
+impl Key for DeadlineMonotonic {
+    #[inline]
+    fn of(criteria: &Criteria) -> u64 {
+        criteria.relative_deadline.as_ns()
+    }
+}

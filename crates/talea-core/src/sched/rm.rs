@@ -1,0 +1,16 @@
+//! Rate monotonic: the shorter the period, the more urgent.
+//!
+//! Liu and Layland, J. ACM 20(1), 1973, section 4. Optimal among fixed priorities on one CPU for D = T.
+
+use super::keyed::Key;
+use crate::criteria::Criteria;
+
+#[derive(Debug)]
+pub(crate) struct RateMonotonic;
+
+impl Key for RateMonotonic {
+    #[inline]
+    fn of(criteria: &Criteria) -> u64 {
+        criteria.period.as_ns()
+    }
+}

@@ -1,0 +1,60 @@
+//! Deferrable server: full at each period, and what is left stays usable until the next one.
+//!
+//! Strosnider, Lehoczky and Sha, IEEE Trans. Computers 44(1), 1995. Serves at once what comes late, and for that may
+//! disturb others with 2Q in T + ε: late in one period and early in the next (L5).
+
+use super::{Reservation, Server};
+use crate::{Span, Time, Work};
+
+#[derive(Debug)]
+pub(crate) struct Deferrable {
+    full: Work,
+    period: Span,
+    relative_deadline: Span,
+    left: Work,
+    next: Time,
+    deadline: Time,
+}
+
+impl Deferrable {
+    pub(crate) fn new(of: &Reservation) -> Deferrable {
+        Deferrable {
+            full: of.budget,
+            period: of.period,
+            relative_deadline: of.relative_deadline(),
+            left: Work::ZERO,
+            next: Time::ZERO + of.offset,
+            deadline: Time::NEVER,
+        }
+    }
+}
+
+impl Server for Deferrable {
+    fn wake(&mut self, _now: Time) {}
+
+    fn idle(&mut self, _now: Time) {}
+
+    fn charge(&mut self, _now: Time, used: Work) {
+        self.left = self.left.checked_sub(used).expect("no more than the budget");
+    }
+
+    fn exhausted(&mut self, _now: Time) {}
+
+    fn refill(&mut self, _now: Time) {
+        self.left = self.full;
+        self.deadline = self.next + self.relative_deadline;
+        self.next += self.period;
+    }
+
+    fn budget(&self, _now: Time) -> Work {
+        self.left
+    }
+
+    fn next_refill(&self, _now: Time) -> Option<Time> {
+        Some(self.next)
+    }
+
+    fn deadline(&self) -> Time {
+        self.deadline
+    }
+}
