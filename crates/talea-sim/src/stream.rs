@@ -1,0 +1,121 @@
+//! A workload at work: streams of arrivals and costs, all from one seed.
+
+use crate::dice::Dice;
+use talea_core::workload::{Arrivals, Case, Cost, Source};
+use talea_core::{Span, Time, Work};
+
+/// A source at work: one task's stream of arrivals and costs, each with dice of its own, so that neither depends on
+/// what the scheduler does.
+#[derive(Clone, Debug)]
+pub(crate) struct Stream {
+    arrivals: Arrivals,
+    /// By version; the last for all others.
+    costs: Vec<Cost>,
+    /// The only one, when it is.
+    constant: Option<Work>,
+    nominal: Option<Time>,
+    next: usize,
+    times: Dice,
+    rolls: Dice,
+    /// Whether a cost is drawn.
+    is_random: bool,
+    /// Jobs that have been given a cost.
+    job: u64,
+}
+
+/// A cost without its marks.
+fn plain(cost: &Cost) -> Cost {
+    match cost {
+        Cost::Marked { of, .. } => plain(of),
+        cost => cost.clone(),
+    }
+}
+
+/// The costs of each version.
+pub(crate) fn by_version(cost: &Cost) -> Vec<&Cost> {
+    match cost {
+        Cost::Versions(costs) => costs.iter().collect(),
+        cost => vec![cost],
+    }
+}
+
+impl Stream {
+    pub(crate) fn new(source: &Source, seed: u64, task: u64) -> Stream {
+        let nominal = match &source.arrivals {
+            Arrivals::Periodic { offset, .. } | Arrivals::Sporadic { offset, .. } => {
+                Some(Time::ZERO + *offset)
+            }
+            Arrivals::List(times) => times.first().copied(),
+        };
+        let costs: Vec<Cost> = by_version(&source.cost).into_iter().map(plain).collect();
+        let constant = match costs[..] {
+            [Cost::Constant(cost)] => Some(cost),
+            _ => None,
+        };
+        Stream {
+            constant,
+            arrivals: source.arrivals.clone(),
+            is_random: costs.iter().any(|cost| matches!(cost, Cost::Uniform { .. } | Cost::Pair { .. })),
+            costs,
+            nominal,
+            next: 0,
+            times: Dice::of(seed, 2 * task),
+            rolls: Dice::of(seed, 2 * task + 1),
+            job: 0,
+        }
+    }
+
+    /// The next arrival: when it is seen, and when it should have been.
+    #[inline]
+    pub(crate) fn arrival(&mut self) -> Option<(Time, Time)> {
+        let nominal = self.nominal?;
+        let mut seen = nominal;
+        self.nominal = match &self.arrivals {
+            Arrivals::Periodic { period, jitter, .. } => {
+                if !jitter.is_zero() {
+                    seen = nominal + Span::from_ns(self.times.between(0, jitter.as_ns()));
+                }
+                Some(nominal + *period)
+            }
+            Arrivals::Sporadic { separation, slack, .. } => {
+                Some(nominal + *separation + Span::from_ns(self.times.between(0, slack.as_ns())))
+            }
+            Arrivals::List(times) => {
+                self.next += 1;
+                times.get(self.next).copied()
+            }
+        };
+        Some((seen, nominal))
+    }
+
+    /// What the next job costs in `version`. Jobs of a task run in order and each rolls once, whatever its version, so
+    /// this is the same for every scheduler.
+    #[inline]
+    pub(crate) fn cost(&mut self, version: u32, case: Case) -> Work {
+        self.constant.unwrap_or_else(|| self.draw(version, case))
+    }
+
+    fn draw(&mut self, version: u32, case: Case) -> Work {
+        let job = self.job;
+        self.job += 1;
+        let roll = if self.is_random { self.rolls.next() } else { 0 };
+        // The dice's own `below`, of a roll that was made before.
+        let below = |n: u64| ((u128::from(roll) * u128::from(n)) >> 64) as u64;
+        match &self.costs[(version as usize).min(self.costs.len() - 1)] {
+            Cost::Constant(cost) => *cost,
+            Cost::Uniform { min, max } => match (case, max.as_ns() - min.as_ns()) {
+                (Case::Best, _) => *min,
+                (Case::Worst, _) => *max,
+                (Case::Drawn, u64::MAX) => Work::from_ns(roll),
+                (Case::Drawn, range) => *min + Work::from_ns(below(range + 1)),
+            },
+            Cost::List(costs) => costs[(job % costs.len() as u64) as usize],
+            Cost::Pair { low, high, share } => match case {
+                Case::Best => *low,
+                Case::Worst => *high,
+                Case::Drawn => *if below(1_000) < u64::from(*share) { high } else { low },
+            },
+            Cost::Versions(_) | Cost::Marked { .. } => panic!("a cost by version within a cost by version"),
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! From the plain twin's description to a tree and a workload, and what the simulator makes of them.
+
+use crate::naive::server::Kind as Server;
+use crate::naive::{Group, Kind, Order, Outcome, System, Task};
+use talea_core::criteria::Own;
+use talea_core::machine::{Body, Cpu, Migration, NodeId, SchedulerSpec, TaskId, TaskSpec, Tree};
+use talea_core::sched::{Policy, Slot};
+use talea_core::server::{Kind as ServerKind, Reservation};
+use talea_core::{Span, Time, Work};
+use talea_sim::{Arrivals, Completion, Cost, Sink, Source, Workload, World};
+
+fn policy(of: &Order) -> Policy {
+    match of {
+        Order::Edf => Policy::Edf,
+        Order::Fp => Policy::FixedPriority,
+        Order::Rm => Policy::RateMonotonic,
+        Order::Dm => Policy::DeadlineMonotonic,
+        Order::Criticality => Policy::CriticalityMonotonic,
+        Order::Fifo => Policy::Fifo,
+        Order::RoundRobin { quantum } => Policy::RoundRobin { quantum: Work::from_ns(*quantum) },
+        Order::Table { frame, slots, lending } => Policy::Partitions {
+            frame: Span::from_ns(*frame),
+            slots: slots
+                .iter()
+                .map(|&(start, end, owner)| Slot {
+                    start: Span::from_ns(start),
+                    end: Span::from_ns(end),
+                    owner: owner as u32,
+                })
+                .collect(),
+            lending: *lending,
+        },
+    }
+}
+
+fn scheduler(of: &Group) -> SchedulerSpec {
+    let mut spec = SchedulerSpec::new("group", policy(&of.order));
+    spec.preemptive = of.preemptive;
+    spec.own = Own { priority: of.own_priority.map(|priority| priority as u8), ..Own::default() };
+    spec.reservation = of.server.map(|server| Reservation {
+        kind: match server.kind {
+            Server::Polling => ServerKind::Polling,
+            Server::Deferrable => ServerKind::Deferrable,
+            Server::Sporadic => ServerKind::Sporadic,
+            Server::HardCbs => ServerKind::HardCbs,
+            Server::SoftCbs => ServerKind::SoftCbs,
+        },
+        budget: Work::from_ns(server.budget),
+        period: Span::from_ns(server.period),
+        deadline: Some(Span::from_ns(server.deadline)),
+        offset: Span::from_ns(server.offset),
+    });
+    spec
+}
+
+fn task(of: &Task) -> (TaskSpec, Source) {
+    let mut spec = TaskSpec::new("task", Span::from_ns(of.period));
+    spec.deadline = Span::from_ns(of.deadline);
+    spec.priority = of.priority as u8;
+    spec.criticality = of.criticality as u8;
+    spec.enforced = of.enforced;
+    spec.backlog.capacity = of.capacity as u32;
+    let source = Source {
+        arrivals: Arrivals::List(of.arrivals.iter().map(|&at| Time::from_ns(at)).collect()),
+        cost: Cost::List(of.costs.iter().map(|&cost| Work::from_ns(cost)).collect()),
+    };
+    (spec, source)
+}
+
+/// The tree, with the nodes' own numbers, and the workload.
+pub(crate) fn tree(of: &System) -> (Tree, Workload) {
+    let mut workload = Workload::default();
+    let mut tree = None::<Tree>;
+    for node in &of.nodes {
+        match (&node.kind, &mut tree) {
+            (Kind::Group(root), None) => tree = Some(Tree::new(of.cpus as u32, scheduler(root))),
+            (Kind::Task(_), None) => panic!("the root is a group"),
+            (Kind::Group(group), Some(tree)) => {
+                tree.scheduler(NodeId(node.parent.expect("below the root") as u32), scheduler(group));
+            }
+            (Kind::Task(of), Some(tree)) => {
+                let (spec, source) = task(of);
+                tree.task(NodeId(node.parent.expect("below the root") as u32), spec);
+                workload.sources.push(source);
+            }
+        }
+    }
+    let mut tree = tree.expect("a root");
+    tree.migration = if of.bound { Migration::JobBoundaries } else { Migration::Anytime };
+    assert!(matches!(tree.get(Tree::ROOT).map(|root| &root.body), Some(Body::Scheduler(_))));
+    (tree, workload)
+}
+
+/// Writes down what the plain twin writes down.
+#[derive(Debug)]
+pub(crate) struct Record {
+    pub(crate) outcome: Outcome,
+    runs: Vec<Option<usize>>,
+}
+
+impl Record {
+    pub(crate) fn new(tasks: usize, cpus: usize) -> Record {
+        let outcome = Outcome { ends: vec![vec![]; tasks], refused: vec![0; tasks], ticks: vec![] };
+        Record { outcome, runs: vec![None; cpus] }
+    }
+
+    /// Up to `now`, what runs has run.
+    pub(crate) fn fill(&mut self, now: Time) {
+        while (self.outcome.ticks.len() as u64) < now.as_ns() {
+            self.outcome.ticks.push(self.runs.clone());
+        }
+    }
+}
+
+impl Sink for Record {
+    fn refused(&mut self, _now: Time, task: TaskId) {
+        self.outcome.refused[task.0 as usize] += 1;
+    }
+
+    fn runs(&mut self, now: Time, cpu: Cpu, task: TaskId, _job: u64) {
+        self.fill(now);
+        // Whoever moves is no longer where it was.
+        for other in self.runs.iter_mut().filter(|other| **other == Some(task.0 as usize)) {
+            *other = None;
+        }
+        self.runs[cpu.0 as usize] = Some(task.0 as usize);
+    }
+
+    fn idles(&mut self, now: Time, cpu: Cpu) {
+        self.fill(now);
+        self.runs[cpu.0 as usize] = None;
+    }
+
+    fn completed(&mut self, job: &Completion) {
+        let ends = &mut self.outcome.ends[job.task.0 as usize];
+        assert_eq!(ends.len() as u64, job.job, "jobs of one task end in order");
+        ends.push(job.end.as_ns());
+    }
+}
+
+/// The simulator's answer, with an audit after every instant.
+pub(crate) fn simulate(system: &System, until: u64) -> Outcome {
+    let (tree, workload) = tree(system);
+    let machine = tree.build().unwrap_or_else(|wrong| panic!("{wrong:?}: {system:#?}"));
+    let mut world = World::new(machine, system.cpus as u32, &workload);
+    let mut record = Record::new(workload.sources.len(), system.cpus);
+    for now in 0..=until {
+        world.run(Time::from_ns(now + 1), &mut record);
+        if let Err(wrong) = world.machine().audit(Time::from_ns(now)) {
+            panic!("at {now}, {wrong}: {system:#?}");
+        }
+    }
+    record.fill(Time::from_ns(until));
+    record.outcome
+}

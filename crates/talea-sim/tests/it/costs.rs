@@ -1,0 +1,107 @@
+//! What jobs cost: pairs, cases, versions, marks.
+
+use crate::lab::{at, cost, listed, run, span, task, watch, work, world};
+use talea_core::machine::{Protocol, SchedulerSpec, Selection, TaskSpec, Tree, Version};
+use talea_core::sched::Policy;
+use talea_sim::{Act, Case, Cost, Jobs, Source};
+
+fn one() -> Tree {
+    let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::Edf));
+    tree.task(Tree::ROOT, TaskSpec::new("t", span(100)));
+    tree
+}
+
+/// The costs of the first jobs, which are alone.
+fn costs(tree: &Tree, cost: &Cost, case: Case) -> Vec<u64> {
+    let source = Source { cost: cost.clone(), ..Source::periodic(span(100), work(1)) };
+    let mut jobs = Jobs::default();
+    world(tree, &[source]).with_case(case).run(at(100_000), &mut jobs);
+    jobs.ended.iter().map(|job| job.response().as_ns()).collect()
+}
+
+#[test]
+fn best_worst_and_drawn_cases_of_ranges_and_of_mixed_criticality_pairs() {
+    let range = Cost::Uniform { min: work(10), max: work(13) };
+    let pair = Cost::Pair { low: work(10), high: work(40), share: 250 };
+    for (cost, worst) in [(&range, 13), (&pair, 40)] {
+        assert!(costs(&one(), cost, Case::Best).iter().all(|&ns| ns == 10));
+        assert!(costs(&one(), cost, Case::Worst).iter().all(|&ns| ns == worst));
+    }
+    let drawn = costs(&one(), &range, Case::Drawn);
+    assert!(
+        (10..=13).all(|ns| drawn.iter().filter(|&&cost| cost == ns).count() > 200),
+        "each about a quarter"
+    );
+    let drawn = costs(&one(), &pair, Case::Drawn);
+    assert!(drawn.iter().all(|ns| [10, 40].contains(ns)));
+    let high = drawn.iter().filter(|&&ns| ns == 40).count();
+    assert!((200..300).contains(&high), "about a quarter: {high}");
+}
+
+#[test]
+fn a_job_costs_the_same_in_its_version_whatever_ran_before() {
+    let costs_of = Cost::Versions(vec![
+        Cost::Uniform { min: work(1), max: work(50) },
+        Cost::List(vec![work(3), work(4)]),
+        Cost::Uniform { min: work(1), max: work(50) },
+    ]);
+    let with = |selection: Selection| {
+        let mut tree = one();
+        tree.selection = selection;
+        let node = tree.children(Tree::ROOT).next().expect("a task").0;
+        tree.remove(node);
+        let versions = ["a", "b", "c"].map(Version::new).into();
+        tree.task(Tree::ROOT, TaskSpec { versions, ..TaskSpec::new("t", span(100)) });
+        costs(&tree, &costs_of, Case::Drawn)
+    };
+    let (first, second, mixed) = (
+        with(Selection::Declared),
+        with(Selection::User(|_| Some(1))),
+        with(Selection::User(|of| Some(of.job as u32 % 3))),
+    );
+    for job in 0..1_000 {
+        assert_eq!(second[job], 3 + job as u64 % 2);
+        assert_eq!(mixed[job], if job % 3 == 1 { second[job] } else { first[job] }, "one roll a job");
+    }
+}
+
+#[test]
+fn a_suspended_job_leaves_its_cpu_and_comes_back() {
+    let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::Edf));
+    tree.task(Tree::ROOT, task("a", 50));
+    tree.task(Tree::ROOT, task("b", 100));
+    // Two suspensions, one at the very begin; one beyond the end does not happen.
+    let a =
+        cost(10).suspending(work(0), span(3)).suspending(work(4), span(10)).suspending(work(10), span(500));
+    let log = run(&tree, &[listed(&[0], a), listed(&[0], cost(20))], 1_000);
+    // b 0-3, a 3-7, b 7-17, a 17-23, b 23-30.
+    assert_eq!((log.ends(0), log.ends(1)), (vec![23], vec![30]));
+}
+
+#[test]
+fn marks_stand_in_the_order_of_their_offsets_and_sections_nest() {
+    let mut tree = one();
+    let [a, b, c] = ["a", "b", "c"].map(|name| tree.resource(name, Protocol::default()));
+    let marked =
+        cost(10).locking(a, work(2), work(8)).locking(b, work(2), work(8)).locking(c, work(8), work(9));
+    let Cost::Marked { marks, .. } = marked else { panic!("marked") };
+    let acts: Vec<(u64, Act)> = marks.into_iter().map(|mark| (mark.at.as_ns(), mark.act)).collect();
+    use Act::{Lock, Unlock};
+    assert_eq!(
+        acts,
+        [(2, Lock(a)), (2, Lock(b)), (8, Unlock(b)), (8, Unlock(a)), (8, Lock(c)), (9, Unlock(c))]
+    );
+    assert_eq!(cost(10).locking(a, work(3), work(3)), cost(10), "nothing is held for no time");
+}
+
+#[test]
+fn a_job_that_is_shorter_than_its_section_gives_the_resource_back_at_its_end() {
+    let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::Edf));
+    let r = tree.resource("r", Protocol::default());
+    tree.task(Tree::ROOT, TaskSpec { uses: vec![r], ..task("a", 50) });
+    let jobs = Cost::List(vec![work(10), work(4), work(1)]).locking(r, work(2), work(8));
+    let mut world = world(&tree, &[listed(&[0, 20, 40], jobs)]);
+    let log = watch(&mut world, 100);
+    assert_eq!(log.ends(0), [10, 24, 41]);
+    assert_eq!(world.machine().resource_of(r), None);
+}

@@ -1,0 +1,27 @@
+//! The simulator against schedules and figures from elsewhere, and against a plain twin.
+#![forbid(unsafe_code)]
+
+mod activation;
+mod agrees;
+mod bridge;
+mod charts;
+mod costs;
+mod drive;
+mod examples;
+mod graphs;
+mod invariants;
+mod l3c;
+mod lab;
+mod mixtures;
+mod naive;
+mod overheads;
+mod partitions;
+mod restart;
+mod schedules;
+mod servers;
+mod sharing;
+mod signals;
+mod soak;
+mod supply;
+mod tables;
+mod versions;

@@ -1,0 +1,526 @@
+//! A scheduler and a simulator written a second time, from the definitions, to be compared with the first.
+//!
+//! It imports nothing from Talea and knows nothing of its data structures: numbers are ticks, time passes one tick at a
+//! time, every queue is a list that is searched from one end to the other, and what is eligible is worked out anew
+//! after everything that happens. docs/model.md, sections 1 to 6, says what happens in which order; the servers are in
+//! [`server`], with their papers.
+
+pub(crate) mod server;
+
+use server::Server;
+use std::collections::VecDeque;
+
+/// How a group orders its children.
+#[derive(Clone, Debug)]
+pub(crate) enum Order {
+    Edf,
+    Fp,
+    Rm,
+    Dm,
+    Criticality,
+    Fifo,
+    RoundRobin {
+        quantum: u64,
+    },
+    Table {
+        frame: u64,
+        /// (start, end, which child)
+        slots: Vec<(u64, u64, usize)>,
+        lending: bool,
+    },
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Group {
+    pub(crate) order: Order,
+    pub(crate) preemptive: bool,
+    pub(crate) own_priority: Option<u64>,
+    pub(crate) server: Option<server::Spec>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Task {
+    pub(crate) period: u64,
+    pub(crate) deadline: u64,
+    pub(crate) priority: u64,
+    pub(crate) criticality: u64,
+    /// Jobs are released at least a period apart.
+    pub(crate) enforced: bool,
+    /// Jobs that may wait behind the one under way.
+    pub(crate) capacity: usize,
+    pub(crate) arrivals: Vec<u64>,
+    /// One after the other, and again from the start; refused jobs cost nothing.
+    pub(crate) costs: Vec<u64>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Kind {
+    Group(Group),
+    Task(Task),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    pub(crate) parent: Option<usize>,
+    pub(crate) kind: Kind,
+}
+
+/// Node 0 is the root; parents come before their children.
+#[derive(Clone, Debug)]
+pub(crate) struct System {
+    pub(crate) cpus: usize,
+    /// A job stays on the CPU that it was started on.
+    pub(crate) bound: bool,
+    pub(crate) nodes: Vec<Node>,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    /// By task, in the order of their nodes: when each job ended.
+    pub(crate) ends: Vec<Vec<u64>>,
+    /// By task: jobs that found no room.
+    pub(crate) refused: Vec<u64>,
+    /// By tick and CPU: which task ran in it.
+    pub(crate) ticks: Vec<Vec<Option<usize>>>,
+}
+
+impl System {
+    pub(crate) fn children(&self, of: usize) -> Vec<usize> {
+        (0..self.nodes.len()).filter(|&node| self.nodes[node].parent == Some(of)).collect()
+    }
+
+    pub(crate) fn tasks(&self) -> Vec<usize> {
+        (0..self.nodes.len()).filter(|&node| matches!(self.nodes[node].kind, Kind::Task(_))).collect()
+    }
+
+    /// Runs from 0 to and including what happens at `until`, but nothing after it.
+    pub(crate) fn run(&self, until: u64) -> Outcome {
+        let mut state = State::new(self);
+        for now in 0..=until {
+            state.instant(now);
+            if now < until {
+                state.tick();
+            }
+        }
+        state.outcome
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Job {
+    release: u64,
+    deadline: u64,
+    released: bool,
+    started: bool,
+    left: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Criteria {
+    deadline: u64,
+    arrival: u64,
+    period: u64,
+    relative: u64,
+    priority: u64,
+    criticality: u64,
+    yields: bool,
+}
+
+struct State<'a> {
+    system: &'a System,
+    children: Vec<Vec<usize>>,
+    tasks: Vec<usize>,
+    now: u64,
+    outcome: Outcome,
+    /// By node, as everything below.
+    jobs: Vec<VecDeque<Job>>,
+    earliest: Vec<u64>,
+    taken: Vec<usize>,
+    eligible: Vec<bool>,
+    since: Vec<u64>,
+    stamp: u64,
+    servers: Vec<Option<Server>>,
+    pending: Vec<bool>,
+    /// Of a group that does not preempt: whom it holds on to.
+    current: Vec<Option<usize>>,
+    /// Of a round robin: its eligible children in the order of their turns.
+    turns: Vec<Vec<usize>>,
+    quantum: Vec<u64>,
+    /// Of a table: whose slot it is.
+    owner: Vec<Option<usize>>,
+    bound: Vec<Option<usize>>,
+    last: Vec<usize>,
+    /// By CPU, for several: which child of the root has it.
+    given: Vec<Option<usize>>,
+    /// By CPU: which task, as node.
+    runs: Vec<Option<usize>>,
+}
+
+impl<'a> State<'a> {
+    fn new(system: &'a System) -> State<'a> {
+        let n = system.nodes.len();
+        let server = |node: &Node| match &node.kind {
+            Kind::Group(group) => group.server.map(Server::new),
+            Kind::Task(_) => None,
+        };
+        let tasks = system.tasks();
+        State {
+            system,
+            children: (0..n).map(|node| system.children(node)).collect(),
+            now: 0,
+            outcome: Outcome {
+                ends: vec![vec![]; tasks.len()],
+                refused: vec![0; tasks.len()],
+                ticks: vec![],
+            },
+            tasks,
+            jobs: vec![VecDeque::new(); n],
+            earliest: vec![0; n],
+            taken: vec![0; n],
+            eligible: vec![false; n],
+            since: vec![0; n],
+            stamp: 0,
+            servers: system.nodes.iter().map(server).collect(),
+            pending: vec![false; n],
+            current: vec![None; n],
+            turns: vec![vec![]; n],
+            quantum: vec![0; n],
+            owner: vec![None; n],
+            bound: vec![None; n],
+            last: vec![0; n],
+            given: vec![None; system.cpus],
+            runs: vec![None; system.cpus],
+        }
+    }
+
+    fn task(&self, node: usize) -> Option<&'a Task> {
+        match &self.system.nodes[node].kind {
+            Kind::Task(task) => Some(task),
+            Kind::Group(_) => None,
+        }
+    }
+
+    fn group(&self, node: usize) -> Option<&'a Group> {
+        match &self.system.nodes[node].kind {
+            Kind::Group(group) => Some(group),
+            Kind::Task(_) => None,
+        }
+    }
+
+    fn number(&self, task: usize) -> usize {
+        self.tasks.iter().position(|&node| node == task).expect("a task")
+    }
+
+    /// The groups above, nearest first, each with its child on the way.
+    fn path(&self, mut node: usize) -> Vec<(usize, usize)> {
+        let mut path = vec![];
+        while let Some(parent) = self.system.nodes[node].parent {
+            path.push((parent, node));
+            node = parent;
+        }
+        path
+    }
+
+    /// Everything that happens at one instant, in its order, and the decision.
+    fn instant(&mut self, now: u64) {
+        self.now = now;
+        // Completions.
+        for cpu in 0..self.runs.len() {
+            if let Some(task) = self.runs[cpu]
+                && self.jobs[task][0].left == 0
+            {
+                self.complete(cpu, task);
+            }
+        }
+        // Exhausted budgets and ends of slots.
+        for node in 0..self.servers.len() {
+            if let Some(server) = &mut self.servers[node]
+                && server.is_exhausted
+            {
+                server.exhausted(now);
+                self.settle();
+            }
+        }
+        if self.servers.iter().any(Option::is_some) {
+            self.settle();
+        }
+        self.slots(|&(_, end, _), frame| (now % frame == end % frame && now > 0).then_some(None));
+        // Arrivals, and jobs that had to keep their distance.
+        for task in self.tasks.clone() {
+            let spec = self.task(task).expect("a task");
+            for _ in spec.arrivals.iter().filter(|&&at| at == now) {
+                self.arrive(task, spec);
+                self.settle();
+            }
+        }
+        for task in self.tasks.clone() {
+            if let Some(job) = self.jobs[task].front_mut()
+                && job.release <= now
+                && !std::mem::replace(&mut job.released, true)
+            {
+                self.settle();
+            }
+        }
+        // Refills and starts of slots.
+        for node in 0..self.servers.len() {
+            if let Some(server) = &mut self.servers[node]
+                && server.refill_at().is_some_and(|at| at <= now)
+            {
+                server.refill(now);
+                self.settle();
+            }
+        }
+        self.slots(|&(start, _, owner), frame| (now % frame == start).then_some(Some(owner)));
+        self.decide();
+    }
+
+    fn slots(&mut self, edge: impl Fn(&(u64, u64, usize), u64) -> Option<Option<usize>>) {
+        for node in 0..self.system.nodes.len() {
+            if let Some(Group { order: Order::Table { frame, slots, .. }, .. }) = self.group(node)
+                && let Some(owner) = slots.iter().find_map(|slot| edge(slot, *frame))
+            {
+                self.owner[node] = owner.map(|child| self.children[node][child]);
+                self.settle();
+            }
+        }
+    }
+
+    fn arrive(&mut self, task: usize, spec: &Task) {
+        if self.jobs[task].len() > spec.capacity {
+            let number = self.number(task);
+            self.outcome.refused[number] += 1;
+            return;
+        }
+        let mut release = self.now;
+        if spec.enforced {
+            release = release.max(self.earliest[task]);
+            self.earliest[task] = release + spec.period;
+        }
+        let left = spec.costs[self.taken[task] % spec.costs.len()];
+        self.taken[task] += 1;
+        let released = self.jobs[task].is_empty() && release <= self.now;
+        self.jobs[task].push_back(Job {
+            release,
+            deadline: release + spec.deadline,
+            released,
+            started: false,
+            left,
+        });
+    }
+
+    fn complete(&mut self, cpu: usize, task: usize) {
+        self.jobs[task].pop_front();
+        let number = self.number(task);
+        self.outcome.ends[number].push(self.now);
+        self.runs[cpu] = None;
+        if let Some(next) = self.jobs[task].front_mut() {
+            next.released = next.release <= self.now;
+            if next.released {
+                // The next job stands behind whoever waits.
+                self.stamp += 1;
+                self.since[task] = self.stamp;
+            }
+        }
+        for (group, child) in self.path(task) {
+            self.current[group] = None;
+            if group == 0 && self.system.cpus > 1 {
+                self.given[cpu] = None;
+                if !self.has_started_job(child) {
+                    self.bound[child] = None;
+                }
+            }
+        }
+        self.settle();
+    }
+
+    fn has_started_job(&self, node: usize) -> bool {
+        self.jobs[node].front().is_some_and(|job| job.started)
+            || self.children[node].iter().any(|&child| self.has_started_job(child))
+    }
+
+    /// Works out anew who is eligible, from the leaves to the root.
+    fn settle(&mut self) {
+        for node in (0..self.system.nodes.len()).rev() {
+            let mut is = match self.group(node) {
+                None => self.jobs[node].front().is_some_and(|job| job.released),
+                Some(_) if node == 0 && self.system.cpus > 1 => true,
+                Some(_) => self.head(node).is_some(),
+            };
+            if let Some(server) = &mut self.servers[node] {
+                if is != self.pending[node] {
+                    self.pending[node] = is;
+                    if is { server.wake(self.now) } else { server.idle() }
+                }
+                is &= server.is_open();
+            }
+            let was = std::mem::replace(&mut self.eligible[node], is);
+            let Some(parent) = self.system.nodes[node].parent else { continue };
+            if is && !was {
+                self.stamp += 1;
+                self.since[node] = self.stamp;
+                if let Order::RoundRobin { quantum } = self.group(parent).expect("a group").order {
+                    self.turns[parent].push(node);
+                    self.quantum[node] = quantum;
+                }
+            }
+            if was && !is {
+                self.turns[parent].retain(|&other| other != node);
+                if self.current[parent] == Some(node) {
+                    self.current[parent] = None;
+                }
+                for given in self.given.iter_mut().filter(|given| **given == Some(node)) {
+                    *given = None;
+                }
+            }
+        }
+    }
+
+    fn criteria(&self, node: usize) -> Criteria {
+        let Some(group) = self.group(node) else {
+            let (task, job) = (self.task(node).expect("a task"), &self.jobs[node][0]);
+            return Criteria {
+                deadline: job.deadline,
+                arrival: job.release,
+                period: task.period,
+                relative: task.deadline,
+                priority: task.priority,
+                criticality: task.criticality,
+                yields: false,
+            };
+        };
+        let mut criteria = self.criteria(self.head(node).expect("eligible"));
+        criteria.priority = group.own_priority.unwrap_or(criteria.priority);
+        criteria.yields |= matches!(group.order, Order::Table { .. });
+        if let Some(server) = &self.servers[node] {
+            criteria.deadline = server.deadline();
+        }
+        criteria
+    }
+
+    /// The smaller, the earlier; children of one group only.
+    fn rank(&self, group: usize, child: usize) -> (u64, u64, usize) {
+        let criteria = self.criteria(child);
+        match &self.group(group).expect("a group").order {
+            Order::Edf => (criteria.deadline, 0, child),
+            Order::Rm => (criteria.period, 0, child),
+            Order::Dm => (criteria.relative, 0, child),
+            Order::Criticality => (255 - criteria.criticality, 0, child),
+            Order::Fifo => (criteria.arrival, 0, child),
+            Order::Fp => {
+                ((255 - criteria.priority) * 2 + u64::from(criteria.yields), self.since[child], child)
+            }
+            Order::RoundRobin { .. } => {
+                let turn = self.turns[group].iter().position(|&other| other == child);
+                (turn.expect("eligible") as u64, 0, child)
+            }
+            Order::Table { .. } => (u64::from(self.owner[group] != Some(child)), 0, child),
+        }
+    }
+
+    /// Who would run if `group` had a CPU.
+    fn head(&self, group: usize) -> Option<usize> {
+        if self.current[group].is_some() {
+            return self.current[group];
+        }
+        let is_strict =
+            matches!(self.group(group).expect("a group").order, Order::Table { lending: false, .. });
+        let may = self.children[group].iter().copied().filter(|&child| self.eligible[child]);
+        let may = may.filter(|&child| !is_strict || self.owner[group] == Some(child));
+        may.min_by_key(|&child| self.rank(group, child))
+    }
+
+    fn decide(&mut self) {
+        if self.system.cpus == 1 {
+            self.runs[0] = if self.eligible[0] { self.descend(0) } else { None };
+        } else {
+            self.give();
+            for cpu in 0..self.system.cpus {
+                self.runs[cpu] = self.given[cpu].and_then(|child| self.descend(child));
+            }
+        }
+        for task in self.runs.clone().into_iter().flatten() {
+            self.jobs[task][0].started = true;
+        }
+    }
+
+    fn descend(&mut self, mut node: usize) -> Option<usize> {
+        while let Some(group) = self.group(node) {
+            let head = self.head(node)?;
+            if !group.preemptive {
+                self.current[node] = Some(head);
+            }
+            node = head;
+        }
+        Some(node)
+    }
+
+    /// Moves children of the root until nobody waits who should run.
+    fn give(&mut self) {
+        let preemptive = self.group(0).expect("a group").preemptive;
+        loop {
+            let mut best: Option<(usize, usize)> = None;
+            for &child in &self.children[0] {
+                if !self.eligible[child] || self.given.contains(&Some(child)) {
+                    continue;
+                }
+                let cpu = self.place(child);
+                let fits = match self.given[cpu] {
+                    None => true,
+                    Some(other) => preemptive && self.rank(0, child) < self.rank(0, other),
+                };
+                if fits && best.is_none_or(|(best, _)| self.rank(0, child) < self.rank(0, best)) {
+                    best = Some((child, cpu));
+                }
+            }
+            let Some((child, cpu)) = best else { return };
+            self.given[cpu] = Some(child);
+            self.last[child] = cpu;
+            if self.system.bound {
+                self.bound[child] = Some(cpu);
+            }
+        }
+    }
+
+    /// Where a child of the root would go: where it must, where it was if that is idle, the first idle CPU, or the one
+    /// of the least urgent.
+    fn place(&self, child: usize) -> usize {
+        if let Some(cpu) = self.bound[child] {
+            return cpu;
+        }
+        if self.given[self.last[child]].is_none() {
+            return self.last[child];
+        }
+        if let Some(idle) = self.given.iter().position(Option::is_none) {
+            return idle;
+        }
+        (0..self.given.len())
+            .max_by_key(|&cpu| self.given[cpu].map(|other| self.rank(0, other)))
+            .expect("a CPU")
+    }
+
+    /// One tick of work, and what it costs those above.
+    fn tick(&mut self) {
+        let number = |task: Option<usize>| task.map(|task| self.number(task));
+        let row = self.runs.iter().map(|&task| number(task)).collect();
+        self.outcome.ticks.push(row);
+        for task in self.runs.clone().into_iter().flatten() {
+            self.jobs[task][0].left -= 1;
+            for (group, child) in self.path(task) {
+                if let Some(server) = &mut self.servers[group] {
+                    server.charge(self.now + 1);
+                }
+                if let Order::RoundRobin { quantum } = self.group(group).expect("a group").order
+                    && self.turns[group].len() > 1
+                {
+                    self.quantum[child] -= 1;
+                    if self.quantum[child] == 0 {
+                        self.quantum[child] = quantum;
+                        self.turns[group].retain(|&other| other != child);
+                        self.turns[group].push(child);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! Time partitions, levels and bands as in PikeOS (L1 to L4, L6, L9, L10, L13, L21, L24) and the rule of composition (S4).
+
+use crate::lab::{cost, listed, run, span, task, watch, work, world};
+use crate::soak;
+use talea_core::criteria::Own;
+use talea_core::machine::{Body, NodeId, SchedulerSpec, TaskSpec, Tree, Wrong};
+use talea_core::sched::{Policy, Slot};
+use talea_core::server::{Kind, Reservation};
+use talea_sim::Source;
+use talea_sim::dice::Dice;
+
+fn fp() -> Tree {
+    Tree::new(1, SchedulerSpec::new("cpu", Policy::FixedPriority))
+}
+
+fn table(frame: u64, slots: &[(u64, u64, u32)]) -> Policy {
+    let slots = slots.iter().map(|&(start, end, owner)| Slot { start: span(start), end: span(end), owner });
+    Policy::Partitions { frame: span(frame), slots: slots.collect(), lending: false }
+}
+
+fn prioritised(name: &str, priority: u8) -> TaskSpec {
+    TaskSpec { priority, ..task(name, 1_000_000) }
+}
+
+fn band(tree: &mut Tree, priority: u8) -> NodeId {
+    let mut band = SchedulerSpec::new("band", Policy::Edf);
+    band.own = Own { priority: Some(priority), ..Own::default() };
+    tree.scheduler(Tree::ROOT, band)
+}
+
+fn server(tree: &mut Tree, band: NodeId, kind: Kind, budget: u64, period: u64) -> NodeId {
+    let mut spec = SchedulerSpec::new("server", Policy::Fifo);
+    spec.reservation = Some(Reservation::new(kind, work(budget), span(period)));
+    tree.scheduler(band, spec)
+}
+
+#[test]
+fn s4_a_partition_table_under_a_scheduler_that_orders_is_refused_and_the_reason_is_told() {
+    let policy = || table(10, &[(0, 10, 0)]);
+    for under in [Policy::Edf, Policy::RateMonotonic, Policy::Fifo, Policy::RoundRobin { quantum: work(1) }] {
+        let mut tree = Tree::new(1, SchedulerSpec::new("root", under.clone()));
+        let node = tree.scheduler(Tree::ROOT, SchedulerSpec::new("table", policy()));
+        tree.task(node, task("a", 10));
+        let refused = tree.build().expect_err("refused");
+        assert_eq!((refused.node, &refused.why), (node, &Wrong::TimeSharing { under: under.name() }));
+        let text = refused.why.to_string();
+        assert!(text.contains(under.name()) && text.contains("partition table"), "{text}");
+    }
+    // Directly under an `fp` root, but no deeper; under another table; as the root.
+    let mut tree = fp();
+    let node = tree.scheduler(Tree::ROOT, SchedulerSpec::new("table", policy()));
+    let inner = tree.scheduler(node, SchedulerSpec::new("inner", policy()));
+    tree.task(inner, task("a", 10));
+    assert!(tree.build().is_ok());
+    let mut tree = fp();
+    let node = tree.scheduler(Tree::ROOT, SchedulerSpec::new("fp", Policy::FixedPriority));
+    let node = tree.scheduler(node, SchedulerSpec::new("table", policy()));
+    tree.task(node, task("a", 10));
+    assert_eq!(tree.build().expect_err("refused").why, Wrong::TimeSharing { under: "fp" });
+}
+
+#[test]
+fn l1_no_partition_runs_outside_its_slots_however_busy_it_is() {
+    let cycles = soak::many(500, 100_000);
+    for count in 2..=8_u64 {
+        let mut dice = Dice::new(count);
+        let mut at = 0;
+        let slots: Vec<(u64, u64, u32)> = (0..count)
+            .map(|slot| {
+                let start = at + dice.below(3);
+                at = start + dice.between(1, 20);
+                (start, at, (slot % (count - 1)) as u32)
+            })
+            .collect();
+        let frame = at + dice.below(5);
+        let mut tree = fp();
+        let node = tree.scheduler(Tree::ROOT, SchedulerSpec::new("table", table(frame, &slots)));
+        let mut sources = vec![];
+        for partition in 0..count - 1 {
+            let own = tree.scheduler(node, SchedulerSpec::new("partition", Policy::FixedPriority));
+            tree.task(own, prioritised("busy", partition as u8));
+            sources.push(listed(&[0], cost(u64::MAX >> 4)));
+        }
+        let log = run(&tree, &sources, frame * cycles);
+        let mut runs = log.runs.iter().copied();
+        // Each slot begins with a switch to its owner, unless that has it already.
+        let mut last = None;
+        for cycle in 0..cycles {
+            for &(start, end, owner) in &slots {
+                let start = cycle * frame + start;
+                if last != Some((start, owner)) {
+                    assert_eq!(runs.next(), Some((start, 0, owner)), "{slots:?}");
+                }
+                last = Some((cycle * frame + end, owner));
+            }
+        }
+        assert_eq!(runs.next(), None);
+    }
+}
+
+#[test]
+fn l2_levels_come_in_order_and_each_is_a_queue() {
+    let mut dice = Dice::new(2);
+    for _ in 0..20 {
+        let mut tree = fp();
+        let mut sources = vec![];
+        let mut expected = vec![];
+        for task in 0..300_u32 {
+            // All 256 levels occur, some twice. Everybody comes while the first of all runs.
+            let priority = if task < 256 { 255 - task as u8 } else { dice.below(256) as u8 };
+            let at = if task == 0 { 0 } else { dice.between(1, 400) };
+            tree.task(Tree::ROOT, prioritised("task", priority));
+            sources.push(listed(&[at], cost(1_000)));
+            expected.push((u8::MAX - priority, at, task));
+        }
+        expected.sort_unstable();
+        let log = run(&tree, &sources, 1_000_000);
+        let order: Vec<u32> = log.ended.iter().map(|job| job.task.0).collect();
+        assert_eq!(order, expected.iter().map(|&(_, _, task)| task).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn l3_the_system_partition_is_always_eligible_and_wins_ties() {
+    let mut tree = fp();
+    let node = tree.scheduler(Tree::ROOT, SchedulerSpec::new("TP_X", table(10, &[(0, 5, 0)])));
+    let partition = tree.scheduler(node, SchedulerSpec::new("TP_1", Policy::FixedPriority));
+    tree.task(partition, prioritised("user", 7));
+    tree.task(Tree::ROOT, prioritised("system", 7));
+    // The user's job is under way when the system's comes, at the same level; and outside the slot.
+    let log = run(&tree, &[listed(&[0, 10], cost(4)), listed(&[2, 7], cost(1))], 100);
+    assert_eq!([log.ends(0), log.ends(1)], [vec![5, 14], vec![3, 8]]);
+    // One level lower the system's job waits for the user's, but not for the partition to end.
+    tree.get_mut(NodeId(4)).expect("the task").body = Body::Task(prioritised("system", 6));
+    let log = run(&tree, &[listed(&[0], cost(4)), listed(&[2, 7], cost(1))], 100);
+    assert_eq!([log.ends(0), log.ends(1)], [vec![4], vec![5, 8]]);
+}
+
+#[test]
+fn l4_two_bands_around_fixed_levels_order_by_level_then_deadline_then_number() {
+    let mut tree = fp();
+    let (high, low) = (band(&mut tree, 30), band(&mut tree, 10));
+    // Servers' deadlines are 50, 40, 40 and 20, 30: all are asked for at time 1.
+    let clients: Vec<NodeId> = [(high, 50), (high, 40), (high, 40), (low, 20), (low, 30)]
+        .map(|(band, period)| server(&mut tree, band, Kind::Sporadic, 10, period))
+        .into();
+    for &client in &clients {
+        tree.task(client, task("client", 1_000));
+    }
+    for priority in [31, 20, 5] {
+        tree.task(Tree::ROOT, prioritised("fixed", priority));
+    }
+    let sources = vec![listed(&[1], cost(2)); 8];
+    let log = run(&tree, &sources, 100);
+    let order: Vec<u32> = log.ended.iter().map(|job| job.task.0).collect();
+    assert_eq!(order, [5, 1, 2, 0, 6, 3, 4, 7]);
+}
+
+#[test]
+fn l6_a_reservation_in_a_time_partition_is_refused() {
+    let mut tree = fp();
+    let node = tree.scheduler(Tree::ROOT, SchedulerSpec::new("TP_X", table(10, &[(0, 10, 0)])));
+    let partition = tree.scheduler(node, SchedulerSpec::new("TP_1", Policy::Edf));
+    let inside = server(&mut tree, partition, Kind::Deferrable, 1, 10);
+    tree.task(inside, task("client", 10));
+    let refused = tree.build().expect_err("refused");
+    assert_eq!((refused.node, refused.why), (inside, Wrong::ServerInPartition));
+}
+
+/// A table, a task of the system partition and one in each of two partitions.
+fn stock(with_band: bool) -> (Tree, Vec<Source>) {
+    let mut tree = fp();
+    let node = tree.scheduler(Tree::ROOT, SchedulerSpec::new("TP_X", table(20, &[(0, 10, 0), (10, 20, 1)])));
+    let mut sources = vec![];
+    for level in [10, 20] {
+        let partition = tree.scheduler(node, SchedulerSpec::new("TP", Policy::FixedPriority));
+        tree.task(partition, prioritised("user", level));
+        tree.task(partition, prioritised("user", level + 1));
+        sources.push(Source::periodic(span(20), work(6)));
+        sources.push(Source::periodic(span(40), work(5)));
+    }
+    tree.task(Tree::ROOT, prioritised("system", 15));
+    sources.push(Source::periodic(span(13), work(2)));
+    if with_band {
+        let band = band(&mut tree, 12);
+        let client = server(&mut tree, band, Kind::Deferrable, 2, 10);
+        tree.task(client, task("client", 10));
+        sources.push(listed(&[], cost(1)));
+    }
+    (tree, sources)
+}
+
+#[test]
+fn l9_l10_a_band_that_nobody_uses_changes_nothing() {
+    let ((without, some), (with, more)) = (stock(false), stock(true));
+    let (without, with) = (run(&without, &some, 10_000), run(&with, &more, 10_000));
+    assert_eq!(without.runs, with.runs);
+    assert_eq!(without.ended, with.ended);
+}
+
+#[test]
+fn l13_above_every_band_a_task_feels_nothing_of_a_burst() {
+    let responses = |burst: u64| {
+        let mut tree = fp();
+        tree.task(Tree::ROOT, prioritised("above", 200));
+        let band = band(&mut tree, 100);
+        let client = server(&mut tree, band, Kind::Deferrable, 5, 20);
+        let mut spec = task("client", 100);
+        spec.backlog.capacity = 2_000;
+        tree.task(client, spec);
+        tree.task(Tree::ROOT, prioritised("below", 50));
+        let requests: Vec<u64> = (0..burst).collect();
+        let sources = [
+            Source::periodic(span(10), work(3)),
+            listed(&requests, cost(4)),
+            Source::periodic(span(40), work(6)),
+        ];
+        let log = run(&tree, &sources, 4_000);
+        let response = |task: u32| -> Vec<u64> {
+            log.ended.iter().filter(|job| job.task.0 == task).map(|job| job.response().as_ns()).collect()
+        };
+        (response(0), response(2))
+    };
+    let (quiet, burst) = (responses(0), responses(1_000));
+    assert_eq!(quiet.0, burst.0, "above: identical");
+    assert!(burst.1.iter().max() > quiet.1.iter().max(), "below: interference");
+    assert!(burst.1.iter().all(|&response| response <= 40), "but bounded");
+}
+
+#[test]
+fn l21_two_cpus_have_two_tables_that_do_not_know_of_each_other() {
+    let cpu = |frame: u64, slots: &[(u64, u64, u32)]| {
+        let mut tree = Tree::new(1, SchedulerSpec::new("cpu", table(frame, slots)));
+        for _ in 0..2 {
+            tree.task(Tree::ROOT, task("busy", 1_000));
+        }
+        let busy = listed(&[0], cost(1_000_000));
+        world(&tree, &[busy.clone(), busy])
+    };
+    let (mut left, mut right) = (cpu(10, &[(0, 5, 0), (5, 10, 1)]), cpu(7, &[(0, 2, 1), (2, 7, 0)]));
+    let (left, right) = (watch(&mut left, 1_000), watch(&mut right, 1_000));
+    assert!(left.runs.iter().all(|&(at, _, task)| at % 10 == if task == 0 { 0 } else { 5 }));
+    assert!(right.runs.iter().all(|&(at, _, task)| at % 7 == if task == 0 { 2 } else { 0 }));
+    assert_eq!([left.runs.len(), right.runs.len()], [200, 286]);
+}
+
+#[test]
+fn l24_a_budget_is_used_only_by_running() {
+    // The client of a server (4 every 20) is interrupted by a higher task and outlives the switch of partitions below it.
+    let mut tree = fp();
+    tree.task(Tree::ROOT, prioritised("above", 200));
+    let band = band(&mut tree, 100);
+    let client = server(&mut tree, band, Kind::Deferrable, 4, 20);
+    tree.task(client, task("client", 1_000));
+    let node = tree.scheduler(Tree::ROOT, SchedulerSpec::new("TP_X", table(6, &[(0, 3, 0), (3, 6, 1)])));
+    for _ in 0..2 {
+        let partition = tree.scheduler(node, SchedulerSpec::new("TP", Policy::FixedPriority));
+        tree.task(partition, prioritised("user", 1));
+    }
+    let busy = listed(&[0], cost(1_000));
+    let sources = [listed(&[2], cost(5)), listed(&[0], cost(11)), busy.clone(), busy];
+    let log = run(&tree, &sources, 60);
+    // 0 to 2, then 7 to 9: four in all. 20 to 24, and from 40 what is left.
+    assert_eq!(log.ends(1), [43]);
+    let client: Vec<u64> = log.runs.iter().filter(|&&(_, _, task)| task == 1).map(|&(at, _, _)| at).collect();
+    assert_eq!(client, [0, 7, 20, 40]);
+}
+
+#[test]
+fn l23_reservations_that_cannot_be_are_refused_with_the_numbers() {
+    let build = |reservation: Reservation| {
+        let mut tree = fp();
+        let mut spec = SchedulerSpec::new("server", Policy::Fifo);
+        spec.reservation = Some(reservation);
+        let node = tree.scheduler(Tree::ROOT, spec);
+        tree.task(node, task("client", 10));
+        tree.build().map(|_| ()).map_err(|wrong| wrong.why)
+    };
+    let fine = Reservation::new(Kind::HardCbs, work(4), span(10));
+    assert_eq!(build(fine), Ok(()));
+    let within = |within| Wrong::Budget { budget: work(4), within: span(within) };
+    assert_eq!(build(Reservation { period: span(3), ..fine }), Err(within(3)));
+    assert_eq!(build(Reservation { deadline: Some(span(3)), ..fine }), Err(within(3)));
+    assert_eq!(build(Reservation { deadline: Some(span(11)), ..fine }), Err(Wrong::ServerDeadline));
+    assert_eq!(build(Reservation { offset: span(10), ..fine }), Err(Wrong::Offset), "offset = period");
+    assert!(matches!(build(Reservation { budget: work(0), ..fine }), Err(Wrong::Budget { .. })));
+    assert_eq!(build(Reservation { offset: span(9), ..fine }), Ok(()));
+    // Slots that overlap, lie outside the frame, are empty or belong to nobody.
+    for slots in [&[(0, 5, 0), (4, 8, 0)][..], &[(5, 11, 0)], &[(5, 5, 0)], &[(5, 8, 0), (0, 4, 0)]] {
+        let mut tree = Tree::new(1, SchedulerSpec::new("cpu", table(10, slots)));
+        tree.task(Tree::ROOT, task("a", 10));
+        let index = slots.len() - 1;
+        assert_eq!(tree.build().expect_err("refused").why, Wrong::Slot { index }, "{slots:?}");
+    }
+    let mut tree = Tree::new(1, SchedulerSpec::new("cpu", table(10, &[(0, 5, 1)])));
+    tree.task(Tree::ROOT, task("a", 10));
+    assert_eq!(tree.build().expect_err("refused").why, Wrong::SlotOwner { index: 0, children: 1 });
+}
+
+#[test]
+fn l23_names_of_nodes_are_never_used_again_and_a_removed_server_takes_its_clients_along() {
+    let mut tree = fp();
+    let first = server(&mut tree, Tree::ROOT, Kind::Polling, 1, 10);
+    let client = tree.task(first, task("client", 10));
+    let second = server(&mut tree, Tree::ROOT, Kind::Polling, 2, 10);
+    tree.task(second, task("client", 10));
+    tree.remove(first);
+    assert!(tree.get(first).is_none() && tree.get(client).is_none());
+    let third = server(&mut tree, Tree::ROOT, Kind::Polling, 3, 10);
+    assert!(third > second, "{third:?}");
+    tree.task(third, task("client", 10));
+    assert_eq!(tree.children(Tree::ROOT).map(|(id, _)| id).collect::<Vec<_>>(), [second, third]);
+    if let Some(Body::Scheduler(spec)) = tree.get_mut(second).map(|node| &mut node.body) {
+        spec.reservation = Some(Reservation::new(Kind::Polling, work(5), span(10)));
+    }
+    let machine = tree.build().expect("a tree");
+    assert_eq!(machine.tasks(), 2);
+    let log = run(&tree, &[listed(&[0], cost(5)), listed(&[0], cost(3))], 100);
+    assert_eq!([log.ends(0), log.ends(1)], [[5], [8]], "resized");
+    // What stands below nothing is refused.
+    tree.task(first, task("orphan", 10));
+    assert_eq!(tree.build().expect_err("refused").why, Wrong::Parent);
+}

@@ -1,0 +1,127 @@
+//! Budget traces of each server against hand tables (L5): exhaustion, a late wake-up, back to back, an idle spell.
+
+use crate::lab::{cost, listed, run, span, task, work};
+use talea_core::machine::{SchedulerSpec, Tree};
+use talea_core::sched::Policy;
+use talea_core::server::{Kind, Reservation};
+
+/// From when to when the server's client ran, alone on a CPU. A job (time, cost) each.
+fn served(reservation: Reservation, jobs: &[(u64, u64)]) -> Vec<(u64, u64)> {
+    let mut tree = Tree::new(1, SchedulerSpec::new("cpu", Policy::Edf));
+    let mut spec = SchedulerSpec::new("server", Policy::Fifo);
+    spec.reservation = Some(reservation);
+    let server = tree.scheduler(Tree::ROOT, spec);
+    let mut sources = vec![];
+    for &(at, ns) in jobs {
+        tree.task(server, task("client", 1_000));
+        sources.push(listed(&[at], cost(ns)));
+    }
+    // Somebody who fills the gaps shows where they are.
+    tree.task(Tree::ROOT, task("other", 1_000_000));
+    sources.push(listed(&[0], cost(1_000_000)));
+    let log = run(&tree, &sources, 200);
+    let other = jobs.len() as u32;
+    let mut spans: Vec<(u64, u64)> = vec![];
+    for two in log.runs.windows(2).filter(|two| two[0].2 != other) {
+        match spans.last_mut().filter(|last| last.1 == two[0].0) {
+            Some(last) => last.1 = two[1].0,
+            None => spans.push((two[0].0, two[1].0)),
+        }
+    }
+    spans
+}
+
+fn reservation(kind: Kind) -> Reservation {
+    Reservation::new(kind, work(4), span(20))
+}
+
+#[test]
+fn s1_l5_exhausted_a_deferrable_server_and_a_hard_cbs_wait_for_their_refill() {
+    let jobs = [(0, 10)];
+    let expected = [(0, 4), (20, 24), (40, 42)];
+    for kind in [Kind::Polling, Kind::Deferrable, Kind::Sporadic, Kind::HardCbs] {
+        assert_eq!(served(reservation(kind), &jobs), expected, "{kind:?}");
+    }
+    assert_eq!(served(reservation(Kind::SoftCbs), &jobs), [(0, 10)], "the soft one goes on");
+}
+
+#[test]
+fn l5_a_late_wake_up() {
+    // Demand for two budgets at 15.
+    let jobs = [(15, 8)];
+    assert_eq!(served(reservation(Kind::Polling), &jobs), [(20, 24), (40, 44)], "after the poll");
+    assert_eq!(served(reservation(Kind::Deferrable), &jobs), [(15, 19), (20, 24)], "and again at once");
+    assert_eq!(served(reservation(Kind::Sporadic), &jobs), [(15, 19), (35, 39)], "T after it was taken up");
+    assert_eq!(served(reservation(Kind::HardCbs), &jobs), [(15, 19), (35, 39)], "T after it woke");
+}
+
+#[test]
+fn l5_back_to_back() {
+    // Two units late in a period, then as much as there is.
+    let jobs = [(18, 2), (20, 10)];
+    assert_eq!(served(reservation(Kind::Polling), &jobs), [(20, 24), (40, 44), (60, 64)]);
+    assert_eq!(served(reservation(Kind::Deferrable), &jobs), [(18, 24), (40, 44), (60, 62)]);
+    // Two of the four are out since 18, the others since 20.
+    assert_eq!(served(reservation(Kind::Sporadic), &jobs), [(18, 22), (38, 42), (58, 62)]);
+    // At 20 it is idle for no time: two are left, which fit before 38.
+    assert_eq!(served(reservation(Kind::HardCbs), &jobs), [(18, 22), (38, 42), (58, 62)]);
+}
+
+#[test]
+fn l5_an_idle_spell_in_the_middle() {
+    // One unit, a pause, then more than is left.
+    let jobs = [(0, 1), (10, 5)];
+    assert_eq!(
+        served(reservation(Kind::Polling), &jobs),
+        [(0, 1), (20, 24), (40, 41)],
+        "what is not used is lost"
+    );
+    assert_eq!(served(reservation(Kind::Deferrable), &jobs), [(0, 1), (10, 13), (20, 22)]);
+    // The three that are left count from 10 on.
+    assert_eq!(served(reservation(Kind::Sporadic), &jobs), [(0, 1), (10, 13), (20, 21), (30, 31)]);
+    // Three are left at 10 and two would fit before 20: a new budget and 30 as the deadline.
+    assert_eq!(served(reservation(Kind::HardCbs), &jobs), [(0, 1), (10, 14), (30, 31)]);
+}
+
+#[test]
+fn l5_a_cbs_with_a_short_deadline_is_cut_to_what_fits_and_waits_between_d_and_t() {
+    let short = Reservation { deadline: Some(span(8)), ..reservation(Kind::HardCbs) };
+    // One unit at 0 (deadline 8); at 4 three are left, and half of what remains to 8 is two.
+    assert_eq!(served(short, &[(0, 1), (4, 4)]), [(0, 1), (4, 6), (20, 22)]);
+    // At 12 the deadline has passed and the period has not.
+    assert_eq!(served(short, &[(0, 1), (12, 4)]), [(0, 1), (20, 24)]);
+    // At 22 both have.
+    assert_eq!(served(short, &[(0, 1), (22, 5)]), [(0, 1), (22, 26), (42, 43)]);
+}
+
+#[test]
+fn l5_a_budget_that_ends_with_its_job_serves_the_next_one_whole() {
+    // Jobs of exactly Q, at least T apart: the second comes between refill and its deadline.
+    let short = Reservation { deadline: Some(span(8)), ..reservation(Kind::HardCbs) };
+    assert_eq!(served(short, &[(0, 4), (23, 4), (43, 4)]), [(0, 4), (23, 27), (43, 47)]);
+}
+
+#[test]
+fn l5_a_reservation_begins_with_its_offset() {
+    for kind in [Kind::Polling, Kind::Deferrable, Kind::Sporadic, Kind::HardCbs, Kind::SoftCbs] {
+        let late = Reservation { offset: span(7), ..reservation(kind) };
+        assert_eq!(served(late, &[(0, 4)]), [(7, 11)], "{kind:?}");
+    }
+}
+
+#[test]
+fn l5_a_full_list_of_pieces_delays_a_sporadic_server_and_loses_nothing() {
+    // Eighteen jobs of one unit, three apart: the list has room for sixteen pieces.
+    let of = Reservation::new(Kind::Sporadic, work(20), span(100));
+    let jobs: Vec<(u64, u64)> = (0..18).map(|job| (3 * job, 1)).chain([(60, 40)]).collect();
+    let spans = served(of, &jobs);
+    let total: u64 = spans.iter().map(|(from, to)| to - from).sum();
+    let within = |from: u64, to: u64| -> u64 {
+        spans.iter().map(|span| span.1.min(to).saturating_sub(span.0.max(from))).sum()
+    };
+    for from in 0..100 {
+        assert!(within(from, from + 100) <= 20, "from {from}: {spans:?}");
+    }
+    assert!(within(0, 100) >= 18 && within(100, 200) >= 19, "{spans:?}");
+    assert!(total >= 38, "{spans:?}");
+}
