@@ -14,6 +14,7 @@ pub mod duration;
 pub mod import;
 mod source;
 mod suggest;
+pub mod system;
 pub mod write;
 
 pub use diagnostic::{Diagnostic, Severity};

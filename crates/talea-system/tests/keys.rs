@@ -13,12 +13,56 @@ use talea_system::config::{self, DaemonSetup};
 fn file(key: &Key, kind: &str, value: &str) -> String {
     let name = key.name;
     match key.section {
-        Section::Top => format!("{name} = {value}\n"),
+        Section::Top | Section::System => format!("{name} = {value}\n"),
         Section::Daemon => format!("[daemon]\n{name} = {value}\n"),
         Section::Quota => format!("[daemon.quota]\n{name} = {value}\n"),
         Section::Plugin if name == "kind" => format!("[[plugin]]\nkind = {value}\n"),
         Section::Plugin => format!("[[plugin]]\nkind = \"{kind}\"\n{name} = {value}\n"),
         Section::Rule => format!("[[rule]]\n{name} = {value}\n"),
+        Section::Scheduler => format!("[[scheduler]]\npolicy = \"{kind}\"\n{name} = {value}\n"),
+        Section::Slot => {
+            format!("[[scheduler]]\npolicy = \"partitions\"\n[[scheduler.slot]]\n{name} = {value}\n")
+        }
+        Section::Task => format!("[[task]]\n{name} = {value}\n"),
+        Section::Expect => format!("[[expect]]\n{name} = {value}\n"),
+    }
+}
+
+/// As [`file`], for the keys of a system file, each in a scheduler that may have it.
+fn system_file(key: &Key, value: &str) -> String {
+    let kind = match key.name {
+        "quantum" => "rr",
+        "frame" | "slot" | "lending" => "partitions",
+        _ => "edf",
+    };
+    match (key.section, key.name) {
+        (Section::Scheduler, "policy") => format!("[[scheduler]]\npolicy = {value}\n"),
+        (Section::Scheduler, "budget" | "period" | "deadline" | "offset") => {
+            format!("[[scheduler]]\npolicy = \"edf\"\nserver = \"cbs\"\n{} = {value}\n", key.name)
+        }
+        _ => file(key, kind, value),
+    }
+}
+
+#[test]
+fn every_listed_key_of_a_system_file_is_read_and_its_example_is_right() {
+    for key in talea_system::system::keys::KEYS {
+        let complaints = |value: &str| {
+            let text = system_file(key, value);
+            let line = u32::try_from(text.lines().count()).expect("a short file");
+            let found = talea_system::system::read(&text, "f", &()).err().unwrap_or_default();
+            let here = |d: &talea_system::Diagnostic| d.line == line && d.what.contains(key.name);
+            found.into_iter().filter(here).collect::<Vec<_>>()
+        };
+        // A date is right nowhere.
+        let found = complaints("1979-05-27");
+        assert!(!found.is_empty(), "{} {} is listed but not read", key.section.header(), key.name);
+        assert!(found.iter().all(|d| !d.what.contains("unknown key")), "{}: {found:?}", key.name);
+        if !key.example.starts_with("[[") {
+            let found = complaints(key.example);
+            // What the example includes is not beside this little file.
+            assert!(found.is_empty() || key.name == "include", "{}: {found:?}", key.name);
+        }
     }
 }
 
@@ -125,11 +169,16 @@ fn tables(section: Section) -> String {
 
 #[test]
 fn the_manual_has_every_key_and_no_other() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/manual/configuration.md");
-    let stored = std::fs::read_to_string(path).expect("the manual");
+    has_every_key("configuration.md", &Section::ALL);
+    has_every_key("system.md", &talea_system::system::keys::SECTIONS);
+}
+
+fn has_every_key(chapter: &str, sections: &[Section]) {
+    let path = format!("{}/../../docs/manual/{chapter}", env!("CARGO_MANIFEST_DIR"));
+    let stored = std::fs::read_to_string(&path).expect("the manual");
     let mut fresh = String::new();
     let mut rest = stored.as_str();
-    for section in Section::ALL {
+    for &section in sections {
         let start = format!("<!-- keys of {} -->\n", section.header());
         let (before, after) = rest.split_once(&start).unwrap_or_else(|| panic!("the manual lacks {start}"));
         let (_, after) = after.split_once("<!-- end of keys -->").expect("an end to the table");
@@ -141,7 +190,7 @@ fn the_manual_has_every_key_and_no_other() {
     }
     fresh.push_str(rest);
     if std::env::var_os("TALEA_UPDATE").is_some_and(|v| v == "1") {
-        std::fs::write(path, &fresh).expect("the manual can be written");
+        std::fs::write(&path, &fresh).expect("the manual can be written");
     }
     assert_eq!(fresh, stored, "{path} is not fresh; TALEA_UPDATE=1 rewrites its tables");
 }
@@ -155,6 +204,21 @@ fn the_manuals_examples_load() {
     for block in manual.split("```toml\n").skip(1) {
         let text = block.split("```").next().expect("text before the fence");
         if let Err(found) = config::read(text, "configuration.md", &names(), &target(4)) {
+            panic!("{}\n{text}", talea_system::diagnostic::render(&found, false));
+        }
+        examples += 1;
+    }
+    assert!(examples > 0);
+}
+
+#[test]
+fn the_examples_of_the_chapter_on_systems_load() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/manual/system.md");
+    let manual = std::fs::read_to_string(path).expect("the manual");
+    let mut examples = 0;
+    for block in manual.split("```toml\n").skip(1) {
+        let text = block.split("```").next().expect("text before the fence");
+        if let Err(found) = talea_system::system::read(text, "system.md", &()) {
             panic!("{}\n{text}", talea_system::diagnostic::render(&found, false));
         }
         examples += 1;

@@ -3,52 +3,13 @@
 
 mod common;
 
+use common::table::{self, Entry};
 use common::{TARGET_CPUS, names, target};
-use std::fmt::Write;
 use talea_system::config::read_bytes;
 use talea_system::{Diagnostic, Severity};
 
-struct Entry {
-    name: String,
-    expected: Vec<String>,
-    file: Vec<u8>,
-}
-
-/// Reads the table; its grammar is in its head.
 fn entries() -> Vec<Entry> {
-    let table = include_str!("malformed/table.txt");
-    let mut entries: Vec<Entry> = Vec::new();
-    let mut in_file = false;
-    for line in table.lines() {
-        if let Some(name) = line.strip_prefix("=== ") {
-            entries.push(Entry { name: name.to_owned(), expected: Vec::new(), file: Vec::new() });
-            in_file = false;
-        } else if let Some(entry) = entries.last_mut() {
-            match (in_file, line) {
-                (false, "---") => in_file = true,
-                (false, _) => entry.expected.push(line.to_owned()),
-                (true, _) => entry.file.extend(unescaped(line)),
-            }
-        }
-    }
-    entries
-}
-
-fn unescaped(line: &str) -> Vec<u8> {
-    let (line, times) = match line.split_once("\\*") {
-        Some((line, times)) => (line, times.parse().expect("a number after the star")),
-        None => (line, 1),
-    };
-    let mut bytes = Vec::new();
-    let mut rest = line;
-    while let Some((before, after)) = rest.split_once("\\x") {
-        bytes.extend(before.bytes());
-        bytes.push(u8::from_str_radix(&after[..2], 16).expect("two hexadecimal digits"));
-        rest = &after[2..];
-    }
-    bytes.extend(rest.bytes());
-    bytes.push(b'\n');
-    bytes.repeat(times)
+    table::entries(include_str!("malformed/table.txt"))
 }
 
 fn complaints(file: &[u8]) -> Vec<Diagnostic> {
@@ -61,50 +22,9 @@ fn complaints(file: &[u8]) -> Vec<Diagnostic> {
 #[test]
 fn issue_2_every_malformed_configuration_is_refused_with_place_reason_and_remedy() {
     let entries = entries();
-    let mut failures = String::new();
-    let mut actual = String::new();
-    for entry in &entries {
-        let found = complaints(&entry.file);
-        let agrees = found.len() == entry.expected.len()
-            && found.iter().zip(&entry.expected).all(|(found, expected)| says(found, expected));
-        let _ = writeln!(actual, "=== {}", entry.name);
-        for d in &found {
-            let _ = writeln!(
-                actual,
-                "{} {}:{} | {} | {}\n    # {}",
-                d.severity.word(),
-                d.line,
-                d.column,
-                d.what,
-                d.remedy,
-                d.why
-            );
-        }
-        if !agrees {
-            let _ =
-                writeln!(failures, "=== {}\nexpected:\n{}\nfound:", entry.name, entry.expected.join("\n"));
-            for d in &found {
-                let _ = writeln!(failures, "{d}");
-            }
-        }
-    }
-    if let Some(path) = std::env::var_os("TALEA_SHOW_MALFORMED") {
-        std::fs::write(path, actual).expect("a path that can be written");
-    }
-    assert!(failures.is_empty(), "{failures}");
+    table::check(&entries, complaints);
     let errors = entries.iter().filter(|e| e.expected.iter().any(|line| line.starts_with("error"))).count();
     assert!(errors >= 40, "the table must have 40 malformed configurations, it has {errors}");
-}
-
-/// Whether `found` is what the line `expected` says.
-fn says(found: &Diagnostic, expected: &str) -> bool {
-    let parts: Vec<&str> = expected.split(" | ").collect();
-    let [head, reason, remedy] = parts.as_slice() else { panic!("three parts are needed: {expected}") };
-    let place = format!("{} {}:{}", found.severity.word(), found.line, found.column);
-    *head == place
-        && (found.what.contains(reason) || found.why.contains(reason))
-        && found.remedy.contains(remedy)
-        && ![reason, remedy].iter().any(|part| part.trim().is_empty())
 }
 
 #[test]

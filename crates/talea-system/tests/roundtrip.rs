@@ -36,13 +36,18 @@ fn anything() -> impl Strategy<Value = String> {
     .prop_map(|letters| letters.into_iter().filter(|&c| c != '\0').collect())
 }
 
+/// An absolute path of a file, of anything that can be shown.
+fn path() -> impl Strategy<Value = String> {
+    anything().prop_map(|text| format!("/{}.", text.replace(char::is_control, "?")))
+}
+
 fn kind() -> impl Strategy<Value = PluginKind> {
     let confine = prop::sample::select(vec![Confine::Auto, Confine::Partition, Confine::Global]);
     let test = prop::sample::select(vec![RmTest::Necessary, RmTest::LiuLayland, RmTest::Hyperbolic]);
     let class = prop::sample::select(vec![ForeignClass::Fifo, ForeignClass::Rr]);
-    let foreign = (anything(), anything(), 1_000_000_u64..=10_000_000_000, class).prop_map(
+    let foreign = (path(), anything(), 1_000_000_u64..=10_000_000_000, class).prop_map(
         |(module, argument, timeout, class)| ForeignOptions {
-            module: format!("/{module}"),
+            module,
             argument,
             timeout: Span::from_ns(timeout),
             class,
@@ -142,13 +147,13 @@ fn setup() -> impl Strategy<Value = Setup> {
 fn daemon() -> impl Strategy<Value = DaemonSetup> {
     let id = || proptest::option::of(0..u32::MAX);
     let level = prop::sample::select(LogLevel::WORDS.map(|(_, level)| level).to_vec());
-    (anything(), 0_u32..=0o777, id(), id(), anything(), level).prop_map(
-        |(socket, socket_mode, socket_owner, socket_group, state, log_level)| DaemonSetup {
-            socket: format!("/{socket}"),
+    (path(), 0_u32..=0o777, id(), id(), path(), level).prop_map(
+        |(socket, socket_mode, socket_owner, socket_group, state_directory, log_level)| DaemonSetup {
+            socket,
             socket_mode,
             socket_owner,
             socket_group,
-            state_directory: format!("/{state}"),
+            state_directory,
             log_level,
         },
     )

@@ -7,10 +7,10 @@ use super::daemon::DaemonPart;
 use super::plugin::PluginAt;
 use super::rule::RuleAt;
 use crate::source::{Findings, Words, words};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use talea_core::Span;
-use talea_core::setup::{Access, Bound, Domain, PluginKind, Root};
+use talea_core::setup::{Access, Bound, DEADLINE_CLASS, Domain, PluginKind, Root, Rule};
 
 /// Names are given once.
 pub(super) fn unique_names(names: &[(String, Range<usize>)], findings: &mut Findings<'_>) {
@@ -32,17 +32,20 @@ pub(super) fn unique_names(names: &[(String, Range<usize>)], findings: &mut Find
     }
 }
 
+/// What a plugin hands out: lowest and highest. The deadline class is above all priorities.
+fn priorities(plugin: &PluginAt) -> (u8, u8) {
+    plugin.setup.band.map_or((DEADLINE_CLASS, DEADLINE_CLASS), |band| (band.low.0, band.high.0))
+}
+
 /// Checklist R9 and R31: who outranks whom on CPUs that plugins share.
 pub(super) fn plugin_pairs(plugins: &[PluginAt], findings: &mut Findings<'_>) {
-    // The deadline class is above all priorities.
-    let span = |p: &PluginAt| p.setup.band.map_or((100, 100), |band| (band.low.0, band.high.0));
     for (index, later) in plugins.iter().enumerate() {
         for earlier in &plugins[..index] {
             let shared = later.setup.cpus.intersection(&earlier.setup.cpus);
             if shared.is_empty() {
                 continue;
             }
-            let (one, two) = (span(earlier), span(later));
+            let (one, two) = (priorities(earlier), priorities(later));
             let (first, second) = (&earlier.setup.name, &later.setup.name);
             let places = format!("`{first}` (line {}) and `{second}` share CPUs {shared}", earlier.line);
             if two.0 > one.1 {
@@ -54,7 +57,7 @@ pub(super) fn plugin_pairs(plugins: &[PluginAt], findings: &mut Findings<'_>) {
                         "move the more urgent plugin up in the file, or swap the priorities",
                     ),
                 );
-            } else if one.0 <= two.1 && one.0 < 100 {
+            } else if one.0 <= two.1 && one.0 < DEADLINE_CLASS {
                 findings.warning(
                     &later.band_at,
                     words(
@@ -63,7 +66,7 @@ pub(super) fn plugin_pairs(plugins: &[PluginAt], findings: &mut Findings<'_>) {
                         "give them disjoint priorities or different CPUs",
                     ),
                 );
-            } else if one.0 >= 100 && two.0 >= 100 {
+            } else if one.0 >= DEADLINE_CLASS && two.0 >= DEADLINE_CLASS {
                 findings.warning(
                     &later.cpus_at,
                     words(
@@ -178,6 +181,65 @@ fn excluded(
     })
 }
 
+/// Whether a bound on the priority leaves out some of what `plugin` hands out.
+fn excludes(bound: &Bound, plugin: &PluginAt) -> bool {
+    let (low, high) = priorities(plugin);
+    match bound {
+        Bound::MinPriority(least) => low < least.0,
+        Bound::MaxPriority(most) => high > most.0,
+        _ => false,
+    }
+}
+
+/// Whether a rule lets this subject leave out what is bounded.
+fn lifted(domain: Domain, plugin: Option<usize>, unbounded: &HashSet<Subject>) -> bool {
+    let wide = [(domain, plugin), (domain, None), (Domain::Global, plugin), (Domain::Global, None)];
+    wide.iter().any(|subject| unbounded.contains(subject))
+}
+
+/// A bound on the priority that is about every plugin: those of kind edf and rm hand out priorities of their own.
+fn any_plugin(
+    rule: &Rule,
+    at: &Range<usize>,
+    plugins: &[PluginAt],
+    unbounded: &HashSet<Subject>,
+    findings: &mut Findings<'_>,
+) {
+    let own = |plugin: &PluginAt| matches!(plugin.setup.kind, PluginKind::Edf(_) | PluginKind::Rm(_));
+    let beyond =
+        plugins.iter().enumerate().filter(|(_, plugin)| own(plugin) && excludes(&rule.bound, plugin));
+    let (free, closed): (Vec<_>, Vec<_>) =
+        beyond.partition(|&(index, _)| lifted(rule.domain, Some(index), unbounded));
+    let key = rule.bound.key();
+    let names = |plugins: &[(usize, &PluginAt)]| {
+        let names = plugins.iter().map(|(_, plugin)| format!("`{}`", plugin.setup.name));
+        names.collect::<Vec<_>>().join(", ")
+    };
+    let fixed =
+        plugins.iter().find(|plugin| matches!(plugin.setup.kind, PluginKind::Fp(_) | PluginKind::Rr(_)));
+    let fixed = fixed.map_or("fp", |plugin| &plugin.setup.name);
+    if !closed.is_empty() {
+        findings.warning(
+            at,
+            words(
+                format!("`{key}` keeps this subject from {}", names(&closed)),
+                "the priorities that edf and rm hand out by themselves are beyond the bound (100 is the deadline class)",
+                format!("if that is not meant, write `plugin = \"{fixed}\"` in this rule, or move the bound"),
+            ),
+        );
+    }
+    if !free.is_empty() {
+        findings.warning(
+            at,
+            words(
+                format!("`{key}` does not bind {}", names(&free)),
+                "edf and rm hand out priorities of their own, and `allow_unbounded` lets the request leave its priority out",
+                format!("if that is not meant, write `plugin = \"{fixed}\"` in this rule"),
+            ),
+        );
+    }
+}
+
 /// Rules that never match, or bound what their plugin does not use (ReTiF Table 6).
 pub(super) fn idle_rules(
     daemon: &DaemonPart,
@@ -196,7 +258,7 @@ pub(super) fn idle_rules(
         );
         return;
     }
-    let unbounded: std::collections::HashSet<Subject> = rules
+    let unbounded: HashSet<Subject> = rules
         .iter()
         .filter(|r| r.rule.bound == Bound::AllowUnbounded(true))
         .map(|r| (r.rule.domain, r.rule.plugin))
@@ -213,53 +275,60 @@ pub(super) fn idle_rules(
             );
             continue;
         }
+        if rule.plugin.is_none() {
+            any_plugin(rule, at, plugins, &unbounded, findings);
+        }
         let Some(plugin) = rule.plugin.and_then(|index| plugins.get(index)) else { continue };
         let (name, key) = (&plugin.setup.name, rule.bound.key());
         let by_priority = matches!(plugin.setup.kind, PluginKind::Fp(_) | PluginKind::Rr(_));
         let by_time = matches!(plugin.setup.kind, PluginKind::Edf(_) | PluginKind::Rm(_));
         let on_priority = matches!(rule.bound, Bound::MinPriority(_) | Bound::MaxPriority(_));
         let flag = matches!(rule.bound, Bound::IgnoreAdmission(_) | Bound::AllowUnbounded(_));
+        let lifted = || lifted(rule.domain, rule.plugin, &unbounded);
+        let kind = plugin.setup.kind.word();
         if by_time && on_priority {
-            findings.warning(
-                at,
+            let (low, high) = priorities(plugin);
+            let text = if !excludes(&rule.bound, plugin) {
                 words(
                     format!("`{key}` bounds nothing on `{name}`"),
                     format!(
-                        "plugins of kind \"{}\" do not use declared priorities",
-                        plugin.setup.kind.word()
+                        "plugins of kind \"{kind}\" hand out priorities of their own, and those of `{name}` are within the bound"
                     ),
                     "bound the period or the utilisation instead",
-                ),
-            );
+                )
+            } else if lifted() {
+                continue;
+            } else {
+                let own = if low == high { format!("{low}") } else { format!("{low}-{high}") };
+                words(
+                    format!("`{key}` on `{name}` refuses every request"),
+                    format!(
+                        "plugins of kind \"{kind}\" hand out priorities of their own, here {own}, which the bound excludes (100 is the deadline class)"
+                    ),
+                    "move the bound, or bound the period or the utilisation instead",
+                )
+            };
+            findings.warning(at, text);
         } else if by_priority && matches!(rule.bound, Bound::IgnoreAdmission(_)) {
             findings.warning(
                 at,
                 words(
                     format!("`{key}` says nothing on `{name}`"),
-                    format!(
-                        "plugins of kind \"{}\" have no admission test to ignore",
-                        plugin.setup.kind.word()
-                    ),
+                    format!("plugins of kind \"{kind}\" have no admission test to ignore"),
                     "remove the line",
                 ),
             );
-        } else if by_priority && !on_priority && !flag {
-            let wide = [
-                (rule.domain, rule.plugin),
-                (rule.domain, None),
-                (Domain::Global, rule.plugin),
-                (Domain::Global, None),
-            ];
-            if !wide.iter().any(|subject| unbounded.contains(subject)) {
-                findings.warning(
-                    at,
-                    words(
-                        format!("`{key}` on `{name}` refuses every request that does not declare it"),
-                        format!("plugins of kind \"{}\" serve by priority alone; what is bounded must be declared", plugin.setup.kind.word()),
-                        "add `allow_unbounded = true`, or bound `max_priority` instead",
+        } else if by_priority && !on_priority && !flag && !lifted() {
+            findings.warning(
+                at,
+                words(
+                    format!("`{key}` on `{name}` refuses every request that does not declare it"),
+                    format!(
+                        "plugins of kind \"{kind}\" serve by priority alone; what is bounded must be declared"
                     ),
-                );
-            }
+                    "add `allow_unbounded = true`, or bound `max_priority` instead",
+                ),
+            );
         }
     }
 }

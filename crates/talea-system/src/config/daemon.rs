@@ -130,6 +130,10 @@ pub(super) fn absolute(
         )
     } else if piece.text.contains('\0') {
         (format!("`{name}` holds a zero byte"), "the kernel ends paths there".to_owned())
+    } else if piece.text.contains(char::is_control) {
+        (format!("`{name}` holds a control character"), "no log and no terminal could show it".to_owned())
+    } else if piece.text.ends_with('/') && name != "state_directory" {
+        (format!("`{name}` is the path of a directory"), "what ends with a slash is no file".to_owned())
     } else if piece.text.len() > most {
         (format!("`{name}` is longer than {most} bytes"), "the kernel takes no longer path here".to_owned())
     } else {
@@ -203,7 +207,11 @@ pub(super) fn lookup(
         let id = number.parse().ok().filter(|&id: &u32| id != u32::MAX);
         if id.is_none() || number.starts_with('+') {
             let why = format!("a {what} number is 0 to {}", u32::MAX - 1);
-            let text = format!("{} is not a {what} number", quoted(number));
+            let text = if number.is_empty() {
+                format!("the {what}'s number is missing")
+            } else {
+                format!("{} is not a {what} number", quoted(number))
+            };
             findings.error(&at, words(text, why, format!("write it like \"{sigil}1000\"")));
             return None;
         }

@@ -17,27 +17,51 @@ pub enum Section {
     Plugin,
     /// `[[rule]]`
     Rule,
+    /// Of a system file: outside of any table.
+    System,
+    /// `[[scheduler]]`
+    Scheduler,
+    /// `[[scheduler.slot]]`
+    Slot,
+    /// `[[task]]`
+    Task,
+    /// `[[expect]]`
+    Expect,
 }
 
 impl Section {
-    /// All of them, in the order of the manual.
+    /// Those of the daemon's configuration, in the order of the manual.
     pub const ALL: [Section; 5] =
         [Section::Top, Section::Daemon, Section::Quota, Section::Plugin, Section::Rule];
 
     /// As it is written in the file.
     pub fn header(self) -> &'static str {
         match self {
-            Section::Top => "the top of the file",
+            Section::Top | Section::System => "the top of the file",
             Section::Daemon => "[daemon]",
             Section::Quota => "[daemon.quota]",
             Section::Plugin => "[[plugin]]",
             Section::Rule => "[[rule]]",
+            Section::Scheduler => "[[scheduler]]",
+            Section::Slot => "[[scheduler.slot]]",
+            Section::Task => "[[task]]",
+            Section::Expect => "[[expect]]",
+        }
+    }
+
+    /// The keys of the kind of file that it belongs to.
+    pub(crate) fn file(self) -> &'static [Key] {
+        match self {
+            Section::Top | Section::Daemon | Section::Quota | Section::Plugin | Section::Rule => KEYS,
+            Section::System | Section::Scheduler | Section::Slot | Section::Task | Section::Expect => {
+                crate::system::keys::KEYS
+            }
         }
     }
 
     /// Its keys.
     pub fn keys(self) -> impl Iterator<Item = &'static Key> {
-        KEYS.iter().filter(move |key| key.section == self)
+        self.file().iter().filter(move |key| key.section == self)
     }
 
     /// The key called `name`.
@@ -63,6 +87,10 @@ pub enum Form {
     Boolean,
     /// A duration in quotes, with its unit.
     Duration,
+    /// A duration in quotes, or something that several of them describe.
+    Durations,
+    /// A list of texts.
+    Texts,
 }
 
 impl Form {
@@ -75,6 +103,8 @@ impl Form {
             Form::Decimal => "a decimal number",
             Form::Boolean => "true or false",
             Form::Duration => "a duration in quotes",
+            Form::Durations => "a duration in quotes or several",
+            Form::Texts => "a list of texts in quotes",
         }
     }
 
@@ -88,6 +118,8 @@ impl Form {
             Form::Decimal => "decimal".to_owned(),
             Form::Boolean => "`true`, `false`".to_owned(),
             Form::Duration => "duration".to_owned(),
+            Form::Durations => "duration, or several".to_owned(),
+            Form::Texts => "list of texts".to_owned(),
         }
     }
 }
@@ -116,28 +148,29 @@ pub struct Key {
 /// Plugin kinds, in the order of the manual.
 pub const KINDS: [&str; 5] = ["edf", "rm", "fp", "rr", "foreign"];
 
-const fn key(section: Section, name: &'static str, form: Form, example: &'static str) -> Key {
+pub(crate) const fn key(section: Section, name: &'static str, form: Form, example: &'static str) -> Key {
     Key { section, name, form, default: "", range: "", meaning: "", example, kinds: &[] }
 }
 
 impl Key {
     /// The meaning as the reason of a complaint: without capital and full stop.
     pub(crate) fn reason(&self) -> String {
-        let mut letters = self.meaning.trim_end_matches('.').chars();
+        let meaning = self.meaning.trim_end_matches('.').trim_end_matches("; see below");
+        let mut letters = meaning.chars();
         letters.next().map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
     }
 
-    const fn default(mut self, default: &'static str) -> Key {
+    pub(crate) const fn default(mut self, default: &'static str) -> Key {
         self.default = default;
         self
     }
 
-    const fn range(mut self, range: &'static str) -> Key {
+    pub(crate) const fn range(mut self, range: &'static str) -> Key {
         self.range = range;
         self
     }
 
-    const fn means(mut self, meaning: &'static str) -> Key {
+    pub(crate) const fn means(mut self, meaning: &'static str) -> Key {
         self.meaning = meaning;
         self
     }
@@ -308,12 +341,18 @@ pub const KEYS: &[Key] = &[
         .means("Longest relative deadline of one task."),
     key(Rule, "min_priority", Integer, "1")
         .default("no bound")
-        .range("1 to 99")
-        .means("Lowest priority that one task may declare."),
+        .range("1 to 99; 100 is the deadline class")
+        .means(
+            "Lowest priority that one task may have: what it declares for fp and rr, what they hand out for edf \
+             (100) and rm.",
+        ),
     key(Rule, "max_priority", Integer, "60")
         .default("no bound")
-        .range("1 to 99")
-        .means("Highest priority that one task may declare."),
+        .range("1 to 99; 100 is the deadline class")
+        .means(
+            "Highest priority that one task may have: what it declares for fp and rr, what they hand out for edf \
+             (100) and rm.",
+        ),
     key(Rule, "ignore_adm_test", Boolean, "false")
         .default("not allowed")
         .means("Whether tasks may skip admission tests."),

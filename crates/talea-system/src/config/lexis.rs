@@ -14,9 +14,16 @@ pub(crate) fn name_problem(name: &str) -> Option<String> {
         Some(format!("it has {} bytes; the longest name has {PLUGIN_NAME_MAX}", name.len()))
     } else if name.chars().any(|c| c.is_whitespace() || c.is_control()) {
         Some("it holds blanks or control characters".to_owned())
+    } else if name.chars().any(is_invisible) {
+        Some("it holds invisible characters, so that two names could look alike".to_owned())
     } else {
         None
     }
+}
+
+/// What has no width, or turns the direction of what follows.
+fn is_invisible(c: char) -> bool {
+    matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
 /// Why a band could not be read.
@@ -69,7 +76,9 @@ mod tests {
 
     #[test]
     fn names_that_requests_could_not_spell_are_refused() {
-        for name in ["", "-", "a b", "a\tb", "a\u{1b}b", "an-awfully-long-name-of-32-bytes"] {
+        for name in
+            ["", "-", "a b", "a\tb", "a\u{1b}b", "a\u{202e}b", "\u{200b}", "an-awfully-long-name-of-32-bytes"]
+        {
             assert!(name_problem(name).is_some(), "{name:?}");
         }
         for name in ["rm", "EDF", "rm-2", "--", "thirty-one-bytes-in-this-name-x"] {

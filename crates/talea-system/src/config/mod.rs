@@ -12,8 +12,8 @@ pub(crate) mod lexis;
 mod plugin;
 mod rule;
 mod setup;
-mod syntax;
-mod table;
+pub(crate) mod syntax;
+pub(crate) mod table;
 
 pub(crate) use rule::RULES_MAX;
 pub use setup::{DaemonSetup, Loaded, LogLevel, SOCKET_PATH_MAX};

@@ -189,7 +189,11 @@ fn cpus(field: &Field<'_>, target: &Target, findings: &mut Findings<'_>) -> Opti
                 _ => field.at.clone(),
             };
             let what = format!("{} is not a list of CPUs", quoted(piece.text));
-            let remedy = "write numbers, ranges and commas like `cpus = \"0-3,5\"`, or `cpus = \"all\"`";
+            let remedy = if piece.text.eq_ignore_ascii_case("all") || piece.text == "*" {
+                "write `cpus = \"all\"`"
+            } else {
+                "write numbers, ranges and commas like `cpus = \"0-3,5\"`, or `cpus = \"all\"`"
+            };
             findings.error(&at, words(what, error.to_string(), remedy));
             return None;
         }
@@ -218,7 +222,13 @@ fn band(field: &Field<'_>, target: &Target, findings: &mut Findings<'_>) -> Opti
         Ok(pair) => pair,
         Err(BandError::Syntax) => {
             let what = format!("{} is not a range of priorities", quoted(piece.text));
-            findings.error(&field.at, words(what, why, "write it like `priorities = \"50-89\"`"));
+            // Other ways to write a range.
+            let dashed = piece.text.replace("..", "-").replace(['–', '—', ':', ','], "-");
+            let dashed: String = dashed.split_whitespace().collect();
+            let meant =
+                parse_band(&dashed).ok().filter(|&pair| band_within(pair, &target.priorities).is_some());
+            let shown = meant.map_or("50-89".to_owned(), |(low, high)| format!("{low}-{high}"));
+            findings.error(&field.at, words(what, why, format!("write it like `priorities = \"{shown}\"`")));
             return None;
         }
         Err(BandError::Backwards(low, high)) => {

@@ -7,8 +7,8 @@ use crate::diagnostic::quoted;
 use crate::source::{Findings, words};
 use crate::suggest;
 use std::ops::Range;
-use talea_core::setup::{Bound, Domain, Rule};
-use talea_core::{Priority, Work};
+use talea_core::setup::{Bound, DEADLINE_CLASS, Domain, Rule};
+use talea_core::{Charge, Priority, Work};
 
 /// How many tables of rules one file may have.
 pub(crate) const RULES_MAX: usize = 10_000;
@@ -112,11 +112,16 @@ fn plugin(field: &Field<'_>, plugins: &[String], findings: &mut Findings<'_>) ->
 
 fn bound(field: &Field<'_>, target: &Target, findings: &mut Findings<'_>) -> Option<Bound> {
     let level = |findings: &mut Findings<'_>| {
-        let (least, most) = (u32::from(*target.priorities.start()), u32::from(*target.priorities.end()));
-        field.integer(least, most, findings).map(|level| Priority(level as u8))
+        let most = DEADLINE_CLASS.max(*target.priorities.end());
+        let level = field.integer((*target.priorities.start()).into(), most.into(), findings);
+        level.map(|level| Priority(level as u8))
     };
     match field.key.name {
-        "max_utilization" => field.charge(findings).map(Bound::MaxUtilization),
+        "max_utilization" => {
+            let charge = field.charge(findings)?;
+            beyond_the_machine(field, charge, target, findings);
+            Some(Bound::MaxUtilization(charge))
+        }
         "max_runtime" => field.duration(findings).map(|span| Bound::MaxRuntime(Work::from_ns(span.as_ns()))),
         "min_period" => field.duration(findings).map(Bound::MinPeriod),
         "max_period" => field.duration(findings).map(Bound::MaxPeriod),
@@ -128,4 +133,26 @@ fn bound(field: &Field<'_>, target: &Target, findings: &mut Findings<'_>) -> Opt
         "allow_unbounded" => field.boolean(findings).map(Bound::AllowUnbounded),
         name => unreachable!("`{name}` is listed for [[rule]] but has no meaning here"),
     }
+}
+
+/// More than all CPUs bounds nothing; a whole number up to 100 was probably meant as a percentage.
+fn beyond_the_machine(field: &Field<'_>, charge: Charge, target: &Target, findings: &mut Findings<'_>) {
+    let cpus = target.cpus.len();
+    if charge <= Charge::from_bits((cpus as u128) << 64) {
+        return;
+    }
+    let written = crate::decimal::write_charge(charge).unwrap_or_default();
+    let whole = written.strip_suffix(".0").and_then(|digits| digits.parse::<u32>().ok());
+    let remedy = match whole.filter(|percent| *percent <= 100) {
+        Some(percent) => {
+            format!(
+                "for {percent} % of one CPU write `max_utilization = {}.{:02}`",
+                percent / 100,
+                percent % 100
+            )
+        }
+        None => format!("write at most `max_utilization = {cpus}.0`, or leave the line out"),
+    };
+    let what = format!("`max_utilization` is more than this machine's {cpus} CPUs");
+    findings.warning(&field.at, words(what, "1.0 is one whole CPU, so this bounds nothing", remedy));
 }

@@ -10,7 +10,7 @@ const EXPLAINED: usize = 1_000;
 
 /// Reports `errors`. The answer is whether all headers could be read: without one of them the lines that follow
 /// belong to nobody knows what.
-pub(super) fn report(mut errors: Vec<Error>, document: &DeTable<'_>, findings: &mut Findings<'_>) -> bool {
+pub(crate) fn report(mut errors: Vec<Error>, document: &DeTable<'_>, findings: &mut Findings<'_>) -> bool {
     errors.sort_by_key(|error| error.span().map_or(0, |span| span.start));
     let text = findings.source.text;
     let mut headers_hold = errors.len() <= EXPLAINED;
@@ -78,7 +78,7 @@ fn duplicate(name: &str, first: Option<u32>) -> Words {
     let remedy = match name {
         "plugin" | "rule" => "write [[plugin]] and [[rule]] in double brackets, once for each",
         "daemon" => "merge the two [daemon] tables",
-        _ => "keep one of them; a second plugin or rule starts with its own [[…]] line",
+        _ => "keep one of them; a second table of a list starts with its own [[…]] line",
     };
     words(what, why, remedy)
 }
@@ -94,16 +94,31 @@ fn explain(message: &str, marked: &str, line: &str) -> Words {
     let (what, remedy) = if message.contains("string values must be quoted") && marked.trim().is_empty() {
         ("a value is missing".to_owned(), "write a value after the `=`, or remove the line".to_owned())
     } else if message.contains("string values must be quoted") {
-        let shown: String = marked.chars().take(40).collect();
+        // Word processors write quotes of their own.
+        let shown: String = marked.trim_matches(['“', '”', '„', '‘', '’']).chars().take(40).collect();
         (format!("{} is no value", quoted(marked)), format!("write text in quotes: \"{shown}\""))
     } else if message.contains("invalid basic string") || message.contains("invalid literal string") {
         ("the text is not closed".to_owned(), "end it with the quote that it starts with".to_owned())
     } else if message.contains("unclosed array table") || message.contains("unclosed table") {
         ("the header is not closed".to_owned(), "write [daemon], [[plugin]] or [[rule]]".to_owned())
     } else if !trimmed.contains('=') && !trimmed.starts_with('[') {
-        ("this line is neither a header nor `key = value`".to_owned(), "comments start with `#`".to_owned())
+        ("this line is neither a header nor `key = value`".to_owned(), instead(trimmed))
     } else {
         ("this can't be read".to_owned(), "write `key = value`, one on a line, text in quotes".to_owned())
     };
     words(what, format!("the TOML reader says: {message}"), remedy)
+}
+
+/// What may have been meant by a line without `=`.
+fn instead(line: &str) -> String {
+    let word = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || c == '_');
+    match line.trim_start_matches("- ").split_once(':') {
+        Some((key, value)) if word(key) && !value.trim().is_empty() => {
+            format!("write `{key} = {}`, with text in quotes", value.trim())
+        }
+        Some((key, _)) if word(key) => {
+            "write a header such as [[name]]; ReTiF's YAML is read by `talea import-retif`".to_owned()
+        }
+        _ => "write `key = value` or a header such as [[name]]; comments start with `#`".to_owned(),
+    }
 }

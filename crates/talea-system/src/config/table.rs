@@ -1,6 +1,6 @@
 //! One table of the file, read key by key; what nobody asked for is reported.
 
-use super::keys::{Form, KEYS, Key, Section};
+use super::keys::{Form, Key, Section};
 use crate::diagnostic::quoted;
 use crate::duration::SpanError;
 use crate::source::{Findings, words};
@@ -10,36 +10,36 @@ use talea_core::Span;
 use toml::de::{DeTable, DeValue};
 
 /// A table while it is being read.
-pub(super) struct Table<'a> {
-    pub(super) section: Section,
+pub(crate) struct Table<'a> {
+    pub(crate) section: Section,
     entries: &'a DeTable<'a>,
     /// The header, or the braces of an inline table.
-    pub(super) at: Range<usize>,
+    pub(crate) at: Range<usize>,
     /// Keys that unknown ones are near to; not reported as missing too.
     meant: Vec<&'static str>,
 }
 
 /// A value with its places.
 #[derive(Clone)]
-pub(super) struct Field<'a> {
-    pub(super) key: &'static Key,
-    pub(super) key_at: Range<usize>,
-    pub(super) at: Range<usize>,
-    pub(super) value: &'a DeValue<'a>,
+pub(crate) struct Field<'a> {
+    pub(crate) key: &'static Key,
+    pub(crate) key_at: Range<usize>,
+    pub(crate) at: Range<usize>,
+    pub(crate) value: &'a DeValue<'a>,
 }
 
 /// A piece of text with its place.
 #[derive(Clone, Debug)]
-pub(super) struct Piece<'a> {
-    pub(super) text: &'a str,
-    pub(super) at: Range<usize>,
+pub(crate) struct Piece<'a> {
+    pub(crate) text: &'a str,
+    pub(crate) at: Range<usize>,
     /// Whether the bytes between the quotes are the text itself, so that offsets carry over.
     plain: bool,
 }
 
 impl Piece<'_> {
     /// The place of the bytes `inside` of the text, or of the whole when it was written with escapes.
-    pub(super) fn part(&self, inside: Range<usize>) -> Range<usize> {
+    pub(crate) fn part(&self, inside: Range<usize>) -> Range<usize> {
         if self.plain {
             self.at.start + 1 + inside.start..self.at.start + 1 + inside.end
         } else {
@@ -50,7 +50,7 @@ impl Piece<'_> {
 
 impl<'a> Table<'a> {
     /// `value` as a table of `section`; reports unknown keys at once.
-    pub(super) fn new(
+    pub(crate) fn new(
         section: Section,
         entries: &'a DeTable<'a>,
         at: Range<usize>,
@@ -72,14 +72,14 @@ impl<'a> Table<'a> {
     }
 
     /// The value of `name`, if it is there.
-    pub(super) fn take(&self, name: &str) -> Option<Field<'a>> {
+    pub(crate) fn take(&self, name: &str) -> Option<Field<'a>> {
         let key = self.section.key(name).expect("the reader asks only for listed keys");
         let (found, value) = self.entries.get_key_value(name)?;
         Some(Field { key, key_at: found.span(), at: value.span(), value: value.get_ref() })
     }
 
     /// All known keys that are there, in file order.
-    pub(super) fn fields(&self) -> Vec<Field<'a>> {
+    pub(crate) fn fields(&self) -> Vec<Field<'a>> {
         let mut fields: Vec<Field<'a>> = self
             .section
             .keys()
@@ -90,7 +90,7 @@ impl<'a> Table<'a> {
     }
 
     /// As [`Table::take`], and reports when it is missing. Where lines could not be read, it may be in those.
-    pub(super) fn require(&self, name: &str, findings: &mut Findings<'_>) -> Option<Field<'a>> {
+    pub(crate) fn require(&self, name: &str, findings: &mut Findings<'_>) -> Option<Field<'a>> {
         let field = self.take(name);
         if field.is_none() && !findings.has_broken_lines() && !self.meant.contains(&name) {
             let key = self.section.key(name).expect("the reader asks only for listed keys");
@@ -99,7 +99,10 @@ impl<'a> Table<'a> {
                 words(
                     format!("{} has no `{name}`", self.section.header()),
                     key.reason(),
-                    format!("add a line such as `{name} = {}`", key.example),
+                    match key.form {
+                        Form::Table => format!("add a table {}", key.example),
+                        _ => format!("add a line such as `{name} = {}`", key.example),
+                    },
                 ),
             );
         }
@@ -115,7 +118,7 @@ fn unknown(
     at: &Range<usize>,
     findings: &mut Findings<'_>,
 ) -> Option<&'static str> {
-    let elsewhere = KEYS.iter().find(|key| key.name == name && key.section != section);
+    let elsewhere = section.file().iter().find(|key| key.name == name && key.section != section);
     let near = suggest::nearest(name, section.keys().map(|key| key.name));
     let remedy = match (near, elsewhere) {
         (_, Some(key)) => format!("`{name}` belongs to {}", key.section.header()),
@@ -126,8 +129,10 @@ fn unknown(
         }
     };
     let what = match (section, value) {
-        (Section::Top, DeValue::Table(_) | DeValue::Array(_)) => format!("unknown table {}", quoted(name)),
-        (Section::Top, _) => format!("unknown key {} at the top of the file", quoted(name)),
+        (Section::Top | Section::System, DeValue::Table(_) | DeValue::Array(_)) => {
+            format!("unknown table {}", quoted(name))
+        }
+        (Section::Top | Section::System, _) => format!("unknown key {} at the top of the file", quoted(name)),
         _ => format!("unknown key {} in {}", quoted(name), section.header()),
     };
     findings.error(at, words(what, "a key that nobody reads would be ignored without a word", remedy));
@@ -136,7 +141,7 @@ fn unknown(
 
 impl<'a> Field<'a> {
     /// It is not of the right type.
-    pub(super) fn mistyped(&self, findings: &mut Findings<'_>) {
+    pub(crate) fn mistyped(&self, findings: &mut Findings<'_>) {
         let given = match self.value {
             DeValue::String(_) => "text in quotes",
             DeValue::Integer(_) => "a number",
@@ -153,6 +158,11 @@ impl<'a> Field<'a> {
             _ => format!("write it like `{name} = {}`", self.key.example),
         };
         let mut why = self.key.reason();
+        if let (Form::Decimal, DeValue::String(text)) = (self.key.form, self.value)
+            && let Some(decimal) = decimal_in(text)
+        {
+            remedy = format!("write it without quotes: `{name} = {decimal}`");
+        }
         if self.key.form == Form::Duration {
             why = "a number without a unit could be any of ns, us, ms or s".into();
             if let DeValue::Integer(number) = self.value {
@@ -166,7 +176,7 @@ impl<'a> Field<'a> {
     }
 
     /// Text.
-    pub(super) fn text(&self, findings: &mut Findings<'_>) -> Option<Piece<'a>> {
+    pub(crate) fn text(&self, findings: &mut Findings<'_>) -> Option<Piece<'a>> {
         let DeValue::String(text) = self.value else {
             self.mistyped(findings);
             return None;
@@ -175,8 +185,20 @@ impl<'a> Field<'a> {
         Some(Piece { text, at: self.at.clone(), plain: inner == Some(text.as_ref()) })
     }
 
+    /// A list of texts.
+    pub(crate) fn texts(&self, findings: &mut Findings<'_>) -> Option<Vec<Piece<'a>>> {
+        let DeValue::Array(items) = self.value else {
+            self.mistyped(findings);
+            return None;
+        };
+        items
+            .iter()
+            .map(|item| Field { at: item.span(), value: item.get_ref(), ..self.clone() }.text(findings))
+            .collect()
+    }
+
     /// One of the words of the key's form, as the value that stands for it.
-    pub(super) fn word<T: Copy>(
+    pub(crate) fn word<T: Copy>(
         &self,
         values: &[(&'static str, T)],
         findings: &mut Findings<'_>,
@@ -196,7 +218,7 @@ impl<'a> Field<'a> {
     }
 
     /// A whole number within `least..=most`.
-    pub(super) fn integer(&self, least: u32, most: u32, findings: &mut Findings<'_>) -> Option<u32> {
+    pub(crate) fn integer(&self, least: u32, most: u32, findings: &mut Findings<'_>) -> Option<u32> {
         let DeValue::Integer(number) = self.value else {
             self.mistyped(findings);
             return None;
@@ -215,7 +237,7 @@ impl<'a> Field<'a> {
     }
 
     /// `true` or `false`.
-    pub(super) fn boolean(&self, findings: &mut Findings<'_>) -> Option<bool> {
+    pub(crate) fn boolean(&self, findings: &mut Findings<'_>) -> Option<bool> {
         let value = self.value.as_bool();
         if value.is_none() {
             self.mistyped(findings);
@@ -223,8 +245,16 @@ impl<'a> Field<'a> {
         value
     }
 
+    /// A duration, which may be zero.
+    pub(crate) fn duration_or_zero(&self, findings: &mut Findings<'_>) -> Option<Span> {
+        match self.value {
+            DeValue::String(text) if text.as_ref() == "0" => Some(Span::ZERO),
+            _ => self.duration(findings),
+        }
+    }
+
     /// A duration above zero.
-    pub(super) fn duration(&self, findings: &mut Findings<'_>) -> Option<Span> {
+    pub(crate) fn duration(&self, findings: &mut Findings<'_>) -> Option<Span> {
         if !matches!(self.value, DeValue::String(_)) {
             self.mistyped(findings);
             return None;
@@ -259,7 +289,7 @@ impl<'a> Field<'a> {
     }
 
     /// A utilisation above zero, from the digits of the file.
-    pub(super) fn charge(&self, findings: &mut Findings<'_>) -> Option<talea_core::Charge> {
+    pub(crate) fn charge(&self, findings: &mut Findings<'_>) -> Option<talea_core::Charge> {
         let (name, example) = (self.key.name, self.key.example);
         let read = match self.value {
             DeValue::Float(number) => crate::decimal::parse_charge(number.as_str()),
@@ -279,4 +309,15 @@ impl<'a> Field<'a> {
         findings.error(&self.at, words(what, why, remedy));
         None
     }
+}
+
+/// The decimal that a text may mean: `0.5`, or `50%` of a CPU.
+fn decimal_in(text: &str) -> Option<String> {
+    use crate::decimal::{parse_charge, write_charge};
+    let text = text.trim();
+    let Some(percent) = text.strip_suffix('%') else {
+        return parse_charge(text).is_ok().then(|| text.to_owned());
+    };
+    let percent: u32 = percent.trim().parse().ok().filter(|percent| *percent <= 100_000)?;
+    write_charge(parse_charge(&format!("{}.{:02}", percent / 100, percent % 100)).ok()?)
 }

@@ -163,6 +163,7 @@ fn rule_lines(rule: &RuleRow<'_>, all: &Rows<'_>, lines: &mut Lines, findings: &
         let names = || all.plugins.iter().map(|plugin| plugin.name.text);
         let remedy = match suggest::nearest(rule.plugin.text, names()) {
             Some(near) => format!("did you mean {near}?"),
+            None if all.plugins.is_empty() => "declare it, or write - for any".to_owned(),
             None => format!("write one of {}, or - for any", suggest::list(names().take(8))),
         };
         let what = format!("there is no plugin called {}", quoted(rule.plugin.text));
@@ -193,10 +194,7 @@ fn rule_lines(rule: &RuleRow<'_>, all: &Rows<'_>, lines: &mut Lines, findings: &
     lines.from("[[rule]]", rule.which, &rule.domain.at);
     lines.from(&format!("domain = {}", text(rule.domain.text)), rule.which, &rule.domain.at);
     lines.from(&format!("plugin = {}", text(rule.plugin.text)), rule.which, &rule.plugin.at);
-    if value.clamped {
-        lines.say("# Note: 100 stood for the deadline class, which has no priorities here.");
-    }
-    lines.from(&format!("{} = {}", key.name, value.text), rule.which, &rule.value.at);
+    lines.from(&format!("{} = {value}", key.name), rule.which, &rule.value.at);
 }
 
 /// Reads the result for a machine that has everything; complaints go to the place that the line came from.
@@ -205,8 +203,40 @@ fn verify(lines: &Lines, findings: &mut [Findings<'_>; 2]) {
     let Err(found) = config::read(&lines.text, "imported", &AnyName::default(), &everything) else { return };
     for diagnostic in found.into_iter().filter(Diagnostic::is_error) {
         let (which, at) = lines.origin(diagnostic.line).unwrap_or((Which::Plugins, 0..0));
-        findings[which as usize].error(&at, words(diagnostic.what, diagnostic.why, diagnostic.remedy));
+        let what = with_original_lines(&diagnostic.what, lines, findings);
+        let why = with_original_lines(&diagnostic.why, lines, findings);
+        findings[which as usize].error(&at, words(what, why, values_alone(&diagnostic.remedy)));
     }
+}
+
+/// `line 11` of the result as the line of the original that it says again.
+fn with_original_lines(text: &str, lines: &Lines, findings: &[Findings<'_>; 2]) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("line ") {
+        let digits = after.len() - after.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        let number = after[..digits].parse().ok().map(|number: u32| match lines.origin(number) {
+            Some((which, at)) => findings[which as usize].source.line(at.start),
+            None => number,
+        });
+        out.push_str(before);
+        out.push_str("line ");
+        out.push_str(&number.map_or_else(String::new, |number| number.to_string()));
+        rest = &after[digits..];
+    }
+    out + rest
+}
+
+/// `key = "value"` as `value`: the original has no keys, or others.
+fn values_alone(text: &str) -> String {
+    let mut out = String::new();
+    for (number, part) in text.split('`').enumerate() {
+        let value =
+            part.split_once(" = ").map(|(_, value)| value.trim_matches('"')).filter(|_| number % 2 == 1);
+        out.push_str(if number > 0 { "`" } else { "" });
+        out.push_str(value.unwrap_or(part));
+    }
+    out
 }
 
 /// Every name exists; equal names are equal ids.

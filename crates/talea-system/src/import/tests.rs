@@ -143,7 +143,8 @@ fn r27_every_property_of_table_5_is_read_with_its_unit() {
             Bound::MinDeadline(Span::from_ns(7_000)),
             Bound::MaxDeadline(Span::from_ns(999_000)),
             Bound::MinPriority(Priority(1)),
-            Bound::MaxPriority(Priority(99)),
+            // The deadline class in both formats: without it the rule would keep everybody from EDF.
+            Bound::MaxPriority(Priority(100)),
             Bound::IgnoreAdmission(true),
         ]
     );
@@ -186,7 +187,8 @@ fn what_is_wrong_in_the_papers_files_is_said_at_its_place() {
     let bad_plugins = [
         ("EDF EDF.so 100-100\n", "p:1:1", "no plugin", "RM1 RM.so"),
         ("RM RM.so 99-50 1\n", "p:1:10", "backwards", "50-99"),
-        ("RM RM.so 100-100 1\n", "p:1:10", "not all there", "priorities"),
+        ("RM RM.so 100-100 1\n", "p:1:10", "not all there", "write it like `50-89`"),
+        ("# names\nA RM.so 1-2 0\nA RR.so 3-4 0\n", "p:3:1", "from the one on line 2", "call it"),
         ("RM RM.so 50-99 1,x\n", "p:1:16", "list of CPUs", "0-3,5"),
         ("A RM.so 1-2 0\nA RR.so 3-4 0\n", "p:2:1", "second plugin", "call it"),
         ("an-awfully-long-name-of-32-bytes RM.so 1-2 0\n", "p:1:1", "name of a plugin", "short word"),
@@ -205,9 +207,14 @@ fn what_is_wrong_in_the_papers_files_is_said_at_its_place() {
         ("\nuser1 EDF max_runtime 9ms\n", "r:2:23", "`9ms` is not a value", "microseconds"),
         ("- - max_runtime 0\n", "r:1:17", "`0` is not a value", "microseconds"),
         ("- - max_utilization -0.5\n", "r:1:21", "`-0.5` is not a value", "fraction"),
-        ("- - min_priority 100\n", "r:1:18", "`100` is not a value", "50"),
+        ("- - min_priority 101\n", "r:1:18", "`101` is not a value", "50"),
         ("- - ignore_adm_test yes\n", "r:1:21", "`yes` is not a value", "true or false"),
-        ("- - min_period 9\n- - max_period 5\n", "r:2:16", "contradicts", "at most the maximum"),
+        (
+            "- - min_period 9\n- - max_period 5\n",
+            "r:2:16",
+            "contradicts `min_period` on line 1",
+            "at most the maximum",
+        ),
         ("@ - max_period 5\n", "r:1:1", "name is empty", "number"),
     ];
     for (text, place, reason, remedy) in bad_rules {

@@ -4,6 +4,7 @@ use crate::config::keys::{Form, Key};
 use crate::decimal::{parse_charge, write_charge};
 use crate::duration::parse_span;
 use talea_core::Charge;
+use talea_core::setup::DEADLINE_CLASS;
 
 /// Our kind for ReTiF's module (or bare name), if it is one of its four plugins.
 pub(super) fn kind(module: &str) -> Option<&'static str> {
@@ -40,20 +41,12 @@ pub(super) fn band(text: &str) -> String {
     list(text).replacen(',', "-", 1)
 }
 
-/// The value of a property as TOML.
-pub(super) struct Value {
-    pub(super) text: String,
-    /// Whether 100, which only the deadline class had, became 99.
-    pub(super) clamped: bool,
-}
-
-/// `text` as a value of `key`; else why not and what would be right.
-pub(super) fn property(key: &Key, text: &str) -> Result<Value, (String, String)> {
-    let plain = |text: String| Value { text, clamped: false };
+/// `text` as a value of `key` in TOML; else why not and what would be right.
+pub(super) fn property(key: &Key, text: &str) -> Result<String, (String, String)> {
     match key.form {
         Form::Decimal => match parse_charge(text) {
             Ok(charge) if charge > Charge::ZERO => {
-                Ok(plain(write_charge(charge).expect("what was just read can be written")))
+                Ok(write_charge(charge).expect("what was just read can be written"))
             }
             Ok(_) => Err((
                 "it is zero; nothing would fit".to_owned(),
@@ -71,20 +64,20 @@ pub(super) fn property(key: &Key, text: &str) -> Result<Value, (String, String)>
             }
             match parse_span(&format!("{text}us")) {
                 Ok(span) if span.is_zero() => Err(("it is zero".to_owned(), remedy())),
-                Ok(span) => Ok(plain(format!("\"{span}\""))),
+                Ok(span) => Ok(format!("\"{span}\"")),
                 Err(why) => Err((why.to_string(), remedy())),
             }
         }
         Form::Integer => match text.parse() {
-            Ok(level @ 1..=99_u8) => Ok(plain(level.to_string())),
-            Ok(100) if key.name == "max_priority" => Ok(Value { text: "99".to_owned(), clamped: true }),
+            // Table 5's range; 100 is the deadline class in both formats.
+            Ok(level @ 1..=DEADLINE_CLASS) => Ok(level.to_string()),
             _ => Err((
-                "priorities are 1 (least) to 99 (most urgent)".to_owned(),
+                "priorities are 1 (least) to 99 (most urgent), and 100 for the deadline class".to_owned(),
                 "write a number such as 50".to_owned(),
             )),
         },
         _ => match text {
-            "true" | "false" => Ok(plain(text.to_owned())),
+            "true" | "false" => Ok(text.to_owned()),
             _ => Err(("it is neither true nor false".to_owned(), "write true or false".to_owned())),
         },
     }

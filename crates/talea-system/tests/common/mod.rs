@@ -1,6 +1,8 @@
 //! A machine that the tests' files are for.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub(crate) mod table;
+
 use talea_core::CpuSet;
 use talea_system::config::{Names, Target};
 

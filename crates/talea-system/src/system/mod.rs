@@ -1,0 +1,194 @@
+//! A system file: TOML in; trees, tasks and a workload out.
+//!
+//! Model: schedulers and tasks name the scheduler they stand `in`, so that a file reads from the CPU down, and so that
+//! parts written by independent teams fit together by names alone ([`Include`]). A scheduler that stands in none is a root. What a single
+//! table says is read first; then names are resolved; then `talea_core` checks each tree, and its complaints are
+//! shown at the line that they are about. Nothing is taken from a file that has an error.
+
+mod build;
+pub mod keys;
+mod read;
+
+use crate::config::keys::Section;
+use crate::config::{FILE_MAX, syntax};
+use crate::diagnostic::Diagnostic;
+use crate::source::{Findings, Source, words};
+use talea_core::machine::Tree;
+use talea_core::workload::Source as Load;
+use talea_core::{Span, workload::Workload};
+use toml::de::DeTable;
+
+/// A whole system.
+#[derive(Clone, Debug)]
+pub struct System {
+    /// How long a run is.
+    pub duration: Span,
+    /// Of everything that is random.
+    pub seed: u64,
+    /// The trees, in the order of the file.
+    pub roots: Vec<Root>,
+    /// What a run must show.
+    pub expectations: Vec<Expectation>,
+}
+
+/// One tree with the load of its tasks.
+#[derive(Clone, Debug)]
+pub struct Root {
+    /// As in the file.
+    pub name: String,
+    /// What the machine is built from.
+    pub tree: Tree,
+    /// A source for each task, in the order of the machine's tasks.
+    pub sources: Vec<Load>,
+    /// Their names.
+    pub tasks: Vec<String>,
+}
+
+impl Root {
+    /// What its tasks ask. Roots draw from streams of their own.
+    pub fn workload(&self, seed: u64) -> Workload {
+        Workload { sources: self.sources.clone(), seed }
+    }
+}
+
+/// Something that a run must show.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Expectation {
+    /// A task's name, or the beginning of several with `*`; `None`: all.
+    pub task: Option<String>,
+    /// Most late jobs.
+    pub misses: Option<u64>,
+    /// Longest response.
+    pub response: Option<Span>,
+    /// Where it stands, for reports.
+    pub line: u32,
+}
+
+impl Expectation {
+    /// Whether it is about the task called `name`.
+    pub fn is_about(&self, name: &str) -> bool {
+        match &self.task {
+            None => true,
+            Some(task) => match task.strip_suffix('*') {
+                Some(start) => name.starts_with(start),
+                None => task == name,
+            },
+        }
+    }
+}
+
+/// Finds the text of included files. The reader opens nothing by itself.
+pub trait Include {
+    /// The text of `path`, as written in a file called `from`; else why not.
+    fn text(&self, from: &str, path: &str) -> Result<(String, String), String>;
+}
+
+/// No includes.
+impl Include for () {
+    fn text(&self, _from: &str, _path: &str) -> Result<(String, String), String> {
+        Err("includes are not read here".into())
+    }
+}
+
+/// Reads a system. `origin` is what the file is called in complaints.
+///
+/// # Errors
+/// Every problem that was found, in file order; at least one is an error.
+pub fn read(text: &str, origin: &str, include: &dyn Include) -> Result<System, Vec<Diagnostic>> {
+    let mut parts = Vec::new();
+    gather(text.to_owned(), origin.to_owned(), include, &mut parts, 0)?;
+    let sources: Vec<Source<'_>> = parts.iter().map(|part| Source::new(&part.origin, &part.text)).collect();
+    let mut findings: Vec<Findings<'_>> = sources.iter().map(Findings::new).collect();
+    let mut draft = build::Draft::default();
+    for (file, part) in parts.iter().enumerate() {
+        let (document, errors) = DeTable::parse_recoverable(&part.text);
+        if syntax::report(errors, document.get_ref(), &mut findings[file]) {
+            read::file(document.get_ref(), file, &mut draft, &mut findings[file]);
+        }
+    }
+    if draft.schedulers.is_empty() && findings.iter().all(|found| !found.has_errors()) {
+        let remedy = "add a line `[[scheduler]]`, then `name` and `policy`";
+        findings[0].error(&(0..0), words("there is no scheduler", "somebody must decide who runs", remedy));
+    }
+    let system = build::system(&draft, &mut findings);
+    let failed = findings.iter().any(Findings::has_errors);
+    let found: Vec<Diagnostic> = findings.into_iter().flat_map(Findings::finish).collect();
+    match system {
+        Some(system) if !failed => Ok(system),
+        _ => Err(found),
+    }
+}
+
+/// A file of the system.
+struct Part {
+    origin: String,
+    text: String,
+}
+
+/// How deep files may include each other.
+const DEPTH_MAX: usize = 8;
+/// How many files a system may have.
+const FILES_MAX: usize = 256;
+
+/// The file and everything that it includes, each once.
+fn gather(
+    text: String,
+    origin: String,
+    include: &dyn Include,
+    parts: &mut Vec<Part>,
+    depth: usize,
+) -> Result<(), Vec<Diagnostic>> {
+    let mut wanted = Vec::new();
+    {
+        let large = text.len() > FILE_MAX;
+        let source = Source::new(&origin, if large { "" } else { &text });
+        let mut findings = Findings::new(&source);
+        if large {
+            let what = format!("the file is larger than {FILE_MAX} bytes");
+            findings.error(
+                &(0..0),
+                words(what, "no description is; is this the right file?", "name another file"),
+            );
+            return Err(findings.finish());
+        }
+        // Syntax errors are reported when the file itself is read.
+        let (document, _) = DeTable::parse_recoverable(&text);
+        let table = crate::config::table::Table::new(
+            Section::System,
+            document.get_ref(),
+            0..0,
+            &mut Findings::new(&source),
+        );
+        let Some(field) = table.take("include") else {
+            parts.push(Part { origin: origin.clone(), text: text.clone() });
+            return Ok(());
+        };
+        for path in field.texts(&mut findings).unwrap_or_default() {
+            if depth == DEPTH_MAX || parts.len() >= FILES_MAX {
+                let what = "too many files include each other";
+                let why = format!("a system has at most {FILES_MAX} files, {DEPTH_MAX} deep");
+                findings.error(&path.at, words(what, why, "does a file include itself?"));
+                continue;
+            }
+            match include.text(&origin, path.text) {
+                Ok(found) => wanted.push(found),
+                Err(why) => {
+                    let what = format!("{} can't be read", crate::diagnostic::quoted(path.text));
+                    findings
+                        .error(&path.at, words(what, why, "paths are relative to the file that names them"));
+                }
+            }
+        }
+        if findings.has_errors() {
+            return Err(findings.finish());
+        }
+    }
+    parts.push(Part { origin, text });
+    for (origin, text) in wanted {
+        // Two teams may include the same part.
+        if parts.iter().all(|part| part.origin != origin) {
+            gather(text, origin, include, parts, depth + 1)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,35 @@
+//! The table of malformed system files: place, reason and remedy of every complaint about each.
+
+mod common;
+
+use common::table::{self, Entry};
+use talea_system::{Diagnostic, system};
+
+fn entries() -> Vec<Entry> {
+    table::entries(include_str!("malformed/systems.txt"))
+}
+
+fn complaints(file: &[u8]) -> Vec<Diagnostic> {
+    let text = std::str::from_utf8(file).expect("text");
+    system::read(text, "system.toml", &()).err().unwrap_or_default()
+}
+
+#[test]
+fn s22_issue_3_every_malformed_system_is_refused_with_place_reason_and_remedy() {
+    let entries = entries();
+    table::check(&entries, complaints);
+    let errors = entries.iter().filter(|entry| !entry.expected.is_empty()).count();
+    assert!(errors >= 60, "the table must have 60 malformed systems, it has {errors}");
+}
+
+#[test]
+fn every_complaint_about_a_system_has_all_three_sentences() {
+    for entry in entries() {
+        for complaint in complaints(&entry.file) {
+            for sentence in [&complaint.what, &complaint.why, &complaint.remedy] {
+                assert!(!sentence.trim().is_empty(), "{}: {complaint:?}", entry.name);
+                assert!(!sentence.chars().any(char::is_control), "{}: {complaint:?}", entry.name);
+            }
+        }
+    }
+}
