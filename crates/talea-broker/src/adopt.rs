@@ -6,11 +6,11 @@
 //! brought to what the books say once all records are in, so that none is moved to and fro while the books fill.
 
 use crate::broker::{Broker, Holder};
-use crate::input::{Effect, ForeignQuestion, LogEvent, Peer, ProcessId, ThreadFacts};
+use crate::input::{Effect, ForeignQuestion, Groups, LogEvent, Peer, ProcessId, ThreadFacts};
 use crate::plugin::Offer;
 use crate::spec::{Attached, Spec, Step};
 use crate::suite::Slot;
-use talea_core::{Attr, Charge};
+use talea_core::{Attr, Charge, Time};
 use talea_proto::Owner;
 use talea_proto::message::Notes;
 use talea_proto::record::Record;
@@ -22,6 +22,7 @@ impl Broker {
         record: &Record,
         facts: Option<ThreadFacts>,
         process_alive: bool,
+        groups: Option<Groups>,
     ) {
         let id = record.spec;
         if id.0 == 0 || self.ids.get(id).is_some() {
@@ -32,7 +33,8 @@ impl Broker {
         self.next_id = self.next_id.max(id.0.saturating_add(1));
         let thread = self.same_thread(record, facts);
         let plugin = self.suite.find(&record.plugin);
-        let spec = self.adopted_spec(record, plugin, thread.is_some(), process_alive);
+        let peer = creator(record, groups);
+        let spec = self.adopted_spec(record, plugin, peer, thread.is_some(), process_alive);
         let (owner, watched, process) = (spec.task.owner, spec.watched, spec.process);
         let client = spec.client;
         assert!(self.specs.insert_at(slot, spec), "slot {slot} is adopted twice");
@@ -58,6 +60,12 @@ impl Broker {
             self.rules.charge(self.clients.snapshot(client), plugin, placed.charge);
             self.tell_scheduled(slot);
         }
+        if thread.is_none()
+            && let Some(period) = record.task.params.period
+        {
+            // It may have had one until a moment ago (checklist R36).
+            self.keep_lag(slot, Some(self.now.saturating_add(period)));
+        }
         let tid = thread.map(|(facts, _)| facts.tid);
         if let Some((facts, previous)) = thread {
             self.enter_thread(slot, Attached::new(&facts, previous, facts.attr));
@@ -82,8 +90,11 @@ impl Broker {
     /// The thread of the record, if that is what the driver found.
     fn same_thread(&mut self, record: &Record, facts: Option<ThreadFacts>) -> Option<(ThreadFacts, Attr)> {
         let facts = facts?;
-        let same = record.thread.filter(|thread| thread.tid == facts.tid && thread.start == facts.start);
-        let taken = self.identities.contains_key(&(facts.tid, facts.start));
+        let same = record.thread.filter(|thread| {
+            (thread.tid, thread.inode) == (facts.tid, facts.inode)
+                && (thread.start == facts.start || thread.inode != 0)
+        });
+        let taken = self.identities.contains_key(&facts.identity());
         let same = same.filter(|_| !taken && !self.threads.contains_key(&facts.thread));
         if same.is_none() {
             self.drop_facts(Some(Ok(facts)));
@@ -95,18 +106,11 @@ impl Broker {
         &mut self,
         record: &Record,
         plugin: Option<u32>,
+        peer: Peer,
         has_thread: bool,
         process_alive: bool,
     ) -> Spec {
         let process = ProcessId { pid: record.pid, start: record.pid_start };
-        // The groups of the creator are not on record: rules for groups count again once it is claimed.
-        let peer = Peer {
-            pid: process.pid,
-            pid_start: process.start,
-            uid: record.uid,
-            gid: u32::MAX,
-            groups: Vec::new(),
-        };
         let owner = record.task.owner;
         let awaiting = owner != Owner::Thread || !has_thread;
         let offer = Offer {
@@ -132,6 +136,7 @@ impl Broker {
             plugin: plugin.unwrap_or(0),
             offer,
             thread: None,
+            lags_until: Time::ZERO,
             step: Step::Idle,
         }
     }
@@ -143,4 +148,12 @@ impl Broker {
             self.apply_moves(&slots);
         }
     }
+}
+
+/// Whose rules hold until the grant is claimed. Without groups (the number is the kernel's "no id") only rules for
+/// everybody and for the user do.
+fn creator(record: &Record, groups: Option<Groups>) -> Peer {
+    let (gid, groups) =
+        groups.map_or((u32::MAX, Vec::new()), |groups| (groups.effective, groups.supplementary));
+    Peer { pid: record.pid, pid_start: record.pid_start, uid: record.uid, gid, groups }
 }

@@ -11,7 +11,7 @@ use crate::restore::Way;
 use crate::spec::{Asker, Attached, Step};
 use crate::suite::Slot;
 use crate::whose::Wish;
-use talea_proto::message::SpecId;
+use talea_proto::message::{But, SpecId};
 use talea_proto::{Code, Field, Refusal, Reply};
 
 impl Broker {
@@ -68,7 +68,7 @@ impl Broker {
         if let Some(thread) = &self.specs.at(slot).thread {
             return held(Code::SpecTaken, thread.tid);
         }
-        let taken = self.identities.contains_key(&(facts.tid, facts.start));
+        let taken = self.identities.contains_key(&facts.identity());
         if taken || self.threads.contains_key(&facts.thread) {
             return held(Code::ThreadTaken, facts.tid);
         }
@@ -77,14 +77,7 @@ impl Broker {
 
     pub(crate) fn attach_done(&mut self, slot: u32, asker: Asker, result: Result<(), Errno>) {
         match result {
-            Ok(()) => {
-                self.suite.attached(Slot(slot), true);
-                let (spec, plugin) = (self.specs.at(slot).id, self.specs.at(slot).plugin);
-                self.tell(plugin, ForeignQuestion::Attach { spec });
-                self.reply(asker, Reply::Done);
-                self.settle(slot);
-                self.reconsider(slot);
-            }
+            Ok(()) => self.say_attached(slot, asker, Reply::Done),
             Err(ESRCH) => {
                 self.strike_thread(slot);
                 self.emit(Effect::Remember { slot });
@@ -94,6 +87,20 @@ impl Broker {
             // The kernel may have done half of it, such as the CPUs without the policy (facts S11).
             Err(errno) => self.start_restore(slot, Some(asker), Some(kernel(errno)), Way::Courtesy),
         }
+    }
+
+    /// The thread has its place; the rest comes when it wakes.
+    pub(crate) fn attached_but(&mut self, slot: u32, asker: Asker) {
+        self.say_attached(slot, asker, Reply::DoneBut(But::Asleep));
+    }
+
+    fn say_attached(&mut self, slot: u32, asker: Asker, said: Reply) {
+        self.suite.attached(Slot(slot), true);
+        let (spec, plugin) = (self.specs.at(slot).id, self.specs.at(slot).plugin);
+        self.tell(plugin, ForeignQuestion::Attach { spec });
+        self.reply(asker, said);
+        self.settle(slot);
+        self.reconsider(slot);
     }
 
     pub(crate) fn detach(&mut self, asker: Asker, id: SpecId) {

@@ -50,6 +50,7 @@ impl Broker {
             ("changes", self.changing as usize),
             ("blocked requests", self.blocked.len()),
             ("stuck threads", self.stuck as usize),
+            ("parked changes", self.parked.len()),
             ("attached threads", self.counters.attached as usize),
         ]
         .into_iter()
@@ -92,12 +93,12 @@ impl Broker {
             };
             attached += 1;
             assert_eq!(self.threads.get(&thread.thread), Some(&slot), "lost by its handle");
-            assert_eq!(self.identities.get(&(thread.tid, thread.start)), Some(&slot), "lost by its id");
+            assert_eq!(self.identities.get(&thread.identity()), Some(&slot), "lost by its id");
             assert!(self.families.contains(&(thread.tgid, slot)), "lost by its process");
             if let Some(at) = thread.retry_at {
                 assert!(thread.ticket.is_none(), "an order waits for its answer and for its time");
                 assert!(self.timers.contains(&(at, Timer::Retry(slot))), "its retry has no timer");
-                stuck += u32::from(!spec.is_idle());
+                stuck += u32::from(matches!(spec.step, Step::Restoring(_)));
             } else {
                 assert!(spec.is_idle() || thread.ticket.is_some(), "something is under way without an order");
             }
@@ -151,6 +152,9 @@ impl Broker {
             match timer {
                 Timer::Rearm(id) => {
                     assert!(self.sessions[&id].owes(at), "a timer for a session without debt");
+                }
+                Timer::Again(id) => {
+                    assert!(self.parked.contains_key(&id), "a timer for a change that is not parked");
                 }
                 Timer::Retry(slot) => {
                     let thread = self.specs.at(slot).thread.as_ref();

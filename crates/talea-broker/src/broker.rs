@@ -12,6 +12,7 @@ use crate::decide::Job;
 use crate::foreign::{Host, Word};
 use crate::ids::Ids;
 use crate::input::{Effect, Input, LogEvent, Machine, ProcessId, SessionId, ThreadId, Ticket};
+use crate::later::Parked;
 use crate::rules::Rules;
 use crate::session::{Session, Waiting};
 use crate::slab::Slab;
@@ -25,7 +26,7 @@ use talea_core::setup::Setup;
 use talea_proto::message::Name;
 use talea_proto::record::Record;
 use talea_proto::refusal::Answer;
-use talea_proto::{Code, Field, Refusal, Reply};
+use talea_proto::{Code, Field, Refusal, Reply, SpecId};
 
 /// Sessions, specs, rules and plugins of one daemon.
 pub struct Broker {
@@ -56,7 +57,7 @@ pub struct Broker {
     pub(crate) next_id: u64,
     /// Attached threads by handle.
     pub(crate) threads: BTreeMap<ThreadId, u32>,
-    /// Attached threads by id and start time.
+    /// Attached threads by what names them for ever.
     pub(crate) identities: BTreeMap<(u32, u64), u32>,
     /// Attached threads by process.
     pub(crate) families: BTreeSet<(u32, u32)>,
@@ -71,6 +72,8 @@ pub struct Broker {
     pub(crate) changing: u32,
     /// What waits for [`Broker::changing`] to become zero.
     pub(crate) blocked: VecDeque<Blocked>,
+    /// Changes that wait for their thread's debt.
+    pub(crate) parked: BTreeMap<SessionId, Parked>,
     /// Specs whose thread the kernel does not let us put back, tried again by timer.
     pub(crate) stuck: u32,
     pub(crate) stopping: Option<Stopping>,
@@ -98,8 +101,10 @@ pub(crate) enum Holder {
 pub(crate) enum Timer {
     /// A connection's debt is back inside the burst.
     Rearm(SessionId),
-    /// An order that the kernel refused is given again.
+    /// An order that the kernel refused, or did not take yet, is given again.
     Retry(u32),
+    /// A change that had to wait is decided anew.
+    Again(SessionId),
 }
 
 /// What waits until nobody's change is with the kernel.
@@ -163,6 +168,7 @@ impl Broker {
             ready: VecDeque::new(),
             changing: 0,
             blocked: VecDeque::new(),
+            parked: BTreeMap::new(),
             stuck: 0,
             stopping: None,
             unsettled: Vec::new(),
@@ -195,14 +201,17 @@ impl Broker {
             }
             Input::Garbled { session, seq, refusal } => self.garbled(Asker { session, seq }, refusal),
             Input::Hungup { session } => self.hung_up(session),
+            Input::Became { thread, euid } => self.became(thread, euid),
             Input::ThreadGone { thread } => self.thread_gone(thread),
             Input::ProcessGone { process } => self.process_gone(process),
             Input::Done { ticket, result } => self.done(ticket, result),
+            Input::DoneBut { ticket, but } => self.done_but(ticket, but),
+            Input::NotBefore { ticket, at } => self.not_before(ticket, at),
             Input::Answered { ticket, answer } => self.answered(ticket, answer),
             Input::PluginDown { plugin } => self.plugin_out(plugin, "its host has ended"),
             Input::Reloaded { setup } => self.reloaded(*setup),
-            Input::Adopt { slot, record, thread, process_alive } => {
-                self.adopt(slot, &record, thread, process_alive);
+            Input::Adopt { slot, record, thread, process_alive, groups } => {
+                self.adopt(slot, &record, thread, process_alive, groups);
             }
             Input::Timer => {}
         }
@@ -216,14 +225,28 @@ impl Broker {
     }
 
     /// When [`Input::Timer`] is wanted, if nothing else happens before.
+    ///
+    /// Not for charges that linger until their zero-lag time: whatever asks for them comes as an input, and each input
+    /// first gives back what is due. A timer for them would cost every wait of the driver's, and a wake-up for nobody.
     pub fn next_wakeup(&self) -> Option<Time> {
         if !self.unsettled.is_empty() {
             return Some(self.now);
         }
-        let timer = self.timers.first().map(|&(at, _)| at);
-        match (timer, self.suite.next_expiry()) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
+        self.timers.first().map(|&(at, _)| at)
+    }
+
+    /// The thread under a spec. Before a request to change the spec the driver looks whose it is now
+    /// ([`Input::Became`]).
+    pub fn thread_of(&self, spec: SpecId) -> Option<ThreadId> {
+        let slot = self.ids.get(spec)?;
+        self.specs.at(slot).thread.as_ref().map(|thread| thread.thread)
+    }
+
+    fn became(&mut self, thread: ThreadId, euid: u32) {
+        if let Some(&slot) = self.threads.get(&thread)
+            && let Some(attached) = self.specs.at_mut(slot).thread.as_mut()
+        {
+            attached.euid = euid;
         }
     }
 
@@ -339,6 +362,7 @@ impl Broker {
             match timer {
                 Timer::Rearm(session) => self.rearm(session),
                 Timer::Retry(slot) => self.retry(slot),
+                Timer::Again(session) => self.ask_again(session),
             }
         }
     }
@@ -361,6 +385,7 @@ impl Broker {
         }
         self.stopping = Some(Stopping { asker: release.then_some(asker), release });
         self.refuse_pending();
+        self.refuse_parked();
         if !release {
             self.reply(asker, Reply::Done);
             self.emit(Effect::Exit);

@@ -8,7 +8,7 @@ use crate::broker::Broker;
 use crate::decide::{Job, Kind, ask_for};
 use crate::input::{Effect, Errno, ForeignQuestion};
 use crate::plugin::{Clip, Offer};
-use crate::refuse::{ESRCH, kernel, plain};
+use crate::refuse::{ESRCH, kernel, plain, refusal};
 use crate::spec::{Asker, Step, Undo};
 use crate::suite::Slot;
 use crate::whose::Wish;
@@ -22,8 +22,16 @@ impl Broker {
             Ok(slot) => slot,
             Err(refusal) => return self.refuse(asker, refusal),
         };
+        let (client, uid) = (self.sessions[&asker.session].client, self.sessions[&asker.session].uid);
+        // It was theirs when it was attached; what it has become since is given nothing more.
+        if let Some(thread) = &self.specs.at(slot).thread
+            && uid != 0
+            && thread.euid != uid
+        {
+            let refusal = refusal(Code::OthersThread, Field::Thread, thread.euid.into(), uid.into());
+            return self.refuse(asker, refusal);
+        }
         task.owner = self.specs.at(slot).task.owner;
-        let client = self.sessions[&asker.session].client;
         match self.round(client, &task, Some(id), false) {
             Ok(round) => {
                 let kind = Kind::Change { spec: id };
@@ -101,15 +109,20 @@ impl Broker {
                 }
             }
             Err(errno) => {
-                self.set_terms(slot, &undo.task, undo.plugin, &undo.offer, None);
-                // The kernel may have done half of it, such as the CPUs without the policy.
-                let attr = self.suite.attr(Slot(slot));
-                self.order(slot, attr);
-                self.apply_moves(&[]);
+                self.take_back(slot, undo);
                 self.refuse(undo.asker, kernel(errno));
                 self.reconsider(slot);
             }
         }
+    }
+
+    /// The old terms hold.
+    pub(crate) fn take_back(&mut self, slot: u32, undo: &Undo) {
+        self.set_terms(slot, &undo.task, undo.plugin, &undo.offer, None);
+        // The kernel may have done half of it, such as the CPUs without the policy.
+        let attr = self.suite.attr(Slot(slot));
+        self.order(slot, attr);
+        self.apply_moves(&[]);
     }
 
     /// The new terms hold.

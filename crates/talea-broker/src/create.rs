@@ -10,6 +10,7 @@ use crate::plugin::{Clip, Offer};
 use crate::refuse::{plain, refusal};
 use crate::spec::{Asker, Spec, Step};
 use crate::suite::Slot;
+use talea_core::Time;
 use talea_proto::message::{SpecId, Token};
 use talea_proto::record::Record;
 use talea_proto::{Code, Field, GROUP_MAX, Granted, Owner, Refusal, Reply, Task};
@@ -161,6 +162,7 @@ impl Broker {
             plugin,
             offer: *offer,
             thread: None,
+            lags_until: Time::ZERO,
             step: Step::Idle,
         };
         let slot = self.specs.insert(spec);

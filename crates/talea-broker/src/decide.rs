@@ -262,8 +262,10 @@ impl Broker {
         if let Kind::Explain = kind {
             let chosen = round.first_ok.or(round.partial.map(|partial| partial.plugin));
             let chosen = chosen.and_then(|plugin| round.answers.iter().position(|a| a.plugin == plugin));
+            // Word for word what the request itself would be answered.
+            let refusal = if chosen.is_none() { Some(self.why_nobody(&round)) } else { None };
             let answers = std::mem::take(&mut round.answers);
-            let reply = Reply::Explained { chosen: chosen.map(|at| at as u32), answers, refusal: None };
+            let reply = Reply::Explained { chosen: chosen.map(|at| at as u32), answers, refusal };
             return self.reply(asker, reply);
         }
         let mut refusal = self.why_nobody(&round);

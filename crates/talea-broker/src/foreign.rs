@@ -148,6 +148,7 @@ impl Broker {
         self.suite.out_of_service(plugin);
         let name = self.names[plugin as usize].to_string();
         self.log(LogEvent::PluginOut { name, why: why.to_owned() });
+        self.emit(Effect::EndHost { plugin });
         for question in asked.into_iter().chain(queue) {
             if let Question::Accept(job) = question {
                 self.deliberate(*job, Some(Word::Down));

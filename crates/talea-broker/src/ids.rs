@@ -38,8 +38,10 @@ impl Ids {
     /// Adds `id`, which must be new.
     pub(crate) fn insert(&mut self, id: SpecId, slot: u32) {
         assert_ne!(slot, HOLE, "slot numbers end below the mark for holes");
+        if self.entries.back().is_none_or(|&(last, _)| last < id) {
+            return self.entries.push_back((id, slot));
+        }
         match self.position(id) {
-            Err(at) if at == self.entries.len() => self.entries.push_back((id, slot)),
             Err(at) => self.entries.insert(at, (id, slot)),
             Ok(at) => {
                 assert_eq!(self.entries[at].1, HOLE, "{id:?} is named twice");

@@ -1,7 +1,8 @@
 //! What the world tells the broker, and what the broker asks of the world.
 
 use talea_core::setup::Setup;
-use talea_core::{Attr, CpuSet, Span};
+use talea_core::{Attr, CpuSet, Span, Time};
+use talea_proto::message::But;
 use talea_proto::record::Record;
 use talea_proto::{Refusal, Reply, Request, SpecId};
 
@@ -49,7 +50,7 @@ pub struct Peer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadFacts {
     /// The driver's handle. Two requests that name the same thread may carry different handles; `tid` and
-    /// `start` together tell.
+    /// `inode` together tell, or `start` where that is 0.
     pub thread: ThreadId,
     /// Thread id in our PID namespace.
     pub tid: u32,
@@ -57,7 +58,7 @@ pub struct ThreadFacts {
     pub tgid: u32,
     /// Its effective user id, from the kernel.
     pub euid: u32,
-    /// Start time in clock ticks since boot, which with `tid` names a thread for ever.
+    /// Start time in clock ticks since boot, which with `tid` names a thread for ever; may be 0 where `inode` is not.
     pub start: u64,
     /// Inode of its pidfd, where the kernel gives unique ones; else 0.
     pub inode: u64,
@@ -119,6 +120,14 @@ pub enum Input {
         /// Which.
         session: SessionId,
     },
+    /// An attached thread is another user's than it was: its credentials have changed. Told before the request for
+    /// which it matters.
+    Became {
+        /// Which.
+        thread: ThreadId,
+        /// Its effective user id now, from the kernel.
+        euid: u32,
+    },
     /// A watched thread ended.
     ThreadGone {
         /// Which.
@@ -128,6 +137,22 @@ pub enum Input {
     ProcessGone {
         /// Which.
         process: ProcessId,
+    },
+    /// An effect that carried a ticket was carried out, and not quite as it says: what comes after
+    /// [`Effect::Apply`] is [`But::Asleep`], and the thread's CPUs are set; after [`Effect::Restore`] any of the others.
+    DoneBut {
+        /// Which.
+        ticket: Ticket,
+        /// What is missing.
+        but: But,
+    },
+    /// An [`Effect::Apply`] can't be carried out yet: the thread has overdrawn its last deadline budget, and has what it
+    /// had.
+    NotBefore {
+        /// Which.
+        ticket: Ticket,
+        /// When it can.
+        at: Time,
     },
     /// An effect that carried a ticket was carried out, or not.
     Done {
@@ -164,9 +189,21 @@ pub enum Input {
         thread: Option<ThreadFacts>,
         /// Whether the owning process, if the record names one, still lives.
         process_alive: bool,
+        /// The groups of that process, or else of a thread of the same user: those by which rules for groups count
+        /// the grant until it is claimed. `None` when neither is left.
+        groups: Option<Groups>,
     },
     /// The time that [`crate::Broker::next_wakeup`] named has come.
     Timer,
+}
+
+/// The groups of a process, as the kernel says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Groups {
+    /// Its effective group.
+    pub effective: u32,
+    /// Its supplementary groups.
+    pub supplementary: Vec<u32>,
 }
 
 /// What the broker asks of the world. Data, so that a test can read it.
@@ -256,6 +293,11 @@ pub enum Effect {
         /// How long the answer may take.
         timeout: Span,
     },
+    /// End the host of a foreign plugin that will not be asked any more. What it has still to answer is void.
+    EndHost {
+        /// Index of the plugin.
+        plugin: u32,
+    },
     /// End the daemon.
     Exit,
     /// Something that an administrator would want to read.
@@ -273,6 +315,15 @@ pub enum LogEvent {
         pid: u32,
         /// What was said.
         refusal: Box<Refusal>,
+    },
+    /// A thread that was put back is not quite what it was.
+    NotAsBefore {
+        /// Which thread id.
+        tid: u32,
+        /// Whose grant it had.
+        uid: u32,
+        /// What is missing.
+        but: But,
     },
     /// A thread could not be put back; it is tried again.
     RestoreFailed {

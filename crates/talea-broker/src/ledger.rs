@@ -91,9 +91,14 @@ pub(crate) struct DomainBook {
     specs: u32,
     bandwidth: Charge,
     voids: u32,
+    /// All charges on single CPUs of the domain, and how many that is.
+    pinned: Charge,
+    pinned_charges: u32,
     densities: BTreeMap<Charge, u32>,
+    /// Whether an `rm` plugin on one of its CPUs has to reckon with its claims.
+    interferes: bool,
     /// What the domain's claims may take from any of its CPUs: each with twice its work (argument 4 in
-    /// `talea_analysis::rm`).
+    /// `talea_analysis::rm`). Empty when they interfere with nobody.
     pub(crate) classes: Classes,
 }
 
@@ -115,15 +120,21 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// Empty books for `plugins` plugins on CPUs below `cpus`, with these domains for global claims.
-    pub(crate) fn new(plugins: usize, cpus: u32, domains: &[CpuSet]) -> Ledger {
+    /// Empty books for `plugins` plugins on CPUs below `cpus`, with these domains for global claims; `rm` are the CPUs
+    /// on which such claims interfere with `rm` plugins.
+    pub(crate) fn new(plugins: usize, cpus: u32, domains: &[CpuSet], rm: &CpuSet) -> Ledger {
         let mut books = vec![CpuBook::default(); cpus as usize];
         for (i, domain) in domains.iter().enumerate() {
             for cpu in domain {
                 books[cpu as usize].domain = Some(i as u32);
             }
         }
-        let domain = |cpus: &CpuSet| DomainBook { cpus: *cpus, count: cpus.len(), ..DomainBook::default() };
+        let domain = |cpus: &CpuSet| DomainBook {
+            cpus: *cpus,
+            count: cpus.len(),
+            interferes: !cpus.intersection(rm).is_empty(),
+            ..DomainBook::default()
+        };
         Ledger {
             held: vec![Held::default(); (books.len() + domains.len()) * plugins],
             cpus: books,
@@ -211,6 +222,11 @@ impl Ledger {
                 add(&mut book.bandwidth, claim.bandwidth);
                 book.charges += 1;
                 book.voids += u32::from(claim.voids && claim.is_deadline());
+                if let Some(domain) = book.domain {
+                    let domain = &mut self.domains[domain as usize];
+                    add(&mut domain.pinned, claim.charge);
+                    domain.pinned_charges += 1;
+                }
             }
             Place::Domain(domain) => {
                 let book = &mut self.domains[domain as usize];
@@ -219,7 +235,9 @@ impl Ledger {
                 book.charges += 1;
                 book.voids += u32::from(claim.voids);
                 *book.densities.entry(claim.charge).or_default() += 1;
-                book.classes.add(claim.span, u128::from(claim.work) * 2);
+                if book.interferes {
+                    book.classes.add(claim.span, u128::from(claim.work) * 2);
+                }
             }
         }
     }
@@ -237,6 +255,11 @@ impl Ledger {
                 subtract(&mut book.bandwidth, claim.bandwidth);
                 book.charges -= 1;
                 book.voids -= u32::from(claim.voids && claim.is_deadline());
+                if let Some(domain) = book.domain {
+                    let domain = &mut self.domains[domain as usize];
+                    subtract(&mut domain.pinned, claim.charge);
+                    domain.pinned_charges -= 1;
+                }
             }
             Place::Domain(domain) => {
                 let book = &mut self.domains[domain as usize];
@@ -249,7 +272,9 @@ impl Ledger {
                 if *count == 0 {
                     book.densities.remove(&claim.charge);
                 }
-                book.classes.remove(claim.span, u128::from(claim.work) * 2);
+                if book.interferes {
+                    book.classes.remove(claim.span, u128::from(claim.work) * 2);
+                }
             }
         }
     }
@@ -270,6 +295,7 @@ impl Ledger {
         let domain = |book: &DomainBook| {
             (book.total, book.bandwidth, book.charges, book.specs, book.voids)
                 == (Charge::ZERO, Charge::ZERO, 0, 0, 0)
+                && (book.pinned, book.pinned_charges) == (Charge::ZERO, 0)
                 && book.densities.is_empty()
                 && book.classes.total().work == 0
         };

@@ -22,6 +22,7 @@ mod decide;
 mod dice;
 mod foreign;
 mod ids;
+mod later;
 mod ledger;
 mod levels;
 mod look;

@@ -6,7 +6,7 @@
 
 use crate::broker::Broker;
 use crate::input::{SessionId, ThreadId};
-use crate::spec::Spec;
+use crate::spec::{Attached, Spec};
 use crate::suite::Slot;
 use crate::whose::Wish;
 use talea_proto::message::{SessionInfo, SpecId, SpecInfo, Status, Token};
@@ -65,7 +65,7 @@ impl Broker {
             uid: spec.uid,
             pid: spec.process.pid,
             tid: spec.thread.as_ref().map(|thread| thread.tid),
-            attr: spec.thread.as_ref().map(|thread| thread.given),
+            attr: spec.thread.as_ref().filter(|thread| thread.naps == 0).map(|thread| thread.given),
         }
     }
 
@@ -121,7 +121,8 @@ impl Broker {
     pub fn confirmed(&self) -> impl Iterator<Item = u32> {
         let settled = |spec: &Spec| {
             let order_pending = spec.thread.as_ref().is_some_and(|thread| thread.ticket.is_some());
-            spec.is_idle() && !order_pending && !spec.thread.as_ref().is_some_and(|thread| thread.failing)
+            let unwilling = |thread: &Attached| thread.failing || thread.naps > 0;
+            spec.is_idle() && !order_pending && !spec.thread.as_deref().is_some_and(unwilling)
         };
         self.specs.iter().filter(move |(_, spec)| settled(spec)).map(|(slot, _)| slot)
     }

@@ -17,7 +17,7 @@ impl Broker {
                 self.start_restore(slot, Some(asker), None, Way::Release);
             }
             Ok(slot) => {
-                self.drop_spec(slot, None);
+                self.drop_spec(slot, self.zero_lag(slot));
                 self.reply(asker, Reply::Done);
             }
             Err(refusal) => self.refuse(asker, refusal),
@@ -42,7 +42,7 @@ impl Broker {
         let spec = self.specs.at_mut(slot);
         match &mut spec.step {
             Step::Idle if spec.thread.is_some() => self.start_restore(slot, None, None, Way::Stubborn),
-            Step::Idle => self.drop_spec(slot, None),
+            Step::Idle => self.drop_spec(slot, self.zero_lag(slot)),
             Step::Restoring(restoring) if restoring.way != Way::Courtesy => restoring.way = Way::Stubborn,
             Step::Restoring(_) | Step::Attaching(_) | Step::Changing(_) => {}
         }

@@ -12,6 +12,7 @@ use crate::refuse::{ESRCH, kernel};
 use crate::spec::{Asker, Restoring, Step};
 use crate::suite::Slot;
 use crate::threads::RETRY_AFTER;
+use talea_proto::message::But;
 use talea_proto::{Refusal, Reply};
 
 /// What a restoration is part of.
@@ -44,7 +45,7 @@ impl Broker {
             self.timers.remove(&(at, Timer::Retry(slot)));
         }
         let spec = self.specs.at_mut(slot);
-        spec.step = Step::Restoring(Restoring { refused: 0, errno: ESRCH, asker, answer, way });
+        spec.step = Step::Restoring(Restoring { refused: 0, errno: ESRCH, asker, answer, but: None, way });
         self.order_restore(slot);
     }
 
@@ -66,6 +67,17 @@ impl Broker {
 
     pub(crate) fn restore_done(&mut self, slot: u32, mut restoring: Restoring, result: Result<(), Errno>) {
         let errno = match result {
+            // The kernel would not take what it was before.
+            Ok(()) if restoring.refused > 0 => {
+                let was_urgent = (self.specs.at(slot).thread.as_ref())
+                    .is_some_and(|thread| thread.previous.policy.is_real_time());
+                let but = if was_urgent || restoring.refused > 1 {
+                    But::Demoted { errno: restoring.errno.0 }
+                } else {
+                    But::Wider
+                };
+                return self.restored_but(slot, restoring, but);
+            }
             Ok(()) | Err(ESRCH) => return self.restored(slot, restoring),
             Err(errno) => errno,
         };
@@ -81,8 +93,8 @@ impl Broker {
     }
 
     /// The thread is back, or has ended.
-    fn restored(&mut self, slot: u32, restoring: Restoring) {
-        let Restoring { asker, answer, way, .. } = restoring;
+    pub(crate) fn restored(&mut self, slot: u32, restoring: Restoring) {
+        let Restoring { asker, answer, but, way, .. } = restoring;
         let free_at = self.zero_lag(slot).filter(|_| way != Way::Courtesy);
         self.strike_thread(slot);
         if way != Way::Courtesy && self.specs.at(slot).booked {
@@ -90,10 +102,14 @@ impl Broker {
         }
         match way {
             Way::Release | Way::Stubborn => self.drop_spec(slot, free_at),
-            Way::Courtesy | Way::Detach => self.emit(Effect::Remember { slot }),
+            Way::Courtesy | Way::Detach => {
+                self.keep_lag(slot, free_at);
+                self.emit(Effect::Remember { slot });
+            }
         }
         if let Some(asker) = asker {
-            self.conclude(asker, answer.map_or(Ok(Reply::Done), Err));
+            let done = but.map_or(Reply::Done, Reply::DoneBut);
+            self.conclude(asker, answer.map_or(Ok(done), Err));
         }
         if way == Way::Courtesy || way == Way::Detach {
             self.reconsider(slot);

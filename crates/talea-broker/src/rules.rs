@@ -23,12 +23,9 @@
 
 use crate::input::Peer;
 use crate::plugin::Clip;
-use talea_core::setup::{Access, Bound, Domain, Groups, PluginKind, Root, RuleId, Setup};
+use talea_core::setup::{Access, Bound, DEADLINE_CLASS, Domain, Groups, PluginKind, Root, RuleId, Setup};
 use talea_core::{Charge, Priority, Span, Work};
 use talea_proto::{Code, Field, Task};
-
-/// The deadline class in the numbers of ReTiF's files.
-const DEADLINE_CLASS: u8 = 100;
 
 /// Why the rules say no.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

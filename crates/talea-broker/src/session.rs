@@ -34,6 +34,8 @@ pub(crate) struct Session {
     turned_away: Option<Box<Refusal>>,
     unanswered: Unanswered,
     waiting: VecDeque<Waiting>,
+    /// How long its request may wait for a thread's debt, once it does.
+    pub(crate) patient_until: Option<Time>,
     /// Until when it has asked too much.
     owes_until: Option<Time>,
     disarmed: bool,
@@ -64,6 +66,7 @@ pub(crate) struct Waiting {
 impl Session {
     pub(crate) fn answered(&mut self) {
         self.unanswered = Unanswered::Nothing;
+        self.patient_until = None;
     }
 
     pub(crate) fn has_waiting(&self) -> bool {
@@ -109,6 +112,7 @@ impl Broker {
             turned_away,
             unanswered: Unanswered::Nothing,
             waiting: VecDeque::new(),
+            patient_until: None,
             owes_until: None,
             disarmed: false,
             logged: [0; 32],
@@ -144,7 +148,7 @@ impl Broker {
         let asker = Asker { session: id, seq: asked.seq };
         if let Some(Ok(facts)) = &mut asked.thread {
             // It may wait here until the grant that the thread has now is over.
-            if let Some(thread) = self.thread_named(facts.tid, facts.start) {
+            if let Some(thread) = self.thread_named(facts.identity()) {
                 facts.attr = thread.previous;
             }
         }
@@ -333,6 +337,7 @@ impl Broker {
         }
         if session.unanswered == Unanswered::Long {
             self.abandon(id);
+            self.unpark(id);
         }
         for &slot in &session.specs {
             self.specs.at_mut(slot).session = None;

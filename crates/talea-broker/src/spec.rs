@@ -8,7 +8,7 @@ use crate::input::{Errno, ProcessId, SessionId, ThreadId, Ticket};
 use crate::plugin::Offer;
 use crate::restore::Way;
 use talea_core::{Attr, Time};
-use talea_proto::message::{SpecId, Task, Token};
+use talea_proto::message::{But, SpecId, Task, Token};
 use talea_proto::{Owner, Refusal};
 
 /// One accepted task specification.
@@ -44,6 +44,8 @@ pub(crate) struct Spec {
     pub(crate) offer: Offer,
     /// The attached thread.
     pub(crate) thread: Option<Box<Attached>>,
+    /// Until when its bandwidth is still owed to a thread that has left it (checklist R36); in the past when to none.
+    pub(crate) lags_until: Time,
     /// What is under way.
     pub(crate) step: Step,
 }
@@ -61,12 +63,16 @@ pub(crate) struct Attached {
     pub(crate) start: u64,
     /// Its pidfd's inode.
     pub(crate) inode: u64,
+    /// Its effective user id when the driver looked last.
+    pub(crate) euid: u32,
     /// What it was before and shall be again.
     pub(crate) previous: Attr,
     /// What it was told to be last.
     pub(crate) given: Attr,
     /// The youngest order to the kernel that has not been answered.
     pub(crate) ticket: Option<Ticket>,
+    /// How often it was found asleep where it can't be given what it was promised (later.rs); 0 once it is awake.
+    pub(crate) naps: u8,
     /// Whether it has ended while an order was under way.
     pub(crate) gone: bool,
     /// Whether the kernel refused the last order; logged once until one succeeds.
@@ -124,6 +130,8 @@ pub(crate) struct Restoring {
     pub(crate) asker: Option<Asker>,
     /// What they are told; `None` means success.
     pub(crate) answer: Option<Box<Refusal>>,
+    /// What was not quite put back.
+    pub(crate) but: Option<But>,
     /// What it is part of.
     pub(crate) way: Way,
 }

@@ -28,7 +28,7 @@ use crate::plugin::{Ask, Clip, Offer, Verdict};
 use crate::plugins::edf::Confinement;
 use crate::plugins::place::worst_fit;
 use crate::plugins::{Core, Entry, Plugin, World, claim, no};
-use talea_core::setup::{Band, Setup};
+use talea_core::setup::{Band, PluginKind, Setup};
 use talea_core::{Attr, Charge, CpuSet, Priority, Span, Time, Work};
 use talea_proto::message::{CpuInfo, Mechanism, Name, Notes, PluginInfo};
 use talea_proto::record::Record;
@@ -116,7 +116,9 @@ impl Suite {
             }
         }
         let cpus = faces.iter().filter_map(|face| face.cpus.iter().last()).max().map_or(0, |cpu| cpu + 1);
-        let ledger = Ledger::new(faces.len(), cpus, &domains);
+        let rm = setup.plugins.iter().filter(|plugin| matches!(plugin.kind, PluginKind::Rm(_)));
+        let rm = rm.fold(CpuSet::EMPTY, |all, plugin| all.union(&plugin.cpus));
+        let ledger = Ledger::new(faces.len(), cpus, &domains, &rm);
         let built = (0..faces.len()).map(|i| build(i, &faces, setup, machine, confinements[i], &ledger));
         let plugins: Vec<Plugin> = built.collect();
         let rms = plugins.iter().enumerate().filter(|(_, plugin)| plugin.as_rm().is_some());

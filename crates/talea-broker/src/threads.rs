@@ -1,6 +1,7 @@
 //! Attached threads: which they are, what they have been told to be, and what the kernel said to that.
 //!
-//! A thread is named by its id and start time, never by its id alone (checklist R32). When a decision moves the kernel
+//! A thread is named by its id and its pidfd's inode, or its start time where there is none, never by its id alone
+//! (checklist R32). When a decision moves the kernel
 //! priorities of threads that are attached already, they are told in an order that never turns theirs round: those that
 //! rise, the highest first; then those that fall, the lowest first. Proof: the move keeps the order of every pair but
 //! those with the changed spec, so of two that rise the upper one is out of the way before the lower one arrives, of
@@ -37,6 +38,18 @@ fn rank(policy: &Policy) -> i16 {
     }
 }
 
+impl ThreadFacts {
+    /// What names the thread for ever.
+    pub(crate) fn identity(&self) -> (u32, u64) {
+        identity(self.tid, self.inode, self.start)
+    }
+}
+
+/// An inode is never used again in this boot, and a start time not for the same number: either tells.
+fn identity(tid: u32, inode: u64, start: u64) -> (u32, u64) {
+    (tid, if inode == 0 { start } else { inode })
+}
+
 impl Attached {
     pub(crate) fn new(facts: &ThreadFacts, previous: Attr, given: Attr) -> Attached {
         Attached {
@@ -45,13 +58,20 @@ impl Attached {
             tgid: facts.tgid,
             start: facts.start,
             inode: facts.inode,
+            euid: facts.euid,
             previous,
             given,
             ticket: None,
+            naps: 0,
             gone: false,
             failing: false,
             retry_at: None,
         }
+    }
+
+    /// What names it for ever.
+    pub(crate) fn identity(&self) -> (u32, u64) {
+        identity(self.tid, self.inode, self.start)
     }
 
     pub(crate) fn record(&self) -> RecordThread {
@@ -78,9 +98,9 @@ impl Broker {
         attr
     }
 
-    /// The attached thread of this id and start time.
-    pub(crate) fn thread_named(&self, tid: u32, start: u64) -> Option<&Attached> {
-        let slot = *self.identities.get(&(tid, start))?;
+    /// The attached thread of this identity.
+    pub(crate) fn thread_named(&self, identity: (u32, u64)) -> Option<&Attached> {
+        let slot = *self.identities.get(&identity)?;
         self.specs.at(slot).thread.as_deref()
     }
 
@@ -91,8 +111,8 @@ impl Broker {
 
     /// Enters a thread under a spec and asks to hear of its end.
     pub(crate) fn enter_thread(&mut self, slot: u32, attached: Attached) {
-        let Attached { thread, tid, tgid, start, .. } = attached;
-        let taken = self.identities.insert((tid, start), slot).is_some()
+        let Attached { thread, tid, tgid, .. } = attached;
+        let taken = self.identities.insert(attached.identity(), slot).is_some()
             || self.threads.insert(thread, slot).is_some()
             || !self.families.insert((tgid, slot));
         assert!(!taken, "thread {tid} is attached twice");
@@ -105,8 +125,9 @@ impl Broker {
 
     /// Strikes the thread of a spec off every list.
     pub(crate) fn strike_thread(&mut self, slot: u32) -> Box<Attached> {
+        self.found_awake(slot);
         let attached = self.specs.at_mut(slot).thread.take().expect("there was a thread");
-        self.identities.remove(&(attached.tid, attached.start));
+        self.identities.remove(&attached.identity());
         self.threads.remove(&attached.thread);
         self.families.remove(&(attached.tgid, slot));
         if let Some(at) = attached.retry_at {
@@ -121,13 +142,16 @@ impl Broker {
     pub(crate) fn order(&mut self, slot: u32, attr: Attr) {
         let ticket = self.ticket(slot);
         let attached = self.specs.at_mut(slot).thread.as_mut().expect("only threads are ordered about");
+        let on_record = attached.given == attr;
         attached.given = attr;
         attached.ticket = Some(ticket);
         let thread = attached.thread;
         if let Some(at) = attached.retry_at.take() {
             self.timers.remove(&(at, Timer::Retry(slot)));
         }
-        self.emit(Effect::Remember { slot });
+        if !on_record {
+            self.emit(Effect::Remember { slot });
+        }
         self.emit(Effect::Apply { ticket, thread, attr });
     }
 
@@ -169,17 +193,26 @@ impl Broker {
         }
     }
 
+    /// What an answered order was part of, and whether its thread has ended meanwhile. `None` for one that a younger
+    /// one has replaced, or whose thread is forgotten.
+    pub(crate) fn answered_order(&mut self, ticket: Ticket) -> Option<(u32, Step, bool)> {
+        let slot = ticket.0 as u32;
+        let spec = self.specs.get_mut(slot)?;
+        let thread = spec.thread.as_mut().filter(|thread| thread.ticket == Some(ticket))?;
+        thread.ticket = None;
+        Some((slot, std::mem::take(&mut spec.step), thread.gone))
+    }
+
     /// The kernel has carried an order out, or not.
     pub(crate) fn done(&mut self, ticket: Ticket, result: Result<(), Errno>) {
-        let slot = ticket.0 as u32;
-        let Some(spec) = self.specs.get_mut(slot) else { return };
-        let Some(thread) = spec.thread.as_mut().filter(|thread| thread.ticket == Some(ticket)) else {
-            // An order that a younger one has replaced, or a thread that has ended.
-            return;
-        };
-        thread.ticket = None;
-        let result = if thread.gone { Err(ESRCH) } else { result };
-        match std::mem::take(&mut spec.step) {
+        let Some((slot, step, gone)) = self.answered_order(ticket) else { return };
+        self.found_awake(slot);
+        self.finish_order(slot, step, if gone { Err(ESRCH) } else { result });
+    }
+
+    /// What follows from an order that was part of `step`.
+    pub(crate) fn finish_order(&mut self, slot: u32, step: Step, result: Result<(), Errno>) {
+        match step {
             Step::Idle => self.moved_done(slot, result),
             Step::Attaching(asker) => self.attach_done(slot, asker, result),
             Step::Changing(undo) => self.change_done(slot, &undo, result),
@@ -209,12 +242,16 @@ impl Broker {
     pub(crate) fn retry(&mut self, slot: u32) {
         let thread = self.specs.at_mut(slot).thread.as_mut().expect("its timer ends with the thread");
         thread.retry_at = None;
-        if self.specs.at(slot).is_idle() {
-            let attr = self.suite.attr(Slot(slot));
-            self.order(slot, attr);
-        } else {
-            self.stuck -= 1;
-            self.order_restore(slot);
+        match &self.specs.at(slot).step {
+            Step::Idle | Step::Attaching(_) => {
+                let attr = self.suite.attr(Slot(slot));
+                self.order(slot, attr);
+            }
+            Step::Restoring(_) => {
+                self.stuck -= 1;
+                self.order_restore(slot);
+            }
+            Step::Changing(_) => unreachable!("a change that must wait is taken back"),
         }
     }
 
@@ -227,10 +264,11 @@ impl Broker {
         let attached = spec.thread.as_mut().expect("the list of threads is kept");
         attached.gone = true;
         if attached.retry_at.is_some() {
-            self.stuck -= 1;
             let step = std::mem::take(&mut self.specs.at_mut(slot).step);
-            let Step::Restoring(restoring) = step else { unreachable!("only a way back waits for a timer") };
-            self.restore_done(slot, restoring, Err(ESRCH));
+            if matches!(step, Step::Restoring(_)) {
+                self.stuck -= 1;
+            }
+            self.finish_order(slot, step, Err(ESRCH));
         }
     }
 
@@ -247,22 +285,37 @@ impl Broker {
         }
         // What belonged to the thread ends with it, also while a connection commands it.
         if self.specs.at(slot).task.owner != Owner::Thread && self.is_owned(slot) {
+            self.keep_lag(slot, free_at);
             self.emit(Effect::Remember { slot });
         } else {
             self.drop_spec(slot, free_at);
         }
     }
 
-    /// When the bandwidth of the attached thread may be given to others, were it to leave now (checklist R36).
+    /// When the bandwidth of a spec may be given to others, were it to end now (checklist R36).
     ///
     /// A reservation that leaves with its budget partly used has been ahead of its share; it has had exactly its share
     /// at its zero-lag time, which is no later than its current deadline, which in turn is at most one period away
     /// (the kernel sets it to at most now + D, D ≤ T, whenever it refills a budget in time; one that it throttles is
-    /// refilled at the start of the next period). `None` for a thread that is not in the deadline class.
+    /// refilled at the start of the next period). A spec outlives its threads, so the last one's time is kept, and
+    /// holds as long as the spec is in the deadline class. `None` when nothing is owed to anybody.
     pub(crate) fn zero_lag(&self, slot: u32) -> Option<Time> {
-        match self.specs.at(slot).thread.as_ref()?.given.policy {
+        let spec = self.specs.at(slot);
+        let attached = spec.thread.as_ref().and_then(|thread| match thread.given.policy {
             Policy::Deadline { period, .. } => Some(self.now.saturating_add(period)),
             _ => None,
+        });
+        let left = Some(spec.lags_until).filter(|&until| until > self.now && spec.booked).filter(|_| {
+            let policy = self.suite.attr(Slot(slot)).policy;
+            matches!(policy, Policy::Deadline { .. })
+        });
+        attached.max(left)
+    }
+
+    /// The thread of a spec that stays has left it: others wait for its zero-lag time, whenever the spec ends.
+    pub(crate) fn keep_lag(&mut self, slot: u32, until: Option<Time>) {
+        if let Some(until) = until {
+            self.specs.at_mut(slot).lags_until = until;
         }
     }
 

@@ -23,6 +23,8 @@ pub(crate) struct User {
     pub(crate) sessions: u32,
     /// Specs now, with those that are only reserved.
     pub(crate) specs: u32,
+    /// Its threads that sleep where they can't be given what they were promised.
+    pub(crate) sleepers: u32,
     /// Its specs in order: a user's walk through its own must not pay for everybody else's.
     pub(crate) ids: Ids,
     /// Up to when its requests are paid for.

@@ -127,6 +127,8 @@ pub enum Reply {
     GrantedGroup(Vec<Granted>),
     /// Done, nothing to tell.
     Done,
+    /// To attach, detach and release: done, and something is not quite as asked.
+    DoneBut(But),
     /// No, and why. Being refused is normal.
     Refused(Box<Refusal>),
     /// To query and [`Request::NextSpec`].
@@ -137,7 +139,7 @@ pub enum Reply {
         chosen: Option<u32>,
         /// One answer a plugin that was asked.
         answers: Vec<Answer>,
-        /// What would be refused before any plugin is asked.
+        /// What the request itself would be answered if nobody is chosen, its own list of answers included.
         refusal: Option<Box<Refusal>>,
     },
     /// To [`Request::Status`].
@@ -150,6 +152,21 @@ pub enum Reply {
     Session(SessionInfo),
     /// There is nothing at this index or beyond.
     End,
+}
+
+/// What is not quite as asked although it was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum But {
+    /// The thread has its place, and is real-time from its next wake-up: it sleeps in another root domain, and the
+    /// kernel gives no deadline to a thread there. Until then the spec shows no attributes.
+    Asleep,
+    /// None of the CPUs that the thread had before can be used any more; it may use all.
+    Wider,
+    /// The kernel no longer grants the policy that the thread had before, and said this; it is an ordinary thread.
+    Demoted {
+        /// The kernel's error number.
+        errno: i32,
+    },
 }
 
 /// How a grant is enforced by the kernel.
@@ -270,7 +287,7 @@ pub struct SpecInfo {
     pub pid: u32,
     /// The attached thread, if any, in the daemon's PID namespace.
     pub tid: Option<u32>,
-    /// What the thread has been given.
+    /// What the thread has been given; `None` also while a thread sleeps that is to get it ([`But::Asleep`]).
     pub attr: Option<Attr>,
 }
 

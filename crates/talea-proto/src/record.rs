@@ -7,7 +7,7 @@ use crate::message::{Name, SpecId, Task, Token};
 use crate::wire::{AttrWire, TaskWire};
 use talea_core::{Attr, Charge, Work};
 use zerocopy::little_endian::{U32, U64, U128};
-use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// One accepted spec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,9 +45,9 @@ pub struct RecordThread {
     pub tid: u32,
     /// Its process.
     pub tgid: u32,
-    /// Its start time in clock ticks since boot.
+    /// Its start time in clock ticks since boot; 0 where the inode tells.
     pub start: u64,
-    /// Its pidfd's inode; 0 when the kernel gives none.
+    /// Its pidfd's inode, which no other thread of this boot has; 0 when the kernel gives none.
     pub inode: u64,
     /// What it was before and shall be again.
     pub previous: Attr,
@@ -57,6 +57,9 @@ pub struct RecordThread {
 
 /// Bytes of an encoded record.
 pub const RECORD_SIZE: usize = 704;
+
+/// The part of them that every record has.
+const HEAD_SIZE: usize = 320;
 
 /// The layout's number; a daemon that does not know it leaves the record alone.
 const FORMAT: u32 = 1;
@@ -69,6 +72,14 @@ const FLAGS: u32 = (1 << 3) - 1;
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct RecordWire {
+    head: HeadWire,
+    thread: ThreadWire,
+    zero: [u8; 24],
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct HeadWire {
     format: U32,
     flags: U32,
     spec: U64,
@@ -82,8 +93,6 @@ struct RecordWire {
     priority: U32,
     plugin: [u8; 32],
     task: TaskWire,
-    thread: ThreadWire,
-    zero: [u8; 24],
 }
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -99,17 +108,29 @@ struct ThreadWire {
 
 const _: () = assert!(size_of::<ThreadWire>() == 360);
 const _: () = assert!(size_of::<RecordWire>() == RECORD_SIZE);
-const _: () = assert!(core::mem::offset_of!(RecordWire, task) == 112);
-const _: () = assert!(core::mem::offset_of!(RecordWire, thread) == 320);
+const _: () = assert!(core::mem::offset_of!(HeadWire, task) == 112);
+const _: () = assert!(core::mem::offset_of!(RecordWire, thread) == HEAD_SIZE);
 
 impl Record {
     /// As bytes, every one of them written.
     pub fn encode(&self) -> [u8; RECORD_SIZE] {
+        let mut bytes = [0; RECORD_SIZE];
+        self.encode_to(&mut bytes);
+        bytes
+    }
+
+    /// Writes the bytes that say something to the front of `buffer`, and says how many they are. Those that would
+    /// follow are zero and need not be kept.
+    ///
+    /// # Panics
+    /// If `buffer` is shorter than [`RECORD_SIZE`].
+    pub fn encode_to(&self, buffer: &mut [u8]) -> usize {
+        let (wire, _) = RecordWire::mut_from_prefix(buffer).expect("room for a record");
         let bit = |is: bool, bit: u32| if is { bit } else { 0 };
         let flags = bit(self.cpu.is_some(), HAS_CPU)
             | bit(self.runtime.is_some(), HAS_RUNTIME)
             | bit(self.thread.is_some(), HAS_THREAD);
-        let wire = RecordWire {
+        wire.head = HeadWire {
             format: U32::new(FORMAT),
             flags: U32::new(flags),
             spec: U64::new(self.spec.0),
@@ -123,60 +144,57 @@ impl Record {
             priority: U32::new(u32::from(self.priority)),
             plugin: self.plugin.0,
             task: TaskWire::new(&self.task),
-            thread: ThreadWire::new(self.thread.as_ref()),
-            zero: [0; 24],
         };
-        zerocopy::transmute!(wire)
+        let Some(thread) = &self.thread else { return HEAD_SIZE };
+        wire.thread = ThreadWire::new(thread);
+        wire.zero = [0; 24];
+        RECORD_SIZE
     }
 
-    /// How many of the bytes say something; the rest are zeros that need not be kept.
-    pub fn encoded_len(&self) -> usize {
-        if self.thread.is_some() { RECORD_SIZE } else { core::mem::offset_of!(RecordWire, thread) }
-    }
-
-    /// From bytes, all or the first [`Record::encoded_len`] of them; `None` for anything that [`Record::encode`] does not
+    /// From bytes, all or those that [`Record::encode_to`] says to keep; `None` for anything that [`Record::encode`] does not
     /// write.
     pub fn decode(bytes: &[u8]) -> Option<Record> {
         let mut whole = [0; RECORD_SIZE];
         whole.get_mut(..bytes.len())?.copy_from_slice(bytes);
         let wire = RecordWire::ref_from_bytes(&whole[..]).ok()?;
-        let flags = wire.flags.get();
-        if wire.format.get() != FORMAT || flags & !FLAGS != 0 {
+        let head = &wire.head;
+        let flags = head.flags.get();
+        if head.format.get() != FORMAT || flags & !FLAGS != 0 {
             return None;
         }
         let has = |bit: u32| flags & bit != 0;
         let record = Record {
-            spec: SpecId(wire.spec.get()),
-            token: Token(wire.token),
-            uid: wire.uid.get(),
-            pid: wire.pid.get(),
-            pid_start: wire.pid_start.get(),
-            task: wire.task.decode()?,
-            plugin: Name(wire.plugin),
-            cpu: has(HAS_CPU).then(|| wire.cpu.get()),
-            runtime: has(HAS_RUNTIME).then(|| Work::from_ns(wire.runtime_ns.get())),
-            charge: Charge::from_bits(wire.charge.get()),
-            priority: u8::try_from(wire.priority.get()).ok()?,
+            spec: SpecId(head.spec.get()),
+            token: Token(head.token),
+            uid: head.uid.get(),
+            pid: head.pid.get(),
+            pid_start: head.pid_start.get(),
+            task: head.task.decode()?,
+            plugin: Name(head.plugin),
+            cpu: has(HAS_CPU).then(|| head.cpu.get()),
+            runtime: has(HAS_RUNTIME).then(|| Work::from_ns(head.runtime_ns.get())),
+            charge: Charge::from_bits(head.charge.get()),
+            priority: u8::try_from(head.priority.get()).ok()?,
             thread: if has(HAS_THREAD) { Some(wire.thread.decode()?) } else { None },
         };
         // What is not declared must be zero and names must be names.
-        let text = wire.plugin.split(|&byte| byte == 0).next().and_then(|text| str::from_utf8(text).ok())?;
-        let kept = bytes.len() == RECORD_SIZE || bytes.len() == record.encoded_len();
-        (kept && Name::new(text) == Some(record.plugin) && record.encode() == whole).then_some(record)
+        let text = head.plugin.split(|&byte| byte == 0).next().and_then(|text| str::from_utf8(text).ok())?;
+        let mut again = [0; RECORD_SIZE];
+        let kept = [record.encode_to(&mut again), RECORD_SIZE].contains(&bytes.len());
+        (kept && Name::new(text) == Some(record.plugin) && again == whole).then_some(record)
     }
 }
 
 impl ThreadWire {
-    /// Without a thread all zeros, so that they need not be kept.
-    fn new(thread: Option<&RecordThread>) -> ThreadWire {
-        thread.map_or_else(ThreadWire::new_zeroed, |thread| ThreadWire {
+    fn new(thread: &RecordThread) -> ThreadWire {
+        ThreadWire {
             tid: U32::new(thread.tid),
             tgid: U32::new(thread.tgid),
             start: U64::new(thread.start),
             inode: U64::new(thread.inode),
             previous: AttrWire::new(&thread.previous),
             given: AttrWire::new(&thread.given),
-        })
+        }
     }
 
     fn decode(&self) -> Option<RecordThread> {

@@ -132,9 +132,7 @@ impl View<'_> {
     pub(crate) fn fits_beside(&self, domain: u32, coming: &Claim, room: Charge) -> bool {
         let book = self.ledger.domain(domain);
         let all = self.everything(domain).saturating_add(coming.charge);
-        let charges = |cpu| self.ledger.cpus[cpu as usize].charges;
-        let error =
-            Charge::from_bits(u128::from(book.charges + book.cpus.iter().map(charges).sum::<u32>()) + 1);
+        let error = Charge::from_bits(u128::from(book.charges + book.pinned_charges) + 1);
         if all <= room || all > room.saturating_add(error) {
             return all <= room;
         }
@@ -147,8 +145,10 @@ impl View<'_> {
 
     /// All charges in the domain, pinned or not.
     pub(crate) fn everything(&self, domain: u32) -> Charge {
-        let pinned = self.ledger.domain(domain).cpus.iter().map(|cpu| self.total(cpu));
-        pinned.fold(self.domain_total(domain), Charge::saturating_add)
+        let book = self.ledger.domain(domain);
+        let inside = |claim: &&Claim| matches!(claim.place, Place::Cpu(cpu) if book.cpus.contains(cpu));
+        let leaves = self.leaving.filter(inside).map_or(Charge::ZERO, |claim| claim.charge);
+        self.domain_total(domain).saturating_add(book.pinned.saturating_sub(leaves))
     }
 
     /// The largest charge on the domain as a whole.

@@ -168,6 +168,13 @@ impl Edf {
         if cpus.is_empty() {
             return Err(no_cpu(ask, own));
         }
+        // A living deadline thread can't leave its root domain (EBUSY), and one that sleeps elsewhere is not admitted:
+        // a thread stays where it is. Who wants it elsewhere detaches it first.
+        let cpus = match home(world).filter(|&cpu| own.contains(cpu)) {
+            Some(home) if !cpus.contains(home) => return Err(no_cpu(ask, &CpuSet::single(home))),
+            Some(home) => CpuSet::single(home),
+            None => cpus,
+        };
         let load = |cpu| (world.view.load(cpu), world.view.specs(cpu), cpu);
         let mut refused: Option<No> = None;
         let mut refuse = |no: No| {
@@ -219,7 +226,10 @@ impl Edf {
         if !world.bear(&coming) {
             return Err(No { cpu: offer.cpu, ..would_break(world, &coming) });
         }
-        Ok(self.offer(world, ask, place, self.elastic(world, ask, place, least)))
+        match self.elastic(world, ask, place, least) {
+            runtime if runtime == least => Ok(offer),
+            runtime => Ok(self.offer(world, ask, place, runtime)),
+        }
     }
 
     /// Q^a: as much of the desired runtime as there is.
@@ -323,6 +333,14 @@ impl Edf {
 
     fn claim(&self, ask: &Ask<'_>, place: Place, offer: &Offer) -> Claim {
         claim(self.core.index, place, ask.params, offer, true)
+    }
+}
+
+/// The CPU of the attached thread whose spec is changed.
+fn home(world: &World<'_>) -> Option<u32> {
+    match world.leaving.filter(|entry| entry.attached)?.claim.place {
+        Place::Cpu(cpu) => Some(cpu),
+        Place::Domain(_) => None,
     }
 }
 

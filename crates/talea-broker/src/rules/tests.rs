@@ -286,7 +286,7 @@ fn r23_the_paper_s_example_of_intersection() {
     let charge = Charge::ratio(1, 10);
     let mut granted = [0, 0];
     for (i, plugin) in [(0, 1), (1, 0)] {
-        while rules.admit(&client, plugin, &tenth, None).is_ok() {
+        while granted[i] < 10 && rules.admit(&client, plugin, &tenth, None).is_ok() {
             rules.charge(&client, plugin, charge);
             granted[i] += 1;
         }

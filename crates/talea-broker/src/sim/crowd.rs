@@ -177,6 +177,8 @@ fn what_happened(request: &Request, reply: &Reply) -> &'static str {
             "changes refused by the kernel"
         }
         (Request::Attach { .. }, Reply::Done) => "attached",
+        (Request::Attach { .. }, Reply::DoneBut(_)) => "attached asleep",
+        (Request::Detach(_) | Request::Release(_), Reply::DoneBut(_)) => "put back, almost",
         (Request::Attach { .. }, Reply::Refused(refusal)) if refusal.code == Code::Kernel => {
             "attaches refused by the kernel"
         }
@@ -362,6 +364,13 @@ impl Crowd {
                     3..5 => Some(Target::Thread(self.any_thread())),
                     _ => Some(Target::Thread(self.own_thread(session))),
                 };
+                if let Some(Target::Thread(tid)) = target
+                    && self.world.dice.chance(200)
+                    && self.world.kernel.threads.contains_key(&tid)
+                {
+                    let cpu = self.world.dice.below(4) as u32;
+                    self.world.kernel.falls_asleep(tid, cpu);
+                }
                 Request::Attach { spec, tid: None }
             }
             29..31 => Request::Detach(spec),
@@ -432,6 +441,22 @@ impl Crowd {
                 {
                     let own = self.world.kernel.ordinary();
                     self.world.kernel.spawn_thread(tid, tgid, own);
+                }
+            }
+            7 => {
+                // live twin: a client that waits for the answer to its attach; a throttled thread that is detached.
+                let tid = self.any_thread();
+                let cpu = self.world.dice.below(4) as u32;
+                if !self.world.kernel.threads.contains_key(&tid) {
+                    return;
+                }
+                match self.world.dice.below(3) {
+                    0 => self.world.kernel.wakes(tid),
+                    1 => self.world.kernel.falls_asleep(tid, cpu),
+                    _ => {
+                        let debt = self.world.dice.pick(&[10, 100, 400, 900]) * MS;
+                        self.world.kernel.owes(tid, now.saturating_add(Span::from_ns(debt)));
+                    }
                 }
             }
             _ => {
@@ -559,7 +584,7 @@ impl Crowd {
                         assert_eq!(held.token, token);
                     }
                 }
-                (Request::Release(spec), Reply::Done) => {
+                (Request::Release(spec), Reply::Done | Reply::DoneBut(_)) => {
                     self.held.remove(&spec);
                 }
                 _ => {}
@@ -600,6 +625,10 @@ impl Crowd {
     pub fn finish(&mut self) {
         self.trouble = false;
         self.world.faults = Faults::default();
+        let threads: Vec<u32> = self.world.kernel.threads.keys().copied().collect();
+        for tid in threads {
+            self.world.kernel.wakes(tid);
+        }
         for _ in 0..200 {
             self.world.settle();
             self.answer_plugins();
@@ -621,7 +650,7 @@ impl Crowd {
             self.world.kernel.end_process(pid, self.world.now);
         }
         self.quiet_down();
-        assert_eq!(self.world.broker.leftovers(), Vec::<String>::new(), "not everything came back");
+        assert_eq!(self.world.leftovers(), Vec::<String>::new(), "not everything came back");
         assert!(self.world.file.is_empty(), "the state file still holds {:?}", self.world.file.keys());
         assert_eq!(self.world.kernel.open_handles(), 0, "handles leak");
         assert_eq!(self.world.broker.next_wakeup(), None, "an idle daemon does not wake up");
@@ -635,6 +664,7 @@ impl Crowd {
                 LogEvent::Refused { .. } => "refusals logged",
                 LogEvent::RestoreFailed { .. } => "restores failed",
                 LogEvent::ApplyFailed { .. } => "moves failed",
+                LogEvent::NotAsBefore { .. } => "not as before",
                 LogEvent::Adopted { .. } => "adopted",
                 LogEvent::Dropped { .. } => "dropped",
                 LogEvent::PluginOut { .. } => "plugins out",

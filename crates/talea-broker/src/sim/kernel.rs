@@ -34,6 +34,21 @@ pub struct Thread {
     pub attr: Attr,
     /// What it is when nobody grants it anything.
     pub own: Attr,
+    /// The CPU on which it sleeps, and in whose domain it stays until it wakes, whatever its attributes say.
+    pub asleep_on: Option<u32>,
+    /// Until when it has to pay for its last deadline budget.
+    pub owes_until: Time,
+}
+
+/// How the kernel took an order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Took {
+    /// As it was given.
+    Done,
+    /// The CPUs only: it sleeps in another domain.
+    Asleep,
+    /// Not at all: the thread is in debt until then.
+    NotBefore(Time),
 }
 
 /// Processes, threads, handles.
@@ -91,7 +106,10 @@ impl Kernel {
         let start = self.tick();
         self.processes.insert(pid, (start, uid));
         let (attr, own) = (self.ordinary(), self.ordinary());
-        self.threads.insert(pid, Thread { start, tgid: pid, euid: uid, attr, own });
+        self.threads.insert(
+            pid,
+            Thread { asleep_on: None, owes_until: Time::ZERO, start, tgid: pid, euid: uid, attr, own },
+        );
         ProcessId { pid, start }
     }
 
@@ -99,7 +117,10 @@ impl Kernel {
     pub fn spawn_thread(&mut self, tid: u32, tgid: u32, own: Attr) {
         let (_, euid) = self.processes[&tgid];
         let start = self.tick();
-        self.threads.insert(tid, Thread { start, tgid, euid, attr: own, own });
+        self.threads.insert(
+            tid,
+            Thread { asleep_on: None, owes_until: Time::ZERO, start, tgid, euid, attr: own, own },
+        );
     }
 
     /// Ends a thread.
@@ -126,6 +147,38 @@ impl Kernel {
         self.handles.insert(handle, (tid, thread.start));
         let (tgid, euid, start, attr) = (thread.tgid, thread.euid, thread.start, thread.attr);
         Some(ThreadFacts { thread: handle, tid, tgid, euid, start, inode: start, attr })
+    }
+
+    /// A thread takes another user's credentials.
+    pub fn becomes(&mut self, tid: u32, euid: u32) {
+        self.threads.get_mut(&tid).expect("a living thread").euid = euid;
+    }
+
+    /// A thread falls asleep on this CPU.
+    /// live twin: a client that waits for the answer to its attach.
+    pub fn falls_asleep(&mut self, tid: u32, cpu: u32) {
+        let thread = self.threads.get_mut(&tid).expect("a living thread");
+        // A deadline thread is never outside of its domain.
+        if thread.attr.cpus.contains(cpu) && !matches!(thread.attr.policy, Policy::Deadline { .. }) {
+            thread.asleep_on = Some(cpu);
+        }
+    }
+
+    /// A thread wakes, and moves to where it may run.
+    pub fn wakes(&mut self, tid: u32) {
+        self.threads.get_mut(&tid).expect("a living thread").asleep_on = None;
+    }
+
+    /// A thread has overdrawn its last deadline budget.
+    /// live twin: a thread that is detached while it is throttled.
+    pub fn owes(&mut self, tid: u32, until: Time) {
+        self.threads.get_mut(&tid).expect("a living thread").owes_until = until;
+    }
+
+    /// Whose the thread of a handle is; `None` when it has ended.
+    pub fn euid_of(&self, handle: ThreadId) -> Option<u32> {
+        let &(tid, start) = self.handles.get(&handle)?;
+        self.threads.get(&tid).filter(|thread| thread.start == start).map(|thread| thread.euid)
     }
 
     /// Gives a handle back.
@@ -165,7 +218,12 @@ impl Kernel {
         let before = self.lingering.len();
         let result = self.set(handle, attr, now, fault);
         self.lingering.truncate(before);
-        result
+        match result {
+            Ok(Took::Done) => Ok(()),
+            // Somebody's own deadline policy, which nobody in a crowd has.
+            Ok(_) => Err(EPERM),
+            Err(errno) => Err(errno),
+        }
     }
 
     /// Whether this domain's sum holds what has left.
@@ -182,14 +240,18 @@ impl Kernel {
         attr: &Attr,
         now: Time,
         fault: Option<Errno>,
-    ) -> Result<(), Errno> {
+    ) -> Result<Took, Errno> {
         let (tid, before) = self.behind(handle).map(|(tid, thread)| (tid, thread.attr)).ok_or(ESRCH)?;
+        let (asleep_on, owes_until) = (self.threads[&tid].asleep_on, self.threads[&tid].owes_until);
         let cpus = if attr.cpus.is_empty() { before.cpus } else { attr.cpus };
         if cpus.intersection(&self.cpus).is_empty() {
             return Err(EINVAL);
         }
         if let Some(errno) = fault {
-            self.threads.get_mut(&tid).expect("it lives").attr.cpus = cpus;
+            // A deadline thread is not moved.
+            if !matches!(before.policy, Policy::Deadline { .. }) {
+                self.threads.get_mut(&tid).expect("it lives").attr.cpus = cpus;
+            }
             return Err(errno);
         }
         if let Policy::Deadline { runtime, deadline, period } = attr.policy {
@@ -197,6 +259,18 @@ impl Kernel {
                 return Err(EINVAL);
             }
             let Some(domain) = self.domain_of(&cpus) else { return Err(EPERM) };
+            if !matches!(before.policy, Policy::Deadline { .. }) {
+                if owes_until > now {
+                    return Ok(Took::NotBefore(owes_until));
+                }
+                if asleep_on.is_some_and(|cpu| !cpus.contains(cpu)) {
+                    self.threads.get_mut(&tid).expect("it lives").attr.cpus = cpus;
+                    return Ok(Took::Asleep);
+                }
+            } else if self.domain_of(&before.cpus) != Some(domain) {
+                // A deadline thread does not leave its domain.
+                return Err(EBUSY);
+            }
             self.lingering.retain(|(until, ..)| *until > now);
             let here = self.bandwidth(domain) - self.share_of(&before, domain);
             let room = self.share * u64::from(self.domains[domain].len());
@@ -207,7 +281,7 @@ impl Kernel {
             self.linger(&before, now);
         }
         self.threads.get_mut(&tid).expect("it lives").attr = Attr { cpus, ..*attr };
-        Ok(())
+        Ok(Took::Done)
     }
 
     fn domain_of(&self, cpus: &CpuSet) -> Option<usize> {

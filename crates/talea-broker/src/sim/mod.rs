@@ -11,5 +11,5 @@ mod world;
 
 pub use crowd::{Crowd, Tally, run_ops, run_seed};
 pub use dice::Dice;
-pub use kernel::{Kernel, Thread};
+pub use kernel::{Kernel, Thread, Took};
 pub use world::{Faults, Line, Target, World};

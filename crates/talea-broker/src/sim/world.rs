@@ -4,15 +4,16 @@
 //! beside them in [`Faults`].
 
 use super::dice::Dice;
-use super::kernel::Kernel;
+use super::kernel::{Kernel, Took};
 use crate::Broker;
 use crate::input::{
-    Effect, Errno, ForeignAnswer, ForeignQuestion, Input, LogEvent, Machine, Peer, ProcessId, SessionId,
-    ThreadError, ThreadFacts, ThreadId, Ticket,
+    Effect, Errno, ForeignAnswer, ForeignQuestion, Groups, Input, LogEvent, Machine, Peer, ProcessId,
+    SessionId, ThreadError, ThreadFacts, ThreadId, Ticket,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use talea_core::setup::Setup;
 use talea_core::{Attr, Span, Time};
+use talea_proto::message::But;
 use talea_proto::record::Record;
 use talea_proto::{Reply, Request, VERSION};
 
@@ -93,9 +94,13 @@ pub struct World {
     machine: Machine,
     effects: VecDeque<Effect>,
     inbox: VecDeque<Input>,
+    /// Plugins whose hosts were ended.
+    pub ended_hosts: BTreeSet<u32>,
     watched: BTreeSet<ThreadId>,
     watched_processes: BTreeSet<ProcessId>,
     next_session: u64,
+    /// Of the processes that have ever connected.
+    groups: BTreeMap<u32, Groups>,
 }
 
 impl World {
@@ -121,9 +126,11 @@ impl World {
             machine,
             effects: VecDeque::new(),
             inbox: VecDeque::new(),
+            ended_hosts: BTreeSet::new(),
             watched: BTreeSet::new(),
             watched_processes: BTreeSet::new(),
             next_session: 1,
+            groups: BTreeMap::new(),
         }
     }
 
@@ -152,6 +159,7 @@ impl World {
         };
         self.lines.insert(session, line);
         let peer = Peer { pid, pid_start: start, uid, gid, groups: groups.to_vec() };
+        self.groups.insert(pid, Groups { effective: gid, supplementary: groups.to_vec() });
         self.tell(Input::Connected { session, peer });
         session
     }
@@ -227,6 +235,12 @@ impl World {
             self.tell(Input::Garbled { session, seq, refusal });
             return true;
         };
+        if let Request::Change { spec, .. } = request
+            && let Some(thread) = self.broker.thread_of(spec)
+            && let Some(euid) = self.kernel.euid_of(thread)
+        {
+            self.tell(Input::Became { thread, euid });
+        }
         let thread = target.map(|target| match target {
             Target::Thread(tid) => self.kernel.open(tid).ok_or(ThreadError::Gone),
             Target::Bad(why) => Err(why),
@@ -250,7 +264,16 @@ impl World {
             Effect::Restore { ticket, thread, attr } => {
                 let fault = self.fault(self.faults.restore);
                 let result = self.kernel.put_back(thread, &attr, self.now, fault);
-                self.inbox.push_back(Input::Done { ticket, result });
+                let wider = result.is_ok() && self.dice.chance(self.faults.restore / 4);
+                self.inbox.push_back(if wider {
+                    // None of its own CPUs is left.
+                    let all = Attr { cpus: self.machine.cpus, ..attr };
+                    let done = self.kernel.put_back(thread, &all, self.now, None);
+                    assert_eq!(done, Ok(()), "what is put back can be put back wider");
+                    Input::DoneBut { ticket, but: But::Wider }
+                } else {
+                    Input::Done { ticket, result }
+                });
             }
             Effect::Watch { thread } => {
                 assert!(self.watched.insert(thread), "{thread:?} is watched twice");
@@ -281,6 +304,10 @@ impl World {
                 assert!(!busy, "plugin {plugin} is asked two things at a time");
                 let until = self.now.saturating_add(timeout);
                 self.questions.insert(ticket, (plugin, *question, until));
+            }
+            Effect::EndHost { plugin } => {
+                assert!(self.ended_hosts.insert(plugin), "the host of plugin {plugin} is ended twice");
+                self.questions.retain(|_, (asked, ..)| *asked != plugin);
             }
             Effect::Exit => self.exited = true,
             Effect::Log(event) => self.log.push(event),
@@ -317,7 +344,14 @@ impl World {
             assert_eq!(known, 1, "thread {tid} becomes real-time and the state file knows it {known} times");
         }
         let fault = self.fault(self.faults.apply);
-        let result = self.kernel.set(thread, attr, self.now, fault);
+        let result = match self.kernel.set(thread, attr, self.now, fault) {
+            Ok(Took::Asleep) => {
+                return self.inbox.push_back(Input::DoneBut { ticket, but: But::Asleep });
+            }
+            Ok(Took::NotBefore(at)) => return self.inbox.push_back(Input::NotBefore { ticket, at }),
+            Ok(Took::Done) => Ok(()),
+            Err(errno) => Err(errno),
+        };
         if let (None, Err(errno)) = (fault, result) {
             // A spec whose thread has just ended keeps its place in the books, and the kernel has not let go of the
             // old thread's share: the next thread may be too early.
@@ -399,6 +433,13 @@ impl World {
         }
     }
 
+    /// [`Broker::leftovers`] as somebody finds them who asks now: what is due is given back by the asking.
+    pub fn leftovers(&mut self) -> Vec<String> {
+        self.tell(Input::Timer);
+        self.settle();
+        self.broker.leftovers()
+    }
+
     /// The daemon dies here and now, and another one starts with what the state file says.
     /// live twin: SIGKILL to talead under load.
     pub fn restart(&mut self) {
@@ -410,6 +451,7 @@ impl World {
         self.setup = setup;
         self.effects.clear();
         self.inbox.clear();
+        self.ended_hosts.clear();
         self.watched.clear();
         self.watched_processes.clear();
         self.questions.clear();
@@ -431,7 +473,10 @@ impl World {
             };
             let process = ProcessId { pid: record.pid, start: record.pid_start };
             let process_alive = self.kernel.lives(process);
-            self.tell(Input::Adopt { slot, record: Box::new(record), thread, process_alive });
+            let witness = thread.as_ref().filter(|facts| facts.euid == record.uid).map(|facts| facts.tgid);
+            let witness = if process_alive { Some(record.pid) } else { witness };
+            let groups = witness.and_then(|pid| self.groups.get(&pid).cloned());
+            self.tell(Input::Adopt { slot, record: Box::new(record), thread, process_alive, groups });
         }
         self.tell(Input::Timer);
     }

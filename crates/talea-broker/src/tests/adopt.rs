@@ -2,11 +2,11 @@
 
 use super::stage::{Words, by, owned, setup, timed, urgent, world, world_of};
 use crate::input::{Errno, LogEvent};
-use crate::sim::Target;
+use crate::sim::{Target, World};
 use talea_proto::{Code, Owner, Reply, Request};
 
 #[test]
-fn a_killed_daemon_loses_no_grant_of_the_living() {
+fn retif_10_5_a_killed_daemon_loses_no_grant_of_the_living() {
     for owner in [Owner::Session, Owner::Process, Owner::Thread] {
         let mut world = world();
         let client = world.connect(1000);
@@ -52,13 +52,13 @@ fn unclaimed_grants_stay_until_their_owner_ends() {
         assert_eq!((world.broker.specs(), world.broker.attached()), (1, 1), "{owner:?}");
         world.kernel.end_process(pid, world.now);
         world.settle();
-        assert_eq!(world.broker.leftovers(), Vec::<String>::new(), "{owner:?}");
+        assert_eq!(world.leftovers(), Vec::<String>::new(), "{owner:?}");
         assert!(world.file.is_empty());
     }
 }
 
 #[test]
-fn a_grant_whose_owner_died_with_the_daemon_is_given_back() {
+fn retif_10_5_a_grant_whose_owner_died_with_the_daemon_is_given_back() {
     for owner in [Owner::Session, Owner::Process] {
         let mut world = world();
         let (client, other) = (world.connect(1000), world.connect(1000));
@@ -70,9 +70,30 @@ fn a_grant_whose_owner_died_with_the_daemon_is_given_back() {
         world.settle();
         assert_eq!(world.attr_of(tid), before, "{owner:?}");
         assert!(world.log.iter().any(|event| matches!(event, LogEvent::Dropped { .. })));
-        assert_eq!(world.broker.leftovers(), Vec::<String>::new());
+        assert_eq!(world.leftovers(), Vec::<String>::new());
         assert!(world.file.is_empty());
     }
+}
+
+#[test]
+fn r36_bandwidth_of_a_thread_that_died_with_the_daemon_waits_for_its_zero_lag_time() {
+    let mut world = world();
+    let client = world.connect(1000);
+    let pid = world.tid_of(client);
+    let own = world.kernel.ordinary();
+    world.kernel.spawn_thread(500, pid, own);
+    let mut task = owned(by(timed(60_000, 100_000), "edf"), Owner::Thread);
+    (task.cpus, task.cpus_mandatory) = (talea_core::CpuSet::single(0), true);
+    world.attached(client, task, 500);
+    world.kernel.end_thread(500, world.now);
+    world.restart();
+    world.settle();
+    let client = world.dial(pid, 1000, &[]);
+    world.call(client, Request::Hello { min: 1, max: 1 });
+    assert_eq!(world.broker.specs(), 0, "it ended with its thread");
+    assert_eq!(world.refused(client, Request::Create(task)).code, Code::NoPlugin);
+    world.advance(talea_core::Span::from_ns(100_000_000));
+    world.create(client, task);
 }
 
 #[test]
@@ -101,7 +122,7 @@ fn r32_a_reused_thread_id_is_not_adopted() {
 }
 
 #[test]
-fn a_crash_at_any_point_of_an_attach_leaves_no_privileged_thread_unknown() {
+fn retif_10_5_a_crash_at_any_point_of_an_attach_leaves_no_privileged_thread_unknown() {
     for progress in 0..8 {
         for daemon_only in [true, false] {
             let mut world = world();
@@ -149,7 +170,7 @@ fn a_grant_of_a_plugin_that_is_gone_is_given_back_and_kept_on_record_until_then(
     assert!(world.file.is_empty());
     world.hang_up(root);
     world.settle();
-    assert_eq!(world.broker.leftovers(), Vec::<String>::new());
+    assert_eq!(world.leftovers(), Vec::<String>::new());
 }
 
 #[test]
@@ -170,6 +191,50 @@ fn a_claim_after_a_restart_needs_the_token_and_the_same_user() {
     assert_eq!(world.refused(same, Request::Release(spec)).code, Code::NotYours);
     assert!(matches!(world.call(same, Request::Claim { spec, token }), Reply::Granted(_)));
     world.done(same, Request::Release(spec));
+}
+
+#[test]
+fn r24_what_a_group_holds_is_counted_on_by_the_next_daemon_before_anybody_claims() {
+    use talea_core::setup::{Access, Bound, Domain, Rule};
+    for owner in [Owner::Process, Owner::Thread] {
+        let mut setup = setup(&["rm"], 2);
+        setup.access = Access::Rules;
+        setup.rules = vec![Rule {
+            domain: Domain::Group(29),
+            plugin: None,
+            bound: Bound::MaxUtilization(talea_core::Charge::ratio(1, 2)),
+            origin: "talead.toml:3".to_owned(),
+        }];
+        let mut world = world_of(setup, 2);
+        let greet = |world: &mut World, pid: u32| {
+            let session = world.dial(pid, pid, &[29]);
+            assert!(matches!(world.call(session, Request::Hello { min: 1, max: 1 }), Reply::Welcome { .. }));
+            session
+        };
+        for (pid, uid) in [(50, 1000), (51, 1000), (52, 1001)] {
+            world.kernel.spawn(pid, uid);
+        }
+        let client = greet(&mut world, 50);
+        // The thread is another process's, which connects only once to be known.
+        let other = greet(&mut world, 51);
+        world.hang_up(other);
+        let held = world.attached(client, owned(timed(4_000, 10_000), owner), 51);
+        if owner == Owner::Thread {
+            world.kernel.end_process(50, world.now);
+        }
+        world.restart();
+        world.settle();
+        let (member, root) = (greet(&mut world, 52), world.connect(0));
+        let refusal = world.refused(member, Request::Create(timed(2_000, 10_000)));
+        assert_eq!((refusal.code, refusal.asked), (Code::RuleBound, 600_000), "{owner:?}");
+        // Root may change it by the rules of its holder.
+        let less = Request::Change { spec: held.spec, task: timed(3_000, 10_000) };
+        assert!(matches!(world.call(root, less), Reply::Granted(_)), "{owner:?}");
+        world.create(member, timed(2_000, 10_000));
+        world.done(root, Request::Release(held.spec));
+        world.create(member, timed(3_000, 10_000));
+        world.check_quiet(false);
+    }
 }
 
 #[test]

@@ -209,7 +209,7 @@ fn a_hang_up_while_a_plugin_thinks_takes_the_whole_group_back() {
     world.settle();
     world.hang_up(other);
     world.settle();
-    assert_eq!(world.broker.leftovers(), Vec::<String>::new());
+    assert_eq!(world.leftovers(), Vec::<String>::new());
 }
 
 #[test]

@@ -3,7 +3,9 @@
 mod adopt;
 mod calls;
 mod change;
+mod choice;
 mod foreign;
+mod later;
 mod limits;
 mod moves;
 mod owners;

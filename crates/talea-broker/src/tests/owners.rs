@@ -94,7 +94,7 @@ fn a_hang_up_at_any_point_of_attach_change_or_release_leaves_nothing_behind() {
             world.advance(Span::from_ns(1_000_000_000));
             world.settle();
             assert_eq!(world.attr_of(tid), before, "{what} {progress}");
-            assert_eq!(world.broker.leftovers(), Vec::<String>::new(), "{what} {progress}");
+            assert_eq!(world.leftovers(), Vec::<String>::new(), "{what} {progress}");
             world.check_quiet(false);
         }
     }

@@ -25,6 +25,8 @@ fn simulation_three_hundred_crowds_leave_nothing_behind() {
         "groups created",
         "changed",
         "attached",
+        "attached asleep",
+        "not as before",
         "detached",
         "released",
         "claimed",

@@ -65,6 +65,37 @@ fn retif_s9_a_thread_that_has_a_spec_takes_no_second_one() {
 }
 
 #[test]
+fn retif_s6_whatever_a_thread_is_given_its_children_start_as_ordinary_threads() {
+    // live twin: what an attached thread starts is looked at in the kernel.
+    let every = |plugin: &str| {
+        let mut task = timed(1000, 10_000);
+        task.params.priority = Some(Priority(5));
+        by(task, plugin)
+    };
+    for from in ["edf", "rm", "fp", "rr"] {
+        for to in ["edf", "rm", "fp", "rr"] {
+            let mut world = world();
+            let client = world.connect(1000);
+            let tid = world.tid_of(client);
+            let granted = world.attached(client, every(from), tid);
+            assert!(world.attr_of(tid).reset_on_fork, "{from}");
+            // Somebody more urgent arrives, so that it may be moved; then it is changed, then its daemon.
+            world.create(client, by(timed(100, 5_000), "rm"));
+            let change = Request::Change { spec: granted.spec, task: every(to) };
+            assert!(matches!(world.call(client, change), Reply::Granted(_)));
+            assert!(world.attr_of(tid).reset_on_fork, "{from} to {to}");
+            world.restart();
+            world.settle();
+            assert!(world.attr_of(tid).reset_on_fork && world.attr_of(tid).policy.is_real_time());
+            // Nor is it left behind: a thread that did not reset before does not after.
+            let root = world.connect(0);
+            world.done(root, Request::Release(granted.spec));
+            assert_eq!(world.attr_of(tid), world.kernel.ordinary());
+        }
+    }
+}
+
+#[test]
 fn retif_s7_r32_a_stranger_with_the_same_id_is_not_touched() {
     let mut world = world();
     let client = world.connect(1000);
@@ -244,7 +275,7 @@ fn the_end_of_a_thread_may_be_heard_before_the_answer_to_its_last_order() {
             world.hang_up(client);
             world.settle();
             world.advance(Span::from_ns(1000 * MS));
-            assert_eq!(world.broker.leftovers(), Vec::<String>::new());
+            assert_eq!(world.leftovers(), Vec::<String>::new());
         }
     }
 }
@@ -282,12 +313,67 @@ fn r36_bandwidth_of_a_leaving_deadline_thread_waits_for_its_zero_lag_time() {
     assert_eq!(world.refused(client, Request::Create(task)).code, Code::NoPlugin);
     world.advance(Span::from_ns(99 * MS));
     assert_eq!(world.refused(client, Request::Create(task)).code, Code::NoPlugin);
-    assert!(world.broker.next_wakeup().is_some(), "it wakes up to give the bandwidth back");
+    assert_eq!(world.broker.next_wakeup(), None, "whoever asks next gives it back");
     world.advance(Span::from_ns(MS));
     let again = world.create(client, task);
     // Without a thread there is no lag to wait for.
     world.done(client, Request::Release(again.spec));
     world.create(client, task);
+}
+
+#[test]
+fn r36_bandwidth_stays_owed_also_when_the_thread_leaves_before_its_spec() {
+    let on_cpu_0 = |runtime_us| {
+        let mut task = by(timed(runtime_us, 100_000), "edf");
+        (task.cpus, task.cpus_mandatory) = (CpuSet::single(0), true);
+        task
+    };
+    let task = on_cpu_0(60_000);
+    for leaves in ["detach", "death"] {
+        for ends in ["release", "hang-up", "less", "elsewhere"] {
+            let mut world = world();
+            let (client, other) = (world.connect(1000), world.connect(1000));
+            let pid = world.tid_of(client);
+            let own = world.kernel.ordinary();
+            world.kernel.spawn_thread(500, pid, own);
+            let spec = world.attached(client, task, 500).spec;
+            if leaves == "detach" {
+                world.done(client, Request::Detach(spec));
+            } else {
+                world.kernel.end_thread(500, world.now);
+                world.settle();
+            }
+            world.advance(Span::from_ns(10 * MS));
+            let change = |task| Request::Change { spec, task };
+            match ends {
+                "release" => world.done(client, Request::Release(spec)),
+                "hang-up" => {
+                    world.hang_up(client);
+                    world.settle();
+                }
+                "less" => assert!(matches!(world.call(client, change(on_cpu_0(10_000))), Reply::Granted(_))),
+                _ => {
+                    let low = change(by(urgent(5), "fp"));
+                    assert!(matches!(world.call(client, low), Reply::Granted(_)));
+                    // What the next plugin gives out owes nobody anything.
+                    world.done(client, Request::Release(spec));
+                }
+            }
+            let refused = |world: &mut crate::sim::World| {
+                assert_eq!(
+                    world.refused(other, Request::Create(task)).code,
+                    Code::NoPlugin,
+                    "{leaves}, {ends}"
+                );
+            };
+            refused(&mut world);
+            world.advance(Span::from_ns(89 * MS));
+            refused(&mut world);
+            world.advance(Span::from_ns(MS));
+            world.create(other, task);
+            world.check_quiet(false);
+        }
+    }
 }
 
 #[test]
@@ -301,7 +387,10 @@ fn an_unwilling_kernel_is_offered_less_and_less_and_then_asked_again() {
     world.kernel.spawn_thread(500, tid, own);
     let granted = world.attached(client, urgent(5), 500);
     world.next_errors.extend([EPERM, NO_FAULT]);
-    world.done(client, Request::Release(granted.spec));
+    // Whoever asked hears that the thread has lost a policy of its own, and so does the log.
+    let but = talea_proto::message::But::Demoted { errno: 1 };
+    assert_eq!(world.call(client, Request::Release(granted.spec)), Reply::DoneBut(but));
+    assert!(world.log.contains(&crate::input::LogEvent::NotAsBefore { tid: 500, uid: 1000, but }));
     assert_eq!(world.attr_of(500), world.kernel.ordinary());
     world.kernel.end_thread(500, world.now);
 
@@ -322,7 +411,7 @@ fn an_unwilling_kernel_is_offered_less_and_less_and_then_asked_again() {
     world.advance(Span::from_ns(1000 * MS));
     world.settle();
     assert_eq!(world.attr_of(tid), world.kernel.ordinary());
-    assert_eq!(world.broker.leftovers(), Vec::<String>::new());
+    assert_eq!(world.leftovers(), Vec::<String>::new());
 }
 
 #[test]

@@ -45,6 +45,30 @@ fn retif_s2_other_users_see_nothing_and_other_connections_change_nothing() {
 }
 
 #[test]
+fn r25_an_attached_thread_that_became_anothers_is_given_nothing_more() {
+    let mut world = world();
+    let (alice, root) = (world.connect(1000), world.connect(0));
+    let tid = world.tid_of(alice);
+    let before = world.attr_of(tid);
+    let granted = world.attached(alice, urgent(5), tid);
+    let given = world.attr_of(tid);
+    let change = || Request::Change { spec: granted.spec, task: urgent(9) };
+    world.kernel.becomes(tid, 1001);
+    let refusal = world.refused(alice, change());
+    assert_eq!((refusal.code, refusal.asked, refusal.limit), (Code::OthersThread, 1001, 1000));
+    assert_eq!(world.attr_of(tid), given, "what it has it keeps until it is let go");
+    // Root may, as with any thread; and once it is theirs again so may they.
+    assert!(matches!(world.call(root, change()), Reply::Granted(_)));
+    world.kernel.becomes(tid, 1000);
+    assert!(matches!(world.call(alice, change()), Reply::Granted(_)));
+    // To let go takes nothing from anybody.
+    world.kernel.becomes(tid, 0);
+    world.done(alice, Request::Detach(granted.spec));
+    assert_eq!(world.attr_of(tid), before);
+    world.check_quiet(false);
+}
+
+#[test]
 fn r25_root_may_change_and_end_what_users_hold() {
     let mut world = world();
     let (alice, root) = (world.connect(1000), world.connect(0));
@@ -120,5 +144,5 @@ fn a_claim_needs_the_token_and_moves_the_spec() {
     assert!(world.query(second, spec).is_some(), "it is the second's now");
     world.hang_up(second);
     world.settle();
-    assert_eq!(world.broker.leftovers(), Vec::<String>::new());
+    assert_eq!(world.leftovers(), Vec::<String>::new());
 }

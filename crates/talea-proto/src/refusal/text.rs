@@ -90,6 +90,13 @@ fn denial(code: Code, field: Field, asked: u64, limit: u64, rule: Option<&str>) 
                 field.amount(asked),
                 bound(field, asked, limit)
             ),
+            // Declaring one would not help: the plugin does not look at it.
+            (Code::RuleOmission, Field::Priority) if asked > 0 => write!(
+                f,
+                "the plugin hands out a priority of {asked} by itself and {source} allows {} (100 is the deadline \
+                 class); name another plugin, or ask the administrator for allow_unbounded",
+                bound(field, asked, limit)
+            ),
             (Code::RuleOmission, _) => write!(
                 f,
                 "the request declares no {name}, which {source} bounds to {}; declare it within the bound, or ask \

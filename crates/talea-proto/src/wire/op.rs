@@ -36,4 +36,5 @@ pub mod reply {
     pub const PLUGIN_CPU: u16 = 0x800a;
     pub const SESSION: u16 = 0x800b;
     pub const END: u16 = 0x800c;
+    pub const DONE_BUT: u16 = 0x800d;
 }

@@ -15,7 +15,7 @@ use crate::message::{Granted, Reply};
 use crate::refusal::Refusal;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use parts::{CpuWire, PluginWire, SessionWire, SpecWire, StatusWire, WelcomeWire};
+use parts::{ButWire, CpuWire, PluginWire, SessionWire, SpecWire, StatusWire, WelcomeWire};
 use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -54,6 +54,7 @@ impl Reply {
                 }
             }
             Reply::Done | Reply::End => {}
+            Reply::DoneBut(but) => out.put(&ButWire::new(*but)),
             Reply::Refused(refusal) => refused::write(refusal, &mut out),
             Reply::Spec(info) => out.put(&SpecWire::new(info)),
             Reply::Explained { chosen, answers, refusal } => {
@@ -85,6 +86,7 @@ impl Reply {
             Reply::Granted(_) => op::GRANTED,
             Reply::GrantedGroup(_) => op::GRANTED_GROUP,
             Reply::Done => op::DONE,
+            Reply::DoneBut(_) => op::DONE_BUT,
             Reply::Refused(_) => op::REFUSED,
             Reply::Spec(_) => op::SPEC,
             Reply::Explained { .. } => op::EXPLAINED,
@@ -121,6 +123,7 @@ fn decode_body(operation: u16, mut body: Reader) -> Result<Reply, Wrong> {
             body.end()?;
             if operation == op::DONE { Reply::Done } else { Reply::End }
         }
+        op::DONE_BUT => Reply::DoneBut(body.only::<ButWire>()?.read()?),
         op::REFUSED => Reply::Refused(Box::new(last_refusal(body)?)),
         op::SPEC => Reply::Spec(Box::new(body.only::<SpecWire>()?.read()?)),
         op::EXPLAINED => {
@@ -145,7 +148,7 @@ fn decode_body(operation: u16, mut body: Reader) -> Result<Reply, Wrong> {
         op::PLUGIN => Reply::Plugin(Box::new(body.only::<PluginWire>()?.read()?)),
         op::PLUGIN_CPU => Reply::PluginCpu(body.only::<CpuWire>()?.read()),
         op::SESSION => Reply::Session(body.only::<SessionWire>()?.read()?),
-        unknown => return Err(Wrong::new(Field::Message, unknown, op::END)),
+        unknown => return Err(Wrong::new(Field::Message, unknown, op::DONE_BUT)),
     })
 }
 

@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use talea_core::{Attr, Charge, CpuSet, Params, Policy, Priority, Span, Work};
 use talea_proto::message::{
-    CpuInfo, Mechanism, Name, Notes, PluginInfo, SessionInfo, SpecInfo, Status, Token,
+    But, CpuInfo, Mechanism, Name, Notes, PluginInfo, SessionInfo, SpecInfo, Status, Token,
 };
 use talea_proto::record::{Record, RecordThread};
 use talea_proto::refusal::{Reason, Said};
@@ -177,6 +177,8 @@ fn replies() -> Vec<(&'static str, Reply)> {
         ("plugin-cpu-reply", Reply::PluginCpu(cpu)),
         ("session", Reply::Session(SessionInfo { session: 9, pid: 4300, uid: 1000, specs: 2 })),
         ("end", Reply::End),
+        ("done-but-asleep", Reply::DoneBut(But::Asleep)),
+        ("done-but-demoted", Reply::DoneBut(But::Demoted { errno: 1 })),
     ]
 }
 

@@ -37,7 +37,10 @@ proptest! {
 
     #[test]
     fn records_come_back_from_the_bytes_that_are_kept(record in record()) {
-        prop_assert_eq!(Record::decode(&record.encode()[..record.encoded_len()]), Some(record));
+        let mut buffer = [0xa5; RECORD_SIZE];
+        let length = record.encode_to(&mut buffer);
+        prop_assert_eq!(&record.encode()[..length], &buffer[..length]);
+        prop_assert_eq!(Record::decode(&buffer[..length]), Some(record));
     }
 
     #[test]

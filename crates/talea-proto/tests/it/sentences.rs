@@ -31,6 +31,17 @@ fn a_rule_is_named_with_its_place_and_its_bound() {
 }
 
 #[test]
+fn what_is_left_out_can_be_declared_but_not_what_a_plugin_hands_out_by_itself() {
+    let refusal = refusal_of(Code::RuleOmission, Field::Priority, 0, 40);
+    let text = refusal.to_string();
+    assert!(text.contains("declares no priority") && text.contains("declare it within the bound"), "{text}");
+    let refusal = refusal_of(Code::RuleOmission, Field::Priority, 100, 40);
+    let text = refusal.to_string();
+    assert!(text.contains("hands out a priority of 100") && text.contains("at most 40"), "{text}");
+    assert!(!text.contains("declare it"), "{text}");
+}
+
+#[test]
 fn every_plugin_says_what_would_have_fitted() {
     let name = |text| Name::new(text).expect("a name");
     let mut refusal = refusal_of(Code::NoPlugin, Field::Request, 0, 0);

@@ -5,7 +5,7 @@ use proptest::option;
 use proptest::prelude::*;
 use talea_core::{Attr, Charge, CpuSet, Params, Policy, Priority, Span, Work};
 use talea_proto::message::{
-    CpuInfo, Mechanism, Name, Notes, PluginInfo, SessionInfo, SpecInfo, Status, Token,
+    But, CpuInfo, Mechanism, Name, Notes, PluginInfo, SessionInfo, SpecInfo, Status, Token,
 };
 use talea_proto::record::{Record, RecordThread};
 use talea_proto::refusal::{Reason, Said};
@@ -246,6 +246,9 @@ pub(crate) fn reply() -> impl Strategy<Value = Reply> {
         granted().prop_map(Reply::Granted),
         vec(granted(), 1..=GROUP_MAX).prop_map(Reply::GrantedGroup),
         Just(Reply::Done),
+        Just(Reply::DoneBut(But::Asleep)),
+        Just(Reply::DoneBut(But::Wider)),
+        any::<i32>().prop_map(|errno| Reply::DoneBut(But::Demoted { errno })),
         refusal().prop_map(|refusal| Reply::Refused(Box::new(refusal))),
         spec_info().prop_map(|info| Reply::Spec(Box::new(info))),
         (option::of(any::<u32>()), vec(answer(), 0..=PLUGINS_MAX), option::of(refusal().prop_map(Box::new)))

@@ -66,14 +66,21 @@ impl Rm {
         // apart.
         let own = change.coming.and(after.newcomer()).map(|run| run.first);
         let mine_at = own.or(change.above_coming.filter(|_| mine.is_none()).map(|_| first.first));
-        let firsts = std::iter::once((first.first, work, Sum::class(work, first.first)));
-        for (span, work, class) in firsts.chain(runs.map(|run| (run.first, run.work, run.class))) {
-            if mine_at == Some(span) {
-                mine = Some((span, work));
+        if mine_at == Some(first.first) {
+            mine = Some((first.first, work));
+        } else {
+            rest = rest.and(Sum::class(work, first.first));
+        }
+        // In chains that a processor works on at once.
+        let mut rests = [rest, Sum::EMPTY, Sum::EMPTY, Sum::EMPTY];
+        for (run, chain) in runs.zip((0..4).cycle()) {
+            if mine_at == Some(run.first) {
+                mine = Some((run.first, run.work));
             } else {
-                rest = rest.and(class);
+                rests[chain] = rests[chain].and(run.class);
             }
         }
+        let rest = rests.into_iter().fold(Sum::EMPTY, Sum::and);
         Some(Sums { rest, mine: mine.unwrap_or((1, 0)) })
     }
 

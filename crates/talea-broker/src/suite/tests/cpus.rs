@@ -39,6 +39,27 @@ fn r35_a_condition_is_kept_and_a_wish_is_granted_first() {
 }
 
 #[test]
+fn r35_a_wish_for_many_full_cpus_is_still_only_a_wish() {
+    let plugins = vec![
+        edf("edf", "0-31", Confine::Auto, None),
+        rm("rm", "0-31", 50, 99, RmTest::Hyperbolic),
+        plugin("fp", "0-31", band(1, 1), PluginKind::Fp(FpOptions { refuse_sharing: true })),
+    ];
+    let mut rig = Rig::new(pinnable(32), plugins);
+    let params = Params { priority: Some(Priority(5)), ..periodic(10 * MS, 6 * MS) };
+    for cpu in 0..16 {
+        rig.create(1, &Ask { allowed: CpuSet::single(cpu), ..ask(&params) }).unwrap();
+        rig.create(2, &Ask { allowed: CpuSet::single(cpu), ..ask(&at_priority(9)) }).unwrap();
+    }
+    for plugin in 0..3 {
+        let slot = rig.create(plugin, &Ask { wished: cpus("0-15"), ..ask(&params) }).unwrap();
+        let placed = rig.suite.placed(slot);
+        assert!(placed.cpu >= Some(16) && placed.notes.contains(Notes::CPU_WISH_IGNORED), "{placed:?}");
+    }
+    rig.clear();
+}
+
+#[test]
 fn r35_a_whole_domain_can_only_be_had_as_a_whole() {
     let mut rig = Rig::new(Machine::declared(2), vec![edf("edf", "0-1", Confine::Auto, None)]);
     let params = periodic(10 * MS, MS);

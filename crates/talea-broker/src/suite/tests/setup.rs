@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn r18_a_plugin_that_cannot_work_keeps_the_daemon_from_starting_and_is_named() {
+fn r18_retif_m8_a_plugin_that_cannot_work_keeps_the_daemon_from_starting_and_is_named() {
     let machine = pinnable(2);
     let refused = |plugins: Vec<PluginSetup>| Suite::new(&setup(plugins), &machine).unwrap_err();
     let cases = [

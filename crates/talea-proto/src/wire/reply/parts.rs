@@ -1,12 +1,12 @@
 //! The bodies of replies that have one length.
 
 use crate::message::{
-    CpuInfo, Granted, Mechanism, Notes, PluginInfo, Reply, SessionInfo, SpecId, SpecInfo, Status, Token,
+    But, CpuInfo, Granted, Mechanism, Notes, PluginInfo, Reply, SessionInfo, SpecId, SpecInfo, Status, Token,
 };
 use crate::wire::task::{AttrWire, TaskWire, cpus_from_wire, cpus_to_wire, declared, flags, read_name, work};
 use crate::wire::{Field, Wrong};
 use talea_core::{Charge, Span, Work};
-use zerocopy::little_endian::{U16, U32, U64, U128};
+use zerocopy::little_endian::{I32, U16, U32, U64, U128};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// 16 bytes.
@@ -26,6 +26,34 @@ impl WelcomeWire {
     pub(super) fn read(&self) -> Result<Reply, Wrong> {
         Wrong::zero(Field::Message, self.zero.iter().fold(0, |all, byte| all | byte))?;
         Ok(Reply::Welcome { version: self.version.get(), instance: self.instance.get() })
+    }
+}
+
+/// 8 bytes.
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub(super) struct ButWire {
+    what: U32,
+    errno: I32,
+}
+
+impl ButWire {
+    pub(super) fn new(but: But) -> ButWire {
+        let (what, errno) = match but {
+            But::Asleep => (1, 0),
+            But::Wider => (2, 0),
+            But::Demoted { errno } => (3, errno),
+        };
+        ButWire { what: U32::new(what), errno: I32::new(errno) }
+    }
+
+    pub(super) fn read(&self) -> Result<But, Wrong> {
+        match (self.what.get(), self.errno.get()) {
+            (1, 0) => Ok(But::Asleep),
+            (2, 0) => Ok(But::Wider),
+            (3, errno) => Ok(But::Demoted { errno }),
+            (what, _) => Err(Wrong::new(Field::Message, what, 3_u32)),
+        }
     }
 }
 
