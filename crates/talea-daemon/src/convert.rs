@@ -8,17 +8,19 @@ use talea_core::{Attr, Charge, CpuSet, Policy, Priority, Span};
 use talea_os::machine::Machine;
 use talea_os::{ApplyError, OpenError, Snapshot, sched};
 
-/// What the broker must know of the machine.
-pub fn machine(machine: &Machine) -> talea_broker::input::Machine {
+/// What the broker must know of the machine; `made` are the CPUs of our own partitions.
+pub fn machine(machine: &Machine, made: &CpuSet) -> talea_broker::input::Machine {
     // An unbalanced domain of several CPUs can't hold a deadline thread: no affinity covers it.
     let domains = machine.domains.iter().filter(|domain| domain.balanced || domain.cpus.len() == 1);
     let root_domains: Vec<CpuSet> = domains.map(|domain| domain.cpus).collect();
     let alone = root_domains.iter().filter(|cpus| cpus.len() == 1);
+    let alone = alone.fold(CpuSet::EMPTY, |all, cpus| all.union(cpus));
     talea_broker::input::Machine {
         cpus: machine.online,
-        // Somebody has made partitions of one CPU already: a thread that is pinned there is confined.
-        partitionable: alone.fold(CpuSet::EMPTY, |all, cpus| all.union(cpus)),
-        partitionable_opt_in: CpuSet::EMPTY,
+        // Somebody else has set these apart: a thread that is pinned there is confined.
+        partitionable: alone.difference(made),
+        // Ours, for the plugins that asked for them. They were made before this was looked at.
+        partitionable_opt_in: alone.intersection(made),
         root_domains,
         // No admission test at all is more than any number of CPUs could ask for.
         deadline_share: machine.deadline_share().unwrap_or(Charge::ONE.times(u32::MAX)),
@@ -80,7 +82,7 @@ pub(crate) fn errno(error: &ApplyError) -> Errno {
 pub(crate) fn thread_error(error: &OpenError) -> ThreadError {
     match error {
         OpenError::Gone | OpenError::Another => ThreadError::Gone,
-        OpenError::NotAPidfd => ThreadError::NotAThread,
+        OpenError::NotAPidfd(_) => ThreadError::NotAThread,
         OpenError::KernelThread => ThreadError::Kernel(Errno(rustix::io::Errno::PERM.raw_os_error())),
         OpenError::Os(error) => {
             ThreadError::Kernel(Errno(error.raw_os_error().unwrap_or(rustix::io::Errno::IO.raw_os_error())))

@@ -180,14 +180,13 @@ impl Hosts {
         host.down.then(|| host.socket.as_fd())
     }
 
-    /// Ends the host of a plugin that the broker asks no more, if it still runs: its index.
-    pub(crate) fn dismiss(&mut self, name: &str) -> Option<u32> {
-        let is_it = |host: &Option<Host>| host.as_ref().is_some_and(|host| host.name == name && !host.down);
-        let index = self.hosts.iter().position(is_it)?;
-        let host = self.hosts[index].as_mut()?;
+    /// Ends the host of a plugin that the broker asks no more; `false` when it has ended already.
+    pub(crate) fn dismiss(&mut self, plugin: u32) -> bool {
+        let host = self.hosts.get_mut(plugin as usize).and_then(Option::as_mut);
+        let Some(host) = host.filter(|host| !host.down) else { return false };
         host.stop();
         host.pending.clear();
-        Some(index as u32)
+        true
     }
 
     /// Says goodbye to every plugin and gives them a moment for their `fini`.
@@ -343,8 +342,11 @@ impl Host {
 
     fn how_it_ended(&mut self) -> String {
         // Its end of the socket is closed, so it has ended or will not be missed.
-        let _ = self.child.kill();
-        self.child.wait().map_or_else(|error| error.to_string(), describe)
+        match self.child.end() {
+            Ok(Some(status)) => describe(status),
+            Ok(None) => "does not end although it was killed".to_owned(),
+            Err(error) => error.to_string(),
+        }
     }
 
     fn end(&mut self, plugin: u32, why: &str, news: &mut Vec<News>, log: &Log) {
@@ -358,8 +360,7 @@ impl Host {
         self.down = true;
         self.deadline = None;
         // It may have ended already, and then there is nothing to kill.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let _ = self.child.end();
     }
 
     /// Logs what the plugin has written; `false` at the end of it.

@@ -9,6 +9,7 @@ mod convert;
 mod entropy;
 mod hosts;
 pub mod log;
+pub mod partitions;
 mod rights;
 mod server;
 pub mod start;

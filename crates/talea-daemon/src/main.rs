@@ -9,7 +9,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use talea_daemon::start::{self, Options, StartError, Started};
-use talea_daemon::{Ending, stop};
+use talea_daemon::{Ending, partitions, stop};
 use talea_system::config::LogLevel;
 use talea_system::diagnostic;
 
@@ -35,11 +35,19 @@ SIGHUP reads the configuration again. SIGTERM ends the daemon and keeps what is 
 over. `talead stop --release` gives everything back.
 ";
 
+fn usage() -> String {
+    USAGE.replace("/etc/talea/talead.toml", start::CONFIG_PATH)
+}
+
 /// What is to be done.
 enum Command {
     Serve,
     Check,
-    Stop { release: bool },
+    Stop {
+        release: bool,
+    },
+    /// Not for people: see `partitions`.
+    Undo(PathBuf),
     Print(String),
 }
 
@@ -63,6 +71,13 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         },
+        Ok((Command::Undo(journal), _)) => match partitions::help(&journal) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("talead: cpuset partitions: {error}");
+                ExitCode::FAILURE
+            }
+        },
         Ok((Command::Serve, options)) => serve(&options),
     }
 }
@@ -83,7 +98,10 @@ fn parse(mut parser: lexopt::Parser) -> Result<(Command, Options), lexopt::Error
             Long("version") => {
                 return Ok((Command::Print(format!("talead {}\n", env!("CARGO_PKG_VERSION"))), options));
             }
-            Short('h') | Long("help") => return Ok((Command::Print(USAGE.to_owned()), options)),
+            Short('h') | Long("help") => return Ok((Command::Print(usage()), options)),
+            Value(word) if word == partitions::HELPER => {
+                command = Command::Undo(PathBuf::from(parser.value()?));
+            }
             Value(word) if word == "stop" => command = Command::Stop { release: false },
             other => return Err(other.unexpected()),
         }

@@ -4,21 +4,26 @@
 //! else could have written (checklist R26).
 
 use crate::log::Log;
+use crate::partitions;
 use crate::rights;
 use crate::server::{Adoption, Parts, Reload, Server};
 use std::fmt;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use talea_core::CpuSet;
 use talea_core::setup::{Confine, PluginKind, Setup};
-use talea_os::machine::Machine;
+use talea_os::machine::{Hierarchy, Machine};
 use talea_os::seqpacket::{self, Access, Listener};
 use talea_os::signals::{Signal, Signals};
 use talea_os::{files, users};
 use talea_system::config::{self, DaemonSetup, Loaded, LogLevel, Names, Target};
 use talea_system::diagnostic;
 
-/// Where the configuration lies unless told otherwise.
-pub const CONFIG_PATH: &str = "/etc/talea/talead.toml";
+/// Where the configuration lies unless told otherwise. An installation elsewhere has its own, which is built in.
+pub const CONFIG_PATH: &str = match option_env!("TALEA_CONFIG") {
+    Some(path) => path,
+    None => "/etc/talea/talead.toml",
+};
 /// Name of the state file in the state directory.
 pub const STATE_FILE: &str = "state";
 /// Connections that may wait to be accepted.
@@ -77,6 +82,13 @@ impl Names for MachineNames {
 
 /// Reads the configuration file, for this machine.
 pub fn load(path: &Path, machine: &Machine) -> Result<Loaded, StartError> {
+    if matches!(path.try_exists(), Ok(false)) {
+        let text = format!(
+            "there is no configuration {}; a sample comes with Talea, and `man talead.toml` has every key",
+            path.display()
+        );
+        return Err(StartError::Configuration(text));
+    }
     let untrusted = |error: files::Untrusted| StartError::Configuration(error.to_string());
     let file = files::open_trusted(path).map_err(untrusted)?;
     let mut bytes = Vec::new();
@@ -121,7 +133,7 @@ pub fn start(options: &Options) -> Result<Started, StartError> {
     let other = |what: &'static str| move |error: io::Error| StartError::Other(format!("{what}: {error}"));
     // Before anything could start a thread.
     let signals = Signals::new(&[Signal::Term, Signal::Int, Signal::Hup]).map_err(other("signals"))?;
-    let machine = Machine::probe().map_err(other("this machine"))?;
+    let mut machine = Machine::probe().map_err(other("this machine"))?;
     let loaded = load(&options.config, &machine)?;
     let daemon = &loaded.daemon;
     let log = Log::new(options.log_level.unwrap_or(daemon.log_level));
@@ -144,13 +156,18 @@ pub fn start(options: &Options) -> Result<Started, StartError> {
     let state_path = directory.join(STATE_FILE);
     let state = Server::open_state(&state_path).map_err(|error| StartError::Other(error.to_string()))?;
     files::check_trusted(&state_path).map_err(|error| StartError::Other(error.to_string()))?;
-    complain_about_domains(&loaded.setup, &machine, &log);
+    // Before rights are given up, and before the broker is told what the machine is.
+    let partitions =
+        partitions::prepare(&loaded.setup, &mut machine, &state, &partitions::journal_of(&state_path), &log);
+    let made = partitions.as_ref().map_or(CpuSet::EMPTY, |partitions| *partitions.cpus());
+    complain_about_domains(&loaded.setup, &machine, &made, &log);
     let has_hosts = loaded.setup.plugins.iter().any(|plugin| matches!(plugin.kind, PluginKind::Foreign(_)));
     let parts = Parts {
         setup: loaded.setup,
         reload: Some(reload(options.config.clone(), machine.clone(), log)),
         machine,
         state,
+        partitions,
         listeners,
         signals: Some(signals),
         host_program: None,
@@ -163,19 +180,22 @@ pub fn start(options: &Options) -> Result<Started, StartError> {
 }
 
 /// Says which `edf` plugins can't serve on this machine: a client is only told that it is so.
-fn complain_about_domains(setup: &Setup, machine: &Machine, log: &Log) {
-    let machine = crate::convert::machine(machine);
+fn complain_about_domains(setup: &Setup, machine: &Machine, made: &CpuSet, log: &Log) {
+    let v1 = matches!(machine.cgroups.cpuset, Hierarchy::V1(_));
+    let machine = crate::convert::machine(machine, made);
     for plugin in &setup.plugins {
         let PluginKind::Edf(options) = &plugin.kind else { continue };
-        let alone = plugin.cpus.intersection(&machine.partitionable);
+        let alone = machine.partitionable.union(&machine.partitionable_opt_in).intersection(&plugin.cpus);
         let pinned = options.confine != Confine::Global && !alone.is_empty();
         let whole = options.confine != Confine::Partition && machine.root_domains.contains(&plugin.cpus);
         if !pinned && !whole {
             let domains: Vec<String> =
                 machine.root_domains.iter().map(|cpus| format!("\"{cpus}\"")).collect();
+            let or =
+                if v1 { ", or `confine` = \"partition\"" } else { ", or make each of them a partition root" };
             log.warning(format_args!(
                 "plugin `{}` serves nobody: the kernel admits deadline threads to whole root domains, and its CPUs \
-                 {} are none; give it `cpus` = {}, or make cpuset partitions of its CPUs first",
+                 {} are none; give it `cpus` = {}{or}",
                 plugin.name,
                 plugin.cpus,
                 domains.join(" or ")
@@ -205,14 +225,16 @@ fn listen(socket: &Path, daemon: &DaemonSetup) -> Result<(Vec<Listener>, String)
     Ok((vec![listener], socket.display().to_string()))
 }
 
-/// A directory that everybody may enter and nobody else may write, if it is not there yet.
+/// A directory that everybody may enter and nobody else may write, if it is not there yet. One in which others could put
+/// another socket, lock or state file in our place will not do.
 fn make_directory(path: &Path) -> Result<(), StartError> {
     use std::os::unix::fs::DirBuilderExt;
     match std::fs::DirBuilder::new().mode(0o755).create(path) {
-        Ok(()) => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(StartError::Other(format!("{}: {error}", path.display()))),
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(StartError::Other(format!("{}: {error}", path.display()))),
     }
+    files::check_trusted_directory(path).map_err(|error| StartError::Other(error.to_string()))
 }
 
 /// Reads the file again on SIGHUP; what is wrong with it is logged, and the old one stays.

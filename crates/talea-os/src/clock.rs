@@ -3,7 +3,7 @@
 //! Timers are absolute and are `clock_nanosleep`: timerfd and POSIX timers starve behind FIFO threads on
 //! PREEMPT_RT.
 
-use crate::sys::errno;
+use rustix::io::Errno;
 use rustix::time::{ClockId, Timespec};
 use std::io;
 use talea_core::Time;
@@ -20,21 +20,11 @@ pub fn thread_cpu_time() -> talea_core::Work {
 
 /// Sleeps until `at`; signals do not shorten it. Returns at once when `at` has passed.
 pub fn sleep_until(at: Time) {
-    let request = timespec(at);
     loop {
-        // SAFETY: both pointers are valid or null for the whole call.
-        let failed = unsafe {
-            libc::clock_nanosleep(
-                libc::CLOCK_MONOTONIC,
-                libc::TIMER_ABSTIME,
-                &raw const request,
-                std::ptr::null_mut(),
-            )
-        };
-        match failed {
-            0 => return,
-            libc::EINTR => {}
-            other => panic!("clock_nanosleep refused an absolute time: {}", errno(other)),
+        match rustix::thread::clock_nanosleep_absolute(ClockId::Monotonic, &timespec(at)) {
+            Ok(()) => return,
+            Err(Errno::INTR) => {}
+            Err(other) => panic!("clock_nanosleep refused an absolute time: {other}"),
         }
     }
 }
@@ -58,11 +48,8 @@ fn nanoseconds(at: Timespec) -> u64 {
     at.tv_sec as u64 * 1_000_000_000 + at.tv_nsec as u64
 }
 
-pub(crate) fn timespec(at: Time) -> libc::timespec {
-    libc::timespec {
-        tv_sec: (at.as_ns() / 1_000_000_000) as libc::time_t,
-        tv_nsec: (at.as_ns() % 1_000_000_000) as libc::c_long,
-    }
+pub(crate) fn timespec(at: Time) -> Timespec {
+    Timespec { tv_sec: (at.as_ns() / 1_000_000_000) as i64, tv_nsec: (at.as_ns() % 1_000_000_000) as _ }
 }
 
 #[cfg(test)]

@@ -4,24 +4,25 @@
 //! is continued to the same absolute time.
 
 use crate::clock;
-use crate::sys::{check, check_long};
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::io::Errno;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use talea_core::Time;
 
 /// What to wait for. Errors and hang-ups are always reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Interest(u32);
+pub struct Interest(EventFlags);
 
 impl Interest {
     /// Only errors and hang-ups.
-    pub const NONE: Interest = Interest(0);
+    pub const NONE: Interest = Interest(EventFlags::empty());
     /// Something to read, or the peer closed its end.
-    pub const READ: Interest = Interest((libc::EPOLLIN | libc::EPOLLRDHUP) as u32);
+    pub const READ: Interest = Interest(EventFlags::IN.union(EventFlags::RDHUP));
     /// Room to write.
-    pub const WRITE: Interest = Interest(libc::EPOLLOUT as u32);
+    pub const WRITE: Interest = Interest(EventFlags::OUT);
     /// Both.
-    pub const READ_WRITE: Interest = Interest(Interest::READ.0 | Interest::WRITE.0);
+    pub const READ_WRITE: Interest = Interest(Interest::READ.0.union(Interest::WRITE.0));
 }
 
 /// One descriptor that is ready.
@@ -29,41 +30,43 @@ impl Interest {
 pub struct Event {
     /// The number given when it was added.
     pub token: u64,
-    bits: u32,
+    flags: EventFlags,
 }
 
 impl Event {
     /// Reading will not block (also at the end of the stream).
     pub fn is_readable(self) -> bool {
-        self.bits & (libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32 != 0
+        let end = EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR;
+        self.flags.intersects(EventFlags::IN | end)
     }
 
     /// Writing will not block.
     pub fn is_writable(self) -> bool {
-        self.bits & (libc::EPOLLOUT | libc::EPOLLHUP | libc::EPOLLERR) as u32 != 0
+        self.flags.intersects(EventFlags::OUT | EventFlags::HUP | EventFlags::ERR)
     }
 
     /// The other end is gone, or a pidfd's thread has ended.
     pub fn is_hangup(self) -> bool {
-        self.bits & (libc::EPOLLHUP | libc::EPOLLRDHUP | libc::EPOLLERR) as u32 != 0
+        self.flags.intersects(EventFlags::HUP | EventFlags::RDHUP | EventFlags::ERR)
     }
 }
 
 /// Room for the events of one wait; allocated once.
 pub struct Events {
-    slots: Vec<libc::epoll_event>,
+    slots: Vec<epoll::Event>,
     ready: usize,
 }
 
 impl Events {
     /// At most `capacity` events a wait, at least one.
     pub fn with_capacity(capacity: usize) -> Events {
-        Events { slots: vec![libc::epoll_event { events: 0, u64: 0 }; capacity.max(1)], ready: 0 }
+        let none = epoll::Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
+        Events { slots: vec![none; capacity.max(1)], ready: 0 }
     }
 
     /// The events of the last wait.
     pub fn iter(&self) -> impl Iterator<Item = Event> + '_ {
-        self.slots[..self.ready].iter().map(|slot| Event { token: slot.u64, bits: slot.events })
+        self.slots[..self.ready].iter().map(|slot| Event { token: slot.data.u64(), flags: slot.flags })
     }
 }
 
@@ -74,64 +77,42 @@ pub struct Epoll(OwnedFd);
 impl Epoll {
     /// An empty set.
     pub fn new() -> io::Result<Epoll> {
-        // SAFETY: takes an integer; a non-negative return is a fresh descriptor that nobody else owns.
-        let fd = check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
-        // SAFETY: as above.
-        Ok(Epoll(unsafe { OwnedFd::from_raw_fd(fd) }))
+        Ok(Epoll(epoll::create(CreateFlags::CLOEXEC)?))
     }
 
     /// Watches `fd`, reported as `token`. Closing the last copy of `fd` ends it.
     pub fn add(&self, fd: impl AsFd, interest: Interest, token: u64) -> io::Result<()> {
-        self.control(libc::EPOLL_CTL_ADD, fd.as_fd(), interest, token)
+        Ok(epoll::add(&self.0, fd, EventData::new_u64(token), interest.0)?)
     }
 
     /// Changes what is watched.
     pub fn modify(&self, fd: impl AsFd, interest: Interest, token: u64) -> io::Result<()> {
-        self.control(libc::EPOLL_CTL_MOD, fd.as_fd(), interest, token)
+        Ok(epoll::modify(&self.0, fd, EventData::new_u64(token), interest.0)?)
     }
 
     /// Stops watching.
     pub fn remove(&self, fd: impl AsFd) -> io::Result<()> {
-        self.control(libc::EPOLL_CTL_DEL, fd.as_fd(), Interest::NONE, 0)
-    }
-
-    fn control(&self, verb: i32, fd: BorrowedFd, interest: Interest, token: u64) -> io::Result<()> {
-        let mut event = libc::epoll_event { events: interest.0, u64: token };
-        // SAFETY: `event` is valid for the call; both descriptors are open while borrowed.
-        check(unsafe { libc::epoll_ctl(self.0.as_raw_fd(), verb, fd.as_raw_fd(), &raw mut event) })?;
-        Ok(())
+        Ok(epoll::delete(&self.0, fd)?)
     }
 
     /// Waits until something is ready or the clock reaches `until` (`None`: for ever). Returns how many events
     /// there are; 0 means the time has come. A time that has passed makes it a poll.
+    // Inlined for the reason that `seqpacket::recv` is.
+    #[inline]
     pub fn wait(&self, events: &mut Events, until: Option<Time>) -> io::Result<usize> {
         events.ready = 0;
         loop {
             let left = until.map(|until| {
-                let now = clock::now();
-                clock::timespec(Time::from_ns(until.as_ns().saturating_sub(now.as_ns())))
+                let left = until.as_ns().saturating_sub(clock::now().as_ns());
+                clock::timespec(Time::from_ns(left))
             });
-            let timeout = left.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-            // SAFETY: `slots` has room for as many events as its length says; `timeout` is null or valid; no
-            // signal mask is passed.
-            let returned = check_long(unsafe {
-                libc::syscall(
-                    libc::SYS_epoll_pwait2,
-                    self.0.as_raw_fd(),
-                    events.slots.as_mut_ptr(),
-                    events.slots.len() as libc::c_int,
-                    timeout,
-                    std::ptr::null::<libc::sigset_t>(),
-                    0usize,
-                )
-            });
-            match returned {
+            match epoll::wait(&self.0, &mut events.slots[..], left.as_ref()) {
                 Ok(ready) => {
-                    events.ready = ready as usize;
-                    return Ok(events.ready);
+                    events.ready = ready;
+                    return Ok(ready);
                 }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
             }
         }
     }

@@ -53,6 +53,11 @@ pub fn check_trusted(path: &Path) -> Result<(), Untrusted> {
     check_trusted_for(path, rustix::process::geteuid().as_raw())
 }
 
+/// Checks the directory at `path` and every directory that leads to it.
+pub fn check_trusted_directory(path: &Path) -> Result<(), Untrusted> {
+    check_path(path, rustix::process::geteuid().as_raw(), Kind::Directory)
+}
+
 /// As [`check_trusted`], then opens it for reading.
 pub fn open_trusted(path: &Path) -> Result<File, Untrusted> {
     let euid = rustix::process::geteuid().as_raw();
@@ -74,6 +79,10 @@ enum Kind {
 }
 
 fn check_trusted_for(path: &Path, euid: u32) -> Result<(), Untrusted> {
+    check_path(path, euid, Kind::File)
+}
+
+fn check_path(path: &Path, euid: u32, last: Kind) -> Result<(), Untrusted> {
     let fail = |path: &Path, problem| Untrusted { path: path.to_owned(), uid: 0, mode: 0, problem, euid };
     let absolute = std::path::absolute(path).map_err(|error| fail(path, Problem::Os(error)))?;
     let mut rest: VecDeque<OsString> = VecDeque::new();
@@ -113,7 +122,7 @@ fn check_trusted_for(path: &Path, euid: u32) -> Result<(), Untrusted> {
             }
             push_front(&mut rest, &target);
         } else {
-            let kind = if rest.is_empty() { Kind::File } else { Kind::Directory };
+            let kind = if rest.is_empty() { last } else { Kind::Directory };
             check_one(&at, &meta, euid, kind)?;
         }
     }

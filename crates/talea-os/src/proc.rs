@@ -5,7 +5,6 @@
 
 use crate::Tid;
 use std::io::{self, Read};
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 /// Real and effective user of a thread.
@@ -55,6 +54,10 @@ pub struct Status {
     pub parent: i32,
     /// Whose it is.
     pub uids: Uids,
+    /// Its effective group.
+    pub effective_group: u32,
+    /// Its supplementary groups.
+    pub groups: Vec<u32>,
     /// The thread's number in each PID namespace from that of the mounted `/proc` down to its own.
     pub ns_tids: Vec<i32>,
 }
@@ -115,7 +118,7 @@ pub(crate) fn read(path: &str) -> io::Result<Vec<u8>> {
 }
 
 /// As [`read`] for what fits into `buffer`: three system calls and no allocation.
-fn read_into<'a>(path: &str, buffer: &'a mut [u8]) -> io::Result<&'a [u8]> {
+pub(crate) fn read_into<'a>(path: &str, buffer: &'a mut [u8]) -> io::Result<&'a [u8]> {
     let length = std::fs::File::open(path).and_then(|mut file| file.read(buffer)).map_err(ended_is_absent)?;
     Ok(&buffer[..length])
 }
@@ -143,12 +146,15 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
 }
 
 fn parse_status(text: &[u8]) -> Option<Status> {
-    let mut uids = field(text, "Uid")?;
+    let (mut uids, mut gids) = (field(text, "Uid")?, field(text, "Gid")?);
+    let groups = field(text, "Groups").into_iter().flatten();
     let ns_tids = field(text, "NSpid").into_iter().flatten();
     Some(Status {
         tgid: field(text, "Tgid")?.next()?.parse().ok().and_then(Tid::new)?,
         parent: field(text, "PPid")?.next()?.parse().ok()?,
         uids: Uids { real: uids.next()?.parse().ok()?, effective: uids.next()?.parse().ok()? },
+        effective_group: gids.nth(1)?.parse().ok()?,
+        groups: groups.filter_map(|number| number.parse().ok()).collect(),
         ns_tids: ns_tids.filter_map(|number| number.parse().ok()).collect(),
     })
 }
@@ -160,11 +166,6 @@ pub(crate) fn field<'a>(text: &'a [u8], name: &str) -> Option<std::str::SplitAsc
         .split(|&byte| byte == b'\n')
         .find(|line| line.strip_prefix(name.as_bytes()).is_some_and(|rest| rest.first() == Some(&b':')))?;
     Some(std::str::from_utf8(&line[name.len() + 1..]).ok()?.split_ascii_whitespace())
-}
-
-/// Where a descriptor of this process leads, such as `anon_inode:[pidfd]`.
-pub(crate) fn fd_target(fd: i32) -> io::Result<Vec<u8>> {
-    Ok(std::fs::read_link(format!("/proc/self/fd/{fd}"))?.as_os_str().as_bytes().to_vec())
 }
 
 #[cfg(test)]
@@ -183,11 +184,13 @@ mod tests {
     }
 
     #[test]
-    fn status_gives_the_effective_user() {
-        let text = b"Name:\tUid:\nTgid:\t12\nPPid:\t2\nUid:\t1000\t1001\t1000\t1000\nNSpid:\t12\t3\n";
+    fn status_gives_the_effective_user_and_groups() {
+        let text = b"Name:\tUid:\nTgid:\t12\nPPid:\t2\nUid:\t1000\t1001\t1000\t1000\n\
+            Gid:\t70\t71\t72\t73\nGroups:\t5 6 \nNSpid:\t12\t3\n";
         let status = parse_status(text).expect("a status file");
         assert_eq!(status.uids, Uids { real: 1000, effective: 1001 });
         assert_eq!((status.tgid.as_raw(), status.parent), (12, 2));
+        assert_eq!((status.effective_group, &status.groups[..]), (71, &[5, 6][..]));
         assert_eq!(status.ns_tids, [12, 3]);
     }
 

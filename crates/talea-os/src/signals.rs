@@ -17,14 +17,35 @@ pub enum Signal {
     Int,
     /// Read the configuration again.
     Hup,
+    /// Please end, and say where you were.
+    Quit,
     /// Say what is going on.
     Usr1,
+    /// The program's own.
+    Usr2,
+    /// The terminal's window has another size.
+    Winch,
+    /// Stopped from the keyboard.
+    Tstp,
+    /// Go on. The kernel has continued the process already.
+    Cont,
     /// A child has changed its state.
     Chld,
 }
 
 impl Signal {
-    const ALL: [Signal; 5] = [Signal::Term, Signal::Int, Signal::Hup, Signal::Usr1, Signal::Chld];
+    const ALL: [Signal; 10] = [
+        Signal::Term,
+        Signal::Int,
+        Signal::Hup,
+        Signal::Quit,
+        Signal::Usr1,
+        Signal::Usr2,
+        Signal::Winch,
+        Signal::Tstp,
+        Signal::Cont,
+        Signal::Chld,
+    ];
 
     /// The kernel's number.
     pub fn number(self) -> i32 {
@@ -32,11 +53,28 @@ impl Signal {
             Signal::Term => libc::SIGTERM,
             Signal::Int => libc::SIGINT,
             Signal::Hup => libc::SIGHUP,
+            Signal::Quit => libc::SIGQUIT,
             Signal::Usr1 => libc::SIGUSR1,
+            Signal::Usr2 => libc::SIGUSR2,
+            Signal::Winch => libc::SIGWINCH,
+            Signal::Tstp => libc::SIGTSTP,
+            Signal::Cont => libc::SIGCONT,
             Signal::Chld => libc::SIGCHLD,
         }
     }
 }
+
+/// A signal and where it came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrived {
+    /// Which.
+    pub signal: Signal,
+    /// The kernel itself has sent it, as it does for a terminal's keys, and not another process.
+    pub by_kernel: bool,
+}
+
+/// `SI_KERNEL` of `siginfo.h`.
+const BY_KERNEL: i32 = 0x80;
 
 /// A descriptor that becomes readable when one of its signals arrives.
 #[derive(Debug)]
@@ -70,12 +108,19 @@ impl Signals {
 
     /// The next signal that has arrived, `None` when there is none.
     pub fn take(&self) -> io::Result<Option<Signal>> {
-        // ssi_signo comes first; the structure is 128 bytes and is read whole.
+        Ok(self.next()?.map(|arrived| arrived.signal))
+    }
+
+    /// As [`Signals::take`], with its origin.
+    pub fn next(&self) -> io::Result<Option<Arrived>> {
+        // Signal, error and code come first, each four bytes; the structure is 128 bytes and is read whole.
         let mut info = [0u8; 128];
         match rustix::io::read(&self.0, &mut info) {
             Ok(_) => {
-                let number = i32::from_ne_bytes([info[0], info[1], info[2], info[3]]);
-                Ok(Signal::ALL.into_iter().find(|signal| signal.number() == number))
+                let word =
+                    |at: usize| i32::from_ne_bytes([info[at], info[at + 1], info[at + 2], info[at + 3]]);
+                let signal = Signal::ALL.into_iter().find(|signal| signal.number() == word(0));
+                Ok(signal.map(|signal| Arrived { signal, by_kernel: word(8) == BY_KERNEL }))
             }
             Err(rustix::io::Errno::AGAIN) => Ok(None),
             Err(error) => Err(error.into()),

@@ -105,6 +105,11 @@ fn a_cpu_with_its_own_domain_takes_pinned_deadline_threads_and_goes_back() {
             .expect("asleep in its old domain once in twenty times");
         assert_eq!(thread.snapshot().expect("a snapshot"), old);
         thread.pin(&cpus).expect("pinned");
+        // Asked again while it still sleeps, it is told the same: its affinity is right now, its place is not.
+        match thread.apply(&grant, Some(&cpus)) {
+            Err(ApplyError::Elsewhere { .. }) | Ok(()) => {}
+            other => panic!("{other:?}"),
+        }
         sleeper.run(|| ());
         sleeper.settle();
         thread.apply(&grant, Some(&cpus)).expect("pinned SCHED_DEADLINE");

@@ -114,6 +114,72 @@ fn surplus_descriptors_are_closed() {
 }
 
 #[test]
+fn all_descriptors_of_a_message_can_be_taken_in() {
+    let scratch = Scratch::new("all");
+    let file = File::create(scratch.join("file")).expect("a file");
+    let ino = file.metadata().expect("its inode").ino();
+    let (a, b) = seqpacket::pair(true).expect("a pair");
+    for count in [1, 2, 64, 253] {
+        send_many(&a, &file, count);
+        let got = seqpacket::recv_all(&b, &mut [0; 8]).expect("received");
+        assert_eq!((got.fd.is_some(), got.surplus.len(), got.surplus_fds), (true, count - 1, count > 1));
+        assert_eq!(open_copies(ino), 1 + count);
+        drop(got);
+        assert_eq!(open_copies(ino), 1);
+    }
+    seqpacket::send(&a, b"x", None).expect("sent");
+    let got = seqpacket::recv_all(&b, &mut [0; 8]).expect("received");
+    assert!(got.fd.is_none() && got.surplus.is_empty() && !got.surplus_fds);
+}
+
+#[test]
+fn whether_something_lies_unread_is_known_before_a_connection_is_closed() {
+    let scratch = Scratch::new("unread");
+    let file = File::create(scratch.join("file")).expect("a file");
+    for peer_is_there in [true, false] {
+        let pair = || seqpacket::pair(true).expect("a pair");
+        // Nothing was ever sent; everything was read.
+        for read in [false, true] {
+            let (a, b) = pair();
+            if read {
+                seqpacket::send(&a, b"x", None).expect("sent");
+                seqpacket::recv(&b, &mut [0; 8]).expect("received");
+            }
+            let a = peer_is_there.then_some(a);
+            assert!(!seqpacket::finish(&b, 0).expect("an end"), "{read}");
+            assert!(!seqpacket::finish(&b, 0).expect("an end again"), "{read}");
+            drop(a);
+        }
+        // A message, an empty one, an empty one with a descriptor, one that the peer has not read of us before.
+        for what in 0..4 {
+            let (a, b) = pair();
+            match what {
+                0 => seqpacket::send(&a, b"x", None).expect("sent"),
+                1 => seqpacket::send(&a, b"", None).expect("sent"),
+                2 => seqpacket::send(&a, b"", Some(file.as_fd())).expect("sent"),
+                _ => {
+                    seqpacket::send(&b, b"y", None).expect("sent");
+                    seqpacket::send(&a, b"x", Some(file.as_fd())).expect("sent");
+                }
+            }
+            let a = peer_is_there.then_some(a);
+            assert!(seqpacket::finish(&b, 0).expect("an end"), "{what}");
+            // From now on nothing comes in, and what is there can still be taken out.
+            if let Some(a) = &a {
+                assert!(seqpacket::send(a, b"x", None).is_err());
+            }
+            // What carries a descriptor is left to the caller.
+            assert_eq!(seqpacket::finish(&b, 1).expect("an end"), what >= 2, "{what}");
+            if what >= 2 {
+                let got = seqpacket::recv_all(&b, &mut [0; 8]).expect("received");
+                assert!(got.fd.is_some(), "{what}");
+            }
+            assert!(!seqpacket::finish(&b, 0).expect("an end"), "{what}");
+        }
+    }
+}
+
+#[test]
 fn retif_d1_retif_d2_a_dead_or_silent_reader_neither_kills_nor_blocks_the_sender() {
     let (a, b) = seqpacket::pair(true).expect("a pair");
     // A waiting socket makes no difference: sending never waits.
@@ -191,6 +257,42 @@ fn socket_without_lock(path: &Path) -> Listener {
     let listener = listener(&elsewhere, OPEN);
     std::fs::rename(&elsewhere, path).expect("renamed");
     listener
+}
+
+#[test]
+fn retif_s13_a_lock_that_somebody_else_has_laid_out_is_not_taken() {
+    let scratch = Scratch::new("lock");
+    let path = scratch.join("socket");
+    let lock = scratch.join("socket.lock");
+    let bind = || Listener::bind(&path, Access { mode: 0o600, uid: None, gid: None }, 1);
+    // Another name for it, under which somebody could hold it.
+    File::create(&lock).expect("a file");
+    std::fs::hard_link(&lock, scratch.join("other")).expect("a second name");
+    assert!(matches!(bind(), Err(BindError::Untrusted { .. })));
+    std::fs::remove_file(&lock).expect("removed");
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &lock,
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::from_raw_mode(0o600),
+        0,
+    )
+    .expect("a pipe");
+    assert!(matches!(bind(), Err(BindError::Untrusted { .. })));
+    std::fs::remove_file(&lock).expect("removed");
+    if rustix::process::geteuid().is_root() {
+        File::create(&lock).expect("a file");
+        std::os::unix::fs::chown(&lock, Some(60_001), None).expect("somebody else's");
+        let before = std::fs::metadata(&lock).expect("it is there").permissions();
+        assert!(matches!(bind(), Err(BindError::Untrusted { .. })));
+        assert_eq!(
+            std::fs::metadata(&lock).expect("it is there").permissions(),
+            before,
+            "and is not touched"
+        );
+        std::fs::remove_file(&lock).expect("removed");
+    }
+    bind().expect("our own lock");
 }
 
 #[test]

@@ -437,7 +437,7 @@ fn descriptors_that_are_no_pidfds_are_refused() {
     let epoll = talea_os::epoll::Epoll::new().expect("epoll");
     let epoll = epoll.as_fd().try_clone_to_owned().expect("a copy");
     for fd in [file, directory, socket, epoll] {
-        assert!(matches!(Thread::from_fd(fd), Err(OpenError::NotAPidfd)));
+        assert!(matches!(Thread::from_fd(fd), Err(OpenError::NotAPidfd(_))));
     }
 }
 

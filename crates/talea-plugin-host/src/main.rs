@@ -31,16 +31,17 @@ fn main() -> ExitCode {
     // SAFETY: nothing in this program opens or closes descriptor 3; if it is not open, using it says so.
     let daemon = unsafe { BorrowedFd::borrow_raw(SOCKET) };
     let mut buffer = vec![0; HOST_MESSAGE_MAX];
-    match serve(daemon, &mut buffer) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            eprintln!("talea-plugin-host: {why}");
-            ExitCode::FAILURE
-        }
-    }
+    serve(daemon, &mut buffer).unwrap_or_else(|why| {
+        complain(&why);
+        ExitCode::FAILURE
+    })
 }
 
-fn serve(daemon: BorrowedFd, buffer: &mut [u8]) -> Result<(), String> {
+fn complain(why: &str) {
+    eprintln!("talea-plugin-host: {why}");
+}
+
+fn serve(daemon: BorrowedFd, buffer: &mut [u8]) -> Result<ExitCode, String> {
     let first = receive(daemon, buffer).map_err(|error| {
         format!("descriptor 3 is not talead's socket ({error}); it is talead that starts this program")
     })?;
@@ -52,9 +53,11 @@ fn serve(daemon: BorrowedFd, buffer: &mut [u8]) -> Result<(), String> {
         .split_at_checked(usize::from(setup.module_len))
         .filter(|(_, argument)| argument.len() == usize::from(setup.argument_len))
         .ok_or("talead's first message has the wrong length")?;
+    // The reason comes before the verdict: talead looks for it as soon as it has that.
     if let Err(why) = sandbox::enter() {
+        complain(&why);
         answer(daemon, &Answer { verdict: failure::SANDBOX, ..NOTHING })?;
-        return Err(why);
+        return Ok(ExitCode::FAILURE);
     }
     let mut plugin = match Plugin::load(&setup, module, argument) {
         Ok(plugin) => plugin,
@@ -63,8 +66,9 @@ fn serve(daemon: BorrowedFd, buffer: &mut [u8]) -> Result<(), String> {
                 plugin::LoadError::Init(code) => code,
                 _ => failure::LOAD,
             };
+            complain(&format!("{}: {why}", String::from_utf8_lossy(module)));
             answer(daemon, &Answer { verdict, ..NOTHING })?;
-            return Err(format!("{}: {why}", String::from_utf8_lossy(module)));
+            return Ok(ExitCode::FAILURE);
         }
     };
     answer(daemon, &NOTHING)?;
@@ -72,7 +76,7 @@ fn serve(daemon: BorrowedFd, buffer: &mut [u8]) -> Result<(), String> {
         let message = receive(daemon, buffer).map_err(|error| error.to_string())?;
         if message.is_empty() {
             plugin.finish();
-            return Ok(());
+            return Ok(ExitCode::SUCCESS);
         }
         let question = Question::read_from_bytes(message).map_err(|_| "a question of the wrong length")?;
         let said = plugin.ask(&question).ok_or("a question that this program does not know")?;

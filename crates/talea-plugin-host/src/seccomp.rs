@@ -1,7 +1,9 @@
 //! A list of the system calls that a plugin may make.
 //!
 //! Everything else answers EPERM. Files may be opened for reading only, and the only process that may be
-//! signalled is the plugin's own (`abort` does that).
+//! signalled is the plugin's own (`abort` does that): also not by way of a file that signals its owner, which the
+//! kernel allows towards everybody of the same user, and so towards a daemon that is no root. Descriptors can't be sent:
+//! the daemon would have to close them, and some files make that take for ever.
 //!
 //! Reference: `Documentation/userspace-api/seccomp_filter.rst`. The arguments of a call lie in memory that the
 //! filter can't read, so that only numbers are judged.
@@ -17,9 +19,7 @@ const HARMLESS: &[libc::c_long] = &[
     libc::SYS_write,
     libc::SYS_writev,
     libc::SYS_recvfrom,
-    libc::SYS_recvmsg,
     libc::SYS_sendto,
-    libc::SYS_sendmsg,
     libc::SYS_close,
     libc::SYS_lseek,
     libc::SYS_fstat,
@@ -30,7 +30,6 @@ const HARMLESS: &[libc::c_long] = &[
     libc::SYS_readlinkat,
     libc::SYS_getdents64,
     libc::SYS_getcwd,
-    libc::SYS_fcntl,
     libc::SYS_ppoll,
     // Memory. Making it executable is what loading an object means.
     libc::SYS_mmap,
@@ -124,6 +123,17 @@ fn program() -> Vec<libc::sock_filter> {
     for &call in HARMLESS.iter().chain(HARMLESS_HERE) {
         code.extend([branch(IF_EQUAL, call as u32, 0, 1), ALLOW]);
     }
+    // fcntl: copies and flags; not owners, signals, leases, locks.
+    let commands =
+        [libc::F_DUPFD, libc::F_DUPFD_CLOEXEC, libc::F_GETFD, libc::F_SETFD, libc::F_GETFL, libc::F_SETFL];
+    code.extend([
+        branch(IF_EQUAL, libc::SYS_fcntl as u32, 0, 2 + 2 * commands.len() as u8),
+        plain(LOAD, argument(1)),
+    ]);
+    for command in commands {
+        code.extend([branch(IF_EQUAL, command as u32, 0, 1), ALLOW]);
+    }
+    code.push(REFUSE);
     // openat: reading only.
     let writing = (libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC | libc::O_APPEND) as u32;
     code.extend([

@@ -197,7 +197,7 @@ fn r18_init_gets_its_argument_and_may_refuse() {
 }
 
 #[test]
-fn r18_what_is_no_plugin_is_refused_with_a_reason() {
+fn r18_retif_m8_what_is_no_plugin_is_refused_with_a_reason() {
     let (host, answer) = Host::start(Path::new("/nonexistent/plugin.so"), "");
     assert_eq!(answer.verdict, failure::LOAD);
     assert!(host.end().0.contains("/nonexistent/plugin.so"));
@@ -229,9 +229,20 @@ fn r18_a_plugin_can_do_nothing_but_compute() {
         #include <fcntl.h>
         #include <sched.h>
         #include <signal.h>
+        #include <sys/uio.h>
         #include <sys/socket.h>
         #include <unistd.h>
         {STUBS}
+        static ssize_t sends_a_descriptor(void)
+        {{
+            char byte = 0, control[CMSG_SPACE(sizeof(int))] = {{ 0 }};
+            struct iovec data = {{ &byte, 0 }};
+            struct msghdr message = {{ .msg_iov = &data, .msg_iovlen = 1, .msg_control = control,
+                .msg_controllen = sizeof control }};
+            struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+            header->cmsg_level = SOL_SOCKET, header->cmsg_type = SCM_RIGHTS, header->cmsg_len = CMSG_LEN(sizeof(int));
+            return sendmsg(3, &message, MSG_DONTWAIT) + 1;
+        }}
         static int32_t init(const struct talea_plugin_setup *setup, void **self)
         {{ (void)setup, (void)self; return geteuid() == 0; }}
         static int32_t judge(void *s, const struct talea_plugin_task *t, struct talea_plugin_place *p)
@@ -246,7 +257,10 @@ fn r18_a_plugin_can_do_nothing_but_compute() {
                 | (fork() >= 0) << 5
                 | (execl(\"/bin/true\", \"true\", (char *)0) == 0) << 6
                 | (open(\"/proc/self/stat\", O_RDONLY) < 0) << 7
-                | (malloc(1 << 20) == 0) << 8;
+                | (malloc(1 << 20) == 0) << 8
+                | (fcntl(2, F_SETOWN, 1) == 0) << 9
+                | (sends_a_descriptor() > 0) << 10
+                | (fcntl(2, F_GETFL) < 0) << 11;
             p->priority = 15;
             return 1;
         }}

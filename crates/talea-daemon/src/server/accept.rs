@@ -19,6 +19,8 @@ use talea_os::{peer, proc};
 const CALLERS: usize = 1;
 /// How long a listener rests that can't even be relieved.
 const REST: Span = Span::from_ns(100_000_000);
+/// The same while the caller that was hung up on still has the reserve's place.
+const SHORT_REST: Span = Span::from_ns(1_000_000);
 
 /// All listeners.
 #[derive(Debug)]
@@ -58,13 +60,13 @@ impl Door {
         }
         self.resting = None;
         if self.reserve.is_none() {
-            self.reserve = spare().ok();
+            self.recover();
         }
         self.watch(Interest::READ, epoll);
     }
 
-    fn rest(&mut self, now: Time, epoll: &Epoll) {
-        self.resting = Some(now + REST);
+    fn rest(&mut self, now: Time, length: Span, epoll: &Epoll) {
+        self.resting = Some(now + length);
         self.watch(Interest::NONE, epoll);
     }
 
@@ -75,16 +77,20 @@ impl Door {
         }
     }
 
-    /// Hangs up on one caller with the reserve's place. `false` when there is no way to do that.
-    fn turn_away(&mut self, index: usize) -> bool {
-        if self.reserve.take().is_none() {
-            return false;
-        }
+    /// Takes in one caller with the reserve's place, to hang up on it. `None` when there is no way to do that.
+    fn turn_away(&mut self, index: usize) -> Option<OwnedFd> {
+        self.reserve.take()?;
         let caller = self.listeners[index].accept();
-        let turned = matches!(caller, Ok(Some(_)));
-        drop(caller);
+        if !matches!(caller, Ok(Some(_))) {
+            self.recover();
+        }
+        caller.ok().flatten()
+    }
+
+    /// Takes the reserve's place again; `false` when somebody else has it.
+    fn recover(&mut self) -> bool {
         self.reserve = spare().ok();
-        turned && self.reserve.is_some()
+        self.reserve.is_some()
     }
 }
 
@@ -97,6 +103,13 @@ impl Server {
     /// Somebody wants to connect.
     pub(super) fn callers(&mut self, now: Time, index: u64) {
         let index = index as usize;
+        if self.closing.is_overrun() {
+            if self.turned_away.is_due(now) {
+                self.log.error("nobody is let in: clients have sent too many descriptors that do not close");
+            }
+            self.door.rest(now, REST, &self.epoll);
+            return;
+        }
         for _ in 0..CALLERS {
             let Some(listener) = self.door.listeners.get(index) else { return };
             match listener.accept() {
@@ -110,9 +123,15 @@ impl Server {
                     if self.turned_away.is_due(now) {
                         self.log.error(format_args!("connections are turned away: {error}"));
                     }
-                    let full = error.raw_os_error().map(rustix::io::Errno::from_raw_os_error);
-                    if full != Some(rustix::io::Errno::MFILE) || !self.door.turn_away(index) {
-                        self.door.rest(now, &self.epoll);
+                    let full = error.raw_os_error() == Some(rustix::io::Errno::MFILE.raw_os_error());
+                    let Some(caller) = full.then(|| self.door.turn_away(index)).flatten() else {
+                        self.door.rest(now, REST, &self.epoll);
+                        return;
+                    };
+                    let uid = peer::of(&caller).map_or(u32::MAX, |peer| peer.uid);
+                    self.closing.hang_up(uid, caller);
+                    if !self.door.recover() {
+                        self.door.rest(now, SHORT_REST, &self.epoll);
                         return;
                     }
                 }

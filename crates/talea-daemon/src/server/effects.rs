@@ -3,11 +3,12 @@
 use super::threads::Applied;
 use super::{Ending, Server};
 use talea_broker::input::Errno;
-use talea_broker::{Effect, Input, LogEvent};
+use talea_broker::{Effect, Input, LogEvent, SessionId};
 use talea_core::Time;
 use talea_os::seqpacket;
 use talea_os::thread::Restored;
 use talea_proto::Reply;
+use talea_proto::message::But;
 
 impl Server {
     /// Does everything that is due. What an effect brings about goes back in at once, so the queue is empty when
@@ -18,32 +19,61 @@ impl Server {
         }
     }
 
+    /// As [`Server::obey`], where the last effect is likely to be a reply.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "see `Server::run`: the reply leaves from the loop's own frame")]
+    pub(super) fn obey_inline(&mut self, now: Time) {
+        while let Some(effect) = self.broker.poll_effect() {
+            match effect {
+                Effect::Reply { session, seq, reply } => self.answer(now, session, seq, reply),
+                other => self.carry_out(now, other),
+            }
+        }
+    }
+
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "see `Server::run`")]
+    fn answer(&mut self, now: Time, session: SessionId, seq: u32, mut reply: Reply) {
+        if let Reply::Status(status) = &mut reply {
+            status.wakeups = self.wakeups;
+        }
+        let Some(open) = self.sessions.get(session) else { return };
+        let length = reply.encode(seq, &mut self.outbox[..]);
+        if seqpacket::send(&open.socket, &self.outbox[..length], None).is_err() {
+            // It is gone, or does not read what it asked for (facts D2): nothing is owed to it.
+            self.close(session);
+            self.broker.handle(now, Input::Hungup { session });
+        }
+    }
+
+    #[inline(never)]
     fn carry_out(&mut self, now: Time, effect: Effect) {
         match effect {
-            Effect::Reply { session, seq, mut reply } => {
-                if let Reply::Status(status) = &mut reply {
-                    status.wakeups = self.wakeups;
-                }
-                let Some(open) = self.sessions.get(session) else { return };
-                let length = reply.encode(seq, &mut self.outbox[..]);
-                if seqpacket::send(&open.socket, &self.outbox[..length], None).is_err() {
-                    // It is gone, or does not read what it asked for (facts D2): nothing is owed to it.
-                    self.sessions.close(session);
-                    self.broker.handle(now, Input::Hungup { session });
-                }
-            }
+            Effect::Reply { session, seq, reply } => self.answer(now, session, seq, reply),
             Effect::Close { session } => {
-                self.sessions.close(session);
+                self.close(session);
             }
             Effect::Disarm { session } => self.sessions.arm(session, false, &self.epoll),
             Effect::Arm { session } => self.sessions.arm(session, true, &self.epoll),
-            Effect::Apply { ticket, thread, attr } => match self.threads.apply(now, thread, &attr) {
-                Applied::Done(result) => self.broker.handle(now, Input::Done { ticket, result }),
-                Applied::NotBefore(at) => self.put_off.push((at, effect)),
-            },
+            Effect::Apply { ticket, thread, attr } => {
+                let input = match self.threads.apply(thread, &attr) {
+                    Applied::Done(result) => Input::Done { ticket, result },
+                    Applied::Asleep => Input::DoneBut { ticket, but: But::Asleep },
+                    Applied::NotBefore(at) => Input::NotBefore { ticket, at },
+                };
+                self.broker.handle(now, input);
+            }
             Effect::Restore { ticket, thread, attr } => {
-                let result = self.threads.restore(thread, &attr).map(|how| self.report(&how));
-                self.broker.handle(now, Input::Done { ticket, result });
+                let input = match self.threads.restore(thread, &attr) {
+                    Ok(Restored::Exactly) => Input::Done { ticket, result: Ok(()) },
+                    Ok(Restored::Wider) => Input::DoneBut { ticket, but: But::Wider },
+                    Ok(Restored::Demoted(error)) => {
+                        let errno = error.raw_os_error().unwrap_or(rustix::io::Errno::IO.raw_os_error());
+                        Input::DoneBut { ticket, but: But::Demoted { errno } }
+                    }
+                    Err(errno) => Input::Done { ticket, result: Err(errno) },
+                };
+                self.broker.handle(now, input);
             }
             Effect::Watch { thread } => {
                 if let Err(error) = self.threads.watch(thread, &self.epoll)
@@ -53,7 +83,10 @@ impl Server {
                     self.log.error(format_args!("a thread can't be watched: {error}"));
                 }
             }
-            Effect::Forget { thread } => self.threads.forget(thread, &self.epoll),
+            Effect::Forget { thread } => {
+                let left = self.threads.forget(thread, &self.epoll);
+                self.report_left(left.as_ref());
+            }
             Effect::WatchProcess { process } => match self.processes.watch(process, &self.epoll) {
                 Ok(false) => self.broker.handle(now, Input::ProcessGone { process }),
                 // Descriptors have run out: its connection's end will do.
@@ -71,35 +104,20 @@ impl Server {
                     self.pass_on(now);
                 }
             }
-            Effect::Exit => self.ending = Some(Ending::Stopped),
-            Effect::Log(event) => {
-                self.write_down(&event);
-                if let LogEvent::PluginOut { name, .. } = &event
-                    && let Some(plugin) = self.hosts.dismiss(name)
-                {
+            Effect::EndHost { plugin } => {
+                if self.hosts.dismiss(plugin) {
                     self.unwatch_host(plugin);
                 }
             }
+            Effect::Exit => self.ending = Some(Ending::Stopped),
+            Effect::Log(event) => self.write_down(&event),
         }
-    }
-
-    /// When the first order is due that was put off.
-    pub(super) fn next_put_off(&self) -> Option<Time> {
-        self.put_off.iter().map(|&(at, _)| at).min()
-    }
-
-    /// Gives the orders again that were put off until now.
-    pub(super) fn catch_up(&mut self, now: Time) {
-        while let Some(due) = self.put_off.iter().position(|&(at, _)| at <= now) {
-            let (_, effect) = self.put_off.swap_remove(due);
-            self.carry_out(now, effect);
-        }
-        self.obey(now);
     }
 
     fn remember(&mut self, slot: u32) {
         let Some(record) = self.broker.record(slot) else { return self.state.clear(slot as usize) };
-        let written = self.state.write(slot as usize, &record.encode()[..record.encoded_len()]);
+        let length = record.encode_to(&mut self.outbox[..]);
+        let written = self.state.write(slot as usize, &self.outbox[..length]);
         if let Err(error) = &written
             && !self.state_failing
         {
@@ -108,12 +126,16 @@ impl Server {
         self.state_failing = written.is_err();
     }
 
-    fn report(&self, how: &Restored) {
-        match how {
-            Restored::Exactly => {}
-            Restored::Wider => self.log.warning("a thread's old CPUs are gone; it may use all of its cpuset"),
-            Restored::Demoted(error) => self.log.warning(format_args!(
-                "a thread's old real-time policy is no longer granted ({error}); it is an ordinary thread now"
+    /// A thread has taken what it was granted along into another program.
+    pub(super) fn report_left(&self, left: Option<&Result<Restored, Errno>>) {
+        match left {
+            None => {}
+            Some(Ok(_)) => {
+                self.log.debug("a thread has started a program with a policy that it was granted; it is put back");
+            }
+            Some(Err(errno)) => self.log.error(format_args!(
+                "a thread has started a program with a policy that it was granted and could not be put back: {}",
+                std::io::Error::from_raw_os_error(errno.0)
             )),
         }
     }
@@ -125,6 +147,16 @@ impl Server {
             LogEvent::Refused { uid, pid, refusal } => {
                 log.info(format_args!("refused process {pid} of user {uid}: {}", crate::words::of(refusal)));
             }
+            LogEvent::NotAsBefore { tid, uid, but } => match but {
+                But::Demoted { errno } => log.warning(format_args!(
+                    "thread {tid}, under a grant of user {uid}, was put back as an ordinary thread: the kernel no longer \
+                     grants the policy it had before ({})",
+                    std::io::Error::from_raw_os_error(*errno)
+                )),
+                But::Wider | But::Asleep => log.warning(format_args!(
+                    "thread {tid}, under a grant of user {uid}, was put back on all CPUs: those it had before are gone"
+                )),
+            },
             LogEvent::RestoreFailed { tid, errno } => {
                 log.error(format_args!("thread {tid} could not be put back: {}", number(errno)));
             }

@@ -4,16 +4,20 @@ use super::Server;
 use super::threads::not_found;
 use super::token::Token;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use talea_broker::input::{Errno, ThreadError, ThreadFacts};
 use talea_broker::{Input, SessionId};
-use talea_core::Time;
-use talea_os::epoll::{Epoll, Interest};
+use talea_core::{Span, Time};
+use talea_os::epoll::{Epoll, Events, Interest};
 use talea_os::seqpacket::{self, Received};
-use talea_os::{Thread, Tid, peer};
+use talea_os::{OpenError, Thread, Tid, clock, peer};
 use talea_proto::wire::decode_request;
-use talea_proto::{Code, Field, Refusal, Request};
+use talea_proto::{Code, Field, Refusal, Request, SpecId};
+
+/// How often it is seen whether somebody who is held back can be heard again.
+const HEARING: Span = Span::from_ns(1_000_000);
 
 /// One connection.
 #[derive(Debug)]
@@ -24,12 +28,31 @@ pub(super) struct Session {
     /// Whether bare thread ids mean the same there; asked when one is first used.
     same_namespace: Option<bool>,
     pub(super) armed: bool,
+    /// Whether it is not read because too much of its user's waits to be closed.
+    held_back: bool,
+    /// Whether it is watched through its user's crowd.
+    in_crowd: bool,
+}
+
+impl Session {
+    fn interest(&self) -> Interest {
+        if self.armed && !self.held_back { Interest::READ } else { Interest::NONE }
+    }
+}
+
+/// Connections of one user that had something to say all at once: the loop's own set reports them as one, so that a
+/// round costs the same however many they are.
+#[derive(Debug)]
+struct Crowd {
+    epoll: Epoll,
+    members: usize,
 }
 
 /// All connections.
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
     open: BTreeMap<u64, Session>,
+    crowds: BTreeMap<u32, Crowd>,
     last: u64,
 }
 
@@ -43,7 +66,10 @@ impl Sessions {
         let id = self.last + 1;
         epoll.add(&socket, Interest::READ, Token::Session(id).pack())?;
         self.last = id;
-        self.open.insert(id, Session { socket, uid, same_namespace: None, armed: true });
+        self.open.insert(
+            id,
+            Session { socket, uid, same_namespace: None, armed: true, held_back: false, in_crowd: false },
+        );
         Ok(SessionId(id))
     }
 
@@ -58,37 +84,114 @@ impl Sessions {
 
     /// Reads from a connection, or does not. A closed one has no more to say either way.
     pub(super) fn arm(&mut self, id: SessionId, armed: bool, epoll: &Epoll) {
-        let Some(session) = self.open.get_mut(&id.0).filter(|session| session.armed != armed) else { return };
-        session.armed = armed;
-        let interest = if armed { Interest::READ } else { Interest::NONE };
-        // It is in the set and needs no memory there.
-        let _ = epoll.modify(&session.socket, interest, Token::Session(id.0).pack());
+        if let Some(session) = self.open.get_mut(&id.0).filter(|session| session.armed != armed) {
+            session.armed = armed;
+            self.watch_again(id, epoll);
+        }
     }
 
-    /// Closes a connection, which also takes it out of the epoll set.
-    pub(super) fn close(&mut self, id: SessionId) -> bool {
-        self.open.remove(&id.0).is_some()
+    /// The same for another reason: it is read when neither speaks against it.
+    fn hold_back(&mut self, id: SessionId, held_back: bool, epoll: &Epoll) {
+        if let Some(session) = self.open.get_mut(&id.0) {
+            session.held_back = held_back;
+            self.watch_again(id, epoll);
+        }
+    }
+
+    fn watch_again(&self, id: SessionId, epoll: &Epoll) {
+        let Some(session) = self.open.get(&id.0) else { return };
+        let crowd = self.crowds.get(&session.uid).filter(|_| session.in_crowd);
+        let set = crowd.map_or(epoll, |crowd| &crowd.epoll);
+        // It is in the set and needs no memory there.
+        let _ = set.modify(&session.socket, session.interest(), Token::Session(id.0).pack());
+    }
+
+    /// From now on this connection is one of its user's crowd, for the rest of its life.
+    ///
+    /// An error, such as too few descriptors, leaves it where it is.
+    pub(super) fn join_crowd(&mut self, id: u64, epoll: &Epoll) -> io::Result<()> {
+        let Some(session) = self.open.get_mut(&id).filter(|session| !session.in_crowd) else { return Ok(()) };
+        let crowd = match self.crowds.entry(session.uid) {
+            Entry::Occupied(crowd) => crowd.into_mut(),
+            Entry::Vacant(place) => {
+                let crowd = Crowd { epoll: Epoll::new()?, members: 0 };
+                epoll.add(&crowd.epoll, Interest::READ, Token::Crowd(session.uid).pack())?;
+                place.insert(crowd)
+            }
+        };
+        crowd.epoll.add(&session.socket, session.interest(), Token::Session(id).pack())?;
+        crowd.members += 1;
+        session.in_crowd = true;
+        epoll.remove(&session.socket)
+    }
+
+    /// Those of a user's crowd that have something to say, as many as there is room for.
+    pub(super) fn ready_in_crowd(&self, uid: u32, events: &mut Events) -> io::Result<usize> {
+        self.crowds.get(&uid).map_or(Ok(0), |crowd| crowd.epoll.wait(events, Some(Time::ZERO)))
+    }
+
+    /// Forgets a connection and stops watching it: whose it is, and its socket.
+    fn take(&mut self, id: SessionId, epoll: &Epoll) -> Option<(u32, OwnedFd)> {
+        let session = self.open.remove(&id.0)?;
+        // In one of the sets since it was added, so this can't fail. Closing would do as much, but not at once everywhere.
+        match self.crowds.get_mut(&session.uid).filter(|_| session.in_crowd) {
+            None => drop(epoll.remove(&session.socket)),
+            Some(crowd) => {
+                let _ = crowd.epoll.remove(&session.socket);
+                crowd.members -= 1;
+                if crowd.members == 0 {
+                    let _ = epoll.remove(&crowd.epoll);
+                    self.crowds.remove(&session.uid);
+                }
+            }
+        }
+        Some((session.uid, session.socket))
+    }
+
+    /// The same with all of them.
+    pub(super) fn take_all(&mut self, epoll: &Epoll) -> Vec<(u32, OwnedFd)> {
+        let ids: Vec<u64> = self.open.keys().copied().collect();
+        ids.into_iter().filter_map(|id| self.take(SessionId(id), epoll)).collect()
     }
 }
 
 impl Server {
     /// A connection has something to say. One message, so that a client with many waits like everybody else.
+    #[inline(never)]
     pub(super) fn session_ready(&mut self, now: Time, id: u64, hung_up: bool) {
+        self.session_ready_inline(now, id, hung_up);
+    }
+
+    /// As [`Server::session_ready`], in the caller's frame.
+    #[inline(always)]
+    #[expect(
+        clippy::inline_always,
+        reason = "see `Server::run`: a request is received and answered in its frame"
+    )]
+    pub(super) fn session_ready_inline(&mut self, now: Time, id: u64, hung_up: bool) {
         let session_id = SessionId(id);
         let Some(session) = self.sessions.get(session_id) else { return };
-        if !session.armed {
+        if !session.armed || session.held_back {
             // Only the end is reported of a connection that is not read; what it had still to say dies with it.
             if hung_up {
                 self.hang_up(now, session_id);
             }
             return;
         }
-        let received = match seqpacket::recv(&session.socket, &mut self.inbox[..]) {
+        let uid = session.uid;
+        if self.closing.is_overrun_by(uid) {
+            return self.hold_back(now, session_id);
+        }
+        let mut received = match seqpacket::recv_all(&session.socket, &mut self.inbox[..]) {
             Ok(received) => received,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
             Err(_) => return self.hang_up(now, session_id),
         };
+        for surplus in received.surplus.drain(..) {
+            self.closing.discard(uid, surplus);
+        }
         if received.len == 0 {
+            self.discard(uid, received.fd);
             return self.hang_up(now, session_id);
         }
         let input = if received.truncated {
@@ -103,13 +206,21 @@ impl Server {
                 rule: None,
                 answers: Vec::new(),
             };
+            self.discard(uid, received.fd);
             Input::Garbled { session: session_id, seq: 0, refusal }
         } else {
             match decode_request(&self.inbox[..received.len]) {
                 Ok((seq, request)) => {
-                    let thread = match request {
-                        Request::Attach { tid, .. } => self.named_thread(session_id, tid, received),
-                        _ => None,
+                    if let Request::Change { spec, .. } = request
+                        && uid != 0
+                    {
+                        self.look_whose(now, spec);
+                    }
+                    let thread = if let Request::Attach { tid, .. } = request {
+                        self.named_thread(session_id, uid, tid, received)
+                    } else {
+                        self.discard(uid, received.fd);
+                        None
                     };
                     let entropy = match request {
                         Request::Create(_) | Request::CreateGroup(_) => self.entropy.take(),
@@ -118,30 +229,82 @@ impl Server {
                     Input::Asked { session: session_id, seq, request, thread, entropy }
                 }
                 Err(garbled) => {
+                    self.discard(uid, received.fd);
                     Input::Garbled { session: session_id, seq: garbled.seq, refusal: garbled.refusal }
                 }
             }
         };
-        self.tell(now, input);
+        self.broker.handle(now, input);
+        self.obey_inline(now);
+    }
+
+    /// A descriptor that is of no use to us, where there is one.
+    fn discard(&mut self, uid: u32, fd: Option<OwnedFd>) {
+        if let Some(fd) = fd {
+            self.closing.discard(uid, fd);
+        }
     }
 
     /// A connection has ended, or we end it because its reader does not read.
     pub(super) fn hang_up(&mut self, now: Time, session: SessionId) {
-        if self.sessions.close(session) {
+        if self.close(session) {
             self.broker.handle(now, Input::Hungup { session });
             self.obey(now);
         }
+    }
+
+    /// Closes a connection, of which the broker knows or is told; `false` when it was closed before.
+    pub(super) fn close(&mut self, session: SessionId) -> bool {
+        let Some((uid, socket)) = self.sessions.take(session, &self.epoll) else { return false };
+        self.closing.hang_up(uid, socket);
+        true
+    }
+
+    /// A user sends descriptors faster than they can be closed: what else they say waits.
+    #[cold]
+    fn hold_back(&mut self, now: Time, session: SessionId) {
+        let Some(uid) = self.sessions.uid(session.0) else { return };
+        if self.turned_away.is_due(now) {
+            self.log
+                .warning(format_args!("user {uid} sends descriptors that do not close and waits for that"));
+        }
+        self.sessions.hold_back(session, true, &self.epoll);
+        self.held_back.push(session);
+    }
+
+    /// When to see whether those who are held back can be heard again.
+    pub(super) fn next_hearing(&self) -> Option<Time> {
+        (!self.held_back.is_empty()).then(|| clock::now() + HEARING)
+    }
+
+    /// Reads again from those whose descriptors have been closed.
+    pub(super) fn hear_again(&mut self) {
+        let Server { held_back, sessions, closing, epoll, .. } = self;
+        held_back.retain(|&session| {
+            let waits = sessions.uid(session.0).is_some_and(|uid| closing.is_overrun_by(uid));
+            if !waits {
+                sessions.hold_back(session, false, epoll);
+            }
+            waits
+        });
     }
 
     /// The thread that an attach names: by the descriptor that came along, else by its number.
     fn named_thread(
         &mut self,
         session: SessionId,
+        uid: u32,
         tid: Option<u32>,
         received: Received,
     ) -> Option<Result<ThreadFacts, ThreadError>> {
         let thread = match (received.fd, tid) {
-            (Some(fd), _) => Thread::from_fd(fd).map_err(|error| not_found(&error)),
+            (Some(fd), _) => Thread::from_fd(fd).map_err(|error| {
+                let why = not_found(&error);
+                if let OpenError::NotAPidfd(stranger) = error {
+                    self.closing.discard(uid, stranger);
+                }
+                why
+            }),
             // It was sent and could not be taken in.
             (None, None) if received.surplus_fds => {
                 Err(ThreadError::Kernel(Errno(rustix::io::Errno::MFILE.raw_os_error())))
@@ -150,6 +313,15 @@ impl Server {
             (None, Some(tid)) => self.numbered_thread(session, tid),
         };
         Some(thread.and_then(|thread| self.threads.hold(thread)))
+    }
+
+    /// Credentials change with `setresuid` and set-user-id programs: whose is the thread under this spec now?
+    fn look_whose(&mut self, now: Time, spec: SpecId) {
+        if let Some(thread) = self.broker.thread_of(spec)
+            && let Some(euid) = self.threads.new_euid(thread)
+        {
+            self.tell(now, Input::Became { thread, euid });
+        }
     }
 
     fn numbered_thread(&mut self, session: SessionId, tid: u32) -> Result<Thread, ThreadError> {

@@ -11,7 +11,8 @@ use talea_broker::input::{Errno, ProcessId, ThreadError, ThreadFacts, ThreadId};
 use talea_core::{Attr, Span, Time};
 use talea_os::epoll::{Epoll, Interest};
 use talea_os::thread::{Identity, Restored};
-use talea_os::{ApplyError, OpenError, Snapshot, Thread, Tid};
+use talea_os::{ApplyError, OpenError, Snapshot, Thread, Tid, clock, sched};
+use talea_proto::record::RecordThread;
 
 use super::token::Token;
 
@@ -22,8 +23,14 @@ struct Held {
     /// All that the kernel knew when the thread was named; the broker keeps the part that it needs.
     before: Snapshot,
     watched: bool,
-    /// Whether it has been given anything yet.
-    touched: bool,
+    /// Its period while it is in the deadline class by our doing.
+    period: Option<Span>,
+    /// Its effective user id when we looked last.
+    euid: u32,
+    /// What it has by our doing, or an earlier daemon's.
+    given: Option<Attr>,
+    /// What it had before that.
+    previous: Attr,
 }
 
 /// What became of an order.
@@ -31,24 +38,54 @@ struct Held {
 pub(super) enum Applied {
     /// This, now.
     Done(Result<(), Errno>),
+    /// The thread sleeps in another root domain; its CPUs are set, so that it is in the right one when it wakes.
+    Asleep,
     /// The thread would come to harm: the order must be given again at this time.
     NotBefore(Time),
 }
-
-/// A thread that has overdrawn a deadline budget is kept waiting so long, at most, for its next one.
-const LONGEST_WAIT: Span = Span::from_ns(500_000_000);
 
 /// All held threads.
 #[derive(Debug, Default)]
 pub(super) struct Threads {
     held: BTreeMap<ThreadId, Held>,
     last: u64,
+    /// When the kernel has forgotten the share of every deadline thread that has left.
+    quiet_at: Option<Time>,
+}
+
+/// The period of a deadline policy.
+fn period_of(policy: sched::Policy) -> Option<Span> {
+    match policy {
+        sched::Policy::Deadline { period, .. } => Some(period),
+        _ => None,
+    }
 }
 
 impl Threads {
+    /// Whether a thread in the deadline class is in our care.
+    pub(super) fn has_deadline(&self) -> bool {
+        self.held.values().any(|held| held.period.is_some())
+    }
+
+    /// When the last deadline thread that has left is out of the kernel's books; `None` when none ever was in them.
+    pub(super) fn quiet_at(&self) -> Option<Time> {
+        self.quiet_at
+    }
+
+    /// A thread has left the deadline class, where it had this period.
+    fn has_left(&mut self, period: Option<Span>) {
+        if let Some(period) = period {
+            self.quiet_at = self.quiet_at.max(Some(clock::now().saturating_add(period)));
+        }
+    }
+
     /// Holds `thread` and tells what it is.
     pub(super) fn hold(&mut self, thread: Thread) -> Result<ThreadFacts, ThreadError> {
-        let start = thread.start_ticks().map_err(|error| convert::thread_error(&error))?;
+        // Three system calls and a page of text that an inode makes needless.
+        let start = match thread.inode() {
+            0 => thread.start_ticks().map_err(|error| convert::thread_error(&error))?,
+            _ => 0,
+        };
         let before = thread.snapshot().map_err(|error| match error {
             ApplyError::Gone => ThreadError::Gone,
             ref other => ThreadError::Kernel(convert::errno(other)),
@@ -64,15 +101,31 @@ impl Threads {
             inode: thread.inode(),
             attr: convert::attr_of(&before),
         };
-        self.held.insert(id, Held { thread, before, watched: false, touched: false });
+        // A grant of an earlier daemon is in the class already.
+        let period = period_of(before.attr.policy);
+        let (euid, previous) = (facts.euid, facts.attr);
+        let held = Held { thread, before, watched: false, period, euid, given: None, previous };
+        self.held.insert(id, held);
         Ok(facts)
     }
 
     /// Holds the thread that a record of an earlier daemon names, if it still lives.
-    pub(super) fn reopen(&mut self, tid: u32, inode: u64, start: u64) -> Option<ThreadFacts> {
-        let tid = Tid::new(i32::try_from(tid).ok()?)?;
-        let thread = Thread::reopen(&Identity { tid, inode, start_ticks: start }).ok()?;
-        self.hold(thread).ok()
+    pub(super) fn reopen(&mut self, record: &RecordThread) -> Option<ThreadFacts> {
+        let RecordThread { inode, start: start_ticks, given, previous, .. } = *record;
+        let tid = Tid::new(i32::try_from(record.tid).ok()?)?;
+        let thread = Thread::reopen(&Identity { tid, inode, start_ticks }).ok()?;
+        let facts = self.hold(thread).ok()?;
+        let held = self.held.get_mut(&facts.thread).expect("it was just held");
+        (held.given, held.previous) = (Some(given), previous);
+        Some(facts)
+    }
+
+    /// Whose the thread is, if that is somebody else than when we looked last.
+    pub(super) fn new_euid(&mut self, id: ThreadId) -> Option<u32> {
+        let held = self.held.get_mut(&id)?;
+        // One that has ended is nobody's: its end is reported as such.
+        let euid = held.thread.uids_now().ok()?.effective;
+        (std::mem::replace(&mut held.euid, euid) != euid).then_some(euid)
     }
 
     /// Has the end of the thread reported.
@@ -96,48 +149,95 @@ impl Threads {
     ///
     /// Closing alone would not end it: the descriptor came from a client that may hold on to the same open file,
     /// and then its entry would stay in the set, to be reported for ever once the thread has ended.
-    pub(super) fn forget(&mut self, id: ThreadId, epoll: &Epoll) {
+    ///
+    /// One that has ended may have left something behind: see [`Threads::disinherit`].
+    pub(super) fn forget(&mut self, id: ThreadId, epoll: &Epoll) -> Option<Result<Restored, Errno>> {
         self.ended(id, epoll);
-        self.held.remove(&id);
+        let held = self.held.remove(&id)?;
+        self.has_left(held.period);
+        let given =
+            held.given.filter(|_| held.thread.tid() != held.thread.tgid() && !held.thread.is_alive())?;
+        self.disinherit(held.thread.tgid(), &given, &held.previous)
+    }
+
+    /// Takes away what an ended thread has left to another.
+    ///
+    /// A thread that starts a program (`execve`) takes the place of its process's main thread, number and all. To
+    /// whoever watches it has ended; what it was given it keeps, and nobody has granted that to the main thread.
+    /// `None` where nothing was left, else how the main thread, or whoever is in its place, was put back.
+    pub(super) fn disinherit(
+        &mut self,
+        main: Tid,
+        given: &Attr,
+        previous: &Attr,
+    ) -> Option<Result<Restored, Errno>> {
+        let main = Thread::open(main).ok()?;
+        let given = convert::kernel_attr(given).policy;
+        let has = main.snapshot().ok()?.attr;
+        if !has.policy.is_realtime() || has.policy != given || !has.reset_on_fork {
+            return None;
+        }
+        let held = self.held.values().find_map(|held| held.given.filter(|_| held.thread.is_same(&main)));
+        match held {
+            // It has a grant of its own, and exactly this was granted.
+            Some(own) if convert::kernel_attr(&own).policy == given => None,
+            Some(own) => Some(
+                main.apply(&convert::kernel_attr(&own), convert::affinity(&own))
+                    .map(|()| Restored::Exactly)
+                    .map_err(|error| convert::errno(&error)),
+            ),
+            None => Some(put_back(&main, previous)),
+        }
     }
 
     /// Gives the thread its attributes.
-    ///
-    /// Only a thread's first order may be put off: it is somebody's attach, and only they wait for it. While a
-    /// change waits for the kernel nobody else is served, so a change is refused instead.
-    pub(super) fn apply(&mut self, now: Time, id: ThreadId, attr: &Attr) -> Applied {
+    pub(super) fn apply(&mut self, id: ThreadId, attr: &Attr) -> Applied {
         let Some(held) = self.held.get_mut(&id) else { return Applied::Done(Err(GONE)) };
-        match held.thread.apply(&convert::kernel_attr(attr), convert::affinity(attr)) {
+        let cpus = convert::affinity(attr);
+        match held.thread.apply(&convert::kernel_attr(attr), cpus) {
             Ok(()) => {
-                held.touched = true;
+                held.given = Some(*attr);
+                let left = std::mem::replace(&mut held.period, period_of(convert::kernel_attr(attr).policy));
+                self.has_left(left);
                 Applied::Done(Ok(()))
             }
-            Err(ApplyError::TooSoon { until })
-                if !held.touched && until <= now.saturating_add(LONGEST_WAIT) =>
-            {
-                Applied::NotBefore(until)
-            }
+            // A time that never comes is a refusal.
+            Err(ApplyError::TooSoon { until }) if until < Time::NEVER => Applied::NotBefore(until),
+            Err(error @ ApplyError::Elsewhere { .. }) => match cpus.map(|cpus| held.thread.pin(cpus)) {
+                Some(Ok(())) => Applied::Asleep,
+                Some(Err(error)) => Applied::Done(Err(convert::errno(&error))),
+                None => Applied::Done(Err(convert::errno(&error))),
+            },
             Err(error) => Applied::Done(Err(convert::errno(&error))),
         }
     }
 
     /// Puts the thread back to `attr`; exactly, if that is what it was when it was named.
-    pub(super) fn restore(&self, id: ThreadId, attr: &Attr) -> Result<Restored, Errno> {
-        let held = self.held.get(&id).ok_or(GONE)?;
-        let snapshot = if convert::attr_of(&held.before) == *attr {
-            held.before
+    pub(super) fn restore(&mut self, id: ThreadId, attr: &Attr) -> Result<Restored, Errno> {
+        let held = self.held.get_mut(&id).ok_or(GONE)?;
+        let restored = if convert::attr_of(&held.before) == *attr {
+            held.thread.restore(&held.before).map_err(|error| convert::errno(&error))?
         } else {
-            let now = held.thread.snapshot().map_err(|error| convert::errno(&error))?;
-            let nice = match attr.policy {
-                talea_core::Policy::Other { nice } | talea_core::Policy::Batch { nice } => nice.into(),
-                // A hidden nice value is not in the record: what it has is the best guess.
-                _ => now.nice,
-            };
-            let affinity = convert::affinity(attr).copied().unwrap_or(now.affinity);
-            Snapshot { attr: convert::kernel_attr(attr), nice, affinity }
+            put_back(&held.thread, attr)?
         };
-        held.thread.restore(&snapshot).map_err(|error| convert::errno(&error))
+        held.given = None;
+        let left = std::mem::replace(&mut held.period, period_of(convert::kernel_attr(attr).policy));
+        self.has_left(left);
+        Ok(restored)
     }
+}
+
+/// Puts a thread back of which only the broker's part of its attributes is known.
+fn put_back(thread: &Thread, attr: &Attr) -> Result<Restored, Errno> {
+    let now = thread.snapshot().map_err(|error| convert::errno(&error))?;
+    let nice = match attr.policy {
+        talea_core::Policy::Other { nice } | talea_core::Policy::Batch { nice } => nice.into(),
+        // A hidden nice value is not in the record: what it has is the best guess.
+        _ => now.nice,
+    };
+    let affinity = convert::affinity(attr).copied().unwrap_or(now.affinity);
+    let snapshot = Snapshot { attr: convert::kernel_attr(attr), nice, affinity };
+    thread.restore(&snapshot).map_err(|error| convert::errno(&error))
 }
 
 const GONE: Errno = Errno(3);

@@ -17,6 +17,8 @@ pub(super) enum Token {
     Host(u64),
     /// A plugin has written to its standard error.
     HostStderr(u64),
+    /// One of the many connections of this user has something to say.
+    Crowd(u32),
 }
 
 /// The kind lies in the lowest bits; numbers that count up from zero never reach the top.
@@ -32,6 +34,7 @@ impl Token {
             Token::Signals => (4, 0),
             Token::Host(number) => (5, number),
             Token::HostStderr(number) => (6, number),
+            Token::Crowd(uid) => (7, uid.into()),
         };
         assert!(number >> (64 - KIND_BITS) == 0, "a number too large for a token");
         number << KIND_BITS | kind
@@ -47,6 +50,7 @@ impl Token {
             4 => Token::Signals,
             5 => Token::Host(number),
             6 => Token::HostStderr(number),
+            7 => Token::Crowd(number as u32),
             kind => unreachable!("a token of kind {kind} was never packed"),
         }
     }
@@ -67,6 +71,7 @@ mod tests {
                 Token::Signals,
                 Token::Host(number),
                 Token::HostStderr(number),
+                Token::Crowd(number as u32),
             ] {
                 assert_eq!(Token::unpack(token.pack()), token);
             }

@@ -43,8 +43,13 @@ impl Journal {
     pub(super) fn write(&mut self, path: &Path, new: &str) -> Result<(), PartitionError> {
         let os = |error| PartitionError::Os { path: path.to_owned(), error };
         let old = fs::read_to_string(path).map_err(os)?;
-        self.note(&format!("set\t{}\t{}\t{new}", path.display(), old.trim_end()))?;
-        fs::write(path, new).map_err(os)
+        self.write_over(path, old.trim_end(), new)
+    }
+
+    /// As [`Journal::write`], where it is known what must come back, whoever may have written there just now.
+    pub(super) fn write_over(&mut self, path: &Path, old: &str, new: &str) -> Result<(), PartitionError> {
+        self.note(&format!("set\t{}\t{old}\t{new}", path.display()))?;
+        fs::write(path, new).map_err(|error| PartitionError::Os { path: path.to_owned(), error })
     }
 
     pub(super) fn enable_cpuset(&mut self, path: &Path) -> Result<(), PartitionError> {
@@ -60,7 +65,8 @@ impl Journal {
     }
 }
 
-pub(super) fn undo(journal: &Path) -> Result<bool, PartitionError> {
+/// The steps that were begun in this boot, in order; `None` when there is no journal.
+pub(super) fn read(journal: &Path) -> Result<Option<Vec<String>>, PartitionError> {
     let os = |path: &Path| {
         let path = path.to_owned();
         move |error: io::Error| PartitionError::Os { path, error }
@@ -69,22 +75,24 @@ pub(super) fn undo(journal: &Path) -> Result<bool, PartitionError> {
         Ok(file) => io::read_to_string(file).map_err(os(journal))?,
         Err(untrusted) => match untrusted.problem {
             crate::files::Problem::Os(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Ok(false);
+                return Ok(None);
             }
             // Its lines are paths that root writes to: nobody else may have put them there.
             _ => return Err(os(journal)(io::Error::new(io::ErrorKind::PermissionDenied, untrusted))),
         },
     };
-    let mut lines: Vec<&str> =
-        text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')).collect();
-    let same_boot = !lines.is_empty() && lines.remove(0) == boot().map_err(os(journal))?;
+    let mut lines = text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
     // Cgroups do not outlive a boot.
-    if same_boot {
-        for line in lines.into_iter().rev() {
-            undo_step(line).map_err(|(path, error)| PartitionError::Os { path, error })?;
-        }
+    let same_boot = lines.next() == Some(&boot().map_err(os(journal))?);
+    Ok(Some(if same_boot { lines.map(str::to_owned).collect() } else { Vec::new() }))
+}
+
+pub(super) fn undo(journal: &Path) -> Result<bool, PartitionError> {
+    let Some(steps) = read(journal)? else { return Ok(false) };
+    for step in steps.iter().rev() {
+        undo_step(step).map_err(|(path, error)| PartitionError::Os { path, error })?;
     }
-    fs::remove_file(journal).map_err(os(journal))?;
+    fs::remove_file(journal).map_err(|error| PartitionError::Os { path: journal.to_owned(), error })?;
     Ok(true)
 }
 

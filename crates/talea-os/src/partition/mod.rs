@@ -15,7 +15,7 @@
 mod journal;
 
 use crate::Tid;
-use crate::machine::Hierarchy;
+use crate::machine::{Hierarchy, Machine};
 use journal::Journal;
 use std::fmt;
 use std::fs;
@@ -53,6 +53,14 @@ pub enum PartitionError {
         /// The journal.
         journal: PathBuf,
     },
+    /// The kernel took everything, and a CPU still shares its domain: another cpuset that balances overlaps it (on
+    /// cgroup v1, containers have such sets).
+    Shared {
+        /// The CPU.
+        cpu: u32,
+        /// Its domain.
+        domain: Box<CpuSet>,
+    },
     /// The kernel did not make a valid partition, such as `root invalid (Cpu list is not exclusive)`.
     Invalid {
         /// The kernel's words.
@@ -77,6 +85,8 @@ pub struct Partitions {
 }
 
 const REST: &str = "talea-rest";
+/// How the group of a CPU is called, before its number.
+const OF_A_CPU: &str = "talea-cpu";
 
 /// Gives each CPU of `cpus` a root domain of its own. `online` are the machine's CPUs, `cpuset` as
 /// [`crate::machine::Machine`] found it. On failure everything is put back.
@@ -99,13 +109,39 @@ pub fn create(
     let mut log = Journal::create(journal)?;
     let made =
         if is_v1 { make_v1(&mut log, &mount, online, cpus) } else { make_v2(&mut log, &mount, online, cpus) };
-    if let Err(error) = made {
+    if let Err(error) = made.and_then(|()| apart(cpus)) {
         drop(log);
         // What was refused first is the news; a journal that can't be undone now stays for the next try.
         drop(undo(journal));
         return Err(error);
     }
     Ok(Partitions { journal: journal.to_owned(), mount, version_1: is_v1, cpus: *cpus })
+}
+
+/// The CPUs for which `journal` says that partitions were begun in this boot; `None` when there is no journal. Whether
+/// they are whole is for [`crate::machine::Machine`] to say.
+pub fn begun(journal: &Path) -> Result<Option<CpuSet>, PartitionError> {
+    let Some(steps) = journal::read(journal)? else { return Ok(None) };
+    let name = |step: &str| Some(Path::new(step.strip_prefix("dir\t")?).file_name()?.to_str()?.to_owned());
+    let cpu = |step: &String| name(step)?.strip_prefix(OF_A_CPU)?.parse().ok();
+    let known = |cpu: &u32| (*cpu as usize) < talea_core::cpus::MAX_CPUS;
+    Ok(Some(steps.iter().filter_map(cpu).filter(known).fold(CpuSet::EMPTY, |mut all, cpu| {
+        all.insert(cpu);
+        all
+    })))
+}
+
+/// Whether each CPU has a domain of its own now.
+fn apart(cpus: &CpuSet) -> Result<(), PartitionError> {
+    let os = |error| PartitionError::Os { path: "/proc and /sys".into(), error };
+    let machine = Machine::probe().map_err(os)?;
+    match cpus
+        .iter()
+        .find_map(|cpu| Some((cpu, machine.domain_of(cpu)?.cpus)).filter(|(_, set)| set.len() > 1))
+    {
+        Some((cpu, domain)) => Err(PartitionError::Shared { cpu, domain: Box::new(domain) }),
+        None => Ok(()),
+    }
 }
 
 /// Puts back everything that `journal` says was changed. `false` when there is no journal.
@@ -144,7 +180,7 @@ impl Partitions {
 }
 
 fn group(mount: &Path, cpu: u32) -> PathBuf {
-    mount.join(format!("talea-cpu{cpu}"))
+    mount.join(format!("{OF_A_CPU}{cpu}"))
 }
 
 /// The sets come first, the root's switch last: until then they overlap the root set and change nothing, so no
@@ -163,7 +199,8 @@ fn make_v1(log: &mut Journal, mount: &Path, online: &CpuSet, cpus: &CpuSet) -> R
         log.write(&group.join("cpuset.cpus"), &set.to_string())?;
         log.write(&group.join("cpuset.mems"), &memory)?;
     }
-    log.write(&switch, "0")
+    // What was read above: somebody who has switched it off meanwhile must not have it journalled as the way it was.
+    log.write_over(&switch, "1", "0")
 }
 
 fn make_v2(log: &mut Journal, mount: &Path, online: &CpuSet, cpus: &CpuSet) -> Result<(), PartitionError> {
@@ -206,11 +243,16 @@ impl fmt::Display for PartitionError {
             PartitionError::NoSuchCpus(cpus) => write!(f, "not all of CPUs {cpus} are online"),
             PartitionError::NothingLeft => f.write_str("no CPU would be left for everybody else"),
             PartitionError::Foreign { path } => {
-                write!(f, "load balancing was changed by somebody else: see {}", path.display())
+                write!(f, "somebody else has divided the CPUs already, or an earlier Talea whose journal is lost: see {}", path.display())
             }
             PartitionError::Exists { journal } => {
                 write!(f, "partitions exist already or were left by a crash: see {}", journal.display())
             }
+            PartitionError::Shared { cpu, domain } => write!(
+                f,
+                "CPU {cpu} still shares a root domain with CPUs {domain}: another cpuset that balances its load \
+                 overlaps it (sched_load_balance)"
+            ),
             PartitionError::Invalid { state } => write!(f, "the kernel made no valid partition: {state}"),
             PartitionError::Os { path, error } => write!(f, "{}: {error}", path.display()),
         }

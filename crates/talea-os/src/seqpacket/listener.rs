@@ -14,7 +14,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -42,6 +42,11 @@ pub enum BindError {
     /// Something else than a socket lies there.
     NotASocket {
         /// Where.
+        path: PathBuf,
+    },
+    /// The lock file beside the socket is not a file of root's or ours alone: whoever made it could keep every daemon out.
+    Untrusted {
+        /// The file.
         path: PathBuf,
     },
     /// The kernel refused.
@@ -177,9 +182,14 @@ fn lock(path: &Path) -> Result<File, BindError> {
         .create(true)
         .truncate(false)
         .mode(0o600)
-        .custom_flags(libc::O_NOFOLLOW)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
         .open(&name)
         .map_err(os("open"))?;
+    let meta = file.metadata().map_err(os("stat"))?;
+    let ours = meta.uid() == 0 || meta.uid() == rustix::process::geteuid().as_raw();
+    if !meta.is_file() || !ours || meta.nlink() != 1 {
+        return Err(BindError::Untrusted { path: name });
+    }
     // Whoever can open the file can hold its lock and keep every later daemon out.
     file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600)).map_err(os("chmod"))?;
     match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
@@ -243,6 +253,13 @@ impl fmt::Display for BindError {
             BindError::InUse { path, pid: None } => write!(f, "{} is in use", path.display()),
             BindError::NotASocket { path } => {
                 write!(f, "{} exists and is not a socket; it was left alone", path.display())
+            }
+            BindError::Untrusted { path } => {
+                write!(
+                    f,
+                    "{} was made by somebody else; remove it, and see who may write there",
+                    path.display()
+                )
             }
             BindError::Os { doing, path, error } => write!(f, "{doing} {}: {error}", path.display()),
         }

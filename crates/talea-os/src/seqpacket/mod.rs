@@ -1,8 +1,13 @@
 //! UNIX sequenced-packet sockets: one message, one call.
 //!
-//! Invariants. Receiving and sending are one system call each and allocate nothing. A message never brings more
-//! than one descriptor into this process: the kernel drops the rest. Descriptors arrive close-on-exec. Sending
-//! never raises SIGPIPE and never waits for a slow reader.
+//! Invariants. Receiving and sending are one system call each and allocate nothing, unless [`recv_all`] finds more
+//! descriptors than one. Descriptors arrive close-on-exec. Sending never raises SIGPIPE and never waits for a slow
+//! reader.
+//!
+//! Whoever drops the last copy of a descriptor may have to wait: for a TCP socket that lingers, for the program
+//! behind a file system. That holds for descriptors that the kernel drops on our behalf, too: those beyond the one
+//! that [`recv`] takes in, and those in messages that lie unread in a socket that is closed. Who must not wait
+//! uses [`recv_all`] and [`finish`].
 //!
 //! An empty message looks like the end of the stream; the protocol above must not send one.
 
@@ -12,10 +17,15 @@ mod listener;
 pub use activation::inherited_listeners;
 pub use listener::{Access, BindError, Listener};
 
-use crate::sys::{check, errno};
-use std::io;
+use crate::sys::{check, errno, is};
+use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags,
+};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::time::Duration;
 
@@ -28,124 +38,188 @@ pub struct Received {
     pub fd: Option<OwnedFd>,
     /// The message was longer than the buffer; the rest is lost.
     pub truncated: bool,
-    /// The message carried more descriptors than one; they are closed.
+    /// The message carried more descriptors than one, or than could be taken in.
     pub surplus_fds: bool,
+    /// Those of them that [`recv_all`] has taken in; [`recv`] has them closed.
+    pub surplus: Vec<OwnedFd>,
 }
 
-const ONE_FD: usize = size_of::<libc::c_int>();
-/// Room for the header, one descriptor, and the padding after it.
-const CONTROL: usize = 24;
+const ONE_FD: usize = size_of::<RawFd>();
+/// The kernel's `SCM_MAX_FD`: most descriptors that one message carries.
+const MOST_FDS: usize = 253;
+/// A control message's header.
+const HEADER: usize = size_of::<libc::cmsghdr>();
 
 /// Aligned as `cmsghdr` must be.
 #[repr(C, align(8))]
-struct Control([MaybeUninit<u8>; CONTROL]);
+struct Control<const ROOM: usize>([MaybeUninit<u8>; ROOM]);
 
-// SAFETY: CMSG_LEN and CMSG_SPACE only compute.
-const _: () = assert!(unsafe { libc::CMSG_SPACE(ONE_FD as u32) } as usize == CONTROL);
-
-/// Receives one message. Waits only if the socket is a waiting one; `EAGAIN` otherwise.
+/// Receives one message and at most one descriptor: the kernel drops the rest. Waits only if the socket is a waiting
+/// one; `EAGAIN` otherwise.
+#[inline]
 pub fn recv(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Received> {
-    let mut control = Control([MaybeUninit::uninit(); CONTROL]);
-    let mut data = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
-    // SAFETY: all-zero is a valid msghdr (null pointers, zero lengths).
-    let mut message: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
-    message.msg_iov = &raw mut data;
-    message.msg_iovlen = 1;
-    message.msg_control = control.0.as_mut_ptr().cast();
-    // Exactly one descriptor: without the padding the kernel has no room to install a second.
-    // SAFETY: only computes.
-    message.msg_controllen = unsafe { libc::CMSG_LEN(ONE_FD as u32) } as _;
-    let flags = libc::MSG_CMSG_CLOEXEC;
-    let len = loop {
-        // SAFETY: `message` describes `buffer` and `control`, both alive and writable for the whole call.
-        let len = unsafe { libc::recvmsg(socket.as_fd().as_raw_fd(), &raw mut message, flags) };
-        if len >= 0 {
-            break len as usize;
-        }
-        let error = io::Error::last_os_error();
-        if error.kind() != io::ErrorKind::Interrupted {
-            return Err(error);
+    receive::<{ HEADER + ONE_FD }>(socket.as_fd(), buffer)
+}
+
+/// As [`recv`], with every descriptor that the message carries, so that it is the caller who closes them. Where there
+/// is no room for them in our table the kernel still drops them.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "see `receive`")]
+pub fn recv_all(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Received> {
+    receive::<{ HEADER + MOST_FDS * ONE_FD }>(socket.as_fd(), buffer)
+}
+
+/// `ROOM` is for exactly so many descriptors: without the padding the kernel has no place to install another.
+//
+// Inlined, like `send`: a return out of the function that made a system call finds the processor's return stack
+// refilled by the kernel, is mispredicted, and may cost more than all our work on a message. See the daemon's loop.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "as argued above")]
+fn receive<const ROOM: usize>(socket: BorrowedFd, buffer: &mut [u8]) -> io::Result<Received> {
+    let mut control = Control([MaybeUninit::uninit(); ROOM]);
+    let mut control = RecvAncillaryBuffer::new(&mut control.0);
+    let mut data = [IoSliceMut::new(buffer)];
+    let message = loop {
+        match rustix::net::recvmsg(socket, &mut data, &mut control, RecvFlags::CMSG_CLOEXEC) {
+            Ok(message) => break message,
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
         }
     };
+    let (mut fd, mut surplus) = (None, Vec::new());
+    for part in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(descriptors) = part {
+            for descriptor in descriptors {
+                if fd.is_none() {
+                    fd = Some(descriptor);
+                } else {
+                    surplus.push(descriptor);
+                }
+            }
+        }
+    }
     Ok(Received {
-        len,
-        fd: first_fd(&message),
-        truncated: message.msg_flags & libc::MSG_TRUNC != 0,
-        surplus_fds: message.msg_flags & libc::MSG_CTRUNC != 0,
+        len: message.bytes,
+        fd,
+        truncated: message.flags.contains(ReturnFlags::TRUNC),
+        surplus_fds: message.flags.contains(ReturnFlags::CTRUNC) || !surplus.is_empty(),
+        surplus,
     })
 }
 
-/// Takes ownership of the descriptor that the kernel has put into a received message.
-fn first_fd(message: &libc::msghdr) -> Option<OwnedFd> {
-    // SAFETY: `message` was filled by recvmsg; the macro checks that a whole header fits into msg_controllen.
-    let header = unsafe { libc::CMSG_FIRSTHDR(message).as_ref() }?;
-    if header.cmsg_level != libc::SOL_SOCKET || header.cmsg_type != libc::SCM_RIGHTS {
-        return None;
+/// Ends a connection in both directions, throws away up to `most` messages that lie unread in it and carry no
+/// descriptor, and tells whether something is left. From then on nothing comes in, so where the answer is `false`
+/// closing the socket drops nothing but the socket.
+pub fn finish(socket: impl AsFd, most: usize) -> io::Result<bool> {
+    let socket = socket.as_fd();
+    match rustix::net::shutdown(socket, rustix::net::Shutdown::Both) {
+        Ok(()) | Err(rustix::io::Errno::NOTCONN) => {}
+        Err(error) => return Err(error.into()),
     }
+    // Every message carries its sender's credentials to a socket that wants them; the end of the stream has none. So
+    // an empty message, which may carry descriptors like any other, is told from the end.
+    rustix::net::sockopt::set_socket_passcred(socket, true)?;
+    let left = throw_away(socket, most);
+    rustix::net::sockopt::set_socket_passcred(socket, false)?;
+    left
+}
+
+fn throw_away(socket: BorrowedFd, most: usize) -> io::Result<bool> {
+    let mut thrown = 0;
+    loop {
+        match look(socket) {
+            // A peer that hung up with something of ours unread: said once, before what it had sent itself.
+            Err(error) if is(&error, libc::ECONNRESET) => {}
+            Ok(Unread::Nothing) => return Ok(false),
+            Ok(Unread::Message) if thrown < most => {
+                thrown += 1;
+                let mut byte = 0u8;
+                // SAFETY: `byte` has room for one byte.
+                let size =
+                    unsafe { libc::recv(socket.as_raw_fd(), (&raw mut byte).cast(), 1, libc::MSG_DONTWAIT) };
+                check_size(size)?;
+            }
+            Ok(_) => return Ok(true),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// What lies unread at the front of a socket that wants credentials.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unread {
+    Nothing,
+    Message,
+    /// A message with descriptors.
+    Descriptors,
+}
+
+fn look(socket: BorrowedFd) -> io::Result<Unread> {
+    /// Room for credentials and for nothing behind them.
+    const ROOM: usize = 32;
     // SAFETY: only computes.
-    let full = unsafe { libc::CMSG_LEN(ONE_FD as u32) } as usize;
-    if (header.cmsg_len as usize) < full {
-        return None;
-    }
-    // SAFETY: the kernel wrote one descriptor here; `control` is large enough for it. It may be unaligned.
-    let fd = unsafe { libc::CMSG_DATA(header).cast::<libc::c_int>().read_unaligned() };
-    // SAFETY: the kernel has just installed it for us, and each message is read once.
-    Some(unsafe { OwnedFd::from_raw_fd(fd) })
+    const _: () = assert!(unsafe { libc::CMSG_SPACE(size_of::<libc::ucred>() as u32) } as usize == ROOM);
+    let mut control = Control([MaybeUninit::uninit(); ROOM]);
+    // SAFETY: all-zero is a valid msghdr: no buffer.
+    let mut message: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
+    message.msg_control = control.0.as_mut_ptr().cast();
+    message.msg_controllen = ROOM as _;
+    let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
+    // SAFETY: `message` describes `control`, which is writable for the whole call; the descriptor is open while borrowed.
+    check_size(unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) })?;
+    let told: usize = message.msg_controllen as _;
+    Ok(match (told, message.msg_flags & libc::MSG_CTRUNC) {
+        (0, 0) => Unread::Nothing,
+        (_, 0) => Unread::Message,
+        _ => Unread::Descriptors,
+    })
+}
+
+fn check_size(returned: libc::ssize_t) -> io::Result<()> {
+    if returned < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// Sends one message, with a descriptor or without. Never waits: `EAGAIN` when the peer's queue is full.
 /// `EPIPE` when it has closed.
+#[inline]
 pub fn send(socket: impl AsFd, bytes: &[u8], fd: Option<BorrowedFd>) -> io::Result<()> {
-    send_with(socket.as_fd(), bytes, fd, libc::MSG_DONTWAIT)
+    send_with(socket.as_fd(), bytes, fd, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)
 }
 
 /// As [`send`], but waits as long as the socket's time-out says ([`set_timeout`]).
 pub fn send_waiting(socket: impl AsFd, bytes: &[u8], fd: Option<BorrowedFd>) -> io::Result<()> {
-    send_with(socket.as_fd(), bytes, fd, 0)
+    send_with(socket.as_fd(), bytes, fd, SendFlags::NOSIGNAL)
 }
 
-fn send_with(socket: BorrowedFd, bytes: &[u8], fd: Option<BorrowedFd>, wait: i32) -> io::Result<()> {
-    let flags = libc::MSG_NOSIGNAL | wait;
-    let Some(fd) = fd else {
-        // Most messages: the kernel need not read a header from us first.
-        return until_not_interrupted(|| {
-            // SAFETY: the kernel reads `bytes`; the descriptor is open while borrowed.
-            unsafe { libc::send(socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), flags) }
-        });
-    };
-    let mut control = Control([MaybeUninit::zeroed(); CONTROL]);
-    let mut data = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
-    // SAFETY: all-zero is a valid msghdr.
-    let mut message: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
-    message.msg_iov = &raw mut data;
-    message.msg_iovlen = 1;
-    message.msg_control = control.0.as_mut_ptr().cast();
-    message.msg_controllen = CONTROL as _;
-    // SAFETY: `control` is zeroed, aligned and has room for a header and one descriptor.
-    unsafe {
-        let header = libc::CMSG_FIRSTHDR(&raw const message);
-        (*header).cmsg_level = libc::SOL_SOCKET;
-        (*header).cmsg_type = libc::SCM_RIGHTS;
-        (*header).cmsg_len = libc::CMSG_LEN(ONE_FD as u32) as _;
-        libc::CMSG_DATA(header).cast::<libc::c_int>().write_unaligned(fd.as_raw_fd());
-    }
-    until_not_interrupted(|| {
-        // SAFETY: sendmsg only reads: `bytes`, `control` and, while borrowed, the open descriptors.
-        unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, flags) }
-    })
-}
-
-/// A sequenced packet goes whole or not at all.
-fn until_not_interrupted(mut send: impl FnMut() -> isize) -> io::Result<()> {
+#[inline]
+fn send_with(socket: BorrowedFd, bytes: &[u8], fd: Option<BorrowedFd>, flags: SendFlags) -> io::Result<()> {
     loop {
-        if send() >= 0 {
-            return Ok(());
-        }
-        let error = io::Error::last_os_error();
-        if error.kind() != io::ErrorKind::Interrupted {
-            return Err(error);
+        // Most messages bring none: the kernel need not read a header from us first.
+        let sent = match fd {
+            None => rustix::net::send(socket, bytes, flags),
+            Some(fd) => send_descriptor(socket, bytes, fd, flags),
+        };
+        // A sequenced packet goes whole or not at all.
+        match sent {
+            Ok(_) => return Ok(()),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
         }
     }
+}
+
+fn send_descriptor(
+    socket: BorrowedFd,
+    bytes: &[u8],
+    fd: BorrowedFd,
+    flags: SendFlags,
+) -> Result<usize, Errno> {
+    let mut control = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut control);
+    let fds = [fd];
+    let fits = control.push(SendAncillaryMessage::ScmRights(&fds));
+    assert!(fits, "there is room for one descriptor");
+    rustix::net::sendmsg(socket, &[IoSlice::new(bytes)], &mut control, flags)
 }
 
 /// Connects to the socket at `path` and gives every later wait on it the same time-out.

@@ -19,6 +19,8 @@ use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use talea_core::Span;
 
+/// How long the kernel may take to end a killed child.
+const DYING: Span = Span::from_ns(200_000_000);
 /// The number under which the child finds its descriptor.
 pub const CHILD_FD: i32 = 3;
 
@@ -177,6 +179,23 @@ impl Child {
         self.inner.kill()
     }
 
+    /// Kills it and says how it ended; `None` for one that even that does not end within [`DYING`]: it waits inside the
+    /// kernel, for a file system that does not answer, and is gone when that is.
+    pub fn end(&mut self) -> io::Result<Option<ExitStatus>> {
+        self.inner.kill()?;
+        let mut poll = [libc::pollfd { fd: self.pidfd.as_raw_fd(), events: libc::POLLIN, revents: 0 }];
+        let end = crate::clock::now() + DYING;
+        loop {
+            let left = end.as_ns().saturating_sub(crate::clock::now().as_ns()).div_ceil(1_000_000);
+            // SAFETY: one valid element.
+            match check(unsafe { libc::poll(poll.as_mut_ptr(), 1, left as libc::c_int) }) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+                Ok(_) => return self.inner.try_wait(),
+            }
+        }
+    }
+
     /// How it ended, `None` while it runs.
     pub fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
         self.inner.try_wait()
@@ -199,8 +218,7 @@ pub fn describe(status: ExitStatus) -> String {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        drop(self.inner.kill());
-        drop(self.inner.wait());
+        drop(self.end());
     }
 }
 

@@ -44,7 +44,22 @@ impl Thread {
     /// A deadline policy needs an affinity that covers the thread's root domain; pass it when the thread may be
     /// pinned. A deadline thread can't go from one root domain to another (`EBUSY`): restore it first.
     pub fn apply(&self, attr: &Attr, affinity: Option<&CpuSet>) -> Result<(), ApplyError> {
-        self.apply_watched(attr, affinity, || ())
+        const TRIES: u32 = 4;
+        let may_have_moved = |answer: &Result<(), ApplyError>| match answer {
+            Err(ApplyError::Refused { step: Step::Policy, error }) => {
+                attr.policy.is_deadline() && affinity.is_some() && is(error, libc::EPERM)
+            }
+            _ => false,
+        };
+        let mut answer = self.apply_watched(attr, affinity, || ());
+        for _ in 1..TRIES {
+            if !may_have_moved(&answer) {
+                break;
+            }
+            // It slept in another root domain when the kernel looked and was awake when we did: once more.
+            answer = self.apply_watched(attr, affinity, || ());
+        }
+        answer
     }
 
     /// As [`Thread::apply`]; `between` runs after the first check, where a test lets the thread end.
@@ -57,6 +72,8 @@ impl Thread {
         let before = self.snapshot()?;
         between();
         let affinity = affinity.filter(|&wanted| *wanted != before.affinity);
+        // Also one that was told where to go and has not woken since.
+        let cpus = affinity.unwrap_or(&before.affinity);
         let done = self.perform(&before, attr, affinity);
         if !self.is_alive() {
             self.spare_stranger(attr, affinity);
@@ -67,7 +84,7 @@ impl Thread {
             .map_err(Failed::at(Step::Read))
             .and_then(|now| self.perform(&now, &before.attr, before.changed_affinity(&now)));
         match undone {
-            Ok(()) => Err(self.sleeps_outside(attr, affinity, &failed).unwrap_or_else(|| failed.into())),
+            Ok(()) => Err(self.sleeps_outside(attr, cpus, &failed).unwrap_or_else(|| failed.into())),
             Err(_) if !self.is_alive() => Err(ApplyError::Gone),
             Err(undo) => {
                 Err(ApplyError::Unsettled { step: failed.step, error: failed.error, undo: undo.error })
@@ -81,10 +98,10 @@ impl Thread {
         self.apply(&snapshot.attr, Some(affinity))
     }
 
-    fn sleeps_outside(&self, attr: &Attr, affinity: Option<&CpuSet>, failed: &Failed) -> Option<ApplyError> {
+    fn sleeps_outside(&self, attr: &Attr, cpus: &CpuSet, failed: &Failed) -> Option<ApplyError> {
         let refused = attr.policy.is_deadline() && is(&failed.error, libc::EPERM);
         let stat = refused.then(|| proc::stat(self.tid()).ok()).flatten()?;
-        let outside = affinity.is_some_and(|cpus| !cpus.contains(stat.cpu)) && stat.state != b'R';
+        let outside = !cpus.contains(stat.cpu) && stat.state != b'R';
         outside.then_some(ApplyError::Elsewhere { cpu: stat.cpu })
     }
 

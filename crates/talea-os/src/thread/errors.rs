@@ -3,6 +3,7 @@
 use crate::sys::is;
 use std::fmt;
 use std::io;
+use std::os::fd::OwnedFd;
 use talea_core::Time;
 
 /// Why a thread can't be held.
@@ -10,8 +11,8 @@ use talea_core::Time;
 pub enum OpenError {
     /// There is no such thread, or it is not visible in this PID namespace.
     Gone,
-    /// The descriptor is something else than a pidfd.
-    NotAPidfd,
+    /// The descriptor is something else than a pidfd: this one. Closing it may take its time.
+    NotAPidfd(OwnedFd),
     /// A thread of the kernel itself.
     KernelThread,
     /// The number belongs to another thread than the one that was meant.
@@ -125,7 +126,7 @@ impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             OpenError::Gone => f.write_str("no such thread is alive in this PID namespace"),
-            OpenError::NotAPidfd => f.write_str("the descriptor is not a pidfd"),
+            OpenError::NotAPidfd(_) => f.write_str("the descriptor is not a pidfd"),
             OpenError::KernelThread => f.write_str("it is a thread of the kernel"),
             OpenError::Another => f.write_str("the number now belongs to another thread"),
             OpenError::Os(error) => write!(f, "the kernel refused: {error}"),

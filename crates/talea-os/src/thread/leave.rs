@@ -168,8 +168,9 @@ fn forget_paid(owing: &mut Vec<Debt>) {
 impl Runs {
     /// `None` where the kernel does not count.
     pub(super) fn of(tid: Tid) -> Option<Runs> {
-        let text = proc::read(&format!("/proc/{tid}/schedstat")).ok()?;
-        let mut words = std::str::from_utf8(&text).ok()?.split_ascii_whitespace();
+        let mut buffer = [0; 128];
+        let text = proc::read_into(&format!("/proc/{tid}/schedstat"), &mut buffer).ok()?;
+        let mut words = std::str::from_utf8(text).ok()?.split_ascii_whitespace();
         let (ns, _, times) = (words.next()?, words.next()?, words.next()?);
         Some(Runs { ns: ns.parse().ok()?, times: times.parse().ok()? })
     }

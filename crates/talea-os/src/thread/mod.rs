@@ -39,6 +39,11 @@ pub enum Method {
     StartTime,
 }
 
+/// Whether a descriptor is a pidfd, which never keeps whoever closes it waiting.
+pub fn is_pidfd(fd: impl AsFd) -> bool {
+    pidfd::is_pidfd(fd.as_fd())
+}
+
 /// A thread that may have ended but is never another one.
 #[derive(Debug)]
 pub struct Thread {
@@ -60,7 +65,7 @@ pub struct Identity {
     pub tid: Tid,
     /// Inode of its pidfd, unique for the boot; 0 on kernels before 6.9.
     pub inode: u64,
-    /// Start time in clock ticks since boot.
+    /// Start time in clock ticks since boot; 0: not known, the inode tells.
     pub start_ticks: u64,
 }
 
@@ -94,9 +99,12 @@ impl Thread {
 
     /// Holds the thread that a received descriptor names. A process pidfd names the main thread.
     ///
-    /// Anything can be received over a socket: what is no pidfd is refused before it is touched.
+    /// Anything can be received over a socket: what is no pidfd is given back untouched.
     pub fn from_fd(fd: OwnedFd) -> Result<Thread, OpenError> {
-        let Some(inode) = pidfd::inode_if_pidfd(fd.as_fd())? else { return Err(OpenError::NotAPidfd) };
+        if !pidfd::is_pidfd(fd.as_fd()) {
+            return Err(OpenError::NotAPidfd(fd));
+        }
+        let inode = pidfd::inode(fd.as_fd())?;
         let told = pidfd::told(fd.as_fd())?;
         let thread = if pidfd::names_thread(fd.as_fd())? {
             Thread::new(fd, told, inode, None)?
@@ -114,7 +122,9 @@ impl Thread {
     /// Holds the thread that was written down earlier in this boot, if it still lives.
     pub fn reopen(identity: &Identity) -> Result<Thread, OpenError> {
         let thread = Thread::open(identity.tid)?;
-        let same = thread.inode == identity.inode && thread.start_ticks()? == identity.start_ticks;
+        let unread = identity.inode != 0 && identity.start_ticks == 0;
+        let same =
+            thread.inode == identity.inode && (unread || thread.start_ticks()? == identity.start_ticks);
         match (same, thread.is_alive()) {
             (_, false) => Err(OpenError::Gone),
             (true, true) => Ok(thread),

@@ -8,6 +8,7 @@ use crate::sys::{check, check_long, errno};
 use crate::{Tid, proc};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::OnceLock;
 
 /// `PIDFD_THREAD` of `linux/pidfd.h`.
 const PIDFD_THREAD: libc::c_uint = libc::O_EXCL as libc::c_uint;
@@ -72,23 +73,28 @@ fn open(tid: Tid, flags: libc::c_uint) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
-/// Whether pidfds have an inode each.
-pub(crate) fn has_own_inode(fd: BorrowedFd) -> io::Result<bool> {
-    Ok(rustix::fs::fstatfs(fd)?.f_type as i64 == PID_FS_MAGIC)
-}
-
 /// The inode of a pidfd, 0 where they share one.
 pub(crate) fn inode(fd: BorrowedFd) -> io::Result<u64> {
-    if has_own_inode(fd)? { Ok(rustix::fs::fstat(fd)?.st_ino) } else { Ok(0) }
+    // On one kernel all of them have their own, or none.
+    static OWN: OnceLock<bool> = OnceLock::new();
+    let own = if let Some(own) = OWN.get() {
+        *own
+    } else {
+        let own = rustix::fs::fstatfs(fd)?.f_type as i64 == PID_FS_MAGIC;
+        *OWN.get_or_init(|| own)
+    };
+    if own { Ok(rustix::fs::fstat(fd)?.st_ino) } else { Ok(0) }
 }
 
-/// As [`inode`], and `None` for what is no pidfd at all. Asked before any ioctl: on another file the number might mean
-/// something.
-pub(crate) fn inode_if_pidfd(fd: BorrowedFd) -> io::Result<Option<u64>> {
-    match inode(fd)? {
-        0 if proc::fd_target(fd.as_raw_fd())? != b"anon_inode:[pidfd]" => Ok(None),
-        inode => Ok(Some(inode)),
-    }
+/// Whether a descriptor is a pidfd at all. Asked before anything else: other calls are handed on to the file's own file
+/// system, which may be a stranger's program and never answer.
+pub(crate) fn is_pidfd(fd: BorrowedFd) -> bool {
+    let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    // SAFETY: no information is asked for, and WNOWAIT leaves whatever has ended to be collected.
+    let answer =
+        unsafe { libc::waitid(libc::P_PIDFD, fd.as_raw_fd() as libc::id_t, std::ptr::null_mut(), flags) };
+    // ECHILD is what a pidfd of somebody else's child gets.
+    check(answer).err().and_then(|error| error.raw_os_error()) != Some(libc::EBADF)
 }
 
 /// Whether a pidfd was opened with `PIDFD_THREAD`.

@@ -1,17 +1,28 @@
 //! The scheduler's clock, on which deadlines are told, against ours.
 //!
 //! The kernel does not offer it for reading. But a thread that enters SCHED_DEADLINE while it runs gets a deadline
-//! of exactly now plus D: a thread of ours that does so with the smallest share shows what the other clock says.
+//! of exactly now plus D: a thread of ours that does so with a small share shows what the other clock says.
 //! Both count the same hardware; compared again after a minute, they can't have parted by more than the margin.
+//!
+//! The share is small but not the smallest: a tick or a hole of the machine that falls into those few microseconds is
+//! booked as time that the thread has run, and what it has overdrawn it waits for before it runs again, be it to its
+//! end. With the kernel's least budget that is minutes. Nor does the caller wait for longer than it takes on a machine
+//! that lets it run.
 
-use crate::sched::{self, Attr, DEADLINE_RUNTIME_MIN_NS, Policy};
+use crate::sched::{self, Attr, Policy};
 use crate::{Tid, clock};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 use talea_core::{CpuSet, Span, Time, Work};
 
 const VALID: Span = Span::from_ns(60_000_000_000);
 /// 100 ppm over a minute, more than two crystals differ.
 const MARGIN_NS: i128 = 6_000_000;
+
+/// What the thread may use of each second; it needs a hundredth of it.
+const BUDGET: Work = Work::from_ns(5_000_000);
+/// How long the caller waits for it.
+const PATIENCE: Duration = Duration::from_millis(50);
 
 /// The scheduler's clock minus ours, at least, as compared then.
 #[derive(Clone, Copy)]
@@ -41,14 +52,14 @@ pub(super) fn latest(deadline: u64, runtime: Work, period: Span) -> Time {
 }
 
 fn compare() -> Option<Compared> {
-    let thread = std::thread::Builder::new().name("talea-clock".into()).spawn(|| {
+    let (say, heard) = std::sync::mpsc::channel();
+    let look = || {
         let tid = Tid::current();
         // Inherited from a caller who may be pinned, which the class does not take.
         sched::set_affinity(tid, &CpuSet::first(talea_core::cpus::MAX_CPUS as u32)).ok()?;
         let span = Span::from_ns(1_000_000_000);
-        let runtime = Work::from_ns(DEADLINE_RUNTIME_MIN_NS);
-        let tiny = Attr::grant(Policy::Deadline { runtime, deadline: span, period: span });
-        sched::set(tid, &tiny).ok()?;
+        let small = Attr::grant(Policy::Deadline { runtime: BUDGET, deadline: span, period: span });
+        sched::set(tid, &small).ok()?;
         // Later than the kernel's look at its clock: the difference comes out too small, the time too late.
         let at = clock::now();
         let text = crate::proc::read("/proc/thread-self/sched");
@@ -59,8 +70,14 @@ fn compare() -> Option<Compared> {
         let deadline: u64 = std::str::from_utf8(line).ok()?.split_once(':')?.1.trim().parse().ok()?;
         let theirs = i128::from(deadline) - i128::from(span.as_ns());
         Some(Compared { ahead_ns: theirs - i128::from(at.as_ns()), at })
-    });
-    thread.ok()?.join().ok()?
+    };
+    let thread = std::thread::Builder::new().name("talea-clock".into());
+    // Who no longer listens has made do without.
+    let run = move || {
+        let _ = say.send(look());
+    };
+    thread.spawn(run).ok()?;
+    heard.recv_timeout(PATIENCE).ok()?
 }
 
 #[cfg(test)]
