@@ -27,7 +27,8 @@
  *
  * Connection. The first request connects; rtf_connect does it earlier. No call takes longer than 2 seconds. When
  * the daemon dies, calls return RTF_ERROR; when it comes back, so do the tasks. No call raises a signal. Tasks
- * are released when the process ends. Any thread may call any function.
+ * are released when the process ends. Any thread may call any function; what asks the daemon waits for other threads
+ * that ask, behind a lock that does not inherit priorities. rtf_task_start and rtf_task_wait_period ask nobody.
  */
 #ifndef RETIF_LIB_H
 #define RETIF_LIB_H

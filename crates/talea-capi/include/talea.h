@@ -34,8 +34,11 @@
  * When the connection breaks, the next call makes a new one and takes the grants over again.
  *
  * Threads. Any thread may use any client and any grant, except that nobody may use what another thread is
- * giving back (talea_release, talea_leave, talea_disconnect). Calls on one client wait for each other. A child
- * of fork() has no part in its parent's grants: its calls make a connection of their own.
+ * giving back (talea_release, talea_leave, talea_disconnect). Calls on one client wait for each other, behind a
+ * lock that does not inherit priorities: an urgent thread may wait there for a less urgent one, and with it for
+ * the daemon. So use clients and grants before and after the loop, or give the urgent thread a client of its own;
+ * in the loop talea_wait_period takes no lock and asks nobody. A child of fork() has no part in its parent's
+ * grants: its calls make a connection of their own.
  *
  * Structures start with their size: set it with the matching INIT macro, or to sizeof the structure. Later
  * versions only append, so a program works with an older and with a newer library.

@@ -5,6 +5,7 @@ use crate::layout::TaleaRefusal;
 use libc::{c_char, c_int};
 use std::cell::RefCell;
 use std::ffi::{CStr, CString};
+use std::sync::LazyLock;
 use talea_client::{Code, Field, Refusal};
 use talea_proto::refusal::Said;
 
@@ -88,34 +89,15 @@ pub extern "C" fn talea_word(result: c_int) -> *const c_char {
 }
 
 /// The words of `talea-proto`, terminated.
+static WORDS: LazyLock<[CString; Code::ALL.len()]> =
+    LazyLock::new(|| Code::ALL.map(|code| CString::new(code.word()).expect("a word has no zeros")));
+
 fn word(result: c_int) -> &'static CStr {
     let Ok(number) = u16::try_from(result) else { return c"failed" };
-    match Code::from_number(number) {
+    match Code::ALL.iter().position(|code| *code as u16 == number) {
+        Some(position) => &WORDS[position],
         None if number == 0 => c"ok",
         None => c"unknown",
-        Some(code) => match code {
-            Code::NotAllowed => c"not-allowed",
-            Code::RuleBound => c"rule-bound",
-            Code::RuleOmission => c"rule-omission",
-            Code::NoPlugin => c"no-plugin",
-            Code::UnknownPlugin => c"unknown-plugin",
-            Code::NoSuchSpec => c"no-such-spec",
-            Code::NotYours => c"not-yours",
-            Code::NoSuchThread => c"no-such-thread",
-            Code::OthersThread => c"others-thread",
-            Code::ThreadTaken => c"thread-taken",
-            Code::SpecTaken => c"spec-taken",
-            Code::NotAttached => c"not-attached",
-            Code::Kernel => c"kernel",
-            Code::Quota => c"quota",
-            Code::Malformed => c"malformed",
-            Code::Version => c"version",
-            Code::BadToken => c"bad-token",
-            Code::NotRoot => c"not-root",
-            Code::BareTid => c"bare-tid",
-            Code::Stopping => c"stopping",
-            Code::Busy => c"busy",
-        },
     }
 }
 

@@ -38,7 +38,7 @@ pub struct Explanation {
     pub chosen: Option<usize>,
     /// One answer for each plugin that was asked.
     pub answers: Vec<Answer>,
-    /// What would be refused before any plugin is asked.
+    /// What a create would be answered if nobody is chosen, its own list of answers included.
     pub refusal: Option<Refusal>,
 }
 
@@ -141,7 +141,7 @@ impl Client {
     /// Gives a spec back, without a [`Grant`] at hand.
     pub fn release(&self, spec: SpecId) -> Outcome<()> {
         match self.session.release(spec)? {
-            Reply::Done => Ok(Ok(())),
+            Reply::Done | Reply::DoneBut(_) => Ok(Ok(())),
             other => refused(other),
         }
     }
@@ -276,7 +276,7 @@ impl Client {
 
     fn done(&self, request: &Request, fd: Option<BorrowedFd>) -> Outcome<()> {
         match self.session.ask(request, fd)? {
-            Reply::Done => Ok(Ok(())),
+            Reply::Done | Reply::DoneBut(_) => Ok(Ok(())),
             other => refused(other),
         }
     }

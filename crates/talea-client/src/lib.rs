@@ -24,6 +24,10 @@
 //! Invariants. Every call ends within its time-out, whatever the daemon does. A dead daemon is a [`Failure`],
 //! never a signal. When the connection breaks, the next call makes a new one and claims what was granted. One
 //! request is under way at a time; a client may be shared by threads and cloned.
+//!
+//! Threads that share a client wait for each other behind a lock that does not inherit priorities, so that an urgent one
+//! may wait for a less urgent one, and with it for the daemon. Ask before the loop, or give the urgent thread a client of
+//! its own; [`Periodic`] takes no lock and asks nobody.
 #![forbid(unsafe_code)]
 
 mod client;

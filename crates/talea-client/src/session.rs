@@ -8,7 +8,8 @@
 //! not: nobody knows whether it came to pass.
 //!
 //! A child of a fork has its parent's memory but is another client: it starts with a connection of its own and
-//! holds nothing, so that it neither reads its parent's replies nor gives back its parent's grants.
+//! holds nothing, so that it neither reads its parent's replies nor gives back its parent's grants. It also has a lock
+//! of its own: its copy of the parent's may be held by a thread that it does not have.
 
 use crate::connection::{Broken, Connection};
 use crate::failure::Failure;
@@ -16,7 +17,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use talea_os::process;
 use talea_proto::{Granted, Reply, Request, SpecId, VERSION};
@@ -26,7 +27,15 @@ use talea_proto::{Granted, Reply, Request, SpecId, VERSION};
 pub(crate) struct Session {
     path: PathBuf,
     timeout: Duration,
+    own: Own,
+}
+
+/// What belongs to one process, and behind it what belongs to its child.
+#[derive(Debug)]
+struct Own {
+    process: u32,
     state: Mutex<State>,
+    child: OnceLock<Box<Own>>,
 }
 
 #[derive(Debug)]
@@ -34,8 +43,6 @@ struct State {
     connection: Option<Connection>,
     /// The daemon's instance at the last welcome.
     instance: Option<u64>,
-    /// The process that `connection` and `held` belong to.
-    process: u32,
     held: BTreeMap<SpecId, Held>,
     /// Held, but nobody wants them any more: to be given back as soon as there is a connection.
     unwanted: Vec<SpecId>,
@@ -49,13 +56,13 @@ struct Held {
 
 impl State {
     fn new() -> State {
-        State {
-            connection: None,
-            instance: None,
-            process: process::id(),
-            held: BTreeMap::new(),
-            unwanted: Vec::new(),
-        }
+        State { connection: None, instance: None, held: BTreeMap::new(), unwanted: Vec::new() }
+    }
+}
+
+impl Own {
+    fn new() -> Own {
+        Own { process: process::id(), state: Mutex::new(State::new()), child: OnceLock::new() }
     }
 }
 
@@ -63,7 +70,7 @@ impl Session {
     pub(crate) fn new(path: PathBuf, timeout: Duration) -> Session {
         // Zero would mean to wait for ever.
         let timeout = timeout.max(Duration::from_millis(1));
-        Session { path, timeout, state: Mutex::new(State::new()) }
+        Session { path, timeout, own: Own::new() }
     }
 
     /// Makes sure that there is a connection.
@@ -137,13 +144,18 @@ impl Session {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // A panic of another thread leaves the state as it was between two of its steps.
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.process != process::id() {
-            // Closing our copy of the descriptor does not end the parent's connection.
-            *state = State::new();
+        let process = process::id();
+        let mut own = &self.own;
+        while own.process != process {
+            // Closing our copy of the descriptor does not end the parent's connection. If the lock is held, its holder
+            // has stayed behind in the parent, and the copy is closed at the end or by `exec`.
+            if let Ok(mut parents) = own.state.try_lock() {
+                parents.connection = None;
+            }
+            own = own.child.get_or_init(|| Box::new(Own::new()));
         }
-        state
+        // A panic of another thread leaves the state as it was between two of its steps.
+        own.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn ask_locked(

@@ -21,6 +21,9 @@ const STRANGER: u32 = 65534;
 const OPEN: &str = "access = \"off\"";
 const CLOSED: &str = "access = \"rules\"";
 
+const RM: &str = "[[plugin]]\nname = \"rm\"\nkind = \"rm\"\ncpus = \"all\"\npriorities = \"50-60\"\n";
+const EDF: &str = "[[plugin]]\nname = \"edf\"\nkind = \"edf\"\ncpus = \"all\"\n";
+
 /// A private daemon; ends with everything that it granted when it is dropped.
 struct Daemon {
     folder: PathBuf,
@@ -39,6 +42,10 @@ fn is_root() -> bool {
 
 impl Daemon {
     fn start(access: &str) -> Daemon {
+        Daemon::start_with(access, RM)
+    }
+
+    fn start_with(access: &str, plugins: &str) -> Daemon {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("talea-capi-{}-{number}", std::process::id()));
@@ -46,8 +53,7 @@ impl Daemon {
         std::fs::set_permissions(&folder, PermissionsExt::from_mode(0o755)).expect("ours");
         stage::install(&folder);
         let file = folder.join("talead.toml");
-        let plugin = "[[plugin]]\nname = \"rm\"\nkind = \"rm\"\ncpus = \"all\"\npriorities = \"50-60\"\n";
-        std::fs::write(&file, format!("[daemon]\n{access}\n\n{plugin}")).expect("ours");
+        std::fs::write(&file, format!("[daemon]\n{access}\n\n{plugins}")).expect("ours");
         std::fs::set_permissions(&file, PermissionsExt::from_mode(0o644)).expect("ours");
         let child = Daemon::spawn(&folder);
         let daemon = Daemon { folder, child };
@@ -127,6 +133,14 @@ fn r2_r4_threads_become_real_time_and_ordinary_again_and_strangers_threads_do_no
     let live = program(&here("tests/c/retif_live.c"), C11, "retif");
     // This process is root's.
     expect(daemon.command(&live).arg(std::process::id().to_string()), 0);
+}
+
+#[test]
+fn r2_r7_r8_r10_retif_w1_w2_w12_w13_terms_are_told_changed_and_refused_from_c() {
+    needs!("root", is_root());
+    needs!("talead, which `cargo build` makes", talead().is_some());
+    let daemon = Daemon::start_with(OPEN, &format!("{EDF}{RM}"));
+    expect(&mut daemon.command(&program(&here("tests/c/retif_terms.c"), C11, "retif")), 0);
 }
 
 #[test]

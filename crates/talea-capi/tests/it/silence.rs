@@ -1,7 +1,7 @@
 //! C programs, with SIGPIPE as it is by default, and a daemon that misbehaves.
 
 use crate::mock::{Mock, Next};
-use crate::stage::{C11, command, expect, here, program};
+use crate::stage::{C11, CPP17, command, expect, here, program};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -24,6 +24,17 @@ fn retif_w15_r6_the_end_of_the_connection_in_the_middle_of_a_call_is_a_connectio
     let mock = Mock::start();
     mock.script([Next::HangUp]);
     expect(command(&lost(), &mock.path()).args([ERROR, &libc::ECONNRESET.to_string()]), 0);
+}
+
+#[test]
+fn r6_a_child_forked_amid_a_call_waits_for_no_thread_that_it_does_not_have() {
+    for language in [C11, CPP17] {
+        let program = program(&here("tests/c/forked_amid.c"), language, "talea");
+        let mock = Mock::start();
+        // The parent's question is not answered, the child's is.
+        mock.script([Next::Mute]);
+        expect(&mut command(&program, &mock.path()), 0);
+    }
 }
 
 #[test]
