@@ -53,6 +53,7 @@ pub(crate) enum Command {
     Check(CheckArgs),
     ImportRetif(ImportArgs),
     Doctor(DoctorArgs),
+    Simulate(SimulateArgs),
     /// See real time happen: one audio job under load, without and with Talea.
     Demo(crate::demo::Args),
     /// Repeat the papers' measurements on this machine.
@@ -97,7 +98,8 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
     /// The program and its arguments.
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
+    // Not with `allow_hyphen_values`: a misspelt option in front of the program would become the program.
+    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
     #[command(flatten)]
     pub(crate) task: TaskArgs,
@@ -206,6 +208,36 @@ pub(crate) struct DoctorArgs {
     /// Put back threads that a broker which is gone left real-time.
     #[arg(long)]
     pub(crate) repair: bool,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+/// Run a described system under a simulated clock.
+///
+/// FILE describes CPUs, schedulers, tasks and their load (see the chapter on system files). The scheduler machine that
+/// decides here is the one that drives real threads. The same file, seed and duration give the same result, byte by
+/// byte. Ends with 1 if an expectation of the file does not hold.
+#[derive(Args, Debug)]
+#[command(after_help = "Example: talea simulate system.toml --for 60s")]
+pub(crate) struct SimulateArgs {
+    /// The system file.
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// How long to run, instead of what the file says.
+    #[arg(long = "for", value_name = "DURATION", value_parser = task::duration)]
+    pub(crate) duration: Option<talea_core::Span>,
+    /// The seed, instead of the file's.
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+    /// Write every job to FILE: task, number, release, deadline, end, CPU, in nanoseconds.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) csv: Option<PathBuf>,
+    /// Write a page with the schedule, to be zoomed, and the response times to FILE. It needs nothing from anywhere.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+    /// Write the first part of the schedule to FILE as a picture: 20 of the longest periods at most.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) svg: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) output: Output,
 }

@@ -9,4 +9,5 @@ pub(crate) mod list;
 pub(crate) mod release;
 pub(crate) mod run;
 pub(crate) mod show;
+pub(crate) mod simulate;
 pub(crate) mod status;

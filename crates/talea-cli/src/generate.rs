@@ -1,6 +1,9 @@
-//! Man pages, completions and the manual's command-line chapter, from the definitions in [`crate::args`].
+//! Man pages, completions and the manual's command-line chapter, from the definitions in [`crate::args`]; the page
+//! about the configuration file from its chapter of the manual, whose tables come from the reader's list of keys.
 //!
 //! What is committed of them is compared by a test with what comes out here.
+
+mod roff;
 
 use crate::args::{Cli, CompletionsArgs, ManArgs};
 use crate::exit::{Exit, RUN_TABLE, TABLE};
@@ -24,16 +27,22 @@ pub(crate) fn man(args: &ManArgs) -> anyhow::Result<Exit> {
         return Ok(Exit::Ok);
     };
     let write = |name: &str, bytes: &[u8]| {
-        let path = dir.join(format!("{name}.1"));
+        let path = dir.join(name);
         std::fs::write(&path, bytes).with_context(|| format!("cannot write {}", path.display()))
     };
-    write("talea", &page(&cli, "talea")?)?;
+    write("talea.1", &page(&cli, "talea")?)?;
     for command in visible(&cli) {
         let name = format!("talea-{}", command.get_name());
-        write(&name, &page(command, &name)?)?;
+        write(&format!("{name}.1"), &page(command, &name)?)?;
     }
+    let about = "configuration of talead";
+    let see_also = "talead(8), talea-check(1), talea-import-retif(1)";
+    write("talead.toml.5", roff::page("talead.toml", 5, about, CONFIGURATION, see_also).as_bytes())?;
     Ok(Exit::Ok)
 }
+
+/// The chapter about the configuration file.
+const CONFIGURATION: &str = include_str!("../../../docs/manual/configuration.md");
 
 /// One page. The date is left out: a page that differs every day can't be compared.
 fn page(command: &Command, name: &str) -> anyhow::Result<Vec<u8>> {
@@ -71,7 +80,7 @@ fn escape(text: &str) -> String {
 
 const SEE_ALSO: &str = ".SH ENVIRONMENT\n.TP\nTALEA_SOCKET\nThe daemon's socket; as \\-\\-socket.\n.TP\nTALEA_DISABLE\n\
                         If set and not 0, nothing is asked for: run starts the program as an ordinary one.\n.TP\n\
-                        NO_COLOR\nIf set, nothing is coloured.\n.SH SEE ALSO\ntalead(8), sched(7), chrt(1)\n";
+                        NO_COLOR\nIf set, nothing is coloured.\n.SH SEE ALSO\ntalead(8), talead.toml(5), sched(7), chrt(1)\n";
 
 fn exit_section(run: bool) -> String {
     let mut text = String::from(".SH EXIT STATUS\n");

@@ -1,13 +1,13 @@
 //! The shapes of `--json`: stable names, units in the names, what is not known is `null`.
 //!
-//! Codes are written as words, so that a script never depends on a number that only the wire knows.
+//! Codes are written as the protocol's words, so that a script never depends on a number that only the wire knows.
 
 use crate::words;
 use serde::Serialize;
 use talea_core::{CpuSet, Policy};
 use talea_proto::message::{PluginInfo, Status};
-use talea_proto::refusal::{Reason, Said};
-use talea_proto::{Answer, Code, Field, Granted, Owner, Refusal, SpecInfo, Task};
+use talea_proto::refusal::Said;
+use talea_proto::{Answer, Field, Granted, Owner, Refusal, SpecInfo, Task};
 
 /// What a task declares.
 #[derive(Serialize, Debug)]
@@ -198,8 +198,8 @@ impl From<&Answer> for AnswerJson {
             Said::No(no) => {
                 json.verdict = "no";
                 json.cpu = no.cpu;
-                json.reason = Some(reason_name(no.reason));
-                json.field = Some(field_name(no.field));
+                json.reason = Some(no.reason.word());
+                json.field = Some(no.field.word());
                 json.asked = Some(no.asked);
                 json.limit = Some(no.limit);
                 json.fits = Some(no.fits).filter(|&fits| fits > 0);
@@ -207,8 +207,8 @@ impl From<&Answer> for AnswerJson {
             }
             Said::Denied { code, field, asked, limit } => {
                 json.verdict = "denied";
-                json.reason = Some(code_name(code));
-                json.field = Some(field_name(field));
+                json.reason = Some(code.word());
+                json.field = Some(field.word());
                 json.asked = Some(asked);
                 json.limit = Some(limit);
                 json.unit = unit(field);
@@ -236,8 +236,8 @@ pub(crate) struct RefusalJson {
 impl From<&Refusal> for RefusalJson {
     fn from(refusal: &Refusal) -> RefusalJson {
         RefusalJson {
-            code: code_name(refusal.code),
-            field: field_name(refusal.field),
+            code: refusal.code.word(),
+            field: refusal.field.word(),
             asked: refusal.asked,
             limit: refusal.limit,
             unit: unit(refusal.field),
@@ -344,69 +344,5 @@ fn unit(field: Field) -> Option<&'static str> {
         Field::Period | Field::Runtime | Field::Desired | Field::Deadline => Some("ns"),
         Field::Utilization => Some("ppm"),
         _ => None,
-    }
-}
-
-/// The stable name of a refusal's code.
-fn code_name(code: Code) -> &'static str {
-    match code {
-        Code::NotAllowed => "not-allowed",
-        Code::RuleBound => "rule-bound",
-        Code::RuleOmission => "rule-omission",
-        Code::NoPlugin => "no-plugin",
-        Code::UnknownPlugin => "unknown-plugin",
-        Code::NoSuchSpec => "no-such-spec",
-        Code::NotYours => "not-yours",
-        Code::NoSuchThread => "no-such-thread",
-        Code::OthersThread => "others-thread",
-        Code::ThreadTaken => "thread-taken",
-        Code::SpecTaken => "spec-taken",
-        Code::NotAttached => "not-attached",
-        Code::Kernel => "kernel",
-        Code::Quota => "quota",
-        Code::Malformed => "malformed",
-        Code::Version => "version",
-        Code::BadToken => "bad-token",
-        Code::NotRoot => "not-root",
-        Code::BareTid => "bare-tid",
-        Code::Stopping => "stopping",
-        Code::Busy => "busy",
-    }
-}
-
-fn field_name(field: Field) -> &'static str {
-    match field {
-        Field::Request => "request",
-        Field::Period => "period",
-        Field::Runtime => "runtime",
-        Field::Desired => "desired",
-        Field::Deadline => "deadline",
-        Field::Priority => "priority",
-        Field::Utilization => "utilization",
-        Field::IgnoreAdmission => "ignore_admission",
-        Field::Plugin => "plugin",
-        Field::Cpus => "cpus",
-        Field::Specs => "specs",
-        Field::Sessions => "sessions",
-        Field::Owner => "owner",
-        Field::Thread => "thread",
-        Field::Levels => "levels",
-        Field::Group => "group",
-        Field::Message => "message",
-    }
-}
-
-fn reason_name(reason: Reason) -> &'static str {
-    match reason {
-        Reason::Missing => "missing",
-        Reason::OutOfRange => "out-of-range",
-        Reason::Contradiction => "contradiction",
-        Reason::NoRoom => "no-room",
-        Reason::NoCpu => "no-cpu",
-        Reason::NoLevel => "no-level",
-        Reason::WouldBreakOthers => "would-break-others",
-        Reason::Unsupported => "unsupported",
-        Reason::OutOfService => "out-of-service",
-        Reason::Foreign => "foreign",
     }
 }

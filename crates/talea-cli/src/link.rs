@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use talea_daemon::start::{CONFIG_PATH, StartError, load};
 use talea_os::Thread;
 use talea_os::machine::Machine;
-use talea_proto::message::{CpuInfo, Name, PluginInfo, Status};
+use talea_proto::message::{But, CpuInfo, Name, PluginInfo, Status};
 use talea_proto::{Answer, Granted, Refusal, Reply, Request, SOCKET_ENV, SpecId, SpecInfo, Task};
 use talea_system::config::{DaemonSetup, Loaded};
 
@@ -54,18 +54,26 @@ impl Options {
         }
         match load(path, machine) {
             Ok(loaded) => Ok(Some(loaded)),
-            Err(StartError::Configuration(text) | StartError::Other(text)) => bail!(
-                "the configuration cannot be used; talea check {} shows why:\n{}",
-                path.display(),
-                text.trim_end()
-            ),
+            Err(StartError::Configuration(text) | StartError::Other(text)) => {
+                let why = format!(
+                    "the configuration cannot be used; talea check {} shows why:\n{}",
+                    path.display(),
+                    text.trim_end()
+                );
+                // Whoever names a file means that file.
+                if self.config.is_some() { Err(Misuse(why).into()) } else { bail!("{why}") }
+            }
         }
     }
 
-    /// What the configuration says about the daemon, or what is usual.
-    pub(crate) fn daemon_setup(&self) -> DaemonSetup {
-        let loaded = Machine::probe().ok().and_then(|machine| self.load(&machine).ok().flatten());
-        loaded.map_or_else(DaemonSetup::default, |loaded| loaded.daemon)
+    /// What the configuration says about the daemon, or what is usual. Fails only where a file was named.
+    pub(crate) fn daemon_setup(&self) -> anyhow::Result<DaemonSetup> {
+        let loaded = match (Machine::probe(), &self.config) {
+            (Ok(machine), Some(_)) => self.load(&machine)?,
+            (Ok(machine), None) => self.load(&machine).ok().flatten(),
+            (Err(_), _) => None,
+        };
+        Ok(loaded.map_or_else(DaemonSetup::default, |loaded| loaded.daemon))
     }
 }
 
@@ -159,7 +167,10 @@ impl Link {
 
     /// The daemon and nobody else.
     pub(crate) fn daemon(options: &Options) -> anyhow::Result<Link> {
-        let path = options.named_socket().unwrap_or_else(|| options.daemon_setup().socket.into());
+        let path = match options.named_socket() {
+            Some(path) => path,
+            None => options.daemon_setup()?.socket.into(),
+        };
         Ok(Link(Box::new(daemon::connect(path)?)))
     }
 
@@ -202,10 +213,11 @@ impl Link {
         }
     }
 
-    /// Makes a thread real-time under a spec.
-    pub(crate) fn attach(&mut self, spec: SpecId, thread: &Thread) -> anyhow::Result<()> {
+    /// Makes a thread real-time under a spec; what is missing, if anything.
+    pub(crate) fn attach(&mut self, spec: SpecId, thread: &Thread) -> anyhow::Result<Option<But>> {
         match self.ask(&Request::Attach { spec, tid: None }, Some(thread))? {
-            Reply::Done => Ok(()),
+            Reply::Done => Ok(None),
+            Reply::DoneBut(but) => Ok(Some(but)),
             other => unexpected(&other),
         }
     }
@@ -214,6 +226,10 @@ impl Link {
     pub(crate) fn release(&mut self, spec: SpecId) -> anyhow::Result<()> {
         match self.ask(&Request::Release(spec), None)? {
             Reply::Done => Ok(()),
+            Reply::DoneBut(but) => {
+                crate::output::note(&format!("spec {}: {}", spec.0, words::but(but)));
+                Ok(())
+            }
             other => unexpected(&other),
         }
     }

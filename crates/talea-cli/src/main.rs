@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod batch;
 mod commands;
 mod demo;
 mod exit;
@@ -14,6 +15,7 @@ mod kernel;
 mod lab;
 mod link;
 mod output;
+mod report;
 mod words;
 
 use args::{Cli, Command};
@@ -71,6 +73,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
         Command::Check(args) => commands::check::run(&args),
         Command::ImportRetif(args) => commands::import::run(&args),
         Command::Doctor(args) => commands::doctor::run(&link, &args),
+        Command::Simulate(args) => commands::simulate::run(&args),
         Command::Demo(args) => demo::run(args),
         Command::Lab(args) => lab::run(args),
         Command::Man(args) => generate::man(&args),

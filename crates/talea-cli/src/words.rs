@@ -6,7 +6,7 @@
 use crate::exit::all_denied;
 use std::fmt::Write;
 use talea_core::{Attr, Charge, Policy, Span};
-use talea_proto::message::{Mechanism, Notes};
+use talea_proto::message::{But, Mechanism, Notes};
 use talea_proto::refusal::{Reason, Said};
 use talea_proto::{Answer, Code, Field, Granted, No, Refusal, Task};
 
@@ -110,6 +110,16 @@ pub(crate) fn verdict(said: &Said) -> &'static str {
 fn denied(code: Code, part: Field, asked: u64, limit: u64) -> String {
     let name = field(part);
     match code {
+        Code::NotAllowed | Code::RuleBound if part == Field::IgnoreAdmission => {
+            "no rule lets you ignore admission tests (ignore_adm_test)".to_owned()
+        }
+        Code::RuleOmission if part == Field::Priority && asked > 0 => {
+            let side = if asked < limit { "at least" } else { "at most" };
+            format!(
+                "a rule allows a priority of {side} {limit}, and the plugin hands out {asked} by itself (100 is the \
+                 deadline class); name another plugin, or ask for allow_unbounded"
+            )
+        }
         Code::RuleBound => {
             let side = if asked < limit { "at least" } else { "at most" };
             format!("a rule allows a {name} of {side} {}; asked {}", amount(part, limit), amount(part, asked))
@@ -129,6 +139,9 @@ pub(crate) fn refusal(refusal: &Refusal) -> String {
     let asked = amount(refusal.field, refusal.asked);
     let limit = amount(refusal.field, refusal.limit);
     let mut text = match refusal.code {
+        Code::NotAllowed if refusal.field == Field::IgnoreAdmission => {
+            format!("denied: {}", denied(refusal.code, refusal.field, refusal.asked, refusal.limit))
+        }
         Code::NotAllowed => {
             "denied: no access rule lets you ask for this; the administrator can add a [[rule]] for you"
                 .to_owned()
@@ -199,6 +212,20 @@ const NOTES: [(Notes, &str, &str); 7] = [
 /// Notes as stable names for programs.
 pub(crate) fn note_names(notes: Notes) -> Vec<&'static str> {
     NOTES.iter().filter(|(bit, ..)| notes.contains(*bit)).map(|&(_, name, _)| name).collect()
+}
+
+/// What is not quite as asked although it was done.
+pub(crate) fn but(but: But) -> String {
+    match but {
+        But::Asleep => {
+            "the thread sleeps in another root domain; it gets its deadline when it wakes".to_owned()
+        }
+        But::Wider => "none of the thread's old CPUs can be used any more; it may use all".to_owned(),
+        But::Demoted { errno } => format!(
+            "the kernel no longer grants the policy that the thread had before ({}); it is an ordinary thread",
+            std::io::Error::from_raw_os_error(errno)
+        ),
+    }
 }
 
 /// Notes as sentences, one each.

@@ -74,7 +74,7 @@ fn r34_the_papers_figures_are_drawn() {
     needs!("talead beside talea (cargo build --workspace)", talead_is_built());
     let out = std::env::temp_dir().join(format!("talea-lab-test-{}", std::process::id()));
     let place = out.to_str().expect("a plain path");
-    for (figure, lines) in [("fig3", 8), ("fig4", 8), ("fig5", 6)] {
+    for (figure, lines) in [("fig3", 12), ("fig4", 8), ("fig5", 6)] {
         lab(&["retif", figure, "--quick", "--out", place]);
         let plot = std::fs::read_to_string(out.join(format!("{figure}.svg"))).expect("a plot");
         assert_eq!(plot.matches("stroke-linejoin").count(), lines, "{figure}");

@@ -94,6 +94,15 @@ impl TaskArgs {
     }
 }
 
+/// A duration with its unit.
+pub(crate) fn duration(text: &str) -> Result<talea_core::Span, String> {
+    match parse_span(text) {
+        Ok(span) if span.is_zero() => Err("it must be longer than nothing".to_owned()),
+        Ok(span) => Ok(span),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
 fn work(text: &str) -> Result<Work, String> {
     parse_span(text).map(|span| Work::from_ns(span.as_ns())).map_err(|why| why.to_string())
 }

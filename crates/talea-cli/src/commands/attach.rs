@@ -120,7 +120,14 @@ fn grant(link: &mut Link, task: &Task, threads: &[Thread]) -> anyhow::Result<Vec
         count => link.create_group(task, count)?,
     };
     for (thread, one) in threads.iter().zip(&granted) {
-        let Err(error) = link.attach(one.spec, thread) else { continue };
+        let error = match link.attach(one.spec, thread) {
+            Ok(None) => continue,
+            Ok(Some(but)) => {
+                note(&format!("thread {}: {}", named(thread.tid()), words::but(but)));
+                continue;
+            }
+            Err(error) => error,
+        };
         // A thread that ended meanwhile needs nothing; its grant goes back, the others stay.
         if threads.len() > 1 && !thread.is_alive() {
             link.give_back(one.spec);

@@ -61,7 +61,8 @@ fn held(spec: &SpecInfo) -> String {
         (Some(now), Some(given)) => {
             format!("{} (not held: granted {})", words::policy(&now), words::attr(given))
         }
-        (Some(now), None) => words::policy(&now),
+        // It sleeps in another root domain: see words::but.
+        (Some(now), None) => format!("{} (not held: until it wakes)", words::policy(&now)),
         (None, _) if spec.tid.is_some() => "?".to_owned(),
         (None, _) => "-".to_owned(),
     }

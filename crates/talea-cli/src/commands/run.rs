@@ -10,6 +10,7 @@
 
 pub(crate) mod gate;
 mod report;
+mod signals;
 mod threads;
 
 use crate::args::RunArgs;
@@ -25,8 +26,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
-use talea_os::signals::{Signal, Signals};
-use talea_os::{Thread, Tid};
+use talea_os::signals::Signals;
+use talea_os::{Thread, Tid, sched};
+use talea_proto::message::But;
 use talea_proto::{Granted, Owner, Task};
 use threads::Threads;
 
@@ -71,7 +73,7 @@ fn held(options: &Options, args: &RunArgs, task: Task, kind: Option<&str>) -> an
     // First the child, then the signals, then everything else: the child must not inherit blocked signals, and every
     // later thread of this process must.
     let waiting = gate::start(&args.command)?;
-    let signals = Signals::new(&[Signal::Term, Signal::Int, Signal::Hup, Signal::Usr1])?;
+    let signals = signals::collect()?;
     let Held { mut link, task, granted, plugin, thread } = match hold(options, &waiting, task, kind) {
         Ok(held) => held,
         Err(error) => {
@@ -125,7 +127,10 @@ fn hold(options: &Options, waiting: &gate::Waiting, task: Task, kind: Option<&st
     let mut attach = || -> anyhow::Result<(String, Thread)> {
         let plugin = link.plugin_name(granted.plugin)?;
         let thread = Thread::open(main)?;
-        link.attach(granted.spec, &thread)?;
+        if link.attach(granted.spec, &thread)? == Some(But::Asleep) {
+            waiting.stir()?;
+            await_real_time(main);
+        }
         Ok((plugin, thread))
     };
     match attach() {
@@ -134,6 +139,16 @@ fn hold(options: &Options, waiting: &gate::Waiting, task: Task, kind: Option<&st
             link.give_back(granted.spec);
             Err(error)
         }
+    }
+}
+
+/// The gate slept in another root domain and has been woken: the broker looks again within milliseconds. Should it be
+/// late, the program starts as it is, and gets its deadline while it runs.
+fn await_real_time(main: Tid) {
+    const PATIENCE: Duration = Duration::from_millis(500);
+    let end = Instant::now() + PATIENCE;
+    while Instant::now() < end && sched::get(main).is_ok_and(|attr| !attr.policy.is_realtime()) {
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 
@@ -163,37 +178,12 @@ fn accompany(
             (!fds[0].revents().is_empty(), !fds[1].revents().is_empty())
         };
         if signalled {
-            pass_on(signals, pidfd)?;
+            signals::pass_on(signals, child, pidfd)?;
         }
         if ended {
             return Ok(child.wait()?);
         }
     }
-}
-
-/// Gives the program what was meant for it.
-fn pass_on(signals: &Signals, pidfd: &OwnedFd) -> anyhow::Result<()> {
-    while let Some(signal) = signals.take()? {
-        // A key press reaches the whole foreground group, the program included: passed on it would come twice.
-        if signal == Signal::Int && in_foreground() {
-            continue;
-        }
-        let number = rustix::process::Signal::from_named_raw(signal.number());
-        if let Some(number) = number {
-            // It may have ended meanwhile; then the end is what the loop sees next.
-            let _ = rustix::process::pidfd_send_signal(pidfd, number);
-        }
-    }
-    Ok(())
-}
-
-/// Whether our process group is the one that the terminal's keys reach.
-fn in_foreground() -> bool {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // After the name, which may hold anything: state, parent, group, session, terminal, foreground group.
-    let mut words = stat.rsplit(')').next().unwrap_or_default().split_ascii_whitespace().skip(2);
-    let group = words.next();
-    group.is_some() && words.nth(2) == group
 }
 
 fn exit_of(status: ExitStatus) -> Exit {

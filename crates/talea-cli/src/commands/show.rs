@@ -58,7 +58,12 @@ fn text(spec: &SpecInfo) -> String {
         Some(tid) => {
             let name = crate::kernel::name_of(tid).map(|name| format!(" ({name})")).unwrap_or_default();
             line("thread", format!("{tid}{name}"));
-            line("given", spec.attr.as_ref().map_or_else(|| "nothing yet".to_owned(), words::attr));
+            line(
+                "given",
+                spec.attr
+                    .as_ref()
+                    .map_or_else(|| "nothing yet: it sleeps in another root domain".to_owned(), words::attr),
+            );
             let now =
                 kernel(spec).map_or_else(|| "cannot be seen from here".to_owned(), |now| words::policy(&now));
             line("kernel says", now);

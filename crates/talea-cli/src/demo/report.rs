@@ -1,9 +1,10 @@
 //! What the demonstration says in the end: a table, files, or JSON.
 
 use super::holes::Hole;
+use super::judge::Verdict;
 use super::show::{Outcome, Run, Seen};
 use super::{page, picture};
-use crate::output::Table;
+use crate::output::{Table, count};
 use anyhow::Context;
 use serde::Serialize;
 use std::fmt::Write;
@@ -60,6 +61,30 @@ fn longest(holes: &[Hole]) -> Span {
     holes.iter().map(|hole| hole.to.since(hole.from)).max().unwrap_or(Span::ZERO)
 }
 
+/// What a run under a grant missed, and who is to blame; nothing where nothing was missed.
+fn late(title: &str, verdict: &Verdict) -> String {
+    let in_holes = verdict.in_holes();
+    let outside = verdict.missed() - in_holes;
+    let mut text = String::new();
+    // Writing to a String can't fail.
+    if in_holes > 0 {
+        let _ = writeln!(
+            text,
+            "late {title}: {} in holes, when the whole CPU stood still, as a monitor of its own saw",
+            count(in_holes, "block")
+        );
+    }
+    if outside > 0 {
+        let _ = writeln!(
+            text,
+            "late {title}: {} outside of holes; something more urgent than the grant had the CPU, or the job needs more \
+             than it declared (ps -eLo rtprio,tid,comm --sort=-rtprio shows who is urgent)",
+            count(outside, "block")
+        );
+    }
+    text
+}
+
 /// For people.
 pub(super) fn text(outcome: &Outcome, written: &Written) -> String {
     let mut table = Table::new(&["RUN", ">MEDIAN", ">P99", ">MAX", ">MISSED", "THE KERNEL SAYS", "HOLES"]);
@@ -81,6 +106,13 @@ pub(super) fn text(outcome: &Outcome, written: &Written) -> String {
     }
     if let Some(why) = outcome.why().filter(|_| outcome.runs.iter().any(|run| run.seen.is_ok())) {
         let _ = writeln!(text, "why: {why}");
+    }
+    for run in &outcome.runs {
+        if let Ok(seen) = &run.seen
+            && seen.grant.is_some()
+        {
+            text.push_str(&late(run.way.title(), &seen.verdict));
+        }
     }
     if let Some(missing) = &outcome.missing {
         let _ = writeln!(text, "missing here: {missing}");
@@ -203,5 +235,25 @@ impl RunJson {
                 longest_hole_ns: seen.holes.as_ref().map(|holes| longest(holes).as_ns()),
             }),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::demo::judge::Fate;
+
+    fn verdict(fates: &[Fate]) -> Verdict {
+        Verdict { median: Span::ZERO, p99: Span::ZERO, max: Span::ZERO, fates: fates.to_vec() }
+    }
+
+    #[test]
+    fn what_a_grant_did_not_prevent_is_said_with_whom_to_blame() {
+        use Fate::{Met, Missed, MissedInHole};
+        assert_eq!(late("x", &verdict(&[Met, Met])), "");
+        let excused = late("x", &verdict(&[Met, MissedInHole]));
+        assert!(excused.starts_with("late x: 1 block in holes") && excused.lines().count() == 1, "{excused}");
+        let both = late("x", &verdict(&[Missed, MissedInHole, Missed]));
+        assert!(both.contains("2 blocks outside of holes") && both.lines().count() == 2, "{both}");
     }
 }

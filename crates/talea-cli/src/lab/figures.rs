@@ -5,8 +5,9 @@
 
 #![allow(clippy::cast_precision_loss, reason = "plotted")]
 
-use super::ipc::{granted, us};
+use super::ipc::{Sizes, granted, us};
 use super::plot::{Figure, Panel, Series};
+use super::raw::Raw;
 use super::reapply::Sleeper;
 use super::rig::{self, Cpus, Place, Rig};
 use super::samples::{Samples, ratio};
@@ -103,14 +104,22 @@ fn fig3(quick: bool) -> Result3 {
     let mut panels = Vec::new();
     for kind in Kind::ALL {
         let mut panel = Panel { title: kind.name().to_owned(), series: Vec::new() };
+        let mut raw: Vec<(usize, Samples)> = Vec::new();
         for &count in declared {
-            output::note(&format!("fig3: {}, {count} CPUs", kind.name()));
-            let of = if count == 1 { "1 CPU".to_owned() } else { format!("{count} CPUs") };
+            let of = output::count(count as usize, "CPU");
+            output::note(&format!("fig3: {}, {of}", kind.name()));
             let shape = Shape { kind, instances: 1, declared: Some(count) };
-            let found = create_at(shape, cpus, marks(quick), fills)?;
+            let (found, beside) = create_at(shape, cpus, marks(quick), fills)?;
             panel.series.push(series(&of, &found));
             points.extend(found.iter().map(|(x, samples)| point(kind, "cpus", &of, *x as u64, samples)));
+            if raw.is_empty() {
+                raw = beside;
+            } else {
+                raw.iter_mut().zip(&beside).for_each(|((_, all), (_, more))| all.extend(more));
+            }
         }
+        panel.series.push(series("raw exchange", &raw));
+        points.extend(raw.iter().map(|(x, samples)| point(kind, "cpus", "raw exchange", *x as u64, samples)));
         panels.push(panel);
     }
     let figure = Figure {
@@ -122,35 +131,38 @@ fn fig3(quick: bool) -> Result3 {
     Ok(("fig3", figure, points))
 }
 
-/// Create at each mark, while specs are filled up to the last, several times over.
-fn create_at(
-    shape: Shape,
-    cpus: Cpus,
-    marks: &[usize],
-    fills: usize,
-) -> anyhow::Result<Vec<(usize, Samples)>> {
+/// Times at each mark.
+type Marked = Vec<(usize, Samples)>;
+
+/// Create at each mark, while specs are filled up to the last, several times over; and in between a raw exchange of the
+/// same sizes: absolute times belong to the machine and to the minute.
+fn create_at(shape: Shape, cpus: Cpus, marks: &[usize], fills: usize) -> anyhow::Result<(Marked, Marked)> {
     const AT_EACH: usize = 16;
     let server = LabServer::start(shape, cpus.server)?;
     let client = server.client()?;
     let _rig = Rig::set_up(cpus)?;
-    let mut found: Vec<(usize, Samples)> = marks.iter().map(|&mark| (mark, Samples::default())).collect();
+    let mut raw = Raw::start(cpus.server)?;
+    let mut found: Marked = marks.iter().map(|&mark| (mark, Samples::default())).collect();
+    let mut beside = found.clone();
     let mut random = Random::new(2021);
     for _ in 0..fills {
         let mut grants = Vec::new();
-        for (mark, samples) in &mut found {
+        for ((mark, samples), (_, baseline)) in found.iter_mut().zip(&mut beside) {
             while grants.len() < *mark {
                 grants.push(granted(client.create(&task(shape.kind, &mut random)))?);
             }
             for _ in 0..AT_EACH {
                 let spec = task(shape.kind, &mut random);
+                let sizes = Sizes::of(&spec);
                 let grant = samples.time(|| granted(client.create(&spec)))?;
+                baseline.time(|| raw.exchange(sizes.create))?;
                 granted(grant.release())?;
             }
             std::thread::sleep(Duration::from_millis(1));
         }
         grants.into_iter().try_for_each(|grant| granted(grant.release()))?;
     }
-    Ok(found)
+    Ok((found, beside))
 }
 
 fn series(name: &str, found: &[(usize, Samples)]) -> Series {
@@ -170,20 +182,20 @@ fn fig4(quick: bool) -> Result3 {
     let fills = if quick { 1 } else { 30 };
     let mut points = Vec::new();
     let mut by_instances = Panel { title: "plugin instances".to_owned(), series: Vec::new() };
-    let mut by_clients = Panel { title: "concurrent clients".to_owned(), series: Vec::new() };
+    let mut by_clients = Panel { title: "clients, one of them urgent".to_owned(), series: Vec::new() };
     for kind in Kind::ALL {
         let mut line = Vec::new();
         for &count in instances {
-            output::note(&format!("fig4: {}, {count} plugins", kind.name()));
+            output::note(&format!("fig4: {}, {}", kind.name(), output::count(count as usize, "plugin")));
             let shape = Shape { kind, instances: count, declared: None };
-            let found = create_at(shape, cpus, &[0], fills)?;
+            let (found, _) = create_at(shape, cpus, &[0], fills)?;
             points.push(point(kind, "instances", "create", u64::from(count), &found[0].1));
             line.push((f64::from(count), found[0].1.quantile(50) as f64 / 1000.0));
         }
         by_instances.series.push(Series { name: kind.name().to_owned(), points: line });
         let mut line = Vec::new();
         for &count in clients {
-            output::note(&format!("fig4: {}, {count} clients", kind.name()));
+            output::note(&format!("fig4: {}, {}", kind.name(), output::count(count, "client")));
             let samples = concurrently(kind, cpus, count, if quick { 10 } else { 200 })?;
             points.push(point(kind, "clients", "create", count as u64, &samples));
             line.push((count as f64, samples.quantile(50) as f64 / 1000.0));

@@ -290,13 +290,13 @@ impl Times {
 }
 
 /// Bytes of request and reply.
-struct Sizes {
-    create: (usize, usize),
+pub(super) struct Sizes {
+    pub(super) create: (usize, usize),
     attach: (usize, usize),
 }
 
 impl Sizes {
-    fn of(spec: &talea_client::Spec) -> Sizes {
+    pub(super) fn of(spec: &talea_client::Spec) -> Sizes {
         let mut buffer = vec![0; MESSAGE_MAX];
         let create = Request::Create(*spec.task()).encode(1, &mut buffer);
         let granted = Reply::Granted(empty_grant()).encode(1, &mut buffer);

@@ -9,12 +9,15 @@
 mod bars;
 mod figures;
 mod ipc;
+mod l3c;
 mod plot;
 mod raw;
 mod reapply;
 mod rig;
 mod samples;
 mod server;
+mod sf3p;
+mod speed;
 mod tasks;
 mod wakeup;
 
@@ -35,6 +38,12 @@ enum What {
     Wakeup(wakeup::Args),
     /// The figures of ReTiF (JSA 2021), with plots.
     Retif(figures::Args),
+    /// How fast the simulator is, beside a reference loop.
+    Sim(speed::Args),
+    /// The experiments of L3C in PikeOS (RTNS 2017), simulated.
+    L3c(l3c::Args),
+    /// The experiments of SF3P (RSP 2014), simulated.
+    Sf3p(sf3p::Args),
     /// A server for the measurements.
     #[command(hide = true)]
     Serve(server::ServeArgs),
@@ -52,6 +61,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
         What::Ipc(args) => ipc::run(&args),
         What::Wakeup(args) => wakeup::run(&args),
         What::Retif(args) => figures::run(&args),
+        What::Sim(args) => speed::run(&args),
+        What::L3c(args) => l3c::run(&args),
+        What::Sf3p(args) => sf3p::run(&args),
         What::Serve(args) => server::serve(&args),
         What::Pong => raw::pong(),
         What::Spin(args) => Ok(rig::spin(&args)),

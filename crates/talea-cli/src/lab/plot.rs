@@ -37,7 +37,9 @@ impl Figure {
     /// The figure as SVG.
     pub(super) fn svg(&self) -> String {
         let count = self.panels.len().max(1) as f64;
-        let width = LEFT + count * (PANEL + GAP) + 130.0;
+        let names = self.panels.first().map(|panel| panel.series.as_slice()).unwrap_or_default();
+        let longest = names.iter().map(|series| series.name.chars().count()).max().unwrap_or(0);
+        let width = LEFT + count * (PANEL + GAP) + 34.0 + 7.0 * longest as f64;
         let all = || self.panels.iter().flat_map(|panel| &panel.series).flat_map(|series| &series.points);
         let right = all().map(|point| point.0).fold(1.0, f64::max);
         let high = nice(all().map(|point| point.1).fold(1.0, f64::max));
@@ -61,7 +63,6 @@ impl Figure {
             );
         }
         let legend = LEFT + count * (PANEL + GAP);
-        let names = self.panels.first().map(|panel| panel.series.as_slice()).unwrap_or_default();
         for (number, series) in names.iter().enumerate() {
             let y = TOP + 10.0 + number as f64 * 20.0;
             let color = COLORS[number % COLORS.len()];
@@ -94,8 +95,10 @@ fn panel_at(text: &mut String, x: f64, panel: &Panel, (right, high): (f64, f64),
         let _ = writeln!(
             text,
             "<path d=\"M{x:.0} {py:.1}h{PANEL}\" stroke=\"#e4e4e4\"/>\
-             <text x=\"{px:.1}\" y=\"{:.0}\" text-anchor=\"middle\" fill=\"#555\">{}</text>",
+             <text x=\"{px:.1}\" y=\"{:.0}\" text-anchor=\"{}\" fill=\"#555\">{}</text>",
             BOTTOM + 18.0,
+            // At the edges the neighbours' numbers begin.
+            ["start", "middle", "middle", "middle", "end"][step as usize],
             short(right * share)
         );
         if labelled {
@@ -129,7 +132,11 @@ fn nice(most: f64) -> f64 {
 }
 
 fn short(value: f64) -> String {
-    if value >= 100.0 || value.fract() == 0.0 { format!("{value:.0}") } else { format!("{value:.1}") }
+    if value >= 20.0 || (value - value.round()).abs() < 1e-9 {
+        format!("{value:.0}")
+    } else {
+        format!("{value:.1}")
+    }
 }
 
 #[cfg(test)]

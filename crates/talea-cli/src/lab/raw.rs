@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use talea_os::{Tid, seqpacket};
 use talea_proto::MESSAGE_MAX;
 
-/// A process that answers.
+/// A process that answers: it waits in `recv`, without a time-out and for this one client, and sends.
 pub(super) struct Raw {
     socket: OwnedFd,
     child: Child,
@@ -32,6 +32,10 @@ impl Raw {
     }
 
     /// One request of `ask` bytes, one reply of `answer` bytes; both at least 4.
+    //
+    // A call, as that of a library is: returning from a function that has waited in the kernel is dear where the kernel
+    // overwrites the processor's return stack, and whether the compiler spares us that must not decide the ratios.
+    #[inline(never)]
     pub(super) fn exchange(&mut self, (ask, answer): (usize, usize)) -> anyhow::Result<()> {
         self.buffer[..4].copy_from_slice(&(answer as u32).to_le_bytes());
         send(&self.socket, &self.buffer[..ask], SendFlags::NOSIGNAL)?;

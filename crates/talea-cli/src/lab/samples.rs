@@ -29,6 +29,11 @@ impl Samples {
         self.0.push(ns);
     }
 
+    /// Adds all of another's.
+    pub(super) fn extend(&mut self, others: &Samples) {
+        self.0.extend_from_slice(&others.0);
+    }
+
     /// The last one.
     pub(super) fn last(&self) -> u64 {
         self.0.last().copied().unwrap_or(0)

@@ -192,6 +192,7 @@ pub(super) fn serve(args: &ServeArgs) -> anyhow::Result<Exit> {
     let access = Access { mode: 0o600, uid: None, gid: None };
     let listener = Listener::bind(Path::new(&loaded.daemon.socket), access, 128)?;
     let parts = Parts {
+        partitions: None,
         setup: loaded.setup,
         machine,
         state: Server::open_state(&dir.join(start::STATE_FILE))?,

@@ -1,8 +1,8 @@
 //! `talea lab wakeup`: what a grant costs once it is there, which must be nothing (ReTiF, JSA 2021, section 6).
 //!
 //! Two threads on one CPU sleep to absolute times in turns: one attached under `rm`, one configured by hand with the same
-//! priority. Half-way they change roles, so that what belongs to a thread and not to its role cancels out. The daemon must
-//! sleep through all of it.
+//! priority. From round to round they change roles, so that what belongs to a thread, to its place in the period or to the
+//! weather of the minute cancels out. The daemon must sleep through all of it.
 
 use super::ipc::{granted, us};
 use super::rig::{self, Cpus, Place};
@@ -32,6 +32,8 @@ pub(crate) struct Args {
 
 /// Each thread's; they take turns half a period apart.
 const PERIOD: Span = Span::from_ns(2_000_000);
+/// Of each thread, in a round.
+const ACTIVATIONS: u64 = 125;
 
 #[derive(Serialize)]
 struct Answer {
@@ -39,8 +41,11 @@ struct Answer {
     by_hand: Summary,
     /// Of the medians.
     ratio: f64,
+    /// How often they changed roles, and one.
+    rounds: u64,
+    /// Activations of each thread, in all rounds.
     periods: u64,
-    /// Without those for our own questions.
+    /// While the threads ran.
     daemon_wakeups: u64,
 }
 
@@ -50,55 +55,62 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let server = LabServer::start(Shape { kind: Kind::Rm, instances: 1, declared: None }, cpus.server)?;
     let client = server.client()?;
     let _awake = rig::Awake::on(cpus)?;
-    let periods = u64::from(args.seconds) * 1_000_000_000 / PERIOD.as_ns();
+    let rounds = u64::from(args.seconds) * 1_000_000_000 / PERIOD.as_ns() / ACTIVATIONS;
+    // An even number: each role as often in each place.
+    let rounds = rounds.next_multiple_of(2);
     let (mut attached, mut by_hand) = (Samples::default(), Samples::default());
-    let before = granted(client.status())?.wakeups;
-    let mut asked = 0;
-    for swap in [false, true] {
-        let [first, second] = [Sleeper::start(cpus.client)?, Sleeper::start(cpus.client)?];
-        let (ours, theirs) = if swap { (&second, &first) } else { (&first, &second) };
-        let grant = granted(client.create(&spec(cpus.client)))?;
-        granted(grant.attach(ours.tid.as_raw() as u32))?;
-        let given = sched::get(ours.tid)?;
-        Thread::open(theirs.tid)?.apply(&given, None)?;
-        let start = clock::now() + Span::from_ns(5_000_000);
-        let half = Span::from_ns(PERIOD.as_ns() / 2);
-        first.go(start, periods / 2)?;
-        second.go(start + half, periods / 2)?;
-        let late = [first.finish()?, second.finish()?];
-        late[usize::from(swap)].iter().for_each(|&ns| attached.push(ns));
-        late[usize::from(!swap)].iter().for_each(|&ns| by_hand.push(ns));
-        granted(grant.release())?;
-        // Create, attach, release, and the end of the attached thread.
-        asked += 4;
+    let mut daemon_wakeups = 0;
+    for round in 0..rounds {
+        let (late, woken) = one_round(&client, cpus.client, round % 2 == 1)?;
+        late[0].iter().for_each(|&ns| attached.push(ns));
+        late[1].iter().for_each(|&ns| by_hand.push(ns));
+        daemon_wakeups += woken;
     }
     let answer = Answer {
         ratio: ratio(attached.quantile(50), by_hand.quantile(50)),
         attached: attached.summary(),
         by_hand: by_hand.summary(),
-        periods,
-        daemon_wakeups: wakeups(&client, before, asked)?,
+        rounds,
+        periods: rounds * ACTIVATIONS,
+        daemon_wakeups,
     };
     if args.output.json {
         output::print_json(&answer)?;
     } else {
         let both = |summary: &Summary| format!("{} / {} µs", us(summary.median_ns), us(summary.p99_ns));
         output::print(&format!(
-            "wake-up latency, median / p99: attached {}, by hand {}, ratio {:.2}\n\
-             the daemon woke up {} times in {} periods\n",
+            "wake-up latency, median / p99: attached {}, by hand {}, ratio of the medians {:.2}\n\
+             {} periods of each, in {} rounds; the daemon woke up {} times meanwhile\n",
             both(&answer.attached),
             both(&answer.by_hand),
             answer.ratio,
+            answer.periods,
+            answer.rounds,
             answer.daemon_wakeups,
-            answer.periods
         ))?;
     }
     Ok(Exit::Ok)
 }
 
-/// How often the daemon woke up since `before`, less at most `asked` times for our own requests and this one.
-fn wakeups(client: &Client, before: u64, asked: u64) -> anyhow::Result<u64> {
-    Ok((granted(client.status())?.wakeups - before).saturating_sub(asked + 1))
+/// How late the attached thread was and the one configured by hand, and how often the daemon woke up meanwhile.
+fn one_round(client: &Client, cpu: u32, swap: bool) -> anyhow::Result<([Vec<u64>; 2], u64)> {
+    let [first, second] = [Sleeper::start(cpu)?, Sleeper::start(cpu)?];
+    let (ours, theirs) = if swap { (&second, &first) } else { (&first, &second) };
+    let grant = granted(client.create(&spec(cpu)))?;
+    granted(grant.attach(ours.tid.as_raw() as u32))?;
+    let given = sched::get(ours.tid)?;
+    Thread::open(theirs.tid)?.apply(&given, None)?;
+    let before = granted(client.status())?.wakeups;
+    let start = clock::now() + Span::from_ns(5_000_000);
+    first.go(start)?;
+    second.go(start + Span::from_ns(PERIOD.as_ns() / 2))?;
+    let late = [ours.lateness()?, theirs.lateness()?];
+    // The second question is a wake-up of its own.
+    let woken = (granted(client.status())?.wakeups - before).saturating_sub(1);
+    granted(grant.release())?;
+    first.end()?;
+    second.end()?;
+    Ok((late, woken))
 }
 
 fn spec(cpu: u32) -> Spec {
@@ -106,41 +118,54 @@ fn spec(cpu: u32) -> Spec {
     Spec::from_task(Task { params, cpus: CpuSet::single(cpu), cpus_mandatory: true, ..Task::default() })
 }
 
-/// A thread that will sleep to given times and say how late it woke.
+/// A thread that will sleep to given times, say how late it woke, and live until it is told to end: its end would wake
+/// the daemon.
 struct Sleeper {
     tid: Tid,
-    go: mpsc::Sender<(Time, u64)>,
-    thread: JoinHandle<Vec<u64>>,
+    go: mpsc::Sender<Time>,
+    late: mpsc::Receiver<Vec<u64>>,
+    thread: JoinHandle<()>,
 }
 
 impl Sleeper {
     fn start(cpu: u32) -> anyhow::Result<Sleeper> {
         let (tell, told) = mpsc::channel();
-        let (go, wait) = mpsc::channel::<(Time, u64)>();
+        let (go, wait) = mpsc::channel::<Time>();
+        let (say, late) = mpsc::channel();
         let thread = std::thread::spawn(move || {
             let told = sched::set_affinity(Tid::current(), &CpuSet::single(cpu)).map(|()| Tid::current());
             let able = told.is_ok();
             // Nobody listens, or nobody says go: then there is nothing to measure.
-            let plan = tell.send(told).ok().filter(|()| able).and_then(|()| wait.recv().ok());
-            plan.map_or_else(Vec::new, |(start, count)| lateness(start, count))
+            let Some(start) = tell.send(told).ok().filter(|()| able).and_then(|()| wait.recv().ok()) else {
+                return;
+            };
+            if say.send(lateness(start)).is_ok() {
+                // Ends when the other end of the channel is dropped.
+                let _ = wait.recv();
+            }
         });
         let tid = told.recv().context("a thread that did not start")??;
-        Ok(Sleeper { tid, go, thread })
+        Ok(Sleeper { tid, go, late, thread })
     }
 
-    fn go(&self, start: Time, count: u64) -> anyhow::Result<()> {
-        self.go.send((start, count)).ok().context("a thread that ended early")
+    fn go(&self, start: Time) -> anyhow::Result<()> {
+        self.go.send(start).ok().context("a thread that ended early")
     }
 
-    fn finish(self) -> anyhow::Result<Vec<u64>> {
+    fn lateness(&self) -> anyhow::Result<Vec<u64>> {
+        self.late.recv().context("a measuring thread failed")
+    }
+
+    fn end(self) -> anyhow::Result<()> {
+        drop(self.go);
         self.thread.join().ok().context("a measuring thread failed")
     }
 }
 
-fn lateness(start: Time, count: u64) -> Vec<u64> {
-    let mut late = Vec::with_capacity(count as usize);
+fn lateness(start: Time) -> Vec<u64> {
+    let mut late = Vec::with_capacity(ACTIVATIONS as usize);
     let mut at = start;
-    for _ in 0..count {
+    for _ in 0..ACTIVATIONS {
         clock::sleep_until(at);
         late.push(clock::now().since(at).as_ns());
         at += PERIOD;

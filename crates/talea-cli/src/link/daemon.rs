@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 use talea_os::{Thread, seqpacket};
 use talea_proto::{Reply, Request};
 
+/// Longest path of a UNIX socket (`sun_path` without its end).
+const PATH_MAX: usize = 107;
+
 /// A connection to the daemon.
 pub(super) struct Daemon {
     wire: Wire,
@@ -22,17 +25,21 @@ pub(super) fn connect(path: PathBuf) -> anyhow::Result<Daemon> {
 
 /// Why there is no connection, and who can change it.
 fn no_daemon(path: &Path, error: &io::Error) -> Unreachable {
-    let path = path.display();
+    let shown = path.display();
     Unreachable(match error.kind() {
-        io::ErrorKind::NotFound => format!("no daemon: there is no socket {path}"),
-        io::ErrorKind::ConnectionRefused => format!("no daemon: nobody listens at {path}"),
+        io::ErrorKind::NotFound => format!("no daemon: there is no socket {shown}"),
+        io::ErrorKind::ConnectionRefused => format!("no daemon: nobody listens at {shown}"),
         io::ErrorKind::PermissionDenied => format!(
-            "the daemon's socket {path} is closed to you; its group and mode are set in the daemon's configuration"
+            "the daemon's socket {shown} is closed to you; its group and mode are set in the daemon's configuration"
         ),
-        io::ErrorKind::TimedOut => {
-            format!("the daemon at {path} does not accept connections; is it stopped?")
+        // The kernel's only word for a name that does not fit into an address.
+        io::ErrorKind::InvalidInput if path.as_os_str().len() > PATH_MAX => {
+            format!("{shown} is too long for a socket; {PATH_MAX} bytes fit")
         }
-        _ => format!("the daemon at {path} cannot be reached: {error}"),
+        io::ErrorKind::TimedOut => {
+            format!("the daemon at {shown} does not accept connections; is it stopped?")
+        }
+        _ => format!("the daemon at {shown} cannot be reached: {error}"),
     })
 }
 

@@ -61,7 +61,7 @@ pub(super) fn open(options: &Options) -> anyhow::Result<Here> {
 pub(super) fn open_for_repair(options: &Options) -> anyhow::Result<Here> {
     open(options).or_else(|_| {
         let machine = Machine::probe().context("this machine cannot be looked at")?;
-        Ok(usual_here(machine, state_file(&options.daemon_setup())?))
+        Ok(usual_here(machine, state_file(&options.daemon_setup()?)?))
     })
 }
 

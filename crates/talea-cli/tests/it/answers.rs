@@ -144,6 +144,39 @@ fn explain_of_a_denied_request_is_exit_code_4_with_the_rule() {
 }
 
 #[test]
+fn a_denial_says_what_would_help() {
+    let scratch = Scratch::new();
+    let fake = Fake::start(&scratch, |_| {
+        let denied = |code, field, asked, limit| Said::Denied { code, field, asked, limit };
+        let answers = vec![
+            Answer {
+                plugin: 0,
+                name: name("edf"),
+                verdict: denied(Code::RuleOmission, Field::Priority, 100, 40),
+            },
+            Answer {
+                plugin: 1,
+                name: name("rm"),
+                verdict: denied(Code::NotAllowed, Field::IgnoreAdmission, 1, 0),
+            },
+            Answer {
+                plugin: 2,
+                name: name("fp"),
+                verdict: denied(Code::RuleOmission, Field::Runtime, 0, 2_000_000),
+            },
+        ];
+        Reply::Explained { chosen: None, answers, refusal: None }
+    });
+    let socket = fake.socket.to_str().unwrap();
+    let ended = run(&scratch, &["--socket", socket, "explain", "--period", "10ms"]);
+    let why: Vec<&str> = ended.out.lines().skip(2).collect();
+    assert!(why[0].contains("at most 40") && why[0].contains("hands out 100 by itself"), "{}", ended.out);
+    assert!(why[1].contains("ignore_adm_test"), "{}", ended.out);
+    assert!(why[2].contains("declare it"), "{}", ended.out);
+    assert_eq!(ended.code, Some(4));
+}
+
+#[test]
 fn one_word_policies_ask_the_plugin_of_their_kind() {
     let scratch = Scratch::new();
     let fake =

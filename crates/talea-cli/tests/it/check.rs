@@ -75,3 +75,13 @@ fn what_is_wrong_with_an_imported_file_never_ends_up_in_the_result() {
     assert_eq!((ended.code, ended.out.as_str()), (Some(2), ""));
     assert!(ended.err.contains("retif.conf:1:"), "{}", ended.err);
 }
+
+#[test]
+fn a_rule_file_without_the_plugins_is_told_what_is_missing() {
+    let scratch = Scratch::new();
+    scratch.file("rules", "root EDF max_utilization 0.5\n");
+    let ended = run(&scratch, &["import-retif", "rules"]);
+    assert_eq!(ended.code, Some(2));
+    assert!(ended.err.contains("declare it, or write - for any"), "{}", ended.err);
+    assert!(!ended.err.contains("one of ,"), "{}", ended.err);
+}

@@ -1,8 +1,9 @@
 //! Exit codes: who has to act.
 
 use crate::fake::{Fake, refused};
-use crate::harness::{Scratch, run, snapshot};
+use crate::harness::{Scratch, run, snapshot, talea};
 use std::fmt::Write;
+use std::process::Stdio;
 use talea_proto::Code;
 
 /// Asks for a release, which every refusal may answer, and returns the exit code.
@@ -90,6 +91,75 @@ fn wrong_arguments_are_exit_code_2_and_say_what_would_be_right() {
         let _ = write!(transcript, "$ talea {}\n{}\n", arguments.join(" "), ended.transcript());
     }
     snapshot("wrong-arguments", &transcript);
+}
+
+#[test]
+fn a_misspelt_option_of_run_is_not_taken_for_the_program() {
+    let scratch = Scratch::new();
+    let mut transcript = String::new();
+    for arguments in
+        [&["run", "--perid", "10ms", "--", "true"][..], &["run", "--version"], &["run", "-x", "true"]]
+    {
+        let ended = run(&scratch, arguments);
+        assert_eq!(ended.code, Some(125), "{arguments:?}: {}", ended.err);
+        let _ = write!(transcript, "$ talea {}\n{}\n", arguments.join(" "), ended.transcript());
+    }
+    snapshot("run-wrong-options", &transcript);
+    // What stands behind the program is the program's.
+    let ended = run(&scratch, &["run", "-P", "o:0", "echo", "--period", "-x"]);
+    assert_eq!((ended.code, ended.out.as_str()), (Some(0), "--period -x\n"), "{}", ended.err);
+}
+
+#[test]
+fn a_configuration_that_was_named_and_cannot_be_used_is_exit_code_2() {
+    let scratch = Scratch::new();
+    scratch.file("broken.toml", "[[plugin]\n");
+    for file in ["nowhere.toml", "broken.toml"] {
+        for command in [&["list"][..], &["status"], &["explain", "--priority", "3"], &["release", "1"]] {
+            let mut arguments = vec!["--config", file];
+            arguments.extend(command);
+            let ended = run(&scratch, &arguments);
+            assert_eq!((ended.code, ended.out.as_str()), (Some(2), ""), "{arguments:?}: {}", ended.err);
+            assert!(ended.err.contains(&format!("talea check {file}")), "{}", ended.err);
+        }
+    }
+    let ended = run(&scratch, &["--config", "nowhere.toml", "run", "--priority", "3", "true"]);
+    assert_eq!(ended.code, Some(125), "{}", ended.err);
+}
+
+#[test]
+fn a_socket_with_a_path_that_no_socket_can_have_is_told() {
+    let scratch = Scratch::new();
+    let ended = run(&scratch, &["--socket", &"x".repeat(200), "list"]);
+    assert_eq!(ended.code, Some(5));
+    assert!(ended.err.contains("is too long for a socket; 107 bytes fit"), "{}", ended.err);
+}
+
+#[test]
+fn arguments_that_are_not_text_are_told_and_reach_the_program() {
+    use std::os::unix::ffi::OsStrExt;
+    let scratch = Scratch::new();
+    let odd = std::ffi::OsStr::from_bytes(b"b\xffd");
+    let shown = talea(&scratch).arg("show").arg(odd).output().expect("talea");
+    assert_eq!(shown.status.code(), Some(2));
+    let echoed = talea(&scratch).args(["run", "-P", "o:0", "echo"]).arg(odd).output().expect("talea");
+    assert_eq!((echoed.status.code(), echoed.stdout.as_slice()), (Some(0), b"b\xffd\n".as_slice()));
+}
+
+#[test]
+fn a_pipe_that_is_closed_and_a_disk_that_is_full_end_quietly_and_loudly() {
+    let scratch = Scratch::new();
+    let mut child =
+        talea(&scratch).args(["completions", "bash"]).stdout(Stdio::piped()).spawn().expect("talea");
+    drop(child.stdout.take());
+    assert!(
+        child.wait().expect("it ends").code().is_none_or(|code| code == 0),
+        "nobody reads on: no failure"
+    );
+    let Ok(full) = std::fs::File::options().write(true).open("/dev/full") else { return };
+    let ended = talea(&scratch).arg("markdown").stdout(full).output().expect("talea");
+    assert_eq!(ended.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&ended.stderr).contains("No space left"));
 }
 
 #[test]

@@ -13,3 +13,4 @@ mod harness;
 mod live;
 mod manual;
 mod run;
+mod simulate;

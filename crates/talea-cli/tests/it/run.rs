@@ -168,6 +168,10 @@ fn signals_are_passed_on_to_the_program() {
         (Signal::INT, "INT", 2),
         (Signal::HUP, "HUP", 3),
         (Signal::USR1, "USR1", 4),
+        (Signal::QUIT, "QUIT", 5),
+        (Signal::USR2, "USR2", 6),
+        (Signal::WINCH, "WINCH", 7),
+        (Signal::CONT, "CONT", 8),
     ] {
         // A shell runs a trap when the command at hand has ended; `wait` would miss one that comes just before it.
         let script =
@@ -179,6 +183,91 @@ fn signals_are_passed_on_to_the_program() {
         assert_eq!(line, format!("got {name}\n"));
         assert_eq!(child.wait().expect("talea ends").code(), Some(code), "{name}");
     }
+}
+
+/// The process that `talea run` has started.
+fn program_of(talea: &Child) -> i32 {
+    let (pid, path) = (talea.id(), format!("/proc/{0}/task/{0}/children", talea.id()));
+    let children = std::fs::read_to_string(path).expect("a living talea");
+    children.split_ascii_whitespace().next().and_then(|pid| pid.parse().ok()).unwrap_or_else(|| {
+        panic!("talea {pid} has no program");
+    })
+}
+
+fn is_stopped(pid: i32) -> bool {
+    let tid = talea_os::Tid::new(pid).expect("a process");
+    talea_os::proc::stat(tid).expect("a living process").state == b'T'
+}
+
+#[track_caller]
+fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while !condition() {
+        assert!(std::time::Instant::now() < end, "never happened: {what}");
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn talea_stops_when_its_program_does_and_takes_it_along() {
+    let scratch = Scratch::new();
+    let fake = generous(&scratch);
+    for stop in ["talea, as a shell would", "the program, behind our back"] {
+        let (mut child, _out) = start(&fake, &scratch, "echo ready; exec sleep 60");
+        let (talea, program) = (child.id() as i32, program_of(&child));
+        let send = |pid: i32, signal: Signal| {
+            kill_process(Pid::from_raw(pid).expect("a pid"), signal).expect("it can be signalled");
+        };
+        for round in 0..3 {
+            match stop {
+                "talea, as a shell would" => send(talea, Signal::TSTP),
+                _ => send(program, Signal::STOP),
+            }
+            // Both: a shell that looks at talea must see a stopped job.
+            eventually(&format!("{stop}, round {round}: stopped"), || {
+                is_stopped(talea) && is_stopped(program)
+            });
+            send(talea, Signal::CONT);
+            eventually(&format!("{stop}, round {round}: continued"), || {
+                !is_stopped(talea) && !is_stopped(program)
+            });
+        }
+        send(talea, Signal::TERM);
+        assert_eq!(child.wait().expect("talea ends").code(), Some(143));
+    }
+}
+
+#[test]
+fn a_terminals_keys_reach_the_program_once() {
+    use std::io::{Read, Write};
+    let scratch = Scratch::new();
+    let fake = generous(&scratch);
+    let talea = env!("CARGO_BIN_EXE_talea");
+    let program = "n=0; trap 'n=$((n + 1)); echo got $n' INT; echo ready; i=0; \
+                   while [ $i -lt 20 ]; do sleep 0.05; i=$((i + 1)); done; echo $n in all";
+    let line = format!("'{talea}' --socket '{}' run -- sh -c \"$PROGRAM\"", fake.socket.display());
+    // A terminal of its own, from util-linux.
+    let mut command = std::process::Command::new("script");
+    command.args(["-qec", &line, "/dev/null"]).env("PROGRAM", program).env("SHELL", "/bin/sh");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let Ok(mut child) = command.spawn() else {
+        eprintln!("skipped: needs script(1)");
+        return;
+    };
+    let mut keys = child.stdin.take().expect("a pipe");
+    let mut out = BufReader::new(child.stdout.take().expect("a pipe"));
+    let mut said = String::new();
+    while !said.contains("ready") {
+        assert_ne!(out.read_line(&mut said).expect("output"), 0, "{said}");
+    }
+    keys.write_all(b"\x03").expect("a key");
+    while !said.contains("got 1") {
+        assert_ne!(out.read_line(&mut said).expect("output"), 0, "{said}");
+    }
+    drop(keys);
+    out.read_to_string(&mut said).expect("the rest");
+    child.wait().expect("script ends");
+    assert!(said.contains("1 in all"), "{said}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Everything that the checks are about, read once.
 
 use crate::commands::explain::refusal;
-use crate::link::{Link, Options, Refused, Unreachable};
+use crate::link::{Link, Misuse, Options, Refused, Unreachable};
 use std::path::PathBuf;
 use talea_core::{CpuSet, Params, Span, Work};
 use talea_daemon::start;
@@ -73,6 +73,8 @@ pub(super) enum Configuration {
 pub(super) enum Leftovers {
     /// None, or somebody looks after them.
     None,
+    /// Cpuset partitions without anybody in them.
+    Partitions,
     /// These threads are real-time and nobody looks after them.
     Threads(Vec<String>),
     /// We may not look.
@@ -156,6 +158,11 @@ fn ask_daemon(options: &Options) -> Daemon {
     let mut link = match Link::daemon(options) {
         Ok(link) => link,
         Err(error) if error.is::<Unreachable>() => return Daemon::Missing(format!("{error:#}")),
+        Err(error) if error.is::<Misuse>() => {
+            return Daemon::Missing(
+                "not asked: the configuration, which says where, cannot be used".to_owned(),
+            );
+        }
         Err(error) => return Daemon::Trouble(format!("{error:#}")),
     };
     let pid = match link.status() {

@@ -1,4 +1,4 @@
-//! Threads that a vanished broker left real-time.
+//! Threads that a vanished broker left real-time, and the cpuset partitions in which it pinned them.
 //!
 //! Model: the state file says what was granted; the kernel says which of those threads still live and are real-time.
 //! What a living broker holds, or a living `talea run` has under its eyes, is not left over. Putting back is the
@@ -7,8 +7,9 @@
 use super::facts::Leftovers;
 use crate::link::{Link, Options, state_file};
 use anyhow::Context;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use talea_daemon::Server;
+use talea_daemon::partitions::{self, Repair};
 use talea_os::statefile::StateError;
 use talea_os::thread::Identity;
 use talea_os::{Thread, Tid, proc, sched};
@@ -31,6 +32,7 @@ impl Left {
 /// What there is.
 pub(super) fn find(options: &Options) -> Leftovers {
     match left(options) {
+        Ok(left) if left.is_empty() && partitions_are_left(options) => Leftovers::Partitions,
         Ok(left) if left.is_empty() => Leftovers::None,
         Ok(left) => Leftovers::Threads(left.iter().map(Left::name).collect()),
         Err(error) => Leftovers::Hidden(format!("{error:#}")),
@@ -42,24 +44,60 @@ pub(super) fn repair(options: &Options) -> anyhow::Result<Vec<String>> {
     if Link::daemon(options).is_ok() {
         return Ok(vec!["nothing to repair: a daemon is running and looks after its grants".to_owned()]);
     }
-    let left = left(options).context("cannot see what was left")?;
-    if left.is_empty() {
-        return Ok(vec!["nothing to repair: no thread was left real-time".to_owned()]);
+    let left = left(options).context("cannot see what was left (only root, or the daemon's user, can)")?;
+    let mut lines = Vec::new();
+    if !left.is_empty() {
+        let mut link = Link::for_repair(options)?;
+        let put_back = |left: Left| match link.release(left.spec) {
+            Ok(()) => format!("{}: put back", left.name()),
+            Err(error) => format!("{}: {error:#}", left.name()),
+        };
+        lines.extend(left.into_iter().map(put_back));
     }
-    let mut link = Link::for_repair(options)?;
-    let put_back = |left: Left| match link.release(left.spec) {
-        Ok(()) => format!("{}: put back", left.name()),
-        Err(error) => format!("{}: {error:#}", left.name()),
-    };
-    Ok(left.into_iter().map(put_back).collect())
+    // Only now: a partition is undone when nobody is pinned there any more.
+    lines.extend(undo_partitions(options)?);
+    if lines.is_empty() {
+        lines.push("nothing to repair: no thread was left real-time".to_owned());
+    }
+    Ok(lines)
+}
+
+/// Whether there is a journal of partitions that no living broker holds.
+fn partitions_are_left(options: &Options) -> bool {
+    let state = state_path(options);
+    state.is_ok_and(|path| path.is_some_and(|path| partitions::journal_of(&path).exists()))
+}
+
+fn undo_partitions(options: &Options) -> anyhow::Result<Option<String>> {
+    let Some(path) = state_path(options)? else { return Ok(None) };
+    let journal = partitions::journal_of(&path);
+    if !journal.try_exists().with_context(|| format!("cannot look for {}", journal.display()))? {
+        return Ok(None);
+    }
+    // Held meanwhile, so that no broker starts in between.
+    let state = Server::open_state(&path).map_err(|error| anyhow::anyhow!("{error}"))?;
+    match partitions::repair(&state, &journal) {
+        Ok(Repair::Nothing) => Ok(None),
+        Ok(Repair::Undone) => Ok(Some("cpuset partitions: undone".to_owned())),
+        Ok(Repair::InUse) => {
+            Ok(Some("cpuset partitions: kept, deadline threads still live in them".to_owned()))
+        }
+        Err(error) => Ok(Some(format!("cpuset partitions: {error}"))),
+    }
+}
+
+/// The state file; `None` where its directory is not there. Looking must not make either.
+fn state_path(options: &Options) -> anyhow::Result<Option<PathBuf>> {
+    // A configuration that cannot be used is a finding of its own.
+    let daemon = options.daemon_setup().unwrap_or_default();
+    if !Path::new(&daemon.state_directory).exists() {
+        return Ok(None);
+    }
+    state_file(&daemon).map(Some)
 }
 
 fn left(options: &Options) -> anyhow::Result<Vec<Left>> {
-    let daemon = options.daemon_setup();
-    if !Path::new(&daemon.state_directory).exists() {
-        return Ok(Vec::new());
-    }
-    let path = state_file(&daemon)?;
+    let Some(path) = state_path(options)? else { return Ok(Vec::new()) };
     // Opening makes the file; looking must not.
     if !path.try_exists().with_context(|| format!("cannot look for {}", path.display()))? {
         return Ok(Vec::new());

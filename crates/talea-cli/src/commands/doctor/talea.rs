@@ -29,11 +29,16 @@ fn configuration(facts: &Facts) -> Check {
         Configuration::Sound(path) => {
             Check::ok(id, path.display().to_string(), "sound, and nobody else can write it")
         }
+        Configuration::Missing(path) if matches!(facts.daemon, Daemon::Answers { .. }) => Check::ok(
+            id,
+            format!("no {}, and a daemon that has another", path.display()),
+            "which one, its command line says; --config names it to doctor",
+        ),
         Configuration::Missing(path) => Check::warn(
             id,
             format!("no {}", path.display()),
             "talead does not start without one",
-            "write it (docs/manual/configuration.md), then talea check it; talea import-retif turns ReTiF's files \
+            "write it (man talead.toml), then talea check it; talea import-retif turns ReTiF's files \
              into one",
         ),
         Configuration::Broken(path, why) => Check::fail(
@@ -84,15 +89,17 @@ fn rules(facts: &Facts) -> Check {
     let Some(refusal) = refusal else {
         return Check::ok(id, "you may ask", "a hundredth of a CPU would be granted to you");
     };
-    let text = words::refusal(refusal).replace('\n', ";");
+    // What each plugin said follows in lines of its own; explain is for that.
+    let text = words::refusal(refusal).lines().next().unwrap_or_default().to_owned();
     match Exit::of(refusal) {
         Exit::Denied => Check::fail(
             id,
             text,
             "no rule lets you have even a hundredth of a CPU; without a rule nothing is allowed",
             format!(
-                "in /etc/talea/talead.toml: [[rule]] domain = \"#{}\" max_utilization = 0.5 (each on its own line), \
+                "in {}: [[rule]] domain = \"#{}\" max_utilization = 0.5 (each on its own line), \
                  then systemctl reload talead",
+                rules_file(facts),
                 facts.uid
             ),
         ),
@@ -105,6 +112,14 @@ fn rules(facts: &Facts) -> Check {
     }
 }
 
+/// Where the daemon's rules are written, as far as is known from here.
+fn rules_file(facts: &Facts) -> String {
+    match &facts.configuration {
+        Configuration::Sound(path) | Configuration::Broken(path, _) => path.display().to_string(),
+        Configuration::Missing(_) => "the daemon's configuration".to_owned(),
+    }
+}
+
 fn leftovers(facts: &Facts) -> Check {
     let id = "leftovers";
     match &facts.leftovers {
@@ -112,6 +127,12 @@ fn leftovers(facts: &Facts) -> Check {
             Check::ok(id, "none", "no thread is real-time without somebody who looks after it")
         }
         Leftovers::Hidden(why) => Check::ok(id, why.clone(), "only root, or the daemon's user, can look"),
+        Leftovers::Partitions => Check::warn(
+            id,
+            "cpuset partitions",
+            "a daemon that is gone set CPUs apart for deadline threads; on cgroup v1 nothing balances load there",
+            "start talead, or talea doctor --repair to undo them",
+        ),
         Leftovers::Threads(threads) => Check::warn(
             id,
             format!("still real-time: {}", threads.join(", ")),

@@ -281,15 +281,23 @@ fn rules_are_asked_for_this_user() {
         refusal.answers = vec![Answer { plugin: 0, name: Name::new("edf").unwrap(), verdict }];
         facts.daemon = Daemon::Answers { pid: 1, refusal: Some(Box::new(refusal)) };
     };
-    gives(user, denied, &["rules: fail"]);
+    let facts = gives(user, denied, &["rules: fail"]);
+    let told = text(&all(&facts), false, false);
+    assert!(told.contains("keep you from every plugin\n"), "one line a finding: {told}");
 }
 
 #[test]
 fn configuration_environment_and_leftovers_are_told() {
     let broken = Configuration::Broken(PathBuf::from("x"), "x:1:1: wrong".to_owned());
     gives(sound, |facts| facts.configuration = broken, &["configuration: fail"]);
-    let missing = Configuration::Missing(PathBuf::from("x"));
-    gives(sound, |facts| facts.configuration = missing, &["configuration: warn"]);
+    let missing = |facts: &mut Facts| facts.configuration = Configuration::Missing(PathBuf::from("x"));
+    // A daemon that answers has one, wherever.
+    gives(sound, missing, &[]);
+    let alone = |facts: &mut Facts| {
+        missing(facts);
+        facts.daemon = Daemon::Missing("no daemon".to_owned());
+    };
+    gives(sound, alone, &["configuration: warn", "daemon: warn"]);
     gives(
         sound,
         |facts| facts.disabled = Some("TALEA_DISABLE is set to 1".to_owned()),

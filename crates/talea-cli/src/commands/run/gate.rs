@@ -1,7 +1,7 @@
 //! The gate: a program that is not started before its thread has what it needs.
 //!
 //! Model: `talea run` starts itself as `talea gate NAME -- CMD`. The gate connects to the abstract socket NAME,
-//! reads one byte as permission, and becomes CMD; its process and main thread stay the same through `exec`, so
+//! waits for permission, and becomes CMD; its process and main thread stay the same through `exec`, so
 //! what was attached is the program's main thread. The socket closes on `exec`: the end of the stream says that the
 //! program has started, an error number on it says why it has not.
 //!
@@ -23,6 +23,8 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 
 const GO: u8 = b'g';
+/// Only wakes the gate, so that its thread comes to where it is to run.
+const STIR: u8 = b's';
 
 /// A program that waits at its gate.
 pub(super) struct Waiting {
@@ -75,6 +77,11 @@ pub(super) fn start(command: &[OsString]) -> anyhow::Result<Waiting> {
 }
 
 impl Waiting {
+    /// Wakes the gate, which goes on waiting.
+    pub(super) fn stir(&self) -> io::Result<()> {
+        (&self.stream).write_all(&[STIR])
+    }
+
     /// Opens the gate, and tells how the program started.
     pub(super) fn open(mut self) -> io::Result<(Child, OwnedFd, Start)> {
         self.stream.write_all(&[GO])?;
@@ -99,8 +106,13 @@ impl Waiting {
 pub(crate) fn enter(args: &GateArgs) -> anyhow::Result<Exit> {
     let address = SocketAddr::from_abstract_name(&args.name)?;
     let mut stream = UnixStream::connect_addr(&address).context("no talea run waits at this gate")?;
-    let mut word = [0];
-    if stream.read(&mut word)? != 1 || word[0] != GO {
+    let mut word = [STIR];
+    while word[0] == STIR {
+        if stream.read(&mut word)? != 1 {
+            return Ok(Exit::Program(RUN_FAILED));
+        }
+    }
+    if word[0] != GO {
         return Ok(Exit::Program(RUN_FAILED));
     }
     let error = become_program(&args.command);

@@ -1,0 +1,152 @@
+//! `talea simulate` from the outside: the same file, the same bytes; pictures hold what was simulated.
+
+use crate::harness::{Scratch, run, snapshot};
+
+/// A tight set beside a server.
+const SYSTEM: &str = "\
+duration = \"140ms\"
+
+[[scheduler]]
+name = \"cpu0\"
+policy = \"edf\"
+
+[[scheduler]]
+name = \"net\"
+in = \"cpu0\"
+server = \"cbs\"
+budget = \"1ms\"
+period = \"10ms\"
+
+[[task]]
+name = \"audio\"
+in = \"cpu0\"
+period = \"5ms\"
+cost = \"2ms\"
+
+[[task]]
+name = \"video\"
+in = \"cpu0\"
+period = \"7ms\"
+cost = { min = \"1ms\", max = \"3ms\" }
+
+[[task]]
+name = \"requests\"
+in = \"net\"
+period = \"20ms\"
+slack = \"5ms\"
+cost = \"1.5ms\"
+
+[[expect]]
+task = \"audio\"
+misses = 0
+response = \"5ms\"
+";
+
+#[test]
+fn s20_a_run_is_a_table_and_the_expectations_that_hold() {
+    let scratch = Scratch::new();
+    scratch.file("system.toml", SYSTEM);
+    let ended = run(&scratch, &["simulate", "system.toml"]);
+    snapshot("simulate", &ended.transcript());
+    assert_eq!(ended.code, Some(0));
+    let again = run(&scratch, &["simulate", "system.toml"]);
+    assert_eq!(again.out, ended.out, "same seed, same bytes");
+    assert_ne!(run(&scratch, &["simulate", "system.toml", "--seed", "2"]).out, ended.out);
+}
+
+#[test]
+fn s20_l22_json_csv_and_pictures_agree_with_each_other() {
+    let scratch = Scratch::new();
+    scratch.file("system.toml", SYSTEM);
+    let args =
+        ["simulate", "system.toml", "--json", "--csv", "jobs.csv", "--html", "run.html", "--svg", "run.svg"];
+    let ended = run(&scratch, &args);
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    let answer: serde_json::Value = serde_json::from_str(&ended.out).expect("JSON");
+    let tasks = answer["roots"][0]["tasks"].as_array().expect("tasks");
+    let completed: u64 = tasks.iter().filter_map(|task| task["completed"].as_u64()).sum();
+    // 140 ms hold 28 jobs of 5 ms and 20 of 7 ms, the last of which end in time.
+    assert!(completed >= 48, "{answer}");
+    let read = |name: &str| std::fs::read_to_string(scratch.path().join(name)).expect(name);
+    let csv = read("jobs.csv");
+    assert_eq!(csv.lines().count() as u64, completed + 1);
+    // What the table says can be computed again from the jobs.
+    for task in tasks {
+        let name = task["name"].as_str().expect("a name");
+        let responses = csv.lines().filter_map(|line| {
+            let cells: Vec<&str> = line.split(',').collect();
+            let number = |cell: &str| cell.parse::<u64>().ok();
+            (cells[0] == name).then(|| Some(number(cells[4])? - number(cells[2])?))?
+        });
+        assert_eq!(responses.max(), task["response_max_ns"].as_u64(), "{name}");
+    }
+    let page = read("run.html");
+    let data =
+        page.split_once("application/json\">").expect("data").1.split_once("</script>").expect("an end").0;
+    let data: serde_json::Value = serde_json::from_str(&data.replace("<\\/", "</")).expect("the page's data");
+    let jobs = data["roots"][0]["jobs"][0].as_array().expect("jobs").len() as u64;
+    assert_eq!(jobs, completed);
+    // What ran is as long as what the tasks were given: two milliseconds an audio job.
+    let column = |at: usize| data["roots"][0]["segments"][at].as_array().expect("a column").clone();
+    let audio: u64 = column(1)
+        .iter()
+        .zip(column(4))
+        .filter(|(task, _)| task.as_u64() == Some(0))
+        .filter_map(|(_, length)| length.as_u64())
+        .sum();
+    assert_eq!(audio, 28 * 2_000_000);
+    assert!(!page.contains("http://") && !page.contains("https://"), "the page needs nothing from anywhere");
+    assert!(read("run.svg").starts_with("<svg") && read("run.svg").contains(">audio<"));
+}
+
+#[test]
+fn s18_an_expectation_that_fails_is_exit_code_1_and_a_malformed_file_2() {
+    let scratch = Scratch::new();
+    scratch.file("system.toml", &SYSTEM.replace("response = \"5ms\"", "response = \"1ms\""));
+    let ended = run(&scratch, &["simulate", "system.toml"]);
+    assert_eq!(ended.code, Some(1));
+    assert!(ended.out.contains("fails: audio"), "{}", ended.out);
+    scratch.file("system.toml", &SYSTEM.replace("\"edf\"", "\"edv\""));
+    let ended = run(&scratch, &["simulate", "system.toml"]);
+    snapshot("simulate-malformed", &ended.transcript());
+    assert_eq!(ended.code, Some(2));
+}
+
+#[test]
+fn l11_parts_of_several_files_are_one_system() {
+    let scratch = Scratch::new();
+    let (above, below) = SYSTEM.split_once("[[task]]").expect("tasks");
+    scratch.file("tasks.toml", &format!("[[task]]{below}"));
+    scratch.file("whole.toml", SYSTEM);
+    scratch.file("system.toml", &format!("include = [\"tasks.toml\"]\n{above}"));
+    let parts = run(&scratch, &["simulate", "system.toml"]);
+    assert_eq!(parts.code, Some(0), "{}", parts.err);
+    assert_eq!(parts.out, run(&scratch, &["simulate", "whole.toml"]).out);
+    scratch.file("tasks.toml", "include = [\"system.toml\"]\n");
+    assert_eq!(
+        run(&scratch, &["simulate", "system.toml"]).code,
+        Some(0),
+        "each is read once, and nothing hangs"
+    );
+}
+
+/// The page's own script, where there is something to run it: no error, and every job drawn.
+#[test]
+fn the_page_draws_every_job() {
+    let Ok(found) = std::process::Command::new("node").arg("--version").output() else {
+        eprintln!("skipped: needs node to run the page's script");
+        return;
+    };
+    assert!(found.status.success());
+    let scratch = Scratch::new();
+    scratch.file("system.toml", SYSTEM);
+    scratch.file("stage.js", include_str!("stage.js"));
+    assert_eq!(run(&scratch, &["simulate", "system.toml", "--html", "run.html"]).code, Some(0));
+    let played = std::process::Command::new("node")
+        .args([scratch.path().join("stage.js"), scratch.path().join("run.html")])
+        .output()
+        .expect("node runs");
+    let said = String::from_utf8_lossy(&played.stdout);
+    assert!(played.status.success(), "{said}{}", String::from_utf8_lossy(&played.stderr));
+    assert!(said.contains("drew every job"), "{said}");
+}
