@@ -1,11 +1,12 @@
 /*
  * A plugin that answers one question well and then does what its argument says: "hang", "spin", "crash", "exit",
- * "lie-cpu", "lie-priority", "lie-verdict", "talk"; with "init" it refuses to start.
+ * "lie-cpu", "lie-priority", "lie-verdict", "talk", "forge"; with "init" it refuses to start.
  */
 #define _DEFAULT_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 #include "talea_plugin.h"
 
@@ -46,6 +47,15 @@ static int32_t judge(void *self, const struct talea_plugin_task *task, struct ta
         *(volatile int *)8 = 0;
     if (strcmp(how, "exit") == 0)
         exit(0);
+    if (strcmp(how, "forge") == 0) {
+        /* It shares its process with its host, so it can speak for it: `Answer` in talea-proto, on descriptor 3. */
+        const struct {
+            uint64_t ticket;
+            int32_t verdict, cpu, priority;
+            uint32_t reserved;
+        } answer = { .ticket = UINT64_MAX, .verdict = TALEA_PLUGIN_OK, .cpu = place->cpu, .priority = low };
+        send(3, &answer, sizeof answer, 0);
+    }
     if (strcmp(how, "lie-cpu") == 0)
         place->cpu = 1000000;
     if (strcmp(how, "lie-priority") == 0)

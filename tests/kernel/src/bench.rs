@@ -11,6 +11,10 @@ use std::time::{Duration, Instant};
 
 /// No test takes longer on a machine that works.
 const PATIENCE: Duration = Duration::from_mins(2);
+/// Nobody holds the machine for longer: whoever hangs has long been ended by their own watchdog.
+const TURN_PATIENCE: Duration = Duration::from_mins(10);
+/// How often it is seen whether the machine is free.
+const GLANCE: Duration = Duration::from_millis(5);
 
 /// Where one test works.
 pub struct Bench {
@@ -153,14 +157,16 @@ fn lock_machine() -> File {
     let path = std::env::temp_dir().join("talea-kernel-tests.lock");
     let file =
         File::options().create(true).truncate(false).write(true).open(path).expect("the machine's lock");
-    let end = Instant::now() + PATIENCE;
+    // Whoever has just had it and wants it again lets those who wait have a look first.
+    std::thread::sleep(GLANCE + GLANCE / 5);
+    let end = Instant::now() + TURN_PATIENCE;
     while rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_err() {
         if GIVEN_UP.load(Ordering::Relaxed) || Instant::now() > end {
             GIVEN_UP.store(true, Ordering::Relaxed);
             eprintln!("somebody holds the machine's lock for very long; going on without it");
             break;
         }
-        std::thread::sleep(Duration::from_millis(5));
+        std::thread::sleep(GLANCE);
     }
     file
 }

@@ -140,6 +140,12 @@ fn retif_d3_with_no_descriptors_left_callers_are_turned_away_without_spinning() 
     attacker(200);
     daemon.wait_for_line("turned away").expect("a living daemon");
     let worker = bob.thread();
+    // Whoever has called already has to be hung up on, one after the other.
+    eventually("nobody calls any more", || {
+        let before = honest.status().wakeups;
+        bob.order(&format!("periods {worker} 1 50000"));
+        honest.status().wakeups - before <= 3
+    });
     let before = honest.status().wakeups;
     bob.order(&format!("periods {worker} 5 100000"));
     let woken = honest.status().wakeups - before;

@@ -10,6 +10,7 @@
 //! has holes of 50 ms that nobody attacked it with.
 
 mod bounds;
+mod disguises;
 mod files;
 mod flood;
 mod noise;

@@ -172,6 +172,12 @@ fn r18_a_plugin_that_answers_nonsense_is_put_out_of_service() {
 }
 
 #[test]
+fn r18_a_plugin_that_answers_another_question_is_put_out_of_service() {
+    needs_root!();
+    misbehaves("forger", "forge", "it answered another question");
+}
+
+#[test]
 fn r18_a_plugin_that_talks_without_end_delays_nobody_and_fills_no_log() {
     needs_root!();
     let bench = Bench::new("talks");

@@ -4,7 +4,10 @@
 mod abuse;
 mod attacker;
 mod choice;
+mod claims;
+mod confined;
 mod cost;
+mod defects;
 mod files;
 mod foreign;
 mod identity;

@@ -132,5 +132,6 @@ fn r29_a_hundred_killed_clients_leave_nothing() {
         });
         assert!(kernel::is_ordinary(tid));
     }
-    assert_eq!(descriptors(), before);
+    // What a killed client had still to say is thrown away beside the loop.
+    eventually("every descriptor is closed", || descriptors() == before);
 }

@@ -9,11 +9,13 @@
 
 mod busy;
 mod honest;
+mod hung;
 mod keeper;
 mod parcel;
 mod swarm;
 mod work;
 
+use rustix::net::Shutdown;
 use rustix::process::Uid;
 use rustix::thread::set_thread_res_uid;
 use std::collections::HashMap;
@@ -30,8 +32,13 @@ use talea_os::{Tid, seqpacket};
 /// Longest wait of any call to the daemon: longer is blocked.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What a sleeping thread is told to become: real, effective and saved user, or the effective one alone.
-type Become = (u32, u32, u32);
+/// What a sleeping thread is told to become.
+enum Become {
+    /// Somebody else: real, effective and saved user.
+    User(u32, u32, u32),
+    /// This program, in place of its whole process.
+    Program(String),
+}
 
 struct Sleeper {
     orders: Sender<Become>,
@@ -53,6 +60,14 @@ struct Troupe {
 }
 
 fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let [role, path] = &arguments[..]
+        && role == hung::ROLE
+    {
+        // Whoever waits for us hears our end.
+        let _ = hung::run(path);
+        std::process::exit(0);
+    }
     let mut troupe = Troupe::default();
     let mut out = io::stdout();
     for line in io::stdin().lock().lines() {
@@ -111,8 +126,10 @@ impl Troupe {
                     seqpacket::send_waiting(socket, &message, None)?;
                 }
                 let sent = parcel::send(socket, &message, &fds);
-                drop(fds);
-                self.kept.extend(kept);
+                // Whoever closes a file of a hung file system hangs: that shall be others.
+                let (ours, closed) = if what[0] == "hung" { (fds, Vec::new()) } else { (Vec::new(), fds) };
+                drop(closed);
+                self.kept.extend(kept.into_iter().chain(ours));
                 sent.map(|()| "sent".to_owned())
             }
             ["receive", index] => {
@@ -133,11 +150,14 @@ impl Troupe {
                 Ok(work::start(habit)?.to_string())
             }
             ["become", tid, real, effective, saved] => {
-                let sleeper = self.sleepers.get(&(number(tid)? as i32)).ok_or(io::ErrorKind::NotFound)?;
-                let uids = (number(real)? as u32, number(effective)? as u32, number(saved)? as u32);
-                sleeper.orders.send(uids).map_err(io::Error::other)?;
-                sleeper.answers.recv().map_err(io::Error::other)
+                let uid = |word| Ok::<_, io::Error>(number(word)? as u32);
+                self.sleeper_becomes(tid, Become::User(uid(real)?, uid(effective)?, uid(saved)?))
             }
+            // That thread starts another program, which goes on reading orders and is the one to answer.
+            ["exec-from", tid, program] => self.sleeper_becomes(tid, Become::Program(program.to_owned())),
+            ["exec", program] => Err(exec(program)),
+            ["shutdown", index, "read"] => half_closed(self.connection(index)?, Shutdown::Read),
+            ["shutdown", index, "write"] => half_closed(self.connection(index)?, Shutdown::Write),
             ["start", name, role, ref rest @ ..] => {
                 let job = start(role, rest)?;
                 self.jobs.insert(name.to_owned(), job);
@@ -152,10 +172,26 @@ impl Troupe {
         }
     }
 
+    fn sleeper_becomes(&self, tid: &str, what: Become) -> io::Result<String> {
+        let sleeper = self.sleepers.get(&(number(tid)? as i32)).ok_or(io::ErrorKind::NotFound)?;
+        sleeper.orders.send(what).map_err(io::Error::other)?;
+        sleeper.answers.recv().map_err(io::Error::other)
+    }
+
     fn connection(&self, index: &str) -> io::Result<&OwnedFd> {
         let found = self.connections.get(number(index)?).and_then(Option::as_ref);
         found.ok_or(io::ErrorKind::NotConnected.into())
     }
+}
+
+/// Becomes another program; returns only if that fails.
+fn exec(program: &str) -> io::Error {
+    std::os::unix::process::CommandExt::exec(&mut std::process::Command::new(program))
+}
+
+fn half_closed(connection: &OwnedFd, how: Shutdown) -> io::Result<String> {
+    rustix::net::shutdown(connection, how)?;
+    Ok("shut".to_owned())
 }
 
 /// Starts a role; what it needs is made before the answer goes out.
@@ -203,7 +239,14 @@ fn start_sleeper() -> io::Result<(i32, Sleeper)> {
     let (say, heard) = channel();
     std::thread::spawn(move || {
         let _ = say.send(Tid::current().as_raw());
-        for (real, effective, saved) in todo {
+        for what in todo {
+            let (real, effective, saved) = match what {
+                Become::User(real, effective, saved) => (real, effective, saved),
+                Become::Program(program) => {
+                    let _ = done.send(exec(&program).to_string());
+                    continue;
+                }
+            };
             // The kernel's call and not the C library's: it changes this thread alone.
             let [real, effective, saved] = [real, effective, saved].map(Uid::from_raw);
             let changed = set_thread_res_uid(real, effective, saved);

@@ -67,6 +67,9 @@ pub(crate) fn pack(words: &[&str], connection: BorrowedFd) -> io::Result<Parcel>
             put(ours);
             parcel.kept.push(theirs);
         }
+        ["hung", path] => {
+            put(crate::hung::open(path)?);
+        }
         ["process", pid] => put(pidfd_open(raw_pid(pid)?, PidfdFlags::empty())?),
         ["thread", tid] => put(thread_pidfd(number(tid)? as i32)?),
         ["ended-thread"] => put(ended_thread()?),

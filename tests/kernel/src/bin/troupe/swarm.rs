@@ -14,7 +14,7 @@ use talea_core::{Params, Priority, Span, Time};
 use talea_os::epoll::{Epoll, Events, Interest};
 use talea_os::{clock, seqpacket};
 use talea_proto::message::{Name, Owner};
-use talea_proto::{MESSAGE_MAX, Request, SpecId, Task, VERSION};
+use talea_proto::{GROUP_MAX, MESSAGE_MAX, Request, SpecId, Task, VERSION};
 
 /// What the members of a swarm do.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -27,6 +27,8 @@ enum Kind {
     Garbage,
     /// Have specs accepted and keep them.
     Create,
+    /// Ask for as many specs in one message as there can be.
+    Group,
     /// Name a thread of theirs for a spec that is not.
     Attach,
     /// Connect and hang up again.
@@ -53,6 +55,7 @@ pub(crate) fn run(words: &[&str], stop: &AtomicBool, ready: impl FnOnce()) -> io
         "mute" => Kind::Mute,
         "garbage" => Kind::Garbage,
         "create" => Kind::Create,
+        "group" => Kind::Group,
         "attach" => Kind::Attach,
         "visit" => Kind::Visit,
         "idle" => Kind::Idle,
@@ -187,20 +190,15 @@ impl Swarm<'_> {
 
 fn message(kind: Kind) -> Vec<u8> {
     let mut bytes = vec![0; MESSAGE_MAX];
+    let params = Params {
+        period: Some(Span::from_ns(1_000_000_000)),
+        priority: Some(Priority(1)),
+        ..Params::default()
+    };
+    let task = Task { params, plugin: Name::new("rm"), owner: Owner::Session, ..Task::default() };
     let request = match kind {
-        Kind::Create => {
-            let params = Params {
-                period: Some(Span::from_ns(1_000_000_000)),
-                priority: Some(Priority(1)),
-                ..Params::default()
-            };
-            Request::Create(Task {
-                params,
-                plugin: Name::new("rm"),
-                owner: Owner::Session,
-                ..Task::default()
-            })
-        }
+        Kind::Create => Request::Create(task),
+        Kind::Group => Request::CreateGroup(vec![task; GROUP_MAX]),
         Kind::Attach => Request::Attach { spec: SpecId(1), tid: None },
         Kind::Garbage => {
             bytes.truncate(300);

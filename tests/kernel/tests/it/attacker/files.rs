@@ -190,3 +190,38 @@ fn r26_what_the_daemon_keeps_is_for_nobody_elses_eyes_or_hands() {
     }
     siege.is_unharmed();
 }
+
+#[test]
+fn r26_no_daemon_keeps_its_state_where_others_could_have_laid_something() {
+    needs_root!();
+    let bench = Bench::new("attack-state-folder");
+    let config = bench.write("talead.toml", &config::open());
+    let secret = bench.write("secret", "of root's");
+    let door = bench.path("door").display().to_string();
+    let folder = |name: &str, mode: u32, owner: u32| {
+        let path = bench.path(name);
+        fs::create_dir(&path).expect("a folder");
+        chown(&path, Some(owner), None).expect("chown");
+        set_mode(&path, mode);
+        path
+    };
+    let safe = folder("safe", 0o755, 0);
+    symlink(&secret, safe.join("state")).expect("a link");
+    let link = bench.path("link");
+    symlink(folder("good", 0o755, 0), &link).expect("a link");
+    std::os::unix::fs::lchown(&link, Some(MALLORY), None).expect("chown");
+    for (what, home) in [
+        ("a folder of another user", folder("theirs", 0o755, MALLORY)),
+        ("a folder that everybody may write", folder("open", 0o777, 0)),
+        ("a folder that its group may write", folder("grouped", 0o775, 0)),
+        ("a link of another user to a good folder", link),
+        ("a link in the place of the state file", safe),
+    ] {
+        let mut command = Daemon::unstarted(&config, &home).command(&["--socket", &door]);
+        command.stdout(std::process::Stdio::null());
+        let (code, said) = outcome(command);
+        assert_eq!(code, Some(1), "{what}: {said}");
+        assert!(!said.contains("panicked"), "{what}: {said}");
+    }
+    assert_eq!(fs::read_to_string(&secret).expect("the secret"), "of root's");
+}

@@ -25,7 +25,7 @@ fn swarm(siege: &Siege, count: u32, kind: &str) -> String {
 fn retif_d3_d4_a_thousand_flooding_connections_get_the_quota_and_no_more() {
     needs_root!();
     let siege = Siege::new("attack-flood");
-    for kind in ["status", "garbage", "create", "attach"] {
+    for kind in ["status", "garbage", "create", "group", "attach"] {
         siege.under(|| {
             let said = swarm(&siege, 1000, kind);
             assert!(figure(&said, "sent") > 0, "{said}");

@@ -1,6 +1,6 @@
 //! Descriptors: what is no thread names none, and whatever is sent, the daemon neither keeps it nor waits for it.
 
-use super::siege::{Siege, code, send_parcel, small};
+use super::siege::{Siege, code, send_parcel, send_parcel_if, small};
 use talea_kernel_tests::{kernel, needs_root};
 use talea_proto::{Code, Reply, Request};
 
@@ -120,6 +120,54 @@ fn is_not_held_up(name: &str, what: &str) {
             client.close();
         }
     });
+}
+
+#[test]
+fn retif_d2_a_file_that_nobody_can_close_holds_up_nobody_but_its_sender() {
+    needs_root!();
+    let siege = Siege::new("attack-hung");
+    let file = siege.bench.write("hung", "").display().to_string();
+    // What `fusermount` does for every user where there is one, root does for Mallory; her rights speak.
+    let mut command = std::process::Command::new("unshare");
+    command.args(["--mount", "--propagation", "private", "--"]).arg(super::troupe(&siege.bench));
+    let root = talea_kernel_tests::Agent::start(command, 0);
+    let socket = siege.daemon.socket().display();
+    let connect = || {
+        let index = root.order(&format!("connect-as {socket} {}", super::siege::MALLORY));
+        let client = root.client_at(index.parse().expect("a number"));
+        let hello = Request::Hello { min: talea_proto::VERSION, max: talea_proto::VERSION };
+        assert!(matches!(client.ask(&hello), Reply::Welcome { .. }));
+        client
+    };
+    let mut tried = false;
+    siege.under_until_gone(|| {
+        if tried {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            return;
+        }
+        tried = true;
+        for request in [Request::Status, Request::Attach { spec: talea_proto::SpecId(1), tid: None }] {
+            // Read, and unread when the connection ends.
+            let client = connect();
+            if send_parcel_if(&client, &request, &format!("hung {file}")).is_none() {
+                println!("no file system of one's own here: the lingering socket stands for it");
+                return;
+            }
+            let message = client.encode(&request);
+            root.order(&format!("send-parcel {} {message} 200 hung {file}", client.index()));
+            client.close();
+        }
+        // She can go on, and so can everybody else who sends what closes.
+        let client = connect();
+        assert!(matches!(client.ask(&Request::Status), Reply::Status(_)));
+        let bob = siege.bob().connect(&siege.daemon);
+        assert!(matches!(bob.ask(&Request::Status), Reply::Status(_)));
+        bob.close();
+        client.close();
+    });
+    // With its program the file system ends.
+    drop(root);
+    siege.is_unharmed();
 }
 
 #[test]

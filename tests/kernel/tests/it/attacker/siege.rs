@@ -202,6 +202,13 @@ impl Siege {
         self.is_unharmed();
     }
 
+    /// The same where what the attack has left only ends with the attacker: the questions are asked later.
+    #[track_caller]
+    pub(crate) fn under_until_gone(&self, attack: impl FnMut()) {
+        self.take_stock();
+        self.under_within(Some(SLOWER), attack);
+    }
+
     /// The same where the attacker's threads work with what she was granted, which is CPU time before everybody
     /// else's: nobody may be blocked or refused, but some will wait.
     #[track_caller]
@@ -380,6 +387,18 @@ pub(crate) fn send_parcel(
     assert_eq!(said, "sent", "{what}");
     for _ in 0..ahead {
         client.receive()?;
+    }
+    client.receive().map(|(_, reply)| reply)
+}
+
+/// The same where there may be no such descriptor to be had.
+#[track_caller]
+pub(crate) fn send_parcel_if(client: &Client, request: &talea_proto::Request, what: &str) -> Option<Reply> {
+    let message = client.encode(request);
+    let said = client.agent.order(&format!("send-parcel {} {message} 0 {what}", client.index()));
+    if said != "sent" {
+        println!("{what}: {said}");
+        return None;
     }
     client.receive().map(|(_, reply)| reply)
 }

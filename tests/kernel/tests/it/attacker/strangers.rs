@@ -237,6 +237,7 @@ fn r25_an_attached_thread_that_became_anothers_is_given_nothing_more() {
     }
     client.done(&Request::Release(grant.spec));
     assert!(kernel::is_ordinary(tid));
+    client.close();
     siege.is_unharmed();
 }
 

@@ -1,0 +1,103 @@
+//! A file of a file system whose program does not answer (FUSE).
+//!
+//! Opening it works; whoever closes it waits, and no signal helps. Users get such files from `fusermount` or in a user
+//! namespace; here root makes one, in a mount namespace that ends with us.
+//!
+//! Whoever looks at a process that hangs like that may hang, too, so it never lasts for longer than [`PATIENCE`]. And
+//! this process starts no program from then on: it would close its copies on the way.
+//!
+//! Reference: `Documentation/filesystems/fuse`, `linux/fuse.h` (protocol 7.31).
+
+use rustix::fs::OFlags;
+use rustix::io::{FdFlags, fcntl_setfd};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::process::{ChildStdin, Command, Stdio};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+/// `FUSE_INIT`.
+const INIT: u32 = 26;
+/// `FUSE_FLUSH`: what closing sends.
+const FLUSH: u32 = 25;
+/// `ENOSYS`: the kernel does without.
+const NOT_THERE: i32 = -38;
+
+/// How long closing takes.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A copy of the one such file, which is mounted over the one at `path` when it is first asked for. Never close it.
+pub(crate) fn open(path: &str) -> io::Result<OwnedFd> {
+    static FILE: OnceLock<(OwnedFd, ChildStdin)> = OnceLock::new();
+    if let Some((file, _)) = FILE.get() {
+        return file.try_clone();
+    }
+    // Another process answers: ours could not end while it waits for itself. That one ends with its standard input,
+    // which the kernel closes before the file, and with it the file system.
+    let mut server = Command::new(std::env::current_exe()?);
+    server.args([ROLE, path]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut server = server.spawn()?;
+    let (Some(stdin), Some(mut stdout)) = (server.stdin.take(), server.stdout.take()) else {
+        return Err(io::ErrorKind::BrokenPipe.into());
+    };
+    let mut ready = [0; READY.len()];
+    stdout.read_exact(&mut ready)?;
+    let file = File::options().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path)?;
+    FILE.get_or_init(|| (file.into(), stdin)).0.try_clone()
+}
+
+/// What the program is called with to be the one that does not answer.
+pub(crate) const ROLE: &str = "hang";
+const READY: &[u8] = b"mounted\n";
+
+/// Mounts and answers until standard input ends.
+pub(crate) fn run(path: &str) -> io::Result<()> {
+    let device = File::options().read(true).write(true).open("/dev/fuse")?;
+    fcntl_setfd(&device, FdFlags::empty())?;
+    let options = format!("fd={},rootmode=100000,user_id=0,group_id=0", device.as_raw_fd());
+    let mut mount = Command::new("mount");
+    mount.args(["-i", "-t", "fuse", "-o", &options, "hung", path]).stderr(Stdio::null());
+    if !mount.stdin(Stdio::null()).stdout(Stdio::null()).status()?.success() {
+        return Err(io::Error::other("nothing can be mounted here"));
+    }
+    let device = Arc::new(device);
+    std::thread::spawn(move || serve(&device));
+    io::stdout().write_all(READY)?;
+    io::stdout().flush()?;
+    io::stdin().read_to_end(&mut Vec::new()).map(drop)
+}
+
+/// Answers everything at once but what closing asks.
+fn serve(device: &Arc<File>) {
+    let mut request = vec![0; 256 * 1024];
+    while let Ok(length) = (&**device).read(&mut request) {
+        let word = |at: usize| u32::from_ne_bytes(request[at..at + 4].try_into().expect("four bytes"));
+        // Length, operation, and the number that the answer must carry.
+        let (operation, unique) = (word(4), &request[8..16]);
+        if length < 40 {
+            continue;
+        }
+        let body: Vec<u8> = match operation {
+            // Version 7.31, and nothing of what a file system could do: 64 bytes.
+            INIT => [7u32, 31].into_iter().flat_map(u32::to_ne_bytes).chain([0; 56]).collect(),
+            _ => Vec::new(),
+        };
+        let error = if matches!(operation, INIT | FLUSH) { 0 } else { NOT_THERE };
+        let mut answer = (16 + body.len() as u32).to_ne_bytes().to_vec();
+        answer.extend(error.to_ne_bytes());
+        answer.extend(unique);
+        answer.extend(body);
+        let device = device.clone();
+        let say = move || (&*device).write(&answer);
+        if operation == FLUSH {
+            std::thread::spawn(move || {
+                std::thread::sleep(PATIENCE);
+                let _ = say();
+            });
+        } else if say().is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Threads that are something else than they were: another program, another user's, stopped, in two places at once.
+
+use super::siege::{MALLORY, Siege, code, set_mode, small, troupe};
+use crate::tasks::{owned_by, periodic, ranked, reserved, with};
+use rustix::process::{Pid, Signal, kill_process};
+use std::path::PathBuf;
+use talea_kernel_tests::{Agent, BOB, Client, Daemon, eventually, kernel, needs_root};
+use talea_proto::{Code, Owner, Reply, Request, Task};
+
+/// A task of every plugin.
+fn of_every_plugin() -> [Task; 4] {
+    [with("rm", periodic(100)), with("rr", ranked(9)), with("fp", ranked(9)), with("edf", reserved(20, 500))]
+}
+
+/// Has a thread of `who` start a program in place of its process, which goes on taking orders.
+fn exec_from(who: &Agent, tid: i32, program: &std::path::Path) {
+    who.begin(&format!("exec-from {tid} {}", program.display()));
+    eventually("the thread has taken its process's place", || !kernel::exists(tid));
+    assert_eq!(who.order("pid"), who.os_pid().to_string());
+}
+
+#[test]
+fn retif_s5_a_thread_that_starts_a_program_takes_no_grant_along() {
+    needs_root!();
+    let siege = Siege::new("attack-exec");
+    let program = troupe(&siege.bench);
+    let owner = Siege::mallory();
+    siege.beside_grants(|| {
+        let client = owner.connect(&siege.daemon);
+        for task in of_every_plugin() {
+            for who in [Owner::Session, Owner::Process, Owner::Thread] {
+                // The kernel's number of the thread goes, its policy stays: on the main thread, with nobody's grant.
+                let other = siege.troupe(MALLORY);
+                let (main, tid) = (other.pid(), other.thread());
+                let grant = client.create(owned_by(who, task));
+                client.attach(grant.spec, tid);
+                exec_from(&other, tid, &program);
+                eventually("nothing was taken along", || kernel::is_ordinary(main));
+                assert_eq!(kernel::affinity(main), kernel::affinity(other.thread()));
+                client.ask(&Request::Release(grant.spec));
+            }
+        }
+        client.close();
+    });
+}
+
+#[test]
+fn retif_s5_a_thread_that_takes_the_place_of_another_with_a_grant_gets_that_one_at_most() {
+    needs_root!();
+    let siege = Siege::new("attack-exec-up");
+    let program = troupe(&siege.bench);
+    let owner = Siege::mallory();
+    siege.beside_grants(|| {
+        let client = owner.connect(&siege.daemon);
+        let other = siege.troupe(MALLORY);
+        let (main, tid) = (other.pid(), other.thread());
+        // On one CPU: elsewhere each would be the first of its own.
+        let on_cpu_0 =
+            |task| Task { cpus: talea_core::CpuSet::single(0), cpus_mandatory: true, ..with("fp", task) };
+        let (low, high) = (client.create(on_cpu_0(ranked(5))), client.create(on_cpu_0(ranked(90))));
+        client.attach(low.spec, main);
+        client.attach(high.spec, tid);
+        let (granted, more) = (kernel::attr(main), kernel::attr(tid));
+        assert_ne!(granted, more);
+        exec_from(&other, tid, &program);
+        eventually("it has what the main thread was granted", || kernel::attr(main) == granted);
+        client.done(&Request::Release(low.spec));
+        client.done(&Request::Release(high.spec));
+        assert!(kernel::is_ordinary(main));
+        client.close();
+    });
+}
+
+#[test]
+fn retif_s5_nothing_is_taken_along_while_there_is_no_daemon() {
+    needs_root!();
+    let mut siege = Siege::new("attack-exec-crash");
+    let program = troupe(&siege.bench);
+    let owner = Siege::mallory();
+    let other = siege.troupe(MALLORY);
+    let main = other.pid();
+    for task in of_every_plugin() {
+        let tid = other.thread();
+        let grant = {
+            let client = owner.connect(&siege.daemon);
+            let grant = client.create(owned_by(Owner::Process, task));
+            client.attach(grant.spec, tid);
+            grant
+        };
+        siege.daemon.kill();
+        exec_from(&other, tid, &program);
+        assert!(kernel::policy(main).is_realtime(), "the kernel takes it along");
+        siege.daemon.restart();
+        eventually("and the next daemon takes it back", || kernel::is_ordinary(main));
+        let client = owner.connect(&siege.daemon);
+        client.ask(&Request::Release(grant.spec));
+        client.close();
+    }
+}
+
+/// A copy of the troupe that runs as its owner, whoever starts it.
+fn lent(siege: &Siege, owner: u32) -> PathBuf {
+    let lent = siege.bench.path(&format!("suid-{owner}"));
+    std::fs::copy(troupe(&siege.bench), &lent).expect("a copy");
+    std::os::unix::fs::chown(&lent, Some(owner), Some(owner)).expect("chown");
+    set_mode(&lent, 0o4755);
+    lent
+}
+
+fn effective_user(tid: i32) -> u32 {
+    talea_os::proc::status(kernel::tid(tid)).expect("a thread").uids.effective
+}
+
+#[test]
+fn r25_whoever_starts_a_set_user_id_program_under_a_grant_gets_nothing_more_for_it() {
+    needs_root!();
+    let siege = Siege::new("attack-suid-exec");
+    let owner = Siege::mallory();
+    let programs = [BOB, 0].map(|uid| (uid, lent(&siege, uid)));
+    siege.beside_grants(|| {
+        for (uid, program) in &programs {
+            let client = owner.connect(&siege.daemon);
+            let other = siege.troupe(MALLORY);
+            let main = other.pid();
+            let grant = client.create(owned_by(Owner::Process, with("fp", ranked(5))));
+            client.attach(grant.spec, main);
+            let given = kernel::attr(main);
+            other.begin(&format!("exec {}", program.display()));
+            // Not before: what its reader has read already would be lost with it.
+            eventually("it runs as the program's owner", || effective_user(main) == *uid);
+            assert_eq!(other.order("pid"), main.to_string());
+            for task in [with("fp", ranked(90)), with("rr", ranked(90)), with("edf", reserved(10, 1_000))] {
+                let no = client.refused(&Request::Change { spec: grant.spec, task });
+                assert_eq!((no.code, no.asked), (Code::OthersThread, u64::from(*uid)));
+                assert_eq!(kernel::attr(main), given);
+            }
+            client.done(&Request::Detach(grant.spec));
+            assert!(kernel::is_ordinary(main));
+            assert_eq!(code(client.try_attach(grant.spec, main)), Code::OthersThread);
+            client.done(&Request::Release(grant.spec));
+            client.close();
+        }
+    });
+}
+
+#[test]
+fn r28_a_stopped_thread_is_given_and_taken_as_any_other() {
+    needs_root!();
+    let siege = Siege::new("attack-stopped");
+    let owner = Siege::mallory();
+    siege.beside_grants(|| {
+        let client = owner.connect(&siege.daemon);
+        for task in of_every_plugin() {
+            let other = siege.troupe(MALLORY);
+            let (tid, pid) = (other.thread(), Pid::from_raw(other.pid()).expect("a process"));
+            let grant = client.create(task);
+            client.attach(grant.spec, tid);
+            kill_process(pid, Signal::STOP).expect("stopped");
+            for new in of_every_plugin() {
+                let said = client.ask(&Request::Change { spec: grant.spec, task: new });
+                assert!(matches!(said, Reply::Granted(_)), "{said:?}");
+            }
+            client.done(&Request::Detach(grant.spec));
+            assert!(kernel::is_ordinary(tid));
+            client.attach(grant.spec, tid);
+            client.done(&Request::Release(grant.spec));
+            assert!(kernel::is_ordinary(tid));
+            kill_process(pid, Signal::CONT).expect("running");
+        }
+        client.close();
+    });
+}
+
+/// Asks through one half of a connection.
+fn half(client: &Client, daemon: &Daemon, which: &str) {
+    let said = client.agent.order(&format!("shutdown {} {which}", client.index()));
+    assert_eq!(said, "shut");
+    // Whatever becomes of it, it is over for this connection and for nobody else.
+    let _ = client.send_bytes(&[11, 0, 1, 0, 7, 0, 0, 0]);
+    assert!(kernel::exists(daemon.pid()));
+}
+
+#[test]
+fn retif_d1_half_a_connection_is_none() {
+    needs_root!();
+    let siege = Siege::new("attack-half");
+    let mallory = siege.troupe(MALLORY);
+    siege.under(|| {
+        for which in ["read", "write"] {
+            let client = mallory.connect(&siege.daemon);
+            let tid = mallory.thread();
+            let grant = client.create(small());
+            client.attach(grant.spec, tid);
+            half(&client, &siege.daemon, which);
+            eventually("what it had is given back", || kernel::is_ordinary(tid));
+            client.close();
+        }
+    });
+}

@@ -1,0 +1,203 @@
+//! `confine = "partition"`: deadline threads on a CPU of their own, and the machine as it was before afterwards.
+
+use crate::tasks::{owned_by, reserved, with};
+use rustix::process::Signal;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use talea_core::CpuSet;
+use talea_kernel_tests::{ALICE, Agent, Bench, Client, Daemon, eventually, kernel, needs, needs_root};
+use talea_os::machine::{Hierarchy, Machine};
+use talea_os::{partition, proc};
+use talea_proto::message::{But, Mechanism};
+use talea_proto::{Owner, Reply, Request, SpecId};
+
+/// The last CPU; the others stay everybody's.
+fn last() -> u32 {
+    kernel::cpus().iter().last().expect("a CPU")
+}
+
+/// `edf` on the last CPU, in a partition of its own.
+fn apart() -> String {
+    configured(&format!("cpus = \"{}\"\nconfine = \"partition\"", last()))
+}
+
+fn configured(edf: &str) -> String {
+    format!("[daemon]\naccess = \"off\"\n[[plugin]]\nname = \"edf\"\nkind = \"edf\"\n{edf}\n")
+}
+
+/// Where cgroup v1 has its cpusets, on a machine that nobody has divided yet.
+fn undivided() -> Option<PathBuf> {
+    let machine = Machine::probe().expect("this machine");
+    match &machine.cgroups.cpuset {
+        Hierarchy::V1(at) if machine.online.len() >= 2 && machine.is_one_domain() => Some(at.into()),
+        _ => None,
+    }
+}
+
+/// Every cpuset of the machine, with what is set in it.
+fn sets(at: &Path) -> BTreeMap<PathBuf, String> {
+    let text = |name: &str| std::fs::read_to_string(at.join(name)).unwrap_or_default();
+    let names = ["cpuset.cpus", "cpuset.mems", "cpuset.sched_load_balance"];
+    let mut all = BTreeMap::from([(at.to_owned(), names.map(text).concat())]);
+    for entry in std::fs::read_dir(at).expect("a hierarchy").flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            all.append(&mut sets(&entry.path()));
+        }
+    }
+    all
+}
+
+/// Undoes what a failed test leaves.
+struct Undo(PathBuf);
+
+impl Drop for Undo {
+    fn drop(&mut self) {
+        drop(partition::undo(&self.0));
+    }
+}
+
+fn is_apart() -> bool {
+    let machine = Machine::probe().expect("this machine");
+    machine.domain_of(last()).is_some_and(|domain| domain.cpus == CpuSet::single(last()))
+}
+
+/// Attaches a thread that may well sleep on another CPU, and wakes it.
+#[track_caller]
+fn attach(client: &Client, spec: SpecId, tid: i32) {
+    match client.try_attach(spec, tid) {
+        Reply::Done => {}
+        Reply::DoneBut(But::Asleep) => {
+            // Whatever wakes it meanwhile gives it its deadline: first what the daemon says, then what is so.
+            let claimed = client.query(spec).attr.is_some();
+            assert!(!claimed || kernel::policy(tid).is_deadline(), "nothing is claimed that is not so");
+            client.agent.work(tid, 1);
+        }
+        other => panic!("{other:?}"),
+    }
+    eventually("a thread that is awake has its deadline", || kernel::policy(tid).is_deadline());
+    eventually("and the daemon says so", || client.query(spec).attr.is_some());
+    assert_eq!(kernel::affinity(tid), CpuSet::single(last()));
+}
+
+#[test]
+fn r12_a_partition_confines_a_thread_to_its_cpu_and_is_gone_with_the_daemon() {
+    needs_root!();
+    let bench = Bench::new("partition");
+    let mount = undivided();
+    needs!("cgroup v1 with undivided cpusets, and two CPUs", mount.is_some());
+    let mount = mount.expect("it was just looked at");
+    let (saved, journal) = (sets(&mount), bench.path("state").join("partitions"));
+    let _undo = Undo(journal.clone());
+    let mut daemon = Daemon::start(&bench, &apart());
+    assert!(is_apart() && journal.exists());
+    let alice = Agent::user(ALICE);
+    let client = alice.connect(&daemon);
+    for round in 0..5 {
+        let tid = alice.thread();
+        let before = (kernel::attr(tid), kernel::affinity(tid));
+        let granted = client.create(with("edf", reserved(10, 2_000)));
+        assert_eq!((granted.cpu, granted.mechanism), (Some(last()), Mechanism::DeadlinePinned));
+        attach(&client, granted.spec, tid);
+        alice.work(tid, 5);
+        assert_eq!(proc::stat(kernel::tid(tid)).expect("its state").cpu, last(), "round {round}");
+        // Its parameters can be changed where it is.
+        let changed = Request::Change { spec: granted.spec, task: with("edf", reserved(10, 3_000)) };
+        assert!(matches!(client.ask(&changed), Reply::Granted(_)));
+        assert!(kernel::policy(tid).is_deadline());
+        client.done(&Request::Release(granted.spec));
+        assert_eq!((kernel::attr(tid), kernel::affinity(tid)), before);
+    }
+    // A signal ends the daemon; nobody needs the partition any more.
+    daemon.signal(Signal::TERM);
+    assert!(daemon.wait().success());
+    assert_eq!(sets(&mount), saved, "{}", daemon.log());
+    assert!(!journal.exists());
+    assert!(Machine::probe().expect("this machine").is_one_domain());
+    assert_eq!(daemon.said_since_start(), ["talead: ended by a signal; what is granted stays granted"]);
+}
+
+#[test]
+fn r12_partitions_outlive_a_killed_daemon_with_the_grants_and_go_with_the_last() {
+    needs_root!();
+    let bench = Bench::new("partition-kill");
+    let mount = undivided();
+    needs!("cgroup v1 with undivided cpusets, and two CPUs", mount.is_some());
+    let mount = mount.expect("it was just looked at");
+    let (saved, journal) = (sets(&mount), bench.path("state").join("partitions"));
+    let _undo = Undo(journal.clone());
+    let mut daemon = Daemon::start(&bench, &apart());
+    let alice = Agent::user(ALICE);
+    let client = alice.connect(&daemon);
+    let tid = alice.thread();
+    let before = (kernel::attr(tid), kernel::affinity(tid));
+    let granted = client.create(owned_by(Owner::Process, with("edf", reserved(10, 2_000))));
+    attach(&client, granted.spec, tid);
+    let (attr, divided) = (kernel::attr(tid), sets(&mount));
+    let written = || std::fs::metadata(&journal).and_then(|meta| meta.modified()).expect("the journal");
+    let begun = written();
+    for end in [Signal::KILL, Signal::TERM, Signal::KILL] {
+        daemon.signal(end);
+        daemon.wait();
+        assert_eq!((kernel::attr(tid), sets(&mount)), (attr, divided.clone()), "nothing moves meanwhile");
+        daemon.restart();
+        assert!(daemon.log().contains("took over 1 of 1 grants"), "{}", daemon.log());
+        // The kernel's books are built anew at each change of a cpuset: what is right is not touched.
+        assert_eq!((kernel::attr(tid), sets(&mount), written()), (attr, divided.clone(), begun));
+        alice.work(tid, 2);
+    }
+    // An administrator has thought better of it while the daemon was down: the thread keeps its deadline, without
+    // the partition.
+    daemon.kill();
+    bench.write("talead.toml", &configured("cpus = \"all\""));
+    daemon.restart();
+    assert_eq!(sets(&mount), saved, "{}", daemon.log());
+    eventually("the thread may use the whole domain", || kernel::affinity(tid) == kernel::cpus());
+    assert!(kernel::policy(tid).is_deadline());
+    // And better again: the thread has to stay where it is, so there is no room for it in a partition; what was
+    // promised holds until it is released.
+    daemon.kill();
+    bench.write("talead.toml", &apart());
+    daemon.restart();
+    let fresh = alice.connect(&daemon);
+    assert!(matches!(fresh.claim(granted.spec, granted.token), Reply::Granted(_)));
+    match fresh.ask(&Request::Release(granted.spec)) {
+        Reply::Done | Reply::DoneBut(_) => {}
+        other => panic!("{other:?}"),
+    }
+    assert_eq!((kernel::attr(tid), kernel::affinity(tid)), before);
+    let (code, said) = daemon.stop(&["--release"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(daemon.wait().success());
+    assert_eq!(sets(&mount), saved);
+    assert!(!journal.exists());
+}
+
+#[test]
+fn r12_who_must_not_divide_the_machine_does_not_and_says_so() {
+    needs_root!();
+    let bench = Bench::new("partition-not");
+    let mount = undivided();
+    needs!("cgroup v1 with undivided cpusets, and two CPUs", mount.is_some());
+    let mount = mount.expect("it was just looked at");
+    let saved = sets(&mount);
+    // Nothing but the word makes a partition on cgroup v1.
+    for confine in ["", "confine = \"auto\"", "confine = \"global\""] {
+        let daemon = Daemon::start(&bench, &configured(&format!("cpus = \"all\"\n{confine}")));
+        assert_eq!(sets(&mount), saved, "{confine}");
+        drop(daemon);
+    }
+    // Another set that balances everywhere (as containers have): the domains would be merged again.
+    let other = mount.join("somebody-else");
+    std::fs::create_dir(&other).expect("a set");
+    std::fs::write(other.join("cpuset.cpus"), kernel::cpus().to_string()).expect("its CPUs");
+    let divided = sets(&mount);
+    let daemon = Daemon::start(&bench, &apart());
+    let now = sets(&mount);
+    std::fs::remove_dir(&other).expect("removed");
+    assert_eq!(now, divided, "everything was put back");
+    let log = daemon.log();
+    assert!(log.contains("another cpuset that balances its load"), "{log}");
+    assert!(log.contains("serves nobody"), "{log}");
+    drop(daemon);
+    assert_eq!(sets(&mount), saved);
+}
