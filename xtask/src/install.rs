@@ -1,7 +1,7 @@
 //! `cargo xtask install --prefix DIR [--destdir DIR] [--sysconfdir DIR] [--profile NAME]`.
 //!
-//! Builds and copies: programs, libraries under their SONAMEs, headers, pkg-config files, man pages, completions, service
-//! units, a sample configuration, the demonstration. `--destdir` is put in front of every path, for packagers. A
+//! Builds and copies: programs, libraries under their SONAMEs, headers, pkg-config files, man pages, the manual,
+//! completions, service units, a sample configuration, the demonstration. `--destdir` is put in front of every path, for packagers. A
 //! configuration that is there is never overwritten.
 
 use crate::shell::{self, cargo, program, root};
@@ -12,6 +12,15 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
+const USAGE: &str = "\
+cargo xtask install --prefix DIR [--destdir DIR] [--sysconfdir DIR] [--profile NAME]
+
+  --prefix DIR      where the installed system has it, such as /usr/local
+  --destdir DIR     put in front of every path: for packagers
+  --sysconfdir DIR  where the configuration lies [PREFIX/etc; /etc for /usr]
+  --profile NAME    how to build [release]
+";
+
 struct Install {
     prefix: PathBuf,
     sysconfdir: PathBuf,
@@ -21,7 +30,10 @@ struct Install {
 
 /// Runs the command.
 pub(crate) fn run(args: &mut Parser) -> Result<ExitCode> {
-    let install = Install::parse(args)?;
+    let Some(install) = Install::parse(args)? else {
+        print!("{USAGE}");
+        return Ok(ExitCode::SUCCESS);
+    };
     install.build()?;
     install.programs()?;
     install.libraries()?;
@@ -33,7 +45,8 @@ pub(crate) fn run(args: &mut Parser) -> Result<ExitCode> {
 }
 
 impl Install {
-    fn parse(args: &mut Parser) -> Result<Install> {
+    /// `None`: help was asked for.
+    fn parse(args: &mut Parser) -> Result<Option<Install>> {
         let (mut prefix, mut sysconfdir) = (None, None);
         let (mut destdir, mut profile) = (PathBuf::new(), "release".to_owned());
         while let Some(arg) = args.next()? {
@@ -42,7 +55,8 @@ impl Install {
                 Arg::Long("sysconfdir") => sysconfdir = Some(PathBuf::from(args.value()?)),
                 Arg::Long("destdir") => destdir = args.value()?.into(),
                 Arg::Long("profile") => profile = args.value()?.string()?,
-                other => return Err(other.unexpected().into()),
+                Arg::Long("help") | Arg::Short('h') => return Ok(None),
+                other => bail!("{}\n\n{USAGE}", other.unexpected()),
             }
         }
         let prefix = prefix.context("--prefix DIR says where to, such as /usr/local")?;
@@ -52,7 +66,7 @@ impl Install {
         if !prefix.is_absolute() || !sysconfdir.is_absolute() {
             bail!("paths must be absolute: services are started from elsewhere");
         }
-        Ok(Install { prefix, sysconfdir, destdir, profile })
+        Ok(Some(Install { prefix, sysconfdir, destdir, profile }))
     }
 
     /// Where a path of the installed system lies now.
@@ -68,9 +82,17 @@ impl Install {
         dir.join(if self.profile == "dev" { "debug" } else { &self.profile })
     }
 
+    fn config(&self) -> PathBuf {
+        self.sysconfdir.join("talea/talead.toml")
+    }
+
     fn build(&self) -> Result<()> {
         let packages = ["talea-cli", "talea-daemon", "talea-plugin-host", "talea-capi"];
         let mut build = cargo(&["build", "--locked", "--profile", &self.profile]);
+        if self.sysconfdir != Path::new("/etc") {
+            // Else `talead` and `talea doctor` would look where nothing was installed.
+            build.env("TALEA_CONFIG", self.config());
+        }
         for name in packages {
             build.args(["-p", name]);
         }
@@ -96,8 +118,12 @@ impl Install {
             self.link(&format!("lib{name}.so.0"), &format!("lib/lib{name}.so"))?;
             let header = format!("include/{name}.h");
             self.copy(&root().join("crates/talea-capi").join(&header), &header, 0o644)?;
-            self.fill(&format!("etc/{name}.pc"), &self.prefix.join(format!("lib/pkgconfig/{name}.pc")))?;
+            let described = format!("crates/talea-capi/pkgconfig/{name}.pc.in");
+            self.fill(&described, &self.prefix.join(format!("lib/pkgconfig/{name}.pc")))?;
         }
+        // For programs that carry it with them; it has both interfaces.
+        let archive = self.target(&shell::target_dir()).join("libtalea.a");
+        self.copy(&archive, "lib/libtalea.a", 0o644)?;
         // The original installs its header one level deeper.
         self.link("../retif.h", "include/lib/retif.h")?;
         let plugin = root().join("crates/talea-plugin-host/include/talea_plugin.h");
@@ -105,14 +131,12 @@ impl Install {
     }
 
     fn documents(&self) -> Result<()> {
+        for page in Install::files("docs/man")? {
+            let section = page.rsplit('.').next().context("a man page without a section")?;
+            let to = format!("share/man/man{section}/{page}");
+            self.copy(&root().join("docs/man").join(&page), &to, 0o644)?;
+        }
         let talea = self.target(&shell::target_dir()).join("talea");
-        let pages = self.place(&self.prefix.join("share/man/man1"));
-        fs::create_dir_all(&pages)?;
-        let mut man = Command::new(&talea);
-        man.args(["man", "--dir"]).arg(&pages);
-        must(man)?;
-        let daemon = root().join("docs/man/talead.8");
-        self.copy(&daemon, "share/man/man8/talead.8", 0o644)?;
         for (shell, path) in [
             ("bash", "share/bash-completion/completions/talea"),
             ("zsh", "share/zsh/site-functions/_talea"),
@@ -123,10 +147,30 @@ impl Install {
             let text = shell::output(completions).with_context(|| format!("completions for {shell}"))?;
             self.write(&self.prefix.join(path), &text)?;
         }
-        for name in ["README.md", "LICENSE-MIT", "LICENSE-APACHE", "CHANGELOG.md"] {
+        for name in ["README.md", "ARCHITECTURE.md", "LICENSE-MIT", "LICENSE-APACHE", "CHANGELOG.md"] {
             self.copy(&root().join(name), &format!("share/doc/talea/{name}"), 0o644)?;
         }
+        // Where the links in the README lead.
+        for folder in ["docs", "docs/manual", "docs/decisions"] {
+            for name in Install::files(folder)? {
+                let file = format!("{folder}/{name}");
+                self.copy(&root().join(&file), &format!("share/doc/talea/{file}"), 0o644)?;
+            }
+        }
         Ok(())
+    }
+
+    /// The plain files of a folder of the tree.
+    fn files(folder: &str) -> Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(root().join(folder)).with_context(|| folder.to_owned())? {
+            let entry = entry?;
+            if entry.file_type()?.is_file() {
+                let name = entry.file_name().into_string();
+                names.push(name.ok().context("a name that is no text")?);
+            }
+        }
+        Ok(names)
     }
 
     fn services(&self) -> Result<()> {
@@ -134,7 +178,7 @@ impl Install {
             self.fill(&format!("etc/systemd/{unit}"), &self.prefix.join("lib/systemd/system").join(unit))?;
         }
         self.fill("etc/systemd/talea.sysusers.conf", &self.prefix.join("lib/sysusers.d/talea.conf"))?;
-        let config = self.sysconfdir.join("talea/talead.toml");
+        let config = self.config();
         if self.place(&config).exists() {
             println!("{} stays as it is", config.display());
             return Ok(());

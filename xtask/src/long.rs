@@ -1,5 +1,6 @@
-//! `cargo xtask bench ipc [--json] [--quick]` and `cargo xtask soak [--minutes N]`: what takes too long for the gate.
+//! `cargo xtask bench ipc|sim [--json] [--quick]` and `cargo xtask soak [--minutes N]`: what takes too long for the gate.
 
+use crate::gate::Tally;
 use crate::shell::{self, cargo};
 use anyhow::{Context, Result, bail};
 use lexopt::{Arg, Parser, ValueExt};
@@ -9,8 +10,8 @@ use std::time::{Duration, Instant};
 /// Builds what is measured, then lets `talea lab` measure it.
 pub(crate) fn bench(args: &mut Parser) -> Result<ExitCode> {
     let rest: Vec<_> = args.raw_args()?.collect();
-    if rest.first().is_none_or(|what| what != "ipc") {
-        bail!("cargo xtask bench ipc [--json] [--quick]");
+    if rest.first().is_none_or(|what| what != "ipc" && what != "sim") {
+        bail!("cargo xtask bench ipc|sim [--json] [--quick]");
     }
     if !shell::stream(
         cargo(&["build", "--release", "--locked", "-p", "talea-cli", "-p", "talea-daemon"]),
@@ -39,17 +40,27 @@ pub(crate) fn soak(args: &mut Parser) -> Result<ExitCode> {
     }
     let end = Instant::now() + Duration::from_secs(minutes * 60);
     let mut round: u32 = 0;
+    let mut tally = Tally::new();
     while round == 0 || Instant::now() < end {
         round += 1;
         println!("== soak, round {round}");
         let mut tests = cargo(&["test", "--release", "--locked", "--workspace", "--exclude", "xtask"]);
+        tests.args(["--no-fail-fast", "--", "--show-output"]);
         tests.env("TALEA_SOAK", round.to_string());
         tests.env("TALEA_FUZZ_ROUNDS", "200000").env("PROPTEST_CASES", "4096");
-        if !shell::stream(tests, |line| println!("{line}"))? {
+        tests.env("CARGO_TERM_COLOR", "never");
+        let passed = shell::stream(tests, |line| {
+            tally.line(line);
+            println!("{line}");
+        })?;
+        tally.end_of_tests();
+        if !passed {
+            print!("{}", tally.summary());
             println!("round {round} failed");
             return Ok(ExitCode::FAILURE);
         }
     }
+    print!("{}", tally.summary());
     println!("{round} rounds passed");
     Ok(ExitCode::SUCCESS)
 }

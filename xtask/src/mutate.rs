@@ -3,18 +3,28 @@
 //! Each patch in xtask/mutations/ breaks one mechanism. It is applied to a copy of the tree, the tests that it names
 //! are run, and must fail. A patch begins with two lines: `what:`, the mechanism and how it is broken, and
 //! `tests:`, the arguments of `cargo test`. Words select patches by name. Not part of the gate: it takes long.
+//!
+//! A red test counts only if it was green without the mutation, in the same tree and the same way. Tests of pure
+//! crates are ended at the first one; those that touch the machine run to their end, for they have to put back what
+//! they changed. For the same reason no patch breaks what puts the machine itself back: a mutated process can be ended,
+//! a switch that it left turned stays.
 
 use crate::shell::{self, root};
 use anyhow::{Context, Result, bail};
 use lexopt::{Arg, Parser, ValueExt};
 use std::collections::BTreeMap;
 use std::fs;
+use std::ops::ControlFlow;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 const DIR: &str = "xtask/mutations";
 /// A mutation may make its tests wait for ever.
 const PATIENCE_S: u32 = 600;
+/// Crates whose tests can be killed at any time.
+const PURE: [&str; 6] =
+    ["talea-core", "talea-analysis", "talea-sim", "talea-system", "talea-proto", "talea-broker"];
 
 struct Mutation {
     name: String,
@@ -49,7 +59,7 @@ pub(crate) fn run(args: &mut Parser) -> Result<ExitCode> {
     for mutation in &mutations {
         println!("{}: {}", mutation.name, mutation.what);
         if !before.contains_key(mutation.tests.as_slice()) {
-            before.insert(&mutation.tests, test(&mutation.tests, &tree)?);
+            before.insert(&mutation.tests, test(&mutation.tests, &tree, None)?);
         }
         match try_out(mutation, &tree, &before[mutation.tests.as_slice()])? {
             Fate::Killed(by) => {
@@ -104,6 +114,8 @@ struct Outcome {
     green: bool,
     compiles: bool,
     failed: Vec<String>,
+    /// Why a test skipped itself, if one did.
+    skipped: Option<String>,
 }
 
 impl Outcome {
@@ -113,11 +125,21 @@ impl Outcome {
         match (self.compiles, new.first()) {
             _ if !before.compiles => Fate::Broken("the code does not compile without it".to_owned()),
             (false, _) => Fate::Broken("the mutated code does not compile".to_owned()),
-            (true, Some(first)) => Fate::Killed(format!("{first} ({} in all)", new.len())),
+            (true, Some(first)) if new.len() == 1 => Fate::Killed((*first).clone()),
+            (true, Some(first)) => Fate::Killed(format!("{first} and {} more", new.len() - 1)),
             // Neither green nor a failed test: a test program ended, or was ended, before it could say so.
             (true, None) if !self.green && before.green => {
                 Fate::Killed("the end of its test program".to_owned())
             }
+            // Whatever would have noticed is busy with something else: a machine that others use, or that lacks
+            // something. That shows nothing.
+            (true, None) if !self.green => {
+                Fate::Broken(format!("{} fails without it, too", before.failed.join(", ")))
+            }
+            (true, None) if self.skipped.is_some() => Fate::Broken(format!(
+                "a test skipped itself: {}",
+                self.skipped.as_deref().unwrap_or_default()
+            )),
             (true, None) => Fate::Survived,
         }
     }
@@ -132,27 +154,41 @@ fn try_out(mutation: &Mutation, tree: &Path, unmutated: &Outcome) -> Result<Fate
         mutation.files.iter().map(|file| fs::read(tree.join(file))).collect::<Result<Vec<_>, _>>()?;
     let mut complaint = String::new();
     let applied = shell::stream(apply, |line| complaint.push_str(line))?;
-    let fate =
-        if applied { test(&mutation.tests, tree)?.against(unmutated) } else { Fate::Broken(complaint) };
+    let fate = if applied {
+        test(&mutation.tests, tree, Some(unmutated))?.against(unmutated)
+    } else {
+        Fate::Broken(complaint)
+    };
     for (file, bytes) in mutation.files.iter().zip(before) {
         fs::write(tree.join(file), bytes)?;
     }
     Ok(fate)
 }
 
-fn test(tests: &[String], tree: &Path) -> Result<Outcome> {
+/// Runs tests, as far as there is something to learn beyond how they were `before`.
+fn test(tests: &[String], tree: &Path, before: Option<&Outcome>) -> Result<Outcome> {
     let mut cargo = Command::new("timeout");
     cargo.arg(PATIENCE_S.to_string()).arg("cargo").args(["test", "--locked", "--no-fail-fast"]);
-    cargo.args(tests).current_dir(tree);
+    // With the reasons why tests skipped themselves.
+    cargo.args(tests).args(["--", "--show-output"]).current_dir(tree);
     cargo.env("CARGO_TARGET_DIR", shell::target_dir().join("mutate/target"));
-    let (mut failed, mut compiles) = (Vec::new(), true);
-    let green = shell::stream(cargo, |line| {
-        if let Some(name) = line.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... FAILED")) {
-            failed.push(name.to_owned());
-        }
+    // `timeout` would make one itself, but not before it runs.
+    cargo.process_group(0);
+    let before = before.filter(|_| tests.iter().any(|word| PURE.contains(&word.as_str())));
+    let (mut failed, mut compiles, mut skipped) = (Vec::new(), true, None);
+    let green = shell::stream_while(cargo, |line| {
         compiles &= !line.starts_with("error: could not compile");
+        let name = line.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... FAILED"));
+        failed.extend(name.map(str::to_owned));
+        skipped = line.strip_prefix("skipped: ").map(str::to_owned).or(skipped.take());
+        match (name, before) {
+            (Some(name), Some(before)) if !before.failed.iter().any(|known| known == name) => {
+                ControlFlow::Break(())
+            }
+            _ => ControlFlow::Continue(()),
+        }
     })?;
-    Ok(Outcome { green, compiles, failed })
+    Ok(Outcome { green, compiles, failed, skipped })
 }
 
 /// A copy of everything that cargo needs; files that are the same stay, so that little is built again.
@@ -185,17 +221,21 @@ mod tests {
     use super::*;
 
     fn outcome(green: bool, failed: &[&str]) -> Outcome {
-        Outcome { green, compiles: true, failed: failed.iter().map(|&name| name.to_owned()).collect() }
+        let failed = failed.iter().map(|&name| name.to_owned()).collect();
+        Outcome { green, compiles: true, failed, skipped: None }
     }
 
     #[test]
     fn only_a_test_that_was_green_before_kills() {
         let (green, red) = (outcome(true, &[]), outcome(false, &["flaky"]));
         assert!(matches!(outcome(false, &["r7_change"]).against(&green), Fate::Killed(_)));
-        assert!(matches!(outcome(false, &["flaky"]).against(&red), Fate::Survived));
+        assert!(matches!(outcome(false, &["flaky"]).against(&red), Fate::Broken(_)));
+        assert!(matches!(outcome(true, &[]).against(&red), Fate::Survived));
         assert!(matches!(outcome(false, &["flaky", "r7_change"]).against(&red), Fate::Killed(_)));
         assert!(matches!(outcome(true, &[]).against(&green), Fate::Survived));
         assert!(matches!(outcome(false, &[]).against(&green), Fate::Killed(_)));
+        let skipped = Outcome { skipped: Some("needs root".to_owned()), ..outcome(true, &[]) };
+        assert!(matches!(skipped.against(&green), Fate::Broken(_)));
         let broken = Outcome { compiles: false, ..outcome(false, &[]) };
         assert!(matches!(broken.against(&green), Fate::Broken(_)));
     }

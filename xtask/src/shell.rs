@@ -1,7 +1,9 @@
 //! Calling other programs: where, with what, and what they printed.
 
 use anyhow::{Context, Result};
+use rustix::process::{Pid, Signal, kill_process_group};
 use std::io::{BufRead, BufReader, Read};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -40,7 +42,19 @@ pub(crate) fn has(name: &str) -> bool {
 /// Runs to the end, handing on every line of both outputs in the order they were written.
 ///
 /// One pipe for both, so that a test's name stays next to what it said.
-pub(crate) fn stream(mut command: Command, mut line: impl FnMut(&str)) -> Result<bool> {
+pub(crate) fn stream(command: Command, mut line: impl FnMut(&str)) -> Result<bool> {
+    stream_while(command, |text| {
+        line(text);
+        ControlFlow::Continue(())
+    })
+}
+
+/// The same until `line` has heard enough: then the program and all that it has started in its process group are
+/// killed, which is no success.
+pub(crate) fn stream_while(
+    mut command: Command,
+    mut line: impl FnMut(&str) -> ControlFlow<()>,
+) -> Result<bool> {
     let (reader, writer) = std::io::pipe().context("no pipe")?;
     let name = command.get_program().to_string_lossy().into_owned();
     let mut child = command
@@ -55,11 +69,18 @@ pub(crate) fn stream(mut command: Command, mut line: impl FnMut(&str)) -> Result
     std::thread::spawn(move || read_lines(reader, &send));
     loop {
         match lines.recv_timeout(PATIENCE) {
-            Ok(text) => line(&text),
+            Ok(text) => {
+                if line(&text).is_break() {
+                    // It may have ended meanwhile.
+                    let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
+                    child.wait()?;
+                    return Ok(false);
+                }
+            }
             Err(RecvTimeoutError::Disconnected) => return Ok(child.wait()?.success()),
             Err(RecvTimeoutError::Timeout) => {
                 if let Some(status) = child.try_wait()? {
-                    line("xtask: a process that was left behind still holds the output");
+                    let _ = line("xtask: a process that was left behind still holds the output");
                     return Ok(status.success());
                 }
             }
@@ -87,4 +108,34 @@ fn read_lines(reader: impl Read, lines: &Sender<String>) {
 pub(crate) fn output(mut command: Command) -> Option<String> {
     let output = command.stdin(std::process::Stdio::null()).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::CommandExt;
+    use std::time::Instant;
+
+    #[test]
+    fn whoever_has_heard_enough_waits_no_longer() {
+        let start = Instant::now();
+        let mut shell = program("sh", &["-c", "echo one; echo two; sleep 60 & sleep 60"]);
+        shell.process_group(0);
+        let mut heard = Vec::new();
+        let done = stream_while(shell, |line| {
+            heard.push(line.to_owned());
+            if line == "two" { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        assert!(!done.expect("sh"));
+        assert_eq!(heard, ["one", "two"]);
+        assert!(start.elapsed() < Duration::from_mins(1));
+    }
+
+    #[test]
+    fn both_outputs_come_in_the_order_they_were_written() {
+        let mut heard = Vec::new();
+        let shell = program("sh", &["-c", "echo one; echo two >&2; echo three; exit 3"]);
+        assert!(!stream(shell, |line| heard.push(line.to_owned())).expect("sh"));
+        assert_eq!(heard, ["one", "two", "three"]);
+    }
 }

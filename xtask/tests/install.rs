@@ -9,7 +9,8 @@ fn installed() -> PathBuf {
     let dest = Path::new(env!("CARGO_TARGET_TMPDIR")).join("install");
     drop(std::fs::remove_dir_all(&dest));
     let output = Command::new(env!("CARGO_BIN_EXE_xtask"))
-        .args(["install", "--prefix", "/opt/talea", "--profile", "dev", "--destdir"])
+        // With the usual place of the configuration, which is built in: another would be a build of its own.
+        .args(["install", "--prefix", "/opt/talea", "--sysconfdir", "/etc", "--profile", "dev", "--destdir"])
         .arg(&dest)
         .output()
         .expect("xtask");
@@ -40,7 +41,12 @@ fn what_is_installed_can_be_used() {
         "libexec/talea/demo/convolver",
         "libexec/talea/demo/talea.wav",
         "share/man/man1/talea-run.1",
+        "share/man/man5/talead.toml.5",
         "share/man/man8/talead.8",
+        "share/doc/talea/README.md",
+        "share/doc/talea/docs/demo.svg",
+        "share/doc/talea/docs/manual/configuration.md",
+        "lib/libtalea.a",
         "share/bash-completion/completions/talea",
         "share/zsh/site-functions/_talea",
         "share/fish/vendor_completions.d/talea.fish",
@@ -50,13 +56,37 @@ fn what_is_installed_can_be_used() {
         assert!(prefix.join(name).is_file(), "{name} is missing");
     }
     let unit = std::fs::read_to_string(prefix.join("lib/systemd/system/talead.service")).expect("a unit");
-    assert!(
-        unit.contains("ExecStart=/opt/talea/sbin/talead --config /opt/talea/etc/talea/talead.toml"),
-        "{unit}"
-    );
+    assert!(unit.contains("ExecStart=/opt/talea/sbin/talead --config /etc/talea/talead.toml"), "{unit}");
     assert!(!unit.contains("dir@"), "a place was not filled in: {unit}");
-    said(Command::new(prefix.join("bin/talea")).arg("check").arg(prefix.join("etc/talea/talead.toml")));
+    said(Command::new(prefix.join("bin/talea")).arg("check").arg(dest.join("etc/talea/talead.toml")));
     links(&dest, &prefix);
+    carries(&dest, &prefix);
+}
+
+#[test]
+fn the_help_is_given_and_a_misspelt_option_is_named() {
+    let install = |word: &str| {
+        Command::new(env!("CARGO_BIN_EXE_xtask")).args(["install", word]).output().expect("xtask")
+    };
+    let help = install("--help");
+    assert!(help.status.success() && String::from_utf8_lossy(&help.stdout).contains("--destdir DIR"));
+    let wrong = install("--prefiks");
+    let said = String::from_utf8_lossy(&wrong.stderr);
+    assert!(!wrong.status.success() && said.contains("--prefiks") && said.contains("--prefix DIR"), "{said}");
+}
+
+/// A program that has the library in itself.
+fn carries(dest: &Path, prefix: &Path) {
+    let flags = said(
+        Command::new("pkg-config")
+            .args(["--static", "--cflags", "--libs", "talea"])
+            .env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"))
+            .env("PKG_CONFIG_SYSROOT_DIR", dest),
+    );
+    let program = dest.join("carries");
+    let flags = flags.replace("-ltalea", "-l:libtalea.a");
+    said(Command::new("cc").arg(dest.join("talea.c")).arg("-o").arg(&program).args(flags.split_whitespace()));
+    said(&mut Command::new(&program));
 }
 
 /// A program for each library, as its pkg-config file says.

@@ -2,8 +2,14 @@
 //!
 //! A list of steps, each one call of cargo or of a tool. Every step runs, whatever the earlier ones said, and the
 //! run ends with one plain line that adds everything up: `N passed, N failed, N skipped`. A step counts as one;
-//! tests count as themselves. A skip is printed with its reason and is no pass.
+//! tests count as themselves. A skip is printed with its reason and is no pass. Nothing is tried twice.
+//!
+//! A server shows the end of a log only: there stand, once more, every failed test with its panic, every failed step
+//! with its output, and what the machine was like; or, where nothing failed, each test program's own summary.
 
+mod excerpt;
+mod libtest;
+mod machine;
 mod steps;
 mod system;
 mod tally;
@@ -14,7 +20,7 @@ use lexopt::{Arg, Parser, ValueExt};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use tally::Tally;
+pub(crate) use tally::Tally;
 use watchdog::Watchdog;
 
 /// After this long something hangs, and a run that hangs must still say where.
@@ -23,6 +29,7 @@ const LIMIT: Duration = Duration::from_hours(1);
 /// How a step ended.
 pub(crate) enum Verdict {
     Passed,
+    /// A reason in one line, and behind it what should be repeated at the end of the run.
     Failed(String),
     Skipped(String),
 }
@@ -30,7 +37,8 @@ pub(crate) enum Verdict {
 /// Runs the gate.
 pub(crate) fn run(args: &mut Parser) -> Result<ExitCode> {
     let only = parse(args)?;
-    let tally = Arc::new(Mutex::new(Tally::default()));
+    let tally = Arc::new(Mutex::new(Tally::new()));
+    println!("{}", machine::name());
     let watchdog = Watchdog::start(LIMIT, Arc::clone(&tally));
     for step in steps::ALL {
         if !only.is_empty() && !only.iter().any(|name| name == step.name) {

@@ -1,13 +1,23 @@
-//! Adding up what steps and tests say.
+//! Adding up what steps and tests say, and saying it again at the end.
 //!
-//! Reads the lines of libtest (`test result: …`, `test name ... FAILED`) and the loud skips of the kernel tests
-//! (`skipped: needs …`). libtest counts a test that skipped itself as passed; here it counts as skipped.
+//! Counts by libtest's result lines and the loud skips of the kernel tests (`skipped: needs …`). libtest counts a test
+//! that skipped itself as passed; here it counts as skipped.
 
 use super::Verdict;
+use super::excerpt::shortened;
+use super::libtest::{Failure, Program};
+use super::machine::{self, Reading};
 use std::fmt::Write;
 
+/// Lines that the failures share at the end of a run, and how many are shown with more than their names. A server
+/// shows about 150 lines; skips and the sum need some of them.
+const LINES: usize = 100;
+const SHOWN: usize = 16;
+/// Failures that are named at all.
+const NAMED: usize = 32;
+
 /// The sum so far.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Tally {
     /// As libtest counts: with the tests that skipped themselves.
     passed: u64,
@@ -16,14 +26,39 @@ pub(crate) struct Tally {
     /// Tests that skipped themselves; libtest will count, or has counted, them as passed.
     skipped_themselves: u64,
     /// What failed, in order.
-    failures: Vec<String>,
+    failures: Vec<Failure>,
     /// Why something was skipped, in order, each reason once.
     skips: Vec<String>,
+    /// The summaries of test programs, in their own words.
+    results: Vec<String>,
+    /// The test program that runs now.
+    program: Option<Program>,
+    start: Reading,
 }
 
 impl Tally {
+    /// Nothing has run.
+    pub(crate) fn new() -> Tally {
+        Tally {
+            passed: 0,
+            failed: 0,
+            skipped: 0,
+            skipped_themselves: 0,
+            failures: Vec::new(),
+            skips: Vec::new(),
+            results: Vec::new(),
+            program: None,
+            start: Reading::now(),
+        }
+    }
+
     /// One line of a test run.
     pub(crate) fn line(&mut self, line: &str) {
+        if let Some(next) = Program::announced(line) {
+            self.end_of_tests();
+            self.program = Some(next);
+            return;
+        }
         if let Some(counts) = line.strip_prefix("test result: ") {
             self.passed += count(counts, "passed");
             self.failed += count(counts, "failed");
@@ -31,11 +66,18 @@ impl Tally {
         } else if let Some(reason) = line.strip_prefix("skipped: ") {
             self.skipped_themselves += 1;
             self.note_skip(reason);
-        } else if let Some(name) =
-            line.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... FAILED"))
-        {
-            self.failures.push(name.to_owned());
         }
+        if let Some(program) = &mut self.program {
+            program.line(line);
+        }
+    }
+
+    /// The last test program has ended.
+    pub(crate) fn end_of_tests(&mut self) {
+        let Some(ended) = self.program.take().map(Program::ended) else { return };
+        self.failed += u64::from(ended.died);
+        self.failures.extend(ended.failures);
+        self.results.extend(ended.result);
     }
 
     /// The end of a step; the word to print for it.
@@ -46,8 +88,12 @@ impl Tally {
                 "passed".to_owned()
             }
             Verdict::Failed(why) => {
+                let (why, says) = why.split_once('\n').unwrap_or((&why, ""));
                 self.failed += 1;
-                self.failures.push(format!("{name}: {why}"));
+                self.failures.push(Failure {
+                    name: format!("{name}: {why}"),
+                    says: says.lines().map(str::to_owned).collect(),
+                });
                 format!("FAILED: {why}")
             }
             Verdict::Skipped(why) => {
@@ -64,17 +110,43 @@ impl Tally {
         for skip in &self.skips {
             let _ = writeln!(text, "skipped  {skip}");
         }
-        for failure in &self.failures {
-            let _ = writeln!(text, "failed   {failure}");
+        if self.is_green() {
+            for result in &self.results {
+                let _ = writeln!(text, "{result}");
+            }
+        } else {
+            self.write_failures(&mut text);
         }
+        let _ = writeln!(text, "on {}; {}", machine::name(), self.start.until_now());
         let (passed, failed, skipped) = self.sum();
         let _ = writeln!(text, "{passed} passed, {failed} failed, {skipped} skipped");
         text
     }
 
+    /// A few with what they said, more by name, and in any case not more than a server shows.
+    fn write_failures(&self, text: &mut String) {
+        let each = LINES / self.failures.len().clamp(1, SHOWN);
+        for (i, failure) in self.failures.iter().take(NAMED).enumerate() {
+            let _ = writeln!(text, "failed   {}", failure.name);
+            if i < SHOWN {
+                for line in shortened(&failure.says, each - 1) {
+                    let _ = writeln!(text, "         {line}");
+                }
+            }
+        }
+        if self.failures.len() > NAMED {
+            let _ = writeln!(text, "failed   {} more, see above", self.failures.len() - NAMED);
+        }
+    }
+
+    /// How much has failed so far: tests, test programs, steps.
+    pub(crate) fn failures(&self) -> usize {
+        self.failures.len()
+    }
+
     /// Whether nothing failed.
     pub(crate) fn is_green(&self) -> bool {
-        self.failed == 0
+        self.failed == 0 && self.failures.is_empty()
     }
 
     fn sum(&self) -> (u64, u64, u64) {
@@ -107,14 +179,23 @@ fn count(text: &str, word: &str) -> u64 {
 mod tests {
     use super::*;
 
+    const PROGRAM: &str = "     Running tests/it/main.rs (target/debug/deps/it-0123456789abcdef)";
+
+    fn read(tally: &mut Tally, text: &str) {
+        text.lines().for_each(|line| tally.line(line));
+    }
+
     #[test]
     fn test_results_and_steps_add_up() {
-        let mut tally = Tally::default();
+        let mut tally = Tally::new();
+        tally.line(PROGRAM);
         tally.line(
             "test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 3 filtered out; finished in 0.1s",
         );
+        tally.line(PROGRAM);
         tally.line("test wire::r2_round_trip ... FAILED");
         tally.line("test result: FAILED. 4 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out");
+        tally.end_of_tests();
         assert_eq!(tally.step("fmt", Verdict::Passed), "passed");
         assert_eq!(tally.sum(), (17, 1, 1));
         assert!(tally.summary().contains("failed   wire::r2_round_trip\n"));
@@ -123,7 +204,7 @@ mod tests {
 
     #[test]
     fn a_test_that_skips_itself_is_no_pass() {
-        let mut tally = Tally::default();
+        let mut tally = Tally::new();
         tally.line("skipped: needs root");
         tally.line("skipped: needs root");
         tally.line("test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out");
@@ -132,12 +213,61 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_step_is_named_with_its_reason() {
-        let mut tally = Tally::default();
-        tally.step("deny", Verdict::Failed("exit code 4".to_owned()));
+    fn a_failed_step_is_named_with_its_reason_and_its_output() {
+        let mut tally = Tally::new();
+        let word = tally.step("deny", Verdict::Failed("exit code 4\nerror: a licence\n".to_owned()));
+        assert_eq!(word, "FAILED: exit code 4");
         tally.step("freebsd", Verdict::Skipped("no target".to_owned()));
         assert_eq!(tally.sum(), (0, 1, 1));
-        assert!(tally.summary().contains("failed   deny: exit code 4\n"));
+        assert!(tally.summary().contains("failed   deny: exit code 4\n         error: a licence\n"));
         assert!(tally.summary().contains("skipped  freebsd: no target\n"));
+    }
+
+    #[test]
+    fn a_test_program_that_dies_is_a_failure_that_libtest_has_not_counted() {
+        let mut tally = Tally::new();
+        read(
+            &mut tally,
+            &format!("{PROGRAM}\ntest a ... ok\nabout to hang\n{PROGRAM}\ntest result: ok. 1 passed;"),
+        );
+        tally.end_of_tests();
+        assert_eq!(tally.sum(), (1, 1, 0));
+        assert!(!tally.is_green());
+        assert!(tally.summary().contains("about to hang"), "{}", tally.summary());
+    }
+
+    #[test]
+    fn a_green_run_ends_with_each_programs_own_summary() {
+        let mut tally = Tally::new();
+        read(&mut tally, &format!("{PROGRAM}\ntest result: ok. 7 passed; 0 failed; finished in 0.10s"));
+        tally.end_of_tests();
+        let line = "tests/it/main.rs (target/debug/deps/it-0123456789abcdef): ok. 7 passed; 0 failed; finished in 0.10s\n";
+        assert!(tally.summary().contains(line), "{}", tally.summary());
+        assert!(tally.summary().contains("steal"), "{}", tally.summary());
+    }
+
+    #[test]
+    fn however_much_fails_the_end_of_the_log_holds_it() {
+        for failing in [1, 3, SHOWN, NAMED, 500] {
+            let mut tally = Tally::new();
+            tally.line(PROGRAM);
+            tally.line("failures:");
+            for test in 0..failing {
+                read(
+                    &mut tally,
+                    &format!("---- r1_{test} stdout ----\nbefore\nthread 'r1_{test}' panicked at x.rs:1:2:"),
+                );
+                read(&mut tally, &"left and right\n".repeat(60));
+            }
+            tally.line(&format!("test result: FAILED. 0 passed; {failing} failed;"));
+            tally.end_of_tests();
+            tally.step("tests", Verdict::Failed("some tests failed".to_owned()));
+            let summary = tally.summary();
+            assert!(summary.lines().count() <= 145, "{failing}: {}", summary.lines().count());
+            for test in 0..failing.min(SHOWN - 1) {
+                assert!(summary.contains(&format!("failed   r1_{test}\n")), "{failing}: {summary}");
+                assert!(summary.contains(&format!("thread 'r1_{test}' panicked")), "{failing}: {summary}");
+            }
+        }
     }
 }

@@ -34,6 +34,7 @@ impl Watchdog {
             }
             std::thread::sleep(GRACE);
             let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
+            tally.end_of_tests();
             tally.step(step, super::Verdict::Failed("hung, and could not be killed".to_owned()));
             print!("{}", tally.summary());
             std::process::exit(1);

@@ -8,11 +8,14 @@ mod code_map;
 mod dependencies;
 mod files;
 mod generated;
+mod modules;
 mod mutations;
+mod orphans;
 mod purity;
 mod unsafe_code;
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// The workspace's root.
 fn root() -> &'static Path {
@@ -62,6 +65,17 @@ fn crates() -> Vec<String> {
         .collect();
     names.sort();
     names
+}
+
+/// What cargo knows about the packages of a manifest, without asking a registry.
+fn metadata(manifest: &str) -> serde_json::Value {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--no-deps", "--offline", "--manifest-path", manifest])
+        .current_dir(root())
+        .output()
+        .expect("cargo metadata");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
 /// Fails with one line a finding.

@@ -4,7 +4,8 @@ use crate::{crates, none, read};
 use std::path::Path;
 
 /// The crates that must stay pure.
-const PURE: [&str; 5] = ["talea-core", "talea-analysis", "talea-system", "talea-proto", "talea-broker"];
+const PURE: [&str; 6] =
+    ["talea-core", "talea-analysis", "talea-sim", "talea-system", "talea-proto", "talea-broker"];
 
 /// Those that cannot even name them.
 const WITHOUT_STD: [&str; 2] = ["talea-core", "talea-proto"];
