@@ -184,8 +184,13 @@ impl Estate {
         // Bandwidth lingers until its zero-lag time, a period at most. Less than before is no leak: the kernel loses
         // count when somebody rebuilds its books by writing to a sysctl or a cpuset, which nobody here does.
         let end = Instant::now() + Duration::from_secs(5);
-        while left() > DUST && Instant::now() < end {
+        let leaked = || left() > DUST && !is_fair_servers(left());
+        while leaked() && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(1));
+        }
+        if is_fair_servers(left()) {
+            println!("the kernel has put its fair servers back into its books: {} of 2^20", left());
+            return Some(0);
         }
         assert!(left() <= DUST, "{} of 2^20 have leaked from the kernel's books ({before} before)", left());
         if left() < -DUST {
@@ -203,6 +208,13 @@ fn unexplained() -> Option<i64> {
         _ => 0,
     };
     Some(kernel::deadline_books()? - real_time_threads(|_| true).into_iter().map(of).sum::<i64>())
+}
+
+/// Whether so much is what one or more CPUs' fair servers have, 50 ms of each second: when root domains are rebuilt, as
+/// the partitions of other tests have them, the kernel drops some of them from its books and finds them again later.
+fn is_fair_servers(bandwidth: i64) -> bool {
+    const ONE: i64 = 50 * (1 << 20) / 1_000;
+    (1..=kernel::cpus().len() as i64).any(|count| (bandwidth - count * ONE).abs() <= DUST)
 }
 
 /// Threads of users that are `asked` for, as far as the kernel schedules them in real time.
