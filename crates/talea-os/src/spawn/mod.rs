@@ -179,7 +179,7 @@ impl Child {
         self.inner.kill()
     }
 
-    /// Kills it and says how it ended; `None` for one that even that does not end within [`DYING`]: it waits inside the
+    /// Kills it and says how it ended; `None` for one that even that does not end within `DYING`: it waits inside the
     /// kernel, for a file system that does not answer, and is gone when that is.
     pub fn end(&mut self) -> io::Result<Option<ExitStatus>> {
         self.inner.kill()?;
