@@ -22,7 +22,7 @@ const MARGIN_NS: i128 = 6_000_000;
 /// What the thread may use of each second; it needs a hundredth of it.
 const BUDGET: Work = Work::from_ns(5_000_000);
 /// How long the caller waits for it.
-const PATIENCE: Duration = Duration::from_millis(50);
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The scheduler's clock minus ours, at least, as compared then.
 #[derive(Clone, Copy)]
@@ -41,7 +41,8 @@ pub(super) fn latest(deadline: u64, runtime: Work, period: Span) -> Time {
     let now = clock::now();
     let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
     if last.is_none_or(|last| now.since(last.at) > VALID) {
-        *last = compare();
+        // An old comparison is worth more than none.
+        *last = compare().or(*last);
     }
     if let Some(Compared { ahead_ns, .. }) = *last {
         let ns = (i128::from(deadline) - ahead_ns + MARGIN_NS).clamp(0, i128::from(u64::MAX));

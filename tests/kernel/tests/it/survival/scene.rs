@@ -120,7 +120,8 @@ fn thaw(uids: &[u32]) -> Vec<(i32, sched::Policy)> {
 fn describe(tid: i32) -> String {
     let file = |name: &str| std::fs::read_to_string(format!("/proc/{tid}/{name}")).unwrap_or_default();
     format!(
-        "thread {tid} {:?} stack {:?} {:?} {:?}",
+        "now {} thread {tid} {:?} stack {:?} {:?} {:?}",
+        std::fs::read_to_string("/proc/uptime").unwrap_or_default().trim_end(),
         file("stat").rsplit(')').next().map(|rest| rest.chars().take(60).collect::<String>()),
         file("stack"),
         sched::get(kernel::tid(tid)).map(|attr| attr.policy),
