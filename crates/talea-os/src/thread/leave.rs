@@ -56,6 +56,9 @@ pub(super) struct Rate {
 const SHRUNK_PERIOD: Span = Span::from_ns(DEADLINE_RUNTIME_MIN_NS * (1 << 20) + 1);
 /// Budget that is not counted on: a thread goes on running while we look.
 const SLACK_NS: u64 = 20_000;
+/// With less than this, or half its runtime, a runnable thread is demoted as it is: it might be through with it before
+/// we are.
+const COMFORT_NS: i64 = 200_000;
 /// A long tick: what a thread may run without the kernel's noticing.
 const TICK_NS: u64 = 20_000_000;
 /// The rate of a shrunk thread.
@@ -68,34 +71,45 @@ const SHRUNK: Rate =
 /// must still be true when the thread is demoted, or the books suffer.
 pub(super) fn prepare(tid: Tid, has: &Attr, entered: Option<Runs>) -> Leaving {
     let Policy::Deadline { runtime, deadline, period } = has.policy else { return Leaving::Free };
-    let runs = Runs::of(tid);
-    if entered.is_some() && runs == entered {
+    if let Some(entered) = entered
+        && let runs @ Some(now) = Runs::of(tid)
+        && now == entered
+    {
         // It has slept since it entered: its budget is still to be filled, and what the kernel tells of it is
         // from an earlier life. When it wakes now, it begins with the shrunk one.
         shrink(tid, has);
         return Leaving::At { rate: SHRUNK, budget: Budget { left: 1, deadline: 0 }, runs };
     }
     let rate = Rate { runtime, deadline, period };
-    if let Some(budget) = Budget::of(tid).filter(|budget| budget.left <= 0) {
-        return Leaving::At { rate, budget, runs };
+    let mut seen = Seen::of(tid);
+    if !seen.asleep && nudge(tid, has) {
+        // What the kernel told of a running thread was a tick old; now it has just been counted.
+        seen = Seen::of(tid);
     }
-    let asleep = !is_runnable(tid);
+    let Some(budget) = seen.budget else {
+        // Kernels that tell nothing: the leak is certain, the freeze is not.
+        shrink(tid, has);
+        return Leaving::Free;
+    };
+    let comfort = COMFORT_NS.min(runtime.as_ns() as i64 / 2);
+    if budget.left <= if seen.asleep { 0 } else { comfort } {
+        // Nothing leaks: the kernel still waits for the zero-lag time of a debtor, and of whatever is runnable.
+        return Leaving::At { rate, budget, runs: seen.runs };
+    }
     shrink(tid, has);
-    if asleep {
-        // What it had left was exact, and it is all right unless it wakes in this very moment.
-        return Leaving::At { rate: SHRUNK, budget: Budget { left: 1, deadline: 0 }, runs };
+    if seen.asleep {
+        return Leaving::At { rate: SHRUNK, budget, runs: seen.runs };
     }
-    let runs = Runs::of(tid);
-    match Budget::of(tid) {
-        Some(budget) if budget.left > 0 => Leaving::At { rate: SHRUNK, budget, runs },
-        // The first answer was a tick old. A runnable thread is throttled now and can neither run nor sleep: give
-        // it back its own rate, at which it can pay.
-        Some(budget) if is_runnable(tid) && sched::set(tid, has).is_ok() => {
-            Leaving::At { rate, budget, runs }
+    // We may have been kept from the CPU for longer than it had left.
+    let now = Seen::of(tid);
+    match now.budget {
+        Some(budget) if budget.left > 0 => Leaving::At { rate: SHRUNK, budget, runs: now.runs },
+        // Throttled, so it can neither run nor sleep: at its own rate, given back, it can pay.
+        Some(budget) if !now.asleep && sched::set(tid, has).is_ok() => {
+            Leaving::At { rate, budget, runs: now.runs }
         }
         // It sleeps, and shrinking has taken away the timer that would clear its mark.
         Some(_) => Leaving::Marked,
-        // Kernels that tell nothing: the leak is certain, the freeze is not.
         None => Leaving::Free,
     }
 }
@@ -174,6 +188,43 @@ impl Runs {
         let (ns, _, times) = (words.next()?, words.next()?, words.next()?);
         Some(Runs { ns: ns.parse().ok()?, times: times.parse().ok()? })
     }
+}
+
+/// A thread at one moment, as far as that can be had from outside.
+struct Seen {
+    /// Of a running thread it may be a tick old.
+    budget: Option<Budget>,
+    /// Then the rest is exact.
+    asleep: bool,
+    /// Read before the rest.
+    runs: Option<Runs>,
+}
+
+impl Seen {
+    fn of(tid: Tid) -> Seen {
+        const TRIES: u32 = 4;
+        let mut runs = Runs::of(tid);
+        for _ in 0..TRIES {
+            let budget = Budget::of(tid);
+            if is_runnable(tid) {
+                return Seen { budget, asleep: false, runs };
+            }
+            // It may have gone to sleep since its budget was read, and overdrawn it on the way.
+            let after = Runs::of(tid);
+            if after == runs {
+                return Seen { budget, asleep: true, runs };
+            }
+            runs = after;
+        }
+        Seen { budget: Budget::of(tid), asleep: false, runs }
+    }
+}
+
+/// Has the kernel count what the thread has run until now: it does when parameters change, if by a nanosecond.
+fn nudge(tid: Tid, has: &Attr) -> bool {
+    let Policy::Deadline { runtime, deadline, period } = has.policy else { return false };
+    let longer = Policy::Deadline { runtime, deadline, period: period + Span::from_ns(1) };
+    sched::set(tid, &Attr { policy: longer, ..*has }).is_ok()
 }
 
 fn is_runnable(tid: Tid) -> bool {

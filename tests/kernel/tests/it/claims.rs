@@ -179,8 +179,8 @@ fn r7_a_thread_that_computes_is_changed_without_an_instant_outside_real_time() {
     }
     println!("{changes} changes, {refused} of them refused for debts");
     assert_eq!(changes, 25);
-    // Never all: the first ones come before any hole.
-    assert!(refused <= 8, "{refused} of ten changes to edf were refused for debts");
+    // A hole or two of the machine can be booked as what it has run.
+    assert!(refused <= 3, "{refused} of ten changes to edf were refused for debts");
     assert!(looks >= 500);
     client.done(&Request::Release(granted.spec));
     assert!(kernel::is_ordinary(tid));

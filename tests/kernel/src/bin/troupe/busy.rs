@@ -80,11 +80,7 @@ fn step(client: &Client, place: &mut Place, dice: &mut Dice) {
 
 fn spec(foreign: bool, dice: &mut Dice) -> Spec {
     let ms = Duration::from_millis;
-    // A throttled deadline thread that is killed is sometimes never run again (CHANGELOG, Known). The long form of the
-    // survival tests, TALEA_SOAK=1, still lets clients die with some; in the gate only their neighbours have them.
-    let spares_itself = !foreign && std::env::var_os("TALEA_SOAK").is_none_or(|value| value != "1");
     let builder = match dice.below(5) {
-        0 | 1 if spares_itself => Spec::builder().plugin("rm").period(ms(5 + dice.below(40))),
         0 | 1 => {
             let period = [5, 10, 20, 50][dice.below(4) as usize];
             Spec::builder().plugin("edf").period(ms(period)).runtime(ms(period) / 25)
