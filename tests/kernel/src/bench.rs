@@ -98,6 +98,7 @@ pub fn program(name: &str) -> PathBuf {
     let staged = STAGED.get_or_init(|| {
         let folder = std::env::temp_dir().join(format!("talea-kernel-{}-programs", std::process::id()));
         make_folder(&folder);
+        sweep();
         let built = build();
         for name in ["talead", "talea-plugin-host", "talea-test-agent"] {
             let to = folder.join(name);
@@ -107,6 +108,17 @@ pub fn program(name: &str) -> PathBuf {
         folder
     });
     staged.join(name)
+}
+
+/// Removes the staged programs of test programs that have ended: nobody does it at their end.
+fn sweep() {
+    for entry in std::fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let pid = name.to_str().and_then(|name| name.strip_prefix("talea-kernel-")?.strip_suffix("-programs"));
+        if pid.is_some_and(|pid| pid.parse::<u32>().is_ok() && !Path::new("/proc").join(pid).exists()) {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
 }
 
 /// Builds the programs of other packages beside our own; `TALEA_BIN_DIR` names a folder that has them already.

@@ -13,6 +13,7 @@ pub mod bench;
 pub mod config;
 pub mod daemon;
 pub mod kernel;
+pub mod lines;
 
 pub use agent::{Agent, Client};
 pub use bench::{Bench, eventually};

@@ -8,13 +8,14 @@
 #![forbid(unsafe_code)]
 
 use std::collections::HashMap;
-use std::io::{self, BufRead, Write};
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use talea_kernel_tests::lines;
 use talea_os::{Tid, seqpacket};
 
 /// What a thread of ours is told.
@@ -53,20 +54,7 @@ fn sleeper() -> Command {
 
 fn main() {
     let mut agent = Agent::default();
-    let mut out = io::stdout();
-    for line in io::stdin().lock().lines() {
-        let Ok(line) = line else { break };
-        let words: Vec<&str> = line.split(' ').collect();
-        let said = agent.obey(&words).unwrap_or_else(|error| match error.raw_os_error() {
-            Some(number) => format!("errno {number}"),
-            None => format!("error {error}"),
-        });
-        if writeln!(out, "{said}").and_then(|()| out.flush()).is_err() {
-            break;
-        }
-    }
-    // Threads that spin or sleep are not waited for.
-    std::process::exit(0);
+    lines::serve(|words| agent.obey(words))
 }
 
 impl Agent {

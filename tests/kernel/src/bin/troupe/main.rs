@@ -19,7 +19,7 @@ use rustix::net::Shutdown;
 use rustix::process::Uid;
 use rustix::thread::set_thread_res_uid;
 use std::collections::HashMap;
-use std::io::{self, BufRead, Write};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
@@ -27,6 +27,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use talea_kernel_tests::lines;
 use talea_os::{Tid, seqpacket};
 
 /// Longest wait of any call to the daemon: longer is blocked.
@@ -69,19 +70,7 @@ fn main() {
         std::process::exit(0);
     }
     let mut troupe = Troupe::default();
-    let mut out = io::stdout();
-    for line in io::stdin().lock().lines() {
-        let Ok(line) = line else { break };
-        let words: Vec<&str> = line.split(' ').collect();
-        let said = troupe.obey(&words).unwrap_or_else(|error| match error.raw_os_error() {
-            Some(number) => format!("errno {number}"),
-            None => format!("error {error}"),
-        });
-        if writeln!(out, "{said}").and_then(|()| out.flush()).is_err() {
-            break;
-        }
-    }
-    std::process::exit(0);
+    lines::serve(|words| troupe.obey(words))
 }
 
 impl Troupe {
