@@ -174,6 +174,14 @@ impl Link {
         Ok(Link(Box::new(daemon::connect(path)?)))
     }
 
+    /// As [`Link::daemon`], for a command that is nothing without one: says how to get it.
+    pub(crate) fn needed_daemon(options: &Options) -> anyhow::Result<Link> {
+        Link::daemon(options).map_err(|error| match error.downcast::<Unreachable>() {
+            Ok(Unreachable(why)) => Unreachable(format!("{why}\n{NEEDED}")).into(),
+            Err(other) => other,
+        })
+    }
+
     /// A broker in this process for putting back what an earlier one left.
     pub(crate) fn for_repair(options: &Options) -> anyhow::Result<Link> {
         Ok(Link(Box::new(here::open_for_repair(options)?)))
@@ -358,6 +366,10 @@ pub(crate) struct Explained {
 /// How to get what is missing.
 const REMEDY: &str = "Start talead (systemctl start talead, or talead in a root shell), or run this command with \
                       CAP_SYS_NICE; talea doctor tells more.";
+
+/// The same where no other command would do.
+const NEEDED: &str =
+    "Start talead (systemctl start talead, or talead in a root shell); talea doctor tells more.";
 
 fn unexpected<T>(reply: &Reply) -> anyhow::Result<T> {
     bail!("the broker answered with something else than was asked: {reply:?}")

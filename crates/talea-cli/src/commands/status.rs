@@ -10,7 +10,7 @@ use std::fmt::Write;
 use talea_proto::message::{CpuInfo, PluginInfo, Status};
 
 pub(crate) fn run(options: &Options, args: &StatusArgs) -> anyhow::Result<Exit> {
-    let mut link = Link::daemon(options)?;
+    let mut link = Link::needed_daemon(options)?;
     let status = link.status()?;
     let mut plugins = Vec::new();
     for plugin in link.plugins()? {
