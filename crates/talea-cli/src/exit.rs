@@ -4,7 +4,6 @@
 //! nobody); the reason with its numbers is in the message and in `--json`.
 
 use std::process::ExitCode;
-use talea_proto::refusal::Said;
 use talea_proto::{Code, Refusal};
 
 /// How `talea` ends.
@@ -77,7 +76,7 @@ impl Exit {
             | Code::NotRoot
             | Code::BadToken
             | Code::Quota => Exit::Denied,
-            Code::NoPlugin if all_denied(refusal) => Exit::Denied,
+            Code::NoPlugin if refusal.is_denied_everywhere() => Exit::Denied,
             Code::NoPlugin | Code::Kernel => Exit::Refused,
             Code::Malformed | Code::UnknownPlugin => Exit::Usage,
             Code::NoSuchSpec
@@ -91,12 +90,6 @@ impl Exit {
             | Code::Busy => Exit::Failure,
         }
     }
-}
-
-/// Whether no plugin was even asked.
-pub(crate) fn all_denied(refusal: &Refusal) -> bool {
-    !refusal.answers.is_empty()
-        && refusal.answers.iter().all(|answer| matches!(answer.verdict, Said::Denied { .. }))
 }
 
 impl From<Exit> for ExitCode {

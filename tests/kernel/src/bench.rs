@@ -114,7 +114,8 @@ pub fn program(name: &str) -> PathBuf {
 fn sweep() {
     for entry in std::fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        let pid = name.to_str().and_then(|name| name.strip_prefix("talea-kernel-")?.strip_suffix("-programs"));
+        let pid =
+            name.to_str().and_then(|name| name.strip_prefix("talea-kernel-")?.strip_suffix("-programs"));
         if pid.is_some_and(|pid| pid.parse::<u32>().is_ok() && !Path::new("/proc").join(pid).exists()) {
             let _ = std::fs::remove_dir_all(entry.path());
         }

@@ -58,12 +58,11 @@ fn text(explained: &Explained, color: bool) -> String {
     let mut text = String::new();
     // Writing to a String can't fail.
     let _ = if let Some(name) = chosen(explained) {
-        writeln!(text, "{}: {name} would serve it", paint("would be granted", Tone::Good, color))
+        writeln!(text, "{}: {name} would serve it", paint("Would be granted", Tone::Good, color))
     } else {
         // What each plugin says follows in the table.
-        let whole = words::refusal(&refusal(explained));
-        let first = whole.lines().next().unwrap_or_default();
-        writeln!(text, "{}: {first}", paint("would not be granted", Tone::Bad, color))
+        let refusal = refusal(explained);
+        writeln!(text, "{}. {}", paint("Would not be granted", Tone::Bad, color), refusal.head())
     };
     if explained.answers.is_empty() {
         return text;

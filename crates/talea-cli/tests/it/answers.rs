@@ -170,7 +170,11 @@ fn a_denial_says_what_would_help() {
     let socket = fake.socket.to_str().unwrap();
     let ended = run(&scratch, &["--socket", socket, "explain", "--period", "10ms"]);
     let why: Vec<&str> = ended.out.lines().skip(2).collect();
-    assert!(why[0].contains("at most 40") && why[0].contains("hands out 100 by itself"), "{}", ended.out);
+    assert!(
+        why[0].contains("at most 40") && why[0].contains("hands out a priority of 100 by itself"),
+        "{}",
+        ended.out
+    );
     assert!(why[1].contains("ignore_adm_test"), "{}", ended.out);
     assert!(why[2].contains("declare it"), "{}", ended.out);
     assert_eq!(ended.code, Some(4));

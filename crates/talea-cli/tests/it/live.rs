@@ -209,7 +209,7 @@ fn r20_without_a_rule_the_answer_is_denied_and_the_program_never_starts() {
     assert_eq!(talea.run_as(BOB, &["run", "--priority", "5", "--", "true"]).code, Some(125));
     let bound = talea.run_as(ALICE, &["explain", "--priority", "50"]);
     assert_eq!(bound.code, Some(4), "{}{}", bound.out, bound.err);
-    assert!(bound.out.contains("priority of at most 10"), "{}", bound.out);
+    assert!(bound.out.contains("allows at most 10"), "{}", bound.out);
     let doctor = talea.run_as(BOB, &["doctor", "--json"]);
     let answer: serde_json::Value = serde_json::from_str(&doctor.out).expect("JSON");
     let rules = answer["checks"].as_array().expect("a list").iter().find(|check| check["id"] == "rules");

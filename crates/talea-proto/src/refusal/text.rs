@@ -20,7 +20,7 @@ impl Field {
             Field::IgnoreAdmission => "ignore-admission flag",
             Field::Plugin => "plugin",
             Field::Cpus => "CPU set",
-            Field::Specs => "number of specs",
+            Field::Specs => "number of grants",
             Field::Sessions => "number of connections",
             Field::Owner => "owner",
             Field::Thread => "thread",
@@ -114,8 +114,19 @@ fn denial(code: Code, field: Field, asked: u64, limit: u64, rule: Option<&str>) 
     })
 }
 
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Refusal {
+    /// The refusal as a whole, without what each plugin said.
+    pub fn head(&self) -> impl fmt::Display {
+        fmt::from_fn(|f| self.write_head(f))
+    }
+
+    /// Whether access rules keep the asker from every plugin, so that none was even asked.
+    pub fn is_denied_everywhere(&self) -> bool {
+        let denied = |answer: &Answer| matches!(answer.verdict, Said::Denied { .. });
+        !self.answers.is_empty() && self.answers.iter().all(denied)
+    }
+
+    fn write_head(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Refusal { code, field, asked, limit, .. } = *self;
         let name = field.name();
         let (amount, bound_amount) = (field.amount(asked), field.amount(limit));
@@ -123,17 +134,20 @@ impl fmt::Display for Refusal {
             Code::NotAllowed | Code::RuleBound | Code::RuleOmission => {
                 write!(f, "Not allowed: {}.", denial(code, field, asked, limit, self.rule.as_deref()))
             }
+            Code::NoPlugin if self.is_denied_everywhere() => {
+                f.write_str("Not allowed: the access rules keep you from every plugin.")
+            }
             Code::NoPlugin => f.write_str("No plugin can serve the request."),
             Code::UnknownPlugin => f.write_str("There is no plugin of that name; `talea status` lists them."),
-            Code::NoSuchSpec => f.write_str("There is no such spec, or it is not visible to you."),
-            Code::NotYours => f.write_str("The spec belongs to another user or connection."),
+            Code::NoSuchSpec => f.write_str("There is no such grant of yours; `talea list` shows them."),
+            Code::NotYours => f.write_str("The grant belongs to another user or connection."),
             Code::NoSuchThread => f.write_str("There is no such thread, or it has ended."),
             Code::OthersThread => {
                 f.write_str("The thread belongs to another user; only your own threads can be attached.")
             }
-            Code::ThreadTaken => f.write_str("The thread is attached to another spec; detach it there first."),
-            Code::SpecTaken => f.write_str("The spec has a thread already; detach that one first."),
-            Code::NotAttached => f.write_str("The spec has no thread."),
+            Code::ThreadTaken => f.write_str("The thread is under another grant already; detach it there first."),
+            Code::SpecTaken => f.write_str("The grant has a thread already; detach that one first."),
+            Code::NotAttached => f.write_str("The grant has no thread."),
             Code::Kernel => write!(f, "The kernel refused with error {}; {}.", self.errno, remedy(self.errno)),
             Code::Quota => write!(
                 f,
@@ -144,14 +158,20 @@ impl fmt::Display for Refusal {
                 f,
                 "No common protocol version: you speak {asked}, the daemon speaks {limit}; update the older one."
             ),
-            Code::BadToken => f.write_str("The token is not the one that the spec was created with."),
+            Code::BadToken => f.write_str("The token is not the one that the grant was created with."),
             Code::NotRoot => f.write_str("Only root may ask this."),
             Code::BareTid => f.write_str(
                 "A thread number from another PID namespace means nothing to the daemon; pass a pidfd (Linux 6.9).",
             ),
             Code::Stopping => f.write_str("The daemon is stopping; ask again when it is back."),
-            Code::Busy => f.write_str("Another request for this spec is under way; ask again when it is answered."),
-        }?;
+            Code::Busy => f.write_str("Another request for this grant is under way; ask again when it is answered."),
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write_head(f)?;
         for answer in &self.answers {
             write!(f, " {answer}")?;
         }
@@ -180,8 +200,13 @@ fn malformed(f: &mut fmt::Formatter<'_>, refusal: &Refusal) -> fmt::Result {
 /// What the kernel's most frequent refusals mean here.
 fn remedy(errno: i32) -> &'static str {
     match errno {
-        1 => "EPERM: the daemon lacks a right, or the thread's CPUs do not fit; `talea doctor` says which",
+        1 => {
+            "EPERM: a right is missing, the control group has no real-time runtime, or a deadline thread may not use its whole root domain; `talea doctor` says which"
+        }
         3 => "ESRCH: the thread has ended",
+        11 => {
+            "EAGAIN: the thread has run for longer than its last grant let it, and must pay first; ask again"
+        }
         16 => "EBUSY: the kernel's own admission test found no bandwidth left",
         22 => "EINVAL: this kernel does not take such parameters",
         _ => "`talea doctor` says what stands in the way",

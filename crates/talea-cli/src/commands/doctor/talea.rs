@@ -4,7 +4,6 @@ use super::check::Check;
 use super::facts::{Configuration, Daemon, Facts, Leftovers};
 use super::rights::privileged;
 use crate::exit::Exit;
-use crate::words;
 
 pub(super) fn checks(facts: &Facts) -> Vec<Check> {
     vec![disabled(facts), configuration(facts), daemon(facts), rules(facts), leftovers(facts)]
@@ -89,8 +88,8 @@ fn rules(facts: &Facts) -> Check {
     let Some(refusal) = refusal else {
         return Check::ok(id, "you may ask", "a hundredth of a CPU would be granted to you");
     };
-    // What each plugin said follows in lines of its own; explain is for that.
-    let text = words::refusal(refusal).lines().next().unwrap_or_default().to_owned();
+    // What each plugin said is for explain.
+    let text = refusal.head().to_string();
     match Exit::of(refusal) {
         Exit::Denied => Check::fail(
             id,

@@ -283,7 +283,7 @@ fn rules_are_asked_for_this_user() {
     };
     let facts = gives(user, denied, &["rules: fail"]);
     let told = text(&all(&facts), false, false);
-    assert!(told.contains("keep you from every plugin\n"), "one line a finding: {told}");
+    assert!(told.contains("keep you from every plugin.\n"), "one line a finding: {told}");
 }
 
 #[test]
