@@ -10,13 +10,16 @@
 #![allow(unsafe_code, reason = "kernel calls that no safe wrapper offers; each block carries its argument")]
 #![warn(clippy::undocumented_unsafe_blocks, unsafe_op_in_unsafe_fn)]
 
+pub mod bell;
 pub mod clock;
 pub mod dropcaps;
 pub mod epoll;
 pub mod files;
+pub mod gate;
 pub mod machine;
 pub mod partition;
 pub mod peer;
+pub mod pilock;
 pub mod proc;
 pub mod process;
 pub mod sched;
@@ -26,6 +29,7 @@ pub mod spawn;
 pub mod statefile;
 mod sys;
 pub mod thread;
+pub mod threadclock;
 mod tid;
 pub mod users;
 

@@ -8,6 +8,7 @@ mod claims;
 mod confined;
 mod cost;
 mod defects;
+mod exec;
 mod files;
 mod foreign;
 mod identity;

@@ -1,0 +1,119 @@
+//! The loop of one dispatcher; the twin of the simulator's.
+//!
+//! Note how often the bell has rung; take the lock; read the clock; read the mail; step; set the alarm; give the lock back;
+//! sleep until the alarm or the bell. Whatever is posted after the mail was read has rung the bell, so it is not slept
+//! over. Nothing here allocates.
+
+use crate::mechanism::Mechanism;
+use crate::record::Log;
+use crate::root::Root;
+use crate::stage::{Band, Stage};
+use std::io;
+use std::sync::atomic::Ordering;
+use talea_core::{CpuSet, Span, Time, Work};
+use talea_os::bell::Woken;
+use talea_os::pilock::PiLock;
+use talea_os::sched::{self, Attr, Policy};
+use talea_os::{Tid, clock};
+
+/// What a dispatcher says of itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Effort {
+    /// How often it was awake.
+    pub steps: u64,
+    /// Of these, because a time had come.
+    pub timers: u64,
+    /// The latest that it was awake after such a time.
+    pub latest: Span,
+    /// What it has used of its CPU.
+    pub used: Work,
+    /// How long it has waited for the lock of its root in all, and the longest of these.
+    pub locked: Span,
+    /// The longest.
+    pub locked_most: Span,
+}
+
+/// When a run begins and ends, on the machine's clock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timeline {
+    pub(crate) zero: Time,
+    /// On the run's own time line.
+    pub(crate) until: Time,
+}
+
+impl Timeline {
+    fn now(&self) -> Time {
+        Time::from_ns(clock::now().as_ns().saturating_sub(self.zero.as_ns()))
+    }
+
+    fn of_machine(&self, at: Time) -> Time {
+        self.zero.saturating_add(Span::from_ns(at.as_ns()))
+    }
+}
+
+/// Puts the calling thread where a dispatcher stands.
+pub(crate) fn enter(cpu: u32, band: Band) -> io::Result<()> {
+    let tid = Tid::current();
+    sched::set_affinity(tid, &CpuSet::single(cpu))?;
+    sched::set(tid, &Attr::grant(Policy::Fifo(band.top)))
+}
+
+/// However its dispatcher leaves: the other dispatchers of its root are called off, those of all roots if it falls; the
+/// root is closed, and its workers are ordinary threads that end.
+struct Leaving<'a, M: Mechanism>(&'a Stage, &'a PiLock<Root<M>>);
+
+impl<M: Mechanism> Drop for Leaving<'_, M> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.call_all_off();
+        }
+        self.0.call_off();
+        self.1.lock().close();
+        self.0.let_go();
+    }
+}
+
+/// Drives `root` as the dispatcher of its CPU `cpu` from the zero of `time` to its end.
+pub(crate) fn drive<M: Mechanism>(
+    cpu: usize,
+    stage: &Stage,
+    root: &PiLock<Root<M>>,
+    time: Timeline,
+    log: &mut Log,
+) -> Result<Effort, M::Error> {
+    let _leaving = Leaving(stage, root);
+    let mailbox = &stage.cpus[cpu].mailbox;
+    let mut ended = Vec::with_capacity(stage.slots.len());
+    let mut effort = Effort::default();
+    let before = clock::thread_cpu_time();
+    clock::sleep_until(time.zero);
+    let mut due = Time::ZERO;
+    let mut woken = Woken::Due;
+    loop {
+        let heard = mailbox.bell.heard();
+        let wakes = time.now();
+        if stage.over.load(Ordering::Acquire) || wakes >= time.until {
+            break;
+        }
+        effort.steps += 1;
+        if woken == Woken::Due {
+            effort.timers += 1;
+            effort.latest = effort.latest.max(wakes.since(due));
+        }
+        {
+            let mut root = root.lock();
+            // Of this moment, not of before the lock: nobody's time runs backwards.
+            let now = time.now();
+            let waited = now.since(wakes);
+            effort.locked += waited;
+            effort.locked_most = effort.locked_most.max(waited);
+            mailbox.take(&stage.slots, &mut ended);
+            root.step(cpu, now, &ended, log).inspect_err(|_| stage.call_all_off())?;
+            ended.clear();
+            due = root.arm(cpu, time.now(), |other| stage.cpus[other].mailbox.bell.ring()).min(time.until);
+        }
+        woken = mailbox.bell.wait(heard, time.of_machine(due));
+    }
+    effort.used = clock::thread_cpu_time().checked_sub(before).unwrap_or(Work::ZERO);
+    Ok(effort)
+}

@@ -1,0 +1,41 @@
+//! The scheduler machine on real threads.
+//!
+//! Model: each root of a system has its machine, and each CPU that it owns a *dispatcher*: a pinned FIFO thread at the top
+//! of the band, asleep in one futex wait for messages and timers. When it wakes it tells the machine what has
+//! happened (what was consumed, which jobs have ended, which have come), polls its orders, and has a [`Mechanism`]
+//! obey them on the *workers*, one thread a task, which stand below it in the band. The loop is the twin of the
+//! simulator's: the same machine, unchanged, the same events in the same order, the same orders. What a driver owes the
+//! machine is written in docs/model.md.
+//!
+//! Strict: no worker runs that the machine has not chosen. Nobody spins to keep others out.
+//!
+//! A map: [`run`] sets a run up and tears it down; `dispatcher` is the loop, `root` its body without threads in it;
+//! `worker` is the other side; [`mechanism`] moves workers; [`record`] keeps what went in and came out, in memory and as a file, [`replay`] gets the
+//! same out of a fresh machine, [`course`] says who ran in what order; [`work`] is what jobs do, [`load`] how many come
+//! and how long they are.
+#![forbid(unsafe_code)]
+
+pub mod course;
+mod dispatcher;
+mod holes;
+pub mod load;
+mod mailbox;
+pub mod mechanism;
+pub mod record;
+pub mod replay;
+mod root;
+pub mod run;
+mod stage;
+#[cfg(test)]
+mod tests;
+mod watchdog;
+pub mod work;
+mod worker;
+
+pub use course::{Course, Turn};
+pub use holes::Hole;
+pub use load::{Arrival, Load};
+pub use mechanism::Mechanism;
+pub use record::{Entry, What};
+pub use run::{Band, Failure, Options, Report, RootPlan, RootReport, TaskPlan, execute};
+pub use work::{Body, Job};

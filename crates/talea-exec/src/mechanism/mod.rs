@@ -1,0 +1,42 @@
+//! How a worker is made to run and to stand still.
+//!
+//! One mechanism serves one root. It is told what is to change, never who is to run on the whole: it touches only what
+//! changes. Of one decision it is told, CPU by CPU, first who begins or goes on there and then who stops, so that between two
+//! calls the old one or the new one runs and nobody else; and at the end which CPUs rest.
+
+pub mod audit;
+mod flip;
+
+pub(crate) use flip::{Flip, Identity};
+
+use crate::work::Job;
+use talea_core::Work;
+use talea_core::machine::{Cpu, TaskId};
+
+/// One way to obey orders.
+pub trait Mechanism {
+    /// The kernel said no.
+    type Error;
+
+    /// What the worker of `task` has used of any CPU since it was made, its work between jobs included.
+    fn used(&mut self, task: TaskId) -> Result<Work, Self::Error>;
+
+    /// The worker of `task`, which waits for one, gets a job and runs it on `cpu`.
+    fn begin(&mut self, cpu: Cpu, task: TaskId, job: Job) -> Result<(), Self::Error>;
+
+    /// The worker of `task`, which was stopped within a job, goes on with it on `cpu`. It may be one that runs on another
+    /// CPU so far, which does not say that it stops there.
+    fn resume(&mut self, cpu: Cpu, task: TaskId) -> Result<(), Self::Error>;
+
+    /// The worker of `task` has `cpu` no longer, within a job. `successor`: somebody else has it now.
+    fn stop(&mut self, cpu: Cpu, task: TaskId, successor: bool) -> Result<(), Self::Error>;
+
+    /// The worker of `task` has told that its job is over; it waits for the next, or will at once when it next runs.
+    fn ended(&mut self, task: TaskId) -> Result<(), Self::Error>;
+
+    /// Nobody has `cpu`: whoever was stopped there must not run although nobody else does.
+    fn rest(&mut self, cpu: Cpu) -> Result<(), Self::Error>;
+
+    /// The run is over: nothing is asked after this, and workers are about to be let go.
+    fn leave(&mut self) {}
+}

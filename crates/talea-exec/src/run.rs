@@ -1,0 +1,367 @@
+//! A run from its threads' first breath to their last.
+//!
+//! Everything that is changed belongs to threads that the run made itself, and ends with them: nothing of the machine is
+//! touched, neither its control groups nor its settings. Only the handler of SIGURG is the process's; it is put back.
+//!
+//! Order: workers, each at its desk; the machine and its mechanism; dispatchers, watchdog and monitors; the zero of the
+//! time line, a moment later. And back: dispatchers leave at the end, the last things are done to the workers, all are
+//! waited for. A panic in any of them calls the run off and is passed on when all have ended.
+
+use crate::dispatcher::{self, Effort, Timeline};
+use crate::holes::{self, Hole};
+use crate::load::Load;
+use crate::mechanism::audit::{Audited, Consumed};
+use crate::mechanism::{Flip, Identity};
+use crate::record::{self, Entry, Log};
+use crate::root::Root;
+pub use crate::stage::Band;
+use crate::stage::Stage;
+use crate::watchdog::Watchdog;
+use crate::work::Body;
+use crate::worker;
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::thread::{Builder, Scope, ScopedJoinHandle};
+use talea_core::machine::{Machine, TaskId, Tree, TreeError};
+use talea_core::{Span, Time};
+use talea_os::gate::Handler;
+use talea_os::pilock::PiLock;
+use talea_os::{Tid, clock};
+
+/// A task of a root: what comes, and what its jobs do.
+pub struct TaskPlan<'a> {
+    /// Jobs.
+    pub load: Load,
+    /// [`crate::work::spender`], or anybody's own.
+    pub body: Body<'a>,
+}
+
+impl fmt::Debug for TaskPlan<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TaskPlan").field("load", &self.load).finish_non_exhaustive()
+    }
+}
+
+/// A root of the system.
+#[derive(Debug)]
+pub struct RootPlan<'a> {
+    /// Its tree.
+    pub tree: &'a Tree,
+    /// By task of its machine.
+    pub tasks: Vec<TaskPlan<'a>>,
+    /// The CPUs that it gets, as the kernel counts them; as many as the tree has, and nobody else's.
+    pub cpus: Vec<u32>,
+}
+
+/// How a run is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// How long it is.
+    pub duration: Span,
+    /// Priorities.
+    pub band: Band,
+    /// Entries of a dispatcher's record.
+    pub room: usize,
+    /// Whether each worker's clock is read whenever it is let run and stopped ([`Consumed`]).
+    pub audit: bool,
+    /// Whether a monitor looks for holes on each CPU.
+    pub monitor: bool,
+}
+
+impl Options {
+    /// A run of this length with everything that can be looked at.
+    pub fn new(duration: Span) -> Options {
+        Options { duration, band: Band::default(), room: 1 << 16, audit: true, monitor: true }
+    }
+}
+
+/// What became of a root.
+#[derive(Clone, Debug)]
+pub struct RootReport {
+    /// What went into its machine and what came out.
+    pub record: Vec<Entry>,
+    /// Entries that found no room; then the record ends where the first of them should be.
+    pub lost: u64,
+    /// By task.
+    pub consumed: Vec<Consumed>,
+    /// By CPU.
+    pub effort: Vec<Effort>,
+    /// Jobs for which there was no room.
+    pub refused: u64,
+}
+
+/// What became of a run.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// By root.
+    pub roots: Vec<RootReport>,
+    /// On all CPUs, where a monitor looked.
+    pub holes: Vec<Hole>,
+}
+
+/// Why there was no run, or no end to it.
+#[derive(Debug)]
+pub enum Failure {
+    /// The plan can't be executed.
+    Plan(String),
+    /// A tree can't be built.
+    Tree(TreeError),
+    /// The kernel refused something that needs a right: CAP_SYS_NICE, or RLIMIT_RTPRIO up to the watchdog's priority.
+    NoRight(io::Error),
+    /// The kernel refused something else.
+    Os(io::Error),
+    /// It did not end by itself and was ended.
+    Hung,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Plan(why) => f.write_str(why),
+            Failure::Tree(wrong) => write!(f, "node {} of the tree: {}", wrong.node.0, wrong.why),
+            Failure::NoRight(error) => write!(
+                f,
+                "no right to real-time priorities ({error}): run it as root or with CAP_SYS_NICE, outside control \
+                 groups without real-time runtime; `talea simulate` needs no right"
+            ),
+            Failure::Os(error) => write!(f, "the kernel refused: {error}"),
+            Failure::Hung => f.write_str("the run did not end by itself and was ended by its watchdog"),
+        }
+    }
+}
+
+impl std::error::Error for Failure {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Failure::NoRight(error) | Failure::Os(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Failure {
+        if error.kind() == io::ErrorKind::PermissionDenied {
+            Failure::NoRight(error)
+        } else {
+            Failure::Os(error)
+        }
+    }
+}
+
+/// Between the last thread's readiness and the zero of the time line.
+const LEAD: Span = Span::from_ns(3_000_000);
+
+fn check(roots: &[RootPlan<'_>], options: &Options) -> Result<(), Failure> {
+    let wrong = |why: String| Err(Failure::Plan(why));
+    if !options.band.is_sound() {
+        return wrong(format!("{:?} is no band: 1 ≤ bottom, bottom + 2 ≤ top ≤ 98", options.band));
+    }
+    let mut seen = Vec::new();
+    for root in roots {
+        if root.cpus.len() != root.tree.cpus as usize {
+            return wrong(format!("a root with {} CPUs was given {}", root.tree.cpus, root.cpus.len()));
+        }
+        for &cpu in &root.cpus {
+            if seen.contains(&cpu) {
+                return wrong(format!("CPU {cpu} was given twice"));
+            }
+            seen.push(cpu);
+        }
+    }
+    Ok(())
+}
+
+/// Runs the system and says what happened.
+///
+/// # Errors
+/// If it can't be run here, or had to be ended.
+///
+/// # Panics
+/// Passes on the panic of a job.
+pub fn execute(roots: Vec<RootPlan<'_>>, options: &Options) -> Result<Report, Failure> {
+    check(&roots, options)?;
+    let mut machines = Vec::new();
+    for root in &roots {
+        let machine = root.tree.build().map_err(Failure::Tree)?;
+        if machine.tasks() != root.tasks.len() {
+            let why = format!("a root with {} tasks was given {}", machine.tasks(), root.tasks.len());
+            return Err(Failure::Plan(why));
+        }
+        machines.push(machine);
+    }
+    let stages: Vec<Arc<Stage>> =
+        roots.iter().map(|root| Arc::new(Stage::new(&root.cpus, root.tasks.len()))).collect();
+    for stage in &stages {
+        stage.crew.set(stages.iter().map(Arc::downgrade).collect()).expect("set once");
+    }
+    // Outlives every thread that may be stopped.
+    let _handler = Handler::install()?;
+    let watchdog = Watchdog::default();
+    let stop = AtomicBool::new(false);
+    let shared = Shared { stages: &stages, watchdog: &watchdog, stop: &stop, options };
+    let result = std::thread::scope(|scope| {
+        // Also when something fails half way: the scope waits for all threads.
+        let _ending = Ending(&shared);
+        shared.run(scope, roots, machines)
+    });
+    if watchdog.has_bitten() { Err(Failure::Hung) } else { result }
+}
+
+/// Of everything that the threads of a run borrow.
+struct Shared<'s> {
+    stages: &'s [Arc<Stage>],
+    watchdog: &'s Watchdog,
+    /// Monitors leave.
+    stop: &'s AtomicBool,
+    options: &'s Options,
+}
+
+/// Lets everybody go, whatever has happened.
+struct Ending<'a, 's>(&'a Shared<'s>);
+
+impl Drop for Ending<'_, '_> {
+    fn drop(&mut self) {
+        self.0.stop.store(true, Ordering::Relaxed);
+        for stage in self.0.stages {
+            stage.call_off();
+            stage.let_go();
+        }
+        self.0.watchdog.call_off();
+    }
+}
+
+type Live = Root<Audited<Flip>>;
+
+fn join<T>(thread: ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+impl<'s> Shared<'s> {
+    fn run<'scope, 'a: 'scope>(
+        &'scope self,
+        scope: &'scope Scope<'scope, '_>,
+        roots: Vec<RootPlan<'a>>,
+        machines: Vec<Machine>,
+    ) -> Result<Report, Failure>
+    where
+        's: 'scope,
+    {
+        let band = self.options.band;
+        let cpus: Vec<Vec<u32>> = roots.iter().map(|root| root.cpus.clone()).collect();
+        let mut workers = Vec::new();
+        let mut live = Vec::new();
+        for ((root, stage), machine) in roots.into_iter().zip(self.stages).zip(machines) {
+            let (bodies, loads): (Vec<_>, Vec<_>) =
+                root.tasks.into_iter().map(|task| (task.body, task.load)).unzip();
+            let identities = employ(scope, stage, band, bodies, &mut workers)?;
+            let tasks = identities.len();
+            let flip = Flip::new(Arc::clone(stage), band, &identities);
+            let mechanism = Audited::new(flip, tasks, self.options.audit)?;
+            live.push(Arc::new(PiLock::new(Live::new(machine, root.cpus.len(), mechanism, loads)?)));
+        }
+        let mut dispatchers = Vec::new();
+        let mut starts = Vec::new();
+        let (ready, entered) = channel();
+        for (root, numbers) in cpus.iter().enumerate() {
+            for (cpu, &number) in numbers.iter().enumerate() {
+                let (start, started) = channel::<Timeline>();
+                starts.push(start);
+                let (ready, live, room) = (ready.clone(), Arc::clone(&live[root]), self.options.room);
+                let stage = &self.stages[root];
+                let name = format!("exec-cpu{number}");
+                dispatchers.push(Builder::new().name(name).spawn_scoped(scope, move || {
+                    let mut log = Log::new(room);
+                    // Whoever waits for it has not gone.
+                    let _ = ready.send(dispatcher::enter(number, band).map(|()| Tid::current()));
+                    let effort = match started.recv() {
+                        Ok(time) => dispatcher::drive(cpu, stage, &live, time, &mut log),
+                        // Another one could not enter.
+                        Err(_) => Ok(Effort::default()),
+                    };
+                    effort.map(|effort| (effort, log))
+                })?);
+            }
+        }
+        let mut tids = Vec::new();
+        for _ in &dispatchers {
+            tids.push(entered.recv().expect("each of them says so")?);
+        }
+        let zero = clock::now() + LEAD;
+        let until = Time::ZERO + self.options.duration;
+        let end = zero + self.options.duration;
+        let (dog, stages) = (self.watchdog, self.stages);
+        let dog = Builder::new()
+            .name("exec-watchdog".into())
+            .spawn_scoped(scope, move || dog.watch(band, end, stages, &tids))?;
+        let mut monitors = Vec::new();
+        for &cpu in cpus.iter().flatten().filter(|_| self.options.monitor) {
+            let watch = move || holes::watch(cpu, band.watchdog(), zero, self.stop);
+            let name = format!("exec-monitor{cpu}");
+            monitors.push(Builder::new().name(name).spawn_scoped(scope, watch)?);
+        }
+        for start in starts {
+            // One that fell has called everybody off.
+            let _ = start.send(Timeline { zero, until });
+        }
+        let mut efforts = Vec::new();
+        for dispatcher in dispatchers {
+            efforts.push(join(dispatcher)?);
+        }
+        let mut reports = Vec::new();
+        let mut efforts = efforts.into_iter();
+        for (live, numbers) in live.iter().zip(&cpus) {
+            let (effort, logs) = efforts.by_ref().take(numbers.len()).unzip();
+            let (record, lost) = record::merge(logs);
+            let live = live.lock();
+            let consumed = live.mechanism().consumed().to_vec();
+            reports.push(RootReport { record, lost, effort, consumed, refused: live.refused() });
+        }
+        for worker in workers {
+            join(worker);
+        }
+        self.stop.store(true, Ordering::Relaxed);
+        let mut holes = Vec::new();
+        for monitor in monitors {
+            holes.extend(join(monitor)?);
+        }
+        self.watchdog.call_off();
+        join(dog)?;
+        Ok(Report { roots: reports, holes })
+    }
+}
+
+/// A worker for each body, at its desk.
+fn employ<'scope, 'a: 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    stage: &Arc<Stage>,
+    band: Band,
+    bodies: Vec<Body<'a>>,
+    workers: &mut Vec<ScopedJoinHandle<'scope, ()>>,
+) -> Result<Vec<Identity>, Failure> {
+    let (say, said) = channel();
+    let count = bodies.len();
+    for (task, body) in (0..).map(TaskId).zip(bodies) {
+        let (stage, say) = (Arc::clone(stage), say.clone());
+        let name = format!("exec-task{}", task.0);
+        workers.push(Builder::new().name(name).spawn_scoped(scope, move || {
+            worker::live(task, &stage, band, body, |identity| {
+                // Whoever asked has not gone.
+                let _ = say.send((task, identity));
+            });
+        })?);
+    }
+    drop(say);
+    let mut identities: Vec<Option<Identity>> = vec![None; count];
+    for (task, identity) in said.iter().take(count) {
+        identities[task.0 as usize] = Some(identity?);
+    }
+    let identities: Vec<Identity> = identities.into_iter().flatten().collect();
+    assert_eq!(identities.len(), count, "each of them says so");
+    let tids = identities.iter().map(|identity| identity.tid).collect();
+    stage.workers.set(tids).expect("employed once");
+    Ok(identities)
+}

@@ -1,0 +1,148 @@
+//! What the threads of one root share without a lock.
+
+use crate::mailbox::Mailbox;
+use crate::work::Job;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{OnceLock, Weak};
+use talea_core::Work;
+use talea_os::Tid;
+use talea_os::bell::Bell;
+use talea_os::gate::Gate;
+use talea_os::sched::{self, Attr, Policy};
+
+/// The FIFO priorities of a run, larger first: the dispatchers have the top, workers that may run the one below it, workers
+/// that were stopped the bottom. The watchdog and the monitors of holes stand one above the top.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Band {
+    /// 1 to 96.
+    pub bottom: u8,
+    /// `bottom + 2` to 98.
+    pub top: u8,
+}
+
+impl Default for Band {
+    /// Above what `talead` hands out by default, below the kernel's own threads.
+    fn default() -> Band {
+        Band { bottom: 90, top: 93 }
+    }
+}
+
+impl Band {
+    /// Whether such a band can be had.
+    pub fn is_sound(self) -> bool {
+        self.bottom >= 1 && self.top <= 98 && self.bottom + 2 <= self.top
+    }
+
+    pub(crate) fn workers(self) -> u8 {
+        self.top - 1
+    }
+
+    pub(crate) fn watchdog(self) -> u8 {
+        self.top + 1
+    }
+}
+
+/// A worker's side of the desk; on a cache line of its own, because its neighbours belong to other CPUs.
+#[repr(align(128))]
+#[derive(Debug, Default)]
+pub(crate) struct Slot {
+    /// Rings once for each job, and at the end of the run.
+    go: Bell,
+    number: AtomicU64,
+    cost: AtomicU64,
+    /// Where it was last ordered to run: whose dispatcher it tells.
+    pub(crate) cpu: AtomicU32,
+    /// The next in the mailbox that it is in.
+    pub(crate) next: AtomicU32,
+    pub(crate) gate: Gate,
+}
+
+impl Slot {
+    /// A new job, for a worker that has none.
+    pub(crate) fn give(&self, job: Job) {
+        self.number.store(job.number, Ordering::Relaxed);
+        self.cost.store(job.cost.as_ns(), Ordering::Relaxed);
+        // What stands above is seen by whoever hears it.
+        self.go.ring();
+    }
+
+    /// Waits for the ring after so many.
+    pub(crate) fn wait(&self, heard: u32) {
+        self.go.wait(heard, talea_core::Time::NEVER);
+    }
+
+    /// The job that was given last.
+    pub(crate) fn job(&self) -> Job {
+        Job {
+            number: self.number.load(Ordering::Relaxed),
+            cost: Work::from_ns(self.cost.load(Ordering::Relaxed)),
+        }
+    }
+}
+
+/// A CPU of a root.
+#[derive(Debug)]
+pub(crate) struct Managed {
+    /// As the kernel counts.
+    pub(crate) number: u32,
+    pub(crate) mailbox: Mailbox,
+}
+
+/// Of one root.
+#[derive(Debug)]
+pub(crate) struct Stage {
+    /// By CPU of the machine.
+    pub(crate) cpus: Vec<Managed>,
+    /// By task.
+    pub(crate) slots: Vec<Slot>,
+    /// Its workers, once they are known.
+    pub(crate) workers: OnceLock<Vec<Tid>>,
+    /// The run is over: nobody begins anything.
+    pub(crate) over: AtomicBool,
+    /// The roots that run together, this one among them.
+    pub(crate) crew: OnceLock<Vec<Weak<Stage>>>,
+}
+
+impl Stage {
+    pub(crate) fn new(cpus: &[u32], tasks: usize) -> Stage {
+        let manage = |&number: &u32| Managed { number, mailbox: Mailbox::default() };
+        Stage {
+            cpus: cpus.iter().map(manage).collect(),
+            slots: (0..tasks).map(|_| Slot::default()).collect(),
+            workers: OnceLock::new(),
+            over: AtomicBool::new(false),
+            crew: OnceLock::new(),
+        }
+    }
+
+    /// Something went wrong: all roots are called off.
+    pub(crate) fn call_all_off(&self) {
+        self.call_off();
+        for stage in self.crew.get().into_iter().flatten().filter_map(Weak::upgrade) {
+            stage.call_off();
+        }
+    }
+
+    /// Says that the run of this root is over; dispatchers leave, and the last things are done by them.
+    pub(crate) fn call_off(&self) {
+        self.over.store(true, Ordering::Release);
+        for cpu in &self.cpus {
+            cpu.mailbox.bell.ring();
+        }
+    }
+
+    /// Makes ordinary threads of all workers, wherever they stand, and lets them end. To be done when no mechanism moves
+    /// them any more; a second time does no harm.
+    pub(crate) fn let_go(&self) {
+        self.over.store(true, Ordering::Release);
+        for &tid in self.workers.get().into_iter().flatten() {
+            // It may have ended; then there is nothing to put back.
+            let _: io::Result<()> = sched::set(tid, &Attr::plain(Policy::NORMAL));
+        }
+        for slot in &self.slots {
+            slot.gate.open();
+            slot.go.ring();
+        }
+    }
+}

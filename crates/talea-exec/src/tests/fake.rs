@@ -1,0 +1,218 @@
+//! Workers that are numbers, CPUs that work at full speed, and dispatchers that wake when they said.
+
+use crate::course::{Course, Turn};
+use crate::load::{Arrival, Load};
+use crate::mechanism::Mechanism;
+use crate::record::{Entry, Log, merge};
+use crate::root::Root;
+use crate::work::Job;
+use std::cell::RefCell;
+use std::convert::Infallible;
+use std::rc::Rc;
+use talea_core::machine::{Cpu, TaskId, Tree};
+use talea_core::workload::Workload;
+use talea_core::{Span, Time, Work};
+use talea_sim::{Completion, Sink, World};
+
+#[derive(Clone, Copy, Debug, Default)]
+struct FakeWorker {
+    used: u64,
+    /// Of its job.
+    left: Option<u64>,
+    /// Where it is let run.
+    cpu: Option<usize>,
+}
+
+/// What the mechanism and the test look at.
+#[derive(Debug, Default)]
+pub(super) struct Threads {
+    workers: Vec<FakeWorker>,
+    now: u64,
+    /// When workers go on.
+    from: u64,
+    pub(super) stops: u64,
+}
+
+impl Threads {
+    /// The dispatcher has the CPU until `to`, and the way back to the worker takes `switch` more.
+    fn lose(&mut self, to: u64, switch: u64) {
+        self.now = to;
+        self.from = to + switch;
+    }
+
+    /// Whoever is let run works until `to`.
+    fn advance(&mut self, to: u64) {
+        let passed = to.saturating_sub(self.now.max(self.from));
+        self.now = to;
+        for worker in self.workers.iter_mut().filter(|worker| worker.cpu.is_some()) {
+            worker.used += passed;
+            worker.left = worker.left.map(|left| left - passed);
+        }
+    }
+
+    fn first_end(&self) -> u64 {
+        let running = self.workers.iter().filter(|worker| worker.cpu.is_some());
+        running
+            .filter_map(|worker| worker.left)
+            .map(|left| self.now.max(self.from) + left)
+            .min()
+            .unwrap_or(u64::MAX)
+    }
+
+    /// Who has just ended.
+    fn ended(&self) -> Vec<TaskId> {
+        let over = |&(_, worker): &(u32, &FakeWorker)| worker.cpu.is_some() && worker.left == Some(0);
+        (0..).zip(&self.workers).filter(over).map(|(task, _)| TaskId(task)).collect()
+    }
+
+    /// Never two on one CPU.
+    fn check(&self) {
+        let mut taken: Vec<usize> = self.workers.iter().filter_map(|worker| worker.cpu).collect();
+        let running = taken.len();
+        taken.sort_unstable();
+        taken.dedup();
+        assert_eq!(taken.len(), running, "two workers on one CPU: {self:?}");
+    }
+}
+
+/// Moves them.
+#[derive(Clone, Debug)]
+pub(super) struct Fake(pub(super) Rc<RefCell<Threads>>);
+
+impl Fake {
+    pub(super) fn new(tasks: usize) -> Fake {
+        let workers = vec![FakeWorker::default(); tasks];
+        Fake(Rc::new(RefCell::new(Threads { workers, ..Threads::default() })))
+    }
+}
+
+impl Mechanism for Fake {
+    type Error = Infallible;
+
+    fn used(&mut self, task: TaskId) -> Result<Work, Infallible> {
+        Ok(Work::from_ns(self.0.borrow().workers[task.0 as usize].used))
+    }
+
+    fn begin(&mut self, cpu: Cpu, task: TaskId, job: Job) -> Result<(), Infallible> {
+        let worker = &mut self.0.borrow_mut().workers[task.0 as usize];
+        assert_eq!((worker.left, worker.cpu), (None, None), "it has a job");
+        worker.left = Some(job.cost.as_ns());
+        worker.cpu = Some(cpu.0 as usize);
+        Ok(())
+    }
+
+    fn resume(&mut self, cpu: Cpu, task: TaskId) -> Result<(), Infallible> {
+        let worker = &mut self.0.borrow_mut().workers[task.0 as usize];
+        assert!(worker.left.is_some(), "it has no job");
+        worker.cpu = Some(cpu.0 as usize);
+        Ok(())
+    }
+
+    fn stop(&mut self, cpu: Cpu, task: TaskId, _successor: bool) -> Result<(), Infallible> {
+        let mut threads = self.0.borrow_mut();
+        let worker = &mut threads.workers[task.0 as usize];
+        assert_eq!(worker.cpu.take(), Some(cpu.0 as usize), "it runs elsewhere");
+        threads.stops += 1;
+        Ok(())
+    }
+
+    fn ended(&mut self, task: TaskId) -> Result<(), Infallible> {
+        let worker = &mut self.0.borrow_mut().workers[task.0 as usize];
+        assert_eq!(worker.left.take(), Some(0), "it has work left");
+        worker.cpu = None;
+        Ok(())
+    }
+
+    fn rest(&mut self, cpu: Cpu) -> Result<(), Infallible> {
+        let threads = self.0.borrow();
+        assert!(threads.workers.iter().all(|worker| worker.cpu != Some(cpu.0 as usize)), "somebody runs");
+        Ok(())
+    }
+}
+
+/// A run of the loop.
+pub(super) struct Ran {
+    pub(super) course: Course,
+    pub(super) record: Vec<Entry>,
+    pub(super) stops: u64,
+    pub(super) steps: u64,
+}
+
+/// Runs `tree` until `until`; each time that a dispatcher wakes by its alarm it is late by `late`.
+pub(super) fn run(tree: &Tree, workload: &Workload, until: Time, late: impl FnMut() -> Span) -> Ran {
+    run_with(tree, workload, until, (Span::ZERO, Span::ZERO), late)
+}
+
+/// The same, where a step keeps all CPUs busy for so long, and the way back to the workers for so much longer.
+pub(super) fn run_with(
+    tree: &Tree,
+    workload: &Workload,
+    until: Time,
+    (effort, switch): (Span, Span),
+    mut late: impl FnMut() -> Span,
+) -> Ran {
+    let cpus = tree.cpus as usize;
+    let machine = tree.build().expect("a sound tree");
+    let fake = Fake::new(machine.tasks());
+    let loads = talea_sim::draw(workload, until).into_iter().map(|drawn| Load {
+        arrivals: drawn.arrivals.iter().map(|&(seen, nominal)| Arrival { seen, nominal }).collect(),
+        costs: drawn.costs,
+    });
+    let Ok(mut root) = Root::new(machine, cpus, fake.clone(), loads.collect());
+    let mut logs: Vec<Log> = (0..cpus).map(|_| Log::new(1 << 16)).collect();
+    let mut due = vec![0; cpus];
+    let mut steps = 0;
+    loop {
+        let first = fake.0.borrow().first_end().min(due.iter().copied().min().expect("a CPU"));
+        // What was due while a dispatcher was busy is looked at when it is done.
+        let now = first.max(fake.0.borrow().now);
+        if now >= until.as_ns() {
+            break;
+        }
+        fake.0.borrow_mut().advance(now);
+        let ended = fake.0.borrow().ended();
+        // Who runs the machine matters only for who wakes when.
+        let cpu = due.iter().position(|&due| due <= now).unwrap_or(0);
+        let Ok(()) = root.step(cpu, Time::from_ns(now), &ended, &mut logs[cpu]);
+        fake.0.borrow().check();
+        steps += 1;
+        let mut rung = Vec::new();
+        let asleep = now + effort.as_ns();
+        fake.0.borrow_mut().lose(asleep, switch.as_ns());
+        let armed = root.arm(cpu, Time::from_ns(asleep), |other| rung.push(other)).as_ns();
+        due[cpu] = armed.saturating_add(late().as_ns());
+        for other in rung {
+            due[other] = asleep;
+        }
+        assert!(steps < 1_000_000, "time stands still at {now}");
+    }
+    let (record, lost) = merge(logs);
+    assert_eq!(lost, 0);
+    let stops = fake.0.borrow().stops;
+    Ran { course: Course::of(tree.cpus, &record), record, stops, steps }
+}
+
+struct Told(Course);
+
+impl Sink for Told {
+    fn runs(&mut self, now: Time, cpu: Cpu, task: TaskId, job: u64) {
+        self.0.tell(now, Turn::Runs { cpu, task, job });
+    }
+
+    fn idles(&mut self, now: Time, cpu: Cpu) {
+        self.0.tell(now, Turn::Rests { cpu });
+    }
+
+    fn completed(&mut self, job: &Completion) {
+        self.0.tell(job.end, Turn::Ended { task: job.task, job: job.job });
+    }
+}
+
+/// The same in the simulator.
+pub(super) fn simulate(tree: &Tree, workload: &Workload, until: Time) -> Course {
+    let mut world = World::new(tree.build().expect("a sound tree"), tree.cpus, workload);
+    let mut told = Told(Course::new(tree.cpus));
+    world.run(until, &mut told);
+    told.0.settle();
+    told.0
+}

@@ -1,0 +1,213 @@
+//! The loop drives the machine as the simulator does.
+
+use super::fake::{run, run_with, simulate};
+use crate::record::{Entry, What};
+use crate::replay::replay;
+use talea_core::criteria::Own;
+use talea_core::machine::{NodeId, Order, SchedulerSpec, TaskSpec, Tree};
+use talea_core::sched::{Policy, Slot};
+use talea_core::server::{Kind, Reservation};
+use talea_core::workload::{Arrivals, Cost, Source, Workload};
+use talea_core::{Span, Time, Work};
+use talea_sim::dice::Dice;
+
+fn ms(ms: u64) -> Span {
+    Span::from_ns(ms * 1_000_000)
+}
+
+fn at(ms: u64) -> Time {
+    Time::from_ns(ms * 1_000_000)
+}
+
+fn in_time() -> Span {
+    Span::ZERO
+}
+
+/// A random scheduler; a third of them are servers.
+fn group(dice: &mut Dice) -> SchedulerSpec {
+    let policies = [Policy::Edf, Policy::FixedPriority, Policy::RateMonotonic, Policy::Fifo];
+    let mut spec = SchedulerSpec::new("group", policies[dice.below(4) as usize].clone());
+    spec.own = Own { priority: Some(dice.below(9) as u8), ..Own::default() };
+    if dice.below(3) == 0 {
+        let kinds = [Kind::Polling, Kind::Deferrable, Kind::Sporadic, Kind::HardCbs, Kind::SoftCbs];
+        let period = 5 + dice.below(20);
+        let budget = Work::from_ns((1 + dice.below(period)) * 1_000_000);
+        spec.reservation = Some(Reservation::new(kinds[dice.below(5) as usize], budget, ms(period)));
+    }
+    spec
+}
+
+/// Below a root of `cpus` CPUs: up to three groups, tasks everywhere; and what they do.
+fn system(dice: &mut Dice, cpus: u32) -> (Tree, Workload) {
+    let root =
+        SchedulerSpec::new("root", [Policy::Edf, Policy::FixedPriority][dice.below(2) as usize].clone());
+    let mut tree = Tree::new(cpus, root);
+    let mut parents = vec![NodeId(0)];
+    for _ in 0..dice.below(4) {
+        parents.push(tree.scheduler(Tree::ROOT, group(dice)));
+    }
+    let mut sources = Vec::new();
+    for _ in 0..2 + dice.below(5) {
+        let period = 5 + dice.below(30);
+        let mut spec = TaskSpec::new("task", ms(period));
+        spec.priority = dice.below(9) as u8;
+        let _ = tree.task(parents[dice.below(parents.len() as u64) as usize], spec);
+        // All in tenths of a millisecond: rests of budgets that are rounded up would be no twin's.
+        let tenths = |n: u64| Work::from_ns(n * 100_000);
+        let mut next = 0;
+        let mut sometime = || {
+            next += (period * 10) + dice.below(30);
+            Time::from_ns(next * 100_000)
+        };
+        let arrivals = match period % 3 {
+            0 => Arrivals::List((0..60).map(|_| sometime()).collect()),
+            _ => Arrivals::Periodic { offset: ms(period % 5), period: ms(period), jitter: Span::ZERO },
+        };
+        let costs = (0..7).map(|_| tenths(1 + dice.below(period * 3))).collect();
+        sources.push(Source { arrivals, cost: Cost::List(costs) });
+    }
+    (tree, Workload { sources, seed: dice.next() })
+}
+
+#[test]
+fn the_loop_is_the_simulators_twin() {
+    let mut dice = Dice::new(5);
+    let (mut turns, mut stops) = (0, 0);
+    for case in 0..400 {
+        let cpus = 1 + (case % 3) as u32;
+        let (tree, workload) = system(&mut dice, cpus);
+        let until = at(300);
+        let ran = run(&tree, &workload, until, in_time);
+        let simulated = simulate(&tree, &workload, until);
+        if let Some(differs) = ran.course.parts_from(&simulated) {
+            panic!("case {case}: {differs:?}\n{tree:?}");
+        }
+        turns += simulated.turns().count();
+        stops += ran.stops;
+        let orders = replay(&mut tree.build().expect("a sound tree"), &ran.record);
+        assert!(orders.expect("the same orders") > 0);
+    }
+    assert!(turns > 50_000 && stops > 1_000, "{turns} turns, {stops} stops: too little happens");
+}
+
+#[test]
+fn partitions_turn_at_their_edges() {
+    let root = SchedulerSpec::new(
+        "root",
+        Policy::Partitions {
+            frame: ms(20),
+            slots: vec![
+                Slot { start: ms(0), end: ms(8), owner: 0 },
+                Slot { start: ms(8), end: ms(15), owner: 1 },
+            ],
+            lending: false,
+        },
+    );
+    let mut tree = Tree::new(1, root);
+    let mut sources = Vec::new();
+    for _ in 0..2 {
+        let partition = tree.scheduler(Tree::ROOT, SchedulerSpec::new("partition", Policy::Edf));
+        let _ = tree.task(partition, TaskSpec::new("task", ms(40)));
+        sources.push(Source::periodic(ms(40), Work::from_ns(11_000_000)));
+    }
+    let workload = Workload { sources, seed: 1 };
+    let ran = run(&tree, &workload, at(400), in_time);
+    assert_eq!(ran.course.parts_from(&simulate(&tree, &workload, at(400))), None);
+    // Each job goes over two slots of its own.
+    assert_eq!(ran.stops, 20);
+}
+
+#[test]
+fn late_dispatchers_record_what_a_fresh_machine_does_again() {
+    let mut dice = Dice::new(11);
+    for case in 0..200 {
+        let (tree, workload) = system(&mut dice, 1 + (case % 3) as u32);
+        let mut late = Dice::new(case);
+        let ran = run(&tree, &workload, at(300), || Span::from_ns(late.below(3) * late.below(400_000)));
+        let replayed = replay(&mut tree.build().expect("a sound tree"), &ran.record);
+        assert!(replayed.unwrap_or_else(|differs| panic!("case {case}: {differs}")) > 0);
+    }
+}
+
+#[test]
+fn a_record_is_replayed_from_its_file() {
+    let mut dice = Dice::new(21);
+    for case in 0..20 {
+        let (tree, workload) = system(&mut dice, 1 + (case % 3) as u32);
+        let ran = run(&tree, &workload, at(300), in_time);
+        let mut text = Vec::new();
+        crate::record::text::write(&ran.record, &mut text).expect("memory takes all");
+        let text = String::from_utf8(text).expect("plain text");
+        let record = crate::record::text::read(&text).expect("what was written");
+        assert_eq!(record, ran.record);
+        assert!(replay(&mut tree.build().expect("a sound tree"), &record).expect("the same orders") > 0);
+    }
+}
+
+#[test]
+fn a_record_with_two_orders_exchanged_is_caught() {
+    let mut dice = Dice::new(3);
+    let (tree, workload) = system(&mut dice, 1);
+    let ran = run(&tree, &workload, at(300), in_time);
+    let orders: Vec<usize> = (0..ran.record.len())
+        .filter(|&at| matches!(ran.record[at].what, What::Ordered(Order::Run { .. })))
+        .collect();
+    let mut caught = 0;
+    for pair in orders.windows(2) {
+        let mut record = ran.record.clone();
+        let (a, b) = (record[pair[0]].what, record[pair[1]].what);
+        record[pair[0]].what = b;
+        record[pair[1]].what = a;
+        let differs = replay(&mut tree.build().expect("a sound tree"), &record).expect_err("exchanged");
+        assert_eq!(differs.at, pair[0]);
+        caught += 1;
+    }
+    assert!(caught > 20);
+    // One that is missing, and one too many.
+    let mut record: Vec<Entry> = ran.record.clone();
+    record.remove(orders[5]);
+    assert!(replay(&mut tree.build().expect("a sound tree"), &record).is_err());
+    let mut record = ran.record;
+    record.insert(orders[5], record[orders[5]]);
+    assert!(replay(&mut tree.build().expect("a sound tree"), &record).is_err());
+}
+
+#[test]
+fn a_dispatcher_that_takes_its_time_starves_nobody() {
+    let root = SchedulerSpec::new("root", Policy::FixedPriority);
+    let mut tree = Tree::new(1, root);
+    let mut server = SchedulerSpec::new("server", Policy::Fifo);
+    server.reservation = Some(Reservation::new(Kind::Deferrable, Work::from_ns(5_000_000), ms(20)));
+    let server = tree.scheduler(Tree::ROOT, server);
+    let _ = tree.task(server, TaskSpec::new("client", ms(40)));
+    let workload = Workload { sources: vec![Source::periodic(ms(40), Work::from_ns(9_000_000))], seed: 1 };
+    let simulated = simulate(&tree, &workload, at(400));
+    for (effort, switch) in [(30_000, 0), (0, 3_000), (7_000, 20_000), (40_000, 40_000), (10, 200_000)] {
+        let costs = (Span::from_ns(effort), Span::from_ns(switch));
+        let ran = run_with(&tree, &workload, at(400), costs, in_time);
+        assert_eq!(ran.course.parts_from(&simulated), None, "{costs:?}");
+        assert!(ran.steps < 20 * 12, "{costs:?}: {} steps for ten jobs in two pieces", ran.steps);
+    }
+}
+
+#[test]
+fn a_rest_of_a_budget_that_is_too_little_to_sleep_for_is_used_up() {
+    let root = SchedulerSpec::new("root", Policy::FixedPriority);
+    let mut tree = Tree::new(1, root);
+    let mut server = SchedulerSpec::new("server", Policy::Fifo);
+    server.reservation = Some(Reservation::new(Kind::Deferrable, Work::from_ns(5_000_000), ms(20)));
+    let server = tree.scheduler(Tree::ROOT, server);
+    let _ = tree.task(server, TaskSpec::new("client", ms(20)));
+    // Ends 3 µs before its server's budget would: the next job finds none, although 3 µs are left.
+    let sources = vec![Source {
+        arrivals: Arrivals::List(vec![at(0), at(10)]),
+        cost: Cost::List(vec![Work::from_ns(4_997_000), Work::from_ns(1_000_000)]),
+    }];
+    let workload = Workload { sources, seed: 1 };
+    let ran = run(&tree, &workload, at(40), in_time);
+    let runs: Vec<_> = ran.course.timed().iter().map(|&(time, _)| time).collect();
+    assert_eq!(runs[..2], [Time::ZERO, Time::from_ns(4_997_000)]);
+    // It begins at the refill, not at 10 ms for 3 µs.
+    assert_eq!(runs[3], at(20));
+    assert!(ran.steps < 12, "{} steps: somebody counts microseconds", ran.steps);
+}

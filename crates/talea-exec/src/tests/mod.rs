@@ -1,0 +1,4 @@
+//! The loop without threads: workers are numbers, time is whatever happens next.
+
+mod fake;
+mod loops;

@@ -1,0 +1,85 @@
+//! The other side of the desk: a thread that does the jobs of one task.
+
+use crate::mechanism::Identity;
+use crate::stage::{Band, Stage};
+use crate::work::{Body, Job};
+use std::io;
+use std::sync::atomic::Ordering;
+use talea_core::CpuSet;
+use talea_core::machine::TaskId;
+use talea_os::Tid;
+use talea_os::sched::{self, Attr, Policy};
+use talea_os::threadclock::ThreadClock;
+
+/// A worker at its desk.
+#[derive(Debug)]
+pub(crate) struct Worker<'a> {
+    task: TaskId,
+    stage: &'a Stage,
+    /// How often its bell has rung and was answered.
+    heard: u32,
+    busy: bool,
+}
+
+impl<'a> Worker<'a> {
+    pub(crate) fn new(task: TaskId, stage: &'a Stage) -> Worker<'a> {
+        Worker { task, stage, heard: 0, busy: false }
+    }
+
+    /// Tells that the job under way is over, if there is one, and waits for the next; `None`: the run is over.
+    pub(crate) fn wait_period(&mut self) -> Option<Job> {
+        let slot = &self.stage.slots[self.task.0 as usize];
+        if std::mem::take(&mut self.busy) {
+            let cpu = slot.cpu.load(Ordering::Acquire) as usize;
+            // On its own CPU the dispatcher has the CPU before this returns.
+            self.stage.cpus[cpu].mailbox.post(self.task, &self.stage.slots);
+        }
+        slot.wait(self.heard);
+        self.heard = self.heard.wrapping_add(1);
+        if self.stage.over.load(Ordering::Acquire) {
+            return None;
+        }
+        self.busy = true;
+        Some(slot.job())
+    }
+}
+
+/// Calls the run off if its worker panics; the others would wait for it.
+struct Fallen<'a>(&'a Stage);
+
+impl Drop for Fallen<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.call_all_off();
+        }
+    }
+}
+
+/// The life of a worker. `say` is called once, with who it is, when it stands in its place and is about to wait.
+pub(crate) fn live(
+    task: TaskId,
+    stage: &Stage,
+    band: Band,
+    mut body: Body<'_>,
+    say: impl FnOnce(io::Result<Identity>),
+) {
+    let _fallen = Fallen(stage);
+    let enter = || {
+        let tid = Tid::current();
+        sched::set_affinity(tid, &CpuSet::single(stage.cpus[0].number))?;
+        sched::set(tid, &Attr::grant(Policy::Fifo(band.workers())))?;
+        Ok(Identity { tid, clock: ThreadClock::current()? })
+    };
+    let identity = enter();
+    let is_in = identity.is_ok();
+    let slot = &stage.slots[task.0 as usize];
+    let mut worker = Worker::new(task, stage);
+    let work = || {
+        say(identity);
+        while is_in && let Some(job) = worker.wait_period() {
+            body(&job, &stage.over);
+        }
+    };
+    // Fails only where the mask of signals can't be changed, which has no reason to fail.
+    slot.gate.within(work).expect("SIGURG lets itself be unblocked");
+}

@@ -1,0 +1,392 @@
+//! One description, two drivers: the simulator and real threads get the same orders in the same sequence.
+//!
+//! Each system is run until a run says something: the sequence of starts and ends must be the simulator's, unless the
+//! CPU was taken away from everybody meanwhile, which the run's own monitors saw. Nothing is asserted about absolute times.
+
+mod scene;
+
+use scene::{Scene, left_behind};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use talea_core::machine::{SchedulerSpec, TaskSpec, Tree};
+use talea_core::sched::Policy;
+use talea_core::{Span, Time, Work};
+use talea_exec::{Arrival, Failure, Job, Load, Options, RootPlan, TaskPlan, Turn, execute};
+use talea_kernel_tests::{Bench, kernel, needs, needs_root};
+
+#[test]
+fn slice_edf() {
+    needs_root!();
+    needs!("two CPUs", kernel::cpus().len() >= 2);
+    let bench = Bench::new("slice_edf");
+    let scene = Scene::read(
+        r#"
+        duration = "150ms"
+        [[scheduler]]
+        name = "cpu"
+        policy = "edf"
+        [[task]]
+        name = "a"
+        period = "28ms"
+        cost = "3ms"
+        [[task]]
+        name = "b"
+        period = "50ms"
+        cost = "8ms"
+        offset = "6ms"
+        [[task]]
+        name = "c"
+        period = "83ms"
+        cost = "22ms"
+        offset = "2ms"
+        "#,
+    );
+    let agreed = &scene.agrees(&bench)[0];
+    assert!(agreed.preemptions() >= 3, "EDF interrupts: {}", agreed.preemptions());
+}
+
+#[test]
+fn slice_fp() {
+    needs_root!();
+    needs!("two CPUs", kernel::cpus().len() >= 2);
+    let bench = Bench::new("slice_fp");
+    let scene = Scene::read(
+        r#"
+        duration = "150ms"
+        [[scheduler]]
+        name = "cpu"
+        policy = "fp"
+        [[task]]
+        name = "high"
+        priority = 30
+        period = "29ms"
+        offset = "6ms"
+        cost = "5ms"
+        [[task]]
+        name = "middle"
+        priority = 20
+        period = "67ms"
+        offset = "5ms"
+        cost = "11ms"
+        [[task]]
+        name = "low"
+        priority = 10
+        period = "78ms"
+        cost = "20ms"
+        "#,
+    );
+    let agreed = &scene.agrees(&bench)[0];
+    // `low` is interrupted by `middle`, and `middle` by `high`.
+    assert!(agreed.preemptions() >= 4, "{}", agreed.preemptions());
+}
+
+#[test]
+fn slice_deferrable() {
+    needs_root!();
+    needs!("two CPUs", kernel::cpus().len() >= 2);
+    let bench = Bench::new("slice_deferrable");
+    let scene = Scene::read(
+        r#"
+        duration = "150ms"
+        [[scheduler]]
+        name = "cpu"
+        policy = "fp"
+        [[scheduler]]
+        name = "server"
+        in = "cpu"
+        policy = "fifo"
+        server = "deferrable"
+        priority = 20
+        budget = "6ms"
+        period = "25ms"
+        [[task]]
+        name = "client"
+        in = "server"
+        period = "75ms"
+        offset = "3ms"
+        cost = "15ms"
+        [[task]]
+        name = "background"
+        in = "cpu"
+        priority = 10
+        period = "54ms"
+        offset = "14ms"
+        cost = "12ms"
+        "#,
+    );
+    let agreed = &scene.agrees(&bench)[0];
+    // The client's job takes three budgets, and while it has none and nobody else works, the CPU rests.
+    assert!(agreed.rests_within_jobs() >= 2, "{}", agreed.rests_within_jobs());
+    // A late look lets a job run over by the lateness, not by a budget.
+    assert!(agreed.worst_grant("client") < Span::from_ns(7_000_000), "{}", agreed.worst_grant("client"));
+}
+
+#[test]
+fn slice_partitions() {
+    needs_root!();
+    needs!("two CPUs", kernel::cpus().len() >= 2);
+    let bench = Bench::new("slice_partitions");
+    let scene = Scene::read(
+        r#"
+        duration = "150ms"
+        [[scheduler]]
+        name = "cpu"
+        policy = "partitions"
+        frame = "40ms"
+        [[scheduler.slot]]
+        owner = "one"
+        length = "14ms"
+        [[scheduler.slot]]
+        owner = "two"
+        start = "18ms"
+        length = "17ms"
+        [[scheduler]]
+        name = "one"
+        in = "cpu"
+        policy = "edf"
+        [[scheduler]]
+        name = "two"
+        in = "cpu"
+        policy = "fp"
+        [[task]]
+        name = "a"
+        in = "one"
+        period = "40ms"
+        cost = "7ms"
+        [[task]]
+        name = "b"
+        in = "one"
+        period = "160ms"
+        cost = "29ms"
+        [[task]]
+        name = "c"
+        in = "two"
+        priority = 2
+        period = "80ms"
+        offset = "28ms"
+        cost = "4ms"
+        [[task]]
+        name = "d"
+        in = "two"
+        priority = 1
+        period = "160ms"
+        cost = "20ms"
+        "#,
+    );
+    let agreed = &scene.agrees(&bench)[0];
+    // Both long jobs go over several of their slots, and nobody runs in between.
+    assert!(agreed.rests_within_jobs() >= 3, "{}", agreed.rests_within_jobs());
+}
+
+#[test]
+fn slice_global() {
+    needs_root!();
+    needs!("two CPUs", kernel::cpus().len() >= 2);
+    let bench = Bench::new("slice_global");
+    let scene = Scene::read(
+        r#"
+        duration = "150ms"
+        [[scheduler]]
+        name = "both"
+        policy = "edf"
+        cpus = 2
+        [[task]]
+        name = "a"
+        period = "36ms"
+        cost = "8ms"
+        [[task]]
+        name = "b"
+        period = "44ms"
+        offset = "7ms"
+        cost = "16ms"
+        [[task]]
+        name = "c"
+        period = "62ms"
+        offset = "3ms"
+        cost = "21ms"
+        [[task]]
+        name = "d"
+        period = "100ms"
+        offset = "8ms"
+        cost = "31ms"
+        "#,
+    );
+    let agreed = &scene.agrees(&bench)[0];
+    assert!(agreed.preemptions() >= 2, "{}", agreed.preemptions());
+    assert!(agreed.migrations() >= 1, "a job goes on on the other CPU: {}", agreed.migrations());
+}
+
+#[test]
+fn budgets_are_kept_on_a_root_with_two_cpus() {
+    needs_root!();
+    needs!("two CPUs", kernel::cpus().len() >= 2);
+    let bench = Bench::new("exec_two_cpus");
+    let scene = Scene::read(
+        r#"
+        duration = "150ms"
+        [[scheduler]]
+        name = "both"
+        policy = "fp"
+        cpus = 2
+        [[scheduler]]
+        name = "one"
+        in = "both"
+        server = "deferrable"
+        priority = 20
+        budget = "8ms"
+        period = "26ms"
+        [[scheduler]]
+        name = "two"
+        in = "both"
+        server = "deferrable"
+        priority = 15
+        budget = "7ms"
+        period = "44ms"
+        [[task]]
+        name = "a"
+        in = "one"
+        period = "75ms"
+        offset = "7ms"
+        cost = "14ms"
+        [[task]]
+        name = "b"
+        in = "two"
+        period = "80ms"
+        offset = "7ms"
+        cost = "19ms"
+        [[task]]
+        name = "c"
+        in = "both"
+        priority = 10
+        period = "58ms"
+        offset = "4ms"
+        cost = "8ms"
+        [[task]]
+        name = "d"
+        in = "both"
+        priority = 5
+        period = "69ms"
+        offset = "5ms"
+        cost = "20ms"
+        "#,
+    );
+    let agreed = &scene.agrees(&bench)[0];
+    assert!(agreed.preemptions() >= 2 && agreed.rests_within_jobs() >= 2 && agreed.migrations() >= 1);
+}
+
+#[test]
+fn two_roots_keep_out_of_each_others_way() {
+    needs_root!();
+    needs!("two CPUs", kernel::cpus().len() >= 2);
+    let bench = Bench::new("exec_two_roots");
+    let scene = Scene::read(
+        r#"
+        duration = "150ms"
+        [[scheduler]]
+        name = "left"
+        policy = "edf"
+        [[scheduler]]
+        name = "right"
+        policy = "fp"
+        [[task]]
+        name = "a"
+        in = "left"
+        period = "28ms"
+        cost = "3ms"
+        [[task]]
+        name = "b"
+        in = "left"
+        period = "50ms"
+        cost = "8ms"
+        offset = "6ms"
+        [[task]]
+        name = "c"
+        in = "left"
+        period = "83ms"
+        cost = "22ms"
+        offset = "2ms"
+        [[task]]
+        name = "high"
+        in = "right"
+        priority = 30
+        period = "29ms"
+        offset = "6ms"
+        cost = "5ms"
+        [[task]]
+        name = "low"
+        in = "right"
+        priority = 10
+        period = "78ms"
+        cost = "20ms"
+        "#,
+    );
+    let agreed = scene.agrees(&bench);
+    assert!(agreed.iter().all(|root| root.preemptions() >= 2));
+}
+
+/// One task, one job at the begin, doing `body`.
+fn single<'a>(tree: &'a Tree, body: talea_exec::Body<'a>) -> Vec<RootPlan<'a>> {
+    let arrivals = vec![Arrival { seen: Time::ZERO, nominal: Time::ZERO }];
+    let load = Load { arrivals, costs: vec![Work::from_ns(1_000_000)] };
+    vec![RootPlan { tree, tasks: vec![TaskPlan { load, body }], cpus: vec![0] }]
+}
+
+fn small() -> Tree {
+    let mut tree = Tree::new(1, SchedulerSpec::new("cpu", Policy::Fifo));
+    let _ = tree.task(Tree::ROOT, TaskSpec::new("task", Span::from_ns(50_000_000)));
+    tree
+}
+
+#[test]
+fn a_job_that_panics_ends_the_run_and_leaves_nothing_behind() {
+    needs_root!();
+    needs!("two CPUs", kernel::cpus().len() >= 2);
+    let _bench = Bench::new("exec_panic");
+    let tree = small();
+    let mut plan = single(&tree, Box::new(|_, _| panic!("on purpose")));
+    // Another root that has nothing to do with it, and would sleep until the end.
+    let idle = TaskPlan { load: Load::default(), body: talea_exec::work::spender() };
+    plan.push(RootPlan { tree: &tree, tasks: vec![idle], cpus: vec![1] });
+    let options = Options::new(Span::from_ns(2_000_000_000));
+    let begun = std::time::Instant::now();
+    let fallen = catch_unwind(AssertUnwindSafe(|| execute(plan, &options)));
+    assert!(fallen.is_err(), "the panic is passed on");
+    assert!(begun.elapsed() < Duration::from_secs(1), "and nobody waits for the end of the run");
+    assert_eq!(left_behind(), [""; 0]);
+}
+
+#[test]
+fn a_run_that_does_not_end_is_ended() {
+    needs_root!();
+    needs!("two CPUs", kernel::cpus().len() >= 2);
+    let _bench = Bench::new("exec_hung");
+    let tree = small();
+    // Sleeps within its job for longer than the watchdog waits.
+    let plan = single(&tree, Box::new(|_, _| std::thread::sleep(Duration::from_millis(1_500))));
+    let ended = execute(plan, &Options::new(Span::from_ns(20_000_000)));
+    assert!(matches!(ended, Err(Failure::Hung)), "{ended:?}");
+    assert_eq!(left_behind(), [""; 0]);
+}
+
+#[test]
+fn anybodys_own_jobs_are_done_in_order_and_their_ends_are_told() {
+    needs_root!();
+    needs!("two CPUs", kernel::cpus().len() >= 2);
+    let _bench = Bench::new("exec_closure");
+    let tree = small();
+    let done = AtomicU64::new(0);
+    let body = |job: &Job, _: &_| {
+        assert_eq!(done.fetch_add(1, Ordering::Relaxed), job.number);
+    };
+    let at =
+        |ms: u64| Arrival { seen: Time::from_ns(ms * 1_000_000), nominal: Time::from_ns(ms * 1_000_000) };
+    let load = Load { arrivals: (0..20).map(|k| at(2 * k)).collect(), costs: Vec::new() };
+    let tasks = vec![TaskPlan { load, body: Box::new(body) }];
+    let plan = vec![RootPlan { tree: &tree, tasks, cpus: vec![0] }];
+    let report = execute(plan, &Options::new(Span::from_ns(500_000_000))).expect("it runs");
+    assert_eq!(done.load(Ordering::Relaxed), 20);
+    let course = talea_exec::Course::of(1, &report.roots[0].record);
+    let ends = course.turns().filter(|turn| matches!(turn, Turn::Ended { .. })).count();
+    assert_eq!(ends, 20);
+}
