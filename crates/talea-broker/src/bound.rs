@@ -68,6 +68,13 @@ impl Sum {
         Sum { share, product: UNIT + share.div_ceil(8) as u64, classes: 1 }
     }
 
+    /// Whether it says the same as `other` but for so many units of rounding.
+    #[cfg(test)]
+    pub(crate) fn is_within(&self, other: &Sum, units: u32) -> bool {
+        let share = self.share.abs_diff(other.share) <= units.into();
+        share && self.product.abs_diff(other.product) <= u64::from(units)
+    }
+
     /// Both lists together.
     pub(crate) fn and(self, other: Sum) -> Sum {
         Sum {

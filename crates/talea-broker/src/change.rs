@@ -5,7 +5,7 @@
 //! it without a real-time policy.
 
 use crate::broker::Broker;
-use crate::decide::{Job, Kind, ask_for};
+use crate::decide::{Job, Kind, Round, ask_for};
 use crate::input::{Effect, Errno, ForeignQuestion};
 use crate::plugin::{Clip, Offer};
 use crate::refuse::{ESRCH, kernel, plain, refusal};
@@ -14,7 +14,7 @@ use crate::suite::Slot;
 use crate::whose::Wish;
 use talea_core::Time;
 use talea_proto::message::SpecId;
-use talea_proto::{Code, Field, Reply, Task};
+use talea_proto::{Code, Field, Granted, Reply, Task};
 
 impl Broker {
     pub(crate) fn change(&mut self, asker: Asker, id: SpecId, mut task: Task) {
@@ -32,7 +32,7 @@ impl Broker {
             return self.refuse(asker, refusal);
         }
         task.owner = self.specs.at(slot).task.owner;
-        match self.round(client, &task, Some(id), false) {
+        match self.round(client, &task, Some((id, slot)), false) {
             Ok(round) => {
                 let kind = Kind::Change { spec: id };
                 self.deliberate(Job { asker, kind, entropy: 0, round }, None);
@@ -45,14 +45,18 @@ impl Broker {
         &mut self,
         asker: Asker,
         id: SpecId,
-        task: &Task,
+        round: &Round,
         plugin: u32,
         offer: &Offer,
     ) {
-        // A foreign plugin may have taken its time over this.
-        let slot = match self.find_idle(asker.session, id, Wish::Command) {
-            Ok(slot) => slot,
-            Err(refusal) => return self.refuse(asker, refusal),
+        let task = &round.task;
+        let slot = match round.slot_still() {
+            Some(slot) => slot,
+            // A foreign plugin has taken its time over this.
+            None => match self.find_idle(asker.session, id, Wish::Command) {
+                Ok(slot) => slot,
+                Err(refusal) => return self.refuse(asker, refusal),
+            },
         };
         let free_at = self.zero_lag(slot);
         let spec = self.specs.at(slot);
@@ -74,7 +78,9 @@ impl Broker {
             _ => {
                 self.emit(Effect::Remember { slot });
                 self.apply_moves(&[]);
-                self.changed(slot, asker, old_plugin);
+                // What lingers of the old terms was not there when the offer was made.
+                let granted = free_at.is_none().then(|| self.granted_on(slot));
+                self.changed(slot, asker, old_plugin, granted);
             }
         }
     }
@@ -94,7 +100,7 @@ impl Broker {
         self.changing -= 1;
         match result {
             Ok(()) => {
-                self.changed(slot, undo.asker, undo.plugin);
+                self.changed(slot, undo.asker, undo.plugin, None);
                 self.settle(slot);
                 self.reconsider(slot);
             }
@@ -103,7 +109,7 @@ impl Broker {
                 let id = self.specs.at(slot).id;
                 self.thread_ended(slot);
                 if self.ids.get(id) == Some(slot) {
-                    self.changed(slot, undo.asker, undo.plugin);
+                    self.changed(slot, undo.asker, undo.plugin, None);
                 } else {
                     self.refuse(undo.asker, plain(Code::NoSuchThread, Field::Thread));
                 }
@@ -125,14 +131,14 @@ impl Broker {
         self.apply_moves(&[]);
     }
 
-    /// The new terms hold.
-    fn changed(&mut self, slot: u32, asker: Asker, old_plugin: u32) {
+    /// The new terms hold; `granted` is what they are, where that is known.
+    fn changed(&mut self, slot: u32, asker: Asker, old_plugin: u32, granted: Option<Granted>) {
         let (spec, plugin) = (self.specs.at(slot).id, self.specs.at(slot).plugin);
         if plugin != old_plugin {
             self.tell(old_plugin, ForeignQuestion::Release { spec });
         }
         self.tell_scheduled(slot);
-        let granted = self.granted(slot);
+        let granted = granted.unwrap_or_else(|| self.granted(slot));
         self.reply(asker, Reply::Granted(granted));
     }
 }

@@ -9,7 +9,7 @@ use crate::input::{Effect, ForeignQuestion, ProcessId};
 use crate::plugin::{Clip, Offer};
 use crate::refuse::{plain, refusal};
 use crate::spec::{Asker, Spec, Step};
-use crate::suite::Slot;
+use crate::suite::{Placed, Slot};
 use talea_core::Time;
 use talea_proto::message::{SpecId, Token};
 use talea_proto::record::Record;
@@ -93,10 +93,11 @@ impl Broker {
         self.recycle(round);
         match kind {
             Kind::Explain => unreachable!("a survey chooses nobody"),
-            Kind::Change { spec } => self.take_up_change(asker, *spec, &round.task, plugin, offer),
+            Kind::Change { spec } => self.take_up_change(asker, *spec, round, plugin, offer),
             Kind::Create => match self.reserve(asker, &round.task, plugin, offer, entropy) {
                 Ok(slot) => {
-                    let granted = self.publish(asker, slot);
+                    self.publish(asker, slot);
+                    let granted = self.granted_on(slot);
                     self.apply_moves(&[]);
                     self.reply(asker, Reply::Granted(granted));
                 }
@@ -119,7 +120,11 @@ impl Broker {
                         return true;
                     }
                     Ok(None) => {
-                        let granted = reserved.iter().map(|&slot| self.publish(asker, slot)).collect();
+                        let granted = reserved.iter().map(|&slot| {
+                            self.publish(asker, slot);
+                            self.granted(slot)
+                        });
+                        let granted = granted.collect();
                         self.apply_moves(&[]);
                         self.reply(asker, Reply::GrantedGroup(granted));
                     }
@@ -186,7 +191,7 @@ impl Broker {
     }
 
     /// Gives a reserved spec its name.
-    fn publish(&mut self, asker: Asker, slot: u32) -> Granted {
+    fn publish(&mut self, asker: Asker, slot: u32) {
         let id = SpecId(self.next_id);
         self.next_id += 1;
         self.ids.insert(id, slot);
@@ -201,7 +206,6 @@ impl Broker {
         }
         self.emit(Effect::Remember { slot });
         self.tell_scheduled(slot);
-        self.granted(slot)
     }
 
     /// Tells a foreign plugin that a spec is its own now.
@@ -220,7 +224,18 @@ impl Broker {
 
     /// What the holder of a spec is told.
     pub(crate) fn granted(&self, slot: u32) -> Granted {
-        let (spec, placed) = (self.specs.at(slot), self.suite.placed(Slot(slot)));
+        self.granted_as(slot, &self.suite.placed(Slot(slot)))
+    }
+
+    /// As [`Broker::granted`] right after the spec's offer was taken up: see [`Suite::placed_on`].
+    ///
+    /// [`Suite::placed_on`]: crate::suite::Suite::placed_on
+    pub(crate) fn granted_on(&self, slot: u32) -> Granted {
+        self.granted_as(slot, &self.suite.placed_on(Slot(slot), &self.specs.at(slot).offer))
+    }
+
+    fn granted_as(&self, slot: u32, placed: &Placed) -> Granted {
+        let spec = self.specs.at(slot);
         Granted {
             spec: spec.id,
             token: spec.token,

@@ -45,8 +45,8 @@ pub(crate) struct Round {
     pub(crate) task: Task,
     /// Whose rules hold, unless they are those of the spec that leaves.
     client: u32,
-    /// The spec that would make room, for a change.
-    leaving: Option<SpecId>,
+    /// The spec that would make room, for a change, and the slot that it had when the round began.
+    leaving: Option<(SpecId, u32)>,
     /// Ask everybody, whoever could serve it.
     survey: bool,
     next: u32,
@@ -101,7 +101,7 @@ impl Broker {
         &mut self,
         client: u32,
         task: &Task,
-        leaving: Option<SpecId>,
+        leaving: Option<(SpecId, u32)>,
         survey: bool,
     ) -> Result<Round, Box<Refusal>> {
         crate::check::check(task, &self.machine.cpus)?;
@@ -223,12 +223,13 @@ impl Broker {
 
     /// Rules first, then the plugin's own word.
     fn weigh(&mut self, round: &Round, plugin: u32, word: Option<&Word>) -> Weighed {
-        let leaving = round.leaving.and_then(|spec| self.ids.get(spec));
+        let leaving = self.slot_of_leaving(round);
         let holds = leaving.map(|slot| {
             let spec = self.specs.at(slot);
             (spec.plugin, spec.offer.charge)
         });
-        let snapshot = self.clients.snapshot(self.client_of(round));
+        let client = leaving.map_or(round.client, |slot| self.specs.at(slot).client);
+        let snapshot = self.clients.snapshot(client);
         let clip = match self.rules.admit(snapshot, plugin, &round.task, holds) {
             Ok(clip) => clip,
             Err(denial) => return Weighed::Denied(denial),
@@ -280,8 +281,13 @@ impl Broker {
     /// Whose rules hold: for a change, those of whoever holds the spec, also when root commands. Read anew each time,
     /// for the spec may be claimed or released while a foreign plugin thinks.
     fn client_of(&self, round: &Round) -> u32 {
-        let leaving = round.leaving.and_then(|spec| self.ids.get(spec));
-        leaving.map_or(round.client, |slot| self.specs.at(slot).client)
+        self.slot_of_leaving(round).map_or(round.client, |slot| self.specs.at(slot).client)
+    }
+
+    /// The slot of the spec that would make room, if it still exists: while a foreign plugin thinks it may have ended.
+    fn slot_of_leaving(&self, round: &Round) -> Option<u32> {
+        let (spec, slot) = round.leaving?;
+        if round.waited { self.ids.get(spec) } else { Some(slot) }
     }
 
     #[expect(clippy::unnecessary_box_returns, reason = "refusals travel boxed")]
@@ -336,7 +342,12 @@ impl Round {
 
     /// What the foreign plugin at the head of the round is shown.
     pub(crate) fn leaving(&self) -> Option<SpecId> {
-        self.leaving
+        self.leaving.map(|(spec, _)| spec)
+    }
+
+    /// The slot of the spec that would make room, where nobody can have done anything about it since the round began.
+    pub(crate) fn slot_still(&self) -> Option<u32> {
+        self.leaving.filter(|_| !self.waited).map(|(_, slot)| slot)
     }
 }
 

@@ -17,9 +17,12 @@
 //! order among each other. A level that falls free while others are shared goes to the nearest shared run, which gives
 //! it one group.
 //!
+//! The sum over many runs, which `rm` asks for with every request, is not added up anew: [`crate::segments`].
+//!
 //! Absent on purpose: spreading all runs out again. It would move many threads now to save few moves later.
 
 use crate::bound::Sum;
+use crate::segments::Segments;
 use std::collections::{BTreeMap, BTreeSet};
 use talea_core::setup::Band;
 
@@ -89,6 +92,11 @@ pub(crate) struct Levels {
     groups: BTreeMap<u64, Group>,
     /// Most urgent first.
     runs: Vec<Run>,
+    /// The runs' classes, for whoever counts work; true while all levels are in use. Before that the row is short, and
+    /// every other arrival makes it longer: a walk costs less than keeping sums of it.
+    sums: Option<Box<Segments>>,
+    /// How many members void what could be proved.
+    unproved: u32,
     /// Attached threads: key and slot.
     attached: BTreeSet<(u64, u32)>,
 }
@@ -97,10 +105,14 @@ pub(crate) struct Levels {
 #[derive(Debug)]
 pub(crate) struct After<'a> {
     before: &'a [Run],
+    sums: Option<&'a Segments>,
+    /// The index of the run that a member leaves, and what is left of it, if anything.
+    less: Option<(usize, Option<Run>)>,
+    /// Instead of `before`, where a level falls free and somebody else gets it.
+    scratch: Option<Vec<Run>>,
     place: usize,
     new: Option<Run>,
     replaces: bool,
-    scratch: Option<Vec<Run>>,
 }
 
 impl After<'_> {
@@ -111,10 +123,68 @@ impl After<'_> {
 
     /// Most urgent first.
     pub(crate) fn runs(&self) -> impl Iterator<Item = &Run> {
-        let before = self.scratch.as_deref().unwrap_or(self.before);
-        let (head, tail) = before.split_at(self.place);
-        let tail = if self.replaces { &tail[1..] } else { tail };
-        head.iter().chain(&self.new).chain(tail)
+        let head = (0..self.place).filter_map(|at| self.at(at));
+        let tail = (self.place + usize::from(self.replaces)..self.old().len()).filter_map(|at| self.at(at));
+        head.chain(&self.new).chain(tail)
+    }
+
+    /// The sum over all runs but the first and the newcomer's, where it can be had without a walk.
+    pub(crate) fn sum_of_others(&self) -> Option<Sum> {
+        let sums = self.sums.filter(|_| self.scratch.is_none())?;
+        let end = self.before.len();
+        let replaced = self.replaces.then_some(self.place);
+        let comes_first = self.new.is_some() && (0..self.place).all(|at| self.at(at).is_none());
+        let first = if comes_first { None } else { (0..end).find(|&at| self.at(at).is_some()) };
+        let less = self.less.as_ref();
+        let mut apart = [replaced, first, less.map(|(at, _)| *at)];
+        apart.sort_unstable();
+        let (mut sum, mut from) = (Sum::EMPTY, 0);
+        for at in apart.into_iter().flatten() {
+            if from <= at {
+                sum = sum.and(sums.over(from..at));
+                from = at + 1;
+            }
+        }
+        sum = sum.and(sums.over(from..end));
+        match less {
+            Some((at, Some(left))) if replaced != Some(*at) && first != Some(*at) => {
+                Some(sum.and(left.class))
+            }
+            _ => Some(sum),
+        }
+    }
+
+    /// The runs without the newcomer.
+    fn old(&self) -> &[Run] {
+        self.scratch.as_deref().unwrap_or(self.before)
+    }
+
+    /// One of the old runs; `None` for one that has gone.
+    fn at(&self, index: usize) -> Option<&Run> {
+        match &self.less {
+            Some((changed, less)) if *changed == index => less.as_ref(),
+            _ => self.old().get(index),
+        }
+    }
+
+    /// How many of the old runs there are.
+    fn count(&self) -> usize {
+        self.old().len() - usize::from(matches!(self.less, Some((_, None))))
+    }
+
+    /// Index of the run that holds `key`, or would, without the member that leaves: the run that it was the first of
+    /// begins later now.
+    fn run_of(&self, key: u64) -> usize {
+        let at = run_of(self.old(), key);
+        match &self.less {
+            Some((changed, Some(less))) if *changed == at && key < less.first => at.saturating_sub(1),
+            _ => at,
+        }
+    }
+
+    /// That run.
+    fn run_to_join(&self) -> Run {
+        *self.at(self.place).expect("a run that has gone holds no key")
     }
 }
 
@@ -142,7 +212,18 @@ impl Movers for Attached<'_> {
 impl Levels {
     /// Nobody there yet.
     pub(crate) fn new(band: Band) -> Levels {
-        Levels { band, groups: BTreeMap::new(), runs: Vec::new(), attached: BTreeSet::new() }
+        let (groups, attached) = (BTreeMap::new(), BTreeSet::new());
+        Levels { band, groups, runs: Vec::new(), sums: None, unproved: 0, attached }
+    }
+
+    /// The same for members whose work counts.
+    pub(crate) fn with_sums(band: Band) -> Levels {
+        Levels { sums: Some(Box::default()), ..Levels::new(band) }
+    }
+
+    /// Whether nobody voids what could be proved.
+    pub(crate) fn all_proved(&self) -> bool {
+        self.unproved == 0
     }
 
     /// How many levels the band has: R in ReTiF Eq. 6.
@@ -190,6 +271,8 @@ impl Levels {
         group.tasks += 1;
         group.work += member.work;
         group.unproved += u32::from(member.unproved);
+        self.unproved += u32::from(member.unproved);
+        let before = self.runs.len();
         if group.tasks > 1 {
             let run = run_of(&self.runs, member.key);
             self.runs[run].put(member);
@@ -197,14 +280,36 @@ impl Levels {
             let run = Run::of(member.key, group);
             insert_group(&mut self.runs, self.band, run, &mut Attached(&self.attached, moved));
         }
+        self.sum_up(member.key, self.runs.len() != before);
+    }
+
+    /// The run that holds `key` has changed, or all of them have.
+    fn sum_up(&mut self, key: u64, all: bool) {
+        let full = self.runs.len() == self.size();
+        let Some(sums) = self.sums.as_deref_mut().filter(|_| full) else { return };
+        if all {
+            sums.set_all(self.runs.iter().map(|run| run.class));
+        } else {
+            let at = run_of(&self.runs, key);
+            sums.set(at, self.runs[at].class);
+        }
     }
 
     /// A member, whose thread is detached by now, leaves; `moved` gets the attached slots whose level changes.
     pub(crate) fn remove(&mut self, member: &Member, moved: &mut Vec<u32>) {
+        self.unproved -= u32::from(member.unproved);
         if self.is_last(member) {
+            let at = run_of(&self.runs, member.key);
+            let shared = self.runs[at].groups > 1;
             let movers = &mut Attached(&self.attached, moved);
             remove_group(&mut self.runs, &self.groups, self.band, member, movers);
             self.groups.remove(&member.key);
+            let full = self.runs.len() == self.size();
+            match self.sums.as_deref_mut().filter(|_| full) {
+                Some(sums) if shared => sums.set(at, self.runs[at].class),
+                Some(sums) => sums.set_all(self.runs.iter().map(|run| run.class)),
+                None => {}
+            }
             return;
         }
         let group = self.groups.get_mut(&member.key).expect("a member that was never inserted");
@@ -213,6 +318,7 @@ impl Levels {
         group.unproved -= u32::from(member.unproved);
         let run = run_of(&self.runs, member.key);
         self.runs[run].take(member);
+        self.sum_up(member.key, false);
     }
 
     /// A member is replaced by one of the same key: no level changes.
@@ -221,9 +327,11 @@ impl Levels {
         let group = self.groups.get_mut(&old.key).expect("a member that was never inserted");
         group.work = group.work - old.work + new.work;
         group.unproved = group.unproved - u32::from(old.unproved) + u32::from(new.unproved);
+        self.unproved = self.unproved - u32::from(old.unproved) + u32::from(new.unproved);
         let run = run_of(&self.runs, old.key);
         self.runs[run].take(old);
         self.runs[run].put(new);
+        self.sum_up(old.key, false);
     }
 
     /// The thread of a member is attached, or no longer.
@@ -241,35 +349,48 @@ impl Levels {
     /// The runs as they would be without `leaving` and with `coming`: what [`Levels::remove`] then
     /// [`Levels::insert`] (or [`Levels::exchange`], for equal keys) would make of them, but for the levels.
     pub(crate) fn after(&self, leaving: Option<&Member>, coming: Option<&Member>) -> After<'_> {
-        let mut after = After { before: &self.runs, place: 0, new: None, replaces: false, scratch: None };
+        let full = self.runs.len() == self.size();
+        let (before, sums) = (&self.runs, self.sums.as_deref().filter(|_| full));
+        let mut after =
+            After { before, sums, less: None, scratch: None, place: 0, new: None, replaces: false };
         let mut gone = None;
         if let Some(leaving) = leaving {
-            let mut scratch = self.runs.clone();
-            if self.is_last(leaving) && coming.is_none_or(|coming| coming.key != leaving.key) {
-                remove_group(&mut scratch, &self.groups, self.band, leaving, &mut Unseen);
-                gone = Some(leaving.key);
+            let at = run_of(&self.runs, leaving.key);
+            let mut run = self.runs[at];
+            if !self.is_last(leaving) || coming.is_some_and(|coming| coming.key == leaving.key) {
+                run.take(leaving);
+                after.less = Some((at, Some(run)));
             } else {
-                scratch[run_of(&self.runs, leaving.key)].take(leaving);
+                gone = Some(leaving.key);
+                if run.groups > 1 {
+                    after.less = Some((at, Some(parted(run, &self.groups, leaving))));
+                } else if self.runs.len() == self.groups.len() {
+                    // Nobody shares a level, so nobody is given this one.
+                    after.less = Some((at, None));
+                } else {
+                    let mut scratch = self.runs.clone();
+                    remove_group(&mut scratch, &self.groups, self.band, leaving, &mut Unseen);
+                    after.scratch = Some(scratch);
+                }
             }
-            after.scratch = Some(scratch);
         }
         let Some(coming) = coming else { return after };
-        let runs = after.scratch.as_deref().unwrap_or(&self.runs);
         if gone != Some(coming.key) && self.groups.contains_key(&coming.key) {
-            after.place = run_of(runs, coming.key);
-            let mut run = runs[after.place];
+            after.place = after.run_of(coming.key);
+            let mut run = after.run_to_join();
             run.put(coming);
             (after.new, after.replaces) = (Some(run), true);
             return after;
         }
         let group = Group { tasks: 1, work: coming.work, unproved: u32::from(coming.unproved), attached: 0 };
         let run = Run::of(coming.key, &group);
-        if runs.len() < self.size() {
-            after.place = runs.partition_point(|other| other.first < run.first);
+        if after.count() < self.size() {
+            // With a level to spare no run is shared, so none begins later for the one that leaves.
+            after.place = after.old().partition_point(|other| other.first < run.first);
             after.new = Some(run);
         } else {
-            after.place = run_of(runs, coming.key);
-            (after.new, after.replaces) = (Some(joined(runs[after.place], &run)), true);
+            after.place = after.run_of(coming.key);
+            (after.new, after.replaces) = (Some(joined(after.run_to_join(), &run)), true);
         }
         after
     }
@@ -282,6 +403,10 @@ impl Levels {
     #[cfg(test)]
     pub(crate) fn check(&self) {
         assert_eq!(self.runs.len(), self.groups.len().min(self.size()), "levels used");
+        assert_eq!(self.unproved, self.groups.values().map(|group| group.unproved).sum::<u32>());
+        if let Some(sums) = self.sums.as_ref().filter(|_| self.runs.len() == self.size()) {
+            sums.check(&self.runs.iter().map(|run| run.class).collect::<Vec<_>>());
+        }
         let levels: Vec<u8> = self.runs.iter().map(|run| run.level).collect();
         assert!(levels.windows(2).all(|pair| pair[0] > pair[1]), "levels out of order: {levels:?}");
         assert!(levels.iter().all(|&level| self.band.low.0 <= level && level <= self.band.high.0));
@@ -313,6 +438,17 @@ fn joined(mut run: Run, group: &Run) -> Run {
     run.unproved += group.unproved;
     run.attached += group.attached;
     run.sum_up();
+    run
+}
+
+/// A shared run without the group of which `leaving` is the only member; `groups` still has it.
+fn parted(mut run: Run, groups: &BTreeMap<u64, Group>, leaving: &Member) -> Run {
+    if run.first == leaving.key {
+        let next = groups.range(leaving.key + 1..).next();
+        run.first = *next.expect("a shared run has another group").0;
+    }
+    run.groups -= 1;
+    run.take(leaving);
     run
 }
 
@@ -392,13 +528,7 @@ fn remove_group(
 ) {
     let at = run_of(runs, leaving.key);
     if runs[at].groups > 1 {
-        let run = &mut runs[at];
-        if run.first == leaving.key {
-            let next = groups.range(leaving.key + 1..).next();
-            run.first = *next.expect("a shared run has another group").0;
-        }
-        run.groups -= 1;
-        run.take(leaving);
+        runs[at] = parted(runs[at], groups, leaving);
         return;
     }
     runs.remove(at);

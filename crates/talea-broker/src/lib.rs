@@ -31,6 +31,7 @@ mod refuse;
 mod release;
 mod reload;
 mod restore;
+mod segments;
 mod session;
 mod slab;
 mod spec;

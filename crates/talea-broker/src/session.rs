@@ -91,6 +91,14 @@ impl Session {
     }
 }
 
+/// How many ordinary requests one is worth: each task of a group is decided, booked and recorded like a single one.
+fn weight(request: &Request) -> u32 {
+    match request {
+        Request::CreateGroup(tasks) => tasks.len().max(1) as u32,
+        _ => 1,
+    }
+}
+
 impl Broker {
     pub(crate) fn connected(&mut self, id: SessionId, peer: Peer) {
         self.users.sweep(self.now);
@@ -144,7 +152,7 @@ impl Broker {
         };
         let idle = session.unanswered == Unanswered::Nothing && session.waiting.is_empty();
         let full = session.waiting.len() >= WAITING_MAX;
-        self.pay(id);
+        self.pay(id, weight(&asked.request));
         let asker = Asker { session: id, seq: asked.seq };
         if let Some(Ok(facts)) = &mut asked.thread {
             // It may wait here until the grant that the thread has now is over.
@@ -170,7 +178,7 @@ impl Broker {
         self.counters.requests += 1;
         let Some(session) = self.sessions.get(&asker.session) else { return };
         let greeted = session.greeted;
-        self.pay(asker.session);
+        self.pay(asker.session, 1);
         self.counters.refused += 1;
         let refusal = Box::new(refusal);
         self.log_refusal(asker.session, &refusal);
@@ -184,11 +192,11 @@ impl Broker {
         }
     }
 
-    /// Books one request, and holds the connection back when it was one too many.
-    fn pay(&mut self, id: SessionId) {
+    /// Books a request, and holds the connection back when it was one too many.
+    fn pay(&mut self, id: SessionId, weight: u32) {
         let session = self.sessions.get_mut(&id).expect("only living connections pay");
         let uid = session.uid;
-        if let Spent::Over { until, log } = self.users.spend(uid, self.now, &self.setup.quota) {
+        if let Spent::Over { until, log } = self.users.spend(uid, self.now, &self.setup.quota, weight) {
             if let Some(before) = session.owes_until.replace(until) {
                 self.timers.remove(&(before, Timer::Rearm(id)));
             }

@@ -273,6 +273,21 @@ impl Suite {
 
     /// Where the spec is and what it has now.
     pub fn placed(&self, slot: Slot) -> Placed {
+        self.placed_with(slot, |plugin, entry| self.look(None, |world| plugin.notes(world, entry)))
+    }
+
+    /// As [`Suite::placed`] right after `offer` was taken up, when nothing of what was there before it lingers: it was
+    /// made for the books as they are now, so what it says need not be found out again.
+    pub fn placed_on(&self, slot: Slot, offer: &Offer) -> Placed {
+        if self.is_foreign(self.at(slot).claim.plugin) {
+            return self.placed(slot);
+        }
+        let placed = self.placed_with(slot, |_, _| offer.notes);
+        debug_assert_eq!(placed, self.placed(slot), "an offer that was not kept");
+        placed
+    }
+
+    fn placed_with(&self, slot: Slot, notes: impl FnOnce(&Plugin, &Entry) -> Notes) -> Placed {
         let entry = self.at(slot);
         let plugin = &self.plugins[entry.claim.plugin as usize];
         let (mechanism, grain) = plugin.mechanism();
@@ -284,7 +299,7 @@ impl Suite {
             priority: plugin.priority(entry),
             mechanism,
             grain,
-            notes: self.look(None, |world| plugin.notes(world, entry)),
+            notes: notes(plugin, entry),
         }
     }
 

@@ -84,15 +84,16 @@ impl Users {
         self.users.entry(uid).or_default()
     }
 
-    /// Books one request of `uid`. Root pays nothing.
-    pub(crate) fn spend(&mut self, uid: u32, now: Time, quota: &Quota) -> Spent {
+    /// Books a request of `uid` that is as much work as `weight` ordinary ones. Root pays nothing.
+    pub(crate) fn spend(&mut self, uid: u32, now: Time, quota: &Quota, weight: u32) -> Spent {
         if uid == 0 {
             return Spent::Within;
         }
         let interval = SECOND_NS.div_ceil(u64::from(quota.requests_per_second.max(1)));
         let ahead = Span::from_ns(interval.saturating_mul(u64::from(quota.burst.max(1))));
         let user = self.of(uid);
-        user.paid = user.paid.max(now).saturating_add(Span::from_ns(interval));
+        let price = Span::from_ns(interval.saturating_mul(weight.into()));
+        user.paid = user.paid.max(now).saturating_add(price);
         if user.paid <= now.saturating_add(ahead) {
             return Spent::Within;
         }
@@ -139,14 +140,14 @@ mod tests {
     fn retif_d4_a_burst_passes_and_the_request_after_it_waits_one_interval() {
         let (mut users, quota, now) = (Users::default(), quota(1000, 5), Time::from_ns(50));
         for _ in 0..5 {
-            assert_eq!(users.spend(7, now, &quota), Spent::Within);
+            assert_eq!(users.spend(7, now, &quota, 1), Spent::Within);
         }
         let until = Time::from_ns(50 + 1_000_000);
-        assert_eq!(users.spend(7, now, &quota), Spent::Over { until, log: true });
+        assert_eq!(users.spend(7, now, &quota, 1), Spent::Over { until, log: true });
         // Somebody else is not held back, root never.
-        assert_eq!(users.spend(8, now, &quota), Spent::Within);
+        assert_eq!(users.spend(8, now, &quota, 1), Spent::Within);
         for _ in 0..100 {
-            assert_eq!(users.spend(0, now, &quota), Spent::Within);
+            assert_eq!(users.spend(0, now, &quota, 1), Spent::Within);
         }
     }
 
@@ -156,7 +157,7 @@ mod tests {
         let mut served = 0;
         while now < Time::from_ns(10 * SECOND_NS) && served < 100_000 {
             served += 1;
-            if let Spent::Over { until, .. } = users.spend(1, now, &quota) {
+            if let Spent::Over { until, .. } = users.spend(1, now, &quota, 1) {
                 now = until;
             }
         }
@@ -164,10 +165,18 @@ mod tests {
     }
 
     #[test]
+    fn retif_d4_a_group_is_paid_for_by_its_tasks() {
+        let (mut users, quota, now) = (Users::default(), quota(1000, 100), Time::ZERO);
+        assert_eq!(users.spend(7, now, &quota, 64), Spent::Within);
+        let until = Time::from_ns(28 * 1_000_000);
+        assert_eq!(users.spend(7, now, &quota, 64), Spent::Over { until, log: true });
+    }
+
+    #[test]
     fn an_over_eager_user_is_logged_once_a_second() {
         let (mut users, quota) = (Users::default(), quota(10, 1));
         let logs = (0..3000).filter(|ms| {
-            matches!(users.spend(1, Time::from_ns(ms * 1_000_000), &quota), Spent::Over { log: true, .. })
+            matches!(users.spend(1, Time::from_ns(ms * 1_000_000), &quota, 1), Spent::Over { log: true, .. })
         });
         assert_eq!(logs.count(), 3);
     }
@@ -176,7 +185,7 @@ mod tests {
     fn users_that_hold_and_owe_nothing_are_forgotten() {
         let mut users = Users::default();
         for uid in 1..=1000 {
-            users.spend(uid, Time::ZERO, &quota(10, 10));
+            users.spend(uid, Time::ZERO, &quota(10, 10), 1);
         }
         users.of(5).specs = 1;
         for _ in 0..1100 {

@@ -331,7 +331,7 @@ fn threads_that_overdraw_their_budgets_while_they_go_to_sleep_are_not_frozen_by_
                 while !stop.load(Ordering::Relaxed) && start.elapsed().as_secs() < 20 {
                     let begin = start.elapsed();
                     begun.store(begin.as_nanos() as u64, Ordering::Relaxed);
-                    while start.elapsed() - begin < BURST {}
+                    while start.elapsed().saturating_sub(begin) < BURST {}
                     std::thread::sleep(Duration::from_millis(4));
                 }
             };

@@ -18,6 +18,16 @@ fn shape<'a>(runs: impl Iterator<Item = &'a Run>) -> Vec<(u64, u128, Sum, u32, u
     runs.map(|run| (run.first, run.work, run.class, run.groups, run.unproved)).collect()
 }
 
+/// The sum that is not walked for equals the walk, but for rounding.
+fn agrees(after: &After<'_>) {
+    let Some(sum) = after.sum_of_others() else { return };
+    let newcomer = after.newcomer().map(|run| run.first);
+    let others = after.runs().skip(1).filter(|run| Some(run.first) != newcomer);
+    let walk = others.fold(Sum::EMPTY, |sum, run| sum.and(run.class));
+    assert_eq!(sum.classes, walk.classes);
+    assert!(sum.is_within(&walk, 3 * walk.classes.max(1)), "{sum:?} for {walk:?}");
+}
+
 /// Levels with their plain twin: the list of members, and what attached threads have been given.
 #[derive(Clone)]
 struct Twin {
@@ -29,7 +39,7 @@ struct Twin {
 
 impl Twin {
     fn new(band: Band) -> Twin {
-        Twin { levels: Levels::new(band), members: vec![], acts: 0 }
+        Twin { levels: Levels::with_sums(band), members: vec![], acts: 0 }
     }
 
     /// Changes the levels by `act` and follows its moves one by one, as the kernel would see them.
@@ -77,7 +87,9 @@ impl Twin {
     }
 
     fn insert(&mut self, key: u64, slot: u32, attach: bool) -> usize {
-        let expected = shape(self.levels.after(None, Some(&member(key))).runs());
+        let after = self.levels.after(None, Some(&member(key)));
+        agrees(&after);
+        let expected = shape(after.runs());
         let moved = self.act(|levels, moved| levels.insert(&member(key), moved));
         assert_eq!(shape(self.levels.runs().iter()), expected);
         let given = attach.then(|| self.levels.level(key));
@@ -93,7 +105,9 @@ impl Twin {
         if given.is_some() {
             self.levels.attach(key, slot, false);
         }
-        let expected = shape(self.levels.after(Some(&member(key)), None).runs());
+        let after = self.levels.after(Some(&member(key)), None);
+        agrees(&after);
+        let expected = shape(after.runs());
         let moved = self.act(|levels, moved| levels.remove(&member(key), moved));
         assert_eq!(shape(self.levels.runs().iter()), expected);
         moved
@@ -104,7 +118,9 @@ impl Twin {
         if given.is_some() {
             self.levels.attach(key, slot, false);
         }
-        let expected = shape(self.levels.after(Some(&member(key)), Some(&member(to))).runs());
+        let after = self.levels.after(Some(&member(key)), Some(&member(to)));
+        agrees(&after);
+        let expected = shape(after.runs());
         if key == to {
             self.levels.exchange(&member(key), &member(to));
         } else {

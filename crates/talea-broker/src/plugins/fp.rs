@@ -106,9 +106,8 @@ impl Fp {
         let leaving = world.leaving.filter(|l| l.claim.plugin == self.core.index && l.claim.place == place);
         let coming = Member { key, work: 0, unproved: true };
         let after = levels.after(leaving.map(member).as_ref(), Some(&coming));
-        let shared = after.runs().take_while(|run| run.first <= key).last().or_else(|| after.runs().next());
-        let shared =
-            if shared.is_some_and(|run| run.groups > 1) { Notes::LEVEL_SHARED } else { Notes::default() };
+        let shared = after.newcomer().is_some_and(|run| run.groups > 1);
+        let shared = if shared { Notes::LEVEL_SHARED } else { Notes::default() };
         Offer {
             cpu: Some(cpu),
             runtime,

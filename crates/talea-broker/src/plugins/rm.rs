@@ -27,7 +27,7 @@
 //! that their kernel budgets start afresh with each activation. A task that leaves frees its share at once; for a
 //! job's length those below may see both it and its successor (mode changes are ReTiF's open point, section 7.5).
 //!
-//! A question costs O(CPUs + log n + 99), an arrival O(log n + threads that move), for n tasks.
+//! A question costs O(CPUs + log n), and up to 99 more where something is not proved; an arrival O(log n + threads that move), for n tasks.
 
 mod sums;
 
@@ -77,7 +77,7 @@ impl Rm {
         outranked_by: impl Fn(u32) -> u32,
     ) -> Rm {
         let at = |cpu| At {
-            levels: Levels::new(band(cpu)),
+            levels: Levels::with_sums(band(cpu)),
             above: Classes::default(),
             voids: 0,
             outranked_by: outranked_by(cpu),
@@ -199,7 +199,7 @@ impl Rm {
             }
             let after = levels.after(leaving.as_ref(), Some(&coming));
             match self.try_on(world, ask, cpu, &coming, leaving.as_ref(), &after) {
-                Ok(()) => return self.offer(world, ask, cpu, &coming, &after),
+                Ok(charge) => return self.offer(world, ask, cpu, &coming, &after, charge),
                 Err(no) => {
                     ignoring.get_or_insert(cpu);
                     // The one that came closest teaches most.
@@ -213,7 +213,8 @@ impl Rm {
             Some(cpu) => {
                 let (leaving, coming) = (self.leaving(world, cpu), Member { unproved: true, ..coming });
                 let after = self.at(cpu).levels.after(leaving.as_ref(), Some(&coming));
-                self.offer(world, ask, cpu, &coming, &after)
+                let charge = ask.params.runtime.and_then(|q| ask.params.charge_of(q));
+                self.offer(world, ask, cpu, &coming, &after, charge.unwrap_or(Charge::ZERO))
             }
             None => Verdict::No(refused.expect("a plugin has at least one CPU")),
         }
@@ -225,7 +226,7 @@ impl Rm {
         world.leaving.filter(ours).map(of_entry)
     }
 
-    /// Whether the tests allow `coming` on `cpu`.
+    /// Whether the tests allow `coming` on `cpu`, and what it costs there.
     fn try_on(
         &self,
         world: &World<'_>,
@@ -234,9 +235,9 @@ impl Rm {
         coming: &Member,
         leaving: Option<&Member>,
         after: &After<'_>,
-    ) -> Result<(), No> {
+    ) -> Result<Charge, No> {
         let params = ask.params;
-        let Some(runtime) = params.runtime else { return Ok(()) };
+        let Some(runtime) = params.runtime else { return Ok(Charge::ZERO) };
         let charge = params.charge_of(runtime).expect("the period is declared");
         let refusal = |fits: u64, limit: u64| No {
             cpu: Some(cpu),
@@ -261,7 +262,7 @@ impl Rm {
             }
         }
         let outranking = super::fp::coming(self.core.index, Place::Cpu(cpu), params);
-        if world.bear(&outranking) { Ok(()) } else { Err(would_break(world, &outranking)) }
+        if world.bear(&outranking) { Ok(charge) } else { Err(would_break(world, &outranking)) }
     }
 
     /// ReTiF's necessary test: the CPU's charges within one CPU, and its domain's within the domain's CPUs.
@@ -284,19 +285,23 @@ impl Rm {
         cpu: u32,
         coming: &Member,
         after: &After<'_>,
+        charge: Charge,
     ) -> Verdict {
         let params = ask.params;
         let ignored = coming.unproved && params.runtime.is_some();
         let run = after.newcomer().expect("it has a run");
         let shared = run.groups > 1;
-        let unproved = after.runs().take_while(|above| above.first <= run.first).any(|run| run.unproved > 0)
+        // A walk through all that is above, unless there is nobody to be found.
+        let all_proved = run.unproved == 0 && self.at(cpu).levels.all_proved();
+        let above = || after.runs().take_while(|above| above.first <= run.first);
+        let unproved = (!all_proved && above().any(|run| run.unproved > 0))
             || self.options.test == RmTest::Necessary
             || self.is_voided(world, cpu);
         let when = |yes: bool, note| if yes { note } else { Notes::default() };
         let offer = Offer {
             cpu: Some(cpu),
             runtime: params.runtime,
-            charge: params.runtime.and_then(|q| params.charge_of(q)).unwrap_or(Charge::ZERO),
+            charge,
             notes: lasting_notes(params)
                 .with(Core::wish_notes(ask, cpu))
                 .with(when(ignored, Notes::ADMISSION_IGNORED))

@@ -109,6 +109,30 @@ fn retif_d4_who_asks_too_fast_is_answered_and_then_not_read_from() {
 }
 
 #[test]
+fn retif_d4_a_group_is_as_many_requests_as_it_has_tasks() {
+    let mut world = world_of(
+        quota(|quota| {
+            quota.requests_per_second = 100;
+            quota.burst = 100;
+        }),
+        2,
+    );
+    let greedy = world.connect(1000);
+    for _ in 0..100 {
+        world.send(greedy, Request::CreateGroup(vec![urgent(5); 50]), None);
+    }
+    world.settle();
+    let at_once = world.lines[&greedy].replies.len();
+    assert!((2..=3).contains(&at_once), "{at_once} groups at once");
+    for _ in 0..200 {
+        world.advance(Span::from_ns(10 * MS));
+        world.settle();
+    }
+    let served = world.lines[&greedy].replies.len() - at_once;
+    assert!((3..=4).contains(&served), "{served} groups in two seconds");
+}
+
+#[test]
 fn a_flood_of_connections_does_not_multiply_the_rate() {
     let mut world = world_of(
         quota(|quota| {

@@ -1,8 +1,9 @@
 //! `talea lab ipc`: what it costs to ask, beside a raw exchange of the same sizes and the direct system calls.
 //!
 //! Every operation is measured right after its baseline, so that both find the caches alike and meet the same
-//! disturbances; one plugin at a time serves. Between turns everybody sleeps for a moment, so that real-time
-//! throttling and fair servers find nothing to do.
+//! disturbances; one plugin at a time serves. The bars speak of the exchange by way of the C library's functions; the
+//! same system calls without the library are measured in every second place and shown beside it (module `raw`). Between
+//! turns everybody sleeps for a moment, so that real-time throttling and fair servers find nothing to do.
 
 use super::bars::{self, Bar};
 use super::raw::Raw;
@@ -73,6 +74,8 @@ pub(super) struct Row {
     pub(super) setting: Setting,
     /// Raw exchange of the sizes of create.
     pub(super) raw: Summary,
+    /// The same without the C library's functions around the system calls.
+    pub(super) raw_inlined: Summary,
     pub(super) create: Summary,
     pub(super) change: Summary,
     pub(super) attach: Summary,
@@ -88,6 +91,9 @@ pub(super) struct Row {
     pub(super) change_ratio: f64,
     pub(super) release_ratio: f64,
     pub(super) attach_detach_ratio: f64,
+    /// Create and change against the inlined exchange.
+    pub(super) create_inlined_ratio: f64,
+    pub(super) change_inlined_ratio: f64,
     /// Memory of the daemon for each spec that was there before; only where many were.
     pub(super) bytes_per_spec: Option<u64>,
     pub(super) mirrored_bytes_per_spec: Option<u64>,
@@ -168,7 +174,7 @@ fn measure(setting: Setting, cpus: Cpus, turns: usize) -> anyhow::Result<Row> {
     let (bytes, mirrored) = (per_spec(server.memory()?, memory), per_spec(server.mirrored()?, mirrored));
 
     let mut sleepers = Sleepers::of(setting.plugin, turns + 1)?;
-    let mut raw = Raw::start(cpus.server)?;
+    let mut raw = Raws { library: Raw::start(cpus.server)?, inlined: Raw::start_inlined(cpus.server)? };
     let _rig = Rig::set_up(cpus)?;
     let mut times = Times::default();
     // The first turn warms everything up.
@@ -212,9 +218,16 @@ fn allow_descriptors() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }
 
+/// Both raw exchanges.
+struct Raws {
+    library: Raw,
+    inlined: Raw,
+}
+
 #[derive(Default)]
 struct Times {
     raw: Samples,
+    raw_inlined: Samples,
     create: Samples,
     change: Samples,
     attach: Samples,
@@ -231,25 +244,25 @@ impl Times {
         &mut self,
         kind: Kind,
         client: &Client,
-        raw: &mut Raw,
+        raw: &mut Raws,
         sleepers: &mut Sleepers,
         random: &mut Random,
     ) -> anyhow::Result<()> {
         let sizes = Sizes::of(&task(kind, random));
         let mut grants: Vec<Grant> = Vec::with_capacity(TURN);
-        for _ in 0..TURN {
+        for number in 0..TURN {
             let spec = task(kind, random);
-            self.raw.time(|| raw.exchange(sizes.create))?;
+            self.exchange(raw, number, sizes.create)?;
             grants.push(self.create.time(|| granted(client.create(&spec)))?);
         }
-        for grant in &grants {
+        for (number, grant) in grants.iter().enumerate() {
             let spec = task(kind, random);
-            self.raw.time(|| raw.exchange(sizes.create))?;
+            self.exchange(raw, number, sizes.create)?;
             self.change.time(|| granted(grant.change(&spec)))?;
         }
         for grant in grants.iter().take(sleepers.a_turn) {
             let tid = sleepers.next();
-            self.raw_small.time(|| raw.exchange(sizes.attach))?;
+            self.raw_small.time(|| raw.library.exchange(sizes.attach))?;
             self.attach.time(|| granted(grant.attach(tid.as_raw() as u32)))?;
             self.detach.time(|| granted(grant.detach()))?;
             self.attach_detach.push(self.attach.last() + self.detach.last());
@@ -257,10 +270,19 @@ impl Times {
             self.direct.time(|| direct(kind, tid))?;
         }
         for grant in grants {
-            self.raw_small.time(|| raw.exchange(sizes.attach))?;
+            self.raw_small.time(|| raw.library.exchange(sizes.attach))?;
             self.release.time(|| granted(grant.release()))?;
         }
         Ok(())
+    }
+
+    /// A raw exchange, in every second place an inlined one.
+    fn exchange(&mut self, raw: &mut Raws, number: usize, sizes: (usize, usize)) -> anyhow::Result<()> {
+        if number.is_multiple_of(2) {
+            self.raw.time(|| raw.library.exchange(sizes))
+        } else {
+            self.raw_inlined.time(|| raw.inlined.exchange(sizes))
+        }
     }
 
     fn row(&self, setting: Setting, bytes_per_spec: Option<u64>, mirrored: Option<u64>) -> Row {
@@ -271,6 +293,7 @@ impl Times {
         Row {
             setting,
             raw,
+            raw_inlined: self.raw_inlined.summary(),
             create: self.create.summary(),
             change: self.change.summary(),
             attach: self.attach.summary(),
@@ -283,6 +306,8 @@ impl Times {
             change_ratio: against(&self.change, &self.raw),
             release_ratio: against(&self.release, &self.raw_small),
             attach_detach_ratio: ratio(self.attach_detach.quantile(50), by_hand),
+            create_inlined_ratio: against(&self.create, &self.raw_inlined),
+            change_inlined_ratio: against(&self.change, &self.raw_inlined),
             bytes_per_spec,
             mirrored_bytes_per_spec: mirrored,
         }
@@ -350,13 +375,19 @@ fn text(answer: &Answer) -> String {
             continue;
         }
         let place = if same_core { Place::SameCore } else { Place::CrossCore };
-        let _ = write!(text, "\n{}: median / p99 in µs, × against the baseline beside it\n\n", place.name());
+        let _ = write!(
+            text,
+            "\n{}: median / p99 in µs, × against RAW and against 2 RAW+DIRECT; INLINED: the raw exchange without the C \
+             library's functions\n\n",
+            place.name()
+        );
         let mut table = Table::new(&[
             "PLUGIN",
             ">SPECS",
             ">IDLE",
             ">PLUGINS",
             ">RAW",
+            ">INLINED",
             ">CREATE",
             ">×",
             ">CHANGE",
@@ -402,6 +433,7 @@ fn cells(row: &Row) -> Vec<String> {
         setting.idle.to_string(),
         setting.instances.to_string(),
         both(&row.raw),
+        us(row.raw_inlined.median_ns),
         both(&row.create),
         format!("{:.2}", row.create_ratio),
         both(&row.change),

@@ -236,6 +236,7 @@ impl Server {
         };
         self.broker.handle(now, input);
         self.obey_inline(now);
+        self.threads.look_again();
     }
 
     /// A descriptor that is of no use to us, where there is one.
@@ -298,7 +299,7 @@ impl Server {
         received: Received,
     ) -> Option<Result<ThreadFacts, ThreadError>> {
         let thread = match (received.fd, tid) {
-            (Some(fd), _) => Thread::from_fd(fd).map_err(|error| {
+            (Some(fd), _) => Thread::named_by(fd).map_err(|error| {
                 let why = not_found(&error);
                 if let OpenError::NotAPidfd(stranger) = error {
                     self.closing.discard(uid, stranger);

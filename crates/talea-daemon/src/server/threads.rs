@@ -49,6 +49,8 @@ pub(super) enum Applied {
 pub(super) struct Threads {
     held: BTreeMap<ThreadId, Held>,
     last: u64,
+    /// Who was looked at for the request that is being served: what was seen needs no second look.
+    seen: Option<ThreadId>,
     /// When the kernel has forgotten the share of every deadline thread that has left.
     quiet_at: Option<Time>,
 }
@@ -106,7 +108,13 @@ impl Threads {
         let (euid, previous) = (facts.euid, facts.attr);
         let held = Held { thread, before, watched: false, period, euid, given: None, previous };
         self.held.insert(id, held);
+        self.seen = Some(id);
         Ok(facts)
+    }
+
+    /// A request has been served: what was seen for it may not be so any more.
+    pub(super) fn look_again(&mut self) {
+        self.seen = None;
     }
 
     /// Holds the thread that a record of an earlier daemon names, if it still lives.
@@ -115,6 +123,7 @@ impl Threads {
         let tid = Tid::new(i32::try_from(record.tid).ok()?)?;
         let thread = Thread::reopen(&Identity { tid, inode, start_ticks }).ok()?;
         let facts = self.hold(thread).ok()?;
+        self.look_again();
         let held = self.held.get_mut(&facts.thread).expect("it was just held");
         (held.given, held.previous) = (Some(given), previous);
         Some(facts)
@@ -193,11 +202,16 @@ impl Threads {
     /// Gives the thread its attributes.
     pub(super) fn apply(&mut self, id: ThreadId, attr: &Attr) -> Applied {
         let Some(held) = self.held.get_mut(&id) else { return Applied::Done(Err(GONE)) };
-        let cpus = convert::affinity(attr);
-        match held.thread.apply(&convert::kernel_attr(attr), cpus) {
+        let (cpus, kernel_attr) = (convert::affinity(attr), convert::kernel_attr(attr));
+        // Once: from here on it has something else.
+        let applied = match self.seen.take_if(|seen| *seen == id) {
+            Some(_) => held.thread.apply_over(&held.before, &kernel_attr, cpus),
+            None => held.thread.apply(&kernel_attr, cpus),
+        };
+        match applied {
             Ok(()) => {
                 held.given = Some(*attr);
-                let left = std::mem::replace(&mut held.period, period_of(convert::kernel_attr(attr).policy));
+                let left = std::mem::replace(&mut held.period, period_of(kernel_attr.policy));
                 self.has_left(left);
                 Applied::Done(Ok(()))
             }

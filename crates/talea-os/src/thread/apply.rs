@@ -7,13 +7,14 @@
 //! domain (`EPERM`) and refuses to narrow a deadline thread (`EBUSY`): so affinity comes before a real-time
 //! policy and after leaving one. Leaving the deadline class has traps of its own: see the module `leave`.
 //!
-//! The window between a check and a call is under a microsecond and a number comes round again only after all
-//! others were given out; should it still happen, the stranger is found and made ordinary again.
+//! The window between a check and a call is a few microseconds and a number comes round again only after all others
+//! were given out; should it still happen, the stranger is found and made ordinary again.
 
 use super::errors::{ApplyError, Failed, Step};
-use super::leave::Runs;
-use super::snapshot::{Snapshot, every_cpu, read};
+use super::leave::Meter;
+use super::snapshot::{Snapshot, every_cpu, read, read_in_force, shown_nice};
 use super::{Thread, leave};
+use crate::Tid;
 use crate::proc;
 use crate::sched::{self, Attr, Policy};
 use crate::sys::is;
@@ -35,6 +36,11 @@ pub enum Restored {
 impl Thread {
     /// What it has now.
     pub fn snapshot(&self) -> Result<Snapshot, ApplyError> {
+        self.read_alive(read)
+    }
+
+    /// What was read is about the thread if it still lives afterwards.
+    fn read_alive(&self, read: impl FnOnce(Tid) -> io::Result<Snapshot>) -> Result<Snapshot, ApplyError> {
         let snapshot = read(self.tid()).map_err(Failed::at(Step::Read));
         if self.is_alive() { Ok(snapshot?) } else { Err(ApplyError::Gone) }
     }
@@ -44,6 +50,17 @@ impl Thread {
     /// A deadline policy needs an affinity that covers the thread's root domain; pass it when the thread may be
     /// pinned. A deadline thread can't go from one root domain to another (`EBUSY`): restore it first.
     pub fn apply(&self, attr: &Attr, affinity: Option<&CpuSet>) -> Result<(), ApplyError> {
+        let before = self.read_alive(read_in_force)?;
+        self.apply_over(&before, attr, affinity)
+    }
+
+    /// As [`Thread::apply`], for who has just taken this [`Thread::snapshot`].
+    pub fn apply_over(
+        &self,
+        before: &Snapshot,
+        attr: &Attr,
+        affinity: Option<&CpuSet>,
+    ) -> Result<(), ApplyError> {
         const TRIES: u32 = 4;
         let may_have_moved = |answer: &Result<(), ApplyError>| match answer {
             Err(ApplyError::Refused { step: Step::Policy, error }) => {
@@ -51,36 +68,37 @@ impl Thread {
             }
             _ => false,
         };
-        let mut answer = self.apply_watched(attr, affinity, || ());
+        let mut answer = self.apply_watched(before, attr, affinity, || ());
         for _ in 1..TRIES {
             if !may_have_moved(&answer) {
                 break;
             }
             // It slept in another root domain when the kernel looked and was awake when we did: once more.
-            answer = self.apply_watched(attr, affinity, || ());
+            let before = self.read_alive(read_in_force)?;
+            answer = self.apply_watched(&before, attr, affinity, || ());
         }
         answer
     }
 
-    /// As [`Thread::apply`]; `between` runs after the first check, where a test lets the thread end.
+    /// As [`Thread::apply_over`], once; `between` runs after the first check, where a test lets the thread end.
     pub(super) fn apply_watched(
         &self,
+        before: &Snapshot,
         attr: &Attr,
         affinity: Option<&CpuSet>,
         between: impl FnOnce(),
     ) -> Result<(), ApplyError> {
-        let before = self.snapshot()?;
         between();
         let affinity = affinity.filter(|&wanted| *wanted != before.affinity);
         // Also one that was told where to go and has not woken since.
         let cpus = affinity.unwrap_or(&before.affinity);
-        let done = self.perform(&before, attr, affinity);
+        let done = self.perform(before, attr, affinity);
         if !self.is_alive() {
             self.spare_stranger(attr, affinity);
             return Err(ApplyError::Gone);
         }
         let Err(failed) = done else { return Ok(()) };
-        let undone = read(self.tid())
+        let undone = read_in_force(self.tid())
             .map_err(Failed::at(Step::Read))
             .and_then(|now| self.perform(&now, &before.attr, before.changed_affinity(&now)));
         match undone {
@@ -94,8 +112,8 @@ impl Thread {
 
     /// Changes only where it may run; it moves there at once when it runs, otherwise when it wakes.
     pub fn pin(&self, affinity: &CpuSet) -> Result<(), ApplyError> {
-        let snapshot = self.snapshot()?;
-        self.apply(&snapshot.attr, Some(affinity))
+        let now = self.read_alive(read_in_force)?;
+        self.apply_over(&now, &now.attr, Some(affinity))
     }
 
     fn sleeps_outside(&self, attr: &Attr, cpus: &CpuSet, failed: &Failed) -> Option<ApplyError> {
@@ -110,7 +128,9 @@ impl Thread {
     /// A thread never keeps a real-time policy that the snapshot does not have: where the old policy is refused
     /// it becomes an ordinary thread.
     pub fn restore(&self, snapshot: &Snapshot) -> Result<Restored, ApplyError> {
-        let before = self.snapshot()?;
+        // A policy that shows its nice value sets it, whatever was hidden before.
+        let shows = shown_nice(snapshot.attr.policy).is_some();
+        let before = self.read_alive(if shows { read_in_force } else { read })?;
         let done = self.give_back(&before, snapshot);
         if self.is_alive() {
             return Ok(done?);
@@ -126,9 +146,10 @@ impl Thread {
         match (has.attr.policy.is_deadline(), attr.policy.is_deadline()) {
             (true, false) => {
                 let entered = self.entered.lock().unwrap_or_else(PoisonError::into_inner).take();
-                let leaving = leave::prepare(self.tid(), &has.attr, entered);
+                let meter = Meter::of(self.tid());
+                let leaving = leave::prepare(self.tid(), &has.attr, entered, &meter);
                 policy(attr)?;
-                leave::settle(self.tid(), self.inode(), leaving);
+                leave::settle(self.tid(), self.inode(), leaving, &meter);
                 affinity.map_or(Ok(()), pin)
             }
             // Within its root domain. To another there is no direct way (EBUSY), and the detours through another
@@ -142,7 +163,7 @@ impl Thread {
                     return Err(Failed::too_soon(until));
                 }
                 affinity.map_or(Ok(()), pin)?;
-                let runs = Runs::of(self.tid());
+                let runs = Meter::of(self.tid()).runs();
                 policy(attr)?;
                 *self.entered.lock().unwrap_or_else(PoisonError::into_inner) = runs;
                 Ok(())
@@ -180,7 +201,10 @@ impl Thread {
             }
         }
         // A hidden nice value is not part of a real-time or idle attribute.
-        if has.nice != old.nice && sched::get_nice(self.tid()).is_ok_and(|nice| nice != old.nice) {
+        if shown_nice(old.attr.policy).is_none()
+            && has.nice != old.nice
+            && sched::get_nice(self.tid()).is_ok_and(|nice| nice != old.nice)
+        {
             sched::set_nice(self.tid(), old.nice).map_err(Failed::at(Step::Nice))?;
         }
         Ok(restored)

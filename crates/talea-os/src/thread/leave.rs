@@ -22,6 +22,8 @@ use super::schedclock;
 use crate::sched::{self, Attr, DEADLINE_RUNTIME_MIN_NS, Policy};
 use crate::sys::is;
 use crate::{Tid, clock, proc};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use talea_core::{Span, Time, Work};
@@ -69,10 +71,10 @@ const SHRUNK: Rate =
 ///
 /// `entered` is what it had run when it entered the class, where known. Nothing here may take long: what is read
 /// must still be true when the thread is demoted, or the books suffer.
-pub(super) fn prepare(tid: Tid, has: &Attr, entered: Option<Runs>) -> Leaving {
+pub(super) fn prepare(tid: Tid, has: &Attr, entered: Option<Runs>, meter: &Meter) -> Leaving {
     let Policy::Deadline { runtime, deadline, period } = has.policy else { return Leaving::Free };
     if let Some(entered) = entered
-        && let runs @ Some(now) = Runs::of(tid)
+        && let runs @ Some(now) = meter.runs()
         && now == entered
     {
         // It has slept since it entered: its budget is still to be filled, and what the kernel tells of it is
@@ -81,10 +83,10 @@ pub(super) fn prepare(tid: Tid, has: &Attr, entered: Option<Runs>) -> Leaving {
         return Leaving::At { rate: SHRUNK, budget: Budget { left: 1, deadline: 0 }, runs };
     }
     let rate = Rate { runtime, deadline, period };
-    let mut seen = Seen::of(tid);
+    let mut seen = Seen::of(tid, meter);
     if !seen.asleep && nudge(tid, has) {
         // What the kernel told of a running thread was a tick old; now it has just been counted.
-        seen = Seen::of(tid);
+        seen = Seen::of(tid, meter);
     }
     let Some(budget) = seen.budget else {
         // Kernels that tell nothing: the leak is certain, the freeze is not.
@@ -101,7 +103,7 @@ pub(super) fn prepare(tid: Tid, has: &Attr, entered: Option<Runs>) -> Leaving {
         return Leaving::At { rate: SHRUNK, budget, runs: seen.runs };
     }
     // We may have been kept from the CPU for longer than it had left.
-    let now = Seen::of(tid);
+    let now = Seen::of(tid, meter);
     match now.budget {
         Some(budget) if budget.left > 0 => Leaving::At { rate: SHRUNK, budget, runs: now.runs },
         // Throttled, so it can neither run nor sleep: at its own rate, given back, it can pay.
@@ -115,13 +117,13 @@ pub(super) fn prepare(tid: Tid, has: &Attr, entered: Option<Runs>) -> Leaving {
 }
 
 /// After the demotion: until when must the thread, told from a later one by `inode`, stay out of the class?
-pub(super) fn settle(tid: Tid, inode: u64, leaving: Leaving) {
+pub(super) fn settle(tid: Tid, inode: u64, leaving: Leaving, meter: &Meter) {
     let (rate, budget, before) = match leaving {
         Leaving::Free => return,
         Leaving::Marked => return owe(tid, inode, Time::NEVER),
         Leaving::At { rate, budget, runs } => (rate, budget, runs),
     };
-    let after = Runs::of(tid);
+    let after = meter.runs();
     if after == before && budget.left > 0 {
         return;
     }
@@ -179,11 +181,22 @@ fn forget_paid(owing: &mut Vec<Debt>) {
     OWING_COUNT.store(owing.len(), Ordering::Relaxed);
 }
 
-impl Runs {
+/// Where a thread's [`Runs`] are read, opened once for all readings: finding the file takes longer than they do.
+///
+/// It names the thread that had the number when it was opened, and no later one.
+pub(super) struct Meter(Option<File>);
+
+impl Meter {
+    /// That of `tid`.
+    pub(super) fn of(tid: Tid) -> Meter {
+        Meter(File::open(format!("/proc/{tid}/schedstat")).ok())
+    }
+
     /// `None` where the kernel does not count.
-    pub(super) fn of(tid: Tid) -> Option<Runs> {
+    pub(super) fn runs(&self) -> Option<Runs> {
         let mut buffer = [0; 128];
-        let text = proc::read_into(&format!("/proc/{tid}/schedstat"), &mut buffer).ok()?;
+        let length = self.0.as_ref()?.read_at(&mut buffer, 0).ok()?;
+        let text = &buffer[..length];
         let mut words = std::str::from_utf8(text).ok()?.split_ascii_whitespace();
         let (ns, _, times) = (words.next()?, words.next()?, words.next()?);
         Some(Runs { ns: ns.parse().ok()?, times: times.parse().ok()? })
@@ -201,16 +214,16 @@ struct Seen {
 }
 
 impl Seen {
-    fn of(tid: Tid) -> Seen {
+    fn of(tid: Tid, meter: &Meter) -> Seen {
         const TRIES: u32 = 4;
-        let mut runs = Runs::of(tid);
+        let mut runs = meter.runs();
         for _ in 0..TRIES {
             let budget = Budget::of(tid);
             if is_runnable(tid) {
                 return Seen { budget, asleep: false, runs };
             }
             // It may have gone to sleep since its budget was read, and overdrawn it on the way.
-            let after = Runs::of(tid);
+            let after = meter.runs();
             if after == runs {
                 return Seen { budget, asleep: true, runs };
             }
@@ -350,12 +363,13 @@ mod tests {
         let runs = Runs { ns: 0, times: 0 };
         let budget = Budget { left: 1_000_000, deadline: 0 };
         // This thread has certainly been switched to since it had run for nothing.
-        settle(tid, inode, Leaving::At { rate: SHRUNK, budget, runs: Some(runs) });
+        let meter = Meter::of(tid);
+        settle(tid, inode, Leaving::At { rate: SHRUNK, budget, runs: Some(runs) }, &meter);
         let until = owing_until(tid, inode).expect("a debt");
         assert!(until > clock::now() + SHRUNK_PERIOD);
-        settle(tid, inode - 1, Leaving::Free);
+        settle(tid, inode - 1, Leaving::Free, &meter);
         assert_eq!(owing_until(tid, inode - 1), None);
-        settle(tid, inode - 2, Leaving::Marked);
+        settle(tid, inode - 2, Leaving::Marked, &meter);
         assert_eq!(owing_until(tid, inode - 2), Some(Time::NEVER));
         owe(tid, inode - 2, clock::now());
         owe(tid, inode, clock::now());

@@ -101,22 +101,23 @@ impl Thread {
     ///
     /// Anything can be received over a socket: what is no pidfd is given back untouched.
     pub fn from_fd(fd: OwnedFd) -> Result<Thread, OpenError> {
+        let thread = Thread::named_by(fd)?;
+        if thread.is_alive() { Ok(thread) } else { Err(OpenError::Gone) }
+    }
+
+    /// As [`Thread::from_fd`] for who asks the thread something next, and is told then that it has ended.
+    pub fn named_by(fd: OwnedFd) -> Result<Thread, OpenError> {
         if !pidfd::is_pidfd(fd.as_fd()) {
             return Err(OpenError::NotAPidfd(fd));
         }
         let inode = pidfd::inode(fd.as_fd())?;
         let told = pidfd::told(fd.as_fd())?;
-        let thread = if pidfd::names_thread(fd.as_fd())? {
-            Thread::new(fd, told, inode, None)?
-        } else {
-            let own = Thread::open(told.tid)?;
-            // While the sender's descriptor is alive its number is not given out again, so ours names the same.
-            if !pidfd::is_alive(fd.as_fd()) {
-                return Err(OpenError::Gone);
-            }
-            own
-        };
-        if thread.is_alive() { Ok(thread) } else { Err(OpenError::Gone) }
+        if pidfd::names_thread(fd.as_fd())? {
+            return Thread::new(fd, told, inode, None);
+        }
+        let own = Thread::open(told.tid)?;
+        // While the sender's descriptor is alive its number is not given out again, so ours names the same.
+        if pidfd::is_alive(fd.as_fd()) { Ok(own) } else { Err(OpenError::Gone) }
     }
 
     /// Holds the thread that was written down earlier in this boot, if it still lives.

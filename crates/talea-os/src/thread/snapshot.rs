@@ -63,12 +63,25 @@ impl Snapshot {
 
 /// Reads what `tid` has, whoever that is at the moment.
 pub(super) fn read(tid: Tid) -> io::Result<Snapshot> {
+    let snapshot = read_in_force(tid)?;
+    Ok(match shown_nice(snapshot.attr.policy) {
+        Some(_) => snapshot,
+        None => Snapshot { nice: sched::get_nice(tid)?, ..snapshot },
+    })
+}
+
+/// As [`read`], without a call for a nice value that the policy hides; zero stands for that.
+pub(super) fn read_in_force(tid: Tid) -> io::Result<Snapshot> {
     let attr = sched::get(tid)?;
-    let nice = match attr.policy {
-        Policy::Other { nice } | Policy::Batch { nice } | Policy::Ext { nice } => nice,
-        _ => sched::get_nice(tid)?,
-    };
-    Ok(Snapshot { attr, nice, affinity: sched::get_affinity(tid)? })
+    Ok(Snapshot { attr, nice: shown_nice(attr.policy).unwrap_or(0), affinity: sched::get_affinity(tid)? })
+}
+
+/// The nice value that is part of a policy.
+pub(super) fn shown_nice(policy: Policy) -> Option<i32> {
+    match policy {
+        Policy::Other { nice } | Policy::Batch { nice } | Policy::Ext { nice } => Some(nice),
+        _ => None,
+    }
 }
 
 /// The CPUs that were online when first asked. A CPU that comes later makes restored masks exact instead of full.

@@ -30,7 +30,8 @@ fn r32_a_stranger_inside_the_window_is_made_ordinary_again() {
         let mut stranger = None;
         let affinity = CpuSet::single(0);
         let answer = thread.as_ref().ok().map(|thread| {
-            thread.apply_watched(&Attr::grant(Policy::Fifo(2)), Some(&affinity), || {
+            let before = thread.snapshot().expect("it lives");
+            thread.apply_watched(&before, &Attr::grant(Policy::Fifo(2)), Some(&affinity), || {
                 first.kill().expect("killed");
                 first.wait().expect("collected");
                 stranger = spawn_as(tid);

@@ -29,11 +29,13 @@ pub(super) struct Sums {
     pub(super) rest: Sum,
     /// That one: span, and all its work.
     pub(super) mine: (u64, u128),
+    /// The same as a class, where somebody has divided already.
+    class: Option<Sum>,
 }
 
 impl Sums {
     pub(super) fn all(&self) -> Sum {
-        self.rest.and(Sum::class(self.mine.1, self.mine.0))
+        self.rest.and(self.class.unwrap_or_else(|| Sum::class(self.mine.1, self.mine.0)))
     }
 }
 
@@ -71,17 +73,36 @@ impl Rm {
         } else {
             rest = rest.and(Sum::class(work, first.first));
         }
+        // What is promised may end in the middle.
+        let whole = !change.promised
+            || (at.levels.all_proved() && after.newcomer().is_none_or(|run| run.unproved == 0));
+        if whole
+            && first.first == after.runs().next().map_or(0, |run| run.first)
+            && let Some(others) = after.sum_of_others()
+        {
+            let newcomer = after.newcomer().filter(|run| run.first != first.first);
+            let mut class = None;
+            match newcomer {
+                Some(run) if mine_at == Some(run.first) => {
+                    (mine, class) = (Some((run.first, run.work)), Some(run.class));
+                }
+                Some(run) => rest = rest.and(run.class),
+                None => {}
+            }
+            return Some(Sums { rest: rest.and(others), mine: mine.unwrap_or((1, 0)), class });
+        }
         // In chains that a processor works on at once.
         let mut rests = [rest, Sum::EMPTY, Sum::EMPTY, Sum::EMPTY];
+        let mut class = None;
         for (run, chain) in runs.zip((0..4).cycle()) {
             if mine_at == Some(run.first) {
-                mine = Some((run.first, run.work));
+                (mine, class) = (Some((run.first, run.work)), Some(run.class));
             } else {
                 rests[chain] = rests[chain].and(run.class);
             }
         }
         let rest = rests.into_iter().fold(Sum::EMPTY, Sum::and);
-        Some(Sums { rest, mine: mine.unwrap_or((1, 0)) })
+        Some(Sums { rest, mine: mine.unwrap_or((1, 0)), class })
     }
 
     /// Whether the classes after `change`, whose sum is `sum`, pass the test, exactly.
