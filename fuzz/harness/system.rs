@@ -1,11 +1,14 @@
 //! What must hold for any bytes given to `talea-system`. Panics where it does not.
 
-use talea_core::CpuSet;
 use talea_core::cpus::MAX_CPUS;
+use talea_core::machine::{Body, Tree};
 use talea_core::setup::Setup;
+use talea_core::{CpuSet, Time};
+use talea_sim::{Jobs, World};
 use talea_system::config::{self, FILE_MAX, Names, Target};
 use talea_system::duration::{parse_reservation, parse_span};
-use talea_system::import::{File, retif};
+use talea_system::import::{File, retif, rtapp, sf3p};
+use talea_system::system::{self, Include, Root};
 use talea_system::write::write;
 use talea_system::{Diagnostic, Severity, diagnostic};
 
@@ -107,5 +110,89 @@ pub(crate) fn duration(bytes: &[u8]) {
     }
     if let Err(error) = parse_reservation(&text) {
         assert!(!error.to_string().is_empty());
+    }
+}
+
+/// The other parts of the bytes, by number.
+struct Parts<'a>(Vec<&'a str>);
+
+impl Include for Parts<'_> {
+    fn text(&self, _from: &str, path: &str) -> Result<(String, String), String> {
+        let text = path.parse().ok().and_then(|part: usize| self.0.get(part)).ok_or("no such part")?;
+        Ok((path.to_owned(), (*text).to_owned()))
+    }
+}
+
+/// A system file, and after zero bytes the files that it includes as `"1"`, `"2"` and so on. What is accepted can be built and
+/// simulated.
+pub(crate) fn description(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let parts: Vec<&str> = text.split('\0').collect();
+    let main = parts[0];
+    match system::read(main, "fuzz", &Parts(parts.clone())) {
+        Err(found) => {
+            assert!(found.iter().any(|d| d.severity == Severity::Error), "refused without an error");
+            if parts.len() == 1 {
+                complaints_are_sound(&found, main.as_bytes());
+            }
+        }
+        Ok(system) => {
+            // Memory is taken when a machine is built: what is fine for a user is too much for a fuzzer.
+            if system.roots.iter().map(room).sum::<u64>() > 1 << 20 {
+                return;
+            }
+            for root in &system.roots {
+                let machine = root.tree.build().expect("what was accepted can be built");
+                assert_eq!(machine.tasks(), root.tasks.len());
+                let mut world = World::new(machine, root.tree.cpus, &root.workload(system.seed))
+                    .within(&root.surroundings);
+                let (mut jobs, end) = (Jobs::default(), Time::ZERO + system.duration);
+                for _ in 0..300 {
+                    if world.next_event() >= end || !world.advance(&mut jobs) {
+                        break;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Jobs and tokens that a tree has room for.
+fn room(root: &Root) -> u64 {
+    let tokens = |tree: &Tree| tree.channels.iter().map(|channel| u64::from(channel.size)).sum::<u64>();
+    let jobs = root.tree.nodes().map(|(_, node)| match &node.body {
+        Body::Task(spec) => 1 + u64::from(spec.backlog.capacity),
+        Body::Scheduler(_) => 1,
+    });
+    jobs.sum::<u64>() + tokens(&root.tree)
+}
+
+/// An SF3P simulation: what is imported can be built and simulated.
+pub(crate) fn import_sf3p(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    imported(sf3p(File { origin: "fuzz", text: &text }), &text);
+}
+
+/// An rt-app workload, likewise; the first byte says for how many CPUs, if it is a digit.
+pub(crate) fn import_rtapp(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let cpus = text.chars().next().and_then(|c| c.to_digit(10)).filter(|cpus| *cpus > 0);
+    let text = if cpus.is_some() { &text[1..] } else { &text };
+    imported(rtapp(File { origin: "fuzz", text }, cpus), text);
+}
+
+fn imported(result: Result<String, Vec<Diagnostic>>, text: &str) {
+    match result {
+        Err(found) => {
+            assert!(found.iter().any(|d| d.severity == Severity::Error), "refused without an error");
+            complaints_are_sound(&found, text.as_bytes());
+        }
+        Ok(toml) if toml.len() > FILE_MAX => {}
+        Ok(toml) => {
+            if let Err(found) = system::read(&toml, "imported", &()) {
+                panic!("{}\n{toml}", diagnostic::render(&found, false));
+            }
+            description(toml.as_bytes());
+        }
     }
 }

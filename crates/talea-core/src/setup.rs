@@ -65,7 +65,7 @@ pub struct Quota {
     pub specs_per_user: u32,
     /// Accepted task specifications in all.
     pub specs: u32,
-    /// Sustained requests a second of one user; root is exempt.
+    /// Sustained requests a second of one user, a group counting as many as it has tasks; root is exempt.
     pub requests_per_second: u32,
     /// Requests that a user may send at once before the rate holds.
     pub burst: u32,

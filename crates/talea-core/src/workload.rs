@@ -1,7 +1,7 @@
-//! What is asked of a system: when jobs arrive, and what they cost. Data: the simulator draws from it, the executor
-//! works it off.
+//! What is asked of a system: when jobs arrive, and what they cost; and what surrounds it. Data: the simulator draws from
+//! it, the executor works it off.
 
-use crate::machine::{ChannelId, ResourceId};
+use crate::machine::{ChannelId, Condition, Cpu, ResourceId};
 use crate::{Span, Time, Work};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -145,6 +145,18 @@ pub enum Case {
     Worst,
 }
 
+impl Cost {
+    /// The most that a job may cost; of several versions the most of all.
+    pub fn most(&self) -> Work {
+        match self {
+            Cost::Constant(work) | Cost::Uniform { max: work, .. } | Cost::Pair { high: work, .. } => *work,
+            Cost::List(list) => list.iter().copied().max().unwrap_or(Work::ZERO),
+            Cost::Versions(costs) => costs.iter().map(Cost::most).max().unwrap_or(Work::ZERO),
+            Cost::Marked { of, .. } => of.most(),
+        }
+    }
+}
+
 /// Where the jobs of one task come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
@@ -174,4 +186,41 @@ pub struct Workload {
     pub sources: Vec<Source>,
     /// Of all that is random.
     pub seed: u64,
+}
+
+/// What scheduling costs, in time spent on a CPU. Nothing by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Overheads {
+    /// Each arrival, on the CPU where its task ran last.
+    pub release: Span,
+    /// Each order to run, on its CPU.
+    pub decision: Span,
+    /// More for each scheduler above the task that the order is about.
+    pub level: Span,
+    /// Each time that a CPU goes over to another job.
+    pub switch: Span,
+    /// More when the job was on another CPU before.
+    pub migration: Span,
+}
+
+/// A hole: an interval `[from, to)` in which nothing progresses on a CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hole {
+    /// Where.
+    pub cpu: Cpu,
+    /// Its begin.
+    pub from: Time,
+    /// Its end.
+    pub to: Time,
+}
+
+/// What surrounds the CPUs of one root: what is not their work, and not asked of them. Nothing by default.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Surroundings {
+    /// What scheduling costs.
+    pub overheads: Overheads,
+    /// When nothing progresses.
+    pub holes: Vec<Hole>,
+    /// When the battery, the mode or the mask change; at one time in this order.
+    pub changes: Vec<(Time, Condition)>,
 }

@@ -6,17 +6,21 @@
 #![forbid(unsafe_code)]
 
 pub mod dice;
+mod draw;
+pub mod generate;
 pub mod schedule;
 mod script;
 pub mod sink;
 mod spoil;
 mod stream;
 pub mod tally;
+pub mod trace;
 mod world;
 
+pub use draw::{Drawn, draw};
 pub use schedule::{Schedule, Segment};
 pub use sink::{Completion, Counters, Jobs, Sink};
 pub use spoil::Overheads;
-pub use talea_core::workload::{Act, Arrivals, Case, Cost, Mark, Source, Workload};
+pub use talea_core::workload::{Act, Arrivals, Case, Cost, Hole, Mark, Source, Surroundings, Workload};
 pub use tally::Tally;
 pub use world::{Outcome, World};

@@ -4,22 +4,8 @@
 //! mode. An *overhead* is time that the scheduler itself spends on a CPU before the job there goes on. Neither is work:
 //! no budget pays for it (docs/model.md, sections 6 and 11), it only takes longer.
 
+pub use talea_core::workload::Overheads;
 use talea_core::{Span, Time};
-
-/// What scheduling costs, in time spent on a CPU. Nothing by default.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Overheads {
-    /// Each arrival, on the CPU where its task ran last.
-    pub release: Span,
-    /// Each order to run, on its CPU.
-    pub decision: Span,
-    /// More for each scheduler above the task that the order is about.
-    pub level: Span,
-    /// Each time that a CPU goes over to another job.
-    pub switch: Span,
-    /// More when the job was on another CPU before.
-    pub migration: Span,
-}
 
 #[derive(Clone, Debug, Default)]
 struct Spoiled {

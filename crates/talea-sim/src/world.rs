@@ -19,8 +19,6 @@ struct CpuState {
     running: Option<TaskId>,
     /// Since when, or since the machine was last told.
     since: Time,
-    /// When the job ends if nothing comes between.
-    end: Time,
 }
 
 #[derive(Clone, Debug)]
@@ -30,6 +28,8 @@ struct TaskState {
     left: Work,
     /// Number of the job that `left` is of.
     job: Option<u64>,
+    /// Where it runs.
+    cpu: Option<u32>,
     /// The nominal time of the next arrival.
     nominal: Time,
 }
@@ -48,8 +48,12 @@ pub struct Outcome {
 pub struct World<W: Watch = ()> {
     machine: Machine<W>,
     cpus: Vec<CpuState>,
+    /// CPUs with a job, by when it ends if nothing comes between.
+    ends: Heap,
     tasks: Vec<TaskState>,
     arrivals: Heap,
+    /// Whether the machine may want to know what was consumed.
+    metered: bool,
     case: Case,
     extras: Option<Box<Extras>>,
     outcome: Outcome,
@@ -66,16 +70,19 @@ impl<W: Watch> World<W> {
     /// If the workload does not have one source for each task of the machine.
     pub fn new(machine: Machine<W>, cpus: u32, workload: &Workload) -> World<W> {
         assert_eq!(machine.tasks(), workload.sources.len(), "one source for each task");
-        let idle = CpuState { running: None, since: Time::ZERO, end: Time::NEVER };
+        let idle = CpuState { running: None, since: Time::ZERO };
         let tasks = workload.sources.iter().enumerate().map(|(task, source)| TaskState {
             stream: Stream::new(source, workload.seed, task as u64),
             left: Work::ZERO,
             job: None,
+            cpu: None,
             nominal: Time::ZERO,
         });
         let mut world = World {
             arrivals: Heap::new(workload.sources.len()),
             cpus: vec![idle; cpus as usize],
+            ends: Heap::new(cpus as usize),
+            metered: machine.meters(),
             tasks: tasks.collect(),
             machine,
             case: Case::Drawn,
@@ -153,11 +160,11 @@ impl<W: Watch> World<W> {
     /// `X`: there are [`Extras`].
     #[inline]
     fn next<const X: bool>(&self) -> Time {
-        let arrival = self.arrivals.first().map_or(Time::NEVER, |(at, _)| Time::from_ns(at));
-        let ends = self.cpus.iter().fold(arrival, |next, cpu| next.min(cpu.end));
+        let first = |of: &Heap| of.first().map_or(Time::NEVER, |(at, _)| Time::from_ns(at));
+        let next = first(&self.arrivals).min(first(&self.ends));
         match &self.extras {
-            Some(extras) if X => ends.min(self.next_extra(extras)),
-            _ => ends.min(self.machine.next_wakeup().unwrap_or(Time::NEVER)),
+            Some(extras) if X => next.min(self.next_extra(extras)),
+            _ => next.min(self.machine.next_wakeup().unwrap_or(Time::NEVER)),
         }
     }
 
@@ -203,20 +210,20 @@ impl<W: Watch> World<W> {
         if let (true, Some(extras)) = (X, &mut self.extras) {
             extras.now = now;
         }
-        for at in 0..self.cpus.len() {
-            let cpu = Cpu(at as u32);
-            if self.machine.is_metered(cpu) {
-                let work = self.account::<X>(now, at);
-                let _ = self.machine.handle(now, Event::Ran { cpu, work });
-            }
+        if self.metered {
+            self.report::<X>(now);
         }
-        for at in 0..self.cpus.len() {
-            if self.cpus[at].end <= now {
-                if X {
+        if X {
+            for at in 0..self.cpus.len() {
+                if self.ends.key(at as u32).is_some_and(|end| end <= now.as_ns()) {
                     self.reach(now, at, sink);
-                } else {
-                    self.complete::<X>(now, at, sink);
                 }
+            }
+        } else {
+            while let Some((end, at)) = self.ends.first()
+                && end <= now.as_ns()
+            {
+                self.complete::<X>(now, at as usize, sink);
             }
         }
         if X {
@@ -255,6 +262,17 @@ impl<W: Watch> World<W> {
         }
     }
 
+    /// Tells the machine what was consumed.
+    fn report<const X: bool>(&mut self, now: Time) {
+        for at in 0..self.cpus.len() {
+            let cpu = Cpu(at as u32);
+            if self.machine.is_metered(cpu) {
+                let work = self.account::<X>(now, at);
+                let _ = self.machine.handle(now, Event::Ran { cpu, work });
+            }
+        }
+    }
+
     /// What the job on a CPU has done since it was last asked.
     #[inline]
     fn account<const X: bool>(&mut self, now: Time, at: usize) -> Work {
@@ -273,12 +291,10 @@ impl<W: Watch> World<W> {
 
     #[inline]
     fn complete<const X: bool>(&mut self, now: Time, at: usize, sink: &mut impl Sink) {
-        self.account::<X>(now, at);
-        let cpu = &mut self.cpus[at];
-        cpu.end = Time::NEVER;
-        let Some(task) = cpu.running.take() else { return };
+        self.ends.remove(at as u32);
+        let Some(task) = self.cpus[at].running.take() else { return };
         let state = &mut self.tasks[task.0 as usize];
-        state.job = None;
+        (state.job, state.cpu) = (None, None);
         let job = self.machine.job(task).expect("the job under way");
         sink.completed(&Completion {
             task,
@@ -291,19 +307,24 @@ impl<W: Watch> World<W> {
         let _ = self.machine.handle(now, Event::Completed { task });
     }
 
+    /// Whoever runs on a CPU stops.
     #[inline]
     fn halt<const X: bool>(&mut self, now: Time, at: usize) {
-        self.account::<X>(now, at);
-        self.cpus[at].running = None;
-        self.cpus[at].end = Time::NEVER;
+        if self.cpus[at].running.is_some() {
+            self.account::<X>(now, at);
+            self.ends.remove(at as u32);
+        }
+        if let Some(task) = self.cpus[at].running.take() {
+            self.tasks[task.0 as usize].cpu = None;
+        }
     }
 
     /// `cpu` goes over to a job; whether for the first time.
     #[inline]
     fn start<const X: bool>(&mut self, now: Time, at: usize, task: TaskId, job: u64, version: u32) -> bool {
         // Somebody who moves was stopped there before he starts here.
-        if let Some(from) = (0..self.cpus.len()).find(|&from| self.cpus[from].running == Some(task)) {
-            self.halt::<X>(now, from);
+        if let Some(from) = self.tasks[task.0 as usize].cpu {
+            self.halt::<X>(now, from as usize);
         }
         let state = &mut self.tasks[task.0 as usize];
         let begins = state.job != Some(job);
@@ -311,7 +332,8 @@ impl<W: Watch> World<W> {
             state.job = Some(job);
             state.left = state.stream.cost(version, self.case);
         }
-        self.cpus[at] = CpuState { running: Some(task), since: now, end: Time::NEVER };
+        state.cpu = Some(at as u32);
+        self.cpus[at] = CpuState { running: Some(task), since: now };
         match &mut self.extras {
             Some(extras) if X => {
                 if let (true, Some(script)) = (begins, &mut extras.scripts[task.0 as usize]) {
@@ -320,7 +342,7 @@ impl<W: Watch> World<W> {
                 extras.spend_order(now, at, task, begins);
                 self.aim(now, at);
             }
-            _ => self.cpus[at].end = now + span_of(state.left),
+            _ => self.ends.set(at as u32, (now + span_of(state.left)).as_ns()),
         }
         begins
     }

@@ -136,6 +136,11 @@ impl<'s> Findings<'s> {
         self.list.len() >= KEPT
     }
 
+    /// Whether another complaint may still be handed out: then costly words such as suggestions are worth their while.
+    pub(crate) fn has_room(&self) -> bool {
+        self.list.len() < SHOWN
+    }
+
     /// That many more errors, without words.
     pub(crate) fn count_errors(&mut self, errors: usize) {
         self.errors += errors;

@@ -18,10 +18,14 @@ fn filled(head: &str, piece: &str) -> String {
 
 /// As [`filled`], with a number in place of `#`.
 fn numbered(head: &str, piece: &str) -> String {
+    numbered_to(FILE_MAX, head, piece)
+}
+
+fn numbered_to(most: usize, head: &str, piece: &str) -> String {
     let mut text = head.to_owned();
     for n in 0.. {
         let piece = piece.replace('#', &n.to_string());
-        if text.len() + piece.len() > FILE_MAX {
+        if text.len() + piece.len() > most {
             break;
         }
         text.push_str(&piece);
@@ -111,4 +115,72 @@ fn a_megabyte_of_retif_is_imported_or_refused_in_bounded_time() {
     let found =
         retif(File { origin: "p", text: "EDF EDF.so 100-100 0\n" }, Some(File { origin: "r", text: &rules }));
     assert!(found.is_err_and(|found| found[0].origin == "r"), "more rules than a file may have");
+}
+
+#[test]
+fn s22_a_quarter_of_a_megabyte_of_a_system_is_read_in_bounded_time_with_bounded_complaints() {
+    // Not of the largest file: trees are built of these, and checked.
+    let many = |head: &str, piece: &str| numbered_to(FILE_MAX / 4, head, piece);
+    let root = "[[scheduler]]\nname = \"r\"\npolicy = \"edf\"\n";
+    let task = "[[task]]\nname = \"t#\"\nperiod = \"1ms\"\ncost = \"1us\"\n";
+    let table = "[[scheduler]]\nname = \"r\"\npolicy = \"table\"\ncpus = 64\nhyperperiod = \"1s\"\n";
+    let one = task.replace('#', "");
+    let partitions = "[[task]]\nname = \"t\"\nperiod = \"1s\"\ncost = \"1us\"\n\
+                      [[scheduler]]\nname = \"r\"\npolicy = \"partitions\"\nframe = \"1s\"\n";
+    let cases = [
+        ("brackets", many("a = ", "[")),
+        ("tasks", many(root, task)),
+        ("tasks of one name", many(root, &task.replace('#', ""))),
+        ("copies", many(root, &format!("{task}count = 10000\n"))),
+        ("roots", many("", "[[scheduler]]\nname = \"r#\"\npolicy = \"edf\"\n")),
+        (
+            "schedulers in themselves",
+            many("", "[[scheduler]]\nname = \"r#\"\nin = \"r#\"\npolicy = \"edf\"\n"),
+        ),
+        ("schedulers in nobody", many(root, "[[scheduler]]\nname = \"s#\"\nin = \"x#\"\npolicy = \"edf\"\n")),
+        ("slots", many(partitions, "[[scheduler.slot]]\nowner = \"t\"\nlength = \"1us\"\n")),
+        ("slots of nobody", many(partitions, "[[scheduler.slot]]\nowner = \"x#\"\nlength = \"1us\"\n")),
+        ("entries", many(&(one.clone() + table), "[[scheduler.entry]]\nowner = \"t\"\nlength = \"1us\"\n")),
+        (
+            "channels",
+            many(
+                &(root.to_owned() + &one + "[[task]]\nname = \"u\"\ncost = \"1us\"\n"),
+                "[[channel]]\nfrom = \"t\"\nto = \"u\"\n",
+            ),
+        ),
+        (
+            "a star",
+            many(
+                &format!("{root}[[task]]\nname = \"sum\"\ncost = \"1us\"\n"),
+                &format!("{task}[[channel]]\nfrom = \"t#\"\nto = \"sum\"\n"),
+            ),
+        ),
+        (
+            "a circle",
+            many(root, "[[task]]\nname = \"t#\"\ncost = \"1us\"\n[[channel]]\nfrom = \"t#\"\nto = \"t0\"\n"),
+        ),
+        ("channels of nobody", many(root, "[[channel]]\nfrom = \"a#\"\nto = \"b#\"\n")),
+        (
+            "sections",
+            many(
+                &format!("{root}[[resource]]\nname = \"b\"\n{task}"),
+                "[[task.section]]\nresource = \"b\"\nlength = \"1us\"\n",
+            ),
+        ),
+        (
+            "versions",
+            many(
+                &format!("{root}[[task]]\nname = \"t\"\nperiod = \"1ms\"\n"),
+                "[[task.version]]\nname = \"v#\"\ncost = \"1us\"\n",
+            ),
+        ),
+        ("accelerators", many(root, "[[accelerator]]\nname = \"a#\"\n")),
+        ("holes", many(root, "[[hole]]\nstart = \"1ms\"\nlength = \"1us\"\n")),
+        ("expectations", many(root, "[[expect]]\ntask = \"x#\"\nmisses = 0\n")),
+    ];
+    for (name, text) in &cases {
+        if let Err(found) = talea_system::system::read(text, "f", &()) {
+            assert!(found.len() <= 101, "{name}: {} complaints", found.len());
+        }
+    }
 }

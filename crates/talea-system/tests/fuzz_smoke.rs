@@ -61,8 +61,42 @@ fn any_bytes_are_a_configuration_or_are_refused_with_places() {
 }
 
 #[test]
+fn s22_any_bytes_are_a_system_that_can_be_simulated_or_are_refused_with_places() {
+    let mut all = seeds("system");
+    let table = include_str!("malformed/systems.txt");
+    all.extend(table.split("\n=== ").skip(1).filter_map(|entry| {
+        let (head, file) = entry.split_once("\n---\n")?;
+        Some((head.to_owned(), file.as_bytes().to_vec()))
+    }));
+    smoke(harness::description, &all);
+}
+
+#[test]
 fn r19_r27_what_is_imported_loads_where_the_cpus_are() {
     smoke(harness::import_retif, &seeds("import_retif"));
+}
+
+#[test]
+fn s22_what_is_imported_from_sf3p_can_be_simulated() {
+    let mut all = seeds("import_sf3p");
+    all.extend(malformed(include_str!("malformed/sf3p.txt")));
+    smoke(harness::import_sf3p, &all);
+}
+
+#[test]
+fn s22_what_is_imported_from_rt_app_can_be_simulated() {
+    let mut all = seeds("import_rtapp");
+    all.extend(malformed(include_str!("malformed/rtapp.txt")));
+    smoke(harness::import_rtapp, &all);
+}
+
+/// The files of a table of malformed ones.
+fn malformed(table: &str) -> Vec<(String, Vec<u8>)> {
+    let entry = |entry: &str| {
+        let (head, file) = entry.split_once("\n---\n")?;
+        Some((head.to_owned(), file.as_bytes().to_vec()))
+    };
+    table.split("\n=== ").skip(1).filter_map(entry).collect()
 }
 
 #[test]

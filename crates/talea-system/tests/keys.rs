@@ -23,8 +23,17 @@ fn file(key: &Key, kind: &str, value: &str) -> String {
         Section::Slot => {
             format!("[[scheduler]]\npolicy = \"partitions\"\n[[scheduler.slot]]\n{name} = {value}\n")
         }
+        Section::Entry => {
+            format!("[[scheduler]]\npolicy = \"table\"\n[[scheduler.entry]]\n{name} = {value}\n")
+        }
         Section::Task => format!("[[task]]\n{name} = {value}\n"),
-        Section::Expect => format!("[[expect]]\n{name} = {value}\n"),
+        Section::Version | Section::CriticalSection | Section::Suspension => {
+            format!("[[task]]\n{}\n{name} = {value}\n", key.section.header())
+        }
+        Section::Channel => {
+            format!("[[channel]]\nsize = 8\n{name} = {value}\n").replace("size = 8\nsize", "size")
+        }
+        _ => format!("{}\n{name} = {value}\n", key.section.header()),
     }
 }
 
@@ -33,8 +42,15 @@ fn system_file(key: &Key, value: &str) -> String {
     let kind = match key.name {
         "quantum" => "rr",
         "frame" | "slot" | "lending" => "partitions",
+        "hyperperiod" | "entry" => "table",
         _ => "edf",
     };
+    if (key.section, key.name) == (Section::Scheduler, "affinity") {
+        return format!("[[scheduler]]\npolicy = \"edf\"\nin = \"cpu0\"\naffinity = {value}\n");
+    }
+    if (key.section, key.name) == (Section::Scheduler, "weight") {
+        return format!("[[scheduler]]\npolicy = \"edf\"\nselection = \"trade-off\"\nweight = {value}\n");
+    }
     match (key.section, key.name) {
         (Section::Scheduler, "policy") => format!("[[scheduler]]\npolicy = {value}\n"),
         (Section::Scheduler, "budget" | "period" | "deadline" | "offset") => {
@@ -58,11 +74,60 @@ fn every_listed_key_of_a_system_file_is_read_and_its_example_is_right() {
         let found = complaints("1979-05-27");
         assert!(!found.is_empty(), "{} {} is listed but not read", key.section.header(), key.name);
         assert!(found.iter().all(|d| !d.what.contains("unknown key")), "{}: {found:?}", key.name);
-        if !key.example.starts_with("[[") {
+        if key.form != talea_system::config::keys::Form::Table {
             let found = complaints(key.example);
             // What the example includes is not beside this little file.
             assert!(found.is_empty() || key.name == "include", "{}: {found:?}", key.name);
         }
+    }
+}
+
+#[test]
+fn words_of_a_system_file_are_the_names_in_the_core() {
+    use talea_core::server::Kind;
+    let kinds = [Kind::Polling, Kind::Deferrable, Kind::Sporadic, Kind::HardCbs, Kind::SoftCbs];
+    assert_eq!(kinds.map(|kind| kind.name()), talea_system::system::keys::SERVERS);
+    for policy in talea_system::system::keys::POLICIES {
+        // Everything that one of them may need; what another one needs is a complaint about another key.
+        let text = format!("[[scheduler]]\nname = \"r\"\npolicy = \"{policy}\"\n");
+        let more = match policy {
+            "rr" => "quantum = \"1ms\"\n",
+            "partitions" => "frame = \"1ms\"\n[[scheduler.slot]]\nowner = \"t\"\nlength = \"1ms\"\n",
+            "table" => "hyperperiod = \"1ms\"\n[[scheduler.entry]]\nowner = \"t\"\nlength = \"1ms\"\n",
+            _ => "",
+        };
+        let text = text + more + "[[task]]\nname = \"t\"\nperiod = \"1ms\"\ncost = \"1us\"\n";
+        let system = talea_system::system::read(&text, "f", &()).expect(policy);
+        let root = system.roots[0].tree.nodes().next().expect("a root").1;
+        let talea_core::machine::Body::Scheduler(spec) = &root.body else { panic!("a root is a scheduler") };
+        assert_eq!(spec.policy.name(), policy);
+    }
+}
+
+#[test]
+fn the_fuzzers_seed_has_every_key_of_a_system_file_and_loads() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/seeds/system/everything");
+    let seed = std::fs::read_to_string(path).expect("the seed");
+    if let Err(found) = talea_system::system::read(&seed, "everything", &()) {
+        panic!("{}", talea_system::diagnostic::render(&found, false));
+    }
+    for key in talea_system::system::keys::KEYS {
+        // Each table by its header, each key where its table is; other files are another seed.
+        let header = key.section.header();
+        let blocks = seed.split("\n[").map(|block| format!("[{block}"));
+        let is_here = |block: &String| match key.section {
+            Section::System => block.starts_with("[#"),
+            _ => block.starts_with(header),
+        };
+        let is_said =
+            |block: &String| block.lines().any(|line| line.starts_with(&format!("{} = ", key.name)));
+        let is_table = key.form == talea_system::config::keys::Form::Table;
+        let has = if is_table {
+            seed.contains(key.example)
+        } else {
+            key.name == "include" || blocks.filter(is_here).any(|block| is_said(&block))
+        };
+        assert!(has, "{header} {}", key.name);
     }
 }
 

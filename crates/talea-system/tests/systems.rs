@@ -1,10 +1,11 @@
 //! System files: the shipped ones say what the papers say.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use talea_core::Time;
-use talea_sim::{Counters, World};
-use talea_system::system::{self, Include, System};
+use talea_core::machine::Body;
+use talea_core::{Time, Work};
+use talea_sim::{Completion, Counters, Jobs, World};
+use talea_system::system::{self, Include, Registry, System};
 
 /// Files beside each other in `examples/systems`.
 struct Shipped;
@@ -69,4 +70,200 @@ fn s11_table_2_the_flight_management_misses_what_the_paper_says_it_must() {
     assert_eq!(per_mille("fms-c1-worst.toml"), [0, 925, 0]);
     assert_eq!(per_mille("fms-c2-worst.toml"), [889, 925, 0]);
     assert_eq!(per_mille("fms-c3-worst.toml"), [17, 75, 567]);
+}
+
+/// Response times and counts of one run of a file, by task; of several roots one after the other.
+fn run(system: &System) -> Vec<(String, Vec<Completion>, u64)> {
+    let mut all = Vec::new();
+    for root in &system.roots {
+        let machine = root.tree.build().expect("a sound tree");
+        let mut world =
+            World::new(machine, root.tree.cpus, &root.workload(system.seed)).within(&root.surroundings);
+        let mut jobs = Jobs::default();
+        let end = Time::ZERO + system.duration;
+        world.run(end, &mut jobs);
+        for (task, name) in root.tasks.iter().enumerate() {
+            let of: Vec<Completion> =
+                jobs.ended.iter().filter(|job| job.task.0 as usize == task).copied().collect();
+            let overdue = world.machine().overdue(talea_core::machine::TaskId(task as u32), end);
+            all.push((name.clone(), of, u64::from(overdue)));
+        }
+    }
+    all
+}
+
+fn parsed(text: &str) -> System {
+    system::read(text, "changed.toml", &()).unwrap_or_else(|found| panic!("{found:#?}"))
+}
+
+/// The response times of a task in milliseconds, rounded up.
+fn responses(system: &System, task: &str) -> Vec<u64> {
+    let of = run(system).into_iter().find(|(name, ..)| name == task).expect("a task of that name");
+    of.1.iter().map(|job| job.response().as_ns().div_ceil(1_000_000)).collect()
+}
+
+/// Every expectation of a shipped file holds.
+fn holds(name: &str) {
+    let system = read(name);
+    let all = run(&system);
+    assert!(!system.expectations.is_empty(), "{name} expects nothing");
+    for expectation in &system.expectations {
+        let about = || all.iter().filter(|(task, ..)| expectation.is_about(task));
+        let late: u64 = about()
+            .map(|(_, jobs, overdue)| jobs.iter().filter(|job| job.is_late()).count() as u64 + overdue)
+            .sum();
+        let worst = about().flat_map(|(_, jobs, _)| jobs).map(Completion::response).max().expect("a job");
+        assert!(expectation.misses.is_none_or(|most| late <= most), "{name}: {expectation:?}: {late} late");
+        assert!(expectation.response.is_none_or(|most| worst <= most), "{name}: {expectation:?}: {worst}");
+    }
+}
+
+#[test]
+fn y6_y7_versions_and_accelerators_of_a_file_are_chosen_by_each_of_the_five_methods() {
+    holds("versions.toml");
+    let text = shipped("versions.toml").expect("it is there");
+    let by =
+        |selection: &str| responses(&parsed(&text.replace("selection = \"energy\"", selection)), "detect");
+    // The battery of 25 no longer holds the 30 of the accelerator's version, one of 10 only the 5 of the coarse one. At 0, 80
+    // and 160 ms the accelerator is taken by `show`, whose deadline is earlier.
+    assert_eq!(by("selection = \"energy\""), [20, 5, 20, 5, 20, 20, 20, 20, 8, 8]);
+    assert_eq!(by("selection = \"declared\""), [20, 5, 20, 5, 20, 5, 20, 5, 20, 5]);
+    // Time only, then energy only.
+    assert_eq!(by("selection = \"trade-off\"\nweight = 0"), [8, 5, 8, 5, 8, 5, 8, 5, 8, 5]);
+    assert_eq!(by("selection = \"trade-off\"\nweight = 1000"), [8; 10]);
+    // From 200 ms on mode 1, for which the accelerator's version is not meant; and bit 7 is not permitted any more.
+    assert_eq!(by("selection = \"mode\""), [20, 5, 20, 5, 20, 20, 20, 20, 20, 20]);
+    assert_eq!(by("selection = \"mask\""), [20, 5, 20, 5, 20, 5, 8, 5, 8, 5]);
+    // The fifth method is a function that a program has registered.
+    let registry = Registry::new().selection("coarsest", |of| of.iter().map(|(at, _)| at).next_back());
+    let own = text.replace("\"energy\"", "\"coarsest\"");
+    let system = system::read_with(&own, "own.toml", &(), &registry).expect("a system");
+    assert_eq!(responses(&system, "detect"), [8; 10]);
+    let found = system::read(&own, "own.toml", &()).expect_err("nobody has said what that is");
+    assert!(found[0].what.contains("`coarsest`"), "{found:?}");
+}
+
+#[test]
+fn y9_y10_a_graph_of_a_file_is_activated_by_its_channels() {
+    holds("graph.toml");
+    let text = shipped("graph.toml").expect("it is there");
+    let count =
+        |text: &str| -> Vec<usize> { run(&parsed(text)).iter().map(|(_, jobs, _)| jobs.len()).collect() };
+    // Every second fusion is recorded.
+    assert_eq!(count(&text), [25, 25, 25, 12]);
+    // Of four jobs the camera shows nothing in two, and two pictures in one.
+    let uneven = text.replace("to = \"fusion\"\nsize = 4", "to = \"fusion\"\nsize = 4\npush = [1, 0, 0, 2]");
+    assert_eq!(count(&uneven), [25, 25, 19, 9]);
+    // What nobody takes out fills the channel, and what does not fit is lost.
+    let full = text.replace("to = \"fusion\"\nsize = 4", "to = \"fusion\"\nsize = 4\npop = [0]");
+    assert_eq!(count(&full)[2], 4);
+    // Nodes have what the roots have, unless they say something else.
+    let system = parsed(&text.replace("name = \"record\"", "name = \"record\"\npriority = 7"));
+    let tree = &system.roots[0].tree;
+    let specs: Vec<_> = tree
+        .nodes()
+        .filter_map(|(_, node)| match &node.body {
+            Body::Task(spec) => Some((spec.name.as_str(), spec.period.as_ns() / 1_000_000, spec.priority)),
+            Body::Scheduler(_) => None,
+        })
+        .collect();
+    assert_eq!(specs, [("camera", 40, 0), ("laser", 40, 0), ("fusion", 40, 0), ("record", 40, 7)]);
+    assert_eq!(tree.channels[2].name, "fusion-record");
+}
+
+#[test]
+fn y11_y12_an_off_line_table_of_a_file_is_followed() {
+    holds("table.toml");
+    let text = shipped("table.toml").expect("it is there");
+    let system = parsed(&text);
+    assert_eq!(responses(&system, "filter")[..4], [8, 15, 8, 15], "the versions of the entries");
+    assert_eq!(responses(&system, "poll")[0], 3);
+    // From 5 ms on, 10 ms and, 10 ms later, 8 ms.
+    assert_eq!(responses(&system, "plan")[0], 28);
+    let cpus: Vec<u32> = run(&system).iter().map(|(_, jobs, _)| jobs[0].cpu.0).collect();
+    assert_eq!(cpus, [0, 0, 1]);
+}
+
+#[test]
+fn shared_resources_of_a_file_follow_their_protocol() {
+    holds("resources.toml");
+    let text = shipped("resources.toml").expect("it is there");
+    let by = |protocol: &str| {
+        let system = parsed(&text.replace("\"inheritance\"", protocol));
+        (responses(&system, "high")[0], responses(&system, "middle")[0])
+    };
+    // `low` has had the bus from 2 to 5 ms when `high` comes, 5 ms of its section are left when it asks at 6 ms.
+    assert_eq!(by("\"inheritance\""), (10, 39));
+    assert_eq!(by("\"ceiling\""), (10, 39));
+    // `middle` comes at 6 ms, and everybody waits for its 30 ms.
+    assert_eq!(by("\"none\""), (40, 30));
+    // After 50 ms for everybody else 4 ms of work, 20 ms of waiting, 6 ms of work.
+    assert_eq!(responses(&parsed(&text), "log"), [80; 5]);
+}
+
+#[test]
+fn y5_affinities_of_a_file_bind() {
+    holds("affinity.toml");
+    let all = run(&read("affinity.toml"));
+    let cpus = |task: &str| {
+        let of = all.iter().filter(|(name, ..)| name.starts_with(task)).flat_map(|(_, jobs, _)| jobs);
+        of.map(|job| job.cpu.0).collect::<BTreeSet<u32>>()
+    };
+    assert_eq!(cpus("motor"), BTreeSet::from([0]));
+    assert_eq!(cpus("radio"), BTreeSet::from([1]));
+    assert_eq!(cpus("worker"), BTreeSet::from([2, 3]));
+    assert!(cpus("service").is_subset(&BTreeSet::from([0, 1])));
+}
+
+#[test]
+fn overheads_and_holes_of_a_file_take_time_and_no_budget() {
+    holds("spoiled.toml");
+    let text = shipped("spoiled.toml").expect("it is there");
+    let (spoiled, from) = (parsed(&text), text.find("[overheads]").expect("it has some"));
+    let good = parsed(&text[..from]);
+    let exact =
+        |system: &System| -> Vec<u64> { run(system)[0].1.iter().map(|job| job.response().as_ns()).collect() };
+    assert!(exact(&good).iter().all(|&ns| ns == 2_000_000));
+    // An arrival, an order two levels deep, a change of job.
+    assert_eq!(exact(&spoiled)[1], 2_000_000 + 2_000 + 1_000 + 100 + 3_000);
+    assert!(exact(&spoiled)[10] >= 8_000_000, "6 ms of it are the hole's");
+    // The server's client runs for 5 ms in each 20 ms all the same.
+    let ends = |system: &System| run(system)[1].1.len();
+    assert_eq!(ends(&spoiled), ends(&good));
+}
+
+#[test]
+fn l19_a_file_names_a_server_that_the_program_has_registered() {
+    use talea_core::server::{Kind, Reservation, Server};
+    /// Always there: a reservation that is none.
+    #[derive(Debug)]
+    struct Open(Time);
+    impl Server for Open {
+        fn wake(&mut self, _: Time) {}
+        fn idle(&mut self, _: Time) {}
+        fn charge(&mut self, _: Time, _: Work) {}
+        fn exhausted(&mut self, _: Time) {}
+        fn refill(&mut self, _: Time) {}
+        fn budget(&self, _: Time) -> Work {
+            Work::from_ns(1_000_000_000)
+        }
+        fn next_refill(&self, _: Time) -> Option<Time> {
+            None
+        }
+        fn deadline(&self) -> Time {
+            self.0
+        }
+    }
+    let registry = Registry::new().server("open", |of: &Reservation| Box::new(Open(Time::ZERO + of.period)));
+    let text = shipped("spoiled.toml").expect("it is there").replace("\"sporadic\"", "\"open\"");
+    let system = system::read_with(&text, "own.toml", &(), &registry).expect("a system");
+    let server = system.roots[0].tree.nodes().find_map(|(_, node)| match &node.body {
+        Body::Scheduler(spec) => spec.reservation,
+        Body::Task(_) => None,
+    });
+    assert_eq!(server.map(|of| of.kind.name()), Some("open"));
+    assert_ne!(server.map(|of| of.kind), Some(Kind::Sporadic));
+    assert!(run(&system).iter().all(|(_, jobs, _)| !jobs.is_empty()));
+    let found = system::read(&text, "own.toml", &()).expect_err("nobody knows it");
+    assert!(found[0].what.contains("`open`") && found[0].remedy.contains("\"deferrable\""), "{found:?}");
 }

@@ -3,7 +3,7 @@
 use super::{Machine, NONE, Signal, Watch};
 use crate::Time;
 use crate::criteria::Criteria;
-use crate::sched::{Entry, Resched, Scheduler};
+use crate::sched::{Resched, Scheduler};
 use crate::server::Server;
 
 impl<W: Watch> Machine<W> {
@@ -25,102 +25,109 @@ impl<W: Watch> Machine<W> {
         }
     }
 
-    /// Tells the parent of a task what it needs to know. `anew`: it stands at the end of any queue.
+    /// Tells the parent of a task what it needs to know.
+    pub(super) fn show_task_again(&mut self, now: Time, task: u32) {
+        self.show_task(now, task, false);
+    }
+
+    /// The same; `anew`: it stands at the end of any queue.
     #[inline(always)]
     pub(super) fn show_task(&mut self, now: Time, task: u32, anew: bool) {
         let state = &self.tasks[task as usize];
-        let node = state.node;
-        let mut criteria = self.nodes[node as usize].criteria;
-        let eligible = state.released && state.held == 0;
-        if let (true, Some(job)) = (state.released, state.ring.first()) {
-            criteria.arrival = job.release;
-            criteria.deadline = job.deadline;
-        }
+        let (node, eligible) = (state.node, state.released && state.held == 0);
+        let shown = &mut self.nodes[node as usize].entry.criteria;
+        let mut changed = false;
         if self.share.is_some() {
-            criteria = self.with_lent(task, &criteria);
+            let criteria = self.with_lent(task);
+            return self.show(now, node, eligible, criteria, anew);
         }
-        self.show(now, node, eligible, criteria, anew);
+        if let (true, Some(job)) = (state.released, state.ring.first()) {
+            changed = (shown.arrival, shown.deadline) != (job.release, job.deadline);
+            (shown.arrival, shown.deadline) = (job.release, job.deadline);
+        }
+        self.pass_on(now, node, eligible, changed, anew);
     }
 
     /// `node` is or is not eligible, with these criteria: tells its parent, and the parent its own, as far up as
     /// anything changes (SF3P section VI: the bottom-up phase).
-    #[inline]
     pub(super) fn show(&mut self, now: Time, node: u32, eligible: bool, criteria: Criteria, anew: bool) {
-        let (mut node, mut eligible, mut criteria, mut anew) = (node, eligible, criteria, anew);
-        loop {
-            let runnable = &mut self.nodes[node as usize];
-            let was = runnable.eligible;
-            if !eligible && !was {
-                runnable.criteria = criteria;
-                return;
-            }
-            if eligible && was && !anew && runnable.criteria == criteria {
-                return;
-            }
-            if eligible && (!was || anew) {
-                self.stamp += 1;
-                runnable.since = self.stamp;
-            }
-            runnable.eligible = eligible;
-            runnable.criteria = criteria;
-            let signal = match (was, eligible) {
-                (false, _) => Signal::Ready,
-                (true, false) => Signal::Finished,
-                (true, true) => Signal::Update,
-            };
-            let entry = Entry { child: runnable.child, since: runnable.since, criteria };
-            let parent = runnable.parent;
-            if W::ON {
-                self.watch.see(now, signal, runnable.id);
-            }
-            if parent == NONE {
-                return;
-            }
-            let group = &mut self.groups[parent as usize];
-            if parent == 0
-                && let Some(global) = &mut self.global
-            {
-                match signal {
-                    Signal::Ready => global.ready(now, entry),
-                    Signal::Finished => global.finished(now, entry.child),
-                    _ => global.update(now, entry),
-                }
-                self.dirty = true;
-                return;
-            }
-            let mut answer = match signal {
-                Signal::Ready => group.policy.ready(now, &entry),
-                Signal::Finished => group.policy.finished(now, entry.child),
-                _ => group.policy.update(now, &entry),
-            };
-            if group.current == Some(entry.child) {
-                answer = Resched::Pick;
-                if !eligible {
-                    group.current = None;
-                }
-            }
-            if answer == Resched::Keep {
-                return;
-            }
-            node = group.node;
-            anew = false;
-            (eligible, criteria) = self.look(now, parent);
+        let shown = &mut self.nodes[node as usize].entry.criteria;
+        let changed = *shown != criteria;
+        *shown = criteria;
+        self.pass_on(now, node, eligible, changed, anew);
+    }
+
+    /// The same when `node` has its criteria already; `changed`: they are new.
+    #[inline(always)]
+    fn pass_on(&mut self, now: Time, node: u32, eligible: bool, changed: bool, anew: bool) {
+        if let Some(group) = self.tell(now, node, eligible, changed, anew) {
+            self.refresh(now, group);
         }
+    }
+
+    /// Tells the parent of `node`; which group is another one by that.
+    #[inline(always)]
+    fn tell(&mut self, now: Time, node: u32, eligible: bool, changed: bool, anew: bool) -> Option<u32> {
+        let runnable = &mut self.nodes[node as usize];
+        let was = core::mem::replace(&mut runnable.eligible, eligible);
+        let is_news = if eligible { !was || anew || changed } else { was };
+        if !is_news {
+            return None;
+        }
+        if eligible && (!was || anew) {
+            self.stamp += 1;
+            runnable.entry.since = self.stamp;
+        }
+        let signal = match (was, eligible) {
+            (false, _) => Signal::Ready,
+            (true, false) => Signal::Finished,
+            (true, true) => Signal::Update,
+        };
+        if W::ON {
+            self.watch.see(now, signal, runnable.id);
+        }
+        let (entry, parent) = (&runnable.entry, runnable.parent);
+        if parent == NONE {
+            return None;
+        }
+        if let (0, Some(global)) = (parent, &mut self.global) {
+            match signal {
+                Signal::Ready => global.ready(now, entry),
+                Signal::Finished => global.finished(now, entry.child),
+                _ => global.update(now, entry),
+            }
+            self.dirty = true;
+            return None;
+        }
+        let group = &mut self.groups[parent as usize];
+        let mut answer = match signal {
+            Signal::Ready => group.policy.ready(now, entry),
+            Signal::Finished => group.policy.finished(now, entry.child),
+            _ => group.policy.update(now, entry),
+        };
+        if group.current == Some(entry.child) {
+            answer = Resched::Pick;
+            if !eligible {
+                group.current = None;
+            }
+        }
+        (answer == Resched::Pick).then_some(parent)
     }
 
     /// What a scheduler has to show: whether it is eligible, and its criteria.
     #[inline]
     pub(super) fn look(&mut self, now: Time, group: u32) -> (bool, Criteria) {
         self.dirty = true;
+        self.stale = u64::MAX;
         let state = &mut self.groups[group as usize];
         let head = state.current.or_else(|| state.policy.head(now));
         let mut eligible = head.is_some();
         let mut criteria = match head {
             Some(head) => {
                 let kid = self.kids[(state.kids + head) as usize];
-                state.own.over(&self.nodes[kid as usize].criteria)
+                state.own.over(&self.nodes[kid as usize].entry.criteria)
             }
-            None => self.nodes[state.node as usize].criteria,
+            None => self.nodes[state.node as usize].entry.criteria,
         };
         if let Some(server) = &mut state.server {
             let pending = head.is_some();
@@ -138,9 +145,16 @@ impl<W: Watch> Machine<W> {
         (eligible, criteria)
     }
 
-    /// A policy, a server or a slot has changed by itself.
+    /// A policy, a server or a slot has changed by itself, or a child has: shows that, as far up as anything changes.
     pub(super) fn refresh(&mut self, now: Time, group: u32) {
-        let (eligible, criteria) = self.look(now, group);
-        self.show(now, self.groups[group as usize].node, eligible, criteria, false);
+        let mut next = Some(group);
+        while let Some(group) = next {
+            let (eligible, criteria) = self.look(now, group);
+            let node = self.groups[group as usize].node;
+            let shown = &mut self.nodes[node as usize].entry.criteria;
+            let changed = *shown != criteria;
+            *shown = criteria;
+            next = self.tell(now, node, eligible, changed, false);
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! The invariants, asked of a machine at rest.
 
+use super::global::Kids;
 use super::{Machine, NONE, Runnable, Watch, What};
 use crate::Time;
 use crate::sched::{Entry, Scheduler};
@@ -23,11 +24,8 @@ impl<W: Watch> Machine<W> {
             let head = group.current.or_else(|| group.policy.head(now));
             if let (None, Some(head)) = (group.current, head) {
                 let first = self.entry(self.kids[(group.kids + head) as usize]);
-                let mut others = kids.clone().filter(|kid| kid.eligible && kid.child != head);
-                let is_before = |kid: &Runnable| {
-                    let entry = Entry { child: kid.child, since: kid.since, criteria: kid.criteria };
-                    group.policy.before(now, &entry, &first)
-                };
+                let mut others = kids.clone().filter(|kid| kid.eligible && kid.entry.child != head);
+                let is_before = |kid: &Runnable| group.policy.before(now, &kid.entry, &first);
                 if let Some(kid) = others.find(|kid| is_before(kid)) {
                     return Err(format!(
                         "1: the head of {id:?} is child {head}, but {:?} comes before it",
@@ -39,15 +37,15 @@ impl<W: Watch> Machine<W> {
             if node.eligible {
                 let Some(head) = head else { return Err(format!("3: {id:?} is eligible without a head")) };
                 let kid = &self.nodes[self.kids[(group.kids + head) as usize] as usize];
-                let mut shown = group.own.over(&kid.criteria);
+                let mut shown = group.own.over(&kid.entry.criteria);
                 if let Some(server) = &group.server {
                     shown.deadline = server.deadline();
                 }
                 if let (true, true, Some(share)) = (kid.boosted, node.boosted, &self.share) {
                     shown = shown.most_urgent(share.lent(group.node));
                 }
-                if shown != node.criteria {
-                    return Err(format!("1: {id:?} shows {:?}, its head {shown:?}", node.criteria));
+                if shown != node.entry.criteria {
+                    return Err(format!("1: {id:?} shows {:?}, its head {shown:?}", node.entry.criteria));
                 }
                 if ready == 0 || !kid.eligible {
                     return Err(format!("3: {id:?} is eligible, its head is not"));
@@ -61,18 +59,18 @@ impl<W: Watch> Machine<W> {
         }
         // 4: who runs is eligible all the way up, and the paths of two CPUs meet nowhere but in the root.
         for (cpu, state) in self.cpus.iter().enumerate() {
-            let Some(doing) = state.target else { continue };
+            let Some(task) = state.target.task() else { continue };
             if state.actual != state.target {
                 return Err(format!("cpu {cpu} was not told"));
             }
-            let mut at = self.tasks[doing.task as usize].node;
+            let mut at = self.tasks[task as usize].node;
             while self.nodes[at as usize].parent != NONE {
                 if !self.nodes[at as usize].eligible {
                     return Err(format!("4: {:?} runs and is not eligible", self.nodes[at as usize].id));
                 }
-                let shared = self.cpus[..cpu].iter().filter_map(|other| other.target);
+                let shared = self.cpus[..cpu].iter().filter_map(|other| other.target.task());
                 for other in shared {
-                    if self.is_above(at, self.tasks[other.task as usize].node) {
+                    if self.is_above(at, self.tasks[other as usize].node) {
                         return Err(format!("4: {:?} is active on two CPUs", self.nodes[at as usize].id));
                     }
                 }
@@ -84,7 +82,7 @@ impl<W: Watch> Machine<W> {
         }
         if self.global.is_none() && self.table.is_none() {
             let root = &self.nodes[self.groups[0].node as usize];
-            if root.eligible != self.cpus[0].target.is_some() {
+            if root.eligible != self.cpus[0].target.task().is_some() {
                 return Err("4: the CPU is idle although the root is eligible, or the other way round".into());
             }
         }
@@ -92,8 +90,7 @@ impl<W: Watch> Machine<W> {
     }
 
     fn entry(&self, node: u32) -> Entry {
-        let node = &self.nodes[node as usize];
-        Entry { child: node.child, since: node.since, criteria: node.criteria }
+        self.nodes[node as usize].entry
     }
 
     fn is_above(&self, node: u32, mut below: u32) -> bool {
@@ -109,12 +106,13 @@ impl<W: Watch> Machine<W> {
     }
 
     fn audit_global(&self, now: Time) -> Result<(), String> {
-        if self.global.as_ref().is_some_and(|global| !global.is_settled(now)) {
+        let kids = Kids { nodes: &self.nodes, kids: &self.kids };
+        if self.global.as_ref().is_some_and(|global| !global.is_settled(now, kids)) {
             return Err("4: somebody waits who comes before somebody who runs on a CPU of his".into());
         }
         let kids = || self.nodes.iter().filter(|kid| kid.parent == 0);
         let ready = kids().filter(|kid| kid.eligible).count();
-        let busy = self.cpus.iter().filter(|cpu| cpu.target.is_some()).count();
+        let busy = self.cpus.iter().filter(|cpu| cpu.target.task().is_some()).count();
         let free = self.cpus.len() - busy;
         // With jobs bound to CPUs a child may wait beside an idle CPU.
         let bound = self.global.as_ref().is_some_and(super::Global::may_wait);
@@ -126,8 +124,7 @@ impl<W: Watch> Machine<W> {
         }
         for kid in kids() {
             if let What::Task(task) = kid.what {
-                let runs =
-                    self.cpus.iter().filter(|cpu| cpu.target.is_some_and(|doing| doing.task == task)).count();
+                let runs = self.cpus.iter().filter(|cpu| cpu.target.task() == Some(task)).count();
                 if runs > usize::from(kid.eligible) {
                     return Err(format!("4: {:?} runs {runs} times", kid.id));
                 }

@@ -4,11 +4,11 @@ use super::graph::Graph;
 use super::notes::Notes;
 use super::table::Table;
 use super::{Affinity, Body, NodeId, Tree, sharing};
-use super::{CpuState, Global, Group, Machine, NONE, Runnable, Task, TreeError, Watch, What, jobs};
+use super::{CpuState, Doing, Global, Group, Machine, NONE, Runnable, Task, TreeError, Watch, What, jobs};
 use crate::Time;
 use crate::criteria::Criteria;
 use crate::heap::Heap;
-use crate::sched::{Policy, Scheduler};
+use crate::sched::{Entry, Policy, Scheduler};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -45,10 +45,9 @@ impl Tree {
             let what = match &node.body {
                 Body::Scheduler(spec) => {
                     seen.insert(id, (groups.len() as u32, 0));
-                    let children = self.children(id).count();
                     let mut own = spec.own;
                     own.yields |= matches!(spec.policy, Policy::Partitions { .. });
-                    let policy = spec.policy.build(children);
+                    let policy = self.policy(id, spec)?;
                     let metered = spec.reservation.is_some() || policy.metered();
                     groups.push(Group {
                         policy,
@@ -100,10 +99,8 @@ impl Tree {
                 }
             };
             nodes.push(Runnable {
-                criteria,
-                since: 0,
+                entry: Entry { child, since: 0, criteria },
                 parent,
-                child,
                 eligible: false,
                 boosted: false,
                 id,
@@ -126,17 +123,24 @@ impl Tree {
         let global = (self.cpus > 1 && table.is_none()).then(|| {
             let affinities: Vec<Affinity> =
                 self.children(Tree::ROOT).map(|(_, node)| node.affinity()).collect();
-            Global::new(&root.policy, &affinities, self.cpus, self.migration, root.preemptive)
+            let lane = || self.policy(Tree::ROOT, root).expect("built once already");
+            Global::new(root.policy.rank(), lane, &affinities, self.cpus, self.migration, root.preemptive)
         });
         let graph = (!self.channels.is_empty()).then(|| Graph::new(self, tasks.len(), |node| numbers[&node]));
         let shares = shared.iter().any(|task| !task.versions.is_empty() || !task.uses.is_empty());
         let has_notes = shares || graph.is_some() || table.is_some();
         let notes = if has_notes { 64 + 4 * (tasks.len() + self.channels.len()) } else { 0 };
-        let idle = || CpuState { actual: None, target: None, expiry: Time::NEVER, metered: false };
+        let idle = || CpuState {
+            actual: Doing::NOTHING,
+            target: Doing::NOTHING,
+            expiry: Time::NEVER,
+            metered: false,
+        };
         let mut machine = Machine {
             timers: Heap::new(2 * groups.len() + tasks.len()),
             spent: Vec::with_capacity(groups.len()),
             any_nonpreemptive: groups.iter().any(|group| !group.preemptive),
+            any_metered: groups.iter().any(|group| group.metered),
             nodes,
             groups,
             tasks,
@@ -151,7 +155,10 @@ impl Tree {
             now: Time::ZERO,
             stamp: 0,
             dirty: true,
-            asked: 0,
+            stale: u64::MAX,
+            stops: 0,
+            starts: 0,
+            asked: false,
             watch,
         };
         if shares {

@@ -33,6 +33,9 @@ impl Tree {
                 Body::Task(spec) => self.check_task(id, spec),
             };
             checked.and_then(|()| self.check_affinity(node)).or_else(|why| wrong(id, why))?;
+            if let Body::Scheduler(spec @ SchedulerSpec { policy: Policy::Custom { .. }, .. }) = &node.body {
+                self.policy(id, spec)?;
+            }
         }
         let mut sets: Vec<Affinity> = self.children(Tree::ROOT).map(|(_, node)| node.affinity()).collect();
         sets.sort_unstable();

@@ -1,5 +1,6 @@
 //! Top down: who runs where from now on, and until when at most (SF3P section VI).
 
+use super::global::Kids;
 use super::{Doing, Machine, NONE, Signal, Watch, What};
 use crate::sched::Scheduler;
 use crate::server::Server;
@@ -14,10 +15,14 @@ impl<W: Watch> Machine<W> {
             self.settle(now);
         }
         self.dirty = false;
+        let stale = core::mem::take(&mut self.stale);
         if let Some(global) = &mut self.global {
-            global.decide(now);
+            global.decide(now, Kids { nodes: &self.nodes, kids: &self.kids });
             let binds = global.binds();
-            for cpu in 0..self.cpus.len() {
+            let mut left = (global.take_touched() | stale) & (u64::MAX >> (64 - self.cpus.len()));
+            while left != 0 {
+                let cpu = left.trailing_zeros() as usize;
+                left &= left - 1;
                 let child = self.global.as_ref().and_then(|global| global.running(cpu));
                 let task = match child {
                     // The root's children come first.
@@ -39,7 +44,9 @@ impl<W: Watch> Machine<W> {
                 self.aim(now, cpu, task);
             }
         }
-        self.measure(now);
+        if self.any_metered {
+            self.measure(now);
+        }
     }
 
     /// The job of `task` has a CPU, perhaps for the first time.
@@ -84,17 +91,28 @@ impl<W: Watch> Machine<W> {
 
     #[inline(always)]
     pub(super) fn aim(&mut self, now: Time, cpu: usize, task: Option<u32>) {
-        let target =
-            task.and_then(|task| Some(Doing { task, job: self.tasks[task as usize].ring.first()?.number }));
+        let mut target = Doing::NOTHING;
+        let mut metered = false;
+        if let Some(task) = task {
+            let state = &self.tasks[task as usize];
+            metered = state.metered;
+            if let Some(job) = state.ring.first() {
+                target = Doing { task, job: job.number };
+            }
+        }
         if W::ON {
-            let node = |doing: Option<Doing>| doing.map(|doing| self.tasks[doing.task as usize].node);
+            let node = |doing: Doing| doing.task().map(|task| self.tasks[task as usize].node);
             let (from, to) = (node(self.cpus[cpu].target), node(target));
             self.pass(now, from, to);
         }
         let state = &mut self.cpus[cpu];
         state.target = target;
-        state.metered = task.is_some_and(|task| self.tasks[task as usize].metered);
+        state.metered = metered;
         state.expiry = Time::NEVER;
+        if state.actual != target {
+            let orders = if target == Doing::NOTHING { &mut self.stops } else { &mut self.starts };
+            *orders |= 1 << cpu;
+        }
     }
 
     /// Shows who loses and who gets the CPU, on the way from one task to another.
@@ -135,8 +153,8 @@ impl<W: Watch> Machine<W> {
     #[inline(always)]
     pub(super) fn measure(&mut self, now: Time) {
         for cpu in 0..self.cpus.len() {
-            if let (true, Some(doing)) = (self.cpus[cpu].metered, self.cpus[cpu].target) {
-                self.cpus[cpu].expiry = self.expiry(now, doing.task);
+            if let (true, Some(task)) = (self.cpus[cpu].metered, self.cpus[cpu].target.task()) {
+                self.cpus[cpu].expiry = self.expiry(now, task);
             }
         }
     }
@@ -146,7 +164,7 @@ impl<W: Watch> Machine<W> {
         let mut left = None::<Work>;
         while self.nodes[node as usize].parent != NONE {
             let group = &self.groups[self.nodes[node as usize].parent as usize];
-            let child = self.nodes[node as usize].child;
+            let child = self.nodes[node as usize].entry.child;
             node = group.node;
             if !group.metered {
                 continue;

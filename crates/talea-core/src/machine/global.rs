@@ -8,17 +8,22 @@
 //! there, and nobody is moved to make room for a third. With one CPU each this is partitioned scheduling in one machine,
 //! which is how tasks on different CPUs share accelerators and graphs.
 //!
-//! A decision compares the heads of the lanes with who runs, O(m) per change, and asks [`Scheduler::before`], so that
-//! policies from outside serve several CPUs as well.
+//! A decision compares the heads of the lanes with who runs, O(m) per change. Where a policy orders by a number
+//! ([`Rank`]), the number is compared; the others are asked ([`Scheduler::before`]), so that policies from outside
+//! serve several CPUs as well.
 
-use super::{Affinity, Migration};
+use super::{Affinity, Migration, NONE, Runnable};
 use crate::Time;
-use crate::sched::{Built, Child, Entry, Policy, Scheduler};
+use crate::heap::Heap;
+use crate::sched::{Built, Child, Entry, Rank, Scheduler};
 use alloc::vec::Vec;
+use core::hint::select_unpredictable;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
     Nowhere,
+    /// Has become ready, and nobody has looked yet whether it goes to a CPU or into a lane.
+    Fresh,
     Lane(u8),
     Cpu(u8),
 }
@@ -34,31 +39,74 @@ struct Place {
     home: u8,
     /// Where it ran last; warm caches are worth a look.
     last: u8,
-    entry: Entry,
+    /// Its number, of a policy that orders by one.
+    rank: u64,
+}
+
+/// Those who wait: a lane for each set of CPUs.
+#[derive(Debug)]
+enum Lanes {
+    /// Of a policy that orders by a number.
+    Ranked(Rank, Vec<Heap>),
+    /// Of any other.
+    Policies(Vec<Built>),
+}
+
+/// Who has a CPU. The order is that of the policy: whoever is greater has to give way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Seat {
+    rank: u64,
+    /// Or [`NONE`].
+    who: Child,
+}
+
+impl Seat {
+    /// Gives way to everybody.
+    const EMPTY: Seat = Seat { rank: u64::MAX, who: NONE };
+}
+
+/// The children of the root, by their numbers.
+#[derive(Clone, Copy)]
+pub(super) struct Kids<'a> {
+    pub(super) nodes: &'a [Runnable],
+    pub(super) kids: &'a [u32],
+}
+
+impl<'a> Kids<'a> {
+    #[inline]
+    fn entry(self, child: Child) -> &'a Entry {
+        &self.nodes[self.kids[child as usize] as usize].entry
+    }
 }
 
 #[derive(Debug)]
 pub(super) struct Global {
-    lanes: Vec<Built>,
+    lanes: Lanes,
     /// The CPUs of each home lane.
     homes: Vec<u64>,
     /// Who runs, per CPU.
-    running: Vec<Option<Child>>,
+    seats: Vec<Seat>,
+    /// CPUs that have been given to another child, or to the same anew, a bit each.
+    touched: u64,
+    /// Who is [`At::Fresh`], or [`NONE`]; only where there is one lane, by rank.
+    fresh: Child,
+    /// How many have become ready, have left a CPU or have another number since the last decision.
+    news: u32,
     places: Vec<Place>,
     migration: Migration,
     preemptive: bool,
 }
 
 impl Global {
-    /// `affinities`: of each child.
+    /// `rank`: of the policy, of which `lane` makes a copy. `affinities`: of each child.
     pub(super) fn new(
-        policy: &Policy,
+        rank: Option<Rank>,
+        lane: impl Fn() -> Built,
         affinities: &[Affinity],
         cpus: u32,
         migration: Migration,
         preemptive: bool,
     ) -> Global {
-        let entry = Entry { child: 0, since: 0, criteria: crate::criteria::Criteria::LEAST };
         let all = u64::MAX >> (64 - cpus);
         let mut homes: Vec<u64> = affinities.iter().map(|affinity| affinity.0 & all).collect();
         homes.sort_unstable();
@@ -66,17 +114,24 @@ impl Global {
         let place = |affinity: &Affinity| {
             let home = homes.binary_search(&(affinity.0 & all)).expect("everybody has a home");
             let last = homes[home].trailing_zeros() as u8;
-            Place { at: At::Nowhere, bound: None, started: 0, home: home as u8, last, entry }
+            Place { at: At::Nowhere, bound: None, started: 0, home: home as u8, last, rank: 0 }
         };
         let places: Vec<Place> = affinities.iter().map(place).collect();
         let lanes = match migration {
             Migration::Anytime => homes.len(),
             Migration::JobBoundaries => homes.len() + cpus as usize,
         };
+        let children = affinities.len();
         Global {
-            lanes: (0..lanes).map(|_| policy.build(affinities.len())).collect(),
+            lanes: match rank {
+                Some(rank) => Lanes::Ranked(rank, (0..lanes).map(|_| Heap::new(children)).collect()),
+                None => Lanes::Policies((0..lanes).map(|_| lane()).collect()),
+            },
             homes,
-            running: alloc::vec![None; cpus as usize],
+            seats: alloc::vec![Seat::EMPTY; cpus as usize],
+            touched: all,
+            fresh: NONE,
+            news: 0,
             places,
             migration,
             preemptive,
@@ -84,8 +139,15 @@ impl Global {
     }
 
     /// Who runs on `cpu`.
+    #[inline]
     pub(super) fn running(&self, cpu: usize) -> Option<Child> {
-        self.running[cpu]
+        Some(self.seats[cpu].who).filter(|&who| who != NONE)
+    }
+
+    /// CPUs that have been given to somebody or taken away since this was last asked, a bit each.
+    #[inline]
+    pub(super) fn take_touched(&mut self) -> u64 {
+        core::mem::take(&mut self.touched)
     }
 
     /// Whether jobs stay on the CPU that they were started on.
@@ -96,7 +158,7 @@ impl Global {
 
     /// Whether somebody may have to wait beside an idle CPU.
     pub(super) fn may_wait(&self) -> bool {
-        let cpus = self.running.len() as u32;
+        let cpus = self.seats.len() as u32;
         self.binds() || self.homes.iter().any(|home| home.count_ones() < cpus)
     }
 
@@ -109,140 +171,277 @@ impl Global {
     }
 
     /// Whether who runs on CPU `a` comes before who runs on `b`.
-    pub(super) fn outranks(&self, now: Time, a: usize, b: usize) -> bool {
-        match (self.running[a], self.running[b]) {
-            (Some(a), Some(b)) => self.before(now, a, b),
+    pub(super) fn outranks(&self, now: Time, kids: Kids<'_>, a: usize, b: usize) -> bool {
+        match (self.running(a), self.running(b)) {
+            (Some(a), Some(b)) => self.before(now, kids, a, b),
             (a, _) => a.is_some(),
         }
     }
 
     /// Whether nobody waits who should run: the audit's question.
-    pub(super) fn is_settled(&self, now: Time) -> bool {
-        self.lanes.iter().filter_map(|lane| lane.head(now)).all(|head| self.fits(now, head).is_none())
+    pub(super) fn is_settled(&self, now: Time, kids: Kids<'_>) -> bool {
+        self.next_move(now, kids).is_none()
     }
 
-    fn lane_of(&self, who: Child) -> u8 {
-        let place = &self.places[who as usize];
-        place.bound.map_or(place.home, |cpu| self.homes.len() as u8 + cpu)
+    /// The CPUs of a lane.
+    #[inline]
+    fn cpus_of(&self, lane: usize) -> u64 {
+        self.homes.get(lane).copied().unwrap_or_else(|| 1 << (lane - self.homes.len()))
     }
 
-    fn wait(&mut self, now: Time, who: Child) {
-        let lane = self.lane_of(who);
+    /// `who` stands in its lane.
+    #[inline]
+    fn wait(&mut self, now: Time, who: &Entry) {
+        let Lanes::Policies(lanes) = &mut self.lanes else { return self.wait_ranked(who.child) };
+        let place = &mut self.places[who.child as usize];
+        let lane = place.bound.map_or(place.home as usize, |cpu| self.homes.len() + cpu as usize);
+        place.at = At::Lane(lane as u8);
+        let _ = lanes[lane].ready(now, who);
+    }
+
+    /// The same for one whose number is known.
+    #[inline]
+    fn wait_ranked(&mut self, who: Child) {
+        let Lanes::Ranked(_, lanes) = &mut self.lanes else { return };
         let place = &mut self.places[who as usize];
-        place.at = At::Lane(lane);
-        let _ = self.lanes[lane as usize].ready(now, &place.entry);
+        let lane = place.bound.map_or(place.home as usize, |cpu| self.homes.len() + cpu as usize);
+        place.at = At::Lane(lane as u8);
+        lanes[lane].set(who, place.rank);
     }
 
-    pub(super) fn ready(&mut self, now: Time, entry: Entry) {
-        self.places[entry.child as usize].entry = entry;
-        self.wait(now, entry.child);
-    }
-
-    fn leave(&mut self, now: Time, who: Child) {
-        match core::mem::replace(&mut self.places[who as usize].at, At::Nowhere) {
-            At::Nowhere => {}
-            At::Lane(lane) => {
-                let _ = self.lanes[lane as usize].finished(now, who);
-            }
-            At::Cpu(cpu) => self.running[cpu as usize] = None,
+    #[inline]
+    pub(super) fn ready(&mut self, now: Time, who: &Entry) {
+        self.news += 1;
+        let Lanes::Ranked(rank, lanes) = &mut self.lanes else { return self.wait(now, who) };
+        let place = &mut self.places[who.child as usize];
+        place.rank = rank(who).min(Heap::LAST);
+        if lanes.len() == 1 && self.fresh == NONE {
+            place.at = At::Fresh;
+            self.fresh = who.child;
+        } else {
+            self.wait(now, who);
         }
     }
 
+    #[inline]
+    fn leave(&mut self, now: Time, who: Child) {
+        let at = core::mem::replace(&mut self.places[who as usize].at, At::Nowhere);
+        // In the order in which they are likely; a jump by a table is guessed badly.
+        if let At::Cpu(cpu) = at {
+            self.seats[cpu as usize] = Seat::EMPTY;
+            self.touched |= 1 << cpu;
+            self.news += 1;
+        } else if let At::Lane(lane) = at {
+            match &mut self.lanes {
+                Lanes::Ranked(_, lanes) => _ = lanes[lane as usize].remove(who),
+                Lanes::Policies(lanes) => _ = lanes[lane as usize].finished(now, who),
+            }
+        } else if at == At::Fresh {
+            self.fresh = NONE;
+        }
+    }
+
+    #[inline]
     pub(super) fn finished(&mut self, now: Time, who: Child) {
         self.leave(now, who);
     }
 
-    pub(super) fn update(&mut self, now: Time, entry: Entry) {
-        let place = &mut self.places[entry.child as usize];
-        place.entry = entry;
-        if let At::Lane(lane) = place.at {
-            let _ = self.lanes[lane as usize].update(now, &entry);
+    pub(super) fn update(&mut self, now: Time, who: &Entry) {
+        self.news += 1;
+        let place = &mut self.places[who.child as usize];
+        if let Lanes::Ranked(rank, _) = self.lanes {
+            place.rank = rank(who).min(Heap::LAST);
+        }
+        match (place.at, &mut self.lanes) {
+            (At::Lane(lane), Lanes::Ranked(_, lanes)) => lanes[lane as usize].set(who.child, place.rank),
+            (At::Lane(lane), Lanes::Policies(lanes)) => _ = lanes[lane as usize].update(now, who),
+            (At::Cpu(cpu), _) => self.seats[cpu as usize].rank = place.rank,
+            (At::Nowhere | At::Fresh, _) => {}
         }
     }
 
     /// A job of the child that has `cpu`, or below it, runs for the first time.
     pub(super) fn job_started(&mut self, cpu: usize) {
-        if let Some(who) = self.running[cpu] {
+        if let Some(who) = self.running(cpu) {
             self.places[who as usize].started += 1;
         }
     }
 
     /// A job of `who` has ended: unless another one was interrupted below it, the next may be started anywhere.
-    pub(super) fn job_ended(&mut self, now: Time, who: Child, was_started: bool) {
-        let waits = self.places[who as usize].at != At::Nowhere;
-        self.leave(now, who);
-        let place = &mut self.places[who as usize];
+    #[inline]
+    pub(super) fn job_ended(&mut self, now: Time, who: &Entry, was_started: bool) {
+        let place = &mut self.places[who.child as usize];
         place.started -= u32::from(was_started);
+        if place.at == At::Nowhere {
+            if place.started == 0 {
+                place.bound = None;
+            }
+            return;
+        }
+        self.leave(now, who.child);
+        let place = &mut self.places[who.child as usize];
         if place.started == 0 {
             place.bound = None;
         }
-        if waits {
-            self.wait(now, who);
+        self.wait(now, who);
+    }
+
+    #[inline]
+    fn before(&self, now: Time, kids: Kids<'_>, a: Child, b: Child) -> bool {
+        match &self.lanes {
+            Lanes::Ranked(..) => (self.places[a as usize].rank, a) < (self.places[b as usize].rank, b),
+            Lanes::Policies(lanes) => lanes[0].before(now, kids.entry(a), kids.entry(b)),
         }
     }
 
-    fn before(&self, now: Time, a: Child, b: Child) -> bool {
-        self.lanes[0].before(now, &self.places[a as usize].entry, &self.places[b as usize].entry)
+    /// Who should run instead of nobody or of somebody else, and where; the most urgent of them.
+    #[inline]
+    fn next_move(&self, now: Time, kids: Kids<'_>) -> Option<(Child, usize)> {
+        match &self.lanes {
+            Lanes::Ranked(_, lanes) => self.next_ranked(lanes),
+            Lanes::Policies(lanes) => self.next_asked(now, kids, lanes),
+        }
     }
 
-    /// Where `who` would go: the CPU it is bound to, an idle one, or that of the least urgent.
-    fn target(&self, now: Time, who: Child) -> usize {
-        let place = &self.places[who as usize];
-        if let Some(cpu) = place.bound {
-            return cpu as usize;
+    fn next_ranked(&self, lanes: &[Heap]) -> Option<(Child, usize)> {
+        let moves = lanes.iter().enumerate().filter_map(|(at, lane)| {
+            let (rank, who) = lane.first()?;
+            let head = Seat { rank, who };
+            Some((head, self.fits(head, self.cpus_of(at))?))
+        });
+        moves.min().map(|(head, cpu)| (head.who, cpu))
+    }
+
+    /// On which of these CPUs `head` should run instead of nobody or of whoever does.
+    #[inline]
+    fn fits(&self, head: Seat, cpus: u64) -> Option<usize> {
+        let cpu = self.worst(cpus);
+        let seat = self.seats[cpu];
+        if seat < head || !(self.preemptive || seat == Seat::EMPTY) {
+            return None;
         }
-        if self.running[place.last as usize].is_none() {
-            return place.last as usize;
+        let last = self.places[head.who as usize].last as usize;
+        let is_free = seat == Seat::EMPTY && cpus >> last & 1 == 1 && self.seats[last] == Seat::EMPTY;
+        Some(if is_free { last } else { cpu })
+    }
+
+    /// Of these CPUs the first that is idle, else that of the least urgent.
+    #[inline]
+    #[allow(
+        clippy::needless_bitwise_bool,
+        reason = "a branch on who is worse is guessed wrong every second time"
+    )]
+    fn worst(&self, mut cpus: u64) -> usize {
+        let (mut worst, mut at) =
+            (self.seats[cpus.trailing_zeros() as usize], cpus.trailing_zeros() as usize);
+        cpus &= cpus - 1;
+        while cpus != 0 {
+            let cpu = cpus.trailing_zeros() as usize;
+            cpus &= cpus - 1;
+            let seat = self.seats[cpu];
+            let is_worse = (seat.rank > worst.rank) | ((seat.rank == worst.rank) & (seat.who > worst.who));
+            worst.rank = select_unpredictable(is_worse, seat.rank, worst.rank);
+            worst.who = select_unpredictable(is_worse, seat.who, worst.who);
+            at = select_unpredictable(is_worse, cpu, at);
         }
-        let mut left = self.homes[place.home as usize];
-        let mut worst = left.trailing_zeros() as usize;
-        while left != 0 {
-            let cpu = left.trailing_zeros() as usize;
-            left &= left - 1;
-            let Some(running) = self.running[cpu] else { return cpu };
-            if cpu != worst && self.running[worst].is_some_and(|least| self.before(now, least, running)) {
+        at
+    }
+
+    fn next_asked(&self, now: Time, kids: Kids<'_>, lanes: &[Built]) -> Option<(Child, usize)> {
+        let mut best: Option<(Child, usize)> = None;
+        for (lane, waiting) in lanes.iter().enumerate() {
+            let Some(head) = waiting.head(now) else { continue };
+            let cpu = self.target(now, kids, self.cpus_of(lane), head);
+            let running = self.running(cpu);
+            let fits = running.is_none_or(|running| self.preemptive && self.before(now, kids, head, running));
+            if fits && best.is_none_or(|(best, _)| self.before(now, kids, head, best)) {
+                best = Some((head, cpu));
+            }
+        }
+        best
+    }
+
+    /// Where `who` would go: an idle one of these CPUs, or that of the least urgent.
+    fn target(&self, now: Time, kids: Kids<'_>, cpus: u64, who: Child) -> usize {
+        let last = self.places[who as usize].last as usize;
+        if cpus >> last & 1 == 1 && self.running(last).is_none() {
+            return last;
+        }
+        let mut cpus = (0..self.seats.len()).filter(|cpu| cpus >> cpu & 1 == 1);
+        let mut worst = cpus.next().expect("a lane has a CPU");
+        for cpu in cpus {
+            let Some(least) = self.running(worst) else { break };
+            if self.running(cpu).is_none_or(|running| self.before(now, kids, least, running)) {
                 worst = cpu;
             }
         }
         worst
     }
 
-    /// The CPU on which `who`, who waits, should run instead of nobody or of whoever does.
+    /// Moves children until nobody who waits should run instead of somebody who does.
     #[inline]
-    fn fits(&self, now: Time, who: Child) -> Option<usize> {
-        let cpu = self.target(now, who);
-        let fits = match self.running[cpu] {
-            None => true,
-            Some(running) => self.preemptive && self.before(now, who, running),
-        };
-        fits.then_some(cpu)
+    pub(super) fn decide(&mut self, now: Time, kids: Kids<'_>) {
+        let news = core::mem::take(&mut self.news);
+        if let Lanes::Ranked(_, lanes) = &self.lanes
+            && lanes.len() == 1
+        {
+            return self.decide_in_one(now, kids, news);
+        }
+        while let Some((who, cpu)) = self.next_move(now, kids) {
+            self.leave(now, who);
+            self.seat(now, kids, who, cpu);
+        }
+        self.news = 0;
     }
 
-    /// Moves children until nobody who waits should run instead of somebody who does.
-    pub(super) fn decide(&mut self, now: Time) {
-        loop {
-            let mut best: Option<(Child, usize)> = None;
-            for lane in &self.lanes {
-                let Some(head) = lane.head(now) else { continue };
-                if let Some(cpu) = self.fits(now, head)
-                    && best.is_none_or(|(best, _)| self.before(now, head, best))
-                {
-                    best = Some((head, cpu));
-                }
+    /// The same with one lane, by rank. After the last decision nobody who waited came before somebody who ran, so that
+    /// each piece of news moves one child at most.
+    #[inline]
+    fn decide_in_one(&mut self, now: Time, kids: Kids<'_>, news: u32) {
+        for _ in 0..news {
+            let Lanes::Ranked(_, lanes) = &mut self.lanes else { return };
+            let waiting = lanes[0].first().map_or(Seat::EMPTY, |(rank, who)| Seat { rank, who });
+            let fresh = match self.fresh {
+                NONE => Seat::EMPTY,
+                who => Seat { rank: self.places[who as usize].rank, who },
+            };
+            let head = waiting.min(fresh);
+            if head == Seat::EMPTY {
+                break;
             }
-            let Some((who, cpu)) = best else { return };
-            let preempted = self.running[cpu];
-            self.leave(now, who);
-            let place = &mut self.places[who as usize];
-            place.at = At::Cpu(cpu as u8);
-            place.last = cpu as u8;
-            if self.migration == Migration::JobBoundaries {
-                place.bound = Some(cpu as u8);
+            let Some(cpu) = self.fits(head, self.homes[0]) else { break };
+            if head == fresh {
+                self.fresh = NONE;
+            } else if let Lanes::Ranked(_, lanes) = &mut self.lanes {
+                lanes[0].remove(head.who);
             }
-            self.running[cpu] = Some(who);
-            if let Some(preempted) = preempted {
-                self.wait(now, preempted);
-            }
+            self.seat(now, kids, head.who, cpu);
+        }
+        if self.fresh != NONE {
+            let fresh = core::mem::replace(&mut self.fresh, NONE);
+            self.wait_ranked(fresh);
+        }
+        self.news = 0;
+    }
+
+    /// Gives `cpu` to `who`, who stands nowhere.
+    #[inline]
+    fn seat(&mut self, now: Time, kids: Kids<'_>, who: Child, cpu: usize) {
+        let place = &mut self.places[who as usize];
+        place.at = At::Cpu(cpu as u8);
+        place.last = cpu as u8;
+        if self.migration == Migration::JobBoundaries {
+            place.bound = Some(cpu as u8);
+        }
+        let seat = Seat { rank: place.rank, who };
+        let preempted = core::mem::replace(&mut self.seats[cpu], seat);
+        self.touched |= 1 << cpu;
+        if preempted.who == NONE {
+            return;
+        }
+        match self.lanes {
+            Lanes::Ranked(..) => self.wait_ranked(preempted.who),
+            Lanes::Policies(_) => self.wait(now, kids.entry(preempted.who)),
         }
     }
 }

@@ -24,6 +24,7 @@
 
 #![allow(clippy::inline_always, reason = "measured: a decision is a tenth cheaper when it is one function")]
 
+mod admit;
 mod announce;
 mod audit;
 mod build;
@@ -52,9 +53,9 @@ pub use versions::{Candidates, Chooser, Condition, Conditions, Selection, Versio
 pub use watch::{Signal, Watch};
 pub use wrong::{TreeError, Wrong};
 
-use crate::criteria::{Criteria, Own};
+use crate::criteria::Own;
 use crate::heap::Heap;
-use crate::sched::{self, Child, Part, Resched, Scheduler};
+use crate::sched::{self, Child, Entry, Part, Resched, Scheduler};
 use crate::server::{self, Server};
 use crate::{Span, Time, Work};
 use alloc::boxed::Box;
@@ -184,12 +185,10 @@ const STALLED: u8 = 2;
 /// A node: what its parent knows of it.
 #[derive(Debug)]
 struct Runnable {
-    criteria: Criteria,
-    since: u64,
+    /// As its parent's policy sees it.
+    entry: Entry,
     /// The scheduler above; [`NONE`] for the root.
     parent: u32,
-    /// Its number among its siblings.
-    child: Child,
     eligible: bool,
     /// Something has been lent to it.
     boosted: bool,
@@ -243,16 +242,26 @@ struct Task {
 /// What a CPU does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Doing {
+    /// Whose job; [`NONE`]: nothing.
     task: u32,
     job: u64,
+}
+
+impl Doing {
+    const NOTHING: Doing = Doing { task: NONE, job: 0 };
+
+    #[inline]
+    fn task(self) -> Option<u32> {
+        (self.task != NONE).then_some(self.task)
+    }
 }
 
 #[derive(Debug)]
 struct CpuState {
     /// As ordered.
-    actual: Option<Doing>,
+    actual: Doing,
     /// As decided.
-    target: Option<Doing>,
+    target: Doing,
     /// When a budget or a quantum of the path that runs would be used up at full speed.
     expiry: Time,
     metered: bool,
@@ -285,14 +294,23 @@ pub struct Machine<W: Watch = ()> {
     stamp: u64,
     /// A decision is due.
     dirty: bool,
-    /// CPU from which [`Machine::poll`] goes on.
-    asked: usize,
+    /// CPUs, a bit each, whose task may be another one although the root's choice is the same.
+    stale: u64,
+    /// CPUs, a bit each, that are still to be ordered to stop.
+    stops: u64,
+    /// Those that are still to be ordered to run a job.
+    starts: u64,
+    /// Orders of the last decision have been polled, but not yet that there are no more.
+    asked: bool,
     /// Some scheduler does not preempt.
     any_nonpreemptive: bool,
+    /// Some scheduler counts what its children consume.
+    any_metered: bool,
     watch: W,
 }
 
 /// A timer's key: its time, and the part of that instant.
+#[inline]
 fn key(at: Time, part: Part) -> u64 {
     at.as_ns() << 2 | part as u64
 }
@@ -331,6 +349,11 @@ impl<W: Watch> Machine<W> {
         self.tasks[task.0 as usize].ring.overdue(now)
     }
 
+    /// Whether [`Event::Ran`] may ever be wanted.
+    pub fn meters(&self) -> bool {
+        self.any_metered
+    }
+
     /// Whether [`Event::Ran`] is wanted for `cpu` now.
     #[inline]
     pub fn is_metered(&self, cpu: Cpu) -> bool {
@@ -346,7 +369,11 @@ impl<W: Watch> Machine<W> {
     #[inline]
     pub fn next_wakeup(&self) -> Option<Time> {
         let timer = self.timers.first().map_or(Time::NEVER, |(key, _)| Time::from_ns(key >> 2));
-        let next = self.cpus.iter().fold(timer, |next, cpu| next.min(cpu.expiry));
+        let next = if self.any_metered {
+            self.cpus.iter().fold(timer, |next, cpu| next.min(cpu.expiry))
+        } else {
+            timer
+        };
         (next < Time::NEVER).then_some(next)
     }
 
@@ -355,24 +382,21 @@ impl<W: Watch> Machine<W> {
     ///
     /// # Panics
     /// If time runs backwards or a task completes that has no job: a driver's mistake, never a user's.
-    #[inline]
+    #[inline(always)]
     pub fn handle(&mut self, now: Time, event: Event) -> Handled {
         assert!(now >= self.now, "time ran backwards");
         self.now = now;
         match event {
-            Event::Arrived { task, arrival } => {
-                self.catch_up(now, Part::Ends);
-                return self.arrived(now, task.0, arrival);
-            }
+            Event::Arrived { task, arrival } => return self.arrived(now, task.0, arrival),
             Event::Completed { task } => self.completed(now, task.0),
             Event::Blocked { task } => {
                 self.tasks[task.0 as usize].held |= BLOCKED;
-                self.show_task(now, task.0, false);
+                self.show_task_again(now, task.0);
             }
             Event::Woke { task } => {
                 self.catch_up(now, Part::Ends);
                 self.tasks[task.0 as usize].held &= !BLOCKED;
-                self.show_task(now, task.0, false);
+                self.show_task_again(now, task.0);
             }
             Event::Locked { task, resource } => {
                 if !self.asks(now, task.0, resource.0) {
@@ -393,44 +417,49 @@ impl<W: Watch> Machine<W> {
     /// The next order, after everything of this instant has been told.
     #[inline(always)]
     pub fn poll(&mut self, now: Time) -> Option<Order> {
-        if self.asked == 0 {
+        if self.stops | self.starts == 0 {
+            if core::mem::take(&mut self.asked) {
+                return None;
+            }
             self.catch_up(now, Part::Starts);
             if self.dirty {
                 self.decide(now);
-            } else if self.cpus.iter().all(|cpu| cpu.expiry > now) {
-                return None;
             } else {
-                // Budgets were counted at full speed, but some of it went elsewhere.
-                self.measure(now);
+                if self.any_metered && self.cpus.iter().any(|cpu| cpu.expiry <= now) {
+                    // Budgets were counted at full speed, but some of it went elsewhere.
+                    self.measure(now);
+                }
                 return None;
             }
         }
-        // Who stops comes before who starts: nobody is ever on two CPUs.
-        let cpus = self.cpus.len();
-        while self.asked < 2 * cpus {
-            let at = self.asked % cpus;
-            let stops = self.asked < cpus;
-            self.asked += 1;
-            let cpu = &mut self.cpus[at];
-            if cpu.actual == cpu.target || stops != cpu.target.is_none() {
-                continue;
-            }
-            cpu.actual = cpu.target;
-            return Some(match cpu.target {
-                None => Order::Idle { cpu: Cpu(at as u32) },
-                Some(doing) => Order::Run {
-                    cpu: Cpu(at as u32),
-                    task: TaskId(doing.task),
-                    job: doing.job,
-                    version: self.share.as_ref().map_or(0, |share| share.version(doing.task)),
-                },
-            });
+        self.next_order()
+    }
+
+    /// Who stops comes before who starts: nobody is ever on two CPUs.
+    #[inline(always)]
+    fn next_order(&mut self) -> Option<Order> {
+        if self.stops != 0 {
+            let cpu = self.stops.trailing_zeros();
+            self.stops &= self.stops - 1;
+            self.asked = true;
+            self.cpus[cpu as usize].actual = Doing::NOTHING;
+            return Some(Order::Idle { cpu: Cpu(cpu) });
         }
-        self.asked = 0;
+        if self.starts != 0 {
+            let cpu = self.starts.trailing_zeros();
+            self.starts &= self.starts - 1;
+            self.asked = true;
+            let state = &mut self.cpus[cpu as usize];
+            state.actual = state.target;
+            let Doing { task, job } = state.target;
+            let version = self.share.as_ref().map_or(0, |share| share.version(task));
+            return Some(Order::Run { cpu: Cpu(cpu), task: TaskId(task), job, version });
+        }
         None
     }
 
     fn arrived(&mut self, now: Time, task: u32, arrival: Time) -> Handled {
+        self.catch_up(now, Part::Ends);
         if self.stopped {
             return Handled::Stopped;
         }
@@ -446,7 +475,7 @@ impl<W: Watch> Machine<W> {
     }
 
     /// Lets the first job of the ring run, or sets the alarm for when it may. `ended`: another one has just ended.
-    #[inline]
+    #[inline(always)]
     fn release(&mut self, now: Time, task: u32, ended: bool) {
         let state = &mut self.tasks[task as usize];
         let first = state.ring.first();
@@ -457,6 +486,12 @@ impl<W: Watch> Machine<W> {
         self.show_task(now, task, ended);
     }
 
+    /// A delayed release is due.
+    #[cold]
+    fn release_due(&mut self, now: Time, task: u32) {
+        self.release(now, task, false);
+    }
+
     /// Releases the first job of the ring with the arrivals of its instant, unless one is under way.
     fn release_later(&mut self, now: Time, task: u32) {
         let state = &self.tasks[task as usize];
@@ -465,7 +500,6 @@ impl<W: Watch> Machine<W> {
         }
     }
 
-    #[inline]
     fn completed(&mut self, now: Time, task: u32) {
         let state = &mut self.tasks[task as usize];
         assert!(state.released, "a job ended that was not under way");
@@ -485,9 +519,9 @@ impl<W: Watch> Machine<W> {
             self.look_again(now, node);
         }
         if self.global.is_some() {
-            let top = self.nodes[self.top_of(node) as usize].child;
+            let top = self.top_of(node);
             if let Some(global) = &mut self.global {
-                global.job_ended(now, top, was_started);
+                global.job_ended(now, &self.nodes[top as usize].entry, was_started);
             }
         }
         if self.share.is_some() {
@@ -501,14 +535,11 @@ impl<W: Watch> Machine<W> {
 
     /// The child of the root above or at `node`.
     fn top_of(&self, mut node: u32) -> u32 {
-        loop {
-            let parent = self.nodes[node as usize].parent;
-            let above = self.groups[parent as usize].node;
-            if self.nodes[above as usize].parent == NONE {
-                return node;
-            }
-            node = above;
+        // The root's group is the first.
+        while self.nodes[node as usize].parent != 0 {
+            node = self.groups[self.nodes[node as usize].parent as usize].node;
         }
+        node
     }
 
     fn alarm(&self, of: Alarm) -> u32 {
@@ -542,8 +573,15 @@ impl<W: Watch> Machine<W> {
     }
 
     /// Does what was due before or in this part of this instant.
-    #[inline]
+    #[inline(always)]
     fn catch_up(&mut self, now: Time, part: Part) {
+        let until = key(now, part);
+        if !self.spent.is_empty() || self.timers.first().is_some_and(|(due, _)| due <= until) {
+            self.catch_up_until(now, until);
+        }
+    }
+
+    fn catch_up_until(&mut self, now: Time, until: u64) {
         while let Some(group) = self.spent.pop() {
             let state = &mut self.groups[group as usize];
             state.is_spent = false;
@@ -554,7 +592,6 @@ impl<W: Watch> Machine<W> {
             }
             self.refresh(now, group);
         }
-        let until = key(now, part);
         while let Some((due, alarm)) = self.timers.first().filter(|&(due, _)| due <= until) {
             self.ring(now, due, alarm);
         }
@@ -581,19 +618,16 @@ impl<W: Watch> Machine<W> {
             self.refresh(now, group);
         } else {
             self.timers.remove(alarm);
-            self.release(now, alarm - 2 * groups, false);
+            self.release_due(now, alarm - 2 * groups);
         }
     }
 
     /// Charges everything above the task that runs on `cpu`.
     fn ran(&mut self, now: Time, cpu: usize, work: Work) {
-        let Some(doing) = self.cpus[cpu].actual else { return };
-        if work.is_zero() {
-            return;
-        }
-        let mut node = self.tasks[doing.task as usize].node;
+        let Some(task) = self.cpus[cpu].actual.task().filter(|_| !work.is_zero()) else { return };
+        let mut node = self.tasks[task as usize].node;
         while self.nodes[node as usize].parent != NONE {
-            let (parent, child) = (self.nodes[node as usize].parent, self.nodes[node as usize].child);
+            let (parent, child) = (self.nodes[node as usize].parent, self.nodes[node as usize].entry.child);
             let group = &mut self.groups[parent as usize];
             node = group.node;
             if !group.metered {
@@ -605,7 +639,7 @@ impl<W: Watch> Machine<W> {
                 let budget = server.budget(now);
                 if !budget.is_zero() {
                     server.charge(now, work.min(budget));
-                    let shown = self.nodes[node as usize].criteria.deadline;
+                    let shown = self.nodes[node as usize].entry.criteria.deadline;
                     changed = server.budget(now).is_zero() || server.deadline() != shown;
                 }
             }

@@ -1,8 +1,9 @@
 //! Questions and changes while a machine runs that no decision depends on at once.
 
 use super::versions::Condition;
-use super::{AcceleratorId, Cpu, Machine, Note, ResourceId, TaskId, Watch};
-use crate::Time;
+use super::{AcceleratorId, Cpu, Job, Machine, NodeId, Note, ResourceId, TaskId, Watch};
+use crate::server::Server;
+use crate::{Time, Work};
 
 impl<W: Watch> Machine<W> {
     /// What has happened that nobody asked for, oldest first; to be asked after each instant.
@@ -43,6 +44,20 @@ impl<W: Watch> Machine<W> {
     /// on; [`Time::NEVER`] if it has none.
     pub fn budget_end(&self, cpu: Cpu) -> Time {
         self.cpus[cpu.0 as usize].expiry
+    }
+
+    /// What each server has left at `now`, as far as consumption was told: for drivers that report it at every instant,
+    /// the truth.
+    pub fn budgets(&self, now: Time) -> impl Iterator<Item = (NodeId, Work)> {
+        self.groups.iter().filter_map(move |group| {
+            let server = group.server.as_ref()?;
+            Some((self.nodes[group.node as usize].id, server.budget(now)))
+        })
+    }
+
+    /// The jobs of `task` that have come and not ended, in their order: the first is under way or next.
+    pub fn unfinished(&self, task: TaskId) -> impl Iterator<Item = Job> {
+        self.tasks[task.0 as usize].ring.jobs()
     }
 
     /// Who holds an accelerator.

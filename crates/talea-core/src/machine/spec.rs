@@ -2,10 +2,10 @@
 
 use super::sharing::ResourceId;
 use super::versions::Version;
-use crate::Span;
 use crate::criteria::Own;
 use crate::sched::Policy;
 use crate::server::Reservation;
+use crate::{Span, Work};
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -82,6 +82,8 @@ pub struct TaskSpec {
     pub priority: u8,
     /// Larger is more critical.
     pub criticality: u8,
+    /// C: what a job consumes at most, where that is known. Told to policies from outside; the machine enforces nothing.
+    pub cost: Option<Work>,
     /// Whether the machine keeps jobs at least a period apart: a job that comes early is released late (Y13).
     pub enforced: bool,
     /// Jobs beyond are refused, and counted by the driver.
@@ -106,6 +108,7 @@ impl TaskSpec {
             deadline: period,
             priority: 0,
             criticality: 0,
+            cost: None,
             enforced: false,
             backlog: Backlog::default(),
             affinity: Affinity::ANY,

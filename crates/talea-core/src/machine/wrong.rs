@@ -2,6 +2,7 @@
 
 use super::tree::NodeId;
 use crate::{Span, Work};
+use alloc::string::String;
 use core::fmt;
 
 /// Why a tree can't be built. `node` is where.
@@ -104,6 +105,21 @@ pub enum Wrong {
         /// Why.
         what: &'static str,
     },
+    /// The policy above does not take it.
+    NotAdmitted {
+        /// What a system file calls the policy.
+        policy: &'static str,
+        /// What it says.
+        why: String,
+    },
+    /// Servers are promised more than there is (L23): the sum of Q/T, of those that have no server between, is beyond
+    /// what they share.
+    Overbooked {
+        /// The sum, in millionths of a CPU, rounded; at least one more than what is there.
+        asked: u64,
+        /// What is there, likewise.
+        there: u64,
+    },
     /// A task without a period, or a time beyond 2^61 ns.
     Range(&'static str),
     /// The parent does not exist or is a task.
@@ -152,9 +168,26 @@ impl fmt::Display for Wrong {
             ),
             Wrong::TableBelow => f.write_str("an off-line table is for a root and all its CPUs"),
             Wrong::Entry { index, what } => write!(f, "entry {index} {what}"),
+            Wrong::NotAdmitted { policy, why } => write!(f, "`{policy}` does not take it: {why}"),
+            Wrong::Overbooked { asked, there } => write!(
+                f,
+                "the servers in it are promised {} per cent of a CPU together, and it has {}",
+                Percent(*asked),
+                Percent(*there)
+            ),
             Wrong::Range(what) => write!(f, "{what} must be positive and at most 2^61 ns"),
             Wrong::Parent => f.write_str("its parent is not a scheduler of this tree"),
             Wrong::SecondRoot => f.write_str("a tree has one root"),
         }
+    }
+}
+
+/// Millionths, for people.
+struct Percent(u64);
+
+impl fmt::Display for Percent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (whole, part) = (self.0 / 10_000, self.0 % 10_000);
+        if part == 0 { write!(f, "{whole}") } else { write!(f, "{whole}.{part:04}") }
     }
 }

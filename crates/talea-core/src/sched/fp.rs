@@ -40,6 +40,11 @@ fn queue_of(entry: &Entry) -> u32 {
     u32::from(u8::MAX - entry.criteria.priority) * 2 + u32::from(entry.criteria.yields)
 }
 
+/// Queue and place in it as one number. There is room for as many jobs as arrive in a year at one each nanosecond.
+pub(crate) fn rank(who: &Entry) -> u64 {
+    u64::from(queue_of(who)) << 55 | who.since
+}
+
 impl FixedPriority {
     pub(crate) fn new(children: usize) -> FixedPriority {
         let mut links = Vec::with_capacity(children);

@@ -13,6 +13,11 @@ pub(crate) trait Key: fmt::Debug {
     fn of(criteria: &Criteria) -> u64;
 }
 
+/// The number of a child.
+pub(crate) fn rank<K: Key>(who: &Entry) -> u64 {
+    K::of(&who.criteria)
+}
+
 /// The children of a node, ordered by `K`. O(log n) a call.
 #[derive(Debug)]
 pub(crate) struct Keyed<K: Key> {

@@ -12,10 +12,24 @@
 //! 1. Its file, head comment first: the reference, what it promises, what it does not. Where a number per child is all
 //!    there is to it, implement `Key`, as `edf` does; else [`Scheduler`], as `rr` does.
 //! 2. A variant of [`Policy`], and what the compiler then asks for.
-//! 3. A line in `tests.rs` here: the suite that every policy must pass. A line in the plain twin, and a family of its
+//! 3. A line in `tests.rs` here: the [`contract`] that every policy must keep. A line in the plain twin, and a family of its
 //!    own in `talea-sim/tests/it/agrees.rs`. A chart.
 //!
-//! From outside the crate (S19, Y21, L19) it is [`Policy::Custom`]: who came last comes first, whole.
+//! # A policy from outside
+//!
+//! It is [`Policy::Custom`] (S19, Y21), and implements what the built-in ones do: L3C's four families of callbacks (section
+//! 4.2). It is handed numbers and answers with numbers; what its answers mean for the tree is the frame's business.
+//!
+//! | family | is called | answers, that is: asks of the frame |
+//! | --- | --- | --- |
+//! | admission | [`admit`](Scheduler::admit), for each child, before anything runs | whether it may be one, or why not |
+//! | per thread | [`ready`](Scheduler::ready), [`finished`](Scheduler::finished), [`update`](Scheduler::update) | whether to decide anew |
+//! | scheduling | [`head`](Scheduler::head), [`before`](Scheduler::before), [`charge`](Scheduler::charge) | who comes first |
+//! | timers | [`allowance`](Scheduler::allowance), [`next_wakeup`](Scheduler::next_wakeup), [`wake`](Scheduler::wake) | when to be asked again, after so much work or at such a time |
+//!
+//! Held to the [`contract`] it is by a line in its own tests. `examples/policy-llf` is one that needs all but the last two, in a
+//! program that knows it by name in system files; `talea new policy` writes another such program. Who came last comes
+//! first, whole:
 //!
 //! ```
 //! use talea_core::machine::{SchedulerSpec, Tree};
@@ -58,6 +72,7 @@
 //! assert!(tree.build().is_ok());
 //! ```
 
+pub mod contract;
 mod criticality;
 mod dm;
 mod edf;
@@ -73,6 +88,7 @@ mod tests;
 use crate::criteria::Criteria;
 use crate::{Span, Time, Work};
 use alloc::boxed::Box;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 use keyed::Keyed;
@@ -89,6 +105,20 @@ pub struct Entry {
     pub since: u64,
     /// What it may be ordered by.
     pub criteria: Criteria,
+}
+
+/// A child that asks a policy for admission, before anything runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Newcomer<'a> {
+    /// Its number from then on.
+    pub child: Child,
+    /// For people.
+    pub name: &'a str,
+    /// What it may be ordered by, as far as that never changes. Of a server, period and relative deadline are those of
+    /// its reservation; of another scheduler that has no values of its own, those of [`Criteria::LEAST`].
+    pub criteria: Criteria,
+    /// What a job consumes at most, or a server in each period. `None`: nobody has said.
+    pub cost: Option<Work>,
 }
 
 /// Whether the last call may have changed the answer to [`Scheduler::head`].
@@ -125,11 +155,17 @@ pub trait Scheduler: fmt::Debug {
     /// Whether `a` comes before `b`; a strict order at each `now`, of which [`head`](Scheduler::head) is the first.
     fn before(&self, now: Time, a: &Entry, b: &Entry) -> bool;
 
+    /// Whether `who` may be a child of this node, or why not, with what would be right. Asked about every child, in order,
+    /// before anything runs; what is said no to is not built.
+    fn admit(&mut self, _who: &Newcomer<'_>) -> Result<(), String> {
+        Ok(())
+    }
     /// `who` has consumed `used` of the CPU that this node was given. Told only when [`metered`](Scheduler::metered).
     fn charge(&mut self, _now: Time, _who: Child, _used: Work) -> Resched {
         Resched::Keep
     }
-    /// Whether [`charge`](Scheduler::charge) is wanted.
+    /// Whether [`charge`](Scheduler::charge) is wanted. A policy that wants it, or that has wakeups of its own, can't be that of
+    /// a root with several CPUs.
     fn metered(&self) -> bool {
         false
     }
@@ -195,6 +231,9 @@ impl TableEntry {
         TableEntry { cpu, start, end, owner, version: None, activates: false, goes_on: false }
     }
 }
+
+/// See [`Policy::rank`].
+pub(crate) type Rank = fn(&Entry) -> u64;
 
 /// Makes a policy from outside for a node with so many children (S19, Y21, L19).
 pub type Maker = fn(children: usize) -> Box<dyn Scheduler + Send>;
@@ -266,6 +305,22 @@ impl Policy {
     /// stand only below another one).
     pub fn is_time_sharing(&self) -> bool {
         matches!(self, Policy::Partitions { .. } | Policy::Table { .. })
+    }
+
+    /// The number that it orders by, the least first, ties to the lowest child; `None` if there is more to it.
+    pub(crate) fn rank(&self) -> Option<Rank> {
+        match self {
+            Policy::Edf => Some(keyed::rank::<edf::Edf>),
+            Policy::FixedPriority => Some(fp::rank),
+            Policy::RateMonotonic => Some(keyed::rank::<rm::RateMonotonic>),
+            Policy::DeadlineMonotonic => Some(keyed::rank::<dm::DeadlineMonotonic>),
+            Policy::CriticalityMonotonic => Some(keyed::rank::<criticality::CriticalityMonotonic>),
+            Policy::Fifo => Some(keyed::rank::<fifo::Fifo>),
+            Policy::RoundRobin { .. }
+            | Policy::Partitions { .. }
+            | Policy::Table { .. }
+            | Policy::Custom { .. } => None,
+        }
     }
 
     pub(crate) fn build(&self, children: usize) -> Built {
@@ -340,6 +395,10 @@ impl Scheduler for Built {
     #[inline]
     fn before(&self, now: Time, a: &Entry, b: &Entry) -> bool {
         forward!(self, policy => policy.before(now, a, b))
+    }
+
+    fn admit(&mut self, who: &Newcomer<'_>) -> Result<(), String> {
+        forward!(self, policy => policy.admit(who))
     }
 
     fn charge(&mut self, now: Time, who: Child, used: Work) -> Resched {

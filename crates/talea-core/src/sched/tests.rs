@@ -1,104 +1,11 @@
-//! What every policy must do, whatever it orders by: the contract of [`Scheduler`], under random sequences of calls.
+//! The built-in policies keep the contract, and the check of the contract sees who does not.
 
+use super::contract::{Order, check, check_order};
 use super::*;
 use alloc::vec;
 
-fn random(seed: &mut u64, below: u64) -> u64 {
-    *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-    (*seed >> 33) % below
-}
-
-fn criteria(seed: &mut u64) -> Criteria {
-    let mut time = |below| Time::from_ns(random(seed, below));
-    let (deadline, arrival) = (time(8), time(8));
-    let mut span = || Span::from_ns(random(seed, 5) + 1);
-    let (period, relative_deadline) = (span(), span());
-    let priority = [0, 63, 64, 200, 255][random(seed, 5) as usize];
-    let (criticality, yields) = (random(seed, 3) as u8, random(seed, 4) == 0);
-    Criteria { deadline, arrival, period, relative_deadline, priority, criticality, yields }
-}
-
-/// Where a child belongs: the lower, the earlier.
-type Order = fn(&Entry) -> (u64, u64, Child);
-
-/// `order`: what the policy orders by, where numbers say it.
 fn suite(policy: &Policy, order: Option<Order>) {
-    const CHILDREN: u32 = 7;
-    let name = policy.name();
-    for case in 0..200 {
-        let mut seed = case;
-        let mut built = policy.build(CHILDREN as usize);
-        let mut ready: Vec<Option<Entry>> = vec![None; CHILDREN as usize];
-        let (mut now, mut stamp) = (Time::ZERO, 0);
-        for _ in 0..200 {
-            now += Span::from_ns(random(&mut seed, 3));
-            let before = built.head(now);
-            let mut is_kept = true;
-            let child = random(&mut seed, u64::from(CHILDREN)) as Child;
-            while let Some((at, part)) = built.next_wakeup().filter(|wakeup| wakeup.0 <= now) {
-                is_kept &= built.wake(at, part) == Resched::Keep;
-            }
-            let mut changed = None;
-            let kept = match (ready[child as usize], random(&mut seed, 3)) {
-                (None, _) => {
-                    stamp += 1;
-                    let entry = Entry { child, since: stamp, criteria: criteria(&mut seed) };
-                    ready[child as usize] = Some(entry);
-                    built.ready(now, &entry)
-                }
-                (Some(_), 0) => {
-                    ready[child as usize] = None;
-                    built.finished(now, child)
-                }
-                (Some(mut entry), 1) => {
-                    // A change of criteria, sometimes with a new job.
-                    entry.criteria = criteria(&mut seed);
-                    stamp += 1;
-                    entry.since = if random(&mut seed, 2) == 0 { stamp } else { entry.since };
-                    ready[child as usize] = Some(entry);
-                    changed = Some(child);
-                    built.update(now, &entry)
-                }
-                (Some(_), _) => match built.head(now) {
-                    Some(head) if built.metered() => {
-                        let allowance = built.allowance(now, head).unwrap_or(Work::from_ns(9));
-                        built.charge(now, head, Work::from_ns(random(&mut seed, allowance.as_ns() + 1)))
-                    }
-                    _ => Resched::Keep,
-                },
-            };
-            is_kept &= kept == Resched::Keep;
-            let head = built.head(now);
-            assert!(!is_kept || head == before, "{name} said Keep, but its head is another one");
-            assert!(
-                !is_kept || head.is_none() || head != changed,
-                "{name} said Keep, but its head has other criteria"
-            );
-            let Some(first) = head.map(|head| ready[head as usize].expect("the head of a policy is ready"))
-            else {
-                assert!(
-                    policy.is_time_sharing() || ready.iter().all(Option::is_none),
-                    "{name} has a ready child and no head"
-                );
-                continue;
-            };
-            for other in ready.iter().flatten().filter(|other| other.child != first.child) {
-                assert!(
-                    !built.before(now, other, &first),
-                    "{name}: {other:?} comes before the head {first:?}"
-                );
-                let is_less = !policy.is_time_sharing() && order.is_some();
-                assert!(!is_less || built.before(now, &first, other), "{name}: a strict order has no equals");
-            }
-            if let Some(order) = order {
-                assert_eq!(
-                    ready.iter().flatten().map(order).min(),
-                    Some(order(&first)),
-                    "{name} is not in order"
-                );
-            }
-        }
-    }
+    assert_eq!(check_order(policy, order), Ok(()));
 }
 
 #[test]
@@ -128,5 +35,87 @@ fn s19_round_robin_and_partitions_keep_the_contract() {
     for lending in [false, true] {
         let slots = vec![slot(0, 3, 1), slot(3, 4, 0), slot(6, 9, 1)];
         suite(&Policy::Partitions { frame: Span::from_ns(10), slots, lending }, None);
+    }
+}
+
+/// Earliest deadline first with a mistake of choice.
+#[derive(Debug)]
+struct Mistaken {
+    ready: Vec<Option<Entry>>,
+    what: Mistake,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mistake {
+    None,
+    /// It says Keep whatever happens.
+    Keeps,
+    /// It forgets who has finished.
+    Remembers,
+    /// It does not look at changes.
+    Ignores,
+    /// The order of who waits is not that of the head.
+    Reverses,
+    /// It has no head where several are ready.
+    Hides,
+    /// It takes nobody.
+    Refuses,
+    /// It wants to be woken at once, always.
+    Insists,
+}
+
+impl Scheduler for Mistaken {
+    fn admit(&mut self, _: &Newcomer<'_>) -> Result<(), String> {
+        if self.what == Mistake::Refuses { Err("no".into()) } else { Ok(()) }
+    }
+    fn ready(&mut self, _: Time, who: &Entry) -> Resched {
+        self.ready[who.child as usize] = Some(*who);
+        Resched::when(self.what != Mistake::Keeps)
+    }
+    fn finished(&mut self, _: Time, who: Child) -> Resched {
+        if self.what != Mistake::Remembers {
+            self.ready[who as usize] = None;
+        }
+        Resched::Pick
+    }
+    fn update(&mut self, now: Time, who: &Entry) -> Resched {
+        if self.what == Mistake::Ignores { Resched::Keep } else { self.ready(now, who) }
+    }
+    fn head(&self, _: Time) -> Option<Child> {
+        let ready = self.ready.iter().flatten();
+        if self.what == Mistake::Hides && ready.clone().count() > 1 {
+            return None;
+        }
+        ready.min_by_key(|of| (of.criteria.deadline, of.child)).map(|of| of.child)
+    }
+    fn before(&self, _: Time, a: &Entry, b: &Entry) -> bool {
+        let is_before = (a.criteria.deadline, a.child) < (b.criteria.deadline, b.child);
+        is_before != (self.what == Mistake::Reverses)
+    }
+    fn next_wakeup(&self) -> Option<(Time, Part)> {
+        (self.what == Mistake::Insists).then_some((Time::ZERO, Part::Starts))
+    }
+}
+
+fn mistaken(children: usize, what: Mistake) -> Box<dyn Scheduler + Send> {
+    Box::new(Mistaken { ready: vec![None; children], what })
+}
+
+#[test]
+fn l8_the_contract_tells_a_policy_from_outside_what_it_does_not_keep() {
+    let check = |make: Maker| check(&Policy::Custom { name: "own", make });
+    assert_eq!(check(|n| mistaken(n, Mistake::None)), Ok(()));
+    let wrong: [(Maker, &str); 7] = [
+        (|n| mistaken(n, Mistake::Keeps), "said Keep, but its head is another one"),
+        (|n| mistaken(n, Mistake::Remembers), "is not ready"),
+        (|n| mistaken(n, Mistake::Ignores), "comes before the head"),
+        (|n| mistaken(n, Mistake::Reverses), "comes before the head"),
+        (|n| mistaken(n, Mistake::Hides), "a ready child and no head"),
+        (|n| mistaken(n, Mistake::Refuses), "does not take a child with a cost: no"),
+        (|n| mistaken(n, Mistake::Insists), "wants to be woken then again"),
+    ];
+    for (make, expected) in wrong {
+        let why = check(make).expect_err(expected);
+        assert!(why.starts_with("own") && why.contains(expected), "{expected}: {why}");
     }
 }

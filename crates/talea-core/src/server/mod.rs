@@ -5,7 +5,8 @@
 //! reservations as containers). Which of its clients uses the budget is the node's own policy. Budgets are hard,
 //! except in the soft CBS.
 //!
-//! [`Kind`] is the list, a file each.
+//! [`Kind`] is the list, a file each. One from outside (L3C section 4.1: custom reservation types; L5, L19) implements
+//! [`Server`] like the others and is [`Kind::Custom`].
 
 mod cbs;
 mod deferrable;
@@ -17,7 +18,7 @@ use alloc::boxed::Box;
 use core::fmt;
 
 /// Which algorithm keeps the reservation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug)]
 pub enum Kind {
     /// Full at each period, and what is not wanted then is lost.
     Polling,
@@ -29,7 +30,40 @@ pub enum Kind {
     HardCbs,
     /// The same, but goes on at once with a later deadline.
     SoftCbs,
+    /// From outside this crate.
+    Custom {
+        /// What a system file calls it.
+        name: &'static str,
+        /// How it is made.
+        make: Maker,
+    },
 }
+
+impl Kind {
+    /// What a system file calls it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Kind::Polling => "polling",
+            Kind::Deferrable => "deferrable",
+            Kind::Sporadic => "sporadic",
+            Kind::HardCbs => "cbs",
+            Kind::SoftCbs => "soft-cbs",
+            Kind::Custom { name, .. } => name,
+        }
+    }
+}
+
+/// By name: the addresses of functions are no identity.
+impl PartialEq for Kind {
+    fn eq(&self, other: &Kind) -> bool {
+        self.name() == other.name()
+    }
+}
+
+impl Eq for Kind {}
+
+/// Makes a server from outside that keeps a reservation.
+pub type Maker = fn(of: &Reservation) -> Box<dyn Server + Send>;
 
 /// What a node is promised: `budget` of CPU time in every `period`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,11 +98,14 @@ impl Reservation {
             Kind::Sporadic => Built::Sporadic(Box::new(sporadic::Sporadic::new(self))),
             Kind::HardCbs => Built::Cbs(cbs::Cbs::new(self, cbs::Exhausted::Waits)),
             Kind::SoftCbs => Built::Cbs(cbs::Cbs::new(self, cbs::Exhausted::Postpones)),
+            Kind::Custom { make, .. } => Built::Custom(make(self)),
         }
     }
 }
 
-/// A server at work. Clients are *pending* from [`wake`](Server::wake) to [`idle`](Server::idle).
+/// A server at work: what happens to it, and what it answers when it is asked. After construction nothing allocates.
+///
+/// Clients are *pending* from [`wake`](Server::wake) to [`idle`](Server::idle).
 pub trait Server: fmt::Debug {
     /// The first client has become ready.
     fn wake(&mut self, now: Time);
@@ -94,6 +131,7 @@ pub(crate) enum Built {
     Deferrable(deferrable::Deferrable),
     Sporadic(Box<sporadic::Sporadic>),
     Cbs(cbs::Cbs),
+    Custom(Box<dyn Server + Send>),
 }
 
 macro_rules! forward {
@@ -103,6 +141,7 @@ macro_rules! forward {
             Built::Deferrable($server) => $call,
             Built::Sporadic($server) => $call,
             Built::Cbs($server) => $call,
+            Built::Custom($server) => $call,
         }
     };
 }

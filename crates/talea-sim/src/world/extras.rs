@@ -6,7 +6,7 @@ use crate::sink::Sink;
 use crate::spoil::{Overheads, Spoils};
 use talea_core::heap::Heap;
 use talea_core::machine::{Condition, Cpu, Event, Handled, Note, TaskId, Watch};
-use talea_core::workload::Case;
+use talea_core::workload::{Case, Surroundings};
 use talea_core::{Span, Time, Work};
 
 /// What not every world has.
@@ -100,6 +100,22 @@ impl<W: Watch> World<W> {
         self
     }
 
+    /// With everything that a description says about the surroundings of these CPUs.
+    #[must_use]
+    pub fn within(mut self, surroundings: &Surroundings) -> World<W> {
+        let Surroundings { overheads, holes, changes } = surroundings;
+        if *overheads != Overheads::default() {
+            self = self.with_overheads(*overheads);
+        }
+        if !holes.is_empty() {
+            for cpu in (0..self.cpus.len()).map(|cpu| Cpu(cpu as u32)) {
+                let here = holes.iter().filter(|hole| hole.cpu == cpu);
+                self = self.with_holes(cpu, here.map(|hole| (hole.from, hole.to)).collect());
+            }
+        }
+        if changes.is_empty() { self } else { self.with_changes(changes.clone()) }
+    }
+
     pub(super) fn next_extra(&self, extras: &Extras) -> Time {
         let wake = extras.wakes.first().map_or(Time::NEVER, |(at, _)| Time::from_ns(at));
         let next = wake.min(extras.next_change());
@@ -118,11 +134,11 @@ impl<W: Watch> World<W> {
 
     /// Sets when the piece under way on a CPU will be done.
     pub(super) fn aim(&mut self, now: Time, at: usize) {
-        let cpu = &mut self.cpus[at];
-        let Some(task) = cpu.running else { return };
+        let Some(task) = self.cpus[at].running else { return };
         let left = span_of(self.tasks[task.0 as usize].left);
         let spoils = self.extras.as_ref().and_then(|extras| extras.spoils.as_ref());
-        cpu.end = spoils.map_or_else(|| now + left, |spoils| spoils.finish(at, now, left));
+        let end = spoils.map_or_else(|| now + left, |spoils| spoils.finish(at, now, left));
+        self.ends.set(at as u32, end.as_ns());
     }
 
     /// The job on a CPU has come to its end or to a mark.

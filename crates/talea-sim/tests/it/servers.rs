@@ -6,7 +6,7 @@ use talea_core::sched::Policy;
 use talea_core::server::{Kind, Reservation};
 
 /// From when to when the server's client ran, alone on a CPU. A job (time, cost) each.
-fn served(reservation: Reservation, jobs: &[(u64, u64)]) -> Vec<(u64, u64)> {
+pub(crate) fn served(reservation: Reservation, jobs: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let mut tree = Tree::new(1, SchedulerSpec::new("cpu", Policy::Edf));
     let mut spec = SchedulerSpec::new("server", Policy::Fifo);
     spec.reservation = Some(reservation);

@@ -23,8 +23,28 @@ pub enum Section {
     Scheduler,
     /// `[[scheduler.slot]]`
     Slot,
+    /// `[[scheduler.entry]]`
+    Entry,
     /// `[[task]]`
     Task,
+    /// `[[task.version]]`
+    Version,
+    /// `[[task.section]]`
+    CriticalSection,
+    /// `[[task.suspension]]`
+    Suspension,
+    /// `[[accelerator]]`
+    Accelerator,
+    /// `[[resource]]`
+    Resource,
+    /// `[[channel]]`
+    Channel,
+    /// `[overheads]`
+    Overheads,
+    /// `[[hole]]`
+    Hole,
+    /// `[[change]]`
+    Change,
     /// `[[expect]]`
     Expect,
 }
@@ -44,19 +64,29 @@ impl Section {
             Section::Rule => "[[rule]]",
             Section::Scheduler => "[[scheduler]]",
             Section::Slot => "[[scheduler.slot]]",
+            Section::Entry => "[[scheduler.entry]]",
             Section::Task => "[[task]]",
+            Section::Version => "[[task.version]]",
+            Section::CriticalSection => "[[task.section]]",
+            Section::Suspension => "[[task.suspension]]",
+            Section::Accelerator => "[[accelerator]]",
+            Section::Resource => "[[resource]]",
+            Section::Channel => "[[channel]]",
+            Section::Overheads => "[overheads]",
+            Section::Hole => "[[hole]]",
+            Section::Change => "[[change]]",
             Section::Expect => "[[expect]]",
         }
     }
 
+    /// Whether it belongs to a system file, not to the daemon's configuration.
+    pub(crate) fn is_of_a_system(self) -> bool {
+        !Section::ALL.contains(&self)
+    }
+
     /// The keys of the kind of file that it belongs to.
     pub(crate) fn file(self) -> &'static [Key] {
-        match self {
-            Section::Top | Section::Daemon | Section::Quota | Section::Plugin | Section::Rule => KEYS,
-            Section::System | Section::Scheduler | Section::Slot | Section::Task | Section::Expect => {
-                crate::system::keys::KEYS
-            }
-        }
+        if self.is_of_a_system() { crate::system::keys::KEYS } else { KEYS }
     }
 
     /// Its keys.
@@ -81,6 +111,8 @@ pub enum Form {
     Word(&'static [&'static str]),
     /// A whole number.
     Integer,
+    /// A list of whole numbers.
+    Integers,
     /// A decimal number.
     Decimal,
     /// `true` or `false`.
@@ -100,6 +132,7 @@ impl Form {
             Form::Table => "a table",
             Form::Text | Form::Word(_) => "text in quotes",
             Form::Integer => "a whole number",
+            Form::Integers => "a list of whole numbers",
             Form::Decimal => "a decimal number",
             Form::Boolean => "true or false",
             Form::Duration => "a duration in quotes",
@@ -115,6 +148,7 @@ impl Form {
             Form::Text => "text".to_owned(),
             Form::Word(words) => words.iter().map(|w| format!("`\"{w}\"`")).collect::<Vec<_>>().join(", "),
             Form::Integer => "integer".to_owned(),
+            Form::Integers => "list of integers".to_owned(),
             Form::Decimal => "decimal".to_owned(),
             Form::Boolean => "`true`, `false`".to_owned(),
             Form::Duration => "duration".to_owned(),
@@ -156,6 +190,10 @@ impl Key {
     /// The meaning as the reason of a complaint: without capital and full stop.
     pub(crate) fn reason(&self) -> String {
         let meaning = self.meaning.trim_end_matches('.').trim_end_matches("; see below");
+        if meaning.chars().nth(1).is_some_and(char::is_uppercase) {
+            // An abbreviation.
+            return meaning.to_owned();
+        }
         let mut letters = meaning.chars();
         letters.next().map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
     }
@@ -248,7 +286,7 @@ pub const KEYS: &[Key] = &[
     key(Quota, "requests_per_second", Integer, "10000")
         .default("10000")
         .range("1 to 1,000,000")
-        .means("Sustained requests a second of one user; root is exempt."),
+        .means("Sustained requests a second of one user, a group counting as many as it has tasks; root is exempt."),
     key(Quota, "burst", Integer, "2000")
         .default("2000")
         .range("1 to 1,000,000")

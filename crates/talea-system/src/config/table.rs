@@ -89,10 +89,15 @@ impl<'a> Table<'a> {
         fields
     }
 
+    /// Whether `name` is missing for sure: it is not among the lines that could not be read, nor is a key near to it there.
+    pub(crate) fn lacks(&self, name: &str, findings: &Findings<'_>) -> bool {
+        !self.entries.contains_key(name) && !findings.has_broken_lines() && !self.meant.contains(&name)
+    }
+
     /// As [`Table::take`], and reports when it is missing. Where lines could not be read, it may be in those.
     pub(crate) fn require(&self, name: &str, findings: &mut Findings<'_>) -> Option<Field<'a>> {
         let field = self.take(name);
-        if field.is_none() && !findings.has_broken_lines() && !self.meant.contains(&name) {
+        if field.is_none() && self.lacks(name, findings) {
             let key = self.section.key(name).expect("the reader asks only for listed keys");
             findings.error(
                 &self.at,
@@ -236,6 +241,28 @@ impl<'a> Field<'a> {
         }
     }
 
+    /// A list of whole numbers within `least..=most`.
+    pub(crate) fn integers(&self, least: u32, most: u32, findings: &mut Findings<'_>) -> Option<Vec<u32>> {
+        let DeValue::Array(items) = self.value else {
+            self.mistyped(findings);
+            return None;
+        };
+        items
+            .iter()
+            .map(|item| {
+                if !matches!(item.get_ref(), DeValue::Integer(_)) {
+                    let name = self.key.name;
+                    let what = format!("`{name}` holds something that is not a whole number");
+                    let remedy = format!("write it like `{name} = {}`", self.key.example);
+                    findings.error(&item.span(), words(what, self.key.reason(), remedy));
+                    return None;
+                }
+                let item = Field { at: item.span(), value: item.get_ref(), ..self.clone() };
+                item.integer(least, most, findings)
+            })
+            .collect()
+    }
+
     /// `true` or `false`.
     pub(crate) fn boolean(&self, findings: &mut Findings<'_>) -> Option<bool> {
         let value = self.value.as_bool();
@@ -270,6 +297,12 @@ impl<'a> Field<'a> {
                 );
                 findings
                     .error(&self.at, words(what, "a bound of zero allows nothing or says nothing", remedy));
+                None
+            }
+            Ok(span) if self.key.section.is_of_a_system() && span > talea_core::machine::LONGEST => {
+                let what = format!("`{name}` is longer than 73 years");
+                let why = "sums of times must fit into 64 bits";
+                findings.error(&self.at, words(what, why, "write a shorter one"));
                 None
             }
             Ok(span) => Some(span),

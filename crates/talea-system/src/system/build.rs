@@ -1,83 +1,66 @@
 //! All tables together: names resolved, trees built and checked.
 
-use super::{Expectation, Root, System};
+mod graph;
+mod refused;
+mod tree;
+
+use super::draft::{Draft, Named, Place, SchedulerDraft, SharedDraft};
+use super::registry::Registry;
+use super::{Root, System};
 use crate::diagnostic::quoted;
 use crate::source::{Findings, words};
 use crate::suggest;
-use std::collections::BTreeMap;
-use std::ops::Range;
-use talea_core::criteria::Own;
-use talea_core::machine::{Backlog, Migration, NodeId, SchedulerSpec, TaskSpec, Tree, Wrong};
-use talea_core::sched::{Policy, Slot};
-use talea_core::server::{Kind, Reservation};
-use talea_core::workload::{Arrivals, Cost, Source};
-use talea_core::{Span, Work};
-
-/// A name and where it stands.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Named {
-    pub(super) name: String,
-    pub(super) file: usize,
-    pub(super) at: Range<usize>,
-}
-
-pub(super) struct SlotDraft {
-    pub(super) owner: Named,
-    pub(super) start: Option<Span>,
-    pub(super) length: Span,
-}
-
-pub(super) struct SchedulerDraft {
-    pub(super) name: Named,
-    pub(super) parent: Option<Named>,
-    pub(super) policy: &'static str,
-    pub(super) server: Option<Kind>,
-    pub(super) cpus: u32,
-    pub(super) migration: Migration,
-    pub(super) preemptive: bool,
-    pub(super) lending: bool,
-    pub(super) priority: Option<u8>,
-    pub(super) criticality: Option<u8>,
-    pub(super) quantum: Option<Span>,
-    pub(super) frame: Option<Span>,
-    pub(super) budget: Option<Span>,
-    pub(super) period: Option<Span>,
-    pub(super) deadline: Option<Span>,
-    pub(super) offset: Span,
-    pub(super) slots: Vec<SlotDraft>,
-}
-
-pub(super) struct TaskDraft {
-    pub(super) name: Named,
-    pub(super) parent: Option<Named>,
-    pub(super) period: Span,
-    pub(super) deadline: Span,
-    pub(super) priority: u8,
-    pub(super) criticality: u8,
-    pub(super) cost: Cost,
-    pub(super) arrivals: Arrivals,
-    pub(super) enforce: bool,
-    pub(super) backlog: Option<u32>,
-    pub(super) count: Option<u32>,
-    pub(super) at: Range<usize>,
-}
-
-/// Everything that the files say.
-#[derive(Default)]
-pub(super) struct Draft {
-    pub(super) duration: Option<Span>,
-    pub(super) seed: Option<u64>,
-    pub(super) schedulers: Vec<SchedulerDraft>,
-    pub(super) tasks: Vec<TaskDraft>,
-    pub(super) expectations: Vec<(Expectation, Named)>,
-    /// Schedulers that have a name and nothing else that could be used; whoever names them is not told again.
-    pub(super) broken: Vec<Named>,
-}
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use talea_core::Span;
+use talea_core::machine::Cpu;
+use talea_core::workload::{Hole, Surroundings};
 
 const DURATION: Span = Span::from_ns(10_000_000_000);
+/// Tasks of a system at most, with all copies, jobs that may wait behind theirs, and tokens in channels: a machine takes its
+/// memory when it is built.
+const TASKS_MAX: u64 = 1 << 20;
+const BACKLOGS_MAX: u64 = 1 << 26;
+const TOKENS_MAX: u64 = 1 << 26;
+/// Names that are looked at for what may have been meant: the search is quadratic.
+const NEAR: usize = 2_000;
+
+/// What stands where.
+struct Plan<'d> {
+    draft: &'d Draft,
+    registry: &'d Registry,
+    /// Of each scheduler: the one above it.
+    parents: Vec<Option<usize>>,
+    /// Of each scheduler: the schedulers and the tasks in it, as written.
+    below: Vec<Vec<usize>>,
+    members: Vec<Vec<usize>>,
+    /// Of each task: the scheduler above it.
+    owners: Vec<usize>,
+    /// Of each root, by its number among the schedulers: its tasks, accelerators, resources and channels.
+    tasks: Vec<Vec<usize>>,
+    accelerators: Vec<Vec<usize>>,
+    resources: Vec<Vec<usize>>,
+    joined: Vec<Vec<usize>>,
+    /// Of all roots.
+    channels: Vec<graph::Joined>,
+    /// Whose jobs a table makes: in which scheduler, and the name.
+    by_table: BTreeSet<(usize, &'d str)>,
+}
+
+/// Which of `homes` each of `count` things is: the numbers of the members of each.
+fn grouped(count: usize, homes: impl Iterator<Item = usize>) -> Vec<Vec<usize>> {
+    let mut groups = vec![Vec::new(); count];
+    homes.enumerate().for_each(|(member, home)| groups[home].push(member));
+    groups
+}
 
 /// The value of all files; meaningful only if nothing was found to be an error.
-pub(super) fn system(draft: &Draft, findings: &mut [Findings<'_>]) -> Option<System> {
+pub(super) fn system<'d>(
+    draft: &'d Draft,
+    registry: &'d Registry,
+    findings: &mut [Findings<'_>],
+) -> Option<System> {
+    bounded(draft, findings)?;
     unique(draft, findings);
     let by_name: BTreeMap<&str, usize> =
         draft.schedulers.iter().enumerate().map(|(at, spec)| (spec.name.name.as_str(), at)).collect();
@@ -98,40 +81,100 @@ pub(super) fn system(draft: &Draft, findings: &mut [Findings<'_>]) -> Option<Sys
     let parents: Vec<Option<usize>> = parents.into_iter().collect::<Option<_>>()?;
     let homes = circles(draft, &parents, findings)?;
     let roots: Vec<usize> = (0..parents.len()).filter(|&at| parents[at].is_none()).collect();
+    let example = roots.first().map_or("cpu0", |&root| &draft.schedulers[root].name.name);
+    // Where something stands that does not say it.
+    let only = |what: String, place: &Place, findings: &mut [Findings<'_>]| {
+        // Without a root and with something that could not be read, there may well be one.
+        let is_known = !roots.is_empty() || draft.broken.is_empty();
+        if roots.len() != 1 && is_known {
+            let why = format!("there are {} roots, so it must say where", roots.len());
+            findings[place.file].error(&place.at, words(what, why, format!("add `in = \"{example}\"`")));
+        }
+        roots.first().copied().filter(|_| roots.len() == 1)
+    };
     let mut owners: Vec<Option<usize>> = Vec::new();
     for task in &draft.tasks {
+        let what = || format!("task {} stands in no scheduler", quoted(&task.name.name));
+        let place = || Place { file: task.name.file, at: task.at.clone() };
         owners.push(match &task.parent {
             Some(named) => find(named, findings),
-            None if roots.len() == 1 => roots.first().copied(),
-            None => {
-                let what = format!("task {} stands in no scheduler", quoted(&task.name.name));
-                let why = format!("there are {} roots, so it must say where", roots.len());
-                let example = roots.first().map_or("cpu0", |&root| &draft.schedulers[root].name.name);
-                findings[task.name.file]
-                    .error(&task.at, words(what, why, format!("add `in = \"{example}\"`")));
-                None
-            }
+            None => only(what(), &place(), findings),
         });
     }
     let owners: Vec<usize> = owners.into_iter().collect::<Option<_>>()?;
-    let mut built = Vec::new();
-    for &root in &roots {
-        built.push(tree(draft, root, &parents, &homes, &owners, findings)?);
-    }
-    let names: Vec<&str> =
-        built.iter().flat_map(|root: &Root| root.tasks.iter().map(String::as_str)).collect();
-    for (expectation, named) in &draft.expectations {
-        if !names.iter().any(|name| expectation.is_about(name)) {
-            let task = expectation.task.as_deref().unwrap_or("*");
-            let remedy = match suggest::nearest(task, names.iter().copied()) {
-                Some(near) => format!("did you mean {}?", quoted(near)),
-                None => "write the name of a task".to_owned(),
-            };
-            let what = format!("no task is called {}", quoted(task));
+    let root_of = |named: &Option<Named>, what: String, place: &Place, findings: &mut [Findings<'_>]| {
+        let Some(named) = named else { return only(what, place, findings) };
+        let found = find(named, findings)?;
+        if parents[found].is_some() {
+            let what = format!("{} is not a root", quoted(&named.name));
+            let why = "what CPUs and those who share them have belongs to a root";
+            let root = &draft.schedulers[homes[found]].name.name;
             findings[named.file]
-                .error(&named.at, words(what, "an expectation about nobody could never fail", remedy));
+                .error(&named.at, words(what, why, format!("write `in = \"{root}\"`, or another root")));
+            return None;
+        }
+        Some(found)
+    };
+    let of_roots = |shared: &[SharedDraft], kind: &str, findings: &mut [Findings<'_>]| {
+        let each = shared.iter().map(|one| {
+            let what = format!("{kind} {} belongs to no root", quoted(&one.name.name));
+            root_of(&one.root, what, &one.name.place(), findings)
+        });
+        each.collect::<Vec<Option<usize>>>().into_iter().collect::<Option<Vec<usize>>>()
+    };
+    let accelerators = of_roots(&draft.accelerators, "accelerator", findings);
+    let resources = of_roots(&draft.resources, "resource", findings);
+    let mut holes: Vec<Option<(usize, Hole)>> = Vec::new();
+    for hole in &draft.holes {
+        let root = root_of(&hole.root, "a hole is in no root".into(), &hole.place, findings);
+        let has = root.map(|root| draft.schedulers[root].cpus);
+        if let Some(has) = has.filter(|&has| hole.cpu >= has) {
+            let what = format!("a hole is in CPU {}, which its root does not own", hole.cpu);
+            let why = format!("the root has {has}, numbered from 0");
+            findings[hole.place.file]
+                .error(&hole.place.at, words(what, why, format!("write `cpu = {}`, or less", has - 1)));
+        }
+        holes.push(root.map(|root| (root, Hole { cpu: Cpu(hole.cpu), from: hole.from, to: hole.to })));
+    }
+    let channels = graph::joined(draft, &homes, &owners, findings);
+    let count = parents.len();
+    let mut below = vec![Vec::new(); count];
+    for (child, parent) in parents.iter().enumerate() {
+        if let Some(parent) = parent {
+            below[*parent].push(child);
         }
     }
+    let channels = channels?;
+    let activating = |(at, scheduler): (usize, &'d SchedulerDraft)| {
+        let entries = scheduler.entries.iter().filter(|entry| entry.activates);
+        entries.map(move |entry| (at, entry.owner.name.as_str()))
+    };
+    let plan = Plan {
+        draft,
+        registry,
+        below,
+        members: grouped(count, owners.iter().copied()),
+        tasks: grouped(count, owners.iter().map(|&owner| homes[owner])),
+        accelerators: grouped(count, accelerators?.into_iter()),
+        resources: grouped(count, resources?.into_iter()),
+        joined: grouped(count, channels.iter().map(|channel| channel.root)),
+        by_table: draft.schedulers.iter().enumerate().flat_map(activating).collect(),
+        owners,
+        channels,
+        parents,
+    };
+    graph::check_arrivals(&plan, findings)?;
+    let mut built: Vec<Option<Root>> = Vec::new();
+    for &root in &roots {
+        let surroundings = Surroundings {
+            overheads: draft.overheads.as_ref().map(|(overheads, _)| *overheads).unwrap_or_default(),
+            holes: holes.iter().flatten().filter(|(of, _)| *of == root).map(|(_, hole)| *hole).collect(),
+            changes: draft.changes.clone(),
+        };
+        built.push(tree::tree(&plan, root, surroundings, findings));
+    }
+    let built: Vec<Root> = built.into_iter().collect::<Option<_>>()?;
+    expected(draft, &built, findings);
     Some(System {
         duration: draft.duration.unwrap_or(DURATION),
         seed: draft.seed.unwrap_or(1),
@@ -140,35 +183,110 @@ pub(super) fn system(draft: &Draft, findings: &mut [Findings<'_>]) -> Option<Sys
     })
 }
 
+/// Expectations are about somebody.
+fn expected(draft: &Draft, built: &[Root], findings: &mut [Findings<'_>]) {
+    let names: Vec<&str> = built.iter().flat_map(|root| root.tasks.iter().map(String::as_str)).collect();
+    for (expectation, named) in &draft.expectations {
+        if !names.iter().any(|name| expectation.is_about(name)) {
+            let task = expectation.task.as_deref().unwrap_or("*");
+            if findings[named.file].is_full() {
+                findings[named.file].count_errors(1);
+                continue;
+            }
+            let names = names.iter().copied().take(if findings[named.file].has_room() { NEAR } else { 0 });
+            let remedy = match suggest::nearest(task, names) {
+                Some(near) => format!("did you mean {}?", quoted(near)),
+                None => "write the name of a task".to_owned(),
+            };
+            let what = format!("no task is called {}", quoted(task));
+            findings[named.file]
+                .error(&named.at, words(what, "an expectation about nobody could never fail", remedy));
+        }
+    }
+}
+
+/// A system fits into the memory of a machine that reads it.
+fn bounded(draft: &Draft, findings: &mut [Findings<'_>]) -> Option<()> {
+    let (mut tasks, mut waiting) = (0, 0);
+    for task in &draft.tasks {
+        let copies = u64::from(task.count.unwrap_or(1));
+        tasks += copies;
+        waiting += copies * u64::from(task.backlog.unwrap_or(0));
+        let (what, remedy) = if tasks > TASKS_MAX {
+            (format!("these are more than {TASKS_MAX} tasks"), "lower `count`")
+        } else if waiting > BACKLOGS_MAX {
+            (format!("more than {BACKLOGS_MAX} jobs may wait together"), "lower `backlog`")
+        } else {
+            continue;
+        };
+        findings[task.name.file]
+            .error(&task.name.at, words(what, "room for all of them is taken before a run", remedy));
+        return None;
+    }
+    let mut tokens = 0;
+    for channel in &draft.channels {
+        tokens += u64::from(channel.size);
+        if tokens > TOKENS_MAX {
+            let what = format!("channels hold more than {TOKENS_MAX} tokens together");
+            let why = "room for all of them is taken before a run";
+            findings[channel.place.file].error(&channel.place.at, words(what, why, "lower `size`"));
+            return None;
+        }
+    }
+    Some(())
+}
+
 fn unknown<'n>(
     named: &Named,
     what: &str,
     names: impl Iterator<Item = &'n str>,
     findings: &mut [Findings<'_>],
 ) {
+    if findings[named.file].is_full() {
+        return findings[named.file].count_errors(1);
+    }
+    let names = names.take(if findings[named.file].has_room() { NEAR } else { 0 });
     let remedy = match suggest::nearest(&named.name, names) {
         Some(near) => format!("did you mean {}?", quoted(near)),
+        None if what == "version" => "add a [[task.version]] with that name to its owner".to_owned(),
         None => format!("add a [[{what}]] with that name"),
     };
-    let text =
-        words(format!("no {what} is called {}", quoted(&named.name)), "it must stand somewhere", remedy);
+    let why = match what {
+        "scheduler" => "it must stand somewhere",
+        "version" => "its owner does not have it",
+        _ => "nothing of that name is there",
+    };
+    let text = words(format!("no {what} is called {}", quoted(&named.name)), why, remedy);
     findings[named.file].error(&named.at, text);
 }
 
 fn unique(draft: &Draft, findings: &mut [Findings<'_>]) {
-    let mut first: BTreeMap<&str, (usize, u32)> = BTreeMap::new();
-    let names = draft.schedulers.iter().map(|s| &s.name).chain(draft.tasks.iter().map(|t| &t.name));
-    for named in names {
+    let mut first: BTreeMap<String, (usize, u32)> = BTreeMap::new();
+    let mut add = |name: Cow<'_, str>, named: &Named, findings: &mut [Findings<'_>]| {
         let line = findings[named.file].source.line(named.at.start);
-        if let Some((file, line)) = first.insert(&named.name, (named.file, line)) {
+        let known = first.get(name.as_ref()).copied();
+        if let Some((file, line)) = known {
             let origin = findings[file].source.origin.to_owned();
             let text = words(
-                format!("{} is the name of two things", quoted(&named.name)),
+                format!("{} is the name of two things", quoted(&name)),
                 format!("the other one is in {origin}, line {line}"),
                 "give one of them another name",
             );
             findings[named.file].error(&named.at, text);
+        } else {
+            first.insert(name.into_owned(), (named.file, line));
         }
+        known.is_none()
+    };
+    let schedulers = draft.schedulers.iter().map(|scheduler| &scheduler.name);
+    let tasks = draft.tasks.iter().map(|task| &task.name);
+    let shared = draft.accelerators.iter().chain(&draft.resources).map(|shared| &shared.name);
+    for named in schedulers.chain(tasks).chain(shared) {
+        add(Cow::Borrowed(&named.name), named, findings);
+    }
+    for task in draft.tasks.iter().filter(|task| task.count.is_some()) {
+        // One of the copies is enough.
+        let _ = task.names().all(|name| add(Cow::Owned(name), &task.name, findings));
     }
 }
 
@@ -196,158 +314,4 @@ fn circles(draft: &Draft, parents: &[Option<usize>], findings: &mut [Findings<'_
         homes.push(at);
     }
     fine.then_some(homes)
-}
-
-fn work_of(span: Span) -> Work {
-    Work::from_ns(span.as_ns())
-}
-
-fn tree(
-    draft: &Draft,
-    root: usize,
-    parents: &[Option<usize>],
-    homes: &[usize],
-    owners: &[usize],
-    findings: &mut [Findings<'_>],
-) -> Option<Root> {
-    let mine: Vec<usize> = (0..parents.len()).filter(|&at| homes[at] == root).collect();
-    // From the root down, each level in the order of the files: children are numbered as they are written.
-    let mut order = vec![root];
-    let mut next = 0;
-    while let Some(&above) = order.get(next) {
-        order.extend(mine.iter().copied().filter(|&at| parents[at] == Some(above)));
-        next += 1;
-    }
-    let mut ids: BTreeMap<usize, NodeId> = BTreeMap::new();
-    let mut places: BTreeMap<NodeId, &Named> = BTreeMap::new();
-    let mut tree: Option<Tree> = None;
-    for &at in &order {
-        let spec = scheduler(draft, at, parents, owners, findings)?;
-        let id = if let (Some(tree), Some(parent)) = (&mut tree, parents[at]) {
-            tree.scheduler(ids[&parent], spec)
-        } else {
-            let mut new = Tree::new(draft.schedulers[at].cpus, spec);
-            new.migration = draft.schedulers[at].migration;
-            tree = Some(new);
-            Tree::ROOT
-        };
-        ids.insert(at, id);
-        places.insert(id, &draft.schedulers[at].name);
-    }
-    let mut tree = tree?;
-    let (mut sources, mut tasks) = (Vec::new(), Vec::new());
-    for (task, &owner) in draft.tasks.iter().zip(owners).filter(|&(_, owner)| homes[*owner] == root) {
-        for copy in 0..task.count.unwrap_or(1) {
-            let name = match task.count {
-                Some(_) => format!("{}{copy}", task.name.name),
-                None => task.name.name.clone(),
-            };
-            let mut spec = TaskSpec::new(&name, task.period);
-            spec.deadline = task.deadline;
-            spec.priority = task.priority;
-            spec.criticality = task.criticality;
-            spec.enforced = task.enforce;
-            spec.backlog = task.backlog.map_or_else(Backlog::default, |capacity| Backlog { capacity });
-            let id = tree.task(ids[&owner], spec);
-            places.insert(id, &task.name);
-            sources.push(Source { arrivals: task.arrivals.clone(), cost: task.cost.clone() });
-            tasks.push(name);
-        }
-    }
-    if let Err(error) = tree.check() {
-        let named = places[&error.node];
-        let what = format!("{} can't be scheduled like this", quoted(&named.name));
-        findings[named.file].error(&named.at, words(what, error.why.to_string(), remedy(&error.why)));
-        return None;
-    }
-    Some(Root { name: draft.schedulers[root].name.name.clone(), tree, sources, tasks })
-}
-
-/// What would be right.
-fn remedy(wrong: &Wrong) -> &'static str {
-    match wrong {
-        Wrong::Cpus(_) => "write `cpus = 1`, or as many as the root owns",
-        Wrong::TimeSharing { .. } => "let it stand at the root, or directly under an `fp` root",
-        Wrong::ManyCpus { .. } => "give each CPU a root of its own",
-        Wrong::Slot { .. } => {
-            "let each slot begin where the one before ends, and the last end with the frame"
-        }
-        Wrong::SlotOwner { .. } => "name a child of the table",
-        Wrong::Empty(_) => "write a duration above zero",
-        Wrong::Budget { .. } => "lower the budget, or lengthen deadline and period",
-        Wrong::ServerDeadline => "write a deadline between budget and period, or leave it out",
-        Wrong::Offset => "write an offset below the period",
-        Wrong::ServerInPartition => "put the server beside the table, and give it a priority",
-        Wrong::Range(_) => "write it in `ns`, `us`, `ms` or `s`, above zero and below 73 years",
-        _ => "see the chapter on system files",
-    }
-}
-
-/// One scheduler with the numbers of its children.
-fn scheduler(
-    draft: &Draft,
-    at: usize,
-    parents: &[Option<usize>],
-    owners: &[usize],
-    findings: &mut [Findings<'_>],
-) -> Option<SchedulerSpec> {
-    let spec = &draft.schedulers[at];
-    let policy = match spec.policy {
-        "edf" => Policy::Edf,
-        "fp" => Policy::FixedPriority,
-        "rm" => Policy::RateMonotonic,
-        "dm" => Policy::DeadlineMonotonic,
-        "criticality" => Policy::CriticalityMonotonic,
-        "fifo" => Policy::Fifo,
-        "rr" => Policy::RoundRobin { quantum: work_of(spec.quantum?) },
-        _ => Policy::Partitions {
-            frame: spec.frame?,
-            slots: slots(draft, at, parents, owners, findings)?,
-            lending: spec.lending,
-        },
-    };
-    let mut built = SchedulerSpec::new(&spec.name.name, policy);
-    built.preemptive = spec.preemptive;
-    built.own = Own { priority: spec.priority, criticality: spec.criticality, ..Own::default() };
-    if let Some(kind) = spec.server {
-        built.reservation = Some(Reservation {
-            kind,
-            budget: work_of(spec.budget?),
-            period: spec.period?,
-            deadline: spec.deadline,
-            offset: spec.offset,
-        });
-    }
-    Some(built)
-}
-
-fn slots(
-    draft: &Draft,
-    at: usize,
-    parents: &[Option<usize>],
-    owners: &[usize],
-    findings: &mut [Findings<'_>],
-) -> Option<Vec<Slot>> {
-    // Children as the tree numbers them: schedulers first, then tasks, as written.
-    let schedulers = (0..parents.len()).filter(|&child| parents[child] == Some(at));
-    let mut children: Vec<String> =
-        schedulers.map(|child| draft.schedulers[child].name.name.clone()).collect();
-    for (task, _) in draft.tasks.iter().zip(owners).filter(|&(_, &owner)| owner == at) {
-        match task.count {
-            None => children.push(task.name.name.clone()),
-            Some(count) => children.extend((0..count).map(|copy| format!("{}{copy}", task.name.name))),
-        }
-    }
-    let mut slots = Vec::new();
-    let mut free = Span::ZERO;
-    for slot in &draft.schedulers[at].slots {
-        let start = slot.start.unwrap_or(free);
-        let Some(owner) = children.iter().position(|name| *name == slot.owner.name) else {
-            unknown(&slot.owner, "scheduler", children.iter().map(String::as_str), findings);
-            return None;
-        };
-        free = start.checked_add(slot.length).unwrap_or(Span::from_ns(u64::MAX));
-        slots.push(Slot { start, end: free, owner: owner as u32 });
-    }
-    Some(slots)
 }

@@ -6,16 +6,21 @@
 //! shown at the line that they are about. Nothing is taken from a file that has an error.
 
 mod build;
+mod draft;
 pub mod keys;
 mod read;
+mod registry;
+
+pub use registry::Registry;
 
 use crate::config::keys::Section;
 use crate::config::{FILE_MAX, syntax};
 use crate::diagnostic::Diagnostic;
 use crate::source::{Findings, Source, words};
+use talea_core::Span;
 use talea_core::machine::Tree;
 use talea_core::workload::Source as Load;
-use talea_core::{Span, workload::Workload};
+use talea_core::workload::{Surroundings, Workload};
 use toml::de::DeTable;
 
 /// A whole system.
@@ -42,6 +47,8 @@ pub struct Root {
     pub sources: Vec<Load>,
     /// Their names.
     pub tasks: Vec<String>,
+    /// Overheads, holes, and changes of battery, mode and mask.
+    pub surroundings: Surroundings,
 }
 
 impl Root {
@@ -95,22 +102,35 @@ impl Include for () {
 /// # Errors
 /// Every problem that was found, in file order; at least one is an error.
 pub fn read(text: &str, origin: &str, include: &dyn Include) -> Result<System, Vec<Diagnostic>> {
+    read_with(text, origin, include, &Registry::default())
+}
+
+/// As [`read`], for a program that knows more policies and selections than Talea does.
+///
+/// # Errors
+/// See [`read`].
+pub fn read_with(
+    text: &str,
+    origin: &str,
+    include: &dyn Include,
+    registry: &Registry,
+) -> Result<System, Vec<Diagnostic>> {
     let mut parts = Vec::new();
     gather(text.to_owned(), origin.to_owned(), include, &mut parts, 0)?;
     let sources: Vec<Source<'_>> = parts.iter().map(|part| Source::new(&part.origin, &part.text)).collect();
     let mut findings: Vec<Findings<'_>> = sources.iter().map(Findings::new).collect();
-    let mut draft = build::Draft::default();
+    let mut draft = draft::Draft::default();
     for (file, part) in parts.iter().enumerate() {
         let (document, errors) = DeTable::parse_recoverable(&part.text);
         if syntax::report(errors, document.get_ref(), &mut findings[file]) {
-            read::file(document.get_ref(), file, &mut draft, &mut findings[file]);
+            read::file(document.get_ref(), file, registry, &mut draft, &mut findings[file]);
         }
     }
     if draft.schedulers.is_empty() && findings.iter().all(|found| !found.has_errors()) {
         let remedy = "add a line `[[scheduler]]`, then `name` and `policy`";
         findings[0].error(&(0..0), words("there is no scheduler", "somebody must decide who runs", remedy));
     }
-    let system = build::system(&draft, &mut findings);
+    let system = build::system(&draft, registry, &mut findings);
     let failed = findings.iter().any(Findings::has_errors);
     let found: Vec<Diagnostic> = findings.into_iter().flat_map(Findings::finish).collect();
     match system {

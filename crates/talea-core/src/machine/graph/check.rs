@@ -93,8 +93,9 @@ impl Tree {
         roots
     }
 
-    /// Of every task that takes its criteria from the roots of its graph: these.
-    pub(in super::super) fn inherited(&self) -> BTreeMap<NodeId, Criteria> {
+    /// Of every task that takes its criteria from the roots of its graph ([`TaskSpec::inherits`]): these. Nothing if the
+    /// graph has a circle.
+    pub fn inherited(&self) -> BTreeMap<NodeId, Criteria> {
         let Ok(order) = self.graph_order() else { return BTreeMap::new() };
         let static_of = |root: &NodeId| {
             let spec = self.task_spec(*root).expect("checked");

@@ -22,7 +22,8 @@ impl<W: Watch> Machine<W> {
                 What::Task(_) => self.above(all).unwrap_or(0),
                 What::Group(_) => all,
             };
-            let seen = |user: &Task| self.fold(user.node, meet, self.nodes[user.node as usize].criteria);
+            let seen =
+                |user: &Task| self.fold(user.node, meet, self.nodes[user.node as usize].entry.criteria);
             let ceiling = users().map(seen).fold(Criteria::LEAST, |most, one| most.most_urgent(&one));
             Resource {
                 protocol: spec.protocol,
@@ -39,7 +40,7 @@ impl<W: Watch> Machine<W> {
             let needs: Vec<u64> = task.versions.iter().map(|version| mask(&version.accelerators)).collect();
             let gated = !task.versions.is_empty();
             Shared {
-                natural: self.nodes[task.node as usize].criteria,
+                natural: self.nodes[task.node as usize].entry.criteria,
                 versions: task.versions,
                 needs,
                 uses: task.uses,

@@ -1,5 +1,6 @@
 //! The gate: what a job must have before it runs.
 
+use super::super::global::Kids;
 use super::super::versions::Candidates;
 use super::super::{Machine, NONE, Note, STALLED, TaskId, Watch};
 use super::{Protocol, Sharing, Wants};
@@ -28,7 +29,7 @@ impl<W: Watch> Machine<W> {
         loop {
             self.dirty = false;
             if let Some(global) = &mut self.global {
-                global.decide(now);
+                global.decide(now, Kids { nodes: &self.nodes, kids: &self.kids });
             }
             let mut first: Option<(usize, u32)> = None;
             for cpu in 0..self.cpus.len() {
@@ -37,7 +38,8 @@ impl<W: Watch> Machine<W> {
                     continue;
                 }
                 let is_first = first.is_none_or(|(other, _)| {
-                    self.global.as_ref().is_some_and(|global| global.outranks(now, cpu, other))
+                    let kids = Kids { nodes: &self.nodes, kids: &self.kids };
+                    self.global.as_ref().is_some_and(|global| global.outranks(now, kids, cpu, other))
                 });
                 if is_first {
                     first = Some((cpu, task));
@@ -62,7 +64,7 @@ impl<W: Watch> Machine<W> {
         if let Some(table) = &self.table {
             // Accelerators are the business of whoever computed the table (YASMIN section 3.4).
             let shared = &mut share.tasks[task as usize];
-            let chosen = table.version(cpu, self.nodes[self.tasks[task as usize].node as usize].child);
+            let chosen = table.version(cpu, self.nodes[self.tasks[task as usize].node as usize].entry.child);
             (shared.version, shared.closed) = (chosen.unwrap_or(0), false);
             return;
         }
@@ -94,12 +96,12 @@ impl<W: Watch> Machine<W> {
         if share.is_deadlock(task) {
             self.notes.push(Note::Deadlock { task: TaskId(task) });
         }
-        self.show_task(now, task, false);
+        self.show_task_again(now, task);
         if has_not_begun
             && self.nodes[node as usize].parent == 0
             && let Some(global) = &mut self.global
         {
-            global.unbind(self.nodes[node as usize].child);
+            global.unbind(self.nodes[node as usize].entry.child);
         }
         self.relend(now);
     }
@@ -163,7 +165,7 @@ impl<W: Watch> Machine<W> {
                 shared.wants = Wants::Nothing;
             }
             self.tasks[task as usize].held &= !STALLED;
-            self.show_task(now, task, false);
+            self.show_task_again(now, task);
             changed = true;
         }
         let share = self.share.as_ref().expect("a gate");

@@ -22,17 +22,18 @@ use crate::sched::{Child, Entry, Scheduler};
 use crate::server::Server;
 
 impl<W: Watch> Machine<W> {
-    /// What a task shows: its own criteria with the deadline and arrival of `job`, and what was lent to it.
+    /// What a task shows: its own criteria with the deadline and arrival of its job, if that is released, and what was
+    /// lent to it.
     #[cold]
-    pub(in super::super) fn with_lent(&self, task: u32, job: &Criteria) -> Criteria {
-        let (node, share) = (self.tasks[task as usize].node, self.share.as_ref().expect("a gate"));
-        let natural =
-            Criteria { deadline: job.deadline, arrival: job.arrival, ..share.tasks[task as usize].natural };
-        if self.nodes[node as usize].boosted {
-            natural.most_urgent(&share.lent[node as usize])
-        } else {
-            natural
-        }
+    pub(in super::super) fn with_lent(&self, task: u32) -> Criteria {
+        let (state, share) = (&self.tasks[task as usize], self.share.as_ref().expect("a gate"));
+        let node = &self.nodes[state.node as usize];
+        let mut natural = share.tasks[task as usize].natural;
+        (natural.arrival, natural.deadline) = match state.ring.first().filter(|_| state.released) {
+            Some(job) => (job.release, job.deadline),
+            None => (node.entry.criteria.arrival, node.entry.criteria.deadline),
+        };
+        if node.boosted { natural.most_urgent(&share.lent[state.node as usize]) } else { natural }
     }
 
     /// What a group shows: `own`, and what was lent to it, if `head` leads to the holder.
@@ -101,7 +102,7 @@ impl<W: Watch> Machine<W> {
         self.share = Some(share);
         for &node in &tell {
             match self.nodes[node as usize].what {
-                What::Task(task) => self.show_task(now, task, false),
+                What::Task(task) => self.show_task_again(now, task),
                 What::Group(group) => self.refresh(now, group),
             }
         }

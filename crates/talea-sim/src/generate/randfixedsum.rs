@@ -1,0 +1,92 @@
+//! RandFixedSum.
+//!
+//! R. Stafford, *Random Vectors with Fixed Sum*, 2006; brought to task sets by Emberson, Stafford and Davis, *Techniques
+//! for the Synthesis of Multiprocessor Tasksets*, WATERS 2010.
+//!
+//! Claim: uniform over all vectors whose components lie between two bounds, the same for all, and add up to the total.
+//! Nothing is ever thrown away.
+//!
+//! Model: scaled so that the bounds are 0 and 1, the vectors are a slice through the unit cube. It is cut into simplices
+//! that are walked down one dimension at a time, either towards a side of the cube where a component is 0 or towards one
+//! where it is 1; a table holds, for each step and each number of components at 1 so far, with which probability (the
+//! shares of the volumes) it is the latter. Within a simplex a point is drawn as UUniFast does. The components come out
+//! in an order, so they are shuffled.
+
+use super::Bounds;
+use super::math::root;
+use crate::dice::Dice;
+
+/// What depends on the number of tasks, the total and the bounds alone.
+#[derive(Clone, Debug)]
+pub(super) struct Table {
+    n: usize,
+    /// The sum, scaled.
+    sum: f64,
+    /// Where the walk begins: one more than the components that are 1 in the corner below the sum.
+    column: usize,
+    /// `up[size - 2][column]`: probability that a component becomes 1 when `size` are left.
+    up: Vec<Vec<f64>>,
+    min: f64,
+    range: f64,
+}
+
+impl Table {
+    /// For `n` components of `bounds` that add up to `total`, which they allow.
+    pub(super) fn new(n: usize, total: u64, bounds: Bounds) -> Table {
+        let (min, range) = (bounds.min as f64, (bounds.max - bounds.min) as f64);
+        let scaled = if range > 0.0 { (total as f64 - n as f64 * min) / range } else { 0.0 };
+        let sum = scaled.clamp(0.0, n as f64);
+        let ones = (sum as usize).min(n - 1);
+        // Distances of the sum from the corners below and above it.
+        let below = |column: usize| sum - ones as f64 + (column - 1) as f64;
+        let above = |column: usize, size: usize| (ones + size + 1 - column) as f64 - sum;
+        // Volumes, by column.
+        let mut volumes = vec![0.0, 1.0];
+        let mut up = Vec::with_capacity(n.saturating_sub(1));
+        for size in 2..=n {
+            volumes.resize(size + 1, 0.0);
+            let (mut next, mut chances) = (vec![0.0; size + 1], vec![0.0; size + 1]);
+            // The columns that a walk can still be in: below lie volumes that would drown the others.
+            let reached = (ones + 1).saturating_sub(n - size).max(1)..=(ones + 1).min(size);
+            for column in reached {
+                let from_zero = volumes[column] * below(column) / size as f64;
+                let from_one = volumes[column - 1] * above(column, size) / size as f64;
+                next[column] = from_zero + from_one;
+                let all = next[column] + f64::MIN_POSITIVE;
+                // Whichever is smaller is divided, and loses less.
+                let is_below = above(column, size) > below(column);
+                chances[column] = if is_below { from_one / all } else { 1.0 - from_zero / all };
+            }
+            // Only ratios within a row count, and without this they would be lost in underflow.
+            let peak = next.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
+            volumes = next.iter().map(|volume| volume / peak).collect();
+            up.push(chances);
+        }
+        Table { n, sum, column: ones + 1, up, min, range }
+    }
+
+    /// A vector.
+    pub(super) fn draw(&self, dice: &mut Dice) -> Vec<f64> {
+        let mut shares = Vec::with_capacity(self.n);
+        let (mut sum, mut column) = (self.sum, self.column);
+        let (mut shift, mut scale) = (0.0, 1.0);
+        for left in (1..self.n).rev() {
+            let (roll, shrink) = (dice.unit(), root(dice.unit(), left));
+            // As many as are left must become 1, or none may: rounding has no say in that.
+            let to_one = column > left || (column > 1 && roll < self.up[left - 1][column]);
+            shift += (1.0 - shrink) * scale * sum / (left + 1) as f64;
+            scale *= shrink;
+            shares.push(shift + if to_one { scale } else { 0.0 });
+            if to_one {
+                sum -= 1.0;
+                column -= 1;
+            }
+        }
+        shares.push(shift + scale * sum);
+        // Fisher and Yates.
+        for at in (1..self.n).rev() {
+            shares.swap(at, dice.below(at as u64 + 1) as usize);
+        }
+        shares.iter().map(|share| self.min + share * self.range).collect()
+    }
+}

@@ -1,0 +1,173 @@
+//! What the files say, table by table, before names are resolved.
+
+use super::Expectation;
+use std::ops::Range;
+use talea_core::machine::{Affinity, Condition, Migration, Protocol, Selection};
+use talea_core::server::Kind;
+use talea_core::workload::{Arrivals, Cost, Overheads};
+use talea_core::{Span, Time, Work};
+
+/// A name and where it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Named {
+    pub(super) name: String,
+    pub(super) file: usize,
+    pub(super) at: Range<usize>,
+}
+
+/// A place in one of the files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) file: usize,
+    pub(super) at: Range<usize>,
+}
+
+impl Named {
+    pub(super) fn place(&self) -> Place {
+        Place { file: self.file, at: self.at.clone() }
+    }
+}
+
+pub(super) struct SlotDraft {
+    pub(super) owner: Named,
+    pub(super) start: Option<Span>,
+    pub(super) length: Span,
+    pub(super) place: Place,
+}
+
+pub(super) struct EntryDraft {
+    pub(super) owner: Named,
+    pub(super) cpu: u32,
+    pub(super) start: Option<Span>,
+    pub(super) length: Span,
+    pub(super) version: Option<Named>,
+    pub(super) activates: bool,
+    pub(super) goes_on: bool,
+    pub(super) place: Place,
+}
+
+pub(super) struct SchedulerDraft {
+    pub(super) name: Named,
+    pub(super) parent: Option<Named>,
+    pub(super) policy: &'static str,
+    pub(super) server: Option<Kind>,
+    pub(super) cpus: u32,
+    pub(super) migration: Migration,
+    pub(super) preemptive: bool,
+    pub(super) lending: bool,
+    pub(super) priority: Option<u8>,
+    pub(super) criticality: Option<u8>,
+    pub(super) quantum: Option<Span>,
+    pub(super) frame: Option<Span>,
+    pub(super) hyperperiod: Option<Span>,
+    pub(super) budget: Option<Span>,
+    pub(super) period: Option<Span>,
+    pub(super) deadline: Option<Span>,
+    pub(super) offset: Span,
+    pub(super) slots: Vec<SlotDraft>,
+    pub(super) entries: Vec<EntryDraft>,
+    pub(super) affinity: Option<(Affinity, Place)>,
+    pub(super) selection: Selection,
+    pub(super) inheritance: bool,
+}
+
+pub(super) struct VersionDraft {
+    pub(super) name: Named,
+    pub(super) cost: Cost,
+    pub(super) accelerators: Vec<Named>,
+    pub(super) energy: u32,
+    pub(super) time: Option<Span>,
+    pub(super) modes: u64,
+    pub(super) needs: u64,
+}
+
+/// A critical section: `[from, to)` of a job's work.
+pub(super) struct SectionDraft {
+    pub(super) resource: Named,
+    pub(super) from: Work,
+    pub(super) to: Work,
+    pub(super) at: Range<usize>,
+}
+
+pub(super) struct SuspensionDraft {
+    pub(super) after: Work,
+    pub(super) length: Span,
+}
+
+pub(super) struct TaskDraft {
+    pub(super) name: Named,
+    pub(super) parent: Option<Named>,
+    /// A task that others activate may have none.
+    pub(super) period: Option<Span>,
+    pub(super) deadline: Option<Span>,
+    pub(super) priority: Option<u8>,
+    pub(super) criticality: Option<u8>,
+    /// By version, where it has some.
+    pub(super) cost: Cost,
+    pub(super) arrivals: Arrivals,
+    /// What is said about arrivals, which somebody whom others activate does not have.
+    pub(super) about_arrivals: Vec<(&'static str, Range<usize>)>,
+    pub(super) enforce: bool,
+    pub(super) backlog: Option<u32>,
+    pub(super) count: Option<u32>,
+    pub(super) affinity: Option<(Affinity, Place)>,
+    pub(super) versions: Vec<VersionDraft>,
+    pub(super) sections: Vec<SectionDraft>,
+    pub(super) suspensions: Vec<SuspensionDraft>,
+    pub(super) at: Range<usize>,
+}
+
+impl TaskDraft {
+    /// The names of the tasks that it stands for.
+    pub(super) fn names(&self) -> impl Iterator<Item = String> + use<'_> {
+        (0..self.count.unwrap_or(1)).map(|copy| match self.count {
+            Some(_) => format!("{}{copy}", self.name.name),
+            None => self.name.name.clone(),
+        })
+    }
+}
+
+/// An accelerator, or a resource with its protocol.
+pub(super) struct SharedDraft {
+    pub(super) name: Named,
+    pub(super) root: Option<Named>,
+    pub(super) protocol: Protocol,
+}
+
+pub(super) struct ChannelDraft {
+    pub(super) from: Named,
+    pub(super) to: Named,
+    pub(super) size: u32,
+    pub(super) tokens: u32,
+    pub(super) push: Option<Vec<u32>>,
+    pub(super) pop: Option<Vec<u32>>,
+    pub(super) place: Place,
+}
+
+pub(super) struct HoleDraft {
+    pub(super) root: Option<Named>,
+    pub(super) cpu: u32,
+    pub(super) from: Time,
+    pub(super) to: Time,
+    pub(super) place: Place,
+}
+
+/// Everything that the files say.
+#[derive(Default)]
+pub(super) struct Draft {
+    pub(super) duration: Option<Span>,
+    pub(super) seed: Option<u64>,
+    pub(super) schedulers: Vec<SchedulerDraft>,
+    pub(super) tasks: Vec<TaskDraft>,
+    pub(super) accelerators: Vec<SharedDraft>,
+    pub(super) resources: Vec<SharedDraft>,
+    pub(super) channels: Vec<ChannelDraft>,
+    /// There are channels that could not be read: who has no period may be at the end of one.
+    pub(super) lost_channels: bool,
+    pub(super) overheads: Option<(Overheads, Place)>,
+    pub(super) holes: Vec<HoleDraft>,
+    pub(super) changes: Vec<(Time, Condition)>,
+    pub(super) expectations: Vec<(Expectation, Named)>,
+    /// Things that have a name and nothing else that could be used; whoever names them is not told again.
+    pub(super) broken: Vec<Named>,
+}

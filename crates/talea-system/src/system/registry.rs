@@ -1,0 +1,71 @@
+//! Names that a program adds to those of system files: policies, servers and selections from outside (S19, Y21, L8, L19).
+
+use super::keys::{POLICIES, SELECTIONS, SERVERS};
+use talea_core::machine::Chooser;
+use talea_core::{sched, server};
+
+/// What a program knows besides what Talea knows; nothing by default.
+#[derive(Clone, Debug, Default)]
+pub struct Registry {
+    policies: Vec<(&'static str, sched::Maker)>,
+    servers: Vec<(&'static str, server::Maker)>,
+    choosers: Vec<(&'static str, Chooser)>,
+}
+
+impl Registry {
+    /// Nothing.
+    pub fn new() -> Registry {
+        Registry::default()
+    }
+
+    /// Lets files say `policy = "name"`.
+    ///
+    /// # Panics
+    /// If the name is taken: a file must not mean something else in another program.
+    #[must_use]
+    pub fn policy(mut self, name: &'static str, make: sched::Maker) -> Registry {
+        let mut known = POLICIES.iter().copied().chain(self.policies.iter().map(|policy| policy.0));
+        assert!(known.all(|known| known != name), "there is a policy {name} already");
+        self.policies.push((name, make));
+        self
+    }
+
+    /// Lets files say `server = "name"`.
+    ///
+    /// # Panics
+    /// If the name is taken.
+    #[must_use]
+    pub fn server(mut self, name: &'static str, make: server::Maker) -> Registry {
+        let mut known = SERVERS.iter().copied().chain(self.servers.iter().map(|server| server.0));
+        assert!(known.all(|known| known != name), "there is a server {name} already");
+        self.servers.push((name, make));
+        self
+    }
+
+    /// Lets files say `selection = "name"`.
+    ///
+    /// # Panics
+    /// If the name is taken.
+    #[must_use]
+    pub fn selection(mut self, name: &'static str, choose: Chooser) -> Registry {
+        let mut known = SELECTIONS.iter().copied().chain(self.choosers.iter().map(|chooser| chooser.0));
+        assert!(known.all(|known| known != name), "there is a selection {name} already");
+        self.choosers.push((name, choose));
+        self
+    }
+
+    /// The policies, by name.
+    pub fn policies(&self) -> impl Iterator<Item = (&'static str, sched::Maker)> {
+        self.policies.iter().copied()
+    }
+
+    /// The servers, by name.
+    pub fn servers(&self) -> impl Iterator<Item = (&'static str, server::Maker)> {
+        self.servers.iter().copied()
+    }
+
+    /// The selections, by name.
+    pub fn selections(&self) -> impl Iterator<Item = (&'static str, Chooser)> {
+        self.choosers.iter().copied()
+    }
+}

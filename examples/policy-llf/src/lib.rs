@@ -1,0 +1,73 @@
+//! Least laxity first, a policy from outside: whoever has the least time to spare runs.
+//!
+//! Mok and Dertouzos, 1978. Laxity is the time to the deadline less the work that is left; so the order is that of the latest
+//! moments at which jobs must begin, and only that of the job that runs moves. Equals would change places all the
+//! time: a place is kept for a whole [`GRAIN`] of work. Optimal on one CPU, up to the grain; needs to know what jobs cost.
+
+use talea_core::heap::Heap;
+use talea_core::sched::{Child, Entry, Newcomer, Resched, Scheduler};
+use talea_core::{Time, Work};
+
+const GRAIN: u64 = 1_000_000;
+
+#[derive(Debug)]
+struct Llf {
+    /// By child: what a job costs, what is left of the one under way, and its deadline.
+    jobs: Vec<(Work, Work, Time)>,
+    ready: Heap,
+}
+
+/// What a [`Registry`](talea_system::system::Registry) is given.
+pub fn make(children: usize) -> Box<dyn Scheduler + Send> {
+    Box::new(Llf { jobs: Vec::with_capacity(children), ready: Heap::new(children) })
+}
+
+impl Llf {
+    fn must_begin(&self, who: Child) -> u64 {
+        let (_, left, deadline) = self.jobs[who as usize];
+        deadline.as_ns().saturating_sub(left.as_ns())
+    }
+}
+
+impl Scheduler for Llf {
+    fn admit(&mut self, who: &Newcomer) -> Result<(), String> {
+        let cost = who.cost.ok_or("nobody has said its cost; give a task one, a scheduler a server")?;
+        self.jobs.push((cost, cost, Time::ZERO));
+        Ok(())
+    }
+    fn ready(&mut self, _: Time, who: &Entry) -> Resched {
+        let (cost, left, deadline) = &mut self.jobs[who.child as usize];
+        // Another deadline is another job; with the same one it comes back from waiting.
+        *left = if *deadline == who.criteria.deadline { *left } else { *cost };
+        *deadline = who.criteria.deadline;
+        self.ready.set(who.child, self.must_begin(who.child) / GRAIN);
+        Resched::Pick
+    }
+    fn update(&mut self, now: Time, who: &Entry) -> Resched {
+        self.ready(now, who)
+    }
+    fn finished(&mut self, _: Time, who: Child) -> Resched {
+        self.ready.remove(who);
+        Resched::Pick
+    }
+    fn head(&self, _: Time) -> Option<Child> {
+        self.ready.first().map(|(_, who)| who)
+    }
+    fn before(&self, _: Time, a: &Entry, b: &Entry) -> bool {
+        (self.must_begin(a.child) / GRAIN, a.child) < (self.must_begin(b.child) / GRAIN, b.child)
+    }
+    fn charge(&mut self, _: Time, who: Child, used: Work) -> Resched {
+        let left = &mut self.jobs[who as usize].1;
+        *left = left.checked_sub(used).unwrap_or(Work::ZERO);
+        if self.ready.contains(who) {
+            self.ready.set(who, self.must_begin(who) / GRAIN);
+        }
+        Resched::Pick
+    }
+    fn metered(&self) -> bool {
+        true
+    }
+    fn allowance(&self, _: Time, who: Child) -> Option<Work> {
+        (self.ready.len() > 1).then(|| Work::from_ns(GRAIN - self.must_begin(who) % GRAIN))
+    }
+}
