@@ -1,75 +1,23 @@
 //! `talea simulate`: what would this system do?
 
+mod seen;
+
 use crate::args::SimulateArgs;
 use crate::exit::Exit;
 use crate::output::{Table, Tone, colored, count, paint, print, print_json};
-use crate::report::{self, Drawn, Picture};
+use crate::report::{self, Drawn, Outline, Picture, Sum};
 use anyhow::Context;
+use seen::{Csv, Seen, Trace};
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
-use std::path::{Path, PathBuf};
-use talea_core::machine::{Body, Cpu, NodeId, TaskId};
+use std::path::Path;
 use talea_core::{Span, Time};
-use talea_sim::sink::Count;
-use talea_sim::{Completion, Counters, Schedule, Sink, Tally, World};
+use talea_sim::World;
 use talea_system::Diagnostic;
 use talea_system::config::FILE_MAX;
 use talea_system::system::{self, Expectation, Include, Root, System};
-
-/// Segments that a picture holds at most: a page of 100,000 jobs opens at once, one of millions never.
-const DRAWN: usize = 250_000;
-
-/// What is kept of a run: sums and distributions per task, and each job where a file wants them.
-struct Seen<'a> {
-    schedule: Option<Schedule>,
-    counters: Counters,
-    responses: Vec<Tally>,
-    jobs: Option<(&'a mut BufWriter<File>, &'a Root)>,
-    failed: Option<std::io::Error>,
-}
-
-impl Sink for Seen<'_> {
-    fn arrived(&mut self, now: Time, task: TaskId, nominal: Time) {
-        self.counters.arrived(now, task, nominal);
-        if let Some(schedule) = &mut self.schedule {
-            schedule.arrived(now, task, nominal);
-        }
-    }
-
-    fn runs(&mut self, now: Time, cpu: Cpu, task: TaskId, job: u64) {
-        if let Some(schedule) = &mut self.schedule {
-            schedule.runs(now, cpu, task, job);
-        }
-    }
-
-    fn idles(&mut self, now: Time, cpu: Cpu) {
-        if let Some(schedule) = &mut self.schedule {
-            schedule.idles(now, cpu);
-        }
-    }
-
-    fn refused(&mut self, now: Time, task: TaskId) {
-        self.counters.refused(now, task);
-    }
-
-    fn completed(&mut self, job: &Completion) {
-        self.counters.completed(job);
-        if let Some(schedule) = &mut self.schedule {
-            schedule.completed(job);
-        }
-        self.responses[job.task.0 as usize].add(job.response());
-        if let Some((file, root)) = &mut self.jobs {
-            let task = &root.tasks[job.task.0 as usize];
-            let (release, deadline, end) = (job.release.as_ns(), job.deadline.as_ns(), job.end.as_ns());
-            let late = u8::from(job.is_late());
-            let written =
-                writeln!(file, "{task},{},{release},{deadline},{end},{},{late}", job.job, job.cpu.0);
-            self.failed = written.err().or(self.failed.take());
-        }
-    }
-}
 
 #[derive(Serialize)]
 struct Answer {
@@ -113,7 +61,7 @@ struct ExpectationAnswer {
 }
 
 /// Files beside the file that names them.
-struct Beside;
+pub(crate) struct Beside;
 
 impl Include for Beside {
     fn text(&self, from: &str, path: &str) -> Result<(String, String), String> {
@@ -123,7 +71,7 @@ impl Include for Beside {
     }
 }
 
-fn text(path: &Path) -> anyhow::Result<String> {
+pub(crate) fn text(path: &Path) -> anyhow::Result<String> {
     use std::io::Read as _;
     let origin = path.display();
     let mut bytes = Vec::new();
@@ -149,20 +97,25 @@ pub(crate) fn run(args: &SimulateArgs) -> anyhow::Result<Exit> {
     };
     let duration = args.duration.unwrap_or(system.duration);
     let seed = args.seed.unwrap_or(system.seed);
-    let mut file = args.csv.as_ref().map(create).transpose()?;
-    let (mut roots, mut schedules) = (Vec::new(), Vec::new());
-    let wanted = args.html.is_some() || args.svg.is_some();
-    for (number, root) in system.roots.iter().enumerate() {
-        let (answer, schedule) =
-            simulate(root, duration, seed.wrapping_add(number as u64), file.as_mut(), wanted)?;
+    let mut files = Files {
+        is_drawn: args.html.is_some() || args.svg.is_some(),
+        csv: args.csv.as_deref().map(create_csv).transpose()?,
+        trace: args.trace.as_deref().map(create).transpose()?.map(Trace::new),
+    };
+    let outlines = system.roots.iter().map(outline).collect::<anyhow::Result<Vec<_>>>()?;
+    let (mut roots, mut drawn) = (Vec::new(), Vec::new());
+    for (number, (root, outline)) in system.roots.iter().zip(&outlines).enumerate() {
+        let (answer, picture) =
+            simulate(root, outline, duration, seed.wrapping_add(number as u64), &mut files)?;
         roots.push(answer);
-        schedules.extend(schedule);
+        drawn.extend(picture);
     }
-    if wanted {
-        draw(args, &system, duration, &roots, schedules)?;
+    draw(args, seed, duration, drawn)?;
+    if let (Some(file), Some(path)) = (&mut files.csv, &args.csv) {
+        file.flush().with_context(|| cannot_write(path))?;
     }
-    if let (Some(file), Some(path)) = (&mut file, &args.csv) {
-        file.flush().with_context(|| format!("cannot write {}", path.display()))?;
+    if let (Some(trace), Some(path)) = (files.trace, &args.trace) {
+        trace.finish().with_context(|| cannot_write(path))?;
     }
     let expectations: Vec<ExpectationAnswer> =
         system.expectations.iter().map(|expectation| judge(expectation, &roots)).collect();
@@ -177,93 +130,103 @@ pub(crate) fn run(args: &SimulateArgs) -> anyhow::Result<Exit> {
     Ok(if ok { Exit::Ok } else { Exit::Failure })
 }
 
-fn create(path: &PathBuf) -> anyhow::Result<BufWriter<File>> {
-    let mut file =
-        BufWriter::new(File::create(path).with_context(|| format!("cannot write {}", path.display()))?);
-    writeln!(file, "task,job,release_ns,deadline_ns,end_ns,cpu,late")?;
+/// What is written while it runs.
+struct Files {
+    /// Whether there will be a picture.
+    is_drawn: bool,
+    csv: Option<Csv>,
+    trace: Option<Trace>,
+}
+
+fn cannot_write(path: &Path) -> String {
+    format!("cannot write {}", path.display())
+}
+
+fn create(path: &Path) -> anyhow::Result<File> {
+    File::create(path).with_context(|| cannot_write(path))
+}
+
+fn create_csv(path: &Path) -> anyhow::Result<Csv> {
+    let mut file = BufWriter::new(create(path)?);
+    writeln!(file, "task,job,release_ns,deadline_ns,end_ns,cpu,late").with_context(|| cannot_write(path))?;
     Ok(file)
 }
 
+fn outline(root: &Root) -> anyhow::Result<Outline> {
+    let machine = root.tree.build().map_err(|error| anyhow::anyhow!("{}", error.why))?;
+    Ok(Outline::of(root, &machine))
+}
+
 /// The pictures that were asked for.
-fn draw(
-    args: &SimulateArgs,
-    system: &System,
-    duration: Span,
-    roots: &[RootAnswer],
-    schedules: Vec<Schedule>,
-) -> anyhow::Result<()> {
-    let mut picture = Picture {
-        title: format!("{}, simulated", args.file.file_name().unwrap_or_default().to_string_lossy()),
-        roots: Vec::new(),
-        duration_ns: duration.as_ns(),
-    };
-    for ((root, answer), schedule) in system.roots.iter().zip(roots).zip(schedules) {
-        let tasks =
-            answer.tasks.iter().map(|task| (task.name.as_str(), task.period_ns, task.deadline_ns)).collect();
-        picture.roots.push(Drawn { name: &root.name, cpus: answer.cpus, tasks, schedule });
-    }
-    let write = |path: &PathBuf, text: String| {
-        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
-    };
+fn draw(args: &SimulateArgs, seed: u64, duration: Span, roots: Vec<Drawn<'_>>) -> anyhow::Result<()> {
+    let title = format!("{}, simulated", args.file.file_name().unwrap_or_default().to_string_lossy());
+    let picture = Picture { title, seed, roots, duration_ns: duration.as_ns() };
+    let write = |path: &Path, text: String| std::fs::write(path, text).with_context(|| cannot_write(path));
     if let Some(path) = &args.html {
         write(path, report::html(&picture)?)?;
     }
     if let Some(path) = &args.svg {
-        let longest = roots.iter().flat_map(|root| &root.tasks).map(|task| task.period_ns).max().unwrap_or(0);
+        let tasks = picture.roots.iter().flat_map(|root| &root.outline.tasks);
+        let longest = tasks.map(|task| task.period_ns).max().unwrap_or(0);
         write(path, report::svg(&picture, longest.saturating_mul(20).clamp(1, duration.as_ns())))?;
     }
     Ok(())
 }
 
-fn simulate(
+fn simulate<'a>(
     root: &Root,
+    outline: &'a Outline,
     duration: Span,
     seed: u64,
-    file: Option<&mut BufWriter<File>>,
-    wanted: bool,
-) -> anyhow::Result<(RootAnswer, Option<Schedule>)> {
+    files: &mut Files,
+) -> anyhow::Result<(RootAnswer, Option<Drawn<'a>>)> {
     let machine = root.tree.build().map_err(|error| anyhow::anyhow!("{}", error.why))?;
-    let tasks = root.tasks.len();
-    let nodes: Vec<NodeId> = (0..tasks).map(|task| machine.node_of(TaskId(task as u32))).collect();
-    let mut world = World::new(machine, root.tree.cpus, &root.workload(seed));
-    let mut seen = Seen {
-        schedule: wanted.then(|| Schedule::new(root.tree.cpus, DRAWN)),
-        counters: Counters::new(tasks),
-        responses: vec![Tally::default(); tasks],
-        jobs: file.map(|file| (file, root)),
-        failed: None,
-    };
+    let mut seen =
+        Seen::new(outline, &machine, duration, files.is_drawn, files.csv.as_mut(), files.trace.as_mut());
+    let mut world = World::new(machine, root.tree.cpus, &root.workload(seed)).within(&root.surroundings);
     let end = Time::ZERO + duration;
-    world.run(end, &mut seen);
+    let unfinished = seen.watch(&mut world, end);
     if let Some(error) = seen.failed {
         return Err(error).context("cannot write the jobs");
     }
+    // A job that never ended misses its deadline as surely as one that ended late.
+    let mut overdue = vec![0; outline.tasks.len()];
+    for (task, _) in unfinished.iter().filter(|(_, job)| job.deadline <= end) {
+        overdue[task.0 as usize] += 1;
+    }
     let mut answers = Vec::new();
-    for (task, &node) in nodes.iter().enumerate() {
-        let Some(Body::Task(spec)) = root.tree.get(node).map(|node| &node.body) else { continue };
-        let (counted, responses): (Count, &Tally) = (seen.counters.tasks[task], &seen.responses[task]);
-        // A job that never ended misses its deadline as surely as one that ended late.
-        let unfinished = world.machine().overdue(TaskId(task as u32), end);
+    for (number, task) in outline.tasks.iter().enumerate() {
+        let (counted, responses) = (seen.counters.tasks[number], &seen.responses[number]);
         let ns = |span: Option<Span>| span.map(Span::as_ns);
         answers.push(TaskAnswer {
-            name: root.tasks[task].clone(),
-            period_ns: spec.period.as_ns(),
-            deadline_ns: spec.deadline.as_ns(),
+            name: task.name.clone(),
+            period_ns: task.period_ns,
+            deadline_ns: task.deadline_ns,
             arrived: counted.arrived,
             refused: counted.refused,
             completed: counted.completed,
-            late: counted.late + u64::from(unfinished),
+            late: counted.late + overdue[number],
             response_min_ns: ns(responses.least()),
             response_mean_ns: ns(responses.mean()),
             response_p99_ns: ns(responses.quantile(990)),
             response_max_ns: ns(responses.largest()),
         });
     }
-    let schedule = seen.schedule.map(|mut schedule| {
-        schedule.finish(end);
-        schedule
-    });
-    Ok((RootAnswer { name: root.name.clone(), cpus: root.tree.cpus, tasks: answers }, schedule))
+    let sums = answers.iter().map(sum).collect();
+    let budgets = seen.curves;
+    let drawn = seen.schedule.map(|schedule| Drawn { outline, schedule, budgets, unfinished, sums });
+    Ok((RootAnswer { name: root.name.clone(), cpus: root.tree.cpus, tasks: answers }, drawn))
+}
+
+fn sum(task: &TaskAnswer) -> Sum {
+    Sum {
+        completed: task.completed,
+        late: task.late,
+        refused: task.refused,
+        mean_ns: task.response_mean_ns,
+        p99_ns: task.response_p99_ns,
+        max_ns: task.response_max_ns,
+    }
 }
 
 fn judge(expectation: &Expectation, roots: &[RootAnswer]) -> ExpectationAnswer {

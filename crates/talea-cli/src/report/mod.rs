@@ -1,14 +1,25 @@
-//! Pictures of a run: one self-contained page with a schedule that can be zoomed, and an SVG for papers.
+//! Pictures and traces of a run: one self-contained page with a schedule that can be zoomed, an SVG for papers, and a
+//! trace for Perfetto.
 //!
 //! The page holds its data as columns of whole nanoseconds; what a screen shows of them is drawn on a canvas, so that
-//! 100,000 jobs open as quickly as ten. It loads nothing from anywhere.
+//! 100,000 jobs open as quickly as ten. It loads nothing from anywhere. Its table is that of the command line; the
+//! distributions are of the jobs that it holds.
 
+mod budget;
+mod outline;
+mod perfetto;
 mod svg;
+#[cfg(test)]
+mod tests;
 
+pub(crate) use budget::{Budgets, Corner};
+pub(crate) use outline::Outline;
+pub(crate) use perfetto::{Trace, Tracks};
 pub(crate) use svg::svg;
 
-use crate::output::to_json;
+use outline::{ServerLine, SlotTable, TaskLine};
 use serde::Serialize;
+use talea_core::machine::{Job, TaskId};
 use talea_sim::Schedule;
 
 /// What a picture shows.
@@ -16,7 +27,7 @@ use talea_sim::Schedule;
 pub(crate) struct Picture<'a> {
     /// A line for its head.
     pub(crate) title: String,
-    /// One for each root, in order.
+    pub(crate) seed: u64,
     pub(crate) roots: Vec<Drawn<'a>>,
     pub(crate) duration_ns: u64,
 }
@@ -24,16 +35,38 @@ pub(crate) struct Picture<'a> {
 /// One root.
 #[derive(Debug)]
 pub(crate) struct Drawn<'a> {
-    pub(crate) name: &'a str,
-    pub(crate) cpus: u32,
-    /// Name, period and relative deadline of each task.
-    pub(crate) tasks: Vec<(&'a str, u64, u64)>,
+    pub(crate) outline: &'a Outline,
     pub(crate) schedule: Schedule,
+    /// By server.
+    pub(crate) budgets: Vec<Curve>,
+    /// Jobs that had not ended.
+    pub(crate) unfinished: Vec<(TaskId, Job)>,
+    /// By task.
+    pub(crate) sums: Vec<Sum>,
+}
+
+/// The corners of a budget's course: times, and what was left then.
+pub(crate) type Curve = [Vec<u64>; 2];
+
+/// What a table says of a task, of the whole run.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct Sum {
+    #[serde(rename = "jobs")]
+    pub(crate) completed: u64,
+    pub(crate) late: u64,
+    pub(crate) refused: u64,
+    #[serde(rename = "mean")]
+    pub(crate) mean_ns: Option<u64>,
+    #[serde(rename = "p99")]
+    pub(crate) p99_ns: Option<u64>,
+    #[serde(rename = "max")]
+    pub(crate) max_ns: Option<u64>,
 }
 
 #[derive(Serialize)]
 struct Data<'a> {
     title: &'a str,
+    seed: u64,
     duration: u64,
     roots: Vec<RootData<'a>>,
 }
@@ -43,36 +76,44 @@ struct Data<'a> {
 struct RootData<'a> {
     name: &'a str,
     cpus: u32,
-    tasks: Vec<TaskData<'a>>,
+    tasks: &'a [TaskLine],
+    servers: &'a [ServerLine],
+    tables: &'a [SlotTable],
+    sums: &'a [Sum],
     segments: [Vec<u64>; 5],
     /// Time and task.
     arrivals: [Vec<u64>; 2],
     /// Task, job, release, deadline, end.
     jobs: [Vec<u64>; 5],
+    /// Task, job, release, deadline.
+    unfinished: [Vec<u64>; 4],
+    budgets: &'a [Curve],
     cut: Option<u64>,
 }
 
-#[derive(Serialize)]
-struct TaskData<'a> {
-    name: &'a str,
-    period: u64,
-    deadline: u64,
-}
+/// The scripts of the page, in order: one program in several files.
+const SCRIPTS: [&str; 4] = [
+    include_str!("page/model.js"),
+    include_str!("page/draw.js"),
+    include_str!("page/steer.js"),
+    include_str!("page/tables.js"),
+];
 
 /// The page.
 pub(crate) fn html(picture: &Picture<'_>) -> anyhow::Result<String> {
     let data = Data {
         title: &picture.title,
+        seed: picture.seed,
         duration: picture.duration_ns,
         roots: picture.roots.iter().map(columns).collect(),
     };
-    // Inside a script element only `</` could end it.
-    let json = to_json(&data)?.replace("</", "<\\/");
-    let page = include_str!("page.html");
+    // Inside a script element `</script` ends it and `<!--` changes what ends it: without `<` there is neither.
+    let json = serde_json::to_string(&data)?.replace('<', "\\u003c");
+    let page = include_str!("page/page.html");
     let (before, rest) = page.split_once("/*STYLE*/").expect("the page has a place for its style");
     let (middle, rest) = rest.split_once("/*DATA*/").expect("the page has a place for its data");
     let (end, after) = rest.split_once("/*SCRIPT*/").expect("the page has a place for its script");
-    let parts = [before, include_str!("page.css"), middle, &json, end, include_str!("page.js"), after];
+    let parts = [before, include_str!("page/page.css"), middle, &json, end, &SCRIPTS.concat(), after];
     Ok(parts.concat())
 }
 
@@ -80,14 +121,14 @@ fn columns<'a>(root: &'a Drawn<'_>) -> RootData<'a> {
     let schedule = &root.schedule;
     let of = |value: fn(&talea_sim::Segment) -> u64| schedule.segments.iter().map(value).collect();
     let job = |value: fn(&talea_sim::Completion) -> u64| schedule.ended.iter().map(value).collect();
+    let rest = |value: fn(&(TaskId, Job)) -> u64| root.unfinished.iter().map(value).collect();
     RootData {
-        name: root.name,
-        cpus: root.cpus,
-        tasks: root
-            .tasks
-            .iter()
-            .map(|&(name, period, deadline)| TaskData { name, period, deadline })
-            .collect(),
+        name: &root.outline.name,
+        cpus: root.outline.cpus,
+        tasks: &root.outline.tasks,
+        servers: &root.outline.servers,
+        tables: &root.outline.tables,
+        sums: &root.sums,
         segments: [
             of(|s| u64::from(s.cpu.0)),
             of(|s| u64::from(s.task.0)),
@@ -106,6 +147,13 @@ fn columns<'a>(root: &'a Drawn<'_>) -> RootData<'a> {
             job(|j| j.deadline.as_ns()),
             job(|j| j.end.as_ns()),
         ],
+        unfinished: [
+            rest(|(task, _)| u64::from(task.0)),
+            rest(|(_, j)| j.number),
+            rest(|(_, j)| j.release.as_ns()),
+            rest(|(_, j)| j.deadline.as_ns()),
+        ],
+        budgets: &root.budgets,
         cut: schedule.cut.map(talea_core::Time::as_ns),
     }
 }

@@ -1,0 +1,158 @@
+//! What is kept of a run: sums and distributions per task, and each job where a file wants it.
+
+use crate::report::{Budgets, Corner, Curve, Outline, Tracks};
+use std::fs::File;
+use std::io::{BufWriter, Write as _};
+use talea_core::machine::{Cpu, Job, Machine, Note, TaskId};
+use talea_core::{Span, Time};
+use talea_sim::{Completion, Counters, Schedule, Sink, Tally, World};
+
+/// Segments that a picture holds at most: a page of 100,000 jobs opens at once, one of millions never.
+const DRAWN: usize = 250_000;
+
+/// A file of jobs.
+pub(super) type Csv = BufWriter<File>;
+/// A file of everything.
+pub(super) type Trace = crate::report::Trace<File>;
+
+pub(super) struct Seen<'a> {
+    outline: &'a Outline,
+    pub(super) counters: Counters,
+    pub(super) responses: Vec<Tally>,
+    /// For a picture.
+    pub(super) schedule: Option<Schedule>,
+    pub(super) curves: Vec<Curve>,
+    csv: Option<&'a mut Csv>,
+    pub(super) failed: Option<std::io::Error>,
+    trace: Option<Tracks<'a, File>>,
+    budgets: Budgets,
+}
+
+impl<'a> Seen<'a> {
+    pub(super) fn new(
+        outline: &'a Outline,
+        machine: &Machine,
+        duration: Span,
+        is_drawn: bool,
+        csv: Option<&'a mut Csv>,
+        trace: Option<&'a mut Trace>,
+    ) -> Seen<'a> {
+        let tasks = outline.tasks.len();
+        Seen {
+            outline,
+            counters: Counters::new(tasks),
+            responses: vec![Tally::default(); tasks],
+            schedule: is_drawn.then(|| Schedule::new(outline.cpus, DRAWN)),
+            curves: vec![Curve::default(); outline.servers.len()],
+            csv,
+            failed: None,
+            trace: trace.map(|trace| trace.root(outline, duration)),
+            budgets: Budgets::new(outline, machine),
+        }
+    }
+
+    /// Lets `world` run and looks; what has not ended then.
+    pub(super) fn watch(&mut self, world: &mut World, end: Time) -> Vec<(TaskId, Job)> {
+        if !self.budgets.is_empty() && (self.schedule.is_some() || self.trace.is_some()) {
+            // What is there before anything happens, unless something does at once.
+            if world.next_event() > Time::ZERO {
+                self.look(world.machine(), Time::ZERO);
+            }
+            while world.next_event() < end {
+                world.advance(self);
+                let now = world.now();
+                self.look(world.machine(), now);
+            }
+        }
+        world.run(end, self);
+        let machine = world.machine();
+        let tasks = (0..machine.tasks() as u32).map(TaskId);
+        let unfinished: Vec<_> =
+            tasks.flat_map(|task| machine.unfinished(task).map(move |job| (task, job))).collect();
+        if let Some(schedule) = &mut self.schedule {
+            schedule.finish(end);
+        }
+        if let Some(trace) = &mut self.trace {
+            trace.finish(end, &unfinished);
+        }
+        unfinished
+    }
+
+    fn look(&mut self, machine: &Machine, now: Time) {
+        let Seen { outline, schedule, curves, trace, budgets, .. } = self;
+        budgets.look(machine, outline, now, |corner: Corner| {
+            if let Some(trace) = trace {
+                trace.budget(corner);
+            }
+            let [times, left] = &mut curves[corner.server];
+            if schedule.as_ref().is_some_and(|schedule| schedule.cut.is_none()) && times.len() < DRAWN {
+                times.push(corner.at.as_ns());
+                left.push(corner.left_ns);
+            }
+        });
+    }
+}
+
+impl Sink for Seen<'_> {
+    fn arrived(&mut self, now: Time, task: TaskId, nominal: Time) {
+        self.counters.arrived(now, task, nominal);
+        if let Some(schedule) = &mut self.schedule {
+            schedule.arrived(now, task, nominal);
+        }
+        if let Some(trace) = &mut self.trace {
+            trace.arrived(now, task, nominal);
+        }
+    }
+
+    fn runs(&mut self, now: Time, cpu: Cpu, task: TaskId, job: u64) {
+        self.budgets.runs(cpu, Some(task));
+        if let Some(schedule) = &mut self.schedule {
+            schedule.runs(now, cpu, task, job);
+        }
+        if let Some(trace) = &mut self.trace {
+            trace.runs(now, cpu, task, job);
+        }
+    }
+
+    fn idles(&mut self, now: Time, cpu: Cpu) {
+        self.budgets.runs(cpu, None);
+        if let Some(schedule) = &mut self.schedule {
+            schedule.idles(now, cpu);
+        }
+        if let Some(trace) = &mut self.trace {
+            trace.idles(now, cpu);
+        }
+    }
+
+    fn noted(&mut self, now: Time, note: &Note) {
+        if let Some(trace) = &mut self.trace {
+            trace.noted(now, note);
+        }
+    }
+
+    fn refused(&mut self, now: Time, task: TaskId) {
+        self.counters.refused(now, task);
+        if let Some(trace) = &mut self.trace {
+            trace.refused(now, task);
+        }
+    }
+
+    fn completed(&mut self, job: &Completion) {
+        self.counters.completed(job);
+        if let Some(schedule) = &mut self.schedule {
+            schedule.completed(job);
+        }
+        if let Some(trace) = &mut self.trace {
+            trace.completed(job);
+        }
+        self.responses[job.task.0 as usize].add(job.response());
+        if let Some(file) = &mut self.csv {
+            let task = &self.outline.tasks[job.task.0 as usize].name;
+            let (release, deadline, end) = (job.release.as_ns(), job.deadline.as_ns(), job.end.as_ns());
+            let late = u8::from(job.is_late());
+            let written =
+                writeln!(file, "{task},{},{release},{deadline},{end},{},{late}", job.job, job.cpu.0);
+            self.failed = written.err().or(self.failed.take());
+        }
+    }
+}

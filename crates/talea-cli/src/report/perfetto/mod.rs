@@ -1,0 +1,423 @@
+//! A trace for Perfetto: every root a process, every CPU, task, server and table of slots a track of it.
+//!
+//! Model: packets are written as things happen and none is kept, so that a run of any length needs the same memory. The
+//! clock is `CLOCK_MONOTONIC` by name, as in traces of real runs; its zero is the start of the run. Every root writes on a packet
+//! sequence of its own, whose first packet interns all names. The packets of a sequence are in order of time but for
+//! one kind: the deadline of a job is told when the job has ended, so it may lie before or after what is told beside it.
+//! Perfetto orders packets by their time and, at one instant, as they stand in the file.
+//!
+//! | track | what is on it |
+//! | --- | --- |
+//! | a CPU | a slice while a job runs, called after its task |
+//! | a table | a slice for each slot, called after its owner |
+//! | a server | a counter: the budget that is left, at each corner of its course |
+//! | a task | the same slices as on the CPUs; instants: arrivals, refusals, deadlines, misses, what the machine notes |
+//!
+//! `job` is the job's number, `cpu` where it runs, and the last slice of a job that ends has its `response_ns`.
+//!
+//! Reference: the published schema, `perfetto_trace.proto`; its parts that are used are in [`schema`].
+
+mod schema;
+mod wire;
+
+use super::budget::Corner;
+use super::outline::Outline;
+use schema::{annotation, clock, defaults, event, interned, packet, trace, track};
+use std::io::{self, Write};
+use talea_core::machine::{Cpu, Job, Note, TaskId};
+use talea_core::{Span, Time};
+use talea_sim::{Completion, Sink};
+use wire::{Bytes, Message, Short};
+
+/// Interned with every sequence; numbers from 1, in this order.
+const CATEGORIES: [&str; 5] = ["run", "slot", "job", "miss", "note"];
+const ANNOTATIONS: [&str; 3] = ["job", "cpu", "response_ns"];
+/// Their numbers come after those of the tasks and the owners of slots.
+const EVENTS: [&str; 7] = [
+    "arrival",
+    "refused",
+    "deadline",
+    "deadline missed",
+    "overrun of a table's entry",
+    "deadlock",
+    "not ended",
+];
+
+#[derive(Clone, Copy)]
+enum Category {
+    Run = 1,
+    Slot,
+    Job,
+    Miss,
+    Note,
+}
+
+#[derive(Clone, Copy)]
+enum What {
+    Arrival = 0,
+    Refused,
+    Deadline,
+    Missed,
+    Overrun,
+    Deadlock,
+    NotEnded,
+}
+
+#[derive(Clone, Copy)]
+enum Also {
+    Job = 1,
+    Cpu,
+    Response,
+}
+
+/// Bytes that are collected before they are written: then no writer needs to buffer, too.
+const WRITTEN: usize = 1 << 16;
+
+/// A trace that is being written.
+#[derive(Debug)]
+pub(crate) struct Trace<W: Write> {
+    out: W,
+    packets: Message,
+    roots: u64,
+    /// Of the next track.
+    uuid: u64,
+    failed: Option<io::Error>,
+}
+
+impl<W: Write> Trace<W> {
+    /// Of a run that begins at zero.
+    pub(crate) fn new(out: W) -> Trace<W> {
+        let mut trace = Trace { out, packets: Message::default(), roots: 0, uuid: 1, failed: None };
+        trace.packet(|message| {
+            message.number(packet::SEQUENCE, 1);
+            message.number(packet::TIMESTAMP, 0);
+            message.message(packet::CLOCK_SNAPSHOT, |snapshot| {
+                snapshot.message(clock::CLOCKS, |one| {
+                    one.number(clock::ID, clock::MONOTONIC);
+                    one.number(clock::TIMESTAMP, 0);
+                });
+                snapshot.number(clock::PRIMARY, clock::MONOTONIC);
+            });
+        });
+        trace
+    }
+
+    /// Describes the tracks of the next root, which runs for `duration`.
+    pub(crate) fn root<'a>(&'a mut self, outline: &'a Outline, duration: Span) -> Tracks<'a, W> {
+        self.roots += 1;
+        let (tables, servers) = (outline.tables.len() as u64, outline.servers.len() as u64);
+        let process = self.uuid;
+        let cpu = process + 1;
+        let table = cpu + u64::from(outline.cpus);
+        let server = table + tables;
+        let task = server + servers;
+        self.uuid = task + outline.tasks.len() as u64;
+        let slots = outline.tables.iter().map(|table| table.slots.len() as u64).sum::<u64>();
+        let tracks = Tracks {
+            outline,
+            sequence: self.roots,
+            until: duration.as_ns(),
+            first: First { cpu, table, server, task },
+            names: 1 + outline.tasks.len() as u64 + slots,
+            on_cpu: vec![None; outline.cpus as usize],
+            of_task: vec![None; outline.tasks.len()],
+            slots: vec![Place::default(); outline.tables.len()],
+            trace: self,
+        };
+        tracks.trace.describe(&tracks.first, process, tracks.sequence, outline);
+        tracks
+    }
+
+    /// Whether all of it was written.
+    pub(crate) fn finish(mut self) -> io::Result<()> {
+        self.write();
+        self.failed.map_or_else(|| self.out.flush(), Err)
+    }
+
+    fn packet(&mut self, fill: impl FnOnce(&mut Message)) {
+        self.packets.message(trace::PACKET, fill);
+        self.written();
+    }
+
+    /// The same for an event.
+    #[inline]
+    fn short(&mut self, fill: impl FnOnce(&mut Message<Short>)) {
+        let mut packet = Short::message();
+        packet.message(trace::PACKET, fill);
+        self.packets.0.extend_from_slice(packet.0.bytes());
+        self.written();
+    }
+
+    #[inline]
+    fn written(&mut self) {
+        if self.packets.0.len() >= WRITTEN {
+            self.write();
+        }
+    }
+
+    fn write(&mut self) {
+        if self.failed.is_none() {
+            self.failed = self.out.write_all(&self.packets.0).err();
+        }
+        self.packets.0.clear();
+    }
+
+    /// The first packet of a sequence, with its names, and one for each of its tracks.
+    fn describe(&mut self, first: &First, process: u64, sequence: u64, outline: &Outline) {
+        self.packet(|message| {
+            message.number(packet::SEQUENCE, sequence);
+            message.number(packet::SEQUENCE_FLAGS, packet::STATE_CLEARED | packet::NEEDS_STATE);
+            message.message(packet::DEFAULTS, |set| set.number(defaults::CLOCK, clock::MONOTONIC));
+            message.message(packet::INTERNED_DATA, |data| {
+                let owners = outline.tables.iter().flat_map(|table| &table.slots);
+                let tasks = outline.tasks.iter().map(|task| task.name.as_str());
+                let names = tasks.chain(owners.map(|slot| slot.owner.as_str())).chain(EVENTS);
+                intern(data, interned::CATEGORIES, CATEGORIES.into_iter());
+                intern(data, interned::NAMES, names);
+                intern(data, interned::ANNOTATIONS, ANNOTATIONS.into_iter());
+            });
+        });
+        self.packet(|message| {
+            message.number(packet::SEQUENCE, sequence);
+            message.message(packet::TRACK_DESCRIPTOR, |described| {
+                described.number(track::UUID, process);
+                described.message(track::PROCESS, |about| {
+                    about.number(track::PROCESS_PID, sequence);
+                    about.text(track::PROCESS_NAME, &outline.name);
+                });
+                described.number(track::CHILD_ORDERING, track::EXPLICIT);
+            });
+        });
+        let mut child = |uuid: u64, name: &str, counter: bool| {
+            self.packet(|message| {
+                message.number(packet::SEQUENCE, sequence);
+                message.message(packet::TRACK_DESCRIPTOR, |described| {
+                    described.number(track::UUID, uuid);
+                    described.number(track::PARENT, process);
+                    described.text(track::NAME, name);
+                    if counter {
+                        let unit =
+                            |about: &mut Message| about.number(track::COUNTER_UNIT, track::NANOSECONDS);
+                        described.message(track::COUNTER, unit);
+                    }
+                    described.number(track::RANK, uuid - process);
+                });
+            });
+        };
+        for cpu in 0..u64::from(outline.cpus) {
+            child(first.cpu + cpu, &format!("CPU {cpu}"), false);
+        }
+        for (uuid, table) in (first.table..).zip(&outline.tables) {
+            let on = table.cpu.map_or(String::new(), |cpu| format!(" on CPU {cpu}"));
+            child(uuid, &format!("slots of {}{on}", table.name), false);
+        }
+        for (uuid, server) in (first.server..).zip(&outline.servers) {
+            child(uuid, &format!("budget of {}", server.name), true);
+        }
+        for (uuid, task) in (first.task..).zip(&outline.tasks) {
+            child(uuid, &task.name, false);
+        }
+    }
+}
+
+fn intern<'a>(data: &mut Message, field: u32, texts: impl Iterator<Item = &'a str>) {
+    for (iid, text) in (1..).zip(texts) {
+        data.message(field, |entry| {
+            entry.number(interned::IID, iid);
+            entry.text(interned::TEXT, text);
+        });
+    }
+}
+
+/// The first track of each kind.
+#[derive(Debug)]
+struct First {
+    cpu: u64,
+    table: u64,
+    server: u64,
+    task: u64,
+}
+
+/// The next slot of a table.
+#[derive(Clone, Copy, Debug, Default)]
+struct Place {
+    frame: u64,
+    slot: usize,
+}
+
+/// The tracks of a root, while it runs.
+#[derive(Debug)]
+pub(crate) struct Tracks<'a, W: Write> {
+    trace: &'a mut Trace<W>,
+    outline: &'a Outline,
+    sequence: u64,
+    /// Slots and deadlines after that are not told.
+    until: u64,
+    first: First,
+    /// The first of [`EVENTS`], as it is interned.
+    names: u64,
+    /// By CPU: the job whose slice is open there.
+    on_cpu: Vec<Option<TaskId>>,
+    /// By task: the CPU that its open slice is of.
+    of_task: Vec<Option<Cpu>>,
+    slots: Vec<Place>,
+}
+
+impl<W: Write> Tracks<'_, W> {
+    #[inline]
+    fn event(&mut self, at: u64, kind: u64, track: u64, more: impl FnOnce(&mut Message<Short>)) {
+        let sequence = self.sequence;
+        self.trace.short(|message| {
+            message.number(packet::TIMESTAMP, at);
+            message.number(packet::SEQUENCE, sequence);
+            message.number(packet::SEQUENCE_FLAGS, packet::NEEDS_STATE);
+            message.message(packet::TRACK_EVENT, |said| {
+                said.number(event::TYPE, kind);
+                said.number(event::TRACK, track);
+                more(said);
+            });
+        });
+    }
+
+    fn begin(&mut self, at: u64, track: u64, category: Category, name: u64, also: &[(Also, u64)]) {
+        self.event(at, event::BEGIN, track, |said| {
+            said.number(event::CATEGORY, category as u64);
+            said.number(event::NAME, name);
+            annotate(said, also);
+        });
+    }
+
+    fn end(&mut self, at: u64, track: u64, also: &[(Also, u64)]) {
+        self.event(at, event::END, track, |said| annotate(said, also));
+    }
+
+    fn instant(&mut self, at: Time, task: TaskId, category: Category, what: What, also: &[(Also, u64)]) {
+        let (track, name) = (self.first.task + u64::from(task.0), self.names + what as u64);
+        self.event(at.as_ns(), event::INSTANT, track, |said| {
+            said.number(event::CATEGORY, category as u64);
+            said.number(event::NAME, name);
+            annotate(said, also);
+        });
+    }
+
+    /// What runs on `cpu` stops.
+    fn close(&mut self, now: Time, cpu: Cpu, also: &[(Also, u64)]) {
+        let Some(task) = self.on_cpu[cpu.0 as usize].take() else { return };
+        self.end(now.as_ns(), self.first.cpu + u64::from(cpu.0), &[]);
+        // Unless it has moved to another CPU already.
+        if self.of_task[task.0 as usize] == Some(cpu) {
+            self.of_task[task.0 as usize] = None;
+            self.end(now.as_ns(), self.first.task + u64::from(task.0), also);
+        }
+    }
+
+    /// Slots that have begun by now.
+    fn pass(&mut self, now: Time) {
+        let mut name = 1 + self.outline.tasks.len() as u64;
+        for number in 0..self.slots.len() {
+            let table = &self.outline.tables[number];
+            loop {
+                let Place { frame, slot } = self.slots[number];
+                let Some(line) = table.slots.get(slot) else { break };
+                let (start, end) = (frame.saturating_add(line.start_ns), frame.saturating_add(line.end_ns));
+                if start >= now.as_ns() {
+                    break;
+                }
+                let track = self.first.table + number as u64;
+                self.begin(start, track, Category::Slot, name + slot as u64, &[]);
+                self.end(end.min(self.until), track, &[]);
+                self.slots[number] = if slot + 1 == table.slots.len() {
+                    Place { frame: frame.saturating_add(table.frame_ns), slot: 0 }
+                } else {
+                    Place { frame, slot: slot + 1 }
+                };
+            }
+            name += table.slots.len() as u64;
+        }
+    }
+
+    /// A budget turns.
+    pub(crate) fn budget(&mut self, corner: Corner) {
+        let track = self.first.server + corner.server as u64;
+        self.event(corner.at.as_ns(), event::COUNTER, track, |said| {
+            said.number(event::COUNTER_VALUE, corner.left_ns);
+        });
+    }
+
+    /// The run is over, and these jobs have not ended.
+    pub(crate) fn finish(&mut self, now: Time, unfinished: &[(TaskId, Job)]) {
+        self.pass(now);
+        for cpu in 0..self.on_cpu.len() as u32 {
+            self.close(now, Cpu(cpu), &[]);
+        }
+        for (task, job) in unfinished {
+            let also = [(Also::Job, job.number)];
+            self.instant(now, *task, Category::Job, What::NotEnded, &also);
+            if job.deadline <= now {
+                self.instant(job.deadline, *task, Category::Miss, What::Missed, &also);
+            }
+        }
+    }
+}
+
+#[inline]
+fn annotate<B: Bytes>(said: &mut Message<B>, also: &[(Also, u64)]) {
+    for &(name, number) in also {
+        said.message(event::ANNOTATION, |one| {
+            one.number(annotation::NAME, name as u64);
+            one.number(annotation::NUMBER, number);
+        });
+    }
+}
+
+impl<W: Write> Sink for Tracks<'_, W> {
+    fn arrived(&mut self, now: Time, task: TaskId, _nominal: Time) {
+        self.pass(now);
+        self.instant(now, task, Category::Job, What::Arrival, &[]);
+    }
+
+    fn refused(&mut self, now: Time, task: TaskId) {
+        self.instant(now, task, Category::Miss, What::Refused, &[]);
+    }
+
+    fn runs(&mut self, now: Time, cpu: Cpu, task: TaskId, job: u64) {
+        self.pass(now);
+        self.close(now, cpu, &[]);
+        let (at, row) = (now.as_ns(), task.0 as usize);
+        let track = self.first.task + u64::from(task.0);
+        if self.of_task[row].take().is_some() {
+            self.end(at, track, &[]);
+        }
+        self.on_cpu[cpu.0 as usize] = Some(task);
+        self.of_task[row] = Some(cpu);
+        let (name, job, on) = (1 + u64::from(task.0), (Also::Job, job), (Also::Cpu, u64::from(cpu.0)));
+        self.begin(at, self.first.cpu + u64::from(cpu.0), Category::Run, name, &[job]);
+        self.begin(at, track, Category::Run, name, &[job, on]);
+    }
+
+    fn noted(&mut self, now: Time, note: &Note) {
+        match *note {
+            Note::Overrun { task, job, .. } => {
+                self.instant(now, task, Category::Note, What::Overrun, &[(Also::Job, job)]);
+            }
+            Note::Deadlock { task } => self.instant(now, task, Category::Note, What::Deadlock, &[]),
+            // Told as an arrival or a refusal, or about no task.
+            Note::Activated { .. } | Note::Refused { .. } | Note::NotActivated { .. } => {}
+        }
+    }
+
+    fn idles(&mut self, now: Time, cpu: Cpu) {
+        self.pass(now);
+        self.close(now, cpu, &[]);
+    }
+
+    fn completed(&mut self, job: &Completion) {
+        self.close(job.end, job.cpu, &[(Also::Response, job.response().as_ns())]);
+        if job.deadline.as_ns() > self.until {
+            return;
+        }
+        let (category, what) =
+            if job.is_late() { (Category::Miss, What::Missed) } else { (Category::Job, What::Deadline) };
+        self.instant(job.deadline, job.task, category, what, &[(Also::Job, job.job)]);
+    }
+}
