@@ -52,8 +52,14 @@ pub(crate) enum Command {
     Status(StatusArgs),
     Check(CheckArgs),
     ImportRetif(ImportArgs),
+    ImportSf3p(crate::commands::import::Sf3pArgs),
+    #[command(name = "import-rt-app")]
+    ImportRtApp(crate::commands::import::RtAppArgs),
     Doctor(DoctorArgs),
     Simulate(SimulateArgs),
+    Sweep(crate::commands::sweep::Args),
+    Generate(crate::commands::generate::Args),
+    New(NewArgs),
     /// See real time happen: one audio job under load, without and with Talea.
     Demo(crate::demo::Args),
     /// Repeat the papers' measurements on this machine.
@@ -232,6 +238,9 @@ pub(crate) struct SimulateArgs {
     /// Write every job to FILE: task, number, release, deadline, end, CPU, in nanoseconds.
     #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
+    /// Write everything that happens to FILE as a trace for Perfetto: who runs, arrivals, deadlines, misses, budgets.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
     /// Write a page with the schedule, to be zoomed, and the response times to FILE. It needs nothing from anywhere.
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
@@ -240,6 +249,34 @@ pub(crate) struct SimulateArgs {
     pub(crate) svg: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) output: Output,
+}
+
+/// Begin a project of your own: a scheduling policy.
+///
+/// Writes a program that registers the policy, reads a system file that names it and simulates it, with tests. It begins as
+/// least laxity first, and works at once: cargo test, cargo run -- system.toml. Talea is taken from its source tree.
+#[derive(Args, Debug)]
+#[command(after_help = "Example: talea new policy shortest-first --dir ~/shortest-first")]
+pub(crate) struct NewArgs {
+    /// What of.
+    #[arg(value_enum, ignore_case = true, value_name = "KIND")]
+    pub(crate) kind: NewKind,
+    /// What system files call it: small letters, digits and dashes.
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    /// Where to write it, instead of policy-NAME: a folder that is empty or not there yet.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+    /// Talea's source tree, if it is not around this folder or this program.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) source: Option<PathBuf>,
+}
+
+/// What can be begun.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NewKind {
+    /// A scheduling policy.
+    Policy,
 }
 
 fn spec(text: &str) -> Result<u64, String> {

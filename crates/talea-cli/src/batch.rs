@@ -6,10 +6,25 @@ use std::io::{IsTerminal as _, Write as _};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+/// As many as there are CPUs.
+pub(crate) fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
 /// Does `work` for each number `0..count`, on as many threads as there are CPUs. `what` is shown with the progress, on
 /// a terminal.
 pub(crate) fn run<T: Send>(what: &str, count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
-    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(count.max(1));
+    run_on(threads(), what, count, work)
+}
+
+/// As [`run`], on so many threads.
+pub(crate) fn run_on<T: Send>(
+    threads: usize,
+    what: &str,
+    count: usize,
+    work: impl Fn(usize) -> T + Sync,
+) -> Vec<T> {
+    let threads = threads.clamp(1, count.max(1));
     let next = AtomicUsize::new(0);
     let done: Mutex<Vec<(usize, T)>> = Mutex::new(Vec::with_capacity(count));
     let progress = std::io::stderr().is_terminal();
@@ -44,6 +59,9 @@ mod tests {
     #[test]
     fn results_are_in_order_and_complete() {
         assert_eq!(super::run("squares", 1_000, |n| n * n), (0..1_000).map(|n| n * n).collect::<Vec<_>>());
+        for threads in [0, 1, 7, 5_000] {
+            assert_eq!(super::run_on(threads, "numbers", 100, |n| n), (0..100).collect::<Vec<_>>());
+        }
         assert!(super::run("nothing", 0, |n| n).is_empty());
     }
 }

@@ -9,13 +9,14 @@ mod batch;
 mod commands;
 mod demo;
 mod exit;
-mod generate;
 mod json;
 mod kernel;
 mod lab;
 mod link;
 mod output;
+mod pages;
 mod report;
+mod sweep;
 mod words;
 
 use args::{Cli, Command};
@@ -71,14 +72,19 @@ fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
         Command::Explain(args) => commands::explain::run(&link, &args),
         Command::Status(args) => commands::status::run(&link, &args),
         Command::Check(args) => commands::check::run(&args),
-        Command::ImportRetif(args) => commands::import::run(&args),
+        Command::ImportRetif(args) => commands::import::retif(&args),
+        Command::ImportSf3p(args) => commands::import::sf3p(&args),
+        Command::ImportRtApp(args) => commands::import::rtapp(&args),
         Command::Doctor(args) => commands::doctor::run(&link, &args),
         Command::Simulate(args) => commands::simulate::run(&args),
+        Command::New(args) => commands::new::run(&args),
+        Command::Generate(args) => commands::generate::run(&args),
+        Command::Sweep(args) => commands::sweep::run(&args),
         Command::Demo(args) => demo::run(args),
         Command::Lab(args) => lab::run(args),
-        Command::Man(args) => generate::man(&args),
-        Command::Completions(args) => generate::completions(&args),
-        Command::Markdown => generate::markdown(),
+        Command::Man(args) => pages::man(&args),
+        Command::Completions(args) => pages::completions(&args),
+        Command::Markdown => pages::markdown(),
         Command::Gate(args) => commands::run::gate::enter(&args),
     }
 }

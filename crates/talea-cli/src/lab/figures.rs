@@ -89,7 +89,7 @@ struct Data<'a> {
     points: &'a [Point],
 }
 
-type Result3 = anyhow::Result<(&'static str, Figure, Vec<Point>)>;
+type Result3 = anyhow::Result<(&'static str, Figure<'static>, Vec<Point>)>;
 
 /// At how many specs create is looked at.
 fn marks(quick: bool) -> &'static [usize] {

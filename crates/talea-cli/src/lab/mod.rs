@@ -7,10 +7,11 @@
 //! Reference: ReTiF (JSA 2021), section 6; the daemon and its client at priority 99 on pinned CPUs.
 
 mod bars;
+mod decision;
 mod figures;
 mod ipc;
 mod l3c;
-mod plot;
+pub(crate) mod plot;
 mod raw;
 mod reapply;
 mod rig;

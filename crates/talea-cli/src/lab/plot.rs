@@ -5,24 +5,24 @@
 use std::fmt::Write;
 
 /// One line.
-pub(super) struct Series {
-    pub(super) name: String,
+pub(crate) struct Series {
+    pub(crate) name: String,
     /// x and y.
-    pub(super) points: Vec<(f64, f64)>,
+    pub(crate) points: Vec<(f64, f64)>,
 }
 
 /// One panel.
-pub(super) struct Panel {
-    pub(super) title: String,
-    pub(super) series: Vec<Series>,
+pub(crate) struct Panel {
+    pub(crate) title: String,
+    pub(crate) series: Vec<Series>,
 }
 
 /// A figure.
-pub(super) struct Figure {
-    pub(super) title: String,
-    pub(super) x: &'static str,
-    pub(super) y: &'static str,
-    pub(super) panels: Vec<Panel>,
+pub(crate) struct Figure<'a> {
+    pub(crate) title: String,
+    pub(crate) x: &'a str,
+    pub(crate) y: &'a str,
+    pub(crate) panels: Vec<Panel>,
 }
 
 const COLORS: [&str; 8] =
@@ -33,9 +33,9 @@ const GAP: f64 = 24.0;
 const TOP: f64 = 74.0;
 const BOTTOM: f64 = 320.0;
 
-impl Figure {
+impl Figure<'_> {
     /// The figure as SVG.
-    pub(super) fn svg(&self) -> String {
+    pub(crate) fn svg(&self) -> String {
         let count = self.panels.len().max(1) as f64;
         let names = self.panels.first().map(|panel| panel.series.as_slice()).unwrap_or_default();
         let longest = names.iter().map(|series| series.name.chars().count()).max().unwrap_or(0);
@@ -134,6 +134,8 @@ fn nice(most: f64) -> f64 {
 fn short(value: f64) -> String {
     if value >= 20.0 || (value - value.round()).abs() < 1e-9 {
         format!("{value:.0}")
+    } else if value < 1.0 {
+        format!("{value:.2}").trim_end_matches('0').to_owned()
     } else {
         format!("{value:.1}")
     }

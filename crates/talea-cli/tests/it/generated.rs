@@ -3,8 +3,23 @@
 use crate::harness::{Scratch, compare, run, snapshot};
 use std::path::{Path, PathBuf};
 
-const COMMANDS: [&str; 10] =
-    ["run", "attach", "release", "list", "show", "explain", "status", "check", "import-retif", "doctor"];
+const COMMANDS: [&str; 15] = [
+    "run",
+    "attach",
+    "release",
+    "list",
+    "show",
+    "explain",
+    "status",
+    "check",
+    "import-retif",
+    "import-sf3p",
+    "import-rt-app",
+    "doctor",
+    "sweep",
+    "generate",
+    "new",
+];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

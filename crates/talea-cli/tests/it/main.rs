@@ -5,12 +5,20 @@
 //! `TALEA_BLESS=1` writes anew. What needs a real kernel and rights is in [`live`].
 
 mod answers;
+mod browser;
+mod chapters;
 mod check;
 mod exits;
 mod fake;
+mod generate;
 mod generated;
 mod harness;
+mod import;
 mod live;
 mod manual;
+mod new;
+mod perfetto;
 mod run;
 mod simulate;
+mod sweep;
+mod systems;

@@ -1,0 +1,399 @@
+//! `talea generate`: random task sets as system files.
+//!
+//! Model: what is drawn is [`talea_sim::generate`]'s; here it becomes text. A file says in its first lines what it was
+//! drawn from, so that it can be drawn again. `talea sweep` draws with the same options ([`Draw`]).
+
+#![allow(clippy::cast_precision_loss, reason = "shown")]
+
+use crate::exit::Exit;
+use crate::output::{note, print};
+use anyhow::Context;
+use clap::{Args as ClapArgs, ValueEnum};
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use talea_core::Span;
+use talea_sim::generate::dag::{Shape, longest_path};
+use talea_sim::generate::{self, Bounds, CPU, Deadlines, Graphs, Method, Periods, Spec, Task, decimal};
+use talea_system::duration::parse_span;
+
+/// Write random task sets as system files.
+///
+/// Utilisations of a given sum, periods and deadlines are drawn as the literature does; each algorithm is named with
+/// what it promises in the chapter on generated sets. The same options and seed give the same files, byte by byte. One
+/// set goes to standard output, several go to files.
+#[derive(ClapArgs, Debug)]
+#[command(
+    after_help = "Example: talea generate --tasks 20 --utilization 1.5 --cpus 2 | talea simulate /dev/stdin"
+)]
+pub(crate) struct Args {
+    /// Tasks of a set; with --graph, graphs.
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    tasks: usize,
+    /// What their utilisations add up to, over all CPUs, such as 1.5.
+    #[arg(long, value_name = "U", value_parser = parts)]
+    utilization: u64,
+    /// CPUs that the tasks share.
+    #[arg(long, value_name = "M", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    cpus: u32,
+    /// Who schedules them.
+    #[arg(long, value_enum, default_value = "edf")]
+    policy: Policy,
+    /// One scheduler for each CPU instead of one for all; tasks go, the largest first, where most is free (worst fit).
+    #[arg(long)]
+    partitioned: bool,
+    /// How long a run of the file is.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = crate::args::task::duration)]
+    duration: Span,
+    /// How many sets.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    sets: u32,
+    /// Where to write them, as set-0.toml and so on; needed for more than one.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// The seed of everything random.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32))]
+    seed: u32,
+    #[command(flatten)]
+    draw: Draw,
+}
+
+/// Policies that need nothing but the tasks.
+#[derive(ValueEnum, Clone, Copy, Debug)]
+enum Policy {
+    Edf,
+    Rm,
+    Dm,
+    Fifo,
+}
+
+/// How sets are drawn.
+#[derive(ClapArgs, Debug, Clone)]
+#[command(next_help_heading = "How sets are drawn")]
+pub(crate) struct Draw {
+    /// How utilisations are drawn: uunifast-discard, randfixedsum or drs.
+    #[arg(long, value_name = "NAME", default_value = "randfixedsum", value_parser = method)]
+    method: Method,
+    /// The least utilisation of a task; for drs and uunifast-discard also one for each, such as 0.1,0,0.2.
+    #[arg(long, value_name = "U", default_value = "0", value_delimiter = ',', value_parser = parts)]
+    min_utilization: Vec<u64>,
+    /// The largest, likewise. Above 1 for graphs only: a task runs on one CPU at a time.
+    #[arg(long, value_name = "U", default_value = "1", value_delimiter = ',', value_parser = parts)]
+    max_utilization: Vec<u64>,
+    /// Periods: a range, of which the logarithm is uniform, or a list, each as likely as the next.
+    #[arg(long, value_name = "MIN..MAX|LIST", default_value = "10ms..1s", value_parser = periods)]
+    periods: Drawn,
+    /// What periods from a range are multiples of.
+    #[arg(long, value_name = "DURATION", default_value = "1ms", value_parser = crate::args::task::duration)]
+    granularity: Span,
+    /// Deadlines: implicit, or constrained: uniform from the cost to the period. With constrained:0.7 they begin at seven
+    /// tenths of the way from the cost to the period.
+    #[arg(long, value_name = "implicit|constrained[:FROM]", default_value = "implicit", value_parser = deadlines)]
+    deadlines: Deadlines,
+    /// Tasks are graphs: erdos-renyi, or layers:N.
+    #[arg(long, value_name = "erdos-renyi|layers:N", value_parser = graph)]
+    graph: Option<Graph>,
+    /// Nodes of a graph.
+    #[arg(long, value_name = "MIN..MAX", default_value = "5..10", value_parser = range, requires = "graph")]
+    nodes: (usize, usize),
+    /// The probability of an edge between two nodes that may have one, to a thousandth.
+    #[arg(long, value_name = "P", default_value = "0.3", value_parser = thousandths, requires = "graph")]
+    edges: u32,
+}
+
+/// Periods without their granularity.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Drawn {
+    Range(Span, Span),
+    List(Vec<Span>),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Graph {
+    ErdosRenyi,
+    Layers(u32),
+}
+
+impl Draw {
+    /// What sets of so many tasks and such a total are.
+    pub(crate) fn spec(&self, tasks: usize, total: u64) -> anyhow::Result<Spec> {
+        let sequential = self.graph.is_none();
+        anyhow::ensure!(
+            !sequential || self.max_utilization.iter().all(|&most| most <= CPU),
+            "--max-utilization is above 1: a task runs on one CPU at a time; with --graph its nodes are several"
+        );
+        let (least, most) = (&self.min_utilization, &self.max_utilization);
+        let count = least.len().max(most.len());
+        anyhow::ensure!(
+            [least, most].iter().all(|list| list.len() == 1 || list.len() == count),
+            "--min-utilization has {} values and --max-utilization {}",
+            least.len(),
+            most.len()
+        );
+        let at = |list: &[u64], at: usize| if list.len() == 1 { list[0] } else { list[at] };
+        let bounds = (0..count).map(|n| Bounds { min: at(least, n), max: at(most, n) }).collect();
+        let periods = match &self.periods {
+            &Drawn::Range(min, max) => Periods::LogUniform { min, max, granularity: self.granularity },
+            Drawn::List(list) => Periods::List(list.clone()),
+        };
+        let probability = self.edges;
+        let graphs = self.graph.map(|graph| Graphs {
+            nodes_min: self.nodes.0,
+            nodes_max: self.nodes.1,
+            shape: match graph {
+                Graph::ErdosRenyi => Shape::ErdosRenyi { probability },
+                Graph::Layers(layers) => Shape::Layered { layers, probability },
+            },
+        });
+        Ok(Spec { tasks, total, bounds, method: self.method, periods, deadlines: self.deadlines, graphs })
+    }
+}
+
+/// Parts of a [`CPU`] in a decimal number of CPUs.
+pub(crate) fn parts(text: &str) -> Result<u64, String> {
+    let charge = talea_system::decimal::parse_charge(text).map_err(|error| error.to_string())?;
+    // A charge is rounded up, by less than a part: rounding down gives back what was written, to twelve decimals.
+    let (whole, rest) = (charge.bits() >> 64, charge.bits() & u128::from(u64::MAX));
+    Ok(whole as u64 * CPU + ((rest * u128::from(CPU)) >> 64) as u64)
+}
+
+fn method(text: &str) -> Result<Method, String> {
+    let words = Method::ALL.map(Method::word);
+    let found = Method::ALL.into_iter().find(|method| method.word() == text);
+    found.ok_or_else(|| format!("it is one of {}", words.join(", ")))
+}
+
+fn periods(text: &str) -> Result<Drawn, String> {
+    let span = |text: &str| parse_span(text.trim()).map_err(|error| error.to_string());
+    match text.split_once("..") {
+        Some((min, max)) => Ok(Drawn::Range(span(min)?, span(max)?)),
+        None => text.split(',').map(span).collect::<Result<_, _>>().map(Drawn::List),
+    }
+}
+
+fn deadlines(text: &str) -> Result<Deadlines, String> {
+    match text.split_once(':') {
+        None if text == "implicit" => Ok(Deadlines::Implicit),
+        None if text == "constrained" => Ok(Deadlines::Constrained { from: 0 }),
+        Some(("constrained", from)) => Ok(Deadlines::Constrained { from: thousandths(from)? }),
+        _ => Err("write implicit, constrained or, for example, constrained:0.7".to_owned()),
+    }
+}
+
+fn graph(text: &str) -> Result<Graph, String> {
+    let layers = |n: &str| n.parse().ok().filter(|&n| n > 0).map(Graph::Layers);
+    match text.split_once(':') {
+        None if text == "erdos-renyi" => Ok(Graph::ErdosRenyi),
+        Some(("layers", n)) => {
+            layers(n).ok_or_else(|| "write the number of layers, such as layers:4".to_owned())
+        }
+        _ => Err("write erdos-renyi or, for example, layers:4".to_owned()),
+    }
+}
+
+fn range(text: &str) -> Result<(usize, usize), String> {
+    let (min, max) = text.split_once("..").unwrap_or((text, text));
+    match (min.parse(), max.parse()) {
+        (Ok(min), Ok(max)) => Ok((min, max)),
+        _ => Err("write a number, or a range such as 5..10".to_owned()),
+    }
+}
+
+fn thousandths(text: &str) -> Result<u32, String> {
+    let parts = parts(text)?;
+    if parts > CPU {
+        return Err("it is at most 1".to_owned());
+    }
+    Ok((parts / (CPU / 1_000)) as u32)
+}
+
+/// Writes sets.
+pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
+    let refused = |why: &str| {
+        note(why);
+        Ok(Exit::Usage)
+    };
+    let spec = match args.draw.spec(args.tasks, args.utilization) {
+        Ok(spec) => spec,
+        Err(error) => return refused(&format!("{error:#}")),
+    };
+    if args.sets > 1 && args.out.is_none() {
+        return refused("several sets need a place: add --out DIR");
+    }
+    let digits = (args.sets - 1).to_string().len();
+    for number in 0..args.sets {
+        // What can't be drawn can't be drawn for the first one either, but for vectors that are merely rare.
+        let tasks = match generate::generate(&spec, u64::from(args.seed), u64::from(number)) {
+            Ok(tasks) => tasks,
+            Err(why) => return refused(&why.to_string()),
+        };
+        let text = file(args, &spec, number, &tasks);
+        let Some(dir) = &args.out else {
+            print(&text)?;
+            continue;
+        };
+        std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
+        let path = dir.join(format!("set-{number:0digits$}.toml"));
+        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(Exit::Ok)
+}
+
+fn file(args: &Args, spec: &Spec, number: u32, tasks: &[Task]) -> String {
+    let mut out = format!("# Set {number} of seed {}, by `talea generate`: {}.\n", args.seed, words(spec));
+    let sum: f64 = tasks.iter().map(|task| task.cost.as_ns() as f64 / task.period.as_ns() as f64).sum();
+    let _ = writeln!(out, "# After rounding to nanoseconds the utilisation is {sum:.9}.");
+    let _ = writeln!(out, "duration = \"{}\"\nseed = {}", args.duration, args.seed);
+    let policy =
+        args.policy.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
+    let roots = if args.partitioned { args.cpus } else { 1 };
+    for root in 0..roots {
+        let _ = writeln!(out, "\n[[scheduler]]\nname = \"cpu{root}\"\npolicy = \"{policy}\"");
+        if !args.partitioned && args.cpus > 1 {
+            let _ = writeln!(out, "cpus = {}", args.cpus);
+        }
+    }
+    let homes = worst_fit(tasks, roots as usize);
+    for (number, (task, home)) in tasks.iter().zip(homes).enumerate() {
+        out.push_str(&text(number, task, (roots > 1).then(|| format!("cpu{home}")).as_deref()));
+    }
+    out
+}
+
+/// What a set was drawn from.
+fn words(spec: &Spec) -> String {
+    let kind = if spec.graphs.is_some() { "graph" } else { "task" };
+    let bounds = |of: fn(&Bounds) -> u64| {
+        spec.bounds.iter().map(|bound| decimal(of(bound))).collect::<Vec<_>>().join(",")
+    };
+    let mut text = format!(
+        "{}, utilisation {} by {} within {}..{}",
+        crate::output::count(spec.tasks, kind),
+        decimal(spec.total),
+        spec.method.word(),
+        bounds(|bound| bound.min),
+        bounds(|bound| bound.max)
+    );
+    let _ = match &spec.periods {
+        Periods::LogUniform { min, max, granularity } => {
+            write!(text, ", periods log-uniform in {min}..{max}, multiples of {granularity}")
+        }
+        Periods::List(list) => {
+            let list: Vec<String> = list.iter().map(ToString::to_string).collect();
+            write!(text, ", periods of {}", list.join(","))
+        }
+    };
+    let _ = match spec.deadlines {
+        Deadlines::Implicit => write!(text, ", deadlines implicit"),
+        Deadlines::Constrained { from } => {
+            write!(text, ", deadlines constrained from {}", decimal(u64::from(from) * (CPU / 1_000)))
+        }
+    };
+    if let Some(graphs) = &spec.graphs {
+        let probability = |thousandths: u32| decimal(u64::from(thousandths) * (CPU / 1_000));
+        let _ = write!(text, ", of {}..{} nodes", graphs.nodes_min, graphs.nodes_max);
+        let _ = match graphs.shape {
+            Shape::ErdosRenyi { probability: p } => {
+                write!(text, ", Erdős–Rényi with edges of {}", probability(p))
+            }
+            Shape::Layered { layers, probability: p } => {
+                write!(text, " in {layers} layers with edges of {}", probability(p))
+            }
+        };
+    }
+    text
+}
+
+/// For each task the CPU where most is free when it comes, the largest utilisation first; ties to the lower number.
+fn worst_fit(tasks: &[Task], cpus: usize) -> Vec<usize> {
+    let parts =
+        |task: &Task| u128::from(task.cost.as_ns()) * u128::from(CPU) / u128::from(task.period.as_ns());
+    let mut order: Vec<usize> = (0..tasks.len()).collect();
+    order.sort_by_key(|&at| (std::cmp::Reverse(parts(&tasks[at])), at));
+    let mut full = vec![0; cpus];
+    let mut homes = vec![0; tasks.len()];
+    for at in order {
+        let home = (0..cpus).min_by_key(|&cpu| (full[cpu], cpu)).unwrap_or(0);
+        full[home] += parts(&tasks[at]);
+        homes[at] = home;
+    }
+    homes
+}
+
+/// A task as text, or a graph: its nodes and the channels between.
+pub(crate) fn text(number: usize, task: &Task, home: Option<&str>) -> String {
+    let mut out = String::new();
+    let mut table = |name: &str, cost: Span, is_root: bool| {
+        let _ = writeln!(out, "\n[[task]]\nname = \"{name}\"");
+        if let Some(home) = home {
+            let _ = writeln!(out, "in = \"{home}\"");
+        }
+        if is_root {
+            let _ = writeln!(out, "period = \"{}\"", task.period);
+            if task.deadline != task.period {
+                let _ = writeln!(out, "deadline = \"{}\"", task.deadline);
+            }
+        }
+        let _ = writeln!(out, "cost = \"{cost}\"");
+    };
+    let span = |work: talea_core::Work| Span::from_ns(work.as_ns());
+    if task.nodes.is_empty() {
+        table(&format!("t{number}"), span(task.cost), true);
+        return out;
+    }
+    for (at, node) in task.nodes.iter().enumerate() {
+        table(&format!("g{number}n{at}"), span(node.cost), node.after.is_empty());
+    }
+    let costs: Vec<u64> = task.nodes.iter().map(|node| node.cost.as_ns()).collect();
+    let edges: Vec<(usize, usize)> = task
+        .nodes
+        .iter()
+        .enumerate()
+        .flat_map(|(to, node)| node.after.iter().map(move |&from| (from, to)))
+        .collect();
+    for &(from, to) in &edges {
+        let _ = writeln!(out, "\n[[channel]]\nfrom = \"g{number}n{from}\"\nto = \"g{number}n{to}\"");
+    }
+    let longest = Span::from_ns(longest_path(&costs, &edges));
+    format!("\n# Graph {number}: {} of work, {longest} on its longest path.\n{}", span(task.cost), &out[1..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decimals_are_parts_exactly() {
+        assert_eq!(parts("1.5"), Ok(1_500_000_000_000));
+        assert_eq!(parts("0.1"), Ok(100_000_000_000));
+        assert_eq!(parts("0.000000000001"), Ok(1));
+        assert_eq!(parts("1024"), Ok(1024 * CPU));
+        assert!(parts("1e3").is_err() && parts("-1").is_err() && parts("1025").is_err());
+        for n in 1..1_000u64 {
+            assert_eq!(parts(&decimal(n * 1_234_567)), Ok(n * 1_234_567));
+        }
+    }
+
+    #[test]
+    fn what_people_write_is_read_or_explained() {
+        let ms = |n: u64| Span::from_ns(n * 1_000_000);
+        assert_eq!(periods("1ms..2ms"), Ok(Drawn::Range(ms(1), ms(2))));
+        assert_eq!(periods("1ms, 2ms"), Ok(Drawn::List(vec![ms(1), ms(2)])));
+        assert!(periods("1..2").unwrap_err().contains("no unit"));
+        assert_eq!(deadlines("constrained:0.7"), Ok(Deadlines::Constrained { from: 700 }));
+        assert!(deadlines("constraint").is_err() && deadlines("constrained:2").is_err());
+        assert_eq!(graph("layers:3"), Ok(Graph::Layers(3)));
+        assert!(graph("layers:0").is_err() && graph("layers").is_err());
+        assert_eq!((range("4"), range("2..7")), (Ok((4, 4)), Ok((2, 7))));
+    }
+
+    #[test]
+    fn worst_fit_spreads_the_largest_first() {
+        let task = |cost| Task {
+            period: Span::from_ns(100),
+            deadline: Span::from_ns(100),
+            cost: talea_core::Work::from_ns(cost),
+            nodes: vec![],
+        };
+        assert_eq!(worst_fit(&[task(10), task(60), task(50), task(30)], 2), [0, 0, 1, 1]);
+    }
+}

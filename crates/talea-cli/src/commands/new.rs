@@ -1,0 +1,176 @@
+//! `talea new`: a project that begins with something that works.
+//!
+//! A policy of one's own begins as `examples/policy-llf` under another name: the example is built and tested with
+//! everything else, so what is written here compiles. Talea is taken from its source tree, by path.
+
+use crate::args::{NewArgs, NewKind};
+use crate::exit::Exit;
+use crate::output::{complain, print};
+use anyhow::{Context, bail};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use talea_system::system::keys::POLICIES;
+
+/// What the example is called, as a name and as a type.
+const EXAMPLE: (&str, &str) = ("llf", "Llf");
+
+/// Of the example, all that does not name a place.
+const FILES: [(&str, &str); 4] = [
+    ("src/lib.rs", include_str!("../../../../examples/policy-llf/src/lib.rs")),
+    ("src/main.rs", include_str!("../../../../examples/policy-llf/src/main.rs")),
+    ("system.toml", include_str!("../../../../examples/policy-llf/system.toml")),
+    ("tests/policy.rs", include_str!("../../../../examples/policy-llf/tests/policy.rs")),
+];
+
+pub(crate) fn run(args: &NewArgs) -> anyhow::Result<Exit> {
+    match args.kind {
+        NewKind::Policy => policy(args),
+    }
+}
+
+fn policy(args: &NewArgs) -> anyhow::Result<Exit> {
+    if let Err(why) = check(&args.name) {
+        complain(&anyhow::anyhow!("{:?} can't be the name of a policy: {why}", args.name));
+        return Ok(Exit::Usage);
+    }
+    let package = format!("policy-{}", args.name);
+    let folder = args.dir.clone().unwrap_or_else(|| PathBuf::from(&package));
+    let source = match &args.source {
+        Some(source) if is_source(source) => source.clone(),
+        Some(source) => bail!("{} is not Talea's source tree: it has no crates/talea-core", source.display()),
+        None => found().context("Talea's source tree is not above this folder; name it with --source DIR")?,
+    };
+    let source = source.canonicalize().with_context(|| format!("cannot look at {}", source.display()))?;
+    match std::fs::read_dir(&folder) {
+        Ok(entries) => {
+            if entries.count() > 0 {
+                bail!("{} is not empty; name another folder with --dir", folder.display());
+            }
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error).with_context(|| format!("cannot look into {}", folder.display())),
+    }
+    let mut written = String::new();
+    let mut write = |name: &str, text: &str| {
+        let path = folder.join(name);
+        let above = path.parent().unwrap_or(&folder);
+        std::fs::create_dir_all(above).with_context(|| format!("cannot make {}", above.display()))?;
+        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        let _ = writeln!(written, "  {}", path.display());
+        anyhow::Ok(())
+    };
+    write("Cargo.toml", &manifest(&package, &source))?;
+    write("README.md", &readme(&args.name))?;
+    for (name, text) in FILES {
+        write(name, &renamed(name, text, &args.name))?;
+    }
+    // What Talea was tested with: nothing has to be asked of a registry.
+    for name in ["Cargo.lock", "rust-toolchain.toml"] {
+        if let Ok(text) = std::fs::read_to_string(source.join(name)) {
+            write(name, &text)?;
+        }
+    }
+    let folder = folder.display();
+    print(&format!("{written}Next: cd {folder} && cargo test && cargo run -- system.toml\n"))?;
+    Ok(Exit::Ok)
+}
+
+/// Why a policy can't be called so.
+fn check(name: &str) -> Result<(), String> {
+    let is_fine = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    let is_shaped = name.starts_with(|c: char| c.is_ascii_lowercase()) && !name.ends_with('-');
+    if name.len() > 40 || !is_shaped || !name.chars().all(is_fine) || name.contains("--") {
+        return Err("write up to 40 small letters, digits and single dashes, a letter first".into());
+    }
+    if POLICIES.contains(&name) {
+        return Err("Talea has one of that name".into());
+    }
+    Ok(())
+}
+
+fn is_source(folder: &Path) -> bool {
+    ["talea-core", "talea-sim", "talea-system"]
+        .iter()
+        .all(|name| folder.join("crates").join(name).join("Cargo.toml").is_file())
+}
+
+/// The source tree around here or around this program.
+fn found() -> Option<PathBuf> {
+    let here = std::env::current_dir().ok();
+    let program = std::env::current_exe().ok();
+    let around = |path: &PathBuf| path.ancestors().find(|folder| is_source(folder)).map(Path::to_path_buf);
+    here.iter().chain(program.iter()).find_map(around)
+}
+
+/// `short-job-first` as `ShortJobFirst`.
+fn camel(name: &str) -> String {
+    name.split('-')
+        .flat_map(|word| {
+            let mut letters = word.chars();
+            letters.next().map(|first| first.to_ascii_uppercase()).into_iter().chain(letters)
+        })
+        .collect()
+}
+
+/// A file of the example for a policy of another name.
+fn renamed(file: &str, text: &str, name: &str) -> String {
+    let mut out = String::new();
+    if file == "src/lib.rs" {
+        let _ = writeln!(
+            out,
+            "//! `{name}`, a policy of its own. It begins as another one does; make it yours.\n//!"
+        );
+    }
+    for line in text.lines() {
+        // Tests of the example say which rows of a checklist they are for.
+        let line = match line.strip_prefix("fn ") {
+            Some(rest) => format!("fn {}", without_rows(rest)),
+            None => line.to_owned(),
+        };
+        let line = line
+            .replace("policy_llf", &format!("policy_{}", name.replace('-', "_")))
+            .replace(EXAMPLE.1, &format!("{}Policy", camel(name)))
+            .replace(EXAMPLE.0, name);
+        out.push_str(&line);
+        out.push('\n');
+    }
+    out
+}
+
+/// `l8_s19_it_is_so` as `it_is_so`.
+fn without_rows(name: &str) -> &str {
+    let is_row = |word: &str| {
+        word.strip_prefix(|c: char| c.is_ascii_lowercase())
+            .is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit()))
+    };
+    let mut rest = name;
+    while let Some((_, after)) = rest.split_once('_').filter(|(word, _)| is_row(word)) {
+        rest = after;
+    }
+    rest
+}
+
+fn manifest(package: &str, source: &Path) -> String {
+    let mut out = format!(
+        "[package]\nname = \"{package}\"\nversion = \"0.1.0\"\nedition = \"2024\"\npublish = false\n\n[dependencies]\n"
+    );
+    for name in ["talea-core", "talea-sim", "talea-system"] {
+        let path = source.join("crates").join(name).display().to_string();
+        let _ = writeln!(out, "{name} = {{ path = {path:?} }}");
+    }
+    out.push_str("\n# It stands by itself, also inside of another tree.\n[workspace]\n");
+    out
+}
+
+fn readme(name: &str) -> String {
+    format!(
+        "# {name}\n\nA scheduling policy that system files name `{name}`.\n\n\
+         * `src/lib.rs` is the policy. The documentation of `talea_core::sched` explains the trait: who may be a child \
+         (`admit`), who is ready (`ready`, `update`, `finished`), who comes first (`head`, `before`, `charge`), and when to \
+         be asked again (`allowance`, `next_wakeup`, `wake`).\n\
+         * `src/main.rs` registers it, reads a system file and simulates it: `cargo run -- system.toml`.\n\
+         * `tests/policy.rs` holds it to the contract of all policies, and to what is known of the policy that it begins as, \
+         least laxity first. When you change the policy those tests fail, and yours take their places. Keep the one of the \
+         contract, and the one that compares it with its definition: they find mistakes.\n"
+    )
+}

@@ -1,0 +1,379 @@
+//! `talea sweep`: one system over a grid of values.
+
+use super::generate::{self, Draw};
+use super::simulate::Beside;
+use crate::batch;
+use crate::exit::Exit;
+use crate::output::{note, print, print_json};
+use crate::sweep::axis::{Axis, What};
+use crate::sweep::measure::{self, Seen};
+use crate::sweep::{edit, show};
+use anyhow::Context;
+use clap::Args as ClapArgs;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use talea_core::Span;
+use talea_system::diagnostic::Diagnostic;
+use talea_system::system::{self, Include, System};
+use toml_edit::DocumentMut;
+
+/// Runs of a grid at most.
+const RUNS_MAX: u64 = 10_000_000;
+
+/// Simulate a system over a grid of values.
+///
+/// Every axis is a list of values, and every combination of them is a point of the grid: --set for any key of the file,
+/// --policy for that of its roots, --tasks and --utilization for tasks that are drawn and added to it. Each point is run
+/// with every seed and every drawn set, the same ones at every point. Values are lists such as 1ms,2ms or ranges such as
+/// 0.1..1/0.1. The same grid gives the same bytes, however many threads work on it.
+#[derive(ClapArgs, Debug)]
+#[command(
+    after_help = "Example: talea sweep cpu.toml --policy edf,rm --utilization 0.5..1/0.05 --sets 100 --svg u.svg"
+)]
+pub(crate) struct Args {
+    /// The system file.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// An axis: the path of a key, and its values, such as task.video.cost=1ms,2ms.
+    ///
+    /// One of several tables is chosen by its name (a slot by its owner), by the beginning of several names with *, or by
+    /// its number from 0. A value is read as TOML, or else as text: scheduler.net.budget=1ms..5ms/1ms.
+    #[arg(long = "set", value_name = "KEY=VALUES", value_parser = Axis::key)]
+    set: Vec<Axis>,
+    /// An axis: the policy of all roots.
+    #[arg(long, value_name = "LIST")]
+    policy: Option<String>,
+    /// How many tasks to draw, as a number or an axis.
+    #[arg(long, value_name = "VALUES", requires = "utilization")]
+    tasks: Option<String>,
+    /// What the utilisations of the drawn tasks add up to, as a number or an axis.
+    #[arg(long, value_name = "VALUES", requires = "tasks")]
+    utilization: Option<String>,
+    /// Sets that are drawn from each seed.
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "utilization", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    sets: u32,
+    /// The scheduler that drawn tasks stand in; the only root, unless said otherwise.
+    #[arg(long, value_name = "NAME", requires = "utilization")]
+    into: Option<String>,
+    /// Seeds of the runs, such as 1..20; the file's, unless said otherwise.
+    #[arg(long, value_name = "LIST", value_parser = seeds)]
+    seeds: Option<Seeds>,
+    /// How long to run, instead of what the file says.
+    #[arg(long = "for", value_name = "DURATION", value_parser = crate::args::task::duration)]
+    duration: Option<Span>,
+    /// How many threads work; as many as there are CPUs, unless said otherwise.
+    #[arg(long, value_name = "N")]
+    threads: Option<std::num::NonZeroUsize>,
+    /// Write every run to FILE.
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    /// Write a picture to FILE: an axis of numbers to the right, a line for each combination of the others.
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// What the picture shows.
+    #[arg(long, value_enum, default_value = "late", requires = "svg")]
+    show: show::Shown,
+    #[command(flatten)]
+    output: crate::args::Output,
+    #[command(flatten)]
+    draw: Draw,
+}
+
+/// A list of seeds.
+#[derive(Clone, Debug)]
+struct Seeds(Vec<u64>);
+
+fn seeds(text: &str) -> Result<Seeds, String> {
+    let seed = |text: &String| match text.parse::<u32>() {
+        Ok(seed) => Ok(u64::from(seed)),
+        Err(_) => Err(format!("`{text}` is no seed: seeds are whole numbers up to 4294967295")),
+    };
+    crate::sweep::axis::values(text)?.iter().map(seed).collect::<Result<_, _>>().map(Seeds)
+}
+
+/// The texts of a system, read once.
+struct Texts {
+    origin: String,
+    /// By what they are called.
+    texts: BTreeMap<String, String>,
+}
+
+/// Reads files and remembers them.
+struct Reader(RefCell<BTreeMap<String, String>>);
+
+impl Include for Reader {
+    fn text(&self, from: &str, path: &str) -> Result<(String, String), String> {
+        let (origin, text) = Beside.text(from, path)?;
+        self.0.borrow_mut().insert(origin.clone(), text.clone());
+        Ok((origin, text))
+    }
+}
+
+/// Texts in memory, with the values of a point in them.
+struct Changed<'a> {
+    texts: &'a Texts,
+    /// What, and its value.
+    changes: &'a [(&'a What, &'a str)],
+}
+
+impl Changed<'_> {
+    fn changed(&self, origin: &str) -> Option<String> {
+        let text = self.texts.texts.get(origin)?;
+        // What is no TOML is for the reader to complain about.
+        let Ok(mut document) = text.parse::<DocumentMut>() else { return Some(text.clone()) };
+        for &(what, value) in self.changes {
+            let paths = match what {
+                What::Key(path) => vec![path.clone()],
+                // Those of this text: the others have roots of their own, or none.
+                What::Policy => edit::policies(&document),
+                What::Tasks | What::Utilization => continue,
+            };
+            for path in paths {
+                edit::set(&mut document, &path, value);
+            }
+        }
+        Some(document.to_string())
+    }
+}
+
+impl Include for Changed<'_> {
+    fn text(&self, from: &str, path: &str) -> Result<(String, String), String> {
+        let origin = Path::new(from).parent().unwrap_or(Path::new("")).join(path).display().to_string();
+        let text = self.changed(&origin).ok_or("it was not there before")?;
+        Ok((origin, text))
+    }
+}
+
+/// What the grid is made of.
+struct Grid<'a> {
+    args: &'a Args,
+    texts: Texts,
+    axes: Vec<Axis>,
+}
+
+/// Why a point can't be run.
+enum Wrong {
+    /// The file, with the values in it.
+    File(Vec<Diagnostic>),
+    /// The tasks that were to be drawn.
+    Drawn(String),
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
+    let reader = Reader(RefCell::default());
+    let text = super::simulate::text(&args.file)?;
+    let origin = args.file.display().to_string();
+    // Complaints about the file itself come before those about the grid; without drawn tasks it may have none.
+    let read = system::read(&text, &origin, &reader);
+    let mut texts = reader.0.into_inner();
+    texts.insert(origin.clone(), text);
+    if let Err(found) = read {
+        eprint!("{}", talea_system::diagnostic::render(&found, false));
+        return Ok(Exit::Usage);
+    }
+    match grid(args, Texts { origin, texts }) {
+        Ok(grid) => sweep(&grid),
+        Err(why) => {
+            note(&why);
+            Ok(Exit::Usage)
+        }
+    }
+}
+
+fn grid(args: &Args, texts: Texts) -> Result<Grid<'_>, String> {
+    let mut axes = args.set.clone();
+    for (what, list) in
+        [(What::Policy, &args.policy), (What::Tasks, &args.tasks), (What::Utilization, &args.utilization)]
+    {
+        if let Some(list) = list {
+            let axis = Axis::of(what.clone(), list).map_err(|why| format!("--{}: {why}", what.word()))?;
+            axes.push(axis);
+        }
+    }
+    for (at, axis) in axes.iter().enumerate() {
+        if axes[..at].iter().any(|other| other.name() == axis.name()) {
+            return Err(format!("{} is an axis twice", axis.name()));
+        }
+        let What::Key(path) = &axis.what else { continue };
+        let places: usize = texts
+            .texts
+            .values()
+            .map(|text| match text.parse::<DocumentMut>() {
+                Ok(mut document) => edit::set(&mut document, path, &axis.values[0]),
+                Err(_) => 0,
+            })
+            .sum();
+        if places == 0 {
+            return Err(format!(
+                "--set {path}: there is no such place in {}; a path is like task.NAME.cost, scheduler.NAME.policy or duration",
+                texts.origin
+            ));
+        }
+    }
+    Ok(Grid { args, texts, axes })
+}
+
+impl Grid<'_> {
+    /// How many points there are.
+    fn points(&self) -> u64 {
+        self.axes.iter().map(|axis| axis.values.len() as u64).fold(1, u64::saturating_mul)
+    }
+
+    /// The values of a point: the last axis changes fastest.
+    fn values(&self, point: usize) -> Vec<usize> {
+        let mut rest = point;
+        let mut values: Vec<usize> = self
+            .axes
+            .iter()
+            .rev()
+            .map(|axis| {
+                let value = rest % axis.values.len();
+                rest /= axis.values.len();
+                value
+            })
+            .collect();
+        values.reverse();
+        values
+    }
+
+    /// The system at these values; `None` for an axis leaves what the file says.
+    fn system(&self, values: &[Option<usize>], seed: u64, set: u32) -> Result<System, Wrong> {
+        let mut changes = Vec::new();
+        let (mut tasks, mut total) = (None, None);
+        for (axis, value) in self.axes.iter().zip(values) {
+            // Tasks can't be drawn without a number and a sum: the first ones stand in.
+            let drawn = matches!(axis.what, What::Tasks | What::Utilization);
+            let Some(value) = value.or(drawn.then_some(0)) else { continue };
+            let value = &axis.values[value];
+            changes.push((&axis.what, value.as_str()));
+            match &axis.what {
+                What::Tasks => tasks = Some(value),
+                What::Utilization => total = Some(value),
+                What::Key(_) | What::Policy => {}
+            }
+        }
+        let changed = Changed { texts: &self.texts, changes: &changes };
+        let mut text = changed.changed(&self.texts.origin).unwrap_or_default();
+        if let (Some(tasks), Some(total)) = (tasks, total) {
+            let wrong = |why: &str| Wrong::Drawn(why.to_owned());
+            let count = tasks.parse().map_err(|_| wrong("a number of tasks is a whole number"))?;
+            let total = generate::parts(total).map_err(|why| wrong(&why))?;
+            let spec = self.args.draw.spec(count, total).map_err(|why| wrong(&why.to_string()))?;
+            let drawn = talea_sim::generate::generate(&spec, seed, u64::from(set));
+            for (number, task) in drawn.map_err(|why| wrong(&why.to_string()))?.iter().enumerate() {
+                text.push_str(&generate::text(number, task, self.args.into.as_deref()));
+            }
+        }
+        system::read(&text, &self.texts.origin, &changed).map_err(Wrong::File)
+    }
+
+    /// What is wrong with a point, by the axis that is to blame if one alone is.
+    fn blame(&self, values: &[usize], wrong: &Wrong, seed: u64) -> String {
+        let option = |at: usize| self.axes[at].option(&self.axes[at].values[values[at]]);
+        let alone = (0..self.axes.len()).find(|&at| {
+            let mut one = vec![None; self.axes.len()];
+            one[at] = Some(values[at]);
+            self.system(&one, seed, 0).is_err()
+        });
+        let options = match alone {
+            Some(at) => option(at),
+            None => (0..self.axes.len()).map(option).collect::<Vec<_>>().join(" "),
+        };
+        match wrong {
+            Wrong::Drawn(why) => format!("{options}: {why}"),
+            Wrong::File(found) => {
+                let first = found.iter().find(|found| found.is_error()).map(ToString::to_string);
+                format!("{options}: {}", first.unwrap_or_default())
+            }
+        }
+    }
+}
+
+fn sweep(grid: &Grid<'_>) -> anyhow::Result<Exit> {
+    let args = grid.args;
+    let fixed: Vec<Option<usize>> = vec![None; grid.axes.len()];
+    let first = match grid.system(&fixed, 1, 0) {
+        Ok(system) => system.seed,
+        // Something of it is wrong with every seed, and is told below.
+        Err(_) => 1,
+    };
+    let seeds = args.seeds.as_ref().map_or_else(|| vec![first], |seeds| seeds.0.clone());
+    let per_point = seeds.len() as u64 * u64::from(args.sets);
+    let runs = grid.points().saturating_mul(per_point);
+    if runs > RUNS_MAX {
+        note(&format!("{} points of {per_point} runs each are more than {RUNS_MAX} runs", grid.points()));
+        return Ok(Exit::Usage);
+    }
+    if args.svg.is_some() && show::right(&grid.axes).is_none() {
+        note("--svg needs an axis with several numbers, such as --utilization 0.1..1/0.1");
+        return Ok(Exit::Usage);
+    }
+    let points = grid.points() as usize;
+    // Every value once, beside the first ones of the others, before anything runs; what only some combinations can't have is
+    // found on the way.
+    let mut probes = vec![vec![0; grid.axes.len()]];
+    for (at, axis) in grid.axes.iter().enumerate() {
+        for value in 1..axis.values.len() {
+            let mut values = vec![0; grid.axes.len()];
+            values[at] = value;
+            probes.push(values);
+        }
+    }
+    for values in probes {
+        let some: Vec<Option<usize>> = values.iter().copied().map(Some).collect();
+        if let Err(wrong) = grid.system(&some, seeds[0], 0) {
+            note(&grid.blame(&values, &wrong, seeds[0]));
+            return Ok(Exit::Usage);
+        }
+    }
+    let threads = args.threads.map_or_else(batch::threads, std::num::NonZero::get);
+    let one = |number: usize| -> Result<(u64, u32, Seen), String> {
+        let (point, run) = (number as u64 / per_point, number as u64 % per_point);
+        let (seed, set) = (seeds[(run / u64::from(args.sets)) as usize], (run % u64::from(args.sets)) as u32);
+        let values = grid.values(point as usize);
+        let some: Vec<Option<usize>> = values.iter().copied().map(Some).collect();
+        let system = grid.system(&some, seed, set).map_err(|wrong| grid.blame(&values, &wrong, seed))?;
+        let duration = args.duration.unwrap_or(system.duration);
+        Ok((seed, set, measure::run(&system, duration, seed)?))
+    };
+    let what = format!("{points} points, {runs} runs");
+    let results: Result<Vec<_>, String> =
+        batch::run_on(threads, &what, runs as usize, one).into_iter().collect();
+    let mut results = match results {
+        Ok(results) => results.into_iter(),
+        Err(why) => {
+            note(&why);
+            return Ok(Exit::Usage);
+        }
+    };
+    let points: Vec<show::Point> = (0..points)
+        .map(|point| show::Point {
+            values: grid
+                .values(point)
+                .iter()
+                .zip(&grid.axes)
+                .map(|(&at, axis)| axis.values[at].clone())
+                .collect(),
+            runs: results.by_ref().take(per_point as usize).collect(),
+        })
+        .collect();
+    let write = |path: &PathBuf, text: String| {
+        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+    };
+    if let Some(path) = &args.csv {
+        write(path, show::csv(&grid.axes, &points))?;
+    }
+    if let Some(path) = &args.svg {
+        let title = format!("{}, simulated", args.file.file_name().unwrap_or_default().to_string_lossy());
+        let svg = show::svg(&grid.axes, &points, args.show, &title).context("an axis of numbers")?;
+        write(path, svg)?;
+    }
+    if args.output.json {
+        let duration = args.duration.map(Span::as_ns);
+        print_json(&show::answer(grid.texts.origin.clone(), duration, &grid.axes, &points))?;
+    } else {
+        print(&show::table(&grid.axes, &points))?;
+    }
+    Ok(Exit::Ok)
+}

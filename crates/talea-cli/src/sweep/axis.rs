@@ -1,0 +1,221 @@
+//! The axes of a grid: a name and its values.
+//!
+//! Grammar: `VALUE,VALUE,…`, where each may be a range `FROM..TO/STEP` of numbers or durations, both ends included as far
+//! as steps lead there; a step of 1 may be left out between whole numbers. Commas within brackets, braces and quotes
+//! belong to a value. Ranges are counted in integers, so that `0.1..1/0.1` ends at 1.
+
+use crate::commands::generate::parts;
+use talea_core::Span;
+use talea_sim::generate::decimal;
+use talea_system::duration::parse_span;
+
+/// Values of one axis at most.
+const VALUES_MAX: u64 = 10_000;
+
+/// What an axis changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    /// A key of the file.
+    Key(String),
+    /// The policy of every root.
+    Policy,
+    /// How many tasks are generated.
+    Tasks,
+    /// What their utilisations add up to.
+    Utilization,
+}
+
+impl What {
+    /// What the option and reports call it.
+    pub(crate) fn word(&self) -> &str {
+        match self {
+            What::Key(key) => key,
+            What::Policy => "policy",
+            What::Tasks => "tasks",
+            What::Utilization => "utilization",
+        }
+    }
+}
+
+/// An axis.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Axis {
+    pub(crate) what: What,
+    /// At least one.
+    pub(crate) values: Vec<String>,
+}
+
+impl Axis {
+    /// `KEY=VALUES`.
+    pub(crate) fn key(text: &str) -> Result<Axis, String> {
+        let (key, list) = text.split_once('=').ok_or("write it like task.video.cost=1ms,2ms")?;
+        let key = key.trim();
+        if key.is_empty() || key.split('.').any(str::is_empty) {
+            return Err(format!("`{key}` is not the path of a key, such as task.video.cost"));
+        }
+        Ok(Axis { what: What::Key(key.to_owned()), values: values(list)? })
+    }
+
+    /// A list for something with an option of its own.
+    pub(crate) fn of(what: What, list: &str) -> Result<Axis, String> {
+        Ok(Axis { what, values: values(list)? })
+    }
+
+    /// What reports call it.
+    pub(crate) fn name(&self) -> &str {
+        self.what.word()
+    }
+
+    /// The option that gives it one value.
+    pub(crate) fn option(&self, value: &str) -> String {
+        match &self.what {
+            What::Key(key) => format!("--set {key}={value}"),
+            _ => format!("--{} {value}", self.name()),
+        }
+    }
+
+    /// The values as numbers, if that is what they all are: durations in milliseconds.
+    pub(crate) fn numbers(&self) -> Option<Vec<f64>> {
+        self.values.iter().map(|value| number(value)).collect()
+    }
+}
+
+#[allow(clippy::cast_precision_loss, reason = "plotted")]
+fn number(value: &str) -> Option<f64> {
+    if let Ok(number) = value.parse::<f64>() {
+        return number.is_finite().then_some(number);
+    }
+    parse_span(value).ok().map(|span| span.as_ns() as f64 / 1e6)
+}
+
+/// All values of a list.
+pub(crate) fn values(list: &str) -> Result<Vec<String>, String> {
+    let mut found = Vec::new();
+    for piece in pieces(list) {
+        let piece = piece.trim();
+        if piece.is_empty() {
+            return Err(format!("there is an empty value in `{list}`"));
+        }
+        match range(piece)? {
+            Some(range) => found.extend(range),
+            None => found.push(piece.to_owned()),
+        }
+        if found.len() as u64 > VALUES_MAX {
+            return Err(format!("there are more than {VALUES_MAX} values"));
+        }
+    }
+    for (at, value) in found.iter().enumerate() {
+        if found[..at].contains(value) {
+            return Err(format!("`{value}` is there twice"));
+        }
+    }
+    Ok(found)
+}
+
+/// Between commas that stand in no brackets, braces or quotes.
+fn pieces(list: &str) -> Vec<&str> {
+    let (mut depth, mut quoted, mut start) = (0_u32, None, 0);
+    let mut found = Vec::new();
+    for (at, c) in list.char_indices() {
+        match (quoted, c) {
+            (Some(mark), _) if c == mark => quoted = None,
+            (None, '"' | '\'') => quoted = Some(c),
+            (None, '[' | '{') => depth += 1,
+            (None, ']' | '}') => depth = depth.saturating_sub(1),
+            (None, ',') if depth == 0 => {
+                found.push(&list[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    found.push(&list[start..]);
+    found
+}
+
+/// The values of `FROM..TO/STEP`; `None` if it is no range.
+fn range(piece: &str) -> Result<Option<Vec<String>>, String> {
+    let Some((from, rest)) = piece.split_once("..").filter(|_| !piece.contains(['"', '\'', '[', '{'])) else {
+        return Ok(None);
+    };
+    let (to, step) = match rest.split_once('/') {
+        Some((to, step)) => (to, Some(step)),
+        None => (rest, None),
+    };
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    let wrong = |why: &str| format!("`{piece}` is no range: {why}");
+    let whole = |text: &str| text.parse::<u64>().ok();
+    if let (Some(first), Some(last), Some(step)) = (whole(from), whole(to), whole(step.unwrap_or("1"))) {
+        let all = steps(first, last, step).map_err(|why| wrong(&why))?;
+        return Ok(Some(all.map(|n| n.to_string()).collect()));
+    }
+    if is_number(from) && is_number(to) {
+        let step = step.ok_or_else(|| wrong("it needs a step, such as 0.1..1/0.1"))?;
+        let part = |text| parts(text).map_err(|why| wrong(&why));
+        let all = steps(part(from)?, part(to)?, part(step)?).map_err(|why| wrong(&why))?;
+        return Ok(Some(all.map(decimal).collect()));
+    }
+    let span = |text| parse_span(text).map(Span::as_ns).map_err(|why| wrong(&why.to_string()));
+    let step = step.ok_or_else(|| wrong("it needs a step, such as 1ms..5ms/1ms"))?;
+    let all = steps(span(from)?, span(to)?, span(step)?).map_err(|why| wrong(&why))?;
+    Ok(Some(all.map(|ns| Span::from_ns(ns).to_string()).collect()))
+}
+
+fn steps(from: u64, to: u64, step: u64) -> Result<impl Iterator<Item = u64>, String> {
+    if step == 0 {
+        return Err("its step is 0".to_owned());
+    }
+    let Some(length) = to.checked_sub(from) else {
+        return Err("it ends before it begins".to_owned());
+    };
+    if length / step >= VALUES_MAX {
+        return Err(format!("it has more than {VALUES_MAX} values"));
+    }
+    Ok((0..=length / step).map(move |n| from + n * step))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_and_ranges_are_values() {
+        let is = |list: &str, expected: &[&str]| assert_eq!(values(list).expect(list), expected, "{list}");
+        is("edf,rm", &["edf", "rm"]);
+        is("0.1..0.5/0.1", &["0.1", "0.2", "0.3", "0.4", "0.5"]);
+        is("0.5..0.99/0.2,1", &["0.5", "0.7", "0.9", "1"]);
+        is("1..3", &["1", "2", "3"]);
+        is("2000..9000/3500", &["2000", "5500", "9000"]);
+        is("1ms..2ms/500us, 9s", &["1ms", "1500us", "2ms", "9s"]);
+        is("{ min = \"1ms\", max = \"2ms\" },\"3ms\"", &["{ min = \"1ms\", max = \"2ms\" }", "\"3ms\""]);
+        is("[\"1ms\", \"2ms\"]", &["[\"1ms\", \"2ms\"]"]);
+    }
+
+    #[test]
+    fn what_is_no_list_is_refused_with_its_reason() {
+        let why = |list: &str| values(list).expect_err(list);
+        for (list, part) in [
+            ("", "empty value"),
+            ("1,,2", "empty value"),
+            ("2..1", "ends before it begins"),
+            ("0.1..1", "needs a step"),
+            ("1ms..2ms", "needs a step"),
+            ("1ms..2ms/0", "step is 0"),
+            ("1ms..2/1ms", "no unit"),
+            ("1..100000", "more than 10000"),
+            ("a..b/c", "no range"),
+            ("1,2,1", "twice"),
+        ] {
+            assert!(why(list).contains(part), "{list}: {}", why(list));
+        }
+        assert!(Axis::key("cost").is_err() && Axis::key("=1").is_err() && Axis::key("task..cost=1").is_err());
+    }
+
+    #[test]
+    fn numbers_are_told_from_words() {
+        let numbers = |list| Axis::of(What::Tasks, list).expect("a list").numbers();
+        assert_eq!(numbers("1,2.5"), Some(vec![1.0, 2.5]));
+        assert_eq!(numbers("1ms,500us"), Some(vec![1.0, 0.5]));
+        assert_eq!(numbers("edf,1"), None);
+    }
+}

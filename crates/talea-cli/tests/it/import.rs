@@ -1,0 +1,61 @@
+//! `talea import-sf3p` and `talea import-rt-app` from the outside: what they print is a system file that runs.
+
+use crate::harness::{Scratch, run, snapshot};
+
+const SF3P: &str = include_str!("../../../talea-system/tests/sf3p/tdmatop.xml");
+
+const RT_APP: &str = "{
+  /* Two periodic threads and a shell. */
+  \"global\": { \"duration\": 2, \"default_policy\": \"SCHED_FIFO\", \"pi_enabled\": true },
+  \"tasks\": {
+    \"control\": { \"priority\": 20, \"run\": 1000, \"lock\": \"bus\", \"run\": 500, \"unlock\": \"bus\", \"run\": 500,
+      \"timer\": { \"ref\": \"unique\", \"period\": 10000, \"mode\": \"absolute\" } },
+    \"video\": { \"priority\": 10, \"phases\": {
+      \"still\": { \"loop\": 2, \"run\": 5000, \"timer\": { \"ref\": \"t\", \"period\": 40000, \"mode\": \"absolute\" } },
+      \"moving\": { \"run\": 9000, \"timer\": { \"ref\": \"t\", \"period\": 40000, \"mode\": \"absolute\" } } } },
+    \"shell\": { \"policy\": \"SCHED_OTHER\", \"loop\": 2, \"run\": 3000, \"sleep\": 100000, }
+  }
+}
+";
+
+#[test]
+fn s1_s18_an_example_of_sf3p_becomes_a_file_that_runs() {
+    let scratch = Scratch::new();
+    scratch.file("tdmatop.xml", SF3P);
+    let ended = run(&scratch, &["import-sf3p", "tdmatop.xml"]);
+    snapshot("import-sf3p", &ended.transcript());
+    scratch.file("tdmatop.toml", &ended.out);
+    let simulated = run(&scratch, &["simulate", "tdmatop.toml", "--json"]);
+    assert_eq!(simulated.code, Some(0), "{}", simulated.err);
+    let answer: serde_json::Value = serde_json::from_str(&simulated.out).expect("JSON");
+    assert_eq!(answer["roots"][0]["tasks"].as_array().map(Vec::len), Some(4));
+}
+
+#[test]
+fn a_workload_of_rt_app_becomes_a_file_that_runs() {
+    let scratch = Scratch::new();
+    scratch.file("load.json", RT_APP);
+    let ended = run(&scratch, &["import-rt-app", "load.json"]);
+    snapshot("import-rt-app", &ended.transcript());
+    scratch.file("load.toml", &ended.out);
+    let simulated = run(&scratch, &["simulate", "load.toml"]);
+    assert_eq!(simulated.code, Some(0), "{}", simulated.err);
+    // With more CPUs the shell can't be held beside them, and says so.
+    let ended = run(&scratch, &["import-rt-app", "load.json", "--cpus", "2"]);
+    assert_eq!(ended.code, Some(2));
+    assert!(ended.out.is_empty() && ended.err.contains("is not of SCHED_FIFO"), "{}", ended.err);
+}
+
+#[test]
+fn s22_complaints_go_to_standard_error_with_their_place() {
+    let scratch = Scratch::new();
+    scratch.file("bad.xml", &SF3P.replace("TDMA", "TDMB"));
+    let ended = run(&scratch, &["import-sf3p", "bad.xml"]);
+    snapshot("import-sf3p-malformed", &ended.transcript());
+    assert_eq!((ended.code, ended.out.as_str()), (Some(2), ""));
+    scratch.file("bad.json", &RT_APP.replace("\"sleep\"", "\"suspend\""));
+    let ended = run(&scratch, &["import-rt-app", "bad.json"]);
+    snapshot("import-rt-app-malformed", &ended.transcript());
+    assert_eq!((ended.code, ended.out.as_str()), (Some(2), ""));
+    assert_eq!(run(&scratch, &["import-sf3p", "missing.xml"]).code, Some(1));
+}
