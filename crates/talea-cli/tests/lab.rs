@@ -84,3 +84,26 @@ fn r34_the_papers_figures_are_drawn() {
     }
     std::fs::remove_dir_all(&out).expect("ours");
 }
+
+#[test]
+fn the_exploration_of_yasmin_is_a_table_a_plot_and_its_data() {
+    let out = std::env::temp_dir().join(format!("talea-lab-yasmin-{}", std::process::id()));
+    let output = lab(&["yasmin", "fig5", "--out", out.to_str().expect("a plain path")]);
+    let table = String::from_utf8(output.stdout).expect("text");
+    for policy in ["G-EDF", "G-DM", "P-EDF", "P-DM"] {
+        assert_eq!(table.lines().filter(|line| line.contains(policy)).count(), 6, "{policy}");
+    }
+    assert!(table.contains("Measured columns are absent"));
+    let plot = std::fs::read_to_string(out.join("yasmin-fig5.svg")).expect("a plot");
+    assert_eq!(plot.matches("<circle").count(), 24);
+    let data = std::fs::read(out.join("yasmin-fig5.json")).expect("data");
+    let data: Value = serde_json::from_slice(&data).expect("JSON");
+    let rows = data["configurations"].as_array().expect("configurations");
+    assert_eq!(rows.len(), 24);
+    for row in rows {
+        let late =
+            row["frames_late"].as_u64().expect("a number") + row["messages_late"].as_u64().expect("one");
+        assert_eq!(late == 0, row["versions"] == "both", "{row:#}");
+    }
+    std::fs::remove_dir_all(&out).expect("ours");
+}

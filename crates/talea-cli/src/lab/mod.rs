@@ -21,6 +21,7 @@ mod sf3p;
 mod speed;
 mod tasks;
 mod wakeup;
+mod yasmin;
 
 use crate::exit::Exit;
 
@@ -45,6 +46,8 @@ enum What {
     L3c(l3c::Args),
     /// The experiments of SF3P (RSP 2014), simulated.
     Sf3p(sf3p::Args),
+    /// The exploration of YASMIN (Middleware 2021), simulated.
+    Yasmin(yasmin::Args),
     /// A server for the measurements.
     #[command(hide = true)]
     Serve(server::ServeArgs),
@@ -65,6 +68,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
         What::Sim(args) => speed::run(&args),
         What::L3c(args) => l3c::run(&args),
         What::Sf3p(args) => sf3p::run(&args),
+        What::Yasmin(args) => yasmin::run(&args),
         What::Serve(args) => server::serve(&args),
         What::Pong => raw::pong(),
         What::Spin(args) => Ok(rig::spin(&args)),
