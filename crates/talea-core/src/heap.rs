@@ -31,6 +31,9 @@ pub struct Heap {
     pairs: Vec<[Entry; 2]>,
     first: Entry,
     len: usize,
+    /// Matches that were played, for the tests that count what a decision costs.
+    #[cfg(test)]
+    pub(crate) compared: u64,
 }
 
 impl Heap {
@@ -40,7 +43,13 @@ impl Heap {
     /// An empty queue for the numbers `0..n`.
     pub fn new(n: usize) -> Heap {
         // One number would have its leaf at the top.
-        Heap { pairs: vec![[OUT; 2]; n.next_power_of_two().max(2)], first: OUT, len: 0 }
+        Heap {
+            pairs: vec![[OUT; 2]; n.next_power_of_two().max(2)],
+            first: OUT,
+            len: 0,
+            #[cfg(test)]
+            compared: 0,
+        }
     }
 
     /// How many are in.
@@ -101,6 +110,10 @@ impl Heap {
         let mut place = self.leaf(who);
         let mut best = entry;
         while place > 1 {
+            #[cfg(test)]
+            {
+                self.compared += 1;
+            }
             let pair = &mut self.pairs[place / 2];
             pair[place % 2] = best;
             let other = pair[1 - place % 2];

@@ -138,6 +138,15 @@ impl Global {
         }
     }
 
+    /// Entries that were compared.
+    #[cfg(test)]
+    pub(super) fn compared(&self) -> u64 {
+        match &self.lanes {
+            Lanes::Ranked(_, lanes) => lanes.iter().map(|lane| lane.compared).sum(),
+            Lanes::Policies(lanes) => lanes.iter().map(Built::compared).sum(),
+        }
+    }
+
     /// Who runs on `cpu`.
     #[inline]
     pub(super) fn running(&self, cpu: usize) -> Option<Child> {

@@ -34,6 +34,8 @@ mod global;
 mod graph;
 mod jobs;
 mod notes;
+#[cfg(test)]
+mod operations;
 mod run;
 mod sharing;
 mod spec;

@@ -29,6 +29,11 @@ impl<K: Key> Keyed<K> {
     pub(crate) fn new(children: usize) -> Keyed<K> {
         Keyed { ready: Heap::new(children), key: PhantomData }
     }
+
+    #[cfg(test)]
+    pub(crate) fn compared(&self) -> u64 {
+        self.ready.compared
+    }
 }
 
 impl<K: Key> Scheduler for Keyed<K> {

@@ -371,6 +371,17 @@ macro_rules! forward {
     };
 }
 
+#[cfg(test)]
+impl Built {
+    /// Entries that were compared, by a policy that orders by a number.
+    pub(crate) fn compared(&self) -> u64 {
+        match self {
+            Built::Edf(policy) => policy.compared(),
+            other => panic!("{other:?} does not count"),
+        }
+    }
+}
+
 impl Scheduler for Built {
     #[inline]
     fn ready(&mut self, now: Time, who: &Entry) -> Resched {

@@ -7,6 +7,7 @@ mod bridge;
 mod charts;
 mod costs;
 mod drive;
+mod effort;
 mod examples;
 mod graphs;
 mod invariants;
