@@ -136,6 +136,36 @@ fn r37_pure_crates_need_no_linux() {
     }
 }
 
+#[test]
+fn s23_the_machine_and_the_simulator_are_made_of_nothing_but_themselves() {
+    // SF3P's claim is POSIX priorities and timers; what decides here needs not even that. Who obeys it is another crate.
+    let from = |name: &str| -> Vec<String> {
+        let all = edges("normal");
+        all.iter().filter(|(from, _)| from == name).map(|(_, to)| to.clone()).collect()
+    };
+    assert_eq!(from("talea-core"), [""; 0]);
+    assert_eq!(from("talea-sim"), ["talea-core"]);
+    let ours = ["crates/talea-core", "crates/talea-sim"];
+    let sources = crate::sources(&["rs"]);
+    let sources: Vec<_> =
+        sources.iter().filter(|path| ours.iter().any(|dir| path.starts_with(dir))).collect();
+    let mut findings = Vec::new();
+    for path in &sources {
+        // No files of the kernel's: no cgroup, no module, no device.
+        for kernel in ["\"/sys", "\"/proc", "\"/dev"] {
+            if crate::read(path).contains(kernel) {
+                findings.push(format!("{} asks for a file below {kernel}\"", path.display()));
+            }
+        }
+    }
+    crate::none(&findings);
+    // And with nothing else SF3P's shipped examples run as they should.
+    let runs_s1 = |path: &&&std::path::PathBuf| {
+        path.starts_with("crates/talea-sim/tests") && crate::read(path).contains("\nfn s1_")
+    };
+    assert!(sources.iter().filter(runs_s1).count() > 0, "the tests of S1 are part of the simulator");
+}
+
 /// Every edge of a kind from a member of the workspace.
 fn edges(kind: &str) -> BTreeSet<(String, String)> {
     let metadata = metadata("Cargo.toml");
