@@ -83,6 +83,11 @@ fn set(seed: u64, number: u64) -> Set {
     let mut dice = Dice::of(seed, number);
     let n = dice.between(5, 50);
     let ppm = dice.between(200_000, 1_000_000);
+    set_of(&mut dice, n, ppm)
+}
+
+/// The same with so many tasks and so many millionths of the CPU.
+fn set_of(dice: &mut Dice, n: u64, ppm: u64) -> Set {
     let tasks = (0..n).map(|_| {
         let cost =
             if dice.below(2) == 0 { dice.between(5 * MS, 10 * MS) } else { dice.between(40 * MS, 50 * MS) };
@@ -90,7 +95,10 @@ fn set(seed: u64, number: u64) -> Set {
         let period = (u128::from(cost) * u128::from(n) * 1_000_000).div_ceil(u128::from(ppm));
         (Span::from_ns(period as u64), Work::from_ns(cost))
     });
-    Set { utilization: ppm as f64 / 1e6, tasks: tasks.collect() }
+    let mut tasks: Vec<_> = tasks.collect();
+    // All arrive together at first, and ties go to the first: with FIFO it is a point or two who that is.
+    tasks.sort_unstable();
+    Set { utilization: ppm as f64 / 1e6, tasks }
 }
 
 fn late(set: &Set, policy: &Policy) -> f64 {
@@ -258,4 +266,49 @@ fn table2() -> anyhow::Result<Exit> {
          C2, everybody in C3.\n",
     )?;
     Ok(Exit::Ok)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The ideal curve of the checklist (1.6), the means of 40 sets: utilisation in thousandths, RM, FIFO.
+    const IDEAL: [(u64, f64, f64); 10] = [
+        (300, 0.0, 0.0),
+        (400, 0.0, 0.39),
+        (500, 0.0, 1.39),
+        (600, 0.0, 3.63),
+        (700, 0.0, 6.24),
+        (800, 0.0, 10.9),
+        (900, 0.03, 18.5),
+        (950, 0.53, 25.9),
+        (990, 1.89, 69.0),
+        (1_000, 2.18, 78.0),
+    ];
+
+    #[test]
+    fn s6_the_misses_of_1500_sets_lie_on_the_ideal_curve_and_edf_has_none() {
+        for (thousandths, rm, fifo) in IDEAL {
+            let sets = (0..150).map(|number| {
+                let mut dice = Dice::of(6, thousandths << 32 | number);
+                let n = dice.between(5, 50);
+                set_of(&mut dice, n, thousandths * 1_000)
+            });
+            let mut found = [const { Vec::new() }; 3];
+            for set in sets {
+                for (found, (_, policy)) in found.iter_mut().zip(&POLICIES) {
+                    found.push(late(&set, policy));
+                }
+            }
+            assert!(found[0].iter().all(|late| *late == 0.0), "EDF at {thousandths}");
+            for (found, ideal) in found[1..].iter().zip([rm, fifo]) {
+                let mean = found.iter().sum::<f64>() / found.len() as f64;
+                let variance =
+                    found.iter().map(|late| (late - mean).powi(2)).sum::<f64>() / found.len() as f64;
+                // A point; or, where 40 sets tell less than that (FIFO from 80 % on), two standard errors of theirs.
+                let near = f64::max(1.0, 2.0 * (variance / 40.0).sqrt());
+                assert!((mean - ideal).abs() < near, "{thousandths}: {mean:.2}, not {ideal} ± {near:.2}");
+            }
+        }
+    }
 }
