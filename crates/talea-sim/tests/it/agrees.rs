@@ -9,20 +9,20 @@ use talea_sim::dice::Dice;
 
 /// What a family of random systems is about.
 #[derive(Clone, Copy, Debug)]
-struct About {
+pub(crate) struct About {
     /// The policy that occurs.
-    order: u64,
+    pub(crate) order: u64,
     /// Of the root with that policy, or of some group below it.
-    at_root: bool,
-    preemptive: bool,
-    server: Option<ServerKind>,
+    pub(crate) at_root: bool,
+    pub(crate) preemptive: bool,
+    pub(crate) server: Option<ServerKind>,
     /// How deep servers nest at least.
-    nested: bool,
-    cpus: usize,
-    bound: bool,
+    pub(crate) nested: bool,
+    pub(crate) cpus: usize,
+    pub(crate) bound: bool,
 }
 
-const PLAIN: About =
+pub(crate) const PLAIN: About =
     About { order: EDF, at_root: true, preemptive: true, server: None, nested: false, cpus: 1, bound: false };
 
 const EDF: u64 = 0;
@@ -35,15 +35,15 @@ const RR: u64 = 6;
 const STRICT: u64 = 7;
 const LENDING: u64 = 8;
 
-struct Maker {
+pub(crate) struct Maker {
     dice: Dice,
     about: About,
     nodes: Vec<Node>,
-    horizon: u64,
+    pub(crate) horizon: u64,
 }
 
 impl Maker {
-    fn new(about: About, seed: u64) -> Maker {
+    pub(crate) fn new(about: About, seed: u64) -> Maker {
         Maker { dice: Dice::new(seed), about, nodes: vec![], horizon: 60 }
     }
 
@@ -146,7 +146,7 @@ impl Maker {
     }
 
     /// A system of the family.
-    fn system(mut self) -> System {
+    pub(crate) fn system(mut self) -> System {
         let about = self.about;
         let is_table = about.order >= STRICT;
         let children = self.dice.between(1, 4) as usize;

@@ -140,7 +140,13 @@ impl Sink for Record {
 
 /// The simulator's answer, with an audit after every instant.
 pub(crate) fn simulate(system: &System, until: u64) -> Outcome {
-    let (tree, workload) = tree(system);
+    simulate_with(system, until, |_| {})
+}
+
+/// The same after a change to the tree: for what the plain twin has no word for.
+pub(crate) fn simulate_with(system: &System, until: u64, change: impl Fn(&mut Tree)) -> Outcome {
+    let (mut tree, workload) = tree(system);
+    change(&mut tree);
     let machine = tree.build().unwrap_or_else(|wrong| panic!("{wrong:?}: {system:#?}"));
     let mut world = World::new(machine, system.cpus as u32, &workload);
     let mut record = Record::new(workload.sources.len(), system.cpus);

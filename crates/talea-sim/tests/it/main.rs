@@ -9,6 +9,7 @@ mod costs;
 mod drive;
 mod effort;
 mod examples;
+mod foreign;
 mod graphs;
 mod invariants;
 mod l3c;

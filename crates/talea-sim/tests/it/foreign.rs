@@ -1,0 +1,69 @@
+//! A policy from outside is held to what the built-in ones are: it agrees with the plain twin (Y21).
+
+use crate::agrees::{About, Maker, PLAIN};
+use crate::naive::server::Kind as Twin;
+use crate::{bridge, soak};
+use talea_core::Time;
+use talea_core::machine::{Body, Tree};
+use talea_core::sched::{Child, Entry, Policy, Resched, Scheduler};
+
+/// EDF as somebody outside would write it: a list.
+#[derive(Debug)]
+struct Plainly(Vec<(Time, Child)>);
+
+impl Scheduler for Plainly {
+    fn ready(&mut self, _: Time, who: &Entry) -> Resched {
+        self.0.push((who.criteria.deadline, who.child));
+        Resched::Pick
+    }
+    fn finished(&mut self, _: Time, who: Child) -> Resched {
+        self.0.retain(|&(_, child)| child != who);
+        Resched::Pick
+    }
+    fn update(&mut self, now: Time, who: &Entry) -> Resched {
+        let _ = self.finished(now, who.child);
+        self.ready(now, who)
+    }
+    fn head(&self, _: Time) -> Option<Child> {
+        self.0.iter().min().map(|&(_, child)| child)
+    }
+    fn before(&self, _: Time, a: &Entry, b: &Entry) -> bool {
+        (a.criteria.deadline, a.child) < (b.criteria.deadline, b.child)
+    }
+}
+
+const PLAINLY: Policy =
+    Policy::Custom { name: "plainly", make: |children| Box::new(Plainly(Vec::with_capacity(children))) };
+
+/// Every EDF of a tree is the one from outside.
+fn replace(tree: &mut Tree) {
+    for id in tree.nodes().map(|(id, _)| id).collect::<Vec<_>>() {
+        if let Some(Body::Scheduler(spec)) = tree.get_mut(id).map(|node| &mut node.body)
+            && matches!(spec.policy, Policy::Edf)
+        {
+            spec.policy = PLAINLY;
+        }
+    }
+}
+
+#[test]
+fn y21_a_policy_from_outside_agrees_with_the_plain_twin_wherever_the_built_in_one_does() {
+    let families = [
+        About { ..PLAIN },
+        About { preemptive: false, ..PLAIN },
+        About { at_root: false, ..PLAIN },
+        About { cpus: 2, ..PLAIN },
+        About { cpus: 3, bound: true, ..PLAIN },
+        About { cpus: 2, preemptive: false, ..PLAIN },
+        About { server: Some(Twin::HardCbs), ..PLAIN },
+    ];
+    for about in families {
+        for case in 0..soak::many(200, 20_000) {
+            let maker = Maker::new(about, soak::seed(case));
+            let until = maker.horizon;
+            let system = maker.system();
+            let machine = bridge::simulate_with(&system, until, replace);
+            assert_eq!(system.run(until), machine, "{about:?}, case {case}: {system:#?}");
+        }
+    }
+}
