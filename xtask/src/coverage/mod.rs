@@ -17,7 +17,7 @@ use std::process::ExitCode;
 const FILE: &str = "docs/coverage.md";
 
 /// Crates whose tests need no kernel: deterministic.
-const PURE: [&str; 9] = [
+const PURE: [&str; 10] = [
     "crates/talea-core",
     "crates/talea-analysis",
     "crates/talea-sim",
@@ -27,6 +27,8 @@ const PURE: [&str; 9] = [
     // Its experiments are simulated so far.
     "crates/talea-cli/src/lab",
     "crates/talea-cli/tests/it/simulate.rs",
+    // What comes from outside runs in the simulator.
+    "examples",
     "xtask",
 ];
 
@@ -139,7 +141,7 @@ fn is_numbered(word: &str, letters: &[&str]) -> bool {
 
 fn rust_files() -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
-    let mut open: Vec<PathBuf> = ["crates", "tests", "xtask"].iter().map(PathBuf::from).collect();
+    let mut open: Vec<PathBuf> = ["crates", "examples", "tests", "xtask"].iter().map(PathBuf::from).collect();
     while let Some(dir) = open.pop() {
         let Ok(entries) = std::fs::read_dir(shell::root().join(&dir)) else { continue };
         for entry in entries {
@@ -157,12 +159,12 @@ fn rust_files() -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// `crates/talea-broker/src/…` → `talea-broker`, `tests/kernel/…` → `tests/kernel`.
+/// `crates/talea-broker/src/…` → `talea-broker`, `tests/kernel/…` → `tests/kernel`, `examples/…` alike.
 fn package_of(path: &Path) -> String {
     let mut parts = path.iter().map(|part| part.to_string_lossy());
     match parts.next().as_deref() {
         Some("crates") => parts.next().unwrap_or_default().into_owned(),
-        Some("tests") => format!("tests/{}", parts.next().unwrap_or_default()),
+        Some(dir @ ("tests" | "examples")) => format!("{dir}/{}", parts.next().unwrap_or_default()),
         Some(other) => other.to_owned(),
         None => String::new(),
     }
