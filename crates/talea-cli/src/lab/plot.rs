@@ -39,10 +39,13 @@ impl Figure<'_> {
         let count = self.panels.len().max(1) as f64;
         let names = self.panels.first().map(|panel| panel.series.as_slice()).unwrap_or_default();
         let longest = names.iter().map(|series| series.name.chars().count()).max().unwrap_or(0);
-        let width = LEFT + count * (PANEL + GAP) + 34.0 + 7.0 * longest as f64;
+        // Letters of 12 and of 16 points are about 7 and 9 wide.
+        let width = (LEFT + count * (PANEL + GAP) + 34.0 + 7.0 * longest as f64)
+            .max(LEFT + 20.0 + 9.0 * self.title.chars().count() as f64);
         let all = || self.panels.iter().flat_map(|panel| &panel.series).flat_map(|series| &series.points);
-        let right = all().map(|point| point.0).fold(1.0, f64::max);
-        let high = nice(all().map(|point| point.1).fold(1.0, f64::max));
+        let right = Axis::to(all().map(|point| point.0).fold(0.0, f64::max));
+        let high = Axis::to(all().map(|point| point.1).fold(0.0, f64::max));
+        let high = Axis { end: high.step * high.steps() as f64, ..high };
         let mut text = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} 380\" \
              font-family=\"system-ui, sans-serif\" font-size=\"12\" fill=\"#222\" role=\"img\">\n\
@@ -53,7 +56,7 @@ impl Figure<'_> {
         );
         for (number, panel) in self.panels.iter().enumerate() {
             let x = LEFT + number as f64 * (PANEL + GAP);
-            panel_at(&mut text, x, panel, (right, high), number == 0);
+            panel_at(&mut text, x, panel, (&right, &high), number == 0);
             let _ = writeln!(
                 text,
                 "<text x=\"{:.0}\" y=\"{:.0}\" text-anchor=\"middle\" fill=\"#555\">{}</text>",
@@ -80,34 +83,38 @@ impl Figure<'_> {
     }
 }
 
-fn panel_at(text: &mut String, x: f64, panel: &Panel, (right, high): (f64, f64), labelled: bool) {
-    let at_x = |value: f64| x + PANEL * value / right;
-    let at_y = |value: f64| BOTTOM - (BOTTOM - TOP) * value / high;
+fn panel_at(text: &mut String, x: f64, panel: &Panel, (right, high): (&Axis, &Axis), labelled: bool) {
+    let at_x = |value: f64| x + PANEL * value / right.end;
+    let at_y = |value: f64| BOTTOM - (BOTTOM - TOP) * value / high.end;
     let _ = writeln!(
         text,
         "<text x=\"{x:.0}\" y=\"{:.0}\" font-weight=\"600\">{}</text>",
         TOP - 14.0,
         panel.title
     );
-    for step in 0..=4 {
-        let share = f64::from(step) / 4.0;
-        let (px, py) = (at_x(right * share), at_y(high * share));
+    for (value, name) in right.ticks() {
+        let px = at_x(value);
+        // At the edges the neighbours' numbers begin.
+        let anchor = match px - x {
+            ..1.0 => "start",
+            off if off > PANEL - 1.0 => "end",
+            _ => "middle",
+        };
         let _ = writeln!(
             text,
-            "<path d=\"M{x:.0} {py:.1}h{PANEL}\" stroke=\"#e4e4e4\"/>\
-             <text x=\"{px:.1}\" y=\"{:.0}\" text-anchor=\"{}\" fill=\"#555\">{}</text>",
-            BOTTOM + 18.0,
-            // At the edges the neighbours' numbers begin.
-            ["start", "middle", "middle", "middle", "end"][step as usize],
-            short(right * share)
+            "<text x=\"{px:.1}\" y=\"{:.0}\" text-anchor=\"{anchor}\" fill=\"#555\">{name}</text>",
+            BOTTOM + 18.0
         );
+    }
+    for (value, name) in high.ticks() {
+        let py = at_y(value);
+        let _ = writeln!(text, "<path d=\"M{x:.0} {py:.1}h{PANEL}\" stroke=\"#e4e4e4\"/>");
         if labelled {
             let _ = writeln!(
                 text,
-                "<text x=\"{:.0}\" y=\"{:.1}\" text-anchor=\"end\" fill=\"#555\">{}</text>",
+                "<text x=\"{:.0}\" y=\"{:.1}\" text-anchor=\"end\" fill=\"#555\">{name}</text>",
                 x - 6.0,
-                py + 4.0,
-                short(high * share)
+                py + 4.0
             );
         }
     }
@@ -124,20 +131,43 @@ fn panel_at(text: &mut String, x: f64, panel: &Panel, (right, high): (f64, f64),
     }
 }
 
-/// The next round number that four steps divide well.
-fn nice(most: f64) -> f64 {
-    let magnitude = 10_f64.powf(most.log10().floor());
-    let steps = [1.0, 2.0, 4.0, 5.0, 8.0, 10.0];
-    steps.iter().map(|step| step * magnitude).find(|&round| round >= most).unwrap_or(most)
+/// From zero to `end`, with a number at each multiple of a round step.
+struct Axis {
+    end: f64,
+    step: f64,
 }
 
-fn short(value: f64) -> String {
-    if value >= 20.0 || (value - value.round()).abs() < 1e-9 {
-        format!("{value:.0}")
-    } else if value < 1.0 {
-        format!("{value:.2}").trim_end_matches('0').to_owned()
-    } else {
-        format!("{value:.1}")
+impl Axis {
+    /// At most five steps; rounded up to a step where that is near.
+    fn to(most: f64) -> Axis {
+        let most = if most > 0.0 { most } else { 1.0 };
+        let magnitude = 10_f64.powf(most.log10().floor() - 1.0);
+        let steps = [1.0, 2.0, 2.5, 5.0, 10.0, 20.0, 25.0].map(|step| step * magnitude);
+        let step = steps.into_iter().find(|step| most / step < 5.0 + 1e-9).unwrap_or(most);
+        let mut axis = Axis { end: most, step };
+        let round = axis.step * axis.steps() as f64;
+        if round < 1.05 * most {
+            axis.end = round;
+        }
+        axis
+    }
+
+    /// How many there are up to the end, the last one perhaps not whole.
+    fn steps(&self) -> u32 {
+        (self.end / self.step - 1e-9).ceil() as u32
+    }
+
+    /// Where numbers stand, and as they are written.
+    fn ticks(&self) -> impl Iterator<Item = (f64, String)> {
+        let decimals = (0..4).find(|&places| {
+            let scaled = self.step * 10_f64.powi(places);
+            (scaled - scaled.round()).abs() < 1e-6
+        });
+        let decimals = decimals.unwrap_or(4) as usize;
+        (0..=self.steps())
+            .map(|number| f64::from(number) * self.step)
+            .filter(|value| *value < self.end * (1.0 + 1e-9))
+            .map(move |value| (value, format!("{value:.decimals$}")))
     }
 }
 
@@ -153,6 +183,17 @@ mod tests {
         let svg = figure.svg();
         assert_eq!(svg.matches("stroke-linejoin").count(), 2);
         assert!(svg.contains(">2 CPUs<") && svg.starts_with("<svg") && svg.ends_with("</svg>\n"));
-        assert!((nice(19.9) - 20.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn axes_have_round_numbers_that_are_written_as_they_are() {
+        let ticks = |most: f64| Axis::to(most).ticks().map(|(_, name)| name).collect::<Vec<_>>().join(" ");
+        assert_eq!(ticks(97.5), "0 20 40 60 80 100");
+        assert_eq!(ticks(0.5), "0.0 0.1 0.2 0.3 0.4 0.5");
+        assert_eq!(ticks(1024.0), "0 250 500 750 1000");
+        assert_eq!(ticks(47.7), "0 10 20 30 40 50");
+        assert_eq!(ticks(1.2), "0.00 0.25 0.50 0.75 1.00 1.25");
+        assert_eq!(ticks(0.0), "0.0 0.2 0.4 0.6 0.8 1.0");
+        assert!((Axis::to(1024.0).end - 1024.0).abs() < 1e-9, "too far from a round number to go there");
     }
 }
