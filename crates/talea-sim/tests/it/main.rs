@@ -3,6 +3,7 @@
 
 mod activation;
 mod agrees;
+mod allocations;
 mod bridge;
 mod charts;
 mod costs;

@@ -2,10 +2,11 @@
 //! and nobody is forgotten.
 
 use crate::lab::{at, cost, listed, run, span, watch, work, world};
+use talea_core::Time;
 use talea_core::criteria::Own;
 use talea_core::machine::{
-    Affinity, Condition, Cpu, Migration, NodeId, Note, Protocol, ResourceId, SchedulerSpec, Selection,
-    TaskSpec, Tree, Version,
+    AcceleratorId, Affinity, Condition, Cpu, Migration, NodeId, Note, Protocol, ResourceId, SchedulerSpec,
+    Selection, TaskSpec, Tree, Version,
 };
 use talea_core::sched::Policy;
 use talea_core::server::{Kind, Reservation};
@@ -40,83 +41,97 @@ fn schedulers(dice: &mut Dice, tree: &mut Tree) -> Vec<NodeId> {
     all
 }
 
+/// A random tree that may have all of it.
+pub(crate) struct Everything {
+    pub(crate) tree: Tree,
+    pub(crate) sources: Vec<Source>,
+    accelerators: Vec<AcceleratorId>,
+    resources: Vec<ResourceId>,
+}
+
+pub(crate) fn everything(dice: &mut Dice) -> Everything {
+    let cpus = 1 + dice.below(3) as u32;
+    let mut tree = Tree::new(cpus, SchedulerSpec { own: Own::default(), ..scheduler(dice) });
+    tree.inheritance = dice.below(2) == 0;
+    tree.migration = if dice.below(2) == 0 { Migration::Anytime } else { Migration::JobBoundaries };
+    tree.selection = [
+        Selection::Declared,
+        Selection::Energy,
+        Selection::TradeOff { weight: 400 },
+        Selection::Mode,
+        Selection::Mask,
+        Selection::User(|of| Some((of.job % 3) as u32)),
+    ][dice.below(6) as usize];
+    let schedulers = schedulers(dice, &mut tree);
+    let accelerators: Vec<_> = (0..dice.below(3)).map(|_| tree.accelerator("a")).collect();
+    let protocols = [Protocol::None, Protocol::Inheritance, Protocol::Ceiling];
+    let resources: Vec<ResourceId> =
+        (0..dice.below(3)).map(|_| tree.resource("r", protocols[dice.below(3) as usize])).collect();
+    let (mut sources, mut nodes) = (Vec::new(), Vec::new());
+    for _ in 0..2 + dice.below(7) {
+        let parent = schedulers[dice.below(schedulers.len() as u64) as usize];
+        let above: Vec<usize> = (0..nodes.len()).filter(|_| dice.below(6) == 0).collect();
+        let is_node = !above.is_empty();
+        let mut spec = if is_node { TaskSpec::node("n") } else { TaskSpec::new("t", span(50)) };
+        spec.priority = dice.below(10) as u8;
+        if !is_node && dice.below(2) == 0 {
+            spec.enforced = true;
+        }
+        spec.uses = resources.iter().copied().filter(|_| dice.below(2) == 0).collect();
+        for _ in 0..dice.below(3) {
+            spec.versions.push(Version {
+                accelerators: accelerators.iter().copied().filter(|_| dice.below(2) == 0).collect(),
+                energy: dice.below(9),
+                time: work(dice.below(9)),
+                modes: dice.below(4),
+                needs: dice.below(4),
+                ..Version::new("v")
+            });
+        }
+        if parent == Tree::ROOT && cpus > 1 && dice.below(3) == 0 {
+            spec.affinity = Affinity(1 + dice.below((1 << cpus) - 1));
+        }
+        let uses = spec.uses.clone();
+        let job = |dice: &mut Dice| {
+            let most = 1 + dice.below(8);
+            let mut job = Cost::Uniform { min: work(1), max: work(most) };
+            // In the order of their numbers, one inside the other: nobody waits for ever.
+            for (depth, &resource) in uses.iter().enumerate() {
+                let (from, to) = (depth as u64, most.saturating_sub(depth as u64));
+                job = job.locking(resource, work(from), work(to));
+            }
+            if dice.below(3) == 0 {
+                job = job.suspending(work(dice.below(most)), span(dice.below(9)));
+            }
+            job
+        };
+        let costs = match spec.versions.len() {
+            0 => job(dice),
+            n => Cost::Versions((0..n).map(|_| job(dice)).collect()),
+        };
+        let node = tree.task(parent, spec);
+        for &from in &above {
+            // With room for all that will come.
+            tree.channel(nodes[from], node, 3 * dice.below(2) as u32);
+        }
+        nodes.push(node);
+        sources.push(if is_node { Source::activated(costs) } else { listed(&[0, 50, 100], costs) });
+    }
+    Everything { tree, sources, accelerators, resources }
+}
+
+/// What becomes of the world meanwhile.
+pub(crate) fn changes() -> Vec<(Time, Condition)> {
+    vec![(at(40), Condition::Battery(4)), (at(60), Condition::Mode(1)), (at(80), Condition::Permitted(1))]
+}
+
 #[test]
 fn y7_y8_y9_random_trees_with_everything_keep_the_invariants_and_end() {
     let mut dice = Dice::new(79);
     let (mut jobs, mut waits) = (0, 0);
     for case in 0..800 {
-        let cpus = 1 + dice.below(3) as u32;
-        let mut tree = Tree::new(cpus, SchedulerSpec { own: Own::default(), ..scheduler(&mut dice) });
-        tree.inheritance = dice.below(2) == 0;
-        tree.migration = if dice.below(2) == 0 { Migration::Anytime } else { Migration::JobBoundaries };
-        tree.selection = [
-            Selection::Declared,
-            Selection::Energy,
-            Selection::TradeOff { weight: 400 },
-            Selection::Mode,
-            Selection::Mask,
-            Selection::User(|of| Some((of.job % 3) as u32)),
-        ][dice.below(6) as usize];
-        let schedulers = schedulers(&mut dice, &mut tree);
-        let accelerators: Vec<_> = (0..dice.below(3)).map(|_| tree.accelerator("a")).collect();
-        let protocols = [Protocol::None, Protocol::Inheritance, Protocol::Ceiling];
-        let resources: Vec<ResourceId> =
-            (0..dice.below(3)).map(|_| tree.resource("r", protocols[dice.below(3) as usize])).collect();
-        let (mut sources, mut nodes) = (Vec::new(), Vec::new());
-        for _ in 0..2 + dice.below(7) {
-            let parent = schedulers[dice.below(schedulers.len() as u64) as usize];
-            let above: Vec<usize> = (0..nodes.len()).filter(|_| dice.below(6) == 0).collect();
-            let is_node = !above.is_empty();
-            let mut spec = if is_node { TaskSpec::node("n") } else { TaskSpec::new("t", span(50)) };
-            spec.priority = dice.below(10) as u8;
-            if !is_node && dice.below(2) == 0 {
-                spec.enforced = true;
-            }
-            spec.uses = resources.iter().copied().filter(|_| dice.below(2) == 0).collect();
-            for _ in 0..dice.below(3) {
-                spec.versions.push(Version {
-                    accelerators: accelerators.iter().copied().filter(|_| dice.below(2) == 0).collect(),
-                    energy: dice.below(9),
-                    time: work(dice.below(9)),
-                    modes: dice.below(4),
-                    needs: dice.below(4),
-                    ..Version::new("v")
-                });
-            }
-            if parent == Tree::ROOT && cpus > 1 && dice.below(3) == 0 {
-                spec.affinity = Affinity(1 + dice.below((1 << cpus) - 1));
-            }
-            let uses = spec.uses.clone();
-            let job = |dice: &mut Dice| {
-                let most = 1 + dice.below(8);
-                let mut job = Cost::Uniform { min: work(1), max: work(most) };
-                // In the order of their numbers, one inside the other: nobody waits for ever.
-                for (depth, &resource) in uses.iter().enumerate() {
-                    let (from, to) = (depth as u64, most.saturating_sub(depth as u64));
-                    job = job.locking(resource, work(from), work(to));
-                }
-                if dice.below(3) == 0 {
-                    job = job.suspending(work(dice.below(most)), span(dice.below(9)));
-                }
-                job
-            };
-            let costs = match spec.versions.len() {
-                0 => job(&mut dice),
-                n => Cost::Versions((0..n).map(|_| job(&mut dice)).collect()),
-            };
-            let node = tree.task(parent, spec);
-            for &from in &above {
-                // With room for all that will come.
-                tree.channel(nodes[from], node, 3 * dice.below(2) as u32);
-            }
-            nodes.push(node);
-            sources.push(if is_node { Source::activated(costs) } else { listed(&[0, 50, 100], costs) });
-        }
-        let mut world = world(&tree, &sources).with_changes(vec![
-            (at(40), Condition::Battery(4)),
-            (at(60), Condition::Mode(1)),
-            (at(80), Condition::Permitted(1)),
-        ]);
+        let Everything { tree, sources, accelerators, resources } = everything(&mut dice);
+        let mut world = world(&tree, &sources).with_changes(changes());
         if dice.below(3) == 0 {
             let overheads =
                 Overheads { release: span(1), switch: span(1), migration: span(1), ..Overheads::default() };
@@ -126,7 +141,7 @@ fn y7_y8_y9_random_trees_with_everything_keep_the_invariants_and_end() {
         let log = watch(&mut world, 20_000);
         assert!(!log.notes.iter().any(|(_, note)| matches!(note, Note::Deadlock { .. })), "case {case}");
         assert!(world.machine().is_drained(), "case {case}: somebody is forgotten\n{tree:#?}");
-        for task in 0..nodes.len() as u32 {
+        for task in 0..sources.len() as u32 {
             assert_eq!(log.ends(task).len(), 3, "case {case}, task {task}");
         }
         assert!(accelerators.iter().all(|&id| world.machine().accelerator_of(id).is_none()));
