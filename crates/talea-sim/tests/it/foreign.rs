@@ -1,10 +1,13 @@
-//! A policy from outside is held to what the built-in ones are: it agrees with the plain twin (Y21).
+//! What comes from outside is held to what the built-in ones are: a policy agrees with the plain twin (Y21), a server
+//! keeps to its contract for every small demand (L19).
 
 use crate::agrees::{About, Maker, PLAIN};
 use crate::naive::server::Kind as Twin;
+use crate::outside::SAVER;
+use crate::supply::{Supply, at_most, exhaustive_with};
 use crate::{bridge, soak};
 use talea_core::Time;
-use talea_core::machine::{Body, Tree};
+use talea_core::machine::{Body, NodeId, Tree};
 use talea_core::sched::{Child, Entry, Policy, Resched, Scheduler};
 
 /// EDF as somebody outside would write it: a list.
@@ -66,4 +69,36 @@ fn y21_a_policy_from_outside_agrees_with_the_plain_twin_wherever_the_built_in_on
             assert_eq!(system.run(until), machine, "{about:?}, case {case}: {system:#?}");
         }
     }
+}
+
+/// The server of the harness is the one from outside.
+fn saver(tree: &mut Tree) {
+    if let Some(Body::Scheduler(spec)) = tree.get_mut(NodeId(1)).map(|node| &mut node.body)
+        && let Some(reservation) = &mut spec.reservation
+    {
+        reservation.kind = SAVER;
+    }
+}
+
+#[test]
+fn l19_a_server_from_outside_gives_what_it_says_for_every_small_demand() {
+    let mut worst = 0;
+    exhaustive_with(Twin::Deferrable, false, saver, |of, supply: &Supply| {
+        let mut left = 0;
+        for at in 0..supply.ran.len() {
+            if (at as u64).is_multiple_of(of.period) {
+                left = of.budget + left.min(of.budget);
+            }
+            if supply.ran[at] != (supply.pending[at] && left > 0) {
+                return Err(format!("at {at}"));
+            }
+            left -= u64::from(supply.ran[at]);
+        }
+        for periods in 1..=3 {
+            at_most(supply, periods * of.period, (periods + 2) * of.budget)?;
+        }
+        worst = worst.max(supply.most(of.period as usize) / of.budget);
+        Ok(())
+    });
+    assert_eq!(worst, 3, "a bonus late in one period, and a whole budget early in the next");
 }

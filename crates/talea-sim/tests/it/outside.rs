@@ -146,7 +146,7 @@ impl Server for Saver {
     }
 }
 
-const SAVER: Kind = Kind::Custom { name: "saver", make: saver };
+pub(crate) const SAVER: Kind = Kind::Custom { name: "saver", make: saver };
 
 #[test]
 fn l5_l19_a_server_from_outside_keeps_its_hand_table() {

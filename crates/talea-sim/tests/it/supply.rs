@@ -5,11 +5,12 @@ use crate::bridge;
 use crate::naive::server::{Kind, Spec};
 use crate::naive::{self, Group, Node, Order, System, Task};
 use crate::soak;
+use talea_core::machine::Tree;
 
 /// Who was served and who waited, tick by tick.
-struct Supply {
-    ran: Vec<bool>,
-    pending: Vec<bool>,
+pub(crate) struct Supply {
+    pub(crate) ran: Vec<bool>,
+    pub(crate) pending: Vec<bool>,
     /// Nobody was left at the end of the tick, before anybody else came.
     emptied: Vec<bool>,
 }
@@ -34,7 +35,7 @@ fn group(parent: Option<usize>, server: Option<Spec>) -> Node {
 }
 
 /// A server alone on a CPU; `demand` is what arrives at each tick.
-fn alone(of: Spec, demand: &[u64], until: u64) -> Supply {
+fn alone(of: Spec, demand: &[u64], until: u64, change: impl Fn(&mut Tree)) -> Supply {
     let mut client = task(vec![], vec![], 5);
     client.parent = Some(1);
     if let naive::Kind::Task(task) = &mut client.kind {
@@ -48,7 +49,8 @@ fn alone(of: Spec, demand: &[u64], until: u64) -> Supply {
     }
     let system =
         System { cpus: 1, bound: false, nodes: vec![group(None, None), group(Some(0), Some(of)), client] };
-    let ran: Vec<bool> = bridge::simulate(&system, until).ticks.iter().map(|row| row[0].is_some()).collect();
+    let outcome = bridge::simulate_with(&system, until, change);
+    let ran: Vec<bool> = outcome.ticks.iter().map(|row| row[0].is_some()).collect();
     let mut left = 0;
     let (mut pending, mut emptied) = (vec![], vec![]);
     for (at, &ran) in ran.iter().enumerate() {
@@ -62,18 +64,28 @@ fn alone(of: Spec, demand: &[u64], until: u64) -> Supply {
 
 impl Supply {
     /// Work done in `[from, to)`.
-    fn within(&self, from: usize, to: usize) -> u64 {
+    pub(crate) fn within(&self, from: usize, to: usize) -> u64 {
         self.ran[from.min(self.ran.len())..to.min(self.ran.len())].iter().filter(|&&ran| ran).count() as u64
     }
 
     /// The most that any window of a length holds.
-    fn most(&self, length: usize) -> u64 {
+    pub(crate) fn most(&self, length: usize) -> u64 {
         (0..self.ran.len()).map(|from| self.within(from, from + length)).max().unwrap_or(0)
     }
 }
 
 /// Every reservation with T up to 5 and every demand of 0, 1 or (every other time) much at each of so many ticks.
-fn exhaustive(kind: Kind, constrained: bool, mut law: impl FnMut(&Spec, &Supply) -> Result<(), String>) {
+fn exhaustive(kind: Kind, constrained: bool, law: impl FnMut(&Spec, &Supply) -> Result<(), String>) {
+    exhaustive_with(kind, constrained, |_| {}, law);
+}
+
+/// The same after a change to the tree, in which node 1 is the server.
+pub(crate) fn exhaustive_with(
+    kind: Kind,
+    constrained: bool,
+    change: impl Fn(&mut Tree),
+    mut law: impl FnMut(&Spec, &Supply) -> Result<(), String>,
+) {
     let ticks = soak::many(7, 12) as u32;
     for period in 2..=5 {
         for deadline in if constrained { 1..=period - 1 } else { period..=period } {
@@ -82,7 +94,7 @@ fn exhaustive(kind: Kind, constrained: bool, mut law: impl FnMut(&Spec, &Supply)
                     for pattern in 0..1_u64 << ticks {
                         let demand: Vec<u64> = (0..ticks).map(|at| (pattern >> at & 1) * much).collect();
                         let of = Spec { kind, budget, period, deadline, offset: 0 };
-                        let supply = alone(of, &demand, 30);
+                        let supply = alone(of, &demand, 30, &change);
                         if let Err(why) = law(&of, &supply) {
                             panic!(
                                 "{why}: {of:?}, {demand:?}\nran     {:?}\npending {:?}",
@@ -96,7 +108,7 @@ fn exhaustive(kind: Kind, constrained: bool, mut law: impl FnMut(&Spec, &Supply)
     }
 }
 
-fn at_most(supply: &Supply, length: u64, most: u64) -> Result<(), String> {
+pub(crate) fn at_most(supply: &Supply, length: u64, most: u64) -> Result<(), String> {
     let found = supply.most(length as usize);
     if found <= most { Ok(()) } else { Err(format!("{found} in {length}, not {most}")) }
 }
@@ -207,7 +219,8 @@ fn l5_a_cbs_serves_a_sporadic_task_of_its_own_size_in_time() {
                                 budget
                             })
                             .collect();
-                        let supply = alone(Spec { kind, budget, period, deadline, offset: 0 }, &demand, 24);
+                        let supply =
+                            alone(Spec { kind, budget, period, deadline, offset: 0 }, &demand, 24, |_| {});
                         for (at, _) in demand.iter().enumerate().filter(|&(_, &cost)| cost > 0) {
                             let had = supply.within(at, at + deadline as usize);
                             assert_eq!(
