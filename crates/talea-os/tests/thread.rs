@@ -364,8 +364,8 @@ fn threads_that_overdraw_their_budgets_while_they_go_to_sleep_are_not_frozen_by_
             let last = begun.load(Ordering::Relaxed);
             wait_until("a burst begins under its grant", || begun.load(Ordering::Relaxed) > last);
             let end = Duration::from_nanos(begun.load(Ordering::Relaxed)) + BURST;
-            // From 100 us before the end of the burst on, in steps of 5 us.
-            let look = (end + Duration::from_micros(5 * round)).saturating_sub(Duration::from_micros(100));
+            // From 100 us before the end of the burst on, in steps of 2 us: a look takes about so long.
+            let look = (end + Duration::from_micros(2 * round)).saturating_sub(Duration::from_micros(100));
             while start.elapsed() < look {}
             thread.restore(&old).expect("given back");
         }
