@@ -2,7 +2,7 @@
 //!
 //! Mok and Dertouzos, 1978. Laxity is the time to the deadline less the work that is left; so the order is that of the latest
 //! moments at which jobs must begin, and only that of the job that runs moves. Equals would change places all the
-//! time: a place is kept for a whole [`GRAIN`] of work. Optimal on one CPU, up to the grain; needs to know what jobs cost.
+//! time: a place is kept for a whole `GRAIN` of work. Optimal on one CPU, up to the grain; needs to know what jobs cost.
 
 use talea_core::heap::Heap;
 use talea_core::sched::{Child, Entry, Newcomer, Resched, Scheduler};

@@ -78,7 +78,7 @@ impl Job {
         let line = job.line()?;
         match number(&line, "ready pid=") {
             Some(pid) => job.tid = pid as u32,
-            None => bail!("{}", job.why(&line)),
+            None => bail!("{}", job.why()),
         }
         Ok(job)
     }
@@ -98,7 +98,7 @@ impl Job {
         loop {
             match self.child.try_wait()? {
                 Some(status) if status.success() => break,
-                Some(status) => bail!("{}", self.why(&status.to_string())),
+                Some(_) => bail!("{}", self.why()),
                 None if start.elapsed() > patience => {
                     bail!("the job did not end within {} s", patience.as_secs())
                 }
@@ -118,12 +118,10 @@ impl Job {
     }
 
     /// What the job said before it gave up.
-    fn why(&mut self, otherwise: &str) -> String {
-        // It is over; what is left is its status.
-        let _ = self.child.wait();
+    fn why(&mut self) -> String {
+        let status = self.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
         let said = std::fs::read_to_string(&self.errors).unwrap_or_default();
-        let said = said.trim();
-        format!("the job gave up: {}", if said.is_empty() { otherwise.trim() } else { said })
+        format!("the job gave up ({status}): {}", said.trim())
     }
 }
 

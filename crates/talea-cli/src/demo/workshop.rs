@@ -112,10 +112,13 @@ fn build(root: &Path, target: &Path, profile: &str) -> anyhow::Result<Programs> 
     })
 }
 
+/// The program appears whole: another demonstration may be copying the one that was there.
 fn compile(dir: &Path, sources: &[&str], program: &Path, with: &[&str]) -> anyhow::Result<()> {
+    let fresh = program.with_added_extension(std::process::id().to_string());
     let mut cc = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
-    cc.args(["-std=gnu11", "-O2", "-Wall", "-o"]).arg(program).args(sources).args(with).arg("-lm");
-    call(cc.current_dir(dir), "the C compiler (Debian: apt-get install gcc libc6-dev)")
+    cc.args(["-std=gnu11", "-O2", "-Wall", "-o"]).arg(&fresh).args(sources).args(with).arg("-lm");
+    call(cc.current_dir(dir), "the C compiler (Debian: apt-get install gcc libc6-dev)")?;
+    std::fs::rename(&fresh, program).with_context(|| format!("cannot write {}", program.display()))
 }
 
 /// Runs to the end; what it prints goes to standard error, where progress belongs.
