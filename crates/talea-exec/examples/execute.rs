@@ -12,6 +12,7 @@ use std::process::ExitCode;
 use talea_core::{Span, Time};
 use talea_exec::record::text;
 use talea_exec::{Arrival, Course, Load, Options, RootPlan, TaskPlan, What, execute, replay, work};
+use talea_sim::dice::of_root;
 use talea_sim::{Counters, World};
 use talea_system::system::{self, Include};
 
@@ -50,8 +51,8 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
     let until = Time::ZERO + duration;
     let mut cpus = 0..;
     let mut plans = Vec::new();
-    for (number, root) in (0..).zip(&system.roots) {
-        let drawn = talea_sim::draw(&root.workload(system.seed.wrapping_add(number)), until);
+    for (number, root) in system.roots.iter().enumerate() {
+        let drawn = talea_sim::draw(&root.workload(of_root(system.seed, number)), until);
         let tasks = drawn.into_iter().map(|drawn| {
             let arrivals = drawn.arrivals.iter().map(|&(seen, nominal)| Arrival { seen, nominal });
             let load = Load { arrivals: arrivals.collect(), costs: drawn.costs };
@@ -61,9 +62,9 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
         plans.push(RootPlan { tree: &root.tree, tasks: tasks.collect(), cpus });
     }
     let report = execute(plans, &Options::new(duration))?;
-    for ((number, root), real) in (0..).zip(&system.roots).zip(&report.roots) {
+    for ((number, root), real) in system.roots.iter().enumerate().zip(&report.roots) {
         let mut counters = Counters::new(root.tasks.len());
-        let workload = root.workload(system.seed.wrapping_add(number));
+        let workload = root.workload(of_root(system.seed, number));
         World::new(root.tree.build().expect("built before"), root.tree.cpus, &workload)
             .run(until, &mut counters);
         println!("{}: simulated and measured", root.name);

@@ -54,9 +54,27 @@ impl Dice {
     }
 }
 
+/// The seed of one of several roots, by its number, where `seed` is that of all. The first root has that one. The others
+/// have what is drawn from it, beyond all numbers that tasks have: `seed + number` would be the seed of other runs, whose
+/// roots would repeat each other.
+pub fn of_root(seed: u64, number: usize) -> u64 {
+    const ROOTS: u64 = 1 << 63;
+    if number == 0 { seed } else { Dice::of(seed, ROOTS | number as u64).next() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_root_has_the_seed_of_another_one_in_any_of_many_runs() {
+        let mut seeds: Vec<u64> =
+            (0..200).flat_map(|seed| (0..20).map(move |number| of_root(seed, number))).collect();
+        seeds.sort_unstable();
+        seeds.dedup();
+        assert_eq!(seeds.len(), 200 * 20);
+        assert_eq!(of_root(7, 0), 7);
+    }
 
     #[test]
     fn the_stream_is_the_published_one() {

@@ -202,6 +202,15 @@ fn loops_and_sizes_are_bounded() {
         let file = format!("{{\"tasks\": {{\"t\": {{{thread}}}}}}}");
         assert!(!complaints(file.as_bytes()).is_empty(), "{thread}");
     }
+    // Ten thousand copies, each with a list of ten thousand times: what is written stops at the size of a file.
+    let class = "\"policy\": \"SCHED_DEADLINE\", \"dl-runtime\": 5, \"dl-period\": 10";
+    let thread = format!("{class}, \"instance\": 10000, \"loop\": 10000, \"run\": 1, {TIMER}");
+    let found = complaints(format!("{{\"tasks\": {{\"t\": {{{thread}}}}}}}").as_bytes());
+    assert!(found.iter().any(|found| found.what.contains("is larger than 1048576 bytes")), "{found:?}");
+    // As many threads of one name.
+    let threads = vec!["\"t\":{\"run\":1,\"loop\":1}"; 10_000].join(",");
+    let file = format!("{{\"global\":{{\"default_policy\":\"SCHED_FIFO\"}},\"tasks\":{{{threads}}}}}");
+    let _ = complaints(file.as_bytes());
     assert!(!complaints(" ".repeat(2 << 20).as_bytes()).is_empty());
     assert!(!complaints("[".repeat(1 << 19).as_bytes()).is_empty());
 }

@@ -111,6 +111,27 @@ fn sf3p_d8_rate_monotonic_orders_by_the_period_of_the_worker_and_says_so() {
     assert!(text.contains("policy = \"rm\"") && text.contains("# Note: RateMonotonic orders by"), "{text}");
 }
 
+/// What stands between doesn't hide a worker from who orders by it.
+#[test]
+fn who_orders_by_a_period_or_a_deadline_asks_at_any_distance() {
+    let under = |algorithm: &str, criteria: &str| {
+        format!(
+            "<simulation><runnable type=\"scheduler\" algorithm=\"{algorithm}\"><runnable type=\"scheduler\" \
+             algorithm=\"FIFO\"><runnable type=\"worker\" periodicity=\"periodic\" task=\"busy_wait\"><period \
+             value=\"100\" units=\"ms\"/><wcet value=\"1\" units=\"ms\"/><relative_deadline value=\"60\" \
+             units=\"ms\"/>{criteria}</runnable></runnable></runnable></simulation>"
+        )
+    };
+    let period = "<criteria type=\"inclusive\"><period value=\"20\" units=\"ms\"/></criteria>";
+    let found = complaints(under("RateMonotonic", period).as_bytes());
+    assert!(found.len() == 1 && found[0].what.contains("scheduled by a period of 20ms"), "{found:?}");
+    assert_eq!(complaints(under("FIFO", period).as_bytes()), [], "nobody asks");
+    let text = import("edf.xml", &under("EDF", ""));
+    assert!(text.contains("# Note: EDF orders by the workers' deadlines"), "{text}");
+    let same = "<criteria type=\"inclusive\"><relative_deadline value=\"60\" units=\"ms\"/></criteria>";
+    assert!(!import("edf.xml", &under("EDF", same)).contains("# Note: "));
+}
+
 fn entries() -> Vec<Entry> {
     table::entries(include_str!("malformed/sf3p.txt"))
 }

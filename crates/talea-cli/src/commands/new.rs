@@ -121,18 +121,36 @@ fn renamed(file: &str, text: &str, name: &str) -> String {
             "//! `{name}`, a policy of its own. It begins as another one does; make it yours.\n//!"
         );
     }
+    let words = [
+        ("policy_llf", format!("policy_{}", name.replace('-', "_"))),
+        (EXAMPLE.1, format!("{}Policy", camel(name))),
+        (EXAMPLE.0, name.to_owned()),
+    ];
     for line in text.lines() {
         // Tests of the example say which rows of a checklist they are for.
         let line = match line.strip_prefix("fn ") {
             Some(rest) => format!("fn {}", without_rows(rest)),
             None => line.to_owned(),
         };
-        let line = line
-            .replace("policy_llf", &format!("policy_{}", name.replace('-', "_")))
-            .replace(EXAMPLE.1, &format!("{}Policy", camel(name)))
-            .replace(EXAMPLE.0, name);
-        out.push_str(&line);
+        out.push_str(&in_one_pass(&line, &words));
         out.push('\n');
+    }
+    out
+}
+
+/// `text` with other words, where two begin the first of them. What has been put in is not looked at again: a new name may
+/// hold the old one.
+fn in_one_pass(text: &str, words: &[(&str, String)]) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(next) = rest.chars().next() {
+        if let Some((old, new)) = words.iter().find(|(old, _)| rest.starts_with(old)) {
+            out.push_str(new);
+            rest = &rest[old.len()..];
+        } else {
+            out.push(next);
+            rest = &rest[next.len_utf8()..];
+        }
     }
     out
 }
@@ -173,4 +191,17 @@ fn readme(name: &str) -> String {
          least laxity first. When you change the policy those tests fail, and yours take their places. Keep the one of the \
          contract, and the one that compares it with its definition: they find mistakes.\n"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_name_that_holds_the_old_one_is_put_in_once() {
+        let text = "use policy_llf::make;\nstruct Llf;\nfn l8_it_is_llf() {}\n";
+        let is = |name: &str, expected: &str| assert_eq!(renamed("tests/policy.rs", text, name), expected);
+        is("my-llf", "use policy_my_llf::make;\nstruct MyLlfPolicy;\nfn it_is_my-llf() {}\n");
+        is("llf2", "use policy_llf2::make;\nstruct Llf2Policy;\nfn it_is_llf2() {}\n");
+    }
 }

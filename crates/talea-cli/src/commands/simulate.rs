@@ -15,6 +15,7 @@ use std::io::{BufWriter, Write as _};
 use std::path::Path;
 use talea_core::{Span, Time};
 use talea_sim::World;
+use talea_sim::dice::of_root;
 use talea_system::Diagnostic;
 use talea_system::config::FILE_MAX;
 use talea_system::system::{self, Expectation, Include, Root, System};
@@ -105,8 +106,7 @@ pub(crate) fn run(args: &SimulateArgs) -> anyhow::Result<Exit> {
     let outlines = system.roots.iter().map(outline).collect::<anyhow::Result<Vec<_>>>()?;
     let (mut roots, mut drawn) = (Vec::new(), Vec::new());
     for (number, (root, outline)) in system.roots.iter().zip(&outlines).enumerate() {
-        let (answer, picture) =
-            simulate(root, outline, duration, seed.wrapping_add(number as u64), &mut files)?;
+        let (answer, picture) = simulate(root, outline, duration, of_root(seed, number), &mut files)?;
         roots.push(answer);
         drawn.extend(picture);
     }

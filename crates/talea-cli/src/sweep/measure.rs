@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use talea_core::machine::{Body, NodeId, TaskId};
 use talea_core::{Span, Time};
+use talea_sim::dice::of_root;
 use talea_sim::{Completion, Counters, Sink, World};
 use talea_system::system::{Root, System};
 
@@ -81,7 +82,7 @@ pub(crate) fn run(system: &System, duration: Span, seed: u64) -> Result<Seen, St
         let nodes: Vec<NodeId> =
             (0..root.tasks.len()).map(|task| machine.node_of(TaskId(task as u32))).collect();
         let largest = Largest { deadlines: deadlines(root, &nodes), thousandths: 0 };
-        let load = root.workload(seed.wrapping_add(number as u64));
+        let load = root.workload(of_root(seed, number));
         let mut world = World::new(machine, root.tree.cpus, &load).within(&root.surroundings);
         let mut sinks = (Counters::new(root.tasks.len()), largest);
         let end = Time::ZERO + duration;

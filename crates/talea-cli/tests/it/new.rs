@@ -37,6 +37,17 @@ fn s19_y21_l8_a_new_policy_compiles_passes_its_tests_and_runs() {
     assert!(ran && said.contains("loop: 100 jobs, 0 late"), "{said}");
 }
 
+/// A name may hold that of the example.
+#[test]
+fn a_policy_called_almost_like_the_example_compiles() {
+    let scratch = Scratch::new();
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let ended = run(&scratch, &["new", "policy", "my-llf", "--source", source]);
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    let (passed, said) = cargo(&scratch.path().join("policy-my-llf"), &["check", "--tests"]);
+    assert!(passed, "{said}");
+}
+
 #[test]
 fn what_cannot_be_begun_is_refused_and_nothing_is_overwritten() {
     let scratch = Scratch::new();

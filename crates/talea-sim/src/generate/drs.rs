@@ -39,6 +39,8 @@ pub(super) struct Region {
     origin: Vec<f64>,
     /// Which shares they are.
     free: Vec<usize>,
+    /// Whether bounds differ.
+    unequal: bool,
 }
 
 impl Region {
@@ -55,6 +57,7 @@ impl Region {
             direction: if mirrored { -1.0 } else { 1.0 },
             origin: bounds.iter().map(|b| if mirrored { b.max as f64 } else { b.min as f64 }).collect(),
             free,
+            unequal: super::differ(bounds),
         }
     }
 
@@ -73,7 +76,7 @@ impl Region {
                 return Ok(shares);
             }
         }
-        Err(Impossible::Unlikely { method: Method::Drs, tries: TRIES })
+        Err(Impossible::Unlikely { method: Method::Drs, tries: TRIES, unequal: self.unequal })
     }
 
     /// Whether the point has come to lie within all bounds.

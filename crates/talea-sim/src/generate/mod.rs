@@ -110,6 +110,8 @@ pub enum Impossible {
         method: Method,
         /// After how many.
         tries: u32,
+        /// Whether the bounds differ, so that who needs the same for all is no way out.
+        unequal: bool,
     },
     /// No period, or one of length zero.
     NoPeriod,
@@ -172,12 +174,18 @@ impl fmt::Display for Impossible {
                 Method::Drs.word(),
                 Method::UUniFastDiscard.word()
             ),
-            Impossible::Unlikely { method, tries } => write!(
-                f,
-                "{} has drawn {tries} vectors and all of them broke a bound; {} draws none that does",
-                method.word(),
-                Method::RandFixedSum.word()
-            ),
+            Impossible::Unlikely { method, tries, unequal } => {
+                write!(f, "{} has drawn {tries} vectors and all of them broke a bound; ", method.word())?;
+                match (unequal, method) {
+                    (false, _) => write!(f, "{} draws none that does", Method::RandFixedSum.word()),
+                    (true, Method::Drs) => f.write_str("choose wider bounds"),
+                    (true, _) => write!(
+                        f,
+                        "{} takes such bounds too and moves vectors inside, but does not draw uniformly",
+                        Method::Drs.word()
+                    ),
+                }
+            }
             Impossible::NoPeriod => f.write_str("there is no period, or one of length zero"),
             Impossible::PeriodRange { min, max } => {
                 write!(f, "no period is at least {min} and at most {max}")
@@ -214,6 +222,11 @@ enum How {
     Rescale(drs::Region),
 }
 
+/// Whether tasks have different bounds.
+fn differ(bounds: &[Bounds]) -> bool {
+    bounds.windows(2).any(|two| two[0] != two[1])
+}
+
 impl Shares {
     /// Vectors of one share for each of `bounds`, which add up to `total` parts of a [`CPU`].
     ///
@@ -237,7 +250,7 @@ impl Shares {
             bounds.iter().map(|bound| Bounds { min: bound.min, max: bound.max.min(total) }).collect();
         let how = match method {
             Method::UUniFastDiscard => How::Discard,
-            Method::RandFixedSum if bounds.windows(2).any(|two| two[0] != two[1]) => {
+            Method::RandFixedSum if differ(&bounds) => {
                 return Err(Impossible::Unequal(method));
             }
             Method::RandFixedSum => How::Table(randfixedsum::Table::new(bounds.len(), total, bounds[0])),

@@ -105,7 +105,14 @@ fn what_can_not_be_is_refused_with_what_could() {
     assert_eq!(refused(Method::RandFixedSum, 2, &unequal), Impossible::Unequal(Method::RandFixedSum));
     // All but the full cube's corner is thrown away.
     let full = Shares::new(Method::UUniFastDiscard, 10 * CPU - 1, &same(10, 0, CPU)).expect("allowed");
-    assert!(matches!(full.draw(&mut Dice::new(1)), Err(Impossible::Unlikely { .. })));
+    assert!(matches!(full.draw(&mut Dice::new(1)), Err(Impossible::Unlikely { unequal: false, .. })));
+    // Nobody is sent to a method that refuses his bounds.
+    let mut bounds = same(10, 0, CPU);
+    bounds[0].min = 1;
+    let full = Shares::new(Method::UUniFastDiscard, 10 * CPU - 1, &bounds).expect("allowed");
+    let said = full.draw(&mut Dice::new(1)).expect_err("unlikely").to_string();
+    assert!(said.contains("drs") && said.contains("not draw uniformly"), "{said}");
+    assert!(!said.contains("randfixedsum"), "{said}");
 }
 
 /// The volume of the part of the unit cube of `m` dimensions whose components add up to at most `x`: Irwin and Hall.

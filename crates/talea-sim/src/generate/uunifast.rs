@@ -50,5 +50,9 @@ pub(super) fn discard(total: u64, bounds: &[Bounds], dice: &mut Dice) -> Result<
             return Ok(shares);
         }
     }
-    Err(Impossible::Unlikely { method: Method::UUniFastDiscard, tries: TRIES })
+    Err(Impossible::Unlikely {
+        method: Method::UUniFastDiscard,
+        tries: TRIES,
+        unequal: super::differ(bounds),
+    })
 }

@@ -102,11 +102,12 @@ impl<'t> Reader<'t> {
             self.at += rest.len() - text.len();
             if text.starts_with("//") {
                 self.at += text.find('\n').unwrap_or(text.len());
-            } else if text.starts_with("/*") {
-                let Some(end) = text.find("*/") else {
+            } else if let Some(comment) = text.strip_prefix("/*") {
+                // Behind its beginning: `/*/` is no whole comment.
+                let Some(end) = comment.find("*/") else {
                     return self.fail("this comment does not end", "write */ where it ends");
                 };
-                self.at += end + 2;
+                self.at += end + 4;
             } else {
                 return Ok(());
             }
@@ -299,6 +300,12 @@ mod tests {
     }
 
     #[test]
+    fn a_comment_ends_behind_its_beginning() {
+        is("/*/ \"no\" */{}/**/", "{}");
+        is("[1 /***/, 2]", "[1,2]");
+    }
+
+    #[test]
     fn places_are_those_of_the_text() {
         let text = "{\"a\": [10, \"b\"]}";
         let Ok(Json { value: Value::Object(members), .. }) = parse(text) else { panic!("an object") };
@@ -323,6 +330,7 @@ mod tests {
             ("[\"a\n\"]", 1),
             ("[\"a\\", 1),
             ("/* a", 0),
+            ("/*/ {}", 0),
             ("[tru]", 1),
         ] {
             assert_eq!(no(text), at, "{text:?}");

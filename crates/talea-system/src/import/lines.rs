@@ -1,5 +1,8 @@
 //! The result, line by line, each with the place in the original that it says again.
+//!
+//! Invariant: what is written beyond the size of a file is dropped, and [`Lines::is_full`] says so.
 
+use crate::config::FILE_MAX;
 use std::ops::Range;
 
 /// Text with the origin of its lines; `F` tells several files apart.
@@ -25,7 +28,15 @@ impl<F: Copy> Lines<F> {
         self.push(line, Some((file, at.clone())));
     }
 
+    /// Whether it is larger than a file may be: nothing more is written, and what is there ends too soon.
+    pub(super) fn is_full(&self) -> bool {
+        self.text.len() > FILE_MAX
+    }
+
     fn push(&mut self, line: &str, origin: Option<(F, Range<usize>)>) {
+        if self.is_full() {
+            return;
+        }
         assert!(!line.contains('\n'), "one line at a time, or origins would shift");
         self.text.push_str(line);
         self.text.push('\n');

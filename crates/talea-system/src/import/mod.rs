@@ -20,6 +20,7 @@ use crate::diagnostic::{Diagnostic, harmless};
 use crate::source::{Findings, Source, words};
 use crate::system;
 use lines::Lines;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 /// A text with the name that complaints use for it.
@@ -48,6 +49,11 @@ fn system_file(
     } else {
         translate(source.text, &mut body, &mut notes, &mut findings);
     }
+    if !findings.has_errors() && body.is_full() {
+        let what = format!("what this would become is larger than {FILE_MAX} bytes");
+        let why = "a file of that size is not read: loops and instances are written out";
+        findings.error(&(0..0), words(what, why, "use fewer threads, instances or loops"));
+    }
     if !findings.has_errors() {
         verify(&body, &mut findings);
     }
@@ -72,13 +78,28 @@ fn verify(lines: &Lines, findings: &mut Findings<'_>) {
     }
 }
 
-/// `text` as a name that system files can hold, or else `instead`; made different from `others` by a number.
-fn name(text: &str, instead: &str, others: &[String]) -> String {
-    const LONGEST: usize = 50;
-    let fine = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.') { c } else { '_' };
-    let plain: String = text.chars().map(fine).take(LONGEST).collect();
-    let start = if plain.is_empty() { instead.to_owned() } else { plain };
-    let free = |name: &String| !others.contains(name);
-    let numbered = (2_usize..).map(|n| format!("{start}.{n}"));
-    std::iter::once(start.clone()).chain(numbered).find(free).unwrap_or(start)
+/// Names that system files can hold, each given once.
+#[derive(Default)]
+struct Names {
+    given: BTreeSet<String>,
+    /// By what they begin with, the number to try next: who asks for one name often is not made to count from the start.
+    next: BTreeMap<String, usize>,
+}
+
+impl Names {
+    /// `text` as a name, or else `instead`; made different from the others by a number.
+    fn give(&mut self, text: &str, instead: &str) -> String {
+        const LONGEST: usize = 50;
+        let fine = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.') { c } else { '_' };
+        let plain: String = text.chars().map(fine).take(LONGEST).collect();
+        let start = if plain.is_empty() { instead.to_owned() } else { plain };
+        let mut name = start.clone();
+        while self.given.contains(&name) {
+            let next = self.next.entry(start.clone()).or_insert(2);
+            name = format!("{start}.{next}");
+            *next += 1;
+        }
+        self.given.insert(name.clone());
+        name
+    }
 }

@@ -100,6 +100,37 @@ const ALGORITHMS: [(&str, &str); 5] = [
 
 const UNITS: [(&str, u64); 3] = [("sec", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000)];
 
+/// What attributes an element may have; nothing for those that mean nothing themselves.
+fn attributes(node: Node<'_, '_>) -> Option<&'static [&'static str]> {
+    match (node.tag_name().name(), node.attribute("type")) {
+        ("simulation", _) => Some(&["name"]),
+        ("runnable", Some("scheduler")) => Some(&["type", "algorithm"]),
+        ("runnable", Some("worker")) => Some(&["type", "periodicity", "task"]),
+        ("criteria", _) => Some(&["type"]),
+        ("time_slots", _) => Some(&[]),
+        ("priority", _) => Some(&["value"]),
+        (name, _) if IN_WORKER.contains(&name) || matches!(name, "duration" | "time_slot") => {
+            Some(&["value", "units"])
+        }
+        _ => None,
+    }
+}
+
+/// The scheduler that a runnable stands in.
+#[derive(Clone, Copy)]
+struct Parent<'p> {
+    name: &'p str,
+    /// Who asks what stands below for its period or deadline, at whatever distance.
+    asks: Asks,
+}
+
+/// Which schedulers are above.
+#[derive(Clone, Copy, Default)]
+struct Asks {
+    rm: bool,
+    edf: bool,
+}
+
 impl<'a> Import<'a, '_> {
     fn error(&mut self, at: Range<usize>, what: String, why: &str, remedy: impl Into<String>) {
         self.findings.error(&at, words(what, why, remedy));
@@ -131,6 +162,25 @@ impl<'a> Import<'a, '_> {
             self.error(self.at(child), what, "it would be ignored without a word", remedy);
         }
         found
+    }
+
+    /// Complains about attributes that mean nothing. Those of another namespace are about the text, not the simulation.
+    fn known_attributes(&mut self, node: Node<'_, 'a>) {
+        let Some(known) = attributes(node) else { return };
+        let element = node.tag_name().name();
+        for attribute in node.attributes().filter(|attribute| attribute.namespace().is_none()) {
+            let name = attribute.name();
+            if known.contains(&name) {
+                continue;
+            }
+            let remedy = match suggest::nearest(name, known.iter().copied()) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None if known.is_empty() => "leave it out".to_owned(),
+                None => format!("<{element}> has {}", suggest::list(known.iter().copied())),
+            };
+            let what = format!("`{}` means nothing in <{element}>", cut(name));
+            self.error(attribute.range_qname(), what, "it would be ignored without a word", remedy);
+        }
     }
 
     /// The only child of a name.
@@ -220,6 +270,9 @@ impl<'a> Import<'a, '_> {
             let remedy = "name a file of SF3P, or write <simulation> around it";
             return self.error(self.at(root), what, "this is no simulation of SF3P", remedy);
         }
+        for node in root.descendants().filter(Node::is_element) {
+            self.known_attributes(node);
+        }
         let children = self.children(root, &IN_SIMULATION);
         if let Ok(Some((duration, at))) = self.time_of(&children, "duration") {
             self.lines.from(&format!("duration = \"{duration}\""), (), &at);
@@ -234,14 +287,14 @@ impl<'a> Import<'a, '_> {
     }
 
     /// Writes a tree; its name, if it has one.
-    fn runnable(&mut self, node: Node<'_, 'a>, parent: Option<(&str, &str)>, depth: usize) {
+    fn runnable(&mut self, node: Node<'_, 'a>, parent: Option<Parent<'_>>, depth: usize) {
         if depth == DEPTH_MAX {
             let what = format!("there are more than {DEPTH_MAX} levels of schedulers");
             return self.error(self.at(node), what, "what one file may hold is bounded", "use fewer levels");
         }
         match (self.attribute(node, "type", &["scheduler", "worker"]), parent) {
-            (Some("scheduler"), _) => self.scheduler(node, parent.map(|(name, _)| name), depth),
-            (Some(_), Some((name, policy))) => self.worker(node, name, policy),
+            (Some("scheduler"), _) => self.scheduler(node, parent, depth),
+            (Some(_), Some(parent)) => self.worker(node, parent),
             (Some(_), None) => {
                 let remedy = "put it into <runnable type=\"scheduler\" algorithm=\"FIFO\">";
                 let what = "a worker stands in no scheduler".to_owned();
@@ -251,7 +304,7 @@ impl<'a> Import<'a, '_> {
         }
     }
 
-    fn scheduler(&mut self, node: Node<'_, 'a>, parent: Option<&str>, depth: usize) {
+    fn scheduler(&mut self, node: Node<'_, 'a>, parent: Option<Parent<'_>>, depth: usize) {
         let at = self.at(node);
         let algorithm = self.attribute(node, "algorithm", &ALGORITHMS.map(|(word, _)| word));
         let children = self.children(node, &IN_SCHEDULER);
@@ -274,8 +327,8 @@ impl<'a> Import<'a, '_> {
         self.lines.say("");
         self.lines.from("[[scheduler]]", (), &at);
         self.lines.from(&format!("name = \"{name}\""), (), &at);
-        if let Some(parent) = parent {
-            self.lines.from(&format!("in = \"{parent}\""), (), &at);
+        if let Some(Parent { name, .. }) = parent {
+            self.lines.from(&format!("in = \"{name}\""), (), &at);
         }
         self.lines.from(&format!("policy = \"{policy_or_any}\""), (), &at);
         match (slots, policy) {
@@ -290,8 +343,10 @@ impl<'a> Import<'a, '_> {
             }
             (_, None) | (None, Some(_)) => {}
         }
+        let above = parent.map_or(Asks::default(), |parent| parent.asks);
+        let asks = Asks { rm: above.rm || policy == Some("rm"), edf: above.edf || policy == Some("edf") };
         for child in runnables {
-            self.runnable(child, Some((&name, policy_or_any)), depth + 1);
+            self.runnable(child, Some(Parent { name: &name, asks }), depth + 1);
         }
     }
 
@@ -326,7 +381,7 @@ impl<'a> Import<'a, '_> {
         }
     }
 
-    fn worker(&mut self, node: Node<'_, 'a>, parent: &str, policy: &str) {
+    fn worker(&mut self, node: Node<'_, 'a>, parent: Parent<'_>) {
         let at = self.at(node);
         let name = self.names.get(&node.range().start).cloned().unwrap_or_default();
         let periodicity = self.attribute(node, "periodicity", &["periodic", "periodic_jitter", "aperiodic"]);
@@ -336,6 +391,11 @@ impl<'a> Import<'a, '_> {
         let times = [time("wcet"), time("period"), time("offset"), time("jitter"), time("relative_deadline")];
         let releases: Vec<Node<'_, 'a>> =
             children.iter().copied().filter(|child| child.tag_name().name() == "release_time").collect();
+        if let (Some(release), Some("periodic" | "periodic_jitter")) = (releases.first(), periodicity) {
+            let remedy = "write periodicity=\"aperiodic\", or leave it out";
+            let what = "<release_time> belongs to aperiodic".to_owned();
+            self.error(self.at(*release), what, "jobs of this worker come every period", remedy);
+        }
         let releases: Vec<Option<Span>> = releases.into_iter().map(|release| self.time(release)).collect();
         let criteria =
             self.one(&children, "criteria").map_or(Ok(Criteria::default()), |node| self.criteria(node));
@@ -365,6 +425,11 @@ impl<'a> Import<'a, '_> {
                 (DEADLINE, at.clone())
             }
         };
+        if parent.asks.edf && criteria.deadline.is_none() && deadline.0 != DEADLINE {
+            self.note(
+                "EDF orders by the workers' deadlines; SF3P takes 100 ms for all that don't repeat theirs in <criteria>",
+            );
+        }
         if let Some((scheduled, at)) = criteria.deadline.filter(|(scheduled, _)| *scheduled != deadline.0) {
             let what =
                 format!("it is scheduled by a deadline of {scheduled} and judged by one of {}", deadline.0);
@@ -404,7 +469,7 @@ impl<'a> Import<'a, '_> {
                 );
             }
         };
-        if policy == "rm" {
+        if parent.asks.rm {
             match criteria.period {
                 Some((scheduled, at)) if scheduled != period.0 => {
                     let what = format!("it is scheduled by a period of {scheduled} and released every {}", period.0);
@@ -420,7 +485,7 @@ impl<'a> Import<'a, '_> {
         self.lines.say("");
         self.lines.from("[[task]]", (), &at);
         self.lines.from(&format!("name = \"{name}\""), (), &at);
-        self.lines.from(&format!("in = \"{parent}\""), (), &at);
+        self.lines.from(&format!("in = \"{}\"", parent.name), (), &at);
         let mut pair = |key: &str, (span, at): &(Span, Range<usize>)| {
             let text = if span.is_zero() { "0".to_owned() } else { span.to_string() };
             self.lines.from(&format!("{key} = \"{text}\""), (), at);

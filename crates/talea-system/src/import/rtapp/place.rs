@@ -5,8 +5,8 @@
 //! use several CPUs need a root of several, where a scheduler below the root has one CPU at a time; so there SCHED_FIFO is
 //! all that can be held.
 
+use super::super::Names;
 use super::super::lines::Lines;
-use super::super::name;
 use super::shape::{NEVER, Task};
 use super::{Class, Workload, note};
 use crate::source::{Findings, words};
@@ -52,9 +52,16 @@ pub(super) fn write(
     if let Some((duration, at)) = &workload.duration {
         lines.from(&format!("duration = \"{duration}\""), (), at);
     }
-    let names = tasks.iter().map(|task| task.thread.name.clone()).collect();
+    let mut names = Names::default();
+    for task in tasks {
+        // They differ already.
+        names.give(&task.thread.name, "x");
+    }
     let mut place = Place { lines, made: BTreeMap::new(), names };
     for task in tasks {
+        if place.lines.is_full() {
+            return;
+        }
         let cpu = if is_shared { 0 } else { task.thread.cpus.first().copied().unwrap_or(0) };
         let root = place.root(cpu, is_shared.then_some(count), &task.thread.at);
         for (resource, ..) in &task.marks.sections {
@@ -68,8 +75,7 @@ struct Place<'a> {
     lines: &'a mut Lines,
     /// Schedulers and resources that are there, by what they are for.
     made: BTreeMap<String, String>,
-    /// All names.
-    names: Vec<String>,
+    names: Names,
 }
 
 fn text(value: &str) -> String {
@@ -101,8 +107,7 @@ impl Place<'_> {
         if let Some(name) = self.made.get(&purpose) {
             return name.clone();
         }
-        let called = name(wish, "x", &self.names);
-        self.names.push(called.clone());
+        let called = self.names.give(wish, "x");
         self.made.insert(purpose, called.clone());
         let mut all = vec![("name", text(&called))];
         all.extend(pairs.iter().cloned());
@@ -154,6 +159,9 @@ impl Place<'_> {
             Class::Deadline { runtime, period, deadline } => {
                 let home = group(self, "deadline", "edf", None, u8::MAX);
                 for copy in 0..count {
+                    if self.lines.is_full() {
+                        return;
+                    }
                     let called = if count > 1 { format!("{called}{copy}") } else { called.clone() };
                     let pairs = [
                         ("in", text(&home)),

@@ -1,7 +1,7 @@
 //! The file's own terms: threads with their properties, phases, events.
 
+use super::super::Names;
 use super::super::json::{Json, Member, Value};
-use super::super::name;
 use super::{Class, Event, Loops, Phase, Thread, What, Workload, note};
 use crate::diagnostic::quoted;
 use crate::source::{Findings, words};
@@ -64,7 +64,7 @@ pub(super) fn workload(
     notes: &mut Vec<String>,
     findings: &mut Findings<'_>,
 ) -> Option<Workload> {
-    let mut read = Read { notes, findings, default_policy: "SCHED_OTHER", names: Vec::new() };
+    let mut read = Read { notes, findings, default_policy: "SCHED_OTHER", names: Names::default() };
     let top = read.object(root, "the file")?;
     let mut workload = Workload { duration: None, inheritance: false, threads: Vec::new() };
     let top = read.members(top, "the file", |key| TOP.contains(&key), &TOP);
@@ -96,7 +96,7 @@ struct Read<'a, 's> {
     notes: &'a mut Vec<String>,
     findings: &'a mut Findings<'s>,
     default_policy: &'static str,
-    names: Vec<String>,
+    names: Names,
 }
 
 impl Read<'_, '_> {
@@ -277,8 +277,7 @@ impl Read<'_, '_> {
                 );
             }
         }
-        let name = name(&member.key, "thread", &self.names);
-        self.names.push(name.clone());
+        let name = self.names.give(&member.key, "thread");
         if self.findings.has_errors() && !before {
             return None;
         }
