@@ -113,8 +113,8 @@ impl Include for Reader {
 /// Texts in memory, with the values of a point in them.
 struct Changed<'a> {
     texts: &'a Texts,
-    /// What, and its value.
-    changes: &'a [(&'a What, &'a str)],
+    /// Where, and which value.
+    changes: &'a [(&'a [Spot], &'a str)],
 }
 
 impl Changed<'_> {
@@ -122,15 +122,9 @@ impl Changed<'_> {
         let text = self.texts.texts.get(origin)?;
         // What is no TOML is for the reader to complain about.
         let Ok(mut document) = text.parse::<DocumentMut>() else { return Some(text.clone()) };
-        for &(what, value) in self.changes {
-            let paths = match what {
-                What::Key(path) => vec![path.clone()],
-                // Those of this text: the others have roots of their own, or none.
-                What::Policy => edit::policies(&document),
-                What::Tasks | What::Utilization => continue,
-            };
-            for path in paths {
-                edit::set(&mut document, &path, value);
+        for (spots, value) in self.changes {
+            for spot in spots.iter().filter(|spot| spot.origin == origin) {
+                edit::set(&mut document, &spot.place, value);
             }
         }
         Some(document.to_string())
@@ -145,11 +139,19 @@ impl Include for Changed<'_> {
     }
 }
 
+/// A place in one of the texts.
+struct Spot {
+    origin: String,
+    place: edit::Place,
+}
+
 /// What the grid is made of.
 struct Grid<'a> {
     args: &'a Args,
     texts: Texts,
     axes: Vec<Axis>,
+    /// What each axis changes: no two change the same.
+    spots: Vec<Vec<Spot>>,
 }
 
 /// Why a point can't be run.
@@ -191,27 +193,55 @@ fn grid(args: &Args, texts: Texts) -> Result<Grid<'_>, String> {
             axes.push(axis);
         }
     }
+    let mut spots: Vec<Vec<Spot>> = Vec::new();
     for (at, axis) in axes.iter().enumerate() {
         if axes[..at].iter().any(|other| other.name() == axis.name()) {
             return Err(format!("{} is an axis twice", axis.name()));
         }
-        let What::Key(path) = &axis.what else { continue };
-        let places: usize = texts
-            .texts
-            .values()
-            .map(|text| match text.parse::<DocumentMut>() {
-                Ok(mut document) => edit::set(&mut document, path, &axis.values[0]),
-                Err(_) => 0,
-            })
-            .sum();
-        if places == 0 {
+        let own = spots_of(&axis.what, &texts)?;
+        let is_own = |old: &&Spot| own.iter().any(|new| new.origin == old.origin && new.place.is(&old.place));
+        let shared = axes.iter().zip(&spots).find_map(|(axis, old)| Some((axis, old.iter().find(is_own)?)));
+        if let Some((other, spot)) = shared {
             return Err(format!(
-                "--set {path}: there is no such place in {}; a path is like task.NAME.cost, scheduler.NAME.policy or duration",
-                texts.origin
+                "{} and {} are axes of the same place in {}; leave one of them out",
+                other.name(),
+                axis.name(),
+                spot.origin
             ));
         }
+        spots.push(own);
     }
-    Ok(Grid { args, texts, axes })
+    Ok(Grid { args, texts, axes, spots })
+}
+
+/// What an axis changes.
+fn spots_of(what: &What, texts: &Texts) -> Result<Vec<Spot>, String> {
+    let mut spots = Vec::new();
+    for (origin, text) in &texts.texts {
+        let Ok(document) = text.parse::<DocumentMut>() else { continue };
+        let places = match what {
+            What::Key(path) => edit::places(&document, path),
+            What::Policy => edit::policies(&document),
+            What::Tasks | What::Utilization => Vec::new(),
+        };
+        spots.extend(places.into_iter().map(|place| Spot { origin: origin.clone(), place }));
+    }
+    let What::Key(path) = what else { return Ok(spots) };
+    if spots.is_empty() {
+        return Err(format!(
+            "--set {path}: there is no such place in {}; a path is like task.NAME.cost, scheduler.NAME.policy or duration",
+            texts.origin
+        ));
+    }
+    if spots.iter().any(|spot| !spot.place.is_numbered) {
+        spots.retain(|spot| !spot.place.is_numbered);
+    } else if let Some(other) = spots.iter().find(|spot| spot.origin != spots[0].origin) {
+        return Err(format!(
+            "--set {path}: {} and {} both have a table of this number; use its name",
+            spots[0].origin, other.origin
+        ));
+    }
+    Ok(spots)
 }
 
 impl Grid<'_> {
@@ -241,12 +271,12 @@ impl Grid<'_> {
     fn system(&self, values: &[Option<usize>], seed: u64, set: u32) -> Result<System, Wrong> {
         let mut changes = Vec::new();
         let (mut tasks, mut total) = (None, None);
-        for (axis, value) in self.axes.iter().zip(values) {
+        for ((axis, spots), value) in self.axes.iter().zip(&self.spots).zip(values) {
             // Tasks can't be drawn without a number and a sum: the first ones stand in.
             let drawn = matches!(axis.what, What::Tasks | What::Utilization);
             let Some(value) = value.or(drawn.then_some(0)) else { continue };
             let value = &axis.values[value];
-            changes.push((&axis.what, value.as_str()));
+            changes.push((spots.as_slice(), value.as_str()));
             match &axis.what {
                 What::Tasks => tasks = Some(value),
                 What::Utilization => total = Some(value),

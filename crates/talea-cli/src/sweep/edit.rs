@@ -2,7 +2,7 @@
 //!
 //! Model: a path is keys between dots, as the manual of system files names them: `duration`, `task.video.cost`,
 //! `scheduler.cpu0.slot.vision.length`. Of tables that come several times one is chosen by its `name` (a slot by its
-//! `owner`), by the beginning of several names with `*`, or by its number from 0. What is not there yet is added; whether
+//! `owner`), by the beginning of several names with `*`, or by its number from 0; names come before numbers. What is not there yet is added; whether
 //! it may be is for the reader of the file to say. Lines keep their numbers, so that its complaints fit the original.
 
 use talea_core::Span;
@@ -21,65 +21,115 @@ fn value(text: &str) -> Value {
     text.parse().unwrap_or_else(|_| Value::from(text))
 }
 
-/// Puts `text` at `path`; in how many places. The document stays as it is where there is none.
-pub(crate) fn set(document: &mut DocumentMut, path: &str, text: &str) -> usize {
-    within(document.as_table_mut(), path, &value(text))
+/// One place in a document, however it was written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// Keys, and of several tables which one.
+    steps: Vec<(String, Option<usize>)>,
+    /// Whether a number in the file has led there, which says something else in another file.
+    pub(crate) is_numbered: bool,
 }
 
-fn within(table: &mut Table, path: &str, value: &Value) -> usize {
+impl Place {
+    fn then(&self, key: &str, number: Option<usize>) -> Place {
+        let mut place = self.clone();
+        place.steps.push((key.to_owned(), number));
+        place
+    }
+
+    /// Whether it is the same one.
+    pub(crate) fn is(&self, other: &Place) -> bool {
+        self.steps == other.steps
+    }
+}
+
+/// Where `path` leads.
+pub(crate) fn places(document: &DocumentMut, path: &str) -> Vec<Place> {
+    within(document.as_table(), path, &Place::default())
+}
+
+fn within(table: &Table, path: &str, above: &Place) -> Vec<Place> {
     let Some((key, rest)) = path.split_once('.') else {
-        match table.get_mut(path) {
-            Some(Item::Value(old)) => {
-                let decor = old.decor().clone();
-                // A text stays one: `0` for `"4ms"` is a duration.
-                let is_bare = matches!(value, Value::Integer(_) | Value::Float(_));
-                *old = if is_bare && old.is_str() { value.to_string().trim().into() } else { value.clone() };
-                *old.decor_mut() = decor;
-            }
-            // A table is not replaced by a value.
-            Some(Item::Table(_) | Item::ArrayOfTables(_)) => return 0,
-            _ => _ = table.insert(path, Item::Value(value.clone())),
-        }
-        return 1;
+        // A table is not replaced by a value.
+        let is_table = matches!(table.get(path), Some(Item::Table(_) | Item::ArrayOfTables(_)));
+        return if is_table { Vec::new() } else { vec![above.then(path, None)] };
     };
-    match table.get_mut(key) {
-        Some(Item::Table(inner)) => within(inner, rest, value),
-        Some(Item::ArrayOfTables(list)) => one_of(list, rest, value),
-        _ => 0,
+    match table.get(key) {
+        Some(Item::Table(inner)) => within(inner, rest, &above.then(key, None)),
+        Some(Item::ArrayOfTables(list)) => some_of(list, key, rest, above),
+        _ => Vec::new(),
     }
 }
 
-/// Names may hold dots, so every dot may be the one after the name; the first that leads somewhere is.
-fn one_of(list: &mut ArrayOfTables, path: &str, value: &Value) -> usize {
-    for (dot, _) in path.match_indices('.') {
-        let (name, rest) = (&path[..dot], &path[dot + 1..]);
-        let chosen: Vec<usize> = (0..list.len()).filter(|&at| is_called(list, at, name)).collect();
-        let mut places = 0;
-        for at in chosen {
-            places += list.get_mut(at).map_or(0, |table| within(table, rest, value));
-        }
-        if places > 0 {
-            return places;
+/// Names may hold dots, so every dot may be the one after the name; the first that leads somewhere is. A name that looks
+/// like a number is a name.
+fn some_of(list: &ArrayOfTables, key: &str, path: &str, above: &Place) -> Vec<Place> {
+    for by_number in [false, true] {
+        for (dot, _) in path.match_indices('.') {
+            let (wanted, rest) = (&path[..dot], &path[dot + 1..]);
+            let found: Vec<Place> = list
+                .iter()
+                .enumerate()
+                .filter(
+                    |(at, table)| {
+                        if by_number { wanted.parse() == Ok(*at) } else { is_called(table, wanted) }
+                    },
+                )
+                .flat_map(|(at, table)| {
+                    let mut place = above.then(key, Some(at));
+                    // Within a table that was named it is that table's.
+                    place.is_numbered |= by_number && above.steps.is_empty();
+                    within(table, rest, &place)
+                })
+                .collect();
+            if !found.is_empty() {
+                return found;
+            }
         }
     }
-    0
+    Vec::new()
 }
 
-fn is_called(list: &ArrayOfTables, at: usize, wanted: &str) -> bool {
-    let Some(table) = list.get(at) else { return false };
+fn is_called(table: &Table, wanted: &str) -> bool {
     let name = NAMES.iter().find_map(|key| table.get(key).and_then(Item::as_str));
     match (name, wanted.strip_suffix('*')) {
         (Some(name), Some(start)) => name.starts_with(start),
-        (Some(name), None) if name == wanted => true,
-        _ => wanted.parse() == Ok(at),
+        (Some(name), None) => name == wanted,
+        (None, _) => false,
     }
 }
 
-/// The paths of the policies of all roots.
-pub(crate) fn policies(document: &DocumentMut) -> Vec<String> {
+/// Puts `text` at `place`. The document stays as it is where it has no such place.
+pub(crate) fn set(document: &mut DocumentMut, place: &Place, text: &str) {
+    let Some(((last, _), above)) = place.steps.split_last() else { return };
+    let mut table = document.as_table_mut();
+    for (key, number) in above {
+        table = match (table.get_mut(key), number) {
+            (Some(Item::Table(inner)), None) => inner,
+            (Some(Item::ArrayOfTables(list)), Some(number)) => match list.get_mut(*number) {
+                Some(inner) => inner,
+                None => return,
+            },
+            _ => return,
+        };
+    }
+    let value = value(text);
+    if let Some(Item::Value(old)) = table.get_mut(last) {
+        let decor = old.decor().clone();
+        // A text stays one: `0` for `"4ms"` is a duration.
+        let is_bare = matches!(value, Value::Integer(_) | Value::Float(_));
+        *old = if is_bare && old.is_str() { value.to_string().trim().into() } else { value };
+        *old.decor_mut() = decor;
+    } else {
+        table.insert(last, Item::Value(value));
+    }
+}
+
+/// The policies of all roots.
+pub(crate) fn policies(document: &DocumentMut) -> Vec<Place> {
     let Some(Item::ArrayOfTables(list)) = document.get("scheduler") else { return Vec::new() };
     let roots = list.iter().enumerate().filter(|(_, table)| !table.contains_key("in"));
-    roots.map(|(at, _)| format!("scheduler.{at}.policy")).collect()
+    roots.map(|(at, _)| Place::default().then("scheduler", Some(at)).then("policy", None)).collect()
 }
 
 #[cfg(test)]
@@ -93,11 +143,14 @@ mod tests {
 
     fn changed(path: &str, text: &str) -> (usize, Vec<String>) {
         let mut document: DocumentMut = FILE.parse().expect("TOML");
-        let places = set(&mut document, path, text);
+        let found = places(&document, path);
+        for place in &found {
+            set(&mut document, place, text);
+        }
         let text = document.to_string();
         let new: Vec<String> =
             text.lines().filter(|line| !FILE.lines().any(|old| old == *line)).map(str::to_owned).collect();
-        (places, new)
+        (found.len(), new)
     }
 
     #[test]
@@ -131,6 +184,18 @@ mod tests {
 
     #[test]
     fn roots_are_the_schedulers_that_stand_in_none() {
-        assert_eq!(policies(&FILE.parse().expect("TOML")), ["scheduler.0.policy"]);
+        let document = FILE.parse().expect("TOML");
+        assert!(policies(&document)[0].is(&places(&document, "scheduler.cpu0.policy")[0]));
+        assert_eq!(policies(&document).len(), 1);
+    }
+
+    #[test]
+    fn a_name_that_looks_like_a_number_is_a_name() {
+        let file = "[[task]]\nname = \"1\"\ncost = \"1ms\"\n\n[[task]]\nname = \"0\"\ncost = \"2ms\"\n";
+        let document: DocumentMut = file.parse().expect("TOML");
+        let found = places(&document, "task.1.cost");
+        assert!(found.len() == 1 && !found[0].is_numbered, "{found:?}");
+        assert!(found[0].is(&places(&document, "task.1*.cost")[0]));
+        assert!(places(&FILE.parse().expect("TOML"), "task.1.cost")[0].is_numbered);
     }
 }

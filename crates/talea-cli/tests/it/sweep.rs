@@ -192,6 +192,8 @@ fn y9_nodes_of_a_graph_count_from_its_arrival() {
 fn what_is_wrong_names_its_axis() {
     let scratch = scratch();
     scratch.file("broken.toml", "duration = 1\n");
+    let own = "\n[[task]]\nname = \"c\"\nperiod = \"9ms\"\ncost = \"1ms\"\n";
+    scratch.file("numbers.toml", &format!("{SYSTEM}{own}"));
     scratch.file("two.toml", &format!("{CPU}\n[[scheduler]]\nname = \"cpu1\"\npolicy = \"edf\"\n"));
     for (options, part) in [
         ("system.toml --set task.c.cost=1ms", "--set task.c.cost: there is no such place in system.toml"),
@@ -205,6 +207,22 @@ fn what_is_wrong_names_its_axis() {
         ("system.toml --set task.b.cost=1ms..2ms", "needs a step"),
         ("system.toml --set task.b.cost=1ms,1ms", "twice"),
         ("system.toml --set task.b.cost=1ms --set task.b.cost=2ms", "an axis twice"),
+        (
+            "system.toml --policy edf,rm --set scheduler.cpu0.policy=fifo,dm",
+            "scheduler.cpu0.policy and policy are axes",
+        ),
+        (
+            "system.toml --set task.a.cost=1ms --set task.0.cost=2ms",
+            "task.a.cost and task.0.cost are axes of the same",
+        ),
+        (
+            "system.toml --set task.*.cost=1ms --set task.b.cost=2ms",
+            "task.*.cost and task.b.cost are axes of the same",
+        ),
+        (
+            "numbers.toml --set task.0.cost=1ms",
+            "numbers.toml and tasks.toml both have a table of this number",
+        ),
         ("system.toml --policy edf,", "--policy: there is an empty value"),
         ("system.toml --seeds 1,x", "`x` is no seed"),
         ("system.toml --policy edf,rm --svg x.svg", "--svg needs an axis"),
