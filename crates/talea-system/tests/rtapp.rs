@@ -171,6 +171,51 @@ fn what_is_held_differently_is_said() {
     }
 }
 
+/// What would otherwise be found out from results that differ.
+#[test]
+fn ends_queues_locks_and_groups_that_differ_are_said_too() {
+    let notes = |threads: &str| {
+        let text = import(
+            &format!("{{\"global\": {{\"default_policy\": \"SCHED_FIFO\"}}, \"tasks\": {{{threads}}}}}"),
+            None,
+        );
+        text.lines().filter(|line| line.starts_with("# Note: ")).map(str::to_owned).collect::<String>()
+    };
+    let timed = |rest: &str| format!("\"t\": {{{rest}, \"run\": 1000, {TIMER}}}");
+    let ends = "ends after more than 10 s";
+    assert!(notes(&timed("\"loop\": 1001")).contains(ends));
+    assert!(!notes(&timed("\"loop\": 1000")).contains(ends));
+    assert!(notes("\"t\": {\"loop\": 11, \"run\": 1000000}").contains(ends));
+    assert!(!notes("\"t\": {\"loop\": 10, \"run\": 1000000}").contains(ends));
+    let queue = "share a queue";
+    let round = |priority: u8, cpus: &str| {
+        let thread = format!("\"u\": {{\"policy\": \"SCHED_RR\", \"priority\": {priority}, \"cpus\": {cpus}");
+        format!("{}, {thread}, \"run\": 1000, {TIMER}}}", timed("\"priority\": 10, \"cpus\": [0]"))
+    };
+    assert!(notes(&round(10, "[0]")).contains(queue));
+    assert!(!notes(&round(11, "[0]")).contains(queue));
+    assert!(!notes(&round(10, "[1]")).contains(queue));
+    let lock = "given back at once";
+    assert!(notes(&timed("\"lock\": \"m\", \"unlock\": \"m\"")).contains(lock));
+    assert!(!notes(&timed("\"lock\": \"m\", \"run1\": 5, \"unlock\": \"m\"")).contains(lock));
+    assert!(notes(&timed("\"taskgroup\": \"/a\"")).contains("groups of threads"));
+    assert!(notes(&timed("\"nodes_membind\": [0]")).contains("memory is as near"));
+}
+
+#[test]
+fn threads_that_do_too_much_are_told_what_is_too_much() {
+    let is = |thread: &str, part: &str| {
+        let found = complaints(format!("{{\"tasks\": {{\"t\": {{{thread}}}}}}}").as_bytes());
+        assert!(found.len() == 1 && found[0].what.contains(part), "{found:?}");
+    };
+    is("\"run\": 1", "more than 200000 things");
+    is(
+        "\"loop\": 1, \"phases\": {\"a\": {\"lock\": \"m\", \"run\": 1}, \"b\": {\"loop\": 100000, \"sleep\": \
+         2592000000000}, \"c\": {\"run\": 1, \"unlock\": \"m\"}}",
+        "more than 584 years",
+    );
+}
+
 fn entries() -> Vec<Entry> {
     table::entries(include_str!("malformed/rtapp.txt"))
 }

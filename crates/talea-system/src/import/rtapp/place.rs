@@ -49,6 +49,13 @@ pub(super) fn write(
     if cpus.is_none() && tasks.iter().all(|task| task.thread.cpus.is_empty()) {
         note(notes, "the file names no CPUs: one is taken");
     }
+    if share_a_queue(tasks) {
+        note(
+            notes,
+            "threads of SCHED_FIFO and SCHED_RR at one priority share a queue in Linux; here those of SCHED_RR take turns in a \
+             scheduler of that priority",
+        );
+    }
     if let Some((duration, at)) = &workload.duration {
         lines.from(&format!("duration = \"{duration}\""), (), at);
     }
@@ -69,6 +76,29 @@ pub(super) fn write(
         }
         place.thread(task, &root, is_shared);
     }
+}
+
+/// Whether threads of both real-time classes have one priority and may meet on a CPU.
+fn share_a_queue(tasks: &[Task<'_>]) -> bool {
+    // By priority and CPU: whether there is one of each class. Those that may use any CPU meet everybody.
+    let mut queues: BTreeMap<(u8, Option<u32>), (bool, bool)> = BTreeMap::new();
+    for thread in tasks.iter().map(|task| task.thread) {
+        let (priority, is_fifo) = match thread.class {
+            Class::Fifo(priority) => (priority, true),
+            Class::RoundRobin(priority) => (priority, false),
+            Class::Fair | Class::Deadline { .. } => continue,
+        };
+        let cpus = thread.cpus.iter().map(|cpu| Some(*cpu));
+        for cpu in cpus.chain(thread.cpus.is_empty().then_some(None)) {
+            let (fifo, rr) = queues.entry((priority, cpu)).or_default();
+            *fifo |= is_fifo;
+            *rr |= !is_fifo;
+        }
+    }
+    queues.iter().any(|(&(priority, _), &(fifo, rr))| {
+        let (any_fifo, any_rr) = queues.get(&(priority, None)).copied().unwrap_or_default();
+        (fifo && (rr || any_rr)) || (rr && any_fifo)
+    })
 }
 
 struct Place<'a> {

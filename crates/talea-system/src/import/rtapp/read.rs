@@ -269,12 +269,14 @@ impl Read<'_, '_> {
         }
         let class = self.class(&members, &member.key_at);
         let cpus = get("cpus").map_or(Some(Vec::new()), |json| self.cpus(json));
-        for left_out in ["nodes_membind", "util_min", "util_max", "taskgroup"] {
+        for (left_out, why) in [
+            ("nodes_membind", "memory is as near to one CPU as to another here"),
+            ("util_min", "CPUs are all alike and at full speed here"),
+            ("util_max", "CPUs are all alike and at full speed here"),
+            ("taskgroup", "groups of threads have no share or limit of their own here"),
+        ] {
             if get(left_out).is_some() {
-                note(
-                    self.notes,
-                    &format!("`{left_out}` is left out: CPUs are all alike and at full speed here"),
-                );
+                note(self.notes, &format!("`{left_out}` is left out: {why}"));
             }
         }
         let name = self.names.give(&member.key, "thread");

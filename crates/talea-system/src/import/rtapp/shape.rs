@@ -6,6 +6,7 @@
 
 use super::{Event, Loops, Phase, Thread, What, note};
 use crate::source::{Findings, words};
+use std::collections::BTreeSet;
 use talea_core::Span;
 
 /// What is written out at most: costs, arrivals, or locks and suspensions of one task.
@@ -114,6 +115,9 @@ pub(super) fn task<'w>(
     let periods: Vec<(&Event, Span)> = events()
         .filter_map(|event| if let What::Timer(period) = event.what { Some((event, period)) } else { None })
         .collect();
+    if holds_nothing(thread) {
+        note(notes, "a lock that is given back at once is left out: sections are counted in work");
+    }
     let shape = Shape { thread, duration };
     match periods.first() {
         None => shape.one_job(notes, findings),
@@ -126,6 +130,37 @@ pub(super) fn task<'w>(
             }
             shape.periodic(period, notes, findings)
         }
+    }
+}
+
+/// Whether it locks, and unlocks with no work between.
+fn holds_nothing(thread: &Thread) -> bool {
+    thread.phases.iter().any(|phase| {
+        // What has been locked since the last work.
+        let mut fresh = BTreeSet::new();
+        phase.events.iter().any(|event| match &event.what {
+            What::Run(_) => {
+                fresh.clear();
+                false
+            }
+            What::Lock(name) => {
+                fresh.insert(name);
+                false
+            }
+            What::Unlock(name) => fresh.remove(name),
+            What::Sleep(_) | What::Timer(_) => false,
+        })
+    })
+}
+
+/// A file without a duration is run for [`DURATION`].
+fn ends_later(end: Option<Span>, notes: &mut Vec<String>) {
+    if end.is_none_or(|end| end > DURATION) {
+        note(
+            notes,
+            "the file says no duration, and a thread ends after more than 10 s: rt-app waits for it, here the run ends \
+             after 10 s",
+        );
     }
 }
 
@@ -246,6 +281,10 @@ impl<'w> Shape<'w> {
             findings.error(&self.thread.at, words(what, "what is written out is bounded", remedy));
             return None;
         }
+        if let (Some(jobs), None) = (jobs, self.duration) {
+            let all = period.as_ns().checked_mul(jobs).map(Span::from_ns);
+            ends_later(all.and_then(|all| offset.checked_add(all)), notes);
+        }
         Some(Task { thread: self.thread, period, offset, jobs, costs, marks: first.marks })
     }
 
@@ -305,9 +344,24 @@ impl<'w> Shape<'w> {
                 return None;
             }
             if let What::Run(span) | What::Sleep(span) = event.what {
-                lived = lived.checked_add(span)?;
+                let Some(sum) = lived.checked_add(span) else {
+                    let wrong = (
+                        "the thread lives for more than 584 years".to_owned(),
+                        "that is too long",
+                        "write less",
+                    );
+                    Self::fail(event, wrong, findings);
+                    return None;
+                };
+                lived = sum;
             }
-            if job.count() > WRITTEN_MAX || step > STEPS_MAX {
+            if step > STEPS_MAX {
+                let what = format!("the thread does more than {STEPS_MAX} things one after the other");
+                let remedy = "write longer runs in fewer loops, give the workload a shorter `duration`, or the thread a `timer`";
+                findings.error(&self.thread.at, words(what, "they are added up one by one", remedy));
+                return None;
+            }
+            if job.count() > WRITTEN_MAX {
                 let what = format!("the thread locks and sleeps more than {WRITTEN_MAX} times");
                 let remedy = "give the workload a shorter `duration`, or the thread a `timer`";
                 findings.error(&self.thread.at, words(what, "what is written out is bounded", remedy));
@@ -318,6 +372,9 @@ impl<'w> Shape<'w> {
             let what = format!("`{name}` is still locked when the thread ends");
             findings.error(&self.thread.at, words(what, "nobody else would ever have it", "unlock it"));
             return None;
+        }
+        if !endless && self.duration.is_none() {
+            ends_later(self.thread.delay.checked_add(lived), notes);
         }
         job.marks.suspensions.retain(|(at, _)| *at < job.cost);
         Some(Task {
