@@ -157,6 +157,28 @@ fn keys_of_tables_and_wildcards_are_axes_and_beside_none_the_file_is_one_point()
     assert_eq!((ended.code, ended.out.lines().count()), (Some(0), 5), "{}{}", ended.out, ended.err);
 }
 
+/// Two roots that are alike draw costs of their own, in this run and in the next.
+#[test]
+fn roots_do_not_repeat_each_other_over_seeds() {
+    let scratch = Scratch::new();
+    let root = |name: &str| {
+        format!(
+            "[[scheduler]]\nname = \"{name}\"\npolicy = \"edf\"\n\n[[task]]\nname = \"t{name}\"\nin = \
+             \"{name}\"\nperiod = \"10ms\"\ncost = {{ min = \"1us\", max = \"9ms\" }}\n\n"
+        )
+    };
+    scratch.file("two.toml", &format!("duration = \"1s\"\n\n{}{}", root("a"), root("b")));
+    let means = |seed: &str| {
+        let ended = run(&scratch, &["simulate", "two.toml", "--seed", seed, "--json"]);
+        let answer: serde_json::Value = serde_json::from_str(&ended.out).expect("JSON");
+        [0, 1].map(|root| answer["roots"][root]["tasks"][0]["response_mean_ns"].as_u64().expect("a mean"))
+    };
+    let mut seen: Vec<u64> = ["1", "2", "3"].into_iter().flat_map(means).collect();
+    seen.sort_unstable();
+    seen.dedup();
+    assert_eq!(seen.len(), 6);
+}
+
 /// Included files have their own first scheduler, which is no root.
 #[test]
 fn the_policy_is_that_of_the_roots_of_all_files() {
