@@ -1,6 +1,6 @@
 //! Everything that happens, as a stream of bytes: the full trace of a long run.
 //!
-//! Format 1. Eight bytes `TALEATR1`, then records without padding. A number is an LEB128 varint: seven bits a byte, the
+//! Format 2. Eight bytes `TALEATR2`, then records without padding. A number is an LEB128 varint: seven bits a byte, the
 //! least significant first, the top bit set on all but the last. A record begins with the number `16 · d + kind`, d being
 //! nanoseconds since the record before it (since zero for the first), and goes on with these numbers:
 //!
@@ -11,7 +11,7 @@
 //! | 2 | a CPU goes over to a job for the first time | CPU, task, job, version |
 //! | 3 | a CPU goes over to a job | CPU, task, job |
 //! | 4 | a CPU goes over to nothing | CPU |
-//! | 5 | a job has ended | CPU, task, job; how long ago it was released; its deadline after that |
+//! | 5 | a job has ended | CPU, task, job; how long ago it was released; its deadline less that, as below |
 //! | 6 | a graph or a table has activated a task | task, deadline |
 //! | 7 | the same, but without room | task |
 //! | 8 | a job has ended without a token | channel |
@@ -19,17 +19,27 @@
 //! | 10 | a circle of waiting was closed | task |
 //!
 //! A job's number is written as the difference, modulo 2^64, to that of the last record about its task (to zero in the first),
-//! so that it takes a byte. About 30 bytes a job in all.
+//! so that it takes a byte. A deadline may lie before the release, at the end of a graph that is late: the difference, modulo 2^64
+//! and with a sign, is doubled, and one that is negative is then inverted (zigzag). About 30 bytes a job in all.
 
 use crate::sink::{Completion, Sink};
 use std::io::{self, Write};
+use talea_core::Time;
 use talea_core::machine::{ChannelId, Cpu, Note, TaskId};
-use talea_core::{Span, Time};
 
-const MAGIC: &[u8; 8] = b"TALEATR1";
+const MAGIC: &[u8; 8] = b"TALEATR2";
 /// No record is longer: six numbers of ten bytes each.
 const LONGEST: usize = 60;
 const ROOM: usize = 1 << 16;
+
+/// A small number for a small difference of either sign.
+fn zigzag(difference: u64) -> u64 {
+    difference << 1 ^ (difference.cast_signed() >> 63).cast_unsigned()
+}
+
+fn unzigzag(number: u64) -> u64 {
+    number >> 1 ^ (number & 1).wrapping_neg()
+}
 
 /// One thing that has happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,8 +175,8 @@ impl<W: Write> Sink for Trace<W> {
     #[inline]
     fn completed(&mut self, of: &Completion) {
         let job = self.job(of.task, of.job);
-        let (response, relative) = (of.response().as_ns(), of.deadline.since(of.release).as_ns());
-        self.record(of.end, 5, [of.cpu.0.into(), of.task.0.into(), job, response, relative]);
+        let relative = zigzag(of.deadline.as_ns().wrapping_sub(of.release.as_ns()));
+        self.record(of.end, 5, [of.cpu.0.into(), of.task.0.into(), job, of.response().as_ns(), relative]);
     }
 
     fn noted(&mut self, now: Time, note: &Note) {
@@ -267,7 +277,7 @@ impl<'a> Reader<'a> {
                 let cpu = Cpu(self.small()?);
                 let (task, job) = self.of_task()?;
                 let release = self.earlier()?;
-                let deadline = release.saturating_add(Span::from_ns(self.number()?));
+                let deadline = Time::from_ns(release.as_ns().wrapping_add(unzigzag(self.number()?)));
                 Happened::Completed(Completion { task, job, release, deadline, end: self.now, cpu })
             }
             6 => {
@@ -309,6 +319,7 @@ impl Iterator for Reader<'_> {
 mod tests {
     use super::*;
     use crate::dice::Dice;
+    use talea_core::Span;
 
     /// Whatever a sink may be told, with numbers from small to the largest.
     fn told(dice: &mut Dice, jobs: &mut [u64; 5]) -> Vec<(Time, Happened)> {
@@ -336,7 +347,12 @@ mod tests {
                         task,
                         job,
                         release: earlier,
-                        deadline: later,
+                        // The job of a late graph was due before it was released.
+                        deadline: if job.is_multiple_of(2) {
+                            later
+                        } else {
+                            Time::from_ns(earlier.as_ns() / 2)
+                        },
                         end: now,
                         cpu,
                     }),
