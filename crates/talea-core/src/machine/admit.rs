@@ -11,6 +11,7 @@ use crate::criteria::Criteria;
 use crate::sched::{Built, Newcomer, Policy, Scheduler};
 use crate::server::Reservation;
 use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 
 impl Tree {
     /// The policy of a scheduler, which has taken all of its children.
@@ -34,7 +35,7 @@ impl Tree {
 
     /// Whether every server can have what it is promised: below each scheduler, the sum of Q/T of the servers that have no
     /// other one between is at most what the scheduler has. That is its own Q/T if it is a server; a whole CPU if it is
-    /// not; all of its CPUs if it is a root, and for children with affinities those that they may use.
+    /// not; all of its CPUs if it is a root, and any set of them for the children that may use no others.
     ///
     /// A partition table is not counted: its slots are what the servers beside it leave over.
     ///
@@ -68,13 +69,73 @@ impl Tree {
         if let Some(own) = self.get(Tree::ROOT).and_then(reservation_of) {
             return asked.get(&Tree::ROOT).map_or(Ok(()), |asked| asked.within(Share::of(own), Tree::ROOT));
         }
-        for &set in sets.keys() {
-            let mut sum = Share::default();
-            sets.iter().filter(|&(of, _)| of & !set == 0).for_each(|(_, share)| sum.add(*share));
-            sum.within(Share::cpus(set.count_ones()), Tree::ROOT)?;
-        }
-        asked.get(&Tree::ROOT).map_or(Ok(()), |asked| asked.within(Share::cpus(self.cpus), Tree::ROOT))
+        let Some(cpus) = overbooked(&sets) else { return Ok(()) };
+        let mut sum = Share::default();
+        sets.iter().filter(|&(of, _)| of & !cpus == 0).for_each(|(_, share)| sum.add(*share));
+        sum.within(Share::cpus(cpus.count_ones()), Tree::ROOT)
     }
+}
+
+/// CPUs that cannot hold the servers that may use no others, if there are such: by a maximum flow of shares to CPUs, so that
+/// unions of sets count as well (Hall's theorem). Each set sends what it has along the shortest ways (Edmonds and Karp,
+/// 1972), of which others may have to make room; where none is left, the CPUs in reach are full of those that have no others.
+fn overbooked(sets: &BTreeMap<u64, Share>) -> Option<u64> {
+    let sets: Vec<(u64, Share)> = sets.iter().map(|(&set, &share)| (set, share)).collect();
+    let mut room = [Share::cpus(1); 64];
+    let mut flow = alloc::vec![[Share::default(); 64]; sets.len()];
+    for (source, &(_, mut rest)) in sets.iter().enumerate() {
+        while rest > Share::default() {
+            // From which set a CPU was reached, and from which CPU a set.
+            let (mut reached, mut of_cpu, mut of_set) = (0u64, [0; 64], alloc::vec![None; sets.len()]);
+            let mut next = Vec::from([source]);
+            let mut end = None;
+            let mut at = 0;
+            while let (None, Some(&set)) = (end, next.get(at)) {
+                at += 1;
+                for cpu in bits(sets[set].0 & !reached) {
+                    reached |= 1 << cpu;
+                    of_cpu[cpu] = set;
+                    if room[cpu] > Share::default() {
+                        end = Some(cpu);
+                        break;
+                    }
+                    for other in 0..sets.len() {
+                        let is_new = other != source && of_set[other].is_none();
+                        if is_new && flow[other][cpu] > Share::default() {
+                            of_set[other] = Some(cpu);
+                            next.push(other);
+                        }
+                    }
+                }
+            }
+            let Some(end) = end else { return Some(reached) };
+            let way = || {
+                core::iter::successors(Some((of_cpu[end], end)), |&(set, _)| {
+                    of_set[set].map(|cpu| (of_cpu[cpu], cpu))
+                })
+            };
+            let moved = way()
+                .filter_map(|(set, _)| of_set[set].map(|cpu| flow[set][cpu]))
+                .fold(rest.min(room[end]), Share::min);
+            room[end].take(moved);
+            rest.take(moved);
+            for (set, cpu) in way() {
+                flow[set][cpu].add(moved);
+                if let Some(left) = of_set[set] {
+                    flow[set][left].take(moved);
+                }
+            }
+        }
+    }
+    None
+}
+
+fn bits(mut set: u64) -> impl Iterator<Item = usize> {
+    core::iter::from_fn(move || {
+        let bit = set.trailing_zeros() as usize;
+        set &= set.wrapping_sub(1);
+        (bit < 64).then_some(bit)
+    })
 }
 
 fn reservation_of(node: &Node) -> Option<&Reservation> {
@@ -136,6 +197,13 @@ impl Share {
         let (part, carry) = self.part.overflowing_add(other.part);
         self.part = part;
         self.whole = self.whole.saturating_add(other.whole).saturating_add(u64::from(carry));
+    }
+
+    /// No more than there is.
+    fn take(&mut self, other: Share) {
+        let (part, borrow) = self.part.overflowing_sub(other.part);
+        self.part = part;
+        self.whole -= other.whole + u64::from(borrow);
     }
 
     /// Rounded to the nearest.
@@ -224,6 +292,56 @@ mod tests {
         }
         let why = Wrong::Overbooked { asked: 1_200_000, there: 1_000_000 };
         assert_eq!(tree.admit(), Err(TreeError { node: Tree::ROOT, why }));
+    }
+
+    fn on(tree: &mut Tree, budget: u64, period: u64, cpus: u64) {
+        let mut spec = server(budget, period);
+        spec.affinity = Affinity(cpus);
+        tree.scheduler(Tree::ROOT, spec);
+    }
+
+    #[test]
+    fn l23_sets_of_cpus_that_overlap_are_counted_together() {
+        let mut four = tree(4, &[]);
+        for cpus in [0b011, 0b011, 0b110, 0b110] {
+            on(&mut four, 8, 10, cpus);
+        }
+        let why = Wrong::Overbooked { asked: 3_200_000, there: 3_000_000 };
+        assert_eq!(four.admit(), Err(TreeError { node: Tree::ROOT, why }));
+        // Thirds that fill three CPUs to the brim, if who came first makes room; and the least more.
+        let mut full = tree(4, &[]);
+        for cpus in [0b111, 0b111, 0b111, 0b111, 0b011, 0b011, 0b011, 0b110, 0b110] {
+            on(&mut full, 1, 3, cpus);
+        }
+        assert_eq!(full.admit(), Ok(()));
+        on(&mut full, 1, 1_000_000, 0b101);
+        let why = Wrong::Overbooked { asked: 3_000_001, there: 3_000_000 };
+        assert_eq!(full.admit(), Err(TreeError { node: Tree::ROOT, why }));
+    }
+
+    #[test]
+    fn l23_what_is_admitted_fits_into_every_set_of_cpus() {
+        let mut seed = 1u64;
+        let mut random = |below: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) % below
+        };
+        let mut admitted = 0;
+        for case in 0..2_000 {
+            let servers: Vec<(u64, u64)> =
+                (0..random(9) + 4).map(|_| (random(10) + 1, random(31) + 1)).collect();
+            let mut tree = tree(5, &[]);
+            for &(tenths, cpus) in &servers {
+                on(&mut tree, tenths, 10, cpus);
+            }
+            let fits = (1..32).all(|set: u64| {
+                let inside = servers.iter().filter(|(_, cpus)| cpus & !set == 0);
+                inside.map(|(tenths, _)| tenths).sum::<u64>() <= u64::from(set.count_ones()) * 10
+            });
+            admitted += u32::from(fits);
+            assert_eq!(tree.admit().is_ok(), fits, "case {case}: {servers:?}");
+        }
+        assert!((200..1_800).contains(&admitted), "{admitted} of 2,000");
     }
 
     /// Takes only what says what it costs, and at most two.
