@@ -12,8 +12,8 @@ const GRAIN: u64 = 1_000_000;
 
 #[derive(Debug)]
 struct Llf {
-    /// By child: what a job costs, what is left of the one under way, and its deadline.
-    jobs: Vec<(Work, Work, Time)>,
+    /// By child: what a job costs, what is left of the one under way, and what was told last.
+    jobs: Vec<(Work, Work, Entry)>,
     ready: Heap,
 }
 
@@ -23,24 +23,23 @@ pub fn make(children: usize) -> Box<dyn Scheduler + Send> {
 }
 
 impl Llf {
-    fn must_begin(&self, who: Child) -> u64 {
-        let (_, left, deadline) = self.jobs[who as usize];
-        deadline.as_ns().saturating_sub(left.as_ns())
+    fn must_begin(&self, who: &Entry) -> u64 {
+        who.criteria.deadline.as_ns().saturating_sub(self.jobs[who.child as usize].1.as_ns())
     }
 }
 
 impl Scheduler for Llf {
     fn admit(&mut self, who: &Newcomer) -> Result<(), String> {
         let cost = who.cost.ok_or("nobody has said its cost; give a task one, a scheduler a server")?;
-        self.jobs.push((cost, cost, Time::ZERO));
+        let entry = Entry { child: who.child, job: 0, since: 0, criteria: who.criteria };
+        self.jobs.push((cost, cost, entry));
         Ok(())
     }
     fn ready(&mut self, _: Time, who: &Entry) -> Resched {
-        let (cost, left, deadline) = &mut self.jobs[who.child as usize];
-        // Another deadline is another job; with the same one it comes back from waiting.
-        *left = if *deadline == who.criteria.deadline { *left } else { *cost };
-        *deadline = who.criteria.deadline;
-        self.ready.set(who.child, self.must_begin(who.child) / GRAIN);
+        let (cost, left, told) = self.jobs[who.child as usize];
+        // The same job comes back from waiting, or has another deadline because it was lent one.
+        self.jobs[who.child as usize] = (cost, if told.job == who.job { left } else { cost }, *who);
+        self.ready.set(who.child, self.must_begin(who) / GRAIN);
         Resched::Pick
     }
     fn update(&mut self, now: Time, who: &Entry) -> Resched {
@@ -54,13 +53,13 @@ impl Scheduler for Llf {
         self.ready.first().map(|(_, who)| who)
     }
     fn before(&self, _: Time, a: &Entry, b: &Entry) -> bool {
-        (self.must_begin(a.child) / GRAIN, a.child) < (self.must_begin(b.child) / GRAIN, b.child)
+        (self.must_begin(a) / GRAIN, a.child) < (self.must_begin(b) / GRAIN, b.child)
     }
     fn charge(&mut self, _: Time, who: Child, used: Work) -> Resched {
-        let left = &mut self.jobs[who as usize].1;
+        let (_, ref mut left, told) = self.jobs[who as usize];
         *left = left.checked_sub(used).unwrap_or(Work::ZERO);
         if self.ready.contains(who) {
-            self.ready.set(who, self.must_begin(who) / GRAIN);
+            self.ready.set(who, self.must_begin(&told) / GRAIN);
         }
         Resched::Pick
     }
@@ -68,6 +67,7 @@ impl Scheduler for Llf {
         true
     }
     fn allowance(&self, _: Time, who: Child) -> Option<Work> {
-        (self.ready.len() > 1).then(|| Work::from_ns(GRAIN - self.must_begin(who) % GRAIN))
+        let told = &self.jobs[who as usize].2;
+        (self.ready.len() > 1).then(|| Work::from_ns(GRAIN - self.must_begin(told) % GRAIN))
     }
 }

@@ -1,8 +1,9 @@
 //! What is known of the policy.
 
 use policy_llf::make;
+use talea_core::criteria::Criteria;
 use talea_core::machine::{SchedulerSpec, TaskSpec, Tree};
-use talea_core::sched::{Policy, contract};
+use talea_core::sched::{Entry, Newcomer, Policy, contract};
 use talea_core::{Span, Time, Work};
 use talea_sim::dice::Dice;
 use talea_sim::{Counters, Jobs, Source, Workload, World};
@@ -106,6 +107,91 @@ fn s19_on_one_cpu_it_is_optimal() {
         world(POLICY, &tasks).run(Time::from_ns(200 * MS), &mut counters);
         assert!(counters.tasks.iter().all(|count| count.late == 0), "case {case}: {tasks:?}");
     }
+}
+
+#[test]
+fn s19_a_job_is_one_by_its_number_and_not_by_its_deadline() {
+    let entry = |child, job, deadline| {
+        let criteria = Criteria { deadline: Time::from_ns(deadline * MS), ..Criteria::LEAST };
+        Entry { child, job, since: 0, criteria }
+    };
+    let mut policy = make(2);
+    for child in 0..2 {
+        let cost = Some(Work::from_ns(8 * MS));
+        policy.admit(&Newcomer { child, name: "task", criteria: Criteria::LEAST, cost }).expect("a child");
+    }
+    let mut tell = |told: Entry, used: u64| {
+        let _ = policy.update(Time::ZERO, &told);
+        let _ = policy.charge(Time::ZERO, told.child, Work::from_ns(used * MS));
+        policy.head(Time::ZERO)
+    };
+    // Latest begins: of 0 at 12 and then, with 3 ms of it done, at 15; of 1 at 14.
+    assert_eq!(tell(entry(0, 0, 20), 3), Some(0));
+    assert_eq!(tell(entry(1, 0, 22), 0), Some(1));
+    // It is lent an earlier deadline and has the same 5 ms left: 14, not 11.
+    assert_eq!(tell(entry(0, 0, 19), 0), Some(0));
+    assert_eq!(tell(entry(1, 0, 21), 0), Some(1), "13 is before 14");
+    // The next job is due at that very time, and has all before it: 11.
+    assert_eq!(tell(entry(0, 1, 19), 0), Some(0));
+    // What is asked about counts, and not what was told: 14 or 2 of the same child.
+    assert!(policy.before(Time::ZERO, &entry(1, 0, 10), &entry(1, 0, 22)));
+}
+
+const LENDING: &str = r#"
+duration = "50ms"
+
+[[scheduler]]
+name = "cpu0"
+policy = "llf"
+
+[[resource]]
+name = "bus"
+protocol = "inheritance"
+
+[[task]]
+name = "holds"
+period = "100ms"
+deadline = "80ms"
+cost = "15ms"
+
+[[task.section]]
+resource = "bus"
+start = "1ms"
+length = "12ms"
+
+[[task]]
+name = "waits"
+offset = "6ms"
+period = "100ms"
+deadline = "34ms"
+cost = "4ms"
+
+[[task.section]]
+resource = "bus"
+start = "1ms"
+length = "2ms"
+
+[[task]]
+name = "third"
+offset = "8ms"
+period = "100ms"
+deadline = "23ms"
+cost = "3ms"
+"#;
+
+#[test]
+fn s19_what_a_holder_is_lent_does_not_make_it_begin_anew() {
+    let registry = Registry::new().policy("llf", make);
+    let system = system::read_with(LENDING, "system.toml", &(), &registry).expect("a system");
+    let root = &system.roots[0];
+    let mut world = World::new(root.tree.build().expect("a tree"), 1, &root.workload(system.seed));
+    let mut jobs = Jobs::default();
+    world.run(Time::from_ns(50 * MS), &mut jobs);
+    let mut ends = [0; 3];
+    jobs.ended.iter().for_each(|job| ends[job.task.0 as usize] = job.end.as_ns() / MS);
+    // From 7 on the holder has a deadline of 40, and 9 ms left. At 8 it must begin at 32, the third at 28 and, done, at 31; with
+    // all of its 15 ms it would have to at 26. The section ends at 17, and who waited comes first again.
+    assert_eq!(ends, [22, 20, 11]);
 }
 
 const SYSTEM: &str = include_str!("../system.toml");

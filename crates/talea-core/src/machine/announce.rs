@@ -20,8 +20,8 @@ impl<W: Watch> Machine<W> {
         while self.nodes[node as usize].parent != NONE {
             let parent = self.nodes[node as usize].parent;
             node = self.groups[parent as usize].node;
-            let (eligible, criteria) = self.look(now, parent);
-            self.show(now, node, eligible, criteria, false);
+            let (eligible, changed) = self.look_and_keep(now, parent);
+            self.pass_on(now, node, eligible, changed, false);
         }
     }
 
@@ -136,6 +136,11 @@ impl<W: Watch> Machine<W> {
             }
             eligible &= !server.budget(now).is_zero();
             criteria.deadline = server.deadline();
+            if state.due != criteria.deadline {
+                state.due = criteria.deadline;
+                let entry = &mut self.nodes[state.node as usize].entry;
+                entry.job = entry.job.wrapping_add(1);
+            }
             state.pending = pending;
             self.rearm(now, group);
         }
@@ -145,15 +150,24 @@ impl<W: Watch> Machine<W> {
         (eligible, criteria)
     }
 
+    /// The same, kept in its entry: whether it is eligible, and whether anything else is new.
+    #[inline]
+    fn look_and_keep(&mut self, now: Time, group: u32) -> (bool, bool) {
+        let node = self.groups[group as usize].node as usize;
+        let job = self.nodes[node].entry.job;
+        let (eligible, criteria) = self.look(now, group);
+        let entry = &mut self.nodes[node].entry;
+        let changed = entry.criteria != criteria || entry.job != job;
+        entry.criteria = criteria;
+        (eligible, changed)
+    }
+
     /// A policy, a server or a slot has changed by itself, or a child has: shows that, as far up as anything changes.
     pub(super) fn refresh(&mut self, now: Time, group: u32) {
         let mut next = Some(group);
         while let Some(group) = next {
-            let (eligible, criteria) = self.look(now, group);
             let node = self.groups[group as usize].node;
-            let shown = &mut self.nodes[node as usize].entry.criteria;
-            let changed = *shown != criteria;
-            *shown = criteria;
+            let (eligible, changed) = self.look_and_keep(now, group);
             next = self.tell(now, node, eligible, changed, false);
         }
     }

@@ -52,6 +52,7 @@ impl Tree {
                     groups.push(Group {
                         policy,
                         server: spec.reservation.as_ref().map(crate::server::Reservation::build),
+                        due: crate::Time::NEVER,
                         own,
                         node: at,
                         kids: 0,
@@ -99,7 +100,7 @@ impl Tree {
                 }
             };
             nodes.push(Runnable {
-                entry: Entry { child, since: 0, criteria },
+                entry: Entry { child, job: 0, since: 0, criteria },
                 parent,
                 eligible: false,
                 boosted: false,

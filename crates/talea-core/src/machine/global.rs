@@ -8,7 +8,9 @@
 //! there, and nobody is moved to make room for a third. With one CPU each this is partitioned scheduling in one machine,
 //! which is how tasks on different CPUs share accelerators and graphs.
 //!
-//! A decision compares the heads of the lanes with who runs, O(m) per change. Where a policy orders by a number
+//! With one lane, as where nobody has affinities and jobs migrate, a change costs a look at each of the m CPUs: O(m). With
+//! several, each move that it leads to compares the head of every lane with who runs on its CPUs: O(lanes · m), and lanes
+//! are as many as there are different sets, plus m where jobs may not migrate. Where a policy orders by a number
 //! ([`Rank`]), the number is compared; the others are asked ([`Scheduler::before`]), so that policies from outside
 //! serve several CPUs as well.
 

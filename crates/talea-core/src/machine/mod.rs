@@ -210,6 +210,8 @@ enum What {
 struct Group {
     policy: sched::Built,
     server: Option<server::Built>,
+    /// The deadline of the server when somebody last looked: with another one it is another job of it.
+    due: Time,
     own: Own,
     node: u32,
     /// Where its children begin in [`Machine::kids`].
@@ -510,6 +512,8 @@ impl<W: Watch> Machine<W> {
         state.ring.pop();
         state.held = 0;
         let (node, was_started) = (state.node, core::mem::take(&mut state.started));
+        let entry = &mut self.nodes[node as usize].entry;
+        entry.job = entry.job.wrapping_add(1);
         if self.share.is_some() {
             self.job_gives_back(task);
         }

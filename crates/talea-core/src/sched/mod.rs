@@ -101,6 +101,10 @@ pub type Child = u32;
 pub struct Entry {
     /// Who.
     pub child: Child,
+    /// Which job of it, from 0, modulo 2^32: it comes back from waiting with the same one, whatever was lent to it and
+    /// whenever the next one is due. Of a server, another number with each other deadline of it; of other schedulers
+    /// always 0.
+    pub job: u32,
     /// When it became ready, as a number that only grows: the order of a FIFO queue. Whoever is preempted keeps it.
     pub since: u64,
     /// What it may be ordered by.
@@ -153,6 +157,12 @@ pub trait Scheduler: fmt::Debug {
     /// Who comes first.
     fn head(&self, now: Time) -> Option<Child>;
     /// Whether `a` comes before `b`; a strict order at each `now`, of which [`head`](Scheduler::head) is the first.
+    ///
+    /// It must be a function of the two entries and of what [`admit`](Scheduler::admit) was told, alone: a root with several
+    /// CPUs has several instances, tells each only of those who wait in it, and asks any of them about children that this one
+    /// never heard of or was told were [`finished`](Scheduler::finished). Whoever is [`metered`](Scheduler::metered) or has
+    /// wakeups of its own can't be there, and may look at what it was charged or woken for besides. But the criteria are
+    /// always those of the entries: who lends criteria to a holder asks with such as nobody has, of one child or of two.
     fn before(&self, now: Time, a: &Entry, b: &Entry) -> bool;
 
     /// Whether `who` may be a child of this node, or why not, with what would be right. Asked about every child, in order,
@@ -183,7 +193,7 @@ pub trait Scheduler: fmt::Debug {
     }
 }
 
-/// The parts of one instant, in their order (docs/model.md, section 3): what ends comes before what arrives, and
+/// The parts of one instant, in their order (docs/model.md, section 2): what ends comes before what arrives, and
 /// what arrives before what begins, so that a job which arrives with a refill finds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {

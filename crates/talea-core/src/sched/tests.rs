@@ -60,13 +60,24 @@ enum Mistake {
     Hides,
     /// It takes nobody.
     Refuses,
+    /// It takes some.
+    Chooses,
+    /// It looks at what it was told, and not at what it is asked about.
+    Recalls,
+    /// Whom it was not told of comes before everybody.
+    Guesses,
     /// It wants to be woken at once, always.
     Insists,
 }
 
 impl Scheduler for Mistaken {
-    fn admit(&mut self, _: &Newcomer<'_>) -> Result<(), String> {
-        if self.what == Mistake::Refuses { Err("no".into()) } else { Ok(()) }
+    fn admit(&mut self, who: &Newcomer<'_>) -> Result<(), String> {
+        let is_refused = match self.what {
+            Mistake::Refuses => true,
+            Mistake::Chooses => who.cost > Some(Work::from_ns(2)),
+            _ => false,
+        };
+        if is_refused { Err("no".into()) } else { Ok(()) }
     }
     fn ready(&mut self, _: Time, who: &Entry) -> Resched {
         self.ready[who.child as usize] = Some(*who);
@@ -89,6 +100,14 @@ impl Scheduler for Mistaken {
         ready.min_by_key(|of| (of.criteria.deadline, of.child)).map(|of| of.child)
     }
     fn before(&self, _: Time, a: &Entry, b: &Entry) -> bool {
+        let told = |who: &Entry| self.ready[who.child as usize];
+        if self.what == Mistake::Recalls {
+            let key = |who| told(who).map_or(Time::NEVER, |of| of.criteria.deadline);
+            return (key(a), a.child) < (key(b), b.child);
+        }
+        if self.what == Mistake::Guesses && told(a).is_none() {
+            return true;
+        }
         let is_before = (a.criteria.deadline, a.child) < (b.criteria.deadline, b.child);
         is_before != (self.what == Mistake::Reverses)
     }
@@ -105,7 +124,10 @@ fn mistaken(children: usize, what: Mistake) -> Box<dyn Scheduler + Send> {
 fn l8_the_contract_tells_a_policy_from_outside_what_it_does_not_keep() {
     let check = |make: Maker| check(&Policy::Custom { name: "own", make });
     assert_eq!(check(|n| mistaken(n, Mistake::None)), Ok(()));
-    let wrong: [(Maker, &str); 7] = [
+    assert_eq!(check(|n| mistaken(n, Mistake::Chooses)), Ok(()));
+    let wrong: [(Maker, &str); 9] = [
+        (|n| mistaken(n, Mistake::Recalls), "that was not told of"),
+        (|n| mistaken(n, Mistake::Guesses), "come before each other"),
         (|n| mistaken(n, Mistake::Keeps), "said Keep, but its head is another one"),
         (|n| mistaken(n, Mistake::Remembers), "is not ready"),
         (|n| mistaken(n, Mistake::Ignores), "comes before the head"),

@@ -188,3 +188,55 @@ fn l5_l19_a_server_from_outside_gives_what_it_promises_and_no_more() {
         }
     }
 }
+
+std::thread_local! {
+    /// Which jobs of which child a [`Listens`] was told of.
+    static TOLD: std::cell::RefCell<Vec<(Child, u32)>> = const { std::cell::RefCell::new(Vec::new()) };
+}
+
+/// The lowest number first.
+#[derive(Debug)]
+struct Listens(Vec<bool>);
+
+impl Scheduler for Listens {
+    fn ready(&mut self, now: Time, who: &Entry) -> Resched {
+        self.0[who.child as usize] = true;
+        self.update(now, who)
+    }
+    fn finished(&mut self, _: Time, who: Child) -> Resched {
+        self.0[who as usize] = false;
+        Resched::Pick
+    }
+    fn update(&mut self, _: Time, who: &Entry) -> Resched {
+        TOLD.with_borrow_mut(|told| told.push((who.child, who.job)));
+        Resched::Pick
+    }
+    fn head(&self, _: Time) -> Option<Child> {
+        self.0.iter().position(|&ready| ready).map(|child| child as Child)
+    }
+    fn before(&self, _: Time, a: &Entry, b: &Entry) -> bool {
+        a.child < b.child
+    }
+}
+
+#[test]
+fn s19_a_job_has_a_number_and_a_server_another_one_with_each_deadline() {
+    let make = |children| Box::new(Listens(vec![false; children])) as Box<dyn Scheduler + Send>;
+    let mut tree = Tree::new(1, SchedulerSpec::new("cpu", Policy::Custom { name: "listens", make }));
+    let mut server = SchedulerSpec::new("server", Policy::Fifo);
+    server.reservation = Some(Reservation::new(Kind::HardCbs, work(2), span(10)));
+    let server = tree.scheduler(Tree::ROOT, server);
+    tree.task(server, task("inside", 100));
+    tree.task(Tree::ROOT, task("beside", 100));
+    run(&tree, &[listed(&[0], cost(5)), listed(&[3, 4, 20], cost(1))], 100);
+    let of = |child| -> Vec<u32> {
+        let mut jobs = TOLD
+            .with_borrow(|told| told.iter().filter(|of| of.0 == child).map(|of| of.1).collect::<Vec<_>>());
+        jobs.dedup();
+        jobs
+    };
+    assert_eq!(of(1), [0, 1, 2]);
+    let budgets = of(0);
+    assert_eq!(budgets.len(), 3, "5 of work in budgets of 2: {budgets:?}");
+    assert!(budgets.is_sorted_by(|a, b| a + 1 == *b), "{budgets:?}");
+}

@@ -154,7 +154,7 @@ impl<W: Watch> Machine<W> {
         let What::Group(scheduler) = self.nodes[meet as usize].what else { return };
         // What the groups on the way hide of the most urgent that there is.
         let shell = self.fold(holder, meet, Criteria::MOST);
-        let entry = |criteria: &Criteria| Entry { child: 0, since: 0, criteria: *criteria };
+        let entry = |criteria: &Criteria| Entry { child: 0, job: 0, since: 0, criteria: *criteria };
         let policy = &self.groups[scheduler as usize].policy;
         let inner = if policy.before(now, &entry(key), &entry(&shell)) { &Criteria::MOST } else { key };
         let mut at = holder;
