@@ -44,7 +44,7 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
     let system = system::read(&content, &file, &Beside)
         .map_err(|found| talea_system::diagnostic::render(&found, false))?;
     let duration = match args.next() {
-        Some(ms) => Span::from_ns(ms.parse::<u64>()? * 1_000_000),
+        Some(ms) => Span::from_ns(ms.parse::<u64>()?.checked_mul(1_000_000).ok_or("that is too long")?),
         None => system.duration,
     };
     let to = args.next();

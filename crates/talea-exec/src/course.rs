@@ -5,6 +5,7 @@
 //! be shown, not to be compared.
 
 use crate::record::{Entry, What};
+use std::collections::BTreeMap;
 use talea_core::Time;
 use talea_core::machine::{Cpu, Event, Order, TaskId};
 
@@ -51,22 +52,21 @@ impl Course {
         Course { has: vec![None; cpus as usize], ..Course::default() }
     }
 
-    /// What the orders of a record make of it.
+    /// What the orders of a record make of it. Turns of CPUs that there are not are left out; whether a record is one of this
+    /// machine is for the replay to say.
     pub fn of(cpus: u32, record: &[Entry]) -> Course {
         let mut course = Course::new(cpus);
         // By task: the job that was last ordered to run, which is the one that ends.
-        let mut jobs: Vec<u64> = Vec::new();
+        let mut jobs: BTreeMap<TaskId, u64> = BTreeMap::new();
         for entry in record {
             match entry.what {
                 What::Step => course.settle(),
                 What::Told(Event::Completed { task }) => {
-                    let job = jobs.get(task.0 as usize).copied().unwrap_or(0);
+                    let job = jobs.get(&task).copied().unwrap_or(0);
                     course.tell(entry.now, Turn::Ended { task, job });
                 }
                 What::Ordered(Order::Run { cpu, task, job, .. }) => {
-                    let at = task.0 as usize;
-                    jobs.resize(jobs.len().max(at + 1), 0);
-                    jobs[at] = job;
+                    _ = jobs.insert(task, job);
                     course.tell(entry.now, Turn::Runs { cpu, task, job });
                 }
                 What::Ordered(Order::Idle { cpu }) => course.tell(entry.now, Turn::Rests { cpu }),
@@ -91,10 +91,16 @@ impl Course {
         let mut last = self.has.clone();
         let mut ended = Vec::new();
         for turn in self.fresh.drain(..) {
-            match turn {
-                Turn::Ended { .. } => ended.push(turn),
-                Turn::Runs { cpu, task, job } => last[cpu.0 as usize] = Some((task, job)),
-                Turn::Rests { cpu } => last[cpu.0 as usize] = None,
+            let (cpu, who) = match turn {
+                Turn::Ended { .. } => {
+                    ended.push(turn);
+                    continue;
+                }
+                Turn::Runs { cpu, task, job } => (cpu, Some((task, job))),
+                Turn::Rests { cpu } => (cpu, None),
+            };
+            if let Some(last) = last.get_mut(cpu.0 as usize) {
+                *last = who;
             }
         }
         ended.sort_unstable();

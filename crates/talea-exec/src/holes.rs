@@ -35,10 +35,14 @@ const LATE: Span = Span::from_ns(300_000);
 /// More than this many holes say nothing that the first ones did not.
 const MOST: usize = 10_000;
 
-/// Watches `cpu` from `zero` on until it is told to stop.
-pub(crate) fn watch(cpu: u32, priority: u8, zero: Time, stop: &AtomicBool) -> io::Result<Vec<Hole>> {
+/// Puts the calling thread where the monitor of `cpu` stands.
+pub(crate) fn enter(cpu: u32, priority: u8) -> io::Result<()> {
     sched::set_affinity(Tid::current(), &CpuSet::single(cpu))?;
-    sched::set(Tid::current(), &Attr::grant(Policy::Fifo(priority)))?;
+    sched::set(Tid::current(), &Attr::grant(Policy::Fifo(priority)))
+}
+
+/// Watches `cpu` from `zero` on until it is told to stop.
+pub(crate) fn watch(cpu: u32, zero: Time, stop: &AtomicBool) -> Vec<Hole> {
     let mut holes = Vec::with_capacity(MOST);
     let mut due = zero;
     while !stop.load(Ordering::Relaxed) && holes.len() < MOST {
@@ -51,5 +55,5 @@ pub(crate) fn watch(cpu: u32, priority: u8, zero: Time, stop: &AtomicBool) -> io
         // Not `due + DISTANCE`: what was missed during a hole is not made up for.
         due = now + DISTANCE;
     }
-    Ok(holes)
+    holes
 }

@@ -7,7 +7,9 @@
 //! simulator's: the same machine, unchanged, the same events in the same order, the same orders. What a driver owes the
 //! machine is written in docs/model.md.
 //!
-//! Strict: no worker runs that the machine has not chosen. Nobody spins to keep others out.
+//! Strict: no worker runs that the machine has not chosen, and nobody spins to keep others out; as long as whoever is chosen
+//! computes. If a job sleeps or blocks within itself, which the machine isn't told, one that was stopped may go on meanwhile on
+//! a root with one CPU.
 //!
 //! A map: [`run`] sets a run up and tears it down; `dispatcher` is the loop, `root` its body without threads in it;
 //! `worker` is the other side; [`mechanism`] moves workers; [`record`] keeps what went in and came out, in memory and as a file, [`replay`] gets the

@@ -2,7 +2,8 @@
 
 use crate::record::{Entry, What};
 use std::fmt;
-use talea_core::machine::{Machine, Order, Watch};
+use talea_core::machine::{Event, LONGEST, Machine, Order, Watch};
+use talea_core::{Span, Time};
 
 /// Where a replay and its record part.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,7 +12,7 @@ pub struct Difference {
     pub at: usize,
     /// The entry.
     pub recorded: Option<Entry>,
-    /// What the machine ordered there.
+    /// What the machine ordered there; nothing, if it could not even be told what the entry says.
     pub replayed: Option<Order>,
 }
 
@@ -24,11 +25,16 @@ impl fmt::Display for Difference {
 /// Feeds `record` to `machine`, which stands at time zero, and compares what it orders; how many orders were the same.
 ///
 /// # Errors
-/// The first difference: another order, one too many, one too few.
+/// The first difference: another order, one too many, one too few; or an event that no run of this machine tells it.
 pub fn replay<W: Watch>(machine: &mut Machine<W>, record: &[Entry]) -> Result<usize, Difference> {
     let mut orders = 0;
+    let mut last = Time::ZERO;
     for (at, entry) in record.iter().enumerate() {
         let differs = |replayed| Difference { at, recorded: Some(*entry), replayed };
+        if !is_possible(machine, last, entry) {
+            return Err(differs(None));
+        }
+        last = entry.now;
         match entry.what {
             What::Step => {}
             What::Told(event) => _ = machine.handle(entry.now, event),
@@ -47,4 +53,27 @@ pub fn replay<W: Watch>(machine: &mut Machine<W>, record: &[Entry]) -> Result<us
         }
     }
     Ok(orders)
+}
+
+/// Whether the executor can have written this: its machine takes for granted what this looks at.
+fn is_possible<W: Watch>(machine: &Machine<W>, last: Time, entry: &Entry) -> bool {
+    let end = Time::ZERO + LONGEST;
+    let What::Told(event) = entry.what else { return (last..=end).contains(&entry.now) };
+    let is_task = |task: u32| (task as usize) < machine.tasks();
+    (last..=end).contains(&entry.now)
+        && match event {
+            Event::Arrived { task, arrival } => is_task(task.0) && arrival <= end,
+            Event::Completed { task } => is_task(task.0) && machine.is_under_way(task),
+            Event::Ran { cpu, work } => {
+                (cpu.0 as usize) < machine.cpus() && Span::from_ns(work.as_ns()) <= LONGEST
+            }
+            Event::Timer | Event::Stopped | Event::Changed(_) => true,
+            // Trees in which these happen are not executed.
+            Event::Blocked { .. }
+            | Event::Woke { .. }
+            | Event::Locked { .. }
+            | Event::Unlocked { .. }
+            | Event::Pushed { .. }
+            | Event::Popped { .. } => false,
+        }
 }

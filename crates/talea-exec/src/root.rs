@@ -20,10 +20,27 @@ use talea_core::machine::{Cpu, Event, Handled, Machine, Order, TaskId};
 use talea_core::{Span, Time, Work};
 
 /// What is left of a budget and is shorter than this is charged at once: to sleep for it costs more than it is.
-const LEAST: Span = Span::from_ns(4_000);
+pub(crate) const LEAST: Span = Span::from_ns(4_000);
 /// A worker that is about to use up its budget is left alone for at least this long, and for longer while it gets nothing
 /// done in it: a timer that is too short fires before the worker has its CPU.
 const SHORTEST: Span = Span::from_ns(5_000);
+/// But never for longer than this: by so much a budget may be overrun. More than any way to a worker takes.
+const LONGEST: Span = Span::from_ns(320_000);
+
+/// How a dispatcher sleeps while a budget is used on its CPU.
+#[derive(Clone, Copy, Debug)]
+struct Nap {
+    /// What the budget had left when the nap began; none: nothing is metered.
+    before: Option<Span>,
+    /// The shortest sleep.
+    least: Span,
+    /// When it wants to look again.
+    alarm: Time,
+}
+
+impl Nap {
+    const NONE: Nap = Nap { before: None, least: SHORTEST, alarm: Time::NEVER };
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Doing {
@@ -49,8 +66,10 @@ pub(crate) struct Root<M> {
     told: Vec<Work>,
     /// By CPU: when its dispatcher will be awake at the latest.
     armed: Vec<Time>,
-    /// By CPU: what its budget had left at the last look, and the shortest sleep since.
-    naps: Vec<(Option<Span>, Span)>,
+    /// By CPU.
+    naps: Vec<Nap>,
+    /// By CPU: in this step next to nothing was left of its budget, and was charged.
+    rounded: Vec<bool>,
     now: Time,
     entries: u64,
     refused: u64,
@@ -81,7 +100,8 @@ impl<M: Mechanism> Root<M> {
             under_way: vec![None; tasks],
             told,
             armed: vec![Time::ZERO; cpus],
-            naps: vec![(None, SHORTEST); cpus],
+            naps: vec![Nap::NONE; cpus],
+            rounded: vec![false; cpus],
             now: Time::ZERO,
             entries: 0,
             refused: 0,
@@ -141,6 +161,7 @@ impl<M: Mechanism> Root<M> {
         // Two CPUs may read the clock in the other order than they got the lock.
         self.now = self.now.max(clock);
         self.put(log, What::Step);
+        self.rounded.fill(false);
         for cpu in 0..self.running.len() {
             self.charge(cpu, log)?;
         }
@@ -195,18 +216,22 @@ impl<M: Mechanism> Root<M> {
         Ok(())
     }
 
-    /// Charges budgets of which next to nothing is left; whether there were any.
+    /// Charges budgets of which next to nothing is left, once a CPU and step; whether there were any. A server that goes on
+    /// at once with a new budget, or a round of quanta, would be charged for ever if all of them are that short.
     fn round_up(&mut self, log: &mut Log) -> bool {
         let mut any = false;
         for cpu in 0..self.running.len() {
             let at = Cpu(cpu as u32);
             let left = match self.wanted[cpu] {
-                Some(_) => self.machine.budget_end(at).as_ns().saturating_sub(self.now.as_ns()),
-                None => continue,
+                Some(_) if !self.rounded[cpu] => {
+                    self.machine.budget_end(at).as_ns().saturating_sub(self.now.as_ns())
+                }
+                _ => continue,
             };
             if left < LEAST.as_ns()
                 && let Some(doing) = self.wanted[cpu]
             {
+                self.rounded[cpu] = true;
                 let work = Work::from_ns(left.max(1));
                 self.told[doing.task.0 as usize] += work;
                 let _ = self.tell(log, Event::Ran { cpu: at, work });
@@ -279,20 +304,28 @@ impl<M: Mechanism> Root<M> {
     fn budget_alarm(&mut self, cpu: usize, clock: Time) -> Time {
         let end = self.machine.budget_end(Cpu(cpu as u32));
         if end == Time::NEVER {
-            self.naps[cpu] = (None, SHORTEST);
+            self.naps[cpu] = Nap::NONE;
             return end;
         }
         // The machine counts from the step, but the worker gets its CPU only now: without this the next look would find
         // the less of the budget used the longer a step takes.
         let clock = clock.max(self.now);
         let left = end.since(self.now.min(end));
-        let (before, nap) = &mut self.naps[cpu];
-        *nap = match *before {
-            // Less than half of the last one was of use.
-            Some(before) if left.as_ns() + nap.as_ns() / 2 > before.as_ns() => *nap + *nap,
-            _ => SHORTEST,
-        };
-        *before = Some(left);
-        clock.saturating_add(left.max(*nap))
+        let nap = &mut self.naps[cpu];
+        match nap.before {
+            // The same budget, looked at because of something else: that says nothing about the nap.
+            Some(before) if left <= before && clock < nap.alarm => {}
+            // Less than half of the nap was of use.
+            Some(before) if left <= before && left.as_ns() + nap.least.as_ns() / 2 > before.as_ns() => {
+                nap.least = (nap.least + nap.least).min(LONGEST);
+                nap.before = Some(left);
+            }
+            _ => {
+                nap.least = SHORTEST;
+                nap.before = Some(left);
+            }
+        }
+        nap.alarm = clock.saturating_add(left.max(nap.least));
+        nap.alarm
     }
 }

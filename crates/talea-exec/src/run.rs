@@ -13,7 +13,7 @@ use crate::load::Load;
 use crate::mechanism::audit::{Audited, Consumed};
 use crate::mechanism::{Flip, Identity};
 use crate::record::{self, Entry, Log};
-use crate::root::Root;
+use crate::root::{LEAST, Root};
 pub use crate::stage::Band;
 use crate::stage::Stage;
 use crate::watchdog::Watchdog;
@@ -25,7 +25,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::thread::{Builder, Scope, ScopedJoinHandle};
-use talea_core::machine::{Machine, TaskId, Tree, TreeError};
+use talea_core::cpus::MAX_CPUS;
+use talea_core::machine::{Body as Node, LONGEST, Machine, TaskId, Tree, TreeError};
+use talea_core::sched::Policy;
 use talea_core::{Span, Time};
 use talea_os::gate::Handler;
 use talea_os::pilock::PiLock;
@@ -59,17 +61,20 @@ pub struct RootPlan<'a> {
 /// How a run is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// How long it is.
+    /// How long it is; at most [`LONGEST`].
     pub duration: Span,
     /// Priorities.
     pub band: Band,
-    /// Entries of a dispatcher's record.
+    /// Entries of a dispatcher's record, made before the run begins; at most [`MOST_ROOM`].
     pub room: usize,
     /// Whether each worker's clock is read whenever it is let run and stopped ([`Consumed`]).
     pub audit: bool,
     /// Whether a monitor looks for holes on each CPU.
     pub monitor: bool,
 }
+
+/// The largest record of a dispatcher: nearly a gigabyte.
+pub const MOST_ROOM: usize = 1 << 24;
 
 impl Options {
     /// A run of this length with everything that can be looked at.
@@ -160,12 +165,22 @@ fn check(roots: &[RootPlan<'_>], options: &Options) -> Result<(), Failure> {
     if !options.band.is_sound() {
         return wrong(format!("{:?} is no band: 1 ≤ bottom, bottom + 2 ≤ top ≤ 98", options.band));
     }
+    if options.duration > LONGEST {
+        return wrong(format!("a run of {} is longer than any clock goes", options.duration));
+    }
+    if options.room > MOST_ROOM {
+        return wrong(format!("a record with {} entries; at most {MOST_ROOM}", options.room));
+    }
     let mut seen = Vec::new();
     for root in roots {
+        can_be_driven(root.tree).map_err(Failure::Plan)?;
         if root.cpus.len() != root.tree.cpus as usize {
             return wrong(format!("a root with {} CPUs was given {}", root.tree.cpus, root.cpus.len()));
         }
         for &cpu in &root.cpus {
+            if cpu as usize >= MAX_CPUS {
+                return wrong(format!("CPU {cpu} is beyond the last one, {}", MAX_CPUS - 1));
+            }
             if seen.contains(&cpu) {
                 return wrong(format!("CPU {cpu} was given twice"));
             }
@@ -175,7 +190,45 @@ fn check(roots: &[RootPlan<'_>], options: &Options) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Whether threads can do what the tree says: a worker has one body, and tells the machine nothing but the ends of its jobs.
+fn can_be_driven(tree: &Tree) -> Result<(), String> {
+    let known = [
+        ("accelerators", tree.accelerators.is_empty()),
+        ("resources", tree.resources.is_empty()),
+        ("channels", tree.channels.is_empty()),
+    ];
+    if let Some((what, _)) = known.iter().find(|(_, none)| !none) {
+        return Err(format!("the tree has {what}, which only the simulator knows"));
+    }
+    for (_, node) in tree.nodes() {
+        match &node.body {
+            Node::Task(task) if !task.versions.is_empty() => {
+                return Err(format!("task {} has versions, which only the simulator knows", task.name));
+            }
+            Node::Task(_) => {}
+            Node::Scheduler(spec) => {
+                let quantum = match spec.policy {
+                    Policy::RoundRobin { quantum } => Some(quantum),
+                    _ => None,
+                };
+                let budget = spec.reservation.map(|reservation| reservation.budget);
+                for (what, work) in [("quantum", quantum), ("budget", budget)] {
+                    if let Some(work) = work.filter(|work| work.as_ns() < LEAST.as_ns()) {
+                        let name = &spec.name;
+                        return Err(format!("{name}: a {what} of {work} can't be kept; at least {LEAST}"));
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Runs the system and says what happened.
+///
+/// A job that is still under way at the end of the run is waited for. After a second of that the run is ended: all its
+/// threads become ordinary ones, and [`Failure::Hung`] is returned once the body has come back. A body that has not come
+/// back three seconds after the end, because it ignores its flag, can't be stopped otherwise: **the program is aborted**.
 ///
 /// # Errors
 /// If it can't be run here, or had to be ended.
@@ -200,7 +253,7 @@ pub fn execute(roots: Vec<RootPlan<'_>>, options: &Options) -> Result<Report, Fa
     }
     // Outlives every thread that may be stopped.
     let _handler = Handler::install()?;
-    let watchdog = Watchdog::default();
+    let watchdog = Watchdog::new();
     let stop = AtomicBool::new(false);
     let shared = Shared { stages: &stages, watchdog: &watchdog, stop: &stop, options };
     let result = std::thread::scope(|scope| {
@@ -277,6 +330,8 @@ impl<'s> Shared<'s> {
                     let mut log = Log::new(room);
                     // Whoever waits for it has not gone.
                     let _ = ready.send(dispatcher::enter(number, band).map(|()| Tid::current()));
+                    // If another one falls before it says anything, that is how it is noticed.
+                    drop(ready);
                     let effort = match started.recv() {
                         Ok(time) => dispatcher::drive(cpu, stage, &live, time, &mut log),
                         // Another one could not enter.
@@ -286,31 +341,64 @@ impl<'s> Shared<'s> {
                 })?);
             }
         }
-        let mut tids = Vec::new();
-        for _ in &dispatchers {
-            tids.push(entered.recv().expect("each of them says so")?);
+        drop(ready);
+        let tids = entered.iter().take(dispatchers.len()).collect::<io::Result<Vec<Tid>>>()?;
+        let all_in = tids.len() == dispatchers.len();
+        *self.watchdog.dispatchers.lock() = tids;
+        if !all_in {
+            // One fell; the others leave when there is no start for them, and its panic is passed on.
+            starts.clear();
         }
-        let zero = clock::now() + LEAD;
-        let until = Time::ZERO + self.options.duration;
-        let end = zero + self.options.duration;
+        let (ready, entered) = channel();
         let (dog, stages) = (self.watchdog, self.stages);
-        let dog = Builder::new()
-            .name("exec-watchdog".into())
-            .spawn_scoped(scope, move || dog.watch(band, end, stages, &tids))?;
+        let (begin, begun) = channel();
+        let dog = Builder::new().name("exec-watchdog".into()).spawn_scoped(scope, {
+            let ready = ready.clone();
+            move || {
+                let is_in = Watchdog::enter(band);
+                let may_watch = is_in.is_ok();
+                let _ = ready.send(is_in);
+                drop(ready);
+                if may_watch {
+                    dog.watch(&begun, stages);
+                }
+            }
+        })?;
         let mut monitors = Vec::new();
+        let mut looks = Vec::new();
         for &cpu in cpus.iter().flatten().filter(|_| self.options.monitor) {
-            let watch = move || holes::watch(cpu, band.watchdog(), zero, self.stop);
+            let (look, looked) = channel::<Time>();
+            looks.push(look);
+            let (ready, stop) = (ready.clone(), self.stop);
+            let watch = move || {
+                let _ = ready.send(holes::enter(cpu, band.watchdog()));
+                drop(ready);
+                looked.recv().map_or_else(|_| Vec::new(), |zero| holes::watch(cpu, zero, stop))
+            };
             let name = format!("exec-monitor{cpu}");
             monitors.push(Builder::new().name(name).spawn_scoped(scope, watch)?);
+        }
+        drop(ready);
+        // Nobody begins whom nobody watches.
+        entered.iter().collect::<io::Result<()>>()?;
+        let zero = clock::now() + LEAD;
+        let until = Time::ZERO + self.options.duration;
+        if all_in {
+            let _ = begin.send(zero + self.options.duration);
+        }
+        for look in looks {
+            let _ = look.send(zero);
         }
         for start in starts {
             // One that fell has called everybody off.
             let _ = start.send(Timeline { zero, until });
         }
+        drop(begin);
         let mut efforts = Vec::new();
         for dispatcher in dispatchers {
             efforts.push(join(dispatcher)?);
         }
+        self.watchdog.dispatchers.lock().clear();
         let mut reports = Vec::new();
         let mut efforts = efforts.into_iter();
         for (live, numbers) in live.iter().zip(&cpus) {
@@ -323,13 +411,16 @@ impl<'s> Shared<'s> {
         for worker in workers {
             join(worker);
         }
+        for stage in self.stages {
+            stage.workers.lock().clear();
+        }
         self.stop.store(true, Ordering::Relaxed);
         let mut holes = Vec::new();
         for monitor in monitors {
-            holes.extend(join(monitor)?);
+            holes.extend(join(monitor));
         }
         self.watchdog.call_off();
-        join(dog)?;
+        join(dog);
         Ok(Report { roots: reports, holes })
     }
 }
@@ -348,7 +439,7 @@ fn employ<'scope, 'a: 'scope>(
         let (stage, say) = (Arc::clone(stage), say.clone());
         let name = format!("exec-task{}", task.0);
         workers.push(Builder::new().name(name).spawn_scoped(scope, move || {
-            worker::live(task, &stage, band, body, |identity| {
+            worker::live(task, &stage, band, body, move |identity| {
                 // Whoever asked has not gone.
                 let _ = say.send((task, identity));
             });
@@ -362,6 +453,6 @@ fn employ<'scope, 'a: 'scope>(
     let identities: Vec<Identity> = identities.into_iter().flatten().collect();
     assert_eq!(identities.len(), count, "each of them says so");
     let tids = identities.iter().map(|identity| identity.tid).collect();
-    stage.workers.set(tids).expect("employed once");
+    *stage.workers.lock() = tids;
     Ok(identities)
 }

@@ -9,6 +9,7 @@ use talea_core::Work;
 use talea_os::Tid;
 use talea_os::bell::Bell;
 use talea_os::gate::Gate;
+use talea_os::pilock::PiLock;
 use talea_os::sched::{self, Attr, Policy};
 
 /// The FIFO priorities of a run, larger first: the dispatchers have the top, workers that may run the one below it, workers
@@ -22,7 +23,8 @@ pub struct Band {
 }
 
 impl Default for Band {
-    /// Above what `talead` hands out by default, below the kernel's own threads.
+    /// Above what `talead` hands out by default, and above threaded interrupts, which are FIFO 50: what hangs on those (a
+    /// disk, a network) waits while a run keeps its CPUs busy. Below the kernel's migration and watchdog threads.
     fn default() -> Band {
         Band { bottom: 90, top: 93 }
     }
@@ -96,8 +98,8 @@ pub(crate) struct Stage {
     pub(crate) cpus: Vec<Managed>,
     /// By task.
     pub(crate) slots: Vec<Slot>,
-    /// Its workers, once they are known.
-    pub(crate) workers: OnceLock<Vec<Tid>>,
+    /// Its workers, once they are known and until they have been waited for: then the numbers may be anybody's.
+    pub(crate) workers: PiLock<Vec<Tid>>,
     /// The run is over: nobody begins anything.
     pub(crate) over: AtomicBool,
     /// The roots that run together, this one among them.
@@ -110,7 +112,7 @@ impl Stage {
         Stage {
             cpus: cpus.iter().map(manage).collect(),
             slots: (0..tasks).map(|_| Slot::default()).collect(),
-            workers: OnceLock::new(),
+            workers: PiLock::new(Vec::new()),
             over: AtomicBool::new(false),
             crew: OnceLock::new(),
         }
@@ -136,13 +138,18 @@ impl Stage {
     /// them any more; a second time does no harm.
     pub(crate) fn let_go(&self) {
         self.over.store(true, Ordering::Release);
-        for &tid in self.workers.get().into_iter().flatten() {
-            // It may have ended; then there is nothing to put back.
-            let _: io::Result<()> = sched::set(tid, &Attr::plain(Policy::NORMAL));
+        for &tid in self.workers.lock().iter() {
+            demote(tid);
         }
         for slot in &self.slots {
             slot.gate.open();
             slot.go.ring();
         }
     }
+}
+
+/// Makes an ordinary thread of one, with the flag that it has: to take that away needs a right that a run may do without.
+pub(crate) fn demote(tid: Tid) {
+    // It may have ended; then there is nothing to put back.
+    let _: io::Result<()> = sched::set(tid, &Attr::grant(Policy::NORMAL));
 }

@@ -4,26 +4,40 @@
 //! and makes ordinary threads of all that belong to it, so that the machine can be used; whoever then leaves does so
 //! in order. Who still has not ended, in a loop of a job's own, can't be ended but with the whole program.
 
-use crate::stage::{Band, Stage};
+use crate::stage::{Band, Stage, demote};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Receiver;
 use talea_core::{Span, Time};
 use talea_os::Tid;
 use talea_os::bell::{Bell, Woken};
+use talea_os::pilock::PiLock;
 use talea_os::sched::{self, Attr, Policy};
 
 /// What a run may take beyond its end; holes of a busy machine are shorter.
 const GRACE: Span = Span::from_ns(1_000_000_000);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Watchdog {
     bell: Bell,
     off: AtomicBool,
     bitten: AtomicBool,
+    /// The run's dispatchers, until they have been waited for.
+    pub(crate) dispatchers: PiLock<Vec<Tid>>,
 }
 
 impl Watchdog {
+    pub(crate) fn new() -> Watchdog {
+        let dispatchers = PiLock::new(Vec::new());
+        Watchdog {
+            bell: Bell::new(),
+            off: AtomicBool::new(false),
+            bitten: AtomicBool::new(false),
+            dispatchers,
+        }
+    }
+
     /// Everything has ended.
     pub(crate) fn call_off(&self) {
         self.off.store(true, Ordering::Release);
@@ -35,26 +49,22 @@ impl Watchdog {
         self.bitten.load(Ordering::Acquire)
     }
 
-    /// Watches until it is called off; `end`, on the machine's clock, is when the run should be over.
-    pub(crate) fn watch(
-        &self,
-        band: Band,
-        end: Time,
-        stages: &[Arc<Stage>],
-        dispatchers: &[Tid],
-    ) -> io::Result<()> {
-        sched::set(Tid::current(), &Attr::grant(Policy::Fifo(band.watchdog())))?;
+    /// Puts the calling thread where the watchdog stands.
+    pub(crate) fn enter(band: Band) -> io::Result<()> {
+        sched::set(Tid::current(), &Attr::grant(Policy::Fifo(band.watchdog())))
+    }
+
+    /// Watches until it is called off. From `begun` comes when the run should be over, on the machine's clock; nothing, if
+    /// there is no run.
+    pub(crate) fn watch(&self, begun: &Receiver<Time>, stages: &[Arc<Stage>]) {
         let heard = self.bell.heard();
-        if self.off.load(Ordering::Acquire) {
-            return Ok(());
-        }
-        if self.bell.wait(heard, end + GRACE) == Woken::Rung {
-            return Ok(());
+        let Ok(end) = begun.recv() else { return };
+        if self.off.load(Ordering::Acquire) || self.bell.wait(heard, end + GRACE) == Woken::Rung {
+            return;
         }
         self.bitten.store(true, Ordering::Release);
-        for &tid in dispatchers {
-            // It may have ended.
-            let _: io::Result<()> = sched::set(tid, &Attr::plain(Policy::NORMAL));
+        for &tid in self.dispatchers.lock().iter() {
+            demote(tid);
         }
         for stage in stages {
             stage.call_off();
@@ -64,6 +74,5 @@ impl Watchdog {
             eprintln!("a job of this run never ends; ending the program");
             std::process::abort();
         }
-        Ok(())
     }
 }

@@ -333,6 +333,11 @@ impl<W: Watch> Machine<W> {
         self.tasks.len()
     }
 
+    /// The number of CPUs.
+    pub fn cpus(&self) -> usize {
+        self.cpus.len()
+    }
+
     /// The node that a task is in the tree.
     pub fn node_of(&self, task: TaskId) -> NodeId {
         self.nodes[self.tasks[task.0 as usize].node as usize].id
@@ -341,6 +346,11 @@ impl<W: Watch> Machine<W> {
     /// The job of `task` that is under way or next.
     pub fn job(&self, task: TaskId) -> Option<Job> {
         self.tasks[task.0 as usize].ring.first()
+    }
+
+    /// Whether a job of `task` is under way: only then can one end.
+    pub fn is_under_way(&self, task: TaskId) -> bool {
+        self.tasks[task.0 as usize].released
     }
 
     /// How many jobs of `task` have arrived and not ended.

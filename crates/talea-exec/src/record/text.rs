@@ -69,7 +69,8 @@ fn tell(event: Event, out: &mut impl Write) -> io::Result<()> {
 /// Reads what was written.
 ///
 /// # Errors
-/// The first line that means nothing. That the machine can do with it what it says is for the replay to find out.
+/// The first line that means nothing. That the machine can do with it what it says, and that there is such a task or CPU, is
+/// for the replay to find out.
 pub fn read(text: &str) -> Result<Vec<Entry>, Unreadable> {
     let mut lines = (1..).zip(text.lines());
     if lines.next().is_none_or(|(_, line)| line != HEADER) {

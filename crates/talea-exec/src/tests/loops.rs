@@ -1,6 +1,7 @@
 //! The loop drives the machine as the simulator does.
 
 use super::fake::{run, run_with, simulate};
+use crate::course::{Course, Turn};
 use crate::record::{Entry, What};
 use crate::replay::replay;
 use talea_core::criteria::Own;
@@ -210,4 +211,79 @@ fn a_rest_of_a_budget_that_is_too_little_to_sleep_for_is_used_up() {
     // It begins at the refill, not at 10 ms for 3 µs.
     assert_eq!(runs[3], at(20));
     assert!(ran.steps < 12, "{} steps: somebody counts microseconds", ran.steps);
+}
+
+#[test]
+fn quanta_and_soft_budgets_that_are_shorter_than_a_look_do_not_stop_the_loop() {
+    let mut soft = SchedulerSpec::new("soft", Policy::Fifo);
+    soft.reservation = Some(Reservation::new(Kind::SoftCbs, Work::from_ns(2_000), ms(1)));
+    let turns = SchedulerSpec::new("turns", Policy::RoundRobin { quantum: Work::from_ns(2_000) });
+    for group in [soft, turns] {
+        let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::Edf));
+        let group = tree.scheduler(Tree::ROOT, group);
+        let mut sources = Vec::new();
+        for _ in 0..2 {
+            let _ = tree.task(group, TaskSpec::new("task", ms(10)));
+            sources.push(Source::periodic(ms(10), Work::from_ns(1_000_000)));
+        }
+        let ran = run(&tree, &Workload { sources, seed: 1 }, at(50), in_time);
+        let ends = ran.course.turns().filter(|turn| matches!(turn, Turn::Ended { .. })).count();
+        assert_eq!(ends, 10, "{:?}", tree.get(group));
+    }
+}
+
+#[test]
+fn a_budget_is_enforced_however_often_somebody_looks_before() {
+    let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::FixedPriority));
+    let mut server = SchedulerSpec::new("server", Policy::Fifo);
+    server.own = Own { priority: Some(9), ..Own::default() };
+    server.reservation = Some(Reservation::new(Kind::Deferrable, Work::from_ns(5_000_000), ms(20)));
+    let server = tree.scheduler(Tree::ROOT, server);
+    let _ = tree.task(server, TaskSpec::new("client", ms(20)));
+    let _ = tree.task(Tree::ROOT, TaskSpec::new("noise", ms(20)));
+    // Each of these wakes the dispatcher, with a microsecond of the budget used since the last.
+    let noise = (0..40).map(|k| Time::from_ns(4_900_000 + 1_000 * k)).collect();
+    let source =
+        |times, cost| Source { arrivals: Arrivals::List(times), cost: Cost::Constant(Work::from_ns(cost)) };
+    let sources = vec![source(vec![at(0)], 15_000_000), source(noise, 10_000)];
+    let ran = run(&tree, &Workload { sources, seed: 1 }, at(40), in_time);
+    let (stopped, _) = ran.course.timed()[1];
+    assert_eq!(stopped, at(5), "{:?}", &ran.course.timed()[..3]);
+}
+
+#[test]
+fn a_record_of_another_machine_is_refused_and_nothing_falls() {
+    let (tree, workload) = system(&mut Dice::new(3), 1);
+    let ran = run(&tree, &workload, at(50), in_time);
+    let begin = ran.record[0];
+    let huge = u64::MAX;
+    for line in [
+        "arrived 4294967295 0".to_owned(),
+        "completed 4294967295".to_owned(),
+        "completed 0".to_owned(),
+        "blocked 0".to_owned(),
+        "locked 0 7".to_owned(),
+        "unlocked 0 7".to_owned(),
+        "pushed 7".to_owned(),
+        "popped 7".to_owned(),
+        "ran 4294967295 1".to_owned(),
+        format!("ran 0 {huge}"),
+        format!("arrived 0 {huge}"),
+        "run 4294967295 4294967295 0 0".to_owned(),
+        "idle 4294967295".to_owned(),
+    ] {
+        let text = format!("{}\n0 {line}\n", crate::record::text::HEADER);
+        let record = crate::record::text::read(&text).expect("words and numbers");
+        let refused = replay(&mut tree.build().expect("a sound tree"), &record).expect_err(&line);
+        assert_eq!(refused.at, 0, "{line}");
+        assert!(
+            Course::of(tree.cpus, &record).turns().all(|turn| matches!(turn, Turn::Ended { .. })),
+            "{line}"
+        );
+    }
+    // A time beyond all, and one that runs backwards.
+    let late = Entry { now: Time::from_ns(huge), ..begin };
+    assert_eq!(replay(&mut tree.build().expect("sound"), &[late]).expect_err("late").at, 0);
+    let record = [Entry { now: at(1), ..begin }, begin];
+    assert_eq!(replay(&mut tree.build().expect("sound"), &record).expect_err("backwards").at, 1);
 }

@@ -1,13 +1,13 @@
 //! A system file, its simulation, its execution, and what they must have in common.
 
 use std::time::{Duration, Instant};
-use talea_core::machine::{Cpu, TaskId};
+use talea_core::machine::{Cpu, Event, Order, TaskId};
 use talea_core::workload::{Cost, Overheads, Workload};
 use talea_core::{Span, Time, Work};
 use talea_exec::{
-    Arrival, Course, Load, Options, Report, RootPlan, RootReport, TaskPlan, Turn, execute, work,
+    Arrival, Course, Entry, Load, Options, Report, RootPlan, RootReport, TaskPlan, Turn, What, execute, work,
 };
-use talea_kernel_tests::Bench;
+use talea_kernel_tests::{Bench, kernel};
 use talea_sim::{Completion, Sink, World};
 use talea_system::system::{Root, System};
 
@@ -25,6 +25,9 @@ pub(super) struct Scene {
 pub(super) struct Agreed {
     course: Course,
     tasks: Vec<String>,
+    record: Vec<Entry>,
+    /// What the machine did to the run may explain so much; nothing, unless every run was disturbed.
+    slack: Work,
 }
 
 struct Told(Course);
@@ -88,7 +91,8 @@ impl Scene {
         let roots = &self.system.roots;
         let wanted: u32 = roots.iter().map(|root| root.tree.cpus).sum();
         // One after the other: a neighbour that takes one of them away need not take both.
-        let mut free = if wanted == 1 { number % 2.. } else { 0.. };
+        let two = two_cpus();
+        let mut free = two.into_iter().skip(if wanted == 1 { number as usize % 2 } else { 0 });
         let mut plans = Vec::new();
         for root in roots {
             let drawn = talea_sim::draw(&root.workload(self.system.seed), self.until());
@@ -97,7 +101,7 @@ impl Scene {
                     drawn.arrivals.iter().map(|&(seen, nominal)| Arrival { seen, nominal }).collect();
                 TaskPlan { load: Load { arrivals, costs: drawn.costs }, body: work::spender() }
             });
-            let cpus = free.by_ref().take(root.tree.cpus as usize).collect();
+            let cpus: Vec<u32> = free.by_ref().take(root.tree.cpus as usize).collect();
             plans.push(RootPlan { tree: &root.tree, tasks: tasks.collect(), cpus });
         }
         execute(plans, &Options::new(self.system.duration)).expect("a run")
@@ -109,6 +113,7 @@ impl Scene {
         let simulated: Vec<Course> = roots.iter().map(|root| self.simulated(root)).collect();
         let begun = Instant::now();
         let mut disturbed = Vec::new();
+        let mut second_best = None;
         for number in 0.. {
             let report = self.execute(number);
             let mut agreed = Vec::new();
@@ -122,39 +127,71 @@ impl Scene {
                 assert!(orders > 0);
                 let course = Course::of(root.tree.cpus, &real.record);
                 parts = parts.or_else(|| course.parts_from(simulated));
-                agreed.push(Agreed { course, tasks: root.tasks.clone() });
+                let (tasks, record) = (root.tasks.clone(), real.record.clone());
+                agreed.push(Agreed { course, tasks, record, slack: Work::ZERO });
             }
-            if parts.is_none() {
-                for ((root, real), simulated) in roots.iter().zip(&report.roots).zip(&simulated) {
-                    is_strict(root, real, simulated);
-                }
-                say(number, &report);
-                return agreed;
+            let is_disturbed = is_disturbed(&report);
+            if parts.is_none() && !is_disturbed {
+                return self.strictly(number, &report, &simulated, agreed);
             }
             assert!(
-                is_disturbed(&report),
+                is_disturbed,
                 "run {number} parts from the simulation at {parts:?} although nothing disturbed it\n{:?}\n{:?}",
                 agreed.iter().map(|agreed| agreed.course.timed()).collect::<Vec<_>>(),
                 report.roots.iter().map(|root| &root.effort).collect::<Vec<_>>(),
             );
-            disturbed.push((parts, report.holes));
+            disturbed.push((parts, report.holes.clone()));
+            if parts.is_none() {
+                second_best = Some((number, report, agreed));
+            }
             if begun.elapsed() > PATIENCE {
                 break;
             }
         }
+        // The machine never came to rest: what a disturbance explains is allowed for.
+        if let Some((number, report, mut agreed)) = second_best {
+            let slack = Work::from_ns(disturbance(&report));
+            for root in &mut agreed {
+                root.slack = slack;
+            }
+            return self.strictly(number, &report, &simulated, agreed);
+        }
         panic!("inconclusive: {} runs, each with holes: {disturbed:?}", disturbed.len());
+    }
+
+    /// A run whose sequence is right is held against what its workers have consumed.
+    fn strictly(
+        &self,
+        number: u32,
+        report: &Report,
+        simulated: &[Course],
+        agreed: Vec<Agreed>,
+    ) -> Vec<Agreed> {
+        say(number, report);
+        let roots = self.system.roots.iter().zip(&report.roots);
+        for (((root, real), simulated), agreed) in roots.zip(simulated).zip(&agreed) {
+            is_strict(root, real, simulated, agreed.slack.as_ns());
+        }
+        agreed
     }
 }
 
-/// No worker ran that the machine had not chosen, and each got what it should.
-fn is_strict(root: &Root, real: &RootReport, simulated: &Course) {
+/// The first two that can be had, whatever their numbers.
+pub(super) fn two_cpus() -> [u32; 2] {
+    let online = kernel::cpus();
+    let mut online = online.iter();
+    [(); 2].map(|()| online.next().expect("two CPUs"))
+}
+
+/// No worker ran that the machine had not chosen, and each got what it should; but for `slack`.
+fn is_strict(root: &Root, real: &RootReport, simulated: &Course, slack: u64) {
     for (at, consumed) in real.consumed.iter().enumerate() {
         let name = &root.tasks[at];
         let is_its = |turn: &Turn| matches!(turn, Turn::Ended { task, .. } | Turn::Runs { task, .. } if task.0 as usize == at);
         let turns: Vec<Turn> = simulated.turns().filter(is_its).collect();
         let most = STRAY * turns.len() as u64;
         let stray = consumed.stray().as_ns();
-        assert!(stray <= most, "{name} ran {stray} ns without having been chosen: {consumed:?}");
+        assert!(stray <= most + slack, "{name} ran {stray} ns without having been chosen: {consumed:?}");
         let cost = match root.sources[at].cost {
             Cost::Constant(cost) => cost.as_ns(),
             ref other => panic!("no constant cost: {other:?}"),
@@ -163,16 +200,30 @@ fn is_strict(root: &Root, real: &RootReport, simulated: &Course) {
         // In all, what its jobs cost and little more; what they were charged for being stopped is their own.
         let total = consumed.total.as_ns();
         assert!(total >= cost * ended, "{name}: {total} of {}", cost * ended);
-        assert!(total <= cost * (ended + 1) * 11 / 10, "{name}: {total} of {}", cost * (ended + 1));
+        assert!(total <= cost * (ended + 1) * 11 / 10 + slack, "{name}: {total} of {}", cost * (ended + 1));
     }
 }
 
 /// Whether CPUs were away for so long that the sequence may differ by it: for longer than was allowed for above.
 fn is_disturbed(report: &Report) -> bool {
     const MOST: u64 = 1_000_000;
-    let away: u64 = report.holes.iter().map(|hole| hole.length().as_ns()).sum();
-    let late = report.roots.iter().flat_map(|root| &root.effort).map(|effort| effort.latest.as_ns()).max();
-    away > MOST || late > Some(MOST) || report.roots.iter().any(|root| stretched(root) > 2 * MOST)
+    away(report) > MOST || late(report) > MOST || report.roots.iter().any(|root| stretched(root) > 2 * MOST)
+}
+
+/// All that disturbed a run, added up.
+fn disturbance(report: &Report) -> u64 {
+    away(report) + late(report) + report.roots.iter().map(stretched).sum::<u64>()
+}
+
+/// How long CPUs were away, as far as the monitors saw.
+fn away(report: &Report) -> u64 {
+    report.holes.iter().map(|hole| hole.length().as_ns()).sum()
+}
+
+/// The latest that a dispatcher was.
+fn late(report: &Report) -> u64 {
+    let efforts = report.roots.iter().flat_map(|root| &root.effort);
+    efforts.map(|effort| effort.latest.as_ns()).max().unwrap_or(0)
 }
 
 /// For how long the CPUs of a root belonged to workers that got nothing done, dispatchers aside: holes too short to be seen one by one.
@@ -254,27 +305,43 @@ impl Agreed {
         count
     }
 
-    /// The longest time that a task had a CPU without a pause, on a root with one.
-    pub(super) fn worst_grant(&self, name: &str) -> Span {
-        let task = self.tasks.iter().position(|task| task == name).expect("a task of that name");
-        let mut since = None;
-        let mut worst = Span::ZERO;
-        for &(now, turn) in self.course.timed() {
-            if let Some(since) = since.take() {
-                worst = worst.max(now.since(since));
-            }
-            if matches!(turn, Turn::Runs { task: runs, .. } if runs.0 as usize == task) {
-                since = Some(now);
+    /// The most that a job of the task has consumed without a pause, on a root with one CPU where everything is metered; and
+    /// how much of that the machine explains.
+    pub(super) fn worst_grant(&self, name: &str) -> (Work, Work) {
+        let at = self.tasks.iter().position(|task| task == name).expect("a task of that name");
+        let (mut has, mut wanted) = (None, None);
+        let (mut used, mut worst) = (Work::ZERO, Work::ZERO);
+        for entry in &self.record {
+            match entry.what {
+                What::Told(Event::Ran { work, .. }) if has.is_some_and(|(task, _)| task as usize == at) => {
+                    used += work;
+                    worst = worst.max(used);
+                }
+                What::Ordered(Order::Run { task, job, .. }) => wanted = Some((task.0, job)),
+                What::Ordered(Order::Idle { .. }) => wanted = None,
+                What::Polled if has != wanted => {
+                    has = wanted;
+                    used = Work::ZERO;
+                }
+                _ => {}
             }
         }
-        worst
+        (worst, self.slack)
     }
 }
 
-/// Threads of a run that are still there.
+/// Threads of a run that are still there, when all have had time to go: one that was waited for may still have its place for a
+/// moment.
 pub(super) fn left_behind() -> Vec<String> {
-    let tasks = std::fs::read_dir("/proc/self/task").expect("our threads");
-    // One that has just ended has no name any more.
-    let names = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
-    names.filter(|name| name.starts_with("exec-")).collect()
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        let tasks = std::fs::read_dir("/proc/self/task").expect("our threads");
+        // One that has just ended has no name any more.
+        let names = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
+        let left: Vec<String> = names.filter(|name| name.starts_with("exec-")).collect();
+        if left.is_empty() || Instant::now() > deadline {
+            return left;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
