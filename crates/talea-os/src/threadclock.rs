@@ -50,7 +50,10 @@ mod tests {
         // A join returns when the kernel has let go of the thread's memory, which is a little before the thread is gone.
         let patience = std::time::Instant::now() + std::time::Duration::from_secs(10);
         while clock.read().is_ok() {
-            assert!(std::time::Instant::now() < patience, "the clock of a thread that has ended can still be read");
+            assert!(
+                std::time::Instant::now() < patience,
+                "the clock of a thread that has ended can still be read"
+            );
             std::thread::yield_now();
         }
     }
