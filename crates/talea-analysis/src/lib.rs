@@ -9,9 +9,15 @@
 
 extern crate alloc;
 
+pub mod card;
 pub mod demand;
 pub mod edf;
 pub mod natural;
 pub mod rm;
+pub mod task;
+pub mod verdict;
 
+pub use card::Card;
 pub use demand::Demand;
+pub use task::Sporadic;
+pub use verdict::{Release, Verdict, Why, Witness};

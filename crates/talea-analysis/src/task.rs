@@ -1,0 +1,28 @@
+//! What the tests know of a task.
+
+use talea_core::{Span, Work};
+
+/// A sporadic task: jobs of at most `cost` arrive at least `period` apart, are released at most `jitter` after they
+/// arrive, and are to end within `deadline` of their *arrival*. A periodic task is one of its behaviours.
+///
+/// All values in nanoseconds of one time line; tests that need `cost` ≥ 1 or `period` ≥ 1 say so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Sporadic {
+    /// Longest execution time, C.
+    pub cost: Work,
+    /// Least distance of arrivals, T.
+    pub period: Span,
+    /// Relative deadline, D, of any relation to the period.
+    pub deadline: Span,
+    /// Longest time from arrival to release, J.
+    pub jitter: Span,
+    /// Longest time that less urgent tasks can hold it up once per busy period, B.
+    pub blocking: Work,
+}
+
+impl Sporadic {
+    /// A task without jitter and blocking.
+    pub const fn new(cost: Work, period: Span, deadline: Span) -> Sporadic {
+        Sporadic { cost, period, deadline, jitter: Span::ZERO, blocking: Work::ZERO }
+    }
+}
