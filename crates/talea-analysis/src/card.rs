@@ -39,6 +39,6 @@ pub struct Card {
     pub paper: &'static str,
     /// Parameters in which accepted sets stay accepted when they are relaxed; empty where that is not proved.
     pub sustainable: &'static str,
-    /// Paths of the tests that hold it to its word, `crate::module` or file.
+    /// The tests that hold it to its word: a file from the repository's root, `::`, and the test's name.
     pub tests: &'static [&'static str],
 }

@@ -6,9 +6,34 @@
 //! they only refuse more).
 
 use crate::Demand;
+use crate::card::{Card, Kind, Platform};
 use crate::demand::{sum, sum_at_most};
 use crate::natural::Natural;
 use talea_core::Charge;
+
+/// The catalogue entry of [`partitioned`].
+pub const PARTITIONED: Card = Card {
+    name: "edf-density",
+    policy: "EDF",
+    platform: Platform::One,
+    model: "sporadic, any D, preemptive; exact for D ≥ T",
+    kind: Kind::Sufficient,
+    paper: "Liu and Layland, J. ACM 20(1), 1973, theorem 7",
+    sustainable: "costs, periods, deadlines",
+    tests: &["crates/talea-analysis/src/edf.rs::liu_layland_1973_theorem_7_a_full_cpu_is_schedulable"],
+};
+
+/// The catalogue entry of [`global`].
+pub const GLOBAL: Card = Card {
+    name: "gfb",
+    policy: "global EDF",
+    platform: Platform::Global,
+    model: "sporadic, any D by density, preemptive",
+    kind: Kind::Sufficient,
+    paper: "Goossens, Funk and Baruah, Real-Time Systems 25(2-3), 2003, theorem 5",
+    sustainable: "costs, periods, deadlines",
+    tests: &["crates/talea-analysis/src/edf.rs::goossens_funk_baruah_2003_the_bound_itself_passes"],
+};
 
 /// Σ Q/min(T, D) ≤ `cap`: EDF on one CPU. Liu and Layland, J. ACM 20(1), 1973, theorem 7; ReTiF (JSA 2021) Eq. 3.
 pub fn partitioned(demands: &[Demand], cap: Charge) -> bool {

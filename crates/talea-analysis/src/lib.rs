@@ -10,6 +10,7 @@
 extern crate alloc;
 
 pub mod card;
+pub mod catalogue;
 pub mod demand;
 pub mod edf;
 pub mod natural;

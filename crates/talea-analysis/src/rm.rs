@@ -32,9 +32,9 @@ mod necessary;
 #[cfg(test)]
 mod tests;
 
-pub use hyperbolic::hyperbolic;
-pub use liu_layland::liu_layland;
-pub use necessary::necessary;
+pub use hyperbolic::{CARD as HYPERBOLIC, hyperbolic};
+pub use liu_layland::{CARD as LIU_LAYLAND, liu_layland};
+pub use necessary::{CARD as NECESSARY, necessary};
 
 use crate::Demand;
 use alloc::vec::Vec;

@@ -77,6 +77,8 @@ const EDGES: &[(&str, &str, &str)] = &[
 
 /// Used by tests only: crate and what its tests may use.
 const TEST_EDGES: &[(&str, &str, &str)] = &[
+    ("talea-analysis", "serde_json", "reads the answers of other tools"),
+    ("talea-analysis", "talea-sim", "bounds against simulations, witnesses replayed"),
     ("talea-capi", "talea-os", "tests look at real threads"),
     ("talea-capi", "rustix", "tests make system calls"),
     ("talea-cli", "talea-kernel-tests", "tests run against its daemon and its threads"),

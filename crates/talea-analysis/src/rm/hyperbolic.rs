@@ -6,7 +6,20 @@
 //! 4. independent, no overheads. Constrained deadlines enter as in [`crate::rm`].
 
 use crate::Demand;
+use crate::card::{Card, Kind, Platform};
 use crate::natural::Natural;
+
+/// Its catalogue entry.
+pub const CARD: Card = Card {
+    name: "hyperbolic",
+    policy: "FP, rate monotonic",
+    platform: Platform::One,
+    model: "sporadic, D = T (shorter deadlines as periods), preemptive",
+    kind: Kind::Sufficient,
+    paper: "Bini, Buttazzo and Buttazzo, IEEE Trans. Computers 52(7), 2003, theorem 1",
+    sustainable: "costs, periods, deadlines",
+    tests: &["crates/talea-analysis/src/rm/tests.rs::r16_what_the_sufficient_tests_accept_never_misses"],
+};
 
 /// Whether Π(U_i + 1) ≤ 2, exactly; nothing at all passes.
 pub fn hyperbolic(classes: &[Demand]) -> bool {

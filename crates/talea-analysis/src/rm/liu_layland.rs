@@ -6,8 +6,21 @@
 //! Constrained deadlines enter as in [`crate::rm`], with n the number of classes.
 
 use crate::Demand;
+use crate::card::{Card, Kind, Platform};
 use crate::demand::sum;
 use crate::natural::Natural;
+
+/// Its catalogue entry.
+pub const CARD: Card = Card {
+    name: "liu-layland",
+    policy: "FP, rate monotonic",
+    platform: Platform::One,
+    model: "sporadic, D = T (shorter deadlines as periods), preemptive",
+    kind: Kind::Sufficient,
+    paper: "Liu and Layland, J. ACM 20(1), 1973, theorem 5",
+    sustainable: "costs, periods, deadlines",
+    tests: &["crates/talea-analysis/src/rm/tests.rs::liu_layland_1973_the_bound_for_one_to_ten_tasks"],
+};
 
 /// Whether ΣU ≤ n(2^(1/n) − 1) for the n demands, exactly; nothing at all passes.
 pub fn liu_layland(classes: &[Demand]) -> bool {

@@ -1,0 +1,4 @@
+//! The tests against other tools' answers, against each other and against the simulator.
+#![forbid(unsafe_code)]
+
+mod catalogue;
