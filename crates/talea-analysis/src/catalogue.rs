@@ -2,7 +2,7 @@
 //!
 //! Each file of a test has its card beside its code; here it gets one line, in the order of the manual.
 
-use crate::{Card, edf, rm};
+use crate::{Card, edf, rm, uni};
 
 /// All cards: names differ, and each names tests that exist (`tests/it/catalogue.rs`).
 pub const ALL: &[Card] = &[
@@ -12,6 +12,7 @@ pub const ALL: &[Card] = &[
     rm::HYPERBOLIC,
     edf::PARTITIONED,
     // One processor.
+    uni::fp_response::CARD,
     // Several processors.
     edf::GLOBAL,
     // One processor that serves now and then: servers and hierarchies.

@@ -16,6 +16,7 @@ pub mod edf;
 pub mod natural;
 pub mod rm;
 pub mod task;
+pub mod uni;
 pub mod verdict;
 
 pub use card::Card;

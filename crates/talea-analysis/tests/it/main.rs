@@ -2,3 +2,8 @@
 #![forbid(unsafe_code)]
 
 mod catalogue;
+mod dice;
+mod fp;
+mod oracle;
+mod plain;
+mod replay;

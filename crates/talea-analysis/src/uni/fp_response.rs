@@ -1,0 +1,214 @@
+//! Response times under preemptive fixed priorities.
+//!
+//! M. Joseph and P. Pandya, "Finding response times in a real-time system", The Computer Journal 29(5), 1986, and
+//! N. Audsley et al., Software Engineering Journal 8(5), 1993 (jitter, blocking) for D ≤ T; J. P. Lehoczky, "Fixed
+//! priority scheduling of periodic task sets with arbitrary deadlines", RTSS 1990, theorem 1, and K. Tindell, A. Burns
+//! and A. Wellings, Real-Time Systems 6(2), 1994, equations 8 to 10, for any deadline:
+//!
+//! > w(q) = (q + 1)·C + B + Σ ⌈(w(q) + J_j) / T_j⌉·C_j over all more urgent j, the least such w;
+//! > response from arrival max w(q) + J − q·T, over the jobs q = 0, 1, … of the busy window, which ends with the first
+//! > job that has w(q) + J ≤ (q + 1)·T.
+//!
+//! Assumptions: 1. C ≥ 1, T ≥ 1, all integers; 2. one CPU, preemptive, no overheads; 3. distinct fixed priorities, the
+//! tasks given in their order, most urgent first; 4. sporadic arrivals at least T apart, each released at most J later; 5.
+//! independent, but for the blocking B once per busy window; 6. jobs of one task run in their order; a late job runs on.
+//!
+//! *Exact* without blocking: everything that is released together, after having waited for its jitter, is the worst
+//! case. *Sufficient* with it, since the blocking need not come together with the rest. Sustainable in C, T, D, J and B.
+//!
+//! *Where U = 1* of a task and those above, the window may never end (with blocking, or jitter). One hyperperiod H is
+//! enough: w(q) + H satisfies the equation of job q + H/T as ≥ for every U ≤ 1, so that w(q + H/T) ≤ w(q) + H
+//! (and the first ⌈J/T⌉ jobs, which are released together).
+//!
+//! *Where to begin.* The least solution of task i is not below that of task i − 1 plus C_i + B_i − B_(i−1), if that
+//! is not negative: the right side of i's equation exceeds that of i − 1 by at least as much for every w ≥ 1.
+
+use super::Bound;
+use super::rows::{HORIZON, Row, Scratch, fits, spend};
+use crate::Sporadic;
+use crate::card::{Card, Kind, Platform};
+use crate::verdict::{Release, Verdict, Why, Witness};
+use alloc::vec;
+use alloc::vec::Vec;
+use core::ops::ControlFlow;
+use talea_core::{Span, Work};
+
+/// Its catalogue entry.
+pub const CARD: Card = Card {
+    name: "fp-response-times",
+    policy: "FP",
+    platform: Platform::One,
+    model: "sporadic, any D, jitter, preemptive; with blocking sufficient",
+    kind: Kind::Exact,
+    paper: "Joseph and Pandya, The Computer Journal 29(5), 1986; Lehoczky, RTSS 1990, theorem 1; Tindell, Burns and Wellings, Real-Time Systems 6(2), 1994",
+    sustainable: "costs, periods, deadlines, jitter, blocking",
+    tests: &[
+        "crates/talea-analysis/tests/it/oracle.rs::every_fixed_priority_response_time_and_verdict_is_that_of_the_oracle",
+        "crates/talea-analysis/tests/it/fp.rs::bounds_are_the_simulated_responses_where_the_worst_case_is_known",
+    ],
+};
+
+/// The longest response times of `tasks`, most urgent first, into `out`: `None` where there is none because a task and
+/// those above it ask for more than the CPU. Says whether every deadline is met.
+///
+/// # Errors
+/// [`Why::Assumption`] 1, or [`Why::Limit`] outside the range of [`super`] or of the scratch's steps; then `out` holds
+/// no answers.
+///
+/// # Panics
+/// If `out` has not one place for each task.
+pub fn bounds(tasks: &[Sporadic], scratch: &mut Scratch, out: &mut [Option<Bound>]) -> Result<bool, Why> {
+    assert_eq!(tasks.len(), out.len(), "a place for each task");
+    out.fill(None);
+    scratch.load(tasks)?;
+    let (rows, _, left) = scratch.parts();
+    let mut all_meet = true;
+    let mut utilisation = 0u64;
+    let (mut start, mut blocking) = (0, 0);
+    for at in 0..rows.len() {
+        let (above, row) = (&rows[..at], &rows[at]);
+        utilisation = utilisation.saturating_add(row.utilisation_up());
+        let mut jobs = u64::MAX;
+        if utilisation == u64::MAX {
+            if !fits(&tasks[..=at]) {
+                // And so do all that follow.
+                return Ok(false);
+            }
+            jobs = hyperperiod(&rows[..=at])
+                .map_or(u64::MAX, |all| all / row.period + row.jitter / row.period + 1);
+        }
+        let own = row.cost + row.blocking;
+        start = own.checked_sub(blocking).map_or(own, |more| start + more);
+        blocking = row.blocking;
+        let mut bound = Bound { release: Span::ZERO, arrival: Span::ZERO };
+        let mut first = 0;
+        walk::<()>(above, row, (start, jobs), left, |job, window| {
+            if job == 0 {
+                first = window;
+            }
+            bound = bound.max(response(row, job, window));
+            ControlFlow::Continue(())
+        })?;
+        start = first;
+        all_meet &= bound.arrival.as_ns() <= row.deadline;
+        out[at] = Some(bound);
+    }
+    Ok(all_meet)
+}
+
+/// The answer with its witness: a proof with bounds from the release, a miss, or an overload. Allocates.
+pub fn verdict(tasks: &[Sporadic]) -> Verdict {
+    verdict_in(tasks, &mut Scratch::new())
+}
+
+/// The same, in a scratch with its limit.
+pub fn verdict_in(tasks: &[Sporadic], scratch: &mut Scratch) -> Verdict {
+    let mut out = vec![None; tasks.len()];
+    let first_miss = |out: &[Option<Bound>]| {
+        let meets = |(bound, task): (&Option<Bound>, &Sporadic)| bound.is_some_and(|bound| bound.meets(task));
+        out.iter().zip(tasks).position(|pair| !meets(pair))
+    };
+    match bounds(tasks, scratch, &mut out) {
+        Err(why) => return Verdict::Unknown { why },
+        Ok(true) => {
+            return Verdict::Proved { bounds: out.iter().flatten().map(|bound| bound.release).collect() };
+        }
+        Ok(false) => {}
+    }
+    let with_blocking = first_miss(&out).expect("somebody misses");
+    // A miss can be shown only of tasks; what blocks is none of them.
+    let plain: Vec<Sporadic> = tasks.iter().map(|task| Sporadic { blocking: Work::ZERO, ..*task }).collect();
+    match bounds(&plain, scratch, &mut out) {
+        Err(why) => return Verdict::Unknown { why },
+        Ok(true) => return Verdict::Unknown { why: Why::Insufficient { task: with_blocking } },
+        Ok(false) => {}
+    }
+    let task = first_miss(&out).expect("somebody misses");
+    if out[task].is_none() {
+        return Verdict::Refuted { witness: Witness::Overload { task } };
+    }
+    let (rows, _, left) = scratch.parts();
+    let (above, row) = (&rows[..task], &rows[task]);
+    let walked = walk(above, row, (row.cost, u64::MAX), left, |job, window| {
+        let bound = response(row, job, window);
+        if bound.arrival.as_ns() > row.deadline {
+            return ControlFlow::Break((job, bound.release));
+        }
+        ControlFlow::Continue(())
+    });
+    match walked {
+        Err(why) => Verdict::Unknown { why },
+        Ok(None) => unreachable!("this very walk found a miss before"),
+        Ok(Some((job, response))) => {
+            let releases = tasks.iter().map(|task| Release { first: Span::ZERO, early: task.jitter });
+            let witness = Witness::Miss { task, job, response, releases: releases.collect() };
+            Verdict::Refuted { witness }
+        }
+    }
+}
+
+/// Job by job through the busy window of `row` below `above`: tells `visit` the number of each job and the length of the
+/// window up to its end, beginning the search at `from.0` and ending it after `from.1` jobs.
+fn walk<T>(
+    above: &[Row],
+    row: &Row,
+    from: (u64, u64),
+    left: &mut u64,
+    mut visit: impl FnMut(u64, u64) -> ControlFlow<T>,
+) -> Result<Option<T>, Why> {
+    let (mut window, jobs) = from;
+    let mut own = row.cost + row.blocking;
+    let mut job = 0;
+    loop {
+        loop {
+            spend(left, above.len() + 1)?;
+            let next = demand(above, own, window);
+            if next == window {
+                break;
+            }
+            if next > HORIZON {
+                return Err(Why::Limit);
+            }
+            window = next;
+        }
+        if let ControlFlow::Break(found) = visit(job, window) {
+            return Ok(Some(found));
+        }
+        job += 1;
+        // At most 2^61 + 2^60 and, since the last job began before the window's end, 2^60 more.
+        if window + row.jitter <= job * row.period || job >= jobs {
+            return Ok(None);
+        }
+        own += row.cost;
+        window += row.cost;
+    }
+}
+
+/// `own` and what `above` ask for in a window of this length, not empty, that begins with their releases.
+#[inline]
+fn demand(above: &[Row], own: u64, window: u64) -> u64 {
+    let last = window - 1;
+    // ⌈(w + J) / T⌉ = ⌊(w − 1 + J) / T⌋ + 1; the sum is below 2^61 + 2^61 + 2^60 + 2^60.
+    above.iter().fold(own, |sum, row| sum.wrapping_add(row.work(last.wrapping_add(row.jitter))))
+}
+
+/// Of job `job`, which ends with the window.
+fn response(row: &Row, job: u64, window: u64) -> Bound {
+    // It arrives at q·T − J, and is released then, or with the window.
+    let due = job * row.period;
+    Bound {
+        release: Span::from_ns(window - due.saturating_sub(row.jitter)),
+        arrival: Span::from_ns(window + row.jitter - due),
+    }
+}
+
+/// The least common multiple of the periods, if it is within the horizon.
+fn hyperperiod(rows: &[Row]) -> Option<u64> {
+    rows.iter().try_fold(1u64, |all, row| {
+        let (mut a, mut b) = (all, row.period);
+        while a != 0 {
+            (a, b) = (b % a, a);
+        }
+        all.checked_mul(row.period / b).filter(|&all| all <= HORIZON)
+    })
+}

@@ -1,0 +1,222 @@
+//! Tasks as the inner loops want them: checked once, and with multiplications in place of divisions by the period.
+
+use crate::Sporadic;
+use crate::demand::{Demand, sum_at_most};
+use crate::verdict::Why;
+use alloc::vec::Vec;
+use talea_core::Charge;
+
+/// Every parameter is below this, and so is the sum of all costs, blockings and jitters: 36 years in nanoseconds.
+pub const LONGEST: u64 = 1 << 60;
+/// No instant that a test looks at is above this.
+pub const HORIZON: u64 = 1 << 61;
+
+/// A task.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Row {
+    pub(crate) cost: u64,
+    /// ⌈2^(63 + l) / T⌉ with l = ⌊log2 T⌋: at most 2^63.
+    magic: u64,
+    /// l.
+    shift: u8,
+    pub(crate) jitter: u64,
+    pub(crate) period: u64,
+    pub(crate) deadline: u64,
+    pub(crate) blocking: u64,
+}
+
+impl Row {
+    pub(crate) fn of(task: &Sporadic) -> Row {
+        let period = task.period.as_ns();
+        let shift = period.ilog2();
+        // 2^64 = whole · T + rest with 1 ≤ rest ≤ T, so that 2^(63 + l) / T = (whole + rest / T) · 2^l / 2.
+        let whole = u64::MAX / period;
+        let rest = u64::MAX - whole * period + 1;
+        let magic = if shift < 32 {
+            // rest · 2^l ≤ T · 2^l < 2^(2l + 1) ≤ 2^63. And ⌈x / 2⌉ = ⌈⌈x⌉ / 2⌉.
+            let twice = (u128::from(whole) << shift) + u128::from((rest << shift).div_ceil(period));
+            twice.div_ceil(2) as u64
+        } else {
+            (1u128 << (63 + shift)).div_ceil(u128::from(period)) as u64
+        };
+        Row {
+            cost: task.cost.as_ns(),
+            magic,
+            shift: shift as u8,
+            jitter: task.jitter.as_ns(),
+            period,
+            deadline: task.deadline.as_ns(),
+            blocking: task.blocking.as_ns(),
+        }
+    }
+
+    /// ⌊span / T⌋ for a span up to 2^62.
+    ///
+    /// The magic number is (2^(63 + l) + e) / T with 0 ≤ e < T < 2^(l + 1), so that
+    /// 2·span·magic / 2^(64 + l) = span / T + span·e / (T·2^(63 + l)), and the second term is below 1 / T as long as
+    /// span·e < 2^(63 + l), which span ≤ 2^62 ensures: too little to reach the next whole number (Granlund and
+    /// Montgomery, PLDI 1994, theorem 4.2).
+    #[inline]
+    pub(crate) fn quotient(&self, span: u64) -> u64 {
+        (((u128::from(span << 1) * u128::from(self.magic)) >> 64) as u64) >> (self.shift & 63)
+    }
+
+    /// The cost of the jobs that arrive within `span` + 1, the first of them at its beginning.
+    ///
+    /// Wraps nothing within the range of [`super`]; the operators that check cost a fifth of the speed.
+    #[inline]
+    pub(crate) fn work(&self, span: u64) -> u64 {
+        self.quotient(span).wrapping_add(1).wrapping_mul(self.cost)
+    }
+
+    /// U in parts of 2^-64, rounded up; `u64::MAX` if that is 1 or more.
+    #[inline]
+    pub(crate) fn utilisation_up(&self) -> u64 {
+        // C·magic / 2^(63 + l) = U + C·e / (T·2^(63 + l)): too much by less than 2C / 2^l parts, four where C ≤ T.
+        let twice = (u128::from(self.cost) * u128::from(self.magic)) >> self.shift;
+        u64::try_from(2 * twice + 2).unwrap_or(u64::MAX)
+    }
+}
+
+/// The memory that tests work in. It grows to the largest set that was asked about, and is reused otherwise.
+#[derive(Debug)]
+pub struct Scratch {
+    pub(crate) rows: Vec<Row>,
+    pub(crate) spare: Vec<u64>,
+    limit: u64,
+    left: u64,
+}
+
+impl Default for Scratch {
+    fn default() -> Scratch {
+        Scratch::new()
+    }
+}
+
+impl Scratch {
+    /// Without a limit of steps: tests of pseudo-polynomial complexity take as long as they take.
+    pub fn new() -> Scratch {
+        Scratch::with_limit(u64::MAX)
+    }
+
+    /// A test that would take more than `steps`, each of which looks at one task (about a nanosecond), answers
+    /// [`Why::Limit`] instead.
+    pub fn with_limit(steps: u64) -> Scratch {
+        Scratch { rows: Vec::new(), spare: Vec::new(), limit: steps, left: steps }
+    }
+
+    /// Takes the tasks in, in their order.
+    ///
+    /// # Errors
+    /// [`Why::Assumption`] number 1 for a task without cost or period; [`Why::Limit`] outside the range.
+    pub(crate) fn load(&mut self, tasks: &[Sporadic]) -> Result<(), Why> {
+        self.left = self.limit;
+        self.rows.clear();
+        let mut sum = 0u64;
+        for (at, task) in tasks.iter().enumerate() {
+            if task.cost.is_zero() || task.period.is_zero() {
+                return Err(Why::Assumption { number: 1, task: at });
+            }
+            let (cost, jitter, blocking) = (task.cost.as_ns(), task.jitter.as_ns(), task.blocking.as_ns());
+            let bits = cost | jitter | blocking | task.period.as_ns() | task.deadline.as_ns();
+            if bits >= LONGEST {
+                return Err(Why::Limit);
+            }
+            // Four numbers below 2^60: no overflow.
+            sum += cost + jitter + blocking;
+            if sum >= LONGEST {
+                return Err(Why::Limit);
+            }
+            self.rows.push(Row::of(task));
+        }
+        Ok(())
+    }
+
+    /// The rows, the spare numbers and the steps that are left, apart.
+    pub(crate) fn parts(&mut self) -> (&mut [Row], &mut Vec<u64>, &mut u64) {
+        (&mut self.rows, &mut self.spare, &mut self.left)
+    }
+}
+
+/// Counts steps; says when it is too much.
+#[inline]
+pub(crate) fn spend(left: &mut u64, steps: usize) -> Result<(), Why> {
+    *left = left.checked_sub(steps as u64).ok_or(Why::Limit)?;
+    Ok(())
+}
+
+/// Whether ΣU ≤ 1 over `tasks`, exactly. Allocates: to be asked where rounding leaves it open.
+pub(crate) fn fits(tasks: &[Sporadic]) -> bool {
+    let demands: Vec<Demand> = tasks.iter().map(|task| Demand::new(task.cost, task.period)).collect();
+    sum_at_most(&demands, Charge::ONE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use talea_core::{Span, Work};
+
+    #[test]
+    fn multiplying_divides_exactly() {
+        let mut seed = 1u64;
+        let mut next = |bits: u32| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 4) >> (60 - bits)
+        };
+        let mut periods: Vec<u64> = (1..200).collect();
+        for bits in 1..60 {
+            periods.extend([(1 << bits) - 1, 1 << bits, (1 << bits) + 1, 1 + next(bits)]);
+        }
+        for period in periods.into_iter().filter(|&period| period > 0) {
+            let row = Row::of(&Sporadic::new(Work::from_ns(1), Span::from_ns(period), Span::ZERO));
+            let check = |span: u64| assert_eq!(row.quotient(span), span / period, "{span} / {period}");
+            for span in 0..100 {
+                check(span);
+            }
+            for bits in 1..60 {
+                let around = next(bits) / period * period;
+                for span in [around, around.saturating_sub(1), around + period - 1, next(bits)] {
+                    check(span);
+                }
+            }
+            let last = (1u64 << 62) / period * period;
+            for span in [last, last - 1, 1 << 62, (1 << 62) - 1] {
+                check(span);
+            }
+        }
+    }
+
+    #[test]
+    fn utilisations_are_rounded_up_by_little() {
+        for (cost, period) in
+            [(1, 3), (1, 1 << 59), (7, 7), ((1 << 59) - 1, 1 << 59), (123_456, 1_000_003), (9, 4)]
+        {
+            let row = Row::of(&Sporadic::new(Work::from_ns(cost), Span::from_ns(period), Span::ZERO));
+            let exact = (u128::from(cost) << 64).div_ceil(u128::from(period));
+            let up = u128::from(row.utilisation_up());
+            if exact < u128::from(u64::MAX) - 8 {
+                assert!(exact <= up && up <= exact + 8, "{cost} / {period}");
+            } else {
+                assert_eq!(up, u128::from(u64::MAX), "{cost} / {period}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_out_of_range_is_said() {
+        let task = |cost, period, deadline| {
+            Sporadic::new(Work::from_ns(cost), Span::from_ns(period), Span::from_ns(deadline))
+        };
+        let mut scratch = Scratch::new();
+        assert_eq!(
+            scratch.load(&[task(1, 2, 2), task(0, 2, 2)]),
+            Err(Why::Assumption { number: 1, task: 1 })
+        );
+        assert_eq!(scratch.load(&[task(1, 0, 2)]), Err(Why::Assumption { number: 1, task: 0 }));
+        assert_eq!(scratch.load(&[task(1, 2, LONGEST)]), Err(Why::Limit));
+        assert_eq!(scratch.load(&[task(LONGEST - 1, 2, 2), task(1, 2, 2)]), Err(Why::Limit));
+        assert_eq!(scratch.load(&[task(LONGEST - 1, LONGEST - 1, 0)]), Ok(()));
+        let mut left = 2;
+        assert_eq!((spend(&mut left, 2), spend(&mut left, 1)), (Ok(()), Err(Why::Limit)));
+    }
+}

@@ -1,0 +1,72 @@
+//! Random small sets, the same ones each time; more of them in a soak.
+
+use talea_analysis::Sporadic;
+use talea_core::{Span, Work};
+pub(crate) use talea_sim::dice::Dice;
+
+/// A task of plain numbers: C, T, D.
+pub(crate) fn task(cost: u64, period: u64, deadline: u64) -> Sporadic {
+    Sporadic::new(Work::from_ns(cost), Span::from_ns(period), Span::from_ns(deadline))
+}
+
+/// Tasks of plain numbers.
+pub(crate) fn set(tasks: &[(u64, u64, u64)]) -> Vec<Sporadic> {
+    tasks.iter().map(|&(cost, period, deadline)| task(cost, period, deadline)).collect()
+}
+
+/// What D is in relation to T.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Deadlines {
+    Constrained,
+    Arbitrary,
+}
+
+/// `n` tasks with periods up to `longest`, each with a load of at most `percent` of a CPU (but C ≥ 1).
+pub(crate) fn random(
+    dice: &mut Dice,
+    n: u64,
+    longest: u64,
+    percent: u64,
+    deadlines: Deadlines,
+) -> Vec<Sporadic> {
+    let one = |dice: &mut Dice| {
+        let period = dice.between(2, longest);
+        let cost = dice.between(1, (period * percent / 100).clamp(1, period));
+        let deadline = match deadlines {
+            Deadlines::Constrained => dice.between(cost, period),
+            Deadlines::Arbitrary => dice.between(cost, 3 * period),
+        };
+        task(cost, period, deadline)
+    };
+    (0..n).map(|_| one(dice)).collect()
+}
+
+/// All combinations of `count` of the choices, with repetition, in every order.
+pub(crate) fn every<T: Copy>(choices: &[T], count: usize, mut visit: impl FnMut(&[T])) {
+    let mut at = vec![0; count];
+    let mut chosen: Vec<T> = vec![choices[0]; count];
+    loop {
+        for (slot, &index) in chosen.iter_mut().zip(&at) {
+            *slot = choices[index];
+        }
+        visit(&chosen);
+        let Some(place) = at.iter().position(|&index| index + 1 < choices.len()) else { return };
+        at[place] += 1;
+        at[..place].fill(0);
+    }
+}
+
+/// How many random sets a test takes: `usual`, or twenty times as many under `cargo xtask soak`.
+pub(crate) fn rounds(usual: u64) -> u64 {
+    if round().is_some() { 20 * usual } else { usual }
+}
+
+/// The dice of a test: the same in every ordinary run, others in each round of a soak.
+pub(crate) fn dice(test: u64) -> Dice {
+    Dice::new(test | round().unwrap_or(0) << 40)
+}
+
+fn round() -> Option<u64> {
+    std::env::var_os("TALEA_SOAK")
+        .map(|round| round.to_str().and_then(|round| round.parse().ok()).unwrap_or(1))
+}

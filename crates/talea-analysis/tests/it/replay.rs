@@ -1,0 +1,121 @@
+//! Counterexamples and worst cases, run in the simulator.
+
+use talea_analysis::Sporadic;
+use talea_analysis::verdict::{Release, Witness};
+use talea_core::machine::{SchedulerSpec, TaskSpec, Tree};
+use talea_core::sched::Policy;
+use talea_core::workload::{Arrivals, Cost};
+use talea_core::{Span, Time};
+use talea_sim::{Completion, Jobs, Source, Workload, World};
+
+/// Who comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// The earlier in the list.
+    Priority,
+    /// The earlier deadline; of equal ones this task comes last, so that ties are adverse to it.
+    Deadline { last: usize },
+}
+
+/// Everything together, without jitter.
+pub(crate) fn together(tasks: &[Sporadic]) -> Vec<Release> {
+    vec![Release::default(); tasks.len()]
+}
+
+/// The jobs that end before `until`, with the indices of `tasks`.
+pub(crate) fn simulate(
+    tasks: &[Sporadic],
+    releases: &[Release],
+    order: Order,
+    preemptive: bool,
+    until: u64,
+) -> Vec<Completion> {
+    let policy = match order {
+        Order::Priority => Policy::FixedPriority,
+        Order::Deadline { .. } => Policy::Edf,
+    };
+    let mut tree = Tree::new(1, SchedulerSpec { preemptive, ..SchedulerSpec::new("root", policy) });
+    let mut workload = Workload::default();
+    // Siblings with equal criteria: the lowest number first.
+    let mut listed: Vec<usize> = (0..tasks.len()).collect();
+    if let Order::Deadline { last } = order {
+        listed.retain(|&at| at != last);
+        listed.push(last);
+    }
+    for &at in &listed {
+        let (task, release) = (&tasks[at], &releases[at]);
+        let mut spec = TaskSpec::new(&at.to_string(), task.period);
+        spec.deadline = task.deadline;
+        spec.priority = 255 - u8::try_from(at).expect("a level for each");
+        spec.backlog.capacity = 1 << 16;
+        tree.task(Tree::ROOT, spec);
+        let first = release.first.as_ns();
+        let times = (0..)
+            .map(|job| (first + job * task.period.as_ns()).saturating_sub(release.early.as_ns()).max(first));
+        let times = times.take_while(|&time| time < until).map(Time::from_ns).collect();
+        workload.sources.push(Source { arrivals: Arrivals::List(times), cost: Cost::Constant(task.cost) });
+    }
+    let mut world = World::new(tree.build().expect("a tree"), 1, &workload);
+    let mut jobs = Jobs::default();
+    world.run(Time::from_ns(until) + Span::from_ns(1), &mut jobs);
+    for job in &mut jobs.ended {
+        job.task.0 = listed[job.task.0 as usize] as u32;
+    }
+    jobs.ended
+}
+
+/// The longest response of each task from its release.
+pub(crate) fn longest(tasks: &[Sporadic], ended: &[Completion]) -> Vec<u64> {
+    let mut longest = vec![0; tasks.len()];
+    for job in ended {
+        let slot = &mut longest[job.task.0 as usize];
+        *slot = job.response().as_ns().max(*slot);
+    }
+    longest
+}
+
+/// Runs what the witness says.
+///
+/// # Panics
+/// If nobody misses, or not the job that it names.
+pub(crate) fn misses(tasks: &[Sporadic], witness: &Witness, order: Order, preemptive: bool) {
+    match witness {
+        Witness::Overload { task } => {
+            let (to, order) = match order {
+                Order::Priority => (*task, Order::Priority),
+                Order::Deadline { .. } => (tasks.len() - 1, Order::Deadline { last: 0 }),
+            };
+            // Lateness grows with every hyperperiod by a nanosecond at least: some deadlines later it is above all.
+            let tasks = &tasks[..=to];
+            let all = super::plain::hyperperiod(&super::plain::plain(tasks));
+            let longest = tasks.iter().map(|task| task.deadline.as_ns()).max().expect("a task");
+            let until = all * (2 * longest + 2);
+            let ended = simulate(tasks, &together(tasks), order, preemptive, until);
+            // Some may never end.
+            let due: u64 = (tasks.iter().map(|task| (task.period.as_ns(), task.deadline.as_ns())))
+                .map(|(period, deadline)| (until - deadline) / period + 1)
+                .sum();
+            let met = |job: &&Completion| !job.is_late() && job.deadline <= Time::from_ns(until);
+            assert!((ended.iter().filter(met).count() as u64) < due, "no miss in overload: {tasks:?}");
+        }
+        Witness::Demand { at, demand, supply, releases } => {
+            assert!(demand.as_ns() > supply.as_ns());
+            let until = at.as_ns() + demand.as_ns() + 1;
+            let ended = simulate(tasks, releases, Order::Deadline { last: 0 }, preemptive, until);
+            let late = |job: &&Completion| job.is_late() && job.deadline <= Time::from_ns(at.as_ns());
+            assert!(ended.iter().find(late).is_some(), "{witness:?}: {tasks:?}");
+        }
+        Witness::Miss { task, job, response, releases } => {
+            let spec = &tasks[*task];
+            let nominal = releases[*task].first.as_ns() + job * spec.period.as_ns();
+            let until = nominal + response.as_ns() + 1;
+            let ended = simulate(tasks, releases, order, preemptive, until);
+            let found = ended.iter().find(|end| end.task.0 as usize == *task && end.job == *job);
+            let found = found.unwrap_or_else(|| panic!("{witness:?} does not end: {tasks:?}"));
+            assert_eq!(found.response(), *response, "{witness:?}: {tasks:?}");
+            // Counted from the arrival, which may lie before the release.
+            let due = nominal + spec.deadline.as_ns();
+            assert!(found.end.as_ns() + releases[*task].early.as_ns() > due, "{witness:?} is met: {tasks:?}");
+        }
+    }
+}
