@@ -13,6 +13,8 @@ pub const ALL: &[Card] = &[
     edf::PARTITIONED,
     // One processor.
     uni::fp_response::CARD,
+    uni::edf_response::CARD,
+    uni::qpa::CARD,
     // Several processors.
     edf::GLOBAL,
     // One processor that serves now and then: servers and hierarchies.

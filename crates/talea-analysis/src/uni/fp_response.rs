@@ -24,7 +24,7 @@
 //! is not negative: the right side of i's equation exceeds that of i − 1 by at least as much for every w ≥ 1.
 
 use super::Bound;
-use super::rows::{HORIZON, Row, Scratch, fits, spend};
+use super::rows::{HORIZON, Row, Scratch, fits, hyperperiod, spend};
 use crate::Sporadic;
 use crate::card::{Card, Kind, Platform};
 use crate::verdict::{Release, Verdict, Why, Witness};
@@ -74,7 +74,7 @@ pub fn bounds(tasks: &[Sporadic], scratch: &mut Scratch, out: &mut [Option<Bound
                 // And so do all that follow.
                 return Ok(false);
             }
-            jobs = hyperperiod(&rows[..=at])
+            jobs = hyperperiod(rows[..=at].iter())
                 .map_or(u64::MAX, |all| all / row.period + row.jitter / row.period + 1);
         }
         let own = row.cost + row.blocking;
@@ -200,15 +200,4 @@ fn response(row: &Row, job: u64, window: u64) -> Bound {
         release: Span::from_ns(window - due.saturating_sub(row.jitter)),
         arrival: Span::from_ns(window + row.jitter - due),
     }
-}
-
-/// The least common multiple of the periods, if it is within the horizon.
-fn hyperperiod(rows: &[Row]) -> Option<u64> {
-    rows.iter().try_fold(1u64, |all, row| {
-        let (mut a, mut b) = (all, row.period);
-        while a != 0 {
-            (a, b) = (b % a, a);
-        }
-        all.checked_mul(row.period / b).filter(|&all| all <= HORIZON)
-    })
 }

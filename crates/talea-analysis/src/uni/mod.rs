@@ -8,8 +8,11 @@
 //! instant above [`HORIZON`]. The sums that the tests form are then below 2^64: of work that arrives within x at most
 //! U·(x + J) + ΣC with U ≤ 1. What lies outside is `Unknown`, never a wrapped number.
 
+pub mod edf_response;
 pub mod fp_response;
+pub mod qpa;
 mod rows;
+mod sweep;
 
 pub use rows::{HORIZON, LONGEST, Scratch};
 

@@ -138,6 +138,22 @@ impl Scratch {
     }
 }
 
+/// ⌈`value` · `parts` / 2^64⌉, or one more.
+pub(crate) fn scaled_up(value: u64, parts: u64) -> u64 {
+    ((u128::from(value) * u128::from(parts)) >> 64) as u64 + 1
+}
+
+/// The least common multiple of the periods, if it is within the horizon.
+pub(crate) fn hyperperiod<'a>(mut rows: impl Iterator<Item = &'a Row>) -> Option<u64> {
+    rows.try_fold(1u64, |all, row| {
+        let (mut a, mut b) = (all, row.period);
+        while a != 0 {
+            (a, b) = (b % a, a);
+        }
+        all.checked_mul(row.period / b).filter(|&all| all <= HORIZON)
+    })
+}
+
 /// Counts steps; says when it is too much.
 #[inline]
 pub(crate) fn spend(left: &mut u64, steps: usize) -> Result<(), Why> {

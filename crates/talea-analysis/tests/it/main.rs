@@ -3,6 +3,8 @@
 
 mod catalogue;
 mod dice;
+mod dominance;
+mod edf;
 mod fp;
 mod oracle;
 mod plain;

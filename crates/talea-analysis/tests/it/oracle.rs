@@ -8,13 +8,16 @@
 use crate::dice::task;
 use serde_json::Value;
 use talea_analysis::Sporadic;
-use talea_analysis::uni::{Scratch, fp_response};
+use talea_analysis::Verdict;
+use talea_analysis::uni::{Scratch, edf_response, fp_response, qpa};
 use talea_core::{Span, Work};
 
 pub(crate) struct Row {
     pub(crate) name: String,
     pub(crate) tasks: Vec<Sporadic>,
+    pub(crate) family: String,
     fp: Option<(Vec<Option<u64>>, bool)>,
+    edf: Option<(Vec<Option<u64>>, bool)>,
 }
 
 /// All rows of the file.
@@ -41,7 +44,13 @@ pub(crate) fn rows() -> Vec<Row> {
             let verdict = row.get(verdict)?.as_u64()? == 1;
             Some((numbers(row.get(times)?), verdict))
         };
-        Row { name: format!("{} {}", family, row["id"]), tasks, fp: answer("fp_R", "fp_ok") }
+        Row {
+            name: format!("{} {}", family, row["id"]),
+            tasks,
+            fp: answer("fp_R", "fp_ok"),
+            edf: answer("edf_R", "edf_ok"),
+            family,
+        }
     };
     include_str!("../data/uniproc.jsonl").lines().map(read).collect()
 }
@@ -73,4 +82,39 @@ fn every_fixed_priority_response_time_and_verdict_is_that_of_the_oracle() {
     }
     report("fixed-priority response times", answered, unknown, 0, "");
     assert_eq!((answered, bounds), (1_812, 13_691), "all of the file");
+}
+
+#[test]
+fn every_edf_response_time_and_verdict_is_that_of_the_oracle() {
+    let mut scratch = Scratch::new();
+    let (mut answered, mut skipped, mut unknown, mut bounds) = (0, 0, 0, 0);
+    for row in rows() {
+        let Some((expected, expected_ok)) = &row.edf else {
+            assert!(["jit", "blk"].contains(&row.family.as_str()), "{}", row.name);
+            skipped += 1;
+            continue;
+        };
+        let mut out = vec![None; row.tasks.len()];
+        match edf_response::bounds(&row.tasks, &mut scratch, &mut out) {
+            Ok(ok) => assert_eq!(ok, *expected_ok, "{}", row.name),
+            Err(_) => unknown += 1,
+        }
+        let got: Vec<Option<u64>> =
+            out.iter().map(|bound| bound.map(|bound| bound.release.as_ns())).collect();
+        assert_eq!(got, *expected, "{}", row.name);
+        for verdict in [edf_response::verdict(&row.tasks), qpa::verdict(&row.tasks)] {
+            unknown += u64::from(matches!(verdict, Verdict::Unknown { .. }));
+            assert_eq!(verdict.is_proved(), *expected_ok, "{}", row.name);
+        }
+        answered += 1;
+        bounds += got.len();
+    }
+    report(
+        "EDF response times and demand",
+        answered,
+        unknown,
+        skipped,
+        " (jitter, blocking: the oracle has no answer)",
+    );
+    assert_eq!((answered, skipped, bounds), (1_571, 241, 12_214), "all of the file");
 }

@@ -1,12 +1,14 @@
-//! The plain twins: formulas as their papers print them.
+//! The plain twins: formulas as their papers print them, and a CPU that runs jobs instant by instant.
 
 use talea_analysis::Sporadic;
+use talea_analysis::verdict::Release;
 
-/// C, T, J, B as numbers.
+/// C, T, D, J, B as numbers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plain {
     pub(crate) c: u64,
     pub(crate) t: u64,
+    pub(crate) d: u64,
     pub(crate) j: u64,
     pub(crate) b: u64,
 }
@@ -15,6 +17,7 @@ pub(crate) fn plain(tasks: &[Sporadic]) -> Vec<Plain> {
     let one = |task: &Sporadic| Plain {
         c: task.cost.as_ns(),
         t: task.period.as_ns(),
+        d: task.deadline.as_ns(),
         j: task.jitter.as_ns(),
         b: task.blocking.as_ns(),
     };
@@ -64,4 +67,109 @@ pub(crate) fn fp_response(tasks: &[Plain], at: usize) -> Option<(u64, u64)> {
         }
     }
     Some((release, arrival))
+}
+
+/// Spuri's equations with jitter, as they stand, for every arrival up to a hyperperiod beyond the last jitter; from release
+/// and from arrival. Not for overload.
+pub(crate) fn edf_response(tasks: &[Plain], at: usize) -> (u64, u64) {
+    let own = tasks[at];
+    let blocking = tasks.iter().map(|task| task.b).max().unwrap_or(0) as i64;
+    let latest = tasks.iter().map(|task| task.j + task.d).max().unwrap_or(0);
+    let (mut release, mut arrival) = (0, 0);
+    for alpha in 0..(hyperperiod(tasks) + own.j + latest) as i64 {
+        let arrives = alpha - own.j as i64;
+        let due = arrives + own.d as i64;
+        let mut x = 1;
+        loop {
+            let others = tasks.iter().enumerate().filter(|&(other, _)| other != at).map(|(_, task)| {
+                let (t, j) = (task.t as i64, task.j as i64);
+                let released = (x + j + t - 1).div_euclid(t);
+                let urgent = (due - task.d as i64 + j).div_euclid(t) + 1;
+                released.min(urgent).max(0) * task.c as i64
+            });
+            let next = blocking + (alpha.div_euclid(own.t as i64) + 1) * own.c as i64 + others.sum::<i64>();
+            if next == x {
+                break;
+            }
+            x = next;
+        }
+        arrival = arrival.max(x - arrives);
+        if alpha >= own.j as i64 {
+            release = release.max(x - arrives);
+        }
+    }
+    (release as u64, arrival as u64)
+}
+
+/// The least t with h(t) + b(t) > t, looking at each up to two hyperperiods beyond the longest deadline.
+pub(crate) fn first_excess(tasks: &[Plain]) -> Option<u64> {
+    let latest = tasks.iter().map(|task| task.d).max().unwrap_or(0);
+    (0..=latest + 2 * hyperperiod(tasks)).find(|&t| demand(tasks, t) + blocking(tasks, t) > t)
+}
+
+/// h(t).
+pub(crate) fn demand(tasks: &[Plain], t: u64) -> u64 {
+    let due = tasks.iter().filter(|task| task.d <= t + task.j);
+    due.map(|task| ((t + task.j - task.d) / task.t + 1) * task.c).sum()
+}
+
+/// b(t).
+fn blocking(tasks: &[Plain], t: u64) -> u64 {
+    let passed = || tasks.iter().filter(|task| task.d <= t + task.j);
+    let Some(last) = passed().map(|task| task.d as i64 - task.j as i64).max() else { return 0 };
+    passed().filter(|task| task.d as i64 - task.j as i64 == last).map(|task| task.b).max().unwrap_or(0)
+}
+
+/// A job, on a time line that may begin below zero.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Job {
+    pub(crate) task: usize,
+    pub(crate) number: u64,
+    pub(crate) arrival: i64,
+    pub(crate) release: i64,
+    pub(crate) due: i64,
+    pub(crate) cost: u64,
+    pub(crate) end: i64,
+}
+
+/// The jobs that arrive before `until` when tasks are released like this.
+pub(crate) fn jobs(tasks: &[Sporadic], releases: &[Release], until: i64) -> Vec<Job> {
+    let mut all = Vec::new();
+    for (at, (task, release)) in plain(tasks).iter().zip(releases).enumerate() {
+        let first = release.first.as_ns() as i64;
+        for number in 0.. {
+            let arrival = first + (number * task.t) as i64 - release.early.as_ns() as i64;
+            if arrival >= until {
+                break;
+            }
+            let (released, due) = (arrival.max(first), arrival + task.d as i64);
+            all.push(Job { task: at, number, arrival, release: released, due, cost: task.c, end: i64::MAX });
+        }
+    }
+    all
+}
+
+/// Runs the jobs on one CPU up to `until`: at each instant the one with the least key, of equal ones the lowest task
+/// and number. Those that don't end keep an end of `i64::MAX`.
+pub(crate) fn run(mut jobs: Vec<Job>, preemptive: bool, until: i64, key: impl Fn(&Job) -> i64) -> Vec<Job> {
+    let mut left: Vec<u64> = jobs.iter().map(|job| job.cost).collect();
+    let mut under_way = None;
+    let mut now = jobs.iter().map(|job| job.release).min().unwrap_or(0);
+    while now < until {
+        let ready = (0..jobs.len()).filter(|&at| jobs[at].release <= now && left[at] > 0);
+        let first = ready.min_by_key(|&at| (key(&jobs[at]), jobs[at].task, jobs[at].number));
+        let Some(first) = under_way.filter(|_| !preemptive).or(first) else {
+            let next = jobs.iter().map(|job| job.release).filter(|&release| release > now).min();
+            let Some(next) = next else { break };
+            now = next;
+            continue;
+        };
+        left[first] -= 1;
+        now += 1;
+        under_way = Some(first).filter(|&at| left[at] > 0);
+        if left[first] == 0 {
+            jobs[first].end = now;
+        }
+    }
+    jobs
 }

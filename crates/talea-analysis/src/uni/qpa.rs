@@ -1,0 +1,247 @@
+//! The processor demand test for EDF, by QPA.
+//!
+//! S. K. Baruah, A. K. Mok and L. E. Rosier, "Preemptively scheduling hard-real-time sporadic tasks on one processor", RTSS
+//! 1990, theorem 1: schedulable if and only if in every window t the jobs that are released and due within it fit,
+//!
+//! > h(t) = Σ_{D_j ≤ t} (⌊(t − D_j)/T_j⌋ + 1)·C_j ≤ t for all t,
+//!
+//! and F. Zhang and A. Burns, "Schedulability analysis for real-time systems with EDF scheduling", IEEE Trans. Computers
+//! 58(9), 2009, theorem 5 (QPA): h does not shrink as t grows, so that h(t) ≤ t settles everything from h(t) up to t, and a few
+//! steps down from the last instant that matters settle all. Jitter: D − J in place of D (Spuri 1996). Blocking: h(t) + b(t) ≤ t
+//! (S. K. Baruah, "Resource sharing in EDF-scheduled systems: a closer look", RTSS 2006).
+//!
+//! Assumptions: 1. C ≥ 1, T ≥ 1, all integers; 2. one CPU, preemptive, no overheads; 3. EDF by absolute deadlines, which
+//! count from the arrival; 4. sporadic arrivals at least T apart, each released at most J later; 5. independent, but for
+//! blocking after the stack resource policy (or a ceiling protocol, or non-preemptable sections): B_k is the longest section
+//! of tasks with longer deadlines that can block a task with the deadline of k or a shorter one, so that b(t) is B_k of the
+//! longest D_k ≤ t; 6. jobs of one task run in their order.
+//!
+//! *Exact* without blocking, and for non-preemptive jobs ([`super::np_edf`]); *sufficient* with sections. Sustainable in C, T, D, J, B.
+//!
+//! *With blocking* h + b need not grow with t, since b shrinks where a deadline is passed. Between two neighbouring D it does,
+//! so a step down ends at the latter at the latest; below it the next b counts.
+//!
+//! *The last instant.* h(t) ≤ U·t + Σ max(T − D, 0)·U where U < 1 and all D ≤ t + T, and no t from
+//! (Σ max(T − D, 0)·U + B)/(1 − U) on fails. If U = 1: the synchronous busy period; where jitter or blocking may keep that from
+//! ending, the longest D plus a hyperperiod, after which h has grown as much as t.
+
+use super::rows::{HORIZON, Row, Scratch, fits, hyperperiod, scaled_up, spend};
+use crate::Sporadic;
+use crate::card::{Card, Kind, Platform};
+use crate::verdict::{Release, Verdict, Why, Witness};
+use alloc::vec;
+use alloc::vec::Vec;
+use talea_core::{Span, Work};
+
+/// Its catalogue entry.
+pub const CARD: Card = Card {
+    name: "edf-demand",
+    policy: "EDF",
+    platform: Platform::One,
+    model: "sporadic, any D, jitter, preemptive; with blocking sufficient",
+    kind: Kind::Exact,
+    paper: "Baruah, Mok and Rosier, RTSS 1990, theorem 1; Zhang and Burns, IEEE Trans. Computers 58(9), 2009, theorem 5",
+    sustainable: "costs, periods, deadlines, jitter, blocking",
+    tests: &[
+        "crates/talea-analysis/tests/it/oracle.rs::every_edf_response_time_and_verdict_is_that_of_the_oracle",
+        "crates/talea-analysis/tests/it/edf.rs::demand_at_every_instant_gives_the_same",
+    ],
+};
+
+/// What the test finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finding {
+    /// Demand never exceeds what there is.
+    Fits,
+    /// ΣU > 1.
+    Overload,
+    /// A job of this task cannot end in time even alone: D < J + C.
+    Alone {
+        /// Which.
+        task: usize,
+    },
+    /// h(t) + b(t) > t.
+    Exceeds {
+        /// t.
+        at: Span,
+        /// h(t).
+        demand: Work,
+        /// b(t).
+        blocking: Work,
+    },
+}
+
+/// Searches for an instant at which `tasks`, in any order, ask for more than there is.
+///
+/// # Errors
+/// [`Why::Assumption`] 1, or [`Why::Limit`] outside the range of [`super`] or of the scratch's steps.
+pub fn find(tasks: &[Sporadic], scratch: &mut Scratch) -> Result<Finding, Why> {
+    scratch.load(tasks)?;
+    let (rows, _, left) = scratch.parts();
+    let mut utilisation = 0u64;
+    let (mut earliest, mut latest, mut last_blocking, mut blocks) = (u64::MAX, 0, 0, false);
+    let (mut slack, mut beyond, mut jitter) = (0u64, 0, false);
+    for (at, row) in rows.iter_mut().enumerate() {
+        if row.deadline < row.jitter + row.cost {
+            return Ok(Finding::Alone { task: at });
+        }
+        row.deadline -= row.jitter;
+        let share = row.utilisation_up();
+        utilisation = utilisation.saturating_add(share);
+        earliest = earliest.min(row.deadline);
+        if row.deadline >= latest {
+            let same = row.deadline == latest;
+            last_blocking = if same { row.blocking.max(last_blocking) } else { row.blocking };
+            latest = row.deadline;
+        }
+        blocks |= row.blocking != 0;
+        jitter |= row.jitter != 0;
+        match row.period.checked_sub(row.deadline) {
+            // At most T·U = C each, plus one: the sum fits.
+            Some(spare) => slack += scaled_up(spare, share),
+            None => beyond = beyond.max(row.deadline - row.period),
+        }
+    }
+    let is_full = utilisation == u64::MAX;
+    if is_full && !fits(tasks) {
+        return Ok(Finding::Overload);
+    }
+    let far = if is_full {
+        last_instant_when_full(rows, latest, jitter || last_blocking != 0, left)?
+    } else {
+        let far = (u128::from(slack + last_blocking) << 64) / u128::from(u64::MAX - utilisation) + 1;
+        match u64::try_from(far) {
+            Ok(far) if far <= HORIZON => far.max(beyond),
+            _ => last_instant_when_full(rows, latest, jitter || last_blocking != 0, left)?,
+        }
+    };
+    if blocks {
+        return with_blocking(rows, far.max(latest), earliest, left);
+    }
+    let mut at = far;
+    loop {
+        spend(left, rows.len())?;
+        let demand = demand(rows, at);
+        if demand > at {
+            return Ok(exceeds(at, demand, 0));
+        }
+        if demand <= earliest {
+            return Ok(Finding::Fits);
+        }
+        // At a standstill the next instant down is as good as the next deadline, and often better.
+        at = if demand < at { demand } else { at - 1 };
+    }
+}
+
+/// h(t).
+#[inline]
+fn demand(rows: &[Row], at: u64) -> u64 {
+    let due = |row: &Row| at.checked_sub(row.deadline).map_or(0, |span| row.work(span));
+    rows.iter().fold(0u64, |sum, row| sum.wrapping_add(due(row)))
+}
+
+fn exceeds(at: u64, demand: u64, blocking: u64) -> Finding {
+    Finding::Exceeds {
+        at: Span::from_ns(at),
+        demand: Work::from_ns(demand),
+        blocking: Work::from_ns(blocking),
+    }
+}
+
+/// The same with b(t), whose steps are the deadlines.
+fn with_blocking(rows: &[Row], far: u64, earliest: u64, left: &mut u64) -> Result<Finding, Why> {
+    let mut at = far;
+    while at >= earliest {
+        spend(left, rows.len())?;
+        let (mut from, mut blocking) = (0, 0);
+        for row in rows.iter().filter(|row| row.deadline <= at) {
+            if row.deadline > from {
+                (from, blocking) = (row.deadline, row.blocking);
+            } else if row.deadline == from {
+                blocking = blocking.max(row.blocking);
+            }
+        }
+        let demand = demand(rows, at);
+        let total = demand + blocking;
+        if total > at {
+            return Ok(exceeds(at, demand, blocking));
+        }
+        let Some(before) = at.checked_sub(1) else { break };
+        // Nothing from `total` up to here fails, as long as b is the same.
+        let next = total.min(before);
+        at = if next >= from {
+            next
+        } else {
+            match from.checked_sub(1) {
+                Some(below) => below,
+                None => break,
+            }
+        };
+    }
+    Ok(Finding::Fits)
+}
+
+/// No instant after this needs to be looked at, for any U ≤ 1.
+fn last_instant_when_full(rows: &[Row], latest: u64, endless: bool, left: &mut u64) -> Result<u64, Why> {
+    if endless {
+        let all = hyperperiod(rows.iter()).ok_or(Why::Limit)?;
+        return latest.checked_add(all).filter(|&far| far <= HORIZON).ok_or(Why::Limit);
+    }
+    let mut window: u64 = rows.iter().map(|row| row.cost).sum();
+    loop {
+        spend(left, rows.len())?;
+        let next = rows.iter().fold(0u64, |sum, row| sum.wrapping_add(row.work(window - 1)));
+        if next > HORIZON {
+            return Err(Why::Limit);
+        }
+        if next == window {
+            return Ok(window);
+        }
+        window = next;
+    }
+}
+
+/// The answer with its witness: a proof (without bounds), the window that is too full, a miss, or an overload. Allocates.
+pub fn verdict(tasks: &[Sporadic]) -> Verdict {
+    verdict_in(tasks, &mut Scratch::new())
+}
+
+/// The same, in a scratch with its limit.
+pub fn verdict_in(tasks: &[Sporadic], scratch: &mut Scratch) -> Verdict {
+    let releases = || tasks.iter().map(|task| Release { first: Span::ZERO, early: task.jitter }).collect();
+    let finding = match find(tasks, scratch) {
+        Err(why) => return Verdict::Unknown { why },
+        // Blocking is no task, so that it refutes nothing.
+        Ok(Finding::Exceeds { blocking, .. }) if !blocking.is_zero() => {
+            let plain: Vec<Sporadic> =
+                tasks.iter().map(|task| Sporadic { blocking: Work::ZERO, ..*task }).collect();
+            match find(&plain, scratch) {
+                Err(why) => return Verdict::Unknown { why },
+                Ok(Finding::Fits) => {
+                    return Verdict::Unknown { why: Why::Insufficient { task: first_blocked(tasks) } };
+                }
+                Ok(other) => other,
+            }
+        }
+        Ok(finding) => finding,
+    };
+    let witness = match finding {
+        Finding::Fits => return Verdict::Proved { bounds: Vec::new() },
+        Finding::Overload => Witness::Overload { task: tasks.len() - 1 },
+        Finding::Alone { task } => {
+            // The others come when it has ended.
+            let response = Span::from_ns(tasks[task].cost.as_ns());
+            let mut releases = vec![Release { first: response, early: Span::ZERO }; tasks.len()];
+            releases[task] = Release { first: Span::ZERO, early: tasks[task].jitter };
+            Witness::Miss { task, job: 0, response, releases }
+        }
+        Finding::Exceeds { at, demand, .. } => {
+            Witness::Demand { at, demand, supply: Work::from_ns(at.as_ns()), releases: releases() }
+        }
+    };
+    Verdict::Refuted { witness }
+}
+
+fn first_blocked(tasks: &[Sporadic]) -> usize {
+    tasks.iter().position(|task| !task.blocking.is_zero()).unwrap_or(0)
+}
