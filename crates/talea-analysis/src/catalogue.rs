@@ -2,7 +2,7 @@
 //!
 //! Each file of a test has its card beside its code; here it gets one line, in the order of the manual.
 
-use crate::{Card, edf, rm, uni};
+use crate::{Card, edf, multi, rm, uni};
 
 /// All cards: names differ, and each names tests that exist (`tests/it/catalogue.rs`).
 pub const ALL: &[Card] = &[
@@ -16,7 +16,24 @@ pub const ALL: &[Card] = &[
     uni::edf_response::CARD,
     uni::qpa::CARD,
     // Several processors.
-    edf::GLOBAL,
+    multi::gfb::CARD,
+    multi::bcl::PLAIN,
+    multi::bcl::ITERATIVE,
+    multi::bertogna_cirinei::ANY,
+    multi::bertogna_cirinei::EDF,
+    multi::bertogna_cirinei::FP,
+    multi::guan::CARD,
+    multi::da_lc::CARD,
+    multi::bar::CARD,
+    multi::any::CARD,
+    multi::necessary::CARD,
+    multi::tardiness::DEVI_ANDERSON,
+    multi::tardiness::KERNEL,
+    multi::linux::CARD,
+    multi::partition::CARD,
+    multi::partition::LOPEZ,
+    multi::graham::CARD,
+    multi::graham::FEDERATED,
     // One processor that serves now and then: servers and hierarchies.
 ];
 

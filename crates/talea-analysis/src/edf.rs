@@ -23,18 +23,6 @@ pub const PARTITIONED: Card = Card {
     tests: &["crates/talea-analysis/src/edf.rs::liu_layland_1973_theorem_7_a_full_cpu_is_schedulable"],
 };
 
-/// The catalogue entry of [`global`].
-pub const GLOBAL: Card = Card {
-    name: "gfb",
-    policy: "global EDF",
-    platform: Platform::Global,
-    model: "sporadic, any D by density, preemptive",
-    kind: Kind::Sufficient,
-    paper: "Goossens, Funk and Baruah, Real-Time Systems 25(2-3), 2003, theorem 5",
-    sustainable: "costs, periods, deadlines",
-    tests: &["crates/talea-analysis/src/edf.rs::goossens_funk_baruah_2003_the_bound_itself_passes"],
-};
-
 /// Σ Q/min(T, D) ≤ `cap`: EDF on one CPU. Liu and Layland, J. ACM 20(1), 1973, theorem 7; ReTiF (JSA 2021) Eq. 3.
 pub fn partitioned(demands: &[Demand], cap: Charge) -> bool {
     sum_at_most(demands, cap)
@@ -43,7 +31,8 @@ pub fn partitioned(demands: &[Demand], cap: Charge) -> bool {
 /// U_sum ≤ m·`cap` − (m−1)·U_max: global EDF on `cpus` CPUs.
 ///
 /// J. Goossens, S. Funk and S. Baruah, "Priority-driven scheduling of periodic task systems on multiprocessors",
-/// Real-Time Systems 25(2-3), 2003, theorem 5, there with `cap` = 1. Nothing at all passes.
+/// Real-Time Systems 25(2-3), 2003, theorem 5, there with `cap` = 1. Nothing at all passes. For whole CPUs
+/// [`crate::multi::gfb`] is faster, and has the catalogue entry.
 pub fn global(demands: &[Demand], cpus: u32, cap: Charge) -> bool {
     let Some(densest) = demands.iter().max_by(|a, b| {
         let cross = |x: &Demand, y: &Demand| {

@@ -13,6 +13,7 @@ pub mod card;
 pub mod catalogue;
 pub mod demand;
 pub mod edf;
+pub mod multi;
 pub mod natural;
 pub mod rm;
 pub mod task;

@@ -6,6 +6,7 @@ mod dice;
 mod dominance;
 mod edf;
 mod fp;
+mod multi;
 mod oracle;
 mod plain;
 mod replay;

@@ -1,0 +1,121 @@
+//! Global EDF: the whole busy stretch before a missed deadline, with work carried in by at most m − 1 tasks.
+//!
+//! Assumptions: those of [`super`], 1 to 4, and 5: Σ C/T < m.
+//!
+//! S. Baruah, "Techniques for multiprocessor global schedulability analysis", RTSS 2007. For every task k and every A
+//! ≥ 0 with t = A + D_k where some h_i(t) changes and t ≤ (the m − 1 largest costs + Σ (T − D)·C/T + m·C_k)/(m − U):
+//! Σ I1_i + Σ of the m − 1 largest (I2_i − I1_i) ≤ m·(t − C_k), where I1_i = min(h_i(t), t − C_k + 1), I2_i is the
+//! same of what i does with carry-in, ⌊t/T⌋·C + min(C, t mod T), and for k itself both are min(· − C_k, A). The + 1
+//! is due to integer time: of a term as large as the window the sum must show it.
+//!
+//! Sufficient. Nothing is proved of its sustainability.
+//!
+//! The windows t are the same for all tasks, so they are walked through once. I2_i − I1_i before the caps is min(C_i,
+//! t − the release that belongs to i's next deadline); and as caps only take away, a window whose uncapped sum is at
+//! most m·t − (m−1)·C_max needs no look at single tasks.
+
+use super::load::{Deadlines, early, largest, over_idle};
+use super::rows::{Row, Scratch};
+use crate::Sporadic;
+use crate::card::{Card, Kind, Platform};
+use crate::verdict::{Verdict, Why};
+use alloc::vec::Vec;
+
+/// The catalogue entry.
+pub const CARD: Card = Card {
+    name: "bar",
+    policy: "global EDF",
+    platform: Platform::Global,
+    model: "sporadic, D ≤ T, U < m, preemptive",
+    kind: Kind::Sufficient,
+    paper: "Baruah, RTSS 2007",
+    sustainable: "",
+    tests: &[
+        "crates/talea-analysis/tests/it/multi/oracle.rs::every_verdict_and_every_bound_of_the_oracle_is_equal",
+        "crates/talea-analysis/tests/it/multi/twins.rs::bar_is_its_definition_on_every_small_set",
+    ],
+};
+
+/// The test; `Unknown` for `Limit` if there are more than `points_max` windows to look at.
+pub fn test(tasks: &[Sporadic], cpus: u32, points_max: u64, scratch: &mut Scratch) -> Verdict {
+    match accepts(tasks, cpus, points_max, scratch) {
+        Ok(()) => Verdict::Proved { bounds: Vec::new() },
+        Err(verdict) => verdict,
+    }
+}
+
+/// The same without a list.
+///
+/// # Errors
+/// Any verdict but `Proved`.
+pub fn accepts(tasks: &[Sporadic], cpus: u32, points_max: u64, scratch: &mut Scratch) -> Result<(), Verdict> {
+    let unknown = |why| Err(Verdict::Unknown { why });
+    let cpus = scratch.read(tasks, cpus)?;
+    let Scratch { rows, caps, next, due, values, .. } = scratch;
+    let Some(cost_max) = rows.iter().map(|row| row.cost).max() else { return Ok(()) };
+    let carriers = (cpus - 1) as usize;
+    values.clear();
+    values.extend(rows.iter().map(|row| row.cost));
+    let carried = u128::from(largest(values, carriers)) + early(rows);
+    // Windows of each task end at `caps`.
+    caps.clear();
+    for row in &*rows {
+        match over_idle(carried + u128::from(cpus) * u128::from(row.cost), rows, cpus) {
+            Some(window) => caps.push(window),
+            None if rows_fill(rows, cpus) => return unknown(Why::Assumption { number: 5, task: 0 }),
+            None => return unknown(Why::Limit),
+        }
+    }
+    let until = caps.iter().copied().max().unwrap_or(0);
+    let mut deadlines = Deadlines::new(rows, next, due);
+    for _ in 0..points_max {
+        let Some(now) = deadlines.advance(until) else { return Ok(()) };
+        values.clear();
+        // Before the next deadline's release there is nothing to carry.
+        values.extend(rows.iter().zip(&*deadlines.next).map(|(row, &next)| gain(row, next, now)));
+        let least = deadlines.demand;
+        let (all, room) = (values.iter().sum::<u64>(), cpus * now - (cpus - 1) * cost_max.min(now));
+        if least + all <= room || least + largest(values, carriers) <= room {
+            continue;
+        }
+        for k in 0..rows.len() {
+            if rows[k].deadline <= now && now <= caps[k] && !fits(rows, &deadlines, k, now, cpus, values) {
+                return unknown(Why::Insufficient { task: k });
+            }
+        }
+    }
+    unknown(Why::Limit)
+}
+
+fn rows_fill(rows: &[Row], cpus: u64) -> bool {
+    super::load::utilisation(rows).1 >= cpus << 32
+}
+
+/// What `row` can do in a window that ends `now` beyond its jobs that are due in it.
+fn gain(row: &Row, next: u64, now: u64) -> u64 {
+    (now + row.deadline).saturating_sub(next).min(row.cost)
+}
+
+/// The condition for task `k` and the window up to `now`.
+fn fits(
+    rows: &[Row],
+    deadlines: &Deadlines<'_>,
+    k: usize,
+    now: u64,
+    cpus: u64,
+    values: &mut Vec<u64>,
+) -> bool {
+    let own = &rows[k];
+    let cap = now - own.cost + 1;
+    values.clear();
+    let mut sum = 0;
+    for (i, row) in rows.iter().enumerate() {
+        let (without, gain) = (deadlines.due[i], gain(row, deadlines.next[i], now));
+        let (minus, cap) = if i == k { (own.cost, now - own.deadline) } else { (0, cap) };
+        // At its own deadline task k's job is due, so its demand has its cost in it.
+        let (without, with) = (without - minus, without - minus + gain);
+        sum += without.min(cap);
+        values.push(with.min(cap) - without.min(cap));
+    }
+    sum + largest(values, (cpus - 1) as usize) <= cpus * (now - own.cost)
+}

@@ -1,0 +1,180 @@
+//! Global EDF: how much can the others do in the window of one job?
+//!
+//! Assumptions: those of [`super`], 1 to 4.
+//!
+//! *Plain*: M. Bertogna, M. Cirinei and G. Lipari, "Improved schedulability analysis of EDF on multiprocessor
+//! platforms", ECRTS 2005. With s = D_k − C_k and the largest work W_i of task i with deadlines in the
+//! window of a job of task k, the job meets its deadline if Σ min(W_i, s) < m·s, or = with some 0 < W_i ≤ s.
+//! *Iterative*: M. Bertogna, M. Cirinei and G. Lipari, "Schedulability analysis of global scheduling algorithms on
+//! multiprocessor platforms", IEEE TPDS 20(4), 2009: a slack that a task was proved to have
+//! shortens what its last job can do in others' windows, which may prove more slack, until nothing changes.
+//!
+//! Both sufficient. Time is integer in the iterative one: a job that ends in time and late by no more than 0 is
+//! interfered with for at most s; so Σ min(W_i, s + 1) < m·(s + 1) suffices, and the slack is s − ⌊Σ/m⌋. The plain
+//! test's condition implies that, so that the iterative test accepts whatever the plain one does: let a of the others
+//! have W_i > s. Then Σ min(W_i, s + 1) = Σ min(W_i, s) + a, and both forms of the condition leave a < m.
+//!
+//! Sustainable in costs (of both: W_i shrinks with C_i, a condition that holds for s holds for s + 1, as fewer than m
+//! terms grow with it, and slacks only grow) and in periods (W_i is the sum of its jobs, which move apart). Not
+//! proved for deadlines: a later D_k lets more jobs of the others into the window.
+
+use super::rows::{Row, Scratch};
+use crate::Sporadic;
+use crate::card::{Card, Kind, Platform};
+use crate::verdict::{Verdict, Why};
+
+/// The plain test's catalogue entry.
+pub const PLAIN: Card = Card {
+    name: "bcl",
+    policy: "global EDF",
+    platform: Platform::Global,
+    model: "sporadic, D ≤ T, preemptive",
+    kind: Kind::Sufficient,
+    paper: "Bertogna, Cirinei and Lipari, ECRTS 2005",
+    sustainable: "costs, periods",
+    tests: &[
+        "crates/talea-analysis/tests/it/multi/twins.rs::bcl_is_its_definition_on_every_small_set",
+        "crates/talea-analysis/tests/it/multi/oracle.rs::every_verdict_and_every_bound_of_the_oracle_is_equal",
+        "crates/talea-analysis/tests/it/multi/reach.rs::every_small_set_that_is_accepted_meets_every_deadline_whenever_jobs_come",
+    ],
+};
+
+/// The iterative test's catalogue entry.
+pub const ITERATIVE: Card = Card {
+    name: "bcl-iterative",
+    policy: "global EDF",
+    platform: Platform::Global,
+    model: "sporadic, D ≤ T, preemptive",
+    kind: Kind::Sufficient,
+    paper: "Bertogna, Cirinei and Lipari, IEEE TPDS 20(4), 2009",
+    sustainable: "costs, periods",
+    tests: &[
+        "crates/talea-analysis/tests/it/multi/twins.rs::bcl_is_its_definition_on_every_small_set",
+        "crates/talea-analysis/tests/it/multi/oracle.rs::every_verdict_and_every_bound_of_the_oracle_is_equal",
+        "crates/talea-analysis/tests/it/multi/reach.rs::every_small_set_that_is_accepted_meets_every_deadline_whenever_jobs_come",
+    ],
+};
+
+/// The plain test. Its bounds are deadlines less slacks.
+pub fn plain(tasks: &[Sporadic], cpus: u32, scratch: &mut Scratch) -> Verdict {
+    let first = plain_slacks(tasks, cpus, scratch);
+    answer(first, scratch)
+}
+
+/// The iterative test. Its bounds are deadlines less slacks.
+pub fn iterative(tasks: &[Sporadic], cpus: u32, scratch: &mut Scratch) -> Verdict {
+    let first = iterative_slacks(tasks, cpus, scratch);
+    answer(first, scratch)
+}
+
+fn answer(first: Result<Option<usize>, Verdict>, scratch: &Scratch) -> Verdict {
+    match first {
+        Ok(None) => scratch.proved(),
+        Ok(Some(task)) => Verdict::Unknown { why: Why::Insufficient { task } },
+        Err(verdict) => verdict,
+    }
+}
+
+/// Every task's slack by the plain test, left in `scratch`; the first task that it can't prove. (The slack of such a
+/// task counts as zero.)
+///
+/// # Errors
+/// The verdict, where there is one without the test.
+pub fn plain_slacks(tasks: &[Sporadic], cpus: u32, scratch: &mut Scratch) -> Result<Option<usize>, Verdict> {
+    let cpus = scratch.read(tasks, cpus)?;
+    let mut first = None;
+    for k in 0..scratch.rows.len() {
+        let Row { cost, deadline, .. } = scratch.rows[k];
+        let slack = deadline - cost;
+        // Of the others: Σ min(W, s), how many have W > s, and whether one is between.
+        let (mut sum, mut above, mut between) = (0, 0, false);
+        let mut add = |row: &Row| {
+            let work = work_by_deadline(row, deadline, 0);
+            sum += work.min(slack);
+            above += u64::from(work > slack);
+            between |= work > 0 && work <= slack;
+        };
+        scratch.rows[..k].iter().for_each(&mut add);
+        scratch.rows[k + 1..].iter().for_each(&mut add);
+        let proved = sum < cpus * slack || (sum == cpus * slack && between);
+        if proved {
+            scratch.rows[k].lag = (sum + above) / cpus;
+        } else {
+            first = first.or(Some(k));
+        }
+    }
+    Ok(first)
+}
+
+/// Every task's slack by the iterative test, left in `scratch`; the first task that it can't prove.
+///
+/// # Errors
+/// The verdict, where there is one without the test.
+pub fn iterative_slacks(
+    tasks: &[Sporadic],
+    cpus: u32,
+    scratch: &mut Scratch,
+) -> Result<Option<usize>, Verdict> {
+    let cpus = scratch.read(tasks, cpus)?;
+    loop {
+        let (mut first, mut news) = (None, false);
+        for k in 0..scratch.rows.len() {
+            let Row { cost, deadline, lag, .. } = scratch.rows[k];
+            let roof = deadline - cost + 1;
+            let mut sum = 0;
+            let mut add = |row: &Row| {
+                let slack = row.deadline - row.cost - row.lag;
+                sum += work_by_deadline(row, deadline, slack).min(roof);
+            };
+            scratch.rows[..k].iter().for_each(&mut add);
+            scratch.rows[k + 1..].iter().for_each(&mut add);
+            let found = sum / cpus;
+            if found >= roof {
+                first = first.or(Some(k));
+            } else if found < lag {
+                scratch.rows[k].lag = found;
+                news = true;
+            }
+        }
+        // Slacks are integers that only grow, each up to its deadline: this ends.
+        if !news || first.is_none() {
+            return Ok(first);
+        }
+    }
+}
+
+/// The most that jobs of a task do in a window of length `window` when they are due in it, each `slack` before its
+/// deadline at the latest, but for the first: ⌊t/T⌋·C + min(C, (t mod T − S)⁺).
+#[inline]
+pub(super) fn work_by_deadline(row: &Row, window: u64, slack: u64) -> u64 {
+    let (whole, rest) = row.period.divide(window);
+    whole * row.cost + rest.saturating_sub(slack).min(row.cost)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::multi::gfb;
+    use crate::multi::sets::{bounds, implicit, set};
+
+    #[test]
+    fn two_heavy_tasks_and_a_light_one_pass_where_their_density_does_not() {
+        let tasks = implicit(&[(20, 30), (20, 30), (5, 30)]);
+        assert!(!gfb::test(&tasks, 2).is_proved(), "3/2 > 2 - 2/3");
+        // The light one in 30: 20 + 20 of 2·25. A heavy one: 10 of the other (11 in integer time) and 5, of 2·10.
+        let mut scratch = Scratch::new();
+        assert_eq!(bounds(&plain(&tasks, 2, &mut scratch)), [28, 28, 25]);
+        assert_eq!(bounds(&iterative(&tasks, 2, &mut scratch)), [28, 28, 25]);
+    }
+
+    #[test]
+    fn equality_passes_only_if_a_term_lies_between() {
+        // s = 1 on one CPU: Σ min(W, 1) = 1 = m·s by a task that could do just that, or by one that could do more.
+        let mut scratch = Scratch::new();
+        assert_eq!(plain_slacks(&set(&[(2, 3, 9), (1, 3, 9)]), 1, &mut scratch), Ok(None));
+        assert_eq!(plain_slacks(&set(&[(2, 3, 9), (2, 3, 9)]), 1, &mut scratch), Ok(Some(0)));
+        // No slack and nobody else: 0 = 0 proves nothing here, though it does in the iterative form.
+        assert_eq!(plain_slacks(&set(&[(3, 3, 3)]), 1, &mut scratch), Ok(Some(0)));
+        assert_eq!(iterative_slacks(&set(&[(3, 3, 3)]), 1, &mut scratch), Ok(None));
+    }
+}

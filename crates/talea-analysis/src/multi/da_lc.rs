@@ -1,0 +1,115 @@
+//! Global fixed priorities by deadlines, with limited carry-in: the test to assign priorities with.
+//!
+//! Assumptions: those of [`super`], 1 to 4; tasks are given in order of priority, the most urgent first.
+//!
+//! R. Davis and A. Burns, "Improved priority assignment for global fixed priority pre-emptive scheduling in
+//! multiprocessor real-time systems", Real-Time Systems 47(1), 2011: DA-LC. Task k meets its deadline if C_k + ⌊(Σ
+//! NC_i + Σ of the m − 1 largest (CI_i − NC_i))/m⌋ ≤ D_k over the more urgent tasks i, in the window D_k, both terms
+//! at most D_k − C_k + 1: NC = ⌊x/T⌋·C + min(C, x mod T), CI = ⌊L/T⌋·C + min(C, L mod T), L = x + D − C. Nothing in
+//! it depends on the order among the more urgent, nor among the less urgent, and a task that may give way to one more
+//! is no better off, so that Audsley's algorithm finds an order for it whenever there is one.
+//!
+//! Sufficient. Guan's response times dominate it for a given order: at x = D_k their terms are at most these.
+//! Sustainable in costs (for the slack s = D_k − C_k as in [`super::bcl`]; CI and NC shrink, and so does the sum of
+//! their best m − 1 exchanges) and periods. Not proved for deadlines: a later D_i lets more of i's work be carried
+//! in.
+
+use super::bertogna_cirinei;
+use super::guan;
+use super::load::largest;
+use super::rows::{Row, Scratch};
+use crate::Sporadic;
+use crate::card::{Card, Kind, Platform};
+use crate::verdict::{Verdict, Why};
+use alloc::vec::Vec;
+
+/// The catalogue entry.
+pub const CARD: Card = Card {
+    name: "da-lc",
+    policy: "global FP",
+    platform: Platform::Global,
+    model: "sporadic, D ≤ T, preemptive",
+    kind: Kind::Sufficient,
+    paper: "Davis and Burns, Real-Time Systems 47(1), 2011",
+    sustainable: "costs, periods",
+    tests: &[
+        "crates/talea-analysis/src/multi/da_lc.rs::davis_burns_2011_an_order_is_found_where_deadline_monotonic_has_none",
+        "crates/talea-analysis/tests/it/multi/twins.rs::da_lc_is_its_definition_and_an_order_is_found_whenever_there_is_one",
+    ],
+};
+
+/// The test.
+pub fn test(tasks: &[Sporadic], cpus: u32, scratch: &mut Scratch) -> Verdict {
+    let cpus = match scratch.read(tasks, cpus) {
+        Ok(cpus) => cpus,
+        Err(verdict) => return verdict,
+    };
+    let Scratch { rows, values, .. } = scratch;
+    let fails = (0..rows.len()).find(|&k| !fits(&rows[k], rows[..k].iter(), cpus, values));
+    match fails {
+        None => Verdict::Proved { bounds: Vec::new() },
+        Some(task) => Verdict::Unknown { why: Why::Insufficient { task } },
+    }
+}
+
+/// An order of priorities that the test accepts, the most urgent first, by index; none if it accepts none.
+///
+/// # Errors
+/// The verdict, where there is one without the test.
+pub fn assign(tasks: &[Sporadic], cpus: u32, scratch: &mut Scratch) -> Result<Option<Vec<usize>>, Verdict> {
+    let cpus = scratch.read(tasks, cpus)?;
+    let Scratch { rows, values, .. } = scratch;
+    let mut order: Vec<usize> = (0..rows.len()).collect();
+    // Among those that may take the lowest level left, the one with the latest deadline does.
+    order.sort_by_key(|&task| rows[task].deadline);
+    for level in (0..order.len()).rev() {
+        let lowest = (0..=level).rev().find(|&at| {
+            let others = order[..=level].iter().filter(|&&other| other != order[at]);
+            fits(&rows[order[at]], others.map(|&other| &rows[other]), cpus, values)
+        });
+        match lowest {
+            None => return Ok(None),
+            Some(at) => order[at..=level].rotate_left(1),
+        }
+    }
+    Ok(Some(order))
+}
+
+fn fits<'a>(task: &Row, above: impl Iterator<Item = &'a Row>, cpus: u64, values: &mut Vec<u64>) -> bool {
+    let roof = task.deadline - task.cost + 1;
+    let mut sum = 0;
+    values.clear();
+    for row in above {
+        let without = guan::without_carry_in(row, task.deadline).value.min(roof);
+        // Of R no more is used than that it is at most D.
+        let with = bertogna_cirinei::work(row, task.deadline).value.min(roof);
+        sum += without;
+        values.push(with - without);
+    }
+    (sum + largest(values, (cpus - 1) as usize)) / cpus < roof
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::multi::sets::{implicit, set};
+
+    #[test]
+    fn davis_burns_2011_an_order_is_found_where_deadline_monotonic_has_none() {
+        // Dhall and Liu's set: the heavy task has the longest deadline and must not be the last.
+        let tasks = implicit(&[(2, 1_000), (2, 1_000), (1_000, 1_001)]);
+        let mut scratch = Scratch::new();
+        assert_eq!(test(&tasks, 2, &mut scratch), Verdict::Unknown { why: Why::Insufficient { task: 2 } });
+        let order = assign(&tasks, 2, &mut scratch).expect("within the assumptions").expect("an order");
+        let ordered: Vec<Sporadic> = order.iter().map(|&task| tasks[task]).collect();
+        assert!(test(&ordered, 2, &mut scratch).is_proved(), "{order:?}");
+        assert_ne!(order[2], 2);
+    }
+
+    #[test]
+    fn where_there_is_no_order_none_is_found() {
+        let mut scratch = Scratch::new();
+        assert_eq!(assign(&set(&[(2, 2, 3); 3]), 2, &mut scratch), Ok(None));
+        assert_eq!(assign(&[], 2, &mut scratch), Ok(Some(Vec::new())));
+    }
+}

@@ -1,0 +1,297 @@
+//! Graphs of jobs on several CPUs: alone under any work-conserving scheduler, and federated.
+//!
+//! Assumptions: 1. m equal CPUs that serve nothing else; 2. no CPU idles while a node waits whose predecessors have
+//! ended; preemptive or not; no overheads; 3. costs are whole nanoseconds, so nodes end at whole ones; 4. D ≤ T for a
+//! graph that comes again, so that one activation ends before the next.
+//!
+//! *Graham*: R. Graham, "Bounds on multiprocessing timing anomalies", SIAM Journal on Applied Mathematics 17(2),
+//! 1969: R ≤ len + (vol − len)/m, with the longest path len and the sum of all costs vol. Sufficient, and the bound
+//! (unlike a schedule) is sustainable in costs and edges: the longest path and the sum only shrink.
+//!
+//! *Federated*: J. Li, J. Chen, K. Agrawal, C. Lu, C. Gill and A. Saifullah, "Analysis of federated and global
+//! scheduling for parallel real-time tasks", ECRTS 2014: a graph with vol > D gets ⌈(vol − len)/(D − len)⌉ CPUs of
+//! its own, all others are sequential tasks with C = vol on the rest. (There with D = T; D ≤ T needs nothing else.)
+//! Sufficient.
+
+use super::partition::{Fit, Order, pack};
+use crate::Sporadic;
+use crate::card::{Card, Kind, Platform};
+use crate::verdict::Why;
+use alloc::vec;
+use alloc::vec::Vec;
+use talea_core::{Span, Work};
+
+/// The catalogue entry of [`Graph::response`].
+pub const CARD: Card = Card {
+    name: "graham",
+    policy: "any work-conserving",
+    platform: Platform::Global,
+    model: "one graph alone, D ≤ T",
+    kind: Kind::Sufficient,
+    paper: "Graham, SIAM Journal on Applied Mathematics 17(2), 1969",
+    sustainable: "costs, edges, periods, deadlines",
+    tests: &[
+        "crates/talea-analysis/src/multi/graham.rs::graham_1969_the_bound_is_reached",
+        "crates/talea-analysis/tests/it/multi/graphs.rs::no_list_schedule_of_a_graph_is_longer_than_its_bound",
+    ],
+};
+
+/// The catalogue entry of [`federated`].
+pub const FEDERATED: Card = Card {
+    name: "federated",
+    policy: "federated: heavy graphs on CPUs of their own, the rest partitioned",
+    platform: Platform::Global,
+    model: "sporadic graphs, D ≤ T",
+    kind: Kind::Sufficient,
+    paper: "Li, Chen, Agrawal, Lu, Gill and Saifullah, ECRTS 2014",
+    sustainable: "",
+    tests: &["crates/talea-analysis/src/multi/graham.rs::li_2014_a_heavy_graph_gets_cpus_of_its_own"],
+};
+
+/// Nodes with costs, and which must end before which begins.
+#[derive(Clone, Copy, Debug)]
+pub struct Graph<'a> {
+    /// C of each node.
+    pub costs: &'a [Work],
+    /// Before, after: by number. Twice the same is once.
+    pub edges: &'a [(usize, usize)],
+}
+
+impl Graph<'_> {
+    /// vol: the sum of all costs.
+    ///
+    /// # Errors
+    /// `Limit` if it is more than a number can hold.
+    pub fn volume(&self) -> Result<u64, Why> {
+        let sum = self.costs.iter().try_fold(0u64, |sum, cost| sum.checked_add(cost.as_ns()));
+        sum.ok_or(Why::Limit)
+    }
+
+    /// len: the longest path.
+    ///
+    /// # Errors
+    /// As [`Graph::volume`]; `Assumption` 2 with a node that waits for itself, or for a node that there is none.
+    pub fn length(&self) -> Result<u64, Why> {
+        // No path is longer than the sum.
+        self.volume()?;
+        let nodes = self.costs.len();
+        let mut waits_for = vec![0usize; nodes];
+        for &(before, after) in self.edges {
+            if before >= nodes || after >= nodes {
+                return Err(Why::Assumption { number: 2, task: before.max(after) });
+            }
+            waits_for[after] += 1;
+        }
+        let mut sorted: Vec<(usize, usize)> = self.edges.to_vec();
+        sorted.sort_unstable();
+        let mut ready: Vec<usize> = (0..nodes).filter(|&node| waits_for[node] == 0).collect();
+        let mut begins = vec![0u64; nodes];
+        let (mut length, mut done) = (0, 0);
+        while let Some(node) = ready.pop() {
+            done += 1;
+            let end = begins[node] + self.costs[node].as_ns();
+            length = length.max(end);
+            let from = sorted.partition_point(|&(before, _)| before < node);
+            for &(_, after) in sorted[from..].iter().take_while(|&&(before, _)| before == node) {
+                begins[after] = begins[after].max(end);
+                waits_for[after] -= 1;
+                if waits_for[after] == 0 {
+                    ready.push(after);
+                }
+            }
+        }
+        let stuck = (0..nodes).find(|&node| waits_for[node] > 0);
+        match stuck {
+            Some(task) if done < nodes => Err(Why::Assumption { number: 2, task }),
+            _ => Ok(length),
+        }
+    }
+
+    /// The longest time from the activation to the end of the last node, on `cpus` CPUs.
+    ///
+    /// # Errors
+    /// As [`Graph::length`]; `Assumption` 1 if there is no CPU.
+    pub fn response(&self, cpus: u32) -> Result<Span, Why> {
+        let (length, volume) = (self.length()?, self.volume()?);
+        if cpus == 0 {
+            return Err(Why::Assumption { number: 1, task: 0 });
+        }
+        // All ends are whole numbers, so the bound may be rounded down.
+        Ok(Span::from_ns(length + (volume - length) / u64::from(cpus)))
+    }
+}
+
+/// A graph that comes again and again.
+#[derive(Clone, Copy, Debug)]
+pub struct GraphTask<'a> {
+    /// What comes.
+    pub graph: Graph<'a>,
+    /// Least distance of activations.
+    pub period: Span,
+    /// Relative deadline of its last node.
+    pub deadline: Span,
+}
+
+/// Where a graph is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Share {
+    /// By so many CPUs of its own, under any work-conserving scheduler.
+    Own(u32),
+    /// As a sequential task on the `n`-th of the CPUs that are left.
+    Shared(u32),
+}
+
+/// The share of each graph, or why there is none. `accepts` is the test for one CPU.
+///
+/// # Errors
+/// `Insufficient` with the first graph that finds no place, `Assumption` as [`Graph::length`] and number 4 for D > T.
+pub fn federated(
+    graphs: &[GraphTask<'_>],
+    cpus: u32,
+    fit: Fit,
+    accepts: impl FnMut(&[Sporadic]) -> bool,
+) -> Result<Vec<Share>, Why> {
+    let mut left = cpus;
+    let mut shares = vec![Share::Shared(0); graphs.len()];
+    let (mut light, mut whose) = (Vec::new(), Vec::new());
+    for (task, graph) in graphs.iter().enumerate() {
+        let (length, volume) = (graph.graph.length()?, graph.graph.volume()?);
+        let deadline = graph.deadline.as_ns();
+        if graph.deadline > graph.period || graph.period.is_zero() {
+            return Err(Why::Assumption { number: 4, task });
+        }
+        if volume <= deadline {
+            light.push(Sporadic::new(Work::from_ns(volume), graph.period, graph.deadline));
+            whose.push(task);
+            continue;
+        }
+        // A path as long as the deadline leaves no time for anything beside it, on however many CPUs.
+        let spare = deadline.checked_sub(length).filter(|&spare| spare > 0);
+        let own = spare.and_then(|spare| u32::try_from((volume - length).div_ceil(spare)).ok());
+        let own = own.filter(|&own| own <= left).ok_or(Why::Insufficient { task })?;
+        left -= own;
+        shares[task] = Share::Own(own);
+    }
+    let places = pack(&light, left, fit, Order::Decreasing, accepts);
+    let places = places.map_err(|at| Why::Insufficient { task: whose[at] })?;
+    for (task, place) in whose.into_iter().zip(places) {
+        shares[task] = Share::Shared(place);
+    }
+    Ok(shares)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Demand;
+    use crate::edf;
+    use talea_core::Charge;
+
+    fn costs(of: &[u64]) -> Vec<Work> {
+        of.iter().map(|&cost| Work::from_ns(cost)).collect()
+    }
+
+    /// When the last node ends if whoever comes first in the list goes first. Time passes unit by unit.
+    fn list_schedule(costs: &[u64], edges: &[(usize, usize)], cpus: usize) -> u64 {
+        let mut left = costs.to_vec();
+        let mut running: Vec<usize> = Vec::new();
+        for now in 0.. {
+            running.retain(|&node| left[node] > 0);
+            for node in 0..costs.len() {
+                let ready = edges.iter().all(|&(before, after)| after != node || left[before] == 0);
+                if ready && left[node] > 0 && !running.contains(&node) && running.len() < cpus {
+                    running.push(node);
+                }
+            }
+            if running.is_empty() {
+                return now;
+            }
+            for &node in &running {
+                left[node] -= 1;
+            }
+        }
+        unreachable!("it ends when nothing runs")
+    }
+
+    #[test]
+    fn graham_1969_the_bound_is_reached() {
+        // m·(m − 1) short nodes first, then one as long as m: 2m − 1.
+        for m in 1..7usize {
+            let mut list = vec![1; m * (m - 1)];
+            list.push(m as u64);
+            let work = costs(&list);
+            let graph = Graph { costs: &work, edges: &[] };
+            assert_eq!(graph.response(m as u32).map(Span::as_ns), Ok(2 * m as u64 - 1));
+            assert_eq!(list_schedule(&list, &[], m), 2 * m as u64 - 1);
+        }
+    }
+
+    #[test]
+    fn graham_1969_the_anomalies_stay_below_the_bound() {
+        // Nine jobs on three CPUs need 12; with a CPU more 15, with every job shorter 13, with fewer edges 16.
+        let list = [3, 2, 2, 2, 4, 4, 4, 4, 9];
+        let edges = [(0, 8), (3, 4), (3, 5), (3, 6), (3, 7)];
+        let shorter = list.map(|cost| cost - 1);
+        let fewer = [(0, 8), (3, 6), (3, 7)];
+        for (list, edges, cpus, published) in [
+            (list, &edges[..], 3, 12),
+            (list, &edges, 4, 15),
+            (shorter, &edges, 3, 13),
+            (list, &fewer, 3, 16),
+        ] {
+            assert_eq!(list_schedule(&list, edges, cpus), published);
+            let work = costs(&list);
+            let bound = Graph { costs: &work, edges }.response(cpus as u32).expect("a graph");
+            assert!(bound.as_ns() >= published, "{bound:?}");
+        }
+        // len = 12, vol = 34: 12 + 22/3.
+        let work = costs(&list);
+        assert_eq!(Graph { costs: &work, edges: &edges }.response(3).map(Span::as_ns), Ok(19));
+    }
+
+    #[test]
+    fn what_is_no_graph_is_said() {
+        let work = costs(&[1, 2, 3]);
+        let of = |edges: &[(usize, usize)]| Graph { costs: &work, edges }.length();
+        assert_eq!(of(&[(0, 1), (1, 2), (0, 1)]), Ok(6));
+        assert_eq!(of(&[(0, 2), (1, 2)]), Ok(5));
+        assert_eq!(of(&[(0, 1), (1, 2), (2, 1)]), Err(Why::Assumption { number: 2, task: 1 }));
+        assert_eq!(of(&[(0, 0)]), Err(Why::Assumption { number: 2, task: 0 }));
+        assert_eq!(of(&[(0, 3)]), Err(Why::Assumption { number: 2, task: 3 }));
+        let huge = costs(&[u64::MAX, 1]);
+        assert_eq!(Graph { costs: &huge, edges: &[] }.response(2), Err(Why::Limit));
+        assert_eq!(
+            Graph { costs: &work, edges: &[] }.response(0),
+            Err(Why::Assumption { number: 1, task: 0 })
+        );
+        assert_eq!(Graph { costs: &[], edges: &[] }.response(1), Ok(Span::ZERO));
+    }
+
+    fn fits(tasks: &[Sporadic]) -> bool {
+        let demands: Vec<Demand> = tasks.iter().map(|task| Demand::new(task.cost, task.deadline)).collect();
+        edf::partitioned(&demands, Charge::ONE)
+    }
+
+    #[test]
+    fn li_2014_a_heavy_graph_gets_cpus_of_its_own() {
+        // vol = 34 within 18, len = 12: ⌈22/6⌉ = 4 CPUs. Two light ones of 1/2 share another; three need two.
+        let (work, small) = (costs(&[3, 2, 2, 2, 4, 4, 4, 4, 9]), costs(&[2, 3]));
+        let edges = [(0, 8), (3, 4), (3, 5), (3, 6), (3, 7)];
+        let span = Span::from_ns;
+        let heavy =
+            GraphTask { graph: Graph { costs: &work, edges: &edges }, period: span(20), deadline: span(18) };
+        let light =
+            GraphTask { graph: Graph { costs: &small, edges: &[] }, period: span(10), deadline: span(10) };
+        let on = |graphs: &[GraphTask<'_>], cpus| federated(graphs, cpus, Fit::First, fits);
+        assert_eq!(
+            on(&[light, heavy, light], 5),
+            Ok(vec![Share::Shared(0), Share::Own(4), Share::Shared(0)])
+        );
+        assert_eq!(on(&[light, heavy, light, light], 5), Err(Why::Insufficient { task: 3 }));
+        assert_eq!(on(&[heavy], 3), Err(Why::Insufficient { task: 0 }));
+        let hopeless = GraphTask { deadline: span(12), ..heavy };
+        assert_eq!(on(&[hopeless], 100), Err(Why::Insufficient { task: 0 }));
+        let late = GraphTask { deadline: span(21), ..heavy };
+        assert_eq!(on(&[late], 100), Err(Why::Assumption { number: 4, task: 0 }));
+    }
+}

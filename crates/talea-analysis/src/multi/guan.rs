@@ -1,0 +1,165 @@
+//! Response times under global fixed priorities: at most m − 1 tasks carry work into the window that matters.
+//!
+//! Assumptions: those of [`super`], 1 to 4; tasks are given in order of priority, the most urgent first. Time is
+//! integer.
+//!
+//! N. Guan, M. Stigge, W. Yi and G. Yu, "New response time bounds for fixed priority multiprocessor scheduling", RTSS
+//! 2009, for D ≤ T. The least x ≥ C_k with x = C_k + ⌊(Σ NC_i + Σ of the m − 1 largest (CI_i − NC_i))/m⌋ bounds the
+//! response time of task k, over the more urgent tasks i, both terms at most x − C_k + 1: without carry-in NC =
+//! ⌊x/T⌋·C + min(x mod T, C), with it CI = ⌊z/T⌋·C + C + min((z mod T − (T − R))⁺, C − 1), z = (x − C)⁺.
+//!
+//! Sufficient; dominates Bertogna and Cirinei's (CI is at most their W, and m − 1 are at most all).
+//! Sustainable in deadlines as long as the order stays, as R does not depend on D.
+//!
+//! *Not* for Audsley's assignment of priorities: R_i of the more urgent tasks depends on the order among them (R.
+//! Davis and A. Burns, Real-Time Systems 47(1), 2011). [`super::da_lc`] is.
+
+use super::pieces::{Piece, Pieces};
+use super::rows::{Gain, Row, Scratch};
+use crate::Sporadic;
+use crate::card::{Card, Kind, Platform};
+use crate::verdict::{Verdict, Why};
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+
+/// The catalogue entry.
+pub const CARD: Card = Card {
+    name: "guan",
+    policy: "global FP",
+    platform: Platform::Global,
+    model: "sporadic, D ≤ T, preemptive",
+    kind: Kind::Sufficient,
+    paper: "Guan, Stigge, Yi and Yu, RTSS 2009",
+    sustainable: "deadlines",
+    tests: &[
+        "crates/talea-analysis/tests/it/multi/twins.rs::guan_is_its_definition_on_every_small_set",
+        "crates/talea-analysis/tests/it/multi/oracle.rs::every_verdict_and_every_bound_of_the_oracle_is_equal",
+        "crates/talea-analysis/tests/it/multi/reach.rs::every_small_set_that_is_accepted_meets_every_deadline_whenever_jobs_come",
+    ],
+};
+
+/// The test.
+pub fn test(tasks: &[Sporadic], cpus: u32, scratch: &mut Scratch) -> Verdict {
+    match responses(tasks, cpus, scratch) {
+        Ok(None) => scratch.proved(),
+        Ok(Some(task)) => Verdict::Unknown { why: Why::Insufficient { task } },
+        Err(verdict) => verdict,
+    }
+}
+
+/// Every task's bound, left in `scratch`; the first task whose bound is not within its deadline.
+///
+/// # Errors
+/// The verdict, where there is one without the test.
+pub fn responses(tasks: &[Sporadic], cpus: u32, scratch: &mut Scratch) -> Result<Option<usize>, Verdict> {
+    let cpus = scratch.read(tasks, cpus)?;
+    let Scratch { rows, gains, .. } = scratch;
+    for k in 0..rows.len() {
+        let (above, rest) = rows.split_at_mut(k);
+        let task = &mut rest[0];
+        let mut waits = 0;
+        loop {
+            let pieces = work(above, task.cost, waits, cpus, gains);
+            match pieces.next(waits, cpus) {
+                None => break,
+                Some(next) if next > task.deadline - task.cost => return Ok(Some(k)),
+                Some(next) => waits = next,
+            }
+        }
+        task.lag = waits;
+    }
+    Ok(None)
+}
+
+/// What the more urgent tasks `above` do in a window of `cost` + `waits`.
+fn work(above: &[Row], cost: u64, waits: u64, cpus: u64, gains: &mut Vec<Gain>) -> Pieces {
+    let mut pieces = Pieces::NONE;
+    let roof = waits + 1;
+    gains.clear();
+    for row in above {
+        let without = without_carry_in(row, cost + waits).capped(roof);
+        let with = with_carry_in(row, cost + waits).capped(roof);
+        pieces.sum += without.value;
+        if with.value > without.value {
+            gains.push(Gain { more: with.value - without.value, with, without });
+        } else {
+            pieces.follow(without);
+        }
+    }
+    // Of the gains the m − 1 largest count; which of two equal ones does not matter for a lower bound on what follows.
+    let most = (cpus - 1) as usize;
+    if most > 0 && most < gains.len() {
+        gains.select_nth_unstable_by_key(most - 1, |gain| Reverse(gain.more));
+    }
+    for (at, gain) in gains.iter().enumerate() {
+        if at < most {
+            pieces.sum += gain.more;
+            pieces.follow(gain.with);
+        } else {
+            pieces.follow(gain.without);
+        }
+    }
+    pieces
+}
+
+/// NC: the first job of the window is released with it.
+#[inline]
+pub(super) fn without_carry_in(row: &Row, window: u64) -> Piece {
+    let (whole, rest) = row.period.divide(window);
+    let value = whole * row.cost + rest.min(row.cost);
+    if rest < row.cost {
+        Piece { value, rising: 1, length: row.cost - rest }
+    } else {
+        Piece { value, rising: 0, length: row.period.get() - rest }
+    }
+}
+
+/// CI: a job is under way when the window begins, and the last one has just been done when it ends.
+#[inline]
+fn with_carry_in(row: &Row, window: u64) -> Piece {
+    let cost = row.cost;
+    let Some(before) = window.checked_sub(cost) else {
+        return Piece { value: cost, rising: 0, length: cost - window };
+    };
+    let period = row.period.get();
+    let (whole, rest) = row.period.divide(before);
+    let full = whole * cost + cost;
+    // R ≤ D ≤ T.
+    let gap = period - (cost + row.lag);
+    match rest.checked_sub(gap) {
+        None => Piece { value: full, rising: 0, length: gap - rest },
+        Some(part) if part < cost - 1 => {
+            Piece { value: full + part, rising: 1, length: (cost - 1 - part).min(period - rest) }
+        }
+        Some(_) => Piece { value: full + cost - 1, rising: 0, length: period - rest },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::multi::bertogna_cirinei::{self, Policy};
+    use crate::multi::sets::{bounds, implicit, set};
+
+    #[test]
+    fn the_first_m_never_wait() {
+        let tasks = set(&[(3, 4, 9), (2, 5, 7), (6, 6, 6)]);
+        assert_eq!(bounds(&test(&tasks, 3, &mut Scratch::new())), [3, 2, 6]);
+    }
+
+    #[test]
+    fn only_m_minus_1_carry_in() {
+        // On one CPU nobody does: response times are those of one CPU, 1, 1 + 1, 2 + 2·1 + 1.
+        let tasks = implicit(&[(1, 3), (1, 5), (2, 9)]);
+        assert_eq!(bounds(&test(&tasks, 1, &mut Scratch::new())), [1, 2, 5]);
+        let all = bertogna_cirinei::test(Policy::FixedPriority, &tasks, 1, &mut Scratch::new());
+        assert_eq!(bounds(&all), [1, 2, 6], "there both may carry in");
+    }
+
+    #[test]
+    fn where_all_grow_together_it_does_not_crawl() {
+        const LONG: u64 = 1_000_000_000_000;
+        let tasks = implicit(&[(LONG - 1, LONG), (LONG - 1, LONG), (1, LONG)]);
+        assert_eq!(bounds(&test(&tasks, 2, &mut Scratch::new())), [LONG - 1, LONG - 1, LONG]);
+    }
+}

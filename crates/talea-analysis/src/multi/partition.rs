@@ -1,0 +1,209 @@
+//! Tasks bound to CPUs: bin packing, with an exact test for one CPU inside.
+//!
+//! Assumptions: those of the test for one CPU; tasks don't move.
+//!
+//! First fit takes the first CPU on which the test accepts, best fit the fullest, worst fit the emptiest (by
+//! utilisation); *decreasing* places the densest task first. D. Oh and T. Baker, "Utilization bounds for n-processor
+//! rate monotone scheduling with static processor assignment", Real-Time Systems 15(2), 1998; S. Baruah and N.
+//! Fisher, "The partitioned multiprocessor scheduling of sporadic task systems", RTSS 2005; J. López, J. Díaz and D.
+//! García, "Utilization bounds for EDF scheduling on real-time multiprocessor systems", Real-Time Systems 28(1),
+//! 2004, for [`lopez`].
+//!
+//! Sufficient: who finds no place may have one in another packing. Not sustainable: a smaller cost changes the order
+//! of packing and may leave no place for others (as bin packing does); a *given* placement is as sustainable as its
+//! test.
+
+use crate::card::{Card, Kind, Platform};
+use crate::demand::sum;
+use crate::natural::Natural;
+use crate::{Demand, Sporadic};
+use alloc::vec;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+
+/// The catalogue entry of [`pack`].
+pub const CARD: Card = Card {
+    name: "partitioned",
+    policy: "partitioned EDF or FP, by the test inside",
+    platform: Platform::Global,
+    model: "as the test inside",
+    kind: Kind::Sufficient,
+    paper: "Baruah and Fisher, RTSS 2005",
+    sustainable: "",
+    tests: &[
+        "crates/talea-analysis/src/multi/partition.rs::each_fit_takes_the_cpu_that_it_is_named_after",
+        "crates/talea-analysis/tests/it/multi/packing.rs::whatever_is_packed_meets_its_deadlines_and_what_has_no_placement_is_not_packed",
+    ],
+};
+
+/// The catalogue entry of [`lopez`].
+pub const LOPEZ: Card = Card {
+    name: "lopez",
+    policy: "partitioned EDF, first fit",
+    platform: Platform::Global,
+    model: "sporadic, D = T, preemptive",
+    kind: Kind::Sufficient,
+    paper: "López, Díaz and García, Real-Time Systems 28(1), 2004",
+    sustainable: "costs, periods",
+    tests: &[
+        "crates/talea-analysis/src/multi/partition.rs::lopez_2004_the_bound_and_the_set_that_shows_it_tight",
+        "crates/talea-analysis/tests/it/multi/packing.rs::lopez_2004_first_and_best_fit_place_whatever_the_bound_accepts",
+    ],
+};
+
+/// Which of the CPUs that could take a task does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fit {
+    /// The first.
+    First,
+    /// The one with the largest utilisation; of equal ones the first.
+    Best,
+    /// The one with the least utilisation; of equal ones the first.
+    Worst,
+}
+
+/// Who is placed first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// As given.
+    Given,
+    /// The densest first, by C/min(T, D); of equal ones as given.
+    Decreasing,
+}
+
+/// The CPU of each task. `accepts` is asked of the tasks that a CPU would then have, in the order in which they were
+/// given, whatever the order of packing: a list in order of priority stays one.
+///
+/// # Errors
+/// The first task for which no CPU is found.
+///
+/// # Panics
+/// If a period or a deadline is zero.
+pub fn pack(
+    tasks: &[Sporadic],
+    cpus: u32,
+    fit: Fit,
+    order: Order,
+    mut accepts: impl FnMut(&[Sporadic]) -> bool,
+) -> Result<Vec<u32>, usize> {
+    let mut queue: Vec<usize> = (0..tasks.len()).collect();
+    if order == Order::Decreasing {
+        queue.sort_by_key(|&task| {
+            Reverse(share(&tasks[task], tasks[task].deadline.min(tasks[task].period).as_ns()))
+        });
+    }
+    let mut used = vec![0u128; cpus as usize];
+    let mut members: Vec<Vec<usize>> = vec![Vec::new(); cpus as usize];
+    let mut candidate: Vec<Sporadic> = Vec::with_capacity(tasks.len());
+    let mut cpu_of = vec![0; tasks.len()];
+    let mut cpus: Vec<usize> = (0..cpus as usize).collect();
+    for task in queue {
+        match fit {
+            Fit::First => {}
+            Fit::Best => cpus.sort_by_key(|&cpu| (Reverse(used[cpu]), cpu)),
+            Fit::Worst => cpus.sort_by_key(|&cpu| (used[cpu], cpu)),
+        }
+        let place = cpus.iter().copied().find(|&cpu| {
+            let at = members[cpu].partition_point(|&other| other < task);
+            candidate.clear();
+            candidate.extend(members[cpu][..at].iter().map(|&other| tasks[other]));
+            candidate.push(tasks[task]);
+            candidate.extend(members[cpu][at..].iter().map(|&other| tasks[other]));
+            accepts(&candidate)
+        });
+        let cpu = place.ok_or(task)?;
+        let at = members[cpu].partition_point(|&other| other < task);
+        members[cpu].insert(at, task);
+        used[cpu] = used[cpu].saturating_add(share(&tasks[task], tasks[task].period.as_ns()));
+        cpu_of[task] = cpu as u32;
+    }
+    Ok(cpu_of)
+}
+
+/// C/`within` in 2^-64, rounded down: an order and nothing else hangs on it.
+fn share(task: &Sporadic, within: u64) -> u128 {
+    (u128::from(task.cost.as_ns()) << 64) / u128::from(within)
+}
+
+/// U ≤ (β·m + 1)/(β + 1) with β = ⌊1/U_max⌋: first fit with the exact EDF test places every such set of tasks with D = T,
+/// in any order. Nothing at all passes, a task with C > T does not.
+///
+/// # Panics
+/// If a period is zero.
+pub fn lopez(tasks: &[Sporadic], cpus: u32) -> bool {
+    if tasks.iter().any(|task| task.cost.as_ns() > task.period.as_ns() || task.deadline < task.period) {
+        return false;
+    }
+    let working = || tasks.iter().filter(|task| !task.cost.is_zero());
+    let Some(beta) = working().map(|task| task.period.as_ns() / task.cost.as_ns()).min() else { return true };
+    if cpus == 0 {
+        return false;
+    }
+    let demands: Vec<Demand> = working().map(|task| Demand::new(task.cost, task.period)).collect();
+    let (numerator, denominator) = sum(&demands);
+    let beta = u128::from(beta);
+    let natural = |value: u128| Natural::from(value);
+    numerator.times(&natural(beta + 1)) <= denominator.times(&natural(beta * u128::from(cpus) + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::edf;
+    use crate::multi::sets::implicit;
+    use talea_core::Charge;
+
+    /// EDF with D = T on one CPU, exactly.
+    fn fits(tasks: &[Sporadic]) -> bool {
+        let demands: Vec<Demand> = tasks.iter().map(|task| Demand::new(task.cost, task.period)).collect();
+        edf::partitioned(&demands, Charge::ONE)
+    }
+
+    #[test]
+    fn each_fit_takes_the_cpu_that_it_is_named_after() {
+        // 2/3 and 1/2 on CPUs of their own, then 1/4, which fits beside either.
+        let tasks = implicit(&[(2, 3), (1, 2), (1, 4)]);
+        assert_eq!(pack(&tasks, 2, Fit::First, Order::Given, fits), Ok(vec![0, 1, 0]));
+        assert_eq!(pack(&tasks, 2, Fit::Best, Order::Given, fits), Ok(vec![0, 1, 0]));
+        assert_eq!(pack(&tasks, 2, Fit::Worst, Order::Given, fits), Ok(vec![0, 1, 1]));
+        assert_eq!(pack(&tasks, 3, Fit::Worst, Order::Given, fits), Ok(vec![0, 1, 2]));
+    }
+
+    #[test]
+    fn decreasing_places_what_the_given_order_does_not() {
+        let tasks = implicit(&[(1, 3), (1, 3), (2, 3), (2, 3)]);
+        assert_eq!(pack(&tasks, 2, Fit::First, Order::Given, fits), Err(3));
+        assert_eq!(pack(&tasks, 2, Fit::First, Order::Decreasing, fits), Ok(vec![0, 1, 0, 1]));
+        assert_eq!(pack(&tasks, 0, Fit::First, Order::Given, fits), Err(0));
+        assert_eq!(pack(&[], 0, Fit::First, Order::Given, fits), Ok(vec![]));
+    }
+
+    #[test]
+    fn the_test_sees_tasks_in_the_order_in_which_they_were_given() {
+        let tasks = implicit(&[(1, 9), (5, 9), (2, 9)]);
+        let mut seen = Vec::new();
+        let placed = pack(&tasks, 1, Fit::First, Order::Decreasing, |tasks| {
+            seen.push(tasks.iter().map(|task| task.cost.as_ns()).collect::<Vec<_>>());
+            true
+        });
+        assert_eq!(placed, Ok(vec![0, 0, 0]));
+        assert_eq!(seen, [vec![5], vec![5, 2], vec![1, 5, 2]]);
+    }
+
+    #[test]
+    fn lopez_2004_the_bound_and_the_set_that_shows_it_tight() {
+        // β = 1 on two CPUs: 3/2. Three tasks of a little more than half can't be placed.
+        assert!(lopez(&implicit(&[(1, 1), (1, 2)]), 2));
+        let halves = implicit(&[(51, 100); 3]);
+        assert!(!lopez(&halves, 2) && pack(&halves, 2, Fit::Best, Order::Decreasing, fits).is_err());
+        // β = 2: (2m + 1)/3, reached by 2m + 1 tasks of a third; β = 3 then, and the bound above it.
+        for cpus in 1..5 {
+            let thirds = implicit(&[(1, 3)].repeat(2 * cpus as usize + 1));
+            assert!(lopez(&thirds, cpus), "{cpus}");
+            let more = implicit(&[(1_000_001, 3_000_000)].repeat(2 * cpus as usize + 1));
+            assert!(!lopez(&more, cpus), "{cpus}");
+            assert!(pack(&more, cpus, Fit::First, Order::Given, fits).is_err(), "{cpus}");
+        }
+        assert!(lopez(&[], 0) && !lopez(&implicit(&[(1, 2)]), 0) && !lopez(&implicit(&[(3, 2)]), 9));
+    }
+}

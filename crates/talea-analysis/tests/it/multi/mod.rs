@@ -1,0 +1,75 @@
+//! Several CPUs.
+
+mod graphs;
+mod oracle;
+mod packing;
+mod plain;
+mod reach;
+mod simulated;
+mod twins;
+
+use talea_analysis::Sporadic;
+use talea_core::{Span, Work};
+use talea_sim::dice::Dice;
+
+/// A task as (C, D, T).
+fn task(cost: u64, deadline: u64, period: u64) -> Sporadic {
+    Sporadic::new(Work::from_ns(cost), Span::from_ns(period), Span::from_ns(deadline))
+}
+
+/// Every task with a period up to `longest`.
+fn small_tasks(longest: u64) -> Vec<Sporadic> {
+    let mut tasks = Vec::new();
+    for period in 1..=longest {
+        for deadline in 1..=period {
+            tasks.extend((1..=deadline).map(|cost| task(cost, deadline, period)));
+        }
+    }
+    tasks
+}
+
+/// Every list of `count` of `tasks`; of those that differ in order only one, if `sorted`.
+fn lists(tasks: &[Sporadic], count: usize, sorted: bool, f: &mut dyn FnMut(&[Sporadic])) {
+    fn go(
+        tasks: &[Sporadic],
+        from: usize,
+        left: usize,
+        sorted: bool,
+        list: &mut Vec<Sporadic>,
+        f: &mut dyn FnMut(&[Sporadic]),
+    ) {
+        if left == 0 {
+            return f(list);
+        }
+        for at in from..tasks.len() {
+            list.push(tasks[at]);
+            go(tasks, if sorted { at } else { 0 }, left - 1, sorted, list, f);
+            list.pop();
+        }
+    }
+    go(tasks, 0, count, sorted, &mut Vec::new(), f);
+}
+
+/// Some set with deadlines up to periods, whose utilisation is about `load` hundredths of `cpus`; in deadline-monotonic
+/// order.
+fn random_set(
+    dice: &mut Dice,
+    count: u64,
+    longest: u64,
+    cpus: u32,
+    load: u64,
+    implicit: bool,
+) -> Vec<Sporadic> {
+    let mut tasks: Vec<Sporadic> = (0..count)
+        .map(|_| {
+            let period = dice.between(2, longest);
+            // Shares between nothing and twice the mean.
+            let share = dice.between(1, 2 * load * u64::from(cpus));
+            let cost = (period * share / (100 * count)).clamp(1, period);
+            let deadline = if implicit { period } else { dice.between(cost, period) };
+            task(cost, deadline, period)
+        })
+        .collect();
+    tasks.sort_by_key(|task| (task.deadline, task.period, task.cost));
+    tasks
+}

@@ -1,0 +1,254 @@
+//! The tests against the simulator: random sets whose jobs come together, with offsets, or late.
+
+use super::{random_set, task};
+use crate::dice::{Dice, dice, rounds};
+use std::collections::BTreeMap;
+use talea_analysis::multi::bertogna_cirinei::{self, Policy};
+use talea_analysis::multi::{Scratch, bar, bcl, da_lc, gfb, guan, linux, necessary, tardiness};
+use talea_analysis::{Sporadic, Verdict, Witness};
+use talea_core::machine::{SchedulerSpec, TaskSpec, Tree};
+use talea_core::workload::{Arrivals, Cost};
+use talea_core::{Span, Time};
+use talea_sim::{Completion, Jobs, Source, Workload, World};
+
+const POINTS: u64 = 1 << 16;
+
+/// All jobs that end until some time after `until` when they come at `times`; none comes later.
+pub(super) fn simulate(policy: Policy, tasks: &[Sporadic], cpus: u32, times: &[Vec<u64>]) -> Vec<Completion> {
+    use talea_core::sched::Policy as Sched;
+    let root = if policy == Policy::FixedPriority { Sched::FixedPriority } else { Sched::Edf };
+    let mut tree = Tree::new(cpus, SchedulerSpec::new("root", root));
+    let mut workload = Workload::default();
+    let mut all = 0;
+    for ((at, task), times) in tasks.iter().enumerate().zip(times) {
+        let mut spec = TaskSpec::new(&at.to_string(), task.period);
+        spec.deadline = task.deadline;
+        spec.priority = 255 - u8::try_from(at).expect("a level for each");
+        spec.backlog.capacity = 1 << 16;
+        tree.task(Tree::ROOT, spec);
+        let arrivals = Arrivals::List(times.iter().copied().map(Time::from_ns).collect());
+        workload.sources.push(Source { arrivals, cost: Cost::Constant(task.cost) });
+        all += times.last().copied().unwrap_or(0) + task.cost.as_ns() * times.len() as u64;
+    }
+    let mut world = World::new(tree.build().expect("a tree"), cpus, &workload);
+    let mut jobs = Jobs::default();
+    // By then everything has ended, whatever is late.
+    world.run(Time::from_ns(all + 1), &mut jobs);
+    assert_eq!(jobs.ended.len(), times.iter().map(Vec::len).sum::<usize>());
+    jobs.ended
+}
+
+/// When jobs come until `until`: all at once and as often as they may, or by and by.
+pub(super) fn arrivals(dice: &mut Dice, tasks: &[Sporadic], until: u64, late: bool) -> Vec<Vec<u64>> {
+    let one = |task: &Sporadic| {
+        let period = task.period.as_ns();
+        let mut at = if late { dice.below(period) } else { 0 };
+        let mut times = Vec::new();
+        while at < until {
+            times.push(at);
+            // Now and then one comes late, which the synchronous release never shows.
+            at += period + if late && dice.below(4) == 0 { dice.below(period) } else { 0 };
+        }
+        times
+    };
+    tasks.iter().map(one).collect()
+}
+
+fn longest(tasks: &[Sporadic], ended: &[Completion]) -> Vec<u64> {
+    let mut longest = vec![0; tasks.len()];
+    for job in ended {
+        let slot: &mut u64 = &mut longest[job.task.0 as usize];
+        *slot = job.response().as_ns().max(*slot);
+    }
+    longest
+}
+
+type Test = fn(&[Sporadic], u32, &mut Scratch) -> Verdict;
+
+const BY_EDF: [(&str, Test); 5] = [
+    ("gfb", |tasks, cpus, _| gfb::test(tasks, cpus)),
+    ("bcl", bcl::plain),
+    ("bcl-iterative", bcl::iterative),
+    ("bertogna-cirinei", |tasks, cpus, scratch| bertogna_cirinei::test(Policy::Edf, tasks, cpus, scratch)),
+    ("bar", |tasks, cpus, scratch| bar::test(tasks, cpus, POINTS, scratch)),
+];
+const BY_FP: [(&str, Test); 4] = [
+    ("any policy", |tasks, cpus, scratch| {
+        bertogna_cirinei::test(Policy::WorkConserving, tasks, cpus, scratch)
+    }),
+    ("bertogna-cirinei", |tasks, cpus, scratch| {
+        bertogna_cirinei::test(Policy::FixedPriority, tasks, cpus, scratch)
+    }),
+    ("guan", guan::test),
+    ("da-lc", da_lc::test),
+];
+
+#[test]
+fn no_job_is_later_than_a_test_says_it_can_be() {
+    let mut dice = dice(31);
+    let mut scratch = Scratch::new();
+    // Accepted sets, and in percent how near the longest response comes to its bound at the mean.
+    let mut counts = BTreeMap::<(String, &str), (u64, u64, u64)>::new();
+    for round in 0..rounds(1_500) {
+        let cpus = 2 + (round % 3) as u32;
+        let (count, load) = (dice.between(u64::from(cpus) + 1, 10), dice.between(20, 70));
+        let tasks = random_set(&mut dice, count, 200, cpus, load, round % 2 == 0);
+        for (policy, tests) in [(Policy::Edf, &BY_EDF[..]), (Policy::FixedPriority, &BY_FP)] {
+            let verdicts: Vec<(&str, Verdict)> =
+                tests.iter().map(|(name, test)| (*name, test(&tasks, cpus, &mut scratch))).collect();
+            if !verdicts.iter().any(|(_, verdict)| verdict.is_proved()) {
+                continue;
+            }
+            let mut seen = vec![0; tasks.len()];
+            for late in [false, true, true] {
+                let times = arrivals(&mut dice, &tasks, 2_000, late);
+                let ended = simulate(policy, &tasks, cpus, &times);
+                assert!(!ended.iter().any(Completion::is_late), "{verdicts:?}: {tasks:?} {cpus} {times:?}");
+                for (seen, longest) in seen.iter_mut().zip(longest(&tasks, &ended)) {
+                    *seen = longest.max(*seen);
+                }
+            }
+            for (name, verdict) in verdicts {
+                let Verdict::Proved { bounds } = verdict else { continue };
+                let (sets, bounded, percent) = counts.entry((format!("{policy:?}"), name)).or_default();
+                *sets += 1;
+                for (bound, &seen) in bounds.iter().zip(&seen) {
+                    assert!(seen <= bound.as_ns(), "{name}: {seen} > {bound:?}: {tasks:?} {cpus}");
+                    *bounded += 1;
+                    *percent += 100 * seen / bound.as_ns();
+                }
+            }
+        }
+    }
+    for ((policy, name), (sets, bounded, percent)) in counts {
+        let mean = percent.checked_div(bounded).map_or("no bounds".to_owned(), |mean| format!("{mean} %"));
+        println!("{policy}, {name}: {sets} sets, longest response of its bound: {mean}");
+    }
+}
+
+#[test]
+fn no_job_is_later_than_its_tardiness_bound() {
+    let mut dice = dice(32);
+    let mut scratch = Scratch::new();
+    let (mut sets, mut late) = (0, 0u64);
+    let (mut nearest, mut coarsest) = (0, 0);
+    for round in 0..rounds(1_000) {
+        let cpus = 2 + (round % 3) as u32;
+        let count = u64::from(cpus) + 1 + round % 4;
+        let tasks = random_set(&mut dice, count, 60, cpus, 95, true);
+        let Ok(bounds) = tardiness::devi_anderson(&tasks, cpus, &mut scratch) else { continue };
+        let all = tardiness::kernel(&tasks, cpus, &mut scratch).expect("the same assumptions");
+        sets += 1;
+        for later in [false, true] {
+            let times = arrivals(&mut dice, &tasks, 3_000, later);
+            for job in simulate(Policy::Edf, &tasks, cpus, &times) {
+                let by = job.end.as_ns().saturating_sub(job.deadline.as_ns());
+                let bound = bounds[job.task.0 as usize];
+                assert!(by <= bound.as_ns() && by <= all.as_ns(), "{by}: {bounds:?}: {tasks:?} {cpus}");
+                late += u64::from(by > 0);
+                if by > 0 {
+                    nearest = nearest.max(100 * by / bound.as_ns());
+                    coarsest = coarsest.max(100 * by / all.as_ns());
+                }
+            }
+        }
+    }
+    println!(
+        "{sets} sets, {late} late jobs, by at most {nearest} % of their bounds, {coarsest} % of the kernel's"
+    );
+    assert!(sets > 200 && late > 1_000);
+}
+
+#[test]
+fn every_refutation_is_a_miss_in_the_simulator() {
+    let mut dice = dice(33);
+    let mut scratch = Scratch::new();
+    let mut replayed = BTreeMap::<&str, usize>::new();
+    for round in 0..rounds(600) {
+        let cpus = 1 + (round % 3) as u32;
+        let count = dice.between(u64::from(cpus), 7);
+        let load = dice.between(60, 130);
+        let mut tasks = random_set(&mut dice, count, 24, cpus, load, round % 4 == 0);
+        if round % 10 == 0 {
+            // A job that is too long for its deadline.
+            tasks[0] = task(9, 8, 12);
+        }
+        let Verdict::Refuted { witness } = necessary::test(&tasks, cpus, POINTS, &mut scratch) else {
+            continue;
+        };
+        for policy in [Policy::Edf, Policy::FixedPriority] {
+            let (kind, firsts, until) = match &witness {
+                Witness::Overload { .. } => ("overload", vec![0; tasks.len()], 30_000),
+                Witness::Demand { at, releases, .. } => {
+                    ("demand", releases.iter().map(|release| release.first.as_ns()).collect(), at.as_ns())
+                }
+                Witness::Miss { task, job, response, releases } => {
+                    assert_eq!((*job, response.as_ns()), (0, tasks[*task].cost.as_ns()));
+                    // Long enough for the one, short enough for the others to come once.
+                    ("miss", releases.iter().map(|release| release.first.as_ns()).collect(), response.as_ns())
+                }
+            };
+            let times = |(task, &first): (&Sporadic, &u64)| {
+                (first..until.max(first + 1)).step_by(task.period.as_ns() as usize).collect()
+            };
+            let times: Vec<Vec<u64>> = tasks.iter().zip(&firsts).map(times).collect();
+            let ended = simulate(policy, &tasks, cpus, &times);
+            let late = ended.iter().filter(|job| job.is_late());
+            let named = |job: &Completion| match witness {
+                Witness::Miss { task, response, .. } => {
+                    job.task.0 as usize == task && job.job == 0 && job.response() == response
+                }
+                Witness::Demand { at, .. } => job.deadline.as_ns() <= at.as_ns(),
+                Witness::Overload { .. } => true,
+            };
+            let late = late.filter(|job| named(job)).count();
+            assert!(late > 0, "{policy:?}: {witness:?}: {tasks:?} {cpus}");
+            *replayed.entry(kind).or_default() += 1;
+        }
+    }
+    println!("{replayed:?}");
+    assert_eq!(replayed.len(), 3);
+}
+
+#[test]
+fn what_sched_deadline_promises_holds() {
+    use linux::{Admission, Guarantee, SHARE};
+    let mut dice = dice(34);
+    let mut scratch = Scratch::new();
+    let mut counts = [0; 4];
+    for round in 0..rounds(500) {
+        let cpus = 1 + (round % 4) as u32;
+        let count = u64::from(cpus) + 1 + round % 3;
+        // Microseconds instead of nanoseconds, so that the kernel takes them.
+        let load = dice.between(40, 95);
+        let small = random_set(&mut dice, count, 60, cpus, load, round % 3 > 0);
+        let scaled = |task: &Sporadic| {
+            let scale = |ns: u64| ns * 100_000;
+            super::task(scale(task.cost.as_ns()), scale(task.deadline.as_ns()), scale(task.period.as_ns()))
+        };
+        let tasks: Vec<Sporadic> = small.iter().map(scaled).collect();
+        if linux::admission(&tasks, cpus, SHARE) != Admission::Admitted {
+            continue;
+        }
+        let times = arrivals(&mut dice, &tasks, 200_000_000, round % 2 == 0);
+        let ended = simulate(Policy::Edf, &tasks, cpus, &times);
+        let late = |job: &Completion| Span::from_ns(job.end.as_ns().saturating_sub(job.deadline.as_ns()));
+        match linux::guarantee(&tasks, cpus, POINTS, &mut scratch) {
+            Guarantee::Deadlines(_) => {
+                counts[0] += 1;
+                assert!(!ended.iter().any(Completion::is_late), "{tasks:?} {cpus}");
+            }
+            Guarantee::Tardiness { bounds } => {
+                counts[1] += 1;
+                assert!(ended.iter().all(|job| late(job) <= bounds[job.task.0 as usize]), "{tasks:?} {cpus}");
+            }
+            Guarantee::Nothing => counts[2] += 1,
+            Guarantee::Misses { .. } => counts[3] += 1,
+        }
+        // One CPU and D = T: admission itself is the proof.
+        let implicit = tasks.iter().all(|task| task.deadline == task.period);
+        assert!(cpus > 1 || !implicit || !ended.iter().any(Completion::is_late), "{tasks:?}");
+    }
+    println!("deadlines {}, tardiness {}, nothing {}, misses {}", counts[0], counts[1], counts[2], counts[3]);
+    assert!(counts.iter().all(|&count| count > 0));
+}
