@@ -34,8 +34,8 @@ pub const CARD: Card = Card {
     name: "sched-deadline",
     policy: "global EDF",
     platform: Platform::Global,
-    model: "SCHED_DEADLINE threads of a root domain; bounds tardiness if D = T, promises nothing if D < T",
-    kind: Kind::Necessary,
+    model: "SCHED_DEADLINE threads of a root domain; sufficient for bounded tardiness if D = T, for nothing if D < T",
+    kind: Kind::Sufficient,
     paper: "Linux 6.1 to 7.2, kernel/sched/deadline.c; Documentation/scheduler/sched-deadline.rst",
     sustainable: "costs, periods",
     tests: &[
