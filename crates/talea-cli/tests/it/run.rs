@@ -143,11 +143,13 @@ fn an_ordinary_policy_needs_nobody_and_sets_the_nice_value() {
 }
 
 /// Starts `script` under talea in a process group of its own, and waits until it has printed a line.
+///
+/// A shell can't trap what was ignored when it began, as it is under `nohup` and in a script's background: `env` undoes that.
 fn start(fake: &Fake, scratch: &Scratch, script: &str) -> (Child, impl BufRead) {
     let socket = fake.socket.to_str().unwrap();
     // A group of its own is never a terminal's foreground: what is sent is then meant for talea alone.
     let mut child = talea(scratch)
-        .args(["--socket", socket, "run", "--", "sh", "-c", script])
+        .args(["--socket", socket, "run", "--", "env", "--default-signal", "sh", "-c", script])
         .stdout(Stdio::piped())
         .process_group(0)
         .spawn()
