@@ -27,6 +27,8 @@ enum { PERIOD_NS = 10000000, RUNTIME_NS = 4000000, MOST_MICROPHONES = 64 };
 
 struct times {
     int64_t release, start, completion;
+    /* CPU time between the last two. */
+    int64_t computed;
 };
 
 struct options {
@@ -95,10 +97,10 @@ static int write_times(const char *path, const struct times *times, size_t block
         perror(path);
         return 1;
     }
-    fprintf(file, "block,release_ns,start_ns,completion_ns\n");
+    fprintf(file, "block,release_ns,start_ns,completion_ns,computed_ns\n");
     for (size_t k = 0; k < blocks; k++)
-        fprintf(file, "%zu,%lld,%lld,%lld\n", k, (long long)times[k].release, (long long)times[k].start,
-                (long long)times[k].completion);
+        fprintf(file, "%zu,%lld,%lld,%lld,%lld\n", k, (long long)times[k].release, (long long)times[k].start,
+                (long long)times[k].completion, (long long)times[k].computed);
     return fclose(file) ? 1 : 0;
 }
 
@@ -147,8 +149,10 @@ static int run(const struct wav *wav, const struct options *options)
         times[k].release = start + (int64_t)k * PERIOD_NS;
         sleep_until(times[k].release);
         times[k].start = now_on(CLOCK_MONOTONIC);
+        const int64_t before = now_on(CLOCK_THREAD_CPUTIME_ID);
         take_block(wav, k, dry);
         room_process(room, dry, wet);
+        times[k].computed = now_on(CLOCK_THREAD_CPUTIME_ID) - before;
         times[k].completion = now_on(CLOCK_MONOTONIC);
         checksum = add_to_checksum(checksum, wet);
     }

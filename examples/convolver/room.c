@@ -1,26 +1,18 @@
 /* See room.h. All memory is allocated and touched before the first block, so that processing never faults. */
 #include "room.h"
 
-#include "fft.h"
-
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* One second of reverberation in pieces of one block. */
-enum { PIECES = RATE / BLOCK };
-
-typedef struct complex_sample spectrum[FFT_BINS];
+/* Length of an impulse response: 25 ms, a multiple of four samples. */
+enum { TAPS = RATE / 40 };
 
 struct room {
     size_t microphones;
-    /* responses[m * PIECES + p]: piece p of microphone m. */
-    spectrum *responses;
-    /* The last PIECES input blocks; `newest` is the latest. */
-    spectrum *inputs;
-    size_t newest;
-    /* What the last block of each microphone leaves to the next one. */
-    float (*tails)[BLOCK];
+    float (*responses)[TAPS];
+    /* The last samples of the voice, the block at hand at the end. */
+    float heard[TAPS + BLOCK];
 };
 
 static float noise(uint32_t *state)
@@ -29,18 +21,14 @@ static float noise(uint32_t *state)
     return (float)(int32_t)*state / 2147483648.0f;
 }
 
-static void make_response(struct room *room, size_t microphone)
+static void make_response(float response[TAPS], size_t microphone)
 {
     uint32_t state = 12345u + 7919u * (uint32_t)microphone;
     float loudness = 0.05f;
-    for (size_t p = 0; p < PIECES; p++) {
-        float samples[FFT_SIZE] = {0};
-        for (size_t i = 0; i < BLOCK; i++) {
-            samples[i] = loudness * noise(&state);
-            /* 60 dB in one second. */
-            loudness *= 0.99985610f;
-        }
-        fft_forward(samples, room->responses[microphone * PIECES + p]);
+    for (size_t k = 0; k < TAPS; k++) {
+        response[k] = loudness * noise(&state);
+        /* 20 dB over its length. */
+        loudness *= 0.99808299f;
     }
 }
 
@@ -50,48 +38,35 @@ struct room *room_new(size_t microphones)
     if (!room)
         return NULL;
     room->microphones = microphones;
-    room->responses = calloc(microphones * PIECES, sizeof *room->responses);
-    room->inputs = calloc(PIECES, sizeof *room->inputs);
-    room->tails = calloc(microphones, sizeof *room->tails);
-    if (!room->responses || !room->inputs || !room->tails) {
+    room->responses = calloc(microphones, sizeof *room->responses);
+    if (!room->responses) {
         room_free(room);
         return NULL;
     }
-    fft_init();
-    memset(room->inputs, 0, PIECES * sizeof *room->inputs);
-    memset(room->tails, 0, microphones * sizeof *room->tails);
+    memset(room->heard, 0, sizeof room->heard);
     for (size_t m = 0; m < microphones; m++)
-        make_response(room, m);
+        make_response(room->responses[m], m);
     return room;
 }
 
-static void multiply_add(spectrum sum, const spectrum a, const spectrum b)
+/* Adds four reflections, the last of which begins at `then`: four, so that a sum stays in a register meanwhile. */
+static void add_reflections(float *restrict wet, const float *restrict then, const float loudness[4])
 {
-    for (size_t i = 0; i < FFT_BINS; i++) {
-        sum[i].re += a[i].re * b[i].re - a[i].im * b[i].im;
-        sum[i].im += a[i].re * b[i].im + a[i].im * b[i].re;
-    }
+    for (size_t i = 0; i < BLOCK; i++)
+        wet[i] += loudness[0] * then[i + 3] + loudness[1] * then[i + 2] + loudness[2] * then[i + 1]
+                  + loudness[3] * then[i];
 }
 
 void room_process(struct room *room, const float dry[BLOCK], float wet[BLOCK])
 {
-    float samples[FFT_SIZE] = {0};
-    memcpy(samples, dry, BLOCK * sizeof *dry);
-    room->newest = (room->newest + 1) % PIECES;
-    fft_forward(samples, room->inputs[room->newest]);
+    float *const now = room->heard + TAPS;
+    memmove(room->heard, room->heard + BLOCK, TAPS * sizeof *now);
+    memcpy(now, dry, BLOCK * sizeof *now);
 
     memset(wet, 0, BLOCK * sizeof *wet);
-    for (size_t m = 0; m < room->microphones; m++) {
-        spectrum sum = {{0, 0}};
-        for (size_t p = 0; p < PIECES; p++) {
-            const size_t input = (room->newest + PIECES - p) % PIECES;
-            multiply_add(sum, room->inputs[input], room->responses[m * PIECES + p]);
-        }
-        fft_inverse(sum, samples);
-        for (size_t i = 0; i < BLOCK; i++)
-            wet[i] += samples[i] + room->tails[m][i];
-        memcpy(room->tails[m], samples + BLOCK, BLOCK * sizeof *samples);
-    }
+    for (size_t m = 0; m < room->microphones; m++)
+        for (size_t k = 0; k < TAPS; k += 4)
+            add_reflections(wet, now - k - 3, &room->responses[m][k]);
 }
 
 void room_free(struct room *room)
@@ -99,7 +74,5 @@ void room_free(struct room *room)
     if (!room)
         return;
     free(room->responses);
-    free(room->inputs);
-    free(room->tails);
     free(room);
 }

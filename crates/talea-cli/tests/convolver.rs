@@ -34,8 +34,8 @@ fn compile(sources: &[&str], more: &[&str]) {
 /// The job as anybody would build it.
 fn job(name: &str) -> PathBuf {
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let sources = ["convolver.c", "room.c", "fft.c", "wav.c"];
-    compile(&sources, &["-o", program.to_str().expect("a plain path"), "-lm"]);
+    let sources = ["convolver.c", "room.c", "wav.c"];
+    compile(&sources, &["-o", program.to_str().expect("a plain path")]);
     program
 }
 
@@ -83,16 +83,19 @@ fn the_same_seconds_are_the_same_sound_and_every_block_has_its_times() {
         // Nominal: never moved by what happened before.
         assert_eq!(row[1], rows[0][1] + k as u64 * 10_000_000);
         assert!(row[1] <= row[2] && row[2] <= row[3], "{row:?}");
+        // On a CPU no longer than it took; the two clocks need not tick alike.
+        let wall = row[3] - row[2];
+        assert!(row[4] > 0 && row[4] <= wall + wall / 100, "{row:?}");
     }
 }
 
 #[test]
-fn the_transforms_compute_what_convolution_means() {
+fn the_room_computes_what_convolution_means() {
     let check = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/room_check.c");
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("room-check");
     let (check, out) = (check.to_str().expect("a plain path"), program.to_str().expect("a plain path"));
     // The check rounds on purpose.
-    compile(&[check, "room.c", "fft.c"], &["-I.", "-Wno-conversion", "-o", out, "-lm"]);
+    compile(&[check, "room.c"], &["-I.", "-Wno-conversion", "-o", out, "-lm"]);
     let output = Command::new(&program).output().expect("the check");
     assert!(output.status.success(), "{}", printed(&output));
 }

@@ -6,10 +6,13 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use talea_core::{Span, Time};
+use talea_core::{Span, Time, Work};
 
 /// What a block is given: it must be done when the next one is due.
 pub(super) const DEADLINE: Span = Span::from_ns(10_000_000);
+
+/// What the job declares that a block needs, as in examples/convolver.
+pub(super) const RUNTIME: Work = Work::from_ns(4_000_000);
 
 /// One block, as the job saw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +20,8 @@ pub(super) struct Block {
     /// When it was due to start, whatever happened before.
     pub(super) release: Time,
     pub(super) completion: Time,
+    /// CPU time that it took, by the kernel's clock of the job's thread.
+    pub(super) computed: Work,
 }
 
 impl Block {
@@ -142,14 +147,15 @@ fn read_times(text: &str) -> anyhow::Result<Vec<Block>> {
     text.lines()
         .skip(1)
         .map(|line| {
-            let mut fields = line.split(',').skip(1).map(str::parse);
-            let mut next = || fields.next().and_then(Result::ok).map(Time::from_ns);
-            let (release, _start, completion) = (next(), next(), next());
-            release
-                .zip(completion)
-                .filter(|(release, completion)| release <= completion)
-                .map(|(release, completion)| Block { release, completion })
-                .with_context(|| format!("the job wrote nonsense: {line}"))
+            let fields: Vec<u64> = line.split(',').map_while(|field| field.parse().ok()).collect();
+            match fields[..] {
+                [_, release, _start, completion, computed] if release <= completion => Ok(Block {
+                    release: Time::from_ns(release),
+                    completion: Time::from_ns(completion),
+                    computed: Work::from_ns(computed),
+                }),
+                _ => bail!("the job wrote nonsense: {line}"),
+            }
         })
         .collect()
 }
@@ -160,12 +166,16 @@ mod tests {
 
     #[test]
     fn times_are_read_and_nonsense_is_not() {
-        let blocks =
-            read_times("block,release_ns,start_ns,completion_ns\n0,100,110,300\n1,200,300,350\n").unwrap();
+        let blocks = read_times(
+            "block,release_ns,start_ns,completion_ns,computed_ns\n0,100,110,300,9\n1,200,300,350,40\n",
+        )
+        .unwrap();
         assert_eq!(blocks.len(), 2);
         assert_eq!(blocks[1].response(), Span::from_ns(150));
-        assert!(read_times("head\n0,100,110,90\n").is_err());
-        assert!(read_times("head\n0,100\n").is_err());
+        assert_eq!(blocks[1].computed, Work::from_ns(40));
+        for nonsense in ["0,100,110,90,9", "0,100", "0,100,x,300,9", "0,100,110,300,9,1", ""] {
+            assert!(read_times(&format!("head\n{nonsense}\n")).is_err(), "{nonsense}");
+        }
         assert_eq!(number("microphones=32 block_ns=1990", "block_ns="), Some(1990));
     }
 }

@@ -1,8 +1,8 @@
 //! From times to numbers: response times, misses, and which misses the machine itself is to blame for.
 
 use super::holes::Hole;
-use super::job::{Block, DEADLINE};
-use talea_core::{Span, Time};
+use super::job::{Block, DEADLINE, RUNTIME};
+use talea_core::{Span, Time, Work};
 
 /// What became of one block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +21,10 @@ pub(super) struct Verdict {
     pub(super) max: Span,
     /// One a block.
     pub(super) fates: Vec<Fate>,
+    /// Of the blocks that no hole excuses: those that were met if none had computed longer than declared.
+    pub(super) overrun: usize,
+    /// The most that one of them has computed.
+    pub(super) most: Work,
 }
 
 impl Verdict {
@@ -28,13 +32,24 @@ impl Verdict {
     pub(super) fn of(blocks: &[Block], holes: &[Hole]) -> Verdict {
         let mut sorted: Vec<Span> = blocks.iter().map(Block::response).collect();
         sorted.sort_unstable();
-        let fates = (0..blocks.len()).map(|k| fate(blocks, k, holes)).collect();
-        Verdict {
+        let mut verdict = Verdict {
             median: quantile(&sorted, 50),
             p99: quantile(&sorted, 99),
             max: sorted.last().copied().unwrap_or(Span::ZERO),
-            fates,
+            fates: Vec::with_capacity(blocks.len()),
+            overrun: 0,
+            most: Work::ZERO,
+        };
+        for k in 0..blocks.len() {
+            let fate = fate(blocks, k, holes);
+            verdict.fates.push(fate);
+            let jam = &blocks[jam(blocks, k)..=k];
+            if fate == Fate::Missed && less(blocks[k].response(), overrun(jam)) <= DEADLINE {
+                verdict.overrun += 1;
+                verdict.most = jam.iter().map(|block| block.computed).fold(verdict.most, Ord::max);
+            }
         }
+        verdict
     }
 
     /// Blocks that were late, for whatever reason.
@@ -59,17 +74,25 @@ fn fate(blocks: &[Block], k: usize, holes: &[Hole]) -> Fate {
     if block.response() <= DEADLINE {
         return Fate::Met;
     }
-    // A block also waits for the ones before it: look at holes from where this jam began.
-    let mut first = k;
-    while first > 0 && blocks[first - 1].completion > blocks[first].release {
-        first -= 1;
-    }
-    let lost = standstill(holes, blocks[first].release, block.completion);
-    if block.response().checked_sub(lost).unwrap_or(Span::ZERO) <= DEADLINE {
-        Fate::MissedInHole
-    } else {
-        Fate::Missed
-    }
+    let lost = standstill(holes, blocks[jam(blocks, k)].release, block.completion);
+    if less(block.response(), lost) <= DEADLINE { Fate::MissedInHole } else { Fate::Missed }
+}
+
+/// A block also waits for the ones before it: the first block of the jam that block `k` stands in.
+fn jam(blocks: &[Block], k: usize) -> usize {
+    let free = (1..=k).rev().find(|&k| blocks[k - 1].completion <= blocks[k].release);
+    free.unwrap_or(0)
+}
+
+/// What is left of `span` without `part`.
+fn less(span: Span, part: Span) -> Span {
+    span.checked_sub(part).unwrap_or(Span::ZERO)
+}
+
+/// How much longer blocks computed than declared.
+fn overrun(blocks: &[Block]) -> Span {
+    let excess = blocks.iter().map(|block| block.computed.checked_sub(RUNTIME).unwrap_or(Work::ZERO));
+    excess.fold(Span::ZERO, |sum, work| sum + Span::from_ns(work.as_ns()))
 }
 
 /// How long the CPU stood still between two instants.
@@ -92,7 +115,7 @@ mod tests {
     }
 
     fn block(release: u64, completion: u64) -> Block {
-        Block { release: at(release), completion: at(completion) }
+        Block { release: at(release), completion: at(completion), computed: Work::from_ns(2 * MS) }
     }
 
     #[test]
@@ -119,6 +142,24 @@ mod tests {
         assert_eq!(Verdict::of(&[block(0, 21)], &hole).fates, [Fate::Missed]);
         let elsewhere = [Hole { from: at(30), to: at(50) }];
         assert_eq!(Verdict::of(&[block(0, 14)], &elsewhere).fates, [Fate::Missed]);
+    }
+
+    #[test]
+    fn what_computes_longer_than_declared_is_told_from_what_had_to_wait() {
+        // The second waits for the first, which computed 5 ms more than declared; nobody knows what delayed the last.
+        let mut blocks = [block(0, 14), block(10, 21), block(50, 64)];
+        blocks[0].computed = Work::from_ns(9 * MS);
+        let verdict = Verdict::of(&blocks, &[]);
+        assert_eq!((verdict.missed(), verdict.overrun, verdict.most), (3, 2, Work::from_ns(9 * MS)));
+        let hole = [Hole { from: at(2), to: at(12) }];
+        assert_eq!(Verdict::of(&blocks, &hole).overrun, 0);
+    }
+
+    #[test]
+    fn many_short_holes_excuse_as_much_as_one() {
+        let holes: Vec<_> = (1..=8).map(|k| Hole { from: at(2 * k), to: at(2 * k + 1) }).collect();
+        assert_eq!(Verdict::of(&[block(0, 18)], &holes).fates, [Fate::MissedInHole]);
+        assert_eq!(Verdict::of(&[block(0, 19)], &holes).fates, [Fate::Missed]);
     }
 
     #[test]

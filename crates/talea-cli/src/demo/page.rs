@@ -40,7 +40,7 @@ pub(super) fn html(outcome: &Outcome) -> String {
     text.push_str(
         "<h2>How to read it</h2>\n<p>The response time of a block is its completion minus its <em>nominal</em> release, \
          start + k &middot; 10 ms, whatever happened to the blocks before it. A block whose response time exceeds 10 ms \
-         is missed. A thread above all others on the same CPU asks to be woken every millisecond; where it was late, the \
+         is missed. A thread above all others on the same CPU asks to be woken four times a millisecond; where it was late, the \
          machine itself stood still. Misses that are explained by that are counted and named \
          &ldquo;in holes&rdquo;; they say nothing about scheduling.</p>\n\
          <p>Nothing of the job changes between the first run and the third: <code>talea run --period 10ms --runtime 4ms \

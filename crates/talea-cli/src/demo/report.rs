@@ -1,6 +1,7 @@
 //! What the demonstration says in the end: a table, files, or JSON.
 
 use super::holes::Hole;
+use super::job::RUNTIME;
 use super::judge::Verdict;
 use super::show::{Outcome, Run, Seen};
 use super::{page, picture};
@@ -39,10 +40,11 @@ pub(super) fn write(outcome: &Outcome, out: &Path) -> anyhow::Result<Written> {
 }
 
 fn csv(seen: &Seen) -> String {
-    let mut text = String::from("block,release_ns,completion_ns,response_ns,fate\n");
+    let mut text = String::from("block,release_ns,completion_ns,response_ns,computed_ns,fate\n");
     for (k, (block, fate)) in seen.blocks.iter().zip(&seen.verdict.fates).enumerate() {
         let (release, completion) = (block.release.as_ns(), block.completion.as_ns());
-        let _ = writeln!(text, "{k},{release},{completion},{},{fate:?}", block.response().as_ns());
+        let (response, computed) = (block.response().as_ns(), block.computed.as_ns());
+        let _ = writeln!(text, "{k},{release},{completion},{response},{computed},{fate:?}");
     }
     text
 }
@@ -57,29 +59,47 @@ pub(super) fn missed(seen: &Seen) -> String {
     text
 }
 
+fn lasts(hole: &Hole) -> Span {
+    hole.to.since(hole.from)
+}
+
 fn longest(holes: &[Hole]) -> Span {
-    holes.iter().map(|hole| hole.to.since(hole.from)).max().unwrap_or(Span::ZERO)
+    holes.iter().map(lasts).max().unwrap_or(Span::ZERO)
+}
+
+fn in_all(holes: &[Hole]) -> Span {
+    holes.iter().fold(Span::ZERO, |sum, hole| sum + lasts(hole))
 }
 
 /// What a run under a grant missed, and who is to blame; nothing where nothing was missed.
 fn late(title: &str, verdict: &Verdict) -> String {
     let in_holes = verdict.in_holes();
-    let outside = verdict.missed() - in_holes;
+    let overrun = verdict.overrun;
+    let delayed = verdict.missed() - in_holes - overrun;
     let mut text = String::new();
     // Writing to a String can't fail.
     if in_holes > 0 {
         let _ = writeln!(
             text,
-            "late {title}: {} in holes, when the whole CPU stood still, as a monitor of its own saw",
+            "late {title}: {} in holes: a monitor of its own saw the whole CPU stand still meanwhile",
             count(in_holes, "block")
         );
     }
-    if outside > 0 {
+    if overrun > 0 {
         let _ = writeln!(
             text,
-            "late {title}: {} outside of holes; something more urgent than the grant had the CPU, or the job needs more \
-             than it declared (ps -eLo rtprio,tid,comm --sort=-rtprio shows who is urgent)",
-            count(outside, "block")
+            "late {title}: {} outside of holes, by computing up to {} where {} were declared: a slow CPU or busy memory",
+            count(overrun, "block"),
+            picture::ms(verdict.most.as_ns()),
+            picture::ms(RUNTIME.as_ns())
+        );
+    }
+    if delayed > 0 {
+        let _ = writeln!(
+            text,
+            "late {title}: {} outside of holes: something more urgent than the grant had the CPU \
+             (ps -eLo rtprio,tid,comm --sort=-rtprio shows who is)",
+            count(delayed, "block")
         );
     }
     text
@@ -143,7 +163,11 @@ fn row(run: &Run) -> Vec<String> {
     let holes = match &seen.holes {
         None => "not watched".to_owned(),
         Some(holes) if holes.is_empty() => "none".to_owned(),
-        Some(holes) => format!("{}, up to {}", holes.len(), picture::ms(longest(holes).as_ns())),
+        Some(holes) => format!(
+            "{} in all, up to {}",
+            picture::ms(in_all(holes).as_ns()),
+            picture::ms(longest(holes).as_ns())
+        ),
     };
     vec![
         title,
@@ -194,6 +218,7 @@ struct SeenJson {
     granted: Option<String>,
     holes: Option<usize>,
     longest_hole_ns: Option<u64>,
+    holes_ns: Option<u64>,
 }
 
 impl Answer {
@@ -233,6 +258,7 @@ impl RunJson {
                 granted: seen.grant.clone(),
                 holes: seen.holes.as_ref().map(Vec::len),
                 longest_hole_ns: seen.holes.as_ref().map(|holes| longest(holes).as_ns()),
+                holes_ns: seen.holes.as_ref().map(|holes| in_all(holes).as_ns()),
             }),
         }
     }
@@ -242,9 +268,11 @@ impl RunJson {
 mod tests {
     use super::*;
     use crate::demo::judge::Fate;
+    use talea_core::Work;
 
     fn verdict(fates: &[Fate]) -> Verdict {
-        Verdict { median: Span::ZERO, p99: Span::ZERO, max: Span::ZERO, fates: fates.to_vec() }
+        let none = Span::ZERO;
+        Verdict { median: none, p99: none, max: none, fates: fates.to_vec(), overrun: 0, most: Work::ZERO }
     }
 
     #[test]
@@ -254,6 +282,14 @@ mod tests {
         let excused = late("x", &verdict(&[Met, MissedInHole]));
         assert!(excused.starts_with("late x: 1 block in holes") && excused.lines().count() == 1, "{excused}");
         let both = late("x", &verdict(&[Missed, MissedInHole, Missed]));
-        assert!(both.contains("2 blocks outside of holes") && both.lines().count() == 2, "{both}");
+        assert!(both.contains("2 blocks outside of holes: something more urgent"), "{both}");
+        assert_eq!(both.lines().count(), 2, "{both}");
+        let slow = Verdict { overrun: 1, most: Work::from_ns(7_400_000), ..verdict(&[Missed, Missed]) };
+        let slow = late("x", &slow);
+        assert!(
+            slow.contains("1 block outside of holes, by computing up to 7.4 ms where 4.0 ms were declared"),
+            "{slow}"
+        );
+        assert!(slow.contains("1 block outside of holes: something more urgent"), "{slow}");
     }
 }

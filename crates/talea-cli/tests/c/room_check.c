@@ -1,4 +1,4 @@
-/* The room's plain twin: what the transforms compute must be what the definition of convolution says. */
+/* The room's plain twin: what it computes block by block must be what the definition of convolution says of the whole. */
 #include "room.h"
 
 #include <math.h>

@@ -247,7 +247,10 @@ fn a_terminals_keys_reach_the_program_once() {
     let talea = env!("CARGO_BIN_EXE_talea");
     let program = "n=0; trap 'n=$((n + 1)); echo got $n' INT; echo ready; i=0; \
                    while [ $i -lt 20 ]; do sleep 0.05; i=$((i + 1)); done; echo $n in all";
-    let line = format!("'{talea}' --socket '{}' run -- sh -c \"$PROGRAM\"", fake.socket.display());
+    let line = format!(
+        "'{talea}' --socket '{}' run -- env --default-signal sh -c \"$PROGRAM\"",
+        fake.socket.display()
+    );
     // A terminal of its own, from util-linux.
     let mut command = std::process::Command::new("script");
     command.args(["-qec", &line, "/dev/null"]).env("PROGRAM", program).env("SHELL", "/bin/sh");
