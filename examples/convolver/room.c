@@ -1,18 +1,26 @@
 /* See room.h. All memory is allocated and touched before the first block, so that processing never faults. */
 #include "room.h"
 
+#include "fft.h"
+
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Length of an impulse response: 25 ms, a multiple of four samples. */
-enum { TAPS = RATE / 40 };
+enum {
+    /* Samples that one transform yields: 1 ms. */
+    HOP = RATE / 1000,
+    /* The longest response whose tail does not fold back into them: 20 ms. */
+    TAPS = FFT_SIZE - HOP + 1
+};
+
+typedef struct complex_sample spectrum[FFT_BINS];
 
 struct room {
     size_t microphones;
-    float (*responses)[TAPS];
-    /* The last samples of the voice, the block at hand at the end. */
-    float heard[TAPS + BLOCK];
+    spectrum *responses;
+    /* The last samples of the voice, the newest at the end. */
+    float heard[FFT_SIZE];
 };
 
 static float noise(uint32_t *state)
@@ -21,15 +29,17 @@ static float noise(uint32_t *state)
     return (float)(int32_t)*state / 2147483648.0f;
 }
 
-static void make_response(float response[TAPS], size_t microphone)
+static void make_response(spectrum response, size_t microphone)
 {
     uint32_t state = 12345u + 7919u * (uint32_t)microphone;
+    float samples[FFT_SIZE] = {0};
     float loudness = 0.05f;
-    for (size_t k = 0; k < TAPS; k++) {
-        response[k] = loudness * noise(&state);
+    for (size_t i = 0; i < TAPS; i++) {
+        samples[i] = loudness * noise(&state);
         /* 20 dB over its length. */
-        loudness *= 0.99808299f;
+        loudness *= 0.99764599f;
     }
+    fft_forward(samples, response);
 }
 
 struct room *room_new(size_t microphones)
@@ -43,30 +53,44 @@ struct room *room_new(size_t microphones)
         room_free(room);
         return NULL;
     }
+    fft_init();
     memset(room->heard, 0, sizeof room->heard);
     for (size_t m = 0; m < microphones; m++)
         make_response(room->responses[m], m);
     return room;
 }
 
-/* Adds four reflections, the last of which begins at `then`: four, so that a sum stays in a register meanwhile. */
-static void add_reflections(float *restrict wet, const float *restrict then, const float loudness[4])
+static void multiply(spectrum product, const spectrum a, const spectrum b)
 {
-    for (size_t i = 0; i < BLOCK; i++)
-        wet[i] += loudness[0] * then[i + 3] + loudness[1] * then[i + 2] + loudness[2] * then[i + 1]
-                  + loudness[3] * then[i];
+    for (size_t i = 0; i < FFT_BINS; i++) {
+        product[i].re = a[i].re * b[i].re - a[i].im * b[i].im;
+        product[i].im = a[i].re * b[i].im + a[i].im * b[i].re;
+    }
+}
+
+static void hop(struct room *room, const float dry[HOP], float wet[HOP])
+{
+    const size_t kept = FFT_SIZE - HOP;
+    memmove(room->heard, room->heard + HOP, kept * sizeof *dry);
+    memcpy(room->heard + kept, dry, HOP * sizeof *dry);
+    spectrum voice;
+    fft_forward(room->heard, voice);
+
+    memset(wet, 0, HOP * sizeof *wet);
+    for (size_t m = 0; m < room->microphones; m++) {
+        spectrum product;
+        float samples[FFT_SIZE];
+        multiply(product, voice, room->responses[m]);
+        fft_inverse(product, samples);
+        for (size_t i = 0; i < HOP; i++)
+            wet[i] += samples[kept + i];
+    }
 }
 
 void room_process(struct room *room, const float dry[BLOCK], float wet[BLOCK])
 {
-    float *const now = room->heard + TAPS;
-    memmove(room->heard, room->heard + BLOCK, TAPS * sizeof *now);
-    memcpy(now, dry, BLOCK * sizeof *now);
-
-    memset(wet, 0, BLOCK * sizeof *wet);
-    for (size_t m = 0; m < room->microphones; m++)
-        for (size_t k = 0; k < TAPS; k += 4)
-            add_reflections(wet, now - k - 3, &room->responses[m][k]);
+    for (size_t i = 0; i < BLOCK; i += HOP)
+        hop(room, dry + i, wet + i);
 }
 
 void room_free(struct room *room)

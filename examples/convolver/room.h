@@ -1,9 +1,11 @@
-/* The sound of a room: one dry voice in, many microphones out, each a convolution with its own impulse response.
+/* The sound of a room: one dry voice in, many microphones out, each an FFT convolution with its own impulse response.
  *
- * Only the early reflections, 25 ms of them, in the direct form, as engines compute them that must not add latency.
- * What is at work fits into a first or second level cache: a block takes time because it computes, not because it waits
- * for memory that others use too.
- * The responses are synthetic: decaying noise from a fixed seed. */
+ * Overlap-save (Stockham, "High-speed convolution and correlation", AFIPS 1966), a millisecond at a time: the voice's last
+ * samples are transformed once, multiplied with a microphone's spectrum, transformed back, and only the newest
+ * millisecond is kept. Short hops are what makes an engine quick to answer, and they are all computing: what is at work
+ * fits into a second level cache, so that a block does not wait for memory which others use too.
+ *
+ * The responses are the early reflections only, synthetic: decaying noise from a fixed seed. */
 #ifndef CONVOLVER_ROOM_H
 #define CONVOLVER_ROOM_H
 

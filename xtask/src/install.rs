@@ -190,7 +190,7 @@ impl Install {
         let source = root().join("examples/convolver");
         let demo = self.place(&self.prefix.join("libexec/talea/demo"));
         fs::create_dir_all(&demo)?;
-        let job = ["convolver.c", "room.c", "wav.c"];
+        let job = ["convolver.c", "room.c", "fft.c", "wav.c"];
         let lib = format!("-L{}", self.place(&self.prefix.join("lib")).display());
         let include = format!("-I{}", self.place(&self.prefix.join("include")).display());
         let with = ["-DWITH_TALEA", &include, &lib, "-ltalea", "-Wl,-rpath,$ORIGIN:$ORIGIN/../../../lib"];
@@ -200,7 +200,7 @@ impl Install {
             ("load", &["load.c"][..], &[][..]),
         ] {
             let mut cc = program("cc", &["-std=gnu11", "-O2", "-o"]);
-            cc.arg(demo.join(name)).args(sources).args(more).current_dir(&source);
+            cc.arg(demo.join(name)).args(sources).args(more).arg("-lm").current_dir(&source);
             must(cc).context("the demonstration's job is a C program; a C compiler is needed")?;
         }
         self.copy(&source.join("talea.wav"), "libexec/talea/demo/talea.wav", 0o644)

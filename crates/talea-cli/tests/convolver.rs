@@ -34,8 +34,8 @@ fn compile(sources: &[&str], more: &[&str]) {
 /// The job as anybody would build it.
 fn job(name: &str) -> PathBuf {
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let sources = ["convolver.c", "room.c", "wav.c"];
-    compile(&sources, &["-o", program.to_str().expect("a plain path")]);
+    let sources = ["convolver.c", "room.c", "fft.c", "wav.c"];
+    compile(&sources, &["-o", program.to_str().expect("a plain path"), "-lm"]);
     program
 }
 
@@ -95,7 +95,7 @@ fn the_room_computes_what_convolution_means() {
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("room-check");
     let (check, out) = (check.to_str().expect("a plain path"), program.to_str().expect("a plain path"));
     // The check rounds on purpose.
-    compile(&[check, "room.c"], &["-I.", "-Wno-conversion", "-o", out, "-lm"]);
+    compile(&[check, "room.c", "fft.c"], &["-I.", "-Wno-conversion", "-o", out, "-lm"]);
     let output = Command::new(&program).output().expect("the check");
     assert!(output.status.success(), "{}", printed(&output));
 }

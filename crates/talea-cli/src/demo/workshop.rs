@@ -93,7 +93,7 @@ fn build(root: &Path, target: &Path, profile: &str) -> anyhow::Result<Programs> 
     let own = target.join("demo/programs");
     std::fs::create_dir_all(&own).with_context(|| format!("cannot create {}", own.display()))?;
     let source = root.join("examples/convolver");
-    let job = ["convolver.c", "room.c", "wav.c"];
+    let job = ["convolver.c", "room.c", "fft.c", "wav.c"];
     compile(&source, &job, &own.join("convolver"), &[])?;
     compile(&source, &["load.c"], &own.join("load"), &[])?;
     let include = format!("-I{}", root.join("crates/talea-capi/include").display());
@@ -116,7 +116,7 @@ fn build(root: &Path, target: &Path, profile: &str) -> anyhow::Result<Programs> 
 fn compile(dir: &Path, sources: &[&str], program: &Path, with: &[&str]) -> anyhow::Result<()> {
     let fresh = program.with_added_extension(std::process::id().to_string());
     let mut cc = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
-    cc.args(["-std=gnu11", "-O2", "-Wall", "-o"]).arg(&fresh).args(sources).args(with);
+    cc.args(["-std=gnu11", "-O2", "-Wall", "-o"]).arg(&fresh).args(sources).args(with).arg("-lm");
     call(cc.current_dir(dir), "the C compiler (Debian: apt-get install gcc libc6-dev)")?;
     std::fs::rename(&fresh, program).with_context(|| format!("cannot write {}", program.display()))
 }
