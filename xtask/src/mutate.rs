@@ -54,13 +54,17 @@ pub(crate) fn run(args: &mut Parser) -> Result<ExitCode> {
     let mutations = read(&words)?;
     let tree = shell::target_dir().join("mutate/tree");
     copy_tree(&tree)?;
+    // All of them first: after each mutation what it touched is compiled again.
     let mut before: BTreeMap<&[String], Outcome> = BTreeMap::new();
+    for mutation in &mutations {
+        if !before.contains_key(mutation.tests.as_slice()) {
+            println!("unmutated: cargo test {}", mutation.tests.join(" "));
+            before.insert(&mutation.tests, test(&mutation.tests, &tree, None)?);
+        }
+    }
     let (mut killed, mut survived, mut broken) = (0, 0, 0);
     for mutation in &mutations {
         println!("{}: {}", mutation.name, mutation.what);
-        if !before.contains_key(mutation.tests.as_slice()) {
-            before.insert(&mutation.tests, test(&mutation.tests, &tree, None)?);
-        }
         match try_out(mutation, &tree, &before[mutation.tests.as_slice()])? {
             Fate::Killed(by) => {
                 killed += 1;

@@ -133,3 +133,53 @@ impl<W: Watch> Machine<W> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Doing, Event, Machine, SchedulerSpec, TaskId, TaskSpec, Tree};
+    use crate::sched::Policy;
+    use crate::{Span, Time};
+
+    /// A root with so many CPUs, a group of two tasks below it and one beside, all of them ready.
+    fn busy(cpus: u32) -> Machine {
+        let mut tree = Tree::new(cpus, SchedulerSpec::new("root", Policy::Edf));
+        let group = tree.scheduler(Tree::ROOT, SchedulerSpec::new("group", Policy::Edf));
+        for (parent, period) in [(group, 10), (group, 20), (Tree::ROOT, 30)] {
+            tree.task(parent, TaskSpec::new("task", Span::from_ns(period)));
+        }
+        let mut machine = tree.build().expect("a tree");
+        for task in 0..3 {
+            let _ = machine.handle(Time::ZERO, Event::Arrived { task: TaskId(task), arrival: Time::ZERO });
+        }
+        while machine.poll(Time::ZERO).is_some() {}
+        machine
+    }
+
+    fn complaint(cpus: u32, spoil: impl Fn(&mut Machine)) -> alloc::string::String {
+        let mut machine = busy(cpus);
+        assert_eq!(machine.audit(Time::ZERO), Ok(()));
+        spoil(&mut machine);
+        machine.audit(Time::ZERO).expect_err("a broken invariant")
+    }
+
+    #[test]
+    fn s3_the_audit_sees_each_invariant_when_it_is_broken() {
+        // Nodes come as they were declared: root, group, its tasks, the other one.
+        let says = |what: &str, number: &str| assert!(what.starts_with(number), "{number}: {what}");
+        says(&complaint(1, |machine| machine.nodes[1].entry.criteria.deadline = Time::NEVER), "1:");
+        says(&complaint(1, |machine| machine.nodes[2].eligible = false), "3:");
+        says(&complaint(1, |machine| machine.nodes[0].eligible = false), "2:");
+        let rests = |machine: &mut Machine, cpu: usize| {
+            machine.cpus[cpu].target = Doing::NOTHING;
+            machine.cpus[cpu].actual = Doing::NOTHING;
+        };
+        says(&complaint(1, |machine| rests(machine, 0)), "4:");
+        says(&complaint(2, |machine| rests(machine, 1)), "4:");
+        // Both CPUs below one child.
+        let twice = |machine: &mut Machine| {
+            let of = Doing { task: 1, job: 0 };
+            (machine.cpus[1].target, machine.cpus[1].actual) = (of, of);
+        };
+        says(&complaint(2, twice), "4:");
+    }
+}

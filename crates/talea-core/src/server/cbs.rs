@@ -53,7 +53,7 @@ impl Cbs {
 
     /// The most that is not: ⌊laxity·Q/D⌋.
     fn what_fits(&self, laxity: Span) -> Work {
-        // Rounded up once too often where it comes out even; so it is looked at.
+        // The density was rounded up: with periods of seconds that may be one too much. So it is looked at.
         let fits = Work::from_ns(((self.density * u128::from(laxity.as_ns())) >> 64) as u64);
         if self.is_too_much(fits, laxity) { Work::from_ns(fits.as_ns() - 1) } else { fits }
     }
@@ -130,5 +130,32 @@ impl Server for Cbs {
 
     fn deadline(&self) -> Time {
         self.deadline
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::Kind;
+
+    #[test]
+    fn l5_what_fits_is_rounded_down_whatever_the_lengths() {
+        let mut seed = 1u64;
+        let mut random = |below: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            1 + (seed >> 2) % below
+        };
+        for case in 0..20_000 {
+            // Up to nanoseconds, or up to seventy years.
+            let within = random(1 << (2 + case % 60));
+            let (budget, laxity) = (random(within), random(within));
+            let of = Reservation {
+                deadline: Some(Span::from_ns(within)),
+                ..Reservation::new(Kind::HardCbs, Work::from_ns(budget), Span::from_ns(within))
+            };
+            let exact = u128::from(laxity) * u128::from(budget) / u128::from(within);
+            let said = Cbs::new(&of, Exhausted::Waits).what_fits(Span::from_ns(laxity));
+            assert_eq!(u128::from(said.as_ns()), exact, "{laxity} of {budget} in {within}");
+        }
     }
 }

@@ -118,11 +118,16 @@ impl Drive {
         }
         self.tell(now, Event::Timer);
         let at = Time::from_ns(now);
+        let mut starts = false;
         while let Some(order) = self.machine.poll(at) {
             self.log.push(Passed::Ordered(at, order));
             match order {
-                Order::Idle { cpu } => self.running[cpu.0 as usize] = None,
+                Order::Idle { cpu } => {
+                    assert!(!starts, "who stops is told before who starts");
+                    self.running[cpu.0 as usize] = None;
+                }
                 Order::Run { cpu, task, job, .. } => {
+                    starts = true;
                     let task = task.0 as usize;
                     for other in self.running.iter_mut().filter(|other| **other == Some(task)) {
                         *other = None;

@@ -94,6 +94,21 @@ fn y9_an_activation_takes_the_tokens_it_was_declared_with() {
 }
 
 #[test]
+fn y9_of_channels_that_hold_tokens_of_several_activations_the_latest_deadline_counts() {
+    let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::Edf));
+    let source = tree.task(Tree::ROOT, TaskSpec::new("source", span(100)));
+    let join = tree.task(Tree::ROOT, TaskSpec::node("join"));
+    tree.channel(source, join, 4);
+    let pairs = tree.channel(source, join, 4);
+    tree.channels[pairs.0 as usize].tokens = 2;
+    let log = run(&tree, &[Source::periodic(span(100), work(10)), Source::activated(cost(5))], 400);
+    // With the first token of the one channel and two of the other, of which the second came last.
+    assert_eq!(log.starts(1), [110, 310]);
+    let deadlines = log.ended.iter().filter(|job| job.task.0 == 1).map(|job| job.deadline.as_ns());
+    assert_eq!(deadlines.collect::<Vec<_>>(), [200, 400]);
+}
+
+#[test]
 fn y9_a_source_that_does_not_push_leaves_its_sink_not_activated_and_says_so() {
     let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::Edf));
     let source = tree.task(Tree::ROOT, TaskSpec::new("source", span(100)));

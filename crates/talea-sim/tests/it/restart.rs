@@ -101,6 +101,25 @@ fn y14_channels_are_kept_or_cleared() {
 }
 
 #[test]
+fn y14_what_has_activated_somebody_before_a_stop_activates_nobody_after_it() {
+    let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::Edf));
+    let source = tree.task(Tree::ROOT, TaskSpec::new("source", span(100)));
+    let sink = tree.task(Tree::ROOT, TaskSpec::node("sink"));
+    let channel = tree.channel(source, sink, 3);
+    // The sink's jobs take nothing out: data stays in the channel, claimed.
+    let sources = [Source::periodic(span(100), work(10)), Source::activated(cost(10).popping(channel, &[0]))];
+    let mut before = world(&tree, &sources);
+    before.run(at(50), &mut ());
+    before.stop();
+    assert!(before.machine().is_drained());
+    assert_eq!(before.machine().stored(channel), 1);
+    let mut kept = world(&tree, &sources);
+    kept.machine_mut().keep_channels(before.machine());
+    assert_eq!(kept.machine().stored(channel), 0);
+    assert_eq!(watch(&mut kept, 100).starts(1), [10]);
+}
+
+#[test]
 fn y1_l23_tasks_and_servers_are_added_removed_and_changed_while_stopped() {
     let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::FixedPriority));
     let band = tree.scheduler(Tree::ROOT, SchedulerSpec::new("band", Policy::Edf));

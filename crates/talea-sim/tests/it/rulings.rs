@@ -123,4 +123,7 @@ fn y5_a_group_stays_on_the_cpu_of_its_jobs_until_all_that_began_have_ended() {
     };
     assert_eq!(cpu_at_4(Migration::Anytime), 1, "from `a`, the least urgent");
     assert_eq!(cpu_at_4(Migration::JobBoundaries), 0, "`long` has begun there, so from `b`");
+    // `urgent` has ended at 5 and `long` has not: it waits for CPU 0 until `b` has ended at 10, beside CPU 1, idle from 8.
+    assert_eq!(run_with(Migration::JobBoundaries).ends(0), [17]);
+    assert_eq!(run_with(Migration::Anytime).ends(0), [16]);
 }

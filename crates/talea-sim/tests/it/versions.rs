@@ -1,7 +1,9 @@
 //! Versions and accelerators (Y6, Y7).
 
 use crate::lab::{at, cost, listed, run, span, task, watch, work, world};
-use talea_core::machine::{AcceleratorId, Condition, SchedulerSpec, Selection, TaskSpec, Tree, Version};
+use talea_core::machine::{
+    AcceleratorId, Affinity, Body, Condition, NodeId, SchedulerSpec, Selection, TaskSpec, Tree, Version,
+};
 use talea_core::sched::Policy;
 use talea_sim::{Cost, Source};
 
@@ -123,8 +125,17 @@ fn y7_of_two_that_come_at_once_the_more_urgent_chooses_first() {
             tree.task(Tree::ROOT, TaskSpec { versions, ..task("t", deadline) });
         }
         let source = listed(&[0], Cost::Versions(vec![cost(10), cost(30)]));
-        let log = run(&tree, &[source.clone(), source], 1_000);
+        let log = run(&tree, &[source.clone(), source.clone()], 1_000);
         let urgent = u32::from(deadlines[1] < deadlines[0]);
+        assert_eq!((log.versions(urgent), log.versions(1 - urgent)), (vec![0], vec![1]));
+        // Also where the more urgent one stands on the later CPU.
+        for (node, cpu) in [(NodeId(1), urgent == 0), (NodeId(2), urgent == 1)] {
+            if let Some(Body::Task(spec)) = tree.get_mut(node).map(|node| &mut node.body) {
+                spec.affinity = Affinity::only(u32::from(cpu));
+            }
+        }
+        let log = run(&tree, &[source.clone(), source], 1_000);
+        assert_eq!(log.begins.iter().find(|begin| begin.task == urgent).expect("it begins").cpu, 1);
         assert_eq!((log.versions(urgent), log.versions(1 - urgent)), (vec![0], vec![1]));
     }
 }

@@ -1,8 +1,9 @@
 //! A channel against a plain twin: three lists.
 
-use super::super::NodeId;
+use super::super::{Event, Handled, NodeId, SchedulerSpec, TaskId, TaskSpec, Tree};
 use super::{Channel, Traffic};
-use crate::Time;
+use crate::sched::Policy;
+use crate::{Span, Time};
 use alloc::vec::Vec;
 
 fn channel(room: usize, tokens: u32, is_signal: bool) -> Channel {
@@ -88,4 +89,25 @@ fn y9_a_signal_is_gone_when_it_has_activated_somebody() {
         }
     }
     assert_eq!((channel.stored, channel.traffic.popped), (0, 4));
+}
+
+#[test]
+fn y10_whoever_finds_a_channel_full_or_empty_is_told_so() {
+    let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::Edf));
+    let source = tree.task(Tree::ROOT, TaskSpec::new("source", Span::from_ns(100)));
+    let sink = tree.task(Tree::ROOT, TaskSpec::node("sink"));
+    let channel = tree.channel(source, sink, 1);
+    let mut machine = tree.build().expect("a tree");
+    let mut tell = |now: u64, event| {
+        let now = Time::from_ns(now);
+        let answer = machine.handle(now, event);
+        while machine.poll(now).is_some() {}
+        answer
+    };
+    let _ = tell(0, Event::Arrived { task: TaskId(0), arrival: Time::ZERO });
+    assert_eq!(tell(1, Event::Pushed { channel }), Handled::Done);
+    assert_eq!(tell(1, Event::Pushed { channel }), Handled::Full);
+    let _ = tell(2, Event::Completed { task: TaskId(0) });
+    assert_eq!(tell(3, Event::Popped { channel }), Handled::Done);
+    assert_eq!(tell(3, Event::Popped { channel }), Handled::Empty);
 }

@@ -76,6 +76,11 @@ fn y6_a_function_sees_candidates_and_conditions_and_nonsense_falls_back() {
     assert_eq!(choose(Selection::User(exact), &versions, 0b111, &conditions), 1);
     assert_eq!(choose(Selection::User(exact), &versions, 0b101, &conditions), 2, "the last candidate");
     assert_eq!(choose(Selection::User(|_| Some(77)), &versions, 0b011, &conditions), 1);
+    assert_eq!(
+        choose(Selection::User(|_| Some(0)), &versions, 0b110, &conditions),
+        2,
+        "the first can't be had"
+    );
     assert_eq!(choose(Selection::Declared, &versions, 0b110, &conditions), 1);
 }
 
