@@ -11,6 +11,7 @@ mod decision;
 mod figures;
 mod ipc;
 mod l3c;
+mod pace;
 pub(crate) mod plot;
 mod raw;
 mod reapply;

@@ -1,25 +1,27 @@
-//! `talea lab sim`: jobs per second of the simulator, beside a loop that says how fast this machine is right now.
+//! `talea lab sim`: jobs per second of the simulator, and what a decision takes.
 //!
-//! The loop is 100 million dependent steps of xorshift64; figures are scaled to the pace at which it takes 0.153 s, so that
-//! two machines, or two minutes of a shared one, can be compared. It runs before and after each case. 20 periodic tasks
-//! with periods of 5 to 100 ms, as peers were measured. The trace is that of `talea simulate --trace`, every slice, arrival
-//! and deadline, written to a file in the temporary folder and removed again; the compact one has everything that a sink is
-//! told ([`talea_sim::trace`]). What one decision takes is measured in [`decision`].
+//! 20 periodic tasks with periods of 5 to 100 ms, as peers were measured. Each case is a world that goes on a stretch at a
+//! time, in turn with the others, beside the loop of [`pace`](super::pace). The trace is that of `talea simulate --trace`,
+//! every slice, arrival and deadline, written to a file in the temporary folder and removed again; the compact one has
+//! everything that a sink is told ([`talea_sim::trace`]). What one decision takes is measured in
+//! [`decision`](super::decision).
 
 #![allow(clippy::cast_precision_loss, reason = "printed")]
 
-use super::decision;
+use super::decision::{self, Decisions};
+use super::pace::{Middle, REFERENCE, Stretch, reference, scaled};
 use crate::exit::Exit;
 use crate::output::{self, Table};
-use crate::report::{Outline, Trace};
+use crate::report::{Outline, Trace, Tracks};
 use anyhow::Context as _;
 use serde::Serialize;
 use std::fs::File;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use talea_core::machine::{SchedulerSpec, TaskSpec, Tree};
 use talea_core::sched::Policy;
 use talea_core::workload::Surroundings;
-use talea_core::{Span, Time, Work};
+use talea_core::{Span, Work};
 use talea_sim::dice::Dice;
 use talea_sim::{Counters, Jobs, Sink, Source, World};
 use talea_system::system::Root;
@@ -34,13 +36,13 @@ pub(crate) struct Args {
     output: crate::args::Output,
 }
 
-/// What the reference loop takes at the pace that figures are scaled to.
-pub(super) const REFERENCE: f64 = 0.153;
-/// How long that loop is.
-pub(super) const REFERENCE_STEPS: u32 = 100_000_000;
 const TASKS: u64 = 20;
+/// Jobs of this set that arrive in a second, about.
+const RATE: u64 = 490;
 /// Records that are kept at a time.
 const RECORDS: usize = 1 << 16;
+/// Pieces of the loop between two stretches: as long as a stretch, about a millisecond.
+const PIECES: u32 = 70;
 
 #[derive(Serialize)]
 struct Case {
@@ -48,34 +50,15 @@ struct Case {
     cpus: u32,
     sink: &'static str,
     jobs: u64,
-    seconds: f64,
-    reference_seconds: f64,
-    million_jobs_per_second: f64,
-    scaled: f64,
+    million_jobs_per_second: Middle,
+    reference_seconds: Middle,
+    scaled: Middle,
 }
 
 #[derive(Serialize)]
 struct Answer {
     cases: Vec<Case>,
-    decisions: Vec<decision::Case>,
-}
-
-/// The reference loop.
-fn reference() -> f64 {
-    xorshift(REFERENCE_STEPS)
-}
-
-/// So many dependent steps: the seconds that they take.
-pub(super) fn xorshift(steps: u32) -> f64 {
-    let begun = Instant::now();
-    let mut x = 88_172_645_463_325_252u64;
-    for _ in 0..steps {
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-    }
-    std::hint::black_box(x);
-    begun.elapsed().as_secs_f64()
+    decisions: Decisions,
 }
 
 fn described(policy: &Policy, cpus: u32, per_mille: u64) -> Root {
@@ -92,66 +75,24 @@ fn described(policy: &Policy, cpus: u32, per_mille: u64) -> Root {
     Root { name: "root".to_owned(), tree, sources, tasks, surroundings: Surroundings::default() }
 }
 
-/// Simulates until `jobs` jobs have ended, more or less.
-fn measure(case: (&'static str, Policy, u32, u64), jobs: u64, sink: &'static str) -> anyhow::Result<Case> {
-    let (policy, built, cpus, per_mille) = case;
-    let root = described(&built, cpus, per_mille);
-    let machine = root.tree.build().expect("a flat tree");
-    let outline = Outline::of(&root, &machine);
-    let mut world = World::new(machine, cpus, &root.workload(0));
-    // About 490 jobs arrive in a second of this set.
-    let until = Time::from_ns(jobs.saturating_mul(1_000_000_000) / 490);
-    let before = reference();
-    let begun = Instant::now();
-    let mut counters = Counters::new(TASKS as usize);
-    let ended = match sink {
-        "counters" => {
-            world.run(until, &mut counters);
-            counters.total().completed
-        }
-        "trace" => {
-            let path = std::env::temp_dir().join(format!("talea-lab-sim-{}.pftrace", std::process::id()));
-            let file = File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
-            let mut trace = Trace::new(file);
-            let mut both = (counters, trace.root(&outline, until.since(Time::ZERO)));
-            world.run(until, &mut both);
-            both.1.finish(until, &[]);
-            let ended = both.0.total().completed;
-            let written = trace.finish();
-            std::fs::remove_file(&path).and(written).context("cannot write the trace")?;
-            ended
-        }
-        "compact trace" => {
-            let path = std::env::temp_dir().join(format!("talea-lab-sim-{}.trace", std::process::id()));
-            let file = File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
-            let mut both = (counters, talea_sim::trace::Trace::new(file, TASKS as usize));
-            world.run(until, &mut both);
-            let written = both.1.finish().map(drop);
-            std::fs::remove_file(&path).and(written).context("cannot write the trace")?;
-            both.0.total().completed
-        }
-        _ => {
-            // 65,536 records at a time: a long run's records go somewhere, they are not all kept.
-            let mut records = Records::default();
-            world.run(until, &mut records);
-            records.ended + records.jobs.ended.len() as u64
-        }
-    };
-    let seconds = begun.elapsed().max(Duration::from_nanos(1)).as_secs_f64();
-    let reference_seconds = f64::midpoint(before, reference());
-    let rate = ended as f64 / seconds / 1e6;
-    Ok(Case {
-        policy,
-        cpus,
-        sink,
-        jobs: ended,
-        seconds,
-        reference_seconds,
-        million_jobs_per_second: rate,
-        scaled: rate * reference_seconds / REFERENCE,
-    })
+/// A file in the temporary folder, for as long as it is needed.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(end: &str) -> anyhow::Result<(Scratch, File)> {
+        let path = std::env::temp_dir().join(format!("talea-lab-sim-{}.{end}", std::process::id()));
+        let file = File::create_new(&path).with_context(|| format!("cannot create {}", path.display()))?;
+        Ok((Scratch(path), file))
+    }
 }
 
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// 65,536 at a time: a long run's records go somewhere, they are not all kept.
 #[derive(Default)]
 struct Records {
     jobs: Jobs,
@@ -159,6 +100,7 @@ struct Records {
 }
 
 impl Sink for Records {
+    #[inline]
     fn completed(&mut self, job: &talea_sim::Completion) {
         self.jobs.completed(job);
         if self.jobs.ended.len() == RECORDS {
@@ -169,49 +111,163 @@ impl Sink for Records {
     }
 }
 
+/// Who is told.
+enum Told<'a> {
+    Counters(Counters),
+    Records(Records),
+    Compact(Box<(Counters, talea_sim::trace::Trace<File>)>),
+    Trace(Box<(Counters, Tracks<'a, File>)>),
+}
+
+struct Bench<'a> {
+    policy: &'static str,
+    sink: &'static str,
+    root: &'a Root,
+    world: World,
+    told: Told<'a>,
+    /// How far it goes in one stretch.
+    stretch: Span,
+    stretches: Vec<Stretch>,
+}
+
+impl<'a> Bench<'a> {
+    fn new(policy: &'static str, sink: &'static str, root: &'a Root, told: Told<'a>, jobs: u64) -> Bench<'a> {
+        let machine = root.tree.build().expect("a flat tree");
+        let world = World::new(machine, root.tree.cpus, &root.workload(0));
+        let stretch = Span::from_ns(jobs.saturating_mul(1_000_000_000) / RATE);
+        Bench { policy, sink, root, world, told, stretch, stretches: Vec::new() }
+    }
+
+    /// Jobs that have ended.
+    fn ended(&self) -> u64 {
+        match &self.told {
+            Told::Counters(counters) => counters.total().completed,
+            Told::Records(records) => records.ended + records.jobs.ended.len() as u64,
+            Told::Compact(both) => both.0.total().completed,
+            Told::Trace(both) => both.0.total().completed,
+        }
+    }
+
+    fn go(&mut self, before: f64) -> f64 {
+        let until = self.world.now() + self.stretch;
+        let ended = self.ended();
+        let begun = Instant::now();
+        match &mut self.told {
+            Told::Counters(counters) => self.world.run(until, counters),
+            Told::Records(records) => self.world.run(until, records),
+            Told::Compact(both) => self.world.run(until, &mut **both),
+            Told::Trace(both) => self.world.run(until, &mut **both),
+        };
+        let seconds = begun.elapsed().max(Duration::from_nanos(1)).as_secs_f64();
+        let after = reference(PIECES);
+        let value = (self.ended() - ended) as f64 / seconds / 1e6;
+        self.stretches.push(Stretch { value, reference: f64::midpoint(before, after) });
+        after
+    }
+
+    fn case(&self) -> Case {
+        let [million_jobs_per_second, reference_seconds, scaled] = scaled(&self.stretches, false);
+        let (policy, cpus, sink, jobs) = (self.policy, self.root.tree.cpus, self.sink, self.ended());
+        Case { policy, cpus, sink, jobs, million_jobs_per_second, reference_seconds, scaled }
+    }
+}
+
+fn cases(quick: bool) -> anyhow::Result<Vec<Case>> {
+    let (rounds, jobs) = if quick { (2, 2_500) } else { (800, 10_000) };
+    let edf = described(&Policy::Edf, 2, 1_500);
+    let rm = described(&Policy::RateMonotonic, 2, 1_300);
+    let (one_edf, one_rm) = (described(&Policy::Edf, 1, 900), described(&Policy::RateMonotonic, 1, 700));
+    let (_compact, compact_file) = Scratch::new("trace")?;
+    let (_trace, trace_file) = Scratch::new("pftrace")?;
+    let outline = Outline::of(&edf, &edf.tree.build().expect("a flat tree"));
+    let counters = || Counters::new(TASKS as usize);
+    // A quarter of them: 180 bytes each.
+    let few = jobs / 4;
+    let mut trace = Trace::new(trace_file);
+    let tracks = trace.root(&outline, Span::from_ns(u64::MAX));
+    let compact = talea_sim::trace::Trace::new(compact_file, TASKS as usize);
+    let (global, global_rm) = ("G-EDF, U = 1.5", "G-RM, U = 1.3");
+    let mut all = [
+        Bench::new(global, "counters", &edf, Told::Counters(counters()), jobs),
+        Bench::new(global, "records", &edf, Told::Records(Records::default()), jobs),
+        Bench::new(global, "compact trace", &edf, Told::Compact(Box::new((counters(), compact))), jobs),
+        Bench::new(global, "trace", &edf, Told::Trace(Box::new((counters(), tracks))), few),
+        Bench::new(global_rm, "counters", &rm, Told::Counters(counters()), jobs),
+        Bench::new("EDF, U = 0.9", "counters", &one_edf, Told::Counters(counters()), jobs),
+        Bench::new("RM, U = 0.7", "counters", &one_rm, Told::Counters(counters()), jobs),
+    ];
+    let mut pace = reference(PIECES);
+    for _ in 0..rounds {
+        for bench in &mut all {
+            pace = bench.go(pace);
+        }
+    }
+    let cases = all.iter().map(Bench::case).collect();
+    for bench in all {
+        if let Told::Compact(both) = bench.told {
+            both.1.finish().context("cannot write the trace")?;
+        }
+    }
+    trace.finish().context("cannot write the trace")?;
+    Ok(cases)
+}
+
 /// Measures and prints.
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
-    let jobs = if args.quick { 20_000 } else { 10_000_000 };
-    let cases = vec![
-        measure(("G-EDF, U = 1.5", Policy::Edf, 2, 1_500), jobs, "counters")?,
-        measure(("G-EDF, U = 1.5", Policy::Edf, 2, 1_500), jobs, "records")?,
-        measure(("G-EDF, U = 1.5", Policy::Edf, 2, 1_500), jobs, "compact trace")?,
-        // A tenth of them: 180 bytes each.
-        measure(("G-EDF, U = 1.5", Policy::Edf, 2, 1_500), jobs / 10, "trace")?,
-        measure(("G-RM, U = 1.3", Policy::RateMonotonic, 2, 1_300), jobs, "counters")?,
-        measure(("EDF, U = 0.9", Policy::Edf, 1, 900), jobs, "counters")?,
-        measure(("RM, U = 0.7", Policy::RateMonotonic, 1, 700), jobs, "counters")?,
-    ];
-    let decisions = decision::cases(args.quick);
+    let cases = cases(args.quick)?;
+    let decisions = decision::measure(args.quick);
     if args.output.json {
         output::print_json(&Answer { cases, decisions })?;
         return Ok(Exit::Ok);
     }
-    let mut table =
-        Table::new(&["POLICY", ">CPUS", "SINK", ">JOBS", ">M JOBS/S", ">REFERENCE s", ">SCALED M JOBS/S"]);
+    let half = |middle: &Middle, digits: usize| format!("{:.digits$} to {:.digits$}", middle.from, middle.to);
+    let mut table = Table::new(&[
+        "POLICY",
+        ">CPUS",
+        "SINK",
+        ">JOBS",
+        ">M JOBS/S",
+        ">REFERENCE s",
+        ">SCALED M JOBS/S",
+        ">HALF OF THEM",
+    ]);
     for case in &cases {
         table.row(vec![
             case.policy.to_owned(),
             case.cpus.to_string(),
             case.sink.to_owned(),
             case.jobs.to_string(),
-            format!("{:.2}", case.million_jobs_per_second),
-            format!("{:.3}", case.reference_seconds),
-            format!("{:.2}", case.scaled),
+            format!("{:.2}", case.million_jobs_per_second.median),
+            format!("{:.3}", case.reference_seconds.median),
+            format!("{:.2}", case.scaled.median),
+            half(&case.scaled, 2),
         ]);
     }
     output::print(&table.render())?;
-    let mut table = Table::new(&[">READY TASKS", ">LEVELS", ">DECISION ns", ">REFERENCE s", ">SCALED ns"]);
-    for case in &decisions {
+    let mut table = Table::new(&[
+        ">READY TASKS",
+        ">LEVELS",
+        ">DECISION ns",
+        ">REFERENCE s",
+        ">SCALED ns",
+        ">HALF OF THEM",
+    ]);
+    for case in &decisions.cases {
         table.row(vec![
             case.tasks.to_string(),
             case.levels.to_string(),
-            format!("{:.1}", case.nanoseconds),
-            format!("{:.3}", case.reference_seconds),
-            format!("{:.1}", case.scaled),
+            format!("{:.1}", case.nanoseconds.median),
+            format!("{:.3}", case.reference_seconds.median),
+            format!("{:.1}", case.scaled.median),
+            half(&case.scaled, 1),
         ]);
     }
     output::print(&table.render())?;
-    output::print(&format!("scaled to the pace at which the reference loop takes {REFERENCE} s\n"))?;
+    let level = &decisions.level;
+    output::print(&format!(
+        "a level adds {:.1} ns ({})\nmedians of stretches, scaled to the pace at which the reference loop takes {REFERENCE} s\n",
+        level.median,
+        half(level, 1)
+    ))?;
     Ok(Exit::Ok)
 }

@@ -1,0 +1,102 @@
+//! How fast this machine is right now: a loop that every figure of `talea lab sim` is measured beside.
+//!
+//! The loop is 100 million dependent steps of xorshift64; figures are scaled to the pace at which it takes 0.153 s, so that
+//! two machines, or two minutes of a shared one, can be compared. It is cut into pieces that run before and after each
+//! short stretch of what is measured, the stretches of all cases take turns, and what is told of a case is the median of
+//! its stretches: whoever else uses the machine for a while spoils some stretches of every case, and no figure.
+
+#![allow(clippy::cast_precision_loss, reason = "printed")]
+
+use serde::Serialize;
+use std::time::Instant;
+
+/// Seconds that the loop takes at the pace that figures are scaled to.
+pub(super) const REFERENCE: f64 = 0.153;
+const STEPS: u32 = 100_000_000;
+
+/// Some microseconds of it: short enough to be interrupted seldom.
+const PIECE: u32 = 10_000;
+
+/// The seconds that all of the loop would take: the median of so many pieces of it.
+pub(super) fn reference(pieces: u32) -> f64 {
+    let piece = |_| {
+        let begun = Instant::now();
+        let mut x = 88_172_645_463_325_252u64;
+        for _ in 0..PIECE {
+            x ^= x << 13;
+            x ^= x >> 7;
+            x ^= x << 17;
+        }
+        std::hint::black_box(x);
+        begun.elapsed().as_secs_f64()
+    };
+    Middle::of((0..pieces).map(piece)).median * f64::from(STEPS / PIECE)
+}
+
+/// What is told of many measurements: the middle one, and between which half of them lie.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub(super) struct Middle {
+    pub(super) median: f64,
+    pub(super) from: f64,
+    pub(super) to: f64,
+}
+
+impl Middle {
+    /// Of at least one.
+    pub(super) fn of(values: impl IntoIterator<Item = f64>) -> Middle {
+        let mut sorted: Vec<f64> = values.into_iter().collect();
+        sorted.sort_by(f64::total_cmp);
+        let at = |quarters: usize| sorted[sorted.len() * quarters / 4];
+        Middle { median: at(2), from: at(1), to: at(3) }
+    }
+}
+
+/// A stretch of what is measured, with what the loop took around it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stretch {
+    /// In the unit of the figure.
+    pub(super) value: f64,
+    pub(super) reference: f64,
+}
+
+/// The middle of what was measured, of the loop beside it, and of what was measured at the pace of [`REFERENCE`].
+/// `is_time`: it is a time and no rate.
+pub(super) fn scaled(stretches: &[Stretch], is_time: bool) -> [Middle; 3] {
+    let scale = |stretch: &Stretch| {
+        let pace = stretch.reference / REFERENCE;
+        if is_time { stretch.value / pace } else { stretch.value * pace }
+    };
+    [
+        Middle::of(stretches.iter().map(|stretch| stretch.value)),
+        Middle::of(stretches.iter().map(|stretch| stretch.reference)),
+        Middle::of(stretches.iter().map(scale)),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_that_is_slow_for_a_while_changes_no_figure() {
+        let stretch = |slow: f64| Stretch { value: 8.0 / slow, reference: REFERENCE * slow };
+        let noisy: Vec<Stretch> = (0..40).map(|at| stretch(if at % 3 == 0 { 4.0 } else { 1.0 })).collect();
+        let [value, reference, scaled] = scaled(&noisy, false);
+        assert_eq!((value.median, reference.median), (8.0, REFERENCE));
+        assert!((scaled.median - 8.0).abs() < 1e-9 && (scaled.from - 8.0).abs() < 1e-9);
+        // Some that were only slow themselves, because they were interrupted.
+        let mut cut = noisy.clone();
+        cut.iter_mut().step_by(7).for_each(|stretch| stretch.value /= 100.0);
+        assert!((super::scaled(&cut, false)[2].median - 8.0).abs() < 1e-9);
+        let time = |slow: f64| Stretch { value: 80.0 * slow, reference: REFERENCE * slow };
+        let times: Vec<Stretch> = (1..20).map(|at| time(f64::from(at))).collect();
+        assert!((super::scaled(&times, true)[2].median - 80.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_middle_is_a_value_that_occurred() {
+        assert_eq!(Middle::of([3.0]), Middle { median: 3.0, from: 3.0, to: 3.0 });
+        assert_eq!(Middle::of([4.0, 1.0, 3.0, 2.0]), Middle { median: 3.0, from: 2.0, to: 4.0 });
+        assert!(reference(3) > 0.0);
+    }
+}
