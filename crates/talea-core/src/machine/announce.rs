@@ -84,7 +84,7 @@ impl<W: Watch> Machine<W> {
             (true, true) => Signal::Update,
         };
         if W::ON {
-            self.watch.see(now, signal, runnable.id);
+            self.watch.see(now, signal, self.ids[node as usize]);
         }
         let (entry, parent) = (&runnable.entry, runnable.parent);
         if parent == NONE {

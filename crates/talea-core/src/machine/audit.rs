@@ -14,9 +14,9 @@ impl<W: Watch> Machine<W> {
     pub fn audit(&self, now: Time) -> Result<(), String> {
         for (at, group) in self.groups.iter().enumerate() {
             let node = &self.nodes[group.node as usize];
-            let id = node.id;
-            let kids = self.nodes.iter().filter(|kid| kid.parent == at as u32);
-            let ready = kids.clone().filter(|kid| kid.eligible).count();
+            let id = self.ids[group.node as usize];
+            let kids = self.kids_of(at as u32);
+            let ready = kids.clone().filter(|(_, kid)| kid.eligible).count();
             if at == 0 && self.global.is_some() {
                 self.audit_global(now)?;
                 continue;
@@ -24,12 +24,12 @@ impl<W: Watch> Machine<W> {
             let head = group.current.or_else(|| group.policy.head(now));
             if let (None, Some(head)) = (group.current, head) {
                 let first = self.entry(self.kids[(group.kids + head) as usize]);
-                let mut others = kids.clone().filter(|kid| kid.eligible && kid.entry.child != head);
+                let mut others = kids.clone().filter(|(_, kid)| kid.eligible && kid.entry.child != head);
                 let is_before = |kid: &Runnable| group.policy.before(now, &kid.entry, &first);
-                if let Some(kid) = others.find(|kid| is_before(kid)) {
+                if let Some((other, _)) = others.find(|(_, kid)| is_before(kid)) {
                     return Err(format!(
                         "1: the head of {id:?} is child {head}, but {:?} comes before it",
-                        kid.id
+                        self.ids[other]
                     ));
                 }
             }
@@ -66,12 +66,12 @@ impl<W: Watch> Machine<W> {
             let mut at = self.tasks[task as usize].node;
             while self.nodes[at as usize].parent != NONE {
                 if !self.nodes[at as usize].eligible {
-                    return Err(format!("4: {:?} runs and is not eligible", self.nodes[at as usize].id));
+                    return Err(format!("4: {:?} runs and is not eligible", self.ids[at as usize]));
                 }
                 let shared = self.cpus[..cpu].iter().filter_map(|other| other.target.task());
                 for other in shared {
                     if self.is_above(at, self.tasks[other as usize].node) {
-                        return Err(format!("4: {:?} is active on two CPUs", self.nodes[at as usize].id));
+                        return Err(format!("4: {:?} is active on two CPUs", self.ids[at as usize]));
                     }
                 }
                 at = self.groups[self.nodes[at as usize].parent as usize].node;
@@ -87,6 +87,11 @@ impl<W: Watch> Machine<W> {
             }
         }
         Ok(())
+    }
+
+    /// The children of a group, with their numbers as nodes.
+    fn kids_of(&self, group: u32) -> impl Iterator<Item = (usize, &Runnable)> + Clone {
+        self.nodes.iter().enumerate().filter(move |(_, kid)| kid.parent == group)
     }
 
     fn entry(&self, node: u32) -> Entry {
@@ -110,8 +115,7 @@ impl<W: Watch> Machine<W> {
         if self.global.as_ref().is_some_and(|global| !global.is_settled(now, kids)) {
             return Err("4: somebody waits who comes before somebody who runs on a CPU of his".into());
         }
-        let kids = || self.nodes.iter().filter(|kid| kid.parent == 0);
-        let ready = kids().filter(|kid| kid.eligible).count();
+        let ready = self.kids_of(0).filter(|(_, kid)| kid.eligible).count();
         let busy = self.cpus.iter().filter(|cpu| cpu.target.task().is_some()).count();
         let free = self.cpus.len() - busy;
         // With jobs bound to CPUs a child may wait beside an idle CPU.
@@ -122,11 +126,11 @@ impl<W: Watch> Machine<W> {
                 self.cpus.len()
             ));
         }
-        for kid in kids() {
-            if let What::Task(task) = kid.what {
+        for (at, kid) in self.kids_of(0) {
+            if let What::Task(task) = self.whats[at] {
                 let runs = self.cpus.iter().filter(|cpu| cpu.target.task() == Some(task)).count();
                 if runs > usize::from(kid.eligible) {
-                    return Err(format!("4: {:?} runs {runs} times", kid.id));
+                    return Err(format!("4: {:?} runs {runs} times", self.ids[at]));
                 }
             }
         }

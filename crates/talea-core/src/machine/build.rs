@@ -23,6 +23,7 @@ impl Tree {
     pub fn build_with<W: Watch>(&self, watch: W) -> Result<Machine<W>, TreeError> {
         self.check()?;
         let (mut nodes, mut groups, mut tasks) = (Vec::new(), Vec::<Group>::new(), Vec::<Task>::new());
+        let (mut whats, mut ids) = (Vec::new(), Vec::new());
         // Of a scheduler's node: its group and how many children it has so far.
         let mut seen: BTreeMap<NodeId, (u32, u32)> = BTreeMap::new();
         let mut above: BTreeMap<NodeId, Vec<u32>> = BTreeMap::new();
@@ -87,9 +88,8 @@ impl Tree {
                         group = above.parent;
                     }
                     tasks.push(Task {
-                        ring: jobs::Ring::new(spec.backlog.capacity),
+                        ring: jobs::Ring::new(spec.backlog.capacity, spec.enforced.then_some(spec.period)),
                         deadline: criteria.relative_deadline,
-                        separation: spec.enforced.then_some(spec.period),
                         node: at,
                         released: false,
                         started: false,
@@ -104,14 +104,14 @@ impl Tree {
                 parent,
                 eligible: false,
                 boosted: false,
-                id,
-                what,
             });
+            whats.push(what);
+            ids.push(id);
         }
         let mut kids = Vec::with_capacity(nodes.len());
         for group in &mut groups {
             group.kids = kids.len() as u32;
-            let id = nodes[group.node as usize].id;
+            let id = ids[group.node as usize];
             kids.extend(above.get(&id).into_iter().flatten());
         }
         let Some(Body::Scheduler(root)) = self.get(Tree::ROOT).map(|node| &node.body) else {
@@ -143,6 +143,8 @@ impl Tree {
             any_nonpreemptive: groups.iter().any(|group| !group.preemptive),
             any_metered: groups.iter().any(|group| group.metered),
             nodes,
+            whats,
+            ids,
             groups,
             tasks,
             kids,

@@ -2,9 +2,8 @@
 
 use super::global::Kids;
 use super::{Doing, Machine, NONE, Signal, Watch, What};
+use crate::Time;
 use crate::sched::Scheduler;
-use crate::server::Server;
-use crate::{Span, Time, Work};
 use alloc::vec::Vec;
 
 impl<W: Watch> Machine<W> {
@@ -75,7 +74,7 @@ impl<W: Watch> Machine<W> {
     #[inline(always)]
     pub(super) fn descend(&mut self, now: Time, mut node: u32) -> Option<u32> {
         loop {
-            match self.nodes[node as usize].what {
+            match self.whats[node as usize] {
                 What::Task(task) => return Some(task),
                 What::Group(group) => {
                     let state = &mut self.groups[group as usize];
@@ -129,7 +128,7 @@ impl<W: Watch> Machine<W> {
         };
         let mut at = from;
         while let Some(node) = at.filter(|&node| !meets(self, node, to)) {
-            self.watch.see(now, Signal::Deactivate, self.nodes[node as usize].id);
+            self.watch.see(now, Signal::Deactivate, self.ids[node as usize]);
             at = self.above(node);
         }
         // From the top down: as deep as the tree is, and only while somebody looks.
@@ -140,40 +139,12 @@ impl<W: Watch> Machine<W> {
             at = self.above(node);
         }
         for &node in path.iter().rev() {
-            self.watch.see(now, Signal::Activate, self.nodes[node as usize].id);
+            self.watch.see(now, Signal::Activate, self.ids[node as usize]);
         }
     }
 
     pub(super) fn above(&self, node: u32) -> Option<u32> {
         let parent = self.nodes[node as usize].parent;
         (parent != NONE).then(|| self.groups[parent as usize].node)
-    }
-
-    /// When the budgets that are being used would be used up.
-    #[inline(always)]
-    pub(super) fn measure(&mut self, now: Time) {
-        for cpu in 0..self.cpus.len() {
-            if let (true, Some(task)) = (self.cpus[cpu].metered, self.cpus[cpu].target.task()) {
-                self.cpus[cpu].expiry = self.expiry(now, task);
-            }
-        }
-    }
-
-    pub(super) fn expiry(&self, now: Time, task: u32) -> Time {
-        let mut node = self.tasks[task as usize].node;
-        let mut left = None::<Work>;
-        while self.nodes[node as usize].parent != NONE {
-            let group = &self.groups[self.nodes[node as usize].parent as usize];
-            let child = self.nodes[node as usize].entry.child;
-            node = group.node;
-            if !group.metered {
-                continue;
-            }
-            let budget = group.server.as_ref().map(|server| server.budget(now));
-            for bound in [budget, group.policy.allowance(now, child)].into_iter().flatten() {
-                left = Some(left.map_or(bound, |left| left.min(bound)));
-            }
-        }
-        left.map_or(Time::NEVER, |left| now.saturating_add(Span::from_ns(left.as_ns())))
     }
 }

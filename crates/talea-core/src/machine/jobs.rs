@@ -2,9 +2,11 @@
 //!
 //! Model: the job under way or next, and a ring of (release, deadline) of those that wait behind it; jobs of one task run
 //! in order and never two at once (YASMIN checklist, 2.5 point 11). With enforced separation a job may be here before it
-//! is released. As a rule nobody waits, so that the ring is not touched.
+//! is released. As a rule nobody waits, so that the ring is not touched: it stands apart, and what is looked at with
+//! each event is small.
 
 use crate::{Span, Time};
+use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -32,25 +34,40 @@ pub(crate) struct Ring {
     /// Its number.
     number: u64,
     len: u32,
+    /// Whether jobs have to keep their distance.
+    spaced: bool,
+    behind: Box<Behind>,
+}
+
+/// Who waits behind the job under way.
+#[derive(Clone, Debug)]
+struct Behind {
+    waiting: Vec<Queued>,
     /// Where in `waiting` the next one is.
     next: u32,
-    /// No job may be released before.
+    /// The distance, where it has to be kept.
+    separation: Span,
+    /// No job may be released before, where it has to be kept.
     earliest: Time,
-    waiting: Vec<Queued>,
 }
 
 impl Ring {
-    /// For the job under way and `waiting` behind it.
-    pub(crate) fn new(waiting: u32) -> Ring {
+    /// For the job under way and `waiting` behind it, which may have to keep their distance.
+    pub(crate) fn new(waiting: u32, separation: Option<Span>) -> Ring {
         let nobody = Queued { release: Time::NEVER, deadline: Time::NEVER };
-        Ring {
-            under_way: nobody,
-            number: 0,
-            len: 0,
-            next: 0,
-            earliest: Time::ZERO,
+        let behind = Behind {
             waiting: vec![nobody; waiting as usize],
-        }
+            next: 0,
+            separation: separation.unwrap_or(Span::ZERO),
+            earliest: Time::ZERO,
+        };
+        Ring { under_way: nobody, number: 0, len: 0, spaced: separation.is_some(), behind: Box::new(behind) }
+    }
+
+    /// Whether jobs have to keep their distance, so that one may be here before it is released.
+    #[inline]
+    pub(crate) fn is_spaced(&self) -> bool {
+        self.spaced
     }
 
     /// The job under way.
@@ -62,7 +79,7 @@ impl Ring {
 
     /// All of them, in order.
     pub(crate) fn jobs(&self) -> impl Iterator<Item = Job> {
-        let behind = self.waiting.iter().cycle().skip(self.next as usize);
+        let behind = self.behind.waiting.iter().cycle().skip(self.behind.next as usize);
         let all = core::iter::once(&self.under_way).chain(behind).take(self.len as usize);
         all.zip(self.number..).map(|(queued, number)| Job {
             number,
@@ -83,32 +100,38 @@ impl Ring {
 
     /// Queues a job; `false` when there is no room.
     #[inline]
-    pub(crate) fn push(&mut self, arrival: Time, relative_deadline: Span, separation: Option<Span>) -> bool {
-        let release = separation.map_or(arrival, |_| arrival.max(self.earliest));
-        self.put(Queued { release, deadline: release + relative_deadline }, separation)
+    pub(crate) fn push(&mut self, arrival: Time, relative_deadline: Span) -> bool {
+        let release = self.release(arrival);
+        self.put(Queued { release, deadline: release + relative_deadline })
     }
 
     /// The same with a deadline that was set before: that of a graph's activation.
-    pub(crate) fn push_until(&mut self, arrival: Time, deadline: Time, separation: Option<Span>) -> bool {
-        let release = separation.map_or(arrival, |_| arrival.max(self.earliest));
-        self.put(Queued { release, deadline }, separation)
+    pub(crate) fn push_until(&mut self, arrival: Time, deadline: Time) -> bool {
+        let release = self.release(arrival);
+        self.put(Queued { release, deadline })
     }
 
     #[inline]
-    fn put(&mut self, job: Queued, separation: Option<Span>) -> bool {
+    fn release(&self, arrival: Time) -> Time {
+        if self.spaced { arrival.max(self.behind.earliest) } else { arrival }
+    }
+
+    #[inline]
+    fn put(&mut self, job: Queued) -> bool {
         if self.len == 0 {
             self.under_way = job;
         } else {
-            let (waiting, room) = (self.len as usize - 1, self.waiting.len());
-            if waiting == room {
+            let Behind { waiting, next, .. } = &mut *self.behind;
+            let (count, room) = (self.len as usize - 1, waiting.len());
+            if count == room {
                 return false;
             }
-            let at = self.next as usize + waiting;
-            self.waiting[if at < room { at } else { at - room }] = job;
+            let at = *next as usize + count;
+            waiting[if at < room { at } else { at - room }] = job;
         }
         self.len += 1;
-        if let Some(separation) = separation {
-            self.earliest = job.release + separation;
+        if self.spaced {
+            self.behind.earliest = job.release + self.behind.separation;
         }
         true
     }
@@ -120,10 +143,11 @@ impl Ring {
         self.len -= 1;
         self.number += 1;
         if self.len > 0 {
-            self.under_way = self.waiting[self.next as usize];
-            self.next += 1;
-            if self.next as usize == self.waiting.len() {
-                self.next = 0;
+            let Behind { waiting, next, .. } = &mut *self.behind;
+            self.under_way = waiting[*next as usize];
+            *next += 1;
+            if *next as usize == waiting.len() {
+                *next = 0;
             }
         }
     }

@@ -6,6 +6,57 @@ use crate::server::Server;
 use crate::{Time, Work};
 
 impl<W: Watch> Machine<W> {
+    /// The number of tasks.
+    pub fn tasks(&self) -> usize {
+        self.tasks.len()
+    }
+
+    /// The number of CPUs.
+    pub fn cpus(&self) -> usize {
+        self.cpus.len()
+    }
+
+    /// The node that a task is in the tree.
+    pub fn node_of(&self, task: TaskId) -> NodeId {
+        self.ids[self.tasks[task.0 as usize].node as usize]
+    }
+
+    /// The job of `task` that is under way or next.
+    pub fn job(&self, task: TaskId) -> Option<Job> {
+        self.tasks[task.0 as usize].ring.first()
+    }
+
+    /// Whether a job of `task` is under way: only then can one end.
+    pub fn is_under_way(&self, task: TaskId) -> bool {
+        self.tasks[task.0 as usize].released
+    }
+
+    /// How many jobs of `task` have arrived and not ended.
+    pub fn backlog(&self, task: TaskId) -> u32 {
+        self.tasks[task.0 as usize].ring.len()
+    }
+
+    /// How many of them have a deadline at or before `now`: late, although they never ended. O(backlog).
+    pub fn overdue(&self, task: TaskId, now: Time) -> u32 {
+        self.tasks[task.0 as usize].ring.overdue(now)
+    }
+
+    /// Whether [`Event::Ran`] may ever be wanted.
+    pub fn meters(&self) -> bool {
+        self.any_metered
+    }
+
+    /// Whether [`Event::Ran`] is wanted for `cpu` now.
+    #[inline]
+    pub fn is_metered(&self, cpu: Cpu) -> bool {
+        self.cpus[cpu.0 as usize].metered
+    }
+
+    /// Whoever looks.
+    pub fn watch(&mut self) -> &mut W {
+        &mut self.watch
+    }
+
     /// What has happened that nobody asked for, oldest first; to be asked after each instant.
     #[inline]
     pub fn poll_note(&mut self) -> Option<Note> {
@@ -51,7 +102,7 @@ impl<W: Watch> Machine<W> {
     pub fn budgets(&self, now: Time) -> impl Iterator<Item = (NodeId, Work)> {
         self.groups.iter().filter_map(move |group| {
             let server = group.server.as_ref()?;
-            Some((self.nodes[group.node as usize].id, server.budget(now)))
+            Some((self.ids[group.node as usize], server.budget(now)))
         })
     }
 

@@ -68,7 +68,7 @@ impl<W: Watch> Machine<W> {
     /// should have been.
     pub(in super::super) fn activated(&mut self, now: Time, task: u32, nominal: Time, deadline: Time) {
         let state = &mut self.tasks[task as usize];
-        if !state.ring.push_until(nominal, deadline, state.separation) {
+        if !state.ring.push_until(nominal, deadline) {
             return self.notes.push(Note::Refused { task: TaskId(task) });
         }
         self.notes.push(Note::Activated { task: TaskId(task), deadline });

@@ -18,7 +18,7 @@ impl<W: Watch> Machine<W> {
             };
             let all = users().map(|user| user.node).reduce(|a, b| self.meet(a, b)).unwrap_or(0);
             // A single user meets itself.
-            let meet = match self.nodes[all as usize].what {
+            let meet = match self.whats[all as usize] {
                 What::Task(_) => self.above(all).unwrap_or(0),
                 What::Group(_) => all,
             };

@@ -58,7 +58,7 @@ impl<W: Watch> Machine<W> {
     pub(super) fn fold(&self, mut node: u32, meet: u32, mut criteria: Criteria) -> Criteria {
         while let Some(above) = self.above(node).filter(|&above| above != meet) {
             node = above;
-            let What::Group(group) = self.nodes[node as usize].what else {
+            let What::Group(group) = self.whats[node as usize] else {
                 unreachable!("tasks have no children")
             };
             let group = &self.groups[group as usize];
@@ -101,7 +101,7 @@ impl<W: Watch> Machine<W> {
         let tell = core::mem::take(&mut share.tell);
         self.share = Some(share);
         for &node in &tell {
-            match self.nodes[node as usize].what {
+            match self.whats[node as usize] {
                 What::Task(task) => self.show_task_again(now, task),
                 What::Group(group) => self.refresh(now, group),
             }
@@ -151,7 +151,7 @@ impl<W: Watch> Machine<W> {
 
     /// Lends `key` to everything from the task at `holder` up to below `meet`.
     fn lend(&mut self, now: Time, share: &mut Sharing, holder: u32, meet: u32, key: &Criteria) {
-        let What::Group(scheduler) = self.nodes[meet as usize].what else { return };
+        let What::Group(scheduler) = self.whats[meet as usize] else { return };
         // What the groups on the way hide of the most urgent that there is.
         let shell = self.fold(holder, meet, Criteria::MOST);
         let entry = |criteria: &Criteria| Entry { child: 0, job: 0, since: 0, criteria: *criteria };

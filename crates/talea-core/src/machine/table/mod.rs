@@ -99,7 +99,7 @@ impl<W: Watch> Machine<W> {
         while let Some((cpu, entry)) = self.table.as_mut().and_then(|table| table.pass(due)) {
             self.dirty = true;
             let kid = self.kids[entry.owner as usize];
-            let What::Task(task) = self.nodes[kid as usize].what else { continue };
+            let What::Task(task) = self.whats[kid as usize] else { continue };
             if due.1 == Part::Ends {
                 let state = &self.tasks[task as usize];
                 if let (true, false, Some(job)) = (state.released, entry.goes_on, state.ring.first()) {
