@@ -80,3 +80,47 @@ impl Sink for Schedule {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ns: u64) -> Time {
+        Time::from_ns(ns)
+    }
+
+    fn told(most: usize) -> Schedule {
+        let (cpu, task) = (Cpu(0), TaskId);
+        let mut schedule = Schedule::new(1, most);
+        schedule.arrived(at(0), task(0), at(0));
+        schedule.runs(at(0), cpu, task(0), 0);
+        // Interrupted, and the one that interrupts is taken back within the instant.
+        schedule.runs(at(4), cpu, task(1), 0);
+        schedule.runs(at(4), cpu, task(2), 0);
+        let (release, deadline) = (at(4), at(9));
+        schedule.completed(&Completion { task: task(2), job: 0, release, deadline, end: at(6), cpu });
+        schedule.runs(at(6), cpu, task(0), 0);
+        schedule.idles(at(9), cpu);
+        schedule.arrived(at(10), task(0), at(10));
+        schedule.runs(at(10), cpu, task(0), 1);
+        schedule.finish(at(15));
+        schedule
+    }
+
+    #[test]
+    fn segments_are_who_ran_from_when_to_when() {
+        let schedule = told(100);
+        let segments = schedule.segments.iter();
+        let seen: Vec<(u32, u64, u64, u64)> =
+            segments.map(|s| (s.task.0, s.job, s.start.as_ns(), s.end.as_ns())).collect();
+        assert_eq!(seen, [(0, 0, 0, 4), (2, 0, 4, 6), (0, 0, 6, 9), (0, 1, 10, 15)]);
+        assert_eq!((schedule.arrivals.len(), schedule.ended.len(), schedule.cut), (2, 1, None));
+    }
+
+    #[test]
+    fn what_is_beyond_the_most_is_left_out_and_said() {
+        let schedule = told(2);
+        assert_eq!(schedule.segments.len(), 2);
+        assert_eq!((schedule.arrivals.len(), schedule.cut), (1, Some(at(9))));
+    }
+}

@@ -163,3 +163,84 @@ impl Sink for Jobs {
         self.ended.push(*job);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Everything that it was told, in words.
+    #[derive(Debug, Default, PartialEq, Eq)]
+    struct Heard(Vec<String>);
+
+    impl Sink for Heard {
+        fn arrived(&mut self, now: Time, task: TaskId, nominal: Time) {
+            self.0.push(format!("arrived {now:?} {task:?} {nominal:?}"));
+        }
+        fn refused(&mut self, now: Time, task: TaskId) {
+            self.0.push(format!("refused {now:?} {task:?}"));
+        }
+        fn runs(&mut self, now: Time, cpu: Cpu, task: TaskId, job: u64) {
+            self.0.push(format!("runs {now:?} {cpu:?} {task:?} {job}"));
+        }
+        fn begins(&mut self, now: Time, cpu: Cpu, task: TaskId, job: u64, version: u32) {
+            self.0.push(format!("begins {now:?} {cpu:?} {task:?} {job} {version}"));
+        }
+        fn noted(&mut self, now: Time, note: &Note) {
+            self.0.push(format!("noted {now:?} {note:?}"));
+        }
+        fn idles(&mut self, now: Time, cpu: Cpu) {
+            self.0.push(format!("idles {now:?} {cpu:?}"));
+        }
+        fn completed(&mut self, job: &Completion) {
+            self.0.push(format!("completed {job:?}"));
+        }
+    }
+
+    #[test]
+    fn both_of_two_sinks_are_told_everything() {
+        let (now, cpu, task) = (Time::from_ns(3), Cpu(1), TaskId(2));
+        let mut both = (Heard::default(), Heard::default());
+        both.arrived(now, task, Time::ZERO);
+        both.refused(now, task);
+        both.runs(now, cpu, task, 4);
+        both.begins(now, cpu, task, 4, 1);
+        both.noted(now, &Note::Refused { task });
+        both.idles(now, cpu);
+        both.completed(&Completion { task, job: 4, release: now, deadline: now, end: now, cpu });
+        assert_eq!(both.0.0.len(), 7);
+        assert_eq!(both.0, both.1);
+    }
+
+    #[test]
+    fn counters_count_each_task_and_all_together() {
+        let mut counters = Counters::new(2);
+        let job = |task, deadline, end| {
+            let (release, end) = (Time::from_ns(10), Time::from_ns(end));
+            Completion {
+                task: TaskId(task),
+                job: 0,
+                release,
+                deadline: Time::from_ns(deadline),
+                end,
+                cpu: Cpu(0),
+            }
+        };
+        for task in [0, 0, 1, 1] {
+            counters.arrived(Time::ZERO, TaskId(task), Time::ZERO);
+        }
+        counters.refused(Time::ZERO, TaskId(1));
+        // At its deadline; late, and the longest; short.
+        for job in [job(0, 20, 20), job(0, 20, 21), job(1, 20, 15)] {
+            counters.completed(&job);
+        }
+        let [a, b] = counters.tasks[..] else { panic!("two tasks") };
+        let count = |arrived, refused, completed, late, worst| {
+            let worst = Span::from_ns(worst);
+            Count { arrived, refused, completed, late, worst }
+        };
+        assert_eq!((a, b), (count(2, 0, 2, 1, 11), count(2, 1, 1, 0, 5)));
+        assert_eq!(counters.total(), count(4, 1, 3, 1, 11));
+        counters.completed(&job(0, 20, 12));
+        assert_eq!(counters.tasks[0].worst, Span::from_ns(11));
+    }
+}

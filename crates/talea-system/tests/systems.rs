@@ -185,6 +185,49 @@ fn y11_y12_an_off_line_table_of_a_file_is_followed() {
 }
 
 #[test]
+fn y11_an_entry_of_a_file_may_say_that_its_job_goes_on() {
+    struct Overruns(u64);
+    impl talea_sim::Sink for Overruns {
+        fn noted(&mut self, _: Time, note: &talea_core::machine::Note) {
+            self.0 += u64::from(matches!(note, talea_core::machine::Note::Overrun { .. }));
+        }
+    }
+    let overruns = |more: &str| {
+        let system = parsed(&format!(
+            "[[scheduler]]\nname = \"cpu\"\npolicy = \"table\"\nhyperperiod = \"20ms\"\n\
+             [[scheduler.entry]]\nowner = \"t\"\nlength = \"4ms\"\n{more}\
+             [[scheduler.entry]]\nowner = \"t\"\nstart = \"10ms\"\nlength = \"4ms\"\n\
+             [[task]]\nname = \"t\"\nperiod = \"20ms\"\ncost = \"6ms\"\n"
+        ));
+        let root = &system.roots[0];
+        let mut world = World::new(root.tree.build().expect("a sound tree"), 1, &root.workload(1));
+        let mut seen = Overruns(0);
+        world.run(Time::from_ns(100_000_000), &mut seen);
+        seen.0
+    };
+    assert_eq!(overruns(""), 5);
+    assert_eq!(overruns("goes_on = true\n"), 0);
+}
+
+#[test]
+fn y9_what_a_node_of_a_file_does_not_say_is_its_roots() {
+    let system = parsed(
+        "[[scheduler]]\nname = \"cpu\"\npolicy = \"dm\"\n\
+         [[task]]\nname = \"root\"\nperiod = \"20ms\"\ndeadline = \"15ms\"\npriority = 7\ncost = \"1ms\"\n\
+         [[task]]\nname = \"node\"\ncost = \"1ms\"\n\
+         [[task]]\nname = \"own\"\ndeadline = \"12ms\"\npriority = 3\ncost = \"1ms\"\n\
+         [[channel]]\nfrom = \"root\"\nto = \"node\"\n\
+         [[channel]]\nfrom = \"root\"\nto = \"own\"\n",
+    );
+    let ms = |ns: u64| ns / 1_000_000;
+    let seen = system.roots[0].tree.nodes().filter_map(|(_, node)| match &node.body {
+        Body::Task(spec) => Some((ms(spec.period.as_ns()), ms(spec.deadline.as_ns()), spec.priority)),
+        Body::Scheduler(_) => None,
+    });
+    assert_eq!(seen.collect::<Vec<_>>(), [(20, 15, 7), (20, 15, 7), (20, 12, 3)]);
+}
+
+#[test]
 fn shared_resources_of_a_file_follow_their_protocol() {
     holds("resources.toml");
     let text = shipped("resources.toml").expect("it is there");

@@ -105,3 +105,13 @@ fn a_job_that_is_shorter_than_its_section_gives_the_resource_back_at_its_end() {
     assert_eq!(log.ends(0), [10, 24, 41]);
     assert_eq!(world.machine().resource_of(r), None);
 }
+
+#[test]
+fn what_lies_behind_the_end_of_a_job_is_not_done() {
+    let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::Edf));
+    tree.task(Tree::ROOT, task("a", 100));
+    // Jobs cost 5, 8 and 9: only the last one comes to where it would suspend itself and goes on.
+    let costs = talea_sim::Cost::List(vec![work(5), work(8), work(9)]).suspending(work(8), span(20));
+    let log = run(&tree, &[listed(&[0, 100, 200], costs)], 400);
+    assert_eq!(log.ends(0), [5, 108, 229]);
+}

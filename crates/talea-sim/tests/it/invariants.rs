@@ -186,3 +186,25 @@ fn the_same_seed_gives_the_same_run_and_another_seed_another() {
     assert_ne!(run(1), run(2));
     assert!(run(1).ended.len() > 1_000);
 }
+
+#[test]
+fn arrivals_and_costs_depend_on_the_seed_and_on_the_task_each() {
+    let source = || {
+        let arrivals = Arrivals::Sporadic {
+            offset: Span::ZERO,
+            separation: Span::from_ns(10),
+            slack: Span::from_ns(90),
+        };
+        Source { arrivals, cost: Cost::Uniform { min: Work::from_ns(1), max: Work::from_ns(100) } }
+    };
+    let draw = |seed: u64| {
+        let workload = Workload { sources: vec![source(), source()], seed };
+        talea_sim::draw(&workload, Time::from_ns(1_000))
+    };
+    let (one, other) = (draw(1), draw(2));
+    for (a, b) in [(&one[0], &other[0]), (&one[1], &other[1]), (&one[0], &one[1])] {
+        assert_ne!(a.arrivals, b.arrivals);
+        assert_ne!(a.costs, b.costs);
+    }
+    assert_eq!(draw(1), one);
+}
