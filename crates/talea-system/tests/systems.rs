@@ -310,3 +310,58 @@ fn l19_a_file_names_a_server_that_the_program_has_registered() {
     let found = system::read(&text, "own.toml", &()).expect_err("nobody knows it");
     assert!(found[0].what.contains("`open`") && found[0].remedy.contains("\"deferrable\""), "{found:?}");
 }
+
+/// Files by their names.
+struct Files(&'static [(&'static str, &'static str)]);
+
+impl Include for Files {
+    fn text(&self, _from: &str, path: &str) -> Result<(String, String), String> {
+        let found = self.0.iter().find(|(name, _)| *name == path).ok_or("there is none")?;
+        Ok((path.to_owned(), found.1.to_owned()))
+    }
+}
+
+#[test]
+fn l11_a_part_that_two_teams_include_is_read_once() {
+    let files = Files(&[
+        ("a.toml", "include = [\"cpu.toml\"]\n[[task]]\nname = \"a\"\nperiod = \"9ms\"\ncost = \"1ms\"\n"),
+        ("b.toml", "include = [\"cpu.toml\"]\n[[task]]\nname = \"b\"\nperiod = \"9ms\"\ncost = \"1ms\"\n"),
+        ("cpu.toml", "[[scheduler]]\nname = \"cpu\"\npolicy = \"edf\"\n"),
+    ]);
+    let all = "include = [\"a.toml\", \"b.toml\", \"cpu.toml\"]\n";
+    let system = system::read(all, "all.toml", &files).unwrap_or_else(|found| panic!("{found:#?}"));
+    assert_eq!(system.roots[0].tasks, ["a", "b"]);
+}
+
+#[test]
+fn s13_a_file_turns_preemption_off() {
+    let file = |more: &str| {
+        parsed(&format!(
+            "[[scheduler]]\nname = \"cpu\"\npolicy = \"edf\"\n{more}\
+             [[task]]\nname = \"long\"\nperiod = \"100ms\"\ncost = \"10ms\"\n\
+             [[task]]\nname = \"short\"\nperiod = \"100ms\"\ndeadline = \"20ms\"\noffset = \"2ms\"\ncost = \"3ms\"\n"
+        ))
+    };
+    assert_eq!(responses(&file(""), "short")[0], 3);
+    assert_eq!(responses(&file("preemptive = false\n"), "short")[0], 11);
+}
+
+#[test]
+fn s19_a_name_that_files_know_already_means_nothing_else_in_any_program() {
+    use talea_core::{sched, server};
+    let policy: sched::Maker = |_| unreachable!("never built");
+    let server: server::Maker = |_| unreachable!("never built");
+    let registry = || Registry::new().policy("mine", policy).server("own", server).selection("odd", |_| None);
+    assert_eq!(registry().servers().count(), 1);
+    let taken: [fn(Registry, sched::Maker, server::Maker) -> Registry; 6] = [
+        |registry, policy, _| registry.policy("edf", policy),
+        |registry, policy, _| registry.policy("mine", policy),
+        |registry, _, server| registry.server("cbs", server),
+        |registry, _, server| registry.server("own", server),
+        |registry, _, _| registry.selection("energy", |_| None),
+        |registry, _, _| registry.selection("odd", |_| None),
+    ];
+    for add in taken {
+        assert!(std::panic::catch_unwind(|| add(registry(), policy, server)).is_err());
+    }
+}

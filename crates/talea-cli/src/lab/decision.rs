@@ -116,7 +116,9 @@ pub(super) fn measure(quick: bool) -> Decisions {
     let (rounds, batches) = if quick { (1, 20) } else { (60, 300) };
     let mut all = SIZES.map(|(tasks, levels)| Bench::new(tasks, levels));
     for _ in 0..rounds {
-        all.iter_mut().for_each(|bench| bench.stretch(batches));
+        for bench in &mut all {
+            bench.stretch(batches);
+        }
     }
     let more = f64::from(SIZES[DEEPEST].1 - SIZES[FLAT].1);
     let pairs = all[FLAT].stretches.iter().zip(&all[DEEPEST].stretches);

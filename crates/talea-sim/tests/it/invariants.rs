@@ -207,4 +207,6 @@ fn arrivals_and_costs_depend_on_the_seed_and_on_the_task_each() {
         assert_ne!(a.costs, b.costs);
     }
     assert_eq!(draw(1), one);
+    let distances = one[0].arrivals.windows(2).map(|pair| pair[1].0.since(pair[0].0).as_ns());
+    assert!(distances.into_iter().all(|distance| (10..=100).contains(&distance)));
 }
