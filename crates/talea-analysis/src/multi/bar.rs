@@ -51,22 +51,22 @@ pub fn test(tasks: &[Sporadic], cpus: u32, points_max: u64, scratch: &mut Scratc
 pub fn accepts(tasks: &[Sporadic], cpus: u32, points_max: u64, scratch: &mut Scratch) -> Result<(), Verdict> {
     let unknown = |why| Err(Verdict::Unknown { why });
     let cpus = scratch.read(tasks, cpus)?;
-    let Scratch { rows, caps, next, due, values, .. } = scratch;
+    let Scratch { rows, until: ends, next, due, values, .. } = scratch;
     let Some(cost_max) = rows.iter().map(|row| row.cost).max() else { return Ok(()) };
     let carriers = (cpus - 1) as usize;
     values.clear();
     values.extend(rows.iter().map(|row| row.cost));
     let carried = u128::from(largest(values, carriers)) + early(rows);
-    // Windows of each task end at `caps`.
-    caps.clear();
+    // Windows of each task end at `ends`.
+    ends.clear();
     for row in &*rows {
         match over_idle(carried + u128::from(cpus) * u128::from(row.cost), rows, cpus) {
-            Some(window) => caps.push(window),
+            Some(window) => ends.push(window),
             None if rows_fill(rows, cpus) => return unknown(Why::Assumption { number: 5, task: 0 }),
             None => return unknown(Why::Limit),
         }
     }
-    let until = caps.iter().copied().max().unwrap_or(0);
+    let until = ends.iter().copied().max().unwrap_or(0);
     let mut deadlines = Deadlines::new(rows, next, due);
     for _ in 0..points_max {
         let Some(now) = deadlines.advance(until) else { return Ok(()) };
@@ -79,7 +79,7 @@ pub fn accepts(tasks: &[Sporadic], cpus: u32, points_max: u64, scratch: &mut Scr
             continue;
         }
         for k in 0..rows.len() {
-            if rows[k].deadline <= now && now <= caps[k] && !fits(rows, &deadlines, k, now, cpus, values) {
+            if rows[k].deadline <= now && now <= ends[k] && !fits(rows, &deadlines, k, now, cpus, values) {
                 return unknown(Why::Insufficient { task: k });
             }
         }

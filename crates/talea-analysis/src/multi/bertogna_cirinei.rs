@@ -102,13 +102,11 @@ pub fn responses(
     scratch: &mut Scratch,
 ) -> Result<Option<usize>, Verdict> {
     let cpus = scratch.read(tasks, cpus)?;
-    let Scratch { rows, caps, .. } = scratch;
-    caps.clear();
-    caps.resize(rows.len(), u64::MAX);
+    let rows = &mut scratch.rows[..];
     if policy == Policy::FixedPriority {
         for k in 0..rows.len() {
             let (above, rest) = rows.split_at_mut(k);
-            match lag(&rest[0], above, caps, &[], &[], cpus) {
+            match lag(&rest[0], above, &mut [], cpus) {
                 Some(lag) => rest[0].lag = lag,
                 // Whoever is below has no bound either, as this task's is not known.
                 None => return Ok(Some(k)),
@@ -119,17 +117,18 @@ pub fn responses(
     loop {
         let (mut first, mut news) = (None, false);
         for k in 0..rows.len() {
-            let deadline = rows[k].deadline;
             if policy == Policy::Edf {
-                for (cap, row) in caps.iter_mut().zip(&*rows) {
-                    *cap = work_by_deadline(row, deadline, row.deadline - row.cost - row.lag);
+                let deadline = rows[k].deadline;
+                for row in &mut *rows {
+                    row.cap = work_by_deadline(row, deadline, row.deadline - row.cost - row.lag);
                 }
             }
-            let (before, rest) = rows.split_at(k);
-            let (caps_before, caps_rest) = caps.split_at(k);
-            match lag(&rest[0], before, caps_before, &rest[1..], &caps_rest[1..], cpus) {
-                Some(lag) if lag < rows[k].lag => {
-                    rows[k].lag = lag;
+            let (before, rest) = rows.split_at_mut(k);
+            let Some((task, after)) = rest.split_first_mut() else { continue };
+            match lag(task, before, after, cpus) {
+                Some(lag) if lag < task.lag => {
+                    task.lag = lag;
+                    task.begin = Row::AFRESH;
                     news = true;
                 }
                 Some(_) => {}
@@ -143,24 +142,15 @@ pub fn responses(
     }
 }
 
-/// R − C of `task` among two lists of others, each with the most that it can do in all; none beyond D − C.
-fn lag(
-    task: &Row,
-    before: &[Row],
-    caps_before: &[u64],
-    after: &[Row],
-    caps_after: &[u64],
-    cpus: u64,
-) -> Option<u64> {
+/// R − C of `task` among two lists of others; none beyond D − C.
+fn lag(task: &Row, before: &mut [Row], after: &mut [Row], cpus: u64) -> Option<u64> {
     let limit = task.deadline - task.cost;
     let mut waits = 0;
     loop {
         let mut pieces = Pieces::NONE;
-        for (row, &cap) in before.iter().zip(caps_before) {
-            pieces.add(work(row, task.cost + waits).below(cap).capped(waits + 1));
-        }
-        for (row, &cap) in after.iter().zip(caps_after) {
-            pieces.add(work(row, task.cost + waits).below(cap).capped(waits + 1));
+        for row in before.iter_mut().chain(&mut *after) {
+            let cap = row.cap;
+            pieces.add(continued(row, task.cost + waits).below(cap).capped(waits + 1));
         }
         match pieces.next(waits, cpus) {
             None => return Some(waits),
@@ -172,13 +162,26 @@ fn lag(
 
 /// W: the most that a task's jobs do in a window, whoever goes first: the first of them as late as it can be.
 #[inline]
-pub(super) fn work(row: &Row, window: u64) -> Piece {
+pub(super) fn work(row: &Row, window: u64) -> u64 {
     let (whole, rest) = row.period.divide(window + row.lag);
-    let value = whole * row.cost + rest.min(row.cost);
+    whole * row.cost + rest.min(row.cost)
+}
+
+/// The same, for windows most of which are a little longer than the one before.
+#[inline]
+fn continued(row: &mut Row, window: u64) -> Piece {
+    let period = row.period.get();
+    let mut rest = window.wrapping_sub(row.begin);
+    if rest >= period {
+        let whole;
+        (whole, rest) = row.period.divide(window + row.lag);
+        row.base = whole * row.cost;
+        row.begin = window.wrapping_sub(rest);
+    }
     if rest < row.cost {
-        Piece { value, rising: 1, length: row.cost - rest }
+        Piece { value: row.base + rest, rising: 1, length: row.cost - rest }
     } else {
-        Piece { value, rising: 0, length: row.period.get() - rest }
+        Piece { value: row.base + row.cost, rising: 0, length: period - rest }
     }
 }
 

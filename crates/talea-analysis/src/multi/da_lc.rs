@@ -82,7 +82,7 @@ fn fits<'a>(task: &Row, above: impl Iterator<Item = &'a Row>, cpus: u64, values:
     for row in above {
         let without = guan::without_carry_in(row, task.deadline).value.min(roof);
         // Of R no more is used than that it is at most D.
-        let with = bertogna_cirinei::work(row, task.deadline).value.min(roof);
+        let with = bertogna_cirinei::work(row, task.deadline).min(roof);
         sum += without;
         values.push(with - without);
     }

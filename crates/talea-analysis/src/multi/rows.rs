@@ -21,6 +21,17 @@ pub(crate) struct Row {
     pub(crate) period: Divisor,
     /// How much longer than its cost a job can take, as far as it is known: R − C; D − C before anything is.
     pub(crate) lag: u64,
+    /// The most that it does to the job that is looked at, whatever the window.
+    pub(crate) cap: u64,
+    /// Of the last window that was asked for: how long it was when the task's last job in it began, and what its jobs
+    /// before do. A window that is less than a period longer needs no division.
+    pub(crate) begin: u64,
+    pub(crate) base: u64,
+}
+
+impl Row {
+    /// More than any window, so that the next one is looked at afresh.
+    pub(crate) const AFRESH: u64 = 1 << 63;
 }
 
 /// What a task does more in a window if it carries work into it.
@@ -35,8 +46,8 @@ pub(crate) struct Gain {
 #[derive(Clone, Debug, Default)]
 pub struct Scratch {
     pub(crate) rows: Vec<Row>,
-    /// A number for each task, for whoever needs one.
-    pub(crate) caps: Vec<u64>,
+    /// How far each task's windows reach.
+    pub(crate) until: Vec<u64>,
     pub(crate) gains: Vec<Gain>,
     /// Of each task the next deadline, and what is due until now.
     pub(crate) next: Vec<u64>,
@@ -61,7 +72,8 @@ impl Scratch {
         for task in tasks {
             let (cost, deadline) = (task.cost.as_ns(), task.deadline.as_ns());
             let period = Divisor::new(task.period.as_ns());
-            self.rows.push(Row { cost, deadline, period, lag: deadline - cost });
+            let (lag, cap) = (deadline - cost, u64::MAX);
+            self.rows.push(Row { cost, deadline, period, lag, cap, begin: Row::AFRESH, base: 0 });
         }
         Ok(u64::from(cpus))
     }
