@@ -25,6 +25,7 @@ pub const ALL: &[Card] = &[
     multi::guan::CARD,
     multi::da_lc::CARD,
     multi::bar::CARD,
+    multi::ff_dbf::CARD,
     multi::any::CARD,
     multi::necessary::CARD,
     multi::tardiness::DEVI_ANDERSON,

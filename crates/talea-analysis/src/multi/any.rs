@@ -15,7 +15,7 @@
 //! CPUs, [`super::partition`] is the better answer.
 
 use super::bertogna_cirinei::{self, Policy};
-use super::{Scratch, bar, bcl, gfb, guan, necessary};
+use super::{Scratch, bar, bcl, ff_dbf, gfb, guan, necessary};
 use crate::Sporadic;
 use crate::card::{Card, Kind, Platform};
 use crate::verdict::{Verdict, Why};
@@ -76,7 +76,8 @@ pub fn of(
         Policy::Edf => ask(&gfb::CARD, gfb::test(tasks, cpus))
             .or_else(|| ask(&bcl::ITERATIVE, bcl::iterative(tasks, cpus, scratch)))
             .or_else(|| ask(&bertogna_cirinei::EDF, response(scratch)))
-            .or_else(|| ask(&bar::CARD, bar::test(tasks, cpus, points_max, scratch))),
+            .or_else(|| ask(&bar::CARD, bar::test(tasks, cpus, points_max, scratch)))
+            .or_else(|| ask(&ff_dbf::CARD, ff_dbf::test(tasks, cpus, points_max, scratch))),
     };
     found.ok_or(last)
 }

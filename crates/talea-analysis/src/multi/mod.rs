@@ -24,6 +24,7 @@ pub mod bcl;
 pub mod bertogna_cirinei;
 pub mod da_lc;
 mod divisor;
+pub mod ff_dbf;
 pub mod gfb;
 pub mod graham;
 pub mod guan;

@@ -5,7 +5,7 @@ use super::plain;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use talea_analysis::multi::bertogna_cirinei::{self, Policy};
-use talea_analysis::multi::{Scratch, any, bar, bcl, da_lc, gfb, guan, necessary};
+use talea_analysis::multi::{Scratch, any, bar, bcl, da_lc, ff_dbf, gfb, guan, necessary};
 use talea_analysis::{Sporadic, Verdict, Why};
 
 /// More windows than any case of the oracle needs.
@@ -148,6 +148,24 @@ fn the_oracle_s_fixed_priority_bounds_lack_a_cap_and_are_never_better() {
 }
 
 #[test]
+fn whatever_some_speed_shows_there_is_shown_here() {
+    // FFDBF there tries σ in steps: what it finds is found here, and more.
+    let mut scratch = Scratch::new();
+    let (mut there, mut here, mut by_density) = (0, 0, 0);
+    for case in cases() {
+        let verdict = ff_dbf::test(&case.tasks, case.cpus, POINTS, &mut scratch);
+        assert!(!matches!(verdict, Verdict::Unknown { why: Why::Limit }), "set {}", case.id);
+        let accepts = case.verdict("gedf", "FFDBF") == Some(true);
+        assert!(verdict.is_proved() || !accepts, "set {}", case.id);
+        assert!(!verdict.is_proved() || !case.misses(Policy::Edf), "set {}", case.id);
+        there += usize::from(accepts);
+        here += usize::from(verdict.is_proved());
+        by_density += usize::from(case.verdict("gedf", "GFB") == Some(true));
+    }
+    println!("FFDBF: {there} there, {here} here, {by_density} by density alone");
+}
+
+#[test]
 fn nothing_is_accepted_that_an_exact_test_refuses_or_a_simulation_shows_to_miss() {
     let mut scratch = Scratch::new();
     let by_edf: [(&str, Test); 6] = [
@@ -198,9 +216,12 @@ fn any_of_them_accepts_what_one_of_them_accepts() {
         for policy in [Policy::Edf, Policy::FixedPriority, Policy::WorkConserving] {
             let answer = any::of(policy, &case.tasks, case.cpus, POINTS, &mut scratch);
             let there = match policy {
-                Policy::Edf => ["GFB", "BCL", "BCLI", "RTA", "BAR"]
-                    .iter()
-                    .any(|name| case.verdict("gedf", name) == Some(true)),
+                Policy::Edf => {
+                    ["GFB", "BCL", "BCLI", "RTA", "BAR"]
+                        .iter()
+                        .any(|name| case.verdict("gedf", name) == Some(true))
+                        || ff_dbf::test(&case.tasks, case.cpus, POINTS, &mut scratch).is_proved()
+                }
                 Policy::FixedPriority => case.verdict("gfp", "GUAN") == Some(true),
                 Policy::WorkConserving => any_policy(&case.tasks, case.cpus, &mut scratch).is_proved(),
             };

@@ -205,3 +205,17 @@ pub(super) fn overfull(tasks: &[Sporadic], cpus: u32, longest: i128) -> Option<i
     let (tasks, m) = (numbers(tasks), i128::from(cpus));
     (1..=longest).find(|&t| tasks.iter().map(|&task| demand(task, t)).sum::<i128>() > m * t)
 }
+
+/// FF-DBF 2009 for σ = `up`/`down`, at every quarter up to `longest`.
+pub(super) fn ff_dbf(tasks: &[Sporadic], cpus: u32, (up, down): (i128, i128), longest: i128) -> bool {
+    let (tasks, m) = (numbers(tasks), i128::from(cpus));
+    // All times in quarters, all work times 4·`down`.
+    (1..=4 * longest).all(|t| {
+        let forced = |&(c, d, period): &(i128, i128, i128)| {
+            let (q, r) = (t / (4 * period), t % (4 * period));
+            let next = if r >= 4 * d { c * 4 * down } else { (c * 4 * down - (4 * d - r) * up).max(0) };
+            q * c * 4 * down + next
+        };
+        tasks.iter().map(forced).sum::<i128>() <= (m * down - (m - 1) * up) * t
+    })
+}

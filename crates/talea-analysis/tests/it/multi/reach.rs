@@ -9,7 +9,7 @@
 use super::{lists, small_tasks};
 use std::collections::BTreeMap;
 use talea_analysis::multi::bertogna_cirinei::Policy;
-use talea_analysis::multi::{Scratch, bar, bcl, bertogna_cirinei, da_lc, gfb, guan, necessary};
+use talea_analysis::multi::{Scratch, bar, bcl, bertogna_cirinei, da_lc, ff_dbf, gfb, guan, necessary};
 use talea_analysis::{Sporadic, Verdict};
 
 const POINTS: u64 = 1 << 16;
@@ -124,6 +124,7 @@ fn tests(policy: Policy) -> Vec<(&'static str, Test)> {
                 bertogna_cirinei::test(Policy::Edf, tasks, cpus, scratch)
             }),
             ("bar", |tasks, cpus, scratch| bar::test(tasks, cpus, POINTS, scratch)),
+            ("ff-dbf", |tasks, cpus, scratch| ff_dbf::test(tasks, cpus, POINTS, scratch)),
         ],
         Policy::FixedPriority => vec![
             any,

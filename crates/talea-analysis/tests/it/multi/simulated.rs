@@ -4,7 +4,7 @@ use super::{random_set, task};
 use crate::dice::{Dice, dice, rounds};
 use std::collections::BTreeMap;
 use talea_analysis::multi::bertogna_cirinei::{self, Policy};
-use talea_analysis::multi::{Scratch, bar, bcl, da_lc, gfb, guan, linux, necessary, tardiness};
+use talea_analysis::multi::{Scratch, bar, bcl, da_lc, ff_dbf, gfb, guan, linux, necessary, tardiness};
 use talea_analysis::{Sporadic, Verdict, Witness};
 use talea_core::machine::{SchedulerSpec, TaskSpec, Tree};
 use talea_core::workload::{Arrivals, Cost};
@@ -65,12 +65,13 @@ fn longest(tasks: &[Sporadic], ended: &[Completion]) -> Vec<u64> {
 
 type Test = fn(&[Sporadic], u32, &mut Scratch) -> Verdict;
 
-const BY_EDF: [(&str, Test); 5] = [
+const BY_EDF: [(&str, Test); 6] = [
     ("gfb", |tasks, cpus, _| gfb::test(tasks, cpus)),
     ("bcl", bcl::plain),
     ("bcl-iterative", bcl::iterative),
     ("bertogna-cirinei", |tasks, cpus, scratch| bertogna_cirinei::test(Policy::Edf, tasks, cpus, scratch)),
     ("bar", |tasks, cpus, scratch| bar::test(tasks, cpus, POINTS, scratch)),
+    ("ff-dbf", |tasks, cpus, scratch| ff_dbf::test(tasks, cpus, POINTS, scratch)),
 ];
 const BY_FP: [(&str, Test); 4] = [
     ("any policy", |tasks, cpus, scratch| {

@@ -4,7 +4,7 @@
 use super::plain::{self, Rule};
 use super::{lists, random_set, small_tasks, task};
 use talea_analysis::multi::bertogna_cirinei::{self, Policy};
-use talea_analysis::multi::{Scratch, bar, bcl, da_lc, gfb, guan, necessary};
+use talea_analysis::multi::{Scratch, bar, bcl, da_lc, ff_dbf, gfb, guan, necessary};
 use talea_analysis::{Sporadic, Verdict, Witness};
 use talea_sim::dice::Dice;
 
@@ -107,6 +107,75 @@ fn bar_is_its_definition_on_every_small_set() {
 }
 
 #[test]
+fn ff_dbf_finds_a_speed_whenever_there_is_one() {
+    let mut scratch = Scratch::new();
+    let (mut proved, mut refused, mut higher) = (0, 0, 0);
+    // Fractions to try, without those that are the same.
+    let speeds: Vec<(i128, i128)> = (1..=12)
+        .flat_map(|down| (1..=down).map(move |up| (up, down)))
+        .filter(|&(up, down)| gcd(up, down) == 1)
+        .collect();
+    let mut check = |tasks: &[Sporadic], cpus: u32| {
+        let numbers = plain::numbers(tasks);
+        let m = i128::from(cpus);
+        let used = numbers.iter().map(|&(c, _, t)| 1_000_000 * c / t + 1).sum::<i128>();
+        // The plain one looks as far as this only, and so can't tell where next to nothing is left idle.
+        let tells =
+            |(up, down): (i128, i128)| 1_000_000 * m - (m - 1) * up * 1_000_000 / down - used > 100_000;
+        let least = |(up, down): (i128, i128)| numbers.iter().all(|&(c, d, _)| c * down <= up * d);
+        match ff_dbf::speed(tasks, cpus, POINTS, &mut scratch) {
+            Ok(speed) => {
+                let speed = (i128::from(speed.numerator), i128::from(speed.denominator));
+                assert!(least(speed), "{speed:?}: {tasks:?}");
+                assert!(plain::ff_dbf(tasks, cpus, speed, 120), "{speed:?}: {tasks:?} {cpus}");
+                proved += 1;
+                higher += usize::from(!numbers.iter().any(|&(c, d, _)| c * speed.1 == speed.0 * d));
+                // It is the least.
+                let lower = speeds.iter().filter(|&&s| s.0 * speed.1 < speed.0 * s.1 && least(s) && tells(s));
+                for &lower in lower {
+                    assert!(
+                        !plain::ff_dbf(tasks, cpus, lower, 120),
+                        "{lower:?} < {speed:?}: {tasks:?} {cpus}"
+                    );
+                }
+            }
+            Err(Verdict::Unknown { .. }) => {
+                refused += 1;
+                for &speed in speeds.iter().filter(|&&speed| least(speed) && tells(speed)) {
+                    assert!(!plain::ff_dbf(tasks, cpus, speed, 120), "{speed:?}: {tasks:?} {cpus}");
+                }
+            }
+            Err(other) => panic!("{other:?}"),
+        }
+    };
+    lists(&small_tasks(4), 3, true, &mut |tasks| check(tasks, 2));
+    lists(&small_tasks(3), 4, true, &mut |tasks| {
+        check(tasks, 2);
+        check(tasks, 3);
+    });
+    let mut dice = Dice::new(8);
+    for round in 0..400 {
+        let cpus = 2 + round % 3;
+        let (count, load) = (dice.between(3, 9), dice.between(5, 50));
+        check(&random_set(&mut dice, count, 14, cpus, load, false), cpus);
+    }
+    // A few that are due soon, and as many as there are CPUs, as dense, that are not: these would have to be ahead too far.
+    for _ in 0..200 {
+        let soon = 2 * dice.between(1, 4);
+        let later = soon * dice.between(2, 9);
+        let mut tasks = vec![task(soon / 2, soon, 90); 2];
+        tasks.extend(vec![task(later / 2, later, 90); 4]);
+        check(&tasks, 4);
+    }
+    println!("{proved} proved, {higher} of them by more than the largest density, {refused} refused");
+    assert!(proved > 200 && higher > 10 && refused > 1_000);
+}
+
+fn gcd(a: i128, b: i128) -> i128 {
+    if a == 0 { b } else { gcd(b % a, a) }
+}
+
+#[test]
 fn a_refuted_load_is_the_first_overfull_window() {
     let mut scratch = Scratch::new();
     let (mut overloads, mut windows) = (0, 0);
@@ -185,6 +254,8 @@ fn who_is_proved_to_dominate_does() {
             ask(|tasks, cpus, scratch| bertogna_cirinei::test(Policy::FixedPriority, tasks, cpus, scratch));
         let guan = ask(guan::test);
         let da_lc = ask(da_lc::test);
+        let gfb = gfb::test(tasks, cpus);
+        let ff_dbf = ask(|tasks, cpus, scratch| ff_dbf::test(tasks, cpus, POINTS, scratch));
         let load = ask(|tasks, cpus, scratch| necessary::test(tasks, cpus, POINTS, scratch));
         for (better, worse, what) in [
             (&iterative, &plain, "iterative and plain"),
@@ -193,6 +264,7 @@ fn who_is_proved_to_dominate_does() {
             (&fp, &any, "fixed priorities and any policy"),
             (&guan, &fp, "Guan and Bertogna-Cirinei"),
             (&guan, &da_lc, "Guan and DA-LC"),
+            (&ff_dbf, &gfb, "FF-DBF and density"),
         ] {
             assert!(better.is_proved() || !worse.is_proved(), "{what}: {tasks:?} {cpus}");
         }
@@ -201,7 +273,7 @@ fn who_is_proved_to_dominate_does() {
             assert!(guan.iter().zip(&fp).all(|(guan, fp)| guan <= fp), "{tasks:?} {cpus}");
         }
         if matches!(load, Verdict::Refuted { .. }) {
-            for verdict in [&plain, &iterative, &edf, &any, &fp, &guan, &da_lc, &gfb::test(tasks, cpus)] {
+            for verdict in [&plain, &iterative, &edf, &any, &fp, &guan, &da_lc, &gfb, &ff_dbf] {
                 assert!(!verdict.is_proved(), "{tasks:?} {cpus}");
             }
         }

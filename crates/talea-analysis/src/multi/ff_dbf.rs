@@ -1,0 +1,189 @@
+//! Global EDF by forced-forward demand: the test with the best speed-up factor, over all σ instead of some.
+//!
+//! Assumptions: those of [`super`], 1 to 4.
+//!
+//! S. Baruah, V. Bonifaci, A. Marchetti-Spaccamela and S. Stiller, "Implementation of a speedup-optimal global EDF
+//! schedulability test", ECRTS 2009; "Improved multiprocessor global schedulability analysis", Real-Time Systems
+//! 46(1), 2010. Accepts if some σ ≥ δ_max has Σ ff_i(t, σ) ≤ (m − (m−1)·σ)·t for all t, where ff_i is what i's jobs
+//! that are due by t need, and of the next one, due d later, (C − σ·d)⁺: it must have been done beforehand by whoever
+//! runs it at speed σ from its release on.
+//!
+//! Sufficient. Any sporadic set that can be scheduled on m CPUs at all is accepted on CPUs 2 − 1/m times as fast.
+//! Dominates [`super::gfb`]; for D = T it is the same. Nothing is proved here of its sustainability.
+//!
+//! *Which t*: the left side minus the right is continuous and piecewise linear in t, and its slope falls only where a
+//! job is due, so absolute deadlines are enough. As ff_i(t) ≤ (t + T − D)·C/T, none beyond Σ (T − D)·C/T / (m −
+//! (m−1)·σ − U) is. *Which σ*: for one t the left side minus the right is convex in σ, so that the σ which satisfy it
+//! are an interval, and those that satisfy all t as well. The search goes up from δ_max: where t is not satisfied,
+//! the root of the tangent is not above the interval of t, and is the next σ; where the tangent does not fall, all σ
+//! that are left are beyond the interval, and there is none. σ is a fraction of two sums of costs and times, so all
+//! of this is exact. (Tools that try σ in steps refuse sets that they need not.)
+
+use super::gfb;
+use super::load::{Deadlines, early, utilisation, window_max};
+use super::rows::{Row, Scratch};
+use crate::Sporadic;
+use crate::card::{Card, Kind, Platform};
+use crate::verdict::{Verdict, Why};
+use alloc::vec::Vec;
+
+/// The catalogue entry.
+pub const CARD: Card = Card {
+    name: "ff-dbf",
+    policy: "global EDF",
+    platform: Platform::Global,
+    model: "sporadic, D ≤ T, preemptive",
+    kind: Kind::Sufficient,
+    paper: "Baruah, Bonifaci, Marchetti-Spaccamela and Stiller, ECRTS 2009 and Real-Time Systems 46(1), 2010",
+    sustainable: "",
+    tests: &[
+        "crates/talea-analysis/tests/it/multi/twins.rs::ff_dbf_finds_a_speed_whenever_there_is_one",
+        "crates/talea-analysis/tests/it/multi/reach.rs::every_small_set_that_is_accepted_meets_every_deadline_whenever_jobs_come",
+    ],
+};
+
+/// A speed below or equal to that of a CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Speed {
+    /// σ is this
+    pub numerator: u64,
+    /// over this.
+    pub denominator: u64,
+}
+
+/// The test; `Unknown` for `Limit` if more than `points_max` pairs of t and σ had to be looked at.
+pub fn test(tasks: &[Sporadic], cpus: u32, points_max: u64, scratch: &mut Scratch) -> Verdict {
+    match speed(tasks, cpus, points_max, scratch) {
+        Ok(_) => Verdict::Proved { bounds: Vec::new() },
+        Err(verdict) => verdict,
+    }
+}
+
+/// The least σ that shows it.
+///
+/// # Errors
+/// Any verdict but `Proved`.
+pub fn speed(
+    tasks: &[Sporadic],
+    cpus: u32,
+    points_max: u64,
+    scratch: &mut Scratch,
+) -> Result<Speed, Verdict> {
+    let unknown = |why| Err(Verdict::Unknown { why });
+    let m = scratch.read(tasks, cpus)?;
+    let Scratch { rows, next, due, .. } = scratch;
+    let denser = |a: &usize, b: &usize| {
+        let cross = |x: &Row, y: &Row| u128::from(x.cost) * u128::from(y.deadline);
+        cross(&rows[*a], &rows[*b]).cmp(&cross(&rows[*b], &rows[*a]))
+    };
+    let Some(densest) = (0..rows.len()).max_by(denser) else {
+        return Ok(Speed { numerator: 0, denominator: 1 });
+    };
+    let mut speed = Speed { numerator: rows[densest].cost, denominator: rows[densest].deadline };
+    // With D = T, or at the bound itself, no t is left to look at.
+    if gfb::accepts(tasks, cpus) {
+        return Ok(speed);
+    }
+    let insufficient = Why::Insufficient { task: densest };
+    let early = early(rows);
+    let mut points = 0;
+    loop {
+        let Some(until) = horizon(early, rows, m, speed) else { return unknown(insufficient) };
+        if until > window_max(rows, m) {
+            return unknown(Why::Limit);
+        }
+        let begun = speed;
+        let mut deadlines = Deadlines::new(rows, next, due);
+        while let Some(now) = deadlines.advance(until) {
+            points += 1;
+            if points > points_max {
+                return unknown(Why::Limit);
+            }
+            match satisfied(rows, &deadlines, m, now, speed) {
+                Some(higher) => speed = higher,
+                None => return unknown(insufficient),
+            }
+        }
+        // What was seen at lower speeds has to be seen again.
+        if speed == begun {
+            return Ok(speed);
+        }
+    }
+}
+
+/// Σ (T − D)·C/T / (m − (m−1)·σ − U), rounded up; none if nothing is left to divide by (or less than rounding to
+/// 2^-32 can tell from nothing).
+fn horizon(early: u128, rows: &[Row], cpus: u64, speed: Speed) -> Option<u64> {
+    // Below 2^125, as cpus < 2^32 and σ's numerator < 2^61.
+    let others = (u128::from(cpus - 1) * u128::from(speed.numerator)) << 32;
+    let used = others.div_ceil(u128::from(speed.denominator)) + u128::from(utilisation(rows).1);
+    let idle = (u128::from(cpus) << 32).checked_sub(used).filter(|&idle| idle > 0)?;
+    // A sum of costs, so below 2^61.
+    Some(u64::try_from((early << 32).div_ceil(idle)).unwrap_or(u64::MAX))
+}
+
+/// The least speed from `speed` on that satisfies the window up to `now`; none if none does.
+///
+/// No overflow: `numerator` ≤ `denominator` < 2^61 (a sum of times to deadlines, each at most T), and demands, times m·t, and sums of
+/// costs are below 2^62, so that no sum of two products reaches 2^127.
+fn satisfied(rows: &[Row], deadlines: &Deadlines<'_>, cpus: u64, now: u64, speed: Speed) -> Option<Speed> {
+    let mut speed = speed;
+    loop {
+        let (up, down) = (i128::from(speed.numerator), i128::from(speed.denominator));
+        // Of what is forced forward: its cost, and how long before its deadline it is.
+        let (mut cost, mut ahead) = (0i128, 0i128);
+        for (row, &next) in rows.iter().zip(&*deadlines.next) {
+            let (c, d) = (i128::from(row.cost), i128::from(next - now));
+            if c * down > d * up {
+                cost += c;
+                ahead += d;
+            }
+        }
+        let (m, t) = (i128::from(cpus), i128::from(now));
+        // demand + cost − σ·ahead ≤ m·t − (m−1)·σ·t
+        let (least, steep) = (i128::from(deadlines.demand) + cost - m * t, ahead - (m - 1) * t);
+        if least * down <= steep * up {
+            return Some(speed);
+        }
+        if steep <= 0 || least > steep {
+            return None;
+        }
+        // 0 < σ < least/steep ≤ 1.
+        speed = Speed { numerator: least as u64, denominator: steep as u64 };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::multi::sets::{implicit, set};
+
+    #[test]
+    fn a_speed_above_every_density_can_show_what_the_densest_does_not() {
+        // At 1/2 the first two are due at 10, and the four others would have to be ahead by 5 each: 10 + 20 of 25. At
+        // 17/33 they are ahead by 40/11 and the window holds, as does the one of 100.
+        let mut tasks = set(&[(5, 10, 1_000); 2]);
+        tasks.extend(set(&[(50, 100, 1_000); 4]));
+        assert!(!gfb::test(&tasks, 4).is_proved());
+        let found = speed(&tasks, 4, 1_000, &mut Scratch::new());
+        assert_eq!(found, Ok(Speed { numerator: 170, denominator: 330 }));
+    }
+
+    #[test]
+    fn for_implicit_deadlines_it_is_the_density_test() {
+        for third in [3u64, 4] {
+            let tasks = implicit(&[(1, 2), (1, 2), (third - 2, third)]);
+            let verdict = test(&tasks, 2, 1_000, &mut Scratch::new());
+            assert_eq!(verdict.is_proved(), gfb::test(&tasks, 2).is_proved(), "{tasks:?}");
+        }
+        assert!(test(&[], 0, 0, &mut Scratch::new()).is_proved());
+    }
+
+    #[test]
+    fn where_it_stops_looking_it_says_so() {
+        let mut tasks = set(&[(5, 10, 1_000); 2]);
+        tasks.extend(set(&[(50, 100, 1_000); 4]));
+        let limit = Verdict::Unknown { why: Why::Limit };
+        assert_eq!(test(&tasks, 4, 1, &mut Scratch::new()), limit);
+    }
+}
