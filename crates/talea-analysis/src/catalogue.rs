@@ -2,7 +2,7 @@
 //!
 //! Each file of a test has its card beside its code; here it gets one line, in the order of the manual.
 
-use crate::{Card, edf, multi, rm, uni};
+use crate::{Card, edf, multi, offline, rm, uni};
 
 /// All cards: names differ, and each names tests that exist (`tests/it/catalogue.rs`).
 pub const ALL: &[Card] = &[
@@ -35,6 +35,8 @@ pub const ALL: &[Card] = &[
     multi::partition::LOPEZ,
     multi::graham::CARD,
     multi::graham::FEDERATED,
+    // Tables.
+    offline::CARD,
     // One processor that serves now and then: servers and hierarchies.
 ];
 

@@ -15,6 +15,7 @@ pub mod demand;
 pub mod edf;
 pub mod multi;
 pub mod natural;
+pub mod offline;
 pub mod rm;
 pub mod task;
 pub mod uni;

@@ -7,6 +7,7 @@ mod dominance;
 mod edf;
 mod fp;
 mod multi;
+mod offline;
 mod oracle;
 mod plain;
 mod replay;

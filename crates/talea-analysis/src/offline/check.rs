@@ -1,0 +1,115 @@
+//! Is this a table for that problem? Plain loops over plain definitions, sharing nothing with the search.
+
+use super::{Piece, Problem};
+use talea_core::Span;
+
+/// The first thing that is wrong with a table; numbers are indices of pieces or jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flaw {
+    /// The piece names a job, a choice or a CPU that is not there, or is empty.
+    Nonsense {
+        /// The piece.
+        piece: usize,
+    },
+    /// The piece is on a CPU that its job may not use.
+    Cpu {
+        /// The piece.
+        piece: usize,
+    },
+    /// Two pieces on one CPU, or of one job, overlap.
+    Overlap {
+        /// One.
+        piece: usize,
+        /// The other.
+        other: usize,
+    },
+    /// Two pieces hold the same accelerator at the same time.
+    Accelerator {
+        /// One.
+        piece: usize,
+        /// The other.
+        other: usize,
+    },
+    /// The piece begins before its job is released, or ends after its deadline or the hyperperiod.
+    Outside {
+        /// The piece.
+        piece: usize,
+    },
+    /// The job has pieces in different versions.
+    Versions {
+        /// The job.
+        job: usize,
+    },
+    /// The job is interrupted although it may not be.
+    Interrupted {
+        /// The job.
+        job: usize,
+    },
+    /// The job gets another amount of work than its version costs.
+    Work {
+        /// The job.
+        job: usize,
+    },
+    /// The job begins before one that it waits for has ended.
+    Order {
+        /// The job.
+        job: usize,
+        /// What it waits for.
+        before: usize,
+    },
+}
+
+/// Holds a table against its problem. O(p²) for p pieces.
+///
+/// # Errors
+/// The first flaw.
+pub fn check(problem: &Problem, pieces: &[Piece]) -> Result<(), Flaw> {
+    for (number, piece) in pieces.iter().enumerate() {
+        let job = problem.jobs.get(piece.job).ok_or(Flaw::Nonsense { piece: number })?;
+        if job.choices.get(piece.choice).is_none() || piece.cpu >= problem.cpus || piece.start >= piece.end {
+            return Err(Flaw::Nonsense { piece: number });
+        }
+        if job.cpus >> piece.cpu & 1 == 0 {
+            return Err(Flaw::Cpu { piece: number });
+        }
+        if piece.start < job.release || piece.end > job.deadline || piece.end > problem.hyperperiod {
+            return Err(Flaw::Outside { piece: number });
+        }
+        for (other, before) in pieces[..number].iter().enumerate() {
+            if before.end <= piece.start || piece.end <= before.start {
+                continue;
+            }
+            let (mine, theirs) = (job.task, problem.jobs[before.job].task);
+            if before.cpu == piece.cpu || mine == theirs {
+                return Err(Flaw::Overlap { piece: number, other });
+            }
+            let held = |piece: &Piece| problem.jobs[piece.job].choices[piece.choice].accelerators;
+            if held(piece) & held(before) != 0 {
+                return Err(Flaw::Accelerator { piece: number, other });
+            }
+        }
+    }
+    for (number, job) in problem.jobs.iter().enumerate() {
+        let mine = || pieces.iter().filter(|piece| piece.job == number);
+        let Some(first) = mine().next() else { return Err(Flaw::Work { job: number }) };
+        if mine().any(|piece| piece.choice != first.choice) {
+            return Err(Flaw::Versions { job: number });
+        }
+        let choice = &job.choices[first.choice];
+        if mine().count() > 1 && (!problem.preemptive || choice.accelerators != 0) {
+            return Err(Flaw::Interrupted { job: number });
+        }
+        let useful = |piece: &Piece| piece.end.checked_sub(piece.start)?.checked_sub(problem.overhead);
+        let work = mine().try_fold(Span::ZERO, |sum, piece| Some(sum + useful(piece)?));
+        if work != Some(choice.cost) {
+            return Err(Flaw::Work { job: number });
+        }
+        for &before in &job.after {
+            let ended = pieces.iter().filter(|piece| piece.job == before).map(|piece| piece.end).max();
+            if ended.is_none_or(|end| mine().any(|piece| piece.start < end)) {
+                return Err(Flaw::Order { job: number, before });
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,359 @@
+//! Tables: what is found is one, what is called impossible is, and the machine misses nothing with what is found.
+
+use crate::dice::Dice;
+use talea_analysis::offline::{
+    Choice, Flaw, Impossible, Job, Piece, Problem, Synthesis, check, entries, from_tree, synthesize,
+};
+use talea_core::machine::{AcceleratorId, Body, SchedulerSpec, TaskSpec, Tree, Version};
+use talea_core::sched::Policy;
+use talea_core::workload::{Arrivals, Cost, Overheads, Source};
+use talea_core::{Span, Time, Work};
+use talea_sim::{Jobs, Workload, World};
+
+fn span(ns: u64) -> Span {
+    Span::from_ns(ns)
+}
+
+/// A job in one version, anywhere.
+fn job(task: usize, release: u64, deadline: u64, cost: u64) -> Job {
+    let choices = vec![Choice { version: None, cost: span(cost), accelerators: 0 }];
+    Job { task, release: span(release), deadline: span(deadline), choices, after: Vec::new(), cpus: u64::MAX }
+}
+
+fn problem(cpus: u32, hyperperiod: u64, jobs: Vec<Job>) -> Problem {
+    Problem { hyperperiod: span(hyperperiod), cpus, overhead: Span::ZERO, preemptive: true, jobs }
+}
+
+fn found(problem: &Problem) -> Vec<Piece> {
+    match synthesize(problem, 200) {
+        Synthesis::Found { pieces, .. } => pieces,
+        other => panic!("{other:?} for {problem:?}"),
+    }
+}
+
+/// A described system with everything that a table can hold.
+struct Described {
+    tree: Tree,
+    sources: Vec<Source>,
+}
+
+fn described(dice: &mut Dice) -> Described {
+    let cpus = dice.between(1, 3) as u32;
+    let mut tree = Tree::new(cpus, SchedulerSpec::new("root", Policy::Edf));
+    let accelerators: Vec<AcceleratorId> =
+        (0..dice.between(0, 2)).map(|k| tree.accelerator(&format!("a{k}"))).collect();
+    let mut sources: Vec<Source> = Vec::new();
+    let mut chain = None;
+    for k in 0..dice.between(1, 6) {
+        let period = [12, 24, 24, 48][dice.below(4) as usize];
+        let follows = chain.filter(|_| dice.below(3) == 0);
+        let mut spec = match follows {
+            Some(_) => TaskSpec::node(&format!("t{k}")),
+            None => TaskSpec::new(&format!("t{k}"), span(period)),
+        };
+        if follows.is_none() {
+            spec.deadline = span(dice.between(period / 2, period));
+        }
+        let mut costs = Vec::new();
+        for v in 0..dice.below(3) {
+            let mut version = Version::new(&format!("v{v}"));
+            version.accelerators = accelerators.iter().copied().filter(|_| dice.below(2) == 0).collect();
+            spec.versions.push(version);
+            costs.push(Cost::Constant(Work::from_ns(dice.between(1, 6))));
+        }
+        let cost = if costs.is_empty() {
+            Cost::Constant(Work::from_ns(dice.between(1, 6)))
+        } else {
+            Cost::Versions(costs)
+        };
+        let node = tree.task(Tree::ROOT, spec);
+        if let Some(from) = follows {
+            tree.channel(from, node, 0);
+            sources.push(Source::activated(cost));
+        } else {
+            let arrivals = Arrivals::Periodic {
+                offset: span(dice.below(4)),
+                period: span(period),
+                jitter: span(dice.below(3)),
+            };
+            sources.push(Source { arrivals, cost });
+        }
+        chain = Some(node);
+    }
+    Described { tree, sources }
+}
+
+/// Late jobs and ended jobs of three hyperperiods under the table.
+fn run(system: &Described, problem: &Problem, pieces: &[Piece]) -> (u64, usize) {
+    let policy = Policy::Table { hyperperiod: problem.hyperperiod, entries: entries(problem, pieces) };
+    let mut tree = Tree::new(system.tree.cpus, SchedulerSpec::new("table", policy));
+    tree.accelerators.clone_from(&system.tree.accelerators);
+    let mut moved = std::collections::BTreeMap::new();
+    for (node, body) in system.tree.nodes() {
+        if let Body::Task(spec) = &body.body {
+            moved.insert(node, tree.task(Tree::ROOT, spec.clone()));
+        }
+    }
+    for channel in &system.tree.channels {
+        tree.channel(moved[&channel.from], moved[&channel.to], channel.size);
+    }
+    let workload = Workload { sources: system.sources.clone(), seed: 1 };
+    let mut world = World::new(tree.build().expect("a tree"), system.tree.cpus, &workload);
+    let mut jobs = Jobs::default();
+    // The last job may end with the table, and is told of an instant later.
+    world.run(Time::from_ns(3 * problem.hyperperiod.as_ns() + 1), &mut jobs);
+    (jobs.ended.iter().filter(|job| job.is_late()).count() as u64, jobs.ended.len())
+}
+
+#[test]
+fn whatever_is_found_passes_the_checker_and_the_machine_misses_nothing_with_it() {
+    let mut dice = Dice::new(7);
+    let mut tables = 0;
+    for _ in 0..1_500 {
+        let system = described(&mut dice);
+        system.tree.check().expect("a tree");
+        let preemptive = dice.below(2) == 0;
+        let problem =
+            from_tree(&system.tree, &system.sources, &Overheads::default(), preemptive).expect("suitable");
+        let Synthesis::Found { pieces, .. } = synthesize(&problem, 50) else { continue };
+        assert_eq!(check(&problem, &pieces), Ok(()));
+        let (late, ended) = run(&system, &problem, &pieces);
+        assert_eq!((late, ended), (0, 3 * problem.jobs.len()), "{problem:?} {pieces:?}");
+        tables += 1;
+    }
+    assert!(tables > 500, "{tables} tables are too few to show anything");
+}
+
+/// EDF instant by instant on one CPU; whether all end in time.
+fn edf_meets(jobs: &[Job]) -> bool {
+    let mut left: Vec<u64> = jobs.iter().map(|job| job.choices[0].cost.as_ns()).collect();
+    for now in 0.. {
+        if jobs.iter().zip(&left).any(|(job, &left)| left > 0 && job.deadline.as_ns() <= now) {
+            return false;
+        }
+        if left.iter().all(|&left| left == 0) {
+            return true;
+        }
+        let ready = (0..jobs.len()).filter(|&at| left[at] > 0 && jobs[at].release.as_ns() <= now);
+        if let Some(at) = ready.min_by_key(|&at| jobs[at].deadline) {
+            left[at] -= 1;
+        }
+    }
+    unreachable!("the work comes to an end")
+}
+
+#[test]
+fn on_one_cpu_without_extras_exactly_the_feasible_sets_are_solved() {
+    let mut dice = Dice::new(3);
+    let mut seen = [0; 2];
+    for _ in 0..5_000 {
+        let jobs = (0..dice.between(1, 7) as usize).map(|task| {
+            let (release, cost) = (dice.below(12), dice.between(1, 5));
+            job(task, release, (release + cost + dice.below(9)).min(24), cost)
+        });
+        let problem = problem(1, 24, jobs.collect());
+        let feasible = edf_meets(&problem.jobs);
+        let answer = synthesize(&problem, 0);
+        // EDF is optimal on one CPU (Dertouzos 1974), and its demand is what overloads a window.
+        match answer {
+            Synthesis::Found { .. } => assert!(feasible, "{problem:?}"),
+            Synthesis::Impossible(_) => assert!(!feasible, "{problem:?}"),
+            Synthesis::NotFound { .. } => panic!("undecided: {problem:?}"),
+        }
+        seen[usize::from(feasible)] += 1;
+    }
+    assert!(seen.iter().all(|&seen| seen > 500), "{seen:?}");
+}
+
+/// Every way to place the jobs from `at` on without interruption, at every instant.
+fn can_be_placed(problem: &Problem, at: usize, pieces: &mut Vec<Piece>) -> bool {
+    let Some(spec) = problem.jobs.get(at) else { return check(problem, pieces).is_ok() };
+    for (choice, way) in spec.choices.iter().enumerate() {
+        for cpu in 0..problem.cpus {
+            for start in spec.release.as_ns()..=spec.deadline.as_ns().saturating_sub(way.cost.as_ns()) {
+                let (start, end) = (span(start), span(start) + way.cost);
+                let clashes = |other: &Piece| {
+                    let held = problem.jobs[other.job].choices[other.choice].accelerators & way.accelerators;
+                    other.start < end && start < other.end && (other.cpu == cpu || held != 0)
+                };
+                let waits = |other: &Piece| spec.after.contains(&other.job) && other.end > start;
+                if pieces.iter().any(|other| clashes(other) || waits(other)) {
+                    continue;
+                }
+                pieces.push(Piece { job: at, choice, cpu, start, end });
+                if can_be_placed(problem, at + 1, pieces) {
+                    return true;
+                }
+                pieces.pop();
+            }
+        }
+    }
+    false
+}
+
+#[test]
+fn what_is_called_impossible_is_and_little_is_overlooked() {
+    let mut dice = Dice::new(11);
+    let (mut feasible, mut overlooked, mut impossible) = (0, 0, 0);
+    for _ in 0..1_500 {
+        let n = dice.between(2, 5) as usize;
+        let mut jobs = Vec::new();
+        for task in 0..n {
+            let (release, cost) = (dice.below(4), dice.between(1, 4));
+            let mut job = job(task, release, (release + cost + dice.below(5)).min(10), cost);
+            job.choices[0].accelerators = u64::from(dice.below(3) == 0);
+            if dice.below(2) == 0 {
+                let second =
+                    Choice { version: None, cost: span(dice.between(1, 4)), accelerators: dice.below(2) };
+                job.choices.push(second);
+            }
+            if task > 0 && dice.below(4) == 0 {
+                job.after.push(dice.below(task as u64) as usize);
+            }
+            jobs.push(job);
+        }
+        let problem = Problem { preemptive: false, ..problem(dice.between(1, 2) as u32, 10, jobs) };
+        let can = can_be_placed(&problem, 0, &mut Vec::new());
+        feasible += u32::from(can);
+        match synthesize(&problem, 100) {
+            Synthesis::Found { .. } => assert!(can, "{problem:?}"),
+            Synthesis::Impossible(why) => {
+                assert!(!can, "{why:?}: {problem:?}");
+                impossible += 1;
+            }
+            Synthesis::NotFound { .. } => overlooked += u32::from(can),
+        }
+    }
+    println!("{feasible} can be placed, {overlooked} of them overlooked; {impossible} proved impossible");
+    assert!(feasible > 300 && impossible > 300);
+    assert!(overlooked * 20 < feasible, "{overlooked} of {feasible} overlooked");
+}
+
+#[test]
+fn y18_the_drone_needs_both_versions() {
+    // YASMIN section 5 as in the checklist, in milliseconds: two CPUs, one GPU, a frame every 500 and a handler every 20.
+    let drone = |cpu: bool, gpu: bool| {
+        let mut jobs = Vec::new();
+        let mut stage = |task: usize, (on_cpu, on_gpu): (u64, u64), after: &[usize]| {
+            let way = |cost, accelerators, version| Choice {
+                version: Some(version),
+                cost: span(cost),
+                accelerators,
+            };
+            let mut choices = Vec::new();
+            choices.extend(cpu.then(|| way(on_cpu, 0, 0)));
+            choices.extend(gpu.then(|| way(on_gpu, 1, 1)));
+            jobs.push(Job { choices, after: after.to_vec(), ..job(task, 0, 500, 1) });
+        };
+        stage(0, (300, 90), &[]);
+        stage(1, (120, 40), &[0]);
+        stage(2, (120, 40), &[1]);
+        for k in 0..25 {
+            let before = if k == 0 { vec![] } else { vec![2 + k] };
+            jobs.push(Job { after: before, ..job(3, 20 * k as u64, 20 * k as u64 + 20, 4) });
+        }
+        problem(2, 500, jobs)
+    };
+    let why = synthesize(&drone(true, false), 100);
+    assert_eq!(why, Synthesis::Impossible(Impossible::Chain { job: 2, end: span(540) }));
+    found(&drone(false, true));
+    found(&drone(true, true));
+}
+
+#[test]
+fn y11_overhead_is_paid_by_every_piece() {
+    let mut two = problem(1, 20, vec![job(0, 0, 20, 8), job(1, 4, 8, 3)]);
+    two.overhead = span(1);
+    let pieces = found(&two);
+    let of_first: Vec<(u64, u64)> = pieces
+        .iter()
+        .filter(|piece| piece.job == 0)
+        .map(|piece| (piece.start.as_ns(), piece.end.as_ns()))
+        .collect();
+    assert_eq!(of_first, [(0, 4), (8, 14)], "3 of 8 before, 5 after, and 1 for each begin");
+    two.jobs[0].deadline = span(13);
+    assert!(!matches!(synthesize(&two, 100), Synthesis::Found { .. }));
+}
+
+#[test]
+fn the_checker_finds_every_flaw() {
+    let mut spec = problem(2, 20, vec![job(0, 2, 12, 4), job(1, 0, 20, 5), job(0, 12, 20, 4)]);
+    spec.jobs[1].after = vec![0];
+    spec.jobs[2].after = vec![0];
+    spec.jobs[0].choices.push(Choice { version: Some(1), cost: span(4), accelerators: 1 });
+    spec.jobs[1].choices.push(Choice { version: Some(1), cost: span(5), accelerators: 1 });
+    spec.jobs[0].cpus = 1;
+    let piece = |job, choice, cpu, start, end| Piece { job, choice, cpu, start: span(start), end: span(end) };
+    let good = [piece(0, 0, 0, 2, 6), piece(1, 0, 1, 6, 11), piece(2, 0, 0, 12, 16)];
+    assert_eq!(check(&spec, &good), Ok(()));
+    let with = |at: usize, change: &dyn Fn(&mut Piece)| {
+        let mut pieces = good;
+        change(&mut pieces[at]);
+        check(&spec, &pieces)
+    };
+    assert_eq!(with(0, &|p| p.job = 9), Err(Flaw::Nonsense { piece: 0 }));
+    assert_eq!(with(0, &|p| p.choice = 9), Err(Flaw::Nonsense { piece: 0 }));
+    assert_eq!(with(0, &|p| p.cpu = 2), Err(Flaw::Nonsense { piece: 0 }));
+    assert_eq!(with(0, &|p| p.end = p.start), Err(Flaw::Nonsense { piece: 0 }));
+    assert_eq!(with(0, &|p| p.cpu = 1), Err(Flaw::Cpu { piece: 0 }));
+    assert_eq!(with(0, &|p| p.start = span(1)), Err(Flaw::Outside { piece: 0 }));
+    assert_eq!(with(0, &|p| p.end = span(13)), Err(Flaw::Outside { piece: 0 }));
+    assert_eq!(with(2, &|p| (p.cpu, p.start) = (1, span(10))), Err(Flaw::Outside { piece: 2 }));
+    assert_eq!(with(1, &|p| (p.cpu, p.start) = (0, span(5))), Err(Flaw::Overlap { piece: 1, other: 0 }));
+    assert_eq!(with(0, &|p| p.end = span(7)), Err(Flaw::Work { job: 0 }));
+    assert_eq!(with(1, &|p| (p.start, p.end) = (span(5), span(10))), Err(Flaw::Order { job: 1, before: 0 }));
+    assert_eq!(check(&spec, &good[..2]), Err(Flaw::Work { job: 2 }));
+
+    let split = [piece(0, 0, 0, 2, 4), piece(0, 0, 0, 5, 7), good[2], piece(1, 0, 1, 7, 12)];
+    assert_eq!(check(&spec, &split), Ok(()));
+    assert_eq!(
+        check(&Problem { preemptive: false, ..spec.clone() }, &split),
+        Err(Flaw::Interrupted { job: 0 })
+    );
+    let held = split.map(|p| if p.job == 0 { Piece { choice: 1, ..p } } else { p });
+    assert_eq!(check(&spec, &held), Err(Flaw::Interrupted { job: 0 }));
+    let mixed = [piece(0, 1, 0, 2, 4), split[1], split[2], split[3]];
+    assert_eq!(check(&spec, &mixed), Err(Flaw::Versions { job: 0 }));
+    let same_task = [good[0], good[1], good[2], piece(2, 0, 1, 14, 16)];
+    assert_eq!(check(&spec, &same_task), Err(Flaw::Overlap { piece: 3, other: 2 }));
+    let mut both = spec.clone();
+    both.jobs[1].after.clear();
+    let clash = [piece(0, 1, 0, 2, 6), piece(1, 1, 1, 4, 9), good[2]];
+    assert_eq!(check(&both, &clash), Err(Flaw::Accelerator { piece: 1, other: 0 }));
+}
+
+#[test]
+fn what_a_table_cannot_hold_is_said() {
+    let why = |change: &dyn Fn(&mut Tree, &mut Vec<Source>)| {
+        let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::Edf));
+        let mut sources = Vec::new();
+        for name in ["a", "b"] {
+            tree.task(Tree::ROOT, TaskSpec::new(name, span(10)));
+            sources.push(Source::periodic(span(10), Work::from_ns(1)));
+        }
+        change(&mut tree, &mut sources);
+        from_tree(&tree, &sources, &Overheads::default(), true).expect_err("unsuitable").why
+    };
+    assert!(why(&|_, sources| sources[0].arrivals = Arrivals::List(Vec::new())).contains("nobody knows"));
+    assert!(
+        why(&|_, sources| sources[1].cost = sources[1].cost.clone().suspending(Work::ZERO, span(1)))
+            .contains("on its way")
+    );
+    let long = |_: &mut Tree, sources: &mut Vec<Source>| {
+        *sources = vec![
+            Source::periodic(span(99_991), Work::from_ns(1)),
+            Source::periodic(span(7), Work::from_ns(1)),
+        ];
+    };
+    assert!(why(&long).contains("too many"));
+    let late = |_: &mut Tree, sources: &mut Vec<Source>| {
+        sources[0].arrivals = Arrivals::Periodic { offset: span(10), period: span(10), jitter: Span::ZERO };
+    };
+    assert!(why(&late).contains("offset"));
+    let joined = |tree: &mut Tree, _: &mut Vec<Source>| {
+        let nodes: Vec<_> = tree.nodes().map(|(node, _)| node).collect();
+        tree.channel(nodes[1], nodes[2], 2);
+        tree.channels[0].tokens = 2;
+    };
+    assert!(why(&joined).contains("several tokens"));
+}
