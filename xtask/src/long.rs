@@ -1,4 +1,4 @@
-//! `cargo xtask bench ipc|sim [--json] [--quick]` and `cargo xtask soak [--minutes N]`: what takes too long for the gate.
+//! `cargo xtask bench ipc|sim|analysis [--json] [--quick]` and `cargo xtask soak [--minutes N]`: what takes too long for the gate.
 
 use crate::gate::Tally;
 use crate::shell::{self, cargo};
@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 /// Builds what is measured, then lets `talea lab` measure it.
 pub(crate) fn bench(args: &mut Parser) -> Result<ExitCode> {
     let rest: Vec<_> = args.raw_args()?.collect();
-    if rest.first().is_none_or(|what| what != "ipc" && what != "sim") {
-        bail!("cargo xtask bench ipc|sim [--json] [--quick]");
+    if rest.first().is_none_or(|what| what != "ipc" && what != "sim" && what != "analysis") {
+        bail!("cargo xtask bench ipc|sim|analysis [--json] [--quick]");
     }
     if !shell::stream(
         cargo(&["build", "--release", "--locked", "-p", "talea-cli", "-p", "talea-daemon"]),

@@ -23,8 +23,8 @@ cargo xtask COMMAND
   install --prefix DIR [--destdir DIR] [--sysconfdir DIR] [--profile NAME]
                           build and install everything
   mutate [WORD]...        break every mechanism in turn, and see its tests fail
-  bench ipc|sim [--json] [--quick]
-                          what asking or simulating costs, beside its baselines
+  bench ipc|sim|analysis [--json] [--quick]
+                          what asking, simulating or analysing costs, beside its baselines
   soak [--minutes N]      the tests again and again, with larger numbers
   audio                   write the demo's voice, examples/convolver/talea.wav
   coverage [--check]      write docs/coverage.md: which test shows which claim

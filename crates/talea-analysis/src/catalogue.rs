@@ -15,6 +15,10 @@ pub const ALL: &[Card] = &[
     uni::fp_response::CARD,
     uni::edf_response::CARD,
     uni::qpa::CARD,
+    uni::edf_in_fp::CARD,
+    uni::np_fp::CARD,
+    uni::np_edf::CARD,
+    uni::amc_rtb::CARD,
     // Several processors.
     multi::gfb::CARD,
     multi::bcl::PLAIN,

@@ -1,7 +1,7 @@
 //! Response times under preemptive EDF.
 //!
-//! M. Spuri, "Analysis of deadline scheduled real-time systems", INRIA research report 2772, 1996, section 4: theorems 4.1 and
-//! 4.2 for sporadic tasks, section 5 for release jitter. How the search is made fast is in [`super::sweep`], with its proof.
+//! M. Spuri, "Analysis of deadline scheduled real-time systems", INRIA research report 2772, 1996, also with
+//! release jitter. How the search is made fast is in [`super::sweep`], with its proof.
 //!
 //! Assumptions: 1. C ≥ 1, T ≥ 1, all integers; 2. one CPU, preemptive, no overheads; 3. EDF by absolute deadlines, which
 //! count from the arrival; ties in any way, so adverse to the task that is looked at; 4. sporadic arrivals at least T apart,
@@ -28,7 +28,7 @@ pub const CARD: Card = Card {
     platform: Platform::One,
     model: "sporadic, any D, jitter, preemptive; with blocking sufficient",
     kind: Kind::Exact,
-    paper: "Spuri, INRIA research report 2772, 1996, section 4",
+    paper: "Spuri, INRIA research report 2772, 1996",
     sustainable: "verdict: costs, periods, deadlines, jitter, blocking; bounds: costs, periods, jitter, blocking",
     tests: &[
         "crates/talea-analysis/tests/it/oracle.rs::every_edf_response_time_and_verdict_is_that_of_the_oracle",

@@ -2,8 +2,8 @@
 //!
 //! M. Joseph and P. Pandya, "Finding response times in a real-time system", The Computer Journal 29(5), 1986, and
 //! N. Audsley et al., Software Engineering Journal 8(5), 1993 (jitter, blocking) for D ≤ T; J. P. Lehoczky, "Fixed
-//! priority scheduling of periodic task sets with arbitrary deadlines", RTSS 1990, theorem 1, and K. Tindell, A. Burns
-//! and A. Wellings, Real-Time Systems 6(2), 1994, equations 8 to 10, for any deadline:
+//! priority scheduling of periodic task sets with arbitrary deadlines", RTSS 1990, and K. Tindell, A. Burns and
+//! A. Wellings, Real-Time Systems 6(2), 1994 (jitter), for any deadline:
 //!
 //! > w(q) = (q + 1)·C + B + Σ ⌈(w(q) + J_j) / T_j⌉·C_j over all more urgent j, the least such w;
 //! > response from arrival max w(q) + J − q·T, over the jobs q = 0, 1, … of the busy window, which ends with the first
@@ -40,7 +40,7 @@ pub const CARD: Card = Card {
     platform: Platform::One,
     model: "sporadic, any D, jitter, preemptive; with blocking sufficient",
     kind: Kind::Exact,
-    paper: "Joseph and Pandya, The Computer Journal 29(5), 1986; Lehoczky, RTSS 1990, theorem 1; Tindell, Burns and Wellings, Real-Time Systems 6(2), 1994",
+    paper: "Joseph and Pandya, The Computer Journal 29(5), 1986; Lehoczky, RTSS 1990; Tindell, Burns and Wellings, Real-Time Systems 6(2), 1994",
     sustainable: "costs, periods, deadlines, jitter, blocking",
     tests: &[
         "crates/talea-analysis/tests/it/oracle.rs::every_fixed_priority_response_time_and_verdict_is_that_of_the_oracle",
@@ -68,15 +68,8 @@ pub fn bounds(tasks: &[Sporadic], scratch: &mut Scratch, out: &mut [Option<Bound
     for at in 0..rows.len() {
         let (above, row) = (&rows[..at], &rows[at]);
         utilisation = utilisation.saturating_add(row.utilisation_up());
-        let mut jobs = u64::MAX;
-        if utilisation == u64::MAX {
-            if !fits(&tasks[..=at]) {
-                // And so do all that follow.
-                return Ok(false);
-            }
-            jobs = hyperperiod(rows[..=at].iter())
-                .map_or(u64::MAX, |all| all / row.period + row.jitter / row.period + 1);
-        }
+        // In overload all that follow are, too.
+        let Some(jobs) = count(&tasks[..=at], &rows[..=at], utilisation) else { return Ok(false) };
         let own = row.cost + row.blocking;
         start = own.checked_sub(blocking).map_or(own, |more| start + more);
         blocking = row.blocking;
@@ -94,6 +87,38 @@ pub fn bounds(tasks: &[Sporadic], scratch: &mut Scratch, out: &mut [Option<Bound
         out[at] = Some(bound);
     }
     Ok(all_meet)
+}
+
+/// The longest response time of the last of `tasks`; the others in any order. `None` if they ask for more than the CPU, or
+/// if there is no task.
+///
+/// # Errors
+/// As [`bounds`].
+pub fn lowest(tasks: &[Sporadic], scratch: &mut Scratch) -> Result<Option<Bound>, Why> {
+    scratch.load(tasks)?;
+    let (rows, _, left) = scratch.parts();
+    let Some((row, above)) = rows.split_last() else { return Ok(None) };
+    let utilisation = rows.iter().fold(0u64, |sum, row| sum.saturating_add(row.utilisation_up()));
+    let Some(jobs) = count(tasks, rows, utilisation) else { return Ok(None) };
+    let mut bound = Bound { release: Span::ZERO, arrival: Span::ZERO };
+    walk::<()>(above, row, (row.cost + row.blocking, jobs), left, |job, window| {
+        bound = bound.max(response(row, job, window));
+        ControlFlow::Continue(())
+    })?;
+    Ok(Some(bound))
+}
+
+/// How many jobs of the last of `rows` matter at most, whose utilisation is known; `None` in overload.
+fn count(tasks: &[Sporadic], rows: &[Row], utilisation: u64) -> Option<u64> {
+    if utilisation < u64::MAX {
+        return Some(u64::MAX);
+    }
+    if !fits(tasks) {
+        return None;
+    }
+    let row = rows.last()?;
+    let jobs = |all: u64| all / row.period + row.jitter / row.period + 1;
+    Some(hyperperiod(rows.iter()).map_or(u64::MAX, jobs))
 }
 
 /// The answer with its witness: a proof with bounds from the release, a miss, or an overload. Allocates.

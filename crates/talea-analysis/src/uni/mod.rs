@@ -8,10 +8,17 @@
 //! instant above [`HORIZON`]. The sums that the tests form are then below 2^64: of work that arrives within x at most
 //! U·(x + J) + ΣC with U ≤ 1. What lies outside is `Unknown`, never a wrapped number.
 
+pub mod amc_rtb;
+pub mod assignment;
+pub mod edf_in_fp;
 pub mod edf_response;
 pub mod fp_response;
+pub mod np_edf;
+pub mod np_fp;
+pub mod protocols;
 pub mod qpa;
 mod rows;
+pub mod sensitivity;
 mod sweep;
 
 pub use rows::{HORIZON, LONGEST, Scratch};

@@ -1,12 +1,12 @@
 //! The processor demand test for EDF, by QPA.
 //!
-//! S. K. Baruah, A. K. Mok and L. E. Rosier, "Preemptively scheduling hard-real-time sporadic tasks on one processor", RTSS
-//! 1990, theorem 1: schedulable if and only if in every window t the jobs that are released and due within it fit,
+//! S. K. Baruah, L. E. Rosier and R. R. Howell, "Algorithms and complexity concerning the preemptive scheduling of periodic,
+//! real-time tasks on one processor", Real-Time Systems 2(4), 1990: schedulable if and only if in every window t the jobs that are released and due within it fit,
 //!
 //! > h(t) = Σ_{D_j ≤ t} (⌊(t − D_j)/T_j⌋ + 1)·C_j ≤ t for all t,
 //!
 //! and F. Zhang and A. Burns, "Schedulability analysis for real-time systems with EDF scheduling", IEEE Trans. Computers
-//! 58(9), 2009, theorem 5 (QPA): h does not shrink as t grows, so that h(t) ≤ t settles everything from h(t) up to t, and a few
+//! 58(9), 2009 (QPA): h does not shrink as t grows, so that h(t) ≤ t settles everything from h(t) up to t, and a few
 //! steps down from the last instant that matters settle all. Jitter: D − J in place of D (Spuri 1996). Blocking: h(t) + b(t) ≤ t
 //! (S. K. Baruah, "Resource sharing in EDF-scheduled systems: a closer look", RTSS 2006).
 //!
@@ -40,7 +40,7 @@ pub const CARD: Card = Card {
     platform: Platform::One,
     model: "sporadic, any D, jitter, preemptive; with blocking sufficient",
     kind: Kind::Exact,
-    paper: "Baruah, Mok and Rosier, RTSS 1990, theorem 1; Zhang and Burns, IEEE Trans. Computers 58(9), 2009, theorem 5",
+    paper: "Baruah, Rosier and Howell, Real-Time Systems 2(4), 1990; Zhang and Burns, IEEE Trans. Computers 58(9), 2009",
     sustainable: "costs, periods, deadlines, jitter, blocking",
     tests: &[
         "crates/talea-analysis/tests/it/oracle.rs::every_edf_response_time_and_verdict_is_that_of_the_oracle",

@@ -242,7 +242,7 @@ fn with_jitter_every_witness_is_a_miss_and_no_pattern_is_worse_than_the_bound() 
             match verdict {
                 Verdict::Refuted { witness: Witness::Overload { .. } } | Verdict::Proved { .. } => {}
                 Verdict::Refuted { witness } => {
-                    replay::late(&tasks, &witness);
+                    replay::late(&tasks, &witness, true);
                     replayed += 1;
                 }
                 Verdict::Unknown { why } => panic!("{why:?}: {tasks:?}"),

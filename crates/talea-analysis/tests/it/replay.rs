@@ -99,7 +99,7 @@ pub(crate) fn misses(tasks: &[Sporadic], witness: &Witness, order: Order, preemp
             let met = |job: &&Completion| !job.is_late() && job.deadline <= Time::from_ns(until);
             assert!((ended.iter().filter(met).count() as u64) < due, "no miss in overload: {tasks:?}");
         }
-        Witness::Demand { .. } => late(tasks, witness),
+        Witness::Demand { .. } => late(tasks, witness, preemptive),
         Witness::Miss { task, job, response, releases } => {
             let spec = &tasks[*task];
             let nominal = releases[*task].first.as_ns() + job * spec.period.as_ns();
@@ -115,17 +115,17 @@ pub(crate) fn misses(tasks: &[Sporadic], witness: &Witness, order: Order, preemp
     }
 }
 
-/// The same on the plain CPU, under preemptive EDF with deadlines that count from the arrival, which the simulator does not
+/// The same on the plain CPU, under EDF with deadlines that count from the arrival, which the simulator does not
 /// do where jitter moves the release.
 ///
 /// # Panics
 /// If nobody misses, or not the job that the witness names.
-pub(crate) fn late(tasks: &[Sporadic], witness: &Witness) {
+pub(crate) fn late(tasks: &[Sporadic], witness: &Witness, preemptive: bool) {
     match witness {
         Witness::Demand { at, demand, supply, releases } => {
             assert!(demand.as_ns() > supply.as_ns());
             let (at, until) = (at.as_ns() as i64, (at.as_ns() + demand.as_ns() + 1) as i64);
-            let ended = run(jobs(tasks, releases, until), true, until, |job| job.due);
+            let ended = run(jobs(tasks, releases, until), preemptive, until, |job| job.due);
             let due = || ended.iter().filter(|job| job.due <= at);
             assert_eq!(due().map(|job| job.cost).sum::<u64>(), demand.as_ns(), "{witness:?}: {tasks:?}");
             assert!(due().any(|job| job.end > job.due), "{witness:?}: {tasks:?}");
@@ -136,7 +136,7 @@ pub(crate) fn late(tasks: &[Sporadic], witness: &Witness) {
                 (first.first + *response + tasks[*task].period).as_ns() + job * tasks[*task].period.as_ns();
             // Ties are adverse to the task.
             let key = |job: &Job| 2 * job.due + i64::from(job.task == *task);
-            let ended = run(jobs(tasks, releases, until as i64), true, until as i64, key);
+            let ended = run(jobs(tasks, releases, until as i64), preemptive, until as i64, key);
             let found = ended.iter().find(|end| end.task == *task && end.number == *job);
             let found = found.unwrap_or_else(|| panic!("{witness:?} does not end: {tasks:?}"));
             assert_eq!(found.end - found.release, response.as_ns() as i64, "{witness:?}: {tasks:?}");

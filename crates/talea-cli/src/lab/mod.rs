@@ -6,6 +6,7 @@
 //!
 //! Reference: ReTiF (JSA 2021), section 6; the daemon and its client at priority 99 on pinned CPUs.
 
+mod analysis;
 mod bars;
 mod decision;
 mod figures;
@@ -43,6 +44,8 @@ enum What {
     Retif(figures::Args),
     /// How fast the simulator is, beside a reference loop.
     Sim(speed::Args),
+    /// How fast the schedulability tests are, beside the same loop.
+    Analysis(analysis::Args),
     /// The experiments of L3C in PikeOS (RTNS 2017), simulated.
     L3c(l3c::Args),
     /// The experiments of SF3P (RSP 2014), simulated.
@@ -67,6 +70,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
         What::Wakeup(args) => wakeup::run(&args),
         What::Retif(args) => figures::run(&args),
         What::Sim(args) => speed::run(&args),
+        What::Analysis(args) => analysis::run(&args),
         What::L3c(args) => l3c::run(&args),
         What::Sf3p(args) => sf3p::run(&args),
         What::Yasmin(args) => yasmin::run(&args),

@@ -1,0 +1,142 @@
+//! EDF within fixed priorities: levels of a CPU, each of which orders its own tasks by deadline (PikeOS' EDF bands).
+//!
+//! M. González Harbour and J. C. Palencia, "Response time analysis for tasks scheduled under EDF within fixed priorities",
+//! RTSS 2003; without offsets. How the search is made fast is in [`super::sweep`], which
+//! takes the tasks of higher levels in as they are: their work in a window does not depend on any deadline.
+//!
+//! Assumptions: 1. C ≥ 1, T ≥ 1, all integers; 2. one CPU, preemptive, no overheads; 3. a job of a higher level runs before
+//! any of a lower one; within a level EDF by absolute deadlines, which count from the arrival, ties in any way; 4. sporadic
+//! arrivals at least T apart, each released at most J later; 5. independent, but for blocking: the tasks of a level are held
+//! up by at most the largest B of the level once per busy period; 6. jobs of one task run in their order; a late job runs on;
+//! 7. `levels` does not fall along the list, so that the tasks come level by level, the most urgent level first.
+//!
+//! *Exact* without blocking: the busy period of a level begins with everything above it released together after its jitter,
+//! which is the worst case for each window at once, and within it Spuri's argument holds. *Sufficient* with it. One task in each
+//! level is fixed priorities, one level is EDF. Sustainable in C, T and D of the verdict, J and B; a bound may grow
+//! with its own D and as other D of its level shrink.
+
+use super::Bound;
+use super::edf_response::witness;
+use super::rows::{Scratch, fits};
+use super::sweep::{self, Level, Longest};
+use crate::Sporadic;
+use crate::card::{Card, Kind, Platform};
+use crate::verdict::{Verdict, Why, Witness};
+use alloc::vec;
+use alloc::vec::Vec;
+use talea_core::{Span, Work};
+
+/// Its catalogue entry.
+pub const CARD: Card = Card {
+    name: "edf-in-fp-response-times",
+    policy: "EDF within FP",
+    platform: Platform::One,
+    model: "sporadic, any D, jitter, preemptive; with blocking sufficient",
+    kind: Kind::Exact,
+    paper: "González Harbour and Palencia, RTSS 2003",
+    sustainable: "verdict: costs, periods, deadlines, jitter, blocking; bounds: costs, periods, jitter, blocking",
+    tests: &[
+        "crates/talea-analysis/tests/it/edf_in_fp.rs::one_level_is_edf_and_a_level_for_each_is_fixed_priorities",
+        "crates/talea-analysis/tests/it/edf_in_fp.rs::bounds_are_the_longest_simulated_responses",
+    ],
+};
+
+/// The longest response times of `tasks`, level by level as `levels` says (7.), into `out`: `None` from the first level on that
+/// asks, together with those above it, for more than the CPU. Says whether every deadline is met.
+///
+/// # Errors
+/// [`Why::Assumption`] 1 or 7, or [`Why::Limit`] outside the range of [`super`] or of the scratch's steps; then `out`
+/// holds no answers.
+///
+/// # Panics
+/// If `out` and `levels` have not one place for each task.
+pub fn bounds(
+    tasks: &[Sporadic],
+    levels: &[u32],
+    scratch: &mut Scratch,
+    out: &mut [Option<Bound>],
+) -> Result<bool, Why> {
+    assert_eq!(tasks.len(), out.len(), "a place for each task");
+    out.fill(None);
+    let mut all_meet = true;
+    let overload = each(tasks, levels, scratch, |at, longest| {
+        let bound =
+            Bound { release: Span::from_ns(longest.release), arrival: Span::from_ns(longest.arrival) };
+        all_meet &= bound.meets(&tasks[at]);
+        out[at] = Some(bound);
+    })?;
+    Ok(overload.is_none() && all_meet)
+}
+
+/// Tells `found` of every task its longest response, up to the first level that overloads the CPU: gives the last
+/// task of that.
+fn each(
+    tasks: &[Sporadic],
+    levels: &[u32],
+    scratch: &mut Scratch,
+    mut found: impl FnMut(usize, Longest),
+) -> Result<Option<usize>, Why> {
+    assert_eq!(tasks.len(), levels.len(), "a level for each task");
+    if let Some(at) = levels.windows(2).position(|pair| pair[0] > pair[1]) {
+        return Err(Why::Assumption { number: 7, task: at + 1 });
+    }
+    scratch.load(tasks)?;
+    let (rows, order, left) = scratch.parts();
+    order.clear();
+    order.extend(0..rows.len() as u64);
+    let mut utilisation = 0u64;
+    let mut begin = 0;
+    while begin < rows.len() {
+        let end = begin + levels[begin..].partition_point(|&level| level == levels[begin]);
+        let (above, rest) = rows.split_at_mut(begin);
+        let same = &mut rest[..end - begin];
+        utilisation = same.iter().fold(utilisation, |sum, row| sum.saturating_add(row.utilisation_up()));
+        if utilisation == u64::MAX && !fits(&tasks[..end]) {
+            return Ok(Some(end - 1));
+        }
+        let blocking = same.iter().map(|row| row.blocking).max().unwrap_or(0);
+        sweep::sort(same, &mut order[begin..end]);
+        let level = Level::new(above, same, blocking, utilisation, left)?;
+        for at in 0..same.len() {
+            found(order[begin + at] as usize, level.longest(at, left)?);
+        }
+        begin = end;
+    }
+    Ok(None)
+}
+
+/// The answer with its witness: a proof with bounds from the release, a miss, or an overload. Allocates.
+pub fn verdict(tasks: &[Sporadic], levels: &[u32]) -> Verdict {
+    verdict_in(tasks, levels, &mut Scratch::new())
+}
+
+/// The same, in a scratch with its limit.
+pub fn verdict_in(tasks: &[Sporadic], levels: &[u32], scratch: &mut Scratch) -> Verdict {
+    let mut out = vec![None; tasks.len()];
+    match bounds(tasks, levels, scratch, &mut out) {
+        Err(why) => return Verdict::Unknown { why },
+        Ok(true) => {
+            return Verdict::Proved { bounds: out.iter().flatten().map(|bound| bound.release).collect() };
+        }
+        Ok(false) => {}
+    }
+    // A miss can be shown only of tasks; what blocks is none of them.
+    let plain: Vec<Sporadic> = tasks.iter().map(|task| Sporadic { blocking: Work::ZERO, ..*task }).collect();
+    let mut miss: Option<(usize, Longest)> = None;
+    let overload = each(&plain, levels, scratch, |at, longest| {
+        if longest.arrival > tasks[at].deadline.as_ns() && miss.is_none_or(|(first, _)| at < first) {
+            miss = Some((at, longest));
+        }
+    });
+    match (overload, miss) {
+        (Err(why), _) => Verdict::Unknown { why },
+        (Ok(_), Some((task, longest))) => Verdict::Refuted { witness: witness(tasks, task, &longest) },
+        (Ok(Some(task)), None) => Verdict::Refuted { witness: Witness::Overload { task } },
+        (Ok(None), None) => {
+            let late =
+                |(bound, task): (&Option<Bound>, &Sporadic)| bound.is_some_and(|bound| !bound.meets(task));
+            let task = out.iter().zip(tasks).position(late).expect("somebody is late");
+            Verdict::Unknown { why: Why::Insufficient { task } }
+        }
+    }
+}

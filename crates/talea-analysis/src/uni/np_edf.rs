@@ -1,0 +1,97 @@
+//! The processor demand test for non-preemptive EDF.
+//!
+//! K. Jeffay, D. F. Stanat and C. U. Martel, "On non-preemptive scheduling of periodic and sporadic tasks", RTSS 1991,
+//! for D = T; L. George, N. Rivierre and M. Spuri, "Preemptive and non-preemptive real-time uniprocessor scheduling", INRIA
+//! research report 2966, 1996, for any D: schedulable if and only if ΣU ≤ 1 and
+//!
+//! > h(t) + max {C_j − 1 : D_j > t} ≤ t for every t from the shortest D on.
+//!
+//! That is [`super::qpa`] with the right blocking, and is left to it.
+//!
+//! Assumptions: 1. C ≥ 1, T ≥ 1, all integers; 2. one CPU, no overheads; a job that has begun runs to its end; 3. EDF by
+//! absolute deadlines, which count from the arrival; no CPU idles while a job waits; 4. sporadic arrivals at least T apart,
+//! each released at most J later (D − J stands for D); 5. independent, but for the tasks' own B, which add to what the others'
+//! jobs block; 6. jobs of one task run in their order; 7. time is in whole nanoseconds: a job with a later deadline that is in the way
+//! has begun at least one before.
+//!
+//! *Exact* for sporadic tasks without jitter and B of their own; *sufficient* with them and for strictly periodic ones.
+//! Sustainable in C, T, D, J and B (as a test: a concrete schedule is not).
+
+use super::qpa::{self, Finding};
+use super::rows::{LONGEST, Scratch};
+use crate::Sporadic;
+use crate::card::{Card, Kind, Platform};
+use crate::verdict::{Release, Verdict, Why, Witness};
+use alloc::vec::Vec;
+use talea_core::{Span, Work};
+
+/// Its catalogue entry.
+pub const CARD: Card = Card {
+    name: "np-edf-demand",
+    policy: "EDF, non-preemptive",
+    platform: Platform::One,
+    model: "sporadic, any D, non-preemptive; with jitter or blocking sufficient",
+    kind: Kind::Exact,
+    paper: "Jeffay, Stanat and Martel, RTSS 1991; George, Rivierre and Spuri, INRIA research report 2966, 1996",
+    sustainable: "costs, periods, deadlines, jitter, blocking",
+    tests: &[
+        "crates/talea-analysis/tests/it/nonpreemptive.rs::jeffay_1991_a_long_job_of_a_slow_task_is_in_the_way",
+        "crates/talea-analysis/tests/it/nonpreemptive.rs::edf_verdicts_are_those_of_the_simulation",
+    ],
+};
+
+/// The tasks by D − J, each with the blocking of the longest job among those that are later. Allocates.
+fn with_blocking(tasks: &[Sporadic]) -> Result<Vec<Sporadic>, Why> {
+    let bits = tasks.iter().fold(0, |bits, task| bits | task.cost.as_ns() | task.blocking.as_ns());
+    if bits >= LONGEST / 4 {
+        return Err(Why::Limit);
+    }
+    let due = |task: &Sporadic| i128::from(task.deadline.as_ns()) - i128::from(task.jitter.as_ns());
+    let one = |task: &Sporadic| {
+        let later = tasks.iter().filter(|other| due(other) > due(task));
+        let longest = later.map(|other| other.cost.as_ns()).max().unwrap_or(0);
+        let blocking = Work::from_ns(task.blocking.as_ns() + longest.saturating_sub(1));
+        Sporadic { blocking, ..*task }
+    };
+    Ok(tasks.iter().map(one).collect())
+}
+
+/// The answer with its witness: a proof (without bounds), a window that is too full, a miss, or an overload. Allocates.
+pub fn verdict(tasks: &[Sporadic]) -> Verdict {
+    verdict_in(tasks, &mut Scratch::new())
+}
+
+/// The same, in a scratch with its limit.
+pub fn verdict_in(tasks: &[Sporadic], scratch: &mut Scratch) -> Verdict {
+    let blocked = match with_blocking(tasks) {
+        Ok(blocked) => blocked,
+        Err(why) => return Verdict::Unknown { why },
+    };
+    let (at, demand) = match qpa::find(&blocked, scratch) {
+        Err(why) => return Verdict::Unknown { why },
+        Ok(Finding::Exceeds { at, demand, blocking }) if !blocking.is_zero() => (at, demand),
+        // Nobody is in the way: as without preemption so with it.
+        Ok(_) => return qpa::verdict_in(&blocked, scratch),
+    };
+    let is_exact = tasks.iter().all(|task| task.jitter.is_zero() && task.blocking.is_zero());
+    let later = |&at_task: &usize| tasks[at_task].deadline > at;
+    let blocker = (0..tasks.len()).filter(later).max_by_key(|&task| tasks[task].cost);
+    let Some(blocker) = blocker.filter(|_| is_exact) else {
+        let late = tasks.iter().position(|task| task.deadline <= at).unwrap_or(0);
+        return Verdict::Unknown { why: Why::Insufficient { task: late } };
+    };
+    // The blocker begins, and a nanosecond later everybody else comes. It takes its time whether it is due by then or not.
+    let one = Span::from_ns(1);
+    let releases = (0..tasks.len())
+        .map(|task| Release { first: if task == blocker { Span::ZERO } else { one }, early: Span::ZERO })
+        .collect();
+    let (window, cost) = (at + one, tasks[blocker].cost.as_ns());
+    let (demand, supply) = if tasks[blocker].deadline <= window {
+        (demand.as_ns() + cost, window.as_ns())
+    } else {
+        (demand.as_ns(), window.as_ns().saturating_sub(cost))
+    };
+    let (demand, supply) = (Work::from_ns(demand), Work::from_ns(supply));
+    let witness = Witness::Demand { at: window, demand, supply, releases };
+    Verdict::Refuted { witness }
+}

@@ -1,0 +1,43 @@
+//! Tests for one processor.
+
+use super::{Bench, Draw};
+use talea_analysis::Sporadic;
+use talea_analysis::uni::{Scratch, edf_response, fp_response, qpa};
+use talea_sim::generate::Deadlines;
+
+/// Periods of 1 ms to 1 s, as peers were measured.
+const IMPLICIT: Draw = Draw { percent: 90, shortest_ms: 1, deadlines: Deadlines::Implicit };
+/// D from 0.7 of the slack on.
+const LATE: Deadlines = Deadlines::Constrained { from: 700 };
+const CONSTRAINED: Draw = Draw { percent: 95, shortest_ms: 1, deadlines: LATE };
+
+fn fp(tasks: usize) -> impl FnMut(&Vec<Sporadic>) -> bool {
+    let (mut scratch, mut out) = (Scratch::new(), vec![None; tasks]);
+    move |set| fp_response::bounds(set, &mut scratch, &mut out) == Ok(true)
+}
+
+fn edf(tasks: usize) -> impl FnMut(&Vec<Sporadic>) -> bool {
+    let (mut scratch, mut out) = (Scratch::new(), vec![None; tasks]);
+    move |set| edf_response::bounds(set, &mut scratch, &mut out) == Ok(true)
+}
+
+fn demand(_: usize) -> impl FnMut(&Vec<Sporadic>) -> bool {
+    let mut scratch = Scratch::new();
+    move |set| qpa::find(set, &mut scratch) == Ok(qpa::Finding::Fits)
+}
+
+/// All rows.
+pub(super) fn measure(bench: &mut Bench) {
+    let response = fp_response::CARD.name;
+    let bars = Some([2_000_000, 600_000, 100_000]);
+    bench.case((response, "implicit, U = 0.9"), bars, |tasks| IMPLICIT.sets(tasks), fp);
+    bench.case((response, "constrained, U = 0.95"), None, |tasks| CONSTRAINED.sets(tasks), fp);
+    let bars = Some([1_000_000, 500_000, 150_000]);
+    bench.case((qpa::CARD.name, "constrained, U = 0.95"), bars, |tasks| CONSTRAINED.sets(tasks), demand);
+    let close = Draw { percent: 99, ..CONSTRAINED };
+    bench.case((qpa::CARD.name, "constrained, U = 0.99"), bars, |tasks| close.sets(tasks), demand);
+    let response = edf_response::CARD.name;
+    let bars = Some([100_000, 15_000, 1_500]);
+    bench.case((response, "implicit, U = 0.9"), bars, |tasks| IMPLICIT.sets(tasks), edf);
+    bench.case((response, "constrained, U = 0.95"), None, |tasks| CONSTRAINED.sets(tasks), edf);
+}
