@@ -8,7 +8,7 @@
 //!
 //! Assumptions: 1. one CPU; 2. distinct priorities, or preemption levels, in the order of the tasks' indices, 0 most urgent;
 //! 3. jobs do not suspend themselves; 4. sections of a task are not nested, or given by their outermost lengths with the resource of
-//! the highest ceiling; for inheritance not nested at all (nesting chains blocking); 5. a length is the most that a section takes alone.
+//! the highest ceiling; for inheritance not nested at all (nesting chains blocking); two that follow each other at once are one; 5. a length is the most that a section takes alone.
 //!
 //! *Sufficient*: the terms are upper bounds. A nanosecond could be taken off each (whoever is in the way has begun before), and is not.
 
@@ -58,9 +58,8 @@ pub fn inheritance(tasks: usize, sections: &[Section]) -> Option<Vec<Work>> {
             |section: &&Section| section.task > task && ceilings[section.resource] <= task && of(section);
         sections.iter().filter(blocks).map(|section| section.length).max().unwrap_or(Work::ZERO)
     };
-    let sum = |mut lengths: &mut dyn Iterator<Item = Work>| {
-        (&mut lengths).try_fold(Work::ZERO, |sum, length| sum.checked_add(length))
-    };
+    let sum =
+        |mut lengths: &mut dyn Iterator<Item = Work>| (&mut lengths).try_fold(Work::ZERO, Work::checked_add);
     let blocking = |task: usize| {
         let by_task =
             sum(&mut (task + 1..tasks).map(|other| longest(task, &|section| section.task == other)));

@@ -1,6 +1,8 @@
 //! The tests against other tools' answers, against each other and against the simulator.
 #![forbid(unsafe_code)]
 
+mod amc;
+mod assignment;
 mod catalogue;
 mod dice;
 mod dominance;
@@ -12,4 +14,6 @@ mod offline;
 mod nonpreemptive;
 mod oracle;
 mod plain;
+mod protocols;
 mod replay;
+mod sensitivity;
