@@ -99,8 +99,8 @@ fn the_tests_are_sustainable_where_their_cards_say_so() {
         let task = &mut tasks[dice.below(count) as usize];
         match dice.below(5) {
             0 => task.cost = Work::from_ns(dice.between(1, task.cost.as_ns())),
-            1 => task.period = task.period + Span::from_ns(dice.below(9)),
-            2 => task.deadline = task.deadline + Span::from_ns(dice.below(9)),
+            1 => task.period += Span::from_ns(dice.below(9)),
+            2 => task.deadline += Span::from_ns(dice.below(9)),
             3 => task.jitter = Span::from_ns(dice.between(0, task.jitter.as_ns())),
             _ => task.blocking = Work::from_ns(dice.between(0, task.blocking.as_ns())),
         }

@@ -1,9 +1,8 @@
 //! `talea lab analysis`: sets per second of the schedulability tests, beside a loop that says how fast this machine is.
 //!
-//! Each row is a test on 400 random sets of each size: utilisations by UUniFast-Discard, periods log-uniform. Sets and
-//! pieces of the reference loop (see `talea lab sim`) take turns of some milliseconds, both measured in CPU time of this
-//! thread; the figure is the median of the turns, scaled to the pace at which the whole loop takes 0.153 s, so that
-//! whoever else uses the machine spoils little. Bars are rates at that pace, below which a row says so.
+//! Each row is a test on 400 random sets of each size: utilisations by UUniFast-Discard, periods log-uniform. It works in
+//! stretches of some milliseconds beside the loop of [`pace`](super::pace); the figure is the median of these at that loop's
+//! pace. Bars are rates at the same pace, below which a row says so.
 //!
 //! A file per topic, with its rows.
 
@@ -11,11 +10,11 @@
 
 mod uni;
 
-use super::speed::{REFERENCE, REFERENCE_STEPS};
+use super::pace::{Middle, REFERENCE, Stretch, reference, scaled};
 use crate::exit::Exit;
 use crate::output::{self, Table};
 use serde::Serialize;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use talea_analysis::Sporadic;
 use talea_core::Span;
 use talea_sim::generate::{Bounds, CPU, Deadlines, Method, Periods, Spec, generate};
@@ -35,8 +34,8 @@ pub(crate) struct Args {
 
 /// The sizes of the sets.
 pub(super) const SIZES: [usize; 3] = [10, 20, 50];
-/// Steps of a piece of the reference loop: about a millisecond.
-const PIECE: u32 = 700_000;
+/// Pieces of the loop between two stretches: about a millisecond.
+const PIECES: u32 = 70;
 
 #[derive(Serialize)]
 struct Row {
@@ -44,9 +43,9 @@ struct Row {
     sets: &'static str,
     tasks: usize,
     accepted_percent: f64,
-    sets_per_second: f64,
-    reference_seconds: f64,
-    scaled: f64,
+    sets_per_second: Middle,
+    reference_seconds: Middle,
+    scaled: Middle,
     bar: Option<u64>,
     met: Option<bool>,
 }
@@ -93,27 +92,9 @@ impl Draw {
     }
 }
 
-/// CPU time of this thread.
-fn cpu() -> Duration {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))
-}
-
-/// CPU time of this thread since then, at least a nanosecond.
-fn since(begun: Duration) -> Duration {
-    cpu().saturating_sub(begun).max(Duration::from_nanos(1))
-}
-
-/// Seconds for the whole reference loop, from a piece of it.
-fn reference() -> f64 {
-    let begun = cpu();
-    super::speed::xorshift(PIECE);
-    since(begun).as_secs_f64() * f64::from(REFERENCE_STEPS) / f64::from(PIECE)
-}
-
-fn median(mut of: Vec<f64>) -> f64 {
-    of.sort_by(f64::total_cmp);
-    of[of.len() / 2]
+/// At least a nanosecond.
+fn since(begun: Instant) -> Duration {
+    begun.elapsed().max(Duration::from_nanos(1))
 }
 
 impl Bench {
@@ -132,39 +113,41 @@ impl Bench {
         }
         for (at, tasks) in SIZES.into_iter().enumerate() {
             let (sets, mut test) = (sets(tasks), test(tasks));
-            let begun = cpu();
+            let begun = Instant::now();
             let accepted = sets.iter().filter(|set| test(set)).count();
-            let once = since(begun);
-            // Turns of four milliseconds or so, of whole rounds of the sets where these are shorter.
-            let rounds = (4_000_000 / once.as_nanos()).clamp(1, 10_000) as usize;
-            let turns = if self.quick { 3 } else { 61 };
-            let (mut rates, mut references) = (Vec::new(), Vec::new());
-            for _ in 0..turns {
-                let before = reference();
-                let begun = cpu();
+            // Whole rounds of the sets: some milliseconds where a round is shorter.
+            let rounds = (4_000_000 / since(begun).as_nanos()).clamp(1, 10_000) as usize;
+            let mut stretch = |before: f64| {
+                let begun = Instant::now();
                 for _ in 0..rounds {
                     for set in &sets {
                         std::hint::black_box(test(std::hint::black_box(set)));
                     }
                 }
-                let seconds = since(begun).as_secs_f64();
-                let pace = f64::midpoint(before, reference());
-                rates.push((rounds * sets.len()) as f64 / seconds);
-                references.push(pace);
-            }
-            let scaled = rates.iter().zip(&references).map(|(rate, pace)| rate * pace / REFERENCE).collect();
-            let scaled = median(scaled);
+                let value = (rounds * sets.len()) as f64 / since(begun).as_secs_f64();
+                let after = reference(PIECES);
+                (Stretch { value, reference: f64::midpoint(before, after) }, after)
+            };
+            let stretches = if self.quick { 3 } else { 61 };
+            let stretches: Vec<Stretch> = (0..stretches)
+                .scan(reference(PIECES), |before, _| {
+                    let (stretch, after) = stretch(*before);
+                    *before = after;
+                    Some(stretch)
+                })
+                .collect();
+            let [rate, loop_seconds, scaled] = scaled(&stretches, false);
             let bar = bars.map(|bars| bars[at]);
             self.rows.push(Row {
                 test: test_name,
                 sets: drawn,
                 tasks,
                 accepted_percent: 100.0 * accepted as f64 / sets.len() as f64,
-                sets_per_second: median(rates),
-                reference_seconds: median(references),
+                sets_per_second: rate,
+                reference_seconds: loop_seconds,
                 scaled,
                 bar,
-                met: bar.map(|bar| scaled >= bar as f64),
+                met: bar.map(|bar| scaled.median >= bar as f64),
             });
         }
     }
@@ -195,9 +178,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
             row.sets.to_owned(),
             row.tasks.to_string(),
             format!("{:.0}", row.accepted_percent),
-            format!("{:.0}", row.sets_per_second),
-            format!("{:.3}", row.reference_seconds),
-            format!("{:.0}", row.scaled),
+            format!("{:.0}", row.sets_per_second.median),
+            format!("{:.3}", row.reference_seconds.median),
+            format!("{:.0}", row.scaled.median),
             row.bar.map_or_else(String::new, |bar| bar.to_string()),
             match row.met {
                 Some(true) => "met",
