@@ -194,7 +194,7 @@ fn can_be_placed(problem: &Problem, at: usize, pieces: &mut Vec<Piece>) -> bool 
 #[test]
 fn what_is_called_impossible_is_and_little_is_overlooked() {
     let mut dice = Dice::new(11);
-    let (mut feasible, mut overlooked, mut impossible) = (0, 0, 0);
+    let (mut feasible, mut reordered, mut overlooked, mut impossible) = (0, 0, 0, 0);
     for _ in 0..1_500 {
         let n = dice.between(2, 5) as usize;
         let mut jobs = Vec::new();
@@ -216,7 +216,10 @@ fn what_is_called_impossible_is_and_little_is_overlooked() {
         let can = can_be_placed(&problem, 0, &mut Vec::new());
         feasible += u32::from(can);
         match synthesize(&problem, 100) {
-            Synthesis::Found { .. } => assert!(can, "{problem:?}"),
+            Synthesis::Found { rounds, .. } => {
+                assert!(can, "{problem:?}");
+                reordered += u32::from(rounds > 0);
+            }
             Synthesis::Impossible(why) => {
                 assert!(!can, "{why:?}: {problem:?}");
                 impossible += 1;
@@ -224,9 +227,12 @@ fn what_is_called_impossible_is_and_little_is_overlooked() {
             Synthesis::NotFound { .. } => overlooked += u32::from(can),
         }
     }
-    println!("{feasible} can be placed, {overlooked} of them overlooked; {impossible} proved impossible");
+    println!(
+        "{feasible} can be placed, {reordered} after reordering, {overlooked} overlooked; {impossible} proved impossible"
+    );
     assert!(feasible > 300 && impossible > 300);
-    assert!(overlooked * 20 < feasible, "{overlooked} of {feasible} overlooked");
+    assert!(overlooked * 100 < feasible, "{overlooked} of {feasible} overlooked");
+    assert!(reordered > 10, "the first list was good enough in all but {reordered} cases");
 }
 
 #[test]
