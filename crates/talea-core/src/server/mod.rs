@@ -6,7 +6,8 @@
 //! except in the soft CBS.
 //!
 //! [`Kind`] is the list, a file each. One from outside (L3C section 4.1: custom reservation types; L5, L19) implements
-//! [`Server`] like the others and is [`Kind::Custom`].
+//! [`Server`] like the others and is [`Kind::Custom`]; `examples/server-saver` is one, in a program that knows it by name in
+//! system files.
 
 mod cbs;
 mod deferrable;

@@ -5,8 +5,8 @@ use crate::servers::served;
 use crate::soak;
 use talea_core::machine::{SchedulerSpec, TaskSpec, Tree};
 use talea_core::sched::{Child, Entry, Part, Policy, Resched, Scheduler};
-use talea_core::server::{Kind, Reservation, Server};
-use talea_core::{Span, Time, Work};
+use talea_core::server::{Kind, Reservation};
+use talea_core::{Span, Time};
 use talea_sim::dice::Dice;
 
 /// The example, as it is.
@@ -110,43 +110,12 @@ fn l8_a_second_policy_from_outside_is_woken_when_it_asks_to_be() {
     assert!(two.build().expect_err("refused").why.to_string().contains("`shifts` serves one CPU"));
 }
 
-/// Deferrable with a bonus: what is not used in one period is added to the next, up to so much again.
-#[derive(Debug)]
-struct Saver {
-    of: Reservation,
-    left: Work,
-    next: Time,
-    deadline: Time,
-}
+/// The other example: deferrable, with a bonus.
+#[path = "../../../../examples/server-saver/src/lib.rs"]
+#[allow(unreachable_pub, missing_docs, reason = "it is a crate of its own")]
+mod saver;
 
-fn saver(of: &Reservation) -> Box<dyn Server + Send> {
-    Box::new(Saver { of: *of, left: Work::ZERO, next: Time::ZERO + of.offset, deadline: Time::NEVER })
-}
-
-impl Server for Saver {
-    fn wake(&mut self, _: Time) {}
-    fn idle(&mut self, _: Time) {}
-    fn charge(&mut self, _: Time, used: Work) {
-        self.left = self.left.checked_sub(used).expect("no more than the budget");
-    }
-    fn exhausted(&mut self, _: Time) {}
-    fn refill(&mut self, _: Time) {
-        self.left = self.left.min(self.of.budget) + self.of.budget;
-        self.deadline = self.next + self.of.relative_deadline();
-        self.next += self.of.period;
-    }
-    fn budget(&self, _: Time) -> Work {
-        self.left
-    }
-    fn next_refill(&self, _: Time) -> Option<Time> {
-        Some(self.next)
-    }
-    fn deadline(&self) -> Time {
-        self.deadline
-    }
-}
-
-pub(crate) const SAVER: Kind = Kind::Custom { name: "saver", make: saver };
+pub(crate) const SAVER: Kind = Kind::Custom { name: "saver", make: saver::make };
 
 #[test]
 fn l5_l19_a_server_from_outside_keeps_its_hand_table() {

@@ -1,0 +1,36 @@
+//! Simulates a system file in which `saver` is a server like any other.
+
+use std::process::ExitCode;
+use talea_core::Time;
+use talea_sim::{Counters, World};
+use talea_system::diagnostic::render;
+use talea_system::system::{self, Registry};
+
+fn main() -> ExitCode {
+    let path = std::env::args().nth(1).unwrap_or_else(|| "system.toml".into());
+    let text = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) => {
+            eprintln!("{path} can't be read: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let registry = Registry::new().server("saver", server_saver::make);
+    let system = match system::read_with(&text, &path, &(), &registry) {
+        Ok(system) => system,
+        Err(found) => {
+            eprint!("{}", render(&found, false));
+            return ExitCode::from(2);
+        }
+    };
+    for root in &system.roots {
+        let machine = root.tree.build().expect("it has been checked");
+        let mut world = World::new(machine, root.tree.cpus, &root.workload(system.seed));
+        let mut counters = Counters::new(root.tasks.len());
+        world.run(Time::ZERO + system.duration, &mut counters);
+        for (name, count) in root.tasks.iter().zip(&counters.tasks) {
+            println!("{name}: {} jobs, {} late", count.completed, count.late);
+        }
+    }
+    ExitCode::SUCCESS
+}
