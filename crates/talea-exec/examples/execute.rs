@@ -14,17 +14,10 @@ use talea_exec::record::text;
 use talea_exec::{Arrival, Course, Load, Options, RootPlan, TaskPlan, What, execute, replay, work};
 use talea_sim::dice::of_root;
 use talea_sim::{Counters, World};
-use talea_system::system::{self, Include};
+use talea_system::system::{self, Beside};
 
-/// Files beside the file that names them.
-struct Beside;
-
-impl Include for Beside {
-    fn text(&self, from: &str, path: &str) -> Result<(String, String), String> {
-        let path = Path::new(from).with_file_name(path);
-        let text = std::fs::read_to_string(&path).map_err(|error| error.to_string())?;
-        Ok((path.display().to_string(), text))
-    }
+fn text_of(path: &Path) -> Result<String, String> {
+    std::fs::read_to_string(path).map_err(|error| error.to_string())
 }
 
 fn main() -> ExitCode {
@@ -41,7 +34,7 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = std::env::args().skip(1);
     let file = args.next().ok_or("execute FILE [MILLISECONDS [RECORD]]")?;
     let content = std::fs::read_to_string(&file)?;
-    let system = system::read(&content, &file, &Beside)
+    let system = system::read(&content, &file, &Beside(text_of))
         .map_err(|found| talea_system::diagnostic::render(&found, false))?;
     let duration = match args.next() {
         Some(ms) => Span::from_ns(ms.parse::<u64>()?.checked_mul(1_000_000).ok_or("that is too long")?),

@@ -18,7 +18,7 @@ use talea_sim::World;
 use talea_sim::dice::of_root;
 use talea_system::Diagnostic;
 use talea_system::config::FILE_MAX;
-use talea_system::system::{self, Expectation, Include, Root, System};
+use talea_system::system::{self, Beside, Expectation, Include, Root, System};
 
 #[derive(Serialize)]
 struct Answer {
@@ -62,14 +62,8 @@ struct ExpectationAnswer {
 }
 
 /// Files beside the file that names them.
-pub(crate) struct Beside;
-
-impl Include for Beside {
-    fn text(&self, from: &str, path: &str) -> Result<(String, String), String> {
-        let found = Path::new(from).parent().unwrap_or(Path::new("")).join(path);
-        let text = text(&found).map_err(|error| format!("{error:#}"))?;
-        Ok((found.display().to_string(), text))
-    }
+pub(crate) fn beside() -> impl Include {
+    Beside(|path: &Path| text(path).map_err(|error| format!("{error:#}")))
 }
 
 pub(crate) fn text(path: &Path) -> anyhow::Result<String> {
@@ -85,7 +79,7 @@ pub(crate) fn text(path: &Path) -> anyhow::Result<String> {
 
 /// Reads a system file, with what it includes.
 pub(crate) fn load(path: &Path) -> anyhow::Result<Result<System, Vec<Diagnostic>>> {
-    Ok(system::read(&text(path)?, &path.display().to_string(), &Beside))
+    Ok(system::read(&text(path)?, &path.display().to_string(), &beside()))
 }
 
 pub(crate) fn run(args: &SimulateArgs) -> anyhow::Result<Exit> {

@@ -1,7 +1,7 @@
 //! `talea sweep`: one system over a grid of values.
 
 use super::generate::{self, Draw};
-use super::simulate::Beside;
+use super::simulate::beside;
 use crate::batch;
 use crate::exit::Exit;
 use crate::output::{note, print, print_json};
@@ -104,7 +104,7 @@ struct Reader(RefCell<BTreeMap<String, String>>);
 
 impl Include for Reader {
     fn text(&self, from: &str, path: &str) -> Result<(String, String), String> {
-        let (origin, text) = Beside.text(from, path)?;
+        let (origin, text) = beside().text(from, path)?;
         self.0.borrow_mut().insert(origin.clone(), text.clone());
         Ok((origin, text))
     }

@@ -1,5 +1,8 @@
 //! Workers that are numbers, CPUs that work at full speed, and dispatchers that wake when they said.
 
+#[path = "told.rs"]
+mod told;
+
 use crate::course::{Course, Turn};
 use crate::load::{Arrival, Load};
 use crate::mechanism::Mechanism;
@@ -12,7 +15,7 @@ use std::rc::Rc;
 use talea_core::machine::{Cpu, TaskId, Tree};
 use talea_core::workload::Workload;
 use talea_core::{Span, Time, Work};
-use talea_sim::{Completion, Sink, World};
+use talea_sim::World;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct FakeWorker {
@@ -192,27 +195,7 @@ pub(super) fn run_with(
     Ran { course: Course::of(tree.cpus, &record), record, stops, steps }
 }
 
-struct Told(Course);
-
-impl Sink for Told {
-    fn runs(&mut self, now: Time, cpu: Cpu, task: TaskId, job: u64) {
-        self.0.tell(now, Turn::Runs { cpu, task, job });
-    }
-
-    fn idles(&mut self, now: Time, cpu: Cpu) {
-        self.0.tell(now, Turn::Rests { cpu });
-    }
-
-    fn completed(&mut self, job: &Completion) {
-        self.0.tell(job.end, Turn::Ended { task: job.task, job: job.job });
-    }
-}
-
 /// The same in the simulator.
 pub(super) fn simulate(tree: &Tree, workload: &Workload, until: Time) -> Course {
-    let mut world = World::new(tree.build().expect("a sound tree"), tree.cpus, workload);
-    let mut told = Told(Course::new(tree.cpus));
-    world.run(until, &mut told);
-    told.0.settle();
-    told.0
+    told::course(World::new(tree.build().expect("a sound tree"), tree.cpus, workload), tree.cpus, until)
 }

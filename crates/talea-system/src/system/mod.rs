@@ -17,6 +17,7 @@ use crate::config::keys::Section;
 use crate::config::{FILE_MAX, syntax};
 use crate::diagnostic::Diagnostic;
 use crate::source::{Findings, Source, words};
+use std::path::Path;
 use talea_core::Span;
 use talea_core::machine::Tree;
 use talea_core::workload::Source as Load;
@@ -94,6 +95,18 @@ pub trait Include {
 impl Include for () {
     fn text(&self, _from: &str, _path: &str) -> Result<(String, String), String> {
         Err("includes are not read here".into())
+    }
+}
+
+/// Files beside the file that names them. Whoever opens them says what the text of each is, or why there is none.
+#[derive(Clone, Copy, Debug)]
+pub struct Beside<F>(pub F);
+
+impl<F: Fn(&Path) -> Result<String, String>> Include for Beside<F> {
+    fn text(&self, from: &str, path: &str) -> Result<(String, String), String> {
+        let found = Path::new(from).parent().unwrap_or(Path::new("")).join(path);
+        let text = self.0(&found)?;
+        Ok((found.display().to_string(), text))
     }
 }
 

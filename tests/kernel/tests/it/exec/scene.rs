@@ -1,5 +1,8 @@
 //! A system file, its simulation, its execution, and what they must have in common.
 
+#[path = "../../../../../crates/talea-exec/src/tests/told.rs"]
+mod told;
+
 use std::time::{Duration, Instant};
 use talea_core::machine::{Cpu, Event, Order, TaskId};
 use talea_core::workload::{Cost, Overheads, Workload};
@@ -8,7 +11,7 @@ use talea_exec::{
     Arrival, Course, Entry, Load, Options, Report, RootPlan, RootReport, TaskPlan, Turn, What, execute, work,
 };
 use talea_kernel_tests::{Bench, kernel};
-use talea_sim::{Completion, Sink, World};
+use talea_sim::World;
 use talea_system::system::{Root, System};
 
 /// All tries of one test together; a machine that does not let a short run through in this time says nothing.
@@ -30,22 +33,6 @@ pub(super) struct Agreed {
     slack: Work,
 }
 
-struct Told(Course);
-
-impl Sink for Told {
-    fn runs(&mut self, now: Time, cpu: Cpu, task: TaskId, job: u64) {
-        self.0.tell(now, Turn::Runs { cpu, task, job });
-    }
-
-    fn idles(&mut self, now: Time, cpu: Cpu) {
-        self.0.tell(now, Turn::Rests { cpu });
-    }
-
-    fn completed(&mut self, job: &Completion) {
-        self.0.tell(job.end, Turn::Ended { task: job.task, job: job.job });
-    }
-}
-
 impl Scene {
     pub(super) fn read(text: &str) -> Scene {
         let system = talea_system::system::read(text, "the test's own", &()).expect("a sound system");
@@ -65,11 +52,8 @@ impl Scene {
             }
         }
         let machine = root.tree.build().expect("a sound tree");
-        let mut world = World::new(machine, root.tree.cpus, &workload).with_overheads(overheads);
-        let mut told = Told(Course::new(root.tree.cpus));
-        world.run(self.until(), &mut told);
-        told.0.settle();
-        told.0
+        let world = World::new(machine, root.tree.cpus, &workload).with_overheads(overheads);
+        told::course(world, root.tree.cpus, self.until())
     }
 
     /// What the simulator says, whatever a real machine adds within reason; a system of which that is not one sequence is
