@@ -24,7 +24,7 @@
 //! is not negative: the right side of i's equation exceeds that of i − 1 by at least as much for every w ≥ 1.
 
 use super::Bound;
-use super::rows::{HORIZON, Row, Scratch, fits, hyperperiod, spend};
+use super::rows::{HORIZON, Row, Scratch, fits, hyperperiod, scaled_down, scaled_up, spend};
 use crate::Sporadic;
 use crate::card::{Card, Kind, Platform};
 use crate::verdict::{Release, Verdict, Why, Witness};
@@ -106,6 +106,58 @@ pub fn lowest(tasks: &[Sporadic], scratch: &mut Scratch) -> Result<Option<Bound>
         ControlFlow::Continue(())
     })?;
     Ok(Some(bound))
+}
+
+/// Whether every deadline of `tasks`, most urgent first, is met: the answer of [`bounds`] without the bounds, and sooner.
+///
+/// A task is settled by an upper bound of its response where that is enough (E. Bini, T. H. C. Nguyen, P. Richard and
+/// S. K. Baruah, "A response-time bound in fixed-priority scheduling with arbitrary deadlines", IEEE Trans. Computers 58(2),
+/// 2009, here with blocking and jitter): a more urgent task has done at most U·(t + J) + C·(1 − U) within t, because it works
+/// at the pace of the CPU, so that
+///
+/// > R ≤ J_i + (C_i + B_i + Σ (C_j·(1 − U_j) + U_j·J_j)) / (1 − ΣU_j).
+///
+/// Where it is not, the response is computed, up to the deadline.
+///
+/// # Errors
+/// As [`bounds`].
+pub fn meets(tasks: &[Sporadic], scratch: &mut Scratch) -> Result<bool, Why> {
+    scratch.load(tasks)?;
+    let (rows, _, left) = scratch.parts();
+    // ΣU_j rounded up, and the sum of the numerator, also rounded up.
+    let (mut utilisation, mut carried) = (0u64, 0u64);
+    // What the least window of the next task is known not to be below, and the blocking in it.
+    let (mut start, mut blocking) = (0, 0);
+    for at in 0..rows.len() {
+        let (above, row) = (&rows[..at], &rows[at]);
+        let share = row.utilisation_up();
+        let idle = u64::MAX - utilisation;
+        let own = row.cost + row.blocking;
+        start = own.checked_sub(blocking).map_or(own, |more| start + more);
+        blocking = row.blocking;
+        let Some(room) = row.deadline.checked_sub(row.jitter) else { return Ok(false) };
+        // (own + carried) / (1 − ΣU_j) ≤ room, where with its own U there is not more than one CPU.
+        let is_bounded = (u128::from(own + carried) << 64) <= u128::from(room) * u128::from(idle);
+        utilisation = utilisation.saturating_add(share);
+        if utilisation == u64::MAX || !is_bounded {
+            let Some(jobs) = count(&tasks[..=at], &rows[..=at], utilisation) else { return Ok(false) };
+            let mut first = 0;
+            let late = walk(above, row, (start, jobs), left, |job, window| {
+                if job == 0 {
+                    first = window;
+                }
+                let is_late = response(row, job, window).arrival.as_ns() > row.deadline;
+                if is_late { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            })?;
+            if late.is_some() {
+                return Ok(false);
+            }
+            start = first;
+        }
+        // Eight parts more than U at most: C·(1 − U) without them is not too little.
+        carried += row.cost - scaled_down(row.cost, share.saturating_sub(8)) + scaled_up(row.jitter, share);
+    }
+    Ok(true)
 }
 
 /// How many jobs of the last of `rows` matter at most, whose utilisation is known; `None` in overload.

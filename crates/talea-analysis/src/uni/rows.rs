@@ -143,6 +143,11 @@ pub(crate) fn scaled_up(value: u64, parts: u64) -> u64 {
     ((u128::from(value) * u128::from(parts)) >> 64) as u64 + 1
 }
 
+/// ⌊`value` · `parts` / 2^64⌋.
+pub(crate) fn scaled_down(value: u64, parts: u64) -> u64 {
+    ((u128::from(value) * u128::from(parts)) >> 64) as u64
+}
+
 /// The least common multiple of the periods, if it is within the horizon.
 pub(crate) fn hyperperiod<'a>(mut rows: impl Iterator<Item = &'a Row>) -> Option<u64> {
     rows.try_fold(1u64, |all, row| {

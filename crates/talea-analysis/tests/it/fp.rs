@@ -83,6 +83,13 @@ fn limits_and_assumptions_are_told_and_nothing_wraps() {
 /// Compares with the equations as printed; with random jitter and blocking.
 fn agrees(tasks: &[Sporadic]) {
     let numbers = plain(tasks);
+    let mut scratch = Scratch::new();
+    let meets = fp_response::meets(tasks, &mut scratch).expect("in range");
+    assert_eq!(
+        meets,
+        fp_response::bounds(tasks, &mut scratch, &mut vec![None; tasks.len()]).expect("in range"),
+        "{tasks:?}"
+    );
     let expected: Vec<_> = (0..tasks.len()).map(|at| plain::fp_response(&numbers, at)).collect();
     assert_eq!(bounds(tasks), expected, "{tasks:?}");
 }
@@ -112,6 +119,27 @@ fn the_equations_as_printed_give_the_same() {
         }
         agrees(&tasks);
     }
+}
+
+#[test]
+fn bini_2009_settling_tasks_by_an_upper_bound_changes_no_verdict() {
+    let mut dice = dice(4);
+    let (mut accepted, all) = (0, rounds(4_000));
+    for _ in 0..all {
+        let count = dice.between(1, 12);
+        let mut tasks = random(&mut dice, count, 10_000, 160 / count, Deadlines::Arbitrary);
+        tasks.sort_by_key(|task| task.deadline);
+        for task in &mut tasks {
+            task.jitter = Span::from_ns(dice.below(2) * dice.below(2_000));
+            task.blocking = Work::from_ns(dice.below(2) * dice.below(300));
+        }
+        let mut scratch = Scratch::new();
+        let meets = fp_response::meets(&tasks, &mut scratch).expect("in range");
+        let bounds = fp_response::bounds(&tasks, &mut scratch, &mut vec![None; tasks.len()]);
+        assert_eq!(Ok(meets), bounds, "{tasks:?}");
+        accepted += u64::from(meets);
+    }
+    assert!(accepted > all / 5 && accepted < all * 4 / 5, "{accepted} of {all}");
 }
 
 /// The bound of each task is the longest response when all are released together, and verdicts follow from it.

@@ -75,6 +75,7 @@ fn every_fixed_priority_response_time_and_verdict_is_that_of_the_oracle() {
         let got: Vec<Option<u64>> =
             out.iter().map(|bound| bound.map(|bound| bound.release.as_ns())).collect();
         assert_eq!(got, *expected, "{}", row.name);
+        assert_eq!(fp_response::meets(&row.tasks, &mut scratch), Ok(*expected_ok), "{}", row.name);
         let verdict = fp_response::verdict(&row.tasks);
         assert_eq!(verdict.is_proved(), *expected_ok, "{}", row.name);
         answered += 1;

@@ -16,6 +16,11 @@ fn fp(tasks: usize) -> impl FnMut(&Vec<Sporadic>) -> bool {
     move |set| fp_response::bounds(set, &mut scratch, &mut out) == Ok(true)
 }
 
+fn fp_meets(_: usize) -> impl FnMut(&Vec<Sporadic>) -> bool {
+    let mut scratch = Scratch::new();
+    move |set| fp_response::meets(set, &mut scratch) == Ok(true)
+}
+
 fn edf(tasks: usize) -> impl FnMut(&Vec<Sporadic>) -> bool {
     let (mut scratch, mut out) = (Scratch::new(), vec![None; tasks]);
     move |set| edf_response::bounds(set, &mut scratch, &mut out) == Ok(true)
@@ -32,6 +37,8 @@ pub(super) fn measure(bench: &mut Bench) {
     let bars = Some([2_000_000, 600_000, 100_000]);
     bench.case((response, "implicit, U = 0.9"), bars, |tasks| IMPLICIT.sets(tasks), fp);
     bench.case((response, "constrained, U = 0.95"), None, |tasks| CONSTRAINED.sets(tasks), fp);
+    let verdict = "fp-response-times, verdict only";
+    bench.case((verdict, "implicit, U = 0.9"), None, |tasks| IMPLICIT.sets(tasks), fp_meets);
     let bars = Some([1_000_000, 500_000, 150_000]);
     bench.case((qpa::CARD.name, "constrained, U = 0.95"), bars, |tasks| CONSTRAINED.sets(tasks), demand);
     let close = Draw { percent: 99, ..CONSTRAINED };
