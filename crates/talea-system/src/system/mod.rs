@@ -10,6 +10,7 @@ mod draft;
 pub mod keys;
 mod read;
 mod registry;
+pub mod what_if;
 
 pub use registry::Registry;
 
