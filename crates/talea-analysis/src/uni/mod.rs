@@ -21,7 +21,7 @@ mod rows;
 pub mod sensitivity;
 mod sweep;
 
-pub use rows::{HORIZON, LONGEST, Scratch};
+pub use rows::{HORIZON, LONGEST, PATIENCE, Scratch};
 
 use crate::Sporadic;
 use talea_core::Span;

@@ -11,6 +11,10 @@ pub const LONGEST: u64 = 1 << 60;
 /// No instant that a test looks at is above this.
 pub const HORIZON: u64 = 1 << 61;
 
+/// Steps that a test takes at most unless somebody says otherwise: some seconds. The tests are pseudo-polynomial, and sets
+/// whose utilisation is within 2^-30 of one, say, would keep them busy for years.
+pub const PATIENCE: u64 = 1 << 32;
+
 /// A task.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Row {
@@ -94,9 +98,9 @@ impl Default for Scratch {
 }
 
 impl Scratch {
-    /// Without a limit of steps: tests of pseudo-polynomial complexity take as long as they take.
+    /// With the limit of [`PATIENCE`].
     pub fn new() -> Scratch {
-        Scratch::with_limit(u64::MAX)
+        Scratch::with_limit(PATIENCE)
     }
 
     /// A test that would take more than `steps`, each of which looks at one task (about a nanosecond), answers

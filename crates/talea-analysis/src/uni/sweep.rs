@@ -28,7 +28,7 @@
 //! that job at e with e − I ≥ x(α): so every candidate is a lower bound of a real response, and the greatest, which is an
 //! upper bound of all, has no gap and is reached.
 
-use super::rows::{HORIZON, Row, hyperperiod, scaled_up, spend};
+use super::rows::{HORIZON, LONGEST, Row, hyperperiod, scaled_up, spend};
 use crate::verdict::Why;
 
 /// A level of tasks that EDF orders.
@@ -100,7 +100,8 @@ impl<'a> Level<'a> {
         };
         let has_jitter = all().any(|row| row.jitter != 0);
         if utilisation == u64::MAX && (has_jitter || blocking != 0) {
-            let end = End::Cycle(hyperperiod(all()).ok_or(Why::Limit)?);
+            let cycle = hyperperiod(all()).filter(|&cycle| cycle <= LONGEST).ok_or(Why::Limit)?;
+            let end = End::Cycle(cycle);
             return Ok(Level { above, same, blocking, end });
         }
         let costs: u64 = all().map(|row| row.cost).sum();
@@ -247,6 +248,10 @@ impl<'a> Level<'a> {
             spend(left, self.above.len() + count)?;
             // Positive: `best` is at least x(J_i) where α ≥ J_i, and more than J_i below.
             let z = alpha + best - row.jitter;
+            if z > HORIZON {
+                // Not where the search begins with a window, which bounds z.
+                return Err(Why::Limit);
+            }
             let work = self.work(at, count, own, due, z);
             if work <= z {
                 next = (work + row.jitter).checked_sub(best + 1);

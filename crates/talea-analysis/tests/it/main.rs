@@ -8,6 +8,7 @@ mod dice;
 mod dominance;
 mod edf;
 mod edf_in_fp;
+mod extremes;
 mod fp;
 mod multi;
 mod nonpreemptive;

@@ -1,0 +1,130 @@
+//! Numbers at the ends of the range: nothing wraps, nothing hangs.
+
+use crate::dice::{Deadlines, dice, random, rounds, task};
+use talea_analysis::uni::{LONGEST, Scratch, edf_in_fp, edf_response, fp_response, np_edf, np_fp, qpa};
+use talea_analysis::verdict::Why;
+use talea_analysis::{Sporadic, Verdict, Witness};
+use talea_core::{Span, Work};
+
+/// In units of 2^`bits` ns.
+fn widened(tasks: &[Sporadic], bits: u32) -> Vec<Sporadic> {
+    let span = |span: Span| Span::from_ns(span.as_ns() << bits);
+    let work = |work: Work| Work::from_ns(work.as_ns() << bits);
+    let one = |task: &Sporadic| Sporadic {
+        cost: work(task.cost),
+        period: span(task.period),
+        deadline: span(task.deadline),
+        jitter: span(task.jitter),
+        blocking: work(task.blocking),
+    };
+    tasks.iter().map(one).collect()
+}
+
+/// Everything in a verdict that is a number of nanoseconds.
+fn widened_verdict(verdict: Verdict, bits: u32) -> Verdict {
+    let span = |span: Span| Span::from_ns(span.as_ns() << bits);
+    match verdict {
+        Verdict::Proved { bounds } => Verdict::Proved { bounds: bounds.into_iter().map(span).collect() },
+        Verdict::Refuted { witness: Witness::Miss { task, job, response, mut releases } } => {
+            for release in &mut releases {
+                (release.first, release.early) = (span(release.first), span(release.early));
+            }
+            Verdict::Refuted { witness: Witness::Miss { task, job, response: span(response), releases } }
+        }
+        other => other,
+    }
+}
+
+#[test]
+fn in_other_units_the_same_set_has_the_same_answers() {
+    let mut dice = dice(91);
+    let mut limits = 0;
+    for _ in 0..rounds(3_000) {
+        let count = dice.between(1, 5);
+        // Sums of such sets stay below 2^10, and busy periods below 2^11 as a rule.
+        let mut tasks = random(&mut dice, count, 60, 110 / count, Deadlines::Arbitrary);
+        for task in &mut tasks {
+            task.jitter = Span::from_ns(dice.below(3) * dice.below(20));
+            task.blocking = Work::from_ns(dice.below(2) * dice.below(9));
+        }
+        let levels: Vec<u32> = (0..tasks.len()).map(|at| (at / 2) as u32).collect();
+        for bits in [1, 30, 49] {
+            let wide = widened(&tasks, bits);
+            let pairs = [
+                (fp_response::verdict(&tasks), fp_response::verdict(&wide)),
+                (edf_response::verdict(&tasks), edf_response::verdict(&wide)),
+                (edf_in_fp::verdict(&tasks, &levels), edf_in_fp::verdict(&wide, &levels)),
+            ];
+            for (narrow, wide_verdict) in pairs {
+                if wide_verdict == (Verdict::Unknown { why: Why::Limit }) {
+                    limits += 1;
+                    continue;
+                }
+                assert_eq!(widened_verdict(narrow, bits), wide_verdict, "{tasks:?} {bits}");
+            }
+            // Which instant is found differs, whether there is one doesn't.
+            let verdict = qpa::verdict(&wide);
+            if verdict == (Verdict::Unknown { why: Why::Limit }) {
+                limits += 1;
+            } else {
+                assert_eq!(qpa::verdict(&tasks).is_proved(), verdict.is_proved(), "{tasks:?} {bits}");
+            }
+        }
+    }
+    assert!(limits < rounds(3_000), "{limits} answers beyond the horizon");
+}
+
+#[test]
+fn any_numbers_whatever_get_an_answer_soon() {
+    let mut dice = dice(92);
+    let mut known = 0;
+    for _ in 0..rounds(3_000) {
+        let any = |dice: &mut talea_sim::dice::Dice| {
+            let bits = dice.below(65);
+            if bits == 64 { dice.next() } else { dice.next() & ((1 << bits) - 1) }
+        };
+        let tasks: Vec<Sporadic> = (0..dice.between(0, 6))
+            .map(|_| {
+                let mut task = task(any(&mut dice), any(&mut dice), any(&mut dice));
+                if dice.below(2) == 0 {
+                    (task.jitter, task.blocking) =
+                        (Span::from_ns(any(&mut dice)), Work::from_ns(any(&mut dice)));
+                }
+                if dice.below(4) > 0 {
+                    // Something that may work.
+                    task.period = Span::from_ns(task.period.as_ns() % LONGEST);
+                    task.cost = Work::from_ns(task.cost.as_ns() % (task.period.as_ns() / 2 + 1) + 1);
+                    task.deadline = Span::from_ns(task.deadline.as_ns() % LONGEST);
+                    (task.jitter, task.blocking) = (Span::ZERO, Work::ZERO);
+                }
+                task
+            })
+            .collect();
+        let mut few = Scratch::with_limit(100_000);
+        let levels = vec![0; tasks.len()];
+        for verdict in [
+            fp_response::verdict_in(&tasks, &mut few),
+            edf_response::verdict_in(&tasks, &mut few),
+            qpa::verdict_in(&tasks, &mut few),
+            edf_in_fp::verdict_in(&tasks, &levels, &mut few),
+            np_fp::verdict_in(&tasks, &mut few),
+            np_edf::verdict_in(&tasks, &mut few),
+        ] {
+            known += u64::from(!matches!(verdict, Verdict::Unknown { .. }));
+        }
+        let _ = fp_response::meets(&tasks, &mut few);
+    }
+    assert!(known > rounds(3_000), "{known} answers");
+}
+
+#[test]
+fn a_set_that_would_take_long_is_left_open() {
+    // The first task leaves a nanosecond of each 2^40: the last needs 2^18 of them, one at a time.
+    let long = 1 << 40;
+    let tasks = [task(long - 1, long, long), task(1 << 18, 1 << 59, 1 << 59)];
+    let mut few = Scratch::with_limit(1 << 16);
+    for verdict in [fp_response::verdict_in(&tasks, &mut few), edf_response::verdict_in(&tasks, &mut few)] {
+        assert_eq!(verdict, Verdict::Unknown { why: Why::Limit });
+    }
+    assert!(fp_response::verdict(&tasks).is_proved(), "with patience it can be told");
+}
