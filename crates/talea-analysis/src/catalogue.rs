@@ -2,7 +2,7 @@
 //!
 //! Each file of a test has its card beside its code; here it gets one line, in the order of the manual.
 
-use crate::{Card, edf, multi, offline, rm, uni};
+use crate::{Card, edf, multi, offline, rm, supply, uni};
 
 /// All cards: names differ, and each names tests that exist (`tests/it/catalogue.rs`).
 pub const ALL: &[Card] = &[
@@ -42,6 +42,9 @@ pub const ALL: &[Card] = &[
     // Tables.
     offline::CARD,
     // One processor that serves now and then: servers and hierarchies.
+    supply::fp::CARD,
+    supply::edf::CARD,
+    supply::davis_burns::CARD,
 ];
 
 /// The test of this name.

@@ -17,6 +17,7 @@ pub mod multi;
 pub mod natural;
 pub mod offline;
 pub mod rm;
+pub mod supply;
 pub mod task;
 pub mod uni;
 pub mod verdict;

@@ -18,3 +18,4 @@ mod plain;
 mod protocols;
 mod replay;
 mod sensitivity;
+mod supply;

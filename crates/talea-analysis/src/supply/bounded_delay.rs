@@ -1,0 +1,52 @@
+//! The bounded-delay resource (α, Δ): in every window t at least α·(t − Δ).
+//!
+//! A. K. Mok, X. Feng and D. Chen, "Resource partition for real-time systems", RTAS 2001, definition 7.
+//!
+//! Assumptions: 1. α = `share.work`/`share.every` ≤ 1; 2. the promise holds for windows of any length, also where it is no whole
+//! number: what is counted on is its whole part.
+
+use super::{Rate, Supply, span};
+use talea_core::{Span, Work};
+
+/// (α, Δ).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BoundedDelay {
+    share: Rate,
+    delay: Span,
+}
+
+impl BoundedDelay {
+    /// A share of the CPU after a delay.
+    ///
+    /// # Panics
+    /// Unless the share is one: some time, and no more work than that.
+    pub fn new(share: Rate, delay: Span) -> BoundedDelay {
+        assert!(!share.every.is_zero() && share.work.as_ns() <= share.every.as_ns(), "a share of a CPU");
+        BoundedDelay { share, delay }
+    }
+}
+
+impl Supply for BoundedDelay {
+    fn time_for(&self, work: Work) -> Option<Span> {
+        if work.is_zero() {
+            return Some(Span::ZERO);
+        }
+        let needed = u128::from(work.as_ns()) * u128::from(self.share.every.as_ns());
+        let share = u128::from(self.share.work.as_ns());
+        if share == 0 {
+            return None;
+        }
+        span(u128::from(self.delay.as_ns()) + needed.div_ceil(share))
+    }
+
+    fn least(&self, window: Span) -> Work {
+        let since = window.checked_sub(self.delay).unwrap_or(Span::ZERO);
+        let most = u128::from(since.as_ns()) * u128::from(self.share.work.as_ns());
+        // No more than the window.
+        Work::from_ns((most / u128::from(self.share.every.as_ns())) as u64)
+    }
+
+    fn rate(&self) -> Option<Rate> {
+        Some(self.share)
+    }
+}

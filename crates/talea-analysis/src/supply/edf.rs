@@ -1,0 +1,149 @@
+//! The demand test for EDF on any supply.
+//!
+//! I. Shin and I. Lee, "Periodic resource model for compositional real-time guarantees", RTSS 2003, theorem 1: schedulable if
+//!
+//! > dbf(t) = Σ_{D_j − J_j ≤ t} (⌊(t − D_j + J_j)/T_j⌋ + 1)·C_j ≤ sbf(t) for all t,
+//!
+//! walked downwards as in F. Zhang and A. Burns, IEEE Trans. Computers 58(9), 2009 (QPA): dbf does not shrink as t grows, so
+//! that dbf(t) ≤ sbf(t) settles everything down to the least window x = time_for(dbf(t)) that supplies as much; the next t is
+//! x − 1.
+//!
+//! Assumptions: 1. C ≥ 1, T ≥ 1, all integers; 2. one CPU at a time, preemptive, no overheads, supplied as the [`Supply`] says;
+//! 3. EDF by absolute deadlines, which count from the arrival; 4. sporadic arrivals at least T apart, each released at most J
+//! later; 5. independent: no blocking; 6. jobs of one task run in their order.
+//!
+//! *Exact* with respect to the supply bound: for each t some pattern supplies no more than sbf(t). Sustainable in C, T, D and J,
+//! and in more supply.
+//!
+//! *The last t.* A job that misses at d belongs to a window that begins when nothing due by d pends, and in which all
+//! that is supplied is used; it is no longer than the longest busy window, the least w with time_for(Σ ⌈(w + J)/T⌉·C) ≤ w. That ends
+//! if ΣC/T is below the rate of supply. (The horizon of a CPU of one's own is too short here: a trap.) If they are equal: the
+//! longest D plus twice the supply's period, plus all periods' least common multiple, in which dbf and sbf grow by the same.
+
+use super::curve::{Curve, all_within};
+use super::fp::{Load, check, curve, load};
+use super::{Rate, Supply};
+use crate::Sporadic;
+use crate::card::{Card, Kind, Platform};
+use crate::uni::HORIZON;
+use crate::verdict::{Release, Verdict, Why, Witness};
+use alloc::vec::Vec;
+use talea_core::{Span, Work};
+
+/// Its catalogue entry.
+pub const CARD: Card = Card {
+    name: "edf-on-a-supply",
+    policy: "EDF",
+    platform: Platform::Supply,
+    model: "sporadic, any D, jitter, preemptive; exact for the supply bound",
+    kind: Kind::Exact,
+    paper: "Shin and Lee, RTSS 2003, theorem 1; Zhang and Burns, IEEE Trans. Computers 58(9), 2009, theorem 5",
+    sustainable: "costs, periods, deadlines, jitter, supply",
+    tests: &[
+        "crates/talea-analysis/tests/it/supply/oracle.rs::every_verdict_of_tasks_in_a_periodic_resource_is_that_of_the_oracle",
+        "crates/talea-analysis/tests/it/supply/worst.rs::demand_at_every_instant_gives_the_same_as_the_walk",
+    ],
+};
+
+/// What the test finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finding {
+    /// Demand never exceeds what there is.
+    Fits,
+    /// ΣC/T is above the rate.
+    Overload,
+    /// dbf(t) > sbf(t).
+    Exceeds {
+        /// t.
+        at: Span,
+        /// dbf(t).
+        demand: Work,
+    },
+}
+
+/// Searches for a window in which `tasks`, in any order, ask for more than there is.
+///
+/// # Errors
+/// [`Why::Assumption`] 1, 5 for blocking, or [`Why::Limit`]: outside the range, or more than `rounds` steps.
+pub fn find(tasks: &[Sporadic], supply: &impl Supply, rounds: u64) -> Result<Finding, Why> {
+    check(tasks)?;
+    if let Some(task) = tasks.iter().position(|task| !task.blocking.is_zero()) {
+        return Err(Why::Assumption { number: 5, task });
+    }
+    if tasks.is_empty() {
+        return Ok(Finding::Fits);
+    }
+    let mut left = rounds;
+    let far = match load(tasks, supply) {
+        Load::Above => return Ok(Finding::Overload),
+        Load::Below => longest_window(tasks, supply, &mut left)?,
+        Load::Equal => far_when_equal(tasks, supply)?,
+    };
+    let mut at = far;
+    loop {
+        left = left.checked_sub(1).ok_or(Why::Limit)?;
+        let asked = demand(tasks, at);
+        if asked == 0 {
+            return Ok(Finding::Fits);
+        }
+        match supply.time_for(Work::from_ns(asked.min(HORIZON + 1))) {
+            Some(time) if time.as_ns() <= at => at = time.as_ns() - 1,
+            _ => return Ok(Finding::Exceeds { at: Span::from_ns(at), demand: Work::from_ns(asked) }),
+        }
+    }
+}
+
+/// dbf(t); saturates.
+fn demand(tasks: &[Sporadic], at: u64) -> u64 {
+    tasks.iter().fold(0u64, |sum, task| {
+        let due = (at + task.jitter.as_ns()).checked_sub(task.deadline.as_ns());
+        let jobs = due.map_or(0, |due| due / task.period.as_ns() + 1);
+        sum.saturating_add(jobs.saturating_mul(task.cost.as_ns()))
+    })
+}
+
+fn longest_window(tasks: &[Sporadic], supply: &impl Supply, left: &mut u64) -> Result<u64, Why> {
+    let curves: Vec<Curve> = tasks.iter().map(curve).collect();
+    let mut window = 1;
+    loop {
+        *left = left.checked_sub(1).ok_or(Why::Limit)?;
+        let asked = all_within(&curves, window).min(HORIZON + 1);
+        let next = supply.time_for(Work::from_ns(asked)).ok_or(Why::Limit)?.as_ns();
+        if next <= window {
+            return Ok(window);
+        }
+        window = next;
+    }
+}
+
+fn far_when_equal(tasks: &[Sporadic], supply: &impl Supply) -> Result<u64, Why> {
+    let Rate { every, .. } = supply.rate().ok_or(Why::Limit)?;
+    let lcm = |a: u64, b: u64| {
+        let (mut x, mut y) = (a, b);
+        while x != 0 {
+            (x, y) = (y % x, x);
+        }
+        (a / y).checked_mul(b).filter(|&all| all <= HORIZON)
+    };
+    let all =
+        tasks.iter().try_fold(every.as_ns(), |all, task| lcm(all, task.period.as_ns())).ok_or(Why::Limit)?;
+    let latest = tasks.iter().map(|task| task.deadline.as_ns()).max().unwrap_or(0);
+    Some(all.saturating_add(latest.saturating_add(2 * every.as_ns())))
+        .filter(|&far| far <= HORIZON)
+        .ok_or(Why::Limit)
+}
+
+/// The answer with its witness: a proof (without bounds), the window that is too full, or an overload.
+pub fn verdict(tasks: &[Sporadic], supply: &impl Supply, rounds: u64) -> Verdict {
+    match find(tasks, supply, rounds) {
+        Err(why) => Verdict::Unknown { why },
+        Ok(Finding::Fits) => Verdict::Proved { bounds: Vec::new() },
+        Ok(Finding::Overload) => Verdict::Refuted { witness: Witness::Overload { task: tasks.len() - 1 } },
+        Ok(Finding::Exceeds { at, demand }) => {
+            let releases =
+                tasks.iter().map(|task| Release { first: Span::ZERO, early: task.jitter }).collect();
+            let supply = supply.least(at);
+            Verdict::Refuted { witness: Witness::Demand { at, demand, supply, releases } }
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! The periodic resource Γ = (Π, Θ): Θ in every period Π, anywhere in it.
+//!
+//! I. Shin and I. Lee, "Periodic resource model for compositional real-time guarantees", RTSS 2003, equation 6:
+//!
+//! > sbf(t) = yΘ + max(0, t − 2(Π − Θ) − yΠ) for t ≥ Π − Θ with y = ⌊(t − (Π − Θ))/Π⌋, else 0.
+//!
+//! Assumptions: 1. Θ ≤ Π, integers, Π ≥ 1; 2. every period supplies its Θ, and nothing more is counted on.
+//!
+//! It is Ω = (Π, Θ, Π): see [`super::explicit_deadline`], also for why the bound is reached.
+
+use super::{ExplicitDeadline, Rate, Supply};
+use talea_core::{Span, Work};
+
+/// Γ = (Π, Θ).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeriodicResource(ExplicitDeadline);
+
+impl PeriodicResource {
+    /// `budget` in every `period`.
+    ///
+    /// # Panics
+    /// Unless `budget` ≤ `period`, and there is a period.
+    pub fn new(budget: Work, period: Span) -> PeriodicResource {
+        PeriodicResource(ExplicitDeadline::new(budget, period, period))
+    }
+}
+
+impl Supply for PeriodicResource {
+    fn time_for(&self, work: Work) -> Option<Span> {
+        self.0.time_for(work)
+    }
+    fn least(&self, window: Span) -> Work {
+        self.0.least(window)
+    }
+    fn rate(&self) -> Option<Rate> {
+        self.0.rate()
+    }
+}

@@ -1,0 +1,53 @@
+//! The shape that most supplies have at worst: nothing for a while, then `budget` without a pause at the beginning of every
+//! `period`.
+
+use super::{Rate, span};
+use talea_core::{Span, Work};
+
+/// Nothing within `blackout`, then `budget` at the beginning of every `period`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Pulse {
+    pub(super) budget: Work,
+    pub(super) period: Span,
+    pub(super) blackout: Span,
+}
+
+impl Pulse {
+    pub(super) fn least(&self, window: Span) -> Work {
+        let Some(since) = window.checked_sub(self.blackout) else { return Work::ZERO };
+        let (since, period) = (since.as_ns(), self.period.as_ns());
+        // At most the window, since the budget is at most the period.
+        let whole = since / period * self.budget.as_ns();
+        Work::from_ns(whole + (since % period).min(self.budget.as_ns()))
+    }
+
+    pub(super) fn time_for(&self, work: Work) -> Option<Span> {
+        if work.is_zero() {
+            return Some(Span::ZERO);
+        }
+        let (work, budget) = (work.as_ns(), self.budget.as_ns());
+        let before = (work - 1).checked_div(budget)?;
+        let rest = work - before * budget;
+        span(
+            u128::from(self.blackout.as_ns())
+                + u128::from(before) * u128::from(self.period.as_ns())
+                + u128::from(rest),
+        )
+    }
+
+    pub(super) fn rate(&self) -> Rate {
+        Rate { work: self.budget, every: self.period }
+    }
+}
+
+/// The budget is not above the period, and the period is not empty.
+///
+/// # Panics
+/// If it is not so: a contract that nobody can keep is refused where it is read.
+pub(super) fn check(budget: Work, within: Span, period: Span) {
+    assert!(!period.is_zero(), "a resource without a period");
+    assert!(
+        budget.as_ns() <= within.as_ns() && within <= period,
+        "a budget within its deadline within the period"
+    );
+}

@@ -1,0 +1,7 @@
+//! Supplies against their definitions, other tools' answers and servers in the simulator.
+
+mod least;
+mod oracle;
+mod servers;
+mod shapes;
+mod worst;
