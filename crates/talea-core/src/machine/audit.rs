@@ -171,6 +171,8 @@ mod tests {
         // Nodes come as they were declared: root, group, its tasks, the other one.
         let says = |what: &str, number: &str| assert!(what.starts_with(number), "{number}: {what}");
         says(&complaint(1, |machine| machine.nodes[1].entry.criteria.deadline = Time::NEVER), "1:");
+        let shows = complaint(1, |machine| machine.nodes[0].entry.criteria.deadline = Time::NEVER);
+        assert!(shows.starts_with("1:") && shows.contains("shows"), "{shows}");
         says(&complaint(1, |machine| machine.nodes[2].eligible = false), "3:");
         says(&complaint(1, |machine| machine.nodes[0].eligible = false), "2:");
         let rests = |machine: &mut Machine, cpu: usize| {

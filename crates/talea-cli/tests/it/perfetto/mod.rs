@@ -316,6 +316,32 @@ fn s20_l22_a_trace_has_a_process_for_each_root_and_every_miss() {
     assert!(migrated, "somebody used both CPUs");
 }
 
+/// `move` goes to CPU 0 at the very instant at which CPU 1 is given to `pinned`; and one budget is used through another.
+#[test]
+fn s20_l22_a_trace_follows_who_moves_and_every_budget_that_is_used() {
+    let (tracks, _) = compare(
+        "duration = \"100ms\"\n\
+         [[scheduler]]\nname = \"pair\"\npolicy = \"edf\"\ncpus = 2\n\
+         [[scheduler]]\nname = \"alone\"\npolicy = \"fp\"\n\
+         [[scheduler]]\nname = \"outer\"\nin = \"alone\"\nserver = \"deferrable\"\nbudget = \"6ms\"\nperiod = \"20ms\"\n\
+         [[scheduler]]\nname = \"inner\"\nin = \"outer\"\nserver = \"deferrable\"\nbudget = \"2ms\"\nperiod = \"10ms\"\n\
+         [[task]]\nname = \"first\"\nin = \"pair\"\naffinity = \"0\"\nperiod = \"50ms\"\ndeadline = \"10ms\"\ncost = \"5ms\"\n\
+         [[task]]\nname = \"move\"\nin = \"pair\"\nperiod = \"50ms\"\ncost = \"10ms\"\n\
+         [[task]]\nname = \"pinned\"\nin = \"pair\"\naffinity = \"1\"\nperiod = \"50ms\"\noffset = \"5ms\"\n\
+         deadline = \"10ms\"\ncost = \"5ms\"\n\
+         [[task]]\nname = \"requests\"\nin = \"inner\"\nperiod = \"10ms\"\ncost = \"1.5ms\"\n",
+    );
+    let moved: Vec<(u64, u64)> = named(&tracks, "move").slices.iter().map(|s| (s.start, s.end)).collect();
+    let ms = |from: u64, to: u64| (from * 1_000_000, to * 1_000_000);
+    assert_eq!(moved, [ms(0, 5), ms(5, 10), ms(50, 55), ms(55, 60)]);
+    let ran: u64 = named(&tracks, "requests").slices.iter().map(|slice| slice.end - slice.start).sum();
+    for server in ["outer", "inner"] {
+        let counts = &named(&tracks, &format!("budget of {server}")).counts;
+        let falls: u64 = counts.windows(2).map(|pair| pair[0].1.saturating_sub(pair[1].1)).sum();
+        assert_eq!(falls, ran, "{server}");
+    }
+}
+
 /// Where clients are held up by holes and overheads, counts still agree and budgets stay within bounds.
 #[test]
 fn s20_l22_a_trace_of_a_spoiled_run_still_balances() {
