@@ -27,7 +27,7 @@ use std::io::{self, Write};
 use talea_core::machine::{Cpu, Job, Note, TaskId};
 use talea_core::{Span, Time};
 use talea_sim::{Completion, Sink};
-use wire::{Bytes, Message, Short};
+use wire::{Bytes, Message, ROOM, Short};
 
 /// Interned with every sequence; numbers from 1, in this order.
 const CATEGORIES: [&str; 5] = ["run", "slot", "job", "miss", "note"];
@@ -77,7 +77,9 @@ const WRITTEN: usize = 1 << 16;
 #[derive(Debug)]
 pub(crate) struct Trace<W: Write> {
     out: W,
-    packets: Message,
+    /// Packets that are not written yet: the first so many bytes, and room for an event behind them.
+    packets: Vec<u8>,
+    filled: usize,
     roots: u64,
     /// Of the next track.
     uuid: u64,
@@ -87,7 +89,8 @@ pub(crate) struct Trace<W: Write> {
 impl<W: Write> Trace<W> {
     /// Of a run that begins at zero.
     pub(crate) fn new(out: W) -> Trace<W> {
-        let mut trace = Trace { out, packets: Message::default(), roots: 0, uuid: 1, failed: None };
+        let mut trace =
+            Trace { out, packets: vec![0; WRITTEN + ROOM], filled: 0, roots: 0, uuid: 1, failed: None };
         trace.packet(|message| {
             message.number(packet::SEQUENCE, 1);
             message.number(packet::TIMESTAMP, 0);
@@ -135,31 +138,34 @@ impl<W: Write> Trace<W> {
     }
 
     fn packet(&mut self, fill: impl FnOnce(&mut Message)) {
-        self.packets.message(trace::PACKET, fill);
-        self.written();
+        let mut packet: Message = Message::default();
+        packet.message(trace::PACKET, fill);
+        self.write();
+        self.put_out(&packet.0);
     }
 
     /// The same for an event.
     #[inline]
-    fn short(&mut self, fill: impl FnOnce(&mut Message<Short>)) {
-        let mut packet = Short::message();
+    fn short(&mut self, fill: impl FnOnce(&mut Message<Short<'_>>)) {
+        let room = self.packets[self.filled..].first_chunk_mut().expect("there is room for one more");
+        let mut packet = Short::message(room);
         packet.message(trace::PACKET, fill);
-        self.packets.0.extend_from_slice(packet.0.bytes());
-        self.written();
-    }
-
-    #[inline]
-    fn written(&mut self) {
-        if self.packets.0.len() >= WRITTEN {
+        self.filled += packet.0.count();
+        if self.filled >= WRITTEN {
             self.write();
         }
     }
 
     fn write(&mut self) {
+        let (packets, filled) = (std::mem::take(&mut self.packets), std::mem::take(&mut self.filled));
+        self.put_out(&packets[..filled]);
+        self.packets = packets;
+    }
+
+    fn put_out(&mut self, bytes: &[u8]) {
         if self.failed.is_none() {
-            self.failed = self.out.write_all(&self.packets.0).err();
+            self.failed = self.out.write_all(bytes).err();
         }
-        self.packets.0.clear();
     }
 
     /// The first packet of a sequence, with its names, and one for each of its tracks.
@@ -265,7 +271,7 @@ pub(crate) struct Tracks<'a, W: Write> {
 
 impl<W: Write> Tracks<'_, W> {
     #[inline]
-    fn event(&mut self, at: u64, kind: u64, track: u64, more: impl FnOnce(&mut Message<Short>)) {
+    fn event(&mut self, at: u64, kind: u64, track: u64, more: impl FnOnce(&mut Message<Short<'_>>)) {
         let sequence = self.sequence;
         self.trace.short(|message| {
             message.number(packet::TIMESTAMP, at);

@@ -34,25 +34,25 @@ impl Bytes for Vec<u8> {
     }
 }
 
-/// Room for one event, which has no texts and five numbers at most. Needs no asking whether there is room: a trace is
-/// millions of them.
+/// Room for one event, which has no texts and five numbers at most, where it is to stay. Needs no asking whether there is
+/// room: a trace is millions of them.
 #[derive(Debug)]
-pub(super) struct Short {
-    bytes: [u8; 120],
+pub(super) struct Short<'b> {
+    bytes: &'b mut [u8; ROOM],
     count: usize,
 }
 
-impl Short {
-    pub(super) fn message() -> Message<Short> {
-        Message(Short { bytes: [0; 120], count: 0 })
-    }
+/// No event is longer.
+pub(super) const ROOM: usize = 120;
 
-    pub(super) fn bytes(&self) -> &[u8] {
-        &self.bytes[..self.count]
+impl<'b> Short<'b> {
+    #[inline]
+    pub(super) fn message(bytes: &'b mut [u8; ROOM]) -> Message<Short<'b>> {
+        Message(Short { bytes, count: 0 })
     }
 }
 
-impl Bytes for Short {
+impl Bytes for Short<'_> {
     #[inline]
     fn put(&mut self, byte: u8) {
         self.bytes[self.count] = byte;

@@ -339,6 +339,9 @@ fn s20_l22_a_trace_follows_who_moves_and_every_budget_that_is_used() {
         let counts = &named(&tracks, &format!("budget of {server}")).counts;
         let falls: u64 = counts.windows(2).map(|pair| pair[0].1.saturating_sub(pair[1].1)).sum();
         assert_eq!(falls, ran, "{server}");
+        // It turns where the client stops, at 1.5 and at 11.5 ms, and not only where it is filled.
+        let left = if server == "outer" { 3_000_000 } else { 500_000 };
+        assert!(counts.contains(&(11_500_000, left)), "{server}: {counts:?}");
     }
 }
 
