@@ -11,7 +11,7 @@
 //! were given out; should it still happen, the stranger is found and made ordinary again.
 
 use super::errors::{ApplyError, Failed, Step};
-use super::leave::Meter;
+use super::leave::Entered;
 use super::snapshot::{Snapshot, every_cpu, read, read_in_force, shown_nice};
 use super::{Thread, leave};
 use crate::Tid;
@@ -146,8 +146,8 @@ impl Thread {
         match (has.attr.policy.is_deadline(), attr.policy.is_deadline()) {
             (true, false) => {
                 let entered = self.entered.lock().unwrap_or_else(PoisonError::into_inner).take();
-                let meter = Meter::of(self.tid());
-                let leaving = leave::prepare(self.tid(), &has.attr, entered, &meter);
+                let (entered, meter) = Entered::since(entered, self.tid());
+                let leaving = leave::prepare((self.tgid(), self.tid()), &has.attr, entered, &meter);
                 policy(attr)?;
                 leave::settle(self.tid(), self.inode(), leaving, &meter);
                 affinity.map_or(Ok(()), pin)
@@ -163,9 +163,9 @@ impl Thread {
                     return Err(Failed::too_soon(until));
                 }
                 affinity.map_or(Ok(()), pin)?;
-                let runs = Meter::of(self.tid()).runs();
+                let entered = Entered::of(self.tid());
                 policy(attr)?;
-                *self.entered.lock().unwrap_or_else(PoisonError::into_inner) = runs;
+                *self.entered.lock().unwrap_or_else(PoisonError::into_inner) = Some(entered);
                 Ok(())
             }
             (false, false) if attr.policy.is_realtime() => {

@@ -69,9 +69,9 @@ const SHRUNK: Rate =
 
 /// Makes ready to leave the class; the caller demotes the thread at once and then calls [`settle`].
 ///
-/// `entered` is what it had run when it entered the class, where known. Nothing here may take long: what is read
-/// must still be true when the thread is demoted, or the books suffer.
-pub(super) fn prepare(tid: Tid, has: &Attr, entered: Option<Runs>, meter: &Meter) -> Leaving {
+/// It is named by its process and its own number; `entered` is what it had run when it entered the class, where known.
+/// Nothing here may take long: what is read must still be true when the thread is demoted, or the books suffer.
+pub(super) fn prepare((tgid, tid): (Tid, Tid), has: &Attr, entered: Option<Runs>, meter: &Meter) -> Leaving {
     let Policy::Deadline { runtime, deadline, period } = has.policy else { return Leaving::Free };
     if let Some(entered) = entered
         && let runs @ Some(now) = meter.runs()
@@ -83,10 +83,10 @@ pub(super) fn prepare(tid: Tid, has: &Attr, entered: Option<Runs>, meter: &Meter
         return Leaving::At { rate: SHRUNK, budget: Budget { left: 1, deadline: 0 }, runs };
     }
     let rate = Rate { runtime, deadline, period };
-    let mut seen = Seen::of(tid, meter);
+    let mut seen = Seen::of((tgid, tid), meter);
     if !seen.asleep && nudge(tid, has) {
         // What the kernel told of a running thread was a tick old; now it has just been counted.
-        seen = Seen::of(tid, meter);
+        seen = Seen::of((tgid, tid), meter);
     }
     let Some(budget) = seen.budget else {
         // Kernels that tell nothing: the leak is certain, the freeze is not.
@@ -103,7 +103,7 @@ pub(super) fn prepare(tid: Tid, has: &Attr, entered: Option<Runs>, meter: &Meter
         return Leaving::At { rate: SHRUNK, budget, runs: seen.runs };
     }
     // We may have been kept from the CPU for longer than it had left.
-    let now = Seen::of(tid, meter);
+    let now = Seen::of((tgid, tid), meter);
     match now.budget {
         Some(budget) if budget.left > 0 => Leaving::At { rate: SHRUNK, budget, runs: now.runs },
         // Throttled, so it can neither run nor sleep: at its own rate, given back, it can pay.
@@ -184,6 +184,7 @@ fn forget_paid(owing: &mut Vec<Debt>) {
 /// Where a thread's [`Runs`] are read, opened once for all readings: finding the file takes longer than they do.
 ///
 /// It names the thread that had the number when it was opened, and no later one.
+#[derive(Debug)]
 pub(super) struct Meter(Option<File>);
 
 impl Meter {
@@ -203,6 +204,66 @@ impl Meter {
     }
 }
 
+/// What is kept of a thread while it has a deadline policy of ours.
+#[derive(Debug)]
+pub(super) struct Entered {
+    /// What it had run when it entered the class; `None` where the kernel does not count.
+    runs: Option<Runs>,
+    /// Still open, if it is one of the first.
+    meter: Option<Kept>,
+}
+
+impl Entered {
+    /// To be taken before the thread enters: from then on it may run.
+    pub(super) fn of(tid: Tid) -> Entered {
+        let meter = Meter::of(tid);
+        Entered { runs: meter.runs(), meter: Kept::keep(meter) }
+    }
+
+    /// What it had run then, where known, and where to read what it has run since.
+    pub(super) fn since(entered: Option<Entered>, tid: Tid) -> (Option<Runs>, Meter) {
+        let (runs, kept) = entered.map_or((None, None), |entered| (entered.runs, entered.meter));
+        (runs, kept.map_or_else(|| Meter::of(tid), Kept::into_meter))
+    }
+}
+
+/// A meter that stays open between two calls of ours: opening it again takes longer than the calls that leave the class.
+/// But descriptors are few and every held thread has one already, so only so many threads have another.
+#[derive(Debug)]
+struct Kept(Meter);
+
+/// How many meters are kept.
+static KEPT: AtomicUsize = AtomicUsize::new(0);
+/// Most of them, as a part of the descriptors that we may have, and altogether.
+const KEPT_PART: u64 = 16;
+const KEPT_MOST: u64 = 1024;
+
+impl Kept {
+    fn keep(meter: Meter) -> Option<Kept> {
+        static MOST: OnceLock<usize> = OnceLock::new();
+        let most = *MOST.get_or_init(|| {
+            let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+            limit.map_or(KEPT_MOST, |limit| KEPT_MOST.min(limit / KEPT_PART)) as usize
+        });
+        meter.0.as_ref()?;
+        if KEPT.fetch_add(1, Ordering::Relaxed) < most {
+            return Some(Kept(meter));
+        }
+        KEPT.fetch_sub(1, Ordering::Relaxed);
+        None
+    }
+
+    fn into_meter(mut self) -> Meter {
+        Meter(self.0.0.take())
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        KEPT.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// A thread at one moment, as far as that can be had from outside.
 struct Seen {
     /// Of a running thread it may be a tick old.
@@ -214,12 +275,12 @@ struct Seen {
 }
 
 impl Seen {
-    fn of(tid: Tid, meter: &Meter) -> Seen {
+    fn of((tgid, tid): (Tid, Tid), meter: &Meter) -> Seen {
         const TRIES: u32 = 4;
         let mut runs = meter.runs();
         for _ in 0..TRIES {
             let budget = Budget::of(tid);
-            if is_runnable(tid) {
+            if is_runnable(tgid, tid) {
                 return Seen { budget, asleep: false, runs };
             }
             // It may have gone to sleep since its budget was read, and overdrawn it on the way.
@@ -240,8 +301,8 @@ fn nudge(tid: Tid, has: &Attr) -> bool {
     sched::set(tid, &Attr { policy: longer, ..*has }).is_ok()
 }
 
-fn is_runnable(tid: Tid) -> bool {
-    proc::stat(tid).is_ok_and(|stat| stat.state == b'R')
+fn is_runnable(tgid: Tid, tid: Tid) -> bool {
+    proc::stat_of(tgid, tid).is_ok_and(|stat| stat.state == b'R')
 }
 
 /// The state of a deadline thread in its period.
@@ -373,5 +434,22 @@ mod tests {
         assert_eq!(owing_until(tid, inode - 2), Some(Time::NEVER));
         owe(tid, inode - 2, clock::now());
         owe(tid, inode, clock::now());
+    }
+
+    #[test]
+    fn meters_are_kept_for_so_many_threads_and_reopened_for_the_others() {
+        let tid = Tid::current();
+        let most = KEPT_MOST as usize + 8;
+        let before = KEPT.load(Ordering::Relaxed);
+        let all: Vec<Entered> = (0..most).map(|_| Entered::of(tid)).collect();
+        let kept = all.iter().filter(|entered| entered.meter.is_some()).count();
+        assert!(kept > 0 && kept <= KEPT_MOST as usize, "{kept}");
+        for entered in all {
+            let (runs, meter) = Entered::since(Some(entered), tid);
+            // On a machine that counts, every one can still be read.
+            assert_eq!(runs.is_some(), meter.runs().is_some());
+        }
+        // Other tests may keep some at the same time.
+        assert!(KEPT.load(Ordering::Relaxed) <= before + 8);
     }
 }

@@ -54,8 +54,8 @@ pub struct Thread {
     inode: u64,
     /// Start time where it is the guard.
     start: Option<u64>,
-    /// What it had run when we last gave it a deadline policy.
-    entered: Mutex<Option<leave::Runs>>,
+    /// What it had run when we last gave it a deadline policy, while it has it.
+    entered: Mutex<Option<leave::Entered>>,
 }
 
 /// What names a thread across a restart of ours, within one boot.
