@@ -21,9 +21,14 @@
 //!
 //! Absent on purpose: spreading all runs out again. It would move many threads now to save few moves later.
 
+mod groups;
+#[cfg(test)]
+mod tests;
+
 use crate::bound::Sum;
 use crate::segments::Segments;
-use std::collections::{BTreeMap, BTreeSet};
+use groups::{Group, Groups};
+use std::collections::BTreeSet;
 use talea_core::setup::Band;
 
 /// One task in the eyes of its level.
@@ -37,14 +42,6 @@ pub(crate) struct Member {
     pub(crate) unproved: bool,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-struct Group {
-    tasks: u32,
-    work: u128,
-    unproved: u32,
-    attached: u32,
-}
-
 /// Neighbouring groups on one kernel priority.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Run {
@@ -55,7 +52,7 @@ pub(crate) struct Run {
     /// The run as one class: `work` within `first` nanoseconds.
     pub(crate) class: Sum,
     /// How many keys share the level.
-    pub(crate) groups: u32,
+    groups: u32,
     /// How many members void what could be proved.
     pub(crate) unproved: u32,
     attached: u32,
@@ -66,6 +63,17 @@ impl Run {
     fn of(key: u64, group: &Group) -> Run {
         let Group { work, unproved, attached, .. } = *group;
         Run { first: key, work, class: Sum::class(work, key), groups: 1, unproved, attached, level: 0 }
+    }
+
+    /// Whether keys share the level.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.groups > 1
+    }
+
+    /// Whether it stays shared and begins where it begins, whether or not a group of this key comes or goes: then nobody
+    /// who looks ahead has to find out. The groups are many and lie where nobody has looked for a while.
+    fn stays_shared(&self, key: u64) -> bool {
+        self.groups > 2 && self.first < key
     }
 
     fn put(&mut self, member: &Member) {
@@ -89,7 +97,7 @@ impl Run {
 #[derive(Clone, Debug)]
 pub(crate) struct Levels {
     band: Band,
-    groups: BTreeMap<u64, Group>,
+    groups: Groups,
     /// Most urgent first.
     runs: Vec<Run>,
     /// The runs' classes, for whoever counts work; true while all levels are in use. Before that the row is short, and
@@ -101,7 +109,8 @@ pub(crate) struct Levels {
     attached: BTreeSet<(u64, u32)>,
 }
 
-/// The runs as they would be after a change: see [`Levels::after`].
+/// The runs as they would be after a change: see [`Levels::after`]. How many groups share a level is not told, only
+/// whether some do.
 #[derive(Debug)]
 pub(crate) struct After<'a> {
     before: &'a [Run],
@@ -212,7 +221,7 @@ impl Movers for Attached<'_> {
 impl Levels {
     /// Nobody there yet.
     pub(crate) fn new(band: Band) -> Levels {
-        let (groups, attached) = (BTreeMap::new(), BTreeSet::new());
+        let (groups, attached) = (Groups::default(), BTreeSet::new());
         Levels { band, groups, runs: Vec::new(), sums: None, unproved: 0, attached }
     }
 
@@ -240,7 +249,7 @@ impl Levels {
     pub(crate) fn must_share(&self, key: u64, leaving: Option<&Member>) -> bool {
         let vanishes = leaving.is_some_and(|leaving| leaving.key != key && self.is_last(leaving));
         let distinct =
-            self.groups.len() - usize::from(vanishes) + usize::from(!self.groups.contains_key(&key));
+            self.groups.len() - usize::from(vanishes) + usize::from(self.groups.get(key).is_none());
         distinct > self.size()
     }
 
@@ -267,30 +276,31 @@ impl Levels {
 
     /// A new member; `moved` gets the attached slots whose level changes.
     pub(crate) fn insert(&mut self, member: &Member, moved: &mut Vec<u32>) {
-        let group = self.groups.entry(member.key).or_default();
-        group.tasks += 1;
-        group.work += member.work;
-        group.unproved += u32::from(member.unproved);
+        let group = self.groups.update(member.key, |group| {
+            group.tasks += 1;
+            group.work += member.work;
+            group.unproved += u32::from(member.unproved);
+        });
         self.unproved += u32::from(member.unproved);
         let before = self.runs.len();
-        if group.tasks > 1 {
-            let run = run_of(&self.runs, member.key);
-            self.runs[run].put(member);
+        let at = if group.tasks > 1 {
+            let at = run_of(&self.runs, member.key);
+            self.runs[at].put(member);
+            at
         } else {
-            let run = Run::of(member.key, group);
-            insert_group(&mut self.runs, self.band, run, &mut Attached(&self.attached, moved));
-        }
-        self.sum_up(member.key, self.runs.len() != before);
+            let run = Run::of(member.key, &group);
+            insert_group(&mut self.runs, self.band, run, &mut Attached(&self.attached, moved))
+        };
+        self.sum_up(at, self.runs.len() != before);
     }
 
-    /// The run that holds `key` has changed, or all of them have.
-    fn sum_up(&mut self, key: u64, all: bool) {
+    /// This run has changed, or all of them have.
+    fn sum_up(&mut self, at: usize, all: bool) {
         let full = self.runs.len() == self.size();
         let Some(sums) = self.sums.as_deref_mut().filter(|_| full) else { return };
         if all {
             sums.set_all(self.runs.iter().map(|run| run.class));
         } else {
-            let at = run_of(&self.runs, key);
             sums.set(at, self.runs[at].class);
         }
     }
@@ -303,35 +313,31 @@ impl Levels {
             let shared = self.runs[at].groups > 1;
             let movers = &mut Attached(&self.attached, moved);
             remove_group(&mut self.runs, &self.groups, self.band, member, movers);
-            self.groups.remove(&member.key);
-            let full = self.runs.len() == self.size();
-            match self.sums.as_deref_mut().filter(|_| full) {
-                Some(sums) if shared => sums.set(at, self.runs[at].class),
-                Some(sums) => sums.set_all(self.runs.iter().map(|run| run.class)),
-                None => {}
-            }
-            return;
+            self.groups.remove(member.key);
+            return self.sum_up(at, !shared);
         }
-        let group = self.groups.get_mut(&member.key).expect("a member that was never inserted");
-        group.tasks -= 1;
-        group.work -= member.work;
-        group.unproved -= u32::from(member.unproved);
+        self.groups.update(member.key, |group| {
+            group.tasks -= 1;
+            group.work -= member.work;
+            group.unproved -= u32::from(member.unproved);
+        });
         let run = run_of(&self.runs, member.key);
         self.runs[run].take(member);
-        self.sum_up(member.key, false);
+        self.sum_up(run, false);
     }
 
     /// A member is replaced by one of the same key: no level changes.
     pub(crate) fn exchange(&mut self, old: &Member, new: &Member) {
         assert_eq!(old.key, new.key, "an exchange keeps the key");
-        let group = self.groups.get_mut(&old.key).expect("a member that was never inserted");
-        group.work = group.work - old.work + new.work;
-        group.unproved = group.unproved - u32::from(old.unproved) + u32::from(new.unproved);
+        self.groups.update(old.key, |group| {
+            group.work = group.work - old.work + new.work;
+            group.unproved = group.unproved - u32::from(old.unproved) + u32::from(new.unproved);
+        });
         self.unproved = self.unproved - u32::from(old.unproved) + u32::from(new.unproved);
         let run = run_of(&self.runs, old.key);
         self.runs[run].take(old);
         self.runs[run].put(new);
-        self.sum_up(old.key, false);
+        self.sum_up(run, false);
     }
 
     /// The thread of a member is attached, or no longer.
@@ -339,11 +345,10 @@ impl Levels {
         let changed =
             if attached { self.attached.insert((key, slot)) } else { self.attached.remove(&(key, slot)) };
         assert!(changed, "attached or detached twice");
-        let group = self.groups.get_mut(&key).expect("no such member");
+        let count = |count: &mut u32| *count = if attached { *count + 1 } else { *count - 1 };
+        self.groups.update(key, |group| count(&mut group.attached));
         let run = run_of(&self.runs, key);
-        for count in [&mut group.attached, &mut self.runs[run].attached] {
-            *count = if attached { *count + 1 } else { *count - 1 };
-        }
+        count(&mut self.runs[run].attached);
     }
 
     /// The runs as they would be without `leaving` and with `coming`: what [`Levels::remove`] then
@@ -357,12 +362,15 @@ impl Levels {
         if let Some(leaving) = leaving {
             let at = run_of(&self.runs, leaving.key);
             let mut run = self.runs[at];
-            if !self.is_last(leaving) || coming.is_some_and(|coming| coming.key == leaving.key) {
+            if run.stays_shared(leaving.key)
+                || coming.is_some_and(|coming| coming.key == leaving.key)
+                || !self.is_last(leaving)
+            {
                 run.take(leaving);
                 after.less = Some((at, Some(run)));
             } else {
                 gone = Some(leaving.key);
-                if run.groups > 1 {
+                if run.is_shared() {
                     after.less = Some((at, Some(parted(run, &self.groups, leaving))));
                 } else if self.runs.len() == self.groups.len() {
                     // Nobody shares a level, so nobody is given this one.
@@ -375,7 +383,16 @@ impl Levels {
             }
         }
         let Some(coming) = coming else { return after };
-        if gone != Some(coming.key) && self.groups.contains_key(&coming.key) {
+        if after.count() == self.size() {
+            after.place = after.run_of(coming.key);
+            let mut run = after.run_to_join();
+            if run.stays_shared(coming.key) {
+                run.put(coming);
+                (after.new, after.replaces) = (Some(run), true);
+                return after;
+            }
+        }
+        if gone != Some(coming.key) && self.groups.get(coming.key).is_some() {
             after.place = after.run_of(coming.key);
             let mut run = after.run_to_join();
             run.put(coming);
@@ -396,14 +413,18 @@ impl Levels {
     }
 
     fn is_last(&self, member: &Member) -> bool {
-        self.groups.get(&member.key).expect("a member that was never inserted").tasks == 1
+        self.groups.get(member.key).expect("a member that was never inserted").tasks == 1
     }
 
     /// The invariants; O(n).
     #[cfg(test)]
     pub(crate) fn check(&self) {
+        self.groups.check();
         assert_eq!(self.runs.len(), self.groups.len().min(self.size()), "levels used");
-        assert_eq!(self.unproved, self.groups.values().map(|group| group.unproved).sum::<u32>());
+        assert_eq!(
+            self.unproved,
+            self.groups.range(0..u64::MAX).map(|(_, group)| group.unproved).sum::<u32>()
+        );
         if let Some(sums) = self.sums.as_ref().filter(|_| self.runs.len() == self.size()) {
             sums.check(&self.runs.iter().map(|run| run.class).collect::<Vec<_>>());
         }
@@ -414,7 +435,7 @@ impl Levels {
         for (i, run) in self.runs.iter().enumerate() {
             let end = self.runs.get(i + 1).map_or(u64::MAX, |next| next.first);
             let groups = || self.groups.range(run.first..end).map(|(_, group)| group);
-            assert_eq!(self.groups.range(run.first..).next().map(|(&key, _)| key), Some(run.first));
+            assert!(self.groups.get(run.first).is_some());
             assert_eq!(run.groups as usize, groups().count());
             assert_eq!(run.work, groups().map(|group| group.work).sum::<u128>());
             assert_eq!(run.class, Sum::class(run.work, run.first));
@@ -442,24 +463,26 @@ fn joined(mut run: Run, group: &Run) -> Run {
 }
 
 /// A shared run without the group of which `leaving` is the only member; `groups` still has it.
-fn parted(mut run: Run, groups: &BTreeMap<u64, Group>, leaving: &Member) -> Run {
+fn parted(mut run: Run, groups: &Groups, leaving: &Member) -> Run {
     if run.first == leaving.key {
-        let next = groups.range(leaving.key + 1..).next();
-        run.first = *next.expect("a shared run has another group").0;
+        run.first = groups.next_after(leaving.key).expect("a shared run has another group");
     }
     run.groups -= 1;
     run.take(leaving);
     run
 }
 
-/// A group that is not yet there gets a level of its own, or joins a run when no level is free.
-fn insert_group(runs: &mut Vec<Run>, band: Band, group: Run, movers: &mut impl Movers) {
+/// A group that is not yet there gets a level of its own, or joins a run when no level is free; the index of the run
+/// that holds it.
+fn insert_group(runs: &mut Vec<Run>, band: Band, group: Run, movers: &mut impl Movers) -> usize {
     if runs.len() < band.levels() {
         let at = runs.partition_point(|run| run.first < group.first);
         insert_run(runs, band, at, group, movers);
+        at
     } else {
         let at = run_of(runs, group.first);
         runs[at] = joined(runs[at], &group);
+        at
     }
 }
 
@@ -521,7 +544,7 @@ fn insert_run(runs: &mut Vec<Run>, band: Band, at: usize, run: Run, movers: &mut
 /// The only member of a group leaves; `groups` still has it. A level that falls free goes to the nearest shared run.
 fn remove_group(
     runs: &mut Vec<Run>,
-    groups: &BTreeMap<u64, Group>,
+    groups: &Groups,
     band: Band,
     leaving: &Member,
     movers: &mut impl Movers,
@@ -543,23 +566,20 @@ fn remove_group(
     // The group nearest to the free level gets it: the run's last one above, its first one below.
     let first = runs[shared].first;
     let end = runs.get(shared + 1).map_or(u64::MAX, |next| next.first);
-    let mut members = groups.range(first..end).filter(|&(&key, _)| key != leaving.key);
+    let mut members = groups.range(first..end).filter(|&(key, _)| key != leaving.key);
     let (key, group) =
         if last { members.next_back() } else { members.next() }.expect("a shared run has groups");
-    let alone = Run::of(*key, group);
+    let alone = Run::of(key, &group);
     let rest = &mut runs[shared];
     rest.groups -= 1;
     rest.work -= alone.work;
     rest.unproved -= alone.unproved;
     rest.attached -= alone.attached;
     if !last {
-        rest.first = *members.next().expect("a shared run has another group").0;
+        rest.first = members.next().expect("a shared run has another group").0;
     }
     rest.sum_up();
     let place = shared + usize::from(last);
     insert_run(runs, band, place, alone, movers);
     movers.moved(alone.first..runs.get(place + 1).map_or(u64::MAX, |next| next.first));
 }
-
-#[cfg(test)]
-mod tests;

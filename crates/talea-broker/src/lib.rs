@@ -23,6 +23,7 @@ mod dice;
 mod foreign;
 mod ids;
 mod later;
+mod leaves;
 mod ledger;
 mod levels;
 mod look;

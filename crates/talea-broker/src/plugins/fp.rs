@@ -9,7 +9,7 @@
 
 use super::{Core, Entry, Outranking, World, desired_notes, missing, no};
 use crate::ledger::Place;
-use crate::levels::{Levels, Member};
+use crate::levels::{Levels, Member, Run};
 use crate::plugin::{Ask, Offer, Verdict};
 use crate::plugins::place::worst_fit;
 use talea_core::setup::Band;
@@ -106,7 +106,7 @@ impl Fp {
         let leaving = world.leaving.filter(|l| l.claim.plugin == self.core.index && l.claim.place == place);
         let coming = Member { key, work: 0, unproved: true };
         let after = levels.after(leaving.map(member).as_ref(), Some(&coming));
-        let shared = after.newcomer().is_some_and(|run| run.groups > 1);
+        let shared = after.newcomer().is_some_and(Run::is_shared);
         let shared = if shared { Notes::LEVEL_SHARED } else { Notes::default() };
         Offer {
             cpu: Some(cpu),
@@ -170,7 +170,7 @@ impl Fp {
     /// What the holder should know beyond what stays true.
     pub(crate) fn notes(&self, entry: &Entry) -> Notes {
         let levels = self.at(entry.claim.place);
-        let shared = levels.runs()[levels.run_of(member(entry).key)].groups > 1;
+        let shared = levels.runs()[levels.run_of(member(entry).key)].is_shared();
         if shared { Notes::LEVEL_SHARED } else { Notes::default() }
     }
 }

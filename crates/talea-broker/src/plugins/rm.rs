@@ -290,7 +290,7 @@ impl Rm {
         let params = ask.params;
         let ignored = coming.unproved && params.runtime.is_some();
         let run = after.newcomer().expect("it has a run");
-        let shared = run.groups > 1;
+        let shared = run.is_shared();
         // A walk through all that is above, unless there is nobody to be found.
         let all_proved = run.unproved == 0 && self.at(cpu).levels.all_proved();
         let above = || after.runs().take_while(|above| above.first <= run.first);
@@ -370,7 +370,7 @@ impl Rm {
         let at = self.at(cpu);
         let index = at.levels.run_of(of_entry(entry).key);
         let runs = &at.levels.runs()[..=index];
-        let shared = if runs[index].groups > 1 { Notes::LEVEL_SHARED } else { Notes::default() };
+        let shared = if runs[index].is_shared() { Notes::LEVEL_SHARED } else { Notes::default() };
         let proved = self.options.test != RmTest::Necessary
             && runs.iter().all(|run| run.unproved == 0)
             && !self.is_voided(world, cpu)

@@ -1,0 +1,284 @@
+//! An ordered map from numbers to short values, for many entries of which a request touches a few.
+//!
+//! Model: the entries lie in leaves, sorted arrays of at most [`LEAF`], and a tree finds a leaf by a lower bound of its
+//! keys. What a request that comes once in a while pays for is less the steps than the cache lines and pages that it
+//! is the first to touch: a tree of all entries is deeper, and each of its nodes lies somewhere else. Here the tree is small
+//! enough to stay in the cache, a leaf lies in one piece, and all leaves lie together.
+//!
+//! Invariants (`check`, in tests): leaves are not empty, their keys lie between their own bound and the next one, and the
+//! first bound is zero. Every operation is O(log n) and a leaf; growth moves nothing.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Most entries of a leaf: enough for a shallow tree, few enough to be moved up by one.
+const LEAF: usize = 32;
+/// Leaves that are allocated together.
+const CHUNK: usize = 64;
+/// Behind the last entry; no key is greater.
+const BEYOND: u64 = u64::MAX;
+/// A leaf with fewer looks for a neighbour to merge with.
+const SPARSE: usize = LEAF / 4;
+/// Most entries that two leaves are merged into: some are to come.
+const MERGED: usize = LEAF * 3 / 4;
+
+/// An ordered map.
+#[derive(Clone, Debug)]
+pub(crate) struct Leaves<V> {
+    /// By a lower bound of their keys.
+    tree: BTreeMap<u64, u32>,
+    chunks: Vec<Box<[Leaf<V>]>>,
+    free: Vec<u32>,
+    len: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Leaf<V> {
+    len: usize,
+    entries: [(u64, V); LEAF],
+}
+
+impl<V: Copy + Default> Leaf<V> {
+    fn new() -> Leaf<V> {
+        Leaf { len: 0, entries: [(BEYOND, V::default()); LEAF] }
+    }
+
+    fn entries(&self) -> &[(u64, V)] {
+        &self.entries[..self.len]
+    }
+
+    /// How many keys are less. All of them are looked at: what is not in the cache is then fetched at once, while a
+    /// binary search would wait for one line after the other.
+    fn place(&self, key: u64) -> usize {
+        self.entries.iter().map(|&(other, _)| usize::from(other < key)).sum()
+    }
+
+    fn find(&self, key: u64) -> Result<usize, usize> {
+        let at = self.place(key);
+        if self.entries().get(at).is_some_and(|&(other, _)| other == key) { Ok(at) } else { Err(at) }
+    }
+
+    fn insert(&mut self, at: usize, key: u64) {
+        self.entries.copy_within(at..self.len, at + 1);
+        self.entries[at] = (key, V::default());
+        self.len += 1;
+    }
+
+    fn remove(&mut self, at: usize) -> V {
+        let (_, value) = self.entries[at];
+        self.entries.copy_within(at + 1..self.len, at);
+        self.len -= 1;
+        self.entries[self.len].0 = BEYOND;
+        value
+    }
+
+    /// All entries of `other`, whose keys are greater, come behind ours.
+    fn append(&mut self, other: &Leaf<V>) {
+        let end = self.len + other.len;
+        self.entries[self.len..end].copy_from_slice(other.entries());
+        self.len = end;
+    }
+
+    /// The second half, which leaves this one.
+    fn split(&mut self) -> Leaf<V> {
+        let (mut other, from) = (Leaf::new(), self.len / 2);
+        other.len = self.len - from;
+        other.entries[..other.len].copy_from_slice(&self.entries[from..self.len]);
+        for entry in &mut self.entries[from..] {
+            entry.0 = BEYOND;
+        }
+        self.len = from;
+        other
+    }
+}
+
+impl<V: Copy + Default> Default for Leaves<V> {
+    fn default() -> Leaves<V> {
+        Leaves { tree: BTreeMap::new(), chunks: Vec::new(), free: Vec::new(), len: 0 }
+    }
+}
+
+impl<V: Copy + Default> Leaves<V> {
+    /// How many entries there are.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    fn leaf(&self, index: u32) -> &Leaf<V> {
+        &self.chunks[index as usize / CHUNK][index as usize % CHUNK]
+    }
+
+    fn leaf_mut(&mut self, index: u32) -> &mut Leaf<V> {
+        &mut self.chunks[index as usize / CHUNK][index as usize % CHUNK]
+    }
+
+    /// The bound and the index of the leaf that holds `key`, or would.
+    fn leaf_of(&self, key: u64) -> Option<(u64, u32)> {
+        self.tree.range(..=key).next_back().map(|(&bound, &index)| (bound, index))
+    }
+
+    /// One more leaf.
+    fn plant(&mut self, bound: u64, leaf: Leaf<V>) {
+        if self.free.is_empty() {
+            let first = (self.chunks.len() * CHUNK) as u32;
+            self.chunks.push(vec![Leaf::new(); CHUNK].into_boxed_slice());
+            self.free.extend((first..first + CHUNK as u32).rev());
+        }
+        let index = self.free.pop().expect("there are some now");
+        *self.leaf_mut(index) = leaf;
+        self.tree.insert(bound, index);
+    }
+
+    /// The value of `key`.
+    pub(crate) fn get(&self, key: u64) -> Option<V> {
+        let (_, index) = self.leaf_of(key)?;
+        let leaf = self.leaf(index);
+        Some(leaf.entries[leaf.find(key).ok()?].1)
+    }
+
+    /// Changes the value of `key`, which is there from now on.
+    pub(crate) fn update<R>(&mut self, key: u64, change: impl FnOnce(&mut V) -> R) -> R {
+        let Some((_, index)) = self.leaf_of(key) else {
+            self.plant(0, Leaf::new());
+            return self.update(key, change);
+        };
+        let leaf = self.leaf_mut(index);
+        match leaf.find(key) {
+            Ok(at) => change(&mut leaf.entries[at].1),
+            Err(at) if leaf.len < LEAF => {
+                leaf.insert(at, key);
+                let result = change(&mut leaf.entries[at].1);
+                self.len += 1;
+                result
+            }
+            Err(_) => {
+                let half = leaf.split();
+                self.plant(half.entries[0].0, half);
+                self.update(key, change)
+            }
+        }
+    }
+
+    /// Takes `key` out.
+    pub(crate) fn remove(&mut self, key: u64) -> Option<V> {
+        let (bound, index) = self.leaf_of(key)?;
+        let leaf = self.leaf_mut(index);
+        let value = leaf.remove(leaf.find(key).ok()?);
+        let sparse = leaf.len < SPARSE;
+        self.len -= 1;
+        if sparse {
+            self.merge(bound, index);
+        }
+        Some(value)
+    }
+
+    /// This leaf has become sparse.
+    fn merge(&mut self, bound: u64, index: u32) {
+        let few = self.leaf(index).len;
+        let fits =
+            |(&bound, &index): (&u64, &u32)| (few + self.leaf(index).len <= MERGED).then_some((bound, index));
+        let before = self.tree.range(..bound).next_back().and_then(fits);
+        let behind = || self.tree.range(bound + 1..).next().and_then(fits);
+        let (left, right, gone) = match before {
+            Some((_, before)) => (before, index, bound),
+            None => match behind() {
+                Some((next, behind)) => (index, behind, next),
+                None if few == 0 => return self.drop_empty(bound, index),
+                None => return,
+            },
+        };
+        let moved = *self.leaf(right);
+        self.leaf_mut(left).append(&moved);
+        self.tree.remove(&gone);
+        self.free.push(right);
+    }
+
+    /// The first bound stays zero.
+    fn drop_empty(&mut self, bound: u64, index: u32) {
+        self.tree.remove(&bound);
+        self.free.push(index);
+        if bound == 0
+            && let Some((_, next)) = self.tree.pop_first()
+        {
+            self.tree.insert(0, next);
+        }
+    }
+
+    /// The entries whose keys lie in `keys`, in order.
+    pub(crate) fn range(&self, keys: Range<u64>) -> impl DoubleEndedIterator<Item = (u64, V)> {
+        let from = self.leaf_of(keys.start).map_or(0, |(bound, _)| bound);
+        self.tree.range(from..keys.end.max(from)).flat_map(move |(_, &index)| {
+            let leaf = self.leaf(index);
+            (leaf.place(keys.start)..leaf.place(keys.end)).map(|at| leaf.entries[at])
+        })
+    }
+
+    /// The least key that is greater than this one.
+    pub(crate) fn next_after(&self, key: u64) -> Option<u64> {
+        self.range(key.checked_add(1)?..BEYOND).next().map(|(key, _)| key)
+    }
+
+    /// The invariants; O(n).
+    #[cfg(test)]
+    pub(crate) fn check(&self) {
+        let bounds: Vec<u64> = self.tree.keys().copied().collect();
+        assert_eq!(bounds.first().copied(), (self.len > 0).then_some(0));
+        for (i, (&bound, &index)) in self.tree.iter().enumerate() {
+            let leaf = self.leaf(index);
+            assert!((1..=LEAF).contains(&leaf.len), "{} entries", leaf.len);
+            assert!(leaf.entries[leaf.len..].iter().all(|&(key, _)| key == BEYOND));
+            assert!(leaf.entries().windows(2).all(|pair| pair[0].0 < pair[1].0));
+            assert!(bound <= leaf.entries[0].0);
+            assert!(bounds.get(i + 1).is_none_or(|&next| leaf.entries()[leaf.len - 1].0 < next));
+        }
+        let held: usize = self.tree.values().map(|&index| self.leaf(index).len).sum();
+        assert_eq!((held, self.tree.len() + self.free.len()), (self.len, self.chunks.len() * CHUNK));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dice::Dice;
+
+    #[test]
+    fn it_equals_the_standard_librarys_map_through_random_comings_and_goings() {
+        let mut dice = Dice::new(23);
+        for round in 0..40 {
+            // From a few keys that come again to keys that never do, growing and shrinking.
+            let scale = *dice.pick(&[10, 300, 5_000, u64::MAX >> 1]);
+            let (mut leaves, mut plain) = (Leaves::<u32>::default(), BTreeMap::new());
+            for step in 0..3_000 {
+                let grows = if step % 1_000 < 600 { 65 } else { 35 };
+                let key = dice.roll(scale);
+                if dice.chance(grows) {
+                    let before = leaves.update(key, |value| std::mem::replace(value, step + 1));
+                    assert_eq!(before, plain.insert(key, step + 1).unwrap_or(0));
+                } else {
+                    // One that is there, as a rule.
+                    let key = plain.range(key..).next().map_or(key, |(&key, _)| key);
+                    assert_eq!(leaves.remove(key), plain.remove(&key), "round {round}");
+                }
+                assert_eq!(leaves.get(key), plain.get(&key).copied());
+                assert_eq!(leaves.next_after(key), plain.range(key + 1..).next().map(|(&key, _)| key));
+                if step % 64 == 0 {
+                    leaves.check();
+                    let keys = dice.roll(scale)..dice.roll(scale);
+                    let inside = |&(&key, _): &(&u64, &u32)| keys.contains(&key);
+                    let wanted: Vec<_> = plain.iter().filter(inside).map(|(&k, &v)| (k, v)).collect();
+                    assert!(leaves.range(keys.clone()).eq(wanted.iter().copied()));
+                    assert!(leaves.range(keys.clone()).rev().eq(wanted.into_iter().rev()));
+                }
+            }
+            assert!(leaves.range(0..BEYOND).eq(plain.iter().map(|(&key, &value)| (key, value))));
+            assert_eq!(leaves.len(), plain.len());
+            // Whatever has gone on, a leaf is not kept for an entry or two.
+            assert!(leaves.tree.len() <= 1 + leaves.len() / (SPARSE / 2), "{} leaves", leaves.tree.len());
+            for key in plain.into_keys() {
+                leaves.remove(key).expect("it is there");
+            }
+            leaves.check();
+            assert!(leaves.tree.is_empty());
+        }
+    }
+}
