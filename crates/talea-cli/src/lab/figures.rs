@@ -5,7 +5,8 @@
 
 #![allow(clippy::cast_precision_loss, reason = "plotted")]
 
-use super::ipc::{Sizes, granted, us};
+use super::bench::Sizes;
+use super::ipc::{granted, us};
 use super::plot::{Figure, Panel, Series};
 use super::raw::Raw;
 use super::reapply::Sleeper;

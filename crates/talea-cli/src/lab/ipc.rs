@@ -2,26 +2,23 @@
 //!
 //! Every operation is measured right after its baseline, so that both find the caches alike and meet the same
 //! disturbances; one plugin at a time serves. The bars speak of the exchange by way of the C library's functions; the
-//! same system calls without the library are measured in every second place and shown beside it (module `raw`). Between
-//! turns everybody sleeps for a moment, so that real-time throttling and fair servers find nothing to do.
+//! same system calls without the library are measured in every second place and shown beside it (module `raw`). All
+//! settings of a plugin are measured in short rounds that take turns (module `bench`); what is judged is the median over
+//! the rounds, and the lowest and the highest are shown. Between turns everybody sleeps for a moment, so that real-time
+//! throttling and fair servers find nothing to do.
 
 use super::bars::{self, Bar};
-use super::raw::Raw;
+use super::bench::{Bench, Raws};
 use super::reapply::{self, Reapplication};
-use super::rig::{Cpus, Place, Rig};
-use super::samples::{Samples, Summary, ratio};
-use super::server::{LabServer, Shape};
-use super::tasks::{Kind, Random, task};
+use super::rig::{Cpus, Place};
+use super::samples::Summary;
+use super::tasks::Kind;
 use crate::exit::Exit;
 use crate::output::{self, Table};
 use anyhow::Context;
 use serde::Serialize;
 use std::fmt::Write;
-use std::time::Duration;
-use talea_client::{Client, Grant, Refusal};
-use talea_core::CpuSet;
-use talea_os::{Attr, Policy, Tid, sched};
-use talea_proto::{MESSAGE_MAX, Reply, Request, SpecId};
+use talea_client::Refusal;
 
 /// Options of `talea lab ipc`.
 ///
@@ -41,11 +38,10 @@ pub(crate) struct Args {
     output: crate::args::Output,
 }
 
-/// Operations that are measured in one turn.
-const TURN: usize = 32;
-
 /// How much to measure.
 struct Effort {
+    rounds: usize,
+    /// In each round, of each setting.
     turns: usize,
     specs: &'static [usize],
     idle: &'static [usize],
@@ -53,9 +49,16 @@ struct Effort {
     attached: usize,
 }
 
-const FULL: Effort =
-    Effort { turns: 64, specs: &[0, 1024, 16_384], idle: &[0, 1000], instances: &[1, 16], attached: 1000 };
-const QUICK: Effort = Effort { turns: 1, specs: &[0, 64], idle: &[0, 8], instances: &[1, 3], attached: 20 };
+const FULL: Effort = Effort {
+    rounds: 5,
+    turns: 13,
+    specs: &[0, 1024, 16_384],
+    idle: &[0, 1000],
+    instances: &[1, 16],
+    attached: 1000,
+};
+const QUICK: Effort =
+    Effort { rounds: 2, turns: 1, specs: &[0, 64], idle: &[0, 8], instances: &[1, 3], attached: 20 };
 
 /// One setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -87,16 +90,30 @@ pub(super) struct Row {
     pub(super) raw_small: Summary,
     /// What a program with the rights would do itself: set, and put back.
     pub(super) direct: Summary,
+    /// Of that the scheduling calls alone, without a look at the thread.
+    pub(super) direct_calls: Summary,
+    /// The medians of all rounds.
+    #[serde(flatten)]
+    pub(super) ratios: Ratios,
+    pub(super) rounds: Vec<Ratios>,
+    /// Memory of the daemon for each spec that was there before; only where many were.
+    pub(super) bytes_per_spec: Option<u64>,
+    pub(super) mirrored_bytes_per_spec: Option<u64>,
+}
+
+/// How operations compare with their baselines in one round.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[expect(clippy::struct_field_names, reason = "the names of the JSON, beside others that are no ratios")]
+pub(super) struct Ratios {
     pub(super) create_ratio: f64,
     pub(super) change_ratio: f64,
     pub(super) release_ratio: f64,
     pub(super) attach_detach_ratio: f64,
+    /// The same without the look at the thread.
+    pub(super) attach_detach_calls_ratio: f64,
     /// Create and change against the inlined exchange.
     pub(super) create_inlined_ratio: f64,
     pub(super) change_inlined_ratio: f64,
-    /// Memory of the daemon for each spec that was there before; only where many were.
-    pub(super) bytes_per_spec: Option<u64>,
-    pub(super) mirrored_bytes_per_spec: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -117,21 +134,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     for &place in places {
         let cpus = Cpus::of(place)?;
         for kind in Kind::ALL.into_iter().filter(|kind| wanted(args, *kind)) {
-            for &specs in effort.specs {
-                for &idle in effort.idle {
-                    for &instances in effort.instances {
-                        let same_core = place == Place::SameCore;
-                        let setting = Setting { same_core, plugin: kind, specs, idle, instances };
-                        output::note(&format!(
-                            "{}, {}: {specs} specs, {idle} idle connections, {instances} plugins",
-                            place.name(),
-                            kind.name()
-                        ));
-                        rows.push(
-                            measure(setting, cpus, effort.turns).with_context(|| format!("{setting:?}"))?,
-                        );
-                    }
-                }
+            for &instances in effort.instances {
+                output::note(&format!("{}, {}, {instances} plugins", place.name(), kind.name()));
+                let settings = effort.specs.iter().flat_map(|&specs| {
+                    let same_core = place == Place::SameCore;
+                    let setting = move |&idle| Setting { same_core, plugin: kind, specs, idle, instances };
+                    effort.idle.iter().map(setting)
+                });
+                rows.extend(measure(settings.collect(), cpus, effort)?);
             }
         }
     }
@@ -156,215 +166,23 @@ pub(super) fn granted<T>(outcome: Result<Result<T, Refusal>, talea_client::Failu
     outcome?.map_err(|refusal| anyhow::anyhow!("{}", crate::words::refusal(&refusal)))
 }
 
-fn measure(setting: Setting, cpus: Cpus, turns: usize) -> anyhow::Result<Row> {
-    let shape = Shape { kind: setting.plugin, instances: setting.instances, declared: None };
-    let server = LabServer::start(shape, cpus.server)?;
-    let client = server.client()?;
-    allow_descriptors();
-    let _idle = (0..setting.idle).map(|_| server.client()).collect::<Result<Vec<_>, _>>()?;
-    let mut random = Random::new(20_211_201);
-    let (memory, mirrored) = (server.memory()?, server.mirrored()?);
-    for _ in 0..setting.specs {
-        // Not a grant: what nobody drops needs no message to give back.
-        granted(client.create(&task(setting.plugin, &mut random)))?.leave_to_owner();
-    }
-    let per_spec = |now: u64, before: u64| {
-        (setting.specs >= 1024).then(|| now.saturating_sub(before) / setting.specs as u64)
-    };
-    let (bytes, mirrored) = (per_spec(server.memory()?, memory), per_spec(server.mirrored()?, mirrored));
-
-    let mut sleepers = Sleepers::of(setting.plugin, turns + 1)?;
-    let mut raw = Raws { library: Raw::start(cpus.server)?, inlined: Raw::start_inlined(cpus.server)? };
-    let _rig = Rig::set_up(cpus)?;
-    let mut times = Times::default();
-    // The first turn warms everything up.
-    for number in 0..=turns {
-        times.turn(setting.plugin, &client, &mut raw, &mut sleepers, &mut random)?;
-        if number == 0 {
-            times = Times::default();
+/// All settings, in rounds that take turns.
+fn measure(settings: Vec<Setting>, cpus: Cpus, effort: &Effort) -> anyhow::Result<Vec<Row>> {
+    let start =
+        |setting| Bench::start(setting, cpus).with_context(|| format!("cannot be set up: {setting:?}"));
+    let mut benches = settings.into_iter().map(start).collect::<anyhow::Result<Vec<_>>>()?;
+    let mut raws = Raws::start(cpus)?;
+    for _ in 0..effort.rounds {
+        for bench in &mut benches {
+            bench.round(cpus, &mut raws, effort.turns)?;
         }
-        std::thread::sleep(Duration::from_millis(2));
+        // Nobody always comes after the same neighbour.
+        benches.reverse();
     }
-    Ok(times.row(setting, bytes, mirrored))
-}
-
-/// Threads to be attached. One that has left the deadline class must stay out of it for a while, so `edf` takes a new
-/// one each time, and fewer of them.
-struct Sleepers {
-    all: Vec<reapply::Sleeper>,
-    given: usize,
-    /// Attachments in a turn.
-    a_turn: usize,
-}
-
-impl Sleepers {
-    fn of(kind: Kind, turns: usize) -> anyhow::Result<Sleepers> {
-        let (a_turn, count) = if kind == Kind::Edf { (TURN / 4, turns * TURN / 4 * 2) } else { (TURN, 1) };
-        let all = (0..count).map(|_| reapply::Sleeper::start()).collect::<anyhow::Result<_>>()?;
-        Ok(Sleepers { all, given: 0, a_turn })
+    if !effort.rounds.is_multiple_of(2) {
+        benches.reverse();
     }
-
-    fn next(&mut self) -> Tid {
-        self.given += 1;
-        self.all[self.given % self.all.len()].tid()
-    }
-}
-
-/// As many as the hard limit allows: a thousand connections need as many descriptors.
-fn allow_descriptors() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    // Where it does not work, the connections will say so.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
-}
-
-/// Both raw exchanges.
-struct Raws {
-    library: Raw,
-    inlined: Raw,
-}
-
-#[derive(Default)]
-struct Times {
-    raw: Samples,
-    raw_inlined: Samples,
-    create: Samples,
-    change: Samples,
-    attach: Samples,
-    detach: Samples,
-    attach_detach: Samples,
-    release: Samples,
-    raw_small: Samples,
-    direct: Samples,
-}
-
-impl Times {
-    /// Some of each, and their baselines in between; afterwards everything is as before.
-    fn turn(
-        &mut self,
-        kind: Kind,
-        client: &Client,
-        raw: &mut Raws,
-        sleepers: &mut Sleepers,
-        random: &mut Random,
-    ) -> anyhow::Result<()> {
-        let sizes = Sizes::of(&task(kind, random));
-        let mut grants: Vec<Grant> = Vec::with_capacity(TURN);
-        for number in 0..TURN {
-            let spec = task(kind, random);
-            self.exchange(raw, number, sizes.create)?;
-            grants.push(self.create.time(|| granted(client.create(&spec)))?);
-        }
-        for (number, grant) in grants.iter().enumerate() {
-            let spec = task(kind, random);
-            self.exchange(raw, number, sizes.create)?;
-            self.change.time(|| granted(grant.change(&spec)))?;
-        }
-        for grant in grants.iter().take(sleepers.a_turn) {
-            let tid = sleepers.next();
-            self.raw_small.time(|| raw.library.exchange(sizes.attach))?;
-            self.attach.time(|| granted(grant.attach(tid.as_raw() as u32)))?;
-            self.detach.time(|| granted(grant.detach()))?;
-            self.attach_detach.push(self.attach.last() + self.detach.last());
-            let tid = sleepers.next();
-            self.direct.time(|| direct(kind, tid))?;
-        }
-        for grant in grants {
-            self.raw_small.time(|| raw.library.exchange(sizes.attach))?;
-            self.release.time(|| granted(grant.release()))?;
-        }
-        Ok(())
-    }
-
-    /// A raw exchange, in every second place an inlined one.
-    fn exchange(&mut self, raw: &mut Raws, number: usize, sizes: (usize, usize)) -> anyhow::Result<()> {
-        if number.is_multiple_of(2) {
-            self.raw.time(|| raw.library.exchange(sizes))
-        } else {
-            self.raw_inlined.time(|| raw.inlined.exchange(sizes))
-        }
-    }
-
-    fn row(&self, setting: Setting, bytes_per_spec: Option<u64>, mirrored: Option<u64>) -> Row {
-        let raw = self.raw.summary();
-        let against = |samples: &Samples, raw: &Samples| ratio(samples.quantile(50), raw.quantile(50));
-        let (raw_small, direct) = (self.raw_small.summary(), self.direct.summary());
-        let by_hand = 2 * raw_small.median_ns + direct.median_ns;
-        Row {
-            setting,
-            raw,
-            raw_inlined: self.raw_inlined.summary(),
-            create: self.create.summary(),
-            change: self.change.summary(),
-            attach: self.attach.summary(),
-            detach: self.detach.summary(),
-            attach_detach: self.attach_detach.summary(),
-            release: self.release.summary(),
-            raw_small,
-            direct,
-            create_ratio: against(&self.create, &self.raw),
-            change_ratio: against(&self.change, &self.raw),
-            release_ratio: against(&self.release, &self.raw_small),
-            attach_detach_ratio: ratio(self.attach_detach.quantile(50), by_hand),
-            create_inlined_ratio: against(&self.create, &self.raw_inlined),
-            change_inlined_ratio: against(&self.change, &self.raw_inlined),
-            bytes_per_spec,
-            mirrored_bytes_per_spec: mirrored,
-        }
-    }
-}
-
-/// Bytes of request and reply.
-pub(super) struct Sizes {
-    pub(super) create: (usize, usize),
-    attach: (usize, usize),
-}
-
-impl Sizes {
-    pub(super) fn of(spec: &talea_client::Spec) -> Sizes {
-        let mut buffer = vec![0; MESSAGE_MAX];
-        let create = Request::Create(*spec.task()).encode(1, &mut buffer);
-        let granted = Reply::Granted(empty_grant()).encode(1, &mut buffer);
-        let attach = Request::Attach { spec: SpecId(1), tid: None }.encode(1, &mut buffer);
-        let done = Reply::Done.encode(1, &mut buffer);
-        Sizes { create: (create, granted), attach: (attach.max(4), done.max(4)) }
-    }
-}
-
-fn empty_grant() -> talea_proto::Granted {
-    talea_proto::Granted {
-        spec: SpecId(1),
-        token: talea_proto::message::Token([0; 16]),
-        plugin: 0,
-        cpu: None,
-        runtime: None,
-        charge: talea_core::Charge::ZERO,
-        priority: 0,
-        mechanism: talea_client::Mechanism::Fifo,
-        grain: talea_core::Span::ZERO,
-        notes: talea_client::Notes(0),
-    }
-}
-
-/// What attach and detach come down to, by hand.
-fn direct(kind: Kind, tid: Tid) -> anyhow::Result<()> {
-    use talea_core::{Span, Work};
-    let ordinary = Attr::plain(Policy::Other { nice: 0 });
-    let before = sched::get_affinity(tid)?;
-    if kind == Kind::Edf {
-        let (runtime, long) = (Work::from_ns(1_024), Span::from_ns(4_000_000_000));
-        let attr = |runtime| Attr::grant(Policy::Deadline { runtime, deadline: long, period: long });
-        sched::set(tid, &attr(Work::from_ns(4_000)))?;
-        // A sleeping deadline thread is shrunk before it is demoted; else the kernel loses its bandwidth.
-        sched::set(tid, &attr(runtime))?;
-        sched::set(tid, &ordinary)?;
-    } else {
-        sched::set_affinity(tid, &CpuSet::single(before.iter().next().unwrap_or(0)))?;
-        sched::set(tid, &Attr::grant(if kind == Kind::Rr { Policy::Rr(10) } else { Policy::Fifo(10) }))?;
-        sched::set(tid, &ordinary)?;
-        sched::set_affinity(tid, &before)?;
-    }
-    Ok(())
+    Ok(benches.iter().map(Bench::row).collect())
 }
 
 fn text(answer: &Answer) -> String {
@@ -377,8 +195,8 @@ fn text(answer: &Answer) -> String {
         let place = if same_core { Place::SameCore } else { Place::CrossCore };
         let _ = write!(
             text,
-            "\n{}: median / p99 in µs, × against RAW and against 2 RAW+DIRECT; INLINED: the raw exchange without the C \
-             library's functions\n\n",
+            "\n{}: median / p99 in µs, × against RAW and against 2 RAW+DIRECT, in brackets the lowest and the highest \
+             round; INLINED: the raw exchange without the C library's functions\n\n",
             place.name()
         );
         let mut table = Table::new(&[
@@ -435,16 +253,22 @@ fn cells(row: &Row) -> Vec<String> {
         both(&row.raw),
         us(row.raw_inlined.median_ns),
         both(&row.create),
-        format!("{:.2}", row.create_ratio),
+        spread(row, |ratios| ratios.create_ratio),
         both(&row.change),
-        format!("{:.2}", row.change_ratio),
+        spread(row, |ratios| ratios.change_ratio),
         both(&row.release),
-        format!("{:.2}", row.release_ratio),
+        spread(row, |ratios| ratios.release_ratio),
         us(2 * row.raw_small.median_ns + row.direct.median_ns),
         both(&row.attach_detach),
-        format!("{:.2}", row.attach_detach_ratio),
+        spread(row, |ratios| ratios.attach_detach_ratio),
         row.bytes_per_spec.map_or_else(|| "-".to_owned(), |bytes| bytes.to_string()),
     ]
+}
+
+/// A ratio, with the lowest and the highest of all rounds.
+fn spread(row: &Row, of: fn(&Ratios) -> f64) -> String {
+    let (low, high) = bars::range(row.rounds.iter().map(of));
+    format!("{:.2} ({low:.2}-{high:.2})", of(&row.ratios))
 }
 
 /// Nanoseconds as microseconds with one digit.

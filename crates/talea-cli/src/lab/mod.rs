@@ -8,6 +8,7 @@
 
 mod analysis;
 mod bars;
+mod bench;
 mod decision;
 mod figures;
 mod ipc;

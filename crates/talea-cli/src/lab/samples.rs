@@ -58,6 +58,13 @@ impl Samples {
     }
 }
 
+/// The middle one, of an even number the lower of both; 0 without values.
+pub(super) fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut sorted: Vec<f64> = values.collect();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len().saturating_sub(1) / 2).copied().unwrap_or(0.0)
+}
+
 /// `a / b`, with two digits; nothing where there is nothing to divide by.
 #[allow(clippy::cast_precision_loss, reason = "shown with two digits")]
 pub(super) fn ratio(a: u64, b: u64) -> f64 {
@@ -75,5 +82,8 @@ mod tests {
         assert_eq!((samples.quantile(50), samples.quantile(99), samples.quantile(100)), (50, 99, 100));
         assert_eq!(Samples::default().summary(), Summary::default());
         assert!((ratio(5, 4) - 1.25).abs() < f64::EPSILON);
+        for (values, middle) in [(&[][..], 0.0), (&[3.0], 3.0), (&[9.0, 1.0, 2.0], 2.0), (&[2.0, 1.0], 1.0)] {
+            assert!((median(values.iter().copied()) - middle).abs() < f64::EPSILON);
+        }
     }
 }

@@ -1,0 +1,350 @@
+//! One setting of `talea lab ipc` under measurement: a daemon, its client, and the times of a round.
+//!
+//! Rounds are short, and those of all settings take turns: what disturbs the machine for a second disturbs a round of
+//! each and no setting's median. Ratios are taken within a round, between times of the same tenth of a second.
+
+use super::ipc::{Ratios, Row, Setting, granted};
+use super::raw::Raw;
+use super::reapply::Sleeper;
+use super::rig::{Cpus, Rig};
+use super::samples::{Samples, median, ratio};
+use super::server::{LabServer, Shape};
+use super::tasks::{Kind, Random, task};
+use anyhow::ensure;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
+use talea_client::{Client, Grant};
+use talea_core::CpuSet;
+use talea_os::{Attr, Policy, Tid, proc, sched};
+use talea_proto::{MESSAGE_MAX, Reply, Request, SpecId};
+
+/// Operations that are measured in one turn.
+const TURN: usize = 32;
+/// How long a thread may take to fall asleep on a machine that is busy.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// One setting, ready to be measured again and again.
+pub(super) struct Bench {
+    setting: Setting,
+    client: Client,
+    _idle: Vec<Client>,
+    random: Random,
+    bytes: Option<u64>,
+    mirrored: Option<u64>,
+    /// All rounds together.
+    all: Times,
+    rounds: Vec<Ratios>,
+    // Last: its clients go before it.
+    _server: LabServer,
+}
+
+impl Bench {
+    /// Starts the daemon and fills it.
+    pub(super) fn start(setting: Setting, cpus: Cpus) -> anyhow::Result<Bench> {
+        let shape = Shape { kind: setting.plugin, instances: setting.instances, declared: None };
+        let server = LabServer::start(shape, cpus.server)?;
+        let client = server.client()?;
+        allow_descriptors();
+        let idle = (0..setting.idle).map(|_| server.client()).collect::<Result<Vec<_>, _>>()?;
+        let mut random = Random::new(20_211_201);
+        let (memory, mirrored) = (server.memory()?, server.mirrored()?);
+        for _ in 0..setting.specs {
+            // Not a grant: what nobody drops needs no message to give back.
+            granted(client.create(&task(setting.plugin, &mut random)))?.leave_to_owner();
+        }
+        let per_spec = |now: u64, before: u64| {
+            (setting.specs >= 1024).then(|| now.saturating_sub(before) / setting.specs as u64)
+        };
+        let (bytes, mirrored) = (per_spec(server.memory()?, memory), per_spec(server.mirrored()?, mirrored));
+        let (all, rounds) = (Times::default(), Vec::new());
+        Ok(Bench { setting, client, _idle: idle, random, bytes, mirrored, all, rounds, _server: server })
+    }
+
+    /// Measures for some turns, after one that warms everything up.
+    pub(super) fn round(&mut self, cpus: Cpus, raw: &mut Raws, turns: usize) -> anyhow::Result<()> {
+        // Before the rig: they shall be ordinary threads that may run anywhere.
+        let mut sleepers = Sleepers::of(self.setting.plugin, turns + 1)?;
+        let _rig = Rig::set_up(cpus)?;
+        let mut times = Times::default();
+        for number in 0..=turns {
+            times.turn(self.setting.plugin, &self.client, raw, &mut sleepers, &mut self.random)?;
+            if number == 0 {
+                times = Times::default();
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        self.rounds.push(times.ratios());
+        self.all.extend(&times);
+        Ok(())
+    }
+
+    /// What came out.
+    pub(super) fn row(&self) -> Row {
+        self.all.row(self.setting, &self.rounds, self.bytes, self.mirrored)
+    }
+}
+
+/// Threads to be attached. Few are attached to `edf`, and each only once: whoever attaches a thread for the first time
+/// finds nothing about it in the kernel's caches.
+struct Sleepers {
+    all: Vec<Sleeper>,
+    given: usize,
+    /// Attachments in a turn.
+    a_turn: usize,
+}
+
+impl Sleepers {
+    fn of(kind: Kind, turns: usize) -> anyhow::Result<Sleepers> {
+        let (a_turn, count) = if kind == Kind::Edf { (TURN / 4, turns * TURN / 4 * 2) } else { (TURN, 1) };
+        let all = (0..count).map(|_| Sleeper::start()).collect::<anyhow::Result<Vec<_>>>()?;
+        for sleeper in &all {
+            fall_asleep(sleeper.tid())?;
+        }
+        Ok(Sleepers { all, given: 0, a_turn })
+    }
+
+    fn next(&mut self) -> Tid {
+        self.given += 1;
+        self.all[self.given % self.all.len()].tid()
+    }
+}
+
+/// Waits until the thread has done all that it does before it sleeps.
+///
+/// Read where nobody looks who is measured: an entry under `/proc` is made by the first look.
+fn fall_asleep(tid: Tid) -> anyhow::Result<()> {
+    let start = Instant::now();
+    while proc::stat_of(Tid::of_process(), tid)?.state != b'S' {
+        ensure!(start.elapsed() < PATIENCE, "a thread that should sleep does not");
+        std::thread::sleep(Duration::from_micros(100));
+    }
+    Ok(())
+}
+
+/// As many as the hard limit allows: a thousand connections need as many descriptors.
+fn allow_descriptors() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    // Where it does not work, the connections will say so.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+}
+
+/// Both raw exchanges.
+pub(super) struct Raws {
+    library: Raw,
+    inlined: Raw,
+}
+
+impl Raws {
+    pub(super) fn start(cpus: Cpus) -> anyhow::Result<Raws> {
+        Ok(Raws { library: Raw::start(cpus.server)?, inlined: Raw::start_inlined(cpus.server)? })
+    }
+}
+
+#[derive(Default)]
+struct Times {
+    raw: Samples,
+    raw_inlined: Samples,
+    create: Samples,
+    change: Samples,
+    attach: Samples,
+    detach: Samples,
+    attach_detach: Samples,
+    release: Samples,
+    raw_small: Samples,
+    direct: Samples,
+    direct_calls: Samples,
+}
+
+impl Times {
+    /// Some of each, and their baselines in between; afterwards everything is as before.
+    fn turn(
+        &mut self,
+        kind: Kind,
+        client: &Client,
+        raw: &mut Raws,
+        sleepers: &mut Sleepers,
+        random: &mut Random,
+    ) -> anyhow::Result<()> {
+        let sizes = Sizes::of(&task(kind, random));
+        let mut grants: Vec<Grant> = Vec::with_capacity(TURN);
+        for number in 0..TURN {
+            let spec = task(kind, random);
+            self.exchange(raw, number, sizes.create)?;
+            grants.push(self.create.time(|| granted(client.create(&spec)))?);
+        }
+        for (number, grant) in grants.iter().enumerate() {
+            let spec = task(kind, random);
+            self.exchange(raw, number, sizes.create)?;
+            self.change.time(|| granted(grant.change(&spec)))?;
+        }
+        for (number, grant) in grants.iter().take(sleepers.a_turn).enumerate() {
+            let tid = sleepers.next();
+            self.raw_small.time(|| raw.library.exchange(sizes.attach))?;
+            self.attach.time(|| granted(grant.attach(tid.as_raw() as u32)))?;
+            self.detach.time(|| granted(grant.detach()))?;
+            self.attach_detach.push(self.attach.last() + self.detach.last());
+            let tid = sleepers.next();
+            if number.is_multiple_of(2) {
+                self.direct.time(|| by_hand(kind, tid))?;
+            } else {
+                self.direct_calls.time(|| calls(kind, tid, || Ok(())))?;
+            }
+        }
+        for grant in grants {
+            self.raw_small.time(|| raw.library.exchange(sizes.attach))?;
+            self.release.time(|| granted(grant.release()))?;
+        }
+        Ok(())
+    }
+
+    /// A raw exchange, in every second place an inlined one.
+    fn exchange(&mut self, raw: &mut Raws, number: usize, sizes: (usize, usize)) -> anyhow::Result<()> {
+        if number.is_multiple_of(2) {
+            self.raw.time(|| raw.library.exchange(sizes))
+        } else {
+            self.raw_inlined.time(|| raw.inlined.exchange(sizes))
+        }
+    }
+
+    fn each<'a>(&'a mut self, others: &'a Times) -> [(&'a mut Samples, &'a Samples); 11] {
+        [
+            (&mut self.raw, &others.raw),
+            (&mut self.raw_inlined, &others.raw_inlined),
+            (&mut self.create, &others.create),
+            (&mut self.change, &others.change),
+            (&mut self.attach, &others.attach),
+            (&mut self.detach, &others.detach),
+            (&mut self.attach_detach, &others.attach_detach),
+            (&mut self.release, &others.release),
+            (&mut self.raw_small, &others.raw_small),
+            (&mut self.direct, &others.direct),
+            (&mut self.direct_calls, &others.direct_calls),
+        ]
+    }
+
+    fn extend(&mut self, others: &Times) {
+        self.each(others).into_iter().for_each(|(mine, theirs)| mine.extend(theirs));
+    }
+
+    fn ratios(&self) -> Ratios {
+        let against = |samples: &Samples, raw: &Samples| ratio(samples.quantile(50), raw.quantile(50));
+        let beside = |direct: &Samples| {
+            ratio(self.attach_detach.quantile(50), 2 * self.raw_small.quantile(50) + direct.quantile(50))
+        };
+        Ratios {
+            create_ratio: against(&self.create, &self.raw),
+            change_ratio: against(&self.change, &self.raw),
+            release_ratio: against(&self.release, &self.raw_small),
+            attach_detach_ratio: beside(&self.direct),
+            attach_detach_calls_ratio: beside(&self.direct_calls),
+            create_inlined_ratio: against(&self.create, &self.raw_inlined),
+            change_inlined_ratio: against(&self.change, &self.raw_inlined),
+        }
+    }
+
+    fn row(&self, setting: Setting, rounds: &[Ratios], bytes: Option<u64>, mirrored: Option<u64>) -> Row {
+        let of = |one: fn(&Ratios) -> f64| median(rounds.iter().map(one));
+        Row {
+            setting,
+            raw: self.raw.summary(),
+            raw_inlined: self.raw_inlined.summary(),
+            create: self.create.summary(),
+            change: self.change.summary(),
+            attach: self.attach.summary(),
+            detach: self.detach.summary(),
+            attach_detach: self.attach_detach.summary(),
+            release: self.release.summary(),
+            raw_small: self.raw_small.summary(),
+            direct: self.direct.summary(),
+            direct_calls: self.direct_calls.summary(),
+            ratios: Ratios {
+                create_ratio: of(|round| round.create_ratio),
+                change_ratio: of(|round| round.change_ratio),
+                release_ratio: of(|round| round.release_ratio),
+                attach_detach_ratio: of(|round| round.attach_detach_ratio),
+                attach_detach_calls_ratio: of(|round| round.attach_detach_calls_ratio),
+                create_inlined_ratio: of(|round| round.create_inlined_ratio),
+                change_inlined_ratio: of(|round| round.change_inlined_ratio),
+            },
+            rounds: rounds.to_vec(),
+            bytes_per_spec: bytes,
+            mirrored_bytes_per_spec: mirrored,
+        }
+    }
+}
+
+/// Bytes of request and reply.
+pub(super) struct Sizes {
+    pub(super) create: (usize, usize),
+    attach: (usize, usize),
+}
+
+impl Sizes {
+    pub(super) fn of(spec: &talea_client::Spec) -> Sizes {
+        let mut buffer = vec![0; MESSAGE_MAX];
+        let create = Request::Create(*spec.task()).encode(1, &mut buffer);
+        let granted = Reply::Granted(empty_grant()).encode(1, &mut buffer);
+        let attach = Request::Attach { spec: SpecId(1), tid: None }.encode(1, &mut buffer);
+        let done = Reply::Done.encode(1, &mut buffer);
+        Sizes { create: (create, granted), attach: (attach.max(4), done.max(4)) }
+    }
+}
+
+fn empty_grant() -> talea_proto::Granted {
+    talea_proto::Granted {
+        spec: SpecId(1),
+        token: talea_proto::message::Token([0; 16]),
+        plugin: 0,
+        cpu: None,
+        runtime: None,
+        charge: talea_core::Charge::ZERO,
+        priority: 0,
+        mechanism: talea_client::Mechanism::Fifo,
+        grain: talea_core::Span::ZERO,
+        notes: talea_client::Notes(0),
+    }
+}
+
+/// What attach and detach come down to for a program that has the rights.
+///
+/// Whoever takes another thread out of the deadline class has to know whether it has run since it came in: shrunk or
+/// demoted with its budget overdrawn, it may be frozen by its next policy. So the program looks where our daemon looks,
+/// and as often (`docs/decisions/0006`).
+fn by_hand(kind: Kind, tid: Tid) -> anyhow::Result<()> {
+    if kind != Kind::Edf {
+        return calls(kind, tid, || Ok(()));
+    }
+    let meter = File::open(format!("/proc/{tid}/schedstat"))?;
+    let mut buffer = [0; 128];
+    let mut look = || meter.read_at(&mut buffer, 0).map(|length| (length, buffer));
+    let before = look()?;
+    calls(kind, tid, || {
+        ensure!(look()? == before, "a thread that should sleep has run");
+        Ok(())
+    })
+}
+
+/// The scheduling calls alone; `look` is made while the thread is in the deadline class, and when it has left it.
+fn calls(kind: Kind, tid: Tid, mut look: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<()> {
+    use talea_core::{Span, Work};
+    let ordinary = Attr::plain(Policy::Other { nice: 0 });
+    let before = sched::get_affinity(tid)?;
+    if kind == Kind::Edf {
+        let (runtime, long) = (Work::from_ns(1_024), Span::from_ns(4_000_000_000));
+        let attr = |runtime| Attr::grant(Policy::Deadline { runtime, deadline: long, period: long });
+        sched::set(tid, &attr(Work::from_ns(4_000)))?;
+        look()?;
+        // A sleeping deadline thread is shrunk before it is demoted; else the kernel loses its bandwidth.
+        sched::set(tid, &attr(runtime))?;
+        sched::set(tid, &ordinary)?;
+        look()?;
+    } else {
+        sched::set_affinity(tid, &CpuSet::single(before.iter().next().unwrap_or(0)))?;
+        sched::set(tid, &Attr::grant(if kind == Kind::Rr { Policy::Rr(10) } else { Policy::Fifo(10) }))?;
+        sched::set(tid, &ordinary)?;
+        sched::set_affinity(tid, &before)?;
+    }
+    Ok(())
+}
