@@ -57,12 +57,7 @@ pub fn of(
     points_max: u64,
     scratch: &mut Scratch,
 ) -> Result<Accepted, Verdict> {
-    let refuted = necessary::test(tasks, cpus, points_max, scratch);
-    if matches!(refuted, Verdict::Refuted { .. } | Verdict::Unknown { why: Why::Assumption { .. } }) {
-        return Err(refuted);
-    }
-    let response = |scratch: &mut Scratch| bertogna_cirinei::test(policy, tasks, cpus, scratch);
-    let mut last = refuted;
+    let mut last = Verdict::Unknown { why: Why::Insufficient { task: 0 } };
     let mut ask = |by: &'static Card, verdict: Verdict| match verdict {
         Verdict::Proved { bounds } => Some(Accepted { by, bounds }),
         other => {
@@ -70,11 +65,21 @@ pub fn of(
             None
         }
     };
+    // Cheaper than to see whether it is infeasible.
+    if policy == Policy::Edf
+        && let Some(accepted) = ask(&gfb::CARD, gfb::test(tasks, cpus))
+    {
+        return Ok(accepted);
+    }
+    let refuted = necessary::test(tasks, cpus, points_max, scratch);
+    if matches!(refuted, Verdict::Refuted { .. } | Verdict::Unknown { why: Why::Assumption { .. } }) {
+        return Err(refuted);
+    }
+    let response = |scratch: &mut Scratch| bertogna_cirinei::test(policy, tasks, cpus, scratch);
     let found = match policy {
         Policy::WorkConserving => ask(&bertogna_cirinei::ANY, response(scratch)),
         Policy::FixedPriority => ask(&guan::CARD, guan::test(tasks, cpus, scratch)),
-        Policy::Edf => ask(&gfb::CARD, gfb::test(tasks, cpus))
-            .or_else(|| ask(&bcl::ITERATIVE, bcl::iterative(tasks, cpus, scratch)))
+        Policy::Edf => ask(&bcl::ITERATIVE, bcl::iterative(tasks, cpus, scratch))
             .or_else(|| ask(&bertogna_cirinei::EDF, response(scratch)))
             .or_else(|| ask(&bar::CARD, bar::test(tasks, cpus, points_max, scratch)))
             .or_else(|| ask(&ff_dbf::CARD, ff_dbf::test(tasks, cpus, points_max, scratch))),

@@ -16,6 +16,7 @@
 use crate::card::{Card, Kind, Platform};
 use crate::demand::sum;
 use crate::natural::Natural;
+use crate::uni::{self, fp_response, qpa};
 use crate::{Demand, Sporadic};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -120,6 +121,33 @@ pub fn pack(
     Ok(cpu_of)
 }
 
+/// [`pack`] for EDF on each CPU, by processor demand (exact).
+///
+/// # Errors
+/// The first task for which no CPU is found, or none whose test knows an answer.
+///
+/// # Panics
+/// As [`pack`].
+pub fn edf(tasks: &[Sporadic], cpus: u32, fit: Fit, order: Order) -> Result<Vec<u32>, usize> {
+    let mut scratch = uni::Scratch::new();
+    pack(tasks, cpus, fit, order, |tasks| qpa::find(tasks, &mut scratch) == Ok(qpa::Finding::Fits))
+}
+
+/// [`pack`] for fixed priorities on each CPU, by response times (exact); tasks are given in order of priority, the most
+/// urgent first.
+///
+/// # Errors
+/// As [`edf`].
+///
+/// # Panics
+/// As [`pack`].
+pub fn fp(tasks: &[Sporadic], cpus: u32, fit: Fit, order: Order) -> Result<Vec<u32>, usize> {
+    let (mut scratch, mut out) = (uni::Scratch::new(), vec![None; tasks.len()]);
+    pack(tasks, cpus, fit, order, |tasks| {
+        fp_response::bounds(tasks, &mut scratch, &mut out[..tasks.len()]) == Ok(true)
+    })
+}
+
 /// C/`within` in 2^-64, rounded down: an order and nothing else hangs on it.
 fn share(task: &Sporadic, within: u64) -> u128 {
     (u128::from(task.cost.as_ns()) << 64) / u128::from(within)
@@ -149,14 +177,14 @@ pub fn lopez(tasks: &[Sporadic], cpus: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::edf;
+    use crate::edf::partitioned;
     use crate::multi::sets::implicit;
     use talea_core::Charge;
 
     /// EDF with D = T on one CPU, exactly.
     fn fits(tasks: &[Sporadic]) -> bool {
         let demands: Vec<Demand> = tasks.iter().map(|task| Demand::new(task.cost, task.period)).collect();
-        edf::partitioned(&demands, Charge::ONE)
+        partitioned(&demands, Charge::ONE)
     }
 
     #[test]

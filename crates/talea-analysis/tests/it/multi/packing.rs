@@ -4,18 +4,23 @@
 use super::{random_set, simulated};
 use crate::dice::{dice, rounds};
 use talea_analysis::multi::bertogna_cirinei::Policy;
-use talea_analysis::multi::partition::{Fit, Order, lopez, pack};
-use talea_analysis::{Demand, Sporadic, edf, uni};
+use talea_analysis::multi::partition::{Fit, Order, edf, fp, lopez, pack};
+use talea_analysis::{Demand, Sporadic, uni};
 use talea_core::Charge;
 use talea_sim::Completion;
 
 const FITS: [Fit; 3] = [Fit::First, Fit::Best, Fit::Worst];
 const ORDERS: [Order; 2] = [Order::Given, Order::Decreasing];
 
+/// EDF on one CPU, exactly.
+fn by_demand(tasks: &[Sporadic]) -> bool {
+    uni::qpa::verdict(tasks).is_proved()
+}
+
 /// EDF with D = T on one CPU, exactly.
 fn by_utilisation(tasks: &[Sporadic]) -> bool {
     let demands: Vec<Demand> = tasks.iter().map(|task| Demand::new(task.cost, task.period)).collect();
-    edf::partitioned(&demands, Charge::ONE)
+    talea_analysis::edf::partitioned(&demands, Charge::ONE)
 }
 
 /// Fixed priorities on one CPU, exactly.
@@ -45,14 +50,22 @@ fn whatever_is_packed_meets_its_deadlines_and_what_has_no_placement_is_not_packe
         let cpus = 2 + (round % 2) as u32;
         let count = u64::from(cpus) + 1 + round % 4;
         let load = dice.between(50, 95);
-        let implicit = round % 3 == 0;
-        let tasks = random_set(&mut dice, count, 40, cpus, load, implicit);
-        let (policy, accepts): (_, fn(&[Sporadic]) -> bool) =
-            if implicit { (Policy::Edf, by_utilisation) } else { (Policy::FixedPriority, by_response) };
+        let tasks = random_set(&mut dice, count, 40, cpus, load, round % 3 == 0);
+        let (policy, accepts): (_, fn(&[Sporadic]) -> bool) = match round % 3 {
+            0 => (Policy::Edf, by_utilisation),
+            1 => (Policy::Edf, by_demand),
+            _ => (Policy::FixedPriority, by_response),
+        };
         let there_is_one = exists(&tasks, cpus as usize, accepts);
         for (fit, row) in FITS.into_iter().zip(0..) {
             for (order, column) in ORDERS.into_iter().zip(0..) {
-                let Ok(cpu_of) = pack(&tasks, cpus, fit, order, accepts) else {
+                let packed = pack(&tasks, cpus, fit, order, accepts);
+                let by_name = match policy {
+                    Policy::FixedPriority => fp(&tasks, cpus, fit, order),
+                    _ => edf(&tasks, cpus, fit, order),
+                };
+                assert_eq!(packed, by_name, "{tasks:?} on {cpus}");
+                let Ok(cpu_of) = packed else {
                     missed += usize::from(there_is_one);
                     continue;
                 };
