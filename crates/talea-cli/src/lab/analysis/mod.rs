@@ -8,6 +8,7 @@
 
 #![allow(clippy::cast_precision_loss, reason = "printed")]
 
+mod multi;
 mod uni;
 
 use super::pace::{Middle, REFERENCE, Stretch, reference, scaled};
@@ -157,6 +158,7 @@ impl Bench {
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let mut bench = Bench { quick: args.quick, only: args.only.clone(), rows: Vec::new() };
     uni::measure(&mut bench);
+    multi::measure(&mut bench);
     if args.output.json {
         output::print_json(&bench.rows)?;
         return Ok(Exit::Ok);

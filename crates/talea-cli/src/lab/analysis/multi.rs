@@ -1,0 +1,77 @@
+//! Tests for several CPUs: four of them, periods of 10 ms to 1 s, as peers were measured.
+
+use super::{Bench, Draw};
+use talea_analysis::Sporadic;
+use talea_analysis::multi::bertogna_cirinei::{self, Policy};
+use talea_analysis::multi::{Scratch, any, bar, bcl, da_lc, ff_dbf, gfb, guan};
+use talea_sim::generate::Deadlines;
+
+const CPUS: u32 = 4;
+/// Windows that a test may look at; more than any of these sets needs.
+const POINTS: u64 = 1 << 24;
+
+/// D = T; U = 1.6 for sets of ten, else 2.
+fn implicit(tasks: usize) -> Vec<Vec<Sporadic>> {
+    let percent = if tasks == 10 { 160 } else { 200 };
+    Draw { percent, shortest_ms: 10, deadlines: Deadlines::Implicit }.sets(tasks)
+}
+
+/// Where the plain BCL test accepts about half of the sets.
+fn half(tasks: usize) -> Vec<Vec<Sporadic>> {
+    let percent = match tasks {
+        10 => 58,
+        20 => 28,
+        _ => 20,
+    };
+    Draw { percent, shortest_ms: 10, deadlines: Deadlines::Implicit }.sets(tasks)
+}
+
+/// D from 0.7 of the slack on, and loads that the density test does not settle.
+fn constrained(tasks: usize) -> Vec<Vec<Sporadic>> {
+    Draw { percent: 240, shortest_ms: 10, deadlines: Deadlines::Constrained { from: 700 } }.sets(tasks)
+}
+
+/// A test with memory of its own.
+fn with_scratch(
+    mut accepts: impl FnMut(&[Sporadic], &mut Scratch) -> bool,
+) -> impl FnMut(&Vec<Sporadic>) -> bool {
+    let mut scratch = Scratch::new();
+    move |set| accepts(set, &mut scratch)
+}
+
+/// All rows.
+pub(super) fn measure(bench: &mut Bench) {
+    const PEERS: &str = "m = 4, implicit, U = 1.6 or 2";
+    let response = |policy| {
+        move |_: usize| {
+            with_scratch(move |set, scratch| {
+                bertogna_cirinei::responses(policy, set, CPUS, scratch) == Ok(None)
+            })
+        }
+    };
+    let guan = |_: usize| with_scratch(|set, scratch| guan::responses(set, CPUS, scratch) == Ok(None));
+    let plain = |_: usize| with_scratch(|set, scratch| bcl::plain_slacks(set, CPUS, scratch) == Ok(None));
+    let iterative =
+        |_: usize| with_scratch(|set, scratch| bcl::iterative_slacks(set, CPUS, scratch) == Ok(None));
+    let bar = |_: usize| with_scratch(|set, scratch| bar::accepts(set, CPUS, POINTS, scratch).is_ok());
+    let first =
+        |_: usize| with_scratch(|set, scratch| any::of(Policy::Edf, set, CPUS, POINTS, scratch).is_ok());
+
+    let bars = Some([10_000_000, 6_000_000, 3_000_000]);
+    bench.case((gfb::CARD.name, PEERS), bars, implicit, |_| |set: &Vec<Sporadic>| gfb::accepts(set, CPUS));
+    let bars = Some([2_000_000, 300_000, 60_000]);
+    bench.case((bcl::PLAIN.name, "m = 4, implicit, half accepted, all slacks"), bars, half, plain);
+    bench.case((bcl::ITERATIVE.name, PEERS), None, implicit, iterative);
+    let bars = Some([40_000, 15_000, 3_000]);
+    bench.case((bertogna_cirinei::EDF.name, PEERS), bars, implicit, response(Policy::Edf));
+    bench.case((bertogna_cirinei::FP.name, PEERS), bars, implicit, response(Policy::FixedPriority));
+    bench.case((guan::CARD.name, PEERS), bars, implicit, guan);
+    bench.case((da_lc::CARD.name, PEERS), None, implicit, |_| {
+        with_scratch(|set, scratch| da_lc::test(set, CPUS, scratch).is_proved())
+    });
+    bench.case((bar::CARD.name, PEERS), None, implicit, bar);
+    bench.case((ff_dbf::CARD.name, "m = 4, constrained, U = 2.4"), None, constrained, |_| {
+        with_scratch(|set, scratch| ff_dbf::speed(set, CPUS, POINTS, scratch).is_ok())
+    });
+    bench.case((any::CARD.name, "m = 4, constrained, U = 2.4"), None, constrained, first);
+}
