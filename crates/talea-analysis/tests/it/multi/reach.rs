@@ -172,10 +172,10 @@ fn every_small_set_that_is_accepted_meets_every_deadline_whenever_jobs_come() {
         });
         // And some with longer periods, where what is carried in matters.
         let mut dice = dice(61);
-        for round in 0..rounds(900) {
-            let cpus = 2 + (round % 3 / 2) as u32;
-            let load = dice.between(30, 75);
-            check(&random_set(&mut dice, 4, 7, cpus, load, round % 2 == 0), cpus);
+        for round in 0..rounds(1_200) {
+            let cpus = 2 + u32::from(round % 6 == 0);
+            let load = dice.between(45, 75);
+            check(&random_set(&mut dice, 4, 8, cpus, load, round % 4 > 0), cpus);
         }
     }
     for ((policy, name), (sets, tight)) in counts {
