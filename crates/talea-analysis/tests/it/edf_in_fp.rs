@@ -54,16 +54,13 @@ fn one_level_is_edf_and_a_level_for_each_is_fixed_priorities() {
 }
 
 /// All phases of the task, everything else together; ties against it.
-fn longest(tasks: &[Sporadic], levels: &[u32], at: usize, until: i64) -> i64 {
+fn longest(tasks: &[Sporadic], levels: &[u32], at: usize, until: u64) -> u64 {
     let mut longest = 0;
     for phase in 0..tasks[at].period.as_ns() {
         let mut releases = replay::together(tasks);
         releases[at] = Release { first: Span::from_ns(phase), early: Span::ZERO };
-        for job in run(tasks, levels, &releases, at, until) {
-            if job.task == at && job.end < i64::MAX {
-                longest = longest.max(job.end - job.release);
-            }
-        }
+        let ended = replay::simulate_bands(tasks, levels, &releases, at, until);
+        longest = longest.max(replay::longest(tasks, &ended)[at]);
     }
     longest
 }
@@ -88,9 +85,9 @@ fn bounds_are_the_longest_simulated_responses() {
         let served = bounds.iter().take_while(|bound| bound.is_some()).count();
         let latest = numbers.iter().map(|task| task.d).max().expect("a task");
         if served > 0 {
-            let until = (latest + 2 * plain::hyperperiod(&numbers[..served])).min(600) as i64;
+            let until = (latest + 2 * plain::hyperperiod(&numbers[..served])).min(600);
             for (at, bound) in bounds[..served].iter().enumerate() {
-                let bound = bound.expect("served").release.as_ns() as i64;
+                let bound = bound.expect("served").release.as_ns();
                 let found = longest(&tasks[..served], &levels[..served], at, until);
                 assert!(found <= bound, "task {at} of {tasks:?} {levels:?}");
                 if until < 600 {

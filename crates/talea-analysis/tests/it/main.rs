@@ -17,5 +17,6 @@ mod oracle;
 mod plain;
 mod protocols;
 mod replay;
+mod sandwich;
 mod sensitivity;
 mod supply;

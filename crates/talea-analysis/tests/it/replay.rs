@@ -3,7 +3,8 @@
 use crate::plain::{Job, jobs, run};
 use talea_analysis::Sporadic;
 use talea_analysis::verdict::{Release, Witness};
-use talea_core::machine::{SchedulerSpec, TaskSpec, Tree};
+use talea_core::criteria::Own;
+use talea_core::machine::{NodeId, SchedulerSpec, TaskSpec, Tree};
 use talea_core::sched::Policy;
 use talea_core::workload::{Arrivals, Cost};
 use talea_core::{Span, Time};
@@ -35,25 +36,59 @@ pub(crate) fn simulate(
         Order::Priority => Policy::FixedPriority,
         Order::Deadline { .. } => Policy::Edf,
     };
-    let mut tree = Tree::new(1, SchedulerSpec { preemptive, ..SchedulerSpec::new("root", policy) });
+    let last = if let Order::Deadline { last } = order { Some(last) } else { None };
+    let tree = Tree::new(1, SchedulerSpec { preemptive, ..SchedulerSpec::new("root", policy) });
+    let parents = vec![Tree::ROOT; tasks.len()];
+    run_in(tree, &parents, tasks, releases, last, until)
+}
+
+/// The same with EDF bands: `levels` as they are given to the analysis; ties are adverse to the task `last`.
+pub(crate) fn simulate_bands(
+    tasks: &[Sporadic],
+    levels: &[u32],
+    releases: &[Release],
+    last: usize,
+    until: u64,
+) -> Vec<Completion> {
+    let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::FixedPriority));
+    let mut bands: Vec<u32> = levels.to_vec();
+    bands.dedup();
+    let nodes: Vec<NodeId> = bands
+        .iter()
+        .map(|&level| {
+            let own = Own { priority: Some(255 - level as u8), ..Own::default() };
+            tree.scheduler(Tree::ROOT, SchedulerSpec { own, ..SchedulerSpec::new("band", Policy::Edf) })
+        })
+        .collect();
+    let parent = |level: &u32| nodes[bands.iter().position(|band| band == level).expect("a band")];
+    let parents: Vec<NodeId> = levels.iter().map(parent).collect();
+    run_in(tree, &parents, tasks, releases, Some(last), until)
+}
+
+fn run_in(
+    mut tree: Tree,
+    parents: &[NodeId],
+    tasks: &[Sporadic],
+    releases: &[Release],
+    last: Option<usize>,
+    until: u64,
+) -> Vec<Completion> {
     let mut workload = Workload::default();
     // Siblings with equal criteria: the lowest number first.
-    let mut listed: Vec<usize> = (0..tasks.len()).collect();
-    if let Order::Deadline { last } = order {
-        listed.retain(|&at| at != last);
-        listed.push(last);
-    }
+    let mut listed: Vec<usize> = (0..tasks.len()).filter(|&at| Some(at) != last).collect();
+    listed.extend(last);
     for &at in &listed {
         let (task, release) = (&tasks[at], &releases[at]);
         let mut spec = TaskSpec::new(&at.to_string(), task.period);
         spec.deadline = task.deadline;
         spec.priority = 255 - u8::try_from(at).expect("a level for each");
-        spec.backlog.capacity = 1 << 16;
-        tree.task(Tree::ROOT, spec);
         let first = release.first.as_ns();
         let times = (0..)
             .map(|job| (first + job * task.period.as_ns()).saturating_sub(release.early.as_ns()).max(first));
-        let times = times.take_while(|&time| time < until).map(Time::from_ns).collect();
+        let times: Vec<Time> = times.take_while(|&time| time < until).map(Time::from_ns).collect();
+        // Room for all of them, and for no more: it is set aside before anything runs.
+        spec.backlog.capacity = times.len() as u32 + 1;
+        tree.task(parents[at], spec);
         workload.sources.push(Source { arrivals: Arrivals::List(times), cost: Cost::Constant(task.cost) });
     }
     let mut world = World::new(tree.build().expect("a tree"), 1, &workload);
