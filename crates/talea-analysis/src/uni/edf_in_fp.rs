@@ -38,6 +38,7 @@ pub const CARD: Card = Card {
     tests: &[
         "crates/talea-analysis/tests/it/edf_in_fp.rs::one_level_is_edf_and_a_level_for_each_is_fixed_priorities",
         "crates/talea-analysis/tests/it/edf_in_fp.rs::bounds_are_the_longest_simulated_responses",
+        "crates/talea-analysis/tests/it/sandwich.rs::deadlines_preemptive_and_not_and_in_bands",
     ],
 };
 

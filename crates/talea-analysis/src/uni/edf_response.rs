@@ -33,6 +33,7 @@ pub const CARD: Card = Card {
     tests: &[
         "crates/talea-analysis/tests/it/oracle.rs::every_edf_response_time_and_verdict_is_that_of_the_oracle",
         "crates/talea-analysis/tests/it/edf.rs::every_candidate_tried_gives_the_same",
+        "crates/talea-analysis/tests/it/sandwich.rs::deadlines_preemptive_and_not_and_in_bands",
     ],
 };
 

@@ -45,6 +45,7 @@ pub const CARD: Card = Card {
     tests: &[
         "crates/talea-analysis/tests/it/oracle.rs::every_fixed_priority_response_time_and_verdict_is_that_of_the_oracle",
         "crates/talea-analysis/tests/it/fp.rs::bounds_are_the_simulated_responses_where_the_worst_case_is_known",
+        "crates/talea-analysis/tests/it/sandwich.rs::fixed_priorities_preemptive_and_not",
     ],
 };
 

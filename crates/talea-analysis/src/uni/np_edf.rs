@@ -37,6 +37,7 @@ pub const CARD: Card = Card {
     tests: &[
         "crates/talea-analysis/tests/it/nonpreemptive.rs::jeffay_1991_a_long_job_of_a_slow_task_is_in_the_way",
         "crates/talea-analysis/tests/it/nonpreemptive.rs::edf_verdicts_are_those_of_the_simulation",
+        "crates/talea-analysis/tests/it/sandwich.rs::deadlines_preemptive_and_not_and_in_bands",
     ],
 };
 

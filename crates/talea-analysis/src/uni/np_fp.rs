@@ -38,6 +38,7 @@ pub const CARD: Card = Card {
     tests: &[
         "crates/talea-analysis/tests/it/nonpreemptive.rs::davis_2007_the_third_message_misses_in_its_second_job",
         "crates/talea-analysis/tests/it/nonpreemptive.rs::fp_bounds_are_the_longest_simulated_responses",
+        "crates/talea-analysis/tests/it/sandwich.rs::fixed_priorities_preemptive_and_not",
     ],
 };
 
