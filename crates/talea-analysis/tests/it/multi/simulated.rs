@@ -128,6 +128,40 @@ fn no_job_is_later_than_a_test_says_it_can_be() {
 }
 
 #[test]
+fn a_hundred_thousand_small_sets_keep_what_is_said_of_them() {
+    let mut dice = dice(35);
+    let mut scratch = Scratch::new();
+    let (mut accepted, mut jobs, mut reached) = ([0; 2], 0, [0; 2]);
+    for round in 0..100_000u32 {
+        let cpus = 2 + round / 2 % 2;
+        let (count, load) = (u64::from(cpus) + 1 + dice.below(2), dice.between(30, 80));
+        let tasks = random_set(&mut dice, count, 16, cpus, load, round % 4 < 2);
+        let by_fp = (round % 2) as usize;
+        let (policy, tests) = [(Policy::Edf, &BY_EDF[..]), (Policy::FixedPriority, &BY_FP[..])][by_fp];
+        let proved = tests.iter().map(|(_, test)| test(&tasks, cpus, &mut scratch));
+        let proved: Vec<Verdict> = proved.filter(Verdict::is_proved).collect();
+        if proved.is_empty() {
+            continue;
+        }
+        accepted[by_fp] += 1;
+        let times = arrivals(&mut dice, &tasks, 60, round % 8 >= 4);
+        let ended = simulate(policy, &tasks, cpus, &times);
+        assert!(!ended.iter().any(Completion::is_late), "{policy:?}: {tasks:?} {cpus} {times:?}");
+        let longest = longest(&tasks, &ended);
+        for verdict in &proved {
+            let Verdict::Proved { bounds } = verdict else { continue };
+            let within = bounds.iter().zip(&longest).all(|(bound, &longest)| longest <= bound.as_ns());
+            assert!(within, "{policy:?}: {longest:?} {bounds:?}: {tasks:?} {cpus} {times:?}");
+            let equal = bounds.iter().zip(&longest).all(|(bound, &longest)| longest == bound.as_ns());
+            reached[by_fp] += usize::from(!bounds.is_empty() && equal);
+        }
+        jobs += ended.len();
+    }
+    println!("accepted by EDF and FP {accepted:?}, {jobs} jobs, bounds all reached {reached:?} times");
+    assert!(accepted.iter().all(|&count| count > 5_000));
+}
+
+#[test]
 fn no_job_is_later_than_its_tardiness_bound() {
     let mut dice = dice(32);
     let mut scratch = Scratch::new();
