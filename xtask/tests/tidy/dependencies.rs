@@ -81,6 +81,7 @@ const EDGES: &[(&str, &str, &str)] = &[
 
 /// Used by tests only: crate and what its tests may use.
 const TEST_EDGES: &[(&str, &str, &str)] = &[
+    ("talea-analysis", "allocation-counter", "counts what a test allocates in its scratch: nothing"),
     ("talea-analysis", "serde_json", "reads the answers of other tools"),
     ("talea-analysis", "talea-sim", "bounds against simulations, witnesses replayed"),
     ("talea-capi", "talea-os", "tests look at real threads"),

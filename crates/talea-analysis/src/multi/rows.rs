@@ -42,7 +42,8 @@ pub(crate) struct Gain {
     pub(crate) without: Piece,
 }
 
-/// Memory for the tests of this module. Once it has seen as many tasks, none of them allocates.
+/// Memory for the tests of this module. Once it has seen as many tasks, what answers without a list allocates nothing
+/// (but where rounding leaves a sum of utilisations open, and numbers of any size have to settle it).
 #[derive(Clone, Debug, Default)]
 pub struct Scratch {
     pub(crate) rows: Vec<Row>,

@@ -1,0 +1,52 @@
+//! What answers without a list allocates nothing in a scratch that has seen as many tasks.
+//!
+//! A binary of its own, because the allocator that counts is that of the whole program. It counts by thread.
+
+use allocation_counter::measure;
+use talea_analysis::Sporadic;
+use talea_analysis::multi::bertogna_cirinei::{self, Policy};
+use talea_analysis::multi::{Scratch, bar, bcl, ff_dbf, gfb, guan};
+use talea_core::{Span, Work};
+
+/// `count` tasks, each with a share of `load` thousandths of a CPU, due a little before the ends of their periods.
+fn set(count: u64, load: u64) -> Vec<Sporadic> {
+    let task = |at: u64| {
+        let period = 1_000_000 + 137_731 * at;
+        let (cost, deadline) = (period * load / (1_000 * count), period - 1_000);
+        Sporadic::new(Work::from_ns(cost), Span::from_ns(period), Span::from_ns(deadline))
+    };
+    (0..count).map(task).collect()
+}
+
+type Test = fn(&[Sporadic], &mut Scratch) -> bool;
+
+const TESTS: [(&str, Test); 8] = [
+    ("gfb", |set, _| gfb::accepts(set, 4)),
+    ("bcl", |set, scratch| bcl::plain_slacks(set, 4, scratch) == Ok(None)),
+    ("bcl-iterative", |set, scratch| bcl::iterative_slacks(set, 4, scratch) == Ok(None)),
+    ("bertogna-cirinei-edf", |set, scratch| responses(Policy::Edf, set, scratch)),
+    ("bertogna-cirinei-fp", |set, scratch| responses(Policy::FixedPriority, set, scratch)),
+    ("guan", |set, scratch| guan::responses(set, 4, scratch) == Ok(None)),
+    ("bar", |set, scratch| bar::accepts(set, 4, 1 << 20, scratch).is_ok()),
+    ("ff-dbf", |set, scratch| ff_dbf::speed(set, 4, 1 << 20, scratch).is_ok()),
+];
+
+fn responses(policy: Policy, set: &[Sporadic], scratch: &mut Scratch) -> bool {
+    bertogna_cirinei::responses(policy, set, 4, scratch) == Ok(None)
+}
+
+#[test]
+fn tests_for_several_cpus_allocate_nothing_in_a_scratch_that_is_large_enough() {
+    // Some that all accept, some that few do, and fewer tasks than before.
+    let sets = [set(30, 1_500), set(30, 3_300), set(7, 2_500), set(30, 3_990)];
+    for (name, test) in TESTS {
+        let mut scratch = Scratch::new();
+        let first: Vec<bool> = sets.iter().map(|set| test(set, &mut scratch)).collect();
+        for (set, first) in sets.iter().zip(first) {
+            let mut again = !first;
+            let counted = measure(|| again = test(set, &mut scratch));
+            assert_eq!(counted.count_total, 0, "{name}, {} tasks", set.len());
+            assert_eq!(again, first, "{name}: what was there before changes the answer");
+        }
+    }
+}
