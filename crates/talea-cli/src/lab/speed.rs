@@ -1,7 +1,8 @@
 //! `talea lab sim`: jobs per second of the simulator, and what a decision takes.
 //!
 //! 20 periodic tasks with periods of 5 to 100 ms, as peers were measured. Each case is a world that goes on a stretch at a
-//! time, in turn with the others, beside the loop of [`pace`](super::pace). The trace is that of `talea simulate --trace`,
+//! time, in turn with the others, beside the loop of [`pace`](super::pace). A stretch is as long as its thread had a CPU, in
+//! the kernel too: what others do with the CPUs meanwhile is not counted. The trace is that of `talea simulate --trace`,
 //! every slice, arrival and deadline, written to a file in the temporary folder and removed again; the compact one has
 //! everything that a sink is told ([`talea_sim::trace`]). What one decision takes is measured in
 //! [`decision`](super::decision).
@@ -17,11 +18,11 @@ use anyhow::Context as _;
 use serde::Serialize;
 use std::fs::File;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 use talea_core::machine::{SchedulerSpec, TaskSpec, Tree};
 use talea_core::sched::Policy;
 use talea_core::workload::Surroundings;
 use talea_core::{Span, Work};
+use talea_os::clock::thread_cpu_time;
 use talea_sim::dice::Dice;
 use talea_sim::{Counters, Jobs, Sink, Source, World};
 use talea_system::system::Root;
@@ -151,14 +152,15 @@ impl<'a> Bench<'a> {
     fn go(&mut self, before: f64) -> f64 {
         let until = self.world.now() + self.stretch;
         let ended = self.ended();
-        let begun = Instant::now();
+        let begun = thread_cpu_time();
         match &mut self.told {
             Told::Counters(counters) => self.world.run(until, counters),
             Told::Records(records) => self.world.run(until, records),
             Told::Compact(both) => self.world.run(until, &mut **both),
             Told::Trace(both) => self.world.run(until, &mut **both),
         };
-        let seconds = begun.elapsed().max(Duration::from_nanos(1)).as_secs_f64();
+        let taken = thread_cpu_time().checked_sub(begun).unwrap_or(Work::ZERO);
+        let seconds = taken.as_ns().max(1) as f64 / 1e9;
         let after = reference(PIECES);
         let value = (self.ended() - ended) as f64 / seconds / 1e6;
         self.stretches.push(Stretch { value, reference: f64::midpoint(before, after) });
