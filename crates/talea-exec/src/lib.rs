@@ -20,6 +20,7 @@
 pub mod course;
 mod dispatcher;
 mod holes;
+mod letters;
 pub mod load;
 mod mailbox;
 pub mod mechanism;

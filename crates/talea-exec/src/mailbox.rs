@@ -1,52 +1,38 @@
 //! What workers have to say to a dispatcher: that a job is over.
 //!
-//! Model: a list of workers, linked through their slots, with its head in one word. A worker puts itself in front (one
-//! compare-and-swap, again if another one came between) and rings; the dispatcher takes the whole list at once. Nobody
-//! waits for anybody, and nobody can be in a list twice: a worker tells the end of a job once, and gets the next one only
-//! after that was read.
+//! Model: a list of workers ([`Letters`]), linked through their slots. A worker puts itself in front and rings; the
+//! dispatcher takes the whole list at once. Nobody waits for anybody, and nobody can be in a list twice: a worker tells
+//! the end of a job once, and gets the next one only after that was read.
 
+use crate::letters::Letters;
 use crate::stage::Slot;
-use std::sync::atomic::{AtomicU32, Ordering};
 use talea_core::machine::TaskId;
 use talea_os::bell::Bell;
-
-const END: u32 = u32::MAX;
 
 /// Of one dispatcher.
 #[derive(Debug)]
 pub(crate) struct Mailbox {
-    head: AtomicU32,
+    letters: Letters,
     /// The dispatcher sleeps by it.
     pub(crate) bell: Bell,
 }
 
 impl Default for Mailbox {
     fn default() -> Mailbox {
-        Mailbox { head: AtomicU32::new(END), bell: Bell::new() }
+        Mailbox { letters: Letters::new(), bell: Bell::new() }
     }
 }
 
 impl Mailbox {
     /// The job of `task` is over.
     pub(crate) fn post(&self, task: TaskId, slots: &[Slot]) {
-        let mut head = self.head.load(Ordering::Relaxed);
-        loop {
-            slots[task.0 as usize].next.store(head, Ordering::Relaxed);
-            match self.head.compare_exchange_weak(head, task.0, Ordering::Release, Ordering::Relaxed) {
-                Ok(_) => break,
-                Err(other) => head = other,
-            }
-        }
+        self.letters.put(task.0, &slots[task.0 as usize].next);
         self.bell.ring();
     }
 
     /// Everything that was posted, oldest first, into `ended`, which is empty.
     pub(crate) fn take(&self, slots: &[Slot], ended: &mut Vec<TaskId>) {
-        let mut at = self.head.swap(END, Ordering::Acquire);
-        while at != END {
-            ended.push(TaskId(at));
-            at = slots[at as usize].next.load(Ordering::Relaxed);
-        }
+        self.letters.take(|who| &slots[who as usize].next, |who| ended.push(TaskId(who)));
         ended.reverse();
     }
 }
