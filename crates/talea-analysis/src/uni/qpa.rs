@@ -181,6 +181,30 @@ fn with_blocking(rows: &[Row], far: u64, earliest: u64, left: &mut u64) -> Resul
     Ok(Finding::Fits)
 }
 
+/// Goes on down from an instant at which demand exceeds what there is, to the earliest such one that so many steps find:
+/// a deadline, and easier to look at.
+fn earlier(rows: &[Row], found: u64, mut steps: u32) -> (u64, u64) {
+    let mut at = found;
+    let mut least = (found, demand(rows, found));
+    let earliest = rows.iter().map(|row| row.deadline).min().unwrap_or(0);
+    while at >= earliest && steps > 0 {
+        steps -= 1;
+        let demand = demand(rows, at);
+        at = if demand > at {
+            let due =
+                |row: &Row| Some(row.quotient(at.checked_sub(row.deadline)?) * row.period + row.deadline);
+            let deadline = rows.iter().filter_map(due).max().unwrap_or(at);
+            least = (deadline, demand);
+            deadline
+        } else {
+            demand.saturating_add(1).min(at)
+        };
+        let Some(below) = at.checked_sub(1) else { break };
+        at = below;
+    }
+    least
+}
+
 /// No instant after this needs to be looked at, for any U ≤ 1.
 fn last_instant_when_full(rows: &[Row], latest: u64, endless: bool, left: &mut u64) -> Result<u64, Why> {
     if endless {
@@ -201,7 +225,8 @@ fn last_instant_when_full(rows: &[Row], latest: u64, endless: bool, left: &mut u
     }
 }
 
-/// The answer with its witness: a proof (without bounds), the window that is too full, a miss, or an overload. Allocates.
+/// The answer with its witness: a proof (without bounds), the shortest window that is too full (or a short one), a miss, or an
+/// overload. Allocates.
 pub fn verdict(tasks: &[Sporadic]) -> Verdict {
     verdict_in(tasks, &mut Scratch::new())
 }
@@ -235,8 +260,10 @@ pub fn verdict_in(tasks: &[Sporadic], scratch: &mut Scratch) -> Verdict {
             releases[task] = Release { first: Span::ZERO, early: tasks[task].jitter };
             Witness::Miss { task, job: 0, response, releases }
         }
-        Finding::Exceeds { at, demand, .. } => {
-            Witness::Demand { at, demand, supply: Work::from_ns(at.as_ns()), releases: releases() }
+        Finding::Exceeds { at, .. } => {
+            let (at, demand) = earlier(&scratch.rows, at.as_ns(), 1 << 16);
+            let (supply, demand) = (Work::from_ns(at), Work::from_ns(demand));
+            Witness::Demand { at: Span::from_ns(at), demand, supply, releases: releases() }
         }
     };
     Verdict::Refuted { witness }

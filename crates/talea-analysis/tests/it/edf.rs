@@ -171,6 +171,9 @@ fn equals_the_simulation(tasks: &[Sporadic]) -> bool {
     for verdict in &verdicts {
         match verdict {
             Verdict::Refuted { witness } => {
+                if let Witness::Demand { at, .. } = witness {
+                    assert_eq!(Some(at.as_ns()), plain::first_excess(&numbers), "{tasks:?}");
+                }
                 let last = if let Witness::Miss { task, .. } = witness { *task } else { 0 };
                 replay::misses(tasks, witness, Order::Deadline { last }, true);
             }
