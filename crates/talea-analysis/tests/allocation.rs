@@ -6,6 +6,7 @@ use allocation_counter::measure;
 use talea_analysis::Sporadic;
 use talea_analysis::multi::bertogna_cirinei::{self, Policy};
 use talea_analysis::multi::{Scratch, bar, bcl, ff_dbf, gfb, guan};
+use talea_analysis::uni::{self, edf_in_fp, edf_response, fp_response, np_fp, qpa};
 use talea_core::{Span, Work};
 
 /// `count` tasks, each with a share of `load` thousandths of a CPU, due a little before the ends of their periods.
@@ -45,6 +46,48 @@ fn tests_for_several_cpus_allocate_nothing_in_a_scratch_that_is_large_enough() {
         for (set, first) in sets.iter().zip(first) {
             let mut again = !first;
             let counted = measure(|| again = test(set, &mut scratch));
+            assert_eq!(counted.count_total, 0, "{name}, {} tasks", set.len());
+            assert_eq!(again, first, "{name}: what was there before changes the answer");
+        }
+    }
+}
+
+type TestOfOne = fn(&[Sporadic], &mut uni::Scratch, &mut [Option<uni::Bound>]) -> bool;
+
+/// The level of each task: pairs.
+const LEVELS: [u32; 30] = {
+    let mut levels = [0; 30];
+    let mut at = 0;
+    while at < 30 {
+        levels[at] = at as u32 / 2;
+        at += 1;
+    }
+    levels
+};
+
+const TESTS_OF_ONE: [(&str, TestOfOne); 6] = [
+    ("fp-response-times", |set, scratch, out| fp_response::bounds(set, scratch, out) == Ok(true)),
+    ("fp-response-times, verdict", |set, scratch, _| fp_response::meets(set, scratch) == Ok(true)),
+    ("edf-response-times", |set, scratch, out| edf_response::bounds(set, scratch, out) == Ok(true)),
+    ("edf-demand", |set, scratch, _| qpa::find(set, scratch) == Ok(qpa::Finding::Fits)),
+    ("edf-in-fp-response-times", |set, scratch, out| {
+        edf_in_fp::bounds(set, &LEVELS[..set.len()], scratch, out) == Ok(true)
+    }),
+    ("np-fp-response-times", |set, scratch, out| np_fp::bounds(set, scratch, out) == Ok(true)),
+];
+
+#[test]
+fn tests_for_one_cpu_allocate_nothing_in_a_scratch_that_is_large_enough() {
+    // Not where ΣU is within 2^-60 of one: then the exact sum is asked for.
+    let sets = [set(30, 600), set(30, 950), set(7, 800), set(30, 1_200)];
+    for (name, test) in TESTS_OF_ONE {
+        let mut scratch = uni::Scratch::new();
+        let mut out = vec![None; 30];
+        let first: Vec<bool> =
+            sets.iter().map(|set| test(set, &mut scratch, &mut out[..set.len()])).collect();
+        for (set, first) in sets[..3].iter().zip(first) {
+            let mut again = !first;
+            let counted = measure(|| again = test(set, &mut scratch, &mut out[..set.len()]));
             assert_eq!(counted.count_total, 0, "{name}, {} tasks", set.len());
             assert_eq!(again, first, "{name}: what was there before changes the answer");
         }

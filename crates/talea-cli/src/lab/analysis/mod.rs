@@ -15,9 +15,9 @@ use super::pace::{Middle, REFERENCE, Stretch, reference, scaled};
 use crate::exit::Exit;
 use crate::output::{self, Table};
 use serde::Serialize;
-use std::time::{Duration, Instant};
 use talea_analysis::Sporadic;
-use talea_core::Span;
+use talea_core::{Span, Work};
+use talea_os::clock::thread_cpu_time;
 use talea_sim::generate::{Bounds, CPU, Deadlines, Method, Periods, Spec, generate};
 
 /// Options of `talea lab analysis`.
@@ -93,9 +93,9 @@ impl Draw {
     }
 }
 
-/// At least a nanosecond.
-fn since(begun: Instant) -> Duration {
-    begun.elapsed().max(Duration::from_nanos(1))
+/// Nanoseconds that this thread has had a CPU since then, at least one: what others do with it meanwhile is not counted.
+fn since(begun: Work) -> u64 {
+    thread_cpu_time().checked_sub(begun).unwrap_or(Work::ZERO).as_ns().max(1)
 }
 
 impl Bench {
@@ -114,18 +114,18 @@ impl Bench {
         }
         for (at, tasks) in SIZES.into_iter().enumerate() {
             let (sets, mut test) = (sets(tasks), test(tasks));
-            let begun = Instant::now();
+            let begun = thread_cpu_time();
             let accepted = sets.iter().filter(|set| test(set)).count();
             // Whole rounds of the sets: some milliseconds where a round is shorter.
-            let rounds = (4_000_000 / since(begun).as_nanos()).clamp(1, 10_000) as usize;
+            let rounds = (4_000_000 / since(begun)).clamp(1, 10_000) as usize;
             let mut stretch = |before: f64| {
-                let begun = Instant::now();
+                let begun = thread_cpu_time();
                 for _ in 0..rounds {
                     for set in &sets {
                         std::hint::black_box(test(std::hint::black_box(set)));
                     }
                 }
-                let value = (rounds * sets.len()) as f64 / since(begun).as_secs_f64();
+                let value = (rounds * sets.len()) as f64 / since(begun) as f64 * 1e9;
                 let after = reference(PIECES);
                 (Stretch { value, reference: f64::midpoint(before, after) }, after)
             };
