@@ -86,18 +86,19 @@ pub fn plain_slacks(tasks: &[Sporadic], cpus: u32, scratch: &mut Scratch) -> Res
     for k in 0..scratch.rows.len() {
         let Row { cost, deadline, .. } = scratch.rows[k];
         let slack = deadline - cost;
-        // Of the others: Σ min(W, s), how many have W > s, and whether one is between.
-        let (mut sum, mut above, mut between) = (0, 0, false);
-        let mut add = |row: &Row| {
+        // Σ min(W, s), and how many have W > s. At least one job of each is in the window in part, so that W > 0.
+        let (mut sum, mut above) = (0u64, 0u64);
+        for row in &scratch.rows {
             let work = work_by_deadline(row, deadline, 0);
-            sum += work.min(slack);
-            above += u64::from(work > slack);
-            between |= work > 0 && work <= slack;
-        };
-        scratch.rows[..k].iter().for_each(&mut add);
-        scratch.rows[k + 1..].iter().for_each(&mut add);
-        let proved = sum < cpus * slack || (sum == cpus * slack && between);
-        if proved {
+            // At most n·(D + 1) and n.
+            sum = sum.wrapping_add(work.min(slack));
+            above = above.wrapping_add(u64::from(work > slack));
+        }
+        // Task k itself is in there with its one job.
+        sum -= cost.min(slack);
+        above -= u64::from(cost > slack);
+        let between = above + 1 < scratch.rows.len() as u64;
+        if sum < cpus * slack || (sum == cpus * slack && between) {
             scratch.rows[k].lag = (sum + above) / cpus;
         } else {
             first = first.or(Some(k));
@@ -121,13 +122,10 @@ pub fn iterative_slacks(
         for k in 0..scratch.rows.len() {
             let Row { cost, deadline, lag, .. } = scratch.rows[k];
             let roof = deadline - cost + 1;
-            let mut sum = 0;
-            let mut add = |row: &Row| {
-                let slack = row.deadline - row.cost - row.lag;
-                sum += work_by_deadline(row, deadline, slack).min(roof);
-            };
-            scratch.rows[..k].iter().for_each(&mut add);
-            scratch.rows[k + 1..].iter().for_each(&mut add);
+            let work =
+                |row: &Row| work_by_deadline(row, deadline, row.deadline - row.cost - row.lag).min(roof);
+            let all = scratch.rows.iter().fold(0u64, |sum, row| sum.wrapping_add(work(row)));
+            let sum = all - work(&scratch.rows[k]);
             let found = sum / cpus;
             if found >= roof {
                 first = first.or(Some(k));
@@ -148,7 +146,8 @@ pub fn iterative_slacks(
 #[inline]
 pub(super) fn work_by_deadline(row: &Row, window: u64, slack: u64) -> u64 {
     let (whole, rest) = row.period.divide(window);
-    whole * row.cost + rest.saturating_sub(slack).min(row.cost)
+    // At most the window and C.
+    whole.wrapping_mul(row.cost).wrapping_add(rest.saturating_sub(slack).min(row.cost))
 }
 
 #[cfg(test)]

@@ -95,6 +95,17 @@ impl Scratch {
 /// # Errors
 /// `Refuted` if a job needs more than its deadline (or there is no CPU), `Unknown` for what no test here covers.
 pub(crate) fn check(tasks: &[Sporadic], cpus: u32) -> Result<(), Verdict> {
+    // What nearly all sets do, in one go.
+    let (mut keeps, mut longest) = (true, 0);
+    for task in tasks {
+        let (cost, deadline, period) = (task.cost.as_ns(), task.deadline.as_ns(), task.period.as_ns());
+        keeps &= cost > 0 && cost <= deadline && deadline <= period;
+        keeps &= task.jitter.is_zero() && task.blocking.is_zero();
+        longest = longest.max(period);
+    }
+    if keeps && cpus > 0 && fits(longest, tasks.len(), cpus) {
+        return Ok(());
+    }
     let unless = |number: u8, holds: fn(&Sporadic) -> bool| match tasks.iter().position(|task| !holds(task)) {
         None => Ok(()),
         Some(task) => Err(Verdict::Unknown { why: Why::Assumption { number, task } }),
@@ -108,11 +119,12 @@ pub(crate) fn check(tasks: &[Sporadic], cpus: u32) -> Result<(), Verdict> {
         return Err(alone(tasks, long));
     }
     unless(4, |task| task.deadline <= task.period)?;
-    let longest = tasks.iter().map(|task| task.period.as_ns()).max().unwrap_or(0);
-    match longest.checked_mul((tasks.len() as u64).max(cpus.into())) {
-        Some(product) if product < ROOF => Ok(()),
-        _ => Err(Verdict::Unknown { why: Why::Limit }),
-    }
+    if fits(longest, tasks.len(), cpus) { Ok(()) } else { Err(Verdict::Unknown { why: Why::Limit }) }
+}
+
+/// Whether no value can grow beyond [`ROOF`].
+fn fits(longest: u64, tasks: usize, cpus: u32) -> bool {
+    longest.checked_mul((tasks as u64).max(cpus.into())).is_some_and(|product| product < ROOF)
 }
 
 /// The job of `task` that misses although nobody hinders it: the others come when it has ended.
