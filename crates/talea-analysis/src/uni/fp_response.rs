@@ -267,7 +267,15 @@ fn walk<T>(
 fn demand(above: &[Row], own: u64, window: u64) -> u64 {
     let last = window - 1;
     // ⌈(w + J) / T⌉ = ⌊(w − 1 + J) / T⌋ + 1; the sum is below 2^61 + 2^61 + 2^60 + 2^60.
-    above.iter().fold(own, |sum, row| sum.wrapping_add(row.work(last.wrapping_add(row.jitter))))
+    let work = |row: &Row| row.work(last.wrapping_add(row.jitter));
+    // By fours: shorter loops end less often where nobody expects it, a tenth of the time of twenty tasks.
+    let (fours, rest) = above.as_chunks::<4>();
+    let mut sums = [own, 0];
+    for [a, b, c, d] in fours {
+        sums[0] = sums[0].wrapping_add(work(a)).wrapping_add(work(b));
+        sums[1] = sums[1].wrapping_add(work(c)).wrapping_add(work(d));
+    }
+    rest.iter().fold(sums[0].wrapping_add(sums[1]), |sum, row| sum.wrapping_add(work(row)))
 }
 
 /// Of job `job`, which ends with the window.
