@@ -2,7 +2,7 @@
 //!
 //! Each file of a test has its card beside its code; here it gets one line, in the order of the manual.
 
-use crate::{Card, edf, multi, offline, rm, supply, uni};
+use crate::{Card, edf, multi, offline, rm, supply, tree, uni};
 
 /// All cards: names differ, and each names tests that exist (`tests/it/catalogue.rs`).
 pub const ALL: &[Card] = &[
@@ -45,6 +45,7 @@ pub const ALL: &[Card] = &[
     supply::fp::CARD,
     supply::edf::CARD,
     supply::davis_burns::CARD,
+    tree::CARD,
 ];
 
 /// The test of this name.

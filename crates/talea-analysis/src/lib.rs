@@ -19,6 +19,7 @@ pub mod offline;
 pub mod rm;
 pub mod supply;
 pub mod task;
+pub mod tree;
 pub mod uni;
 pub mod verdict;
 

@@ -98,6 +98,11 @@ impl<S: Supply> Inside<S> {
         let is_served = within <= of.period && !of.budget.is_zero();
         is_served.then_some(Inside { budget: of.budget, period: of.period, wait, level })
     }
+
+    /// The same where it is known that the budget is served within the period.
+    pub(crate) fn served(of: &Reservation, level: S) -> Option<Inside<S>> {
+        Some(Inside { budget: of.budget, period: of.period, wait: wait(of)?, level })
+    }
 }
 
 impl<S: Supply> Supply for Inside<S> {

@@ -20,3 +20,4 @@ mod replay;
 mod sandwich;
 mod sensitivity;
 mod supply;
+mod tree;

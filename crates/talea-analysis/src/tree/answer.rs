@@ -1,0 +1,119 @@
+//! What is said of each task.
+
+use crate::card::{Card, Kind, Platform};
+use talea_core::Span;
+use talea_core::machine::NodeId;
+
+/// Its catalogue entry.
+pub const CARD: Card = Card {
+    name: "tree",
+    policy: "any tree of the machine",
+    platform: Platform::Supply,
+    model: "sporadic, any D, jitter; servers, partitions, bands, non-preemptive nodes, overheads, resources",
+    kind: Kind::Sufficient,
+    paper: "Shin and Lee, RTSS 2003; Davis and Burns, RTSS 2005; González Harbour and Palencia, RTSS 2003; Thiele, Chakraborty and Naedele, ISCAS 2000",
+    sustainable: "costs",
+    tests: &[
+        "crates/talea-analysis/tests/it/tree/simulated.rs::no_simulated_response_is_beyond_its_bound",
+        "crates/talea-analysis/tests/it/tree/published.rs::l_o4_the_bounds_of_figure_6",
+    ],
+};
+
+/// One task.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// Which.
+    pub node: NodeId,
+    /// D.
+    pub deadline: Span,
+    /// From the arrival of a job to its end, the longest; or why there is no bound.
+    pub bound: Result<Span, NoTest>,
+    /// What the bound is: exact where the worst case is known to happen.
+    pub kind: Kind,
+    /// The test that gave it.
+    pub test: &'static Card,
+}
+
+impl Answer {
+    /// Whether every job is proved to end in time.
+    pub fn is_proved(&self) -> bool {
+        self.bound.as_ref().is_ok_and(|bound| *bound <= self.deadline)
+    }
+}
+
+/// No bound, because of this node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoTest {
+    /// The first node on the way from the root that stops the analysis.
+    pub node: NodeId,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// Why there is no bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// More is asked for up to this node's level than is supplied in the long run: lateness grows without bound.
+    Overload,
+    /// The server does not have its budget within its period (or not proved so), so that it gives nothing one may rely on.
+    Starved,
+    /// No test known: a graph activates it.
+    Graph,
+    /// No test known: jobs suspend themselves.
+    Suspension,
+    /// No test known: jobs wait for accelerators.
+    Accelerators,
+    /// No test known: resources are used elsewhere than by children of an `fp` or `edf` root, nested, or without a protocol.
+    Resources,
+    /// No test known: jobs may come at the same time without end, or nobody says when they come.
+    Arrivals,
+    /// No test known: an off-line table is verified, not bounded.
+    OfflineTable,
+    /// No test known: a server from outside.
+    CustomServer,
+    /// No test known: a soft CBS under EDF that may also wait (D < T, or an offset).
+    SoftCbs,
+    /// No test known: jobs go on beyond the slots of a table that does not preempt.
+    NonPreemptiveTable,
+    /// No test known: a table inside a table.
+    NestedTable,
+    /// No test known: what a lending table's partitions take of others' time.
+    Lending,
+    /// No test known: a server below a scheduler that does not preempt.
+    ServerNotPreemptive,
+    /// No test known: overheads together with servers, tables, round robin or several CPUs.
+    Overheads,
+    /// No test known: groups, affinities that overlap, job boundaries or such a policy on several CPUs.
+    ManyCpus,
+    /// The analysis gave up at its limit, or a number is out of range.
+    Limit,
+}
+
+impl Reason {
+    /// For people.
+    pub fn text(self) -> &'static str {
+        match self {
+            Reason::Overload => "asks, with all that is as urgent, for more than is supplied",
+            Reason::Starved => "the server is not sure to have its budget within its period",
+            Reason::Graph => "no test known for tasks that a graph activates",
+            Reason::Suspension => "no test known for jobs that suspend themselves",
+            Reason::Accelerators => "no test known for jobs that wait for accelerators",
+            Reason::Resources => "no test known for resources that are shared so",
+            Reason::Arrivals => "no test known: nothing keeps its jobs apart",
+            Reason::OfflineTable => "no test known: an off-line table is verified, not bounded",
+            Reason::CustomServer => "no test known for a server from outside",
+            Reason::SoftCbs => "no test known for a soft CBS under EDF with D < T or an offset",
+            Reason::NonPreemptiveTable => "no test known for a table that does not preempt",
+            Reason::NestedTable => "no test known for a table inside a table",
+            Reason::Lending => "no test known for what lent slots take of others' time",
+            Reason::ServerNotPreemptive => {
+                "no test known for a server below a scheduler that does not preempt"
+            }
+            Reason::Overheads => {
+                "no test known for overheads with servers, tables, round robin or several CPUs"
+            }
+            Reason::ManyCpus => "no test known for this on several CPUs",
+            Reason::Limit => "the analysis gave up at its limit",
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! One EDF level of a tree: tasks and servers by deadline, on any supply, below whatever is above the level.
+//!
+//! *Tasks.* M. González Harbour and J. C. Palencia, RTSS 2003 (M. Spuri, INRIA RR-2772, 1996), on a supply: a job that arrives α
+//! after the begin of its deadline busy window has ended by the least x with
+//!
+//! > x = time_for(own(α) + B + above(x) + Σ_e min(takes_e(x), due_e(α + D))),
+//!
+//! where α runs over the arrivals at which the deadline meets one of the level's, up to the longest busy window of the level.
+//!
+//! *Servers* have deadlines of their own, and what is due of them within d is
+//!
+//! | server | due(d) |
+//! | --- | --- |
+//! | polling | (⌊(d − D)/T⌋ + 1)⁺·Q |
+//! | sporadic | (⌊(d − D + Q − 1)/T⌋ + 1)⁺·Q: pieces that touch are one, with the deadline of the first |
+//! | deferrable | min(Q, d) before D, then (n + 1)·Q + min(Q, ρ) with n, ρ of (d − D)/T: what is left of a period may come at its very end |
+//! | CBS | ⌊d/T⌋·Q + min(Q, ⌊(d mod T)·Q/D⌋): what it keeps fits at the density Q/D |
+//!
+//! The demand test over all of them proves every deadline of the level at once, from the least relative deadline on
+//! (a deferrable server's leftovers have none that must be kept). It is walked as in [`crate::supply::edf`].
+
+use super::answer::{NoTest, Reason};
+use super::walk::{Place, Walk};
+use crate::supply::curve::all_within;
+use crate::supply::fp::curve;
+use crate::supply::{Curve, Leftover, Supply};
+use crate::uni::HORIZON;
+use alloc::vec::Vec;
+use talea_core::machine::{Body, NodeId};
+use talea_core::server::Kind;
+use talea_core::{Span, Work};
+
+/// When the work of a rival is due.
+#[derive(Clone, Copy, Debug)]
+enum Due {
+    /// A first piece after so long (perhaps before the window), then one each period.
+    Every(i128),
+    Deferrable(u64),
+    Bandwidth(u64),
+}
+
+/// A task or a server of the level.
+struct Rival {
+    node: NodeId,
+    cost: u64,
+    period: u64,
+    due: Due,
+    /// What it takes in a window, whatever its deadlines.
+    takes: Vec<Curve>,
+}
+
+impl Rival {
+    /// What is due within `at`.
+    fn due(&self, at: u64) -> u64 {
+        let (cost, period) = (self.cost, self.period);
+        match self.due {
+            Due::Every(first) => {
+                let since = i128::from(at) - first;
+                let jobs = if since < 0 { 0 } else { since / i128::from(period) + 1 };
+                u64::try_from(jobs).unwrap_or(u64::MAX).saturating_mul(cost)
+            }
+            Due::Deferrable(deadline) => match at.checked_sub(deadline) {
+                None => cost.min(at),
+                Some(since) => {
+                    (since / period + 1).saturating_mul(cost).saturating_add(cost.min(since % period))
+                }
+            },
+            Due::Bandwidth(deadline) => {
+                let part = u128::from(at % period) * u128::from(cost) / u128::from(deadline);
+                (at / period)
+                    .saturating_mul(cost)
+                    .saturating_add(cost.min(part.min(u128::from(u64::MAX)) as u64))
+            }
+        }
+    }
+
+    /// Not below `due`, in steps of a whole budget each period: when the first is due.
+    fn first(&self) -> i128 {
+        match self.due {
+            Due::Every(first) => first,
+            Due::Deferrable(deadline) => i128::from(deadline) - i128::from(self.period) + 1,
+            Due::Bandwidth(deadline) => i128::from(deadline.div_ceil(self.cost)),
+        }
+    }
+
+    /// The same at `at`.
+    fn due_in_steps(&self, at: i128) -> u64 {
+        let since = at - self.first();
+        let jobs = if since < 0 { 0 } else { since / i128::from(self.period) + 1 };
+        u64::try_from(jobs).unwrap_or(u64::MAX).saturating_mul(self.cost)
+    }
+
+    /// The shortest window at whose end something must have been done.
+    fn shortest(&self) -> u64 {
+        match self.due {
+            Due::Every(first) => u64::try_from(first).unwrap_or(0),
+            Due::Deferrable(deadline) => deadline,
+            Due::Bandwidth(deadline) => deadline.div_ceil(self.cost),
+        }
+    }
+}
+
+impl Walk<'_> {
+    fn rivals(&mut self, level: NodeId, by_arrival: bool) -> Result<Vec<Rival>, NoTest> {
+        let entities = self.entities(level).unwrap_or_default();
+        let mut rivals = Vec::with_capacity(entities.len());
+        for node in entities {
+            let spec = match self.body(node) {
+                Body::Task(_) => {
+                    let task = self.leaf(node)?.task;
+                    let deadline = if by_arrival { 0 } else { i128::from(task.deadline.as_ns()) };
+                    rivals.push(Rival {
+                        node,
+                        cost: task.cost.as_ns(),
+                        period: task.period.as_ns(),
+                        due: Due::Every(deadline - i128::from(task.jitter.as_ns())),
+                        takes: Vec::from([curve(&task)]),
+                    });
+                    continue;
+                }
+                Body::Scheduler(spec) => spec,
+            };
+            let Some(of) = &spec.reservation else { continue };
+            let (cost, deadline) = (of.budget.as_ns(), of.relative_deadline().as_ns());
+            let due = match of.kind {
+                Kind::Polling => Due::Every(i128::from(deadline)),
+                Kind::Sporadic => Due::Every(i128::from(deadline) - i128::from(cost) + 1),
+                Kind::Deferrable => Due::Deferrable(deadline),
+                Kind::HardCbs | Kind::SoftCbs => Due::Bandwidth(deadline),
+                Kind::Custom { .. } => return Err(NoTest { node, reason: Reason::CustomServer }),
+            };
+            let mut takes = Vec::new();
+            self.collect_all(node, &mut takes)?;
+            rivals.push(Rival { node, cost, period: of.period.as_ns(), due, takes });
+        }
+        Ok(rivals)
+    }
+
+    /// Adds what all of the level but `node` takes.
+    pub(super) fn collect_others(
+        &mut self,
+        node: NodeId,
+        place: &Place,
+        out: &mut Vec<Curve>,
+    ) -> Result<(), NoTest> {
+        let Some((level, by_arrival)) = place.level else { return Ok(()) };
+        let rivals = self.rivals(level, by_arrival)?;
+        let others = rivals.iter().filter(|rival| rival.node != node);
+        out.extend(others.flat_map(|rival| rival.takes.iter().copied()));
+        Ok(())
+    }
+
+    /// The longest window in which the level, and what is above it, is busy.
+    fn longest_window(&self, place: &Place, rivals: &[Rival]) -> Option<u64> {
+        let mut all = place.above.clone();
+        all.extend(rivals.iter().flat_map(|rival| rival.takes.iter().copied()));
+        if super::walk::is_overload(&all, &place.supply) {
+            return None;
+        }
+        let mut window = 1;
+        for _ in 0..self.rounds {
+            let asked = all_within(&all, window).saturating_add(place.blocking);
+            let next = place.supply.time_for(Work::from_ns(asked.min(HORIZON + 1)))?.as_ns();
+            if next <= window {
+                return Some(window);
+            }
+            window = next;
+        }
+        None
+    }
+
+    /// Whether every deadline of the level is met.
+    pub(super) fn level_fits(&mut self, place: &Place) -> Result<bool, NoTest> {
+        let Some((level, _)) = place.level else { return Ok(false) };
+        if let Some(found) = self.levels.get(&level) {
+            return found.clone();
+        }
+        let found = self.rivals(level, false).map(|rivals| self.is_within(place, &rivals));
+        self.levels.insert(level, found.clone());
+        found
+    }
+
+    fn is_within(&self, place: &Place, rivals: &[Rival]) -> bool {
+        let all: Vec<Curve> = (rivals.iter())
+            .map(|rival| Curve {
+                cost: Work::from_ns(rival.cost),
+                period: Span::from_ns(rival.period),
+                jitter: Span::ZERO,
+            })
+            .collect();
+        let is_whole = matches!(place.supply, super::servers::Supplied::Dedicated) && place.above.is_empty();
+        let is_smooth = |rival: &Rival| match rival.due {
+            Due::Every(first) => first >= i128::from(rival.period),
+            Due::Bandwidth(deadline) => deadline == rival.period,
+            Due::Deferrable(_) => false,
+        };
+        // ΣQ/T ≤ 1 is all that there is to ask (Liu and Layland 1973; Abeni and Buttazzo 1998): exactly, for at U = 1 the
+        // busy window of bandwidths does not end.
+        if is_whole && place.blocking == 0 && rivals.iter().all(is_smooth) {
+            let demands: Vec<crate::Demand> =
+                all.iter().map(|one| crate::Demand::new(one.cost, one.period)).collect();
+            return crate::demand::sum_at_most(&demands, talea_core::Charge::ONE);
+        }
+        let Some(mut at) = self.longest_window(place, rivals) else { return false };
+        let shortest = rivals.iter().map(Rival::shortest).min().unwrap_or(0);
+        let level = Leftover::new(&place.supply, &place.above, self.rounds);
+        for _ in 0..self.rounds {
+            let asked = rivals.iter().fold(0u64, |sum, rival| sum.saturating_add(rival.due(at)));
+            if asked == 0 || at < shortest {
+                return true;
+            }
+            let asked = asked.saturating_add(place.blocking).min(HORIZON + 1);
+            match level.time_for(Work::from_ns(asked)) {
+                Some(time) if time.as_ns() <= at => at = time.as_ns() - 1,
+                _ => return false,
+            }
+        }
+        false
+    }
+
+    /// The longest response of a task of a level; whether it is exact.
+    pub(super) fn bound_by_deadline(&mut self, node: NodeId, place: &Place) -> Result<(Span, bool), NoTest> {
+        let Some((level, by_arrival)) = place.level else {
+            return Err(NoTest { node, reason: Reason::Limit });
+        };
+        let task = self.leaf(node)?.task;
+        let rivals = self.rivals(level, by_arrival)?;
+        let found = self.search(node, place, &rivals, by_arrival);
+        // What the demand test proves is a bound as well, and often the better one among servers.
+        let fits = !by_arrival && !self.blocks() && self.level_fits(place)?;
+        let bound = match (found, fits) {
+            (Some(found), true) => found.min(task.deadline.as_ns()),
+            (None, true) => task.deadline.as_ns(),
+            (Some(found), false) => found,
+            (None, false) => {
+                let reason = if self.longest_window(place, &rivals).is_none() {
+                    Reason::Overload
+                } else {
+                    Reason::Limit
+                };
+                return Err(NoTest { node, reason });
+            }
+        };
+        let only_tasks = rivals.iter().all(|rival| matches!(self.body(rival.node), Body::Task(_)));
+        Ok((Span::from_ns(bound), place.exact && only_tasks && found == Some(bound)))
+    }
+
+    fn search(&self, node: NodeId, place: &Place, rivals: &[Rival], by_arrival: bool) -> Option<u64> {
+        let task = self.leaf(node).ok()?.task;
+        let last = i128::from(self.longest_window(place, rivals)?);
+        let (jitter, period) = (i128::from(task.jitter.as_ns()), i128::from(task.period.as_ns()));
+        let deadline = if by_arrival { 0 } else { i128::from(task.deadline.as_ns()) };
+        let mut longest = task.cost.as_ns();
+        let mut left = self.rounds;
+        for rival in rivals {
+            // Deadlines of the rival, as arrivals of the task.
+            let (first, step) = (rival.first() - deadline, i128::from(rival.period));
+            let skip = (-jitter - first).max(0);
+            let mut alpha = first + (skip + step - 1) / step * step;
+            while alpha < last {
+                let own =
+                    u64::try_from((alpha + jitter) / period + 1).ok()?.checked_mul(task.cost.as_ns())?;
+                let mut window = 1;
+                loop {
+                    left = left.checked_sub(1)?;
+                    let mut asked =
+                        own.saturating_add(place.blocking).saturating_add(all_within(&place.above, window));
+                    for other in rivals.iter().filter(|other| other.node != node) {
+                        let takes =
+                            if other.takes.is_empty() { u64::MAX } else { all_within(&other.takes, window) };
+                        asked = asked.saturating_add(takes.min(other.due_in_steps(alpha + deadline)));
+                    }
+                    let next = place.supply.time_for(Work::from_ns(asked.min(HORIZON + 1)))?.as_ns();
+                    if next <= window {
+                        break;
+                    }
+                    window = next;
+                }
+                longest = longest.max(u64::try_from(i128::from(window) - alpha).unwrap_or(0));
+                alpha += step;
+            }
+        }
+        Some(longest)
+    }
+}

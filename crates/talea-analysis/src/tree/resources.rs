@@ -1,0 +1,94 @@
+//! Blocking from shared resources, where a test knows it.
+
+use super::answer::{NoTest, Reason};
+use super::keys::Order;
+use super::walk::Walk;
+use crate::uni::protocols::{self, Section};
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use talea_core::Work;
+use talea_core::machine::{Body, NodeId, Protocol, Tree};
+use talea_core::sched::Policy;
+use talea_core::workload::{Act, Cost, Source};
+
+/// The B of every task that can be blocked. Empty without resources.
+pub(super) fn blocking(walk: &Walk<'_>, sources: &[Source]) -> Result<BTreeMap<NodeId, Work>, NoTest> {
+    let tree = walk.tree;
+    let tasks = walk.tasks();
+    let users: Vec<(NodeId, &Source)> = (tasks.iter().copied().zip(sources))
+        .filter(|(_, source)| matches!(&source.cost, Cost::Marked { marks, .. } if marks.iter().any(|mark| matches!(mark.act, Act::Lock(_)))))
+        .collect();
+    let Some(&(first, _)) = users.first() else { return Ok(BTreeMap::new()) };
+    let no = |node| NoTest { node, reason: Reason::Resources };
+    let Some(Body::Scheduler(root)) = tree.get(Tree::ROOT).map(|node| &node.body) else {
+        return Err(no(first));
+    };
+    let order = Order::of(&root.policy);
+    let is_edf = matches!(root.policy, Policy::Edf);
+    let flat = tasks.iter().all(|&task| walk.parent(task) == Some(Tree::ROOT));
+    if !flat
+        || !root.preemptive
+        || root.reservation.is_some()
+        || tree.cpus > 1
+        || (order.is_none() && !is_edf)
+    {
+        return Err(no(first));
+    }
+    // A job that is released late has less than D to go, and the levels of D say nothing of it.
+    let is_late = |task: &NodeId| walk.leaf(*task).is_ok_and(|leaf| !leaf.task.jitter.is_zero());
+    if is_edf && tasks.iter().any(is_late) {
+        return Err(no(first));
+    }
+    // Ranks: the most urgent first; equals can't be told apart by the terms.
+    let mut ranked = Vec::new();
+    for &task in &tasks {
+        let key = match order {
+            Some(order) => walk.range(order, task)?.map_or(u64::MAX, |range| range.0),
+            None => walk.leaf(task)?.task.deadline.as_ns(),
+        };
+        ranked.push((key, task));
+    }
+    ranked.sort_unstable();
+    let is_tied = ranked.windows(2).any(|two| two[0].0 == two[1].0);
+    // A ceiling that equals a key puts its holder beside that task, on either side of it.
+    if is_tied && order.is_some() {
+        return Err(no(first));
+    }
+    let mut sections = Vec::new();
+    let mut inherits = false;
+    for (node, source) in users {
+        let Cost::Marked { marks, .. } = &source.cost else { continue };
+        let rank = ranked.iter().position(|&(_, task)| task == node).unwrap_or(0);
+        let mut held = None;
+        for mark in marks {
+            match (&mark.act, held) {
+                (Act::Lock(resource), None) => held = Some((*resource, mark.at)),
+                (Act::Unlock(resource), Some((which, from))) if *resource == which => {
+                    let length = mark.at.checked_sub(from).unwrap_or(Work::ZERO);
+                    sections.push(Section { task: rank, resource: which.0 as usize, length });
+                    held = None;
+                    match tree.resources[which.0 as usize].protocol {
+                        Protocol::Ceiling => {}
+                        Protocol::Inheritance if !is_edf => inherits = true,
+                        _ => return Err(no(node)),
+                    }
+                }
+                (Act::Lock(_) | Act::Unlock(_), _) => return Err(no(node)),
+                _ => {}
+            }
+        }
+        if held.is_some() {
+            return Err(no(node));
+        }
+    }
+    // Two sections that touch are one.
+    let terms = if is_edf {
+        protocols::non_preemptive(tasks.len(), &sections)
+    } else if inherits {
+        protocols::inheritance(tasks.len(), &sections).ok_or_else(|| no(first))?
+    } else {
+        protocols::ceiling(tasks.len(), &sections)
+    };
+    let with = ranked.iter().map(|&(_, task)| task).zip(terms);
+    Ok(with.filter(|(_, term)| !term.is_zero()).collect())
+}

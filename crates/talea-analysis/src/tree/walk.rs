@@ -1,0 +1,488 @@
+//! From the root to each task.
+
+use super::answer::{Answer, CARD, NoTest, Reason};
+use super::keys::Order;
+use super::read::{Leaf, any_scheduler, leaf};
+use super::servers::Supplied;
+use crate::card::Kind;
+use crate::supply::{Curve, Supply, Table, fp};
+use crate::verdict::Why;
+use crate::{Sporadic, uni};
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
+use talea_core::machine::{Body, NodeId, SchedulerSpec, Tree};
+use talea_core::sched::Policy;
+use talea_core::server::{Kind as ServerKind, Reservation};
+use talea_core::workload::{Overheads, Source};
+use talea_core::{Span, Work};
+
+/// A root with its workload, as it is analysed.
+#[derive(Clone, Copy, Debug)]
+pub struct Roots<'a> {
+    /// The described root.
+    pub tree: &'a Tree,
+    /// A source for each task, in the order of the tree's tasks.
+    pub sources: &'a [Source],
+    /// What scheduling costs.
+    pub overheads: Overheads,
+    /// How many approximations the search for one bound may take, each of which looks at all that is above.
+    pub rounds: u64,
+}
+
+impl<'a> Roots<'a> {
+    /// Without overheads, with a generous limit.
+    pub fn new(tree: &'a Tree, sources: &'a [Source]) -> Roots<'a> {
+        Roots { tree, sources, overheads: Overheads::default(), rounds: 1 << 16 }
+    }
+
+    /// An answer for each task, in the tree's order.
+    pub fn bounds(&self) -> Vec<Answer> {
+        self.bounds_with(|_, _| ())
+    }
+
+    /// The same; tells `progress` how many of how many tasks are done, after each.
+    pub fn bounds_with(&self, mut progress: impl FnMut(usize, usize)) -> Vec<Answer> {
+        let mut walk = Walk::new(self);
+        let tasks: Vec<NodeId> = walk.tasks();
+        let mut answers = Vec::with_capacity(tasks.len());
+        for (done, &node) in tasks.iter().enumerate() {
+            let bound = walk.bound(node);
+            let deadline = match walk.body(node) {
+                Body::Task(spec) => spec.deadline,
+                Body::Scheduler(_) => Span::ZERO,
+            };
+            let (kind, test) = walk.kind(node);
+            answers.push(Answer { node, deadline, bound, kind, test });
+            progress(done + 1, tasks.len());
+        }
+        answers
+    }
+
+    /// What the clients of the server at `node` are supplied within any window of `window`; `Err` where it is starved or unknown.
+    ///
+    /// # Errors
+    /// [`NoTest`].
+    pub fn supplied(&self, node: NodeId, window: Span) -> Result<Work, NoTest> {
+        Walk::new(self).supply_of(node).map(|supply| supply.least(window))
+    }
+
+    /// What `nodes` (tasks, servers, groups) take at most of others' time in any window in which these wait: see [`super::disturb`].
+    ///
+    /// # Errors
+    /// [`NoTest`] for a node of which nothing is known.
+    pub fn taken(&self, nodes: &[NodeId]) -> Result<Vec<Curve>, NoTest> {
+        let mut walk = Walk::new(self);
+        let mut out = Vec::new();
+        for &node in nodes {
+            walk.collect_all(node, &mut out)?;
+        }
+        Ok(out)
+    }
+}
+
+/// Where a task or a server competes.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub(super) supply: Supplied,
+    pub(super) above: Vec<Curve>,
+    pub(super) blocking: u64,
+    /// The scheduler whose deadlines order the rest; with `true` by arrival only.
+    pub(super) level: Option<(NodeId, bool)>,
+    pub(super) exact: bool,
+}
+
+/// The walk with what it has found so far.
+pub(super) struct Walk<'a> {
+    pub(super) tree: &'a Tree,
+    leaves: BTreeMap<NodeId, Result<Leaf, NoTest>>,
+    kids: Vec<Vec<NodeId>>,
+    pub(super) rounds: u64,
+    /// Something that no test covers, wherever it is.
+    all: Option<NoTest>,
+    blocked: BTreeMap<NodeId, Work>,
+    /// What each order to run costs.
+    order: u64,
+    /// At the highest priority of all.
+    arrivals: Vec<Curve>,
+    pub(super) supplies: BTreeMap<NodeId, Result<Supplied, NoTest>>,
+    pub(super) levels: BTreeMap<NodeId, Result<bool, NoTest>>,
+    bounds: BTreeMap<NodeId, Option<Result<Span, NoTest>>>,
+    kinds: BTreeMap<NodeId, Kind>,
+}
+
+impl<'a> Walk<'a> {
+    pub(super) fn new(of: &Roots<'a>) -> Walk<'a> {
+        let tree = of.tree;
+        let last = tree.nodes().map(|(id, _)| id.0 as usize).max().unwrap_or(0);
+        let mut kids = vec![Vec::new(); last + 1];
+        let mut leaves = BTreeMap::new();
+        let mut sources = of.sources.iter();
+        let mut all = None;
+        for (id, node) in tree.nodes() {
+            if let Some(parent) = node.parent {
+                kids[parent.0 as usize].push(id);
+            }
+            if let Body::Task(spec) = &node.body {
+                let none = NoTest { node: id, reason: Reason::Arrivals };
+                let leaf = sources.next().map_or(Err(none), |source| leaf(tree, id, spec, source));
+                if let (None, Err(no)) = (&all, &leaf) {
+                    all = Some(no.clone());
+                }
+                leaves.insert(id, leaf);
+            }
+        }
+        if let Some(node) = any_scheduler(tree, |spec| matches!(spec.policy, Policy::Table { .. })) {
+            all = Some(NoTest { node, reason: Reason::OfflineTable });
+        }
+        let mut walk = Walk {
+            tree,
+            leaves,
+            kids,
+            rounds: of.rounds,
+            all,
+            blocked: BTreeMap::new(),
+            order: 0,
+            arrivals: Vec::new(),
+            supplies: BTreeMap::new(),
+            levels: BTreeMap::new(),
+            bounds: BTreeMap::new(),
+            kinds: BTreeMap::new(),
+        };
+        walk.pay(&of.overheads);
+        match super::resources::blocking(&walk, of.sources) {
+            Ok(blocked) => walk.blocked = blocked,
+            Err(no) => walk.all = walk.all.take().or(Some(no)),
+        }
+        walk
+    }
+
+    /// Whether resources block anybody: by how much differs from task to task.
+    pub(super) fn blocks(&self) -> bool {
+        !self.blocked.is_empty()
+    }
+
+    /// Overheads as costs.
+    fn pay(&mut self, overheads: &Overheads) {
+        if *overheads == Overheads::default() {
+            return;
+        }
+        let is_simple = |spec: &SchedulerSpec| {
+            spec.reservation.is_none()
+                && !matches!(
+                    spec.policy,
+                    Policy::Partitions { .. } | Policy::RoundRobin { .. } | Policy::Custom { .. }
+                )
+        };
+        let other = any_scheduler(self.tree, |spec| !is_simple(spec));
+        if let Some(node) = other.or((self.tree.cpus > 1).then_some(Tree::ROOT)) {
+            self.all = self.all.take().or(Some(NoTest { node, reason: Reason::Overheads }));
+            return;
+        }
+        let depth = self.tree.nodes().map(|(id, _)| self.tree.above(id).count() as u64).max().unwrap_or(0);
+        let levels = overheads.level.as_ns().saturating_mul(depth);
+        self.order =
+            overheads.decision.as_ns().saturating_add(levels).saturating_add(overheads.switch.as_ns());
+        for leaf in self.leaves.values_mut().flatten() {
+            let cost = leaf.task.cost.as_ns().saturating_add(2 * self.order);
+            leaf.task.cost = Work::from_ns(cost);
+            if !overheads.release.is_zero() {
+                self.arrivals.push(Curve {
+                    cost: Work::from_ns(overheads.release.as_ns()),
+                    period: leaf.task.period,
+                    jitter: leaf.task.jitter,
+                });
+            }
+        }
+    }
+
+    pub(super) fn tasks(&self) -> Vec<NodeId> {
+        self.leaves.keys().copied().collect()
+    }
+
+    pub(super) fn leaf(&self, node: NodeId) -> Result<Leaf, NoTest> {
+        self.leaves[&node].clone()
+    }
+
+    pub(super) fn kids(&self, node: NodeId) -> &[NodeId] {
+        self.kids.get(node.0 as usize).map_or(&[], Vec::as_slice)
+    }
+
+    pub(super) fn body(&self, node: NodeId) -> &'a Body {
+        &self.tree.get(node).expect("a node of this tree").body
+    }
+
+    pub(super) fn parent(&self, node: NodeId) -> Option<NodeId> {
+        self.tree.get(node).and_then(|node| node.parent)
+    }
+
+    fn kind(&self, node: NodeId) -> (Kind, &'static crate::Card) {
+        let kind = self.kinds.get(&node).copied().unwrap_or(Kind::Sufficient);
+        let test = match (kind, self.parent(node).map(|parent| self.body(parent))) {
+            _ if self.tree.cpus > 1 => super::global::card(self.tree),
+            (Kind::Exact, Some(Body::Scheduler(spec))) if Order::of(&spec.policy).is_some() => {
+                &uni::fp_response::CARD
+            }
+            (Kind::Exact, _) => &uni::edf_response::CARD,
+            _ => &CARD,
+        };
+        (kind, test)
+    }
+
+    /// The longest response of a task, counted from its arrival.
+    pub(super) fn bound(&mut self, node: NodeId) -> Result<Span, NoTest> {
+        if let Some(no) = &self.all {
+            return Err(no.clone());
+        }
+        match self.bounds.get(&node) {
+            Some(Some(found)) => return found.clone(),
+            // It is being looked for: responses that need each other.
+            Some(None) => return Err(NoTest { node, reason: Reason::Limit }),
+            None => {}
+        }
+        self.bounds.insert(node, None);
+        let found = if self.tree.cpus > 1 { self.bound_of_many(node) } else { self.bound_of(node) };
+        self.bounds.insert(node, Some(found.clone()));
+        found
+    }
+
+    fn bound_of(&mut self, node: NodeId) -> Result<Span, NoTest> {
+        let place = self.place(node)?;
+        if place.level.is_some() {
+            let (bound, exact) = self.bound_by_deadline(node, &place)?;
+            self.kinds.insert(node, if exact { Kind::Exact } else { Kind::Sufficient });
+            return Ok(bound);
+        }
+        let task = Sporadic { blocking: Work::from_ns(place.blocking), ..self.leaf(node)?.task };
+        self.kinds.insert(node, if place.exact { Kind::Exact } else { Kind::Sufficient });
+        self.response(node, &task, &place)
+    }
+
+    fn response(&self, node: NodeId, task: &Sporadic, place: &Place) -> Result<Span, NoTest> {
+        let mut all = place.above.clone();
+        all.push(fp::curve(task));
+        if is_overload(&all, &place.supply) {
+            return Err(NoTest { node, reason: Reason::Overload });
+        }
+        let mut longest = Span::ZERO;
+        let mut left = self.rounds;
+        let walked = fp::walk(task, &place.above, &place.supply, &mut left, |_, bound| {
+            longest = longest.max(bound.arrival);
+            false
+        });
+        match walked {
+            Ok(()) => Ok(longest),
+            Err(Why::Limit | _) => Err(NoTest { node, reason: Reason::Limit }),
+        }
+    }
+
+    /// Where `who`, a task or a server, competes: from the nearest server above it, or from the root.
+    pub(super) fn place(&mut self, who: NodeId) -> Result<Place, NoTest> {
+        let mut path = Vec::from([who]);
+        let mut top = who;
+        while let Some(above) = self.parent(top) {
+            path.push(above);
+            top = above;
+            if self.gates(above) {
+                break;
+            }
+        }
+        path.reverse();
+        let supply = if self.gates(top) && top != who { self.supply_of(top)? } else { Supplied::Dedicated };
+        let is_alone = matches!(supply, Supplied::Dedicated);
+        let mut place = Place {
+            supply,
+            above: self.arrivals.clone(),
+            // An order to run that is under way.
+            blocking: self.order + self.blocked.get(&who).map_or(0, |blocked| blocked.as_ns()),
+            level: None,
+            exact: is_alone
+                && self.order == 0
+                && self.arrivals.is_empty()
+                && !self.blocked.contains_key(&who),
+        };
+        // Everything below is above, whatever its order: no set of it is served before the rest.
+        let mut whole = false;
+        let mut floor: Option<(Order, u64, Option<u64>)> = None;
+        for step in path.windows(2) {
+            let (at, next) = (step[0], step[1]);
+            let Body::Scheduler(spec) = self.body(at) else { continue };
+            let others: Vec<NodeId> = self.kids(at).iter().copied().filter(|&kid| kid != next).collect();
+            if let Some(order) = Order::of(&spec.policy).filter(|_| !whole) {
+                let shown = self.shown(order, next, who)?;
+                let from_above = floor.filter(|&(of, ..)| of == order);
+                let mut key = from_above.map_or(shown, |(_, floor, _)| shown.max(floor));
+                let mut worst = from_above.and_then(|(.., worst)| worst);
+                // Whoever is above must in turn be served before all that is not: also those who are above further down.
+                let beside = [others.as_slice(), &self.beside(order, next, who)].concat();
+                while let Some(least) = self.least_above(order, &beside, key)? {
+                    worst = worst.max(Some(least));
+                    if least <= key {
+                        break;
+                    }
+                    key = least;
+                }
+                for &other in &others {
+                    let strictly = !order.is_fifo() && other > next && key == shown;
+                    // Equals in a queue wait for each other or not.
+                    let is_tie = order.is_fifo()
+                        && self.range(order, other)?.is_some_and(|(most, least)| most <= key && key <= least);
+                    place.exact &= matches!(self.body(other), Body::Task(_)) && !is_tie;
+                    self.collect(order, other, (key, strictly), &mut place.above)?;
+                }
+                place.exact &= next == who;
+                floor = self.passes(order, next).then_some((order, key, worst));
+                if floor.is_none() && worst >= self.range(order, next)?.map(|(most, _)| most) {
+                    // Others in `next` can run before somebody who is above.
+                    whole = next != who;
+                }
+                if !spec.preemptive {
+                    place.exact = false;
+                    self.forbid_servers(at)?;
+                    // Also others in the own group, while somebody above waits.
+                    let all = self.kids(at).to_vec();
+                    place.blocking += self.longest_below(if next == who { &others } else { &all })?;
+                }
+                continue;
+            }
+            match &spec.policy {
+                Policy::Partitions { frame, slots, lending } => {
+                    place.exact = false;
+                    if !spec.preemptive {
+                        return Err(NoTest { node: at, reason: Reason::NonPreemptiveTable });
+                    }
+                    if !matches!(place.supply, Supplied::Dedicated) {
+                        return Err(NoTest { node: at, reason: Reason::NestedTable });
+                    }
+                    let owner = self.kids(at).iter().position(|&kid| kid == next).unwrap_or(0);
+                    place.supply = Supplied::Table(Table::new(*frame, slots, owner as u32));
+                    if *lending && !place.above.is_empty() {
+                        // Where somebody above has time lent to others before him, it is missing later.
+                        for other in others {
+                            let takes = self.by_responses(other);
+                            place.above.extend(takes.ok_or(NoTest { node: at, reason: Reason::Lending })?);
+                        }
+                    }
+                }
+                Policy::Edf if !whole && self.is_level(at, next, who) => {
+                    if !spec.preemptive {
+                        place.exact = false;
+                        self.forbid_servers(at)?;
+                        // The same for all of the level.
+                        let kids = self.kids(at).to_vec();
+                        place.blocking += self.longest_below(&kids)?;
+                    }
+                    place.level = Some((at, false));
+                    return Ok(place);
+                }
+                Policy::Fifo if !whole && self.is_queue(at, next, who) => {
+                    if !spec.preemptive {
+                        // Who came first may be released after one that came later and has begun.
+                        place.exact = false;
+                        let kids = self.kids(at).to_vec();
+                        place.blocking += self.longest_below(&kids)?;
+                    }
+                    place.level = Some((at, true));
+                    return Ok(place);
+                }
+                _ => {
+                    place.exact = false;
+                    if !spec.preemptive {
+                        self.forbid_servers(at)?;
+                    }
+                    for &other in &others {
+                        self.collect_all(other, &mut place.above)?;
+                    }
+                    whole = true;
+                }
+            }
+        }
+        Ok(place)
+    }
+
+    /// Whether it is a server that decides what its clients are supplied.
+    fn gates(&self, node: NodeId) -> bool {
+        let Body::Scheduler(spec) = self.body(node) else { return false };
+        spec.reservation.as_ref().is_some_and(waits)
+    }
+
+    /// Whether the deadlines of all that is between `at` and `who` are those of a single EDF level.
+    fn is_level(&self, at: NodeId, next: NodeId, who: NodeId) -> bool {
+        let mut node = who;
+        while node != next {
+            let Some(above) = self.parent(node) else { return false };
+            if !self.is_plain_edf(above) {
+                return false;
+            }
+            node = above;
+        }
+        self.entities(at).is_some()
+    }
+
+    /// Only tasks, by arrival.
+    fn is_queue(&self, at: NodeId, next: NodeId, who: NodeId) -> bool {
+        next == who && self.kids(at).iter().all(|&kid| matches!(self.body(kid), Body::Task(_)))
+    }
+
+    /// All that competes by deadline in the level of `at`: tasks and servers; `None` if there is anything else.
+    pub(super) fn entities(&self, at: NodeId) -> Option<Vec<NodeId>> {
+        let mut found = Vec::new();
+        for &kid in self.kids(at) {
+            match self.body(kid) {
+                Body::Task(_) => found.push(kid),
+                Body::Scheduler(spec) if spec.reservation.is_some() => found.push(kid),
+                Body::Scheduler(_) if self.is_plain_edf(kid) => found.extend(self.entities(kid)?),
+                Body::Scheduler(_) => return None,
+            }
+        }
+        Some(found)
+    }
+
+    fn is_plain_edf(&self, node: NodeId) -> bool {
+        matches!(self.body(node), Body::Scheduler(spec)
+            if matches!(spec.policy, Policy::Edf) && spec.reservation.is_none() && spec.preemptive)
+    }
+
+    fn forbid_servers(&self, at: NodeId) -> Result<(), NoTest> {
+        let mut next = Vec::from(self.kids(at));
+        while let Some(node) = next.pop() {
+            if let Body::Scheduler(spec) = self.body(node)
+                && spec.reservation.is_some()
+            {
+                return Err(NoTest { node, reason: Reason::ServerNotPreemptive });
+            }
+            next.extend_from_slice(self.kids(node));
+        }
+        Ok(())
+    }
+
+    /// What may be under way among `nodes` and not to be interrupted. Of a group, one job of each of its tasks: one interrupts
+    /// the other, and only a completion is an occasion to choose anew.
+    fn longest_below(&self, nodes: &[NodeId]) -> Result<u64, NoTest> {
+        let mut longest = 0u64;
+        for &node in nodes {
+            let (mut sum, mut next) = (0u64, Vec::from([node]));
+            while let Some(node) = next.pop() {
+                if let Body::Task(_) = self.body(node) {
+                    sum = sum.saturating_add(self.leaf(node)?.task.cost.as_ns());
+                }
+                next.extend_from_slice(self.kids(node));
+            }
+            longest = longest.max(sum.saturating_sub(1));
+        }
+        Ok(longest)
+    }
+}
+
+/// Whether a server may keep its clients waiting. A soft CBS does for its first period, and after a wake-up between D and T.
+pub(super) fn waits(of: &Reservation) -> bool {
+    of.kind != ServerKind::SoftCbs || !of.offset.is_zero() || of.relative_deadline() < of.period
+}
+
+/// Whether `curves` surely ask for more than `supply` has in the long run.
+pub(super) fn is_overload(curves: &[Curve], supply: &impl Supply) -> bool {
+    let Some(rate) = supply.rate() else { return false };
+    let down = |work: Work, every: Span| (u128::from(work.as_ns()) << 63) / u128::from(every.as_ns());
+    let asked: u128 = curves.iter().map(|curve| down(curve.cost, curve.period)).sum();
+    asked > down(rate.work, rate.every) + 1
+}

@@ -1,0 +1,5 @@
+//! Bounds of whole trees: against the simulator over every kind of node, and published examples.
+
+mod made;
+mod published;
+mod simulated;

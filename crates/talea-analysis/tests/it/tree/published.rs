@@ -1,0 +1,210 @@
+//! Published systems, and the figures of the checklist.
+
+use talea_analysis::supply::Supply;
+use talea_analysis::tree::disturb::{absorb, interference};
+use talea_analysis::tree::{Answer, Reason, Roots};
+use talea_core::machine::{NodeId, SchedulerSpec, TaskSpec, Tree};
+use talea_core::sched::{Policy, Slot};
+use talea_core::server::{Kind, Reservation};
+use talea_core::workload::{Arrivals, Cost, Source};
+use talea_core::{Span, Time, Work};
+use talea_sim::{Jobs, Workload, World};
+
+const MS: u64 = 1_000_000;
+
+fn fp(name: &str) -> SchedulerSpec {
+    SchedulerSpec::new(name, Policy::FixedPriority)
+}
+
+/// A task and its source, in nanoseconds.
+fn add(
+    tree: &mut Tree,
+    sources: &mut Vec<Source>,
+    parent: NodeId,
+    priority: u8,
+    (cost, period, deadline): (u64, u64, u64),
+) -> NodeId {
+    let mut spec = TaskSpec::new("task", Span::from_ns(period));
+    spec.deadline = Span::from_ns(deadline);
+    spec.priority = priority;
+    spec.backlog.capacity = 1 << 12;
+    sources.push(Source::periodic(Span::from_ns(period), Work::from_ns(cost)));
+    tree.task(parent, spec)
+}
+
+fn simulated(tree: &Tree, sources: &[Source], until: u64) -> Vec<u64> {
+    let workload = Workload { sources: sources.to_vec(), seed: 1 };
+    let mut jobs = Jobs::default();
+    World::new(tree.build().expect("a tree"), 1, &workload).run(Time::from_ns(until), &mut jobs);
+    let mut longest = vec![0; sources.len()];
+    for job in &jobs.ended {
+        let slot = &mut longest[job.task.0 as usize];
+        *slot = job.response().as_ns().max(*slot);
+    }
+    longest
+}
+
+fn bounds(answers: &[Answer]) -> Vec<u64> {
+    answers.iter().map(|answer| answer.bound.clone().expect("a bound").as_ns()).collect()
+}
+
+/// Tenths of a millisecond, rounded.
+fn tenths(ns: u64) -> u64 {
+    (ns + MS / 20) / (MS / 10)
+}
+
+#[test]
+fn l_o4_the_bounds_of_figure_6() {
+    // L3C as the least urgent task of TP_0, below seven tasks of U/7 each.
+    let cases = [
+        ([5, 10, 20, 50, 100, 200, 1000], [216, 440, 711, 981, 1442]),
+        ([5, 10, 20, 40, 200, 1000, 1000], [346, 729, 1159, 1679, 2467]),
+    ];
+    for (periods, expected) in cases {
+        for (tenth, expected) in (1..).zip(expected) {
+            let mut tree = Tree::new(1, fp("TP_0"));
+            let mut sources = Vec::new();
+            for (at, period) in periods.into_iter().enumerate() {
+                let period = period * MS;
+                let cost = (period * tenth + 35) / 70;
+                add(&mut tree, &mut sources, Tree::ROOT, 200 - at as u8, (cost, period, period));
+            }
+            add(&mut tree, &mut sources, Tree::ROOT, 1, (MS, 1000 * MS, 1000 * MS));
+            let found = bounds(&Roots::new(&tree, &sources).bounds());
+            assert_eq!(tenths(found[7]), expected, "{periods:?} at {tenth} tenths");
+            // Everything released together is the worst case: the bound is reached.
+            assert_eq!(simulated(&tree, &sources, 1000 * MS)[7], found[7]);
+        }
+    }
+}
+
+/// Figure 4: A and C in sporadic servers of an EDF band above B, which has the whole of a partition.
+fn figure_4(servers: bool) -> (Tree, Vec<Source>) {
+    let mut tree = Tree::new(1, fp("TP_0"));
+    let mut sources = Vec::new();
+    let mut parents = [Tree::ROOT, Tree::ROOT];
+    if servers {
+        let mut band = SchedulerSpec::new("band", Policy::Edf);
+        band.own.priority = Some(9);
+        let band = tree.scheduler(Tree::ROOT, band);
+        for (parent, budget) in parents.iter_mut().zip([2, 1]) {
+            let mut server = fp("server");
+            server.reservation =
+                Some(Reservation::new(Kind::Sporadic, Work::from_ns(budget * MS), Span::from_ns(10 * MS)));
+            *parent = tree.scheduler(band, server);
+        }
+    }
+    let list = |at: &[u64]| Arrivals::List(at.iter().map(|&half| Time::from_ns(half * MS / 2)).collect());
+    add(&mut tree, &mut sources, parents[0], 1, (MS, 10 * MS, 5 * MS));
+    sources[0].arrivals = list(&[1, 21]);
+    add(&mut tree, &mut sources, parents[1], 9, (MS, MS, 10 * MS));
+    sources[1].arrivals = list(&[6, 16, 18, 20, 22, 24]);
+    let slots = vec![Slot { start: Span::ZERO, end: Span::from_ns(MS), owner: 0 }];
+    let table = Policy::Partitions { frame: Span::from_ns(MS), slots, lending: false };
+    let table = tree.scheduler(Tree::ROOT, SchedulerSpec::new("table", table));
+    let partition = tree.scheduler(table, fp("TP_1"));
+    add(&mut tree, &mut sources, partition, 5, (5 * MS, 8 * MS, 8 * MS));
+    (tree, sources)
+}
+
+#[test]
+fn l_o1_b_of_figure_4_is_safe_below_the_band_and_not_below_the_burst() {
+    let (tree, sources) = figure_4(true);
+    let answers = Roots::new(&tree, &sources).bounds();
+    let b = answers[2].bound.clone().expect("a bound").as_ns();
+    // 5 + 2 + 1 within 8: the band's budgets, once each.
+    assert_eq!(b, 8 * MS);
+    assert!(answers[2].is_proved());
+    let found = simulated(&tree, &sources, 40 * MS);
+    assert_eq!((found[0], found[2]), (MS, 7 * MS), "A 0.5 to 1.5; B 0 to 7 and 8 to 15");
+    assert!(
+        found.iter().zip(&answers).all(|(&found, answer)| answer
+            .bound
+            .as_ref()
+            .is_ok_and(|bound| found <= bound.as_ns())
+            || answer.bound.is_err())
+    );
+    // Without reservations C alone asks for the whole CPU while its burst lasts.
+    let (tree, sources) = figure_4(false);
+    let answers = Roots::new(&tree, &sources).bounds();
+    assert_eq!(answers[2].bound.clone().expect_err("no bound").reason, Reason::Overload);
+    assert_eq!(simulated(&tree, &sources, 40 * MS)[2], 10 * MS, "B misses 16 by 2");
+}
+
+/// The base system of L3C section 5: two partitions of 20 in 40, A in the second, B in TP_0, and the L3C service in a server of
+/// 1 in 50 above both.
+fn base_system() -> (Tree, Vec<Source>, NodeId) {
+    let mut tree = Tree::new(1, fp("TP_0"));
+    let mut sources = Vec::new();
+    let mut server = fp("L3C");
+    server.own.priority = Some(250);
+    server.reservation = Some(Reservation::new(Kind::Deferrable, Work::from_ns(MS), Span::from_ns(50 * MS)));
+    let server = tree.scheduler(Tree::ROOT, server);
+    add(&mut tree, &mut sources, server, 1, (650_000, 100 * MS, 1000 * MS));
+    add(&mut tree, &mut sources, Tree::ROOT, 200, (2 * MS, 100 * MS, 5 * MS));
+    let ms = |ms: u64| Span::from_ns(ms * MS);
+    let slots =
+        vec![Slot { start: ms(0), end: ms(20), owner: 0 }, Slot { start: ms(20), end: ms(40), owner: 1 }];
+    let table = Policy::Partitions { frame: ms(40), slots, lending: false };
+    let table = tree.scheduler(Tree::ROOT, SchedulerSpec::new("table", table));
+    let first = tree.scheduler(table, fp("TP_1"));
+    let second = tree.scheduler(table, fp("TP_2"));
+    add(&mut tree, &mut sources, first, 50, (36 * MS, 80 * MS, 1000 * MS));
+    add(&mut tree, &mut sources, second, 50, (10 * MS, 40 * MS, 40 * MS));
+    sources[3].arrivals = Arrivals::Periodic { offset: ms(20), period: ms(40), jitter: Span::ZERO };
+    (tree, sources, server)
+}
+
+#[test]
+fn l_o2_the_base_system_is_safe_with_its_reservation() {
+    let (tree, sources, server) = base_system();
+    let roots = Roots::new(&tree, &sources);
+    let answers = roots.bounds();
+    // B: its 2 and twice the budget of 1 back to back.
+    assert_eq!(answers[1].bound, Ok(Span::from_ns(4 * MS)));
+    assert!(answers[1].is_proved());
+    let found = simulated(&tree, &sources, 2_000 * MS);
+    for (found, answer) in found.iter().zip(&answers) {
+        let bound = answer.bound.clone().expect("a bound").as_ns();
+        println!("simulated {} us, bound {} us", found / 1_000, bound / 1_000);
+        assert!(*found <= bound);
+    }
+    // What the band can take of any 20 ms: its budget twice; so a slot for A's 10 has to be 14 long, B's 2 included.
+    let curves = roots.taken(&[server]).expect("a hard budget");
+    assert_eq!(interference(&curves, Span::from_ns(20 * MS)), Work::from_ns(2 * MS));
+    let above = roots.taken(&[server, answers[1].node]).expect("known");
+    assert_eq!(absorb(Work::from_ns(10 * MS), &above), Some(Span::from_ns(14 * MS)));
+    assert_eq!(roots.supplied(server, Span::from_ns(150 * MS)), Ok(Work::from_ns(3 * MS)));
+}
+
+#[test]
+fn a_server_that_is_starved_is_named() {
+    let mut tree = Tree::new(1, fp("root"));
+    let mut sources = Vec::new();
+    add(&mut tree, &mut sources, Tree::ROOT, 9, (8, 10, 10));
+    let mut spec = fp("server");
+    spec.reservation = Some(Reservation::new(Kind::Deferrable, Work::from_ns(3), Span::from_ns(10)));
+    let server = tree.scheduler(Tree::ROOT, spec);
+    add(&mut tree, &mut sources, server, 5, (1, 100, 100));
+    let answers = Roots::new(&tree, &sources).bounds();
+    let no = answers[1].bound.clone().expect_err("starved");
+    assert_eq!((no.node, no.reason), (server, Reason::Starved));
+    assert!(answers[0].is_proved());
+}
+
+#[test]
+fn disturbance_is_that_of_the_supply_that_is_left() {
+    use talea_analysis::supply::{Curve, Dedicated, Leftover};
+    let band = [
+        Curve { cost: Work::from_ns(2), period: Span::from_ns(10), jitter: Span::from_ns(8) },
+        Curve { cost: Work::from_ns(1), period: Span::from_ns(7), jitter: Span::ZERO },
+    ];
+    for work in 1..60 {
+        let work = Work::from_ns(work);
+        assert_eq!(absorb(work, &band), Leftover::new(Dedicated, &band, 1 << 10).time_for(work));
+    }
+    let full = [Curve { cost: Work::from_ns(1), period: Span::from_ns(1), jitter: Span::ZERO }];
+    assert_eq!(absorb(Work::from_ns(1), &full), None);
+    assert_eq!(interference(&full, Span::from_ns(9)), Work::from_ns(9));
+    let _ = Cost::Constant(Work::ZERO);
+}
