@@ -12,7 +12,7 @@ pub const CARD: Card = Card {
     model: "sporadic, any D, jitter; servers, partitions, bands, non-preemptive nodes, overheads, resources",
     kind: Kind::Sufficient,
     paper: "Shin and Lee, RTSS 2003; Davis and Burns, RTSS 2005; González Harbour and Palencia, RTSS 2003; Thiele, Chakraborty and Naedele, ISCAS 2000",
-    sustainable: "costs",
+    sustainable: "",
     tests: &[
         "crates/talea-analysis/tests/it/tree/simulated.rs::no_simulated_response_is_beyond_its_bound",
         "crates/talea-analysis/tests/it/tree/published.rs::l_o4_the_bounds_of_figure_6",
