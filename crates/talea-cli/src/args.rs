@@ -57,6 +57,7 @@ pub(crate) enum Command {
     ImportRtApp(crate::commands::import::RtAppArgs),
     Doctor(DoctorArgs),
     Simulate(SimulateArgs),
+    Analyze(crate::commands::analyze::AnalyzeArgs),
     Sweep(crate::commands::sweep::Args),
     Generate(crate::commands::generate::Args),
     New(NewArgs),

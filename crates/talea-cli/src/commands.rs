@@ -1,5 +1,6 @@
 //! One module a command; each takes its arguments and returns how `talea` ends.
 
+pub(crate) mod analyze;
 pub(crate) mod attach;
 pub(crate) mod check;
 pub(crate) mod doctor;

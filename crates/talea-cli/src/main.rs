@@ -77,6 +77,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
         Command::ImportRtApp(args) => commands::import::rtapp(&args),
         Command::Doctor(args) => commands::doctor::run(&link, &args),
         Command::Simulate(args) => commands::simulate::run(&args),
+        Command::Analyze(args) => commands::analyze::run(&args),
         Command::New(args) => commands::new::run(&args),
         Command::Generate(args) => commands::generate::run(&args),
         Command::Sweep(args) => commands::sweep::run(&args),

@@ -51,7 +51,7 @@ const EDGES: &[(&str, &str, &str)] = &[
     ("talea-cli", "talea-os", "what the kernel says"),
     ("talea-cli", "talea-system", "check, import-retif and system files"),
     ("talea-cli", "talea-sim", "simulate and lab"),
-    ("talea-cli", "talea-analysis", "lab measures its tests"),
+    ("talea-cli", "talea-analysis", "analyze asks its tests, lab measures them"),
     ("talea-cli", "talea-broker", "the same broker in this process"),
     ("talea-cli", "talea-daemon", "the driver of that broker"),
     ("talea-cli", "anyhow", "a binary's errors"),

@@ -272,7 +272,7 @@ fn report(answer: &Answer, duration: Span, color: bool) -> String {
 }
 
 /// Three digits after the point at most: a table is for comparing.
-fn short(ns: u64) -> String {
+pub(crate) fn short(ns: u64) -> String {
     let (unit, name) = match ns {
         0..1_000 => return format!("{ns}ns"),
         1_000..1_000_000 => (1_000, "us"),

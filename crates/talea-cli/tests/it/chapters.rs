@@ -1,4 +1,4 @@
-//! The chapters on generated sets, sweeps and imports: their files are written, their commands run, and what comes out is
+//! The chapters on generated sets, sweeps, imports and analysis: their files are written, their commands run, and what comes out is
 //! what stands there.
 //!
 //! A fence of a file has its name behind the language; under a command stands its output. `TALEA_BLESS=1` writes it anew.
@@ -46,14 +46,14 @@ fn played(name: &str) -> String {
 
 #[test]
 fn the_chapters_print_what_the_commands_print() {
-    for name in ["generate.md", "sweep.md", "import.md"] {
+    for name in ["generate.md", "sweep.md", "import.md", "analysis.md"] {
         compare(&chapter(name), &played(name));
     }
 }
 
 #[test]
 fn the_chapters_link_to_chapters_that_exist() {
-    for name in ["generate.md", "sweep.md", "import.md"] {
+    for name in ["generate.md", "sweep.md", "import.md", "analysis.md"] {
         let text = std::fs::read_to_string(chapter(name)).expect(name);
         for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
             let (file, anchor) = target.split_once('#').unwrap_or((target, ""));

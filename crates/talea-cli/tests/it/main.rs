@@ -4,6 +4,7 @@
 //! had at will, without rights and without luck. Texts are compared with files under `snapshots/`, which
 //! `TALEA_BLESS=1` writes anew. What needs a real kernel and rights is in [`live`].
 
+mod analyze;
 mod answers;
 mod browser;
 mod chapters;

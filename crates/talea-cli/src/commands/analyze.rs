@@ -1,0 +1,318 @@
+//! `talea analyze`: can this system miss a deadline?
+
+mod synthesize;
+mod witness;
+
+use crate::args::Output;
+use crate::commands::simulate::{load, short};
+use crate::exit::Exit;
+use crate::output::{Table, Tone, colored, count, paint, print, print_json};
+use clap::ValueEnum;
+use serde::Serialize;
+use std::fmt::Write;
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use talea_analysis::card::Kind;
+use talea_analysis::tree::{self, Reason, Roots};
+use talea_core::Span;
+use talea_core::machine::{NodeId, Tree};
+use talea_system::system::what_if::Change;
+use talea_system::system::{Root, System};
+use witness::Miss;
+
+/// Say whether deadlines can be missed.
+///
+/// Bounds the response time of every task of a described system, names the test that did and its paper, and where a task is
+/// not proved looks for a job that comes too late. An answer is proved, refuted or unknown: a test that is only sufficient
+/// proves nothing by refusing. Ends with 0 if every task is proved, else with 1.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Example: talea analyze system.toml --what-if 'cost(video)*1.2'")]
+pub(crate) struct AnalyzeArgs {
+    /// The system file.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Change a value first, such as 'cost(video)*1.2', 'period(audio)=5ms' or 'budget(net)+1ms'; as often as you like.
+    #[arg(long, value_name = "CHANGE", value_parser = change)]
+    what_if: Vec<Change>,
+    /// Look for something that is not in the file, instead: an off-line table for each root.
+    #[arg(long, value_enum, ignore_case = true, value_name = "WHAT")]
+    synthesize: Option<Synthesize>,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// What can be made.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+enum Synthesize {
+    /// An off-line table for all CPUs of a root: who runs where from when to when, in which version.
+    Table,
+}
+
+fn change(text: &str) -> Result<Change, String> {
+    Change::parse(text).map_err(|error| error.to_string())
+}
+
+#[derive(Serialize)]
+struct Answer {
+    file: String,
+    what_if: Vec<String>,
+    proved: bool,
+    roots: Vec<RootAnswer>,
+}
+
+#[derive(Serialize)]
+struct RootAnswer {
+    name: String,
+    cpus: u32,
+    proved: bool,
+    tasks: Vec<TaskAnswer>,
+}
+
+#[derive(Serialize)]
+struct TaskAnswer {
+    name: String,
+    deadline_ns: u64,
+    bound_ns: Option<u64>,
+    /// What is left until the deadline.
+    slack_ns: Option<u64>,
+    verdict: Verdict,
+    /// What the bound is from; nothing where no test is known.
+    test: Option<&'static str>,
+    kind: Option<&'static str>,
+    paper: Option<&'static str>,
+    /// Of what is not proved.
+    why: Option<String>,
+    witness: Option<Miss>,
+}
+
+#[derive(Serialize, Clone, Copy, Debug, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+enum Verdict {
+    Proved,
+    Refuted,
+    Unknown,
+}
+
+impl Verdict {
+    fn word(self) -> (&'static str, Tone) {
+        match self {
+            Verdict::Proved => ("proved", Tone::Good),
+            Verdict::Refuted => ("refuted", Tone::Bad),
+            Verdict::Unknown => ("unknown", Tone::Doubtful),
+        }
+    }
+}
+
+pub(crate) fn run(args: &AnalyzeArgs) -> anyhow::Result<Exit> {
+    let mut system = match load(&args.file)? {
+        Ok(system) => system,
+        Err(diagnostics) => {
+            eprint!("{}", talea_system::diagnostic::render(&diagnostics, false));
+            return Ok(Exit::Usage);
+        }
+    };
+    for change in &args.what_if {
+        if let Err(error) = change.make(&mut system) {
+            eprintln!("talea: {error}");
+            return Ok(Exit::Usage);
+        }
+    }
+    for root in &system.roots {
+        root.tree.check().map_err(|error| anyhow::anyhow!("{}: {}", root.name, error.why))?;
+    }
+    if args.synthesize == Some(Synthesize::Table) {
+        return synthesize::table(args, &system);
+    }
+    let answer = analyze(args, &system)?;
+    if args.output.json {
+        print_json(&answer)?;
+    } else {
+        print(&text(&answer, colored()))?;
+    }
+    Ok(if answer.proved { Exit::Ok } else { Exit::Failure })
+}
+
+fn analyze(args: &AnalyzeArgs, system: &System) -> anyhow::Result<Answer> {
+    let mut progress = Progress::new();
+    let roots: Vec<RootAnswer> = system
+        .roots
+        .iter()
+        .enumerate()
+        .map(|(number, root)| analyze_root(system, number, root, &mut progress))
+        .collect::<anyhow::Result<_>>()?;
+    Ok(Answer {
+        file: args.file.display().to_string(),
+        what_if: args.what_if.iter().map(ToString::to_string).collect(),
+        proved: roots.iter().all(|root| root.proved),
+        roots,
+    })
+}
+
+fn analyze_root(
+    system: &System,
+    number: usize,
+    root: &Root,
+    progress: &mut Progress,
+) -> anyhow::Result<RootAnswer> {
+    let mut roots = Roots::new(&root.tree, &root.sources);
+    roots.overheads = root.surroundings.overheads;
+    let answers = roots.bounds_with(|done, all| progress.show(&root.name, done, all));
+    progress.end();
+    // Only what is not proved is worth a run.
+    let misses = if answers.iter().all(tree::Answer::is_proved) {
+        vec![None; answers.len()]
+    } else {
+        witness::misses(root, system.duration, talea_sim::dice::of_root(system.seed, number))?
+    };
+    let tasks: Vec<TaskAnswer> = answers
+        .iter()
+        .zip(misses)
+        .zip(&root.tasks)
+        .map(|((answer, miss), name)| task(&root.tree, answer, miss, name))
+        .collect();
+    let proved = tasks.iter().all(|task| task.verdict == Verdict::Proved);
+    Ok(RootAnswer { name: root.name.clone(), cpus: root.tree.cpus, proved, tasks })
+}
+
+fn task(tree: &Tree, answer: &tree::Answer, miss: Option<Miss>, name: &str) -> TaskAnswer {
+    let bound = answer.bound.as_ref().ok().copied();
+    let is_exact = answer.kind == Kind::Exact;
+    let (verdict, why) = match &answer.bound {
+        Ok(bound) if *bound <= answer.deadline => (Verdict::Proved, None),
+        Ok(bound) => {
+            let exactly = if is_exact { "can be" } else { "may be up to" };
+            let verdict = if is_exact || miss.is_some() { Verdict::Refuted } else { Verdict::Unknown };
+            (
+                verdict,
+                Some(format!(
+                    "a response {exactly} {bound}, {} after the deadline",
+                    minus(*bound, answer.deadline)
+                )),
+            )
+        }
+        Err(no) => {
+            let refuted = miss.is_some() || (is_exact && no.reason == Reason::Overload);
+            let at =
+                if no.node == answer.node { String::new() } else { format!("{}: ", name_of(tree, no.node)) };
+            (
+                if refuted { Verdict::Refuted } else { Verdict::Unknown },
+                Some(format!("{at}{}", no.reason.text())),
+            )
+        }
+    };
+    let is_tested = match &answer.bound {
+        Ok(_) => true,
+        Err(no) => matches!(no.reason, Reason::Overload | Reason::Starved),
+    };
+    let test = is_tested.then_some(answer.test);
+    TaskAnswer {
+        name: name.to_owned(),
+        deadline_ns: answer.deadline.as_ns(),
+        bound_ns: bound.map(Span::as_ns),
+        slack_ns: bound.and_then(|bound| answer.deadline.checked_sub(bound)).map(Span::as_ns),
+        verdict,
+        test: test.map(|test| test.name),
+        kind: test.map(|_| kind(answer.kind)),
+        paper: test.map(|test| test.paper),
+        why,
+        witness: miss.filter(|_| verdict == Verdict::Refuted),
+    }
+}
+
+fn minus(a: Span, b: Span) -> Span {
+    a.checked_sub(b).unwrap_or(Span::ZERO)
+}
+
+fn kind(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Exact => "exact",
+        Kind::Sufficient => "sufficient",
+        Kind::Necessary => "necessary",
+    }
+}
+
+fn name_of(tree: &Tree, node: NodeId) -> String {
+    use talea_core::machine::Body;
+    match tree.get(node).map(|node| &node.body) {
+        Some(Body::Scheduler(spec)) => spec.name.clone(),
+        Some(Body::Task(spec)) => spec.name.clone(),
+        None => "?".to_owned(),
+    }
+}
+
+fn text(answer: &Answer, color: bool) -> String {
+    let mut out = String::new();
+    // Writing to a String can't fail.
+    for change in &answer.what_if {
+        let _ = writeln!(out, "what if {change}");
+    }
+    for root in &answer.roots {
+        let open = root.tasks.iter().filter(|task| task.verdict != Verdict::Proved).count();
+        let outcome = match open {
+            0 => paint("every deadline is met", Tone::Good, color),
+            open => paint(&format!("{} not proved", count(open, "task")), Tone::Bad, color),
+        };
+        let _ = writeln!(out, "{} on {}: {outcome}", root.name, count(root.cpus as usize, "CPU"));
+        let mut table = Table::new(&["task", ">deadline", ">bound", ">slack", "verdict", "test", "kind"]);
+        let span = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), short);
+        for task in &root.tasks {
+            table.row(vec![
+                task.name.clone(),
+                short(task.deadline_ns),
+                span(task.bound_ns),
+                span(task.slack_ns),
+                task.verdict.word().0.to_owned(),
+                task.test.unwrap_or("-").to_owned(),
+                task.kind.unwrap_or("-").to_owned(),
+            ]);
+        }
+        out.push_str(&table.render());
+        for task in &root.tasks {
+            let Some(why) = &task.why else { continue };
+            let (word, tone) = task.verdict.word();
+            let _ = writeln!(out, "{}: {}: {why}", paint(word, tone, color), task.name);
+            if let Some(miss) = &task.witness {
+                let _ = writeln!(out, "  {miss}");
+            }
+        }
+        let mut papers: Vec<(&str, &str)> =
+            root.tasks.iter().filter_map(|task| Some((task.test?, task.paper?))).collect();
+        papers.sort_unstable();
+        papers.dedup();
+        for (test, paper) in papers {
+            let _ = writeln!(out, "{test}: {paper}");
+        }
+    }
+    out
+}
+
+/// What takes longer than a second says how far it is.
+struct Progress {
+    began: Instant,
+    shown: bool,
+    last: Instant,
+}
+
+impl Progress {
+    fn new() -> Progress {
+        let now = Instant::now();
+        Progress { began: now, shown: false, last: now }
+    }
+
+    fn show(&mut self, root: &str, done: usize, all: usize) {
+        const PATIENCE: Duration = Duration::from_secs(1);
+        const DISTANCE: Duration = Duration::from_millis(200);
+        let is_due = self.began.elapsed() > PATIENCE && self.last.elapsed() > DISTANCE;
+        if is_due && std::io::stderr().is_terminal() {
+            eprint!("\r{root}: {done} of {all} tasks");
+            (self.shown, self.last) = (true, Instant::now());
+        }
+    }
+
+    fn end(&mut self) {
+        if std::mem::take(&mut self.shown) {
+            eprintln!();
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! `--synthesize table`: an off-line table for each root, as entries of a system file.
+
+use super::AnalyzeArgs;
+use crate::commands::simulate::short;
+use crate::exit::Exit;
+use crate::output::{count, note, print, print_json};
+use serde::Serialize;
+use std::fmt::Write;
+use talea_analysis::offline::{Impossible, Problem, Synthesis, entries, from_tree, synthesize};
+use talea_core::Span;
+use talea_core::machine::{Body, TaskSpec};
+use talea_core::sched::TableEntry;
+use talea_system::system::{Root, System};
+
+/// So often the list of jobs is put into another order.
+const ROUNDS: u32 = 1_000;
+
+#[derive(Serialize)]
+struct Answer {
+    file: String,
+    found: bool,
+    roots: Vec<RootAnswer>,
+}
+
+#[derive(Serialize)]
+struct RootAnswer {
+    name: String,
+    hyperperiod_ns: Option<u64>,
+    entries: Vec<EntryAnswer>,
+    why_not: Option<String>,
+}
+
+#[derive(Serialize)]
+struct EntryAnswer {
+    cpu: u32,
+    owner: String,
+    start_ns: u64,
+    length_ns: u64,
+    version: Option<String>,
+    goes_on: bool,
+}
+
+pub(super) fn table(args: &AnalyzeArgs, system: &System) -> anyhow::Result<Exit> {
+    let mut roots = Vec::new();
+    let mut text = String::new();
+    for root in &system.roots {
+        roots.push(one(root, &mut text));
+    }
+    let found = roots.iter().all(|root| root.why_not.is_none());
+    if args.output.json {
+        print_json(&Answer { file: args.file.display().to_string(), found, roots })?;
+    } else {
+        for root in &roots {
+            if let Some(why) = &root.why_not {
+                note(&format!("{}: no table: {why}", root.name));
+            }
+        }
+        print(&text)?;
+    }
+    Ok(if found { Exit::Ok } else { Exit::Failure })
+}
+
+fn tasks(root: &Root) -> Vec<&TaskSpec> {
+    let specs = root.tree.nodes().filter_map(|(_, node)| match &node.body {
+        Body::Task(spec) => Some(spec),
+        Body::Scheduler(_) => None,
+    });
+    specs.collect()
+}
+
+fn one(root: &Root, text: &mut String) -> RootAnswer {
+    let none = |why: String| RootAnswer {
+        name: root.name.clone(),
+        hyperperiod_ns: None,
+        entries: Vec::new(),
+        why_not: Some(why),
+    };
+    let problem = match from_tree(&root.tree, &root.sources, &root.surroundings.overheads, true) {
+        Ok(problem) => problem,
+        Err(unsuitable) => {
+            let node = super::name_of(&root.tree, unsuitable.node);
+            return none(format!("{node}: {unsuitable}"));
+        }
+    };
+    let specs = tasks(root);
+    let of_job = |problem: &Problem, job: usize| {
+        let job = &problem.jobs[job];
+        format!("the job of {} that is released at {}", specs[job.task].name, short(job.release.as_ns()))
+    };
+    match synthesize(&problem, ROUNDS) {
+        Synthesis::Found { pieces, .. } => {
+            let entries = entries(&problem, &pieces);
+            write(text, root, problem.hyperperiod, &entries, &specs);
+            let answers = entries.iter().map(|entry| answer(entry, &specs)).collect();
+            RootAnswer {
+                name: root.name.clone(),
+                hyperperiod_ns: Some(problem.hyperperiod.as_ns()),
+                entries: answers,
+                why_not: None,
+            }
+        }
+        Synthesis::Impossible(Impossible::Chain { job, end }) => none(format!(
+            "there is none: with what it waits for, {} can't end before {}, and is due at {}",
+            of_job(&problem, job),
+            short(end.as_ns()),
+            short(problem.jobs[job].deadline.as_ns())
+        )),
+        Synthesis::Impossible(Impossible::Window { from, to, need }) => none(format!(
+            "there is none: between {} and {} at least {} of CPU time are needed, and {} have less",
+            short(from.as_ns()),
+            short(to.as_ns()),
+            short(u64::try_from(need).unwrap_or(u64::MAX)),
+            count(problem.cpus as usize, "CPU")
+        )),
+        Synthesis::NotFound { late, job, by } => none(format!(
+            "none was found, which proves nothing: in the best of {ROUNDS} tries {} late, {} by {}",
+            if late == 1 { "1 job was".to_owned() } else { format!("{late} jobs were") },
+            of_job(&problem, job),
+            short(by.as_ns())
+        )),
+    }
+}
+
+fn version(entry: &TableEntry, specs: &[&TaskSpec]) -> Option<String> {
+    let versions = &specs[entry.owner as usize].versions;
+    entry.version.map(|version| versions[version as usize].name.clone())
+}
+
+fn length(entry: &TableEntry) -> Span {
+    entry.end.checked_sub(entry.start).unwrap_or(Span::ZERO)
+}
+
+fn answer(entry: &TableEntry, specs: &[&TaskSpec]) -> EntryAnswer {
+    EntryAnswer {
+        cpu: entry.cpu,
+        owner: specs[entry.owner as usize].name.clone(),
+        start_ns: entry.start.as_ns(),
+        length_ns: length(entry).as_ns(),
+        version: version(entry, specs),
+        goes_on: entry.goes_on,
+    }
+}
+
+/// As a system file has it, to take the place of the root and of the schedulers below it.
+fn write(text: &mut String, root: &Root, hyperperiod: Span, entries: &[TableEntry], specs: &[&TaskSpec]) {
+    let quoted = |name: &str| toml_edit::Value::from(name).to_string();
+    // Writing to a String can't fail.
+    let _ = writeln!(text, "[[scheduler]]\nname = {}\npolicy = \"table\"", quoted(&root.name));
+    let _ = writeln!(text, "cpus = {}\nhyperperiod = \"{hyperperiod}\"", root.tree.cpus);
+    for entry in entries {
+        let owner = quoted(&specs[entry.owner as usize].name);
+        let _ = writeln!(text, "\n[[scheduler.entry]]\ncpu = {}\nowner = {owner}", entry.cpu);
+        let _ = writeln!(text, "start = \"{}\"\nlength = \"{}\"", entry.start, length(entry));
+        if let Some(version) = version(entry, specs) {
+            let _ = writeln!(text, "version = {}", quoted(&version));
+        }
+        if entry.goes_on {
+            text.push_str("goes_on = true\n");
+        }
+    }
+    text.push('\n');
+}

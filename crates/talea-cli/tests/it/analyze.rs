@@ -1,0 +1,148 @@
+//! `talea analyze` from the outside: what is proved, what is refuted and how, what if, and tables that can be run.
+
+use crate::harness::{Scratch, run, snapshot};
+
+/// A set that just fits, above a server that does not get enough when `video` grows.
+const SYSTEM: &str = "\
+duration = \"1s\"
+
+[[scheduler]]
+name = \"cpu0\"
+policy = \"fp\"
+
+[[scheduler]]
+name = \"net\"
+in = \"cpu0\"
+server = \"deferrable\"
+priority = 10
+budget = \"2ms\"
+period = \"20ms\"
+
+[[task]]
+name = \"audio\"
+in = \"cpu0\"
+priority = 30
+period = \"5ms\"
+cost = \"2ms\"
+
+[[task]]
+name = \"video\"
+in = \"cpu0\"
+priority = 20
+period = \"20ms\"
+cost = { min = \"1ms\", max = \"6ms\" }
+
+[[task]]
+name = \"requests\"
+in = \"net\"
+period = \"50ms\"
+cost = \"1.5ms\"
+";
+
+#[test]
+fn what_is_proved_has_bounds_and_names_its_tests() {
+    let scratch = Scratch::new();
+    scratch.file("system.toml", SYSTEM);
+    let ended = run(&scratch, &["analyze", "system.toml"]);
+    assert_eq!(ended.code, Some(0), "{}{}", ended.out, ended.err);
+    snapshot("analyze", &ended.transcript());
+    // No run of the simulator exceeds a bound.
+    let bounds: serde_json::Value =
+        serde_json::from_str(&run(&scratch, &["analyze", "system.toml", "--json"]).out).expect("JSON");
+    let seen: serde_json::Value =
+        serde_json::from_str(&run(&scratch, &["simulate", "system.toml", "--json"]).out).expect("JSON");
+    let tasks = |answer: &serde_json::Value| answer["roots"][0]["tasks"].as_array().expect("tasks").clone();
+    for (bound, seen) in tasks(&bounds).iter().zip(&tasks(&seen)) {
+        assert_eq!(bound["name"], seen["name"]);
+        let (bound, seen) =
+            (bound["bound_ns"].as_u64().expect("a bound"), seen["response_max_ns"].as_u64().expect("jobs"));
+        assert!(seen > 0 && seen <= bound, "{seen} {bound}");
+    }
+}
+
+#[test]
+fn what_if_a_cost_were_larger_is_refuted_by_a_job() {
+    let scratch = Scratch::new();
+    scratch.file("system.toml", SYSTEM);
+    let ended = run(
+        &scratch,
+        &["analyze", "system.toml", "--what-if", "cost(video)*2.1", "--what-if", "period(audio)=4ms"],
+    );
+    assert_eq!(ended.code, Some(1), "{}", ended.out);
+    snapshot("analyze-what-if", &ended.transcript());
+    for (change, part) in [
+        ("cost(vidoe)*2", "did you mean video"),
+        ("cost(video)", "write it like"),
+        ("cots(video)*2", "did you mean cost"),
+    ] {
+        let ended = run(&scratch, &["analyze", "system.toml", "--what-if", change]);
+        assert_eq!(ended.code, Some(2), "{change}: {}", ended.err);
+        assert!(ended.err.contains(part), "{change}: {}", ended.err);
+    }
+}
+
+/// Two CPUs, a chain, an accelerator that both ends of it want.
+const TASKS: &str = "\
+[[task]]
+name = \"detect\"
+period = \"40ms\"
+
+[[task.version]]
+name = \"slow\"
+cost = \"30ms\"
+
+[[task.version]]
+name = \"fast\"
+cost = \"9ms\"
+
+[[task]]
+name = \"control\"
+period = \"10ms\"
+cost = \"4ms\"
+
+[[task]]
+name = \"log\"
+period = \"20ms\"
+deadline = \"15ms\"
+cost = \"7ms\"
+";
+
+#[test]
+fn y11_a_table_that_was_made_runs_without_a_miss() {
+    let scratch = Scratch::new();
+    scratch.file(
+        "described.toml",
+        &format!("[[scheduler]]\nname = \"cpus\"\npolicy = \"edf\"\ncpus = 2\n\n{TASKS}"),
+    );
+    let made = run(&scratch, &["analyze", "described.toml", "--synthesize", "table"]);
+    assert_eq!(made.code, Some(0), "{}", made.err);
+    snapshot("analyze-table", &made.transcript());
+    scratch.file(
+        "table.toml",
+        &format!("duration = \"400ms\"\n\n{}{TASKS}\n[[expect]]\nmisses = 0\n", made.out),
+    );
+    let simulated = run(&scratch, &["simulate", "table.toml"]);
+    assert_eq!(simulated.code, Some(0), "{}{}", simulated.out, simulated.err);
+    assert!(simulated.out.contains("holds: all tasks: 0 jobs late"), "{}", simulated.out);
+}
+
+#[test]
+fn y11_no_table_has_a_reason() {
+    let scratch = Scratch::new();
+    let why = |cpus: u32, tasks: &str| {
+        scratch.file(
+            "system.toml",
+            &format!("[[scheduler]]\nname = \"cpus\"\npolicy = \"edf\"\ncpus = {cpus}\n\n{tasks}"),
+        );
+        let ended = run(&scratch, &["analyze", "system.toml", "--synthesize", "table"]);
+        assert_eq!(ended.code, Some(1), "{}", ended.out);
+        ended.err
+    };
+    let crowded = why(1, &TASKS.replace("4ms", "5ms"));
+    assert!(crowded.contains("there is none: between 0ns and"), "{crowded}");
+    let sporadic = why(2, "[[task]]\nname = \"a\"\nperiod = \"10ms\"\nslack = \"1ms\"\ncost = \"1ms\"\n");
+    assert!(
+        sporadic.contains("cpus: no table: a: arrives at times that nobody knows beforehand"),
+        "{sporadic}"
+    );
+}
