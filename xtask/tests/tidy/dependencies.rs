@@ -87,6 +87,7 @@ const TEST_EDGES: &[(&str, &str, &str)] = &[
     ("talea-capi", "talea-os", "tests look at real threads"),
     ("talea-capi", "rustix", "tests make system calls"),
     ("talea-cli", "talea-kernel-tests", "tests run against its daemon and its threads"),
+    ("talea-exec", "loom", "all interleavings of the mailbox"),
     ("talea-exec", "talea-sim", "the loop is the simulator's twin"),
     ("talea-exec", "talea-system", "an example executes a system file"),
     ("talea-kernel-tests", "talea-exec", "real runs"),
