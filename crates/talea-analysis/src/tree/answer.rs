@@ -39,6 +39,11 @@ impl Answer {
     pub fn is_proved(&self) -> bool {
         self.bound.as_ref().is_ok_and(|bound| *bound <= self.deadline)
     }
+
+    /// Whether a job is known to end late: an exact bound is a response that happens.
+    pub fn is_refuted(&self) -> bool {
+        self.kind == Kind::Exact && self.bound.as_ref().is_ok_and(|bound| *bound > self.deadline)
+    }
 }
 
 /// No bound, because of this node.
@@ -85,6 +90,8 @@ pub enum Reason {
     Overheads,
     /// No test known: groups, affinities that overlap, job boundaries or such a policy on several CPUs.
     ManyCpus,
+    /// The test for several CPUs does not accept these tasks; another may.
+    Insufficient,
     /// The analysis gave up at its limit, or a number is out of range.
     Limit,
 }
@@ -113,6 +120,7 @@ impl Reason {
                 "no test known for overheads with servers, tables, round robin or several CPUs"
             }
             Reason::ManyCpus => "no test known for this on several CPUs",
+            Reason::Insufficient => "the test does not accept these tasks together",
             Reason::Limit => "the analysis gave up at its limit",
         }
     }

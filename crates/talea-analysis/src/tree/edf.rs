@@ -21,13 +21,14 @@
 
 use super::answer::{NoTest, Reason};
 use super::walk::{Place, Walk};
+use crate::card::Kind;
 use crate::supply::curve::all_within;
 use crate::supply::fp::curve;
 use crate::supply::{Curve, Leftover, Supply};
-use crate::uni::HORIZON;
+use crate::uni::{HORIZON, Scratch, edf_response};
 use alloc::vec::Vec;
 use talea_core::machine::{Body, NodeId};
-use talea_core::server::Kind;
+use talea_core::server::Kind as Server;
 use talea_core::{Span, Work};
 
 /// When the work of a rival is due.
@@ -123,11 +124,11 @@ impl Walk<'_> {
             let Some(of) = &spec.reservation else { continue };
             let (cost, deadline) = (of.budget.as_ns(), of.relative_deadline().as_ns());
             let due = match of.kind {
-                Kind::Polling => Due::Every(i128::from(deadline)),
-                Kind::Sporadic => Due::Every(i128::from(deadline) - i128::from(cost) + 1),
-                Kind::Deferrable => Due::Deferrable(deadline),
-                Kind::HardCbs | Kind::SoftCbs => Due::Bandwidth(deadline),
-                Kind::Custom { .. } => return Err(NoTest { node, reason: Reason::CustomServer }),
+                Server::Polling => Due::Every(i128::from(deadline)),
+                Server::Sporadic => Due::Every(i128::from(deadline) - i128::from(cost) + 1),
+                Server::Deferrable => Due::Deferrable(deadline),
+                Server::HardCbs | Server::SoftCbs => Due::Bandwidth(deadline),
+                Server::Custom { .. } => return Err(NoTest { node, reason: Reason::CustomServer }),
             };
             let mut takes = Vec::new();
             self.collect_all(node, &mut takes)?;
@@ -158,7 +159,7 @@ impl Walk<'_> {
             return None;
         }
         let mut window = 1;
-        for _ in 0..self.rounds {
+        for _ in 0..self.rounds(all.len()) {
             let asked = all_within(&all, window).saturating_add(place.blocking);
             let next = place.supply.time_for(Work::from_ns(asked.min(HORIZON + 1)))?.as_ns();
             if next <= window {
@@ -203,8 +204,8 @@ impl Walk<'_> {
         }
         let Some(mut at) = self.longest_window(place, rivals) else { return false };
         let shortest = rivals.iter().map(Rival::shortest).min().unwrap_or(0);
-        let level = Leftover::new(&place.supply, &place.above, self.rounds);
-        for _ in 0..self.rounds {
+        let level = Leftover::new(&place.supply, &place.above, self.rounds(place.above.len()));
+        for _ in 0..self.rounds(place.above.len() + rivals.len()) {
             let asked = rivals.iter().fold(0u64, |sum, rival| sum.saturating_add(rival.due(at)));
             if asked == 0 || at < shortest {
                 return true;
@@ -225,6 +226,10 @@ impl Walk<'_> {
         };
         let task = self.leaf(node)?.task;
         let rivals = self.rivals(level, by_arrival)?;
+        let only_tasks = rivals.iter().all(|rival| matches!(self.body(rival.node), Body::Task(_)));
+        if place.exact && only_tasks && !by_arrival && rivals.len() > 1 {
+            return self.all_by_deadline(node, &rivals);
+        }
         let found = self.search(node, place, &rivals, by_arrival);
         // What the demand test proves is a bound as well, and often the better one among servers.
         let fits = !by_arrival && !self.blocks() && self.level_fits(place)?;
@@ -241,8 +246,29 @@ impl Walk<'_> {
                 return Err(NoTest { node, reason });
             }
         };
-        let only_tasks = rivals.iter().all(|rival| matches!(self.body(rival.node), Body::Task(_)));
         Ok((Span::from_ns(bound), place.exact && only_tasks && found == Some(bound)))
+    }
+
+    /// Tasks alone on a CPU of their own: all of the level at once, by the fast search.
+    fn all_by_deadline(&mut self, node: NodeId, rivals: &[Rival]) -> Result<(Span, bool), NoTest> {
+        let mut tasks = Vec::with_capacity(rivals.len());
+        for rival in rivals {
+            tasks.push(self.leaf(rival.node)?.task);
+        }
+        let mut scratch = Scratch::with_limit(self.rounds(0).saturating_mul(tasks.len() as u64));
+        let mut out = alloc::vec![None; tasks.len()];
+        let searched = edf_response::bounds(&tasks, &mut scratch, &mut out);
+        let mut own = Err(NoTest { node, reason: Reason::Limit });
+        for (rival, bound) in rivals.iter().zip(out) {
+            let reason = if searched.is_ok() { Reason::Overload } else { Reason::Limit };
+            let bound = bound.map(|bound| bound.arrival).ok_or(NoTest { node: rival.node, reason });
+            if rival.node == node {
+                own = bound;
+            } else {
+                self.found(rival.node, bound, Kind::Exact);
+            }
+        }
+        own.map(|bound| (bound, true))
     }
 
     fn search(&self, node: NodeId, place: &Place, rivals: &[Rival], by_arrival: bool) -> Option<u64> {
@@ -251,7 +277,7 @@ impl Walk<'_> {
         let (jitter, period) = (i128::from(task.jitter.as_ns()), i128::from(task.period.as_ns()));
         let deadline = if by_arrival { 0 } else { i128::from(task.deadline.as_ns()) };
         let mut longest = task.cost.as_ns();
-        let mut left = self.rounds;
+        let mut left = self.rounds(place.above.len() + rivals.len());
         for rival in rivals {
             // Deadlines of the rival, as arrivals of the task.
             let (first, step) = (rival.first() - deadline, i128::from(rival.period));

@@ -3,7 +3,7 @@
 use super::answer::{NoTest, Reason};
 use super::keys::Order;
 use super::walk::Walk;
-use crate::card::Card;
+use crate::card::{Card, Kind};
 use crate::multi::{self, bertogna_cirinei, guan};
 use crate::verdict::Verdict;
 use alloc::vec::Vec;
@@ -58,10 +58,18 @@ impl Walk<'_> {
         } else {
             guan::test(&specs, self.tree.cpus, &mut scratch)
         };
-        let at = tasks.iter().position(|&(kid, _)| kid == node);
-        match (verdict, at) {
-            (Verdict::Proved { bounds }, Some(at)) if bounds.len() == tasks.len() => Ok(bounds[at]),
-            _ => Err(no(Reason::ManyCpus)),
+        let bounds = match verdict {
+            Verdict::Proved { bounds } if bounds.len() == tasks.len() => bounds,
+            _ => return Err(no(Reason::Insufficient)),
+        };
+        let mut own = Err(no(Reason::ManyCpus));
+        for (&(kid, _), bound) in tasks.iter().zip(bounds) {
+            if kid == node {
+                own = Ok(bound);
+            } else {
+                self.found(kid, Ok(bound), Kind::Sufficient);
+            }
         }
+        own
     }
 }

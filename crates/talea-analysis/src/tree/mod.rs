@@ -18,7 +18,7 @@
 //! | hard server | a task (Q, T) for others; for clients what [`crate::supply::server`] says, if it has its budget in time | sufficient |
 //! | soft CBS | a group, whatever its deadline: what it ran ahead it owes, so that under EDF it gives no Γ | sufficient |
 //! | not preemptive | the longest job below, less a nanosecond, once | sufficient |
-//! | several CPUs | Bertogna and Cirinei (EDF), Guan et al. (fixed priorities), or each task alone where CPUs are not shared | sufficient |
+//! | several CPUs | Bertogna and Cirinei (EDF), Guan et al. (fixed priorities), for tasks below the root that may use all CPUs | sufficient |
 //!
 //! *Shown keys.* A scheduler shows the key of its head unless it has one of its own. While a task pends, the head of its group is
 //! at least as urgent as the task if the group orders by the same key, or is a partition table whose slot is open; otherwise

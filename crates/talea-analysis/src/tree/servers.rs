@@ -78,7 +78,7 @@ impl Walk<'_> {
             // Whatever the deadlines of the others are.
             let mut above = place.above.clone();
             self.collect_others(node, &place, &mut above)?;
-            let level = Leftover::new(&place.supply, &above, self.rounds);
+            let level = Leftover::new(&place.supply, &above, self.rounds(above.len()));
             let all = [above.as_slice(), &[Curve { cost: of.budget, period: of.period, jitter: Span::ZERO }]]
                 .concat();
             if !is_overload(&all, &place.supply)
@@ -94,11 +94,14 @@ impl Walk<'_> {
         if is_overload(&all, &place.supply) {
             return Err(no(Reason::Starved));
         }
-        let level = Leftover::new(&place.supply, &place.above, self.rounds);
+        let level = Leftover::new(&place.supply, &place.above, self.rounds(place.above.len()));
         let within = level.time_for(of.budget).filter(|&within| within <= of.period);
         let within = within.ok_or(no(Reason::Starved))?;
         Ok(match place.supply {
-            Supplied::Dedicated => Supplied::Inside { of, above: place.above, rounds: self.rounds },
+            Supplied::Dedicated => {
+                let rounds = self.rounds(place.above.len());
+                Supplied::Inside { of, above: place.above, rounds }
+            }
             _ => Supplied::Server(Server::new(&of, within).ok_or(no(Reason::Starved))?),
         })
     }

@@ -26,14 +26,14 @@ pub struct Roots<'a> {
     pub sources: &'a [Source],
     /// What scheduling costs.
     pub overheads: Overheads,
-    /// How many approximations the search for one bound may take, each of which looks at all that is above.
-    pub rounds: u64,
+    /// How many steps the search for one bound may take, each of which looks at one thing that is above: about a nanosecond.
+    pub steps: u64,
 }
 
 impl<'a> Roots<'a> {
     /// Without overheads, with a generous limit.
     pub fn new(tree: &'a Tree, sources: &'a [Source]) -> Roots<'a> {
-        Roots { tree, sources, overheads: Overheads::default(), rounds: 1 << 16 }
+        Roots { tree, sources, overheads: Overheads::default(), steps: 1 << 21 }
     }
 
     /// An answer for each task, in the tree's order.
@@ -97,7 +97,7 @@ pub(super) struct Walk<'a> {
     pub(super) tree: &'a Tree,
     leaves: BTreeMap<NodeId, Result<Leaf, NoTest>>,
     kids: Vec<Vec<NodeId>>,
-    pub(super) rounds: u64,
+    steps: u64,
     /// Something that no test covers, wherever it is.
     all: Option<NoTest>,
     blocked: BTreeMap<NodeId, Work>,
@@ -139,7 +139,7 @@ impl<'a> Walk<'a> {
             tree,
             leaves,
             kids,
-            rounds: of.rounds,
+            steps: of.steps,
             all,
             blocked: BTreeMap::new(),
             order: 0,
@@ -155,6 +155,11 @@ impl<'a> Walk<'a> {
             Err(no) => walk.all = walk.all.take().or(Some(no)),
         }
         walk
+    }
+
+    /// How many approximations may be made that look at so much each.
+    pub(super) fn rounds(&self, each: usize) -> u64 {
+        (self.steps / (each as u64 + 1)).max(64)
     }
 
     /// Whether resources block anybody: by how much differs from task to task.
@@ -258,6 +263,12 @@ impl<'a> Walk<'a> {
         self.response(node, &task, &place)
     }
 
+    /// A bound that was found together with others.
+    pub(super) fn found(&mut self, node: NodeId, bound: Result<Span, NoTest>, kind: Kind) {
+        self.bounds.insert(node, Some(bound));
+        self.kinds.insert(node, kind);
+    }
+
     fn response(&self, node: NodeId, task: &Sporadic, place: &Place) -> Result<Span, NoTest> {
         let mut all = place.above.clone();
         all.push(fp::curve(task));
@@ -265,7 +276,7 @@ impl<'a> Walk<'a> {
             return Err(NoTest { node, reason: Reason::Overload });
         }
         let mut longest = Span::ZERO;
-        let mut left = self.rounds;
+        let mut left = self.rounds(place.above.len());
         let walked = fp::walk(task, &place.above, &place.supply, &mut left, |_, bound| {
             longest = longest.max(bound.arrival);
             false
@@ -296,10 +307,7 @@ impl<'a> Walk<'a> {
             // An order to run that is under way.
             blocking: self.order + self.blocked.get(&who).map_or(0, |blocked| blocked.as_ns()),
             level: None,
-            exact: is_alone
-                && self.order == 0
-                && self.arrivals.is_empty()
-                && !self.blocked.contains_key(&who),
+            exact: is_alone && self.order == 0 && self.arrivals.is_empty() && !self.blocks(),
         };
         // Everything below is above, whatever its order: no set of it is served before the rest.
         let mut whole = false;
@@ -356,6 +364,12 @@ impl<'a> Walk<'a> {
                     }
                     let owner = self.kids(at).iter().position(|&kid| kid == next).unwrap_or(0);
                     place.supply = Supplied::Table(Table::new(*frame, slots, owner as u32));
+                    if let Some((order, _, worst)) = floor
+                        && !self.passes(order, next)
+                    {
+                        floor = None;
+                        whole |= next != who && worst >= self.range(order, next)?.map(|(most, _)| most);
+                    }
                     if *lending && !place.above.is_empty() {
                         // Where somebody above has time lent to others before him, it is missing later.
                         for other in others {

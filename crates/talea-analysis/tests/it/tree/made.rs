@@ -26,9 +26,11 @@ pub(crate) enum Family {
     Flat,
     /// Servers in an EDF band within fixed priorities.
     Band,
+    /// Tasks on two or three CPUs.
+    Global,
 }
 
-pub(crate) const FAMILIES: [Family; 7] = [
+pub(crate) const FAMILIES: [Family; 8] = [
     Family::Mixed,
     Family::Partitions,
     Family::NonPreemptive,
@@ -36,6 +38,7 @@ pub(crate) const FAMILIES: [Family; 7] = [
     Family::Resources,
     Family::Flat,
     Family::Band,
+    Family::Global,
 ];
 
 pub(crate) struct Made {
@@ -83,7 +86,8 @@ impl Maker<'_> {
         let cost = self.dice.between(1, most);
         self.left = self.left.saturating_sub(cost * 1_000 / period);
         let mut spec = TaskSpec::new("task", Span::from_ns(period));
-        spec.deadline = Span::from_ns(self.dice.between(cost, 2 * period));
+        let latest = if self.family == Family::Global { period } else { 2 * period };
+        spec.deadline = Span::from_ns(self.dice.between(cost, latest));
         spec.priority = self.dice.between(1, 6) as u8;
         spec.criticality = self.dice.below(4) as u8;
         spec.backlog.capacity = 1 << 10;
@@ -91,6 +95,7 @@ impl Maker<'_> {
         let offset = Span::from_ns(if together { 0 } else { self.dice.below(period) });
         let period = Span::from_ns(period);
         let arrivals = match self.dice.below(if self.family == Family::Flat { 1 } else { 4 }) {
+            2 if self.family == Family::Global => Arrivals::Periodic { offset, period, jitter: Span::ZERO },
             0 | 1 => Arrivals::Periodic { offset, period, jitter: Span::ZERO },
             2 => {
                 let jitter = Span::from_ns(self.dice.below(period.as_ns().min(8)));
@@ -227,6 +232,15 @@ pub(crate) fn made(dice: &mut Dice, family: Family) -> Made {
                 maker.fill(band, 1, true);
             }
             maker.task(Tree::ROOT);
+        }
+        Family::Global => {
+            let policy = if maker.dice.below(2) == 0 { Policy::Edf } else { Policy::RateMonotonic };
+            let cpus = maker.dice.between(2, 3) as u32;
+            maker.tree = Tree::new(cpus, SchedulerSpec::new("root", policy));
+            for _ in 0..=cpus {
+                maker.left = 500;
+                maker.task(Tree::ROOT);
+            }
         }
         Family::Resources => {
             let policy = match maker.dice.below(3) {

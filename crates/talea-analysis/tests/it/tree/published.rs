@@ -208,3 +208,52 @@ fn disturbance_is_that_of_the_supply_that_is_left() {
     assert_eq!(interference(&full, Span::from_ns(9)), Work::from_ns(9));
     let _ = Cost::Constant(Work::ZERO);
 }
+
+#[test]
+fn a_thousand_tasks_on_four_levels_all_have_bounds() {
+    let mut tree = Tree::new(1, fp("root"));
+    let mut sources = Vec::new();
+    for band in 0..10u64 {
+        let mut spec = SchedulerSpec::new("band", Policy::Edf);
+        spec.own.priority = Some(20 + band as u8);
+        let band_node = tree.scheduler(Tree::ROOT, spec);
+        for server in 0..10 {
+            let period = (20 + 10 * (9 - band) + server) * MS;
+            let mut spec = fp("server");
+            let kind = if server % 2 == 0 { Kind::HardCbs } else { Kind::Sporadic };
+            spec.reservation =
+                Some(Reservation::new(kind, Work::from_ns(period / 200), Span::from_ns(period)));
+            let node = tree.scheduler(band_node, spec);
+            for task in 0..10 {
+                let period = (1_000 + 37 * task + server) * MS;
+                add(&mut tree, &mut sources, node, 100 - task as u8, (period / 8_000, period, period));
+            }
+        }
+    }
+    let mut told = 0;
+    let answers = Roots::new(&tree, &sources).bounds_with(|done, all| {
+        assert!(done == told + 1 && all == 1_000);
+        told = done;
+    });
+    let proved = answers.iter().filter(|answer| answer.is_proved()).count();
+    assert_eq!((proved, told), (1_000, 1_000), "{:?}", answers.iter().find(|answer| !answer.is_proved()));
+}
+
+#[test]
+fn jobs_that_pend_in_a_closed_partition_come_back_to_back() {
+    let mut tree = Tree::new(1, fp("TP_0"));
+    let mut sources = Vec::new();
+    let slots = vec![Slot { start: Span::ZERO, end: Span::from_ns(20), owner: 0 }];
+    let table = Policy::Partitions { frame: Span::from_ns(40), slots, lending: false };
+    let table = tree.scheduler(Tree::ROOT, SchedulerSpec::new("table", table));
+    let partition = tree.scheduler(table, fp("TP_1"));
+    add(&mut tree, &mut sources, partition, 9, (4, 30, 60));
+    add(&mut tree, &mut sources, Tree::ROOT, 5, (10, 200, 200));
+    sources[1].arrivals =
+        Arrivals::Periodic { offset: Span::from_ns(80), period: Span::from_ns(200), jitter: Span::ZERO };
+    // The job of 60 waits for the slot at 80, and that of 90 finds it open.
+    let found = simulated(&tree, &sources, 150);
+    assert_eq!(found[1], 18);
+    let bound = Roots::new(&tree, &sources).bounds()[1].bound.clone().expect("a bound");
+    assert_eq!(bound, Span::from_ns(18));
+}

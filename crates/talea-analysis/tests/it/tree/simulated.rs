@@ -23,8 +23,8 @@ struct Tally {
 }
 
 fn simulate(made: &Made, until: u64) -> Vec<(Span, u64)> {
-    let mut world =
-        World::new(made.tree.build().expect("a tree"), 1, &made.workload).with_overheads(made.overheads);
+    let machine = made.tree.build().expect("a tree");
+    let mut world = World::new(machine, made.tree.cpus, &made.workload).with_overheads(made.overheads);
     let mut jobs = Jobs::default();
     world.run(Time::from_ns(until), &mut jobs);
     let mut found = vec![(Span::ZERO, 0); made.workload.sources.len()];
@@ -39,7 +39,7 @@ fn check(made: &Made, tally: &mut Tally) {
     let until = 700;
     let mut roots = Roots::new(&made.tree, &made.workload.sources);
     roots.overheads = made.overheads;
-    roots.rounds = 1 << 12;
+    roots.steps = 1 << 15;
     let answers: Vec<Answer> = roots.bounds();
     let found = simulate(made, until);
     tally.trees += 1;
@@ -68,6 +68,7 @@ fn check(made: &Made, tally: &mut Tally) {
         tally.tightness += longest.as_ns() * 1_000 / bound.as_ns().max(1);
         if answer.kind == Kind::Exact && together && answer.test.policy == "FP" && bound.as_ns() < until / 2 {
             assert_eq!(longest, bound, "exact: {answer:?}\n{:#?}\n{:#?}", made.tree, made.workload);
+            assert_eq!(answer.is_refuted(), longest > answer.deadline, "a refutation is a miss");
             tally.exact += 1;
         }
     }
