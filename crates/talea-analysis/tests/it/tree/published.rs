@@ -1,7 +1,7 @@
 //! Published systems, and the figures of the checklist.
 
-use talea_analysis::supply::Supply;
-use talea_analysis::tree::disturb::{absorb, interference};
+use talea_analysis::supply::{Curve, Supply};
+use talea_analysis::tree::disturb::{absorb, interference, stretch};
 use talea_analysis::tree::{Answer, Reason, Roots};
 use talea_core::machine::{NodeId, SchedulerSpec, TaskSpec, Tree};
 use talea_core::sched::{Policy, Slot};
@@ -194,7 +194,7 @@ fn a_server_that_is_starved_is_named() {
 
 #[test]
 fn disturbance_is_that_of_the_supply_that_is_left() {
-    use talea_analysis::supply::{Curve, Dedicated, Leftover};
+    use talea_analysis::supply::{Dedicated, Leftover};
     let band = [
         Curve { cost: Work::from_ns(2), period: Span::from_ns(10), jitter: Span::from_ns(8) },
         Curve { cost: Work::from_ns(1), period: Span::from_ns(7), jitter: Span::ZERO },
@@ -256,4 +256,59 @@ fn jobs_that_pend_in_a_closed_partition_come_back_to_back() {
     assert_eq!(found[1], 18);
     let bound = Roots::new(&tree, &sources).bounds()[1].bound.clone().expect("a bound");
     assert_eq!(bound, Span::from_ns(18));
+}
+
+/// Two partitions that are always busy, and a band that takes whatever its server gives: what each partition does in a frame
+/// of 40, frame by frame.
+fn served(slots: &[Slot], band: bool) -> Vec<[u64; 2]> {
+    let mut tree = Tree::new(1, fp("TP_0"));
+    let mut sources = Vec::new();
+    if band {
+        let mut server = fp("band");
+        server.own.priority = Some(250);
+        server.reservation = Some(Reservation::new(Kind::Deferrable, Work::from_ns(2), Span::from_ns(25)));
+        let server = tree.scheduler(Tree::ROOT, server);
+        add(&mut tree, &mut sources, server, 1, (1, 1, 1));
+        // Now and then it keeps its budget for the end of a period.
+        let times = (0..2_000).filter(|at| at % 170 > 20).map(Time::from_ns).collect();
+        sources[0].arrivals = Arrivals::List(times);
+    }
+    let policy = Policy::Partitions { frame: Span::from_ns(40), slots: slots.to_vec(), lending: false };
+    let table = tree.scheduler(Tree::ROOT, SchedulerSpec::new("table", policy));
+    for _ in 0..2 {
+        let partition = tree.scheduler(table, fp("TP"));
+        add(&mut tree, &mut sources, partition, 5, (1, 1, 1));
+    }
+    let workload = Workload { sources, seed: 1 };
+    let mut jobs = Jobs::default();
+    World::new(tree.build().expect("a tree"), 1, &workload).run(Time::from_ns(2_000), &mut jobs);
+    let mut frames = vec![[0; 2]; 50];
+    for job in &jobs.ended {
+        let of = (job.task.0 + u32::from(!band)).checked_sub(1);
+        if let (Some(of), Some(frame)) = (of, frames.get_mut((job.end.as_ns() as usize - 1) / 40)) {
+            frame[of as usize] += 1;
+        }
+    }
+    frames
+}
+
+#[test]
+fn l3c_4_1_stretched_slots_hold_what_they_held_before_the_band() {
+    let ns = Span::from_ns;
+    let slots = [Slot { start: ns(0), end: ns(15), owner: 0 }, Slot { start: ns(16), end: ns(26), owner: 1 }];
+    let band = [Curve { cost: Work::from_ns(2), period: ns(25), jitter: ns(23) }];
+    let stretched = stretch(ns(40), &slots, &band).expect("there is room");
+    let length = |slot: &Slot| slot.end.as_ns() - slot.start.as_ns();
+    assert_eq!(stretched.iter().map(length).collect::<Vec<_>>(), [19, 14]);
+    let before = served(&slots, false);
+    let disturbed = served(&slots, true);
+    let after = served(&stretched, true);
+    assert!(before.iter().all(|frame| *frame == [15, 10]));
+    assert!(disturbed.iter().any(|frame| frame[0] < 15) && disturbed.iter().any(|frame| frame[1] < 10));
+    assert!(after.iter().all(|frame| frame[0] >= 15 && frame[1] >= 10), "{after:?}");
+    // Somewhere the band takes all that is said.
+    assert!(after.iter().flatten().zip([15, 10].iter().cycle()).any(|(served, held)| served == held));
+    assert_eq!(stretch(ns(32), &slots, &band), Err(Some(ns(33))));
+    let full = [Curve { cost: Work::from_ns(1), period: ns(1), jitter: ns(0) }];
+    assert_eq!(stretch(ns(40), &slots, &full), Err(None));
 }

@@ -5,9 +5,12 @@ use crate::dice::{dice, rounds};
 use std::collections::BTreeMap;
 use talea_analysis::card::Kind;
 use talea_analysis::tree::{Answer, Reason, Roots};
-use talea_core::workload::{Arrivals, Cost};
-use talea_core::{Span, Time};
-use talea_sim::{Jobs, World};
+use talea_core::machine::{SchedulerSpec, TaskSpec, Tree};
+use talea_core::sched::Policy;
+use talea_core::server::{Kind as Server, Reservation};
+use talea_core::workload::{Arrivals, Cost, Overheads, Source};
+use talea_core::{Span, Time, Work};
+use talea_sim::{Jobs, Workload, World};
 
 /// What came out of a family.
 #[derive(Default)]
@@ -94,4 +97,56 @@ fn no_simulated_response_is_beyond_its_bound() {
         assert!(family != Family::Flat || *exact > trees / 4, "{family:?}: {exact} exact");
     }
     assert_eq!(Reason::Limit.text(), "the analysis gave up at its limit");
+}
+
+/// A server of every kind, budget, period and offset, with one client, below one task and above another, or beside them
+/// under EDF.
+#[test]
+fn every_small_server_among_two_tasks() {
+    let mut tally = Tally::default();
+    for kind in [Server::Polling, Server::Deferrable, Server::Sporadic, Server::HardCbs, Server::SoftCbs] {
+        for policy in [Policy::FixedPriority, Policy::Edf] {
+            for (period, budget) in
+                (2..=4).flat_map(|period| (1..=period).map(move |budget| (period, budget)))
+            {
+                for (cost, apart, offset) in
+                    (1..=2).flat_map(|c| (4..=7).flat_map(move |t| (0..=3).map(move |o| (c, t, o))))
+                {
+                    let ns = Span::from_ns;
+                    let mut tree = Tree::new(1, SchedulerSpec::new("root", policy.clone()));
+                    let mut workload = Workload::default();
+                    let mut add =
+                        |tree: &mut Tree, parent, priority, (cost, period, offset): (u64, u64, u64)| {
+                            let mut spec = TaskSpec::new("task", ns(period));
+                            spec.priority = priority;
+                            spec.backlog.capacity = 1 << 10;
+                            tree.task(parent, spec);
+                            let arrivals = Arrivals::Periodic {
+                                offset: ns(offset),
+                                period: ns(period),
+                                jitter: Span::ZERO,
+                            };
+                            workload
+                                .sources
+                                .push(Source { arrivals, cost: Cost::Constant(Work::from_ns(cost)) });
+                        };
+                    add(&mut tree, Tree::ROOT, 9, (1, 5, 0));
+                    let mut spec = SchedulerSpec::new("server", Policy::FixedPriority);
+                    spec.own.priority = Some(5);
+                    let mut of = Reservation::new(kind, Work::from_ns(budget), ns(period));
+                    of.offset = ns(offset % period);
+                    spec.reservation = Some(of);
+                    let server = tree.scheduler(Tree::ROOT, spec);
+                    add(&mut tree, server, 1, (cost, apart, offset));
+                    add(&mut tree, Tree::ROOT, 1, (1, 9, offset / 2));
+                    check(&Made { tree, workload, overheads: Overheads::default() }, &mut tally);
+                }
+            }
+        }
+    }
+    println!(
+        "{} trees, {} of {} bounded, {} reached",
+        tally.trees, tally.bounded, tally.tasks, tally.reached
+    );
+    assert!(tally.trees == 2_880 && tally.bounded > 4_000 && tally.reached > 1_000);
 }
