@@ -66,14 +66,13 @@ static uint32_t add_to_checksum(uint32_t sum, const float wet[BLOCK])
     return sum;
 }
 
-/* How many microphones keep a CPU busy for about so long a block, by CPU time, so that load does not matter. */
-static int calibrate(const struct wav *wav, int64_t target_ns)
+/* The least CPU time of a block with so many microphones; 0 without memory. */
+static int64_t cost_of(const struct wav *wav, size_t microphones)
 {
     enum { TRIALS = 20 };
-    const size_t microphones = 4;
     struct room *room = room_new(microphones);
     if (!room)
-        return 1;
+        return 0;
     int64_t best = INT64_MAX;
     for (size_t k = 0; k < TRIALS; k++) {
         float dry[BLOCK], wet[BLOCK];
@@ -84,9 +83,21 @@ static int calibrate(const struct wav *wav, int64_t target_ns)
         best = cost < best ? cost : best;
     }
     room_free(room);
-    int64_t fit = target_ns * (int64_t)microphones / (best > 0 ? best : 1);
+    return best;
+}
+
+/* How many microphones keep a CPU busy for about so long a block, by CPU time, so that load does not matter. A block costs
+ * something once and something for each microphone: two sizes tell both. */
+static int calibrate(const struct wav *wav, int64_t target_ns)
+{
+    enum { FEW = 4, MANY = 16 };
+    const int64_t few = cost_of(wav, FEW), many = cost_of(wav, MANY);
+    if (few == 0 || many == 0)
+        return 1;
+    const int64_t each = many > few ? (many - few) / (MANY - FEW) + 1 : 1;
+    int64_t fit = FEW + (target_ns - few) / each;
     fit = fit < 1 ? 1 : fit > MOST_MICROPHONES ? MOST_MICROPHONES : fit;
-    printf("microphones=%lld block_ns=%lld\n", (long long)fit, (long long)(best * fit / (int64_t)microphones));
+    printf("microphones=%lld block_ns=%lld\n", (long long)fit, (long long)cost_of(wav, (size_t)fit));
     return 0;
 }
 

@@ -2,8 +2,8 @@
  *
  * Overlap-save (Stockham, "High-speed convolution and correlation", AFIPS 1966), a millisecond at a time: the voice's last
  * samples are transformed once, multiplied with a microphone's spectrum, transformed back, and only the newest
- * millisecond is kept. Short hops are what makes an engine quick to answer, and they are all computing: what is at work
- * fits into a second level cache, so that a block does not wait for memory which others use too.
+ * millisecond is kept. Short hops stand for work: they compute much from little memory. What is at work fits into a
+ * second level cache, so that a block does not wait for memory which others use too.
  *
  * The responses are the early reflections only, synthetic: decaying noise from a fixed seed. */
 #ifndef CONVOLVER_ROOM_H

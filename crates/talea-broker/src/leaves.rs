@@ -6,16 +6,17 @@
 //! enough to stay in the cache, a leaf lies in one piece, and all leaves lie together.
 //!
 //! Invariants (`check`, in tests): leaves are not empty, their keys lie between their own bound and the next one, and the
-//! first bound is zero. Every operation is O(log n) and a leaf; growth moves nothing.
+//! first bound is zero. Every operation is O(log n) and a leaf; growth moves half a leaf.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// Most entries of a leaf: enough for a shallow tree, few enough to be moved up by one.
 const LEAF: usize = 32;
-/// Leaves that are allocated together.
+/// Most leaves that are allocated together. Before, there are as many as there were: most maps stay small, and there is one
+/// for each CPU.
 const CHUNK: usize = 64;
-/// Behind the last entry; no key is greater.
+/// Behind the last entry; no key is as great.
 const BEYOND: u64 = u64::MAX;
 /// A leaf with fewer looks for a neighbour to merge with.
 const SPARSE: usize = LEAF / 4;
@@ -92,6 +93,16 @@ impl<V: Copy + Default> Leaf<V> {
     }
 }
 
+/// The chunk of a leaf and its place there: chunks of 1, 1, 2, 4 and so on up to [`CHUNK`], and from then on of that.
+fn place_of(index: usize) -> (usize, usize) {
+    const DOUBLING: usize = CHUNK.ilog2() as usize + 1;
+    match index {
+        0 => (0, 0),
+        1..CHUNK => (index.ilog2() as usize + 1, index - (1 << index.ilog2())),
+        _ => (DOUBLING + (index - CHUNK) / CHUNK, index % CHUNK),
+    }
+}
+
 impl<V: Copy + Default> Default for Leaves<V> {
     fn default() -> Leaves<V> {
         Leaves { tree: BTreeMap::new(), chunks: Vec::new(), free: Vec::new(), len: 0 }
@@ -105,11 +116,13 @@ impl<V: Copy + Default> Leaves<V> {
     }
 
     fn leaf(&self, index: u32) -> &Leaf<V> {
-        &self.chunks[index as usize / CHUNK][index as usize % CHUNK]
+        let (chunk, at) = place_of(index as usize);
+        &self.chunks[chunk][at]
     }
 
     fn leaf_mut(&mut self, index: u32) -> &mut Leaf<V> {
-        &mut self.chunks[index as usize / CHUNK][index as usize % CHUNK]
+        let (chunk, at) = place_of(index as usize);
+        &mut self.chunks[chunk][at]
     }
 
     /// The bound and the index of the leaf that holds `key`, or would.
@@ -120,9 +133,10 @@ impl<V: Copy + Default> Leaves<V> {
     /// One more leaf.
     fn plant(&mut self, bound: u64, leaf: Leaf<V>) {
         if self.free.is_empty() {
-            let first = (self.chunks.len() * CHUNK) as u32;
-            self.chunks.push(vec![Leaf::new(); CHUNK].into_boxed_slice());
-            self.free.extend((first..first + CHUNK as u32).rev());
+            let all: usize = self.chunks.iter().map(|chunk| chunk.len()).sum();
+            let more = all.clamp(1, CHUNK);
+            self.chunks.push(vec![Leaf::new(); more].into_boxed_slice());
+            self.free.extend((all as u32..(all + more) as u32).rev());
         }
         let index = self.free.pop().expect("there are some now");
         *self.leaf_mut(index) = leaf;
@@ -146,6 +160,7 @@ impl<V: Copy + Default> Leaves<V> {
         match leaf.find(key) {
             Ok(at) => change(&mut leaf.entries[at].1),
             Err(at) if leaf.len < LEAF => {
+                assert!(key < BEYOND, "a key that nobody would find again");
                 leaf.insert(at, key);
                 let result = change(&mut leaf.entries[at].1);
                 self.len += 1;
@@ -232,13 +247,30 @@ impl<V: Copy + Default> Leaves<V> {
             assert!(bounds.get(i + 1).is_none_or(|&next| leaf.entries()[leaf.len - 1].0 < next));
         }
         let held: usize = self.tree.values().map(|&index| self.leaf(index).len).sum();
-        assert_eq!((held, self.tree.len() + self.free.len()), (self.len, self.chunks.len() * CHUNK));
+        assert_eq!(
+            (held, self.tree.len() + self.free.len()),
+            (self.len, self.chunks.iter().map(|chunk| chunk.len()).sum::<usize>())
+        );
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn chunks_double_and_a_small_map_is_small() {
+        let places: Vec<_> = (0..300).map(place_of).collect();
+        let mut sizes = vec![0; places[299].0 + 1];
+        for (index, &(chunk, at)) in places.iter().enumerate() {
+            assert_eq!(at, sizes[chunk], "{index}");
+            sizes[chunk] += 1;
+        }
+        assert_eq!(sizes, [1, 1, 2, 4, 8, 16, 32, 64, 64, 64, 44]);
+        let mut map = Leaves::default();
+        map.update(7, |value: &mut u64| *value = 7);
+        assert_eq!(map.chunks.iter().map(|chunk| chunk.len()).sum::<usize>(), 1, "one key, one leaf");
+    }
     use crate::dice::Dice;
 
     #[test]

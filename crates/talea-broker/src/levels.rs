@@ -329,10 +329,11 @@ impl Levels {
     /// A member is replaced by one of the same key: no level changes.
     pub(crate) fn exchange(&mut self, old: &Member, new: &Member) {
         assert_eq!(old.key, new.key, "an exchange keeps the key");
-        self.groups.update(old.key, |group| {
+        let group = self.groups.update(old.key, |group| {
             group.work = group.work - old.work + new.work;
             group.unproved = group.unproved - u32::from(old.unproved) + u32::from(new.unproved);
         });
+        assert!(group.tasks > 0, "no such member");
         self.unproved = self.unproved - u32::from(old.unproved) + u32::from(new.unproved);
         let run = run_of(&self.runs, old.key);
         self.runs[run].take(old);
@@ -346,7 +347,8 @@ impl Levels {
             if attached { self.attached.insert((key, slot)) } else { self.attached.remove(&(key, slot)) };
         assert!(changed, "attached or detached twice");
         let count = |count: &mut u32| *count = if attached { *count + 1 } else { *count - 1 };
-        self.groups.update(key, |group| count(&mut group.attached));
+        let group = self.groups.update(key, |group| count(&mut group.attached));
+        assert!(group.tasks > 0, "no such member");
         let run = run_of(&self.runs, key);
         count(&mut self.runs[run].attached);
     }

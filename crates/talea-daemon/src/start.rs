@@ -141,9 +141,10 @@ pub fn start(options: &Options) -> Result<Started, StartError> {
         log.warning(format_args!("{}:{}: {}", warning.origin, warning.line, warning.what));
     }
     let descriptors = rights::raise_descriptors();
-    // A socket, a pidfd for its process; a pidfd for each thread; and some for ourselves.
+    // A socket, a pidfd for its process; a pidfd for each thread; some for ourselves; and for threads in the deadline class.
     let quota = &loaded.setup.quota;
     let wanted = u64::from(quota.sessions) * 2 + u64::from(quota.specs) + 64;
+    let wanted = wanted + talea_os::thread::descriptors_kept(wanted);
     if descriptors < wanted {
         log.info(format_args!(
             "{descriptors} descriptors are allowed; quotas that are used to the full would take {wanted}"

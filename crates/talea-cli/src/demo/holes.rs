@@ -1,12 +1,12 @@
 //! The independent monitor: when did this CPU stand still for everybody?
 //!
-//! A thread on the job's CPU, above every priority that a plugin may hand out, asks to be woken four times a millisecond.
-//! If it is late, no scheduling decision of ours made it so: the CPU was taken away (by the hypervisor, by firmware, by
-//! the kernel with interrupts off). A virtual CPU is often taken away for less than a millisecond, but many times in a
-//! row, so that it is slow rather than gone. Wake-ups sample that: of slices shorter than the distance of wake-ups only
-//! some are hit, and since nobody knows when a slice began that was hit, it is taken to have begun half a distance before
-//! the wake-up was due. For slices as long as the distance the sum over many is what was lost, for shorter ones less:
-//! nothing is excused that was not lost. Costs 2 to 3 % of the CPU, in every run alike.
+//! A thread on the job's CPU, above every fixed priority that a plugin may hand out, asks to be woken four times a
+//! millisecond. If it is late, no fixed priority of ours made it so: the CPU was taken away (by the hypervisor, by firmware,
+//! by the kernel with interrupts off), or a deadline thread had it, which outranks everybody; the job must not be one.
+//!
+//! A hole is booked from the moment at which nobody could call the wake-up ordinary any more: that much is sure. A virtual CPU
+//! that is taken away for less than the distance of wake-ups, again and again, is slow rather than gone; of that only a
+//! part is seen here, and the job's own CPU time tells the rest. Costs 2 to 3 % of the CPU, in every run alike.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,13 +17,12 @@ use talea_os::{Attr, Policy, Tid, clock, sched};
 /// Above every plugin's band, below the kernel's own watchdogs.
 const PRIORITY: u8 = 98;
 const DISTANCE: Span = Span::from_ns(250_000);
-const HALF: Span = Span::from_ns(DISTANCE.as_ns() / 2);
 /// Being late by less is the ordinary cost of waking up: 15 to 60 us where it was measured.
 const LATE: Span = Span::from_ns(100_000);
 /// More than this many holes say nothing that the first ones did not.
 const MOST: usize = 100_000;
 
-/// From when to when nothing ran, as far as can be known.
+/// From when to when nothing ran, at least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Hole {
     pub(super) from: Time,
@@ -63,11 +62,28 @@ fn watch(stop: &AtomicBool) -> Vec<Hole> {
         // Not the last one that was due: what was missed during a hole is not made up for.
         let due = awake + DISTANCE;
         clock::sleep_until(due);
-        let before = awake + HALF;
         awake = clock::now();
-        if awake.since(due) > LATE {
-            holes.push(Hole { from: before, to: awake });
-        }
+        holes.extend(hole(due, awake));
     }
     holes
+}
+
+/// What a thread knows that was due to wake at `due` and is awake at `awake`.
+fn hole(due: Time, awake: Time) -> Option<Hole> {
+    let from = due + LATE;
+    (awake > from).then_some(Hole { from, to: awake })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_sure_is_a_hole() {
+        let at = |us: u64| Time::from_ns(us * 1_000);
+        assert_eq!(hole(at(1_000), at(1_000)), None);
+        assert_eq!(hole(at(1_000), at(1_060)), None, "an ordinary wake-up");
+        assert_eq!(hole(at(1_000), at(1_100)), None);
+        assert_eq!(hole(at(1_000), at(1_350)), Some(Hole { from: at(1_100), to: at(1_350) }));
+    }
 }

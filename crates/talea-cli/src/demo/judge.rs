@@ -8,9 +8,12 @@ use talea_core::{Span, Time, Work};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     Met,
-    Missed,
     /// Missed, and without the holes that the monitor saw it would have been met.
     MissedInHole,
+    /// Missed, and it would have been met if, besides, no block had computed for longer than declared.
+    MissedOverrun,
+    /// Missed, and neither explains it.
+    Missed,
 }
 
 /// One run in numbers.
@@ -21,9 +24,7 @@ pub(super) struct Verdict {
     pub(super) max: Span,
     /// One a block.
     pub(super) fates: Vec<Fate>,
-    /// Of the blocks that no hole excuses: those that were met if none had computed longer than declared.
-    pub(super) overrun: usize,
-    /// The most that one of them has computed.
+    /// The most that a block has computed, holes within it left out as far as they are known.
     pub(super) most: Work,
 }
 
@@ -32,34 +33,29 @@ impl Verdict {
     pub(super) fn of(blocks: &[Block], holes: &[Hole]) -> Verdict {
         let mut sorted: Vec<Span> = blocks.iter().map(Block::response).collect();
         sorted.sort_unstable();
-        let mut verdict = Verdict {
+        let (fates, most) = judge(blocks, holes);
+        Verdict {
             median: quantile(&sorted, 50),
             p99: quantile(&sorted, 99),
             max: sorted.last().copied().unwrap_or(Span::ZERO),
-            fates: Vec::with_capacity(blocks.len()),
-            overrun: 0,
-            most: Work::ZERO,
-        };
-        for k in 0..blocks.len() {
-            let fate = fate(blocks, k, holes);
-            verdict.fates.push(fate);
-            let jam = &blocks[jam(blocks, k)..=k];
-            if fate == Fate::Missed && less(blocks[k].response(), overrun(jam)) <= DEADLINE {
-                verdict.overrun += 1;
-                verdict.most = jam.iter().map(|block| block.computed).fold(verdict.most, Ord::max);
-            }
+            fates,
+            most,
         }
-        verdict
+    }
+
+    /// How many met this fate.
+    pub(super) fn count(&self, fate: Fate) -> usize {
+        self.fates.iter().filter(|&&other| other == fate).count()
     }
 
     /// Blocks that were late, for whatever reason.
     pub(super) fn missed(&self) -> usize {
-        self.fates.iter().filter(|&&fate| fate != Fate::Met).count()
+        self.fates.len() - self.count(Fate::Met)
     }
 
     /// Those of them that the monitor excuses.
     pub(super) fn in_holes(&self) -> usize {
-        self.fates.iter().filter(|&&fate| fate == Fate::MissedInHole).count()
+        self.count(Fate::MissedInHole)
     }
 }
 
@@ -69,30 +65,37 @@ fn quantile(sorted: &[Span], percent: usize) -> Span {
     sorted.get(rank - 1).copied().unwrap_or(Span::ZERO)
 }
 
-fn fate(blocks: &[Block], k: usize, holes: &[Hole]) -> Fate {
-    let block = &blocks[k];
-    if block.response() <= DEADLINE {
-        return Fate::Met;
-    }
-    let lost = standstill(holes, blocks[jam(blocks, k)].release, block.completion);
-    if less(block.response(), lost) <= DEADLINE { Fate::MissedInHole } else { Fate::Missed }
-}
-
-/// A block also waits for the ones before it: the first block of the jam that block `k` stands in.
-fn jam(blocks: &[Block], k: usize) -> usize {
-    let free = (1..=k).rev().find(|&k| blocks[k - 1].completion <= blocks[k].release);
-    free.unwrap_or(0)
+/// Runs the blocks again, in thought, without what was lost: a block begins when it is released and the one before it has
+/// ended, so that what a hole took from a busy period is excused, and what idle time made good is not excused twice.
+fn judge(blocks: &[Block], holes: &[Hole]) -> (Vec<Fate>, Work) {
+    let mut most = Work::ZERO;
+    let (mut ended, mut without_holes, mut without_both) = (Time::ZERO, Time::ZERO, Time::ZERO);
+    let fates = blocks.iter().map(|block| {
+        let began = block.release.max(ended);
+        let took = block.completion.since(began.min(block.completion));
+        let lost = standstill(holes, began, block.completion);
+        // The kernel's clock of the thread runs on in a hole that nobody told it of.
+        let computed = block.computed.checked_sub(Work::from_ns(lost.as_ns())).unwrap_or(Work::ZERO);
+        let overrun = computed.checked_sub(RUNTIME).unwrap_or(Work::ZERO);
+        most = most.max(computed);
+        ended = block.completion;
+        let took = less(took, lost);
+        without_holes = block.release.max(without_holes) + took;
+        without_both = block.release.max(without_both) + less(took, Span::from_ns(overrun.as_ns()));
+        let is_met = |end: Time| end.since(block.release) <= DEADLINE;
+        match () {
+            () if is_met(block.completion) => Fate::Met,
+            () if is_met(without_holes) => Fate::MissedInHole,
+            () if is_met(without_both) => Fate::MissedOverrun,
+            () => Fate::Missed,
+        }
+    });
+    (fates.collect(), most)
 }
 
 /// What is left of `span` without `part`.
 fn less(span: Span, part: Span) -> Span {
     span.checked_sub(part).unwrap_or(Span::ZERO)
-}
-
-/// How much longer blocks computed than declared.
-fn overrun(blocks: &[Block]) -> Span {
-    let excess = blocks.iter().map(|block| block.computed.checked_sub(RUNTIME).unwrap_or(Work::ZERO));
-    excess.fold(Span::ZERO, |sum, work| sum + Span::from_ns(work.as_ns()))
 }
 
 /// How long the CPU stood still between two instants.
@@ -146,13 +149,33 @@ mod tests {
 
     #[test]
     fn what_computes_longer_than_declared_is_told_from_what_had_to_wait() {
+        use Fate::{Missed, MissedInHole, MissedOverrun};
         // The second waits for the first, which computed 5 ms more than declared; nobody knows what delayed the last.
         let mut blocks = [block(0, 14), block(10, 21), block(50, 64)];
         blocks[0].computed = Work::from_ns(9 * MS);
         let verdict = Verdict::of(&blocks, &[]);
-        assert_eq!((verdict.missed(), verdict.overrun, verdict.most), (3, 2, Work::from_ns(9 * MS)));
+        assert_eq!(verdict.fates, [MissedOverrun, MissedOverrun, Missed]);
+        assert_eq!((verdict.missed(), verdict.most), (3, Work::from_ns(9 * MS)));
+        // The thread's clock has counted the hole.
         let hole = [Hole { from: at(2), to: at(12) }];
-        assert_eq!(Verdict::of(&blocks, &hole).overrun, 0);
+        let verdict = Verdict::of(&blocks, &hole);
+        assert_eq!(verdict.fates, [MissedInHole, MissedInHole, Missed]);
+        assert_eq!(verdict.most, Work::from_ns(2 * MS));
+        // Neither alone explains it.
+        let mut late = [block(0, 13)];
+        late[0].computed = Work::from_ns(8 * MS);
+        assert_eq!(Verdict::of(&late, &[Hole { from: at(1), to: at(3) }]).fates, [MissedOverrun]);
+        late[0].computed = Work::from_ns(5 * MS);
+        assert_eq!(Verdict::of(&late, &[Hole { from: at(1), to: at(3) }]).fates, [Missed]);
+    }
+
+    #[test]
+    fn what_idle_time_made_good_is_not_excused_again() {
+        // Without the hole the first ends at 2, and the second has 10 ms of its own until it is kept off the CPU.
+        let hole = [Hole { from: at(1), to: at(21) }];
+        let blocks = [block(0, 22), block(10, 36), block(20, 38), block(30, 40)];
+        use Fate::{Met, Missed, MissedInHole};
+        assert_eq!(Verdict::of(&blocks, &hole).fates, [MissedInHole, Missed, MissedInHole, Met]);
     }
 
     #[test]

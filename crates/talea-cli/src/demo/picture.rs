@@ -99,7 +99,13 @@ fn panel(text: &mut String, x: f64, labelled: bool, run: &Run, scale: &Scale) {
                 verdict.p99.as_ns() as f64 / 1e6,
                 verdict.max.as_ns() as f64 / 1e6,
             );
-            for (fate, color) in [(Fate::Met, MET), (Fate::MissedInHole, IN_HOLE), (Fate::Missed, MISSED)] {
+            let colors = [
+                (Fate::Met, MET),
+                (Fate::MissedInHole, IN_HOLE),
+                (Fate::MissedOverrun, MISSED),
+                (Fate::Missed, MISSED),
+            ];
+            for (fate, color) in colors {
                 dots(text, x, seen, fate, color, scale);
             }
         }

@@ -2,7 +2,7 @@
 
 use super::holes::Hole;
 use super::job::RUNTIME;
-use super::judge::Verdict;
+use super::judge::{Fate, Verdict};
 use super::show::{Outcome, Run, Seen};
 use super::{page, picture};
 use crate::output::{Table, count};
@@ -74,8 +74,7 @@ fn in_all(holes: &[Hole]) -> Span {
 /// What a run under a grant missed, and who is to blame; nothing where nothing was missed.
 fn late(title: &str, verdict: &Verdict) -> String {
     let in_holes = verdict.in_holes();
-    let overrun = verdict.overrun;
-    let delayed = verdict.missed() - in_holes - overrun;
+    let (overrun, delayed) = (verdict.count(Fate::MissedOverrun), verdict.count(Fate::Missed));
     let mut text = String::new();
     // Writing to a String can't fail.
     if in_holes > 0 {
@@ -88,7 +87,7 @@ fn late(title: &str, verdict: &Verdict) -> String {
     if overrun > 0 {
         let _ = writeln!(
             text,
-            "late {title}: {} outside of holes, by computing up to {} where {} were declared: a slow CPU or busy memory",
+            "late {title}: {} by computing up to {} where {} were declared: a slow CPU or busy memory",
             count(overrun, "block"),
             picture::ms(verdict.most.as_ns()),
             picture::ms(RUNTIME.as_ns())
@@ -97,8 +96,8 @@ fn late(title: &str, verdict: &Verdict) -> String {
     if delayed > 0 {
         let _ = writeln!(
             text,
-            "late {title}: {} outside of holes: something more urgent than the grant had the CPU \
-             (ps -eLo rtprio,tid,comm --sort=-rtprio shows who is)",
+            "late {title}: {} by something that neither holes nor computing explain: who else is as urgent? \
+             (ps -eLo rtprio,tid,comm --sort=-rtprio)",
             count(delayed, "block")
         );
     }
@@ -214,6 +213,8 @@ struct SeenJson {
     max_ns: u64,
     missed: usize,
     missed_in_holes: usize,
+    missed_by_overrun: usize,
+    most_computed_ns: u64,
     policy: String,
     granted: Option<String>,
     holes: Option<usize>,
@@ -254,6 +255,8 @@ impl RunJson {
                 max_ns: seen.verdict.max.as_ns(),
                 missed: seen.verdict.missed(),
                 missed_in_holes: seen.verdict.in_holes(),
+                missed_by_overrun: seen.verdict.count(Fate::MissedOverrun),
+                most_computed_ns: seen.verdict.most.as_ns(),
                 policy: seen.policy.clone(),
                 granted: seen.grant.clone(),
                 holes: seen.holes.as_ref().map(Vec::len),
@@ -267,29 +270,24 @@ impl RunJson {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::demo::judge::Fate;
     use talea_core::Work;
 
     fn verdict(fates: &[Fate]) -> Verdict {
         let none = Span::ZERO;
-        Verdict { median: none, p99: none, max: none, fates: fates.to_vec(), overrun: 0, most: Work::ZERO }
+        Verdict { median: none, p99: none, max: none, fates: fates.to_vec(), most: Work::from_ns(7_400_000) }
     }
 
     #[test]
     fn what_a_grant_did_not_prevent_is_said_with_whom_to_blame() {
-        use Fate::{Met, Missed, MissedInHole};
+        use Fate::{Met, Missed, MissedInHole, MissedOverrun};
         assert_eq!(late("x", &verdict(&[Met, Met])), "");
         let excused = late("x", &verdict(&[Met, MissedInHole]));
         assert!(excused.starts_with("late x: 1 block in holes") && excused.lines().count() == 1, "{excused}");
         let both = late("x", &verdict(&[Missed, MissedInHole, Missed]));
-        assert!(both.contains("2 blocks outside of holes: something more urgent"), "{both}");
+        assert!(both.contains("2 blocks by something that neither"), "{both}");
         assert_eq!(both.lines().count(), 2, "{both}");
-        let slow = Verdict { overrun: 1, most: Work::from_ns(7_400_000), ..verdict(&[Missed, Missed]) };
-        let slow = late("x", &slow);
-        assert!(
-            slow.contains("1 block outside of holes, by computing up to 7.4 ms where 4.0 ms were declared"),
-            "{slow}"
-        );
-        assert!(slow.contains("1 block outside of holes: something more urgent"), "{slow}");
+        let slow = late("x", &verdict(&[MissedOverrun, Missed]));
+        assert!(slow.contains("1 block by computing up to 7.4 ms where 4.0 ms were declared"), "{slow}");
+        assert!(slow.contains("1 block by something that neither"), "{slow}");
     }
 }

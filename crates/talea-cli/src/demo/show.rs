@@ -12,7 +12,7 @@ use anyhow::{Context, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
-use talea_core::CpuSet;
+use talea_core::{CpuSet, Policy};
 use talea_os::{Tid, sched};
 
 /// What the caller wants.
@@ -172,10 +172,9 @@ impl Server {
     fn missing(&self) -> Option<String> {
         match self {
             Server::Private(_) => None,
-            Server::System(_) => Some(
-                "not root: no private daemon, no other user, no monitor; the system's daemon decided"
-                    .to_owned(),
-            ),
+            Server::System(_) => {
+                Some("not root: no private daemon, no other user; the system's daemon decided".to_owned())
+            }
             Server::None(_) if rustix::process::geteuid().is_root() => None,
             Server::None(_) => Some(
                 "not root, and no daemon to ask: only today's run can be shown; try sudo, or talea doctor"
@@ -194,6 +193,7 @@ fn one(stage: &Stage, way: Way, server: &Server, size: Size, cpu: u32, plan: Pla
         let tid = job.tid;
         std::thread::sleep(Duration::from_millis(u64::from(plan.seconds) * 500));
         let policy = kernel::policy_of(tid).context("the job ended early")?;
+        let is_watched = is_watched(&policy, tid, cpu);
         let grant = match (way, server) {
             (Way::Library | Way::Command, Server::Private(daemon)) => daemon.grant_of(tid)?,
             _ => None,
@@ -201,13 +201,21 @@ fn one(stage: &Stage, way: Way, server: &Server, size: Size, cpu: u32, plan: Pla
         // A job that gets too little falls behind for as long as it runs; it still ends.
         let (blocks, checksum) = job.finish(&csv, Duration::from_secs(u64::from(plan.seconds) * 4 + 10))?;
         drop(load);
-        Ok((policy, grant, blocks, checksum))
+        Ok((policy, is_watched, grant, blocks, checksum))
     });
     let holes = monitor.stop();
-    let (policy, grant, blocks, checksum) = looked?;
+    let (policy, is_watched, grant, blocks, checksum) = looked?;
+    let holes = holes.ok().filter(|_| is_watched);
     let verdict = Verdict::of(&blocks, holes.as_deref().unwrap_or_default());
     let grant = grant.map(|spec| words::granted(&spec.granted, spec.plugin_name.as_str(), &spec.task));
-    Ok(Seen { blocks, verdict, policy: words::policy(&policy), grant, holes: holes.ok(), checksum })
+    Ok(Seen { blocks, verdict, policy: words::policy(&policy), grant, holes, checksum })
+}
+
+/// Whether the monitor could see what keeps the job from its CPU: on another CPU it saw nothing of it, and a deadline thread
+/// outranks the monitor and is what it would see.
+fn is_watched(policy: &Policy, tid: u32, cpu: u32) -> bool {
+    let stat = i32::try_from(tid).ok().and_then(Tid::new).and_then(|tid| talea_os::proc::stat(tid).ok());
+    !matches!(policy, Policy::Deadline { .. }) && stat.is_some_and(|stat| stat.cpu == cpu)
 }
 
 /// Load and job, both born on the CPU.

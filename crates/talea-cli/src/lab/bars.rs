@@ -31,10 +31,10 @@ pub(super) fn judge(rows: &[Row]) -> Vec<Bar> {
             bars.push(also(create, row.ratios.create_inlined_ratio, "inlined system calls"));
             let change = bar(row, "change against raw", &of(row, |round| round.change_ratio), ASK);
             bars.push(also(change, row.ratios.change_inlined_ratio, "inlined system calls"));
-            let found = of(row, |round| round.attach_detach_ratio);
+            let found = of(row, |round| round.attach_detach_calls_ratio);
             let attach = bar(row, "attach and detach against raw and direct", &found, ATTACH);
-            let calls = row.ratios.attach_detach_calls_ratio;
-            bars.push(also(attach, calls, "raw and the scheduling calls alone"));
+            let looking = row.ratios.attach_detach_ratio;
+            bars.push(also(attach, looking, "raw and calls that look at the thread as we do"));
             continue;
         }
         if let Some(bytes) = row.bytes_per_spec {
@@ -61,7 +61,7 @@ fn of(row: &Row, one: fn(&Ratios) -> f64) -> Vec<f64> {
 
 /// By how much a ratio has grown, round by round: each against its own baseline of the same second.
 fn growth(row: &Row, empty: &Row, one: fn(&Ratios) -> f64) -> Vec<f64> {
-    let of_round = |(now, before)| if one(before) > 0.0 { one(now) / one(before) } else { 0.0 };
+    let of_round = |(now, before)| one(now) / one(before);
     row.rounds.iter().zip(&empty.rounds).map(of_round).collect()
 }
 
@@ -70,13 +70,13 @@ pub(super) fn range(values: impl Iterator<Item = f64> + Clone) -> (f64, f64) {
     (values.clone().fold(f64::INFINITY, f64::min), values.fold(0.0, f64::max))
 }
 
-/// Judged by the median of all rounds, as it is shown.
+/// Judged by the median of all rounds. What was not measured is not a number, and meets nothing.
 fn bar(row: &Row, what: &str, rounds: &[f64], most: f64) -> Bar {
-    let found = (median(rounds.iter().copied()) * 100.0).round() / 100.0;
+    let found = median(rounds.iter().copied());
     let (low, high) = range(rounds.iter().copied());
     Bar {
         what: format!("{}: {what}", name(&row.setting)),
-        found: format!("{found:.2} ({low:.2}-{high:.2} in {} rounds), at most {most:.2}", rounds.len()),
+        found: format!("{found:.3} ({low:.2}-{high:.2} in {} rounds), at most {most:.2}", rounds.len()),
         met: found <= most,
     }
 }
@@ -128,6 +128,14 @@ mod tests {
     }
 
     #[test]
+    fn a_bar_is_missed_by_little_and_by_what_was_not_measured() {
+        let judged = |create| judge(&[row(0, [create; 3], None)])[0].met;
+        assert!(judged(1.25));
+        assert!(!judged(1.2501));
+        assert!(!judged(f64::NAN));
+    }
+
+    #[test]
     fn bars_are_met_or_missed_by_their_numbers() {
         let bars = judge(&[row(0, [1.25, 1.9, 1.2], None), row(16_384, [1.40, 2.2, 1.2], Some(1024))]);
         let missed: Vec<_> = bars.iter().filter(|bar| !bar.met).map(|bar| bar.what.as_str()).collect();
@@ -142,7 +150,11 @@ mod tests {
         );
         assert_eq!(bars.len(), 6);
         // The middle round decides, and growth is that of each round.
-        assert!(bars[0].found.starts_with("1.25 (1.20-1.90 in 3 rounds), at most 1.25"), "{}", bars[0].found);
-        assert!(bars[4].found.starts_with("1.12 (1.00-1.16 in 3 rounds)"), "{}", bars[4].found);
+        assert!(
+            bars[0].found.starts_with("1.250 (1.20-1.90 in 3 rounds), at most 1.25"),
+            "{}",
+            bars[0].found
+        );
+        assert!(bars[4].found.starts_with("1.120 (1.00-1.16 in 3 rounds)"), "{}", bars[4].found);
     }
 }

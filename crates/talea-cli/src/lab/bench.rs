@@ -311,7 +311,7 @@ fn empty_grant() -> talea_proto::Granted {
 ///
 /// Whoever takes another thread out of the deadline class has to know whether it has run since it came in: shrunk or
 /// demoted with its budget overdrawn, it may be frozen by its next policy. So the program looks where our daemon looks,
-/// and as often (`docs/decisions/0006`).
+/// and as often (`docs/decisions/0006` and `0007`).
 fn by_hand(kind: Kind, tid: Tid) -> anyhow::Result<()> {
     if kind != Kind::Edf {
         return calls(kind, tid, || Ok(()));

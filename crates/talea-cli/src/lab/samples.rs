@@ -65,10 +65,10 @@ pub(super) fn median(values: impl Iterator<Item = f64>) -> f64 {
     sorted.get(sorted.len().saturating_sub(1) / 2).copied().unwrap_or(0.0)
 }
 
-/// `a / b`, with two digits; nothing where there is nothing to divide by.
-#[allow(clippy::cast_precision_loss, reason = "shown with two digits")]
+/// `a / b`; not a number where there is nothing to divide by.
+#[allow(clippy::cast_precision_loss, reason = "shown with a few digits")]
 pub(super) fn ratio(a: u64, b: u64) -> f64 {
-    if b == 0 { 0.0 } else { (a as f64 / b as f64 * 100.0).round() / 100.0 }
+    if b == 0 { f64::NAN } else { a as f64 / b as f64 }
 }
 
 #[cfg(test)]
@@ -82,6 +82,7 @@ mod tests {
         assert_eq!((samples.quantile(50), samples.quantile(99), samples.quantile(100)), (50, 99, 100));
         assert_eq!(Samples::default().summary(), Summary::default());
         assert!((ratio(5, 4) - 1.25).abs() < f64::EPSILON);
+        assert!(ratio(1, 0).is_nan() && ratio(0, 0).is_nan());
         for (values, middle) in [(&[][..], 0.0), (&[3.0], 3.0), (&[9.0, 1.0, 2.0], 2.0), (&[2.0, 1.0], 1.0)] {
             assert!((median(values.iter().copied()) - middle).abs() < f64::EPSILON);
         }

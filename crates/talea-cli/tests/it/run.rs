@@ -142,14 +142,24 @@ fn an_ordinary_policy_needs_nobody_and_sets_the_nice_value() {
     assert_eq!((ended.code, ended.out.trim()), (Some(0), wanted.to_string().as_str()), "{}", ended.err);
 }
 
+/// What undoes that signals are ignored; nothing where `env` is not GNU's (coreutils 8.31 or later): then these tests need a
+/// foreground.
+fn default_signals() -> &'static str {
+    const GNU: &str = "env --default-signal";
+    let probe = std::process::Command::new("env").args(["--default-signal", "true"]).output();
+    if probe.is_ok_and(|output| output.status.success()) { GNU } else { "" }
+}
+
 /// Starts `script` under talea in a process group of its own, and waits until it has printed a line.
 ///
-/// A shell can't trap what was ignored when it began, as it is under `nohup` and in a script's background: `env` undoes that.
+/// A shell can't trap what was ignored when it began, as it is under `nohup` and in a script's background.
 fn start(fake: &Fake, scratch: &Scratch, script: &str) -> (Child, impl BufRead) {
     let socket = fake.socket.to_str().unwrap();
     // A group of its own is never a terminal's foreground: what is sent is then meant for talea alone.
     let mut child = talea(scratch)
-        .args(["--socket", socket, "run", "--", "env", "--default-signal", "sh", "-c", script])
+        .args(["--socket", socket, "run", "--"])
+        .args(default_signals().split_whitespace())
+        .args(["sh", "-c", script])
         .stdout(Stdio::piped())
         .process_group(0)
         .spawn()
@@ -248,8 +258,9 @@ fn a_terminals_keys_reach_the_program_once() {
     let program = "n=0; trap 'n=$((n + 1)); echo got $n' INT; echo ready; i=0; \
                    while [ $i -lt 20 ]; do sleep 0.05; i=$((i + 1)); done; echo $n in all";
     let line = format!(
-        "'{talea}' --socket '{}' run -- env --default-signal sh -c \"$PROGRAM\"",
-        fake.socket.display()
+        "'{talea}' --socket '{}' run -- {} sh -c \"$PROGRAM\"",
+        fake.socket.display(),
+        default_signals()
     );
     // A terminal of its own, from util-linux.
     let mut command = std::process::Command::new("script");

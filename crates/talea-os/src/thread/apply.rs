@@ -168,15 +168,22 @@ impl Thread {
                 *self.entered.lock().unwrap_or_else(PoisonError::into_inner) = Some(entered);
                 Ok(())
             }
+            // If it had been in the deadline class, it has left by itself.
             (false, false) if attr.policy.is_realtime() => {
+                self.forget_entered();
                 affinity.map_or(Ok(()), pin)?;
                 policy(attr)
             }
             (false, false) => {
+                self.forget_entered();
                 policy(attr)?;
                 affinity.map_or(Ok(()), pin)
             }
         }
+    }
+
+    fn forget_entered(&self) {
+        drop(self.entered.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 
     fn give_back(&self, has: &Snapshot, old: &Snapshot) -> Result<Restored, Failed> {

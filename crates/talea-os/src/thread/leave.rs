@@ -183,7 +183,8 @@ fn forget_paid(owing: &mut Vec<Debt>) {
 
 /// Where a thread's [`Runs`] are read, opened once for all readings: finding the file takes longer than they do.
 ///
-/// It names the thread that had the number when it was opened, and no later one.
+/// It names the thread that had the number when it was opened, and no later one, except that a thread that replaces its
+/// process's program becomes the process's first one. Its counts differ from the other's, so that nothing is taken for equal.
 #[derive(Debug)]
 pub(super) struct Meter(Option<File>);
 
@@ -204,7 +205,7 @@ impl Meter {
     }
 }
 
-/// What is kept of a thread while it has a deadline policy of ours.
+/// What is kept of a thread that was given a deadline policy, until it is given another one.
 #[derive(Debug)]
 pub(super) struct Entered {
     /// What it had run when it entered the class; `None` where the kernel does not count.
@@ -238,12 +239,18 @@ static KEPT: AtomicUsize = AtomicUsize::new(0);
 const KEPT_PART: u64 = 16;
 const KEPT_MOST: u64 = 1024;
 
+/// How many descriptors stay open for threads in the deadline class, of so many that this process may have. Each holds a page
+/// of the kernel's besides.
+pub fn descriptors_kept(allowed: u64) -> u64 {
+    KEPT_MOST.min(allowed / KEPT_PART)
+}
+
 impl Kept {
     fn keep(meter: Meter) -> Option<Kept> {
         static MOST: OnceLock<usize> = OnceLock::new();
         let most = *MOST.get_or_init(|| {
             let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-            limit.map_or(KEPT_MOST, |limit| KEPT_MOST.min(limit / KEPT_PART)) as usize
+            limit.map_or(KEPT_MOST, descriptors_kept) as usize
         });
         meter.0.as_ref()?;
         if KEPT.fetch_add(1, Ordering::Relaxed) < most {

@@ -20,6 +20,7 @@ mod tests;
 
 pub use apply::Restored;
 pub use errors::{ApplyError, OpenError, Step};
+pub use leave::descriptors_kept;
 pub(crate) use pidfd::{has_thread_pidfds, ns_tids, open_process};
 pub use snapshot::Snapshot;
 
