@@ -312,3 +312,35 @@ fn l3c_4_1_stretched_slots_hold_what_they_held_before_the_band() {
     let full = [Curve { cost: Work::from_ns(1), period: ns(1), jitter: ns(0) }];
     assert_eq!(stretch(ns(40), &slots, &full), Err(None));
 }
+
+#[test]
+fn a_thousand_tasks_flat_and_in_groups_all_have_bounds() {
+    for policy in [Policy::FixedPriority, Policy::RateMonotonic, Policy::Edf] {
+        for depth in [0u64, 3] {
+            let mut tree = Tree::new(1, SchedulerSpec::new("root", policy.clone()));
+            let mut sources = Vec::new();
+            let mut groups = vec![Tree::ROOT];
+            for _ in 0..depth {
+                let below = groups.iter().flat_map(|&group| [group; 4]).collect::<Vec<_>>();
+                groups = below
+                    .into_iter()
+                    .map(|above| tree.scheduler(above, SchedulerSpec::new("group", policy.clone())))
+                    .collect();
+            }
+            for task in 0..1_000u64 {
+                let period = (1_000 + 7 * task % 900) * MS;
+                let parent = groups[task as usize % groups.len()];
+                add(
+                    &mut tree,
+                    &mut sources,
+                    parent,
+                    (250 - task / 4) as u8,
+                    (period / 2_000 + task, period, period),
+                );
+            }
+            let answers = Roots::new(&tree, &sources).bounds();
+            let bounded = answers.iter().filter(|answer| answer.bound.is_ok()).count();
+            assert_eq!(bounded, 1_000, "{} {depth}", policy.name());
+        }
+    }
+}
