@@ -321,6 +321,12 @@ impl<'a> Walk<'a> {
                 let from_above = floor.filter(|&(of, ..)| of == order);
                 let mut key = from_above.map_or(shown, |(_, floor, _)| shown.max(floor));
                 let mut worst = from_above.and_then(|(.., worst)| worst);
+                // Equals with larger numbers come after `next`, but perhaps before others that are above and can show the same.
+                let mut wins_ties = !order.is_fifo() && worst < Some(shown);
+                for &other in others.iter().filter(|&&other| other > next) {
+                    let range = self.range(order, other)?;
+                    wins_ties &= range.is_none_or(|(most, least)| most >= shown || least < shown);
+                }
                 // Whoever is above must in turn be served before all that is not: also those who are above further down.
                 let beside = [others.as_slice(), &self.beside(order, next, who)].concat();
                 while let Some(least) = self.least_above(order, &beside, key)? {
@@ -331,7 +337,7 @@ impl<'a> Walk<'a> {
                     key = least;
                 }
                 for &other in &others {
-                    let strictly = !order.is_fifo() && other > next && key == shown;
+                    let strictly = wins_ties && other > next && key == shown;
                     // Equals in a queue wait for each other or not.
                     let is_tie = order.is_fifo()
                         && self.range(order, other)?.is_some_and(|(most, least)| most <= key && key <= least);
