@@ -54,6 +54,7 @@ struct Maker<'a> {
     family: Family,
     /// Thousandths of the CPU that are left for tasks.
     left: u64,
+    ties: bool,
 }
 
 const STATIC: [Policy; 4] =
@@ -74,22 +75,26 @@ impl Maker<'_> {
     fn group(&mut self, policy: Policy) -> SchedulerSpec {
         let mut spec = SchedulerSpec::new("group", policy);
         if self.dice.below(3) > 0 {
-            spec.own = Own { priority: Some(self.dice.between(1, 5) as u8), ..Own::default() };
+            spec.own = Own {
+                priority: Some(self.dice.between(1, if self.ties { 2 } else { 5 }) as u8),
+                ..Own::default()
+            };
         }
         spec.preemptive = self.family != Family::NonPreemptive || self.dice.below(2) > 0;
         spec
     }
 
     fn task(&mut self, parent: NodeId) {
-        let period = self.dice.between(5, 40);
+        // Every other tree has few values, and so many equals.
+        let period = if self.ties { 6 << self.dice.below(3) } else { self.dice.between(5, 40) };
         let most = (period * self.left / 1_000).clamp(1, 1 + period / 4);
         let cost = self.dice.between(1, most);
         self.left = self.left.saturating_sub(cost * 1_000 / period);
         let mut spec = TaskSpec::new("task", Span::from_ns(period));
         let latest = if self.family == Family::Global { period } else { 2 * period };
         spec.deadline = Span::from_ns(self.dice.between(cost, latest));
-        spec.priority = self.dice.between(1, 6) as u8;
-        spec.criticality = self.dice.below(4) as u8;
+        spec.priority = self.dice.between(1, if self.ties { 2 } else { 6 }) as u8;
+        spec.criticality = self.dice.below(if self.ties { 2 } else { 4 }) as u8;
         spec.backlog.capacity = 1 << 10;
         let together = self.family == Family::Flat || self.dice.below(2) == 0;
         let offset = Span::from_ns(if together { 0 } else { self.dice.below(period) });
@@ -193,7 +198,7 @@ impl Maker<'_> {
             let policy = if self.dice.below(3) > 0 { Policy::FixedPriority } else { self.policy() };
             let mut spec = SchedulerSpec::new("partition", policy);
             if self.dice.below(4) == 0 {
-                spec.own.priority = Some(self.dice.between(1, 5) as u8);
+                spec.own.priority = Some(self.dice.between(1, if self.ties { 2 } else { 5 }) as u8);
             }
             let node = self.tree.scheduler(table, spec);
             let left = core::mem::replace(&mut self.left, total * 700 / frame.as_ns());
@@ -212,6 +217,7 @@ pub(crate) fn made(dice: &mut Dice, family: Family) -> Made {
         dice,
         workload,
         family,
+        ties: seed.is_multiple_of(2),
     };
     let mut overheads = Overheads::default();
     match family {
