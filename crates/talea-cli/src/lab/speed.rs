@@ -5,7 +5,7 @@
 //! the kernel too: what others do with the CPUs meanwhile is not counted. The trace is that of `talea simulate --trace`,
 //! every slice, arrival and deadline, written to a file in the temporary folder and removed again; the compact one has
 //! everything that a sink is told ([`talea_sim::trace`]). What one decision takes is measured in
-//! [`decision`](super::decision).
+//! `decision`.
 
 #![allow(clippy::cast_precision_loss, reason = "printed")]
 

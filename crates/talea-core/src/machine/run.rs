@@ -41,12 +41,12 @@ impl<W: Watch> Machine<W> {
         self.tasks[task.0 as usize].ring.overdue(now)
     }
 
-    /// Whether [`Event::Ran`] may ever be wanted.
+    /// Whether [`super::Event::Ran`] may ever be wanted.
     pub fn meters(&self) -> bool {
         self.any_metered
     }
 
-    /// Whether [`Event::Ran`] is wanted for `cpu` now.
+    /// Whether [`super::Event::Ran`] is wanted for `cpu` now.
     #[inline]
     pub fn is_metered(&self, cpu: Cpu) -> bool {
         self.cpus[cpu.0 as usize].metered
