@@ -1,7 +1,7 @@
 //! EDF within fixed priorities: levels of a CPU, each of which orders its own tasks by deadline (PikeOS' EDF bands).
 //!
 //! M. González Harbour and J. C. Palencia, "Response time analysis for tasks scheduled under EDF within fixed priorities",
-//! RTSS 2003; without offsets. How the search is made fast is in [`super::sweep`], which
+//! RTSS 2003; without offsets. How the search is made fast is in `sweep.rs`, which
 //! takes the tasks of higher levels in as they are: their work in a window does not depend on any deadline.
 //!
 //! Assumptions: 1. C ≥ 1, T ≥ 1, all integers; 2. one CPU, preemptive, no overheads; 3. a job of a higher level runs before

@@ -1,7 +1,7 @@
 //! Response times under preemptive EDF.
 //!
 //! M. Spuri, "Analysis of deadline scheduled real-time systems", INRIA research report 2772, 1996, also with
-//! release jitter. How the search is made fast is in [`super::sweep`], with its proof.
+//! release jitter. How the search is made fast is in `sweep.rs`, with its proof.
 //!
 //! Assumptions: 1. C ≥ 1, T ≥ 1, all integers; 2. one CPU, preemptive, no overheads; 3. EDF by absolute deadlines, which
 //! count from the arrival; ties in any way, so adverse to the task that is looked at; 4. sporadic arrivals at least T apart,
