@@ -4,9 +4,9 @@
 //! millisecond. If it is late, no fixed priority of ours made it so: the CPU was taken away (by the hypervisor, by firmware,
 //! by the kernel with interrupts off), or a deadline thread had it, which outranks everybody; the job must not be one.
 //!
-//! A hole is booked from the moment at which nobody could call the wake-up ordinary any more: that much is sure. A virtual CPU
-//! that is taken away for less than the distance of wake-ups, again and again, is slow rather than gone; of that only a
-//! part is seen here, and the job's own CPU time tells the rest. Costs 2 to 3 % of the CPU, in every run alike.
+//! A hole is booked from when the thread was due until it ran: that much is sure, and how long before it had begun nobody knows.
+//! A virtual CPU that is taken away for less than the distance of wake-ups, again and again, is slow rather than gone; of
+//! that only a part is seen here, and the job's own CPU time tells the rest. Costs 2 to 3 % of the CPU, in every run alike.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -70,8 +70,7 @@ fn watch(stop: &AtomicBool) -> Vec<Hole> {
 
 /// What a thread knows that was due to wake at `due` and is awake at `awake`.
 fn hole(due: Time, awake: Time) -> Option<Hole> {
-    let from = due + LATE;
-    (awake > from).then_some(Hole { from, to: awake })
+    (awake > due + LATE).then_some(Hole { from: due, to: awake })
 }
 
 #[cfg(test)]
@@ -84,6 +83,6 @@ mod tests {
         assert_eq!(hole(at(1_000), at(1_000)), None);
         assert_eq!(hole(at(1_000), at(1_060)), None, "an ordinary wake-up");
         assert_eq!(hole(at(1_000), at(1_100)), None);
-        assert_eq!(hole(at(1_000), at(1_350)), Some(Hole { from: at(1_100), to: at(1_350) }));
+        assert_eq!(hole(at(1_000), at(1_350)), Some(Hole { from: at(1_000), to: at(1_350) }));
     }
 }
