@@ -81,6 +81,23 @@ fn what_if_a_cost_were_larger_is_refuted_by_a_job() {
     }
 }
 
+#[test]
+fn a_bound_beyond_the_deadline_proves_nothing() {
+    let scratch = Scratch::new();
+    scratch.file("system.toml", SYSTEM);
+    // The longest that the simulator sees is 10ms, too: the job is shown. Of the server's client it sees less than the bound.
+    for (change, verdict) in [("deadline(video)=9ms", "refuted"), ("deadline(requests)=31ms", "unknown")] {
+        let ended = run(&scratch, &["analyze", "system.toml", "--json", "--what-if", change]);
+        assert_eq!(ended.code, Some(1), "{change}: {}", ended.out);
+        let answer: serde_json::Value = serde_json::from_str(&ended.out).expect("JSON");
+        let tasks = answer["roots"][0]["tasks"].as_array().expect("tasks");
+        let late = tasks.iter().find(|task| task["verdict"] != "proved").expect("one is not proved");
+        assert_eq!(late["verdict"], verdict, "{change}: {late}");
+        assert_eq!(late["witness"].is_null(), verdict == "unknown", "{change}: {late}");
+        assert!(late["bound_ns"].as_u64() > late["deadline_ns"].as_u64(), "{change}: {late}");
+    }
+}
+
 /// Two CPUs, a chain, an accelerator that both ends of it want.
 const TASKS: &str = "\
 [[task]]
