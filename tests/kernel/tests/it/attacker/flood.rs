@@ -190,8 +190,8 @@ fn retif_d3_without_descriptors_whoever_is_connected_is_served_and_the_rest_hear
         let troupe = siege.troupe(MALLORY);
         let socket = siege.daemon.socket().display();
         assert_eq!(troupe.order(&format!("start swarm swarm {socket} 200 guest")), "started");
-        let full = siege.descriptors_now();
-        assert!(full >= 60, "{full} descriptors are open");
+        // Those that are turned away come and go.
+        eventually("the descriptors are used up", || siege.descriptors_now() >= 60);
         // A thread named by number needs a descriptor of the daemon's own: refused with the reason, not hung.
         let late = Agent::user(MALLORY);
         let begun = std::time::Instant::now();
