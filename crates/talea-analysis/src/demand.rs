@@ -48,7 +48,7 @@ pub(crate) fn sum(demands: &[Demand]) -> (Natural, Natural) {
     (numerator, denominator)
 }
 
-fn gcd(mut a: u64, mut b: u64) -> u64 {
+pub(crate) fn gcd(mut a: u64, mut b: u64) -> u64 {
     while a != 0 {
         (a, b) = (b % a, a);
     }

@@ -1,6 +1,7 @@
 //! The jobs of a described tree, and the entries of a table for it.
 
 use super::{Choice, Job, Piece, Problem};
+use crate::demand::gcd;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::fmt;
@@ -244,11 +245,4 @@ fn hyperperiod(asked: &[Asked<'_>], rhythms: &[Rhythm]) -> Result<Span, Unsuitab
         }
     }
     Ok(Span::from_ns(all))
-}
-
-fn gcd(mut a: u64, mut b: u64) -> u64 {
-    while a != 0 {
-        (a, b) = (b % a, a);
-    }
-    b
 }

@@ -15,16 +15,15 @@
 //! level is fixed priorities, one level is EDF. Sustainable in C, T and D of the verdict, J and B; a bound may grow
 //! with its own D and as other D of its level shrink.
 
-use super::Bound;
 use super::edf_response::witness;
 use super::rows::{Scratch, fits};
 use super::sweep::{self, Level, Longest};
+use super::{Bound, conclude};
 use crate::Sporadic;
 use crate::card::{Card, Kind, Platform};
 use crate::verdict::{Verdict, Why, Witness};
 use alloc::vec;
-use alloc::vec::Vec;
-use talea_core::{Span, Work};
+use talea_core::Span;
 
 /// Its catalogue entry.
 pub const CARD: Card = Card {
@@ -114,30 +113,15 @@ pub fn verdict(tasks: &[Sporadic], levels: &[u32]) -> Verdict {
 /// The same, in a scratch with its limit.
 pub fn verdict_in(tasks: &[Sporadic], levels: &[u32], scratch: &mut Scratch) -> Verdict {
     let mut out = vec![None; tasks.len()];
-    match bounds(tasks, levels, scratch, &mut out) {
-        Err(why) => return Verdict::Unknown { why },
-        Ok(true) => {
-            return Verdict::Proved { bounds: out.iter().flatten().map(|bound| bound.release).collect() };
-        }
-        Ok(false) => {}
-    }
-    // A miss can be shown only of tasks; what blocks is none of them.
-    let plain: Vec<Sporadic> = tasks.iter().map(|task| Sporadic { blocking: Work::ZERO, ..*task }).collect();
-    let mut miss: Option<(usize, Longest)> = None;
-    let overload = each(&plain, levels, scratch, |at, longest| {
-        if longest.arrival > tasks[at].deadline.as_ns() && miss.is_none_or(|(first, _)| at < first) {
-            miss = Some((at, longest));
-        }
-    });
-    match (overload, miss) {
-        (Err(why), _) => Verdict::Unknown { why },
-        (Ok(_), Some((task, longest))) => Verdict::Refuted { witness: witness(tasks, task, &longest) },
-        (Ok(Some(task)), None) => Verdict::Refuted { witness: Witness::Overload { task } },
-        (Ok(None), None) => {
-            let late =
-                |(bound, task): (&Option<Bound>, &Sporadic)| bound.is_some_and(|bound| !bound.meets(task));
-            let task = out.iter().zip(tasks).position(late).expect("somebody is late");
-            Verdict::Unknown { why: Why::Insufficient { task } }
-        }
-    }
+    let bounded = bounds(tasks, levels, scratch, &mut out);
+    conclude(tasks, bounded, &out, |plain| {
+        let mut miss: Option<(usize, Longest)> = None;
+        let overload = each(plain, levels, scratch, |at, longest| {
+            if longest.arrival > tasks[at].deadline.as_ns() && miss.is_none_or(|(first, _)| at < first) {
+                miss = Some((at, longest));
+            }
+        })?;
+        let missed = miss.map(|(task, longest)| witness(tasks, task, &longest));
+        Ok(missed.or(overload.map(|task| Witness::Overload { task })))
+    })
 }

@@ -11,15 +11,15 @@
 //! *Exact* without blocking, *sufficient* with it. Sustainable in C, T, J and B, and as a verdict in D as well; the bound of
 //! a task may grow with its own D and as other D shrink, for these order the jobs.
 
-use super::Bound;
 use super::rows::{Scratch, fits};
 use super::sweep::{self, Level, Longest};
+use super::{Bound, conclude};
 use crate::Sporadic;
 use crate::card::{Card, Kind, Platform};
 use crate::verdict::{Release, Verdict, Why, Witness};
 use alloc::vec;
 use alloc::vec::Vec;
-use talea_core::{Span, Work};
+use talea_core::Span;
 
 /// Its catalogue entry.
 pub const CARD: Card = Card {
@@ -93,35 +93,19 @@ pub fn verdict(tasks: &[Sporadic]) -> Verdict {
 /// The same, in a scratch with its limit.
 pub fn verdict_in(tasks: &[Sporadic], scratch: &mut Scratch) -> Verdict {
     let mut out = vec![None; tasks.len()];
-    match bounds(tasks, scratch, &mut out) {
-        Err(why) => return Verdict::Unknown { why },
-        Ok(true) => {
-            return Verdict::Proved { bounds: out.iter().flatten().map(|bound| bound.release).collect() };
+    let bounded = bounds(tasks, scratch, &mut out);
+    conclude(tasks, bounded, &out, |plain| {
+        let mut miss: Option<(usize, Longest)> = None;
+        let fits = each(plain, scratch, |at, longest| {
+            if longest.arrival > tasks[at].deadline.as_ns() && miss.is_none_or(|(first, _)| at < first) {
+                miss = Some((at, longest));
+            }
+        })?;
+        if !fits {
+            return Ok(Some(Witness::Overload { task: tasks.len() - 1 }));
         }
-        Ok(false) => {}
-    }
-    // A miss can be shown only of tasks; what blocks is none of them.
-    let plain: Vec<Sporadic> = tasks.iter().map(|task| Sporadic { blocking: Work::ZERO, ..*task }).collect();
-    let mut miss: Option<(usize, Longest)> = None;
-    let fit = each(&plain, scratch, |at, longest| {
-        if longest.arrival > tasks[at].deadline.as_ns() && miss.is_none_or(|(first, _)| at < first) {
-            miss = Some((at, longest));
-        }
-    });
-    match fit {
-        Err(why) => Verdict::Unknown { why },
-        Ok(false) => Verdict::Refuted { witness: Witness::Overload { task: tasks.len() - 1 } },
-        Ok(true) => miss.map_or_else(
-            || {
-                let late = out
-                    .iter()
-                    .zip(tasks)
-                    .position(|(bound, task)| bound.is_some_and(|bound| !bound.meets(task)));
-                Verdict::Unknown { why: Why::Insufficient { task: late.expect("somebody is late") } }
-            },
-            |(task, longest)| Verdict::Refuted { witness: witness(tasks, task, &longest) },
-        ),
-    }
+        Ok(miss.map(|(task, longest)| witness(tasks, task, &longest)))
+    })
 }
 
 /// How the longest response of `task` comes about.

@@ -24,7 +24,9 @@ mod sweep;
 pub use rows::{HORIZON, LONGEST, PATIENCE, Scratch};
 
 use crate::Sporadic;
-use talea_core::Span;
+use crate::verdict::{Verdict, Why, Witness};
+use alloc::vec::Vec;
+use talea_core::{Span, Work};
 
 /// How long a job may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -45,5 +47,33 @@ impl Bound {
     /// Whether `task` meets its deadline.
     pub fn meets(&self, task: &Sporadic) -> bool {
         self.arrival <= task.deadline
+    }
+}
+
+/// The verdict of a test that has `bounded` all tasks, with what it found in `out`. If somebody misses, `search` looks for a
+/// counterexample among the tasks without what blocks them: only tasks can show a miss.
+fn conclude(
+    tasks: &[Sporadic],
+    bounded: Result<bool, Why>,
+    out: &[Option<Bound>],
+    search: impl FnOnce(&[Sporadic]) -> Result<Option<Witness>, Why>,
+) -> Verdict {
+    match bounded {
+        Err(why) => return Verdict::Unknown { why },
+        Ok(true) => {
+            return Verdict::Proved { bounds: out.iter().flatten().map(|bound| bound.release).collect() };
+        }
+        Ok(false) => {}
+    }
+    let plain: Vec<Sporadic> = tasks.iter().map(|task| Sporadic { blocking: Work::ZERO, ..*task }).collect();
+    match search(&plain) {
+        Err(why) => Verdict::Unknown { why },
+        Ok(Some(witness)) => Verdict::Refuted { witness },
+        Ok(None) => {
+            let late =
+                |(bound, task): (&Option<Bound>, &Sporadic)| bound.is_some_and(|bound| !bound.meets(task));
+            let task = out.iter().zip(tasks).position(late).expect("somebody is late");
+            Verdict::Unknown { why: Why::Insufficient { task } }
+        }
     }
 }

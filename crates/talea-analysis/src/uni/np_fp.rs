@@ -17,13 +17,12 @@
 //! *Exact* for sporadic tasks without a B of their own: the least urgent job may begin just before all others come. For strictly
 //! periodic ones only *sufficient*. Sustainable in C, T, D, J and B (as a test: a concrete schedule is not).
 
-use super::Bound;
 use super::rows::{HORIZON, LONGEST, Row, Scratch, fits, hyperperiod, spend};
+use super::{Bound, conclude};
 use crate::Sporadic;
 use crate::card::{Card, Kind, Platform};
 use crate::verdict::{Release, Verdict, Why, Witness};
 use alloc::vec;
-use alloc::vec::Vec;
 use talea_core::{Span, Work};
 
 /// Its catalogue entry.
@@ -205,32 +204,17 @@ pub fn verdict(tasks: &[Sporadic]) -> Verdict {
 /// The same, in a scratch with its limit.
 pub fn verdict_in(tasks: &[Sporadic], scratch: &mut Scratch) -> Verdict {
     let mut out = vec![None; tasks.len()];
-    match bounds(tasks, scratch, &mut out) {
-        Err(why) => return Verdict::Unknown { why },
-        Ok(true) => {
-            return Verdict::Proved { bounds: out.iter().flatten().map(|bound| bound.release).collect() };
-        }
-        Ok(false) => {}
-    }
-    // A miss can be shown only of tasks; what else blocks is none of them.
-    let plain: Vec<Sporadic> = tasks.iter().map(|task| Sporadic { blocking: Work::ZERO, ..*task }).collect();
-    let mut miss = None;
-    let overload = each(&plain, scratch, |at, longest| {
-        if !longest.bound.meets(&tasks[at]) && miss.is_none() {
-            miss = Some((at, longest));
-        }
-    });
-    match (overload, miss) {
-        (Err(why), _) => Verdict::Unknown { why },
-        (Ok(_), Some((task, longest))) => Verdict::Refuted { witness: witness(tasks, task, &longest) },
-        (Ok(Some(task)), None) => Verdict::Refuted { witness: Witness::Overload { task } },
-        (Ok(None), None) => {
-            let late =
-                |(bound, task): (&Option<Bound>, &Sporadic)| bound.is_some_and(|bound| !bound.meets(task));
-            let task = out.iter().zip(tasks).position(late).expect("somebody is late");
-            Verdict::Unknown { why: Why::Insufficient { task } }
-        }
-    }
+    let bounded = bounds(tasks, scratch, &mut out);
+    conclude(tasks, bounded, &out, |plain| {
+        let mut miss = None;
+        let overload = each(plain, scratch, |at, longest| {
+            if !longest.bound.meets(&tasks[at]) && miss.is_none() {
+                miss = Some((at, longest));
+            }
+        })?;
+        let missed = miss.map(|(task, longest)| witness(tasks, task, &longest));
+        Ok(missed.or(overload.map(|task| Witness::Overload { task })))
+    })
 }
 
 /// The longest of those below comes first, everybody else a nanosecond later.
