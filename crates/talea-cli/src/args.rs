@@ -57,6 +57,8 @@ pub(crate) enum Command {
     ImportRtApp(crate::commands::import::RtAppArgs),
     Doctor(DoctorArgs),
     Simulate(SimulateArgs),
+    Execute(crate::commands::execute::ExecuteArgs),
+    Replay(crate::commands::replay::ReplayArgs),
     Analyze(crate::commands::analyze::AnalyzeArgs),
     Sweep(crate::commands::sweep::Args),
     Generate(crate::commands::generate::Args),
@@ -236,18 +238,8 @@ pub(crate) struct SimulateArgs {
     /// The seed, instead of the file's.
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
-    /// Write every job to FILE: task, number, release, deadline, end, CPU, in nanoseconds.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) csv: Option<PathBuf>,
-    /// Write everything that happens to FILE as a trace for Perfetto: who runs, arrivals, deadlines, misses, budgets.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) trace: Option<PathBuf>,
-    /// Write a page with the schedule, to be zoomed, and the response times to FILE. It needs nothing from anywhere.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) html: Option<PathBuf>,
-    /// Write the first part of the schedule to FILE as a picture: 20 of the longest periods at most.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) svg: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) files: crate::outcome::FileArgs,
     #[command(flatten)]
     pub(crate) output: Output,
 }

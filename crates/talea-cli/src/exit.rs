@@ -37,7 +37,7 @@ pub(crate) const TABLE: [(&str, &str); 6] = [
     ("0", "done; for doctor: no check failed; for check: the file is sound"),
     ("1", "failure: something did not work that should have"),
     ("2", "wrong arguments, or a malformed configuration"),
-    ("3", "refused by admission: the request does not fit, or the kernel said no"),
+    ("3", "refused: the request does not fit (by admission, or into this machine), or the kernel said no"),
     ("4", "denied: by an access rule, a quota, or because it belongs to another user"),
     ("5", "the daemon cannot be reached"),
 ];

@@ -13,6 +13,8 @@ mod json;
 mod kernel;
 mod lab;
 mod link;
+mod measured;
+mod outcome;
 mod output;
 mod pages;
 mod report;
@@ -77,6 +79,8 @@ fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
         Command::ImportRtApp(args) => commands::import::rtapp(&args),
         Command::Doctor(args) => commands::doctor::run(&link, &args),
         Command::Simulate(args) => commands::simulate::run(&args),
+        Command::Execute(args) => commands::execute::run(&args),
+        Command::Replay(args) => commands::replay::run(&args),
         Command::Analyze(args) => commands::analyze::run(&args),
         Command::New(args) => commands::new::run(&args),
         Command::Generate(args) => commands::generate::run(&args),

@@ -1,6 +1,8 @@
 //! What is asked of a system: when jobs arrive, and what they cost; and what surrounds it. Data: the simulator draws from
 //! it, the executor works it off.
 
+pub mod script;
+
 use crate::machine::{ChannelId, Condition, Cpu, ResourceId};
 use crate::{Span, Time, Work};
 use alloc::boxed::Box;
@@ -146,6 +148,14 @@ pub enum Case {
 }
 
 impl Cost {
+    /// The costs of each version; the last for all others.
+    pub fn by_version(&self) -> Vec<&Cost> {
+        match self {
+            Cost::Versions(costs) => costs.iter().collect(),
+            cost => alloc::vec![cost],
+        }
+    }
+
     /// The most that a job may cost; of several versions the most of all.
     pub fn most(&self) -> Work {
         match self {

@@ -7,14 +7,13 @@
 use crate::mechanism::Mechanism;
 use crate::record::Log;
 use crate::root::Root;
-use crate::stage::{Band, Stage};
+use crate::stage::{Ranks, Stage};
 use std::io;
 use std::sync::atomic::Ordering;
 use talea_core::{CpuSet, Span, Time, Work};
 use talea_os::bell::Woken;
 use talea_os::pilock::PiLock;
-use talea_os::sched::{self, Attr, Policy};
-use talea_os::{Tid, clock};
+use talea_os::{Tid, clock, sched};
 
 /// What a dispatcher says of itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,6 +30,8 @@ pub struct Effort {
     pub locked: Span,
     /// The longest.
     pub locked_most: Span,
+    /// When it left, on the run's own time line.
+    pub left: Time,
 }
 
 /// When a run begins and ends, on the machine's clock.
@@ -52,10 +53,10 @@ impl Timeline {
 }
 
 /// Puts the calling thread where a dispatcher stands.
-pub(crate) fn enter(cpu: u32, band: Band) -> io::Result<()> {
+pub(crate) fn enter(cpu: u32, ranks: Ranks) -> io::Result<()> {
     let tid = Tid::current();
     sched::set_affinity(tid, &CpuSet::single(cpu))?;
-    sched::set(tid, &Attr::grant(Policy::Fifo(band.top)))
+    ranks.dispatcher(tid)
 }
 
 /// However its dispatcher leaves: the other dispatchers of its root are called off, those of all roots if it falls; the
@@ -93,6 +94,7 @@ pub(crate) fn drive<M: Mechanism>(
         let heard = mailbox.bell.heard();
         let wakes = time.now();
         if stage.over.load(Ordering::Acquire) || wakes >= time.until {
+            effort.left = wakes.min(time.until);
             break;
         }
         effort.steps += 1;

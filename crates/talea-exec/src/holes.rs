@@ -4,11 +4,11 @@
 //! If it is late, no decision of ours made it so: the CPU was taken away (by the hypervisor, by firmware, by the kernel
 //! with interrupts off). Costs about 20 µs a look on a virtual machine. Holes shorter than its distance may stay unseen.
 
+use crate::stage::Ranks;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use talea_core::{CpuSet, Span, Time};
-use talea_os::sched::{self, Attr, Policy};
-use talea_os::{Tid, clock};
+use talea_os::{Tid, clock, sched};
 
 /// From when to when nothing ran, on the run's own time line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,9 +36,9 @@ const LATE: Span = Span::from_ns(300_000);
 const MOST: usize = 10_000;
 
 /// Puts the calling thread where the monitor of `cpu` stands.
-pub(crate) fn enter(cpu: u32, priority: u8) -> io::Result<()> {
+pub(crate) fn enter(cpu: u32, ranks: Ranks) -> io::Result<()> {
     sched::set_affinity(Tid::current(), &CpuSet::single(cpu))?;
-    sched::set(Tid::current(), &Attr::grant(Policy::Fifo(priority)))
+    ranks.watchdog(Tid::current())
 }
 
 /// Watches `cpu` from `zero` on until it is told to stop.

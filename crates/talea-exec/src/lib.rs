@@ -40,5 +40,7 @@ pub use holes::Hole;
 pub use load::{Arrival, Load};
 pub use mechanism::Mechanism;
 pub use record::{Entry, What};
-pub use run::{Band, Failure, Options, Report, RootPlan, RootReport, TaskPlan, execute};
-pub use work::{Body, Job};
+pub use run::{
+    Band, CallOff, Failure, Options, Report, RootPlan, RootReport, TaskPlan, execute, execute_until,
+};
+pub use work::{Body, Job, Pace};

@@ -2,7 +2,7 @@
 
 use crate::record::{Entry, What};
 use std::fmt;
-use talea_core::machine::{Event, LONGEST, Machine, Order, Watch};
+use talea_core::machine::{Event, Handled, LONGEST, Machine, Order, Watch};
 use talea_core::{Span, Time};
 
 /// Where a replay and its record part.
@@ -27,6 +27,33 @@ impl fmt::Display for Difference {
 /// # Errors
 /// The first difference: another order, one too many, one too few; or an event that no run of this machine tells it.
 pub fn replay<W: Watch>(machine: &mut Machine<W>, record: &[Entry]) -> Result<usize, Difference> {
+    replay_to(machine, record, &mut ())
+}
+
+/// Hears what happens in a replay. What is not overridden is not heard.
+#[allow(unused_variables, reason = "an open list")]
+pub trait Listener<W: Watch = ()> {
+    /// The machine is about to be told.
+    fn telling(&mut self, machine: &Machine<W>, now: Time, event: Event) {}
+    /// It was told.
+    fn told(&mut self, now: Time, event: Event, handled: Handled) {}
+    /// It ordered.
+    fn ordered(&mut self, now: Time, order: Order) {}
+    /// It had no more orders.
+    fn polled(&mut self, machine: &mut Machine<W>, now: Time) {}
+}
+
+impl<W: Watch> Listener<W> for () {}
+
+/// As [`replay`], with somebody who listens.
+///
+/// # Errors
+/// As [`replay`].
+pub fn replay_to<W: Watch>(
+    machine: &mut Machine<W>,
+    record: &[Entry],
+    listener: &mut impl Listener<W>,
+) -> Result<usize, Difference> {
     let mut orders = 0;
     let mut last = Time::ZERO;
     for (at, entry) in record.iter().enumerate() {
@@ -37,18 +64,24 @@ pub fn replay<W: Watch>(machine: &mut Machine<W>, record: &[Entry]) -> Result<us
         last = entry.now;
         match entry.what {
             What::Step => {}
-            What::Told(event) => _ = machine.handle(entry.now, event),
+            What::Told(event) => {
+                listener.telling(machine, entry.now, event);
+                let handled = machine.handle(entry.now, event);
+                listener.told(entry.now, event, handled);
+            }
             What::Ordered(order) => {
                 let replayed = machine.poll(entry.now);
                 if replayed != Some(order) {
                     return Err(differs(replayed));
                 }
+                listener.ordered(entry.now, order);
                 orders += 1;
             }
             What::Polled => {
                 if let Some(more) = machine.poll(entry.now) {
                     return Err(differs(Some(more)));
                 }
+                listener.polled(machine, entry.now);
             }
         }
     }

@@ -15,15 +15,15 @@ use crate::mechanism::{Flip, Identity};
 use crate::record::{self, Entry, Log};
 use crate::root::{LEAST, Root};
 pub use crate::stage::Band;
-use crate::stage::Stage;
+use crate::stage::{Ranks, Stage};
 use crate::watchdog::Watchdog;
 use crate::work::Body;
 use crate::worker;
 use std::fmt;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::{Builder, Scope, ScopedJoinHandle};
 use talea_core::cpus::MAX_CPUS;
 use talea_core::machine::{Body as Node, LONGEST, Machine, TaskId, Tree, TreeError};
@@ -71,6 +71,9 @@ pub struct Options {
     pub audit: bool,
     /// Whether a monitor looks for holes on each CPU.
     pub monitor: bool,
+    /// Whether threads get the priorities at all. Without them, and without any right, the machine's orders are obeyed by
+    /// stopping threads; who else the kernel runs meanwhile is its own affair.
+    pub priorities: bool,
 }
 
 /// The largest record of a dispatcher: nearly a gigabyte.
@@ -79,7 +82,8 @@ pub const MOST_ROOM: usize = 1 << 24;
 impl Options {
     /// A run of this length with everything that can be looked at.
     pub fn new(duration: Span) -> Options {
-        Options { duration, band: Band::default(), room: 1 << 16, audit: true, monitor: true }
+        let band = Band::default();
+        Options { duration, band, room: 1 << 16, audit: true, monitor: true, priorities: true }
     }
 }
 
@@ -105,6 +109,42 @@ pub struct Report {
     pub roots: Vec<RootReport>,
     /// On all CPUs, where a monitor looked.
     pub holes: Vec<Hole>,
+    /// How long it was: shorter than planned if it was called off.
+    pub length: Span,
+}
+
+/// Ends a run from outside, from any thread; also one that has not begun.
+#[derive(Debug, Default)]
+pub struct CallOff {
+    asked: AtomicBool,
+    stages: Mutex<Vec<Weak<Stage>>>,
+}
+
+impl CallOff {
+    /// The run is to end now. What has happened until then is reported as if it had been planned so.
+    pub fn call(&self) {
+        self.asked.store(true, Ordering::Release);
+        let stages = self.stages.lock().unwrap_or_else(PoisonError::into_inner);
+        for stage in stages.iter().filter_map(Weak::upgrade) {
+            stage.call_off();
+        }
+    }
+
+    /// Whether it was called.
+    pub fn was_called(&self) -> bool {
+        self.asked.load(Ordering::Acquire)
+    }
+
+    fn know(&self, stages: &[Arc<Stage>]) {
+        // Whoever calls has either said so before this, or finds them here.
+        let mut known = self.stages.lock().unwrap_or_else(PoisonError::into_inner);
+        *known = stages.iter().map(Arc::downgrade).collect();
+        if self.was_called() {
+            for stage in stages {
+                stage.call_off();
+            }
+        }
+    }
 }
 
 /// Why there was no run, or no end to it.
@@ -236,6 +276,21 @@ fn can_be_driven(tree: &Tree) -> Result<(), String> {
 /// # Panics
 /// Passes on the panic of a job.
 pub fn execute(roots: Vec<RootPlan<'_>>, options: &Options) -> Result<Report, Failure> {
+    execute_until(roots, options, &CallOff::default())
+}
+
+/// As [`execute`], as long as nobody calls it off.
+///
+/// # Errors
+/// As [`execute`].
+///
+/// # Panics
+/// As [`execute`].
+pub fn execute_until(
+    roots: Vec<RootPlan<'_>>,
+    options: &Options,
+    call_off: &CallOff,
+) -> Result<Report, Failure> {
     check(&roots, options)?;
     let mut machines = Vec::new();
     for root in &roots {
@@ -251,6 +306,7 @@ pub fn execute(roots: Vec<RootPlan<'_>>, options: &Options) -> Result<Report, Fa
     for stage in &stages {
         stage.crew.set(stages.iter().map(Arc::downgrade).collect()).expect("set once");
     }
+    call_off.know(&stages);
     // Outlives every thread that may be stopped.
     let _handler = Handler::install()?;
     let watchdog = Watchdog::new();
@@ -303,16 +359,16 @@ impl<'s> Shared<'s> {
     where
         's: 'scope,
     {
-        let band = self.options.band;
+        let ranks = Ranks::new(self.options.band, self.options.priorities);
         let cpus: Vec<Vec<u32>> = roots.iter().map(|root| root.cpus.clone()).collect();
         let mut workers = Vec::new();
         let mut live = Vec::new();
         for ((root, stage), machine) in roots.into_iter().zip(self.stages).zip(machines) {
             let (bodies, loads): (Vec<_>, Vec<_>) =
                 root.tasks.into_iter().map(|task| (task.body, task.load)).unzip();
-            let identities = employ(scope, stage, band, bodies, &mut workers)?;
+            let identities = employ(scope, stage, ranks, bodies, &mut workers)?;
             let tasks = identities.len();
-            let flip = Flip::new(Arc::clone(stage), band, &identities);
+            let flip = Flip::new(Arc::clone(stage), ranks, &identities);
             let mechanism = Audited::new(flip, tasks, self.options.audit)?;
             live.push(Arc::new(PiLock::new(Live::new(machine, root.cpus.len(), mechanism, loads)?)));
         }
@@ -329,7 +385,7 @@ impl<'s> Shared<'s> {
                 dispatchers.push(Builder::new().name(name).spawn_scoped(scope, move || {
                     let mut log = Log::new(room);
                     // Whoever waits for it has not gone.
-                    let _ = ready.send(dispatcher::enter(number, band).map(|()| Tid::current()));
+                    let _ = ready.send(dispatcher::enter(number, ranks).map(|()| Tid::current()));
                     // If another one falls before it says anything, that is how it is noticed.
                     drop(ready);
                     let effort = match started.recv() {
@@ -355,7 +411,7 @@ impl<'s> Shared<'s> {
         let dog = Builder::new().name("exec-watchdog".into()).spawn_scoped(scope, {
             let ready = ready.clone();
             move || {
-                let is_in = Watchdog::enter(band);
+                let is_in = Watchdog::enter(ranks);
                 let may_watch = is_in.is_ok();
                 let _ = ready.send(is_in);
                 drop(ready);
@@ -371,7 +427,7 @@ impl<'s> Shared<'s> {
             looks.push(look);
             let (ready, stop) = (ready.clone(), self.stop);
             let watch = move || {
-                let _ = ready.send(holes::enter(cpu, band.watchdog()));
+                let _ = ready.send(holes::enter(cpu, ranks));
                 drop(ready);
                 looked.recv().map_or_else(|_| Vec::new(), |zero| holes::watch(cpu, zero, stop))
             };
@@ -399,6 +455,7 @@ impl<'s> Shared<'s> {
             efforts.push(join(dispatcher)?);
         }
         self.watchdog.dispatchers.lock().clear();
+        let left = efforts.iter().map(|(effort, _)| effort.left).max().unwrap_or(Time::ZERO);
         let mut reports = Vec::new();
         let mut efforts = efforts.into_iter();
         for (live, numbers) in live.iter().zip(&cpus) {
@@ -421,7 +478,7 @@ impl<'s> Shared<'s> {
         }
         self.watchdog.call_off();
         join(dog);
-        Ok(Report { roots: reports, holes })
+        Ok(Report { roots: reports, holes, length: left.since(Time::ZERO) })
     }
 }
 
@@ -429,7 +486,7 @@ impl<'s> Shared<'s> {
 fn employ<'scope, 'a: 'scope>(
     scope: &'scope Scope<'scope, '_>,
     stage: &Arc<Stage>,
-    band: Band,
+    ranks: Ranks,
     bodies: Vec<Body<'a>>,
     workers: &mut Vec<ScopedJoinHandle<'scope, ()>>,
 ) -> Result<Vec<Identity>, Failure> {
@@ -439,7 +496,7 @@ fn employ<'scope, 'a: 'scope>(
         let (stage, say) = (Arc::clone(stage), say.clone());
         let name = format!("exec-task{}", task.0);
         workers.push(Builder::new().name(name).spawn_scoped(scope, move || {
-            worker::live(task, &stage, band, body, move |identity| {
+            worker::live(task, &stage, ranks, body, move |identity| {
                 // Whoever asked has not gone.
                 let _ = say.send((task, identity));
             });

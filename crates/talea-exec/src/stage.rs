@@ -35,13 +35,42 @@ impl Band {
     pub fn is_sound(self) -> bool {
         self.bottom >= 1 && self.top <= 98 && self.bottom + 2 <= self.top
     }
+}
 
-    pub(crate) fn workers(self) -> u8 {
-        self.top - 1
+/// Who stands where in a band; or nowhere: then everybody is an ordinary thread, the kernel runs whom it likes, and whoever may
+/// not run is held back by a gate alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ranks {
+    band: Band,
+    /// Whether the priorities are given at all.
+    pub(crate) are_real: bool,
+}
+
+impl Ranks {
+    pub(crate) fn new(band: Band, are_real: bool) -> Ranks {
+        Ranks { band, are_real }
     }
 
-    pub(crate) fn watchdog(self) -> u8 {
-        self.top + 1
+    fn give(self, tid: Tid, priority: u8) -> io::Result<()> {
+        if self.are_real { sched::set(tid, &Attr::grant(Policy::Fifo(priority))) } else { Ok(()) }
+    }
+
+    pub(crate) fn watchdog(self, tid: Tid) -> io::Result<()> {
+        self.give(tid, self.band.top + 1)
+    }
+
+    pub(crate) fn dispatcher(self, tid: Tid) -> io::Result<()> {
+        self.give(tid, self.band.top)
+    }
+
+    /// Of a worker that may run.
+    pub(crate) fn raised(self, tid: Tid) -> io::Result<()> {
+        self.give(tid, self.band.top - 1)
+    }
+
+    /// Of a worker that was stopped.
+    pub(crate) fn lowered(self, tid: Tid) -> io::Result<()> {
+        self.give(tid, self.band.bottom)
     }
 }
 

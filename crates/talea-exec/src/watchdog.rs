@@ -4,7 +4,7 @@
 //! and makes ordinary threads of all that belong to it, so that the machine can be used; whoever then leaves does so
 //! in order. Who still has not ended, in a loop of a job's own, can't be ended but with the whole program.
 
-use crate::stage::{Band, Stage, demote};
+use crate::stage::{Ranks, Stage, demote};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,6 @@ use talea_core::{Span, Time};
 use talea_os::Tid;
 use talea_os::bell::{Bell, Woken};
 use talea_os::pilock::PiLock;
-use talea_os::sched::{self, Attr, Policy};
 
 /// What a run may take beyond its end; holes of a busy machine are shorter.
 const GRACE: Span = Span::from_ns(1_000_000_000);
@@ -50,8 +49,8 @@ impl Watchdog {
     }
 
     /// Puts the calling thread where the watchdog stands.
-    pub(crate) fn enter(band: Band) -> io::Result<()> {
-        sched::set(Tid::current(), &Attr::grant(Policy::Fifo(band.watchdog())))
+    pub(crate) fn enter(ranks: Ranks) -> io::Result<()> {
+        ranks.watchdog(Tid::current())
     }
 
     /// Watches until it is called off. From `begun` comes when the run should be over, on the machine's clock; nothing, if

@@ -25,6 +25,59 @@ pub fn spender<'a>() -> Body<'a> {
     })
 }
 
+/// How fast a CPU counts: what a fixed number of rounds costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// Rounds in a millisecond of CPU time.
+    pub rounds: u64,
+}
+
+/// Rounds between two looks at the flag: some ten microseconds.
+const CHUNK: u64 = 16_384;
+/// Rounds of a sample: about a millisecond where a round is one cycle of 2 GHz.
+const SAMPLE: u64 = 2_000_000;
+const SAMPLES: usize = 15;
+const MILLISECOND: u64 = 1_000_000;
+
+impl Pace {
+    /// Of the CPU that the caller runs on: the median of some samples of a millisecond each.
+    pub fn measure() -> Pace {
+        let mut samples: Vec<u64> = (0..SAMPLES)
+            .map(|_| {
+                let before = clock::thread_cpu_time();
+                count(SAMPLE, &AtomicBool::new(false));
+                let spent = clock::thread_cpu_time().checked_sub(before).unwrap_or(Work::ZERO);
+                spent.as_ns().max(1)
+            })
+            .collect();
+        samples.sort_unstable();
+        Pace { rounds: (SAMPLE * MILLISECOND / samples[SAMPLES / 2]).max(1) }
+    }
+
+    /// How many rounds cost so much.
+    fn rounds_of(self, work: Work) -> u64 {
+        let rounds = u128::from(work.as_ns()) * u128::from(self.rounds) / u128::from(MILLISECOND);
+        u64::try_from(rounds).unwrap_or(u64::MAX)
+    }
+}
+
+/// Does as many rounds as cost what the job costs where `pace` was measured: how long it really takes, the machine decides, as
+/// with the code of an application.
+pub fn counter<'a>(pace: Pace) -> Body<'a> {
+    Box::new(move |job, over| count(pace.rounds_of(job.cost), over))
+}
+
+fn count(rounds: u64, over: &AtomicBool) {
+    let mut left = rounds;
+    while left > 0 && !over.load(Ordering::Relaxed) {
+        let chunk = left.min(CHUNK);
+        for round in 0..chunk {
+            std::hint::black_box(round);
+        }
+        left -= chunk;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -42,6 +95,35 @@ mod tests {
         });
         let least = least.min().expect("some");
         assert!(least < cost + cost, "{least}");
+    }
+
+    #[test]
+    fn s21_the_median_of_counted_jobs_costs_what_was_asked() {
+        let cost = Work::from_ns(5_000_000);
+        // A machine that changes its speed between the measurement and the jobs shows that by itself: measured anew then.
+        let differs = |pace: Pace| {
+            let mut body = counter(pace);
+            let mut spent: Vec<u64> = (0..9)
+                .map(|number| {
+                    let before = clock::thread_cpu_time();
+                    body(&Job { number, cost }, &AtomicBool::new(false));
+                    clock::thread_cpu_time().checked_sub(before).expect("a clock that goes on").as_ns()
+                })
+                .collect();
+            spent.sort_unstable();
+            spent[4].abs_diff(cost.as_ns())
+        };
+        let least = (0..8).map(|_| differs(Pace::measure())).min().expect("some");
+        assert!(least < cost.as_ns() / 50, "{least} ns of {cost}");
+    }
+
+    #[test]
+    fn rounds_follow_the_pace_and_no_job_is_too_long_to_be_counted() {
+        let pace = Pace { rounds: 1_000_000 };
+        assert_eq!(pace.rounds_of(Work::from_ns(1_500_000)), 1_500_000);
+        assert_eq!(pace.rounds_of(Work::ZERO), 0);
+        assert_eq!(Pace { rounds: u64::MAX }.rounds_of(Work::from_ns(u64::MAX)), u64::MAX);
+        count(u64::MAX, &AtomicBool::new(true));
     }
 
     #[test]

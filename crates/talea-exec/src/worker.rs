@@ -1,14 +1,14 @@
 //! The other side of the desk: a thread that does the jobs of one task.
 
 use crate::mechanism::Identity;
-use crate::stage::{Band, Stage};
+use crate::stage::{Ranks, Stage};
 use crate::work::{Body, Job};
 use std::io;
 use std::sync::atomic::Ordering;
 use talea_core::CpuSet;
 use talea_core::machine::TaskId;
 use talea_os::Tid;
-use talea_os::sched::{self, Attr, Policy};
+use talea_os::sched;
 use talea_os::threadclock::ThreadClock;
 
 /// A worker at its desk.
@@ -59,7 +59,7 @@ impl Drop for Fallen<'_> {
 pub(crate) fn live(
     task: TaskId,
     stage: &Stage,
-    band: Band,
+    ranks: Ranks,
     mut body: Body<'_>,
     say: impl FnOnce(io::Result<Identity>),
 ) {
@@ -67,7 +67,7 @@ pub(crate) fn live(
     let enter = || {
         let tid = Tid::current();
         sched::set_affinity(tid, &CpuSet::single(stage.cpus[0].number))?;
-        sched::set(tid, &Attr::grant(Policy::Fifo(band.workers())))?;
+        ranks.raised(tid)?;
         Ok(Identity { tid, clock: ThreadClock::current()? })
     };
     let identity = enter();

@@ -9,7 +9,6 @@ pub mod dice;
 mod draw;
 pub mod generate;
 pub mod schedule;
-mod script;
 pub mod sink;
 mod spoil;
 mod stream;

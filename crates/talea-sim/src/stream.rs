@@ -31,14 +31,6 @@ fn plain(cost: &Cost) -> Cost {
     }
 }
 
-/// The costs of each version.
-pub(crate) fn by_version(cost: &Cost) -> Vec<&Cost> {
-    match cost {
-        Cost::Versions(costs) => costs.iter().collect(),
-        cost => vec![cost],
-    }
-}
-
 impl Stream {
     pub(crate) fn new(source: &Source, seed: u64, task: u64) -> Stream {
         let nominal = match &source.arrivals {
@@ -47,7 +39,7 @@ impl Stream {
             }
             Arrivals::List(times) => times.first().copied(),
         };
-        let costs: Vec<Cost> = by_version(&source.cost).into_iter().map(plain).collect();
+        let costs: Vec<Cost> = source.cost.by_version().into_iter().map(plain).collect();
         let constant = match costs[..] {
             [Cost::Constant(cost)] => Some(cost),
             _ => None,

@@ -5,12 +5,12 @@
 
 mod extras;
 
-use crate::script::Script;
 use crate::sink::{Completion, Sink};
 use crate::stream::Stream;
 use extras::Extras;
 use talea_core::heap::Heap;
 use talea_core::machine::{Cpu, Event, Handled, Machine, Order, TaskId, Watch};
+use talea_core::workload::script::Script;
 use talea_core::workload::{Case, Workload};
 use talea_core::{Span, Time, Work};
 

@@ -3,7 +3,7 @@
 use crate::harness::{Scratch, compare, run, snapshot};
 use std::path::{Path, PathBuf};
 
-const COMMANDS: [&str; 15] = [
+const COMMANDS: [&str; 17] = [
     "run",
     "attach",
     "release",
@@ -16,6 +16,8 @@ const COMMANDS: [&str; 15] = [
     "import-sf3p",
     "import-rt-app",
     "doctor",
+    "execute",
+    "replay",
     "sweep",
     "generate",
     "new",

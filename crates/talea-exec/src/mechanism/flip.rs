@@ -7,13 +7,13 @@
 //! A priority keeps nobody from a CPU that nobody else wants. So where a CPU rests, the gates of those that were stopped
 //! there within a job are shut ([`talea_os::gate`]): they sleep before they take another step of their own. On a root with
 //! several CPUs a gate is shut at every stop, because there a dispatcher may have to wait for the other one's lock while the
-//! next on its CPU could step forward.
+//! next on its CPU could step forward. Where there is no right to priorities gates are all there is.
 //!
 //! Absent on purpose: workers that block within a job without telling. Then the kernel lets the next in line go on,
 //! which on a root with one CPU may be one that was stopped.
 
 use super::Mechanism;
-use crate::stage::{Band, Stage};
+use crate::stage::{Ranks, Stage};
 use crate::work::Job;
 use std::io;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use std::sync::atomic::Ordering;
 use talea_core::machine::{Cpu, TaskId};
 use talea_core::{CpuSet, Work};
 use talea_os::Tid;
-use talea_os::sched::{self, Attr, Policy};
+use talea_os::sched;
 use talea_os::threadclock::ThreadClock;
 
 /// Who a worker is.
@@ -51,7 +51,7 @@ struct Placed {
 #[derive(Debug)]
 pub(crate) struct Flip {
     stage: Arc<Stage>,
-    band: Band,
+    ranks: Ranks,
     workers: Vec<Placed>,
     /// By CPU: those that were stopped there and are held back by nothing but their priority; some may have gone on since.
     below: Vec<Vec<TaskId>>,
@@ -61,7 +61,7 @@ pub(crate) struct Flip {
 
 impl Flip {
     /// `workers`: by task, each pinned to the first CPU at the priority of those who may run.
-    pub(crate) fn new(stage: Arc<Stage>, band: Band, workers: &[Identity]) -> Flip {
+    pub(crate) fn new(stage: Arc<Stage>, ranks: Ranks, workers: &[Identity]) -> Flip {
         let cpus = stage.cpus.len();
         let place = |&who: &Identity| Placed {
             who,
@@ -74,15 +74,15 @@ impl Flip {
         Flip {
             workers: workers.iter().map(place).collect(),
             below: (0..cpus).map(|_| Vec::with_capacity(workers.len())).collect(),
-            eager: cpus > 1,
+            // Without priorities there is nothing else.
+            eager: cpus > 1 || !ranks.are_real,
             stage,
-            band,
+            ranks,
         }
     }
 
-    fn set(&self, task: TaskId, priority: u8) -> io::Result<()> {
-        let tid = self.workers[task.0 as usize].who.tid;
-        sched::set(tid, &Attr::grant(Policy::Fifo(priority)))
+    fn tid(&self, task: TaskId) -> Tid {
+        self.workers[task.0 as usize].who.tid
     }
 
     /// Pins the worker to `cpu` and lets it run there.
@@ -95,7 +95,7 @@ impl Flip {
             self.stage.slots[at].cpu.store(cpu.0, Ordering::Release);
         }
         if self.workers[at].low {
-            self.set(task, self.band.workers())?;
+            self.ranks.raised(self.tid(task))?;
             self.workers[at].low = false;
         }
         if self.workers[at].shut {
@@ -134,7 +134,7 @@ impl Mechanism for Flip {
     fn stop(&mut self, cpu: Cpu, task: TaskId, successor: bool) -> io::Result<()> {
         let at = task.0 as usize;
         if successor {
-            self.set(task, self.band.bottom)?;
+            self.ranks.lowered(self.tid(task))?;
             self.workers[at].low = true;
             if !self.eager && !std::mem::replace(&mut self.workers[at].listed, true) {
                 self.below[cpu.0 as usize].push(task);

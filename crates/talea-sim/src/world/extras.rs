@@ -1,11 +1,11 @@
 //! What not every world has: marks in jobs, holes and overheads, changes of the conditions, notes.
 
 use super::{World, span_of};
-use crate::script::{Deed, Script};
 use crate::sink::Sink;
 use crate::spoil::{Overheads, Spoils};
 use talea_core::heap::Heap;
 use talea_core::machine::{Condition, Cpu, Event, Handled, Note, TaskId, Watch};
+use talea_core::workload::script::{Deed, Script};
 use talea_core::workload::{Case, Surroundings};
 use talea_core::{Span, Time, Work};
 

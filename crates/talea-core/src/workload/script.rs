@@ -3,14 +3,15 @@
 //! Model: a job's work is cut into pieces at its marks. When a piece is done, the marks at that offset are acted upon in
 //! their order; a lock that has to wait and a suspension end it there, and the rest follows when the job goes on.
 
-use crate::stream::by_version;
-use talea_core::machine::{ChannelId, ResourceId};
-use talea_core::workload::{Act, Cost, Mark};
-use talea_core::{Span, Work};
+use super::{Act, Cost, Mark};
+use crate::machine::{ChannelId, ResourceId};
+use crate::{Span, Work};
+use alloc::vec;
+use alloc::vec::Vec;
 
 /// The marks of one task, and how far its job under way has come.
 #[derive(Clone, Debug)]
-pub(crate) struct Script {
+pub struct Script {
     /// By version; the last for all others.
     versions: Vec<Vec<Mark>>,
     version: usize,
@@ -23,8 +24,9 @@ pub(crate) struct Script {
 }
 
 impl Script {
-    /// Of a task with such a cost and these channels; `None` when its jobs do nothing but work.
-    pub(crate) fn new(cost: &Cost, inputs: &[(ChannelId, u32)], outputs: &[ChannelId]) -> Option<Script> {
+    /// Of a task with such a cost and these channels, those that it takes from with the tokens that activate it; `None` when
+    /// its jobs do nothing but work.
+    pub fn new(cost: &Cost, inputs: &[(ChannelId, u32)], outputs: &[ChannelId]) -> Option<Script> {
         let script = |cost: &Cost| {
             let mut marks = match cost {
                 Cost::Marked { marks, .. } => marks.clone(),
@@ -44,15 +46,18 @@ impl Script {
             }
             marks
         };
-        let versions: Vec<Vec<Mark>> = by_version(cost).into_iter().map(script).collect();
+        let versions: Vec<Vec<Mark>> = cost.by_version().into_iter().map(script).collect();
         let held = Vec::with_capacity(versions.iter().map(Vec::len).max().unwrap_or(0));
         let is_empty = versions.iter().all(Vec::is_empty);
         let (cost, done) = (Work::ZERO, Work::ZERO);
         (!is_empty).then_some(Script { versions, version: 0, next: 0, cost, done, held, job: 0 })
     }
 
-    /// A job begins; says how long its first piece is.
-    pub(crate) fn begin(&mut self, job: u64, version: u32, cost: Work) -> Work {
+    /// A job begins, in this version, and costs so much in all; says how long its first piece is.
+    ///
+    /// # Panics
+    /// If marks are not sorted.
+    pub fn begin(&mut self, job: u64, version: u32, cost: Work) -> Work {
         self.version = (version as usize).min(self.versions.len() - 1);
         (self.next, self.job, self.cost, self.done) = (0, job, cost, Work::ZERO);
         self.held.clear();
@@ -68,8 +73,8 @@ impl Script {
         piece
     }
 
-    /// A piece is done: what the job does now, if anything.
-    pub(crate) fn act(&mut self) -> Option<Deed> {
+    /// A piece is done: what the job does now, one thing after the other, until there is nothing more at this offset.
+    pub fn act(&mut self) -> Option<Deed> {
         while let Some(mark) =
             self.versions[self.version].get(self.next).filter(|mark| mark.at.min(self.cost) <= self.done)
         {
@@ -95,8 +100,11 @@ impl Script {
         None
     }
 
-    /// A piece is done and what follows it is or will be; how long the next one is, or that the job is over.
-    pub(crate) fn turn(&mut self) -> Option<Work> {
+    /// A piece is done and what follows it is or will be; how long the next one is, or `None`: the job is over.
+    ///
+    /// # Panics
+    /// If marks are not sorted.
+    pub fn turn(&mut self) -> Option<Work> {
         let is_over = self.done == self.cost && self.next == self.versions[self.version].len();
         (!is_over).then(|| self.advance())
     }
@@ -104,11 +112,15 @@ impl Script {
 
 /// What a job does at one mark.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Deed {
+pub enum Deed {
+    /// Asks for a resource.
     Lock(ResourceId),
+    /// Gives it back.
     Unlock(ResourceId),
+    /// Waits for something that is not a CPU, for so long.
     Suspend(Span),
-    /// So many tokens.
+    /// Puts so many tokens in.
     Push(ChannelId, u32),
+    /// Takes so many out.
     Pop(ChannelId, u32),
 }

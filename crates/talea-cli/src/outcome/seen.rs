@@ -11,25 +11,25 @@ use talea_sim::{Completion, Counters, Schedule, Sink, Tally, World};
 const DRAWN: usize = 250_000;
 
 /// A file of jobs.
-pub(super) type Csv = BufWriter<File>;
+pub(crate) type Csv = BufWriter<File>;
 /// A file of everything.
-pub(super) type Trace = crate::report::Trace<File>;
+pub(crate) type Trace = crate::report::Trace<File>;
 
-pub(super) struct Seen<'a> {
+pub(crate) struct Seen<'a> {
     outline: &'a Outline,
-    pub(super) counters: Counters,
-    pub(super) responses: Vec<Tally>,
+    pub(crate) counters: Counters,
+    pub(crate) responses: Vec<Tally>,
     /// For a picture.
-    pub(super) schedule: Option<Schedule>,
-    pub(super) curves: Vec<Curve>,
+    pub(crate) schedule: Option<Schedule>,
+    pub(crate) curves: Vec<Curve>,
     csv: Option<&'a mut Csv>,
-    pub(super) failed: Option<std::io::Error>,
+    pub(crate) failed: Option<std::io::Error>,
     trace: Option<Tracks<'a, File>>,
     budgets: Budgets,
 }
 
 impl<'a> Seen<'a> {
-    pub(super) fn new(
+    pub(crate) fn new(
         outline: &'a Outline,
         machine: &Machine,
         duration: Span,
@@ -52,8 +52,8 @@ impl<'a> Seen<'a> {
     }
 
     /// Lets `world` run and looks; what has not ended then.
-    pub(super) fn watch(&mut self, world: &mut World, end: Time) -> Vec<(TaskId, Job)> {
-        if !self.budgets.is_empty() && (self.schedule.is_some() || self.trace.is_some()) {
+    pub(crate) fn watch(&mut self, world: &mut World, end: Time) -> Vec<(TaskId, Job)> {
+        if self.has_budgets() {
             // What is there before anything happens, unless something does at once.
             if world.next_event() > Time::ZERO {
                 self.look(world.machine(), Time::ZERO);
@@ -65,7 +65,16 @@ impl<'a> Seen<'a> {
             }
         }
         world.run(end, self);
-        let machine = world.machine();
+        self.finish(world.machine(), end)
+    }
+
+    /// Whether anybody wants to know how budgets go: then the machine is to be looked at after every instant.
+    pub(crate) fn has_budgets(&self) -> bool {
+        !self.budgets.is_empty() && (self.schedule.is_some() || self.trace.is_some())
+    }
+
+    /// The run is over; what has not ended.
+    pub(crate) fn finish(&mut self, machine: &Machine, end: Time) -> Vec<(TaskId, Job)> {
         let tasks = (0..machine.tasks() as u32).map(TaskId);
         let unfinished: Vec<_> =
             tasks.flat_map(|task| machine.unfinished(task).map(move |job| (task, job))).collect();
@@ -78,7 +87,8 @@ impl<'a> Seen<'a> {
         unfinished
     }
 
-    fn look(&mut self, machine: &Machine, now: Time) {
+    /// Everything of this instant has happened.
+    pub(crate) fn look(&mut self, machine: &Machine, now: Time) {
         let Seen { outline, schedule, curves, trace, budgets, .. } = self;
         budgets.look(machine, outline, now, |corner: Corner| {
             if let Some(trace) = trace {

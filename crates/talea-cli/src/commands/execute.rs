@@ -1,0 +1,315 @@
+//! `talea execute`: what does this system really do?
+
+use crate::args::{Output, task};
+use crate::exit::Exit;
+use crate::measured::{
+    self, Measured, Places, Recording, Refused, Setup, Sketch, Spending, Texts, place, retell, sketch,
+};
+use crate::outcome::{self, ExpectationAnswer, FileArgs, Files, RootAnswer, short};
+use crate::output::{Tone, colored, count, note, paint, print, print_json};
+use crate::report::{Drawn, Outline};
+use anyhow::Context;
+use serde::Serialize;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{BufWriter, Write as _};
+use std::path::{Path, PathBuf};
+use talea_core::{CpuSet, Span, Time};
+use talea_exec::{Hole, RootReport};
+use talea_system::system::{Root, System};
+
+/// Run a described system on real threads.
+///
+/// The scheduler machine that simulates drives threads here: one for each task, pinned, below a dispatcher on each CPU. Jobs arrive as
+/// in a simulation of the same seed and spend what they cost. Needs root or CAP_SYS_NICE. While it runs, its CPUs belong
+/// to it; nothing of the machine's settings is changed, and nothing is left when it ends, however it ends. Ends with 1 if an
+/// expectation of the file does not hold, with 3 if the system can't be executed here.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Example: talea execute system.toml --duration 2s --html run.html")]
+pub(crate) struct ExecuteArgs {
+    /// The system file.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// How long to run, instead of what the file says.
+    #[arg(long, visible_alias = "for", value_name = "DURATION", value_parser = task::duration)]
+    duration: Option<Span>,
+    /// The seed, instead of the file's.
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// The machine's CPUs for those of the file, in this order of roots; without it, the first that this process may use.
+    #[arg(long, value_name = "LIST", value_parser = CpuSet::parse)]
+    cpus: Option<CpuSet>,
+    /// How a job spends its cost.
+    #[arg(long, value_enum, default_value = "budget", value_name = "MODE")]
+    work: Spending,
+    /// Run without real-time priorities where there is no right to them; every figure says so.
+    #[arg(long)]
+    best_effort: bool,
+    /// Write what went into the scheduler machine and what came out to FILE, for talea replay.
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+    #[command(flatten)]
+    files: FileArgs,
+    #[command(flatten)]
+    output: Output,
+}
+
+#[derive(Serialize)]
+struct Answer {
+    file: String,
+    duration_ns: u64,
+    seed: u64,
+    /// Threads had real-time priorities; else every number is what the kernel happened to do.
+    real_time: bool,
+    /// Somebody ended it before its time.
+    interrupted: bool,
+    roots: Vec<RootAnswer>,
+    executions: Vec<Execution>,
+    /// When a CPU stood still for everybody.
+    holes: Vec<HoleAnswer>,
+    expectations: Vec<ExpectationAnswer>,
+    ok: bool,
+}
+
+/// What running it took, by root.
+#[derive(Serialize)]
+struct Execution {
+    name: String,
+    /// The machine's, in the order of the root's.
+    cpus: Vec<u32>,
+    mechanism: &'static str,
+    /// CPU time of the dispatchers, in millionths of the root's CPUs.
+    scheduler_ppm: u64,
+    /// What workers did beside jobs that were ordered to run: the ways from one job to the next.
+    stray_ppm: u64,
+    /// Entries of the record that found no room; then everything is about the run until then.
+    lost: u64,
+}
+
+#[derive(Serialize)]
+struct HoleAnswer {
+    cpu: u32,
+    from_ns: u64,
+    to_ns: u64,
+}
+
+pub(crate) fn run(args: &ExecuteArgs) -> anyhow::Result<Exit> {
+    let (system, texts) = match Texts::load(&args.file)? {
+        Ok(read) => read,
+        Err(diagnostics) => {
+            eprint!("{}", talea_system::diagnostic::render(&diagnostics, false));
+            return Ok(Exit::Usage);
+        }
+    };
+    let duration = args.duration.unwrap_or(system.duration);
+    let seed = args.seed.unwrap_or(system.seed);
+    let places = match place(&system, args.cpus.as_ref()) {
+        Ok(places) => places,
+        Err(why) => return Ok(refuse(&args.file, &why)),
+    };
+    let sketches = sketch(&system, duration, seed)?;
+    remark(&system, &places, &sketches, duration);
+    let files = Files::create(&args.files)?;
+    let to = args.record.as_deref().map(create).transpose()?;
+    let (spending, best_effort) = (args.work, args.best_effort);
+    let setup = Setup {
+        system: &system,
+        duration,
+        seed,
+        places: &places,
+        spending,
+        best_effort,
+        sketches: &sketches,
+    };
+    let measured = match measured::run(&setup)? {
+        Ok(measured) => measured,
+        Err(Refused(why)) => return Ok(refuse(&args.file, &why)),
+    };
+    if let (Some(to), Some(path)) = (to, &args.record) {
+        let records = measured.report.roots.iter().map(|root| root.record.clone());
+        let roots = places.iter().cloned().zip(records).collect();
+        let mut to = BufWriter::new(to);
+        let written = Recording { seed, texts, roots }.write(&mut to).and_then(|()| to.flush());
+        written.with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    let answer = tell(args, &system, &places, seed, &measured, files)?;
+    if args.output.json {
+        print_json(&answer)?;
+    } else {
+        print(&report(&answer, colored()))?;
+    }
+    Ok(if answer.ok { Exit::Ok } else { Exit::Failure })
+}
+
+fn create(path: &Path) -> anyhow::Result<File> {
+    File::create(path).with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn refuse(file: &Path, why: &str) -> Exit {
+    note(&format!("{} can't be executed: {why}", file.display()));
+    Exit::Refused
+}
+
+/// What whoever reads the numbers should know beforehand.
+fn remark(system: &System, places: &Places, sketches: &[Sketch], duration: Span) {
+    let is_spoiled = |root: &Root| {
+        !root.surroundings.holes.is_empty() || root.surroundings.overheads != talea_sim::Overheads::default()
+    };
+    if system.roots.iter().any(is_spoiled) {
+        note("the holes and overheads of the file are not executed: this machine has its own");
+    }
+    for (cpus, sketch) in places.iter().zip(sketches) {
+        for (cpu, busy) in cpus.iter().zip(&sketch.busy) {
+            let thousandths = busy.as_ns().saturating_mul(1_000) / duration.as_ns().max(1);
+            if thousandths > MOST_BUSY {
+                note(&format!(
+                    "CPU {cpu} will be busy for {}.{} % of the run: where ordinary threads wait there, the kernel \
+                     gives them up to 50 ms of each second in one go, which shows as holes",
+                    thousandths / 10,
+                    thousandths % 10,
+                ));
+            }
+        }
+    }
+}
+
+/// Thousandths of a CPU up to which the kernel's fair server and its throttling leave real-time threads alone.
+const MOST_BUSY: u64 = 930;
+
+/// What was measured, as a simulation is told.
+fn tell(
+    args: &ExecuteArgs,
+    system: &System,
+    places: &Places,
+    seed: u64,
+    measured: &Measured,
+    mut files: Files<'_>,
+) -> anyhow::Result<Answer> {
+    let Measured { report, is_real, interrupted } = measured;
+    let mut outlines = system.roots.iter().map(outcome::outline).collect::<anyhow::Result<Vec<_>>>()?;
+    if !is_real {
+        for outline in &mut outlines {
+            outline.name.push_str(" (best effort)");
+        }
+    }
+    let (mut roots, mut executions, mut drawn) = (Vec::new(), Vec::new(), Vec::new());
+    for (number, (root, outline)) in system.roots.iter().zip(&outlines).enumerate() {
+        let real = &report.roots[number];
+        let (answer, picture) = tell_root(root, outline, real, report.length, &mut files)?;
+        roots.push(answer);
+        executions.push(execution(outline, &places[number], real, report.length, *is_real));
+        drawn.extend(picture);
+    }
+    let name = args.file.file_name().unwrap_or_default().to_string_lossy();
+    let effort = if *is_real { "" } else { ", best effort: without real-time priorities" };
+    files.finish(format!("{name}, executed{effort}"), seed, report.length, drawn)?;
+    let expectations = outcome::judge(&system.expectations, &roots);
+    let is_whole = !interrupted && executions.iter().all(|execution| execution.lost == 0);
+    let ok = is_whole && expectations.iter().all(|expectation| expectation.holds);
+    Ok(Answer {
+        file: args.file.display().to_string(),
+        duration_ns: report.length.as_ns(),
+        seed,
+        real_time: *is_real,
+        interrupted: *interrupted,
+        roots,
+        executions,
+        holes: report.holes.iter().map(hole).collect(),
+        expectations,
+        ok,
+    })
+}
+
+fn hole(hole: &Hole) -> HoleAnswer {
+    HoleAnswer { cpu: hole.cpu, from_ns: hole.from.as_ns(), to_ns: hole.to.as_ns() }
+}
+
+fn tell_root<'a>(
+    root: &Root,
+    outline: &'a Outline,
+    real: &RootReport,
+    length: Span,
+    files: &mut Files<'_>,
+) -> anyhow::Result<(RootAnswer, Option<Drawn<'a>>)> {
+    let mut machine = root.tree.build().map_err(|error| anyhow::anyhow!("{}", error.why))?;
+    let mut seen = files.seen(outline, &machine, length);
+    let has_budgets = seen.has_budgets();
+    retell(&mut machine, &real.record, &mut seen, |seen, machine, now| {
+        if has_budgets {
+            seen.look(machine, now);
+        }
+    })
+    .map_err(|differs| {
+        anyhow::anyhow!("the run is not replayed, which is a defect of this program: {differs}")
+    })?;
+    let recorded = real.record.last().map_or(Time::ZERO, |entry| entry.now);
+    let end = if real.lost > 0 { recorded } else { recorded.max(Time::ZERO + length) };
+    let unfinished = seen.finish(&machine, end);
+    if let Some(error) = seen.failed.take() {
+        return Err(error).context("cannot write the jobs");
+    }
+    Ok(outcome::answer(outline, seen, unfinished, end))
+}
+
+fn execution(outline: &Outline, cpus: &[u32], real: &RootReport, length: Span, is_real: bool) -> Execution {
+    let whole = u128::from(length.as_ns().max(1)) * cpus.len().max(1) as u128;
+    let ppm = |ns: u64| (u128::from(ns) * 1_000_000 / whole) as u64;
+    Execution {
+        name: outline.name.clone(),
+        cpus: cpus.to_vec(),
+        mechanism: if is_real { "flip" } else { "gates" },
+        scheduler_ppm: ppm(real.effort.iter().map(|effort| effort.used.as_ns()).sum()),
+        stray_ppm: ppm(real.consumed.iter().map(|consumed| consumed.stray().as_ns()).sum()),
+        lost: real.lost,
+    }
+}
+
+fn report(answer: &Answer, color: bool) -> String {
+    let mut out = String::new();
+    let duration = Span::from_ns(answer.duration_ns);
+    for (root, execution) in answer.roots.iter().zip(&answer.executions) {
+        let cpus: Vec<String> = execution.cpus.iter().map(u32::to_string).collect();
+        let word = if cpus.len() == 1 { "CPU" } else { "CPUs" };
+        let _ = writeln!(
+            out,
+            "{} on {word} {}, {duration} executed with seed {}",
+            root.name,
+            cpus.join(","),
+            answer.seed
+        );
+        out.push_str(&outcome::table(root));
+        let _ = writeln!(
+            out,
+            "scheduler overhead {}, beside jobs {}; mechanism {}",
+            percent(execution.scheduler_ppm),
+            percent(execution.stray_ppm),
+            execution.mechanism
+        );
+        if execution.lost > 0 {
+            let what = format!("the record was full: {} entries are missing", execution.lost);
+            let _ = writeln!(out, "{}: what is shown is the run until then", paint(&what, Tone::Bad, color));
+        }
+    }
+    if let Some(longest) = answer.holes.iter().map(|hole| hole.to_ns - hole.from_ns).max() {
+        let holes = count(answer.holes.len(), "hole");
+        let _ = writeln!(
+            out,
+            "{holes}, in which a CPU stood still for everybody; the longest {}",
+            short(longest)
+        );
+    }
+    if !answer.real_time {
+        let what = "best effort: threads had no real-time priorities, so these figures promise nothing";
+        let _ = writeln!(out, "{}", paint(what, Tone::Doubtful, color));
+    }
+    if answer.interrupted {
+        let _ = writeln!(out, "{}", paint("interrupted", Tone::Bad, color));
+    }
+    out.push_str(&outcome::verdicts(&answer.expectations, color));
+    out
+}
+
+/// Millionths as hundredths, with all digits.
+fn percent(ppm: u64) -> String {
+    format!("{}.{:04} %", ppm / 10_000, ppm % 10_000)
+}

@@ -1,0 +1,17 @@
+//! A described system on real threads, and what was measured told as a simulation tells it.
+//!
+//! Model: [`place`] gives each root its CPUs; [`sketch`] simulates the same jobs, for how much there will be to write down and
+//! how busy the CPUs will be; [`run`](run()) draws the jobs and lets them run; [`retell`] puts the record of a root through a fresh
+//! machine into whatever a simulation would be told to. A [`recording`] is all of it as a file.
+
+mod place;
+mod recording;
+mod retell;
+mod run;
+mod sketch;
+
+pub(crate) use place::{Places, place};
+pub(crate) use recording::{Recording, Texts};
+pub(crate) use retell::retell;
+pub(crate) use run::{Measured, Refused, Setup, Spending, run};
+pub(crate) use sketch::{Sketch, sketch};

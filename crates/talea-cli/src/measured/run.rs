@@ -1,0 +1,132 @@
+//! The jobs of a system, drawn as a simulation draws them, on real threads.
+
+use super::place::Places;
+use super::sketch::Sketch;
+use anyhow::Context;
+use rustix::event::{PollFd, PollFlags, poll};
+use std::os::fd::AsFd;
+use talea_core::{Span, Time};
+use talea_exec::run::MOST_ROOM;
+use talea_exec::{
+    Arrival, Body, CallOff, Failure, Load, Options, Pace, Report, RootPlan, TaskPlan, execute_until, work,
+};
+use talea_os::signals::{Signal, Signals};
+use talea_sim::dice::of_root;
+use talea_system::system::System;
+
+/// How jobs work.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Spending {
+    /// Until the thread's own CPU clock says that the cost is used up: exact, whatever the machine does.
+    #[default]
+    Budget,
+    /// As many rounds of a loop as cost so much when they were measured before the run: as long as the machine takes for them.
+    Iterations,
+}
+
+/// What is to be run.
+pub(crate) struct Setup<'s> {
+    pub(crate) system: &'s System,
+    pub(crate) duration: Span,
+    pub(crate) seed: u64,
+    pub(crate) places: &'s Places,
+    pub(crate) spending: Spending,
+    /// Whether a run without priorities will do where there is no right to them.
+    pub(crate) best_effort: bool,
+    /// By root.
+    pub(crate) sketches: &'s [Sketch],
+}
+
+/// What became of it.
+pub(crate) struct Measured {
+    pub(crate) report: Report,
+    /// Whether threads had real-time priorities.
+    pub(crate) is_real: bool,
+    /// Whether somebody ended it before its time.
+    pub(crate) interrupted: bool,
+}
+
+/// Why nothing was run: in words, for whoever asked.
+pub(crate) struct Refused(pub(crate) String);
+
+/// Runs it.
+///
+/// # Errors
+/// Outer: something broke. Inner: it can't be run here.
+pub(crate) fn run(setup: &Setup<'_>) -> anyhow::Result<Result<Measured, Refused>> {
+    let pace = match setup.spending {
+        Spending::Budget => None,
+        Spending::Iterations => Some(Pace::measure()),
+    };
+    let mut options = Options::new(setup.duration);
+    options.room = room(setup.sketches);
+    let call_off = CallOff::default();
+    let attempt = |options: &Options| {
+        until_a_signal(&call_off, || execute_until(plans(setup, pace), options, &call_off))
+    };
+    let mut ended = attempt(&options)?;
+    if matches!(ended, Err(Failure::NoRight(_))) && setup.best_effort {
+        options.priorities = false;
+        ended = attempt(&options)?;
+    }
+    match ended {
+        Ok(report) => {
+            let interrupted = call_off.was_called();
+            Ok(Ok(Measured { report, is_real: options.priorities, interrupted }))
+        }
+        Err(failure @ (Failure::Plan(_) | Failure::Tree(_))) => Ok(Err(Refused(failure.to_string()))),
+        Err(failure @ Failure::NoRight(_)) => Ok(Err(Refused(format!(
+            "{failure}, and --best-effort runs without priorities, as well as the kernel lets it"
+        )))),
+        Err(failure) => Err(failure.into()),
+    }
+}
+
+/// Entries that a dispatcher may write down: several times what the simulation would.
+fn room(sketches: &[Sketch]) -> usize {
+    const EACH: u64 = 24;
+    const LEAST: usize = 1 << 14;
+    let steps = sketches.iter().map(|sketch| sketch.steps).max().unwrap_or(0);
+    usize::try_from(steps.saturating_mul(EACH)).unwrap_or(MOST_ROOM).clamp(LEAST, MOST_ROOM)
+}
+
+fn plans<'s>(setup: &Setup<'s>, pace: Option<Pace>) -> Vec<RootPlan<'s>> {
+    let until = Time::ZERO + setup.duration;
+    let roots = setup.system.roots.iter().zip(setup.places).enumerate();
+    let plan = |(number, (root, cpus)): (usize, (&'s talea_system::system::Root, &Vec<u32>))| {
+        let drawn = talea_sim::draw(&root.workload(of_root(setup.seed, number)), until);
+        let tasks = drawn.into_iter().map(|drawn| {
+            let arrivals = drawn.arrivals.iter().map(|&(seen, nominal)| Arrival { seen, nominal });
+            let load = Load { arrivals: arrivals.collect(), costs: drawn.costs };
+            let body: Body<'s> = pace.map_or_else(work::spender, work::counter);
+            TaskPlan { load, body }
+        });
+        RootPlan { tree: &root.tree, tasks: tasks.collect(), cpus: cpus.clone() }
+    };
+    roots.map(plan).collect()
+}
+
+/// Does `what`, which is called off when somebody sends a signal that would end the program.
+fn until_a_signal<T: Send>(call_off: &CallOff, what: impl FnOnce() -> T) -> anyhow::Result<T> {
+    // Before there are threads that would have them unblocked.
+    let signals =
+        Signals::new(&[Signal::Int, Signal::Term, Signal::Hup]).context("cannot wait for signals")?;
+    let (ours, theirs) = std::os::unix::net::UnixStream::pair().context("cannot make a socket")?;
+    let signals = &signals;
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut waits = [
+                PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN),
+                PollFd::from_borrowed_fd(theirs.as_fd(), PollFlags::IN),
+            ];
+            while matches!(poll(&mut waits, None), Err(rustix::io::Errno::INTR)) {}
+            if matches!(signals.take(), Ok(Some(_))) {
+                call_off.call();
+            }
+        });
+        let done = what();
+        // It has nothing to wait for any more.
+        drop(ours);
+        Ok(done)
+    })
+}

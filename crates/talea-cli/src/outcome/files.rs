@@ -1,0 +1,99 @@
+//! The files of a run: jobs, trace, page, picture.
+
+use super::seen::{Csv, Seen, Trace};
+use crate::report::{self, Drawn, Outline, Picture};
+use anyhow::Context;
+use std::fs::File;
+use std::io::{BufWriter, Write as _};
+use std::path::{Path, PathBuf};
+use talea_core::Span;
+use talea_core::machine::Machine;
+
+/// Which are wanted.
+#[derive(clap::Args, Debug)]
+pub(crate) struct FileArgs {
+    /// Write every job to FILE: task, number, release, deadline, end, CPU, in nanoseconds.
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    /// Write everything that happens to FILE as a trace for Perfetto: who runs, arrivals, deadlines, misses, budgets.
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// Write a page with the schedule, to be zoomed, and the response times to FILE. It needs nothing from anywhere.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Write the first part of the schedule to FILE as a picture: 20 of the longest periods at most.
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+}
+
+/// What is being written.
+pub(crate) struct Files<'a> {
+    args: &'a FileArgs,
+    csv: Option<Csv>,
+    trace: Option<Trace>,
+}
+
+fn cannot_write(path: &Path) -> String {
+    format!("cannot write {}", path.display())
+}
+
+fn create(path: &Path) -> anyhow::Result<File> {
+    File::create(path).with_context(|| cannot_write(path))
+}
+
+fn create_csv(path: &Path) -> anyhow::Result<Csv> {
+    let mut file = BufWriter::new(create(path)?);
+    writeln!(file, "task,job,release_ns,deadline_ns,end_ns,cpu,late").with_context(|| cannot_write(path))?;
+    Ok(file)
+}
+
+impl<'a> Files<'a> {
+    /// Creates them, so that what can't be written is known before anything runs.
+    pub(crate) fn create(args: &'a FileArgs) -> anyhow::Result<Files<'a>> {
+        Ok(Files {
+            args,
+            csv: args.csv.as_deref().map(create_csv).transpose()?,
+            trace: args.trace.as_deref().map(create).transpose()?.map(Trace::new),
+        })
+    }
+
+    /// A sink for the next root.
+    pub(crate) fn seen<'s>(
+        &'s mut self,
+        outline: &'s Outline,
+        machine: &Machine,
+        duration: Span,
+    ) -> Seen<'s> {
+        let is_drawn = self.args.html.is_some() || self.args.svg.is_some();
+        Seen::new(outline, machine, duration, is_drawn, self.csv.as_mut(), self.trace.as_mut())
+    }
+
+    /// The pictures, and what is left of the others.
+    pub(crate) fn finish(
+        self,
+        title: String,
+        seed: u64,
+        duration: Span,
+        roots: Vec<Drawn<'_>>,
+    ) -> anyhow::Result<()> {
+        let picture = Picture { title, seed, roots, duration_ns: duration.as_ns() };
+        let write =
+            |path: &Path, text: String| std::fs::write(path, text).with_context(|| cannot_write(path));
+        if let Some(path) = &self.args.html {
+            write(path, report::html(&picture)?)?;
+        }
+        if let Some(path) = &self.args.svg {
+            let tasks = picture.roots.iter().flat_map(|root| &root.outline.tasks);
+            let longest = tasks.map(|task| task.period_ns).max().unwrap_or(0);
+            let until = longest.saturating_mul(20).clamp(1, duration.as_ns().max(1));
+            write(path, report::svg(&picture, until))?;
+        }
+        if let (Some(mut file), Some(path)) = (self.csv, &self.args.csv) {
+            file.flush().with_context(|| cannot_write(path))?;
+        }
+        if let (Some(trace), Some(path)) = (self.trace, &self.args.trace) {
+            trace.finish().with_context(|| cannot_write(path))?;
+        }
+        Ok(())
+    }
+}

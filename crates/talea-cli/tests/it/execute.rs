@@ -1,0 +1,207 @@
+//! `talea execute` and `talea replay`: real threads, and what they leave to be looked at.
+
+use crate::harness::{Scratch, run, talea};
+use std::os::unix::process::CommandExt;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+use talea_kernel_tests::{ALICE, Bench, eventually, needs, needs_root};
+
+const SYSTEM: &str = "\
+duration = \"300ms\"
+[[scheduler]]
+name = \"cpu0\"
+policy = \"fp\"
+[[scheduler]]
+name = \"net\"
+in = \"cpu0\"
+server = \"deferrable\"
+budget = \"4ms\"
+period = \"20ms\"
+priority = 20
+[[task]]
+name = \"control\"
+in = \"cpu0\"
+priority = 30
+period = \"10ms\"
+cost = \"1ms\"
+[[task]]
+name = \"requests\"
+in = \"net\"
+period = \"60ms\"
+cost = \"9ms\"
+[[task]]
+name = \"log\"
+in = \"cpu0\"
+priority = 10
+period = \"30ms\"
+cost = \"3ms\"
+";
+
+fn json(text: &str) -> serde_json::Value {
+    serde_json::from_str(text).expect("JSON")
+}
+
+#[test]
+fn s18_s20_one_file_is_simulated_and_executed_and_both_are_told_alike() {
+    needs_root!();
+    let _bench = Bench::new("cli_execute");
+    let scratch = Scratch::new();
+    scratch.file("system.toml", SYSTEM);
+    let simulated = json(&run(&scratch, &["simulate", "system.toml", "--json"]).out);
+    let files = ["--csv", "jobs.csv", "--html", "run.html", "--svg", "run.svg", "--trace", "run.trace"];
+    let ended = run(&scratch, &[&["execute", "system.toml", "--json"][..], &files].concat());
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    let real = json(&ended.out);
+    assert_eq!(real["real_time"], true);
+    let tasks = |answer: &serde_json::Value| answer["roots"][0]["tasks"].as_array().expect("tasks").clone();
+    let (model, done) = (tasks(&simulated), tasks(&real));
+    let names =
+        |tasks: &[serde_json::Value]| tasks.iter().map(|task| task["name"].to_string()).collect::<Vec<_>>();
+    assert_eq!(names(&model), names(&done));
+    let sum = |tasks: &[serde_json::Value], of: &str| {
+        tasks.iter().filter_map(|task| task[of].as_u64()).sum::<u64>()
+    };
+    // All that come in a simulation, and whatever a disturbed machine left undone stands in no other column.
+    assert_eq!(sum(&model, "arrived"), sum(&done, "arrived"));
+    let completed = sum(&done, "completed");
+    assert!(completed > 0 && completed <= sum(&model, "completed"));
+    for (model, done) in model.iter().zip(&done) {
+        // Nobody is faster than in a world where scheduling costs nothing.
+        assert!(done["response_min_ns"].as_u64() >= model["response_min_ns"].as_u64(), "{model} {done}");
+    }
+    let read = |name: &str| std::fs::read(scratch.path().join(name)).expect(name);
+    let text = |name: &str| String::from_utf8(read(name)).expect("text");
+    assert_eq!(text("jobs.csv").lines().count() as u64, completed + 1);
+    assert!(text("run.html").contains("system.toml, executed"));
+    assert!(text("run.svg").contains(">control<"));
+    assert!(!read("run.trace").is_empty());
+}
+
+#[test]
+fn s3_a_recorded_run_is_replayed_and_a_swapped_order_is_caught() {
+    needs_root!();
+    let _bench = Bench::new("cli_replay");
+    let scratch = Scratch::new();
+    // In two files: both are in the recording.
+    let (above, below) = SYSTEM.split_once("[[task]]").expect("tasks");
+    scratch.file("tasks.toml", &format!("[[task]]{below}"));
+    scratch.file("system.toml", &format!("include = [\"tasks.toml\"]\n{above}"));
+    let ended = run(&scratch, &["execute", "system.toml", "--record", "run.txt"]);
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    std::fs::remove_file(scratch.path().join("tasks.toml")).expect("it was there");
+    let same = run(&scratch, &["replay", "run.txt"]);
+    assert_eq!(same.code, Some(0), "{}{}", same.out, same.err);
+    assert!(same.out.contains("same: cpu0"), "{}", same.out);
+    let text = std::fs::read_to_string(scratch.path().join("run.txt")).expect("the recording");
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    // Two orders that are about different tasks change places, and keep their times.
+    let orders: Vec<usize> = (0..lines.len()).filter(|&at| lines[at].contains(" run 0 ")).collect();
+    let pair = orders.windows(2).find(|pair| {
+        let task = |at: usize| lines[at].split(' ').nth(3).map(str::to_owned);
+        task(pair[0]) != task(pair[1])
+    });
+    let (a, b) = pair.map(|pair| (pair[0], pair[1])).expect("two tasks take turns");
+    let order = |line: &str| line.split_once(' ').expect("a time").1.to_owned();
+    let (first, second) = (order(&lines[a]), order(&lines[b]));
+    for (at, order) in [(a, second), (b, first)] {
+        let time = lines[at].split(' ').next().expect("a time").to_owned();
+        lines[at] = format!("{time} {order}");
+    }
+    scratch.file("swapped.txt", &(lines.join("\n") + "\n"));
+    let caught = run(&scratch, &["replay", "swapped.txt"]);
+    assert_eq!(caught.code, Some(1), "{}", caught.out);
+    assert!(
+        caught.out.contains("differs: cpu0") && caught.out.contains("replayed: CPU 0 runs"),
+        "{}",
+        caught.out
+    );
+    assert_eq!(json(&run(&scratch, &["replay", "swapped.txt", "--json"]).out)["same"], false);
+    scratch.file("cut.txt", "talea-recording 1\nseed x\n");
+    let malformed = run(&scratch, &["replay", "cut.txt"]);
+    assert_eq!(malformed.code, Some(2));
+    assert!(malformed.err.contains("line 2"), "{}", malformed.err);
+}
+
+#[test]
+fn a_system_that_this_machine_can_not_run_is_refused_with_the_reason() {
+    let scratch = Scratch::new();
+    let two = SYSTEM.replace("policy = \"fp\"", "policy = \"fp\"\ncpus = 2");
+    scratch.file("two.toml", &two);
+    let few = run(&scratch, &["execute", "two.toml", "--cpus", "0"]);
+    assert_eq!(few.code, Some(3), "{}", few.err);
+    assert!(few.err.contains("describes 2 CPUs") && few.err.contains("talea simulate"), "{}", few.err);
+    let none = run(&scratch, &["execute", "two.toml", "--cpus", "1000,1001"]);
+    assert_eq!(none.code, Some(3));
+    assert!(none.err.contains("CPU 1000-1001"), "{}", none.err);
+    let wrong = run(&scratch, &["execute", "nowhere.toml"]);
+    assert_eq!((wrong.code, wrong.out.as_str()), (Some(1), ""), "{}", wrong.err);
+}
+
+#[test]
+fn without_rights_it_says_what_to_do_and_runs_only_if_it_is_told_to() {
+    needs_root!();
+    let limits = std::fs::read_to_string("/proc/self/limits").expect("our limits");
+    let rtprio = limits.lines().find(|line| line.starts_with("Max realtime priority")).unwrap_or_default();
+    needs!("no real-time priorities for users", rtprio.split_whitespace().nth(3) == Some("0"));
+    let bench = Bench::new("cli_rights");
+    let scratch = Scratch::new();
+    // Where anybody may run it, and read the file.
+    let program = bench.path("talea");
+    std::fs::copy(env!("CARGO_BIN_EXE_talea"), &program).expect("the program under test");
+    let file = bench.write("system.toml", SYSTEM);
+    let alice = |arguments: &[&str]| {
+        let mut command = std::process::Command::new(&program);
+        command.env("NO_COLOR", "1").stdin(Stdio::null()).arg("execute").arg(&file).args(arguments);
+        crate::harness::finish(command.uid(ALICE).gid(ALICE).current_dir("/"))
+    };
+    let refused = alice(&[]);
+    assert_eq!((refused.code, refused.out.as_str()), (Some(3), ""), "{}", refused.err);
+    for word in ["CAP_SYS_NICE", "talea simulate", "--best-effort"] {
+        assert!(refused.err.contains(word), "{word}: {}", refused.err);
+    }
+    let told = alice(&["--best-effort"]);
+    assert_eq!(told.code, Some(0), "{}", told.err);
+    assert!(told.out.contains("cpu0 (best effort)") && told.out.contains("promise nothing"), "{}", told.out);
+    assert!(told.out.contains("mechanism gates"), "{}", told.out);
+    let (folder, page) = (bench.path("alice"), bench.path("alice/run.html"));
+    std::fs::create_dir(&folder).expect("a folder");
+    std::os::unix::fs::chown(&folder, Some(ALICE), Some(ALICE)).expect("for her");
+    let page_name = page.to_str().expect("UTF-8");
+    let answer = json(&alice(&["--best-effort", "--json", "--html", page_name]).out);
+    assert_eq!(answer["real_time"], false);
+    assert!(
+        std::fs::read_to_string(&page).expect("a page").contains("best effort: without real-time priorities")
+    );
+    drop(scratch);
+}
+
+#[test]
+fn a_run_that_is_interrupted_ends_at_once_and_says_what_it_saw() {
+    needs_root!();
+    let _bench = Bench::new("cli_interrupted");
+    let scratch = Scratch::new();
+    scratch.file("system.toml", SYSTEM);
+    for signal in [rustix::process::Signal::INT, rustix::process::Signal::TERM] {
+        let child = talea(&scratch)
+            .args(["execute", "system.toml", "--duration", "60s", "--json"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("talea");
+        let pid = rustix::process::Pid::from_child(&child);
+        let tasks = format!("/proc/{}/task", child.id());
+        let is_under_way = || {
+            let tasks = std::fs::read_dir(&tasks).expect("its threads").flatten();
+            let names = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
+            names.into_iter().any(|name| name.starts_with("exec-monitor"))
+        };
+        eventually("the run is under way", is_under_way);
+        let asked = Instant::now();
+        rustix::process::kill_process(pid, signal).expect("it is there");
+        let ended = child.wait_with_output().expect("it ends");
+        assert!(asked.elapsed() < Duration::from_secs(20), "long before its time");
+        assert_eq!(ended.status.code(), Some(1));
+        let answer = json(&String::from_utf8(ended.stdout).expect("text"));
+        assert_eq!(answer["interrupted"], true);
+        assert!(answer["duration_ns"].as_u64().is_some_and(|ns| ns < 30_000_000_000), "{answer}");
+    }
+}
