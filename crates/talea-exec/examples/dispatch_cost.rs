@@ -61,9 +61,9 @@ fn run(levels: usize, cpus: u32) -> Result<(f64, f64), Failure> {
         let at = Time::from_ns(k * PERIOD.as_ns());
         Arrival { seen: at, nominal: at }
     });
-    let load = Load { arrivals: arrivals.collect(), costs: vec![Work::from_ns(20_000)] };
+    let load = Load::new(arrivals.collect(), vec![Work::from_ns(20_000)]);
     let tasks = vec![TaskPlan { load, body: work::spender() }];
-    let plan = RootPlan { tree: &tree, tasks, cpus: (0..cpus).collect() };
+    let plan = RootPlan { tree: &tree, tasks, changes: Vec::new(), cpus: (0..cpus).collect() };
     let duration = Span::from_ns(JOBS * PERIOD.as_ns());
     let options = Options { audit: false, monitor: false, ..Options::new(duration) };
     let report = execute(vec![plan], &options)?;
@@ -83,9 +83,9 @@ fn overruns(cpu: u32) -> Result<Vec<f64>, Failure> {
     let server = tree.scheduler(Tree::ROOT, server);
     let _ = tree.task(server, TaskSpec::new("greedy", Span::from_ns(10_000_000_000)));
     let arrivals = vec![Arrival { seen: Time::ZERO, nominal: Time::ZERO }];
-    let load = Load { arrivals, costs: vec![Work::from_ns(10_000_000_000)] };
+    let load = Load::new(arrivals, vec![Work::from_ns(10_000_000_000)]);
     let tasks = vec![TaskPlan { load, body: work::spender() }];
-    let plan = RootPlan { tree: &tree, tasks, cpus: vec![cpu] };
+    let plan = RootPlan { tree: &tree, tasks, changes: Vec::new(), cpus: vec![cpu] };
     let options = Options { audit: false, ..Options::new(Span::from_ns(1_000_000_000)) };
     let report = execute(vec![plan], &options)?;
     let (mut used, mut over) = (0, Vec::new());

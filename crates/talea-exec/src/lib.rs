@@ -11,7 +11,8 @@
 //! computes. If a job sleeps or blocks within itself, which the machine isn't told, one that was stopped may go on meanwhile on
 //! a root with one CPU.
 //!
-//! A map: [`run`] sets a run up and tears it down; `dispatcher` is the loop, `root` its body without threads in it;
+//! A map: [`run`] sets a run up and tears it down; `dispatcher` is the loop, `root` its body without threads in it (`root::desk`:
+//! the pieces of jobs and what they do between them; `root::alarm`: who is awake when);
 //! `worker` is the other side; [`mechanism`] moves workers; [`record`] keeps what went in and came out, in memory and as a file, [`replay`] gets the
 //! same out of a fresh machine, [`course`] says who ran in what order; [`work`] is what jobs do, [`load`] how many come
 //! and how long they are.

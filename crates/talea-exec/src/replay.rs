@@ -92,21 +92,10 @@ pub fn replay_to<W: Watch>(
 fn is_possible<W: Watch>(machine: &Machine<W>, last: Time, entry: &Entry) -> bool {
     let end = Time::ZERO + LONGEST;
     let What::Told(event) = entry.what else { return (last..=end).contains(&entry.now) };
-    let is_task = |task: u32| (task as usize) < machine.tasks();
-    (last..=end).contains(&entry.now)
-        && match event {
-            Event::Arrived { task, arrival } => is_task(task.0) && arrival <= end,
-            Event::Completed { task } => is_task(task.0) && machine.is_under_way(task),
-            Event::Ran { cpu, work } => {
-                (cpu.0 as usize) < machine.cpus() && Span::from_ns(work.as_ns()) <= LONGEST
-            }
-            Event::Timer | Event::Stopped | Event::Changed(_) => true,
-            // Trees in which these happen are not executed.
-            Event::Blocked { .. }
-            | Event::Woke { .. }
-            | Event::Locked { .. }
-            | Event::Unlocked { .. }
-            | Event::Pushed { .. }
-            | Event::Popped { .. } => false,
-        }
+    let is_short = match event {
+        Event::Arrived { arrival, .. } => arrival <= end,
+        Event::Ran { work, .. } => Span::from_ns(work.as_ns()) <= LONGEST,
+        _ => true,
+    };
+    (last..=end).contains(&entry.now) && is_short && machine.is_possible(event)
 }

@@ -26,7 +26,7 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::{Builder, Scope, ScopedJoinHandle};
 use talea_core::cpus::MAX_CPUS;
-use talea_core::machine::{Body as Node, LONGEST, Machine, TaskId, Tree, TreeError};
+use talea_core::machine::{Body as Node, Condition, LONGEST, Machine, TaskId, Tree, TreeError};
 use talea_core::sched::Policy;
 use talea_core::{Span, Time};
 use talea_os::gate::Handler;
@@ -54,6 +54,8 @@ pub struct RootPlan<'a> {
     pub tree: &'a Tree,
     /// By task of its machine.
     pub tasks: Vec<TaskPlan<'a>>,
+    /// What becomes of battery, mode and mask, in order of time.
+    pub changes: Vec<(Time, Condition)>,
     /// The CPUs that it gets, as the kernel counts them; as many as the tree has, and nobody else's.
     pub cpus: Vec<u32>,
 }
@@ -230,21 +232,10 @@ fn check(roots: &[RootPlan<'_>], options: &Options) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether threads can do what the tree says: a worker has one body, and tells the machine nothing but the ends of its jobs.
+/// Whether threads can do what the tree says.
 fn can_be_driven(tree: &Tree) -> Result<(), String> {
-    let known = [
-        ("accelerators", tree.accelerators.is_empty()),
-        ("resources", tree.resources.is_empty()),
-        ("channels", tree.channels.is_empty()),
-    ];
-    if let Some((what, _)) = known.iter().find(|(_, none)| !none) {
-        return Err(format!("the tree has {what}, which only the simulator knows"));
-    }
     for (_, node) in tree.nodes() {
         match &node.body {
-            Node::Task(task) if !task.versions.is_empty() => {
-                return Err(format!("task {} has versions, which only the simulator knows", task.name));
-            }
             Node::Task(_) => {}
             Node::Scheduler(spec) => {
                 let quantum = match spec.policy {
@@ -370,7 +361,13 @@ impl<'s> Shared<'s> {
             let tasks = identities.len();
             let flip = Flip::new(Arc::clone(stage), ranks, &identities);
             let mechanism = Audited::new(flip, tasks, self.options.audit)?;
-            live.push(Arc::new(PiLock::new(Live::new(machine, root.cpus.len(), mechanism, loads)?)));
+            live.push(Arc::new(PiLock::new(Live::new(
+                machine,
+                root.cpus.len(),
+                mechanism,
+                loads,
+                root.changes,
+            )?)));
         }
         let mut dispatchers = Vec::new();
         let mut starts = Vec::new();

@@ -4,16 +4,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use talea_core::Work;
 use talea_os::clock;
 
-/// One job of a task, as its worker gets it.
+/// One job of a task, as its worker gets it; of a job that does something on its way, one piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Job {
     /// Which of its task, from 0.
     pub number: u64,
-    /// What it costs, says its load.
+    /// What it, or this piece of it, costs, says its load.
     pub cost: Work,
 }
 
-/// What the jobs of one task do. The flag is raised when the run is over: a job that looks at it may end early.
+/// What the jobs of one task do; called for each piece. The flag is raised when the run is over: a job that looks at it may end early.
 pub type Body<'a> = Box<dyn FnMut(&Job, &AtomicBool) + Send + 'a>;
 
 /// Spends what each job costs: polls the thread's own CPU clock until that much is used. What takes the CPU away costs

@@ -1,4 +1,4 @@
-//! The other side of the desk: a thread that does the jobs of one task.
+//! The other side of the desk: a thread that does the jobs of one task, piece by piece.
 
 use crate::mechanism::Identity;
 use crate::stage::{Ranks, Stage};
@@ -26,7 +26,8 @@ impl<'a> Worker<'a> {
         Worker { task, stage, heard: 0, busy: false }
     }
 
-    /// Tells that the job under way is over, if there is one, and waits for the next; `None`: the run is over.
+    /// Tells that the piece under way is over, if there is one, and waits for the next, of the same job or another one;
+    /// `None`: the run is over.
     pub(crate) fn wait_period(&mut self) -> Option<Job> {
         let slot = &self.stage.slots[self.task.0 as usize];
         if std::mem::take(&mut self.busy) {

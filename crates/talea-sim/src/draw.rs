@@ -1,7 +1,7 @@
 //! A workload drawn in advance: what a world would ask for, as lists, for a driver that must not draw while it runs.
 
 use crate::stream::Stream;
-use talea_core::workload::{Case, Workload};
+use talea_core::workload::{Case, Source, Workload};
 use talea_core::{Time, Work};
 
 /// The jobs of one task.
@@ -9,18 +9,24 @@ use talea_core::{Time, Work};
 pub struct Drawn {
     /// When each is seen, and its nominal time.
     pub arrivals: Vec<(Time, Time)>,
-    /// What each costs in its task's first version.
-    pub costs: Vec<Work>,
+    /// By version, as a source has them: what each costs that begins, in order.
+    pub costs: Vec<Vec<Work>>,
 }
 
-/// The jobs of each task that are seen before `until`, the same as in a [`World`](crate::World) of this workload.
-pub fn draw(workload: &Workload, until: Time) -> Vec<Drawn> {
-    let of_task = |(task, source)| {
+/// The jobs of each task that are seen before `until`, the same as in a [`World`](crate::World) of this workload; and what so many
+/// jobs cost at least, `jobs` of the task's number: graphs and tables make jobs that nobody sees arrive.
+pub fn draw(workload: &Workload, until: Time, jobs: impl Fn(usize) -> usize) -> Vec<Drawn> {
+    let of_task = |(task, source): (u64, &Source)| {
         let mut stream = Stream::new(source, workload.seed, task);
         let mut drawn = Drawn::default();
         while let Some(arrival) = stream.arrival().filter(|&(seen, _)| seen < until) {
             drawn.arrivals.push(arrival);
-            drawn.costs.push(stream.cost(0, Case::Drawn));
+        }
+        let count = drawn.arrivals.len().max(jobs(task as usize));
+        for version in 0..source.cost.by_version().len() as u32 {
+            // Each job rolls once, whatever its version: every version has a stream of its own from the start.
+            let mut stream = Stream::new(source, workload.seed, task);
+            drawn.costs.push((0..count).map(|_| stream.cost(version, Case::Drawn)).collect());
         }
         drawn
     };

@@ -90,18 +90,25 @@ fn room(sketches: &[Sketch]) -> usize {
     usize::try_from(steps.saturating_mul(EACH)).unwrap_or(MOST_ROOM).clamp(LEAST, MOST_ROOM)
 }
 
+/// Costs for so many more jobs than a simulation has.
+const SPARE: usize = 64;
+
 fn plans<'s>(setup: &Setup<'s>, pace: Option<Pace>) -> Vec<RootPlan<'s>> {
     let until = Time::ZERO + setup.duration;
     let roots = setup.system.roots.iter().zip(setup.places).enumerate();
     let plan = |(number, (root, cpus)): (usize, (&'s talea_system::system::Root, &Vec<u32>))| {
-        let drawn = talea_sim::draw(&root.workload(of_root(setup.seed, number)), until);
-        let tasks = drawn.into_iter().map(|drawn| {
+        // What a graph makes of delays may be some jobs more.
+        let jobs = |task: usize| setup.sketches[number].begun[task] as usize + SPARE;
+        let drawn = talea_sim::draw(&root.workload(of_root(setup.seed, number)), until, jobs);
+        let tasks = drawn.into_iter().zip(&root.sources).map(|(drawn, source)| {
             let arrivals = drawn.arrivals.iter().map(|&(seen, nominal)| Arrival { seen, nominal });
-            let load = Load { arrivals: arrivals.collect(), costs: drawn.costs };
+            let load = Load { arrivals: arrivals.collect(), costs: drawn.costs, marks: source.cost.clone() };
             let body: Body<'s> = pace.map_or_else(work::spender, work::counter);
             TaskPlan { load, body }
         });
-        RootPlan { tree: &root.tree, tasks: tasks.collect(), cpus: cpus.clone() }
+        let mut changes = root.surroundings.changes.clone();
+        changes.sort_by_key(|&(at, _)| at);
+        RootPlan { tree: &root.tree, tasks: tasks.collect(), changes, cpus: cpus.clone() }
     };
     roots.map(plan).collect()
 }

@@ -39,6 +39,7 @@ mod meter;
 mod notes;
 #[cfg(test)]
 mod operations;
+mod possible;
 mod run;
 mod sharing;
 mod spec;

@@ -21,7 +21,7 @@ pub trait Mechanism {
     /// What the worker of `task` has used of any CPU since it was made, its work between jobs included.
     fn used(&mut self, task: TaskId) -> Result<Work, Self::Error>;
 
-    /// The worker of `task`, which waits for one, gets a job and runs it on `cpu`.
+    /// The worker of `task`, which waits for one, gets a job, or the next piece of its job, and runs it on `cpu`.
     fn begin(&mut self, cpu: Cpu, task: TaskId, job: Job) -> Result<(), Self::Error>;
 
     /// The worker of `task`, which was stopped within a job, goes on with it on `cpu`. It may be one that runs on another
@@ -31,7 +31,7 @@ pub trait Mechanism {
     /// The worker of `task` has `cpu` no longer, within a job. `successor`: somebody else has it now.
     fn stop(&mut self, cpu: Cpu, task: TaskId, successor: bool) -> Result<(), Self::Error>;
 
-    /// The worker of `task` has told that its job is over; it waits for the next, or will at once when it next runs.
+    /// The worker of `task` has told that its piece is over; it waits for the next, or will at once when it next runs.
     fn ended(&mut self, task: TaskId) -> Result<(), Self::Error>;
 
     /// Nobody has `cpu`: whoever was stopped there must not run although nobody else does.

@@ -12,7 +12,7 @@ use crate::work::Job;
 use std::cell::RefCell;
 use std::convert::Infallible;
 use std::rc::Rc;
-use talea_core::machine::{Cpu, TaskId, Tree};
+use talea_core::machine::{Condition, Cpu, TaskId, Tree};
 use talea_core::workload::Workload;
 use talea_core::{Span, Time, Work};
 use talea_sim::World;
@@ -152,16 +152,30 @@ pub(super) fn run_with(
     workload: &Workload,
     until: Time,
     (effort, switch): (Span, Span),
+    late: impl FnMut() -> Span,
+) -> Ran {
+    run_in(tree, workload, until, (effort, switch), Vec::new(), late)
+}
+
+/// The same in a world that changes.
+pub(super) fn run_in(
+    tree: &Tree,
+    workload: &Workload,
+    until: Time,
+    (effort, switch): (Span, Span),
+    changes: Vec<(Time, Condition)>,
     mut late: impl FnMut() -> Span,
 ) -> Ran {
     let cpus = tree.cpus as usize;
     let machine = tree.build().expect("a sound tree");
     let fake = Fake::new(machine.tasks());
-    let loads = talea_sim::draw(workload, until).into_iter().map(|drawn| Load {
+    let drawn = talea_sim::draw(workload, until, |_| 1_000);
+    let loads = drawn.into_iter().zip(&workload.sources).map(|(drawn, source)| Load {
         arrivals: drawn.arrivals.iter().map(|&(seen, nominal)| Arrival { seen, nominal }).collect(),
         costs: drawn.costs,
+        marks: source.cost.clone(),
     });
-    let Ok(mut root) = Root::new(machine, cpus, fake.clone(), loads.collect());
+    let Ok(mut root) = Root::new(machine, cpus, fake.clone(), loads.collect(), changes);
     let mut logs: Vec<Log> = (0..cpus).map(|_| Log::new(1 << 16)).collect();
     let mut due = vec![0; cpus];
     let mut steps = 0;
@@ -197,5 +211,19 @@ pub(super) fn run_with(
 
 /// The same in the simulator.
 pub(super) fn simulate(tree: &Tree, workload: &Workload, until: Time) -> Course {
-    told::course(World::new(tree.build().expect("a sound tree"), tree.cpus, workload), tree.cpus, until)
+    simulate_in(tree, workload, until, Vec::new())
+}
+
+/// The same in a world that changes.
+pub(super) fn simulate_in(
+    tree: &Tree,
+    workload: &Workload,
+    until: Time,
+    changes: Vec<(Time, Condition)>,
+) -> Course {
+    let mut world = World::new(tree.build().expect("a sound tree"), tree.cpus, workload);
+    if !changes.is_empty() {
+        world = world.with_changes(changes);
+    }
+    told::course(world, tree.cpus, until)
 }

@@ -199,7 +199,7 @@ fn arrivals_and_costs_depend_on_the_seed_and_on_the_task_each() {
     };
     let draw = |seed: u64| {
         let workload = Workload { sources: vec![source(), source()], seed };
-        talea_sim::draw(&workload, Time::from_ns(1_000))
+        talea_sim::draw(&workload, Time::from_ns(1_000), |_| 0)
     };
     let (one, other) = (draw(1), draw(2));
     for (a, b) in [(&one[0], &other[0]), (&one[1], &other[1]), (&one[0], &one[1])] {

@@ -4,13 +4,14 @@
 //! CPU was taken away from everybody meanwhile, which the run's own monitors saw. Nothing is asserted about absolute times: what
 //! is bounded besides is CPU time that was consumed, against what jobs cost and servers have.
 
+mod nodes;
 mod scene;
 
 use scene::{Scene, left_behind, two_cpus};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use talea_core::machine::{NodeId, Protocol, SchedulerSpec, TaskSpec, Tree, Version};
+use talea_core::machine::{SchedulerSpec, TaskSpec, Tree};
 use talea_core::sched::Policy;
 use talea_core::server::{Kind, Reservation};
 use talea_core::{Span, Time, Work};
@@ -332,8 +333,9 @@ fn two_roots_keep_out_of_each_others_way() {
 /// One task, one job at the begin, doing `body`.
 fn single<'a>(tree: &'a Tree, body: talea_exec::Body<'a>) -> Vec<RootPlan<'a>> {
     let arrivals = vec![Arrival { seen: Time::ZERO, nominal: Time::ZERO }];
-    let load = Load { arrivals, costs: vec![Work::from_ns(1_000_000)] };
-    vec![RootPlan { tree, tasks: vec![TaskPlan { load, body }], cpus: vec![two_cpus()[0]] }]
+    let load = Load::new(arrivals, vec![Work::from_ns(1_000_000)]);
+    let tasks = vec![TaskPlan { load, body }];
+    vec![RootPlan { tree, tasks, changes: Vec::new(), cpus: vec![two_cpus()[0]] }]
 }
 
 fn small() -> Tree {
@@ -351,7 +353,7 @@ fn a_job_that_panics_ends_the_run_and_leaves_nothing_behind() {
     let mut plan = single(&tree, Box::new(|_, _| panic!("on purpose")));
     // Another root that has nothing to do with it, and would sleep until the end.
     let idle = TaskPlan { load: Load::default(), body: talea_exec::work::spender() };
-    plan.push(RootPlan { tree: &tree, tasks: vec![idle], cpus: vec![two_cpus()[1]] });
+    plan.push(RootPlan { tree: &tree, tasks: vec![idle], changes: Vec::new(), cpus: vec![two_cpus()[1]] });
     let length = Duration::from_secs(30);
     let options = Options::new(Span::from_ns(length.as_nanos() as u64));
     let begun = std::time::Instant::now();
@@ -386,9 +388,9 @@ fn anybodys_own_jobs_are_done_in_order_and_their_ends_are_told() {
     };
     let at =
         |ms: u64| Arrival { seen: Time::from_ns(ms * 1_000_000), nominal: Time::from_ns(ms * 1_000_000) };
-    let load = Load { arrivals: (0..20).map(|k| at(2 * k)).collect(), costs: Vec::new() };
+    let load = Load::new((0..20).map(|k| at(2 * k)).collect(), Vec::new());
     let tasks = vec![TaskPlan { load, body: Box::new(body) }];
-    let plan = vec![RootPlan { tree: &tree, tasks, cpus: vec![two_cpus()[0]] }];
+    let plan = vec![RootPlan { tree: &tree, tasks, changes: Vec::new(), cpus: vec![two_cpus()[0]] }];
     let report = execute(plan, &Options::new(Span::from_ns(500_000_000))).expect("it runs");
     assert_eq!(done.load(Ordering::Relaxed), 20);
     let course = talea_exec::Course::of(1, &report.roots[0].record);
@@ -413,21 +415,6 @@ fn what_threads_can_not_do_is_refused() {
         let why = refused(tree, 0, &as_it_is);
         assert!(why.contains(word), "{why}");
     };
-    let mut tree = small();
-    let _ = tree.accelerator("gpu");
-    says(&tree, "accelerators");
-    let mut tree = small();
-    let _ = tree.resource("lock", Protocol::default());
-    says(&tree, "resources");
-    let mut tree = small();
-    let other = tree.task(Tree::ROOT, TaskSpec::node("other"));
-    let _ = tree.channel(NodeId(1), other, 1);
-    says(&tree, "channels");
-    let mut tree = small();
-    let mut task = TaskSpec::new("two ways", Span::from_ns(50_000_000));
-    task.versions = vec![Version::new("fast"), Version::new("slow")];
-    let _ = tree.task(Tree::ROOT, task);
-    says(&tree, "versions");
     let mut tree = small();
     let quantum = Work::from_ns(3_999);
     let _ = tree.scheduler(Tree::ROOT, SchedulerSpec::new("turns", Policy::RoundRobin { quantum }));

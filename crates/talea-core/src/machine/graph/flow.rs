@@ -36,6 +36,11 @@ impl Graph {
         !self.into[task as usize].is_empty()
     }
 
+    /// The task that puts tokens into `channel`, if there is such a channel.
+    pub(in super::super) fn source(&self, channel: ChannelId) -> Option<u32> {
+        self.channels.get(channel.0 as usize).map(|channel| channel.from)
+    }
+
     /// Whether every channel into `task` holds what an activation takes; takes it, and says the deadline.
     fn activate(&mut self, task: u32) -> Option<Time> {
         let into = &self.into[task as usize];

@@ -143,6 +143,19 @@ impl Sharing {
         Some(self.resources[which as usize].holder).filter(|&holder| holder != super::NONE)
     }
 
+    /// Whether `task`, whose job is under way, may ask for resource `which`: it uses it, has it not, and waits for nothing.
+    pub(super) fn may_lock(&self, task: u32, which: u32) -> bool {
+        let shared = &self.tasks[task as usize];
+        shared.uses.iter().any(|used| used.0 == which)
+            && self.resources[which as usize].holder != task
+            && matches!(shared.wants, Wants::Nothing)
+    }
+
+    /// Whether `task` has resource `which`, of which there may be none.
+    pub(super) fn holds(&self, task: u32, which: u32) -> bool {
+        self.resources.get(which as usize).is_some_and(|resource| resource.holder == task)
+    }
+
     /// Whether somebody waits for `task` to give something back, or might be unfairly held up: the audit's question.
     pub(super) fn is_consistent(&self) -> bool {
         self.tasks.iter().enumerate().all(|(task, shared)| {

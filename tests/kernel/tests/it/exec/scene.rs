@@ -47,12 +47,12 @@ impl Scene {
     fn simulate(&self, root: &Root, longer: u64, overheads: Overheads) -> Course {
         let mut workload: Workload = root.workload(self.system.seed);
         for source in &mut workload.sources {
-            if let Cost::Constant(cost) = &mut source.cost {
-                *cost = Work::from_ns(cost.as_ns() / 1_000 * (1_000 + longer));
-            }
+            lengthen(&mut source.cost, longer);
         }
         let machine = root.tree.build().expect("a sound tree");
-        let world = World::new(machine, root.tree.cpus, &workload).with_overheads(overheads);
+        let world = World::new(machine, root.tree.cpus, &workload)
+            .with_overheads(overheads)
+            .with_changes(root.surroundings.changes.clone());
         told::course(world, root.tree.cpus, self.until())
     }
 
@@ -79,14 +79,16 @@ impl Scene {
         let mut free = two.into_iter().skip(if wanted == 1 { number as usize % 2 } else { 0 });
         let mut plans = Vec::new();
         for root in roots {
-            let drawn = talea_sim::draw(&root.workload(self.system.seed), self.until());
-            let tasks = drawn.into_iter().map(|drawn| {
+            let drawn = talea_sim::draw(&root.workload(self.system.seed), self.until(), |_| 256);
+            let tasks = drawn.into_iter().zip(&root.sources).map(|(drawn, source)| {
                 let arrivals =
                     drawn.arrivals.iter().map(|&(seen, nominal)| Arrival { seen, nominal }).collect();
-                TaskPlan { load: Load { arrivals, costs: drawn.costs }, body: work::spender() }
+                let load = Load { arrivals, costs: drawn.costs, marks: source.cost.clone() };
+                TaskPlan { load, body: work::spender() }
             });
             let cpus: Vec<u32> = free.by_ref().take(root.tree.cpus as usize).collect();
-            plans.push(RootPlan { tree: &root.tree, tasks: tasks.collect(), cpus });
+            let changes = root.surroundings.changes.clone();
+            plans.push(RootPlan { tree: &root.tree, tasks: tasks.collect(), changes, cpus });
         }
         execute(plans, &Options::new(self.system.duration)).expect("a run")
     }
@@ -176,15 +178,36 @@ fn is_strict(root: &Root, real: &RootReport, simulated: &Course, slack: u64) {
         let most = STRAY * turns.len() as u64;
         let stray = consumed.stray().as_ns();
         assert!(stray <= most + slack, "{name} ran {stray} ns without having been chosen: {consumed:?}");
-        let cost = match root.sources[at].cost {
-            Cost::Constant(cost) => cost.as_ns(),
-            ref other => panic!("no constant cost: {other:?}"),
-        };
+        let (least, most) = bounds(&root.sources[at].cost);
         let ended = turns.iter().filter(|turn| matches!(turn, Turn::Ended { .. })).count() as u64;
         // In all, what its jobs cost and little more; what they were charged for being stopped is their own.
         let total = consumed.total.as_ns();
-        assert!(total >= cost * ended, "{name}: {total} of {}", cost * ended);
-        assert!(total <= cost * (ended + 1) * 11 / 10 + slack, "{name}: {total} of {}", cost * (ended + 1));
+        assert!(total >= least * ended, "{name}: {total} of {}", least * ended);
+        assert!(total <= most * (ended + 1) * 11 / 10 + slack, "{name}: {total} of {}", most * (ended + 1));
+    }
+}
+
+/// Makes a job longer by so many thousandths; what it does on its way it does where it did.
+fn lengthen(cost: &mut Cost, by: u64) {
+    match cost {
+        Cost::Constant(cost) => *cost = Work::from_ns(cost.as_ns() / 1_000 * (1_000 + by)),
+        Cost::Marked { of, .. } => lengthen(of, by),
+        Cost::Versions(costs) => costs.iter_mut().for_each(|cost| lengthen(cost, by)),
+        other => panic!("no constant cost: {other:?}"),
+    }
+}
+
+/// What a job costs at least and at most.
+fn bounds(cost: &Cost) -> (u64, u64) {
+    match cost {
+        Cost::Constant(cost) => (cost.as_ns(), cost.as_ns()),
+        Cost::Marked { of, .. } => bounds(of),
+        Cost::Versions(costs) => {
+            let all: Vec<_> = costs.iter().map(bounds).collect();
+            let least = all.iter().map(|&(least, _)| least).min().expect("a version");
+            (least, all.iter().map(|&(_, most)| most).max().expect("a version"))
+        }
+        other => panic!("no constant cost: {other:?}"),
     }
 }
 
@@ -245,6 +268,11 @@ fn say(number: u32, report: &Report) {
 }
 
 impl Agreed {
+    /// What went in and what came out.
+    pub(super) fn record(&self) -> &[Entry] {
+        &self.record
+    }
+
     /// How often a job lost a CPU to another one before its end.
     pub(super) fn preemptions(&self) -> usize {
         self.losses(|to| to.is_some())

@@ -7,45 +7,28 @@
 //! What a worker consumes is charged by the difference of its CPU clock to what was told last, whenever that is told. So
 //! nothing is lost that it does after it was stopped on another CPU, or between two jobs: it is charged when it next runs.
 //!
-//! Who wakes when: the CPU whose budget is used up looks after that itself, because a dispatcher finds the clock of a
-//! worker on its own CPU standing still, and stops it at once. Arrivals and the machine's timers belong to whoever is
-//! awake first: a dispatcher leaves them alone while another one is going to be awake by then.
+//! [`desk`]: the pieces of a job and what it does between them; [`alarm`]: who is awake when.
+
+mod alarm;
+mod desk;
 
 use crate::load::{Cursor, Load};
 use crate::mechanism::Mechanism;
 use crate::record::{Entry, Log, What};
-use crate::work::Job;
+use alarm::Nap;
+use desk::Desk;
 use talea_core::heap::Heap;
-use talea_core::machine::{Cpu, Event, Handled, Machine, Order, TaskId};
+use talea_core::machine::{Condition, Cpu, Event, Handled, Machine, Order, TaskId};
+use talea_core::workload::script::Script;
 use talea_core::{Span, Time, Work};
 
 /// What is left of a budget and is shorter than this is charged at once: to sleep for it costs more than it is.
 pub(crate) const LEAST: Span = Span::from_ns(4_000);
-/// A worker that is about to use up its budget is left alone for at least this long, and for longer while it gets nothing
-/// done in it: a timer that is too short fires before the worker has its CPU.
-const SHORTEST: Span = Span::from_ns(5_000);
-/// But never for longer than this: by so much a budget may be overrun. More than any way to a worker takes.
-const LONGEST: Span = Span::from_ns(320_000);
-
-/// How a dispatcher sleeps while a budget is used on its CPU.
-#[derive(Clone, Copy, Debug)]
-struct Nap {
-    /// What the budget had left when the nap began; none: nothing is metered.
-    before: Option<Span>,
-    /// The shortest sleep.
-    least: Span,
-    /// When it wants to look again.
-    alarm: Time,
-}
-
-impl Nap {
-    const NONE: Nap = Nap { before: None, least: SHORTEST, alarm: Time::NEVER };
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Doing {
     task: TaskId,
     job: u64,
+    version: u32,
 }
 
 /// One root at work.
@@ -60,8 +43,17 @@ pub(crate) struct Root<M> {
     running: Vec<Option<Doing>>,
     /// By CPU: as ordered in this step.
     wanted: Vec<Option<Doing>>,
-    /// By task: the job that its worker has.
-    under_way: Vec<Option<u64>>,
+    /// By task: the job that has begun and not ended.
+    jobs: Vec<Option<u64>>,
+    /// By task: what lies on its worker's desk.
+    desks: Vec<Desk>,
+    /// By task: what its jobs do beside working.
+    scripts: Vec<Option<Script>>,
+    /// Tasks that have suspended themselves, by the end of that.
+    wakes: Heap,
+    /// What becomes of battery, mode and mask, in order, and how far that has come.
+    changes: Vec<(Time, Condition)>,
+    changed: usize,
     /// By task: its clock, as the machine knows it.
     told: Vec<Work>,
     /// By CPU: when its dispatcher will be awake at the latest.
@@ -80,24 +72,35 @@ impl<M: Mechanism> Root<M> {
     /// A root at time zero.
     ///
     /// # Panics
-    /// If there is not one load for each task of the machine.
+    /// If there is not one load for each task of the machine. `changes` are in order of time.
     pub(crate) fn new(
         machine: Machine,
         cpus: usize,
         mut mechanism: M,
         loads: Vec<Load>,
+        changes: Vec<(Time, Condition)>,
     ) -> Result<Self, M::Error> {
         let tasks = machine.tasks();
         assert_eq!(tasks, loads.len(), "one load for each task");
         let told = (0..tasks).map(|task| mechanism.used(TaskId(task as u32))).collect::<Result<_, _>>()?;
+        let script = |(task, load): (u32, &Load)| {
+            let (inputs, outputs): (Vec<_>, Vec<_>) =
+                (machine.inputs(TaskId(task)).collect(), machine.outputs(TaskId(task)).collect());
+            Script::new(&load.marks, &inputs, &outputs)
+        };
         let mut root = Root {
+            scripts: (0..).zip(&loads).map(script).collect(),
             machine,
             mechanism,
             loads: loads.into_iter().map(Cursor::new).collect(),
             arrivals: Heap::new(tasks),
             running: vec![None; cpus],
             wanted: vec![None; cpus],
-            under_way: vec![None; tasks],
+            jobs: vec![None; tasks],
+            desks: vec![Desk::Empty; tasks],
+            wakes: Heap::new(tasks),
+            changes,
+            changed: 0,
             told,
             armed: vec![Time::ZERO; cpus],
             naps: vec![Nap::NONE; cpus],
@@ -147,7 +150,7 @@ impl<M: Mechanism> Root<M> {
         self.machine.handle(self.now, event)
     }
 
-    /// One instant, by the dispatcher of `me`: `ended` are the tasks whose workers have told that their job is over.
+    /// One instant, by the dispatcher of `me`: `ended` are the tasks whose workers have told that their piece is over.
     pub(crate) fn step(
         &mut self,
         me: usize,
@@ -166,10 +169,10 @@ impl<M: Mechanism> Root<M> {
             self.charge(cpu, log)?;
         }
         for &task in ended {
-            self.under_way[task.0 as usize] = None;
             self.mechanism.ended(task)?;
-            let _ = self.tell(log, Event::Completed { task });
+            self.reach(task, log);
         }
+        self.go_on(log);
         while let Some((at, task)) = self.arrivals.first()
             && at <= self.now.as_ns()
         {
@@ -186,13 +189,14 @@ impl<M: Mechanism> Root<M> {
             while let Some(order) = self.machine.poll(self.now) {
                 self.put(log, What::Ordered(order));
                 let (cpu, doing) = match order {
-                    Order::Run { cpu, task, job, .. } => (cpu, Some(Doing { task, job })),
+                    Order::Run { cpu, task, job, version } => (cpu, Some(Doing { task, job, version })),
                     Order::Idle { cpu } => (cpu, None),
                 };
                 self.wanted[cpu.0 as usize] = doing;
             }
             self.put(log, What::Polled);
-            if !self.round_up(log) {
+            let began = self.begin(log);
+            if !self.round_up(log) && !began {
                 break;
             }
         }
@@ -246,7 +250,7 @@ impl<M: Mechanism> Root<M> {
     fn obey(&mut self, me: usize) -> Result<(), M::Error> {
         let cpus = self.running.len();
         for cpu in (me + 1..cpus).chain(0..=me) {
-            if self.running[cpu] != self.wanted[cpu] {
+            if self.running[cpu] != self.wanted[cpu] || self.has_piece(self.wanted[cpu]) {
                 self.turn_over(cpu)?;
             }
         }
@@ -257,75 +261,5 @@ impl<M: Mechanism> Root<M> {
         }
         self.running.copy_from_slice(&self.wanted);
         Ok(())
-    }
-
-    /// `cpu` goes over to whoever is to have it.
-    fn turn_over(&mut self, cpu: usize) -> Result<(), M::Error> {
-        let (at, from, to) = (Cpu(cpu as u32), self.running[cpu], self.wanted[cpu]);
-        if let Some(Doing { task, job }) = to {
-            let under_way = &mut self.under_way[task.0 as usize];
-            if *under_way == Some(job) {
-                self.mechanism.resume(at, task)?;
-            } else {
-                *under_way = Some(job);
-                let cost = self.loads[task.0 as usize].cost();
-                self.mechanism.begin(at, task, Job { number: job, cost })?;
-            }
-        }
-        if let Some(from) = from
-            && self.under_way[from.task.0 as usize] == Some(from.job)
-            && !self.wanted.contains(&Some(from))
-        {
-            self.mechanism.stop(at, from.task, to.is_some())?;
-        }
-        Ok(())
-    }
-
-    /// When the dispatcher of `cpu`, which has just stepped and is about to sleep at `clock`, has to be awake again. `ring`
-    /// is called for others that have to look sooner than they meant to.
-    pub(crate) fn arm(&mut self, cpu: usize, clock: Time, mut ring: impl FnMut(usize)) -> Time {
-        let arrival = self.arrivals.first().map_or(Time::NEVER, |(at, _)| Time::from_ns(at));
-        let general = self.machine.next_timer().min(arrival);
-        let mut first = Time::NEVER;
-        for other in (0..self.armed.len()).filter(|&other| other != cpu) {
-            if self.machine.budget_end(Cpu(other as u32)) < self.armed[other] {
-                // It will be awake at once.
-                self.armed[other] = self.now;
-                ring(other);
-            }
-            first = first.min(self.armed[other]);
-        }
-        let own = self.budget_alarm(cpu, clock);
-        self.armed[cpu] = if first <= general { own } else { own.min(general) };
-        self.armed[cpu]
-    }
-
-    /// When the budget that is being used on `cpu` is to be looked at again.
-    fn budget_alarm(&mut self, cpu: usize, clock: Time) -> Time {
-        let end = self.machine.budget_end(Cpu(cpu as u32));
-        if end == Time::NEVER {
-            self.naps[cpu] = Nap::NONE;
-            return end;
-        }
-        // The machine counts from the step, but the worker gets its CPU only now: without this the next look would find
-        // the less of the budget used the longer a step takes.
-        let clock = clock.max(self.now);
-        let left = end.since(self.now.min(end));
-        let nap = &mut self.naps[cpu];
-        match nap.before {
-            // The same budget, looked at because of something else: that says nothing about the nap.
-            Some(before) if left <= before && clock < nap.alarm => {}
-            // Less than half of the nap was of use.
-            Some(before) if left <= before && left.as_ns() + nap.least.as_ns() / 2 > before.as_ns() => {
-                nap.least = (nap.least + nap.least).min(LONGEST);
-                nap.before = Some(left);
-            }
-            _ => {
-                nap.least = SHORTEST;
-                nap.before = Some(left);
-            }
-        }
-        nap.alarm = clock.saturating_add(left.max(nap.least));
-        nap.alarm
     }
 }

@@ -1,0 +1,87 @@
+//! When a dispatcher has to be awake again.
+//!
+//! The CPU whose budget is used up looks after that itself, because a dispatcher finds the clock of a worker on its own CPU
+//! standing still, and stops it at once. Everything else belongs to whoever is awake first: a dispatcher leaves it alone
+//! while another one is going to be awake by then.
+
+use super::Root;
+use crate::mechanism::Mechanism;
+use talea_core::machine::Cpu;
+use talea_core::{Span, Time};
+
+/// A worker that is about to use up its budget is left alone for at least this long, and for longer while it gets nothing
+/// done in it: a timer that is too short fires before the worker has its CPU.
+const SHORTEST: Span = Span::from_ns(5_000);
+/// But never for longer than this: by so much a budget may be overrun. More than any way to a worker takes.
+const LONGEST: Span = Span::from_ns(320_000);
+
+/// How a dispatcher sleeps while a budget is used on its CPU.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Nap {
+    /// What the budget had left when the nap began; none: nothing is metered.
+    before: Option<Span>,
+    /// The shortest sleep.
+    least: Span,
+    /// When it wants to look again.
+    alarm: Time,
+}
+
+impl Nap {
+    pub(super) const NONE: Nap = Nap { before: None, least: SHORTEST, alarm: Time::NEVER };
+}
+
+impl<M: Mechanism> Root<M> {
+    /// When something happens by itself that is not the end of a budget.
+    fn general(&self) -> Time {
+        let first = |of: &talea_core::heap::Heap| of.first().map_or(Time::NEVER, |(at, _)| Time::from_ns(at));
+        let change = self.changes.get(self.changed).map_or(Time::NEVER, |&(at, _)| at);
+        self.machine.next_timer().min(first(&self.arrivals)).min(first(&self.wakes)).min(change)
+    }
+
+    /// When the dispatcher of `cpu`, which has just stepped and is about to sleep at `clock`, has to be awake again. `ring`
+    /// is called for others that have to look sooner than they meant to.
+    pub(crate) fn arm(&mut self, cpu: usize, clock: Time, mut ring: impl FnMut(usize)) -> Time {
+        let general = self.general();
+        let mut first = Time::NEVER;
+        for other in (0..self.armed.len()).filter(|&other| other != cpu) {
+            if self.machine.budget_end(Cpu(other as u32)) < self.armed[other] {
+                // It will be awake at once.
+                self.armed[other] = self.now;
+                ring(other);
+            }
+            first = first.min(self.armed[other]);
+        }
+        let own = self.budget_alarm(cpu, clock);
+        self.armed[cpu] = if first <= general { own } else { own.min(general) };
+        self.armed[cpu]
+    }
+
+    /// When the budget that is being used on `cpu` is to be looked at again.
+    fn budget_alarm(&mut self, cpu: usize, clock: Time) -> Time {
+        let end = self.machine.budget_end(Cpu(cpu as u32));
+        if end == Time::NEVER {
+            self.naps[cpu] = Nap::NONE;
+            return end;
+        }
+        // The machine counts from the step, but the worker gets its CPU only now: without this the next look would find
+        // the less of the budget used the longer a step takes.
+        let clock = clock.max(self.now);
+        let left = end.since(self.now.min(end));
+        let nap = &mut self.naps[cpu];
+        match nap.before {
+            // The same budget, looked at because of something else: that says nothing about the nap.
+            Some(before) if left <= before && clock < nap.alarm => {}
+            // Less than half of the nap was of use.
+            Some(before) if left <= before && left.as_ns() + nap.least.as_ns() / 2 > before.as_ns() => {
+                nap.least = (nap.least + nap.least).min(LONGEST);
+                nap.before = Some(left);
+            }
+            _ => {
+                nap.least = SHORTEST;
+                nap.before = Some(left);
+            }
+        }
+        nap.alarm = clock.saturating_add(left.max(nap.least));
+        nap.alarm
+    }
+}
