@@ -13,7 +13,7 @@ pub mod diagnostic;
 pub mod duration;
 pub mod import;
 mod source;
-mod suggest;
+pub mod suggest;
 pub mod system;
 pub mod write;
 

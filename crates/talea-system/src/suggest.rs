@@ -5,7 +5,7 @@
 
 /// The word nearest to `given`, if it is near enough to be meant: a third of its letters, at least one, may
 /// differ. Case does not count.
-pub(crate) fn nearest<'w>(given: &str, words: impl IntoIterator<Item = &'w str>) -> Option<&'w str> {
+pub fn nearest<'w>(given: &str, words: impl IntoIterator<Item = &'w str>) -> Option<&'w str> {
     // Long nonsense is not a typing mistake, and the distance is quadratic.
     const LONGEST: usize = 64;
     if given.is_empty() || given.len() > LONGEST {
@@ -42,7 +42,7 @@ fn distance(a: &str, b: &str) -> usize {
 }
 
 /// `a, b or c`.
-pub(crate) fn list<'w>(words: impl IntoIterator<Item = &'w str>) -> String {
+pub fn list<'w>(words: impl IntoIterator<Item = &'w str>) -> String {
     let words: Vec<String> = words.into_iter().map(|w| format!("\"{w}\"")).collect();
     match words.split_last() {
         None => String::new(),

@@ -41,10 +41,10 @@ enum Due {
 }
 
 /// A task or a server of the level.
-struct Rival {
+pub(super) struct Rival {
     node: NodeId,
     cost: u64,
-    period: u64,
+    pub(super) period: u64,
     due: Due,
     /// What it takes in a window, whatever its deadlines.
     takes: Vec<Curve>,
@@ -52,7 +52,7 @@ struct Rival {
 
 impl Rival {
     /// What is due within `at`.
-    fn due(&self, at: u64) -> u64 {
+    pub(super) fn due(&self, at: u64) -> u64 {
         let (cost, period) = (self.cost, self.period);
         match self.due {
             Due::Every(first) => {
@@ -76,7 +76,7 @@ impl Rival {
     }
 
     /// Not below `due`, in steps of a whole budget each period: when the first is due.
-    fn first(&self) -> i128 {
+    pub(super) fn first(&self) -> i128 {
         match self.due {
             Due::Every(first) => first,
             Due::Deferrable(deadline) => i128::from(deadline) - i128::from(self.period) + 1,
@@ -102,7 +102,7 @@ impl Rival {
 }
 
 impl Walk<'_> {
-    fn rivals(&mut self, level: NodeId, by_arrival: bool) -> Result<Vec<Rival>, NoTest> {
+    pub(super) fn rivals(&mut self, level: NodeId, by_arrival: bool) -> Result<Vec<Rival>, NoTest> {
         let entities = self.entities(level).unwrap_or_default();
         let mut rivals = Vec::with_capacity(entities.len());
         for node in entities {

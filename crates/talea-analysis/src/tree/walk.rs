@@ -47,16 +47,22 @@ impl<'a> Roots<'a> {
         let tasks: Vec<NodeId> = walk.tasks();
         let mut answers = Vec::with_capacity(tasks.len());
         for (done, &node) in tasks.iter().enumerate() {
-            let bound = walk.bound(node);
-            let deadline = match walk.body(node) {
-                Body::Task(spec) => spec.deadline,
-                Body::Scheduler(_) => Span::ZERO,
-            };
-            let (kind, test) = walk.kind(node);
-            answers.push(Answer { node, deadline, bound, kind, test });
+            answers.push(walk.answer(node));
             progress(done + 1, tasks.len());
         }
         answers
+    }
+
+    /// The answers for these tasks only, in this order; as those of [`Roots::bounds`].
+    pub fn bounds_of(&self, tasks: &[NodeId]) -> Vec<Answer> {
+        let mut walk = Walk::new(self);
+        tasks.iter().map(|&node| walk.answer(node)).collect()
+    }
+
+    /// Whether every deadline is proved; asks no further than the first that is not.
+    pub fn are_proved(&self) -> bool {
+        let mut walk = Walk::new(self);
+        walk.tasks().into_iter().all(|node| walk.answer(node).is_proved())
     }
 
     /// What the clients of the server at `node` are supplied within any window of `window`; `Err` where it is starved or unknown.
@@ -73,6 +79,7 @@ impl<'a> Roots<'a> {
     /// [`NoTest`] for a node of which nothing is known.
     pub fn taken(&self, nodes: &[NodeId]) -> Result<Vec<Curve>, NoTest> {
         let mut walk = Walk::new(self);
+        walk.is_covered()?;
         let mut out = Vec::new();
         for &node in nodes {
             walk.collect_all(node, &mut out)?;
@@ -126,7 +133,9 @@ impl<'a> Walk<'a> {
             if let Body::Task(spec) = &node.body {
                 let none = NoTest { node: id, reason: Reason::Arrivals };
                 let leaf = sources.next().map_or(Err(none), |source| leaf(tree, id, spec, source));
-                if let (None, Err(no)) = (&all, &leaf) {
+                if let (None, Err(no)) = (&all, &leaf)
+                    && !(no.reason == Reason::Arrivals && is_held(tree, id))
+                {
                     all = Some(no.clone());
                 }
                 leaves.insert(id, leaf);
@@ -199,6 +208,21 @@ impl<'a> Walk<'a> {
                 });
             }
         }
+    }
+
+    fn answer(&mut self, node: NodeId) -> Answer {
+        let bound = self.bound(node);
+        let deadline = match self.body(node) {
+            Body::Task(spec) => spec.deadline,
+            Body::Scheduler(_) => Span::ZERO,
+        };
+        let (kind, test) = self.kind(node);
+        Answer { node, deadline, bound, kind, test }
+    }
+
+    /// Something that no test covers, wherever it is.
+    pub(super) fn is_covered(&self) -> Result<(), NoTest> {
+        self.all.clone().map_or(Ok(()), Err)
     }
 
     pub(super) fn tasks(&self) -> Vec<NodeId> {
@@ -492,6 +516,13 @@ impl<'a> Walk<'a> {
         }
         Ok(longest)
     }
+}
+
+/// Whether a server with a hard budget stands above: whatever its clients do, others lose no more than that, and only those
+/// inside ask when they come.
+fn is_held(tree: &Tree, task: NodeId) -> bool {
+    tree.above(task)
+        .any(|(_, spec)| spec.reservation.as_ref().is_some_and(|of| Curve::of_server(of).is_some()))
 }
 
 /// Whether a server may keep its clients waiting. A soft CBS does for its first period, and after a wake-up between D and T.

@@ -1,5 +1,6 @@
 //! Bounds of whole trees: against the simulator over every kind of node, and published examples.
 
+mod absorbed;
 mod made;
 mod published;
 mod simulated;

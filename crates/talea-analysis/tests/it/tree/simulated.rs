@@ -99,6 +99,37 @@ fn no_simulated_response_is_beyond_its_bound() {
     assert_eq!(Reason::Limit.text(), "the analysis gave up at its limit");
 }
 
+/// Nobody knows when some tasks come, and several of their jobs may come at once: in a hard server that is nobody else's concern.
+#[test]
+fn l12_whatever_is_asked_of_a_hard_server_others_keep_their_bounds() {
+    let mut dice = dice(51);
+    for family in [Family::Mixed, Family::Band, Family::Overheads] {
+        let (mut tally, mut beside) = (Tally::default(), 0);
+        for _ in 0..rounds(1_500) {
+            let mut made = made(&mut dice, family);
+            let mut some = false;
+            for source in &mut made.workload.sources {
+                if dice.below(3) == 0 {
+                    let mut times: Vec<Time> =
+                        (0..dice.between(2, 60)).map(|_| Time::from_ns(dice.below(600))).collect();
+                    times.push(times[0]);
+                    times.sort_unstable();
+                    source.arrivals = Arrivals::List(times);
+                    some = true;
+                }
+            }
+            let before = tally.bounded;
+            check(&made, &mut tally);
+            beside += if some { tally.bounded - before } else { 0 };
+        }
+        println!(
+            "{family:?}: {beside} of {} bounded beside tasks of which nobody knows when they come",
+            tally.tasks
+        );
+        assert_eq!(beside > 100, family != Family::Overheads, "{family:?}: {beside}");
+    }
+}
+
 /// A server of every kind, budget, period and offset, with one client, below one task and above another, or beside them
 /// under EDF.
 #[test]
