@@ -1,22 +1,29 @@
 //! `talea analyze`: can this system miss a deadline?
 
+mod interference;
+mod names;
+mod partitions;
+mod progress;
+mod sensitivity;
+mod server;
 mod synthesize;
 mod witness;
 
 use crate::args::Output;
+use crate::args::task::duration;
 use crate::commands::simulate::{load, short};
 use crate::exit::Exit;
 use crate::output::{Table, Tone, colored, count, paint, print, print_json};
 use clap::ValueEnum;
+use names::name_of;
+use progress::Progress;
 use serde::Serialize;
 use std::fmt::Write;
-use std::io::IsTerminal;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 use talea_analysis::card::Kind;
 use talea_analysis::tree::{self, Reason, Roots};
 use talea_core::Span;
-use talea_core::machine::{NodeId, Tree};
+use talea_core::machine::Tree;
 use talea_system::system::what_if::Change;
 use talea_system::system::{Root, System};
 use witness::Miss;
@@ -35,9 +42,25 @@ pub(crate) struct AnalyzeArgs {
     /// Change a value first, such as 'cost(video)*1.2', 'period(audio)=5ms' or 'budget(net)+1ms'; as often as you like.
     #[arg(long, value_name = "CHANGE", value_parser = change)]
     what_if: Vec<Change>,
-    /// Look for something that is not in the file, instead: an off-line table for each root.
+    /// Say how much of any window a band takes (or a server, a group, a task), and of each slot of the partitions below it,
+    /// instead; as often as you like.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["synthesize", "sensitivity"])]
+    interference: Vec<String>,
+    /// With --interference: of windows of this length.
+    #[arg(long, value_name = "DURATION", value_parser = duration, requires = "interference")]
+    within: Vec<Span>,
+    /// Say how far each cost, all costs and each period can go until a deadline is not proved any more, instead.
+    #[arg(long, conflicts_with = "synthesize")]
+    sensitivity: bool,
+    /// Look for something that is not in the file, or that could be better, instead.
     #[arg(long, value_enum, ignore_case = true, value_name = "WHAT")]
     synthesize: Option<Synthesize>,
+    /// With --synthesize server: this server only, or a group that is to get one; otherwise all servers, one by one.
+    #[arg(long, value_name = "NAME", requires = "synthesize")]
+    server: Vec<String>,
+    /// With --synthesize server: for these periods, of which the one that takes least is proposed.
+    #[arg(long, value_name = "DURATION", value_parser = duration, requires = "synthesize")]
+    period: Vec<Span>,
     #[command(flatten)]
     output: Output,
 }
@@ -45,6 +68,10 @@ pub(crate) struct AnalyzeArgs {
 /// What can be made.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 enum Synthesize {
+    /// The least budget of a server with which its clients meet their deadlines, for its period and others.
+    Server,
+    /// Slots of partition tables that hold, below what is above them, what they hold without it.
+    Partitions,
     /// An off-line table for all CPUs of a root: who runs where from when to when, in which version.
     Table,
 }
@@ -121,8 +148,22 @@ pub(crate) fn run(args: &AnalyzeArgs) -> anyhow::Result<Exit> {
     for root in &system.roots {
         root.tree.check().map_err(|error| anyhow::anyhow!("{}: {}", root.name, error.why))?;
     }
-    if args.synthesize == Some(Synthesize::Table) {
-        return synthesize::table(args, &system);
+    if let Some(what) = args.synthesize {
+        if what != Synthesize::Server && !(args.server.is_empty() && args.period.is_empty()) {
+            eprintln!("talea: --server and --period are for --synthesize server");
+            return Ok(Exit::Usage);
+        }
+        return match what {
+            Synthesize::Server => server::server(args, &system),
+            Synthesize::Partitions => partitions::partitions(args, &system),
+            Synthesize::Table => synthesize::table(args, &system),
+        };
+    }
+    if !args.interference.is_empty() {
+        return interference::show(args, &system);
+    }
+    if args.sensitivity {
+        return sensitivity::show(args, &system);
     }
     let answer = analyze(args, &system)?;
     if args.output.json {
@@ -232,15 +273,6 @@ fn kind(kind: Kind) -> &'static str {
     }
 }
 
-fn name_of(tree: &Tree, node: NodeId) -> String {
-    use talea_core::machine::Body;
-    match tree.get(node).map(|node| &node.body) {
-        Some(Body::Scheduler(spec)) => spec.name.clone(),
-        Some(Body::Task(spec)) => spec.name.clone(),
-        None => "?".to_owned(),
-    }
-}
-
 fn text(answer: &Answer, color: bool) -> String {
     let mut out = String::new();
     // Writing to a String can't fail.
@@ -285,34 +317,4 @@ fn text(answer: &Answer, color: bool) -> String {
         }
     }
     out
-}
-
-/// What takes longer than a second says how far it is.
-struct Progress {
-    began: Instant,
-    shown: bool,
-    last: Instant,
-}
-
-impl Progress {
-    fn new() -> Progress {
-        let now = Instant::now();
-        Progress { began: now, shown: false, last: now }
-    }
-
-    fn show(&mut self, root: &str, done: usize, all: usize) {
-        const PATIENCE: Duration = Duration::from_secs(1);
-        const DISTANCE: Duration = Duration::from_millis(200);
-        let is_due = self.began.elapsed() > PATIENCE && self.last.elapsed() > DISTANCE;
-        if is_due && std::io::stderr().is_terminal() {
-            eprint!("\r{root}: {done} of {all} tasks");
-            (self.shown, self.last) = (true, Instant::now());
-        }
-    }
-
-    fn end(&mut self) {
-        if std::mem::take(&mut self.shown) {
-            eprintln!();
-        }
-    }
 }

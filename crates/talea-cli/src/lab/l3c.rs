@@ -7,6 +7,8 @@
 
 #![allow(clippy::cast_precision_loss, reason = "plotted")]
 
+mod bounded;
+
 use super::plot::{Figure, Panel, Series};
 use crate::exit::Exit;
 use crate::output::{self, Table};
@@ -27,6 +29,9 @@ pub(crate) struct Args {
     /// Where to write the plot.
     #[arg(long, value_name = "DIR", default_value = ".")]
     out: PathBuf,
+    /// Instead: the analysed bound of each task beside the longest simulated response; fails where that is longer.
+    #[arg(long)]
+    bounds: bool,
 }
 
 #[derive(clap::ValueEnum, Clone, Copy, Debug)]
@@ -40,6 +45,9 @@ enum Which {
 
 /// Runs an experiment.
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
+    if args.bounds {
+        return super::bounds::report("L3C", &bounded::cases(args.figure));
+    }
     match args.figure {
         Which::Fig4 => fig4(),
         Which::Fig5 => fig5(args),
@@ -132,6 +140,18 @@ fn base(service: Service, load: Load) -> [Vec<Completion>; 3] {
 
 /// The same where the echo server's queue holds so many requests, and more are dropped.
 fn queued(service: Service, load: Load, capacity: u32) -> [Vec<Completion>; 3] {
+    let (tree, workload) = base_system(service, load, capacity);
+    let mut jobs = Jobs::default();
+    let machine = tree.build().expect("the base system is sound");
+    World::new(machine, 1, &workload).run(MINUTE, &mut jobs);
+    let of = |task: u32| jobs.ended.iter().filter(|job| job.task.0 == task).copied().collect();
+    [of(0), of(1), of(2)]
+}
+
+const MINUTE: Time = Time::from_ns(60_000 * MS);
+
+/// The base system.
+fn base_system(service: Service, load: Load, capacity: u32) -> (Tree, Workload) {
     let mut tree = Tree::new(1, SchedulerSpec::new("cpu", Policy::FixedPriority));
     let partitions = tree.scheduler(Tree::ROOT, SchedulerSpec::new("TP_X", table(20_000, 2)));
     let first = tree.scheduler(partitions, SchedulerSpec::new("TP_1", Policy::FixedPriority));
@@ -160,11 +180,7 @@ fn queued(service: Service, load: Load, capacity: u32) -> [Vec<Completion>; 3] {
     add(echo_in, echo_task, echo);
     // Matrix products without an end.
     add(first, task("matrix", 3_600_000_000, 3_600_000_000, 50), periodic(3_600_000_000, 0, 3_600_000_000));
-    let mut jobs = Jobs::default();
-    let machine = tree.build().expect("the base system is sound");
-    World::new(machine, 1, &workload).run(Time::from_ns(60_000 * MS), &mut jobs);
-    let of = |task: u32| jobs.ended.iter().filter(|job| job.task.0 == task).copied().collect();
-    [of(0), of(1), of(2)]
+    (tree, workload)
 }
 
 fn worst(jobs: &[Completion]) -> f64 {
@@ -180,6 +196,13 @@ enum Watched {
     A,
     B,
 }
+
+const SCENARIOS: [(&str, Service, Load); 4] = [
+    ("no requests", Service::Highest, Load::None),
+    ("10 a second", Service::Highest, Load::Normal),
+    ("bursts of 1,000 a second", Service::Highest, Load::Bursts),
+    ("the same, 1 ms in 50 ms reserved", Service::Reserved(Kind::Deferrable), Load::Bursts),
+];
 
 /// Figures 7 and 8: one task in the four scenarios.
 fn scenarios(args: &Args, watched: Watched) -> anyhow::Result<Exit> {
@@ -199,15 +222,7 @@ fn scenarios(args: &Args, watched: Watched) -> anyhow::Result<Exit> {
         Watched::B => ["under 2", "under 2", "6", "as without load"],
     };
     let mut lines = Vec::new();
-    for ((what, service, load), paper) in [
-        ("no requests", Service::Highest, Load::None),
-        ("10 a second", Service::Highest, Load::Normal),
-        ("bursts of 1,000 a second", Service::Highest, Load::Bursts),
-        ("the same, 1 ms in 50 ms reserved", Service::Reserved(Kind::Deferrable), Load::Bursts),
-    ]
-    .into_iter()
-    .zip(paper)
-    {
+    for ((what, service, load), paper) in SCENARIOS.into_iter().zip(paper) {
         let all = base(service, load);
         report.row(vec![
             what.to_owned(),
@@ -266,8 +281,16 @@ fn fig4() -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// The paper's unit is a millisecond here.
 fn figure4(reserved: bool) -> Jobs {
+    let (tree, workload) = figure4_system(reserved);
+    let mut jobs = Jobs::default();
+    let machine = tree.build().expect("the example is sound");
+    World::new(machine, 1, &workload).run(Time::from_ns(100 * MS), &mut jobs);
+    jobs
+}
+
+/// The paper's unit is a millisecond here.
+fn figure4_system(reserved: bool) -> (Tree, Workload) {
     let mut tree = Tree::new(1, SchedulerSpec::new("cpu", Policy::FixedPriority));
     let partitions = tree.scheduler(Tree::ROOT, SchedulerSpec::new("TP_X", table(1_000, 1)));
     let first = tree.scheduler(partitions, SchedulerSpec::new("TP_1", Policy::FixedPriority));
@@ -295,17 +318,14 @@ fn figure4(reserved: bool) -> Jobs {
         ],
         seed: 0,
     };
-    let mut jobs = Jobs::default();
-    let machine = tree.build().expect("the example is sound");
-    World::new(machine, 1, &workload).run(Time::from_ns(100 * MS), &mut jobs);
-    jobs
+    (tree, workload)
 }
 
 /// Figure 5: the echo server in a time partition of its own; how long it waits for its slot.
 fn fig5(args: &Args) -> anyhow::Result<Exit> {
     let mut report = Table::new(&[">SLOT ms", ">ECHO max ms", ">SLOT + SERVICE"]);
     let mut points = Vec::new();
-    for slot in [1, 2, 5, 10, 15, 20, 30, 40, 50, 60, 70, 80, 90, 100] {
+    for slot in FIG5_SLOTS {
         let longest = in_a_partition(slot);
         report.row(vec![slot.to_string(), format!("{longest:.2}"), format!("{:.2}", slot as f64 + 0.65)]);
         points.push((slot as f64, longest));
@@ -324,19 +344,27 @@ fn fig5(args: &Args) -> anyhow::Result<Exit> {
 
 /// The longest latency, in ms, of the echo server in one of two time partitions with slots of `slot` ms.
 fn in_a_partition(slot: u64) -> f64 {
+    let (tree, workload) = figure5_system(slot);
+    let mut counters = Counters::new(2);
+    let machine = tree.build().expect("the system is sound");
+    World::new(machine, 1, &workload).run(FIG5_RUN, &mut counters);
+    ms(counters.tasks[1].worst)
+}
+
+/// Slots in ms.
+const FIG5_SLOTS: [u64; 14] = [1, 2, 5, 10, 15, 20, 30, 40, 50, 60, 70, 80, 90, 100];
+/// 0.1 ms beside 100 ms: after 2,000 requests every phase of every table was met.
+const FIG5_RUN: Time = Time::from_ns(400_000 * MS);
+
+fn figure5_system(slot: u64) -> (Tree, Workload) {
     let mut tree = Tree::new(1, SchedulerSpec::new("cpu", Policy::FixedPriority));
     let partitions = tree.scheduler(Tree::ROOT, SchedulerSpec::new("TP_X", table(slot * 1_000, 2)));
     let first = tree.scheduler(partitions, SchedulerSpec::new("TP_1", Policy::FixedPriority));
     let second = tree.scheduler(partitions, SchedulerSpec::new("TP_2", Policy::FixedPriority));
     tree.task(first, task("matrix", 3_600_000_000, 3_600_000_000, 50));
     tree.task(second, task("echo", 100_000, 1_000_000, 50));
-    // 0.1 ms beside 100 ms: after 2,000 requests every phase of every table was met.
     let sources = vec![periodic(3_600_000_000, 0, 3_600_000_000), periodic(100_100, 0, 650)];
-    let mut counters = Counters::new(2);
-    let machine = tree.build().expect("the system is sound");
-    let workload = Workload { sources, seed: 0 };
-    World::new(machine, 1, &workload).run(Time::from_ns(400_000 * MS), &mut counters);
-    ms(counters.tasks[1].worst)
+    (tree, Workload { sources, seed: 0 })
 }
 
 /// Two sets of harmonic periods, in ms; the paper says seven from 5 to 1,000 and not which.
@@ -375,6 +403,16 @@ fn below(periods: &[u64; 7], tenth: u64) -> f64 {
             }
         }
     }
+    let (tree, workload) = figure6_system(periods, tenth);
+    let mut longest = Longest(0.0);
+    let machine = tree.build().expect("the system is sound");
+    World::new(machine, 1, &workload).run(FIG6_RUN, &mut longest);
+    longest.0
+}
+
+const FIG6_RUN: Time = Time::from_ns(10_000 * MS);
+
+fn figure6_system(periods: &[u64; 7], tenth: u64) -> (Tree, Workload) {
     let mut tree = Tree::new(1, SchedulerSpec::new("cpu", Policy::FixedPriority));
     let mut workload = Workload::default();
     for (number, &period) in periods.iter().enumerate() {
@@ -393,10 +431,7 @@ fn below(periods: &[u64; 7], tenth: u64) -> f64 {
     }
     tree.task(Tree::ROOT, task("echo", 1_000_000, 1_000_000, 1));
     workload.sources.push(periodic(1_000_000, 0, 1_000));
-    let mut longest = Longest(0.0);
-    let machine = tree.build().expect("the system is sound");
-    World::new(machine, 1, &workload).run(Time::from_ns(10_000 * MS), &mut longest);
-    longest.0
+    (tree, workload)
 }
 
 #[cfg(test)]

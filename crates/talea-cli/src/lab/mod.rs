@@ -9,6 +9,7 @@
 mod analysis;
 mod bars;
 mod bench;
+mod bounds;
 mod decision;
 mod figures;
 mod ipc;

@@ -23,4 +23,5 @@ mod perfetto;
 mod run;
 mod simulate;
 mod sweep;
+mod synthesize;
 mod systems;

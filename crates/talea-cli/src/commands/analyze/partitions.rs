@@ -1,0 +1,241 @@
+//! `--synthesize partitions`: slots that hold, below what is above them, what they hold without it (L3C, RTNS 2017, 4.1 G).
+
+use super::names::name_of;
+use super::witness;
+use super::{AnalyzeArgs, Progress};
+use crate::commands::simulate::short;
+use crate::exit::Exit;
+use crate::output::{Table, count, note, print, print_json};
+use serde::Serialize;
+use std::fmt::Write;
+use talea_analysis::tree::disturb::Absorbed;
+use talea_analysis::tree::{Answer as Bounded, Roots};
+use talea_core::Span;
+use talea_core::machine::{Body, NodeId, Tree};
+use talea_core::sched::{Policy, Slot};
+use talea_system::system::{Root, System};
+
+#[derive(Serialize)]
+struct Answer {
+    file: String,
+    what_if: Vec<String>,
+    found: bool,
+    tables: Vec<TableAnswer>,
+}
+
+#[derive(Serialize)]
+struct TableAnswer {
+    name: String,
+    frame_ns: u64,
+    slots: Vec<SlotAnswer>,
+    /// A frame in which all would have room, where this one is too short.
+    frame_needed_ns: Option<u64>,
+    why_not: Option<String>,
+    verified: Option<Verified>,
+}
+
+#[derive(Serialize)]
+struct SlotAnswer {
+    owner: String,
+    start_ns: u64,
+    length_ns: u64,
+    before_ns: u64,
+}
+
+/// With the new table.
+#[derive(Serialize, Clone, Copy)]
+struct Verified {
+    tasks: usize,
+    proved: usize,
+    proved_before: usize,
+    /// Late in the simulation with all costs at their worst.
+    late: usize,
+    late_before: usize,
+}
+
+/// A table with its node.
+struct Found<'r> {
+    root: &'r Root,
+    number: usize,
+    node: NodeId,
+    frame: Span,
+    slots: &'r [Slot],
+}
+
+pub(super) fn partitions(args: &AnalyzeArgs, system: &System) -> anyhow::Result<Exit> {
+    let mut tables = Vec::new();
+    for (number, root) in system.roots.iter().enumerate() {
+        for (node, described) in root.tree.nodes() {
+            let Body::Scheduler(spec) = &described.body else { continue };
+            let Policy::Partitions { frame, slots, .. } = &spec.policy else { continue };
+            tables.push(Found { root, number, node, frame: *frame, slots });
+        }
+    }
+    if tables.is_empty() {
+        note("--synthesize partitions: there is no scheduler with policy \"partitions\" in this system");
+        return Ok(Exit::Usage);
+    }
+    let mut progress = Progress::new();
+    let mut answers = Vec::new();
+    for table in &tables {
+        answers.push(one(system, table, &mut progress)?);
+    }
+    let found = answers.iter().all(|table| table.why_not.is_none());
+    let answer = Answer {
+        file: args.file.display().to_string(),
+        what_if: args.what_if.iter().map(ToString::to_string).collect(),
+        found,
+        tables: answers,
+    };
+    if args.output.json {
+        print_json(&answer)?;
+    } else {
+        print(&text(&answer))?;
+    }
+    Ok(if found { Exit::Ok } else { Exit::Failure })
+}
+
+fn children(tree: &Tree, node: NodeId) -> Vec<NodeId> {
+    tree.nodes().filter(|(_, kid)| kid.parent == Some(node)).map(|(kid, _)| kid).collect()
+}
+
+fn length(slot: &Slot) -> Span {
+    slot.end.checked_sub(slot.start).unwrap_or(Span::ZERO)
+}
+
+fn one(system: &System, table: &Found<'_>, progress: &mut Progress) -> anyhow::Result<TableAnswer> {
+    let Found { root, node, frame, slots, .. } = *table;
+    let mut answer = TableAnswer {
+        name: name_of(&root.tree, node).to_owned(),
+        frame_ns: frame.as_ns(),
+        slots: Vec::new(),
+        frame_needed_ns: None,
+        why_not: None,
+        verified: None,
+    };
+    let partitions = children(&root.tree, node);
+    let mut roots = Roots::new(&root.tree, &root.sources);
+    roots.overheads = root.surroundings.overheads;
+    let stretched = match roots.absorbed(node) {
+        Ok(Absorbed::Slots(stretched)) => stretched,
+        Ok(Absorbed::NoRoom(Some(needed))) => {
+            answer.frame_needed_ns = Some(needed.as_ns());
+            answer.why_not =
+                Some(format!("the slots would need a frame of {needed} at least, and this one has {frame}"));
+            return Ok(answer);
+        }
+        Ok(Absorbed::NoRoom(None)) => {
+            answer.why_not = Some("what is above leaves too little in the long run".to_owned());
+            return Ok(answer);
+        }
+        Err(no) => {
+            answer.why_not = Some(format!("{}: {}", name_of(&root.tree, no.node), no.reason.text()));
+            return Ok(answer);
+        }
+    };
+    answer.slots = stretched
+        .iter()
+        .zip(slots)
+        .map(|(after, before)| SlotAnswer {
+            owner: name_of(&root.tree, partitions[after.owner as usize]).to_owned(),
+            start_ns: after.start.as_ns(),
+            length_ns: length(after).as_ns(),
+            before_ns: length(before).as_ns(),
+        })
+        .collect();
+    let mut changed = root.clone();
+    if let Some(Body::Scheduler(spec)) = changed.tree.get_mut(node).map(|node| &mut node.body)
+        && let Policy::Partitions { slots, .. } = &mut spec.policy
+    {
+        *slots = stretched;
+    }
+    changed.tree.check().map_err(|error| anyhow::anyhow!("{}: {}", root.name, error.why))?;
+    answer.verified = Some(verify(system, table, &changed, progress)?);
+    Ok(answer)
+}
+
+fn verify(
+    system: &System,
+    table: &Found<'_>,
+    changed: &Root,
+    progress: &mut Progress,
+) -> anyhow::Result<Verified> {
+    let mut proved = |root: &Root| {
+        let mut roots = Roots::new(&root.tree, &root.sources);
+        roots.overheads = root.surroundings.overheads;
+        let answers = roots.bounds_with(|done, all| progress.show(&root.name, done, all));
+        answers.iter().filter(|answer: &&Bounded| answer.is_proved()).count()
+    };
+    let (before, after) = (proved(table.root), proved(changed));
+    progress.end();
+    let seed = talea_sim::dice::of_root(system.seed, table.number);
+    let late =
+        |root: &Root| anyhow::Ok(witness::misses(root, system.duration, seed)?.iter().flatten().count());
+    Ok(Verified {
+        tasks: changed.tasks.len(),
+        proved: after,
+        proved_before: before,
+        late: late(changed)?,
+        late_before: late(table.root)?,
+    })
+}
+
+fn text(answer: &Answer) -> String {
+    let mut out = String::new();
+    // Writing to a String can't fail.
+    for change in &answer.what_if {
+        let _ = writeln!(out, "what if {change}");
+    }
+    for table in &answer.tables {
+        if let Some(why) = &table.why_not {
+            let _ = writeln!(out, "{}: no table: {why}", table.name);
+            if let Some(needed) = table.frame_needed_ns {
+                let _ = writeln!(
+                    out,
+                    "  shorten slots, or take frame = \"{}\" and ask again",
+                    Span::from_ns(needed)
+                );
+            }
+            continue;
+        }
+        let mut shown = Table::new(&["partition", ">start", ">slot before", ">slot", ">more"]);
+        for slot in &table.slots {
+            shown.row(vec![
+                slot.owner.clone(),
+                short(slot.start_ns),
+                short(slot.before_ns),
+                short(slot.length_ns),
+                short(slot.length_ns - slot.before_ns),
+            ]);
+        }
+        let _ = writeln!(
+            out,
+            "{}, a frame of {}: each slot holds what it held before the band",
+            table.name,
+            short(table.frame_ns)
+        );
+        out.push_str(&shown.render());
+        let _ = writeln!(out, "\nin place of the slots of {}:", table.name);
+        let mut end = 0;
+        for slot in &table.slots {
+            let owner = toml_edit::Value::from(slot.owner.as_str());
+            let _ = write!(out, "\n[[scheduler.slot]]\nowner = {owner}\n");
+            if slot.start_ns != end {
+                let _ = writeln!(out, "start = \"{}\"", Span::from_ns(slot.start_ns));
+            }
+            let _ = writeln!(out, "length = \"{}\"", Span::from_ns(slot.length_ns));
+            end = slot.start_ns + slot.length_ns;
+        }
+        if let Some(Verified { tasks, proved, proved_before, late, late_before }) = table.verified {
+            let _ = writeln!(
+                out,
+                "\nverified: {proved} of {} proved (before: {proved_before}); simulated with all costs at their worst, {} late \
+                 (before: {late_before})",
+                count(tasks, "task"),
+                count(late, "task")
+            );
+        }
+    }
+    let _ = writeln!(out, "L3C (RTNS 2017), section 4.1, constraint G");
+    out
+}

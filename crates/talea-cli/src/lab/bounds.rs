@@ -1,0 +1,193 @@
+//! Bounds beside what is simulated: no response may be longer than its bound, and how near it comes is how tight that is.
+//!
+//! The bounds are those of [`talea_analysis::tree`]. What is simulated is one run: a bound that is not reached may still be the
+//! best there is. A job that has not ended counts with the time that it has waited.
+
+use crate::batch;
+use crate::commands::simulate::short;
+use crate::exit::Exit;
+use crate::output::{self, Table, count};
+use talea_analysis::tree::{Answer, Roots};
+use talea_core::machine::{Body, TaskId, Tree};
+use talea_core::{Span, Time};
+use talea_sim::{Counters, Workload, World};
+
+/// A system on one CPU, and how long it is simulated.
+pub(super) struct Case {
+    name: String,
+    tree: Tree,
+    workload: Workload,
+    until: Time,
+    /// Whose rows are printed; all are judged.
+    shown: Vec<usize>,
+}
+
+impl Case {
+    pub(super) fn new(name: String, tree: Tree, workload: Workload, until: Time) -> Case {
+        let shown = (0..workload.sources.len()).collect();
+        Case { name, tree, workload, until, shown }
+    }
+
+    /// Prints the rows of these tasks only.
+    pub(super) fn showing(mut self, tasks: &[usize]) -> Case {
+        self.shown = tasks.to_vec();
+        self
+    }
+}
+
+/// One task.
+pub(super) struct Row {
+    pub(super) name: String,
+    answer: Answer,
+    /// What stops the analysis.
+    why: Option<String>,
+    /// The longest that was seen.
+    pub(super) longest: Span,
+}
+
+impl Row {
+    pub(super) fn bound(&self) -> Option<Span> {
+        self.answer.bound.as_ref().ok().copied()
+    }
+
+    pub(super) fn is_exceeded(&self) -> bool {
+        self.bound().is_some_and(|bound| self.longest > bound)
+    }
+
+    /// The longest simulated response in thousandths of the bound; none if there was no job.
+    fn tightness(&self) -> Option<u64> {
+        let bound = self.bound().filter(|_| !self.longest.is_zero())?.as_ns().max(1);
+        u64::try_from(u128::from(self.longest.as_ns()) * 1_000 / u128::from(bound)).ok()
+    }
+}
+
+/// The tasks of a system with their bounds and their longest responses.
+pub(super) fn rows(case: &Case) -> Vec<Row> {
+    let answers = Roots::new(&case.tree, &case.workload.sources).bounds();
+    let longest = simulated(case);
+    let name = |node| match case.tree.get(node).map(|node| &node.body) {
+        Some(Body::Task(spec)) => spec.name.clone(),
+        Some(Body::Scheduler(spec)) => spec.name.clone(),
+        None => String::new(),
+    };
+    let why = |answer: &Answer| {
+        let no = answer.bound.as_ref().err()?;
+        let at = if no.node == answer.node { String::new() } else { format!("{}: ", name(no.node)) };
+        Some(format!("{at}{}", no.reason.text()))
+    };
+    let both = answers.into_iter().zip(longest);
+    both.map(|(answer, longest)| Row { name: name(answer.node), why: why(&answer), answer, longest })
+        .collect()
+}
+
+fn simulated(case: &Case) -> Vec<Span> {
+    let machine = case.tree.build().expect("a sound system");
+    let mut counters = Counters::new(case.workload.sources.len());
+    let mut world = World::new(machine, 1, &case.workload);
+    world.run(case.until, &mut counters);
+    let waited = |task: u32| {
+        let jobs = world.machine().unfinished(TaskId(task));
+        jobs.filter(|job| job.release <= case.until).map(|job| case.until.since(job.release)).max()
+    };
+    let longest = counters.tasks.iter().map(|task| task.worst);
+    (0..).zip(longest).map(|(task, worst)| worst.max(waited(task).unwrap_or(Span::ZERO))).collect()
+}
+
+fn percent(thousandths: u64) -> String {
+    format!("{}.{} %", thousandths / 10, thousandths % 10)
+}
+
+/// The table; a failure where anything that was seen is longer than its bound.
+pub(super) fn report(what: &str, cases: &[Case]) -> anyhow::Result<Exit> {
+    let found = batch::run(&format!("{what}: bounds and runs"), cases.len(), |number| rows(&cases[number]));
+    let mut table =
+        Table::new(&["SYSTEM", "TASK", ">DEADLINE", ">BOUND", ">SIMULATED", ">TIGHTNESS", "TEST"]);
+    let (mut bounds, mut exceeded, mut tight) = (0, Vec::new(), Vec::new());
+    for (case, rows) in cases.iter().zip(&found) {
+        for (task, row) in rows.iter().enumerate() {
+            bounds += usize::from(row.bound().is_some());
+            tight.extend(row.tightness());
+            if row.is_exceeded() {
+                exceeded.push(format!("{}, {}", case.name, row.name));
+            }
+            if !case.shown.contains(&task) {
+                continue;
+            }
+            table.row(vec![
+                case.name.clone(),
+                row.name.clone(),
+                short(row.answer.deadline.as_ns()),
+                row.bound().map_or_else(|| "-".to_owned(), |bound| short(bound.as_ns())),
+                short(row.longest.as_ns()),
+                row.tightness().map_or_else(|| "-".to_owned(), percent),
+                row.why.clone().unwrap_or_else(|| row.answer.test.name.to_owned()),
+            ]);
+        }
+    }
+    output::print(&table.render())?;
+    output::print(&summary(bounds, &tight, &exceeded))?;
+    Ok(if exceeded.is_empty() { Exit::Ok } else { Exit::Failure })
+}
+
+fn summary(bounds: usize, tight: &[u64], exceeded: &[String]) -> String {
+    let (least, most) = (tight.iter().min().copied(), tight.iter().max().copied());
+    let range = format!("tightness {} to {}", percent(least.unwrap_or(0)), percent(most.unwrap_or(0)));
+    if exceeded.is_empty() {
+        return format!("{}, none exceeded by a simulated response; {range}\n", count(bounds, "bound"));
+    }
+    let lines = exceeded
+        .iter()
+        .map(|who| format!("exceeded: {who}: a simulated response is longer than its bound\n"));
+    lines.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use talea_analysis::card::Kind;
+    use talea_core::machine::NodeId;
+
+    #[test]
+    fn a_response_beyond_its_bound_is_an_exceeded_bound_and_one_at_it_is_not() {
+        let answer = Answer {
+            node: NodeId(1),
+            deadline: Span::from_ns(9),
+            bound: Ok(Span::from_ns(8)),
+            kind: Kind::Sufficient,
+            test: &talea_analysis::tree::CARD,
+        };
+        let row = |longest| Row {
+            name: "task".to_owned(),
+            answer: answer.clone(),
+            why: None,
+            longest: Span::from_ns(longest),
+        };
+        assert_eq!([0, 8, 9].map(|longest| row(longest).is_exceeded()), [false, false, true]);
+        assert_eq!([0, 6, 8].map(|longest| row(longest).tightness()), [None, Some(750), Some(1_000)]);
+        assert_eq!(
+            summary(1, &[750], &[]),
+            "1 bound, none exceeded by a simulated response; tightness 75.0 % to 75.0 %\n"
+        );
+        let said = summary(1, &[], &["base, A".to_owned()]);
+        assert_eq!(said, "exceeded: base, A: a simulated response is longer than its bound\n");
+    }
+
+    #[test]
+    fn a_job_that_never_ends_counts_with_the_time_that_it_has_waited() {
+        use talea_core::Work;
+        use talea_core::machine::{SchedulerSpec, TaskSpec};
+        use talea_core::sched::Policy;
+        use talea_sim::Source;
+        let mut tree = Tree::new(1, SchedulerSpec::new("cpu", Policy::FixedPriority));
+        let mut workload = Workload::default();
+        for (priority, cost) in [(2, 10), (1, 1)] {
+            let mut spec = TaskSpec::new("task", Span::from_ns(10));
+            spec.priority = priority;
+            tree.task(Tree::ROOT, spec);
+            workload.sources.push(Source::periodic(Span::from_ns(10), Work::from_ns(cost)));
+        }
+        let case = Case::new("starved".to_owned(), tree, workload, Time::from_ns(500));
+        assert_eq!(rows(&case)[1].longest, Span::from_ns(500));
+        assert_eq!(rows(&case)[1].bound(), None);
+    }
+}
