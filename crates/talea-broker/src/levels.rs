@@ -360,7 +360,6 @@ impl Levels {
         let (before, sums) = (&self.runs, self.sums.as_deref().filter(|_| full));
         let mut after =
             After { before, sums, less: None, scratch: None, place: 0, new: None, replaces: false };
-        let mut gone = None;
         if let Some(leaving) = leaving {
             let at = run_of(&self.runs, leaving.key);
             let mut run = self.runs[at];
@@ -370,18 +369,15 @@ impl Levels {
             {
                 run.take(leaving);
                 after.less = Some((at, Some(run)));
+            } else if run.is_shared() {
+                after.less = Some((at, Some(parted(run, &self.groups, leaving))));
+            } else if self.runs.len() == self.groups.len() {
+                // Nobody shares a level, so nobody is given this one.
+                after.less = Some((at, None));
             } else {
-                gone = Some(leaving.key);
-                if run.is_shared() {
-                    after.less = Some((at, Some(parted(run, &self.groups, leaving))));
-                } else if self.runs.len() == self.groups.len() {
-                    // Nobody shares a level, so nobody is given this one.
-                    after.less = Some((at, None));
-                } else {
-                    let mut scratch = self.runs.clone();
-                    remove_group(&mut scratch, &self.groups, self.band, leaving, &mut Unseen);
-                    after.scratch = Some(scratch);
-                }
+                let mut scratch = self.runs.clone();
+                remove_group(&mut scratch, &self.groups, self.band, leaving, &mut Unseen);
+                after.scratch = Some(scratch);
             }
         }
         let Some(coming) = coming else { return after };
@@ -394,7 +390,8 @@ impl Levels {
                 return after;
             }
         }
-        if gone != Some(coming.key) && self.groups.get(coming.key).is_some() {
+        // Who comes with the key of who leaves has stayed above: so a group that is there is still there afterwards.
+        if self.groups.get(coming.key).is_some() {
             after.place = after.run_of(coming.key);
             let mut run = after.run_to_join();
             run.put(coming);

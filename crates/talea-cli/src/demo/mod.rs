@@ -37,8 +37,8 @@ pub(crate) struct Args {
     /// The CPU for job and load; the last one unless said otherwise.
     #[arg(long, value_name = "CPU")]
     cpu: Option<u32>,
-    /// Ordinary busy processes on that CPU.
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(0..=16))]
+    /// Ordinary busy processes on that CPU. As many as leave an equal share smaller than what the job needs.
+    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(0..=16))]
     load: u32,
     /// Where to write the pictures and the raw times.
     #[arg(long, value_name = "DIR")]
