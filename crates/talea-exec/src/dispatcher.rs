@@ -74,6 +74,18 @@ impl<M: Mechanism> Drop for Leaving<'_, M> {
     }
 }
 
+/// How late the calling thread is awake after a time, where nothing disturbs it: the least of some short sleeps.
+fn least_late() -> Span {
+    const SLEEPS: u32 = 8;
+    const SLEEP: Span = Span::from_ns(100_000);
+    let late = (0..SLEEPS).map(|_| {
+        let due = clock::now() + SLEEP;
+        clock::sleep_until(due);
+        clock::now().since(due)
+    });
+    late.min().unwrap_or(Span::ZERO)
+}
+
 /// Drives `root` as the dispatcher of its CPU `cpu` from the zero of `time` to its end.
 pub(crate) fn drive<M: Mechanism>(
     cpu: usize,
@@ -86,6 +98,7 @@ pub(crate) fn drive<M: Mechanism>(
     let mailbox = &stage.cpus[cpu].mailbox;
     let mut ended = Vec::with_capacity(stage.slots.len());
     let mut effort = Effort::default();
+    root.lock().expect_to_be_late(cpu, least_late());
     let before = clock::thread_cpu_time();
     clock::sleep_until(time.zero);
     let mut due = Time::ZERO;

@@ -107,6 +107,8 @@ pub struct RootReport {
 /// What became of a run.
 #[derive(Clone, Debug)]
 pub struct Report {
+    /// When it began, on the machine's monotonic clock: time zero of everything else here.
+    pub zero: Time,
     /// By root.
     pub roots: Vec<RootReport>,
     /// On all CPUs, where a monitor looked.
@@ -475,7 +477,7 @@ impl<'s> Shared<'s> {
         }
         self.watchdog.call_off();
         join(dog);
-        Ok(Report { roots: reports, holes, length: left.since(Time::ZERO) })
+        Ok(Report { zero, roots: reports, holes, length: left.since(Time::ZERO) })
     }
 }
 

@@ -4,16 +4,38 @@
 //! standing still, and stops it at once. Everything else belongs to whoever is awake first: a dispatcher leaves it alone
 //! while another one is going to be awake by then.
 
-use super::Root;
+use super::{LEAST, Root};
 use crate::mechanism::Mechanism;
 use talea_core::machine::Cpu;
-use talea_core::{Span, Time};
+use talea_core::{Span, Time, Work};
 
 /// A worker that is about to use up its budget is left alone for at least this long, and for longer while it gets nothing
 /// done in it: a timer that is too short fires before the worker has its CPU.
 const SHORTEST: Span = Span::from_ns(5_000);
 /// But never for longer than this: by so much a budget may be overrun. More than any way to a worker takes.
 const LONGEST: Span = Span::from_ns(320_000);
+
+/// A dispatcher that sleeps until a budget is used up is awake a little after its alarm, and the worker used the budget
+/// meanwhile. So it sets its alarm earlier by what it was late before, and no earlier than lets a look that comes too soon find
+/// next to nothing left ([`LEAST`]). It follows by such steps: what one disturbance does is forgotten soon.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lead(Span);
+
+impl Lead {
+    pub(super) const NONE: Lead = Lead(Span::ZERO);
+    /// By so much it follows at most.
+    const STEP: u64 = 250;
+    /// So much may be left when the dispatcher looks.
+    const LEFT: u64 = LEAST.as_ns() / 2;
+    /// No timer on a machine at rest is later than this.
+    const MOST: u64 = 30_000;
+
+    /// A look that the alarm caused found so much left of the budget, or so much used beyond it.
+    fn found(&mut self, left: u64, beyond: u64) {
+        let (more, less) = (beyond.min(Lead::STEP), left.saturating_sub(Lead::LEFT).min(Lead::STEP));
+        self.0 = Span::from_ns((self.0.as_ns() + more).saturating_sub(less).min(Lead::MOST));
+    }
+}
 
 /// How a dispatcher sleeps while a budget is used on its CPU.
 #[derive(Clone, Copy, Debug)]
@@ -24,13 +46,33 @@ pub(super) struct Nap {
     least: Span,
     /// When it wants to look again.
     alarm: Time,
+    /// It sleeps for longer than what it wants to sleep for: how late it is then says nothing about alarms.
+    is_stretched: bool,
 }
 
 impl Nap {
-    pub(super) const NONE: Nap = Nap { before: None, least: SHORTEST, alarm: Time::NEVER };
+    pub(super) const NONE: Nap =
+        Nap { before: None, least: SHORTEST, alarm: Time::NEVER, is_stretched: false };
 }
 
 impl<M: Mechanism> Root<M> {
+    /// The dispatcher of `cpu` is so late at least when it sleeps until a time.
+    pub(crate) fn expect_to_be_late(&mut self, cpu: usize, late: Span) {
+        self.leads[cpu] = Lead(late.min(Span::from_ns(Lead::MOST)));
+    }
+
+    /// So much was consumed on `cpu` since its dispatcher fell asleep.
+    pub(super) fn learn(&mut self, cpu: usize, work: Work) {
+        let nap = self.naps[cpu];
+        if let Some(before) = nap.before
+            && self.now >= nap.alarm
+            && !nap.is_stretched
+        {
+            let (before, work) = (before.as_ns(), work.as_ns());
+            self.leads[cpu].found(before.saturating_sub(work), work.saturating_sub(before));
+        }
+    }
+
     /// When something happens by itself that is not the end of a budget.
     fn general(&self) -> Time {
         let first = |of: &talea_core::heap::Heap| of.first().map_or(Time::NEVER, |(at, _)| Time::from_ns(at));
@@ -81,7 +123,9 @@ impl<M: Mechanism> Root<M> {
                 nap.before = Some(left);
             }
         }
-        nap.alarm = clock.saturating_add(left.max(nap.least));
+        let sleep = Span::from_ns(left.as_ns().saturating_sub(self.leads[cpu].0.as_ns()));
+        nap.is_stretched = sleep < nap.least;
+        nap.alarm = clock.saturating_add(sleep.max(nap.least));
         nap.alarm
     }
 }

@@ -15,7 +15,7 @@ mod desk;
 use crate::load::{Cursor, Load};
 use crate::mechanism::Mechanism;
 use crate::record::{Entry, Log, What};
-use alarm::Nap;
+use alarm::{Lead, Nap};
 use desk::Desk;
 use talea_core::heap::Heap;
 use talea_core::machine::{Condition, Cpu, Event, Handled, Machine, Order, TaskId};
@@ -60,6 +60,8 @@ pub(crate) struct Root<M> {
     armed: Vec<Time>,
     /// By CPU.
     naps: Vec<Nap>,
+    /// By CPU.
+    leads: Vec<Lead>,
     /// By CPU: in this step next to nothing was left of its budget, and was charged.
     rounded: Vec<bool>,
     now: Time,
@@ -104,6 +106,7 @@ impl<M: Mechanism> Root<M> {
             told,
             armed: vec![Time::ZERO; cpus],
             naps: vec![Nap::NONE; cpus],
+            leads: vec![Lead::NONE; cpus],
             rounded: vec![false; cpus],
             now: Time::ZERO,
             entries: 0,
@@ -215,6 +218,7 @@ impl<M: Mechanism> Root<M> {
         let work = used.checked_sub(*told).unwrap_or(Work::ZERO);
         if !work.is_zero() {
             *told = used;
+            self.learn(cpu, work);
             let _ = self.tell(log, Event::Ran { cpu: at, work });
         }
         Ok(())

@@ -191,6 +191,66 @@ fn a_dispatcher_that_takes_its_time_starves_nobody() {
     }
 }
 
+/// A greedy client of a server with 5 ms in 20 ms: what it consumes beyond each budget, or short of it, when its dispatcher
+/// is `late`.
+fn overruns(late: impl FnMut() -> Span) -> Vec<i64> {
+    let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::FixedPriority));
+    let mut server = SchedulerSpec::new("server", Policy::Fifo);
+    server.reservation = Some(Reservation::new(Kind::Deferrable, Work::from_ns(5_000_000), ms(20)));
+    let server = tree.scheduler(Tree::ROOT, server);
+    let _ = tree.task(server, TaskSpec::new("client", ms(2_000)));
+    let workload =
+        Workload { sources: vec![Source::periodic(ms(2_000), Work::from_ns(900_000_000))], seed: 1 };
+    let ran = run(&tree, &workload, at(2_000), late);
+    let mut since = None;
+    let mut overruns = Vec::new();
+    for &(now, turn) in ran.course.timed() {
+        match turn {
+            Turn::Runs { .. } => since = Some(now),
+            Turn::Rests { .. } => {
+                let used = now.since(since.take().expect("it ran"));
+                overruns.push(used.as_ns() as i64 - 5_000_000);
+            }
+            Turn::Ended { .. } => unreachable!("it never ends"),
+        }
+    }
+    assert_eq!(overruns.len(), 100);
+    overruns
+}
+
+#[test]
+fn l5_a_dispatcher_that_is_always_late_sets_its_alarm_earlier() {
+    let late = Span::from_ns(9_000);
+    let overruns = overruns(|| late);
+    assert_eq!(overruns[0], 9_000, "nobody has told it");
+    // 250 ns at a time.
+    assert!(overruns[40..].iter().all(|&over| (-4_000..=0).contains(&over)), "{overruns:?}");
+}
+
+#[test]
+fn l5_a_dispatcher_that_is_late_no_more_gives_budgets_back() {
+    let mut looks = 0;
+    let overruns = overruns(|| {
+        looks += 1;
+        Span::from_ns(if looks < 100 { 9_000 } else { 0 })
+    });
+    // About two looks a budget. What is left beyond two microseconds comes back.
+    assert!(overruns[20..40].iter().all(|&over| over >= -4_000), "{overruns:?}");
+    assert!(overruns[90..].iter().all(|&over| (-2_000..=0).contains(&over)), "{overruns:?}");
+}
+
+#[test]
+fn l5_one_disturbance_costs_no_client_its_budget() {
+    let mut looks = 0;
+    let overruns = overruns(|| {
+        looks += 1;
+        Span::from_ns(if looks == 21 { 3_000_000 } else { 0 })
+    });
+    assert_eq!(overruns.iter().filter(|&&over| over > 1_000_000).count(), 1, "{overruns:?}");
+    // It is followed by a step, not by itself; half of what is rounded off anyway is never given up.
+    assert!(overruns.iter().all(|&over| over >= -2_250), "{overruns:?}");
+}
+
 #[test]
 fn a_rest_of_a_budget_that_is_too_little_to_sleep_for_is_used_up() {
     let root = SchedulerSpec::new("root", Policy::FixedPriority);
