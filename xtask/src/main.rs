@@ -7,6 +7,7 @@
 mod audio;
 mod coverage;
 mod gate;
+mod guest;
 mod install;
 mod long;
 mod mutate;
@@ -22,6 +23,8 @@ cargo xtask COMMAND
   test [--only STEP]...   the gate: formatting, lints, build, tests, documentation, dependencies, other targets
   install --prefix DIR [--destdir DIR] [--sysconfdir DIR] [--profile NAME]
                           build and install everything
+  guest [--kernel NAME] [--free] [WORD]...
+                          the timing tests on an emulated machine whose clock counts instructions
   mutate [WORD]...        break every mechanism in turn, and see its tests fail
   bench ipc|sim|analysis [--json] [--quick]
                           what asking, simulating or analysing costs, beside its baselines
@@ -53,6 +56,7 @@ fn run() -> Result<ExitCode> {
     match command.as_str() {
         "test" => gate::run(&mut args),
         "audio" => audio::run(),
+        "guest" => guest::run(&mut args),
         "install" => install::run(&mut args),
         "mutate" => mutate::run(&mut args),
         "bench" => long::bench(&mut args),

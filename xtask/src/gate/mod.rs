@@ -20,6 +20,7 @@ use lexopt::{Arg, Parser, ValueExt};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+pub(crate) use system::may_install;
 pub(crate) use tally::Tally;
 use watchdog::Watchdog;
 

@@ -25,6 +25,7 @@ pub(crate) const ALL: &[Step] = &[
     Step { name: "clippy", what: "no warnings anywhere", run: clippy },
     Step { name: "build", what: "programs and libraries that the tests call", run: build },
     Step { name: "tests", what: "every test of every crate", run: tests },
+    Step { name: "guest", what: "timing, on a machine whose clock counts instructions", run: guest },
     Step { name: "docs", what: "rustdoc without warnings", run: docs },
     Step { name: "bare", what: "the core for a target without an operating system", run: bare },
     Step { name: "freebsd", what: "pure crates and file tools for another POSIX system", run: freebsd },
@@ -78,6 +79,16 @@ fn tests(tally: &Mutex<Tally>) -> Result<Verdict> {
         // Nothing was run, then, or not everything: the compiler's errors are what there is to see.
         (false, false) => failed("cargo test failed", excerpt),
     })
+}
+
+fn guest(tally: &Mutex<Tally>) -> Result<Verdict> {
+    let tally = || tally.lock().unwrap_or_else(PoisonError::into_inner);
+    let verdict = crate::guest::step(|line| {
+        tally().line(line);
+        println!("{line}");
+    });
+    tally().end_of_tests();
+    verdict
 }
 
 fn docs(_: &Mutex<Tally>) -> Result<Verdict> {

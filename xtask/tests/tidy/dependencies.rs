@@ -69,6 +69,7 @@ const EDGES: &[(&str, &str, &str)] = &[
     ("talea-kernel-tests", "talea-os", "what the kernel says"),
     ("talea-kernel-tests", "talea-proto", "speaks to the daemon without the client between"),
     ("talea-kernel-tests", "rustix", "system calls"),
+    ("talea-guest-tests", "rustix", "a first process mounts and switches off"),
     ("policy-llf", "talea-core", "what a policy from outside implements"),
     ("policy-llf", "talea-sim", "simulates the system"),
     ("policy-llf", "talea-system", "its name in a system file"),
@@ -78,6 +79,7 @@ const EDGES: &[(&str, &str, &str)] = &[
     ("xtask", "anyhow", "a binary's errors"),
     ("xtask", "lexopt", "a handful of options"),
     ("xtask", "rustix", "kills what hangs"),
+    ("xtask", "serde_json", "what cargo says it has built"),
 ];
 
 /// Used by tests only: crate and what its tests may use.
@@ -93,13 +95,17 @@ const TEST_EDGES: &[(&str, &str, &str)] = &[
     ("talea-kernel-tests", "talea-exec", "real runs"),
     ("talea-kernel-tests", "talea-sim", "real runs against simulated ones"),
     ("talea-kernel-tests", "talea-system", "systems to run are files"),
+    ("talea-guest-tests", "talea-core", "times and orders"),
+    ("talea-guest-tests", "talea-exec", "runs whose clock is exact"),
+    ("talea-guest-tests", "talea-os", "the same done by hand"),
+    ("talea-guest-tests", "talea-sim", "runs against simulated ones"),
+    ("talea-guest-tests", "talea-system", "systems to run are files"),
     ("talea-plugin-host", "talea-os", "tests start it as the daemon does"),
     ("talea-proto", "proptest", "reading what was written"),
     ("talea-sim", "allocation-counter", "counts what a run allocates: nothing"),
     ("talea-sim", "serde_json", "reads the schedules of other tools"),
     ("talea-system", "proptest", "reading what was written"),
     ("talea-system", "talea-sim", "the shipped systems do what the papers say"),
-    ("xtask", "serde_json", "these tests read `cargo metadata`"),
 ];
 
 #[test]

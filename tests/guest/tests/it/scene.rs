@@ -1,0 +1,133 @@
+//! A system, its simulation and its execution on this machine's only CPU.
+
+#[path = "../../../../crates/talea-exec/src/tests/told.rs"]
+mod told;
+
+use talea_core::machine::TaskId;
+use talea_core::workload::Cost;
+use talea_core::{Span, Time, Work};
+use talea_exec::{
+    Arrival, Course, Load, Options, RootPlan, RootReport, TaskPlan, Turn, execute, replay, work,
+};
+use talea_sim::World;
+use talea_system::system::{Root, System};
+
+/// What the simulator says and what happened.
+pub(crate) struct Run {
+    pub(crate) simulated: Course,
+    pub(crate) real: Course,
+    pub(crate) report: RootReport,
+    tasks: Vec<String>,
+}
+
+/// Microseconds.
+pub(crate) fn us(us: u64) -> Span {
+    Span::from_ns(us * 1_000)
+}
+
+/// Milliseconds.
+pub(crate) fn ms(ms: u64) -> Span {
+    us(ms * 1_000)
+}
+
+/// The jobs of a task of the root until then, as its simulation draws them.
+pub(crate) fn load(system: &System, root: &Root, task: usize) -> Load {
+    let drawn = talea_sim::draw(&root.workload(system.seed), Time::ZERO + system.duration).swap_remove(task);
+    let arrivals = drawn.arrivals.iter().map(|&(seen, nominal)| Arrival { seen, nominal }).collect();
+    Load { arrivals, costs: drawn.costs }
+}
+
+/// Runs a system with one CPU, every job spending what it costs.
+pub(crate) fn run(text: &str) -> Run {
+    run_beside(text, Span::ZERO)
+}
+
+/// The same beside the simulation of jobs that are longer by `longer`: where a job's end and the end of a slot coincide in
+/// the description, one that is a microsecond longer, as every real one is, has to wait for the next slot.
+pub(crate) fn run_beside(text: &str, longer: Span) -> Run {
+    let system = talea_system::system::read(text, "the test's own", &()).expect("a sound system");
+    let [root] = &system.roots[..] else { panic!("one CPU, so one root") };
+    let machine = root.tree.build().expect("a sound tree");
+    let until = Time::ZERO + system.duration;
+    let mut workload = root.workload(system.seed);
+    for source in &mut workload.sources {
+        if let Cost::Constant(cost) = &mut source.cost {
+            *cost += Work::from_ns(longer.as_ns());
+        }
+    }
+    let simulated = told::course(World::new(machine, 1, &workload), 1, until);
+    let plan = |task: usize| TaskPlan { load: load(&system, root, task), body: work::spender() };
+    let tasks = (0..root.tasks.len()).map(plan).collect();
+    let plan = RootPlan { tree: &root.tree, tasks, cpus: vec![0] };
+    // The monitor of holes is a thread, and this machine has none to spare.
+    let options = Options { monitor: false, room: 1 << 18, ..Options::new(system.duration) };
+    let mut report = execute(vec![plan], &options).expect("a run");
+    let report = report.roots.swap_remove(0);
+    assert_eq!((report.lost, report.refused), (0, 0));
+    let mut fresh = root.tree.build().expect("a sound tree");
+    replay::replay(&mut fresh, &report.record).expect("the same orders from a fresh machine");
+    let real = Course::of(1, &report.record);
+    Run { simulated, real, report, tasks: root.tasks.clone() }
+}
+
+impl Run {
+    /// The task of this name.
+    pub(crate) fn task(&self, name: &str) -> TaskId {
+        TaskId(self.tasks.iter().position(|task| task == name).expect("a task of that name") as u32)
+    }
+
+    /// The two parted nowhere, and each start and end was at most `late` behind the simulation's, and never before it but by
+    /// `early`, by which a job's own loop may fall short.
+    pub(crate) fn keeps_time(&self, early: Span, late: Span) {
+        if let Some((at, ours, theirs)) = self.real.parts_from(&self.simulated) {
+            let around = |course: &Course| {
+                let turns = course.timed().iter().skip(at.saturating_sub(4)).take(8);
+                turns.map(|turn| format!("  {turn:?}\n")).collect::<String>()
+            };
+            let (here, there) = (around(&self.real), around(&self.simulated));
+            panic!("turn {at} is {ours:?}, simulated {theirs:?}\nhere\n{here}simulated\n{there}");
+        }
+        let mut worst = Span::ZERO;
+        for (&(real, turn), &(simulated, _)) in self.real.timed().iter().zip(self.simulated.timed()) {
+            assert!(real + early >= simulated, "{turn:?}: {real:?} is before {simulated:?}");
+            worst = worst.max(real.since(simulated.min(real)));
+        }
+        println!("{} turns, the latest {worst} behind", self.real.timed().len());
+        assert!(worst <= late, "{worst} behind the simulation; at most {late}");
+    }
+
+    /// When the jobs of a task ended, in the simulation and here.
+    pub(crate) fn ends(&self, name: &str) -> Vec<(Time, Time)> {
+        let task = self.task(name);
+        let of = |course: &Course| {
+            let ended = |&(at, turn): &(Time, Turn)| {
+                matches!(turn, Turn::Ended { task: it, .. } if it == task).then_some(at)
+            };
+            course.timed().iter().filter_map(ended).collect::<Vec<_>>()
+        };
+        of(&self.simulated).into_iter().zip(of(&self.real)).collect()
+    }
+}
+
+/// The smallest value that so many hundredths of all don't exceed.
+pub(crate) fn percentile(values: &mut [u64], hundredths: usize) -> u64 {
+    values.sort_unstable();
+    values[(values.len() * hundredths).div_ceil(100).saturating_sub(1)]
+}
+
+/// Says the distribution and gives median and 99th percentile.
+pub(crate) fn spread(what: &str, mut values: Vec<u64>) -> (u64, u64) {
+    assert!(!values.is_empty(), "{what}");
+    let (median, p99) = (percentile(&mut values, 50), percentile(&mut values, 99));
+    println!(
+        "{what}: median {median} ns, p99 {p99} ns, max {} ns of {}",
+        values[values.len() - 1],
+        values.len()
+    );
+    (median, p99)
+}
+
+/// Of what a thread has consumed.
+pub(crate) fn over(used: Work, budget: Work) -> u64 {
+    used.as_ns().saturating_sub(budget.as_ns())
+}

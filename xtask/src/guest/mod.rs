@@ -1,0 +1,142 @@
+//! `cargo xtask guest`: the timing tests on a machine whose clock counts instructions.
+//!
+//! Model: [`kernel`] fetches a Debian kernel, [`archive`] packs the tests, their libraries and a first process into an initial
+//! file system, [`emulator`] boots both with one CPU under QEMU's `-icount`, where virtual time is the number of instructions
+//! executed: nothing that the host does shows. Nothing is installed and nothing of this machine is changed.
+//!
+//! Where the kernel or the emulator can't be had the command says so. It fails then if `TALEA_GUEST=required` says that it
+//! must be had.
+
+mod archive;
+mod emulator;
+mod kernel;
+
+use crate::gate::Verdict;
+use crate::shell::{self, cargo};
+use anyhow::{Context, Result, bail};
+use kernel::Kernel;
+use lexopt::{Arg, Parser, ValueExt};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+cargo xtask guest [--kernel NAME] [--free] [WORD]...
+
+  --kernel NAME  which Debian kernel [6.12-rt]
+  --free         time that passes by itself, and two CPUs: no figure means anything then
+  WORD           only tests with this word in their names
+";
+
+/// What to run and where.
+struct Guest {
+    kernel: Kernel,
+    free: bool,
+    words: Vec<String>,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &mut Parser) -> Result<ExitCode> {
+    let mut guest = Guest { kernel: kernel::KNOWN[0], free: false, words: Vec::new() };
+    while let Some(arg) = args.next()? {
+        match arg {
+            Arg::Long("kernel") => guest.kernel = Kernel::named(&args.value()?.string()?)?,
+            Arg::Long("free") => guest.free = true,
+            Arg::Long("help") | Arg::Short('h') => {
+                print!("{USAGE}");
+                return Ok(ExitCode::SUCCESS);
+            }
+            Arg::Value(word) => guest.words.push(word.string()?),
+            other => return Err(other.unexpected().into()),
+        }
+    }
+    Ok(match guest.test(|line| println!("{line}"))? {
+        Verdict::Passed => ExitCode::SUCCESS,
+        Verdict::Failed(why) => {
+            println!("{why}");
+            ExitCode::FAILURE
+        }
+        Verdict::Skipped(why) => {
+            println!("skipped: {why}");
+            ExitCode::SUCCESS
+        }
+    })
+}
+
+/// The gate's step: every test, on the usual kernel.
+pub(crate) fn step(line: impl FnMut(&str)) -> Result<Verdict> {
+    Guest { kernel: kernel::KNOWN[0], free: false, words: Vec::new() }.test(line)
+}
+
+impl Guest {
+    fn test(&self, mut line: impl FnMut(&str)) -> Result<Verdict> {
+        if let Some(missing) = emulator::missing(&mut line)? {
+            return Ok(without(missing));
+        }
+        let dir = shell::target_dir().join("guest-machine");
+        std::fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
+        let image = match self.kernel.fetch(&dir)? {
+            Ok(image) => image,
+            Err(missing) => return Ok(without(missing)),
+        };
+        let Some(built) = build(&mut line)? else {
+            return Ok(Verdict::Failed("the guest's tests did not build".to_owned()));
+        };
+        // In the words of cargo, by which the gate knows a test program.
+        line(&format!("     Running tests/it/main.rs ({} in the guest)", built.tests.display()));
+        let archive = archive::pack(&built.init, &built.tests, &dir)?;
+        emulator::boot(&image, &archive, self.free, &self.words, line)
+    }
+}
+
+fn without(missing: String) -> Verdict {
+    if std::env::var_os("TALEA_GUEST").is_some_and(|value| value == "required") {
+        Verdict::Failed(missing)
+    } else {
+        Verdict::Skipped(missing)
+    }
+}
+
+/// What runs in the guest.
+struct Built {
+    init: PathBuf,
+    tests: PathBuf,
+}
+
+/// `None` where it does not compile; the compiler has said why.
+fn build(line: &mut impl FnMut(&str)) -> Result<Option<Built>> {
+    const PACKAGE: &str = "talea-guest-tests";
+    let mut command =
+        cargo(&["test", "--locked", "--quiet", "--no-run", "--profile", "guest", "-p", PACKAGE]);
+    command.args(["--test", "guest", "--message-format", "json-render-diagnostics"]);
+    let mut tests = None;
+    let done = shell::stream(command, |text| match text.strip_prefix('{') {
+        Some(_) => tests = tests.take().or_else(|| executable(text)),
+        None => line(text),
+    })?;
+    if !done {
+        return Ok(None);
+    }
+    let Some(tests) = tests else { bail!("cargo built no test program of {PACKAGE}") };
+    Ok(Some(Built { init: shell::target_dir().join("guest/talea-guest-init"), tests }))
+}
+
+/// The path in one of cargo's messages, if it is about the test program.
+fn executable(message: &str) -> Option<PathBuf> {
+    let message: serde_json::Value = serde_json::from_str(message).ok()?;
+    let is_test = message["profile"]["test"] == true && message["target"]["name"] == "guest";
+    is_test.then(|| message["executable"].as_str().map(PathBuf::from))?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_test_program_is_found_among_cargos_messages() {
+        let other = r#"{"reason":"compiler-artifact","target":{"name":"talea-guest-init"},"profile":{"test":false},"executable":"/t/x"}"#;
+        assert_eq!(executable(other), None);
+        let test = r#"{"reason":"compiler-artifact","target":{"name":"guest"},"profile":{"test":true},"executable":"/t/guest-1"}"#;
+        assert_eq!(executable(test), Some(PathBuf::from("/t/guest-1")));
+        assert_eq!(executable("{"), None);
+    }
+}
