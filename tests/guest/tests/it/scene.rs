@@ -76,8 +76,8 @@ impl Run {
         TaskId(self.tasks.iter().position(|task| task == name).expect("a task of that name") as u32)
     }
 
-    /// The two parted nowhere, and each start and end was at most `late` behind the simulation's, and never before it but by
-    /// `early`, by which a job's own loop may fall short.
+    /// The two parted nowhere, and each start and end was at most `late` behind the simulation's and at most `early` before it: a
+    /// job's CPU clock also counts what interrupts take meanwhile, now and then some hundred microseconds.
     pub(crate) fn keeps_time(&self, early: Span, late: Span) {
         if let Some((at, ours, theirs)) = self.real.parts_from(&self.simulated) {
             let around = |course: &Course| {
