@@ -92,7 +92,7 @@ impl Rival {
     }
 
     /// The shortest window at whose end something must have been done.
-    fn shortest(&self) -> u64 {
+    pub(super) fn shortest(&self) -> u64 {
         match self.due {
             Due::Every(first) => u64::try_from(first).unwrap_or(0),
             Due::Deferrable(deadline) => deadline,

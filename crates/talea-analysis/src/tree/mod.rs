@@ -37,10 +37,12 @@ pub mod disturb;
 mod edf;
 mod global;
 mod keys;
+mod picture;
 mod read;
 mod resources;
 mod servers;
 mod walk;
 
 pub use answer::{Answer, CARD, NoTest, Reason};
+pub use picture::Picture;
 pub use walk::Roots;

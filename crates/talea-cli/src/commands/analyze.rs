@@ -2,6 +2,7 @@
 
 mod interference;
 mod names;
+mod page;
 mod partitions;
 mod progress;
 mod sensitivity;
@@ -61,6 +62,10 @@ pub(crate) struct AnalyzeArgs {
     /// With --synthesize server: for these periods, of which the one that takes least is proposed.
     #[arg(long, value_name = "DURATION", value_parser = duration, requires = "synthesize")]
     period: Vec<Span>,
+    /// Write a page with the bounds, and with demand against supply of each CPU, partition and server, to FILE. It needs nothing
+    /// from anywhere.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["synthesize", "sensitivity", "interference"])]
+    html: Option<PathBuf>,
     #[command(flatten)]
     output: Output,
 }
@@ -166,6 +171,9 @@ pub(crate) fn run(args: &AnalyzeArgs) -> anyhow::Result<Exit> {
         return sensitivity::show(args, &system);
     }
     let answer = analyze(args, &system)?;
+    if let Some(path) = &args.html {
+        page::write(path, &system, &answer)?;
+    }
     if args.output.json {
         print_json(&answer)?;
     } else {

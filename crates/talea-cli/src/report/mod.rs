@@ -5,6 +5,7 @@
 //! 100,000 jobs open as quickly as ten. It loads nothing from anywhere. Its table is that of the command line; the
 //! distributions are of the jobs that it holds.
 
+mod bounds;
 mod budget;
 mod outline;
 mod perfetto;
@@ -12,6 +13,7 @@ mod svg;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use bounds::{Place, Plot, RootBounds, bounds_html};
 pub(crate) use budget::{Budgets, Corner};
 pub(crate) use outline::Outline;
 pub(crate) use perfetto::{Trace, Tracks};
@@ -92,7 +94,8 @@ struct RootData<'a> {
 }
 
 /// The scripts of the page, in order: one program in several files.
-const SCRIPTS: [&str; 4] = [
+const SCRIPTS: [&str; 5] = [
+    include_str!("page/base.js"),
     include_str!("page/model.js"),
     include_str!("page/draw.js"),
     include_str!("page/steer.js"),
@@ -107,14 +110,17 @@ pub(crate) fn html(picture: &Picture<'_>) -> anyhow::Result<String> {
         duration: picture.duration_ns,
         roots: picture.roots.iter().map(columns).collect(),
     };
+    assemble(include_str!("page/page.html"), include_str!("page/page.css"), &data, &SCRIPTS.concat())
+}
+
+/// A page with its style, its data and its script.
+fn assemble(page: &str, style: &str, data: &impl Serialize, script: &str) -> anyhow::Result<String> {
     // Inside a script element `</script` ends it and `<!--` changes what ends it: without `<` there is neither.
-    let json = serde_json::to_string(&data)?.replace('<', "\\u003c");
-    let page = include_str!("page/page.html");
+    let json = serde_json::to_string(data)?.replace('<', "\\u003c");
     let (before, rest) = page.split_once("/*STYLE*/").expect("the page has a place for its style");
     let (middle, rest) = rest.split_once("/*DATA*/").expect("the page has a place for its data");
     let (end, after) = rest.split_once("/*SCRIPT*/").expect("the page has a place for its script");
-    let parts = [before, include_str!("page/page.css"), middle, &json, end, &SCRIPTS.concat(), after];
-    Ok(parts.concat())
+    Ok([before, style, middle, &json, end, script, after].concat())
 }
 
 fn columns<'a>(root: &'a Drawn<'_>) -> RootData<'a> {

@@ -3,8 +3,8 @@
 use crate::dice::{dice, rounds};
 use talea_analysis::supply::Curve;
 use talea_analysis::tree::Roots;
-use talea_analysis::tree::disturb::{Absorbed, interference};
-use talea_core::machine::{NodeId, SchedulerSpec, TaskSpec, Tree};
+use talea_analysis::tree::disturb::{Absorbed, interference, stretch_each};
+use talea_core::machine::{Body, NodeId, SchedulerSpec, TaskSpec, Tree};
 use talea_core::sched::{Policy, Slot};
 use talea_core::server::{Kind, Reservation};
 use talea_core::workload::{Arrivals, Cost, Source};
@@ -87,15 +87,18 @@ fn made(dice: &mut Dice, slots: Vec<Slot>) -> Made {
     Made { tree, sources, table, partitions, busy }
 }
 
-/// How much each partition does in each frame, job by job of a nanosecond.
-fn served(made: &Made, slots: &[Slot], seed: u64) -> Vec<[u64; 2]> {
+fn with_slots(made: &Made, slots: &[Slot]) -> Tree {
     let mut tree = made.tree.clone();
-    if let Some(talea_core::machine::Body::Scheduler(spec)) =
-        tree.get_mut(made.table).map(|node| &mut node.body)
-    {
+    if let Some(Body::Scheduler(spec)) = tree.get_mut(made.table).map(|node| &mut node.body) {
         spec.policy =
             Policy::Partitions { frame: Span::from_ns(FRAME), slots: slots.to_vec(), lending: false };
     }
+    tree
+}
+
+/// How much each partition does in each frame, job by job of a nanosecond.
+fn served(made: &Made, slots: &[Slot], seed: u64) -> Vec<[u64; 2]> {
+    let tree = with_slots(made, slots);
     let workload = Workload { sources: made.sources.clone(), seed };
     let mut jobs = Jobs::default();
     World::new(tree.build().expect("a tree"), 1, &workload).run(Time::from_ns(FRAME * FRAMES), &mut jobs);
@@ -140,6 +143,12 @@ fn l3c_4_1_slots_lose_no_more_than_is_said_and_stretched_ones_hold_what_they_hel
         }
         let Ok(Absorbed::Slots(wide)) = roots.absorbed(made.table) else { continue };
         stretched += 1;
+        // Asked again with the new slots, which make others wait longer, it is the same table.
+        let changed = with_slots(&made, &wide);
+        let again = Roots { tree: &changed, ..roots };
+        let above = made.partitions.map(|partition| again.above_partition(partition).expect("known"));
+        let same = stretch_each(ns(FRAME), &slots, |slot| above[slot.owner as usize].as_slice());
+        assert_eq!(same.as_ref(), Ok(&wide), "{:#?}", made.tree);
         for frame in served(&made, &wide, seed) {
             assert!(
                 frame[0] >= first && frame[1] >= second,

@@ -2,5 +2,6 @@
 
 mod absorbed;
 mod made;
+mod pictures;
 mod published;
 mod simulated;

@@ -1,11 +1,5 @@
 // The head of the page and the table below the schedule; then everything is drawn for the first time.
 
-function element(name, text) {
-  const made = document.createElement(name);
-  if (text !== undefined) made.textContent = text;
-  return made;
-}
-
 function head() {
   const total = (of) => data.roots.reduce((sum, root) => sum + root.sums.reduce((sum, task) => sum + task[of], 0), 0);
   const [jobs, late, refused] = ["jobs", "late", "refused"].map(total);

@@ -3,6 +3,7 @@
 //! Needs a Chromium on the PATH or named by `TALEA_BROWSER`; `TALEA_BROWSER=required` makes its absence an error. With
 //! `TALEA_SHOTS` naming a folder, pictures of what was seen are kept there, to be looked at.
 
+mod bounds;
 mod devtools;
 
 use crate::harness::{Scratch, run};

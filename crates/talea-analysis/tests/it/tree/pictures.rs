@@ -1,0 +1,90 @@
+//! Demand and supply as they are drawn: what the pictures say is what the bounds say.
+
+use super::made::{Family, made};
+use crate::dice::{dice, rounds};
+use talea_analysis::tree::{Picture, Roots};
+use talea_core::machine::{Body, NodeId, SchedulerSpec, TaskSpec, Tree};
+use talea_core::sched::Policy;
+use talea_core::workload::Source;
+use talea_core::{Span, Work};
+
+/// What a step curve has at an instant.
+fn step(curve: &[(Span, Work)], at: Span) -> Work {
+    curve.iter().take_while(|(from, _)| *from <= at).last().map_or(Work::ZERO, |(_, work)| *work)
+}
+
+fn sound(picture: &Picture) {
+    for curve in [&picture.supply, &picture.demand] {
+        assert!(curve.windows(2).all(|two| two[0].0 < two[1].0 && two[0].1 <= two[1].1), "{picture:?}");
+    }
+    assert_eq!(step(&picture.demand, picture.mark), picture.asked, "{picture:?}");
+    for two in picture.supply.windows(2) {
+        let (time, work) = (two[1].0.as_ns() - two[0].0.as_ns(), two[1].1.as_ns() - two[0].1.as_ns());
+        assert!(work <= time, "no more is supplied than time goes by: {picture:?}");
+    }
+    let before = picture.supply.iter().rfind(|(at, _)| *at <= picture.mark).expect("a corner at zero");
+    let after = picture.supply.iter().find(|(at, _)| *at >= picture.mark).expect("drawn beyond the mark");
+    assert!(before.1 <= picture.given && picture.given <= after.1, "{picture:?}");
+}
+
+#[test]
+fn a_task_is_drawn_as_late_where_its_bound_is_beyond_its_deadline() {
+    let mut dice = dice(53);
+    let (mut tasks, mut late, mut levels) = (0, 0, 0);
+    for family in [Family::Mixed, Family::Partitions, Family::NonPreemptive, Family::Band, Family::Flat] {
+        for _ in 0..rounds(300) {
+            let made = made(&mut dice, family);
+            let mut roots = Roots::new(&made.tree, &made.workload.sources);
+            roots.steps = 1 << 15;
+            let answers = roots.bounds();
+            for picture in roots.pictures() {
+                sound(&picture);
+                let Some(answer) = answers.iter().find(|answer| answer.node == picture.subject) else {
+                    levels += 1;
+                    continue;
+                };
+                let Ok(bound) = answer.bound else { continue };
+                let parent = made.tree.get(answer.node).and_then(|node| node.parent).expect("a parent");
+                let queue = matches!(&made.tree.get(parent).expect("it is there").body,
+                    Body::Scheduler(spec) if matches!(spec.policy, Policy::Fifo));
+                let is_late = bound > answer.deadline;
+                // In a queue the bound knows better who came before.
+                assert!(picture.is_exceeded() == is_late || (queue && !is_late), "{picture:?} {answer:?}");
+                tasks += 1;
+                late += u32::from(is_late);
+            }
+        }
+    }
+    println!("{tasks} tasks, {late} of them late, {levels} levels and servers");
+    assert!(tasks > 500 && late > 50 && levels > 300);
+}
+
+#[test]
+fn every_home_has_the_picture_of_whoever_is_nearest_to_his_deadline() {
+    let mut tree = Tree::new(1, SchedulerSpec::new("cpu", Policy::FixedPriority));
+    let mut sources = Vec::new();
+    let ns = Span::from_ns;
+    let mut add = |tree: &mut Tree, parent, priority, (cost, period): (u64, u64)| {
+        let mut spec = TaskSpec::new("task", ns(period));
+        spec.priority = priority;
+        sources.push(Source::periodic(ns(period), Work::from_ns(cost)));
+        tree.task(parent, spec)
+    };
+    let first = add(&mut tree, Tree::ROOT, 9, (2, 10));
+    let second = add(&mut tree, Tree::ROOT, 8, (7, 20));
+    let mut band = SchedulerSpec::new("band", Policy::Edf);
+    band.own.priority = Some(1);
+    let band: NodeId = tree.scheduler(Tree::ROOT, band);
+    for _ in 0..2 {
+        add(&mut tree, band, 1, (6, 60));
+    }
+    let pictures = Roots::new(&tree, &sources).pictures();
+    let [picture] = &pictures[..] else { panic!("one CPU: {pictures:?}") };
+    // 2 of 10; 9 of 20; of the band 12 of the 27 that are left at 60.
+    assert_ne!(picture.subject, first);
+    assert_eq!(
+        (picture.node, picture.subject, picture.mark, picture.due),
+        (Tree::ROOT, second, ns(9), ns(20))
+    );
+    assert_eq!((picture.asked, picture.given), (Work::from_ns(9), Work::from_ns(9)));
+}
