@@ -162,13 +162,32 @@ impl<W: Watch> Machine<W> {
         (eligible, changed)
     }
 
+    /// Whether it matters what a scheduler shows. A root has nobody to show it to, only somebody who watches.
+    #[inline(always)]
+    pub(super) fn is_seen(&self, group: u32) -> bool {
+        W::ON || group != 0 || self.groups[0].server.is_some()
+    }
+
     /// A policy, a server or a slot has changed by itself, or a child has: shows that, as far up as anything changes.
     pub(super) fn refresh(&mut self, now: Time, group: u32) {
         let mut next = Some(group);
         while let Some(group) = next {
+            if !self.is_seen(group) {
+                return self.refresh_root(now);
+            }
             let node = self.groups[group as usize].node;
             let (eligible, changed) = self.look_and_keep(now, group);
             next = self.tell(now, node, eligible, changed, false);
         }
+    }
+
+    /// All that is asked of such a root is whether there is something to run.
+    #[inline]
+    fn refresh_root(&mut self, now: Time) {
+        self.dirty = true;
+        self.stale = u64::MAX;
+        let root = &self.groups[0];
+        let head = root.current.or_else(|| root.policy.head(now));
+        self.nodes[root.node as usize].eligible = head.is_some();
     }
 }

@@ -44,7 +44,7 @@ impl<W: Watch> Machine<W> {
                 if let (true, true, Some(share)) = (kid.boosted, node.boosted, &self.share) {
                     shown = shown.most_urgent(share.lent(group.node));
                 }
-                if shown != node.entry.criteria {
+                if shown != node.entry.criteria && self.is_seen(at as u32) {
                     return Err(format!("1: {id:?} shows {:?}, its head {shown:?}", node.entry.criteria));
                 }
                 if ready == 0 || !kid.eligible {
@@ -171,7 +171,7 @@ mod tests {
         // Nodes come as they were declared: root, group, its tasks, the other one.
         let says = |what: &str, number: &str| assert!(what.starts_with(number), "{number}: {what}");
         says(&complaint(1, |machine| machine.nodes[1].entry.criteria.deadline = Time::NEVER), "1:");
-        let shows = complaint(1, |machine| machine.nodes[0].entry.criteria.deadline = Time::NEVER);
+        let shows = complaint(1, |machine| machine.nodes[1].entry.criteria.arrival = Time::NEVER);
         assert!(shows.starts_with("1:") && shows.contains("shows"), "{shows}");
         says(&complaint(1, |machine| machine.nodes[2].eligible = false), "3:");
         says(&complaint(1, |machine| machine.nodes[0].eligible = false), "2:");

@@ -43,13 +43,14 @@ impl Tree {
                 above.entry(parent).or_default().push(at);
             }
             let mut criteria = Criteria::LEAST;
+            let mut metered = false;
             let what = match &node.body {
                 Body::Scheduler(spec) => {
                     seen.insert(id, (groups.len() as u32, 0));
                     let mut own = spec.own;
                     own.yields |= matches!(spec.policy, Policy::Partitions { .. });
                     let policy = self.policy(id, spec)?;
-                    let metered = spec.reservation.is_some() || policy.metered();
+                    let counts = spec.reservation.is_some() || policy.metered();
                     groups.push(Group {
                         policy,
                         server: spec.reservation.as_ref().map(crate::server::Reservation::build),
@@ -60,7 +61,7 @@ impl Tree {
                         pending: false,
                         preemptive: spec.preemptive,
                         current: None,
-                        metered,
+                        metered: counts,
                         is_spent: false,
                     });
                     criteria = own.over(&criteria);
@@ -80,7 +81,6 @@ impl Tree {
                         versions: spec.versions.clone(),
                         uses: spec.uses.clone(),
                     });
-                    let mut metered = false;
                     let mut group = parent;
                     while group != NONE {
                         metered |= groups[group as usize].metered;
@@ -94,7 +94,6 @@ impl Tree {
                         released: false,
                         started: false,
                         held: 0,
-                        metered,
                     });
                     What::Task(tasks.len() as u32 - 1)
                 }
@@ -104,6 +103,7 @@ impl Tree {
                 parent,
                 eligible: false,
                 boosted: false,
+                metered,
             });
             whats.push(what);
             ids.push(id);

@@ -14,7 +14,8 @@
 //! arrivals: the machine does its own share at the right place.
 //!
 //! Invariants (SF3P section V-C, restated for servers, slots and several CPUs), checked by [`Machine::audit`]:
-//! 1. an eligible scheduler shows the criteria of its head, its own values and its server's deadline laid over;
+//! 1. an eligible scheduler shows the criteria of its head, its own values and its server's deadline laid over; a root, which has
+//!    nobody to show them to, only where it has a server;
 //! 2. it is not eligible only when no child is, its budget is gone, or its slot is closed;
 //! 3. it is eligible only if at least one child is;
 //! 4. it is active exactly when one child is (a root with m CPUs: at most m, and no CPU is idle while a child waits
@@ -68,7 +69,7 @@ use crate::sched::Part;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use global::Global;
-use state::{BLOCKED, CpuState, Doing, Group, NONE, Runnable, STALLED, Task, What};
+use state::{BLOCKED, CpuState, Doing, Group, NONE, Picked, Runnable, STALLED, Task, What};
 
 /// A task of one machine, numbered from 0 in the order of its nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

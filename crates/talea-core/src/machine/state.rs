@@ -22,6 +22,8 @@ pub(super) struct Runnable {
     pub(super) eligible: bool,
     /// Something has been lent to it.
     pub(super) boosted: bool,
+    /// Of a task: whether a scheduler above counts what it consumes.
+    pub(super) metered: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -65,7 +67,12 @@ pub(super) struct Task {
     pub(super) started: bool,
     /// Why the job may not run although it is released: [`BLOCKED`], [`STALLED`].
     pub(super) held: u8,
-    /// Whether a scheduler above counts what it consumes.
+}
+
+/// A task that has a CPU.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Picked {
+    pub(super) task: u32,
     pub(super) metered: bool,
 }
 

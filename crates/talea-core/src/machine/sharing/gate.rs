@@ -2,7 +2,7 @@
 
 use super::super::global::Kids;
 use super::super::versions::Candidates;
-use super::super::{Machine, NONE, Note, STALLED, TaskId, Watch};
+use super::super::{Machine, NONE, Note, Picked, STALLED, TaskId, Watch};
 use super::{Protocol, Sharing, Wants};
 use crate::Time;
 
@@ -33,7 +33,7 @@ impl<W: Watch> Machine<W> {
             }
             let mut first: Option<(usize, u32)> = None;
             for cpu in 0..self.cpus.len() {
-                let Some(task) = self.candidate(now, cpu) else { continue };
+                let Some(Picked { task, .. }) = self.candidate(now, cpu) else { continue };
                 if !self.share.as_ref().is_some_and(|share| share.tasks[task as usize].closed) {
                     continue;
                 }
