@@ -59,6 +59,7 @@ pub(crate) enum Command {
     Simulate(SimulateArgs),
     Execute(crate::commands::execute::ExecuteArgs),
     Replay(crate::commands::replay::ReplayArgs),
+    Compare(crate::commands::compare::CompareArgs),
     Analyze(crate::commands::analyze::AnalyzeArgs),
     Sweep(crate::commands::sweep::Args),
     Generate(crate::commands::generate::Args),

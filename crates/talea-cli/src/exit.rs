@@ -21,6 +21,8 @@ pub(crate) enum Exit {
     Denied,
     /// There is no daemon to talk to.
     Unreachable,
+    /// Measured, but the machine disturbed too much to say anything.
+    Inconclusive,
     /// `run` only: as the program that was run, or 125 to 127 where it was not.
     Program(u8),
 }
@@ -33,13 +35,14 @@ pub(crate) const RUN_NOT_EXECUTABLE: u8 = 126;
 pub(crate) const RUN_NOT_FOUND: u8 = 127;
 
 /// The table for the manual: code and meaning.
-pub(crate) const TABLE: [(&str, &str); 6] = [
+pub(crate) const TABLE: [(&str, &str); 7] = [
     ("0", "done; for doctor: no check failed; for check: the file is sound"),
     ("1", "failure: something did not work that should have"),
     ("2", "wrong arguments, or a malformed configuration"),
     ("3", "refused: the request does not fit (by admission, or into this machine), or the kernel said no"),
     ("4", "denied: by an access rule, a quota, or because it belongs to another user"),
     ("5", "the daemon cannot be reached"),
+    ("6", "inconclusive: it was measured, but this machine disturbed too much to say anything"),
 ];
 
 /// The rows that `run` adds; there the codes above come as 125.
@@ -61,6 +64,7 @@ impl Exit {
             Exit::Refused => 3,
             Exit::Denied => 4,
             Exit::Unreachable => 5,
+            Exit::Inconclusive => 6,
             Exit::Program(code) => code,
         }
     }

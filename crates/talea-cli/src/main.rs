@@ -7,6 +7,7 @@
 mod args;
 mod batch;
 mod commands;
+mod compare;
 mod demo;
 mod exit;
 mod json;
@@ -81,6 +82,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
         Command::Simulate(args) => commands::simulate::run(&args),
         Command::Execute(args) => commands::execute::run(&args),
         Command::Replay(args) => commands::replay::run(&args),
+        Command::Compare(args) => commands::compare::run(&args),
         Command::Analyze(args) => commands::analyze::run(&args),
         Command::New(args) => commands::new::run(&args),
         Command::Generate(args) => commands::generate::run(&args),

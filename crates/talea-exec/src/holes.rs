@@ -28,8 +28,8 @@ impl Hole {
     }
 }
 
-/// Distance of looks.
-const DISTANCE: Span = Span::from_ns(1_000_000);
+/// Distance of looks: a hole may have begun so much before it was seen.
+pub const DISTANCE: Span = Span::from_ns(1_000_000);
 /// Being late by less is the ordinary cost of waking up.
 const LATE: Span = Span::from_ns(300_000);
 /// More than this many holes say nothing that the first ones did not.

@@ -20,7 +20,7 @@
 
 pub mod course;
 mod dispatcher;
-mod holes;
+pub mod holes;
 mod letters;
 pub mod load;
 mod mailbox;
@@ -30,6 +30,7 @@ pub mod replay;
 mod root;
 pub mod run;
 mod stage;
+mod stretch;
 #[cfg(test)]
 mod tests;
 mod watchdog;

@@ -16,6 +16,7 @@ use crate::record::{self, Entry, Log};
 use crate::root::{LEAST, Root};
 pub use crate::stage::Band;
 use crate::stage::{Ranks, Stage};
+use crate::stretch;
 use crate::watchdog::Watchdog;
 use crate::work::Body;
 use crate::worker;
@@ -102,6 +103,13 @@ pub struct RootReport {
     pub effort: Vec<Effort>,
     /// Jobs for which there was no room.
     pub refused: u64,
+}
+
+impl RootReport {
+    /// For how long CPUs belonged to workers that got nothing done.
+    pub fn stretched(&self) -> Span {
+        stretch::of(self)
+    }
 }
 
 /// What became of a run.

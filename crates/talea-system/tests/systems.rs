@@ -176,7 +176,7 @@ fn y11_y12_an_off_line_table_of_a_file_is_followed() {
     holds("table.toml");
     let text = shipped("table.toml").expect("it is there");
     let system = parsed(&text);
-    assert_eq!(responses(&system, "filter")[..4], [8, 15, 8, 15], "the versions of the entries");
+    assert_eq!(responses(&system, "filter")[..4], [8, 14, 8, 14], "the versions of the entries");
     assert_eq!(responses(&system, "poll")[0], 3);
     // From 5 ms on, 10 ms and, 10 ms later, 8 ms.
     assert_eq!(responses(&system, "plan")[0], 28);

@@ -3,20 +3,20 @@
 use crate::args::{Output, task};
 use crate::exit::Exit;
 use crate::measured::{
-    self, Measured, Places, Recording, Refused, Setup, Sketch, Spending, Texts, place, retell, sketch,
+    self, Measured, Places, Recording, Refused, Rights, Setup, Spending, Texts, place, remark, sketch,
 };
 use crate::outcome::{self, ExpectationAnswer, FileArgs, Files, RootAnswer, short};
-use crate::output::{Tone, colored, count, note, paint, print, print_json};
-use crate::report::{Drawn, Outline};
+use crate::output::{Tone, colored, count, paint, print, print_json};
+use crate::report::Outline;
 use anyhow::Context;
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
-use talea_core::{CpuSet, Span, Time};
+use talea_core::{CpuSet, Span};
 use talea_exec::{Hole, RootReport};
-use talea_system::system::{Root, System};
+use talea_system::system::System;
 
 /// Run a described system on real threads.
 ///
@@ -105,25 +105,24 @@ pub(crate) fn run(args: &ExecuteArgs) -> anyhow::Result<Exit> {
     let seed = args.seed.unwrap_or(system.seed);
     let places = match place(&system, args.cpus.as_ref()) {
         Ok(places) => places,
-        Err(why) => return Ok(refuse(&args.file, &why)),
+        Err(why) => return Ok(measured::refuse(&args.file, &why)),
     };
     let sketches = sketch(&system, duration, seed)?;
     remark(&system, &places, &sketches, duration);
     let files = Files::create(&args.files)?;
     let to = args.record.as_deref().map(create).transpose()?;
-    let (spending, best_effort) = (args.work, args.best_effort);
     let setup = Setup {
         system: &system,
         duration,
         seed,
         places: &places,
-        spending,
-        best_effort,
+        spending: args.work,
+        rights: if args.best_effort { Rights::Wanted } else { Rights::Needed },
         sketches: &sketches,
     };
     let measured = match measured::run(&setup)? {
         Ok(measured) => measured,
-        Err(Refused(why)) => return Ok(refuse(&args.file, &why)),
+        Err(Refused(why)) => return Ok(measured::refuse(&args.file, &why)),
     };
     if let (Some(to), Some(path)) = (to, &args.record) {
         let records = measured.report.roots.iter().map(|root| root.record.clone());
@@ -145,37 +144,6 @@ fn create(path: &Path) -> anyhow::Result<File> {
     File::create(path).with_context(|| format!("cannot write {}", path.display()))
 }
 
-fn refuse(file: &Path, why: &str) -> Exit {
-    note(&format!("{} can't be executed: {why}", file.display()));
-    Exit::Refused
-}
-
-/// What whoever reads the numbers should know beforehand.
-fn remark(system: &System, places: &Places, sketches: &[Sketch], duration: Span) {
-    let is_spoiled = |root: &Root| {
-        !root.surroundings.holes.is_empty() || root.surroundings.overheads != talea_sim::Overheads::default()
-    };
-    if system.roots.iter().any(is_spoiled) {
-        note("the holes and overheads of the file are not executed: this machine has its own");
-    }
-    for (cpus, sketch) in places.iter().zip(sketches) {
-        for (cpu, busy) in cpus.iter().zip(&sketch.busy) {
-            let thousandths = busy.as_ns().saturating_mul(1_000) / duration.as_ns().max(1);
-            if thousandths > MOST_BUSY {
-                note(&format!(
-                    "CPU {cpu} will be busy for {}.{} % of the run: where ordinary threads wait there, the kernel \
-                     gives them up to 50 ms of each second in one go, which shows as holes",
-                    thousandths / 10,
-                    thousandths % 10,
-                ));
-            }
-        }
-    }
-}
-
-/// Thousandths of a CPU up to which the kernel's fair server and its throttling leave real-time threads alone.
-const MOST_BUSY: u64 = 930;
-
 /// What was measured, as a simulation is told.
 fn tell(
     args: &ExecuteArgs,
@@ -195,7 +163,9 @@ fn tell(
     let (mut roots, mut executions, mut drawn) = (Vec::new(), Vec::new(), Vec::new());
     for (number, (root, outline)) in system.roots.iter().zip(&outlines).enumerate() {
         let real = &report.roots[number];
-        let (answer, picture) = tell_root(root, outline, real, report.length, &mut files)?;
+        let mut machine = root.tree.build().map_err(|error| anyhow::anyhow!("{}", error.why))?;
+        let seen = files.seen(outline, &machine, report.length);
+        let (answer, picture) = measured::tell(&mut machine, outline, real, report.length, seen)?;
         roots.push(answer);
         executions.push(execution(outline, &places[number], real, report.length, *is_real));
         drawn.extend(picture);
@@ -222,33 +192,6 @@ fn tell(
 
 fn hole(hole: &Hole) -> HoleAnswer {
     HoleAnswer { cpu: hole.cpu, from_ns: hole.from.as_ns(), to_ns: hole.to.as_ns() }
-}
-
-fn tell_root<'a>(
-    root: &Root,
-    outline: &'a Outline,
-    real: &RootReport,
-    length: Span,
-    files: &mut Files<'_>,
-) -> anyhow::Result<(RootAnswer, Option<Drawn<'a>>)> {
-    let mut machine = root.tree.build().map_err(|error| anyhow::anyhow!("{}", error.why))?;
-    let mut seen = files.seen(outline, &machine, length);
-    let has_budgets = seen.has_budgets();
-    retell(&mut machine, &real.record, &mut seen, |seen, machine, now| {
-        if has_budgets {
-            seen.look(machine, now);
-        }
-    })
-    .map_err(|differs| {
-        anyhow::anyhow!("the run is not replayed, which is a defect of this program: {differs}")
-    })?;
-    let recorded = real.record.last().map_or(Time::ZERO, |entry| entry.now);
-    let end = if real.lost > 0 { recorded } else { recorded.max(Time::ZERO + length) };
-    let unfinished = seen.finish(&machine, end);
-    if let Some(error) = seen.failed.take() {
-        return Err(error).context("cannot write the jobs");
-    }
-    Ok(outcome::answer(outline, seen, unfinished, end))
 }
 
 fn execution(outline: &Outline, cpus: &[u32], real: &RootReport, length: Span, is_real: bool) -> Execution {
@@ -281,8 +224,8 @@ fn report(answer: &Answer, color: bool) -> String {
         let _ = writeln!(
             out,
             "scheduler overhead {}, beside jobs {}; mechanism {}",
-            percent(execution.scheduler_ppm),
-            percent(execution.stray_ppm),
+            outcome::percent(execution.scheduler_ppm),
+            outcome::percent(execution.stray_ppm),
             execution.mechanism
         );
         if execution.lost > 0 {
@@ -307,9 +250,4 @@ fn report(answer: &Answer, color: bool) -> String {
     }
     out.push_str(&outcome::verdicts(&answer.expectations, color));
     out
-}
-
-/// Millionths as hundredths, with all digits.
-fn percent(ppm: u64) -> String {
-    format!("{}.{:04} %", ppm / 10_000, ppm % 10_000)
 }

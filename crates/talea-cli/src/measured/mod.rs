@@ -9,9 +9,11 @@ mod recording;
 mod retell;
 mod run;
 mod sketch;
+mod told;
 
 pub(crate) use place::{Places, place};
 pub(crate) use recording::{Recording, Texts};
 pub(crate) use retell::retell;
-pub(crate) use run::{Measured, Refused, Setup, Spending, run};
-pub(crate) use sketch::{Sketch, sketch};
+pub(crate) use run::{Measured, Refused, Rights, Setup, Spending, run};
+pub(crate) use sketch::{Sketch, sketch, with_changes};
+pub(crate) use told::{not_replayed, refuse, remark, tell};

@@ -31,10 +31,20 @@ pub(crate) struct Setup<'s> {
     pub(crate) seed: u64,
     pub(crate) places: &'s Places,
     pub(crate) spending: Spending,
-    /// Whether a run without priorities will do where there is no right to them.
-    pub(crate) best_effort: bool,
+    pub(crate) rights: Rights,
     /// By root.
     pub(crate) sketches: &'s [Sketch],
+}
+
+/// What becomes of a run where there is no right to real-time priorities.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rights {
+    /// There is none.
+    Needed,
+    /// It does without them.
+    Wanted,
+    /// It does without them in any case.
+    Unused,
 }
 
 /// What became of it.
@@ -60,12 +70,13 @@ pub(crate) fn run(setup: &Setup<'_>) -> anyhow::Result<Result<Measured, Refused>
     };
     let mut options = Options::new(setup.duration);
     options.room = room(setup.sketches);
+    options.priorities = setup.rights != Rights::Unused;
     let call_off = CallOff::default();
     let attempt = |options: &Options| {
         until_a_signal(&call_off, || execute_until(plans(setup, pace), options, &call_off))
     };
     let mut ended = attempt(&options)?;
-    if matches!(ended, Err(Failure::NoRight(_))) && setup.best_effort {
+    if matches!(ended, Err(Failure::NoRight(_))) && setup.rights == Rights::Wanted {
         options.priorities = false;
         ended = attempt(&options)?;
     }

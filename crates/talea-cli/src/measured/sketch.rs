@@ -17,7 +17,7 @@ pub(crate) struct Sketch {
     pub(crate) begun: Vec<u64>,
 }
 
-/// Simulates each root of `system`, without what a file says about the surroundings beside changes: the machine has its own.
+/// Simulates each root of `system`.
 pub(crate) fn sketch(system: &System, duration: Span, seed: u64) -> anyhow::Result<Vec<Sketch>> {
     let of = |(number, root): (usize, &Root)| one(root, duration, of_root(seed, number));
     system.roots.iter().enumerate().map(of).collect()
@@ -26,10 +26,7 @@ pub(crate) fn sketch(system: &System, duration: Span, seed: u64) -> anyhow::Resu
 fn one(root: &Root, duration: Span, seed: u64) -> anyhow::Result<Sketch> {
     let machine = root.tree.build().map_err(|error| anyhow::anyhow!("{}: {}", root.name, error.why))?;
     let (tasks, cpus) = (machine.tasks(), root.tree.cpus);
-    let mut world = World::new(machine, cpus, &root.workload(seed));
-    if !root.surroundings.changes.is_empty() {
-        world = world.with_changes(root.surroundings.changes.clone());
-    }
+    let mut world = with_changes(World::new(machine, cpus, &root.workload(seed)), root);
     let mut watch = Watch {
         since: vec![None; cpus as usize],
         busy: vec![Span::ZERO; cpus as usize],
@@ -41,6 +38,12 @@ fn one(root: &Root, duration: Span, seed: u64) -> anyhow::Result<Sketch> {
         watch.close(end, Cpu(cpu));
     }
     Ok(Sketch { steps: outcome.steps, busy: watch.busy, begun: watch.begun })
+}
+
+/// What a file says about battery, mode and mask happens; its holes and overheads don't: a real machine has its own.
+pub(crate) fn with_changes(world: World, root: &Root) -> World {
+    let changes = &root.surroundings.changes;
+    if changes.is_empty() { world } else { world.with_changes(changes.clone()) }
 }
 
 struct Watch {

@@ -76,7 +76,7 @@ impl<'a> Files<'a> {
         duration: Span,
         roots: Vec<Drawn<'_>>,
     ) -> anyhow::Result<()> {
-        let picture = Picture { title, seed, roots, duration_ns: duration.as_ns() };
+        let picture = Picture { title, seed, roots, duration_ns: duration.as_ns(), head: Vec::new() };
         let write =
             |path: &Path, text: String| std::fs::write(path, text).with_context(|| cannot_write(path));
         if let Some(path) = &self.args.html {

@@ -169,3 +169,8 @@ pub(crate) fn short(ns: u64) -> String {
     let text = format!("{}.{:03}", ns / unit, ns % unit * 1_000 / unit);
     format!("{}{name}", text.trim_end_matches('0').trim_end_matches('.'))
 }
+
+/// Millionths as hundredths, with all digits.
+pub(crate) fn percent(ppm: u64) -> String {
+    format!("{}.{:04} %", ppm / 10_000, ppm % 10_000)
+}

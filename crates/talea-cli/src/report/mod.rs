@@ -32,6 +32,8 @@ pub(crate) struct Picture<'a> {
     pub(crate) seed: u64,
     pub(crate) roots: Vec<Drawn<'a>>,
     pub(crate) duration_ns: u64,
+    /// A table for its head, if there is one: titles, then lines.
+    pub(crate) head: Vec<Vec<String>>,
 }
 
 /// One root.
@@ -70,6 +72,7 @@ struct Data<'a> {
     title: &'a str,
     seed: u64,
     duration: u64,
+    head: &'a [Vec<String>],
     roots: Vec<RootData<'a>>,
 }
 
@@ -108,6 +111,7 @@ pub(crate) fn html(picture: &Picture<'_>) -> anyhow::Result<String> {
         title: &picture.title,
         seed: picture.seed,
         duration: picture.duration_ns,
+        head: &picture.head,
         roots: picture.roots.iter().map(columns).collect(),
     };
     assemble(include_str!("page/page.html"), include_str!("page/page.css"), &data, &SCRIPTS.concat())

@@ -31,7 +31,7 @@ fn picture<'a>(name: &str, outline: &'a Outline) -> Picture<'a> {
         unfinished: Vec::new(),
         sums: vec![Sum::default()],
     };
-    Picture { title: name.into(), seed: 1, roots: vec![drawn], duration_ns: 100 }
+    Picture { title: name.into(), seed: 1, roots: vec![drawn], duration_ns: 100, head: Vec::new() }
 }
 
 #[test]

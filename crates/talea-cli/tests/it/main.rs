@@ -9,6 +9,7 @@ mod answers;
 mod browser;
 mod chapters;
 mod check;
+mod compare;
 mod execute;
 mod exits;
 mod fake;

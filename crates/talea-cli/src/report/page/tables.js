@@ -11,6 +11,15 @@ function head() {
   if (refused) facts.append(", ", element("b", `${refused.toLocaleString("en")} refused`));
   const cut = data.roots.map((root) => root.cut).filter((cut) => cut !== null);
   if (cut.length) facts.append(`; drawn up to ${time(Math.min(...cut))}, the table counts all`);
+  if (data.head.length) {
+    const made = element("table");
+    data.head.forEach((cells, number) => {
+      const line = element("tr");
+      for (const cell of cells) line.append(element(number ? "td" : "th", cell));
+      made.append(line);
+    });
+    byId("facts").after(made);
+  }
   byId("legend").children[3].hidden = data.roots.every((root) => root.tables.length === 0);
   byId("legend").children[4].hidden = data.roots.every((root) => root.servers.length === 0);
 }

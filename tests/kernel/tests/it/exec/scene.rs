@@ -214,12 +214,14 @@ fn bounds(cost: &Cost) -> (u64, u64) {
 /// Whether CPUs were away for so long that the sequence may differ by it: for longer than was allowed for above.
 fn is_disturbed(report: &Report) -> bool {
     const MOST: u64 = 1_000_000;
-    away(report) > MOST || late(report) > MOST || report.roots.iter().any(|root| stretched(root) > 2 * MOST)
+    away(report) > MOST
+        || late(report) > MOST
+        || report.roots.iter().any(|root| root.stretched().as_ns() > 2 * MOST)
 }
 
 /// All that disturbed a run, added up.
 fn disturbance(report: &Report) -> u64 {
-    away(report) + late(report) + report.roots.iter().map(stretched).sum::<u64>()
+    away(report) + late(report) + report.roots.iter().map(|root| root.stretched().as_ns()).sum::<u64>()
 }
 
 /// How long CPUs were away, as far as the monitors saw.
@@ -233,31 +235,12 @@ fn late(report: &Report) -> u64 {
     efforts.map(|effort| effort.latest.as_ns()).max().unwrap_or(0)
 }
 
-/// For how long the CPUs of a root belonged to workers that got nothing done, dispatchers aside: holes too short to be seen one by one.
-fn stretched(root: &RootReport) -> u64 {
-    let mut since: Vec<Option<Time>> = vec![None; root.effort.len()];
-    let mut owned = 0;
-    for &(now, turn) in Course::of(root.effort.len() as u32, &root.record).timed() {
-        let (cpu, begins) = match turn {
-            // What follows on its CPU is told at the same instant.
-            Turn::Ended { .. } => continue,
-            Turn::Runs { cpu, .. } => (cpu, Some(now)),
-            Turn::Rests { cpu } => (cpu, None),
-        };
-        let before = std::mem::replace(&mut since[cpu.0 as usize], begins);
-        owned += before.map_or(0, |before| now.since(before).as_ns());
-    }
-    let done: u64 = root.consumed.iter().map(|consumed| consumed.ordered.as_ns()).sum();
-    let ours: u64 = root.effort.iter().map(|effort| effort.used.as_ns()).sum();
-    owned.saturating_sub(done + ours)
-}
-
 /// For whoever reads the test's output.
 fn say(number: u32, report: &Report) {
     let longest = report.holes.iter().map(talea_exec::Hole::length).max().unwrap_or(Span::ZERO);
     println!("run {number} agrees; {} holes, the longest {longest}", report.holes.len());
     for root in &report.roots {
-        println!("  stretched by {} ns", stretched(root));
+        println!("  stretched by {}", root.stretched());
         for effort in &root.effort {
             println!("  {effort:?}");
         }

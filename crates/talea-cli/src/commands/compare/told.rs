@@ -1,0 +1,378 @@
+//! What is said of a comparison: per task, per run, and in one word.
+
+use crate::compare::Tolerance;
+use crate::compare::judge::{Findings, Instant};
+use crate::compare::lives::Name;
+use crate::compare::model::Model;
+use crate::exit::Exit;
+use crate::measured::{Measured, Sketch};
+use crate::outcome::{self, short};
+use crate::output::{Table, Tone, count, paint};
+use serde::Serialize;
+use std::fmt::Write;
+use std::path::Path;
+use talea_core::Span;
+use talea_system::system::Root;
+
+#[derive(Serialize)]
+pub(super) struct Answer {
+    file: String,
+    duration_ns: u64,
+    seed: u64,
+    /// By how much a response may differ, and how many thousandths of it more.
+    tolerance_ns: u64,
+    tolerance_permille: u64,
+    verdict: Verdict,
+    roots: Vec<RootAnswer>,
+    runs: Vec<RunAnswer>,
+}
+
+/// In one word.
+#[derive(Serialize, Clone, Copy, Debug, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Verdict {
+    Agree,
+    Differ,
+    Inconclusive,
+}
+
+#[derive(Serialize)]
+pub(super) struct RootAnswer {
+    name: String,
+    verdict: Verdict,
+    /// All runs together.
+    jobs: u64,
+    excluded: u64,
+    tasks: Vec<TaskAnswer>,
+    /// What contradicts, in words.
+    findings: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct TaskAnswer {
+    name: String,
+    deadline_ns: u64,
+    bound_ns: Option<u64>,
+    /// The bound is one with costs a hundredth longer, too: else nothing real can be held against it.
+    bound_is_robust: bool,
+    simulated_max_ns: Option<u64>,
+    measured_max_ns: Option<u64>,
+    measured_p99_ns: Option<u64>,
+    measured_median_ns: Option<u64>,
+    /// Measured jobs that count.
+    jobs: u64,
+    simulated_late: u64,
+    measured_late: u64,
+}
+
+/// One real run.
+#[derive(Serialize)]
+pub(super) struct RunAnswer {
+    pub(super) real_time: bool,
+    interrupted: bool,
+    holes: usize,
+    longest_hole_ns: u64,
+    roots: Vec<RunRoot>,
+}
+
+#[derive(Serialize)]
+struct RunRoot {
+    jobs: u64,
+    excluded: u64,
+    /// More than nineteen twentieths of the jobs count.
+    conclusive: bool,
+    agrees: bool,
+    /// Begins and ends that were held against the order.
+    instants: u64,
+    /// CPU time of dispatchers, in millionths of the root's CPUs (SF3P: scheduler overhead).
+    scheduler_ppm: u64,
+    /// Time that belonged to jobs in which nothing was done (SF3P: non-scheduler overhead).
+    other_ppm: u64,
+    /// CPU time of dispatchers for each job.
+    per_job_ns: u64,
+    /// The CPUs got so much less done than they should have, beyond all holes that were seen, that a contradiction says nothing.
+    is_stretched: bool,
+}
+
+impl RunAnswer {
+    pub(super) fn of(measured: &Measured, found: &[Findings], sketches: &[Sketch]) -> RunAnswer {
+        let report = &measured.report;
+        let roots = report.roots.iter().zip(found).zip(sketches).map(|((real, found), sketch)| {
+            let cpus = real.effort.len().max(1) as u128;
+            let whole = (u128::from(report.length.as_ns()) * cpus).max(1);
+            let ppm = |ns: u64| (u128::from(ns) * 1_000_000 / whole) as u64;
+            let used: u64 = real.effort.iter().map(|effort| effort.used.as_ns()).sum();
+            let stretched = real.stretched().as_ns();
+            let busy: u64 = sketch.busy.iter().map(|busy| busy.as_ns()).sum();
+            RunRoot {
+                jobs: found.jobs,
+                excluded: found.excluded,
+                conclusive: found.jobs > 0 && !found.are_inconclusive(),
+                agrees: found.agree(),
+                instants: found.instants,
+                scheduler_ppm: ppm(used),
+                other_ppm: ppm(stretched),
+                per_job_ns: used.checked_div(found.jobs).unwrap_or(0),
+                is_stretched: stretched > LEAST_STRETCH + busy / 100 * MOST_STRETCH,
+            }
+        });
+        RunAnswer {
+            real_time: measured.is_real,
+            interrupted: measured.interrupted,
+            holes: report.holes.len(),
+            longest_hole_ns: report.holes.iter().map(|hole| hole.length().as_ns()).max().unwrap_or(0),
+            roots: roots.collect(),
+        }
+    }
+}
+
+/// Hundredths of what a root has to do: more than switches, interrupts and short holes take of a machine that has time for us.
+const MOST_STRETCH: u64 = 3;
+const LEAST_STRETCH: u64 = 2_000_000;
+
+impl RootAnswer {
+    pub(super) fn of(
+        root: &Root,
+        model: &Model,
+        simulated: &outcome::RootAnswer,
+        findings: &[Findings],
+    ) -> RootAnswer {
+        let mut tasks = Vec::new();
+        for (at, name) in root.tasks.iter().enumerate() {
+            let mut responses: Vec<u64> =
+                findings.iter().flat_map(|found| &found.responses[at]).map(|span| span.as_ns()).collect();
+            responses.sort_unstable();
+            // The value that so many thousandths of all don't exceed.
+            let quantile = |thousandths: usize| {
+                let rank = (responses.len() * thousandths).div_ceil(1_000).max(1);
+                responses.get(rank - 1).copied()
+            };
+            let (bound, simulated) = (model.bounds[at], &simulated.tasks[at]);
+            tasks.push(TaskAnswer {
+                name: name.clone(),
+                deadline_ns: simulated.deadline_ns,
+                bound_ns: bound.exactly.map(Span::as_ns),
+                bound_is_robust: bound.within_reason.is_some(),
+                simulated_max_ns: simulated.response_max_ns,
+                measured_max_ns: responses.last().copied(),
+                measured_p99_ns: quantile(990),
+                measured_median_ns: quantile(500),
+                jobs: responses.len() as u64,
+                simulated_late: simulated.late,
+                measured_late: findings.iter().map(|found| found.late[at]).sum(),
+            });
+        }
+        RootAnswer {
+            name: root.name.clone(),
+            verdict: Verdict::Inconclusive,
+            jobs: findings.iter().map(|found| found.jobs).sum(),
+            excluded: findings.iter().map(|found| found.excluded).sum(),
+            tasks,
+            findings: findings.iter().flat_map(|found| words(root, found)).collect(),
+        }
+    }
+}
+
+/// What contradicts.
+fn words(root: &Root, found: &Findings) -> Vec<String> {
+    let name = |(task, job): Name| {
+        format!("job {job} of {}", root.tasks.get(task.0 as usize).map_or("?", String::as_str))
+    };
+    let instant = |of: Instant| match of {
+        Instant::Begin(job) => format!("the begin of {}", name(job)),
+        Instant::End(job) => format!("the end of {}", name(job)),
+    };
+    let mut all = Vec::new();
+    if let Some(turned) = found.turned {
+        all.push(format!(
+            "{} came {} after {}, which in every simulation is at least {} later ({} in all)",
+            instant(turned.earlier),
+            short(turned.by.as_ns()),
+            instant(turned.later),
+            short(turned.apart.as_ns()),
+            count(found.turns as usize, "turn"),
+        ));
+    }
+    if let Some((job, by)) = found.stray {
+        let by = short(by.as_ns());
+        let all_of_them = count(found.strays as usize, "job");
+        all.push(format!(
+            "{} ended {by} outside of what every simulation says ({all_of_them} in all)",
+            name(job)
+        ));
+    }
+    if let Some((job, over)) = found.exceeds {
+        let (over, all_of_them) = (short(over.as_ns()), count(found.beyond as usize, "job"));
+        all.push(format!(
+            "{} took {over} more than its bound and the tolerance ({all_of_them} in all)",
+            name(job)
+        ));
+    }
+    all
+}
+
+impl Answer {
+    pub(super) fn new(
+        file: &Path,
+        duration: Span,
+        seed: u64,
+        tolerance: Tolerance,
+        mut roots: Vec<RootAnswer>,
+        runs: Vec<RunAnswer>,
+    ) -> Answer {
+        for (number, root) in roots.iter_mut().enumerate() {
+            root.verdict = verdict(runs.iter().map(|run| (&run.roots[number], run.interrupted)));
+        }
+        let has = |wanted| roots.iter().any(|root| root.verdict == wanted);
+        let verdict = match (has(Verdict::Differ), has(Verdict::Inconclusive)) {
+            (true, _) => Verdict::Differ,
+            (_, true) => Verdict::Inconclusive,
+            _ => Verdict::Agree,
+        };
+        Answer {
+            file: file.display().to_string(),
+            duration_ns: duration.as_ns(),
+            seed,
+            tolerance_ns: tolerance.least.as_ns(),
+            tolerance_permille: tolerance.share,
+            verdict,
+            roots,
+            runs,
+        }
+    }
+
+    pub(super) fn exit(&self) -> Exit {
+        match self.verdict {
+            Verdict::Agree => Exit::Ok,
+            Verdict::Differ => Exit::Failure,
+            Verdict::Inconclusive => Exit::Inconclusive,
+        }
+    }
+}
+
+/// Of one root, from all of its runs: a contradiction in a run that says something outweighs any number that agree.
+fn verdict<'a>(runs: impl Iterator<Item = (&'a RunRoot, bool)>) -> Verdict {
+    let mut verdict = Verdict::Inconclusive;
+    for (run, interrupted) in runs {
+        if interrupted || !run.conclusive {
+            continue;
+        }
+        match (run.agrees, run.is_stretched) {
+            (true, _) => verdict = Verdict::Agree,
+            (false, true) => {}
+            (false, false) => return Verdict::Differ,
+        }
+    }
+    verdict
+}
+
+const TITLES: [&str; 10] = [
+    "task",
+    ">deadline",
+    ">bound",
+    ">simulated",
+    ">measured",
+    ">p99",
+    ">median",
+    ">jobs",
+    ">late",
+    ">simulated late",
+];
+
+fn cells(task: &TaskAnswer) -> Vec<String> {
+    let span = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), short);
+    let thread = if task.bound_ns.is_some() && !task.bound_is_robust { "~" } else { "" };
+    vec![
+        task.name.clone(),
+        short(task.deadline_ns),
+        format!("{thread}{}", span(task.bound_ns)),
+        span(task.simulated_max_ns),
+        span(task.measured_max_ns),
+        span(task.measured_p99_ns),
+        span(task.measured_median_ns),
+        task.jobs.to_string(),
+        task.measured_late.to_string(),
+        task.simulated_late.to_string(),
+    ]
+}
+
+/// The table of all roots for the head of a page.
+pub(super) fn rows(answer: &Answer) -> Vec<Vec<String>> {
+    let title = |title: &&str| title.trim_start_matches('>').to_owned();
+    let titles = std::iter::once("root".to_owned()).chain(TITLES.iter().map(title)).collect();
+    let line = |root: &RootAnswer, task: &TaskAnswer| {
+        std::iter::once(root.name.clone()).chain(cells(task)).collect::<Vec<_>>()
+    };
+    let lines = answer.roots.iter().flat_map(|root| root.tasks.iter().map(move |task| line(root, task)));
+    std::iter::once(titles).chain(lines).collect()
+}
+
+pub(super) fn text(answer: &Answer, color: bool) -> String {
+    let mut out = String::new();
+    let runs = count(answer.runs.len(), "run");
+    for (number, root) in answer.roots.iter().enumerate() {
+        let (word, tone) = match root.verdict {
+            Verdict::Agree => ("agree", Tone::Good),
+            Verdict::Differ => ("differ", Tone::Bad),
+            Verdict::Inconclusive => ("inconclusive", Tone::Doubtful),
+        };
+        // Writing to a String can't fail.
+        let _ = writeln!(
+            out,
+            "{}, {runs} of {}: bound, simulation and threads {}",
+            root.name,
+            Span::from_ns(answer.duration_ns),
+            paint(word, tone, color)
+        );
+        let mut table = Table::new(&TITLES);
+        for task in &root.tasks {
+            table.row(cells(task));
+        }
+        out.push_str(&table.render());
+        if root.tasks.iter().any(|task| task.bound_ns.is_some() && !task.bound_is_robust) {
+            let _ = writeln!(out, "~ no bound any more with costs a hundredth longer: not held against it");
+        }
+        for finding in &root.findings {
+            let _ = writeln!(out, "{}: {finding}", paint("differs", Tone::Bad, color));
+        }
+        let _ = writeln!(
+            out,
+            "{} of {} were touched by holes and are not counted",
+            root.excluded,
+            count(root.jobs as usize, "job")
+        );
+        for run in &answer.runs {
+            let of = &run.roots[number];
+            let stretched =
+                if of.is_stretched { "; the CPUs got far less done than they should have" } else { "" };
+            let _ = writeln!(
+                out,
+                "scheduler overhead {} ({} a job), other {}{stretched}",
+                outcome::percent(of.scheduler_ppm),
+                short(of.per_job_ns),
+                outcome::percent(of.other_ppm),
+            );
+        }
+    }
+    let holes: usize = answer.runs.iter().map(|run| run.holes).sum();
+    if let Some(longest) = answer.runs.iter().map(|run| run.longest_hole_ns).max().filter(|_| holes > 0) {
+        let holes = count(holes, "hole");
+        let _ = writeln!(
+            out,
+            "{holes}, in which a CPU stood still for everybody; the longest {}",
+            short(longest)
+        );
+    }
+    if answer.runs.iter().any(|run| !run.real_time) {
+        let what = "best effort: threads had no real-time priorities, so these figures promise nothing";
+        let _ = writeln!(out, "{}", paint(what, Tone::Doubtful, color));
+    }
+    let _ = writeln!(
+        out,
+        "tolerance {} and {}.{} % of a response",
+        Span::from_ns(answer.tolerance_ns),
+        answer.tolerance_permille / 10,
+        answer.tolerance_permille % 10
+    );
+    out
+}

@@ -1,0 +1,62 @@
+//! When each job began and ended.
+
+use std::collections::BTreeMap;
+use talea_core::Time;
+use talea_core::machine::{Cpu, Job, TaskId};
+use talea_sim::{Completion, Sink};
+
+/// Whose job, and which.
+pub(crate) type Name = (TaskId, u64);
+
+/// What is known of a job.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Life {
+    pub(crate) begin: Option<Time>,
+    pub(crate) end: Option<Time>,
+    /// Of one that has ended, or is known not to have.
+    pub(crate) release: Option<Time>,
+    pub(crate) deadline: Option<Time>,
+}
+
+/// All jobs of a root.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Lives {
+    pub(crate) jobs: BTreeMap<Name, Life>,
+    /// Jobs that have arrived and not ended.
+    pub(crate) pending: u64,
+    /// When there were none any more.
+    pub(crate) clear: Vec<Time>,
+}
+
+impl Lives {
+    /// What had not ended when the run did.
+    pub(crate) fn finish(&mut self, unfinished: &[(TaskId, Job)]) {
+        for (task, job) in unfinished {
+            let life = self.jobs.entry((*task, job.number)).or_default();
+            (life.release, life.deadline) = (Some(job.release), Some(job.deadline));
+        }
+    }
+}
+
+impl Sink for Lives {
+    fn arrived(&mut self, _now: Time, _task: TaskId, _nominal: Time) {
+        self.pending += 1;
+    }
+
+    fn refused(&mut self, _now: Time, _task: TaskId) {
+        self.pending -= 1;
+    }
+
+    fn begins(&mut self, now: Time, _cpu: Cpu, task: TaskId, job: u64, _version: u32) {
+        self.jobs.entry((task, job)).or_default().begin = Some(now);
+    }
+
+    fn completed(&mut self, job: &Completion) {
+        let life = self.jobs.entry((job.task, job.job)).or_default();
+        (life.end, life.release, life.deadline) = (Some(job.end), Some(job.release), Some(job.deadline));
+        self.pending = self.pending.saturating_sub(1);
+        if self.pending == 0 {
+            self.clear.push(job.end);
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! What a simulation says within reason: the earliest and the latest of each begin and end.
+//!
+//! A single simulation says too much: where two things lie near each other, a real machine may turn them round, and what follows is
+//! another course altogether, as right as the first. So the same jobs are simulated with costs that are longer by up to
+//! a hundredth and with up to 100 µs for each order, which is more than a dispatcher takes; what all of these have in common a real
+//! run must have too.
+
+use super::lives::{Lives, Name};
+use crate::measured::with_changes;
+use std::collections::BTreeMap;
+use talea_analysis::tree::Roots;
+use talea_core::machine::{Body, Tree};
+use talea_core::sched::Policy;
+use talea_core::workload::{Cost, Source, Workload};
+use talea_core::{Span, Time, Work};
+use talea_sim::{Overheads, World};
+use talea_system::system::Root;
+
+/// Thousandths by which costs are longer, and microseconds for each order to run.
+const WITHIN_REASON: [(u64, u64); 6] = [(0, 0), (1, 10), (2, 20), (4, 40), (7, 70), (10, 100)];
+
+/// The earliest and the latest; nothing, where some simulation does not know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Range {
+    pub(crate) first: Time,
+    pub(crate) last: Time,
+}
+
+/// What is said of a job.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Expected {
+    pub(crate) begin: Option<Range>,
+    pub(crate) end: Option<Range>,
+}
+
+/// All of it, for one root.
+pub(crate) struct Model {
+    pub(crate) jobs: BTreeMap<Name, Expected>,
+    /// By task.
+    pub(crate) bounds: Vec<Bound>,
+}
+
+/// What analysis says of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bound {
+    pub(crate) exactly: Option<Span>,
+    /// With costs as much longer and slots as much shorter as a real machine may make them; nothing, where then there is no bound any
+    /// more: the exact one holds by a thread, and no real run can be held against it.
+    pub(crate) within_reason: Option<Span>,
+}
+
+/// Simulates `root` until `end` and asks for its bounds.
+pub(crate) fn model(root: &Root, seed: u64, end: Time) -> anyhow::Result<Model> {
+    let mut all: Vec<Lives> = Vec::new();
+    for (longer, order) in WITHIN_REASON {
+        let machine = root.tree.build().map_err(|error| anyhow::anyhow!("{}: {}", root.name, error.why))?;
+        let overheads = Overheads { decision: Span::from_ns(order * 1_000), ..Overheads::default() };
+        let workload = Workload { sources: lengthened(&root.sources, longer), seed };
+        let world = World::new(machine, root.tree.cpus, &workload);
+        let mut world = with_changes(world, root).with_overheads(overheads);
+        let mut lives = Lives::default();
+        world.run(end, &mut lives);
+        all.push(lives);
+    }
+    let mut jobs: BTreeMap<Name, Expected> = BTreeMap::new();
+    for &name in all.iter().flat_map(|lives| lives.jobs.keys()) {
+        jobs.entry(name).or_insert_with(|| {
+            let lives = || all.iter().map(|lives| lives.jobs.get(&name).copied().unwrap_or_default());
+            Expected {
+                begin: range(lives().map(|life| life.begin)),
+                end: range(lives().map(|life| life.end)),
+            }
+        });
+    }
+    Ok(Model { jobs, bounds: bounds(root) })
+}
+
+fn range(mut times: impl Iterator<Item = Option<Time>>) -> Option<Range> {
+    let first = times.next()??;
+    times.try_fold(Range { first, last: first }, |range, time| {
+        let time = time?;
+        Some(Range { first: range.first.min(time), last: range.last.max(time) })
+    })
+}
+
+fn bounds(root: &Root) -> Vec<Bound> {
+    let of = |tree: &Tree, sources: &[Source]| -> Vec<Option<Span>> {
+        let mut roots = Roots::new(tree, sources);
+        roots.overheads = root.surroundings.overheads;
+        roots.bounds().into_iter().map(|answer| answer.bound.ok()).collect()
+    };
+    let (longer, order) = WITHIN_REASON[WITHIN_REASON.len() - 1];
+    let mut sources = lengthened(&root.sources, longer);
+    // A job pays for its own order to run, and for that of whoever goes on after it; a slot for the first in it.
+    for source in &mut sources {
+        each(&mut source.cost, &|work| work.saturating_add(2 * order * 1_000));
+    }
+    let tree = with_shorter_slots(&root.tree, Span::from_ns(order * 1_000));
+    let both = of(&root.tree, &root.sources).into_iter().zip(of(&tree, &sources));
+    both.map(|(exactly, within_reason)| Bound { exactly, within_reason }).collect()
+}
+
+/// Slots that begin so much later, if they are long enough for that.
+fn with_shorter_slots(tree: &Tree, by: Span) -> Tree {
+    let mut tree = tree.clone();
+    let nodes: Vec<_> = tree.nodes().map(|(id, _)| id).collect();
+    for id in nodes {
+        if let Some(Body::Scheduler(spec)) = tree.get_mut(id).map(|node| &mut node.body)
+            && let Policy::Partitions { slots, .. } = &mut spec.policy
+        {
+            for slot in slots.iter_mut().filter(|slot| slot.end > slot.start + by) {
+                slot.start += by;
+            }
+        }
+    }
+    tree
+}
+
+fn lengthened(sources: &[Source], by: u64) -> Vec<Source> {
+    let mut sources = sources.to_vec();
+    for source in &mut sources {
+        lengthen(&mut source.cost, by);
+    }
+    sources
+}
+
+/// Makes a job longer by so many thousandths; what it does on its way it does where it did.
+fn lengthen(cost: &mut Cost, by: u64) {
+    each(cost, &|work| work.saturating_add(work / 1_000 * by));
+}
+
+/// All that a job may cost.
+fn each(cost: &mut Cost, longer: &impl Fn(u64) -> u64) {
+    let change = |work: &mut Work| *work = Work::from_ns(longer(work.as_ns()));
+    match cost {
+        Cost::Constant(work) => change(work),
+        Cost::Uniform { min: a, max: b } | Cost::Pair { low: a, high: b, .. } => {
+            change(a);
+            change(b);
+        }
+        Cost::List(list) => list.iter_mut().for_each(change),
+        Cost::Versions(costs) => costs.iter_mut().for_each(|cost| each(cost, longer)),
+        Cost::Marked { of, .. } => each(of, longer),
+    }
+}

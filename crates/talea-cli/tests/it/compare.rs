@@ -1,0 +1,163 @@
+//! `talea compare`: bound, simulation and real threads.
+//!
+//! A machine that takes CPUs away makes a run inconclusive, which is asked for again a few times; a contradiction is one at the
+//! first time.
+
+use crate::harness::{Ended, Scratch, run};
+use std::fmt::Write;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use talea_kernel_tests::{Bench, kernel, needs, needs_root};
+
+/// All tries of one comparison together.
+const PATIENCE: Duration = Duration::from_secs(6);
+
+/// Compares until it is conclusive, or as long as there is patience.
+fn compared(scratch: &Scratch, arguments: &[&str]) -> Ended {
+    let begun = Instant::now();
+    loop {
+        let ended = run(scratch, &[&["compare"], arguments].concat());
+        assert!(
+            matches!(ended.code, Some(0 | 6)),
+            "{arguments:?}: {:?}\n{}{}",
+            ended.code,
+            ended.out,
+            ended.err
+        );
+        if ended.code == Some(0) || begun.elapsed() > PATIENCE {
+            return ended;
+        }
+    }
+}
+
+/// A tight set, a server, and a partition table beside them, each on a CPU's own.
+const SYSTEM: &str = "\
+duration = \"400ms\"
+[[scheduler]]
+name = \"cpu0\"
+policy = \"fp\"
+[[scheduler]]
+name = \"net\"
+in = \"cpu0\"
+server = \"deferrable\"
+budget = \"4ms\"
+period = \"20ms\"
+priority = 20
+[[task]]
+name = \"control\"
+in = \"cpu0\"
+priority = 30
+period = \"10ms\"
+cost = \"1ms\"
+[[task]]
+name = \"requests\"
+in = \"net\"
+period = \"60ms\"
+cost = \"9ms\"
+[[task]]
+name = \"log\"
+in = \"cpu0\"
+priority = 10
+period = \"30ms\"
+cost = \"3ms\"
+";
+
+#[test]
+fn s18_l12_no_real_response_is_beyond_its_bound_and_each_is_one_that_simulations_say() {
+    needs_root!();
+    let _bench = Bench::new("cli_compare");
+    let scratch = Scratch::new();
+    scratch.file("system.toml", SYSTEM);
+    let ended = compared(&scratch, &["system.toml", "--json", "--repeat", "2", "--html", "page.html"]);
+    let answer: serde_json::Value = serde_json::from_str(&ended.out).expect("JSON");
+    assert_eq!(answer["runs"].as_array().map(Vec::len), Some(2));
+    for task in answer["roots"][0]["tasks"].as_array().expect("tasks") {
+        let ns = |name: &str| task[name].as_u64();
+        let (bound, simulated) = (ns("bound_ns").expect("a bound"), ns("simulated_max_ns").expect("a run"));
+        assert!(simulated <= bound, "{task}");
+        if ended.code == Some(0) {
+            let measured = ns("measured_max_ns").expect("jobs that count");
+            assert!(measured <= bound + bound / 10 + 1_000_000, "{task}");
+            assert!(ns("measured_median_ns") <= Some(measured) && ns("measured_p99_ns") <= Some(measured));
+        }
+    }
+    // Dispatchers work, and less than jobs do.
+    let overhead = answer["runs"][0]["roots"][0]["scheduler_ppm"].as_u64().expect("an overhead");
+    assert!(overhead > 0 && overhead < 200_000, "{overhead}");
+    let page = std::fs::read_to_string(scratch.path().join("page.html")).expect("a page");
+    for word in ["cpu0, simulated", "cpu0, measured", "simulated late"] {
+        assert!(page.contains(word), "{word}");
+    }
+}
+
+#[test]
+fn l21_two_cpus_have_two_tables_and_both_hold() {
+    needs_root!();
+    needs!("two CPUs", kernel::cpus().len() >= 2);
+    let _bench = Bench::new("cli_compare_two");
+    let scratch = Scratch::new();
+    let mut text = "duration = \"400ms\"\n".to_owned();
+    for (cpu, frame) in [("left", 20), ("right", 14)] {
+        let _ = write!(
+            text,
+            "[[scheduler]]\nname = \"{cpu}\"\npolicy = \"partitions\"\nframe = \"{frame}ms\"\n\
+             [[scheduler.slot]]\nowner = \"{cpu}-a\"\nlength = \"6ms\"\n\
+             [[scheduler.slot]]\nowner = \"{cpu}-b\"\nlength = \"6ms\"\n"
+        );
+        for part in ["a", "b"] {
+            let _ = write!(
+                text,
+                "[[scheduler]]\nname = \"{cpu}-{part}\"\nin = \"{cpu}\"\npolicy = \"edf\"\n[[task]]\n\
+                 name = \"{cpu}-{part}-task\"\nin = \"{cpu}-{part}\"\nperiod = \"{}ms\"\ncost = \"7ms\"\n",
+                4 * frame
+            );
+        }
+    }
+    scratch.file("two.toml", &text);
+    let ended = compared(&scratch, &["two.toml", "--json"]);
+    let answer: serde_json::Value = serde_json::from_str(&ended.out).expect("JSON");
+    assert_eq!(answer["roots"].as_array().map(Vec::len), Some(2));
+}
+
+#[test]
+fn l11_every_shipped_system_is_executed_and_nothing_contradicts() {
+    needs_root!();
+    needs!("two CPUs", kernel::cpus().len() >= 2);
+    let _bench = Bench::new("cli_compare_shipped");
+    let scratch = Scratch::new();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/systems");
+    let (mut compared_files, mut conclusive) = (0, 0);
+    for entry in std::fs::read_dir(folder).expect("examples") {
+        let path = entry.expect("an entry").path();
+        let text = std::fs::read_to_string(&path).expect("text");
+        if !text.contains("[[scheduler]]") {
+            continue;
+        }
+        let name = path.to_str().expect("UTF-8");
+        if text.contains("cpus = 4") && kernel::cpus().len() < 4 {
+            let refused = run(&scratch, &["compare", name]);
+            assert_eq!(refused.code, Some(3), "{}", refused.err);
+            continue;
+        }
+        let ended = run(&scratch, &["compare", name, "--duration", "400ms"]);
+        assert!(matches!(ended.code, Some(0 | 6)), "{name}: {:?}\n{}{}", ended.code, ended.out, ended.err);
+        compared_files += 1;
+        conclusive += u32::from(ended.code == Some(0));
+    }
+    println!("{conclusive} of {compared_files} were conclusive");
+    assert!(compared_files >= 11);
+}
+
+#[test]
+fn without_priorities_every_figure_says_so() {
+    needs_root!();
+    let _bench = Bench::new("cli_compare_gates");
+    let scratch = Scratch::new();
+    scratch.file("system.toml", SYSTEM);
+    let ended = run(&scratch, &["compare", "system.toml", "--mechanism", "gates", "--html", "page.html"]);
+    // What ordinary threads are given is the kernel's affair: no verdict is a wrong one.
+    assert!(matches!(ended.code, Some(0 | 1 | 6)), "{}", ended.err);
+    assert!(ended.out.contains("promise nothing"), "{}", ended.out);
+    let page = std::fs::read_to_string(scratch.path().join("page.html")).expect("a page");
+    assert!(page.contains("without real-time priorities") && page.contains("measured (best effort)"));
+}
