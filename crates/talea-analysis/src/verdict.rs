@@ -9,7 +9,7 @@ pub enum Verdict {
     /// Every job of every task meets its deadline. A test that bounds response times gives one bound for each task;
     /// one that does not gives none.
     Proved {
-        /// Longest time from the release of a job to its end.
+        /// Longest time from the release of a job to its end: the arrival may have been earlier by the jitter.
         bounds: Vec<Span>,
     },
     /// Some job can miss its deadline: here is how.

@@ -26,7 +26,8 @@ pub struct Answer {
     pub node: NodeId,
     /// D.
     pub deadline: Span,
-    /// From the arrival of a job to its end, the longest; or why there is no bound.
+    /// From the arrival of a job to its end, the longest; or why there is no bound. (Those of
+    /// [`crate::verdict::Verdict::Proved`] count from the release, which may be later by the jitter.)
     pub bound: Result<Span, NoTest>,
     /// What the bound is: exact where the worst case is known to happen.
     pub kind: Kind,
@@ -40,7 +41,7 @@ impl Answer {
         self.bound.as_ref().is_ok_and(|bound| *bound <= self.deadline)
     }
 
-    /// Whether a job is known to end late: an exact bound is a response that happens.
+    /// Whether a job can end late: an exact bound is a response that happens in some run, as long as no job is refused.
     pub fn is_refuted(&self) -> bool {
         self.kind == Kind::Exact && self.bound.as_ref().is_ok_and(|bound| *bound > self.deadline)
     }
@@ -86,12 +87,17 @@ pub enum Reason {
     Lending,
     /// No test known: a server below a scheduler that does not preempt.
     ServerNotPreemptive,
-    /// No test known: overheads together with servers, tables, round robin or several CPUs.
+    /// No test known: time is taken off the CPUs.
+    Holes,
+    /// No test known: overheads together with servers, tables, round robin, several CPUs, priority inheritance, or with jobs of which
+    /// no test is known.
     Overheads,
     /// No test known: groups, affinities that overlap, job boundaries or such a policy on several CPUs.
     ManyCpus,
     /// The test for several CPUs does not accept these tasks; another may.
     Insufficient,
+    /// No test known: responses that are bounded by each other.
+    Circular,
     /// The analysis gave up at its limit, or a number is out of range.
     Limit,
 }
@@ -117,8 +123,10 @@ impl Reason {
                 "no test known for a server below a scheduler that does not preempt"
             }
             Reason::Overheads => {
-                "no test known for overheads with servers, tables, round robin or several CPUs"
+                "no test known for overheads with servers, tables, round robin, inheritance or several CPUs"
             }
+            Reason::Holes => "no test known for CPUs with holes",
+            Reason::Circular => "no test known: it is bounded by what it bounds itself",
             Reason::ManyCpus => "no test known for this on several CPUs",
             Reason::Insufficient => "the test does not accept these tasks together",
             Reason::Limit => "the analysis gave up at its limit",

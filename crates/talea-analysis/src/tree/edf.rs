@@ -20,6 +20,7 @@
 //! (a deferrable server's leftovers have none that must be kept). It is walked as in [`crate::supply::edf`].
 
 use super::answer::{NoTest, Reason};
+use super::read::Reach;
 use super::walk::{Place, Walk};
 use crate::card::Kind;
 use crate::supply::curve::all_within;
@@ -219,15 +220,34 @@ impl Walk<'_> {
         false
     }
 
-    /// The longest response of a task of a level; whether it is exact.
-    pub(super) fn bound_by_deadline(&mut self, node: NodeId, place: &Place) -> Result<(Span, bool), NoTest> {
+    /// What the search among the tasks of a level says of one of them: exact where it may come at any distance from the others, and
+    /// where all that ties with it comes first, which is so of the last one.
+    fn kind_among(&self, node: NodeId, rivals: &[Rival]) -> Kind {
+        let reach = |node: NodeId| self.leaf(node).map_or(Reach::None, |leaf| leaf.reach);
+        let is_last = |other: &Rival| other.node <= node && self.parent(other.node) == self.parent(node);
+        if (rivals.len() > 1 && reach(node) != Reach::Any) || !rivals.iter().all(is_last) {
+            return Kind::Sufficient;
+        }
+        // A job that is seen late is due, or queued, as if it were not.
+        let is_late =
+            |rival: &Rival| matches!(reach(rival.node), Reach::Fixed { jitter, .. } if !jitter.is_zero());
+        if rivals.iter().any(is_late) {
+            return Kind::Sufficient;
+        }
+        let nodes: Vec<NodeId> = rivals.iter().map(|rival| rival.node).collect();
+        self.kind_of(&nodes)
+    }
+
+    /// The longest response of a task of a level, and what that is.
+    pub(super) fn bound_by_deadline(&mut self, node: NodeId, place: &Place) -> Result<(Span, Kind), NoTest> {
         let Some((level, by_arrival)) = place.level else {
             return Err(NoTest { node, reason: Reason::Limit });
         };
         let task = self.leaf(node)?.task;
         let rivals = self.rivals(level, by_arrival)?;
         let only_tasks = rivals.iter().all(|rival| matches!(self.body(rival.node), Body::Task(_)));
-        if place.exact && only_tasks && !by_arrival && rivals.len() > 1 {
+        let is_alone = place.alone.is_some() && only_tasks;
+        if is_alone && !by_arrival && rivals.len() > 1 {
             return self.all_by_deadline(node, &rivals);
         }
         let found = self.search(node, place, &rivals, by_arrival);
@@ -246,11 +266,13 @@ impl Walk<'_> {
                 return Err(NoTest { node, reason });
             }
         };
-        Ok((Span::from_ns(bound), place.exact && only_tasks && found == Some(bound)))
+        let is_exact = is_alone && found == Some(bound);
+        let kind = if is_exact { self.kind_among(node, &rivals) } else { Kind::Sufficient };
+        Ok((Span::from_ns(bound), kind))
     }
 
     /// Tasks alone on a CPU of their own: all of the level at once, by the fast search.
-    fn all_by_deadline(&mut self, node: NodeId, rivals: &[Rival]) -> Result<(Span, bool), NoTest> {
+    fn all_by_deadline(&mut self, node: NodeId, rivals: &[Rival]) -> Result<(Span, Kind), NoTest> {
         let mut tasks = Vec::with_capacity(rivals.len());
         for rival in rivals {
             tasks.push(self.leaf(rival.node)?.task);
@@ -265,10 +287,11 @@ impl Walk<'_> {
             if rival.node == node {
                 own = bound;
             } else {
-                self.found(rival.node, bound, Kind::Exact);
+                let kind = self.kind_among(rival.node, rivals);
+                self.found(rival.node, bound, (kind, &edf_response::CARD));
             }
         }
-        own.map(|bound| (bound, true))
+        own.map(|bound| (bound, self.kind_among(node, rivals)))
     }
 
     fn search(&self, node: NodeId, place: &Place, rivals: &[Rival], by_arrival: bool) -> Option<u64> {

@@ -67,7 +67,7 @@ impl Walk<'_> {
             if kid == node {
                 own = Ok(bound);
             } else {
-                self.found(kid, Ok(bound), Kind::Sufficient);
+                self.found(kid, Ok(bound), (Kind::Sufficient, card(self.tree)));
             }
         }
         own

@@ -73,12 +73,16 @@ fn behind(key: u64, order: Order, spec: &SchedulerSpec) -> u64 {
 impl Walk<'_> {
     /// The key of a task.
     fn key(&self, order: Order, task: NodeId) -> Result<u64, NoTest> {
-        let leaf = self.leaf(task)?;
+        let Body::Task(spec) = self.body(task) else { return Ok(u64::MAX) };
+        // Whatever else is unknown of a task, its own key is not.
+        if spec.inherits {
+            self.leaf(task)?;
+        }
         Ok(match order {
-            Order::Priority => level(leaf.priority),
-            Order::Period => leaf.period.as_ns(),
-            Order::Deadline => leaf.task.deadline.as_ns(),
-            Order::Criticality => u64::from(u8::MAX - leaf.criticality),
+            Order::Priority => level(spec.priority),
+            Order::Period => spec.period.as_ns(),
+            Order::Deadline => spec.deadline.as_ns(),
+            Order::Criticality => u64::from(u8::MAX - spec.criticality),
         })
     }
 

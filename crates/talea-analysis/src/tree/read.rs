@@ -7,14 +7,27 @@ use talea_core::machine::{Body, NodeId, TaskSpec, Tree};
 use talea_core::workload::{Act, Arrivals, Cost, Source};
 use talea_core::{Span, Work};
 
-/// A task with what it is ordered by.
+/// A task, and how far its source goes along with the worst case.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Leaf {
     pub(super) task: Sporadic,
-    pub(super) priority: u8,
-    pub(super) criticality: u8,
-    /// What `rm` orders by.
-    pub(super) period: Span,
+    pub(super) reach: Reach,
+}
+
+/// Which worst cases a source can bring about: jobs as close as can be, each at its worst cost, from an instant on that suits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// From any instant on, at some time: sporadic jobs that may come late drift through all of them.
+    Any,
+    /// From one that is given in each period, the first being seen as late as can be.
+    Fixed {
+        /// The first, as seen.
+        first: Span,
+        /// How late that is.
+        jitter: Span,
+    },
+    /// None that is known.
+    None,
 }
 
 /// The leaf at `node`.
@@ -33,6 +46,8 @@ pub(super) fn leaf(tree: &Tree, node: NodeId, spec: &TaskSpec, source: &Source) 
         Arrivals::Periodic { period, jitter, .. } => (*period, *jitter),
         Arrivals::Sporadic { separation, .. } => (*separation, Span::ZERO),
         Arrivals::List(_) if spec.enforced => (spec.period, Span::ZERO),
+        // Jobs that somebody activates, whenever he likes (docs/model.md, section 3).
+        Arrivals::List(times) if times.is_empty() => return Err(no(Reason::Arrivals)),
         Arrivals::List(times) => {
             let apart = times.windows(2).map(|two| two[1].since(two[0])).min();
             (apart.unwrap_or(Span::from_ns(LONGEST - 1)), Span::ZERO)
@@ -48,7 +63,31 @@ pub(super) fn leaf(tree: &Tree, node: NodeId, spec: &TaskSpec, source: &Source) 
         return Err(no(Reason::Limit));
     }
     let task = Sporadic { jitter, ..Sporadic::new(cost, period, spec.deadline) };
-    Ok(Leaf { task, priority: spec.priority, criticality: spec.criticality, period: spec.period })
+    let reach = if spec.enforced || !reaches_most(&source.cost) {
+        Reach::None
+    } else {
+        match source.arrivals {
+            Arrivals::Sporadic { slack, .. } if !slack.is_zero() => Reach::Any,
+            Arrivals::Sporadic { offset, .. } => Reach::Fixed { first: offset, jitter },
+            Arrivals::Periodic { offset, .. } => {
+                offset.checked_add(jitter).map_or(Reach::None, |first| Reach::Fixed { first, jitter })
+            }
+            Arrivals::List(_) => Reach::None,
+        }
+    };
+    Ok(Leaf { task, reach })
+}
+
+/// Whether all jobs in a row may cost the most.
+fn reaches_most(cost: &Cost) -> bool {
+    match cost {
+        // Nothing is reckoned with as a nanosecond.
+        Cost::Constant(most) | Cost::Uniform { max: most, .. } => !most.is_zero(),
+        Cost::Pair { high, share, .. } => *share > 0 && !high.is_zero(),
+        Cost::List(list) => list.iter().all(|one| *one == cost.most() && !one.is_zero()),
+        Cost::Versions(costs) => costs.iter().all(|one| one.most() == cost.most() && reaches_most(one)),
+        Cost::Marked { of, .. } => reaches_most(of),
+    }
 }
 
 fn marks(cost: &Cost) -> Option<Reason> {

@@ -11,20 +11,35 @@ use talea_core::machine::{Body, NodeId, Protocol, Tree};
 use talea_core::sched::Policy;
 use talea_core::workload::{Act, Cost, Source};
 
-/// The B of every task that can be blocked. Empty without resources.
-pub(super) fn blocking(walk: &Walk<'_>, sources: &[Source]) -> Result<BTreeMap<NodeId, Work>, NoTest> {
+/// What resources do to tasks. Nothing without them.
+#[derive(Default)]
+pub(super) struct Blocking {
+    /// The B of every task that can be blocked.
+    pub(super) terms: BTreeMap<NodeId, Work>,
+    /// Those that may find out only when they run that somebody holds what they want. A ceiling equals the key of the most urgent
+    /// user, and a floor that of one who arrives as it is fixed: where equals are ordered by number, he may come first, runs
+    /// up to where he locks, and waits. Once for each job, for then the holder goes on until he gives it back.
+    pub(super) late: Vec<NodeId>,
+}
+
+/// What the resources of a tree do.
+pub(super) fn blocking(walk: &Walk<'_>, sources: &[Source]) -> Result<Blocking, NoTest> {
     let tree = walk.tree;
     let tasks = walk.tasks();
     let users: Vec<(NodeId, &Source)> = (tasks.iter().copied().zip(sources))
         .filter(|(_, source)| matches!(&source.cost, Cost::Marked { marks, .. } if marks.iter().any(|mark| matches!(mark.act, Act::Lock(_)))))
         .collect();
-    let Some(&(first, _)) = users.first() else { return Ok(BTreeMap::new()) };
+    let Some(&(first, _)) = users.first() else { return Ok(Blocking::default()) };
     let no = |node| NoTest { node, reason: Reason::Resources };
     let Some(Body::Scheduler(root)) = tree.get(Tree::ROOT).map(|node| &node.body) else {
         return Err(no(first));
     };
     let order = Order::of(&root.policy);
     let is_edf = matches!(root.policy, Policy::Edf);
+    // Who suspends itself while it holds something, or comes whenever it likes, is in everybody's way.
+    if let Some(no) = tasks.iter().find_map(|&task| walk.leaf(task).err()) {
+        return Err(no);
+    }
     let flat = tasks.iter().all(|&task| walk.parent(task) == Some(Tree::ROOT));
     if !flat
         || !root.preemptive
@@ -56,17 +71,18 @@ pub(super) fn blocking(walk: &Walk<'_>, sources: &[Source]) -> Result<BTreeMap<N
     }
     let mut sections = Vec::new();
     let mut inherits = false;
-    for (node, source) in users {
+    for &(node, source) in &users {
         let Cost::Marked { marks, .. } = &source.cost else { continue };
         let rank = ranked.iter().position(|&(_, task)| task == node).unwrap_or(0);
-        let mut held = None;
+        let (mut held, mut left) = (None, None);
         for mark in marks {
             match (&mark.act, held) {
                 (Act::Lock(resource), None) => held = Some((*resource, mark.at)),
                 (Act::Unlock(resource), Some((which, from))) if *resource == which => {
                     let length = mark.at.checked_sub(from).unwrap_or(Work::ZERO);
-                    sections.push(Section { task: rank, resource: which.0 as usize, length });
-                    held = None;
+                    let touches = left == Some(from);
+                    sections.push(Section { task: rank, resource: which.0 as usize, length, touches });
+                    (held, left) = (None, Some(mark.at));
                     match tree.resources[which.0 as usize].protocol {
                         Protocol::Ceiling => {}
                         Protocol::Inheritance if !is_edf => inherits = true,
@@ -81,7 +97,16 @@ pub(super) fn blocking(walk: &Walk<'_>, sources: &[Source]) -> Result<BTreeMap<N
             return Err(no(node));
         }
     }
-    // Two sections that touch are one.
+    let touching = sections.iter().find(|section| section.touches).map(|section| ranked[section.task].1);
+    // Somebody more urgent comes in as the floor is moved, waits for the next section, and lends nothing.
+    if let (true, Some(node)) = (is_edf, touching) {
+        return Err(no(node));
+    }
+    let queues = order.is_some_and(Order::is_fifo);
+    // Each wait for a holder is two orders more, and how often the more urgent wait for each other no test here knows.
+    if walk.pays_orders() && (inherits || (touching.is_some() && !queues)) {
+        return Err(NoTest { node: touching.unwrap_or(first), reason: Reason::Overheads });
+    }
     let terms = if is_edf {
         protocols::non_preemptive(tasks.len(), &sections)
     } else if inherits {
@@ -90,5 +115,6 @@ pub(super) fn blocking(walk: &Walk<'_>, sources: &[Source]) -> Result<BTreeMap<N
         protocols::ceiling(tasks.len(), &sections)
     };
     let with = ranked.iter().map(|&(_, task)| task).zip(terms);
-    Ok(with.filter(|(_, term)| !term.is_zero()).collect())
+    let late = users.iter().filter(|_| !queues).map(|&(task, _)| task).collect();
+    Ok(Blocking { terms: with.filter(|(_, term)| !term.is_zero()).collect(), late })
 }

@@ -2,9 +2,9 @@
 
 use super::answer::{Answer, CARD, NoTest, Reason};
 use super::keys::Order;
-use super::read::{Leaf, any_scheduler, leaf};
+use super::read::{Leaf, Reach, any_scheduler, leaf};
 use super::servers::Supplied;
-use crate::card::Kind;
+use crate::card::{Card, Kind};
 use crate::supply::{Curve, Supply, Table, fp};
 use crate::verdict::Why;
 use crate::{Sporadic, uni};
@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 use talea_core::machine::{Body, NodeId, SchedulerSpec, Tree};
 use talea_core::sched::Policy;
 use talea_core::server::{Kind as ServerKind, Reservation};
-use talea_core::workload::{Overheads, Source};
+use talea_core::workload::{Arrivals, Hole, Overheads, Source};
 use talea_core::{Span, Work};
 
 /// A root with its workload, as it is analysed.
@@ -26,14 +26,16 @@ pub struct Roots<'a> {
     pub sources: &'a [Source],
     /// What scheduling costs.
     pub overheads: Overheads,
+    /// When nothing progresses: no test is known where there are any.
+    pub holes: &'a [Hole],
     /// How many steps the search for one bound may take, each of which looks at one thing that is above: about a nanosecond.
     pub steps: u64,
 }
 
 impl<'a> Roots<'a> {
-    /// Without overheads, with a generous limit.
+    /// Without overheads and holes, with a generous limit.
     pub fn new(tree: &'a Tree, sources: &'a [Source]) -> Roots<'a> {
-        Roots { tree, sources, overheads: Overheads::default(), steps: 1 << 21 }
+        Roots { tree, sources, overheads: Overheads::default(), holes: &[], steps: 1 << 21 }
     }
 
     /// An answer for each task, in the tree's order.
@@ -70,7 +72,9 @@ impl<'a> Roots<'a> {
     /// # Errors
     /// [`NoTest`].
     pub fn supplied(&self, node: NodeId, window: Span) -> Result<Work, NoTest> {
-        Walk::new(self).supply_of(node).map(|supply| supply.least(window))
+        let mut walk = Walk::new(self);
+        walk.is_covered()?;
+        walk.supply_of(node).map(|supply| supply.least(window))
     }
 
     /// What `nodes` (tasks, servers, groups) take at most of others' time in any window in which these wait: see [`super::disturb`].
@@ -96,7 +100,9 @@ pub(super) struct Place {
     pub(super) blocking: u64,
     /// The scheduler whose deadlines order the rest; with `true` by arrival only.
     pub(super) level: Option<(NodeId, bool)>,
-    pub(super) exact: bool,
+    /// Nothing but tasks that compete as such on a CPU of their own, so that only what their sources can do decides whether a bound
+    /// is exact: those that are above.
+    pub(super) alone: Option<Vec<NodeId>>,
 }
 
 /// The walk with what it has found so far.
@@ -115,7 +121,8 @@ pub(super) struct Walk<'a> {
     pub(super) supplies: BTreeMap<NodeId, Result<Supplied, NoTest>>,
     pub(super) levels: BTreeMap<NodeId, Result<bool, NoTest>>,
     bounds: BTreeMap<NodeId, Option<Result<Span, NoTest>>>,
-    kinds: BTreeMap<NodeId, Kind>,
+    /// What a bound is, and whose.
+    kinds: BTreeMap<NodeId, (Kind, &'static Card)>,
 }
 
 impl<'a> Walk<'a> {
@@ -133,16 +140,27 @@ impl<'a> Walk<'a> {
             if let Body::Task(spec) = &node.body {
                 let none = NoTest { node: id, reason: Reason::Arrivals };
                 let leaf = sources.next().map_or(Err(none), |source| leaf(tree, id, spec, source));
-                if let (None, Err(no)) = (&all, &leaf)
-                    && !(no.reason == Reason::Arrivals && is_held(tree, id))
-                {
-                    all = Some(no.clone());
-                }
                 leaves.insert(id, leaf);
             }
         }
+        // Who is above a task of which nothing is known need not care, unless that one holds a CPU or an accelerator against him,
+        // or is a matter of overheads. (Resources: where they are read.)
+        let pays = of.overheads != Overheads::default();
+        let waits = any_scheduler(tree, |spec| !spec.preemptive).is_some();
+        let unknown = |leaf: &Result<Leaf, NoTest>| {
+            let no = leaf.as_ref().err()?;
+            let is_held = no.reason == Reason::Arrivals && is_held(tree, no.node);
+            let is_everywhere = pays || (waits && !is_held) || no.reason == Reason::Accelerators;
+            is_everywhere.then(|| no.clone())
+        };
+        if let Some(no) = leaves.values().find_map(unknown) {
+            all = Some(no);
+        }
         if let Some(node) = any_scheduler(tree, |spec| matches!(spec.policy, Policy::Table { .. })) {
             all = Some(NoTest { node, reason: Reason::OfflineTable });
+        }
+        if !of.holes.is_empty() {
+            all = Some(NoTest { node: Tree::ROOT, reason: Reason::Holes });
         }
         let mut walk = Walk {
             tree,
@@ -158,9 +176,17 @@ impl<'a> Walk<'a> {
             bounds: BTreeMap::new(),
             kinds: BTreeMap::new(),
         };
-        walk.pay(&of.overheads);
+        walk.pay(&of.overheads, of.sources);
         match super::resources::blocking(&walk, of.sources) {
-            Ok(blocked) => walk.blocked = blocked,
+            Ok(blocking) => {
+                walk.blocked = blocking.terms;
+                // Two orders more: to the holder, and back.
+                for node in blocking.late {
+                    if let Some(Ok(leaf)) = walk.leaves.get_mut(&node) {
+                        leaf.task.cost = Work::from_ns(leaf.task.cost.as_ns().saturating_add(2 * walk.order));
+                    }
+                }
+            }
             Err(no) => walk.all = walk.all.take().or(Some(no)),
         }
         walk
@@ -176,8 +202,27 @@ impl<'a> Walk<'a> {
         !self.blocked.is_empty()
     }
 
+    /// Whether orders to run cost anything.
+    pub(super) fn pays_orders(&self) -> bool {
+        self.order > 0
+    }
+
+    /// What orders to run of those who are not above may still cost when a window begins. They queue: one that is superseded has
+    /// been decided on all the same. Nobody completes while there is a queue; and from one completion to the next each task is
+    /// ordered at most once, then or as it arrives. A root that does not preempt orders nothing until then; what goes on within
+    /// one group of it is among the jobs under way.
+    fn orders_under_way(&self, place: &Place) -> u64 {
+        if matches!(self.body(Tree::ROOT), Body::Scheduler(root) if !root.preemptive) {
+            return 0;
+        }
+        // Each task that is above has one curve, for where there are servers and tables nothing is known with overheads. And one
+        // order less: whom the last completion of all is for comes after it.
+        let above = place.above.len() - self.arrivals.len();
+        self.order.saturating_mul(self.leaves.len().saturating_sub(2 + above) as u64)
+    }
+
     /// Overheads as costs.
-    fn pay(&mut self, overheads: &Overheads) {
+    fn pay(&mut self, overheads: &Overheads, sources: &[Source]) {
         if *overheads == Overheads::default() {
             return;
         }
@@ -189,6 +234,12 @@ impl<'a> Walk<'a> {
                 )
         };
         let other = any_scheduler(self.tree, |spec| !is_simple(spec));
+        // What enforcement holds back has arrived, and that is paid, however often.
+        let crowds = |(&node, source): (&NodeId, &Source)| {
+            let is_held = matches!(self.body(node), Body::Task(spec) if spec.enforced);
+            (is_held && matches!(source.arrivals, Arrivals::List(_))).then_some(node)
+        };
+        let other = other.or_else(|| self.leaves.keys().zip(sources).find_map(crowds));
         if let Some(node) = other.or((self.tree.cpus > 1).then_some(Tree::ROOT)) {
             self.all = self.all.take().or(Some(NoTest { node, reason: Reason::Overheads }));
             return;
@@ -245,17 +296,25 @@ impl<'a> Walk<'a> {
         self.tree.get(node).and_then(|node| node.parent)
     }
 
-    fn kind(&self, node: NodeId) -> (Kind, &'static crate::Card) {
-        let kind = self.kinds.get(&node).copied().unwrap_or(Kind::Sufficient);
-        let test = match (kind, self.parent(node).map(|parent| self.body(parent))) {
-            _ if self.tree.cpus > 1 => super::global::card(self.tree),
-            (Kind::Exact, Some(Body::Scheduler(spec))) if Order::of(&spec.policy).is_some() => {
-                &uni::fp_response::CARD
+    fn kind(&self, node: NodeId) -> (Kind, &'static Card) {
+        let other = if self.tree.cpus > 1 { super::global::card(self.tree) } else { &CARD };
+        self.kinds.get(&node).copied().unwrap_or((Kind::Sufficient, other))
+    }
+
+    /// What a test is here that is exact if its worst case happens: all of `tasks` may start together at their worst, and `who`,
+    /// where it is one of those that may come whenever they like, at any distance from the others.
+    pub(super) fn kind_of(&self, tasks: &[NodeId]) -> Kind {
+        let mut together = None;
+        for task in tasks {
+            match self.leaves[task].as_ref().map(|leaf| leaf.reach) {
+                Ok(Reach::Any) => {}
+                Ok(fixed @ Reach::Fixed { .. }) if together.is_none_or(|first| first == fixed) => {
+                    together = Some(fixed);
+                }
+                _ => return Kind::Sufficient,
             }
-            (Kind::Exact, _) => &uni::edf_response::CARD,
-            _ => &CARD,
-        };
-        (kind, test)
+        }
+        Kind::Exact
     }
 
     /// The longest response of a task, counted from its arrival.
@@ -266,7 +325,7 @@ impl<'a> Walk<'a> {
         match self.bounds.get(&node) {
             Some(Some(found)) => return found.clone(),
             // It is being looked for: responses that need each other.
-            Some(None) => return Err(NoTest { node, reason: Reason::Limit }),
+            Some(None) => return Err(NoTest { node, reason: Reason::Circular }),
             None => {}
         }
         self.bounds.insert(node, None);
@@ -278,19 +337,24 @@ impl<'a> Walk<'a> {
     fn bound_of(&mut self, node: NodeId) -> Result<Span, NoTest> {
         let place = self.place(node)?;
         if place.level.is_some() {
-            let (bound, exact) = self.bound_by_deadline(node, &place)?;
-            self.kinds.insert(node, if exact { Kind::Exact } else { Kind::Sufficient });
+            let (bound, kind) = self.bound_by_deadline(node, &place)?;
+            if place.alone.is_some() {
+                self.kinds.insert(node, (kind, &uni::edf_response::CARD));
+            }
             return Ok(bound);
         }
         let task = Sporadic { blocking: Work::from_ns(place.blocking), ..self.leaf(node)?.task };
-        self.kinds.insert(node, if place.exact { Kind::Exact } else { Kind::Sufficient });
+        if let Some(above) = &place.alone {
+            self.kinds
+                .insert(node, (self.kind_of(&[above.as_slice(), &[node]].concat()), &uni::fp_response::CARD));
+        }
         self.response(node, &task, &place)
     }
 
     /// A bound that was found together with others.
-    pub(super) fn found(&mut self, node: NodeId, bound: Result<Span, NoTest>, kind: Kind) {
+    pub(super) fn found(&mut self, node: NodeId, bound: Result<Span, NoTest>, of: (Kind, &'static Card)) {
         self.bounds.insert(node, Some(bound));
-        self.kinds.insert(node, kind);
+        self.kinds.insert(node, of);
     }
 
     fn response(&self, node: NodeId, task: &Sporadic, place: &Place) -> Result<Span, NoTest> {
@@ -307,12 +371,21 @@ impl<'a> Walk<'a> {
         });
         match walked {
             Ok(()) => Ok(longest),
-            Err(Why::Limit | _) => Err(NoTest { node, reason: Reason::Limit }),
+            Err(Why::Limit) => Err(NoTest { node, reason: Reason::Limit }),
+            Err(why @ (Why::Assumption { .. } | Why::Insufficient { .. })) => {
+                unreachable!("a task that was read is one: {why:?}")
+            }
         }
     }
 
     /// Where `who`, a task or a server, competes: from the nearest server above it, or from the root.
     pub(super) fn place(&mut self, who: NodeId) -> Result<Place, NoTest> {
+        let mut place = self.find_place(who)?;
+        place.blocking = place.blocking.saturating_add(self.orders_under_way(&place));
+        Ok(place)
+    }
+
+    fn find_place(&mut self, who: NodeId) -> Result<Place, NoTest> {
         let mut path = Vec::from([who]);
         let mut top = who;
         while let Some(above) = self.parent(top) {
@@ -328,10 +401,9 @@ impl<'a> Walk<'a> {
         let mut place = Place {
             supply,
             above: self.arrivals.clone(),
-            // An order to run that is under way.
-            blocking: self.order + self.blocked.get(&who).map_or(0, |blocked| blocked.as_ns()),
+            blocking: self.blocked.get(&who).map_or(0, |blocked| blocked.as_ns()),
             level: None,
-            exact: is_alone && self.order == 0 && self.arrivals.is_empty() && !self.blocks(),
+            alone: (is_alone && self.order == 0 && self.arrivals.is_empty() && !self.blocks()).then(Vec::new),
         };
         // Everything below is above, whatever its order: no set of it is served before the rest.
         let mut whole = false;
@@ -365,17 +437,26 @@ impl<'a> Walk<'a> {
                     // Equals in a queue wait for each other or not.
                     let is_tie = order.is_fifo()
                         && self.range(order, other)?.is_some_and(|(most, least)| most <= key && key <= least);
-                    place.exact &= matches!(self.body(other), Body::Task(_)) && !is_tie;
+                    let before = place.above.len();
                     self.collect(order, other, (key, strictly), &mut place.above)?;
+                    if !matches!(self.body(other), Body::Task(_)) || is_tie {
+                        place.alone = None;
+                    } else if let Some(alone) = &mut place.alone
+                        && place.above.len() > before
+                    {
+                        alone.push(other);
+                    }
                 }
-                place.exact &= next == who;
+                if next != who {
+                    place.alone = None;
+                }
                 floor = self.passes(order, next).then_some((order, key, worst));
                 if floor.is_none() && worst >= self.range(order, next)?.map(|(most, _)| most) {
                     // Others in `next` can run before somebody who is above.
                     whole = next != who;
                 }
                 if !spec.preemptive {
-                    place.exact = false;
+                    place.alone = None;
                     self.forbid_servers(at)?;
                     // Also others in the own group, while somebody above waits.
                     let all = self.kids(at).to_vec();
@@ -385,7 +466,7 @@ impl<'a> Walk<'a> {
             }
             match &spec.policy {
                 Policy::Partitions { frame, slots, lending } => {
-                    place.exact = false;
+                    place.alone = None;
                     if !spec.preemptive {
                         return Err(NoTest { node: at, reason: Reason::NonPreemptiveTable });
                     }
@@ -410,7 +491,7 @@ impl<'a> Walk<'a> {
                 }
                 Policy::Edf if !whole && self.is_level(at, next, who) => {
                     if !spec.preemptive {
-                        place.exact = false;
+                        place.alone = None;
                         self.forbid_servers(at)?;
                         // The same for all of the level.
                         let kids = self.kids(at).to_vec();
@@ -422,7 +503,7 @@ impl<'a> Walk<'a> {
                 Policy::Fifo if !whole && self.is_queue(at, next, who) => {
                     if !spec.preemptive {
                         // Who came first may be released after one that came later and has begun.
-                        place.exact = false;
+                        place.alone = None;
                         let kids = self.kids(at).to_vec();
                         place.blocking += self.longest_below(&kids)?;
                     }
@@ -430,7 +511,7 @@ impl<'a> Walk<'a> {
                     return Ok(place);
                 }
                 _ => {
-                    place.exact = false;
+                    place.alone = None;
                     if !spec.preemptive {
                         self.forbid_servers(at)?;
                     }

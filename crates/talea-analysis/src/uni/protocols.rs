@@ -8,7 +8,15 @@
 //!
 //! Assumptions: 1. one CPU; 2. distinct priorities, or preemption levels, in the order of the tasks' indices, 0 most urgent;
 //! 3. jobs do not suspend themselves; 4. sections of a task are not nested, or given by their outermost lengths with the resource of
-//! the highest ceiling; for inheritance not nested at all (nesting chains blocking); two that follow each other at once are one; 5. a length is the most that a section takes alone.
+//! the highest ceiling; for inheritance not nested at all (nesting chains blocking); 5. a length is the most that a section takes
+//! alone; 6. the sections of a task are given in its order, and one that is entered at the very instant at which the one before is left
+//! says so.
+//!
+//! *Sections that touch.* Nobody is let in between leaving one section and entering the next at the same instant. So a less urgent
+//! task is in the way for a whole run of such sections, as long as each of them would block by itself; in the first that would
+//! not, whoever is more urgent comes in. The papers' "at most once" then holds of runs: with ceilings one run in all, with
+//! inheritance one run of each less urgent task. Once through each *resource* does not hold any more, since whoever inherits for
+//! one resource may go on into another that was given back before; that sum is used only if no sections touch.
 //!
 //! *Sufficient*: the terms are upper bounds. A nanosecond could be taken off each (whoever is in the way has begun before), and is not.
 
@@ -25,6 +33,8 @@ pub struct Section {
     pub resource: usize,
     /// Its longest time.
     pub length: Work,
+    /// Whether it is entered at the instant at which the same task leaves the section before it in the list.
+    pub touches: bool,
 }
 
 /// The most urgent user of each resource: its ceiling. `usize::MAX` for one that nobody uses.
@@ -38,31 +48,47 @@ fn ceilings(sections: &[Section]) -> Vec<usize> {
     ceilings
 }
 
-/// B under the priority ceiling protocol, immediate ceilings, or the stack resource policy: the longest section of a less
-/// urgent task whose resource somebody as urgent uses.
+/// The longest run of sections that touch, and of each of which `blocks` holds.
+fn longest_run(sections: &[Section], blocks: impl Fn(&Section) -> bool) -> Work {
+    let (mut longest, mut run) = (0u64, 0u64);
+    for section in sections {
+        if !section.touches {
+            run = 0;
+        }
+        run = if blocks(section) { run.saturating_add(section.length.as_ns()) } else { 0 };
+        longest = longest.max(run);
+    }
+    Work::from_ns(longest)
+}
+
+/// B under the priority ceiling protocol, immediate ceilings, or the stack resource policy: the longest run of sections of a less
+/// urgent task whose resources somebody as urgent uses.
 pub fn ceiling(tasks: usize, sections: &[Section]) -> Vec<Work> {
     let ceilings = ceilings(sections);
     let blocking = |task: usize| {
-        let blocks = |section: &&Section| section.task > task && ceilings[section.resource] <= task;
-        sections.iter().filter(blocks).map(|section| section.length).max().unwrap_or(Work::ZERO)
+        longest_run(sections, |section| section.task > task && ceilings[section.resource] <= task)
     };
     (0..tasks).map(blocking).collect()
 }
 
-/// B under priority inheritance: the lesser of the sum over less urgent tasks and the sum over resources of the longest
-/// section that can block; `None` where that does not fit.
+/// B under priority inheritance: the sum over less urgent tasks of the longest run of sections that can block, or, where no
+/// sections touch, the sum over resources if that is less; `None` where it does not fit.
 pub fn inheritance(tasks: usize, sections: &[Section]) -> Option<Vec<Work>> {
     let ceilings = ceilings(sections);
+    let any_touch = sections.iter().any(|section| section.touches);
     let longest = |task: usize, of: &dyn Fn(&Section) -> bool| {
-        let blocks =
-            |section: &&Section| section.task > task && ceilings[section.resource] <= task && of(section);
-        sections.iter().filter(blocks).map(|section| section.length).max().unwrap_or(Work::ZERO)
+        longest_run(sections, |section| {
+            section.task > task && ceilings[section.resource] <= task && of(section)
+        })
     };
     let sum =
         |mut lengths: &mut dyn Iterator<Item = Work>| (&mut lengths).try_fold(Work::ZERO, Work::checked_add);
     let blocking = |task: usize| {
         let by_task =
             sum(&mut (task + 1..tasks).map(|other| longest(task, &|section| section.task == other)));
+        if any_touch {
+            return by_task;
+        }
         let by_resource =
             sum(&mut (0..ceilings.len()).map(|one| longest(task, &|section| section.resource == one)));
         Some(by_task?.min(by_resource?))
@@ -70,11 +96,7 @@ pub fn inheritance(tasks: usize, sections: &[Section]) -> Option<Vec<Work>> {
     (0..tasks).map(blocking).collect()
 }
 
-/// B where sections, whatever they are of, are not preempted: the longest of all less urgent tasks.
+/// B where sections, whatever they are of, are not preempted: the longest run of all less urgent tasks.
 pub fn non_preemptive(tasks: usize, sections: &[Section]) -> Vec<Work> {
-    let blocking = |task: usize| {
-        let below = sections.iter().filter(|section| section.task > task);
-        below.map(|section| section.length).max().unwrap_or(Work::ZERO)
-    };
-    (0..tasks).map(blocking).collect()
+    (0..tasks).map(|task| longest_run(sections, |section| section.task > task)).collect()
 }

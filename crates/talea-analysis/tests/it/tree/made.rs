@@ -22,7 +22,9 @@ pub(crate) enum Family {
     Overheads,
     /// Shared resources below the root.
     Resources,
-    /// Tasks below the root, released together.
+    /// The same with overheads.
+    ResourcesOverheads,
+    /// Tasks below the root that come together, or when they like.
     Flat,
     /// Servers in an EDF band within fixed priorities.
     Band,
@@ -30,21 +32,13 @@ pub(crate) enum Family {
     Global,
 }
 
-pub(crate) const FAMILIES: [Family; 8] = [
-    Family::Mixed,
-    Family::Partitions,
-    Family::NonPreemptive,
-    Family::Overheads,
-    Family::Resources,
-    Family::Flat,
-    Family::Band,
-    Family::Global,
-];
-
+#[derive(Debug)]
 pub(crate) struct Made {
     pub(crate) tree: Tree,
     pub(crate) workload: Workload,
     pub(crate) overheads: Overheads,
+    /// How many nanoseconds its numbers are apart, about.
+    pub(crate) scale: u64,
 }
 
 struct Maker<'a> {
@@ -55,19 +49,44 @@ struct Maker<'a> {
     /// Thousandths of the CPU that are left for tasks.
     left: u64,
     ties: bool,
+    /// How many nanoseconds stand for one: more where overheads are to be small beside periods.
+    scale: u64,
+    /// All jobs come within this of each other, at first; 0: within a period.
+    close: u64,
+    /// Of the tasks of a flat tree.
+    style: Style,
+}
+
+/// How tasks come that are below the root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Style {
+    /// Together, then periodically.
+    Together,
+    /// Whenever they like.
+    Free,
+    /// Each in its way.
+    Any,
 }
 
 const STATIC: [Policy; 4] =
     [Policy::FixedPriority, Policy::RateMonotonic, Policy::DeadlineMonotonic, Policy::CriticalityMonotonic];
 
 impl Maker<'_> {
+    fn locks(&self) -> bool {
+        matches!(self.family, Family::Resources | Family::ResourcesOverheads)
+    }
+
+    fn is_spoiled(&self) -> bool {
+        matches!(self.family, Family::Overheads | Family::ResourcesOverheads)
+    }
+
     fn policy(&mut self) -> Policy {
         match self.dice.below(9) {
             0..3 => Policy::FixedPriority,
             3 => STATIC[self.dice.below(4) as usize].clone(),
             4..7 => Policy::Edf,
             7 => Policy::Fifo,
-            _ if self.family == Family::Overheads => Policy::Edf,
+            _ if self.is_spoiled() => Policy::Edf,
             _ => Policy::RoundRobin { quantum: Work::from_ns(self.dice.between(1, 3)) },
         }
     }
@@ -80,48 +99,93 @@ impl Maker<'_> {
                 ..Own::default()
             };
         }
-        spec.preemptive = self.family != Family::NonPreemptive || self.dice.below(2) > 0;
+        spec.preemptive = self.is_preemptive();
         spec
+    }
+
+    fn is_preemptive(&mut self) -> bool {
+        match self.family {
+            Family::NonPreemptive => self.dice.below(2) > 0,
+            Family::Overheads => self.dice.below(6) > 0,
+            _ => true,
+        }
     }
 
     fn task(&mut self, parent: NodeId) {
         // Every other tree has few values, and so many equals.
-        let period = if self.ties { 6 << self.dice.below(3) } else { self.dice.between(5, 40) };
+        let period = if self.ties { 6 << self.dice.below(3) } else { self.dice.between(5, 40) } * self.scale;
         let most = (period * self.left / 1_000).clamp(1, 1 + period / 4);
         let cost = self.dice.between(1, most);
         self.left = self.left.saturating_sub(cost * 1_000 / period);
         let mut spec = TaskSpec::new("task", Span::from_ns(period));
         let latest = if self.family == Family::Global { period } else { 2 * period };
         spec.deadline = Span::from_ns(self.dice.between(cost, latest));
-        spec.priority = self.dice.between(1, if self.ties { 2 } else { 6 }) as u8;
+        // Blocking terms want distinct keys.
+        let levels = if self.locks() { 90 } else { 6 };
+        spec.priority = self.dice.between(1, if self.ties { 2 } else { levels }) as u8;
         spec.criticality = self.dice.below(if self.ties { 2 } else { 4 }) as u8;
         spec.backlog.capacity = 1 << 10;
-        let together = self.family == Family::Flat || self.dice.below(2) == 0;
-        let offset = Span::from_ns(if together { 0 } else { self.dice.below(period) });
-        let period = Span::from_ns(period);
-        let arrivals = match self.dice.below(if self.family == Family::Flat { 1 } else { 4 }) {
-            2 if self.family == Family::Global => Arrivals::Periodic { offset, period, jitter: Span::ZERO },
-            0 | 1 => Arrivals::Periodic { offset, period, jitter: Span::ZERO },
-            2 => {
+        let together = self.style != Style::Any || self.dice.below(2) == 0;
+        let offset = match self.close {
+            0 if together => 0,
+            0 => self.dice.below(period),
+            close => self.dice.below(close),
+        };
+        let (offset, period) = (Span::from_ns(offset), Span::from_ns(period));
+        let way = match self.style {
+            Style::Together => 0,
+            Style::Free => 3 + self.dice.below(2),
+            Style::Any => self.dice.below(4),
+        };
+        let arrivals = match way {
+            2 if self.family != Family::Global && !self.locks() => {
                 let jitter = Span::from_ns(self.dice.below(period.as_ns().min(8)));
                 Arrivals::Periodic { offset, period, jitter }
             }
-            _ => Arrivals::Sporadic { offset, separation: period, slack: Span::from_ns(self.dice.below(9)) },
+            0..=2 => Arrivals::Periodic { offset, period, jitter: Span::ZERO },
+            3 => Arrivals::Sporadic { offset, separation: period, slack: Span::from_ns(self.dice.below(9)) },
+            _ => Arrivals::Sporadic { offset, separation: period, slack: Span::from_ns(1) },
         };
         let work = Work::from_ns(cost);
-        let mut cost = match self.dice.below(if self.family == Family::Flat { 1 } else { 3 }) {
+        let mut cost = match self.dice.below(if self.family == Family::Flat { 5 } else { 3 }) {
             0 | 1 => Cost::Constant(work),
-            _ => Cost::Uniform { min: Work::from_ns(1), max: work },
+            2 => Cost::Uniform { min: Work::from_ns(1), max: work },
+            3 => Cost::List(vec![work, Work::from_ns(self.dice.between(1, work.as_ns()))]),
+            _ => Cost::Pair { low: Work::from_ns(1), high: work, share: self.dice.below(3) as u32 * 400 },
         };
-        if self.family == Family::Resources && !self.tree.resources.is_empty() && self.dice.below(3) > 0 {
-            let which = ResourceId(self.dice.below(self.tree.resources.len() as u64) as u32);
-            let from = self.dice.below(work.as_ns());
-            let to = self.dice.between(from + 1, work.as_ns());
-            cost = Cost::Constant(work).locking(which, Work::from_ns(from), Work::from_ns(to));
-            spec.uses.push(which);
+        if self.locks() && self.dice.below(4) > 0 {
+            cost = Cost::Constant(work);
+            // One after the other, and often at once.
+            let mut from = self.dice.below(2) * self.dice.below(work.as_ns());
+            let touches = self.dice.below(2) == 0;
+            while from < work.as_ns() && self.dice.below(4) > 0 {
+                let which = ResourceId(self.dice.below(self.tree.resources.len() as u64) as u32);
+                let to = self.dice.between(from + 1, work.as_ns());
+                cost = cost.locking(which, Work::from_ns(from), Work::from_ns(to));
+                if !spec.uses.contains(&which) {
+                    spec.uses.push(which);
+                }
+                from = to + if touches { 0 } else { self.dice.between(1, 4) };
+            }
         }
         self.tree.task(parent, spec);
         self.workload.sources.push(Source { arrivals, cost });
+    }
+
+    /// Small ones, or such that several in a row count; and jobs that come so close that decisions overtake each other.
+    fn overheads(&mut self) -> Overheads {
+        let most = if self.dice.below(3) == 0 { 1 } else { self.dice.between(2, 10) };
+        self.scale = most * self.dice.between(1, 12);
+        self.close = self.dice.below(3) * self.dice.between(1, 8);
+        let mut small = || Span::from_ns(self.dice.below(most + 1));
+        Overheads {
+            release: small(),
+            // Never none at all.
+            decision: small().max(Span::from_ns(u64::from(most == 1))),
+            level: Span::from_ns(small().as_ns() / 4),
+            switch: small(),
+            migration: small(),
+        }
     }
 
     fn reservation(&mut self) -> Reservation {
@@ -151,9 +215,8 @@ impl Maker<'_> {
 
     fn fill(&mut self, parent: NodeId, depth: u64, servers: bool) {
         for _ in 0..self.dice.between(1, 3) {
-            let is_leaf = depth == 0
-                || matches!(self.family, Family::Flat | Family::Resources)
-                || self.dice.below(2) == 0;
+            let is_leaf =
+                depth == 0 || self.family == Family::Flat || self.locks() || self.dice.below(2) == 0;
             if is_leaf {
                 self.task(parent);
                 continue;
@@ -212,12 +275,15 @@ pub(crate) fn made(dice: &mut Dice, family: Family) -> Made {
     let seed = dice.next();
     let workload = Workload { seed, ..Workload::default() };
     let mut maker = Maker {
-        left: if family == Family::Overheads { 450 } else { 850 },
+        left: if matches!(family, Family::Overheads | Family::ResourcesOverheads) { 450 } else { 850 },
         tree: Tree::new(1, SchedulerSpec::new("root", Policy::Edf)),
         dice,
         workload,
         family,
         ties: seed.is_multiple_of(2),
+        scale: 1,
+        close: 0,
+        style: Style::Any,
     };
     let mut overheads = Overheads::default();
     match family {
@@ -248,7 +314,12 @@ pub(crate) fn made(dice: &mut Dice, family: Family) -> Made {
                 maker.task(Tree::ROOT);
             }
         }
-        Family::Resources => {
+        Family::Resources | Family::ResourcesOverheads => {
+            if family == Family::ResourcesOverheads {
+                overheads = maker.overheads();
+            }
+            maker.scale *= 3;
+            maker.ties &= maker.dice.below(8) == 0;
             let policy = match maker.dice.below(3) {
                 0 => Policy::Edf,
                 1 => Policy::RateMonotonic,
@@ -261,21 +332,18 @@ pub(crate) fn made(dice: &mut Dice, family: Family) -> Made {
                 maker.tree.resource("shared", protocol);
             }
             maker.fill(Tree::ROOT, 0, false);
+            maker.task(Tree::ROOT);
         }
         _ => {
             let policy = maker.policy();
             let mut root = SchedulerSpec::new("root", policy);
-            root.preemptive = family != Family::NonPreemptive || maker.dice.below(2) > 0;
+            root.preemptive = maker.is_preemptive();
             maker.tree = Tree::new(1, root);
             if family == Family::Overheads {
-                let mut small = || Span::from_ns(maker.dice.below(2));
-                overheads = Overheads {
-                    release: small(),
-                    decision: small(),
-                    level: Span::ZERO,
-                    switch: small(),
-                    migration: Span::ZERO,
-                };
+                overheads = maker.overheads();
+            }
+            if family == Family::Flat {
+                maker.style = [Style::Together, Style::Free, Style::Any][maker.dice.below(3) as usize];
             }
             let servers = family == Family::Mixed;
             let depth = if family == Family::Flat { 0 } else { 2 };
@@ -285,5 +353,5 @@ pub(crate) fn made(dice: &mut Dice, family: Family) -> Made {
             }
         }
     }
-    Made { tree: maker.tree, workload: maker.workload, overheads }
+    Made { tree: maker.tree, workload: maker.workload, overheads, scale: maker.scale }
 }

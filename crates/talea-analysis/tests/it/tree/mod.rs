@@ -1,6 +1,7 @@
-//! Bounds of whole trees: against the simulator over every kind of node, and published examples.
+//! Bounds of whole trees: against the simulator over every kind of node, published examples, and cases that once were wrong.
 
 mod absorbed;
+mod counterexamples;
 mod made;
 mod pictures;
 mod published;

@@ -6,7 +6,7 @@ use talea_analysis::tree::{Answer, Reason, Roots};
 use talea_core::machine::{NodeId, SchedulerSpec, TaskSpec, Tree};
 use talea_core::sched::{Policy, Slot};
 use talea_core::server::{Kind, Reservation};
-use talea_core::workload::{Arrivals, Cost, Source};
+use talea_core::workload::{Arrivals, Source};
 use talea_core::{Span, Time, Work};
 use talea_sim::{Jobs, Workload, World};
 
@@ -206,7 +206,6 @@ fn disturbance_is_that_of_the_supply_that_is_left() {
     let full = [Curve { cost: Work::from_ns(1), period: Span::from_ns(1), jitter: Span::ZERO }];
     assert_eq!(absorb(Work::from_ns(1), &full), None);
     assert_eq!(interference(&full, Span::from_ns(9)), Work::from_ns(9));
-    let _ = Cost::Constant(Work::ZERO);
 }
 
 #[test]

@@ -1,14 +1,14 @@
 //! Plate K over trees: what is simulated is never beyond the bound, and reaches it where that is said to be exact.
 
-use super::made::{FAMILIES, Family, Made, made};
+use super::made::{Family, Made, made};
 use crate::dice::{dice, rounds};
 use std::collections::BTreeMap;
 use talea_analysis::card::Kind;
-use talea_analysis::tree::{Answer, Reason, Roots};
+use talea_analysis::tree::{Answer, Roots};
 use talea_core::machine::{SchedulerSpec, TaskSpec, Tree};
 use talea_core::sched::Policy;
 use talea_core::server::{Kind as Server, Reservation};
-use talea_core::workload::{Arrivals, Cost, Overheads, Source};
+use talea_core::workload::{Arrivals, Case, Cost, Overheads, Source};
 use talea_core::{Span, Time, Work};
 use talea_sim::{Jobs, Workload, World};
 
@@ -20,37 +20,90 @@ struct Tally {
     bounded: u64,
     reached: u64,
     exact: u64,
+    /// Of those, how many a witness refutes.
+    refuted: u64,
     /// Simulated over bound, in thousandths, summed.
     tightness: u64,
     reasons: BTreeMap<&'static str, u64>,
 }
 
-fn simulate(made: &Made, until: u64) -> Vec<(Span, u64)> {
+fn simulate(made: &Made, workload: &Workload, case: Case, until: u64) -> Vec<(Span, u64)> {
     let machine = made.tree.build().expect("a tree");
-    let mut world = World::new(machine, made.tree.cpus, &made.workload).with_overheads(made.overheads);
+    let world = World::new(machine, made.tree.cpus, workload).with_case(case);
+    let mut world = world.with_overheads(made.overheads);
     let mut jobs = Jobs::default();
     world.run(Time::from_ns(until), &mut jobs);
-    let mut found = vec![(Span::ZERO, 0); made.workload.sources.len()];
+    let mut found = vec![(Span::ZERO, 0); workload.sources.len()];
     for job in &jobs.ended {
         let one = &mut found[job.task.0 as usize];
-        *one = (one.0.max(job.response()), one.1 + 1);
+        let late = match made.workload.sources[job.task.0 as usize].arrivals {
+            // Of arrivals that are said as they are seen: how late that is.
+            Arrivals::Periodic { offset, period, jitter } if case == Case::Worst => {
+                let nominal = offset.as_ns() + job.job * period.as_ns();
+                let first = offset.as_ns() + jitter.as_ns();
+                Span::from_ns(first.saturating_sub(nominal))
+            }
+            _ => Span::ZERO,
+        };
+        *one = (one.0.max(job.response() + late), one.1 + 1);
     }
     found
 }
 
+/// The worst that these sources can do to task `who`: from one instant on all as close as can be, all costs at their worst. Where jobs
+/// are ordered by deadline or arrival, it comes itself at any distance from that.
+fn worst_run(made: &Made, who: usize, by_deadline: bool, until: u64) -> Span {
+    let first = |source: &Source| match source.arrivals {
+        Arrivals::Periodic { offset, jitter, .. } => Some((offset + jitter).as_ns()),
+        Arrivals::Sporadic { offset, slack: Span::ZERO, .. } => Some(offset.as_ns()),
+        _ => None,
+    };
+    let mut starts: Vec<u64> = made.workload.sources.iter().filter_map(first).collect();
+    starts.push(0);
+    starts.sort_unstable();
+    starts.dedup();
+    let apart = |source: &Source| match source.arrivals {
+        Arrivals::Periodic { period, .. } | Arrivals::Sporadic { separation: period, .. } => period.as_ns(),
+        Arrivals::List(_) => 1,
+    };
+    let shifts = if by_deadline && first(&made.workload.sources[who]).is_none() {
+        apart(&made.workload.sources[who])
+    } else {
+        1
+    };
+    let mut longest = Span::ZERO;
+    for start in starts {
+        for shift in 0..shifts {
+            let mut workload = made.workload.clone();
+            for (at, source) in workload.sources.iter_mut().enumerate() {
+                if matches!(source.arrivals, Arrivals::List(_)) {
+                    continue;
+                }
+                let begin = first(source).unwrap_or(start + if at == who { shift } else { 0 });
+                let early = match source.arrivals {
+                    Arrivals::Periodic { jitter, .. } => jitter.as_ns(),
+                    _ => 0,
+                };
+                let period = apart(source);
+                let seen = (0..).map(|k| (begin + k * period).saturating_sub(early).max(begin));
+                let seen = seen.take_while(|&at| at < until).map(Time::from_ns).collect();
+                source.arrivals = Arrivals::List(seen);
+            }
+            longest = longest.max(simulate(made, &workload, Case::Worst, until)[who].0);
+        }
+    }
+    longest
+}
+
 fn check(made: &Made, tally: &mut Tally) {
-    let until = 700;
+    let until = 700 * made.scale;
     let mut roots = Roots::new(&made.tree, &made.workload.sources);
     roots.overheads = made.overheads;
     roots.steps = 1 << 15;
     let answers: Vec<Answer> = roots.bounds();
-    let found = simulate(made, until);
+    let found = simulate(made, &made.workload, Case::Drawn, until);
     tally.trees += 1;
-    let together = made.workload.sources.iter().all(|source| {
-        matches!(source.arrivals, Arrivals::Periodic { offset: Span::ZERO, jitter: Span::ZERO, .. })
-            && matches!(source.cost, Cost::Constant(_))
-    });
-    for ((answer, source), (longest, ended)) in answers.iter().zip(&made.workload.sources).zip(found) {
+    for (at, (answer, (longest, ended))) in answers.iter().zip(found).enumerate() {
         tally.tasks += 1;
         let bound = match &answer.bound {
             Ok(bound) => *bound,
@@ -59,8 +112,8 @@ fn check(made: &Made, tally: &mut Tally) {
                 continue;
             }
         };
-        assert!(longest <= bound, "{longest:?} > {answer:?}\n{:#?}\n{:#?}", made.tree, made.workload);
-        if let Arrivals::Periodic { offset, period, .. } = source.arrivals {
+        assert!(longest <= bound, "{longest:?} > {answer:?}\n{made:?}");
+        if let Arrivals::Periodic { offset, period, .. } = made.workload.sources[at].arrivals {
             // None is still under way that should have ended.
             let due = (until - 1).checked_sub(bound.as_ns() + offset.as_ns());
             let due = due.map_or(0, |due| due / period.as_ns() + 1);
@@ -69,34 +122,55 @@ fn check(made: &Made, tally: &mut Tally) {
         tally.bounded += 1;
         tally.reached += u64::from(longest == bound);
         tally.tightness += longest.as_ns() * 1_000 / bound.as_ns().max(1);
-        if answer.kind == Kind::Exact && together && answer.test.policy == "FP" && bound.as_ns() < until / 2 {
-            assert_eq!(longest, bound, "exact: {answer:?}\n{:#?}\n{:#?}", made.tree, made.workload);
-            assert_eq!(answer.is_refuted(), longest > answer.deadline, "a refutation is a miss");
+        // A longer window may not come to its end within the time simulated.
+        if answer.kind == Kind::Exact && bound.as_ns() < until / 2 {
+            let worst = worst_run(made, at, answer.test.policy == "EDF", until);
+            assert_eq!(worst, bound, "exact: {answer:?}\n{made:?}");
+            assert_eq!(answer.is_refuted(), worst > answer.deadline, "a refutation is a miss");
             tally.exact += 1;
+            tally.refuted += u64::from(answer.is_refuted());
         }
     }
 }
 
+/// Of a thousand tasks of each family, how many have a bound, and how many an exact one that was reached: to be changed with
+/// the analysis, and never by it alone.
+const PINNED: [(Family, u64, u64); 9] = [
+    (Family::Mixed, 548, 47),
+    (Family::Partitions, 373, 0),
+    (Family::NonPreemptive, 724, 24),
+    (Family::Overheads, 858, 0),
+    (Family::Resources, 800, 177),
+    (Family::ResourcesOverheads, 465, 11),
+    (Family::Flat, 1000, 192),
+    (Family::Band, 668, 0),
+    (Family::Global, 934, 0),
+];
+
 #[test]
 fn no_simulated_response_is_beyond_its_bound() {
     let mut dice = dice(50);
-    for family in FAMILIES {
+    let mut off = Vec::new();
+    for (family, bounded_before, exact_before) in PINNED {
         let mut tally = Tally::default();
         for _ in 0..rounds(1_500) {
             check(&made(&mut dice, family), &mut tally);
         }
-        let Tally { trees, tasks, bounded, reached, exact, tightness, reasons } = &tally;
+        let Tally { trees, tasks, bounded, reached, exact, refuted, tightness, reasons } = &tally;
         println!(
-            "{family:?}: {trees} trees, {tasks} tasks, {bounded} bounded, {reached} reached ({exact} exact ones), simulated/bound {} per mille",
+            "{family:?}: {trees} trees, {tasks} tasks, {bounded} bounded, {reached} reached ({exact} exact ones, {refuted} refuted), simulated/bound {} per mille",
             tightness / bounded.max(&1)
         );
         for (reason, count) in reasons {
             println!("    {count} {reason}");
         }
-        assert!(*bounded > tasks / 3, "{family:?}: bounds are found");
-        assert!(family != Family::Flat || *exact > trees / 4, "{family:?}: {exact} exact");
+        let of_thousand = |count: &u64| count * 1_000 / tasks;
+        let now = (of_thousand(bounded), of_thousand(exact));
+        if now.0.abs_diff(bounded_before) > 25 || now.1.abs_diff(exact_before) > 25 {
+            off.push(format!("{family:?}: {now:?} instead of {:?}", (bounded_before, exact_before)));
+        }
     }
-    assert_eq!(Reason::Limit.text(), "the analysis gave up at its limit");
+    assert!(off.is_empty(), "{off:#?}");
 }
 
 /// Nobody knows when some tasks come, and several of their jobs may come at once: in a hard server that is nobody else's concern.
@@ -170,7 +244,7 @@ fn every_small_server_among_two_tasks() {
                     let server = tree.scheduler(Tree::ROOT, spec);
                     add(&mut tree, server, 1, (cost, apart, offset));
                     add(&mut tree, Tree::ROOT, 1, (1, 9, offset / 2));
-                    check(&Made { tree, workload, overheads: Overheads::default() }, &mut tally);
+                    check(&Made { tree, workload, overheads: Overheads::default(), scale: 1 }, &mut tally);
                 }
             }
         }

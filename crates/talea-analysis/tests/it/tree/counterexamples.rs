@@ -1,0 +1,349 @@
+//! Systems that an earlier analysis bounded too low, or refuted although nothing is late.
+
+use talea_analysis::card::Kind;
+use talea_analysis::tree::{Answer, Reason, Roots};
+use talea_core::machine::{Body, NodeId, Protocol, ResourceId, SchedulerSpec, TaskSpec, Tree};
+use talea_core::sched::Policy;
+use talea_core::server::{Kind as Server, Reservation};
+use talea_core::workload::{Arrivals, Cost, Hole, Overheads, Source};
+use talea_core::{Span, Time, Work};
+use talea_sim::{Jobs, Workload, World};
+
+fn ns(ns: u64) -> Span {
+    Span::from_ns(ns)
+}
+
+/// A root of one CPU with its tasks.
+struct System {
+    tree: Tree,
+    sources: Vec<Source>,
+    overheads: Overheads,
+}
+
+impl System {
+    fn new(policy: Policy) -> System {
+        let tree = Tree::new(1, SchedulerSpec::new("root", policy));
+        System { tree, sources: Vec::new(), overheads: Overheads::default() }
+    }
+
+    /// Priority; cost, period, deadline, offset.
+    fn task(&mut self, priority: u8, (cost, period, deadline, offset): (u64, u64, u64, u64)) -> NodeId {
+        let mut spec = TaskSpec::new("task", ns(period));
+        spec.deadline = ns(deadline);
+        spec.priority = priority;
+        let arrivals = Arrivals::Periodic { offset: ns(offset), period: ns(period), jitter: Span::ZERO };
+        self.sources.push(Source { arrivals, cost: Cost::Constant(Work::from_ns(cost)) });
+        self.tree.task(Tree::ROOT, spec)
+    }
+
+    /// The last task holds `resource` from and to these offsets.
+    fn locks(&mut self, task: NodeId, resource: ResourceId, from: u64, to: u64) {
+        if let Some(Body::Task(spec)) = self.tree.get_mut(task).map(|node| &mut node.body)
+            && !spec.uses.contains(&resource)
+        {
+            spec.uses.push(resource);
+        }
+        let last = self.sources.last_mut().expect("it was added");
+        last.cost = last.cost.clone().locking(resource, Work::from_ns(from), Work::from_ns(to));
+    }
+
+    fn roots(&self) -> Roots<'_> {
+        Roots { overheads: self.overheads, ..Roots::new(&self.tree, &self.sources) }
+    }
+
+    fn answers(&self) -> Vec<Answer> {
+        self.roots().bounds()
+    }
+
+    /// The longest response of each task within `until`.
+    fn simulated(&self, until: u64) -> Vec<Span> {
+        let workload = Workload { sources: self.sources.clone(), seed: 1 };
+        let world = World::new(self.tree.build().expect("a tree"), 1, &workload);
+        let mut jobs = Jobs::default();
+        world.with_overheads(self.overheads).run(Time::from_ns(until), &mut jobs);
+        let mut longest = vec![Span::ZERO; self.sources.len()];
+        for job in &jobs.ended {
+            let slot = &mut longest[job.task.0 as usize];
+            *slot = job.response().max(*slot);
+        }
+        longest
+    }
+
+    fn reasons(&self) -> Vec<Option<Reason>> {
+        self.answers().iter().map(|answer| answer.bound.as_ref().err().map(|no| no.reason)).collect()
+    }
+}
+
+fn bounds(answers: &[Answer]) -> Vec<Span> {
+    answers.iter().map(|answer| answer.bound.clone().expect("a bound")).collect()
+}
+
+const US: u64 = 1_000;
+
+#[test]
+fn orders_that_were_superseded_have_cost_their_time_all_the_same() {
+    for policy in [Policy::FixedPriority, Policy::DeadlineMonotonic, Policy::Edf] {
+        let mut system = System::new(policy);
+        system.overheads.decision = ns(10 * US);
+        for at in 0..4u64 {
+            let deadline = if at == 3 { 35 * US } else { (100 - 20 * at) * US };
+            system.task(1 + at as u8, (US, 1_000_000 * US, deadline, at * US));
+        }
+        assert_eq!(system.simulated(1_000 * US)[3], ns(38 * US));
+        let urgent = &system.answers()[3];
+        // Its own, two before it, and whoever goes on after it is not its business: 3 · 10 + 2 · 10 + 1, less 10.
+        assert_eq!(urgent.bound, Ok(ns(41 * US)));
+        assert!(!urgent.is_proved() && !urgent.is_refuted());
+    }
+}
+
+#[test]
+fn a_root_that_does_not_preempt_has_one_order_under_way() {
+    let mut system = System::new(Policy::FixedPriority);
+    system.overheads.decision = ns(10);
+    if let Some(Body::Scheduler(root)) = system.tree.get_mut(Tree::ROOT).map(|node| &mut node.body) {
+        root.preemptive = false;
+    }
+    for at in 0..6u64 {
+        system.task(1 + at as u8, (5, 1_000, 1_000, at));
+    }
+    let (found, bounds) = (system.simulated(1_000), bounds(&system.answers()));
+    // The job below with its orders, less the nanosecond that it came before, and its own.
+    assert_eq!((found[5], bounds[5]), (ns(25), ns(24 + 25)));
+    assert!(found.iter().zip(&bounds).all(|(found, bound)| found <= bound));
+}
+
+/// L holds a for 10 and b for the next 10; H, more urgent, uses both apart.
+fn touching(policy: Policy, protocol: Protocol, between: u64) -> System {
+    let mut system = System::new(policy);
+    let (a, b) = (system.tree.resource("a", protocol), system.tree.resource("b", protocol));
+    let high = system.task(9, (4, 200, 15, 1));
+    system.locks(high, a, 1, 2);
+    system.locks(high, b, 2 + between, 3 + between);
+    let low = system.task(1, (20, 200, 200, 0));
+    system.locks(low, a, 0, 10);
+    system.locks(low, b, 10, 20);
+    system
+}
+
+#[test]
+fn sections_that_touch_block_as_one() {
+    for protocol in [Protocol::Ceiling, Protocol::Inheritance] {
+        let system = touching(Policy::FixedPriority, protocol, 1);
+        let found = system.simulated(190)[0];
+        assert_eq!(found, ns(23), "{protocol:?}");
+        assert_eq!(system.answers()[0].bound, Ok(ns(24)), "{protocol:?}");
+    }
+}
+
+#[test]
+fn a_section_that_touches_but_would_not_block_lets_others_in() {
+    let mut system = System::new(Policy::FixedPriority);
+    let a = system.tree.resource("a", Protocol::Ceiling);
+    let own = system.tree.resource("own", Protocol::Ceiling);
+    let high = system.task(9, (4, 200, 200, 1));
+    system.locks(high, a, 0, 1);
+    let low = system.task(1, (30, 200, 200, 0));
+    system.locks(low, a, 0, 6);
+    system.locks(low, own, 6, 20);
+    system.locks(low, a, 20, 29);
+    assert_eq!(system.simulated(190)[0], ns(5 + 4));
+    // The longer of the two runs of a.
+    assert_eq!(system.answers()[0].bound, Ok(ns(9 + 4)));
+}
+
+#[test]
+fn a_floor_that_moves_within_touching_sections_is_not_bounded() {
+    // H comes in between a and b, waits for b, and lends nothing: M, less urgent, but due before the floor, goes first.
+    let mut system = System::new(Policy::Edf);
+    let (a, b) = (system.tree.resource("a", Protocol::Ceiling), system.tree.resource("b", Protocol::Ceiling));
+    system.task(0, (40, 900, 100, 9));
+    let high = system.task(0, (6, 900, 100, 5));
+    system.locks(high, b, 0, 2);
+    system.locks(high, a, 3, 4);
+    let low = system.task(0, (20, 900, 900, 0));
+    system.locks(low, a, 0, 10);
+    system.locks(low, b, 10, 20);
+    let found = system.simulated(890)[1];
+    assert_eq!(found, ns(5 + 40 + 10 + 6), "longer than both sections and itself");
+    assert_eq!(system.reasons(), [Some(Reason::Resources); 3]);
+}
+
+#[test]
+fn inheritance_with_orders_that_cost_is_not_bounded() {
+    let mut system = touching(Policy::FixedPriority, Protocol::Inheritance, 1);
+    system.overheads.release = ns(1);
+    assert_eq!(system.reasons(), [None, None], "nobody pays for orders");
+    system.overheads.decision = ns(1);
+    assert_eq!(system.reasons(), [Some(Reason::Overheads); 2]);
+}
+
+#[test]
+fn who_has_the_key_of_the_ceiling_may_wait_after_all_and_that_takes_two_orders() {
+    let mut system = System::new(Policy::RateMonotonic);
+    system.overheads.decision = ns(10);
+    let a = system.tree.resource("a", Protocol::Ceiling);
+    let high = system.task(0, (4, 500, 500, 30));
+    system.locks(high, a, 1, 2);
+    let low = system.task(0, (60, 900, 900, 0));
+    system.locks(low, a, 0, 60);
+    // Its order, one; the holder's order, the rest of its 60 but 20; an order back, three.
+    let found = system.simulated(490)[0];
+    assert_eq!(found, ns(10 + 1 + 10 + 40 + 10 + 3));
+    assert!(bounds(&system.answers())[0] >= found);
+}
+
+#[test]
+fn holes_are_never_left_out_of_account() {
+    let mut system = System::new(Policy::Edf);
+    system.task(0, (1, 10, 10, 0));
+    let holes = [Hole { cpu: talea_core::machine::Cpu(0), from: Time::from_ns(5), to: Time::from_ns(25) }];
+    let mut roots = system.roots();
+    assert!(roots.bounds()[0].is_proved());
+    roots.holes = &holes;
+    let no = roots.bounds()[0].bound.clone().expect_err("no test");
+    assert_eq!((no.node, no.reason), (Tree::ROOT, Reason::Holes));
+    assert_eq!(roots.taken(&[Tree::ROOT]).expect_err("no test").reason, Reason::Holes);
+}
+
+#[test]
+fn what_a_server_gives_is_not_known_where_overheads_are_not() {
+    let mut system = System::new(Policy::FixedPriority);
+    let mut spec = SchedulerSpec::new("server", Policy::FixedPriority);
+    spec.reservation = Some(Reservation::new(Server::Deferrable, Work::from_ns(3), ns(10)));
+    let server = system.tree.scheduler(Tree::ROOT, spec);
+    let task = system.task(9, (1, 10, 10, 0));
+    assert!(system.roots().supplied(server, ns(50)).is_ok() && system.roots().taken(&[task]).is_ok());
+    system.overheads.switch = ns(1);
+    let reason = |no: talea_analysis::tree::NoTest| no.reason;
+    assert_eq!(system.roots().supplied(server, ns(50)).map_err(reason), Err(Reason::Overheads));
+    assert_eq!(system.roots().taken(&[task]).map_err(reason), Err(Reason::Overheads));
+}
+
+#[test]
+fn arrivals_that_are_held_back_are_paid_for_all_the_same() {
+    let mut system = System::new(Policy::FixedPriority);
+    let held = system.task(9, (1, 50, 50, 0));
+    system.task(1, (5, 100, 100, 0));
+    system.sources[0].arrivals = Arrivals::List((0..30).map(Time::from_ns).collect());
+    if let Some(Body::Task(spec)) = system.tree.get_mut(held).map(|node| &mut node.body) {
+        spec.enforced = true;
+    }
+    assert_eq!(system.reasons(), [None, None]);
+    system.overheads.release = ns(1);
+    assert!(system.simulated(100)[1] > ns(30), "all thirty of them");
+    assert_eq!(system.reasons(), [Some(Reason::Overheads); 2]);
+}
+
+#[test]
+fn y13_nobody_says_how_often_a_user_activates_a_task() {
+    let mut system = System::new(Policy::FixedPriority);
+    system.task(5, (1, 10, 10, 0));
+    system.sources[0] = Source::activated(Cost::Constant(Work::from_ns(1)));
+    system.task(1, (1, 10, 10, 0));
+    system.task(9, (1, 10, 10, 0));
+    // What is above it need not care.
+    assert_eq!(system.reasons(), [Some(Reason::Arrivals), Some(Reason::Arrivals), None]);
+    if let Some(Body::Task(spec)) = system.tree.get_mut(NodeId(1)).map(|node| &mut node.body) {
+        spec.enforced = true;
+    }
+    assert_eq!(system.reasons(), [None; 3]);
+}
+
+#[test]
+fn who_is_above_a_task_without_a_test_has_one() {
+    let mut system = System::new(Policy::FixedPriority);
+    system.task(5, (2, 10, 10, 0));
+    system.sources[0].cost = system.sources[0].cost.clone().suspending(Work::from_ns(1), ns(3));
+    system.task(9, (1, 10, 10, 0));
+    let below = system.task(1, (1, 20, 20, 0));
+    assert_eq!(system.reasons(), [Some(Reason::Suspension), None, Some(Reason::Suspension)]);
+    // A table keeps its partitions apart, and a server its clients from others.
+    let mut spec = SchedulerSpec::new("server", Policy::FixedPriority);
+    spec.own.priority = Some(7);
+    spec.reservation = Some(Reservation::new(Server::Deferrable, Work::from_ns(1), ns(10)));
+    let server = system.tree.scheduler(Tree::ROOT, spec);
+    let client = system.tree.task(server, TaskSpec::new("client", ns(40)));
+    system.sources.push(Source::activated(Cost::Constant(Work::from_ns(1))));
+    system.sources[0].cost = Cost::Constant(Work::from_ns(2));
+    let answers = system.answers();
+    let bounded: Vec<NodeId> =
+        answers.iter().filter(|answer| answer.bound.is_ok()).map(|answer| answer.node).collect();
+    assert_eq!(answers[3].node, client);
+    assert_eq!(bounded, [NodeId(1), NodeId(2), below], "all but the client");
+    // Where nobody is interrupted, everybody cares.
+    if let Some(Body::Scheduler(spec)) = system.tree.get_mut(Tree::ROOT).map(|node| &mut node.body) {
+        spec.preemptive = false;
+    }
+    assert_eq!(system.reasons()[..3], [Some(Reason::Arrivals); 3]);
+}
+
+#[test]
+fn what_cannot_come_together_refutes_nothing() {
+    let two = |change: &dyn Fn(&mut System)| {
+        let mut system = System::new(Policy::FixedPriority);
+        system.task(9, (10, 25, 10, 0));
+        system.task(1, (10, 25, 10, 0));
+        assert!(system.answers()[1].is_refuted(), "together they can't");
+        change(&mut system);
+        (system.answers()[1].clone(), system.simulated(1_000)[1])
+    };
+    let at = |offset, jitter| Arrivals::Periodic { offset: ns(offset), period: ns(25), jitter: ns(jitter) };
+    let (offsets, found) = two(&|system| system.sources[1].arrivals = at(10, 0));
+    assert_eq!(found, ns(10));
+    assert_eq!(
+        (offsets.kind, offsets.bound.clone(), offsets.is_refuted()),
+        (Kind::Sufficient, Ok(ns(20)), false)
+    );
+    let times = |times: &[u64]| Arrivals::List(times.iter().copied().map(Time::from_ns).collect());
+    let cheap = |share| Cost::Pair { low: Work::from_ns(1), high: Work::from_ns(10), share };
+    for (change, refuted) in [
+        (
+            &(|system: &mut System| system.sources[0].arrivals = times(&[0, 25, 900]))
+                as &dyn Fn(&mut System),
+            false,
+        ),
+        (&|system| system.sources[0].cost = cheap(0), false),
+        (&|system| system.sources[0].cost = cheap(1), true),
+        (&|system| system.sources[0].cost = Cost::List(vec![Work::from_ns(10), Work::from_ns(1)]), false),
+        // Seen as late as can be, they come together; the others early.
+        (&|system| system.sources.iter_mut().for_each(|source| source.arrivals = at(3, 2)), true),
+        (&|system| system.sources[0].arrivals = at(0, 2), false),
+        // They drift through all distances, or through none.
+        (
+            &|system| {
+                system.sources[0].arrivals =
+                    Arrivals::Sporadic { offset: ns(7), separation: ns(25), slack: ns(1) }
+            },
+            true,
+        ),
+        (
+            &|system| {
+                system.sources[0].arrivals =
+                    Arrivals::Sporadic { offset: ns(7), separation: ns(25), slack: ns(0) }
+            },
+            false,
+        ),
+    ] {
+        let (answer, _) = two(change);
+        assert_eq!(answer.is_refuted(), refuted, "{answer:?}");
+        assert!(!answer.is_proved(), "{answer:?}");
+    }
+}
+
+#[test]
+fn equals_by_arrival_or_deadline_are_served_in_the_order_of_their_numbers() {
+    for policy in [Policy::Fifo, Policy::Edf] {
+        let mut system = System::new(policy.clone());
+        system.task(0, (5, 20, 9, 0));
+        system.task(0, (5, 20, if matches!(policy, Policy::Fifo) { 10 } else { 9 }, 0));
+        for source in &mut system.sources {
+            source.arrivals = Arrivals::Sporadic { offset: Span::ZERO, separation: ns(20), slack: ns(4) };
+        }
+        let answers = system.answers();
+        // The first of two that come together is served first, so that nothing is known of its bound of 10.
+        assert_eq!((answers[0].kind, answers[0].bound.clone()), (Kind::Sufficient, Ok(ns(10))), "{policy:?}");
+        assert!(!answers[0].is_refuted());
+        assert_eq!((answers[1].kind, answers[1].bound.clone()), (Kind::Exact, Ok(ns(10))), "{policy:?}");
+    }
+}
