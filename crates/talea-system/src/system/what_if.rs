@@ -11,7 +11,9 @@
 //! ```
 //!
 //! Multiplication is exact and rounds up to a nanosecond, which for costs errs on the safe side. A deadline that equals the
-//! period follows it. A scaled cost takes the offsets of what its job does on the way with it.
+//! period follows it. A scaled cost takes the offsets of what its job does on the way with it; where something is added or taken
+//! away they stay, and what a job is then too short for it does at its end, or not at all, as in any job that costs less.
+//! Arrivals that are listed have no period, and a jitter stays below its period, as in a file.
 
 use super::System;
 use crate::duration::parse_span;
@@ -179,16 +181,25 @@ impl Change {
                 if spec.deadline == spec.period {
                     spec.deadline = period;
                 }
-                spec.period = period;
                 match &mut source.arrivals {
                     Arrivals::Periodic { period: own, .. } => *own = period,
                     Arrivals::Sporadic { separation, .. } => *separation = period,
+                    // When its jobs come is listed, or somebody's business; what `rm` orders by would change, and nothing else.
+                    Arrivals::List(_) if !spec.enforced => {
+                        return Err("its jobs come when they are listed, not with a period".into());
+                    }
                     Arrivals::List(_) => {}
                 }
+                spec.period = period;
             }
             _ => self.arrivals(&mut source.arrivals)?,
         }
-        Ok(())
+        match source.arrivals {
+            Arrivals::Periodic { period, jitter, .. } if jitter >= period => {
+                Err(format!("its jitter would be {jitter}, which is not below its period of {period}"))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Makes the change. The system may be one afterwards that no file could describe; building its machines says so.
@@ -428,6 +439,30 @@ cost = { min = "1ms", max = "2ms" }
         ] {
             let error = after(change).expect_err(change);
             assert!(error.contains(part), "{change}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_no_file_could_say_of_arrivals_is_refused() {
+        let listed = "[[task]]\nname = \"alarm\"\nin = \"cpu\"\nperiod = \"9ms\"\narrivals = [\"1ms\", \"7ms\"]\ncost = \"1ms\"\n";
+        let late =
+            "[[task]]\nname = \"late\"\nin = \"cpu\"\nperiod = \"9ms\"\njitter = \"4ms\"\ncost = \"1ms\"\n";
+        let text = format!("{TEXT}{listed}{late}");
+        let make = |change: &str| {
+            let mut system = read(&text, "test", &()).unwrap_or_else(|errors| panic!("{errors:?}"));
+            Change::parse(change).expect("one").make(&mut system).map_err(|error| error.to_string())
+        };
+        for (change, part) in [
+            ("period(alarm)*2", "come when they are listed"),
+            ("jitter(alarm)=1ms", "no such value"),
+            ("jitter(late)=9ms", "its jitter would be 9ms, which is not below its period of 9ms"),
+            ("period(late)=4ms", "its jitter would be 4ms, which is not below its period of 4ms"),
+        ] {
+            let error = make(change).expect_err(change);
+            assert!(error.contains(part), "{change}: {error}");
+        }
+        for change in ["period(late)=5ms", "jitter(late)=8ms", "cost(alarm)*2", "deadline(alarm)=3ms"] {
+            assert_eq!(make(change), Ok(()), "{change}");
         }
     }
 }
