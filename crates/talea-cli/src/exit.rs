@@ -36,8 +36,11 @@ pub(crate) const RUN_NOT_FOUND: u8 = 127;
 
 /// The table for the manual: code and meaning.
 pub(crate) const TABLE: [(&str, &str); 7] = [
-    ("0", "done; for doctor: no check failed; for check: the file is sound"),
-    ("1", "failure: something did not work that should have"),
+    (
+        "0",
+        "done; for doctor: no check failed; for check: the file is sound; for analyze: every task is proved",
+    ),
+    ("1", "failure: something did not work that should have; for analyze: not every task is proved"),
     ("2", "wrong arguments, or a malformed configuration"),
     ("3", "refused: the request does not fit (by admission, or into this machine), or the kernel said no"),
     ("4", "denied: by an access rule, a quota, or because it belongs to another user"),

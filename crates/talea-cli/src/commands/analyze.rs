@@ -33,7 +33,7 @@ use witness::Miss;
 ///
 /// Bounds the response time of every task of a described system, names the test that did and its paper, and where a task is
 /// not proved looks for a job that comes too late. An answer is proved, refuted or unknown: a test that is only sufficient
-/// proves nothing by refusing. Ends with 0 if every task is proved, else with 1.
+/// proves nothing by refusing. Ends with 0 if every task is proved, else with 1; with 2 if a change makes a system that can't be.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example: talea analyze system.toml --what-if 'cost(video)*1.2'")]
 pub(crate) struct AnalyzeArgs {
@@ -151,7 +151,17 @@ pub(crate) fn run(args: &AnalyzeArgs) -> anyhow::Result<Exit> {
         }
     }
     for root in &system.roots {
-        root.tree.check().map_err(|error| anyhow::anyhow!("{}: {}", root.name, error.why))?;
+        if let Err(error) = root.tree.check() {
+            let changes: Vec<String> =
+                args.what_if.iter().map(|change| format!("{:?}", change.to_string())).collect();
+            eprintln!(
+                "talea: what-if {}: {}: {}",
+                changes.join(", "),
+                name_of(&root.tree, error.node),
+                error.why
+            );
+            return Ok(Exit::Usage);
+        }
     }
     if let Some(what) = args.synthesize {
         if what != Synthesize::Server && !(args.server.is_empty() && args.period.is_empty()) {
@@ -205,7 +215,7 @@ fn analyze_root(
     progress: &mut Progress,
 ) -> anyhow::Result<RootAnswer> {
     let mut roots = Roots::new(&root.tree, &root.sources);
-    roots.overheads = root.surroundings.overheads;
+    (roots.overheads, roots.holes) = (root.surroundings.overheads, &root.surroundings.holes);
     let answers = roots.bounds_with(|done, all| progress.show(&root.name, done, all));
     progress.end();
     // Only what is not proved is worth a run.
@@ -219,35 +229,37 @@ fn analyze_root(
         .zip(misses)
         .zip(&root.tasks)
         .map(|((answer, miss), name)| task(&root.tree, answer, miss, name))
-        .collect();
+        .collect::<anyhow::Result<_>>()?;
     let proved = tasks.iter().all(|task| task.verdict == Verdict::Proved);
     Ok(RootAnswer { name: root.name.clone(), cpus: root.tree.cpus, proved, tasks })
 }
 
-fn task(tree: &Tree, answer: &tree::Answer, miss: Option<Miss>, name: &str) -> TaskAnswer {
+/// Refuted is what was seen to miss; that a bound is exact says only how much later a job *can* be.
+fn task(tree: &Tree, answer: &tree::Answer, miss: Option<Miss>, name: &str) -> anyhow::Result<TaskAnswer> {
     let bound = answer.bound.as_ref().ok().copied();
-    let is_exact = answer.kind == Kind::Exact;
-    let (verdict, why) = match &answer.bound {
-        Ok(bound) if *bound <= answer.deadline => (Verdict::Proved, None),
+    let verdict = match (&miss, answer.is_proved()) {
+        (Some(miss), true) => anyhow::bail!(
+            "{name} is proved to respond within {} and yet: {miss}. Analysis and simulator can't both be right: please report it, \
+             with the file",
+            bound.unwrap_or(answer.deadline)
+        ),
+        (Some(_), false) => Verdict::Refuted,
+        (None, true) => Verdict::Proved,
+        (None, false) => Verdict::Unknown,
+    };
+    let why = match &answer.bound {
+        Ok(_) if answer.is_proved() => None,
         Ok(bound) => {
-            let exactly = if is_exact { "can be" } else { "may be up to" };
-            let verdict = if is_exact || miss.is_some() { Verdict::Refuted } else { Verdict::Unknown };
-            (
-                verdict,
-                Some(format!(
-                    "a response {exactly} {bound}, {} after the deadline",
-                    minus(*bound, answer.deadline)
-                )),
-            )
+            let exactly = if answer.is_refuted() { "can be" } else { "may be up to" };
+            Some(format!(
+                "a response {exactly} {bound}, {} after the deadline",
+                minus(*bound, answer.deadline)
+            ))
         }
         Err(no) => {
-            let refuted = miss.is_some() || (is_exact && no.reason == Reason::Overload);
             let at =
                 if no.node == answer.node { String::new() } else { format!("{}: ", name_of(tree, no.node)) };
-            (
-                if refuted { Verdict::Refuted } else { Verdict::Unknown },
-                Some(format!("{at}{}", no.reason.text())),
-            )
+            Some(format!("{at}{}", no.reason.text()))
         }
     };
     let is_tested = match &answer.bound {
@@ -255,7 +267,7 @@ fn task(tree: &Tree, answer: &tree::Answer, miss: Option<Miss>, name: &str) -> T
         Err(no) => matches!(no.reason, Reason::Overload | Reason::Starved),
     };
     let test = is_tested.then_some(answer.test);
-    TaskAnswer {
+    Ok(TaskAnswer {
         name: name.to_owned(),
         deadline_ns: answer.deadline.as_ns(),
         bound_ns: bound.map(Span::as_ns),
@@ -265,8 +277,8 @@ fn task(tree: &Tree, answer: &tree::Answer, miss: Option<Miss>, name: &str) -> T
         kind: test.map(|_| kind(answer.kind)),
         paper: test.map(|test| test.paper),
         why,
-        witness: miss.filter(|_| verdict == Verdict::Refuted),
-    }
+        witness: miss,
+    })
 }
 
 fn minus(a: Span, b: Span) -> Span {

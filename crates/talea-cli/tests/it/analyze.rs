@@ -74,6 +74,7 @@ fn what_if_a_cost_were_larger_is_refuted_by_a_job() {
         ("cost(vidoe)*2", "did you mean video"),
         ("cost(video)", "write it like"),
         ("cots(video)*2", "did you mean cost"),
+        ("budget(net)=30ms", "what-if \"budget(net)=30ms\": net: "),
     ] {
         let ended = run(&scratch, &["analyze", "system.toml", "--what-if", change]);
         assert_eq!(ended.code, Some(2), "{change}: {}", ended.err);
@@ -95,6 +96,52 @@ fn a_bound_beyond_the_deadline_proves_nothing() {
         assert_eq!(late["verdict"], verdict, "{change}: {late}");
         assert_eq!(late["witness"].is_null(), verdict == "unknown", "{change}: {late}");
         assert!(late["bound_ns"].as_u64() > late["deadline_ns"].as_u64(), "{change}: {late}");
+    }
+}
+
+#[test]
+fn a_hole_is_not_left_out_of_account() {
+    let scratch = Scratch::new();
+    let task = "[[task]]\nname = \"a\"\nin = \"cpu0\"\nperiod = \"10ms\"\ncost = \"1ms\"\n";
+    let root = "duration = \"100ms\"\n[[scheduler]]\nname = \"cpu0\"\npolicy = \"edf\"\n";
+    for (start, verdict) in [("5ms", "refuted"), ("900ms", "unknown")] {
+        let hole = format!("[[hole]]\nstart = \"{start}\"\nlength = \"20ms\"\n");
+        scratch.file("system.toml", &format!("{root}{task}{hole}"));
+        let ended = run(&scratch, &["analyze", "system.toml"]);
+        assert_eq!(ended.code, Some(1), "{}{}", ended.out, ended.err);
+        assert!(
+            ended.out.contains(&format!("{verdict}: a: cpu0: no test known for CPUs with holes")),
+            "{}",
+            ended.out
+        );
+    }
+}
+
+#[test]
+fn what_no_job_does_is_not_refuted() {
+    let scratch = Scratch::new();
+    let task = |name: &str, priority: u8, offset: Option<&str>| {
+        let offset = offset.map_or(String::new(), |offset| format!("offset = \"{offset}\"\n"));
+        format!(
+            "[[task]]\nname = \"{name}\"\npriority = {priority}\nperiod = \"20ms\"\ndeadline = \"10ms\"\n{offset}cost = \"10ms\"\n"
+        )
+    };
+    let system = |second: Option<&str>| {
+        format!(
+            "[[scheduler]]\nname = \"cpu0\"\npolicy = \"fp\"\n{}{}",
+            task("a", 9, None),
+            task("b", 1, second)
+        )
+    };
+    // Neither waits for the other; together the second one does.
+    for (second, text) in [
+        (Some("10ms"), "unknown: b: a response may be up to 20ms"),
+        (None, "refuted: b: a response can be 20ms"),
+    ] {
+        scratch.file("system.toml", &system(second));
+        let ended = run(&scratch, &["analyze", "system.toml"]);
+        assert_eq!(ended.code, Some(1), "{}{}", ended.out, ended.err);
+        assert!(ended.out.contains(text), "{}", ended.out);
     }
 }
 
