@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 use talea_core::machine::{Body, NodeId, SchedulerSpec, Tree};
 use talea_core::sched::Policy;
 use talea_core::server::{Kind as ServerKind, Reservation};
-use talea_core::workload::{Arrivals, Hole, Overheads, Source};
+use talea_core::workload::{Arrivals, Hole, Overheads, Source, Surroundings};
 use talea_core::{Span, Work};
 
 /// A root with its workload, as it is analysed.
@@ -36,6 +36,12 @@ impl<'a> Roots<'a> {
     /// Without overheads and holes, with a generous limit.
     pub fn new(tree: &'a Tree, sources: &'a [Source]) -> Roots<'a> {
         Roots { tree, sources, overheads: Overheads::default(), holes: &[], steps: 1 << 21 }
+    }
+
+    /// With the overheads and holes of what surrounds it.
+    pub fn within(tree: &'a Tree, sources: &'a [Source], surroundings: &'a Surroundings) -> Roots<'a> {
+        let Surroundings { overheads, holes, changes: _ } = surroundings;
+        Roots { overheads: *overheads, holes, ..Roots::new(tree, sources) }
     }
 
     /// An answer for each task, in the tree's order.

@@ -214,8 +214,7 @@ fn analyze_root(
     root: &Root,
     progress: &mut Progress,
 ) -> anyhow::Result<RootAnswer> {
-    let mut roots = Roots::new(&root.tree, &root.sources);
-    (roots.overheads, roots.holes) = (root.surroundings.overheads, &root.surroundings.holes);
+    let roots = Roots::within(&root.tree, &root.sources, &root.surroundings);
     let answers = roots.bounds_with(|done, all| progress.show(&root.name, done, all));
     progress.end();
     // Only what is not proved is worth a run.

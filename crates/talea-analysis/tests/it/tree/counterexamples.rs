@@ -275,7 +275,8 @@ fn who_is_above_a_task_without_a_test_has_one() {
     if let Some(Body::Scheduler(spec)) = system.tree.get_mut(Tree::ROOT).map(|node| &mut node.body) {
         spec.preemptive = false;
     }
-    assert_eq!(system.reasons()[..3], [Some(Reason::Arrivals); 3]);
+    system.sources[0].cost = system.sources[0].cost.clone().suspending(Work::from_ns(1), ns(3));
+    assert_eq!(system.reasons(), [Some(Reason::Suspension); 4]);
 }
 
 #[test]

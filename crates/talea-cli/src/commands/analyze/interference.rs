@@ -95,8 +95,7 @@ fn why(tree: &Tree, no: &NoTest) -> String {
 }
 
 fn band(args: &AnalyzeArgs, root: &Root, node: NodeId) -> BandAnswer {
-    let mut roots = Roots::new(&root.tree, &root.sources);
-    roots.overheads = root.surroundings.overheads;
+    let roots = Roots::within(&root.tree, &root.sources, &root.surroundings);
     let mut answer = BandAnswer {
         name: name_of(&root.tree, node).to_owned(),
         root: root.name.clone(),

@@ -114,8 +114,7 @@ fn one(system: &System, table: &Found<'_>, progress: &mut Progress) -> anyhow::R
         verified: None,
     };
     let partitions = children(&root.tree, node);
-    let mut roots = Roots::new(&root.tree, &root.sources);
-    roots.overheads = root.surroundings.overheads;
+    let roots = Roots::within(&root.tree, &root.sources, &root.surroundings);
     let stretched = match roots.absorbed(node) {
         Ok(Absorbed::Slots(stretched)) => stretched,
         Ok(Absorbed::NoRoom(Some(needed))) => {
@@ -161,8 +160,7 @@ fn verify(
     progress: &mut Progress,
 ) -> anyhow::Result<Verified> {
     let mut proved = |root: &Root| {
-        let mut roots = Roots::new(&root.tree, &root.sources);
-        roots.overheads = root.surroundings.overheads;
+        let roots = Roots::within(&root.tree, &root.sources, &root.surroundings);
         let answers = roots.bounds_with(|done, all| progress.show(&root.name, done, all));
         answers.iter().filter(|answer: &&Bounded| answer.is_proved()).count()
     };

@@ -85,8 +85,7 @@ pub(super) fn show(args: &AnalyzeArgs, system: &System) -> anyhow::Result<Exit> 
 
 fn are_proved(system: &System) -> bool {
     system.roots.iter().all(|root| {
-        let mut roots = Roots::new(&root.tree, &root.sources);
-        roots.overheads = root.surroundings.overheads;
+        let roots = Roots::within(&root.tree, &root.sources, &root.surroundings);
         roots.are_proved()
     })
 }

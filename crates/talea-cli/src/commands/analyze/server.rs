@@ -242,9 +242,7 @@ impl<'r> Search<'r> {
 }
 
 fn roots(root: &Root) -> Roots<'_> {
-    let mut roots = Roots::new(&root.tree, &root.sources);
-    roots.overheads = root.surroundings.overheads;
-    roots
+    Roots::within(&root.tree, &root.sources, &root.surroundings)
 }
 
 fn share(of: Contract) -> String {
