@@ -19,8 +19,7 @@ pub(super) fn write(path: &Path, system: &System, answer: &Answer) -> anyhow::Re
 }
 
 fn plots(root: &Root) -> Vec<Plot> {
-    let mut roots = Roots::new(&root.tree, &root.sources);
-    roots.overheads = root.surroundings.overheads;
+    let roots = Roots::within(&root.tree, &root.sources, &root.surroundings);
     let one = |picture: &talea_analysis::tree::Picture| {
         let is_scheduler = |node: NodeId| match root.tree.get(node).map(|node| &node.body) {
             Some(Body::Scheduler(spec)) => spec.reservation.is_none(),
