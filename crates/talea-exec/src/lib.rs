@@ -14,7 +14,7 @@
 //! A map: [`run`] sets a run up and tears it down; `dispatcher` is the loop, `root` its body without threads in it (`root::desk`:
 //! the pieces of jobs and what they do between them; `root::alarm`: who is awake when);
 //! `worker` is the other side; [`mechanism`] moves workers; [`record`] keeps what went in and came out, in memory and as a file, [`replay`] gets the
-//! same out of a fresh machine, [`course`] says who ran in what order; [`work`] is what jobs do, [`load`] how many come
+//! same out of a fresh machine, [`course`] says who ran in what order, [`truth`] what the kernel says to that; [`work`] is what jobs do, [`load`] how many come
 //! and how long they are.
 #![forbid(unsafe_code)]
 
@@ -33,6 +33,7 @@ mod stage;
 mod stretch;
 #[cfg(test)]
 mod tests;
+pub mod truth;
 mod watchdog;
 pub mod work;
 mod worker;
@@ -45,4 +46,5 @@ pub use record::{Entry, What};
 pub use run::{
     Band, CallOff, Failure, Options, Report, RootPlan, RootReport, TaskPlan, execute, execute_until,
 };
+pub use truth::Ran;
 pub use work::{Body, Job, Pace};

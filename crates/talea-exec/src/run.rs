@@ -17,6 +17,7 @@ use crate::root::{LEAST, Root};
 pub use crate::stage::Band;
 use crate::stage::{Ranks, Stage};
 use crate::stretch;
+use crate::truth::{self, Ran};
 use crate::watchdog::Watchdog;
 use crate::work::Body;
 use crate::worker;
@@ -32,6 +33,7 @@ use talea_core::sched::Policy;
 use talea_core::{Span, Time};
 use talea_os::gate::Handler;
 use talea_os::pilock::PiLock;
+use talea_os::switches::Switches;
 use talea_os::{Tid, clock};
 
 /// A task of a root: what comes, and what its jobs do.
@@ -77,6 +79,8 @@ pub struct Options {
     /// Whether threads get the priorities at all. Without them, and without any right, the machine's orders are obeyed by
     /// stopping threads; who else the kernel runs meanwhile is its own affair.
     pub priorities: bool,
+    /// Up to how many switches of threads the kernel is asked to write down on each CPU; 0: none.
+    pub switches: usize,
 }
 
 /// The largest record of a dispatcher: nearly a gigabyte.
@@ -86,7 +90,7 @@ impl Options {
     /// A run of this length with everything that can be looked at.
     pub fn new(duration: Span) -> Options {
         let band = Band::default();
-        Options { duration, band, room: 1 << 16, audit: true, monitor: true, priorities: true }
+        Options { duration, band, room: 1 << 16, audit: true, monitor: true, priorities: true, switches: 0 }
     }
 }
 
@@ -103,6 +107,8 @@ pub struct RootReport {
     pub effort: Vec<Effort>,
     /// Jobs for which there was no room.
     pub refused: u64,
+    /// Who really ran where and when, by the kernel's word, if it was asked and has lost nothing.
+    pub ran: Option<Vec<Ran>>,
 }
 
 impl RootReport {
@@ -444,6 +450,13 @@ impl<'s> Shared<'s> {
         drop(ready);
         // Nobody begins whom nobody watches.
         entered.iter().collect::<io::Result<()>>()?;
+        let all: Vec<u32> = cpus.iter().flatten().copied().collect();
+        // Without the right to it a run is a run all the same.
+        let switches = match self.options.switches {
+            0 => None,
+            most => Switches::watch(&all, most).ok(),
+        };
+        let tids: Vec<Vec<Tid>> = self.stages.iter().map(|stage| stage.workers.lock().clone()).collect();
         let zero = clock::now() + LEAD;
         let until = Time::ZERO + self.options.duration;
         if all_in {
@@ -470,13 +483,20 @@ impl<'s> Shared<'s> {
             let (record, lost) = record::merge(logs);
             let live = live.lock();
             let consumed = live.mechanism().consumed().to_vec();
-            reports.push(RootReport { record, lost, effort, consumed, refused: live.refused() });
+            reports.push(RootReport { record, lost, effort, consumed, refused: live.refused(), ran: None });
         }
         for worker in workers {
             join(worker);
         }
         for stage in self.stages {
             stage.workers.lock().clear();
+        }
+        if let Some(stays) =
+            switches.and_then(|switches| switches.finish().ok()).filter(|stays| stays.lost == 0)
+        {
+            for ((report, tids), numbers) in reports.iter_mut().zip(&tids).zip(&cpus) {
+                report.ran = Some(truth::of_workers(&stays.stays, tids, numbers, zero));
+            }
         }
         self.stop.store(true, Ordering::Relaxed);
         let mut holes = Vec::new();

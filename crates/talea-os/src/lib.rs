@@ -27,6 +27,7 @@ pub mod seqpacket;
 pub mod signals;
 pub mod spawn;
 pub mod statefile;
+pub mod switches;
 mod sys;
 pub mod thread;
 pub mod threadclock;

@@ -155,6 +155,7 @@ fn execute(args: &CompareArgs, stage: &Stage<'_>) -> anyhow::Result<Result<Measu
             Mechanism::Flip => measured::Rights::Needed,
             Mechanism::Gates => measured::Rights::Unused,
         },
+        switches: true,
         sketches: &stage.sketches,
     })
 }
@@ -184,7 +185,9 @@ impl<'a> Stage<'a> {
             let lives = lives(root, real)?;
             let (cpus, holes) = (&self.places[number], &measured.report.holes);
             let disturbed = Disturbed::of(&root.tree, cpus, holes, &lives, self.tolerance);
-            all.push(judge(&self.models[number], &lives, &disturbed, self.tolerance, end));
+            let mut found = judge(&self.models[number], &lives, &disturbed, self.tolerance, end);
+            found.kernel = measured::check(real, cpus, holes, self.tolerance.least);
+            all.push(found);
         }
         Ok(all)
     }

@@ -3,7 +3,8 @@
 use crate::args::{Output, task};
 use crate::exit::Exit;
 use crate::measured::{
-    self, Measured, Places, Recording, Refused, Rights, Setup, Spending, Texts, place, remark, sketch,
+    self, Checked, Measured, Places, Recording, Refused, Rights, Setup, Spending, Texts, place, remark,
+    sketch,
 };
 use crate::outcome::{self, ExpectationAnswer, FileArgs, Files, RootAnswer, short};
 use crate::output::{Tone, colored, count, paint, print, print_json};
@@ -45,6 +46,9 @@ pub(crate) struct ExecuteArgs {
     /// Run without real-time priorities where there is no right to them; every figure says so.
     #[arg(long)]
     best_effort: bool,
+    /// Have the kernel write down who really ran, and check it against the machine's orders; needs root or CAP_PERFMON.
+    #[arg(long)]
+    check: bool,
     /// Write what went into the scheduler machine and what came out to FILE, for talea replay.
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
@@ -63,6 +67,8 @@ struct Answer {
     real_time: bool,
     /// Somebody ended it before its time.
     interrupted: bool,
+    /// Whether the kernel was asked who ran.
+    checked: bool,
     roots: Vec<RootAnswer>,
     executions: Vec<Execution>,
     /// When a CPU stood still for everybody.
@@ -84,6 +90,8 @@ struct Execution {
     stray_ppm: u64,
     /// Entries of the record that found no room; then everything is about the run until then.
     lost: u64,
+    /// With --check, where the kernel answers.
+    kernel: Option<Checked>,
 }
 
 #[derive(Serialize)]
@@ -118,6 +126,7 @@ pub(crate) fn run(args: &ExecuteArgs) -> anyhow::Result<Exit> {
         places: &places,
         spending: args.work,
         rights: if args.best_effort { Rights::Wanted } else { Rights::Needed },
+        switches: args.check,
         sketches: &sketches,
     };
     let measured = match measured::run(&setup)? {
@@ -167,14 +176,21 @@ fn tell(
         let seen = files.seen(outline, &machine, report.length);
         let (answer, picture) = measured::tell(&mut machine, outline, real, report.length, seen)?;
         roots.push(answer);
-        executions.push(execution(outline, &places[number], real, report.length, *is_real));
+        let kernel = measured::check(real, &places[number], &report.holes, LONGEST_WITHOUT_ORDER);
+        executions
+            .push(Execution { kernel, ..execution(outline, &places[number], real, report.length, *is_real) });
         drawn.extend(picture);
     }
     let name = args.file.file_name().unwrap_or_default().to_string_lossy();
     let effort = if *is_real { "" } else { ", best effort: without real-time priorities" };
     files.finish(format!("{name}, executed{effort}"), seed, report.length, drawn)?;
     let expectations = outcome::judge(&system.expectations, &roots);
-    let is_whole = !interrupted && executions.iter().all(|execution| execution.lost == 0);
+    let is_obeyed = |execution: &Execution| match &execution.kernel {
+        Some(checked) => checked.wrong.is_empty(),
+        None => !args.check,
+    };
+    let is_whole =
+        !interrupted && executions.iter().all(|execution| execution.lost == 0 && is_obeyed(execution));
     let ok = is_whole && expectations.iter().all(|expectation| expectation.holds);
     Ok(Answer {
         file: args.file.display().to_string(),
@@ -182,6 +198,7 @@ fn tell(
         seed,
         real_time: *is_real,
         interrupted: *interrupted,
+        checked: args.check,
         roots,
         executions,
         holes: report.holes.iter().map(hole).collect(),
@@ -204,8 +221,12 @@ fn execution(outline: &Outline, cpus: &[u32], real: &RootReport, length: Span, i
         scheduler_ppm: ppm(real.effort.iter().map(|effort| effort.used.as_ns()).sum()),
         stray_ppm: ppm(real.consumed.iter().map(|consumed| consumed.stray().as_ns()).sum()),
         lost: real.lost,
+        kernel: None,
     }
 }
+
+/// A worker may have a CPU for so long without an order: until an order takes effect, and until it sleeps at the end of a job.
+const LONGEST_WITHOUT_ORDER: Span = Span::from_ns(1_000_000);
 
 fn report(answer: &Answer, color: bool) -> String {
     let mut out = String::new();
@@ -228,6 +249,25 @@ fn report(answer: &Answer, color: bool) -> String {
             outcome::percent(execution.stray_ppm),
             execution.mechanism
         );
+        if let Some(checked) = &execution.kernel {
+            let _ = writeln!(
+                out,
+                "by the kernel's switches, {} of workers: at most {} without an order",
+                count(checked.stays, "stay"),
+                short(checked.longest_ns)
+            );
+            for out_of_order in &checked.wrong {
+                let name =
+                    root.tasks.get(out_of_order.task.0 as usize).map_or("?", |task| task.name.as_str());
+                let (at, length) = (out_of_order.from.as_ns(), out_of_order.length().as_ns());
+                let what = format!("{name} ran for {} at {} without an order", short(length), short(at));
+                let _ = writeln!(out, "{}", paint(&what, Tone::Bad, color));
+            }
+        } else if answer.checked {
+            let what =
+                "the kernel did not say who ran: that needs root or CAP_PERFMON, and room for all switches";
+            let _ = writeln!(out, "{}", paint(what, Tone::Bad, color));
+        }
         if execution.lost > 0 {
             let what = format!("the record was full: {} entries are missing", execution.lost);
             let _ = writeln!(out, "{}: what is shown is the run until then", paint(&what, Tone::Bad, color));

@@ -4,10 +4,11 @@ use super::Tolerance;
 use super::disturbed::Disturbed;
 use super::lives::{Life, Lives, Name};
 use super::model::{Expected, Model, Range};
+use crate::measured::Checked;
 use talea_core::{Span, Time};
 
 /// What was found.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Findings {
     /// Jobs that were looked at.
     pub(crate) jobs: u64,
@@ -29,6 +30,8 @@ pub(crate) struct Findings {
     /// Jobs beyond their task's bound, the first of them, and by how much.
     pub(crate) beyond: u64,
     pub(crate) exceeds: Option<(Name, Span)>,
+    /// What the kernel says to the orders, if it says anything.
+    pub(crate) kernel: Option<Checked>,
 }
 
 /// Of a job.
@@ -52,7 +55,8 @@ pub(crate) struct Turned {
 impl Findings {
     /// Whether nothing contradicts.
     pub(crate) fn agree(&self) -> bool {
-        self.turns == 0 && self.strays == 0 && self.beyond == 0
+        let is_obeyed = self.kernel.as_ref().is_none_or(|checked| checked.wrong.is_empty());
+        self.turns == 0 && self.strays == 0 && self.beyond == 0 && is_obeyed
     }
 
     /// Whether too little is left to say anything: more than a twentieth.

@@ -2,8 +2,10 @@
 //!
 //! Model: [`place`] gives each root its CPUs; [`sketch`] simulates the same jobs, for how much there will be to write down and
 //! how busy the CPUs will be; [`run`](run()) draws the jobs and lets them run; [`retell`] puts the record of a root through a fresh
-//! machine into whatever a simulation would be told to. A [`recording`] is all of it as a file.
+//! machine into whatever a simulation would be told to; [`check`] holds the kernel's switches against it. A [`recording`] is all of
+//! it as a file.
 
+mod checked;
 mod place;
 mod recording;
 mod retell;
@@ -11,6 +13,7 @@ mod run;
 mod sketch;
 mod told;
 
+pub(crate) use checked::{Checked, check};
 pub(crate) use place::{Places, place};
 pub(crate) use recording::{Recording, Texts};
 pub(crate) use retell::retell;

@@ -32,6 +32,8 @@ pub(crate) struct Setup<'s> {
     pub(crate) places: &'s Places,
     pub(crate) spending: Spending,
     pub(crate) rights: Rights,
+    /// Whether the kernel is asked to write down who really ran.
+    pub(crate) switches: bool,
     /// By root.
     pub(crate) sketches: &'s [Sketch],
 }
@@ -70,6 +72,7 @@ pub(crate) fn run(setup: &Setup<'_>) -> anyhow::Result<Result<Measured, Refused>
     };
     let mut options = Options::new(setup.duration);
     options.room = room(setup.sketches);
+    options.switches = if setup.switches { options.room } else { 0 };
     options.priorities = setup.rights != Rights::Unused;
     let call_off = CallOff::default();
     let attempt = |options: &Options| {

@@ -78,6 +78,56 @@ fn s18_s20_one_file_is_simulated_and_executed_and_both_are_told_alike() {
 }
 
 #[test]
+fn s17_l1_by_the_kernels_word_nobody_runs_outside_of_orders_and_slots() {
+    needs_root!();
+    let _bench = Bench::new("cli_check");
+    let scratch = Scratch::new();
+    // Both partitions want more than their slots, and the CPU rests between them.
+    let slots = "\
+duration = \"400ms\"
+[[scheduler]]
+name = \"cpu0\"
+policy = \"partitions\"
+frame = \"20ms\"
+[[scheduler.slot]]
+owner = \"one\"
+length = \"7ms\"
+[[scheduler.slot]]
+owner = \"two\"
+start = \"9ms\"
+length = \"8ms\"
+[[scheduler]]
+name = \"one\"
+in = \"cpu0\"
+policy = \"edf\"
+[[scheduler]]
+name = \"two\"
+in = \"cpu0\"
+policy = \"fifo\"
+[[task]]
+name = \"a\"
+in = \"one\"
+period = \"100ms\"
+cost = \"40ms\"
+[[task]]
+name = \"b\"
+in = \"two\"
+period = \"100ms\"
+cost = \"45ms\"
+";
+    scratch.file("slots.toml", slots);
+    scratch.file("system.toml", SYSTEM);
+    for file in ["slots.toml", "system.toml"] {
+        let ended = run(&scratch, &["execute", file, "--check", "--json"]);
+        assert_eq!(ended.code, Some(0), "{}{}", ended.out, ended.err);
+        let kernel = &json(&ended.out)["executions"][0]["kernel"];
+        assert!(kernel["stays"].as_u64().is_some_and(|stays| stays > 20), "{kernel}");
+        // All of it together: less than a hundredth of the run.
+        assert!(kernel["out_of_order_ns"].as_u64().is_some_and(|ns| ns < 4_000_000), "{kernel}");
+    }
+}
+
+#[test]
 fn s3_a_recorded_run_is_replayed_and_a_swapped_order_is_caught() {
     needs_root!();
     let _bench = Bench::new("cli_replay");

@@ -29,8 +29,7 @@ fn s1_s18_the_six_examples_keep_the_simulators_time() {
         ("tdmatop.xml", include_str!("../../../../crates/talea-system/tests/sf3p/tdmatop.xml"), us(20)),
     ] {
         println!("{name}");
-        run_beside(&imported(name, text), longer)
-            .keeps_time(us(500), us(500));
+        run_beside(&imported(name, text), longer).keeps_time(us(500), us(500));
     }
 }
 

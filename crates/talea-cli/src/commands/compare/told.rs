@@ -5,7 +5,7 @@ use crate::compare::judge::{Findings, Instant};
 use crate::compare::lives::Name;
 use crate::compare::model::Model;
 use crate::exit::Exit;
-use crate::measured::{Measured, Sketch};
+use crate::measured::{Checked, Measured, Sketch};
 use crate::outcome::{self, short};
 use crate::output::{Table, Tone, count, paint};
 use serde::Serialize;
@@ -90,6 +90,8 @@ struct RunRoot {
     other_ppm: u64,
     /// CPU time of dispatchers for each job.
     per_job_ns: u64,
+    /// What the kernel's switches say to the orders; nothing, where it does not say.
+    kernel: Option<Checked>,
     /// The CPUs got so much less done than they should have, beyond all holes that were seen, that a contradiction says nothing.
     is_stretched: bool,
 }
@@ -113,6 +115,7 @@ impl RunAnswer {
                 scheduler_ppm: ppm(used),
                 other_ppm: ppm(stretched),
                 per_job_ns: used.checked_div(found.jobs).unwrap_or(0),
+                kernel: found.kernel.clone(),
                 is_stretched: stretched > LEAST_STRETCH + busy / 100 * MOST_STRETCH,
             }
         });
@@ -200,6 +203,11 @@ fn words(root: &Root, found: &Findings) -> Vec<String> {
             "{} ended {by} outside of what every simulation says ({all_of_them} in all)",
             name(job)
         ));
+    }
+    for out in found.kernel.iter().flat_map(|checked| &checked.wrong).take(1) {
+        let who = root.tasks.get(out.task.0 as usize).map_or("?", String::as_str);
+        let (at, length) = (short(out.from.as_ns()), short(out.length().as_ns()));
+        all.push(format!("by the kernel's switches {who} ran for {length} at {at} without an order"));
     }
     if let Some((job, over)) = found.exceeds {
         let (over, all_of_them) = (short(over.as_ns()), count(found.beyond as usize, "job"));
@@ -347,10 +355,18 @@ pub(super) fn text(answer: &Answer, color: bool) -> String {
                 if of.is_stretched { "; the CPUs got far less done than they should have" } else { "" };
             let _ = writeln!(
                 out,
-                "scheduler overhead {} ({} a job), other {}{stretched}",
+                "scheduler overhead {} ({} a job), other {}; without an order {}{stretched}",
                 outcome::percent(of.scheduler_ppm),
                 short(of.per_job_ns),
                 outcome::percent(of.other_ppm),
+                of.kernel.as_ref().map_or_else(
+                    || "not known: the kernel does not say who ran".to_owned(),
+                    |checked| format!(
+                        "at most {}, by the kernel's {} of workers",
+                        short(checked.longest_ns),
+                        count(checked.stays, "stay")
+                    ),
+                ),
             );
         }
     }
