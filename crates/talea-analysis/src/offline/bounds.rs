@@ -1,6 +1,6 @@
 //! What every table must keep to: how early a job can end, how late it may, and how much lies between.
 
-use super::{Impossible, Problem, minus};
+use super::{Impossible, Job, Problem, minus};
 use alloc::vec::Vec;
 use talea_core::Span;
 
@@ -13,30 +13,44 @@ pub(super) struct Frame {
     pub(super) latest: Vec<Span>,
 }
 
+/// Why no table at all keeps to when jobs are really due, also one whose entries go on in the next hyperperiod.
+pub(super) fn impossible(problem: &Problem) -> Option<Impossible> {
+    match Frame::of(problem, |job| job.due, problem.overhead_least) {
+        Err((job, end)) => Some(Impossible::Chain { job, end }),
+        Ok(frame) => frame.overloaded_window(problem),
+    }
+}
+
 /// The least CPU time that job `at` takes.
-pub(super) fn least(problem: &Problem, at: usize) -> Span {
+pub(super) fn least(problem: &Problem, at: usize, overhead: Span) -> Span {
     let shortest = problem.jobs[at].choices.iter().map(|choice| choice.cost).min().expect("well formed");
-    shortest + problem.overhead
+    shortest + overhead
 }
 
 impl Frame {
-    /// Passes begins forwards and ends backwards along the chains.
-    pub(super) fn of(problem: &Problem) -> Result<Frame, Impossible> {
+    /// Passes begins forwards and ends backwards along the chains, where `due` says when jobs are and beginning one costs
+    /// `overhead`. `Err`: a job that can't end in time, and when it can.
+    pub(super) fn of(
+        problem: &Problem,
+        due: impl Fn(&Job) -> Span,
+        overhead: Span,
+    ) -> Result<Frame, (usize, Span)> {
         let jobs = &problem.jobs;
+        let least = |at| least(problem, at, overhead);
         let mut earliest: Vec<Span> = Vec::with_capacity(jobs.len());
         for (at, job) in jobs.iter().enumerate() {
-            let ready = job.after.iter().map(|&before| earliest[before] + least(problem, before));
+            let ready = job.after.iter().map(|&before| earliest[before] + least(before));
             let begin = ready.fold(job.release, Ord::max);
-            let end = begin + least(problem, at);
-            if end > job.deadline {
-                return Err(Impossible::Chain { job: at, end });
+            let end = begin + least(at);
+            if end > due(job) {
+                return Err((at, end));
             }
             earliest.push(begin);
         }
-        let mut latest: Vec<Span> = jobs.iter().map(|job| job.deadline).collect();
+        let mut latest: Vec<Span> = jobs.iter().map(due).collect();
         for at in (0..jobs.len()).rev() {
             // Whoever can end in time alone leaves room for those before it.
-            let begun = latest[at].checked_sub(least(problem, at)).expect("it fits its chain");
+            let begun = minus(latest[at], least(at));
             for &before in &jobs[at].after {
                 latest[before] = latest[before].min(begun);
             }
@@ -45,7 +59,7 @@ impl Frame {
     }
 
     /// A window in which more must be computed than all CPUs can.
-    pub(super) fn overloaded_window(&self, problem: &Problem) -> Option<Impossible> {
+    fn overloaded_window(&self, problem: &Problem) -> Option<Impossible> {
         let jobs = problem.jobs.len();
         if jobs > MOST_JOBS {
             return None;
@@ -58,7 +72,7 @@ impl Frame {
         for from in begins {
             let mut need = 0u128;
             for &at in by_end.iter().filter(|&&at| self.earliest[at] >= from) {
-                need += u128::from(least(problem, at).as_ns());
+                need += u128::from(least(problem, at, problem.overhead_least).as_ns());
                 let to = self.latest[at];
                 if need > u128::from(problem.cpus) * u128::from(minus(to, from).as_ns()) {
                     return Some(Impossible::Window { from, to, need });

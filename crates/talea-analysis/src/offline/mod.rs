@@ -5,7 +5,8 @@
 //! what it finds is held against the problem by [`check()`], which shares no code with the search.
 //!
 //! The problem is NP-hard already without accelerators (Garey and Johnson 1979, SS8 and SS11), so there are three answers: a
-//! table; a proof that there is none ([`Impossible`]); or neither, with what came closest.
+//! table; a proof that there is none ([`Impossible`], by when jobs are really due and by costs that nothing spares them); or
+//! neither, with what came closest.
 //!
 //! Assumptions: 1. integer nanoseconds, every job costs at least one; 2. jobs arrive at known times: strictly periodic, offset
 //! and jitter allowed; 3. costs are worst costs, and starting an entry costs `overhead` more; 4. a job ends within the
@@ -60,6 +61,8 @@ pub struct Job {
     pub release: Span,
     /// Ended by; an offset in the hyperperiod.
     pub deadline: Span,
+    /// When it is really due: after that where the hyperperiod cuts it.
+    pub due: Span,
     /// At least one.
     pub choices: Vec<Choice>,
     /// Jobs that must have ended before it begins, with smaller numbers than its own.
@@ -77,6 +80,8 @@ pub struct Problem {
     pub cpus: u32,
     /// What beginning an entry costs.
     pub overhead: Span,
+    /// What of that no job is spared, wherever it runs: what proofs may count.
+    pub overhead_least: Span,
     /// Whether a job without accelerators may be computed in several pieces.
     pub preemptive: bool,
     /// Whoever comes first in a chain has the smaller number.
@@ -110,6 +115,14 @@ pub enum Synthesis {
     },
     /// There is none.
     Impossible(Impossible),
+    /// None is looked for: this job can't end by its deadline within the hyperperiod if every entry costs all of the overhead. A
+    /// table whose entries go on in the next hyperperiod, or that saves overhead, there may be.
+    Narrow {
+        /// The job.
+        job: usize,
+        /// The earliest that it ends so.
+        end: Span,
+    },
     /// None was found in so many rounds, which proves nothing.
     NotFound {
         /// How many jobs were late in the best try.
@@ -149,13 +162,13 @@ pub enum Impossible {
 /// If the problem is not one: no CPU or more than 64, a job without a choice, without cost, without a CPU, or after a later one.
 pub fn synthesize(problem: &Problem, rounds: u32) -> Synthesis {
     problem.assert_well_formed();
-    let frame = match bounds::Frame::of(problem) {
-        Ok(frame) => frame,
-        Err(why) => return Synthesis::Impossible(why),
-    };
-    if let Some(window) = frame.overloaded_window(problem) {
-        return Synthesis::Impossible(window);
+    if let Some(why) = bounds::impossible(problem) {
+        return Synthesis::Impossible(why);
     }
+    let frame = match bounds::Frame::of(problem, |job| job.deadline, problem.overhead) {
+        Ok(frame) => frame,
+        Err((job, end)) => return Synthesis::Narrow { job, end },
+    };
     let answer = squeaky::search(problem, &frame, rounds);
     if let Synthesis::Found { pieces, .. } = &answer {
         assert_eq!(check(problem, pieces), Ok(()), "the checker does not agree with the search");
@@ -173,7 +186,9 @@ impl Problem {
             assert!(job.cpus & all != 0, "a job without a CPU");
             assert!(job.after.iter().all(|&before| before < at), "a job after a later one");
             assert!(job.deadline <= self.hyperperiod, "a job beyond the hyperperiod");
+            assert!(job.deadline <= job.due, "due before its deadline");
         }
+        assert!(self.overhead_least <= self.overhead, "no overhead is spared more than there is");
         let most = |job: &Job| job.choices.iter().map(|choice| choice.cost + self.overhead).max();
         let all = self.jobs.iter().filter_map(most).try_fold(self.hyperperiod, Span::checked_add);
         assert!(all.is_some_and(|all| all.as_ns() <= u64::MAX / 2), "more work than times can hold");

@@ -46,11 +46,11 @@ struct Rhythm {
 }
 
 /// The jobs of one hyperperiod of `tree`, whose tasks ask what `sources` say, in the order of its tasks. Schedulers between the
-/// root and its tasks are left aside: the table takes their place.
+/// root and its tasks are left aside: the table takes their place. Deadlines beyond the hyperperiod are cut to its end.
 ///
 /// # Errors
 /// What a table cannot serve: servers, arrivals at unknown times, resources, suspension, channels that move other than
-/// one token for one job, deadlines beyond the hyperperiod, more than 20,000 jobs.
+/// one token for one job, more than 20,000 jobs.
 pub fn from_tree(
     tree: &Tree,
     sources: &[Source],
@@ -74,13 +74,14 @@ pub fn from_tree(
         let before: Vec<usize> = inputs.map(|channel| begins[&place[&channel.from]]).collect();
         for k in 0..hyperperiod.as_ns() / rhythm.period.as_ns() {
             let arrival = rhythm.offset + Span::from_ns(rhythm.period.as_ns() * k);
-            let deadline = (arrival + rhythm.deadline).min(hyperperiod);
+            let due = arrival + rhythm.deadline;
             let own = (k > 0).then(|| jobs.len() - 1);
             let after = own.into_iter().chain(before.iter().map(|first| first + k as usize));
             jobs.push(Job {
                 task,
                 release: arrival + rhythm.jitter,
-                deadline,
+                deadline: due.min(hyperperiod),
+                due,
                 choices: choices.clone(),
                 after: after.collect(),
                 cpus: *cpus,
@@ -90,7 +91,9 @@ pub fn from_tree(
     // A table is one scheduler above its tasks.
     let decision = overheads.decision + overheads.level;
     let overhead = overheads.release + decision + overheads.switch + overheads.migration;
-    Ok(Problem { hyperperiod, cpus: tree.cpus, overhead, preemptive, jobs })
+    // Who goes on where he was pays no migration, and the arrival is paid when it comes, perhaps before the job is released.
+    let overhead_least = decision + overheads.switch;
+    Ok(Problem { hyperperiod, cpus: tree.cpus, overhead, overhead_least, preemptive, jobs })
 }
 
 /// The entries that a root of policy `table` has, whose children are the tasks in their order.

@@ -36,8 +36,8 @@ pub(super) fn search(problem: &Problem, frame: &Frame, rounds: u32) -> Synthesis
         }
         for &(job, by) in &late {
             // What it was late by, and a little more each round, so that no two rounds are the same.
-            keys[job] -=
-                i128::from(by.as_ns()) + i128::from(least(problem, job).as_ns()) * i128::from(round % 7);
+            keys[job] -= i128::from(by.as_ns())
+                + i128::from(least(problem, job, problem.overhead).as_ns()) * i128::from(round % 7);
         }
     }
     let (late, by, job) = best.expect("at least one round");
@@ -61,7 +61,8 @@ fn order(problem: &Problem, keys: &[i128], behind: &[Vec<usize>]) -> Vec<usize> 
     let mut urgent = keys.to_vec();
     for at in (0..urgent.len()).rev() {
         for &next in &behind[at] {
-            urgent[at] = urgent[at].min(urgent[next] - i128::from(least(problem, next).as_ns()));
+            urgent[at] =
+                urgent[at].min(urgent[next] - i128::from(least(problem, next, problem.overhead).as_ns()));
         }
     }
     let mut missing: Vec<usize> = problem.jobs.iter().map(|job| job.after.len()).collect();

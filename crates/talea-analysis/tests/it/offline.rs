@@ -17,11 +17,13 @@ fn span(ns: u64) -> Span {
 /// A job in one version, anywhere.
 fn job(task: usize, release: u64, deadline: u64, cost: u64) -> Job {
     let choices = vec![Choice { version: None, cost: span(cost), accelerators: 0 }];
-    Job { task, release: span(release), deadline: span(deadline), choices, after: Vec::new(), cpus: u64::MAX }
+    let (release, deadline) = (span(release), span(deadline));
+    Job { task, release, deadline, due: deadline, choices, after: Vec::new(), cpus: u64::MAX }
 }
 
 fn problem(cpus: u32, hyperperiod: u64, jobs: Vec<Job>) -> Problem {
-    Problem { hyperperiod: span(hyperperiod), cpus, overhead: Span::ZERO, preemptive: true, jobs }
+    let hyperperiod = span(hyperperiod);
+    Problem { hyperperiod, cpus, overhead: Span::ZERO, overhead_least: Span::ZERO, preemptive: true, jobs }
 }
 
 fn found(problem: &Problem) -> Vec<Piece> {
@@ -158,7 +160,7 @@ fn on_one_cpu_without_extras_exactly_the_feasible_sets_are_solved() {
         match answer {
             Synthesis::Found { .. } => assert!(feasible, "{problem:?}"),
             Synthesis::Impossible(_) => assert!(!feasible, "{problem:?}"),
-            Synthesis::NotFound { .. } => panic!("undecided: {problem:?}"),
+            other => panic!("undecided: {other:?} {problem:?}"),
         }
         seen[usize::from(feasible)] += 1;
     }
@@ -225,6 +227,7 @@ fn what_is_called_impossible_is_and_little_is_overlooked() {
                 impossible += 1;
             }
             Synthesis::NotFound { .. } => overlooked += u32::from(can),
+            Synthesis::Narrow { .. } => panic!("nothing is cut: {problem:?}"),
         }
     }
     println!(
@@ -279,6 +282,35 @@ fn y11_overhead_is_paid_by_every_piece() {
     assert_eq!(of_first, [(0, 4), (8, 14)], "3 of 8 before, 5 after, and 1 for each begin");
     two.jobs[0].deadline = span(13);
     assert!(!matches!(synthesize(&two, 100), Synthesis::Found { .. }));
+}
+
+#[test]
+fn what_the_hyperperiod_cuts_is_not_impossible() {
+    // Due at 35, and served by entries [15, 20) and [0, 5), the first of which goes on in the second.
+    let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::Edf));
+    tree.task(Tree::ROOT, TaskSpec::new("a", span(20)));
+    let arrivals = Arrivals::Periodic { offset: span(15), period: span(20), jitter: Span::ZERO };
+    let source = |cost| Source { arrivals: arrivals.clone(), cost: Cost::Constant(Work::from_ns(cost)) };
+    let problem = |cost, overheads| from_tree(&tree, &[source(cost)], &overheads, true).expect("suitable");
+    let cut = problem(10, Overheads::default());
+    assert_eq!((cut.jobs[0].deadline, cut.jobs[0].due), (span(20), span(35)));
+    assert_eq!(synthesize(&cut, 100), Synthesis::Narrow { job: 0, end: span(25) });
+    found(&problem(5, Overheads::default()));
+    assert_eq!(
+        synthesize(&problem(21, Overheads::default()), 100),
+        Synthesis::Impossible(Impossible::Chain { job: 0, end: span(36) })
+    );
+    // Two of them fill the time between 15 and 35, three need more.
+    let two =
+        Problem { cpus: 1, jobs: vec![cut.jobs[0].clone(), Job { task: 1, ..cut.jobs[0].clone() }], ..cut };
+    assert_eq!(synthesize(&two, 100), Synthesis::Narrow { job: 0, end: span(25) });
+    let three = Problem { jobs: vec![two.jobs[0].clone(); 3], ..two };
+    assert!(matches!(synthesize(&three, 100), Synthesis::Impossible(Impossible::Window { .. })));
+    // Only what nobody is spared is counted: neither a migration nor an arrival.
+    let spared = Overheads { migration: span(1), release: span(1), ..Overheads::default() };
+    assert_eq!(synthesize(&problem(20, spared), 100), Synthesis::Narrow { job: 0, end: span(37) });
+    let paid = Overheads { switch: span(1), ..Overheads::default() };
+    assert!(matches!(synthesize(&problem(20, paid), 100), Synthesis::Impossible(Impossible::Chain { .. })));
 }
 
 #[test]

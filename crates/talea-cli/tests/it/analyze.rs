@@ -204,6 +204,8 @@ fn y11_no_table_has_a_reason() {
     };
     let crowded = why(1, &TASKS.replace("4ms", "5ms"));
     assert!(crowded.contains("there is none: between 0ns and"), "{crowded}");
+    let cut = why(1, "[[task]]\nname = \"a\"\nperiod = \"20ms\"\noffset = \"15ms\"\ncost = \"10ms\"\n");
+    assert!(cut.contains("none is looked for") && !cut.contains("there is none"), "{cut}");
     let sporadic = why(2, "[[task]]\nname = \"a\"\nperiod = \"10ms\"\nslack = \"1ms\"\ncost = \"1ms\"\n");
     assert!(
         sporadic.contains("cpus: no table: a: arrives at times that nobody knows beforehand"),

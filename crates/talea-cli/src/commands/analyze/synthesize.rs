@@ -103,7 +103,14 @@ fn one(root: &Root, text: &mut String) -> RootAnswer {
             "there is none: with what it waits for, {} can't end before {}, and is due at {}",
             of_job(&problem, job),
             short(end.as_ns()),
-            short(problem.jobs[job].deadline.as_ns())
+            short(problem.jobs[job].due.as_ns())
+        )),
+        Synthesis::Narrow { job, end } => none(format!(
+            "none is looked for: with all overheads {} can't end before {}, and the table ends at {}. That is no proof: its entries \
+             may go on from the end of a table to its begin",
+            of_job(&problem, job),
+            short(end.as_ns()),
+            short(problem.hyperperiod.as_ns())
         )),
         Synthesis::Impossible(Impossible::Window { from, to, need }) => none(format!(
             "there is none: between {} and {} at least {} of CPU time are needed, and {} have less",
