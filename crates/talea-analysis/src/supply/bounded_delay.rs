@@ -5,7 +5,7 @@
 //! Assumptions: 1. α = `share.work`/`share.every` ≤ 1; 2. the promise holds for windows of any length, also where it is no whole
 //! number: what is counted on is its whole part.
 
-use super::{Rate, Supply, span};
+use super::{Rate, Reached, Supply, span};
 use talea_core::{Span, Work};
 
 /// (α, Δ).
@@ -48,5 +48,9 @@ impl Supply for BoundedDelay {
 
     fn rate(&self) -> Option<Rate> {
         Some(self.share)
+    }
+
+    fn reached(&self) -> Reached {
+        Reached::ByOnePattern
     }
 }

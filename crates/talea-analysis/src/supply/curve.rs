@@ -9,7 +9,7 @@ use talea_core::{Span, Work};
 /// | --- | --- | --- |
 /// | a task | J | Audsley et al., Software Engineering Journal 8(5), 1993 |
 /// | a polling server | 0 | its budget exists only from the poll on: a periodic task (Q, T) |
-/// | a sporadic server | 0 | no unit of the budget is used twice within T (Stanovich et al., RTAS 2010) |
+/// | a sporadic server | 0 | a piece comes back T after it could be used, and the window begins when nothing pends: pieces that may be used then count as one from there on (Stanovich et al., RTAS 2010) |
 /// | a deferrable server | T − Q | late in one period and early in the next (Lehoczky, Sha and Strosnider, RTSS 1987) |
 /// | a hard CBS under fixed priorities | T − Q | what is kept at a wake-up is at most Q/T of the time to its deadline: never above the line Q + (t − Q)·Q/T, on which the deferrable server's steps stand |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

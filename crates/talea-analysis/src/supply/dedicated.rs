@@ -1,6 +1,6 @@
 //! A CPU of one's own: it always serves, sbf(t) = t.
 
-use super::{Rate, Supply, span};
+use super::{Rate, Reached, Supply, span};
 use talea_core::{Span, Work};
 
 /// A CPU.
@@ -18,5 +18,9 @@ impl Supply for Dedicated {
 
     fn rate(&self) -> Option<Rate> {
         Some(Rate { work: Work::from_ns(1), every: Span::from_ns(1) })
+    }
+
+    fn reached(&self) -> Reached {
+        Reached::ByOnePattern
     }
 }

@@ -12,7 +12,8 @@
 //! 3. EDF by absolute deadlines, which count from the arrival; 4. sporadic arrivals at least T apart, each released at most J
 //! later; 5. independent: no blocking; 6. jobs of one task run in their order.
 //!
-//! *Exact* with respect to the supply bound: for each t some pattern supplies no more than sbf(t). Sustainable in C, T, D and J,
+//! *Exact* with respect to the supply bound where for each t some pattern supplies no more than sbf(t) ([`Reached`]: all but servers
+//! and what somebody leaves, for which it is sufficient). Sustainable in C, T, D and J,
 //! and in more supply.
 //!
 //! *The last t.* A job that misses at d belongs to a window that begins when nothing due by d pends, and in which all
@@ -22,9 +23,10 @@
 
 use super::curve::{Curve, all_within};
 use super::fp::{Load, check, curve, load};
-use super::{Rate, Supply};
+use super::{Rate, Reached, Supply};
 use crate::Sporadic;
 use crate::card::{Card, Kind, Platform};
+use crate::demand::gcd;
 use crate::uni::HORIZON;
 use crate::verdict::{Release, Verdict, Why, Witness};
 use alloc::vec::Vec;
@@ -118,13 +120,7 @@ fn longest_window(tasks: &[Sporadic], supply: &impl Supply, left: &mut u64) -> R
 
 fn far_when_equal(tasks: &[Sporadic], supply: &impl Supply) -> Result<u64, Why> {
     let Rate { every, .. } = supply.rate().ok_or(Why::Limit)?;
-    let lcm = |a: u64, b: u64| {
-        let (mut x, mut y) = (a, b);
-        while x != 0 {
-            (x, y) = (y % x, x);
-        }
-        (a / y).checked_mul(b).filter(|&all| all <= HORIZON)
-    };
+    let lcm = |a: u64, b: u64| (a / gcd(a, b)).checked_mul(b).filter(|&all| all <= HORIZON);
     let all =
         tasks.iter().try_fold(every.as_ns(), |all, task| lcm(all, task.period.as_ns())).ok_or(Why::Limit)?;
     let latest = tasks.iter().map(|task| task.deadline.as_ns()).max().unwrap_or(0);
@@ -139,6 +135,9 @@ pub fn verdict(tasks: &[Sporadic], supply: &impl Supply, rounds: u64) -> Verdict
         Err(why) => Verdict::Unknown { why },
         Ok(Finding::Fits) => Verdict::Proved { bounds: Vec::new() },
         Ok(Finding::Overload) => Verdict::Refuted { witness: Witness::Overload { task: tasks.len() - 1 } },
+        Ok(Finding::Exceeds { .. }) if supply.reached() == Reached::NotKnown => {
+            Verdict::Unknown { why: Why::Insufficient { task: tasks.len() - 1 } }
+        }
         Ok(Finding::Exceeds { at, demand }) => {
             let releases =
                 tasks.iter().map(|task| Release { first: Span::ZERO, early: task.jitter }).collect();

@@ -12,7 +12,7 @@
 //! is reached (*exact*), and the printed equation is its other spelling.
 
 use super::pulse::{self, Pulse};
-use super::{Rate, Supply};
+use super::{Rate, Reached, Supply};
 use talea_core::{Span, Work};
 
 /// Ω = (Π, Θ, Δ).
@@ -41,5 +41,9 @@ impl Supply for ExplicitDeadline {
     }
     fn rate(&self) -> Option<Rate> {
         Some(self.0.rate())
+    }
+
+    fn reached(&self) -> Reached {
+        Reached::ByOnePattern
     }
 }

@@ -15,10 +15,10 @@
 //! in their order; a late job runs on.
 //!
 //! *Exact* with respect to the supply bound, without blocking, where one pattern of supply is the worst for all lengths
-//! (Γ, Ω, servers); sufficient for a concrete server or partition. Sustainable in C, T, D, J and B, and in more supply.
+//! ([`Reached::ByOnePattern`]: Γ, Ω, a CPU); sufficient for a concrete server or partition, which it does not refute. Sustainable in C, T, D, J and B, and in more supply.
 
-use super::Supply;
 use super::curve::Curve;
+use super::{Reached, Supply};
 use crate::Sporadic;
 use crate::card::{Card, Kind, Platform};
 use crate::demand::Demand;
@@ -151,7 +151,8 @@ pub(crate) fn walk(
     }
 }
 
-/// The answer with its witness: a proof with bounds from the release, a job that misses under the worst supply, or an overload.
+/// The answer with its witness: a proof with bounds from the release, a job that misses under the worst supply where one pattern is
+/// that for all lengths, or an overload.
 pub fn verdict(tasks: &[Sporadic], supply: &impl Supply, rounds: u64) -> Verdict {
     if let Err(why) = check(tasks) {
         return Verdict::Unknown { why };
@@ -191,6 +192,9 @@ pub fn verdict(tasks: &[Sporadic], supply: &impl Supply, rounds: u64) -> Verdict
                 (Ok(()), None) => return Verdict::Unknown { why: Why::Insufficient { task } },
                 _ => {}
             }
+        }
+        if late.is_some() && supply.reached() != Reached::ByOnePattern {
+            return Verdict::Unknown { why: Why::Insufficient { task } };
         }
         if let Some((job, response)) = late {
             let releases =

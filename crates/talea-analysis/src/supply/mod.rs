@@ -55,6 +55,17 @@ pub struct Rate {
     pub every: Span,
 }
 
+/// Whether there are windows that supply no more than the bound says: what a test that asks for too much may conclude.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reached {
+    /// By one pattern for all lengths at once: a response time of the worst case happens.
+    ByOnePattern,
+    /// For each length by another one, perhaps: one demand that is too large is, but a response time asks for many lengths.
+    ForEachLength,
+    /// Not known: what is asked for beyond the bound may be there all the same.
+    NotKnown,
+}
+
 /// The least that is supplied within any window of a length.
 ///
 /// Invariants: sbf(0) = 0; sbf grows by 0 or 1 with each nanosecond of the window; sbf(a + b) ≥ sbf(a) + sbf(b).
@@ -78,6 +89,11 @@ pub trait Supply {
 
     /// The long-run rate, where there is one that is known exactly.
     fn rate(&self) -> Option<Rate>;
+
+    /// How tight the bound is.
+    fn reached(&self) -> Reached {
+        Reached::NotKnown
+    }
 }
 
 impl<S: Supply + ?Sized> Supply for &S {
@@ -89,6 +105,9 @@ impl<S: Supply + ?Sized> Supply for &S {
     }
     fn rate(&self) -> Option<Rate> {
         (**self).rate()
+    }
+    fn reached(&self) -> Reached {
+        (**self).reached()
     }
 }
 

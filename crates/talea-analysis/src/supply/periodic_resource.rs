@@ -8,7 +8,7 @@
 //!
 //! It is Ω = (Π, Θ, Π): see [`super::explicit_deadline`], also for why the bound is reached.
 
-use super::{ExplicitDeadline, Rate, Supply};
+use super::{ExplicitDeadline, Rate, Reached, Supply};
 use talea_core::{Span, Work};
 
 /// Γ = (Π, Θ).
@@ -34,5 +34,9 @@ impl Supply for PeriodicResource {
     }
     fn rate(&self) -> Option<Rate> {
         self.0.rate()
+    }
+
+    fn reached(&self) -> Reached {
+        Reached::ByOnePattern
     }
 }

@@ -8,7 +8,7 @@
 //! | server | from when nothing is left until the next budget may be used, δ | because |
 //! | --- | --- | --- |
 //! | periodic, deferrable | T − Q | used up at once, and back with the next period |
-//! | sporadic | T − Q | each piece comes back T after it was taken up, and the last of Q was taken up no earlier than Q ago; pieces that are delayed for want of room still end T after the last use |
+//! | sporadic | T − Q | each piece comes back T after it was taken up, and the first of Q was taken up at least Q ago, for all of Q has been used since; pieces that are delayed for want of room still end T after the last use |
 //! | hard CBS | T − Q | the next period begins T after the budget; what a wake-up cuts (D < T) is y − ⌊yQ/D⌋ ≤ D − Q of the time y to the deadline, and no longer to wait |
 //! | polling | T − 1 | whoever comes just after the poll waits for the next |
 //!

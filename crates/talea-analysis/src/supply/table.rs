@@ -10,7 +10,7 @@
 //! *Exact*: for each length there is a window that supplies no more. Not one for all lengths: a test that asks for one window
 //! with different lengths (response times) is sufficient only.
 
-use super::{Rate, Supply, span};
+use super::{Rate, Reached, Supply, span};
 use alloc::vec::Vec;
 use talea_core::sched::{Child, Slot};
 use talea_core::{Span, Work};
@@ -107,5 +107,9 @@ impl Supply for Table {
 
     fn rate(&self) -> Option<Rate> {
         Some(Rate { work: Work::from_ns(self.total), every: self.frame })
+    }
+
+    fn reached(&self) -> Reached {
+        Reached::ForEachLength
     }
 }

@@ -1,6 +1,7 @@
 //! Tasks as the inner loops want them: checked once, and with multiplications in place of divisions by the period.
 
 use crate::Sporadic;
+use crate::demand::gcd;
 use crate::demand::{Demand, sum_at_most};
 use crate::verdict::Why;
 use alloc::vec::Vec;
@@ -155,11 +156,7 @@ pub(crate) fn scaled_down(value: u64, parts: u64) -> u64 {
 /// The least common multiple of the periods, if it is within the horizon.
 pub(crate) fn hyperperiod<'a>(mut rows: impl Iterator<Item = &'a Row>) -> Option<u64> {
     rows.try_fold(1u64, |all, row| {
-        let (mut a, mut b) = (all, row.period);
-        while a != 0 {
-            (a, b) = (b % a, a);
-        }
-        all.checked_mul(row.period / b).filter(|&all| all <= HORIZON)
+        all.checked_mul(row.period / gcd(all, row.period)).filter(|&all| all <= HORIZON)
     })
 }
 

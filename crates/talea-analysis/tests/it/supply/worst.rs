@@ -1,14 +1,21 @@
 //! The tests on a supply against a simulated CPU of which a thief takes what is not supplied.
 
-use crate::dice::{Deadlines, dice, random, rounds};
+use crate::dice::{Deadlines, dice, random, rounds, set};
 use talea_analysis::Sporadic;
-use talea_analysis::supply::{ExplicitDeadline, Supply, edf, fp};
-use talea_analysis::verdict::{Release, Verdict, Witness};
+use talea_analysis::supply::{
+    Curve, Dedicated, ExplicitDeadline, Inside, Leftover, PeriodicResource, Server, Supply, Table, edf, fp,
+};
+use talea_analysis::verdict::{Release, Verdict, Why, Witness};
 use talea_core::machine::{SchedulerSpec, TaskSpec, Tree};
-use talea_core::sched::Policy;
+use talea_core::sched::{Policy, Slot};
+use talea_core::server::{Kind, Reservation};
 use talea_core::workload::{Arrivals, Cost};
 use talea_core::{Span, Time, Work};
 use talea_sim::{Completion, Jobs, Source, Workload, World};
+
+fn ns(ns: u64) -> Span {
+    Span::from_ns(ns)
+}
 
 /// The jobs that end before `until` on the worst pattern of `supply`, releases as said: a thief above all has each nanosecond
 /// in which the least supply does not grow.
@@ -183,4 +190,112 @@ fn demand_at_every_instant_gives_the_same_as_the_walk() {
     }
     println!("{fits} fit, {exceeds} do not");
     assert!(fits > 300 && exceeds > 300, "{fits} {exceeds}");
+}
+
+/// Tasks in a partition of a table, from the instant `begin` of it on.
+fn in_a_table(tasks: &[Sporadic], frame: u64, slots: &[Slot], begin: u64, policy: Policy) -> Vec<Completion> {
+    let mut tree = Tree::new(
+        1,
+        SchedulerSpec::new(
+            "root",
+            Policy::Partitions { frame: ns(frame), slots: slots.into(), lending: false },
+        ),
+    );
+    let partition = tree.scheduler(Tree::ROOT, SchedulerSpec::new("partition", policy));
+    let mut workload = Workload::default();
+    for (at, task) in tasks.iter().enumerate() {
+        let mut spec = TaskSpec::new(&at.to_string(), task.period);
+        spec.deadline = task.deadline;
+        spec.priority = 200 - at as u8;
+        spec.backlog.capacity = 1 << 10;
+        tree.task(partition, spec);
+        let arrivals = Arrivals::Periodic { offset: ns(begin), period: task.period, jitter: Span::ZERO };
+        workload.sources.push(Source { arrivals, cost: Cost::Constant(task.cost) });
+    }
+    let mut jobs = Jobs::default();
+    World::new(tree.build().expect("a tree"), 1, &workload).run(Time::from_ns(begin + 400), &mut jobs);
+    jobs.ended
+}
+
+#[test]
+fn a_table_that_is_worst_in_two_places_refutes_no_response_time() {
+    let slots = [Slot { start: ns(0), end: ns(2), owner: 0 }, Slot { start: ns(3), end: ns(4), owner: 0 }];
+    let tasks = set(&[(1, 4, 4), (2, 24, 10)]);
+    let table = Table::new(ns(6), &slots, 0);
+    let bounds = fp::bounds(&tasks, &table, 1 << 20).expect("small");
+    assert_eq!(bounds[1].map(|bound| bound.release), Some(ns(11)));
+    let longest = |begin| {
+        let ended = in_a_table(&tasks, 6, &slots, begin, Policy::FixedPriority);
+        ended.iter().filter(|job| job.task.0 == 1).map(Completion::response).max()
+    };
+    assert_eq!((0..6).map(longest).max(), Some(Some(ns(10))));
+    assert_eq!(fp::verdict(&tasks, &table, 1 << 20), Verdict::Unknown { why: Why::Insufficient { task: 1 } });
+}
+
+#[test]
+fn what_is_refuted_in_a_table_misses_from_some_instant_on() {
+    let mut dice = dice(44);
+    let mut refuted = 0;
+    for _ in 0..rounds(1_500) {
+        let frame = dice.between(2, 12);
+        let mut slots = Vec::new();
+        let mut at = 0;
+        while at < frame {
+            let end = dice.between(at + 1, frame);
+            if dice.below(2) == 0 {
+                slots.push(Slot { start: ns(at), end: ns(end), owner: 0 });
+            }
+            at = end;
+        }
+        if slots.is_empty() {
+            continue;
+        }
+        let table = Table::new(ns(frame), &slots, 0);
+        let tasks = random(&mut dice, 2, 20, 35, Deadlines::Constrained);
+        for (verdict, policy) in [
+            (fp::verdict(&tasks, &table, 1 << 16), Policy::FixedPriority),
+            (edf::verdict(&tasks, &table, 1 << 16), Policy::Edf),
+        ] {
+            let Verdict::Refuted { witness } = verdict else { continue };
+            if matches!(witness, Witness::Overload { .. }) {
+                continue;
+            }
+            let misses = |begin| {
+                in_a_table(&tasks, frame, &slots, begin, policy.clone()).iter().any(Completion::is_late)
+            };
+            assert!((0..frame).any(misses), "{witness:?} {tasks:?} {frame} {slots:?}");
+            refuted += 1;
+        }
+    }
+    println!("{refuted} refuted");
+    assert!(refuted > 200, "{refuted}");
+}
+
+#[test]
+fn servers_refute_nothing_but_overload() {
+    // Q of T that is had at once, always: what a server really gives is more than what is counted on.
+    let of = Reservation::new(Kind::Deferrable, Work::from_ns(4), ns(10));
+    let tight = set(&[(2, 20, 3)]);
+    let why = Verdict::Unknown { why: Why::Insufficient { task: 0 } };
+    let server = Server::new(&of, ns(4)).expect("served at once");
+    let inside = Inside::new(&of, Dedicated).expect("served at once");
+    let none: [Curve; 0] = [];
+    let left = Leftover::new(PeriodicResource::new(Work::from_ns(4), ns(10)), &none, 1 << 10);
+    assert_eq!(
+        (fp::verdict(&tight, &server, 100), edf::verdict(&tight, &server, 100)),
+        (why.clone(), why.clone())
+    );
+    assert_eq!(
+        (fp::verdict(&tight, &inside, 100), edf::verdict(&tight, &inside, 100)),
+        (why.clone(), why.clone())
+    );
+    assert_eq!((fp::verdict(&tight, &left, 100), edf::verdict(&tight, &left, 100)), (why.clone(), why));
+    let overload = set(&[(9, 20, 40)]);
+    assert!(matches!(
+        fp::verdict(&overload, &server, 100),
+        Verdict::Refuted { witness: Witness::Overload { .. } }
+    ));
+    let resource = PeriodicResource::new(Work::from_ns(4), ns(10));
+    assert!(matches!(fp::verdict(&tight, &resource, 100), Verdict::Refuted { .. }));
+    assert!(matches!(edf::verdict(&tight, &resource, 100), Verdict::Refuted { .. }));
 }
