@@ -1,20 +1,21 @@
-//! Roots with several CPUs, by the tests of [`crate::multi`].
+//! Roots with several CPUs, by the tests of [`crate::multi`]: one that bounds responses, and, where that does not accept, any.
 
 use super::answer::{NoTest, Reason};
 use super::keys::Order;
 use super::walk::Walk;
 use crate::card::{Card, Kind};
-use crate::multi::{self, bertogna_cirinei, guan};
-use crate::verdict::Verdict;
+use crate::multi::bertogna_cirinei::{self, Policy};
+use crate::multi::{self, guan};
+use crate::verdict::{Verdict, Why, Witness};
 use alloc::vec::Vec;
 use talea_core::Span;
 use talea_core::machine::{Affinity, Body, Migration, NodeId, Tree};
-use talea_core::sched::Policy;
+use talea_core::sched::Policy as Scheduling;
 
 /// The test for such a root.
 pub(super) fn card(tree: &Tree) -> &'static Card {
     match tree.get(Tree::ROOT).map(|node| &node.body) {
-        Some(Body::Scheduler(spec)) if matches!(spec.policy, Policy::Edf) => &bertogna_cirinei::EDF,
+        Some(Body::Scheduler(spec)) if matches!(spec.policy, Scheduling::Edf) => &bertogna_cirinei::EDF,
         _ => &guan::CARD,
     }
 }
@@ -36,7 +37,7 @@ impl Walk<'_> {
             tasks.push((kid, self.leaf(kid)?.task));
         }
         let order = Order::of(&root.policy);
-        let is_edf = matches!(root.policy, Policy::Edf);
+        let is_edf = matches!(root.policy, Scheduling::Edf);
         if (order.is_none() && !is_edf) || !root.preemptive || self.tree.migration != Migration::Anytime {
             return Err(no(Reason::ManyCpus));
         }
@@ -52,24 +53,45 @@ impl Walk<'_> {
             tasks = keyed.into_iter().map(|(_, kid, task)| (kid, task)).collect();
         }
         let specs: Vec<crate::Sporadic> = tasks.iter().map(|&(_, task)| task).collect();
-        let mut scratch = multi::Scratch::new();
-        let verdict = if is_edf {
-            bertogna_cirinei::test(bertogna_cirinei::Policy::Edf, &specs, self.tree.cpus, &mut scratch)
-        } else {
-            guan::test(&specs, self.tree.cpus, &mut scratch)
-        };
-        let bounds = match verdict {
-            Verdict::Proved { bounds } if bounds.len() == tasks.len() => bounds,
-            _ => return Err(no(Reason::Insufficient)),
-        };
+        let (bounds, test) = self.bounds_of_many(is_edf, &specs).map_err(no)?;
         let mut own = Err(no(Reason::ManyCpus));
         for (&(kid, _), bound) in tasks.iter().zip(bounds) {
+            let found = (Kind::Sufficient, test);
             if kid == node {
                 own = Ok(bound);
+                self.names(kid, found);
             } else {
-                self.found(kid, Ok(bound), (Kind::Sufficient, card(self.tree)));
+                self.found(kid, Ok(bound), found);
             }
         }
         own
+    }
+
+    /// A bound for each of `tasks`, and whose it is.
+    fn bounds_of_many(
+        &self,
+        is_edf: bool,
+        tasks: &[crate::Sporadic],
+    ) -> Result<(Vec<Span>, &'static Card), Reason> {
+        let (cpus, mut scratch) = (self.tree.cpus, multi::Scratch::new());
+        let policy = if is_edf { Policy::Edf } else { Policy::FixedPriority };
+        let (verdict, test) = if is_edf {
+            (bertogna_cirinei::test(policy, tasks, cpus, &mut scratch), &bertogna_cirinei::EDF)
+        } else {
+            (guan::test(tasks, cpus, &mut scratch), &guan::CARD)
+        };
+        if let Verdict::Proved { bounds } = verdict
+            && bounds.len() == tasks.len()
+        {
+            return Ok((bounds, test));
+        }
+        match multi::any::of(policy, tasks, cpus, self.rounds(tasks.len()), &mut scratch) {
+            // What is accepted without bounds ends by its deadline.
+            Ok(accepted) if accepted.bounds.len() == tasks.len() => Ok((accepted.bounds, accepted.by)),
+            Ok(accepted) => Ok((tasks.iter().map(|task| task.deadline).collect(), accepted.by)),
+            Err(Verdict::Refuted { witness: Witness::Overload { .. } }) => Err(Reason::Overload),
+            Err(Verdict::Unknown { why: Why::Limit }) => Err(Reason::Limit),
+            Err(_) => Err(Reason::Insufficient),
+        }
     }
 }

@@ -357,6 +357,11 @@ impl<'a> Walk<'a> {
         self.response(node, &task, &place)
     }
 
+    /// What a bound is, and whose.
+    pub(super) fn names(&mut self, node: NodeId, of: (Kind, &'static Card)) {
+        self.kinds.insert(node, of);
+    }
+
     /// A bound that was found together with others.
     pub(super) fn found(&mut self, node: NodeId, bound: Result<Span, NoTest>, of: (Kind, &'static Card)) {
         self.bounds.insert(node, Some(bound));

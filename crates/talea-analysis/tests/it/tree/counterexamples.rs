@@ -1,6 +1,8 @@
 //! Systems that an earlier analysis bounded too low, or refuted although nothing is late.
 
+use crate::dice::{Deadlines, dice, random};
 use talea_analysis::card::Kind;
+use talea_analysis::multi::{self, bertogna_cirinei};
 use talea_analysis::tree::{Answer, Reason, Roots};
 use talea_core::machine::{Body, NodeId, Protocol, ResourceId, SchedulerSpec, TaskSpec, Tree};
 use talea_core::sched::Policy;
@@ -347,4 +349,48 @@ fn equals_by_arrival_or_deadline_are_served_in_the_order_of_their_numbers() {
         assert!(!answers[0].is_refuted());
         assert_eq!((answers[1].kind, answers[1].bound.clone()), (Kind::Exact, Ok(ns(10))), "{policy:?}");
     }
+}
+
+#[test]
+fn several_cpus_are_asked_of_any_test_and_the_one_that_accepts_is_named() {
+    let on = |tasks: &[(u64, u64, u64)]| {
+        let mut tree = Tree::new(2, SchedulerSpec::new("root", Policy::Edf));
+        let mut sources = Vec::new();
+        for &(cost, period, deadline) in tasks {
+            let mut spec = TaskSpec::new("task", ns(period));
+            spec.deadline = ns(deadline);
+            tree.task(Tree::ROOT, spec);
+            sources.push(Source::periodic(ns(period), Work::from_ns(cost)));
+        }
+        Roots::new(&tree, &sources).bounds()
+    };
+    let (mut by_others, mut names) = (0, std::collections::BTreeSet::new());
+    let mut dice = dice(53);
+    for _ in 0..2_000 {
+        let count = dice.between(3, 5);
+        let tasks = random(&mut dice, count, 20, 160 / count, Deadlines::Constrained);
+        let plain: Vec<_> = tasks
+            .iter()
+            .map(|task| (task.cost.as_ns(), task.period.as_ns(), task.deadline.as_ns()))
+            .collect();
+        let answers = on(&plain);
+        let mut scratch = multi::Scratch::new();
+        let alone = bertogna_cirinei::test(bertogna_cirinei::Policy::Edf, &tasks, 2, &mut scratch);
+        if answers.iter().all(Answer::is_proved) && !alone.is_proved() {
+            by_others += 1;
+            names.extend(answers.iter().map(|answer| answer.test.name));
+            assert!(answers.iter().all(|answer| answer.kind == Kind::Sufficient));
+        }
+        assert!(answers.iter().all(Answer::is_proved) || !alone.is_proved());
+    }
+    println!("{by_others} by others: {names:?}");
+    assert!(by_others > 5 && !names.contains("bertogna-cirinei-edf"), "{by_others} {names:?}");
+    let overload = on(&[(2, 3, 3), (2, 3, 3), (2, 3, 3), (1, 9, 9)]);
+    assert!(
+        overload.iter().all(|answer| answer.bound.as_ref().is_err_and(|no| no.reason == Reason::Overload))
+    );
+    let long = on(&[(5, 9, 4), (1, 9, 9)]);
+    assert!(
+        long.iter().all(|answer| answer.bound.as_ref().is_err_and(|no| no.reason == Reason::Insufficient))
+    );
 }
