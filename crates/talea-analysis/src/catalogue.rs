@@ -13,6 +13,7 @@ pub const ALL: &[Card] = &[
     edf::PARTITIONED,
     // One processor.
     uni::fp_response::CARD,
+    uni::fp_levels::CARD,
     uni::edf_response::CARD,
     uni::qpa::CARD,
     uni::edf_in_fp::CARD,

@@ -264,7 +264,7 @@ fn walk<T>(
 
 /// `own` and what `above` ask for in a window of this length, not empty, that begins with their releases.
 #[inline]
-fn demand(above: &[Row], own: u64, window: u64) -> u64 {
+pub(super) fn demand(above: &[Row], own: u64, window: u64) -> u64 {
     let last = window - 1;
     // ⌈(w + J) / T⌉ = ⌊(w − 1 + J) / T⌋ + 1; the sum is below 2^61 + 2^61 + 2^60 + 2^60.
     let work = |row: &Row| row.work(last.wrapping_add(row.jitter));

@@ -12,6 +12,7 @@ pub mod amc_rtb;
 pub mod assignment;
 pub mod edf_in_fp;
 pub mod edf_response;
+pub mod fp_levels;
 pub mod fp_response;
 pub mod np_edf;
 pub mod np_fp;

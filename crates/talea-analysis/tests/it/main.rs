@@ -10,6 +10,7 @@ mod edf;
 mod edf_in_fp;
 mod extremes;
 mod fp;
+mod fp_levels;
 mod multi;
 mod nonpreemptive;
 mod offline;
