@@ -56,7 +56,7 @@ fn params(seed: &mut u64) -> Params {
 
 fn ask(params: &Params) -> Ask<'_> {
     let (allowed, wished) = (CpuSet::EMPTY, CpuSet::EMPTY);
-    Ask { params, allowed, wished, ignore_admission: false, clip: Clip::default() }
+    Ask { params, allowed, wished, ignore_admission: false, clip: Clip::default(), tries: None }
 }
 
 fn offer(suite: &Suite, plugin: u32, ask: &Ask<'_>, leaving: Option<Slot>) -> Option<Offer> {

@@ -3,7 +3,8 @@
 //! A [`Sum`] stands for a list of classes (see `talea_analysis::rm`) by three numbers, each rounded *up*, so that a
 //! "yes" is a proof. Sums of two lists combine in constant time, which is what trees and runs of levels need. When
 //! the sum is over the bound by no more than rounding can explain, the answer is [`Answer::Close`] and the caller
-//! asks `talea_analysis` for the exact truth, off the hot path: U = 1 and Π = 2 must pass.
+//! asks `talea_analysis` for the exact truth, off the hot path: U = 1 and Π = 2 must pass. For `exact` the sums answer by the
+//! hyperbolic bound; a "no" of theirs is not its last word ([`crate::plugins::rm`]).
 //!
 //! Numbers: shares in 2^-64, factors 1 + U in 2^-61 (a `u64` holds up to 8; larger products saturate, and any
 //! product above 2 is a refusal). Every stored factor is at least 1, so an absolute error of one unit is a relative
@@ -96,7 +97,9 @@ pub(crate) fn judge(test: RmTest, sum: &Sum) -> Answer {
     let classes = u64::from(sum.classes);
     match test {
         RmTest::Necessary => compare(sum.share, 1 << 64, classes.into()),
-        RmTest::Hyperbolic => compare(sum.product.into(), u128::from(2 * UNIT), u128::from(classes) * 6 + 8),
+        RmTest::Hyperbolic | RmTest::Exact => {
+            compare(sum.product.into(), u128::from(2 * UNIT), u128::from(classes) * 6 + 8)
+        }
         RmTest::LiuLayland => {
             if sum.classes < 2 || sum.share > (1 << 64) + u128::from(classes) {
                 return compare(sum.share, 1 << 64, classes.into());
@@ -136,7 +139,7 @@ pub(crate) fn settle(test: RmTest, classes: &[Demand]) -> bool {
     let exact = match test {
         RmTest::Necessary => rm::necessary,
         RmTest::LiuLayland => rm::liu_layland,
-        RmTest::Hyperbolic => rm::hyperbolic,
+        RmTest::Hyperbolic | RmTest::Exact => rm::hyperbolic,
     };
     classes.len() <= most as usize && exact(classes)
 }
@@ -147,7 +150,7 @@ pub(crate) fn room(test: RmTest, rest: &Sum, span: u64) -> u128 {
     let span = u128::from(span);
     match test {
         RmTest::Necessary => (span * (1u128 << 64).saturating_sub(rest.share)) >> 64,
-        RmTest::Hyperbolic => {
+        RmTest::Hyperbolic | RmTest::Exact => {
             let most = (u128::from(2 * UNIT) * u128::from(UNIT)) / u128::from(rest.product);
             (span * most.saturating_sub(UNIT.into())) / u128::from(UNIT)
         }
@@ -188,7 +191,7 @@ mod tests {
         match test {
             RmTest::Necessary => rm::necessary(classes),
             RmTest::LiuLayland => rm::liu_layland(classes),
-            RmTest::Hyperbolic => rm::hyperbolic(classes),
+            RmTest::Hyperbolic | RmTest::Exact => rm::hyperbolic(classes),
         }
     }
 

@@ -6,6 +6,7 @@
 
 use crate::broker::Broker;
 use crate::decide::{Job, Kind, Round, ask_for};
+use crate::exact::Tries;
 use crate::input::{Effect, Errno, ForeignQuestion};
 use crate::plugin::{Clip, Offer};
 use crate::refuse::{ESRCH, kernel, plain, refusal};
@@ -35,7 +36,8 @@ impl Broker {
         match self.round(client, &task, Some((id, slot)), false) {
             Ok(round) => {
                 let kind = Kind::Change { spec: id };
-                self.deliberate(Job { asker, kind, entropy: 0, round }, None);
+                let tries = Tries::default();
+                self.deliberate(Job { asker, kind, entropy: 0, round, tries }, None);
             }
             Err(refusal) => self.refuse(asker, refusal),
         }

@@ -5,6 +5,7 @@
 
 use crate::broker::{Broker, Holder};
 use crate::decide::{Job, Kind, ask_for};
+use crate::exact::Tries;
 use crate::input::{Effect, ForeignQuestion, ProcessId};
 use crate::plugin::{Clip, Offer};
 use crate::refuse::{plain, refusal};
@@ -21,7 +22,10 @@ const TOKEN_STEP: u128 = 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;
 impl Broker {
     pub(crate) fn create(&mut self, asker: Asker, task: &Task, entropy: u128) {
         match self.first_round(asker, 1, task) {
-            Ok(round) => self.deliberate(Job { asker, kind: Kind::Create, entropy, round }, None),
+            Ok(round) => {
+                let (kind, tries) = (Kind::Create, Tries::default());
+                self.deliberate(Job { asker, kind, entropy, round, tries }, None);
+            }
             Err(refusal) => self.refuse(asker, refusal),
         }
     }
@@ -42,7 +46,8 @@ impl Broker {
         match self.first_round(asker, count as u32, &tasks[0]) {
             Ok(round) => {
                 let kind = Kind::Group { tasks, reserved: Vec::with_capacity(count) };
-                self.deliberate(Job { asker, kind, entropy, round }, None);
+                let tries = Tries::default();
+                self.deliberate(Job { asker, kind, entropy, round, tries }, None);
             }
             Err(refusal) => self.refuse(asker, refusal),
         }
@@ -88,7 +93,7 @@ impl Broker {
 
     /// Takes up a chosen offer. True when a group is not complete: `job` has its next task then.
     pub(crate) fn take_up(&mut self, job: &mut Job, plugin: u32, offer: &Offer) -> bool {
-        let Job { asker, kind, entropy, round } = job;
+        let Job { asker, kind, entropy, round, .. } = job;
         let (asker, entropy) = (*asker, *entropy);
         self.recycle(round);
         match kind {

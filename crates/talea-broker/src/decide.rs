@@ -6,6 +6,7 @@
 //! taken. Rules are looked at each time, because aggregates may have grown meanwhile.
 
 use crate::broker::{Blocked, Broker};
+use crate::exact::Tries;
 use crate::foreign::{Question, Word};
 use crate::input::ForeignAnswer;
 use crate::plugin::{Ask, Clip, Offer, Verdict};
@@ -24,6 +25,8 @@ pub(crate) struct Job {
     pub(crate) kind: Kind,
     pub(crate) entropy: u128,
     pub(crate) round: Round,
+    /// The exact tests that are left to all of its tasks together.
+    pub(crate) tries: Tries,
 }
 
 /// What becomes of the chosen offer.
@@ -92,7 +95,8 @@ enum Weighed {
 pub(crate) fn ask_for(task: &Task, clip: Clip) -> Ask<'_> {
     let (allowed, wished) =
         if task.cpus_mandatory { (task.cpus, CpuSet::EMPTY) } else { (CpuSet::EMPTY, task.cpus) };
-    Ask { params: &task.params, allowed, wished, ignore_admission: task.ignore_admission, clip }
+    let ignore_admission = task.ignore_admission;
+    Ask { params: &task.params, allowed, wished, ignore_admission, clip, tries: None }
 }
 
 impl Broker {
@@ -140,7 +144,7 @@ impl Broker {
             {
                 return self.blocked.push_back(Blocked::Resume(Box::new(job), word));
             }
-            match self.go_round(&mut job.round, word.take()) {
+            match self.go_round(&mut job.round, &job.tries, word.take()) {
                 Outcome::Ask(plugin) => {
                     self.takes_long(job.asker.session);
                     // The first tasks of a group may have moved others; the plugin may take its time.
@@ -157,10 +161,10 @@ impl Broker {
         }
     }
 
-    fn go_round(&mut self, round: &mut Round, mut word: Option<Word>) -> Outcome {
+    fn go_round(&mut self, round: &mut Round, tries: &Tries, mut word: Option<Word>) -> Outcome {
         while round.next < round.end {
             let plugin = round.next;
-            let said = match self.weigh(round, plugin, word.as_ref()) {
+            let said = match self.weigh(round, tries, plugin, word.as_ref()) {
                 Weighed::Unheard => {
                     round.again = word.is_some();
                     round.waited = true;
@@ -194,18 +198,18 @@ impl Broker {
             round.again = false;
             word = None;
         }
-        if round.survey { Outcome::Over } else { self.settle_for_part(round) }
+        if round.survey { Outcome::Over } else { self.settle_for_part(round, tries) }
     }
 
     /// The first partial offer, if it still holds.
-    fn settle_for_part(&mut self, round: &mut Round) -> Outcome {
+    fn settle_for_part(&mut self, round: &mut Round, tries: &Tries) -> Outcome {
         let Some(partial) = round.partial.take() else { return Outcome::Over };
         if !round.waited {
             return Outcome::Chosen(partial.plugin, partial.offer);
         }
         round.again = true;
         let word = partial.word.map(Word::Answer);
-        let said = match self.weigh(round, partial.plugin, word.as_ref()) {
+        let said = match self.weigh(round, tries, partial.plugin, word.as_ref()) {
             Weighed::Verdict(Verdict::Ok(offer) | Verdict::Partial(offer)) => {
                 return Outcome::Chosen(partial.plugin, offer);
             }
@@ -222,7 +226,7 @@ impl Broker {
     }
 
     /// Rules first, then the plugin's own word.
-    fn weigh(&mut self, round: &Round, plugin: u32, word: Option<&Word>) -> Weighed {
+    fn weigh(&mut self, round: &Round, tries: &Tries, plugin: u32, word: Option<&Word>) -> Weighed {
         let leaving = self.slot_of_leaving(round);
         let holds = leaving.map(|slot| {
             let spec = self.specs.at(slot);
@@ -235,6 +239,7 @@ impl Broker {
             Err(denial) => return Weighed::Denied(denial),
         };
         let (ask, leaving) = (ask_for(&round.task, clip), leaving.map(Slot));
+        let ask = Ask { tries: Some(tries), ..ask };
         if !self.suite.is_foreign(plugin) {
             return Weighed::Verdict(self.suite.ask(plugin, &ask, leaving));
         }
@@ -318,7 +323,10 @@ impl Broker {
         let client = self.sessions[&asker.session].client;
         let round = self.room_for(client, 1).and_then(|()| self.owner_can_be(client, task));
         match round.and_then(|()| self.round(client, task, None, true)) {
-            Ok(round) => self.deliberate(Job { asker, kind: Kind::Explain, entropy: 0, round }, None),
+            Ok(round) => {
+                let (kind, tries) = (Kind::Explain, Tries::default());
+                self.deliberate(Job { asker, kind, entropy: 0, round, tries }, None);
+            }
             Err(refusal) => {
                 let refusal = Some(refusal);
                 self.reply(asker, Reply::Explained { chosen: None, answers: Vec::new(), refusal });
@@ -353,5 +361,13 @@ impl Round {
 
 /// The "no" of a plugin that cannot be asked.
 fn out_of_service() -> No {
-    No { reason: Reason::OutOfService, field: Field::Plugin, cpu: None, asked: 0, limit: 0, fits: 0 }
+    No {
+        reason: Reason::OutOfService,
+        field: Field::Plugin,
+        cpu: None,
+        asked: 0,
+        limit: 0,
+        fits: 0,
+        witness: None,
+    }
 }

@@ -15,10 +15,11 @@ mod view;
 pub(crate) use view::View;
 
 use crate::classes::Classes;
+use crate::exact::TASKS_MAX;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
-use talea_analysis::Demand;
-use talea_core::{Charge, CpuSet, Span, Time};
+use talea_analysis::{Demand, Sporadic};
+use talea_core::{Charge, CpuSet, Span, Time, Work};
 
 /// Where a claim lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,17 +43,27 @@ pub(crate) struct Claim {
     pub(crate) work: u64,
     /// min(T, D) in nanoseconds; 1 when unknown.
     pub(crate) span: u64,
-    /// Q^a / T, what the kernel itself counts for the deadline class; zero for the other classes.
-    pub(crate) bandwidth: Charge,
+    /// T in nanoseconds, or the span where no period is known; 1 when unknown.
+    pub(crate) period: u64,
+    /// Q^a / T; zero when unknown.
+    pub(crate) rate: Charge,
+    /// Whether the kernel's deadline class serves it.
+    pub(crate) deadline: bool,
     /// Whether nothing can be proved for those beside and below: the runtime is unknown, or a failed test was
     /// ignored.
     pub(crate) voids: bool,
 }
 
 impl Claim {
-    /// Whether the kernel's deadline class serves it.
-    pub(crate) fn is_deadline(&self) -> bool {
-        self.bandwidth != Charge::ZERO
+    /// What the kernel itself counts: Q^a / T in the deadline class, nothing in the others.
+    pub(crate) fn bandwidth(&self) -> Charge {
+        if self.deadline { self.rate } else { Charge::ZERO }
+    }
+
+    /// As a sporadic task that must end each job within min(T, D).
+    pub(crate) fn sporadic(&self) -> Sporadic {
+        let (period, span) = (Span::from_ns(self.period), Span::from_ns(self.span));
+        Sporadic::new(Work::from_ns(self.work), period, span)
     }
 
     /// As the analysis sees it.
@@ -70,6 +81,8 @@ struct CpuBook {
     charges: u32,
     /// Specs on this CPU alone, those that linger not counted.
     specs: u32,
+    /// Σ Q/T of all of them.
+    rate: Charge,
     /// What the kernel counts against its own share of this CPU.
     bandwidth: Charge,
     /// Deadline-class claims here that void proofs.
@@ -200,6 +213,12 @@ impl Ledger {
         self.lingering.peek().map(|Reverse((at, _))| *at)
     }
 
+    /// What lingers at `place`; `None` where so much lingers everywhere that it takes long to find out.
+    pub(crate) fn lingering_at(&self, place: Place) -> Option<impl Iterator<Item = &Claim>> {
+        let all = self.lingering.iter().map(|Reverse((_, claim))| claim);
+        (self.lingering.len() <= TASKS_MAX).then(|| all.filter(move |claim| claim.place == place))
+    }
+
     fn seat(&mut self, claim: &Claim, by: i32) {
         let held = self.held(claim.place, claim.plugin);
         let specs = match claim.place {
@@ -219,9 +238,10 @@ impl Ledger {
             Place::Cpu(cpu) => {
                 let book = &mut self.cpus[cpu as usize];
                 add(&mut book.total, claim.charge);
-                add(&mut book.bandwidth, claim.bandwidth);
+                add(&mut book.rate, claim.rate);
+                add(&mut book.bandwidth, claim.bandwidth());
                 book.charges += 1;
-                book.voids += u32::from(claim.voids && claim.is_deadline());
+                book.voids += u32::from(claim.voids && claim.deadline);
                 if let Some(domain) = book.domain {
                     let domain = &mut self.domains[domain as usize];
                     add(&mut domain.pinned, claim.charge);
@@ -231,7 +251,7 @@ impl Ledger {
             Place::Domain(domain) => {
                 let book = &mut self.domains[domain as usize];
                 add(&mut book.total, claim.charge);
-                add(&mut book.bandwidth, claim.bandwidth);
+                add(&mut book.bandwidth, claim.bandwidth());
                 book.charges += 1;
                 book.voids += u32::from(claim.voids);
                 *book.densities.entry(claim.charge).or_default() += 1;
@@ -252,9 +272,10 @@ impl Ledger {
             Place::Cpu(cpu) => {
                 let book = &mut self.cpus[cpu as usize];
                 subtract(&mut book.total, claim.charge);
-                subtract(&mut book.bandwidth, claim.bandwidth);
+                subtract(&mut book.rate, claim.rate);
+                subtract(&mut book.bandwidth, claim.bandwidth());
                 book.charges -= 1;
-                book.voids -= u32::from(claim.voids && claim.is_deadline());
+                book.voids -= u32::from(claim.voids && claim.deadline);
                 if let Some(domain) = book.domain {
                     let domain = &mut self.domains[domain as usize];
                     subtract(&mut domain.pinned, claim.charge);
@@ -264,7 +285,7 @@ impl Ledger {
             Place::Domain(domain) => {
                 let book = &mut self.domains[domain as usize];
                 subtract(&mut book.total, claim.charge);
-                subtract(&mut book.bandwidth, claim.bandwidth);
+                subtract(&mut book.bandwidth, claim.bandwidth());
                 book.charges -= 1;
                 book.voids -= u32::from(claim.voids);
                 let count = book.densities.get_mut(&claim.charge).expect("a density that was not taken");
@@ -291,6 +312,7 @@ impl Ledger {
         let cpu = |book: &CpuBook| {
             (book.total, book.bandwidth, book.charges, book.specs, book.voids)
                 == (Charge::ZERO, Charge::ZERO, 0, 0, 0)
+                && book.rate == Charge::ZERO
         };
         let domain = |book: &DomainBook| {
             (book.total, book.bandwidth, book.charges, book.specs, book.voids)

@@ -20,6 +20,7 @@ mod create;
 mod decide;
 #[cfg(test)]
 mod dice;
+mod exact;
 mod foreign;
 mod ids;
 mod later;
@@ -31,6 +32,7 @@ mod plugins;
 mod refuse;
 mod release;
 mod reload;
+mod residents;
 mod restore;
 mod segments;
 mod session;
@@ -52,6 +54,7 @@ pub mod rules;
 pub mod suite;
 
 pub use broker::Broker;
+pub use exact::Tries;
 pub use input::{Effect, Input, LogEvent, Peer, SessionId, ThreadFacts, ThreadId, Ticket};
 pub use plugin::{Ask, Clip, Offer, Verdict};
 pub use rules::{Denial, Rules, Snapshot};

@@ -1,5 +1,6 @@
 //! What a plugin is asked and what it answers: ReTiF's Table 4 as pure questions.
 
+use crate::exact::Tries;
 use talea_core::{Charge, CpuSet, Params, Work};
 use talea_proto::No;
 use talea_proto::message::Notes;
@@ -17,6 +18,8 @@ pub struct Ask<'a> {
     pub ignore_admission: bool,
     /// Bounds that the rules put on a runtime above the minimum.
     pub clip: Clip,
+    /// The exact tests that the request may still have; without, as many as a request of its own.
+    pub tries: Option<&'a Tries>,
 }
 
 /// How far a desired runtime may be granted (checklist R8).

@@ -22,12 +22,14 @@ mod build;
 mod tests;
 
 use self::build::{build, confinements, face};
+use crate::exact::Tries;
 use crate::input::{ForeignAnswer, Machine};
 use crate::ledger::{Claim, Ledger, Place, View};
 use crate::plugin::{Ask, Clip, Offer, Verdict};
 use crate::plugins::edf::Confinement;
 use crate::plugins::place::worst_fit;
 use crate::plugins::{Core, Entry, Plugin, World, claim, no};
+use crate::residents::Residents;
 use talea_core::setup::{Band, PluginKind, Setup};
 use talea_core::{Attr, Charge, CpuSet, Priority, Span, Time, Work};
 use talea_proto::message::{CpuInfo, Mechanism, Name, Notes, PluginInfo};
@@ -84,6 +86,7 @@ pub struct Suite {
     rms: Vec<u32>,
     ledger: Ledger,
     entries: Vec<Option<Entry>>,
+    residents: Residents,
     /// Slots whose kernel priority has changed since the last drain, some of them more than once.
     moved: Vec<u32>,
     epoch: u64,
@@ -123,7 +126,9 @@ impl Suite {
         let plugins: Vec<Plugin> = built.collect();
         let rms = plugins.iter().enumerate().filter(|(_, plugin)| plugin.as_rm().is_some());
         let rms = rms.map(|(i, _)| i as u32).collect();
-        Ok(Suite { faces, plugins, rms, ledger, entries: Vec::new(), moved: Vec::new(), epoch: 0 })
+        let residents = Residents::new(cpus, domains.len());
+        let (entries, moved) = (Vec::new(), Vec::new());
+        Ok(Suite { faces, plugins, rms, ledger, entries, residents, moved, epoch: 0 })
     }
 
     /// How many plugins there are.
@@ -200,7 +205,7 @@ impl Suite {
         if self.faces[plugin as usize].out_of_service {
             return Verdict::No(no(Reason::OutOfService, Field::Plugin, 0, 0, 0));
         }
-        self.look(leaving, |world| self.plugins[plugin as usize].ask(world, ask))
+        self.look_with(leaving, ask.tries, |world| self.plugins[plugin as usize].ask(world, ask))
     }
 
     /// What a foreign plugin's answer amounts to: clamped to its CPUs and its band, or a lie.
@@ -215,7 +220,9 @@ impl Suite {
             return Ok(Verdict::No(no(Reason::OutOfService, Field::Plugin, 0, 0, 0)));
         }
         match &self.plugins[plugin as usize] {
-            Plugin::Foreign(foreign) => self.look(leaving, |world| foreign.judge(world, ask, answer)),
+            Plugin::Foreign(foreign) => {
+                self.look_with(leaving, ask.tries, |world| foreign.judge(world, ask, answer))
+            }
             _ => Ok(self.ask(plugin, ask, leaving)),
         }
     }
@@ -241,7 +248,7 @@ impl Suite {
         if old.claim.plugin == plugin && self.plugins[plugin as usize].exchange(&old, &new) {
             self.give(&old.claim);
             self.take(&new.claim);
-            self.entries[slot.0 as usize] = Some(Entry { given: old.given, ..new });
+            self.entries[slot.0 as usize] = Some(Entry { given: old.given, seat: old.seat, ..new });
             return;
         }
         self.leave(slot, free_at, Some(&new.claim));
@@ -361,8 +368,14 @@ impl Suite {
         let task = &record.task;
         let wished = if task.cpus_mandatory { CpuSet::EMPTY } else { task.cpus };
         let (allowed, clip) = (CpuSet::EMPTY, Clip::default());
-        let ask =
-            Ask { params: &task.params, allowed, wished, ignore_admission: task.ignore_admission, clip };
+        let ask = Ask {
+            params: &task.params,
+            allowed,
+            wished,
+            ignore_admission: task.ignore_admission,
+            clip,
+            tries: None,
+        };
         let mut notes = built.lasting_notes(&task.params, record.runtime);
         if let Some(cpu) = cpu {
             notes = notes.with(Core::wish_notes(&ask, cpu));
@@ -392,6 +405,17 @@ impl Suite {
 
     /// Shows the books to a question.
     fn look<R>(&self, leaving: Option<Slot>, question: impl FnOnce(&World<'_>) -> R) -> R {
+        self.look_with(leaving, None, question)
+    }
+
+    /// The same with the exact tests that are left to its request.
+    fn look_with<R>(
+        &self,
+        leaving: Option<Slot>,
+        tries: Option<&Tries>,
+        question: impl FnOnce(&World<'_>) -> R,
+    ) -> R {
+        let own = Tries::default();
         let leaving_entry = leaving.map(|slot| self.at(slot));
         let claims = |visit: &mut dyn FnMut(&Claim)| {
             for (i, entry) in self.entries.iter().enumerate() {
@@ -402,7 +426,14 @@ impl Suite {
         };
         let leaving = leaving_entry.map(|entry| &entry.claim);
         let view = View { ledger: &self.ledger, leaving, claims: &claims };
-        question(&World { view, leaving: leaving_entry, plugins: &self.plugins })
+        question(&World {
+            view,
+            leaving: leaving_entry,
+            plugins: &self.plugins,
+            entries: &self.entries,
+            residents: &self.residents,
+            tries: tries.unwrap_or(&own),
+        })
     }
 
     fn entry(&self, plugin: u32, ask: &Ask<'_>, offer: &Offer) -> Entry {
@@ -422,6 +453,7 @@ impl Suite {
             priority: offer.priority,
             attached: false,
             given: 0,
+            seat: 0,
         }
     }
 
@@ -435,7 +467,8 @@ impl Suite {
         self.plugins[entry.claim.plugin as usize].enter(&entry, &mut self.moved);
         self.faces[entry.claim.plugin as usize].specs += 1;
         self.take(&entry.claim);
-        self.entries[index] = Some(entry);
+        let seat = self.residents.put(entry.claim.place, slot.0);
+        self.entries[index] = Some(Entry { seat, ..entry });
     }
 
     /// The spec leaves; of its charge what `successor` does not take over on the same place stays until `free_at`.
@@ -444,6 +477,9 @@ impl Suite {
             self.attached(slot, false);
         }
         let entry = self.entries[slot.0 as usize].take().expect("no spec in this slot");
+        if let Some(other) = self.residents.take(entry.claim.place, entry.seat) {
+            self.entries[other as usize].as_mut().expect("who sits there is there").seat = entry.seat;
+        }
         self.epoch += 1;
         self.plugins[entry.claim.plugin as usize].leave(&entry, &mut self.moved);
         self.faces[entry.claim.plugin as usize].specs -= 1;
@@ -497,8 +533,8 @@ fn remainder(claim: &Claim, successor: Option<&Claim>) -> Option<Claim> {
         if part == Charge::ZERO { 0 } else { part.of(Span::from_ns(claim.span)).as_ns() + 1 }
     };
     let charge = Charge::ratio(work, claim.span);
-    let bandwidth = claim.bandwidth.saturating_sub(successor.bandwidth);
-    (work > 0).then_some(Claim { charge, work, bandwidth, ..*claim })
+    let rate = claim.rate.saturating_sub(successor.bandwidth());
+    (work > 0).then_some(Claim { charge, work, rate, ..*claim })
 }
 
 fn cpu_of(place: Place) -> Option<u32> {

@@ -100,6 +100,11 @@ extern "C" {
 #define TALEA_FIELD_GROUP            15
 #define TALEA_FIELD_MESSAGE          16
 
+/* Why a deadline could be missed, where an exact test said so. */
+#define TALEA_WITNESS_NONE   0
+#define TALEA_WITNESS_LATE   1 /* released with all that is as urgent, a task would end after its deadline */
+#define TALEA_WITNESS_DEMAND 2 /* within a window more would be due than there is */
+
 /* The numbers of a refusal. */
 typedef struct talea_refusal {
     uint32_t size;
@@ -111,8 +116,13 @@ typedef struct talea_refusal {
     uint64_t fits;        /* the most that a plugin would take instead, in the unit of fits_field; 0: unknown */
     uint32_t fits_field;  /* TALEA_FIELD_* */
     uint32_t index;       /* which task of a group */
+    uint32_t witness;     /* TALEA_WITNESS_*; the first plugin's that gave one */
+    uint32_t witness_own; /* with LATE: 1 if it is the task of the request, 0 if one that is served already */
+    uint64_t witness_at_ns;    /* LATE: the period of that task; DEMAND: the window */
+    uint64_t witness_needs_ns; /* LATE: from its release to its end, 0: without bound; DEMAND: what would be due */
+    uint64_t witness_has_ns;   /* LATE: its deadline; DEMAND: what there is */
 } talea_refusal;
-#define TALEA_REFUSAL_INIT { sizeof(talea_refusal), 0, 0, 0, 0, 0, 0, 0, 0 }
+#define TALEA_REFUSAL_INIT { sizeof(talea_refusal), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* What the last call of this thread that did not return 0 had to say, as sentences. Valid until the thread's
  * next call; never NULL. */

@@ -22,6 +22,11 @@ pub struct TaleaRefusal {
     pub fits: u64,
     pub fits_field: u32,
     pub index: u32,
+    pub witness: u32,
+    pub witness_own: u32,
+    pub witness_at_ns: u64,
+    pub witness_needs_ns: u64,
+    pub witness_has_ns: u64,
 }
 
 /// `talea_spec`
@@ -141,7 +146,7 @@ macro_rules! sized {
 }
 
 sized! {
-    TaleaRefusal 48 { asked 16 fits 32 index 44 }
+    TaleaRefusal 80 { asked 16 fits 32 index 44 witness 48 witness_has_ns 72 }
     TaleaSpec 208 { period_ns 8 deadline_ns 32 priority 40 owner 44 plugin 48 cpus 80 }
     TaleaGranted 80 { spec_id 8 utilization_ppm 32 notes 52 token 56 lost 72 zero 76 }
     TaleaStatus 72 { instance 8 wakeups 40 rules 68 }

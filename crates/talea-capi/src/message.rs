@@ -7,7 +7,8 @@ use std::cell::RefCell;
 use std::ffi::{CStr, CString};
 use std::sync::LazyLock;
 use talea_client::{Code, Field, Refusal};
-use talea_proto::refusal::Said;
+use talea_core::Span;
+use talea_proto::refusal::{Said, Witness};
 
 #[derive(Default)]
 struct Last {
@@ -70,6 +71,19 @@ fn numbers(refusal: &Refusal) -> TaleaRefusal {
         _ => None,
     });
     let (fits, fits_field) = offers.max_by_key(|(fits, _)| *fits).unwrap_or((0, Field::Request));
+    let witness = refusal.answers.iter().find_map(|answer| match answer.verdict {
+        Said::No(no) => no.witness,
+        _ => None,
+    });
+    let (witness, own, at, needs, has) = match witness {
+        None => (0, false, 0, 0, 0),
+        Some(Witness::Late { own, period, deadline, response }) => {
+            (1, own, period.as_ns(), response.map_or(0, Span::as_ns), deadline.as_ns())
+        }
+        Some(Witness::Demand { at, demand, supply }) => {
+            (2, false, at.as_ns(), demand.as_ns(), supply.as_ns())
+        }
+    };
     TaleaRefusal {
         size: 0,
         code: refusal.code as i32,
@@ -80,6 +94,11 @@ fn numbers(refusal: &Refusal) -> TaleaRefusal {
         fits,
         fits_field: fits_field as u32,
         index: refusal.index,
+        witness,
+        witness_own: own.into(),
+        witness_at_ns: at,
+        witness_needs_ns: needs,
+        witness_has_ns: has,
     }
 }
 
@@ -110,6 +129,49 @@ pub extern "C" fn talea_version() -> *const c_char {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn r16_a_witness_is_told_in_numbers() {
+        use talea_core::Work;
+        use talea_proto::message::Name;
+        use talea_proto::refusal::{Answer, No, Reason};
+        let ns = Span::from_ns;
+        let told = |witness| {
+            let (asked, limit) = (2, 1);
+            let no = No {
+                reason: Reason::NoRoom,
+                field: Field::Runtime,
+                cpu: None,
+                asked,
+                limit,
+                fits: 0,
+                witness,
+            };
+            let name = Name::new("rm").expect("a name");
+            let answers = vec![Answer { plugin: 0, name, verdict: Said::No(no) }];
+            let code = Code::NoPlugin;
+            let refusal = Refusal {
+                code,
+                field: Field::Request,
+                asked: 0,
+                limit: 0,
+                errno: 0,
+                index: 0,
+                rule: None,
+                answers,
+            };
+            let TaleaRefusal {
+                witness, witness_own, witness_at_ns, witness_needs_ns, witness_has_ns, ..
+            } = numbers(&refusal);
+            (witness, witness_own, witness_at_ns, witness_needs_ns, witness_has_ns)
+        };
+        let late = |own, response| Some(Witness::Late { own, period: ns(20), deadline: ns(15), response });
+        assert_eq!(told(None), (0, 0, 0, 0, 0));
+        assert_eq!(told(late(true, Some(ns(17)))), (1, 1, 20, 17, 15));
+        assert_eq!(told(late(false, None)), (1, 0, 20, 0, 15));
+        let (demand, supply) = (Work::from_ns(9), Work::from_ns(8));
+        assert_eq!(told(Some(Witness::Demand { at: ns(10), demand, supply })), (2, 0, 10, 9, 8));
+    }
 
     #[test]
     fn words_are_those_of_the_protocol() {

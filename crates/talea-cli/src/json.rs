@@ -4,9 +4,10 @@
 
 use crate::words;
 use serde::Serialize;
+use talea_core::Span;
 use talea_core::{CpuSet, Policy};
 use talea_proto::message::{PluginInfo, Status};
-use talea_proto::refusal::Said;
+use talea_proto::refusal::{Said, Witness};
 use talea_proto::{Answer, Field, Granted, Owner, Refusal, SpecInfo, Task};
 
 /// What a task declares.
@@ -167,7 +168,37 @@ pub(crate) struct AnswerJson {
     limit: Option<u64>,
     fits: Option<u64>,
     unit: Option<&'static str>,
+    /// Why a deadline could be missed, where an exact test said so.
+    witness: Option<WitnessJson>,
     text: String,
+}
+
+/// Why a deadline could be missed.
+#[derive(Serialize, Debug)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+enum WitnessJson {
+    /// A task would end after its deadline; `response_ns` is `null` where that grows without bound.
+    Late { own: bool, period_ns: u64, deadline_ns: u64, response_ns: Option<u64> },
+    /// Within a window more would be due than there is.
+    Demand { at_ns: u64, demand_ns: u64, supply_ns: u64 },
+}
+
+impl From<Witness> for WitnessJson {
+    fn from(witness: Witness) -> WitnessJson {
+        match witness {
+            Witness::Late { own, period, deadline, response } => WitnessJson::Late {
+                own,
+                period_ns: period.as_ns(),
+                deadline_ns: deadline.as_ns(),
+                response_ns: response.map(Span::as_ns),
+            },
+            Witness::Demand { at, demand, supply } => WitnessJson::Demand {
+                at_ns: at.as_ns(),
+                demand_ns: demand.as_ns(),
+                supply_ns: supply.as_ns(),
+            },
+        }
+    }
 }
 
 impl From<&Answer> for AnswerJson {
@@ -184,6 +215,7 @@ impl From<&Answer> for AnswerJson {
             limit: None,
             fits: None,
             unit: None,
+            witness: None,
             text: words::said(&answer.verdict),
         };
         match answer.verdict {
@@ -204,6 +236,7 @@ impl From<&Answer> for AnswerJson {
                 json.limit = Some(no.limit);
                 json.fits = Some(no.fits).filter(|&fits| fits > 0);
                 json.unit = unit(no.field);
+                json.witness = no.witness.map(WitnessJson::from);
             }
             Said::Denied { code, field, asked, limit } => {
                 json.verdict = "denied";

@@ -178,7 +178,7 @@ pub struct RmOptions {
     pub refuse_sharing: bool,
 }
 
-/// Admission tests of `rm`, weakest guarantee first.
+/// Admission tests of `rm`: what promises nothing first, then those that prove, in order of how much they accept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RmTest {
     /// U ≤ 1 (ReTiF 5.2): refuses only what can't work.
@@ -186,8 +186,11 @@ pub enum RmTest {
     /// U ≤ n(2^(1/n) − 1). Liu and Layland, J. ACM 20(1), 1973, theorem 5.
     LiuLayland,
     /// Π(U_i + 1) ≤ 2. Bini, Buttazzo and Buttazzo, IEEE Trans. Computers 52(7), 2003, theorem 1.
-    #[default]
     Hyperbolic,
+    /// Response times: every level's last task within the level's shortest deadline. Joseph and Pandya, The Computer Journal
+    /// 29(5), 1986. The hyperbolic bound decides first, where it says yes.
+    #[default]
+    Exact,
 }
 
 /// Options of `fp` and `rr`.

@@ -17,8 +17,8 @@ pub mod wire;
 pub use message::{Granted, Owner, Reply, Request, SpecId, SpecInfo, Task};
 pub use refusal::{Answer, Code, Field, No, Refusal};
 
-/// The protocol version that this build speaks.
-pub const VERSION: u16 = 1;
+/// The protocol version that this build speaks: 2 since a plugin's "no" carries a witness.
+pub const VERSION: u16 = 2;
 /// No message is longer, in bytes.
 pub const MESSAGE_MAX: usize = 16 * 1024;
 /// Most tasks in one grouped request.

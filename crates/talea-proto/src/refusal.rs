@@ -9,7 +9,7 @@ mod words;
 use crate::message::{Name, Notes};
 use alloc::string::String;
 use alloc::vec::Vec;
-use talea_core::Charge;
+use talea_core::{Charge, Span, Work};
 
 /// Why a request was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,8 +181,35 @@ pub struct No {
     pub asked: u64,
     /// Where the bound lies.
     pub limit: u64,
-    /// What would have fitted instead, in the unit of `field`; 0 when nothing would.
+    /// What would have fitted instead, in the unit of `field`; 0 when nothing is known that would.
     pub fits: u64,
+    /// Why it does not fit, where an exact test said so.
+    pub witness: Option<Witness>,
+}
+
+/// Why a deadline could be missed, as a fact that can be checked by hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Witness {
+    /// Under fixed priorities: released together with all that is as urgent or more, a task would end too late.
+    Late {
+        /// Whether it is the task of the request; else it is one that is served already.
+        own: bool,
+        /// Its period.
+        period: Span,
+        /// Its deadline, which counts from its release.
+        deadline: Span,
+        /// When it would end, counted likewise; `None` if that grows without bound.
+        response: Option<Span>,
+    },
+    /// Under earliest deadline first: too much would be due within a window.
+    Demand {
+        /// Length of the window; all tasks are released at its beginning.
+        at: Span,
+        /// What is due within it.
+        demand: Work,
+        /// What there is within it.
+        supply: Work,
+    },
 }
 
 /// The kinds of "no" that plugins give.

@@ -20,7 +20,7 @@
 //! | group head | 8 | count u32 (0), zero (4); then the tasks, or the grants |
 //! | [`GrantedWire`] | 72 | spec (0), token (8), charge (24), runtime (40), grain (48), plugin (56), CPU (60), notes (64), flags (68), mechanism (70), priority (71) |
 //! | [`AttrWire`] | 168 | runtime (0), deadline (8), period (16), policy (24), flags (28), nice (32), priority (36), CPUs (40) |
-//! | [`AnswerWire`] | 96 | name (0), plugin (32), kind (36), why (38), field (40), flags (42), CPU (44), asked (48), limit (56), fits (64), charge (72), notes (88), zero (92) |
+//! | [`AnswerWire`] | 96 | name (0), plugin (32), kind (36), why (38), field (40), flags (42), CPU (44), asked (48), limit (56), fits (64); a yes: charge (72), notes (88), zero (92); a no: its witness's window or period (72), demand or response (80), supply or deadline (88) |
 //! | refusal head | 40 | code (0), field (2), errno (4), asked (8), limit (16), index (24), answers (28), rule length (30), flags (32), zero (36); then the answers, then the rule's text |
 //!
 //! Hello, welcome and refused keep their layout in every version of the protocol: two peers of different versions

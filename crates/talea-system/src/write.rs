@@ -93,6 +93,7 @@ fn write_plugin(out: &mut String, plugin: &PluginSetup) {
                 RmTest::Necessary => "\"necessary\"",
                 RmTest::LiuLayland => "\"liu-layland\"",
                 RmTest::Hyperbolic => "\"hyperbolic\"",
+                RmTest::Exact => "\"exact\"",
             };
             pair(out, "test", test);
             pair(out, "refuse_sharing", &options.refuse_sharing.to_string());

@@ -78,7 +78,7 @@ impl View<'_> {
             Place::Cpu(cpu) => self.ledger.cpus[cpu as usize].voids,
             Place::Domain(domain) => self.ledger.domain(domain).voids,
         };
-        let leaves = self.leaves(place).is_some_and(|claim| claim.voids && claim.is_deadline());
+        let leaves = self.leaves(place).is_some_and(|claim| claim.voids && claim.deadline);
         voids > u32::from(leaves)
     }
 
@@ -95,9 +95,19 @@ impl View<'_> {
                 (book.bandwidth, book.charges)
             }
         };
-        let leaves = self.leaves(place).map_or(Charge::ZERO, |claim| claim.bandwidth);
+        let leaves = self.leaves(place).map_or(Charge::ZERO, Claim::bandwidth);
         let rounding = Charge::from_bits(u128::from(charges) + 1);
         sum.saturating_sub(leaves).saturating_sub(rounding)
+    }
+
+    /// Whether Σ Q/T over everything on `cpu` and `coming` stays within `limit`, as far as charges tell: a sum that is over it by
+    /// no more than its charges were rounded up passes.
+    pub(crate) fn may_fit(&self, cpu: u32, coming: &Claim, limit: Charge) -> bool {
+        let book = &self.ledger.cpus[cpu as usize];
+        let leaves = self.leaves(Place::Cpu(cpu)).map_or(Charge::ZERO, |claim| claim.rate);
+        let rounding = Charge::from_bits(u128::from(book.charges) + 1);
+        let sum = book.rate.saturating_sub(leaves).saturating_add(coming.rate);
+        sum.saturating_sub(rounding) <= limit
     }
 
     /// Whether the charges on `cpu` alone and `coming` stay within `limit`, exactly.

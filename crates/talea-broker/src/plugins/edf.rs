@@ -1,8 +1,9 @@
 //! Earliest deadline first on `SCHED_DEADLINE`. ReTiF (JSA 2021) section 5.1; ISORC 2020, Eq. 2.
 //!
 //! Period and runtime are mandatory, the deadline defaults to the period. The load is Q / min(T, D) (Eq. 1), summed
-//! over *all* plugins' charges on a CPU, and a task is accepted where that stays within U^thr (Eq. 3). A desired
-//! runtime is granted as far as U^thr, the rules' bounds and what `rm` plugins below have promised allow:
+//! over *all* plugins' charges on a CPU, and a task is accepted where that stays within U^thr (Eq. 3). Where it
+//! does so on no CPU that is tried, but Σ Q/T does, the demand test decides (`demand.rs`), on no more than
+//! [`TRIES_MAX`](crate::exact::TRIES_MAX) of them. A desired runtime is granted as far as U^thr, the rules' bounds and what `rm` plugins below have promised allow:
 //! Q^a = max(Q, min(Q^d, free · min(T, D))), and the books count Q^a (facts W8).
 //!
 //! *U^thr* is by default the largest share that the kernel itself admits (on current kernels 95 % less the fair
@@ -19,9 +20,12 @@
 //!
 //! *Limits of the kernel* are told at create (checklist R12): Q ≥ 1024 ns, D ≤ T, T within the machine's bounds.
 
+mod demand;
+
 use super::fp::{coming, would_break};
 use super::place::worst_fit;
 use super::{Core, Entry, World, claim, desired_notes, missing, no, no_cpu};
+use crate::exact::{Broken, Depth, Open, keep_telling};
 use crate::input::Machine;
 use crate::ledger::{Claim, Place};
 use crate::plugin::{Ask, Offer, Verdict};
@@ -176,16 +180,22 @@ impl Edf {
             None => cpus,
         };
         let load = |cpu| (world.view.load(cpu), world.view.specs(cpu), cpu);
-        let mut refused: Option<No> = None;
-        let mut refuse = |no: No| {
-            if refused.is_none_or(|best| no.fits > best.fits) {
-                refused = Some(no);
-            }
-        };
+        let (mut refused, mut open): (Option<No>, Open) = (None, Open::default());
         for cpu in worst_fit(cpus, &ask.wished, load) {
-            match self.try_at(world, ask, Place::Cpu(cpu)) {
+            match self.try_at(world, ask, Place::Cpu(cpu), Depth::Bounds) {
                 Ok(offer) => return Ok(offer),
-                Err(no) => refuse(no),
+                Err((no, is_open)) => {
+                    keep_telling(&mut refused, no);
+                    if is_open {
+                        open.push(cpu);
+                    }
+                }
+            }
+        }
+        for cpu in open.cpus() {
+            match self.try_at(world, ask, Place::Cpu(cpu), Depth::Exact) {
+                Ok(offer) => return Ok(offer),
+                Err((no, _)) => keep_telling(&mut refused, no),
             }
         }
         if ask.ignore_admission {
@@ -208,23 +218,43 @@ impl Edf {
             return Err(no_cpu(ask, &self.core.cpus.difference(&ask.allowed)));
         }
         let place = Place::Domain(self.domain.expect("a global plugin has a domain"));
-        match self.try_at(world, ask, place) {
-            Err(_) if ask.ignore_admission => self.try_ignoring(world, ask, place),
+        let said = match self.try_at(world, ask, place, Depth::Bounds) {
+            Err((_, true)) => self.try_at(world, ask, place, Depth::Exact),
             said => said,
+        };
+        match said {
+            Err(_) if ask.ignore_admission => self.try_ignoring(world, ask, place),
+            said => said.map_err(|(no, _)| no),
         }
     }
 
-    fn try_at(&self, world: &World<'_>, ask: &Ask<'_>, place: Place) -> Result<Offer, No> {
+    /// The offer for `place`; or why there is none, and whether an exact test might say otherwise.
+    fn try_at(
+        &self,
+        world: &World<'_>,
+        ask: &Ask<'_>,
+        place: Place,
+        depth: Depth,
+    ) -> Result<Offer, (No, bool)> {
         let least = ask.params.runtime.expect("checked before");
         let offer = self.offer(world, ask, place, least);
-        if !self.fits(world, &self.claim(ask, place, &offer)) {
-            let (asked, limit) = (offer.charge.ppm(), self.threshold.ppm());
-            let fits = self.free_at(world, place).ppm_down();
-            return Err(No { cpu: offer.cpu, ..no(Reason::NoRoom, Field::Utilization, asked, limit, fits) });
+        let claim = self.claim(ask, place, &offer);
+        if !self.fits(world, &claim) {
+            let is_open = self.may_fit(world, &claim);
+            let said = match depth {
+                Depth::Exact if is_open => self.demanded(world, &claim).settled(),
+                _ => Err(Broken { open: is_open, witness: None }),
+            };
+            if let Err(Broken { open, witness }) = said {
+                let (asked, limit) = (offer.charge.ppm(), self.threshold.ppm());
+                let fits = self.free_at(world, place).ppm_down();
+                let no = no(Reason::NoRoom, Field::Utilization, asked, limit, fits);
+                return Err((No { cpu: offer.cpu, witness, ..no }, open));
+            }
         }
         let coming = coming(self.core.index, place, ask.params);
-        if !world.bear(&coming) {
-            return Err(No { cpu: offer.cpu, ..would_break(world, &coming) });
+        if let Err(broken) = world.bear(&coming, depth) {
+            return Err((No { cpu: offer.cpu, ..would_break(world, &coming, &broken) }, broken.open));
         }
         match self.elastic(world, ask, place, least) {
             runtime if runtime == least => Ok(offer),
@@ -254,7 +284,7 @@ impl Edf {
             let elastic = Params { runtime: Some(runtime), ..*params };
             let claim = self.claim(ask, place, &self.offer(world, ask, place, runtime));
             let fits = runtime > least && self.fits(world, &claim);
-            if fits && world.bear(&coming(self.core.index, place, &elastic)) {
+            if fits && world.bear(&coming(self.core.index, place, &elastic), Depth::Bounds).is_ok() {
                 return runtime;
             }
         }
@@ -270,9 +300,9 @@ impl Edf {
         };
         let limit = self.share.times(width);
         let sum = world.view.bandwidth(place);
-        if sum.saturating_add(claim.bandwidth) > limit {
+        if sum.saturating_add(claim.bandwidth()) > limit {
             let fits = limit.saturating_sub(sum).ppm_down();
-            let no = no(Reason::NoRoom, Field::Utilization, claim.bandwidth.ppm(), limit.ppm(), fits);
+            let no = no(Reason::NoRoom, Field::Utilization, claim.bandwidth().ppm(), limit.ppm(), fits);
             return Err(No { cpu: offer.cpu, ..no });
         }
         let notes = offer.notes.with(Notes::ADMISSION_IGNORED).with(Notes::NOT_PROVED);

@@ -5,6 +5,7 @@
 //! compute, and what other plugins have promised is ours to defend.
 
 use super::{Core, Entry, World, desired_notes, fp, no, sound};
+use crate::exact::Depth;
 use crate::input::ForeignAnswer;
 use crate::ledger::Place;
 use crate::plugin::{Ask, Offer, Verdict};
@@ -60,9 +61,14 @@ impl Foreign {
             return Err(Lie(format!("priority {}, which is not in {}-{}", answer.priority, low.0, high.0)));
         };
         let coming = fp::coming(self.core.index, Place::Cpu(cpu), ask.params);
-        let borne = world.bear(&coming);
-        if !borne && !ask.ignore_admission {
-            return Ok(Verdict::No(fp::would_break(world, &coming)));
+        let borne = match world.bear(&coming, Depth::Bounds) {
+            Err(broken) if broken.open => world.bear(&coming, Depth::Exact),
+            said => said,
+        };
+        if let Err(broken) = &borne
+            && !ask.ignore_admission
+        {
+            return Ok(Verdict::No(fp::would_break(world, &coming, broken)));
         }
         let runtime = ask.params.runtime;
         let offer = Offer {
@@ -73,7 +79,7 @@ impl Foreign {
                 .with(Notes::BUDGET_NOT_ENFORCED)
                 .with(desired_notes(ask.params, runtime))
                 .with(Core::wish_notes(ask, cpu))
-                .with(if borne { Notes::default() } else { Notes::ADMISSION_IGNORED })
+                .with(if borne.is_ok() { Notes::default() } else { Notes::ADMISSION_IGNORED })
                 .with(partial),
             priority,
         };

@@ -8,12 +8,13 @@
 //! `rm` tasks below it are told that nothing is proved any more.
 
 use super::{Core, Entry, Outranking, World, desired_notes, missing, no};
+use crate::exact::{Broken, Depth, Open, keep_telling};
 use crate::ledger::Place;
 use crate::levels::{Levels, Member, Run};
 use crate::plugin::{Ask, Offer, Verdict};
 use crate::plugins::place::worst_fit;
 use talea_core::setup::Band;
-use talea_core::{Charge, Params, Policy, Priority};
+use talea_core::{Charge, Params, Policy, Priority, Span};
 use talea_proto::message::{Mechanism, Notes};
 use talea_proto::refusal::Reason;
 use talea_proto::{Field, No};
@@ -71,6 +72,7 @@ impl Fp {
         let view = &world.view;
         let load = |cpu| (view.specs_of(self.core.index, Place::Cpu(cpu)), view.specs(cpu), cpu);
         let (mut refused, mut ignoring): (Option<No>, Option<Offer>) = (None, None);
+        let mut open = Open::default();
         for cpu in worst_fit(cpus, &ask.wished, load) {
             let place = Place::Cpu(cpu);
             let levels = self.at(place);
@@ -82,11 +84,21 @@ impl Fp {
                 continue;
             }
             let coming = coming(self.core.index, place, ask.params);
-            if world.bear(&coming) {
+            let Err(broken) = world.bear(&coming, Depth::Bounds) else {
                 return Verdict::Ok(self.offer(world, ask, cpu, key));
+            };
+            if broken.open {
+                open.push(cpu);
             }
             ignoring = ignoring.or_else(|| Some(self.offer(world, ask, cpu, key)));
-            refused.get_or_insert_with(|| would_break(world, &coming));
+            refused.get_or_insert_with(|| would_break(world, &coming, &broken));
+        }
+        for cpu in open.cpus() {
+            let coming = coming(self.core.index, Place::Cpu(cpu), ask.params);
+            match world.bear(&coming, Depth::Exact) {
+                Ok(()) => return Verdict::Ok(self.offer(world, ask, cpu, key)),
+                Err(broken) => keep_telling(&mut refused, would_break(world, &coming, &broken)),
+            }
         }
         match ignoring.filter(|_| ask.ignore_admission) {
             Some(offer) => Verdict::Ok(Offer { notes: offer.notes.with(Notes::ADMISSION_IGNORED), ..offer }),
@@ -189,11 +201,12 @@ fn member(entry: &Entry) -> Member {
 pub(crate) fn coming(plugin: u32, place: Place, params: &Params) -> Outranking {
     let known = params.runtime.zip(params.density_span());
     let (work, span) = known.map_or((0, 1), |(work, span)| (work.as_ns(), span.as_ns()));
-    Outranking { plugin, place, work, span }
+    let period = params.period.map_or(span, Span::as_ns);
+    Outranking { plugin, place, work, span, period }
 }
 
 /// The "no" for a task that would break what others have been promised, with the share that would not.
-pub(crate) fn would_break(world: &World<'_>, coming: &Outranking) -> No {
+pub(crate) fn would_break(world: &World<'_>, coming: &Outranking, broken: &Broken) -> No {
     let share = |work: u64| Charge::ratio(work, coming.span);
     let fits = share(world.bearable(coming).min(coming.span)).ppm_down();
     let asked = share(coming.work).ppm();
@@ -201,5 +214,6 @@ pub(crate) fn would_break(world: &World<'_>, coming: &Outranking) -> No {
         Place::Cpu(cpu) => Some(cpu),
         Place::Domain(_) => None,
     };
-    No { cpu, ..no(Reason::WouldBreakOthers, Field::Utilization, asked, fits, fits) }
+    let no = no(Reason::WouldBreakOthers, Field::Utilization, asked, fits, fits);
+    No { cpu, witness: broken.witness, ..no }
 }

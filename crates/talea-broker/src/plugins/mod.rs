@@ -12,8 +12,10 @@ pub(crate) mod fp;
 pub(crate) mod place;
 pub(crate) mod rm;
 
+use crate::exact::{Broken, Depth, Tries};
 use crate::ledger::{Claim, Place, View};
 use crate::plugin::{Ask, Offer, Verdict};
+use crate::residents::Residents;
 use edf::Edf;
 use foreign::Foreign;
 use fp::Fp;
@@ -41,6 +43,8 @@ pub(crate) struct Entry {
     pub(crate) attached: bool,
     /// The kernel priority that the thread has, as far as the suite has been told.
     pub(crate) given: u8,
+    /// Its seat among those at its place.
+    pub(crate) seat: u32,
 }
 
 /// What all plugins are made of.
@@ -90,6 +94,8 @@ pub(crate) struct Outranking {
     pub(crate) work: u64,
     /// min(T, D) in nanoseconds.
     pub(crate) span: u64,
+    /// T in nanoseconds.
+    pub(crate) period: u64,
 }
 
 /// What a question may look at: the books without the spec being replaced, and the other plugins.
@@ -101,22 +107,47 @@ pub(crate) struct World<'a> {
     pub(crate) leaving: Option<&'a Entry>,
     /// All plugins, by index.
     pub(crate) plugins: &'a [Plugin],
+    /// All specs, by slot.
+    pub(crate) entries: &'a [Option<Entry>],
+    /// Which of them are where.
+    pub(crate) residents: &'a Residents,
+    /// The exact tests that may still be tried.
+    pub(crate) tries: &'a Tries,
 }
 
-impl World<'_> {
-    /// Whether every guarantee that `rm` plugins have given still holds beside `coming`.
-    pub(crate) fn bear(&self, coming: &Outranking) -> bool {
-        coming.work == 0 || self.below(coming).all(|(rm, cpu)| rm.bears(self, cpu, coming))
+impl<'a> World<'a> {
+    /// The specs at `place`, as the question sees them.
+    pub(crate) fn at(&self, place: Place) -> impl Iterator<Item = &'a Entry> {
+        let (entries, leaving) = (self.entries, self.leaving);
+        let here = self.residents.at(place).iter().filter_map(|&slot| entries[slot as usize].as_ref());
+        here.filter(move |entry| !leaving.is_some_and(|leaving| std::ptr::eq(leaving, *entry)))
     }
 
-    /// The most work, in nanoseconds, that a task like `coming` could have so that [`World::bear`] holds; rounded
-    /// down.
+    /// Whether every guarantee that `rm` plugins have given still holds beside `coming`; what is open was not found broken
+    /// by anything else.
+    pub(crate) fn bear(&self, coming: &Outranking, depth: Depth) -> Result<(), Broken> {
+        let mut verdict = Ok(());
+        if coming.work == 0 {
+            return verdict;
+        }
+        for (rm, cpu) in self.below(coming) {
+            match rm.bears(self, cpu, coming, depth) {
+                Ok(()) => {}
+                Err(open) if open.open => verdict = Err(open),
+                broken => return broken,
+            }
+        }
+        verdict
+    }
+
+    /// The most work, in nanoseconds, that a task like `coming` could have so that [`World::bear`] holds by sums alone;
+    /// rounded down.
     pub(crate) fn bearable(&self, coming: &Outranking) -> u64 {
         let rooms = self.below(coming).map(|(rm, cpu)| rm.bearable(self, cpu, coming));
         u64::try_from(rooms.min().unwrap_or(u128::MAX)).unwrap_or(u64::MAX)
     }
 
-    fn below(&self, coming: &Outranking) -> impl Iterator<Item = (&Rm, u32)> {
+    fn below(&self, coming: &Outranking) -> impl Iterator<Item = (&'a Rm, u32)> {
         let (single, domain) = match coming.place {
             Place::Cpu(cpu) => (Some(cpu), None),
             Place::Domain(domain) => (None, Some(self.view.ledger.domain(domain))),
@@ -297,24 +328,24 @@ impl Plugin {
 /// The claim of a task with `runtime` in plugin `plugin` at `place`.
 pub(crate) fn claim(plugin: u32, place: Place, params: &Params, offer: &Offer, deadline: bool) -> Claim {
     let known = offer.runtime.zip(params.density_span()).filter(|(_, span)| !span.is_zero());
-    let bandwidth = match (deadline, offer.runtime, params.period) {
-        (true, Some(runtime), Some(period)) => Charge::new(runtime, period),
-        _ => Charge::ZERO,
-    };
+    let period = params.period.filter(|period| !period.is_zero());
+    let rate = known.map(|(work, span)| (work, period.unwrap_or(span)));
     Claim {
         plugin,
         place,
         charge: offer.charge,
         work: known.map_or(0, |(work, _)| work.as_ns()),
         span: known.map_or(1, |(_, span)| span.as_ns()),
-        bandwidth,
+        period: rate.map_or(1, |(_, period)| period.as_ns()),
+        rate: rate.map_or(Charge::ZERO, |(work, period)| Charge::new(work, period)),
+        deadline,
         voids: known.is_none() || offer.notes.contains(Notes::ADMISSION_IGNORED),
     }
 }
 
 /// A "no" without a CPU.
 pub(crate) fn no(reason: Reason, field: Field, asked: u64, limit: u64, fits: u64) -> No {
-    No { reason, field, cpu: None, asked, limit, fits }
+    No { reason, field, cpu: None, asked, limit, fits, witness: None }
 }
 
 /// A mandatory parameter is missing.

@@ -14,7 +14,9 @@
 //!   class otherwise. Tasks under global EDF count with twice their work on every CPU of their domain, apart from
 //!   pinned ones of equal span.
 //!
-//! `hyperbolic` and `liu-layland` ask about these classes. `necessary` asks whether the plain charges on the CPU
+//! `hyperbolic` and `liu-layland` ask about these classes. `exact` asks as `hyperbolic` does, and where that says no, the whole
+//! list of the CPU (`exact.rs`): first of all CPUs that are tried those on which the bound is enough, then, on no more
+//! than [`TRIES_MAX`](crate::exact::TRIES_MAX) of them, the test. `necessary` asks whether the plain charges on the CPU
 //! (and on its domain, if any) stay within one CPU (the domain's CPUs), and proves nothing, so its tasks are always
 //! "not proved" and bind nobody else.
 //!
@@ -28,7 +30,9 @@
 //! job's length those below may see both it and its successor (mode changes are ReTiF's open point, section 7.5).
 //!
 //! A question costs O(CPUs + log n), and up to 99 more where something is not proved; an arrival O(log n + threads that move), for n tasks.
+//! An exact test is beyond that, and bounded ([`crate::exact`]).
 
+mod exact;
 mod sums;
 
 use self::sums::{Change, Sums, domain_classes, weight};
@@ -37,6 +41,7 @@ use super::place::worst_fit;
 use super::{Core, Entry, Outranking, World, desired_notes, missing, no};
 use crate::bound::room;
 use crate::classes::Classes;
+use crate::exact::{Broken, Depth, Exactly, Open, keep_telling};
 use crate::ledger::{Claim, Place};
 use crate::levels::{After, Levels, Member};
 use crate::plugin::{Ask, Offer, Verdict};
@@ -64,8 +69,29 @@ struct At {
     above: Classes,
     /// Those of them that void all proofs here.
     voids: u32,
+    /// ΣU of ours and of those, each rounded up by less than 2^-64, and how many that is.
+    asked: (Charge, u32),
     /// The plugins they may be of: a bit each. The deadline class over the whole domain always outranks.
     outranked_by: u32,
+}
+
+impl At {
+    /// A claim of ours, or of one that outranks us, has come or gone.
+    fn count(&mut self, claim: &Claim, comes: bool) {
+        let (sum, count) = self.asked;
+        self.asked = if comes {
+            (sum.saturating_add(claim.rate), count + 1)
+        } else {
+            (sum.checked_sub(claim.rate).expect("a rate given back that was not taken"), count - 1)
+        };
+    }
+
+    /// Whether ΣU may be at most 1 without `leaving` and with `coming`: as far as rounding lets one say.
+    fn may_hold(&self, leaving: Option<&Claim>, coming: Charge) -> bool {
+        let (sum, count) = self.asked;
+        let sum = sum.saturating_sub(leaving.map_or(Charge::ZERO, |claim| claim.rate)).saturating_add(coming);
+        sum.saturating_sub(Charge::from_bits(u128::from(count) + 1)) <= Charge::ONE
+    }
 }
 
 impl Rm {
@@ -80,6 +106,7 @@ impl Rm {
             levels: Levels::with_sums(band(cpu)),
             above: Classes::default(),
             voids: 0,
+            asked: (Charge::ZERO, 0),
             outranked_by: outranked_by(cpu),
         };
         let last = core.cpus.iter().last().map_or(0, |cpu| cpu + 1);
@@ -119,6 +146,7 @@ impl Rm {
         }
         let by = u32::from(claim.voids);
         at.voids = if comes { at.voids + by } else { at.voids - by };
+        at.count(claim, comes);
     }
 
     fn outranks_us(&self, cpu: u32, claim: &Claim, world: &World<'_>) -> bool {
@@ -140,13 +168,25 @@ impl Rm {
     // ---- the tests ----
 
     /// Whether what is promised on `cpu` still holds with `coming` above.
-    pub(crate) fn bears(&self, world: &World<'_>, cpu: u32, coming: &Outranking) -> bool {
+    pub(crate) fn bears(
+        &self,
+        world: &World<'_>,
+        cpu: u32,
+        coming: &Outranking,
+        depth: Depth,
+    ) -> Result<(), Broken> {
         let leaving = self.leaving(world, cpu);
-        self.promise(world, cpu, coming, leaving.as_ref())
-            .is_none_or(|(change, sums)| self.holds(world, cpu, &change, &sums.all()))
+        let Some((change, sums)) = self.promise(world, cpu, coming, leaving.as_ref()) else { return Ok(()) };
+        if self.holds(world, cpu, &change, &sums.all()) {
+            return Ok(());
+        }
+        if self.options.test != RmTest::Exact || depth == Depth::Bounds {
+            return Err(Broken { open: self.options.test == RmTest::Exact, witness: None });
+        }
+        self.exactly(world, cpu, &change, &self.at(cpu).levels.after(leaving.as_ref(), None)).settled()
     }
 
-    /// The most work that a task like `coming` could have so that [`Rm::bears`] holds; rounded down.
+    /// The most work that a task like `coming` could have so that [`Rm::bears`] holds by the sums; rounded down.
     pub(crate) fn bearable(&self, world: &World<'_>, cpu: u32, coming: &Outranking) -> u128 {
         let leaving = self.leaving(world, cpu);
         let Some((_, sums)) = self.promise(world, cpu, coming, leaving.as_ref()) else { return u128::MAX };
@@ -167,8 +207,13 @@ impl Rm {
             return None;
         }
         let above_leaving = world.view.leaving.filter(|claim| self.outranks_us(cpu, claim, world));
-        let change =
-            Change { leaving, coming: None, above_leaving, above_coming: Some(coming), promised: true };
+        let change = Change {
+            leaving,
+            above_leaving,
+            above_coming: Some(coming),
+            promised: true,
+            ..Change::default()
+        };
         let sums = self.sums(world, cpu, &change, &self.at(cpu).levels.after(leaving, None))?;
         Some((change, sums))
     }
@@ -188,6 +233,7 @@ impl Rm {
         let coming = member(params, params.runtime.map_or(0, |q| q.as_ns().into()), params.runtime.is_none());
         let load = |cpu| (world.view.load(cpu), world.view.specs(cpu), cpu);
         let (mut refused, mut ignoring): (Option<No>, Option<u32>) = (None, None);
+        let mut open = Open::default();
         for cpu in worst_fit(cpus, &ask.wished, load) {
             let levels = &self.at(cpu).levels;
             let leaving = self.leaving(world, cpu);
@@ -198,15 +244,23 @@ impl Rm {
                 continue;
             }
             let after = levels.after(leaving.as_ref(), Some(&coming));
-            match self.try_on(world, ask, cpu, &coming, leaving.as_ref(), &after) {
+            match self.try_on(world, ask, cpu, &coming, leaving.as_ref(), &after, Depth::Bounds) {
                 Ok(charge) => return self.offer(world, ask, cpu, &coming, &after, charge),
-                Err(no) => {
+                Err((no, is_open)) => {
                     ignoring.get_or_insert(cpu);
-                    // The one that came closest teaches most.
-                    if refused.is_none_or(|best| no.fits > best.fits) {
-                        refused = Some(no);
+                    keep_telling(&mut refused, no);
+                    if is_open {
+                        open.push(cpu);
                     }
                 }
+            }
+        }
+        for cpu in open.cpus() {
+            let leaving = self.leaving(world, cpu);
+            let after = self.at(cpu).levels.after(leaving.as_ref(), Some(&coming));
+            match self.try_on(world, ask, cpu, &coming, leaving.as_ref(), &after, Depth::Exact) {
+                Ok(charge) => return self.offer(world, ask, cpu, &coming, &after, charge),
+                Err((no, _)) => keep_telling(&mut refused, no),
             }
         }
         match ignoring.filter(|_| ask.ignore_admission) {
@@ -226,7 +280,9 @@ impl Rm {
         world.leaving.filter(ours).map(of_entry)
     }
 
-    /// Whether the tests allow `coming` on `cpu`, and what it costs there.
+    /// Whether the tests allow `coming` on `cpu`, and what it costs there; or why not, and whether an exact test might say
+    /// otherwise.
+    #[expect(clippy::too_many_arguments, reason = "a question, whom it is about, and how far to go")]
     fn try_on(
         &self,
         world: &World<'_>,
@@ -235,9 +291,10 @@ impl Rm {
         coming: &Member,
         leaving: Option<&Member>,
         after: &After<'_>,
-    ) -> Result<Charge, No> {
+        depth: Depth,
+    ) -> Result<Charge, (No, bool)> {
         let params = ask.params;
-        let Some(runtime) = params.runtime else { return Ok(Charge::ZERO) };
+        let (Some(runtime), Some(period)) = (params.runtime, params.period) else { return Ok(Charge::ZERO) };
         let charge = params.charge_of(runtime).expect("the period is declared");
         let refusal = |fits: u64, limit: u64| No {
             cpu: Some(cpu),
@@ -246,23 +303,43 @@ impl Rm {
         if self.options.test == RmTest::Necessary {
             if !self.is_possible(world, cpu, params, charge) {
                 let free = self.free(world, cpu).ppm_down();
-                return Err(refusal(free, Charge::ONE.ppm()));
+                return Err((refusal(free, Charge::ONE.ppm()), false));
             }
         } else {
             let above_leaving = world.view.leaving.filter(|claim| self.outranks_us(cpu, claim, world));
-            let change = Change { leaving, coming: Some(coming), above_leaving, ..Change::default() };
+            let change = Change { leaving, coming: Some(coming), period, above_leaving, ..Change::default() };
             let sums = self.sums(world, cpu, &change, after).expect("it has work itself");
-            if !self.holds(world, cpu, &change, &sums.all()) {
+            let said = if self.holds(world, cpu, &change, &sums.all()) {
+                Ok(())
+            } else {
+                let gone = world.view.leaving.filter(|claim| self.counts(cpu, claim));
+                let open = self.options.test == RmTest::Exact
+                    && self.at(cpu).may_hold(gone, Charge::new(runtime, period));
+                match depth {
+                    Depth::Exact if open => self.exactly(world, cpu, &change, after).settled(),
+                    _ => Err(Broken { open, witness: None }),
+                }
+            };
+            if let Err(Broken { open, witness }) = said {
                 let others = sums.mine.1 - coming.work;
                 let most = room(self.options.test, &sums.rest, sums.mine.0).saturating_sub(others);
                 let span = params.density_span().expect("the period is declared").as_ns();
                 let most = u64::try_from(most).unwrap_or(u64::MAX).min(span);
                 let fits = Charge::ratio(most, span).ppm_down();
-                return Err(refusal(fits, fits));
+                return Err((No { witness, ..refusal(fits, fits) }, open));
             }
         }
         let outranking = super::fp::coming(self.core.index, Place::Cpu(cpu), params);
-        if world.bear(&outranking) { Ok(charge) } else { Err(would_break(world, &outranking)) }
+        match world.bear(&outranking, depth) {
+            Ok(()) => Ok(charge),
+            Err(broken) => Err((would_break(world, &outranking, &broken), broken.open)),
+        }
+    }
+
+    /// Whether the claim is among those that [`At::asked`] counts on `cpu`.
+    fn counts(&self, cpu: u32, claim: &Claim) -> bool {
+        claim.place == Place::Cpu(cpu)
+            && (claim.plugin == self.core.index || self.is_outranked(cpu, claim.plugin, claim.place))
     }
 
     /// ReTiF's necessary test: the CPU's charges within one CPU, and its domain's within the domain's CPUs.
@@ -336,12 +413,16 @@ impl Rm {
 
     /// The spec is this plugin's from here on.
     pub(crate) fn enter(&mut self, entry: &Entry, moved: &mut Vec<u32>) {
-        self.place_mut(entry.claim.place).levels.insert(&of_entry(entry), moved);
+        let at = self.place_mut(entry.claim.place);
+        at.levels.insert(&of_entry(entry), moved);
+        at.count(&entry.claim, true);
     }
 
     /// The spec is no longer this plugin's.
     pub(crate) fn leave(&mut self, entry: &Entry, moved: &mut Vec<u32>) {
-        self.place_mut(entry.claim.place).levels.remove(&of_entry(entry), moved);
+        let at = self.place_mut(entry.claim.place);
+        at.levels.remove(&of_entry(entry), moved);
+        at.count(&entry.claim, false);
     }
 
     /// `new` takes the place of `old` if both have the same CPU and urgency.
@@ -349,7 +430,10 @@ impl Rm {
         let (was, is) = (of_entry(old), of_entry(new));
         let same = old.claim.place == new.claim.place && was.key == is.key;
         if same {
-            self.place_mut(old.claim.place).levels.exchange(&was, &is);
+            let at = self.place_mut(old.claim.place);
+            at.levels.exchange(&was, &is);
+            at.count(&old.claim, false);
+            at.count(&new.claim, true);
         }
         same
     }
@@ -377,8 +461,12 @@ impl Rm {
             && {
                 // All that is promised includes it; if that does not hold, nobody knows who would miss.
                 let change = Change { promised: true, ..Change::default() };
-                let sums = self.sums(world, cpu, &change, &at.levels.after(None, None));
-                sums.is_none_or(|sums| self.holds(world, cpu, &change, &sums.all()))
+                let after = at.levels.after(None, None);
+                let sums = self.sums(world, cpu, &change, &after);
+                sums.is_none_or(|sums| {
+                    self.holds(world, cpu, &change, &sums.all())
+                        || self.exactly(world, cpu, &change, &after) == Exactly::Fits
+                })
             };
         shared.with(if proved { Notes::default() } else { Notes::NOT_PROVED })
     }
@@ -393,6 +481,7 @@ impl Rm {
             one.levels.check();
             assert_eq!(one.above.total(), other.above.total());
             assert_eq!((one.voids, one.levels.distinct()), (other.voids, other.levels.distinct()));
+            assert_eq!(one.asked, other.asked);
         }
     }
 }

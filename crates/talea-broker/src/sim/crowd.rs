@@ -93,7 +93,7 @@ impl Crowd {
             apply: dice.pick(&[0, 0, 30, 300]),
             restore: dice.pick(&[0, 0, 0, 600]),
             silence: dice.pick(&[0, 20]),
-            lies: dice.pick(&[0, 100]),
+            lies: dice.pick(&[0, 200]),
             crashes: dice.pick(&[0, 20]),
         };
         let mut world = World::new(setup, machine, pinned, dice);

@@ -3,7 +3,7 @@
 use super::stage::{Words, by, owned, setup, timed, urgent, world, world_of};
 use crate::input::{Errno, LogEvent};
 use crate::sim::{Target, World};
-use talea_proto::{Code, Owner, Reply, Request};
+use talea_proto::{Code, Owner, Reply, Request, VERSION};
 
 #[test]
 fn retif_10_5_a_killed_daemon_loses_no_grant_of_the_living() {
@@ -22,7 +22,10 @@ fn retif_10_5_a_killed_daemon_loses_no_grant_of_the_living() {
         world.check_quiet(false);
 
         let client = world.dial(pid, 1000, &[]);
-        assert!(matches!(world.call(client, Request::Hello { min: 1, max: 1 }), Reply::Welcome { .. }));
+        assert!(matches!(
+            world.call(client, Request::Hello { min: VERSION, max: VERSION }),
+            Reply::Welcome { .. }
+        ));
         assert_eq!(world.free(client), free, "{owner:?}: the books are as before");
         for granted in [attached, idle] {
             let claim = Request::Claim { spec: granted.spec, token: granted.token };
@@ -89,7 +92,7 @@ fn r36_bandwidth_of_a_thread_that_died_with_the_daemon_waits_for_its_zero_lag_ti
     world.restart();
     world.settle();
     let client = world.dial(pid, 1000, &[]);
-    world.call(client, Request::Hello { min: 1, max: 1 });
+    world.call(client, Request::Hello { min: VERSION, max: VERSION });
     assert_eq!(world.broker.specs(), 0, "it ended with its thread");
     assert_eq!(world.refused(client, Request::Create(task)).code, Code::NoPlugin);
     world.advance(talea_core::Span::from_ns(100_000_000));
@@ -105,7 +108,7 @@ fn r32_a_reused_thread_id_is_not_adopted() {
     for owner in [Owner::Process, Owner::Thread] {
         world.kernel.spawn_thread(500, pid, own);
         let client = world.dial(pid, 1000, &[]);
-        world.call(client, Request::Hello { min: 1, max: 1 });
+        world.call(client, Request::Hello { min: VERSION, max: VERSION });
         let granted = world.attached(client, owned(urgent(5), owner), 500);
         world.kernel.end_thread(500, world.now);
         world.kernel.spawn_thread(500, pid, own);
@@ -182,7 +185,7 @@ fn a_claim_after_a_restart_needs_the_token_and_the_same_user() {
     world.restart();
     world.settle();
     let (same, other) = (world.dial(pid, 1000, &[]), world.connect(1001));
-    world.call(same, Request::Hello { min: 1, max: 1 });
+    world.call(same, Request::Hello { min: VERSION, max: VERSION });
     let (spec, token) = (granted.spec, granted.token);
     assert_eq!(world.refused(other, Request::Claim { spec, token }).code, Code::NoSuchSpec);
     let wrong = talea_proto::message::Token([0; 16]);
@@ -208,7 +211,10 @@ fn r24_what_a_group_holds_is_counted_on_by_the_next_daemon_before_anybody_claims
         let mut world = world_of(setup, 2);
         let greet = |world: &mut World, pid: u32| {
             let session = world.dial(pid, pid, &[29]);
-            assert!(matches!(world.call(session, Request::Hello { min: 1, max: 1 }), Reply::Welcome { .. }));
+            assert!(matches!(
+                world.call(session, Request::Hello { min: VERSION, max: VERSION }),
+                Reply::Welcome { .. }
+            ));
             session
         };
         for (pid, uid) in [(50, 1000), (51, 1000), (52, 1001)] {
@@ -249,6 +255,6 @@ fn adopted_users_count_towards_their_quota() {
     world.restart();
     world.settle();
     let client = world.dial(pid, 1000, &[]);
-    world.call(client, Request::Hello { min: 1, max: 1 });
+    world.call(client, Request::Hello { min: VERSION, max: VERSION });
     assert_eq!(world.refused(client, Request::Create(urgent(5))).code, Code::Quota);
 }

@@ -11,7 +11,7 @@ use talea_core::setup::{
 use talea_core::{Charge, CpuSet, Params, Priority, Span, Work};
 use talea_proto::message::{Name, SpecId};
 use talea_proto::refusal::Said;
-use talea_proto::{Code, Refusal, Reply, Request, Task};
+use talea_proto::{Code, Refusal, Reply, Request, Task, VERSION};
 
 const CPUS: u32 = 3;
 
@@ -261,7 +261,7 @@ fn r3_whatever_is_declared_travels_is_kept_and_comes_back_as_it_was() {
         for life in ["the first daemon", "the next one"] {
             let client = if life == "the first daemon" { client } else { world.dial(pid, 1000, &[]) };
             if life != "the first daemon" {
-                world.call(client, Request::Hello { min: 1, max: 1 });
+                world.call(client, Request::Hello { min: VERSION, max: VERSION });
             }
             let info = world.query(client, granted.spec).expect("it is there");
             let length = Reply::Spec(Box::new(info)).encode(8, &mut buffer);

@@ -5,7 +5,7 @@ use crate::input::{Input, LogEvent};
 use talea_core::Span;
 use talea_core::setup::Quota;
 use talea_proto::message::SpecId;
-use talea_proto::{Code, Field, Reply, Request};
+use talea_proto::{Code, Field, Reply, Request, VERSION};
 
 fn quota(change: impl FnOnce(&mut Quota)) -> talea_core::setup::Setup {
     let mut setup = setup(&["edf", "rm", "fp", "rr"], 2);
@@ -51,7 +51,7 @@ fn retif_d4_connections_are_bounded_and_whoever_is_too_many_hears_why() {
     world.settle();
     let open = flood.iter().filter(|session| world.lines.contains_key(session)).count();
     assert_eq!(open, 64, "only so many wait to be told");
-    world.send(flood[0], Request::Hello { min: 1, max: 1 }, None);
+    world.send(flood[0], Request::Hello { min: VERSION, max: VERSION }, None);
     world.settle();
     assert!(!world.lines.contains_key(&flood[0]));
     let refused = world.log.iter().any(|event| {

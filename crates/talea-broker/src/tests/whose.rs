@@ -2,7 +2,7 @@
 
 use super::stage::{Words, owned, urgent, world};
 use talea_proto::message::Token;
-use talea_proto::{Code, Owner, Reply, Request};
+use talea_proto::{Code, Owner, Reply, Request, VERSION};
 
 #[test]
 fn retif_s1_r25_a_thread_of_another_user_is_refused_unless_root_asks() {
@@ -105,7 +105,7 @@ fn retif_s3_w18_the_end_of_one_connection_is_not_the_end_of_another() {
     let pid = world.tid_of(alice);
     // The peer is what the kernel says at connect; a message cannot claim to be somebody.
     let second = world.dial(pid, 1000, &[]);
-    let hello = Request::Hello { min: 1, max: 1 };
+    let hello = Request::Hello { min: VERSION, max: VERSION };
     assert!(matches!(world.call(second, hello), Reply::Welcome { .. }));
     let (one, two) = (world.create(alice, urgent(5)), world.create(second, urgent(6)));
     world.hang_up(alice);

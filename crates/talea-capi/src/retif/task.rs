@@ -247,6 +247,7 @@ mod tests {
             asked: 1,
             limit: 0,
             fits: 0,
+            witness: None,
         };
         all.answers.push(answer(Said::No(room)));
         assert!(!is_denial(&all), "one plugin could have been had, with other parameters");

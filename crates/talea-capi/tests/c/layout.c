@@ -51,10 +51,12 @@ HOLDS(RTF_ACL_FAIL != RTF_CONNECTION_ERR && RTF_ACL_FAIL < 0);
 HOLDS(PLUGIN_MAX_NAME == 32);
 HOLDS(EMPTY == 0 && CONNECTED == 1 && DISCONNECTED == 2 && ERROR == 3);
 
-HOLDS(sizeof(talea_refusal) == 48);
+HOLDS(sizeof(talea_refusal) == 80);
 AT(talea_refusal, asked, 16);
 AT(talea_refusal, fits, 32);
 AT(talea_refusal, index, 44);
+AT(talea_refusal, witness, 48);
+AT(talea_refusal, witness_has_ns, 72);
 HOLDS(sizeof(talea_spec) == 208);
 AT(talea_spec, period_ns, 8);
 AT(talea_spec, deadline_ns, 32);

@@ -2,9 +2,9 @@
 
 use crate::fake::{Fake, granted, name, refusal, refused, spec, status, task};
 use crate::harness::{Scratch, run, snapshot};
-use talea_core::Charge;
+use talea_core::{Charge, Span};
 use talea_proto::message::Notes;
-use talea_proto::refusal::{Reason, Said};
+use talea_proto::refusal::{Reason, Said, Witness};
 use talea_proto::{Answer, Code, Field, No, Owner, Refusal, Reply, Request, SpecId};
 
 /// Both forms of one command's answer, compared with what is kept; the JSON is parsed, too.
@@ -77,14 +77,17 @@ fn status_shows_plugins_and_cpus() {
 }
 
 fn answers() -> Vec<Answer> {
-    let no =
-        |reason, field, asked, limit, fits| Said::No(No { reason, field, cpu: Some(1), asked, limit, fits });
+    let no = |reason, field, asked, limit, fits, witness| {
+        Said::No(No { reason, field, cpu: Some(1), asked, limit, fits, witness })
+    };
+    let ms = |count: u64| Span::from_ns(count * 1_000_000);
+    let late = Witness::Late { own: false, period: ms(20), deadline: ms(15), response: Some(ms(17)) };
     let answer = |plugin: u32, label: &str, verdict| Answer { plugin, name: name(label), verdict };
     vec![
-        answer(0, "edf", no(Reason::NoRoom, Field::Utilization, 200_000, 150_000, 150_000)),
-        answer(1, "rm", no(Reason::NoRoom, Field::Runtime, 2_000_000, 1_500_000, 1_500_000)),
-        answer(2, "background", no(Reason::Missing, Field::Priority, 0, 0, 0)),
-        answer(3, "mine", no(Reason::OutOfRange, Field::Period, 50_000, 100_000, 0)),
+        answer(0, "edf", no(Reason::NoRoom, Field::Utilization, 200_000, 150_000, 150_000, None)),
+        answer(1, "rm", no(Reason::NoRoom, Field::Runtime, 2_000_000, 1_500_000, 1_500_000, Some(late))),
+        answer(2, "background", no(Reason::Missing, Field::Priority, 0, 0, 0, None)),
+        answer(3, "mine", no(Reason::OutOfRange, Field::Period, 50_000, 100_000, 0, None)),
         answer(
             4,
             "vip",

@@ -326,8 +326,15 @@ impl World {
             let answer = Answer { plugin: 0, name: name("rm"), verdict: Said::No(no) };
             Box::new(Refusal { answers: vec![answer], ..blank(Code::NoPlugin, Field::Request) })
         };
-        let missing =
-            No { reason: Reason::Missing, field: Field::Period, cpu: None, asked: 0, limit: 0, fits: 0 };
+        let missing = No {
+            reason: Reason::Missing,
+            field: Field::Period,
+            cpu: None,
+            asked: 0,
+            limit: 0,
+            fits: 0,
+            witness: None,
+        };
         let span = task.params.density_span().filter(|_| task.params.period.is_some());
         let span = span.ok_or_else(|| no(missing))?;
         let Some(runtime) = task.params.runtime else { return Ok((None, Charge::ZERO)) };
@@ -341,6 +348,7 @@ impl World {
                 asked: runtime.as_ns(),
                 limit: fits.as_ns(),
                 fits: fits.as_ns(),
+                witness: None,
             }));
         }
         let accepted = task.params.desired.map_or(runtime, |desired| desired.min(fits).max(runtime));

@@ -2,7 +2,7 @@
 //!
 //! Every number comes from the refusal itself; nothing is guessed. An amount is written in the unit of its field.
 
-use super::{Answer, Code, Field, No, Reason, Refusal, Said};
+use super::{Answer, Code, Field, No, Reason, Refusal, Said, Witness};
 use core::fmt;
 use talea_core::Span;
 
@@ -246,12 +246,16 @@ impl fmt::Display for Said {
 
 impl fmt::Display for No {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let No { reason, field, cpu, asked, limit, fits } = *self;
+        let No { reason, field, cpu, asked, limit, fits, witness } = *self;
         let name = field.name();
         let (amount, bound_amount) = (field.amount(asked), field.amount(limit));
         let place = fmt::from_fn(|f| match cpu {
             Some(cpu) => write!(f, " on CPU {cpu}"),
             None => Ok(()),
+        });
+        let why = fmt::from_fn(|f| match witness {
+            Some(witness) => write!(f, "; {witness}"),
+            None => write!(f, ", the bound is {bound_amount}"),
         });
         match reason {
             Reason::Missing => write!(f, "it needs a {name} and the request declares none"),
@@ -264,14 +268,13 @@ impl fmt::Display for No {
                 bound(field, asked, limit)
             ),
             Reason::NoRoom => {
-                write!(f, "no room{place}: a {name} of {amount} was asked, the bound is {bound_amount}")
+                write!(f, "no room{place}: a {name} of {amount} was asked{why}")
             }
             Reason::NoCpu => f.write_str("none of its CPUs is acceptable to the request"),
             Reason::NoLevel => write!(f, "every one of its {limit} priority levels is taken"),
             Reason::WouldBreakOthers => write!(
                 f,
-                "it would break guarantees that others hold{place}: a {name} of {amount} was asked, the bound is \
-                 {bound_amount}"
+                "it would break guarantees that others hold{place}: a {name} of {amount} was asked{why}"
             ),
             Reason::Unsupported => f.write_str(
                 "this machine can't do what it needs; the daemon's log and `talea doctor` say what",
@@ -280,6 +283,28 @@ impl fmt::Display for No {
             Reason::Foreign => f.write_str("its module said no and gives no reason"),
         }?;
         if fits > 0 { write!(f, "; a {name} of {} would fit", field.amount(fits)) } else { Ok(()) }
+    }
+}
+
+impl fmt::Display for Witness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Witness::Late { own, period, deadline, response } => {
+                if own {
+                    f.write_str("this task could end ")?;
+                } else {
+                    write!(f, "the task with a period of {period} there could end ")?;
+                }
+                match response {
+                    Some(response) => write!(f, "{response} after its release and has {deadline}"),
+                    None => write!(f, "ever later after its release and has {deadline}"),
+                }
+            }
+            Witness::Demand { at, demand, supply } => {
+                let (demand, supply) = (Span::from_ns(demand.as_ns()), Span::from_ns(supply.as_ns()));
+                write!(f, "within {at} there could be {demand} due and there are {supply}")
+            }
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! The bytes of version 1, kept: one message of each kind as a file in `fuzz/seeds/wire`.
+//! The bytes of version 2, kept: one message of each kind as a file in `fuzz/seeds/wire`.
 //!
 //! They are the fuzzer's seeds and a promise at once: a change of a layout shows here and needs a new version of
 //! the protocol. `TALEA_BLESS=1` writes files that are missing; files that differ must be removed by hand first.
@@ -12,7 +12,7 @@ use talea_proto::message::{
     But, CpuInfo, Mechanism, Name, Notes, PluginInfo, SessionInfo, SpecInfo, Status, Token,
 };
 use talea_proto::record::{Record, RecordThread};
-use talea_proto::refusal::{Reason, Said};
+use talea_proto::refusal::{Reason, Said, Witness};
 use talea_proto::wire::fuzz_wire;
 use talea_proto::{
     Answer, Code, Field, Granted, MESSAGE_MAX, No, Owner, Refusal, Reply, Request, SpecId, Task,
@@ -76,6 +76,17 @@ fn refusal() -> Refusal {
         asked: 700_000,
         limit: 490_000,
         fits: 490_000,
+        witness: Some(Witness::Demand {
+            at: Span::from_ns(10_000_000),
+            demand: Work::from_ns(9_500_000),
+            supply: Work::from_ns(9_000_000),
+        }),
+    };
+    let late = Witness::Late {
+        own: true,
+        period: Span::from_ns(10_000_000),
+        deadline: Span::from_ns(8_000_000),
+        response: Some(Span::from_ns(8_500_000)),
     };
     let denied =
         Said::Denied { code: Code::RuleBound, field: Field::Runtime, asked: 5_000_000, limit: 2_000_000 };
@@ -92,6 +103,7 @@ fn refusal() -> Refusal {
             Answer { plugin: 0, name: name("edf"), verdict: Said::No(no) },
             Answer { plugin: 1, name: name("rm"), verdict: denied },
             Answer { plugin: 2, name: name("fp"), verdict: partial },
+            Answer { plugin: 3, name: name("rm2"), verdict: Said::No(No { witness: Some(late), ..no }) },
         ],
     }
 }
@@ -228,7 +240,7 @@ fn samples() -> Vec<(&'static str, Vec<u8>)> {
 }
 
 #[test]
-fn the_bytes_of_version_1_do_not_change() {
+fn the_bytes_of_version_2_do_not_change() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/wire");
     let bless = std::env::var_os("TALEA_BLESS").is_some();
     for (name, bytes) in samples() {

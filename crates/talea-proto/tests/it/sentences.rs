@@ -2,9 +2,9 @@
 
 use crate::strategies::refusal;
 use proptest::prelude::*;
-use talea_core::Charge;
+use talea_core::{Charge, Span, Work};
 use talea_proto::message::{Name, Notes};
-use talea_proto::refusal::{Reason, Said};
+use talea_proto::refusal::{Reason, Said, Witness};
 use talea_proto::{Answer, Code, Field, No, Refusal};
 
 fn refusal_of(code: Code, field: Field, asked: u64, limit: u64) -> Refusal {
@@ -12,7 +12,7 @@ fn refusal_of(code: Code, field: Field, asked: u64, limit: u64) -> Refusal {
 }
 
 fn no(reason: Reason, field: Field, asked: u64, limit: u64, fits: u64) -> No {
-    No { reason, field, cpu: None, asked, limit, fits }
+    No { reason, field, cpu: None, asked, limit, fits, witness: None }
 }
 
 #[test]
@@ -60,6 +60,29 @@ fn every_plugin_says_what_would_have_fitted() {
          asked, the bound is 49.00% of a CPU; a utilization of 49.00% of a CPU would fit. Plugin fp: it needs a \
          priority and the request declares none."
     );
+}
+
+#[test]
+fn r16_a_witness_takes_the_place_of_the_bound() {
+    let ms = |count: u64| Span::from_ns(count * 1_000_000);
+    let full = No { cpu: Some(0), ..no(Reason::NoRoom, Field::Utilization, 400_000, 100_000, 100_000) };
+    let with = |witness| No { witness: Some(witness), ..full }.to_string();
+    let late = |own, response| Witness::Late { own, period: ms(20), deadline: ms(15), response };
+    assert_eq!(
+        with(late(true, Some(ms(17)))),
+        "no room on CPU 0: a utilization of 40.00% of a CPU was asked; this task could end 17ms after its \
+         release and has 15ms; a utilization of 10.00% of a CPU would fit"
+    );
+    let text = with(late(false, None));
+    assert!(
+        text.contains(
+            "; the task with a period of 20ms there could end ever later after its release and has 15ms;"
+        ),
+        "{text}"
+    );
+    let (at, demand, supply) = (ms(15), Work::from_ns(14_000_000), Work::from_ns(13_500_000));
+    let text = with(Witness::Demand { at, demand, supply });
+    assert!(text.contains("; within 15ms there could be 14ms due and there are 13500us;"), "{text}");
 }
 
 #[test]

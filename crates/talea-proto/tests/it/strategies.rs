@@ -8,7 +8,7 @@ use talea_proto::message::{
     But, CpuInfo, Mechanism, Name, Notes, PluginInfo, SessionInfo, SpecInfo, Status, Token,
 };
 use talea_proto::record::{Record, RecordThread};
-use talea_proto::refusal::{Reason, Said};
+use talea_proto::refusal::{Reason, Said, Witness};
 use talea_proto::{
     Answer, Code, Field, GROUP_MAX, Granted, No, Owner, PLUGINS_MAX, Refusal, Reply, Request, SpecId, Task,
 };
@@ -144,26 +144,39 @@ fn field() -> impl Strategy<Value = Field> {
     proptest::sample::select(&Field::ALL[..])
 }
 
+fn witness() -> impl Strategy<Value = Witness> {
+    let span = || any::<u64>().prop_map(Span::from_ns);
+    let work = || any::<u64>().prop_map(Work::from_ns);
+    // Nothing responds within no time.
+    let response = option::of((1u64..).prop_map(Span::from_ns));
+    prop_oneof![
+        (any::<bool>(), span(), span(), response).prop_map(|(own, period, deadline, response)| {
+            Witness::Late { own, period, deadline, response }
+        }),
+        (span(), work(), work()).prop_map(|(at, demand, supply)| Witness::Demand { at, demand, supply }),
+    ]
+}
+
 fn said() -> impl Strategy<Value = Said> {
     let cpu = || option::of(any::<u32>());
     let no = (
         proptest::sample::select(&Reason::ALL[..]),
         field(),
         cpu(),
-        any::<u64>(),
-        any::<u64>(),
-        any::<u64>(),
+        (any::<u64>(), any::<u64>(), any::<u64>()),
+        option::of(witness()),
     );
     prop_oneof![
         (cpu(), charge(), notes()).prop_map(|(cpu, charge, notes)| Said::Ok { cpu, charge, notes }),
         (cpu(), charge(), notes()).prop_map(|(cpu, charge, notes)| Said::Partial { cpu, charge, notes }),
-        no.prop_map(|(reason, field, cpu, asked, limit, fits)| Said::No(No {
+        no.prop_map(|(reason, field, cpu, (asked, limit, fits), witness)| Said::No(No {
             reason,
             field,
             cpu,
             asked,
             limit,
-            fits
+            fits,
+            witness,
         })),
         (code(), field(), any::<u64>(), any::<u64>()).prop_map(|(code, field, asked, limit)| Said::Denied {
             code,

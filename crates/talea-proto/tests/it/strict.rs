@@ -43,7 +43,7 @@ fn what_is_documented_is_what_is_laid_out() {
     task.plugin = Name::new("rm");
     task.cpus.insert(65);
     let bytes = bytes_of(&Request::Create(task));
-    assert_eq!(bytes[..8], [2, 0, 1, 0, 7, 0, 0, 0], "op, version, seq, all little-endian");
+    assert_eq!(bytes[..8], [2, 0, 2, 0, 7, 0, 0, 0], "op, version, seq, all little-endian");
     assert_eq!(bytes[8..16], [8, 7, 6, 5, 4, 3, 2, 1], "period at 0");
     assert_eq!(bytes[TASK + 32], 1 | 1 << 5, "flags at 32: period and plugin are declared");
     assert_eq!(bytes[TASK + 48..TASK + 51], *b"rm\0", "plugin at 48");

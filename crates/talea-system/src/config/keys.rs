@@ -315,8 +315,8 @@ pub const KEYS: &[Key] = &[
         .default("\"auto\"")
         .means("How tasks are kept on one CPU; see below.")
         .only(&["edf"]),
-    key(Plugin, "test", Word(&["necessary", "liu-layland", "hyperbolic"]), "\"hyperbolic\"")
-        .default("\"hyperbolic\"")
+    key(Plugin, "test", Word(&["necessary", "liu-layland", "hyperbolic", "exact"]), "\"exact\"")
+        .default("\"exact\"")
         .means("The admission test; see below.")
         .only(&["rm"]),
     key(Plugin, "refuse_sharing", Boolean, "true")

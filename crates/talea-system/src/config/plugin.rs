@@ -24,10 +24,11 @@ const ARGUMENT_MAX: usize = 4_096;
 
 pub(super) const CONFINE: [(&str, Confine); 3] =
     [("auto", Confine::Auto), ("partition", Confine::Partition), ("global", Confine::Global)];
-pub(super) const TEST: [(&str, RmTest); 3] = [
+pub(super) const TEST: [(&str, RmTest); 4] = [
     ("necessary", RmTest::Necessary),
     ("liu-layland", RmTest::LiuLayland),
     ("hyperbolic", RmTest::Hyperbolic),
+    ("exact", RmTest::Exact),
 ];
 pub(super) const CLASS: [(&str, ForeignClass); 2] = [("fifo", ForeignClass::Fifo), ("rr", ForeignClass::Rr)];
 

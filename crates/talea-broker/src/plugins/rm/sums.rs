@@ -17,6 +17,8 @@ type Above = (u64, u128);
 pub(super) struct Change<'a> {
     pub(super) leaving: Option<&'a Member>,
     pub(super) coming: Option<&'a Member>,
+    /// T of that one.
+    pub(super) period: Span,
     pub(super) above_leaving: Option<&'a Claim>,
     pub(super) above_coming: Option<&'a Outranking>,
     /// Only what is promised, not all that is known.

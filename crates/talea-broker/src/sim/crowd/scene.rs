@@ -31,7 +31,7 @@ pub(super) fn scene(dice: &mut Dice) -> (Setup, Machine, bool) {
         add("edf", None, PluginKind::Edf(EdfOptions { threshold: None, confine }), cpus);
     }
     if dice.chance(800) {
-        let test = dice.pick(&[RmTest::Necessary, RmTest::LiuLayland, RmTest::Hyperbolic]);
+        let test = dice.pick(&[RmTest::Necessary, RmTest::LiuLayland, RmTest::Hyperbolic, RmTest::Exact]);
         let rm = RmOptions { test, refuse_sharing: dice.chance(300) };
         let low = 60 + dice.below(28) as u8;
         add("rm", Some(band(low, 89)), PluginKind::Rm(rm), some(dice));

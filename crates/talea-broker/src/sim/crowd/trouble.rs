@@ -5,7 +5,7 @@ use super::{Crowd, Held, LONGEST_PERIOD, MS};
 use crate::input::{ForeignAnswer, ForeignQuestion, SessionId};
 use talea_core::{Policy, Priority, Span};
 use talea_proto::message::SpecId;
-use talea_proto::{Owner, Reply, Request};
+use talea_proto::{Owner, Reply, Request, VERSION};
 
 impl Crowd {
     /// Somebody ends, or becomes somebody else.
@@ -152,7 +152,7 @@ impl Crowd {
                 continue;
             }
             let session = self.world.dial(pid, 100, &[]);
-            self.world.send(session, Request::Hello { min: 1, max: 1 }, None);
+            self.world.send(session, Request::Hello { min: VERSION, max: VERSION }, None);
             self.world.send(session, Request::Claim { spec: id, token: held.token }, None);
             self.world.settle();
             let Some(line) = self.world.lines.get_mut(&session) else { continue };

@@ -139,7 +139,7 @@ fn random_rig(dice: &mut Dice, pinned: bool) -> Rig {
     let machine = if pinned { pinnable(count) } else { Machine::declared(count) };
     let mut plugins = vec![];
     let test = |dice: &mut Dice| {
-        *dice.pick(&[RmTest::Hyperbolic, RmTest::Hyperbolic, RmTest::LiuLayland, RmTest::Necessary])
+        *dice.pick(&[RmTest::Hyperbolic, RmTest::Exact, RmTest::Exact, RmTest::LiuLayland, RmTest::Necessary])
     };
     if dice.chance(70) {
         plugins.push(edf("edf", &list, Confine::Auto, dice.chance(30).then_some(Charge::ratio(7, 10))));
@@ -187,7 +187,8 @@ fn play(dice: &mut Dice, rig: &mut Rig, steps: u32, mut look: impl FnMut(&Rig, &
         let (params, plugin) = (random_params(dice), dice.roll(rig.suite.len() as u64) as u32);
         let leaving = slots.first().copied().filter(|_| dice.chance(20));
         let wished = if dice.chance(20) { CpuSet::single(rig.machine.cpus.len() - 1) } else { CpuSet::EMPTY };
-        let ask = Ask { wished, ignore_admission: dice.chance(4), ..ask(&params) };
+        let plenty = Tries::plenty();
+        let ask = Ask { wished, ignore_admission: dice.chance(4), tries: Some(&plenty), ..ask(&params) };
         let said = rig.suite.ask(plugin, &ask, leaving);
         let (is_edf, missing) = match rig.setup.plugins[plugin as usize].kind {
             PluginKind::Edf(_) => (true, params.runtime.is_none()),

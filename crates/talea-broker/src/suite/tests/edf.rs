@@ -115,9 +115,14 @@ fn r8_the_accepted_runtime_is_the_formula_s_for_all_small_cases() {
                             max_share.map(|max| max * deadline * UNIT / 100),
                             Some(deadline * UNIT),
                         ];
-                        let expected = clipped.into_iter().flatten().min().unwrap().max(runtime * UNIT);
+                        let dense = runtime * 100 > (threshold - other) * deadline;
+                        let most = clipped.into_iter().flatten().min().unwrap().max(runtime * UNIT);
+                        let expected = if dense { runtime * UNIT } else { most };
                         let verdict = rig.create(0, &Ask { clip, ..ask(&params) });
-                        if runtime * 100 > (threshold - other) * deadline {
+                        let own = |at: u64| if at < deadline { 0 } else { (at - deadline) / 100 + 1 };
+                        let due = |at: u64| own(at) * runtime + at / 100 * other;
+                        if (1..2_000).any(|at| due(at) * 100 > threshold * at) {
+                            assert!(dense, "the sum accepts what does not fit: {params:?} {other}");
                             assert_eq!(verdict.unwrap_err().reason, Reason::NoRoom);
                             continue;
                         }

@@ -3,6 +3,7 @@
 //! It knows what the kernel priorities came out as, and recomputes everything else from the list of specs.
 
 use super::*;
+use crate::exact::Depth;
 use std::collections::BTreeMap;
 use talea_analysis::{Demand, edf as edf_test, rm as rm_test};
 
@@ -28,8 +29,11 @@ pub(super) fn expected(rig: &Rig, plugin: u32, ask: &Ask<'_>, leaving: Option<Sl
             _ => (wished, books.load(cpu), books.specs(cpu, None), 0, cpu),
         }
     });
-    let place = places.into_iter().find(|&cpu| admissible(rig, plugin, ask, leaving, cpu))?;
-    Some(place.map_or(Place::Domain(0), Place::Cpu))
+    // Wherever the sums say yes comes before wherever only the lists do.
+    let found = [Depth::Bounds, Depth::Exact].into_iter().find_map(|depth| {
+        places.iter().copied().find(|&cpu| admissible(rig, plugin, ask, leaving, cpu, depth))
+    });
+    found.map(|place| place.map_or(Place::Domain(0), Place::Cpu))
 }
 
 /// Whether the task with its least runtime can be taken on there.
@@ -39,6 +43,7 @@ pub(super) fn admissible(
     ask: &Ask<'_>,
     leaving: Option<Slot>,
     cpu: Option<u32>,
+    depth: Depth,
 ) -> bool {
     let mut after = rig.clone();
     let charge = ask.params.runtime.and_then(|q| ask.params.charge_of(q)).unwrap_or(Charge::ZERO);
@@ -55,6 +60,7 @@ pub(super) fn admissible(
             let cap = options.threshold.map_or(share, |threshold| threshold.min(share));
             if cpu.is_some() {
                 edf_test::partitioned(&demands(books.claims.iter().filter(here)), cap)
+                    || (depth == Depth::Exact && in_every_window(books.claims.iter().filter(here), cap))
             } else {
                 let global = books.claims.iter().filter(|claim| matches!(claim.place, Place::Domain(_)));
                 let count = rig.machine.cpus.len();
@@ -74,9 +80,7 @@ pub(super) fn admissible(
                                 Charge::ONE.times(rig.machine.cpus.len()),
                             ))
                 }
-                test => {
-                    books.classes(&after, plugin, cpu, false).is_none_or(|classes| passes(test, &classes))
-                }
+                test => books.passes(&after, plugin, cpu, (test, depth), false),
             }
         }
         _ => true,
@@ -89,7 +93,7 @@ pub(super) fn admissible(
             || cpus.iter().filter(|c| cpu.is_none_or(|cpu| *c == cpu)).all(|c| {
                 !outranks(rig, plugin, rm, c)
                     || books.is_voided(rig, rm, c)
-                    || books.classes(&after, rm, c, true).is_none_or(|classes| passes(options.test, &classes))
+                    || books.passes(&after, rm, c, (options.test, depth), true)
             })
     })
 }
@@ -98,8 +102,61 @@ fn passes(test: RmTest, classes: &[Demand]) -> bool {
     match test {
         RmTest::Necessary => rm_test::necessary(classes),
         RmTest::LiuLayland => rm_test::liu_layland(classes),
-        RmTest::Hyperbolic => rm_test::hyperbolic(classes),
+        RmTest::Hyperbolic | RmTest::Exact => rm_test::hyperbolic(classes),
     }
+}
+
+/// A task with its own numbers, in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+struct Plain {
+    work: u64,
+    period: u64,
+    deadline: u64,
+    /// Jobs that may be there at the beginning beside the first.
+    more: u64,
+}
+
+impl Plain {
+    fn of(claim: &Claim) -> Plain {
+        let more = u64::from(matches!(claim.place, Place::Domain(_)));
+        Plain { work: claim.work, period: claim.period, deadline: claim.span, more }
+    }
+}
+
+/// The textbook: the least w = C + Σ ⌈w/T⌉·C over all others is within D.
+fn in_time(task: &Plain, others: &[Plain]) -> bool {
+    let mut window = task.work;
+    while window <= task.deadline {
+        let jobs = |other: &Plain| window.div_ceil(other.period) + other.more;
+        let next = task.work + others.iter().map(|other| jobs(other) * other.work).sum::<u64>();
+        if next == window {
+            return true;
+        }
+        window = next;
+    }
+    false
+}
+
+/// The textbook: at every deadline of two hyperperiods no more is due than is there; and Σ Q/T of all within `cap`.
+fn in_every_window<'a>(claims: impl Iterator<Item = &'a Claim> + Clone, cap: Charge) -> bool {
+    let known = |claim: &&Claim| claim.work > 0;
+    let rates: Vec<Demand> = claims
+        .clone()
+        .filter(known)
+        .map(|claim| Demand { work: claim.work.into(), within: Span::from_ns(claim.period) })
+        .collect();
+    let tasks: Vec<Plain> = claims.filter(known).filter(|claim| claim.deadline).map(Plain::of).collect();
+    let common = |a: u64, b: u64| (1..=b).map(|k| a * k).find(|all| all.is_multiple_of(b)).unwrap();
+    let end = 2 * tasks.iter().fold(1, |all, task| common(all, task.period));
+    let due = |at: u64| {
+        let jobs = |task: &Plain| at.checked_sub(task.deadline).map_or(0, |rest| rest / task.period + 1);
+        tasks.iter().map(|task| u128::from(jobs(task) * task.work)).sum::<u128>()
+    };
+    edf_test::partitioned(&rates, cap)
+        && tasks.iter().all(|task| {
+            let deadlines = (0..).map(|k| task.deadline + k * task.period).take_while(|&at| at <= end);
+            deadlines.into_iter().all(|at| due(at) << 64 <= u128::from(at) * cap.bits())
+        })
 }
 
 fn demands<'a>(claims: impl Iterator<Item = &'a Claim>) -> Vec<Demand> {
@@ -124,13 +181,13 @@ pub(super) fn outranks(rig: &Rig, plugin: u32, rm: u32, cpu: u32) -> bool {
 }
 
 /// All claims, lingering ones included, and what the specs are.
-struct Books {
+pub(super) struct Books {
     claims: Vec<Claim>,
     specs: Vec<(Slot, Claim)>,
 }
 
 impl Books {
-    fn of(rig: &Rig, leaving: Option<Slot>) -> Books {
+    pub(super) fn of(rig: &Rig, leaving: Option<Slot>) -> Books {
         let slots = rig.slots().into_iter().filter(|slot| Some(*slot) != leaving);
         let specs: Vec<_> = slots.map(|slot| (slot, rig.suite.at(slot).claim)).collect();
         let lingering = rig.suite.ledger.lingerers().into_iter().map(|(_, claim)| claim);
@@ -160,6 +217,40 @@ impl Books {
 
     fn is_voided(&self, rig: &Rig, rm: u32, cpu: u32) -> bool {
         self.above(rig, rm, cpu).any(|claim| claim.voids)
+    }
+
+    /// Whether the tasks of `rm` on `cpu` that count pass its test, as far as one is to look.
+    fn passes(&self, rig: &Rig, rm: u32, cpu: u32, test: (RmTest, Depth), promised: bool) -> bool {
+        let (test, depth) = test;
+        self.classes(rig, rm, cpu, promised).is_none_or(|classes| passes(test, &classes))
+            || (test, depth) == (RmTest::Exact, Depth::Exact) && self.all_in_time(rig, rm, cpu, promised)
+    }
+
+    /// Whether each task of `rm` on `cpu` that counts is in time as the last of its level.
+    pub(super) fn all_in_time(&self, rig: &Rig, rm: u32, cpu: u32, promised: bool) -> bool {
+        let mut by_level: BTreeMap<u8, (Vec<Plain>, bool)> = BTreeMap::new();
+        for (slot, claim) in &self.specs {
+            if claim.plugin == rm && claim.place == Place::Cpu(cpu) {
+                let (level, spoilt) = by_level.entry(rig.suite.placed(*slot).priority).or_default();
+                level.extend((claim.work > 0).then(|| Plain::of(claim)));
+                *spoilt |= claim.voids;
+            }
+        }
+        let mut above: Vec<Plain> =
+            self.above(rig, rm, cpu).filter(|claim| claim.work > 0).map(Plain::of).collect();
+        for (level, spoilt) in by_level.into_values().rev() {
+            if promised && spoilt {
+                return true;
+            }
+            for (last, task) in level.iter().enumerate() {
+                let same = level.iter().enumerate().filter(|&(at, _)| at != last).map(|(_, task)| *task);
+                if !in_time(task, &above.iter().copied().chain(same).collect::<Vec<_>>()) {
+                    return false;
+                }
+            }
+            above.extend(level);
+        }
+        true
     }
 
     /// The classes of `rm` on `cpu`: all known ones, or those of the levels above the first that is spoilt.

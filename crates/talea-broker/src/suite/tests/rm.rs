@@ -7,7 +7,7 @@ fn only_period(period: u64) -> Params {
     Params { period: Some(Span::from_ns(period)), ..Params::default() }
 }
 
-fn single(test: RmTest) -> Rig {
+pub(super) fn single(test: RmTest) -> Rig {
     Rig::new(Machine::declared(1), vec![rm("rm", "0", 1, 99, test)])
 }
 
@@ -239,8 +239,13 @@ fn r16_admission_equals_exact_arithmetic_on_a_hundred_thousand_random_requests()
     let (mut asked, mut yes, mut no, mut shared) = (0, 0, 0, 0);
     while asked < 100_000 {
         let count = 1 + dice.roll(3) as u32;
-        let test =
-            *dice.pick(&[RmTest::Hyperbolic, RmTest::Hyperbolic, RmTest::LiuLayland, RmTest::Necessary]);
+        let test = *dice.pick(&[
+            RmTest::Hyperbolic,
+            RmTest::Exact,
+            RmTest::Exact,
+            RmTest::LiuLayland,
+            RmTest::Necessary,
+        ]);
         let levels = *dice.pick(&[1, 2, 3, 5, 20]);
         let list = format!("0-{}", count - 1);
         let mut rig = Rig::new(Machine::declared(count), vec![rm("rm", &list, 5, 4 + levels, test)]);

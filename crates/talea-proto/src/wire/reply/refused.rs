@@ -2,13 +2,13 @@
 
 use crate::PLUGINS_MAX;
 use crate::message::Notes;
-use crate::refusal::{Answer, Code, No, Reason, Refusal, Said};
+use crate::refusal::{Answer, Code, No, Reason, Refusal, Said, Witness};
 use crate::wire::bytes::{Reader, Writer, known};
 use crate::wire::task::read_name;
 use crate::wire::{Field, Wrong};
 use alloc::string::String;
 use alloc::vec::Vec;
-use talea_core::Charge;
+use talea_core::{Charge, Span, Work};
 use zerocopy::little_endian::{I32, U16, U32, U64, U128};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -45,22 +45,46 @@ pub struct AnswerWire {
     asked: U64,
     limit: U64,
     fits: U64,
+    rest: [u8; 24],
+}
+
+/// The rest of a yes.
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct YesWire {
     charge: U128,
     notes: U32,
     zero: U32,
 }
 
+/// The rest of a no: its witness.
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct WitnessWire {
+    /// The window, or the period of who is late.
+    at: U64,
+    /// What is due, or the response; 0 for one without bound.
+    needs: U64,
+    /// What there is, or the deadline.
+    has: U64,
+}
+
 const _: () = assert!(size_of::<RefusalWire>() == 40);
+const _: () = assert!(size_of::<YesWire>() == 24 && size_of::<WitnessWire>() == 24);
 const _: () = assert!(size_of::<AnswerWire>() == 96);
 const _: () = assert!(core::mem::offset_of!(AnswerWire, kind) == 36);
 const _: () = assert!(core::mem::offset_of!(AnswerWire, asked) == 48);
-const _: () = assert!(core::mem::offset_of!(AnswerWire, charge) == 72);
+const _: () = assert!(core::mem::offset_of!(AnswerWire, rest) == 72);
 // An explanation that carries a refusal is the longest reply but one.
 const _: () =
     assert!(8 + 16 + 40 + 2 * PLUGINS_MAX * size_of::<AnswerWire>() + RULE_MAX <= crate::MESSAGE_MAX);
 
 const HAS_RULE: u32 = 1;
 const HAS_CPU: u16 = 1;
+/// The witness is a task that is late, and perhaps the one of the request; or a window with too much due.
+const IS_LATE: u16 = 1 << 1;
+const IS_OWN: u16 = 1 << 2;
+const IS_DEMAND: u16 = 1 << 3;
 const OK: u16 = 0;
 const PARTIAL: u16 = 1;
 const NO: u16 = 2;
@@ -133,6 +157,39 @@ fn cut(rule: &str) -> &str {
     &rule[..rule.floor_char_boundary(RULE_MAX)]
 }
 
+fn witness_to_wire(witness: Option<Witness>) -> (u16, WitnessWire) {
+    let wire = |at: Span, needs: u64, has: u64| WitnessWire {
+        at: U64::new(at.as_ns()),
+        needs: U64::new(needs),
+        has: U64::new(has),
+    };
+    match witness {
+        None => (0, wire(Span::ZERO, 0, 0)),
+        Some(Witness::Late { own, period, deadline, response }) => (
+            if own { IS_LATE | IS_OWN } else { IS_LATE },
+            wire(period, response.map_or(0, Span::as_ns), deadline.as_ns()),
+        ),
+        Some(Witness::Demand { at, demand, supply }) => (IS_DEMAND, wire(at, demand.as_ns(), supply.as_ns())),
+    }
+}
+
+fn witness_from_wire(flags: u16, wire: &WitnessWire) -> Option<Witness> {
+    let (at, needs, has) = (wire.at.get(), wire.needs.get(), wire.has.get());
+    if flags & IS_LATE != 0 {
+        Some(Witness::Late {
+            own: flags & IS_OWN != 0,
+            period: Span::from_ns(at),
+            deadline: Span::from_ns(has),
+            response: (needs > 0).then(|| Span::from_ns(needs)),
+        })
+    } else if flags & IS_DEMAND != 0 {
+        let (demand, supply) = (Work::from_ns(needs), Work::from_ns(has));
+        Some(Witness::Demand { at: Span::from_ns(at), demand, supply })
+    } else {
+        None
+    }
+}
+
 impl AnswerWire {
     /// From a value.
     pub fn new(answer: &Answer) -> AnswerWire {
@@ -147,9 +204,7 @@ impl AnswerWire {
             asked: U64::ZERO,
             limit: U64::ZERO,
             fits: U64::ZERO,
-            charge: U128::ZERO,
-            notes: U32::ZERO,
-            zero: U32::ZERO,
+            rest: [0; 24],
         };
         let placed = |cpu: Option<u32>| AnswerWire {
             flags: U16::new(if cpu.is_some() { HAS_CPU } else { 0 }),
@@ -158,22 +213,31 @@ impl AnswerWire {
         };
         let yes = |kind: u16, cpu: Option<u32>, charge: Charge, notes: Notes| AnswerWire {
             kind: U16::new(kind),
-            charge: U128::new(charge.bits()),
-            notes: U32::new(notes.0),
+            rest: zerocopy::transmute!(YesWire {
+                charge: U128::new(charge.bits()),
+                notes: U32::new(notes.0),
+                zero: U32::ZERO,
+            }),
             ..placed(cpu)
         };
         match answer.verdict {
             Said::Ok { cpu, charge, notes } => yes(OK, cpu, charge, notes),
             Said::Partial { cpu, charge, notes } => yes(PARTIAL, cpu, charge, notes),
-            Said::No(no) => AnswerWire {
-                kind: U16::new(NO),
-                why: U16::new(no.reason as u16),
-                field: U16::new(no.field as u16),
-                asked: U64::new(no.asked),
-                limit: U64::new(no.limit),
-                fits: U64::new(no.fits),
-                ..placed(no.cpu)
-            },
+            Said::No(no) => {
+                let (flags, witness) = witness_to_wire(no.witness);
+                let placed = placed(no.cpu);
+                AnswerWire {
+                    kind: U16::new(NO),
+                    why: U16::new(no.reason as u16),
+                    field: U16::new(no.field as u16),
+                    flags: U16::new(placed.flags.get() | flags),
+                    asked: U64::new(no.asked),
+                    limit: U64::new(no.limit),
+                    fits: U64::new(no.fits),
+                    rest: zerocopy::transmute!(witness),
+                    ..placed
+                }
+            }
             Said::Denied { code, field, asked, limit } => AnswerWire {
                 kind: U16::new(DENIED),
                 why: U16::new(code as u16),
@@ -187,8 +251,8 @@ impl AnswerWire {
 
     fn read(&self) -> Result<Answer, Wrong> {
         let cpu = (self.flags.get() & HAS_CPU != 0).then(|| self.cpu.get());
-        let charge = Charge::from_bits(self.charge.get());
-        let notes = Notes(self.notes.get());
+        let yes: YesWire = zerocopy::transmute!(self.rest);
+        let (charge, notes) = (Charge::from_bits(yes.charge.get()), Notes(yes.notes.get()));
         let (why, field) = (self.why.get(), self.field.get());
         let known_field = || known(Field::Message, field, Field::from_number(field));
         let (asked, limit) = (self.asked.get(), self.limit.get());
@@ -202,6 +266,7 @@ impl AnswerWire {
                 asked,
                 limit,
                 fits: self.fits.get(),
+                witness: witness_from_wire(self.flags.get(), &zerocopy::transmute!(self.rest)),
             }),
             DENIED => Said::Denied {
                 code: known(Field::Message, why, Code::from_number(why))?,

@@ -144,7 +144,7 @@ fn plugin_lines(plugin: &PluginRow<'_>, lines: &mut Lines<Which>) {
         lines.from(&format!("priorities = {}", text(&band)), which, &plugin.band.at);
     }
     if known == Some("rm") {
-        lines.say("# The paper's test, which accepts what may miss deadlines; \"hyperbolic\" does not.");
+        lines.say("# The paper's test, which accepts what may miss deadlines; \"exact\" does not.");
         lines.say("test = \"necessary\"");
     }
 }
