@@ -1,4 +1,4 @@
-//! `cargo xtask bench ipc|sim|analysis [--json] [--quick]` and `cargo xtask soak [--minutes N]`: what takes too long for the gate.
+//! `cargo xtask bench ipc|sim|analysis|admission [--json] [--quick]` and `cargo xtask soak [--minutes N]`: what takes too long for the gate.
 
 use crate::gate::Tally;
 use crate::shell::{self, cargo};
@@ -7,11 +7,14 @@ use lexopt::{Arg, Parser, ValueExt};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
+/// What there is to measure.
+const WHAT: [&str; 4] = ["ipc", "sim", "analysis", "admission"];
+
 /// Builds what is measured, then lets `talea lab` measure it.
 pub(crate) fn bench(args: &mut Parser) -> Result<ExitCode> {
     let rest: Vec<_> = args.raw_args()?.collect();
-    if rest.first().is_none_or(|what| what != "ipc" && what != "sim" && what != "analysis") {
-        bail!("cargo xtask bench ipc|sim|analysis [--json] [--quick]");
+    if rest.first().is_none_or(|what| !WHAT.iter().any(|known| what == known)) {
+        bail!("cargo xtask bench {} [--json] [--quick]", WHAT.join("|"));
     }
     if !shell::stream(
         cargo(&["build", "--release", "--locked", "-p", "talea-cli", "-p", "talea-daemon"]),

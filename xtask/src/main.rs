@@ -26,7 +26,7 @@ cargo xtask COMMAND
   guest [--kernel NAME] [--free] [WORD]...
                           the timing tests on an emulated machine whose clock counts instructions
   mutate [WORD]...        break every mechanism in turn, and see its tests fail
-  bench ipc|sim|analysis [--json] [--quick]
+  bench ipc|sim|analysis|admission [--json] [--quick]
                           what asking, simulating or analysing costs, beside its baselines
   soak [--minutes N]      the tests again and again, with larger numbers
   audio                   write the demo's voice, examples/convolver/talea.wav

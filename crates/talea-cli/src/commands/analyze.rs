@@ -1,5 +1,7 @@
 //! `talea analyze`: can this system miss a deadline?
 
+#[cfg(test)]
+mod agrees;
 mod interference;
 mod names;
 mod page;

@@ -6,6 +6,7 @@
 //!
 //! Reference: ReTiF (JSA 2021), section 6; the daemon and its client at priority 99 on pinned CPUs.
 
+mod admission;
 mod analysis;
 mod bars;
 mod bench;
@@ -48,6 +49,8 @@ enum What {
     Sim(speed::Args),
     /// How fast the schedulability tests are, beside the same loop.
     Analysis(analysis::Args),
+    /// What exact admission costs where thousands are served already.
+    Admission(admission::Args),
     /// The experiments of L3C in PikeOS (RTNS 2017), simulated.
     L3c(l3c::Args),
     /// The experiments of SF3P (RSP 2014), simulated.
@@ -73,6 +76,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
         What::Retif(args) => figures::run(&args),
         What::Sim(args) => speed::run(&args),
         What::Analysis(args) => analysis::run(&args),
+        What::Admission(args) => admission::run(&args),
         What::L3c(args) => l3c::run(&args),
         What::Sf3p(args) => sf3p::run(&args),
         What::Yasmin(args) => yasmin::run(&args),
