@@ -1,9 +1,11 @@
 //! Running threads keep the order that their tasks have, and never lose real time on the way.
 
-use crate::tasks::{periodic, ranked, reserved, with};
+use crate::tasks::{ms, periodic, ranked, reserved, with};
 use std::sync::atomic::{AtomicBool, Ordering};
 use talea_core::CpuSet;
-use talea_kernel_tests::{ALICE, Agent, Bench, Client, Daemon, config, kernel, needs_root};
+use talea_kernel_tests::{ALICE, Agent, Bench, Client, Daemon, config, kernel, needs, needs_root};
+use talea_proto::message::Notes;
+use talea_proto::refusal::{Reason, Said, Witness};
 use talea_proto::{Code, Request, SpecId, Task};
 
 /// Raises its flag at the end of its life.
@@ -153,4 +155,65 @@ fn r7_retif_w1_a_running_thread_is_changed_without_an_instant_outside_real_time(
     assert!(seen.expect("always real-time") > 100, "the watcher has looked");
     client.done(&Request::Release(spec));
     assert!(kernel::is_ordinary(tid));
+}
+
+#[test]
+fn r16_what_only_response_times_admit_is_granted_and_meets_its_deadlines() {
+    needs_root!();
+    needs!("two CPUs", kernel::cpus().len() >= 2);
+    let config = |test: &str| {
+        format!(
+            "[daemon]\naccess = \"off\"\n[[plugin]]\nname = \"rm\"\nkind = \"rm\"\ncpus = \"0\"\n\
+             priorities = \"60-79\"\n{test}"
+        )
+    };
+    // 45 %, 25 % and 20 % of harmonic periods: 1.45 · 1.25 · 1.2 > 2, and the last responds within 1,440 of 1,600 ms.
+    let set = [(400, 180), (800, 200), (1_600, 320)];
+    let task = |(period, runtime): (u64, u64)| reserved(period, runtime * 1_000);
+    let bench = Bench::new("r16");
+    let daemon = Daemon::start(&bench, &config("test = \"hyperbolic\"\n"));
+    let alice = Agent::user(ALICE);
+    let client = alice.connect(&daemon);
+    client.create(task(set[0]));
+    client.create(task(set[1]));
+    assert_eq!(client.refused(&Request::Create(task(set[2]))).code, Code::NoPlugin);
+    drop(daemon);
+
+    let daemon = Daemon::start(&bench, &config(""));
+    let agents = set.map(|_| Agent::user(ALICE));
+    let clients: Vec<Client> = agents.iter().map(|agent| agent.connect(&daemon)).collect();
+    let threads: Vec<i32> = clients
+        .iter()
+        .zip(set)
+        .map(|(client, params)| {
+            let granted = client.create(task(params));
+            assert!(!granted.notes.contains(Notes::NOT_PROVED), "{granted:?}");
+            let tid = client.agent.thread();
+            client.attach(granted.spec, tid);
+            tid
+        })
+        .collect();
+    let priorities: Vec<u8> = threads.iter().map(|&tid| kernel::priority(tid)).collect();
+    assert!(priorities[0] > priorities[1] && priorities[1] > priorities[2], "{priorities:?}");
+    // Nothing else is to be had, and the refusal says who would pay for it.
+    let refusal = clients[0].refused(&Request::Create(task((1_000, 90))));
+    let late =
+        Witness::Late { own: false, period: ms(1_600), deadline: ms(1_600), response: Some(ms(2_000)) };
+    let Said::No(no) = refusal.answers[0].verdict else { panic!("{refusal:?}") };
+    assert_eq!((no.reason, no.witness), (Reason::NoRoom, Some(late)), "{refusal}");
+    // Whoever passes the orders on must not wait behind those who have them.
+    let others = kernel::cpus().difference(&CpuSet::single(0));
+    for agent in &agents {
+        talea_os::sched::set_affinity(kernel::tid(agent.os_pid()), &others).expect("another CPU");
+    }
+    // A job of each, the longest one first: all together need 700 ms of the CPU.
+    for at in [2, 1, 0] {
+        agents[at].begin(&format!("work {} {}", threads[at], set[at].1));
+    }
+    let took: Vec<u64> = agents.iter().map(|agent| agent.finish().parse().expect("microseconds")).collect();
+    assert!(took[0] < took[1] && took[1] < took[2], "in order of their periods: {took:?} us");
+    for (took, (period, _)) in took.iter().zip(set) {
+        // Less than half of it, if nobody disturbs.
+        assert!(*took < period * 1_000, "{took} us of {period} ms");
+    }
 }
