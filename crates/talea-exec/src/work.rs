@@ -98,6 +98,25 @@ mod tests {
     }
 
     #[test]
+    fn s21_spent_jobs_cost_what_was_asked_to_three_thousandths() {
+        let mut body = spender();
+        for ms in [1, 5, 20] {
+            let cost = Work::from_ns(ms * 1_000_000);
+            let mut off: Vec<u64> = (0..9)
+                .map(|number| {
+                    let before = clock::thread_cpu_time();
+                    body(&Job { number, cost }, &AtomicBool::new(false));
+                    let spent = clock::thread_cpu_time().checked_sub(before).expect("a clock that goes on");
+                    spent.checked_sub(cost).expect("it spends all of it").as_ns()
+                })
+                .collect();
+            off.sort_unstable();
+            // The best third: a stop of the machine between two looks at the clock counts as spent.
+            assert!(off[2] <= cost.as_ns() * 3 / 1_000, "{off:?} ns beyond {cost}");
+        }
+    }
+
+    #[test]
     fn s21_the_median_of_counted_jobs_costs_what_was_asked() {
         let cost = Work::from_ns(5_000_000);
         // A machine that changes its speed between the measurement and the jobs shows that by itself: measured anew then.

@@ -13,7 +13,7 @@ use talea_kernel_tests::{Bench, kernel, needs, needs_root};
 const PATIENCE: Duration = Duration::from_secs(6);
 
 /// Compares until it is conclusive, or as long as there is patience.
-fn compared(scratch: &Scratch, arguments: &[&str]) -> Ended {
+pub(crate) fn compared(scratch: &Scratch, arguments: &[&str]) -> Ended {
     let begun = Instant::now();
     loop {
         let ended = run(scratch, &[&["compare"], arguments].concat());

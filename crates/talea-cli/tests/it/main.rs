@@ -21,6 +21,7 @@ mod live;
 mod manual;
 mod new;
 mod perfetto;
+mod rows;
 mod run;
 mod simulate;
 mod sweep;

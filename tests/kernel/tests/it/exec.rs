@@ -6,12 +6,13 @@
 
 mod nodes;
 mod scene;
+mod servers;
 
 use scene::{Scene, left_behind, two_cpus};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use talea_core::machine::{SchedulerSpec, TaskSpec, Tree};
+use talea_core::machine::{Cpu, SchedulerSpec, TaskId, TaskSpec, Tree};
 use talea_core::sched::Policy;
 use talea_core::server::{Kind, Reservation};
 use talea_core::{Span, Time, Work};
@@ -278,6 +279,51 @@ fn budgets_are_kept_on_a_root_with_two_cpus() {
     );
     let agreed = &scene.agrees(&bench)[0];
     assert!(agreed.preemptions() >= 2 && agreed.rests_within_jobs() >= 2 && agreed.migrations() >= 1);
+}
+
+#[test]
+fn s12_a_job_of_a_lower_set_is_preempted_and_goes_on_as_in_figure_4() {
+    needs_root!();
+    needs!("two CPUs", kernel::cpus().len() >= 2);
+    let bench = Bench::new("exec_figure_4");
+    let scene = Scene::read(
+        r#"
+        duration = "60ms"
+        [[scheduler]]
+        name = "top"
+        policy = "fp"
+        [[scheduler]]
+        name = "set1"
+        in = "top"
+        policy = "edf"
+        priority = 20
+        [[scheduler]]
+        name = "set2"
+        in = "top"
+        policy = "fifo"
+        priority = 10
+        [[task]]
+        name = "first"
+        in = "set1"
+        period = "200ms"
+        offset = "15ms"
+        cost = "8ms"
+        [[task]]
+        name = "second"
+        in = "set2"
+        period = "200ms"
+        offset = "5ms"
+        cost = "20ms"
+        "#,
+    );
+    let agreed = &scene.agrees(&bench)[0];
+    // Arrival, update, activate; preempt; finished, reactivate; finished.
+    let (first, second) = (TaskId(0), TaskId(1));
+    let runs = |task| Turn::Runs { cpu: Cpu(0), task, job: 0 };
+    let ended = |task| Turn::Ended { task, job: 0 };
+    let rests = Turn::Rests { cpu: Cpu(0) };
+    let drawn = [runs(second), runs(first), ended(first), runs(second), ended(second), rests];
+    assert_eq!(agreed.turns(), drawn);
 }
 
 #[test]

@@ -256,6 +256,11 @@ impl Agreed {
         &self.record
     }
 
+    /// Who ended, and who got the CPUs, in order.
+    pub(super) fn turns(&self) -> Vec<Turn> {
+        self.course.turns().collect()
+    }
+
     /// How often a job lost a CPU to another one before its end.
     pub(super) fn preemptions(&self) -> usize {
         self.losses(|to| to.is_some())

@@ -1,0 +1,490 @@
+//! Rows of the checklists of SF3P and L3C on real threads. What a simulation shows exactly a real run shows again: in its order, within
+//! a millisecond and two hundredths of each response, jobs that a hole has touched left out (`talea compare`).
+
+use crate::compare::compared;
+use crate::harness::{Scratch, run, talea};
+use serde_json::Value;
+use std::fmt::Write;
+use std::process::Stdio;
+use std::time::Duration;
+use talea_kernel_tests::{Bench, eventually, needs_root};
+
+/// Schedulers and tasks in few words: `name policy more…` in brackets of their parents.
+#[derive(Default)]
+struct Text(String);
+
+impl Text {
+    fn of(duration_ms: u64) -> Text {
+        Text(format!("duration = \"{duration_ms}ms\"\n"))
+    }
+
+    fn scheduler(mut self, name: &str, parent: &str, policy: &str, more: &str) -> Text {
+        let parent = if parent.is_empty() { String::new() } else { format!("in = \"{parent}\"\n") };
+        let _ = write!(self.0, "[[scheduler]]\nname = \"{name}\"\n{parent}policy = \"{policy}\"\n{more}\n");
+        self
+    }
+
+    /// Its slots, one after the other.
+    fn slots(mut self, slots: &[(&str, u64)]) -> Text {
+        for (owner, length) in slots {
+            let _ = write!(self.0, "[[scheduler.slot]]\nowner = \"{owner}\"\nlength = \"{length}ms\"\n");
+        }
+        self
+    }
+
+    fn task(mut self, name: &str, parent: &str, (period, cost): (u64, u64), more: &str) -> Text {
+        let _ = write!(
+            self.0,
+            "[[task]]\nname = \"{name}\"\nin = \"{parent}\"\nperiod = \"{period}ms\"\ncost = \"{cost}ms\"\n{more}\n"
+        );
+        self
+    }
+}
+
+/// Compares, and says what was found if it is conclusive.
+fn agrees(scratch: &Scratch, name: &str, text: &Text) -> Option<Value> {
+    scratch.file(name, &text.0);
+    let ended = compared(scratch, &[name, "--json"]);
+    let answer = serde_json::from_str(&ended.out).expect("JSON");
+    if ended.code == Some(6) {
+        println!("{name}: inconclusive");
+    }
+    (ended.code == Some(0)).then_some(answer)
+}
+
+fn tasks(answer: &Value) -> &[Value] {
+    answer["roots"][0]["tasks"].as_array().expect("tasks")
+}
+
+fn ms(task: &Value, of: &str) -> u64 {
+    task[of].as_u64().unwrap_or_else(|| panic!("{of} of {task}")) / 1_000_000
+}
+
+#[test]
+fn s1_s23_the_six_examples_of_sf3p_respond_as_simulated() {
+    needs_root!();
+    let _bench = Bench::new("rows_s1");
+    let scratch = Scratch::new();
+    let set = |text: Text, deadlines: [u64; 3], cost: (u64, u64), more: [&str; 3]| {
+        ["one", "two", "three"].into_iter().zip(deadlines).zip(more).fold(
+            text,
+            |text, ((name, deadline), more)| {
+                text.task(name, "cpu", cost, &format!("deadline = \"{deadline}ms\"\n{more}"))
+            },
+        )
+    };
+    let edf = set(Text::of(350).scheduler("cpu", "", "edf", ""), [80, 100, 40], (100, 20), [""; 3]);
+    if let Some(answer) = agrees(&scratch, "edf.toml", &edf) {
+        let simulated: Vec<u64> = tasks(&answer).iter().map(|task| ms(task, "simulated_max_ns")).collect();
+        assert_eq!(simulated, [40, 60, 20], "what the paper's own program shows");
+    }
+    let offsets = ["offset = \"3ms\"", "offset = \"2ms\"", "offset = \"5ms\""];
+    let fifo = set(Text::of(350).scheduler("cpu", "", "fifo", ""), [40, 20, 60], (71, 19), offsets);
+    agrees(&scratch, "fifo.toml", &fifo);
+    let more: Vec<String> = offsets
+        .iter()
+        .zip([27, 30, 25])
+        .map(|(offset, priority)| format!("{offset}\npriority = {priority}"))
+        .collect();
+    let fp = set(
+        Text::of(350).scheduler("cpu", "", "fp", ""),
+        [40, 20, 60],
+        (71, 19),
+        [&more[0], &more[1], &more[2]],
+    );
+    agrees(&scratch, "fp.toml", &fp);
+    let top = Text::of(350)
+        .scheduler("cpu", "", "fp", "")
+        .scheduler("set1", "cpu", "edf", "priority = 20")
+        .scheduler("set2", "cpu", "fifo", "priority = 10");
+    let top = ["set1", "set2"].into_iter().fold(top, |text, set| {
+        let text = text.task(&format!("{set}-a"), set, (51, 9), "");
+        text.task(&format!("{set}-b"), set, (51, 9), "offset = \"4ms\"")
+    });
+    agrees(&scratch, "fptop.toml", &top);
+    let slots = |text: Text, names: &[&str]| {
+        let owners: Vec<(&str, u64)> = names.iter().map(|&name| (name, 25)).collect();
+        let frame = format!("frame = \"{}ms\"", 25 * names.len());
+        text.scheduler("cpu", "", "partitions", &frame).slots(&owners)
+    };
+    let tdma = slots(Text::of(350), &["a", "b", "c"]);
+    let tdma = ["a", "b", "c"].into_iter().fold(tdma, |text, part| {
+        text.scheduler(part, "cpu", "fifo", "").task(&format!("{part}-task"), part, (81, 19), "")
+    });
+    agrees(&scratch, "tdma.toml", &tdma);
+    let tdmatop = slots(Text::of(350), &["a", "b"]);
+    let tdmatop =
+        [("a", "edf", 41), ("b", "fifo", 51)].into_iter().fold(tdmatop, |text, (part, policy, period)| {
+            let text =
+                text.scheduler(part, "cpu", policy, "").task(&format!("{part}-one"), part, (period, 9), "");
+            text.task(&format!("{part}-two"), part, (period, 9), "")
+        });
+    agrees(&scratch, "tdmatop.toml", &tdmatop);
+}
+
+#[test]
+fn s2_s5_edf_trees_of_one_to_eight_levels_are_one_schedule_on_threads() {
+    needs_root!();
+    let _bench = Bench::new("rows_s5");
+    let scratch = Scratch::new();
+    let mut shown: Vec<(u64, Vec<u64>, Vec<u64>)> = Vec::new();
+    for levels in [1, 3, 5, 8] {
+        let mut text = Text::of(300).scheduler("level0", "", "edf", "");
+        for level in 1..levels {
+            text = text.scheduler(&format!("level{level}"), &format!("level{}", level - 1), "edf", "");
+        }
+        for (number, (period, cost)) in (0..).zip([(20, 3), (35, 4), (50, 7), (70, 9), (100, 12), (140, 15)])
+        {
+            let parent = format!("level{}", number % levels);
+            text = text.task(
+                &format!("t{number}"),
+                &parent,
+                (period, cost),
+                &format!("offset = \"{}ms\"", 1 + 3 * number),
+            );
+        }
+        let Some(answer) = agrees(&scratch, &format!("levels{levels}.toml"), &text) else { continue };
+        let all = |of: &str| tasks(&answer).iter().map(|task| task[of].as_u64().expect("jobs")).collect();
+        shown.push((levels, all("simulated_max_ns"), all("measured_median_ns")));
+    }
+    for pair in shown.windows(2) {
+        assert_eq!(pair[0].1, pair[1].1, "one schedule: {} and {} levels", pair[0].0, pair[1].0);
+        for (a, b) in pair[0].2.iter().zip(&pair[1].2) {
+            assert!(a.abs_diff(*b) < 1_000_000, "{shown:?}");
+        }
+    }
+}
+
+#[test]
+fn s4_s22_l6_l23_what_is_no_system_is_refused_before_a_thread_is_made() {
+    let scratch = Scratch::new();
+    let cpu = || Text::of(100).scheduler("cpu", "", "edf", "");
+    let server = "server = \"deferrable\"\nbudget = \"6ms\"\nperiod = \"10ms\"";
+    let parts = || Text::of(100).scheduler("cpu", "", "partitions", "frame = \"20ms\"").slots(&[("a", 10)]);
+    let wrong = [
+        ("tdma", cpu().scheduler("table", "cpu", "partitions", "frame = \"10ms\"").slots(&[("cpu", 5)])),
+        ("reservation", parts().scheduler("a", "cpu", "edf", "").scheduler("s", "a", "fifo", server)),
+        ("sum", cpu().scheduler("s1", "cpu", "fifo", server).scheduler("s2", "cpu", "fifo", server)),
+        ("overlap", parts().slots(&[("a", 15)]).scheduler("a", "cpu", "edf", "")),
+        (
+            "budget",
+            cpu().scheduler(
+                "s",
+                "cpu",
+                "fifo",
+                "server = \"deferrable\"\nbudget = \"11ms\"\nperiod = \"10ms\"",
+            ),
+        ),
+        ("clash", cpu().task("t", "cpu", (10, 1), "").task("t", "cpu", (10, 1), "")),
+        ("nobody", cpu().task("t", "gpu", (10, 1), "")),
+        ("policy", Text::of(100).scheduler("cpu", "", "edv", "")),
+    ];
+    for (name, text) in wrong {
+        scratch.file("wrong.toml", &text.0);
+        for command in ["execute", "compare"] {
+            let ended = run(&scratch, &[command, "wrong.toml"]);
+            assert_eq!((ended.code, ended.out.as_str()), (Some(2), ""), "{name}: {}", ended.err);
+            assert!(ended.err.contains("wrong.toml:"), "{name}: {}", ended.err);
+        }
+    }
+}
+
+#[test]
+fn s13_without_preemption_a_job_runs_to_its_end_on_threads() {
+    needs_root!();
+    let _bench = Bench::new("rows_s13");
+    let scratch = Scratch::new();
+    let text = |preemptive: bool| {
+        Text::of(320)
+            .scheduler("cpu", "", "edf", &format!("preemptive = {preemptive}"))
+            .task("short", "cpu", (40, 5), "offset = \"7ms\"")
+            .task("long", "cpu", (160, 60), "offset = \"2ms\"")
+    };
+    for preemptive in [true, false] {
+        let Some(answer) = agrees(&scratch, "np.toml", &text(preemptive)) else { continue };
+        let short = ms(&tasks(&answer)[0], "measured_max_ns");
+        // Blocked by the longer one, but for what that had done before.
+        assert_eq!(short >= 59, !preemptive, "{answer}");
+    }
+}
+
+#[test]
+fn s14_releases_are_nominal_and_nothing_drifts() {
+    needs_root!();
+    let _bench = Bench::new("rows_s14");
+    let scratch = Scratch::new();
+    let text = Text::of(1_000)
+        .scheduler("cpu", "", "fp", "")
+        .task("plain", "cpu", (5, 1), "priority = 9\noffset = \"3ms\"")
+        .task("late", "cpu", (20, 2), "priority = 5\njitter = \"4ms\"");
+    scratch.file("releases.toml", &text.0);
+    let ended = run(&scratch, &["execute", "releases.toml", "--csv", "jobs.csv"]);
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    let csv = std::fs::read_to_string(scratch.path().join("jobs.csv")).expect("jobs");
+    let mut lateness = Vec::new();
+    for line in csv.lines().skip(1) {
+        let cells: Vec<&str> = line.split(',').collect();
+        let number = |at: usize| cells[at].parse::<u64>().expect("a number");
+        let (offset, period) = if cells[0] == "plain" { (3_000_000, 5_000_000) } else { (0, 20_000_000) };
+        assert_eq!(number(2), offset + period * number(1), "{line}");
+        if cells[0] == "plain" {
+            lateness.push(number(4) - number(2));
+        }
+    }
+    // 200 of them, of which the last may not have ended; a disturbed machine may have left some undone.
+    assert!(lateness.len() > 150, "{} jobs", lateness.len());
+    let median = |part: &[u64]| {
+        let mut part = part.to_vec();
+        part.sort_unstable();
+        part[part.len() / 2]
+    };
+    let quarter = lateness.len() / 4;
+    let (first, last) = (median(&lateness[..quarter]), median(&lateness[3 * quarter..]));
+    // SF3P's own program drifts by 48 to 91 µs a period: ten milliseconds by then.
+    assert!(first.abs_diff(last) < 1_000_000, "from {first} to {last} ns");
+}
+
+#[test]
+fn s15_a_queued_job_is_ordered_by_its_own_deadline_on_threads() {
+    needs_root!();
+    let _bench = Bench::new("rows_s15");
+    let scratch = Scratch::new();
+    // The paper's defect, three times as slow: the second job of `a` (due at 120 ms) comes before `x` (due at 162).
+    let text = Text::of(200)
+        .scheduler("cpu", "", "edf", "")
+        .task("a", "cpu", (60, 30), "")
+        .task("b", "cpu", (600, 45), "deadline = \"54ms\"")
+        .task("x", "cpu", (600, 30), "deadline = \"90ms\"\noffset = \"72ms\"");
+    if let Some(answer) = agrees(&scratch, "d4.toml", &text) {
+        let simulated: Vec<u64> = tasks(&answer).iter().map(|task| ms(task, "simulated_max_ns")).collect();
+        assert_eq!(simulated[..2], [75, 45]);
+        assert_eq!(tasks(&answer)[0]["measured_late"], tasks(&answer)[0]["simulated_late"]);
+    }
+}
+
+/// Starts a run, stops its whole process for so long in the middle, and lets it end.
+fn stopped(scratch: &Scratch, arguments: &[&str], pause: Duration) -> Value {
+    let child = talea(scratch)
+        .args([&["execute", "--json"], arguments].concat())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("talea");
+    let pid = rustix::process::Pid::from_child(&child);
+    let tasks = format!("/proc/{}/task", child.id());
+    eventually("the run is under way", || {
+        let tasks = std::fs::read_dir(&tasks).expect("its threads").flatten();
+        let mut names = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
+        names.any(|name| name.starts_with("exec-monitor"))
+    });
+    // Somewhere in the run, wherever that is.
+    std::thread::sleep(Duration::from_millis(150));
+    rustix::process::kill_process(pid, rustix::process::Signal::STOP).expect("it is there");
+    std::thread::sleep(pause);
+    rustix::process::kill_process(pid, rustix::process::Signal::CONT).expect("it is there");
+    let ended = child.wait_with_output().expect("it ends");
+    serde_json::from_slice(&ended.stdout).expect("JSON")
+}
+
+#[test]
+fn s16_a_stop_of_60_ms_shows_as_misses_of_a_10_ms_task() {
+    needs_root!();
+    let _bench = Bench::new("rows_s16");
+    let scratch = Scratch::new();
+    let text = Text::of(800).scheduler("cpu", "", "fp", "").task("t", "cpu", (10, 1), "");
+    scratch.file("stop.toml", &text.0);
+    let answer = stopped(&scratch, &["stop.toml"], Duration::from_millis(60));
+    let task = &answer["roots"][0]["tasks"][0];
+    assert!(task["late"].as_u64().is_some_and(|late| late >= 4), "{task}");
+    assert!(task["arrived"].as_u64().is_some_and(|arrived| arrived >= 79), "none is lost: {task}");
+    let longest = answer["holes"]
+        .as_array()
+        .expect("holes")
+        .iter()
+        .map(|hole| hole["to_ns"].as_u64().unwrap_or(0) - hole["from_ns"].as_u64().unwrap_or(0));
+    assert!(longest.max().is_some_and(|ns| ns > 40_000_000), "and the hole is seen: {}", answer["holes"]);
+}
+
+#[test]
+fn l24_a_server_gives_no_more_than_two_budgets_after_a_stop_of_50_ms() {
+    needs_root!();
+    let _bench = Bench::new("rows_l24");
+    let scratch = Scratch::new();
+    let server = "server = \"deferrable\"\nbudget = \"4ms\"\nperiod = \"20ms\"\npriority = 9";
+    let text = Text::of(800).scheduler("cpu", "", "fp", "").scheduler("net", "cpu", "fifo", server).task(
+        "greedy",
+        "net",
+        (800, 700),
+        "",
+    );
+    scratch.file("server.toml", &text.0);
+    let answer = stopped(&scratch, &["server.toml", "--record", "run.txt"], Duration::from_millis(50));
+    assert_eq!(answer["real_time"], true);
+    let recording = std::fs::read_to_string(scratch.path().join("run.txt")).expect("a recording");
+    let mut charged: Vec<(u64, u64)> = Vec::new();
+    for line in recording.lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        if let [at, "ran", "0", work] = words[..] {
+            charged.push((at.parse().expect("a time"), work.parse().expect("a work")));
+        }
+    }
+    let total: u64 = charged.iter().map(|(_, work)| work).sum();
+    assert!(total > 40_000_000, "forty periods, of which a stop may cost some: {total}");
+    for &(from, _) in &charged {
+        let window = charged.iter().filter(|(at, _)| (from..from + 20_000_000).contains(at));
+        let got: u64 = window.map(|(_, work)| work).sum();
+        // Back to back; what is told at the begin of the window may have been used before it, and a look may be late.
+        assert!(got <= 3 * 4_000_000 + 500_000, "{got} ns from {from}");
+    }
+    // In the long run a fifth, and no more: nothing is made up for.
+    assert!(total <= 800_000_000 / 5 + 8_000_000, "{total}");
+}
+
+#[test]
+fn l2_thirty_two_levels_come_in_their_order_on_threads() {
+    needs_root!();
+    let _bench = Bench::new("rows_l2");
+    let scratch = Scratch::new();
+    let text = Text::of(200).scheduler("cpu", "", "fp", "");
+    // Declared in another order than they are to run in.
+    let text = (0..32).fold(text, |text, number: u64| {
+        let priority = 7 * number % 32 * 8;
+        text.task(&format!("t{number}"), "cpu", (150, 3), &format!("priority = {priority}"))
+    });
+    agrees(&scratch, "levels.toml", &text);
+}
+
+#[test]
+fn l3_the_system_partition_is_always_eligible_and_wins_ties_on_threads() {
+    needs_root!();
+    let _bench = Bench::new("rows_l3");
+    let scratch = Scratch::new();
+    let text = Text::of(240)
+        .scheduler("cpu", "", "fp", "")
+        .scheduler("tpx", "cpu", "partitions", "frame = \"40ms\"")
+        .slots(&[("tp1", 20)])
+        .scheduler("tp1", "tpx", "fp", "")
+        .task("user", "tp1", (120, 15), "priority = 7")
+        .task("system", "cpu", (60, 4), "priority = 7\noffset = \"8ms\"");
+    if let Some(answer) = agrees(&scratch, "ties.toml", &text) {
+        // At once, also while the user's job of the same level is under way.
+        assert_eq!(ms(&tasks(&answer)[1], "measured_median_ns"), 4, "{answer}");
+    }
+}
+
+#[test]
+fn l4_l13_a_band_serves_by_deadline_and_above_it_nobody_feels_a_burst() {
+    needs_root!();
+    let _bench = Bench::new("rows_l4");
+    let scratch = Scratch::new();
+    let system = |burst: bool| {
+        let text = Text::of(300)
+            .scheduler("cpu", "", "fp", "")
+            .task("top", "cpu", (20, 2), "priority = 250\noffset = \"1ms\"")
+            .scheduler("band", "cpu", "edf", "priority = 200");
+        [("slow", 90), ("medium", 70), ("fast", 50)].into_iter().fold(text, |text, (name, period)| {
+            let server = format!("server = \"sporadic\"\nbudget = \"8ms\"\nperiod = \"{period}ms\"");
+            let cost = if burst { 13 } else { 2 };
+            text.scheduler(name, "band", "fifo", &server).task(
+                &format!("{name}-client"),
+                name,
+                (300, cost),
+                "",
+            )
+        })
+    };
+    let medians: Vec<u64> = [false, true]
+        .into_iter()
+        .filter_map(|burst| agrees(&scratch, "band.toml", &system(burst)))
+        .map(|answer| tasks(&answer)[0]["measured_median_ns"].as_u64().expect("jobs"))
+        .collect();
+    if let [calm, burst] = medians[..] {
+        assert!(burst.abs_diff(calm) < 500_000, "{calm} and {burst} ns");
+    }
+}
+
+#[test]
+fn s6_s7_random_sets_miss_on_threads_what_they_miss_in_a_simulation() {
+    needs_root!();
+    let _bench = Bench::new("rows_s6");
+    let scratch = Scratch::new();
+    for (policy, utilization, seed) in [
+        ("edf", "0.6", "1"),
+        ("edf", "0.88", "2"),
+        ("rm", "0.8", "3"),
+        ("fifo", "0.7", "4"),
+        ("fifo", "0.85", "5"),
+    ] {
+        let set =
+            ["generate", "--tasks", "7", "--utilization", utilization, "--policy", policy, "--seed", seed];
+        let set = run(&scratch, &[&set[..], &["--periods", "20ms..200ms", "--duration", "600ms"]].concat());
+        assert_eq!(set.code, Some(0), "{}", set.err);
+        let Some(answer) = agrees(&scratch, "set.toml", &Text(set.out)) else { continue };
+        let sum = |of: &str| tasks(&answer).iter().filter_map(|task| task[of].as_u64()).sum::<u64>();
+        let (late, expected, jobs) = (sum("measured_late"), sum("simulated_late"), sum("jobs"));
+        // In hundredths of the jobs, of which up to five were left out.
+        assert!(
+            late.abs_diff(expected) * 100 <= 7 * jobs,
+            "{policy} {utilization}: {late} and {expected} of {jobs}"
+        );
+        assert!(policy != "edf" || late == 0, "{late} of {jobs} at {utilization}");
+    }
+}
+
+#[test]
+fn s8_s9_overheads_are_measured_apart_and_grow_with_the_number_of_jobs() {
+    needs_root!();
+    let _bench = Bench::new("rows_s8");
+    let scratch = Scratch::new();
+    let overhead = |period: u64, cost: u64| {
+        let text = Text::of(500).scheduler("cpu", "", "edf", "").task("t", "cpu", (period, cost), "");
+        let answer = agrees(&scratch, "load.toml", &text)?;
+        let root = &answer["runs"][0]["roots"][0];
+        let ppm = |of: &str| root[of].as_u64().expect("a share");
+        assert!(ppm("other_ppm") < 100_000, "{root}");
+        Some(ppm("scheduler_ppm"))
+    };
+    // The same utilisation in sixteen times as many jobs.
+    if let (Some(few), Some(many)) = (overhead(64, 32), overhead(4, 2)) {
+        assert!(many > 3 * few, "{few} and {many} millionths");
+    }
+}
+
+#[test]
+fn s11_partitions_isolate_and_priorities_within_them_protect_on_threads() {
+    needs_root!();
+    let _bench = Bench::new("rows_s11");
+    let scratch = Scratch::new();
+    // Table II's systems, all jobs at their worst, with costs for a machine that stands still now and then.
+    let system = |flight: &str| {
+        let text = Text(String::from("duration = \"1200ms\"\n"))
+            .scheduler("cpu", "", "partitions", "frame = \"20ms\"\n[[scheduler.slot]]\nowner = \"A\"\nlength = \"17.4ms\"\n[[scheduler.slot]]\nowner = \"FMS\"\nlength = \"2.6ms\"")
+            .scheduler("A", "cpu", "edf", "")
+            .scheduler("FMS", "cpu", flight, "")
+            .scheduler("B", "FMS", "edf", "priority = 20")
+            .scheduler("D", "FMS", "edf", "priority = 10")
+            .task("loc_a", "B", (200, 2), "count = 2")
+            .task("loc_c0", "D", (200, 8), "")
+            .task("loc_c1", "D", (1_000, 40), "")
+            .task("loc_c2", "D", (1_000, 40), "")
+            .task("airport", "D", (1_000, 48), "")
+            .task("video", "A", (100, 37), "")
+            .task("audio", "A", (200, 74), "");
+        let sensors =
+            "[[task]]\nname = \"sens\"\nin = \"B\"\ncount = 5\nperiod = \"200ms\"\ncost = \"1.5ms\"\n";
+        Text(text.0 + sensors)
+    };
+    for flight in ["fp", "edf"] {
+        scratch.file("fms.toml", &system(flight).0);
+        let ended = run(&scratch, &["compare", "fms.toml", "--json"]);
+        assert!(matches!(ended.code, Some(0 | 6)), "{}{}", ended.out, ended.err);
+        let answer: Value = serde_json::from_str(&ended.out).expect("JSON");
+        for task in tasks(&answer) {
+            let name = task["name"].as_str().expect("a name");
+            let late = task["measured_late"].as_u64().expect("a number");
+            let is_b = name.starts_with("sens") || name.starts_with("loc_a");
+            // Jobs that no hole has touched.
+            assert!(late == 0 || !matches!(name, "video" | "audio"), "A is isolated: {task}");
+            assert!(late == 0 || !(is_b && flight == "fp"), "B is protected: {task}");
+        }
+    }
+}
