@@ -125,3 +125,18 @@ fn l5_a_full_list_of_pieces_delays_a_sporadic_server_and_loses_nothing() {
     assert!(within(0, 100) >= 18 && within(100, 200) >= 19, "{spans:?}");
     assert!(total >= 38, "{spans:?}");
 }
+
+#[test]
+fn l5_a_root_with_a_budget_waits_for_its_refill_with_all_its_tasks() {
+    for kind in [Kind::Polling, Kind::Deferrable, Kind::Sporadic, Kind::HardCbs] {
+        let mut root = SchedulerSpec::new("cpu", Policy::Edf);
+        root.reservation = Some(reservation(kind));
+        let mut tree = Tree::new(1, root);
+        tree.task(Tree::ROOT, task("long", 1_000));
+        tree.task(Tree::ROOT, task("short", 5));
+        let log = run(&tree, &[listed(&[0], cost(10)), listed(&[2], cost(1))], 200);
+        let runs: Vec<_> = log.runs.iter().map(|&(at, _, task)| (at, task)).collect();
+        assert_eq!(runs, [(0, 0), (2, 1), (3, 0), (20, 0), (40, 0)], "{kind:?}");
+        assert_eq!((log.ends(0), log.ends(1)), (vec![43], vec![3]), "{kind:?}");
+    }
+}
