@@ -95,3 +95,66 @@ impl Budgets {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use talea_core::machine::{SchedulerSpec, TaskSpec, Tree};
+    use talea_core::sched::Policy;
+    use talea_core::server::{Kind, Reservation};
+    use talea_core::workload::Surroundings;
+    use talea_core::{Span, Work};
+    use talea_sim::{Sink, Source, World};
+    use talea_system::system::Root;
+
+    impl Sink for Budgets {
+        fn runs(&mut self, _: Time, cpu: Cpu, task: TaskId, _: u64) {
+            Budgets::runs(self, cpu, Some(task));
+        }
+
+        fn idles(&mut self, _: Time, cpu: Cpu) {
+            Budgets::runs(self, cpu, None);
+        }
+    }
+
+    fn server(name: &str, budget: u64, period: u64) -> SchedulerSpec {
+        let mut spec = SchedulerSpec::new(name, Policy::Edf);
+        let reservation = Reservation::new(Kind::Deferrable, Work::from_ns(budget), Span::from_ns(period));
+        spec.reservation = Some(reservation);
+        spec
+    }
+
+    /// A task that needs 3 every 20, below an inner server (2 every 10) below an outer one (6 every 20).
+    fn nested() -> Root {
+        let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::Edf));
+        let outer = tree.scheduler(Tree::ROOT, server("outer", 6, 20));
+        let inner = tree.scheduler(outer, server("inner", 2, 10));
+        tree.task(inner, TaskSpec::new("task", Span::from_ns(20)));
+        Root {
+            name: "root".to_owned(),
+            tree,
+            sources: vec![Source::periodic(Span::from_ns(20), Work::from_ns(3))],
+            tasks: vec!["task".to_owned()],
+            surroundings: Surroundings::default(),
+        }
+    }
+
+    #[test]
+    fn the_outer_budget_falls_while_the_inner_servers_client_runs_and_stays_when_it_stops() {
+        let root = nested();
+        let machine = root.tree.build().expect("two servers");
+        let outline = Outline::of(&root, &machine);
+        let mut budgets = Budgets::new(&outline, &machine);
+        let mut world = World::new(machine, 1, &root.workload(0));
+        let mut corners = [Vec::new(), Vec::new()];
+        while world.next_event() < Time::from_ns(20) {
+            world.advance(&mut budgets);
+            let now = world.now();
+            let corner = |corner: Corner| corners[corner.server].push((corner.at.as_ns(), corner.left_ns));
+            budgets.look(world.machine(), &outline, now, corner);
+        }
+        // The job stops at 2 without an inner budget, goes on with the refill at 10 and ends at 11. No jumps outside.
+        assert_eq!(corners[0], [(0, 6), (2, 4), (10, 4), (11, 3)]);
+        assert_eq!(corners[1], [(0, 2), (2, 0), (10, 0), (10, 2), (11, 1)]);
+    }
+}

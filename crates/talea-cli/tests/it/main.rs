@@ -17,6 +17,7 @@ mod generate;
 mod generated;
 mod harness;
 mod import;
+mod lab;
 mod live;
 mod manual;
 mod new;
