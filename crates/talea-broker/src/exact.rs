@@ -13,8 +13,8 @@ use talea_proto::refusal::Witness;
 pub(crate) const TRIES_MAX: usize = 4;
 /// CPUs with more tasks than this are not listed.
 pub(crate) const TASKS_MAX: usize = 512;
-/// A test looks at tasks this often, or gives up: about a nanosecond each.
-pub(crate) const STEPS_MAX: u64 = 1 << 17;
+/// A test looks at tasks this often, or gives up: one or two nanoseconds each.
+pub(crate) const STEPS_MAX: u64 = 1 << 16;
 
 /// The exact tests that a request may still have, and the memory for them.
 #[derive(Debug)]
