@@ -74,23 +74,6 @@ impl Table {
         }
         None
     }
-
-    /// The most that is supplied within any window of this length: what the partition takes from those below it.
-    pub fn most(&self, window: Span) -> Work {
-        let frame = self.frame.as_ns();
-        let (frames, rest) = (window.as_ns() / frame, window.as_ns() % frame);
-        let within = |from: u64| {
-            let to = from + rest;
-            // Two frames and what hangs over hold the window.
-            let overlap = |offset: u64, (start, end): (u64, u64)| {
-                (end + offset).min(to).saturating_sub((start + offset).max(from))
-            };
-            let both = |&slot: &(u64, u64)| overlap(0, slot) + overlap(frame, slot);
-            self.slots.iter().map(both).sum::<u64>()
-        };
-        let best = self.slots.iter().map(|slot| within(slot.0)).max().unwrap_or(0);
-        Work::from_ns(frames.saturating_mul(self.total).saturating_add(best))
-    }
 }
 
 impl Supply for Table {

@@ -23,15 +23,14 @@
 //! *Where to begin.* The least solution of task i is not below that of task i − 1 plus C_i + B_i − B_(i−1), if that
 //! is not negative: the right side of i's equation exceeds that of i − 1 by at least as much for every w ≥ 1.
 
-use super::Bound;
 use super::rows::{HORIZON, Row, Scratch, fits, hyperperiod, scaled_down, scaled_up, spend};
+use super::{Bound, conclude};
 use crate::Sporadic;
 use crate::card::{Card, Kind, Platform};
 use crate::verdict::{Release, Verdict, Why, Witness};
 use alloc::vec;
-use alloc::vec::Vec;
 use core::ops::ControlFlow;
-use talea_core::{Span, Work};
+use talea_core::Span;
 
 /// Its catalogue entry.
 pub const CARD: Card = Card {
@@ -182,47 +181,31 @@ pub fn verdict(tasks: &[Sporadic]) -> Verdict {
 /// The same, in a scratch with its limit.
 pub fn verdict_in(tasks: &[Sporadic], scratch: &mut Scratch) -> Verdict {
     let mut out = vec![None; tasks.len()];
-    let first_miss = |out: &[Option<Bound>]| {
-        let meets = |(bound, task): (&Option<Bound>, &Sporadic)| bound.is_some_and(|bound| bound.meets(task));
-        out.iter().zip(tasks).position(|pair| !meets(pair))
-    };
-    match bounds(tasks, scratch, &mut out) {
-        Err(why) => return Verdict::Unknown { why },
-        Ok(true) => {
-            return Verdict::Proved { bounds: out.iter().flatten().map(|bound| bound.release).collect() };
+    let bounded = bounds(tasks, scratch, &mut out);
+    conclude(tasks, bounded, &out, |plain| {
+        let mut out = vec![None; plain.len()];
+        if bounds(plain, scratch, &mut out)? {
+            return Ok(None);
         }
-        Ok(false) => {}
-    }
-    let with_blocking = first_miss(&out).expect("somebody misses");
-    // A miss can be shown only of tasks; what blocks is none of them.
-    let plain: Vec<Sporadic> = tasks.iter().map(|task| Sporadic { blocking: Work::ZERO, ..*task }).collect();
-    match bounds(&plain, scratch, &mut out) {
-        Err(why) => return Verdict::Unknown { why },
-        Ok(true) => return Verdict::Unknown { why: Why::Insufficient { task: with_blocking } },
-        Ok(false) => {}
-    }
-    let task = first_miss(&out).expect("somebody misses");
-    if out[task].is_none() {
-        return Verdict::Refuted { witness: Witness::Overload { task } };
-    }
-    let (rows, _, left) = scratch.parts();
-    let (above, row) = (&rows[..task], &rows[task]);
-    let walked = walk(above, row, (row.cost, u64::MAX), left, |job, window| {
-        let bound = response(row, job, window);
-        if bound.arrival.as_ns() > row.deadline {
-            return ControlFlow::Break((job, bound.release));
+        let misses =
+            |(bound, task): (&Option<Bound>, &Sporadic)| bound.is_none_or(|bound| !bound.meets(task));
+        let task = out.iter().zip(plain).position(misses).expect("somebody misses");
+        if out[task].is_none() {
+            return Ok(Some(Witness::Overload { task }));
         }
-        ControlFlow::Continue(())
-    });
-    match walked {
-        Err(why) => Verdict::Unknown { why },
-        Ok(None) => unreachable!("this very walk found a miss before"),
-        Ok(Some((job, response))) => {
-            let releases = tasks.iter().map(|task| Release { first: Span::ZERO, early: task.jitter });
-            let witness = Witness::Miss { task, job, response, releases: releases.collect() };
-            Verdict::Refuted { witness }
-        }
-    }
+        let (rows, _, left) = scratch.parts();
+        let (above, row) = (&rows[..task], &rows[task]);
+        let missed = walk(above, row, (row.cost, u64::MAX), left, |job, window| {
+            let bound = response(row, job, window);
+            if bound.arrival.as_ns() > row.deadline {
+                return ControlFlow::Break((job, bound.release));
+            }
+            ControlFlow::Continue(())
+        })?;
+        let (job, response) = missed.expect("this very walk found a miss before");
+        let releases = tasks.iter().map(|task| Release { first: Span::ZERO, early: task.jitter });
+        Ok(Some(Witness::Miss { task, job, response, releases: releases.collect() }))
+    })
 }
 
 /// Job by job through the busy window of `row` below `above`: tells `visit` the number of each job and the length of the
