@@ -339,3 +339,24 @@ fn text(answer: &Answer, color: bool) -> String {
     }
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use talea_core::Work;
+    use talea_core::machine::{SchedulerSpec, TaskSpec};
+    use talea_core::sched::Policy;
+    use talea_core::workload::Source;
+
+    #[test]
+    fn a_proof_that_a_run_contradicts_is_a_failure_and_no_answer() {
+        let mut tree = Tree::new(1, SchedulerSpec::new("cpu", Policy::Edf));
+        tree.task(Tree::ROOT, TaskSpec::new("a", Span::from_ns(10)));
+        let sources = [Source::periodic(Span::from_ns(10), Work::from_ns(4))];
+        let answer = &Roots::new(&tree, &sources).bounds()[0];
+        assert_eq!(task(&tree, answer, None, "a").expect("an answer").verdict, Verdict::Proved);
+        let error = task(&tree, answer, Some(witness::LATE), "a").err().expect("no answer").to_string();
+        assert!(error.starts_with("a is proved to respond within 4ns and yet: simulated"), "{error}");
+        assert!(error.contains("ends at 12ns, 2ns late"), "{error}");
+    }
+}

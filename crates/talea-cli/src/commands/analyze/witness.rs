@@ -21,6 +21,9 @@ pub(super) struct Miss {
     end_ns: u64,
 }
 
+#[cfg(test)]
+pub(super) const LATE: Miss = Miss { job: 0, release_ns: 0, deadline_ns: 10, end_ns: 12 };
+
 impl fmt::Display for Miss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
