@@ -48,8 +48,9 @@ pub struct Outcome {
 pub struct World<W: Watch = ()> {
     machine: Machine<W>,
     cpus: Vec<CpuState>,
-    /// CPUs with a job, by when it ends if nothing comes between.
-    ends: Heap,
+    /// Of each CPU: when its job ends if nothing comes between. A list, for CPUs are few, and an end is set and taken back
+    /// more often than the first one is asked for.
+    ends: Vec<Time>,
     tasks: Vec<TaskState>,
     arrivals: Heap,
     /// Whether the machine may want to know what was consumed.
@@ -81,7 +82,7 @@ impl<W: Watch> World<W> {
         let mut world = World {
             arrivals: Heap::new(workload.sources.len()),
             cpus: vec![idle; cpus as usize],
-            ends: Heap::new(cpus as usize),
+            ends: vec![Time::NEVER; cpus as usize],
             metered: machine.meters(),
             tasks: tasks.collect(),
             machine,
@@ -160,8 +161,8 @@ impl<W: Watch> World<W> {
     /// `X`: there are [`Extras`].
     #[inline]
     fn next<const X: bool>(&self) -> Time {
-        let first = |of: &Heap| of.first().map_or(Time::NEVER, |(at, _)| Time::from_ns(at));
-        let next = first(&self.arrivals).min(first(&self.ends));
+        let arrival = self.arrivals.first().map_or(Time::NEVER, |(at, _)| Time::from_ns(at));
+        let next = self.ends.iter().fold(arrival, |next, &end| next.min(end));
         match &self.extras {
             Some(extras) if X => next.min(self.next_extra(extras)),
             _ => next.min(self.machine.next_wakeup().unwrap_or(Time::NEVER)),
@@ -213,17 +214,9 @@ impl<W: Watch> World<W> {
         if self.metered {
             self.report::<X>(now);
         }
-        if X {
-            for at in 0..self.cpus.len() {
-                if self.ends.key(at as u32).is_some_and(|end| end <= now.as_ns()) {
-                    self.reach(now, at, sink);
-                }
-            }
-        } else {
-            while let Some((end, at)) = self.ends.first()
-                && end <= now.as_ns()
-            {
-                self.complete::<X>(now, at as usize, sink);
+        for at in 0..self.ends.len() {
+            if self.ends[at] <= now {
+                if X { self.reach(now, at, sink) } else { self.complete::<X>(now, at, sink) }
             }
         }
         if X {
@@ -291,7 +284,7 @@ impl<W: Watch> World<W> {
 
     #[inline]
     fn complete<const X: bool>(&mut self, now: Time, at: usize, sink: &mut impl Sink) {
-        self.ends.remove(at as u32);
+        self.ends[at] = Time::NEVER;
         let Some(task) = self.cpus[at].running.take() else { return };
         let state = &mut self.tasks[task.0 as usize];
         (state.job, state.cpu) = (None, None);
@@ -312,7 +305,7 @@ impl<W: Watch> World<W> {
     fn halt<const X: bool>(&mut self, now: Time, at: usize) {
         if self.cpus[at].running.is_some() {
             self.account::<X>(now, at);
-            self.ends.remove(at as u32);
+            self.ends[at] = Time::NEVER;
         }
         if let Some(task) = self.cpus[at].running.take() {
             self.tasks[task.0 as usize].cpu = None;
@@ -342,7 +335,7 @@ impl<W: Watch> World<W> {
                 extras.spend_order(now, at, task, begins);
                 self.aim(now, at);
             }
-            _ => self.ends.set(at as u32, (now + span_of(state.left)).as_ns()),
+            _ => self.ends[at] = now + span_of(state.left),
         }
         begins
     }

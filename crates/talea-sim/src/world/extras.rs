@@ -138,7 +138,7 @@ impl<W: Watch> World<W> {
         let left = span_of(self.tasks[task.0 as usize].left);
         let spoils = self.extras.as_ref().and_then(|extras| extras.spoils.as_ref());
         let end = spoils.map_or_else(|| now + left, |spoils| spoils.finish(at, now, left));
-        self.ends.set(at as u32, end.as_ns());
+        self.ends[at] = end;
     }
 
     /// The job on a CPU has come to its end or to a mark.
