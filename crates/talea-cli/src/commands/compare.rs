@@ -56,7 +56,7 @@ pub(crate) struct CompareArgs {
     #[arg(long, value_enum, default_value = "flip", value_name = "NAME")]
     mechanism: Mechanism,
     /// By how much a real response may differ; two hundredths of the response come on top.
-    #[arg(long, value_name = "DURATION", default_value = "1ms", value_parser = task::duration)]
+    #[arg(long, value_name = "DURATION", default_value = "2ms", value_parser = task::duration)]
     tolerance: Span,
     /// Write a page with the schedules, the simulated and the last measured one under each other, to FILE.
     #[arg(long, value_name = "FILE")]

@@ -7,17 +7,17 @@ use crate::output::{Tone, colored, count, note, paint, print, print_json};
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::PathBuf;
-use talea_core::Span;
-use talea_core::machine::Order;
+use talea_core::machine::{Machine, Order};
+use talea_core::{Span, Time};
 use talea_exec::What;
-use talea_exec::replay::{Difference, replay};
+use talea_exec::replay::{Difference, Listener, replay_to};
 use talea_system::system::Root;
 
 /// Feed a recorded run to a fresh scheduler machine and compare its orders.
 ///
 /// FILE is what talea execute --record has written; the description of the system is in it. The machine depends on nothing but
-/// what it is told, so what real threads did once can be looked at again anywhere, as often as you like. Ends with 1 at the first
-/// order that is another one.
+/// what it is told, so what real threads did once can be looked at again anywhere, as often as you like. SF3P's four invariants are
+/// checked after each step. Ends with 1 at the first order that is another one, and if an invariant does not hold.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example: talea execute system.toml --record run.txt && talea replay run.txt")]
 pub(crate) struct ReplayArgs {
@@ -43,6 +43,20 @@ struct RootAnswer {
     /// Orders that were compared, and were the same.
     orders: usize,
     difference: Option<DifferenceAnswer>,
+    /// The first time that one of SF3P's invariants does not hold, in words.
+    violation: Option<String>,
+}
+
+/// Audits the machine whenever it has no more orders.
+#[derive(Default)]
+struct Auditor(Option<String>);
+
+impl Listener for Auditor {
+    fn polled(&mut self, machine: &mut Machine, now: Time) {
+        if let (None, Err(why)) = (&self.0, machine.audit(now)) {
+            self.0 = Some(format!("at {}: {why}", Span::from_ns(now.as_ns())));
+        }
+    }
 }
 
 /// The first order that is another one.
@@ -83,23 +97,31 @@ pub(crate) fn run(args: &ReplayArgs) -> anyhow::Result<Exit> {
         let mut machine =
             root.tree.build().map_err(|error| anyhow::anyhow!("{}: {}", root.name, error.why))?;
         let is_order = |entry: &&talea_exec::Entry| matches!(entry.what, What::Ordered(_));
-        let (orders, difference) = match replay(&mut machine, record) {
+        let mut auditor = Auditor::default();
+        let (orders, difference) = match replay_to(&mut machine, record, &mut auditor) {
             Ok(orders) => (orders, None),
             Err(difference) => {
                 let same = record[..difference.at].iter().filter(is_order).count();
                 (same, Some(differs(root, &difference)))
             }
         };
-        roots.push(RootAnswer { name: root.name.clone(), entries: record.len(), orders, difference });
+        roots.push(RootAnswer {
+            name: root.name.clone(),
+            entries: record.len(),
+            orders,
+            difference,
+            violation: auditor.0,
+        });
     }
     let same = roots.iter().all(|root| root.difference.is_none());
+    let is_sound = roots.iter().all(|root| root.violation.is_none());
     let answer = Answer { file: path.to_string(), same, roots };
     if args.output.json {
         print_json(&answer)?;
     } else {
         print(&text(&answer, colored()))?;
     }
-    Ok(if same { Exit::Ok } else { Exit::Failure })
+    Ok(if same && is_sound { Exit::Ok } else { Exit::Failure })
 }
 
 fn differs(root: &Root, difference: &Difference) -> DifferenceAnswer {
@@ -156,6 +178,9 @@ fn text(answer: &Answer, color: bool) -> String {
                 difference.replayed
             ),
         };
+        if let Some(violation) = &root.violation {
+            let _ = writeln!(out, "{}: {}: {violation}", paint("invariant", Tone::Bad, color), root.name);
+        }
     }
     out
 }

@@ -2,7 +2,8 @@
 //!
 //! While a CPU stands still jobs pile up, and what comes after the hole waits for them: everything of its root is disturbed from the
 //! hole until nothing is left to do, and until each server has had a new period. A hole is seen by a thread that was late, so
-//! it may have begun up to a distance of looks earlier. Holes of less than half the tolerance are what the tolerance is for.
+//! it may have begun up to a distance of looks earlier. Holes that were no longer
+//! than the tolerance even so, together up to then, are what that is for.
 
 use super::Tolerance;
 use super::lives::{Life, Lives};
@@ -11,9 +12,14 @@ use talea_core::{Span, Time};
 use talea_exec::Hole;
 use talea_exec::holes::DISTANCE;
 
-/// Stretches of a run in which nothing can be said about its root.
+/// Stretches of a run in which nothing, or not everything, can be said about its root.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Disturbed(Vec<(Time, Time)>);
+pub(crate) struct Disturbed {
+    /// Nothing.
+    badly: Vec<(Time, Time)>,
+    /// Holes within the tolerance: but what a job nearly missed by that it may have missed, and then it is late by far more.
+    slightly: Vec<(Time, Time)>,
+}
 
 impl Disturbed {
     /// Of a root on these CPUs.
@@ -25,28 +31,39 @@ impl Disturbed {
         tolerance: Tolerance,
     ) -> Disturbed {
         let settles = longest_period(tree);
-        let matters = |hole: &Hole| 2 * hole.length().as_ns() >= tolerance.least.as_ns();
-        let here = holes.iter().filter(|hole| cpus.contains(&hole.cpu) && matters(hole));
-        let stretch = |hole: &Hole| {
-            let from = Time::from_ns(hole.from.as_ns().saturating_sub(DISTANCE.as_ns()));
-            let clear = lives.clear.partition_point(|&at| at < hole.to);
-            let to = lives.clear.get(clear).copied().unwrap_or(Time::NEVER);
-            (from, to.max(hole.to.saturating_add(settles)))
+        let mut here: Vec<&Hole> = holes.iter().filter(|hole| cpus.contains(&hole.cpu)).collect();
+        here.sort_by_key(|hole| hole.from);
+        // What lies between two times at which nothing was left to do adds up.
+        let clear = |hole: &Hole| lives.clear.partition_point(|&at| at < hole.to);
+        let stretch = |holes: &[&Hole]| {
+            let (first, last) = (holes.first()?, holes.last()?);
+            let most: u64 = holes.iter().map(|hole| (hole.length() + DISTANCE).as_ns()).sum();
+            let from = Time::from_ns(first.from.as_ns().saturating_sub(DISTANCE.as_ns()));
+            let to = lives.clear.get(clear(last)).copied().unwrap_or(Time::NEVER);
+            Some((most > tolerance.least.as_ns(), (from, to.max(last.to.saturating_add(settles)))))
         };
-        Disturbed(here.map(stretch).collect())
+        let all = here.chunk_by(|a, b| clear(a) == clear(b)).filter_map(stretch);
+        let (badly, slightly): (Vec<_>, Vec<_>) = all.partition(|&(is_bad, _)| is_bad);
+        let stretches = |of: Vec<(bool, _)>| of.into_iter().map(|(_, stretch)| stretch).collect();
+        Disturbed { badly: stretches(badly), slightly: stretches(slightly) }
     }
 
-    /// Whether a job was touched: one that has not ended lasts until the end of all time.
+    /// Whether a job was touched, so that nothing can be said of it.
     pub(crate) fn touches(&self, life: &Life) -> bool {
-        let from = life.release.or(life.begin).unwrap_or(Time::ZERO);
-        let to = life.end.unwrap_or(Time::NEVER);
-        self.covers(from, to)
+        overlaps(&self.badly, life)
     }
 
-    /// Whether some of it lies between.
-    pub(crate) fn covers(&self, from: Time, to: Time) -> bool {
-        self.0.iter().any(|&(begin, end)| begin <= to && from <= end)
+    /// Whether it may have been turned round with others, by little.
+    pub(crate) fn brushes(&self, life: &Life) -> bool {
+        overlaps(&self.slightly, life)
     }
+}
+
+/// One that has not ended lasts until the end of all time.
+fn overlaps(stretches: &[(Time, Time)], life: &Life) -> bool {
+    let from = life.release.or(life.begin).unwrap_or(Time::ZERO);
+    let to = life.end.unwrap_or(Time::NEVER);
+    stretches.iter().any(|&(begin, end)| begin <= to && from <= end)
 }
 
 fn longest_period(tree: &Tree) -> Span {
@@ -72,7 +89,7 @@ mod tests {
         let tree = Tree::new(1, SchedulerSpec::new("cpu", Policy::Edf));
         let lives = Lives { clear: vec![at(8), at(30), at(60)], ..Lives::default() };
         let hole = |cpu| Hole { cpu, from: at(10), to: at(12) };
-        let tolerance = Tolerance { least: Span::from_ns(4_000_000), share: 0 };
+        let tolerance = Tolerance { least: Span::from_ns(2_999_999), share: 0 };
         let of = |cpu, lives: &Lives| Disturbed::of(&tree, &[cpu], &[hole(3)], lives, tolerance);
         let disturbed = of(3, &lives);
         let life = |from, to| Life { release: Some(at(from)), end: Some(at(to)), ..Life::default() };
@@ -82,9 +99,13 @@ mod tests {
         }
         assert!(disturbed.touches(&Life { release: Some(at(5)), ..Life::default() }), "it never ended");
         assert!(!of(2, &lives).touches(&life(11, 12)), "another CPU's");
-        let wide = Tolerance { least: Span::from_ns(4_000_001), share: 0 };
+        let wide = Tolerance { least: Span::from_ns(3_000_000), share: 0 };
         let calm = Disturbed::of(&tree, &[3], &[hole(3)], &lives, wide);
-        assert!(!calm.touches(&life(11, 12)), "that is tolerated");
+        assert!(!calm.touches(&life(11, 12)) && calm.brushes(&life(11, 12)), "that is tolerated");
+        assert!(!calm.brushes(&life(31, 40)));
+        let both = [hole(3), Hole { cpu: 3, from: at(20), to: at(20) }];
+        let twice = Disturbed::of(&tree, &[3], &both, &lives, wide);
+        assert!(twice.touches(&life(11, 12)), "but not one more in the same backlog");
         let none = of(3, &Lives::default());
         assert!(none.touches(&life(1_000, 1_001)), "it never came to rest");
     }

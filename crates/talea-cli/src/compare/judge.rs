@@ -14,6 +14,8 @@ pub(crate) struct Findings {
     pub(crate) jobs: u64,
     /// And those that a hole has touched.
     pub(crate) excluded: u64,
+    /// Those that holes within the tolerance have brushed: held against bounds, not against orders and ends.
+    pub(crate) brushed: u64,
     /// By task, of the jobs that count.
     pub(crate) responses: Vec<Vec<Span>>,
     /// By task: late, of the jobs that count.
@@ -59,9 +61,9 @@ impl Findings {
         self.turns == 0 && self.strays == 0 && self.beyond == 0 && is_obeyed
     }
 
-    /// Whether too little is left to say anything: more than a twentieth.
+    /// Whether too little is left to say anything: more than a twentieth is touched, or more than half is touched or brushed.
     pub(crate) fn are_inconclusive(&self) -> bool {
-        self.excluded * 20 > self.jobs
+        self.excluded * 20 > self.jobs || (self.excluded + self.brushed) * 2 > self.jobs
     }
 }
 
@@ -97,6 +99,10 @@ pub(crate) fn judge(
                 found.beyond += 1;
                 found.exceeds.get_or_insert((name, over));
             }
+        }
+        if disturbed.brushes(life) {
+            found.brushed += 1;
+            continue;
         }
         let Some(expected) = model.jobs.get(&name) else { continue };
         if let Some(off) = strays(expected, life, slack, end) {

@@ -2,8 +2,8 @@
 //!
 //! A single simulation says too much: where two things lie near each other, a real machine may turn them round, and what follows is
 //! another course altogether, as right as the first. So the same jobs are simulated with costs that are longer by up to
-//! a hundredth and with up to 100 µs for each order, which is more than a dispatcher takes; what all of these have in common a real
-//! run must have too.
+//! two hundredths and with up to 250 µs for each order, which is more than a dispatcher takes; what all of these have in common a
+//! real run must have too.
 
 use super::lives::{Lives, Name};
 use crate::measured::with_changes;
@@ -16,8 +16,12 @@ use talea_core::{Span, Time, Work};
 use talea_sim::{Overheads, World};
 use talea_system::system::Root;
 
-/// Thousandths by which costs are longer, and microseconds for each order to run.
-const WITHIN_REASON: [(u64, u64); 6] = [(0, 0), (1, 10), (2, 20), (4, 40), (7, 70), (10, 100)];
+/// Thousandths by which costs are longer, and microseconds for each order to run: two things that lie near each other are turned
+/// round in some of these.
+const WITHIN_REASON: [(u64, u64); 8] =
+    [(0, 0), (1, 10), (2, 25), (4, 50), (7, 80), (10, 120), (15, 180), (20, 250)];
+/// The same for bounds, which have no tolerance of their own for how often a job is interrupted.
+const FOR_BOUNDS: (u64, u64) = (10, 100);
 
 /// The earliest and the latest; nothing, where some simulation does not know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +93,7 @@ fn bounds(root: &Root) -> Vec<Bound> {
         roots.overheads = root.surroundings.overheads;
         roots.bounds().into_iter().map(|answer| answer.bound.ok()).collect()
     };
-    let (longer, order) = WITHIN_REASON[WITHIN_REASON.len() - 1];
+    let (longer, order) = FOR_BOUNDS;
     let mut sources = lengthened(&root.sources, longer);
     // A job pays for its own order to run, and for that of whoever goes on after it; a slot for the first in it.
     for source in &mut sources {

@@ -77,7 +77,7 @@ fn s18_l12_no_real_response_is_beyond_its_bound_and_each_is_one_that_simulations
         assert!(simulated <= bound, "{task}");
         if ended.code == Some(0) {
             let measured = ns("measured_max_ns").expect("jobs that count");
-            assert!(measured <= bound + bound / 10 + 1_000_000, "{task}");
+            assert!(measured <= bound + bound / 10 + 2_000_000, "{task}");
             assert!(ns("measured_median_ns") <= Some(measured) && ns("measured_p99_ns") <= Some(measured));
         }
     }
@@ -87,6 +87,14 @@ fn s18_l12_no_real_response_is_beyond_its_bound_and_each_is_one_that_simulations
     let page = std::fs::read_to_string(scratch.path().join("page.html")).expect("a page");
     for word in ["cpu0, simulated", "cpu0, measured", "simulated late"] {
         assert!(page.contains(word), "{word}");
+    }
+    // The page's own script, where there is something to run it.
+    scratch.file("stage.js", include_str!("stage.js"));
+    let played = std::process::Command::new("node")
+        .args([scratch.path().join("stage.js"), scratch.path().join("page.html")])
+        .output();
+    if let Ok(played) = played {
+        assert!(played.status.success(), "{}", String::from_utf8_lossy(&played.stderr));
     }
 }
 

@@ -1,6 +1,7 @@
 //! `talea execute` and `talea replay`: real threads, and what they leave to be looked at.
 
 use crate::harness::{Scratch, run, talea};
+use std::fmt::Write;
 use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -42,7 +43,7 @@ fn json(text: &str) -> serde_json::Value {
 }
 
 #[test]
-fn s18_s20_one_file_is_simulated_and_executed_and_both_are_told_alike() {
+fn s18_s20_l22_one_file_is_simulated_and_executed_and_both_are_told_alike() {
     needs_root!();
     let _bench = Bench::new("cli_execute");
     let scratch = Scratch::new();
@@ -223,6 +224,71 @@ fn without_rights_it_says_what_to_do_and_runs_only_if_it_is_told_to() {
         std::fs::read_to_string(&page).expect("a page").contains("best effort: without real-time priorities")
     );
     drop(scratch);
+}
+
+#[test]
+fn l1_five_hundred_frames_neither_overlap_nor_drift() {
+    needs_root!();
+    let _bench = Bench::new("cli_frames");
+    let scratch = Scratch::new();
+    let mut text =
+        "duration = \"2s\"\n[[scheduler]]\nname = \"cpu0\"\npolicy = \"partitions\"\nframe = \"4ms\"\n"
+            .to_owned();
+    text.push_str("[[scheduler.slot]]\nowner = \"a\"\nlength = \"1800us\"\n");
+    text.push_str("[[scheduler.slot]]\nowner = \"b\"\nstart = \"2ms\"\nlength = \"1800us\"\n");
+    for part in ["a", "b"] {
+        let _ = write!(
+            text,
+            "[[scheduler]]\nname = \"{part}\"\nin = \"cpu0\"\npolicy = \"fifo\"\n[[task]]\nname = \"{part}-busy\"\n\
+             in = \"{part}\"\nperiod = \"4s\"\ncost = \"3s\"\n"
+        );
+    }
+    scratch.file("frames.toml", &text);
+    let ended = run(&scratch, &["execute", "frames.toml", "--check", "--json", "--record", "run.txt"]);
+    assert_eq!(ended.code, Some(0), "nobody ran in another one's slot for a millisecond: {}", ended.out);
+    let answer = json(&ended.out);
+    let kernel = &answer["executions"][0]["kernel"];
+    assert!(kernel["stays"].as_u64().is_some_and(|stays| stays >= 900), "{kernel}");
+    // On the whole 200 µs a switch and less.
+    assert!(kernel["out_of_order_ns"].as_u64().is_some_and(|ns| ns < 1_000 * 200_000), "{kernel}");
+    // The slots' begins as they were ordered: each at its nominal time, in the last frames as in the first.
+    let recording = std::fs::read_to_string(scratch.path().join("run.txt")).expect("a recording");
+    let late: Vec<u64> = recording
+        .lines()
+        .filter_map(|line| line.split_once(" run 0 0 ")?.0.parse::<u64>().ok())
+        .map(|at| at % 4_000_000)
+        .collect();
+    assert!(late.len() >= 450, "{} frames", late.len());
+    let median = |part: &[u64]| {
+        let mut part = part.to_vec();
+        part.sort_unstable();
+        part[part.len() / 2]
+    };
+    let (first, last) = (median(&late[..100]), median(&late[late.len() - 100..]));
+    assert!(first < 1_000_000 && last < 1_000_000, "from {first} to {last} ns late");
+}
+
+#[test]
+fn s23_a_run_that_is_killed_anywhere_leaves_nothing_behind() {
+    needs_root!();
+    let _bench = Bench::new("cli_killed");
+    let scratch = Scratch::new();
+    scratch.file("system.toml", SYSTEM);
+    for number in 0..12 {
+        let mut child = talea(&scratch)
+            .args(["execute", "system.toml", "--duration", "60s", "--check"])
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("talea");
+        // From its first breath into the run.
+        std::thread::sleep(Duration::from_millis(number * 4));
+        child.kill().expect("it is there");
+        assert!(!child.wait().expect("it ends").success());
+        assert!(!std::path::Path::new(&format!("/proc/{}", child.id())).exists());
+    }
+    // The next one finds everything as the first did.
+    let ended = run(&scratch, &["execute", "system.toml", "--check"]);
+    assert_eq!(ended.code, Some(0), "{}{}", ended.out, ended.err);
 }
 
 #[test]

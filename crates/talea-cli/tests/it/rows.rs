@@ -1,5 +1,5 @@
 //! Rows of the checklists of SF3P and L3C on real threads. What a simulation shows exactly a real run shows again: in its order, within
-//! a millisecond and two hundredths of each response, jobs that a hole has touched left out (`talea compare`).
+//! two milliseconds and two hundredths of each response, jobs that a hole has touched left out (`talea compare`).
 
 use crate::compare::compared;
 use crate::harness::{Scratch, run, talea};

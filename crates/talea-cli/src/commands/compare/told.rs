@@ -43,6 +43,7 @@ pub(super) struct RootAnswer {
     /// All runs together.
     jobs: u64,
     excluded: u64,
+    brushed: u64,
     tasks: Vec<TaskAnswer>,
     /// What contradicts, in words.
     findings: Vec<String>,
@@ -79,7 +80,7 @@ pub(super) struct RunAnswer {
 struct RunRoot {
     jobs: u64,
     excluded: u64,
-    /// More than nineteen twentieths of the jobs count.
+    /// More than nineteen twentieths of the jobs count, and half of them in every respect.
     conclusive: bool,
     agrees: bool,
     /// Begins and ends that were held against the order.
@@ -170,6 +171,7 @@ impl RootAnswer {
             verdict: Verdict::Inconclusive,
             jobs: findings.iter().map(|found| found.jobs).sum(),
             excluded: findings.iter().map(|found| found.excluded).sum(),
+            brushed: findings.iter().map(|found| found.brushed).sum(),
             tasks,
             findings: findings.iter().flat_map(|found| words(root, found)).collect(),
         }
@@ -345,9 +347,10 @@ pub(super) fn text(answer: &Answer, color: bool) -> String {
         }
         let _ = writeln!(
             out,
-            "{} of {} were touched by holes and are not counted",
+            "{} of {} were touched by holes and are not counted, {} brushed and held against bounds alone",
             root.excluded,
-            count(root.jobs as usize, "job")
+            count(root.jobs as usize, "job"),
+            root.brushed
         );
         for run in &answer.runs {
             let of = &run.roots[number];

@@ -18,7 +18,7 @@ function head() {
       for (const cell of cells) line.append(element(number ? "td" : "th", cell));
       made.append(line);
     });
-    byId("facts").after(made);
+    byId("tables").append(made);
   }
   byId("legend").children[3].hidden = data.roots.every((root) => root.tables.length === 0);
   byId("legend").children[4].hidden = data.roots.every((root) => root.servers.length === 0);
