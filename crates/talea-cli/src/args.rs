@@ -239,6 +239,10 @@ pub(crate) struct SimulateArgs {
     /// The seed, instead of the file's.
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
+    /// Run the arrivals of a witness that talea analyze --witness has written, all costs at their worst: ends with 0 if the same
+    /// job is as late.
+    #[arg(long, value_name = "WITNESS", conflicts_with = "seed")]
+    pub(crate) witness: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) files: crate::outcome::FileArgs,
     #[command(flatten)]

@@ -20,6 +20,7 @@ mod output;
 mod pages;
 mod report;
 mod sweep;
+mod witness;
 mod words;
 
 use args::{Cli, Command};

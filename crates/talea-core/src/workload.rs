@@ -31,6 +31,8 @@ pub enum Arrivals {
     },
     /// At these times, sorted.
     List(Vec<Time>),
+    /// At these nominal times, sorted, from which deadlines count; each with when it is seen, not before.
+    Seen(Vec<(Time, Time)>),
 }
 
 /// What a job costs.

@@ -38,6 +38,7 @@ impl Stream {
                 Some(Time::ZERO + *offset)
             }
             Arrivals::List(times) => times.first().copied(),
+            Arrivals::Seen(times) => times.first().map(|&(nominal, _)| nominal),
         };
         let costs: Vec<Cost> = source.cost.by_version().into_iter().map(plain).collect();
         let constant = match costs[..] {
@@ -76,6 +77,11 @@ impl Stream {
                 self.next += 1;
                 times.get(self.next).copied()
             }
+            Arrivals::Seen(times) => {
+                seen = times.get(self.next).map_or(nominal, |&(_, seen)| seen.max(nominal));
+                self.next += 1;
+                times.get(self.next).map(|&(nominal, _)| nominal)
+            }
         };
         Some((seen, nominal))
     }
@@ -109,5 +115,19 @@ impl Stream {
             },
             Cost::Versions(_) | Cost::Marked { .. } => panic!("a cost by version within a cost by version"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_arrivals_are_seen_when_it_is_said_and_never_before_they_are_due() {
+        let at = Time::from_ns;
+        let arrivals = Arrivals::Seen(vec![(at(5), at(9)), (at(15), at(15)), (at(25), at(20))]);
+        let mut stream = Stream::new(&Source { arrivals, cost: Cost::Constant(Work::from_ns(1)) }, 1, 0);
+        let seen: Vec<_> = std::iter::from_fn(|| stream.arrival()).collect();
+        assert_eq!(seen, [(at(9), at(5)), (at(15), at(15)), (at(25), at(25))]);
     }
 }

@@ -45,9 +45,14 @@ pub(super) fn leaf(tree: &Tree, node: NodeId, spec: &TaskSpec, source: &Source) 
     let (period, jitter) = match &source.arrivals {
         Arrivals::Periodic { period, jitter, .. } => (*period, *jitter),
         Arrivals::Sporadic { separation, .. } => (*separation, Span::ZERO),
-        Arrivals::List(_) if spec.enforced => (spec.period, Span::ZERO),
+        Arrivals::List(_) | Arrivals::Seen(_) if spec.enforced => (spec.period, Span::ZERO),
         // Jobs that somebody activates, whenever he likes (docs/model.md, section 3).
         Arrivals::List(times) if times.is_empty() => return Err(no(Reason::Arrivals)),
+        Arrivals::Seen(times) => {
+            let apart = times.windows(2).map(|two| two[1].0.since(two[0].0)).min();
+            let late = times.iter().map(|&(nominal, seen)| seen.max(nominal).since(nominal)).max();
+            (apart.unwrap_or(Span::from_ns(LONGEST - 1)), late.unwrap_or(Span::ZERO))
+        }
         Arrivals::List(times) => {
             let apart = times.windows(2).map(|two| two[1].since(two[0])).min();
             (apart.unwrap_or(Span::from_ns(LONGEST - 1)), Span::ZERO)

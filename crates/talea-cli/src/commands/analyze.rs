@@ -16,7 +16,7 @@ use crate::args::Output;
 use crate::args::task::duration;
 use crate::commands::simulate::{load, short};
 use crate::exit::Exit;
-use crate::output::{Table, Tone, colored, count, paint, print, print_json};
+use crate::output::{Table, Tone, colored, count, note, paint, print, print_json};
 use clap::ValueEnum;
 use names::name_of;
 use progress::Progress;
@@ -26,7 +26,7 @@ use std::path::PathBuf;
 use talea_analysis::card::Kind;
 use talea_analysis::tree::{self, Reason, Roots};
 use talea_core::Span;
-use talea_core::machine::Tree;
+use talea_core::machine::{Body, Tree};
 use talea_system::system::what_if::Change;
 use talea_system::system::{Root, System};
 use witness::Miss;
@@ -68,6 +68,9 @@ pub(crate) struct AnalyzeArgs {
     /// from anywhere.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["synthesize", "sensitivity", "interference"])]
     html: Option<PathBuf>,
+    /// Write the arrivals of the first job that is known to be late to FILE: talea simulate --witness runs them.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["synthesize", "sensitivity", "interference"])]
+    witness: Option<PathBuf>,
     #[command(flatten)]
     output: Output,
 }
@@ -182,7 +185,13 @@ pub(crate) fn run(args: &AnalyzeArgs) -> anyhow::Result<Exit> {
     if args.sensitivity {
         return sensitivity::show(args, &system);
     }
-    let answer = analyze(args, &system)?;
+    let (answer, found) = analyze(args, &system)?;
+    if let Some(path) = &args.witness {
+        match &found {
+            Some((found, task)) => found.witness(&answer.file, &args.what_if, *task)?.write(path)?,
+            None => note(&format!("no job is known to be late: {} is not written", path.display())),
+        }
+    }
     if let Some(path) = &args.html {
         page::write(path, &system, &answer)?;
     }
@@ -194,20 +203,22 @@ pub(crate) fn run(args: &AnalyzeArgs) -> anyhow::Result<Exit> {
     Ok(if answer.proved { Exit::Ok } else { Exit::Failure })
 }
 
-fn analyze(args: &AnalyzeArgs, system: &System) -> anyhow::Result<Answer> {
+fn analyze(args: &AnalyzeArgs, system: &System) -> anyhow::Result<(Answer, Option<(witness::Found, usize)>)> {
     let mut progress = Progress::new();
+    let mut found = None;
     let roots: Vec<RootAnswer> = system
         .roots
         .iter()
         .enumerate()
-        .map(|(number, root)| analyze_root(system, number, root, &mut progress))
+        .map(|(number, root)| analyze_root(system, number, root, &mut progress, &mut found))
         .collect::<anyhow::Result<_>>()?;
-    Ok(Answer {
+    let answer = Answer {
         file: args.file.display().to_string(),
         what_if: args.what_if.iter().map(ToString::to_string).collect(),
         proved: roots.iter().all(|root| root.proved),
         roots,
-    })
+    };
+    Ok((answer, found))
 }
 
 fn analyze_root(
@@ -215,28 +226,57 @@ fn analyze_root(
     number: usize,
     root: &Root,
     progress: &mut Progress,
+    found: &mut Option<(witness::Found, usize)>,
 ) -> anyhow::Result<RootAnswer> {
     let roots = Roots::within(&root.tree, &root.sources, &root.surroundings);
     let answers = roots.bounds_with(|done, all| progress.show(&root.name, done, all));
     progress.end();
     // Only what is not proved is worth a run.
-    let misses = if answers.iter().all(tree::Answer::is_proved) {
-        vec![None; answers.len()]
-    } else {
-        witness::misses(root, system.duration, talea_sim::dice::of_root(system.seed, number))?
-    };
+    let mut misses = vec![None; answers.len()];
+    let seed = talea_sim::dice::of_root(system.seed, number);
+    if !answers.iter().all(tree::Answer::is_proved) {
+        misses = witness::misses(root, system.duration, seed)?;
+        for (task, answer) in answers.iter().enumerate().filter(|(_, answer)| !answer.is_proved()) {
+            if let Some(miss) = misses[task] {
+                found.get_or_insert_with(|| (witness::Found { miss, root: root.clone(), seed }, task));
+                continue;
+            }
+            let longest = answer.bound.as_ref().map_or(answer.deadline, |bound| *bound);
+            let horizon = longest.max(answer.deadline).max(longest_period(&root.tree));
+            if let Some(one) = witness::search(root, task, horizon, seed, progress)? {
+                misses[task] = Some(one.miss);
+                found.get_or_insert((one, task));
+            }
+        }
+        progress.end();
+    }
+    let phased = witness::has_phases(root);
     let tasks: Vec<TaskAnswer> = answers
         .iter()
         .zip(misses)
         .zip(&root.tasks)
-        .map(|((answer, miss), name)| task(&root.tree, answer, miss, name))
+        .map(|((answer, miss), name)| task(&root.tree, answer, miss, phased, name))
         .collect::<anyhow::Result<_>>()?;
     let proved = tasks.iter().all(|task| task.verdict == Verdict::Proved);
     Ok(RootAnswer { name: root.name.clone(), cpus: root.tree.cpus, proved, tasks })
 }
 
+fn longest_period(tree: &Tree) -> Span {
+    let periods = tree.nodes().filter_map(|(_, node)| match &node.body {
+        Body::Task(spec) => Some(spec.period),
+        Body::Scheduler(spec) => spec.reservation.map(|of| of.period),
+    });
+    periods.max().unwrap_or(Span::ZERO)
+}
+
 /// Refuted is what was seen to miss; that a bound is exact says only how much later a job *can* be.
-fn task(tree: &Tree, answer: &tree::Answer, miss: Option<Miss>, name: &str) -> anyhow::Result<TaskAnswer> {
+fn task(
+    tree: &Tree,
+    answer: &tree::Answer,
+    miss: Option<Miss>,
+    phased: bool,
+    name: &str,
+) -> anyhow::Result<TaskAnswer> {
     let bound = answer.bound.as_ref().ok().copied();
     let verdict = match (&miss, answer.is_proved()) {
         (Some(miss), true) => anyhow::bail!(
@@ -252,8 +292,11 @@ fn task(tree: &Tree, answer: &tree::Answer, miss: Option<Miss>, name: &str) -> a
         Ok(_) if answer.is_proved() => None,
         Ok(bound) => {
             let exactly = if answer.is_refuted() { "can be" } else { "may be up to" };
+            // An exact bound is reached with some phases, which need not be those of the file.
+            let phases =
+                if answer.is_refuted() && phased && miss.is_none() { " with other offsets" } else { "" };
             Some(format!(
-                "a response {exactly} {bound}, {} after the deadline",
+                "a response {exactly} {bound}{phases}, {} after the deadline",
                 minus(*bound, answer.deadline)
             ))
         }

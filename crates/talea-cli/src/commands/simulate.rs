@@ -4,13 +4,15 @@ use crate::args::SimulateArgs;
 use crate::exit::Exit;
 pub(crate) use crate::outcome::short;
 use crate::outcome::{self, ExpectationAnswer, Files, RootAnswer};
-use crate::output::{colored, count, print, print_json};
+use crate::output::{Tone, colored, count, note, paint, print, print_json};
 use crate::report::{Drawn, Outline};
+use crate::witness::{Late, Witness};
 use anyhow::Context;
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::path::Path;
+use talea_core::workload::Case;
 use talea_core::{Span, Time};
 use talea_sim::World;
 use talea_sim::dice::of_root;
@@ -25,7 +27,18 @@ struct Answer {
     seed: u64,
     roots: Vec<RootAnswer>,
     expectations: Vec<ExpectationAnswer>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    witness: Option<WitnessAnswer>,
     ok: bool,
+}
+
+/// Whether the job of a witness is late again.
+#[derive(Serialize)]
+struct WitnessAnswer {
+    recurs: bool,
+    late: Late,
+    /// When it ended; nothing if it did not by then.
+    end_ns: Option<u64>,
 }
 
 /// Files beside the file that names them.
@@ -57,23 +70,42 @@ pub(crate) fn load_or_say(path: &Path) -> anyhow::Result<Option<System>> {
 }
 
 pub(crate) fn run(args: &SimulateArgs) -> anyhow::Result<Exit> {
-    let Some(system) = load_or_say(&args.file)? else { return Ok(Exit::Usage) };
-    let duration = args.duration.unwrap_or(system.duration);
+    let Some(mut system) = load_or_say(&args.file)? else { return Ok(Exit::Usage) };
+    let witness = match args.witness.as_deref().map(Witness::read).transpose()? {
+        None => None,
+        Some(read) => match read.and_then(|witness| witness.arrange(&mut system).map(|()| witness)) {
+            Ok(witness) => Some(witness),
+            Err(why) => {
+                note(&why);
+                return Ok(Exit::Usage);
+            }
+        },
+    };
+    let usual = witness.as_ref().map_or(system.duration, Witness::duration);
+    let duration = args.duration.unwrap_or(usual);
     let seed = args.seed.unwrap_or(system.seed);
     let mut files = Files::create(&args.files)?;
     let outlines = system.roots.iter().map(outcome::outline).collect::<anyhow::Result<Vec<_>>>()?;
     let (mut roots, mut drawn) = (Vec::new(), Vec::new());
     for (number, (root, outline)) in system.roots.iter().zip(&outlines).enumerate() {
-        let (answer, picture) = simulate(root, outline, duration, of_root(seed, number), &mut files)?;
+        let seed = witness.as_ref().map_or(of_root(seed, number), Witness::seed);
+        let case = if witness.is_some() { Case::Worst } else { Case::Drawn };
+        let (answer, picture) = simulate(root, outline, duration, (seed, case), &mut files)?;
         roots.push(answer);
         drawn.extend(picture);
     }
     let title = format!("{}, simulated", args.file.file_name().unwrap_or_default().to_string_lossy());
     files.finish(title, seed, duration, drawn)?;
     let expectations = outcome::judge(&system.expectations, &roots);
-    let ok = expectations.iter().all(|expectation| expectation.holds);
+    let witness = witness.map(|witness| {
+        let end_ns = witness.end(&system.roots[0])?;
+        anyhow::Ok(WitnessAnswer { recurs: end_ns == Some(witness.late.end_ns), late: witness.late, end_ns })
+    });
+    let witness = witness.transpose()?;
+    let recurs = witness.as_ref().is_none_or(|witness| witness.recurs);
+    let ok = recurs && expectations.iter().all(|expectation| expectation.holds);
     let file = args.file.display().to_string();
-    let answer = Answer { file, duration_ns: duration.as_ns(), seed, roots, expectations, ok };
+    let answer = Answer { file, duration_ns: duration.as_ns(), seed, roots, expectations, witness, ok };
     if args.output.json {
         print_json(&answer)?;
     } else {
@@ -86,12 +118,13 @@ fn simulate<'a>(
     root: &Root,
     outline: &'a Outline,
     duration: Span,
-    seed: u64,
+    (seed, case): (u64, Case),
     files: &mut Files<'_>,
 ) -> anyhow::Result<(RootAnswer, Option<Drawn<'a>>)> {
     let machine = root.tree.build().map_err(|error| anyhow::anyhow!("{}", error.why))?;
     let mut seen = files.seen(outline, &machine, duration);
-    let mut world = World::new(machine, root.tree.cpus, &root.workload(seed)).within(&root.surroundings);
+    let world = World::new(machine, root.tree.cpus, &root.workload(seed));
+    let mut world = world.with_case(case).within(&root.surroundings);
     let end = Time::ZERO + duration;
     let unfinished = seen.watch(&mut world, end);
     if let Some(error) = seen.failed.take() {
@@ -108,5 +141,10 @@ fn report(answer: &Answer, duration: Span, color: bool) -> String {
         out.push_str(&outcome::table(root));
     }
     out.push_str(&outcome::verdicts(&answer.expectations, color));
+    if let Some(witness) = &answer.witness {
+        let (word, tone) =
+            if witness.recurs { ("as the witness says", Tone::Good) } else { ("not again", Tone::Bad) };
+        let _ = writeln!(out, "{}: {}", paint(word, tone, color), witness.late);
+    }
     out
 }

@@ -28,3 +28,4 @@ mod simulate;
 mod sweep;
 mod synthesize;
 mod systems;
+mod witness;

@@ -185,10 +185,10 @@ impl Change {
                     Arrivals::Periodic { period: own, .. } => *own = period,
                     Arrivals::Sporadic { separation, .. } => *separation = period,
                     // When its jobs come is listed, or somebody's business; what `rm` orders by would change, and nothing else.
-                    Arrivals::List(_) if !spec.enforced => {
+                    Arrivals::List(_) | Arrivals::Seen(_) if !spec.enforced => {
                         return Err("its jobs come when they are listed, not with a period".into());
                     }
-                    Arrivals::List(_) => {}
+                    Arrivals::List(_) | Arrivals::Seen(_) => {}
                 }
                 spec.period = period;
             }

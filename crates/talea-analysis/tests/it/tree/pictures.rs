@@ -60,6 +60,29 @@ fn a_task_is_drawn_as_late_where_its_bound_is_beyond_its_deadline() {
 }
 
 #[test]
+fn lehoczky_1990_a_later_job_of_the_busy_window_is_drawn_if_its_response_is_longer() {
+    let mut tree = Tree::new(1, SchedulerSpec::new("cpu", Policy::FixedPriority));
+    let mut sources = Vec::new();
+    for (priority, cost, period, deadline) in [(2, 26, 70, 70), (1, 62, 100, 115)] {
+        let mut spec = TaskSpec::new("task", Span::from_ns(period));
+        spec.priority = priority;
+        spec.deadline = Span::from_ns(deadline);
+        sources.push(Source::periodic(Span::from_ns(period), Work::from_ns(cost)));
+        tree.task(Tree::ROOT, spec);
+    }
+    // The first response is 114, and the fifth 118, from 400 to 518.
+    let roots = Roots::new(&tree, &sources);
+    assert_eq!(roots.bounds()[1].bound, Ok(Span::from_ns(118)));
+    let picture = &roots.pictures()[0];
+    assert!(picture.is_exceeded());
+    assert_eq!((picture.mark.as_ns() - 118) % 100, 0, "{picture:?}");
+    assert_eq!(
+        picture.due.as_ns() - picture.mark.as_ns() % 100,
+        picture.mark.as_ns() / 100 * 100 + 115 - 118
+    );
+}
+
+#[test]
 fn every_home_has_the_picture_of_whoever_is_nearest_to_his_deadline() {
     let mut tree = Tree::new(1, SchedulerSpec::new("cpu", Policy::FixedPriority));
     let mut sources = Vec::new();

@@ -1,19 +1,26 @@
 //! A job that comes too late: what a bound beyond a deadline may be about.
 //!
 //! The simulator runs the root as it is described, all costs at their worst. What it misses is missed; what it does not
-//! miss says nothing, since another run may.
+//! miss says nothing, since another run may: then arrivals are looked for that the description allows, too, as long as it
+//! says nothing of phases.
 
+use super::Progress;
 use crate::commands::simulate::short;
+use crate::witness::{Late, Witness};
 use serde::Serialize;
 use std::fmt;
-use talea_core::workload::Case;
+use talea_core::machine::Body;
+use talea_core::workload::{Arrivals, Case, Source};
 use talea_core::{Span, Time};
 use talea_sim::{Completion, Sink, World};
 use talea_system::system::Root;
+use talea_system::system::what_if::Change;
 
 /// A late job.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Miss {
+    /// Whether it comes as the system is described; else the arrivals were searched for, and a witness file has them.
+    as_described: bool,
     /// From 0.
     job: u64,
     release_ns: u64,
@@ -26,9 +33,10 @@ pub(super) const LATE: Miss = Miss { job: 0, release_ns: 0, deadline_ns: 10, end
 
 impl fmt::Display for Miss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let how = if self.as_described { "" } else { " and arrivals that were looked for" };
         write!(
             f,
-            "simulated with all costs at their worst, job {}, released at {}, ends at {}, {} late",
+            "simulated with all costs at their worst{how}, job {}, released at {}, ends at {}, {} late",
             self.job,
             short(self.release_ns),
             short(self.end_ns),
@@ -38,13 +46,17 @@ impl fmt::Display for Miss {
 }
 
 /// The first late job of each task.
-struct First(Vec<Option<Miss>>);
+struct First {
+    found: Vec<Option<Miss>>,
+    as_described: bool,
+}
 
 impl Sink for First {
     fn completed(&mut self, job: &Completion) {
-        let first = &mut self.0[job.task.0 as usize];
+        let first = &mut self.found[job.task.0 as usize];
         if job.is_late() && first.is_none() {
             *first = Some(Miss {
+                as_described: self.as_described,
                 job: job.job,
                 release_ns: job.release.since(Time::ZERO).as_ns(),
                 deadline_ns: job.deadline.since(Time::ZERO).as_ns(),
@@ -56,9 +68,125 @@ impl Sink for First {
 
 /// Of each task the first job that is late within `duration`.
 pub(super) fn misses(root: &Root, duration: Span, seed: u64) -> anyhow::Result<Vec<Option<Miss>>> {
+    run(root, duration, seed, true)
+}
+
+fn run(root: &Root, duration: Span, seed: u64, as_described: bool) -> anyhow::Result<Vec<Option<Miss>>> {
     let machine = root.tree.build().map_err(|error| anyhow::anyhow!("{}: {}", root.name, error.why))?;
     let world = World::new(machine, root.tree.cpus, &root.workload(seed));
-    let mut first = First(vec![None; root.tasks.len()]);
+    let mut first = First { found: vec![None; root.tasks.len()], as_described };
     world.with_case(Case::Worst).within(&root.surroundings).run(Time::ZERO + duration, &mut first);
-    Ok(first.0)
+    Ok(first.found)
+}
+
+/// A late job with the root in which it is late: as described, or with other arrivals.
+pub(super) struct Found {
+    pub(super) miss: Miss,
+    pub(super) root: Root,
+    pub(super) seed: u64,
+}
+
+impl Found {
+    /// As a file has it.
+    pub(super) fn witness(&self, file: &str, what_if: &[Change], task: usize) -> anyhow::Result<Witness> {
+        let Miss { job, release_ns, deadline_ns, end_ns, .. } = self.miss;
+        let late = Late { task: self.root.tasks[task].clone(), job, release_ns, deadline_ns, end_ns };
+        Witness::of(file, what_if, &self.root, self.seed, late)
+    }
+}
+
+/// Whether the file says at which phases jobs come: then no others are tried.
+pub(super) fn has_phases(root: &Root) -> bool {
+    root.sources.iter().any(|source| match &source.arrivals {
+        Arrivals::Periodic { offset, .. } | Arrivals::Sporadic { offset, .. } => !offset.is_zero(),
+        Arrivals::List(_) | Arrivals::Seen(_) => false,
+    })
+}
+
+/// So many arrivals are tried for a task.
+const TRIES: usize = 200;
+
+/// Looks for arrivals with which a job of task `number` is late: everything at once and then as often as it may come, jitter
+/// first at its most and then at its least; the task itself at once with the others, or so that a deadline of its is one of
+/// another's (the phases of M. Spuri, INRIA RR-2772, 1996). `longest` is how long a response may take.
+pub(super) fn search(
+    root: &Root,
+    number: usize,
+    longest: Span,
+    seed: u64,
+    progress: &mut Progress,
+) -> anyhow::Result<Option<Found>> {
+    if has_phases(root) {
+        return Ok(None);
+    }
+    for phase in phases(root, number, longest) {
+        progress.tried(&root.tasks[number]);
+        let mut changed = root.clone();
+        let most = root.sources.iter().map(jitter).max().unwrap_or(Span::ZERO);
+        let until = most.as_ns().saturating_add(phase).saturating_add(longest.as_ns().saturating_mul(2));
+        for (at, source) in changed.sources.iter_mut().enumerate() {
+            let delay = if at == number { phase } else { 0 };
+            together(source, most.as_ns() + delay, until);
+        }
+        let misses = run(&changed, Span::from_ns(until), seed, false)?;
+        if let Some(miss) = misses[number] {
+            return Ok(Some(Found { miss, root: changed, seed }));
+        }
+    }
+    Ok(None)
+}
+
+fn jitter(source: &Source) -> Span {
+    match source.arrivals {
+        Arrivals::Periodic { jitter, .. } => jitter,
+        _ => Span::ZERO,
+    }
+}
+
+fn distance(source: &Source) -> Option<u64> {
+    match source.arrivals {
+        Arrivals::Periodic { period, .. } => Some(period.as_ns()),
+        Arrivals::Sporadic { separation, .. } => Some(separation.as_ns()),
+        Arrivals::List(_) | Arrivals::Seen(_) => None,
+    }
+}
+
+/// As dense as can be from `at` on, where a job that has waited for as long as its jitter is seen.
+fn together(source: &mut Source, at: u64, until: u64) {
+    let Some(distance) = distance(source) else { return };
+    let first = at - jitter(source).as_ns().min(at);
+    let times = (0..).map(|job: u64| first + job * distance.max(1)).take_while(|&nominal| nominal < until);
+    let seen = times.map(|nominal| (Time::from_ns(nominal), Time::from_ns(nominal.max(at))));
+    source.arrivals = Arrivals::Seen(seen.collect());
+}
+
+/// When the task comes after everybody else.
+fn phases(root: &Root, number: usize, longest: Span) -> Vec<u64> {
+    let mut found = vec![0];
+    let specs: Vec<_> = (root.tree.nodes())
+        .filter_map(|(_, node)| match &node.body {
+            Body::Task(spec) => Some(spec),
+            Body::Scheduler(_) => None,
+        })
+        .collect();
+    let own = (specs[number].deadline.as_ns(), jitter(&root.sources[number]).as_ns());
+    for (at, spec) in specs.iter().enumerate().filter(|&(at, _)| at != number) {
+        let Some(period) = distance(&root.sources[at]).filter(|&period| period > 0) else { continue };
+        let early = jitter(&root.sources[at]).as_ns();
+        for job in 0..TRIES as u64 {
+            // The other's nominal arrival, and its deadline, are the task's own; or just before, where ties go to the task.
+            let nominal = i128::from(job * period) - i128::from(early) + i128::from(own.1);
+            let due = nominal + i128::from(spec.deadline.as_ns()) - i128::from(own.0);
+            let both = [nominal, nominal + 1, due, due + 1];
+            found.extend(both.iter().filter_map(|&phase| u64::try_from(phase).ok()));
+            if nominal.min(due) > i128::from(longest.as_ns()) {
+                break;
+            }
+        }
+    }
+    found.retain(|phase| *phase < longest.as_ns());
+    found.sort_unstable();
+    found.dedup();
+    found.truncate(TRIES);
+    found
 }

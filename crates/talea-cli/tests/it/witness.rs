@@ -1,0 +1,171 @@
+//! Witnesses: what `talea analyze` says is late is late again in `talea simulate`.
+
+use crate::harness::{Scratch, run};
+use serde_json::Value;
+use std::fmt::Write;
+
+/// Numbers that are the same each time.
+struct Dice(u64);
+
+impl Dice {
+    fn between(&mut self, least: u64, most: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        least + self.0 % (most - least + 1)
+    }
+}
+
+/// A small system, rather full: a root, perhaps a server or a table, tasks that are periodic, late by their jitter, or sporadic.
+fn system(dice: &mut Dice) -> String {
+    let policy = ["fp", "edf", "rm", "fifo"][dice.between(0, 3) as usize];
+    let kind = dice.between(0, 3);
+    let mut text = String::from("duration = \"200us\"\n\n[[scheduler]]\nname = \"cpu0\"\n");
+    // Writing to a String can't fail.
+    let homes: &[&str] = match kind {
+        0 => {
+            let server = ["polling", "deferrable", "sporadic", "cbs"][dice.between(0, 3) as usize];
+            let _ = write!(
+                text,
+                "policy = \"fp\"\n\n[[scheduler]]\nname = \"net\"\nin = \"cpu0\"\nserver = \"{server}\"\npriority = 5\nbudget = \"3us\"\nperiod = \"10us\"\n\n"
+            );
+            &["cpu0", "net"]
+        }
+        1 => {
+            let _ = write!(
+                text,
+                "policy = \"partitions\"\nframe = \"12us\"\n\n[[scheduler.slot]]\nowner = \"first\"\nlength = \"7us\"\n\n[[scheduler.slot]]\n\
+                 owner = \"second\"\nlength = \"5us\"\n\n[[scheduler]]\nname = \"first\"\nin = \"cpu0\"\npolicy = \"{policy}\"\n\n\
+                 [[scheduler]]\nname = \"second\"\nin = \"cpu0\"\npolicy = \"{policy}\"\n\n"
+            );
+            &["first", "second"]
+        }
+        _ => {
+            let _ = write!(text, "policy = \"{policy}\"\n\n");
+            &["cpu0"]
+        }
+    };
+    for number in 0..dice.between(2, 4) {
+        let home = homes[(number % homes.len() as u64) as usize];
+        let period = dice.between(5, 30);
+        let cost = dice.between(1, (period / 3).max(1));
+        let deadline = dice.between(cost, period);
+        let _ = write!(
+            text,
+            "[[task]]\nname = \"t{number}\"\nin = \"{home}\"\npriority = {}\nperiod = \"{period}us\"\ndeadline = \"{deadline}us\"\ncost = \"{cost}us\"\n",
+            dice.between(1, 9)
+        );
+        match dice.between(0, 2) {
+            0 => {
+                let _ = writeln!(text, "jitter = \"{}us\"", dice.between(1, 4));
+            }
+            1 => {
+                let _ = writeln!(text, "slack = \"{}us\"", dice.between(1, 20));
+            }
+            _ => {}
+        }
+        text.push('\n');
+    }
+    text
+}
+
+fn json(ended: &crate::harness::Ended) -> Value {
+    serde_json::from_str(&ended.out).unwrap_or_else(|_| panic!("JSON: {}{}", ended.out, ended.err))
+}
+
+#[test]
+fn every_witness_replays_to_the_same_miss() {
+    let scratch = Scratch::new();
+    let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
+    let (mut refuted, mut searched, mut exact, mut missing) = (0, 0, 0, 0);
+    for _ in 0..150 {
+        let text = system(&mut dice);
+        scratch.file("system.toml", &text);
+        let answer = json(&run(&scratch, &["analyze", "system.toml", "--json", "--witness", "witness.json"]));
+        let tasks = answer["roots"][0]["tasks"].as_array().expect("tasks").clone();
+        let late = tasks.iter().filter(|task| task["verdict"] == "refuted");
+        for task in tasks.iter().filter(|task| {
+            task["kind"] == "exact" && task["bound_ns"].as_u64() > task["deadline_ns"].as_u64()
+        }) {
+            exact += 1;
+            missing += u32::from(task["witness"].is_null());
+        }
+        let Some(first) = late.clone().find(|task| !task["witness"].is_null()) else { continue };
+        refuted += 1;
+        searched += u32::from(first["witness"]["as_described"] == false);
+        let again = run(&scratch, &["simulate", "system.toml", "--json", "--witness", "witness.json"]);
+        assert_eq!(again.code, Some(0), "{}{}\n{text}", again.out, again.err);
+        let again = json(&again);
+        assert_eq!(again["witness"]["recurs"], true);
+        for what in ["job", "release_ns", "deadline_ns", "end_ns"] {
+            assert_eq!(again["witness"]["late"][what], first["witness"][what], "{what}: {text}");
+        }
+        assert_eq!(again["witness"]["late"]["task"], first["name"]);
+        let tasks = again["roots"][0]["tasks"].as_array().expect("tasks");
+        let same = tasks.iter().find(|task| task["name"] == first["name"]).expect("the task");
+        assert!(same["late"].as_u64() > Some(0), "{same}");
+    }
+    println!("{refuted} witnesses, {searched} of them looked for; {missing} of {exact} exact bounds without");
+    assert!(refuted > 60 && searched > 5 && exact > 50);
+    // Of these, a run as described shows most; the rest are found by phases.
+    assert_eq!(missing, 0, "an exact bound is reached");
+}
+
+/// Fits as long as nobody is late; with jitter the second job of `b` comes right behind the first.
+const JITTER: &str = "duration = \"1ms\"\n\n[[scheduler]]\nname = \"cpu0\"\npolicy = \"fp\"\n\n[[task]]\nname = \"a\"\nin = \"cpu0\"\npriority = 2\n\
+                      period = \"10ms\"\njitter = \"9ms\"\ndeadline = \"20ms\"\ncost = \"3ms\"\n\n[[task]]\nname = \"b\"\nin = \"cpu0\"\npriority = 1\nperiod = \"20ms\"\n\
+                      deadline = \"9ms\"\ncost = \"4ms\"\n";
+
+#[test]
+fn a_miss_that_no_run_showed_is_found_written_and_run() {
+    let scratch = Scratch::new();
+    scratch.file("system.toml", JITTER);
+    let ended = run(&scratch, &["analyze", "system.toml", "--witness", "witness.json"]);
+    assert_eq!(ended.code, Some(1));
+    assert!(
+        ended.out.contains("arrivals that were looked for, job 0, released at 9ms, ends at 19ms, 1ms late"),
+        "{}",
+        ended.out
+    );
+    let again = run(&scratch, &["simulate", "system.toml", "--witness", "witness.json"]);
+    assert_eq!(again.code, Some(0), "{}{}", again.out, again.err);
+    assert!(
+        again.out.contains("as the witness says: job 0 of b, released at 9ms, ends at 19ms, 1ms late"),
+        "{}",
+        again.out
+    );
+    // Who says when jobs come is not told what would be if they came otherwise.
+    scratch.file("system.toml", &JITTER.replace("cost = \"4ms\"", "cost = \"4ms\"\noffset = \"5ms\""));
+    let ended = run(&scratch, &["analyze", "system.toml", "--witness", "other.json"]);
+    assert!(
+        ended.code == Some(1) && ended.out.contains("unknown: b: a response can be 10ms with other offsets"),
+        "{}",
+        ended.out
+    );
+    assert!(ended.err.contains("no job is known to be late: other.json is not written"), "{}", ended.err);
+    // A system that has changed since is not as late, and says so.
+    scratch.file("system.toml", &JITTER.replace("cost = \"4ms\"", "cost = \"3ms\""));
+    let ended = run(&scratch, &["simulate", "system.toml", "--witness", "witness.json"]);
+    assert!(ended.code == Some(1) && ended.out.contains("not again: job 0 of b"), "{}", ended.out);
+}
+
+#[test]
+fn a_file_that_is_no_witness_is_refused_with_the_reason() {
+    let scratch = Scratch::new();
+    scratch.file("system.toml", JITTER);
+    run(&scratch, &["analyze", "system.toml", "--witness", "witness.json"]);
+    let good = std::fs::read_to_string(scratch.path().join("witness.json")).expect("written");
+    for (name, text, part) in [
+        ("empty.json", String::new(), "no witness of talea analyze --witness"),
+        ("other.json", good.replace("\"schema\": 1", "\"schema\": 7"), "a witness of format 7"),
+        ("root.json", good.replace("\"cpu0\"", "\"cpu9\""), "there is no root \"cpu9\""),
+        ("task.json", good.replace("\"name\": \"b\"", "\"name\": \"c\""), "has other tasks"),
+    ] {
+        scratch.file(name, &text);
+        let ended = run(&scratch, &["simulate", "system.toml", "--witness", name]);
+        assert_eq!(ended.code, Some(2), "{name}: {}", ended.out);
+        assert!(ended.err.contains(part), "{name}: {}", ended.err);
+    }
+    let ended = run(&scratch, &["simulate", "system.toml", "--witness", "missing.json"]);
+    assert!(ended.code != Some(0) && ended.err.contains("missing.json"), "{}", ended.err);
+}
