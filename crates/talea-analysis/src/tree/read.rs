@@ -77,7 +77,7 @@ pub(super) fn leaf(tree: &Tree, node: NodeId, spec: &TaskSpec, source: &Source) 
             Arrivals::Periodic { offset, .. } => {
                 offset.checked_add(jitter).map_or(Reach::None, |first| Reach::Fixed { first, jitter })
             }
-            Arrivals::List(_) => Reach::None,
+            Arrivals::List(_) | Arrivals::Seen(_) => Reach::None,
         }
     };
     Ok(Leaf { task, reach })

@@ -243,7 +243,7 @@ impl<'a> Walk<'a> {
         // What enforcement holds back has arrived, and that is paid, however often.
         let crowds = |(&node, source): (&NodeId, &Source)| {
             let is_held = matches!(self.body(node), Body::Task(spec) if spec.enforced);
-            (is_held && matches!(source.arrivals, Arrivals::List(_))).then_some(node)
+            (is_held && matches!(source.arrivals, Arrivals::List(_) | Arrivals::Seen(_))).then_some(node)
         };
         let other = other.or_else(|| self.leaves.keys().zip(sources).find_map(crowds));
         if let Some(node) = other.or((self.tree.cpus > 1).then_some(Tree::ROOT)) {

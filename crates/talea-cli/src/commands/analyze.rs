@@ -250,12 +250,11 @@ fn analyze_root(
         }
         progress.end();
     }
-    let phased = witness::has_phases(root);
     let tasks: Vec<TaskAnswer> = answers
         .iter()
         .zip(misses)
         .zip(&root.tasks)
-        .map(|((answer, miss), name)| task(&root.tree, answer, miss, phased, name))
+        .map(|((answer, miss), name)| task(&root.tree, answer, miss, name))
         .collect::<anyhow::Result<_>>()?;
     let proved = tasks.iter().all(|task| task.verdict == Verdict::Proved);
     Ok(RootAnswer { name: root.name.clone(), cpus: root.tree.cpus, proved, tasks })
@@ -270,13 +269,7 @@ fn longest_period(tree: &Tree) -> Span {
 }
 
 /// Refuted is what was seen to miss; that a bound is exact says only how much later a job *can* be.
-fn task(
-    tree: &Tree,
-    answer: &tree::Answer,
-    miss: Option<Miss>,
-    phased: bool,
-    name: &str,
-) -> anyhow::Result<TaskAnswer> {
+fn task(tree: &Tree, answer: &tree::Answer, miss: Option<Miss>, name: &str) -> anyhow::Result<TaskAnswer> {
     let bound = answer.bound.as_ref().ok().copied();
     let verdict = match (&miss, answer.is_proved()) {
         (Some(miss), true) => anyhow::bail!(
@@ -292,11 +285,8 @@ fn task(
         Ok(_) if answer.is_proved() => None,
         Ok(bound) => {
             let exactly = if answer.is_refuted() { "can be" } else { "may be up to" };
-            // An exact bound is reached with some phases, which need not be those of the file.
-            let phases =
-                if answer.is_refuted() && phased && miss.is_none() { " with other offsets" } else { "" };
             Some(format!(
-                "a response {exactly} {bound}{phases}, {} after the deadline",
+                "a response {exactly} {bound}, {} after the deadline",
                 minus(*bound, answer.deadline)
             ))
         }

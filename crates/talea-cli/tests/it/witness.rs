@@ -106,7 +106,7 @@ fn every_witness_replays_to_the_same_miss() {
         assert!(same["late"].as_u64() > Some(0), "{same}");
     }
     println!("{refuted} witnesses, {searched} of them looked for; {missing} of {exact} exact bounds without");
-    assert!(refuted > 60 && searched > 5 && exact > 50);
+    assert!(refuted > 60 && searched > 5 && exact > 15);
     // Of these, a run as described shows most; the rest are found by phases.
     assert_eq!(missing, 0, "an exact bound is reached");
 }
@@ -138,7 +138,7 @@ fn a_miss_that_no_run_showed_is_found_written_and_run() {
     scratch.file("system.toml", &JITTER.replace("cost = \"4ms\"", "cost = \"4ms\"\noffset = \"5ms\""));
     let ended = run(&scratch, &["analyze", "system.toml", "--witness", "other.json"]);
     assert!(
-        ended.code == Some(1) && ended.out.contains("unknown: b: a response can be 10ms with other offsets"),
+        ended.code == Some(1) && ended.out.contains("unknown: b: a response may be up to 10ms"),
         "{}",
         ended.out
     );

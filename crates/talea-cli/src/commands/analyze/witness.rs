@@ -96,7 +96,7 @@ impl Found {
 }
 
 /// Whether the file says at which phases jobs come: then no others are tried.
-pub(super) fn has_phases(root: &Root) -> bool {
+fn has_phases(root: &Root) -> bool {
     root.sources.iter().any(|source| match &source.arrivals {
         Arrivals::Periodic { offset, .. } | Arrivals::Sporadic { offset, .. } => !offset.is_zero(),
         Arrivals::List(_) | Arrivals::Seen(_) => false,
