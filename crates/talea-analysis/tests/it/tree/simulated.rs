@@ -64,7 +64,7 @@ fn worst_run(made: &Made, who: usize, by_deadline: bool, until: u64) -> Span {
     starts.dedup();
     let apart = |source: &Source| match source.arrivals {
         Arrivals::Periodic { period, .. } | Arrivals::Sporadic { separation: period, .. } => period.as_ns(),
-        Arrivals::List(_) => 1,
+        Arrivals::List(_) | Arrivals::Seen(_) => 1,
     };
     let shifts = if by_deadline && first(&made.workload.sources[who]).is_none() {
         apart(&made.workload.sources[who])
@@ -76,7 +76,7 @@ fn worst_run(made: &Made, who: usize, by_deadline: bool, until: u64) -> Span {
         for shift in 0..shifts {
             let mut workload = made.workload.clone();
             for (at, source) in workload.sources.iter_mut().enumerate() {
-                if matches!(source.arrivals, Arrivals::List(_)) {
+                if matches!(source.arrivals, Arrivals::List(_) | Arrivals::Seen(_)) {
                     continue;
                 }
                 let begin = first(source).unwrap_or(start + if at == who { shift } else { 0 });
