@@ -29,7 +29,7 @@ pub(super) struct Miss {
 }
 
 #[cfg(test)]
-pub(super) const LATE: Miss = Miss { job: 0, release_ns: 0, deadline_ns: 10, end_ns: 12 };
+pub(super) const LATE: Miss = Miss { as_described: true, job: 0, release_ns: 0, deadline_ns: 10, end_ns: 12 };
 
 impl fmt::Display for Miss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
