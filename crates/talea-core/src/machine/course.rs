@@ -1,6 +1,6 @@
 //! A job's way: it arrives, is released, and ends.
 
-use super::timers::{Alarm, key};
+use super::timers::Alarm;
 use super::{Handled, Machine, Watch};
 use crate::Time;
 use crate::sched::Part;
@@ -29,7 +29,7 @@ impl<W: Watch> Machine<W> {
         let first = state.ring.first();
         state.released = first.is_some_and(|job| job.release <= now || !state.ring.is_spaced());
         if let (false, Some(job)) = (state.released, first) {
-            self.timers.set(self.alarm(Alarm::Release(task)), key(job.release, Part::Arrivals));
+            self.set_alarm(Alarm::Release(task), job.release, Part::Arrivals);
         }
         self.show_task(now, task, ended);
     }
@@ -44,7 +44,7 @@ impl<W: Watch> Machine<W> {
     pub(super) fn release_later(&mut self, now: Time, task: u32) {
         let state = &self.tasks[task as usize];
         if let (false, Some(job)) = (state.released, state.ring.first()) {
-            self.timers.set(self.alarm(Alarm::Release(task)), key(job.release.max(now), Part::Arrivals));
+            self.set_alarm(Alarm::Release(task), job.release.max(now), Part::Arrivals);
         }
     }
 

@@ -102,7 +102,7 @@ impl Ring {
     #[inline]
     pub(crate) fn push(&mut self, arrival: Time, relative_deadline: Span) -> bool {
         let release = self.release(arrival);
-        self.put(Queued { release, deadline: release + relative_deadline })
+        self.put(Queued { release, deadline: release.saturating_add(relative_deadline) })
     }
 
     /// The same with a deadline that was set before: that of a graph's activation.
@@ -131,7 +131,8 @@ impl Ring {
         }
         self.len += 1;
         if self.spaced {
-            self.behind.earliest = job.release + self.behind.separation;
+            // In a long queue that may be later than anything that happens.
+            self.behind.earliest = job.release.saturating_add(self.behind.separation);
         }
         true
     }

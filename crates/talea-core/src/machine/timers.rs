@@ -8,9 +8,13 @@ use crate::Time;
 use crate::sched::{Part, Scheduler};
 use crate::server::Server;
 
+/// No timer is set for a later time: a run is at most as long as [`LONGEST`](super::LONGEST), which is half of this.
+const LAST: Time = Time::from_ns(u64::MAX >> 2);
+
 /// A timer's key: its time, and the part of that instant.
 #[inline]
-pub(super) fn key(at: Time, part: Part) -> u64 {
+fn key(at: Time, part: Part) -> u64 {
+    debug_assert!(at <= LAST, "{at:?} is later than any run");
     at.as_ns() << 2 | part as u64
 }
 
@@ -31,25 +35,36 @@ impl<W: Watch> Machine<W> {
         }
     }
 
+    /// Rings in that part of that instant; never, if that is later than any run.
+    #[inline]
+    pub(super) fn set_alarm(&mut self, of: Alarm, at: Time, part: Part) {
+        let alarm = self.alarm(of);
+        if at <= LAST {
+            self.timers.set(alarm, key(at, part));
+        } else {
+            self.timers.remove(alarm);
+        }
+    }
+
     pub(super) fn rearm(&mut self, now: Time, group: u32) {
         let Some(server) = &self.groups[group as usize].server else { return };
-        let alarm = self.alarm(Alarm::Refill(group));
+        let alarm = Alarm::Refill(group);
         match server.next_refill(now) {
             // One that is overdue comes with the refills of this instant, not before its arrivals.
-            Some(at) => self.timers.set(alarm, key(at.max(now), Part::Starts)),
-            None => _ = self.timers.remove(alarm),
+            Some(at) => self.set_alarm(alarm, at.max(now), Part::Starts),
+            None => _ = self.timers.remove(self.alarm(alarm)),
         }
     }
 
     pub(super) fn rearm_policy(&mut self, group: u32) {
-        let alarm = self.alarm(Alarm::Policy(group));
+        let alarm = Alarm::Policy(group);
         let next = match &self.table {
             Some(table) if group == 0 => table.edge(),
             _ => self.groups[group as usize].policy.next_wakeup(),
         };
         match next {
-            Some((at, part)) => self.timers.set(alarm, key(at, part)),
-            None => _ = self.timers.remove(alarm),
+            Some((at, part)) => self.set_alarm(alarm, at, part),
+            None => _ = self.timers.remove(self.alarm(alarm)),
         }
     }
 

@@ -60,7 +60,8 @@ impl Cbs {
 
     /// Where the period after the present one begins.
     fn next_period(&self) -> Time {
-        Time::from_ns(self.deadline.as_ns() + self.period.as_ns() - self.relative_deadline.as_ns())
+        let rest = self.period.checked_sub(self.relative_deadline).expect("no longer than the period");
+        self.deadline.saturating_add(rest)
     }
 
     fn begin(&mut self, now: Time) {
@@ -103,7 +104,8 @@ impl Server for Cbs {
         // There is no instant at which a soft server is out of budget.
         if self.left.is_zero() && self.when_exhausted == Exhausted::Postpones {
             self.left = self.full;
-            self.deadline += self.period;
+            // However far away: a small budget with a long period goes through centuries in a second.
+            self.deadline = self.deadline.saturating_add(self.period);
         }
     }
 

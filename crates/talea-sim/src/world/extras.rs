@@ -41,12 +41,12 @@ impl Extras {
         let Some(spoils) = &mut self.spoils else { return };
         spoils.forget(cpu, now);
         let Overheads { decision, level, switch, migration, .. } = spoils.overheads;
-        let mut cost =
-            decision + switch + Span::from_ns(level.as_ns() * u64::from(spoils.levels[task.0 as usize]));
+        let levels = level.as_ns().saturating_mul(u64::from(spoils.levels[task.0 as usize]));
+        let mut cost = decision.as_ns().saturating_add(switch.as_ns()).saturating_add(levels);
         if core::mem::replace(&mut spoils.last[task.0 as usize], cpu) != cpu && !begins {
-            cost += migration;
+            cost = cost.saturating_add(migration.as_ns());
         }
-        spoils.spend(cpu, now, cost);
+        spoils.spend(cpu, now, Span::from_ns(cost));
     }
 }
 

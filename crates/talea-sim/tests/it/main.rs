@@ -10,6 +10,7 @@ mod costs;
 mod drive;
 mod effort;
 mod examples;
+mod far;
 mod foreign;
 mod graphs;
 mod invariants;
