@@ -35,7 +35,7 @@ fn criteria(seed: &mut u64, unit: u64) -> Criteria {
 }
 
 /// Holds a policy to the contract: its head is ready and the first of its order, which is strict; who is ready is not
-/// forgotten; and who says [`Resched::Keep`] keeps. An instance that was only told of admissions orders as the one at work
+/// forgotten; and who says [`Resched::Keep`] keeps its head, that one's criteria and its allowance. An instance that was only told of admissions orders as the one at work
 /// does, unless the policy is metered or has wakeups, and never both ways. Children are admitted with costs; whoever is
 /// refused is left out.
 ///
@@ -115,7 +115,9 @@ fn check_case(policy: &Policy, order: Option<Order>, case: u64) -> Result<Option
     for _ in 0..CALLS {
         now += Span::from_ns(random(&mut seed, 3) * unit);
         let before = built.head(now);
+        let allowed = before.map(|head| built.allowance(now, head));
         let mut is_kept = true;
+        let mut charged = Work::ZERO;
         let child = taken[random(&mut seed, taken.len() as u64) as usize];
         while let Some((at, part)) = built.next_wakeup().filter(|wakeup| wakeup.0 <= now) {
             // One that counts in nanoseconds has seen enough for this case.
@@ -156,7 +158,8 @@ fn check_case(policy: &Policy, order: Option<Order>, case: u64) -> Result<Option
             (Some(_), _) => match built.head(now) {
                 Some(head) if built.metered() => {
                     let allowance = built.allowance(now, head).unwrap_or(Work::from_ns(9 * unit));
-                    built.charge(now, head, Work::from_ns(random(&mut seed, allowance.as_ns() + 1)))
+                    charged = Work::from_ns(random(&mut seed, allowance.as_ns() + 1));
+                    built.charge(now, head, charged)
                 }
                 _ => Resched::Keep,
             },
@@ -168,6 +171,9 @@ fn check_case(policy: &Policy, order: Option<Order>, case: u64) -> Result<Option
         }
         if is_kept && head.is_some() && head == changed {
             return Err(format!("{name} said Keep, but its head {head:?} has other criteria"));
+        }
+        if is_kept && charged.is_zero() && head.map(|head| built.allowance(now, head)) != allowed {
+            return Err(format!("{name} said Keep, but the allowance of its head {head:?} is another one"));
         }
         let Some(head) = head else {
             if !policy.is_time_sharing() && ready.iter().any(Option::is_some) {

@@ -125,11 +125,11 @@ pub struct Newcomer<'a> {
     pub cost: Option<Work>,
 }
 
-/// Whether the last call may have changed the answer to [`Scheduler::head`].
+/// Whether the last call may have changed the answer to [`Scheduler::head`] or to [`Scheduler::allowance`].
 #[must_use = "a forgotten Resched is a missed preemption"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resched {
-    /// It is the same child with the same criteria.
+    /// It is the same child with the same criteria, and the same allowance but for what it was just charged.
     Keep,
     /// Ask again.
     Pick,

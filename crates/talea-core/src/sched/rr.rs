@@ -38,7 +38,8 @@ impl RoundRobin {
 impl Scheduler for RoundRobin {
     fn ready(&mut self, _now: Time, who: &Entry) -> Resched {
         self.put_last(who.child);
-        Resched::when(self.ready.len() == 1)
+        // The second one ends the solitude of the first, whose quantum counts from now on.
+        Resched::when(self.ready.len() <= 2)
     }
 
     fn finished(&mut self, _now: Time, who: Child) -> Resched {

@@ -68,6 +68,8 @@ enum Mistake {
     Guesses,
     /// It wants to be woken at once, always.
     Insists,
+    /// It does not say that the head may no longer run for as long as it likes.
+    Silent,
 }
 
 impl Scheduler for Mistaken {
@@ -79,8 +81,12 @@ impl Scheduler for Mistaken {
         };
         if is_refused { Err("no".into()) } else { Ok(()) }
     }
-    fn ready(&mut self, _: Time, who: &Entry) -> Resched {
+    fn ready(&mut self, now: Time, who: &Entry) -> Resched {
+        let before = self.head(now);
         self.ready[who.child as usize] = Some(*who);
+        if self.what == Mistake::Silent {
+            return Resched::when(self.head(now) != before || before == Some(who.child));
+        }
         Resched::when(self.what != Mistake::Keeps)
     }
     fn finished(&mut self, _: Time, who: Child) -> Resched {
@@ -111,6 +117,13 @@ impl Scheduler for Mistaken {
         let is_before = (a.criteria.deadline, a.child) < (b.criteria.deadline, b.child);
         is_before != (self.what == Mistake::Reverses)
     }
+    fn metered(&self) -> bool {
+        self.what == Mistake::Silent
+    }
+    fn allowance(&self, _: Time, _: Child) -> Option<Work> {
+        let has_others = self.ready.iter().flatten().count() > 1;
+        (self.what == Mistake::Silent && has_others).then_some(Work::from_ns(1))
+    }
     fn next_wakeup(&self) -> Option<(Time, Part)> {
         (self.what == Mistake::Insists).then_some((Time::ZERO, Part::Starts))
     }
@@ -125,7 +138,7 @@ fn l8_the_contract_tells_a_policy_from_outside_what_it_does_not_keep() {
     let check = |make: Maker| check(&Policy::Custom { name: "own", make });
     assert_eq!(check(|n| mistaken(n, Mistake::None)), Ok(()));
     assert_eq!(check(|n| mistaken(n, Mistake::Chooses)), Ok(()));
-    let wrong: [(Maker, &str); 9] = [
+    let wrong: [(Maker, &str); 10] = [
         (|n| mistaken(n, Mistake::Recalls), "that was not told of"),
         (|n| mistaken(n, Mistake::Guesses), "come before each other"),
         (|n| mistaken(n, Mistake::Keeps), "said Keep, but its head is another one"),
@@ -134,6 +147,7 @@ fn l8_the_contract_tells_a_policy_from_outside_what_it_does_not_keep() {
         (|n| mistaken(n, Mistake::Reverses), "comes before the head"),
         (|n| mistaken(n, Mistake::Hides), "a ready child and no head"),
         (|n| mistaken(n, Mistake::Refuses), "does not take a child with a cost: no"),
+        (|n| mistaken(n, Mistake::Silent), "the allowance of its head"),
         (|n| mistaken(n, Mistake::Insists), "wants to be woken then again"),
     ];
     for (make, expected) in wrong {

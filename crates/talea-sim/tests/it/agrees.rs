@@ -3,7 +3,7 @@
 
 use crate::bridge;
 use crate::naive::server::{Kind as ServerKind, Spec};
-use crate::naive::{Group, Kind, Node, Order, System, Task};
+use crate::naive::{Group, Kind, Node, Order, Spoiled, System, Task};
 use crate::soak;
 use talea_sim::dice::Dice;
 
@@ -20,10 +20,20 @@ pub(crate) struct About {
     pub(crate) nested: bool,
     pub(crate) cpus: usize,
     pub(crate) bound: bool,
+    /// With holes, and with costs of scheduling.
+    pub(crate) spoiled: bool,
 }
 
-pub(crate) const PLAIN: About =
-    About { order: EDF, at_root: true, preemptive: true, server: None, nested: false, cpus: 1, bound: false };
+pub(crate) const PLAIN: About = About {
+    order: EDF,
+    at_root: true,
+    preemptive: true,
+    server: None,
+    nested: false,
+    cpus: 1,
+    bound: false,
+    spoiled: false,
+};
 
 const EDF: u64 = 0;
 const FP: u64 = 1;
@@ -189,7 +199,22 @@ impl Maker {
             let others = self.dice.below(3);
             self.fill(root, others as usize, 1);
         }
-        System { cpus: about.cpus, bound: about.bound, nodes: self.nodes }
+        let spoiled = if about.spoiled { self.spoiled() } else { Spoiled::default() };
+        System { cpus: about.cpus, bound: about.bound, nodes: self.nodes, spoiled }
+    }
+
+    fn spoiled(&mut self) -> Spoiled {
+        let mut spoiled = Spoiled::default();
+        if !self.odds(3) {
+            (spoiled.release, spoiled.decision) = (self.dice.below(3), self.dice.below(3));
+        }
+        if !self.odds(3) {
+            for _ in 0..self.dice.between(1, 6) {
+                let (cpu, from) = (self.dice.below(self.about.cpus as u64), self.dice.below(self.horizon));
+                spoiled.holes.push((cpu as usize, from, from + self.dice.between(1, 6)));
+            }
+        }
+        spoiled
     }
 
     fn any_server(&mut self) -> Spec {
@@ -225,8 +250,8 @@ fn check(system: &System, until: u64, case: u64) {
     let nodes: Vec<String> = small.nodes.iter().map(|node| format!("{node:?}")).collect();
     let nodes = nodes.join("\n");
     panic!(
-        "case {case}, {} CPUs, bound: {}\n{nodes}\n   twin {twin:?}\nmachine {machine:?}\nfirst different tick {at:?}",
-        small.cpus, small.bound
+        "case {case}, {} CPUs, bound: {}, {:?}\n{nodes}\n   twin {twin:?}\nmachine {machine:?}\nfirst different tick {at:?}",
+        small.cpus, small.bound, small.spoiled
     );
 }
 
@@ -254,6 +279,23 @@ fn shrink(mut system: System, mut until: u64) -> (System, u64) {
                 if differs(&less, until) {
                     system = less;
                 }
+            }
+        }
+        let Spoiled { holes, release, decision } = system.spoiled.clone();
+        let mut spoils = vec![
+            Spoiled { release: 0, ..system.spoiled.clone() },
+            Spoiled { decision: 0, ..system.spoiled.clone() },
+        ];
+        for hole in 0..holes.len() {
+            let mut holes = holes.clone();
+            holes.remove(hole);
+            spoils.push(Spoiled { holes, release, decision });
+        }
+        for spoiled in spoils {
+            let less = System { spoiled, ..system.clone() };
+            if format!("{less:?}") != format!("{system:?}") && differs(&less, until) {
+                system = less;
+                break;
             }
         }
         for at in 0..system.nodes.len() {
@@ -326,6 +368,18 @@ families! {
     s1_round_robin_agrees: About { order: RR, ..PLAIN };
     s1_round_robin_below_another_agrees: About { order: RR, at_root: false, ..PLAIN };
     s13_round_robin_that_does_not_preempt_agrees: About { order: RR, preemptive: false, ..PLAIN };
+    s1_round_robin_in_holes_and_with_overheads_agrees: About { order: RR, spoiled: true, ..PLAIN };
+    s1_round_robin_below_another_in_holes_and_with_overheads_agrees:
+        About { order: RR, at_root: false, spoiled: true, ..PLAIN };
+    s1_edf_in_holes_and_with_overheads_agrees: About { spoiled: true, ..PLAIN };
+    l1_strict_partitions_in_holes_and_with_overheads_agree: About { order: STRICT, spoiled: true, ..PLAIN };
+    y2_global_edf_in_holes_and_with_overheads_agrees: About { cpus: 3, spoiled: true, ..PLAIN };
+    y2_global_fp_with_bound_jobs_in_holes_and_with_overheads_agrees:
+        About { order: FP, cpus: 2, bound: true, spoiled: true, ..PLAIN };
+    l5_l24_a_deferrable_server_in_holes_and_with_overheads_agrees:
+        About { server: Some(ServerKind::Deferrable), spoiled: true, ..PLAIN };
+    l5_l24_a_hard_cbs_in_holes_and_with_overheads_agrees:
+        About { server: Some(ServerKind::HardCbs), spoiled: true, ..PLAIN };
     s1_l1_strict_partitions_agree: About { order: STRICT, ..PLAIN };
     s17_lending_partitions_agree: About { order: LENDING, ..PLAIN };
     l1_l3_strict_partitions_beside_others_agree: About { order: STRICT, at_root: false, ..PLAIN };

@@ -6,8 +6,9 @@ use talea_core::criteria::Own;
 use talea_core::machine::{Body, Cpu, Migration, NodeId, SchedulerSpec, TaskId, TaskSpec, Tree};
 use talea_core::sched::{Policy, Slot};
 use talea_core::server::{Kind as ServerKind, Reservation};
+use talea_core::workload::{Hole, Surroundings};
 use talea_core::{Span, Time, Work};
-use talea_sim::{Arrivals, Completion, Cost, Sink, Source, Workload, World};
+use talea_sim::{Arrivals, Completion, Cost, Overheads, Sink, Source, Workload, World};
 
 fn policy(of: &Order) -> Policy {
     match of {
@@ -91,6 +92,23 @@ pub(crate) fn tree(of: &System) -> (Tree, Workload) {
     (tree, workload)
 }
 
+fn surroundings(of: &System) -> Surroundings {
+    let hole = |&(cpu, from, to): &(usize, u64, u64)| Hole {
+        cpu: Cpu(cpu as u32),
+        from: Time::from_ns(from),
+        to: Time::from_ns(to),
+    };
+    Surroundings {
+        overheads: Overheads {
+            release: Span::from_ns(of.spoiled.release),
+            decision: Span::from_ns(of.spoiled.decision),
+            ..Overheads::default()
+        },
+        holes: of.spoiled.holes.iter().map(hole).collect(),
+        changes: Vec::new(),
+    }
+}
+
 /// Writes down what the plain twin writes down.
 #[derive(Debug)]
 pub(crate) struct Record {
@@ -148,7 +166,7 @@ pub(crate) fn simulate_with(system: &System, until: u64, change: impl Fn(&mut Tr
     let (mut tree, workload) = tree(system);
     change(&mut tree);
     let machine = tree.build().unwrap_or_else(|wrong| panic!("{wrong:?}: {system:#?}"));
-    let mut world = World::new(machine, system.cpus as u32, &workload);
+    let mut world = World::new(machine, system.cpus as u32, &workload).within(&surroundings(system));
     let mut record = Record::new(workload.sources.len(), system.cpus);
     for now in 0..=until {
         world.run(Time::from_ns(now + 1), &mut record);

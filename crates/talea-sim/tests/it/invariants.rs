@@ -4,7 +4,7 @@
 use crate::bridge;
 use crate::drive::{Drive, Passed, replay};
 use crate::naive::server::{Kind as ServerKind, Spec};
-use crate::naive::{Group, Kind, Node, Order, System, Task};
+use crate::naive::{Group, Kind, Node, Order, Spoiled, System, Task};
 use crate::soak;
 use talea_core::machine::{SchedulerSpec, TaskSpec, Tree};
 use talea_core::sched::Policy;
@@ -93,7 +93,7 @@ fn deep(seed: u64, depth: u64) -> System {
             nodes.push(Node { parent: Some(group), kind: Kind::Task(task) });
         }
     }
-    System { cpus, bound: dice.below(2) == 0, nodes }
+    System { cpus, bound: dice.below(2) == 0, nodes, spoiled: Spoiled::default() }
 }
 
 #[test]

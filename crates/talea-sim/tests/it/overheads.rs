@@ -44,6 +44,26 @@ fn l24_a_hole_costs_a_budget_nothing() {
     assert!(outcome.steps < 1_100, "a hole is not looked into nanosecond by nanosecond: {}", outcome.steps);
 }
 
+/// Two under round robin with a quantum of 10: a of 100 from 0, b of 20 from 5. When b ends.
+fn second_in_turn(spoil: impl Fn(talea_sim::World) -> talea_sim::World) -> u64 {
+    let mut tree = Tree::new(1, SchedulerSpec::new("cpu", Policy::RoundRobin { quantum: work(10) }));
+    tree.task(Tree::ROOT, task("a", 1_000));
+    tree.task(Tree::ROOT, task("b", 1_000));
+    let sources = [listed(&[0], cost(100)), listed(&[5], cost(20))];
+    watch(&mut spoil(world(&tree, &sources)), 1_000).ends(1)[0]
+}
+
+#[test]
+fn a_second_task_has_its_turn_whether_or_not_the_first_has_got_anything_done_when_it_comes() {
+    // a 0-15, of which 10 count, b 15-25, a 25-35, b 35-45.
+    assert_eq!(second_in_turn(|world| world), 45);
+    // a's first order takes until 10; a 10-20; b's order until 30, b 30-40; and so on.
+    let overheads = Overheads { decision: span(10), ..Overheads::default() };
+    assert_eq!(second_in_turn(|world| world.with_overheads(overheads)), 80);
+    // The hole ends at 10: a 10-20, b 20-30, a 30-40, b 40-50.
+    assert_eq!(second_in_turn(|world| world.with_holes(Cpu(0), vec![(at(0), at(10))])), 50);
+}
+
 #[test]
 fn each_overhead_is_spent_where_it_is_due() {
     let overheads = Overheads {

@@ -3,7 +3,7 @@
 
 use crate::bridge;
 use crate::naive::server::{Kind, Spec};
-use crate::naive::{self, Group, Node, Order, System, Task};
+use crate::naive::{self, Group, Node, Order, Spoiled, System, Task};
 use crate::soak;
 use talea_core::machine::Tree;
 
@@ -47,8 +47,8 @@ fn alone(of: Spec, demand: &[u64], until: u64, change: impl Fn(&mut Tree)) -> Su
             task.costs.push(1);
         }
     }
-    let system =
-        System { cpus: 1, bound: false, nodes: vec![group(None, None), group(Some(0), Some(of)), client] };
+    let nodes = vec![group(None, None), group(Some(0), Some(of)), client];
+    let system = System { cpus: 1, bound: false, nodes, spoiled: Spoiled::default() };
     let outcome = bridge::simulate_with(&system, until, change);
     let ran: Vec<bool> = outcome.ticks.iter().map(|row| row[0].is_some()).collect();
     let mut left = 0;
@@ -253,7 +253,8 @@ fn l5_servers_in_edf_leave_a_periodic_task_with_the_rest_of_the_cpu_its_deadline
                     client.parent = Some(1);
                     let other = task((0..40).step_by(every as usize).collect(), vec![cost], every);
                     let nodes = vec![group(None, None), group(Some(0), Some(spec)), client, other];
-                    let ends = bridge::simulate(&System { cpus: 1, bound: false, nodes }, 40).ends;
+                    let system = System { cpus: 1, bound: false, nodes, spoiled: Spoiled::default() };
+                    let ends = bridge::simulate(&system, 40).ends;
                     for (job, &end) in ends[1].iter().enumerate() {
                         assert!(
                             end <= (job as u64 + 1) * every,

@@ -72,6 +72,18 @@ pub(crate) struct System {
     /// A job stays on the CPU that it was started on.
     pub(crate) bound: bool,
     pub(crate) nodes: Vec<Node>,
+    pub(crate) spoiled: Spoiled,
+}
+
+/// What keeps CPUs from their work.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Spoiled {
+    /// (CPU, from, to)
+    pub(crate) holes: Vec<(usize, u64, u64)>,
+    /// What each arrival costs the CPU where its task ran last.
+    pub(crate) release: u64,
+    /// What each change to another job costs its CPU.
+    pub(crate) decision: u64,
 }
 
 /// What came of it.
@@ -155,6 +167,12 @@ struct State<'a> {
     given: Vec<Option<usize>>,
     /// By CPU: which task, as node.
     runs: Vec<Option<usize>>,
+    /// By CPU: which task was put there last, and which job of it.
+    ordered: Vec<Option<(usize, usize)>>,
+    /// By CPU: ticks that it has to spend on scheduling first.
+    owed: Vec<u64>,
+    /// By node: the CPU of its last job.
+    seen: Vec<usize>,
 }
 
 impl<'a> State<'a> {
@@ -191,6 +209,9 @@ impl<'a> State<'a> {
             last: vec![0; n],
             given: vec![None; system.cpus],
             runs: vec![None; system.cpus],
+            ordered: vec![None; system.cpus],
+            owed: vec![0; system.cpus],
+            seen: vec![0; n],
         }
     }
 
@@ -252,6 +273,7 @@ impl<'a> State<'a> {
             for _ in spec.arrivals.iter().filter(|&&at| at == now) {
                 self.arrive(task, spec);
                 self.settle();
+                self.owed[self.seen[task]] += self.system.spoiled.release;
             }
         }
         for task in self.tasks.clone() {
@@ -439,8 +461,16 @@ impl<'a> State<'a> {
                 self.runs[cpu] = self.given[cpu].and_then(|child| self.descend(child));
             }
         }
-        for task in self.runs.clone().into_iter().flatten() {
-            self.jobs[task][0].started = true;
+        for (cpu, task) in self.runs.clone().into_iter().enumerate() {
+            let job = task.map(|task| (task, self.outcome.ends[self.number(task)].len()));
+            if let (Some(task), true) = (task, job != self.ordered[cpu]) {
+                self.owed[cpu] += self.system.spoiled.decision;
+                self.seen[task] = cpu;
+            }
+            self.ordered[cpu] = job;
+            if let Some(task) = task {
+                self.jobs[task][0].started = true;
+            }
         }
     }
 
@@ -504,7 +534,17 @@ impl<'a> State<'a> {
         let number = |task: Option<usize>| task.map(|task| self.number(task));
         let row = self.runs.iter().map(|&task| number(task)).collect();
         self.outcome.ticks.push(row);
-        for task in self.runs.clone().into_iter().flatten() {
+        for (cpu, task) in self.runs.clone().into_iter().enumerate() {
+            let now = self.now;
+            if self.system.spoiled.holes.iter().any(|&(at, from, to)| at == cpu && (from..to).contains(&now))
+            {
+                continue;
+            }
+            if self.owed[cpu] > 0 {
+                self.owed[cpu] -= 1;
+                continue;
+            }
+            let Some(task) = task else { continue };
             self.jobs[task][0].left -= 1;
             for (group, child) in self.path(task) {
                 if let Some(server) = &mut self.servers[group] {
