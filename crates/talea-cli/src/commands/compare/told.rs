@@ -54,8 +54,9 @@ struct TaskAnswer {
     name: String,
     deadline_ns: u64,
     bound_ns: Option<u64>,
-    /// The bound is one with costs a hundredth longer, too: else nothing real can be held against it.
-    bound_is_robust: bool,
+    /// The bound with costs a hundredth longer and some time for each order, which is what a real response is held against; none
+    /// where there is no bound then.
+    bound_within_reason_ns: Option<u64>,
     simulated_max_ns: Option<u64>,
     measured_max_ns: Option<u64>,
     measured_p99_ns: Option<u64>,
@@ -156,7 +157,7 @@ impl RootAnswer {
                 name: name.clone(),
                 deadline_ns: simulated.deadline_ns,
                 bound_ns: bound.exactly.map(Span::as_ns),
-                bound_is_robust: bound.within_reason.is_some(),
+                bound_within_reason_ns: bound.within_reason.map(Span::as_ns),
                 simulated_max_ns: simulated.response_max_ns,
                 measured_max_ns: responses.last().copied(),
                 measured_p99_ns: quantile(990),
@@ -289,13 +290,24 @@ const TITLES: [&str; 10] = [
     ">simulated late",
 ];
 
+impl TaskAnswer {
+    fn lies_beyond(&self, bound_ns: u64) -> bool {
+        self.measured_max_ns.is_some_and(|measured| measured > bound_ns)
+    }
+}
+
 fn cells(task: &TaskAnswer) -> Vec<String> {
     let span = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), short);
-    let thread = if task.bound_ns.is_some() && !task.bound_is_robust { "~" } else { "" };
+    let bound = match (task.bound_ns, task.bound_within_reason_ns) {
+        (Some(bound), None) => format!("~{}", short(bound)),
+        // What was measured lies between.
+        (Some(bound), Some(most)) if task.lies_beyond(bound) => format!("{}..{}", short(bound), short(most)),
+        (bound, _) => span(bound),
+    };
     vec![
         task.name.clone(),
         short(task.deadline_ns),
-        format!("{thread}{}", span(task.bound_ns)),
+        bound,
         span(task.simulated_max_ns),
         span(task.measured_max_ns),
         span(task.measured_p99_ns),
@@ -339,8 +351,17 @@ pub(super) fn text(answer: &Answer, color: bool) -> String {
             table.row(cells(task));
         }
         out.push_str(&table.render());
-        if root.tasks.iter().any(|task| task.bound_ns.is_some() && !task.bound_is_robust) {
+        let any = |is: fn(&TaskAnswer) -> bool| root.tasks.iter().any(is);
+        if any(|task| task.bound_ns.is_some() && task.bound_within_reason_ns.is_none()) {
             let _ = writeln!(out, "~ no bound any more with costs a hundredth longer: not held against it");
+        }
+        if any(|task| {
+            task.bound_within_reason_ns.is_some() && task.bound_ns.is_some_and(|ns| task.lies_beyond(ns))
+        }) {
+            let _ = writeln!(
+                out,
+                ".. as described, and with costs a hundredth longer and some time for each order"
+            );
         }
         for finding in &root.findings {
             let _ = writeln!(out, "{}: {finding}", paint("differs", Tone::Bad, color));
@@ -394,4 +415,35 @@ pub(super) fn text(answer: &Answer, color: bool) -> String {
         answer.tolerance_permille % 10
     );
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bound_is_shown_as_what_it_was_held_to() {
+        let cell = |bound_ns, within, measured_max_ns| {
+            let (name, millis) = ("a".to_owned(), |ms: u64| ms * 1_000_000);
+            let task = TaskAnswer {
+                name,
+                deadline_ns: millis(20),
+                bound_ns,
+                bound_within_reason_ns: within,
+                simulated_max_ns: None,
+                measured_max_ns,
+                measured_p99_ns: None,
+                measured_median_ns: None,
+                jobs: 0,
+                simulated_late: 0,
+                measured_late: 0,
+            };
+            cells(&task).swap_remove(2)
+        };
+        let ms = |ms: u64| Some(ms * 1_000_000);
+        assert_eq!(cell(None, None, ms(3)), "-");
+        assert_eq!(cell(ms(10), ms(12), ms(9)), "10ms");
+        assert_eq!(cell(ms(10), ms(12), ms(11)), "10ms..12ms");
+        assert_eq!(cell(ms(10), None, ms(11)), "~10ms");
+    }
 }
