@@ -12,7 +12,7 @@
 use crate::shell::{self, root};
 use anyhow::{Context, Result, bail};
 use lexopt::{Arg, Parser, ValueExt};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::ops::ControlFlow;
 use std::os::unix::process::CommandExt;
@@ -197,24 +197,35 @@ fn test(tests: &[String], tree: &Path, before: Option<&Outcome>) -> Result<Outco
 
 /// A copy of everything that cargo needs; files that are the same stay, so that little is built again.
 fn copy_tree(to: &Path) -> Result<()> {
-    let mut open = vec![PathBuf::new()];
-    while let Some(dir) = open.pop() {
-        fs::create_dir_all(to.join(&dir))?;
-        for entry in fs::read_dir(root().join(&dir))? {
-            let entry = entry?;
-            let path = dir.join(entry.file_name());
-            let kind = entry.file_type()?;
-            if kind.is_dir() {
-                let skip = [".git", "target", ".device"].iter().any(|name| entry.file_name() == *name);
-                if !skip && !entry.path().starts_with(shell::target_dir()) {
-                    open.push(path);
-                }
-            } else if kind.is_file() {
-                let new = fs::read(entry.path())?;
-                if fs::read(to.join(&path)).ok().as_ref() != Some(&new) {
-                    fs::write(to.join(&path), new)?;
-                }
+    copy(root(), to, &[".git", "target", ".device"])
+}
+
+/// Makes `to` what `from` is, but for what is to be skipped: also what is no longer there goes.
+fn copy(from: &Path, to: &Path, skip: &[&str]) -> Result<()> {
+    fs::create_dir_all(to)?;
+    let mut names = BTreeSet::new();
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let (name, kind, target) = (entry.file_name(), entry.file_type()?, to.join(entry.file_name()));
+        if kind.is_dir() {
+            if skip.iter().any(|skipped| name == *skipped) || entry.path().starts_with(shell::target_dir()) {
+                continue;
             }
+            copy(&entry.path(), &target, skip)?;
+        } else if kind.is_file() {
+            let new = fs::read(entry.path())?;
+            if fs::read(&target).ok().as_ref() != Some(&new) {
+                fs::write(&target, new)?;
+            }
+        }
+        names.insert(name);
+    }
+    for entry in fs::read_dir(to)? {
+        let entry = entry?;
+        let is_skipped = skip.iter().any(|skipped| entry.file_name() == *skipped);
+        if !is_skipped && !names.contains(&entry.file_name()) {
+            let gone = entry.path();
+            if entry.file_type()?.is_dir() { fs::remove_dir_all(gone)? } else { fs::remove_file(gone)? }
         }
     }
     Ok(())
@@ -227,6 +238,31 @@ mod tests {
     fn outcome(green: bool, failed: &[&str]) -> Outcome {
         let failed = failed.iter().map(|&name| name.to_owned()).collect();
         Outcome { green, compiles: true, failed, skipped: None }
+    }
+
+    #[test]
+    fn a_copy_has_what_the_tree_has_and_nothing_of_what_it_had() {
+        let dir = std::env::temp_dir().join(format!("talea-mutate-{}", std::process::id()));
+        let (from, to) = (dir.join("from"), dir.join("to"));
+        let write = |path: PathBuf| {
+            fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+            fs::write(path, "text").expect("written");
+        };
+        for path in ["kept/a.rs", "moved/b.rs", ".git/x"] {
+            write(from.join(path));
+        }
+        copy(&from, &to, &[".git", "target"]).expect("copied");
+        write(to.join("target/built"));
+        fs::remove_dir_all(from.join("moved")).expect("gone");
+        write(from.join("kept/c.rs"));
+        copy(&from, &to, &[".git", "target"]).expect("copied");
+        let there = |path: &str| to.join(path).exists();
+        let (is, was) = (
+            [there("kept/a.rs"), there("kept/c.rs"), there("target/built")],
+            [there("moved"), there(".git")],
+        );
+        fs::remove_dir_all(&dir).expect("gone");
+        assert_eq!((is, was), ([true; 3], [false; 2]));
     }
 
     #[test]
