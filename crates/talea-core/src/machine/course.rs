@@ -1,7 +1,7 @@
 //! A job's way: it arrives, is released, and ends.
 
 use super::timers::Alarm;
-use super::{Handled, Machine, Watch};
+use super::{BLOCKED, Handled, Machine, Watch};
 use crate::Time;
 use crate::sched::Part;
 
@@ -32,6 +32,9 @@ impl<W: Watch> Machine<W> {
             self.set_alarm(Alarm::Release(task), job.release, Part::Arrivals);
         }
         self.show_task(now, task, ended);
+        if self.share.is_some() {
+            self.meet_ceilings(now, task);
+        }
     }
 
     /// A delayed release is due.
@@ -81,6 +84,32 @@ impl<W: Watch> Machine<W> {
             self.publish(now, task, deadline);
         }
         self.dirty = true;
+    }
+
+    /// The job under way of `task` waits for something that is not a CPU.
+    pub(super) fn blocked(&mut self, now: Time, task: u32) {
+        self.tasks[task as usize].held |= BLOCKED;
+        self.gives_up(now, task, |machine| machine.show_task_again(now, task));
+    }
+
+    /// The job under way of `task` gives its CPU up by itself, as `how` shows: no scheduler that does not preempt holds on to
+    /// what is above it any more.
+    pub(super) fn gives_up(&mut self, now: Time, task: u32, how: impl FnOnce(&mut Self)) {
+        let node = self.tasks[task as usize].node;
+        if self.any_nonpreemptive {
+            self.let_go(node);
+        }
+        how(self);
+        if !self.any_nonpreemptive {
+            return;
+        }
+        self.look_again(now, node);
+        if self.global.is_some() {
+            let top = self.top_of(node);
+            if let Some(global) = &mut self.global {
+                global.give_up(now, &self.nodes[top as usize].entry);
+            }
+        }
     }
 
     /// The child of the root above or at `node`.

@@ -25,7 +25,7 @@ impl<W: Watch> Machine<W> {
                 let child = self.global.as_ref().and_then(|global| global.running(cpu));
                 let picked = match child {
                     // The root's children come first.
-                    Some(child) => self.descend(now, self.kids[child as usize]),
+                    Some(child) => self.descend::<true>(now, self.kids[child as usize]),
                     None => None,
                 };
                 if let (true, Some(picked)) = (binds, picked) {
@@ -35,11 +35,12 @@ impl<W: Watch> Machine<W> {
             }
         } else if self.table.is_none() {
             let root = self.groups[0].node;
-            let picked = if self.nodes[root as usize].eligible { self.descend(now, root) } else { None };
+            let picked =
+                if self.nodes[root as usize].eligible { self.descend::<true>(now, root) } else { None };
             self.aim(now, 0, picked);
         } else {
             for cpu in 0..self.cpus.len() {
-                let picked = self.candidate(now, cpu);
+                let picked = self.candidate::<true>(now, cpu);
                 self.aim(now, cpu, picked);
             }
         }
@@ -57,8 +58,8 @@ impl<W: Watch> Machine<W> {
         }
     }
 
-    /// The task that has `cpu`, now that the policies have decided.
-    pub(super) fn candidate(&mut self, now: Time, cpu: usize) -> Option<Picked> {
+    /// The task that has `cpu`, now that the policies have decided. `KEEP`: as in [`Machine::descend`].
+    pub(super) fn candidate<const KEEP: bool>(&mut self, now: Time, cpu: usize) -> Option<Picked> {
         let node = if let Some(global) = &self.global {
             // The root's children come first.
             self.kids[global.running(cpu)? as usize]
@@ -67,12 +68,13 @@ impl<W: Watch> Machine<W> {
         } else {
             self.groups[0].node
         };
-        if self.nodes[node as usize].eligible { self.descend(now, node) } else { None }
+        if self.nodes[node as usize].eligible { self.descend::<KEEP>(now, node) } else { None }
     }
 
-    /// The task that runs when `node` has the CPU.
+    /// The task that runs when `node` has the CPU. `KEEP`: it does, and schedulers that do not preempt hold on to it;
+    /// otherwise it may yet be turned away at a gate.
     #[inline(always)]
-    fn descend(&mut self, now: Time, mut node: u32) -> Option<Picked> {
+    fn descend<const KEEP: bool>(&mut self, now: Time, mut node: u32) -> Option<Picked> {
         loop {
             match self.whats[node as usize] {
                 What::Task(task) => {
@@ -83,7 +85,7 @@ impl<W: Watch> Machine<W> {
                 What::Group(group) => {
                     let state = &mut self.groups[group as usize];
                     let head = state.current.or_else(|| state.policy.head(now))?;
-                    if !state.preemptive {
+                    if KEEP && !state.preemptive {
                         state.current = Some(head);
                     }
                     node = self.kids[(state.kids + head) as usize];

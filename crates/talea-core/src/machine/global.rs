@@ -155,6 +155,11 @@ impl Global {
         Some(self.seats[cpu].who).filter(|&who| who != NONE)
     }
 
+    /// The first CPU that `who` may use.
+    pub(super) fn first_cpu(&self, who: Child) -> u32 {
+        self.homes[self.places[who as usize].home as usize].trailing_zeros()
+    }
+
     /// CPUs that have been given to somebody or taken away since this was last asked, a bit each.
     #[inline]
     pub(super) fn take_touched(&mut self) -> u64 {
@@ -171,14 +176,6 @@ impl Global {
     pub(super) fn may_wait(&self) -> bool {
         let cpus = self.seats.len() as u32;
         self.binds() || self.homes.iter().any(|home| home.count_ones() < cpus)
-    }
-
-    /// `who`, who stands nowhere, was given a CPU, and no job was started there.
-    pub(super) fn unbind(&mut self, who: Child) {
-        let place = &mut self.places[who as usize];
-        if place.started == 0 {
-            place.bound = None;
-        }
     }
 
     /// Whether who runs on CPU `a` comes before who runs on `b`.
@@ -271,10 +268,21 @@ impl Global {
         }
     }
 
-    /// A job of the child that has `cpu`, or below it, runs for the first time.
+    /// A job of the child that has `cpu`, or below it, runs for the first time, and is bound to it from now on. Before, it
+    /// may have been given that CPU and have lost it again at the same instant.
     pub(super) fn job_started(&mut self, cpu: usize) {
         if let Some(who) = self.running(cpu) {
-            self.places[who as usize].started += 1;
+            let place = &mut self.places[who as usize];
+            place.started += 1;
+            place.bound = Some(cpu as u8);
+        }
+    }
+
+    /// A job of `who`, or below it, has given its CPU up by itself: where nobody is preempted, whoever is first now has it.
+    pub(super) fn give_up(&mut self, now: Time, who: &Entry) {
+        if let (false, At::Cpu(_)) = (self.preemptive, self.places[who.child as usize].at) {
+            self.leave(now, who.child);
+            self.wait(now, who);
         }
     }
 
@@ -441,9 +449,6 @@ impl Global {
         let place = &mut self.places[who as usize];
         place.at = At::Cpu(cpu as u8);
         place.last = cpu as u8;
-        if self.migration == Migration::JobBoundaries {
-            place.bound = Some(cpu as u8);
-        }
         let seat = Seat { rank: place.rank, who };
         let preempted = core::mem::replace(&mut self.seats[cpu], seat);
         self.touched |= 1 << cpu;

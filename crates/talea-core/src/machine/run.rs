@@ -85,6 +85,17 @@ impl<W: Watch> Machine<W> {
         core::iter::successors(self.above(node), |&at| self.above(at)).count() as u32
     }
 
+    /// The first CPU on which `task` may run.
+    pub fn first_cpu(&self, task: TaskId) -> Cpu {
+        let top = self.top_of(self.tasks[task.0 as usize].node);
+        let child = self.nodes[top as usize].entry.child;
+        Cpu(match (&self.global, &self.table) {
+            (Some(global), _) => global.first_cpu(child),
+            (_, Some(table)) => table.first_cpu(child).unwrap_or(0),
+            _ => 0,
+        })
+    }
+
     /// When the machine wants to be asked again whatever the CPUs do: the part of
     /// [`next_wakeup`](Machine::next_wakeup) that is not about budgets.
     pub fn next_timer(&self) -> Time {

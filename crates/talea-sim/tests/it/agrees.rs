@@ -22,6 +22,8 @@ pub(crate) struct About {
     pub(crate) bound: bool,
     /// With holes, and with costs of scheduling.
     pub(crate) spoiled: bool,
+    /// With accelerators, and jobs that suspend themselves.
+    pub(crate) gated: bool,
 }
 
 pub(crate) const PLAIN: About = About {
@@ -33,6 +35,7 @@ pub(crate) const PLAIN: About = About {
     cpus: 1,
     bound: false,
     spoiled: false,
+    gated: false,
 };
 
 const EDF: u64 = 0;
@@ -125,8 +128,21 @@ impl Maker {
             capacity: [0, 1, 64, 64][self.dice.below(4) as usize],
             arrivals,
             costs,
+            accelerator: None,
+            suspends: None,
         };
+        let task = if self.about.gated { self.gated(task) } else { task };
         self.nodes.push(Node { parent: Some(parent), kind: Kind::Task(task) });
+    }
+
+    fn gated(&mut self, mut task: Task) -> Task {
+        if self.odds(2) {
+            task.accelerator = Some(self.dice.below(2) as usize);
+        }
+        if self.odds(3) {
+            task.suspends = Some((self.dice.between(1, 3), self.dice.between(1, 12)));
+        }
+        task
     }
 
     /// Children of a group: tasks, and groups as far as `depth` goes.
@@ -311,6 +327,8 @@ fn shrink(mut system: System, mut until: u64) -> (System, u64) {
                     tries.push(Kind::Task(Task { capacity: 64, ..task.clone() }));
                     tries.push(Kind::Task(Task { costs: vec![task.costs[0]], ..task.clone() }));
                     tries.push(Kind::Task(Task { costs: vec![1], ..task.clone() }));
+                    tries.push(Kind::Task(Task { accelerator: None, ..task.clone() }));
+                    tries.push(Kind::Task(Task { suspends: None, ..task.clone() }));
                     tries.push(Kind::Task(Task { priority: 0, criticality: 0, ..task.clone() }));
                 }
                 Kind::Group(group) => {
@@ -380,6 +398,24 @@ families! {
         About { server: Some(ServerKind::Deferrable), spoiled: true, ..PLAIN };
     l5_l24_a_hard_cbs_in_holes_and_with_overheads_agrees:
         About { server: Some(ServerKind::HardCbs), spoiled: true, ..PLAIN };
+    y7_edf_with_gates_and_suspensions_agrees: About { gated: true, ..PLAIN };
+    s13_edf_that_does_not_preempt_with_gates_and_suspensions_agrees:
+        About { preemptive: false, gated: true, ..PLAIN };
+    s13_fp_that_does_not_preempt_below_another_with_gates_and_suspensions_agrees:
+        About { order: FP, preemptive: false, at_root: false, gated: true, ..PLAIN };
+    y7_round_robin_with_gates_and_suspensions_agrees: About { order: RR, gated: true, ..PLAIN };
+    y7_strict_partitions_with_gates_and_suspensions_agree: About { order: STRICT, gated: true, ..PLAIN };
+    y7_a_hard_cbs_with_gates_and_suspensions_agrees:
+        About { server: Some(ServerKind::HardCbs), gated: true, ..PLAIN };
+    y5_global_edf_with_gates_and_suspensions_agrees: About { cpus: 2, gated: true, ..PLAIN };
+    y5_global_edf_with_bound_jobs_gates_and_suspensions_agrees:
+        About { cpus: 2, bound: true, gated: true, ..PLAIN };
+    y5_global_fp_with_bound_jobs_gates_and_suspensions_agrees:
+        About { order: FP, cpus: 3, bound: true, gated: true, ..PLAIN };
+    y4_global_edf_that_does_not_preempt_with_gates_and_suspensions_agrees:
+        About { cpus: 2, preemptive: false, gated: true, ..PLAIN };
+    y4_global_edf_that_does_not_preempt_with_bound_jobs_gates_and_suspensions_agrees:
+        About { cpus: 2, preemptive: false, bound: true, gated: true, ..PLAIN };
     s1_l1_strict_partitions_agree: About { order: STRICT, ..PLAIN };
     s17_lending_partitions_agree: About { order: LENDING, ..PLAIN };
     l1_l3_strict_partitions_beside_others_agree: About { order: STRICT, at_root: false, ..PLAIN };

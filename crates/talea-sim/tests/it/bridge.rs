@@ -3,7 +3,9 @@
 use crate::naive::server::Kind as Server;
 use crate::naive::{Group, Kind, Order, Outcome, System, Task};
 use talea_core::criteria::Own;
-use talea_core::machine::{Body, Cpu, Migration, NodeId, SchedulerSpec, TaskId, TaskSpec, Tree};
+use talea_core::machine::{
+    AcceleratorId, Body, Cpu, Migration, NodeId, SchedulerSpec, TaskId, TaskSpec, Tree, Version,
+};
 use talea_core::sched::{Policy, Slot};
 use talea_core::server::{Kind as ServerKind, Reservation};
 use talea_core::workload::{Hole, Surroundings};
@@ -61,10 +63,16 @@ fn task(of: &Task) -> (TaskSpec, Source) {
     spec.criticality = of.criticality as u8;
     spec.enforced = of.enforced;
     spec.backlog.capacity = of.capacity as u32;
-    let source = Source {
-        arrivals: Arrivals::List(of.arrivals.iter().map(|&at| Time::from_ns(at)).collect()),
-        cost: Cost::List(of.costs.iter().map(|&cost| Work::from_ns(cost)).collect()),
-    };
+    if let Some(accelerator) = of.accelerator {
+        let accelerators = vec![AcceleratorId(accelerator as u32)];
+        spec.versions = vec![Version { accelerators, ..Version::new("version") }];
+    }
+    let mut cost = Cost::List(of.costs.iter().map(|&cost| Work::from_ns(cost)).collect());
+    if let Some((after, length)) = of.suspends {
+        cost = cost.suspending(Work::from_ns(after), Span::from_ns(length));
+    }
+    let arrivals = Arrivals::List(of.arrivals.iter().map(|&at| Time::from_ns(at)).collect());
+    let source = Source { arrivals, cost };
     (spec, source)
 }
 
@@ -87,6 +95,10 @@ pub(crate) fn tree(of: &System) -> (Tree, Workload) {
         }
     }
     let mut tree = tree.expect("a root");
+    tree.inheritance = false;
+    for _ in 0..2 {
+        tree.accelerator("accelerator");
+    }
     tree.migration = if of.bound { Migration::JobBoundaries } else { Migration::Anytime };
     assert!(matches!(tree.get(Tree::ROOT).map(|root| &root.body), Some(Body::Scheduler(_))));
     (tree, workload)

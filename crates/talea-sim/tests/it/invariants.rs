@@ -89,6 +89,8 @@ fn deep(seed: u64, depth: u64) -> System {
                 capacity: dice.below(4) as usize,
                 arrivals: vec![],
                 costs: vec![1],
+                accelerator: None,
+                suspends: None,
             };
             nodes.push(Node { parent: Some(group), kind: Kind::Task(task) });
         }

@@ -51,9 +51,15 @@ pub(crate) struct Log {
     pub(crate) refused: Vec<(u64, u32)>,
     /// (time, CPU, task).
     pub(crate) runs: Vec<(u64, u32, u32)>,
+    /// (when it was seen, task).
+    pub(crate) arrived: Vec<(u64, u32)>,
 }
 
 impl Sink for Log {
+    fn arrived(&mut self, now: Time, task: TaskId, _nominal: Time) {
+        self.arrived.push((now.as_ns(), task.0));
+    }
+
     fn begins(&mut self, now: Time, cpu: Cpu, task: TaskId, job: u64, version: u32) {
         self.begins.push(Begin { at: now.as_ns(), cpu: cpu.0, task: task.0, job, version });
     }

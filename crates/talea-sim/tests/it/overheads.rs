@@ -1,7 +1,7 @@
 //! What keeps CPUs from getting on: holes and the costs of scheduling, by hand.
 
 use crate::lab::{at, cost, listed, run, span, task, watch, work, world};
-use talea_core::machine::{Cpu, SchedulerSpec, TaskSpec, Tree};
+use talea_core::machine::{Affinity, Cpu, SchedulerSpec, TaskSpec, Tree};
 use talea_core::sched::Policy;
 use talea_core::server::{Kind, Reservation};
 use talea_sim::dice::Dice;
@@ -84,6 +84,18 @@ fn each_overhead_is_spent_where_it_is_due() {
     deep.task(group, task("a", 50));
     let log = watch(&mut world(&deep, &[listed(&[0], cost(5))]).with_overheads(overheads), 100);
     assert_eq!(log.ends(0), [18]);
+}
+
+#[test]
+fn a_first_release_is_spent_where_the_task_may_run() {
+    let mut tree = Tree::new(2, SchedulerSpec::new("root", Policy::Edf));
+    for cpu in 0..2 {
+        tree.task(Tree::ROOT, TaskSpec { affinity: Affinity::only(cpu), ..task("t", 100) });
+    }
+    let overheads = Overheads { release: span(5), ..Overheads::default() };
+    let sources = [listed(&[0], cost(10)), listed(&[2], cost(10))];
+    let log = watch(&mut world(&tree, &sources).with_overheads(overheads), 100);
+    assert_eq!((log.ends(0), log.ends(1)), (vec![15], vec![17]));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Priority inheritance and ceilings (Y8): the paper's oracle, trees, and a naive twin.
 
-use crate::lab::{cost, listed, run, span, task, work};
+use crate::lab::{Log, cost, listed, run, span, task, work};
 use talea_core::criteria::Own;
 use talea_core::machine::{
     AcceleratorId, Affinity, Migration, NodeId, Note, Protocol, ResourceId, SchedulerSpec, TaskSpec, Tree,
@@ -8,7 +8,7 @@ use talea_core::machine::{
 };
 use talea_core::sched::Policy;
 use talea_core::server::{Kind, Reservation};
-use talea_sim::{Cost, Source};
+use talea_sim::{Arrivals, Cost, Source};
 
 fn uses(gpu: AcceleratorId) -> Vec<Version> {
     vec![Version { accelerators: vec![gpu], ..Version::new("gpu") }]
@@ -195,6 +195,8 @@ fn a_circle_of_waiters_is_reported() {
 #[derive(Clone, Debug)]
 struct Plain {
     arrival: u64,
+    /// How much later its job may be seen.
+    jitter: u64,
     cost: u64,
     /// What the policy orders by if nobody lends: the absolute deadline or the period.
     key: u64,
@@ -223,17 +225,50 @@ struct Twin<'a> {
     holders: Vec<Option<usize>>,
     locked_at: Vec<u64>,
     cpus: Vec<Option<usize>>,
+    /// When each of the tasks' jobs is seen.
+    seen: Vec<u64>,
+    now: u64,
 }
 
 impl Twin<'_> {
     fn stalls(&self, task: usize) -> bool {
-        self.states[task].wants.is_some_and(|r| self.holders[r].is_some()) && self.states[task].stalled
+        self.states[task].wants.is_some_and(|r| !self.may(task, r)) && self.states[task].stalled
     }
 
     fn ceiling(&self, r: usize) -> u64 {
         let users = self.tasks.iter().filter(|task| task.marks.iter().any(|mark| mark.2 == r));
         let least = users.map(|task| if self.is_edf { task.relative_deadline } else { task.key }).min();
         least.expect("used") + if self.is_edf { self.locked_at[r] } else { 0 }
+    }
+
+    /// Whether `task` may lock `r`: nobody has it, and with ceilings nobody else has any that the task uses.
+    fn may(&self, task: usize, r: usize) -> bool {
+        let is_others = |other: usize| self.holders[other].is_some_and(|holder| holder != task);
+        let meets = |other: usize| self.uses(task, other) && is_others(other);
+        self.holders[r].is_none()
+            && (self.protocol != Protocol::Ceiling || !(0..self.holders.len()).any(meets))
+    }
+
+    fn uses(&self, task: usize, r: usize) -> bool {
+        self.tasks[task].marks.iter().any(|mark| mark.2 == r)
+    }
+
+    /// The least key of those who are there and use what `task` holds, and of those who use what somebody holds who waits
+    /// for it.
+    fn met(&self, task: usize) -> u64 {
+        let mut least = u64::MAX;
+        for r in (0..self.holders.len()).filter(|&r| self.holders[r] == Some(task)) {
+            for other in (0..self.tasks.len()).filter(|&other| other != task && self.uses(other, r)) {
+                let state = &self.states[other];
+                if self.seen[other] <= self.now && state.end.is_none() {
+                    least = least.min(self.tasks[other].key);
+                }
+                if state.wants.is_some() && self.stalls(other) {
+                    least = least.min(self.met(other));
+                }
+            }
+        }
+        least
     }
 
     /// The key with everything that is lent.
@@ -245,7 +280,7 @@ impl Twin<'_> {
             }
             match self.protocol {
                 Protocol::None => {}
-                Protocol::Ceiling => key = key.min(self.ceiling(r)),
+                Protocol::Ceiling => key = key.min(self.ceiling(r)).min(self.met(task)),
                 Protocol::Inheritance => {
                     for other in 0..self.tasks.len() {
                         if other != task && self.states[other].wants == Some(r) && self.stalls(other) {
@@ -267,10 +302,10 @@ impl Twin<'_> {
         {
             acted = true;
             self.states[task].next += 1;
-            match (lock, self.holders[r]) {
+            match (lock, self.may(task, r)) {
                 (false, _) => self.holders[r] = None,
-                (true, None) => (self.holders[r], self.locked_at[r]) = (Some(task), now),
-                (true, Some(_)) => {
+                (true, true) => (self.holders[r], self.locked_at[r]) = (Some(task), now),
+                (true, false) => {
                     (self.states[task].wants, self.states[task].stalled) = (Some(r), true);
                     // It has left its CPU, even if it may have another one at this very instant.
                     self.cpus.iter_mut().filter(|cpu| **cpu == Some(task)).for_each(|cpu| *cpu = None);
@@ -278,9 +313,9 @@ impl Twin<'_> {
             }
         }
         // Whoever may try again is no longer stalled.
-        for state in &mut self.states {
-            if state.wants.is_some_and(|r| self.holders[r].is_none()) {
-                state.stalled = false;
+        for task in 0..self.tasks.len() {
+            if self.states[task].wants.is_some_and(|r| self.may(task, r)) {
+                self.states[task].stalled = false;
             }
         }
         acted
@@ -295,7 +330,7 @@ impl Twin<'_> {
                 }
             }
             let mut waiting: Vec<usize> = (0..self.tasks.len())
-                .filter(|&task| self.tasks[task].arrival <= now && self.states[task].end.is_none())
+                .filter(|&task| self.seen[task] <= now && self.states[task].end.is_none())
                 .filter(|&task| !self.stalls(task) && !self.cpus.contains(&Some(task)))
                 .collect();
             waiting.sort_by_key(|&task| self.key(task));
@@ -320,7 +355,7 @@ impl Twin<'_> {
             running.sort_by_key(|&task| self.key(task));
             let Some(&task) = running.iter().find(|&&task| self.states[task].wants.is_some()) else { return };
             let r = self.states[task].wants.expect("just found");
-            if self.holders[r].is_none() {
+            if self.may(task, r) {
                 (self.holders[r], self.locked_at[r]) = (Some(task), now);
                 self.states[task].wants = None;
             } else {
@@ -331,6 +366,7 @@ impl Twin<'_> {
 
     fn run(mut self) -> Vec<Option<u64>> {
         for now in 0..400 {
+            self.now = now;
             if self.states.iter().all(|state| state.end.is_some()) {
                 break;
             }
@@ -360,6 +396,12 @@ impl Twin<'_> {
     }
 }
 
+/// When the simulator has seen each task's job.
+fn seen(log: &Log, tasks: usize) -> Vec<u64> {
+    let first = |task| log.arrived.iter().find(|arrival| arrival.1 == task);
+    (0..tasks as u32).map(|task| first(task).map_or(u64::MAX, |arrival| arrival.0)).collect()
+}
+
 #[test]
 fn y8_resources_under_three_protocols_agree_with_a_naive_twin() {
     let mut dice = talea_sim::dice::Dice::new(8);
@@ -387,7 +429,8 @@ fn y8_resources_under_three_protocols_agree_with_a_naive_twin() {
                     }
                 }
                 let key = if is_edf { arrival + relative_deadline } else { relative_deadline };
-                Plain { arrival, cost, key, relative_deadline, marks }
+                let jitter = dice.below(2) * dice.below(30);
+                Plain { arrival, jitter, cost, key, relative_deadline, marks }
             })
             .collect();
         let mut all = Vec::new();
@@ -409,7 +452,9 @@ fn y8_resources_under_three_protocols_agree_with_a_naive_twin() {
                         |lock| plain.marks.iter().find(|mark| (mark.1, mark.2) == (lock, r)).expect("both").0;
                     job = job.locking(ids[r], work(offset(true)), work(offset(false)));
                 }
-                sources.push(listed(&[plain.arrival], job));
+                let (offset, jitter) = (span(plain.arrival), span(plain.jitter));
+                let arrivals = Arrivals::Periodic { offset, period: span(1_000_000), jitter };
+                sources.push(Source { arrivals, cost: job });
             }
             let log = run(&tree, &sources, 400);
             let got: Vec<Option<u64>> =
@@ -423,6 +468,8 @@ fn y8_resources_under_three_protocols_agree_with_a_naive_twin() {
                 holders: vec![None; resources],
                 locked_at: vec![0; resources],
                 cpus: vec![None; cpus as usize],
+                seen: seen(&log, tasks.len()),
+                now: 0,
             };
             assert_eq!(got, twin.run(), "case {case}, {protocol:?}, {cpus} CPUs, edf {is_edf}\n{tasks:#?}");
             all.push(got);

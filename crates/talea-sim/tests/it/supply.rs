@@ -25,6 +25,8 @@ fn task(arrivals: Vec<u64>, costs: Vec<u64>, period: u64) -> Node {
         capacity: 64,
         arrivals,
         costs,
+        accelerator: None,
+        suspends: None,
     };
     Node { parent: Some(0), kind: naive::Kind::Task(task) }
 }

@@ -3,8 +3,8 @@
 use super::super::versions::Conditions;
 use super::super::{Machine, NONE, Watch, What};
 use super::{AcceleratorId, Resource, ResourceId, ResourceSpec, Selection, Shared, Sharing, Version, Wants};
+use crate::Time;
 use crate::criteria::Criteria;
-use crate::{Span, Time};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
@@ -12,10 +12,10 @@ impl<W: Watch> Machine<W> {
     /// Of a machine that is all built but for this.
     pub(in super::super) fn share_out(&self, plan: Plan) -> Box<Sharing> {
         let resources = plan.resources.iter().enumerate().map(|(which, spec)| {
-            let users = || {
-                let uses = move |task: &&Task| task.uses.iter().any(|used| used.0 as usize == which);
-                plan.tasks.iter().filter(uses)
-            };
+            let uses = |task: &Task| task.uses.iter().any(|used| used.0 as usize == which);
+            let users = || plan.tasks.iter().filter(|task| uses(task));
+            // What its job's deadline counts with, whatever a group above shows.
+            let own_deadline = |user: &Task| self.nodes[user.node as usize].entry.criteria.relative_deadline;
             let all = users().map(|user| user.node).reduce(|a, b| self.meet(a, b)).unwrap_or(0);
             // A single user meets itself.
             let meet = match self.whats[all as usize] {
@@ -29,8 +29,9 @@ impl<W: Watch> Machine<W> {
                 protocol: spec.protocol,
                 holder: NONE,
                 ceiling: Criteria { deadline: Time::NEVER, arrival: Time::NEVER, ..ceiling },
-                floor: users().map(|user| seen(user).relative_deadline).min().unwrap_or(Span::ZERO),
+                floor: users().filter(|user| !self.is_served(user.node, meet)).map(own_deadline).min(),
                 meet,
+                users: (0..).zip(&plan.tasks).filter(|(_, task)| uses(task)).map(|(task, _)| task).collect(),
             }
         });
         let resources: Vec<Resource> = resources.collect();

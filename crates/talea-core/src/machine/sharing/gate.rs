@@ -12,14 +12,18 @@ impl Sharing {
         let shared = &mut self.tasks[task as usize];
         self.free |= core::mem::take(&mut shared.holds);
         shared.closed = shared.gated;
-        shared.wants = Wants::Nothing;
         shared.version = 0;
-        for resource in &mut self.resources {
+        let waits = core::mem::replace(&mut shared.wants, Wants::Nothing) != Wants::Nothing;
+        for used in &shared.uses {
+            let resource = &mut self.resources[used.0 as usize];
             if resource.holder == task {
                 resource.holder = NONE;
             }
         }
-        self.waiting.retain(|&waiting| waiting != task);
+        // A driver may say that one has ended which should have waited.
+        if waits {
+            self.waiting.retain(|&waiting| waiting != task);
+        }
     }
 }
 
@@ -33,7 +37,7 @@ impl<W: Watch> Machine<W> {
             }
             let mut first: Option<(usize, u32)> = None;
             for cpu in 0..self.cpus.len() {
-                let Some(Picked { task, .. }) = self.candidate(now, cpu) else { continue };
+                let Some(Picked { task, .. }) = self.candidate::<false>(now, cpu) else { continue };
                 if !self.share.as_ref().is_some_and(|share| share.tasks[task as usize].closed) {
                     continue;
                 }
@@ -54,8 +58,8 @@ impl<W: Watch> Machine<W> {
     fn open(&mut self, now: Time, cpu: usize, task: u32) {
         let share = self.share.as_mut().expect("a gate");
         if let Wants::Resource(which) = share.tasks[task as usize].wants {
-            if share.resources[which as usize].holder != NONE {
-                return self.stall(now, task);
+            if !share.is_free_for(task, which) {
+                return self.turn_away(now, cpu, task);
             }
             let shared = &mut share.tasks[task as usize];
             (shared.wants, shared.closed) = (Wants::Nothing, false);
@@ -79,7 +83,7 @@ impl<W: Watch> Machine<W> {
         let shared = &mut share.tasks[task as usize];
         if possible == 0 {
             shared.wants = Wants::Version(version);
-            return self.stall(now, task);
+            return self.turn_away(now, cpu, task);
         }
         (shared.version, shared.closed) = (version, false);
         share.take_accelerators(task, needs);
@@ -89,21 +93,32 @@ impl<W: Watch> Machine<W> {
     fn stall(&mut self, now: Time, task: u32) {
         let state = &mut self.tasks[task as usize];
         state.held |= STALLED;
-        let node = state.node;
         let share = self.share.as_mut().expect("a gate");
         share.waiting.push(task);
-        let has_not_begun = matches!(share.tasks[task as usize].wants, Wants::Version(_));
         if share.is_deadlock(task) {
             self.notes.push(Note::Deadlock { task: TaskId(task) });
         }
         self.show_task_again(now, task);
-        if has_not_begun
-            && self.nodes[node as usize].parent == 0
-            && let Some(global) = &mut self.global
-        {
-            global.unbind(self.nodes[node as usize].entry.child);
-        }
         self.relend(now);
+    }
+
+    /// `task`, which would run on `cpu`, does not. Nobody who is first in its place has a right to that CPU, unless he is
+    /// at work there.
+    fn turn_away(&mut self, now: Time, cpu: usize, task: u32) {
+        self.stall(now, task);
+        if self.global.is_none() {
+            return;
+        }
+        let top = self.top_of(self.tasks[task as usize].node);
+        let doing = self.cpus[cpu].actual;
+        let is_at_work = doing.task().is_some_and(|other| {
+            let state = &self.tasks[other as usize];
+            let is_his = state.ring.first().is_some_and(|job| job.number == doing.job);
+            is_his && state.released && state.held == 0 && self.top_of(state.node) == top
+        });
+        if let (false, Some(global)) = (is_at_work, &mut self.global) {
+            global.give_up(now, &self.nodes[top as usize].entry);
+        }
     }
 
     /// `task` locks a resource, or waits for it; whether it has it now.
@@ -114,13 +129,13 @@ impl<W: Watch> Machine<W> {
             "locks what it does not use"
         );
         assert_ne!(share.resources[which as usize].holder, task, "locks what it holds");
-        if share.resources[which as usize].holder == NONE {
+        if share.is_free_for(task, which) {
             self.locks(now, task, which);
             return true;
         }
         let shared = &mut share.tasks[task as usize];
         (shared.wants, shared.closed) = (Wants::Resource(which), true);
-        self.stall(now, task);
+        self.gives_up(now, task, |machine| machine.stall(now, task));
         false
     }
 
@@ -178,15 +193,22 @@ impl<W: Watch> Machine<W> {
 impl Sharing {
     /// Whether `task`, which waits, waits in the end for itself. Only resources can close a circle: accelerators are
     /// taken all at once, by a job that holds nothing yet.
-    fn is_deadlock(&self, task: u32) -> bool {
-        let mut at = task;
-        for _ in 0..self.tasks.len() {
-            let Wants::Resource(which) = self.tasks[at as usize].wants else { return false };
-            at = self.resources[which as usize].holder;
-            if at == NONE || !self.waiting.contains(&at) {
-                return false;
+    fn is_deadlock(&mut self, task: u32) -> bool {
+        self.walk += 1;
+        self.leads_to(task, task)
+    }
+
+    /// Whether one of those for whom `at` waits is `task`, or waits for it.
+    fn leads_to(&mut self, at: u32, task: u32) -> bool {
+        let Wants::Resource(which) = self.tasks[at as usize].wants else { return false };
+        for index in 0..self.tasks[at as usize].uses.len() {
+            let used = self.tasks[at as usize].uses[index].0;
+            let Some(other) = self.holder_for(at, which, used) else { continue };
+            if other == task {
+                return true;
             }
-            if at == task {
+            let is_new = core::mem::replace(&mut self.met[other as usize], self.walk) != self.walk;
+            if is_new && self.leads_to(other, task) {
                 return true;
             }
         }

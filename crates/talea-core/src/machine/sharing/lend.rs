@@ -1,6 +1,6 @@
 //! Priority inheritance and ceilings, through a tree.
 //!
-//! Sha, Rajkumar and Lehoczky, IEEE Trans. Computers 39(9), 1990; transitive. Who waits (the ceiling: who might) and who
+//! Sha, Rajkumar and Lehoczky, IEEE Trans. Computers 39(9), 1990; transitive. Who waits (the ceiling: who might, and who is there) and who
 //! holds meet in a lowest common scheduler. Everything on the holder's way up to it shows the more urgent of its own
 //! criteria and the *key*: the waiter's criteria as that scheduler would see them, own values and servers' deadlines
 //! laid over. A group shows the key only while its head is on such a way.
@@ -12,7 +12,8 @@
 //! Budgets are not lent: a holder in a server without budget waits for the refill, and so do those who wait for it. The
 //! executor and the analysis see the same.
 //!
-//! Everything is computed anew when somebody begins or ends to wait or to hold: O(waiters · depth), and only then.
+//! Everything is computed anew when somebody begins or ends to wait or to hold, or comes while somebody holds what he uses
+//! under a ceiling: O((waiters + users) · depth), and only then.
 
 use super::super::{Machine, NONE, STALLED, Watch, What};
 use super::{Protocol, Sharing, Wants};
@@ -70,6 +71,25 @@ impl<W: Watch> Machine<W> {
         criteria
     }
 
+    /// Whether a server stands between `node` and the scheduler at `meet`.
+    pub(super) fn is_served(&self, node: u32, meet: u32) -> bool {
+        let groups = core::iter::successors(self.above(node), |&at| self.above(at));
+        groups.take_while(|&at| at != meet).any(|at| match self.whats[at as usize] {
+            What::Group(group) => self.groups[group as usize].server.is_some(),
+            What::Task(_) => false,
+        })
+    }
+
+    /// A job of `task` is there now: whoever holds what it uses, and has a ceiling by that, comes before it.
+    #[cold]
+    pub(in super::super) fn meet_ceilings(&mut self, now: Time, task: u32) {
+        if self.tasks[task as usize].released
+            && self.share.as_ref().is_some_and(|share| share.is_below_ceiling(task))
+        {
+            self.relend(now);
+        }
+    }
+
     /// Computes anew who has inherited what, and tells whoever is concerned.
     pub(in super::super) fn relend(&mut self, now: Time) {
         let mut share = self.share.take().expect("a gate");
@@ -89,8 +109,18 @@ impl<W: Watch> Machine<W> {
             let resource = &share.resources[which];
             if resource.protocol == Protocol::Ceiling && resource.holder != NONE {
                 let node = self.tasks[resource.holder as usize].node;
-                let (key, meet) = (resource.ceiling, resource.meet);
+                let (key, meet, holder) = (resource.ceiling, resource.meet, resource.holder);
                 self.lend(now, &mut share, node, meet, &key);
+                // Those who are there: one that was late, came with the deadline of its graph or stands behind a server
+                // may have an earlier deadline than the floor.
+                for at in 0..share.resources[which].users.len() {
+                    let user = share.resources[which].users[at];
+                    if user != holder && self.tasks[user as usize].released {
+                        share.walk += 1;
+                        share.met[user as usize] = share.walk;
+                        self.lend_to(now, &mut share, user, holder);
+                    }
+                }
             }
         }
         let Sharing { tell, boosted, .. } = &mut *share;
@@ -111,19 +141,21 @@ impl<W: Watch> Machine<W> {
 
     /// Lends the key of `from` to those who hold what `at` waits for, and to those for whom they wait.
     fn lend_along(&mut self, now: Time, share: &mut Sharing, from: u32, at: u32) {
-        let (mut accelerators, resource) = match share.tasks[at as usize].wants {
+        let mut accelerators = match share.tasks[at as usize].wants {
             Wants::Version(version) if share.inheritance => {
-                (share.tasks[at as usize].needs[version as usize] & !share.free, None)
+                share.tasks[at as usize].needs[version as usize] & !share.free
             }
-            Wants::Resource(which) => {
-                let resource = &share.resources[which as usize];
-                (0, (resource.protocol == Protocol::Inheritance).then_some(resource.holder))
+            Wants::Resource(which) if share.resources[which as usize].protocol != Protocol::None => {
+                for index in 0..share.tasks[at as usize].uses.len() {
+                    let used = share.tasks[at as usize].uses[index].0;
+                    if let Some(holder) = share.holder_for(at, which, used) {
+                        self.lend_to(now, share, from, holder);
+                    }
+                }
+                0
             }
-            _ => (0, None),
+            _ => 0,
         };
-        if let Some(holder) = resource {
-            self.lend_to(now, share, from, holder);
-        }
         while accelerators != 0 {
             let holder = share.holders[accelerators.trailing_zeros() as usize];
             accelerators &= accelerators - 1;

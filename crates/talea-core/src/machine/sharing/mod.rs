@@ -42,7 +42,8 @@ pub enum Protocol {
     #[default]
     Inheritance,
     /// It has, from the moment of locking, the most urgent key of all who may ever wait. Of deadlines that is the floor:
-    /// now and the least relative deadline (Burns et al., *The Deadline Floor Protocol*, RTS 2015).
+    /// now and the least relative deadline (Burns et al., *The Deadline Floor Protocol*, RTS 2015), or that of a job that
+    /// is there and has a lesser one. Nobody locks what has a ceiling while somebody else holds such a resource that it uses.
     Ceiling,
 }
 
@@ -90,10 +91,12 @@ struct Resource {
     holder: u32,
     /// Of those who use it, as the lowest scheduler above all of them sees it; the deadline from the moment of locking.
     ceiling: Criteria,
-    /// The least relative deadline of those who use it.
-    floor: Span,
+    /// The least relative deadline of those who use it and stand behind no server.
+    floor: Option<Span>,
     /// That scheduler's node.
     meet: u32,
+    /// The tasks that use it.
+    users: Vec<u32>,
 }
 
 #[derive(Debug)]
@@ -175,8 +178,34 @@ impl Sharing {
         match self.tasks[task as usize].wants {
             Wants::Nothing => true,
             Wants::Version(_) => self.possible(task) != 0,
-            Wants::Resource(which) => self.resources[which as usize].holder == super::NONE,
+            Wants::Resource(which) => self.is_free_for(task, which),
         }
+    }
+
+    /// Whether `task` may lock `which` now.
+    fn is_free_for(&self, task: u32, which: u32) -> bool {
+        let uses = &self.tasks[task as usize].uses;
+        uses.iter().all(|used| self.holder_for(task, which, used.0).is_none())
+    }
+
+    /// Who holds `used`, if `task`, which uses it, can't have `which` because of that. Of resources with ceilings a job is
+    /// given one only when nobody else holds any that it uses: whoever locked last then never waits for those who did
+    /// before, so that no circle closes, whatever became of the ceilings.
+    fn holder_for(&self, task: u32, which: u32, used: u32) -> Option<u32> {
+        let has_ceiling = |of: u32| self.resources[of as usize].protocol == Protocol::Ceiling;
+        let matters = used == which || (has_ceiling(which) && has_ceiling(used));
+        let holder = self.resources[used as usize].holder;
+        (matters && holder != super::NONE && holder != task).then_some(holder)
+    }
+
+    /// Whether somebody else holds a resource with a ceiling that `task` uses.
+    fn is_below_ceiling(&self, task: u32) -> bool {
+        self.tasks[task as usize].uses.iter().any(|used| {
+            let resource = &self.resources[used.0 as usize];
+            resource.protocol == Protocol::Ceiling
+                && !matches!(resource.holder, super::NONE)
+                && resource.holder != task
+        })
     }
 
     fn take_accelerators(&mut self, task: u32, needs: u64) {
@@ -194,6 +223,6 @@ impl Sharing {
         let resource = &mut self.resources[which as usize];
         debug_assert_eq!(resource.holder, super::NONE, "locked twice");
         resource.holder = task;
-        resource.ceiling.deadline = now.saturating_add(resource.floor);
+        resource.ceiling.deadline = resource.floor.map_or(Time::NEVER, |floor| now.saturating_add(floor));
     }
 }

@@ -66,6 +66,12 @@ impl Table {
         self.rows[cpu].open().map(|entry| entry.owner)
     }
 
+    /// The first CPU on which `who` has an entry.
+    pub(super) fn first_cpu(&self, who: Child) -> Option<u32> {
+        let has_one = |row: &Row| row.entries.iter().any(|entry| entry.owner == who);
+        self.rows.iter().position(has_one).map(|cpu| cpu as u32)
+    }
+
     /// The version that was selected beforehand for `who`, who has just been given `cpu`.
     pub(super) fn version(&self, cpu: usize, who: Child) -> Option<u32> {
         self.rows[cpu].open().filter(|entry| entry.owner == who)?.version

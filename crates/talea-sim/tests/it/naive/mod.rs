@@ -51,6 +51,10 @@ pub(crate) struct Task {
     pub(crate) arrivals: Vec<u64>,
     /// One after the other, and again from the start; refused jobs cost nothing.
     pub(crate) costs: Vec<u64>,
+    /// What a job must have before it begins, and has until it ends.
+    pub(crate) accelerator: Option<usize>,
+    /// After so much work a job suspends itself for so long; one that costs no more does not.
+    pub(crate) suspends: Option<(u64, u64)>,
 }
 
 #[derive(Clone, Debug)]
@@ -126,6 +130,13 @@ struct Job {
     released: bool,
     started: bool,
     left: u64,
+    done: u64,
+    /// Has suspended itself, and until when.
+    slept: bool,
+    until: Option<u64>,
+    /// Has its accelerator, or waits for it.
+    has: bool,
+    stalled: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -173,6 +184,10 @@ struct State<'a> {
     owed: Vec<u64>,
     /// By node: the CPU of its last job.
     seen: Vec<usize>,
+    /// Tasks that wait for an accelerator, in the order in which they began to.
+    waiting: Vec<usize>,
+    /// Accelerators that somebody has.
+    taken_up: Vec<usize>,
 }
 
 impl<'a> State<'a> {
@@ -212,6 +227,8 @@ impl<'a> State<'a> {
             ordered: vec![None; system.cpus],
             owed: vec![0; system.cpus],
             seen: vec![0; n],
+            waiting: vec![],
+            taken_up: vec![],
         }
     }
 
@@ -252,6 +269,23 @@ impl<'a> State<'a> {
                 && self.jobs[task][0].left == 0
             {
                 self.complete(cpu, task);
+            } else if let Some(task) = self.runs[cpu]
+                && let Some((after, length)) = self.task(task).expect("a task").suspends
+                && self.jobs[task][0].done == after
+                && !std::mem::replace(&mut self.jobs[task][0].slept, true)
+            {
+                self.jobs[task][0].until = Some(now + length);
+                self.runs[cpu] = None;
+                for (group, child) in self.path(task) {
+                    self.current[group] = None;
+                    if group == 0 && self.system.cpus > 1 && !self.group(0).expect("a group").preemptive {
+                        self.given
+                            .iter_mut()
+                            .filter(|given| **given == Some(child))
+                            .for_each(|given| *given = None);
+                    }
+                }
+                self.settle();
             }
         }
         // Exhausted budgets and ends of slots.
@@ -267,6 +301,14 @@ impl<'a> State<'a> {
             self.settle();
         }
         self.slots(|&(_, end, _), frame| (now % frame == end % frame && now > 0).then_some(None));
+        for task in self.tasks.clone() {
+            if let Some(job) = self.jobs[task].front_mut()
+                && job.until == Some(now)
+            {
+                job.until = None;
+                self.settle();
+            }
+        }
         // Arrivals, and jobs that had to keep their distance.
         for task in self.tasks.clone() {
             let spec = self.task(task).expect("a task");
@@ -328,11 +370,16 @@ impl<'a> State<'a> {
             released,
             started: false,
             left,
+            done: 0,
+            slept: false,
+            until: None,
+            has: false,
+            stalled: false,
         });
     }
 
     fn complete(&mut self, cpu: usize, task: usize) {
-        self.jobs[task].pop_front();
+        let had = self.jobs[task].pop_front().expect("a job").has;
         let number = self.number(task);
         self.outcome.ends[number].push(self.now);
         self.runs[cpu] = None;
@@ -354,6 +401,17 @@ impl<'a> State<'a> {
             }
         }
         self.settle();
+        if had {
+            let accelerator = self.task(task).expect("a task").accelerator;
+            self.taken_up.retain(|&other| Some(other) != accelerator);
+            for other in self.waiting.clone() {
+                if self.task(other).expect("a task").accelerator == accelerator {
+                    self.waiting.retain(|&waiting| waiting != other);
+                    self.jobs[other][0].stalled = false;
+                    self.settle();
+                }
+            }
+        }
     }
 
     fn has_started_job(&self, node: usize) -> bool {
@@ -365,7 +423,10 @@ impl<'a> State<'a> {
     fn settle(&mut self) {
         for node in (0..self.system.nodes.len()).rev() {
             let mut is = match self.group(node) {
-                None => self.jobs[node].front().is_some_and(|job| job.released),
+                None => {
+                    let may = |job: &Job| job.released && !job.stalled && job.until.is_none();
+                    self.jobs[node].front().is_some_and(may)
+                }
                 Some(_) if node == 0 && self.system.cpus > 1 => true,
                 Some(_) => self.head(node).is_some(),
             };
@@ -452,13 +513,59 @@ impl<'a> State<'a> {
         may.min_by_key(|&child| self.rank(group, child))
     }
 
+    /// Whoever would run takes the accelerator that it needs or lets others run, the most urgent first, until nobody who
+    /// would run lacks one.
+    fn pass_gates(&mut self) {
+        loop {
+            let mut first: Option<(usize, usize)> = None;
+            if self.system.cpus > 1 {
+                self.give();
+            }
+            for cpu in 0..self.system.cpus {
+                let from =
+                    if self.system.cpus > 1 { self.given[cpu] } else { Some(0).filter(|_| self.eligible[0]) };
+                let Some(task) = from.and_then(|node| self.descend(node, false)) else { continue };
+                let is_shut =
+                    self.task(task).expect("a task").accelerator.is_some() && !self.jobs[task][0].has;
+                let rank = |cpu: usize| self.given[cpu].map(|child| self.rank(0, child));
+                if is_shut && first.is_none_or(|(other, _)| rank(cpu) < rank(other)) {
+                    first = Some((cpu, task));
+                }
+            }
+            let Some((cpu, task)) = first else { return };
+            let accelerator = self.task(task).expect("a task").accelerator.expect("shut");
+            if self.taken_up.contains(&accelerator) {
+                self.jobs[task][0].stalled = true;
+                self.waiting.push(task);
+                self.settle();
+                // Nobody has begun there: the CPU is not kept for those behind.
+                let below = |other: usize| {
+                    self.path(other).last().map(|last| last.1) == self.path(task).last().map(|last| last.1)
+                };
+                let is_at_work = self.runs[cpu].is_some_and(|other| self.eligible[other] && below(other));
+                if self.system.cpus > 1 && !self.group(0).expect("a group").preemptive && !is_at_work {
+                    self.given[cpu] = None;
+                }
+            } else {
+                self.taken_up.push(accelerator);
+                self.jobs[task][0].has = true;
+            }
+        }
+    }
+
     fn decide(&mut self) {
+        if self.tasks.iter().any(|&task| self.task(task).expect("a task").accelerator.is_some()) {
+            self.pass_gates();
+        }
         if self.system.cpus == 1 {
-            self.runs[0] = if self.eligible[0] { self.descend(0) } else { None };
+            self.runs[0] = if self.eligible[0] { self.descend(0, true) } else { None };
         } else {
             self.give();
             for cpu in 0..self.system.cpus {
-                self.runs[cpu] = self.given[cpu].and_then(|child| self.descend(child));
+                self.runs[cpu] = self.given[cpu].and_then(|child| self.descend(child, true));
+                if let (Some(child), true) = (self.given[cpu], self.system.bound) {
+                    self.bound[child] = Some(cpu);
+                }
             }
         }
         for (cpu, task) in self.runs.clone().into_iter().enumerate() {
@@ -474,10 +581,11 @@ impl<'a> State<'a> {
         }
     }
 
-    fn descend(&mut self, mut node: usize) -> Option<usize> {
+    /// Who runs if `node` has a CPU; `keep`: it does, and whoever does not preempt holds on to it.
+    fn descend(&mut self, mut node: usize, keep: bool) -> Option<usize> {
         while let Some(group) = self.group(node) {
             let head = self.head(node)?;
-            if !group.preemptive {
+            if keep && !group.preemptive {
                 self.current[node] = Some(head);
             }
             node = head;
@@ -506,9 +614,6 @@ impl<'a> State<'a> {
             let Some((child, cpu)) = best else { return };
             self.given[cpu] = Some(child);
             self.last[child] = cpu;
-            if self.system.bound {
-                self.bound[child] = Some(cpu);
-            }
         }
     }
 
@@ -546,6 +651,7 @@ impl<'a> State<'a> {
             }
             let Some(task) = task else { continue };
             self.jobs[task][0].left -= 1;
+            self.jobs[task][0].done += 1;
             for (group, child) in self.path(task) {
                 if let Some(server) = &mut self.servers[group] {
                     server.charge(self.now + 1);
