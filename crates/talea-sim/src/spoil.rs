@@ -28,8 +28,8 @@ pub(crate) struct Spoils {
 }
 
 impl Spoils {
-    pub(crate) fn new(cpus: usize, levels: Vec<u32>) -> Spoils {
-        let last = vec![0; levels.len()];
+    /// `last`: where a task counts as having run before it ever did.
+    pub(crate) fn new(cpus: usize, levels: Vec<u32>, last: Vec<usize>) -> Spoils {
         Spoils { cpus: vec![Spoiled::default(); cpus], overheads: Overheads::default(), levels, last }
     }
 
@@ -107,7 +107,7 @@ mod tests {
     fn progress_and_finish_equal_counting_the_good_nanoseconds() {
         let mut dice = Dice::new(7);
         for _ in 0..300 {
-            let mut spoils = Spoils::new(1, vec![0]);
+            let mut spoils = Spoils::new(1, vec![0], vec![0]);
             let holes: Vec<(Time, Time)> = (0..dice.below(6))
                 .map(|_| {
                     let from = dice.below(60);

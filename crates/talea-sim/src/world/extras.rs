@@ -67,8 +67,9 @@ impl<W: Watch> World<W> {
 
     fn spoils(&mut self) -> &mut Spoils {
         let levels = (0..self.tasks.len()).map(|task| self.machine.depth(TaskId(task as u32))).collect();
-        let cpus = self.cpus.len();
-        self.extras().spoils.get_or_insert_with(|| Spoils::new(cpus, levels))
+        let first = (0..self.tasks.len()).map(|task| self.machine.first_cpu(TaskId(task as u32)).0 as usize);
+        let (cpus, first) = (self.cpus.len(), first.collect());
+        self.extras().spoils.get_or_insert_with(|| Spoils::new(cpus, levels, first))
     }
 
     /// Every job costs what it does in this case. To be said before anything runs.
