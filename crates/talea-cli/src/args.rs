@@ -234,7 +234,7 @@ pub(crate) struct SimulateArgs {
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// How long to run, instead of what the file says.
-    #[arg(long = "for", value_name = "DURATION", value_parser = task::duration)]
+    #[arg(long = "for", value_name = "DURATION", value_parser = task::run_length)]
     pub(crate) duration: Option<talea_core::Span>,
     /// The seed, instead of the file's.
     #[arg(long, value_name = "N")]

@@ -103,6 +103,14 @@ pub(crate) fn duration(text: &str) -> Result<talea_core::Span, String> {
     }
 }
 
+/// How long something runs: as in a system file, not so long that sums of times would not fit into 64 bits.
+pub(crate) fn run_length(text: &str) -> Result<talea_core::Span, String> {
+    match duration(text)? {
+        span if span > talea_core::machine::LONGEST => Err("it is longer than 73 years".to_owned()),
+        span => Ok(span),
+    }
+}
+
 fn work(text: &str) -> Result<Work, String> {
     parse_span(text).map(|span| Work::from_ns(span.as_ns())).map_err(|why| why.to_string())
 }

@@ -38,7 +38,7 @@ pub(crate) struct CompareArgs {
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// How long each run is, instead of what the file says.
-    #[arg(long, visible_alias = "for", value_name = "DURATION", value_parser = task::duration)]
+    #[arg(long, visible_alias = "for", value_name = "DURATION", value_parser = task::run_length)]
     duration: Option<Span>,
     /// Execute it so many times, and judge all that is conclusive together.
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=1_000))]

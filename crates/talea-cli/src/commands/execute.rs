@@ -32,7 +32,7 @@ pub(crate) struct ExecuteArgs {
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// How long to run, instead of what the file says.
-    #[arg(long, visible_alias = "for", value_name = "DURATION", value_parser = task::duration)]
+    #[arg(long, visible_alias = "for", value_name = "DURATION", value_parser = task::run_length)]
     duration: Option<Span>,
     /// The seed, instead of the file's.
     #[arg(long, value_name = "N")]

@@ -42,7 +42,7 @@ pub(crate) struct Args {
     #[arg(long)]
     partitioned: bool,
     /// How long a run of the file is.
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = crate::args::task::duration)]
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = crate::args::task::run_length)]
     duration: Span,
     /// How many sets.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]

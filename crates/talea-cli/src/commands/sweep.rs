@@ -60,7 +60,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "LIST", value_parser = seeds)]
     seeds: Option<Seeds>,
     /// How long to run, instead of what the file says.
-    #[arg(long = "for", value_name = "DURATION", value_parser = crate::args::task::duration)]
+    #[arg(long = "for", value_name = "DURATION", value_parser = crate::args::task::run_length)]
     duration: Option<Span>,
     /// How many threads work; as many as there are CPUs, unless said otherwise.
     #[arg(long, value_name = "N")]

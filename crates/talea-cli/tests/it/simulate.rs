@@ -113,6 +113,33 @@ fn s18_an_expectation_that_fails_is_exit_code_1_and_a_malformed_file_2() {
 }
 
 #[test]
+fn a_run_may_be_as_long_as_a_file_may_say_and_no_longer() {
+    let scratch = Scratch::new();
+    let table = "\
+[[scheduler]]
+name = \"cpu0\"
+policy = \"partitions\"
+frame = \"2305843009s\"
+
+[[scheduler.slot]]
+owner = \"a\"
+length = \"2305843009s\"
+
+[[task]]
+name = \"a\"
+period = \"2305843009s\"
+cost = \"10ms\"
+";
+    scratch.file("part.toml", table);
+    assert_eq!(run(&scratch, &["simulate", "part.toml", "--for", "2305843009s"]).code, Some(0));
+    for length in ["2305843010s", "9223372036s"] {
+        let ended = run(&scratch, &["simulate", "part.toml", "--for", length]);
+        assert_eq!(ended.code, Some(2));
+        assert!(ended.err.contains("longer than 73 years"), "{}", ended.err);
+    }
+}
+
+#[test]
 fn l11_parts_of_several_files_are_one_system() {
     let scratch = Scratch::new();
     let (above, below) = SYSTEM.split_once("[[task]]").expect("tasks");
