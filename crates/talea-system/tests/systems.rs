@@ -334,6 +334,23 @@ fn l11_a_part_that_two_teams_include_is_read_once() {
 }
 
 #[test]
+fn l11_a_file_has_one_name_whoever_includes_it_from_wherever() {
+    let folded = |path: &str| system::folded(Path::new(path)).display().to_string();
+    for (path, name) in [
+        ("a.toml", "a.toml"),
+        ("./a.toml", "a.toml"),
+        ("team/../a.toml", "a.toml"),
+        ("team/./sub/../../a.toml", "a.toml"),
+        ("../a.toml", "../a.toml"),
+        ("team/../../a.toml", "../a.toml"),
+        ("../../team/../a.toml", "../../a.toml"),
+        ("/team/../../a.toml", "/a.toml"),
+    ] {
+        assert_eq!(folded(path), name, "{path}");
+    }
+}
+
+#[test]
 fn s13_a_file_turns_preemption_off() {
     let file = |more: &str| {
         parsed(&format!(

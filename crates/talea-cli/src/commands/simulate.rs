@@ -43,7 +43,17 @@ struct WitnessAnswer {
 
 /// Files beside the file that names them.
 pub(crate) fn beside() -> impl Include {
-    Beside(|path: &Path| text(path).map_err(|error| format!("{error:#}")))
+    Beside(included)
+}
+
+/// The text of a part. Who runs a file may hand it over through a pipe; what it names must be there as it is: a pipe or a
+/// terminal would be waited for, and a description that can't be read again is none.
+pub(crate) fn included(path: &Path) -> Result<String, String> {
+    // Followed, as it is opened. Whoever swaps it in between waits for himself.
+    match std::fs::metadata(path) {
+        Ok(found) if !found.is_file() => Err(format!("{} is no regular file", path.display())),
+        _ => text(path).map_err(|error| format!("{error:#}")),
+    }
 }
 
 pub(crate) fn text(path: &Path) -> anyhow::Result<String> {

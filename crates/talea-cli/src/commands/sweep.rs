@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use talea_core::Span;
 use talea_system::diagnostic::Diagnostic;
-use talea_system::system::{self, Include, System};
+use talea_system::system::{self, Beside, Include, System, folded};
 use toml_edit::DocumentMut;
 
 /// Runs of a grid at most.
@@ -133,9 +133,8 @@ impl Changed<'_> {
 
 impl Include for Changed<'_> {
     fn text(&self, from: &str, path: &str) -> Result<(String, String), String> {
-        let origin = Path::new(from).parent().unwrap_or(Path::new("")).join(path).display().to_string();
-        let text = self.changed(&origin).ok_or("it was not there before")?;
-        Ok((origin, text))
+        let changed = |path: &Path| self.changed(&path.display().to_string());
+        Beside(|path: &Path| changed(path).ok_or_else(|| "it was not there before".into())).text(from, path)
     }
 }
 
@@ -165,7 +164,8 @@ enum Wrong {
 pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     let reader = Reader(RefCell::default());
     let text = super::simulate::text(&args.file)?;
-    let origin = args.file.display().to_string();
+    // As an include of it would be called: its text is there once.
+    let origin = folded(&args.file).display().to_string();
     // Complaints about the file itself come before those about the grid; without drawn tasks it may have none.
     let read = system::read(&text, &origin, &reader);
     let mut texts = reader.0.into_inner();

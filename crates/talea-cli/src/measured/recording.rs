@@ -8,11 +8,11 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use talea_exec::Entry;
 use talea_exec::record::text;
 use talea_system::Diagnostic;
-use talea_system::system::{self, Beside, System};
+use talea_system::system::{self, Beside, System, folded};
 
 /// What the first line says; the number changes with the form.
 pub(crate) const HEADER: &str = "talea-recording 1";
@@ -27,7 +27,7 @@ impl Texts {
         let (origin, own) = (path.display().to_string(), crate::commands::simulate::text(path)?);
         let included = RefCell::new(Vec::new());
         let beside = Beside(|path: &Path| {
-            let text = crate::commands::simulate::text(path).map_err(|error| format!("{error:#}"))?;
+            let text = crate::commands::simulate::included(path)?;
             included.borrow_mut().push((path.display().to_string(), text.clone()));
             Ok(text)
         });
@@ -40,10 +40,10 @@ impl Texts {
     /// The description that they are.
     pub(crate) fn system(&self) -> Result<System, Vec<Diagnostic>> {
         let Some((origin, own)) = self.0.first() else { return Err(Vec::new()) };
-        let kept: BTreeMap<&str, &str> =
-            self.0.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+        let kept: BTreeMap<PathBuf, &str> =
+            self.0.iter().map(|(path, text)| (folded(Path::new(path)), text.as_str())).collect();
         let beside = Beside(|path: &Path| {
-            let found = kept.get(path.display().to_string().as_str());
+            let found = kept.get(path);
             found.map(|text| (*text).to_owned()).ok_or_else(|| "it is not in the recording".to_owned())
         });
         system::read(own, origin, &beside)

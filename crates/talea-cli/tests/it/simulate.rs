@@ -157,6 +157,52 @@ fn l11_parts_of_several_files_are_one_system() {
     );
 }
 
+/// The case that parts exist for: two teams, each in a folder of its own, stand on the same CPU.
+#[test]
+fn l11_teams_in_folders_of_their_own_include_one_part() {
+    let scratch = Scratch::new();
+    let task = |name: &str| {
+        format!(
+            "include = [\"../common.toml\"]\n[[task]]\nname = \"{name}\"\nperiod = \"9ms\"\ncost = \"1ms\"\n"
+        )
+    };
+    for team in ["a", "b"] {
+        std::fs::create_dir(scratch.path().join(team)).expect("a folder");
+        scratch.file(&format!("{team}/{team}.toml"), &task(team));
+    }
+    scratch.file("common.toml", "[[scheduler]]\nname = \"cpu0\"\npolicy = \"edf\"\n");
+    // The file itself comes back under another name, too, and so does one that is there already.
+    scratch.file("b/b.toml", &task("b").replace("[\"", "[\"./../b/./../system.toml\", \"../a/a.toml\", \""));
+    scratch.file("system.toml", "include = [\"a/a.toml\", \"./b/b.toml\"]\nduration = \"90ms\"\n");
+    for name in ["system.toml", "./system.toml", "a/../system.toml"] {
+        let ended = run(&scratch, &["simulate", name, "--json"]);
+        assert_eq!(ended.code, Some(0), "{name}: {}", ended.err);
+        let answer: serde_json::Value = serde_json::from_str(&ended.out).expect("JSON");
+        let tasks = answer["roots"][0]["tasks"].as_array().expect("tasks");
+        let names: Vec<_> = tasks.iter().filter_map(|task| task["name"].as_str()).collect();
+        assert_eq!(names, ["a", "b"], "{name}");
+    }
+}
+
+/// What would be waited for, or never ends, is refused at once, with its place.
+#[test]
+fn s22_an_include_that_is_no_regular_file_is_refused_and_not_waited_for() {
+    let scratch = Scratch::new();
+    let made = std::process::Command::new("mkfifo").arg(scratch.path().join("pipe")).status();
+    assert!(made.is_ok_and(|status| status.success()), "mkfifo is there");
+    std::fs::create_dir(scratch.path().join("folder")).expect("a folder");
+    for part in ["pipe", "folder", "/dev/zero", "/dev/null"] {
+        scratch.file("system.toml", &format!("seed = 1\ninclude = [\"{part}\"]\n{SYSTEM}"));
+        for command in ["simulate", "analyze", "sweep", "execute"] {
+            let ended = run(&scratch, &[command, "system.toml"]);
+            assert_eq!(ended.code, Some(2), "{command}, {part}: {}", ended.err);
+            assert!(ended.err.contains("system.toml:2:12"), "{command}, {part}: {}", ended.err);
+            assert!(ended.err.contains("is no regular file"), "{command}, {part}: {}", ended.err);
+            assert!(ended.err.contains("name a regular file"), "{command}, {part}: {}", ended.err);
+        }
+    }
+}
+
 /// The page's own script, where there is something to run it: no error, and every job drawn.
 #[test]
 fn the_page_draws_every_job() {

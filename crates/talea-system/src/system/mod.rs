@@ -18,7 +18,7 @@ use crate::config::keys::Section;
 use crate::config::{FILE_MAX, syntax};
 use crate::diagnostic::Diagnostic;
 use crate::source::{Findings, Source, words};
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 use talea_core::Span;
 use talea_core::machine::Tree;
 use talea_core::workload::Source as Load;
@@ -99,16 +99,35 @@ impl Include for () {
     }
 }
 
-/// Files beside the file that names them. Whoever opens them says what the text of each is, or why there is none.
+/// Files beside the file that names them. Whoever opens them says what the text of each is, or why there is none, and is asked
+/// for [`folded`] paths only.
 #[derive(Clone, Copy, Debug)]
 pub struct Beside<F>(pub F);
 
 impl<F: Fn(&Path) -> Result<String, String>> Include for Beside<F> {
     fn text(&self, from: &str, path: &str) -> Result<(String, String), String> {
-        let found = Path::new(from).parent().unwrap_or(Path::new("")).join(path);
+        let found = folded(&Path::new(from).parent().unwrap_or(Path::new("")).join(path));
         let text = self.0(&found)?;
         Ok((found.display().to_string(), text))
     }
+}
+
+/// A path without the parts that lead nowhere: `./a` is `a`, and `a/../b` is `b`. By the letters alone, as in an address of a page:
+/// also where `a` is a link, or is not there. So one file has one name, whoever includes it.
+pub fn folded(path: &Path) -> PathBuf {
+    let mut out = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => match out.components().next_back() {
+                Some(Component::Normal(_)) => drop(out.pop()),
+                Some(Component::RootDir | Component::Prefix(_)) => {}
+                _ => out.push(".."),
+            },
+            part => out.push(part),
+        }
+    }
+    out
 }
 
 /// Reads a system. `origin` is what the file is called in complaints.
@@ -208,8 +227,8 @@ fn gather(
                 Ok(found) => wanted.push(found),
                 Err(why) => {
                     let what = format!("{} can't be read", crate::diagnostic::quoted(path.text));
-                    findings
-                        .error(&path.at, words(what, why, "paths are relative to the file that names them"));
+                    let remedy = "name a regular file; paths are relative to the file that names them";
+                    findings.error(&path.at, words(what, why, remedy));
                 }
             }
         }
@@ -219,8 +238,8 @@ fn gather(
     }
     parts.push(Part { origin, text });
     for (origin, text) in wanted {
-        // Two teams may include the same part.
-        if parts.iter().all(|part| part.origin != origin) {
+        // Two teams may include the same part, each from where it stands.
+        if parts.iter().all(|part| folded(Path::new(&part.origin)) != folded(Path::new(&origin))) {
             gather(text, origin, include, parts, depth + 1)?;
         }
     }
