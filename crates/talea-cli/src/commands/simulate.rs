@@ -67,9 +67,14 @@ pub(crate) fn text(path: &Path) -> anyhow::Result<String> {
     String::from_utf8(bytes).map_err(|_| anyhow::anyhow!("{origin} is not UTF-8 text"))
 }
 
-/// Reads a system file, with what it includes.
+/// Reads a system file, with what it includes; what somebody should look at is said.
 pub(crate) fn load(path: &Path) -> anyhow::Result<Result<System, Vec<Diagnostic>>> {
-    Ok(system::read(&text(path)?, &path.display().to_string(), &beside()))
+    Ok(system::read(&text(path)?, &path.display().to_string(), &beside()).inspect(warn))
+}
+
+/// Says what somebody should look at, where it gets into nobody's data.
+pub(crate) fn warn(system: &System) {
+    eprint!("{}", talea_system::diagnostic::render(&system.warnings, false));
 }
 
 /// As [`load`]; `None` when what is wrong with the file has been said.

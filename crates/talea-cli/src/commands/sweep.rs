@@ -1,7 +1,7 @@
 //! `talea sweep`: one system over a grid of values.
 
 use super::generate::{self, Draw};
-use super::simulate::beside;
+use super::simulate::{beside, warn};
 use crate::batch;
 use crate::exit::Exit;
 use crate::output::{note, print, print_json};
@@ -170,9 +170,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     let read = system::read(&text, &origin, &reader);
     let mut texts = reader.0.into_inner();
     texts.insert(origin.clone(), text);
-    if let Err(found) = read {
-        eprint!("{}", talea_system::diagnostic::render(&found, false));
-        return Ok(Exit::Usage);
+    match read {
+        Ok(system) => warn(&system),
+        Err(found) => {
+            eprint!("{}", talea_system::diagnostic::render(&found, false));
+            return Ok(Exit::Usage);
+        }
     }
     match grid(args, Texts { origin, texts }) {
         Ok(grid) => sweep(&grid),

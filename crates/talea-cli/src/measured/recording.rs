@@ -31,7 +31,7 @@ impl Texts {
             included.borrow_mut().push((path.display().to_string(), text.clone()));
             Ok(text)
         });
-        let read = system::read(&own, &origin, &beside);
+        let read = system::read(&own, &origin, &beside).inspect(crate::commands::simulate::warn);
         let mut texts = vec![(origin, own)];
         texts.append(&mut included.borrow_mut());
         Ok(read.map(|system| (system, Texts(texts))))

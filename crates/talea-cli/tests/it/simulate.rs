@@ -203,6 +203,25 @@ fn s22_an_include_that_is_no_regular_file_is_refused_and_not_waited_for() {
     }
 }
 
+/// Said beside what is asked for, not in it.
+#[test]
+fn s22_a_child_without_a_slot_is_warned_of() {
+    let scratch = Scratch::new();
+    let task = |name: &str| format!("[[task]]\nname = \"{name}\"\nperiod = \"10ms\"\ncost = \"1ms\"\n");
+    let table = "[[scheduler]]\nname = \"p\"\npolicy = \"partitions\"\nframe = \"10ms\"\n\
+        [[scheduler.slot]]\nowner = \"a\"\nlength = \"5ms\"\n";
+    scratch.file("system.toml", &format!("{table}{}{}", task("a"), task("b")));
+    for command in [&["simulate"][..], &["analyze"], &["sweep", "--set", "task.a.cost=1ms"]] {
+        let ended = run(&scratch, &[command, &["system.toml", "--json"]].concat());
+        assert!(ended.err.contains("warning: `b` has no slot in `p`"), "{command:?}: {}", ended.err);
+        assert!(ended.err.contains("system.toml:12:8"), "{command:?}: {}", ended.err);
+        serde_json::from_str::<serde_json::Value>(&ended.out).expect("JSON and nothing else");
+    }
+    scratch.file("system.toml", &format!("{table}{}", task("a")));
+    let ended = run(&scratch, &["simulate", "system.toml"]);
+    assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""));
+}
+
 /// The page's own script, where there is something to run it: no error, and every job drawn.
 #[test]
 fn the_page_draws_every_job() {

@@ -1,6 +1,7 @@
 //! All tables together: names resolved, trees built and checked.
 
 mod graph;
+mod left_out;
 mod refused;
 mod tree;
 
@@ -180,6 +181,7 @@ pub(super) fn system<'d>(
         seed: draft.seed.unwrap_or(1),
         roots: built,
         expectations: draft.expectations.iter().map(|(expectation, _)| expectation.clone()).collect(),
+        warnings: Vec::new(),
     })
 }
 

@@ -36,6 +36,8 @@ pub struct System {
     pub roots: Vec<Root>,
     /// What a run must show.
     pub expectations: Vec<Expectation>,
+    /// What somebody should look at, although it can be run.
+    pub warnings: Vec<Diagnostic>,
 }
 
 /// One tree with the load of its tasks.
@@ -167,7 +169,7 @@ pub fn read_with(
     let failed = findings.iter().any(Findings::has_errors);
     let found: Vec<Diagnostic> = findings.into_iter().flat_map(Findings::finish).collect();
     match system {
-        Some(system) if !failed => Ok(system),
+        Some(system) if !failed => Ok(System { warnings: found, ..system }),
         _ => Err(found),
     }
 }

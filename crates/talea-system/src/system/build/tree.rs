@@ -3,6 +3,7 @@
 use super::super::draft::{Named, TaskDraft};
 use super::super::{Root, draft::SharedDraft};
 use super::graph::{Copy, join, marked};
+use super::left_out::left_out;
 use super::refused::{Places, refused};
 use super::{Plan, unknown};
 use crate::diagnostic::quoted;
@@ -88,6 +89,7 @@ pub(super) fn tree(
         refused(draft, &places, &error, findings);
         return None;
     }
+    order.iter().for_each(|&at| left_out(plan, at, findings));
     let sources = sources(plan, root, &tasks, costs);
     Some(Root {
         name: draft.schedulers[root].name.name.clone(),
@@ -276,15 +278,14 @@ fn scheduler(
     Some(built)
 }
 
-/// The children of a scheduler as the tree numbers them: schedulers first, then tasks, as written; these with their table.
-fn children(plan: &Plan<'_>, at: usize) -> Vec<(String, Option<usize>)> {
+/// The children of a scheduler as the tree numbers them: schedulers first, then tasks, as written; by name, with their table.
+fn children(plan: &Plan<'_>, at: usize) -> BTreeMap<String, (u32, Option<usize>)> {
     let schedulers = plan.below[at].iter();
-    let mut children: Vec<(String, Option<usize>)> =
-        schedulers.map(|&child| (plan.draft.schedulers[child].name.name.clone(), None)).collect();
-    for &number in &plan.members[at] {
-        children.extend(plan.draft.tasks[number].names().map(|name| (name, Some(number))));
-    }
-    children
+    let schedulers = schedulers.map(|&child| (plan.draft.schedulers[child].name.name.clone(), None));
+    let tasks = plan.members[at].iter();
+    let tasks =
+        tasks.flat_map(|&number| plan.draft.tasks[number].names().map(move |name| (name, Some(number))));
+    schedulers.chain(tasks).zip(0..).map(|((name, task), child)| (name, (child, task))).collect()
 }
 
 fn slots(plan: &Plan<'_>, at: usize, findings: &mut [Findings<'_>]) -> Option<Vec<Slot>> {
@@ -293,12 +294,12 @@ fn slots(plan: &Plan<'_>, at: usize, findings: &mut [Findings<'_>]) -> Option<Ve
     let mut free = Span::ZERO;
     for slot in &plan.draft.schedulers[at].slots {
         let start = slot.start.unwrap_or(free);
-        let Some(owner) = children.iter().position(|(name, _)| *name == slot.owner.name) else {
-            unknown(&slot.owner, "scheduler", children.iter().map(|(name, _)| name.as_str()), findings);
+        let Some(&(owner, _)) = children.get(&slot.owner.name) else {
+            unknown(&slot.owner, "scheduler", children.keys().map(String::as_str), findings);
             return None;
         };
         free = start.checked_add(slot.length).unwrap_or(Span::from_ns(u64::MAX));
-        slots.push(Slot { start, end: free, owner: owner as u32 });
+        slots.push(Slot { start, end: free, owner });
     }
     Some(slots)
 }
@@ -308,17 +309,17 @@ fn entries(plan: &Plan<'_>, at: usize, findings: &mut [Findings<'_>]) -> Option<
     let mut entries = Vec::new();
     let mut free = [Span::ZERO; 64];
     for entry in &plan.draft.schedulers[at].entries {
-        let Some(owner) = children.iter().position(|(name, _)| *name == entry.owner.name) else {
-            unknown(&entry.owner, "task", children.iter().map(|(name, _)| name.as_str()), findings);
+        let Some(&(owner, task)) = children.get(&entry.owner.name) else {
+            unknown(&entry.owner, "task", children.keys().map(String::as_str), findings);
             return None;
         };
         let start = entry.start.unwrap_or(free[entry.cpu as usize]);
         let end = start.checked_add(entry.length).unwrap_or(Span::from_ns(u64::MAX));
         free[entry.cpu as usize] = end;
-        let mut built = TableEntry::new(entry.cpu, start, end, owner as u32);
+        let mut built = TableEntry::new(entry.cpu, start, end, owner);
         (built.activates, built.goes_on) = (entry.activates, entry.goes_on);
         if let Some(named) = &entry.version {
-            let versions = children[owner].1.map_or(&[][..], |task| &plan.draft.tasks[task].versions);
+            let versions = task.map_or(&[][..], |task| &plan.draft.tasks[task].versions);
             let Some(version) = versions.iter().position(|version| version.name.name == named.name) else {
                 unknown(named, "version", versions.iter().map(|v| v.name.name.as_str()), findings);
                 return None;

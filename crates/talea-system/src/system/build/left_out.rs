@@ -1,0 +1,59 @@
+//! Who is in a time table's care and gets no time from it.
+//!
+//! A table hands out all of its CPU's time: a child that it does not name never runs, and every job of it waits until the backlog
+//! is full. That may be meant for a moment, while a table is written, so the file is used as it stands.
+
+use super::super::draft::Named;
+use super::Plan;
+use crate::diagnostic::quoted;
+use crate::source::{Findings, words};
+use std::collections::BTreeSet;
+
+/// Warns about the children of a scheduler that its slots or entries leave out.
+pub(super) fn left_out(plan: &Plan<'_>, at: usize, findings: &mut [Findings<'_>]) {
+    let spec = &plan.draft.schedulers[at];
+    let (part, owners): (_, BTreeSet<&str>) = match spec.policy {
+        // Those who lend give what is left to everybody.
+        "partitions" if !spec.lending => {
+            ("slot", spec.slots.iter().map(|slot| slot.owner.name.as_str()).collect())
+        }
+        "table" => ("entry", spec.entries.iter().map(|entry| entry.owner.name.as_str()).collect()),
+        _ => return,
+    };
+    let mut warn = |named: &Named, name: &str| {
+        let found = &mut findings[named.file];
+        let what = format!("{} has no {part} in {}", quoted(name), quoted(&spec.name.name));
+        let why = format!("it never runs: all time belongs to who has {} there", article(part));
+        let remedy = format!("write `[[scheduler.{part}]]` there with `owner = \"{name}\"`, or take it out");
+        found.warning(&named.at, words(what, why, remedy));
+    };
+    for &child in &plan.below[at] {
+        let named = &plan.draft.schedulers[child].name;
+        if !owners.contains(named.name.as_str()) && has_tasks(plan, child) {
+            warn(named, &named.name);
+        }
+    }
+    for &task in &plan.members[at] {
+        let task = &plan.draft.tasks[task];
+        // One of several copies says it for all.
+        if let Some(name) = task.names().find(|name| !owners.contains(name.as_str())) {
+            warn(&task.name, &name);
+        }
+    }
+}
+
+fn article(part: &str) -> String {
+    format!("{} {part}", if part.starts_with('e') { "an" } else { "a" })
+}
+
+/// Whether there is anybody below who could run.
+fn has_tasks(plan: &Plan<'_>, scheduler: usize) -> bool {
+    let mut open = vec![scheduler];
+    while let Some(at) = open.pop() {
+        if !plan.members[at].is_empty() {
+            return true;
+        }
+        open.extend(&plan.below[at]);
+    }
+    false
+}
