@@ -27,6 +27,7 @@ const PURE: [&str; 10] = [
     // Its experiments are simulated so far.
     "crates/talea-cli/src/lab",
     "crates/talea-cli/tests/it/simulate.rs",
+    "crates/talea-cli/tests/it/simulate",
     // What comes from outside runs in the simulator.
     "examples",
     "xtask",

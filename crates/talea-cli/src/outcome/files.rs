@@ -1,18 +1,21 @@
 //! The files of a run: jobs, trace, page, picture.
 
+use super::pieces::Ran;
 use super::seen::{Csv, Seen, Trace};
-use crate::report::{self, Drawn, Outline, Picture};
+use crate::report::{self, Drawn, Outline, Picture, TaskLine};
 use anyhow::Context;
 use std::fs::File;
-use std::io::{BufWriter, Write as _};
+use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 use talea_core::Span;
 use talea_core::machine::Machine;
+use talea_sim::Completion;
 
 /// Which are wanted.
 #[derive(clap::Args, Debug)]
 pub(crate) struct FileArgs {
-    /// Write every job to FILE: task, number, release, deadline, end, CPU, in nanoseconds.
+    /// Write every job that ended to FILE: task, number, release, deadline, end, CPU, whether it was late, period, response,
+    /// lateness, tardiness, whether a table stopped it, how long it had a CPU, how often it was stopped and moved; nanoseconds.
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
     /// Write everything that happens to FILE as a trace for Perfetto: who runs, arrivals, deadlines, misses, budgets.
@@ -43,8 +46,30 @@ fn create(path: &Path) -> anyhow::Result<File> {
 
 fn create_csv(path: &Path) -> anyhow::Result<Csv> {
     let mut file = BufWriter::new(create(path)?);
-    writeln!(file, "task,job,release_ns,deadline_ns,end_ns,cpu,late").with_context(|| cannot_write(path))?;
+    writeln!(file, "{COLUMNS}").with_context(|| cannot_write(path))?;
     Ok(file)
+}
+
+/// Those of LITMUS^RT's `st-job-stats`, and where and when. Columns may be added at the end.
+const COLUMNS: &str = "task,job,release_ns,deadline_ns,end_ns,cpu,late,\
+    period_ns,response_ns,lateness_ns,tardiness_ns,forced,ran_ns,preemptions,migrations";
+
+/// A job that has ended, in the order of [`COLUMNS`].
+pub(super) fn line(file: &mut Csv, task: &TaskLine, job: &Completion, ran: &Ran) -> io::Result<()> {
+    let Completion { release, deadline, end, cpu, .. } = *job;
+    let (release, deadline, end) = (release.as_ns(), deadline.as_ns(), end.as_ns());
+    write!(
+        file,
+        "{},{},{release},{deadline},{end},{},{}",
+        task.name,
+        job.job,
+        cpu.0,
+        u8::from(job.is_late())
+    )?;
+    let lateness = i128::from(end) - i128::from(deadline);
+    let (tardiness, response) = (end.saturating_sub(deadline), job.response().as_ns());
+    write!(file, ",{},{response},{lateness},{tardiness},{}", task.period_ns, u8::from(ran.overrun))?;
+    writeln!(file, ",{},{},{}", ran.total.as_ns(), ran.stops, ran.moves)
 }
 
 impl<'a> Files<'a> {

@@ -5,6 +5,8 @@
 //! have the same tables, the same JSON, the same pictures and traces.
 
 mod files;
+mod noted;
+mod pieces;
 mod seen;
 
 pub(crate) use files::{FileArgs, Files};
@@ -24,6 +26,10 @@ pub(crate) struct RootAnswer {
     pub(crate) name: String,
     pub(crate) cpus: u32,
     pub(crate) tasks: Vec<TaskAnswer>,
+    pub(crate) noted: noted::Noted,
+    /// The same in words, if there is something to say.
+    #[serde(skip)]
+    remark: String,
 }
 
 /// One task of it.
@@ -91,7 +97,9 @@ pub(crate) fn answer<'a>(
     let sums = answers.iter().map(sum).collect();
     let budgets = seen.curves;
     let drawn = seen.schedule.map(|schedule| Drawn { outline, schedule, budgets, unfinished, sums });
-    (RootAnswer { name: outline.name.clone(), cpus: outline.cpus, tasks: answers }, drawn)
+    let noted = seen.noted;
+    let remark = noted.line(noted.who(outline));
+    (RootAnswer { name: outline.name.clone(), cpus: outline.cpus, tasks: answers, noted, remark }, drawn)
 }
 
 fn sum(task: &TaskAnswer) -> Sum {
@@ -128,7 +136,7 @@ fn judge_one(expectation: &Expectation, roots: &[RootAnswer]) -> ExpectationAnsw
     ExpectationAnswer { line: expectation.line, task: expectation.task.clone(), holds, what }
 }
 
-/// The tasks of a root as a table.
+/// The tasks of a root as a table, and what else there is to say.
 pub(crate) fn table(root: &RootAnswer) -> String {
     let span = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), short);
     let mut table = Table::new(&["task", ">jobs", ">late", ">refused", ">deadline", ">mean", ">p99", ">max"]);
@@ -144,7 +152,7 @@ pub(crate) fn table(root: &RootAnswer) -> String {
             span(task.response_max_ns),
         ]);
     }
-    table.render()
+    table.render() + &root.remark
 }
 
 /// A line for each expectation.

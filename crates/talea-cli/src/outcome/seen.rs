@@ -1,8 +1,10 @@
 //! What is kept of a run: sums and distributions per task, and each job where a file wants it.
 
+use super::noted::Noted;
+use super::pieces::Pieces;
 use crate::report::{Budgets, Corner, Curve, Outline, Tracks};
 use std::fs::File;
-use std::io::{BufWriter, Write as _};
+use std::io::BufWriter;
 use talea_core::machine::{Cpu, Job, Machine, Note, TaskId};
 use talea_core::{Span, Time};
 use talea_sim::{Completion, Counters, Schedule, Sink, Tally, World};
@@ -22,7 +24,8 @@ pub(crate) struct Seen<'a> {
     /// For a picture.
     pub(crate) schedule: Option<Schedule>,
     pub(crate) curves: Vec<Curve>,
-    csv: Option<&'a mut Csv>,
+    pub(super) noted: Noted,
+    csv: Option<(&'a mut Csv, Pieces)>,
     pub(crate) failed: Option<std::io::Error>,
     trace: Option<Tracks<'a, File>>,
     budgets: Budgets,
@@ -44,7 +47,8 @@ impl<'a> Seen<'a> {
             responses: vec![Tally::default(); tasks],
             schedule: is_drawn.then(|| Schedule::new(outline.cpus, DRAWN)),
             curves: vec![Curve::default(); outline.servers.len()],
-            csv,
+            noted: Noted::default(),
+            csv: csv.map(|csv| (csv, Pieces::new(outline.cpus, tasks))),
             failed: None,
             trace: trace.map(|trace| trace.root(outline, duration)),
             budgets: Budgets::new(outline, machine),
@@ -84,6 +88,7 @@ impl<'a> Seen<'a> {
         if let Some(trace) = &mut self.trace {
             trace.finish(end, &unfinished);
         }
+        self.noted.channels(machine, self.outline.sinks.len());
         unfinished
     }
 
@@ -116,6 +121,9 @@ impl Sink for Seen<'_> {
 
     fn runs(&mut self, now: Time, cpu: Cpu, task: TaskId, job: u64) {
         self.budgets.runs(cpu, Some(task));
+        if let Some((_, pieces)) = &mut self.csv {
+            pieces.runs(now, cpu, task, job);
+        }
         if let Some(schedule) = &mut self.schedule {
             schedule.runs(now, cpu, task, job);
         }
@@ -126,6 +134,9 @@ impl Sink for Seen<'_> {
 
     fn idles(&mut self, now: Time, cpu: Cpu) {
         self.budgets.runs(cpu, None);
+        if let Some((_, pieces)) = &mut self.csv {
+            pieces.idles(now, cpu);
+        }
         if let Some(schedule) = &mut self.schedule {
             schedule.idles(now, cpu);
         }
@@ -135,6 +146,10 @@ impl Sink for Seen<'_> {
     }
 
     fn noted(&mut self, now: Time, note: &Note) {
+        self.noted.note(note);
+        if let (Some((_, pieces)), Note::Overrun { task, job, .. }) = (&mut self.csv, note) {
+            pieces.overran(*task, *job);
+        }
         if let Some(trace) = &mut self.trace {
             trace.noted(now, note);
         }
@@ -156,12 +171,9 @@ impl Sink for Seen<'_> {
             trace.completed(job);
         }
         self.responses[job.task.0 as usize].add(job.response());
-        if let Some(file) = &mut self.csv {
-            let task = &self.outline.tasks[job.task.0 as usize].name;
-            let (release, deadline, end) = (job.release.as_ns(), job.deadline.as_ns(), job.end.as_ns());
-            let late = u8::from(job.is_late());
-            let written =
-                writeln!(file, "{task},{},{release},{deadline},{end},{},{late}", job.job, job.cpu.0);
+        if let Some((file, pieces)) = &mut self.csv {
+            let ran = pieces.ended(job.end, job.task);
+            let written = super::files::line(file, &self.outline.tasks[job.task.0 as usize], job, &ran);
             self.failed = written.err().or(self.failed.take());
         }
     }

@@ -15,11 +15,11 @@ mod tests;
 
 pub(crate) use bounds::{Place, Plot, RootBounds, bounds_html};
 pub(crate) use budget::{Budgets, Corner};
-pub(crate) use outline::Outline;
+pub(crate) use outline::{Outline, TaskLine};
 pub(crate) use perfetto::{Trace, Tracks};
 pub(crate) use svg::svg;
 
-use outline::{ServerLine, SlotTable, TaskLine};
+use outline::{ServerLine, SlotTable};
 use serde::Serialize;
 use talea_core::machine::{Job, TaskId};
 use talea_sim::Schedule;

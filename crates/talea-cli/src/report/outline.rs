@@ -1,6 +1,7 @@
 //! What stays the same while a root runs, as pictures and traces need it: rows, servers, slots.
 
 use serde::Serialize;
+use std::collections::BTreeMap;
 use talea_core::machine::{Body, Machine, NodeId, TaskId, Tree};
 use talea_core::sched::Policy;
 use talea_core::workload::Overheads;
@@ -14,6 +15,8 @@ pub(crate) struct Outline {
     pub(crate) tasks: Vec<TaskLine>,
     pub(crate) servers: Vec<ServerLine>,
     pub(crate) tables: Vec<SlotTable>,
+    /// By channel: whom it activates.
+    pub(crate) sinks: Vec<TaskId>,
     /// Whether what runs is sometimes held up: then a budget does not fall as fast as time passes.
     pub(crate) spoiled: bool,
 }
@@ -92,6 +95,9 @@ impl Outline {
             }
             outline.tables.extend(tables(tree, id, &spec.name, &spec.policy, &nodes));
         }
+        let numbers: BTreeMap<NodeId, u32> = nodes.iter().copied().zip(0..).collect();
+        let sinks = tree.channels.iter().filter_map(|channel| numbers.get(&channel.to));
+        outline.sinks = sinks.map(|&task| TaskId(task)).collect();
         for (name, &node) in root.tasks.iter().zip(&nodes) {
             let Some(Body::Task(spec)) = tree.get(node).map(|node| &node.body) else { continue };
             let above: Vec<NodeId> = tree.above(node).map(|(id, _)| id).collect();

@@ -19,6 +19,7 @@ fn outline(name: &str) -> Outline {
         tasks: vec![task],
         servers: vec![server],
         tables: vec![table],
+        sinks: Vec::new(),
         spoiled: false,
     }
 }

@@ -1,5 +1,8 @@
 //! `talea simulate` from the outside: the same file, the same bytes; pictures hold what was simulated.
 
+mod jobs;
+mod noted;
+
 use crate::harness::{Scratch, run, snapshot};
 
 /// A tight set beside a server.

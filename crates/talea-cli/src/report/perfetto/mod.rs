@@ -33,7 +33,7 @@ use wire::{Bytes, Message, ROOM, Short};
 const CATEGORIES: [&str; 5] = ["run", "slot", "job", "miss", "note"];
 const ANNOTATIONS: [&str; 3] = ["job", "cpu", "response_ns"];
 /// Their numbers come after those of the tasks and the owners of slots.
-const EVENTS: [&str; 7] = [
+const EVENTS: [&str; 8] = [
     "arrival",
     "refused",
     "deadline",
@@ -41,6 +41,7 @@ const EVENTS: [&str; 7] = [
     "overrun of a table's entry",
     "deadlock",
     "not ended",
+    "not activated",
 ];
 
 #[derive(Clone, Copy)]
@@ -61,6 +62,7 @@ enum What {
     Overrun,
     Deadlock,
     NotEnded,
+    NotActivated,
 }
 
 #[derive(Clone, Copy)]
@@ -407,8 +409,14 @@ impl<W: Write> Sink for Tracks<'_, W> {
                 self.instant(now, task, Category::Note, What::Overrun, &[(Also::Job, job)]);
             }
             Note::Deadlock { task } => self.instant(now, task, Category::Note, What::Deadlock, &[]),
-            // Told as an arrival or a refusal, or about no task.
-            Note::Activated { .. } | Note::Refused { .. } | Note::NotActivated { .. } => {}
+            // Whoever waits for the token is the one to look at.
+            Note::NotActivated { channel } => {
+                if let Some(&sink) = self.outline.sinks.get(channel.0 as usize) {
+                    self.instant(now, sink, Category::Note, What::NotActivated, &[]);
+                }
+            }
+            // Told as an arrival or a refusal.
+            Note::Activated { .. } | Note::Refused { .. } => {}
         }
     }
 

@@ -346,6 +346,21 @@ fn s20_l22_a_trace_follows_who_moves_and_every_budget_that_is_used() {
 }
 
 /// Where clients are held up by holes and overheads, counts still agree and budgets stay within bounds.
+/// Jobs of the source that leave no token, on the track of the sink: at the ends of the second, the fourth, and so on.
+#[test]
+fn y9_y10_a_trace_shows_who_was_not_activated() {
+    let system = "duration = \"100ms\"\n[[scheduler]]\nname = \"p\"\npolicy = \"edf\"\n\
+        [[task]]\nname = \"source\"\nperiod = \"10ms\"\ncost = \"1ms\"\n[[task]]\nname = \"sink\"\ncost = \"1ms\"\n\
+        [[channel]]\nfrom = \"source\"\nto = \"sink\"\nsize = 4\npush = [1, 0]\n";
+    let (tracks, _) = compare(system);
+    let of = |name: &str| {
+        let instants = named(&tracks, name).instants.iter().filter(|(_, _, what, _)| what == "not activated");
+        instants.map(|(at, category, ..)| (*at, category.clone())).collect::<Vec<_>>()
+    };
+    let expected: Vec<_> = (0..5).map(|k| (11_000_000 + 20_000_000 * k, "note".to_owned())).collect();
+    assert_eq!((of("sink"), of("source")), (expected, Vec::new()));
+}
+
 #[test]
 fn s20_l22_a_trace_of_a_spoiled_run_still_balances() {
     let spoiled = format!(
