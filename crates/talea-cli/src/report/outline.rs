@@ -83,6 +83,7 @@ impl Outline {
                 || root.surroundings.overheads != Overheads::default(),
             ..Outline::default()
         };
+        let families = tree.families();
         for (id, node) in tree.nodes() {
             let Body::Scheduler(spec) = &node.body else { continue };
             if let Some(reservation) = &spec.reservation {
@@ -93,21 +94,22 @@ impl Outline {
                     period_ns: reservation.period.as_ns(),
                 });
             }
-            outline.tables.extend(tables(tree, id, &spec.name, &spec.policy, &nodes));
+            outline.tables.extend(tables(tree, families.of(id), &spec.name, &spec.policy, &nodes));
         }
         let numbers: BTreeMap<NodeId, u32> = nodes.iter().copied().zip(0..).collect();
         let sinks = tree.channels.iter().filter_map(|channel| numbers.get(&channel.to));
         outline.sinks = sinks.map(|&task| TaskId(task)).collect();
         for (name, &node) in root.tasks.iter().zip(&nodes) {
             let Some(Body::Task(spec)) = tree.get(node).map(|node| &node.body) else { continue };
-            let above: Vec<NodeId> = tree.above(node).map(|(id, _)| id).collect();
-            let servers =
-                (0..outline.servers.len()).filter(|&server| above.contains(&outline.servers[server].node));
+            // They stand in the order of their nodes.
+            let find = |id: NodeId| outline.servers.binary_search_by_key(&id, |server| server.node).ok();
+            let mut servers: Vec<usize> = tree.above(node).filter_map(|(id, _)| find(id)).collect();
+            servers.sort_unstable();
             outline.tasks.push(TaskLine {
                 name: name.clone(),
                 period_ns: spec.period.as_ns(),
                 deadline_ns: spec.deadline.as_ns(),
-                servers: servers.collect(),
+                servers,
             });
         }
         outline
@@ -115,8 +117,7 @@ impl Outline {
 }
 
 /// The slots that a policy gives to the children of a scheduler.
-fn tables(tree: &Tree, id: NodeId, name: &str, policy: &Policy, nodes: &[NodeId]) -> Vec<SlotTable> {
-    let children: Vec<NodeId> = tree.children(id).map(|(child, _)| child).collect();
+fn tables(tree: &Tree, children: &[NodeId], name: &str, policy: &Policy, nodes: &[NodeId]) -> Vec<SlotTable> {
     let slot = |start_ns, end_ns, owner: u32| {
         let owner = *children.get(owner as usize)?;
         let below =

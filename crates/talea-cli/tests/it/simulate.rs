@@ -217,7 +217,7 @@ fn s22_a_child_without_a_slot_is_warned_of() {
     for command in [&["simulate"][..], &["analyze"], &["sweep", "--set", "task.a.cost=1ms"]] {
         let ended = run(&scratch, &[command, &["system.toml", "--json"]].concat());
         assert!(ended.err.contains("warning: `b` has no slot in `p`"), "{command:?}: {}", ended.err);
-        assert!(ended.err.contains("system.toml:12:8"), "{command:?}: {}", ended.err);
+        assert!(ended.err.contains("system.toml:13:8"), "{command:?}: {}", ended.err);
         serde_json::from_str::<serde_json::Value>(&ended.out).expect("JSON and nothing else");
     }
     scratch.file("system.toml", &format!("{table}{}", task("a")));

@@ -15,15 +15,20 @@ use alloc::vec::Vec;
 
 impl Tree {
     /// The policy of a scheduler, which has taken all of its children.
-    pub(super) fn policy(&self, id: NodeId, spec: &SchedulerSpec) -> Result<Built, TreeError> {
-        let children = self.children(id).count();
-        let mut built = spec.policy.build(children);
+    pub(super) fn policy(
+        &self,
+        id: NodeId,
+        spec: &SchedulerSpec,
+        children: &[NodeId],
+    ) -> Result<Built, TreeError> {
+        let mut built = spec.policy.build(children.len());
         if let Policy::Custom { name, .. } = spec.policy {
             // Lanes of a root with several CPUs are neither charged nor woken.
             if id == Tree::ROOT && self.cpus > 1 && (built.metered() || built.next_wakeup().is_some()) {
                 return Err(TreeError { node: id, why: Wrong::ManyCpus { policy: name } });
             }
-            for (child, (node, what)) in (0..).zip(self.children(id)) {
+            let nodes = children.iter().filter_map(|&node| Some((node, self.get(node)?)));
+            for (child, (node, what)) in (0..).zip(nodes) {
                 built.admit(&newcomer(child, what)).map_err(|why| {
                     let why = Wrong::NotAdmitted { policy: name, why };
                     TreeError { node, why }

@@ -24,6 +24,7 @@ impl Tree {
         self.check()?;
         let (mut nodes, mut groups, mut tasks) = (Vec::new(), Vec::<Group>::new(), Vec::<Task>::new());
         let (mut whats, mut ids) = (Vec::new(), Vec::new());
+        let families = self.families();
         // Of a scheduler's node: its group and how many children it has so far.
         let mut seen: BTreeMap<NodeId, (u32, u32)> = BTreeMap::new();
         let mut above: BTreeMap<NodeId, Vec<u32>> = BTreeMap::new();
@@ -49,7 +50,7 @@ impl Tree {
                     seen.insert(id, (groups.len() as u32, 0));
                     let mut own = spec.own;
                     own.yields |= matches!(spec.policy, Policy::Partitions { .. });
-                    let policy = self.policy(id, spec)?;
+                    let policy = self.policy(id, spec, families.of(id))?;
                     let counts = spec.reservation.is_some() || policy.metered();
                     groups.push(Group {
                         policy,
@@ -124,7 +125,8 @@ impl Tree {
         let global = (self.cpus > 1 && table.is_none()).then(|| {
             let affinities: Vec<Affinity> =
                 self.children(Tree::ROOT).map(|(_, node)| node.affinity()).collect();
-            let lane = || self.policy(Tree::ROOT, root).expect("built once already");
+            let children = families.of(Tree::ROOT);
+            let lane = || self.policy(Tree::ROOT, root, children).expect("built once already");
             Global::new(root.policy.rank(), lane, &affinities, self.cpus, self.migration, root.preemptive)
         });
         let graph = (!self.channels.is_empty()).then(|| Graph::new(self, tasks.len(), |node| numbers[&node]));

@@ -6,10 +6,14 @@ use super::versions::Selection;
 use super::wrong::{TreeError, Wrong};
 use crate::Span;
 use crate::sched::Policy;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
+/// Levels of schedulers at most: whoever is woken or charged goes through all of them.
+const LEVELS: usize = 64;
+
 impl Tree {
-    /// Everything that is wrong, node by node. O(nodes × depth).
+    /// Everything that is wrong, node by node. O(nodes · depth), and entries of a table squared.
     pub fn check(&self) -> Result<(), TreeError> {
         let wrong = |node, why| Err(TreeError { node, why });
         if !(1..=64).contains(&self.cpus) {
@@ -21,20 +25,30 @@ impl Tree {
         if let Selection::TradeOff { weight: weight @ 1_001.. } = self.selection {
             return wrong(Tree::ROOT, Wrong::Weight(weight));
         }
+        let families = self.families();
+        let activated: BTreeSet<NodeId> = self.channels.iter().map(|channel| channel.to).collect();
+        let mut levels: BTreeMap<NodeId, usize> = BTreeMap::new();
         for (id, node) in self.nodes() {
-            let parent = match node.parent.map(|parent| self.get(parent)) {
+            let parent = match node.parent.map(|parent| self.get(parent).filter(|_| parent < id)) {
                 None if id == Tree::ROOT => None,
                 None => return wrong(id, Wrong::SecondRoot),
                 Some(Some(Node { body: Body::Scheduler(spec), .. })) => Some(spec),
                 Some(_) => return wrong(id, Wrong::Parent),
             };
             let checked = match &node.body {
-                Body::Scheduler(spec) => self.check_scheduler(id, spec, parent),
-                Body::Task(spec) => self.check_task(id, spec),
+                Body::Scheduler(spec) => {
+                    let level = node.parent.map_or(0, |parent| levels[&parent]) + 1;
+                    if level > LEVELS {
+                        return wrong(id, Wrong::TooMany { what: "levels of schedulers", most: LEVELS });
+                    }
+                    levels.insert(id, level);
+                    self.check_scheduler(id, spec, parent, families.of(id))
+                }
+                Body::Task(spec) => self.check_task(spec, activated.contains(&id)),
             };
             checked.and_then(|()| self.check_affinity(node)).or_else(|why| wrong(id, why))?;
             if let Body::Scheduler(spec @ SchedulerSpec { policy: Policy::Custom { .. }, .. }) = &node.body {
-                self.policy(id, spec)?;
+                self.policy(id, spec, families.of(id))?;
             }
         }
         let mut sets: Vec<Affinity> = self.children(Tree::ROOT).map(|(_, node)| node.affinity()).collect();
@@ -59,13 +73,16 @@ impl Tree {
         id: NodeId,
         spec: &SchedulerSpec,
         parent: Option<&SchedulerSpec>,
+        children: &[NodeId],
     ) -> Result<(), Wrong> {
         match &spec.policy {
             Policy::RoundRobin { quantum } if quantum.is_zero() => return Err(Wrong::Empty("a quantum")),
             Policy::RoundRobin { .. } if parent.is_none() && self.cpus > 1 => {
                 return Err(Wrong::ManyCpus { policy: "rr" });
             }
-            Policy::Table { hyperperiod, entries } => self.check_table(id, *hyperperiod, entries)?,
+            Policy::Table { hyperperiod, entries } => {
+                self.check_table(id, *hyperperiod, entries, children)?
+            }
             Policy::Partitions { frame, slots, .. } => {
                 if let Some(parent) = parent {
                     let is_pikeos = matches!(parent.policy, Policy::FixedPriority)
@@ -79,7 +96,7 @@ impl Tree {
                 if frame.is_zero() || slots.is_empty() || *frame > LONGEST {
                     return Err(Wrong::Empty("a frame and its slots"));
                 }
-                let children = self.children(id).count();
+                let children = children.len();
                 let mut free = Span::ZERO;
                 for (index, slot) in slots.iter().enumerate() {
                     if slot.start < free || slot.start >= slot.end || slot.end > *frame {
@@ -116,7 +133,7 @@ impl Tree {
         Ok(())
     }
 
-    fn check_task(&self, id: NodeId, spec: &TaskSpec) -> Result<(), Wrong> {
+    fn check_task(&self, spec: &TaskSpec, is_activated: bool) -> Result<(), Wrong> {
         if spec.versions.len() > 64 {
             return Err(Wrong::TooMany { what: "versions", most: 64 });
         }
@@ -133,7 +150,6 @@ impl Tree {
         if !spec.inherits {
             return check_times(spec);
         }
-        let is_activated = self.channels.iter().any(|channel| channel.to == id);
         if is_activated { Ok(()) } else { Err(Wrong::NoRoot) }
     }
 }

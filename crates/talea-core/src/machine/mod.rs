@@ -60,7 +60,7 @@ pub use jobs::Job;
 pub use notes::Note;
 pub use sharing::{AcceleratorId, Protocol, ResourceId, ResourceSpec};
 pub use spec::{Affinity, Backlog, Body, SchedulerSpec, TaskSpec};
-pub use tree::{LONGEST, Migration, Node, NodeId, Tree};
+pub use tree::{Families, LONGEST, Migration, Node, NodeId, Tree};
 pub use versions::{Candidates, Chooser, Condition, Conditions, Selection, Version};
 pub use watch::{Signal, Watch};
 pub use wrong::{TreeError, Wrong};

@@ -154,9 +154,29 @@ impl Tree {
         self.nodes.iter().enumerate().filter_map(|(id, node)| Some((NodeId(id as u32), node.as_ref()?)))
     }
 
-    /// The children of `parent`, in order.
+    /// The children of `parent`, in order. Looks at every node: who asks for those of many takes [`Tree::families`].
     pub fn children(&self, parent: NodeId) -> impl Iterator<Item = (NodeId, &Node)> {
         self.nodes().filter(move |(_, node)| node.parent == Some(parent))
+    }
+
+    /// The children of every node, in order.
+    pub fn families(&self) -> Families {
+        let mut first = alloc::vec![0; self.nodes.len() + 1];
+        let at =
+            |node: &Node| node.parent.map(|parent| parent.0 as usize).filter(|&at| at < self.nodes.len());
+        self.nodes().filter_map(|(_, node)| at(node)).for_each(|parent| first[parent + 1] += 1);
+        for next in 1..first.len() {
+            first[next] += first[next - 1];
+        }
+        let mut members = alloc::vec![Tree::ROOT; first.last().copied().unwrap_or(0)];
+        let mut free = first.clone();
+        for (id, node) in self.nodes() {
+            if let Some(parent) = at(node) {
+                members[free[parent]] = id;
+                free[parent] += 1;
+            }
+        }
+        Families { members, first }
     }
 
     /// The schedulers above `node`, nearest first.
@@ -168,5 +188,25 @@ impl Tree {
                 Body::Task(_) => None,
             }
         })
+    }
+}
+
+/// Who the children of each node of a [`Tree`] are, looked up once.
+#[derive(Clone, Debug)]
+pub struct Families {
+    /// One family after the other.
+    members: Vec<NodeId>,
+    /// By node: where its own begins; the end of the last.
+    first: Vec<usize>,
+}
+
+impl Families {
+    /// The children of a node, in order.
+    pub fn of(&self, parent: NodeId) -> &[NodeId] {
+        let at = parent.0 as usize;
+        match self.first.get(at..at.saturating_add(2)) {
+            Some(&[start, end]) => &self.members[start..end],
+            _ => &[],
+        }
     }
 }

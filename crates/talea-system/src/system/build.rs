@@ -294,26 +294,31 @@ fn unique(draft: &Draft, findings: &mut [Findings<'_>]) {
 
 /// The root above each scheduler; reports schedulers that stand in each other.
 fn circles(draft: &Draft, parents: &[Option<usize>], findings: &mut [Findings<'_>]) -> Option<Vec<usize>> {
-    let mut homes = Vec::new();
+    // Of each scheduler that was looked at: the root above it, or that there is none.
+    let mut homes: Vec<Option<Option<usize>>> = vec![None; parents.len()];
     let mut fine = true;
     for start in 0..parents.len() {
-        let mut at = start;
-        let mut steps = 0;
-        while let Some(parent) = parents[at] {
-            at = parent;
-            steps += 1;
-            if steps > parents.len() {
-                break;
+        let (mut way, mut at) = (Vec::new(), start);
+        let home = loop {
+            if let Some(known) = homes[at] {
+                break known;
             }
-        }
-        if steps > parents.len() {
+            // Until more is known: whoever comes back here is in a circle.
+            homes[at] = Some(None);
+            way.push(at);
+            match parents[at] {
+                None => break Some(at),
+                Some(parent) => at = parent,
+            }
+        };
+        way.into_iter().for_each(|at| homes[at] = Some(home));
+        if home.is_none() {
             let named = &draft.schedulers[start].name;
             let what = format!("{} stands in itself", quoted(&named.name));
             let remedy = "let one of them stand in none: it is the root";
             findings[named.file].error(&named.at, words(what, "a tree has no circles", remedy));
             fine = false;
         }
-        homes.push(at);
     }
-    fine.then_some(homes)
+    fine.then_some(homes.into_iter().flatten().flatten().collect())
 }

@@ -52,7 +52,7 @@ fn y10_tokens_that_lack_or_are_lost_are_counted_in_the_answer() {
     assert_eq!(line, "noted: 5 jobs without a token for a channel");
     assert_eq!(json, numbers([0, 5, 0, 0, 0]));
     // One of three has no room; of two that the jobs at its end take, one is there.
-    let (line, json) = noted(&graph("size = 2\npush = [3]\npop = [2]\n"));
+    let (line, json) = noted(&graph("size = 2\ntokens = 2\npush = [3]\npop = [2]\n"));
     assert_eq!(
         (line.as_str(), &json),
         ("noted: 10 tokens lost in a full channel", &numbers([0, 0, 10, 0, 0]))

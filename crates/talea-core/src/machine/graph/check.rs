@@ -1,6 +1,7 @@
 //! What is wrong with a graph.
 
 use super::super::{Body, NodeId, TaskSpec, Tree, TreeError, Wrong};
+use crate::Span;
 use crate::criteria::Criteria;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -31,14 +32,20 @@ impl Tree {
                 );
             }
         }
-        let order = self.graph_order()?;
-        // Roots of the same graph: what the first task in topological order says reaches everybody behind it.
-        for (node, roots) in self.roots(&order) {
-            let Some(first) = roots.first().and_then(|&root| self.task_spec(root)) else { continue };
-            for &root in &roots[1..] {
-                let other = self.task_spec(root).expect("roots are tasks");
-                if (first.period, first.deadline) != (other.period, other.deadline) {
-                    return Err(TreeError { node, why: Wrong::GraphRoots { one: roots[0], other: root } });
+        let (order, outputs) = self.graph_order()?;
+        // What the first task in topological order says reaches everybody behind it: of the roots of a graph the first that was
+        // found is enough, for those before were like it.
+        let mut first: BTreeMap<NodeId, NodeId> = BTreeMap::new();
+        for node in order {
+            let root = *first.entry(node).or_insert(node);
+            for &to in outputs.get(&node).into_iter().flatten() {
+                let other = *first.entry(to).or_insert(root);
+                let step = |of: NodeId| {
+                    self.task_spec(of).map_or((Span::ZERO, Span::ZERO), |s| (s.period, s.deadline))
+                };
+                if step(root) != step(other) {
+                    let (one, other) = (root.min(other), root.max(other));
+                    return Err(TreeError { node: to, why: Wrong::GraphRoots { one, other } });
                 }
             }
         }
@@ -52,53 +59,41 @@ impl Tree {
         }
     }
 
-    /// The tasks that channels join, sources before sinks (Kahn 1962); an error names a task of a circle.
-    fn graph_order(&self) -> Result<Vec<NodeId>, TreeError> {
+    /// The tasks that channels join, sources before sinks (Kahn 1962), and where the channels of each lead; an error names a task
+    /// of a circle. O(channels · log channels).
+    fn graph_order(&self) -> Result<(Vec<NodeId>, Outputs), TreeError> {
         let mut missing: BTreeMap<NodeId, u32> = BTreeMap::new();
+        let mut outputs = Outputs::new();
         for channel in &self.channels {
             missing.entry(channel.from).or_default();
             *missing.entry(channel.to).or_default() += 1;
+            outputs.entry(channel.from).or_default().push(channel.to);
         }
         let mut order: Vec<NodeId> =
             missing.iter().filter(|&(_, &n)| n == 0).map(|(&node, _)| node).collect();
         let mut at = 0;
-        while let Some(&node) = order.get(at) {
-            for channel in self.channels.iter().filter(|channel| channel.from == node) {
-                let left = missing.get_mut(&channel.to).expect("counted");
+        while let Some(node) = order.get(at) {
+            for to in outputs.get(node).into_iter().flatten() {
+                let left = missing.get_mut(to).expect("counted");
                 *left -= 1;
                 if *left == 0 {
-                    order.push(channel.to);
+                    order.push(*to);
                 }
             }
             at += 1;
         }
         match missing.iter().find(|&(_, &n)| n > 0) {
             Some((&node, _)) => Err(TreeError { node, why: Wrong::Circle }),
-            None => Ok(order),
+            None => Ok((order, outputs)),
         }
-    }
-
-    /// Of every task with predecessors, the roots above it.
-    fn roots(&self, order: &[NodeId]) -> BTreeMap<NodeId, Vec<NodeId>> {
-        let mut roots: BTreeMap<NodeId, Vec<NodeId>> = BTreeMap::new();
-        for &node in order {
-            for channel in self.channels.iter().filter(|channel| channel.from == node) {
-                let above = roots.get(&node).cloned().unwrap_or_else(|| alloc::vec![node]);
-                let below = roots.entry(channel.to).or_default();
-                below.extend(above);
-                below.sort_unstable();
-                below.dedup();
-            }
-        }
-        roots
     }
 
     /// Of every task that takes its criteria from the roots of its graph ([`TaskSpec::inherits`]): these. Nothing if the
     /// graph has a circle.
     pub fn inherited(&self) -> BTreeMap<NodeId, Criteria> {
-        let Ok(order) = self.graph_order() else { return BTreeMap::new() };
-        let static_of = |root: &NodeId| {
-            let spec = self.task_spec(*root).expect("checked");
+        let Ok((order, outputs)) = self.graph_order() else { return BTreeMap::new() };
+        let static_of = |root: NodeId| {
+            let spec = self.task_spec(root).expect("checked");
             Criteria {
                 period: spec.period,
                 relative_deadline: spec.deadline,
@@ -107,13 +102,19 @@ impl Tree {
                 ..Criteria::LEAST
             }
         };
-        let roots = self.roots(&order).into_iter();
-        let inherits = |node: &NodeId| self.task_spec(*node).is_some_and(|spec| spec.inherits);
-        roots
-            .filter(|(node, _)| inherits(node))
-            .map(|(node, roots)| {
-                (node, roots.iter().map(static_of).fold(Criteria::LEAST, |a, b| a.most_urgent(&b)))
-            })
-            .collect()
+        // Of every task with predecessors: the most urgent of the roots above it, folded on the way down.
+        let mut above: BTreeMap<NodeId, Criteria> = BTreeMap::new();
+        for node in order {
+            let own = above.get(&node).copied().unwrap_or_else(|| static_of(node));
+            for &to in outputs.get(&node).into_iter().flatten() {
+                let of = above.entry(to).or_insert(Criteria::LEAST);
+                *of = of.most_urgent(&own);
+            }
+        }
+        above.retain(|&node, _| self.task_spec(node).is_some_and(|spec| spec.inherits));
+        above
     }
 }
+
+/// By source: the sinks of its channels.
+type Outputs = BTreeMap<NodeId, Vec<NodeId>>;

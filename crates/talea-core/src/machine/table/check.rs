@@ -10,6 +10,7 @@ impl Tree {
         id: NodeId,
         hyperperiod: Span,
         entries: &[TableEntry],
+        children: &[NodeId],
     ) -> Result<(), Wrong> {
         if id != Tree::ROOT {
             return Err(Wrong::TableBelow);
@@ -17,7 +18,6 @@ impl Tree {
         if hyperperiod.is_zero() || hyperperiod > LONGEST || entries.is_empty() {
             return Err(Wrong::Empty("a hyperperiod and its entries"));
         }
-        let children = self.children(id).count();
         for (index, entry) in entries.iter().enumerate() {
             if entry.cpu >= self.cpus {
                 return Err(Wrong::Entry { index, what: "is on a CPU that the root does not own" });
@@ -25,8 +25,8 @@ impl Tree {
             if entry.start >= entry.end || entry.end > hyperperiod {
                 return Err(Wrong::Entry { index, what: "is empty or reaches beyond the hyperperiod" });
             }
-            let Some((_, owner)) = self.children(id).nth(entry.owner as usize) else {
-                return Err(Wrong::SlotOwner { index, children });
+            let Some(owner) = children.get(entry.owner as usize).and_then(|&owner| self.get(owner)) else {
+                return Err(Wrong::SlotOwner { index, children: children.len() });
             };
             match &owner.body {
                 Body::Task(task) => {
