@@ -44,7 +44,7 @@ fn every(period: u64, first: u64, jobs: u64) -> Vec<u64> {
 }
 
 #[test]
-fn s1_s18_the_six_examples_end_when_their_hand_tables_say() {
+fn s1_s18_s23_the_six_examples_end_when_their_hand_tables_say() {
     assert_eq!(
         ends("edf.xml", include_str!("sf3p/edf.xml")),
         [every(100, 40, 10), every(100, 60, 10), every(100, 20, 10)]
