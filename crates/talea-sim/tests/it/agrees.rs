@@ -355,6 +355,26 @@ fn shrink(mut system: System, mut until: u64) -> (System, u64) {
     }
 }
 
+/// The families above, a few of each, are a thousand: partitioned (a CPU of its own for each part) and global, with migration at any time
+/// and between jobs, by deadlines, by priorities and by the two orders that follow from periods and deadlines.
+#[test]
+fn y2_a_thousand_random_sets_run_as_an_independent_scheduler_has_them() {
+    let mut sets = 0;
+    for order in [EDF, FP, RM, DM] {
+        for (cpus, bound) in [(1, false), (2, false), (2, true), (3, false), (3, true)] {
+            let about = About { order, cpus, bound, ..PLAIN };
+            for case in 0..50 {
+                // Others than those of the family itself.
+                let maker = Maker::new(about, soak::seed(case | 1 << 32));
+                let until = maker.horizon;
+                check(&maker.system(), until, case);
+                sets += 1;
+            }
+        }
+    }
+    assert_eq!(sets, 1_000);
+}
+
 macro_rules! families {
     ($($name:ident: $about:expr;)*) => {
         $(#[test]

@@ -2,11 +2,12 @@
 
 #![allow(clippy::cast_precision_loss, reason = "means")]
 
+use std::collections::BTreeMap;
 use talea_core::machine::{NodeId, SchedulerSpec, Signal, TaskSpec, Tree, Watch};
 use talea_core::sched::Policy;
 use talea_core::{Span, Time, Work};
 use talea_sim::dice::Dice;
-use talea_sim::{Counters, Source, Workload, World};
+use talea_sim::{Arrivals, Cost, Counters, Source, Workload, World};
 
 /// SF3P's five events are what its scheduler threads work through: so many of them.
 #[derive(Debug, Default)]
@@ -62,6 +63,82 @@ fn line(points: &[(f64, f64)]) -> (f64, f64, f64) {
     let product = mean(&|point| (point.0 - x) * (point.1 - y));
     let (x2, y2) = (mean(&|point| (point.0 - x).powi(2)), mean(&|point| (point.1 - y).powi(2)));
     (product / x2, y - product / x2 * x, product * product / (x2 * y2))
+}
+
+/// Every signal of a run in which each job ends in time, after its kind: of tasks, and of the root.
+#[derive(Debug, Default)]
+struct Kinds {
+    tasks: BTreeMap<&'static str, u64>,
+    root: BTreeMap<&'static str, u64>,
+}
+
+impl Watch for Kinds {
+    const ON: bool = true;
+
+    fn see(&mut self, _now: Time, signal: Signal, node: NodeId) {
+        let kind = match signal {
+            Signal::Ready => "ready",
+            Signal::Update => "update",
+            Signal::Activate => "activate",
+            Signal::Deactivate => "deactivate",
+            Signal::Finished => "finished",
+        };
+        *if node == Tree::ROOT { &mut self.root } else { &mut self.tasks }.entry(kind).or_default() += 1;
+    }
+}
+
+/// What a job costs is the same at every utilisation; what grows are preemptions and pauses, each with its own price. No signal is
+/// left over.
+#[test]
+fn s8_a_job_takes_five_operations_a_preemption_three_and_a_pause_three() {
+    for percent in (20..=100).step_by(10) {
+        for set in 0..20 {
+            let costs = costs(set);
+            let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::Edf));
+            let mut workload = Workload::default();
+            for (task, &cost) in (0..).zip(&costs) {
+                let period = Span::from_ns((cost * costs.len() as u64 * 100).div_ceil(percent));
+                tree.task(Tree::ROOT, TaskSpec::new("task", period));
+                // No two at one instant: whoever is overtaken before anybody runs was not preempted.
+                let (offset, jitter) = (Span::from_ns(task * 1_000_003), Span::ZERO);
+                let arrivals = Arrivals::Periodic { offset, period, jitter };
+                workload.sources.push(Source { arrivals, cost: Cost::Constant(Work::from_ns(cost)) });
+            }
+            let mut world = World::new(tree.build_with(Kinds::default()).expect("a flat tree"), 1, &workload);
+            let mut counters = Counters::new(costs.len());
+            world.run(Time::from_ns(10_000 * MS), &mut counters);
+            // What has come is done.
+            world.stop();
+            world.run(Time::from_ns(20_000 * MS), &mut counters);
+            let (jobs, Kinds { tasks, root }) =
+                (counters.total(), std::mem::take(world.machine_mut().watch()));
+            assert_eq!((jobs.completed, jobs.late), (jobs.arrived, 0), "{percent} %, set {set}");
+            let jobs = jobs.completed;
+            // From one time at which there is nothing to do to the next.
+            let stretches = root["ready"];
+            let preemptions = tasks["deactivate"] - jobs;
+            assert!(
+                stretches + preemptions <= jobs,
+                "{percent} %, set {set}: at most one of both for each arrival"
+            );
+            let count = |of: &BTreeMap<&str, u64>, kind: &str| of.get(kind).copied().unwrap_or(0);
+            let of =
+                |of| ["ready", "update", "activate", "deactivate", "finished"].map(|kind| count(of, kind));
+            assert_eq!(
+                of(&tasks),
+                [jobs, 0, jobs + preemptions, jobs + preemptions, jobs],
+                "{percent} %, set {set}"
+            );
+            let updates = jobs - stretches + preemptions;
+            assert_eq!(
+                of(&root),
+                [stretches, updates, stretches, stretches, stretches],
+                "{percent} %, set {set}"
+            );
+            let all: u64 = tasks.values().chain(root.values()).sum();
+            assert_eq!(all, 5 * jobs + 3 * preemptions + 3 * stretches);
+        }
+    }
 }
 
 #[test]

@@ -1,13 +1,13 @@
 //! Time partitions, levels and bands as in PikeOS (L1 to L4, L6, L9, L10, L13, L21, L24) and the rule of composition (S4).
 
-use crate::lab::{cost, listed, run, span, task, watch, work, world};
-use crate::soak;
+use crate::lab::{Log, at, cost, listed, run, span, task, watch, work, world};
+use talea_core::Time;
 use talea_core::criteria::Own;
-use talea_core::machine::{Body, NodeId, SchedulerSpec, TaskSpec, Tree, Wrong};
+use talea_core::machine::{Body, NodeId, SchedulerSpec, Signal, TaskSpec, Tree, Watch, Wrong};
 use talea_core::sched::{Policy, Slot};
 use talea_core::server::{Kind, Reservation};
-use talea_sim::Source;
 use talea_sim::dice::Dice;
+use talea_sim::{Source, Workload, World};
 
 fn fp() -> Tree {
     Tree::new(1, SchedulerSpec::new("cpu", Policy::FixedPriority))
@@ -61,18 +61,18 @@ fn s4_a_partition_table_under_a_scheduler_that_orders_is_refused_and_the_reason_
 
 #[test]
 fn l1_no_partition_runs_outside_its_slots_however_busy_it_is() {
-    let cycles = soak::many(500, 100_000);
+    let cycles = 100_000;
     for count in 2..=8_u64 {
         let mut dice = Dice::new(count);
-        let mut at = 0;
+        let mut end = 0;
         let slots: Vec<(u64, u64, u32)> = (0..count)
             .map(|slot| {
-                let start = at + dice.below(3);
-                at = start + dice.between(1, 20);
-                (start, at, (slot % (count - 1)) as u32)
+                let start = end + dice.below(3);
+                end = start + dice.between(1, 20);
+                (start, end, (slot % (count - 1)) as u32)
             })
             .collect();
-        let frame = at + dice.below(5);
+        let frame = end + dice.below(5);
         let mut tree = fp();
         let node = tree.scheduler(Tree::ROOT, SchedulerSpec::new("table", table(frame, &slots)));
         let mut sources = vec![];
@@ -81,7 +81,10 @@ fn l1_no_partition_runs_outside_its_slots_however_busy_it_is() {
             tree.task(own, prioritised("busy", partition as u8));
             sources.push(listed(&[0], cost(u64::MAX >> 4)));
         }
-        let log = run(&tree, &sources, frame * cycles);
+        // Audited for a while; the rest is more of the same.
+        let mut world = world(&tree, &sources);
+        let mut log = watch(&mut world, frame * 500);
+        world.run(at(frame * cycles), &mut log);
         let mut runs = log.runs.iter().copied();
         // Each slot begins with a switch to its owner, unless that has it already.
         let mut last = None;
@@ -168,7 +171,7 @@ fn l6_a_reservation_in_a_time_partition_is_refused() {
 }
 
 /// A table, a task of the system partition and one in each of two partitions.
-fn stock(with_band: bool) -> (Tree, Vec<Source>) {
+fn stock() -> (Tree, Vec<Source>) {
     let mut tree = fp();
     let node = tree.scheduler(Tree::ROOT, SchedulerSpec::new("TP_X", table(20, &[(0, 10, 0), (10, 20, 1)])));
     let mut sources = vec![];
@@ -181,21 +184,94 @@ fn stock(with_band: bool) -> (Tree, Vec<Source>) {
     }
     tree.task(Tree::ROOT, prioritised("system", 15));
     sources.push(Source::periodic(span(13), work(2)));
-    if with_band {
-        let band = band(&mut tree, 12);
-        let client = server(&mut tree, band, Kind::Deferrable, 2, 10);
+    (tree, sources)
+}
+
+/// Everything that passes between runnables, as L3C's switch costs are made of it.
+#[derive(Debug, Default)]
+struct Signals(u64);
+
+impl Watch for Signals {
+    const ON: bool = true;
+
+    fn see(&mut self, _: Time, _: Signal, _: NodeId) {
+        self.0 += 1;
+    }
+}
+
+/// A band with a server of each kind, above everything, between, or below everything; nobody ever asks for any of them.
+fn with_idle_band(tree: &Tree, sources: &[Source], priority: u8) -> (Tree, Vec<Source>) {
+    let (mut tree, mut sources) = (tree.clone(), sources.to_vec());
+    let band = band(&mut tree, priority);
+    for kind in [Kind::Polling, Kind::Deferrable, Kind::Sporadic, Kind::HardCbs] {
+        let client = server(&mut tree, band, kind, 2, 16);
         tree.task(client, task("client", 10));
         sources.push(listed(&[], cost(1)));
     }
     (tree, sources)
 }
 
+/// What a run of a tree looks like, and how many signals it took.
+fn counted(tree: &Tree, sources: &[Source], until: u64) -> (Log, u64) {
+    let machine = tree.build_with(Signals::default()).expect("a tree");
+    let mut world = World::new(machine, 1, &Workload { sources: sources.into(), seed: 1 });
+    let mut log = Log::default();
+    world.run(at(until), &mut log);
+    (log, world.machine_mut().watch().0)
+}
+
+/// The configurations of L1, L2 and L3: tables of two to eight slots with partitions that are busy or not, levels that are queues, and
+/// a system partition beside a table at the same level.
+fn configurations() -> Vec<(Tree, Vec<Source>)> {
+    let mut all = vec![stock()];
+    for count in 2..=8_u64 {
+        for busy in [true, false] {
+            let mut tree = fp();
+            let slots: Vec<_> = (0..count).map(|slot| (slot * 10, slot * 10 + 9, slot as u32)).collect();
+            let node = tree.scheduler(Tree::ROOT, SchedulerSpec::new("table", table(count * 10, &slots)));
+            let mut sources = vec![];
+            for partition in 0..count {
+                let own = tree.scheduler(node, SchedulerSpec::new("partition", Policy::FixedPriority));
+                tree.task(own, prioritised("task", partition as u8));
+                sources.push(if busy {
+                    listed(&[0], cost(u64::MAX >> 4))
+                } else {
+                    Source::periodic(span(count * 10), work(6))
+                });
+            }
+            all.push((tree, sources));
+        }
+    }
+    let (mut levels, mut sources) = (fp(), vec![]);
+    for number in 0..300_u64 {
+        levels.task(Tree::ROOT, prioritised("task", (number * 7) as u8));
+        sources.push(Source::periodic(span(4_000 + number), work(10)));
+    }
+    all.push((levels, sources));
+    for level in [6, 7, 8] {
+        let mut tree = fp();
+        let node = tree.scheduler(Tree::ROOT, SchedulerSpec::new("TP_X", table(10, &[(0, 5, 0)])));
+        let partition = tree.scheduler(node, SchedulerSpec::new("TP_1", Policy::FixedPriority));
+        tree.task(partition, prioritised("user", 7));
+        tree.task(Tree::ROOT, prioritised("system", level));
+        all.push((tree, vec![Source::periodic(span(10), work(3)), Source::periodic(span(7), work(2))]));
+    }
+    all
+}
+
 #[test]
-fn l9_l10_a_band_that_nobody_uses_changes_nothing() {
-    let ((without, some), (with, more)) = (stock(false), stock(true));
-    let (without, with) = (run(&without, &some, 10_000), run(&with, &more, 10_000));
-    assert_eq!(without.runs, with.runs);
-    assert_eq!(without.ended, with.ended);
+fn l9_l10_a_band_that_nobody_uses_changes_no_run_of_l1_to_l3_and_costs_no_operation() {
+    for (number, (tree, sources)) in configurations().into_iter().enumerate() {
+        let (without, operations) = counted(&tree, &sources, 20_000);
+        assert!(!without.runs.is_empty() && operations > 0, "configuration {number} does something");
+        for priority in [0, 12, 255] {
+            let (tree, sources) = with_idle_band(&tree, &sources, priority);
+            let (with, also) = counted(&tree, &sources, 20_000);
+            assert_eq!(without.runs, with.runs, "configuration {number}, band at {priority}");
+            assert_eq!(without.ended, with.ended, "configuration {number}, band at {priority}");
+            assert_eq!(operations, also, "operations of configuration {number}, band at {priority}");
+        }
+    }
 }
 
 #[test]
