@@ -17,7 +17,7 @@ use std::process::ExitCode;
 const FILE: &str = "docs/coverage.md";
 
 /// Crates whose tests need no kernel: deterministic.
-const PURE: [&str; 10] = [
+const PURE: [&str; 11] = [
     "crates/talea-core",
     "crates/talea-analysis",
     "crates/talea-sim",
