@@ -56,7 +56,7 @@ impl Pieces {
             ran.stops += u64::from((before, until) != (cpu, since));
             ran.moves += u64::from(before != cpu);
         }
-        ran.total = ran.total + now.since(since);
+        ran.total += now.since(since);
     }
 
     /// It has no CPU any more: it may be told that it runs there first, and that it has gone from here then.

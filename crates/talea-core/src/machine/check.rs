@@ -81,7 +81,7 @@ impl Tree {
                 return Err(Wrong::ManyCpus { policy: "rr" });
             }
             Policy::Table { hyperperiod, entries } => {
-                self.check_table(id, *hyperperiod, entries, children)?
+                self.check_table(id, *hyperperiod, entries, children)?;
             }
             Policy::Partitions { frame, slots, .. } => {
                 if let Some(parent) = parent {

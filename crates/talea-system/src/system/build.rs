@@ -311,7 +311,9 @@ fn circles(draft: &Draft, parents: &[Option<usize>], findings: &mut [Findings<'_
                 Some(parent) => at = parent,
             }
         };
-        way.into_iter().for_each(|at| homes[at] = Some(home));
+        for at in way {
+            homes[at] = Some(home);
+        }
         if home.is_none() {
             let named = &draft.schedulers[start].name;
             let what = format!("{} stands in itself", quoted(&named.name));

@@ -89,7 +89,9 @@ pub(super) fn tree(
         refused(draft, &places, &error, findings);
         return None;
     }
-    order.iter().for_each(|&at| left_out(plan, at, findings));
+    for &at in &order {
+        left_out(plan, at, findings);
+    }
     let sources = sources(plan, root, &tasks, costs);
     Some(Root {
         name: draft.schedulers[root].name.name.clone(),
