@@ -98,7 +98,7 @@ pub(super) fn blocking(walk: &Walk<'_>, sources: &[Source]) -> Result<Blocking, 
         }
     }
     let touching = sections.iter().find(|section| section.touches).map(|section| ranked[section.task].1);
-    // Somebody more urgent comes in as the floor is moved, waits for the next section, and lends nothing.
+    // Somebody more urgent comes in as the floor is moved, and waits for the next section: that is one wait more than these terms know.
     if let (true, Some(node)) = (is_edf, touching) {
         return Err(no(node));
     }

@@ -278,6 +278,13 @@ fn arrivals(table: &Table<'_>, period: Option<Span>, findings: &mut Findings<'_>
         }
         return Some(Arrivals::List(times));
     }
+    if slack.is_some()
+        && let Some(field) = table.take("jitter")
+    {
+        let why = "how far apart its jobs come is drawn already";
+        let what = "`jitter` means nothing beside `slack`";
+        findings.error(&field.key_at, words(what, why, "leave one of the two out"));
+    }
     Some(match (period, slack) {
         // Somebody else says when its jobs come, or nobody: then it is refused.
         (None, _) => Arrivals::List(Vec::new()),

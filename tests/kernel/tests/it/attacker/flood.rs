@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 use talea_core::CpuSet;
 use talea_kernel_tests::{Agent, Bench, Daemon, config, eventually, kernel, needs_root};
-use talea_proto::{Reply, Request, Task};
+use talea_proto::{Reply, Request, Task, VERSION};
 
 /// Room for a thousand connections of one user.
 const ROOMY: &str = "[daemon.quota]\nsessions_per_user = 1200\nsessions = 2000\n";
@@ -213,7 +213,9 @@ fn retif_d3_without_descriptors_whoever_is_connected_is_served_and_the_rest_hear
     eventually("there is room again", || {
         let index = client_agent.order(&format!("connect {}", siege.daemon.socket().display()));
         let client = client_agent.client_at(index.parse().expect("a connection"));
-        client.send_bytes(&[1, 0, 1, 0, 1, 0, 0, 0, 1, 0, 1, 0]);
+        let mut hello = [0; 64];
+        let length = Request::Hello { min: VERSION, max: VERSION }.encode(1, &mut hello);
+        client.send_bytes(&hello[..length]);
         matches!(client.receive(), Some((_, Reply::Welcome { .. })))
     });
     drop(client_agent);
