@@ -32,9 +32,10 @@ pub(crate) fn ms(ms: u64) -> Span {
 
 /// The jobs of a task of the root until then, as its simulation draws them.
 pub(crate) fn load(system: &System, root: &Root, task: usize) -> Load {
-    let drawn = talea_sim::draw(&root.workload(system.seed), Time::ZERO + system.duration).swap_remove(task);
+    let until = Time::ZERO + system.duration;
+    let drawn = talea_sim::draw(&root.workload(system.seed), until, |_| 0).swap_remove(task);
     let arrivals = drawn.arrivals.iter().map(|&(seen, nominal)| Arrival { seen, nominal }).collect();
-    Load { arrivals, costs: drawn.costs }
+    Load { arrivals, costs: drawn.costs, marks: root.sources[task].cost.clone() }
 }
 
 /// Runs a system with one CPU, every job spending what it costs.
@@ -58,7 +59,7 @@ pub(crate) fn run_beside(text: &str, longer: Span) -> Run {
     let simulated = told::course(World::new(machine, 1, &workload), 1, until);
     let plan = |task: usize| TaskPlan { load: load(&system, root, task), body: work::spender() };
     let tasks = (0..root.tasks.len()).map(plan).collect();
-    let plan = RootPlan { tree: &root.tree, tasks, cpus: vec![0] };
+    let plan = RootPlan { tree: &root.tree, tasks, changes: Vec::new(), cpus: vec![0] };
     // The monitor of holes is a thread, and this machine has none to spare.
     let options = Options { monitor: false, room: 1 << 18, ..Options::new(system.duration) };
     let mut report = execute(vec![plan], &options).expect("a run");
@@ -82,10 +83,10 @@ impl Run {
         if let Some((at, ours, theirs)) = self.real.parts_from(&self.simulated) {
             let around = |course: &Course| {
                 let turns = course.timed().iter().skip(at.saturating_sub(4)).take(8);
-                turns.map(|turn| format!("  {turn:?}\n")).collect::<String>()
+                turns.map(|turn| format!("  {turn:?}")).collect::<Vec<_>>().join("\n")
             };
             let (here, there) = (around(&self.real), around(&self.simulated));
-            panic!("turn {at} is {ours:?}, simulated {theirs:?}\nhere\n{here}simulated\n{there}");
+            panic!("turn {at} is {ours:?}, simulated {theirs:?}\nhere\n{here}\nsimulated\n{there}");
         }
         let mut worst = Span::ZERO;
         for (&(real, turn), &(simulated, _)) in self.real.timed().iter().zip(self.simulated.timed()) {

@@ -1,6 +1,7 @@
 //! SF3P's rows where they are about time.
 
 use crate::scene::{ms, run, run_beside, us};
+use std::fmt::Write;
 use talea_core::Span;
 use talea_system::import::{File, sf3p};
 
@@ -41,13 +42,15 @@ fn s5_s10_a_level_costs_next_to_nothing() {
     for levels in 1..=5u32 {
         let mut text = "duration = \"1s\"\n[[scheduler]]\nname = \"cpu\"\npolicy = \"edf\"\n".to_owned();
         let mut above = "cpu".to_owned();
+        // Writing to a String can't fail.
         for level in 1..levels {
             let name = format!("level{level}");
-            text += &format!("[[scheduler]]\nname = \"{name}\"\nin = \"{above}\"\npolicy = \"edf\"\n");
+            let _ = write!(text, "[[scheduler]]\nname = \"{name}\"\nin = \"{above}\"\npolicy = \"edf\"\n");
             above = name;
         }
         for (task, period) in [10, 14, 22, 35].into_iter().enumerate() {
-            text += &format!(
+            let _ = write!(
+                text,
                 "[[task]]\nname = \"t{task}\"\nin = \"{above}\"\nperiod = \"{period}ms\"\ncost = \"300us\"\n"
             );
         }
