@@ -48,7 +48,17 @@ impl Host {
         let sandbox = Sandbox { user: root.then_some((65534, 65534)), ..Sandbox::default() };
         let (said, stderr) = pipe();
         let exe = stage(Path::new(env!("CARGO_BIN_EXE_talea-plugin-host")));
-        let child = spawn_sandboxed(&exe, [""; 0], theirs, stderr, &sandbox).expect("host");
+        let child = loop {
+            let ends = (theirs.try_clone().expect("a socket"), stderr.try_clone().expect("a pipe"));
+            match spawn_sandboxed(&exe, [""; 0], ends.0, ends.1.into(), &sandbox) {
+                // Another test has just begun a process, which for a moment has everything open that this one was writing.
+                Err(busy) if busy.kind() == std::io::ErrorKind::ExecutableFileBusy => {
+                    std::thread::yield_now()
+                }
+                child => break child.expect("host"),
+            }
+        };
+        drop((theirs, stderr));
         let mut cpus = [0; 16];
         cpus[0] = 0b11;
         let mut name = [0; 32];
@@ -95,9 +105,9 @@ impl Host {
 }
 
 /// Both ends of a pipe: a file would run into the limit on file sizes that the host gets.
-fn pipe() -> (File, Stdio) {
+fn pipe() -> (File, OwnedFd) {
     let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).expect("a pipe");
-    (File::from(read), Stdio::from(write))
+    (File::from(read), write)
 }
 
 /// The program where another user can reach it.

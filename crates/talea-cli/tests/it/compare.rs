@@ -1,7 +1,7 @@
 //! `talea compare`: bound, simulation and real threads.
 //!
-//! A machine that takes CPUs away makes a run inconclusive, which is asked for again a few times; a contradiction is one at the
-//! first time.
+//! A machine that takes CPUs away makes a run inconclusive, which is asked for again a few times. So is a contradiction: what takes a
+//! CPU away in slices that no monitor sees may bring one about, but a scheduler that is wrong contradicts every time.
 
 use crate::harness::{Ended, Scratch, run};
 use std::fmt::Write;
@@ -11,20 +11,24 @@ use talea_kernel_tests::{Bench, kernel, needs, needs_root};
 
 /// All tries of one comparison together.
 const PATIENCE: Duration = Duration::from_secs(6);
+/// So many of them are no accident.
+const CONTRADICTIONS: u32 = 3;
 
 /// Compares until it is conclusive, or as long as there is patience.
 pub(crate) fn compared(scratch: &Scratch, arguments: &[&str]) -> Ended {
     let begun = Instant::now();
+    let mut contradictions = 0;
     loop {
         let ended = run(scratch, &[&["compare"], arguments].concat());
+        contradictions += u32::from(ended.code == Some(1));
         assert!(
-            matches!(ended.code, Some(0 | 6)),
-            "{arguments:?}: {:?}\n{}{}",
+            matches!(ended.code, Some(0 | 6)) || ended.code == Some(1) && contradictions < CONTRADICTIONS,
+            "{arguments:?}: {:?}, {contradictions} contradictions\n{}{}",
             ended.code,
             ended.out,
             ended.err
         );
-        if ended.code == Some(0) || begun.elapsed() > PATIENCE {
+        if ended.code == Some(0) || (ended.code == Some(6) && begun.elapsed() > PATIENCE) {
             return ended;
         }
     }

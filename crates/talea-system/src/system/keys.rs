@@ -214,7 +214,7 @@ pub const KEYS: &[Key] = &[
     key(Task, "jitter", Duration, "\"1ms\"")
         .default("\"0\"")
         .range("less than the period")
-        .means("How late after its nominal time an arrival may be seen."),
+        .means("How late after its nominal time an arrival may be seen. Not beside `slack`."),
     key(Task, "arrivals", Durations, "[\"3ms\", \"8ms\"]")
         .default("periodic")
         .range("times since the start, in order")
