@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus};
 use talea_os::spawn::{Child, Sandbox, spawn_sandboxed};
 use talea_proto::host::{Answer, Call, HOST_VERSION, Question, Setup, failure};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
