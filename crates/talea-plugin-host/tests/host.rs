@@ -53,7 +53,7 @@ impl Host {
             match spawn_sandboxed(&exe, [""; 0], ends.0, ends.1.into(), &sandbox) {
                 // Another test has just begun a process, which for a moment has everything open that this one was writing.
                 Err(busy) if busy.kind() == std::io::ErrorKind::ExecutableFileBusy => {
-                    std::thread::yield_now()
+                    std::thread::yield_now();
                 }
                 child => break child.expect("host"),
             }
