@@ -3,6 +3,7 @@
 //! A machine that takes CPUs away makes a run inconclusive, which is asked for again a few times. So is a contradiction: what takes a
 //! CPU away in slices that no monitor sees may bring one about, but a scheduler that is wrong contradicts every time.
 
+use crate::execute::SYSTEM;
 use crate::harness::{Ended, Scratch, run};
 use std::fmt::Write;
 use std::path::Path;
@@ -34,45 +35,16 @@ pub(crate) fn compared(scratch: &Scratch, arguments: &[&str]) -> Ended {
     }
 }
 
-/// A tight set, a server, and a partition table beside them, each on a CPU's own.
-const SYSTEM: &str = "\
-duration = \"400ms\"
-[[scheduler]]
-name = \"cpu0\"
-policy = \"fp\"
-[[scheduler]]
-name = \"net\"
-in = \"cpu0\"
-server = \"deferrable\"
-budget = \"4ms\"
-period = \"20ms\"
-priority = 20
-[[task]]
-name = \"control\"
-in = \"cpu0\"
-priority = 30
-period = \"10ms\"
-cost = \"1ms\"
-[[task]]
-name = \"requests\"
-in = \"net\"
-period = \"60ms\"
-cost = \"9ms\"
-[[task]]
-name = \"log\"
-in = \"cpu0\"
-priority = 10
-period = \"30ms\"
-cost = \"3ms\"
-";
-
 #[test]
 fn s18_l12_no_real_response_is_beyond_its_bound_and_each_is_one_that_simulations_say() {
     needs_root!();
     let _bench = Bench::new("cli_compare");
     let scratch = Scratch::new();
     scratch.file("system.toml", SYSTEM);
-    let ended = compared(&scratch, &["system.toml", "--json", "--repeat", "2", "--html", "page.html"]);
+    let ended = compared(
+        &scratch,
+        &["system.toml", "--duration", "400ms", "--json", "--repeat", "2", "--html", "page.html"],
+    );
     let answer: serde_json::Value = serde_json::from_str(&ended.out).expect("JSON");
     assert_eq!(answer["runs"].as_array().map(Vec::len), Some(2));
     for task in answer["roots"][0]["tasks"].as_array().expect("tasks") {

@@ -7,7 +7,8 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 use talea_kernel_tests::{ALICE, Bench, eventually, needs, needs_root};
 
-const SYSTEM: &str = "\
+/// A tight set with a server between its tasks.
+pub(crate) const SYSTEM: &str = "\
 duration = \"300ms\"
 [[scheduler]]
 name = \"cpu0\"
