@@ -23,6 +23,7 @@ use progress::Progress;
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::PathBuf;
+use std::rc::Rc;
 use talea_analysis::card::Kind;
 use talea_analysis::tree::{self, Reason, Roots};
 use talea_core::Span;
@@ -236,17 +237,23 @@ fn analyze_root(
     let seed = talea_sim::dice::of_root(system.seed, number);
     if !answers.iter().all(tree::Answer::is_proved) {
         misses = witness::misses(root, system.duration, seed)?;
-        for (task, answer) in answers.iter().enumerate().filter(|(_, answer)| !answer.is_proved()) {
-            if let Some(miss) = misses[task] {
-                found.get_or_insert_with(|| (witness::Found { miss, root: root.clone(), seed }, task));
-                continue;
-            }
-            let longest = answer.bound.as_ref().map_or(answer.deadline, |bound| *bound);
-            let horizon = longest.max(answer.deadline).max(longest_period(&root.tree));
-            if let Some(one) = witness::search(root, task, horizon, seed, progress)? {
-                misses[task] = Some(one.miss);
-                found.get_or_insert((one, task));
-            }
+        let unproved = || answers.iter().enumerate().filter(|(_, answer)| !answer.is_proved());
+        let period = longest_period(&root.tree);
+        let longest = |answer: &tree::Answer| {
+            answer.bound.as_ref().map_or(answer.deadline, |bound| *bound).max(answer.deadline).max(period)
+        };
+        let quiet = unproved().filter(|&(task, _)| misses[task].is_none());
+        let quiet: Vec<_> = quiet.map(|(task, answer)| (task, longest(answer))).collect();
+        let described = unproved().find_map(|(task, _)| Some((task, misses[task]?)));
+        let mut seen = witness::search(root, &quiet, seed, progress)?;
+        for (task, one) in &seen {
+            misses[*task] = Some(one.miss);
+        }
+        let described =
+            described.map(|(task, miss)| (task, witness::Found { miss, root: Rc::new(root.clone()), seed }));
+        seen.extend(described);
+        if let Some((task, first)) = seen.into_iter().min_by_key(|&(task, _)| task) {
+            found.get_or_insert((first, task));
         }
         progress.end();
     }

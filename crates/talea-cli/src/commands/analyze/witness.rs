@@ -9,6 +9,7 @@ use crate::commands::simulate::short;
 use crate::witness::{Late, Witness};
 use serde::Serialize;
 use std::fmt;
+use std::rc::Rc;
 use talea_core::machine::Body;
 use talea_core::workload::{Arrivals, Case, Source};
 use talea_core::{Span, Time};
@@ -82,7 +83,8 @@ fn run(root: &Root, duration: Span, seed: u64, as_described: bool) -> anyhow::Re
 /// A late job with the root in which it is late: as described, or with other arrivals.
 pub(super) struct Found {
     pub(super) miss: Miss,
-    pub(super) root: Root,
+    /// Many may be late in one.
+    pub(super) root: Rc<Root>,
     pub(super) seed: u64,
 }
 
@@ -105,35 +107,83 @@ fn has_phases(root: &Root) -> bool {
 
 /// So many arrivals are tried for a task.
 const TRIES: usize = 200;
+/// So many jobs are simulated for all tasks of a root together: less than a second.
+const JOBS: u64 = 1_000_000;
 
-/// Looks for arrivals with which a job of task `number` is late: everything at once and then as often as it may come, jitter
-/// first at its most and then at its least; the task itself at once with the others, or so that a deadline of its is one of
-/// another's (the phases of M. Spuri, INRIA RR-2772, 1996). `longest` is how long a response may take.
+/// Looks for arrivals with which a job of one of `late` is late, which are tasks and how long a response of theirs may take:
+/// everything at once and then as often as it may come, jitter first at its most and then at its least; a task itself at once with
+/// the others, or so that a deadline of its is one of another's (the phases of M. Spuri, INRIA RR-2772, 1996). Everything at
+/// once is one run for all of them; of what is left to be simulated then each has the same share.
 pub(super) fn search(
     root: &Root,
-    number: usize,
-    longest: Span,
+    late: &[(usize, Span)],
     seed: u64,
     progress: &mut Progress,
-) -> anyhow::Result<Option<Found>> {
-    if has_phases(root) {
-        return Ok(None);
+) -> anyhow::Result<Vec<(usize, Found)>> {
+    let mut found = Vec::new();
+    let Some(longest) = late.iter().map(|&(_, longest)| longest).max().filter(|_| !has_phases(root)) else {
+        return Ok(found);
+    };
+    let mut left = JOBS;
+    let mut open = late.to_vec();
+    // One that would take too long with the longest response is tried with each task's own below.
+    if let Some((misses, changed)) = attempt(root, longest, None, seed, &mut left)? {
+        open.retain(|&(task, _)| {
+            let miss = misses[task].map(|miss| (task, Found { miss, root: Rc::clone(&changed), seed }));
+            let stays = miss.is_none();
+            found.extend(miss);
+            stays
+        });
     }
-    for phase in phases(root, number, longest) {
-        progress.tried(&root.tasks[number]);
-        let mut changed = root.clone();
-        let most = root.sources.iter().map(jitter).max().unwrap_or(Span::ZERO);
-        let until = most.as_ns().saturating_add(phase).saturating_add(longest.as_ns().saturating_mul(2));
-        for (at, source) in changed.sources.iter_mut().enumerate() {
-            let delay = if at == number { phase } else { 0 };
-            together(source, most.as_ns() + delay, until);
+    for (done, &(task, longest)) in open.iter().enumerate() {
+        progress.tried(&root.tasks[task]);
+        let mut share = left / (open.len() - done) as u64;
+        left -= share;
+        if jobs(root, longest.as_ns().saturating_mul(2)) <= share {
+            for phase in phases(root, task, longest) {
+                let Some((misses, root)) = attempt(root, longest, Some((task, phase)), seed, &mut share)?
+                else {
+                    break;
+                };
+                if let Some(miss) = misses[task] {
+                    found.push((task, Found { miss, root, seed }));
+                    break;
+                }
+            }
         }
-        let misses = run(&changed, Span::from_ns(until), seed, false)?;
-        if let Some(miss) = misses[number] {
-            return Ok(Some(Found { miss, root: changed, seed }));
-        }
+        left += share;
     }
-    Ok(None)
+    Ok(found)
+}
+
+type Attempt = (Vec<Option<Miss>>, Rc<Root>);
+
+/// One run with everything at once, but for a task that comes later; `None` where that is more than is `left` to be simulated.
+fn attempt(
+    root: &Root,
+    longest: Span,
+    later: Option<(usize, u64)>,
+    seed: u64,
+    left: &mut u64,
+) -> anyhow::Result<Option<Attempt>> {
+    let most = root.sources.iter().map(jitter).max().unwrap_or(Span::ZERO);
+    let phase = later.map_or(0, |(_, phase)| phase);
+    let until = most.as_ns().saturating_add(phase).saturating_add(longest.as_ns().saturating_mul(2));
+    let Some(rest) = left.checked_sub(jobs(root, until)) else { return Ok(None) };
+    *left = rest;
+    let mut changed = root.clone();
+    for (at, source) in changed.sources.iter_mut().enumerate() {
+        let delay = later.filter(|&(task, _)| task == at).map_or(0, |(_, phase)| phase);
+        together(source, most.as_ns() + delay, until);
+    }
+    let misses = run(&changed, Span::from_ns(until), seed, false)?;
+    Ok(Some((misses, Rc::new(changed))))
+}
+
+/// About how many jobs come until then; building the machine takes about one for each node.
+fn jobs(root: &Root, until: u64) -> u64 {
+    let of = |source: &Source| distance(source).map_or(1, |distance| until / distance.max(1) + 1);
+    root.sources.iter().map(of).fold(root.tree.nodes().count() as u64, u64::saturating_add)
 }
 
 fn jitter(source: &Source) -> Span {
@@ -189,4 +239,47 @@ fn phases(root: &Root, number: usize, longest: Span) -> Vec<u64> {
     found.dedup();
     found.truncate(TRIES);
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One after the other within 9 ms, and nobody says when they come.
+    fn root() -> Root {
+        let text = "duration = \"1s\"\n[[scheduler]]\nname = \"cpu\"\npolicy = \"fp\"\n".to_owned();
+        let task =
+            |name: &str, rest: &str| format!("[[task]]\nname = \"{name}\"\nperiod = \"20ms\"\n{rest}\n");
+        let text = text
+            + &task("high", "priority = 2\ncost = \"5ms\"\nslack = \"7ms\"")
+            + &task("low", "priority = 1\ncost = \"5ms\"\ndeadline = \"9ms\"\nslack = \"9ms\"");
+        let system = talea_system::system::read(&text, "the test's own", &()).expect("a sound system");
+        system.roots.into_iter().next().expect("a root")
+    }
+
+    #[test]
+    fn what_would_take_too_long_is_not_simulated_and_costs_nothing() {
+        let (root, longest) = (root(), Span::from_ns(20_000_000));
+        // 40 ms and a moment: two or three jobs of each of two tasks, and three nodes.
+        let cost = jobs(&root, 40_000_000);
+        assert_eq!(cost, 9);
+        let mut left = cost - 1;
+        assert!(attempt(&root, longest, None, 1, &mut left).expect("a machine").is_none());
+        assert_eq!(left, cost - 1);
+        let mut left = cost + 5;
+        let (misses, _) = attempt(&root, longest, None, 1, &mut left).expect("a machine").expect("a run");
+        assert_eq!(left, 5);
+        assert!(
+            misses[0].is_none() && misses[1].is_some_and(|miss| miss.end_ns - miss.deadline_ns == 1_000_000)
+        );
+    }
+
+    #[test]
+    fn a_task_that_takes_its_whole_share_leaves_the_others_theirs() {
+        let root = root();
+        // More than a million jobs for the first, which can never be late: nothing of it is tried.
+        let late = [(0, Span::from_ns(30_000_000_000_000)), (1, Span::from_ns(20_000_000))];
+        let found = search(&root, &late, 1, &mut Progress::new()).expect("machines");
+        assert_eq!(found.iter().map(|&(task, _)| task).collect::<Vec<_>>(), [1]);
+    }
 }
