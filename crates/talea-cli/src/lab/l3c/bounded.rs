@@ -1,9 +1,11 @@
 //! The systems of the figures, for bounds beside what is simulated.
 
-use super::{
-    FIG5_RUN, FIG5_SLOTS, FIG6_RUN, HARMONIC, MINUTE, MS, SCENARIOS, Which, base_system, figure4_system,
-    figure5_system, figure6_system,
-};
+use super::base::{MINUTE, base_system};
+use super::fig4::figure4_system;
+use super::fig5::{FIG5_RUN, FIG5_SLOTS, figure5_system};
+use super::fig6::{FIG6_RUN, HARMONIC, figure6_system};
+use super::scenarios::SCENARIOS;
+use super::{MS, Which};
 use crate::lab::bounds::Case;
 use talea_core::Time;
 
