@@ -122,6 +122,9 @@ pub(crate) fn drive<M: Mechanism>(
             let waited = now.since(wakes);
             effort.locked += waited;
             effort.locked_most = effort.locked_most.max(waited);
+            if woken == Woken::Due {
+                root.awake(cpu, due, wakes);
+            }
             mailbox.take(&stage.slots, &mut ended);
             root.step(cpu, now, &ended, log).inspect_err(|_| stage.call_all_off())?;
             ended.clear();

@@ -46,5 +46,6 @@ pub use record::{Entry, What};
 pub use run::{
     Band, CallOff, Failure, Options, Report, RootPlan, RootReport, TaskPlan, execute, execute_until,
 };
+pub use stretch::Stretch;
 pub use truth::Ran;
 pub use work::{Body, Job, Pace};

@@ -16,7 +16,7 @@ use crate::record::{self, Entry, Log};
 use crate::root::{LEAST, Root};
 pub use crate::stage::Band;
 use crate::stage::{Ranks, Stage};
-use crate::stretch;
+use crate::stretch::{self, Stretch};
 use crate::truth::{self, Ran};
 use crate::watchdog::Watchdog;
 use crate::work::Body;
@@ -107,6 +107,8 @@ pub struct RootReport {
     pub effort: Vec<Effort>,
     /// Jobs for which there was no room.
     pub refused: u64,
+    /// When its CPUs did less than they were told to, as far as its workers were audited: in the order of their ends.
+    pub stretches: Vec<Stretch>,
     /// Who really ran where and when, by the kernel's word, if it was asked and has lost nothing.
     pub ran: Option<Vec<Ran>>,
 }
@@ -483,7 +485,10 @@ impl<'s> Shared<'s> {
             let (record, lost) = record::merge(logs);
             let live = live.lock();
             let consumed = live.mechanism().consumed().to_vec();
-            reports.push(RootReport { record, lost, effort, consumed, refused: live.refused(), ran: None });
+            let mut stretches = [live.mechanism().stretches().all(), live.late()].concat();
+            stretches.sort_by_key(|stretch| stretch.to);
+            let refused = live.refused();
+            reports.push(RootReport { record, lost, effort, consumed, refused, stretches, ran: None });
         }
         for worker in workers {
             join(worker);

@@ -1,9 +1,50 @@
-//! For how long CPUs belonged to workers that got nothing done: switches, interrupts, waits for a lock, a machine that was away for
-//! too short to be seen as a hole.
+//! For how long CPUs belonged to workers that got nothing done: switches, interrupts, waits for a lock, a machine that was away.
+//!
+//! A CPU that is taken away in slices, each too short for the monitor, shows here all the same: the clock of a thread stands still
+//! while its CPU is away, that of the machine goes on.
 
 use crate::course::{Course, Turn};
 use crate::run::RootReport;
 use talea_core::{Span, Time};
+
+/// A stretch of time in which less was done than there was time for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    /// The CPU, as the machine of its root counts.
+    pub cpu: u32,
+    /// From when.
+    pub from: Time,
+    /// To when.
+    pub to: Time,
+    /// How much was lost in it.
+    pub by: Span,
+}
+
+/// Shorter ones are the ordinary cost of an order.
+const LEAST: Span = Span::from_ns(100_000);
+/// More than this many say nothing that the first ones did not.
+const MOST: usize = 20_000;
+
+/// The noteworthy ones of a run, in memory that was there before it.
+#[derive(Clone, Debug)]
+pub(crate) struct Stretches(Vec<Stretch>);
+
+impl Stretches {
+    pub(crate) fn new() -> Stretches {
+        Stretches(Vec::with_capacity(MOST))
+    }
+
+    /// One more, if it is long enough and there is room.
+    pub(crate) fn put(&mut self, stretch: Stretch) {
+        if stretch.by >= LEAST && self.0.len() < MOST {
+            self.0.push(stretch);
+        }
+    }
+
+    pub(crate) fn all(&self) -> &[Stretch] {
+        &self.0
+    }
+}
 
 /// Of a run whose workers were audited. The way from an order to its worker and from the end of a job to the dispatcher belongs to
 /// it; what dispatchers use does not.

@@ -184,7 +184,8 @@ impl<'a> Stage<'a> {
         for (number, (root, real)) in self.system.roots.iter().zip(&measured.report.roots).enumerate() {
             let lives = lives(root, real)?;
             let (cpus, holes) = (&self.places[number], &measured.report.holes);
-            let disturbed = Disturbed::of(&root.tree, cpus, holes, &lives, self.tolerance);
+            let losses = (holes.as_slice(), real.stretches.as_slice());
+            let disturbed = Disturbed::of(&root.tree, cpus, losses, &lives, self.tolerance);
             let mut found = judge(&self.models[number], &lives, &disturbed, self.tolerance, end);
             found.kernel = measured::check(real, cpus, holes, self.tolerance.least);
             all.push(found);

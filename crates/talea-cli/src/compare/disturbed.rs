@@ -2,23 +2,49 @@
 //!
 //! While a CPU stands still jobs pile up, and what comes after the hole waits for them: everything of its root is disturbed from the
 //! hole until nothing is left to do, and until each server has had a new period. A hole is seen by a thread that was late, so
-//! it may have begun up to a distance of looks earlier. Holes that were no longer
-//! than the tolerance even so, together up to then, are what that is for.
+//! it may have begun up to a distance of looks earlier. What is taken in slices that no such thread sees is missed by the clocks of
+//! the workers, exactly. Losses that were no longer than the tolerance even so, together up to then, are what that is for.
 
 use super::Tolerance;
 use super::lives::{Life, Lives};
+use super::model::{MOST_LONGER, MOST_ORDER};
 use talea_core::machine::{Body, Tree};
 use talea_core::{Span, Time};
-use talea_exec::Hole;
 use talea_exec::holes::DISTANCE;
+use talea_exec::{Hole, Stretch};
 
 /// Stretches of a run in which nothing, or not everything, can be said about its root.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Disturbed {
     /// Nothing.
     badly: Vec<(Time, Time)>,
-    /// Holes within the tolerance: but what a job nearly missed by that it may have missed, and then it is late by far more.
+    /// Losses within the tolerance: but what a job nearly missed by that it may have missed, and then it is late by far more.
     slightly: Vec<(Time, Time)>,
+}
+
+/// A CPU did so much less than it could, at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Loss {
+    from: Time,
+    to: Time,
+    most: Span,
+}
+
+impl Loss {
+    fn of_hole(hole: &Hole) -> Loss {
+        let from = Time::from_ns(hole.from.as_ns().saturating_sub(DISTANCE.as_ns()));
+        Loss { from, to: hole.to, most: hole.length() + DISTANCE }
+    }
+
+    /// What the simulations do not have already, and no hole explains.
+    fn of_stretch(stretch: &Stretch, holes: &[Loss]) -> Option<Loss> {
+        let Stretch { from, to, by, .. } = *stretch;
+        let explained = holes.iter().filter(|hole| hole.from <= to && from <= hole.to);
+        let explained: u64 = explained.map(|hole| hole.most.as_ns()).sum();
+        let most = Span::from_ns(by.as_ns().saturating_sub(explained));
+        let ordinary = MOST_ORDER + Span::from_ns(to.since(from).as_ns() / 1_000 * MOST_LONGER);
+        (most > ordinary).then_some(Loss { from, to, most })
+    }
 }
 
 impl Disturbed {
@@ -26,23 +52,29 @@ impl Disturbed {
     pub(crate) fn of(
         tree: &Tree,
         cpus: &[u32],
-        holes: &[Hole],
+        (holes, stretches): (&[Hole], &[Stretch]),
         lives: &Lives,
         tolerance: Tolerance,
     ) -> Disturbed {
         let settles = longest_period(tree);
-        let mut here: Vec<&Hole> = holes.iter().filter(|hole| cpus.contains(&hole.cpu)).collect();
-        here.sort_by_key(|hole| hole.from);
+        let of_cpu = |number| -> Vec<Loss> {
+            holes.iter().filter(|hole| Some(&hole.cpu) == number).map(Loss::of_hole).collect()
+        };
+        let mut losses: Vec<Loss> = cpus.iter().flat_map(|cpu| of_cpu(Some(cpu))).collect();
+        losses.extend(stretches.iter().filter_map(|stretch| {
+            // Whoever stood still explains what was lost on its own CPU.
+            Loss::of_stretch(stretch, &of_cpu(cpus.get(stretch.cpu as usize)))
+        }));
+        losses.sort_by_key(|loss| loss.to);
         // What lies between two times at which nothing was left to do adds up.
-        let clear = |hole: &Hole| lives.clear.partition_point(|&at| at < hole.to);
-        let stretch = |holes: &[&Hole]| {
-            let (first, last) = (holes.first()?, holes.last()?);
-            let most: u64 = holes.iter().map(|hole| (hole.length() + DISTANCE).as_ns()).sum();
-            let from = Time::from_ns(first.from.as_ns().saturating_sub(DISTANCE.as_ns()));
+        let clear = |loss: &Loss| lives.clear.partition_point(|&at| at < loss.to);
+        let stretch = |losses: &[Loss]| {
+            let (from, last) = (losses.iter().map(|loss| loss.from).min()?, losses.last()?);
+            let most: u64 = losses.iter().map(|loss| loss.most.as_ns()).sum();
             let to = lives.clear.get(clear(last)).copied().unwrap_or(Time::NEVER);
             Some((most > tolerance.least.as_ns(), (from, to.max(last.to.saturating_add(settles)))))
         };
-        let all = here.chunk_by(|a, b| clear(a) == clear(b)).filter_map(stretch);
+        let all = losses.chunk_by(|a, b| clear(a) == clear(b)).filter_map(stretch);
         let (badly, slightly): (Vec<_>, Vec<_>) = all.partition(|&(is_bad, _)| is_bad);
         let stretches = |of: Vec<(bool, _)>| of.into_iter().map(|(_, stretch)| stretch).collect();
         Disturbed { badly: stretches(badly), slightly: stretches(slightly) }
@@ -90,7 +122,7 @@ mod tests {
         let lives = Lives { clear: vec![at(8), at(30), at(60)], ..Lives::default() };
         let hole = |cpu| Hole { cpu, from: at(10), to: at(12) };
         let tolerance = Tolerance { least: Span::from_ns(2_999_999), share: 0 };
-        let of = |cpu, lives: &Lives| Disturbed::of(&tree, &[cpu], &[hole(3)], lives, tolerance);
+        let of = |cpu, lives: &Lives| Disturbed::of(&tree, &[cpu], (&[hole(3)], &[]), lives, tolerance);
         let disturbed = of(3, &lives);
         let life = |from, to| Life { release: Some(at(from)), end: Some(at(to)), ..Life::default() };
         // The hole is seen a millisecond late.
@@ -100,13 +132,36 @@ mod tests {
         assert!(disturbed.touches(&Life { release: Some(at(5)), ..Life::default() }), "it never ended");
         assert!(!of(2, &lives).touches(&life(11, 12)), "another CPU's");
         let wide = Tolerance { least: Span::from_ns(3_000_000), share: 0 };
-        let calm = Disturbed::of(&tree, &[3], &[hole(3)], &lives, wide);
+        let calm = Disturbed::of(&tree, &[3], (&[hole(3)], &[]), &lives, wide);
         assert!(!calm.touches(&life(11, 12)) && calm.brushes(&life(11, 12)), "that is tolerated");
         assert!(!calm.brushes(&life(31, 40)));
         let both = [hole(3), Hole { cpu: 3, from: at(20), to: at(20) }];
-        let twice = Disturbed::of(&tree, &[3], &both, &lives, wide);
+        let twice = Disturbed::of(&tree, &[3], (&both, &[]), &lives, wide);
         assert!(twice.touches(&life(11, 12)), "but not one more in the same backlog");
         let none = of(3, &Lives::default());
         assert!(none.touches(&life(1_000, 1_001)), "it never came to rest");
+    }
+    #[test]
+    fn what_was_lost_in_slices_counts_as_far_as_no_hole_explains_it() {
+        let tree = Tree::new(2, SchedulerSpec::new("cpus", Policy::Edf));
+        let lives = Lives { clear: vec![at(8), at(30)], ..Lives::default() };
+        let tolerance = Tolerance { least: Span::from_ns(2_000_000), share: 0 };
+        let life = Life { release: Some(at(11)), end: Some(at(12)), ..Life::default() };
+        let lost = |us: u64| Stretch { cpu: 1, from: at(10), to: at(20), by: Span::from_ns(us * 1_000) };
+        let of = |holes: &[Hole], us: &[u64]| {
+            let stretches: Vec<Stretch> = us.iter().map(|&us| lost(us)).collect();
+            let disturbed = Disturbed::of(&tree, &[3, 5], (holes, &stretches), &lives, tolerance);
+            (disturbed.touches(&life), disturbed.brushes(&life))
+        };
+        // Simulations within reason have so much for each order, and for ten milliseconds of work.
+        assert_eq!(of(&[], &[450, 450, 450]), (false, false));
+        assert_eq!(of(&[], &[451]), (false, true));
+        assert_eq!(of(&[], &[2_000]), (false, true));
+        assert_eq!(of(&[], &[2_001]), (true, false));
+        assert_eq!(of(&[], &[1_000, 1_001]), (true, false), "one backlog");
+        // A hole on its CPU is what it lost; one on the other CPU is not.
+        let hole = |cpu| Hole { cpu, from: at(13), to: Time::from_ns(13_500_000) };
+        assert_eq!(of(&[hole(5)], &[1_750]), (false, true));
+        assert_eq!(of(&[hole(3)], &[1_750]), (true, false));
     }
 }

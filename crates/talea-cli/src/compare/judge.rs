@@ -235,7 +235,7 @@ mod tests {
             1,
             talea_core::machine::SchedulerSpec::new("cpu", talea_core::sched::Policy::Edf),
         );
-        let disturbed = Disturbed::of(&tree, &[0], &[hole], &Lives::default(), TOLERANCE);
+        let disturbed = Disturbed::of(&tree, &[0], (&[hole], &[]), &Lives::default(), TOLERANCE);
         let found = run(&[((10, 11), None, Some(11)), ((13, 14), None, Some(60))], &disturbed);
         assert_eq!((found.jobs, found.excluded), (2, 1));
         assert!(found.agree() && found.are_inconclusive());

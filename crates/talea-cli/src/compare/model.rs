@@ -20,6 +20,9 @@ use talea_system::system::Root;
 /// round in some of these.
 const WITHIN_REASON: [(u64, u64); 8] =
     [(0, 0), (1, 10), (2, 25), (4, 50), (7, 80), (10, 120), (15, 180), (20, 250)];
+/// The most of both.
+pub(crate) const MOST_LONGER: u64 = WITHIN_REASON[WITHIN_REASON.len() - 1].0;
+pub(crate) const MOST_ORDER: Span = Span::from_ns(WITHIN_REASON[WITHIN_REASON.len() - 1].1 * 1_000);
 /// The same for bounds, which have no tolerance of their own for how often a job is interrupted.
 const FOR_BOUNDS: (u64, u64) = (10, 100);
 

@@ -10,13 +10,16 @@ mod flip;
 pub(crate) use flip::{Flip, Identity};
 
 use crate::work::Job;
-use talea_core::Work;
 use talea_core::machine::{Cpu, TaskId};
+use talea_core::{Time, Work};
 
 /// One way to obey orders.
 pub trait Mechanism {
     /// The kernel said no.
     type Error;
+
+    /// All that follows, up to the next of these, belongs to this instant.
+    fn at(&mut self, _now: Time) {}
 
     /// What the worker of `task` has used of any CPU since it was made, its work between jobs included.
     fn used(&mut self, task: TaskId) -> Result<Work, Self::Error>;

@@ -15,6 +15,7 @@ mod desk;
 use crate::load::{Cursor, Load};
 use crate::mechanism::Mechanism;
 use crate::record::{Entry, Log, What};
+use crate::stretch::{Stretch, Stretches};
 use alarm::{Lead, Nap};
 use desk::Desk;
 use talea_core::heap::Heap;
@@ -67,6 +68,8 @@ pub(crate) struct Root<M> {
     now: Time,
     entries: u64,
     refused: u64,
+    /// When dispatchers were awake late.
+    late: Stretches,
     closed: bool,
 }
 
@@ -111,6 +114,7 @@ impl<M: Mechanism> Root<M> {
             now: Time::ZERO,
             entries: 0,
             refused: 0,
+            late: Stretches::new(),
             closed: false,
         };
         for task in 0..tasks as u32 {
@@ -131,6 +135,16 @@ impl<M: Mechanism> Root<M> {
         if !std::mem::replace(&mut self.closed, true) {
             self.mechanism.leave();
         }
+    }
+
+    /// The dispatcher of `cpu`, which was to be awake at `due`, is awake.
+    pub(crate) fn awake(&mut self, cpu: usize, due: Time, now: Time) {
+        self.late.put(Stretch { cpu: cpu as u32, from: due, to: now, by: now.since(due) });
+    }
+
+    /// When dispatchers were awake late.
+    pub(crate) fn late(&self) -> &[Stretch] {
+        self.late.all()
     }
 
     /// Jobs for which there was no room.
@@ -166,6 +180,7 @@ impl<M: Mechanism> Root<M> {
         }
         // Two CPUs may read the clock in the other order than they got the lock.
         self.now = self.now.max(clock);
+        self.mechanism.at(self.now);
         self.put(log, What::Step);
         self.rounded.fill(false);
         for cpu in 0..self.running.len() {
