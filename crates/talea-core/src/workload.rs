@@ -3,7 +3,7 @@
 
 pub mod script;
 
-use crate::machine::{ChannelId, Condition, Cpu, ResourceId};
+use crate::machine::{ChannelId, Condition, Cpu, LONGEST, ResourceId};
 use crate::{Span, Time, Work};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -169,6 +169,9 @@ impl Cost {
     }
 }
 
+/// What no job comes to the end of: as long as the longest run.
+pub const ENDLESS: Work = Work::from_ns(LONGEST.as_ns());
+
 /// Where the jobs of one task come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
@@ -183,6 +186,16 @@ impl Source {
     pub fn periodic(period: Span, cost: Work) -> Source {
         let arrivals = Arrivals::Periodic { offset: Span::ZERO, period, jitter: Span::ZERO };
         Source { arrivals, cost: Cost::Constant(cost) }
+    }
+
+    /// One job from time zero on that never ends: somebody who always wants the CPU.
+    pub fn endless() -> Source {
+        Source { arrivals: Arrivals::List(alloc::vec![Time::ZERO]), cost: Cost::Constant(ENDLESS) }
+    }
+
+    /// Whether a job of it may go on without end.
+    pub fn is_endless(&self) -> bool {
+        self.cost.most() >= ENDLESS
     }
 
     /// Never by itself: jobs that a graph, a table or somebody activates.

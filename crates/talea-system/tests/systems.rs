@@ -382,3 +382,33 @@ fn s19_a_name_that_files_know_already_means_nothing_else_in_any_program() {
         assert!(std::panic::catch_unwind(|| add(registry(), policy, server)).is_err());
     }
 }
+
+#[test]
+fn l20_a_program_without_a_period_always_wants_the_cpu_and_gets_what_its_server_has() {
+    let system = parsed(
+        "duration = \"1s\"\n[[scheduler]]\nname = \"cpu\"\npolicy = \"fp\"\n[[scheduler]]\nname = \"box\"\nin = \"cpu\"\n\
+         server = \"deferrable\"\nbudget = \"1ms\"\nperiod = \"50ms\"\npriority = 9\n[[task]]\nname = \"hog\"\nin = \"box\"\n\
+         program = [\"sha1sum\", \"/dev/zero\"]\ncount = 2\n[[task]]\nname = \"a\"\nin = \"cpu\"\nperiod = \"10ms\"\ncost = \"3ms\"\n",
+    );
+    let hog = Some(vec!["sha1sum".to_owned(), "/dev/zero".to_owned()]);
+    assert_eq!(system.roots[0].programs, [hog.clone(), hog, None]);
+    assert!(system.roots[0].sources[0].is_endless() && !system.roots[0].sources[2].is_endless());
+    // Neither ends, and whoever is below waits for one budget a period.
+    assert_eq!(responses(&system, "hog0"), []);
+    let waited = responses(&system, "a");
+    assert_eq!((waited.len(), waited[0], waited[1]), (100, 4, 3));
+    assert_eq!(waited.iter().filter(|&&response| response == 4).count(), 20);
+}
+
+#[test]
+fn l20_a_program_with_a_period_and_a_cost_is_simulated_as_generated_work() {
+    let task = |program: &str| {
+        let text = format!(
+            "duration = \"100ms\"\n[[scheduler]]\nname = \"cpu\"\npolicy = \"fp\"\n[[task]]\nname = \"a\"\nperiod = \"10ms\"\ncost = \"3ms\"\n{program}"
+        );
+        let system = parsed(&text);
+        (responses(&system, "a"), system.roots[0].programs[0].is_some())
+    };
+    assert_eq!(task("program = [\"true\"]\n").0, task("").0);
+    assert_eq!((task("program = [\"true\"]\n").1, task("").1), (true, false));
+}

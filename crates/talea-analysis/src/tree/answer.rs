@@ -36,6 +36,11 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// Whether it promises anything at all: a job without end meets no deadline and misses none.
+    pub fn has_deadline(&self) -> bool {
+        !matches!(&self.bound, Err(no) if no.reason == Reason::Endless && no.node == self.node)
+    }
+
     /// Whether every job is proved to end in time.
     pub fn is_proved(&self) -> bool {
         self.bound.as_ref().is_ok_and(|bound| *bound <= self.deadline)
@@ -73,6 +78,8 @@ pub enum Reason {
     Resources,
     /// No test known: jobs may come at the same time without end, or nobody says when they come.
     Arrivals,
+    /// A job of it goes on without end.
+    Endless,
     /// No test known: an off-line table is verified, not bounded.
     OfflineTable,
     /// No test known: a server from outside.
@@ -113,6 +120,7 @@ impl Reason {
             Reason::Accelerators => "no test known for jobs that wait for accelerators",
             Reason::Resources => "no test known for resources that are shared so",
             Reason::Arrivals => "no test known: nothing keeps its jobs apart",
+            Reason::Endless => "it wants the CPU without end",
             Reason::OfflineTable => "no test known: an off-line table is verified, not bounded",
             Reason::CustomServer => "no test known for a server from outside",
             Reason::SoftCbs => "no test known for a soft CBS under EDF with D < T or an offset",

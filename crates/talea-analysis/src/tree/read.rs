@@ -39,6 +39,9 @@ pub(super) fn leaf(tree: &Tree, node: NodeId, spec: &TaskSpec, source: &Source) 
     if spec.versions.iter().any(|version| !version.accelerators.is_empty()) {
         return Err(no(Reason::Accelerators));
     }
+    if source.is_endless() {
+        return Err(no(Reason::Endless));
+    }
     if let Some(reason) = marks(&source.cost) {
         return Err(no(reason));
     }

@@ -70,7 +70,7 @@ impl<'a> Roots<'a> {
     /// Whether every deadline is proved; asks no further than the first that is not.
     pub fn are_proved(&self) -> bool {
         let mut walk = Walk::new(self);
-        walk.tasks().into_iter().all(|node| walk.answer(node).is_proved())
+        walk.tasks().into_iter().map(|node| walk.answer(node)).all(|of| of.is_proved() || !of.has_deadline())
     }
 
     /// What the clients of the server at `node` are supplied within any window of `window`; `Err` where it is starved or unknown.

@@ -27,7 +27,7 @@ use std::rc::Rc;
 use talea_analysis::card::Kind;
 use talea_analysis::tree::{self, Reason, Roots};
 use talea_core::Span;
-use talea_core::machine::{Body, Tree};
+use talea_core::machine::{Body, LONGEST, Tree};
 use talea_system::system::what_if::Change;
 use talea_system::system::{Root, System};
 use witness::Miss;
@@ -110,7 +110,8 @@ struct RootAnswer {
 #[derive(Serialize)]
 struct TaskAnswer {
     name: String,
-    deadline_ns: u64,
+    /// Nothing where a job goes on without end.
+    deadline_ns: Option<u64>,
     bound_ns: Option<u64>,
     /// What is left until the deadline.
     slack_ns: Option<u64>,
@@ -124,12 +125,21 @@ struct TaskAnswer {
     witness: Option<Miss>,
 }
 
+impl TaskAnswer {
+    /// Whether it has a deadline that is not proved.
+    fn is_open(&self) -> bool {
+        !matches!(self.verdict, Verdict::Proved | Verdict::None)
+    }
+}
+
 #[derive(Serialize, Clone, Copy, Debug, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 enum Verdict {
     Proved,
     Refuted,
     Unknown,
+    /// It has no deadline: a program that always wants the CPU.
+    None,
 }
 
 impl Verdict {
@@ -138,6 +148,7 @@ impl Verdict {
             Verdict::Proved => ("proved", Tone::Good),
             Verdict::Refuted => ("refuted", Tone::Bad),
             Verdict::Unknown => ("unknown", Tone::Doubtful),
+            Verdict::None => ("no deadline", Tone::Doubtful),
         }
     }
 }
@@ -235,9 +246,10 @@ fn analyze_root(
     // Only what is not proved is worth a run.
     let mut misses = vec![None; answers.len()];
     let seed = talea_sim::dice::of_root(system.seed, number);
-    if !answers.iter().all(tree::Answer::is_proved) {
+    if !answers.iter().all(|answer| answer.is_proved() || !answer.has_deadline()) {
         misses = witness::misses(root, system.duration, seed)?;
-        let unproved = || answers.iter().enumerate().filter(|(_, answer)| !answer.is_proved());
+        let unproved =
+            || answers.iter().enumerate().filter(|(_, answer)| !answer.is_proved() && answer.has_deadline());
         let period = longest_period(&root.tree);
         let longest = |answer: &tree::Answer| {
             answer.bound.as_ref().map_or(answer.deadline, |bound| *bound).max(answer.deadline).max(period)
@@ -263,13 +275,14 @@ fn analyze_root(
         .zip(&root.tasks)
         .map(|((answer, miss), name)| task(&root.tree, answer, miss, name))
         .collect::<anyhow::Result<_>>()?;
-    let proved = tasks.iter().all(|task| task.verdict == Verdict::Proved);
+    let proved = !tasks.iter().any(TaskAnswer::is_open);
     Ok(RootAnswer { name: root.name.clone(), cpus: root.tree.cpus, proved, tasks })
 }
 
 fn longest_period(tree: &Tree) -> Span {
     let periods = tree.nodes().filter_map(|(_, node)| match &node.body {
-        Body::Task(spec) => Some(spec.period),
+        // Who has one job without end has no period.
+        Body::Task(spec) => Some(spec.period).filter(|&period| period < LONGEST),
         Body::Scheduler(spec) => spec.reservation.map(|of| of.period),
     });
     periods.max().unwrap_or(Span::ZERO)
@@ -279,6 +292,7 @@ fn longest_period(tree: &Tree) -> Span {
 fn task(tree: &Tree, answer: &tree::Answer, miss: Option<Miss>, name: &str) -> anyhow::Result<TaskAnswer> {
     let bound = answer.bound.as_ref().ok().copied();
     let verdict = match (&miss, answer.is_proved()) {
+        _ if !answer.has_deadline() => Verdict::None,
         (Some(miss), true) => anyhow::bail!(
             "{name} is proved to respond within {} and yet: {miss}. Analysis and simulator can't both be right: please report it, \
              with the file",
@@ -303,6 +317,7 @@ fn task(tree: &Tree, answer: &tree::Answer, miss: Option<Miss>, name: &str) -> a
             Some(format!("{at}{}", no.reason.text()))
         }
     };
+    let has = |span: u64| answer.has_deadline().then_some(span);
     let is_tested = match &answer.bound {
         Ok(_) => true,
         Err(no) => matches!(no.reason, Reason::Overload | Reason::Starved),
@@ -310,7 +325,7 @@ fn task(tree: &Tree, answer: &tree::Answer, miss: Option<Miss>, name: &str) -> a
     let test = is_tested.then_some(answer.test);
     Ok(TaskAnswer {
         name: name.to_owned(),
-        deadline_ns: answer.deadline.as_ns(),
+        deadline_ns: has(answer.deadline.as_ns()),
         bound_ns: bound.map(Span::as_ns),
         slack_ns: bound.and_then(|bound| answer.deadline.checked_sub(bound)).map(Span::as_ns),
         verdict,
@@ -341,7 +356,7 @@ fn text(answer: &Answer, color: bool) -> String {
         let _ = writeln!(out, "what if {change}");
     }
     for root in &answer.roots {
-        let open = root.tasks.iter().filter(|task| task.verdict != Verdict::Proved).count();
+        let open = root.tasks.iter().filter(|task| task.is_open()).count();
         let outcome = match open {
             0 => paint("every deadline is met", Tone::Good, color),
             open => paint(&format!("{} not proved", count(open, "task")), Tone::Bad, color),
@@ -352,7 +367,7 @@ fn text(answer: &Answer, color: bool) -> String {
         for task in &root.tasks {
             table.row(vec![
                 task.name.clone(),
-                short(task.deadline_ns),
+                span(task.deadline_ns),
                 span(task.bound_ns),
                 span(task.slack_ns),
                 task.verdict.word().0.to_owned(),

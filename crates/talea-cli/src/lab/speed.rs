@@ -73,7 +73,14 @@ fn described(policy: &Policy, cpus: u32, per_mille: u64) -> Root {
         let cost = period * per_mille / 1_000 / TASKS;
         sources.push(Source::periodic(Span::from_ns(period), Work::from_ns(cost)));
     }
-    Root { name: "root".to_owned(), tree, sources, tasks, surroundings: Surroundings::default() }
+    Root {
+        name: "root".to_owned(),
+        tree,
+        sources,
+        programs: vec![None; tasks.len()],
+        tasks,
+        surroundings: Surroundings::default(),
+    }
 }
 
 /// A file in the temporary folder, for as long as it is needed.

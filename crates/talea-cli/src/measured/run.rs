@@ -66,6 +66,10 @@ pub(crate) struct Refused(pub(crate) String);
 /// # Errors
 /// Outer: something broke. Inner: it can't be run here.
 pub(crate) fn run(setup: &Setup<'_>) -> anyhow::Result<Result<Measured, Refused>> {
+    let programs = |root: &talea_system::system::Root| root.programs.iter().position(Option::is_some);
+    if let Some((root, at)) = setup.system.roots.iter().find_map(|root| Some((root, programs(root)?))) {
+        return Ok(Err(Refused(format!("{} is a program, which is simulated only so far", root.tasks[at]))));
+    }
     let pace = match setup.spending {
         Spending::Budget => None,
         Spending::Iterations => Some(Pace::measure()),

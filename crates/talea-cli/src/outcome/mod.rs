@@ -16,7 +16,7 @@ use crate::output::{Table, Tone, count, paint};
 use crate::report::{Drawn, Outline, Sum};
 use serde::Serialize;
 use std::fmt::Write;
-use talea_core::machine::{Job, TaskId};
+use talea_core::machine::{Job, LONGEST, TaskId};
 use talea_core::{Span, Time};
 use talea_system::system::{Expectation, Root};
 
@@ -146,7 +146,7 @@ pub(crate) fn table(root: &RootAnswer) -> String {
             task.completed.to_string(),
             task.late.to_string(),
             task.refused.to_string(),
-            short(task.deadline_ns),
+            deadline(task.deadline_ns),
             span(task.response_mean_ns),
             span(task.response_p99_ns),
             span(task.response_max_ns),
@@ -164,6 +164,11 @@ pub(crate) fn verdicts(expectations: &[ExpectationAnswer], color: bool) -> Strin
         let _ = writeln!(out, "{}: {task}: {}", paint(word, tone, color), expectation.what);
     }
     out
+}
+
+/// A deadline for people; who has a job without end has none.
+pub(crate) fn deadline(ns: u64) -> String {
+    if ns < LONGEST.as_ns() { short(ns) } else { "-".to_owned() }
 }
 
 /// Three digits after the point at most: a table is for comparing.

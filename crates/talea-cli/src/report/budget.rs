@@ -135,6 +135,7 @@ mod tests {
             tree,
             sources: vec![Source::periodic(Span::from_ns(20), Work::from_ns(3))],
             tasks: vec!["task".to_owned()],
+            programs: vec![None],
             surroundings: Surroundings::default(),
         }
     }

@@ -114,6 +114,8 @@ pub(super) struct TaskDraft {
     pub(super) versions: Vec<VersionDraft>,
     pub(super) sections: Vec<SectionDraft>,
     pub(super) suspensions: Vec<SuspensionDraft>,
+    /// What runs in its place, and where that stands.
+    pub(super) program: Option<(Vec<String>, Range<usize>)>,
     pub(super) at: Range<usize>,
 }
 

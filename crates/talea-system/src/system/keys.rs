@@ -188,7 +188,7 @@ pub const KEYS: &[Key] = &[
         .range("name of a scheduler")
         .means("The scheduler above it."),
     key(Task, "period", Duration, "\"40ms\"")
-        .default("required; of the end of a channel: that of its graph")
+        .default("required, unless it is a program without `cost`; of the end of a channel: that of its graph")
         .range("above 0")
         .means("Distance of its jobs, or the least distance of a sporadic task."),
     key(Task, "deadline", Duration, "\"20ms\"")
@@ -196,7 +196,7 @@ pub const KEYS: &[Key] = &[
         .range("above 0")
         .means("Relative deadline."),
     key(Task, "cost", Durations, "\"4ms\"")
-        .default("required, unless it has versions")
+        .default("required, unless it has versions or is a program without `period`")
         .range("a duration, a list of them, `{ min = \"1ms\", max = \"4ms\" }` or `{ low = \"1ms\", high = \"4ms\", share = 10 }`")
         .means("CPU time of a job; a list is used up and begun again; `share` of a thousand jobs take `high`."),
     key(Task, "priority", Integer, "20")
@@ -238,6 +238,10 @@ pub const KEYS: &[Key] = &[
         .default("all of them")
         .range("CPUs of its root, from 0, such as `0-2,5`; for children of a root")
         .means("The CPUs that it may use."),
+    key(Task, "program", Texts, "[\"sha1sum\", \"/dev/zero\"]")
+        .default("generated work")
+        .range("a program and its arguments")
+        .means("What runs on real threads; the rest is assumed of it. Without `period` and `cost` it always wants the CPU."),
     key(Task, "version", Table, "[[task.version]]").default("it has one").means("One of several ways to do what it does."),
     key(Task, "section", Table, "[[task.section]]")
         .default("it locks nothing")

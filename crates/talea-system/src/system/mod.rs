@@ -51,6 +51,8 @@ pub struct Root {
     pub sources: Vec<Load>,
     /// Their names.
     pub tasks: Vec<String>,
+    /// What runs on real threads in place of each task's generated work: a program and its arguments, at least one.
+    pub programs: Vec<Option<Vec<String>>>,
     /// Overheads, holes, and changes of battery, mode and mask.
     pub surroundings: Surroundings,
 }

@@ -1,6 +1,7 @@
 //! Each table by itself.
 
 mod parts;
+mod program;
 mod scheduler;
 mod task;
 

@@ -171,6 +171,8 @@ impl Change {
 
     fn task(&self, spec: &mut TaskSpec, source: &mut Source) -> Result<(), String> {
         match self.quantity {
+            // Without end stays without end.
+            Quantity::Cost if source.is_endless() => {}
             Quantity::Cost => {
                 self.cost(&mut source.cost)?;
                 spec.cost = spec.cost.map(|cost| self.work(cost)).transpose()?;

@@ -49,7 +49,8 @@ pub(super) fn show(args: &AnalyzeArgs, system: &System) -> anyhow::Result<Exit> 
             Body::Task(spec) => Some(spec),
             Body::Scheduler(_) => None,
         });
-        for (spec, source) in specs.zip(&root.sources) {
+        // What has no end has neither a cost nor a period that could change.
+        for (spec, source) in specs.zip(&root.sources).filter(|(_, source)| !source.is_endless()) {
             lines.push((spec.name.clone(), source.cost.most().as_ns(), spec.period.as_ns()));
         }
     }

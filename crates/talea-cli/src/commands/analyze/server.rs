@@ -191,12 +191,18 @@ impl<'r> Search<'r> {
 
     fn is_enough(&self, budget: Work, period: Span) -> bool {
         let changed = self.with(budget, period);
-        changed.is_some_and(|root| roots(&root).bounds_of(&self.clients).iter().all(Answered::is_proved))
+        changed.is_some_and(|root| {
+            roots(&root).bounds_of(&self.clients).iter().all(|of| of.is_proved() || !of.has_deadline())
+        })
     }
 
     /// The least budget, or what stands against every one.
     fn least(&self, period: Span, progress: &mut Progress) -> Result<Work, String> {
         let name = name_of(&self.root.tree, self.node);
+        let clients = roots(self.root).bounds_of(&self.clients);
+        if !clients.is_empty() && !clients.iter().any(Answered::has_deadline) {
+            return Err("none of its clients has a deadline, so that any budget is enough".into());
+        }
         // The largest budget that it is sure to have.
         let (mut most, mut over) = (0, period.as_ns() + 1);
         while over - most > 1 {

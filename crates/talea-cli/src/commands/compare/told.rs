@@ -306,7 +306,7 @@ fn cells(task: &TaskAnswer) -> Vec<String> {
     };
     vec![
         task.name.clone(),
-        short(task.deadline_ns),
+        crate::outcome::deadline(task.deadline_ns),
         bound,
         span(task.simulated_max_ns),
         span(task.measured_max_ns),

@@ -47,7 +47,7 @@ function table(root) {
   const say = (ns) => (ns === null ? "–" : short(ns));
   for (const task of root.tasks) {
     const line = element("tr");
-    line.append(element("td", task.name), element("td", time(task.deadline_ns)), element("td", say(task.bound_ns)));
+    line.append(element("td", task.name), element("td", task.deadline_ns === null ? "–" : time(task.deadline_ns)), element("td", say(task.bound_ns)));
     line.append(element("td", say(task.slack_ns)), bar(task));
     const verdict = element("td", task.verdict);
     verdict.className = task.verdict;

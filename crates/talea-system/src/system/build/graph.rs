@@ -65,6 +65,17 @@ pub(super) fn joined(
 pub(super) fn check_arrivals(plan: &Plan<'_>, findings: &mut [Findings<'_>]) -> Option<()> {
     let ends: BTreeSet<Copy> = plan.channels.iter().map(|channel| channel.to).collect();
     let mut fine = true;
+    for channel in &plan.channels {
+        for (number, _) in [channel.from, channel.to] {
+            let task = &plan.draft.tasks[number];
+            if let Some((_, at)) = &task.program {
+                let what = format!("{} is a program and stands at a channel", quoted(&task.name.name));
+                let why = "nobody is told what it passes on";
+                findings[task.name.file].error(at, words(what, why, "leave the channel out, or the line"));
+                fine = false;
+            }
+        }
+    }
     for (at, task) in plan.draft.tasks.iter().enumerate() {
         let copies = task.count.unwrap_or(1);
         let activated = ends.range((at, 0)..(at, copies)).count();
@@ -85,6 +96,12 @@ pub(super) fn check_arrivals(plan: &Plan<'_>, findings: &mut [Findings<'_>]) -> 
         } else {
             continue;
         };
+        if let (Some((_, at)), 0) = (&task.program, activated) {
+            let what = format!("{} is a program, and a table activates it", quoted(&task.name.name));
+            let why = "a program begins what it does by itself";
+            findings.error(at, words(what, why, "leave `activates` out, or the line"));
+            fine = false;
+        }
         for (key, at) in &task.about_arrivals {
             let what = format!("`{key}` means nothing to {}", quoted(&task.name.name));
             let why = format!("{by} activates it");

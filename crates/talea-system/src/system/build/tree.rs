@@ -93,7 +93,11 @@ pub(super) fn tree(
         left_out(plan, at, findings);
     }
     let sources = sources(plan, root, &tasks, costs);
+    let program = |&(_, (number, _)): &(String, Copy)| {
+        draft.tasks[number].program.as_ref().map(|(program, _)| program.clone())
+    };
     Some(Root {
+        programs: tasks.iter().map(program).collect(),
         name: draft.schedulers[root].name.name.clone(),
         tree,
         sources,

@@ -1,13 +1,15 @@
 //! `[[task]]` with its versions, sections and suspensions.
 
 use super::super::draft::{Named, SectionDraft, SuspensionDraft, TaskDraft, VersionDraft};
+use super::program::{is_greedy, program};
 use super::{affinity, bits, byte, list, name, named, optional, spans, time_of, work_of};
 use crate::config::keys::Section;
 use crate::config::table::{Field, Table};
 use crate::diagnostic::quoted;
 use crate::source::{Findings, words};
 use std::collections::BTreeSet;
-use talea_core::workload::{Arrivals, Cost};
+use talea_core::machine::LONGEST;
+use talea_core::workload::{Arrivals, Cost, Source};
 use talea_core::{Span, Time, Work};
 use toml::de::{DeTable, DeValue};
 
@@ -95,9 +97,16 @@ pub(super) fn task(table: &Table<'_>, file: usize, findings: &mut Findings<'_>) 
         .iter()
         .map(|table| version(table, file, findings))
         .collect();
-    let cost = costs(table, &versions, findings);
-    let period = period.ok()?;
-    let arrivals = arrivals(table, period, findings);
+    // Of one that can't be read nobody knows what else it needs.
+    let program = program(table, findings).ok()?;
+    let is_greedy = program.is_some() && is_greedy(table, findings).ok()?;
+    let endless = is_greedy.then(Source::endless);
+    let (cost, endless) = match endless {
+        Some(Source { arrivals, cost }) => (Some(cost), Some(arrivals)),
+        None => (costs(table, &versions, findings), None),
+    };
+    let period = period.ok()?.or(is_greedy.then_some(LONGEST));
+    let arrivals = endless.or_else(|| arrivals(table, period, findings));
     let most = cost.as_ref().map(Cost::most);
     let sections = sections(table, file, most, findings);
     let suspensions: Vec<Option<SuspensionDraft>> = list(table, "suspension", Section::Suspension, findings)
@@ -135,6 +144,7 @@ pub(super) fn task(table: &Table<'_>, file: usize, findings: &mut Findings<'_>) 
         versions: versions.into_iter().collect::<Option<_>>()?,
         sections: sections?,
         suspensions: suspensions.into_iter().collect::<Option<_>>()?,
+        program,
         at: table.at.clone(),
     })
 }

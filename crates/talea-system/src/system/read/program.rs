@@ -1,0 +1,66 @@
+//! `program`: what runs on real threads in place of generated work.
+
+use super::optional;
+use crate::config::table::{Field, Table};
+use crate::diagnostic::quoted;
+use crate::source::{Findings, words};
+use std::ops::Range;
+
+/// A program with its arguments, and where that stands.
+pub(super) type Program = (Vec<String>, Range<usize>);
+
+/// What is assumed of a task is not what a program does where it stops on its way.
+const NOT_OF_A_PROGRAM: [&str; 3] = ["version", "section", "suspension"];
+/// Of jobs that end, and come again.
+const NOT_WITHOUT_END: [&str; 6] = ["deadline", "offset", "jitter", "slack", "enforce", "backlog"];
+
+/// The program of a task, if it has one.
+pub(super) fn program(table: &Table<'_>, findings: &mut Findings<'_>) -> Result<Option<Program>, ()> {
+    let program = optional(table, "program", findings, |field, findings| {
+        let texts = field.texts(findings)?;
+        let remedy = || format!("write it like `program = {}`", field.key.example);
+        if let Some(piece) = texts.iter().find(|piece| piece.text.contains('\0')) {
+            let what = format!("{} has a zero byte", quoted(piece.text));
+            findings.error(&piece.at, words(what, "no program can be given one", remedy()));
+            return None;
+        }
+        if texts.first().is_none_or(|first| first.text.is_empty()) {
+            let at = texts.first().map_or(&field.at, |first| &first.at);
+            findings.error(at, words("`program` names no program", field.key.reason(), remedy()));
+            return None;
+        }
+        Some((texts.into_iter().map(|piece| piece.text.to_owned()).collect(), field.at.clone()))
+    })?;
+    if program.is_some()
+        && refuse(table, &NOT_OF_A_PROGRAM, "nobody is told what a program does on its way", findings)
+    {
+        return Err(());
+    }
+    Ok(program)
+}
+
+/// Whether a program with nothing said about its jobs is one that always wants the CPU: has one job, which never ends.
+pub(super) fn is_greedy(table: &Table<'_>, findings: &mut Findings<'_>) -> Result<bool, ()> {
+    if ["period", "cost", "arrivals"].iter().any(|key| !table.lacks(key, findings)) {
+        return Ok(false);
+    }
+    if refuse(
+        table,
+        &NOT_WITHOUT_END,
+        "without `period` and `cost` it has one job, which never ends",
+        findings,
+    ) {
+        return Err(());
+    }
+    Ok(true)
+}
+
+/// Complains about each of `keys` that is there; whether there was one.
+fn refuse(table: &Table<'_>, keys: &[&str], why: &'static str, findings: &mut Findings<'_>) -> bool {
+    let found: Vec<Field<'_>> = keys.iter().filter_map(|key| table.take(key)).collect();
+    for field in &found {
+        let what = format!("`{}` means nothing beside this `program`", field.key.name);
+        findings.error(&field.key_at, words(what, why, "leave it out"));
+    }
+    !found.is_empty()
+}
