@@ -68,6 +68,9 @@ pub struct RootPlan<'a> {
 pub struct Options {
     /// How long it is; at most [`LONGEST`].
     pub duration: Span,
+    /// When it begins, on the machine's monotonic clock, for somebody who wants to be there; without it, and if its threads are not
+    /// ready by then, a moment after they are.
+    pub begin: Option<Time>,
     /// Priorities.
     pub band: Band,
     /// Entries of a dispatcher's record, made before the run begins; at most [`MOST_ROOM`].
@@ -90,7 +93,16 @@ impl Options {
     /// A run of this length with everything that can be looked at.
     pub fn new(duration: Span) -> Options {
         let band = Band::default();
-        Options { duration, band, room: 1 << 16, audit: true, monitor: true, priorities: true, switches: 0 }
+        Options {
+            duration,
+            begin: None,
+            band,
+            room: 1 << 16,
+            audit: true,
+            monitor: true,
+            priorities: true,
+            switches: 0,
+        }
     }
 }
 
@@ -459,7 +471,8 @@ impl<'s> Shared<'s> {
             most => Switches::watch(&all, most).ok(),
         };
         let tids: Vec<Vec<Tid>> = self.stages.iter().map(|stage| stage.workers.lock().clone()).collect();
-        let zero = clock::now() + LEAD;
+        let soonest = clock::now() + LEAD;
+        let zero = self.options.begin.map_or(soonest, |begin| begin.max(soonest));
         let until = Time::ZERO + self.options.duration;
         if all_in {
             let _ = begin.send(zero + self.options.duration);

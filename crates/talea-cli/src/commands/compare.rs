@@ -10,7 +10,7 @@ use crate::compare::lives::Lives;
 use crate::compare::model::{Model, model};
 use crate::exit::Exit;
 use crate::measured::{
-    self, Measured, Places, Refused, Setup, Sketch, Spending, place, remark, retell, sketch, with_changes,
+    self, Measured, Places, Refused, Setup, Sketch, Spending, place, remark, sketch, with_changes,
 };
 use crate::output::{colored, print, print_json};
 use crate::report::{Drawn, Outline, Picture, html};
@@ -157,6 +157,8 @@ fn execute(args: &CompareArgs, stage: &Stage<'_>) -> anyhow::Result<Result<Measu
         },
         switches: true,
         sketches: &stage.sketches,
+        begin: None,
+        bodies: &|_| None,
     })
 }
 
@@ -182,7 +184,7 @@ impl<'a> Stage<'a> {
         let end = Time::ZERO + measured.report.length;
         let mut all = Vec::new();
         for (number, (root, real)) in self.system.roots.iter().zip(&measured.report.roots).enumerate() {
-            let lives = lives(root, real)?;
+            let lives = Lives::of(&root.tree, real)?;
             let (cpus, holes) = (&self.places[number], &measured.report.holes);
             let losses = (holes.as_slice(), real.stretches.as_slice());
             let disturbed = Disturbed::of(&root.tree, cpus, losses, &lives, self.tolerance);
@@ -225,17 +227,6 @@ impl<'a> Stage<'a> {
         let (seed, duration_ns, head) = (self.seed, self.duration.as_ns(), told::rows(answer));
         html(&Picture { title, seed, roots, duration_ns, head })
     }
-}
-
-fn lives(root: &Root, real: &RootReport) -> anyhow::Result<Lives> {
-    let mut machine = root.tree.build().map_err(|error| anyhow::anyhow!("{}", error.why))?;
-    let mut lives = Lives::default();
-    retell(&mut machine, &real.record, &mut lives, |_, _, _| {}).map_err(measured::not_replayed)?;
-    let tasks = (0..machine.tasks() as u32).map(talea_core::machine::TaskId);
-    let unfinished: Vec<_> =
-        tasks.flat_map(|task| machine.unfinished(task).map(move |job| (task, job))).collect();
-    lives.finish(&unfinished);
-    Ok(lives)
 }
 
 fn drawn<'a>(

@@ -128,6 +128,8 @@ pub(crate) fn run(args: &ExecuteArgs) -> anyhow::Result<Exit> {
         rights: if args.best_effort { Rights::Wanted } else { Rights::Needed },
         switches: args.check,
         sketches: &sketches,
+        begin: None,
+        bodies: &|_| None,
     };
     let measured = match measured::run(&setup)? {
         Ok(measured) => measured,

@@ -1,8 +1,10 @@
 //! When each job began and ended.
 
+use crate::measured;
 use std::collections::BTreeMap;
 use talea_core::Time;
-use talea_core::machine::{Cpu, Job, TaskId};
+use talea_core::machine::{Cpu, Job, TaskId, Tree};
+use talea_exec::RootReport;
 use talea_sim::{Completion, Sink};
 
 /// Whose job, and which.
@@ -29,6 +31,19 @@ pub(crate) struct Lives {
 }
 
 impl Lives {
+    /// What real threads of a root with this tree did.
+    pub(crate) fn of(tree: &Tree, real: &RootReport) -> anyhow::Result<Lives> {
+        let mut machine = tree.build().map_err(|error| anyhow::anyhow!("{}", error.why))?;
+        let mut lives = Lives::default();
+        measured::retell(&mut machine, &real.record, &mut lives, |_, _, _| {})
+            .map_err(measured::not_replayed)?;
+        let tasks = (0..machine.tasks() as u32).map(TaskId);
+        let unfinished: Vec<_> =
+            tasks.flat_map(|task| machine.unfinished(task).map(move |job| (task, job))).collect();
+        lives.finish(&unfinished);
+        Ok(lives)
+    }
+
     /// What had not ended when the run did.
     pub(crate) fn finish(&mut self, unfinished: &[(TaskId, Job)]) {
         for (task, job) in unfinished {

@@ -36,7 +36,14 @@ pub(crate) struct Setup<'s> {
     pub(crate) switches: bool,
     /// By root.
     pub(crate) sketches: &'s [Sketch],
+    /// As [`Options::begin`].
+    pub(crate) begin: Option<Time>,
+    /// What jobs of the task with this name do instead of spending their cost.
+    pub(crate) bodies: &'s Bodies<'s>,
 }
+
+/// By the name of a task.
+pub(crate) type Bodies<'s> = dyn Fn(&str) -> Option<Body<'s>> + 's;
 
 /// What becomes of a run where there is no right to real-time priorities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +83,7 @@ pub(crate) fn run(setup: &Setup<'_>) -> anyhow::Result<Result<Measured, Refused>
     };
     let mut options = Options::new(setup.duration);
     options.room = room(setup.sketches);
+    options.begin = setup.begin;
     options.switches = if setup.switches { options.room } else { 0 };
     options.priorities = setup.rights != Rights::Unused;
     let call_off = CallOff::default();
@@ -118,10 +126,11 @@ fn plans<'s>(setup: &Setup<'s>, pace: Option<Pace>) -> Vec<RootPlan<'s>> {
         // What a graph makes of delays may be some jobs more.
         let jobs = |task: usize| setup.sketches[number].begun[task] as usize + SPARE;
         let drawn = talea_sim::draw(&root.workload(of_root(setup.seed, number)), until, jobs);
-        let tasks = drawn.into_iter().zip(&root.sources).map(|(drawn, source)| {
+        let tasks = drawn.into_iter().zip(&root.sources).zip(&root.tasks).map(|((drawn, source), name)| {
             let arrivals = drawn.arrivals.iter().map(|&(seen, nominal)| Arrival { seen, nominal });
             let load = Load { arrivals: arrivals.collect(), costs: drawn.costs, marks: source.cost.clone() };
-            let body: Body<'s> = pace.map_or_else(work::spender, work::counter);
+            let generated = || pace.map_or_else(work::spender, work::counter);
+            let body: Body<'s> = (setup.bodies)(name).unwrap_or_else(generated);
             TaskPlan { load, body }
         });
         let mut changes = root.surroundings.changes.clone();
