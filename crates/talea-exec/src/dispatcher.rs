@@ -2,11 +2,11 @@
 //!
 //! Note how often the bell has rung; take the lock; read the clock; read the mail; step; set the alarm; give the lock back;
 //! sleep until the alarm or the bell. Whatever is posted after the mail was read has rung the bell, so it is not slept
-//! over. Nothing here allocates.
+//! over; so has a worker that stepped after that and left something to be looked at sooner ([`office`](crate::office)).
+//! Nothing here allocates.
 
 use crate::mechanism::Mechanism;
-use crate::record::Log;
-use crate::root::Root;
+use crate::office::Office;
 use crate::stage::{Ranks, Stage};
 use std::io;
 use std::sync::atomic::Ordering;
@@ -20,6 +20,8 @@ use talea_os::{Tid, clock, sched};
 pub struct Effort {
     /// How often it was awake.
     pub steps: u64,
+    /// Steps that finishing workers made in its place; what these take of the CPU is the workers'.
+    pub by_workers: u64,
     /// Of these, because a time had come.
     pub timers: u64,
     /// The latest that it was awake after such a time.
@@ -43,7 +45,7 @@ pub(crate) struct Timeline {
 }
 
 impl Timeline {
-    fn now(&self) -> Time {
+    pub(crate) fn now(&self) -> Time {
         Time::from_ns(clock::now().as_ns().saturating_sub(self.zero.as_ns()))
     }
 
@@ -61,7 +63,7 @@ pub(crate) fn enter(cpu: u32, ranks: Ranks) -> io::Result<()> {
 
 /// However its dispatcher leaves: the other dispatchers of its root are called off, those of all roots if it falls; the
 /// root is closed, and its workers are ordinary threads that end.
-struct Leaving<'a, M: Mechanism>(&'a Stage, &'a PiLock<Root<M>>);
+struct Leaving<'a, M: Mechanism>(&'a Stage, &'a PiLock<Office<M>>);
 
 impl<M: Mechanism> Drop for Leaving<'_, M> {
     fn drop(&mut self) {
@@ -69,7 +71,7 @@ impl<M: Mechanism> Drop for Leaving<'_, M> {
             self.0.call_all_off();
         }
         self.0.call_off();
-        self.1.lock().close();
+        self.1.lock().root.close();
         self.0.let_go();
     }
 }
@@ -86,19 +88,17 @@ fn least_late() -> Span {
     late.min().unwrap_or(Span::ZERO)
 }
 
-/// Drives `root` as the dispatcher of its CPU `cpu` from the zero of `time` to its end.
+/// Drives the root of `office` as the dispatcher of its CPU `cpu` from the zero of `time` to its end.
 pub(crate) fn drive<M: Mechanism>(
     cpu: usize,
     stage: &Stage,
-    root: &PiLock<Root<M>>,
+    office: &PiLock<Office<M>>,
     time: Timeline,
-    log: &mut Log,
 ) -> Result<Effort, M::Error> {
-    let _leaving = Leaving(stage, root);
+    let _leaving = Leaving(stage, office);
     let mailbox = &stage.cpus[cpu].mailbox;
-    let mut ended = Vec::with_capacity(stage.slots.len());
     let mut effort = Effort::default();
-    root.lock().expect_to_be_late(cpu, least_late());
+    office.lock().root.expect_to_be_late(cpu, least_late());
     let before = clock::thread_cpu_time();
     clock::sleep_until(time.zero);
     let mut due = Time::ZERO;
@@ -116,22 +116,25 @@ pub(crate) fn drive<M: Mechanism>(
             effort.latest = effort.latest.max(wakes.since(due));
         }
         {
-            let mut root = root.lock();
+            let mut office = office.lock();
             // Of this moment, not of before the lock: nobody's time runs backwards.
             let now = time.now();
             let waited = now.since(wakes);
             effort.locked += waited;
             effort.locked_most = effort.locked_most.max(waited);
             if woken == Woken::Due {
-                root.awake(cpu, due, wakes);
+                office.root.awake(cpu, due, wakes);
             }
-            mailbox.take(&stage.slots, &mut ended);
-            root.step(cpu, now, &ended, log).inspect_err(|_| stage.call_all_off())?;
-            ended.clear();
-            due = root.arm(cpu, time.now(), |other| stage.cpus[other].mailbox.bell.ring()).min(time.until);
+            office.step(cpu, now, stage, None).inspect_err(|_| stage.call_all_off())?;
+            let ring = |other: usize| stage.cpus[other].mailbox.bell.ring();
+            due = office.root.arm(cpu, time.now(), ring).min(time.until);
         }
         woken = mailbox.bell.wait(heard, time.of_machine(due));
     }
     effort.used = clock::thread_cpu_time().checked_sub(before).unwrap_or(Work::ZERO);
+    let mut office = office.lock();
+    // A worker may have stepped since.
+    effort.left = effort.left.max(office.close()?.min(time.until));
+    effort.by_workers = std::mem::take(&mut office.by_workers);
     Ok(effort)
 }

@@ -13,7 +13,7 @@
 //!
 //! A map: [`run`] sets a run up and tears it down; `dispatcher` is the loop, `root` its body without threads in it (`root::desk`:
 //! the pieces of jobs and what they do between them; `root::alarm`: who is awake when);
-//! `worker` is the other side; [`mechanism`] moves workers; [`record`] keeps what went in and came out, in memory and as a file, [`replay`] gets the
+//! `office` is where all of that is shared and who may step it; `worker` is the other side; [`mechanism`] moves workers; [`record`] keeps what went in and came out, in memory and as a file, [`replay`] gets the
 //! same out of a fresh machine, [`course`] says who ran in what order, [`truth`] what the kernel says to that; [`work`] is what jobs do, [`load`] how many come
 //! and how long they are.
 #![forbid(unsafe_code)]
@@ -25,6 +25,7 @@ mod letters;
 pub mod load;
 mod mailbox;
 pub mod mechanism;
+mod office;
 pub mod record;
 pub mod replay;
 mod root;

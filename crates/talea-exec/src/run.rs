@@ -12,7 +12,8 @@ use crate::holes::{self, Hole};
 use crate::load::Load;
 use crate::mechanism::audit::{Audited, Consumed};
 use crate::mechanism::{Flip, Identity};
-use crate::record::{self, Entry, Log};
+use crate::office::{Counter, Office};
+use crate::record::{self, Entry};
 use crate::root::{LEAST, Root};
 pub use crate::stage::Band;
 use crate::stage::{Ranks, Stage};
@@ -25,7 +26,7 @@ use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::thread::{Builder, Scope, ScopedJoinHandle};
 use talea_core::cpus::MAX_CPUS;
 use talea_core::machine::{Body as Node, Condition, LONGEST, Machine, TaskId, Tree, TreeError};
@@ -364,7 +365,9 @@ impl Drop for Ending<'_, '_> {
     }
 }
 
-type Live = Root<Audited<Flip>>;
+type Live = Office<Audited<Flip>>;
+/// Where the workers of a root find it once it is there.
+type Door = Arc<OnceLock<Counter<Audited<Flip>>>>;
 
 fn join<T>(thread: ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -384,20 +387,20 @@ impl<'s> Shared<'s> {
         let cpus: Vec<Vec<u32>> = roots.iter().map(|root| root.cpus.clone()).collect();
         let mut workers = Vec::new();
         let mut live = Vec::new();
+        let mut doors = Vec::new();
         for ((root, stage), machine) in roots.into_iter().zip(self.stages).zip(machines) {
             let (bodies, loads): (Vec<_>, Vec<_>) =
                 root.tasks.into_iter().map(|task| (task.body, task.load)).unzip();
-            let identities = employ(scope, stage, ranks, bodies, &mut workers)?;
+            let door = Door::default();
+            let identities = employ(scope, stage, &door, ranks, bodies, &mut workers)?;
+            // Of a root with one CPU: see `office`.
+            doors.push((root.cpus.len() == 1 && ranks.are_real).then_some(door));
             let tasks = identities.len();
             let flip = Flip::new(Arc::clone(stage), ranks, &identities);
             let mechanism = Audited::new(flip, tasks, self.options.audit)?;
-            live.push(Arc::new(PiLock::new(Live::new(
-                machine,
-                root.cpus.len(),
-                mechanism,
-                loads,
-                root.changes,
-            )?)));
+            let cpus = root.cpus.len();
+            let root = Root::new(machine, cpus, mechanism, loads, root.changes)?;
+            live.push(Arc::new(PiLock::new(Live::new(root, cpus, tasks, self.options.room))));
         }
         let mut dispatchers = Vec::new();
         let mut starts = Vec::new();
@@ -406,21 +409,19 @@ impl<'s> Shared<'s> {
             for (cpu, &number) in numbers.iter().enumerate() {
                 let (start, started) = channel::<Timeline>();
                 starts.push(start);
-                let (ready, live, room) = (ready.clone(), Arc::clone(&live[root]), self.options.room);
+                let (ready, live) = (ready.clone(), Arc::clone(&live[root]));
                 let stage = &self.stages[root];
                 let name = format!("exec-cpu{number}");
                 dispatchers.push(Builder::new().name(name).spawn_scoped(scope, move || {
-                    let mut log = Log::new(room);
                     // Whoever waits for it has not gone.
                     let _ = ready.send(dispatcher::enter(number, ranks).map(|()| Tid::current()));
                     // If another one falls before it says anything, that is how it is noticed.
                     drop(ready);
-                    let effort = match started.recv() {
-                        Ok(time) => dispatcher::drive(cpu, stage, &live, time, &mut log),
+                    match started.recv() {
+                        Ok(time) => dispatcher::drive(cpu, stage, &live, time),
                         // Another one could not enter.
                         Err(_) => Ok(Effort::default()),
-                    };
-                    effort.map(|effort| (effort, log))
+                    }
                 })?);
             }
         }
@@ -480,9 +481,15 @@ impl<'s> Shared<'s> {
         for look in looks {
             let _ = look.send(zero);
         }
+        let time = Timeline { zero, until };
+        for (door, live) in doors.iter().zip(&live) {
+            if let Some(door) = door {
+                door.set(Counter::new(Arc::clone(live), time)).expect("set once");
+            }
+        }
         for start in starts {
             // One that fell has called everybody off.
-            let _ = start.send(Timeline { zero, until });
+            let _ = start.send(time);
         }
         drop(begin);
         let mut efforts = Vec::new();
@@ -490,17 +497,18 @@ impl<'s> Shared<'s> {
             efforts.push(join(dispatcher)?);
         }
         self.watchdog.dispatchers.lock().clear();
-        let left = efforts.iter().map(|(effort, _)| effort.left).max().unwrap_or(Time::ZERO);
+        let left = efforts.iter().map(|effort: &Effort| effort.left).max().unwrap_or(Time::ZERO);
         let mut reports = Vec::new();
         let mut efforts = efforts.into_iter();
         for (live, numbers) in live.iter().zip(&cpus) {
-            let (effort, logs) = efforts.by_ref().take(numbers.len()).unzip();
-            let (record, lost) = record::merge(logs);
-            let live = live.lock();
-            let consumed = live.mechanism().consumed().to_vec();
-            let mut stretches = [live.mechanism().stretches().all(), live.late()].concat();
+            let effort = efforts.by_ref().take(numbers.len()).collect();
+            let mut live = live.lock();
+            let (record, lost) = record::merge(live.take_logs());
+            let root = &live.root;
+            let consumed = root.mechanism().consumed().to_vec();
+            let mut stretches = [root.mechanism().stretches().all(), root.late()].concat();
             stretches.sort_by_key(|stretch| stretch.to);
-            let refused = live.refused();
+            let refused = root.refused();
             reports.push(RootReport { record, lost, effort, consumed, refused, stretches, ran: None });
         }
         for worker in workers {
@@ -531,6 +539,7 @@ impl<'s> Shared<'s> {
 fn employ<'scope, 'a: 'scope>(
     scope: &'scope Scope<'scope, '_>,
     stage: &Arc<Stage>,
+    door: &Door,
     ranks: Ranks,
     bodies: Vec<Body<'a>>,
     workers: &mut Vec<ScopedJoinHandle<'scope, ()>>,
@@ -538,10 +547,10 @@ fn employ<'scope, 'a: 'scope>(
     let (say, said) = channel();
     let count = bodies.len();
     for (task, body) in (0..).map(TaskId).zip(bodies) {
-        let (stage, say) = (Arc::clone(stage), say.clone());
+        let (stage, door, say) = (Arc::clone(stage), Arc::clone(door), say.clone());
         let name = format!("exec-task{}", task.0);
         workers.push(Builder::new().name(name).spawn_scoped(scope, move || {
-            worker::live(task, &stage, ranks, body, move |identity| {
+            worker::live(task, &stage, &door, ranks, body, move |identity| {
                 // Whoever asked has not gone.
                 let _ = say.send((task, identity));
             });

@@ -1,9 +1,11 @@
 //! The other side of the desk: a thread that does the jobs of one task, piece by piece.
 
-use crate::mechanism::Identity;
+use crate::mechanism::{Identity, Mechanism};
+use crate::office::Counter;
 use crate::stage::{Ranks, Stage};
 use crate::work::{Body, Job};
 use std::io;
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 use talea_core::CpuSet;
 use talea_core::machine::TaskId;
@@ -13,24 +15,28 @@ use talea_os::threadclock::ThreadClock;
 
 /// A worker at its desk.
 #[derive(Debug)]
-pub(crate) struct Worker<'a> {
+pub(crate) struct Worker<'a, M: Mechanism> {
     task: TaskId,
     stage: &'a Stage,
+    /// Where it steps the machine itself, if it may.
+    counter: &'a OnceLock<Counter<M>>,
     /// How often its bell has rung and was answered.
     heard: u32,
     busy: bool,
 }
 
-impl<'a> Worker<'a> {
-    pub(crate) fn new(task: TaskId, stage: &'a Stage) -> Worker<'a> {
-        Worker { task, stage, heard: 0, busy: false }
+impl<'a, M: Mechanism> Worker<'a, M> {
+    pub(crate) fn new(task: TaskId, stage: &'a Stage, counter: &'a OnceLock<Counter<M>>) -> Worker<'a, M> {
+        Worker { task, stage, counter, heard: 0, busy: false }
     }
 
     /// Tells that the piece under way is over, if there is one, and waits for the next, of the same job or another one;
     /// `None`: the run is over.
     pub(crate) fn wait_period(&mut self) -> Option<Job> {
         let slot = &self.stage.slots[self.task.0 as usize];
-        if std::mem::take(&mut self.busy) {
+        if std::mem::take(&mut self.busy)
+            && !self.counter.get().is_some_and(|counter| counter.finish(self.task, self.stage))
+        {
             let cpu = slot.cpu.load(Ordering::Acquire) as usize;
             // On its own CPU the dispatcher has the CPU before this returns.
             self.stage.cpus[cpu].mailbox.post(self.task, &self.stage.slots);
@@ -57,9 +63,10 @@ impl Drop for Fallen<'_> {
 }
 
 /// The life of a worker. `say` is called once, with who it is, when it stands in its place and is about to wait.
-pub(crate) fn live(
+pub(crate) fn live<M: Mechanism>(
     task: TaskId,
     stage: &Stage,
+    counter: &OnceLock<Counter<M>>,
     ranks: Ranks,
     mut body: Body<'_>,
     say: impl FnOnce(io::Result<Identity>),
@@ -74,7 +81,7 @@ pub(crate) fn live(
     let identity = enter();
     let is_in = identity.is_ok();
     let slot = &stage.slots[task.0 as usize];
-    let mut worker = Worker::new(task, stage);
+    let mut worker = Worker::new(task, stage, counter);
     let work = || {
         say(identity);
         while is_in && let Some(job) = worker.wait_period() {

@@ -45,6 +45,10 @@ impl Bell {
 
     /// Sleeps until it rings beyond `heard` or until `until`; never wakes early for another reason.
     pub fn wait(&self, heard: u32, until: Time) -> Woken {
+        // Rung already: the kernel need not be asked.
+        if self.heard() != heard {
+            return Woken::Rung;
+        }
         let timeout = (until != Time::NEVER).then(|| clock::timespec(until));
         loop {
             let slept = futex::wait_bitset(&self.0, Flags::PRIVATE, heard, timeout.as_ref(), NonZeroU32::MAX);

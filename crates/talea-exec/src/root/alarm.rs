@@ -98,6 +98,14 @@ impl<M: Mechanism> Root<M> {
         self.armed[cpu]
     }
 
+    /// The root has one CPU, and somebody else than its dispatcher, which sleeps, has just stepped: whether it is awake again soon
+    /// enough. If not it has to be rung for.
+    pub(crate) fn sleeps_on(&self) -> bool {
+        let end = self.machine.budget_end(Cpu(0));
+        let look = Time::from_ns(end.as_ns().saturating_sub(self.leads[0].0.as_ns()));
+        self.armed[0] <= self.general().min(look)
+    }
+
     /// When the budget that is being used on `cpu` is to be looked at again.
     fn budget_alarm(&mut self, cpu: usize, clock: Time) -> Time {
         let end = self.machine.budget_end(Cpu(cpu as u32));

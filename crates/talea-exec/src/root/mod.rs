@@ -147,6 +147,16 @@ impl<M: Mechanism> Root<M> {
         self.late.all()
     }
 
+    /// When it was last stepped.
+    pub(crate) fn now(&self) -> Time {
+        self.now
+    }
+
+    /// Whether somebody has to look after what is consumed on the first CPU.
+    pub(crate) fn is_metered(&self) -> bool {
+        self.machine.is_metered(Cpu(0))
+    }
+
     /// Jobs for which there was no room.
     pub(crate) fn refused(&self) -> u64 {
         self.refused

@@ -139,6 +139,8 @@ pub(super) struct Ran {
     pub(super) record: Vec<Entry>,
     pub(super) stops: u64,
     pub(super) steps: u64,
+    /// Of these, by workers that had finished.
+    pub(super) by_workers: u64,
 }
 
 /// Runs `tree` until `until`; each time that a dispatcher wakes by its alarm it is late by `late`.
@@ -164,6 +166,19 @@ pub(super) fn run_in(
     until: Time,
     (effort, switch): (Span, Span),
     changes: Vec<(Time, Condition)>,
+    late: impl FnMut() -> Span,
+) -> Ran {
+    run_by(tree, workload, until, (effort, switch), changes, |_| false, late)
+}
+
+/// The same, where a worker that finishes may step the root itself if `may` says so, told how many steps there were.
+pub(super) fn run_by(
+    tree: &Tree,
+    workload: &Workload,
+    until: Time,
+    (effort, switch): (Span, Span),
+    changes: Vec<(Time, Condition)>,
+    mut may: impl FnMut(u64) -> bool,
     mut late: impl FnMut() -> Span,
 ) -> Ran {
     let cpus = tree.cpus as usize;
@@ -178,7 +193,7 @@ pub(super) fn run_in(
     let Ok(mut root) = Root::new(machine, cpus, fake.clone(), loads.collect(), changes);
     let mut logs: Vec<Log> = (0..cpus).map(|_| Log::new(1 << 16)).collect();
     let mut due = vec![0; cpus];
-    let mut steps = 0;
+    let (mut steps, mut by_workers) = (0, 0);
     loop {
         let first = fake.0.borrow().first_end().min(due.iter().copied().min().expect("a CPU"));
         // What was due while a dispatcher was busy is looked at when it is done.
@@ -190,23 +205,31 @@ pub(super) fn run_in(
         let ended = fake.0.borrow().ended();
         // Who runs the machine matters only for who wakes when.
         let cpu = due.iter().position(|&due| due <= now).unwrap_or(0);
+        let by_worker = cpus == 1 && due[0] > now && !root.is_metered() && may(steps);
         let Ok(()) = root.step(cpu, Time::from_ns(now), &ended, &mut logs[cpu]);
         fake.0.borrow().check();
         steps += 1;
+        assert!(steps < 1_000_000, "time stands still at {now}");
         let mut rung = Vec::new();
         let asleep = now + effort.as_ns();
         fake.0.borrow_mut().lose(asleep, switch.as_ns());
+        if by_worker {
+            by_workers += 1;
+            if !root.sleeps_on() {
+                due[0] = asleep;
+            }
+            continue;
+        }
         let armed = root.arm(cpu, Time::from_ns(asleep), |other| rung.push(other)).as_ns();
         due[cpu] = armed.saturating_add(late().as_ns());
         for other in rung {
             due[other] = asleep;
         }
-        assert!(steps < 1_000_000, "time stands still at {now}");
     }
     let (record, lost) = merge(logs);
     assert_eq!(lost, 0);
     let stops = fake.0.borrow().stops;
-    Ran { course: Course::of(tree.cpus, &record), record, stops, steps }
+    Ran { course: Course::of(tree.cpus, &record), record, stops, steps, by_workers }
 }
 
 /// The same in the simulator.

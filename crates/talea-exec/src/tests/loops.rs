@@ -1,6 +1,6 @@
 //! The loop drives the machine as the simulator does.
 
-use super::fake::{run, run_with, simulate};
+use super::fake::{run, run_by, run_with, simulate};
 use crate::course::{Course, Turn};
 use crate::record::{Entry, What};
 use crate::replay::replay;
@@ -89,6 +89,63 @@ fn the_loop_is_the_simulators_twin() {
         assert!(orders.expect("the same orders") > 0);
     }
     assert!(turns > 50_000 && stops > 1_000, "{turns} turns, {stops} stops: too little happens");
+}
+
+#[test]
+fn s8_a_worker_that_finishes_steps_the_machine_as_its_dispatcher_would() {
+    let mut dice = Dice::new(8);
+    let (mut by_workers, mut steps) = (0, 0);
+    for case in 0..400 {
+        let (tree, workload) = system(&mut dice, 1);
+        let until = at(300);
+        // All of them, or now one and now the other.
+        let mut coin = Dice::new(case);
+        let mut may = |_| case % 2 == 0 || coin.below(2) == 0;
+        let ran = run_by(&tree, &workload, until, (Span::ZERO, Span::ZERO), Vec::new(), &mut may, in_time);
+        if let Some(differs) = ran.course.parts_from(&simulate(&tree, &workload, until)) {
+            panic!("case {case}: {differs:?}\n{tree:?}");
+        }
+        assert!(replay(&mut tree.build().expect("a sound tree"), &ran.record).expect("the same orders") > 0);
+        by_workers += ran.by_workers;
+        steps += ran.steps;
+    }
+    assert!(by_workers * 4 > steps, "{by_workers} of {steps}: most ends are of jobs that nobody meters");
+}
+
+#[test]
+fn s8_a_job_costs_one_wake_of_the_dispatcher() {
+    let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::Edf));
+    let mut sources = Vec::new();
+    for period in [7, 11, 13] {
+        let _ = tree.task(Tree::ROOT, TaskSpec::new("task", ms(period)));
+        sources.push(Source::periodic(ms(period), Work::from_ns(1_300_000)));
+    }
+    let workload = Workload { sources, seed: 1 };
+    let no = (Span::ZERO, Span::ZERO);
+    let ran = run_by(&tree, &workload, at(1_001), no, Vec::new(), |_| true, in_time);
+    let ends = ran.course.turns().filter(|turn| matches!(turn, Turn::Ended { .. })).count() as u64;
+    assert_eq!(ran.by_workers, ends);
+    // One for each time at which something arrives.
+    assert!(ran.steps - ran.by_workers <= ends, "{} steps for {ends} jobs", ran.steps);
+}
+
+#[test]
+fn what_a_worker_starts_for_a_server_is_looked_after() {
+    let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::FixedPriority));
+    let mut plain = TaskSpec::new("plain", ms(100));
+    plain.priority = 9;
+    let _ = tree.task(Tree::ROOT, plain);
+    let mut server = SchedulerSpec::new("server", Policy::Fifo);
+    server.reservation = Some(Reservation::new(Kind::Deferrable, Work::from_ns(2_000_000), ms(20)));
+    let server = tree.scheduler(Tree::ROOT, server);
+    let _ = tree.task(server, TaskSpec::new("client", ms(100)));
+    let source = |cost| Source::periodic(ms(100), Work::from_ns(cost));
+    let workload = Workload { sources: vec![source(3_000_000), source(10_000_000)], seed: 1 };
+    let no = (Span::ZERO, Span::ZERO);
+    let ran = run_by(&tree, &workload, at(19), no, Vec::new(), |_| true, in_time);
+    // The client begins when `plain` has ended, by the step of its worker, and has its budget and no more.
+    let times: Vec<_> = ran.course.timed().iter().map(|&(now, _)| now).collect();
+    assert_eq!((ran.by_workers, times), (1, vec![at(0), at(3), at(3), at(5)]));
 }
 
 #[test]

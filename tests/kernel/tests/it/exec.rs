@@ -445,6 +445,27 @@ fn anybodys_own_jobs_are_done_in_order_and_their_ends_are_told() {
 }
 
 #[test]
+fn s8_a_job_costs_one_wake_of_its_dispatcher() {
+    needs_root!();
+    needs!("two CPUs", kernel::cpus().len() >= 2);
+    let _bench = Bench::new("exec_one_wake");
+    let tree = small();
+    let at =
+        |ms: u64| Arrival { seen: Time::from_ns(ms * 1_000_000), nominal: Time::from_ns(ms * 1_000_000) };
+    let load = Load::new((0..40).map(|k| at(2 * k)).collect(), vec![Work::from_ns(200_000)]);
+    let tasks = vec![TaskPlan { load, body: talea_exec::work::spender() }];
+    let plan = vec![RootPlan { tree: &tree, tasks, changes: Vec::new(), cpus: vec![two_cpus()[0]] }];
+    let report = execute(plan, &Options::new(Span::from_ns(500_000_000))).expect("it runs");
+    let effort = report.roots[0].effort[0];
+    // Each end is the worker's own step. Where the machine stood still several jobs have come at once, so never more.
+    assert_eq!(effort.by_workers, 40, "{effort:?}");
+    assert!(effort.steps <= 41, "{effort:?}");
+    // And whatever was stepped by whom, a fresh machine does it again.
+    let mut fresh = tree.build().expect("a sound tree");
+    assert!(talea_exec::replay::replay(&mut fresh, &report.roots[0].record).expect("the same orders") > 0);
+}
+
+#[test]
 fn what_threads_can_not_do_is_refused() {
     let refused = |tree: &Tree, cpu: u32, change: &dyn Fn(&mut Options)| {
         let mut plan = single(tree, talea_exec::work::spender());
