@@ -29,9 +29,6 @@ pub(super) struct Miss {
     end_ns: u64,
 }
 
-#[cfg(test)]
-pub(super) const LATE: Miss = Miss { as_described: true, job: 0, release_ns: 0, deadline_ns: 10, end_ns: 12 };
-
 impl fmt::Display for Miss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let how = if self.as_described { "" } else { " and arrivals that were looked for" };
@@ -110,13 +107,27 @@ const TRIES: usize = 200;
 /// So many jobs are simulated for all tasks of a root together: less than a second.
 const JOBS: u64 = 1_000_000;
 
+/// What is proved is never late, whatever is simulated: else neither is to be believed.
+pub(super) fn hold(root: &Root, proved: &[bool], misses: &[Option<Miss>]) -> anyhow::Result<()> {
+    let mut all = root.tasks.iter().zip(proved).zip(misses);
+    match all.find_map(|((task, &is_proved), miss)| miss.filter(|_| is_proved).map(|miss| (task, miss))) {
+        None => Ok(()),
+        Some((task, miss)) => Err(anyhow::anyhow!(
+            "{task} is proved to meet its deadline, and yet: {miss}. Analysis and simulator can't both be right, which is a defect of \
+             this program: please report it, with the file"
+        )),
+    }
+}
+
 /// Looks for arrivals with which a job of one of `late` is late, which are tasks and how long a response of theirs may take:
 /// everything at once and then as often as it may come, jitter first at its most and then at its least; a task itself at once with
 /// the others, or so that a deadline of its is one of another's (the phases of M. Spuri, INRIA RR-2772, 1996). Everything at
-/// once is one run for all of them; of what is left to be simulated then each has the same share.
+/// once is one run for all of them; of what is left to be simulated then each has the same share. Those that are `proved` must not be
+/// late in any of it.
 pub(super) fn search(
     root: &Root,
     late: &[(usize, Span)],
+    proved: &[bool],
     seed: u64,
     progress: &mut Progress,
 ) -> anyhow::Result<Vec<(usize, Found)>> {
@@ -128,6 +139,7 @@ pub(super) fn search(
     let mut open = late.to_vec();
     // One that would take too long with the longest response is tried with each task's own below.
     if let Some((misses, changed)) = attempt(root, longest, None, seed, &mut left)? {
+        hold(root, proved, &misses)?;
         open.retain(|&(task, _)| {
             let miss = misses[task].map(|miss| (task, Found { miss, root: Rc::clone(&changed), seed }));
             let stays = miss.is_none();
@@ -145,6 +157,7 @@ pub(super) fn search(
                 else {
                     break;
                 };
+                hold(&root, proved, &misses)?;
                 if let Some(miss) = misses[task] {
                     found.push((task, Found { miss, root, seed }));
                     break;
@@ -279,7 +292,16 @@ mod tests {
         let root = root();
         // More than a million jobs for the first, which can never be late: nothing of it is tried.
         let late = [(0, Span::from_ns(30_000_000_000_000)), (1, Span::from_ns(20_000_000))];
-        let found = search(&root, &late, 1, &mut Progress::new()).expect("machines");
+        let found = search(&root, &late, &[false; 2], 1, &mut Progress::new()).expect("machines");
         assert_eq!(found.iter().map(|&(task, _)| task).collect::<Vec<_>>(), [1]);
+    }
+
+    #[test]
+    fn what_is_called_proved_and_is_late_is_a_defect_and_no_answer() {
+        let late = [(1, Span::from_ns(20_000_000))];
+        let search = |proved| search(&root(), &late, proved, 1, &mut Progress::new());
+        assert!(search(&[true, false]).is_ok());
+        let said = search(&[true, true]).err().expect("it is late").to_string();
+        assert!(said.contains("low is proved") && said.contains("can't both be right"), "{said}");
     }
 }
