@@ -111,6 +111,22 @@ impl Heap {
         (self.first.key != OUT).then_some((self.first.key, self.first.who))
     }
 
+    /// The least but for the first: the best of those who lost to it. O(log n).
+    pub fn second(&self) -> Option<(u64, u32)> {
+        let (_, who) = self.first()?;
+        let number = who as usize / 4;
+        let row = self.rows[number].0.iter().zip(number as u32 * 4..);
+        let others = row.filter(|&(_, other)| other != who).map(|(&key, other)| (key, other));
+        let mut best = others.min()?;
+        let mut place = self.pairs.len() + number;
+        while place > 1 {
+            let other = self.pairs[place / 2].0[1 - place % 2];
+            best = best.min((other.key, other.who));
+            place /= 2;
+        }
+        (best.0 != OUT).then_some(best)
+    }
+
     /// Puts `who` in, or gives it another key.
     #[inline]
     pub fn set(&mut self, who: u32, key: u64) {
@@ -196,6 +212,7 @@ mod tests {
             }
             twin.sort_unstable();
             assert_eq!(heap.first(), twin.first().copied());
+            assert_eq!(heap.second(), twin.get(1).copied());
             assert_eq!(heap.len(), twin.len());
             assert_eq!(heap.contains(who), twin.iter().any(|&(_, other)| other == who));
         }

@@ -1,6 +1,6 @@
 //! Bottom up: a child has changed, and each scheduler above it shows its parent what that means (SF3P section VI).
 
-use super::{Machine, NONE, Signal, Watch};
+use super::{Kid, Machine, NONE, Signal, Watch};
 use crate::Time;
 use crate::criteria::Criteria;
 use crate::sched::{Resched, Scheduler};
@@ -120,11 +120,11 @@ impl<W: Watch> Machine<W> {
         self.dirty = true;
         self.stale = u64::MAX;
         let state = &mut self.groups[group as usize];
-        let head = state.current.or_else(|| state.policy.head(now));
+        let head = state.current.or_else(|| state.policy.settled_head(now));
         let mut eligible = head.is_some();
         let mut criteria = match head {
             Some(head) => {
-                let kid = self.kids[(state.kids + head) as usize];
+                let kid = self.kids[(state.kids + head) as usize].node;
                 state.own.over(&self.nodes[kid as usize].entry.criteria)
             }
             None => self.nodes[state.node as usize].entry.criteria,
@@ -187,7 +187,7 @@ impl<W: Watch> Machine<W> {
         self.dirty = true;
         self.stale = u64::MAX;
         let root = &self.groups[0];
-        let head = root.current.or_else(|| root.policy.head(now));
-        self.nodes[root.node as usize].eligible = head.is_some();
+        let eligible = root.current.is_some() || !root.policy.is_idle(now);
+        self.nodes[Kid::ROOT.node as usize].eligible = eligible;
     }
 }

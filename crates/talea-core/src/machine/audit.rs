@@ -23,7 +23,7 @@ impl<W: Watch> Machine<W> {
             }
             let head = group.current.or_else(|| group.policy.head(now));
             if let (None, Some(head)) = (group.current, head) {
-                let first = self.entry(self.kids[(group.kids + head) as usize]);
+                let first = self.entry(self.kids[(group.kids + head) as usize].node);
                 let mut others = kids.clone().filter(|(_, kid)| kid.eligible && kid.entry.child != head);
                 let is_before = |kid: &Runnable| group.policy.before(now, &kid.entry, &first);
                 if let Some((other, _)) = others.find(|(_, kid)| is_before(kid)) {
@@ -36,7 +36,7 @@ impl<W: Watch> Machine<W> {
             let open = group.server.as_ref().is_none_or(|server| !server.budget(now).is_zero());
             if node.eligible {
                 let Some(head) = head else { return Err(format!("3: {id:?} is eligible without a head")) };
-                let kid = &self.nodes[self.kids[(group.kids + head) as usize] as usize];
+                let kid = &self.nodes[self.kids[(group.kids + head) as usize].node as usize];
                 let mut shown = group.own.over(&kid.entry.criteria);
                 if let Some(server) = &group.server {
                     shown.deadline = server.deadline();

@@ -4,7 +4,9 @@ use super::graph::Graph;
 use super::notes::Notes;
 use super::table::Table;
 use super::{Affinity, Body, NodeId, Tree, sharing};
-use super::{CpuState, Doing, Global, Group, Machine, NONE, Runnable, Task, TreeError, Watch, What, jobs};
+use super::{
+    CpuState, Doing, Global, Group, Kid, Machine, NONE, Runnable, Task, TreeError, Watch, What, jobs,
+};
 use crate::Time;
 use crate::criteria::Criteria;
 use crate::heap::Heap;
@@ -113,7 +115,8 @@ impl Tree {
         for group in &mut groups {
             group.kids = kids.len() as u32;
             let id = ids[group.node as usize];
-            kids.extend(above.get(&id).into_iter().flatten());
+            let own = above.get(&id).into_iter().flatten();
+            kids.extend(own.map(|&node| Kid::new(node, whats[node as usize])));
         }
         let Some(Body::Scheduler(root)) = self.get(Tree::ROOT).map(|node| &node.body) else {
             unreachable!("checked: the root is a scheduler")

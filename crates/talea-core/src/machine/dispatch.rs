@@ -1,9 +1,8 @@
 //! Top down: who runs where from now on, and until when at most (SF3P section VI).
 
 use super::global::Kids;
-use super::{Doing, Machine, NONE, Picked, Signal, Watch, What};
+use super::{Doing, Kid, Machine, NONE, Picked, Signal, Watch, What};
 use crate::Time;
-use crate::sched::Scheduler;
 use alloc::vec::Vec;
 
 impl<W: Watch> Machine<W> {
@@ -34,9 +33,8 @@ impl<W: Watch> Machine<W> {
                 self.aim(now, cpu, picked);
             }
         } else if self.table.is_none() {
-            let root = self.groups[0].node;
-            let picked =
-                if self.nodes[root as usize].eligible { self.descend::<true>(now, root) } else { None };
+            let is_eligible = self.nodes[Kid::ROOT.node as usize].eligible;
+            let picked = if is_eligible { self.descend::<true>(now, Kid::ROOT) } else { None };
             self.aim(now, 0, picked);
         } else {
             for cpu in 0..self.cpus.len() {
@@ -60,35 +58,35 @@ impl<W: Watch> Machine<W> {
 
     /// The task that has `cpu`, now that the policies have decided. `KEEP`: as in [`Machine::descend`].
     pub(super) fn candidate<const KEEP: bool>(&mut self, now: Time, cpu: usize) -> Option<Picked> {
-        let node = if let Some(global) = &self.global {
+        let kid = if let Some(global) = &self.global {
             // The root's children come first.
             self.kids[global.running(cpu)? as usize]
         } else if let Some(table) = &self.table {
             self.kids[table.owner(cpu)? as usize]
         } else {
-            self.groups[0].node
+            Kid::ROOT
         };
-        if self.nodes[node as usize].eligible { self.descend::<KEEP>(now, node) } else { None }
+        if self.nodes[kid.node as usize].eligible { self.descend::<KEEP>(now, kid) } else { None }
     }
 
-    /// The task that runs when `node` has the CPU. `KEEP`: it does, and schedulers that do not preempt hold on to it;
+    /// The task that runs when `kid` has the CPU. `KEEP`: it does, and schedulers that do not preempt hold on to it;
     /// otherwise it may yet be turned away at a gate.
     #[inline(always)]
-    fn descend<const KEEP: bool>(&mut self, now: Time, mut node: u32) -> Option<Picked> {
+    fn descend<const KEEP: bool>(&mut self, now: Time, mut kid: Kid) -> Option<Picked> {
         loop {
-            match self.whats[node as usize] {
+            match kid.what() {
                 What::Task(task) => {
                     // Of ten thousand tasks neither this line of memory nor the task's own is in the cache. Asked for
                     // together, they are waited for once, and the job's end finds both.
-                    return Some(Picked { task, metered: self.nodes[node as usize].metered });
+                    return Some(Picked { task, metered: self.nodes[kid.node as usize].metered });
                 }
                 What::Group(group) => {
                     let state = &mut self.groups[group as usize];
-                    let head = state.current.or_else(|| state.policy.head(now))?;
+                    let head = state.current.or_else(|| state.policy.settled_head(now))?;
                     if KEEP && !state.preemptive {
                         state.current = Some(head);
                     }
-                    node = self.kids[(state.kids + head) as usize];
+                    kid = self.kids[(state.kids + head) as usize];
                 }
             }
         }

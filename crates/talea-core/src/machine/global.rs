@@ -14,7 +14,7 @@
 //! ([`Rank`]), the number is compared; the others are asked ([`Scheduler::before`]), so that policies from outside
 //! serve several CPUs as well.
 
-use super::{Affinity, Migration, NONE, Runnable};
+use super::{Affinity, Kid, Migration, NONE, Runnable};
 use crate::Time;
 use crate::heap::Heap;
 use crate::sched::{Built, Child, Entry, Rank, Scheduler};
@@ -54,8 +54,8 @@ enum Lanes {
     Policies(Vec<Built>),
 }
 
-/// Who has a CPU. The order is that of the policy: whoever is greater has to give way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// Who has a CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Seat {
     rank: u64,
     /// Or [`NONE`].
@@ -65,19 +65,26 @@ struct Seat {
 impl Seat {
     /// Gives way to everybody.
     const EMPTY: Seat = Seat { rank: u64::MAX, who: NONE };
+
+    /// The order is that of the policy: whoever is greater has to give way. One number, for who is compared with whom is
+    /// chance, and a branch on it is guessed wrong.
+    #[inline]
+    fn order(self) -> u128 {
+        u128::from(self.rank) << 32 | u128::from(self.who)
+    }
 }
 
 /// The children of the root, by their numbers.
 #[derive(Clone, Copy)]
 pub(super) struct Kids<'a> {
     pub(super) nodes: &'a [Runnable],
-    pub(super) kids: &'a [u32],
+    pub(super) kids: &'a [Kid],
 }
 
 impl<'a> Kids<'a> {
     #[inline]
     fn entry(self, child: Child) -> &'a Entry {
-        &self.nodes[self.kids[child as usize] as usize].entry
+        &self.nodes[self.kids[child as usize].node as usize].entry
     }
 }
 
@@ -88,6 +95,8 @@ pub(super) struct Global {
     homes: Vec<u64>,
     /// Who runs, per CPU.
     seats: Vec<Seat>,
+    /// CPUs on which nobody runs, a bit each.
+    idle: u64,
     /// CPUs that have been given to another child, or to the same anew, a bit each.
     touched: u64,
     /// Who is [`At::Fresh`], or [`NONE`]; only where there is one lane, by rank.
@@ -131,6 +140,7 @@ impl Global {
             },
             homes,
             seats: alloc::vec![Seat::EMPTY; cpus as usize],
+            idle: all,
             touched: all,
             fresh: NONE,
             news: 0,
@@ -237,6 +247,7 @@ impl Global {
         // In the order in which they are likely; a jump by a table is guessed badly.
         if let At::Cpu(cpu) = at {
             self.seats[cpu as usize] = Seat::EMPTY;
+            self.idle |= 1 << cpu;
             self.touched |= 1 << cpu;
             self.news += 1;
         } else if let At::Lane(lane) = at {
@@ -328,28 +339,24 @@ impl Global {
             let head = Seat { rank, who };
             Some((head, self.fits(head, self.cpus_of(at))?))
         });
-        moves.min().map(|(head, cpu)| (head.who, cpu))
+        moves.min_by_key(|(head, _)| head.order()).map(|(head, cpu)| (head.who, cpu))
     }
 
     /// On which of these CPUs `head` should run instead of nobody or of whoever does.
     #[inline]
     fn fits(&self, head: Seat, cpus: u64) -> Option<usize> {
-        let cpu = self.worst(cpus);
-        let seat = self.seats[cpu];
-        if seat < head || !(self.preemptive || seat == Seat::EMPTY) {
-            return None;
+        let idle = cpus & self.idle;
+        if idle != 0 {
+            let last = u32::from(self.places[head.who as usize].last);
+            let cpu = if idle >> last & 1 == 1 { last } else { idle.trailing_zeros() };
+            return Some(cpu as usize);
         }
-        let last = self.places[head.who as usize].last as usize;
-        let is_free = seat == Seat::EMPTY && cpus >> last & 1 == 1 && self.seats[last] == Seat::EMPTY;
-        Some(if is_free { last } else { cpu })
+        let cpu = self.worst(cpus);
+        (self.preemptive && self.seats[cpu].order() > head.order()).then_some(cpu)
     }
 
-    /// Of these CPUs the first that is idle, else that of the least urgent.
+    /// Of these CPUs, which are all busy, that of the least urgent.
     #[inline]
-    #[allow(
-        clippy::needless_bitwise_bool,
-        reason = "a branch on who is worse is guessed wrong every second time"
-    )]
     fn worst(&self, mut cpus: u64) -> usize {
         let (mut worst, mut at) =
             (self.seats[cpus.trailing_zeros() as usize], cpus.trailing_zeros() as usize);
@@ -358,7 +365,7 @@ impl Global {
             let cpu = cpus.trailing_zeros() as usize;
             cpus &= cpus - 1;
             let seat = self.seats[cpu];
-            let is_worse = (seat.rank > worst.rank) | ((seat.rank == worst.rank) & (seat.who > worst.who));
+            let is_worse = seat.order() > worst.order();
             worst.rank = select_unpredictable(is_worse, seat.rank, worst.rank);
             worst.who = select_unpredictable(is_worse, seat.who, worst.who);
             at = select_unpredictable(is_worse, cpu, at);
@@ -398,33 +405,35 @@ impl Global {
     }
 
     /// Moves children until nobody who waits should run instead of somebody who does.
-    #[inline]
+    #[inline(always)]
     pub(super) fn decide(&mut self, now: Time, kids: Kids<'_>) {
         let news = core::mem::take(&mut self.news);
-        if let Lanes::Ranked(_, lanes) = &self.lanes
-            && lanes.len() == 1
-        {
-            return self.decide_in_one(now, kids, news);
-        }
-        while let Some((who, cpu)) = self.next_move(now, kids) {
-            self.leave(now, who);
-            self.seat(now, kids, who, cpu);
+        match &self.lanes {
+            Lanes::Ranked(_, lanes) if lanes.len() == 1 => self.decide_in_one(now, kids, news),
+            _ => self.decide_in_several(now, kids),
         }
         self.news = 0;
     }
 
+    fn decide_in_several(&mut self, now: Time, kids: Kids<'_>) {
+        while let Some((who, cpu)) = self.next_move(now, kids) {
+            self.leave(now, who);
+            self.seat(now, kids, who, cpu);
+        }
+    }
+
     /// The same with one lane, by rank. After the last decision nobody who waited came before somebody who ran, so that
     /// each piece of news moves one child at most.
-    #[inline]
+    #[inline(always)]
     fn decide_in_one(&mut self, now: Time, kids: Kids<'_>, news: u32) {
         for _ in 0..news {
-            let Lanes::Ranked(_, lanes) = &mut self.lanes else { return };
-            let waiting = lanes[0].first().map_or(Seat::EMPTY, |(rank, who)| Seat { rank, who });
             let fresh = match self.fresh {
                 NONE => Seat::EMPTY,
                 who => Seat { rank: self.places[who as usize].rank, who },
             };
-            let head = waiting.min(fresh);
+            // Where he is all the news, nobody but him can have a claim.
+            let waiting = if news == 1 && fresh != Seat::EMPTY { Seat::EMPTY } else { self.first_waiting() };
+            let head = if waiting.order() < fresh.order() { waiting } else { fresh };
             if head == Seat::EMPTY {
                 break;
             }
@@ -440,7 +449,13 @@ impl Global {
             let fresh = core::mem::replace(&mut self.fresh, NONE);
             self.wait_ranked(fresh);
         }
-        self.news = 0;
+    }
+
+    /// Who comes first in the one lane.
+    #[inline]
+    fn first_waiting(&self) -> Seat {
+        let Lanes::Ranked(_, lanes) = &self.lanes else { return Seat::EMPTY };
+        lanes[0].first().map_or(Seat::EMPTY, |(rank, who)| Seat { rank, who })
     }
 
     /// Gives `cpu` to `who`, who stands nowhere.
@@ -451,6 +466,7 @@ impl Global {
         place.last = cpu as u8;
         let seat = Seat { rank: place.rank, who };
         let preempted = core::mem::replace(&mut self.seats[cpu], seat);
+        self.idle &= !(1 << cpu);
         self.touched |= 1 << cpu;
         if preempted.who == NONE {
             return;

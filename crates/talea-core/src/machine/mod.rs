@@ -71,7 +71,7 @@ use crate::sched::Part;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use global::Global;
-use state::{BLOCKED, CpuState, Doing, Group, NONE, Picked, Runnable, STALLED, Task, What};
+use state::{BLOCKED, CpuState, Doing, Group, Kid, NONE, Picked, Runnable, STALLED, Task, What};
 
 /// A task of one machine, numbered from 0 in the order of its nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -91,7 +91,7 @@ pub struct Machine<W: Watch = ()> {
     ids: Vec<NodeId>,
     groups: Vec<Group>,
     tasks: Vec<Task>,
-    kids: Vec<u32>,
+    kids: Vec<Kid>,
     cpus: Vec<CpuState>,
     /// Of the root, when it owns several CPUs.
     global: Option<Global>,

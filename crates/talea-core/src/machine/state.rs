@@ -32,6 +32,38 @@ pub(super) enum What {
     Group(u32),
 }
 
+/// A child of a group: its node, and what that is. In one place and small, for a decision looks one up among perhaps ten
+/// thousand before it knows where to look next.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kid {
+    pub(super) node: u32,
+    /// The number of its task, or with [`Kid::GROUP`] of its group.
+    number: u32,
+}
+
+impl Kid {
+    const GROUP: u32 = 1 << 31;
+    /// The root, which is nobody's child.
+    pub(super) const ROOT: Kid = Kid { node: 0, number: Kid::GROUP };
+
+    pub(super) fn new(node: u32, what: What) -> Kid {
+        let number = match what {
+            What::Task(task) => task,
+            What::Group(group) => group | Kid::GROUP,
+        };
+        Kid { node, number }
+    }
+
+    #[inline]
+    pub(super) fn what(self) -> What {
+        if self.number & Kid::GROUP == 0 {
+            What::Task(self.number)
+        } else {
+            What::Group(self.number & !Kid::GROUP)
+        }
+    }
+}
+
 /// A scheduler at work.
 #[derive(Debug)]
 pub(super) struct Group {

@@ -381,6 +381,34 @@ macro_rules! forward {
     };
 }
 
+impl Built {
+    /// Whether nobody is ready or eligible.
+    #[inline]
+    pub(crate) fn is_idle(&self, now: Time) -> bool {
+        match self {
+            Built::Edf(policy) => policy.is_empty(),
+            Built::RateMonotonic(policy) => policy.is_empty(),
+            Built::DeadlineMonotonic(policy) => policy.is_empty(),
+            Built::CriticalityMonotonic(policy) => policy.is_empty(),
+            Built::Fifo(policy) => policy.is_empty(),
+            other => other.head(now).is_none(),
+        }
+    }
+
+    /// As [`Scheduler::head`]; it costs nothing to ask again.
+    #[inline]
+    pub(crate) fn settled_head(&mut self, now: Time) -> Option<Child> {
+        match self {
+            Built::Edf(policy) => policy.settled_head(),
+            Built::RateMonotonic(policy) => policy.settled_head(),
+            Built::DeadlineMonotonic(policy) => policy.settled_head(),
+            Built::CriticalityMonotonic(policy) => policy.settled_head(),
+            Built::Fifo(policy) => policy.settled_head(),
+            other => other.head(now),
+        }
+    }
+}
+
 #[cfg(test)]
 impl Built {
     /// Entries that were compared, by a policy that orders by a number.

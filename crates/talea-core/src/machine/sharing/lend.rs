@@ -41,7 +41,7 @@ impl<W: Watch> Machine<W> {
     #[cold]
     pub(in super::super) fn with_lent_through(&self, group: u32, head: Child, own: &Criteria) -> Criteria {
         let (group, share) = (&self.groups[group as usize], self.share.as_ref().expect("a gate"));
-        let kid = self.kids[(group.kids + head) as usize];
+        let kid = self.kids[(group.kids + head) as usize].node;
         let leads = self.nodes[kid as usize].boosted && self.nodes[group.node as usize].boosted;
         if leads { own.most_urgent(&share.lent[group.node as usize]) } else { *own }
     }

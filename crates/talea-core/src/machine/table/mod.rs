@@ -104,8 +104,7 @@ impl<W: Watch> Machine<W> {
     pub(super) fn turn_table(&mut self, now: Time, due: (Time, Part)) {
         while let Some((cpu, entry)) = self.table.as_mut().and_then(|table| table.pass(due)) {
             self.dirty = true;
-            let kid = self.kids[entry.owner as usize];
-            let What::Task(task) = self.whats[kid as usize] else { continue };
+            let What::Task(task) = self.kids[entry.owner as usize].what() else { continue };
             if due.1 == Part::Ends {
                 let state = &self.tasks[task as usize];
                 if let (true, false, Some(job)) = (state.released, entry.goes_on, state.ring.first()) {
