@@ -63,7 +63,8 @@ fn run(levels: usize, cpus: u32) -> Result<(f64, f64), Failure> {
     });
     let load = Load::new(arrivals.collect(), vec![Work::from_ns(20_000)]);
     let tasks = vec![TaskPlan { load, body: work::spender() }];
-    let plan = RootPlan { tree: &tree, tasks, changes: Vec::new(), cpus: (0..cpus).collect() };
+    let plan =
+        RootPlan { tree: &tree, tasks, changes: Vec::new(), flows: Vec::new(), cpus: (0..cpus).collect() };
     let duration = Span::from_ns(JOBS * PERIOD.as_ns());
     let options = Options { audit: false, monitor: false, ..Options::new(duration) };
     let report = execute(vec![plan], &options)?;
@@ -85,7 +86,7 @@ fn overruns(cpu: u32) -> Result<Vec<f64>, Failure> {
     let arrivals = vec![Arrival { seen: Time::ZERO, nominal: Time::ZERO }];
     let load = Load::new(arrivals, vec![Work::from_ns(10_000_000_000)]);
     let tasks = vec![TaskPlan { load, body: work::spender() }];
-    let plan = RootPlan { tree: &tree, tasks, changes: Vec::new(), cpus: vec![cpu] };
+    let plan = RootPlan { tree: &tree, tasks, changes: Vec::new(), flows: Vec::new(), cpus: vec![cpu] };
     let options = Options { audit: false, ..Options::new(Span::from_ns(1_000_000_000)) };
     let report = execute(vec![plan], &options)?;
     let (mut used, mut over) = (0, Vec::new());

@@ -20,6 +20,7 @@
 
 pub mod course;
 mod dispatcher;
+pub mod flow;
 pub mod holes;
 mod letters;
 pub mod load;
@@ -27,6 +28,7 @@ mod mailbox;
 pub mod mechanism;
 mod office;
 pub mod record;
+mod remote;
 pub mod replay;
 mod root;
 pub mod run;
@@ -40,13 +42,13 @@ pub mod work;
 mod worker;
 
 pub use course::{Course, Turn};
+pub use flow::Flow;
 pub use holes::Hole;
-pub use load::{Arrival, Load};
+pub use load::{Arrival, Arrivals, Load};
 pub use mechanism::Mechanism;
 pub use record::{Entry, What};
-pub use run::{
-    Band, CallOff, Failure, Options, Report, RootPlan, RootReport, TaskPlan, execute, execute_until,
-};
+pub use remote::Remote;
+pub use run::{Band, Failure, Options, Report, RootPlan, RootReport, TaskPlan, execute, execute_until};
 pub use stretch::Stretch;
 pub use truth::Ran;
 pub use work::{Body, Job, Pace};

@@ -10,6 +10,7 @@
 //! after a budget must know when the look is due), the worker leaves a letter and rings, and the dispatcher steps.
 
 use crate::dispatcher::Timeline;
+use crate::mailbox::Mail;
 use crate::mechanism::Mechanism;
 use crate::record::Log;
 use crate::root::Root;
@@ -26,8 +27,8 @@ pub(crate) struct Office<M: Mechanism> {
     pub(crate) root: Root<M>,
     /// By CPU.
     logs: Vec<Log>,
-    /// Whose pieces are over; empty between two steps.
-    ended: Vec<TaskId>,
+    /// What is read in a step; empty between two.
+    mail: Mail,
     /// What the kernel refused a worker that stepped.
     failed: Option<M::Error>,
     /// Steps that workers made.
@@ -38,7 +39,7 @@ impl<M: Mechanism> Office<M> {
     /// `room` entries of a record for each of so many CPUs.
     pub(crate) fn new(root: Root<M>, cpus: usize, tasks: usize, room: usize) -> Office<M> {
         let logs = (0..cpus).map(|_| Log::new(room)).collect();
-        Office { root, logs, ended: Vec::with_capacity(tasks), failed: None, by_workers: 0 }
+        Office { root, logs, mail: Mail::new(tasks), failed: None, by_workers: 0 }
     }
 
     /// One instant on `cpu`: what lies in its mailbox, and what `who` steps has to say itself.
@@ -49,10 +50,10 @@ impl<M: Mechanism> Office<M> {
         stage: &Stage,
         who: Option<TaskId>,
     ) -> Result<(), M::Error> {
-        stage.cpus[cpu].mailbox.take(&stage.slots, &mut self.ended);
-        self.ended.extend(who);
-        let stepped = self.root.step(cpu, now, &self.ended, &mut self.logs[cpu]);
-        self.ended.clear();
+        stage.cpus[cpu].mailbox.take(&stage.slots, &mut self.mail);
+        self.mail.ended.extend(who);
+        let stepped = self.root.step(cpu, now, &self.mail, &mut self.logs[cpu]);
+        self.mail.clear();
         stepped
     }
 

@@ -8,12 +8,14 @@
 //! waited for. A panic in any of them calls the run off and is passed on when all have ended.
 
 use crate::dispatcher::{self, Effort, Timeline};
+use crate::flow::Flow;
 use crate::holes::{self, Hole};
 use crate::load::Load;
 use crate::mechanism::audit::{Audited, Consumed};
 use crate::mechanism::{Flip, Identity};
 use crate::office::{Counter, Office};
 use crate::record::{self, Entry};
+use crate::remote::Remote;
 use crate::root::{LEAST, Root};
 pub use crate::stage::Band;
 use crate::stage::{Ranks, Stage};
@@ -26,7 +28,7 @@ use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock};
 use std::thread::{Builder, Scope, ScopedJoinHandle};
 use talea_core::cpus::MAX_CPUS;
 use talea_core::machine::{Body as Node, Condition, LONGEST, Machine, TaskId, Tree, TreeError};
@@ -60,6 +62,8 @@ pub struct RootPlan<'a> {
     pub tasks: Vec<TaskPlan<'a>>,
     /// What becomes of battery, mode and mask, in order of time.
     pub changes: Vec<(Time, Condition)>,
+    /// By channel of the tree, if there are tasks whose jobs move tokens themselves ([`Load::tells`]).
+    pub flows: Vec<Arc<Flow>>,
     /// The CPUs that it gets, as the kernel counts them; as many as the tree has, and nobody else's.
     pub cpus: Vec<u32>,
 }
@@ -144,40 +148,6 @@ pub struct Report {
     pub holes: Vec<Hole>,
     /// How long it was: shorter than planned if it was called off.
     pub length: Span,
-}
-
-/// Ends a run from outside, from any thread; also one that has not begun.
-#[derive(Debug, Default)]
-pub struct CallOff {
-    asked: AtomicBool,
-    stages: Mutex<Vec<Weak<Stage>>>,
-}
-
-impl CallOff {
-    /// The run is to end now. What has happened until then is reported as if it had been planned so.
-    pub fn call(&self) {
-        self.asked.store(true, Ordering::Release);
-        let stages = self.stages.lock().unwrap_or_else(PoisonError::into_inner);
-        for stage in stages.iter().filter_map(Weak::upgrade) {
-            stage.call_off();
-        }
-    }
-
-    /// Whether it was called.
-    pub fn was_called(&self) -> bool {
-        self.asked.load(Ordering::Acquire)
-    }
-
-    fn know(&self, stages: &[Arc<Stage>]) {
-        // Whoever calls has either said so before this, or finds them here.
-        let mut known = self.stages.lock().unwrap_or_else(PoisonError::into_inner);
-        *known = stages.iter().map(Arc::downgrade).collect();
-        if self.was_called() {
-            for stage in stages {
-                stage.call_off();
-            }
-        }
-    }
 }
 
 /// Why there was no run, or no end to it.
@@ -298,10 +268,10 @@ fn can_be_driven(tree: &Tree) -> Result<(), String> {
 /// # Panics
 /// Passes on the panic of a job.
 pub fn execute(roots: Vec<RootPlan<'_>>, options: &Options) -> Result<Report, Failure> {
-    execute_until(roots, options, &CallOff::default())
+    execute_until(roots, options, &Remote::default())
 }
 
-/// As [`execute`], as long as nobody calls it off.
+/// As [`execute`], with somebody who may call it off, or ask for more.
 ///
 /// # Errors
 /// As [`execute`].
@@ -311,7 +281,7 @@ pub fn execute(roots: Vec<RootPlan<'_>>, options: &Options) -> Result<Report, Fa
 pub fn execute_until(
     roots: Vec<RootPlan<'_>>,
     options: &Options,
-    call_off: &CallOff,
+    remote: &Remote,
 ) -> Result<Report, Failure> {
     check(&roots, options)?;
     let mut machines = Vec::new();
@@ -328,7 +298,7 @@ pub fn execute_until(
     for stage in &stages {
         stage.crew.set(stages.iter().map(Arc::downgrade).collect()).expect("set once");
     }
-    call_off.know(&stages);
+    remote.know(&stages);
     // Outlives every thread that may be stopped.
     let _handler = Handler::install()?;
     let watchdog = Watchdog::new();
@@ -399,7 +369,7 @@ impl<'s> Shared<'s> {
             let flip = Flip::new(Arc::clone(stage), ranks, &identities);
             let mechanism = Audited::new(flip, tasks, self.options.audit)?;
             let cpus = root.cpus.len();
-            let root = Root::new(machine, cpus, mechanism, loads, root.changes)?;
+            let root = Root::new(machine, cpus, mechanism, loads, root.changes, root.flows)?;
             live.push(Arc::new(PiLock::new(Live::new(root, cpus, tasks, self.options.room))));
         }
         let mut dispatchers = Vec::new();

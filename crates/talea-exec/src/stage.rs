@@ -81,11 +81,15 @@ pub(crate) struct Slot {
     /// Rings once for each job, and at the end of the run.
     go: Bell,
     number: AtomicU64,
+    version: AtomicU32,
     cost: AtomicU64,
     /// Where it was last ordered to run: whose dispatcher it tells.
     pub(crate) cpu: AtomicU32,
     /// The next in the mailbox that it is in.
     pub(crate) next: AtomicU32,
+    /// Jobs of its task that were asked for from outside and have not been read; and the next in that list.
+    pub(crate) asked: AtomicU32,
+    pub(crate) next_asked: AtomicU32,
     pub(crate) gate: Gate,
 }
 
@@ -93,6 +97,7 @@ impl Slot {
     /// A new job, for a worker that has none.
     pub(crate) fn give(&self, job: Job) {
         self.number.store(job.number, Ordering::Relaxed);
+        self.version.store(job.version, Ordering::Relaxed);
         self.cost.store(job.cost.as_ns(), Ordering::Relaxed);
         // What stands above is seen by whoever hears it.
         self.go.ring();
@@ -107,6 +112,7 @@ impl Slot {
     pub(crate) fn job(&self) -> Job {
         Job {
             number: self.number.load(Ordering::Relaxed),
+            version: self.version.load(Ordering::Relaxed),
             cost: Work::from_ns(self.cost.load(Ordering::Relaxed)),
         }
     }

@@ -9,6 +9,8 @@ use talea_os::clock;
 pub struct Job {
     /// Which of its task, from 0.
     pub number: u64,
+    /// In which version it is done.
+    pub version: u32,
     /// What it, or this piece of it, costs, says its load.
     pub cost: Work,
 }
@@ -88,7 +90,7 @@ mod tests {
         // A stop of the whole machine may fall between two looks at the clock, but not every time.
         let least = (0..20).map(|number| {
             let before = clock::thread_cpu_time();
-            spender()(&Job { number, cost }, &AtomicBool::new(false));
+            spender()(&Job { number, version: 0, cost }, &AtomicBool::new(false));
             let spent = clock::thread_cpu_time().checked_sub(before).expect("a clock that goes on");
             assert!(spent >= cost, "{spent}");
             spent
@@ -105,7 +107,7 @@ mod tests {
             let mut off: Vec<u64> = (0..9)
                 .map(|number| {
                     let before = clock::thread_cpu_time();
-                    body(&Job { number, cost }, &AtomicBool::new(false));
+                    body(&Job { number, version: 0, cost }, &AtomicBool::new(false));
                     let spent = clock::thread_cpu_time().checked_sub(before).expect("a clock that goes on");
                     spent.checked_sub(cost).expect("it spends all of it").as_ns()
                 })
@@ -125,7 +127,7 @@ mod tests {
             let mut spent: Vec<u64> = (0..9)
                 .map(|number| {
                     let before = clock::thread_cpu_time();
-                    body(&Job { number, cost }, &AtomicBool::new(false));
+                    body(&Job { number, version: 0, cost }, &AtomicBool::new(false));
                     clock::thread_cpu_time().checked_sub(before).expect("a clock that goes on").as_ns()
                 })
                 .collect();
@@ -150,7 +152,7 @@ mod tests {
         let before = clock::thread_cpu_time();
         // Beyond what any clock shows.
         let cost = Work::from_ns(u64::MAX);
-        spender()(&Job { number: 0, cost }, &AtomicBool::new(true));
+        spender()(&Job { number: 0, version: 0, cost }, &AtomicBool::new(true));
         let spent = clock::thread_cpu_time().checked_sub(before).expect("a clock that goes on");
         assert!(spent < Work::from_ns(cost.as_ns() / 2));
     }

@@ -14,6 +14,7 @@ const EDGES: &[(&str, &str, &str)] = &[
     ("talea-os", "rustix", "system calls"),
     ("talea-exec", "talea-core", "drives its machine"),
     ("talea-exec", "talea-os", "the hands"),
+    ("talea-exec", "crossbeam-queue", "what threads say that may be stopped meanwhile"),
     ("talea-analysis", "talea-core", "tests are about the core's tasks"),
     ("talea-sim", "talea-core", "drives its machine"),
     ("talea-system", "talea-core", "a file becomes the core's setup"),

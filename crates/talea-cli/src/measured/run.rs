@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use talea_core::{Span, Time};
 use talea_exec::run::MOST_ROOM;
 use talea_exec::{
-    Arrival, Body, CallOff, Failure, Load, Options, Pace, Report, RootPlan, TaskPlan, execute_until, work,
+    Body, Failure, Load, Options, Pace, Remote, Report, RootPlan, TaskPlan, execute_until, work,
 };
 use talea_os::signals::{Signal, Signals};
 use talea_sim::dice::of_root;
@@ -86,10 +86,9 @@ pub(crate) fn run(setup: &Setup<'_>) -> anyhow::Result<Result<Measured, Refused>
     options.begin = setup.begin;
     options.switches = if setup.switches { options.room } else { 0 };
     options.priorities = setup.rights != Rights::Unused;
-    let call_off = CallOff::default();
-    let attempt = |options: &Options| {
-        until_a_signal(&call_off, || execute_until(plans(setup, pace), options, &call_off))
-    };
+    let remote = Remote::default();
+    let attempt =
+        |options: &Options| until_a_signal(&remote, || execute_until(plans(setup, pace), options, &remote));
     let mut ended = attempt(&options)?;
     if matches!(ended, Err(Failure::NoRight(_))) && setup.rights == Rights::Wanted {
         options.priorities = false;
@@ -97,7 +96,7 @@ pub(crate) fn run(setup: &Setup<'_>) -> anyhow::Result<Result<Measured, Refused>
     }
     match ended {
         Ok(report) => {
-            let interrupted = call_off.was_called();
+            let interrupted = remote.was_called_off();
             Ok(Ok(Measured { report, is_real: options.priorities, interrupted }))
         }
         Err(failure @ (Failure::Plan(_) | Failure::Tree(_))) => Ok(Err(Refused(failure.to_string()))),
@@ -127,21 +126,20 @@ fn plans<'s>(setup: &Setup<'s>, pace: Option<Pace>) -> Vec<RootPlan<'s>> {
         let jobs = |task: usize| setup.sketches[number].begun[task] as usize + SPARE;
         let drawn = talea_sim::draw(&root.workload(of_root(setup.seed, number)), until, jobs);
         let tasks = drawn.into_iter().zip(&root.sources).zip(&root.tasks).map(|((drawn, source), name)| {
-            let arrivals = drawn.arrivals.iter().map(|&(seen, nominal)| Arrival { seen, nominal });
-            let load = Load { arrivals: arrivals.collect(), costs: drawn.costs, marks: source.cost.clone() };
+            let load = Load::drawn(&drawn.arrivals, drawn.costs, source.cost.clone());
             let generated = || pace.map_or_else(work::spender, work::counter);
             let body: Body<'s> = (setup.bodies)(name).unwrap_or_else(generated);
             TaskPlan { load, body }
         });
         let mut changes = root.surroundings.changes.clone();
         changes.sort_by_key(|&(at, _)| at);
-        RootPlan { tree: &root.tree, tasks: tasks.collect(), changes, cpus: cpus.clone() }
+        RootPlan { tree: &root.tree, tasks: tasks.collect(), changes, flows: Vec::new(), cpus: cpus.clone() }
     };
     roots.map(plan).collect()
 }
 
 /// Does `what`, which is called off when somebody sends a signal that would end the program.
-fn until_a_signal<T: Send>(call_off: &CallOff, what: impl FnOnce() -> T) -> anyhow::Result<T> {
+fn until_a_signal<T: Send>(remote: &Remote, what: impl FnOnce() -> T) -> anyhow::Result<T> {
     // Before there are threads that would have them unblocked.
     let signals =
         Signals::new(&[Signal::Int, Signal::Term, Signal::Hup]).context("cannot wait for signals")?;
@@ -155,7 +153,7 @@ fn until_a_signal<T: Send>(call_off: &CallOff, what: impl FnOnce() -> T) -> anyh
             ];
             while matches!(poll(&mut waits, None), Err(rustix::io::Errno::INTR)) {}
             if matches!(signals.take(), Ok(Some(_))) {
-                call_off.call();
+                remote.call_off();
             }
         });
         let done = what();

@@ -184,7 +184,7 @@ mod tests {
         const TASK: TaskId = TaskId(0);
         let at = |us: u64| Time::from_ns(us * 1_000);
         let Ok(mut audited) = Audited::new(Clock::default(), 1, true);
-        let job = Job { number: 0, cost: Work::from_ns(9_000_000) };
+        let job = Job { number: 0, version: 0, cost: Work::from_ns(9_000_000) };
         // From, to, what its clock has gone on by, and in between: who knows.
         for (from, to, used) in [(100, 5_100, 3_000), (6_000, 8_000, 1_901), (9_000, 9_500, 700)] {
             audited.at(at(from));

@@ -14,8 +14,9 @@ use super::{Doing, Root};
 use crate::mechanism::Mechanism;
 use crate::record::Log;
 use crate::work::Job;
+use std::sync::Arc;
 use talea_core::Work;
-use talea_core::machine::{Cpu, Event, Handled, TaskId};
+use talea_core::machine::{ChannelId, Cpu, Event, Handled, TaskId};
 use talea_core::workload::script::Deed;
 
 /// What lies on the desk of a worker.
@@ -50,8 +51,26 @@ impl<M: Mechanism> Root<M> {
             }
             return;
         }
+        if self.loads[at].tells() {
+            self.settle(task, log);
+        }
         self.jobs[at] = None;
         let _ = self.tell(log, Event::Completed { task });
+    }
+
+    /// A job that moves tokens itself is over: what it has taken, and what it has put.
+    fn settle(&mut self, task: TaskId, log: &mut Log) {
+        for at in 0..self.flows.len() {
+            let (channel, flow) = (ChannelId(at as u32), Arc::clone(&self.flows[at]));
+            let (popped, pushed) = flow.moved_by(task);
+            for _ in 0..popped {
+                let _ = self.tell(log, Event::Popped { channel });
+            }
+            for _ in 0..pushed {
+                let _ = self.tell(log, Event::Pushed { channel });
+            }
+            flow.settle(popped, pushed);
+        }
     }
 
     /// A job does something; whether it goes on at once.
@@ -123,11 +142,11 @@ impl<M: Mechanism> Root<M> {
     /// `cpu` goes over to whoever is to have it.
     pub(super) fn turn_over(&mut self, cpu: usize) -> Result<(), M::Error> {
         let (at, from, to) = (Cpu(cpu as u32), self.running[cpu], self.wanted[cpu]);
-        if let Some(Doing { task, job, .. }) = to {
+        if let Some(Doing { task, job, version }) = to {
             let desk = &mut self.desks[task.0 as usize];
             if let Desk::Piece(cost) = *desk {
                 *desk = Desk::Taken;
-                self.mechanism.begin(at, task, Job { number: job, cost })?;
+                self.mechanism.begin(at, task, Job { number: job, version, cost })?;
             } else {
                 self.mechanism.resume(at, task)?;
             }

@@ -12,12 +12,15 @@
 mod alarm;
 mod desk;
 
+use crate::flow::Flow;
 use crate::load::{Cursor, Load};
+use crate::mailbox::Mail;
 use crate::mechanism::Mechanism;
 use crate::record::{Entry, Log, What};
 use crate::stretch::{Stretch, Stretches};
 use alarm::{Lead, Nap};
 use desk::Desk;
+use std::sync::Arc;
 use talea_core::heap::Heap;
 use talea_core::machine::{Condition, Cpu, Event, Handled, Machine, Order, TaskId};
 use talea_core::workload::script::Script;
@@ -50,6 +53,8 @@ pub(crate) struct Root<M> {
     desks: Vec<Desk>,
     /// By task: what its jobs do beside working.
     scripts: Vec<Option<Script>>,
+    /// By channel: what jobs that tell it themselves have moved; shorter than the list of channels where none do.
+    flows: Vec<Arc<Flow>>,
     /// Tasks that have suspended themselves, by the end of that.
     wakes: Heap,
     /// What becomes of battery, mode and mask, in order, and how far that has come.
@@ -70,6 +75,7 @@ pub(crate) struct Root<M> {
     refused: u64,
     /// When dispatchers were awake late.
     late: Stretches,
+    stopped: bool,
     closed: bool,
 }
 
@@ -84,11 +90,15 @@ impl<M: Mechanism> Root<M> {
         mut mechanism: M,
         loads: Vec<Load>,
         changes: Vec<(Time, Condition)>,
+        flows: Vec<Arc<Flow>>,
     ) -> Result<Self, M::Error> {
         let tasks = machine.tasks();
         assert_eq!(tasks, loads.len(), "one load for each task");
         let told = (0..tasks).map(|task| mechanism.used(TaskId(task as u32))).collect::<Result<_, _>>()?;
         let script = |(task, load): (u32, &Load)| {
+            if load.tells {
+                return None;
+            }
             let (inputs, outputs): (Vec<_>, Vec<_>) =
                 (machine.inputs(TaskId(task)).collect(), machine.outputs(TaskId(task)).collect());
             Script::new(&load.marks, &inputs, &outputs)
@@ -106,6 +116,7 @@ impl<M: Mechanism> Root<M> {
             wakes: Heap::new(tasks),
             changes,
             changed: 0,
+            flows,
             told,
             armed: vec![Time::ZERO; cpus],
             naps: vec![Nap::NONE; cpus],
@@ -115,6 +126,7 @@ impl<M: Mechanism> Root<M> {
             entries: 0,
             refused: 0,
             late: Stretches::new(),
+            stopped: false,
             closed: false,
         };
         for task in 0..tasks as u32 {
@@ -177,12 +189,18 @@ impl<M: Mechanism> Root<M> {
         self.machine.handle(self.now, event)
     }
 
-    /// One instant, by the dispatcher of `me`: `ended` are the tasks whose workers have told that their piece is over.
+    /// Whether it was stopped, and all that had come is done.
+    pub(crate) fn is_done(&self) -> bool {
+        let tasks = (0..self.jobs.len() as u32).map(TaskId);
+        self.stopped && tasks.into_iter().all(|task| self.machine.unfinished(task).next().is_none())
+    }
+
+    /// One instant, by the dispatcher of `me`, who has read this mail.
     pub(crate) fn step(
         &mut self,
         me: usize,
         clock: Time,
-        ended: &[TaskId],
+        mail: &Mail,
         log: &mut Log,
     ) -> Result<(), M::Error> {
         if self.closed {
@@ -196,11 +214,18 @@ impl<M: Mechanism> Root<M> {
         for cpu in 0..self.running.len() {
             self.charge(cpu, log)?;
         }
-        for &task in ended {
+        for &task in &mail.ended {
             self.mechanism.ended(task)?;
             self.reach(task, log);
         }
         self.go_on(log);
+        for &event in &mail.said {
+            self.stopped |= event == Event::Stopped;
+            let _ = self.tell(log, event);
+        }
+        for &(task, count) in &mail.asked {
+            self.ask(task, count, log);
+        }
         while let Some((at, task)) = self.arrivals.first()
             && at <= self.now.as_ns()
         {
@@ -229,6 +254,17 @@ impl<M: Mechanism> Root<M> {
             }
         }
         self.obey(me)
+    }
+
+    /// So many jobs of `task`, which somebody wants now. When there is no room for one, there is none for those behind it.
+    fn ask(&mut self, task: TaskId, count: u32, log: &mut Log) {
+        for done in 0..count {
+            let now = self.now;
+            if self.tell(log, Event::Arrived { task, arrival: now }) != Handled::Done {
+                self.refused += u64::from(count - done);
+                break;
+            }
+        }
     }
 
     /// Tells what the task on `cpu` has consumed, if anybody wants to know.

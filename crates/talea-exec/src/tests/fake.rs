@@ -4,7 +4,8 @@
 mod told;
 
 use crate::course::{Course, Turn};
-use crate::load::{Arrival, Load};
+use crate::load::Load;
+use crate::mailbox::Mail;
 use crate::mechanism::Mechanism;
 use crate::record::{Entry, Log, merge};
 use crate::root::Root;
@@ -185,12 +186,11 @@ pub(super) fn run_by(
     let machine = tree.build().expect("a sound tree");
     let fake = Fake::new(machine.tasks());
     let drawn = talea_sim::draw(workload, until, |_| 1_000);
-    let loads = drawn.into_iter().zip(&workload.sources).map(|(drawn, source)| Load {
-        arrivals: drawn.arrivals.iter().map(|&(seen, nominal)| Arrival { seen, nominal }).collect(),
-        costs: drawn.costs,
-        marks: source.cost.clone(),
-    });
-    let Ok(mut root) = Root::new(machine, cpus, fake.clone(), loads.collect(), changes);
+    let loads = drawn
+        .into_iter()
+        .zip(&workload.sources)
+        .map(|(drawn, source)| Load::drawn(&drawn.arrivals, drawn.costs, source.cost.clone()));
+    let Ok(mut root) = Root::new(machine, cpus, fake.clone(), loads.collect(), changes, Vec::new());
     let mut logs: Vec<Log> = (0..cpus).map(|_| Log::new(1 << 16)).collect();
     let mut due = vec![0; cpus];
     let (mut steps, mut by_workers) = (0, 0);
@@ -202,11 +202,11 @@ pub(super) fn run_by(
             break;
         }
         fake.0.borrow_mut().advance(now);
-        let ended = fake.0.borrow().ended();
+        let mail = Mail { ended: fake.0.borrow().ended(), ..Mail::default() };
         // Who runs the machine matters only for who wakes when.
         let cpu = due.iter().position(|&due| due <= now).unwrap_or(0);
         let by_worker = cpus == 1 && due[0] > now && !root.is_metered() && may(steps);
-        let Ok(()) = root.step(cpu, Time::from_ns(now), &ended, &mut logs[cpu]);
+        let Ok(()) = root.step(cpu, Time::from_ns(now), &mail, &mut logs[cpu]);
         fake.0.borrow().check();
         steps += 1;
         assert!(steps < 1_000_000, "time stands still at {now}");

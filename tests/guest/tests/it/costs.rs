@@ -49,10 +49,12 @@ fn in_a_tree(period: Span) -> Vec<u64> {
     let body = |_: &_, _: &_| begun.lock().expect("nobody panicked").push(clock::now());
     let tasks = vec![TaskPlan { load: load(&system, root, 0), body: Box::new(body) }];
     let options = Options { monitor: false, audit: false, ..Options::new(system.duration) };
-    let zero =
-        execute(vec![RootPlan { tree: &root.tree, tasks, changes: Vec::new(), cpus: vec![0] }], &options)
-            .expect("a run")
-            .zero;
+    let zero = execute(
+        vec![RootPlan { tree: &root.tree, tasks, changes: Vec::new(), flows: Vec::new(), cpus: vec![0] }],
+        &options,
+    )
+    .expect("a run")
+    .zero;
     let begun = begun.into_inner().expect("nobody panicked");
     assert_eq!(begun.len(), PERIODS);
     (0..).zip(&begun).map(|(k, at)| at.since(zero + Span::from_ns(period.as_ns() * k)).as_ns()).collect()

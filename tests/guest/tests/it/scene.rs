@@ -6,9 +6,7 @@ mod told;
 use talea_core::machine::TaskId;
 use talea_core::workload::Cost;
 use talea_core::{Span, Time, Work};
-use talea_exec::{
-    Arrival, Course, Load, Options, RootPlan, RootReport, TaskPlan, Turn, execute, replay, work,
-};
+use talea_exec::{Course, Load, Options, RootPlan, RootReport, TaskPlan, Turn, execute, replay, work};
 use talea_sim::World;
 use talea_system::system::{Root, System};
 
@@ -34,8 +32,7 @@ pub(crate) fn ms(ms: u64) -> Span {
 pub(crate) fn load(system: &System, root: &Root, task: usize) -> Load {
     let until = Time::ZERO + system.duration;
     let drawn = talea_sim::draw(&root.workload(system.seed), until, |_| 0).swap_remove(task);
-    let arrivals = drawn.arrivals.iter().map(|&(seen, nominal)| Arrival { seen, nominal }).collect();
-    Load { arrivals, costs: drawn.costs, marks: root.sources[task].cost.clone() }
+    Load::drawn(&drawn.arrivals, drawn.costs, root.sources[task].cost.clone())
 }
 
 /// Runs a system with one CPU, every job spending what it costs.
@@ -59,7 +56,7 @@ pub(crate) fn run_beside(text: &str, longer: Span) -> Run {
     let simulated = told::course(World::new(machine, 1, &workload), 1, until);
     let plan = |task: usize| TaskPlan { load: load(&system, root, task), body: work::spender() };
     let tasks = (0..root.tasks.len()).map(plan).collect();
-    let plan = RootPlan { tree: &root.tree, tasks, changes: Vec::new(), cpus: vec![0] };
+    let plan = RootPlan { tree: &root.tree, tasks, changes: Vec::new(), flows: Vec::new(), cpus: vec![0] };
     // The monitor of holes is a thread, and this machine has none to spare.
     let options = Options { monitor: false, room: 1 << 18, ..Options::new(system.duration) };
     let mut report = execute(vec![plan], &options).expect("a run");

@@ -381,7 +381,7 @@ fn single<'a>(tree: &'a Tree, body: talea_exec::Body<'a>) -> Vec<RootPlan<'a>> {
     let arrivals = vec![Arrival { seen: Time::ZERO, nominal: Time::ZERO }];
     let load = Load::new(arrivals, vec![Work::from_ns(1_000_000)]);
     let tasks = vec![TaskPlan { load, body }];
-    vec![RootPlan { tree, tasks, changes: Vec::new(), cpus: vec![two_cpus()[0]] }]
+    vec![RootPlan { tree, tasks, changes: Vec::new(), flows: Vec::new(), cpus: vec![two_cpus()[0]] }]
 }
 
 fn small() -> Tree {
@@ -399,7 +399,13 @@ fn a_job_that_panics_ends_the_run_and_leaves_nothing_behind() {
     let mut plan = single(&tree, Box::new(|_, _| panic!("on purpose")));
     // Another root that has nothing to do with it, and would sleep until the end.
     let idle = TaskPlan { load: Load::default(), body: talea_exec::work::spender() };
-    plan.push(RootPlan { tree: &tree, tasks: vec![idle], changes: Vec::new(), cpus: vec![two_cpus()[1]] });
+    plan.push(RootPlan {
+        tree: &tree,
+        tasks: vec![idle],
+        changes: Vec::new(),
+        flows: Vec::new(),
+        cpus: vec![two_cpus()[1]],
+    });
     let length = Duration::from_secs(30);
     let options = Options::new(Span::from_ns(length.as_nanos() as u64));
     let begun = std::time::Instant::now();
@@ -436,7 +442,13 @@ fn anybodys_own_jobs_are_done_in_order_and_their_ends_are_told() {
         |ms: u64| Arrival { seen: Time::from_ns(ms * 1_000_000), nominal: Time::from_ns(ms * 1_000_000) };
     let load = Load::new((0..20).map(|k| at(2 * k)).collect(), Vec::new());
     let tasks = vec![TaskPlan { load, body: Box::new(body) }];
-    let plan = vec![RootPlan { tree: &tree, tasks, changes: Vec::new(), cpus: vec![two_cpus()[0]] }];
+    let plan = vec![RootPlan {
+        tree: &tree,
+        tasks,
+        changes: Vec::new(),
+        flows: Vec::new(),
+        cpus: vec![two_cpus()[0]],
+    }];
     let report = execute(plan, &Options::new(Span::from_ns(500_000_000))).expect("it runs");
     assert_eq!(done.load(Ordering::Relaxed), 20);
     let course = talea_exec::Course::of(1, &report.roots[0].record);
@@ -454,7 +466,13 @@ fn s8_a_job_costs_one_wake_of_its_dispatcher() {
         |ms: u64| Arrival { seen: Time::from_ns(ms * 1_000_000), nominal: Time::from_ns(ms * 1_000_000) };
     let load = Load::new((0..40).map(|k| at(2 * k)).collect(), vec![Work::from_ns(200_000)]);
     let tasks = vec![TaskPlan { load, body: talea_exec::work::spender() }];
-    let plan = vec![RootPlan { tree: &tree, tasks, changes: Vec::new(), cpus: vec![two_cpus()[0]] }];
+    let plan = vec![RootPlan {
+        tree: &tree,
+        tasks,
+        changes: Vec::new(),
+        flows: Vec::new(),
+        cpus: vec![two_cpus()[0]],
+    }];
     let report = execute(plan, &Options::new(Span::from_ns(500_000_000))).expect("it runs");
     let effort = report.roots[0].effort[0];
     // Each end is the worker's own step. Where the machine stood still several jobs have come at once, so never more.

@@ -8,7 +8,7 @@ use talea_core::machine::{Cpu, Event, Order, TaskId};
 use talea_core::workload::{Cost, Overheads, Workload};
 use talea_core::{Span, Time, Work};
 use talea_exec::{
-    Arrival, Course, Entry, Load, Options, Report, RootPlan, RootReport, TaskPlan, Turn, What, execute, work,
+    Course, Entry, Load, Options, Report, RootPlan, RootReport, TaskPlan, Turn, What, execute, work,
 };
 use talea_kernel_tests::{Bench, kernel};
 use talea_sim::World;
@@ -81,14 +81,18 @@ impl Scene {
         for root in roots {
             let drawn = talea_sim::draw(&root.workload(self.system.seed), self.until(), |_| 256);
             let tasks = drawn.into_iter().zip(&root.sources).map(|(drawn, source)| {
-                let arrivals =
-                    drawn.arrivals.iter().map(|&(seen, nominal)| Arrival { seen, nominal }).collect();
-                let load = Load { arrivals, costs: drawn.costs, marks: source.cost.clone() };
+                let load = Load::drawn(&drawn.arrivals, drawn.costs, source.cost.clone());
                 TaskPlan { load, body: work::spender() }
             });
             let cpus: Vec<u32> = free.by_ref().take(root.tree.cpus as usize).collect();
             let changes = root.surroundings.changes.clone();
-            plans.push(RootPlan { tree: &root.tree, tasks: tasks.collect(), changes, cpus });
+            plans.push(RootPlan {
+                tree: &root.tree,
+                tasks: tasks.collect(),
+                changes,
+                flows: Vec::new(),
+                cpus,
+            });
         }
         execute(plans, &Options::new(self.system.duration)).expect("a run")
     }

@@ -35,7 +35,8 @@ fn greedy(kind: Kind) -> (RootReport, u64) {
     let tasks = vec![task(vec![at(0)], 2 * LENGTH), task(background, 12 * MS)];
     let mut options = Options::new(Span::from_ns(LENGTH));
     options.switches = 100_000;
-    let plan = RootPlan { tree: &tree, tasks, changes: Vec::new(), cpus: vec![two_cpus()[0]] };
+    let plan =
+        RootPlan { tree: &tree, tasks, changes: Vec::new(), flows: Vec::new(), cpus: vec![two_cpus()[0]] };
     let mut report = execute(vec![plan], &options).expect("a run");
     let holes = report.holes.iter().map(|hole| hole.length().as_ns()).sum();
     (report.roots.remove(0), holes)
