@@ -12,6 +12,7 @@ mod bars;
 mod bench;
 mod bounds;
 mod decision;
+mod exec;
 mod figures;
 mod ipc;
 mod l3c;
@@ -43,6 +44,8 @@ enum What {
     Ipc(ipc::Args),
     /// What a grant costs in each period: nothing, if all is well.
     Wakeup(wakeup::Args),
+    /// What the executor costs and how exactly it keeps time, beside the same by hand.
+    Exec(exec::Args),
     /// The figures of ReTiF (JSA 2021), with plots.
     Retif(figures::Args),
     /// How fast the simulator is, beside a reference loop.
@@ -73,6 +76,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
     match args.what {
         What::Ipc(args) => ipc::run(&args),
         What::Wakeup(args) => wakeup::run(&args),
+        What::Exec(args) => exec::run(&args),
         What::Retif(args) => figures::run(&args),
         What::Sim(args) => speed::run(&args),
         What::Analysis(args) => analysis::run(&args),

@@ -6,6 +6,12 @@ use serde::Serialize;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Samples(Vec<u64>);
 
+impl From<Vec<u64>> for Samples {
+    fn from(ns: Vec<u64>) -> Samples {
+        Samples(ns)
+    }
+}
+
 /// What is told of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Summary {

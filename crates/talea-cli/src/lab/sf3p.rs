@@ -2,9 +2,12 @@
 //!
 //! `fig4`: a scheduler over two others, drawn. `fig6`: which share of jobs is late, against utilisation, for 1,500 random task sets under EDF, RM and FIFO. `table2`:
 //! the flight management software in three configurations. The paper leaves the periods and costs of the latter open; ours
-//! are in `examples/systems` and of its kind.
+//! are in `examples/systems` and of its kind. With `--live` all of them, and figures 7 to 9 about overheads, on real threads beside the
+//! simulation of the same jobs ([`live`]).
 
 #![allow(clippy::cast_precision_loss, reason = "plotted")]
+
+mod live;
 
 use super::bounds::Case;
 use super::plot::{Figure, Panel, Series};
@@ -37,20 +40,40 @@ pub(crate) struct Args {
     seed: u64,
     /// Instead (fig4, table2): the analysed bound of each task beside the longest simulated response; fails where that is
     /// longer.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "live")]
     bounds: bool,
+    /// On real threads, beside the simulation of the same jobs (fig6 to fig9, table2); needs root or CAP_SYS_NICE, and a machine that
+    /// has nothing else to do.
+    #[arg(long)]
+    live: bool,
+    /// Live: so many random sets [default: 30; of fig9, 12]; of table2 how often it is repeated [default: 1].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    sets: Option<u64>,
+    /// Live: how long each run is [default: 3; of table2, 6].
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=60))]
+    seconds: Option<u64>,
 }
 
 #[derive(clap::ValueEnum, Clone, Copy, Debug)]
 enum Which {
     Fig4,
     Fig6,
+    Fig7,
+    Fig8,
+    Fig9,
     Table2,
 }
 
 /// Runs an experiment.
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
+    if args.live {
+        return on_threads(args);
+    }
     match (args.what, args.bounds) {
+        (Which::Fig7 | Which::Fig8 | Which::Fig9, _) => {
+            output::note("overheads are measured: --live");
+            Ok(Exit::Usage)
+        }
         (Which::Fig4, false) => fig4(),
         (Which::Fig4, true) => super::bounds::report("SF3P Fig. 4", &[figure4_case()]),
         (Which::Fig6, false) => fig6(args),
@@ -63,10 +86,35 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     }
 }
 
+fn on_threads(args: &Args) -> anyhow::Result<Exit> {
+    let (sets, seconds) = match args.what {
+        Which::Fig9 => (12, 3),
+        Which::Table2 => (1, 6),
+        _ => (30, 3),
+    };
+    let effort = live::Effort {
+        sets: args.sets.unwrap_or(sets),
+        seconds: args.seconds.unwrap_or(seconds),
+        seed: args.seed,
+        out: args.out.clone(),
+    };
+    match args.what {
+        Which::Fig4 => {
+            output::note("figure 4 on threads is a test (s12): --live is for fig6 to fig9 and table2");
+            Ok(Exit::Usage)
+        }
+        Which::Fig6 => live::sets(live::Shown::Fig6, &effort),
+        Which::Fig7 => live::sets(live::Shown::Fig7, &effort),
+        Which::Fig8 => live::sets(live::Shown::Fig8, &effort),
+        Which::Fig9 => live::fig9(&effort),
+        Which::Table2 => live::table2(&effort),
+    }
+}
+
 const MS: u64 = 1_000_000;
 const SETS: usize = 1_500;
 const RUN: Time = Time::from_ns(10_000 * MS);
-const POLICIES: [(&str, Policy); 3] =
+pub(super) const POLICIES: [(&str, Policy); 3] =
     [("edf", Policy::Edf), ("rm", Policy::RateMonotonic), ("fifo", Policy::Fifo)];
 
 /// Jobs whose deadline lies in the run, and how many of them were late or never ended.
@@ -90,9 +138,9 @@ impl Due {
 
 /// A random set of the paper: n in 5..=50, half of the tasks short (5 to 10 ms), half long (40 to 50 ms), utilisation 20
 /// to 100 %, shared equally, so that the arrival rate does not depend on n.
-struct Set {
+pub(super) struct Set {
     utilization: f64,
-    tasks: Vec<(Span, Work)>,
+    pub(super) tasks: Vec<(Span, Work)>,
 }
 
 fn set(seed: u64, number: u64) -> Set {
@@ -103,7 +151,7 @@ fn set(seed: u64, number: u64) -> Set {
 }
 
 /// The same with so many tasks and so many millionths of the CPU.
-fn set_of(dice: &mut Dice, n: u64, ppm: u64) -> Set {
+pub(super) fn set_of(dice: &mut Dice, n: u64, ppm: u64) -> Set {
     let tasks = (0..n).map(|_| {
         let cost =
             if dice.below(2) == 0 { dice.between(5 * MS, 10 * MS) } else { dice.between(40 * MS, 50 * MS) };

@@ -99,11 +99,11 @@ impl<M: Mechanism> Root<M> {
     }
 
     /// The root has one CPU, and somebody else than its dispatcher, which sleeps, has just stepped: whether it is awake again soon
-    /// enough. If not it has to be rung for.
+    /// enough. If not it has to be rung for; also when all is done, which it looks after.
     pub(crate) fn sleeps_on(&self) -> bool {
         let end = self.machine.budget_end(Cpu(0));
         let look = Time::from_ns(end.as_ns().saturating_sub(self.leads[0].0.as_ns()));
-        self.armed[0] <= self.general().min(look)
+        self.armed[0] <= self.general().min(look) && !self.is_done()
     }
 
     /// When the budget that is being used on `cpu` is to be looked at again.

@@ -5,6 +5,7 @@
 //! is bounded besides is CPU time that was consumed, against what jobs cost and servers have.
 
 mod nodes;
+mod outside;
 mod scene;
 mod servers;
 

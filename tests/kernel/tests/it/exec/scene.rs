@@ -12,7 +12,7 @@ use talea_exec::{
 };
 use talea_kernel_tests::{Bench, kernel};
 use talea_sim::World;
-use talea_system::system::{Root, System};
+use talea_system::system::{Registry, Root, System};
 
 /// All tries of one test together; a machine that does not let a short run through in this time says nothing.
 const PATIENCE: Duration = Duration::from_millis(4_300);
@@ -35,8 +35,13 @@ pub(super) struct Agreed {
 
 impl Scene {
     pub(super) fn read(text: &str) -> Scene {
-        let system = talea_system::system::read(text, "the test's own", &()).expect("a sound system");
-        Scene { system }
+        Scene::read_with(text, &Registry::new())
+    }
+
+    /// With policies and servers from outside.
+    pub(super) fn read_with(text: &str, registry: &Registry) -> Scene {
+        let read = talea_system::system::read_with(text, "the test's own", &(), registry);
+        Scene { system: read.expect("a sound system") }
     }
 
     fn until(&self) -> Time {
@@ -147,6 +152,21 @@ impl Scene {
             return self.strictly(number, &report, &simulated, agreed);
         }
         panic!("inconclusive: {} runs, each with holes: {disturbed:?}", disturbed.len());
+    }
+
+    /// Runs it once, whatever the machine does meanwhile: a fresh machine does the same again. For systems whose sequence hangs by
+    /// a thread.
+    pub(super) fn runs(&self, _bench: &Bench) -> Vec<Agreed> {
+        let report = self.execute(0);
+        let of = |(root, real): (&Root, &RootReport)| {
+            assert_eq!((real.lost, real.refused), (0, 0));
+            let mut fresh = root.tree.build().expect("a sound tree");
+            let orders = talea_exec::replay::replay(&mut fresh, &real.record);
+            assert!(orders.unwrap_or_else(|differs| panic!("not replayed: {differs}")) > 0);
+            let course = Course::of(root.tree.cpus, &real.record);
+            Agreed { course, tasks: root.tasks.clone(), record: real.record.clone(), slack: Work::ZERO }
+        };
+        self.system.roots.iter().zip(&report.roots).map(of).collect()
     }
 
     /// A run whose sequence is right is held against what its workers have consumed.

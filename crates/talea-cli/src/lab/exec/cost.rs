@@ -1,0 +1,272 @@
+//! What scheduling costs: CPU time of dispatchers, and of workers outside of what their jobs do.
+
+#![allow(clippy::cast_precision_loss, reason = "shown with a few digits")]
+
+use super::super::bars::{self, Bar};
+use super::super::samples::median;
+use super::super::sf3p;
+use super::{by_hand, periodic};
+use crate::output::Table;
+use serde::Serialize;
+use std::sync::atomic::{AtomicU64, Ordering};
+use talea_core::machine::{NodeId, SchedulerSpec, TaskSpec, Tree};
+use talea_core::sched::Policy;
+use talea_core::{Span, Work};
+use talea_exec::{Arrivals, Body, Load, Options, Report, RootPlan, TaskPlan, execute};
+use talea_os::bell::Bell;
+use talea_os::clock;
+use talea_sim::dice::Dice;
+
+const PERIOD: Span = Span::from_ns(1_000_000);
+/// Of a job: long enough for the dispatcher to be asleep before it ends.
+const COST: Work = Work::from_ns(100_000);
+/// The deepest tree.
+const LEVELS: usize = 5;
+
+/// What a job costs us.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(in super::super) struct Cost {
+    /// µs of the dispatcher per job.
+    pub(in super::super) dispatcher_us: f64,
+    /// µs of workers per job, outside of what jobs do.
+    pub(in super::super) workers_us: f64,
+    /// Wakes of the dispatcher per job.
+    pub(in super::super) wakes: f64,
+    /// Share of the CPU, of all of it.
+    pub(in super::super) share: f64,
+    /// How many jobs that was.
+    pub(in super::super) jobs: u64,
+}
+
+impl Cost {
+    fn us(&self) -> f64 {
+        self.dispatcher_us + self.workers_us
+    }
+}
+
+/// What was found.
+#[derive(Debug, Serialize)]
+pub(in super::super) struct Found {
+    /// By round: µs of an empty wake of a dispatcher.
+    empty_us: Vec<f64>,
+    /// By round: of a job in a tree of one level.
+    one: Vec<Cost>,
+    /// By round: of a job in a tree of five.
+    five: Vec<Cost>,
+    /// SF3P's sets at nine tenths of the CPU, by policy.
+    sets: Vec<(&'static str, Vec<Cost>)>,
+}
+
+/// What jobs do, and how much of it they have done: they spend what they cost.
+fn counting(done: &AtomicU64) -> Body<'_> {
+    Box::new(|job, over| {
+        let begin = clock::thread_cpu_time();
+        let end = begin.checked_add(job.cost).unwrap_or(begin);
+        let mut now = begin;
+        while now < end && !over.load(Ordering::Relaxed) {
+            now = clock::thread_cpu_time();
+        }
+        done.fetch_add(now.checked_sub(begin).map_or(0, Work::as_ns), Ordering::Relaxed);
+    })
+}
+
+/// A run, and what it has cost.
+#[derive(Debug)]
+pub(in super::super) struct Run {
+    pub(in super::super) report: Report,
+    pub(in super::super) cost: Cost,
+    /// What dispatchers have used, and workers with their jobs.
+    pub(in super::super) dispatcher: Work,
+    pub(in super::super) workers: Work,
+}
+
+/// Runs `tree` with these loads and says what it has cost.
+pub(in super::super) fn run(
+    cpu: u32,
+    tree: &Tree,
+    loads: Vec<Load>,
+    options: &Options,
+) -> anyhow::Result<Run> {
+    let done = AtomicU64::new(0);
+    let listed = |load: &Load| if let Arrivals::List(list) = &load.arrivals { list.len() } else { 0 };
+    let jobs: usize = loads.iter().map(listed).sum();
+    let tasks = loads.into_iter().map(|load| TaskPlan { load, body: counting(&done) }).collect();
+    let plan = RootPlan { tree, tasks, changes: Vec::new(), flows: Vec::new(), cpus: vec![cpu] };
+    let report = execute(vec![plan], options)?;
+    let root = &report.roots[0];
+    let dispatcher: u64 = root.effort.iter().map(|effort| effort.used.as_ns()).sum();
+    let workers: u64 = root.consumed.iter().map(|consumed| consumed.total.as_ns()).sum();
+    // The clock is read twice a job, and half of each of these reads lies outside of what is measured with them.
+    let ours = workers.saturating_sub(done.load(Ordering::Relaxed) + jobs as u64 * read_cost());
+    let wakes: u64 = root.effort.iter().map(|effort| effort.steps).sum();
+    let per_job = |ns: u64| ns as f64 / 1e3 / jobs.max(1) as f64;
+    let cost = Cost {
+        dispatcher_us: per_job(dispatcher),
+        workers_us: per_job(ours),
+        wakes: wakes as f64 / jobs.max(1) as f64,
+        share: (dispatcher + ours) as f64 / report.length.as_ns().max(1) as f64,
+        jobs: jobs as u64,
+    };
+    let (dispatcher, workers) = (Work::from_ns(dispatcher), Work::from_ns(workers));
+    Ok(Run { report, cost, dispatcher, workers })
+}
+
+/// What it takes to read a thread's own clock, in ns.
+fn read_cost() -> u64 {
+    const READS: u64 = 64;
+    let begin = clock::thread_cpu_time();
+    (1..READS).for_each(|_| _ = std::hint::black_box(clock::thread_cpu_time()));
+    let used = clock::thread_cpu_time().checked_sub(begin).unwrap_or(Work::ZERO);
+    used.as_ns() / READS
+}
+
+/// The same without anything that looks, for so long.
+fn of(cpu: u32, tree: &Tree, loads: Vec<Load>, duration: Span) -> anyhow::Result<Cost> {
+    let options = Options { audit: false, monitor: false, ..Options::new(duration) };
+    Ok(run(cpu, tree, loads, &options)?.cost)
+}
+
+/// µs of the CPU that a thread like a dispatcher uses for each of so many times that it sleeps to and does nothing at.
+fn empty(cpu: u32, times: u64) -> anyhow::Result<f64> {
+    let used = by_hand(cpu, move || {
+        let bell = Bell::new();
+        let mut due = clock::now() + PERIOD;
+        bell.wait(bell.heard(), due);
+        let before = clock::thread_cpu_time();
+        for _ in 0..times {
+            due += PERIOD;
+            bell.wait(bell.heard(), due);
+        }
+        clock::thread_cpu_time().checked_sub(before).unwrap_or(Work::ZERO)
+    })?;
+    Ok(used.as_ns() as f64 / 1e3 / times as f64)
+}
+
+/// EDF over EDF, so many levels, two children each, and four tasks at the bottom: whatever the levels, the same schedule.
+fn tree(levels: usize) -> Tree {
+    let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::Edf));
+    let mut row = vec![NodeId(0)];
+    for _ in 1..levels {
+        let below = |parent: NodeId| [(); 2].map(|()| (parent, SchedulerSpec::new("level", Policy::Edf)));
+        let specs: Vec<_> = row.iter().copied().flat_map(below).collect();
+        row = specs.into_iter().map(|(parent, spec)| tree.scheduler(parent, spec)).collect();
+    }
+    for task in 0..4 {
+        let _ =
+            tree.task(row[task * row.len() / 4], TaskSpec::new("task", PERIOD + PERIOD + PERIOD + PERIOD));
+    }
+    tree
+}
+
+fn round(cpu: u32, levels: usize, jobs: u64) -> anyhow::Result<Cost> {
+    let four = Span::from_ns(4 * PERIOD.as_ns());
+    let load = |task: u64| periodic(Span::from_ns(task * PERIOD.as_ns()), four, jobs / 4, COST);
+    let duration = Span::from_ns(jobs * PERIOD.as_ns());
+    of(cpu, &tree(levels), (0..4).map(load).collect(), duration)
+}
+
+/// One of SF3P's random sets with `ppm` millionths of the CPU, for so long.
+pub(in super::super) fn set(
+    cpu: u32,
+    set: &sf3p::Set,
+    policy: &Policy,
+    duration: Span,
+) -> anyhow::Result<Cost> {
+    let mut tree = Tree::new(1, SchedulerSpec::new("cpu", policy.clone()));
+    let mut loads = Vec::new();
+    for &(period, cost) in &set.tasks {
+        let mut spec = TaskSpec::new("task", period);
+        spec.backlog.capacity = 1_000;
+        tree.task(Tree::ROOT, spec);
+        loads.push(periodic(Span::ZERO, period, duration.as_ns().div_ceil(period.as_ns()), cost));
+    }
+    of(cpu, &tree, loads, duration)
+}
+
+/// Rounds that take turns.
+pub(super) fn measure(cpu: u32, quick: bool) -> anyhow::Result<Found> {
+    let (rounds, jobs, sets, seconds) = if quick { (2, 100, 1, 1) } else { (11, 500, 6, 3) };
+    let mut found = Found { empty_us: Vec::new(), one: Vec::new(), five: Vec::new(), sets: Vec::new() };
+    for turn in 0..rounds {
+        found.empty_us.push(empty(cpu, jobs)?);
+        // Nobody always comes after the same neighbour.
+        if turn % 2 == 0 {
+            found.one.push(round(cpu, 1, jobs)?);
+            found.five.push(round(cpu, LEVELS, jobs)?);
+        } else {
+            found.five.push(round(cpu, LEVELS, jobs)?);
+            found.one.push(round(cpu, 1, jobs)?);
+        }
+    }
+    found.sets = sf3p::POLICIES.map(|(name, _)| (name, Vec::new())).to_vec();
+    for number in 0..sets {
+        let mut dice = Dice::of(7, number);
+        let n = dice.between(5, 50);
+        let one = sf3p::set_of(&mut dice, n, 900_000);
+        for ((_, policy), (_, costs)) in sf3p::POLICIES.iter().zip(&mut found.sets) {
+            costs.push(set(cpu, &one, policy, Span::from_ns(seconds * 1_000_000_000))?);
+        }
+    }
+    Ok(found)
+}
+
+impl Found {
+    fn ratios(&self, of: &[Cost]) -> Vec<f64> {
+        of.iter().zip(&self.empty_us).map(|(cost, empty)| cost.us() / empty).collect()
+    }
+
+    pub(super) fn bars(&self) -> Vec<Bar> {
+        let at_most = |what: &str, values: &[f64], most: f64, unit: &str| {
+            let found = median(values.iter().copied());
+            let (low, high) = bars::range(values.iter().copied());
+            let found_text = format!(
+                "{found:.2}{unit} ({low:.2} to {high:.2} in {} rounds), at most {most:.2}{unit}",
+                values.len()
+            );
+            Bar { what: what.to_owned(), found: found_text, met: found <= most }
+        };
+        let levels = (LEVELS - 1) as f64;
+        let each: Vec<f64> =
+            self.one.iter().zip(&self.five).map(|(one, five)| (five.us() - one.us()) / levels).collect();
+        let wakes: Vec<f64> = self.one.iter().map(|cost| cost.wakes).collect();
+        let mut bars = vec![
+            at_most("a job against an empty wake of a dispatcher", &self.ratios(&self.one), 1.6, " ×"),
+            at_most("wakes of the dispatcher per job", &wakes, 1.01, ""),
+            at_most("a further level, per job", &each, 0.5, " µs"),
+        ];
+        for (policy, costs) in &self.sets {
+            let shares: Vec<f64> = costs.iter().map(|cost| cost.share * 100.0).collect();
+            bars.push(at_most(&format!("SF3P's sets at 90 %, {policy}"), &shares, 0.13, " %"));
+        }
+        bars
+    }
+
+    pub(super) fn text(&self) -> String {
+        let mut table =
+            Table::new(&["WHAT", ">DISPATCHER µs/job", ">WORKERS µs/job", ">SUM µs", ">WAKES/job", ">CPU %"]);
+        let middle = |costs: &[Cost], of: fn(&Cost) -> f64| median(costs.iter().map(of));
+        let empty = median(self.empty_us.iter().copied());
+        table.row(vec![
+            "an empty wake".into(),
+            format!("{empty:.2}"),
+            "-".into(),
+            format!("{empty:.2}"),
+            "1.00".into(),
+            "-".into(),
+        ]);
+        let named =
+            [("a job, one level".to_owned(), &self.one), (format!("a job, {LEVELS} levels"), &self.five)];
+        let sets = self.sets.iter().map(|(name, costs)| (format!("SF3P's sets at 90 %, {name}"), costs));
+        for (name, costs) in named.into_iter().chain(sets) {
+            table.row(vec![
+                name,
+                format!("{:.2}", middle(costs, |cost| cost.dispatcher_us)),
+                format!("{:.2}", middle(costs, |cost| cost.workers_us)),
+                format!("{:.2}", middle(costs, Cost::us)),
+                format!("{:.2}", middle(costs, |cost| cost.wakes)),
+                format!("{:.3}", middle(costs, |cost| cost.share * 100.0)),
+            ]);
+        }
+        table.render() + "\n"
+    }
+}

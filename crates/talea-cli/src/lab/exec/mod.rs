@@ -1,0 +1,177 @@
+//! `talea lab exec`: what the executor costs, and how exactly it keeps time, beside the same done by hand.
+//!
+//! Everything is measured in rounds that take turns with their baselines, on one CPU that a SCHED_IDLE spinner keeps from falling
+//! asleep; what is judged is the median over the rounds, or quantiles of all samples. What happened within a hole is left
+//! out on both sides and counted. Absolute times belong to the machine: bars are ratios and differences to a baseline of the same
+//! second, but for those that SF3P's own figures set.
+//!
+//! Reference: SF3P (RSP 2014), section VII, for what counts as scheduler overhead (Fig. 7); here what our code uses within
+//! workers counts, too.
+
+mod budget;
+pub(super) mod cost;
+mod slots;
+mod wake;
+
+use super::bars::Bar;
+use super::rig::{Awake, Cpus, Place};
+use crate::exit::Exit;
+use crate::output;
+use serde::Serialize;
+use std::fmt::Write;
+use talea_core::{CpuSet, Span, Time, Work};
+use talea_exec::{Arrival, Load};
+use talea_os::sched::{self, Attr, Policy};
+use talea_os::{Tid, clock};
+
+/// Options of `talea lab exec`.
+///
+/// Needs root or CAP_SYS_NICE, and some minutes; the machine should have nothing else to do.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// Small numbers: shows that it works, not what it costs.
+    #[arg(long)]
+    quick: bool,
+    /// Only these parts.
+    #[arg(long, value_enum, value_name = "PART", value_delimiter = ',')]
+    part: Vec<Part>,
+    #[command(flatten)]
+    output: crate::args::Output,
+}
+
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// What scheduling costs: per job, per level, and on SF3P's sets.
+    Cost,
+    /// How late a task in a tree is awake, and a partition at its slot.
+    Wake,
+    /// How exactly budgets are kept.
+    Budget,
+}
+
+#[derive(Serialize)]
+struct Answer {
+    quick: bool,
+    kernel: String,
+    /// As the kernel says it, before and after.
+    load: [String; 2],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cost: Option<cost::Found>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wake: Option<wake::Found>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    slots: Option<slots::Found>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    budget: Option<budget::Found>,
+    bars: Vec<Bar>,
+}
+
+/// Measures everything and says how it compares with the bars.
+pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
+    let wanted = |part| args.part.is_empty() || args.part.contains(&part);
+    let cpus = Cpus::of(Place::SameCore)?;
+    let cpu = cpus.client;
+    let before = load();
+    let _awake = Awake::on(cpus)?;
+    let part = |is: bool, name: &str| {
+        if is {
+            output::note(name);
+        }
+        is
+    };
+    let cost = part(wanted(Part::Cost), "what scheduling costs")
+        .then(|| cost::measure(cpu, args.quick))
+        .transpose()?;
+    let wake = part(wanted(Part::Wake), "wake-ups").then(|| wake::measure(cpu, args.quick)).transpose()?;
+    let slots =
+        part(wanted(Part::Wake), "partitions").then(|| slots::measure(cpu, args.quick)).transpose()?;
+    let budget =
+        part(wanted(Part::Budget), "budgets").then(|| budget::measure(cpu, args.quick)).transpose()?;
+    let mut bars = Vec::new();
+    bars.extend(cost.iter().flat_map(cost::Found::bars));
+    bars.extend(wake.iter().flat_map(wake::Found::bars));
+    bars.extend(slots.iter().flat_map(slots::Found::bars));
+    bars.extend(budget.iter().flat_map(budget::Found::bars));
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
+    let load = [before, load()];
+    let answer = Answer { quick: args.quick, kernel, load, cost, wake, slots, budget, bars };
+    if args.output.json {
+        output::print_json(&answer)?;
+    } else {
+        output::print(&text(&answer))?;
+    }
+    Ok(Exit::Ok)
+}
+
+fn text(answer: &Answer) -> String {
+    let mut text = format!("load {} before, {} after\n\n", answer.load[0], answer.load[1]);
+    for found in [
+        answer.cost.as_ref().map(cost::Found::text),
+        answer.wake.as_ref().map(wake::Found::text),
+        answer.slots.as_ref().map(slots::Found::text),
+        answer.budget.as_ref().map(budget::Found::text),
+    ] {
+        text.push_str(&found.unwrap_or_default());
+    }
+    text.push('\n');
+    for bar in &answer.bars {
+        let verdict = if bar.met { "met" } else { "MISSED" };
+        let _ = writeln!(text, "{verdict:6}  {}: {}", bar.what, bar.found);
+    }
+    text
+}
+
+/// Of the last minute, five and fifteen.
+pub(super) fn load() -> String {
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    load.split_whitespace().take(3).collect::<Vec<_>>().join(" ")
+}
+
+/// A plain FIFO thread on `cpu`, as high as a dispatcher, does `what`.
+fn by_hand<T: Send>(cpu: u32, what: impl FnOnce() -> T + Send) -> anyhow::Result<T> {
+    let thread = || -> std::io::Result<T> {
+        let me = Tid::current();
+        sched::set_affinity(me, &CpuSet::single(cpu))?;
+        sched::set(me, &Attr::grant(Policy::Fifo(talea_exec::Band::default().top)))?;
+        Ok(what())
+    };
+    let done = std::thread::scope(|scope| scope.spawn(thread).join());
+    Ok(done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?)
+}
+
+/// How late a plain thread is awake after each of so many times, in ns.
+fn lateness_by_hand(cpu: u32, period: Span, times: usize) -> anyhow::Result<Vec<u64>> {
+    by_hand(cpu, move || {
+        let mut due = clock::now() + period;
+        let mut late = Vec::with_capacity(times);
+        for _ in 0..times {
+            due += period;
+            clock::sleep_until(due);
+            late.push(clock::now().since(due).as_ns());
+        }
+        late
+    })
+}
+
+/// `jobs` of them, one each `period` from `offset` on, each of the same cost.
+fn periodic(offset: Span, period: Span, jobs: u64, cost: Work) -> Load {
+    let at = |k: u64| Time::ZERO + offset + Span::from_ns(k * period.as_ns());
+    Load::new((0..jobs).map(|k| Arrival { seen: at(k), nominal: at(k) }).collect(), vec![cost])
+}
+
+/// Who is later than this was kept from its CPU by nobody of ours: the machine stood still. As the executor's monitor has it.
+const HOLE: u64 = 300_000;
+
+/// What lies outside of holes, and how many lie within.
+fn outside_holes(late: Vec<u64>) -> (Vec<u64>, usize) {
+    let all = late.len();
+    let kept: Vec<u64> = late.into_iter().filter(|&ns| ns <= HOLE).collect();
+    let within = all - kept.len();
+    (kept, within)
+}
+
+/// Nanoseconds as microseconds.
+#[allow(clippy::cast_precision_loss, reason = "shown with a few digits")]
+fn us(ns: u64) -> f64 {
+    ns as f64 / 1e3
+}

@@ -1,0 +1,160 @@
+//! Two partitions with a runnable thread each: how late a switch is beside a plain timer, and whether they overlap, by the
+//! kernel's own word.
+
+use super::super::bars::Bar;
+use super::super::samples::{Samples, Summary};
+use super::{lateness_by_hand, outside_holes, periodic, us};
+use anyhow::Context;
+use serde::Serialize;
+use talea_core::machine::{SchedulerSpec, TaskSpec, Tree};
+use talea_core::sched::{Policy, Slot};
+use talea_core::{Span, Time, Work};
+use talea_exec::{Hole, Options, Ran, RootPlan, TaskPlan, execute, work};
+
+/// Two slots of half each.
+const FRAME: Span = Span::from_ns(4_000_000);
+const SLOT: Span = Span::from_ns(2_000_000);
+/// Frames of one run: FIFO may have a CPU for 0.95 s before the kernel's fair server takes it for 0.05.
+const FRAMES: u64 = 200;
+
+/// What was found.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Found {
+    frames: u64,
+    /// Of frames that a hole has touched nothing is said.
+    in_holes: u64,
+    timer: Summary,
+    /// From the begin of a slot to the kernel's switch to its partition.
+    switch: Summary,
+    /// Slots in which the other partition ran after the slot's own one had begun.
+    overlaps: u64,
+    /// The longest that a partition had the CPU beyond its slot, until the other one had it.
+    beyond: Summary,
+}
+
+fn tree() -> Tree {
+    let half = |owner: u32| {
+        let start = Span::from_ns(u64::from(owner) * SLOT.as_ns());
+        Slot { start, end: start + SLOT, owner }
+    };
+    let policy = Policy::Partitions { frame: FRAME, slots: vec![half(0), half(1)], lending: false };
+    let mut tree = Tree::new(1, SchedulerSpec::new("cpu", policy));
+    for name in ["one", "two"] {
+        let partition = tree.scheduler(Tree::ROOT, SchedulerSpec::new(name, Policy::Fifo));
+        let _ = tree.task(partition, TaskSpec::new(name, Span::from_ns(100_000_000_000)));
+    }
+    tree
+}
+
+/// Who ran when, and the holes; zero is the begin of the first frame.
+fn run(cpu: u32, frames: u64) -> anyhow::Result<(Vec<Ran>, Vec<Hole>)> {
+    let duration = Span::from_ns(frames * FRAME.as_ns());
+    let tree = tree();
+    let load =
+        || periodic(Span::ZERO, Span::from_ns(100_000_000_000), 1, Work::from_ns(duration.as_ns() * 2));
+    let tasks = (0..2).map(|_| TaskPlan { load: load(), body: work::spender() }).collect();
+    let plan = RootPlan { tree: &tree, tasks, changes: Vec::new(), flows: Vec::new(), cpus: vec![cpu] };
+    let options = Options { audit: false, switches: 1 << 16, ..Options::new(duration) };
+    let mut report = execute(vec![plan], &options)?;
+    let ran = report
+        .roots
+        .remove(0)
+        .ran
+        .context("the kernel does not say who ran: root or CAP_PERFMON is needed")?;
+    Ok((ran, report.holes))
+}
+
+/// Rounds that take turns.
+pub(super) fn measure(cpu: u32, quick: bool) -> anyhow::Result<Found> {
+    let (rounds, frames) = if quick { (1, 50) } else { (10, FRAMES) };
+    let mut found = Found::default();
+    let (mut timer, mut switch, mut beyond) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        timer.extend(lateness_by_hand(cpu, SLOT, frames as usize)?);
+        let (ran, holes) = run(cpu, frames)?;
+        found.look(&ran, &holes, frames, &mut switch, &mut beyond);
+        // The kernel's fair server gets what it waits for.
+        std::thread::sleep(std::time::Duration::from_millis(60));
+    }
+    let summary = |all: Vec<u64>| Samples::from(all).summary();
+    found.timer = summary(outside_holes(timer).0);
+    (found.switch, found.beyond) = (summary(switch), summary(beyond));
+    Ok(found)
+}
+
+impl Found {
+    /// One run, slot by slot; the first frame, for which everything is new, and the last, which ends with the run, are left out.
+    fn look(
+        &mut self,
+        ran: &[Ran],
+        holes: &[Hole],
+        frames: u64,
+        switch: &mut Vec<u64>,
+        beyond: &mut Vec<u64>,
+    ) {
+        let margin = talea_exec::holes::DISTANCE;
+        let touched = |from: Time, to: Time| {
+            holes.iter().any(|hole| {
+                let begin = Time::from_ns(hole.from.as_ns().saturating_sub(margin.as_ns()));
+                begin <= to && from <= hole.to.saturating_add(margin)
+            })
+        };
+        for frame in 1..frames - 1 {
+            self.frames += 1;
+            for owner in 0..2u32 {
+                let from = Time::from_ns(frame * FRAME.as_ns() + u64::from(owner) * SLOT.as_ns());
+                let to = from + SLOT;
+                if touched(from, to) {
+                    self.in_holes += u64::from(owner == 0);
+                    continue;
+                }
+                let within: Vec<&Ran> = ran.iter().filter(|ran| ran.from < to && from < ran.to).collect();
+                let own = |ran: &&&Ran| ran.task.0 == owner && ran.from >= from;
+                let Some(first) = within.iter().find(own) else {
+                    // Not once in its whole slot.
+                    self.overlaps += 1;
+                    continue;
+                };
+                switch.push(first.from.since(from).as_ns());
+                let others = || within.iter().filter(|ran| ran.task.0 != owner);
+                self.overlaps += u64::from(others().any(|ran| ran.to > first.from));
+                if let Some(end) = others().map(|ran| ran.to).max() {
+                    beyond.push(end.since(from).as_ns());
+                }
+            }
+        }
+    }
+
+    pub(super) fn bars(&self) -> Vec<Bar> {
+        const MORE: u64 = 15_000;
+        let bar = |what: &str, ours: u64, timer: u64| Bar {
+            what: format!("switch of partitions against a plain timer, {what}"),
+            found: format!("{:.1} and {:.1} µs, at most {:.0} µs more", us(ours), us(timer), us(MORE)),
+            met: ours <= timer + MORE,
+        };
+        vec![
+            bar("median", self.switch.median_ns, self.timer.median_ns),
+            bar("p99", self.switch.p99_ns, self.timer.p99_ns),
+            Bar {
+                what: format!("overlaps of partitions in {} frames, by the kernel's switches", self.frames),
+                found: self.overlaps.to_string(),
+                met: self.frames > 0 && self.overlaps == 0,
+            },
+        ]
+    }
+
+    pub(super) fn text(&self) -> String {
+        format!(
+            "switch of partitions: median {:.1}, p99 {:.1} µs; a plain timer {:.1} / {:.1} µs; the old one goes on for {:.1} / {:.1} \
+             µs; {} of {} frames in holes\n",
+            us(self.switch.median_ns),
+            us(self.switch.p99_ns),
+            us(self.timer.median_ns),
+            us(self.timer.p99_ns),
+            us(self.beyond.median_ns),
+            us(self.beyond.p99_ns),
+            self.in_holes,
+            self.frames,
+        )
+    }
+}

@@ -1,0 +1,310 @@
+//! The live columns: the same sets on real threads, beside the simulation of the same jobs.
+//!
+//! Each run has a keeper, a thread on the same CPU above the dispatcher: it reads the clocks at the edges of the window, and looks
+//! for holes every few milliseconds, seldom enough to cost next to nothing. Where the paper's idle thread burns what is left of
+//! the CPU at real-time priority, which the kernel answers with a hole a second, ours is SCHED_IDLE.
+//!
+//! *Scheduler overhead* is what the dispatcher and our code within workers use, *non-scheduler overhead* what no thread of the run
+//! has used: switches, interrupts beside jobs, other processes. A job that a hole has touched, directly or by the backlog behind it,
+//! is left out on both sides.
+
+#![allow(clippy::cast_precision_loss, reason = "shown with a few digits")]
+
+mod levels;
+mod sets;
+mod table;
+
+pub(super) use levels::fig9;
+pub(super) use sets::{Shown, sets};
+pub(super) use table::table2;
+
+use super::super::bars::Bar;
+use super::super::exec::cost;
+use super::super::rig::{Cpus, Place};
+use super::MS;
+use crate::compare::Tolerance;
+use crate::compare::disturbed::Disturbed;
+use crate::compare::lives::{Life, Lives};
+use crate::output;
+use anyhow::{Context, ensure};
+use serde::Serialize;
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use talea_core::machine::Tree;
+use talea_core::workload::Workload;
+use talea_core::{CpuSet, Span, Time, Work};
+use talea_exec::{Failure, Hole, Load, Options, holes};
+use talea_os::sched::{self, Attr, Policy};
+use talea_os::threadclock::ThreadClock;
+use talea_os::{Tid, clock};
+use talea_sim::World;
+
+/// What is run, and where what was found goes.
+#[derive(Clone, Debug)]
+pub(super) struct Effort {
+    /// Random sets, or how often a table is repeated.
+    pub(super) sets: u64,
+    pub(super) seconds: u64,
+    pub(super) seed: u64,
+    pub(super) out: PathBuf,
+}
+
+impl Effort {
+    fn duration(&self) -> Span {
+        Span::from_ns(self.seconds * 1_000_000_000)
+    }
+
+    fn save(&self, name: &str, text: &str) -> anyhow::Result<PathBuf> {
+        std::fs::create_dir_all(&self.out)
+            .with_context(|| format!("cannot create {}", self.out.display()))?;
+        let path = self.out.join(name);
+        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(path)
+    }
+}
+
+/// What became of a run.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+struct Seen {
+    cost: cost::Cost,
+    /// Non-scheduler overhead, as a share of the run; without the thread that burns what is left nothing is known of it.
+    other: Option<f64>,
+    /// Jobs that are due within the run, and how many of them a hole has touched.
+    jobs: u64,
+    excluded: u64,
+    /// Of the others: late in the simulation and here, in percent.
+    simulated: f64,
+    measured: f64,
+    holes: usize,
+}
+
+impl Seen {
+    /// As in `talea compare`: too much was touched to say anything.
+    fn is_inconclusive(&self) -> bool {
+        self.excluded * 20 > self.jobs
+    }
+}
+
+/// One run, the jobs of it in the simulation and on threads.
+struct Run {
+    cost: cost::Cost,
+    other: Option<f64>,
+    holes: Vec<Hole>,
+    disturbed: Disturbed,
+    real: Lives,
+    simulated: Lives,
+}
+
+/// How far apart the keeper's looks are: what they cost is a tenth of a percent.
+const LOOK: Span = Span::from_ns(10_000_000);
+/// Later than that it was kept from its CPU.
+const LATE: Span = Span::from_ns(300_000);
+/// What may be off without a hole, as in `talea compare`.
+const TOLERANCE: Tolerance = Tolerance { least: Span::from_ns(2_000_000), share: 20 };
+
+/// What the keeper has seen.
+struct Kept {
+    /// What itself and the idle thread have used within the window.
+    own: Work,
+    idle: Option<Work>,
+    holes: Vec<Hole>,
+}
+
+fn enter(cpu: u32, policy: Policy) -> std::io::Result<()> {
+    sched::set_affinity(Tid::current(), &CpuSet::single(cpu))?;
+    sched::set(Tid::current(), &Attr::grant(policy))
+}
+
+/// From `zero` for so long.
+fn keep(cpu: u32, zero: Time, duration: Span, idle: Option<ThreadClock>) -> std::io::Result<Kept> {
+    enter(cpu, Policy::Fifo(talea_exec::Band::default().top + 2))?;
+    let end = zero + duration;
+    let mut found = Vec::with_capacity(1 << 12);
+    let of_run = |at: Time| Time::from_ns(at.as_ns().saturating_sub(zero.as_ns()));
+    let read = || idle.map(ThreadClock::read).transpose();
+    clock::sleep_until(zero);
+    let (own, before) = (clock::thread_cpu_time(), read()?);
+    let mut due = zero + LOOK;
+    while due < end {
+        clock::sleep_until(due);
+        let now = clock::now();
+        if now.since(due) > LATE && found.len() < found.capacity() {
+            // The others take it that looks are nearer to each other.
+            let since = LOOK.checked_sub(holes::DISTANCE).unwrap_or(Span::ZERO);
+            let from = of_run(Time::from_ns(due.as_ns().saturating_sub(since.as_ns())));
+            found.push(Hole { cpu, from, to: of_run(now) });
+        }
+        due = now + LOOK;
+    }
+    clock::sleep_until(end);
+    let (own, after) = (clock::thread_cpu_time().checked_sub(own).unwrap_or(Work::ZERO), read()?);
+    let idle = after.zip(before).and_then(|(after, before)| after.checked_sub(before));
+    Ok(Kept { own, idle, holes: found })
+}
+
+/// Runs and simulates the same jobs; `burn`: an idle thread burns what is left of the CPU.
+fn run(cpu: u32, tree: &Tree, workload: &Workload, duration: Span, burn: bool) -> anyhow::Result<Run> {
+    // Time for all threads to be there; on a machine that has much else to do they need more.
+    for lead in [150, 600, 2_400] {
+        if let Some(run) = run_after(Span::from_ns(lead * MS), cpu, tree, workload, duration, burn)? {
+            return Ok(run);
+        }
+    }
+    anyhow::bail!("threads were not ready in time, or did not end in time: the machine is too busy");
+}
+
+/// Nothing, if the threads of the run were not ready by then, or not let go in time after it.
+fn run_after(
+    lead: Span,
+    cpu: u32,
+    tree: &Tree,
+    workload: &Workload,
+    duration: Span,
+    burn: bool,
+) -> anyhow::Result<Option<Run>> {
+    let until = Time::ZERO + duration;
+    let drawn = talea_sim::draw(workload, until, |_| 1 << 12);
+    let load = |(drawn, source): (talea_sim::Drawn, &talea_sim::Source)| {
+        Load::drawn(&drawn.arrivals, drawn.costs, source.cost.clone())
+    };
+    let loads: Vec<Load> = drawn.into_iter().zip(&workload.sources).map(load).collect();
+    let zero = clock::now() + lead;
+    let stop = AtomicBool::new(false);
+    let (ran, kept) = std::thread::scope(|scope| {
+        let (say, said) = channel();
+        let stop = &stop;
+        let idle = || -> anyhow::Result<ThreadClock> {
+            scope.spawn(move || {
+                let entered = enter(cpu, Policy::Idle).and_then(|()| ThreadClock::current());
+                let is_in = entered.is_ok();
+                let _ = say.send(entered);
+                while is_in && !stop.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+            Ok(said.recv().context("the idle thread fell")??)
+        };
+        let idle = if burn { Some(idle()?) } else { None };
+        let keeper = scope.spawn(move || keep(cpu, zero, duration, idle));
+        let options = Options {
+            begin: Some(zero),
+            audit: false,
+            monitor: false,
+            room: 1 << 18,
+            ..Options::new(duration)
+        };
+        let ran = cost::run(cpu, tree, loads, &options);
+        let kept = keeper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        stop.store(true, Ordering::Relaxed);
+        anyhow::Ok((ran, kept?))
+    })?;
+    let ran = match ran {
+        Err(error) if matches!(error.downcast_ref(), Some(Failure::Hung)) => return Ok(None),
+        ran => ran?,
+    };
+    if ran.report.zero != zero {
+        return Ok(None);
+    }
+    let root = &ran.report.roots[0];
+    ensure!(root.lost == 0, "the record of the run is too long");
+    let real = Lives::of(tree, root)?;
+    let mut simulated = Lives::default();
+    let machine = tree.build().map_err(|error| anyhow::anyhow!("{}", error.why))?;
+    World::new(machine, 1, workload).run(until, &mut simulated);
+    let disturbed = Disturbed::of(tree, &[cpu], (&kept.holes, &root.stretches), &real, TOLERANCE);
+    let used = |idle: Work| ran.dispatcher + ran.workers + kept.own + idle;
+    let whole = duration.as_ns() as f64;
+    let other = kept.idle.map(|idle| (whole - used(idle).as_ns() as f64) / whole);
+    Ok(Some(Run { cost: ran.cost, other, holes: kept.holes, disturbed, real, simulated }))
+}
+
+impl Run {
+    /// Whether a job was late in the simulation and here, of each that is due within `until`: and whether a hole has touched it.
+    fn jobs(&self, until: Time) -> impl Iterator<Item = (u32, &Life, bool, [bool; 2])> {
+        self.real.jobs.iter().filter_map(move |(name, life)| {
+            let deadline = life.deadline.filter(|&deadline| deadline <= until)?;
+            let is_late =
+                |life: Option<&Life>| life.and_then(|life| life.end).is_none_or(|end| end > deadline);
+            let late = [is_late(self.simulated.jobs.get(name)), is_late(Some(life))];
+            Some((name.0.0, life, self.disturbed.touches(life), late))
+        })
+    }
+
+    fn seen(&self, duration: Span) -> Seen {
+        let mut seen =
+            Seen { cost: self.cost, other: self.other, holes: self.holes.len(), ..Seen::default() };
+        let mut late = [0u64; 2];
+        for (_, _, is_touched, is_late) in self.jobs(Time::ZERO + duration) {
+            seen.jobs += 1;
+            seen.excluded += u64::from(is_touched);
+            for (late, is) in late.iter_mut().zip(is_late) {
+                *late += u64::from(is && !is_touched);
+            }
+        }
+        let of = |late: u64| 100.0 * late as f64 / (seen.jobs - seen.excluded).max(1) as f64;
+        (seen.simulated, seen.measured) = (of(late[0]), of(late[1]));
+        seen
+    }
+}
+
+/// The CPU that is measured on.
+fn cpu() -> anyhow::Result<u32> {
+    Ok(Cpus::of(Place::SameCore)?.client)
+}
+
+/// Least squares: slope, and the share of the variance that it explains.
+fn fit(points: &[(f64, f64)]) -> (f64, f64) {
+    let n = points.len().max(1) as f64;
+    let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / n;
+    let (x, y) = (mean(|point| point.0), mean(|point| point.1));
+    let sum = |of: &dyn Fn(f64, f64) -> f64| points.iter().map(|&(a, b)| of(a - x, b - y)).sum::<f64>();
+    let (xx, xy, yy) = (sum(&|a, _| a * a), sum(&|a, b| a * b), sum(&|_, b| b * b));
+    let slope = if xx > 0.0 { xy / xx } else { f64::NAN };
+    (slope, if xx * yy > 0.0 { xy * xy / (xx * yy) } else { f64::NAN })
+}
+
+fn mean(values: impl Iterator<Item = f64>) -> f64 {
+    let (sum, count) = values.fold((0.0, 0u32), |(sum, count), value| (sum + value, count + 1));
+    if count == 0 { f64::NAN } else { sum / f64::from(count) }
+}
+
+fn bars(text: &mut String, bars: &[Bar]) {
+    text.push('\n');
+    for bar in bars {
+        let verdict = if bar.met { "met" } else { "MISSED" };
+        let _ = writeln!(text, "{verdict:6}  {}: {}", bar.what, bar.found);
+    }
+}
+
+/// Raw data: everything that was measured, and on what a machine.
+#[derive(Serialize)]
+struct Data<'a, T> {
+    kernel: String,
+    load: String,
+    seconds: u64,
+    seed: u64,
+    rows: &'a [T],
+    bars: &'a [Bar],
+}
+
+fn data<T: Serialize>(effort: &Effort, load: &str, rows: &[T], bars: &[Bar]) -> anyhow::Result<String> {
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
+    let (seconds, seed, load) = (effort.seconds, effort.seed, load.to_owned());
+    output::to_json(&Data { kernel, load, seconds, seed, rows, bars })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_found_and_how_well_it_fits() {
+        let (slope, explained) = fit(&[(0.0, 1.0), (1.0, 3.0), (2.0, 5.0)]);
+        assert!((slope - 2.0).abs() < 1e-9 && (explained - 1.0).abs() < 1e-9);
+        let (slope, explained) = fit(&[(0.0, 1.0), (1.0, 0.0), (2.0, 1.0)]);
+        assert!(slope.abs() < 1e-9 && explained < 1e-9);
+        assert!(fit(&[(1.0, 1.0)]).0.is_nan() && mean(std::iter::empty()).is_nan());
+    }
+}

@@ -1,0 +1,96 @@
+//! The laboratory on real threads, small: what it measures it measures, and says so in numbers and pictures. Numbers this small are
+//! not judged here, but by order: what must cost more, and what can't be.
+
+use crate::harness::{Scratch, run};
+use serde_json::Value;
+use talea_kernel_tests::{Bench, needs_root};
+
+fn lab(scratch: &Scratch, arguments: &[&str]) -> String {
+    let ended = run(scratch, &[&["lab"], arguments].concat());
+    assert_eq!(ended.code, Some(0), "{arguments:?}: {}{}", ended.out, ended.err);
+    ended.out
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+#[test]
+fn s8_l1_l5_what_the_executor_costs_is_measured_beside_the_same_by_hand() {
+    needs_root!();
+    let _bench = Bench::new("lab_exec");
+    let scratch = Scratch::new();
+    let answer: Value = serde_json::from_str(&lab(&scratch, &["exec", "--quick", "--json"])).expect("JSON");
+    let cost = &answer["cost"];
+    for (ours, empty) in
+        cost["one"].as_array().expect("rounds").iter().zip(cost["empty_us"].as_array().expect("rounds"))
+    {
+        assert!(number(empty) > 0.0 && number(&ours["dispatcher_us"]) > 0.0, "{cost}");
+        // One wake a job: never two, and fewer where the machine stood still and several came at once.
+        let wakes = number(&ours["wakes"]);
+        assert!((0.1..1.1).contains(&wakes), "{wakes}");
+    }
+    assert_eq!(
+        answer["wake"]["in_a_tree"]["count"]
+            .as_u64()
+            .zip(answer["wake"]["by_hand"]["count"].as_u64())
+            .map(|(a, b)| a > 100 && b > 100),
+        Some(true),
+        "{answer}"
+    );
+    // By the kernel's word, whatever the machine does meanwhile.
+    assert_eq!(answer["slots"]["overlaps"], 0, "{}", answer["slots"]);
+    assert!(
+        answer["budget"]["overrun"]["count"].as_u64().is_some_and(|count| count > 20),
+        "{}",
+        answer["budget"]
+    );
+    let share = number(&answer["budget"]["share_percent"]);
+    assert!(share > 1.0 && share < 4.0, "a fiftieth: {share}");
+    assert!(answer["bars"].as_array().is_some_and(|bars| bars.len() > 10));
+}
+
+#[test]
+fn s6_s8_s9_random_sets_are_run_and_drawn() {
+    needs_root!();
+    let _bench = Bench::new("lab_sf3p_sets");
+    let scratch = Scratch::new();
+    let out = lab(&scratch, &["sf3p", "fig7", "--live", "--sets", "1", "--seconds", "1"]);
+    assert!(out.contains("SCHEDULER %") && out.contains("SF3P here"), "{out}");
+    let read = |name: &str| std::fs::read_to_string(scratch.path().join(name)).expect(name);
+    assert!(read("sf3p-fig7-live.svg").contains("SF3P Fig. 7"));
+    let data: Value = serde_json::from_str(&read("sf3p-fig7-live.json")).expect("JSON");
+    let rows = data["rows"].as_array().expect("rows");
+    assert_eq!(rows.len(), 3, "a set under three policies");
+    for row in rows {
+        assert!(number(&row["cost"]["share"]) > 0.0, "{row}");
+        // No more is used than there is (SF3P's defect D13).
+        let other = number(&row["other"]);
+        assert!((0.0..1.0).contains(&other), "{row}");
+        assert!(row["jobs"].as_u64() >= row["excluded"].as_u64(), "{row}");
+    }
+    let refused = run(&scratch, &["lab", "sf3p", "fig8"]);
+    assert!(refused.code != Some(0) && refused.err.contains("--live"), "{}", refused.err);
+}
+
+#[test]
+fn s10_s11_levels_and_the_flight_management_are_run_and_told_beside_the_paper() {
+    needs_root!();
+    let _bench = Bench::new("lab_sf3p_table");
+    let scratch = Scratch::new();
+    let out = lab(&scratch, &["sf3p", "fig9", "--live", "--sets", "1", "--seconds", "1"]);
+    assert!(out.contains("a further level, per job"), "{out}");
+    let out = lab(&scratch, &["sf3p", "table2", "--live", "--seconds", "1"]);
+    assert!(out.contains("0/28/0") && out.contains("late of clear"), "{out}");
+    let data = std::fs::read_to_string(scratch.path().join("sf3p-table2-live.json")).expect("data");
+    let data: Value = serde_json::from_str(&data).expect("JSON");
+    let rows = data["rows"].as_array().expect("rows");
+    assert_eq!(rows.len(), 6, "three configurations at two costs");
+    for row in rows {
+        // At average cost there is room for all, outside of holes.
+        let late =
+            row["groups"].as_array().expect("B, D, A").iter().map(|group| group["clear_late"].as_u64());
+        let late: u64 = late.map(|late| late.expect("a number")).sum();
+        assert!(late == 0 || row["cost"] == "worst", "{row}");
+    }
+}

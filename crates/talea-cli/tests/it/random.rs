@@ -1,0 +1,113 @@
+//! `talea compare` on random systems: trees of policies and servers that nobody has thought of, on real threads against their model.
+
+#[path = "../../../talea-sim/tests/it/soak.rs"]
+mod soak;
+
+use crate::harness::{Scratch, run};
+use std::fmt::Write;
+use talea_kernel_tests::{Bench, needs_root};
+use talea_sim::dice::Dice;
+
+fn one_of<'a>(dice: &mut Dice, all: &[&'a str]) -> &'a str {
+    all[dice.below(all.len() as u64) as usize]
+}
+
+/// One CPU: a policy above up to three groups, one in three of them a server, or a table of partitions; and tasks everywhere.
+fn system(dice: &mut Dice) -> String {
+    let mut text = "duration = \"200ms\"\n[[scheduler]]\nname = \"cpu\"\n".to_owned();
+    let groups = dice.below(4);
+    let is_table = groups > 0 && dice.below(4) == 0;
+    let above = if is_table { "partitions" } else { one_of(dice, &["edf", "fp", "fp", "fifo"]) };
+    // Writing to a String can't fail.
+    let _ = writeln!(text, "policy = \"{above}\"");
+    if is_table {
+        let _ = writeln!(text, "frame = \"{}ms\"", 10 * groups);
+        for group in 0..groups {
+            let _ = writeln!(
+                text,
+                "[[scheduler.slot]]\nowner = \"group{group}\"\nlength = \"{}ms\"",
+                6 + dice.below(4)
+            );
+            if group > 0 {
+                let _ = writeln!(text, "start = \"{}ms\"", 10 * group);
+            }
+        }
+    }
+    let mut parents: Vec<(String, &str)> =
+        if is_table { Vec::new() } else { vec![("cpu".to_owned(), above)] };
+    for group in 0..groups {
+        let policy = one_of(dice, &["edf", "fp", "rm", "fifo"]);
+        let name = format!("group{group}");
+        let _ = writeln!(text, "[[scheduler]]\nname = \"{name}\"\nin = \"cpu\"\npolicy = \"{policy}\"");
+        if above == "fp" {
+            let _ = writeln!(text, "priority = {}", 1 + dice.below(90));
+        }
+        if !is_table && above != "fifo" && dice.below(3) == 0 {
+            // What is a priority's is no deadline's.
+            let kinds: &[&str] = if above == "edf" {
+                &["deferrable", "cbs", "sporadic"]
+            } else {
+                &["polling", "deferrable", "sporadic"]
+            };
+            let (kind, period) = (one_of(dice, kinds), dice.between(20, 60));
+            let _ = writeln!(
+                text,
+                "server = \"{kind}\"\nbudget = \"{}us\"\nperiod = \"{period}ms\"",
+                period * dice.between(100, 300)
+            );
+        }
+        parents.push((name, policy));
+    }
+    let tasks = dice.between(2, 6);
+    for task in 0..tasks {
+        let (parent, policy) = &parents[dice.below(parents.len() as u64) as usize];
+        let period = dice.between(25, 120);
+        // All together at most two thirds.
+        let cost = period * dice.between(150, 650) / tasks;
+        let _ = writeln!(
+            text,
+            "[[task]]\nname = \"task{task}\"\nin = \"{parent}\"\nperiod = \"{period}ms\"\noffset = \"{}ms\"\ncost = \"{cost}us\"",
+            dice.between(1, period - 1)
+        );
+        if *policy == "fp" {
+            let _ = writeln!(text, "priority = {}", 1 + dice.below(90));
+        }
+    }
+    text
+}
+
+/// Those of `numbers`: none contradicts its model, and most say something.
+fn agree(numbers: std::ops::Range<u64>) {
+    let scratch = Scratch::new();
+    let (mut conclusive, mut all) = (0, 0);
+    for number in numbers {
+        let text = system(&mut Dice::of(18, soak::seed(number)));
+        scratch.file("random.toml", &text);
+        let ended = run(&scratch, &["compare", "random.toml"]);
+        assert!(
+            matches!(ended.code, Some(0 | 6)),
+            "{number}: {:?}\n{text}\n{}{}",
+            ended.code,
+            ended.out,
+            ended.err
+        );
+        conclusive += u32::from(ended.code == Some(0));
+        all += 1;
+    }
+    println!("{conclusive} of {all} were conclusive");
+}
+
+#[test]
+fn s18_s2_random_trees_do_on_threads_what_their_models_say() {
+    needs_root!();
+    let _bench = Bench::new("cli_random");
+    // The other half: below.
+    agree(0..soak::many(25, 100));
+}
+
+#[test]
+fn l11_s18_more_random_trees_do_on_threads_what_their_models_say() {
+    needs_root!();
+    let _bench = Bench::new("cli_random_more");
+    agree(1_000..1_000 + soak::many(25, 100));
+}
