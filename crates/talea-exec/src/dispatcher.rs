@@ -126,9 +126,6 @@ pub(crate) fn drive<M: Mechanism>(
                 office.root.awake(cpu, due, wakes);
             }
             office.step(cpu, now, stage, None).inspect_err(|_| stage.call_all_off())?;
-            if office.root.is_done() {
-                stage.call_off();
-            }
             let ring = |other: usize| stage.cpus[other].mailbox.bell.ring();
             due = office.root.arm(cpu, time.now(), ring).min(time.until);
         }

@@ -54,6 +54,13 @@ impl Flow {
         is_one
     }
 
+    /// Nothing is in it any more: for another run.
+    pub fn clear(&self) {
+        let inside = self.visible.swap(0, Ordering::AcqRel) + self.pushed.swap(0, Ordering::AcqRel);
+        let taken = self.popped.swap(0, Ordering::AcqRel);
+        self.room.fetch_add(inside + taken, Ordering::AcqRel);
+    }
+
     /// What the job of `task` under way has popped and pushed here.
     pub(crate) fn moved_by(&self, task: TaskId) -> (u32, u32) {
         let of =

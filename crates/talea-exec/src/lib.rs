@@ -34,6 +34,7 @@ mod root;
 pub mod run;
 mod stage;
 mod stretch;
+mod tally;
 #[cfg(test)]
 mod tests;
 pub mod truth;
@@ -50,5 +51,6 @@ pub use record::{Entry, What};
 pub use remote::Remote;
 pub use run::{Band, Failure, Options, Report, RootPlan, RootReport, TaskPlan, execute, execute_until};
 pub use stretch::Stretch;
+pub use tally::Tally;
 pub use truth::Ran;
 pub use work::{Body, Job, Pace};

@@ -113,6 +113,7 @@ impl Mailbox {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::AtomicU32;
     use talea_core::Time;
 
     fn slots(n: usize) -> Vec<Slot> {
@@ -174,13 +175,19 @@ mod tests {
         const ASKERS: u32 = 3;
         const EACH: u32 = 20_000;
         let (mailbox, slots) = (Mailbox::default(), slots(2));
+        let gone = AtomicU32::new(0);
         std::thread::scope(|scope| {
             for _ in 0..ASKERS {
-                scope.spawn(|| (0..EACH).for_each(|count| mailbox.ask(TaskId(count % 2), &slots)));
+                scope.spawn(|| {
+                    (0..EACH).for_each(|count| mailbox.ask(TaskId(count % 2), &slots));
+                    gone.fetch_add(1, Ordering::AcqRel);
+                    mailbox.bell.ring();
+                });
             }
             let (mut seen, mut mail) = ([0; 2], Mail::new(2));
-            while seen.iter().sum::<u32>() < ASKERS * EACH {
+            loop {
                 let heard = mailbox.bell.heard();
+                let are_gone = gone.load(Ordering::Acquire) == ASKERS;
                 mail.clear();
                 mailbox.take(&slots, &mut mail);
                 for &(task, count) in &mail.asked {
@@ -188,6 +195,9 @@ mod tests {
                     seen[task.0 as usize] += count;
                 }
                 if mail.asked.is_empty() {
+                    if are_gone {
+                        break;
+                    }
                     mailbox.bell.wait(heard, Time::NEVER);
                 }
             }

@@ -54,6 +54,9 @@ impl<M: Mechanism> Office<M> {
         self.mail.ended.extend(who);
         let stepped = self.root.step(cpu, now, &self.mail, &mut self.logs[cpu]);
         self.mail.clear();
+        if self.root.is_done() {
+            stage.call_off();
+        }
         stepped
     }
 

@@ -3,6 +3,7 @@
 use crate::stage::Stage;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use talea_core::Time;
 use talea_core::machine::{Condition, Event, TaskId};
 
 /// Ends a run, also one that has not begun; asks for jobs; says what becomes of the world.
@@ -12,6 +13,7 @@ pub struct Remote {
     /// Set under the lock; read without it.
     stages: OnceLock<Vec<std::sync::Weak<Stage>>>,
     sets: Mutex<()>,
+    zero: OnceLock<Time>,
 }
 
 impl Remote {
@@ -28,6 +30,16 @@ impl Remote {
     /// Whether it was called off.
     pub fn was_called_off(&self) -> bool {
         self.called_off.load(Ordering::Acquire)
+    }
+
+    /// When the run begins or began, on the machine's monotonic clock; nothing, as long as it is being prepared.
+    pub fn zero(&self) -> Option<Time> {
+        self.zero.get().copied()
+    }
+
+    pub(crate) fn begins(&self, zero: Time) {
+        // That of the first run.
+        let _ = self.zero.set(zero);
     }
 
     /// No job is taken any more; those that have come are done, with what their graphs activate, and then the run is over (YASMIN

@@ -10,7 +10,7 @@
 use crate::dispatcher::{self, Effort, Timeline};
 use crate::flow::Flow;
 use crate::holes::{self, Hole};
-use crate::load::Load;
+use crate::load::{Arrivals, Load};
 use crate::mechanism::audit::{Audited, Consumed};
 use crate::mechanism::{Flip, Identity};
 use crate::office::{Counter, Office};
@@ -20,6 +20,7 @@ use crate::root::{LEAST, Root};
 pub use crate::stage::Band;
 use crate::stage::{Ranks, Stage};
 use crate::stretch::{self, Stretch};
+use crate::tally::Tally;
 use crate::truth::{self, Ran};
 use crate::watchdog::Watchdog;
 use crate::work::Body;
@@ -124,6 +125,8 @@ pub struct RootReport {
     pub effort: Vec<Effort>,
     /// Jobs for which there was no room.
     pub refused: u64,
+    /// By task: what became of its jobs, recorded or not.
+    pub tallies: Vec<Tally>,
     /// When its CPUs did less than they were told to, as far as its workers were audited: in the order of their ends.
     pub stretches: Vec<Stretch>,
     /// Who really ran where and when, by the kernel's word, if it was asked and has lost nothing.
@@ -220,6 +223,11 @@ fn check(roots: &[RootPlan<'_>], options: &Options) -> Result<(), Failure> {
         if root.cpus.len() != root.tree.cpus as usize {
             return wrong(format!("a root with {} CPUs was given {}", root.tree.cpus, root.cpus.len()));
         }
+        for (task, plan) in root.tasks.iter().enumerate() {
+            if matches!(plan.load.arrivals, Arrivals::Every { period, .. } if period.is_zero()) {
+                return wrong(format!("task {task} has a job every 0 ns"));
+            }
+        }
         for &cpu in &root.cpus {
             if cpu as usize >= MAX_CPUS {
                 return wrong(format!("CPU {cpu} is beyond the last one, {}", MAX_CPUS - 1));
@@ -303,7 +311,7 @@ pub fn execute_until(
     let _handler = Handler::install()?;
     let watchdog = Watchdog::new();
     let stop = AtomicBool::new(false);
-    let shared = Shared { stages: &stages, watchdog: &watchdog, stop: &stop, options };
+    let shared = Shared { stages: &stages, watchdog: &watchdog, remote, stop: &stop, options };
     let result = std::thread::scope(|scope| {
         // Also when something fails half way: the scope waits for all threads.
         let _ending = Ending(&shared);
@@ -316,6 +324,7 @@ pub fn execute_until(
 struct Shared<'s> {
     stages: &'s [Arc<Stage>],
     watchdog: &'s Watchdog,
+    remote: &'s Remote,
     /// Monitors leave.
     stop: &'s AtomicBool,
     options: &'s Options,
@@ -447,6 +456,7 @@ impl<'s> Shared<'s> {
         let until = Time::ZERO + self.options.duration;
         if all_in {
             let _ = begin.send(zero + self.options.duration);
+            self.remote.begins(zero);
         }
         for look in looks {
             let _ = look.send(zero);
@@ -478,8 +488,17 @@ impl<'s> Shared<'s> {
             let consumed = root.mechanism().consumed().to_vec();
             let mut stretches = [root.mechanism().stretches().all(), root.late()].concat();
             stretches.sort_by_key(|stretch| stretch.to);
-            let refused = root.refused();
-            reports.push(RootReport { record, lost, effort, consumed, refused, stretches, ran: None });
+            let (refused, tallies) = (root.refused(), root.tallies().to_vec());
+            reports.push(RootReport {
+                record,
+                lost,
+                effort,
+                consumed,
+                refused,
+                tallies,
+                stretches,
+                ran: None,
+            });
         }
         for worker in workers {
             join(worker);

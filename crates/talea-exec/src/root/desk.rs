@@ -55,6 +55,9 @@ impl<M: Mechanism> Root<M> {
             self.settle(task, log);
         }
         self.jobs[at] = None;
+        if let Some(job) = self.machine.unfinished(task).next() {
+            self.tallies[at].count(job, self.now);
+        }
         let _ = self.tell(log, Event::Completed { task });
     }
 

@@ -18,6 +18,7 @@ use crate::mailbox::Mail;
 use crate::mechanism::Mechanism;
 use crate::record::{Entry, Log, What};
 use crate::stretch::{Stretch, Stretches};
+use crate::tally::Tally;
 use alarm::{Lead, Nap};
 use desk::Desk;
 use std::sync::Arc;
@@ -73,6 +74,8 @@ pub(crate) struct Root<M> {
     now: Time,
     entries: u64,
     refused: u64,
+    /// By task.
+    tallies: Vec<Tally>,
     /// When dispatchers were awake late.
     late: Stretches,
     stopped: bool,
@@ -125,6 +128,7 @@ impl<M: Mechanism> Root<M> {
             now: Time::ZERO,
             entries: 0,
             refused: 0,
+            tallies: vec![Tally::default(); tasks],
             late: Stretches::new(),
             stopped: false,
             closed: false,
@@ -167,6 +171,11 @@ impl<M: Mechanism> Root<M> {
     /// Whether somebody has to look after what is consumed on the first CPU.
     pub(crate) fn is_metered(&self) -> bool {
         self.machine.is_metered(Cpu(0))
+    }
+
+    /// By task: what became of its jobs.
+    pub(crate) fn tallies(&self) -> &[Tally] {
+        &self.tallies
     }
 
     /// Jobs for which there was no room.

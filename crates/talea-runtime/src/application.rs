@@ -1,0 +1,200 @@
+//! What an application declares. It can't be changed while it runs: it is in the hands of the run then.
+
+use crate::channel::{self, Input, Kept, Output};
+use crate::config::{Config, Mapping};
+use crate::running::{Error, Running};
+use crate::task::{Task, Version};
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use talea_core::machine::{self, AcceleratorId, Affinity, NodeId, Tree, TreeError};
+use talea_exec::{Flow, Job};
+
+/// A task of an application.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TaskId(u32);
+
+impl TaskId {
+    /// Counts the tasks in the order of their declaration, from 0.
+    pub fn number(self) -> usize {
+        self.0 as usize
+    }
+
+    pub(crate) fn of_machine(self) -> machine::TaskId {
+        machine::TaskId(self.0)
+    }
+}
+
+/// A version of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VersionId {
+    task: TaskId,
+    number: usize,
+}
+
+/// An accelerator of an application.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Accelerator(AcceleratorId);
+
+/// What the jobs of a version do.
+pub(crate) type Function = Box<dyn FnMut(&Job) + Send>;
+
+/// A task with all that was said of it.
+pub(crate) struct Declared {
+    pub(crate) task: Task,
+    pub(crate) versions: Vec<machine::Version>,
+    /// By version. Nobody but the task's worker ever locks them while it runs.
+    pub(crate) functions: Arc<Mutex<Vec<Function>>>,
+}
+
+/// An edge of a graph.
+struct Edge {
+    from: TaskId,
+    to: TaskId,
+    size: u32,
+    tokens: u32,
+}
+
+/// Tasks, versions, accelerators and channels (YASMIN Table 1).
+pub struct Application {
+    pub(crate) config: Config,
+    pub(crate) tasks: Vec<Declared>,
+    accelerators: Vec<String>,
+    edges: Vec<Edge>,
+    /// By edge.
+    pub(crate) channels: Vec<Kept>,
+}
+
+impl fmt::Debug for Application {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.tasks.iter().map(|declared| declared.task.spec.name.as_str()).collect();
+        f.debug_struct("Application")
+            .field("config", &self.config)
+            .field("tasks", &names)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Application {
+    /// One that does nothing so far.
+    pub fn new(config: Config) -> Application {
+        let (tasks, accelerators, edges, channels) = Default::default();
+        Application { config, tasks, accelerators, edges, channels }
+    }
+
+    /// The rules by which it runs.
+    pub fn config(&mut self) -> &mut Config {
+        &mut self.config
+    }
+
+    /// Declares a task.
+    pub fn task(&mut self, task: Task) -> TaskId {
+        let functions = Arc::new(Mutex::new(Vec::new()));
+        self.tasks.push(Declared { task, versions: Vec::new(), functions });
+        TaskId(self.tasks.len() as u32 - 1)
+    }
+
+    /// Adds a version to a task, in the order of preference, and what its jobs do. A job that panics ends there; the next one is
+    /// called as if nothing had happened.
+    pub fn version(
+        &mut self,
+        task: TaskId,
+        version: impl Into<Version>,
+        function: impl FnMut(&Job) + Send + 'static,
+    ) -> VersionId {
+        let declared = &mut self.tasks[task.number()];
+        declared.versions.push(version.into().0);
+        let functions = Arc::get_mut(&mut declared.functions).expect("nothing runs");
+        functions.get_mut().expect("panics are caught within it").push(Box::new(function));
+        VersionId { task, number: declared.versions.len() - 1 }
+    }
+
+    /// Declares an accelerator.
+    pub fn accelerator(&mut self, name: &str) -> Accelerator {
+        self.accelerators.push(name.to_owned());
+        Accelerator(AcceleratorId(self.accelerators.len() as u32 - 1))
+    }
+
+    /// A version needs an accelerator: held from the begin of a job to its end, with all others that it needs or not at all.
+    pub fn uses(&mut self, version: VersionId, accelerator: Accelerator) {
+        self.tasks[version.task.number()].versions[version.number].accelerators.push(accelerator.0);
+    }
+
+    /// A job of `to` comes when one of `from` has ended, without data between them.
+    pub fn edge(&mut self, from: TaskId, to: TaskId) {
+        let (_, _, kept) = channel::channel::<()>(Flow::new(from.of_machine(), to.of_machine(), 0, 0), 0);
+        self.join(Edge { from, to, size: 0, tokens: 1 }, kept);
+    }
+
+    /// A channel with room for `size` data; a job of `to` comes when there is one (and all else that it needs) that no other job
+    /// has come for.
+    pub fn channel<T: Send + 'static>(
+        &mut self,
+        from: TaskId,
+        to: TaskId,
+        size: u32,
+    ) -> (Output<T>, Input<T>) {
+        self.channel_of(from, to, size, 1)
+    }
+
+    /// The same, where a job comes for so many.
+    pub fn channel_of<T: Send + 'static>(
+        &mut self,
+        from: TaskId,
+        to: TaskId,
+        size: u32,
+        tokens: u32,
+    ) -> (Output<T>, Input<T>) {
+        let flow = Flow::new(from.of_machine(), to.of_machine(), size, 0);
+        let (output, input, kept) = channel::channel(flow, size);
+        self.join(Edge { from, to, size, tokens }, kept);
+        (output, input)
+    }
+
+    fn join(&mut self, edge: Edge, kept: Kept) {
+        self.edges.push(edge);
+        self.channels.push(kept);
+    }
+
+    /// What the scheduler machine is made of.
+    pub(crate) fn tree(&self, cpus: u32) -> Tree {
+        let (root, migration) = self.config.root();
+        let mut tree = Tree::new(cpus, root);
+        (tree.migration, tree.selection) = (migration, self.config.selection);
+        tree.inheritance = self.config.inheritance;
+        tree.accelerators.clone_from(&self.accelerators);
+        let nodes: Vec<NodeId> = (self.tasks.iter())
+            .map(|declared| {
+                let mut spec = declared.task.spec.clone();
+                spec.versions.clone_from(&declared.versions);
+                if self.config.mapping == Mapping::Partitioned {
+                    spec.affinity = Affinity(1_u64.checked_shl(declared.task.core).unwrap_or(0));
+                }
+                tree.task(Tree::ROOT, spec)
+            })
+            .collect();
+        for edge in &self.edges {
+            let (from, to) = (nodes[edge.from.number()], nodes[edge.to.number()]);
+            let channel = tree.channel(from, to, edge.size);
+            tree.channels[channel.0 as usize].tokens = edge.tokens;
+        }
+        tree
+    }
+
+    /// Whose fault it is, in the words of the application.
+    pub(crate) fn wrong(tree: &Tree, error: &TreeError) -> Error {
+        let name = match tree.get(error.node).map(|node| &node.body) {
+            Some(machine::Body::Task(spec)) => format!("task {}", spec.name),
+            _ => "the application".to_owned(),
+        };
+        Error::Declared(format!("{name}: {}", error.why))
+    }
+
+    /// Runs it: its time zero is a moment later.
+    ///
+    /// # Errors
+    /// If what is declared makes no sense (a task without a version, a graph with a circle), if the machine has not these CPUs, and
+    /// for want of rights if the configuration insists on them.
+    pub fn start(self) -> Result<Running, Error> {
+        Running::start(self)
+    }
+}

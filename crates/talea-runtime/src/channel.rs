@@ -1,0 +1,108 @@
+//! Data from one task to another.
+//!
+//! Model (docs/model.md, section 8): a bounded first-in first-out queue. What a job puts in can be taken when the job has ended, and
+//! what it takes makes room when it has ended ([`Flow`]). Nobody waits: a full channel takes nothing and an empty one gives nothing,
+//! which is counted. The queue has no lock, because whoever puts or takes may be stopped in the middle of it.
+
+use crossbeam_queue::ArrayQueue;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use talea_exec::Flow;
+
+/// What became of what was put and taken.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) full: AtomicU64,
+    pub(crate) empty: AtomicU64,
+}
+
+struct Shared<T> {
+    flow: Arc<Flow>,
+    counts: Arc<Counts>,
+    data: ArrayQueue<T>,
+}
+
+/// The end that the source puts into; each of its versions may have one.
+pub struct Output<T>(Arc<Shared<T>>);
+
+/// The end that the sink takes from; each of its versions may have one.
+pub struct Input<T>(Arc<Shared<T>>);
+
+impl<T> Clone for Output<T> {
+    fn clone(&self) -> Output<T> {
+        Output(Arc::clone(&self.0))
+    }
+}
+
+impl<T> Clone for Input<T> {
+    fn clone(&self) -> Input<T> {
+        Input(Arc::clone(&self.0))
+    }
+}
+
+impl<T> fmt::Debug for Output<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Output").field("flow", &self.0.flow).finish_non_exhaustive()
+    }
+}
+
+impl<T> fmt::Debug for Input<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Input").field("flow", &self.0.flow).finish_non_exhaustive()
+    }
+}
+
+impl<T> Output<T> {
+    /// Puts one in, from a job of the source.
+    ///
+    /// # Errors
+    /// Gives it back if the channel is full.
+    pub fn push(&self, value: T) -> Result<(), T> {
+        if !self.0.flow.push() {
+            self.0.counts.full.fetch_add(1, Ordering::Relaxed);
+            return Err(value);
+        }
+        // There is as much room as the flow says.
+        self.0.data.push(value)
+    }
+}
+
+impl<T> Input<T> {
+    /// Takes the first out, from a job of the sink; nothing, if the channel is empty.
+    pub fn pop(&self) -> Option<T> {
+        if !self.0.flow.pop() {
+            self.0.counts.empty.fetch_add(1, Ordering::Relaxed);
+            return None;
+        }
+        self.0.data.pop()
+    }
+}
+
+/// What the application keeps of a channel, whatever lies in it.
+pub(crate) struct Kept {
+    pub(crate) flow: Arc<Flow>,
+    pub(crate) counts: Arc<Counts>,
+    /// Throws away what is left in it.
+    clear: Box<dyn Fn() + Send>,
+}
+
+impl Kept {
+    /// For another start, with empty channels.
+    pub(crate) fn clear(&self) {
+        (self.clear)();
+        self.flow.clear();
+    }
+}
+
+/// Both ends of a channel with room for `size`.
+pub(crate) fn channel<T: Send + 'static>(flow: Flow, size: u32) -> (Output<T>, Input<T>, Kept) {
+    let (flow, counts) = (Arc::new(flow), Arc::new(Counts::default()));
+    let data = ArrayQueue::new(size.max(1) as usize);
+    let shared = Arc::new(Shared { flow: Arc::clone(&flow), counts: Arc::clone(&counts), data });
+    let clear = {
+        let shared = Arc::clone(&shared);
+        Box::new(move || while shared.data.pop().is_some() {})
+    };
+    (Output(Arc::clone(&shared)), Input(shared), Kept { flow, counts, clear })
+}

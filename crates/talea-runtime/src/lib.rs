@@ -1,0 +1,59 @@
+//! The application runtime: tasks in several versions, accelerators, graphs with channels, on real cores.
+//!
+//! An application declares its tasks, what their versions do, which accelerators these need and which channels join them; a
+//! [`Config`] says by which policy and on which CPUs they run, without a change to any of them. It is
+//! YASMIN's model (Rouxel, Altmeyer, Grelck: "YASMIN: a real-time middleware for COTS heterogeneous platforms", Middleware 2021,
+//! sections 2 and 3); where the paper leaves room, `docs/model.md` decides.
+//!
+//! There is no ready queue here and no second task model: a declaration becomes a tree of the scheduler machine, and
+//! [`talea_exec`] drives it.
+//!
+//! A task that forks, two that work on the halves, one of them in two versions, and one that joins (the paper's example):
+//!
+//! ```
+//! use std::time::Duration;
+//! use talea_runtime::{Application, Config, Task};
+//!
+//! let mut app = Application::new(Config::default());
+//! let gpu = app.accelerator("gpu");
+//! let fork = app.task(Task::periodic("fork", Duration::from_millis(25)));
+//! let left = app.task(Task::node("left"));
+//! let right = app.task(Task::node("right"));
+//! let join = app.task(Task::node("join"));
+//! let (to_left, at_left) = app.channel::<u32>(fork, left, 1);
+//! let (from_left, joined) = app.channel::<u32>(left, join, 1);
+//! app.edge(fork, right);
+//! app.edge(right, join);
+//!
+//! app.version(fork, "plain", move |job| to_left.push(job.number as u32).expect("room for one"));
+//! let on_gpu = app.version(left, "gpu", {
+//!     let (at_left, from_left) = (at_left.clone(), from_left.clone());
+//!     move |_| from_left.push(at_left.pop().expect("what fork has put") * 2).expect("room for one")
+//! });
+//! app.uses(on_gpu, gpu);
+//! app.version(left, "cpu", move |_| from_left.push(at_left.pop().expect("what fork has put") * 2).expect("room for one"));
+//! app.version(right, "plain", |_| {});
+//! app.version(join, "plain", move |job| assert_eq!(joined.pop(), Some(job.number as u32 * 2)));
+//!
+//! let running = app.start().expect("a sound application");
+//! std::thread::sleep(Duration::from_millis(60));
+//! let (_app, report) = running.stop().expect("a run");
+//! assert!(report.tasks[join.number()].jobs >= 1);
+//! ```
+#![forbid(unsafe_code)]
+
+mod application;
+mod channel;
+mod config;
+mod report;
+mod running;
+mod task;
+
+pub use application::{Accelerator, Application, TaskId, VersionId};
+pub use channel::{Input, Output};
+pub use config::{Config, Mapping, Priorities};
+pub use report::{Report, TaskReport};
+pub use running::{Error, Hand, Running};
+pub use talea_core::machine::{Candidates, Chooser, Condition, Selection};
+pub use talea_exec::Job;
+pub use task::{Task, Version};

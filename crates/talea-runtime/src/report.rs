@@ -1,0 +1,42 @@
+//! What became of a run.
+
+use std::time::Duration;
+
+/// Of an application between a start and a stop.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// How long it was.
+    pub length: Duration,
+    /// Whether its threads had real-time priorities. Without them nothing is promised: the kernel ran beside them whom it
+    /// liked.
+    pub is_real_time: bool,
+    /// Activations for which there was no room in a backlog.
+    pub refused: u64,
+    /// Data that were put into full channels, and so not taken.
+    pub full: u64,
+    /// Data that were wanted from empty channels.
+    pub empty: u64,
+    /// By task, in the order of their declaration.
+    pub tasks: Vec<TaskReport>,
+}
+
+/// Of one task.
+#[derive(Clone, Debug, Default)]
+pub struct TaskReport {
+    /// Its name.
+    pub name: String,
+    /// Jobs that have ended.
+    pub jobs: u64,
+    /// Of these, later than their deadlines.
+    pub late: u64,
+    /// The longest from release to end.
+    pub longest: Duration,
+    /// From release to end on the average.
+    pub mean: Duration,
+    /// By version: jobs that began in it.
+    pub versions: Vec<u64>,
+    /// Jobs that panicked: each ended there, and its accelerators were given back.
+    pub panics: u64,
+    /// What the first of these said.
+    pub first_panic: Option<String>,
+}

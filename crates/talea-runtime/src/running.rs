@@ -1,0 +1,287 @@
+//! An application that runs.
+
+use crate::application::{Application, Declared, Function, TaskId};
+use crate::report::{Report, TaskReport};
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use talea_core::Span;
+use talea_core::machine::{Condition, LONGEST, Tree};
+use talea_exec::{Body, Failure, Load, Options, Remote, RootPlan, TaskPlan, execute_until};
+use talea_os::{Tid, sched};
+
+/// Why there is no run, or was none.
+#[derive(Debug)]
+pub enum Error {
+    /// What is declared makes no sense.
+    Declared(String),
+    /// The machine has not what is configured.
+    Machine(String),
+    /// It can't be executed here, or had to be ended.
+    Run(Failure),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Declared(why) | Error::Machine(why) => f.write_str(why),
+            Error::Run(failure) => failure.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Run(failure) => Some(failure),
+            _ => None,
+        }
+    }
+}
+
+/// What the jobs of a task have met with.
+#[derive(Debug, Default)]
+struct Met {
+    versions: Vec<AtomicU64>,
+    panics: AtomicU64,
+    first_panic: OnceLock<String>,
+}
+
+type Outcome = Result<(talea_exec::Report, bool), Failure>;
+
+/// An application between its start and its stop. Dropping it stops it, too.
+#[derive(Debug)]
+pub struct Running {
+    remote: Arc<Remote>,
+    met: Vec<Arc<Met>>,
+    /// Both until it is stopped.
+    app: Option<Application>,
+    thread: Option<JoinHandle<Outcome>>,
+}
+
+/// Between two looks whether a run has begun.
+const LOOK: Duration = Duration::from_millis(1);
+
+impl Running {
+    pub(crate) fn start(mut app: Application) -> Result<Running, Error> {
+        let cpus = cpus(&mut app)?;
+        let tree = app.tree(cpus.len() as u32);
+        if let Err(error) = tree.check() {
+            return Err(Application::wrong(&tree, &error));
+        }
+        if let Some(declared) = app.tasks.iter().find(|declared| declared.versions.is_empty()) {
+            let name = &declared.task.spec.name;
+            return Err(Error::Declared(format!(
+                "task {name}: it has no version, so its jobs would do nothing"
+            )));
+        }
+        for channel in &app.channels {
+            channel.clear();
+        }
+        let met: Vec<Arc<Met>> = app.tasks.iter().map(|declared| Arc::new(Met::of(declared))).collect();
+        let plan = Plan {
+            tasks: app.tasks.iter().zip(&met).map(|(declared, met)| Planned::of(declared, met)).collect(),
+            flows: app.channels.iter().map(|kept| Arc::clone(&kept.flow)).collect(),
+            insist: app.config.insist,
+            tree,
+            cpus,
+        };
+        let remote = Arc::new(Remote::default());
+        let thread = std::thread::Builder::new().name("talea-runtime".into()).spawn({
+            let remote = Arc::clone(&remote);
+            move || plan.execute(&remote)
+        });
+        let thread = thread.map_err(|error| Error::Run(Failure::Os(error)))?;
+        while remote.zero().is_none() && !thread.is_finished() {
+            std::thread::sleep(LOOK);
+        }
+        let mut running = Running { remote, met, app: Some(app), thread: Some(thread) };
+        if running.remote.zero().is_none() {
+            return match running.end() {
+                Err(error) => Err(error),
+                Ok(_) => unreachable!("a run that has not begun has not ended well"),
+            };
+        }
+        Ok(running)
+    }
+
+    /// Wants a job of a task: of one that is [activated](crate::Task::activated) or [sporadic](crate::Task::sporadic), or one more of
+    /// any other. Takes no lock: jobs may call it. Whether the application runs.
+    pub fn activate(&self, task: TaskId) -> bool {
+        self.remote.activate(0, task.of_machine())
+    }
+
+    /// For jobs and other threads: what activates tasks and tells what has become of the world.
+    pub fn hand(&self) -> Hand {
+        Hand(Arc::clone(&self.remote))
+    }
+
+    /// Battery, mode or permissions have become this. Whether it was heard.
+    pub fn change(&self, condition: Condition) -> bool {
+        self.remote.change(0, condition)
+    }
+
+    /// No job comes any more; those that have come are done, and then it is over (YASMIN Table 1). The application may be changed and
+    /// started again then. Waits for a job however long it takes; to give it up, drop this instead: a job that does not come back
+    /// within three seconds of that can't be stopped otherwise than with the whole program, which is aborted.
+    ///
+    /// # Errors
+    /// If it had to be ended.
+    pub fn stop(mut self) -> Result<(Application, Report), Error> {
+        self.remote.stop();
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<(Application, Report), Error> {
+        let (Some(thread), Some(app)) = (self.thread.take(), self.app.take()) else {
+            unreachable!("it ends once")
+        };
+        let (report, is_real_time) = match thread.join() {
+            Ok(outcome) => outcome.map_err(Error::Run)?,
+            Err(panic) => std::panic::resume_unwind(panic),
+        };
+        let report = self.report(&app, &report, is_real_time);
+        Ok((app, report))
+    }
+
+    fn report(&self, app: &Application, report: &talea_exec::Report, is_real_time: bool) -> Report {
+        let root = &report.roots[0];
+        let long = |span: Span| Duration::from_nanos(span.as_ns());
+        let tasks =
+            app.tasks.iter().zip(&root.tallies).zip(&self.met).map(|((declared, tally), met)| TaskReport {
+                name: declared.task.spec.name.clone(),
+                jobs: tally.jobs,
+                late: tally.late,
+                longest: long(tally.longest),
+                mean: Duration::from_nanos(tally.total.as_ns().checked_div(tally.jobs).unwrap_or(0)),
+                versions: met.versions.iter().map(|count| count.load(Ordering::Relaxed)).collect(),
+                panics: met.panics.load(Ordering::Relaxed),
+                first_panic: met.first_panic.get().cloned(),
+            });
+        let counted = |of: fn(&crate::channel::Counts) -> &AtomicU64| {
+            app.channels.iter().map(|kept| of(&kept.counts).swap(0, Ordering::Relaxed)).sum()
+        };
+        Report {
+            length: long(report.length),
+            is_real_time,
+            refused: root.refused,
+            full: counted(|counts| &counts.full),
+            empty: counted(|counts| &counts.empty),
+            tasks: tasks.collect(),
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            self.remote.call_off();
+            // Whoever drops it does not want to know.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A hand on a running application; does nothing any more when it is over.
+#[derive(Clone, Debug)]
+pub struct Hand(Arc<Remote>);
+
+impl Hand {
+    /// As [`Running::activate`].
+    pub fn activate(&self, task: TaskId) -> bool {
+        self.0.activate(0, task.of_machine())
+    }
+
+    /// As [`Running::change`].
+    pub fn change(&self, condition: Condition) -> bool {
+        self.0.change(0, condition)
+    }
+}
+
+/// Those that are configured, or the first of this process.
+fn cpus(app: &mut Application) -> Result<Vec<u32>, Error> {
+    let own = sched::get_affinity(Tid::current()).map_err(|error| Error::Run(Failure::Os(error)))?;
+    let configured = &app.config.cpus;
+    if let Some(cpu) = configured.iter().find(|&&cpu| !own.contains(cpu)) {
+        return Err(Error::Machine(format!("CPU {cpu} is none of this process's: it may use {own}")));
+    }
+    if !configured.is_empty() {
+        return Ok(configured.clone());
+    }
+    own.iter().next().map(|first| vec![first]).ok_or_else(|| Error::Machine("there is no CPU".to_owned()))
+}
+
+impl Met {
+    fn of(declared: &Declared) -> Met {
+        let versions = declared.versions.iter().map(|_| AtomicU64::new(0)).collect();
+        Met { versions, ..Met::default() }
+    }
+}
+
+/// A task as it is executed.
+struct Planned {
+    arrivals: talea_exec::Arrivals,
+    functions: Arc<Mutex<Vec<Function>>>,
+    met: Arc<Met>,
+}
+
+impl Planned {
+    fn of(declared: &Declared, met: &Arc<Met>) -> Planned {
+        let functions = Arc::clone(&declared.functions);
+        Planned { arrivals: declared.task.arrivals(), functions, met: Arc::clone(met) }
+    }
+
+    fn task(&self) -> TaskPlan<'_> {
+        let load = Load { arrivals: self.arrivals.clone(), tells: true, ..Load::default() };
+        let body: Body<'_> = Box::new(|job, _| {
+            let version = job.version as usize;
+            if let Some(count) = self.met.versions.get(version) {
+                count.fetch_add(1, Ordering::Relaxed);
+            }
+            // A panic is caught before it could poison anything; who comes after it gets the function as it was left.
+            let mut functions = self.functions.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some(function) = functions.get_mut(version) else { return };
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| function(job))) {
+                self.met.panics.fetch_add(1, Ordering::Relaxed);
+                let said = panic.downcast_ref::<&str>().map(|said| (*said).to_owned());
+                let said = said.or_else(|| panic.downcast_ref::<String>().cloned());
+                let _ =
+                    self.met.first_panic.set(said.unwrap_or_else(|| "something that is no text".to_owned()));
+            }
+        });
+        TaskPlan { load, body }
+    }
+}
+
+/// All of a run, for the thread that makes it.
+struct Plan {
+    tree: Tree,
+    tasks: Vec<Planned>,
+    flows: Vec<Arc<talea_exec::Flow>>,
+    cpus: Vec<u32>,
+    insist: bool,
+}
+
+impl Plan {
+    fn execute(&self, remote: &Remote) -> Outcome {
+        let run = |priorities| {
+            let root = RootPlan {
+                tree: &self.tree,
+                tasks: self.tasks.iter().map(Planned::task).collect(),
+                changes: Vec::new(),
+                flows: self.flows.clone(),
+                cpus: self.cpus.clone(),
+            };
+            let options =
+                Options { priorities, audit: false, monitor: false, room: 0, ..Options::new(LONGEST) };
+            execute_until(vec![root], &options, remote).map(|report| (report, priorities))
+        };
+        match run(true) {
+            Err(Failure::NoRight(_)) if !self.insist => run(false),
+            done => done,
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Graphs and channels.
+
+use crate::{MS, run};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use talea_kernel_tests::{Bench, kernel};
+use talea_runtime::{Application, Config, Mapping, Priorities, Task};
+
+/// Fork, two halves, one of them in two versions, and a join that counts (the paper's listing 1).
+fn fork_join(config: Config) -> (Application, Arc<AtomicU64>) {
+    let mut app = Application::new(config);
+    let joined = Arc::new(AtomicU64::new(0));
+    let gpu = app.accelerator("gpu");
+    let fork = app.task(Task::periodic("fork", 5 * MS));
+    let left = app.task(Task::node("left"));
+    let right = app.task(Task::node("right").core(1));
+    let join = app.task(Task::node("join").core(1));
+    let (to_left, at_left) = app.channel::<u64>(fork, left, 2);
+    let (from_left, at_join) = app.channel::<u64>(left, join, 2);
+    app.edge(fork, right);
+    app.edge(right, join);
+    app.version(fork, "plain", move |job| to_left.push(job.number).expect("room"));
+    let (first, second) = ((at_left.clone(), from_left.clone()), (at_left, from_left));
+    let on_gpu = app.version(left, "gpu", move |_| {
+        first.1.push(first.0.pop().expect("what fork has put") * 3).expect("room");
+    });
+    app.uses(on_gpu, gpu);
+    app.version(left, "cpu", move |_| second.1.push(second.0.pop().expect("a number") * 3).expect("room"));
+    app.version(right, "plain", |_| {});
+    app.version(join, "plain", {
+        let joined = Arc::clone(&joined);
+        move |job| {
+            assert_eq!(at_join.pop(), Some(job.number * 3));
+            joined.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    (app, joined)
+}
+
+#[test]
+fn y1_y5_y9_fork_and_join_run_end_to_end_under_every_policy_and_mapping() {
+    let _bench = Bench::new("runtime_graphs");
+    let cpus: Vec<u32> = kernel::cpus().iter().take(2).collect();
+    let policies =
+        [Priorities::Edf, Priorities::RateMonotonic, Priorities::DeadlineMonotonic, Priorities::User];
+    for priorities in policies {
+        for mapping in [Mapping::Global, Mapping::Partitioned] {
+            for preemptive in [true, false] {
+                if mapping == Mapping::Partitioned && cpus.len() < 2 {
+                    continue;
+                }
+                let config =
+                    Config { priorities, mapping, preemptive, cpus: cpus.clone(), ..Config::default() };
+                let (app, joined) = fork_join(config.clone());
+                let (_, report) = run(app, "ten joins", || joined.load(Ordering::Relaxed) >= 10);
+                let jobs: Vec<u64> = report.tasks.iter().map(|task| task.jobs).collect();
+                assert_eq!(jobs, [jobs[0]; 4], "what has come is done: {config:?}");
+                assert_eq!(jobs[0], joined.load(Ordering::Relaxed));
+                assert_eq!((report.full, report.empty), (0, 0));
+                let panics: u64 = report.tasks.iter().map(|task| task.panics).sum();
+                assert_eq!(panics, 0, "{report:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn y9_a_pipeline_keeps_the_order_and_loses_nothing() {
+    const JOBS: u64 = 500;
+    let _bench = Bench::new("runtime_pipeline");
+    let mut app = Application::new(Config::default());
+    let source = app.task(Task::periodic("source", 2 * MS));
+    let (middle, sink) = (app.task(Task::node("middle")), app.task(Task::node("sink")));
+    let (put, take) = app.channel::<u64>(source, middle, 8);
+    let (put_on, take_on) = app.channel::<u64>(middle, sink, 8);
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let lost = Arc::new(AtomicU64::new(0));
+    app.version(source, "plain", {
+        let lost = Arc::clone(&lost);
+        move |job| {
+            if put.push(job.number).is_err() {
+                lost.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    });
+    app.version(middle, "plain", move |_| put_on.push(take.pop().expect("it came for one")).expect("room"));
+    app.version(sink, "plain", {
+        let seen = Arc::clone(&seen);
+        move |_| seen.lock().expect("whole").push(take_on.pop().expect("it came for one"))
+    });
+    let (_, report) = run(app, "500 of them", || seen.lock().expect("whole").len() as u64 >= JOBS);
+    let seen = seen.lock().expect("whole");
+    assert!(seen.is_sorted_by(|a, b| a < b), "the order is kept");
+    // A source that finds its channel full, because the machine stood still, has counted that.
+    let lost = lost.load(Ordering::Relaxed);
+    assert_eq!(report.full, lost);
+    assert_eq!(seen.len() as u64 + lost, report.tasks[0].jobs);
+}
+
+#[test]
+fn y10_a_full_channel_takes_nothing_and_an_empty_one_gives_nothing_and_both_are_counted() {
+    let _bench = Bench::new("runtime_channels");
+    let mut app = Application::new(Config::default());
+    let source = app.task(Task::periodic("source", 4 * MS));
+    let sink = app.task(Task::node("sink"));
+    // A job of the sink comes for each, and there are two at a time.
+    let (put, take) = app.channel::<u32>(source, sink, 2);
+    let ends = Arc::new(AtomicU64::new(0));
+    app.version(source, "plain", move |_| {
+        assert_eq!(put.push(1), Ok(()));
+        assert_eq!(put.push(2), Ok(()));
+        assert_eq!(put.push(3), Err(3), "there is room for two");
+    });
+    app.version(sink, "plain", {
+        let ends = Arc::clone(&ends);
+        let mut next = 1;
+        move |_| {
+            assert_eq!(take.pop(), Some(next));
+            next = 3 - next;
+            if next == 1 {
+                assert_eq!(take.pop(), None);
+            }
+            ends.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    let (_, report) = run(app, "20 ends", || ends.load(Ordering::Relaxed) >= 20);
+    let [source, sink] = &report.tasks[..] else { panic!("two tasks") };
+    if source.panics + sink.panics == 0 {
+        assert_eq!((report.full, report.empty), (source.jobs, sink.jobs / 2));
+        assert_eq!(sink.jobs, 2 * source.jobs);
+    } else {
+        // A machine that stood still for a period: the channel was full when the next job came.
+        assert!(report.full > source.jobs, "{report:?}");
+    }
+}

@@ -1,0 +1,121 @@
+//! Starts, stops, activations, and what is refused.
+
+use crate::{MS, stopped, until};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use talea_kernel_tests::{Bench, kernel};
+use talea_runtime::{Application, Config, Error, Mapping, Task};
+
+fn counting(app: &mut Application, task: Task) -> Arc<AtomicU64> {
+    let count = Arc::new(AtomicU64::new(0));
+    let task = app.task(task);
+    app.version(task, "only", {
+        let count = Arc::clone(&count);
+        move |_| _ = count.fetch_add(1, Ordering::Relaxed)
+    });
+    count
+}
+
+#[test]
+fn y14_it_starts_and_stops_again_and_again_and_leaves_no_thread() {
+    let _bench = Bench::new("runtime_cycles");
+    let threads = || std::fs::read_dir("/proc/self/task").expect("threads").count();
+    let mut app = Application::new(Config::default());
+    let count = counting(&mut app, Task::periodic("task", MS));
+    let before = threads();
+    for cycle in 0..30 {
+        let seen = count.load(Ordering::Relaxed);
+        let running = app.start().expect("it can be run");
+        until("some jobs", || count.load(Ordering::Relaxed) >= seen + 3);
+        let report;
+        (app, report) = stopped(running);
+        assert_eq!(report.tasks[0].jobs, count.load(Ordering::Relaxed) - seen, "cycle {cycle}");
+    }
+    // Another test's threads may come and go.
+    until("no more threads than before", || threads() <= before + 2);
+    // While it is stopped it can be changed.
+    let other = counting(&mut app, Task::periodic("other", 2 * MS).offset(3 * MS));
+    let running = app.start().expect("it can be run");
+    until("jobs of both", || other.load(Ordering::Relaxed) >= 3);
+    drop(running);
+    let seen = (count.load(Ordering::Relaxed), other.load(Ordering::Relaxed));
+    std::thread::sleep(10 * MS);
+    assert_eq!(seen, (count.load(Ordering::Relaxed), other.load(Ordering::Relaxed)), "nothing runs any more");
+}
+
+#[test]
+fn y13_activations_come_as_jobs_and_sporadic_ones_keep_their_distance() {
+    const SEPARATION_MS: u32 = 4;
+    let _bench = Bench::new("runtime_sporadic");
+    let mut app = Application::new(Config::default());
+    let times = Arc::new(Mutex::new(Vec::new()));
+    let burst = app.task(Task::sporadic("burst", SEPARATION_MS * MS).backlog(9));
+    app.version(burst, "only", {
+        let times = Arc::clone(&times);
+        move |_| times.lock().expect("whole").push(Instant::now())
+    });
+    let chain = app.task(Task::activated("chain", 50 * MS));
+    let done = Arc::new(AtomicU64::new(0));
+    let hand = Arc::new(Mutex::new(None::<talea_runtime::Hand>));
+    app.version(chain, "only", {
+        let (done, hand) = (Arc::clone(&done), Arc::clone(&hand));
+        // One job asks for the next.
+        move |job| {
+            done.fetch_add(1, Ordering::Relaxed);
+            if job.number < 19
+                && let Some(hand) = &*hand.lock().expect("whole")
+            {
+                assert!(hand.activate(chain));
+            }
+        }
+    });
+    let running = app.start().expect("it can be run");
+    *hand.lock().expect("whole") = Some(running.hand());
+    for _ in 0..100 {
+        assert!(running.activate(burst));
+    }
+    assert!(running.activate(chain));
+    until("20 links", || done.load(Ordering::Relaxed) == 20);
+    until("a whole backlog", || times.lock().expect("whole").len() >= 9);
+    let (_, report) = stopped(running);
+    let times = times.lock().expect("whole");
+    // Each activation is a job or was refused; the first job does not wait in the backlog.
+    assert_eq!(times.len() as u64 + report.refused, 100);
+    assert!(times.len() >= 9, "{report:?}");
+    // Releases are so far apart; a job that began late may be followed sooner than that.
+    let whole = times[times.len() - 1] - times[0];
+    let least = MS * SEPARATION_MS * (times.len() as u32 - 1);
+    assert!(whole + 3 * MS * SEPARATION_MS >= least, "{} jobs within {whole:?}", times.len());
+    assert!(!hand.lock().expect("whole").as_ref().expect("it was given").activate(burst), "it is over");
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_and_named() {
+    let none = |app: &mut Application, name: &str| app.task(Task::periodic(name, 10 * MS));
+    let refused = |app: Application| match app.start() {
+        Err(Error::Declared(why) | Error::Machine(why)) => why,
+        other => panic!("{other:?}"),
+    };
+    let mut app = Application::new(Config::default());
+    none(&mut app, "lazy");
+    assert!(refused(app).contains("task lazy: it has no version"));
+    let mut app = Application::new(Config::default());
+    let (a, b) = (app.task(Task::node("a")), app.task(Task::node("b")));
+    app.version(a, "only", |_| {});
+    app.version(b, "only", |_| {});
+    app.edge(a, b);
+    app.edge(b, a);
+    assert!(refused(app).starts_with("task "), "a circle");
+    let beyond = kernel::cpus().iter().max().expect("a CPU") + 1;
+    let mut app = Application::new(Config { cpus: vec![beyond], ..Config::default() });
+    counting(&mut app, Task::periodic("task", 10 * MS));
+    assert!(refused(app).contains(&format!("CPU {beyond} is none of this process's")));
+    let config = Config { mapping: Mapping::Partitioned, ..Config::default() };
+    let mut app = Application::new(config);
+    counting(&mut app, Task::periodic("far", 10 * MS).core(7));
+    assert!(refused(app).contains("task far"));
+    let mut app = Application::new(Config::default());
+    counting(&mut app, Task::periodic("never", Duration::ZERO));
+    assert!(refused(app).contains("never"));
+}

@@ -1,0 +1,34 @@
+//! Applications on real threads: what they declare happens. How fast this machine is says nothing here; without the right to
+//! real-time priorities they run as well.
+
+mod graphs;
+mod lives;
+mod versions;
+
+use std::time::{Duration, Instant};
+use talea_runtime::{Application, Report, Running};
+
+pub(crate) const MS: Duration = Duration::from_millis(1);
+
+/// However slow a machine is, that is done by then.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Waits until it is so.
+pub(crate) fn until(what: &str, is_so: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < PATIENCE, "{what} has not come to be");
+        std::thread::sleep(MS);
+    }
+}
+
+/// Runs the application until it is so, and says what became of it.
+pub(crate) fn run(app: Application, what: &str, is_so: impl Fn() -> bool) -> (Application, Report) {
+    let running = app.start().expect("it can be run");
+    until(what, is_so);
+    stopped(running)
+}
+
+pub(crate) fn stopped(running: Running) -> (Application, Report) {
+    running.stop().expect("it ends by itself")
+}

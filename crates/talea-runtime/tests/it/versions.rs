@@ -1,0 +1,99 @@
+//! Versions and accelerators.
+
+use crate::{MS, run, until};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use talea_kernel_tests::{Bench, kernel};
+use talea_runtime::{Application, Condition, Config, Selection, Task, Version};
+
+#[test]
+fn y6_the_world_says_which_version_is_taken_while_it_runs() {
+    let _bench = Bench::new("runtime_versions");
+    let cases = [
+        (
+            Selection::Mode,
+            Version::new("normal").modes(1),
+            Version::new("secure").modes(2),
+            Condition::Mode(1),
+        ),
+        (Selection::Mask, Version::new("frugal").needs(2), Version::new("plain"), Condition::Permitted(0)),
+        (
+            Selection::Energy,
+            Version::new("bright").energy(50),
+            Version::new("dim").energy(5),
+            Condition::Battery(9),
+        ),
+    ];
+    for (selection, first, second, condition) in cases {
+        let mut app = Application::new(Config { selection, ..Config::default() });
+        let task = app.task(Task::periodic("task", 2 * MS));
+        let counts = [Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0))];
+        for (version, count) in [first, second].into_iter().zip(&counts) {
+            let count = Arc::clone(count);
+            app.version(task, version, move |_| _ = count.fetch_add(1, Ordering::Relaxed));
+        }
+        let of = |version: usize| counts[version].load(Ordering::Relaxed);
+        let running = app.start().expect("it can be run");
+        // Nobody has said anything: everything is permitted, the battery is full, the mode is 0.
+        until("jobs in the first version", || of(0) >= 5);
+        assert_eq!(of(1), 0, "{selection:?}");
+        assert!(running.change(condition));
+        until("jobs in the second version", || of(1) >= 5);
+        let (_, report) = running.stop().expect("it ends");
+        assert_eq!(report.tasks[0].versions, [of(0), of(1)]);
+    }
+}
+
+#[test]
+fn y7_who_finds_the_accelerator_taken_is_done_without_it() {
+    let _bench = Bench::new("runtime_accelerators");
+    let cpus: Vec<u32> = kernel::cpus().iter().take(2).collect();
+    if cpus.len() < 2 {
+        println!("skipped: it takes two CPUs");
+        return;
+    }
+    let mut app = Application::new(Config { cpus, ..Config::default() });
+    let gpu = app.accelerator("gpu");
+    let held = Arc::new(AtomicU64::new(0));
+    for name in ["a", "b"] {
+        let task = app.task(Task::periodic(name, 10 * MS));
+        let on_gpu = app.version(task, "gpu", {
+            let held = Arc::clone(&held);
+            move |_| {
+                assert_eq!(held.fetch_add(1, Ordering::AcqRel), 0, "somebody else has it");
+                std::thread::sleep(2 * MS);
+                held.fetch_sub(1, Ordering::AcqRel);
+            }
+        });
+        app.uses(on_gpu, gpu);
+        app.version(task, "cpu", |_| std::thread::sleep(2 * MS));
+    }
+    let running = app.start().expect("it can be run");
+    std::thread::sleep(200 * MS);
+    let (_, report) = running.stop().expect("it ends");
+    let panics: u64 = report.tasks.iter().map(|task| task.panics).sum();
+    assert_eq!(panics, 0, "nobody holds what another one holds: {report:?}");
+    let with: u64 = report.tasks.iter().map(|task| task.versions[0]).sum();
+    let without: u64 = report.tasks.iter().map(|task| task.versions[1]).sum();
+    assert!(with > 0 && without > 0, "{report:?}");
+}
+
+#[test]
+fn a_panic_ends_its_job_gives_back_what_it_held_and_is_told() {
+    let _bench = Bench::new("runtime_panics");
+    let mut app = Application::new(Config::default());
+    let gpu = app.accelerator("gpu");
+    let (bad, good) = (app.task(Task::periodic("bad", 4 * MS)), app.task(Task::periodic("good", 4 * MS)));
+    let version = app.version(bad, "only", |job| panic!("job {} falls", job.number));
+    app.uses(version, gpu);
+    let done = Arc::new(AtomicU64::new(0));
+    let version = app.version(good, "only", {
+        let done = Arc::clone(&done);
+        move |_| _ = done.fetch_add(1, Ordering::Relaxed)
+    });
+    app.uses(version, gpu);
+    let (_, report) = run(app, "ten good jobs", || done.load(Ordering::Relaxed) >= 10);
+    assert_eq!(report.tasks[0].panics, report.tasks[0].jobs);
+    assert_eq!(report.tasks[0].first_panic.as_deref(), Some("job 0 falls"));
+    assert_eq!((report.tasks[1].panics, report.tasks[1].jobs), (0, done.load(Ordering::Relaxed)));
+}
