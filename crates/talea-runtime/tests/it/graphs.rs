@@ -15,8 +15,9 @@ fn fork_join(config: Config) -> (Application, Arc<AtomicU64>) {
     let left = app.task(Task::node("left"));
     let right = app.task(Task::node("right").core(1));
     let join = app.task(Task::node("join").core(1));
-    let (to_left, at_left) = app.channel::<u64>(fork, left, 2);
-    let (from_left, at_join) = app.channel::<u64>(left, join, 2);
+    // Room for a third of a second in which the machine is away.
+    let (to_left, at_left) = app.channel::<u64>(fork, left, 64);
+    let (from_left, at_join) = app.channel::<u64>(left, join, 64);
     app.edge(fork, right);
     app.edge(right, join);
     app.version(fork, "plain", move |job| to_left.push(job.number).expect("room"));
@@ -71,8 +72,8 @@ fn y9_a_pipeline_keeps_the_order_and_loses_nothing() {
     let mut app = Application::new(Config::default());
     let source = app.task(Task::periodic("source", 2 * MS));
     let (middle, sink) = (app.task(Task::node("middle")), app.task(Task::node("sink")));
-    let (put, take) = app.channel::<u64>(source, middle, 8);
-    let (put_on, take_on) = app.channel::<u64>(middle, sink, 8);
+    let (put, take) = app.channel::<u64>(source, middle, 64);
+    let (put_on, take_on) = app.channel::<u64>(middle, sink, 64);
     let seen = Arc::new(Mutex::new(Vec::new()));
     let lost = Arc::new(AtomicU64::new(0));
     app.version(source, "plain", {
