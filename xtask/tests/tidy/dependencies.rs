@@ -69,6 +69,7 @@ const EDGES: &[(&str, &str, &str)] = &[
     ("talea-cli", "toml_edit", "sweep changes values of a file and leaves its lines where they are"),
     ("talea-cli", "libc", "constants of signals and errors"),
     ("talea-cli", "rustix", "system calls"),
+    ("talea-cli", "sha1", "what the echo server of L3C's experiments answers"),
     ("talea-kernel-tests", "talea-core", "parameters"),
     ("talea-kernel-tests", "talea-client", "attackers and honest programs use what users use"),
     ("talea-kernel-tests", "talea-os", "what the kernel says"),

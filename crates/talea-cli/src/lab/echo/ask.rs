@@ -1,0 +1,183 @@
+//! Whoever asks the echo server, at times that were told, and how long the answers took.
+
+use super::{Answer, MESSAGE, answer};
+use crate::exit::Exit;
+use anyhow::Context;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::io::Read;
+use std::net::{Ipv4Addr, UdpSocket};
+use talea_core::{Span, Time};
+use talea_os::clock;
+
+/// Options of `talea lab ask`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct AskArgs {
+    /// Where the server listens.
+    #[arg(long)]
+    port: u16,
+    /// Nanoseconds of the machine's monotonic clock that the times count from.
+    #[arg(long, value_name = "NS")]
+    zero: u64,
+    /// How long it waits for answers after the last request, in milliseconds.
+    #[arg(long, value_name = "MS", default_value = "1000")]
+    patience: u64,
+}
+
+/// A request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Asked {
+    /// Since zero.
+    pub(crate) sent: Time,
+    /// Likewise; nothing if no answer came.
+    pub(crate) answered: Option<Time>,
+}
+
+/// What it saw.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Heard {
+    pub(crate) asked: Vec<Asked>,
+    /// From when to when it should have been awake and was not, since zero: it looks each [`DISTANCE`].
+    pub(crate) holes: Vec<(Time, Time)>,
+}
+
+/// Of two looks at the clock.
+const DISTANCE: Span = Span::from_ns(1_000_000);
+/// Being late by less is the ordinary cost of waking up.
+const LATE: Span = Span::from_ns(300_000);
+
+/// Asks at the times on standard input (nanoseconds, a line each, in order), and says of each request when it was sent and answered.
+pub(crate) fn ask(args: &AskArgs) -> anyhow::Result<Exit> {
+    let mut text = String::new();
+    std::io::stdin().read_to_string(&mut text).context("cannot read the times")?;
+    let times =
+        text.lines().map(str::parse).collect::<Result<Vec<u64>, _>>().context("a time is no number")?;
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).context("no socket")?;
+    socket.connect((Ipv4Addr::LOCALHOST, args.port))?;
+    socket.set_nonblocking(true)?;
+    let zero = Time::from_ns(args.zero);
+    let patience = Span::from_ns(args.patience * 1_000_000);
+    let heard = hear(&socket, zero, &times, patience);
+    crate::output::print(&lines(&heard))?;
+    Ok(Exit::Ok)
+}
+
+/// Each request is another one, so that its answer is.
+fn message(number: usize) -> [u8; MESSAGE] {
+    let mut message = [0x5a; MESSAGE];
+    message[..8].copy_from_slice(&(number as u64).to_le_bytes());
+    message
+}
+
+fn hear(socket: &UdpSocket, zero: Time, times: &[u64], patience: Span) -> Heard {
+    // What can be done before is.
+    let messages: Vec<_> = (0..times.len()).map(message).collect();
+    let whose: HashMap<Answer, usize> =
+        messages.iter().enumerate().map(|(number, message)| (answer(message), number)).collect();
+    let mut heard = Heard { asked: Vec::with_capacity(times.len()), holes: Vec::new() };
+    let all = &mut heard.asked;
+    let mut open = 0;
+    let since = |now: Time| Time::from_ns(now.as_ns().saturating_sub(zero.as_ns()));
+    let last = times.last().map_or(0, |&last| last);
+    let end = zero + Span::from_ns(last) + patience;
+    loop {
+        let due = times.get(all.len()).map(|&at| zero + Span::from_ns(at));
+        let now = clock::now();
+        if due.is_some_and(|due| due <= now) {
+            // A server that is not there yet gives no answer, and that is all there is to it.
+            let _ = socket.send(&messages[all.len()]);
+            all.push(Asked { sent: since(now), answered: None });
+            open += 1;
+            continue;
+        }
+        if due.is_none() && (open == 0 || now >= end) {
+            return heard;
+        }
+        let wakes = (now + DISTANCE).min(due.unwrap_or(end));
+        let until = wakes.as_ns().saturating_sub(now.as_ns());
+        let mut waits = [PollFd::new(socket, PollFlags::IN)];
+        let _ = poll(&mut waits, Some(&Timespec { tv_sec: 0, tv_nsec: until as i64 }));
+        let mut got: Answer = [0; 20];
+        while let Ok(length) = socket.recv(&mut got) {
+            let now = clock::now();
+            let number = whose.get(&got).filter(|_| length == got.len());
+            if let Some(asked) =
+                number.and_then(|&number| all.get_mut(number)).filter(|asked| asked.answered.is_none())
+            {
+                asked.answered = Some(since(now));
+                open -= 1;
+            }
+        }
+        let now = clock::now();
+        if now > wakes + LATE {
+            heard.holes.push((since(wakes), since(now)));
+        }
+    }
+}
+
+fn lines(heard: &Heard) -> String {
+    let mut text = String::new();
+    for asked in &heard.asked {
+        let answered = asked.answered.map_or_else(|| "-".to_owned(), |at| at.as_ns().to_string());
+        let _ = writeln!(text, "asked {} {answered}", asked.sent.as_ns());
+    }
+    for (from, to) in &heard.holes {
+        let _ = writeln!(text, "hole {} {}", from.as_ns(), to.as_ns());
+    }
+    text
+}
+
+/// What [`ask`] has printed.
+pub(crate) fn read(text: &str) -> anyhow::Result<Heard> {
+    let mut heard = Heard::default();
+    let at = |text: &str| text.parse().ok().map(Time::from_ns);
+    let mut one = |line: &str| {
+        let (word, times) = line.split_once(' ')?;
+        let (from, to) = times.split_once(' ')?;
+        match word {
+            "asked" => {
+                let answered = if to == "-" { None } else { Some(at(to)?) };
+                heard.asked.push(Asked { sent: at(from)?, answered });
+            }
+            "hole" => heard.holes.push((at(from)?, at(to)?)),
+            _ => return None,
+        }
+        Some(())
+    };
+    text.lines().try_for_each(&mut one).context("what was asked can't be read")?;
+    Ok(heard)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_request_is_answered_once_and_what_is_lost_stays_without_an_answer() {
+        let server = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
+        let client = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
+        client.connect(server.local_addr().expect("its place")).expect("connected");
+        client.set_nonblocking(true).expect("a flag");
+        let answers = std::thread::spawn(move || {
+            let mut request = [0; MESSAGE];
+            for number in 0..3 {
+                let (length, from) = server.recv_from(&mut request).expect("a request");
+                // The second is lost; the third gets an answer twice, and one that is nobody's.
+                for what in [answer(&request[..length]), answer(&request[..length]), [7; 20]] {
+                    if number != 1 {
+                        server.send_to(&what, from).expect("an answer");
+                    }
+                }
+            }
+        });
+        let zero = clock::now();
+        let heard = hear(&client, zero, &[0, 2_000_000, 4_000_000], Span::from_ns(200_000_000));
+        answers.join().expect("it ends");
+        let all = &heard.asked;
+        let has: Vec<bool> = all.iter().map(|asked| asked.answered.is_some()).collect();
+        assert_eq!(has, [true, false, true]);
+        assert!(all[2].sent >= Time::from_ns(4_000_000) && all[2].answered > Some(all[2].sent));
+        assert_eq!(read(&lines(&heard)).expect("what was written"), heard);
+    }
+}
