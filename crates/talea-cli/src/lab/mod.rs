@@ -7,11 +7,13 @@
 //! Reference: ReTiF (JSA 2021), section 6; the daemon and its client at priority 99 on pinned CPUs.
 
 mod admission;
+mod all;
 mod analysis;
 mod bars;
 mod bench;
 mod bounds;
 mod decision;
+mod echo;
 mod exec;
 mod figures;
 mod ipc;
@@ -54,18 +56,26 @@ enum What {
     Analysis(analysis::Args),
     /// What exact admission costs where thousands are served already.
     Admission(admission::Args),
-    /// The experiments of L3C in PikeOS (RTNS 2017), simulated.
+    /// The experiments of L3C in PikeOS (RTNS 2017), simulated and on real threads.
     L3c(l3c::Args),
     /// The experiments of SF3P (RSP 2014), simulated.
     Sf3p(sf3p::Args),
     /// The exploration of YASMIN (Middleware 2021), simulated.
     Yasmin(yasmin::Args),
+    /// Every experiment, one after the other, into a folder; goes on where it stopped.
+    All(all::Args),
     /// A server for the measurements.
     #[command(hide = true)]
     Serve(server::ServeArgs),
     /// The other end of the raw exchange, on standard input.
     #[command(hide = true)]
     Pong,
+    /// The echo server of L3C's experiments: answers UDP requests with their SHA-1.
+    #[command(hide = true)]
+    Echo(echo::ServeArgs),
+    /// Asks that server at the times on standard input.
+    #[command(hide = true)]
+    Ask(echo::AskArgs),
     /// Keeps a CPU awake.
     #[command(hide = true)]
     Spin(rig::SpinArgs),
@@ -84,8 +94,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
         What::L3c(args) => l3c::run(&args),
         What::Sf3p(args) => sf3p::run(&args),
         What::Yasmin(args) => yasmin::run(&args),
+        What::All(args) => all::run(&args),
         What::Serve(args) => server::serve(&args),
         What::Pong => raw::pong(),
+        What::Echo(args) => echo::serve(&args),
+        What::Ask(args) => echo::ask(&args),
         What::Spin(args) => Ok(rig::spin(&args)),
     }
 }

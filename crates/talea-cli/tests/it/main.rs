@@ -17,6 +17,7 @@ mod generate;
 mod generated;
 mod harness;
 mod import;
+mod l3c;
 mod lab;
 mod lab_live;
 mod live;

@@ -39,62 +39,79 @@ pub(super) struct Phases {
     server: u64,
 }
 
-/// Requests of a minute: 10 a second, and now and then a second of 1,000 a second.
-pub(super) fn requests(load: Load, phases: Phases) -> Vec<Time> {
-    let (normal, bursts) = match load {
-        Load::None => (0, &BURSTS[..0]),
-        Load::Normal => (600, &BURSTS[..0]),
-        Load::Bursts => (600, &BURSTS[..]),
-        #[cfg(test)]
-        Load::One => (0, &BURSTS[..1]),
-    };
-    let mut times: Vec<u64> = (0..normal).map(|n| n * 100 * MS + phases.normal * US).collect();
-    let burst = |second: &u64| {
-        let from = second * 1_000 * MS + phases.bursts * US;
-        (0..1_000).map(move |n| from + n * MS)
-    };
-    times.extend(bursts.iter().flat_map(burst));
-    times.sort_unstable();
-    times.into_iter().map(Time::from_ns).collect()
+/// What is simulated, and run on real threads.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    pub(super) service: Service,
+    pub(super) load: Load,
+    /// Requests that may wait; more are dropped.
+    pub(super) capacity: u32,
+    pub(super) phases: Phases,
+    pub(super) length: Time,
+    /// From when to when somebody asks.
+    pub(super) asked: (Time, Time),
+    /// When bursts begin, in ms.
+    pub(super) bursts: Vec<u64>,
+}
+
+impl Plan {
+    /// The paper's minute; no request is lost.
+    pub(super) fn minute(service: Service, load: Load) -> Plan {
+        let bursts = BURSTS.map(|second| second * 1_000).to_vec();
+        let (capacity, phases) = (10_000, Phases::default());
+        Plan { service, load, capacity, phases, length: MINUTE, asked: (Time::ZERO, MINUTE), bursts }
+    }
+
+    /// 10 requests a second, and now and then a second of 1,000 a second.
+    pub(super) fn requests(&self) -> Vec<Time> {
+        let bursts = match self.load {
+            Load::None | Load::Normal => &[],
+            Load::Bursts => &self.bursts[..],
+            #[cfg(test)]
+            Load::One => &self.bursts[..1],
+        };
+        let (from, to) = self.asked;
+        let normal = (0..).map(|n| from + span(n * 100_000 + self.phases.normal));
+        let mut times: Vec<Time> = match self.load {
+            Load::Normal | Load::Bursts => normal.take_while(|&at| at < to).collect(),
+            #[cfg(test)]
+            Load::One => Vec::new(),
+            Load::None => Vec::new(),
+        };
+        let burst = |ms: &u64| {
+            let from = Time::from_ns(ms * MS + self.phases.bursts * US);
+            (0..1_000).map(move |n| from + span(n * 1_000))
+        };
+        times.extend(bursts.iter().flat_map(burst));
+        times.sort_unstable();
+        times
+    }
+
+    /// Response times of A, B and the echo server.
+    pub(super) fn simulate(&self) -> [Vec<Completion>; 3] {
+        let (tree, workload) = base_system(self);
+        let mut jobs = Jobs::default();
+        let machine = tree.build().expect("the base system is sound");
+        World::new(machine, 1, &workload).run(self.length, &mut jobs);
+        let of = |task: u32| jobs.ended.iter().filter(|job| job.task.0 == task).copied().collect();
+        [of(0), of(1), of(2)]
+    }
 }
 
 /// Response times of A, B and the echo server in a minute of the base system; no request is lost.
 pub(super) fn base(service: Service, load: Load) -> [Vec<Completion>; 3] {
-    queued(service, load, 10_000)
-}
-
-/// The same where the echo server's queue holds so many requests, and more are dropped.
-pub(super) fn queued(service: Service, load: Load, capacity: u32) -> [Vec<Completion>; 3] {
-    shifted(service, load, capacity, Phases::default())
-}
-
-pub(super) fn shifted(service: Service, load: Load, capacity: u32, phases: Phases) -> [Vec<Completion>; 3] {
-    let (tree, workload) = base_system_at(service, load, capacity, phases);
-    let mut jobs = Jobs::default();
-    let machine = tree.build().expect("the base system is sound");
-    World::new(machine, 1, &workload).run(MINUTE, &mut jobs);
-    let of = |task: u32| jobs.ended.iter().filter(|job| job.task.0 == task).copied().collect();
-    [of(0), of(1), of(2)]
+    Plan::minute(service, load).simulate()
 }
 
 pub(super) const MINUTE: Time = Time::from_ns(60_000 * MS);
 
-/// The base system.
-pub(super) fn base_system(service: Service, load: Load, capacity: u32) -> (Tree, Workload) {
-    base_system_at(service, load, capacity, Phases::default())
-}
-
-pub(super) fn base_system_at(
-    service: Service,
-    load: Load,
-    capacity: u32,
-    phases: Phases,
-) -> (Tree, Workload) {
+/// The base system: tasks A, B, echo and matrix, in this order.
+pub(super) fn base_system(plan: &Plan) -> (Tree, Workload) {
     let mut tree = Tree::new(1, SchedulerSpec::new("cpu", Policy::FixedPriority));
     let partitions = tree.scheduler(Tree::ROOT, SchedulerSpec::new("TP_X", table(20_000, 2)));
     let first = tree.scheduler(partitions, SchedulerSpec::new("TP_1", Policy::FixedPriority));
     let second = tree.scheduler(partitions, SchedulerSpec::new("TP_2", Policy::FixedPriority));
-    let echo_in = match service {
+    let echo_in = match plan.service {
         Service::Highest => Tree::ROOT,
         Service::Reserved(kind) => {
             let mut band = SchedulerSpec::new("band", Policy::Edf);
@@ -102,7 +119,7 @@ pub(super) fn base_system_at(
             let band = tree.scheduler(Tree::ROOT, band);
             let mut server = SchedulerSpec::new("server", Policy::Fifo);
             let reservation = Reservation::new(kind, work(1_000), span(50_000));
-            server.reservation = Some(Reservation { offset: span(phases.server), ..reservation });
+            server.reservation = Some(Reservation { offset: span(plan.phases.server), ..reservation });
             tree.scheduler(band, server)
         }
     };
@@ -113,9 +130,9 @@ pub(super) fn base_system_at(
     };
     add(second, task("A", 40_000, 40_000, 50), periodic(40_000, 20_000, 10_000));
     add(Tree::ROOT, task("B", 100_000, 5_000, 100), periodic(100_000, 0, 2_000));
-    let echo = Source { arrivals: Arrivals::List(requests(load, phases)), cost: Cost::Constant(work(650)) };
+    let echo = Source { arrivals: Arrivals::List(plan.requests()), cost: Cost::Constant(work(650)) };
     let mut echo_task = task("echo", 100_000, 100_000, 200);
-    echo_task.backlog.capacity = capacity;
+    echo_task.backlog.capacity = plan.capacity;
     add(echo_in, echo_task, echo);
     // Matrix products without an end.
     add(first, task("matrix", 3_600_000_000, 3_600_000_000, 50), periodic(3_600_000_000, 0, 3_600_000_000));
@@ -134,6 +151,14 @@ pub(super) fn late(jobs: &[Completion]) -> usize {
 mod tests {
     use super::*;
 
+    fn shifted(service: Service, phases: Phases) -> [Vec<Completion>; 3] {
+        Plan { phases, ..Plan::minute(service, Load::Bursts) }.simulate()
+    }
+
+    fn queued(service: Service, load: Load, capacity: u32) -> [Vec<Completion>; 3] {
+        Plan { capacity, ..Plan::minute(service, load) }.simulate()
+    }
+
     fn tenths(value: f64) -> i64 {
         (value * 10.0).round() as i64
     }
@@ -146,7 +171,7 @@ mod tests {
         let mut longest = [0.0_f64; 2];
         for bursts in (0..200_000).step_by(2_750).chain((0..1_000).step_by(50)) {
             let phases = Phases { bursts, normal: bursts * 7 % 100_000, server: 0 };
-            let [a, b, _] = shifted(Service::Highest, Load::Bursts, 10_000, phases);
+            let [a, b, _] = shifted(Service::Highest, phases);
             longest = [longest[0].max(worst(&a)), longest[1].max(worst(&b))];
         }
         assert_eq!(longest.map(tenths), [3_750, 79]);
@@ -157,7 +182,7 @@ mod tests {
             (Kind::Sporadic, 25_000, 0, 20),
         ] {
             let phases = Phases { bursts: 98_000, normal, server };
-            let [a, b, _] = shifted(Service::Reserved(kind), Load::Bursts, 10_000, phases);
+            let [a, b, _] = shifted(Service::Reserved(kind), phases);
             assert!(tenths(worst(&a)) <= 130 && late(&a) + late(&b) == 0, "{kind:?}: {}", worst(&a));
             assert_eq!(tenths(worst(&b)), most, "{kind:?}");
         }

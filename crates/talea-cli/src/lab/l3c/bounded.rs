@@ -1,6 +1,6 @@
 //! The systems of the figures, for bounds beside what is simulated.
 
-use super::base::{MINUTE, base_system};
+use super::base::{MINUTE, Plan, base_system};
 use super::fig4::figure4_system;
 use super::fig5::{FIG5_RUN, FIG5_SLOTS, figure5_system};
 use super::fig6::{FIG6_RUN, HARMONIC, figure6_system};
@@ -14,13 +14,13 @@ pub(super) fn cases(figure: Which) -> Vec<Case> {
     match figure {
         Which::Fig4 => [(false, "(a) priorities"), (true, "(b) reservations")]
             .map(|(reserved, name)| {
-                let (tree, workload) = figure4_system(reserved);
+                let (tree, workload) = figure4_system(reserved, 1);
                 Case::new(name.to_owned(), tree, workload, Time::from_ns(100 * MS))
             })
             .into(),
         Which::Fig5 => {
             let one = |slot| {
-                let (tree, workload) = figure5_system(slot);
+                let (tree, workload) = figure5_system(slot, None);
                 Case::new(format!("slots of {slot} ms"), tree, workload, FIG5_RUN).showing(&[1])
             };
             FIG5_SLOTS.map(one).into()
@@ -29,7 +29,7 @@ pub(super) fn cases(figure: Which) -> Vec<Case> {
             let mut cases = Vec::new();
             for periods in HARMONIC {
                 for tenth in 1..=5 {
-                    let (tree, workload) = figure6_system(&periods, tenth);
+                    let (tree, workload) = figure6_system(&periods, tenth, None);
                     let name = format!("{periods:?} U 0.{tenth}");
                     cases.push(Case::new(name, tree, workload, FIG6_RUN).showing(&[7]));
                 }
@@ -38,7 +38,7 @@ pub(super) fn cases(figure: Which) -> Vec<Case> {
         }
         Which::Fig7 | Which::Fig8 => SCENARIOS
             .map(|(name, service, load)| {
-                let (tree, workload) = base_system(service, load, 10_000);
+                let (tree, workload) = base_system(&Plan::minute(service, load));
                 Case::new(name.to_owned(), tree, workload, MINUTE)
             })
             .into(),

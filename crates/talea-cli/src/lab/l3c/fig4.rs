@@ -39,17 +39,17 @@ pub(super) fn run() -> anyhow::Result<Exit> {
 }
 
 pub(super) fn figure4(reserved: bool) -> Jobs {
-    let (tree, workload) = figure4_system(reserved);
+    let (tree, workload) = figure4_system(reserved, 1);
     let mut jobs = Jobs::default();
     let machine = tree.build().expect("the example is sound");
     World::new(machine, 1, &workload).run(Time::from_ns(100 * MS), &mut jobs);
     jobs
 }
 
-/// The paper's unit is a millisecond here.
-pub(super) fn figure4_system(reserved: bool) -> (Tree, Workload) {
+/// The paper's unit is so many milliseconds here.
+pub(super) fn figure4_system(reserved: bool, unit: u64) -> (Tree, Workload) {
     let mut tree = Tree::new(1, SchedulerSpec::new("cpu", Policy::FixedPriority));
-    let partitions = tree.scheduler(Tree::ROOT, SchedulerSpec::new("TP_X", table(1_000, 1)));
+    let partitions = tree.scheduler(Tree::ROOT, SchedulerSpec::new("TP_X", table(1_000 * unit, 1)));
     let first = tree.scheduler(partitions, SchedulerSpec::new("TP_1", Policy::FixedPriority));
     let mut homes = [Tree::ROOT; 2];
     if reserved {
@@ -58,15 +58,16 @@ pub(super) fn figure4_system(reserved: bool) -> (Tree, Workload) {
         let band = tree.scheduler(Tree::ROOT, band);
         homes = [2_000, 1_000].map(|budget| {
             let mut server = SchedulerSpec::new("server", Policy::Fifo);
-            server.reservation = Some(Reservation::new(Kind::Sporadic, work(budget), span(10_000)));
+            server.reservation =
+                Some(Reservation::new(Kind::Sporadic, work(budget * unit), span(10_000 * unit)));
             tree.scheduler(band, server)
         });
     }
-    let at = |us: &[u64]| Arrivals::List(us.iter().map(|us| Time::from_ns(us * US)).collect());
-    tree.task(homes[0], task("A", 10_000, 5_000, 10));
-    tree.task(first, task("B", 8_000, 8_000, 20));
-    tree.task(homes[1], task("C", 10_000, 10_000, 30));
-    let cost = |us: u64| Cost::Constant(work(us));
+    let at = |us: &[u64]| Arrivals::List(us.iter().map(|us| Time::from_ns(us * US * unit)).collect());
+    tree.task(homes[0], task("A", 10_000 * unit, 5_000 * unit, 10));
+    tree.task(first, task("B", 8_000 * unit, 8_000 * unit, 20));
+    tree.task(homes[1], task("C", 10_000 * unit, 10_000 * unit, 30));
+    let cost = |us: u64| Cost::Constant(work(us * unit));
     let workload = Workload {
         sources: vec![
             Source { arrivals: at(&[500, 10_500]), cost: cost(1_000) },

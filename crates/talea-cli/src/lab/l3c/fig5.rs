@@ -7,7 +7,7 @@ use crate::output::Table;
 use talea_core::Time;
 use talea_core::machine::{SchedulerSpec, Tree};
 use talea_core::sched::Policy;
-use talea_sim::{Counters, Workload, World};
+use talea_sim::{Arrivals, Counters, Workload, World};
 
 /// Figure 5: the echo server in a time partition of its own; how long it waits for its slot.
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
@@ -32,7 +32,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
 
 /// The longest latency, in ms, of the echo server in one of two time partitions with slots of `slot` ms.
 pub(super) fn in_a_partition(slot: u64) -> f64 {
-    let (tree, workload) = figure5_system(slot);
+    let (tree, workload) = figure5_system(slot, None);
     let mut counters = Counters::new(2);
     let machine = tree.build().expect("the system is sound");
     World::new(machine, 1, &workload).run(FIG5_RUN, &mut counters);
@@ -44,15 +44,25 @@ pub(super) const FIG5_SLOTS: [u64; 14] = [1, 2, 5, 10, 15, 20, 30, 40, 50, 60, 7
 /// 0.1 ms beside 100 ms: after 2,000 requests every phase of every table was met.
 pub(super) const FIG5_RUN: Time = Time::from_ns(400_000 * MS);
 
-pub(super) fn figure5_system(slot: u64) -> (Tree, Workload) {
+/// Matrix products in one partition, the echo server in the other one, which is asked at these times, or every 100.1 ms.
+pub(super) fn figure5_system(slot: u64, asked: Option<Vec<Time>>) -> (Tree, Workload) {
     let mut tree = Tree::new(1, SchedulerSpec::new("cpu", Policy::FixedPriority));
     let partitions = tree.scheduler(Tree::ROOT, SchedulerSpec::new("TP_X", table(slot * 1_000, 2)));
     let first = tree.scheduler(partitions, SchedulerSpec::new("TP_1", Policy::FixedPriority));
     let second = tree.scheduler(partitions, SchedulerSpec::new("TP_2", Policy::FixedPriority));
     tree.task(first, task("matrix", 3_600_000_000, 3_600_000_000, 50));
     tree.task(second, task("echo", 100_000, 1_000_000, 50));
+    let mut workload = unasked();
+    if let Some(times) = asked {
+        workload.sources[1].arrivals = Arrivals::List(times);
+    }
+    (tree, workload)
+}
+
+/// Every phase of the table is met some time.
+pub(super) fn unasked() -> Workload {
     let sources = vec![periodic(3_600_000_000, 0, 3_600_000_000), periodic(100_100, 0, 650)];
-    (tree, Workload { sources, seed: 0 })
+    Workload { sources, seed: 0 }
 }
 
 #[cfg(test)]

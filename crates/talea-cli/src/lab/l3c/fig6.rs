@@ -46,7 +46,7 @@ pub(super) fn below(periods: &[u64; 7], tenth: u64) -> f64 {
             }
         }
     }
-    let (tree, workload) = figure6_system(periods, tenth);
+    let (tree, workload) = figure6_system(periods, tenth, None);
     let mut longest = Longest(0.0);
     let machine = tree.build().expect("the system is sound");
     World::new(machine, 1, &workload).run(FIG6_RUN, &mut longest);
@@ -55,7 +55,9 @@ pub(super) fn below(periods: &[u64; 7], tenth: u64) -> f64 {
 
 pub(super) const FIG6_RUN: Time = Time::from_ns(10_000 * MS);
 
-pub(super) fn figure6_system(periods: &[u64; 7], tenth: u64) -> (Tree, Workload) {
+/// Seven tasks that ask for `tenth` tenths of the CPU together, and the echo server below them, which is asked at these times, or each
+/// second with all of them.
+pub(super) fn figure6_system(periods: &[u64; 7], tenth: u64, asked: Option<Vec<Time>>) -> (Tree, Workload) {
     let mut tree = Tree::new(1, SchedulerSpec::new("cpu", Policy::FixedPriority));
     let mut workload = Workload::default();
     for (number, &period) in periods.iter().enumerate() {
@@ -73,7 +75,11 @@ pub(super) fn figure6_system(periods: &[u64; 7], tenth: u64) -> (Tree, Workload)
         });
     }
     tree.task(Tree::ROOT, task("echo", 1_000_000, 1_000_000, 1));
-    workload.sources.push(periodic(1_000_000, 0, 1_000));
+    let mut echo = periodic(1_000_000, 0, 1_000);
+    if let Some(times) = asked {
+        echo.arrivals = Arrivals::List(times);
+    }
+    workload.sources.push(echo);
     (tree, workload)
 }
 

@@ -12,6 +12,7 @@ mod bounded;
 mod fig4;
 mod fig5;
 mod fig6;
+mod live;
 mod scenarios;
 
 use super::plot::Figure;
@@ -19,6 +20,7 @@ use crate::exit::Exit;
 use crate::output::{self, Table};
 use anyhow::Context;
 use std::path::PathBuf;
+use std::time::Duration;
 use talea_core::machine::TaskSpec;
 use talea_core::sched::{Policy, Slot};
 use talea_core::{Span, Work};
@@ -35,6 +37,20 @@ pub(crate) struct Args {
     /// Instead: the analysed bound of each task beside the longest simulated response; fails where that is longer.
     #[arg(long)]
     bounds: bool,
+    /// Instead: on real threads, beside paper, bound and simulation; needs the right to set real-time priorities. Ends with 1 if something
+    /// contradicts what the figure shows, with 6 if the machine has disturbed too much to say.
+    #[arg(long, conflicts_with = "bounds")]
+    live: bool,
+    /// With --live: seconds instead of minutes.
+    #[arg(long, requires = "live")]
+    quick: bool,
+}
+
+impl Args {
+    /// For how long a live experiment is tried again while the machine disturbs it.
+    fn patience(&self) -> Duration {
+        Duration::from_secs(if self.quick { 10 } else { 300 })
+    }
 }
 
 #[derive(clap::ValueEnum, Clone, Copy, Debug)]
@@ -50,6 +66,9 @@ enum Which {
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     if args.bounds {
         return super::bounds::report("L3C", &bounded::cases(args.figure));
+    }
+    if args.live {
+        return live::run(args.figure, args);
     }
     match args.figure {
         Which::Fig4 => fig4::run(),

@@ -1,0 +1,204 @@
+//! `talea lab all`: every experiment, one after the other, into a folder.
+//!
+//! Model: each is a run of this program of its own. What it prints is kept in `NAME.txt`, its plots and raw data beside that, and when it has
+//! ended, how, in `NAME.exit`, which is written last. Whoever comes again finds what has ended well and goes on where that stopped:
+//! an experiment that was interrupted, failed or said nothing is made again.
+
+use crate::exit::Exit;
+use crate::output::{self, Table, note};
+use anyhow::{Context, bail};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Options of `talea lab all`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// Where everything is written, and looked for.
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// Only those whose names begin so.
+    #[arg(long, value_name = "NAME", default_value = "")]
+    only: String,
+    /// Small numbers where an experiment has them: shows that everything works.
+    #[arg(long)]
+    quick: bool,
+    /// Only say what there is, and what has been made.
+    #[arg(long)]
+    list: bool,
+}
+
+/// What to run.
+#[derive(Clone, Copy, Debug)]
+struct Experiment {
+    name: &'static str,
+    words: &'static [&'static str],
+    /// Whether it knows `--out`.
+    draws: bool,
+    /// What makes it small.
+    quick: &'static [&'static str],
+}
+
+const fn table(name: &'static str, words: &'static [&'static str]) -> Experiment {
+    Experiment { name, words, draws: false, quick: &[] }
+}
+
+const fn drawn(name: &'static str, words: &'static [&'static str]) -> Experiment {
+    Experiment { name, words, draws: true, quick: &[] }
+}
+
+const fn quickly(experiment: Experiment) -> Experiment {
+    Experiment { quick: &["--quick"], ..experiment }
+}
+
+const fn few(experiment: Experiment) -> Experiment {
+    Experiment { quick: &["--sets", "2", "--seconds", "1"], ..experiment }
+}
+
+/// All of them: what needs no rights first.
+const EXPERIMENTS: &[Experiment] = &[
+    drawn("l3c-fig4", &["l3c", "fig4"]),
+    drawn("l3c-fig5", &["l3c", "fig5"]),
+    drawn("l3c-fig6", &["l3c", "fig6"]),
+    drawn("l3c-fig7", &["l3c", "fig7"]),
+    drawn("l3c-fig8", &["l3c", "fig8"]),
+    table("l3c-fig4-bounds", &["l3c", "fig4", "--bounds"]),
+    table("l3c-fig5-bounds", &["l3c", "fig5", "--bounds"]),
+    table("l3c-fig6-bounds", &["l3c", "fig6", "--bounds"]),
+    table("l3c-fig7-bounds", &["l3c", "fig7", "--bounds"]),
+    drawn("sf3p-fig4", &["sf3p", "fig4"]),
+    drawn("sf3p-fig6", &["sf3p", "fig6"]),
+    drawn("sf3p-table2", &["sf3p", "table2"]),
+    table("sf3p-fig4-bounds", &["sf3p", "fig4", "--bounds"]),
+    table("sf3p-table2-bounds", &["sf3p", "table2", "--bounds"]),
+    drawn("yasmin-fig5", &["yasmin", "fig5"]),
+    quickly(table("sim", &["sim"])),
+    quickly(table("analysis", &["analysis"])),
+    quickly(table("admission", &["admission"])),
+    quickly(drawn("l3c-fig4-live", &["l3c", "fig4", "--live"])),
+    quickly(drawn("l3c-fig5-live", &["l3c", "fig5", "--live"])),
+    quickly(drawn("l3c-fig6-live", &["l3c", "fig6", "--live"])),
+    // The same runs are figure 8.
+    quickly(drawn("l3c-fig7-live", &["l3c", "fig7", "--live"])),
+    few(drawn("sf3p-fig6-live", &["sf3p", "fig6", "--live"])),
+    few(drawn("sf3p-fig7-live", &["sf3p", "fig7", "--live"])),
+    few(drawn("sf3p-fig8-live", &["sf3p", "fig8", "--live"])),
+    few(drawn("sf3p-fig9-live", &["sf3p", "fig9", "--live"])),
+    few(drawn("sf3p-table2-live", &["sf3p", "table2", "--live"])),
+    quickly(table("exec", &["exec"])),
+    quickly(table("ipc", &["ipc"])),
+    table("wakeup", &["wakeup"]),
+    quickly(drawn("retif-fig3", &["retif", "fig3"])),
+    quickly(drawn("retif-fig4", &["retif", "fig4"])),
+    quickly(drawn("retif-fig5", &["retif", "fig5"])),
+];
+
+/// Runs what is left to run.
+pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
+    fs::create_dir_all(&args.out).with_context(|| format!("cannot create {}", args.out.display()))?;
+    let chosen: Vec<_> = EXPERIMENTS.iter().filter(|one| one.name.starts_with(&args.only)).collect();
+    if chosen.is_empty() {
+        let names: Vec<_> = EXPERIMENTS.iter().map(|one| one.name).collect();
+        note(&format!("no experiment begins with {}: {}", args.only, names.join(", ")));
+        return Ok(Exit::Usage);
+    }
+    let mut told = Table::new(&["EXPERIMENT", "OUTCOME", ">TOOK", "WHAT IT SAYS"]);
+    let mut codes = Vec::new();
+    for (number, one) in chosen.iter().enumerate() {
+        let text = args.out.join(format!("{}.txt", one.name));
+        let begun = Instant::now();
+        let (code, took) = match (outcome_in(&args.out, one.name)?, args.list) {
+            (Some(code), true) => (Some(code), "kept".to_owned()),
+            (None, true) => (None, String::new()),
+            (Some(0), false) => (Some(0), "kept".to_owned()),
+            (_, false) => {
+                note(&format!("{} of {}: {}", number + 1, chosen.len(), one.name));
+                let code = make(one, args, &text)?;
+                (Some(code), seconds(begun.elapsed()))
+            }
+        };
+        codes.extend(code);
+        let word = code.map_or("not yet", word);
+        told.row(vec![one.name.to_owned(), word.to_owned(), took, text.display().to_string()]);
+    }
+    output::print(&told.render())?;
+    Ok(exit(&codes))
+}
+
+fn seconds(took: Duration) -> String {
+    format!("{:.1} s", took.as_secs_f64())
+}
+
+/// How an experiment has ended that was made before.
+fn outcome_in(folder: &Path, name: &str) -> anyhow::Result<Option<i32>> {
+    let path = folder.join(format!("{name}.exit"));
+    match fs::read_to_string(&path) {
+        // One that means nothing is one that was not written to its end.
+        Ok(text) => Ok(text.trim().parse().ok()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
+    }
+}
+
+/// Makes one, and says how it has ended when it has.
+fn make(one: &Experiment, args: &Args, text: &Path) -> anyhow::Result<i32> {
+    let ended = args.out.join(format!("{}.exit", one.name));
+    let _ = fs::remove_file(&ended);
+    let to = fs::File::create(text).with_context(|| format!("cannot write {}", text.display()))?;
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("lab").args(one.words).stdin(Stdio::null()).stdout(to.try_clone()?).stderr(to);
+    if one.draws {
+        command.arg("--out").arg(&args.out);
+    }
+    if args.quick {
+        command.args(one.quick);
+    }
+    let status = command.status().with_context(|| format!("{} can't be started", one.name))?;
+    // Whoever interrupts one means all of them.
+    let Some(code) = status.code() else { bail!("{} was ended: {status}", one.name) };
+    fs::write(&ended, format!("{code}\n")).with_context(|| format!("cannot write {}", ended.display()))?;
+    Ok(code)
+}
+
+fn word(code: i32) -> &'static str {
+    match code {
+        0 => "done",
+        3 => "not on this machine",
+        6 => "inconclusive",
+        _ => "failed",
+    }
+}
+
+/// The worst of all; what can't be had here is not counted.
+fn exit(codes: &[i32]) -> Exit {
+    if codes.iter().any(|code| !matches!(code, 0 | 3 | 6)) {
+        Exit::Failure
+    } else if codes.contains(&6) {
+        Exit::Inconclusive
+    } else {
+        Exit::Ok
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_a_file_and_no_two_are_the_same() {
+        for (number, one) in EXPERIMENTS.iter().enumerate() {
+            let is_plain =
+                |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-';
+            assert!(one.name.chars().all(is_plain), "{}", one.name);
+            assert!(EXPERIMENTS[..number].iter().all(|other| other.name != one.name), "{} twice", one.name);
+        }
+    }
+
+    #[test]
+    fn one_that_failed_outweighs_one_that_said_nothing() {
+        assert_eq!(exit(&[0, 3]), Exit::Ok);
+        assert_eq!(exit(&[0, 6, 3]), Exit::Inconclusive);
+        assert_eq!(exit(&[6, 1, 0]), Exit::Failure);
+    }
+}

@@ -1,0 +1,197 @@
+//! Figure 5 on real threads: the echo server in a time partition, and what short slots cost the other one.
+
+use super::super::fig5::{figure5_system, unasked};
+use super::calm::Waits;
+use super::verdict::{Claim, Verdict, settle, undisturbed};
+use super::{Args, Point, Trial, finish, ms, told};
+use crate::exit::Exit;
+use crate::lab::bounds::{Case, rows};
+use crate::lab::l3c::{MS, span};
+use crate::lab::plot::{Figure, Panel, Series};
+use crate::output::Table;
+use serde::Serialize;
+use std::time::Duration;
+use talea_core::machine::TaskId;
+use talea_core::{Span, Time};
+use talea_sim::Counters;
+
+/// In ms, as L14 has them.
+const SLOTS: [u64; 6] = [1, 2, 5, 10, 20, 50];
+/// When the echo server is asked: its start costs some milliseconds, of which it has half.
+const FROM: Time = Time::from_ns(500 * MS);
+
+#[derive(Serialize)]
+struct Row {
+    slot_ms: u64,
+    bound_ns: Option<u64>,
+    simulated_max_ns: u64,
+    measured_max_ns: Option<u64>,
+    measured_median_ns: Option<u64>,
+    left_out: usize,
+    /// Of the matrix program, a second.
+    products: u64,
+    /// How often the CPU went over to the matrix program, a second.
+    turns: u64,
+    requests: Vec<Point>,
+}
+
+/// Runs all.
+pub(in super::super) fn run(args: &Args) -> anyhow::Result<Exit> {
+    let length = Span::from_ns(if args.quick { 1_800 } else { 12_000 } * MS);
+    let (found, claims) = settle("fig5", Duration::ZERO, || {
+        let calm = |&slot: &u64| undisturbed(args.patience(), || one(slot, length));
+        let found = SLOTS.iter().map(calm).collect::<anyhow::Result<Vec<_>>>()?;
+        let claims = claims(&found);
+        Ok((found, claims))
+    })?;
+    let head = [
+        ">SLOT ms",
+        ">PAPER about",
+        ">BOUND",
+        ">SIMULATED max",
+        ">MEASURED max",
+        ">median",
+        ">REQUESTS",
+        ">LEFT OUT",
+        ">PRODUCTS/s",
+        ">of 50 ms",
+        ">TURNS/s",
+    ];
+    let mut table = Table::new(&head);
+    let longest = found.last().map_or(1, |(row, _)| row.products.max(1));
+    for (row, _) in &found {
+        let percent = row.products * 1_000 / longest;
+        table.row(vec![
+            row.slot_ms.to_string(),
+            row.slot_ms.to_string(),
+            told(row.bound_ns.map(Span::from_ns)),
+            told(Some(Span::from_ns(row.simulated_max_ns))),
+            told(row.measured_max_ns.map(Span::from_ns)),
+            told(row.measured_median_ns.map(Span::from_ns)),
+            row.requests.len().to_string(),
+            row.left_out.to_string(),
+            row.products.to_string(),
+            format!("{}.{} %", percent / 10, percent % 10),
+            row.turns.to_string(),
+        ]);
+    }
+    let line = |name: &str, value: &dyn Fn(&Row) -> Option<u64>| Series {
+        name: name.to_owned(),
+        points: found
+            .iter()
+            .filter_map(|(row, _)| Some((row.slot_ms as f64, ms(Span::from_ns(value(row)?)))))
+            .collect(),
+    };
+    let series = vec![
+        line("bound", &|row| row.bound_ns),
+        line("simulated, longest", &|row| Some(row.simulated_max_ns)),
+        line("measured, longest", &|row| row.measured_max_ns),
+    ];
+    let title = "L3C Fig. 5: latency in a time partition".to_owned();
+    let panels = vec![Panel { title: "two partitions of 50 %".to_owned(), series }];
+    let latency = Figure { title, x: "slot length, ms", y: "ms", panels };
+    let points = found
+        .iter()
+        .map(|(row, _)| (row.slot_ms as f64, 100.0 * row.products as f64 / longest as f64))
+        .collect();
+    let series = vec![Series { name: "products of the other partition".to_owned(), points }];
+    let title = "L3C Fig. 5: what short slots cost".to_owned();
+    let panels = vec![Panel { title: "cache misses can't be counted here".to_owned(), series }];
+    let cost = Figure { title, x: "slot length, ms", y: "% of those with slots of 50 ms", panels };
+    let raw = found.into_iter().map(|(row, _)| row).collect();
+    finish(args, "l3c-fig5", &table, &[("l3c-fig5", latency), ("l3c-fig5-products", cost)], raw, claims)
+}
+
+/// When the echo server is asked: each time in another phase of the table, spread as evenly as can be, and now and then just when its
+/// slot is over.
+fn asked(slot: u64, from: Time, to: Time) -> Vec<Time> {
+    const EVERY: u64 = 4;
+    let frame = 2 * slot * MS;
+    let distance = (20 * MS).next_multiple_of(frame);
+    let from = from.as_ns().next_multiple_of(frame);
+    let phase = |number: u64| match number % EVERY {
+        0 => 0,
+        // The golden ratio in 32 bits; never so late that the next one waits for this one.
+        _ => (frame / 10 * 9 * (number * 2_654_435_769 % (1 << 32))) >> 32,
+    };
+    let times = (0..).map(|number| from + number * distance + phase(number));
+    times.take_while(|&at| at < to.as_ns()).map(Time::from_ns).collect()
+}
+
+fn one(slot: u64, length: Span) -> anyhow::Result<(Row, Waits)> {
+    let end = Time::ZERO + length;
+    let asks = asked(slot, FROM, Time::from_ns(end.as_ns() - 150 * MS));
+    let (tree, workload) = figure5_system(slot, Some(asks.clone()));
+    let trial = Trial { tree, workload, length, asks, echo: (span(650), None) };
+    let seen = trial.run()?;
+    let waits = Waits::of_requests(&seen.asked, &seen.calm_for_requests, (Time::ZERO, end), end);
+    let mut counters = Counters::new(2);
+    let machine = trial.tree.build().map_err(|error| anyhow::anyhow!("{}", error.why))?;
+    talea_sim::World::new(machine, 1, &trial.workload).run(end, &mut counters);
+    let case = Case::new(String::new(), trial.tree, unasked(), end);
+    let a_second = |count: u64| count * 1_000 * MS / length.as_ns();
+    let row = Row {
+        slot_ms: slot,
+        bound_ns: rows(&case)[1].bound().map(Span::as_ns),
+        simulated_max_ns: counters.tasks[1].worst.as_ns(),
+        measured_max_ns: waits.longest().map(Span::as_ns),
+        measured_median_ns: waits.quantile(50).map(Span::as_ns),
+        left_out: waits.left_out(),
+        products: a_second(seen.products),
+        turns: a_second(seen.turns_to(TaskId(0)) as u64),
+        requests: waits.points(),
+    };
+    Ok((row, waits))
+}
+
+fn claims(found: &[(Row, Waits)]) -> Vec<Claim> {
+    let points: Vec<(f64, f64)> = found
+        .iter()
+        .filter_map(|(row, _)| Some((row.slot_ms as f64, ms(Span::from_ns(row.measured_max_ns?)))))
+        .collect();
+    let lost: usize = found.iter().map(|(_, waits)| waits.lost()).sum();
+    let is_inconclusive = found.iter().any(|(_, waits)| waits.are_inconclusive());
+    let fit = determination(&points);
+    let linear = Claim {
+        row: "L14",
+        says: "the longest latency is linear in the slot (R² > 0.99), and no request is lost".to_owned(),
+        seen: format!("R² = {fit:.4}, {lost} lost"),
+        verdict: Verdict::of(fit > 0.99 && lost == 0 && points.len() == found.len(), is_inconclusive),
+    };
+    let products: Vec<u64> = found.iter().map(|(row, _)| row.products).collect();
+    let turns: Vec<u64> = found.iter().map(|(row, _)| row.turns).collect();
+    // What a slot of 1 ms costs is far above what two runs of the same differ by; what one of 20 ms costs is not.
+    let mut long = products[3..].to_vec();
+    long.sort_unstable();
+    let is_dear = products[0] < products[1].max(products[2]) && products[0] < long[long.len() / 2];
+    let falls = turns.windows(2).all(|pair| pair[0] > pair[1]);
+    let cost = Claim {
+        row: "L14",
+        says: "short slots cost the other partition throughput, and switches become more".to_owned(),
+        seen: format!("products a second {products:?}, turns a second {turns:?}"),
+        verdict: Verdict::of(is_dear && falls, is_inconclusive),
+    };
+    vec![linear, cost]
+}
+
+/// How much of the variance a line explains.
+fn determination(points: &[(f64, f64)]) -> f64 {
+    let count = points.len() as f64;
+    let mean = |of: &dyn Fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;
+    let (x, y) = (mean(&|point| point.0), mean(&|point| point.1));
+    let both = mean(&|point| (point.0 - x) * (point.1 - y));
+    let (across, up) = (mean(&|point| (point.0 - x).powi(2)), mean(&|point| (point.1 - y).powi(2)));
+    both * both / (across * up)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_explains_a_line_and_little_of_a_parabola() {
+        assert!((determination(&[(1.0, 3.0), (2.0, 5.0), (5.0, 11.0)]) - 1.0).abs() < 1e-9);
+        assert!(determination(&[(-1.0, 1.0), (0.0, 0.0), (1.0, 1.0)]) < 1e-9);
+        assert!(determination(&[]).is_nan(), "which is above nothing");
+    }
+}

@@ -1,0 +1,61 @@
+//! The matrix program: products of random 10 by 10 matrices without end, which it counts.
+
+use std::hint::black_box;
+use std::sync::atomic::{AtomicU64, Ordering};
+use talea_exec::Body;
+
+const SIZE: usize = 10;
+type Matrix = [[u32; SIZE]; SIZE];
+
+/// Multiplies until the run is over.
+pub(super) fn products(count: &AtomicU64) -> Body<'_> {
+    Box::new(move |_, over| {
+        let mut seed = 2017;
+        let (mut a, mut b) = (random(&mut seed), random(&mut seed));
+        while !over.load(Ordering::Relaxed) {
+            let product = times(&a, &b);
+            a = b;
+            b = product;
+            // Random ones, and not the powers of two of them.
+            b[0] = random(&mut seed)[0];
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+        black_box(b);
+    })
+}
+
+fn random(seed: &mut u32) -> Matrix {
+    let mut matrix = [[0; SIZE]; SIZE];
+    for value in matrix.iter_mut().flatten() {
+        // xorshift: Marsaglia, J. Stat. Softw. 8(14), 2003.
+        *seed ^= *seed << 13;
+        *seed ^= *seed >> 17;
+        *seed ^= *seed << 5;
+        *value = *seed;
+    }
+    matrix
+}
+
+fn times(a: &Matrix, b: &Matrix) -> Matrix {
+    let mut product = [[0_u32; SIZE]; SIZE];
+    for row in 0..SIZE {
+        for column in 0..SIZE {
+            let term = |k: usize| a[row][k].wrapping_mul(b[k][column]);
+            product[row][column] = (0..SIZE).map(term).fold(0, u32::wrapping_add);
+        }
+    }
+    product
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_product_with_the_unit_matrix_is_the_matrix() {
+        let a = random(&mut 7);
+        let mut unit = [[0; SIZE]; SIZE];
+        (0..SIZE).for_each(|at| unit[at][at] = 1);
+        assert_eq!((times(&a, &unit), times(&unit, &a)), (a, a));
+    }
+}

@@ -1,0 +1,337 @@
+//! The live columns: the figures' systems on real threads.
+//!
+//! Model: a [`Trial`] is a system for one CPU. The scheduler machine that simulates it drives it on the first CPU that can be had: A, B
+//! and whatever else computes are threads of this process, the echo server is a program of its own, started and placed into the
+//! tree as any other would be. Whoever asks it runs on the last CPU, outside of the system, at the times that the
+//! simulation has too: both count from the same zero. What is [`judge`](verdict)d is what [`calm`] leaves: a machine that is taken away
+//! is nobody's fault.
+
+mod calm;
+mod fig4;
+mod fig5;
+mod fig6;
+mod matrix;
+mod scenarios;
+mod verdict;
+
+use super::{Args, Which};
+use crate::compare::lives::Lives;
+use crate::exit::Exit;
+use crate::lab::echo::{self, Asked, Heard};
+use crate::lab::plot::Figure;
+use crate::lab::rig::{self, Awake, Cpus, Place};
+use crate::measured::{self, Refused, Rights, Setup, Spending};
+use crate::output::{self, Table};
+use anyhow::{Context, bail};
+use calm::Calm;
+use serde::Serialize;
+use std::fmt::{self, Write as _};
+use std::io::Write as _;
+use std::net::{Ipv4Addr, UdpSocket};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use talea_core::machine::{Body, TaskId, Tree};
+use talea_core::workload::Surroundings;
+use talea_core::{Span, Time};
+use talea_exec::{Course, RootReport, Turn};
+use talea_os::{Tid, clock};
+use talea_sim::{Workload, World};
+use talea_system::system::{Root, System};
+use verdict::{Claim, Verdict};
+
+/// Why nothing was run.
+#[derive(Debug)]
+struct NotHere(String);
+
+impl fmt::Display for NotHere {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "it can't be executed here: {}", self.0)
+    }
+}
+
+impl std::error::Error for NotHere {}
+
+/// Runs an experiment.
+pub(super) fn run(figure: Which, args: &Args) -> anyhow::Result<Exit> {
+    let ran = match figure {
+        Which::Fig4 => fig4::run(args),
+        Which::Fig5 => fig5::run(args),
+        Which::Fig6 => fig6::run(args),
+        Which::Fig7 | Which::Fig8 => scenarios::run(args),
+    };
+    match ran {
+        Err(error) if error.is::<NotHere>() => {
+            output::note(&format!("{error}"));
+            Ok(Exit::Refused)
+        }
+        ran => ran,
+    }
+}
+
+/// What is to be run.
+struct Trial {
+    tree: Tree,
+    /// Of the simulation; on real threads the echo server is asked as [`Trial::asks`] says.
+    workload: Workload,
+    length: Span,
+    /// When the echo server is asked.
+    asks: Vec<Time>,
+    /// What it needs for an answer, and how many requests may wait; without a number as many as the kernel keeps by itself.
+    echo: (Span, Option<u16>),
+}
+
+/// What was seen.
+struct Seen {
+    lives: Lives,
+    asked: Vec<Asked>,
+    /// Of matrices.
+    products: u64,
+    /// What holes of its CPU leave of the run.
+    calm: Calm,
+    /// And those of the CPU of whoever asks.
+    calm_for_requests: Calm,
+    length: Span,
+    real: RootReport,
+}
+
+impl Trial {
+    fn names(&self) -> Vec<String> {
+        let task = |body: &Body| match body {
+            Body::Task(spec) => Some(spec.name.clone()),
+            Body::Scheduler(_) => None,
+        };
+        self.tree.nodes().filter_map(|(_, node)| task(&node.body)).collect()
+    }
+
+    /// The same under a simulated clock.
+    fn simulate(&self) -> Lives {
+        let machine = self.tree.build().expect("a sound system");
+        let mut lives = Lives::default();
+        let mut world = World::new(machine, 1, &self.workload);
+        world.run(Time::ZERO + self.length, &mut lives);
+        let tasks = (0..self.workload.sources.len() as u32).map(TaskId);
+        let machine = world.machine();
+        let unfinished: Vec<_> =
+            tasks.flat_map(|task| machine.unfinished(task).map(move |job| (task, job))).collect();
+        lives.finish(&unfinished);
+        lives
+    }
+
+    /// On real threads.
+    ///
+    /// # Errors
+    /// If it can't be run here.
+    fn run(&self) -> anyhow::Result<Seen> {
+        let cpus = match Cpus::of(Place::CrossCore) {
+            Err(_) if self.asks.is_empty() => Cpus::of(Place::SameCore)?,
+            cpus => cpus?,
+        };
+        let _awake = Awake::on(cpus)?;
+        let port = free_port()?;
+        let names = self.names();
+        let program = |name: &String| (name == "echo").then(|| self.server(port)).transpose();
+        let root = Root {
+            name: "cpu".to_owned(),
+            tree: self.tree.clone(),
+            sources: self.workload.sources.clone(),
+            programs: names.iter().map(program).collect::<anyhow::Result<_>>()?,
+            tasks: names,
+            surroundings: Surroundings::default(),
+        };
+        let duration = self.length;
+        let seed = self.workload.seed;
+        let (expectations, warnings) = (Vec::new(), Vec::new());
+        let system = System { duration, seed, roots: vec![root], expectations, warnings };
+        let sketches = measured::sketch(&system, duration, seed)?;
+        let products = AtomicU64::new(0);
+        let begin = clock::now() + LEAD;
+        let client = Client::start(port, begin, &self.asks, cpus.client)?;
+        let measured = measured::run(&Setup {
+            system: &system,
+            duration,
+            seed,
+            places: &vec![vec![cpus.server]],
+            spending: Spending::Budget,
+            rights: Rights::Needed,
+            switches: true,
+            sketches: &sketches,
+            begin: Some(begin),
+            bodies: &|name| (name == "matrix").then(|| matrix::products(&products)),
+        })?;
+        let measured = match measured {
+            Ok(measured) if measured.interrupted => bail!("interrupted"),
+            Ok(measured) => measured,
+            Err(Refused(why)) => return Err(NotHere(why).into()),
+        };
+        let Heard { mut asked, holes } = client.finish()?;
+        let report = measured.report;
+        // A run that was not ready in time began later than it was asked.
+        let late = report.zero.since(begin);
+        let of_run = |at: Time| Time::from_ns(at.as_ns().saturating_sub(late.as_ns()));
+        for asked in &mut asked {
+            asked.sent = of_run(asked.sent);
+            asked.answered = asked.answered.map(of_run);
+        }
+        let ours = report.holes.iter().map(|hole| (hole.from, hole.to));
+        let theirs = holes.into_iter().map(|(from, to)| (of_run(from), of_run(to)));
+        let calm = Calm::new(ours.clone().collect());
+        let calm_for_requests = Calm::new(ours.chain(theirs).collect());
+        let [real] = <[RootReport; 1]>::try_from(report.roots).ok().context("one root")?;
+        let lives = Lives::of(&self.tree, &real)?;
+        let products = products.load(Ordering::Relaxed);
+        Ok(Seen { lives, asked, products, calm, calm_for_requests, length: report.length, real })
+    }
+
+    /// How the echo server is started.
+    fn server(&self, port: u16) -> anyhow::Result<Vec<String>> {
+        let (service, queue) = self.echo;
+        let program = std::env::current_exe()?.into_os_string().into_string();
+        let program = program.ok().context("the name of this program is not UTF-8")?;
+        let mut words = vec![program, "lab".into(), "echo".into()];
+        words.extend([
+            "--port".into(),
+            port.to_string(),
+            "--service".into(),
+            format!("{}ns", service.as_ns()),
+        ]);
+        if let Some(queue) = queue {
+            words.extend(["--queue".into(), queue.to_string()]);
+        }
+        Ok(words)
+    }
+}
+
+impl Seen {
+    /// What was lost until then since the CPU had nothing to do: switches, interrupts, looks of the monitor.
+    fn lost_before(&self, at: Time) -> Span {
+        let course = Course::of(1, &self.real.record);
+        let rests = course.timed().iter().filter(|(_, turn)| matches!(turn, Turn::Rests { .. }));
+        let since = rests.map(|&(when, _)| when).take_while(|&when| when < at).last().unwrap_or(Time::ZERO);
+        let within = self.real.stretches.iter().filter(|stretch| stretch.to > since && stretch.to <= at);
+        Span::from_ns(within.map(|stretch| stretch.by.as_ns()).sum())
+    }
+
+    /// The share of the time that jobs had the CPU in which they did not get on, in millionths: what interrupts and the monitor take.
+    fn lost_ppm(&self) -> u64 {
+        let done: u64 = self.real.consumed.iter().map(|consumed| consumed.ordered.as_ns()).sum();
+        self.real.stretched().as_ns() * 1_000_000 / done.max(1)
+    }
+
+    /// How often the scheduler went over to this task.
+    fn turns_to(&self, task: TaskId) -> usize {
+        let course = Course::of(1, &self.real.record);
+        course.turns().filter(|turn| matches!(turn, Turn::Runs { task: who, .. } if *who == task)).count()
+    }
+}
+
+/// Until the run begins, for whoever is to be there.
+const LEAD: Span = Span::from_ns(400_000_000);
+
+/// One that nobody has now.
+fn free_port() -> anyhow::Result<u16> {
+    Ok(UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port")?.local_addr()?.port())
+}
+
+/// Whoever asks, while the run goes on.
+struct Client(Option<Child>);
+
+impl Client {
+    fn start(port: u16, zero: Time, asks: &[Time], cpu: u32) -> anyhow::Result<Client> {
+        if asks.is_empty() {
+            return Ok(Client(None));
+        }
+        let child = Command::new(std::env::current_exe()?)
+            .args(["lab", "ask", "--port", &port.to_string(), "--zero", &zero.as_ns().to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("whoever asks the echo server cannot be started")?;
+        let mut client = Client(Some(child));
+        let child = client.0.as_mut().context("just started")?;
+        rig::privileged(Tid::new(child.id() as i32).context("a process without a number")?, cpu)?;
+        let mut times = String::new();
+        for at in asks {
+            let _ = writeln!(times, "{}", at.as_ns());
+        }
+        // It reads to the end before it begins.
+        child.stdin.take().context("piped")?.write_all(times.as_bytes())?;
+        Ok(client)
+    }
+
+    fn finish(mut self) -> anyhow::Result<Heard> {
+        let Some(child) = self.0.take() else { return Ok(Heard::default()) };
+        let ended = child.wait_with_output()?;
+        if !ended.status.success() {
+            bail!("whoever asks the echo server failed");
+        }
+        echo::read(&String::from_utf8(ended.stdout).context("what was asked is no text")?)
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.0.take() {
+            // An error means that it has ended.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Of a job or a request, for the file of raw data.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Point {
+    release_ns: u64,
+    /// Nothing if it had not ended when the run did, or was never answered.
+    response_ns: Option<u64>,
+    /// A hole has touched it.
+    left_out: bool,
+}
+
+/// Everything of a figure.
+#[derive(Serialize)]
+struct Raw<T: Serialize> {
+    figure: String,
+    rows: Vec<T>,
+    claims: Vec<Claim>,
+    verdict: &'static str,
+}
+
+/// Prints the table and what is claimed, and writes plots and raw data.
+fn finish<T: Serialize>(
+    args: &Args,
+    name: &str,
+    table: &Table,
+    figures: &[(&str, Figure<'_>)],
+    rows: Vec<T>,
+    claims: Vec<Claim>,
+) -> anyhow::Result<Exit> {
+    std::fs::create_dir_all(&args.out).with_context(|| format!("cannot create {}", args.out.display()))?;
+    let verdict = claims.iter().fold(Verdict::Holds, |worst, claim| worst.and(claim.verdict.clone()));
+    let mut text = table.render();
+    for claim in &claims {
+        let _ = writeln!(text, "{}", claim.line(output::colored()));
+    }
+    let mut save = |name: String, content: String| {
+        let path = args.out.join(name);
+        std::fs::write(&path, content).with_context(|| format!("cannot write {}", path.display()))?;
+        let _ = writeln!(text, "written: {}", path.display());
+        anyhow::Ok(())
+    };
+    for (name, figure) in figures {
+        save(format!("{name}-live.svg"), figure.svg())?;
+    }
+    let raw = Raw { figure: name.to_owned(), rows, claims, verdict: verdict.word() };
+    save(format!("{name}-live.json"), output::to_json(&raw)?)?;
+    output::print(&text)?;
+    Ok(verdict.exit())
+}
+
+fn ms(span: Span) -> f64 {
+    super::ms(span)
+}
+
+/// Milliseconds to two digits, or that there are none.
+fn told(span: Option<Span>) -> String {
+    span.map_or_else(|| "-".to_owned(), |span| format!("{:.2}", ms(span)))
+}

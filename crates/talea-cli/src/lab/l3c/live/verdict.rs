@@ -1,0 +1,173 @@
+//! What is claimed of a figure, and whether it holds.
+
+use super::calm::Waits;
+use crate::exit::Exit;
+use crate::output::{Tone, note, paint};
+use serde::Serialize;
+use std::time::{Duration, Instant};
+
+/// Whether something holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Holds,
+    /// The machine has disturbed too much to say anything.
+    Inconclusive,
+    Contradicts,
+}
+
+impl Verdict {
+    /// Of something that was measured, unless too little of it counts.
+    pub(super) fn of(is_so: bool, is_inconclusive: bool) -> Verdict {
+        match (is_inconclusive, is_so) {
+            (true, _) => Verdict::Inconclusive,
+            (false, true) => Verdict::Holds,
+            (false, false) => Verdict::Contradicts,
+        }
+    }
+
+    /// The worse of the two.
+    pub(super) fn and(self, other: Verdict) -> Verdict {
+        match (&self, &other) {
+            (_, Verdict::Contradicts) | (Verdict::Holds, _) => other,
+            _ => self,
+        }
+    }
+
+    pub(super) fn word(&self) -> &'static str {
+        match self {
+            Verdict::Holds => "holds",
+            Verdict::Inconclusive => "inconclusive",
+            Verdict::Contradicts => "contradicts",
+        }
+    }
+
+    pub(super) fn exit(&self) -> Exit {
+        match self {
+            Verdict::Holds => Exit::Ok,
+            Verdict::Inconclusive => Exit::Inconclusive,
+            Verdict::Contradicts => Exit::Failure,
+        }
+    }
+}
+
+impl Serialize for Verdict {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.word())
+    }
+}
+
+/// Something that a figure shows.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Claim {
+    /// Its row in the checklist.
+    pub(super) row: &'static str,
+    pub(super) says: String,
+    /// What was seen of it.
+    pub(super) seen: String,
+    pub(super) verdict: Verdict,
+}
+
+impl Claim {
+    pub(super) fn line(&self, color: bool) -> String {
+        let tone = match self.verdict {
+            Verdict::Holds => Tone::Good,
+            Verdict::Inconclusive => Tone::Doubtful,
+            Verdict::Contradicts => Tone::Bad,
+        };
+        let Claim { row, says, seen, .. } = self;
+        format!("{row} {says}: {seen}: {}", paint(self.verdict.word(), tone, color))
+    }
+}
+
+/// So many contradictions are no accident: what takes a CPU away in slices that nobody sees may bring one about, but a
+/// scheduler that is wrong contradicts every time.
+const CONTRADICTIONS: u32 = 3;
+/// How often something is tried that says nothing.
+const TRIES: u32 = 6;
+
+/// Tries something until all its claims hold: again as long as there is patience, or after a contradiction. What was seen last;
+/// contradictions that were too few to be one are inconclusive.
+pub(super) fn settle<T>(
+    what: &str,
+    patience: Duration,
+    mut attempt: impl FnMut() -> anyhow::Result<(T, Vec<Claim>)>,
+) -> anyhow::Result<(T, Vec<Claim>)> {
+    let begun = Instant::now();
+    let mut contradictions = 0;
+    for number in 1.. {
+        let (seen, mut claims) = attempt()?;
+        let verdict = claims.iter().fold(Verdict::Holds, |worst, claim| worst.and(claim.verdict.clone()));
+        contradictions += u32::from(verdict == Verdict::Contradicts);
+        let is_over = match verdict {
+            Verdict::Holds => true,
+            Verdict::Contradicts => contradictions == CONTRADICTIONS,
+            Verdict::Inconclusive => begun.elapsed() > patience,
+        };
+        if is_over || number == TRIES {
+            for claim in &mut claims {
+                if claim.verdict == Verdict::Contradicts && contradictions < CONTRADICTIONS {
+                    claim.verdict = Verdict::Inconclusive;
+                }
+            }
+            return Ok((seen, claims));
+        }
+        for claim in claims.iter().filter(|claim| claim.verdict != Verdict::Holds) {
+            note(&format!("{what}, once more: {}", claim.line(false)));
+        }
+    }
+    unreachable!("it ends after {TRIES}")
+}
+
+/// Measures again what holes have left too little of, as long as there is patience; what was seen last.
+pub(super) fn undisturbed<T>(
+    patience: Duration,
+    mut measure: impl FnMut() -> anyhow::Result<(T, Waits)>,
+) -> anyhow::Result<(T, Waits)> {
+    let begun = Instant::now();
+    for _ in 1..TRIES {
+        let (seen, waits) = measure()?;
+        if !waits.are_inconclusive() || begun.elapsed() > patience {
+            return Ok((seen, waits));
+        }
+    }
+    measure()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claim(verdict: Verdict) -> Vec<Claim> {
+        vec![Claim { row: "L0", says: "it".to_owned(), seen: "seen".to_owned(), verdict }]
+    }
+
+    fn settled(verdicts: &[Verdict]) -> (usize, Verdict) {
+        settled_with(Duration::from_mins(1), verdicts)
+    }
+
+    fn settled_with(patience: Duration, verdicts: &[Verdict]) -> (usize, Verdict) {
+        let mut count = 0;
+        let ((), claims) = settle("it", patience, || {
+            count += 1;
+            Ok(((), claim(verdicts[(count - 1) % verdicts.len()].clone())))
+        })
+        .expect("no error");
+        (count, claims[0].verdict.clone())
+    }
+
+    #[test]
+    fn what_holds_once_holds_and_what_contradicts_every_time_does_and_the_rest_says_nothing() {
+        use Verdict::{Contradicts, Holds, Inconclusive};
+        assert_eq!(settled(&[Holds]), (1, Holds));
+        assert_eq!(settled(&[Contradicts, Inconclusive, Holds]), (3, Holds));
+        assert_eq!(settled(&[Contradicts]), (3, Contradicts));
+        assert_eq!(settled(&[Inconclusive]), (6, Inconclusive));
+        assert_eq!(settled(&[Contradicts, Inconclusive, Inconclusive, Inconclusive]), (6, Inconclusive));
+        let at_once = |verdicts: &[Verdict]| settled_with(Duration::ZERO, verdicts);
+        assert_eq!(at_once(&[Inconclusive, Holds]), (1, Inconclusive));
+        assert_eq!(at_once(&[Contradicts, Holds]), (2, Holds));
+        assert_eq!(Verdict::of(true, true), Inconclusive);
+        assert_eq!(Inconclusive.and(Contradicts).and(Holds).exit(), Exit::Failure);
+        assert_eq!(Holds.and(Inconclusive).exit(), Exit::Inconclusive);
+    }
+}
