@@ -86,7 +86,7 @@ pub enum Reason {
     CustomServer,
     /// No test known: a soft CBS under EDF that may also wait (D < T, or an offset).
     SoftCbs,
-    /// No test known: jobs go on beyond the slots of a table that does not preempt.
+    /// No test known: jobs go on beyond the slots of a table that does not preempt, or that is below a scheduler that does not.
     NonPreemptiveTable,
     /// No test known: a table inside a table.
     NestedTable,
@@ -124,7 +124,9 @@ impl Reason {
             Reason::OfflineTable => "no test known: an off-line table is verified, not bounded",
             Reason::CustomServer => "no test known for a server from outside",
             Reason::SoftCbs => "no test known for a soft CBS under EDF with D < T or an offset",
-            Reason::NonPreemptiveTable => "no test known for a table that does not preempt",
+            Reason::NonPreemptiveTable => {
+                "no test known for a table where jobs go on into its slots (not preemptive, it or what is above)"
+            }
             Reason::NestedTable => "no test known for a table inside a table",
             Reason::Lending => "no test known for what lent slots take of others' time",
             Reason::ServerNotPreemptive => {

@@ -10,7 +10,7 @@
 //!
 //! *Who makes a band wait.* What has the CPU whenever it wants takes of any window no more than of one that begins as it does: a
 //! window that begins later holds as much less as was done before. What had to wait for somebody else (a task of TP_0 below
-//! one partition and above another) comes with what it could not do before: a task with all jobs of its longest response. A server has
+//! one partition and above another), or for its slot, comes with what it could not do before: a task with all jobs of its longest response. A server has
 //! its budget and no more, whenever it is served (sporadic ones and CBS if they are served in time), twice in a row.
 
 use super::answer::{NoTest, Reason};
@@ -226,14 +226,15 @@ impl Walk<'_> {
         Ok(found)
     }
 
-    /// Whether nothing outside of `node` is ever served before something of it.
+    /// Whether nothing makes something of `node` wait that is outside of it: somebody else, or a slot that is closed.
     fn is_first(&self, node: NodeId) -> Result<bool, NoTest> {
         let mut next = node;
         while let Some(at) = self.parent(next) {
             let Body::Scheduler(spec) = self.body(at) else { break };
             let others = self.kids(at).iter().copied().filter(|&kid| kid != next);
             let order = Order::of(&spec.policy);
-            if spec.reservation.is_some() || !spec.preemptive {
+            let is_table = matches!(spec.policy, Policy::Partitions { .. });
+            if spec.reservation.is_some() || !spec.preemptive || is_table {
                 return Ok(false);
             }
             for other in others {
@@ -264,6 +265,9 @@ impl Walk<'_> {
             Body::Scheduler(spec) => spec,
         };
         if let Some(of) = &spec.reservation {
+            if self.goes_on_above(node) {
+                return Err(NoTest { node, reason: Reason::ServerNotPreemptive });
+            }
             if let Some(mut curve) = Curve::of_server(of) {
                 // Whatever the kind: a budget at the end of its period, and the next at its begin.
                 curve.jitter = Span::from_ns(of.period.as_ns().saturating_sub(of.budget.as_ns()));

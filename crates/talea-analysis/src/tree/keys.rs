@@ -247,9 +247,7 @@ impl Walk<'_> {
     ) -> Result<(), NoTest> {
         let Body::Scheduler(spec) = self.body(node) else { return Ok(()) };
         let Policy::Partitions { frame, slots, lending } = &spec.policy else { return Ok(()) };
-        if !spec.preemptive {
-            return Err(NoTest { node, reason: Reason::NonPreemptiveTable });
-        }
+        self.is_held_to_slots(node)?;
         for (owner, kid) in (0..).zip(self.kids(node).to_vec()) {
             if let Some((order, key, strictly)) = before {
                 let Some((most, _)) = self.range(order, kid)? else { continue };

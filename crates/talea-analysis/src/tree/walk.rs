@@ -478,9 +478,7 @@ impl<'a> Walk<'a> {
             match &spec.policy {
                 Policy::Partitions { frame, slots, lending } => {
                     place.alone = None;
-                    if !spec.preemptive {
-                        return Err(NoTest { node: at, reason: Reason::NonPreemptiveTable });
-                    }
+                    self.is_held_to_slots(at)?;
                     if !matches!(place.supply, Supplied::Dedicated) {
                         return Err(NoTest { node: at, reason: Reason::NestedTable });
                     }
@@ -590,6 +588,22 @@ impl<'a> Walk<'a> {
             next.extend_from_slice(self.kids(node));
         }
         Ok(())
+    }
+
+    /// Whether the slots of `table` begin and end when they should. Below a scheduler that does not preempt somebody else can begin
+    /// just before any of them, again and again, for whoever waits for his slot is no reason not to; and who begins in one goes
+    /// on beyond it.
+    pub(super) fn is_held_to_slots(&self, table: NodeId) -> Result<(), NoTest> {
+        let does_not = matches!(self.body(table), Body::Scheduler(spec) if !spec.preemptive);
+        if does_not || self.goes_on_above(table) {
+            return Err(NoTest { node: table, reason: Reason::NonPreemptiveTable });
+        }
+        Ok(())
+    }
+
+    /// Whether a scheduler above `node` does not preempt.
+    pub(super) fn goes_on_above(&self, node: NodeId) -> bool {
+        self.tree.above(node).any(|(_, spec)| !spec.preemptive)
     }
 
     /// What may be under way among `nodes` and not to be interrupted. Of a group, one job of each of its tasks: one interrupts

@@ -5,7 +5,7 @@ use talea_analysis::card::Kind;
 use talea_analysis::multi::{self, bertogna_cirinei};
 use talea_analysis::tree::{Answer, Reason, Roots};
 use talea_core::machine::{Body, NodeId, Protocol, ResourceId, SchedulerSpec, TaskSpec, Tree};
-use talea_core::sched::Policy;
+use talea_core::sched::{Policy, Slot};
 use talea_core::server::{Kind as Server, Reservation};
 use talea_core::workload::{Arrivals, Cost, Hole, Overheads, Source};
 use talea_core::{Span, Time, Work};
@@ -394,4 +394,35 @@ fn several_cpus_are_asked_of_any_test_and_the_one_that_accepts_is_named() {
     assert!(
         long.iter().all(|answer| answer.bound.as_ref().is_err_and(|no| no.reason == Reason::Insufficient))
     );
+}
+
+/// A partition with 2 of every 10 from 1 on, below a root that does not preempt: a job of 3 begins just before each slot, and the task
+/// in it never runs.
+#[test]
+fn who_waits_for_a_slot_can_be_blocked_before_each_one() {
+    let mut system = System::new(Policy::FixedPriority);
+    system.task(1, (3, 10, 10, 0));
+    let slots = vec![Slot { start: ns(1), end: ns(3), owner: 0 }];
+    let policy = Policy::Partitions { frame: ns(10), slots, lending: false };
+    let table = system.tree.scheduler(Tree::ROOT, SchedulerSpec::new("table", policy));
+    let inside = system.tree.scheduler(table, SchedulerSpec::new("partition", Policy::FixedPriority));
+    let mut spec = TaskSpec::new("victim", ns(40));
+    spec.priority = 200;
+    let victim = system.tree.task(inside, spec);
+    let arrivals = Arrivals::Periodic { offset: ns(0), period: ns(40), jitter: ns(0) };
+    system.sources.push(Source { arrivals, cost: Cost::Constant(Work::from_ns(1)) });
+    system.task(0, (1, 100, 100, 0));
+    let proved = |system: &System| system.answers()[1].is_proved();
+    assert!(proved(&system), "a root that preempts");
+    if let Some(Body::Scheduler(root)) = system.tree.get_mut(Tree::ROOT).map(|node| &mut node.body) {
+        root.preemptive = false;
+    }
+    assert_eq!(system.simulated(1_000)[1], Span::ZERO, "it never ends");
+    assert!(!proved(&system));
+    assert_eq!(
+        system.roots().taken_anywhere(victim).err().map(|no| no.reason),
+        Some(Reason::NonPreemptiveTable)
+    );
+    // Neither does anybody know what its slots take of others.
+    assert_eq!(system.reasons()[2], Some(Reason::NonPreemptiveTable));
 }

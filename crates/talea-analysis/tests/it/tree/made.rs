@@ -18,6 +18,8 @@ pub(crate) enum Family {
     Partitions,
     /// Schedulers that do not preempt.
     NonPreemptive,
+    /// The same above servers and tables, which can be closed while somebody else begins.
+    NonPreemptiveAbove,
     /// Overheads, without servers and tables.
     Overheads,
     /// Shared resources below the root.
@@ -105,7 +107,7 @@ impl Maker<'_> {
 
     fn is_preemptive(&mut self) -> bool {
         match self.family {
-            Family::NonPreemptive => self.dice.below(2) > 0,
+            Family::NonPreemptive | Family::NonPreemptiveAbove => self.dice.below(2) > 0,
             Family::Overheads => self.dice.below(6) > 0,
             _ => true,
         }
@@ -292,6 +294,14 @@ pub(crate) fn made(dice: &mut Dice, family: Family) -> Made {
             maker.left = 300;
             maker.tree = Tree::new(1, SchedulerSpec::new("root", Policy::FixedPriority));
             maker.fill(Tree::ROOT, 1, true);
+            maker.table(Some(Tree::ROOT));
+        }
+        Family::NonPreemptiveAbove => {
+            maker.left = 500;
+            let mut root = SchedulerSpec::new("root", Policy::FixedPriority);
+            root.preemptive = maker.is_preemptive();
+            maker.tree = Tree::new(1, root);
+            maker.fill(Tree::ROOT, 2, true);
             maker.table(Some(Tree::ROOT));
         }
         Family::Band => {

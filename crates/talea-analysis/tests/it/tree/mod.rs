@@ -6,3 +6,4 @@ mod made;
 mod pictures;
 mod published;
 mod simulated;
+mod taken;
