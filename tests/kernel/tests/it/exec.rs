@@ -13,11 +13,11 @@ use scene::{Scene, left_behind, two_cpus};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use talea_core::machine::{Cpu, SchedulerSpec, TaskId, TaskSpec, Tree};
+use talea_core::machine::{Cpu, Order, SchedulerSpec, TaskId, TaskSpec, Tree};
 use talea_core::sched::Policy;
 use talea_core::server::{Kind, Reservation};
 use talea_core::{Span, Time, Work};
-use talea_exec::{Arrival, Failure, Job, Load, Options, RootPlan, TaskPlan, Turn, execute};
+use talea_exec::{Arrival, Failure, Job, Load, Options, RootPlan, TaskPlan, Turn, What, execute};
 use talea_kernel_tests::{Bench, kernel, needs, needs_root};
 
 #[test]
@@ -482,6 +482,51 @@ fn s8_a_job_costs_one_wake_of_its_dispatcher() {
     // And whatever was stepped by whom, a fresh machine does it again.
     let mut fresh = tree.build().expect("a sound tree");
     assert!(talea_exec::replay::replay(&mut fresh, &report.roots[0].record).expect("the same orders") > 0);
+}
+
+#[test]
+fn s3_s18_a_hundred_thousand_recorded_events_replay_to_the_same_orders() {
+    needs_root!();
+    needs!("two CPUs", kernel::cpus().len() >= 2);
+    let _bench = Bench::new("exec_many_events");
+    const TASKS: u64 = 40;
+    const PERIOD: u64 = 2_000_000;
+    const SECONDS: u64 = 4;
+    let mut tree = Tree::new(1, SchedulerSpec::new("cpu", Policy::Edf));
+    let groups: Vec<_> = [Policy::Edf, Policy::FixedPriority, Policy::Fifo, Policy::RateMonotonic]
+        .into_iter()
+        .map(|policy| tree.scheduler(Tree::ROOT, SchedulerSpec::new("group", policy)))
+        .collect();
+    let mut tasks = Vec::new();
+    for task in 0..TASKS {
+        // Some come together, some apart.
+        let offset = task % 4 * PERIOD / 4;
+        let _ = tree.task(groups[task as usize % groups.len()], TaskSpec::new("task", Span::from_ns(PERIOD)));
+        let at = |k: u64| Time::from_ns(offset + k * PERIOD);
+        let arrivals = (0..SECONDS * 1_000_000_000 / PERIOD).map(|k| Arrival { seen: at(k), nominal: at(k) });
+        let load = Load::new(arrivals.collect(), vec![Work::from_ns(5_000)]);
+        tasks.push(TaskPlan { load, body: talea_exec::work::spender() });
+    }
+    let (changes, cpus) = (Vec::new(), vec![two_cpus()[0]]);
+    let plan = vec![RootPlan { tree: &tree, tasks, changes, flows: Vec::new(), cpus }];
+    let options = Options { room: 1 << 21, ..Options::new(Span::from_ns(SECONDS * 1_000_000_000)) };
+    let root = execute(plan, &options).expect("it runs").roots.swap_remove(0);
+    assert_eq!(root.lost, 0);
+    let events = root.record.iter().filter(|entry| matches!(entry.what, What::Told(_))).count();
+    assert!(events >= 100_000, "{events} events");
+    let mut fresh = tree.build().expect("a sound tree");
+    let orders = talea_exec::replay::replay(&mut fresh, &root.record).expect("the same orders");
+    println!("{events} events, {orders} orders");
+    // One order that changes places with the next one, and it is no record of this machine any more.
+    let ordered: Vec<usize> = (0..root.record.len())
+        .filter(|&at| matches!(root.record[at].what, What::Ordered(Order::Run { .. })))
+        .collect();
+    let (a, b) = (ordered[ordered.len() / 2], ordered[ordered.len() / 2 + 1]);
+    let mut swapped = root.record;
+    (swapped[a].what, swapped[b].what) = (swapped[b].what, swapped[a].what);
+    let mut fresh = tree.build().expect("a sound tree");
+    let differs = talea_exec::replay::replay(&mut fresh, &swapped).expect_err("swapped");
+    assert_eq!(differs.at, a);
 }
 
 #[test]

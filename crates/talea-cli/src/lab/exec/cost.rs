@@ -20,6 +20,8 @@ use talea_sim::dice::Dice;
 const PERIOD: Span = Span::from_ns(1_000_000);
 /// Of a job: long enough for the dispatcher to be asleep before it ends.
 const COST: Work = Work::from_ns(100_000);
+/// Between two arrivals of SF3P's sets at nine tenths of the CPU.
+const SELDOM: Span = Span::from_ns(14_000_000);
 /// The deepest tree.
 const LEVELS: usize = 5;
 
@@ -49,6 +51,8 @@ impl Cost {
 pub(in super::super) struct Found {
     /// By round: µs of an empty wake of a dispatcher.
     empty_us: Vec<f64>,
+    /// By set: of one that comes as seldom as an arrival of these: whatever is done then begins cold.
+    seldom_us: Vec<f64>,
     /// By round: of a job in a tree of one level.
     one: Vec<Cost>,
     /// By round: of a job in a tree of five.
@@ -127,14 +131,14 @@ fn of(cpu: u32, tree: &Tree, loads: Vec<Load>, duration: Span) -> anyhow::Result
 }
 
 /// µs of the CPU that a thread like a dispatcher uses for each of so many times that it sleeps to and does nothing at.
-fn empty(cpu: u32, times: u64) -> anyhow::Result<f64> {
+fn empty(cpu: u32, period: Span, times: u64) -> anyhow::Result<f64> {
     let used = by_hand(cpu, move || {
         let bell = Bell::new();
-        let mut due = clock::now() + PERIOD;
+        let mut due = clock::now() + period;
         bell.wait(bell.heard(), due);
         let before = clock::thread_cpu_time();
         for _ in 0..times {
-            due += PERIOD;
+            due += period;
             bell.wait(bell.heard(), due);
         }
         clock::thread_cpu_time().checked_sub(before).unwrap_or(Work::ZERO)
@@ -186,9 +190,15 @@ pub(in super::super) fn set(
 /// Rounds that take turns.
 pub(super) fn measure(cpu: u32, quick: bool) -> anyhow::Result<Found> {
     let (rounds, jobs, sets, seconds) = if quick { (2, 100, 1, 1) } else { (11, 500, 6, 3) };
-    let mut found = Found { empty_us: Vec::new(), one: Vec::new(), five: Vec::new(), sets: Vec::new() };
+    let mut found = Found {
+        empty_us: Vec::new(),
+        seldom_us: Vec::new(),
+        one: Vec::new(),
+        five: Vec::new(),
+        sets: Vec::new(),
+    };
     for turn in 0..rounds {
-        found.empty_us.push(empty(cpu, jobs)?);
+        found.empty_us.push(empty(cpu, PERIOD, jobs)?);
         // Nobody always comes after the same neighbour.
         if turn % 2 == 0 {
             found.one.push(round(cpu, 1, jobs)?);
@@ -203,6 +213,7 @@ pub(super) fn measure(cpu: u32, quick: bool) -> anyhow::Result<Found> {
         let mut dice = Dice::of(7, number);
         let n = dice.between(5, 50);
         let one = sf3p::set_of(&mut dice, n, 900_000);
+        found.seldom_us.push(empty(cpu, SELDOM, 1_000_000_000 / SELDOM.as_ns())?);
         for ((_, policy), (_, costs)) in sf3p::POLICIES.iter().zip(&mut found.sets) {
             costs.push(set(cpu, &one, policy, Span::from_ns(seconds * 1_000_000_000))?);
         }
@@ -253,6 +264,15 @@ impl Found {
             format!("{empty:.2}"),
             "1.00".into(),
             "-".into(),
+        ]);
+        let seldom = median(self.seldom_us.iter().copied());
+        table.row(vec![
+            "an empty wake, as seldom as on SF3P's sets".into(),
+            format!("{seldom:.2}"),
+            "-".into(),
+            format!("{seldom:.2}"),
+            "1.00".into(),
+            format!("{:.3}", seldom * 1e5 / SELDOM.as_ns() as f64),
         ]);
         let named =
             [("a job, one level".to_owned(), &self.one), (format!("a job, {LEVELS} levels"), &self.five)];
