@@ -7,7 +7,7 @@
 
 use crate::mechanism::Mechanism;
 use crate::office::Office;
-use crate::stage::{Ranks, Stage};
+use crate::stage::{self, Ranks, Stage};
 use std::io;
 use std::sync::atomic::Ordering;
 use talea_core::{CpuSet, Span, Time, Work};
@@ -58,6 +58,7 @@ impl Timeline {
 pub(crate) fn enter(cpu: u32, ranks: Ranks) -> io::Result<()> {
     let tid = Tid::current();
     sched::set_affinity(tid, &CpuSet::single(cpu))?;
+    stage::warm_up();
     ranks.dispatcher(tid)
 }
 

@@ -34,7 +34,7 @@ use std::thread::{Builder, Scope, ScopedJoinHandle};
 use talea_core::cpus::MAX_CPUS;
 use talea_core::machine::{Body as Node, Condition, LONGEST, Machine, TaskId, Tree, TreeError};
 use talea_core::sched::Policy;
-use talea_core::{Span, Time};
+use talea_core::{Span, Time, Work};
 use talea_os::gate::Handler;
 use talea_os::pilock::PiLock;
 use talea_os::switches::Switches;
@@ -134,6 +134,14 @@ pub struct RootReport {
 }
 
 impl RootReport {
+    /// What dispatchers have used, and workers beside their jobs: a worker that has finished steps the machine itself. SF3P's scheduler
+    /// overhead. Of a run that was not audited only what dispatchers have used.
+    pub fn scheduling(&self) -> Work {
+        let dispatchers: u64 = self.effort.iter().map(|effort| effort.used.as_ns()).sum();
+        let workers: u64 = self.consumed.iter().map(|consumed| consumed.stray().as_ns()).sum();
+        Work::from_ns(dispatchers + workers)
+    }
+
     /// For how long CPUs belonged to workers that got nothing done.
     pub fn stretched(&self) -> Span {
         stretch::of(self)

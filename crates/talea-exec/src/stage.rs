@@ -37,6 +37,16 @@ impl Band {
     }
 }
 
+/// Of a thread's stack, what steps and most jobs need: several pages.
+const STACK: usize = 1 << 14;
+
+/// Touches what the calling thread will need of its own, so that no page is missing when it matters.
+#[inline(never)]
+pub(crate) fn warm_up() {
+    let mut stack = [0u8; STACK];
+    std::hint::black_box(&mut stack);
+}
+
 /// Who stands where in a band; or nowhere: then everybody is an ordinary thread, the kernel runs whom it likes, and whoever may
 /// not run is held back by a gate alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

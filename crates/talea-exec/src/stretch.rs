@@ -65,6 +65,6 @@ pub(crate) fn of(root: &RootReport) -> Span {
     let end = root.record.last().map_or(Time::ZERO, |entry| entry.now);
     owned += since.into_iter().flatten().map(|before| end.since(before).as_ns()).sum::<u64>();
     let done: u64 = root.consumed.iter().map(|consumed| consumed.ordered.as_ns()).sum();
-    let ours: u64 = root.effort.iter().map(|effort| effort.used.as_ns()).sum();
+    let ours = root.scheduling().as_ns();
     Span::from_ns(owned.saturating_sub(done + ours))
 }

@@ -2,7 +2,7 @@
 
 use crate::mechanism::{Identity, Mechanism};
 use crate::office::Counter;
-use crate::stage::{Ranks, Stage};
+use crate::stage::{self, Ranks, Stage};
 use crate::work::{Body, Job};
 use std::io;
 use std::sync::OnceLock;
@@ -76,6 +76,7 @@ pub(crate) fn live<M: Mechanism>(
         let tid = Tid::current();
         sched::set_affinity(tid, &CpuSet::single(stage.cpus[0].number))?;
         ranks.raised(tid)?;
+        stage::warm_up();
         Ok(Identity { tid, clock: ThreadClock::current()? })
     };
     let identity = enter();

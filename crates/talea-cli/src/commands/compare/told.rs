@@ -86,11 +86,11 @@ struct RunRoot {
     agrees: bool,
     /// Begins and ends that were held against the order.
     instants: u64,
-    /// CPU time of dispatchers, in millionths of the root's CPUs (SF3P: scheduler overhead).
+    /// CPU time of dispatchers, and of workers beside their jobs, in millionths of the root's CPUs (SF3P: scheduler overhead).
     scheduler_ppm: u64,
     /// Time that belonged to jobs in which nothing was done (SF3P: non-scheduler overhead).
     other_ppm: u64,
-    /// CPU time of dispatchers for each job.
+    /// CPU time of dispatchers, and of workers beside their jobs, for each job.
     per_job_ns: u64,
     /// What the kernel's switches say to the orders; nothing, where it does not say.
     kernel: Option<Checked>,
@@ -105,7 +105,7 @@ impl RunAnswer {
             let cpus = real.effort.len().max(1) as u128;
             let whole = (u128::from(report.length.as_ns()) * cpus).max(1);
             let ppm = |ns: u64| (u128::from(ns) * 1_000_000 / whole) as u64;
-            let used: u64 = real.effort.iter().map(|effort| effort.used.as_ns()).sum();
+            let used = real.scheduling().as_ns();
             let stretched = real.stretched().as_ns();
             let busy: u64 = sketch.busy.iter().map(|busy| busy.as_ns()).sum();
             RunRoot {

@@ -85,6 +85,11 @@ impl Seen {
     fn is_inconclusive(&self) -> bool {
         self.excluded * 20 > self.jobs
     }
+
+    /// A share of its jobs, if they say anything.
+    fn clear(&self, percent: f64) -> f64 {
+        if self.is_inconclusive() { f64::NAN } else { percent }
+    }
 }
 
 /// One run, the jobs of it in the simulation and on threads.

@@ -104,13 +104,15 @@ impl Found<'_> {
         self.rows.iter().filter(is).map(|row| &row.seen)
     }
 
+    /// Of which the jobs say something; what scheduling costs they all say.
     fn conclusive<'b>(&'b self, policy: &'b str, utilization: u64) -> impl Iterator<Item = &'b Seen> {
         self.of(policy, Some(utilization)).filter(|seen| !seen.is_inconclusive())
     }
 
     fn line(&self, name: &str, policy: &str, of: Shows) -> Series {
         let at = |utilization: u64| {
-            let value = mean(self.conclusive(policy, utilization).map(of));
+            // What is no number is not known.
+            let value = mean(self.of(policy, Some(utilization)).map(of).filter(|value| !value.is_nan()));
             (utilization as f64 / 10.0, value)
         };
         let points = UTILIZATIONS.into_iter().map(at).filter(|(_, value)| !value.is_nan());
@@ -129,7 +131,10 @@ impl Found<'_> {
         self.figure(
             "SF3P Fig. 6: late jobs of the same sets, simulated and on threads",
             "late jobs %",
-            &[("simulated", |seen| seen.simulated), ("measured", |seen| seen.measured)],
+            &[
+                ("simulated", |seen| seen.clear(seen.simulated)),
+                ("measured", |seen| seen.clear(seen.measured)),
+            ],
         )
     }
 
@@ -197,7 +202,7 @@ impl Found<'_> {
         ]);
         for (row, utilization) in UTILIZATIONS.into_iter().enumerate() {
             for (column, (policy, _)) in POLICIES.iter().enumerate() {
-                let of = |of: &dyn Fn(&Seen) -> f64| mean(self.conclusive(policy, utilization).map(of));
+                let of = |of: &dyn Fn(&Seen) -> f64| mean(self.of(policy, Some(utilization)).map(of));
                 table.row(vec![
                     (utilization / 10).to_string(),
                     (*policy).to_owned(),
@@ -236,14 +241,14 @@ impl Found<'_> {
     fn fig7_bars(&self) -> Vec<Bar> {
         let mut judged = Vec::new();
         let at = |policy: &str, utilization| {
-            mean(self.conclusive(policy, utilization).map(|seen| seen.cost.share * 100.0))
+            mean(self.of(policy, Some(utilization)).map(|seen| seen.cost.share * 100.0))
         };
         for (policy, _) in &POLICIES {
             let points: Vec<(f64, f64)> = UTILIZATIONS
                 .into_iter()
                 .flat_map(|utilization| {
                     let share = move |seen: &Seen| (utilization as f64 / 1_000.0, seen.cost.share * 100.0);
-                    self.conclusive(policy, utilization).map(share)
+                    self.of(policy, Some(utilization)).map(share)
                 })
                 .collect();
             let (slope, explained) = fit(&points);
@@ -265,8 +270,7 @@ impl Found<'_> {
             found: format!("{fifo:.3} and {edf:.3} %"),
             met: fifo <= edf,
         });
-        let most =
-            mean(self.conclusive("edf", 900).map(|seen| seen.cost.dispatcher_us + seen.cost.workers_us));
+        let most = mean(self.of("edf", Some(900)).map(|seen| seen.cost.dispatcher_us + seen.cost.workers_us));
         judged.push(Bar {
             what: "EDF at 90 %, per job".to_owned(),
             found: format!("{most:.1} µs, at most 40"),
