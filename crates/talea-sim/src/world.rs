@@ -9,7 +9,7 @@ use crate::sink::{Completion, Sink};
 use crate::stream::Stream;
 use extras::Extras;
 use talea_core::heap::Heap;
-use talea_core::machine::{Cpu, Event, Handled, Machine, Order, TaskId, Watch};
+use talea_core::machine::{Cpu, Event, Handled, Job, Machine, Order, TaskId, Watch};
 use talea_core::workload::script::Script;
 use talea_core::workload::{Case, Workload};
 use talea_core::{Span, Time, Work};
@@ -178,6 +178,16 @@ impl<W: Watch> World<W> {
         }
         self.outcome.now = until;
         self.outcome
+    }
+
+    /// Jobs that end exactly at `until`, up to which it has run: a run does not look at that instant any more.
+    pub fn ending(&self, until: Time) -> impl Iterator<Item = Completion> {
+        (0..).zip(self.ends.iter().zip(&self.cpus)).filter_map(move |(at, (&end, cpu))| {
+            let task = cpu.running.filter(|&task| end == until && self.is_last(task))?;
+            let job = self.machine.job(task)?;
+            let Job { number, release, deadline } = job;
+            Some(Completion { task, job: number, release, deadline, end, cpu: Cpu(at) })
+        })
     }
 
     fn run_until<const X: bool>(&mut self, until: Time, sink: &mut impl Sink) {

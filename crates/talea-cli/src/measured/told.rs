@@ -32,7 +32,7 @@ pub(crate) fn tell<'a>(
     retell(machine, &real.record, &mut seen, settled).map_err(not_replayed)?;
     let recorded = real.record.last().map_or(Time::ZERO, |entry| entry.now);
     let end = if real.lost > 0 { recorded } else { recorded.max(Time::ZERO + length) };
-    let unfinished = seen.finish(machine, end);
+    let unfinished = seen.finish(machine, end, &[]);
     if let Some(error) = seen.failed.take() {
         return Err(error).context("cannot write the jobs");
     }

@@ -69,7 +69,12 @@ impl<'a> Seen<'a> {
             }
         }
         world.run(end, self);
-        self.finish(world.machine(), end)
+        // What has done its work by then has ended, although a run looks at nothing at its last instant.
+        let ended: Vec<Completion> = world.ending(end).collect();
+        for job in &ended {
+            self.completed(job);
+        }
+        self.finish(world.machine(), end, &ended)
     }
 
     /// Whether anybody wants to know how budgets go: then the machine is to be looked at after every instant.
@@ -77,11 +82,18 @@ impl<'a> Seen<'a> {
         !self.budgets.is_empty() && (self.schedule.is_some() || self.trace.is_some())
     }
 
-    /// The run is over; what has not ended.
-    pub(crate) fn finish(&mut self, machine: &Machine, end: Time) -> Vec<(TaskId, Job)> {
+    /// The run is over; what has not ended, of which the machine may not know some that have.
+    pub(crate) fn finish(
+        &mut self,
+        machine: &Machine,
+        end: Time,
+        ended: &[Completion],
+    ) -> Vec<(TaskId, Job)> {
         let tasks = (0..machine.tasks() as u32).map(TaskId);
-        let unfinished: Vec<_> =
-            tasks.flat_map(|task| machine.unfinished(task).map(move |job| (task, job))).collect();
+        let known = tasks.flat_map(|task| machine.unfinished(task).map(move |job| (task, job)));
+        let has_ended =
+            |task: TaskId, job: &Job| ended.iter().any(|one| (one.task, one.job) == (task, job.number));
+        let unfinished: Vec<_> = known.filter(|(task, job)| !has_ended(*task, job)).collect();
         if let Some(schedule) = &mut self.schedule {
             schedule.finish(end);
         }

@@ -247,3 +247,25 @@ fn the_page_draws_every_job() {
         assert!(said.contains("drew every job"), "{said}");
     }
 }
+
+#[test]
+fn a_job_that_ends_with_the_run_has_ended() {
+    let scratch = Scratch::new();
+    let head = "duration = \"10ms\"\n[[scheduler]]\nname = \"cpu\"\npolicy = \"fp\"\n";
+    let task = |rest: &str| format!("{head}[[task]]\nname = \"a\"\nperiod = \"5ms\"\n{rest}");
+    for (rest, jobs, late) in [
+        ("cost = \"5ms\"\n", 2, 0),
+        // A piece, and another one.
+        ("cost = \"4ms\"\n[[task.suspension]]\nstart = \"1ms\"\nlength = \"1ms\"\n", 2, 0),
+        ("cost = \"5100us\"\n", 1, 2),
+    ] {
+        scratch.file("full.toml", &task(rest));
+        let ended = run(&scratch, &["simulate", "full.toml", "--json", "--csv", "jobs.csv"]);
+        let answer: serde_json::Value =
+            serde_json::from_str(&ended.out).unwrap_or_else(|_| panic!("{}", ended.err));
+        let of = |name: &str| answer["roots"][0]["tasks"][0][name].as_u64();
+        assert_eq!((of("completed"), of("late")), (Some(jobs), Some(late)), "{rest}");
+        let csv = std::fs::read_to_string(scratch.path().join("jobs.csv")).expect("jobs");
+        assert_eq!(csv.lines().count() as u64, jobs + 1, "{csv}");
+    }
+}

@@ -170,6 +170,20 @@ impl<W: Watch> World<W> {
         }
     }
 
+    /// Whether the piece under way of a job is its last.
+    pub(super) fn is_last(&self, task: TaskId) -> bool {
+        let script = self.extras.as_ref().and_then(|extras| extras.scripts[task.0 as usize].clone());
+        script.is_none_or(|mut script| {
+            let stops = |deed: Deed| matches!(deed, Deed::Lock(_) | Deed::Suspend(_));
+            while let Some(deed) = script.act() {
+                if stops(deed) {
+                    return false;
+                }
+            }
+            script.turn().is_none()
+        })
+    }
+
     /// A job does something; whether it goes on at once.
     fn does(&mut self, now: Time, task: TaskId, deed: Deed) -> bool {
         match deed {
