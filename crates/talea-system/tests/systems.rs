@@ -412,3 +412,18 @@ fn l20_a_program_with_a_period_and_a_cost_is_simulated_as_generated_work() {
     assert_eq!(task("program = [\"true\"]\n").0, task("").0);
     assert_eq!((task("program = [\"true\"]\n").1, task("").1), (true, false));
 }
+
+#[test]
+fn nothing_is_written_with_or_without_a_unit_where_it_may_be_nothing() {
+    let text = |zero: &str| {
+        format!(
+            "duration = \"1s\"\n[[scheduler]]\nname = \"cpu\"\npolicy = \"fp\"\n[[task]]\nname = \"a\"\nperiod = \"5ms\"\n\
+             cost = \"1ms\"\noffset = \"{zero}\"\njitter = \"{zero}\"\n"
+        )
+    };
+    for zero in ["0", "0ns", "0ms"] {
+        let system = talea_system::system::read(&text(zero), "the test's own", &()).expect(zero);
+        assert_eq!(system.roots.len(), 1, "{zero}");
+    }
+    assert!(talea_system::system::read(&text("0xs"), "the test's own", &()).is_err());
+}

@@ -272,10 +272,13 @@ impl<'a> Field<'a> {
         value
     }
 
-    /// A duration, which may be zero.
+    /// A duration, which may be zero; then also without a unit.
     pub(crate) fn duration_or_zero(&self, findings: &mut Findings<'_>) -> Option<Span> {
+        let is_zero = |text: &str| {
+            text == "0" || crate::duration::parse_span(text).is_ok_and(|span: Span| span.is_zero())
+        };
         match self.value {
-            DeValue::String(text) if text.as_ref() == "0" => Some(Span::ZERO),
+            DeValue::String(text) if is_zero(text.as_ref()) => Some(Span::ZERO),
             _ => self.duration(findings),
         }
     }
