@@ -6,9 +6,12 @@
 //! the process. Needs root, CAP_PERFMON or `kernel.perf_event_paranoid` of 0 or less.
 
 use crate::Tid;
-use crate::sys::{check, check_long};
+use crate::perf::{
+    self, Attr, CONTEXT_SWITCH, DISABLE, DISABLED, DUMMY, ENABLE, PAGE, SAMPLE_ID_ALL, SAMPLE_TID,
+    SAMPLE_TIME, SOFTWARE, USE_CLOCKID,
+};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use talea_core::Time;
@@ -26,52 +29,12 @@ pub struct Stay {
     pub to: Time,
 }
 
-/// `struct perf_event_attr`, of the size that Linux 5.7 and later know, up to what is used here.
-#[repr(C)]
-#[derive(Default)]
-struct Attr {
-    kind: u32,
-    size: u32,
-    config: u64,
-    sample_period: u64,
-    sample_type: u64,
-    read_format: u64,
-    flags: u64,
-    wakeup: u32,
-    bp_type: u32,
-    config1: u64,
-    config2: u64,
-    branch_sample_type: u64,
-    sample_regs_user: u64,
-    sample_stack_user: u32,
-    clockid: i32,
-    sample_regs_intr: u64,
-    aux_watermark: u32,
-    sample_max_stack: u16,
-    reserved: u16,
-}
-
-const _: () = assert!(size_of::<Attr>() == 112);
-
-const SOFTWARE: u32 = 1;
-const DUMMY: u64 = 9;
-const SAMPLE_TID: u64 = 1 << 1;
-const SAMPLE_TIME: u64 = 1 << 2;
-const DISABLED: u64 = 1;
-const SAMPLE_ID_ALL: u64 = 1 << 18;
-const USE_CLOCKID: u64 = 1 << 25;
-const CONTEXT_SWITCH: u64 = 1 << 26;
-const FLAG_CLOEXEC: libc::c_ulong = 8;
-const ENABLE: libc::c_ulong = 0x2400;
-const DISABLE: libc::c_ulong = 0x2401;
-
 const RECORD_LOST: u32 = 2;
 const RECORD_SWITCH_CPU_WIDE: u32 = 15;
 /// In `misc`: the thread of this record leaves the CPU.
 const OUT: u16 = 1 << 13;
 /// Where the head of the ring stands in its first page.
 const HEAD: usize = 1024;
-const PAGE: usize = 4096;
 
 /// The ring of one CPU.
 #[derive(Debug)]
@@ -94,19 +57,7 @@ impl Ring {
             clockid: libc::CLOCK_MONOTONIC,
             ..Attr::default()
         };
-        // SAFETY: the kernel reads `attr.size` bytes, the size of `attr`; the rest are integers.
-        let fd = check_long(unsafe {
-            libc::syscall(
-                libc::SYS_perf_event_open,
-                &raw const attr,
-                -1,
-                cpu as libc::c_int,
-                -1,
-                FLAG_CLOEXEC,
-            )
-        })?;
-        // SAFETY: the returned descriptor is fresh and ours.
-        let event = unsafe { OwnedFd::from_raw_fd(fd as i32) };
+        let event = perf::open(&attr, -1, cpu)?;
         // SAFETY: a new mapping at an address of the kernel's choice.
         let pages = unsafe {
             let access = libc::PROT_READ | libc::PROT_WRITE;
@@ -119,8 +70,7 @@ impl Ring {
     }
 
     fn control(&self, what: libc::c_ulong) -> io::Result<()> {
-        // SAFETY: takes no argument beside the request.
-        check(unsafe { libc::ioctl(self.event.as_raw_fd(), what as _, 0) }).map(drop)
+        perf::control(&self.event, what)
     }
 
     /// Everything that was written, once nothing is any more.

@@ -1,0 +1,105 @@
+//! Starting a program that stands still in its group until it is let go.
+//!
+//! Model: between fork and exec the child takes the place that is meant for it (CPU, priority), enters its group, which is frozen, and
+//! so stops there. It is the program when the group is thawed for the first time: nothing of it, not even its beginning, is
+//! outside of what is metered. Whoever starts it waits until then, so this is for a thread of its own.
+//!
+//! Everything between fork and exec is async-signal-safe: system calls on data prepared before.
+
+use crate::groups::Group;
+use crate::sys::check;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use talea_core::CpuSet;
+
+/// A program that can be started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program {
+    file: PathBuf,
+    arguments: Vec<OsString>,
+}
+
+impl Program {
+    /// `arguments`, of which the first names the program: a path, or without a slash a file in one of the folders of `PATH`.
+    ///
+    /// # Errors
+    /// If there is no such file that this process may execute.
+    pub fn find(arguments: &[impl AsRef<OsStr>]) -> io::Result<Program> {
+        let none = || io::Error::new(io::ErrorKind::NotFound, "there is no such program");
+        let name = arguments.first().ok_or_else(none)?.as_ref();
+        let may =
+            |file: &Path| file.is_file() && rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok();
+        let file = if name.as_encoded_bytes().contains(&b'/') {
+            Some(PathBuf::from(name)).filter(|file| may(file))
+        } else {
+            let folders = std::env::var_os("PATH").unwrap_or_default();
+            std::env::split_paths(&folders).map(|folder| folder.join(name)).find(|file| may(file))
+        };
+        let arguments = arguments.iter().map(|argument| argument.as_ref().to_owned()).collect();
+        Ok(Program { file: file.ok_or_else(none)?, arguments })
+    }
+
+    /// Starts it in `group`, on `cpu`; returns when it has begun, which is not before the group is thawed. At SCHED_RR, `priority`:
+    /// its threads and children take turns with each other, and inherit that. It reads nothing, and what it prints goes to
+    /// standard error. It dies with the calling thread.
+    ///
+    /// # Errors
+    /// If the kernel refuses any of it.
+    pub fn start(&self, group: &Group, cpu: u32, priority: u8) -> io::Result<Child> {
+        let door = group.door()?;
+        let (mask, raw) = (mask(&CpuSet::single(cpu)), door.as_raw_fd());
+        let mut command = Command::new(&self.file);
+        command.arg0(&self.arguments[0]).args(&self.arguments[1..]).stdin(Stdio::null());
+        command.stdout(io::stderr());
+        let enter = move || {
+            let parameters = libc::sched_param { sched_priority: i32::from(priority) };
+            // SAFETY: integers, and structures that live as long as the calls; the descriptor is open until exec.
+            unsafe {
+                // A signal of the terminal is for whoever started it.
+                check(libc::setpgid(0, 0))?;
+                check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0))?;
+                check(libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const mask))?;
+                check(libc::sched_setscheduler(0, libc::SCHED_RR, &raw const parameters))?;
+                // Zero: whoever writes. It stops on the way back from this.
+                if libc::write(raw, c"0".as_ptr().cast(), 1) != 1 {
+                    return Err(io::Error::last_os_error());
+                }
+            }
+            Ok(())
+        };
+        // SAFETY: the closure runs between fork and exec and only makes system calls; `door` outlives the start.
+        unsafe { command.pre_exec(enter) };
+        let child = command.spawn();
+        drop(door);
+        child
+    }
+}
+
+fn mask(cpus: &CpuSet) -> libc::cpu_set_t {
+    // SAFETY: a set of bits, of which none is a valid value.
+    let mut mask: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    for cpu in cpus {
+        // SAFETY: sets a bit of the set, which has one for each CPU that a `CpuSet` can have.
+        unsafe { libc::CPU_SET(cpu as usize, &mut mask) };
+    }
+    mask
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_found_by_its_path_or_in_the_folders_of_path_and_a_text_is_none() {
+        assert!(Program::find(&["sh"]).is_ok());
+        assert!(Program::find(&["/bin/sh", "-c", "true"]).is_ok());
+        for wrong in [&["no-such-program-anywhere"][..], &["/etc/passwd"], &["/bin"], &[""], &[]] {
+            let error = Program::find(wrong).expect_err("none");
+            assert_eq!(error.kind(), io::ErrorKind::NotFound, "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! What the modules that use `perf_event_open(2)` share.
+
+use crate::sys::{check, check_long};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// `struct perf_event_attr`, of the size that Linux 5.7 and later know, up to what is used here.
+#[repr(C)]
+#[derive(Default)]
+pub(crate) struct Attr {
+    pub(crate) kind: u32,
+    pub(crate) size: u32,
+    pub(crate) config: u64,
+    pub(crate) sample_period: u64,
+    pub(crate) sample_type: u64,
+    pub(crate) read_format: u64,
+    pub(crate) flags: u64,
+    pub(crate) wakeup: u32,
+    pub(crate) bp_type: u32,
+    pub(crate) config1: u64,
+    pub(crate) config2: u64,
+    pub(crate) branch_sample_type: u64,
+    pub(crate) sample_regs_user: u64,
+    pub(crate) sample_stack_user: u32,
+    pub(crate) clockid: i32,
+    pub(crate) sample_regs_intr: u64,
+    pub(crate) aux_watermark: u32,
+    pub(crate) sample_max_stack: u16,
+    pub(crate) reserved: u16,
+}
+
+const _: () = assert!(size_of::<Attr>() == 112);
+
+pub(crate) const SOFTWARE: u32 = 1;
+pub(crate) const DUMMY: u64 = 9;
+pub(crate) const SAMPLE_TID: u64 = 1 << 1;
+pub(crate) const SAMPLE_TIME: u64 = 1 << 2;
+pub(crate) const DISABLED: u64 = 1;
+pub(crate) const SAMPLE_ID_ALL: u64 = 1 << 18;
+pub(crate) const USE_CLOCKID: u64 = 1 << 25;
+pub(crate) const CONTEXT_SWITCH: u64 = 1 << 26;
+pub(crate) const FLAG_CLOEXEC: libc::c_ulong = 8;
+pub(crate) const ENABLE: libc::c_ulong = 0x2400;
+pub(crate) const DISABLE: libc::c_ulong = 0x2401;
+pub(crate) const INHERIT: u64 = 1 << 1;
+pub(crate) const WATERMARK: u64 = 1 << 14;
+pub(crate) const PAGE: usize = 4096;
+
+/// An event of this thread, or of all (-1), on this CPU.
+pub(crate) fn open(attr: &Attr, tid: i32, cpu: u32) -> io::Result<OwnedFd> {
+    // SAFETY: the kernel reads `attr.size` bytes, the size of `attr`; the rest are integers.
+    let fd = check_long(unsafe {
+        libc::syscall(
+            libc::SYS_perf_event_open,
+            std::ptr::from_ref(attr),
+            tid,
+            cpu as libc::c_int,
+            -1,
+            FLAG_CLOEXEC,
+        )
+    })?;
+    // SAFETY: the returned descriptor is fresh and ours.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+/// [`ENABLE`] or [`DISABLE`].
+pub(crate) fn control(event: &OwnedFd, what: libc::c_ulong) -> io::Result<()> {
+    // SAFETY: takes no argument beside the request.
+    check(unsafe { libc::ioctl(event.as_raw_fd(), what as _, 0) }).map(drop)
+}
