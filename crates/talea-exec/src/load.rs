@@ -44,13 +44,16 @@ pub struct Load {
     pub marks: Cost,
     /// Its jobs say themselves what they take out of channels and put in ([`Flow`](crate::Flow)); marks do not count then.
     pub tells: bool,
+    /// A program and its arguments, which runs instead of the task's body. Its jobs are seen: the first comes with the run, then one each time
+    /// that it wakes. Only on a root with one CPU.
+    pub program: Option<Vec<String>>,
 }
 
 impl Default for Load {
     /// Nothing to do.
     fn default() -> Load {
         let marks = Cost::Constant(Work::ZERO);
-        Load { arrivals: Arrivals::Asked, costs: Vec::new(), marks, tells: false }
+        Load { arrivals: Arrivals::Asked, costs: Vec::new(), marks, tells: false, program: None }
     }
 }
 
@@ -58,7 +61,13 @@ impl Load {
     /// As it was drawn for a simulation: when each job is seen and from when its deadline counts, costs by version, and marks.
     pub fn drawn(arrivals: &[(Time, Time)], costs: Vec<Vec<Work>>, marks: Cost) -> Load {
         let arrivals = arrivals.iter().map(|&(seen, nominal)| Arrival { seen, nominal }).collect();
-        Load { arrivals: Arrivals::List(arrivals), costs, marks, tells: false }
+        Load { arrivals: Arrivals::List(arrivals), costs, marks, ..Load::default() }
+    }
+
+    /// Of a program, with its arguments.
+    pub fn of_program(words: Vec<String>) -> Load {
+        let begin = Arrival { seen: Time::ZERO, nominal: Time::ZERO };
+        Load { program: Some(words), ..Load::new(vec![begin], Vec::new()) }
     }
 
     /// Of a task with one version, whose jobs do nothing but work.

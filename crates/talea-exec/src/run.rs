@@ -1,9 +1,10 @@
 //! A run from its threads' first breath to their last.
 //!
 //! Everything that is changed belongs to threads that the run made itself, and ends with them: nothing of the machine is
-//! touched, neither its control groups nor its settings. Only the handler of SIGURG is the process's; it is put back.
+//! touched but for the groups of [`programs`](crate::programs), which are the run's own and go with it. Only the handler of SIGURG is the
+//! process's; it is put back.
 //!
-//! Order: workers, each at its desk; the machine and its mechanism; dispatchers, watchdog and monitors; the zero of the
+//! Order: programs, standing still; workers, each at its desk; the machine and its mechanism; dispatchers, watchdog and monitors; the zero of the
 //! time line, a moment later. And back: dispatchers leave at the end, the last things are done to the workers, all are
 //! waited for. A panic in any of them calls the run off and is passed on when all have ended.
 
@@ -12,8 +13,10 @@ use crate::flow::Flow;
 use crate::holes::{self, Hole};
 use crate::load::{Arrivals, Load};
 use crate::mechanism::audit::{Audited, Consumed};
-use crate::mechanism::{Flip, Identity};
+use crate::mechanism::freeze::Freeze;
+use crate::mechanism::{Flip, Identity, Mixed};
 use crate::office::{Counter, Office};
+use crate::programs::{Actor, ProgramReport, Programs};
 use crate::record::{self, Entry};
 use crate::remote::Remote;
 use crate::root::{LEAST, Root};
@@ -88,6 +91,9 @@ pub struct Options {
     /// Whether threads get the priorities at all. Without them, and without any right, the machine's orders are obeyed by
     /// stopping threads; who else the kernel runs meanwhile is its own affair.
     pub priorities: bool,
+    /// Whether the kernel is asked to tell when programs wake; otherwise, and where it refuses, their clocks are looked at each
+    /// millisecond.
+    pub listen: bool,
     /// Up to how many switches of threads the kernel is asked to write down on each CPU; 0: none.
     pub switches: usize,
 }
@@ -107,6 +113,7 @@ impl Options {
             audit: true,
             monitor: true,
             priorities: true,
+            listen: true,
             switches: 0,
         }
     }
@@ -127,6 +134,8 @@ pub struct RootReport {
     pub refused: u64,
     /// By task: what became of its jobs, recorded or not.
     pub tallies: Vec<Tally>,
+    /// By task: of those that are programs.
+    pub programs: Vec<Option<ProgramReport>>,
     /// When its CPUs did less than they were told to, as far as its workers were audited: in the order of their ends.
     pub stretches: Vec<Stretch>,
     /// Who really ran where and when, by the kernel's word, if it was asked and has lost nothing.
@@ -236,6 +245,9 @@ fn check(roots: &[RootPlan<'_>], options: &Options) -> Result<(), Failure> {
                 return wrong(format!("task {task} has a job every 0 ns"));
             }
         }
+        if root.tasks.iter().any(|task| task.load.program.is_some()) {
+            programs_can_run(root, options).map_err(Failure::Plan)?;
+        }
         for &cpu in &root.cpus {
             if cpu as usize >= MAX_CPUS {
                 return wrong(format!("CPU {cpu} is beyond the last one, {}", MAX_CPUS - 1));
@@ -247,6 +259,20 @@ fn check(roots: &[RootPlan<'_>], options: &Options) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// Whether programs can be tasks of this root in this run.
+fn programs_can_run(root: &RootPlan<'_>, options: &Options) -> Result<(), String> {
+    let Band { bottom, top } = options.band;
+    if root.tree.cpus > 1 {
+        Err("a program stays on one CPU: let it stand below a root that owns one".to_owned())
+    } else if !options.priorities {
+        Err("programs need real-time priorities and groups of their own, which are root's".to_owned())
+    } else if bottom + 3 > top {
+        Err(format!("{:?} leaves no place for programs: bottom + 3 ≤ top", options.band))
+    } else {
+        Ok(())
+    }
 }
 
 /// Whether threads can do what the tree says.
@@ -319,7 +345,10 @@ pub fn execute_until(
     let _handler = Handler::install()?;
     let watchdog = Watchdog::new();
     let stop = AtomicBool::new(false);
-    let shared = Shared { stages: &stages, watchdog: &watchdog, remote, stop: &stop, options };
+    // Who is killed by it is waited for by threads of the scope.
+    let programs = Programs::new();
+    let shared =
+        Shared { stages: &stages, watchdog: &watchdog, remote, stop: &stop, options, programs: &programs };
     let result = std::thread::scope(|scope| {
         // Also when something fails half way: the scope waits for all threads.
         let _ending = Ending(&shared);
@@ -336,6 +365,7 @@ struct Shared<'s> {
     /// Monitors leave.
     stop: &'s AtomicBool,
     options: &'s Options,
+    programs: &'s Programs,
 }
 
 /// Lets everybody go, whatever has happened.
@@ -344,6 +374,7 @@ struct Ending<'a, 's>(&'a Shared<'s>);
 impl Drop for Ending<'_, '_> {
     fn drop(&mut self) {
         self.0.stop.store(true, Ordering::Relaxed);
+        self.0.programs.end();
         for stage in self.0.stages {
             stage.call_off();
             stage.let_go();
@@ -352,9 +383,9 @@ impl Drop for Ending<'_, '_> {
     }
 }
 
-type Live = Office<Audited<Flip>>;
+type Live = Office<Audited<Mixed<Actor>>>;
 /// Where the workers of a root find it once it is there.
-type Door = Arc<OnceLock<Counter<Audited<Flip>>>>;
+type Door = Arc<OnceLock<Counter<Audited<Mixed<Actor>>>>>;
 
 fn join<T>(thread: ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -370,21 +401,30 @@ impl<'s> Shared<'s> {
     where
         's: 'scope,
     {
-        let ranks = Ranks::new(self.options.band, self.options.priorities);
+        let wanted: Vec<Vec<Option<Vec<String>>>> =
+            roots.iter().map(|root| root.tasks.iter().map(|task| task.program.clone()).collect()).collect();
+        let has_programs = wanted.iter().flatten().any(Option::is_some);
+        let ranks = Ranks::new(self.options.band, self.options.priorities, has_programs);
+        let mut troupe = self.programs.gather(scope, &wanted, self.stages, ranks, self.options.listen)?;
         let cpus: Vec<Vec<u32>> = roots.iter().map(|root| root.cpus.clone()).collect();
         let mut workers = Vec::new();
         let mut live = Vec::new();
         let mut doors = Vec::new();
-        for ((root, stage), machine) in roots.into_iter().zip(self.stages).zip(machines) {
+        for (number, ((root, stage), machine)) in roots.into_iter().zip(self.stages).zip(machines).enumerate()
+        {
             let (bodies, loads): (Vec<_>, Vec<_>) =
                 root.tasks.into_iter().map(|task| (task.body, task.load)).unzip();
             let door = Door::default();
             let identities = employ(scope, stage, &door, ranks, bodies, &mut workers)?;
-            // Of a root with one CPU: see `office`.
-            doors.push((root.cpus.len() == 1 && ranks.are_real).then_some(door));
+            let actors = troupe.actors(number);
+            // Of a root with one CPU: see `office`. A program stands above a worker, and would take the CPU from one that lets it go in
+            // the middle of a step.
+            let may_step = root.cpus.len() == 1 && ranks.are_real && actors.is_none();
+            doors.push(may_step.then_some(door));
             let tasks = identities.len();
             let flip = Flip::new(Arc::clone(stage), ranks, &identities);
-            let mechanism = Audited::new(flip, tasks, self.options.audit)?;
+            let freeze = actors.map(|actors| Freeze::new(Arc::clone(stage), actors));
+            let mechanism = Audited::new(Mixed::new(flip, freeze), tasks, self.options.audit)?;
             let cpus = root.cpus.len();
             let root = Root::new(machine, cpus, mechanism, loads, root.changes, root.flows)?;
             live.push(Arc::new(PiLock::new(Live::new(root, cpus, tasks, self.options.room))));
@@ -421,7 +461,7 @@ impl<'s> Shared<'s> {
             starts.clear();
         }
         let (ready, entered) = channel();
-        let (dog, stages) = (self.watchdog, self.stages);
+        let (dog, stages, programs) = (self.watchdog, self.stages, self.programs);
         let (begin, begun) = channel();
         let dog = Builder::new().name("exec-watchdog".into()).spawn_scoped(scope, {
             let ready = ready.clone();
@@ -431,7 +471,7 @@ impl<'s> Shared<'s> {
                 let _ = ready.send(is_in);
                 drop(ready);
                 if may_watch {
-                    dog.watch(&begun, stages);
+                    dog.watch(&begun, stages, programs);
                 }
             }
         })?;
@@ -485,6 +525,8 @@ impl<'s> Shared<'s> {
             efforts.push(join(dispatcher)?);
         }
         self.watchdog.dispatchers.lock().clear();
+        self.programs.end();
+        let mut fates = troupe.leave();
         let left = efforts.iter().map(|effort: &Effort| effort.left).max().unwrap_or(Time::ZERO);
         let mut reports = Vec::new();
         let mut efforts = efforts.into_iter();
@@ -497,6 +539,7 @@ impl<'s> Shared<'s> {
             let mut stretches = [root.mechanism().stretches().all(), root.late()].concat();
             stretches.sort_by_key(|stretch| stretch.to);
             let (refused, tallies) = (root.refused(), root.tallies().to_vec());
+            let programs = fates.remove(0);
             reports.push(RootReport {
                 record,
                 lost,
@@ -504,6 +547,7 @@ impl<'s> Shared<'s> {
                 consumed,
                 refused,
                 tallies,
+                programs,
                 stretches,
                 ran: None,
             });

@@ -12,13 +12,13 @@ use talea_os::gate::Gate;
 use talea_os::pilock::PiLock;
 use talea_os::sched::{self, Attr, Policy};
 
-/// The FIFO priorities of a run, larger first: the dispatchers have the top, workers that may run the one below it, workers
-/// that were stopped the bottom. The watchdog and the monitors of holes stand one above the top.
+/// The FIFO priorities of a run, larger first: the dispatchers have the top, programs, if there are any, the one below it, workers that may
+/// run the next one, workers that were stopped the bottom. The watchdog and the monitors of holes stand one above the top.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Band {
     /// 1 to 96.
     pub bottom: u8,
-    /// `bottom + 2` to 98.
+    /// `bottom + 2` to 98; `bottom + 3` where there are programs.
     pub top: u8,
 }
 
@@ -54,11 +54,13 @@ pub(crate) struct Ranks {
     band: Band,
     /// Whether the priorities are given at all.
     pub(crate) are_real: bool,
+    /// Whether there are programs, which stand between dispatchers and workers.
+    has_programs: bool,
 }
 
 impl Ranks {
-    pub(crate) fn new(band: Band, are_real: bool) -> Ranks {
-        Ranks { band, are_real }
+    pub(crate) fn new(band: Band, are_real: bool, has_programs: bool) -> Ranks {
+        Ranks { band, are_real, has_programs }
     }
 
     fn give(self, tid: Tid, priority: u8) -> io::Result<()> {
@@ -75,7 +77,17 @@ impl Ranks {
 
     /// Of a worker that may run.
     pub(crate) fn raised(self, tid: Tid) -> io::Result<()> {
-        self.give(tid, self.band.top - 1)
+        self.give(tid, self.band.top - 1 - u8::from(self.has_programs))
+    }
+
+    /// Of the threads of programs.
+    pub(crate) fn program(self) -> u8 {
+        self.band.top - 1
+    }
+
+    /// Of who puts things back if the run dies.
+    pub(crate) fn keeper(self) -> u8 {
+        self.band.top + 1
     }
 
     /// Of a worker that was stopped.
@@ -101,6 +113,8 @@ pub(crate) struct Slot {
     pub(crate) asked: AtomicU32,
     pub(crate) next_asked: AtomicU32,
     pub(crate) gate: Gate,
+    /// Of a program: it was idle and got the CPU.
+    pub(crate) woke: AtomicBool,
 }
 
 impl Slot {
@@ -134,6 +148,16 @@ pub(crate) struct Managed {
     /// As the kernel counts.
     pub(crate) number: u32,
     pub(crate) mailbox: Mailbox,
+    pub(crate) sentinel: Sentinel,
+}
+
+/// Whoever has a CPU that the program to which it belongs does not want.
+#[derive(Debug, Default)]
+pub(crate) struct Sentinel {
+    /// Rings whenever a program is let go.
+    pub(crate) bell: Bell,
+    /// How often it had rung when the CPU was last found unwanted.
+    pub(crate) quiet: AtomicU32,
 }
 
 /// Of one root.
@@ -153,7 +177,8 @@ pub(crate) struct Stage {
 
 impl Stage {
     pub(crate) fn new(cpus: &[u32], tasks: usize) -> Stage {
-        let manage = |&number: &u32| Managed { number, mailbox: Mailbox::default() };
+        let manage =
+            |&number: &u32| Managed { number, mailbox: Mailbox::default(), sentinel: Sentinel::default() };
         Stage {
             cpus: cpus.iter().map(manage).collect(),
             slots: (0..tasks).map(|_| Slot::default()).collect(),
@@ -189,6 +214,9 @@ impl Stage {
         for slot in &self.slots {
             slot.gate.open();
             slot.go.ring();
+        }
+        for cpu in &self.cpus {
+            cpu.sentinel.bell.ring();
         }
     }
 }

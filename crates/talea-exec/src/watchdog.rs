@@ -4,6 +4,7 @@
 //! and makes ordinary threads of all that belong to it, so that the machine can be used; whoever then leaves does so
 //! in order. Who still has not ended, in a loop of a job's own, can't be ended but with the whole program.
 
+use crate::programs::Programs;
 use crate::stage::{Ranks, Stage, demote};
 use std::io;
 use std::sync::Arc;
@@ -55,13 +56,14 @@ impl Watchdog {
 
     /// Watches until it is called off. From `begun` comes when the run should be over, on the machine's clock; nothing, if
     /// there is no run.
-    pub(crate) fn watch(&self, begun: &Receiver<Time>, stages: &[Arc<Stage>]) {
+    pub(crate) fn watch(&self, begun: &Receiver<Time>, stages: &[Arc<Stage>], programs: &Programs) {
         let heard = self.bell.heard();
         let Ok(end) = begun.recv() else { return };
         if self.off.load(Ordering::Acquire) || self.bell.wait(heard, end + GRACE) == Woken::Rung {
             return;
         }
         self.bitten.store(true, Ordering::Release);
+        programs.end();
         for &tid in self.dispatchers.lock().iter() {
             demote(tid);
         }

@@ -124,6 +124,18 @@ impl<M: Mechanism> Mechanism for Audited<M> {
         self.inner.rest(cpu)
     }
 
+    fn quiet(&mut self, cpu: Cpu) -> Option<TaskId> {
+        self.inner.quiet(cpu)
+    }
+
+    fn woke(&mut self) -> Option<TaskId> {
+        self.inner.woke()
+    }
+
+    fn settle(&mut self) -> Result<(), M::Error> {
+        self.inner.settle()
+    }
+
     fn leave(&mut self) {
         for at in 0..self.tasks.len() {
             let task = TaskId(at as u32);

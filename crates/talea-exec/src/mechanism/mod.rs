@@ -6,8 +6,11 @@
 
 pub mod audit;
 mod flip;
+pub(crate) mod freeze;
+mod mixed;
 
 pub(crate) use flip::{Flip, Identity};
+pub(crate) use mixed::Mixed;
 
 use crate::work::Job;
 use talea_core::machine::{Cpu, TaskId};
@@ -39,6 +42,21 @@ pub trait Mechanism {
 
     /// Nobody has `cpu`: whoever was stopped there must not run although nobody else does.
     fn rest(&mut self, cpu: Cpu) -> Result<(), Self::Error>;
+
+    /// Whoever has `cpu` and does not tell when it has nothing left to do, if it was seen to have nothing.
+    fn quiet(&mut self, _cpu: Cpu) -> Option<TaskId> {
+        None
+    }
+
+    /// One more that had nothing to do, and was seen to want a CPU; it may have one.
+    fn woke(&mut self) -> Option<TaskId> {
+        None
+    }
+
+    /// Everything that this decision changes has been said.
+    fn settle(&mut self) -> Result<(), Self::Error> {
+        Ok(())
+    }
 
     /// The run is over: nothing is asked after this, and workers are about to be let go.
     fn leave(&mut self) {}

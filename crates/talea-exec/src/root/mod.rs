@@ -227,6 +227,7 @@ impl<M: Mechanism> Root<M> {
             self.mechanism.ended(task)?;
             self.reach(task, log);
         }
+        self.see_quiet(log)?;
         self.go_on(log);
         for &event in &mail.said {
             self.stopped |= event == Event::Stopped;
@@ -247,6 +248,7 @@ impl<M: Mechanism> Root<M> {
             }
             self.expect(task);
         }
+        self.see_woken(log)?;
         loop {
             while let Some(order) = self.machine.poll(self.now) {
                 self.put(log, What::Ordered(order));
@@ -274,6 +276,30 @@ impl<M: Mechanism> Root<M> {
                 break;
             }
         }
+    }
+
+    /// Jobs of those who don't tell their ends, and were seen to have nothing to do, are over.
+    fn see_quiet(&mut self, log: &mut Log) -> Result<(), M::Error> {
+        for cpu in 0..self.running.len() {
+            let Some(task) = self.mechanism.quiet(Cpu(cpu as u32)) else { continue };
+            let has = self.running[cpu].is_some_and(|doing| doing.task == task);
+            if has && self.desks[task.0 as usize] == Desk::Taken {
+                self.mechanism.ended(task)?;
+                self.reach(task, log);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whoever was seen to want a CPU has a new job.
+    fn see_woken(&mut self, log: &mut Log) -> Result<(), M::Error> {
+        while let Some(task) = self.mechanism.woke() {
+            if self.tell(log, Event::Arrived { task, arrival: self.now }) == Handled::Refused {
+                self.refused += 1;
+                self.mechanism.ended(task)?;
+            }
+        }
+        Ok(())
     }
 
     /// Tells what the task on `cpu` has consumed, if anybody wants to know.
@@ -334,6 +360,6 @@ impl<M: Mechanism> Root<M> {
             }
         }
         self.running.copy_from_slice(&self.wanted);
-        Ok(())
+        self.mechanism.settle()
     }
 }

@@ -2,4 +2,5 @@
 
 mod fake;
 mod loops;
+mod programs;
 mod rich;
