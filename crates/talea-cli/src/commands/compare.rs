@@ -93,6 +93,15 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<Exit> {
     let Some(system) = commands::simulate::load_or_say(&args.file)? else { return Ok(Exit::Usage) };
     let duration = args.duration.unwrap_or(system.duration);
     let seed = args.seed.unwrap_or(system.seed);
+    let program =
+        |root: &Root| root.programs.iter().position(Option::is_some).map(|at| root.tasks[at].clone());
+    if let Some(task) = system.roots.iter().find_map(program) {
+        let why = format!(
+            "{task} is a program, whose jobs are its own and not those of a simulation: talea execute runs it, and talea \
+             simulate shows what was assumed of it"
+        );
+        return Ok(measured::refuse(&args.file, &why));
+    }
     let places = match place(&system, args.cpus.as_ref()) {
         Ok(places) => places,
         Err(why) => return Ok(measured::refuse(&args.file, &why)),

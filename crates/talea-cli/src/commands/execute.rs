@@ -16,8 +16,10 @@ use std::fs::File;
 use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 use talea_core::{CpuSet, Span};
-use talea_exec::{Hole, RootReport};
-use talea_system::system::System;
+use talea_exec::mechanism::audit::Consumed;
+use talea_exec::{Fate, Hole, ProgramReport, RootReport};
+use talea_os::spawn::describe;
+use talea_system::system::{Root, System};
 
 /// Run a described system on real threads.
 ///
@@ -90,8 +92,45 @@ struct Execution {
     stray_ppm: u64,
     /// Entries of the record that found no room; then everything is about the run until then.
     lost: u64,
+    /// What became of the tasks that are programs.
+    programs: Vec<ProgramAnswer>,
     /// With --check, where the kernel answers.
     kernel: Option<Checked>,
+}
+
+#[derive(Serialize)]
+struct ProgramAnswer {
+    task: String,
+    /// CPU time of it and of all that it has created.
+    used_ns: u64,
+    /// Of that, before it was ordered to run: until somebody had heard that it woke.
+    stray_ns: u64,
+    /// How it ended; nothing: with the run.
+    ended: Option<String>,
+    /// Its wake-ups were not told by the kernel, but seen a millisecond later.
+    polled: bool,
+}
+
+/// The programs of a root.
+fn programs(root: &Root, real: &RootReport) -> Vec<ProgramAnswer> {
+    let both = root.tasks.iter().zip(real.consumed.iter().zip(&real.programs));
+    let of = |(task, (consumed, report)): (&String, (&Consumed, &Option<ProgramReport>))| {
+        let report = report.as_ref()?;
+        let ended = match &report.fate {
+            Fate::Killed => None,
+            Fate::Ended(status) => Some(describe(*status)),
+            Fate::Failed(why) => Some(format!("could not be executed: {why}")),
+        };
+        let (used, stray) = (consumed.total.as_ns(), consumed.stray().as_ns());
+        Some(ProgramAnswer {
+            task: task.clone(),
+            used_ns: used,
+            stray_ns: stray,
+            ended,
+            polled: report.polled,
+        })
+    };
+    both.filter_map(of).collect()
 }
 
 #[derive(Serialize)]
@@ -179,8 +218,11 @@ fn tell(
         let (answer, picture) = measured::tell(&mut machine, outline, real, report.length, seen)?;
         roots.push(answer);
         let kernel = measured::check(real, &places[number], &report.holes, LONGEST_WITHOUT_ORDER);
-        executions
-            .push(Execution { kernel, ..execution(outline, &places[number], real, report.length, *is_real) });
+        executions.push(Execution {
+            kernel,
+            programs: programs(root, real),
+            ..execution(outline, &places[number], real, report.length, *is_real)
+        });
         drawn.extend(picture);
     }
     let name = args.file.file_name().unwrap_or_default().to_string_lossy();
@@ -219,10 +261,16 @@ fn execution(outline: &Outline, cpus: &[u32], real: &RootReport, length: Span, i
     Execution {
         name: outline.name.clone(),
         cpus: cpus.to_vec(),
-        mechanism: if is_real { "flip" } else { "gates" },
+        mechanism: match (is_real, real.programs.iter().filter(|program| program.is_some()).count()) {
+            (false, _) => "gates",
+            (true, 0) => "flip",
+            (true, programs) if programs == real.programs.len() => "freeze",
+            (true, _) => "flip and freeze",
+        },
         scheduler_ppm: ppm(real.effort.iter().map(|effort| effort.used.as_ns()).sum()),
         stray_ppm: ppm(real.consumed.iter().map(|consumed| consumed.stray().as_ns()).sum()),
         lost: real.lost,
+        programs: Vec::new(),
         kernel: None,
     }
 }
@@ -251,6 +299,25 @@ fn report(answer: &Answer, color: bool) -> String {
             outcome::percent(execution.stray_ppm),
             execution.mechanism
         );
+        for program in &execution.programs {
+            let share = u128::from(program.used_ns) * 1_000_000 / u128::from(answer.duration_ns.max(1));
+            let _ = writeln!(
+                out,
+                "{}: its program used {} in all, {} of a CPU; {} of that before it was ordered to run",
+                program.task,
+                short(program.used_ns),
+                outcome::percent(u64::try_from(share).unwrap_or(u64::MAX)),
+                short(program.stray_ns)
+            );
+            if let Some(ended) = &program.ended {
+                let what = format!("{}: its program {ended}, before the run was over", program.task);
+                let _ = writeln!(out, "{}", paint(&what, Tone::Doubtful, color));
+            }
+            if program.polled {
+                let what = "the kernel does not tell when it wakes: its clock is looked at each millisecond";
+                let _ = writeln!(out, "{}: {what}", program.task);
+            }
+        }
         if let Some(checked) = &execution.kernel {
             let _ = writeln!(
                 out,

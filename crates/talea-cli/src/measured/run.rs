@@ -73,16 +73,13 @@ pub(crate) struct Refused(pub(crate) String);
 /// # Errors
 /// Outer: something broke. Inner: it can't be run here.
 pub(crate) fn run(setup: &Setup<'_>) -> anyhow::Result<Result<Measured, Refused>> {
-    let programs = |root: &talea_system::system::Root| root.programs.iter().position(Option::is_some);
-    if let Some((root, at)) = setup.system.roots.iter().find_map(|root| Some((root, programs(root)?))) {
-        return Ok(Err(Refused(format!("{} is a program, which is simulated only so far", root.tasks[at]))));
-    }
     let pace = match setup.spending {
         Spending::Budget => None,
         Spending::Iterations => Some(Pace::measure()),
     };
     let mut options = Options::new(setup.duration);
-    options.room = room(setup.sketches);
+    let has_programs = setup.system.roots.iter().any(|root| root.programs.iter().any(Option::is_some));
+    options.room = room(setup.sketches).max(if has_programs { SEEN } else { 0 });
     options.begin = setup.begin;
     options.switches = if setup.switches { options.room } else { 0 };
     options.priorities = setup.rights != Rights::Unused;
@@ -115,6 +112,9 @@ fn room(sketches: &[Sketch]) -> usize {
     usize::try_from(steps.saturating_mul(EACH)).unwrap_or(MOST_ROOM).clamp(LEAST, MOST_ROOM)
 }
 
+/// At least so many entries where there are programs: how often one wakes is not known.
+const SEEN: usize = 1 << 18;
+
 /// Costs for so many more jobs than a simulation has.
 const SPARE: usize = 64;
 
@@ -125,11 +125,12 @@ fn plans<'s>(setup: &Setup<'s>, pace: Option<Pace>) -> Vec<RootPlan<'s>> {
         // What a graph makes of delays may be some jobs more.
         let jobs = |task: usize| setup.sketches[number].begun[task] as usize + SPARE;
         let drawn = talea_sim::draw(&root.workload(of_root(setup.seed, number)), until, jobs);
-        let tasks = drawn.into_iter().zip(&root.sources).zip(&root.tasks).map(|((drawn, source), name)| {
+        let described = drawn.into_iter().zip(&root.sources).zip(root.tasks.iter().zip(&root.programs));
+        let tasks = described.map(|((drawn, source), (name, program))| {
             let load = Load::drawn(&drawn.arrivals, drawn.costs, source.cost.clone());
             let generated = || pace.map_or_else(work::spender, work::counter);
             let body: Body<'s> = (setup.bodies)(name).unwrap_or_else(generated);
-            TaskPlan { load, body }
+            TaskPlan { load, body, program: program.clone() }
         });
         let mut changes = root.surroundings.changes.clone();
         changes.sort_by_key(|&(at, _)| at);

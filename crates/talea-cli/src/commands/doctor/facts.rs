@@ -75,6 +75,8 @@ pub(super) enum Leftovers {
     None,
     /// Cpuset partitions without anybody in them.
     Partitions,
+    /// Programs of so many runs that were killed.
+    Programs(usize),
     /// These threads are real-time and nobody looks after them.
     Threads(Vec<String>),
     /// We may not look.

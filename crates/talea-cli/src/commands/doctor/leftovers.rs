@@ -12,7 +12,7 @@ use talea_daemon::Server;
 use talea_daemon::partitions::{self, Repair};
 use talea_os::statefile::StateError;
 use talea_os::thread::Identity;
-use talea_os::{Thread, Tid, proc, sched};
+use talea_os::{Thread, Tid, groups, proc, sched};
 use talea_proto::SpecId;
 use talea_proto::record::{Record, RecordThread};
 
@@ -33,7 +33,10 @@ impl Left {
 pub(super) fn find(options: &Options) -> Leftovers {
     match left(options) {
         Ok(left) if left.is_empty() && partitions_are_left(options) => Leftovers::Partitions,
-        Ok(left) if left.is_empty() => Leftovers::None,
+        Ok(left) if left.is_empty() => match groups::orphans().len() {
+            0 => Leftovers::None,
+            runs => Leftovers::Programs(runs),
+        },
         Ok(left) => Leftovers::Threads(left.iter().map(Left::name).collect()),
         Err(error) => Leftovers::Hidden(format!("{error:#}")),
     }
@@ -41,11 +44,12 @@ pub(super) fn find(options: &Options) -> Leftovers {
 
 /// Puts every such thread back, and says what was done.
 pub(super) fn repair(options: &Options) -> anyhow::Result<Vec<String>> {
+    let mut lines = end_programs()?;
     if Link::daemon(options).is_ok() {
-        return Ok(vec!["nothing to repair: a daemon is running and looks after its grants".to_owned()]);
+        lines.push("nothing to repair: a daemon is running and looks after its grants".to_owned());
+        return Ok(lines);
     }
     let left = left(options).context("cannot see what was left (only root, or the daemon's user, can)")?;
-    let mut lines = Vec::new();
     if !left.is_empty() {
         let mut link = Link::for_repair(options)?;
         let put_back = |left: Left| match link.release(left.spec) {
@@ -60,6 +64,13 @@ pub(super) fn repair(options: &Options) -> anyhow::Result<Vec<String>> {
         lines.push("nothing to repair: no thread was left real-time".to_owned());
     }
     Ok(lines)
+}
+
+/// Programs of a `talea execute` that was killed together with whoever would have ended them.
+fn end_programs() -> anyhow::Result<Vec<String>> {
+    let ended =
+        groups::sweep().context("cannot end the programs of a run that was killed (only root can)")?;
+    Ok(ended.iter().map(|path| format!("{}: its programs were ended", path.display())).collect())
 }
 
 /// Whether there is a journal of partitions that no living broker holds.

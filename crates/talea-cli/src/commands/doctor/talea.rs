@@ -132,6 +132,12 @@ fn leftovers(facts: &Facts) -> Check {
             "a daemon that is gone set CPUs apart for deadline threads; on cgroup v1 nothing balances load there",
             "start talead, or talea doctor --repair to undo them",
         ),
+        Leftovers::Programs(runs) => Check::warn(
+            id,
+            format!("programs of {}", crate::output::count(*runs, "run")),
+            "talea execute started them and was killed, together with whoever would have ended them",
+            "talea doctor --repair ends them",
+        ),
         Leftovers::Threads(threads) => Check::warn(
             id,
             format!("still real-time: {}", threads.join(", ")),

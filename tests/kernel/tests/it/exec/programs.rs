@@ -1,0 +1,311 @@
+//! Unmodified programs below servers.
+
+use super::scene::two_cpus;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use talea_core::criteria::Own;
+use talea_core::machine::TaskId;
+use talea_core::machine::{SchedulerSpec, TaskSpec, Tree};
+use talea_core::sched::Policy;
+use talea_core::server::{Kind, Reservation};
+use talea_core::{Span, Time, Work};
+use talea_exec::{
+    Arrival, Course, Fate, Load, Options, ProgramReport, Report, RootPlan, TaskPlan, Turn, execute, work,
+};
+use talea_kernel_tests::{Bench, eventually, kernel, needs, needs_root};
+use talea_os::{Tid, groups, proc};
+
+const MS: u64 = 1_000_000;
+
+/// The program that hogs, built where it is needed.
+fn hogs(bench: &Bench) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("plugins/hogs.c");
+    let program = bench.path("hogs");
+    let output = Command::new("cc")
+        .args(["-Wall", "-Wextra", "-Werror", "-std=gnu11", "-O1", "-pthread", "-o"])
+        .args([&program, &source])
+        .output()
+        .expect("a C compiler");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    program
+}
+
+/// A program in a server.
+struct Boxed {
+    kind: Kind,
+    budget: u64,
+    period: u64,
+    length: u64,
+    program: Vec<String>,
+    listen: bool,
+}
+
+impl Boxed {
+    /// Above a task that works for six tenths of the time.
+    fn run(&self) -> Report {
+        let mut tree = Tree::new(1, SchedulerSpec::new("cpu", Policy::FixedPriority));
+        let mut server = SchedulerSpec::new("server", Policy::Fifo);
+        server.own = Own { priority: Some(9), ..Own::default() };
+        server.reservation =
+            Some(Reservation::new(self.kind, Work::from_ns(self.budget), Span::from_ns(self.period)));
+        let server = tree.scheduler(Tree::ROOT, server);
+        let _ = tree.task(server, TaskSpec::new("program", Span::from_ns(2 * self.length)));
+        let _ = tree.task(Tree::ROOT, TaskSpec::new("background", Span::from_ns(20 * MS)));
+        let at = |ns| Arrival { seen: Time::from_ns(ns), nominal: Time::from_ns(ns) };
+        let background = (0..self.length / (20 * MS)).map(|k| at(k * 20 * MS + MS)).collect();
+        let task = |load, program| TaskPlan { load, body: work::spender(), program };
+        let tasks = vec![
+            task(Load::default(), Some(self.program.clone())),
+            task(Load::new(background, vec![Work::from_ns(12 * MS)]), None),
+        ];
+        let mut options = Options::new(Span::from_ns(self.length));
+        options.listen = self.listen;
+        let plan = RootPlan {
+            tree: &tree,
+            tasks,
+            changes: Vec::new(),
+            flows: Vec::new(),
+            cpus: vec![two_cpus()[1]],
+        };
+        execute(vec![plan], &options).expect("a run")
+    }
+
+    /// As often as a machine that stands still has to be asked again.
+    fn run_undisturbed(&self) -> (Report, u64) {
+        let begun = Instant::now();
+        loop {
+            let report = self.run();
+            let holes = report.holes.iter().map(|hole| hole.length().as_ns()).sum();
+            if holes < 2 * MS || begun.elapsed().as_secs() >= 12 {
+                return (report, holes);
+            }
+        }
+    }
+}
+
+/// Others on this machine may run programs, too; nothing of ours, who have ended, is left.
+fn is_clean() {
+    let me = std::process::id();
+    let is_ours =
+        |path: &PathBuf| owner(path).is_some_and(|tid| Path::new(&format!("/proc/{me}/task/{tid}")).exists());
+    assert_eq!(groups_there().into_iter().filter(is_ours).collect::<Vec<_>>(), Vec::<PathBuf>::new());
+    assert_eq!(groups::orphans(), Vec::<PathBuf>::new());
+}
+
+/// The thread that a directory of groups is called after.
+fn owner(path: &Path) -> Option<u32> {
+    path.file_name()?.to_str()?.strip_prefix("talea-exec-")?.split('-').next()?.parse().ok()
+}
+
+/// The groups of a process.
+fn groups_of(pid: u32) -> Option<PathBuf> {
+    let is_its = |path: &PathBuf| {
+        owner(path).is_some_and(|tid| Path::new(&format!("/proc/{pid}/task/{tid}")).exists())
+    };
+    groups_there().into_iter().find(is_its)
+}
+
+#[test]
+fn l20_a_program_with_threads_children_and_a_stray_is_held_to_its_budget() {
+    needs_root!();
+    needs!("two CPUs", kernel::cpus().len() >= 2);
+    needs!("cgroup v2", groups::hierarchy().is_some());
+    let bench = Bench::new("exec_l20");
+    let program = vec![hogs(&bench).display().to_string()];
+    let (budget, period, length) = (MS, 50 * MS, 3_000 * MS);
+    let boxed = Boxed { kind: Kind::Deferrable, budget, period, length, program, listen: true };
+    let (report, holes) = boxed.run_undisturbed();
+    let consumed = report.roots[0].consumed[0];
+    let got = consumed.total.as_ns();
+    println!(
+        "{got} ns of {length} are {} ‰, {} without an order; holes {holes}",
+        got * 1_000 / length,
+        consumed.stray()
+    );
+    assert!(got <= length * 22 / 1_000 + holes, "{got} ns, holes {holes}");
+    assert!(got + budget + holes >= length * 18 / 1_000, "{got} ns, holes {holes}");
+    is_clean();
+}
+
+/// For how long it had the CPU at most without a pause, and how often it began something, by the orders.
+fn turns(report: &Report) -> (u64, usize) {
+    let course = Course::of(1, &report.roots[0].record);
+    let (mut longest, mut since, mut ended) = (0, None::<Time>, 0);
+    for &(now, turn) in course.timed() {
+        if matches!(turn, Turn::Ended { task: TaskId(0), .. }) {
+            ended += 1;
+            continue;
+        }
+        if let Some(since) = since.take() {
+            longest = longest.max(now.since(since).as_ns());
+        }
+        since = matches!(turn, Turn::Runs { task: TaskId(0), .. }).then_some(now);
+    }
+    (longest, ended)
+}
+
+#[test]
+fn l5_each_kind_of_server_gives_a_greedy_program_its_share_and_no_burst_beyond_two_budgets() {
+    needs_root!();
+    needs!("two CPUs", kernel::cpus().len() >= 2);
+    needs!("cgroup v2", groups::hierarchy().is_some());
+    let bench = Bench::new("exec_l5_program");
+    let program = vec![hogs(&bench).display().to_string()];
+    let (budget, period, length) = (2 * MS, 20 * MS, 3_000 * MS);
+    for kind in [Kind::Polling, Kind::Deferrable, Kind::Sporadic, Kind::HardCbs] {
+        let boxed = Boxed { kind, budget, period, length, program: program.clone(), listen: true };
+        let (report, holes) = boxed.run_undisturbed();
+        let got = report.roots[0].consumed[0].total.as_ns();
+        let share = length / period * budget;
+        let (longest, _) = turns(&report);
+        println!("{kind:?}: {got} of {share} ns, bursts up to {longest}, holes {holes}");
+        // One budget, because a run is cut anywhere; a sporadic one comes a little later each time.
+        assert!(got <= share * 102 / 100 + budget + holes, "{kind:?}: {got} of {share}, holes {holes}");
+        assert!(got + budget + holes >= share * 95 / 100, "{kind:?}: {got} of {share}, holes {holes}");
+        assert!(longest <= 2 * budget + 500_000 + holes, "{kind:?}: a burst of {longest}, holes {holes}");
+    }
+    is_clean();
+}
+
+#[test]
+fn l20_a_program_that_sleeps_and_works_has_a_job_each_time_that_it_wakes() {
+    needs_root!();
+    needs!("two CPUs", kernel::cpus().len() >= 2);
+    needs!("cgroup v2", groups::hierarchy().is_some());
+    let bench = Bench::new("exec_l20_sleeper");
+    let program = vec![hogs(&bench).display().to_string(), "9".to_owned()];
+    let (budget, period, length) = (3 * MS, 20 * MS, 1_000 * MS);
+    for listen in [true, false] {
+        let boxed =
+            Boxed { kind: Kind::Deferrable, budget, period, length, program: program.clone(), listen };
+        let (report, holes) = boxed.run_undisturbed();
+        let consumed = report.roots[0].consumed[0];
+        let (_, ended) = turns(&report);
+        let fate = report.roots[0].programs[0].clone().expect("a program");
+        println!("listen {listen}: {ended} jobs, {consumed:?}, {fate:?}, holes {holes}");
+        assert_eq!(fate, ProgramReport { fate: Fate::Killed, polled: !listen });
+        // Nine milliseconds of sleep and one of work, each time a little more; before each of the first ones it may be loaded.
+        assert!((80..=110).contains(&ended), "{ended} jobs");
+        assert!(consumed.total.as_ns() >= 80 * MS, "{consumed:?}");
+        // What it has before it is heard.
+        let each = if listen { 200_000 } else { 1_100_000 };
+        assert!(consumed.stray().as_ns() <= 110 * each + holes, "{consumed:?}, holes {holes}");
+    }
+    is_clean();
+}
+
+const VICTIM: &str = "TALEA_TEST_VICTIM";
+
+/// Not a test of its own: what the tests below kill, when they call this program again.
+#[test]
+fn a_run_to_be_killed() {
+    let Ok(program) = std::env::var(VICTIM) else { return };
+    let (budget, period, length) = (5 * MS, 20 * MS, 1_500 * MS);
+    let boxed =
+        Boxed { kind: Kind::Deferrable, budget, period, length, program: vec![program], listen: true };
+    let report = boxed.run();
+    println!("fate {:?}", report.roots[0].programs[0]);
+}
+
+/// A run with the hogs in a process of its own.
+fn victim(program: &Path) -> Child {
+    Command::new(std::env::current_exe().expect("our own path"))
+        .args(["--exact", "exec::programs::a_run_to_be_killed", "--nocapture"])
+        .env(VICTIM, program)
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("ourselves")
+}
+
+fn groups_there() -> Vec<PathBuf> {
+    let top = groups::hierarchy().expect("it was there");
+    let entries = std::fs::read_dir(top).expect("a folder").flatten();
+    entries.map(|entry| entry.path()).filter(|path| path.to_string_lossy().contains("/talea-exec-")).collect()
+}
+
+fn kill(pid: u32) {
+    let pid = rustix::process::Pid::from_raw(pid as i32).expect("a pid");
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it lives");
+}
+
+/// The keeper of a run: its child of that name.
+fn keeper_of(pid: u32) -> Option<u32> {
+    let children = std::fs::read_dir("/proc").ok()?.flatten();
+    children.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).find(|&child: &u32| {
+        let Some(child) = Tid::new(child as i32) else { return false };
+        proc::stat(child).is_ok_and(|stat| stat.parent == pid as i32)
+            && proc::comm(child).is_ok_and(|name| name == "talea-keeper")
+    })
+}
+
+#[test]
+fn l20_a_run_that_is_killed_at_any_point_leaves_no_program_and_no_group() {
+    needs_root!();
+    needs!("two CPUs", kernel::cpus().len() >= 2);
+    needs!("cgroup v2", groups::hierarchy().is_some());
+    let bench = Bench::new("exec_l20_kills");
+    let program = hogs(&bench);
+    let (begun, mut with_groups) = (Instant::now(), 0);
+    // From before there is a group to the middle of the run, in steps that no other step is a multiple of.
+    for delay in (0..12_u64).map(|kill| kill * 17 % 331) {
+        let mut run = victim(&program);
+        std::thread::sleep(Duration::from_millis(delay));
+        with_groups += usize::from(groups_of(run.id()).is_some());
+        kill(run.id());
+        run.wait().expect("it was killed");
+        eventually("the groups are gone with all who were in them", || groups::orphans().is_empty());
+        if begun.elapsed().as_secs() > 40 {
+            break;
+        }
+    }
+    assert!(with_groups >= 5, "only {with_groups} were killed when there was something to be kept");
+}
+
+#[test]
+fn l20_whoever_of_a_run_is_killed_and_whoever_is_killed_with_it_nothing_stays() {
+    needs_root!();
+    needs!("two CPUs", kernel::cpus().len() >= 2);
+    needs!("cgroup v2", groups::hierarchy().is_some());
+    let bench = Bench::new("exec_l20_doubles");
+    let program = hogs(&bench);
+    let begin = || {
+        let run = victim(&program);
+        eventually("there are groups", || groups_of(run.id()).is_some());
+        let mut keeper = None;
+        eventually("somebody keeps them", || {
+            keeper = keeper_of(run.id());
+            keeper.is_some()
+        });
+        (run, keeper.expect("it was found"))
+    };
+    // The keeper alone: the run ends as if nothing had happened.
+    let (run, keeper) = begin();
+    kill(keeper);
+    let output = run.wait_with_output().expect("it ends");
+    assert!(output.status.success() && groups::orphans().is_empty(), "{output:?}");
+    // The program alone: nothing of it is left to be run, but for its children.
+    let (run, _) = begin();
+    let mut first = None;
+    eventually("the program has begun", || {
+        let text =
+            groups_of(run.id()).and_then(|path| std::fs::read_to_string(path.join("0/cgroup.procs")).ok());
+        // It was there before it began; its children were not.
+        let text = text.filter(|text| text.lines().count() > 2);
+        first = text.and_then(|text| text.lines().next()?.parse().ok());
+        first.is_some()
+    });
+    kill(first.expect("it was found"));
+    let output = run.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("Ended(ExitStatus(unix_wait_status(9)))"), "{said}");
+    assert!(output.status.success() && groups::orphans().is_empty(), "{output:?}");
+    // Both: whoever runs a program next puts things back.
+    let (mut run, keeper) = begin();
+    kill(keeper);
+    kill(run.id());
+    eventually("nobody owns them", || !groups::orphans().is_empty());
+    let found = groups::sweep().expect("root may");
+    run.wait().expect("it was killed");
+    assert!(!found.is_empty() && groups::orphans().is_empty(), "{found:?}");
+}
