@@ -401,8 +401,10 @@ impl<'s> Shared<'s> {
     where
         's: 'scope,
     {
-        let wanted: Vec<Vec<Option<Vec<String>>>> =
-            roots.iter().map(|root| root.tasks.iter().map(|task| task.program.clone()).collect()).collect();
+        let wanted: Vec<Vec<Option<Vec<String>>>> = roots
+            .iter()
+            .map(|root| root.tasks.iter().map(|task| task.load.program.clone()).collect())
+            .collect();
         let has_programs = wanted.iter().flatten().any(Option::is_some);
         let ranks = Ranks::new(self.options.band, self.options.priorities, has_programs);
         let mut troupe = self.programs.gather(scope, &wanted, self.stages, ranks, self.options.listen)?;

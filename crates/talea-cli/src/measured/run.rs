@@ -127,10 +127,13 @@ fn plans<'s>(setup: &Setup<'s>, pace: Option<Pace>) -> Vec<RootPlan<'s>> {
         let drawn = talea_sim::draw(&root.workload(of_root(setup.seed, number)), until, jobs);
         let described = drawn.into_iter().zip(&root.sources).zip(root.tasks.iter().zip(&root.programs));
         let tasks = described.map(|((drawn, source), (name, program))| {
-            let load = Load::drawn(&drawn.arrivals, drawn.costs, source.cost.clone());
+            let load = match program {
+                Some(words) => Load::of_program(words.clone()),
+                None => Load::drawn(&drawn.arrivals, drawn.costs, source.cost.clone()),
+            };
             let generated = || pace.map_or_else(work::spender, work::counter);
             let body: Body<'s> = (setup.bodies)(name).unwrap_or_else(generated);
-            TaskPlan { load, body, program: program.clone() }
+            TaskPlan { load, body }
         });
         let mut changes = root.surroundings.changes.clone();
         changes.sort_by_key(|&(at, _)| at);

@@ -155,7 +155,9 @@ fn run(tree: &Tree, loads: Vec<Load>, wakes: &[Option<Vec<(u64, u64)>>], until: 
     let twin = Twin { world: Rc::clone(&world), freeze: Freeze::new(Arc::clone(&stage), cages) };
     let machine = tree.build().expect("a sound tree");
     let loads = loads.into_iter().zip(wakes);
-    let loads = loads.map(|(load, wakes)| if wakes.is_some() { Load::of_program(Vec::new()) } else { load }).collect();
+    let loads = loads
+        .map(|(load, wakes)| if wakes.is_some() { Load::of_program(Vec::new()) } else { load })
+        .collect();
     let mut root = Root::new(machine, 1, twin, loads, Vec::new(), Vec::new()).expect("no kernel");
     let mut log = Log::new(1 << 16);
     let mut pending: Wakes = wakes.iter().map(|wakes| wakes.clone().unwrap_or_default()).collect();

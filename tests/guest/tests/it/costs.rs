@@ -47,7 +47,7 @@ fn in_a_tree(period: Span) -> Vec<u64> {
     let root = &system.roots[0];
     let begun = Mutex::new(Vec::with_capacity(PERIODS));
     let body = |_: &_, _: &_| begun.lock().expect("nobody panicked").push(clock::now());
-    let tasks = vec![TaskPlan { load: load(&system, root, 0), body: Box::new(body), program: None }];
+    let tasks = vec![TaskPlan { load: load(&system, root, 0), body: Box::new(body) }];
     let options = Options { monitor: false, audit: false, ..Options::new(system.duration) };
     let zero = execute(
         vec![RootPlan { tree: &root.tree, tasks, changes: Vec::new(), flows: Vec::new(), cpus: vec![0] }],

@@ -54,8 +54,7 @@ pub(crate) fn run_beside(text: &str, longer: Span) -> Run {
         }
     }
     let simulated = told::course(World::new(machine, 1, &workload), 1, until);
-    let plan =
-        |task: usize| TaskPlan { load: load(&system, root, task), body: work::spender(), program: None };
+    let plan = |task: usize| TaskPlan { load: load(&system, root, task), body: work::spender() };
     let tasks = (0..root.tasks.len()).map(plan).collect();
     let plan = RootPlan { tree: &root.tree, tasks, changes: Vec::new(), flows: Vec::new(), cpus: vec![0] };
     // The monitor of holes is a thread, and this machine has none to spare.

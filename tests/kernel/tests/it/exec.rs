@@ -382,7 +382,7 @@ fn two_roots_keep_out_of_each_others_way() {
 fn single<'a>(tree: &'a Tree, body: talea_exec::Body<'a>) -> Vec<RootPlan<'a>> {
     let arrivals = vec![Arrival { seen: Time::ZERO, nominal: Time::ZERO }];
     let load = Load::new(arrivals, vec![Work::from_ns(1_000_000)]);
-    let tasks = vec![TaskPlan { load, body, program: None }];
+    let tasks = vec![TaskPlan { load, body }];
     vec![RootPlan { tree, tasks, changes: Vec::new(), flows: Vec::new(), cpus: vec![two_cpus()[0]] }]
 }
 
@@ -400,7 +400,7 @@ fn a_job_that_panics_ends_the_run_and_leaves_nothing_behind() {
     let tree = small();
     let mut plan = single(&tree, Box::new(|_, _| panic!("on purpose")));
     // Another root that has nothing to do with it, and would sleep until the end.
-    let idle = TaskPlan { load: Load::default(), body: talea_exec::work::spender(), program: None };
+    let idle = TaskPlan { load: Load::default(), body: talea_exec::work::spender() };
     plan.push(RootPlan {
         tree: &tree,
         tasks: vec![idle],
@@ -443,7 +443,7 @@ fn anybodys_own_jobs_are_done_in_order_and_their_ends_are_told() {
     let at =
         |ms: u64| Arrival { seen: Time::from_ns(ms * 1_000_000), nominal: Time::from_ns(ms * 1_000_000) };
     let load = Load::new((0..20).map(|k| at(2 * k)).collect(), Vec::new());
-    let tasks = vec![TaskPlan { load, body: Box::new(body), program: None }];
+    let tasks = vec![TaskPlan { load, body: Box::new(body) }];
     let plan = vec![RootPlan {
         tree: &tree,
         tasks,
@@ -467,7 +467,7 @@ fn s8_a_job_costs_one_wake_of_its_dispatcher() {
     let at =
         |ms: u64| Arrival { seen: Time::from_ns(ms * 1_000_000), nominal: Time::from_ns(ms * 1_000_000) };
     let load = Load::new((0..40).map(|k| at(2 * k)).collect(), vec![Work::from_ns(200_000)]);
-    let tasks = vec![TaskPlan { load, body: talea_exec::work::spender(), program: None }];
+    let tasks = vec![TaskPlan { load, body: talea_exec::work::spender() }];
     let plan = vec![RootPlan {
         tree: &tree,
         tasks,

@@ -54,10 +54,10 @@ impl Boxed {
         let _ = tree.task(Tree::ROOT, TaskSpec::new("background", Span::from_ns(20 * MS)));
         let at = |ns| Arrival { seen: Time::from_ns(ns), nominal: Time::from_ns(ns) };
         let background = (0..self.length / (20 * MS)).map(|k| at(k * 20 * MS + MS)).collect();
-        let task = |load, program| TaskPlan { load, body: work::spender(), program };
+        let task = |load| TaskPlan { load, body: work::spender() };
         let tasks = vec![
-            task(Load::default(), Some(self.program.clone())),
-            task(Load::new(background, vec![Work::from_ns(12 * MS)]), None),
+            task(Load::of_program(self.program.clone())),
+            task(Load::new(background, vec![Work::from_ns(12 * MS)])),
         ];
         let mut options = Options::new(Span::from_ns(self.length));
         options.listen = self.listen;

@@ -87,7 +87,7 @@ impl Scene {
             let drawn = talea_sim::draw(&root.workload(self.system.seed), self.until(), |_| 256);
             let tasks = drawn.into_iter().zip(&root.sources).map(|(drawn, source)| {
                 let load = Load::drawn(&drawn.arrivals, drawn.costs, source.cost.clone());
-                TaskPlan { load, body: work::spender(), program: None }
+                TaskPlan { load, body: work::spender() }
             });
             let cpus: Vec<u32> = free.by_ref().take(root.tree.cpus as usize).collect();
             let changes = root.surroundings.changes.clone();

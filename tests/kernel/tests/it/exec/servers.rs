@@ -28,7 +28,6 @@ fn greedy(kind: Kind) -> (RootReport, u64) {
     let task = |arrivals: Vec<Arrival>, cost| TaskPlan {
         load: Load::new(arrivals, vec![Work::from_ns(cost)]),
         body: work::spender(),
-        program: None,
     };
     let at = |ns| Arrival { seen: Time::from_ns(ns), nominal: Time::from_ns(ns) };
     // Seven tenths in all: less than what the kernel takes from real-time threads.
