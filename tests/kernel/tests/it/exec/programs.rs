@@ -309,3 +309,69 @@ fn l20_whoever_of_a_run_is_killed_and_whoever_is_killed_with_it_nothing_stays() 
     run.wait().expect("it was killed");
     assert!(!found.is_empty() && groups::orphans().is_empty(), "{found:?}");
 }
+
+/// For how long it was ordered to run in each period of its server.
+fn by_period(report: &Report, period: u64, length: u64) -> Vec<u64> {
+    let course = Course::of(1, &report.roots[0].record);
+    let mut had = vec![0; (length / period) as usize];
+    let mut since = None::<u64>;
+    for &(now, turn) in course.timed() {
+        let now = now.as_ns();
+        if let (Some(from), false) = (since, matches!(turn, Turn::Ended { .. })) {
+            for (at, had) in had.iter_mut().enumerate() {
+                let (begin, end) = (at as u64 * period, (at as u64 + 1) * period);
+                *had += now.min(end).saturating_sub(from.max(begin));
+            }
+            since = None;
+        }
+        if matches!(turn, Turn::Runs { task: TaskId(0), .. }) {
+            since = Some(now);
+        }
+    }
+    had
+}
+
+#[test]
+fn l24_a_program_that_is_stopped_for_a_while_gets_no_more_than_its_budget_after_it() {
+    needs_root!();
+    needs!("two CPUs", kernel::cpus().len() >= 2);
+    needs!("cgroup v2", groups::hierarchy().is_some());
+    let bench = Bench::new("exec_l24_program");
+    let program = vec![hogs(&bench).display().to_string()];
+    let (budget, period, length) = (2 * MS, 20 * MS, 1_000 * MS);
+    let boxed = Boxed { kind: Kind::Deferrable, budget, period, length, program, listen: true };
+    let begun = Instant::now();
+    let (had, holes) = loop {
+        let report = std::thread::scope(|scope| {
+            let run = scope.spawn(|| boxed.run());
+            let signal = |signal| {
+                let members = groups_of(std::process::id()).map(|path| path.join("0/cgroup.procs"));
+                let members = members.and_then(|path| std::fs::read_to_string(path).ok()).unwrap_or_default();
+                for pid in members.lines().filter_map(|line| line.parse().ok()) {
+                    // One that has just ended is not stopped.
+                    let _ = rustix::process::Pid::from_raw(pid)
+                        .map(|pid| rustix::process::kill_process(pid, signal));
+                }
+            };
+            for _ in 0..3 {
+                std::thread::sleep(Duration::from_millis(233));
+                signal(rustix::process::Signal::STOP);
+                std::thread::sleep(Duration::from_millis(50));
+                signal(rustix::process::Signal::CONT);
+            }
+            run.join().expect("a run")
+        });
+        let holes: u64 = report.holes.iter().map(|hole| hole.length().as_ns()).sum();
+        if holes < 2 * MS || begun.elapsed().as_secs() >= 12 {
+            break (by_period(&report, period, length), holes);
+        }
+    };
+    let most = had.iter().copied().max().unwrap_or(0);
+    let without = had.iter().filter(|&&had| had < budget / 10).count();
+    println!("at most {most} ns in a period, next to none in {without} of {}, holes {holes}", had.len());
+    // Who has not stopped to count would have as much again.
+    assert!(most <= budget * 3 / 2 + holes, "{most}, holes {holes}: {had:?}");
+    // Each stop covers a whole period; the first ones may come before the run has begun.
+    assert!((2..=8).contains(&without), "{had:?}");
+    is_clean();
+}
