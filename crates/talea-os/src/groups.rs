@@ -8,7 +8,7 @@
 //! when it is asked on the CPU to which all of a group is pinned.
 //!
 //! Nothing survives: [`Family`] removes its groups with all who are in them, a keeper does that if the process dies before
-//! ([`crate::keeper`]), and [`sweep`] if that one is dead, too.
+//! (the keeper), and [`sweep`] if that one is dead, too.
 //!
 //! Absent on purpose: version 1, whose freezer takes several writes to end what it holds.
 

@@ -212,3 +212,31 @@ fn y11_no_table_has_a_reason() {
         "{sporadic}"
     );
 }
+
+#[test]
+fn l20_a_program_that_always_wants_the_cpu_has_no_deadline_and_others_have_theirs() {
+    let scratch = Scratch::new();
+    let program = "\n[[task]]\nname = \"hog\"\nin = \"net\"\nprogram = [\"sha1sum\", \"/dev/zero\"]\n";
+    // In place of the one that was the server's.
+    let others = SYSTEM.split("[[task]]\nname = \"requests\"").next().expect("a beginning");
+    scratch.file("greedy.toml", &format!("{others}{program}"));
+    let ended = run(&scratch, &["analyze", "greedy.toml", "--json"]);
+    assert_eq!(ended.code, Some(0), "{}{}", ended.out, ended.err);
+    let answer: serde_json::Value = serde_json::from_str(&ended.out).expect("JSON");
+    let tasks = answer["roots"][0]["tasks"].as_array().expect("tasks");
+    let said: Vec<_> = tasks.iter().map(|task| task["verdict"].as_str().expect("a verdict")).collect();
+    assert_eq!(said, ["proved", "proved", "none"]);
+    assert!(tasks[2]["deadline_ns"].is_null() && tasks[2]["bound_ns"].is_null());
+    let ended = run(&scratch, &["simulate", "greedy.toml"]);
+    assert_eq!(ended.code, Some(0), "{}{}", ended.out, ended.err);
+    // A task below what always wants the CPU has nothing that it may rely on.
+    let below = "\n[[task]]\nname = \"below\"\nin = \"net\"\npriority = 1\nperiod = \"1s\"\ncost = \"1us\"\n";
+    scratch.file("below.toml", &format!("{others}{program}{below}"));
+    let ended = run(&scratch, &["analyze", "below.toml"]);
+    assert_eq!(ended.code, Some(1), "{}{}", ended.out, ended.err);
+    assert!(ended.out.contains("hog: it wants the CPU without end"), "{}", ended.out);
+    // Whose jobs are nobody's but its own is not compared.
+    let ended = run(&scratch, &["compare", "greedy.toml"]);
+    assert_eq!(ended.code, Some(3), "{}{}", ended.out, ended.err);
+    assert!(ended.err.contains("hog is a program"), "{}", ended.err);
+}
