@@ -96,8 +96,11 @@ impl Programs {
             .iter()
             .map(|root| root.iter().map(|words| words.as_ref().map(find).transpose()).collect())
             .collect::<Result<_, _>>()?;
-        let no_groups =
-            |error| Failure::Plan(format!("programs need groups of their own in cgroup v2: {error}"));
+        let no_groups = |error| {
+            Failure::Plan(format!(
+                "programs need groups of their own in cgroup v2, which root makes: {error}"
+            ))
+        };
         groups::sweep().map_err(no_groups)?;
         let family = Arc::new(Family::found(count, Some(ranks.keeper())).map_err(no_groups)?);
         let family = self.family.get_or_init(|| family);
