@@ -30,21 +30,15 @@ fn s8_l1_l5_what_the_executor_costs_is_measured_beside_the_same_by_hand() {
         let wakes = number(&ours["wakes"]);
         assert!((0.1..1.1).contains(&wakes), "{wakes}");
     }
-    assert_eq!(
-        answer["wake"]["in_a_tree"]["count"]
-            .as_u64()
-            .zip(answer["wake"]["by_hand"]["count"].as_u64())
-            .map(|(a, b)| a > 100 && b > 100),
-        Some(true),
-        "{answer}"
-    );
+    let count = |of: &Value| of.as_u64().expect("a count");
+    for (number, who) in ["by_hand", "in_a_tree"].into_iter().enumerate() {
+        let within = count(&answer["wake"]["holes"][number]);
+        assert!(count(&answer["wake"][who]["count"]) + within >= 190, "{}", answer["wake"]);
+    }
     // By the kernel's word, whatever the machine does meanwhile.
     assert_eq!(answer["slots"]["overlaps"], 0, "{}", answer["slots"]);
-    assert!(
-        answer["budget"]["overrun"]["count"].as_u64().is_some_and(|count| count > 20),
-        "{}",
-        answer["budget"]
-    );
+    let budget = &answer["budget"];
+    assert!(count(&budget["overrun"]["count"]) + count(&budget["budgets_in_holes"]) > 20, "{budget}");
     let share = number(&answer["budget"]["share_percent"]);
     assert!(share > 1.0 && share < 4.0, "a fiftieth: {share}");
     assert!(answer["bars"].as_array().is_some_and(|bars| bars.len() > 10));
@@ -86,11 +80,14 @@ fn s10_s11_levels_and_the_flight_management_are_run_and_told_beside_the_paper() 
     let data: Value = serde_json::from_str(&data).expect("JSON");
     let rows = data["rows"].as_array().expect("rows");
     assert_eq!(rows.len(), 6, "three configurations at two costs");
-    for row in rows {
-        // At average cost there is room for all, outside of holes.
-        let late =
-            row["groups"].as_array().expect("B, D, A").iter().map(|group| group["clear_late"].as_u64());
-        let late: u64 = late.map(|late| late.expect("a number")).sum();
-        assert!(late == 0 || row["cost"] == "worst", "{row}");
+    let late = |config: &str, cost: &str| -> u64 {
+        let of = rows.iter().find(|row| row["config"] == config && row["cost"] == cost).expect("a run");
+        let groups = of["groups"].as_array().expect("B, D, A").iter();
+        groups.map(|group| group["late"].as_u64().expect("a number")).sum()
+    };
+    for config in ["c1", "c2"] {
+        // At average cost there is room for all, but for what a hole takes; at worst there is none for D.
+        let (average, worst) = (late(config, "average"), late(config, "worst"));
+        assert!(average < worst, "{config}: {average} and {worst} late");
     }
 }
