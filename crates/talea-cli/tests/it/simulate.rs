@@ -4,6 +4,9 @@ mod jobs;
 mod noted;
 
 use crate::harness::{Scratch, run, snapshot};
+use std::fs::File;
+use std::sync::mpsc;
+use std::time::Duration;
 
 /// A tight set beside a server.
 const SYSTEM: &str = "\
@@ -193,6 +196,14 @@ fn s22_an_include_that_is_no_regular_file_is_refused_and_not_waited_for() {
     let scratch = Scratch::new();
     let made = std::process::Command::new("mkfifo").arg(scratch.path().join("pipe")).status();
     assert!(made.is_ok_and(|status| status.success()), "mkfifo is there");
+    // Whoever waits for it all the same fails after a minute, and not when somebody ends the test.
+    let (_ended, has_ended) = mpsc::channel::<()>();
+    let pipe = scratch.path().join("pipe");
+    std::thread::spawn(move || {
+        if has_ended.recv_timeout(Duration::from_mins(1)) == Err(mpsc::RecvTimeoutError::Timeout) {
+            drop(File::options().read(true).write(true).open(pipe));
+        }
+    });
     std::fs::create_dir(scratch.path().join("folder")).expect("a folder");
     for part in ["pipe", "folder", "/dev/zero", "/dev/null"] {
         scratch.file("system.toml", &format!("seed = 1\ninclude = [\"{part}\"]\n{SYSTEM}"));
