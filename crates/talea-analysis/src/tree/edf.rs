@@ -22,15 +22,22 @@
 use super::answer::{NoTest, Reason};
 use super::read::Reach;
 use super::walk::{Place, Walk};
-use crate::card::Kind;
+use crate::Sporadic;
+use crate::card::{Card, Kind};
 use crate::supply::curve::all_within;
 use crate::supply::fp::curve;
 use crate::supply::{Curve, Leftover, Supply};
-use crate::uni::{HORIZON, Scratch, edf_response};
+use crate::uni::{HORIZON, Scratch, edf_response, np_edf, qpa};
 use alloc::vec::Vec;
 use talea_core::machine::{Body, NodeId};
 use talea_core::server::Kind as Server;
 use talea_core::{Span, Work};
+
+/// A demand test may take so many times the steps of a bound: it is asked once for a whole level.
+const PATIENT: u64 = 64;
+
+/// What a bound is, and whose.
+type Named = (Kind, &'static Card);
 
 /// When the work of a rival is due.
 #[derive(Clone, Copy, Debug)]
@@ -177,9 +184,19 @@ impl Walk<'_> {
         if let Some(found) = self.levels.get(&level) {
             return found.clone();
         }
-        let found = self.rivals(level, false).map(|rivals| self.is_within(place, &rivals));
+        let found = self
+            .rivals(level, false)
+            .map(|rivals| (place.held.is_some() && self.is_held(&rivals)) || self.is_within(place, &rivals));
         self.levels.insert(level, found.clone());
         found
+    }
+
+    /// Whether every deadline of tasks alone below a root that does not preempt is met: who is in the way depends on the window.
+    fn is_held(&self, rivals: &[Rival]) -> bool {
+        let tasks: Result<Vec<Sporadic>, NoTest> =
+            rivals.iter().map(|rival| Ok(self.leaf(rival.node)?.task)).collect();
+        let mut scratch = Scratch::with_limit(self.rounds(0).saturating_mul(PATIENT));
+        tasks.is_ok_and(|tasks| np_edf::verdict_in(&tasks, &mut scratch).is_proved())
     }
 
     fn is_within(&self, place: &Place, rivals: &[Rival]) -> bool {
@@ -239,7 +256,7 @@ impl Walk<'_> {
     }
 
     /// The longest response of a task of a level, and what that is.
-    pub(super) fn bound_by_deadline(&mut self, node: NodeId, place: &Place) -> Result<(Span, Kind), NoTest> {
+    pub(super) fn bound_by_deadline(&mut self, node: NodeId, place: &Place) -> Result<(Span, Named), NoTest> {
         let Some((level, by_arrival)) = place.level else {
             return Err(NoTest { node, reason: Reason::Limit });
         };
@@ -253,6 +270,9 @@ impl Walk<'_> {
         let found = self.search(node, place, &rivals, by_arrival);
         // What the demand test proves is a bound as well, and often the better one among servers.
         let fits = !by_arrival && !self.blocks() && self.level_fits(place)?;
+        if fits && place.held.is_some() && found.is_none_or(|found| found > task.deadline.as_ns()) {
+            self.names(node, (Kind::Sufficient, &np_edf::CARD));
+        }
         let bound = match (found, fits) {
             (Some(found), true) => found.min(task.deadline.as_ns()),
             (None, true) => task.deadline.as_ns(),
@@ -268,30 +288,41 @@ impl Walk<'_> {
         };
         let is_exact = is_alone && found == Some(bound);
         let kind = if is_exact { self.kind_among(node, &rivals) } else { Kind::Sufficient };
-        Ok((Span::from_ns(bound), kind))
+        Ok((Span::from_ns(bound), (kind, &edf_response::CARD)))
     }
 
     /// Tasks alone on a CPU of their own: all of the level at once, by the fast search.
-    fn all_by_deadline(&mut self, node: NodeId, rivals: &[Rival]) -> Result<(Span, Kind), NoTest> {
+    fn all_by_deadline(&mut self, node: NodeId, rivals: &[Rival]) -> Result<(Span, Named), NoTest> {
         let mut tasks = Vec::with_capacity(rivals.len());
         for rival in rivals {
             tasks.push(self.leaf(rival.node)?.task);
         }
-        let mut scratch = Scratch::with_limit(self.rounds(0).saturating_mul(tasks.len() as u64));
+        // Demand decides sooner than responses, and where these take too long it is all that there is.
+        let mut scratch = Scratch::with_limit(self.rounds(0).saturating_mul(PATIENT));
+        let fits = matches!(qpa::find(&tasks, &mut scratch), Ok(qpa::Finding::Fits));
+        let many = if fits { (tasks.len() as u64).min(4 * PATIENT) } else { tasks.len() as u64 };
+        let mut scratch = Scratch::with_limit(self.rounds(0).saturating_mul(many));
         let mut out = alloc::vec![None; tasks.len()];
         let searched = edf_response::bounds(&tasks, &mut scratch, &mut out);
         let mut own = Err(NoTest { node, reason: Reason::Limit });
-        for (rival, bound) in rivals.iter().zip(out) {
+        for ((rival, task), bound) in rivals.iter().zip(&tasks).zip(out) {
+            let of = match bound {
+                None if fits => (Kind::Sufficient, &qpa::CARD),
+                _ => (self.kind_among(rival.node, rivals), &edf_response::CARD),
+            };
             let reason = if searched.is_ok() { Reason::Overload } else { Reason::Limit };
-            let bound = bound.map(|bound| bound.arrival).ok_or(NoTest { node: rival.node, reason });
+            let bound = match bound {
+                Some(bound) => Ok(bound.arrival),
+                None if fits => Ok(task.deadline),
+                None => Err(NoTest { node: rival.node, reason }),
+            };
             if rival.node == node {
-                own = bound;
+                own = bound.map(|bound| (bound, of));
             } else {
-                let kind = self.kind_among(rival.node, rivals);
-                self.found(rival.node, bound, (kind, &edf_response::CARD));
+                self.found(rival.node, bound, of);
             }
         }
-        own.map(|bound| (bound, self.kind_among(node, rivals)))
+        own
     }
 
     fn search(&self, node: NodeId, place: &Place, rivals: &[Rival], by_arrival: bool) -> Option<u64> {

@@ -15,10 +15,10 @@
 //! | `edf` | Spuri's search with what is above (M. González Harbour and J. C. Palencia, RTSS 2003) on any supply; the demand test for servers; groups that are EDF themselves belong to the level | exact for the last task of a root that has only tasks, if it is sporadic and the others may come together |
 //! | `fifo` | EDF with equal deadlines | as `edf` |
 //! | `rr`, policies from outside, EDF over groups that are not | every sibling is above: any policy that leaves no time idle | sufficient |
-//! | partition table | the own slots, exactly; what others lend comes on top; others lose what it takes, by slots or by responses | sufficient |
+//! | partition table | the own slots, exactly; what others lend comes on top; others lose what it takes, by slots or by responses; none below a root that does not preempt | sufficient |
 //! | hard server | a task (Q, T) for others; for clients what [`crate::supply::server`] says, if it has its budget in time | sufficient |
 //! | soft CBS | a group, whatever its deadline: what it ran ahead it owes, so that under EDF it gives no Γ | sufficient |
-//! | not preemptive | the longest job below, less a nanosecond, once | sufficient |
+//! | not preemptive | the longest job below, less a nanosecond, once; for tasks alone below such a root [`crate::uni::np_fp`] and [`crate::uni::np_edf`] | exact for tasks alone below an `fp` root that come when they like |
 //! | several CPUs | Bertogna and Cirinei (EDF), Guan et al. (fixed priorities), else any of [`crate::multi::any`], for tasks below the root that may use all CPUs | sufficient |
 //!
 //! *Exact* is a bound that is a response, in some run that the description allows and in which no job is refused. That takes sources

@@ -172,23 +172,28 @@ impl Walk<'_> {
         let own = Curve { cost: Work::from_ns(cost), period: Span::from_ns(period), jitter: Span::ZERO };
         let is_too_much = super::walk::is_overload(&[place.above.as_slice(), &[own]].concat(), &place.supply);
         let level = Leftover::new(&place.supply, &place.above, self.rounds(place.above.len()));
+        // Who is not interrupted asks for no more than his first nanosecond, and that early enough for the rest.
+        let rest = if place.held.is_some() && place.level.is_none() { cost - 1 } else { 0 };
         // The job with the longest response of the busy window.
         let (mut jobs, mut worst) = (1, (0u64, 1u64, None));
         while !is_too_much && jobs <= 1_000 {
             let asked = (jobs * cost).saturating_add(place.blocking).min(HORIZON + 1);
-            let Some(done) = level.time_for(Work::from_ns(asked)).map(Span::as_ns) else { break };
+            let time_for = |asked| level.time_for(Work::from_ns(asked)).map(Span::as_ns);
+            let Some(done) = time_for(asked - rest) else { break };
             let response = done.saturating_sub((jobs - 1) * period);
             if response > worst.0 {
                 worst = (response, jobs, Some(done));
             }
-            if response <= period {
+            // Where his rest holds up others the window goes on.
+            let end = if rest > 0 { time_for(asked).unwrap_or(0) } else { done };
+            if end <= jobs * period {
                 break;
             }
             jobs += 1;
         }
         let (_, jobs, done) = worst;
-        let due = (jobs - 1) * period + due;
-        let fixed = (jobs * cost).saturating_add(place.blocking);
+        let due = ((jobs - 1) * period + due).saturating_sub(rest);
+        let fixed = (jobs * cost - rest).saturating_add(place.blocking);
         let mark = done.unwrap_or(due).max(1);
         let asked = fixed.saturating_add(all_within(&place.above, mark));
         let given = place.supply.least(Span::from_ns(mark)).as_ns();

@@ -109,6 +109,17 @@ pub(super) struct Place {
     /// Nothing but tasks that compete as such on a CPU of their own, so that only what their sources can do decides whether a bound
     /// is exact: those that are above.
     pub(super) alone: Option<Vec<NodeId>>,
+    /// The same below a root that does not preempt.
+    pub(super) held: Option<Held>,
+}
+
+/// Tasks alone on a CPU that nobody takes from who has begun.
+#[derive(Clone, Debug)]
+pub(super) struct Held {
+    /// Those that are above; none under EDF.
+    above: Vec<NodeId>,
+    /// The others, one of which may have begun.
+    below: Vec<NodeId>,
 }
 
 /// The walk with what it has found so far.
@@ -343,11 +354,17 @@ impl<'a> Walk<'a> {
     fn bound_of(&mut self, node: NodeId) -> Result<Span, NoTest> {
         let place = self.place(node)?;
         if place.level.is_some() {
-            let (bound, kind) = self.bound_by_deadline(node, &place)?;
+            let (bound, named) = self.bound_by_deadline(node, &place)?;
             if place.alone.is_some() {
-                self.kinds.insert(node, (kind, &uni::edf_response::CARD));
+                self.kinds.insert(node, named);
             }
             return Ok(bound);
+        }
+        if let Some(held) = &place.held
+            && let Some((found, kind)) = self.held_response(node, held)?
+        {
+            self.kinds.insert(node, (kind, &uni::np_fp::CARD));
+            return found;
         }
         let task = Sporadic { blocking: Work::from_ns(place.blocking), ..self.leaf(node)?.task };
         if let Some(above) = &place.alone {
@@ -368,11 +385,53 @@ impl<'a> Walk<'a> {
         self.kinds.insert(node, of);
     }
 
+    /// The longest response of a task below a root that does not preempt, by the test for that, and what it is: exact where all
+    /// that is above may come just after the longest of the others has begun. `None` beyond the limit.
+    #[allow(clippy::type_complexity, reason = "a bound with its kind, or neither")]
+    fn held_response(
+        &self,
+        node: NodeId,
+        held: &Held,
+    ) -> Result<Option<(Result<Span, NoTest>, Kind)>, NoTest> {
+        let nodes = [held.above.as_slice(), &[node]].concat();
+        let tasks =
+            nodes.iter().map(|&node| Ok(self.leaf(node)?.task)).collect::<Result<Vec<_>, NoTest>>()?;
+        let below = held.below.iter().map(|&node| self.leaf(node)).collect::<Result<Vec<_>, NoTest>>()?;
+        let longest = below.iter().map(|leaf| leaf.task.cost).max().unwrap_or(Work::ZERO);
+        let kind = if longest <= Work::from_ns(1) {
+            self.kind_of(&nodes)
+        } else {
+            let is_any = |node: &NodeId| self.leaf(*node).is_ok_and(|leaf| leaf.reach == Reach::Any);
+            let blocks = |leaf: &Leaf| leaf.task.cost == longest && leaf.reach == Reach::Any;
+            let is_exact = nodes.iter().all(is_any) && below.iter().any(blocks);
+            if is_exact { Kind::Exact } else { Kind::Sufficient }
+        };
+        let found = uni::np_fp::lowest(&tasks, longest, &mut uni::Scratch::with_limit(self.steps));
+        Ok(match found {
+            Ok(Some(bound)) => Some((Ok(bound.arrival), kind)),
+            Ok(None) => Some((Err(NoTest { node, reason: Reason::Overload }), kind)),
+            Err(_) => None,
+        })
+    }
+
     fn response(&self, node: NodeId, task: &Sporadic, place: &Place) -> Result<Span, NoTest> {
         let mut all = place.above.clone();
         all.push(fp::curve(task));
         if is_overload(&all, &place.supply) {
             return Err(NoTest { node, reason: Reason::Overload });
+        }
+        // The same on a CPU, which also knows when a busy window that does not end shows nothing new.
+        if matches!(place.supply, Supplied::Dedicated) {
+            let above = place.above.iter().map(|one| Sporadic {
+                jitter: one.jitter,
+                ..Sporadic::new(one.cost, one.period, Span::ZERO)
+            });
+            let tasks: Vec<Sporadic> = above.chain([*task]).collect();
+            match uni::fp_response::lowest(&tasks, &mut uni::Scratch::with_limit(self.steps)) {
+                Ok(Some(bound)) => return Ok(bound.arrival),
+                Ok(None) => return Err(NoTest { node, reason: Reason::Overload }),
+                Err(_) => {}
+            }
         }
         let mut longest = Span::ZERO;
         let mut left = self.rounds(place.above.len());
@@ -415,6 +474,7 @@ impl<'a> Walk<'a> {
             blocking: self.blocked.get(&who).map_or(0, |blocked| blocked.as_ns()),
             level: None,
             alone: (is_alone && self.order == 0 && self.arrivals.is_empty() && !self.blocks()).then(Vec::new),
+            held: None,
         };
         // Everything below is above, whatever its order: no set of it is served before the rest.
         let mut whole = false;
@@ -467,11 +527,19 @@ impl<'a> Walk<'a> {
                     whole = next != who;
                 }
                 if !spec.preemptive {
-                    place.alone = None;
+                    place.held = place.alone.take().map(|above| {
+                        let below = others.iter().copied().filter(|other| !above.contains(other)).collect();
+                        Held { above, below }
+                    });
                     self.forbid_servers(at)?;
                     // Also others in the own group, while somebody above waits.
                     let all = self.kids(at).to_vec();
-                    place.blocking += self.longest_below(if next == who { &others } else { &all })?;
+                    let begun = match &place.held {
+                        Some(held) => &held.below,
+                        None if next == who => &others,
+                        None => &all,
+                    };
+                    place.blocking += self.longest_below(begun)?;
                 }
                 continue;
             }
@@ -500,7 +568,8 @@ impl<'a> Walk<'a> {
                 }
                 Policy::Edf if !whole && self.is_level(at, next, who) => {
                     if !spec.preemptive {
-                        place.alone = None;
+                        let is_held = place.alone.take().is_some() && self.is_queue(at, next, who);
+                        place.held = is_held.then(|| Held { above: Vec::new(), below: others });
                         self.forbid_servers(at)?;
                         // The same for all of the level.
                         let kids = self.kids(at).to_vec();

@@ -343,3 +343,56 @@ fn a_thousand_tasks_flat_and_in_groups_all_have_bounds() {
         }
     }
 }
+
+/// The tests that decide for tasks that nobody interrupts, found where the tree is no more than that.
+#[test]
+fn davis_2007_the_messages_of_table_3_end_as_they_do_on_the_bus() {
+    let of = |policy: Policy, deadlines: [u64; 3]| {
+        let mut root = SchedulerSpec::new("bus", policy);
+        root.preemptive = false;
+        let mut tree = Tree::new(1, root);
+        let mut sources = Vec::new();
+        for ((at, period), deadline) in (0u8..).zip([2_500, 3_500, 3_500]).zip(deadlines) {
+            add(&mut tree, &mut sources, Tree::ROOT, 3 - at, (1_000, period, deadline));
+        }
+        Roots::new(&tree, &sources).bounds()
+    };
+    let messages = of(Policy::FixedPriority, [2_500, 3_250, 3_500]);
+    // Less the nanosecond that the job in the way came before.
+    assert_eq!(bounds(&messages), [2_000 - 1, 3_000 - 1, 3_500]);
+    assert!(
+        messages.iter().all(|message| message.is_proved() && message.test.name == "np-fp-response-times")
+    );
+    let by_deadline = of(Policy::Edf, [2_500, 3_250, 3_500]);
+    assert!(by_deadline.iter().all(Answer::is_proved));
+    assert!(by_deadline.iter().any(|message| message.test.name == "np-edf-demand"));
+    // A job of the others is in the way of every first one.
+    assert!(!of(Policy::Edf, [1_500, 3_250, 3_500])[0].is_proved());
+}
+
+/// Demand decides where responses take too long.
+#[test]
+fn a_nearly_full_cpu_under_edf_is_proved_by_its_demand() {
+    let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::Edf));
+    let mut sources = Vec::new();
+    for at in 0..150 {
+        let period = 100_000_000 + 37_000 * at;
+        let task = (period * 999 / 150_000, period, 100_000_000 + 30_000 * at);
+        add(&mut tree, &mut sources, Tree::ROOT, 1, task);
+    }
+    let answers = Roots::new(&tree, &sources).bounds();
+    assert!(answers.iter().all(Answer::is_proved));
+    assert!(answers.iter().any(|answer| answer.test.name == "edf-demand"));
+}
+
+/// A busy window that never ends repeats itself after a hyperperiod.
+#[test]
+fn a_full_cpu_with_jitter_has_its_bounds() {
+    let mut tree = Tree::new(1, fp("cpu"));
+    let mut sources = Vec::new();
+    add(&mut tree, &mut sources, Tree::ROOT, 2, (5 * MS, 10 * MS, 10 * MS));
+    add(&mut tree, &mut sources, Tree::ROOT, 1, (10 * MS, 20 * MS, 40 * MS));
+    let jitter = Span::from_ns(MS);
+    sources[0].arrivals = Arrivals::Periodic { offset: Span::ZERO, period: Span::from_ns(10 * MS), jitter };
+    assert_eq!(bounds(&Roots::new(&tree, &sources).bounds()), [6 * MS, 25 * MS]);
+}
