@@ -9,7 +9,7 @@ use crate::commands::simulate::short;
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
-use talea_core::machine::{Body, TaskId};
+use talea_core::machine::{Body, Job, TaskId};
 use talea_core::workload::{Arrivals, Case};
 use talea_core::{Span, Time};
 use talea_sim::{Completion, Sink, World};
@@ -48,15 +48,26 @@ pub(crate) struct Late {
     pub(crate) job: u64,
     pub(crate) release_ns: u64,
     pub(crate) deadline_ns: u64,
-    pub(crate) end_ns: u64,
+    /// None: it does not, as far as anybody looked.
+    pub(crate) end_ns: Option<u64>,
+}
+
+impl Late {
+    /// How long a run has to be that shows it.
+    fn until(&self) -> Time {
+        Time::from_ns(self.end_ns.unwrap_or(self.deadline_ns).saturating_add(1))
+    }
 }
 
 impl std::fmt::Display for Late {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Late { task, job, .. } = self;
-        let (release, end) = (short(self.release_ns), short(self.end_ns));
-        let by = short(self.end_ns - self.deadline_ns);
-        write!(f, "job {job} of {task}, released at {release}, ends at {end}, {by} late")
+        let (release, due) = (short(self.release_ns), self.deadline_ns);
+        write!(f, "job {job} of {task}, released at {release}, ")?;
+        match self.end_ns {
+            Some(end) => write!(f, "ends at {}, {} late", short(end), short(end.saturating_sub(due))),
+            None => write!(f, "has not ended at its deadline, {}", short(due)),
+        }
     }
 }
 
@@ -109,8 +120,7 @@ impl Witness {
         let machine = root.tree.build().map_err(|error| anyhow::anyhow!("{}: {}", root.name, error.why))?;
         let world = World::new(machine, root.tree.cpus, &root.workload(seed));
         let mut recorded = Recorded(vec![Vec::new(); root.tasks.len()]);
-        let until = Time::from_ns(late.end_ns + 1);
-        world.with_case(Case::Worst).within(&root.surroundings).run(until, &mut recorded);
+        world.with_case(Case::Worst).within(&root.surroundings).run(late.until(), &mut recorded);
         let all = root.tasks.iter().zip(recorded.0).enumerate();
         let tasks = all.map(|(number, (name, arrivals))| Task {
             name: name.clone(),
@@ -184,17 +194,28 @@ impl Witness {
 
     /// How long it takes.
     pub(crate) fn duration(&self) -> Span {
-        Span::from_ns(self.late.end_ns.saturating_add(1))
+        self.late.until().since(Time::ZERO)
     }
 
-    /// When the job ends in an arranged root, if it does so within the witness.
-    pub(crate) fn end(&self, root: &Root) -> anyhow::Result<Option<u64>> {
+    /// Whether the job is as late again in an arranged root, and when it ends, if it does so within the witness.
+    pub(crate) fn recurs(&self, root: &Root) -> anyhow::Result<(bool, Option<u64>)> {
         let machine = root.tree.build().map_err(|error| anyhow::anyhow!("{}: {}", root.name, error.why))?;
         let world = World::new(machine, root.tree.cpus, &root.workload(self.seed));
         let task = root.tasks.iter().position(|name| *name == self.late.task).unwrap_or(0) as u32;
         let mut looking = Looking { task, release_ns: self.late.release_ns, end: None };
         let until = Time::ZERO + self.duration();
-        world.with_case(Case::Worst).within(&root.surroundings).run(until, &mut looking);
-        Ok(looking.end.map(Time::as_ns))
+        let mut world = world.with_case(Case::Worst).within(&root.surroundings);
+        world.run(until, &mut looking);
+        let end = looking.end.map(Time::as_ns);
+        let mut unfinished = world.machine().unfinished(TaskId(task));
+        let recurs = match end {
+            // It has to be there, and to be due by then.
+            None => {
+                let is_it = |job: Job| job.release.as_ns() == looking.release_ns && job.deadline < until;
+                self.late.end_ns.is_none() && unfinished.any(is_it)
+            }
+            end => end == self.late.end_ns,
+        };
+        Ok((recurs, end))
     }
 }

@@ -113,8 +113,8 @@ pub(crate) fn run(args: &SimulateArgs) -> anyhow::Result<Exit> {
     files.finish(title, seed, duration, drawn)?;
     let expectations = outcome::judge(&system.expectations, &roots);
     let witness = witness.map(|witness| {
-        let end_ns = witness.end(&system.roots[0])?;
-        anyhow::Ok(WitnessAnswer { recurs: end_ns == Some(witness.late.end_ns), late: witness.late, end_ns })
+        let (recurs, end_ns) = witness.recurs(&system.roots[0])?;
+        anyhow::Ok(WitnessAnswer { recurs, late: witness.late, end_ns })
     });
     let witness = witness.transpose()?;
     let recurs = witness.as_ref().is_none_or(|witness| witness.recurs);

@@ -16,11 +16,14 @@ impl Dice {
     }
 }
 
-/// A small system, rather full: a root, perhaps a server or a table, tasks that are periodic, late by their jitter, or sporadic.
+/// A small system, rather full: a root, perhaps a server or a table, tasks that are periodic, late by their jitter, or sporadic. Some
+/// have one that leaves nothing to those below it; in some all come after the described run.
 fn system(dice: &mut Dice) -> String {
     let policy = ["fp", "edf", "rm", "fifo"][dice.between(0, 3) as usize];
     let kind = dice.between(0, 3);
-    let mut text = String::from("duration = \"200us\"\n\n[[scheduler]]\nname = \"cpu0\"\n");
+    let comes_after = dice.between(0, 3) == 0;
+    let duration = if comes_after { 20 } else { 200 };
+    let mut text = format!("duration = \"{duration}us\"\n\n[[scheduler]]\nname = \"cpu0\"\n");
     // Writing to a String can't fail.
     let homes: &[&str] = match kind {
         0 => {
@@ -55,6 +58,9 @@ fn system(dice: &mut Dice) -> String {
             "[[task]]\nname = \"t{number}\"\nin = \"{home}\"\npriority = {}\nperiod = \"{period}us\"\ndeadline = \"{deadline}us\"\ncost = \"{cost}us\"\n",
             dice.between(1, 9)
         );
+        if comes_after {
+            text.push_str("offset = \"30us\"\n");
+        }
         match dice.between(0, 2) {
             0 => {
                 let _ = writeln!(text, "jitter = \"{}us\"", dice.between(1, 4));
@@ -65,6 +71,13 @@ fn system(dice: &mut Dice) -> String {
             _ => {}
         }
         text.push('\n');
+    }
+    if dice.between(0, 9) == 0 {
+        let home = homes[0];
+        let _ = write!(
+            text,
+            "[[task]]\nname = \"all\"\nin = \"{home}\"\npriority = 10\nperiod = \"5us\"\ncost = \"5us\"\n"
+        );
     }
     text
 }
@@ -78,6 +91,7 @@ fn every_witness_replays_to_the_same_miss() {
     let scratch = Scratch::new();
     let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
     let (mut refuted, mut searched, mut exact, mut missing) = (0, 0, 0, 0);
+    let (mut later, mut endless) = (0, 0);
     for _ in 0..150 {
         let text = system(&mut dice);
         scratch.file("system.toml", &text);
@@ -93,6 +107,8 @@ fn every_witness_replays_to_the_same_miss() {
         let Some(first) = late.clone().find(|task| !task["witness"].is_null()) else { continue };
         refuted += 1;
         searched += u32::from(first["witness"]["as_described"] == false);
+        later += u32::from(text.contains("offset"));
+        endless += u32::from(first["witness"]["end_ns"].is_null());
         let again = run(&scratch, &["simulate", "system.toml", "--json", "--witness", "witness.json"]);
         assert_eq!(again.code, Some(0), "{}{}\n{text}", again.out, again.err);
         let again = json(&again);
@@ -105,8 +121,10 @@ fn every_witness_replays_to_the_same_miss() {
         let same = tasks.iter().find(|task| task["name"] == first["name"]).expect("the task");
         assert!(same["late"].as_u64() > Some(0), "{same}");
     }
-    println!("{refuted} witnesses, {searched} of them looked for; {missing} of {exact} exact bounds without");
-    assert!(refuted > 60 && searched > 5 && exact > 15);
+    println!(
+        "{refuted} witnesses, {searched} of them looked for, {later} after the described run, {endless} without end; {missing} of {exact} exact bounds without"
+    );
+    assert!(refuted > 60 && searched > 5 && exact > 15 && later > 3 && endless > 3);
     // Of these, a run as described shows most; the rest are found by phases.
     assert_eq!(missing, 0, "an exact bound is reached");
 }
@@ -147,6 +165,34 @@ fn a_miss_that_no_run_showed_is_found_written_and_run() {
     scratch.file("system.toml", &JITTER.replace("cost = \"4ms\"", "cost = \"3ms\""));
     let ended = run(&scratch, &["simulate", "system.toml", "--witness", "witness.json"]);
     assert!(ended.code == Some(1) && ended.out.contains("not again: job 0 of b"), "{}", ended.out);
+}
+
+#[test]
+fn a_job_that_never_ends_is_late_and_so_again() {
+    let scratch = Scratch::new();
+    let task = |name: &str, rest: &str| format!("[[task]]\nname = \"{name}\"\n{rest}\n");
+    let root = "duration = \"1s\"\n[[scheduler]]\nname = \"cpu\"\npolicy = \"fp\"\n".to_owned();
+    let low = task("low", "priority = 1\nperiod = \"20ms\"\ncost = \"5ms\"");
+    let all = task("all", "priority = 9\nperiod = \"10ms\"\ncost = \"10ms\"");
+    scratch.file("system.toml", &(root.clone() + &all + &low));
+    let ended = run(&scratch, &["analyze", "system.toml", "--witness", "witness.json"]);
+    assert!(
+        ended.code == Some(1) && ended.out.contains("released at 0ns, has not ended at 1s, 980ms late"),
+        "{}",
+        ended.out
+    );
+    let again = run(&scratch, &["simulate", "system.toml", "--witness", "witness.json"]);
+    assert!(
+        again.code == Some(0) && again.out.contains("as the witness says: job 0 of low"),
+        "{}",
+        again.out
+    );
+    // With something left for it, or without its arrival, nothing is late.
+    for changed in [all.replace("cost = \"10ms\"", "cost = \"7ms\""), String::new()] {
+        scratch.file("system.toml", &(root.clone() + &changed.replace("name = \"\"", "") + &low));
+        let again = run(&scratch, &["simulate", "system.toml", "--witness", "witness.json"]);
+        assert_ne!(again.code, Some(0), "{}", again.out);
+    }
 }
 
 #[test]

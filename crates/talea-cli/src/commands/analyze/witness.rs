@@ -2,7 +2,8 @@
 //!
 //! The simulator runs the root as it is described, all costs at their worst. What it misses is missed; what it does not
 //! miss says nothing, since another run may: then arrivals are looked for that the description allows, too, as long as it
-//! says nothing of phases.
+//! says nothing of phases, or where the bound is exact, which is a response from the phases that it gives. A job that has not ended
+//! when a run does, and was due before, is late as well.
 
 use super::Progress;
 use crate::commands::simulate::short;
@@ -10,7 +11,7 @@ use crate::witness::{Late, Witness};
 use serde::Serialize;
 use std::fmt;
 use std::rc::Rc;
-use talea_core::machine::Body;
+use talea_core::machine::{Body, Machine, TaskId};
 use talea_core::workload::{Arrivals, Case, Source};
 use talea_core::{Span, Time};
 use talea_sim::{Completion, Sink, World};
@@ -26,20 +27,21 @@ pub(super) struct Miss {
     job: u64,
     release_ns: u64,
     deadline_ns: u64,
-    end_ns: u64,
+    /// None: it has not ended when the run does.
+    end_ns: Option<u64>,
+    /// From its deadline to its end, or to that of the run.
+    late_ns: u64,
 }
 
 impl fmt::Display for Miss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let how = if self.as_described { "" } else { " and arrivals that were looked for" };
-        write!(
-            f,
-            "simulated with all costs at their worst{how}, job {}, released at {}, ends at {}, {} late",
-            self.job,
-            short(self.release_ns),
-            short(self.end_ns),
-            short(self.end_ns - self.deadline_ns)
-        )
+        let (job, release, late) = (self.job, short(self.release_ns), short(self.late_ns));
+        write!(f, "simulated with all costs at their worst{how}, job {job}, released at {release}, ")?;
+        match self.end_ns {
+            Some(end) => write!(f, "ends at {}, {late} late", short(end)),
+            None => write!(f, "has not ended at {}, {late} late", short(self.deadline_ns + self.late_ns)),
+        }
     }
 }
 
@@ -56,10 +58,34 @@ impl Sink for First {
             *first = Some(Miss {
                 as_described: self.as_described,
                 job: job.job,
-                release_ns: job.release.since(Time::ZERO).as_ns(),
-                deadline_ns: job.deadline.since(Time::ZERO).as_ns(),
-                end_ns: job.end.since(Time::ZERO).as_ns(),
+                release_ns: job.release.as_ns(),
+                deadline_ns: job.deadline.as_ns(),
+                end_ns: Some(job.end.as_ns()),
+                late_ns: job.end.since(job.deadline).as_ns(),
             });
+        }
+    }
+}
+
+impl First {
+    /// Of tasks of which no job has ended late: one that was due before the run's end and has not ended at all. What is without end
+    /// is never due.
+    fn unfinished(&mut self, root: &Root, machine: &Machine, until: Time) {
+        for ((task, first), source) in (0..).zip(&mut self.found).zip(&root.sources) {
+            let mut jobs = machine.unfinished(TaskId(task));
+            if first.is_none()
+                && !source.is_endless()
+                && let Some(job) = jobs.find(|job| job.deadline < until)
+            {
+                *first = Some(Miss {
+                    as_described: self.as_described,
+                    job: job.number,
+                    release_ns: job.release.as_ns(),
+                    deadline_ns: job.deadline.as_ns(),
+                    end_ns: None,
+                    late_ns: until.since(job.deadline).as_ns(),
+                });
+            }
         }
     }
 }
@@ -73,7 +99,10 @@ fn run(root: &Root, duration: Span, seed: u64, as_described: bool) -> anyhow::Re
     let machine = root.tree.build().map_err(|error| anyhow::anyhow!("{}: {}", root.name, error.why))?;
     let world = World::new(machine, root.tree.cpus, &root.workload(seed));
     let mut first = First { found: vec![None; root.tasks.len()], as_described };
-    world.with_case(Case::Worst).within(&root.surroundings).run(Time::ZERO + duration, &mut first);
+    let mut world = world.with_case(Case::Worst).within(&root.surroundings);
+    let until = Time::ZERO + duration;
+    world.run(until, &mut first);
+    first.unfinished(root, world.machine(), until);
     Ok(first.found)
 }
 
@@ -88,14 +117,14 @@ pub(super) struct Found {
 impl Found {
     /// As a file has it.
     pub(super) fn witness(&self, file: &str, what_if: &[Change], task: usize) -> anyhow::Result<Witness> {
-        let Miss { job, release_ns, deadline_ns, end_ns, .. } = self.miss;
+        let Miss { job, release_ns, deadline_ns, end_ns, as_described: _, late_ns: _ } = self.miss;
         let late = Late { task: self.root.tasks[task].clone(), job, release_ns, deadline_ns, end_ns };
         Witness::of(file, what_if, &self.root, self.seed, late)
     }
 }
 
 /// Whether the file says at which phases jobs come: then no others are tried.
-fn has_phases(root: &Root) -> bool {
+pub(super) fn has_phases(root: &Root) -> bool {
     root.sources.iter().any(|source| match &source.arrivals {
         Arrivals::Periodic { offset, .. } | Arrivals::Sporadic { offset, .. } => !offset.is_zero(),
         Arrivals::List(_) | Arrivals::Seen(_) => false,
@@ -121,8 +150,8 @@ pub(super) fn hold(root: &Root, proved: &[bool], misses: &[Option<Miss>]) -> any
 
 /// Looks for arrivals with which a job of one of `late` is late, which are tasks and how long a response of theirs may take:
 /// everything at once and then as often as it may come, jitter first at its most and then at its least; a task itself at once with
-/// the others, or so that a deadline of its is one of another's (the phases of M. Spuri, INRIA RR-2772, 1996). Everything at
-/// once is one run for all of them; of what is left to be simulated then each has the same share. Those that are `proved` must not be
+/// the others, or so that a deadline of its is one of another's (the phases of M. Spuri, INRIA RR-2772, 1996). Where the file says
+/// at which phases jobs come, each task keeps its own, and the first job is as late as it may be. Everything at once is one run for all of them; of what is left to be simulated then each has the same share. Those that are `proved` must not be
 /// late in any of it.
 pub(super) fn search(
     root: &Root,
@@ -132,9 +161,7 @@ pub(super) fn search(
     progress: &mut Progress,
 ) -> anyhow::Result<Vec<(usize, Found)>> {
     let mut found = Vec::new();
-    let Some(longest) = late.iter().map(|&(_, longest)| longest).max().filter(|_| !has_phases(root)) else {
-        return Ok(found);
-    };
+    let Some(longest) = late.iter().map(|&(_, longest)| longest).max() else { return Ok(found) };
     let mut left = JOBS;
     let mut open = late.to_vec();
     // One that would take too long with the longest response is tried with each task's own below.
@@ -151,7 +178,8 @@ pub(super) fn search(
         progress.tried(&root.tasks[task]);
         let mut share = left / (open.len() - done) as u64;
         left -= share;
-        if jobs(root, longest.as_ns().saturating_mul(2)) <= share {
+        let is_bound = has_phases(root) && first(&root.sources[task]).is_some();
+        if !is_bound && jobs(root, longest.as_ns().saturating_mul(2)) <= share {
             for phase in phases(root, task, longest) {
                 let Some((misses, root)) = attempt(root, longest, Some((task, phase)), seed, &mut share)?
                 else {
@@ -179,15 +207,22 @@ fn attempt(
     seed: u64,
     left: &mut u64,
 ) -> anyhow::Result<Option<Attempt>> {
-    let most = root.sources.iter().map(jitter).max().unwrap_or(Span::ZERO);
+    let own = |source: &Source| if has_phases(root) { first(source) } else { None };
+    let begins = root.sources.iter().map(|source| own(source).unwrap_or(jitter(source).as_ns()));
+    let most = begins.max().unwrap_or(0);
     let phase = later.map_or(0, |(_, phase)| phase);
-    let until = most.as_ns().saturating_add(phase).saturating_add(longest.as_ns().saturating_mul(2));
-    let Some(rest) = left.checked_sub(jobs(root, until)) else { return Ok(None) };
+    let until = most.saturating_add(phase).saturating_add(longest.as_ns().saturating_mul(2));
+    let begin = |(at, source): (usize, &Source)| {
+        let delay = later.filter(|&(task, _)| task == at).map_or(0, |(_, phase)| phase);
+        own(source).unwrap_or(most.saturating_add(delay))
+    };
+    let begins: Vec<u64> = root.sources.iter().enumerate().map(begin).collect();
+    let earliest = begins.iter().min().copied().unwrap_or(0);
+    let Some(rest) = left.checked_sub(jobs(root, until.saturating_sub(earliest))) else { return Ok(None) };
     *left = rest;
     let mut changed = root.clone();
-    for (at, source) in changed.sources.iter_mut().enumerate() {
-        let delay = later.filter(|&(task, _)| task == at).map_or(0, |(_, phase)| phase);
-        together(source, most.as_ns() + delay, until);
+    for (source, begin) in changed.sources.iter_mut().zip(begins) {
+        together(source, begin, until);
     }
     let misses = run(&changed, Span::from_ns(until), seed, false)?;
     Ok(Some((misses, Rc::new(changed))))
@@ -197,6 +232,15 @@ fn attempt(
 fn jobs(root: &Root, until: u64) -> u64 {
     let of = |source: &Source| distance(source).map_or(1, |distance| until / distance.max(1) + 1);
     root.sources.iter().map(of).fold(root.tree.nodes().count() as u64, u64::saturating_add)
+}
+
+/// When the first job is seen at the latest, of a source that has a say in that.
+fn first(source: &Source) -> Option<u64> {
+    match source.arrivals {
+        Arrivals::Periodic { offset, jitter, .. } => Some(offset.as_ns().saturating_add(jitter.as_ns())),
+        Arrivals::Sporadic { offset, slack: Span::ZERO, .. } => Some(offset.as_ns()),
+        _ => None,
+    }
 }
 
 fn jitter(source: &Source) -> Span {
@@ -282,9 +326,7 @@ mod tests {
         let mut left = cost + 5;
         let (misses, _) = attempt(&root, longest, None, 1, &mut left).expect("a machine").expect("a run");
         assert_eq!(left, 5);
-        assert!(
-            misses[0].is_none() && misses[1].is_some_and(|miss| miss.end_ns - miss.deadline_ns == 1_000_000)
-        );
+        assert!(misses[0].is_none() && misses[1].is_some_and(|miss| miss.late_ns == 1_000_000));
     }
 
     #[test]
@@ -294,6 +336,33 @@ mod tests {
         let late = [(0, Span::from_ns(30_000_000_000_000)), (1, Span::from_ns(20_000_000))];
         let found = search(&root, &late, &[false; 2], 1, &mut Progress::new()).expect("machines");
         assert_eq!(found.iter().map(|&(task, _)| task).collect::<Vec<_>>(), [1]);
+    }
+
+    /// A task that takes all, and one below it that is due at 20 ms.
+    fn starved() -> Root {
+        let text = "duration = \"1s\"\n[[scheduler]]\nname = \"cpu\"\npolicy = \"fp\"\n\
+                    [[task]]\nname = \"hog\"\npriority = 9\nperiod = \"10ms\"\ncost = \"10ms\"\n\
+                    [[task]]\nname = \"low\"\npriority = 1\nperiod = \"20ms\"\ncost = \"5ms\"\n";
+        let system = talea_system::system::read(text, "the test's own", &()).expect("a sound system");
+        system.roots.into_iter().next().expect("a root")
+    }
+
+    #[test]
+    fn a_job_that_never_ends_is_late_as_soon_as_its_deadline_has_passed() {
+        let root = starved();
+        let due = Span::from_ns(20_000_000);
+        let at_its_end = misses(&root, due, 1).expect("a machine");
+        assert!(at_its_end.iter().all(Option::is_none), "due as the run ends");
+        let after = misses(&root, due + Span::from_ns(1), 1).expect("a machine");
+        assert!(after[0].is_none());
+        let miss = after[1].expect("late");
+        assert_eq!((miss.job, miss.end_ns, miss.late_ns), (0, None, 1));
+        assert!(miss.to_string().ends_with("released at 0ns, has not ended at 20ms, 1ns late"), "{miss}");
+        // What is wanted without end is not due.
+        let mut endless = root;
+        endless.sources[1].cost = talea_core::workload::Cost::Constant(talea_core::workload::ENDLESS);
+        assert!(endless.sources[1].is_endless());
+        assert!(misses(&endless, due + due, 1).expect("a machine").iter().all(Option::is_none));
     }
 
     #[test]
