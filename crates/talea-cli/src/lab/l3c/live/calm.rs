@@ -127,6 +127,12 @@ impl Waits {
         self.left_out() * 20 > self.count() || self.0.is_empty()
     }
 
+    /// Of a run: more than a twentieth of all jobs and requests is left out, or of some of them none counts.
+    pub(super) fn together_are_inconclusive(all: &[&Waits]) -> bool {
+        let sum = |of: fn(&Waits) -> usize| all.iter().map(|waits| of(waits)).sum::<usize>();
+        sum(Waits::left_out) * 20 > sum(Waits::count) || all.iter().any(|waits| waits.longest().is_none())
+    }
+
     fn counted(&self) -> impl Iterator<Item = &Wait> {
         self.0.iter().filter(|wait| !wait.is_broken)
     }
@@ -242,6 +248,10 @@ mod tests {
         assert_eq!((waits.longest(), waits.at_least()), (Some(span(100)), Some(span(90))));
         assert_eq!(waits.late_at_least(), 2);
         assert!(waits.are_inconclusive());
+        let many = Waits([waits.0.as_slice(), &vec![waits.0[0]; 17]].concat());
+        assert!(!Waits::together_are_inconclusive(&[&many]), "one of twenty");
+        assert!(Waits::together_are_inconclusive(&[&waits, &many]), "two of 23");
+        assert!(Waits::together_are_inconclusive(&[&many, &Waits::default()]), "nothing of some");
         assert_eq!(waits.last_beyond(span(5)), Some(at(10)));
     }
 }

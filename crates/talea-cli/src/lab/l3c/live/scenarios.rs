@@ -229,7 +229,7 @@ fn late(lives: &Lives, task: TaskId) -> usize {
 fn claims_of(number: usize, found: &Found, without: Option<&Found>) -> Vec<Claim> {
     let [a, b, requests, normal] = &found.waits;
     let whole = |row, says: &str, seen: String, is_so, waits: &[&Waits]| {
-        let is_inconclusive = waits.iter().any(|waits| waits.are_inconclusive());
+        let is_inconclusive = Waits::together_are_inconclusive(waits);
         Claim { row, says: says.to_owned(), seen, verdict: Verdict::of(is_so, is_inconclusive) }
     };
     let up_to = |waits: &Waits, most: u64| waits.longest().is_some_and(|longest| longest <= span(most));
@@ -249,7 +249,7 @@ fn claims_of(number: usize, found: &Found, without: Option<&Found>) -> Vec<Claim
                 "10 requests a second at the highest priority are answered within the service time and 1 ms",
                 format!("{} ms, {} of {} lost", told(requests.longest()), requests.lost(), requests.count()),
                 up_to(requests, 1_650) && requests.lost() == 0,
-                &[requests],
+                &[a, b, requests],
             ),
             whole(
                 "L17",
@@ -302,7 +302,7 @@ fn claims_of(number: usize, found: &Found, without: Option<&Found>) -> Vec<Claim
                     "with the reservation requests away from bursts are answered within 1.5 ms",
                     format!("{} ms, {} of {} lost", told(normal.longest()), normal.lost(), normal.count()),
                     up_to(normal, 1_500) && normal.lost() == 0,
-                    &[normal],
+                    &[a, b, normal],
                 ),
                 whole(
                     "L18",
@@ -313,7 +313,7 @@ fn claims_of(number: usize, found: &Found, without: Option<&Found>) -> Vec<Claim
                         requests.lost_in_all()
                     ),
                     recovery <= RECOVERY && requests.lost_in_all() > 0,
-                    &[normal],
+                    &[a, b, normal],
                 ),
             ]
         }
