@@ -4,7 +4,7 @@
 use crate::harness::{Scratch, run};
 use serde_json::Value;
 use std::fmt::Write;
-use talea_kernel_tests::{Bench, needs_root};
+use talea_kernel_tests::{Bench, kernel, needs, needs_root};
 
 /// What `talea lab l3c FIGURE --live` says, unless it can't be had here: the claims with the rows that they are of.
 fn lived(figure: &str, file: &str, plots: &[&str], rows: &[&str]) -> Option<Value> {
@@ -52,6 +52,55 @@ fn l7_the_example_of_figure_4_ends_on_real_threads_when_the_simulation_says() {
     let answer =
         lived("fig4", "l3c-fig4-live.json", &["l3c-fig4-live.svg"], &["L7"]).expect("no programs in it");
     assert_eq!(answer["rows"].as_array().map(Vec::len), Some(22), "eleven jobs, twice");
+}
+
+#[test]
+fn l14_figure_5_latency_on_real_threads_is_linear_in_the_slot_and_short_slots_cost_throughput() {
+    needs_root!();
+    needs!("two CPUs", kernel::cpus().len() >= 2);
+    let _bench = Bench::new("cli_l3c_fig5");
+    let plots = ["l3c-fig5-live.svg"];
+    let answer = lived("fig5", "l3c-fig5-live.json", &plots, &["L14"]);
+    needs!("programs as tasks", answer.is_some());
+    let answer = answer.expect("just asked");
+    let rows = answer["rows"].as_array().expect("rows");
+    let slots: Vec<u64> = rows.iter().map(|row| ns(&row["slot_ms"])).collect();
+    assert_eq!(slots, [1, 2, 5, 10, 20, 50]);
+    for row in rows.iter().filter(|row| !row["measured_max_ns"].is_null()) {
+        // Nobody is answered without being served, and whoever comes just after the slot waits for the next.
+        let slot = ns(&row["slot_ms"]) * 1_000_000;
+        assert!(ns(&row["measured_median_ns"]) >= 600_000, "{row}");
+        assert!(answer["verdict"] != "holds" || ns(&row["measured_max_ns"]) >= slot, "{row}");
+    }
+}
+
+#[test]
+fn l15_figure_6_latency_on_real_threads_rises_with_what_is_above_and_stays_below_its_bound() {
+    needs_root!();
+    needs!("two CPUs", kernel::cpus().len() >= 2);
+    let _bench = Bench::new("cli_l3c_fig6");
+    let answer = lived("fig6", "l3c-fig6-live.json", &["l3c-fig6-live.svg"], &["L15"]);
+    needs!("programs as tasks", answer.is_some());
+    let rows = answer.expect("just asked")["rows"].clone();
+    // Without anything above the bound is the service; with half a CPU the one of the oracle, 144.2 ms.
+    assert_eq!(ns(&rows[0]["bound_ns"]), 1_000_000);
+    assert_eq!(ns(&rows[5]["bound_ns"]) / 100_000, 1_442);
+}
+
+#[test]
+fn l16_l17_l18_figures_7_and_8_bursts_break_on_real_threads_what_a_reservation_keeps() {
+    needs_root!();
+    needs!("two CPUs", kernel::cpus().len() >= 2);
+    let _bench = Bench::new("cli_l3c_fig7");
+    let plots = ["l3c-fig7-live.svg", "l3c-fig8-live.svg"];
+    let answer = lived("fig7", "l3c-fig7-8-live.json", &plots, &["L16", "L17", "L18"]);
+    needs!("programs as tasks", answer.is_some());
+    let answer = answer.expect("just asked");
+    assert_eq!(answer["rows"].as_array().map(Vec::len), Some(4));
+    // Two burst scenarios: a thousand requests each, beside the normal ones.
+    for row in answer["rows"].as_array().expect("rows").iter().skip(2) {
+        assert!(row["tasks"][2]["jobs"].as_array().is_some_and(|jobs| jobs.len() > 1_000), "{row}");
+    }
 }
 
 /// The configuration of L1 to L3 with time to spare between all that happens: a table, a busy partition, two levels above it.
