@@ -355,6 +355,44 @@ fn shrink(mut system: System, mut until: u64) -> (System, u64) {
     }
 }
 
+/// A job uses up the budget at the very instant of its end, and leaves an accelerator to one that waits for it: to the server that is
+/// one who wakes it at its deadline, before anybody has looked at the budget.
+#[test]
+fn l5_y7_a_budget_that_begins_anew_at_the_instant_at_which_it_was_used_up_is_there() {
+    let group = |parent, order, server| Node {
+        parent,
+        kind: Kind::Group(Group { order, preemptive: true, own_priority: None, server }),
+    };
+    let task = |period, arrival, cost| {
+        let (deadline, priority, criticality, capacity) = (20, 0, 0, 64);
+        let (arrivals, costs, accelerator) = (vec![arrival], vec![cost], Some(0));
+        let (enforced, suspends) = (false, None);
+        let kind = Kind::Task(Task {
+            period,
+            deadline,
+            priority,
+            criticality,
+            enforced,
+            capacity,
+            arrivals,
+            costs,
+            accelerator,
+            suspends,
+        });
+        Node { parent: Some(1), kind }
+    };
+    let full = Spec { kind: ServerKind::HardCbs, budget: 3, period: 3, deadline: 3, offset: 0 };
+    let nodes = vec![
+        group(None, Order::Fifo, None),
+        group(Some(0), Order::Rm, Some(full)),
+        task(2, 1, 1),
+        task(11, 0, 3),
+    ];
+    let system = System { cpus: 1, bound: false, nodes, spoiled: Spoiled::default() };
+    check(&system, 8, 0);
+    assert_eq!(system.run(8).ends, [vec![4], vec![3]]);
+}
+
 /// The families above, a few of each, are a thousand: partitioned (a CPU of its own for each part) and global, with migration at any time
 /// and between jobs, by deadlines, by priorities and by the two orders that follow from periods and deadlines.
 #[test]

@@ -107,6 +107,8 @@ impl Server {
                 self.next = Some(begins + period);
             } else {
                 (self.left, self.due, self.is_fresh) = (budget, now + deadline, true);
+                // What has only just been used up is full again.
+                self.is_exhausted = false;
             }
         } else if self.left * deadline > (self.due - now) * budget {
             if deadline < period {
