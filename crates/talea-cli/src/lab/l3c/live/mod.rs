@@ -33,7 +33,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use talea_core::machine::{Body, TaskId, Tree};
 use talea_core::workload::Surroundings;
 use talea_core::{Span, Time};
-use talea_exec::{Course, RootReport, Turn};
+use talea_exec::{Course, Failure, RootReport, Turn};
 use talea_os::{Tid, clock};
 use talea_sim::{Workload, World};
 use talea_system::system::{Root, System};
@@ -131,7 +131,7 @@ impl Trial {
         bail!("threads and programs are not ready for a run within {}", LEADS[LEADS.len() - 1])
     }
 
-    /// Nothing, if it began later.
+    /// Nothing, if it began later, or not at all.
     fn run_from(&self, begin: Time) -> anyhow::Result<Option<Seen>> {
         let cpus = match Cpus::of(Place::CrossCore) {
             Err(_) if self.asks.is_empty() => Cpus::of(Place::SameCore)?,
@@ -167,7 +167,15 @@ impl Trial {
             sketches: &sketches,
             begin: Some(begin),
             bodies: &|name| (name == "matrix").then(|| matrix::products(&products)),
-        })?;
+        });
+        // A program that does not come to its place in time is as late as one whose run begins late.
+        let measured = match measured {
+            Err(error) if matches!(error.downcast_ref(), Some(Failure::Os(_))) => {
+                output::note(&format!("once more: {error:#}"));
+                return Ok(None);
+            }
+            measured => measured?,
+        };
         let measured = match measured {
             Ok(measured) if measured.interrupted => bail!("interrupted"),
             Ok(measured) => measured,
