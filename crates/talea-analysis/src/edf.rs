@@ -18,12 +18,13 @@ pub const PARTITIONED: Card = Card {
     platform: Platform::One,
     model: "sporadic, any D, preemptive; exact for D ≥ T",
     kind: Kind::Sufficient,
-    paper: "Liu and Layland, J. ACM 20(1), 1973, theorem 7",
+    paper: "Liu and Layland, J. ACM 20(1), 1973, theorem 7 (D = T); J. W. S. Liu, Real-Time Systems, Prentice Hall 2000, theorem 6.2 (density)",
     sustainable: "costs, periods, deadlines",
     tests: &["crates/talea-analysis/src/edf.rs::liu_layland_1973_theorem_7_a_full_cpu_is_schedulable"],
 };
 
-/// Σ Q/min(T, D) ≤ `cap`: EDF on one CPU. Liu and Layland, J. ACM 20(1), 1973, theorem 7; ReTiF (JSA 2021) Eq. 3.
+/// Σ Q/min(T, D) ≤ `cap`: EDF on one CPU. Liu and Layland, J. ACM 20(1), 1973, theorem 7, for D = T; with densities J. W. S. Liu,
+/// Real-Time Systems, Prentice Hall 2000, theorem 6.2; ReTiF (JSA 2021) Eq. 3.
 pub fn partitioned(demands: &[Demand], cap: Charge) -> bool {
     sum_at_most(demands, cap)
 }

@@ -101,6 +101,8 @@ pub enum Reason {
     Overheads,
     /// No test known: groups, affinities that overlap, job boundaries or such a policy on several CPUs.
     ManyCpus,
+    /// No test known: D > T or jitter on several CPUs, where none accepts the tasks with less time instead.
+    Loose,
     /// The test for several CPUs does not accept these tasks; another may.
     Insufficient,
     /// No test known: responses that are bounded by each other.
@@ -138,6 +140,9 @@ impl Reason {
             Reason::Holes => "no test known for CPUs with holes",
             Reason::Circular => "no test known: it is bounded by what it bounds itself",
             Reason::ManyCpus => "no test known for this on several CPUs",
+            Reason::Loose => {
+                "the tests for several CPUs are for D <= T without jitter, and none accepts these with less time"
+            }
             Reason::Insufficient => "the test does not accept these tasks together",
             Reason::Limit => "the analysis gave up at its limit",
         }

@@ -1,4 +1,11 @@
 //! Roots with several CPUs, by the tests of [`crate::multi`]: one that bounds responses, and, where that does not accept, any.
+//!
+//! *Any policy that leaves no CPU idle* (fifo, equals in an `fp` level) has the test for all of them. The same holds
+//! for EDF where the tests' D ≤ T without jitter is not so: jobs that are at most J late come at least T − J apart, and who ends within
+//! min(D, T) − J of each release is never in his own way. Fixed priorities keep their order then, and their test. EDF does not:
+//! it orders by the deadlines as they are.
+//!
+//! *Each task on one CPU of its own choice*: as many roots of one CPU.
 
 use super::answer::{NoTest, Reason};
 use super::keys::Order;
@@ -7,6 +14,7 @@ use crate::card::{Card, Kind};
 use crate::multi::bertogna_cirinei::{self, Policy};
 use crate::multi::{self, guan};
 use crate::verdict::{Verdict, Why, Witness};
+use crate::{Sporadic, uni};
 use alloc::vec::Vec;
 use talea_core::Span;
 use talea_core::machine::{Affinity, Body, Migration, NodeId, Tree};
@@ -16,7 +24,8 @@ use talea_core::sched::Policy as Scheduling;
 pub(super) fn card(tree: &Tree) -> &'static Card {
     match tree.get(Tree::ROOT).map(|node| &node.body) {
         Some(Body::Scheduler(spec)) if matches!(spec.policy, Scheduling::Edf) => &bertogna_cirinei::EDF,
-        _ => &guan::CARD,
+        Some(Body::Scheduler(spec)) if Order::of(&spec.policy).is_some() => &guan::CARD,
+        _ => &bertogna_cirinei::ANY,
     }
 }
 
@@ -26,20 +35,33 @@ impl Walk<'_> {
         let no = |reason| NoTest { node: Tree::ROOT, reason };
         let Body::Scheduler(root) = self.body(Tree::ROOT) else { return Err(no(Reason::ManyCpus)) };
         let mut tasks = Vec::new();
+        let mut homes = Vec::new();
         for &kid in self.kids(Tree::ROOT) {
             let Body::Task(spec) = self.body(kid) else {
                 return Err(NoTest { node: kid, reason: Reason::ManyCpus });
             };
             let all = u64::MAX >> (64 - self.tree.cpus.clamp(1, 64));
             if spec.affinity != Affinity::ANY && spec.affinity.0 & all != all {
-                return Err(NoTest { node: kid, reason: Reason::ManyCpus });
+                homes.push((kid, spec.affinity.0 & all));
             }
             tasks.push((kid, self.leaf(kid)?.task));
         }
         let order = Order::of(&root.policy);
-        let is_edf = matches!(root.policy, Scheduling::Edf);
-        if (order.is_none() && !is_edf) || !root.preemptive || self.tree.migration != Migration::Anytime {
+        let mut policy = match &root.policy {
+            Scheduling::Edf => Policy::Edf,
+            Scheduling::Fifo => Policy::WorkConserving,
+            _ if order.is_some() => Policy::FixedPriority,
+            _ => return Err(no(Reason::ManyCpus)),
+        };
+        if !root.preemptive || self.tree.migration != Migration::Anytime {
             return Err(no(Reason::ManyCpus));
+        }
+        if let Some(&(first, _)) = homes.first() {
+            let is_apart = homes.len() == tasks.len() && homes.iter().all(|(_, on)| on.is_power_of_two());
+            if !is_apart || policy == Policy::WorkConserving {
+                return Err(NoTest { node: first, reason: Reason::ManyCpus });
+            }
+            return self.bound_at_home(node, order, &homes);
         }
         if let Some(order) = order {
             let mut keyed = Vec::new();
@@ -48,12 +70,12 @@ impl Walk<'_> {
             }
             keyed.sort_by_key(|&(key, kid, _)| (key, kid));
             if order.is_fifo() && keyed.windows(2).any(|two| two[0].0 == two[1].0) {
-                return Err(no(Reason::ManyCpus));
+                policy = Policy::WorkConserving;
             }
             tasks = keyed.into_iter().map(|(_, kid, task)| (kid, task)).collect();
         }
         let specs: Vec<crate::Sporadic> = tasks.iter().map(|&(_, task)| task).collect();
-        let (bounds, test) = self.bounds_of_many(is_edf, &specs).map_err(no)?;
+        let (bounds, test) = self.bounds_as_they_are(policy, &specs).map_err(no)?;
         let mut own = Err(no(Reason::ManyCpus));
         for (&(kid, _), bound) in tasks.iter().zip(bounds) {
             let found = (Kind::Sufficient, test);
@@ -67,18 +89,90 @@ impl Walk<'_> {
         own
     }
 
+    /// The bound of a task that, like all others, may use one CPU only.
+    fn bound_at_home(
+        &mut self,
+        node: NodeId,
+        order: Option<Order>,
+        homes: &[(NodeId, u64)],
+    ) -> Result<Span, NoTest> {
+        let no = |reason| NoTest { node, reason };
+        let mine = homes.iter().find(|&&(task, _)| task == node).map(|&(_, on)| on);
+        let here = homes.iter().filter(|&&(task, on)| Some(on) == mine && task != node);
+        let mut others: Vec<NodeId> = here.map(|&(task, _)| task).collect();
+        if let Some(order) = order {
+            // Equals may come first.
+            let own = self.range(order, node)?;
+            let mut above = Vec::new();
+            for other in others {
+                if self.range(order, other)? <= own {
+                    above.push(other);
+                }
+            }
+            others = above;
+        }
+        others.push(node);
+        let tasks =
+            others.iter().map(|&task| Ok(self.leaf(task)?.task)).collect::<Result<Vec<_>, NoTest>>()?;
+        let mut scratch = uni::Scratch::with_limit(self.rounds(0).saturating_mul(tasks.len() as u64));
+        let found = if order.is_some() {
+            self.names(node, (Kind::Sufficient, &uni::fp_response::CARD));
+            uni::fp_response::lowest(&tasks, &mut scratch)
+        } else {
+            self.names(node, (Kind::Sufficient, &uni::edf_response::CARD));
+            let mut out = alloc::vec![None; tasks.len()];
+            uni::edf_response::bounds(&tasks, &mut scratch, &mut out).map(|_| out.last().copied().flatten())
+        };
+        match found {
+            Ok(Some(bound)) => Ok(bound.arrival),
+            Ok(None) => Err(no(Reason::Overload)),
+            Err(_) => Err(no(Reason::Limit)),
+        }
+    }
+
+    /// The same for tasks of any D and J.
+    fn bounds_as_they_are(
+        &self,
+        policy: Policy,
+        tasks: &[Sporadic],
+    ) -> Result<(Vec<Span>, &'static Card), Reason> {
+        if tasks.iter().all(|task| task.jitter.is_zero() && task.deadline <= task.period) {
+            return self.bounds_of_many(policy, tasks);
+        }
+        let policy = if policy == Policy::Edf { Policy::WorkConserving } else { policy };
+        let ease = |task: &Sporadic| {
+            let period = task.period.checked_sub(task.jitter).filter(|period| !period.is_zero())?;
+            let deadline = task.deadline.checked_sub(task.jitter)?.min(period);
+            Some(Sporadic::new(task.cost, period, deadline))
+        };
+        let eased: Option<Vec<Sporadic>> = tasks.iter().map(ease).collect();
+        let eased = eased.ok_or(Reason::Loose)?;
+        let (mut bounds, test) = self.bounds_of_many(policy, &eased).map_err(|reason| match reason {
+            // What is asked for may be less than that.
+            Reason::Overload | Reason::Insufficient => Reason::Loose,
+            other => other,
+        })?;
+        for (bound, task) in bounds.iter_mut().zip(tasks) {
+            *bound += task.jitter;
+        }
+        Ok((bounds, test))
+    }
+
     /// A bound for each of `tasks`, and whose it is.
     fn bounds_of_many(
         &self,
-        is_edf: bool,
-        tasks: &[crate::Sporadic],
+        policy: Policy,
+        tasks: &[Sporadic],
     ) -> Result<(Vec<Span>, &'static Card), Reason> {
         let (cpus, mut scratch) = (self.tree.cpus, multi::Scratch::new());
-        let policy = if is_edf { Policy::Edf } else { Policy::FixedPriority };
-        let (verdict, test) = if is_edf {
-            (bertogna_cirinei::test(policy, tasks, cpus, &mut scratch), &bertogna_cirinei::EDF)
-        } else {
-            (guan::test(tasks, cpus, &mut scratch), &guan::CARD)
+        let (verdict, test) = match policy {
+            Policy::FixedPriority => (guan::test(tasks, cpus, &mut scratch), &guan::CARD),
+            Policy::Edf => {
+                (bertogna_cirinei::test(policy, tasks, cpus, &mut scratch), &bertogna_cirinei::EDF)
+            }
+            Policy::WorkConserving => {
+                (bertogna_cirinei::test(policy, tasks, cpus, &mut scratch), &bertogna_cirinei::ANY)
+            }
         };
         if let Verdict::Proved { bounds } = verdict
             && bounds.len() == tasks.len()

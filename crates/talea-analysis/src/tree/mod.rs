@@ -19,7 +19,7 @@
 //! | hard server | a task (Q, T) for others; for clients what [`crate::supply::server`] says, if it has its budget in time | sufficient |
 //! | soft CBS | a group, whatever its deadline: what it ran ahead it owes, so that under EDF it gives no Γ | sufficient |
 //! | not preemptive | the longest job below, less a nanosecond, once; for tasks alone below such a root [`crate::uni::np_fp`] and [`crate::uni::np_edf`] | exact for tasks alone below an `fp` root that come when they like |
-//! | several CPUs | Bertogna and Cirinei (EDF), Guan et al. (fixed priorities), else any of [`crate::multi::any`], for tasks below the root that may use all CPUs | sufficient |
+//! | several CPUs | Bertogna and Cirinei (EDF, and any that leaves no CPU idle), Guan et al. (fixed priorities), else any of [`crate::multi::any`], for tasks below the root that may use all CPUs; one CPU each: as on that CPU | sufficient |
 //!
 //! *Exact* is a bound that is a response, in some run that the description allows and in which no job is refused. That takes sources
 //! that can do it: sporadic ones that may come late drift through all distances, periodic ones come together if their

@@ -2,7 +2,7 @@
 
 use crate::dice::Dice;
 use talea_core::criteria::Own;
-use talea_core::machine::{NodeId, Protocol, ResourceId, SchedulerSpec, TaskSpec, Tree};
+use talea_core::machine::{Affinity, NodeId, Protocol, ResourceId, SchedulerSpec, TaskSpec, Tree};
 use talea_core::sched::{Policy, Slot};
 use talea_core::server::{Kind, Reservation};
 use talea_core::workload::{Arrivals, Cost, Overheads, Source};
@@ -57,6 +57,9 @@ struct Maker<'a> {
     close: u64,
     /// Of the tasks of a flat tree.
     style: Style,
+    /// On several CPUs: with D > T and jitter, each on one CPU.
+    loose: bool,
+    bound: bool,
 }
 
 /// How tasks come that are below the root.
@@ -120,7 +123,11 @@ impl Maker<'_> {
         let cost = self.dice.between(1, most);
         self.left = self.left.saturating_sub(cost * 1_000 / period);
         let mut spec = TaskSpec::new("task", Span::from_ns(period));
-        let latest = if self.family == Family::Global { period } else { 2 * period };
+        let is_global = self.family == Family::Global;
+        let latest = if is_global && !self.loose { period } else { 2 * period };
+        if self.bound {
+            spec.affinity = Affinity::only(self.dice.below(self.tree.cpus.into()) as u32);
+        }
         spec.deadline = Span::from_ns(self.dice.between(cost, latest));
         // Blocking terms want distinct keys.
         let levels = if self.locks() { 90 } else { 6 };
@@ -140,7 +147,7 @@ impl Maker<'_> {
             Style::Any => self.dice.below(4),
         };
         let arrivals = match way {
-            2 if self.family != Family::Global && !self.locks() => {
+            2 if (!is_global || self.loose) && !self.locks() => {
                 let jitter = Span::from_ns(self.dice.below(period.as_ns().min(8)));
                 Arrivals::Periodic { offset, period, jitter }
             }
@@ -286,6 +293,8 @@ pub(crate) fn made(dice: &mut Dice, family: Family) -> Made {
         scale: 1,
         close: 0,
         style: Style::Any,
+        loose: false,
+        bound: false,
     };
     let mut overheads = Overheads::default();
     match family {
@@ -316,7 +325,15 @@ pub(crate) fn made(dice: &mut Dice, family: Family) -> Made {
             maker.task(Tree::ROOT);
         }
         Family::Global => {
-            let policy = if maker.dice.below(2) == 0 { Policy::Edf } else { Policy::RateMonotonic };
+            maker.loose = maker.dice.below(3) == 0;
+            maker.bound = maker.dice.below(4) == 0;
+            let policy = match maker.dice.below(8) {
+                0..3 => Policy::Edf,
+                3..6 => Policy::RateMonotonic,
+                6 => Policy::Fifo,
+                // With equals.
+                _ => Policy::FixedPriority,
+            };
             let cpus = maker.dice.between(2, 3) as u32;
             maker.tree = Tree::new(cpus, SchedulerSpec::new("root", policy));
             for _ in 0..=cpus {

@@ -3,7 +3,7 @@
 use talea_analysis::supply::{Curve, Supply};
 use talea_analysis::tree::disturb::{absorb, interference, stretch};
 use talea_analysis::tree::{Answer, Reason, Roots};
-use talea_core::machine::{NodeId, SchedulerSpec, TaskSpec, Tree};
+use talea_core::machine::{Affinity, Body, NodeId, SchedulerSpec, TaskSpec, Tree};
 use talea_core::sched::{Policy, Slot};
 use talea_core::server::{Kind, Reservation};
 use talea_core::workload::{Arrivals, Source};
@@ -395,4 +395,41 @@ fn a_full_cpu_with_jitter_has_its_bounds() {
     let jitter = Span::from_ns(MS);
     sources[0].arrivals = Arrivals::Periodic { offset: Span::ZERO, period: Span::from_ns(10 * MS), jitter };
     assert_eq!(bounds(&Roots::new(&tree, &sources).bounds()), [6 * MS, 25 * MS]);
+}
+
+/// Several CPUs, where the tests want more than there is: any policy, one CPU for each task, D > T, jitter.
+#[test]
+fn what_several_cpus_run_in_any_order_or_each_on_its_own_has_bounds() {
+    let of = |policy: Policy, own: [u32; 3], deadline: u64, jitter: u64| {
+        let mut tree = Tree::new(2, SchedulerSpec::new("root", policy));
+        let mut sources = Vec::new();
+        for ((cost, period), cpu) in [(2, 10), (3, 20), (2, 30)].into_iter().zip(own) {
+            let node = add(&mut tree, &mut sources, Tree::ROOT, 1, (cost, period, period));
+            if let Some(Body::Task(spec)) = tree.get_mut(node).map(|node| &mut node.body) {
+                spec.affinity = if cpu < 2 { Affinity::only(cpu) } else { Affinity::ANY };
+                spec.deadline = Span::from_ns(if cost == 2 && period == 10 { deadline } else { period });
+            }
+        }
+        let (period, jitter) = (Span::from_ns(10), Span::from_ns(jitter));
+        sources[0].arrivals = Arrivals::Periodic { offset: Span::ZERO, period, jitter };
+        Roots::new(&tree, &sources).bounds()
+    };
+    let names = |answers: &[Answer]| {
+        assert!(answers.iter().all(Answer::is_proved), "{answers:?}");
+        answers.iter().map(|answer| answer.test.name).collect::<Vec<_>>()
+    };
+    for policy in [Policy::Fifo, Policy::FixedPriority] {
+        assert_eq!(names(&of(policy, [9; 3], 10, 0)), ["bertogna-cirinei-any"; 3]);
+    }
+    for (deadline, jitter) in [(15, 0), (10, 1), (15, 3)] {
+        assert_eq!(names(&of(Policy::Edf, [9; 3], deadline, jitter)), ["bertogna-cirinei-any"; 3]);
+        assert_eq!(names(&of(Policy::RateMonotonic, [9; 3], deadline, jitter)), ["guan"; 3]);
+    }
+    let apart = of(Policy::Edf, [0, 1, 1], 10, 1);
+    assert_eq!((names(&apart), bounds(&apart)), (vec!["edf-response-times"; 3], vec![3, 3, 5]));
+    let apart = of(Policy::RateMonotonic, [0, 1, 1], 10, 0);
+    assert_eq!((names(&apart), bounds(&apart)), (vec!["fp-response-times"; 3], vec![2, 3, 5]));
+    // A job may come right behind the one before.
+    let reason = of(Policy::Edf, [9; 3], 15, 10)[0].bound.clone().map_err(|no| no.reason);
+    assert_eq!(reason, Err(Reason::Loose));
 }

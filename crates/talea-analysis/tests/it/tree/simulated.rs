@@ -152,7 +152,7 @@ const PINNED: [(Family, u64, u64); 10] = [
     (Family::ResourcesOverheads, 439, 2),
     (Family::Flat, 1000, 192),
     (Family::Band, 668, 0),
-    (Family::Global, 934, 0),
+    (Family::Global, 824, 0),
     (Family::NonPreemptiveAbove, 128, 0),
 ];
 
