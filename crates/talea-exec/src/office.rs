@@ -5,8 +5,8 @@
 //! meant to. A job costs one wake of the dispatcher then, that of its arrival.
 //!
 //! The worker stands below the dispatcher. Where that one wakes meanwhile, the lock lends the worker its priority. Nobody is
-//! stopped who has the lock: only who has it stops others, by a signal that is taken on the same CPU before any more of
-//! their own code. That needs priorities, and a root with one CPU; elsewhere, and where what runs is metered (whoever looks
+//! stopped who has the lock or waits for it ([`unstopped`]): a thread that sleeps behind its gate with it would never be let go.
+//! All that needs priorities, and a root with one CPU; elsewhere, and where what runs is metered (whoever looks
 //! after a budget must know when the look is due), the worker leaves a letter and rings, and the dispatcher steps.
 
 use crate::dispatcher::Timeline;
@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use talea_core::Time;
 use talea_core::machine::TaskId;
+use talea_os::gate::unstopped;
 use talea_os::pilock::PiLock;
 
 /// A root, and what those who step it share; behind one lock.
@@ -86,6 +87,10 @@ impl<M: Mechanism> Counter<M> {
 
     /// The piece of the calling worker is over: whether the machine knows. If not, the dispatcher is to be told.
     pub(crate) fn finish(&self, task: TaskId, stage: &Stage) -> bool {
+        unstopped(|| self.step(task, stage))
+    }
+
+    fn step(&self, task: TaskId, stage: &Stage) -> bool {
         let mut office = self.office.lock();
         let now = self.time.now();
         // What ends after the run is not of the run.

@@ -19,7 +19,7 @@ use std::cell::Cell;
 use std::io;
 use std::mem::MaybeUninit;
 use std::ptr::null;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 use std::sync::{Mutex, PoisonError};
 
 const OPEN: u32 = 0;
@@ -33,6 +33,29 @@ pub struct Gate(AtomicU32);
 thread_local! {
     /// The gate that the thread stands behind; null for most. Neither lazy nor dropped, so that a handler may read it.
     static MINE: Cell<*const AtomicU32> = const { Cell::new(null()) };
+    /// The thread may not be stopped just now.
+    static HOLDS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Does `what` without being stopped meanwhile, as whoever holds a lock must not be that those need who open gates. If the gate was
+/// shut, the thread is stopped when it is done.
+pub fn unstopped<T>(what: impl FnOnce() -> T) -> T {
+    struct Held(bool);
+    impl Drop for Held {
+        fn drop(&mut self) {
+            // The signal may have come and found this set; one that comes later finds it as it was.
+            HOLDS.with(|holds| holds.set(self.0));
+            compiler_fence(Ordering::SeqCst);
+        }
+    }
+    let held = Held(HOLDS.with(|holds| holds.replace(true)));
+    compiler_fence(Ordering::SeqCst);
+    let done = what();
+    drop(held);
+    if !HOLDS.with(Cell::get) {
+        stand();
+    }
+    done
 }
 
 impl Gate {
@@ -99,6 +122,15 @@ extern "C" fn park(_signal: libc::c_int) {
     let errno = unsafe { libc::__errno_location() };
     // SAFETY: as above.
     let before = unsafe { *errno };
+    if !HOLDS.with(Cell::get) {
+        stand();
+    }
+    // SAFETY: as above.
+    unsafe { *errno = before };
+}
+
+/// Sleeps until the gate of the calling thread is open; at once where it has none.
+fn stand() {
     // SAFETY: null, or the word of a gate whose `within` is on this thread's stack and borrows it.
     if let Some(word) = unsafe { MINE.with(Cell::get).as_ref() } {
         loop {
@@ -112,8 +144,6 @@ extern "C" fn park(_signal: libc::c_int) {
             }
         }
     }
-    // SAFETY: as above.
-    unsafe { *errno = before };
 }
 
 /// How many use the handler, and what was there before the first.
@@ -236,6 +266,42 @@ mod tests {
                 gate.open();
             }
             stop.store(true, Ordering::Relaxed);
+        });
+    }
+
+    #[test]
+    fn a_thread_that_holds_something_stands_still_when_it_has_put_it_down() {
+        let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let _handler = Handler::install().expect("a handler");
+        let (gate, shut, steps) = (Gate::new(), AtomicBool::new(false), AtomicU64::new(0));
+        let (say, heard) = channel();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                gate.within(|| {
+                    say.send(Tid::current()).expect("heard");
+                    unstopped(|| {
+                        while !shut.load(Ordering::Acquire) {
+                            std::hint::spin_loop();
+                        }
+                        // The signal has come by now, and this is done all the same.
+                        let end = Instant::now() + Duration::from_millis(20);
+                        while Instant::now() < end {
+                            steps.store(1, Ordering::Release);
+                        }
+                        unstopped(|| ());
+                        steps.store(2, Ordering::Release);
+                    });
+                    steps.store(3, Ordering::Release);
+                })
+                .expect("a mask");
+            });
+            gate.shut(heard.recv().expect("it has begun")).expect("it lives");
+            shut.store(true, Ordering::Release);
+            eventually(|| gate.has_parked());
+            let done = steps.load(Ordering::Acquire);
+            gate.open();
+            assert_eq!(done, 2, "all of it was done, and nothing after it");
+            eventually(|| steps.load(Ordering::Acquire) == 3);
         });
     }
 
