@@ -5,6 +5,7 @@
 //! over; so has a worker that stepped after that and left something to be looked at sooner ([`office`](crate::office)).
 //! Nothing here allocates.
 
+use crate::mailbox::Mailbox;
 use crate::mechanism::Mechanism;
 use crate::office::Office;
 use crate::stage::{self, Ranks, Stage};
@@ -51,6 +52,19 @@ impl Timeline {
 
     fn of_machine(&self, at: Time) -> Time {
         self.zero.saturating_add(Span::from_ns(at.as_ns()))
+    }
+}
+
+impl Timeline {
+    /// Sleeps until the run begins, or is called off before.
+    fn wait_for_zero(&self, mailbox: &Mailbox, stage: &Stage) {
+        loop {
+            let heard = mailbox.bell.heard();
+            if stage.over.load(Ordering::Acquire) || clock::now() >= self.zero {
+                return;
+            }
+            mailbox.bell.wait(heard, self.zero);
+        }
     }
 }
 
@@ -101,7 +115,7 @@ pub(crate) fn drive<M: Mechanism>(
     let mut effort = Effort::default();
     office.lock().root.expect_to_be_late(cpu, least_late());
     let before = clock::thread_cpu_time();
-    clock::sleep_until(time.zero);
+    time.wait_for_zero(mailbox, stage);
     let mut due = Time::ZERO;
     let mut woken = Woken::Due;
     loop {

@@ -4,18 +4,68 @@
 //! dispatcher takes the whole list at once. Nobody waits for anybody, and nobody can be in a list twice: a worker tells
 //! the end of a job once, and gets the next one only after that was read.
 //!
-//! What comes from outside comes the same way: tasks of which somebody asks for jobs, each with how many; and what becomes of
-//! the world, in a queue of its own. Whoever says that may be stopped in the middle, so no lock is taken here.
+//! What comes from outside is counts and last words: how many jobs somebody asks for, by task, and what battery, mode and permissions
+//! have become. Whoever says it may be stopped in the middle, for ever; so each does its part with one instruction after the other,
+//! and nobody, least of all the dispatcher, waits for another one's next. What is written is then marked; a mark without anything
+//! behind it means that somebody else's mark was read before.
 
 use crate::letters::Letters;
 use crate::stage::Slot;
-use crossbeam_queue::ArrayQueue;
-use std::sync::atomic::Ordering;
-use talea_core::machine::{Event, TaskId};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use talea_core::machine::{Condition, Event, TaskId};
 use talea_os::bell::Bell;
 
-/// Things that may be said from outside and have not been read; more than that are not taken.
-const SAID: usize = 64;
+/// What may be said of the world: the last of each kind counts, since each says how it is now.
+#[derive(Debug, Default)]
+struct News {
+    /// Which of them, a bit each.
+    which: AtomicU32,
+    battery: AtomicU64,
+    mode: AtomicU8,
+    permitted: AtomicU64,
+}
+
+impl News {
+    const STOPPED: u32 = 1;
+    const BATTERY: u32 = 2;
+    const MODE: u32 = 4;
+    const PERMITTED: u32 = 8;
+    const KINDS: usize = 4;
+
+    fn change(&self, condition: Condition) {
+        let which = match condition {
+            Condition::Battery(battery) => {
+                self.battery.store(battery, Ordering::Release);
+                News::BATTERY
+            }
+            Condition::Mode(mode) => {
+                self.mode.store(mode, Ordering::Release);
+                News::MODE
+            }
+            Condition::Permitted(permitted) => {
+                self.permitted.store(permitted, Ordering::Release);
+                News::PERMITTED
+            }
+        };
+        self.which.fetch_or(which, Ordering::AcqRel);
+    }
+
+    fn take(&self, said: &mut Vec<Event>) {
+        let which = self.which.swap(0, Ordering::AcqRel);
+        let mut say = |bit: u32, event: Event| {
+            if which & bit != 0 {
+                said.push(event);
+            }
+        };
+        say(News::BATTERY, Event::Changed(Condition::Battery(self.battery.load(Ordering::Acquire))));
+        say(News::MODE, Event::Changed(Condition::Mode(self.mode.load(Ordering::Acquire))));
+        say(News::PERMITTED, Event::Changed(Condition::Permitted(self.permitted.load(Ordering::Acquire))));
+        say(News::STOPPED, Event::Stopped);
+    }
+}
+
+/// Tasks in a word of marks.
+const WORD: usize = u64::BITS as usize;
 
 /// All that is read in one step; its room is made before the run.
 #[derive(Debug, Default)]
@@ -24,7 +74,7 @@ pub(crate) struct Mail {
     pub(crate) ended: Vec<TaskId>,
     /// Of whom how many jobs were asked for.
     pub(crate) asked: Vec<(TaskId, u32)>,
-    /// What has become of the world, oldest first.
+    /// What has become of the world.
     pub(crate) said: Vec<Event>,
 }
 
@@ -34,7 +84,7 @@ impl Mail {
         Mail {
             ended: Vec::with_capacity(tasks),
             asked: Vec::with_capacity(tasks),
-            said: Vec::with_capacity(SAID),
+            said: Vec::with_capacity(News::KINDS),
         }
     }
 
@@ -49,24 +99,20 @@ impl Mail {
 #[derive(Debug)]
 pub(crate) struct Mailbox {
     letters: Letters,
-    asked: Letters,
-    said: ArrayQueue<Event>,
+    /// Tasks of which somebody has asked for jobs, a bit each.
+    asked: Box<[AtomicU64]>,
+    news: News,
     /// The dispatcher sleeps by it.
     pub(crate) bell: Bell,
 }
 
-impl Default for Mailbox {
-    fn default() -> Mailbox {
-        Mailbox {
-            letters: Letters::new(),
-            asked: Letters::new(),
-            said: ArrayQueue::new(SAID),
-            bell: Bell::new(),
-        }
-    }
-}
-
 impl Mailbox {
+    /// For letters of so many tasks.
+    pub(crate) fn new(tasks: usize) -> Mailbox {
+        let asked = (0..tasks.div_ceil(WORD)).map(|_| AtomicU64::new(0)).collect();
+        Mailbox { letters: Letters::new(), asked, news: News::default(), bell: Bell::new() }
+    }
+
     /// The job of `task` is over.
     pub(crate) fn post(&self, task: TaskId, slots: &[Slot]) {
         self.letters.put(task.0, &slots[task.0 as usize].next);
@@ -75,37 +121,45 @@ impl Mailbox {
 
     /// Somebody wants a job of `task`.
     pub(crate) fn ask(&self, task: TaskId, slots: &[Slot]) {
-        let slot = &slots[task.0 as usize];
-        // In the list it is once: whoever makes the count one puts it there, and whoever takes it out makes the count none.
-        if slot.asked.fetch_add(1, Ordering::AcqRel) == 0 {
-            self.asked.put(task.0, &slot.next_asked);
-        }
+        let at = task.0 as usize;
+        slots[at].asked.fetch_add(1, Ordering::AcqRel);
+        self.asked[at / WORD].fetch_or(1 << (at % WORD), Ordering::AcqRel);
         self.bell.ring();
     }
 
-    /// The world has changed; whether there was room to say so.
-    pub(crate) fn say(&self, what: Event) -> bool {
-        let is_said = self.said.push(what).is_ok();
+    /// The world has changed.
+    pub(crate) fn change(&self, condition: Condition) {
+        self.news.change(condition);
         self.bell.ring();
-        is_said
+    }
+
+    /// No job is to come any more.
+    pub(crate) fn stop(&self) {
+        self.news.which.fetch_or(News::STOPPED, Ordering::AcqRel);
+        self.bell.ring();
     }
 
     /// Everything that was posted, oldest first, into `mail`, which is empty.
     pub(crate) fn take(&self, slots: &[Slot], mail: &mut Mail) {
         self.letters.take(|who| &slots[who as usize].next, |who| mail.ended.push(TaskId(who)));
         mail.ended.reverse();
-        self.asked.take(
-            |who| &slots[who as usize].next_asked,
-            |who| {
-                let count = slots[who as usize].asked.swap(0, Ordering::AcqRel);
-                mail.asked.push((TaskId(who), count));
-            },
-        );
-        mail.asked.reverse();
-        while mail.said.len() < SAID
-            && let Some(what) = self.said.pop()
-        {
-            mail.said.push(what);
+        for (word, asked) in self.asked.iter().enumerate() {
+            // Most often nobody has.
+            if asked.load(Ordering::Relaxed) == 0 {
+                continue;
+            }
+            let mut marks = asked.swap(0, Ordering::AcqRel);
+            while marks != 0 {
+                let at = word * WORD + marks.trailing_zeros() as usize;
+                marks &= marks - 1;
+                let count = slots[at].asked.swap(0, Ordering::AcqRel);
+                if count > 0 {
+                    mail.asked.push((TaskId(at as u32), count));
+                }
+            }
+        }
+        if self.news.which.load(Ordering::Relaxed) != 0 {
+            self.news.take(&mut mail.said);
         }
     }
 }
@@ -122,7 +176,7 @@ mod tests {
 
     #[test]
     fn letters_are_read_in_the_order_in_which_they_came_and_once() {
-        let (mailbox, slots) = (Mailbox::default(), slots(4));
+        let (mailbox, slots) = (Mailbox::new(4), slots(4));
         let mut mail = Mail::new(4);
         for task in [2, 0, 3] {
             mailbox.post(TaskId(task), &slots);
@@ -141,7 +195,7 @@ mod tests {
     fn nothing_is_lost_between_threads() {
         const TASKS: u32 = 4;
         const ROUNDS: u32 = 5_000;
-        let (mailbox, slots) = (Mailbox::default(), slots(TASKS as usize));
+        let (mailbox, slots) = (Mailbox::new(4), slots(TASKS as usize));
         let go: Vec<Bell> = (0..TASKS).map(|_| Bell::new()).collect();
         std::thread::scope(|scope| {
             for task in 0..TASKS {
@@ -174,7 +228,7 @@ mod tests {
     fn nothing_that_is_asked_for_is_lost_or_doubled_whoever_asks() {
         const ASKERS: u32 = 3;
         const EACH: u32 = 20_000;
-        let (mailbox, slots) = (Mailbox::default(), slots(2));
+        let (mailbox, slots) = (Mailbox::new(4), slots(2));
         let gone = AtomicU32::new(0);
         std::thread::scope(|scope| {
             for _ in 0..ASKERS {
@@ -206,17 +260,39 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_is_read_in_order_and_too_much_is_refused() {
-        let (mailbox, slots) = (Mailbox::default(), slots(0));
-        let said = (0..=SAID).filter(|_| mailbox.say(Event::Timer)).count();
-        assert_eq!(said, SAID);
-        let mut mail = Mail::new(0);
-        assert!(!mailbox.say(Event::Stopped));
+    fn of_what_is_said_of_the_world_the_last_counts_and_a_stop_comes_behind_it() {
+        let (mailbox, slots) = (Mailbox::new(0), slots(0));
+        let read = || {
+            let mut mail = Mail::new(0);
+            mailbox.take(&slots, &mut mail);
+            mail.said
+        };
+        mailbox.stop();
+        for mode in [3, 1, 2] {
+            mailbox.change(Condition::Mode(mode));
+        }
+        mailbox.change(Condition::Battery(7));
+        let changed = |condition| Event::Changed(condition);
+        let expected = [changed(Condition::Battery(7)), changed(Condition::Mode(2)), Event::Stopped];
+        assert_eq!(read(), expected);
+        assert_eq!(read(), []);
+        mailbox.change(Condition::Permitted(5));
+        assert_eq!(read(), [changed(Condition::Permitted(5))]);
+    }
+
+    #[test]
+    fn who_is_stopped_while_asking_keeps_nobody_else_from_it() {
+        let (mailbox, slots) = (Mailbox::new(70), slots(70));
+        // Counted, and no mark yet.
+        slots[69].asked.fetch_add(1, Ordering::AcqRel);
+        mailbox.ask(TaskId(69), &slots);
+        let mut mail = Mail::new(70);
         mailbox.take(&slots, &mut mail);
-        assert_eq!(mail.said.len(), SAID);
+        assert_eq!(mail.asked, [(TaskId(69), 2)]);
+        // It goes on: there is nothing behind its mark.
+        mailbox.asked[1].fetch_or(1 << 5, Ordering::AcqRel);
         mail.clear();
-        assert!(mailbox.say(Event::Stopped));
         mailbox.take(&slots, &mut mail);
-        assert_eq!(mail.said, [Event::Stopped]);
+        assert_eq!(mail.asked, []);
     }
 }

@@ -4,7 +4,7 @@ use crate::stage::Stage;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use talea_core::Time;
-use talea_core::machine::{Condition, Event, TaskId};
+use talea_core::machine::{Condition, TaskId};
 
 /// Ends a run, also one that has not begun; asks for jobs; says what becomes of the world.
 #[derive(Debug, Default)]
@@ -37,16 +37,11 @@ impl Remote {
         self.zero.get().copied()
     }
 
-    pub(crate) fn begins(&self, zero: Time) {
-        // That of the first run.
-        let _ = self.zero.set(zero);
-    }
-
     /// No job is taken any more; those that have come are done, with what their graphs activate, and then the run is over (YASMIN
     /// Table 1). Whether there is a run that can be told.
     pub fn stop(&self) -> bool {
-        let told = (0..).map_while(|root| self.stage(root)).map(|stage| say(&stage, Event::Stopped));
-        told.reduce(|all, one| all && one).unwrap_or(false)
+        let told = (0..).map_while(|root| self.stage(root)).map(|stage| stage.cpus[0].mailbox.stop());
+        told.count() > 0
     }
 
     /// Wants a job of a task whose jobs come by themselves, or don't: as soon as the machine has room and the task allows it.
@@ -61,29 +56,27 @@ impl Remote {
         })
     }
 
-    /// Battery, mode or mask of a root have become this. Whether there is a run that was told; too many at once are not. Takes no
-    /// lock.
+    /// Battery, mode or mask of a root have become this; of several before the machine looks, the last. Whether there is a run that was
+    /// told. Takes no lock.
     pub fn change(&self, root: usize, condition: Condition) -> bool {
-        self.stage(root).is_some_and(|stage| say(&stage, Event::Changed(condition)))
+        self.stage(root).map(|stage| stage.cpus[0].mailbox.change(condition)).is_some()
     }
 
     fn stage(&self, root: usize) -> Option<Arc<Stage>> {
         self.stages.get()?.get(root)?.upgrade()
     }
 
-    /// The run begins: whoever has called it off has said so before this, or finds them.
-    pub(crate) fn know(&self, stages: &[Arc<Stage>]) {
+    /// The run begins at `zero`, and everybody is in it: whoever has called it off has said so before this, or finds them. One that
+    /// could not begin is not known, so that another one may be tried.
+    pub(crate) fn begins(&self, stages: &[Arc<Stage>], zero: Time) {
         let _sets = self.sets.lock().unwrap_or_else(PoisonError::into_inner);
         // A second run of one remote is another run: it is not known.
         let _ = self.stages.set(stages.iter().map(Arc::downgrade).collect());
+        let _ = self.zero.set(zero);
         if self.was_called_off() {
             for stage in stages {
                 stage.call_off();
             }
         }
     }
-}
-
-fn say(stage: &Stage, event: Event) -> bool {
-    stage.cpus[0].mailbox.say(event)
 }

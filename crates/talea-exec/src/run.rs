@@ -340,7 +340,6 @@ pub fn execute_until(
     for stage in &stages {
         stage.crew.set(stages.iter().map(Arc::downgrade).collect()).expect("set once");
     }
-    remote.know(&stages);
     // Outlives every thread that may be stopped.
     let _handler = Handler::install()?;
     let watchdog = Watchdog::new();
@@ -506,7 +505,7 @@ impl<'s> Shared<'s> {
         let until = Time::ZERO + self.options.duration;
         if all_in {
             let _ = begin.send(zero + self.options.duration);
-            self.remote.begins(zero);
+            self.remote.begins(self.stages, zero);
         }
         for look in looks {
             let _ = look.send(zero);
@@ -527,6 +526,8 @@ impl<'s> Shared<'s> {
             efforts.push(join(dispatcher)?);
         }
         self.watchdog.dispatchers.lock().clear();
+        // However they came to leave: the others have as long from now on as after a planned end.
+        self.watchdog.is_over(clock::now());
         self.programs.end();
         let mut fates = troupe.leave();
         let left = efforts.iter().map(|effort: &Effort| effort.left).max().unwrap_or(Time::ZERO);

@@ -109,9 +109,8 @@ pub(crate) struct Slot {
     pub(crate) cpu: AtomicU32,
     /// The next in the mailbox that it is in.
     pub(crate) next: AtomicU32,
-    /// Jobs of its task that were asked for from outside and have not been read; and the next in that list.
+    /// Jobs of its task that were asked for from outside and have not been read.
     pub(crate) asked: AtomicU32,
-    pub(crate) next_asked: AtomicU32,
     pub(crate) gate: Gate,
     /// Of a program: it was idle and got the CPU.
     pub(crate) woke: AtomicBool,
@@ -178,7 +177,7 @@ pub(crate) struct Stage {
 impl Stage {
     pub(crate) fn new(cpus: &[u32], tasks: usize) -> Stage {
         let manage =
-            |&number: &u32| Managed { number, mailbox: Mailbox::default(), sentinel: Sentinel::default() };
+            |&number: &u32| Managed { number, mailbox: Mailbox::new(tasks), sentinel: Sentinel::default() };
         Stage {
             cpus: cpus.iter().map(manage).collect(),
             slots: (0..tasks).map(|_| Slot::default()).collect(),

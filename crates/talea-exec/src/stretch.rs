@@ -22,7 +22,7 @@ pub struct Stretch {
 
 /// Shorter ones are the ordinary cost of an order.
 const LEAST: Span = Span::from_ns(100_000);
-/// More than this many say nothing that the first ones did not.
+/// So many are kept.
 const MOST: usize = 20_000;
 
 /// The noteworthy ones of a run, in memory that was there before it.
@@ -34,11 +34,14 @@ impl Stretches {
         Stretches(Vec::with_capacity(MOST))
     }
 
-    /// One more, if it is long enough and there is room.
+    /// One more, if it is long enough. The last that there is room for stands for all behind it: nothing is known of what is lost then.
     pub(crate) fn put(&mut self, stretch: Stretch) {
-        if stretch.by >= LEAST && self.0.len() < MOST {
-            self.0.push(stretch);
+        if stretch.by < LEAST || self.0.len() == MOST {
+            return;
         }
+        let is_last = self.0.len() + 1 == MOST;
+        let all = Stretch { to: Time::NEVER, by: Time::NEVER.since(Time::ZERO), ..stretch };
+        self.0.push(if is_last { all } else { stretch });
     }
 
     pub(crate) fn all(&self) -> &[Stretch] {

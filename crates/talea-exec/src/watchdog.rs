@@ -8,7 +8,7 @@ use crate::programs::Programs;
 use crate::stage::{Ranks, Stage, demote};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
 use talea_core::{Span, Time};
 use talea_os::Tid;
@@ -23,6 +23,8 @@ pub(crate) struct Watchdog {
     bell: Bell,
     off: AtomicBool,
     bitten: AtomicBool,
+    /// When the run was over, if that was sooner than planned.
+    over: AtomicU64,
     /// The run's dispatchers, until they have been waited for.
     pub(crate) dispatchers: PiLock<Vec<Tid>>,
 }
@@ -34,6 +36,7 @@ impl Watchdog {
             bell: Bell::new(),
             off: AtomicBool::new(false),
             bitten: AtomicBool::new(false),
+            over: AtomicU64::new(u64::MAX),
             dispatchers,
         }
     }
@@ -42,6 +45,26 @@ impl Watchdog {
     pub(crate) fn call_off(&self) {
         self.off.store(true, Ordering::Release);
         self.bell.ring();
+    }
+
+    /// The run is over, whether planned or not: all that is left of it has a grace from then on.
+    pub(crate) fn is_over(&self, now: Time) {
+        self.over.store(now.as_ns(), Ordering::Release);
+        self.bell.ring();
+    }
+
+    /// Sleeps until so long after the end, if it is not called off before; whether it was.
+    fn sleep(&self, planned: Time, grace: Span) -> bool {
+        loop {
+            let heard = self.bell.heard();
+            if self.off.load(Ordering::Acquire) {
+                return true;
+            }
+            let end = planned.min(Time::from_ns(self.over.load(Ordering::Acquire)));
+            if self.bell.wait(heard, end.saturating_add(grace)) == Woken::Due {
+                return false;
+            }
+        }
     }
 
     /// Whether the run had to be ended.
@@ -57,9 +80,8 @@ impl Watchdog {
     /// Watches until it is called off. From `begun` comes when the run should be over, on the machine's clock; nothing, if
     /// there is no run.
     pub(crate) fn watch(&self, begun: &Receiver<Time>, stages: &[Arc<Stage>], programs: &Programs) {
-        let heard = self.bell.heard();
         let Ok(end) = begun.recv() else { return };
-        if self.off.load(Ordering::Acquire) || self.bell.wait(heard, end + GRACE) == Woken::Rung {
+        if self.sleep(end, GRACE) {
             return;
         }
         self.bitten.store(true, Ordering::Release);
@@ -71,7 +93,7 @@ impl Watchdog {
             stage.call_off();
             stage.let_go();
         }
-        if self.bell.wait(heard, end + GRACE + GRACE + GRACE) == Woken::Due {
+        if !self.sleep(end, GRACE + GRACE + GRACE) {
             eprintln!("a job of this run never ends; ending the program");
             std::process::abort();
         }

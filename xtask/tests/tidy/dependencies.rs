@@ -14,7 +14,6 @@ const EDGES: &[(&str, &str, &str)] = &[
     ("talea-os", "rustix", "system calls"),
     ("talea-exec", "talea-core", "drives its machine"),
     ("talea-exec", "talea-os", "the hands"),
-    ("talea-exec", "crossbeam-queue", "what threads say that may be stopped meanwhile"),
     ("talea-runtime", "talea-core", "declares its trees"),
     ("talea-runtime", "talea-exec", "runs them"),
     ("talea-runtime", "talea-os", "which CPUs there are"),

@@ -1,11 +1,18 @@
 //! Starts, stops, activations, and what is refused.
 
 use crate::{MS, stopped, until};
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use talea_kernel_tests::{Bench, kernel};
-use talea_runtime::{Application, Config, Error, Mapping, Task};
+use talea_kernel_tests::{ALICE, Bench, kernel, needs_root};
+use talea_runtime::{Application, Condition, Config, Error, Mapping, Task};
+
+/// Of `abort`.
+const SIGABRT: i32 = 6;
 
 fn counting(app: &mut Application, task: Task) -> Arc<AtomicU64> {
     let count = Arc::new(AtomicU64::new(0));
@@ -118,4 +125,69 @@ fn what_makes_no_sense_is_refused_and_named() {
     let mut app = Application::new(Config::default());
     counting(&mut app, Task::periodic("never", Duration::ZERO));
     assert!(refused(app).contains("never"));
+}
+
+/// Runs one of these tests in a process of an ordinary user.
+fn as_a_user(test: &str) -> std::process::ExitStatus {
+    let bench = Bench::new("runtime_user");
+    let program = bench.path("tests");
+    std::fs::copy(std::env::current_exe().expect("this program"), &program).expect("a copy");
+    std::fs::set_permissions(&program, Permissions::from_mode(0o755)).expect("its permissions");
+    let mut command = Command::new(&program);
+    command.args(["--exact", test, "--nocapture"]).env("TALEA_RUNTIME_USER", "1").stdout(Stdio::null());
+    command.stderr(Stdio::null()).current_dir("/").uid(ALICE).gid(ALICE);
+    command.status().expect("it is started")
+}
+
+#[test]
+fn y22_without_rights_it_runs_is_activated_and_stopped_and_says_so() {
+    if std::env::var_os("TALEA_RUNTIME_USER").is_none() {
+        needs_root!();
+        assert!(
+            as_a_user("lives::y22_without_rights_it_runs_is_activated_and_stopped_and_says_so").success()
+        );
+        return;
+    }
+    let mut app = Application::new(Config::default());
+    let count = counting(&mut app, Task::periodic("task", 2 * MS));
+    let asked = app.task(Task::activated("asked", 50 * MS));
+    let seen = Arc::new(AtomicU64::new(0));
+    app.version(asked, "only", {
+        let seen = Arc::clone(&seen);
+        move |_| _ = seen.fetch_add(1, Ordering::Relaxed)
+    });
+    let running = app.start().expect("it can be run");
+    until("jobs", || count.load(Ordering::Relaxed) >= 5);
+    assert!(running.activate(asked) && running.change(Condition::Mode(1)));
+    until("the job that was asked for", || seen.load(Ordering::Relaxed) == 1);
+    let (mut app, report) = stopped(running);
+    assert!(!report.is_real_time, "an ordinary user has no real time");
+    app.config().insist = true;
+    assert!(matches!(app.start(), Err(Error::Run(_))), "whoever insists is told");
+}
+
+#[test]
+fn a_job_that_never_comes_back_ends_the_program_and_not_the_machine() {
+    const NAME: &str = "lives::a_job_that_never_comes_back_ends_the_program_and_not_the_machine";
+    if std::env::var_os("TALEA_RUNTIME_USER").is_none() {
+        needs_root!();
+        assert_eq!(as_a_user(NAME).signal(), Some(SIGABRT));
+        return;
+    }
+    let mut app = Application::new(Config::default());
+    let begun = Arc::new(AtomicU64::new(0));
+    let task = app.task(Task::periodic("endless", 5 * MS));
+    app.version(task, "only", {
+        let begun = Arc::clone(&begun);
+        move |_| {
+            begun.fetch_add(1, Ordering::Relaxed);
+            loop {
+                std::thread::sleep(MS);
+            }
+        }
+    });
+    let running = app.start().expect("it can be run");
+    until("its job", || begun.load(Ordering::Relaxed) > 0);
+    drop(running);
+    unreachable!("it never ends");
 }
