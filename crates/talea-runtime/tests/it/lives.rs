@@ -136,7 +136,17 @@ fn as_a_user(test: &str) -> std::process::ExitStatus {
     let mut command = Command::new(&program);
     command.args(["--exact", test, "--nocapture"]).env("TALEA_RUNTIME_USER", "1").stdout(Stdio::null());
     command.stderr(Stdio::null()).current_dir("/").uid(ALICE).gid(ALICE);
-    command.status().expect("it is started")
+    let mut child = command.spawn().expect("it is started");
+    let end = Instant::now() + Duration::from_secs(20);
+    loop {
+        if let Some(status) = child.try_wait().expect("a child of ours") {
+            return status;
+        }
+        if Instant::now() > end {
+            child.kill().expect("a child of ours");
+        }
+        std::thread::sleep(10 * MS);
+    }
 }
 
 #[test]
