@@ -5,10 +5,14 @@
 //! idle program wakes; a *sentinel* on each CPU with programs.
 //!
 //! A program was started by its run and is ended with it, with everything that it has created, wherever that may have
-//! gone in the tree of processes: it can't leave its group. That happens however the run ends ([`talea_os::groups`]).
+//! gone in the tree of processes: all of it is in its group, which only one with rights over the hierarchy leaves. That happens however the
+//! run ends ([`talea_os::groups`]).
+//!
+//! Where the kernel does not tell in time when a program wakes, its ear looks at its clock instead: perf events are refused, or stop
+//! coming, or the kernel is a fully preemptible one, which delivers them from a thread at FIFO 1 that a busy CPU never lets run.
 
 use crate::mechanism::freeze::Cage;
-use crate::run::Failure;
+use crate::run::{Failure, Options};
 use crate::stage::{Ranks, Stage};
 use std::io::{self, PipeReader, PipeWriter};
 use std::os::fd::AsFd;
@@ -23,7 +27,7 @@ use talea_core::{CpuSet, Span, Time, Work};
 use talea_os::bell::Bell;
 use talea_os::groups::{self, Family, Group};
 use talea_os::launch::Program;
-use talea_os::wakes::{Heard, Wakes};
+use talea_os::wakes::{self, Heard, Wakes};
 use talea_os::{Tid, clock, sched};
 
 /// How a program ended.
@@ -48,6 +52,12 @@ pub struct ProgramReport {
 
 /// How long a child may take until it stands in its group.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How much longer than the run a program may have the CPU before the kernel kills it.
+const GRACE: Duration = Duration::from_secs(5);
+/// A run that is longer is one without end: there is no such limit.
+const ENDLESS: Duration = Duration::from_hours(24);
+/// So many looks apart, whether there is anybody left.
+const LOOKS: u32 = 128;
 /// Between two looks at the clock of a program whose wake-ups nobody tells.
 const LOOK: Span = Span::from_ns(1_000_000);
 
@@ -81,7 +91,7 @@ impl Programs {
         wanted: &[Vec<Option<Vec<String>>>],
         stages: &'scope [Arc<Stage>],
         ranks: Ranks,
-        listen: bool,
+        options: &Options,
     ) -> Result<Troupe<'scope>, Failure> {
         let mut troupe = Troupe { roots: Vec::new(), sentinels: Vec::new() };
         let count = wanted.iter().flatten().flatten().count();
@@ -101,7 +111,8 @@ impl Programs {
                 "programs need groups of their own in cgroup v2, which root makes: {error}"
             ))
         };
-        groups::sweep().map_err(no_groups)?;
+        // What another run has left there does not keep this one from beginning.
+        let _: io::Result<_> = groups::sweep();
         let family = Arc::new(Family::found(count, Some(ranks.keeper())).map_err(no_groups)?);
         let family = self.family.get_or_init(|| family);
         let (stop, listening) = io::pipe()?;
@@ -118,7 +129,7 @@ impl Programs {
                 };
                 let at = (Arc::clone(family), next);
                 next += 1;
-                members.push(Some(self.start(scope, program, at, (stage, task), (ranks, listen, &stop))?));
+                members.push(Some(self.start(scope, program, at, (stage, task), (ranks, options, &stop))?));
             }
             if has_some {
                 troupe.sentinels.push(stand_sentinel(scope, stage, ranks)?);
@@ -134,14 +145,16 @@ impl Programs {
         program: Program,
         (family, at): (Arc<Family>, usize),
         (stage, task): (&'scope Arc<Stage>, TaskId),
-        (ranks, listen, stop): (Ranks, bool, &Arc<PipeReader>),
+        (ranks, options, stop): (Ranks, &Options, &Arc<PipeReader>),
     ) -> Result<Member<'scope>, Failure> {
         let cpu = stage.cpus[0].number;
         family.group(at).freeze()?;
+        let most = Duration::from_nanos(options.duration.as_ns());
+        let most = (most < ENDLESS).then(|| most + GRACE);
         let launcher = Builder::new().name(format!("exec-launch{}", task.0)).spawn_scoped(scope, {
             let family = Arc::clone(&family);
             move || match program
-                .start(family.group(at), cpu, ranks.program())
+                .start(family.group(at), cpu, ranks.program(), most)
                 .and_then(|mut child| child.wait())
             {
                 _ if self.over.load(Ordering::Acquire) => Fate::Killed,
@@ -164,8 +177,9 @@ impl Programs {
             }
             std::thread::sleep(Duration::from_millis(1));
         };
-        let wakes = if listen { Wakes::of(first, cpu).ok() } else { None };
-        let ear = Arc::new(Ear { wakes, asked: Bell::new(), before: AtomicU64::new(0) });
+        let wakes = if options.listen && wakes::come_in_time() { Wakes::of(first, cpu).ok() } else { None };
+        let ear = Ear { wakes, deaf: AtomicBool::new(false), asked: Bell::new(), before: AtomicU64::new(0) };
+        let ear = Arc::new(ear);
         let (say, said) = channel();
         let listener = Builder::new().name(format!("exec-ear{}", task.0)).spawn_scoped(scope, {
             let (ear, family, stop) = (Arc::clone(&ear), Arc::clone(&family), Arc::clone(stop));
@@ -176,12 +190,13 @@ impl Programs {
                 // Whoever waits for it has not gone.
                 let _ = say.send(entered);
                 if is_in {
-                    ear.listen(family.group(at), stage, task, &stop);
+                    ear.listen(family.group(at), stage, task, (&stop, &self.over));
                 }
             }
         })?;
         said.recv().map_err(|_| Failure::Os(io::Error::other("an ear has fallen")))??;
-        Ok(Member { launcher, listener, polled: ear.wakes.is_none(), actor: Some(Actor { family, at, ear }) })
+        let actor = Some(Actor { family, at, ear: Arc::clone(&ear) });
+        Ok(Member { launcher, listener, ear, actor })
     }
 }
 
@@ -216,8 +231,7 @@ fn stand_sentinel<'scope>(
 struct Member<'scope> {
     launcher: ScopedJoinHandle<'scope, Fate>,
     listener: ScopedJoinHandle<'scope, ()>,
-    /// Whether its clock is looked at.
-    polled: bool,
+    ear: Arc<Ear>,
     /// Until it is given to its mechanism.
     actor: Option<Actor>,
 }
@@ -243,7 +257,7 @@ impl Troupe<'_> {
         }
         let report = |member: Member<'_>| {
             join(member.listener);
-            ProgramReport { fate: join(member.launcher), polled: member.polled }
+            ProgramReport { fate: join(member.launcher), polled: member.ear.is_polled() }
         };
         let reports =
             self.roots.into_iter().map(|root| root.into_iter().map(|one| one.map(report)).collect());
@@ -257,6 +271,8 @@ impl Troupe<'_> {
 #[derive(Debug)]
 struct Ear {
     wakes: Option<Wakes>,
+    /// The kernel does not tell any more.
+    deaf: AtomicBool,
     /// Of a clock that is looked at: rings when there is something to look for.
     asked: Bell,
     /// What it showed then.
@@ -265,28 +281,54 @@ struct Ear {
 
 impl Ear {
     fn arm(&self, group: &Group) -> io::Result<()> {
-        if let Some(wakes) = &self.wakes {
-            return wakes.arm();
+        if let Some(wakes) = self.wakes.as_ref().filter(|_| !self.is_polled()) {
+            let armed = wakes.arm();
+            // Afterwards: an ear that goes deaf after this looks itself.
+            if !self.is_polled() {
+                return armed;
+            }
         }
         self.before.store(group.used()?.as_ns(), Ordering::Release);
         self.asked.ring();
         Ok(())
     }
 
-    /// Tells the dispatcher, until the run is over.
-    fn listen(&self, group: &Group, stage: &Stage, task: TaskId, stop: &PipeReader) {
+    /// Whether the clock is looked at.
+    fn is_polled(&self) -> bool {
+        self.wakes.is_none() || self.deaf.load(Ordering::SeqCst)
+    }
+
+    /// Tells the dispatcher, until the run is over or nobody is left.
+    fn listen(&self, group: &Group, stage: &Stage, task: TaskId, (stop, over): (&PipeReader, &AtomicBool)) {
+        // Who comes in is a child of somebody who is there.
+        let is_empty = |group: &Group| group.is_populated().is_ok_and(|is| !is);
         let awake = || {
             stage.slots[task.0 as usize].woke.store(true, Ordering::Release);
             stage.cpus[0].mailbox.bell.ring();
         };
         if let Some(wakes) = &self.wakes {
-            while let Ok(Heard::Awake) = wakes.wait(stop.as_fd()) {
-                awake();
+            loop {
+                match wakes.wait(stop.as_fd()) {
+                    Ok(Heard::Awake) => awake(),
+                    Ok(Heard::Stop) => return,
+                    Ok(Heard::Ended) | Err(_) => break,
+                }
             }
-            return;
+            // Whoever has just ended is in its group for a moment more.
+            clock::sleep_until(clock::now() + LOOK);
+            if over.load(Ordering::Acquire) || is_empty(group) {
+                return;
+            }
+            self.deaf.store(true, Ordering::SeqCst);
+            // It may have woken unheard since it was armed.
+            awake();
         }
-        let mut heard = 0;
+        let (mut heard, mut looks) = (0, 0_u32);
         while !stage.over.load(Ordering::Acquire) {
+            looks = looks.wrapping_add(1);
+            if looks.is_multiple_of(LOOKS) && is_empty(group) {
+                return;
+            }
             // Also to see that the run is over.
             let asked = self.asked.heard();
             if asked != heard {

@@ -406,7 +406,7 @@ impl<'s> Shared<'s> {
             .collect();
         let has_programs = wanted.iter().flatten().any(Option::is_some);
         let ranks = Ranks::new(self.options.band, self.options.priorities, has_programs);
-        let mut troupe = self.programs.gather(scope, &wanted, self.stages, ranks, self.options.listen)?;
+        let mut troupe = self.programs.gather(scope, &wanted, self.stages, ranks, self.options)?;
         let cpus: Vec<Vec<u32>> = roots.iter().map(|root| root.cpus.clone()).collect();
         let mut workers = Vec::new();
         let mut live = Vec::new();

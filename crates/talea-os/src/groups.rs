@@ -1,7 +1,7 @@
 //! Groups of processes that are stopped, metered and ended as one: cgroup v2.
 //!
 //! Model: a directory of ours below the top of the hierarchy for a run, and one in it for each program. A program is put into its
-//! group before it begins, and everything that it creates stays there. Freezing, CPU time and ending need no controller, so
+//! group before it begins, and everything that it creates begins there (one with rights over the hierarchy may leave). Freezing, CPU time and ending need no controller, so
 //! this works wherever the hierarchy is mounted at all, also where version 1 has all of them.
 //!
 //! What a group has consumed is told in microseconds, and is up to date for whoever does not run at that moment; so it is exact
@@ -54,7 +54,8 @@ impl Group {
         Ok(Group { path, freeze, usage })
     }
 
-    /// Nobody in it takes another step of his own: those who run elsewhere until they are reached, those who sleep do so.
+    /// Nobody in it gets back to user space: those who run on another CPU do until they are reached, and who is in a system call is
+    /// stopped at its end, however long it works there; those who sleep go on sleeping.
     pub fn freeze(&self) -> io::Result<()> {
         self.freeze.write_all_at(b"1", 0)
     }
@@ -169,14 +170,13 @@ impl Drop for Family {
 
 /// Ends all who are in a directory of ours, and removes it.
 fn remove(path: &Path) -> io::Result<()> {
-    match fs::write(path.join("cgroup.kill"), "1") {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        other => other?,
-    }
     let end = Instant::now() + DYING;
     loop {
+        // Each time: a child that was being made may have been missed, and would live. Never made: what is gone stays so.
+        let kill = File::options().write(true).open(path.join("cgroup.kill"));
+        kill.and_then(|file| file.write_all_at(b"1", 0)).or_else(unless_gone)?;
         match fs::remove_dir(path).or_else(|_| below(path).and_then(|()| fs::remove_dir(path))) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) if is_gone(&error) => return Ok(()),
             Err(_) if Instant::now() < end => std::thread::sleep(Duration::from_millis(1)),
             other => return other,
         }
@@ -186,10 +186,18 @@ fn remove(path: &Path) -> io::Result<()> {
 /// Removes what is below, the deepest first: a program may have made groups of its own.
 fn below(path: &Path) -> io::Result<()> {
     for entry in fs::read_dir(path)?.flatten().filter(|entry| entry.file_type().is_ok_and(|of| of.is_dir())) {
-        below(&entry.path())?;
-        fs::remove_dir(entry.path())?;
+        below(&entry.path()).and_then(|()| fs::remove_dir(entry.path())).or_else(unless_gone)?;
     }
     Ok(())
+}
+
+/// Somebody else was faster.
+fn is_gone(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENODEV))
+}
+
+fn unless_gone(error: io::Error) -> io::Result<()> {
+    if is_gone(&error) { Ok(()) } else { Err(error) }
 }
 
 /// Groups of runs whose process is gone, and whose keeper, too. The parent of the keeper stands for the process: it ends at once
@@ -199,8 +207,11 @@ pub fn orphans() -> Vec<PathBuf> {
         let mut parts = name.strip_prefix(PREFIX)?.split('-');
         let pid = Tid::new(parts.next()?.parse().ok()?)?;
         let begun: u64 = parts.next()?.parse().ok()?;
-        let lives = proc::stat(pid).is_ok_and(|stat| stat.start_ticks == begun && !stat.has_ended());
-        Some(!lives)
+        Some(match proc::stat(pid) {
+            Ok(stat) => stat.start_ticks != begun || stat.has_ended(),
+            // What can't be read says nothing.
+            Err(error) => error.kind() == io::ErrorKind::NotFound,
+        })
     };
     let Some(entries) = hierarchy().and_then(|top| fs::read_dir(top).ok()) else { return Vec::new() };
     let found =
@@ -211,11 +222,14 @@ pub fn orphans() -> Vec<PathBuf> {
 /// Removes [`orphans`] with all who are in them; those that were there.
 ///
 /// # Errors
-/// The first that could not be removed.
+/// The last that could not be removed; the others were.
 pub fn sweep() -> io::Result<Vec<PathBuf>> {
     let found = orphans();
-    found.iter().try_for_each(|path| remove(path))?;
-    Ok(found)
+    let mut all = Ok(());
+    for path in &found {
+        all = remove(path).and(all);
+    }
+    all.map(|()| found)
 }
 
 #[cfg(test)]

@@ -148,17 +148,18 @@ unsafe fn clean(duty: &Duty) {
     let pause = libc::timespec { tv_sec: 0, tv_nsec: 1_000_000 };
     // SAFETY: as those of the caller; every string ends, and the pause is a valid structure.
     unsafe {
-        let file = libc::open(duty.kill.as_ptr(), libc::O_WRONLY);
-        if file != -1 {
-            libc::write(file, c"1".as_ptr().cast(), 1);
-            libc::close(file);
-        }
         for _ in 0..TRIES {
+            // Each time: a child that was being made may have been missed, and would live.
+            let file = libc::open(duty.kill.as_ptr(), libc::O_WRONLY);
+            if file != -1 {
+                libc::write(file, c"1".as_ptr().cast(), 1);
+                libc::close(file);
+            }
             let mut last = 0;
             for room in &duty.rooms {
                 last = libc::rmdir(room.as_ptr());
             }
-            if last == 0 || *libc::__errno_location() == libc::ENOENT {
+            if last == 0 || matches!(*libc::__errno_location(), libc::ENOENT | libc::ENODEV) {
                 return;
             }
             libc::nanosleep(&raw const pause, std::ptr::null_mut());

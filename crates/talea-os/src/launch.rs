@@ -4,8 +4,16 @@
 //! so stops there. It is the program when the group is thawed for the first time: nothing of it, not even its beginning, is
 //! outside of what is metered. Whoever starts it waits until then, so this is for a thread of its own.
 //!
+//! It dies with the thread that starts it: the kernel is asked for that first, and the child ends by itself if its parent was gone before.
+//!
+//! The last net: if all who could end it are gone, too (the run, its keeper), a program at a real-time priority would have its CPU for ever.
+//! So each of its threads may use only so much CPU time at a stretch as the whole run could give it and some seconds (`RLIMIT_RTTIME`);
+//! then the kernel kills the process. That is counted in ticks, from the last time that the thread slept; whoever a program creates inherits
+//! the limit, and one with rights may lift it.
+//!
 //! Everything between fork and exec is async-signal-safe: system calls on data prepared before.
 
+use crate::Tid;
 use crate::groups::Group;
 use crate::sys::check;
 use std::ffi::{OsStr, OsString};
@@ -14,6 +22,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 use talea_core::CpuSet;
 
 /// A program that can be started.
@@ -45,13 +54,15 @@ impl Program {
 
     /// Starts it in `group`, on `cpu`; returns when it has begun, which is not before the group is thawed. At SCHED_RR, `priority`:
     /// its threads and children take turns with each other, and inherit that. It reads nothing, and what it prints goes to
-    /// standard error. It dies with the calling thread.
+    /// standard error. It dies with the calling thread, and if one of its threads has used `most` of CPU time without a pause.
     ///
     /// # Errors
     /// If the kernel refuses any of it.
-    pub fn start(&self, group: &Group, cpu: u32, priority: u8) -> io::Result<Child> {
+    pub fn start(&self, group: &Group, cpu: u32, priority: u8, most: Option<Duration>) -> io::Result<Child> {
         let door = group.door()?;
         let (mask, raw) = (mask(&CpuSet::single(cpu)), door.as_raw_fd());
+        let limit = most.map(limit).transpose()?;
+        let parent = Tid::of_process().as_raw();
         let mut command = Command::new(&self.file);
         command.arg0(&self.arguments[0]).args(&self.arguments[1..]).stdin(Stdio::null());
         command.stdout(io::stderr());
@@ -62,6 +73,13 @@ impl Program {
                 // A signal of the terminal is for whoever started it.
                 check(libc::setpgid(0, 0))?;
                 check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0))?;
+                // It may have died before that was asked for.
+                if libc::getppid() != parent {
+                    libc::_exit(127);
+                }
+                if let Some(limit) = &limit {
+                    check(libc::setrlimit(libc::RLIMIT_RTTIME, limit))?;
+                }
                 check(libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const mask))?;
                 check(libc::sched_setscheduler(0, libc::SCHED_RR, &raw const parameters))?;
                 // Zero: whoever writes. It stops on the way back from this.
@@ -77,6 +95,16 @@ impl Program {
         drop(door);
         child
     }
+}
+
+/// So much real-time CPU time at a stretch; less, where this process may not have so much itself.
+fn limit(most: Duration) -> io::Result<libc::rlimit> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: a valid structure, which the kernel fills.
+    check(unsafe { libc::getrlimit(libc::RLIMIT_RTTIME, &raw mut limit) })?;
+    let most = u64::try_from(most.as_micros()).unwrap_or(libc::RLIM_INFINITY).min(limit.rlim_max);
+    // Both: the first would be a signal that a program may catch.
+    Ok(libc::rlimit { rlim_cur: most, rlim_max: most })
 }
 
 fn mask(cpus: &CpuSet) -> libc::cpu_set_t {

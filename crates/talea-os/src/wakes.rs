@@ -7,7 +7,8 @@
 //!
 //! The ring is mapped for reading only, so that the kernel writes over what nobody reads, and is never full.
 //!
-//! Needs root, CAP_PERFMON or `kernel.perf_event_paranoid` of 0 or less.
+//! Needs root, CAP_PERFMON or `kernel.perf_event_paranoid` of 0 or less. On a fully preemptible kernel who waits is woken by a thread at
+//! the lowest FIFO priority (`irq_work`), which a program that keeps the CPU never lets run: [`come_in_time`].
 
 use crate::Tid;
 use crate::perf::{
@@ -39,6 +40,17 @@ pub enum Heard {
     Ended,
     /// Somebody does not want to wait any more.
     Stop,
+}
+
+/// Whether the kernel wakes who waits at the moment of the switch: not if it is fully preemptible (PREEMPT_RT).
+pub fn come_in_time() -> bool {
+    let read = |path| std::fs::read_to_string(path).unwrap_or_default();
+    !is_preempt_rt(&read("/sys/kernel/realtime"), &read("/proc/sys/kernel/version"))
+}
+
+/// The file is not there in all of them.
+fn is_preempt_rt(realtime: &str, version: &str) -> bool {
+    realtime.trim() == "1" || version.split_whitespace().any(|word| word == "PREEMPT_RT")
 }
 
 const RING: usize = 2 * PAGE;
@@ -109,6 +121,14 @@ mod tests {
     use std::io::Write;
     use std::os::fd::AsFd;
     use std::process::{Command, Stdio};
+
+    #[test]
+    fn a_fully_preemptible_kernel_is_told_by_its_file_or_its_version() {
+        assert!(is_preempt_rt("1\n", "#1 SMP"));
+        assert!(is_preempt_rt("", "#1 SMP PREEMPT_RT Debian 6.12\n"));
+        assert!(!is_preempt_rt("0\n", "#1 SMP PREEMPT_DYNAMIC\n"));
+        assert!(!is_preempt_rt("", ""));
+    }
 
     #[test]
     fn a_program_and_its_children_are_heard_when_they_wake_and_once() {
