@@ -5,6 +5,7 @@
 
 use crate::sys::check;
 use std::io;
+use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
@@ -131,6 +132,51 @@ impl Signals {
 impl AsFd for Signals {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
+    }
+}
+
+/// The keys and the terminal do not stop this thread, nor those that it creates, while this lives: SIGTSTP, SIGTTIN and SIGTTOU are blocked.
+/// One that came meanwhile stops the process at the end of that.
+#[derive(Debug)]
+pub struct Unstopped {
+    before: libc::sigset_t,
+    /// A thread's own.
+    here: PhantomData<*const ()>,
+}
+
+impl Unstopped {
+    /// From now on. Call it before other threads exist.
+    pub fn new() -> io::Result<Unstopped> {
+        let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+        let mut before = MaybeUninit::<libc::sigset_t>::uninit();
+        // SAFETY: sigemptyset initialises the set, the calls after it use it initialised; the kernel fills `before` if it succeeds.
+        unsafe {
+            check(libc::sigemptyset(set.as_mut_ptr()))?;
+            for signal in [libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU] {
+                check(libc::sigaddset(set.as_mut_ptr(), signal))?;
+            }
+            match libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), before.as_mut_ptr()) {
+                0 => Ok(Unstopped { before: before.assume_init(), here: PhantomData }),
+                failed => Err(io::Error::from_raw_os_error(failed)),
+            }
+        }
+    }
+}
+
+impl Drop for Unstopped {
+    fn drop(&mut self) {
+        // Only these: others may have been blocked meanwhile, and stay so.
+        let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+        // SAFETY: sigemptyset initialises the set, the calls after it use it initialised; `before` is a whole set.
+        unsafe {
+            libc::sigemptyset(set.as_mut_ptr());
+            for signal in [libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU] {
+                if libc::sigismember(&raw const self.before, signal) == 0 {
+                    libc::sigaddset(set.as_mut_ptr(), signal);
+                }
+            }
+            libc::pthread_sigmask(libc::SIG_UNBLOCK, set.as_ptr(), std::ptr::null_mut());
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use talea_exec::run::MOST_ROOM;
 use talea_exec::{
     Body, Failure, Load, Options, Pace, Remote, Report, RootPlan, TaskPlan, execute_until, work,
 };
-use talea_os::signals::{Signal, Signals};
+use talea_os::signals::{Signal, Signals, Unstopped};
 use talea_sim::dice::of_root;
 use talea_system::system::System;
 
@@ -84,6 +84,8 @@ pub(crate) fn run(setup: &Setup<'_>) -> anyhow::Result<Result<Measured, Refused>
     options.switches = if setup.switches { options.room } else { 0 };
     options.priorities = setup.rights != Rights::Unused;
     let remote = Remote::default();
+    // A program goes on where its run stands still.
+    let _unstopped = has_programs.then(Unstopped::new).transpose().context("cannot keep signals off")?;
     let attempt =
         |options: &Options| until_a_signal(&remote, || execute_until(plans(setup, pace), options, &remote));
     let mut ended = attempt(&options)?;
