@@ -3,6 +3,7 @@
 use super::scene::two_cpus;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use talea_core::criteria::Own;
 use talea_core::machine::TaskId;
@@ -14,6 +15,7 @@ use talea_exec::{
     Arrival, Course, Fate, Load, Options, ProgramReport, Report, RootPlan, TaskPlan, Turn, execute, work,
 };
 use talea_kernel_tests::{Bench, eventually, kernel, needs, needs_root};
+use talea_os::wakes::come_in_time;
 use talea_os::{Tid, groups, proc};
 
 const MS: u64 = 1_000_000;
@@ -68,7 +70,24 @@ impl Boxed {
             flows: Vec::new(),
             cpus: vec![two_cpus()[1]],
         };
-        execute(vec![plan], &options).expect("a run")
+        let over = AtomicBool::new(false);
+        let (report, groups) = std::thread::scope(|scope| {
+            let watch = scope.spawn(|| {
+                loop {
+                    let found = groups_of(std::process::id());
+                    if found.is_some() || over.load(Ordering::Acquire) {
+                        return found;
+                    }
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+            });
+            let report = execute(vec![plan], &options);
+            over.store(true, Ordering::Release);
+            (report.expect("a run"), watch.join().expect("it only looks"))
+        });
+        let groups = groups.expect("its groups were there");
+        assert!(!groups.exists(), "{}", groups.display());
+        report
     }
 
     /// As often as a machine that stands still has to be asked again.
@@ -84,18 +103,29 @@ impl Boxed {
     }
 }
 
-/// Others on this machine may run programs, too; nothing of ours, who have ended, is left.
+/// Others on this machine may run programs, too; nothing of ours is left. Of a run that is over, [`Boxed::run`] looks.
 fn is_clean() {
     let me = std::process::id();
     let is_ours =
         |path: &PathBuf| owner(path).is_some_and(|tid| Path::new(&format!("/proc/{me}/task/{tid}")).exists());
     assert_eq!(groups_there().into_iter().filter(is_ours).collect::<Vec<_>>(), Vec::<PathBuf>::new());
-    assert_eq!(groups::orphans(), Vec::<PathBuf>::new());
 }
 
 /// The thread that a directory of groups is called after.
 fn owner(path: &Path) -> Option<u32> {
     path.file_name()?.to_str()?.strip_prefix("talea-exec-")?.split('-').next()?.parse().ok()
+}
+
+/// The threads of a process.
+fn threads_of(pid: u32) -> Vec<u32> {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    threads.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// Those that are called after one of these threads, of [`groups::orphans`]: others may have some, too.
+fn orphans_of(threads: &[u32]) -> Vec<PathBuf> {
+    let is_its = |path: &PathBuf| owner(path).is_some_and(|tid| threads.contains(&tid));
+    groups::orphans().into_iter().filter(is_its).collect()
 }
 
 /// The groups of a process.
@@ -184,13 +214,16 @@ fn l20_a_program_that_sleeps_and_works_has_a_job_each_time_that_it_wakes() {
         let (_, ended) = turns(&report);
         let fate = report.roots[0].programs[0].clone().expect("a program");
         println!("listen {listen}: {ended} jobs, {consumed:?}, {fate:?}, holes {holes}");
-        assert_eq!(fate, ProgramReport { fate: Fate::Killed, polled: !listen });
+        assert_eq!(fate, ProgramReport { fate: Fate::Killed, polled: !listen || !come_in_time() });
         // Nine milliseconds of sleep and one of work, each time a little more; before each of the first ones it may be loaded.
-        assert!((80..=110).contains(&ended), "{ended} jobs");
-        assert!(consumed.total.as_ns() >= 80 * MS, "{consumed:?}");
+        // While the machine stands still it does neither.
+        let jobs = ended as u64;
+        assert!(jobs * 10 * MS + holes >= 800 * MS, "{jobs} jobs, holes {holes}");
+        assert!(jobs <= 110 + holes / MS, "{jobs} jobs, holes {holes}");
+        assert!(consumed.total.as_ns() + holes >= 80 * MS, "{consumed:?}, holes {holes}");
         // What it has before it is heard.
-        let each = if listen { 200_000 } else { 1_100_000 };
-        assert!(consumed.stray().as_ns() <= 110 * each + holes, "{consumed:?}, holes {holes}");
+        let each = if listen && come_in_time() { 200_000 } else { 1_100_000 };
+        assert!(consumed.stray().as_ns() <= jobs.max(110) * each + holes, "{consumed:?}, holes {holes}");
     }
     is_clean();
 }
@@ -252,9 +285,10 @@ fn l20_a_run_that_is_killed_at_any_point_leaves_no_program_and_no_group() {
         let mut run = victim(&program);
         std::thread::sleep(Duration::from_millis(delay));
         with_groups += usize::from(groups_of(run.id()).is_some());
+        let threads = threads_of(run.id());
         kill(run.id());
         run.wait().expect("it was killed");
-        eventually("the groups are gone with all who were in them", || groups::orphans().is_empty());
+        eventually("the groups are gone with all who were in them", || orphans_of(&threads).is_empty());
         if begun.elapsed().as_secs() > 40 {
             break;
         }
@@ -281,11 +315,13 @@ fn l20_whoever_of_a_run_is_killed_and_whoever_is_killed_with_it_nothing_stays() 
     };
     // The keeper alone: the run ends as if nothing had happened.
     let (run, keeper) = begin();
+    let threads = threads_of(run.id());
     kill(keeper);
     let output = run.wait_with_output().expect("it ends");
-    assert!(output.status.success() && groups::orphans().is_empty(), "{output:?}");
+    assert!(output.status.success() && orphans_of(&threads).is_empty(), "{output:?}");
     // The program alone: nothing of it is left to be run, but for its children.
     let (run, _) = begin();
+    let threads = threads_of(run.id());
     let mut first = None;
     eventually("the program has begun", || {
         let text =
@@ -295,19 +331,26 @@ fn l20_whoever_of_a_run_is_killed_and_whoever_is_killed_with_it_nothing_stays() 
         first = text.and_then(|text| text.lines().next()?.parse().ok());
         first.is_some()
     });
-    kill(first.expect("it was found"));
+    let first = first.expect("it was found");
+    // One and a half seconds, and five.
+    let limits = std::fs::read_to_string(format!("/proc/{first}/limits")).expect("it lives");
+    let limit = limits.lines().find(|line| line.starts_with("Max realtime timeout")).expect("a limit");
+    assert_eq!(limit.split_whitespace().skip(3).take(2).collect::<Vec<_>>(), ["6500000", "6500000"]);
+    kill(first);
     let output = run.wait_with_output().expect("it ends");
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(said.contains("Ended(ExitStatus(unix_wait_status(9)))"), "{said}");
-    assert!(output.status.success() && groups::orphans().is_empty(), "{output:?}");
+    assert!(output.status.success() && orphans_of(&threads).is_empty(), "{output:?}");
     // Both: whoever runs a program next puts things back.
     let (mut run, keeper) = begin();
+    let threads = threads_of(run.id());
     kill(keeper);
     kill(run.id());
-    eventually("nobody owns them", || !groups::orphans().is_empty());
+    eventually("nobody owns them", || !orphans_of(&threads).is_empty());
+    let ours = orphans_of(&threads);
     let found = groups::sweep().expect("root may");
     run.wait().expect("it was killed");
-    assert!(!found.is_empty() && groups::orphans().is_empty(), "{found:?}");
+    assert!(ours.iter().all(|path| found.contains(path)) && orphans_of(&threads).is_empty(), "{found:?}");
 }
 
 /// For how long it was ordered to run in each period of its server.
