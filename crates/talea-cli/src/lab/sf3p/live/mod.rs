@@ -111,7 +111,7 @@ const TOLERANCE: Tolerance = Tolerance { least: Span::from_ns(2_000_000), share:
 
 /// What the keeper has seen.
 struct Kept {
-    /// What itself and the idle thread have used within the window.
+    /// What itself and the idle thread have used within the window; of the latter nothing is known where the window could not be cut.
     own: Work,
     idle: Option<Work>,
     holes: Vec<Hole>,
@@ -131,6 +131,7 @@ fn keep(cpu: u32, zero: Time, duration: Span, idle: Option<ThreadClock>) -> std:
     let read = || idle.map(ThreadClock::read).transpose();
     clock::sleep_until(zero);
     let (own, before) = (clock::thread_cpu_time(), read()?);
+    let mut is_cut = clock::now().since(zero) <= LATE;
     let mut due = zero + LOOK;
     while due < end {
         clock::sleep_until(due);
@@ -145,7 +146,9 @@ fn keep(cpu: u32, zero: Time, duration: Span, idle: Option<ThreadClock>) -> std:
     }
     clock::sleep_until(end);
     let (own, after) = (clock::thread_cpu_time().checked_sub(own).unwrap_or(Work::ZERO), read()?);
-    let idle = after.zip(before).and_then(|(after, before)| after.checked_sub(before));
+    // What was read too late is of another window, in which more may have been used than there was time for.
+    is_cut &= clock::now().since(end) <= LATE;
+    let idle = after.zip(before).filter(|_| is_cut).and_then(|(after, before)| after.checked_sub(before));
     Ok(Kept { own, idle, holes: found })
 }
 
