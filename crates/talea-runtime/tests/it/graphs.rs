@@ -3,7 +3,7 @@
 use crate::{MS, run};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use talea_kernel_tests::{Bench, kernel};
+use talea_kernel_tests::{Bench, kernel, needs};
 use talea_runtime::{Application, Config, Mapping, Priorities, Task};
 
 /// Fork, two halves, one of them in two versions, and a join that counts (the paper's listing 1).
@@ -42,14 +42,12 @@ fn fork_join(config: Config) -> (Application, Arc<AtomicU64>) {
 fn y1_y5_y9_fork_and_join_run_end_to_end_under_every_policy_and_mapping() {
     let _bench = Bench::new("runtime_graphs");
     let cpus: Vec<u32> = kernel::cpus().iter().take(2).collect();
+    needs!("two CPUs", cpus.len() == 2);
     let policies =
         [Priorities::Edf, Priorities::RateMonotonic, Priorities::DeadlineMonotonic, Priorities::User];
     for priorities in policies {
         for mapping in [Mapping::Global, Mapping::Partitioned] {
             for preemptive in [true, false] {
-                if mapping == Mapping::Partitioned && cpus.len() < 2 {
-                    continue;
-                }
                 let config =
                     Config { priorities, mapping, preemptive, cpus: cpus.clone(), ..Config::default() };
                 let (app, joined) = fork_join(config.clone());

@@ -1,6 +1,6 @@
 //! Starts, stops, activations, and what is refused.
 
-use crate::{MS, stopped, until};
+use crate::{MS, stopped};
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use talea_kernel_tests::{ALICE, Bench, kernel, needs_root};
+use talea_kernel_tests::{ALICE, Bench, eventually, kernel, needs_root};
 use talea_runtime::{Application, Condition, Config, Error, Mapping, Task};
 
 /// Of `abort`.
@@ -34,17 +34,17 @@ fn y14_it_starts_and_stops_again_and_again_and_leaves_no_thread() {
     for cycle in 0..30 {
         let seen = count.load(Ordering::Relaxed);
         let running = app.start().expect("it can be run");
-        until("some jobs", || count.load(Ordering::Relaxed) >= seen + 3);
+        eventually("some jobs", || count.load(Ordering::Relaxed) >= seen + 3);
         let report;
         (app, report) = stopped(running);
         assert_eq!(report.tasks[0].jobs, count.load(Ordering::Relaxed) - seen, "cycle {cycle}");
     }
     // Another test's threads may come and go.
-    until("no more threads than before", || threads() <= before + 2);
+    eventually("no more threads than before", || threads() <= before + 2);
     // While it is stopped it can be changed.
     let other = counting(&mut app, Task::periodic("other", 2 * MS).offset(3 * MS));
     let running = app.start().expect("it can be run");
-    until("jobs of both", || other.load(Ordering::Relaxed) >= 3);
+    eventually("jobs of both", || other.load(Ordering::Relaxed) >= 3);
     drop(running);
     let seen = (count.load(Ordering::Relaxed), other.load(Ordering::Relaxed));
     std::thread::sleep(10 * MS);
@@ -83,8 +83,8 @@ fn y13_activations_come_as_jobs_and_sporadic_ones_keep_their_distance() {
         assert!(running.activate(burst));
     }
     assert!(running.activate(chain));
-    until("20 links", || done.load(Ordering::Relaxed) == 20);
-    until("a whole backlog", || times.lock().expect("whole").len() >= 9);
+    eventually("20 links", || done.load(Ordering::Relaxed) == 20);
+    eventually("a whole backlog", || times.lock().expect("whole").len() >= 9);
     let (_, report) = stopped(running);
     let times = times.lock().expect("whole");
     // Each activation is a job or was refused; the first job does not wait in the backlog.
@@ -167,9 +167,9 @@ fn y22_without_rights_it_runs_is_activated_and_stopped_and_says_so() {
         move |_| _ = seen.fetch_add(1, Ordering::Relaxed)
     });
     let running = app.start().expect("it can be run");
-    until("jobs", || count.load(Ordering::Relaxed) >= 5);
+    eventually("jobs", || count.load(Ordering::Relaxed) >= 5);
     assert!(running.activate(asked) && running.change(Condition::Mode(1)));
-    until("the job that was asked for", || seen.load(Ordering::Relaxed) == 1);
+    eventually("the job that was asked for", || seen.load(Ordering::Relaxed) == 1);
     let (mut app, report) = stopped(running);
     assert!(!report.is_real_time, "an ordinary user has no real time");
     app.config().insist = true;
@@ -197,7 +197,7 @@ fn a_job_that_never_comes_back_ends_the_program_and_not_the_machine() {
         }
     });
     let running = app.start().expect("it can be run");
-    until("its job", || begun.load(Ordering::Relaxed) > 0);
+    eventually("its job", || begun.load(Ordering::Relaxed) > 0);
     drop(running);
     unreachable!("it never ends");
 }

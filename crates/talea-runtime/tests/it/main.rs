@@ -5,27 +5,16 @@ mod graphs;
 mod lives;
 mod versions;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use talea_kernel_tests::eventually;
 use talea_runtime::{Application, Report, Running};
 
 pub(crate) const MS: Duration = Duration::from_millis(1);
 
-/// However slow a machine is, that is done by then.
-const PATIENCE: Duration = Duration::from_secs(30);
-
-/// Waits until it is so.
-pub(crate) fn until(what: &str, is_so: impl Fn() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < PATIENCE, "{what} has not come to be");
-        std::thread::sleep(MS);
-    }
-}
-
 /// Runs the application until it is so, and says what became of it.
 pub(crate) fn run(app: Application, what: &str, is_so: impl Fn() -> bool) -> (Application, Report) {
     let running = app.start().expect("it can be run");
-    until(what, is_so);
+    eventually(what, is_so);
     stopped(running)
 }
 

@@ -1,9 +1,9 @@
 //! Versions and accelerators.
 
-use crate::{MS, run, until};
+use crate::{MS, run};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use talea_kernel_tests::{Bench, kernel};
+use talea_kernel_tests::{Bench, eventually, kernel, needs};
 use talea_runtime::{Application, Condition, Config, Selection, Task, Version};
 
 #[test]
@@ -35,10 +35,10 @@ fn y6_the_world_says_which_version_is_taken_while_it_runs() {
         let of = |version: usize| counts[version].load(Ordering::Relaxed);
         let running = app.start().expect("it can be run");
         // Nobody has said anything: everything is permitted, the battery is full, the mode is 0.
-        until("jobs in the first version", || of(0) >= 5);
+        eventually("jobs in the first version", || of(0) >= 5);
         assert_eq!(of(1), 0, "{selection:?}");
         assert!(running.change(condition));
-        until("jobs in the second version", || of(1) >= 5);
+        eventually("jobs in the second version", || of(1) >= 5);
         let (_, report) = running.stop().expect("it ends");
         assert_eq!(report.tasks[0].versions, [of(0), of(1)]);
     }
@@ -48,34 +48,38 @@ fn y6_the_world_says_which_version_is_taken_while_it_runs() {
 fn y7_who_finds_the_accelerator_taken_is_done_without_it() {
     let _bench = Bench::new("runtime_accelerators");
     let cpus: Vec<u32> = kernel::cpus().iter().take(2).collect();
-    if cpus.len() < 2 {
-        println!("skipped: it takes two CPUs");
-        return;
-    }
+    needs!("two CPUs", cpus.len() == 2);
     let mut app = Application::new(Config { cpus, ..Config::default() });
     let gpu = app.accelerator("gpu");
     let held = Arc::new(AtomicU64::new(0));
+    let (with, without) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     for name in ["a", "b"] {
         let task = app.task(Task::periodic(name, 10 * MS));
         let on_gpu = app.version(task, "gpu", {
-            let held = Arc::clone(&held);
+            let (held, with) = (Arc::clone(&held), Arc::clone(&with));
             move |_| {
+                with.fetch_add(1, Ordering::Relaxed);
                 assert_eq!(held.fetch_add(1, Ordering::AcqRel), 0, "somebody else has it");
                 std::thread::sleep(2 * MS);
                 held.fetch_sub(1, Ordering::AcqRel);
             }
         });
         app.uses(on_gpu, gpu);
-        app.version(task, "cpu", |_| std::thread::sleep(2 * MS));
+        app.version(task, "cpu", {
+            let without = Arc::clone(&without);
+            move |_| {
+                without.fetch_add(1, Ordering::Relaxed);
+                // While somebody else has the accelerator.
+                std::thread::sleep(2 * MS);
+            }
+        });
     }
-    let running = app.start().expect("it can be run");
-    std::thread::sleep(200 * MS);
-    let (_, report) = running.stop().expect("it ends");
+    let (with, without) = (|| with.load(Ordering::Relaxed), || without.load(Ordering::Relaxed));
+    let (_, report) = run(app, "ten jobs with it and ten without", || with() >= 10 && without() >= 10);
     let panics: u64 = report.tasks.iter().map(|task| task.panics).sum();
     assert_eq!(panics, 0, "nobody holds what another one holds: {report:?}");
-    let with: u64 = report.tasks.iter().map(|task| task.versions[0]).sum();
-    let without: u64 = report.tasks.iter().map(|task| task.versions[1]).sum();
-    assert!(with > 0 && without > 0, "{report:?}");
+    let of = |version: usize| report.tasks.iter().map(|task| task.versions[version]).sum::<u64>();
+    assert_eq!((of(0), of(1)), (with(), without()), "{report:?}");
 }
 
 #[test]

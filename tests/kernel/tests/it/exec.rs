@@ -378,12 +378,22 @@ fn two_roots_keep_out_of_each_others_way() {
     assert!(agreed.iter().all(|root| root.preemptions() >= 2));
 }
 
+/// One task on one CPU.
+fn alone<'a>(tree: &'a Tree, load: Load, body: talea_exec::Body<'a>) -> Vec<RootPlan<'a>> {
+    let tasks = vec![TaskPlan { load, body }];
+    vec![RootPlan { tree, tasks, changes: Vec::new(), flows: Vec::new(), cpus: vec![two_cpus()[0]] }]
+}
+
+/// So many jobs, 2 ms apart, that cost so much.
+fn every_2_ms(jobs: u64, costs: Vec<Work>) -> Load {
+    let at = |k: u64| Time::from_ns(k * 2_000_000);
+    Load::new((0..jobs).map(|k| Arrival { seen: at(k), nominal: at(k) }).collect(), costs)
+}
+
 /// One task, one job at the begin, doing `body`.
 fn single<'a>(tree: &'a Tree, body: talea_exec::Body<'a>) -> Vec<RootPlan<'a>> {
     let arrivals = vec![Arrival { seen: Time::ZERO, nominal: Time::ZERO }];
-    let load = Load::new(arrivals, vec![Work::from_ns(1_000_000)]);
-    let tasks = vec![TaskPlan { load, body }];
-    vec![RootPlan { tree, tasks, changes: Vec::new(), flows: Vec::new(), cpus: vec![two_cpus()[0]] }]
+    alone(tree, Load::new(arrivals, vec![Work::from_ns(1_000_000)]), body)
 }
 
 fn small() -> Tree {
@@ -440,17 +450,7 @@ fn anybodys_own_jobs_are_done_in_order_and_their_ends_are_told() {
     let body = |job: &Job, _: &_| {
         assert_eq!(done.fetch_add(1, Ordering::Relaxed), job.number);
     };
-    let at =
-        |ms: u64| Arrival { seen: Time::from_ns(ms * 1_000_000), nominal: Time::from_ns(ms * 1_000_000) };
-    let load = Load::new((0..20).map(|k| at(2 * k)).collect(), Vec::new());
-    let tasks = vec![TaskPlan { load, body: Box::new(body) }];
-    let plan = vec![RootPlan {
-        tree: &tree,
-        tasks,
-        changes: Vec::new(),
-        flows: Vec::new(),
-        cpus: vec![two_cpus()[0]],
-    }];
+    let plan = alone(&tree, every_2_ms(20, Vec::new()), Box::new(body));
     let report = execute(plan, &Options::new(Span::from_ns(500_000_000))).expect("it runs");
     assert_eq!(done.load(Ordering::Relaxed), 20);
     let course = talea_exec::Course::of(1, &report.roots[0].record);
@@ -464,17 +464,8 @@ fn s8_a_job_costs_one_wake_of_its_dispatcher() {
     needs!("two CPUs", kernel::cpus().len() >= 2);
     let _bench = Bench::new("exec_one_wake");
     let tree = small();
-    let at =
-        |ms: u64| Arrival { seen: Time::from_ns(ms * 1_000_000), nominal: Time::from_ns(ms * 1_000_000) };
-    let load = Load::new((0..40).map(|k| at(2 * k)).collect(), vec![Work::from_ns(200_000)]);
-    let tasks = vec![TaskPlan { load, body: talea_exec::work::spender() }];
-    let plan = vec![RootPlan {
-        tree: &tree,
-        tasks,
-        changes: Vec::new(),
-        flows: Vec::new(),
-        cpus: vec![two_cpus()[0]],
-    }];
+    let load = every_2_ms(40, vec![Work::from_ns(200_000)]);
+    let plan = alone(&tree, load, talea_exec::work::spender());
     let report = execute(plan, &Options::new(Span::from_ns(500_000_000))).expect("it runs");
     let effort = report.roots[0].effort[0];
     // Each end is the worker's own step. Where the machine stood still several jobs have come at once, so never more.

@@ -180,7 +180,8 @@ impl Scene {
         say(number, report);
         let roots = self.system.roots.iter().zip(&report.roots);
         for (((root, real), simulated), agreed) in roots.zip(simulated).zip(&agreed) {
-            is_strict(root, real, simulated, agreed.slack.as_ns());
+            // While the CPU is away its dispatcher can't stop anybody, also where that is too short to disturb the sequence.
+            is_strict(root, real, simulated, agreed.slack.as_ns().max(away(report)));
         }
         agreed
     }

@@ -4,7 +4,7 @@ use super::super::super::bars::Bar;
 use super::super::super::exec;
 use super::super::super::plot::{Figure, Panel, Series};
 use super::super::MS;
-use super::{Effort, Seen, bars, cpu, data, fit, mean, run};
+use super::{Effort, Seen, bars, cpu, data, fit, mean, run, tell};
 use crate::exit::Exit;
 use crate::output::{self, Table};
 use serde::Serialize;
@@ -104,13 +104,7 @@ pub(in super::super) fn fig9(effort: &Effort) -> anyhow::Result<Exit> {
     };
     let plot = effort.save("sf3p-fig9-live.svg", &figure.svg())?;
     let raw = effort.save("sf3p-fig9-live.json", &data(effort, &load, &rows, &judged)?)?;
-    output::print(&format!(
-        "load {load} before, {} after\n{text}\nwritten: {} and {}\n",
-        exec::load(),
-        plot.display(),
-        raw.display()
-    ))?;
-    Ok(Exit::Ok)
+    tell(&load, &text, &[plot, raw])
 }
 
 fn at(rows: &[Row], levels: usize, of: &dyn Fn(&Seen) -> f64) -> f64 {

@@ -19,12 +19,13 @@ pub(super) use sets::{Shown, sets};
 pub(super) use table::table2;
 
 use super::super::bars::Bar;
-use super::super::exec::cost;
+use super::super::exec::{self, cost};
 use super::super::rig::{Cpus, Place};
 use super::MS;
 use crate::compare::Tolerance;
 use crate::compare::disturbed::Disturbed;
 use crate::compare::lives::{Life, Lives};
+use crate::exit::Exit;
 use crate::output;
 use anyhow::{Context, ensure};
 use serde::Serialize;
@@ -63,6 +64,17 @@ impl Effort {
         std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
         Ok(path)
     }
+}
+
+/// Prints what was found, how busy the machine was, and where it is written.
+fn tell(before: &str, text: &str, files: &[PathBuf]) -> anyhow::Result<Exit> {
+    let written: Vec<String> = files.iter().map(|path| path.display().to_string()).collect();
+    let after = exec::load();
+    output::print(&format!(
+        "load {before} before, {after} after\n{text}\nwritten: {}\n",
+        written.join(" and ")
+    ))?;
+    Ok(Exit::Ok)
 }
 
 /// What became of a run.

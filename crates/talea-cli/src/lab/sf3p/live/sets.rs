@@ -4,7 +4,7 @@ use super::super::super::bars::Bar;
 use super::super::super::exec;
 use super::super::super::plot::{Figure, Panel, Series};
 use super::super::{POLICIES, Set, set_of};
-use super::{Effort, Seen, bars, cpu, data, fit, mean, run};
+use super::{Effort, Seen, bars, cpu, data, fit, mean, run, tell};
 use crate::exit::Exit;
 use crate::output::{self, Table};
 use serde::Serialize;
@@ -84,13 +84,7 @@ pub(in super::super) fn sets(shown: Shown, effort: &Effort) -> anyhow::Result<Ex
     bars(&mut text, &judged);
     let plot = effort.save(&format!("{name}.svg"), &figure.svg())?;
     let raw = effort.save(&format!("{name}.json"), &data(effort, &load, &rows, &judged)?)?;
-    output::print(&format!(
-        "load {load} before, {} after\n{text}\nwritten: {} and {}\n",
-        exec::load(),
-        plot.display(),
-        raw.display()
-    ))?;
-    Ok(Exit::Ok)
+    tell(&load, &text, &[plot, raw])
 }
 
 struct Found<'a> {

@@ -7,7 +7,7 @@
 use super::super::super::bars::Bar;
 use super::super::super::exec;
 use super::super::{CONFIGURATIONS, MS, PAPER, shipped};
-use super::{Effort, Run, bars, cpu, data, run};
+use super::{Effort, Run, bars, cpu, data, run, tell};
 use crate::exit::Exit;
 use crate::output::{self, Table};
 use serde::Serialize;
@@ -122,12 +122,7 @@ pub(in super::super) fn table2(effort: &Effort) -> anyhow::Result<Exit> {
     let mut text = table(&rows);
     bars(&mut text, &judged);
     let raw = effort.save("sf3p-table2-live.json", &data(effort, &load, &rows, &judged)?)?;
-    output::print(&format!(
-        "load {load} before, {} after\n{text}\nwritten: {}\n",
-        exec::load(),
-        raw.display()
-    ))?;
-    Ok(Exit::Ok)
+    tell(&load, &text, &[raw])
 }
 
 /// All runs of a configuration as one.
