@@ -121,7 +121,8 @@ mod tests {
     #[test]
     fn s21_the_median_of_counted_jobs_costs_what_was_asked() {
         let cost = Work::from_ns(5_000_000);
-        // A machine that changes its speed between the measurement and the jobs shows that by itself: measured anew then.
+        // A machine that changes its speed between the measurement and the jobs shows that by itself: measured anew then, for some
+        // seconds at most. A pace that is wrong is wrong each time.
         let differs = |pace: Pace| {
             let mut body = counter(pace);
             let mut spent: Vec<u64> = (0..9)
@@ -134,8 +135,8 @@ mod tests {
             spent.sort_unstable();
             spent[4].abs_diff(cost.as_ns())
         };
-        let least = (0..8).map(|_| differs(Pace::measure())).min().expect("some");
-        assert!(least < cost.as_ns() / 50, "{least} ns of {cost}");
+        let mut tries = (0..60).map(|_| differs(Pace::measure()));
+        assert!(tries.any(|differs| differs < cost.as_ns() / 50), "never within a fiftieth of {cost}");
     }
 
     #[test]

@@ -278,8 +278,9 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 gate.within(|| {
-                    say.send(Tid::current()).expect("heard");
                     unstopped(|| {
+                        // Whoever hears it may shut the gate at once.
+                        say.send(Tid::current()).expect("heard");
                         while !shut.load(Ordering::Acquire) {
                             std::hint::spin_loop();
                         }

@@ -25,8 +25,8 @@ pub(crate) const QUIET: &str =
 
 /// How much slower the slowest hundredth of the honest client's calls may become (the bar).
 const SLOWER: u64 = 3;
-/// Times that a round is repeated before its figures count.
-const ROUNDS: u32 = 3;
+/// Times that a round is repeated before its figures count: an attack that works does so in each.
+const ROUNDS: u32 = 8;
 /// Longer than any hole of the machine; whoever waits so long has been blocked.
 const BLOCKED: Duration = Duration::from_secs(1);
 /// A round lasts at least so long, or its hundredth is a handful of calls.
