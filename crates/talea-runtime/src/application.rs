@@ -2,7 +2,7 @@
 
 use crate::channel::{self, Input, Kept, Output};
 use crate::config::{Config, Mapping};
-use crate::running::{Error, Running};
+use crate::running::{Error, Hand, NotStarted, Running};
 use crate::task::{Task, Version};
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -91,6 +91,12 @@ impl Application {
         let functions = Arc::new(Mutex::new(Vec::new()));
         self.tasks.push(Declared { task, versions: Vec::new(), functions });
         TaskId(self.tasks.len() as u32 - 1)
+    }
+
+    /// Declares a task anew, for the next start: when its jobs come, and how urgent they are. Its versions and channels stay. One that
+    /// is to rest becomes one that is [activated](Task::activated).
+    pub fn redeclare(&mut self, task: TaskId, anew: Task) {
+        self.tasks[task.number()].task = anew;
     }
 
     /// Adds a version to a task, in the order of preference, and what its jobs do. A job that panics ends there; the next one is
@@ -195,6 +201,15 @@ impl Application {
     /// If what is declared makes no sense (a task without a version, a graph with a circle), if the machine has not these CPUs, and
     /// for want of rights if the configuration insists on them.
     pub fn start(self) -> Result<Running, Error> {
-        Running::start(self)
+        Running::start(self, drop).map_err(|not_started| not_started.error)
+    }
+
+    /// The same for whoever needs it back if it does not start. `tell` gets the [`Hand`](crate::Hand) before the first job can come, so
+    /// that jobs may use it from the first on.
+    ///
+    /// # Errors
+    /// As [`start`](Application::start), with the application.
+    pub fn start_telling(self, tell: impl FnOnce(Hand)) -> Result<Running, Box<NotStarted>> {
+        Running::start(self, tell)
     }
 }

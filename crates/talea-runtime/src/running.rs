@@ -42,6 +42,15 @@ impl std::error::Error for Error {
     }
 }
 
+/// An application that could not be started.
+#[derive(Debug)]
+pub struct NotStarted {
+    /// As it was.
+    pub app: Application,
+    /// Why not.
+    pub error: Error,
+}
+
 /// What the jobs of a task have met with.
 #[derive(Debug, Default)]
 struct Met {
@@ -66,18 +75,11 @@ pub struct Running {
 const LOOK: Duration = Duration::from_millis(1);
 
 impl Running {
-    pub(crate) fn start(mut app: Application) -> Result<Running, Error> {
-        let cpus = cpus(&mut app)?;
-        let tree = app.tree(cpus.len() as u32);
-        if let Err(error) = tree.check() {
-            return Err(Application::wrong(&tree, &error));
-        }
-        if let Some(declared) = app.tasks.iter().find(|declared| declared.versions.is_empty()) {
-            let name = &declared.task.spec.name;
-            return Err(Error::Declared(format!(
-                "task {name}: it has no version, so its jobs would do nothing"
-            )));
-        }
+    pub(crate) fn start(app: Application, tell: impl FnOnce(Hand)) -> Result<Running, Box<NotStarted>> {
+        let (tree, cpus) = match sound(&app) {
+            Ok(sound) => sound,
+            Err(error) => return Err(Box::new(NotStarted { app, error })),
+        };
         for channel in &app.channels {
             channel.clear();
         }
@@ -90,19 +92,23 @@ impl Running {
             cpus,
         };
         let remote = Arc::new(Remote::default());
+        tell(Hand(Arc::clone(&remote)));
         let thread = std::thread::Builder::new().name("talea-runtime".into()).spawn({
             let remote = Arc::clone(&remote);
             move || plan.execute(&remote)
         });
-        let thread = thread.map_err(|error| Error::Run(Failure::Os(error)))?;
+        let thread = match thread {
+            Ok(thread) => thread,
+            Err(error) => return Err(Box::new(NotStarted { app, error: Error::Run(Failure::Os(error)) })),
+        };
         while remote.zero().is_none() && !thread.is_finished() {
             std::thread::sleep(LOOK);
         }
         let mut running = Running { remote, met, app: Some(app), thread: Some(thread) };
         if running.remote.zero().is_none() {
             return match running.end() {
-                Err(error) => Err(error),
-                Ok(_) => unreachable!("a run that has not begun has not ended well"),
+                (app, Err(error)) => Err(Box::new(NotStarted { app, error })),
+                (_, Ok(_)) => unreachable!("a run that has not begun has not ended well"),
             };
         }
         Ok(running)
@@ -130,21 +136,27 @@ impl Running {
     ///
     /// # Errors
     /// If it had to be ended.
-    pub fn stop(mut self) -> Result<(Application, Report), Error> {
+    pub fn stop(self) -> Result<(Application, Report), Error> {
+        let (app, report) = self.stop_keeping();
+        Ok((app, report?))
+    }
+
+    /// The same for whoever needs the application back also if it had to be ended.
+    pub fn stop_keeping(mut self) -> (Application, Result<Report, Error>) {
         self.remote.stop();
         self.end()
     }
 
-    fn end(&mut self) -> Result<(Application, Report), Error> {
+    fn end(&mut self) -> (Application, Result<Report, Error>) {
         let (Some(thread), Some(app)) = (self.thread.take(), self.app.take()) else {
             unreachable!("it ends once")
         };
-        let (report, is_real_time) = match thread.join() {
-            Ok(outcome) => outcome.map_err(Error::Run)?,
+        let report = match thread.join() {
+            Ok(Ok((report, is_real_time))) => Ok(self.report(&app, &report, is_real_time)),
+            Ok(Err(failure)) => Err(Error::Run(failure)),
             Err(panic) => std::panic::resume_unwind(panic),
         };
-        let report = self.report(&app, &report, is_real_time);
-        Ok((app, report))
+        (app, report)
     }
 
     fn report(&self, app: &Application, report: &talea_exec::Report, is_real_time: bool) -> Report {
@@ -201,8 +213,22 @@ impl Hand {
     }
 }
 
+/// The machine's tree and the CPUs for it, if what is declared makes sense here.
+fn sound(app: &Application) -> Result<(Tree, Vec<u32>), Error> {
+    let cpus = cpus(app)?;
+    let tree = app.tree(cpus.len() as u32);
+    if let Err(error) = tree.check() {
+        return Err(Application::wrong(&tree, &error));
+    }
+    if let Some(declared) = app.tasks.iter().find(|declared| declared.versions.is_empty()) {
+        let name = &declared.task.spec.name;
+        return Err(Error::Declared(format!("task {name}: it has no version, so its jobs would do nothing")));
+    }
+    Ok((tree, cpus))
+}
+
 /// Those that are configured, or the first of this process.
-fn cpus(app: &mut Application) -> Result<Vec<u32>, Error> {
+fn cpus(app: &Application) -> Result<Vec<u32>, Error> {
     let own = sched::get_affinity(Tid::current()).map_err(|error| Error::Run(Failure::Os(error)))?;
     let configured = &app.config.cpus;
     if let Some(cpu) = configured.iter().find(|&&cpu| !own.contains(cpu)) {
@@ -212,6 +238,19 @@ fn cpus(app: &mut Application) -> Result<Vec<u32>, Error> {
         return Ok(configured.clone());
     }
     own.iter().next().map(|first| vec![first]).ok_or_else(|| Error::Machine("there is no CPU".to_owned()))
+}
+
+/// The first `count` CPUs that this process may use, for [`Config::cpus`](crate::Config::cpus).
+///
+/// # Errors
+/// If it may not use so many.
+pub fn first_cpus(count: usize) -> Result<Vec<u32>, Error> {
+    let own = sched::get_affinity(Tid::current()).map_err(|error| Error::Run(Failure::Os(error)))?;
+    let first: Vec<u32> = own.iter().take(count).collect();
+    if first.len() < count {
+        return Err(Error::Machine(format!("{count} CPUs are wanted: this process may use {own}")));
+    }
+    Ok(first)
 }
 
 impl Met {

@@ -61,7 +61,7 @@ pub use notes::Note;
 pub use sharing::{AcceleratorId, Protocol, ResourceId, ResourceSpec};
 pub use spec::{Affinity, Backlog, Body, SchedulerSpec, TaskSpec};
 pub use tree::{Families, LONGEST, Migration, Node, NodeId, Tree};
-pub use versions::{Candidates, Chooser, Condition, Conditions, Selection, Version};
+pub use versions::{Candidates, Chooser, Condition, Conditions, GivenChooser, Selection, Version};
 pub use watch::{Signal, Watch};
 pub use wrong::{TreeError, Wrong};
 

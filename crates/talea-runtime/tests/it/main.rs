@@ -1,6 +1,7 @@
 //! Applications on real threads: what they declare happens. How fast this machine is says nothing here; without the right to
 //! real-time priorities they run as well.
 
+mod edits;
 mod graphs;
 mod lives;
 mod versions;

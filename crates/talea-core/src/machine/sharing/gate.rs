@@ -77,7 +77,8 @@ impl<W: Watch> Machine<W> {
         let all = u64::MAX >> (64 - shared.versions.len());
         let job = self.tasks[task as usize].ring.first().map_or(0, |job| job.number);
         let free = if possible == 0 { all } else { possible };
-        let candidates = Candidates { versions: &shared.versions, free, job, conditions: &share.conditions };
+        let (versions, conditions) = (&shared.versions, &share.conditions);
+        let candidates = Candidates { task: TaskId(task), versions, free, job, conditions };
         let version = share.selection.choose(&candidates);
         let needs = shared.needs[version as usize];
         let shared = &mut share.tasks[task as usize];

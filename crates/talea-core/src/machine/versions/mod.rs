@@ -6,6 +6,7 @@
 //!
 //! Plain twin: a sorted list, in the tests.
 
+use super::TaskId;
 use super::sharing::AcceleratorId;
 use crate::Work;
 use alloc::string::String;
@@ -57,14 +58,21 @@ pub enum Selection {
     Mask,
     /// What a function says; the last if it names none of the candidates.
     User(Chooser),
+    /// The same with a number that the function is given along: whose it is, where several applications share a function.
+    Given(GivenChooser, u64),
 }
 
 /// A selection from outside: the number of a version.
 pub type Chooser = fn(&Candidates) -> Option<u32>;
 
+/// One that is given a number of whoever declared it.
+pub type GivenChooser = fn(&Candidates, u64) -> Option<u32>;
+
 /// What a [`Chooser`] chooses from.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidates<'a> {
+    /// Whose job it is.
+    pub task: TaskId,
     /// All versions of the task.
     pub versions: &'a [Version],
     /// Bit k: version k can be had.
@@ -145,11 +153,14 @@ impl Selection {
             }),
             Selection::Mode => of.iter().find(|(_, version)| version.modes >> conditions.mode & 1 == 1),
             Selection::Mask => of.iter().find(|(_, version)| version.needs & !conditions.permitted == 0),
-            Selection::User(chooser) => {
-                let said = chooser(of);
-                of.iter().find(|&(at, _)| Some(at) == said)
-            }
+            Selection::User(chooser) => named(of, chooser(of)),
+            Selection::Given(chooser, number) => named(of, chooser(of, *number)),
         };
         found.or_else(|| of.iter().next_back()).expect("a candidate").0
     }
+}
+
+/// The candidate that a function from outside has named, if it is one.
+fn named<'a>(of: &'a Candidates, said: Option<u32>) -> Option<(u32, &'a Version)> {
+    of.iter().find(|&(at, _)| Some(at) == said)
 }

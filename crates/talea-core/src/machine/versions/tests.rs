@@ -8,7 +8,7 @@ fn version(energy: u64, time: u64, modes: u64, needs: u64) -> Version {
 }
 
 fn choose(selection: Selection, versions: &[Version], free: u64, conditions: &Conditions) -> u32 {
-    selection.choose(&Candidates { versions, free, job: 0, conditions })
+    selection.choose(&Candidates { task: TaskId(3), versions, free, job: 0, conditions })
 }
 
 #[test]
@@ -91,4 +91,15 @@ fn y6_conditions_change_one_at_a_time() {
     conditions.set(Condition::Mode(3));
     conditions.set(Condition::Permitted(5));
     assert_eq!(conditions, Conditions { battery: 7, mode: 3, permitted: 5 });
+}
+
+#[test]
+fn y6_a_function_that_is_given_a_number_gets_it_with_whose_job_it_is() {
+    let versions = vec![version(0, 0, 0, 0), version(0, 0, 0, 0), version(0, 0, 0, 0)];
+    let all = Conditions::default();
+    let by_number = |of: &Candidates, number: u64| Some(of.task.0 - number as u32);
+    for number in 1..=3 {
+        assert_eq!(choose(Selection::Given(by_number, number), &versions, 0b111, &all), 3 - number as u32);
+    }
+    assert_eq!(choose(Selection::Given(|_, _| None, 0), &versions, 0b011, &all), 1, "the last candidate");
 }
