@@ -8,7 +8,7 @@ use talea_sim::{Jobs, World};
 use talea_system::config::{self, FILE_MAX, Names, Target};
 use talea_system::duration::{parse_reservation, parse_span};
 use talea_system::import::{File, retif, rtapp, sf3p};
-use talea_system::system::{self, Include, Root};
+use talea_system::system::{self, Include, Root, System};
 use talea_system::write::write;
 use talea_system::{Diagnostic, Severity, diagnostic};
 
@@ -141,6 +141,7 @@ pub(crate) fn description(bytes: &[u8]) {
             if system.roots.iter().map(room).sum::<u64>() > 1 << 20 {
                 return;
             }
+            reads_back(&system);
             for root in &system.roots {
                 let machine = root.tree.build().expect("what was accepted can be built");
                 assert_eq!(machine.tasks(), root.tasks.len());
@@ -155,6 +156,25 @@ pub(crate) fn description(bytes: &[u8]) {
             }
         }
     }
+}
+
+/// What is written of a system is read as the same system.
+fn reads_back(system: &System) {
+    let text = system::write(system).expect("it comes from a file");
+    if text.len() > FILE_MAX {
+        return;
+    }
+    let again = system::read(&text, "again", &())
+        .unwrap_or_else(|found| panic!("{}\n{text}", diagnostic::render(&found, false)));
+    // Lines are the text's, and there are functions in it, which know no equality.
+    let shown = |system: &System| {
+        let mut system = System { warnings: Vec::new(), ..system.clone() };
+        system.expectations.iter_mut().for_each(|expectation| expectation.line = 0);
+        format!("{system:#?}")
+    };
+    let (before, after) = (shown(system), shown(&again));
+    let differs = before.lines().zip(after.lines()).position(|(before, after)| before != after);
+    assert!(before == after, "differs from line {differs:?}:\n{text}\n{before}");
 }
 
 /// Jobs and tokens that a tree has room for.

@@ -6,6 +6,7 @@ use crate::running::{Error, Hand, NotStarted, Running};
 use crate::task::{Task, Version};
 use std::fmt;
 use std::sync::{Arc, Mutex};
+use talea_core::Work;
 use talea_core::machine::{self, AcceleratorId, Affinity, NodeId, Tree, TreeError};
 use talea_exec::{Flow, Job};
 
@@ -41,7 +42,7 @@ pub(crate) type Function = Box<dyn FnMut(&Job) + Send>;
 /// A task with all that was said of it.
 pub(crate) struct Declared {
     pub(crate) task: Task,
-    pub(crate) versions: Vec<machine::Version>,
+    pub(crate) versions: Vec<Version>,
     /// By version. Nobody but the task's worker ever locks them while it runs.
     pub(crate) functions: Arc<Mutex<Vec<Function>>>,
 }
@@ -108,7 +109,7 @@ impl Application {
         function: impl FnMut(&Job) + Send + 'static,
     ) -> VersionId {
         let declared = &mut self.tasks[task.number()];
-        declared.versions.push(version.into().0);
+        declared.versions.push(version.into());
         let functions = Arc::get_mut(&mut declared.functions).expect("nothing runs");
         functions.get_mut().expect("panics are caught within it").push(Box::new(function));
         VersionId { task, number: declared.versions.len() - 1 }
@@ -122,7 +123,7 @@ impl Application {
 
     /// A version needs an accelerator: held from the begin of a job to its end, with all others that it needs or not at all.
     pub fn uses(&mut self, version: VersionId, accelerator: Accelerator) {
-        self.tasks[version.task.number()].versions[version.number].accelerators.push(accelerator.0);
+        self.tasks[version.task.number()].versions[version.number].spec.accelerators.push(accelerator.0);
     }
 
     /// A job of `to` comes when one of `from` has ended, without data between them.
@@ -171,7 +172,10 @@ impl Application {
         let nodes: Vec<NodeId> = (self.tasks.iter())
             .map(|declared| {
                 let mut spec = declared.task.spec.clone();
-                spec.versions.clone_from(&declared.versions);
+                spec.versions = declared.versions.iter().map(Version::of_machine).collect();
+                let costs: Option<Vec<Work>> =
+                    declared.versions.iter().map(|version| Some(version.cost.as_ref()?.most())).collect();
+                spec.cost = costs.and_then(|costs| costs.into_iter().max());
                 if self.config.mapping == Mapping::Partitioned {
                     spec.affinity = Affinity(1_u64.checked_shl(declared.task.core).unwrap_or(0));
                 }
@@ -181,13 +185,36 @@ impl Application {
         for edge in &self.edges {
             let (from, to) = (nodes[edge.from.number()], nodes[edge.to.number()]);
             let channel = tree.channel(from, to, edge.size);
-            tree.channels[channel.0 as usize].tokens = edge.tokens;
+            let spec = &mut tree.channels[channel.0 as usize];
+            spec.tokens = edge.tokens;
+            let name = |of: TaskId| &self.tasks[of.number()].task.spec.name;
+            spec.name = format!("{}-{}", name(edge.from), name(edge.to));
         }
         tree
     }
 
+    /// The same, if what is declared makes sense.
+    pub(crate) fn sound_tree(&self, cpus: u32) -> Result<Tree, Error> {
+        let tree = self.tree(cpus);
+        tree.check().map_err(|error| Application::wrong(&tree, &error))?;
+        let wrong =
+            |of: &Declared, why: &str| Err(Error::Declared(format!("task {}: {why}", of.task.spec.name)));
+        for (at, declared) in self.tasks.iter().enumerate() {
+            if declared.versions.is_empty() {
+                return wrong(declared, "it has no version, so its jobs would do nothing");
+            }
+            if declared.task.is_periodic() && self.edges.iter().any(|edge| edge.to.number() == at) {
+                return wrong(
+                    declared,
+                    "it is periodic, and a graph activates it: declare it with `Task::node`",
+                );
+            }
+        }
+        Ok(tree)
+    }
+
     /// Whose fault it is, in the words of the application.
-    pub(crate) fn wrong(tree: &Tree, error: &TreeError) -> Error {
+    fn wrong(tree: &Tree, error: &TreeError) -> Error {
         let name = match tree.get(error.node).map(|node| &node.body) {
             Some(machine::Body::Task(spec)) => format!("task {}", spec.name),
             _ => "the application".to_owned(),

@@ -62,6 +62,9 @@ impl Default for Config {
     }
 }
 
+/// What a system file calls the root.
+pub(crate) const ROOT: &str = "application";
+
 impl Config {
     /// The root that it says, and when jobs may move to another CPU: never while they run, as in YASMIN.
     pub(crate) fn root(&self) -> (SchedulerSpec, Migration) {
@@ -71,7 +74,7 @@ impl Config {
             Priorities::DeadlineMonotonic => Policy::DeadlineMonotonic,
             Priorities::User => Policy::FixedPriority,
         };
-        let mut root = SchedulerSpec::new("application", policy);
+        let mut root = SchedulerSpec::new(ROOT, policy);
         root.preemptive = self.preemptive;
         (root, Migration::JobBoundaries)
     }

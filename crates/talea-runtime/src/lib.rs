@@ -45,6 +45,7 @@
 mod application;
 mod channel;
 mod config;
+mod describe;
 mod report;
 mod running;
 mod task;

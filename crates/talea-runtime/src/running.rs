@@ -216,14 +216,7 @@ impl Hand {
 /// The machine's tree and the CPUs for it, if what is declared makes sense here.
 fn sound(app: &Application) -> Result<(Tree, Vec<u32>), Error> {
     let cpus = cpus(app)?;
-    let tree = app.tree(cpus.len() as u32);
-    if let Err(error) = tree.check() {
-        return Err(Application::wrong(&tree, &error));
-    }
-    if let Some(declared) = app.tasks.iter().find(|declared| declared.versions.is_empty()) {
-        let name = &declared.task.spec.name;
-        return Err(Error::Declared(format!("task {name}: it has no version, so its jobs would do nothing")));
-    }
+    let tree = app.sound_tree(cpus.len() as u32)?;
     Ok((tree, cpus))
 }
 

@@ -1,4 +1,4 @@
-//! A system file: TOML in; trees, tasks and a workload out.
+//! A system file: TOML in; trees, tasks and a workload out; and back to TOML ([`write()`]).
 //!
 //! Model: schedulers and tasks name the scheduler they stand `in`, so that a file reads from the CPU down, and so that
 //! parts written by independent teams fit together by names alone ([`Include`]). A scheduler that stands in none is a root. What a single
@@ -11,8 +11,10 @@ pub mod keys;
 mod read;
 mod registry;
 pub mod what_if;
+mod write;
 
 pub use registry::Registry;
+pub use write::{Unwritable, write};
 
 use crate::config::keys::Section;
 use crate::config::{FILE_MAX, syntax};

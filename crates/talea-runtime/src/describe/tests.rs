@@ -1,0 +1,251 @@
+//! What is described is what is started.
+
+use crate::{Application, Config, Error, Mapping, Priorities, Selection, Task, TaskId, Version};
+use proptest::prelude::*;
+use std::time::Duration;
+use talea_core::Span;
+use talea_core::workload::Arrivals;
+use talea_system::system::{self, System};
+
+const US: Duration = Duration::from_micros(1);
+
+/// What is said of a task.
+#[derive(Clone, Debug)]
+struct Said {
+    /// Periodic, sporadic, activated, or activated and expected.
+    kind: u8,
+    us: u32,
+    deadline: Option<u32>,
+    offset: u32,
+    priority: u8,
+    core: u32,
+    backlog: Option<u32>,
+    versions: Vec<(u32, u32, u64, u64, u64, Vec<usize>)>,
+}
+
+fn said() -> impl Strategy<Value = Said> {
+    let version = (
+        1_u32..5_000,
+        0_u32..5_000,
+        0_u64..1_000,
+        any::<u64>(),
+        any::<u64>(),
+        prop::collection::vec(0_usize..3, 0..3),
+    );
+    let times = (0_u8..4, 1_u32..200_000, proptest::option::of(1_u32..200_000), 0_u32..50_000, any::<u8>());
+    let rest = (0_u32..4, proptest::option::of(0_u32..9), prop::collection::vec(version, 1..4));
+    (times, rest).prop_map(|((kind, us, deadline, offset, priority), (core, backlog, versions))| Said {
+        kind,
+        us,
+        deadline,
+        offset,
+        priority,
+        core,
+        backlog,
+        versions,
+    })
+}
+
+fn declare(app: &mut Application, at: usize, said: &Said, is_node: bool) -> TaskId {
+    let (name, us) = (format!("task-{at}"), said.us * US);
+    let mut task = match said.kind {
+        _ if is_node => Task::node(&name),
+        0 => Task::periodic(&name, us).offset(said.offset * US),
+        1 => Task::sporadic(&name, us),
+        2 => Task::activated(&name, us),
+        _ => Task::activated(&name, us).expected((said.offset + 1) * US),
+    };
+    if let Some(deadline) = said.deadline.filter(|_| !is_node) {
+        task = task.deadline(deadline * US);
+    }
+    if let Some(backlog) = said.backlog {
+        task = task.backlog(backlog);
+    }
+    let core = said.core % app.config.cpus.len() as u32;
+    app.task(task.priority(said.priority).core(core))
+}
+
+/// Applications of up to eight tasks, those of the second half nodes behind one or two of the first.
+fn application() -> impl Strategy<Value = Application> {
+    let alike = prop::bool::weighted(0.8);
+    let config = (0_u8..4, any::<bool>(), any::<bool>(), any::<bool>(), 1_u32..5, 0_u8..5, 0_u32..=1_000);
+    let edges = prop::collection::vec((any::<prop::sample::Index>(), 0_u32..3, any::<bool>()), 0..6);
+    (config, alike, prop::collection::vec(said(), 1..5), prop::collection::vec((said(), edges), 0..4))
+        .prop_map(
+            |(
+                (priorities, partitioned, preemptive, inheritance, cpus, selection, weight),
+                alike,
+                mut roots,
+                nodes,
+            )| {
+                // Those of one graph have one period and deadline.
+                if alike {
+                    let (us, deadline) = (roots[0].us, roots[0].deadline);
+                    for said in &mut roots {
+                        (said.kind, said.us, said.deadline) = (said.kind % 3, us, deadline);
+                    }
+                }
+                let priorities = [
+                    Priorities::Edf,
+                    Priorities::RateMonotonic,
+                    Priorities::DeadlineMonotonic,
+                    Priorities::User,
+                ][usize::from(priorities)];
+                let selection = [
+                    Selection::Declared,
+                    Selection::Energy,
+                    Selection::TradeOff { weight },
+                    Selection::Mode,
+                    Selection::Mask,
+                ][usize::from(selection)];
+                let mapping = if partitioned { Mapping::Partitioned } else { Mapping::Global };
+                let cpus = (0..cpus).collect();
+                let config = Config {
+                    mapping,
+                    priorities,
+                    preemptive,
+                    selection,
+                    inheritance,
+                    cpus,
+                    ..Config::default()
+                };
+                let mut app = Application::new(config);
+                let accelerators = ["gpu", "dsp", "npu"].map(|name| app.accelerator(name));
+                let mut tasks: Vec<TaskId> = Vec::new();
+                let all = roots.iter().map(|said| (said, None));
+                for (at, (said, edges)) in
+                    all.chain(nodes.iter().map(|(said, edges)| (said, Some(edges)))).enumerate()
+                {
+                    let edges = edges.map_or(&[][..], |edges| &edges[..]);
+                    let id = declare(&mut app, at, said, !edges.is_empty());
+                    let mut sources: Vec<TaskId> = Vec::new();
+                    for (from, size, twice) in edges {
+                        let from = *from.get(&tasks);
+                        if sources.contains(&from) {
+                            continue;
+                        }
+                        sources.push(from);
+                        match size {
+                            0 => app.edge(from, id),
+                            size => _ = app.channel_of::<u8>(from, id, *size, if *twice { *size } else { 1 }),
+                        }
+                    }
+                    for (number, (least, more, energy, modes, needs, uses)) in
+                        said.versions.iter().enumerate()
+                    {
+                        let version = Version::new(&format!("v{number}"));
+                        let version = if *more == 0 {
+                            version.cost(*least * US)
+                        } else {
+                            version.costs(*least * US, (least + more) * US)
+                        };
+                        let version = version.energy(*energy).modes(*modes).needs(*needs);
+                        let version = app.version(id, version, |_| {});
+                        let mut known = Vec::new();
+                        for &accelerator in uses.iter().filter(|&&accelerator| {
+                            let is_new = !known.contains(&accelerator);
+                            known.push(accelerator);
+                            is_new
+                        }) {
+                            app.uses(version, accelerators[accelerator]);
+                        }
+                    }
+                    tasks.push(id);
+                }
+                app
+            },
+        )
+}
+
+fn read(text: &str) -> System {
+    system::read(text, "described", &()).unwrap_or_else(|found| panic!("{found:?}\n{text}"))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    #[test]
+    fn y1_what_is_described_builds_the_machine_that_is_started(app in application()) {
+        let cpus = app.config.cpus.len() as u32;
+        let text = match (app.describe(), app.sound_tree(cpus)) {
+            (Ok(text), _) => text,
+            // Roots of one graph with other periods, a core that it has not: no run and no file.
+            (Err(Error::Declared(_)), Err(Error::Declared(_))) => return Ok(()),
+            (described, tree) => panic!("{described:?}, {tree:?}"),
+        };
+        let system = read(&text);
+        let [root] = &system.roots[..] else { panic!("one root: {text}") };
+        let tree = app.sound_tree(cpus).expect("it was described");
+        let machine = |tree: &talea_core::machine::Tree| format!("{:#?}", tree.build().expect("it was checked"));
+        prop_assert_eq!(machine(&tree), machine(&root.tree), "{}", text);
+        for (declared, source) in app.tasks.iter().zip(&root.sources) {
+            let costs = source.cost.by_version();
+            prop_assert_eq!(declared.versions.len(), costs.len());
+            for (version, cost) in declared.versions.iter().zip(costs) {
+                prop_assert_eq!(version.cost.as_ref(), Some(cost));
+            }
+        }
+    }
+}
+
+/// A periodic task, a sporadic one, two that somebody activates, and a node.
+fn mixed() -> (Application, [TaskId; 5]) {
+    let mut app = Application::new(Config::default());
+    let tasks = [
+        Task::periodic("camera", 500_000 * US).offset(3 * US).deadline(400_000 * US),
+        Task::sporadic("messages", 20_000 * US),
+        Task::activated("asked", 50_000 * US),
+        Task::activated("expected", 50_000 * US).expected(70_000 * US),
+        Task::node("detect"),
+    ]
+    .map(|task| app.task(task));
+    app.edge(tasks[0], tasks[4]);
+    for task in tasks {
+        app.version(task, Version::new("cpu").cost(1_000 * US), |_| {});
+    }
+    (app, tasks)
+}
+
+#[test]
+fn y1_y13_jobs_come_in_the_file_as_they_are_declared_or_expected() {
+    let (app, tasks) = mixed();
+    let system = read(&app.describe().expect("it can be said"));
+    let sources = &system.roots[0].sources;
+    let arrivals = |of: TaskId| &sources[of.number()].arrivals;
+    let every = |us: u64, offset: u64| Arrivals::Periodic {
+        offset: Span::from_ns(offset * 1_000),
+        period: Span::from_ns(us * 1_000),
+        jitter: Span::ZERO,
+    };
+    assert_eq!(arrivals(tasks[0]), &every(500_000, 3));
+    assert_eq!(arrivals(tasks[1]), &every(20_000, 0), "as often as it may");
+    assert_eq!(arrivals(tasks[2]), &Arrivals::List(vec![]), "nobody knows");
+    assert_eq!(arrivals(tasks[3]), &every(70_000, 0));
+    assert_eq!(arrivals(tasks[4]), &Arrivals::List(vec![]), "its graph activates it");
+}
+
+#[test]
+fn what_no_file_can_say_is_refused_and_named() {
+    let refused = |app: &Application| match app.describe() {
+        Err(Error::Declared(why)) => why,
+        other => panic!("{other:?}"),
+    };
+    let (mut app, tasks) = mixed();
+    app.version(tasks[1], "gpu", |_| {});
+    assert!(refused(&app).contains("task messages, version gpu: nobody has said what a job costs"));
+    let (mut app, _) = mixed();
+    app.config().selection = Selection::User(|_| None);
+    assert!(refused(&app).contains("a function chooses its versions"));
+    let (mut app, _) = mixed();
+    let blank = app.task(Task::periodic("two words", US));
+    app.version(blank, Version::new("only").cost(US), |_| {});
+    assert!(refused(&app).contains("`two words` can't be a name"), "{}", refused(&app));
+    let (mut app, tasks) = mixed();
+    app.edge(tasks[4], tasks[0]);
+    assert!(refused(&app).starts_with("task "), "a circle");
+    let (mut app, tasks) = mixed();
+    let other = app.task(Task::periodic("other", US));
+    app.version(other, "only", |_| {});
+    app.edge(tasks[0], other);
+    assert!(refused(&app).contains("task other: it is periodic, and a graph activates it"));
+}

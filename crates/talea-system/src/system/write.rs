@@ -1,0 +1,363 @@
+//! A system as a system file.
+//!
+//! Model: what is written reads back as the same system; only the lines of expectations tell the two apart, and what the text of another
+//! file had taken together (`count`, `include`) stands there one by one. A node that takes what it lacks from the roots of its graph
+//! (`inherits`) has no such lines, and is read with what it takes.
+//!
+//! What only a program knows (a function that chooses, arrivals that were seen late one by one) has no words, and is refused. Whether names
+//! are such as a file may hold, and whether trees are sound, is the reader's business: whoever is not sure reads what was written.
+
+mod task;
+
+use super::keys::{PROTOCOLS, SELECTIONS};
+use super::{Root, System};
+use crate::write::text;
+use std::fmt::{self, Write};
+use talea_core::machine::{
+    Affinity, Body, ChannelId, Condition, Migration, NodeId, Protocol, SchedulerSpec, Selection, TaskSpec,
+    Tree,
+};
+use talea_core::sched::{Policy, TableEntry};
+use talea_core::workload::{Act, Cost, Overheads};
+use talea_core::{CpuSet, Span, Time, Work};
+
+/// A system has something that no system file can say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unwritable {
+    /// Whose it is.
+    pub name: String,
+    /// What it is, and what could be said.
+    pub why: String,
+}
+
+impl fmt::Display for Unwritable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.name, self.why)
+    }
+}
+
+impl std::error::Error for Unwritable {}
+
+fn unwritable<T>(name: &str, why: impl Into<String>) -> Result<T, Unwritable> {
+    Err(Unwritable { name: name.to_owned(), why: why.into() })
+}
+
+/// The file that says `system`.
+///
+/// # Errors
+/// If there is something in it that no file can say.
+pub fn write(system: &System) -> Result<String, Unwritable> {
+    let mut out = String::new();
+    pair(&mut out, "duration", &span(system.duration));
+    pair(&mut out, "seed", &system.seed.to_string());
+    for root in &system.roots {
+        self::root(&mut out, root)?;
+    }
+    surroundings(&mut out, system);
+    for expectation in &system.expectations {
+        out.push_str("\n[[expect]]\n");
+        if let Some(task) = &expectation.task {
+            pair(&mut out, "task", &text(task));
+        }
+        if let Some(misses) = expectation.misses {
+            pair(&mut out, "misses", &misses.to_string());
+        }
+        if let Some(response) = expectation.response {
+            pair(&mut out, "response", &span(response));
+        }
+    }
+    Ok(out)
+}
+
+/// A root with everything that belongs to it.
+fn root(out: &mut String, root: &Root) -> Result<(), Unwritable> {
+    let tree = &root.tree;
+    for (id, node) in tree.nodes() {
+        if let Body::Scheduler(spec) = &node.body {
+            scheduler(out, tree, id, node.parent, spec)?;
+        }
+    }
+    let shared = |out: &mut String, header: &str, name: &str| {
+        let _ = writeln!(out, "\n[[{header}]]");
+        pair(out, "name", &text(name));
+        pair(out, "in", &text(&root.name));
+    };
+    for accelerator in &tree.accelerators {
+        shared(out, "accelerator", accelerator);
+    }
+    for resource in &tree.resources {
+        shared(out, "resource", &resource.name);
+        let [none, inheritance, ceiling] = PROTOCOLS;
+        let protocol = match resource.protocol {
+            Protocol::None => none,
+            Protocol::Inheritance => inheritance,
+            Protocol::Ceiling => ceiling,
+        };
+        pair(out, "protocol", &text(protocol));
+    }
+    let tasks = tree.nodes().filter(|(_, node)| matches!(node.body, Body::Task(_)));
+    for (at, (id, node)) in tasks.enumerate() {
+        let (Body::Task(spec), Some(parent)) = (&node.body, node.parent) else { continue };
+        let place = task::Place { tree, id, parent: name_of(tree, parent) };
+        task::write(out, &place, spec, &root.sources[at], root.programs[at].as_deref())?;
+    }
+    channels(out, root);
+    Ok(())
+}
+
+fn channels(out: &mut String, root: &Root) {
+    let tree = &root.tree;
+    for (id, channel) in (0..).map(ChannelId).zip(&tree.channels) {
+        let (from, to) = (name_of(tree, channel.from), name_of(tree, channel.to));
+        out.push_str("\n[[channel]]\n");
+        pair(out, "from", &text(from));
+        pair(out, "to", &text(to));
+        unless(0, channel.size, |size| pair(out, "size", &size.to_string()));
+        unless(1, channel.tokens, |tokens| pair(out, "tokens", &tokens.to_string()));
+        let pushes = |act: &Act| match act {
+            Act::Push(of, counts) if *of == id => Some(counts.clone()),
+            _ => None,
+        };
+        let pops = |act: &Act| match act {
+            Act::Pop(of, counts) if *of == id => Some(counts.clone()),
+            _ => None,
+        };
+        if let Some(counts) = moved(root, channel.from, pushes) {
+            pair(out, "push", &list(&counts));
+        }
+        if let Some(counts) = moved(root, channel.to, pops) {
+            pair(out, "pop", &list(&counts));
+        }
+    }
+}
+
+/// What the jobs of a task are said to move.
+fn moved(root: &Root, node: NodeId, of: impl Fn(&Act) -> Option<Vec<u32>>) -> Option<Vec<u32>> {
+    let tasks = root.tree.nodes().filter(|(_, node)| matches!(node.body, Body::Task(_)));
+    let at = tasks.into_iter().position(|(id, _)| id == node)?;
+    root.sources[at].cost.by_version().into_iter().find_map(|cost| match cost {
+        Cost::Marked { marks, .. } => marks.iter().find_map(|mark| of(&mark.act)),
+        _ => None,
+    })
+}
+
+fn scheduler(
+    out: &mut String,
+    tree: &Tree,
+    id: NodeId,
+    parent: Option<NodeId>,
+    spec: &SchedulerSpec,
+) -> Result<(), Unwritable> {
+    out.push_str("\n[[scheduler]]\n");
+    pair(out, "name", &text(&spec.name));
+    pair(out, "policy", &text(spec.policy.name()));
+    match parent {
+        Some(parent) => pair(out, "in", &text(name_of(tree, parent))),
+        None => of_root(out, tree, &spec.name)?,
+    }
+    if !spec.preemptive {
+        pair(out, "preemptive", "false");
+    }
+    let own = &spec.own;
+    if own.period.is_some() || own.relative_deadline.is_some() || own.yields {
+        return unwritable(
+            &spec.name,
+            "a group has a priority and a criticality of its own, and nothing else",
+        );
+    }
+    if let Some(priority) = own.priority {
+        pair(out, "priority", &priority.to_string());
+    }
+    if let Some(criticality) = own.criticality {
+        pair(out, "criticality", &criticality.to_string());
+    }
+    if spec.affinity != Affinity::ANY {
+        pair(out, "affinity", &cpus(spec.affinity));
+    }
+    if let Some(server) = &spec.reservation {
+        pair(out, "server", &text(server.kind.name()));
+        pair(out, "budget", &work(server.budget));
+        pair(out, "period", &span(server.period));
+        if let Some(deadline) = server.deadline {
+            pair(out, "deadline", &span(deadline));
+        }
+        unless(Span::ZERO, server.offset, |offset| pair(out, "offset", &span(offset)));
+    }
+    let children: Vec<&str> = tree.children(id).map(|(child, _)| name_of(tree, child)).collect();
+    match &spec.policy {
+        Policy::RoundRobin { quantum } => pair(out, "quantum", &work(*quantum)),
+        Policy::Partitions { frame, slots, lending } => {
+            pair(out, "frame", &span(*frame));
+            pair(out, "lending", &lending.to_string());
+            for slot in slots {
+                out.push_str("\n[[scheduler.slot]]\n");
+                pair(out, "owner", &text(child(&children, slot.owner, &spec.name)?));
+                pair(out, "start", &span(slot.start));
+                pair(out, "length", &span(length(slot.start, slot.end)));
+            }
+        }
+        Policy::Table { hyperperiod, entries } => {
+            pair(out, "hyperperiod", &span(*hyperperiod));
+            for one in entries {
+                entry(out, tree, id, child(&children, one.owner, &spec.name)?, one)?;
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// What only a root says.
+fn of_root(out: &mut String, tree: &Tree, name: &str) -> Result<(), Unwritable> {
+    pair(out, "cpus", &tree.cpus.to_string());
+    if tree.migration == Migration::JobBoundaries {
+        pair(out, "migration", "\"job-boundaries\"");
+    }
+    let [declared, energy, trade_off, mode, mask] = SELECTIONS;
+    let word = match tree.selection {
+        Selection::Declared => declared,
+        Selection::Energy => energy,
+        Selection::TradeOff { weight } => {
+            pair(out, "weight", &weight.to_string());
+            trade_off
+        }
+        Selection::Mode => mode,
+        Selection::Mask => mask,
+        Selection::User(_) | Selection::Given(..) => {
+            return unwritable(
+                name,
+                "a function chooses its versions, which only the program knows that has it; choose by declaration, \
+                 energy, trade-off, mode or mask",
+            );
+        }
+    };
+    pair(out, "selection", &text(word));
+    if !tree.inheritance {
+        pair(out, "inheritance", "false");
+    }
+    Ok(())
+}
+
+fn entry(
+    out: &mut String,
+    tree: &Tree,
+    table: NodeId,
+    owner: &str,
+    entry: &TableEntry,
+) -> Result<(), Unwritable> {
+    out.push_str("\n[[scheduler.entry]]\n");
+    pair(out, "owner", &text(owner));
+    pair(out, "cpu", &entry.cpu.to_string());
+    pair(out, "start", &span(entry.start));
+    pair(out, "length", &span(length(entry.start, entry.end)));
+    if let Some(version) = entry.version {
+        let child = tree.children(table).nth(entry.owner as usize);
+        let versions = match child.map(|(_, node)| &node.body) {
+            Some(Body::Task(TaskSpec { versions, .. })) => &versions[..],
+            _ => &[],
+        };
+        let Some(version) = versions.get(version as usize) else {
+            return unwritable(owner, format!("an entry names its version {version}, which it has not"));
+        };
+        pair(out, "version", &text(&version.name));
+    }
+    for (key, is_so) in [("activates", entry.activates), ("goes_on", entry.goes_on)] {
+        if is_so {
+            pair(out, key, "true");
+        }
+    }
+    Ok(())
+}
+
+/// Overheads and changes are of all roots, holes of one each.
+fn surroundings(out: &mut String, system: &System) {
+    let Some(first) = system.roots.first() else { return };
+    let overheads = &first.surroundings.overheads;
+    unless(Overheads::default(), *overheads, |_| out.push_str("\n[overheads]\n"));
+    for (key, value) in [
+        ("release", overheads.release),
+        ("decision", overheads.decision),
+        ("level", overheads.level),
+        ("switch", overheads.switch),
+        ("migration", overheads.migration),
+    ] {
+        unless(Span::ZERO, value, |value| pair(out, key, &span(value)));
+    }
+    for root in &system.roots {
+        for hole in &root.surroundings.holes {
+            out.push_str("\n[[hole]]\n");
+            pair(out, "in", &text(&root.name));
+            pair(out, "cpu", &hole.cpu.0.to_string());
+            pair(out, "start", &time(hole.from));
+            pair(out, "length", &span(hole.to.since(hole.from)));
+        }
+    }
+    for (at, condition) in &first.surroundings.changes {
+        out.push_str("\n[[change]]\n");
+        pair(out, "at", &time(*at));
+        match condition {
+            Condition::Battery(battery) => pair(out, "battery", &battery.to_string()),
+            Condition::Mode(mode) => pair(out, "mode", &mode.to_string()),
+            Condition::Permitted(permitted) => pair(out, "permitted", &bits(*permitted)),
+        }
+    }
+}
+
+fn name_of(tree: &Tree, node: NodeId) -> &str {
+    match tree.get(node).map(|node| &node.body) {
+        Some(Body::Scheduler(spec)) => &spec.name,
+        Some(Body::Task(spec)) => &spec.name,
+        None => "",
+    }
+}
+
+fn child<'t>(children: &[&'t str], number: u32, of: &str) -> Result<&'t str, Unwritable> {
+    match children.get(number as usize) {
+        Some(name) => Ok(name),
+        None => unwritable(of, format!("it gives time to its child {number}, which it has not")),
+    }
+}
+
+fn length(start: Span, end: Span) -> Span {
+    end.checked_sub(start).unwrap_or(Span::ZERO)
+}
+
+fn pair(out: &mut String, name: &str, value: &str) {
+    // Writing to a String can't fail.
+    let _ = writeln!(out, "{name} = {value}");
+}
+
+/// Says what is not as it is when nothing is said.
+fn unless<T: PartialEq + Copy>(default: T, value: T, say: impl FnOnce(T)) {
+    if value != default {
+        say(value);
+    }
+}
+
+fn span(span: Span) -> String {
+    format!("\"{span}\"")
+}
+
+fn work(work: Work) -> String {
+    span(Span::from_ns(work.as_ns()))
+}
+
+fn time(time: Time) -> String {
+    span(time.since(Time::ZERO))
+}
+
+fn list(numbers: &[u32]) -> String {
+    let numbers: Vec<String> = numbers.iter().map(u32::to_string).collect();
+    format!("[{}]", numbers.join(", "))
+}
+
+/// A mask as a list of the numbers of its bits.
+fn bits(mask: u64) -> String {
+    let set: Vec<u32> = (0..u64::BITS).filter(|bit| mask >> bit & 1 == 1).collect();
+    list(&set)
+}
+
+fn cpus(affinity: Affinity) -> String {
+    let set: CpuSet = (0..u64::BITS).filter(|cpu| affinity.0 >> cpu & 1 == 1).collect();
+    text(&set.to_string())
+}
