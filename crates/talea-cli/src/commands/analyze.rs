@@ -247,7 +247,7 @@ fn analyze_root(
     let mut misses = vec![None; answers.len()];
     let seed = talea_sim::dice::of_root(system.seed, number);
     if !answers.iter().all(|answer| answer.is_proved() || !answer.has_deadline()) {
-        misses = witness::misses(root, system.duration, seed)?;
+        misses = witness::misses(root, system.duration, seed, progress)?;
         let proved: Vec<bool> = answers.iter().map(tree::Answer::is_proved).collect();
         witness::hold(root, &proved, &misses)?;
         let unproved =

@@ -68,7 +68,7 @@ fn is_proved(tasks: &[(Params, u8)]) -> bool {
     let system =
         system::read(&text, "drawn.toml", &Beside(|_: &_| Err(String::new()))).expect("a sound file");
     let answer =
-        analyze_root(&system, 0, &system.roots[0], &mut Progress::new(), &mut None).expect("an answer");
+        analyze_root(&system, 0, &system.roots[0], &mut Progress::quiet(), &mut None).expect("an answer");
     answer.proved
 }
 

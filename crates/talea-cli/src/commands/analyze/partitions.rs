@@ -167,15 +167,14 @@ fn verify(
     let (before, after) = (proved(table.root), proved(changed));
     progress.end();
     let seed = talea_sim::dice::of_root(system.seed, table.number);
-    let late =
-        |root: &Root| anyhow::Ok(witness::misses(root, system.duration, seed)?.iter().flatten().count());
-    Ok(Verified {
-        tasks: changed.tasks.len(),
-        proved: after,
-        proved_before: before,
-        late: late(changed)?,
-        late_before: late(table.root)?,
-    })
+    let mut late = |root: &Root| {
+        let misses = witness::misses(root, system.duration, seed, progress)?;
+        anyhow::Ok(misses.iter().flatten().count())
+    };
+    let (late_before, late) = (late(table.root)?, late(changed)?);
+    progress.end();
+    let tasks = changed.tasks.len();
+    Ok(Verified { tasks, proved: after, proved_before: before, late, late_before })
 }
 
 fn text(answer: &Answer) -> String {

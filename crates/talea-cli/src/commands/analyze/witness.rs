@@ -91,17 +91,35 @@ impl First {
 }
 
 /// Of each task the first job that is late within `duration`.
-pub(super) fn misses(root: &Root, duration: Span, seed: u64) -> anyhow::Result<Vec<Option<Miss>>> {
-    run(root, duration, seed, true)
+pub(super) fn misses(
+    root: &Root,
+    duration: Span,
+    seed: u64,
+    progress: &mut Progress,
+) -> anyhow::Result<Vec<Option<Miss>>> {
+    run(root, duration, seed, true, progress)
 }
 
-fn run(root: &Root, duration: Span, seed: u64, as_described: bool) -> anyhow::Result<Vec<Option<Miss>>> {
+/// So many jobs are simulated between two looks at the clock.
+const PIECE: u64 = 100_000;
+
+fn run(
+    root: &Root,
+    duration: Span,
+    seed: u64,
+    as_described: bool,
+    progress: &mut Progress,
+) -> anyhow::Result<Vec<Option<Miss>>> {
     let machine = root.tree.build().map_err(|error| anyhow::anyhow!("{}: {}", root.name, error.why))?;
     let world = World::new(machine, root.tree.cpus, &root.workload(seed));
     let mut first = First { found: vec![None; root.tasks.len()], as_described };
     let mut world = world.with_case(Case::Worst).within(&root.surroundings);
     let until = Time::ZERO + duration;
-    world.run(until, &mut first);
+    let piece = duration.as_ns() / (jobs(root, duration.as_ns()) / PIECE + 1) + 1;
+    while world.now() < until {
+        progress.simulated(&root.name, world.now().since(Time::ZERO), duration);
+        world.run(until.min(world.now() + Span::from_ns(piece)), &mut first);
+    }
     first.unfinished(root, world.machine(), until);
     Ok(first.found)
 }
@@ -165,7 +183,7 @@ pub(super) fn search(
     let mut left = JOBS;
     let mut open = late.to_vec();
     // One that would take too long with the longest response is tried with each task's own below.
-    if let Some((misses, changed)) = attempt(root, longest, None, seed, &mut left)? {
+    if let Some((misses, changed)) = attempt(root, longest, None, seed, &mut left, progress)? {
         hold(root, proved, &misses)?;
         open.retain(|&(task, _)| {
             let miss = misses[task].map(|miss| (task, Found { miss, root: Rc::clone(&changed), seed }));
@@ -181,10 +199,9 @@ pub(super) fn search(
         let is_bound = has_phases(root) && first(&root.sources[task]).is_some();
         if !is_bound && jobs(root, longest.as_ns().saturating_mul(2)) <= share {
             for phase in phases(root, task, longest) {
-                let Some((misses, root)) = attempt(root, longest, Some((task, phase)), seed, &mut share)?
-                else {
-                    break;
-                };
+                let later = Some((task, phase));
+                let tried = attempt(root, longest, later, seed, &mut share, progress)?;
+                let Some((misses, root)) = tried else { break };
                 hold(&root, proved, &misses)?;
                 if let Some(miss) = misses[task] {
                     found.push((task, Found { miss, root, seed }));
@@ -206,6 +223,7 @@ fn attempt(
     later: Option<(usize, u64)>,
     seed: u64,
     left: &mut u64,
+    progress: &mut Progress,
 ) -> anyhow::Result<Option<Attempt>> {
     let own = |source: &Source| if has_phases(root) { first(source) } else { None };
     let begins = root.sources.iter().map(|source| own(source).unwrap_or(jitter(source).as_ns()));
@@ -224,7 +242,7 @@ fn attempt(
     for (source, begin) in changed.sources.iter_mut().zip(begins) {
         together(source, begin, until);
     }
-    let misses = run(&changed, Span::from_ns(until), seed, false)?;
+    let misses = run(&changed, Span::from_ns(until), seed, false, progress)?;
     Ok(Some((misses, Rc::new(changed))))
 }
 
@@ -321,10 +339,14 @@ mod tests {
         let cost = jobs(&root, 40_000_000);
         assert_eq!(cost, 9);
         let mut left = cost - 1;
-        assert!(attempt(&root, longest, None, 1, &mut left).expect("a machine").is_none());
+        assert!(
+            attempt(&root, longest, None, 1, &mut left, &mut Progress::quiet()).expect("a machine").is_none()
+        );
         assert_eq!(left, cost - 1);
         let mut left = cost + 5;
-        let (misses, _) = attempt(&root, longest, None, 1, &mut left).expect("a machine").expect("a run");
+        let (misses, _) = attempt(&root, longest, None, 1, &mut left, &mut Progress::quiet())
+            .expect("a machine")
+            .expect("a run");
         assert_eq!(left, 5);
         assert!(misses[0].is_none() && misses[1].is_some_and(|miss| miss.late_ns == 1_000_000));
     }
@@ -334,7 +356,7 @@ mod tests {
         let root = root();
         // More than a million jobs for the first, which can never be late: nothing of it is tried.
         let late = [(0, Span::from_ns(30_000_000_000_000)), (1, Span::from_ns(20_000_000))];
-        let found = search(&root, &late, &[false; 2], 1, &mut Progress::new()).expect("machines");
+        let found = search(&root, &late, &[false; 2], 1, &mut Progress::quiet()).expect("machines");
         assert_eq!(found.iter().map(|&(task, _)| task).collect::<Vec<_>>(), [1]);
     }
 
@@ -351,9 +373,10 @@ mod tests {
     fn a_job_that_never_ends_is_late_as_soon_as_its_deadline_has_passed() {
         let root = starved();
         let due = Span::from_ns(20_000_000);
-        let at_its_end = misses(&root, due, 1).expect("a machine");
+        let misses = |root: &Root, until| misses(root, until, 1, &mut Progress::quiet());
+        let at_its_end = misses(&root, due).expect("a machine");
         assert!(at_its_end.iter().all(Option::is_none), "due as the run ends");
-        let after = misses(&root, due + Span::from_ns(1), 1).expect("a machine");
+        let after = misses(&root, due + Span::from_ns(1)).expect("a machine");
         assert!(after[0].is_none());
         let miss = after[1].expect("late");
         assert_eq!((miss.job, miss.end_ns, miss.late_ns), (0, None, 1));
@@ -362,13 +385,27 @@ mod tests {
         let mut endless = root;
         endless.sources[1].cost = talea_core::workload::Cost::Constant(talea_core::workload::ENDLESS);
         assert!(endless.sources[1].is_endless());
-        assert!(misses(&endless, due + due, 1).expect("a machine").iter().all(Option::is_none));
+        assert!(misses(&endless, due + due).expect("a machine").iter().all(Option::is_none));
+    }
+
+    #[test]
+    fn a_long_run_says_how_far_it_is_and_ends_as_it_would_in_one_piece() {
+        let said = Rc::new(std::cell::RefCell::new(Vec::new()));
+        let heard = Rc::clone(&said);
+        let mut progress = Progress::eager(move |what| heard.borrow_mut().push(what.to_string()));
+        // 100 jobs in a second of it.
+        let long = Span::from_ns(3 * PIECE * 10_000_000);
+        let misses = misses(&starved(), long, 1, &mut progress).expect("a machine");
+        let late = misses[1].expect("late").late_ns;
+        assert_eq!(late, long.as_ns() - 20_000_000, "from the first deadline to the end of the run");
+        let said = said.borrow();
+        assert!(said.len() > 3 && said[0] == "cpu: 0ns of 3000s simulated", "{said:?}");
     }
 
     #[test]
     fn what_is_called_proved_and_is_late_is_a_defect_and_no_answer() {
         let late = [(1, Span::from_ns(20_000_000))];
-        let search = |proved| search(&root(), &late, proved, 1, &mut Progress::new());
+        let search = |proved| search(&root(), &late, proved, 1, &mut Progress::quiet());
         assert!(search(&[true, false]).is_ok());
         let said = search(&[true, true]).err().expect("it is late").to_string();
         assert!(said.contains("low is proved") && said.contains("can't both be right"), "{said}");
