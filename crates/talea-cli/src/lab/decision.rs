@@ -12,7 +12,7 @@
 
 #![allow(clippy::cast_precision_loss, reason = "printed")]
 
-use super::pace::{Middle, Stretch, reference, scaled};
+use super::pace::{Company, Middle, Stretch, reference, scaled, wide};
 use serde::Serialize;
 use std::time::Instant;
 use talea_core::machine::{Event, Machine, Order, SchedulerSpec, TaskId, TaskSpec, Tree};
@@ -35,6 +35,10 @@ pub(super) struct Case {
     pub(super) nanoseconds: Middle,
     pub(super) reference_seconds: Middle,
     pub(super) scaled: Middle,
+    /// Of the stretches on a core that nobody shared, if there were any, and how many of how many these are.
+    pub(super) scaled_alone: Option<Middle>,
+    pub(super) stretches_alone: usize,
+    pub(super) stretches: usize,
 }
 
 #[derive(Serialize)]
@@ -42,6 +46,8 @@ pub(super) struct Decisions {
     pub(super) cases: Vec<Case>,
     /// Scaled nanoseconds for each level.
     pub(super) level: Middle,
+    /// The difference of the medians of stretches on a core that nobody shared.
+    pub(super) level_alone: Option<f64>,
 }
 
 /// A machine whose tasks are all ready, and who drives it.
@@ -52,6 +58,7 @@ struct Bench {
     now: u64,
     runs: TaskId,
     stretches: Vec<Stretch>,
+    company: Company,
 }
 
 impl Bench {
@@ -72,7 +79,8 @@ impl Bench {
             let arrival = Time::from_ns(now - dice.below(SECOND));
             let _ = machine.handle(Time::from_ns(now), Event::Arrived { task: TaskId(task), arrival });
         }
-        let mut bench = Bench { tasks, machine, dice, now, runs: TaskId(0), stretches: Vec::new() };
+        let (stretches, company) = (Vec::new(), Company::default());
+        let mut bench = Bench { tasks, machine, dice, now, runs: TaskId(0), stretches, company };
         bench.poll();
         bench
     }
@@ -99,7 +107,7 @@ impl Bench {
 
     fn stretch(&mut self, batches: u32) {
         self.decide(self.tasks);
-        let before = reference(batches / 4 + 1);
+        let (before, around) = (reference(batches / 4 + 1), wide(batches / 8 + 1));
         let taken = (0..batches).map(|_| {
             let begun = Instant::now();
             self.decide(BATCH);
@@ -107,6 +115,7 @@ impl Bench {
         });
         let value = Middle::of(taken).median;
         let reference = f64::midpoint(before, reference(batches / 4 + 1));
+        self.company.beside(around, wide(batches / 8 + 1));
         self.stretches.push(Stretch { value, reference });
     }
 }
@@ -120,16 +129,30 @@ pub(super) fn measure(quick: bool) -> Decisions {
             bench.stretch(batches);
         }
     }
+    let least = Company::least(all.iter().map(|bench| &bench.company));
     let more = f64::from(SIZES[DEEPEST].1 - SIZES[FLAT].1);
+    let nanoseconds = |stretch: &Stretch| scaled(&[*stretch], true)[2].median;
+    let level = |flat: &Stretch, deep: &Stretch| (nanoseconds(deep) - nanoseconds(flat)) / more;
     let pairs = all[FLAT].stretches.iter().zip(&all[DEEPEST].stretches);
-    let pairs = pairs.map(|(flat, deep)| {
-        let [flat, deep] = [flat, deep].map(|stretch| scaled(&[*stretch], true)[2].median);
-        (deep - flat) / more
+    let levels = Middle::of(pairs.map(|(flat, deep)| level(flat, deep)));
+    let alone: Vec<Vec<Stretch>> =
+        all.iter().map(|bench| bench.company.alone(&bench.stretches, least)).collect();
+    let cases = SIZES.iter().zip(&all).zip(&alone).map(|((&(tasks, levels), bench), alone)| {
+        let [nanoseconds, reference_seconds, all] = scaled(&bench.stretches, true);
+        Case {
+            tasks,
+            levels,
+            nanoseconds,
+            reference_seconds,
+            scaled: all,
+            scaled_alone: (!alone.is_empty()).then(|| scaled(alone, true)[2]),
+            stretches_alone: alone.len(),
+            stretches: bench.stretches.len(),
+        }
     });
-    let level = Middle::of(pairs);
-    let cases = SIZES.iter().zip(&all).map(|(&(tasks, levels), bench)| {
-        let [nanoseconds, reference_seconds, scaled] = scaled(&bench.stretches, true);
-        Case { tasks, levels, nanoseconds, reference_seconds, scaled }
-    });
-    Decisions { cases: cases.collect(), level }
+    let cases: Vec<Case> = cases.collect();
+    let alone = |case: &Case| case.scaled_alone.map(|middle| middle.median);
+    let level_alone =
+        alone(&cases[FLAT]).zip(alone(&cases[DEEPEST])).map(|(flat, deep)| (deep - flat) / more);
+    Decisions { cases, level: levels, level_alone }
 }

@@ -4,6 +4,10 @@
 //! two machines, or two minutes of a shared one, can be compared. It is cut into pieces that run before and after each
 //! short stretch of what is measured, the stretches of all cases take turns, and what is told of a case is the median of
 //! its stretches: whoever else uses the machine for a while spoils some stretches of every case, and no figure.
+//!
+//! A chain of dependent steps leaves most of a core idle, and so takes hardly longer while another hardware thread of the
+//! same core computes too, which slows everything else by a third: a virtual machine can't see that neighbour. A second
+//! loop, which fills the core, does ([`wide`], [`Company`]).
 
 #![allow(clippy::cast_precision_loss, reason = "printed")]
 
@@ -31,6 +35,48 @@ pub(super) fn reference(pieces: u32) -> f64 {
         begun.elapsed().as_secs_f64()
     };
     Middle::of((0..pieces).map(piece)).median * f64::from(STEPS / PIECE)
+}
+
+/// Nanoseconds that a loop takes which keeps a core busy: the median of so many pieces of six chains side by side.
+pub(super) fn wide(pieces: u32) -> f64 {
+    let piece = |_| {
+        let begun = Instant::now();
+        let mut chains = [1u64, 2, 3, 4, 5, 6];
+        for step in 0..u64::from(PIECE / 4) {
+            for x in &mut chains {
+                *x = (*x ^ (*x >> 7)).wrapping_add(step).rotate_left(9) ^ 0x55;
+                // Kept apart, and in memory.
+                std::hint::black_box(&*x);
+            }
+        }
+        std::hint::black_box(chains);
+        begun.elapsed().as_nanos() as f64
+    };
+    Middle::of((0..pieces).map(piece)).median
+}
+
+/// What the loop that fills a core took around each stretch, and whether the core was shared then.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Company(Vec<f64>);
+
+impl Company {
+    /// A tenth more than the least: less than a neighbour costs, and more than frequencies change.
+    const SHARED: f64 = 1.1;
+
+    pub(super) fn beside(&mut self, before: f64, after: f64) {
+        self.0.push(before.max(after));
+    }
+
+    /// The least that it took in a run of them all: alone on a core, if it ever was.
+    pub(super) fn least<'a>(all: impl IntoIterator<Item = &'a Company>) -> f64 {
+        all.into_iter().flat_map(|company| &company.0).copied().fold(f64::INFINITY, f64::min)
+    }
+
+    /// Those stretches beside which it took hardly longer than that.
+    pub(super) fn alone(&self, stretches: &[Stretch], least: f64) -> Vec<Stretch> {
+        let both = stretches.iter().zip(&self.0);
+        both.filter(|&(_, wide)| *wide <= least * Company::SHARED).map(|(stretch, _)| *stretch).collect()
+    }
 }
 
 /// What is told of many measurements: the middle one, and between which half of them lie.
@@ -91,6 +137,20 @@ mod tests {
         let time = |slow: f64| Stretch { value: 80.0 * slow, reference: REFERENCE * slow };
         let times: Vec<Stretch> = (1..20).map(|at| time(f64::from(at))).collect();
         assert!((super::scaled(&times, true)[2].median - 80.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn stretches_on_a_core_of_ones_own_are_told_apart() {
+        let stretches: Vec<Stretch> =
+            (0..4).map(|at| Stretch { value: f64::from(at), reference: REFERENCE }).collect();
+        let mut company = Company::default();
+        for (before, after) in [(10.0, 10.5), (10.0, 15.0), (14.0, 10.0), (10.2, 10.1)] {
+            company.beside(before, after);
+        }
+        let least = Company::least([&company]);
+        let alone: Vec<f64> = company.alone(&stretches, least).iter().map(|stretch| stretch.value).collect();
+        assert_eq!(alone, [0.0, 3.0]);
+        assert!(wide(3) > 0.0);
     }
 
     #[test]

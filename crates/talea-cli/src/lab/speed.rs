@@ -10,7 +10,7 @@
 #![allow(clippy::cast_precision_loss, reason = "printed")]
 
 use super::decision::{self, Decisions};
-use super::pace::{Middle, REFERENCE, Stretch, reference, scaled};
+use super::pace::{Company, Middle, REFERENCE, Stretch, reference, scaled, wide};
 use crate::exit::Exit;
 use crate::output::{self, Table};
 use crate::report::{Outline, Trace, Tracks};
@@ -54,10 +54,16 @@ struct Case {
     million_jobs_per_second: Middle,
     reference_seconds: Middle,
     scaled: Middle,
+    /// Of the stretches on a core that nobody shared, if there were any, and how many of how many these are.
+    scaled_alone: Option<Middle>,
+    stretches_alone: usize,
+    stretches: usize,
 }
 
 #[derive(Serialize)]
 struct Answer {
+    /// The least that the loop took that fills a core: whether a run ever had a core of its own can be seen by others of the same machine.
+    wide_ns: f64,
     cases: Vec<Case>,
     decisions: Decisions,
 }
@@ -136,6 +142,20 @@ struct Bench<'a> {
     /// How far it goes in one stretch.
     stretch: Span,
     stretches: Vec<Stretch>,
+    company: Company,
+}
+
+/// What the loops take between two stretches.
+#[derive(Clone, Copy)]
+struct Between {
+    reference: f64,
+    wide: f64,
+}
+
+impl Between {
+    fn measure() -> Between {
+        Between { reference: reference(PIECES), wide: wide(PIECES / 2) }
+    }
 }
 
 impl<'a> Bench<'a> {
@@ -143,7 +163,7 @@ impl<'a> Bench<'a> {
         let machine = root.tree.build().expect("a flat tree");
         let world = World::new(machine, root.tree.cpus, &root.workload(0));
         let stretch = Span::from_ns(jobs.saturating_mul(1_000_000_000) / RATE);
-        Bench { policy, sink, root, world, told, stretch, stretches: Vec::new() }
+        Bench { policy, sink, root, world, told, stretch, stretches: Vec::new(), company: Company::default() }
     }
 
     /// Jobs that have ended.
@@ -156,7 +176,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    fn go(&mut self, before: f64) -> f64 {
+    fn go(&mut self, before: Between) -> Between {
         let until = self.world.now() + self.stretch;
         let ended = self.ended();
         let begun = thread_cpu_time();
@@ -168,20 +188,34 @@ impl<'a> Bench<'a> {
         };
         let taken = thread_cpu_time().checked_sub(begun).unwrap_or(Work::ZERO);
         let seconds = taken.as_ns().max(1) as f64 / 1e9;
-        let after = reference(PIECES);
+        let after = Between::measure();
         let value = (self.ended() - ended) as f64 / seconds / 1e6;
-        self.stretches.push(Stretch { value, reference: f64::midpoint(before, after) });
+        let reference = f64::midpoint(before.reference, after.reference);
+        self.stretches.push(Stretch { value, reference });
+        self.company.beside(before.wide, after.wide);
         after
     }
 
-    fn case(&self) -> Case {
-        let [million_jobs_per_second, reference_seconds, scaled] = scaled(&self.stretches, false);
-        let (policy, cpus, sink, jobs) = (self.policy, self.root.tree.cpus, self.sink, self.ended());
-        Case { policy, cpus, sink, jobs, million_jobs_per_second, reference_seconds, scaled }
+    /// `least`: that the loop took that fills a core.
+    fn case(&self, least: f64) -> Case {
+        let alone = self.company.alone(&self.stretches, least);
+        let [million_jobs_per_second, reference_seconds, all] = scaled(&self.stretches, false);
+        Case {
+            policy: self.policy,
+            cpus: self.root.tree.cpus,
+            sink: self.sink,
+            jobs: self.ended(),
+            million_jobs_per_second,
+            reference_seconds,
+            scaled: all,
+            scaled_alone: (!alone.is_empty()).then(|| scaled(&alone, false)[2]),
+            stretches_alone: alone.len(),
+            stretches: self.stretches.len(),
+        }
     }
 }
 
-fn cases(quick: bool) -> anyhow::Result<Vec<Case>> {
+fn cases(quick: bool) -> anyhow::Result<(f64, Vec<Case>)> {
     let (rounds, jobs) = if quick { (2, 2_500) } else { (800, 10_000) };
     let edf = described(&Policy::Edf, 2, 1_500);
     let rm = described(&Policy::RateMonotonic, 2, 1_300);
@@ -205,31 +239,36 @@ fn cases(quick: bool) -> anyhow::Result<Vec<Case>> {
         Bench::new("EDF, U = 0.9", "counters", &one_edf, Told::Counters(counters()), jobs),
         Bench::new("RM, U = 0.7", "counters", &one_rm, Told::Counters(counters()), jobs),
     ];
-    let mut pace = reference(PIECES);
+    let mut pace = Between::measure();
     for _ in 0..rounds {
         for bench in &mut all {
             pace = bench.go(pace);
         }
     }
-    let cases = all.iter().map(Bench::case).collect();
+    let least = Company::least(all.iter().map(|bench| &bench.company));
+    let cases = all.iter().map(|bench| bench.case(least)).collect();
     for bench in all {
         if let Told::Compact(both) = bench.told {
             both.1.finish().context("cannot write the trace")?;
         }
     }
     trace.finish().context("cannot write the trace")?;
-    Ok(cases)
+    Ok((least, cases))
 }
 
 /// Measures and prints.
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
-    let cases = cases(args.quick)?;
+    let (wide_ns, cases) = cases(args.quick)?;
     let decisions = decision::measure(args.quick);
     if args.output.json {
-        output::print_json(&Answer { cases, decisions })?;
+        output::print_json(&Answer { wide_ns, cases, decisions })?;
         return Ok(Exit::Ok);
     }
     let half = |middle: &Middle, digits: usize| format!("{:.digits$} to {:.digits$}", middle.from, middle.to);
+    let told = |figure: Option<f64>, digits: usize| {
+        figure.map_or_else(|| "-".to_owned(), |figure| format!("{figure:.digits$}"))
+    };
+    let alone = |middle: &Option<Middle>, digits| told(middle.map(|middle| middle.median), digits);
     let mut table = Table::new(&[
         "POLICY",
         ">CPUS",
@@ -239,6 +278,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         ">REFERENCE s",
         ">SCALED M JOBS/S",
         ">HALF OF THEM",
+        ">ALONE",
+        ">STRETCHES",
     ]);
     for case in &cases {
         table.row(vec![
@@ -250,6 +291,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
             format!("{:.3}", case.reference_seconds.median),
             format!("{:.2}", case.scaled.median),
             half(&case.scaled, 2),
+            alone(&case.scaled_alone, 2),
+            format!("{} of {}", case.stretches_alone, case.stretches),
         ]);
     }
     output::print(&table.render())?;
@@ -260,6 +303,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         ">REFERENCE s",
         ">SCALED ns",
         ">HALF OF THEM",
+        ">ALONE",
+        ">STRETCHES",
     ]);
     for case in &decisions.cases {
         table.row(vec![
@@ -269,14 +314,21 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
             format!("{:.3}", case.reference_seconds.median),
             format!("{:.1}", case.scaled.median),
             half(&case.scaled, 1),
+            alone(&case.scaled_alone, 1),
+            format!("{} of {}", case.stretches_alone, case.stretches),
         ]);
     }
     output::print(&table.render())?;
     let level = &decisions.level;
     output::print(&format!(
-        "a level adds {:.1} ns ({})\nmedians of stretches, scaled to the pace at which the reference loop takes {REFERENCE} s\n",
+        "a level adds {:.1} ns ({}), alone {}\n\
+         alone: where a loop that fills the core took at most a tenth longer than at its least, {:.2} µs, so that no other \
+         hardware thread of it computed\n\
+         medians of stretches, scaled to the pace at which the reference loop takes {REFERENCE} s\n",
         level.median,
-        half(level, 1)
+        half(level, 1),
+        told(decisions.level_alone, 1),
+        wide_ns / 1e3,
     ))?;
     Ok(Exit::Ok)
 }
