@@ -1,5 +1,5 @@
 /*
- * talea.h - ask Talea's daemon for real-time service, from C and C++.
+ * talea.h - real-time service from Talea's daemon, and applications of real-time tasks; for C and C++.
  *
  * A program says what a task needs (a period, a runtime, a deadline, a priority: any of them, or none), the
  * daemon finds a scheduling policy that can serve it, proves that it fits, and makes a thread real-time.
@@ -339,6 +339,248 @@ int talea_periodic_start(talea_periodic *periodic, uint64_t period_ns);
 /* Sleeps until the next release, absolute; signals do not shorten it. The first wait ends one period after the
  * start. Returns at once when the release has passed. -EINVAL when nothing was started. */
 int talea_wait_period(talea_periodic *periodic);
+
+/* ---- Applications of tasks ------------------------------------------------------------------------------ */
+
+/*
+ * An application declares tasks, what their versions do, which accelerators these need and which channels join
+ * the tasks; its configuration says by which policy and on which CPUs they run (the model of YASMIN: Rouxel,
+ * Altmeyer, Grelck, Middleware 2021; its names are in yasmin.h). No daemon is needed. With the right to real-time
+ * priorities (CAP_SYS_NICE, or RLIMIT_RTPRIO up to 94) the threads get them; without it they run as well as they can, and
+ * the report says so.
+ *
+ *     talea_app_config config = TALEA_APP_CONFIG_INIT;
+ *     talea_task task = TALEA_TASK_INIT;
+ *     talea_task_version version = TALEA_TASK_VERSION_INIT;
+ *     talea_app *app;
+ *     uint32_t id;
+ *
+ *     task.period_ns = 25000000;
+ *     if (talea_app_new(&config, &app) || talea_app_task(app, &task, &id) ||
+ *         talea_app_version(app, id, &version, work, NULL, NULL) || talea_app_start(app))
+ *         return fprintf(stderr, "%s\n", talea_message()), 1;
+ *     pause();
+ *     talea_app_stop(app, NULL);
+ *     talea_app_free(app);
+ *
+ * Functions are called by the application's threads, the jobs of one task one after the other, those of several
+ * tasks at the same time. They are ordinary functions: they return when the job is done. Nothing may leave them in another
+ * way: no exception (it aborts the program), no longjmp, no pthread_exit. What they and their arguments name must
+ * live until the application is stopped.
+ *
+ * Threads. Of the calls below jobs may make talea_app_activate, talea_app_battery, talea_app_mode, talea_app_permit,
+ * talea_channel_push, talea_channel_pop and talea_job_get: these take no lock, wait for nobody, allocate nothing and
+ * leave talea_message() alone, and any other thread may make them, too. All others are -EDEADLK in a job; from
+ * other threads they wait for each other, but not for an application that is just being stopped (-EBUSY). Nobody may use
+ * what another thread frees.
+ *
+ * Results are as above: 0, or a negative errno with a sentence in talea_message(). -EINVAL: what is declared makes
+ * no sense; -EBUSY: the application runs, and nothing can be declared; -ECHILD: it belongs to the process that this one
+ * was forked from.
+ */
+typedef struct talea_app talea_app;
+
+/* Where tasks run. */
+#define TALEA_MAPPING_GLOBAL      0u /* each job on any CPU of the application where there is room */
+#define TALEA_MAPPING_PARTITIONED 1u /* each task on its `core` alone */
+
+/* Which job goes first. */
+#define TALEA_PRIORITIES_EDF                0u /* that with the earliest absolute deadline */
+#define TALEA_PRIORITIES_RATE_MONOTONIC     1u /* that with the shortest period */
+#define TALEA_PRIORITIES_DEADLINE_MONOTONIC 2u /* that with the shortest relative deadline */
+#define TALEA_PRIORITIES_USER               3u /* that with the largest `priority` */
+
+/* In which version a job is done: of those whose accelerators are free, or of all if none has its own. */
+#define TALEA_SELECT_DECLARED  0u /* the first that was declared */
+#define TALEA_SELECT_ENERGY    1u /* the largest `energy` that the battery holds; the least if it holds none */
+#define TALEA_SELECT_TRADE_OFF 2u /* the least weight * energy + (1000 - weight) * time_ns */
+#define TALEA_SELECT_MODE      3u /* the first whose `modes` have the current one; else the last */
+#define TALEA_SELECT_MASK      4u /* the first whose `needs` are all permitted; else the last */
+#define TALEA_SELECT_USER      5u /* what the function of talea_app_choose says; else the last */
+
+/* Flags of a configuration. */
+#define TALEA_APP_NON_PREEMPTIVE 1u /* no job is interrupted by another one */
+#define TALEA_APP_NO_INHERITANCE 2u /* who waits for an accelerator lends no urgency to whoever holds it */
+#define TALEA_APP_INSIST         4u /* without the right to real-time priorities it does not start (-EPERM) */
+
+/* By which rules the tasks run. All zero is preemptive global EDF on one CPU, in the first version. */
+typedef struct talea_app_config {
+    uint32_t size;
+    uint32_t flags;      /* TALEA_APP_* */
+    uint32_t mapping;    /* TALEA_MAPPING_* */
+    uint32_t priorities; /* TALEA_PRIORITIES_* */
+    uint32_t selection;  /* TALEA_SELECT_* */
+    uint32_t weight;     /* TRADE_OFF: thousandths, 0 looks at time only, 1000 at energy only */
+    uint32_t workers;    /* how many CPUs; 0: as many as `cpus` names, or 1 */
+    uint32_t zero;
+    uint64_t cpus[16];   /* bit n % 64 of word n / 64 is CPU n; no bit: the first that the process may use */
+} talea_app_config;
+#define TALEA_APP_CONFIG_INIT { sizeof(talea_app_config), 0, 0, 0, 0, 0, 0, 0, { 0 } }
+
+/* Makes an application. */
+int talea_app_new(const talea_app_config *config, talea_app **app);
+
+/* Gives it back with its channels. One that runs is ended first: jobs that have not begun are not done. A job
+ * that does not return within three seconds can't be ended otherwise than with the program, which is aborted. NULL is
+ * ignored. -EDEADLK in a job and -ECHILD in a child of fork(), where it stays as it is. */
+int talea_app_free(talea_app *app);
+
+/* Other rules from the next start on. -EBUSY while it runs. */
+int talea_app_configure(talea_app *app, const talea_app_config *config);
+
+/* What a function chooses from. */
+typedef struct talea_choice {
+    uint32_t size;
+    uint32_t task;
+    uint64_t job;       /* which of its task, from 0 */
+    uint64_t free;      /* bit k: version k can be had */
+    uint64_t battery;   /* as last said; UINT64_MAX from the start on */
+    uint64_t permitted; /* as last said; all bits from the start on */
+    uint32_t mode;      /* as last said; 0 from the start on */
+    uint32_t versions;  /* how many the task has */
+} talea_choice;
+
+/* Says which version, from 0. Called by the scheduler with its lock held: it must be short, must not block, and must
+ * call nothing of this library. */
+typedef int32_t (*talea_chooser)(const talea_choice *choice, void *data);
+
+/* Versions are chosen by this function: sets TALEA_SELECT_USER. */
+int talea_app_choose(talea_app *app, talea_chooser choose, void *data);
+
+/* When jobs of a task come. */
+#define TALEA_TASK_PERIODIC  0u /* every period_ns, from offset_ns after the start on */
+#define TALEA_TASK_SPORADIC  1u /* when activated; one within period_ns of the last is released that late */
+#define TALEA_TASK_ACTIVATED 2u /* when activated */
+#define TALEA_TASK_NODE      3u /* when each channel and edge into it has what it needs */
+
+/* In `backlog`: a job that comes while another one is under way is refused. */
+#define TALEA_BACKLOG_NONE UINT32_MAX
+
+/* A task. */
+typedef struct talea_task {
+    uint32_t size;
+    uint32_t kind;        /* TALEA_TASK_* */
+    uint64_t period_ns;   /* PERIODIC and SPORADIC: required; otherwise 0 */
+    uint64_t deadline_ns; /* from the release on, shorter or longer than the period. 0: period_ns, or that of the
+                             graph; required for ACTIVATED */
+    uint64_t offset_ns;   /* of the first release; PERIODIC only */
+    uint32_t priority;    /* 0 to 255, larger goes first; with TALEA_PRIORITIES_USER */
+    uint32_t core;        /* which CPU of the application, from 0; with TALEA_MAPPING_PARTITIONED */
+    uint32_t backlog;     /* jobs that may wait behind the one under way, more are refused; 0: 64 */
+    uint32_t zero;
+    char name[32];        /* for reports and messages, with its terminating zero; "": "task" and its number */
+} talea_task;
+#define TALEA_TASK_INIT { sizeof(talea_task), 0, 0, 0, 0, 0, 0, 0, 0, { 0 } }
+
+/* Declares a task. Tasks are numbered from 0. */
+int talea_app_task(talea_app *app, const talea_task *task, uint32_t *id);
+
+/* Declares a task anew from the next start on; its versions, channels and edges stay. One that is to rest becomes
+ * TALEA_TASK_ACTIVATED. */
+int talea_app_redeclare(talea_app *app, uint32_t id, const talea_task *task);
+
+/* A way to do what a task does. What is not selected by need not be declared. */
+typedef struct talea_task_version {
+    uint32_t size;
+    uint32_t zero;
+    uint64_t energy;  /* what a job uses up, in the unit of the battery; with ENERGY, TRADE_OFF */
+    uint64_t time_ns; /* what a job takes; with TRADE_OFF */
+    uint64_t modes;   /* bit k: meant for mode k; 0: for all of them; with MODE */
+    uint64_t needs;   /* permissions, a bit each; with MASK */
+    char name[32];
+} talea_task_version;
+#define TALEA_TASK_VERSION_INIT { sizeof(talea_task_version), 0, 0, 0, 0, 0, { 0 } }
+
+/* Adds a version to a task, and what its jobs do: function(argument). Versions of a task are numbered from 0, at
+ * most 64, the first being preferred; `id` may be NULL. */
+int talea_app_version(talea_app *app, uint32_t task, const talea_task_version *version,
+                      void (*function)(void *argument), void *argument, uint32_t *id);
+
+/* Declares an accelerator; at most 64. */
+int talea_app_accelerator(talea_app *app, const char *name, uint32_t *id);
+
+/* A version needs an accelerator: held from the begin of a job to its end, with all others that it needs. */
+int talea_app_uses(talea_app *app, uint32_t task, uint32_t version, uint32_t accelerator);
+
+/* A job of `to` comes when one of `from` has ended, without data. */
+int talea_app_edge(talea_app *app, uint32_t from, uint32_t to);
+
+/* A bounded first-in first-out queue of elements of `item_size` bytes, which are copied. */
+typedef struct talea_channel talea_channel;
+
+/* A channel with room for `length` elements (at most 1048576, and 1 GiB); a job of `to` comes for every `tokens` of
+ * them (0: 1). It lives as long as the application, and is empty at each start. */
+int talea_app_channel(talea_app *app, uint32_t from, uint32_t to, size_t item_size, uint32_t length,
+                      uint32_t tokens, talea_channel **channel);
+
+/* Puts a copy of `*item` in, from a job of the source; it can be taken when that job has ended. -EAGAIN: the channel is
+ * full, which the report counts; -EMSGSIZE: `size` is not that of its elements. */
+int talea_channel_push(talea_channel *channel, const void *item, size_t size);
+
+/* Takes the first element out, from a job of the sink; its room is there when that job has ended. -EAGAIN: the channel is
+ * empty, which the report counts, and `*item` stays as it was. */
+int talea_channel_pop(talea_channel *channel, void *item, size_t size);
+
+/* Runs it. Returns when its time zero is fixed, a moment ahead. When it can't be run everything stays declared:
+ * -EINVAL, -ENODEV (the machine has not these CPUs), -EPERM (with TALEA_APP_INSIST). */
+int talea_app_start(talea_app *app);
+
+/* What became of a run. */
+typedef struct talea_app_report {
+    uint32_t size;
+    uint32_t real_time; /* 1: its threads had real-time priorities; 0: it ran as well as it could */
+    uint64_t length_ns;
+    uint64_t refused; /* activations without room in a backlog */
+    uint64_t full;    /* elements that were pushed into full channels, and so not taken */
+    uint64_t empty;   /* pops from empty channels */
+    uint32_t tasks;   /* how many it had */
+    uint32_t zero;
+} talea_app_report;
+#define TALEA_APP_REPORT_INIT { sizeof(talea_app_report), 0, 0, 0, 0, 0, 0, 0 }
+
+/* Stops it: no job comes any more, those that have come are done, with what their graphs activate. It may be changed and
+ * started again then, with a new time zero and empty channels. `report` may be NULL. -ESRCH: it does not run. */
+int talea_app_stop(talea_app *app, talea_app_report *report);
+
+/* The last run that was stopped. -ENOENT: there is none. */
+int talea_app_report_get(talea_app *app, talea_app_report *report);
+
+/* What became of a task in it. */
+typedef struct talea_task_report {
+    uint32_t size;
+    uint32_t versions;   /* how many it had */
+    uint64_t jobs;       /* that have ended */
+    uint64_t late;       /* of these, later than their deadlines */
+    uint64_t longest_ns; /* from release to end */
+    uint64_t mean_ns;
+    uint64_t version_jobs[64]; /* jobs that began in version k */
+    char name[32];
+} talea_task_report;
+#define TALEA_TASK_REPORT_INIT { sizeof(talea_task_report), 0, 0, 0, 0, 0, { 0 }, { 0 } }
+int talea_task_report_get(talea_app *app, uint32_t task, talea_task_report *report);
+
+/* Wants a job of a task that is sporadic or activated, or one more of any other. -ESRCH: the application does not run, or
+ * has no such task. Whether there was room, the report says. */
+int talea_app_activate(talea_app *app, uint32_t task);
+
+/* What has become of the world, for the versions of jobs from now on. At each start the battery is full, the mode is 0, and
+ * everything is permitted. -ESRCH: the application does not run. */
+int talea_app_battery(talea_app *app, uint64_t battery); /* what it holds, in the unit of `energy` */
+int talea_app_mode(talea_app *app, uint32_t mode);       /* 0 to 63 */
+int talea_app_permit(talea_app *app, uint64_t permitted);
+
+/* The job that the calling thread is doing. */
+typedef struct talea_job {
+    uint32_t size;
+    uint32_t task;
+    uint64_t number;  /* which of its task, from 0 */
+    uint32_t version; /* in which it is done */
+    uint32_t zero;
+} talea_job;
+#define TALEA_JOB_INIT { sizeof(talea_job), 0, 0, 0, 0 }
+
+/* -ENOENT: it is doing none. */
+int talea_job_get(talea_job *job);
 
 /* The library's version, such as "0.1.0". */
 const char *talea_version(void);

@@ -14,6 +14,8 @@ pub(crate) enum Trouble {
     Failed(Failure),
     /// The caller made a mistake; an errno and what it was.
     Caller(c_int, &'static str),
+    /// The same, with what is only known when it happens.
+    Said(c_int, String),
 }
 
 pub(crate) type Answer<T = ()> = Result<T, Trouble>;
@@ -36,7 +38,7 @@ impl Trouble {
         match self {
             Trouble::Refused(refusal) => refusal.code as c_int,
             Trouble::Failed(failure) => -failure.errno().abs().max(1),
-            Trouble::Caller(errno, _) => -errno,
+            Trouble::Caller(errno, _) | Trouble::Said(errno, _) => -errno,
         }
     }
 }

@@ -134,6 +134,103 @@ pub struct TaleaPeriodic {
     pub skipped: u64,
 }
 
+/// `talea_app_config`
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct TaleaAppConfig {
+    pub size: u32,
+    pub flags: u32,
+    pub mapping: u32,
+    pub priorities: u32,
+    pub selection: u32,
+    pub weight: u32,
+    pub workers: u32,
+    pub zero: u32,
+    pub cpus: [u64; 16],
+}
+
+/// `talea_task`
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct TaleaTask {
+    pub size: u32,
+    pub kind: u32,
+    pub period_ns: u64,
+    pub deadline_ns: u64,
+    pub offset_ns: u64,
+    pub priority: u32,
+    pub core: u32,
+    pub backlog: u32,
+    pub zero: u32,
+    pub name: [u8; 32],
+}
+
+/// `talea_task_version`
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct TaleaTaskVersion {
+    pub size: u32,
+    pub zero: u32,
+    pub energy: u64,
+    pub time_ns: u64,
+    pub modes: u64,
+    pub needs: u64,
+    pub name: [u8; 32],
+}
+
+/// `talea_choice`
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct TaleaChoice {
+    pub size: u32,
+    pub task: u32,
+    pub job: u64,
+    pub free: u64,
+    pub battery: u64,
+    pub permitted: u64,
+    pub mode: u32,
+    pub versions: u32,
+}
+
+/// `talea_job`
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct TaleaJob {
+    pub size: u32,
+    pub task: u32,
+    pub number: u64,
+    pub version: u32,
+    pub zero: u32,
+}
+
+/// `talea_app_report`
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct TaleaAppReport {
+    pub size: u32,
+    pub real_time: u32,
+    pub length_ns: u64,
+    pub refused: u64,
+    pub full: u64,
+    pub empty: u64,
+    pub tasks: u32,
+    pub zero: u32,
+}
+
+/// `talea_task_report`
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct TaleaTaskReport {
+    pub size: u32,
+    pub versions: u32,
+    pub jobs: u64,
+    pub late: u64,
+    pub longest_ns: u64,
+    pub mean_ns: u64,
+    pub version_jobs: [u64; 64],
+    pub name: [u8; 32],
+}
+
 macro_rules! sized {
     ($($name:ident $size:literal { $($field:ident $offset:literal)* })*) => { $(
         // SAFETY: `repr(C)`, integers only, the size first; without padding, because the sizes of the fields add
@@ -153,4 +250,11 @@ sized! {
     TaleaPlugin 216 { name 8 kind 40 cpus 72 priority_low 200 out_of_service 212 }
     TaleaInfo 120 { spec_id 16 accepted_ns 56 priority 64 cpu 72 owner 84 plugin 88 }
     TaleaPeriodic 48 { start_ns 8 skipped 40 }
+    TaleaAppConfig 160 { mapping 8 weight 20 workers 24 cpus 32 }
+    TaleaTask 80 { period_ns 8 offset_ns 24 priority 32 backlog 40 name 48 }
+    TaleaTaskVersion 72 { energy 8 needs 32 name 40 }
+    TaleaChoice 48 { job 8 permitted 32 mode 40 versions 44 }
+    TaleaJob 24 { number 8 version 16 }
+    TaleaAppReport 48 { length_ns 8 empty 32 tasks 40 }
+    TaleaTaskReport 584 { jobs 8 mean_ns 32 version_jobs 40 name 552 }
 }

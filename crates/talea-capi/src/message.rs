@@ -28,6 +28,7 @@ pub(crate) fn remember(trouble: Trouble) {
         Trouble::Caller(errno, what) => {
             (format!("{what} ({})", std::io::Error::from_raw_os_error(errno)), None)
         }
+        Trouble::Said(_, what) => (what, None),
     };
     set(&text, refusal);
 }

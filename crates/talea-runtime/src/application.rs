@@ -15,6 +15,11 @@ use talea_exec::{Flow, Job};
 pub struct TaskId(u32);
 
 impl TaskId {
+    /// The task with this [`number`](TaskId::number), for whoever keeps numbers only. There need not be one.
+    pub fn from_number(number: u32) -> TaskId {
+        TaskId(number)
+    }
+
     /// Counts the tasks in the order of their declaration, from 0.
     pub fn number(self) -> usize {
         self.0 as usize

@@ -56,5 +56,5 @@ pub use config::{Config, Mapping, Priorities};
 pub use report::{Report, TaskReport};
 pub use running::{Error, Hand, NotStarted, Running, first_cpus};
 pub use talea_core::machine::{Candidates, Chooser, Condition, GivenChooser, Selection};
-pub use talea_exec::Job;
+pub use talea_exec::{Failure, Job};
 pub use task::{Task, Version};

@@ -80,9 +80,44 @@ AT(talea_info, cpu, 72);
 AT(talea_info, plugin, 88);
 HOLDS(sizeof(talea_periodic) == 48);
 AT(talea_periodic, skipped, 40);
+HOLDS(sizeof(talea_app_config) == 160);
+AT(talea_app_config, mapping, 8);
+AT(talea_app_config, weight, 20);
+AT(talea_app_config, workers, 24);
+AT(talea_app_config, cpus, 32);
+HOLDS(sizeof(talea_task) == 80);
+AT(talea_task, period_ns, 8);
+AT(talea_task, offset_ns, 24);
+AT(talea_task, priority, 32);
+AT(talea_task, backlog, 40);
+AT(talea_task, name, 48);
+HOLDS(sizeof(talea_task_version) == 72);
+AT(talea_task_version, energy, 8);
+AT(talea_task_version, needs, 32);
+AT(talea_task_version, name, 40);
+HOLDS(sizeof(talea_choice) == 48);
+AT(talea_choice, job, 8);
+AT(talea_choice, permitted, 32);
+AT(talea_choice, versions, 44);
+HOLDS(sizeof(talea_job) == 24);
+AT(talea_job, number, 8);
+AT(talea_job, version, 16);
+HOLDS(sizeof(talea_app_report) == 48);
+AT(talea_app_report, length_ns, 8);
+AT(talea_app_report, tasks, 40);
+HOLDS(sizeof(talea_task_report) == 584);
+AT(talea_task_report, jobs, 8);
+AT(talea_task_report, version_jobs, 40);
+AT(talea_task_report, name, 552);
 
 int main(void)
 {
+    talea_app_config config = TALEA_APP_CONFIG_INIT;
+    talea_task task = TALEA_TASK_INIT;
+    talea_task_version version = TALEA_TASK_VERSION_INIT;
+    talea_job job = TALEA_JOB_INIT;
+    talea_app_report whole = TALEA_APP_REPORT_INIT;
+    talea_task_report one = TALEA_TASK_REPORT_INIT;
     talea_spec spec = TALEA_SPEC_INIT;
     talea_granted granted = TALEA_GRANTED_INIT;
     talea_refusal refusal = TALEA_REFUSAL_INIT;
@@ -92,5 +127,7 @@ int main(void)
     talea_periodic periodic = TALEA_PERIODIC_INIT;
     return !(spec.size == sizeof spec && granted.size == sizeof granted && refusal.size == sizeof refusal &&
              status.size == sizeof status && plugin.size == sizeof plugin && info.size == sizeof info &&
-             periodic.size == sizeof periodic && spec.cpus[15] == 0 && granted.token[15] == 0);
+             periodic.size == sizeof periodic && config.size == sizeof config && task.size == sizeof task &&
+             version.size == sizeof version && job.size == sizeof job && whole.size == sizeof whole &&
+             one.size == sizeof one && config.cpus[15] == 0 && one.version_jobs[63] == 0 && spec.cpus[15] == 0 && granted.token[15] == 0);
 }

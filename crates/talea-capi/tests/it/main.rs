@@ -1,5 +1,6 @@
 //! The C library as C programs meet it: compiled, linked and run.
 
+mod apps;
 mod calls;
 mod daemon;
 mod headers;

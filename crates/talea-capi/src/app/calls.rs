@@ -1,0 +1,253 @@
+//! Declaring an application.
+
+use super::choice::{Choose, Given};
+use super::job::Call;
+use super::state::{App, Known, wrong};
+use super::{Pipe, convert};
+use crate::border::{Answer, Trouble, call, given, place, read};
+use crate::layout::{TaleaAppConfig, TaleaTask, TaleaTaskVersion};
+use libc::{c_char, c_int, c_void, size_t};
+use std::ffi::CStr;
+use std::sync::Arc;
+use talea_runtime::{Application, VersionId};
+
+impl App {
+    pub(crate) fn configure(&self, config: &TaleaAppConfig) -> Answer {
+        self.with(|declared| {
+            let user = declared.chooser.as_ref().map(|given| given.selection());
+            let config = convert::config(config, user)?;
+            *declared.stopped()?.config() = config;
+            Ok(())
+        })
+    }
+
+    pub(crate) fn task(&self, task: &TaleaTask) -> Answer<u32> {
+        self.with(|declared| {
+            let number = declared.tasks.len();
+            let task = convert::task(task, number)?;
+            let id = declared.stopped()?.task(task);
+            declared.tasks.push(Known { id, versions: Vec::new() });
+            Ok(number as u32)
+        })
+    }
+
+    pub(crate) fn redeclare(&self, number: u32, task: &TaleaTask) -> Answer {
+        self.with(|declared| {
+            let id = declared.task(number)?;
+            let task = convert::task(task, number as usize)?;
+            declared.stopped()?.redeclare(id, task);
+            Ok(())
+        })
+    }
+
+    pub(crate) fn version(&self, task: u32, version: &TaleaTaskVersion, what: Call) -> Answer<u32> {
+        self.with(|declared| {
+            let id = declared.task(task)?;
+            let number = declared.tasks[task as usize].versions.len();
+            let version = convert::version(version, number)?;
+            let version: VersionId = declared.stopped()?.version(id, version, move |job| what.run(task, job));
+            declared.tasks[task as usize].versions.push(version);
+            Ok(number as u32)
+        })
+    }
+
+    pub(crate) fn accelerator(&self, name: &str) -> Answer<u32> {
+        self.with(|declared| {
+            let accelerator = declared.stopped()?.accelerator(name);
+            declared.accelerators.push(accelerator);
+            Ok(declared.accelerators.len() as u32 - 1)
+        })
+    }
+
+    pub(crate) fn uses(&self, task: u32, version: u32, accelerator: u32) -> Answer {
+        self.with(|declared| {
+            let version = declared.version(task, version)?;
+            let known = declared.accelerators.get(accelerator as usize).copied();
+            let known = known.ok_or_else(|| wrong(format!("there is no accelerator {accelerator}")))?;
+            declared.stopped()?.uses(version, known);
+            Ok(())
+        })
+    }
+
+    pub(crate) fn edge(&self, from: u32, to: u32) -> Answer {
+        self.with(|declared| {
+            let (from, to) = (declared.task(from)?, declared.task(to)?);
+            declared.stopped()?.edge(from, to);
+            Ok(())
+        })
+    }
+
+    /// The channel lives as long as this.
+    pub(crate) fn channel(
+        &self,
+        ends: (u32, u32),
+        item: usize,
+        (length, tokens): (u32, u32),
+    ) -> Answer<*const Pipe> {
+        self.with(|declared| {
+            let ends = (declared.task(ends.0)?, declared.task(ends.1)?);
+            if item == 0 || length == 0 {
+                return Err(wrong("a channel has room for something: talea_app_edge is for no data"));
+            }
+            let app = declared.stopped()?;
+            let pipe = Pipe::new(app, ends, (length, tokens.max(1)), item).ok_or_else(|| {
+                Trouble::Said(
+                    libc::ENOMEM,
+                    format!("{length} elements of {item} bytes: at most 1048576, and 1 GiB"),
+                )
+            })?;
+            let pipe = Arc::new(pipe);
+            declared.channels.push(Arc::clone(&pipe));
+            Ok(Arc::as_ptr(&pipe))
+        })
+    }
+}
+
+/// A text of the caller's.
+///
+/// # Safety
+/// It is NULL or ends with a zero.
+pub(crate) unsafe fn text<'a>(text: *const c_char) -> Answer<&'a str> {
+    if text.is_null() {
+        return Err(wrong("name is NULL"));
+    }
+    // SAFETY: the caller's promise.
+    unsafe { CStr::from_ptr(text) }.to_str().map_err(|_| wrong("name is no text"))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn talea_app_new(config: *const TaleaAppConfig, app: *mut *mut App) -> c_int {
+    call(|| {
+        // SAFETY: as the header says.
+        let (config, app) = unsafe { (read(config)?, place(app, "app is NULL")?) };
+        *app = std::ptr::null_mut();
+        let config = convert::config(&config, None)?;
+        *app = Box::into_raw(Box::new(App::new(Application::new(config), None)));
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn talea_app_free(app: *mut App) -> c_int {
+    call(|| {
+        if app.is_null() {
+            return Ok(());
+        }
+        // SAFETY: it was given out by `talea_app_new`, and nobody uses it any more.
+        unsafe { Box::from_raw(app) }.end()
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn talea_app_configure(app: *mut App, config: *const TaleaAppConfig) -> c_int {
+    call(|| {
+        // SAFETY: as the header says.
+        let (app, config) = unsafe { (given(app, "app is NULL")?, read(config)?) };
+        app.configure(&config)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn talea_app_choose(app: *mut App, choose: Option<Choose>, data: *mut c_void) -> c_int {
+    call(|| {
+        // SAFETY: as the header says.
+        let app = unsafe { given(app, "app is NULL") }?;
+        let choose = choose.ok_or(Trouble::Caller(libc::EINVAL, "choose is NULL"))?;
+        app.choose(Given { choose, data })
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn talea_app_task(app: *mut App, task: *const TaleaTask, id: *mut u32) -> c_int {
+    call(|| {
+        // SAFETY: as the header says.
+        let (app, task, id) = unsafe { (given(app, "app is NULL")?, read(task)?, place(id, "id is NULL")?) };
+        *id = app.task(&task)?;
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn talea_app_redeclare(app: *mut App, id: u32, task: *const TaleaTask) -> c_int {
+    call(|| {
+        // SAFETY: as the header says.
+        let (app, task) = unsafe { (given(app, "app is NULL")?, read(task)?) };
+        app.redeclare(id, &task)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn talea_app_version(
+    app: *mut App,
+    task: u32,
+    version: *const TaleaTaskVersion,
+    function: Option<unsafe extern "C" fn(*mut c_void)>,
+    argument: *mut c_void,
+    id: *mut u32,
+) -> c_int {
+    call(|| {
+        // SAFETY: as the header says.
+        let (app, version) = unsafe { (given(app, "app is NULL")?, read(version)?) };
+        let function = function.ok_or(Trouble::Caller(libc::EINVAL, "function is NULL"))?;
+        let number = app.version(task, &version, Call { function, argument })?;
+        // SAFETY: NULL or room for a number.
+        if let Some(id) = unsafe { id.as_mut() } {
+            *id = number;
+        }
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn talea_app_accelerator(app: *mut App, name: *const c_char, id: *mut u32) -> c_int {
+    call(|| {
+        // SAFETY: as the header says.
+        let (app, name, id) = unsafe { (given(app, "app is NULL")?, text(name)?, place(id, "id is NULL")?) };
+        *id = app.accelerator(name)?;
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn talea_app_uses(app: *mut App, task: u32, version: u32, accelerator: u32) -> c_int {
+    // SAFETY: as the header says.
+    call(|| unsafe { given(app, "app is NULL") }?.uses(task, version, accelerator))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn talea_app_edge(app: *mut App, from: u32, to: u32) -> c_int {
+    // SAFETY: as the header says.
+    call(|| unsafe { given(app, "app is NULL") }?.edge(from, to))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn talea_app_channel(
+    app: *mut App,
+    from: u32,
+    to: u32,
+    item_size: size_t,
+    length: u32,
+    tokens: u32,
+    channel: *mut *mut Pipe,
+) -> c_int {
+    call(|| {
+        // SAFETY: as the header says.
+        let (app, channel) = unsafe { (given(app, "app is NULL")?, place(channel, "channel is NULL")?) };
+        *channel = app.channel((from, to), item_size, (length, tokens))?.cast_mut();
+        Ok(())
+    })
+}
+
+impl App {
+    /// From now on this function chooses versions.
+    pub(crate) fn choose(&self, given: Given) -> Answer {
+        self.with(|declared| {
+            let given = Box::new(given);
+            let selection = given.selection();
+            declared.stopped()?.config().selection = selection;
+            // The machine that knew the one before is gone.
+            declared.chooser = Some(given);
+            Ok(())
+        })
+    }
+}

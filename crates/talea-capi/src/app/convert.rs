@@ -1,0 +1,133 @@
+//! Between C's structures and what the runtime is told.
+
+use super::state::wrong;
+use crate::border::Answer;
+use crate::layout::{TaleaAppConfig, TaleaTask, TaleaTaskVersion};
+use std::time::Duration;
+use talea_core::CpuSet;
+use talea_runtime::{Config, Mapping, Priorities, Selection, Task, Version, first_cpus};
+
+const NON_PREEMPTIVE: u32 = 1;
+const NO_INHERITANCE: u32 = 2;
+const INSIST: u32 = 4;
+
+/// The method that needs a function.
+const USER: u32 = 5;
+
+const PERIODIC: u32 = 0;
+const SPORADIC: u32 = 1;
+const ACTIVATED: u32 = 2;
+const NODE: u32 = 3;
+
+const NO_BACKLOG: u32 = u32::MAX;
+
+/// `of[number]`, or what else there is.
+fn one_of<T: Copy>(what: &str, number: u32, of: &[T]) -> Answer<T> {
+    of.get(number as usize)
+        .copied()
+        .ok_or_else(|| wrong(format!("{what} is {number}: there are 0 to {}", of.len() - 1)))
+}
+
+/// `user`: what asks the caller's function, where there is one.
+#[allow(clippy::needless_update, reason = "what C can't say yet is as the runtime has it")]
+pub(crate) fn config(given: &TaleaAppConfig, user: Option<Selection>) -> Answer<Config> {
+    let unknown = given.flags & !(NON_PREEMPTIVE | NO_INHERITANCE | INSIST);
+    if unknown != 0 {
+        return Err(wrong(format!("flags: {unknown:#x} is not known")));
+    }
+    if given.weight > 1_000 {
+        return Err(wrong(format!("weight is {}: it is in thousandths", given.weight)));
+    }
+    let orders =
+        [Priorities::Edf, Priorities::RateMonotonic, Priorities::DeadlineMonotonic, Priorities::User];
+    let selections = [
+        Selection::Declared,
+        Selection::Energy,
+        Selection::TradeOff { weight: given.weight },
+        Selection::Mode,
+        Selection::Mask,
+    ];
+    let selection = match user {
+        Some(asked) if given.selection == USER => asked,
+        None if given.selection == USER => {
+            return Err(wrong("selection is TALEA_SELECT_USER: talea_app_choose says first which function"));
+        }
+        _ => one_of("selection", given.selection, &selections)?,
+    };
+    Ok(Config {
+        mapping: one_of("mapping", given.mapping, &[Mapping::Global, Mapping::Partitioned])?,
+        priorities: one_of("priorities", given.priorities, &orders)?,
+        preemptive: given.flags & NON_PREEMPTIVE == 0,
+        selection,
+        inheritance: given.flags & NO_INHERITANCE == 0,
+        cpus: cpus(given)?,
+        insist: given.flags & INSIST != 0,
+        ..Config::default()
+    })
+}
+
+fn cpus(given: &TaleaAppConfig) -> Answer<Vec<u32>> {
+    let named: Vec<u32> = CpuSet::from_words(given.cpus).iter().collect();
+    match given.workers as usize {
+        0 => Ok(named),
+        workers if named.is_empty() => first_cpus(workers).map_err(|error| super::state::trouble(&error)),
+        workers if workers == named.len() => Ok(named),
+        workers => Err(wrong(format!("workers is {workers}, and cpus names {}", named.len()))),
+    }
+}
+
+fn long(ns: u64) -> Duration {
+    Duration::from_nanos(ns)
+}
+
+/// A name in a field of 32 bytes, ended by a zero.
+fn name(field: &[u8; 32]) -> Answer<&str> {
+    let end = field.iter().position(|&byte| byte == 0);
+    let text = end.and_then(|end| str::from_utf8(&field[..end]).ok());
+    text.ok_or_else(|| wrong("a name is text of at most 31 bytes with a zero behind it"))
+}
+
+/// `number`: which task it is or will be, for one without a name.
+pub(crate) fn task(given: &TaleaTask, number: usize) -> Answer<Task> {
+    let name = match name(&given.name)? {
+        "" => format!("task {number}"),
+        name => name.to_owned(),
+    };
+    let refuse = |what: &str| Err(wrong(format!("task {name}: {what}")));
+    let (period, deadline) = (long(given.period_ns), long(given.deadline_ns));
+    let task = match given.kind {
+        PERIODIC | SPORADIC if period.is_zero() => return refuse("its period_ns is not declared"),
+        PERIODIC => Task::periodic(&name, period).offset(long(given.offset_ns)),
+        SPORADIC => Task::sporadic(&name, period),
+        ACTIVATED if deadline.is_zero() => return refuse("its deadline_ns is not declared"),
+        ACTIVATED => Task::activated(&name, deadline),
+        NODE => Task::node(&name),
+        other => return refuse(&format!("kind is {other}: there are 0 to 3")),
+    };
+    if given.offset_ns != 0 && given.kind != PERIODIC {
+        return refuse("offset_ns is for periodic tasks");
+    }
+    if given.period_ns != 0 && given.kind > SPORADIC {
+        return refuse("period_ns is for periodic and sporadic tasks");
+    }
+    let Ok(priority) = u8::try_from(given.priority) else {
+        return refuse(&format!("priority is {}: it is at most 255", given.priority));
+    };
+    let task = task.priority(priority).core(given.core);
+    let task = if deadline.is_zero() { task } else { task.deadline(deadline) };
+    Ok(match given.backlog {
+        0 => task,
+        NO_BACKLOG => task.backlog(0),
+        jobs => task.backlog(jobs),
+    })
+}
+
+/// `number`: which version it will be, for one without a name.
+pub(crate) fn version(given: &TaleaTaskVersion, number: usize) -> Answer<Version> {
+    let version = match name(&given.name)? {
+        "" => Version::new(&format!("version {number}")),
+        name => Version::new(name),
+    };
+    let modes = if given.modes == 0 { u64::MAX } else { given.modes };
+    Ok(version.energy(given.energy).time(long(given.time_ns)).modes(modes).needs(given.needs))
+}

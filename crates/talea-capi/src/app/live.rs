@@ -1,0 +1,108 @@
+//! What can be done with an application that runs. Jobs may call what does not start or stop it: that takes no lock, allocates nothing,
+//! and keeps no message.
+
+use super::Pipe;
+use super::job::under_way;
+use super::state::App;
+use crate::border::{call, given, protect, write};
+use crate::layout::{TaleaAppReport, TaleaJob};
+use libc::{c_int, c_void, size_t};
+use talea_runtime::{Condition, Hand, TaskId};
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn talea_app_start(app: *mut App) -> c_int {
+    // SAFETY: as the header says.
+    call(|| unsafe { given(app, "app is NULL") }?.start())
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn talea_app_stop(app: *mut App, report: *mut TaleaAppReport) -> c_int {
+    call(|| {
+        // SAFETY: as the header says.
+        let app = unsafe { given(app, "app is NULL") }?;
+        let known = app.stop()?;
+        if report.is_null() {
+            return Ok(());
+        }
+        // SAFETY: as the header says.
+        unsafe { write(report, &super::report::whole(&known)) }
+    })
+}
+
+/// 0, or a negative errno without a message.
+fn quietly(inside: impl FnOnce() -> c_int) -> c_int {
+    protect(|| Ok(inside())).unwrap_or_else(|trouble| trouble.number())
+}
+
+/// Says something to a run.
+///
+/// # Safety
+/// `app` is NULL or a handle that nobody frees meanwhile.
+unsafe fn tell(app: *const App, say: impl FnOnce(&Hand) -> bool) -> c_int {
+    // SAFETY: the caller's promise.
+    match unsafe { app.as_ref() } {
+        None => -libc::EINVAL,
+        Some(app) => quietly(|| if app.tell(say) { 0 } else { -libc::ESRCH }),
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn talea_app_activate(app: *mut App, task: u32) -> c_int {
+    // SAFETY: as the header says.
+    unsafe { tell(app, |hand| hand.activate(TaskId::from_number(task))) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn talea_app_battery(app: *mut App, battery: u64) -> c_int {
+    // SAFETY: as the header says.
+    unsafe { tell(app, |hand| hand.change(Condition::Battery(battery))) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn talea_app_mode(app: *mut App, mode: u32) -> c_int {
+    match u8::try_from(mode) {
+        // SAFETY: as the header says.
+        Ok(mode) if mode < 64 => unsafe { tell(app, |hand| hand.change(Condition::Mode(mode))) },
+        _ => -libc::EINVAL,
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn talea_app_permit(app: *mut App, permitted: u64) -> c_int {
+    // SAFETY: as the header says.
+    unsafe { tell(app, |hand| hand.change(Condition::Permitted(permitted))) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn talea_channel_push(channel: *mut Pipe, item: *const c_void, size: size_t) -> c_int {
+    // SAFETY: as the header says.
+    let Some(pipe) = (unsafe { channel.as_ref() }).filter(|_| !item.is_null()) else { return -libc::EINVAL };
+    quietly(|| match pipe.item() {
+        // SAFETY: it names `size` bytes, says the header.
+        item_size if item_size == size && unsafe { pipe.push(item) } => 0,
+        item_size if item_size == size => -libc::EAGAIN,
+        _ => -libc::EMSGSIZE,
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn talea_channel_pop(channel: *mut Pipe, item: *mut c_void, size: size_t) -> c_int {
+    // SAFETY: as the header says.
+    let Some(pipe) = (unsafe { channel.as_ref() }).filter(|_| !item.is_null()) else { return -libc::EINVAL };
+    quietly(|| match pipe.item() {
+        // SAFETY: there is room for `size` bytes, says the header.
+        item_size if item_size == size && unsafe { pipe.pop(item) } => 0,
+        item_size if item_size == size => -libc::EAGAIN,
+        _ => -libc::EMSGSIZE,
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn talea_job_get(job: *mut TaleaJob) -> c_int {
+    let Some(known) = under_way() else { return -libc::ENOENT };
+    // SAFETY: as the header says.
+    match protect(|| unsafe { write(job, &known) }) {
+        Ok(()) => 0,
+        Err(trouble) => trouble.number(),
+    }
+}

@@ -1,0 +1,81 @@
+//! What became of a run, in C's structures.
+
+use super::state::{App, wrong};
+use crate::border::{Answer, Trouble, call, given, write};
+use crate::layout::{TaleaAppReport, TaleaTaskReport};
+use libc::c_int;
+use std::time::Duration;
+use talea_runtime::{Report, TaskReport};
+
+fn ns(long: Duration) -> u64 {
+    u64::try_from(long.as_nanos()).unwrap_or(u64::MAX)
+}
+
+pub(crate) fn whole(report: &Report) -> TaleaAppReport {
+    TaleaAppReport {
+        size: 0,
+        real_time: report.is_real_time.into(),
+        length_ns: ns(report.length),
+        refused: report.refused,
+        full: report.full,
+        empty: report.empty,
+        tasks: report.tasks.len() as u32,
+        zero: 0,
+    }
+}
+
+fn of_task(task: &TaskReport) -> TaleaTaskReport {
+    let mut version_jobs = [0; 64];
+    version_jobs.iter_mut().zip(&task.versions).for_each(|(to, &jobs)| *to = jobs);
+    let mut name = [0; 32];
+    // The last byte stays zero.
+    name.iter_mut().take(31).zip(task.name.bytes()).for_each(|(to, byte)| *to = byte);
+    TaleaTaskReport {
+        size: 0,
+        versions: task.versions.len() as u32,
+        jobs: task.jobs,
+        late: task.late,
+        longest_ns: ns(task.longest),
+        mean_ns: ns(task.mean),
+        version_jobs,
+        name,
+    }
+}
+
+impl App {
+    /// Looks at the last run that ended.
+    fn last<T>(&self, look: impl FnOnce(&Report) -> Answer<T>) -> Answer<T> {
+        self.with(|declared| match &declared.report {
+            Some(report) => look(report),
+            None => Err(Trouble::Caller(libc::ENOENT, "the application has not run")),
+        })
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn talea_app_report_get(app: *mut App, report: *mut TaleaAppReport) -> c_int {
+    call(|| {
+        // SAFETY: as the header says.
+        let known = unsafe { given(app, "app is NULL") }?.last(|report| Ok(whole(report)))?;
+        // SAFETY: as the header says.
+        unsafe { write(report, &known) }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn talea_task_report_get(
+    app: *mut App,
+    task: u32,
+    report: *mut TaleaTaskReport,
+) -> c_int {
+    call(|| {
+        // SAFETY: as the header says.
+        let app = unsafe { given(app, "app is NULL") }?;
+        let known = app.last(|report| {
+            let known = report.tasks.get(task as usize).map(of_task);
+            known.ok_or_else(|| wrong(format!("the run had no task {task}")))
+        })?;
+        // SAFETY: as the header says.
+        unsafe { write(report, &known) }
+    })
+}

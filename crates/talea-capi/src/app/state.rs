@@ -1,0 +1,183 @@
+//! An application as its handle knows it.
+
+use super::channel::Pipe;
+use super::choice::Given;
+use super::job::is_in_job;
+use crate::border::{Answer, Trouble};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use talea_runtime::{Accelerator, Application, Error, Failure, Hand, Report, Running, TaskId, VersionId};
+
+/// What `talea_app *` points to.
+pub struct App {
+    declared: Mutex<Declared>,
+    /// Of the run. Written before its first job and after its last one; who finds it locked does not wait.
+    hand: RwLock<Option<Hand>>,
+    /// A child of fork has none of the threads.
+    owner: u32,
+}
+
+/// Everything that was declared, and what became of it.
+pub(crate) struct Declared {
+    state: State,
+    pub(crate) tasks: Vec<Known>,
+    pub(crate) accelerators: Vec<Accelerator>,
+    /// The caller has pointers to them.
+    pub(crate) channels: Vec<Arc<Pipe>>,
+    /// What the scheduler machine has a pointer to.
+    pub(crate) chooser: Option<Box<Given>>,
+    pub(crate) report: Option<Report>,
+}
+
+/// A task and its versions.
+pub(crate) struct Known {
+    pub(crate) id: TaskId,
+    pub(crate) versions: Vec<VersionId>,
+}
+
+enum State {
+    Stopped(Box<Application>),
+    Running(Box<Running>),
+    /// Somebody starts or stops it just now.
+    Between,
+}
+
+/// The caller's mistake.
+pub(crate) fn wrong(what: impl Into<String>) -> Trouble {
+    Trouble::Said(libc::EINVAL, what.into())
+}
+
+/// Why the runtime does not do it.
+pub(crate) fn trouble(error: &Error) -> Trouble {
+    let errno = match error {
+        Error::Declared(_) => libc::EINVAL,
+        Error::Machine(_) => libc::ENODEV,
+        Error::Run(Failure::NoRight(_)) => libc::EPERM,
+        Error::Run(Failure::Os(error)) => error.raw_os_error().unwrap_or(libc::EIO),
+        Error::Run(_) => libc::EIO,
+    };
+    Trouble::Said(errno, error.to_string())
+}
+
+impl Declared {
+    /// To declare something, which needs a stopped application.
+    pub(crate) fn stopped(&mut self) -> Answer<&mut Application> {
+        match &mut self.state {
+            State::Stopped(app) => Ok(app),
+            State::Running(_) | State::Between => {
+                Err(Trouble::Caller(libc::EBUSY, "the application runs: stop it first"))
+            }
+        }
+    }
+
+    pub(crate) fn task(&self, task: u32) -> Answer<TaskId> {
+        let known = self.tasks.get(task as usize).map(|known| known.id);
+        known.ok_or_else(|| wrong(format!("there is no task {task}: {} are declared", self.tasks.len())))
+    }
+
+    pub(crate) fn version(&self, task: u32, version: u32) -> Answer<VersionId> {
+        self.task(task)?;
+        let versions = &self.tasks[task as usize].versions;
+        let known = versions.get(version as usize).copied();
+        known.ok_or_else(|| wrong(format!("task {task} has no version {version}: it has {}", versions.len())))
+    }
+}
+
+impl App {
+    pub(crate) fn new(application: Application, chooser: Option<Box<Given>>) -> App {
+        let declared = Declared {
+            state: State::Stopped(Box::new(application)),
+            tasks: Vec::new(),
+            accelerators: Vec::new(),
+            channels: Vec::new(),
+            chooser,
+            report: None,
+        };
+        App { declared: Mutex::new(declared), hand: RwLock::new(None), owner: std::process::id() }
+    }
+
+    fn is_ours(&self) -> Answer {
+        if is_in_job() {
+            // Who stops waits for the jobs; and a job is not to wait for who declares.
+            return Err(Trouble::Caller(libc::EDEADLK, "jobs may not call this"));
+        }
+        if self.owner != std::process::id() {
+            return Err(Trouble::Caller(
+                libc::ECHILD,
+                "the application belongs to the process that this one was forked from",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Looks at what is declared, or adds to it.
+    pub(crate) fn with<T>(&self, inside: impl FnOnce(&mut Declared) -> Answer<T>) -> Answer<T> {
+        self.is_ours()?;
+        inside(&mut self.declared.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn start(&self) -> Answer {
+        let app = self.with(|declared| {
+            declared.stopped()?;
+            match std::mem::replace(&mut declared.state, State::Between) {
+                State::Stopped(app) => Ok(app),
+                State::Running(_) | State::Between => unreachable!("it was stopped"),
+            }
+        })?;
+        let tell = |hand| *self.hand.write().unwrap_or_else(PoisonError::into_inner) = Some(hand);
+        let (state, answer) = match app.start_telling(tell) {
+            Ok(running) => (State::Running(Box::new(running)), Ok(())),
+            Err(back) => (State::Stopped(Box::new(back.app)), Err(trouble(&back.error))),
+        };
+        if answer.is_err() {
+            self.hang_up();
+        }
+        self.with(|declared| {
+            declared.state = state;
+            answer
+        })
+    }
+
+    pub(crate) fn stop(&self) -> Answer<Report> {
+        let running = self.with(|declared| match std::mem::replace(&mut declared.state, State::Between) {
+            State::Running(running) => Ok(running),
+            other => {
+                declared.state = other;
+                Err(Trouble::Caller(libc::ESRCH, "the application does not run"))
+            }
+        })?;
+        // Not behind the lock: it takes as long as the jobs do.
+        let (app, report) = running.stop_keeping();
+        self.hang_up();
+        self.with(|declared| {
+            declared.state = State::Stopped(Box::new(app));
+            declared.report = report.as_ref().ok().cloned();
+            report.map_err(|error| trouble(&error))
+        })
+    }
+
+    fn hang_up(&self) {
+        *self.hand.write().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Says something to the run, from jobs and from other threads. Whether there is one. Waits for nobody.
+    pub(crate) fn tell(&self, say: impl FnOnce(&Hand) -> bool) -> bool {
+        self.hand.try_read().is_ok_and(|hand| hand.as_ref().is_some_and(say))
+    }
+
+    /// May be called where [`App::with`] may; a child of fork forgets what it has no threads for.
+    pub(crate) fn end(self: Box<App>) -> Answer {
+        let is_ours = self.is_ours();
+        if is_ours.is_err() {
+            std::mem::forget(self);
+        }
+        is_ours
+    }
+}
+
+impl Drop for App {
+    fn drop(&mut self) {
+        let declared = self.declared.get_mut().unwrap_or_else(PoisonError::into_inner);
+        // First of all, because the run uses everything else.
+        declared.state = State::Between;
+    }
+}

@@ -1,0 +1,177 @@
+/* What the calls of an application refuse, and how, with no need for the right to anything. */
+#include "check.h"
+#include <stdint.h>
+#include <string.h>
+#include <talea.h>
+
+static talea_app *app;
+
+static void nothing(void *argument)
+{
+    (void)argument;
+}
+
+/* What only threads outside of jobs may call; what jobs may call. */
+static int in_job = -1;
+static void looks_around(void *argument)
+{
+    talea_job job = TALEA_JOB_INIT;
+    uint32_t id;
+    int *done = (int *)argument;
+    in_job = talea_app_stop(app, NULL) == -EDEADLK && talea_app_start(app) == -EDEADLK && talea_app_free(app) == -EDEADLK &&
+             talea_app_accelerator(app, "late", &id) == -EDEADLK && talea_job_get(&job) == 0 && job.task == 0 &&
+             job.number == 0 && job.version == 0;
+    __atomic_store_n(done, 1, __ATOMIC_RELEASE);
+}
+
+static int said(const char *words)
+{
+    return strstr(talea_message(), words) != NULL;
+}
+
+static void y1_misuse_is_refused_with_a_sentence(void)
+{
+    talea_app_config config = TALEA_APP_CONFIG_INIT;
+    talea_task task = TALEA_TASK_INIT;
+    talea_task_version version = TALEA_TASK_VERSION_INIT;
+    talea_channel *channel;
+    talea_app *other = (talea_app *)&config;
+    uint32_t id, a, b, gpu;
+
+    config.mapping = 2;
+    CHECK(talea_app_new(&config, &other) == -EINVAL && other == NULL && said("mapping is 2"));
+    config.mapping = 0;
+    config.flags = 8;
+    CHECK(talea_app_new(&config, &other) == -EINVAL && said("0x8"));
+    config.flags = 0;
+    config.selection = TALEA_SELECT_USER;
+    CHECK(talea_app_new(&config, &other) == -EINVAL && said("talea_app_choose"));
+    config.selection = 6;
+    CHECK(talea_app_new(&config, &other) == -EINVAL && said("selection is 6"));
+    config.selection = 0;
+    config.priorities = 4;
+    CHECK(talea_app_new(&config, &other) == -EINVAL && said("priorities is 4"));
+    config.priorities = 0;
+    config.weight = 1001;
+    CHECK(talea_app_new(&config, &other) == -EINVAL && said("thousandths"));
+    config.weight = 0;
+    config.workers = 5000;
+    CHECK(talea_app_new(&config, &other) == -ENODEV && said("5000 CPUs"));
+    config.workers = 0;
+    config.size = 4;
+    CHECK(talea_app_new(&config, &other) == -EINVAL);
+    config.size = sizeof config;
+    CHECK(talea_app_new(NULL, &other) == -EINVAL && talea_app_new(&config, NULL) == -EINVAL);
+    CHECK(talea_app_new(&config, &other) == 0 && talea_app_free(other) == 0 && talea_app_free(NULL) == 0);
+    CHECK(talea_app_new(&config, &app) == 0);
+
+    CHECK(talea_app_task(app, &task, &id) == -EINVAL && said("task 0: its period_ns is not declared"));
+    task.kind = 4;
+    CHECK(talea_app_task(app, &task, &id) == -EINVAL && said("kind is 4"));
+    task.kind = TALEA_TASK_ACTIVATED;
+    CHECK(talea_app_task(app, &task, &id) == -EINVAL && said("deadline_ns"));
+    task.kind = TALEA_TASK_NODE;
+    task.period_ns = 1;
+    CHECK(talea_app_task(app, &task, &id) == -EINVAL && said("period_ns is for periodic"));
+    task.period_ns = 0;
+    task.offset_ns = 1;
+    CHECK(talea_app_task(app, &task, &id) == -EINVAL && said("offset_ns"));
+    task.offset_ns = 0;
+    task.priority = 256;
+    CHECK(talea_app_task(app, &task, &id) == -EINVAL && said("priority is 256"));
+    task.priority = 0;
+    memset(task.name, 'x', sizeof task.name);
+    CHECK(talea_app_task(app, &task, &id) == -EINVAL && said("31 bytes"));
+    memset(task.name, 0, sizeof task.name);
+    task.kind = TALEA_TASK_ACTIVATED;
+    task.deadline_ns = 1;
+    strcpy(task.name, "a");
+    CHECK(talea_app_task(app, &task, NULL) == -EINVAL && talea_app_task(NULL, &task, &id) == -EINVAL);
+    CHECK(talea_app_task(app, &task, &a) == 0 && a == 0);
+    strcpy(task.name, "b");
+    CHECK(talea_app_task(app, &task, &b) == 0 && b == 1);
+    CHECK(talea_app_redeclare(app, 2, &task) == -EINVAL && said("no task 2: 2 are declared"));
+
+    CHECK(talea_app_version(app, 2, &version, nothing, NULL, &id) == -EINVAL);
+    CHECK(talea_app_version(app, a, &version, NULL, NULL, &id) == -EINVAL && said("function is NULL"));
+    CHECK(talea_app_version(app, a, &version, nothing, NULL, &id) == 0 && id == 0);
+    CHECK(talea_app_start(app) == -EINVAL && said("task b: it has no version"));
+    CHECK(talea_app_version(app, b, &version, nothing, NULL, NULL) == 0);
+    CHECK(talea_app_accelerator(app, NULL, &gpu) == -EINVAL);
+    CHECK(talea_app_accelerator(app, "gpu", &gpu) == 0 && gpu == 0);
+    CHECK(talea_app_uses(app, a, 0, 1) == -EINVAL && talea_app_uses(app, a, 1, 0) == -EINVAL);
+    CHECK(said("task 0 has no version 1: it has 1") && talea_app_uses(app, a, 0, gpu) == 0);
+
+    CHECK(talea_app_edge(app, a, 7) == -EINVAL && talea_app_edge(app, a, b) == 0);
+    CHECK(talea_app_channel(app, a, b, 4, 0, 0, &channel) == -EINVAL && said("talea_app_edge"));
+    CHECK(talea_app_channel(app, a, b, 0, 4, 0, &channel) == -EINVAL);
+    CHECK(talea_app_channel(app, a, b, 4, 1u << 21, 0, &channel) == -ENOMEM);
+    CHECK(talea_app_channel(app, a, b, SIZE_MAX, 2, 0, &channel) == -ENOMEM);
+    CHECK(talea_app_edge(app, b, b) == 0);
+    CHECK(talea_app_start(app) == -EINVAL && said("task ")); /* a circle */
+    CHECK(talea_app_stop(app, NULL) == -ESRCH && talea_app_activate(app, a) == -ESRCH);
+    CHECK(talea_app_battery(app, 1) == -ESRCH && talea_app_permit(app, 1) == -ESRCH);
+    CHECK(talea_app_mode(app, 64) == -EINVAL && talea_app_mode(app, 1) == -ESRCH);
+    CHECK(talea_app_report_get(app, NULL) == -ENOENT && said("has not run"));
+    CHECK(talea_app_choose(app, NULL, NULL) == -EINVAL);
+    CHECK(talea_app_free(app) == 0);
+}
+
+static void y1_y14_while_it_runs_nothing_is_declared_and_then_it_is(void)
+{
+    talea_app_config config = TALEA_APP_CONFIG_INIT;
+    talea_task task = TALEA_TASK_INIT;
+    talea_task_version version = TALEA_TASK_VERSION_INIT;
+    talea_app_report report = TALEA_APP_REPORT_INIT;
+    talea_task_report one = TALEA_TASK_REPORT_INIT;
+    talea_job job = TALEA_JOB_INIT;
+    talea_channel *channel;
+    int done = 0;
+    uint32_t id;
+    int item = 5;
+
+    CHECK(talea_app_new(&config, &app) == 0);
+    task.kind = TALEA_TASK_ACTIVATED;
+    task.deadline_ns = 50000000;
+    CHECK(talea_app_task(app, &task, &id) == 0);
+    CHECK(talea_app_version(app, id, &version, looks_around, &done, NULL) == 0);
+    CHECK(talea_app_start(app) == 0);
+    CHECK(talea_app_start(app) == -EBUSY && said("stop it first"));
+    CHECK(talea_app_task(app, &task, &id) == -EBUSY && talea_app_edge(app, 0, 0) == -EBUSY);
+    CHECK(talea_app_configure(app, &config) == -EBUSY && talea_app_redeclare(app, 0, &task) == -EBUSY);
+    CHECK(talea_app_activate(app, 1) == -ESRCH && talea_app_activate(app, 0) == 0);
+    CHECK(talea_app_mode(app, 63) == 0 && talea_app_battery(app, 1) == 0 && talea_app_permit(app, 0) == 0);
+    CHECK(talea_job_get(&job) == -ENOENT);
+    while (!__atomic_load_n(&done, __ATOMIC_ACQUIRE))
+        ;
+    CHECK(talea_app_stop(app, &report) == 0 && in_job == 1);
+    CHECK(report.tasks == 1 && report.refused == 0 && report.length_ns > 0 && report.real_time <= 1);
+    CHECK(talea_task_report_get(app, 0, &one) == 0 && one.jobs == 1 && one.versions == 1 && one.version_jobs[0] == 1);
+    CHECK(strcmp(one.name, "task 0") == 0 && one.longest_ns >= one.mean_ns && one.mean_ns > 0);
+    CHECK(talea_task_report_get(app, 1, &one) == -EINVAL);
+
+    task.kind = TALEA_TASK_NODE;
+    task.deadline_ns = 0;
+    CHECK(talea_app_task(app, &task, &id) == 0 && id == 1);
+    CHECK(talea_app_version(app, id, &version, nothing, NULL, NULL) == 0);
+    CHECK(talea_app_channel(app, 0, 1, sizeof item, 1, 0, &channel) == 0);
+    /* Nobody waits for room or for data, wherever the call comes from. */
+    CHECK(talea_channel_pop(channel, &item, sizeof item) == -EAGAIN && item == 5);
+    CHECK(talea_channel_push(channel, &item, 1) == -EMSGSIZE && talea_channel_pop(channel, &item, 8) == -EMSGSIZE);
+    CHECK(talea_channel_push(NULL, &item, 4) == -EINVAL && talea_channel_push(channel, NULL, 4) == -EINVAL);
+    CHECK(talea_channel_pop(NULL, &item, 4) == -EINVAL && talea_channel_pop(channel, NULL, 4) == -EINVAL);
+    CHECK(talea_channel_push(channel, &item, 4) == 0 && talea_channel_push(channel, &item, 4) == -EAGAIN);
+    done = 0;
+    CHECK(talea_app_start(app) == 0 && talea_app_activate(app, 0) == 0);
+    while (!__atomic_load_n(&done, __ATOMIC_ACQUIRE))
+        ;
+    /* One that runs is ended with its handle. */
+    CHECK(talea_app_free(app) == 0);
+}
+
+int main(void)
+{
+    y1_misuse_is_refused_with_a_sentence();
+    y1_y14_while_it_runs_nothing_is_declared_and_then_it_is();
+    return 0;
+}
