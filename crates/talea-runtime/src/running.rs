@@ -11,7 +11,7 @@ use std::time::Duration;
 use talea_core::Span;
 use talea_core::machine::{Condition, LONGEST, Tree};
 use talea_exec::{Body, Failure, Load, Options, Remote, RootPlan, TaskPlan, execute_until};
-use talea_os::{Tid, sched};
+use talea_os::{Tid, clock, sched};
 
 /// Why there is no run, or was none.
 #[derive(Debug)]
@@ -210,6 +210,12 @@ impl Hand {
     /// As [`Running::change`].
     pub fn change(&self, condition: Condition) -> bool {
         self.0.change(0, condition)
+    }
+
+    /// How long the application has run: job k of a periodic task came at its offset and k periods. Nothing before it begins.
+    pub fn now(&self) -> Duration {
+        let now = clock::now();
+        Duration::from_nanos(self.0.zero().map_or(0, |zero| now.since(zero.min(now)).as_ns()))
     }
 }
 
