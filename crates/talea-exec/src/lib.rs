@@ -31,6 +31,7 @@ pub mod programs;
 pub mod record;
 mod remote;
 pub mod replay;
+pub mod rights;
 mod root;
 pub mod run;
 mod stage;
@@ -51,7 +52,10 @@ pub use mechanism::Mechanism;
 pub use programs::{Fate, ProgramReport};
 pub use record::{Entry, What};
 pub use remote::Remote;
-pub use run::{Band, Failure, Options, Report, RootPlan, RootReport, TaskPlan, execute, execute_until};
+pub use rights::{Crew, Grantor, Standing};
+pub use run::{
+    Band, Failure, Options, Report, RootPlan, RootReport, TaskPlan, execute, execute_granted, execute_until,
+};
 pub use stretch::Stretch;
 pub use tally::Tally;
 pub use truth::Ran;

@@ -19,9 +19,10 @@ use crate::office::{Counter, Office};
 use crate::programs::{Actor, ProgramReport, Programs};
 use crate::record::{self, Entry};
 use crate::remote::Remote;
+use crate::rights::{self, Crew, Grantor, Standing};
 use crate::root::{LEAST, Root};
 pub use crate::stage::Band;
-use crate::stage::{Ranks, Stage};
+use crate::stage::{Hold, Ranks, Stage};
 use crate::stretch::{self, Stretch};
 use crate::tally::Tally;
 use crate::truth::{self, Ran};
@@ -168,6 +169,8 @@ pub struct Report {
     pub holes: Vec<Hole>,
     /// How long it was: shorter than planned if it was called off.
     pub length: Span,
+    /// How the kernel scheduled its threads when it began.
+    pub standing: Standing,
 }
 
 /// Why there was no run, or no end to it.
@@ -325,6 +328,22 @@ pub fn execute_until(
     options: &Options,
     remote: &Remote,
 ) -> Result<Report, Failure> {
+    execute_granted(roots, options, remote, None)
+}
+
+/// As [`execute_until`]; where the run does not take priorities itself (`options.priorities`), `grantor` gives them.
+///
+/// # Errors
+/// As [`execute`].
+///
+/// # Panics
+/// As [`execute`].
+pub fn execute_granted(
+    roots: Vec<RootPlan<'_>>,
+    options: &Options,
+    remote: &Remote,
+    grantor: Option<&dyn Grantor>,
+) -> Result<Report, Failure> {
     check(&roots, options)?;
     let mut machines = Vec::new();
     for root in &roots {
@@ -346,8 +365,9 @@ pub fn execute_until(
     let stop = AtomicBool::new(false);
     // Who is killed by it is waited for by threads of the scope.
     let programs = Programs::new();
-    let shared =
-        Shared { stages: &stages, watchdog: &watchdog, remote, stop: &stop, options, programs: &programs };
+    let (watchdog, stop, programs, stages) = (&watchdog, &stop, &programs, &stages[..]);
+    let grantor = grantor.filter(|_| !options.priorities);
+    let shared = Shared { stages, watchdog, remote, stop, options, programs, grantor };
     let result = std::thread::scope(|scope| {
         // Also when something fails half way: the scope waits for all threads.
         let _ending = Ending(&shared);
@@ -365,6 +385,7 @@ struct Shared<'s> {
     stop: &'s AtomicBool,
     options: &'s Options,
     programs: &'s Programs,
+    grantor: Option<&'s dyn Grantor>,
 }
 
 /// Lets everybody go, whatever has happened.
@@ -405,7 +426,12 @@ impl<'s> Shared<'s> {
             .map(|root| root.tasks.iter().map(|task| task.load.program.clone()).collect())
             .collect();
         let has_programs = wanted.iter().flatten().any(Option::is_some);
-        let ranks = Ranks::new(self.options.band, self.options.priorities, has_programs);
+        let hold = match (self.options.priorities, self.grantor) {
+            (true, _) => Hold::Own,
+            (false, Some(_)) => Hold::Given,
+            (false, None) => Hold::Nothing,
+        };
+        let ranks = Ranks::new(self.options.band, hold, has_programs);
         let mut troupe = self.programs.gather(scope, &wanted, self.stages, ranks, self.options)?;
         let cpus: Vec<Vec<u32>> = roots.iter().map(|root| root.cpus.clone()).collect();
         let mut workers = Vec::new();
@@ -420,7 +446,7 @@ impl<'s> Shared<'s> {
             let actors = troupe.actors(number);
             // Of a root with one CPU: see `office`. A program stands above a worker, and would take the CPU from one that lets it go in
             // the middle of a step.
-            let may_step = root.cpus.len() == 1 && ranks.are_real && actors.is_none();
+            let may_step = root.cpus.len() == 1 && ranks.hold != Hold::Nothing && actors.is_none();
             doors.push(may_step.then_some(door));
             let tasks = identities.len();
             let flip = Flip::new(Arc::clone(stage), ranks, &identities);
@@ -467,7 +493,7 @@ impl<'s> Shared<'s> {
         let dog = Builder::new().name("exec-watchdog".into()).spawn_scoped(scope, {
             let ready = ready.clone();
             move || {
-                let is_in = Watchdog::enter(ranks);
+                let is_in = dog.enter(ranks);
                 let may_watch = is_in.is_ok();
                 let _ = ready.send(is_in);
                 drop(ready);
@@ -493,6 +519,9 @@ impl<'s> Shared<'s> {
         drop(ready);
         // Nobody begins whom nobody watches.
         entered.iter().collect::<io::Result<()>>()?;
+        let crew = self.crew(&cpus);
+        let standing =
+            if all_in { rights::settle(&crew, self.stages, self.grantor)? } else { Standing::default() };
         let all: Vec<u32> = cpus.iter().flatten().copied().collect();
         // Without the right to it a run is a run all the same.
         let switches = match self.options.switches {
@@ -575,7 +604,21 @@ impl<'s> Shared<'s> {
         }
         self.watchdog.call_off();
         join(dog);
-        Ok(Report { zero, roots: reports, holes, length: left.since(Time::ZERO) })
+        Ok(Report { zero, roots: reports, holes, length: left.since(Time::ZERO), standing })
+    }
+
+    /// All threads that are in; `cpus`: of each root.
+    fn crew(&self, cpus: &[Vec<u32>]) -> Crew {
+        let numbers = cpus.iter().flatten().copied();
+        let workers = self.stages.iter().zip(cpus).flat_map(|(stage, cpus)| {
+            let tids = stage.workers.lock().clone();
+            tids.into_iter().map(|tid| (tid, cpus.clone()))
+        });
+        Crew {
+            watchdog: self.watchdog.own.lock().clone(),
+            dispatchers: self.watchdog.dispatchers.lock().iter().copied().zip(numbers).collect(),
+            workers: workers.collect(),
+        }
     }
 }
 

@@ -47,24 +47,34 @@ pub(crate) fn warm_up() {
     std::hint::black_box(&mut stack);
 }
 
+/// What a run has of priorities.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hold {
+    /// It moves them as it likes.
+    Own,
+    /// Somebody else gives each thread one, for good ([`crate::rights`]).
+    Given,
+    /// None.
+    Nothing,
+}
+
 /// Who stands where in a band; or nowhere: then everybody is an ordinary thread, the kernel runs whom it likes, and whoever may
 /// not run is held back by a gate alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ranks {
     band: Band,
-    /// Whether the priorities are given at all.
-    pub(crate) are_real: bool,
+    pub(crate) hold: Hold,
     /// Whether there are programs, which stand between dispatchers and workers.
     has_programs: bool,
 }
 
 impl Ranks {
-    pub(crate) fn new(band: Band, are_real: bool, has_programs: bool) -> Ranks {
-        Ranks { band, are_real, has_programs }
+    pub(crate) fn new(band: Band, hold: Hold, has_programs: bool) -> Ranks {
+        Ranks { band, hold, has_programs }
     }
 
     fn give(self, tid: Tid, priority: u8) -> io::Result<()> {
-        if self.are_real { sched::set(tid, &Attr::grant(Policy::Fifo(priority))) } else { Ok(()) }
+        if self.hold == Hold::Own { sched::set(tid, &Attr::grant(Policy::Fifo(priority))) } else { Ok(()) }
     }
 
     pub(crate) fn watchdog(self, tid: Tid) -> io::Result<()> {

@@ -27,6 +27,8 @@ pub(crate) struct Watchdog {
     over: AtomicU64,
     /// The run's dispatchers, until they have been waited for.
     pub(crate) dispatchers: PiLock<Vec<Tid>>,
+    /// The watchdog's own thread, once it is in.
+    pub(crate) own: PiLock<Vec<Tid>>,
 }
 
 impl Watchdog {
@@ -38,6 +40,7 @@ impl Watchdog {
             bitten: AtomicBool::new(false),
             over: AtomicU64::new(u64::MAX),
             dispatchers,
+            own: PiLock::new(Vec::new()),
         }
     }
 
@@ -73,8 +76,10 @@ impl Watchdog {
     }
 
     /// Puts the calling thread where the watchdog stands.
-    pub(crate) fn enter(ranks: Ranks) -> io::Result<()> {
-        ranks.watchdog(Tid::current())
+    pub(crate) fn enter(&self, ranks: Ranks) -> io::Result<()> {
+        let own = Tid::current();
+        self.own.lock().push(own);
+        ranks.watchdog(own)
     }
 
     /// Watches until it is called off. From `begun` comes when the run should be over, on the machine's clock; nothing, if

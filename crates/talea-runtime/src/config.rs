@@ -1,5 +1,6 @@
 //! By which rules the tasks run; nothing of it is in the tasks.
 
+use std::path::PathBuf;
 use talea_core::machine::{Migration, SchedulerSpec, Selection};
 use talea_core::sched::Policy;
 
@@ -27,6 +28,39 @@ pub enum Priorities {
     User,
 }
 
+/// Whose right to real-time priorities it uses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Rights {
+    /// The process's own, if it has it; else the daemon's; else none.
+    #[default]
+    Any,
+    /// The process's own (`CAP_SYS_NICE`, or `RLIMIT_RTPRIO` up to 94); else none.
+    Own,
+    /// Those that `talead` gives; else none.
+    Daemon,
+    /// None: its threads are ordinary ones, and nothing is promised.
+    Unused,
+}
+
+/// What is asked of the daemon.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Daemon {
+    /// Where it listens; otherwise where `TALEA_SOCKET` says, or where daemons do.
+    pub socket: Option<PathBuf>,
+    /// Which of its plugins, one of fixed priorities; otherwise the first that takes it.
+    pub plugin: Option<String>,
+    /// The priority to ask for, 1 to 97, for the application's jobs; its dispatchers have the next higher one, and its watchdog the one above
+    /// that. What they become in the kernel is the daemon's to say; their order is kept.
+    pub priority: u8,
+}
+
+impl Default for Daemon {
+    /// The system's daemon, any plugin, priority 50.
+    fn default() -> Daemon {
+        Daemon { socket: None, plugin: None, priority: 50 }
+    }
+}
+
 /// All of them.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -42,8 +76,12 @@ pub struct Config {
     pub inheritance: bool,
     /// The machine's CPUs, as the kernel counts them; empty: the first that this process may use.
     pub cpus: Vec<u32>,
-    /// Whether to insist on real-time priorities; otherwise a process without the right to them runs as well as it can, and its
-    /// [`Report`](crate::Report) says so.
+    /// Whose right to real-time priorities it uses.
+    pub rights: Rights,
+    /// How the daemon is asked for them.
+    pub daemon: Daemon,
+    /// Whether to insist on real-time priorities; otherwise a process that is given no right to them runs as well as it can, says so on
+    /// standard error, once, and its [`Report`](crate::Report) says so.
     pub insist: bool,
 }
 
@@ -57,6 +95,8 @@ impl Default for Config {
             selection: Selection::default(),
             inheritance: true,
             cpus: Vec::new(),
+            rights: Rights::default(),
+            daemon: Daemon::default(),
             insist: false,
         }
     }

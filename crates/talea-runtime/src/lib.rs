@@ -47,14 +47,16 @@ mod channel;
 mod config;
 mod describe;
 mod report;
+mod rights;
 mod running;
 mod task;
 
 pub use application::{Accelerator, Application, TaskId, VersionId};
 pub use channel::{Input, Output};
-pub use config::{Config, Mapping, Priorities};
+pub use config::{Config, Daemon, Mapping, Priorities, Rights};
 pub use report::{Report, TaskReport};
 pub use running::{Error, Hand, NotStarted, Running, first_cpus};
 pub use talea_core::machine::{Candidates, Chooser, Condition, GivenChooser, Selection};
 pub use talea_exec::{Failure, Job};
+pub use talea_os::sched::Policy;
 pub use task::{Task, Version};

@@ -1,15 +1,23 @@
 //! What became of a run.
 
+use crate::config::Rights;
 use std::time::Duration;
+use talea_os::sched::Policy;
 
 /// Of an application between a start and a stop.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// How long it was.
     pub length: Duration,
-    /// Whether its threads had real-time priorities. Without them nothing is promised: the kernel ran beside them whom it
-    /// liked.
+    /// Whether its threads had real-time priorities, in an order that keeps its promises. Without them nothing is promised: the kernel ran
+    /// beside them whom it liked.
     pub is_real_time: bool,
+    /// Whose right to them it was; [`Rights::Unused`] if there was none.
+    pub rights: Rights,
+    /// Why it had none, if it wanted them.
+    pub why_not: Option<String>,
+    /// How the kernel scheduled the dispatcher of each of its CPUs, read back from it.
+    pub dispatchers: Vec<Policy>,
     /// Activations for which there was no room in a backlog.
     pub refused: u64,
     /// Data that were put into full channels, and so not taken.
@@ -35,6 +43,8 @@ pub struct TaskReport {
     pub mean: Duration,
     /// By version: jobs that began in it.
     pub versions: Vec<u64>,
+    /// How the kernel scheduled the thread of its jobs at the start, read back from it.
+    pub policy: Option<Policy>,
     /// Jobs that panicked: each ended there, and its accelerators were given back.
     pub panics: u64,
     /// What the first of these said.

@@ -1,16 +1,19 @@
 //! An application that runs.
 
 use crate::application::{Application, Declared, Function, TaskId};
+use crate::config::{Daemon, Rights};
 use crate::report::{Report, TaskReport};
+use crate::rights::ByDaemon;
 use std::fmt;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use talea_core::Span;
 use talea_core::machine::{Condition, LONGEST, Tree};
-use talea_exec::{Body, Failure, Load, Options, Remote, RootPlan, TaskPlan, execute_until};
+use talea_exec::{Body, Failure, Grantor, Load, Options, Remote, RootPlan, TaskPlan, execute_granted};
 use talea_os::{Tid, clock, sched};
 
 /// Why there is no run, or was none.
@@ -59,7 +62,14 @@ struct Met {
     first_panic: OnceLock<String>,
 }
 
-type Outcome = Result<(talea_exec::Report, bool), Failure>;
+/// What became of a run, and by whose rights.
+struct Ran {
+    report: talea_exec::Report,
+    rights: Rights,
+    why_not: Option<String>,
+}
+
+type Outcome = Result<Ran, Failure>;
 
 /// An application between its start and its stop. Dropping it stops it, too.
 #[derive(Debug)]
@@ -87,6 +97,8 @@ impl Running {
         let plan = Plan {
             tasks: app.tasks.iter().zip(&met).map(|(declared, met)| Planned::of(declared, met)).collect(),
             flows: app.channels.iter().map(|kept| Arc::clone(&kept.flow)).collect(),
+            rights: app.config.rights,
+            daemon: app.config.daemon.clone(),
             insist: app.config.insist,
             tree,
             cpus,
@@ -152,19 +164,22 @@ impl Running {
             unreachable!("it ends once")
         };
         let report = match thread.join() {
-            Ok(Ok((report, is_real_time))) => Ok(self.report(&app, &report, is_real_time)),
+            Ok(Ok(ran)) => Ok(self.report(&app, &ran)),
             Ok(Err(failure)) => Err(Error::Run(failure)),
             Err(panic) => std::panic::resume_unwind(panic),
         };
         (app, report)
     }
 
-    fn report(&self, app: &Application, report: &talea_exec::Report, is_real_time: bool) -> Report {
+    fn report(&self, app: &Application, ran: &Ran) -> Report {
+        let report = &ran.report;
+        let standing = &report.standing;
         let root = &report.roots[0];
         let long = |span: Span| Duration::from_nanos(span.as_ns());
-        let tasks =
-            app.tasks.iter().zip(&root.tallies).zip(&self.met).map(|((declared, tally), met)| TaskReport {
+        let tasks = app.tasks.iter().zip(&root.tallies).zip(&self.met).enumerate().map(
+            |(at, ((declared, tally), met))| TaskReport {
                 name: declared.task.spec.name.clone(),
+                policy: standing.workers.get(at).copied(),
                 jobs: tally.jobs,
                 late: tally.late,
                 longest: long(tally.longest),
@@ -172,13 +187,17 @@ impl Running {
                 versions: met.versions.iter().map(|count| count.load(Ordering::Relaxed)).collect(),
                 panics: met.panics.load(Ordering::Relaxed),
                 first_panic: met.first_panic.get().cloned(),
-            });
+            },
+        );
         let counted = |of: fn(&crate::channel::Counts) -> &AtomicU64| {
             app.channels.iter().map(|kept| of(&kept.counts).swap(0, Ordering::Relaxed)).sum()
         };
         Report {
             length: long(report.length),
-            is_real_time,
+            is_real_time: standing.is_real_time(),
+            rights: ran.rights,
+            why_not: ran.why_not.clone(),
+            dispatchers: standing.dispatchers.clone(),
             refused: root.refused,
             full: counted(|counts| &counts.full),
             empty: counted(|counts| &counts.empty),
@@ -300,26 +319,69 @@ struct Plan {
     tasks: Vec<Planned>,
     flows: Vec<Arc<talea_exec::Flow>>,
     cpus: Vec<u32>,
+    rights: Rights,
+    daemon: Daemon,
     insist: bool,
 }
 
 impl Plan {
+    /// By the first rights that can be had.
     fn execute(&self, remote: &Remote) -> Outcome {
-        let run = |priorities| {
-            let root = RootPlan {
-                tree: &self.tree,
-                tasks: self.tasks.iter().map(Planned::task).collect(),
-                changes: Vec::new(),
-                flows: self.flows.clone(),
-                cpus: self.cpus.clone(),
-            };
-            let options =
-                Options { priorities, audit: false, monitor: false, room: 0, ..Options::new(LONGEST) };
-            execute_until(vec![root], &options, remote).map(|report| (report, priorities))
+        let tries: &[Rights] = match self.rights {
+            Rights::Any => &[Rights::Own, Rights::Daemon],
+            Rights::Own => &[Rights::Own],
+            Rights::Daemon => &[Rights::Daemon],
+            Rights::Unused => &[],
         };
-        match run(true) {
-            Err(Failure::NoRight(_)) if !self.insist => run(false),
-            done => done,
+        let mut denied = Vec::new();
+        for &rights in tries {
+            match self.run(remote, rights) {
+                Err(Failure::NoRight(why)) => denied.push(why),
+                done => return done.map(|report| Ran { report, rights, why_not: None }),
+            }
         }
+        let why: Vec<String> = denied.iter().map(ToString::to_string).collect();
+        let why_not = (!why.is_empty()).then(|| why.join("; "));
+        if self.insist {
+            let why = why_not.unwrap_or_else(|| "the configuration wants none".to_owned());
+            return Err(Failure::NoRight(io::Error::new(io::ErrorKind::PermissionDenied, why)));
+        }
+        if let Some(why) = &why_not {
+            say_once(why);
+        }
+        self.run(remote, Rights::Unused).map(|report| Ran { report, rights: Rights::Unused, why_not })
+    }
+
+    fn run(&self, remote: &Remote, rights: Rights) -> Result<talea_exec::Report, Failure> {
+        let root = RootPlan {
+            tree: &self.tree,
+            tasks: self.tasks.iter().map(Planned::task).collect(),
+            changes: Vec::new(),
+            flows: self.flows.clone(),
+            cpus: self.cpus.clone(),
+        };
+        let priorities = rights == Rights::Own;
+        let options = Options { priorities, audit: false, monitor: false, room: 0, ..Options::new(LONGEST) };
+        // What it is given is held as long as this is, which is until its threads have ended.
+        let daemon = ByDaemon::new(&self.daemon);
+        let grantor: Option<&dyn Grantor> = if rights == Rights::Daemon { Some(&daemon) } else { None };
+        if grantor.is_some()
+            && let Err(failure) = daemon.connect()
+        {
+            // Before threads are made in vain.
+            let why = io::Error::new(io::ErrorKind::PermissionDenied, failure.to_string());
+            return Err(Failure::NoRight(why));
+        }
+        execute_granted(vec![root], &options, remote, grantor)
+    }
+}
+
+/// Once in the life of a process: what is not promised may be noticed late otherwise.
+fn say_once(why: &str) {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    if !SAID.swap(true, Ordering::Relaxed) {
+        eprintln!(
+            "talea: this application runs without real-time priorities, and nothing is promised: {why}"
+        );
     }
 }

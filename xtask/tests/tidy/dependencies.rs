@@ -14,6 +14,7 @@ const EDGES: &[(&str, &str, &str)] = &[
     ("talea-os", "rustix", "system calls"),
     ("talea-exec", "talea-core", "drives its machine"),
     ("talea-exec", "talea-os", "the hands"),
+    ("talea-runtime", "talea-client", "asks for its rights"),
     ("talea-runtime", "talea-core", "declares its trees"),
     ("talea-runtime", "talea-exec", "runs them"),
     ("talea-runtime", "talea-os", "which CPUs there are"),

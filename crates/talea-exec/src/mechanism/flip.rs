@@ -7,13 +7,13 @@
 //! A priority keeps nobody from a CPU that nobody else wants. So where a CPU rests, the gates of those that were stopped
 //! there within a job are shut ([`talea_os::gate`]): they sleep before they take another step of their own. On a root with
 //! several CPUs a gate is shut at every stop, because there a dispatcher may have to wait for the other one's lock while the
-//! next on its CPU could step forward. Where there is no right to priorities gates are all there is.
+//! next on its CPU could step forward. Where there is no right to priorities, or none to move them, gates are all there is.
 //!
 //! Absent on purpose: workers that block within a job without telling. Then the kernel lets the next in line go on,
 //! which on a root with one CPU may be one that was stopped.
 
 use super::Mechanism;
-use crate::stage::{Ranks, Stage};
+use crate::stage::{Hold, Ranks, Stage};
 use crate::work::Job;
 use std::io;
 use std::sync::Arc;
@@ -74,8 +74,8 @@ impl Flip {
         Flip {
             workers: workers.iter().map(place).collect(),
             below: (0..cpus).map(|_| Vec::with_capacity(workers.len())).collect(),
-            // Without priorities there is nothing else.
-            eager: cpus > 1 || !ranks.are_real,
+            // Without priorities that can be moved there is nothing else.
+            eager: cpus > 1 || ranks.hold != Hold::Own,
             stage,
             ranks,
         }

@@ -1,15 +1,12 @@
 //! Starts, stops, activations, and what is refused.
 
-use crate::{MS, stopped};
-use std::fs::Permissions;
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Command, Stdio};
+use crate::{MS, run, stopped, user};
+use std::os::unix::process::ExitStatusExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use talea_kernel_tests::{ALICE, Bench, eventually, kernel, needs_root};
-use talea_runtime::{Application, Condition, Config, Error, Mapping, Task};
+use talea_kernel_tests::{Bench, eventually, kernel, needs_root};
+use talea_runtime::{Application, Condition, Config, Error, Mapping, Policy, Rights, Task};
 
 /// Of `abort`.
 const SIGABRT: i32 = 6;
@@ -127,35 +124,14 @@ fn what_makes_no_sense_is_refused_and_named() {
     assert!(refused(app).contains("never"));
 }
 
-/// Runs one of these tests in a process of an ordinary user.
-fn as_a_user(test: &str) -> std::process::ExitStatus {
-    let bench = Bench::new("runtime_user");
-    let program = bench.path("tests");
-    std::fs::copy(std::env::current_exe().expect("this program"), &program).expect("a copy");
-    std::fs::set_permissions(&program, Permissions::from_mode(0o755)).expect("its permissions");
-    let mut command = Command::new(&program);
-    command.args(["--exact", test, "--nocapture"]).env("TALEA_RUNTIME_USER", "1").stdout(Stdio::null());
-    command.stderr(Stdio::null()).current_dir("/").uid(ALICE).gid(ALICE);
-    let mut child = command.spawn().expect("it is started");
-    let end = Instant::now() + Duration::from_secs(20);
-    loop {
-        if let Some(status) = child.try_wait().expect("a child of ours") {
-            return status;
-        }
-        if Instant::now() > end {
-            child.kill().expect("a child of ours");
-        }
-        std::thread::sleep(10 * MS);
-    }
-}
-
 #[test]
 fn y22_without_rights_it_runs_is_activated_and_stopped_and_says_so() {
-    if std::env::var_os("TALEA_RUNTIME_USER").is_none() {
+    if !user::is_it() {
         needs_root!();
-        assert!(
-            as_a_user("lives::y22_without_rights_it_runs_is_activated_and_stopped_and_says_so").success()
-        );
+        let bench = Bench::new("runtime_user");
+        let name = "lives::y22_without_rights_it_runs_is_activated_and_stopped_and_says_so";
+        let said = user::must_pass(&bench, name, None);
+        assert_eq!(said.matches("without real-time priorities").count(), 1, "once: {said}");
         return;
     }
     let mut app = Application::new(Config::default());
@@ -170,8 +146,14 @@ fn y22_without_rights_it_runs_is_activated_and_stopped_and_says_so() {
     eventually("jobs", || count.load(Ordering::Relaxed) >= 5);
     assert!(running.activate(asked) && running.change(Condition::Mode(1)));
     eventually("the job that was asked for", || seen.load(Ordering::Relaxed) == 1);
-    let (mut app, report) = stopped(running);
+    let (app, report) = stopped(running);
     assert!(!report.is_real_time, "an ordinary user has no real time");
+    assert_eq!(report.rights, Rights::Unused);
+    assert!(report.why_not.expect("it wanted them").contains("no connection to talead"));
+    let policies =
+        report.dispatchers.iter().copied().chain(report.tasks.iter().filter_map(|task| task.policy));
+    assert_eq!(policies.collect::<Vec<_>>(), [Policy::NORMAL; 3], "by the kernel's word");
+    let (mut app, _) = run(app, "more jobs", || count.load(Ordering::Relaxed) >= 10);
     app.config().insist = true;
     assert!(matches!(app.start(), Err(Error::Run(_))), "whoever insists is told");
 }
@@ -179,9 +161,9 @@ fn y22_without_rights_it_runs_is_activated_and_stopped_and_says_so() {
 #[test]
 fn a_job_that_never_comes_back_ends_the_program_and_not_the_machine() {
     const NAME: &str = "lives::a_job_that_never_comes_back_ends_the_program_and_not_the_machine";
-    if std::env::var_os("TALEA_RUNTIME_USER").is_none() {
+    if !user::is_it() {
         needs_root!();
-        assert_eq!(as_a_user(NAME).signal(), Some(SIGABRT));
+        assert_eq!(user::runs(&Bench::new("runtime_endless"), NAME, None).0.signal(), Some(SIGABRT));
         return;
     }
     let mut app = Application::new(Config::default());

@@ -4,6 +4,8 @@
 mod edits;
 mod graphs;
 mod lives;
+mod rights;
+mod user;
 mod versions;
 
 use std::time::Duration;

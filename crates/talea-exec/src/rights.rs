@@ -1,0 +1,106 @@
+//! Priorities that somebody else gives, once, before the run begins; and what the kernel says of everybody's in the end.
+//!
+//! Model: who may not move priorities has three levels, given by whoever may: the watchdog's, below it the dispatchers', below that one for
+//! all workers. Nobody is moved after that. Whoever is to stop is stopped by its gate, and whoever goes on is let go by a futex
+//! ([`Flip`](crate::mechanism)); so of the workers of a CPU one is awake, and where the kernel would put it among its equals does not matter. A dispatcher
+//! that stood no higher than a worker would not get its CPU from it: that is looked at here, by the kernel's word.
+
+use crate::stage::Stage;
+use std::io;
+use std::sync::Arc;
+use talea_core::CpuSet;
+use talea_os::Tid;
+use talea_os::sched::{self, Policy};
+
+/// The threads of a run that want a priority. All of them sleep.
+#[derive(Clone, Debug, Default)]
+pub struct Crew {
+    /// Above the others.
+    pub watchdog: Vec<Tid>,
+    /// With the CPU that each drives.
+    pub dispatchers: Vec<(Tid, u32)>,
+    /// With the CPUs of its root.
+    pub workers: Vec<(Tid, Vec<u32>)>,
+}
+
+/// Whoever gives a run its rights.
+pub trait Grantor: Sync {
+    /// Gives every thread of the crew the level where it belongs, or none of them any.
+    ///
+    /// # Errors
+    /// `PermissionDenied`, with the reason, where it is refused; else what broke.
+    fn grant(&self, crew: &Crew) -> io::Result<()>;
+}
+
+/// How the kernel schedules the threads of a run, read back from it just before the run begins.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// By CPU, over all roots.
+    pub dispatchers: Vec<Policy>,
+    /// By task, over all roots.
+    pub workers: Vec<Policy>,
+}
+
+impl Standing {
+    /// Whether all of them run before ordinary threads, and every dispatcher before every worker.
+    pub fn is_real_time(&self) -> bool {
+        let least = self.dispatchers.iter().map(|&policy| level(policy)).min().unwrap_or(0);
+        let most = self.workers.iter().map(|&policy| level(policy)).max().unwrap_or(1);
+        self.workers.iter().all(|&policy| level(policy) > 0) && least > most
+    }
+}
+
+/// 0: an ordinary thread.
+fn level(policy: Policy) -> u8 {
+    match policy {
+        Policy::Fifo(priority) | Policy::Rr(priority) => priority,
+        _ => 0,
+    }
+}
+
+/// Everybody is in, and asleep: gives them what they are to have, if it is somebody else's to give, and says what they have.
+pub(crate) fn settle(
+    crew: &Crew,
+    stages: &[Arc<Stage>],
+    grantor: Option<&dyn Grantor>,
+) -> io::Result<Standing> {
+    if let Some(grantor) = grantor {
+        grantor.grant(crew)?;
+        // Whoever gives priorities may have a place in mind, too; who runs where is said by the machine.
+        for &(tid, cpu) in &crew.dispatchers {
+            sched::set_affinity(tid, &CpuSet::single(cpu))?;
+        }
+        for stage in stages {
+            for &tid in stage.workers.lock().iter() {
+                sched::set_affinity(tid, &CpuSet::single(stage.cpus[0].number))?;
+            }
+        }
+    }
+    let policy = |tid: Tid| sched::get(tid).map(|attr| attr.policy);
+    let standing = Standing {
+        dispatchers: crew.dispatchers.iter().map(|&(tid, _)| policy(tid)).collect::<io::Result<_>>()?,
+        workers: crew.workers.iter().map(|&(tid, _)| policy(tid)).collect::<io::Result<_>>()?,
+    };
+    if grantor.is_some() && !standing.is_real_time() {
+        let why = format!("what was granted does not put dispatchers above workers: {standing:?}");
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+    }
+    Ok(standing)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_crew_is_real_time_when_every_dispatcher_stands_above_every_worker() {
+        let ordinary = Policy::NORMAL;
+        let is = |dispatchers: &[Policy], workers: &[Policy]| {
+            Standing { dispatchers: dispatchers.into(), workers: workers.into() }.is_real_time()
+        };
+        assert!(is(&[Policy::Fifo(3), Policy::Rr(4)], &[Policy::Fifo(2), Policy::Fifo(1)]));
+        assert!(!is(&[Policy::Fifo(3), Policy::Fifo(2)], &[Policy::Fifo(2)]), "no higher than a worker");
+        assert!(!is(&[Policy::Fifo(3)], &[ordinary]) && !is(&[ordinary], &[ordinary]));
+        assert!(is(&[Policy::Fifo(3)], &[]), "nobody to stand above");
+    }
+}

@@ -1,0 +1,246 @@
+//! Real-time priorities from the daemon, for an ordinary user: real `talead`, real user, the kernel's word.
+
+use crate::{MS, stopped, user};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+use talea_client::Spec;
+use talea_kernel_tests::{ALICE, Bench, Daemon, config, eventually, kernel, needs, needs_root};
+use talea_os::{Tid, sched};
+use talea_runtime::{Application, Config, Error, Mapping, Policy, Priorities, Report, Rights, Task, TaskId};
+
+/// A client of root's.
+fn root(daemon: &Daemon) -> talea_client::Client {
+    talea_client::Client::builder().path(daemon.socket()).connect().expect("a daemon")
+}
+
+fn level(policy: Policy) -> u8 {
+    match policy {
+        Policy::Fifo(priority) | Policy::Rr(priority) => priority,
+        other => panic!("an ordinary thread: {other:?}"),
+    }
+}
+
+/// What the kernel said of it: every dispatcher above every worker.
+fn must_be_real_time(report: &Report) {
+    assert!(report.is_real_time, "{report:?}");
+    assert_eq!((report.rights, &report.why_not), (Rights::Daemon, &None));
+    let workers = report.tasks.iter().map(|task| level(task.policy.expect("it was read")));
+    let most = workers.max().expect("tasks");
+    assert!(report.dispatchers.iter().all(|&policy| level(policy) > most), "{report:?}");
+}
+
+/// A long job that short ones interrupt, whatever the kernel would do with threads of one level: on one CPU.
+struct Interrupted {
+    app: Application,
+    /// Short jobs that ended while a long one was under way, of the long job that saw most.
+    seen: Arc<AtomicU64>,
+    policies: Arc<Mutex<Vec<Policy>>>,
+    long: TaskId,
+}
+
+fn interrupted(config: Config) -> Interrupted {
+    let mut app = Application::new(Config { priorities: Priorities::User, ..config });
+    let (short, long) = (
+        app.task(Task::periodic("short", 5 * MS).priority(2)),
+        app.task(Task::periodic("long", 60 * MS).priority(1)),
+    );
+    let (shorts, seen) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let policies = Arc::new(Mutex::new(Vec::new()));
+    app.version(short, "only", {
+        let shorts = Arc::clone(&shorts);
+        move |_| _ = shorts.fetch_add(1, Ordering::AcqRel)
+    });
+    app.version(long, "only", {
+        let (seen, policies) = (Arc::clone(&seen), Arc::clone(&policies));
+        move |_| {
+            let own = sched::get(Tid::current()).expect("it is here").policy;
+            policies.lock().expect("whole").push(own);
+            let (before, end) = (shorts.load(Ordering::Acquire), Instant::now() + 30 * MS);
+            while Instant::now() < end {
+                std::hint::spin_loop();
+            }
+            seen.fetch_max(shorts.load(Ordering::Acquire) - before, Ordering::AcqRel);
+        }
+    });
+    Interrupted { app, seen, policies, long }
+}
+
+#[test]
+fn y22_an_ordinary_user_gets_real_time_from_the_daemon_and_jobs_are_interrupted() {
+    if !user::is_it() {
+        needs_root!();
+        let bench = Bench::new("runtime_granted");
+        let daemon = Daemon::start(&bench, &config::open());
+        let name = "rights::y22_an_ordinary_user_gets_real_time_from_the_daemon_and_jobs_are_interrupted";
+        let said = user::must_pass(&bench, name, Some(daemon.socket()));
+        assert!(!said.contains("without real-time priorities"), "{said}");
+        let left = root(&daemon).list().expect("an answer").expect("a list");
+        assert!(left.is_empty(), "everything was given back: {left:?}");
+        return;
+    }
+    for _ in 0..2 {
+        // The other would give the CPU to a short job by itself, when a long one's quantum is over.
+        let mut config = Config::default();
+        config.daemon.plugin = Some("fp".to_owned());
+        let Interrupted { app, seen, policies, long } = interrupted(config);
+        let running = app.start().expect("it can be run");
+        eventually("short jobs within a long one", || seen.load(Ordering::Acquire) >= 3);
+        let (_, report) = stopped(running);
+        must_be_real_time(&report);
+        let reported = report.tasks[long.number()].policy.expect("it was read");
+        let policies = policies.lock().expect("whole");
+        assert!(policies.iter().all(|&policy| policy == reported), "{policies:?}, {reported:?}");
+    }
+}
+
+/// The levels of the machine's CPUs don't fit together: others have asked for some on the first.
+fn crowded(daemon: &Daemon, cpus: &[u32]) -> Vec<talea_client::Grant> {
+    let first = cpus.iter().copied().take(1).collect();
+    let spec =
+        |priority| Spec::builder().plugin("fp").priority(priority).only_cpus(first).build().expect("one");
+    let client = root(daemon);
+    let grants = [90, 80, 70, 30].map(|priority| client.create(&spec(priority)).expect("an answer"));
+    grants.into_iter().map(|grant| grant.expect("a grant")).collect()
+}
+
+#[test]
+fn y22_on_two_cpus_dispatchers_stand_above_workers_whatever_others_have() {
+    const NAME: &str = "rights::y22_on_two_cpus_dispatchers_stand_above_workers_whatever_others_have";
+    let cpus: Vec<u32> = kernel::cpus().iter().take(2).collect();
+    if !user::is_it() {
+        needs_root!();
+        needs!("two CPUs", cpus.len() == 2);
+        let bench = Bench::new("runtime_crowded");
+        let daemon = Daemon::start(&bench, &config::open());
+        user::must_pass(&bench, NAME, Some(daemon.socket()));
+        let grants = crowded(&daemon, &cpus);
+        user::must_pass(&bench, NAME, Some(daemon.socket()));
+        drop(grants);
+        return;
+    }
+    for (mapping, plugin) in [(Mapping::Global, "fp"), (Mapping::Partitioned, "fp"), (Mapping::Global, "rr")]
+    {
+        let mut config = Config { mapping, cpus: cpus.clone(), rights: Rights::Daemon, ..Config::default() };
+        config.daemon.plugin = Some(plugin.to_owned());
+        let mut app = Application::new(config);
+        let done: Vec<Arc<AtomicU64>> = (0..4).map(|_| Arc::default()).collect();
+        for (at, done) in done.iter().enumerate() {
+            let task = app.task(Task::periodic(&format!("task{at}"), 4 * MS).core(at as u32 % 2));
+            let done = Arc::clone(done);
+            app.version(task, "only", move |_| _ = done.fetch_add(1, Ordering::Relaxed));
+        }
+        let running = app.start().expect("it can be run");
+        eventually("jobs of all", || done.iter().all(|done| done.load(Ordering::Relaxed) >= 5));
+        let (_, report) = stopped(running);
+        must_be_real_time(&report);
+    }
+}
+
+/// Runs until there are some jobs; what became of it.
+fn some_jobs(config: Config) -> (Application, Report) {
+    let mut app = Application::new(config);
+    let done = Arc::new(AtomicU64::new(0));
+    for name in ["a", "b", "c"] {
+        let task = app.task(Task::periodic(name, 4 * MS));
+        let done = Arc::clone(&done);
+        app.version(task, "only", move |_| _ = done.fetch_add(1, Ordering::Relaxed));
+    }
+    let running = app.start().expect("it can be run");
+    eventually("jobs", || done.load(Ordering::Relaxed) >= 9);
+    stopped(running)
+}
+
+#[test]
+fn y22_what_the_daemon_refuses_is_refused_as_a_whole_and_said() {
+    const NAME: &str = "rights::y22_what_the_daemon_refuses_is_refused_as_a_whole_and_said";
+    if !user::is_it() {
+        needs_root!();
+        // Two of the five that it needs; a priority that it may not have; nobody said that it may.
+        let few =
+            format!("[daemon]\naccess = \"off\"\n[daemon.quota]\nspecs_per_user = 2\n{}", config::PLUGINS);
+        let low = format!("[[rule]]\ndomain = \"#{ALICE}\"\nplugin = \"fp\"\nmax_priority = 50\n");
+        for rules in [few, config::with_rules(&low), config::with_rules("")] {
+            let bench = Bench::new("runtime_refused");
+            let daemon = Daemon::start(&bench, &rules);
+            let said = user::must_pass(&bench, NAME, Some(daemon.socket()));
+            assert_eq!(said.matches("talead refuses").count(), 1, "once: {said}");
+            let left = root(&daemon).list().expect("an answer").expect("a list");
+            assert!(left.is_empty(), "none of them: {left:?}");
+        }
+        return;
+    }
+    let (mut app, report) = some_jobs(Config::default());
+    assert_eq!((report.is_real_time, report.rights), (false, Rights::Unused));
+    assert!(report.why_not.expect("a reason").contains("talead refuses"));
+    app.config().insist = true;
+    match app.start() {
+        Err(Error::Run(failure)) => assert!(failure.to_string().contains("talead refuses"), "{failure}"),
+        other => panic!("whoever insists is told: {other:?}"),
+    }
+}
+
+#[test]
+fn y22_rules_that_allow_three_priorities_are_enough() {
+    const NAME: &str = "rights::y22_rules_that_allow_three_priorities_are_enough";
+    if !user::is_it() {
+        needs_root!();
+        let bench = Bench::new("runtime_ruled");
+        let rules = format!(
+            "[[rule]]\ndomain = \"#{ALICE}\"\nplugin = \"fp\"\nmin_priority = 50\nmax_priority = 52\nallow_unbounded = true\n"
+        );
+        let mut daemon = Daemon::start(&bench, &config::with_rules(&rules));
+        user::must_pass(&bench, NAME, Some(daemon.socket()));
+        daemon.terminate();
+        return;
+    }
+    let (_, report) = some_jobs(Config::default());
+    must_be_real_time(&report);
+}
+
+#[test]
+fn y22_rights_are_those_that_are_wanted() {
+    needs_root!();
+    let _bench = Bench::new("runtime_own");
+    let (_, report) = some_jobs(Config { rights: Rights::Own, ..Config::default() });
+    assert_eq!((report.is_real_time, report.rights), (true, Rights::Own));
+    let (_, report) = some_jobs(Config { rights: Rights::Unused, ..Config::default() });
+    assert_eq!((report.is_real_time, report.rights, report.why_not), (false, Rights::Unused, None));
+    let nobody = talea_runtime::Daemon { socket: Some("/nonexistent".into()), ..Default::default() };
+    let config = Config { rights: Rights::Daemon, daemon: nobody, ..Config::default() };
+    let (_, report) = some_jobs(config);
+    assert!(report.why_not.expect("there is none").contains("no connection to talead"));
+}
+
+#[test]
+fn y22_a_daemon_that_dies_takes_nothing_away_from_who_runs() {
+    const NAME: &str = "rights::y22_a_daemon_that_dies_takes_nothing_away_from_who_runs";
+    if !user::is_it() {
+        needs_root!();
+        let bench = Bench::new("runtime_orphaned");
+        let mut daemon = Daemon::start(&bench, &config::open());
+        let socket = daemon.socket().to_owned();
+        std::thread::scope(|scope| {
+            let child = scope.spawn(|| user::must_pass(&bench, NAME, Some(&socket)));
+            eventually("four threads with their grants", || {
+                let specs = root(&daemon).list().expect("an answer").expect("a list");
+                child.is_finished() || specs.iter().filter(|spec| spec.tid.is_some()).count() == 4
+            });
+            daemon.kill();
+            child.join().expect("it passes");
+        });
+        // What a dead one left is given back by the next.
+        daemon.restart();
+        eventually("nothing is held", || {
+            root(&daemon).list().expect("an answer").expect("a list").is_empty()
+        });
+        return;
+    }
+    let Interrupted { app, seen, .. } = interrupted(Config::default());
+    let running = app.start().expect("it can be run");
+    eventually("it is gone", || talea_client::Client::connect().is_err());
+    seen.store(0, Ordering::Release);
+    eventually("short jobs within a long one", || seen.load(Ordering::Acquire) >= 3);
+    let (_, report) = stopped(running);
+    must_be_real_time(&report);
+}
