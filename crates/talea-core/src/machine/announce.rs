@@ -111,7 +111,8 @@ impl<W: Watch> Machine<W> {
                 group.current = None;
             }
         }
-        (answer == Resched::Pick).then_some(parent)
+        // Below a table nobody stands behind anybody: whoever comes may have a CPU of its own.
+        (answer == Resched::Pick || (parent == 0 && self.table.is_some())).then_some(parent)
     }
 
     /// What a scheduler has to show: whether it is eligible, and its criteria.

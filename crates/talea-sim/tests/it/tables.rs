@@ -67,6 +67,16 @@ fn y11_a_table_may_make_the_jobs_that_it_runs() {
 }
 
 #[test]
+fn y11_who_comes_within_its_entry_runs_at_once_although_others_wait_for_theirs() {
+    // A is always pending, and comes first by arrival and by number.
+    let sources = [listed(&[0], cost(40)), listed(&[7, 28], cost(2)), listed(&[1, 23], cost(2))];
+    let log = run(&tree(entries()), &sources, 40);
+    assert_eq!([log.starts(1), log.starts(2)], [vec![7, 28], vec![1, 23]]);
+    // What is left of an entry that ends at 24 is too short by one.
+    assert_eq!([log.ends(1), log.ends(2)], [vec![9, 30], vec![3]]);
+}
+
+#[test]
 fn y11_an_overrun_is_stopped_at_the_end_of_its_entry_reported_and_goes_on_in_the_next() {
     let sources = [
         Source {
