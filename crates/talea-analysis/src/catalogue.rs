@@ -42,6 +42,7 @@ pub const ALL: &[Card] = &[
     multi::graham::FEDERATED,
     // Tables.
     offline::CARD,
+    tree::TABLE,
     // One processor that serves now and then: servers and hierarchies.
     supply::fp::CARD,
     supply::edf::CARD,

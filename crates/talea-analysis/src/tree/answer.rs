@@ -80,7 +80,7 @@ pub enum Reason {
     Arrivals,
     /// A job of it goes on without end.
     Endless,
-    /// No test known: an off-line table is verified, not bounded.
+    /// No test known: an off-line table with overheads, with entries of schedulers, or with jobs that come in two ways.
     OfflineTable,
     /// No test known: a server from outside.
     CustomServer,
@@ -123,7 +123,9 @@ impl Reason {
             Reason::Resources => "no test known for resources that are shared so",
             Reason::Arrivals => "no test known: nothing keeps its jobs apart",
             Reason::Endless => "it wants the CPU without end",
-            Reason::OfflineTable => "no test known: an off-line table is verified, not bounded",
+            Reason::OfflineTable => {
+                "no test known for an off-line table with overheads, entries of schedulers, or jobs that come in two ways"
+            }
             Reason::CustomServer => "no test known for a server from outside",
             Reason::SoftCbs => "no test known for a soft CBS under EDF with D < T or an offset",
             Reason::NonPreemptiveTable => {

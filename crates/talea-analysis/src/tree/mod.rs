@@ -16,6 +16,7 @@
 //! | `fifo` | EDF with equal deadlines | as `edf` |
 //! | `rr`, policies from outside, EDF over groups that are not | every sibling is above: any policy that leaves no time idle | sufficient |
 //! | partition table | the own slots, exactly; what others lend comes on top; others lose what it takes, by slots or by responses; none below a root that does not preempt | sufficient |
+//! | off-line table | each task of the root by itself, job by job through its entries where arrivals are known (`table`) | sufficient |
 //! | hard server | a task (Q, T) for others; for clients what [`crate::supply::server`] says, if it has its budget in time | sufficient |
 //! | soft CBS | a group, whatever its deadline: what it ran ahead it owes, so that under EDF it gives no Γ | sufficient |
 //! | not preemptive | the longest job below, less a nanosecond, once; for tasks alone below such a root [`crate::uni::np_fp`] and [`crate::uni::np_edf`] | exact for tasks alone below an `fp` root that come when they like |
@@ -56,8 +57,10 @@ mod picture;
 mod read;
 mod resources;
 mod servers;
+mod table;
 mod walk;
 
 pub use answer::{Answer, CARD, NoTest, Reason};
 pub use picture::Picture;
+pub use table::CARD as TABLE;
 pub use walk::Roots;

@@ -98,7 +98,8 @@ fn reaches_most(cost: &Cost) -> bool {
     }
 }
 
-fn marks(cost: &Cost) -> Option<Reason> {
+/// Something that jobs do on their way of which no test is known.
+pub(super) fn marks(cost: &Cost) -> Option<Reason> {
     match cost {
         Cost::Versions(costs) => costs.iter().find_map(marks),
         Cost::Marked { marks, .. } => marks.iter().find_map(|mark| match mark.act {

@@ -113,6 +113,13 @@ pub(super) struct Place {
     pub(super) held: Option<Held>,
 }
 
+impl Place {
+    /// Alone with this.
+    pub(super) fn below_nobody(supply: Supplied) -> Place {
+        Place { supply, above: Vec::new(), blocking: 0, level: None, alone: None, held: None }
+    }
+}
+
 /// Tasks alone on a CPU that nobody takes from who has begun.
 #[derive(Clone, Debug)]
 pub(super) struct Held {
@@ -140,6 +147,10 @@ pub(super) struct Walk<'a> {
     bounds: BTreeMap<NodeId, Option<Result<Span, NoTest>>>,
     /// What a bound is, and whose.
     kinds: BTreeMap<NodeId, (Kind, &'static Card)>,
+    /// Of nodes of graphs that have them from the graph.
+    deadlines: BTreeMap<NodeId, Span>,
+    /// What an off-line table says, where nothing else does.
+    table: BTreeMap<NodeId, Result<Span, NoTest>>,
 }
 
 impl<'a> Walk<'a> {
@@ -192,7 +203,12 @@ impl<'a> Walk<'a> {
             levels: BTreeMap::new(),
             bounds: BTreeMap::new(),
             kinds: BTreeMap::new(),
+            deadlines: tree.inherited().into_iter().map(|(node, of)| (node, of.relative_deadline)).collect(),
+            table: BTreeMap::new(),
         };
+        if of.holes.is_empty() && !pays {
+            walk.table = super::table::bounds(&walk, of.sources).unwrap_or_default();
+        }
         walk.pay(&of.overheads, of.sources);
         match super::resources::blocking(&walk, of.sources) {
             Ok(blocking) => {
@@ -279,11 +295,15 @@ impl<'a> Walk<'a> {
     }
 
     fn answer(&mut self, node: NodeId) -> Answer {
-        let bound = self.bound(node);
-        let deadline = match self.body(node) {
+        let own = match self.body(node) {
             Body::Task(spec) => spec.deadline,
             Body::Scheduler(_) => Span::ZERO,
         };
+        let deadline = self.deadlines.get(&node).copied().unwrap_or(own);
+        if let Some(bound) = self.table.remove(&node) {
+            return Answer { node, deadline, bound, kind: Kind::Sufficient, test: &super::table::CARD };
+        }
+        let bound = self.bound(node);
         let (kind, test) = self.kind(node);
         Answer { node, deadline, bound, kind, test }
     }
@@ -414,7 +434,7 @@ impl<'a> Walk<'a> {
         })
     }
 
-    fn response(&self, node: NodeId, task: &Sporadic, place: &Place) -> Result<Span, NoTest> {
+    pub(super) fn response(&self, node: NodeId, task: &Sporadic, place: &Place) -> Result<Span, NoTest> {
         let mut all = place.above.clone();
         all.push(fp::curve(task));
         if is_overload(&all, &place.supply) {

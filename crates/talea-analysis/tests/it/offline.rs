@@ -1,14 +1,15 @@
 //! Tables: what is found is one, what is called impossible is, and the machine misses nothing with what is found.
 
-use crate::dice::Dice;
+use crate::dice::{Dice, dice, rounds};
 use talea_analysis::offline::{
     Choice, Flaw, Impossible, Job, Piece, Problem, Synthesis, check, entries, from_tree, synthesize,
 };
+use talea_analysis::tree::{Answer, Reason, Roots};
 use talea_core::machine::{AcceleratorId, Body, SchedulerSpec, TaskSpec, Tree, Version};
-use talea_core::sched::Policy;
-use talea_core::workload::{Arrivals, Cost, Overheads, Source};
+use talea_core::sched::{Policy, TableEntry};
+use talea_core::workload::{Arrivals, Case, Cost, Overheads, Source};
 use talea_core::{Span, Time, Work};
-use talea_sim::{Jobs, Workload, World};
+use talea_sim::{Completion, Jobs, Workload, World};
 
 fn span(ns: u64) -> Span {
     Span::from_ns(ns)
@@ -85,8 +86,8 @@ fn described(dice: &mut Dice) -> Described {
     Described { tree, sources }
 }
 
-/// Late jobs and ended jobs of three hyperperiods under the table.
-fn run(system: &Described, problem: &Problem, pieces: &[Piece]) -> (u64, usize) {
+/// The system below the table that was found for it.
+fn tabled(system: &Described, problem: &Problem, pieces: &[Piece]) -> Tree {
     let policy = Policy::Table { hyperperiod: problem.hyperperiod, entries: entries(problem, pieces) };
     let mut tree = Tree::new(system.tree.cpus, SchedulerSpec::new("table", policy));
     tree.accelerators.clone_from(&system.tree.accelerators);
@@ -99,12 +100,24 @@ fn run(system: &Described, problem: &Problem, pieces: &[Piece]) -> (u64, usize) 
     for channel in &system.tree.channels {
         tree.channel(moved[&channel.from], moved[&channel.to], channel.size);
     }
-    let workload = Workload { sources: system.sources.clone(), seed: 1 };
-    let mut world = World::new(tree.build().expect("a tree"), system.tree.cpus, &workload);
-    let mut jobs = Jobs::default();
+    tree
+}
+
+/// Late jobs and ended jobs of three hyperperiods under the table.
+fn run(system: &Described, problem: &Problem, pieces: &[Piece]) -> (u64, usize) {
+    let tree = tabled(system, problem, pieces);
     // The last job may end with the table, and is told of an instant later.
-    world.run(Time::from_ns(3 * problem.hyperperiod.as_ns() + 1), &mut jobs);
-    (jobs.ended.iter().filter(|job| job.is_late()).count() as u64, jobs.ended.len())
+    let ended = ended(&tree, &system.sources, 3 * problem.hyperperiod.as_ns() + 1, (1, Case::Drawn));
+    (ended.iter().filter(|job| job.is_late()).count() as u64, ended.len())
+}
+
+/// The jobs that have ended by then.
+fn ended(tree: &Tree, sources: &[Source], until: u64, (seed, case): (u64, Case)) -> Vec<Completion> {
+    let workload = Workload { sources: sources.to_vec(), seed };
+    let world = World::new(tree.build().expect("a tree"), tree.cpus, &workload);
+    let mut jobs = Jobs::default();
+    world.with_case(case).run(Time::from_ns(until), &mut jobs);
+    jobs.ended
 }
 
 #[test]
@@ -124,6 +137,128 @@ fn whatever_is_found_passes_the_checker_and_the_machine_misses_nothing_with_it()
         tables += 1;
     }
     assert!(tables > 500, "{tables} tables are too few to show anything");
+}
+
+/// How long a job took from its nominal arrival, or from its activation, to its end.
+fn response(source: &Source, job: &Completion) -> Span {
+    match source.arrivals {
+        Arrivals::Periodic { offset, period, .. } => {
+            span(job.end.as_ns() - offset.as_ns() - job.job * period.as_ns())
+        }
+        _ => job.response(),
+    }
+}
+
+#[test]
+fn y11_tables_that_are_found_are_proved_and_no_response_is_beyond_its_bound() {
+    let mut dice = Dice::new(17);
+    let mut tables = 0;
+    for _ in 0..600 {
+        let system = described(&mut dice);
+        let problem = from_tree(&system.tree, &system.sources, &Overheads::default(), dice.below(2) == 0)
+            .expect("suitable");
+        let Synthesis::Found { pieces, .. } = synthesize(&problem, 50) else { continue };
+        let tree = tabled(&system, &problem, &pieces);
+        let answers = Roots::new(&tree, &system.sources).bounds();
+        assert!(answers.iter().all(Answer::is_proved), "{answers:?} of {tree:?}");
+        for round in [(1, Case::Worst), (2, Case::Drawn)] {
+            for job in ended(&tree, &system.sources, 4 * problem.hyperperiod.as_ns(), round) {
+                let task = job.task.0 as usize;
+                let bound = *answers[task].bound.as_ref().expect("proved");
+                let response = response(&system.sources[task], &job);
+                assert!(response <= bound, "{response} of {task}, {bound}: {tree:?}");
+            }
+        }
+        tables += 1;
+    }
+    assert!(tables > 200, "{tables} tables are too few to show anything");
+}
+
+/// A table that was made for nobody, and whoever comes.
+fn at_random(dice: &mut Dice) -> (Tree, Vec<Source>) {
+    let (cpus, tasks) = (dice.between(1, 2) as u32, dice.between(1, 4));
+    let hyperperiod = dice.between(8, 24);
+    let activated = dice.below(1 << tasks);
+    let versions = dice.below(1 << tasks);
+    let mut taken = vec![0u64; tasks as usize];
+    let mut entries: Vec<TableEntry> = Vec::new();
+    for cpu in 0..cpus {
+        let mut at = dice.below(3);
+        while at < hyperperiod {
+            let (end, owner) = ((at + dice.between(1, 5)).min(hyperperiod), dice.below(tasks) as usize);
+            let overlaps = |bit: u64| bit & taken[owner] != 0;
+            let mine = (at..end).fold(0, |mine, unit| mine | 1 << unit);
+            if !overlaps(mine) {
+                taken[owner] |= mine;
+                entries.push(TableEntry {
+                    version: (versions >> owner & 1 == 1).then(|| dice.below(2) as u32),
+                    activates: activated >> owner & 1 == 1 && dice.below(2) == 0,
+                    goes_on: dice.below(2) == 0,
+                    ..TableEntry::new(cpu, span(at), span(end), owner as u32)
+                });
+            }
+            at = end + dice.below(3);
+        }
+    }
+    let activates =
+        |owner: u64| entries.iter().any(|entry| u64::from(entry.owner) == owner && entry.activates);
+    let comes: Vec<bool> = (0..tasks).map(|owner| !activates(owner)).collect();
+    if entries.is_empty() {
+        entries.push(TableEntry::new(0, span(0), span(1), 0));
+    }
+    let policy = Policy::Table { hyperperiod: span(hyperperiod), entries };
+    let mut tree = Tree::new(cpus, SchedulerSpec::new("table", policy));
+    let mut sources = Vec::new();
+    for (task, comes) in (0..tasks).zip(comes) {
+        let period = span([6, 8, 12, 16, 24, 30][dice.below(6) as usize]);
+        let mut spec = TaskSpec::new(&format!("t{task}"), period);
+        spec.deadline = span(dice.between(4, 40));
+        let most = dice.between(1, 4);
+        let mut cost = Cost::Uniform { min: Work::from_ns(1), max: Work::from_ns(most) };
+        if versions >> task & 1 == 1 {
+            spec.versions = vec![Version::new("a"), Version::new("b")];
+            cost = Cost::Versions(vec![cost, Cost::Constant(Work::from_ns(dice.between(1, 4)))]);
+        }
+        let (offset, some) = (span(dice.below(8)), span(dice.below(6)));
+        let arrivals = match (comes, dice.below(3)) {
+            (false, _) => Arrivals::List(Vec::new()),
+            (_, 0) => Arrivals::Sporadic { offset, separation: period, slack: some },
+            _ => Arrivals::Periodic { offset, period, jitter: some },
+        };
+        tree.task(Tree::ROOT, spec);
+        sources.push(Source { arrivals, cost });
+    }
+    (tree, sources)
+}
+
+#[test]
+fn y11_tables_at_random_keep_their_bounds() {
+    let mut dice = dice(19);
+    let mut seen = [0; 3];
+    for _ in 0..rounds(3_000) {
+        let (tree, sources) = at_random(&mut dice);
+        let answers = Roots::new(&tree, &sources).bounds();
+        let runs = [(1, Case::Worst), (2, Case::Drawn), (3, Case::Drawn)];
+        let jobs: Vec<Completion> =
+            runs.iter().flat_map(|&round| ended(&tree, &sources, 600, round)).collect();
+        for (task, answer) in answers.iter().enumerate() {
+            let mine = jobs.iter().filter(|job| job.task.0 as usize == task);
+            let longest = mine.map(|job| response(&sources[task], job)).max().unwrap_or(Span::ZERO);
+            match &answer.bound {
+                Ok(bound) => {
+                    assert!(longest <= *bound, "{longest} of {task}, {bound}: {tree:?} {sources:?}");
+                    seen[usize::from(longest == *bound)] += 1;
+                }
+                Err(no) => {
+                    assert_eq!(no.reason, Reason::Overload, "{tree:?} {sources:?}");
+                    seen[2] += 1;
+                }
+            }
+        }
+    }
+    // Hardly a bound that no run reaches.
+    let [loose, reached, overloads] = seen;
+    assert!(reached > 5 * loose && overloads > 0 && reached > rounds(3_000), "{seen:?}");
 }
 
 /// EDF instant by instant on one CPU; whether all end in time.

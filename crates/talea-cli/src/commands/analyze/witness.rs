@@ -11,7 +11,8 @@ use crate::witness::{Late, Witness};
 use serde::Serialize;
 use std::fmt;
 use std::rc::Rc;
-use talea_core::machine::{Body, Machine, TaskId};
+use talea_core::machine::{Body, Machine, TaskId, Tree};
+use talea_core::sched::Policy;
 use talea_core::workload::{Arrivals, Case, Source};
 use talea_core::{Span, Time};
 use talea_sim::{Completion, Sink, World};
@@ -141,12 +142,15 @@ impl Found {
     }
 }
 
-/// Whether the file says at which phases jobs come: then no others are tried.
+/// Whether the file says at which phases jobs come: then no others are tried. A table is made for them.
 pub(super) fn has_phases(root: &Root) -> bool {
-    root.sources.iter().any(|source| match &source.arrivals {
-        Arrivals::Periodic { offset, .. } | Arrivals::Sporadic { offset, .. } => !offset.is_zero(),
-        Arrivals::List(_) | Arrivals::Seen(_) => false,
-    })
+    let is_table =
+        |body: &Body| matches!(body, Body::Scheduler(of) if matches!(of.policy, Policy::Table { .. }));
+    root.tree.get(Tree::ROOT).is_some_and(|node| is_table(&node.body))
+        || root.sources.iter().any(|source| match &source.arrivals {
+            Arrivals::Periodic { offset, .. } | Arrivals::Sporadic { offset, .. } => !offset.is_zero(),
+            Arrivals::List(_) | Arrivals::Seen(_) => false,
+        })
 }
 
 /// So many arrivals are tried for a task.
