@@ -1,0 +1,118 @@
+//! Who stands above the workers: dispatchers, the watchdog, monitors of holes.
+
+use super::cast::Cast;
+use super::{Failure, Shared};
+use crate::dispatcher::{self, Effort, Timeline};
+use crate::holes::{self, Hole};
+use crate::stage::Ranks;
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::thread::{Builder, Scope, ScopedJoinHandle};
+use talea_core::Time;
+use talea_os::Tid;
+
+/// One for each CPU, in the order of roots and CPUs.
+pub(super) struct Dispatchers<'scope> {
+    pub(super) threads: Vec<ScopedJoinHandle<'scope, io::Result<Effort>>>,
+    /// What each waits for.
+    pub(super) starts: Vec<Sender<Timeline>>,
+    pub(super) are_all_in: bool,
+}
+
+/// Those who look on.
+pub(super) struct Watchers<'scope> {
+    pub(super) dog: ScopedJoinHandle<'scope, ()>,
+    /// Tells the watchdog when the run is to be over; without that it leaves.
+    pub(super) begin: Option<Sender<Time>>,
+    pub(super) monitors: Vec<ScopedJoinHandle<'scope, Vec<Hole>>>,
+    /// Tell the monitors when it begins.
+    pub(super) looks: Vec<Sender<Time>>,
+}
+
+impl<'s> Shared<'s> {
+    pub(super) fn dispatchers<'scope>(
+        &'scope self,
+        scope: &'scope Scope<'scope, '_>,
+        casts: &[Cast],
+        ranks: Ranks,
+    ) -> Result<Dispatchers<'scope>, Failure>
+    where
+        's: 'scope,
+    {
+        let (mut threads, mut starts) = (Vec::new(), Vec::new());
+        let (ready, entered) = channel();
+        for (cast, stage) in casts.iter().zip(self.stages) {
+            for (cpu, &number) in cast.cpus.iter().enumerate() {
+                let (start, started) = channel::<Timeline>();
+                starts.push(start);
+                let (ready, live) = (ready.clone(), Arc::clone(&cast.live));
+                let name = format!("exec-cpu{number}");
+                threads.push(Builder::new().name(name).spawn_scoped(scope, move || {
+                    // Whoever waits for it has not gone.
+                    let _ = ready.send(dispatcher::enter(number, ranks).map(|()| Tid::current()));
+                    // If another one falls before it says anything, that is how it is noticed.
+                    drop(ready);
+                    match started.recv() {
+                        Ok(time) => dispatcher::drive(cpu, stage, &live, time),
+                        // Another one could not enter.
+                        Err(_) => Ok(Effort::default()),
+                    }
+                })?);
+            }
+        }
+        drop(ready);
+        let tids = entered.iter().take(threads.len()).collect::<io::Result<Vec<Tid>>>()?;
+        let are_all_in = tids.len() == threads.len();
+        *self.watchdog.dispatchers.lock() = tids;
+        if !are_all_in {
+            // One fell; the others leave when there is no start for them, and its panic is passed on.
+            starts.clear();
+        }
+        Ok(Dispatchers { threads, starts, are_all_in })
+    }
+
+    /// The watchdog, and a monitor on each of these CPUs, if there are to be any.
+    pub(super) fn watchers<'scope>(
+        &'scope self,
+        scope: &'scope Scope<'scope, '_>,
+        cpus: &[u32],
+        ranks: Ranks,
+    ) -> Result<Watchers<'scope>, Failure>
+    where
+        's: 'scope,
+    {
+        let (ready, entered) = channel();
+        let (dog, stages, programs) = (self.watchdog, self.stages, self.programs);
+        let (begin, begun) = channel();
+        let dog = Builder::new().name("exec-watchdog".into()).spawn_scoped(scope, {
+            let ready = ready.clone();
+            move || {
+                let is_in = dog.enter(ranks);
+                let may_watch = is_in.is_ok();
+                let _ = ready.send(is_in);
+                drop(ready);
+                if may_watch {
+                    dog.watch(&begun, stages, programs);
+                }
+            }
+        })?;
+        let (mut monitors, mut looks) = (Vec::new(), Vec::new());
+        for &cpu in cpus.iter().filter(|_| self.options.monitor) {
+            let (look, looked) = channel::<Time>();
+            looks.push(look);
+            let (ready, stop) = (ready.clone(), self.stop);
+            let watch = move || {
+                let _ = ready.send(holes::enter(cpu, ranks));
+                drop(ready);
+                looked.recv().map_or_else(|_| Vec::new(), |zero| holes::watch(cpu, zero, stop))
+            };
+            let name = format!("exec-monitor{cpu}");
+            monitors.push(Builder::new().name(name).spawn_scoped(scope, watch)?);
+        }
+        drop(ready);
+        // Nobody begins whom nobody watches.
+        entered.iter().collect::<io::Result<()>>()?;
+        Ok(Watchers { dog, begin: Some(begin), monitors, looks })
+    }
+}
