@@ -50,7 +50,7 @@ impl Timeline {
         Time::from_ns(clock::now().as_ns().saturating_sub(self.zero.as_ns()))
     }
 
-    fn of_machine(&self, at: Time) -> Time {
+    pub(crate) fn of_machine(&self, at: Time) -> Time {
         self.zero.saturating_add(Span::from_ns(at.as_ns()))
     }
 }

@@ -13,7 +13,8 @@
 //!
 //! A map: [`run`] sets a run up and tears it down; `dispatcher` is the loop, `root` its body without threads in it (`root::desk`:
 //! the pieces of jobs and what they do between them; `root::alarm`: who is awake when);
-//! `office` is where all of that is shared and who may step it; `worker` is the other side, [`programs`] what runs in the place of workers; [`mechanism`] moves workers; [`record`] keeps what went in and came out, in memory and as a file, [`replay`] gets the
+//! `office` is where all of that is shared and who may step it; `worker` is the other side, [`programs`] what runs in the place of workers; [`mechanism`] moves workers;
+//! [`native`] is roots that need none of it, because Linux produces their schedule; [`record`] keeps what went in and came out, in memory and as a file, [`replay`] gets the
 //! same out of a fresh machine, [`course`] says who ran in what order, [`truth`] what the kernel says to that; [`work`] is what jobs do, [`load`] how many come
 //! and how long they are.
 #![forbid(unsafe_code)]
@@ -26,6 +27,7 @@ mod letters;
 pub mod load;
 mod mailbox;
 pub mod mechanism;
+pub mod native;
 mod office;
 pub mod programs;
 pub mod record;
@@ -48,7 +50,7 @@ pub use course::{Course, Turn};
 pub use flow::Flow;
 pub use holes::Hole;
 pub use load::{Arrival, Arrivals, Load};
-pub use mechanism::Mechanism;
+pub use mechanism::{Chosen, Means, Mechanism, Wish};
 pub use programs::{Fate, ProgramReport};
 pub use record::{Entry, What};
 pub use remote::Remote;

@@ -5,9 +5,9 @@ use crate::work::Job;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{OnceLock, Weak};
-use talea_core::Work;
+use talea_core::{Time, Work};
 use talea_os::Tid;
-use talea_os::bell::Bell;
+use talea_os::bell::{Bell, Woken};
 use talea_os::gate::Gate;
 use talea_os::pilock::PiLock;
 use talea_os::sched::{self, Attr, Policy};
@@ -138,7 +138,12 @@ impl Slot {
 
     /// Waits for the ring after so many.
     pub(crate) fn wait(&self, heard: u32) {
-        self.go.wait(heard, talea_core::Time::NEVER);
+        self.go.wait(heard, Time::NEVER);
+    }
+
+    /// The same, but until this time on the machine's clock at most.
+    pub(crate) fn wait_until(&self, heard: u32, until: Time) -> Woken {
+        self.go.wait(heard, until)
     }
 
     /// The job that was given last.
@@ -180,12 +185,14 @@ pub(crate) struct Stage {
     pub(crate) workers: PiLock<Vec<Tid>>,
     /// The run is over: nobody begins anything.
     pub(crate) over: AtomicBool,
+    /// No machine moves its workers: they look after themselves, and leave by themselves.
+    is_native: bool,
     /// The roots that run together, this one among them.
     pub(crate) crew: OnceLock<Vec<Weak<Stage>>>,
 }
 
 impl Stage {
-    pub(crate) fn new(cpus: &[u32], tasks: usize) -> Stage {
+    pub(crate) fn new(cpus: &[u32], tasks: usize, is_native: bool) -> Stage {
         let manage =
             |&number: &u32| Managed { number, mailbox: Mailbox::new(tasks), sentinel: Sentinel::default() };
         Stage {
@@ -193,6 +200,7 @@ impl Stage {
             slots: (0..tasks).map(|_| Slot::default()).collect(),
             workers: PiLock::new(Vec::new()),
             over: AtomicBool::new(false),
+            is_native,
             crew: OnceLock::new(),
         }
     }
@@ -213,12 +221,20 @@ impl Stage {
         }
     }
 
-    /// Makes ordinary threads of all workers, wherever they stand, and lets them end. To be done when no mechanism moves
-    /// them any more; a second time does no harm.
-    pub(crate) fn let_go(&self) {
-        self.over.store(true, Ordering::Release);
+    /// Makes ordinary threads of all workers, wherever they stand.
+    pub(crate) fn demote(&self) {
         for &tid in self.workers.lock().iter() {
             demote(tid);
+        }
+    }
+
+    /// Lets all workers end; as ordinary threads, wherever they stand, where somebody else moved them. To be done when no mechanism
+    /// does any more; a second time does no harm. One that looks after itself may be asleep with a reservation, which the kernel
+    /// would never give back if it were taken from it (docs/decisions/0003).
+    pub(crate) fn let_go(&self) {
+        self.over.store(true, Ordering::Release);
+        if !self.is_native {
+            self.demote();
         }
         for slot in &self.slots {
             slot.gate.open();

@@ -96,6 +96,8 @@ impl Watchdog {
         }
         for stage in stages {
             stage.call_off();
+            // Whoever has not left by itself by now is at work.
+            stage.demote();
             stage.let_go();
         }
         if !self.sleep(end, GRACE + GRACE + GRACE) {

@@ -276,6 +276,13 @@ pub fn set_affinity(tid: Tid, cpus: &CpuSet) -> io::Result<()> {
     Ok(())
 }
 
+/// How long a thread of SCHED_RR runs before the next one's turn: one number for the whole machine.
+pub fn quantum() -> io::Result<Span> {
+    let text = std::fs::read_to_string("/proc/sys/kernel/sched_rr_timeslice_ms")?;
+    let ms: u64 = text.trim().parse().map_err(|_| crate::sys::errno(libc::EINVAL))?;
+    Ok(Span::from_ns(ms.saturating_mul(1_000_000)))
+}
+
 /// The nice value that `tid` has, also while a real-time policy hides it.
 pub fn get_nice(tid: Tid) -> io::Result<i32> {
     // SAFETY: takes two integers. The raw call returns 20 - nice, so that -1 always means an error.

@@ -5,12 +5,12 @@ mod told;
 use crate::args::{Output, task};
 use crate::compare::Tolerance;
 use crate::compare::disturbed::Disturbed;
-use crate::compare::judge::{Findings, judge};
+use crate::compare::judge::{Findings, Promised, judge};
 use crate::compare::lives::Lives;
 use crate::compare::model::{Model, model};
 use crate::exit::Exit;
 use crate::measured::{
-    self, Measured, Places, Refused, Setup, Sketch, Spending, place, remark, sketch, with_changes,
+    self, Measured, Mechanism, Places, Refused, Setup, Sketch, Spending, place, remark, sketch, with_changes,
 };
 use crate::output::{colored, print, print_json};
 use crate::report::{Drawn, Outline, Picture, html};
@@ -19,6 +19,7 @@ use anyhow::Context;
 use std::path::PathBuf;
 use talea_core::{CpuSet, Span, Time};
 use talea_exec::RootReport;
+use talea_exec::native::Promise;
 use talea_sim::World;
 use talea_sim::dice::of_root;
 use talea_system::system::{Root, System};
@@ -52,8 +53,8 @@ pub(crate) struct CompareArgs {
     /// How a job spends its cost.
     #[arg(long, value_enum, default_value = "budget", value_name = "MODE")]
     work: Spending,
-    /// How orders are obeyed.
-    #[arg(long, value_enum, default_value = "flip", value_name = "NAME")]
+    /// How the schedule is produced.
+    #[arg(long, value_enum, default_value = "auto", value_name = "NAME")]
     mechanism: Mechanism,
     /// By how much a real response may differ; two hundredths of the response come on top.
     #[arg(long, value_name = "DURATION", default_value = "2ms", value_parser = task::duration)]
@@ -63,15 +64,6 @@ pub(crate) struct CompareArgs {
     html: Option<PathBuf>,
     #[command(flatten)]
     output: Output,
-}
-
-/// How workers are made to run and to stand still.
-#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-enum Mechanism {
-    /// Real-time priorities that the dispatcher moves, and gates where nobody else wants the CPU.
-    Flip,
-    /// Gates alone, without any right: threads are stopped, and the kernel runs the others as it likes.
-    Gates,
 }
 
 /// Of a response.
@@ -160,10 +152,8 @@ fn execute(args: &CompareArgs, stage: &Stage<'_>) -> anyhow::Result<Result<Measu
         seed: stage.seed,
         places: stage.places,
         spending: args.work,
-        rights: match args.mechanism {
-            Mechanism::Flip => measured::Rights::Needed,
-            Mechanism::Gates => measured::Rights::Unused,
-        },
+        rights: args.mechanism.rights(measured::Rights::Needed),
+        wish: args.mechanism.wish(),
         switches: true,
         sketches: &stage.sketches,
         begin: None,
@@ -193,12 +183,19 @@ impl<'a> Stage<'a> {
         let end = Time::ZERO + measured.report.length;
         let mut all = Vec::new();
         for (number, (root, real)) in self.system.roots.iter().zip(&measured.report.roots).enumerate() {
-            let lives = Lives::of(&root.tree, real)?;
+            let lives = Lives::of_any(&root.tree, real, measured.report.length)?;
             let (cpus, holes) = (&self.places[number], &measured.report.holes);
             let losses = (holes.as_slice(), real.stretches.as_slice());
             let disturbed = Disturbed::of(&root.tree, cpus, losses, &lives, self.tolerance);
-            let mut found = judge(&self.models[number], &lives, &disturbed, self.tolerance, end);
-            found.kernel = measured::check(real, cpus, holes, self.tolerance.least);
+            let promise = match &real.native {
+                None => Promised::Order,
+                Some(course) if course.keeps_order() => Promised::Order,
+                Some(course) if course.promise == Promise::Deadlines => Promised::Deadlines,
+                Some(_) => Promised::Bounds,
+            };
+            let mut found = judge(&self.models[number], &lives, &disturbed, (self.tolerance, promise), end);
+            let length = measured.report.length;
+            found.kernel = measured::check(real, cpus, (holes, length), self.tolerance.least);
             all.push(found);
         }
         Ok(all)

@@ -3,8 +3,8 @@
 use crate::args::{Output, task};
 use crate::exit::Exit;
 use crate::measured::{
-    self, Checked, Measured, Places, Recording, Refused, Rights, Setup, Spending, Texts, place, remark,
-    sketch,
+    self, Checked, Measured, Mechanism, Places, Recording, Refused, Rights, Setup, Spending, Texts, place,
+    remark, sketch,
 };
 use crate::outcome::{self, ExpectationAnswer, FileArgs, Files, RootAnswer, short};
 use crate::output::{Tone, colored, count, paint, print, print_json};
@@ -45,6 +45,9 @@ pub(crate) struct ExecuteArgs {
     /// How a job spends its cost.
     #[arg(long, value_enum, default_value = "budget", value_name = "MODE")]
     work: Spending,
+    /// How the schedule is produced.
+    #[arg(long, value_enum, default_value = "auto", value_name = "NAME")]
+    mechanism: Mechanism,
     /// Run without real-time priorities where there is no right to them; every figure says so.
     #[arg(long)]
     best_effort: bool,
@@ -85,7 +88,9 @@ struct Execution {
     name: String,
     /// The machine's, in the order of the root's.
     cpus: Vec<u32>,
-    mechanism: &'static str,
+    mechanism: String,
+    /// Why by that.
+    mechanism_why: String,
     /// CPU time of the dispatchers, in millionths of the root's CPUs.
     scheduler_ppm: u64,
     /// What workers did beside jobs that were ordered to run: the ways from one job to the next.
@@ -154,6 +159,10 @@ pub(crate) fn run(args: &ExecuteArgs) -> anyhow::Result<Exit> {
         Ok(places) => places,
         Err(why) => return Ok(measured::refuse(&args.file, &why)),
     };
+    if args.record.is_some() && args.mechanism == Mechanism::Native {
+        let why = "--record writes orders for talea replay, and Linux alone gives none";
+        return Ok(measured::refuse(&args.file, why));
+    }
     let sketches = sketch(&system, duration, seed)?;
     remark(&system, &places, &sketches, duration);
     let files = Files::create(&args.files)?;
@@ -164,8 +173,10 @@ pub(crate) fn run(args: &ExecuteArgs) -> anyhow::Result<Exit> {
         seed,
         places: &places,
         spending: args.work,
-        rights: if args.best_effort { Rights::Wanted } else { Rights::Needed },
-        switches: args.check,
+        rights: args.mechanism.rights(if args.best_effort { Rights::Wanted } else { Rights::Needed }),
+        wish: args.mechanism.wish(),
+        // Who runs when is the kernel's to say where nobody orders it.
+        switches: args.check || args.mechanism == Mechanism::Native,
         sketches: &sketches,
         begin: None,
         bodies: &|_| None,
@@ -217,11 +228,12 @@ fn tell(
         let seen = files.seen(outline, &machine, report.length);
         let (answer, picture) = measured::tell(&mut machine, outline, real, report.length, seen)?;
         roots.push(answer);
-        let kernel = measured::check(real, &places[number], &report.holes, LONGEST_WITHOUT_ORDER);
+        let kernel =
+            measured::check(real, &places[number], (&report.holes, report.length), LONGEST_WITHOUT_ORDER);
         executions.push(Execution {
             kernel,
             programs: programs(root, real),
-            ..execution(outline, &places[number], real, report.length, *is_real)
+            ..execution(outline, &places[number], real, report.length)
         });
         drawn.extend(picture);
     }
@@ -255,18 +267,14 @@ fn hole(hole: &Hole) -> HoleAnswer {
     HoleAnswer { cpu: hole.cpu, from_ns: hole.from.as_ns(), to_ns: hole.to.as_ns() }
 }
 
-fn execution(outline: &Outline, cpus: &[u32], real: &RootReport, length: Span, is_real: bool) -> Execution {
+fn execution(outline: &Outline, cpus: &[u32], real: &RootReport, length: Span) -> Execution {
     let whole = u128::from(length.as_ns().max(1)) * cpus.len().max(1) as u128;
     let ppm = |ns: u64| (u128::from(ns) * 1_000_000 / whole) as u64;
     Execution {
         name: outline.name.clone(),
         cpus: cpus.to_vec(),
-        mechanism: match (is_real, real.programs.iter().filter(|program| program.is_some()).count()) {
-            (false, _) => "gates",
-            (true, 0) => "flip",
-            (true, programs) if programs == real.programs.len() => "freeze",
-            (true, _) => "flip and freeze",
-        },
+        mechanism: real.chosen.means.to_string(),
+        mechanism_why: real.chosen.why.clone(),
         scheduler_ppm: ppm(real.effort.iter().map(|effort| effort.used.as_ns()).sum()),
         stray_ppm: ppm(real.consumed.iter().map(|consumed| consumed.stray().as_ns()).sum()),
         lost: real.lost,
@@ -294,10 +302,11 @@ fn report(answer: &Answer, color: bool) -> String {
         out.push_str(&outcome::table(root));
         let _ = writeln!(
             out,
-            "scheduler overhead {}, beside jobs {}; mechanism {}",
+            "scheduler overhead {}, beside jobs {}; mechanism {}: {}",
             outcome::percent(execution.scheduler_ppm),
             outcome::percent(execution.stray_ppm),
-            execution.mechanism
+            execution.mechanism,
+            execution.mechanism_why
         );
         for program in &execution.programs {
             let share = u128::from(program.used_ns) * 1_000_000 / u128::from(answer.duration_ns.max(1));

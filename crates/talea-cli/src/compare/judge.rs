@@ -36,6 +36,17 @@ pub(crate) struct Findings {
     pub(crate) kernel: Option<Checked>,
 }
 
+/// What a run is held to, beside bounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Promised {
+    /// Begins and ends where simulations have them.
+    Order,
+    /// Whoever is in time in every simulation is so.
+    Deadlines,
+    /// Nothing.
+    Bounds,
+}
+
 /// Of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Instant {
@@ -72,7 +83,7 @@ pub(crate) fn judge(
     model: &Model,
     lives: &Lives,
     disturbed: &Disturbed,
-    tolerance: Tolerance,
+    (tolerance, promised): (Tolerance, Promised),
     end: Time,
 ) -> Findings {
     let tasks = model.bounds.len();
@@ -105,6 +116,15 @@ pub(crate) fn judge(
             continue;
         }
         let Some(expected) = model.jobs.get(&name) else { continue };
+        if promised != Promised::Order {
+            if promised == Promised::Deadlines
+                && let Some(off) = misses(expected, life, slack, end)
+            {
+                found.strays += 1;
+                found.stray.get_or_insert((name, off));
+            }
+            continue;
+        }
         if let Some(off) = strays(expected, life, slack, end) {
             found.strays += 1;
             found.stray.get_or_insert((name, off));
@@ -133,6 +153,14 @@ fn strays(expected: &Expected, life: &Life, slack: Span, until: Time) -> Option<
         None if until > latest => Some(until.since(latest)),
         _ => None,
     }
+}
+
+/// By how much a job missed its deadline that no simulation has late.
+fn misses(expected: &Expected, life: &Life, slack: Span, until: Time) -> Option<Span> {
+    let deadline = life.deadline.filter(|&deadline| expected.end.is_some_and(|end| end.last <= deadline))?;
+    let latest = deadline.saturating_add(slack);
+    let end = life.end.unwrap_or(until);
+    (end > latest).then(|| end.since(latest))
 }
 
 /// Looks for instants that came before one that every simulation has before them, by more than the tolerance.
@@ -194,7 +222,7 @@ mod tests {
             let life = Life { release: Some(at(0)), deadline: Some(at(50)), end: end.map(at), begin: None };
             lives.jobs.insert((task, 0), life);
         }
-        judge(&model, &lives, disturbed, TOLERANCE, at(100))
+        judge(&model, &lives, disturbed, (TOLERANCE, Promised::Order), at(100))
     }
 
     #[test]
@@ -217,6 +245,32 @@ mod tests {
             let by = found.stray.map_or(0, |(_, by)| by.as_ns() / 1_000_000);
             assert_eq!(by, off, "{end:?}");
         }
+    }
+
+    #[test]
+    fn where_no_order_is_promised_only_deadlines_that_every_simulation_keeps_count() {
+        let held = |promised, end: Option<u64>, last: u64, bound: Option<u64>| {
+            let ms = |ms: u64| Span::from_ns(ms * 1_000_000);
+            let bound = Bound { exactly: bound.map(ms), within_reason: bound.map(ms) };
+            let mut model = Model { jobs: BTreeMap::new(), bounds: vec![bound] };
+            let name = (TaskId(0), 0);
+            let range = Some(Range { first: at(10), last: at(last) });
+            model.jobs.insert(name, Expected { begin: None, end: range });
+            let mut lives = Lives::default();
+            let life = Life { release: Some(at(0)), deadline: Some(at(50)), end: end.map(at), begin: None };
+            lives.jobs.insert(name, life);
+            judge(&model, &lives, &Disturbed::default(), (TOLERANCE, promised), at(100))
+        };
+        let run = |end, last, bound| held(Promised::Deadlines, end, last, bound);
+        // Far from where any simulation has it, and in time; a millisecond of tolerance late; and more.
+        assert!(run(Some(40), 12, None).agree());
+        assert!(run(Some(51), 12, None).agree());
+        assert_eq!(run(Some(53), 12, None).stray, Some(((TaskId(0), 0), Span::from_ns(2_000_000))));
+        assert!(!run(None, 12, None).agree(), "it never ends");
+        assert!(run(Some(53), 51, None).agree(), "a simulation has it late, too");
+        assert!(!run(Some(40), 12, Some(30)).agree(), "a bound is a bound");
+        assert!(held(Promised::Bounds, Some(90), 12, None).agree());
+        assert!(!held(Promised::Bounds, Some(90), 12, Some(30)).agree());
     }
 
     #[test]

@@ -2,8 +2,8 @@
 
 use crate::measured;
 use std::collections::BTreeMap;
-use talea_core::Time;
 use talea_core::machine::{Cpu, Job, TaskId, Tree};
+use talea_core::{Span, Time};
 use talea_exec::RootReport;
 use talea_sim::{Completion, Sink};
 
@@ -33,14 +33,24 @@ pub(crate) struct Lives {
 impl Lives {
     /// What real threads of a root with this tree did.
     pub(crate) fn of(tree: &Tree, real: &RootReport) -> anyhow::Result<Lives> {
-        let mut machine = tree.build().map_err(|error| anyhow::anyhow!("{}", error.why))?;
         let mut lives = Lives::default();
+        let mut machine = tree.build().map_err(|error| anyhow::anyhow!("{}", error.why))?;
         measured::retell(&mut machine, &real.record, &mut lives, |_, _, _| {})
             .map_err(measured::not_replayed)?;
         let tasks = (0..machine.tasks() as u32).map(TaskId);
         let unfinished: Vec<_> =
             tasks.flat_map(|task| machine.unfinished(task).map(move |job| (task, job))).collect();
         lives.finish(&unfinished);
+        Ok(lives)
+    }
+
+    /// The same by whatever mechanism, in a run of this length.
+    pub(crate) fn of_any(tree: &Tree, real: &RootReport, length: Span) -> anyhow::Result<Lives> {
+        let mut lives = Lives::default();
+        match measured::told_natively(real, length, &mut lives) {
+            Some(unfinished) => lives.finish(&unfinished),
+            None => return Lives::of(tree, real),
+        }
         Ok(lives)
     }
 

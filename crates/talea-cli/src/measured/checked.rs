@@ -21,7 +21,12 @@ pub(crate) struct Checked {
 }
 
 /// Checks a root on `cpus`; nothing, where the kernel was not asked, or did not answer.
-pub(crate) fn check(real: &RootReport, cpus: &[u32], holes: &[Hole], tolerance: Span) -> Option<Checked> {
+pub(crate) fn check(
+    real: &RootReport,
+    cpus: &[u32],
+    (holes, length): (&[Hole], Span),
+    tolerance: Span,
+) -> Option<Checked> {
     let ran = real.ran.as_ref()?;
     // Whoever obeys for another CPU may be away itself: any hole of the root excuses.
     let is_excused = |out: &Ran| {
@@ -30,7 +35,10 @@ pub(crate) fn check(real: &RootReport, cpus: &[u32], holes: &[Hole], tolerance: 
             out.from <= hole.to.saturating_add(DISTANCE) && from <= out.to
         })
     };
-    let all = out_of_order(cpus.len() as u32, &real.record, ran);
+    let all = match &real.native {
+        Some(course) => course.out_of_order(ran, Time::ZERO + length),
+        None => out_of_order(cpus.len() as u32, &real.record, ran),
+    };
     let counted: Vec<Ran> = all.iter().copied().filter(|out| !is_excused(out)).collect();
     Some(Checked {
         stays: ran.len(),

@@ -6,6 +6,8 @@
 //! it as a file.
 
 mod checked;
+mod mechanism;
+mod native;
 mod place;
 mod recording;
 mod retell;
@@ -14,6 +16,8 @@ mod sketch;
 mod told;
 
 pub(crate) use checked::{Checked, check};
+pub(crate) use mechanism::Mechanism;
+pub(crate) use native::of as told_natively;
 pub(crate) use place::{Places, place};
 pub(crate) use recording::{Recording, Texts};
 pub(crate) use retell::retell;

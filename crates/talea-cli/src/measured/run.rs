@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use talea_core::{Span, Time};
 use talea_exec::run::MOST_ROOM;
 use talea_exec::{
-    Body, Failure, Load, Options, Pace, Remote, Report, RootPlan, TaskPlan, execute_until, work,
+    Body, Failure, Load, Options, Pace, Remote, Report, RootPlan, TaskPlan, Wish, execute_until, work,
 };
 use talea_os::signals::{Signal, Signals, Unstopped};
 use talea_sim::dice::of_root;
@@ -32,6 +32,7 @@ pub(crate) struct Setup<'s> {
     pub(crate) places: &'s Places,
     pub(crate) spending: Spending,
     pub(crate) rights: Rights,
+    pub(crate) wish: Wish,
     /// Whether the kernel is asked to write down who really ran.
     pub(crate) switches: bool,
     /// By root.
@@ -82,6 +83,7 @@ pub(crate) fn run(setup: &Setup<'_>) -> anyhow::Result<Result<Measured, Refused>
     options.room = room(setup.sketches).max(if has_programs { SEEN } else { 0 });
     options.begin = setup.begin;
     options.switches = if setup.switches { options.room } else { 0 };
+    options.wish = setup.wish;
     options.priorities = setup.rights != Rights::Unused;
     let remote = Remote::default();
     // A program goes on where its run stands still.

@@ -94,14 +94,19 @@ impl<'a> Seen<'a> {
         let has_ended =
             |task: TaskId, job: &Job| ended.iter().any(|one| (one.task, one.job) == (task, job.number));
         let unfinished: Vec<_> = known.filter(|(task, job)| !has_ended(*task, job)).collect();
+        self.close(machine, end, &unfinished);
+        unfinished
+    }
+
+    /// The same where somebody else knows what has not ended.
+    pub(crate) fn close(&mut self, machine: &Machine, end: Time, unfinished: &[(TaskId, Job)]) {
         if let Some(schedule) = &mut self.schedule {
             schedule.finish(end);
         }
         if let Some(trace) = &mut self.trace {
-            trace.finish(end, &unfinished);
+            trace.finish(end, unfinished);
         }
         self.noted.channels(machine, self.outline.sinks.len());
-        unfinished
     }
 
     /// Everything of this instant has happened.

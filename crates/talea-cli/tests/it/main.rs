@@ -22,6 +22,7 @@ mod lab;
 mod lab_live;
 mod live;
 mod manual;
+mod native;
 mod new;
 mod perfetto;
 mod random;

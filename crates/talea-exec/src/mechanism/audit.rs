@@ -30,6 +30,11 @@ struct Since {
 }
 
 impl Consumed {
+    /// Of a worker that knows it itself.
+    pub(crate) fn told(ordered: Work, total: Work) -> Consumed {
+        Consumed { ordered, total, since: None }
+    }
+
     /// What it has consumed without having been chosen.
     pub fn stray(&self) -> Work {
         self.total.checked_sub(self.ordered).unwrap_or(Work::ZERO)

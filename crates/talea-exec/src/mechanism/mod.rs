@@ -5,10 +5,12 @@
 //! calls the old one or the new one runs and nobody else; and at the end which CPUs rest.
 
 pub mod audit;
+mod chosen;
 mod flip;
 pub(crate) mod freeze;
 mod mixed;
 
+pub use chosen::{Chosen, Means, Wish};
 pub(crate) use flip::{Flip, Identity};
 pub(crate) use mixed::Mixed;
 

@@ -1,9 +1,10 @@
 //! Who stands above the workers: dispatchers, the watchdog, monitors of holes.
 
-use super::cast::Cast;
+use super::cast::{Above, Cast, Led};
 use super::{Failure, Shared};
 use crate::dispatcher::{self, Effort, Timeline};
 use crate::holes::{self, Hole};
+use crate::native;
 use crate::stage::Ranks;
 use std::io;
 use std::sync::Arc;
@@ -43,10 +44,23 @@ impl<'s> Shared<'s> {
         let (mut threads, mut starts) = (Vec::new(), Vec::new());
         let (ready, entered) = channel();
         for (cast, stage) in casts.iter().zip(self.stages) {
+            let Led::Machine { live, .. } = &cast.led else {
+                let (start, started) = channel::<Timeline>();
+                starts.push(start);
+                let ready = ready.clone();
+                threads.push(Builder::new().name("exec-end".into()).spawn_scoped(scope, move || {
+                    // As below; above the workers, and free to go to any CPU.
+                    let _ = ready.send(ranks.watchdog(Tid::current()).map(|()| Tid::current()));
+                    drop(ready);
+                    let left = started.recv().map_or(Time::ZERO, |time| native::worker::end(stage, time));
+                    Ok(Effort { left, ..Effort::default() })
+                })?);
+                continue;
+            };
             for (cpu, &number) in cast.cpus.iter().enumerate() {
                 let (start, started) = channel::<Timeline>();
                 starts.push(start);
-                let (ready, live) = (ready.clone(), Arc::clone(&cast.live));
+                let (ready, live) = (ready.clone(), Arc::clone(live));
                 let name = format!("exec-cpu{number}");
                 threads.push(Builder::new().name(name).spawn_scoped(scope, move || {
                     // Whoever waits for it has not gone.
@@ -76,7 +90,7 @@ impl<'s> Shared<'s> {
     pub(super) fn watchers<'scope>(
         &'scope self,
         scope: &'scope Scope<'scope, '_>,
-        cpus: &[u32],
+        cpus: &[(u32, Above)],
         ranks: Ranks,
     ) -> Result<Watchers<'scope>, Failure>
     where
@@ -98,21 +112,33 @@ impl<'s> Shared<'s> {
             }
         })?;
         let (mut monitors, mut looks) = (Vec::new(), Vec::new());
-        for &cpu in cpus.iter().filter(|_| self.options.monitor) {
+        for &(cpu, above) in cpus.iter().filter(|_| self.options.monitor) {
             let (look, looked) = channel::<Time>();
             looks.push(look);
             let (ready, stop) = (ready.clone(), self.stop);
             let watch = move || {
-                let _ = ready.send(holes::enter(cpu, ranks));
+                let (entered, watch): (_, fn(_, _, &_) -> _) = match above {
+                    Above::Priority => (holes::enter(cpu, ranks), holes::watch),
+                    Above::Reservation => (holes::enter_reserved(cpu), holes::watch_rarely),
+                };
+                let _ = ready.send(entered);
                 drop(ready);
-                looked.recv().map_or_else(|_| Vec::new(), |zero| holes::watch(cpu, zero, stop))
+                looked.recv().map_or_else(|_| Vec::new(), |zero| watch(cpu, zero, stop))
             };
             let name = format!("exec-monitor{cpu}");
             monitors.push(Builder::new().name(name).spawn_scoped(scope, watch)?);
         }
         drop(ready);
         // Nobody begins whom nobody watches.
-        entered.iter().collect::<io::Result<()>>()?;
+        let no_room = |error: io::Error| {
+            match error.kind() {
+            io::ErrorKind::ResourceBusy => Failure::Plan(
+                "the kernel's own admission has no room left for the monitor of holes, which wants a hundredth of the CPU".into(),
+            ),
+            _ => error.into(),
+        }
+        };
+        entered.iter().collect::<io::Result<()>>().map_err(no_room)?;
         Ok(Watchers { dog, begin: Some(begin), monitors, looks })
     }
 }

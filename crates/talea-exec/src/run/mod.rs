@@ -16,6 +16,7 @@ mod report;
 use crate::dispatcher::{Effort, Timeline};
 use crate::mechanism::Mixed;
 use crate::mechanism::audit::Audited;
+use crate::native::Plan;
 use crate::office::{Counter, Office};
 use crate::programs::{Actor, Programs};
 use crate::remote::Remote;
@@ -24,9 +25,9 @@ pub use crate::stage::Band;
 use crate::stage::{Hold, Ranks, Stage};
 use crate::truth;
 use crate::watchdog::Watchdog;
-use cast::Cast;
-use plan::check;
+use cast::{Above, Cast};
 pub use plan::{MOST_ROOM, Options, RootPlan, TaskPlan};
+use plan::{check, natives};
 pub use report::{Failure, Report, RootReport};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -93,8 +94,11 @@ pub fn execute_granted(
         }
         machines.push(machine);
     }
-    let stages: Vec<Arc<Stage>> =
-        roots.iter().map(|root| Arc::new(Stage::new(&root.cpus, root.tasks.len()))).collect();
+    let natives = natives(&roots, options).map_err(Failure::Plan)?;
+    let stage = |(root, native): (&RootPlan<'_>, &Option<Plan>)| {
+        Arc::new(Stage::new(&root.cpus, root.tasks.len(), native.is_some()))
+    };
+    let stages: Vec<Arc<Stage>> = roots.iter().zip(&natives).map(stage).collect();
     for stage in &stages {
         stage.crew.set(stages.iter().map(Arc::downgrade).collect()).expect("set once");
     }
@@ -110,7 +114,8 @@ pub fn execute_granted(
     let result = std::thread::scope(|scope| {
         // Also when something fails half way: the scope waits for all threads.
         let _ending = Ending(&shared);
-        shared.run(scope, roots, machines)
+        let roots = roots.into_iter().zip(machines).zip(natives);
+        shared.run(scope, roots.map(|((root, machine), native)| (root, machine, native)).collect())
     });
     if watchdog.has_bitten() { Err(Failure::Hung) } else { result }
 }
@@ -154,15 +159,14 @@ impl<'s> Shared<'s> {
     fn run<'scope, 'a: 'scope>(
         &'scope self,
         scope: &'scope Scope<'scope, '_>,
-        roots: Vec<RootPlan<'a>>,
-        machines: Vec<Machine>,
+        roots: Vec<(RootPlan<'a>, Machine, Option<Plan>)>,
     ) -> Result<Report, Failure>
     where
         's: 'scope,
     {
         let wanted: Vec<Vec<Option<Vec<String>>>> = roots
             .iter()
-            .map(|root| root.tasks.iter().map(|task| task.load.program.clone()).collect())
+            .map(|(root, ..)| root.tasks.iter().map(|task| task.load.program.clone()).collect())
             .collect();
         let has_programs = wanted.iter().flatten().any(Option::is_some);
         let hold = match (self.options.priorities, self.grantor) {
@@ -174,12 +178,15 @@ impl<'s> Shared<'s> {
         let mut troupe = self.programs.gather(scope, &wanted, self.stages, ranks, self.options)?;
         let mut workers = Vec::new();
         let mut casts = Vec::new();
-        for (number, ((root, stage), machine)) in roots.into_iter().zip(self.stages).zip(machines).enumerate()
-        {
+        for (number, ((root, machine, native), stage)) in roots.into_iter().zip(self.stages).enumerate() {
             let actors = troupe.actors(number);
-            casts.push(Cast::new(scope, (root, machine, stage), actors, ranks, self.options, &mut workers)?);
+            casts.push(match native {
+                Some(plan) => Cast::native(scope, (root, plan, stage), self.options, &mut workers)?,
+                None => Cast::new(scope, (root, machine, stage), actors, ranks, self.options, &mut workers)?,
+            });
         }
-        let all: Vec<u32> = casts.iter().flat_map(|cast| &cast.cpus).copied().collect();
+        let all: Vec<(u32, Above)> =
+            casts.iter().flat_map(|cast| cast.cpus.iter().map(|&cpu| (cpu, cast.above()))).collect();
         let mut dispatchers = self.dispatchers(scope, &casts, ranks)?;
         let mut watchers = self.watchers(scope, &all, ranks)?;
         let crew = self.crew(&casts);
@@ -191,7 +198,7 @@ impl<'s> Shared<'s> {
         // Without the right to it a run is a run all the same.
         let switches = match self.options.switches {
             0 => None,
-            most => Switches::watch(&all, most).ok(),
+            most => Switches::watch(&all.iter().map(|&(cpu, _)| cpu).collect::<Vec<_>>(), most).ok(),
         };
         let tids: Vec<Vec<Tid>> = self.stages.iter().map(|stage| stage.workers.lock().clone()).collect();
         let zero = self.begin(&casts, &mut dispatchers, &mut watchers);
@@ -205,14 +212,14 @@ impl<'s> Shared<'s> {
         self.programs.end();
         let mut fates = troupe.leave().into_iter();
         let left = efforts.iter().map(|effort: &Effort| effort.left).max().unwrap_or(Time::ZERO);
+        for worker in workers {
+            join(worker);
+        }
         let mut reports = Vec::new();
         let mut efforts = efforts.into_iter();
         for cast in &casts {
             let effort = efforts.by_ref().take(cast.cpus.len()).collect();
-            reports.push(cast.report(effort, fates.next().unwrap_or_default()));
-        }
-        for worker in workers {
-            join(worker);
+            reports.push(cast.report(effort, left, fates.next().unwrap_or_default()));
         }
         for stage in self.stages {
             stage.workers.lock().clear();
@@ -255,7 +262,8 @@ impl<'s> Shared<'s> {
         dispatchers: &mut crew::Dispatchers<'_>,
         watchers: &mut crew::Watchers<'_>,
     ) -> Time {
-        let soonest = clock::now() + LEAD;
+        let settled = casts.iter().map(Cast::settles).max().unwrap_or(Span::ZERO);
+        let soonest = clock::now() + settled + LEAD;
         let zero = self.options.begin.map_or(soonest, |begin| begin.max(soonest));
         let until = Time::ZERO + self.options.duration;
         let begin = watchers.begin.take();
@@ -268,9 +276,7 @@ impl<'s> Shared<'s> {
         }
         let time = Timeline { zero, until };
         for cast in casts {
-            if let Some(door) = &cast.door {
-                door.set(Counter::new(Arc::clone(&cast.live), time)).expect("set once");
-            }
+            cast.begin(time);
         }
         for start in dispatchers.starts.drain(..) {
             // One that fell has called everybody off.

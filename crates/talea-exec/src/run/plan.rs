@@ -2,6 +2,8 @@
 
 use crate::flow::Flow;
 use crate::load::{Arrivals, Load};
+use crate::mechanism::Wish;
+use crate::native;
 use crate::root::LEAST;
 use crate::run::Failure;
 use crate::stage::Band;
@@ -12,6 +14,7 @@ use talea_core::cpus::MAX_CPUS;
 use talea_core::machine::{Body as Node, Condition, LONGEST, Tree};
 use talea_core::sched::Policy;
 use talea_core::{Span, Time};
+use talea_os::sched;
 
 /// A task of a root: what comes, and what its jobs do.
 pub struct TaskPlan<'a> {
@@ -54,13 +57,15 @@ pub struct Options {
     pub band: Band,
     /// Entries of a dispatcher's record, made before the run begins; at most [`MOST_ROOM`].
     pub room: usize,
-    /// Whether each worker's clock is read whenever it is let run and stopped ([`Consumed`]).
+    /// Whether each worker's clock is read whenever it is let run and stopped ([`Consumed`](crate::mechanism::audit::Consumed)).
     pub audit: bool,
     /// Whether a monitor looks for holes on each CPU.
     pub monitor: bool,
     /// Whether threads get the priorities at all. Without them, and without any right, the machine's orders are obeyed by
     /// stopping threads; who else the kernel runs meanwhile is its own affair.
     pub priorities: bool,
+    /// By what roots are to run.
+    pub wish: Wish,
     /// Whether the kernel is asked to tell when programs wake; otherwise, and where it refuses, their clocks are looked at each
     /// millisecond.
     pub listen: bool,
@@ -83,6 +88,7 @@ impl Options {
             audit: true,
             monitor: true,
             priorities: true,
+            wish: Wish::Machine,
             listen: true,
             switches: 0,
         }
@@ -124,6 +130,31 @@ pub(super) fn check(roots: &[RootPlan<'_>], options: &Options) -> Result<(), Fai
         }
     }
     Ok(())
+}
+
+/// What the kernel is told of each root, where it is to produce the schedules.
+pub(super) fn natives(
+    roots: &[RootPlan<'_>],
+    options: &Options,
+) -> Result<Vec<Option<native::Plan>>, String> {
+    if options.wish == Wish::Machine {
+        return Ok(roots.iter().map(|_| None).collect());
+    }
+    if !options.priorities {
+        return Err("without real-time priorities Linux runs whom it likes".to_owned());
+    }
+    let quantum = sched::quantum().map_err(|error| format!("the kernel's quantum can't be read: {error}"))?;
+    let of = |root: &RootPlan<'_>| {
+        let loads: Vec<&Load> = root.tasks.iter().map(|task| &task.load).collect();
+        let end = Time::ZERO + options.duration;
+        let plan = native::plan(root.tree, &loads, options.band.top, quantum, end);
+        let name = || match root.tree.get(Tree::ROOT).map(|node| &node.body) {
+            Some(Node::Scheduler(spec)) => spec.name.clone(),
+            _ => "a root".to_owned(),
+        };
+        plan.map(Some).map_err(|why| format!("Linux alone can't run {}: {why}", name()))
+    };
+    roots.iter().map(of).collect()
 }
 
 /// Whether programs can be tasks of this root in this run.

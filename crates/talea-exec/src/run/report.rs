@@ -2,7 +2,9 @@
 
 use crate::dispatcher::Effort;
 use crate::holes::Hole;
+use crate::mechanism::Chosen;
 use crate::mechanism::audit::Consumed;
+use crate::native;
 use crate::programs::ProgramReport;
 use crate::record::Entry;
 use crate::rights::Standing;
@@ -17,6 +19,10 @@ use talea_core::{Span, Time, Work};
 /// What became of a root.
 #[derive(Clone, Debug)]
 pub struct RootReport {
+    /// By what its tasks were made to run.
+    pub chosen: Chosen,
+    /// What its workers have seen, where no machine gave orders; then there is no record.
+    pub native: Option<native::Course>,
     /// What went into its machine and what came out.
     pub record: Vec<Entry>,
     /// Entries that found no room; then the record ends where the first of them should be.
@@ -48,7 +54,10 @@ impl RootReport {
 
     /// For how long CPUs belonged to workers that got nothing done.
     pub fn stretched(&self) -> Span {
-        stretch::of(self)
+        match &self.native {
+            Some(course) => course.stretched(),
+            None => stretch::of(self),
+        }
     }
 }
 

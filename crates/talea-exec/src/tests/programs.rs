@@ -144,7 +144,7 @@ struct Ran {
 /// Runs `tree`; of tasks with `wakes` those are programs.
 fn run(tree: &Tree, loads: Vec<Load>, wakes: &[Option<Vec<(u64, u64)>>], until: u64) -> Ran {
     let tasks = wakes.len();
-    let stage = Arc::new(Stage::new(&[0], tasks));
+    let stage = Arc::new(Stage::new(&[0], tasks, false));
     let actors = wakes.iter().map(|wakes| Actor {
         is_program: wakes.is_some(),
         frozen: wakes.is_some(),

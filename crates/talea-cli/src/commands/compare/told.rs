@@ -79,6 +79,9 @@ pub(super) struct RunAnswer {
 
 #[derive(Serialize)]
 struct RunRoot {
+    mechanism: String,
+    /// Why by that.
+    mechanism_why: String,
     jobs: u64,
     excluded: u64,
     /// More than nineteen twentieths of the jobs count, and half of them in every respect.
@@ -109,6 +112,8 @@ impl RunAnswer {
             let stretched = real.stretched().as_ns();
             let busy: u64 = sketch.busy.iter().map(|busy| busy.as_ns()).sum();
             RunRoot {
+                mechanism: real.chosen.means.to_string(),
+                mechanism_why: real.chosen.why.clone(),
                 jobs: found.jobs,
                 excluded: found.excluded,
                 conclusive: found.jobs > 0 && !found.are_inconclusive(),
@@ -379,7 +384,9 @@ pub(super) fn text(answer: &Answer, color: bool) -> String {
                 if of.is_stretched { "; the CPUs got far less done than they should have" } else { "" };
             let _ = writeln!(
                 out,
-                "scheduler overhead {} ({} a job), other {}; without an order {}{stretched}",
+                "mechanism {}: {}; scheduler overhead {} ({} a job), other {}; without an order {}{stretched}",
+                of.mechanism,
+                of.mechanism_why,
                 outcome::percent(of.scheduler_ppm),
                 short(of.per_job_ns),
                 outcome::percent(of.other_ppm),

@@ -163,6 +163,7 @@ impl Trial {
             places: &vec![vec![cpus.server]],
             spending: Spending::Budget,
             rights: Rights::Needed,
+            wish: talea_exec::Wish::Machine,
             switches: true,
             sketches: &sketches,
             begin: Some(begin),
