@@ -12,7 +12,7 @@ use crate::stage::{self, Ranks, Stage};
 use std::io;
 use std::sync::atomic::Ordering;
 use talea_core::{CpuSet, Span, Time, Work};
-use talea_os::bell::Woken;
+use talea_os::bell::{Bell, Woken};
 use talea_os::pilock::PiLock;
 use talea_os::{Tid, clock, sched};
 
@@ -103,12 +103,34 @@ fn least_late() -> Span {
     late.min().unwrap_or(Span::ZERO)
 }
 
+/// Sleeps until the bell rings or `due` comes; the last of it awake, if so much is to be `spin`.
+fn rest(bell: &Bell, heard: u32, due: Time, spin: Span) -> Woken {
+    if spin.is_zero() || due == Time::NEVER {
+        return bell.wait(heard, due);
+    }
+    let now = clock::now();
+    // Half of the time at least is somebody else's.
+    let half = due.as_ns().saturating_sub(now.as_ns()) / 2;
+    let early = Span::from_ns(half.min(spin.as_ns()));
+    if bell.wait(heard, Time::from_ns(due.as_ns().saturating_sub(early.as_ns()))) == Woken::Rung {
+        return Woken::Rung;
+    }
+    while clock::now() < due {
+        if bell.heard() != heard {
+            return Woken::Rung;
+        }
+        std::hint::spin_loop();
+    }
+    Woken::Due
+}
+
 /// Drives the root of `office` as the dispatcher of its CPU `cpu` from the zero of `time` to its end.
 pub(crate) fn drive<M: Mechanism>(
     cpu: usize,
     stage: &Stage,
     office: &PiLock<Office<M>>,
     time: Timeline,
+    spin: Span,
 ) -> Result<Effort, M::Error> {
     let _leaving = Leaving(stage, office);
     let mailbox = &stage.cpus[cpu].mailbox;
@@ -144,7 +166,7 @@ pub(crate) fn drive<M: Mechanism>(
             let ring = |other: usize| stage.cpus[other].mailbox.bell.ring();
             due = office.root.arm(cpu, time.now(), ring).min(time.until);
         }
-        woken = mailbox.bell.wait(heard, time.of_machine(due));
+        woken = rest(&mailbox.bell, heard, time.of_machine(due), spin);
     }
     effort.used = clock::thread_cpu_time().checked_sub(before).unwrap_or(Work::ZERO);
     let mut office = office.lock();

@@ -13,6 +13,7 @@ use talea_core::machine::TaskId;
 pub struct Flow {
     from: TaskId,
     to: TaskId,
+    size: u32,
     /// Data that may be taken, and have not been.
     visible: AtomicU32,
     /// Data that may be put.
@@ -29,6 +30,7 @@ impl Flow {
         Flow {
             from,
             to,
+            size,
             visible: there.into(),
             room: (size - there).into(),
             pushed: 0.into(),
@@ -56,9 +58,23 @@ impl Flow {
 
     /// Nothing is in it any more: for another run.
     pub fn clear(&self) {
-        let inside = self.visible.swap(0, Ordering::AcqRel) + self.pushed.swap(0, Ordering::AcqRel);
-        let taken = self.popped.swap(0, Ordering::AcqRel);
-        self.room.fetch_add(inside + taken, Ordering::AcqRel);
+        for count in [&self.visible, &self.pushed, &self.popped] {
+            count.store(0, Ordering::Release);
+        }
+        self.room.store(self.size, Ordering::Release);
+    }
+
+    /// Data that lie in it, and that no job has taken; of a channel without data, its tokens.
+    pub fn visible(&self) -> u32 {
+        self.visible.load(Ordering::Acquire)
+    }
+
+    /// A run is over, and so many tokens have activated nobody: the rest is of no use to another run. Their data are whoever kept
+    /// them's to throw away, the oldest first.
+    pub(crate) fn leave(&self, unclaimed: u32) {
+        self.clear();
+        self.visible.store(unclaimed, Ordering::Release);
+        self.room.store(self.size.saturating_sub(unclaimed), Ordering::Release);
     }
 
     /// What the job of `task` under way has popped and pushed here.

@@ -141,6 +141,10 @@ impl Mailbox {
 
     /// Everything that was posted, oldest first, into `mail`, which is empty.
     pub(crate) fn take(&self, slots: &[Slot], mail: &mut Mail) {
+        // First, so that of what somebody has asked for before a stop nothing is found after it.
+        if self.news.which.load(Ordering::Acquire) != 0 {
+            self.news.take(&mut mail.said);
+        }
         self.letters.take(|who| &slots[who as usize].next, |who| mail.ended.push(TaskId(who)));
         mail.ended.reverse();
         for (word, asked) in self.asked.iter().enumerate() {
@@ -157,9 +161,6 @@ impl Mailbox {
                     mail.asked.push((TaskId(at as u32), count));
                 }
             }
-        }
-        if self.news.which.load(Ordering::Relaxed) != 0 {
-            self.news.take(&mut mail.said);
         }
     }
 }

@@ -3,6 +3,8 @@
 use crate::channel::{self, Input, Kept, Output};
 use crate::config::{Config, Mapping};
 use crate::running::{Error, Hand, NotStarted, Running};
+use crate::server::{Server, ServerId};
+use crate::table::Table;
 use crate::task::{Task, Version};
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -25,6 +27,10 @@ impl TaskId {
         self.0 as usize
     }
 
+    pub(crate) fn of_number(number: usize) -> TaskId {
+        TaskId(number as u32)
+    }
+
     pub(crate) fn of_machine(self) -> machine::TaskId {
         machine::TaskId(self.0)
     }
@@ -34,7 +40,7 @@ impl TaskId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VersionId {
     task: TaskId,
-    number: usize,
+    pub(crate) number: usize,
 }
 
 /// An accelerator of an application.
@@ -64,8 +70,11 @@ struct Edge {
 pub struct Application {
     pub(crate) config: Config,
     pub(crate) tasks: Vec<Declared>,
+    servers: Vec<Server>,
     accelerators: Vec<String>,
     edges: Vec<Edge>,
+    /// What it follows instead of its configuration.
+    pub(crate) table: Option<Table>,
     /// By edge.
     pub(crate) channels: Vec<Kept>,
 }
@@ -83,8 +92,8 @@ impl fmt::Debug for Application {
 impl Application {
     /// One that does nothing so far.
     pub fn new(config: Config) -> Application {
-        let (tasks, accelerators, edges, channels) = Default::default();
-        Application { config, tasks, accelerators, edges, channels }
+        let (tasks, servers, accelerators, edges, table, channels) = Default::default();
+        Application { config, tasks, servers, accelerators, edges, table, channels }
     }
 
     /// The rules by which it runs.
@@ -97,6 +106,12 @@ impl Application {
         let functions = Arc::new(Mutex::new(Vec::new()));
         self.tasks.push(Declared { task, versions: Vec::new(), functions });
         TaskId(self.tasks.len() as u32 - 1)
+    }
+
+    /// Declares a server, for tasks that are [served by](Task::served_by) it.
+    pub fn server(&mut self, server: Server) -> ServerId {
+        self.servers.push(server);
+        ServerId(self.servers.len() as u32 - 1)
     }
 
     /// Declares a task anew, for the next start: when its jobs come, and how urgent they are. Its versions and channels stay. One that
@@ -174,6 +189,22 @@ impl Application {
         (tree.migration, tree.selection) = (migration, self.config.selection);
         tree.inheritance = self.config.inheritance;
         tree.accelerators.clone_from(&self.accelerators);
+        let affinity = |core: u32, cores: Affinity| match self.config.mapping {
+            // A table says where everybody is.
+            _ if self.table.is_some() => Affinity::ANY,
+            Mapping::Global => Affinity::ANY,
+            Mapping::Clustered => cores,
+            Mapping::Partitioned => Affinity(1_u64.checked_shl(core).unwrap_or(0)),
+        };
+        let (clients, _) = self.config.root();
+        let servers: Vec<NodeId> = (self.servers.iter())
+            .map(|server| {
+                let affinity = affinity(server.core, server.cores);
+                let mut spec = server.of_machine(clients.policy.clone(), affinity);
+                spec.preemptive = self.config.preemptive;
+                tree.scheduler(Tree::ROOT, spec)
+            })
+            .collect();
         let nodes: Vec<NodeId> = (self.tasks.iter())
             .map(|declared| {
                 let mut spec = declared.task.spec.clone();
@@ -181,10 +212,12 @@ impl Application {
                 let costs: Option<Vec<Work>> =
                     declared.versions.iter().map(|version| Some(version.cost.as_ref()?.most())).collect();
                 spec.cost = costs.and_then(|costs| costs.into_iter().max());
-                if self.config.mapping == Mapping::Partitioned {
-                    spec.affinity = Affinity(1_u64.checked_shl(declared.task.core).unwrap_or(0));
+                // One that a server serves is where the server is.
+                let server = declared.task.server.map(|server| servers[server.0 as usize]);
+                if server.is_none() {
+                    spec.affinity = affinity(declared.task.core, declared.task.cores);
                 }
-                tree.task(Tree::ROOT, spec)
+                tree.task(server.unwrap_or(Tree::ROOT), spec)
             })
             .collect();
         for edge in &self.edges {
@@ -194,6 +227,13 @@ impl Application {
             spec.tokens = edge.tokens;
             let name = |of: TaskId| &self.tasks[of.number()].task.spec.name;
             spec.name = format!("{}-{}", name(edge.from), name(edge.to));
+        }
+        if let Some(table) = &self.table {
+            let policy = table.policy(&tree);
+            if let Some(machine::Body::Scheduler(root)) = tree.get_mut(Tree::ROOT).map(|root| &mut root.body)
+            {
+                (root.policy, root.preemptive) = (policy, true);
+            }
         }
         tree
     }
@@ -222,6 +262,9 @@ impl Application {
     fn wrong(tree: &Tree, error: &TreeError) -> Error {
         let name = match tree.get(error.node).map(|node| &node.body) {
             Some(machine::Body::Task(spec)) => format!("task {}", spec.name),
+            Some(machine::Body::Scheduler(spec)) if error.node != Tree::ROOT => {
+                format!("server {}", spec.name)
+            }
             _ => "the application".to_owned(),
         };
         Error::Declared(format!("{name}: {}", error.why))

@@ -83,15 +83,20 @@ impl<T> Input<T> {
 pub(crate) struct Kept {
     pub(crate) flow: Arc<Flow>,
     pub(crate) counts: Arc<Counts>,
-    /// Throws away what is left in it.
-    clear: Box<dyn Fn() + Send>,
+    /// Throws away what is left in it but for the last so many.
+    trim: Box<dyn Fn(usize) + Send>,
 }
 
 impl Kept {
     /// For another start, with empty channels.
     pub(crate) fn clear(&self) {
-        (self.clear)();
+        (self.trim)(0);
         self.flow.clear();
+    }
+
+    /// For another start, with what has activated nobody.
+    pub(crate) fn trim(&self) {
+        (self.trim)(self.flow.visible() as usize);
     }
 }
 
@@ -100,9 +105,9 @@ pub(crate) fn channel<T: Send + 'static>(flow: Flow, size: u32) -> (Output<T>, I
     let (flow, counts) = (Arc::new(flow), Arc::new(Counts::default()));
     let data = ArrayQueue::new(size.max(1) as usize);
     let shared = Arc::new(Shared { flow: Arc::clone(&flow), counts: Arc::clone(&counts), data });
-    let clear = {
+    let trim = {
         let shared = Arc::clone(&shared);
-        Box::new(move || while shared.data.pop().is_some() {})
+        Box::new(move |left| while shared.data.len() > left && shared.data.pop().is_some() {})
     };
-    (Output(Arc::clone(&shared)), Input(shared), Kept { flow, counts, clear })
+    (Output(Arc::clone(&shared)), Input(shared), Kept { flow, counts, trim })
 }

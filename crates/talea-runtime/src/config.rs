@@ -1,6 +1,7 @@
 //! By which rules the tasks run; nothing of it is in the tasks.
 
 use std::path::PathBuf;
+use std::time::Duration;
 use talea_core::machine::{Migration, SchedulerSpec, Selection};
 use talea_core::sched::Policy;
 
@@ -10,6 +11,8 @@ pub enum Mapping {
     /// On every CPU of the application, each job where there is room.
     #[default]
     Global,
+    /// Each task on its [cores](crate::Task::cores), each job where there is room among these.
+    Clustered,
     /// Each task on its core ([`Task::core`](crate::Task::core)) alone.
     Partitioned,
 }
@@ -61,6 +64,17 @@ impl Default for Daemon {
     }
 }
 
+/// How a dispatcher waits for what it knows to be due (YASMIN section 3.5).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Waiting {
+    /// Asleep.
+    #[default]
+    Sleep,
+    /// Asleep at first, and at the end awake, looking at the clock, for so long at most: it is there sooner, and the CPU is lost to
+    /// everybody else meanwhile. Never for more than a millisecond, nor for more than half of the wait, so that others have a CPU at all.
+    Spin(Duration),
+}
+
 /// All of them.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -74,6 +88,11 @@ pub struct Config {
     pub selection: Selection,
     /// Whether a job that waits for an accelerator lends its urgency to whoever holds it (YASMIN section 3.2).
     pub inheritance: bool,
+    /// How its dispatchers wait.
+    pub waiting: Waiting,
+    /// Whether what lies in its channels when it is stopped, and has activated nobody, is there when it is started again: it then
+    /// activates whom it has to at the new time zero. Otherwise channels are empty at each start.
+    pub keeps_channels: bool,
     /// The machine's CPUs, as the kernel counts them; empty: the first that this process may use.
     pub cpus: Vec<u32>,
     /// Whose right to real-time priorities it uses.
@@ -94,6 +113,8 @@ impl Default for Config {
             preemptive: true,
             selection: Selection::default(),
             inheritance: true,
+            waiting: Waiting::default(),
+            keeps_channels: false,
             cpus: Vec::new(),
             rights: Rights::default(),
             daemon: Daemon::default(),

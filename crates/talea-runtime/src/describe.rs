@@ -16,7 +16,7 @@ use talea_system::system::{self, Root, System};
 const DURATION: Span = Span::from_ns(10_000_000_000);
 
 impl Application {
-    /// The system file of this application, as text: for `talea check`, `analyze`, `simulate` and `compare`. Its CPUs are those that it is
+    /// The system file of this application, as text: for `talea analyze`, `simulate` and `compare`. Its CPUs are those that it is
     /// configured for, one if it names none.
     ///
     /// Every version must say what it [costs](crate::Version::cost). Tasks that somebody activates come as often as is

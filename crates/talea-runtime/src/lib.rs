@@ -49,13 +49,17 @@ mod describe;
 mod report;
 mod rights;
 mod running;
+mod server;
+mod table;
 mod task;
 
 pub use application::{Accelerator, Application, TaskId, VersionId};
 pub use channel::{Input, Output};
-pub use config::{Config, Daemon, Mapping, Priorities, Rights};
+pub use config::{Config, Daemon, Mapping, Priorities, Rights, Waiting};
 pub use report::{Report, TaskReport};
 pub use running::{Error, Hand, NotStarted, Running, first_cpus};
+pub use server::{Server, ServerId};
+pub use table::Table;
 pub use talea_core::machine::{Candidates, Chooser, Condition, GivenChooser, Selection};
 pub use talea_exec::{Failure, Job};
 pub use talea_os::sched::Policy;

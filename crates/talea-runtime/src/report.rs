@@ -18,6 +18,8 @@ pub struct Report {
     pub why_not: Option<String>,
     /// How the kernel scheduled the dispatcher of each of its CPUs, read back from it.
     pub dispatchers: Vec<Policy>,
+    /// CPU time that its dispatchers have used, that of waiting awake included.
+    pub scheduling: Duration,
     /// Activations for which there was no room in a backlog.
     pub refused: u64,
     /// Data that were put into full channels, and so not taken.

@@ -1,7 +1,8 @@
 //! An application that runs.
 
 use crate::application::{Application, Declared, Function, TaskId};
-use crate::config::{Daemon, Rights};
+use crate::channel::Kept;
+use crate::config::{Daemon, Rights, Waiting};
 use crate::report::{Report, TaskReport};
 use crate::rights::ByDaemon;
 use std::fmt;
@@ -91,11 +92,22 @@ impl Running {
             Err(error) => return Err(Box::new(NotStarted { app, error })),
         };
         for channel in &app.channels {
-            channel.clear();
+            if app.config.keeps_channels {
+                channel.trim();
+            } else {
+                channel.clear();
+            }
         }
         let met: Vec<Arc<Met>> = app.tasks.iter().map(|declared| Arc::new(Met::of(declared))).collect();
         let plan = Plan {
-            tasks: app.tasks.iter().zip(&met).map(|(declared, met)| Planned::of(declared, met)).collect(),
+            tasks: (0..)
+                .zip(app.tasks.iter().zip(&met))
+                .map(|(at, (_, met))| Planned::of(&app, at, met))
+                .collect(),
+            spin: match app.config.waiting {
+                Waiting::Sleep => Span::ZERO,
+                Waiting::Spin(most) => Span::from_ns(u64::try_from(most.as_nanos()).unwrap_or(u64::MAX)),
+            },
             flows: app.channels.iter().map(|kept| Arc::clone(&kept.flow)).collect(),
             rights: app.config.rights,
             daemon: app.config.daemon.clone(),
@@ -165,7 +177,11 @@ impl Running {
         };
         let report = match thread.join() {
             Ok(Ok(ran)) => Ok(self.report(&app, &ran)),
-            Ok(Err(failure)) => Err(Error::Run(failure)),
+            Ok(Err(failure)) => {
+                // Jobs were under way: what lies there is nobody's.
+                app.channels.iter().for_each(Kept::clear);
+                Err(Error::Run(failure))
+            }
             Err(panic) => std::panic::resume_unwind(panic),
         };
         (app, report)
@@ -198,6 +214,7 @@ impl Running {
             rights: ran.rights,
             why_not: ran.why_not.clone(),
             dispatchers: standing.dispatchers.clone(),
+            scheduling: Duration::from_nanos(root.scheduling().as_ns()),
             refused: root.refused,
             full: counted(|counts| &counts.full),
             empty: counted(|counts| &counts.empty),
@@ -286,9 +303,11 @@ struct Planned {
 }
 
 impl Planned {
-    fn of(declared: &Declared, met: &Arc<Met>) -> Planned {
-        let functions = Arc::clone(&declared.functions);
-        Planned { arrivals: declared.task.arrivals(), functions, met: Arc::clone(met) }
+    fn of(app: &Application, task: usize, met: &Arc<Met>) -> Planned {
+        let declared = &app.tasks[task];
+        let by_table = app.table.as_ref().is_some_and(|table| table.activates(TaskId::of_number(task)));
+        let arrivals = if by_table { talea_exec::Arrivals::Asked } else { declared.task.arrivals() };
+        Planned { arrivals, functions: Arc::clone(&declared.functions), met: Arc::clone(met) }
     }
 
     fn task(&self) -> TaskPlan<'_> {
@@ -319,6 +338,7 @@ struct Plan {
     tasks: Vec<Planned>,
     flows: Vec<Arc<talea_exec::Flow>>,
     cpus: Vec<u32>,
+    spin: Span,
     rights: Rights,
     daemon: Daemon,
     insist: bool,
@@ -361,7 +381,14 @@ impl Plan {
             cpus: self.cpus.clone(),
         };
         let priorities = rights == Rights::Own;
-        let options = Options { priorities, audit: false, monitor: false, room: 0, ..Options::new(LONGEST) };
+        let options = Options {
+            priorities,
+            audit: false,
+            monitor: false,
+            room: 0,
+            spin: self.spin,
+            ..Options::new(LONGEST)
+        };
         // What it is given is held as long as this is, which is until its threads have ended.
         let daemon = ByDaemon::new(&self.daemon);
         let grantor: Option<&dyn Grantor> = if rights == Rights::Daemon { Some(&daemon) } else { None };

@@ -1,7 +1,8 @@
 //! What is declared of a task and of a version.
 
+use crate::server::ServerId;
 use std::time::Duration;
-use talea_core::machine::{self, TaskSpec};
+use talea_core::machine::{self, Affinity, TaskSpec};
 use talea_core::workload::{self, Cost};
 use talea_core::{Span, Time, Work};
 use talea_exec::Arrivals;
@@ -16,6 +17,10 @@ pub struct Task {
     expected: Option<Span>,
     /// Which CPU of the application, where tasks are partitioned.
     pub(crate) core: u32,
+    /// Which of them, a bit each, where there are clusters.
+    pub(crate) cores: Affinity,
+    /// The server that it shares.
+    pub(crate) server: Option<ServerId>,
 }
 
 /// Beyond 584 years a duration is as long as can be.
@@ -49,7 +54,7 @@ impl Task {
     }
 
     fn of(spec: TaskSpec) -> Task {
-        Task { spec, every: None, expected: None, core: 0 }
+        Task { spec, every: None, expected: None, core: 0, cores: Affinity::ANY, server: None }
     }
 
     /// Of a task that somebody activates: about so often. It then stands under [`Priorities::RateMonotonic`](crate::Priorities::RateMonotonic)
@@ -95,6 +100,22 @@ impl Task {
     #[must_use]
     pub fn core(mut self, core: u32) -> Task {
         self.core = core;
+        self
+    }
+
+    /// For [`Mapping::Clustered`](crate::Mapping::Clustered): which of the application's CPUs, from 0; otherwise all. Sets of different
+    /// tasks may meet.
+    #[must_use]
+    pub fn cores(mut self, cores: impl IntoIterator<Item = u32>) -> Task {
+        let bits = cores.into_iter().map(|core| 1_u64.checked_shl(core).unwrap_or(0));
+        self.cores = Affinity(bits.fold(0, |all, bit| all | bit));
+        self
+    }
+
+    /// Its jobs have the budget of this server, with all others that say so, and nothing else.
+    #[must_use]
+    pub fn served_by(mut self, server: ServerId) -> Task {
+        self.server = Some(server);
         self
     }
 

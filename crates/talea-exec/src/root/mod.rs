@@ -23,7 +23,7 @@ use alarm::{Lead, Nap};
 use desk::Desk;
 use std::sync::Arc;
 use talea_core::heap::Heap;
-use talea_core::machine::{Condition, Cpu, Event, Handled, Machine, Order, TaskId};
+use talea_core::machine::{ChannelId, Condition, Cpu, Event, Handled, Machine, Order, TaskId};
 use talea_core::workload::script::Script;
 use talea_core::{Span, Time, Work};
 
@@ -88,7 +88,7 @@ impl<M: Mechanism> Root<M> {
     /// # Panics
     /// If there is not one load for each task of the machine. `changes` are in order of time.
     pub(crate) fn new(
-        machine: Machine,
+        mut machine: Machine,
         cpus: usize,
         mut mechanism: M,
         loads: Vec<Load>,
@@ -98,6 +98,8 @@ impl<M: Mechanism> Root<M> {
         let tasks = machine.tasks();
         assert_eq!(tasks, loads.len(), "one load for each task");
         let told = (0..tasks).map(|task| mechanism.used(TaskId(task as u32))).collect::<Result<_, _>>()?;
+        // What lies there from a run before.
+        machine.keep_tokens(&flows.iter().map(|flow| flow.visible()).collect::<Vec<u32>>());
         let script = |(task, load): (u32, &Load)| {
             if load.tells {
                 return None;
@@ -183,6 +185,13 @@ impl<M: Mechanism> Root<M> {
         self.refused
     }
 
+    /// The run is over: what lies in its channels is left in the flows, for another run.
+    pub(crate) fn leave_flows(&self) {
+        for (at, flow) in self.flows.iter().enumerate() {
+            flow.leave(self.machine.unclaimed(ChannelId(at as u32)));
+        }
+    }
+
     /// The mechanism, when the run is over.
     pub(crate) fn mechanism(&self) -> &M {
         &self.mechanism
@@ -229,12 +238,16 @@ impl<M: Mechanism> Root<M> {
         }
         self.see_quiet(log)?;
         self.go_on(log);
-        for &event in &mail.said {
-            self.stopped |= event == Event::Stopped;
+        for &event in mail.said.iter().filter(|&&event| event != Event::Stopped) {
             let _ = self.tell(log, event);
         }
         for &(task, count) in &mail.asked {
             self.ask(task, count, log);
+        }
+        // Whoever has asked for a job and then stops it has asked before.
+        if mail.said.contains(&Event::Stopped) {
+            self.stopped = true;
+            let _ = self.tell(log, Event::Stopped);
         }
         while let Some((at, task)) = self.arrivals.first()
             && at <= self.now.as_ns()

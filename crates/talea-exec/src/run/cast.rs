@@ -193,6 +193,7 @@ impl Cast {
         let mut live = live.lock();
         let (record, lost) = record::merge(live.take_logs());
         let root = &live.root;
+        root.leave_flows();
         let consumed = root.mechanism().consumed().to_vec();
         let mut stretches = [root.mechanism().stretches().all(), root.late()].concat();
         stretches.sort_by_key(|stretch| stretch.to);

@@ -1,6 +1,7 @@
 //! Who stands above the workers: dispatchers, the watchdog, monitors of holes.
 
 use super::cast::{Above, Cast, Led};
+use super::plan::MOST_SPIN;
 use super::{Failure, Shared};
 use crate::dispatcher::{self, Effort, Timeline};
 use crate::holes::{self, Hole};
@@ -60,7 +61,7 @@ impl<'s> Shared<'s> {
             for (cpu, &number) in cast.cpus.iter().enumerate() {
                 let (start, started) = channel::<Timeline>();
                 starts.push(start);
-                let (ready, live) = (ready.clone(), Arc::clone(live));
+                let (ready, live, spin) = (ready.clone(), Arc::clone(live), self.options.spin.min(MOST_SPIN));
                 let name = format!("exec-cpu{number}");
                 threads.push(Builder::new().name(name).spawn_scoped(scope, move || {
                     // Whoever waits for it has not gone.
@@ -68,7 +69,7 @@ impl<'s> Shared<'s> {
                     // If another one falls before it says anything, that is how it is noticed.
                     drop(ready);
                     match started.recv() {
-                        Ok(time) => dispatcher::drive(cpu, stage, &live, time),
+                        Ok(time) => dispatcher::drive(cpu, stage, &live, time, spin),
                         // Another one could not enter.
                         Err(_) => Ok(Effort::default()),
                     }

@@ -26,7 +26,7 @@ use crate::stage::{Hold, Ranks, Stage};
 use crate::truth;
 use crate::watchdog::Watchdog;
 use cast::{Above, Cast};
-pub use plan::{MOST_ROOM, Options, RootPlan, TaskPlan};
+pub use plan::{MOST_ROOM, MOST_SPIN, Options, RootPlan, TaskPlan};
 use plan::{check, natives};
 pub use report::{Failure, Report, RootReport};
 use std::sync::atomic::{AtomicBool, Ordering};

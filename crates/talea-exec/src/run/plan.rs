@@ -39,7 +39,8 @@ pub struct RootPlan<'a> {
     pub tasks: Vec<TaskPlan<'a>>,
     /// What becomes of battery, mode and mask, in order of time.
     pub changes: Vec<(Time, Condition)>,
-    /// By channel of the tree, if there are tasks whose jobs move tokens themselves ([`Load::tells`]).
+    /// By channel of the tree, if there are tasks whose jobs move tokens themselves ([`Load::tells`]). What lies in them when the run begins
+    /// counts as activations at its zero; what has activated nobody lies in them when it is over.
     pub flows: Vec<Arc<Flow>>,
     /// The CPUs that it gets, as the kernel counts them; as many as the tree has, and nobody else's.
     pub cpus: Vec<u32>,
@@ -69,12 +70,18 @@ pub struct Options {
     /// Whether the kernel is asked to tell when programs wake; otherwise, and where it refuses, their clocks are looked at each
     /// millisecond.
     pub listen: bool,
+    /// For so long, at most, and no more than half of its sleep, a dispatcher is awake before it has something to do, looking at the clock;
+    /// at most [`MOST_SPIN`].
+    pub spin: Span,
     /// Up to how many switches of threads the kernel is asked to write down on each CPU; 0: none.
     pub switches: usize,
 }
 
 /// The largest record of a dispatcher: nearly a gigabyte.
 pub const MOST_ROOM: usize = 1 << 24;
+
+/// Whoever looks at the clock keeps everybody else from the CPU.
+pub const MOST_SPIN: Span = Span::from_ns(1_000_000);
 
 impl Options {
     /// A run of this length with everything that can be looked at.
@@ -90,6 +97,7 @@ impl Options {
             priorities: true,
             wish: Wish::Machine,
             listen: true,
+            spin: Span::ZERO,
             switches: 0,
         }
     }

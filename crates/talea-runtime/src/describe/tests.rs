@@ -1,6 +1,8 @@
 //! What is described is what is started.
 
-use crate::{Application, Config, Error, Mapping, Priorities, Selection, Task, TaskId, Version};
+use crate::{
+    Application, Config, Error, Mapping, Priorities, Selection, Server, ServerId, Task, TaskId, Version,
+};
 use proptest::prelude::*;
 use std::time::Duration;
 use talea_core::Span;
@@ -46,7 +48,7 @@ fn said() -> impl Strategy<Value = Said> {
     })
 }
 
-fn declare(app: &mut Application, at: usize, said: &Said, is_node: bool) -> TaskId {
+fn declare(app: &mut Application, servers: &[ServerId], at: usize, said: &Said, is_node: bool) -> TaskId {
     let (name, us) = (format!("task-{at}"), said.us * US);
     let mut task = match said.kind {
         _ if is_node => Task::node(&name),
@@ -61,19 +63,25 @@ fn declare(app: &mut Application, at: usize, said: &Said, is_node: bool) -> Task
     if let Some(backlog) = said.backlog {
         task = task.backlog(backlog);
     }
-    let core = said.core % app.config.cpus.len() as u32;
-    app.task(task.priority(said.priority).core(core))
+    let cpus = app.config.cpus.len() as u32;
+    let core = said.core % cpus;
+    let cores = (0..cpus).filter(|cpu| *cpu == core || said.priority >> cpu & 1 == 1);
+    // About every third.
+    if let Some(&server) = servers.get(said.offset as usize % 6) {
+        task = task.served_by(server);
+    }
+    app.task(task.priority(said.priority).core(core).cores(cores))
 }
 
 /// Applications of up to eight tasks, those of the second half nodes behind one or two of the first.
 fn application() -> impl Strategy<Value = Application> {
     let alike = prop::bool::weighted(0.8);
-    let config = (0_u8..4, any::<bool>(), any::<bool>(), any::<bool>(), 1_u32..5, 0_u8..5, 0_u32..=1_000);
+    let config = (0_u8..4, 0_u8..3, any::<bool>(), any::<bool>(), 1_u32..5, 0_u8..5, 0_u32..=1_000);
     let edges = prop::collection::vec((any::<prop::sample::Index>(), 0_u32..3, any::<bool>()), 0..6);
     (config, alike, prop::collection::vec(said(), 1..5), prop::collection::vec((said(), edges), 0..4))
         .prop_map(
             |(
-                (priorities, partitioned, preemptive, inheritance, cpus, selection, weight),
+                (priorities, mapping, preemptive, inheritance, cpus, selection, weight),
                 alike,
                 mut roots,
                 nodes,
@@ -98,7 +106,8 @@ fn application() -> impl Strategy<Value = Application> {
                     Selection::Mode,
                     Selection::Mask,
                 ][usize::from(selection)];
-                let mapping = if partitioned { Mapping::Partitioned } else { Mapping::Global };
+                let mapping =
+                    [Mapping::Global, Mapping::Clustered, Mapping::Partitioned][usize::from(mapping)];
                 let cpus = (0..cpus).collect();
                 let config = Config {
                     mapping,
@@ -110,6 +119,12 @@ fn application() -> impl Strategy<Value = Application> {
                     ..Config::default()
                 };
                 let mut app = Application::new(config);
+                let last = app.config.cpus.len() as u32 - 1;
+                let servers = [
+                    Server::deferrable("requests", 10 * US, 100 * US).priority(7).core(last).cores([last]),
+                    Server::bandwidth("band", 20 * US, 300 * US),
+                ]
+                .map(|server| app.server(server));
                 let accelerators = ["gpu", "dsp", "npu"].map(|name| app.accelerator(name));
                 let mut tasks: Vec<TaskId> = Vec::new();
                 let all = roots.iter().map(|said| (said, None));
@@ -117,7 +132,7 @@ fn application() -> impl Strategy<Value = Application> {
                     all.chain(nodes.iter().map(|(said, edges)| (said, Some(edges)))).enumerate()
                 {
                     let edges = edges.map_or(&[][..], |edges| &edges[..]);
-                    let id = declare(&mut app, at, said, !edges.is_empty());
+                    let id = declare(&mut app, &servers, at, said, !edges.is_empty());
                     let mut sources: Vec<TaskId> = Vec::new();
                     for (from, size, twice) in edges {
                         let from = *from.get(&tasks);

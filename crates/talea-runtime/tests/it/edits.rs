@@ -2,9 +2,9 @@
 
 use crate::{MS, run};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use talea_kernel_tests::{Bench, eventually};
-use talea_runtime::{Application, Config, Error, Hand, Task, first_cpus};
+use talea_runtime::{Application, Config, Error, Hand, Task, Waiting, first_cpus};
 
 #[test]
 fn y1_y14_a_task_that_is_declared_anew_comes_by_its_new_rule_and_one_that_rests_does_not_come() {
@@ -63,4 +63,93 @@ fn y1_what_is_not_started_comes_back_and_can_be_mended() {
     run(app, "jobs", || count.load(Ordering::Relaxed) >= 3);
     assert!(matches!(first_cpus(5_000), Err(Error::Machine(_))));
     assert_eq!(first_cpus(1).expect("there is one").len(), 1);
+}
+
+#[test]
+fn y14_what_lies_in_channels_is_there_after_a_resume_if_they_keep_it() {
+    let _bench = Bench::new("runtime_resume");
+    for keeps_channels in [true, false] {
+        let mut app = Application::new(Config { keeps_channels, ..Config::default() });
+        let source = app.task(Task::activated("source", 50 * MS));
+        let (sink, join) = (app.task(Task::node("sink")), app.task(Task::node("join")));
+        // Three at a time; and a join whose other side never comes in the first run.
+        let (put, take) = app.channel_of::<u64>(source, sink, 6, 3);
+        let other = app.task(Task::activated("other", 50 * MS));
+        app.edge(source, join);
+        app.edge(other, join);
+        let (taken, pushed) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicU64::new(0)));
+        app.version(source, "only", {
+            let pushed = Arc::clone(&pushed);
+            move |_| put.push(pushed.fetch_add(1, Ordering::Relaxed)).expect("room")
+        });
+        app.version(sink, "only", {
+            let taken = Arc::clone(&taken);
+            move |_| taken.lock().expect("whole").extend((0..3).map_while(|_| take.pop()))
+        });
+        app.version(other, "only", |_| {});
+        app.version(join, "only", |_| {});
+        // Two of three, and then the third.
+        let mut joins = Vec::new();
+        for (jobs, others) in [(2, 0), (1, 3)] {
+            let running = app.start().expect("it can be run");
+            (0..jobs).for_each(|_| assert!(running.activate(source)));
+            (0..others).for_each(|_| assert!(running.activate(other)));
+            let report;
+            (app, report) = running.stop().expect("it ends");
+            assert_eq!((report.tasks[source.number()].jobs, report.full, report.empty), (jobs, 0, 0));
+            joins.push(report.tasks[join.number()].jobs);
+        }
+        let expected: (&[u64], [u64; 2]) = if keeps_channels { (&[0, 1, 2], [0, 3]) } else { (&[], [0, 1]) };
+        assert_eq!((&taken.lock().expect("whole")[..], &joins[..]), (expected.0, &expected.1[..]));
+    }
+}
+
+#[test]
+fn y14_data_that_a_job_was_activated_by_and_did_not_take_is_not_there_after_a_resume() {
+    let _bench = Bench::new("runtime_resume_left");
+    let mut app = Application::new(Config { keeps_channels: true, ..Config::default() });
+    let (source, sink) = (app.task(Task::activated("source", 50 * MS)), app.task(Task::node("sink")));
+    let (put, take) = app.channel::<u64>(source, sink, 3);
+    let (next, takes, taken) =
+        (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Vec::new())));
+    app.version(source, "only", {
+        let next = Arc::clone(&next);
+        move |_| put.push(next.fetch_add(1, Ordering::Relaxed)).expect("room")
+    });
+    app.version(sink, "only", {
+        let (takes, taken) = (Arc::clone(&takes), Arc::clone(&taken));
+        move |_| {
+            if takes.load(Ordering::Relaxed) {
+                taken.lock().expect("whole").extend(take.pop());
+            }
+        }
+    });
+    for round in 0..2 {
+        takes.store(round > 0, Ordering::Relaxed);
+        let running = app.start().expect("it can be run");
+        (0..3).for_each(|_| assert!(running.activate(source)));
+        (app, _) = running.stop().expect("it ends");
+    }
+    assert_eq!(taken.lock().expect("whole")[..], [3, 4, 5], "what came in the second run, and room for it");
+}
+
+#[test]
+fn y15_waiting_asleep_and_awake_give_the_same_schedule_and_cost_something_else() {
+    let _bench = Bench::new("runtime_waiting");
+    let mut shares = Vec::new();
+    for waiting in [Waiting::Sleep, Waiting::Spin(MS)] {
+        let mut app = Application::new(Config { waiting, ..Config::default() });
+        let order = Arc::new(Mutex::new(Vec::new()));
+        for (name, offset) in [("a", 0), ("b", 1), ("c", 2)] {
+            let task = app.task(Task::periodic(name, 6 * MS).offset(MS * offset));
+            let order = Arc::clone(&order);
+            app.version(task, "only", move |job| order.lock().expect("whole").push((job.number, name)));
+        }
+        let (_, report) = run(app, "50 rounds", || order.lock().expect("whole").len() >= 150);
+        let order = order.lock().expect("whole");
+        assert!(order.is_sorted(), "one after the other, as they are due: {order:?}");
+        shares.push(report.scheduling.as_nanos() * 1_000 / report.length.as_nanos());
+    }
+    // Three waits of a millisecond or half of what there is in six: 2 ms of them or a little less, where the machine does not stand still.
+    assert!(shares[1] >= 3 * shares[0].max(20), "thousandths of a CPU asleep and awake: {shares:?}");
 }

@@ -5,6 +5,8 @@ mod edits;
 mod graphs;
 mod lives;
 mod rights;
+mod servers;
+mod tables;
 mod user;
 mod versions;
 

@@ -123,15 +123,29 @@ impl<W: Watch> Machine<W> {
         })
     }
 
+    /// Tokens in `channel` that jobs which have ended put in, and that have activated nobody: with data or without.
+    pub fn unclaimed(&self, channel: ChannelId) -> u32 {
+        let channel = self.graph.as_ref().map(|graph| &graph.channels[channel.0 as usize]);
+        channel.map_or(0, |channel| channel.visible - channel.claimed)
+    }
+
     /// What `before`, which has stopped, has left in its channels: for a start that keeps them. Channels are matched by
     /// their ends; what does not fit is left. Nobody knows any more what the tokens were late for: they count as
     /// activations at the new zero, with the relative deadline of the task that they activate.
     pub fn keep_channels<V: Watch>(&mut self, before: &Machine<V>) {
-        let (Some(graph), Some(old)) = (&mut self.graph, &before.graph) else { return };
-        for channel in &mut graph.channels {
-            let deadline = Time::ZERO + self.tasks[channel.to as usize].deadline;
+        let (Some(graph), Some(old)) = (&self.graph, &before.graph) else { return };
+        let left = graph.channels.iter().map(|channel| {
             let was = old.channels.iter().find(|was| was.id == channel.id);
-            let count = was.map_or(0, |was| was.visible - was.claimed);
+            was.map_or(0, |was| was.visible - was.claimed)
+        });
+        self.keep_tokens(&left.collect::<Vec<u32>>());
+    }
+
+    /// The same, told by number: so many tokens lie in each channel when it starts; in those that are not told of, none.
+    pub fn keep_tokens(&mut self, left: &[u32]) {
+        let Some(graph) = &mut self.graph else { return };
+        for (channel, &count) in graph.channels.iter_mut().zip(left) {
+            let deadline = Time::ZERO + self.tasks[channel.to as usize].deadline;
             for _ in 0..count.min(channel.ring.len() as u32) {
                 channel.push(deadline);
                 channel.traffic = Traffic::default();

@@ -1,0 +1,105 @@
+//! Servers and clusters: who shares a budget has no more than that, and who has cores is nowhere else.
+
+use crate::{MS, run, stopped};
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use talea_core::Work;
+use talea_kernel_tests::{Bench, eventually, kernel, needs};
+use talea_os::{Tid, clock, sched};
+use talea_runtime::{Application, Config, Error, Mapping, Priorities, Server, Task};
+
+const PERIOD: Duration = Duration::from_millis(10);
+/// Of a job that somebody activates: ten budgets.
+const WORK: Duration = Duration::from_millis(20);
+
+/// Uses so much of its CPU.
+fn spend(work: Duration) {
+    let end = clock::thread_cpu_time() + Work::from_ns(work.as_nanos() as u64);
+    while clock::thread_cpu_time() < end {
+        std::hint::spin_loop();
+    }
+}
+
+#[test]
+fn y13_a_job_that_somebody_activates_has_the_budget_of_its_server_and_the_others_their_cpu() {
+    let _bench = Bench::new("runtime_server");
+    let servers: [fn(&str, Duration, Duration) -> Server; 4] =
+        [Server::deferrable, Server::polling, Server::sporadic, Server::bandwidth];
+    for (number, server) in servers.into_iter().enumerate() {
+        let priorities = if number == 3 { Priorities::Edf } else { Priorities::User };
+        let mut app = Application::new(Config { priorities, ..Config::default() });
+        // Above the periodic task: without a budget its jobs would have the whole CPU as long as they want it.
+        let server = app.server(server("requests", 2 * MS, PERIOD).priority(9));
+        let asked = app.task(Task::activated("asked", 1_000 * MS).served_by(server));
+        let regular = app.task(Task::periodic("regular", PERIOD).priority(1));
+        let (ends, regulars) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicU64::new(0)));
+        app.version(asked, "only", {
+            let (ends, regulars) = (Arc::clone(&ends), Arc::clone(&regulars));
+            move |_| {
+                let (begin, before) = (Instant::now(), regulars.load(Ordering::Acquire));
+                spend(WORK);
+                let between = regulars.load(Ordering::Acquire) - before;
+                ends.lock().expect("whole").push((begin.elapsed(), between));
+            }
+        });
+        app.version(regular, "only", {
+            let regulars = Arc::clone(&regulars);
+            move |_| _ = regulars.fetch_add(1, Ordering::Release)
+        });
+        let running = app.start().expect("it can be run");
+        (0..2).for_each(|_| assert!(running.activate(asked)));
+        eventually("both", || ends.lock().expect("whole").len() == 2);
+        let (_, report) = stopped(running);
+        for &(took, between) in ends.lock().expect("whole").iter() {
+            // Ten budgets: eight whole periods lie between the first and the last at least.
+            assert!(took >= 8 * PERIOD, "{number}: {WORK:?} of work in {took:?}");
+            assert!(between >= 5, "{number}: {between} regular jobs beside it: {report:?}");
+        }
+    }
+}
+
+#[test]
+fn y5_tasks_of_clusters_run_on_their_cores_and_nowhere_else() {
+    let _bench = Bench::new("runtime_clusters");
+    let cpus: Vec<u32> = kernel::cpus().iter().take(2).collect();
+    needs!("two CPUs", cpus.len() == 2);
+    let mut app =
+        Application::new(Config { mapping: Mapping::Clustered, cpus: cpus.clone(), ..Config::default() });
+    let server = app.server(Server::deferrable("server", 2 * MS, PERIOD).cores([1]));
+    let tasks = [
+        Task::periodic("first", 4 * MS).cores([0]),
+        Task::periodic("second", 4 * MS).cores([1]),
+        Task::periodic("any", 4 * MS),
+        Task::periodic("both", 4 * MS).cores([0, 1]),
+        Task::periodic("served", PERIOD).served_by(server),
+    ];
+    let seen: Arc<Mutex<[BTreeSet<u32>; 5]>> = Arc::default();
+    let counts: Arc<[AtomicU64; 5]> = Arc::default();
+    for (at, task) in tasks.into_iter().enumerate() {
+        let (seen, counts, task) = (Arc::clone(&seen), Arc::clone(&counts), app.task(task));
+        app.version(task, "only", move |_| {
+            let own = sched::get_affinity(Tid::current()).expect("it is here");
+            seen.lock().expect("whole")[at].extend(own.iter());
+            counts[at].fetch_add(1, Ordering::Release);
+        });
+    }
+    run(app, "jobs of all", || counts.iter().all(|count| count.load(Ordering::Acquire) >= 10));
+    let seen = seen.lock().expect("whole");
+    let only = |cpu: u32| BTreeSet::from([cpu]);
+    assert_eq!((&seen[0], &seen[1], &seen[4]), (&only(cpus[0]), &only(cpus[1]), &only(cpus[1])));
+    assert!(seen.iter().all(|seen| seen.iter().all(|cpu| cpus.contains(cpu))), "{seen:?}");
+}
+
+#[test]
+fn servers_that_make_no_sense_are_refused_and_named() {
+    let mut app = Application::new(Config::default());
+    let server = app.server(Server::deferrable("greedy", 20 * MS, PERIOD));
+    let task = app.task(Task::activated("asked", PERIOD).served_by(server));
+    app.version(task, "only", |_| {});
+    match app.start() {
+        Err(Error::Declared(why)) => assert!(why.starts_with("server greedy:"), "{why}"),
+        other => panic!("{other:?}"),
+    }
+}

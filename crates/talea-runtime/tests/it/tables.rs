@@ -1,0 +1,187 @@
+//! Off-line schedules: the order is the table's, nobody begins before their entry, and in the version that was chosen.
+
+use crate::{MS, stopped};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+use talea_kernel_tests::{Bench, eventually, kernel, needs};
+use talea_os::{Tid, sched};
+use talea_runtime::{Application, Config, Error, Hand, Report, Table, Task, TaskId, Version, VersionId};
+
+const HYPERPERIOD: Duration = Duration::from_millis(10);
+
+/// Who began when, in which version and where.
+#[derive(Clone, Copy, Debug)]
+struct Began {
+    task: usize,
+    version: usize,
+    job: u64,
+    at: Duration,
+    cpu: u32,
+}
+
+/// Three tasks, the first in two versions; what they did.
+struct Watched {
+    app: Application,
+    tasks: [TaskId; 3],
+    /// The second one of the first task.
+    second: VersionId,
+    began: Arc<Mutex<Vec<Began>>>,
+    hand: Arc<OnceLock<Hand>>,
+}
+
+fn watched(cpus: Vec<u32>, declare: impl Fn(&str) -> Task) -> Watched {
+    let mut app = Application::new(Config { cpus, ..Config::default() });
+    let (began, hand) = (Arc::new(Mutex::new(Vec::new())), Arc::new(OnceLock::<Hand>::new()));
+    let tasks = ["a", "b", "c"].map(|name| app.task(declare(name)));
+    let versions = [(0, 0), (0, 1), (1, 0), (2, 0)].map(|(task, version)| {
+        let (began, hand) = (Arc::clone(&began), Arc::clone(&hand));
+        let cost = Version::new(&format!("v{version}")).cost(MS);
+        app.version(tasks[task], cost, move |job| {
+            let cpus = sched::get_affinity(Tid::current()).expect("it is here");
+            let cpu = cpus.iter().next().expect("it is pinned");
+            let at = hand.get().expect("told before the first job").now();
+            began.lock().expect("whole").push(Began { task, version, job: job.number, at, cpu });
+        })
+    });
+    Watched { app, tasks, second: versions[1], began, hand }
+}
+
+impl Watched {
+    fn run(self, rounds: u64) -> (Vec<Began>, Report) {
+        let (began, hand) = (self.began, self.hand);
+        let tell = |told: Hand| hand.set(told).expect("once");
+        let running = self.app.start_telling(tell).expect("it can be run");
+        let is_through = |began: &[Began]| (0..3).all(|task| count(began, task) >= rounds);
+        eventually("rounds", || is_through(&began.lock().expect("whole")));
+        let (_, report) = stopped(running);
+        let began = began.lock().expect("whole").clone();
+        (began, report)
+    }
+}
+
+fn count(began: &[Began], task: usize) -> u64 {
+    began.iter().filter(|began| began.task == task).count() as u64
+}
+
+/// On each CPU jobs begin in the order of the entries, from the first on, and never before theirs; `entries`: who, where, from when.
+fn must_follow(began: &[Began], cpus: &[u32], entries: &[(usize, usize, u32)]) {
+    for (core, &cpu) in cpus.iter().enumerate() {
+        let there: Vec<&Began> = began.iter().filter(|began| began.cpu == cpu).collect();
+        let due: Vec<_> = entries.iter().filter(|entry| entry.1 == core).collect();
+        for (at, began) in there.iter().enumerate() {
+            let &&(task, _, start) = &due[at % due.len()];
+            assert_eq!(began.task, task, "on {cpu} at {at}: {there:?}");
+            let round = (at / due.len()) as u32;
+            let from = HYPERPERIOD * round + MS * start;
+            assert!(began.at >= from, "before its entry at {from:?}: {began:?}");
+            assert_eq!(began.job, u64::from(round), "one of each round");
+        }
+    }
+}
+
+fn two() -> Vec<u32> {
+    kernel::cpus().iter().take(2).collect()
+}
+
+#[test]
+fn y11_y12_a_table_in_code_says_who_begins_where_when_and_in_which_version() {
+    let _bench = Bench::new("runtime_table");
+    let cpus = two();
+    needs!("two CPUs", cpus.len() == 2);
+    // Delays between the entries; jobs that the table makes, so that none is missing where the machine stood still.
+    let mut watched = watched(cpus.clone(), |name| Task::activated(name, HYPERPERIOD));
+    let ([a, b, c], second) = (watched.tasks, watched.second);
+    let table = Table::new(HYPERPERIOD).entry(0, MS, 2 * MS, a).in_version(second).activating();
+    let table = table.entry(0, 5 * MS, 2 * MS, b).activating().entry(1, 4 * MS, 3 * MS, c).activating();
+    watched.app.follow(Some(table));
+    let (began, report) = watched.run(30);
+    must_follow(&began, &cpus, &[(0, 0, 1), (1, 0, 5), (2, 1, 4)]);
+    assert!(report.tasks[0].versions[0] == 0 && report.tasks[0].versions[1] >= 30, "{report:?}");
+    assert!(began.iter().all(|began| began.task > 0 || began.version == 1), "the one that was chosen");
+}
+
+/// What `talea analyze --synthesize table` prints for such an application.
+const SYNTHESIZED: &str = r#"
+[[scheduler]]
+name = "application"
+policy = "table"
+cpus = 2
+hyperperiod = "10ms"
+
+[[scheduler.entry]]
+cpu = 0
+owner = "a"
+start = "0"
+length = "1ms"
+version = "v1"
+
+[[scheduler.entry]]
+cpu = 1
+owner = "b"
+start = "0"
+length = "1ms"
+version = "v0"
+
+[[scheduler.entry]]
+cpu = 0
+owner = "c"
+start = "1ms"
+length = "1ms"
+version = "v0"
+"#;
+
+#[test]
+fn y11_y12_a_table_is_read_from_a_file_and_periodic_jobs_follow_it() {
+    let _bench = Bench::new("runtime_table_file");
+    let cpus = two();
+    needs!("two CPUs", cpus.len() == 2);
+    let mut watched = watched(cpus.clone(), |name| Task::periodic(name, HYPERPERIOD));
+    let table = watched.app.read_table(SYNTHESIZED).expect("a table");
+    watched.app.follow(Some(table));
+    // A whole file with the same table says the same.
+    let described = watched.app.describe().expect("it can be said");
+    assert!(described.contains("policy = \"table\"") && described.contains("[[task]]"), "{described}");
+    let again = watched.app.read_table(&described).expect("a table");
+    watched.app.follow(Some(again));
+    assert_eq!(watched.app.describe().expect("it can be said"), described);
+    let (began, _) = watched.run(30);
+    // Jobs are there from each zero on; where the machine stood still over an entry, its job goes on in the next one.
+    for began in &began {
+        assert_eq!(began.cpu, cpus[usize::from(began.task == 1)], "where its entries are");
+        let start = HYPERPERIOD * began.job as u32 + MS * u32::from(began.task == 2);
+        assert!(began.at >= start, "before its entry: {began:?}");
+        assert_eq!(began.version, usize::from(began.task == 0), "the one that was chosen");
+    }
+}
+
+#[test]
+fn y11_tables_that_make_no_sense_are_refused_and_named() {
+    let refused = |table: Table, app: &mut Application| {
+        app.follow(Some(table));
+        match app.describe() {
+            Err(Error::Declared(why)) => why,
+            other => panic!("{other:?}"),
+        }
+    };
+    let Watched { mut app, tasks: [a, b, _], .. } =
+        watched(vec![0, 1], |name| Task::periodic(name, HYPERPERIOD));
+    let overlap = Table::new(HYPERPERIOD).entry(0, MS, 3 * MS, a).entry(0, 2 * MS, MS, b);
+    assert!(refused(overlap, &mut app).contains("overlap"), "two on one CPU");
+    let twice = Table::new(HYPERPERIOD).entry(0, MS, 3 * MS, a).entry(1, 2 * MS, MS, a);
+    assert!(!refused(twice, &mut app).is_empty(), "one on two CPUs");
+    let beyond = Table::new(HYPERPERIOD).entry(7, MS, MS, a);
+    assert!(!refused(beyond, &mut app).is_empty(), "a core that there is not");
+    let why = |text: &str| match app.read_table(text) {
+        Err(Error::Declared(why)) => why,
+        other => panic!("{other:?}"),
+    };
+    assert!(why("[[scheduler]]\nname = \"root\"\npolicy = \"edf\"\n").contains("there is no table in it"));
+    assert!(why(&SYNTHESIZED.replace("\"b\"", "\"x\"")).contains("no task is called `x`"));
+    assert!(why(&SYNTHESIZED.replace("\"v1\"", "\"v7\"")).contains("v7"));
+    let theirs = "[[task]]\nname = \"x\"\nperiod = \"10ms\"\ncost = \"1ms\"\n[[task]]\nname = \"a\"\nperiod = \"10ms\"\n";
+    let theirs = format!(
+        "{}{theirs}[[task.version]]\nname = \"v1\"\ncost = \"1ms\"\n[[task]]\nname = \"c\"\nperiod = \"10ms\"\n[[task.version]]\nname = \"v0\"\ncost = \"1ms\"\n",
+        SYNTHESIZED.replace("owner = \"b\"", "owner = \"x\"").replacen("version = \"v0\"", "", 1)
+    );
+    assert!(why(&theirs).contains("the table has entries of x, which is no task here"), "{}", why(&theirs));
+}
