@@ -109,8 +109,9 @@ impl Stream {
             },
             Cost::List(costs) => costs[(job % costs.len() as u64) as usize],
             Cost::Pair { low, high, share } => match case {
-                Case::Best => *low,
-                Case::Worst => *high,
+                // What never happens is no worst case.
+                Case::Worst if *share > 0 => *high,
+                Case::Best | Case::Worst => *low,
                 Case::Drawn => *if below(1_000) < u64::from(*share) { high } else { low },
             },
             Cost::Versions(_) | Cost::Marked { .. } => panic!("a cost by version within a cost by version"),

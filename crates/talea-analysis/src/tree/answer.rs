@@ -112,6 +112,19 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// Whether it is because of what there is, and not of how much: other numbers change nothing.
+    pub fn is_of_kind(self) -> bool {
+        !matches!(
+            self,
+            Reason::Overload
+                | Reason::Starved
+                | Reason::Loose
+                | Reason::Insufficient
+                | Reason::Limit
+                | Reason::Endless
+        )
+    }
+
     /// For people.
     pub fn text(self) -> &'static str {
         match self {

@@ -161,8 +161,7 @@ impl Walk<'_> {
 
     /// The longest window in which the level, and what is above it, is busy.
     fn longest_window(&self, place: &Place, rivals: &[Rival]) -> Option<u64> {
-        let mut all = place.above.clone();
-        all.extend(rivals.iter().flat_map(|rival| rival.takes.iter().copied()));
+        let all = all_of(place, rivals);
         if super::walk::is_overload(&all, &place.supply) {
             return None;
         }
@@ -278,11 +277,8 @@ impl Walk<'_> {
             (None, true) => task.deadline.as_ns(),
             (Some(found), false) => found,
             (None, false) => {
-                let reason = if self.longest_window(place, &rivals).is_none() {
-                    Reason::Overload
-                } else {
-                    Reason::Limit
-                };
+                let asks_more = super::walk::is_overload(&all_of(place, &rivals), &place.supply);
+                let reason = if asks_more { Reason::Overload } else { Reason::Limit };
                 return Err(NoTest { node, reason });
             }
         };
@@ -317,6 +313,7 @@ impl Walk<'_> {
                 None => Err(NoTest { node: rival.node, reason }),
             };
             if rival.node == node {
+                self.names(node, of);
                 own = bound.map(|bound| (bound, of));
             } else {
                 self.found(rival.node, bound, of);
@@ -362,4 +359,10 @@ impl Walk<'_> {
         }
         Some(longest)
     }
+}
+
+/// Whatever is above the level, and the level.
+fn all_of(place: &Place, rivals: &[Rival]) -> Vec<Curve> {
+    let level = rivals.iter().flat_map(|rival| rival.takes.iter().copied());
+    place.above.iter().copied().chain(level).collect()
 }

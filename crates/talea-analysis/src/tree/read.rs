@@ -33,11 +33,12 @@ pub(super) enum Reach {
 /// The leaf at `node`.
 pub(super) fn leaf(tree: &Tree, node: NodeId, spec: &TaskSpec, source: &Source) -> Result<Leaf, NoTest> {
     let no = |reason| NoTest { node, reason };
-    if spec.inherits || tree.channels.iter().any(|channel| channel.from == node || channel.to == node) {
-        return Err(no(Reason::Graph));
-    }
+    // First what stops everybody: whoever waits for one lends his urgency to others, wherever they are.
     if spec.versions.iter().any(|version| !version.accelerators.is_empty()) {
         return Err(no(Reason::Accelerators));
+    }
+    if spec.inherits || tree.channels.iter().any(|channel| channel.from == node || channel.to == node) {
+        return Err(no(Reason::Graph));
     }
     if source.is_endless() {
         return Err(no(Reason::Endless));

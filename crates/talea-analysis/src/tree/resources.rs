@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use talea_core::Work;
 use talea_core::machine::{Body, NodeId, Protocol, Tree};
 use talea_core::sched::Policy;
-use talea_core::workload::{Act, Cost, Source};
+use talea_core::workload::{Act, Cost, Mark, Source};
 
 /// What resources do to tasks. Nothing without them.
 #[derive(Default)]
@@ -26,9 +26,8 @@ pub(super) struct Blocking {
 pub(super) fn blocking(walk: &Walk<'_>, sources: &[Source]) -> Result<Blocking, NoTest> {
     let tree = walk.tree;
     let tasks = walk.tasks();
-    let users: Vec<(NodeId, &Source)> = (tasks.iter().copied().zip(sources))
-        .filter(|(_, source)| matches!(&source.cost, Cost::Marked { marks, .. } if marks.iter().any(|mark| matches!(mark.act, Act::Lock(_)))))
-        .collect();
+    let users: Vec<(NodeId, &Source)> =
+        (tasks.iter().copied().zip(sources)).filter(|(_, source)| locks(&source.cost)).collect();
     let Some(&(first, _)) = users.first() else { return Ok(Blocking::default()) };
     let no = |node| NoTest { node, reason: Reason::Resources };
     let Some(Body::Scheduler(root)) = tree.get(Tree::ROOT).map(|node| &node.body) else {
@@ -36,8 +35,10 @@ pub(super) fn blocking(walk: &Walk<'_>, sources: &[Source]) -> Result<Blocking, 
     };
     let order = Order::of(&root.policy);
     let is_edf = matches!(root.policy, Policy::Edf);
-    // Who suspends itself while it holds something, or comes whenever it likes, is in everybody's way.
-    if let Some(no) = tasks.iter().find_map(|&task| walk.leaf(task).err()) {
+    // Who suspends itself while it holds something, or comes whenever it likes, is in everybody's way; under fixed priorities who holds
+    // nothing is in that of those below him only.
+    let in_the_way = |task: &&NodeId| is_edf || users.iter().any(|(user, _)| user == *task);
+    if let Some(no) = tasks.iter().filter(in_the_way).find_map(|&task| walk.leaf(task).err()) {
         return Err(no);
     }
     let flat = tasks.iter().all(|&task| walk.parent(task) == Some(Tree::ROOT));
@@ -72,29 +73,11 @@ pub(super) fn blocking(walk: &Walk<'_>, sources: &[Source]) -> Result<Blocking, 
     let mut sections = Vec::new();
     let mut inherits = false;
     for &(node, source) in &users {
-        let Cost::Marked { marks, .. } = &source.cost else { continue };
         let rank = ranked.iter().position(|&(_, task)| task == node).unwrap_or(0);
-        let (mut held, mut left) = (None, None);
-        for mark in marks {
-            match (&mark.act, held) {
-                (Act::Lock(resource), None) => held = Some((*resource, mark.at)),
-                (Act::Unlock(resource), Some((which, from))) if *resource == which => {
-                    let length = mark.at.checked_sub(from).unwrap_or(Work::ZERO);
-                    let touches = left == Some(from);
-                    sections.push(Section { task: rank, resource: which.0 as usize, length, touches });
-                    (held, left) = (None, Some(mark.at));
-                    match tree.resources[which.0 as usize].protocol {
-                        Protocol::Ceiling => {}
-                        Protocol::Inheritance if !is_edf => inherits = true,
-                        _ => return Err(no(node)),
-                    }
-                }
-                (Act::Lock(_) | Act::Unlock(_), _) => return Err(no(node)),
-                _ => {}
-            }
-        }
-        if held.is_some() {
-            return Err(no(node));
+        // A job has one version: the sections of all of them are as many as it may have, and more.
+        for cost in source.cost.by_version() {
+            let Cost::Marked { marks, .. } = cost else { continue };
+            inherits |= sections_of(walk, (node, rank), marks, is_edf, &mut sections)?;
         }
     }
     let touching = sections.iter().find(|section| section.touches).map(|section| ranked[section.task].1);
@@ -117,4 +100,43 @@ pub(super) fn blocking(walk: &Walk<'_>, sources: &[Source]) -> Result<Blocking, 
     let with = ranked.iter().map(|&(_, task)| task).zip(terms);
     let late = users.iter().filter(|_| !queues).map(|&(task, _)| task).collect();
     Ok(Blocking { terms: with.filter(|(_, term)| !term.is_zero()).collect(), late })
+}
+
+/// Whether its jobs lock anything, in some version.
+fn locks(cost: &Cost) -> bool {
+    cost.by_version().into_iter().any(|cost| {
+        matches!(cost, Cost::Marked { marks, .. } if marks.iter().any(|mark| matches!(mark.act, Act::Lock(_))))
+    })
+}
+
+/// The sections of a job of `node`, and whether one is of a resource with inheritance.
+fn sections_of(
+    walk: &Walk<'_>,
+    (node, rank): (NodeId, usize),
+    marks: &[Mark],
+    is_edf: bool,
+    sections: &mut Vec<Section>,
+) -> Result<bool, NoTest> {
+    let no = NoTest { node, reason: Reason::Resources };
+    let mut inherits = false;
+    let (mut held, mut left) = (None, None);
+    for mark in marks {
+        match (&mark.act, held) {
+            (Act::Lock(resource), None) => held = Some((*resource, mark.at)),
+            (Act::Unlock(resource), Some((which, from))) if *resource == which => {
+                let length = mark.at.checked_sub(from).unwrap_or(Work::ZERO);
+                let touches = left == Some(from);
+                sections.push(Section { task: rank, resource: which.0 as usize, length, touches });
+                (held, left) = (None, Some(mark.at));
+                match walk.tree.resources[which.0 as usize].protocol {
+                    Protocol::Ceiling => {}
+                    Protocol::Inheritance if !is_edf => inherits = true,
+                    _ => return Err(no),
+                }
+            }
+            (Act::Lock(_) | Act::Unlock(_), _) => return Err(no),
+            _ => {}
+        }
+    }
+    if held.is_some() { Err(no) } else { Ok(inherits) }
 }

@@ -245,10 +245,20 @@ fn analyze_root(
     progress.end();
     // Only what is not proved is worth a run.
     let mut misses = vec![None; answers.len()];
+    let mut too_long = Vec::new();
     let seed = talea_sim::dice::of_root(system.seed, number);
     if !answers.iter().all(|answer| answer.is_proved() || !answer.has_deadline()) {
         misses = witness::misses(root, system.duration, seed, progress)?;
         let proved: Vec<bool> = answers.iter().map(tree::Answer::is_proved).collect();
+        let is_overload =
+            |answer: &tree::Answer| matches!(&answer.bound, Err(no) if no.reason == Reason::Overload);
+        let unseen = answers.iter().zip(&misses).any(|(answer, miss)| is_overload(answer) && miss.is_none());
+        if let (true, Some(longer)) = (unseen, witness::long_run(root, system.duration)) {
+            let later = witness::misses(root, longer, seed, progress)?;
+            for (miss, later) in misses.iter_mut().zip(later) {
+                *miss = miss.or(later);
+            }
+        }
         witness::hold(root, &proved, &misses)?;
         let unproved =
             || answers.iter().enumerate().filter(|(_, answer)| !answer.is_proved() && answer.has_deadline());
@@ -261,7 +271,9 @@ fn analyze_root(
         let quiet = unproved().filter(|&(task, answer)| misses[task].is_none() && is_open(answer));
         let quiet: Vec<_> = quiet.map(|(task, answer)| (task, longest(answer))).collect();
         let described = unproved().find_map(|(task, _)| Some((task, misses[task]?)));
-        let mut seen = witness::search(root, &quiet, &proved, seed, progress)?;
+        let searched = witness::search(root, &quiet, &proved, seed, progress)?;
+        too_long = searched.too_long;
+        let mut seen = searched.found;
         for (task, one) in &seen {
             misses[*task] = Some(one.miss);
         }
@@ -273,12 +285,17 @@ fn analyze_root(
         }
         progress.end();
     }
-    let tasks: Vec<TaskAnswer> = answers
+    let mut tasks: Vec<TaskAnswer> = answers
         .iter()
         .zip(misses)
         .zip(&root.tasks)
         .map(|((answer, miss), name)| task(&root.tree, answer, miss, name))
         .collect();
+    for task in too_long {
+        if let Some(why) = &mut tasks[task].why {
+            why.push_str("; other arrivals were not looked for, which would take too long");
+        }
+    }
     let proved = !tasks.iter().any(TaskAnswer::is_open);
     Ok(RootAnswer { name: root.name.clone(), cpus: root.tree.cpus, proved, tasks })
 }

@@ -240,3 +240,76 @@ fn l20_a_program_that_always_wants_the_cpu_has_no_deadline_and_others_have_their
     assert_eq!(ended.code, Some(3), "{}{}", ended.out, ended.err);
     assert!(ended.err.contains("hog is a program"), "{}", ended.err);
 }
+
+/// A root with one policy and these tables below it.
+fn below(policy: &str, rest: &str) -> String {
+    format!("duration = \"1s\"\n[[scheduler]]\nname = \"cpu0\"\npolicy = \"{policy}\"\n{rest}")
+}
+
+#[test]
+fn an_overload_that_shows_after_half_an_hour_is_refuted_by_the_job() {
+    let scratch = Scratch::new();
+    let task = |name: &str, period: &str, cost: &str| {
+        format!(
+            "[[task]]\nname = \"{name}\"\nperiod = \"{period}\"\ndeadline = \"100ms\"\ncost = \"{cost}\"\n"
+        )
+    };
+    let text = below("edf", &(task("a", "10ms", "5ms") + &task("b", "20ms", "10.001ms")));
+    scratch.file("over.toml", &text);
+    let ended = run(&scratch, &["analyze", "over.toml", "--witness", "late.json"]);
+    assert_eq!(ended.code, Some(1), "{}", ended.err);
+    assert!(ended.out.contains("refuted: b") && ended.out.contains("released at 1700s"), "{}", ended.out);
+    let ended = run(&scratch, &["simulate", "over.toml", "--witness", "late.json"]);
+    assert_eq!(ended.code, Some(0), "{}{}", ended.out, ended.err);
+}
+
+#[test]
+fn budgets_that_hold_alone_and_not_all_at_once_are_called_so() {
+    let scratch = Scratch::new();
+    let server = |name: &str, parent: &str, contract: &str| {
+        format!("[[scheduler]]\nname = \"{name}\"\nin = \"{parent}\"\nserver = \"deferrable\"\n{contract}")
+    };
+    let text = server(
+        "outer",
+        "cpu0",
+        "priority = 5\nbudget = \"5ms\"\nperiod = \"10ms\"\npolicy = \"fp\"\n",
+    ) + &server("inner", "outer", "priority = 9\nbudget = \"5ms\"\nperiod = \"20ms\"\n")
+        + "[[task]]\nname = \"a\"\nin = \"inner\"\nperiod = \"60ms\"\ndeadline = \"44ms\"\ncost = \"3ms\"\n"
+        + "[[task]]\nname = \"b\"\nin = \"outer\"\npriority = 1\nperiod = \"100ms\"\ncost = \"1ms\"\n";
+    scratch.file("nest.toml", &below("fp", &text));
+    let ended = run(&scratch, &["analyze", "nest.toml", "--synthesize", "server", "--json"]);
+    let answer: serde_json::Value = serde_json::from_str(&ended.out).expect("JSON");
+    assert_eq!(answer["not_together"], serde_json::json!(["a"]));
+    let budget = |at: usize| answer["servers"][at]["after"]["budget_ns"].as_u64().expect("a budget");
+    let changes = [format!("budget(outer)={}ns", budget(0)), format!("budget(inner)={}ns", budget(1))];
+    for (changes, code) in [(&changes[..1], 0), (&changes[1..], 0), (&changes[..], 1)] {
+        let args = changes.iter().flat_map(|change| ["--what-if", change]);
+        let args: Vec<&str> = ["analyze", "nest.toml"].into_iter().chain(args).collect();
+        assert_eq!(run(&scratch, &args).code, Some(code), "{changes:?}");
+    }
+}
+
+#[test]
+fn what_can_not_be_asked_for_is_answered_with_the_reason() {
+    let scratch = Scratch::new();
+    let task = "[[task]]\nname = \"a\"\nperiod = \"10ms\"\ncost = \"2ms\"\n";
+    let hole = "[[hole]]\nstart = \"5ms\"\nlength = \"20ms\"\n";
+    let empty = "[[scheduler]]\nname = \"s\"\nin = \"cpu0\"\nserver = \"deferrable\"\nbudget = \"1ms\"\nperiod = \"10ms\"\n";
+    let of_a = "in = \"cpu0\"\n";
+    let huge = "[[scheduler]]\nname = \"s\"\nin = \"cpu0\"\nserver = \"cbs\"\nbudget = \"720575940379279370ns\"\n\
+                period = \"1297036692682702866ns\"\n[[task]]\nname = \"c\"\nin = \"s\"\nperiod = \"1080863910568919055ns\"\n\
+                cost = \"216172782113783811ns\"\n";
+    let holes = "no test known for CPUs with holes";
+    for (rest, synthesize, said, code) in [
+        (format!("{task}{of_a}{hole}"), &["--synthesize", "table"][..], holes, 1),
+        (format!("{task}{of_a}{hole}"), &["--sensitivity"], holes, 1),
+        (format!("{task}{of_a}{empty}"), &["--synthesize", "server"], "it has no clients", 1),
+        (huge.to_owned(), &["--synthesize", "server"], "432345564227567622ns", 0),
+    ] {
+        scratch.file("asked.toml", &below("edf", &rest));
+        let args: Vec<&str> = ["analyze", "asked.toml"].iter().chain(synthesize).copied().collect();
+        let ended = run(&scratch, &args);
+        assert_eq!(ended.code, Some(code), "{synthesize:?}: {}{}", ended.out, ended.err);
+        assert!(ended.transcript().contains(said), "{synthesize:?}: {}{}", ended.out, ended.err);
+    }
+}

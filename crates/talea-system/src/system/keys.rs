@@ -210,7 +210,7 @@ pub const KEYS: &[Key] = &[
     key(Task, "offset", Duration, "\"2ms\"")
         .default("\"0\"")
         .range("any")
-        .means("When its first job arrives."),
+        .means("When its first job arrives. A file without any says nothing of phases: an analysis looks at all of them."),
     key(Task, "jitter", Duration, "\"1ms\"")
         .default("\"0\"")
         .range("less than the period")

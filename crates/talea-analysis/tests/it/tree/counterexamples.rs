@@ -4,7 +4,7 @@ use crate::dice::{Deadlines, dice, random};
 use talea_analysis::card::Kind;
 use talea_analysis::multi::{self, bertogna_cirinei};
 use talea_analysis::tree::{Answer, Reason, Roots};
-use talea_core::machine::{Body, NodeId, Protocol, ResourceId, SchedulerSpec, TaskSpec, Tree};
+use talea_core::machine::{Body, NodeId, Protocol, ResourceId, SchedulerSpec, TaskSpec, Tree, Version};
 use talea_core::sched::{Policy, Slot};
 use talea_core::server::{Kind as Server, Reservation};
 use talea_core::workload::{Arrivals, Cost, Hole, Overheads, Source};
@@ -425,4 +425,80 @@ fn who_waits_for_a_slot_can_be_blocked_before_each_one() {
     );
     // Neither does anybody know what its slots take of others.
     assert_eq!(system.reasons()[2], Some(Reason::NonPreemptiveTable));
+}
+
+#[test]
+fn sections_of_versions_block_as_any_others() {
+    for protocol in [Protocol::Ceiling, Protocol::Inheritance] {
+        let mut system = System::new(Policy::FixedPriority);
+        let a = system.tree.resource("a", protocol);
+        let high = system.task(9, (4, 100, 8, 1));
+        system.locks(high, a, 1, 2);
+        let low = system.task(1, (20, 100, 100, 0));
+        system.locks(low, a, 0, 20);
+        let plain = (bounds(&system.answers()), system.simulated(1_000));
+        for source in &mut system.sources {
+            source.cost = Cost::Versions(vec![source.cost.clone(); 2]);
+        }
+        for task in [high, low] {
+            if let Some(Body::Task(spec)) = system.tree.get_mut(task).map(|node| &mut node.body) {
+                spec.versions = vec![Version::new("one"), Version::new("other")];
+            }
+        }
+        let (found, bounds) = (system.simulated(1_000), bounds(&system.answers()));
+        assert_eq!((&bounds, &found), (&plain.0, &plain.1));
+        assert_eq!((found[0], bounds[0]), (ns(23), ns(24)));
+    }
+}
+
+/// The task that uses the accelerator comes in its partition, and lends its urgency to one in the other that holds it: before the task
+/// that is more urgent there. That all of them are in graphs, too, changes nothing.
+#[test]
+fn who_waits_for_an_accelerator_stops_all_also_within_a_graph() {
+    let slots =
+        [(0, 50, 0), (50, 100, 1)].map(|(start, end, owner)| Slot { start: ns(start), end: ns(end), owner });
+    let table = Policy::Partitions { frame: ns(100), slots: slots.to_vec(), lending: false };
+    let mut system = System::new(table);
+    let gpu = system.tree.accelerator("gpu");
+    let [one, two] =
+        [0, 1].map(|_| system.tree.scheduler(Tree::ROOT, SchedulerSpec::new("part", Policy::FixedPriority)));
+    let mut task = |parent, priority, (cost, deadline, offset), uses: bool| {
+        let mut spec = TaskSpec::new("task", ns(200));
+        (spec.priority, spec.deadline) = (priority, ns(deadline));
+        let arrivals = Arrivals::Periodic { offset: ns(offset), period: ns(200), jitter: Span::ZERO };
+        let mut cost = Cost::Constant(Work::from_ns(cost));
+        if uses {
+            let mut version = Version::new("on it");
+            version.accelerators.push(gpu);
+            spec.versions.push(version);
+            cost = Cost::Versions(vec![cost]);
+        }
+        system.sources.push(Source { arrivals, cost });
+        system.tree.task(parent, spec)
+    };
+    let high = task(one, 9, (4, 200, 101), true);
+    let middle = task(two, 9, (4, 60, 100), false);
+    let low = task(two, 1, (40, 200, 90), true);
+    for (from, part) in [(high, one), (low, two)] {
+        let node = system.tree.task(part, TaskSpec::node("after"));
+        system.sources.push(Source::activated(Cost::Constant(Work::from_ns(1))));
+        system.tree.channel(from, node, 0);
+    }
+    assert_eq!(middle, NodeId(4));
+    assert!(system.simulated(1_000)[1] > ns(60), "{:?}", system.simulated(1_000));
+    assert!(system.reasons().iter().all(|why| *why == Some(Reason::Accelerators)), "{:?}", system.reasons());
+}
+
+#[test]
+fn too_many_steps_are_no_overload() {
+    let mut system = System::new(Policy::FixedPriority);
+    system.task(9, ((1 << 31) - 1, 1 << 31, 1 << 31, 0));
+    let mut band = SchedulerSpec::new("band", Policy::Edf);
+    band.own.priority = Some(1);
+    let band = system.tree.scheduler(Tree::ROOT, band);
+    for cost in [1 << 22, 1] {
+        system.tree.task(band, TaskSpec::new("task", ns(1 << 55)));
+        system.sources.push(Source::periodic(ns(1 << 55), Work::from_ns(cost)));
+    }
+    assert_eq!(system.reasons(), [None, Some(Reason::Limit), Some(Reason::Limit)]);
 }

@@ -2,7 +2,7 @@
 
 use crate::dice::Dice;
 use talea_core::criteria::Own;
-use talea_core::machine::{Affinity, NodeId, Protocol, ResourceId, SchedulerSpec, TaskSpec, Tree};
+use talea_core::machine::{Affinity, NodeId, Protocol, ResourceId, SchedulerSpec, TaskSpec, Tree, Version};
 use talea_core::sched::{Policy, Slot};
 use talea_core::server::{Kind, Reservation};
 use talea_core::workload::{Arrivals, Cost, Overheads, Source};
@@ -176,6 +176,12 @@ impl Maker<'_> {
                 }
                 from = to + if touches { 0 } else { self.dice.between(1, 4) };
             }
+        }
+        // Whatever is chosen, the first that is there is: the one with the sections.
+        if self.locks() && self.dice.below(4) == 0 {
+            spec.versions = vec![Version::new("a"), Version::new("b")];
+            cost =
+                Cost::Versions(vec![cost, Cost::Constant(Work::from_ns(self.dice.between(1, work.as_ns())))]);
         }
         self.tree.task(parent, spec);
         self.workload.sources.push(Source { arrivals, cost });

@@ -148,7 +148,7 @@ const PINNED: [(Family, u64, u64); 10] = [
     (Family::Partitions, 373, 0),
     (Family::NonPreemptive, 724, 24),
     (Family::Overheads, 834, 0),
-    (Family::Resources, 800, 177),
+    (Family::Resources, 787, 127),
     (Family::ResourcesOverheads, 439, 2),
     (Family::Flat, 1000, 192),
     (Family::Band, 668, 0),

@@ -4,6 +4,7 @@
 //! sustainable as a whole (a catalogue entry says where they are): the value found is accepted and the next in the grain is
 //! not, and one further out may be again.
 
+use super::names::name_of;
 use super::{AnalyzeArgs, Progress};
 use crate::commands::simulate::short;
 use crate::exit::Exit;
@@ -76,12 +77,27 @@ pub(super) fn show(args: &AnalyzeArgs, system: &System) -> anyhow::Result<Exit> 
     } else {
         print(&text(&answer))?;
         if !proved {
-            note(
-                "not every deadline is proved as it is: a factor above 1 on a period, or below 1 on a cost, would be needed",
-            );
+            note(&match first_without_a_test(system) {
+                Some(why) => format!("not every deadline is proved, whatever the factor: {why}"),
+                None => "not every deadline is proved as it is: a factor above 1 on a period, or below 1 on a cost, would be needed"
+                    .to_owned(),
+            });
         }
     }
     Ok(if proved { Exit::Ok } else { Exit::Failure })
+}
+
+/// The first task of which nothing is known, and why.
+fn first_without_a_test(system: &System) -> Option<String> {
+    system.roots.iter().find_map(|root| {
+        let roots = Roots::within(&root.tree, &root.sources, &root.surroundings);
+        roots.bounds().into_iter().find_map(|answer| match answer.bound {
+            Err(no) if no.reason.is_of_kind() => {
+                Some(format!("{}: {}", name_of(&root.tree, no.node), no.reason.text()))
+            }
+            _ => None,
+        })
+    })
 }
 
 fn are_proved(system: &System) -> bool {

@@ -28,6 +28,9 @@ struct Answer {
     what_if: Vec<String>,
     found: bool,
     servers: Vec<ServerAnswer>,
+    /// With all that is proposed at once: the first task that is then not proved any more, of every root in which more than one server
+    /// is proposed anything. Each of them holds alone.
+    not_together: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -76,7 +79,7 @@ pub(super) fn server(args: &AnalyzeArgs, system: &System) -> anyhow::Result<Exit
         ));
     }
     let mut servers = Vec::new();
-    for (root, node) in chosen {
+    for &(root, node) in &chosen {
         if node == talea_core::machine::Tree::ROOT {
             return Ok(usage(&format!("{} is the root, which has the CPUs for itself", root.name)));
         }
@@ -90,11 +93,19 @@ pub(super) fn server(args: &AnalyzeArgs, system: &System) -> anyhow::Result<Exit
         servers.push(one(args, root, node, spec.reservation));
     }
     let found = servers.iter().all(|server| server.after.is_some());
+    let not_together = system.roots.iter().filter_map(|root| {
+        let of_it = chosen.iter().zip(&servers).filter(|((of, _), _)| std::ptr::eq(*of, root));
+        let all: Vec<(NodeId, Reservation)> =
+            of_it.filter_map(|((_, node), server)| proposed(root, *node, server)).collect();
+        together(root, &all)
+    });
+    let not_together = not_together.collect();
     let answer = Answer {
         file: args.file.display().to_string(),
         what_if: args.what_if.iter().map(ToString::to_string).collect(),
         found,
         servers,
+        not_together,
     };
     if args.output.json {
         print_json(&answer)?;
@@ -102,6 +113,38 @@ pub(super) fn server(args: &AnalyzeArgs, system: &System) -> anyhow::Result<Exit
         print(&text(&answer))?;
     }
     Ok(if found { Exit::Ok } else { Exit::Failure })
+}
+
+/// What a server would be with what is proposed.
+fn proposed(root: &Root, node: NodeId, server: &ServerAnswer) -> Option<(NodeId, Reservation)> {
+    let Some(Body::Scheduler(spec)) = root.tree.get(node).map(|node| &node.body) else { return None };
+    let like = spec.reservation.unwrap_or_else(|| Reservation::new(Kind::Sporadic, Work::ZERO, Span::ZERO));
+    let Contract { budget_ns, period_ns } = server.after?;
+    Some((node, fitted(like, Work::from_ns(budget_ns), Span::from_ns(period_ns))))
+}
+
+/// Of several servers at once: the first task that was proved, or is theirs, and is not with all of them.
+fn together(root: &Root, all: &[(NodeId, Reservation)]) -> Option<String> {
+    if all.len() < 2 {
+        return None;
+    }
+    let clients: Vec<NodeId> =
+        all.iter().flat_map(|&(node, _)| tasks(&root.tree, &below(&root.tree, node))).collect();
+    let mut changed = root.clone();
+    for &(node, of) in all {
+        if let Some(Body::Scheduler(spec)) = changed.tree.get_mut(node).map(|node| &mut node.body) {
+            spec.reservation = Some(of);
+        }
+    }
+    if let Err(error) = changed.tree.check() {
+        return Some(name_of(&root.tree, error.node).to_owned());
+    }
+    let before = roots(root).bounds();
+    let after = roots(&changed).bounds();
+    let is_due =
+        |before: &Answered| before.is_proved() || (before.has_deadline() && clients.contains(&before.node));
+    let lost = before.iter().zip(&after).find(|(before, after)| is_due(before) && !after.is_proved());
+    lost.map(|(before, _)| name_of(&root.tree, before.node).to_owned())
 }
 
 fn usage(why: &str) -> Exit {
@@ -173,12 +216,7 @@ impl<'r> Search<'r> {
     /// The root with such a server.
     fn with(&self, budget: Work, period: Span) -> Option<Root> {
         let mut root = self.root.clone();
-        let mut of = Reservation { budget, period, ..self.like };
-        // A deadline that is no longer possible, and an offset beyond the period, go back to what they are by default.
-        of.deadline = of.deadline.filter(|&deadline| deadline < period && deadline.as_ns() >= budget.as_ns());
-        if of.offset >= period {
-            of.offset = Span::ZERO;
-        }
+        let of = fitted(self.like, budget, period);
         let Body::Scheduler(spec) = &mut root.tree.get_mut(self.node)?.body else { return None };
         spec.reservation = Some(of);
         root.tree.check().is_ok().then_some(root)
@@ -200,7 +238,10 @@ impl<'r> Search<'r> {
     fn least(&self, period: Span, progress: &mut Progress) -> Result<Work, String> {
         let name = name_of(&self.root.tree, self.node);
         let clients = roots(self.root).bounds_of(&self.clients);
-        if !clients.is_empty() && !clients.iter().any(Answered::has_deadline) {
+        if clients.is_empty() {
+            return Err("it has no clients, so that any budget is enough".into());
+        }
+        if !clients.iter().any(Answered::has_deadline) {
             return Err("none of its clients has a deadline, so that any budget is enough".into());
         }
         // The largest budget that it is sure to have.
@@ -228,7 +269,7 @@ impl<'r> Search<'r> {
             ));
         };
         for probe in 1..PROBES {
-            let smaller = least.as_ns() * probe / PROBES;
+            let smaller = least.as_ns() / PROBES * probe;
             if smaller > 0 && self.is_enough(Work::from_ns(smaller), period) {
                 least = up_to(smaller).unwrap_or(least);
                 break;
@@ -245,6 +286,16 @@ impl<'r> Search<'r> {
             )),
         }
     }
+}
+
+/// A deadline that is no longer possible, and an offset beyond the period, go back to what they are by default.
+fn fitted(like: Reservation, budget: Work, period: Span) -> Reservation {
+    let mut of = Reservation { budget, period, ..like };
+    of.deadline = of.deadline.filter(|&deadline| deadline < period && deadline.as_ns() >= budget.as_ns());
+    if of.offset >= period {
+        of.offset = Span::ZERO;
+    }
+    of
 }
 
 fn roots(root: &Root) -> Roots<'_> {
@@ -301,6 +352,12 @@ fn text(answer: &Answer) -> String {
         let _ = writeln!(
             out,
             "\nverified: with it every client is proved, and so is every other task that was; with a nanosecond less a client is not"
+        );
+    }
+    for task in &answer.not_together {
+        let _ = writeln!(
+            out,
+            "\nnot all at once: each of these is for the others as they are, and with all of them {task} is not proved; change one and ask again"
         );
     }
     out

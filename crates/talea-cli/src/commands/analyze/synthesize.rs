@@ -7,6 +7,7 @@ use crate::output::{count, note, print, print_json};
 use serde::Serialize;
 use std::fmt::Write;
 use talea_analysis::offline::{Impossible, Problem, Synthesis, entries, from_tree, synthesize};
+use talea_analysis::tree::Reason;
 use talea_core::Span;
 use talea_core::machine::{Body, TaskSpec};
 use talea_core::sched::TableEntry;
@@ -18,6 +19,7 @@ const ROUNDS: u32 = 1_000;
 #[derive(Serialize)]
 struct Answer {
     file: String,
+    what_if: Vec<String>,
     found: bool,
     roots: Vec<RootAnswer>,
 }
@@ -43,12 +45,17 @@ struct EntryAnswer {
 pub(super) fn table(args: &AnalyzeArgs, system: &System) -> anyhow::Result<Exit> {
     let mut roots = Vec::new();
     let mut text = String::new();
+    let what_if: Vec<String> = args.what_if.iter().map(ToString::to_string).collect();
+    for change in &what_if {
+        // As what it is for whoever reads the file with it.
+        let _ = writeln!(text, "# what if {change}");
+    }
     for root in &system.roots {
         roots.push(one(root, &mut text));
     }
     let found = roots.iter().all(|root| root.why_not.is_none());
     if args.output.json {
-        print_json(&Answer { file: args.file.display().to_string(), found, roots })?;
+        print_json(&Answer { file: args.file.display().to_string(), what_if, found, roots })?;
     } else {
         for root in &roots {
             if let Some(why) = &root.why_not {
@@ -75,6 +82,9 @@ fn one(root: &Root, text: &mut String) -> RootAnswer {
         entries: Vec::new(),
         why_not: Some(why),
     };
+    if !root.surroundings.holes.is_empty() {
+        return none(Reason::Holes.text().to_owned());
+    }
     let problem = match from_tree(&root.tree, &root.sources, &root.surroundings.overheads, true) {
         Ok(problem) => problem,
         Err(unsuitable) => {

@@ -11,7 +11,7 @@ use crate::witness::{Late, Witness};
 use serde::Serialize;
 use std::fmt;
 use std::rc::Rc;
-use talea_core::machine::{Body, Machine, TaskId, Tree};
+use talea_core::machine::{Body, LONGEST, Machine, Node, TaskId, Tree};
 use talea_core::sched::Policy;
 use talea_core::workload::{Arrivals, Case, Source};
 use talea_core::{Span, Time};
@@ -155,7 +155,7 @@ pub(super) fn has_phases(root: &Root) -> bool {
 
 /// So many arrivals are tried for a task.
 const TRIES: usize = 200;
-/// So many jobs are simulated for all tasks of a root together: less than a second.
+/// So much is simulated for all tasks of a root together: less than a second.
 const JOBS: u64 = 1_000_000;
 
 /// What is proved is never late, whatever is simulated: else neither is to be believed.
@@ -170,6 +170,23 @@ pub(super) fn hold(root: &Root, proved: &[bool], misses: &[Option<Miss>]) -> any
     }
 }
 
+/// What a search has found.
+pub(super) struct Search {
+    /// Tasks with a late job.
+    pub(super) found: Vec<(usize, Found)>,
+    /// Of these nothing but everything at once was tried, if that: the rest would take too long.
+    pub(super) too_long: Vec<usize>,
+}
+
+/// So long a run as described has as much in it as a search may take, if that is longer than its file says: where more is asked for
+/// than there is, somebody gets later and later.
+pub(super) fn long_run(root: &Root, duration: Span) -> Option<Span> {
+    let within = jobs(root, duration.as_ns()).max(1);
+    let longer = u128::from(duration.as_ns()) * u128::from(JOBS) / u128::from(within);
+    let longer = Span::from_ns(u64::try_from(longer).unwrap_or(u64::MAX).min(LONGEST.as_ns()));
+    (longer > duration).then_some(longer)
+}
+
 /// Looks for arrivals with which a job of one of `late` is late, which are tasks and how long a response of theirs may take:
 /// everything at once and then as often as it may come, jitter first at its most and then at its least; a task itself at once with
 /// the others, or so that a deadline of its is one of another's (the phases of M. Spuri, INRIA RR-2772, 1996). Where the file says
@@ -181,9 +198,11 @@ pub(super) fn search(
     proved: &[bool],
     seed: u64,
     progress: &mut Progress,
-) -> anyhow::Result<Vec<(usize, Found)>> {
-    let mut found = Vec::new();
-    let Some(longest) = late.iter().map(|&(_, longest)| longest).max() else { return Ok(found) };
+) -> anyhow::Result<Search> {
+    let (mut found, mut too_long) = (Vec::new(), Vec::new());
+    let Some(longest) = late.iter().map(|&(_, longest)| longest).max() else {
+        return Ok(Search { found, too_long });
+    };
     let mut left = JOBS;
     let mut open = late.to_vec();
     // One that would take too long with the longest response is tried with each task's own below.
@@ -201,7 +220,11 @@ pub(super) fn search(
         let mut share = left / (open.len() - done) as u64;
         left -= share;
         let is_bound = has_phases(root) && first(&root.sources[task]).is_some();
-        if !is_bound && jobs(root, longest.as_ns().saturating_mul(2)) <= share {
+        let takes_too_long = jobs(root, longest.as_ns().saturating_mul(2)) > share;
+        if takes_too_long && !is_bound {
+            too_long.push(task);
+        }
+        if !is_bound && !takes_too_long {
             for phase in phases(root, task, longest) {
                 let later = Some((task, phase));
                 let tried = attempt(root, longest, later, seed, &mut share, progress)?;
@@ -215,7 +238,7 @@ pub(super) fn search(
         }
         left += share;
     }
-    Ok(found)
+    Ok(Search { found, too_long })
 }
 
 type Attempt = (Vec<Option<Miss>>, Rc<Root>);
@@ -250,10 +273,24 @@ fn attempt(
     Ok(Some((misses, Rc::new(changed))))
 }
 
-/// About how many jobs come until then; building the machine takes about one for each node.
+/// About how much happens until then: jobs, slots, refills and quanta; building the machine takes about one for each node.
 fn jobs(root: &Root, until: u64) -> u64 {
     let of = |source: &Source| distance(source).map_or(1, |distance| until / distance.max(1) + 1);
-    root.sources.iter().map(of).fold(root.tree.nodes().count() as u64, u64::saturating_add)
+    let jobs = root.sources.iter().map(of).fold(root.tree.nodes().count() as u64, u64::saturating_add);
+    let of = |node: &Node| match &node.body {
+        Body::Task(_) => 0,
+        Body::Scheduler(spec) => {
+            let every = |every: u64, count: usize| (until / every.max(1)).saturating_mul(count as u64);
+            let turns = match &spec.policy {
+                Policy::RoundRobin { quantum } => every(quantum.as_ns(), 1),
+                Policy::Partitions { frame, slots, .. } => every(frame.as_ns(), slots.len()),
+                Policy::Table { hyperperiod, entries } => every(hyperperiod.as_ns(), entries.len()),
+                _ => 0,
+            };
+            turns.saturating_add(spec.reservation.map_or(0, |of| every(of.period.as_ns(), 1)))
+        }
+    };
+    root.tree.nodes().map(|(_, node)| of(node)).fold(jobs, u64::saturating_add)
 }
 
 /// When the first job is seen at the latest, of a source that has a say in that.
@@ -360,7 +397,9 @@ mod tests {
         let root = root();
         // More than a million jobs for the first, which can never be late: nothing of it is tried.
         let late = [(0, Span::from_ns(30_000_000_000_000)), (1, Span::from_ns(20_000_000))];
-        let found = search(&root, &late, &[false; 2], 1, &mut Progress::quiet()).expect("machines");
+        let Search { found, too_long } =
+            search(&root, &late, &[false; 2], 1, &mut Progress::quiet()).expect("machines");
+        assert_eq!(too_long, [0]);
         assert_eq!(found.iter().map(|&(task, _)| task).collect::<Vec<_>>(), [1]);
     }
 
