@@ -33,6 +33,7 @@ pub const CARD: Card = Card {
     tests: &[
         "crates/talea-analysis/src/multi/graham.rs::graham_1969_the_bound_is_reached",
         "crates/talea-analysis/tests/it/multi/graphs.rs::no_list_schedule_of_a_graph_is_longer_than_its_bound",
+        "crates/talea-analysis/tests/it/tree/graphs.rs::no_node_of_a_graph_that_has_its_cpus_for_itself_ends_after_its_bound",
     ],
 };
 
@@ -70,8 +71,16 @@ impl Graph<'_> {
     /// len: the longest path.
     ///
     /// # Errors
-    /// As [`Graph::volume`]; `Assumption` 2 with a node that waits for itself, or for a node that there is none.
+    /// As [`Graph::chains`].
     pub fn length(&self) -> Result<u64, Why> {
+        Ok(self.chains()?.into_iter().max().unwrap_or(0))
+    }
+
+    /// Of each node the longest path to its end.
+    ///
+    /// # Errors
+    /// As [`Graph::volume`]; `Assumption` 2 with a node that waits for itself, or for a node that there is none.
+    pub fn chains(&self) -> Result<Vec<u64>, Why> {
         // No path is longer than the sum.
         self.volume()?;
         let nodes = self.costs.len();
@@ -85,15 +94,14 @@ impl Graph<'_> {
         let mut sorted: Vec<(usize, usize)> = self.edges.to_vec();
         sorted.sort_unstable();
         let mut ready: Vec<usize> = (0..nodes).filter(|&node| waits_for[node] == 0).collect();
-        let mut begins = vec![0u64; nodes];
-        let (mut length, mut done) = (0, 0);
+        let mut ends: Vec<u64> = self.costs.iter().map(|cost| cost.as_ns()).collect();
+        let mut done = 0;
         while let Some(node) = ready.pop() {
             done += 1;
-            let end = begins[node] + self.costs[node].as_ns();
-            length = length.max(end);
+            let end = ends[node];
             let from = sorted.partition_point(|&(before, _)| before < node);
             for &(_, after) in sorted[from..].iter().take_while(|&&(before, _)| before == node) {
-                begins[after] = begins[after].max(end);
+                ends[after] = ends[after].max(end + self.costs[after].as_ns());
                 waits_for[after] -= 1;
                 if waits_for[after] == 0 {
                     ready.push(after);
@@ -103,7 +111,7 @@ impl Graph<'_> {
         let stuck = (0..nodes).find(|&node| waits_for[node] > 0);
         match stuck {
             Some(task) if done < nodes => Err(Why::Assumption { number: 2, task }),
-            _ => Ok(length),
+            _ => Ok(ends),
         }
     }
 

@@ -16,6 +16,7 @@
 //! | `fifo` | EDF with equal deadlines | as `edf` |
 //! | `rr`, policies from outside, EDF over groups that are not | every sibling is above: any policy that leaves no time idle | sufficient |
 //! | partition table | the own slots, exactly; what others lend comes on top; others lose what it takes, by slots or by responses; none below a root that does not preempt | sufficient |
+//! | one graph that has its CPUs for itself | Graham's bound of each node's longest chain (`graph`) | sufficient |
 //! | off-line table | each task of the root by itself, job by job through its entries where arrivals are known (`table`) | sufficient |
 //! | hard server | a task (Q, T) for others; for clients what [`crate::supply::server`] says, if it has its budget in time | sufficient |
 //! | soft CBS | a group, whatever its deadline: what it ran ahead it owes, so that under EDF it gives no Γ | sufficient |
@@ -52,6 +53,7 @@ mod answer;
 pub mod disturb;
 mod edf;
 mod global;
+mod graph;
 mod keys;
 mod picture;
 mod read;

@@ -7,7 +7,7 @@ use super::servers::Supplied;
 use crate::card::{Card, Kind};
 use crate::supply::{Curve, Supply, Table, fp};
 use crate::verdict::Why;
-use crate::{Sporadic, uni};
+use crate::{Sporadic, multi, uni};
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -149,8 +149,9 @@ pub(super) struct Walk<'a> {
     kinds: BTreeMap<NodeId, (Kind, &'static Card)>,
     /// Of nodes of graphs that have them from the graph.
     deadlines: BTreeMap<NodeId, Span>,
-    /// What an off-line table says, where nothing else does.
-    table: BTreeMap<NodeId, Result<Span, NoTest>>,
+    /// What is known of an off-line table, or of a graph alone, where nothing else knows anything.
+    special: BTreeMap<NodeId, Result<Span, NoTest>>,
+    special_card: &'static Card,
 }
 
 impl<'a> Walk<'a> {
@@ -204,10 +205,15 @@ impl<'a> Walk<'a> {
             bounds: BTreeMap::new(),
             kinds: BTreeMap::new(),
             deadlines: tree.inherited().into_iter().map(|(node, of)| (node, of.relative_deadline)).collect(),
-            table: BTreeMap::new(),
+            special: BTreeMap::new(),
+            special_card: &super::table::CARD,
         };
         if of.holes.is_empty() && !pays {
-            walk.table = super::table::bounds(&walk, of.sources).unwrap_or_default();
+            if let Some(bounds) = super::table::bounds(&walk, of.sources) {
+                walk.special = bounds;
+            } else if let Some(bounds) = super::graph::bounds(&walk, of.sources) {
+                (walk.special, walk.special_card) = (bounds, &multi::graham::CARD);
+            }
         }
         walk.pay(&of.overheads, of.sources);
         match super::resources::blocking(&walk, of.sources) {
@@ -300,8 +306,8 @@ impl<'a> Walk<'a> {
             Body::Scheduler(_) => Span::ZERO,
         };
         let deadline = self.deadlines.get(&node).copied().unwrap_or(own);
-        if let Some(bound) = self.table.remove(&node) {
-            return Answer { node, deadline, bound, kind: Kind::Sufficient, test: &super::table::CARD };
+        if let Some(bound) = self.special.remove(&node) {
+            return Answer { node, deadline, bound, kind: Kind::Sufficient, test: self.special_card };
         }
         let bound = self.bound(node);
         let (kind, test) = self.kind(node);

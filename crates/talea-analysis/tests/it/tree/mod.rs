@@ -2,6 +2,7 @@
 
 mod absorbed;
 mod counterexamples;
+mod graphs;
 mod made;
 mod pictures;
 mod published;

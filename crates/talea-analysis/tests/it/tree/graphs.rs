@@ -1,0 +1,118 @@
+//! Graphs that have their CPUs for themselves: no node ends after its bound, and the bound of an unsuitable one is none.
+
+use crate::dice::{dice, rounds};
+use talea_analysis::multi::graham;
+use talea_analysis::tree::{Reason, Roots};
+use talea_core::machine::{SchedulerSpec, TaskSpec, Tree};
+use talea_core::sched::Policy;
+use talea_core::workload::{Arrivals, Case, Cost, Source};
+use talea_core::{Span, Time, Work};
+use talea_sim::dice::Dice;
+use talea_sim::{Jobs, Workload, World};
+
+/// A root of one to three CPUs with one graph, and when it comes.
+fn made(dice: &mut Dice) -> (Tree, Vec<Source>, (u64, u64)) {
+    let policies = [
+        Policy::Edf,
+        Policy::FixedPriority,
+        Policy::RateMonotonic,
+        Policy::Fifo,
+        Policy::RoundRobin { quantum: Work::from_ns(2) },
+    ];
+    let cpus = dice.between(1, 3) as u32;
+    // Round robin is for one CPU.
+    let policy = dice.below(if cpus == 1 { 5 } else { 4 });
+    let mut root = SchedulerSpec::new("root", policies[policy as usize].clone());
+    root.preemptive = dice.below(3) > 0;
+    let mut tree = Tree::new(cpus, root);
+    let (period, offset, jitter) = (dice.between(15, 60), dice.below(9), dice.below(4));
+    let mut spec = TaskSpec::new("root", Span::from_ns(period));
+    spec.deadline = Span::from_ns(dice.between(10, 60));
+    let mut nodes = vec![tree.task(Tree::ROOT, spec)];
+    let cost =
+        |dice: &mut Dice| Cost::Uniform { min: Work::from_ns(1), max: Work::from_ns(dice.between(1, 6)) };
+    let arrivals = Arrivals::Periodic {
+        offset: Span::from_ns(offset),
+        period: Span::from_ns(period),
+        jitter: Span::from_ns(jitter),
+    };
+    let mut sources = vec![Source { arrivals, cost: cost(dice) }];
+    for _ in 0..dice.between(1, 7) {
+        let node = tree.task(Tree::ROOT, TaskSpec::node("node"));
+        sources.push(Source::activated(cost(dice)));
+        let mut from: Vec<usize> = (0..nodes.len()).filter(|_| dice.below(3) == 0).collect();
+        if from.is_empty() {
+            from.push(dice.below(nodes.len() as u64) as usize);
+        }
+        for one in from {
+            tree.channel(nodes[one], node, dice.below(2) as u32 * 4);
+        }
+        nodes.push(node);
+    }
+    (tree, sources, (offset, period))
+}
+
+#[test]
+fn no_node_of_a_graph_that_has_its_cpus_for_itself_ends_after_its_bound() {
+    let mut dice = dice(23);
+    let (mut reached, mut known) = (0, 0);
+    for _ in 0..rounds(1_500) {
+        let (tree, sources, (offset, period)) = made(&mut dice);
+        let answers = Roots::new(&tree, &sources).bounds();
+        let mut longest = vec![Span::ZERO; sources.len()];
+        for (seed, case) in [(1, Case::Worst), (2, Case::Drawn), (3, Case::Best)] {
+            let workload = Workload { sources: sources.clone(), seed };
+            let world = World::new(tree.build().expect("a tree"), tree.cpus, &workload);
+            let mut jobs = Jobs::default();
+            world.with_case(case).run(Time::from_ns(600), &mut jobs);
+            for job in &jobs.ended {
+                let since = Span::from_ns(job.end.as_ns() - offset - job.job * period);
+                let of = &mut longest[job.task.0 as usize];
+                *of = since.max(*of);
+            }
+        }
+        for (answer, longest) in answers.iter().zip(&longest) {
+            match &answer.bound {
+                Ok(bound) => {
+                    assert!(
+                        longest <= bound,
+                        "{longest} and {bound} of {:?}: {tree:?} {sources:?}",
+                        answer.node
+                    );
+                    assert_eq!(answer.test.name, graham::CARD.name);
+                    assert!(*bound <= Span::from_ns(period));
+                    (known, reached) = (known + 1, reached + u64::from(longest == bound));
+                }
+                Err(no) => assert_eq!(no.reason, Reason::Graph),
+            }
+        }
+    }
+    assert!(known > 2 * rounds(1_500) && reached > known / 10, "{reached} of {known}");
+}
+
+/// Graham's own example of 1969, figure 2, is the bound of the library; here: a fork-join on two CPUs.
+#[test]
+fn a_fork_join_is_bounded_from_its_arrival_and_a_stranger_ends_that() {
+    let mut tree = Tree::new(2, SchedulerSpec::new("cpus", Policy::Edf));
+    let fork = tree.task(Tree::ROOT, TaskSpec::new("fork", Span::from_ns(40)));
+    let mut sources = vec![Source::periodic(Span::from_ns(40), Work::from_ns(2))];
+    let join = tree.task(Tree::ROOT, TaskSpec::node("join"));
+    sources.push(Source::activated(Cost::Constant(Work::from_ns(3))));
+    for _ in 0..3 {
+        let branch = tree.task(Tree::ROOT, TaskSpec::node("branch"));
+        sources.push(Source::activated(Cost::Constant(Work::from_ns(10))));
+        tree.channel(fork, branch, 0);
+        tree.channel(branch, join, 0);
+    }
+    let answers = Roots::new(&tree, &sources).bounds();
+    let bounds: Vec<_> = answers.iter().map(|answer| answer.bound.clone().map(Span::as_ns)).collect();
+    // vol 35: 2 + 33/2, 15 + 20/2, 12 + 23/2.
+    assert_eq!(bounds, [Ok(18), Ok(25), Ok(23), Ok(23), Ok(23)]);
+    assert!(answers.iter().all(|answer| answer.deadline == Span::from_ns(40) && answer.is_proved()));
+    tree.task(Tree::ROOT, TaskSpec::new("stranger", Span::from_ns(40)));
+    sources.push(Source::periodic(Span::from_ns(40), Work::from_ns(1)));
+    let answers = Roots::new(&tree, &sources).bounds();
+    assert!(
+        answers[..5].iter().all(|answer| answer.bound.as_ref().is_err_and(|no| no.reason == Reason::Graph))
+    );
+}
