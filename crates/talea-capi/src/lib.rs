@@ -23,3 +23,4 @@ mod look;
 mod message;
 mod periodic;
 mod retif;
+mod yasmin;

@@ -22,15 +22,18 @@ thread_local! {
 
 /// Keeps a trouble for the thread's next questions.
 pub(crate) fn remember(trouble: Trouble) {
-    let (text, refusal) = match trouble {
-        Trouble::Refused(refusal) => (refusal.to_string(), Some(refusal)),
-        Trouble::Failed(failure) => (failure.to_string(), None),
-        Trouble::Caller(errno, what) => {
-            (format!("{what} ({})", std::io::Error::from_raw_os_error(errno)), None)
-        }
-        Trouble::Said(_, what) => (what, None),
-    };
-    set(&text, refusal);
+    let text = said_by(&trouble);
+    set(&text, if let Trouble::Refused(refusal) = trouble { Some(refusal) } else { None });
+}
+
+/// A trouble as a sentence.
+pub(crate) fn said_by(trouble: &Trouble) -> String {
+    match trouble {
+        Trouble::Refused(refusal) => refusal.to_string(),
+        Trouble::Failed(failure) => failure.to_string(),
+        Trouble::Caller(errno, what) => format!("{what} ({})", std::io::Error::from_raw_os_error(*errno)),
+        Trouble::Said(_, what) => what.clone(),
+    }
 }
 
 /// Keeps a text that is no trouble.

@@ -9,7 +9,7 @@ use crate::layout::{TaleaAppConfig, TaleaTask, TaleaTaskVersion};
 use libc::{c_char, c_int, c_void, size_t};
 use std::ffi::CStr;
 use std::sync::Arc;
-use talea_runtime::{Application, VersionId};
+use talea_runtime::{Application, Config, Selection, VersionId};
 
 impl App {
     pub(crate) fn configure(&self, config: &TaleaAppConfig) -> Answer {
@@ -238,7 +238,22 @@ pub unsafe extern "C" fn talea_app_channel(
     })
 }
 
+/// One with everything as it is without being said.
+impl Default for App {
+    fn default() -> App {
+        App::new(Application::new(Config::default()), None)
+    }
+}
+
 impl App {
+    /// From now on versions are chosen so.
+    pub(crate) fn select(&self, selection: Selection) -> Answer {
+        self.with(|declared| {
+            declared.stopped()?.config().selection = selection;
+            Ok(())
+        })
+    }
+
     /// From now on this function chooses versions.
     pub(crate) fn choose(&self, given: Given) -> Answer {
         self.with(|declared| {

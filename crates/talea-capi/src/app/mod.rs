@@ -16,4 +16,7 @@ mod live;
 mod report;
 mod state;
 
-use channel::Pipe;
+pub(crate) use calls::text;
+pub(crate) use channel::Pipe;
+pub(crate) use job::{Call, is_in_job};
+pub(crate) use state::{App, wrong};

@@ -115,6 +115,10 @@ impl App {
         inside(&mut self.declared.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    pub(crate) fn is_stopped(&self) -> Answer {
+        self.with(|declared| declared.stopped().map(drop))
+    }
+
     pub(crate) fn start(&self) -> Answer {
         let app = self.with(|declared| {
             declared.stopped()?;

@@ -13,7 +13,7 @@ const STRANGER: u32 = 65534;
 const NOWHERE: &str = "/nonexistent/talea.sock";
 
 /// How many CPUs a test of several may use.
-fn workers() -> usize {
+pub(crate) fn workers() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(2)
 }
 

@@ -9,6 +9,7 @@ mod mock;
 mod programs;
 mod silence;
 mod stage;
+mod yasmin;
 
 /// Returns from a test that needs what this machine lacks, loudly; where everything must be there, fails.
 macro_rules! needs {

@@ -135,8 +135,11 @@ impl Conditions {
 }
 
 impl Selection {
-    /// The number of the version, of which there is at least one candidate.
-    pub(super) fn choose(&self, of: &Candidates) -> u32 {
+    /// The number of the version. For functions that choose by one of these rules, with other conditions.
+    ///
+    /// # Panics
+    /// If there is no candidate.
+    pub fn choose(&self, of: &Candidates) -> u32 {
         let conditions = of.conditions;
         let found = match self {
             Selection::Declared => of.iter().next(),

@@ -1,0 +1,82 @@
+//! Channels: the program's structures, connected by the library.
+
+use super::layout::YasChannel;
+use super::state::{Connected, declare, room};
+use crate::app::{Pipe, wrong};
+use crate::border::{Answer, Trouble, call, given, protect};
+use libc::{c_void, size_t};
+use std::sync::atomic::Ordering;
+
+/// Connects two tasks.
+///
+/// # Safety
+/// `channel` is NULL or lives as long as the application.
+unsafe fn join(source: i32, destination: i32, channel: *const YasChannel, tokens: u32) -> Answer {
+    declare(|yasmin| {
+        // SAFETY: the caller's promise.
+        let given = unsafe { given(channel, "the channel is NULL") }?;
+        room("channel", "CHANNEL_SIZE", yasmin.channels.len(), yasmin.limits.channels)?;
+        if yasmin.channels.iter().any(|known| known.0 == channel) {
+            return Err(wrong("a channel connects two tasks: this one is connected already"));
+        }
+        yasmin.task(source)?;
+        yasmin.task(destination)?;
+        let ends = (source as u32, destination as u32);
+        if given.length == 0 {
+            yasmin.app.edge(ends.0, ends.1)?;
+        } else {
+            let length = u32::try_from(given.length)
+                .map_err(|_| Trouble::Caller(libc::ENOMEM, "a channel has too many elements"))?;
+            let pipe = yasmin.app.channel(ends, given.item_size, (length, tokens))?;
+            given.connected.store(pipe.cast_mut(), Ordering::Release);
+        }
+        yasmin.task(destination)?.is_node = true;
+        yasmin.channels.push(Connected(channel));
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn yas_channel_join(
+    source: i32,
+    destination: i32,
+    channel: *mut YasChannel,
+    tokens: u32,
+) {
+    // SAFETY: as the header says.
+    call(|| unsafe { join(source, destination, channel, tokens) });
+}
+
+/// Moves an element through the library's channel behind the program's.
+///
+/// # Safety
+/// `channel` is NULL or names one, and `item` as many bytes as `size` says.
+unsafe fn moves(
+    channel: *const YasChannel,
+    item: *const c_void,
+    size: size_t,
+    one: impl FnOnce(&Pipe) -> bool,
+) -> bool {
+    // SAFETY: the caller's promise.
+    let Some(channel) = (unsafe { channel.as_ref() }).filter(|_| !item.is_null()) else { return false };
+    // SAFETY: `join` put it there, and it is taken away before it is freed; nobody cleans up while jobs run.
+    let pipe = unsafe { channel.connected.load(Ordering::Acquire).as_ref() };
+    let Some(pipe) = pipe.filter(|pipe| pipe.item() == size) else { return false };
+    protect(|| Ok(one(pipe))).unwrap_or(false)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn yas_channel_put(
+    channel: *mut YasChannel,
+    item: *const c_void,
+    size: size_t,
+) -> bool {
+    // SAFETY: as the header says; the size was compared.
+    unsafe { moves(channel, item, size, |pipe| pipe.push(item)) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn yas_channel_get(channel: *mut YasChannel, item: *mut c_void, size: size_t) -> bool {
+    // SAFETY: as the header says; the size was compared.
+    unsafe { moves(channel, item, size, |pipe| pipe.pop(item)) }
+}

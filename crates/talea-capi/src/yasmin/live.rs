@@ -1,0 +1,102 @@
+//! Starting, stopping, and what jobs may call.
+
+use super::state::{app, declared, forget};
+use crate::app::{App, is_in_job};
+use crate::border::{Answer, Trouble, call, protect};
+use crate::message;
+use libc::c_char;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use talea_runtime::{Condition, Hand, TaskId};
+
+/// The application that is declared.
+fn declared_app() -> Answer<Arc<App>> {
+    let app = declared()?.as_ref().map(|yasmin| Arc::clone(&yasmin.app));
+    app.ok_or(Trouble::Caller(libc::EINVAL, "init() was not called"))
+}
+
+/// Stops it, and says once in the life of a program that it had no real-time priorities.
+fn stop() -> Answer {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    // Without the lock of what is declared: it takes as long as the jobs do.
+    let report = declared_app()?.stop()?;
+    if !report.is_real_time && !SAID.swap(true, Ordering::Relaxed) {
+        eprintln!(
+            "yasmin: no right to real-time priorities (CAP_SYS_NICE, or RLIMIT_RTPRIO up to 94): the tasks ran as well as they \
+             could"
+        );
+    }
+    Ok(())
+}
+
+/// The same for whoever does not mind if it is stopped.
+pub(crate) fn stop_if_running() -> Answer {
+    let is_running = declared()?.as_ref().is_some_and(|yasmin| yasmin.app.is_stopped().is_err());
+    if is_running { stop() } else { Ok(()) }
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn yas_start() -> bool {
+    let result = call(|| {
+        let mut declared = declared()?;
+        let yasmin = declared.as_mut().ok_or(Trouble::Caller(libc::EINVAL, "init() was not called"))?;
+        yasmin.app.is_stopped()?;
+        yasmin.prepare()?;
+        let app = Arc::clone(&yasmin.app);
+        drop(declared);
+        app.start()
+    });
+    result == 0
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn yas_stop() {
+    call(stop);
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn yas_cleanup() {
+    call(|| {
+        stop_if_running()?;
+        forget()
+    });
+}
+
+/// Says something to what runs. Waits for nobody, keeps no message.
+fn tell(say: impl FnOnce(&Hand) -> bool) -> bool {
+    protect(|| Ok(app().is_some_and(|app| app.tell(say)))).unwrap_or(false)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn yas_task_activate(task: i32) {
+    if let Ok(number) = u32::try_from(task) {
+        tell(|hand| hand.activate(TaskId::from_number(number)));
+    }
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn yas_mode(mode: u32) -> bool {
+    let mode = u8::try_from(mode).ok().filter(|&mode| mode < 64);
+    mode.is_some_and(|mode| tell(|hand| hand.change(Condition::Mode(mode))))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn yas_permit(permissions: u64) -> bool {
+    tell(|hand| hand.change(Condition::Permitted(permissions)))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn yas_battery(energy: u64) -> bool {
+    tell(|hand| hand.change(Condition::Battery(energy)))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn yas_message() -> *const c_char {
+    message::talea_message()
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn yas_application() -> *mut App {
+    let known = if is_in_job() { app() } else { declared_app().ok() };
+    known.map_or(std::ptr::null_mut(), |app| Arc::as_ptr(&app).cast_mut())
+}

@@ -1,0 +1,201 @@
+//! What was declared since `init`.
+
+use super::layout::{Battery, Select, YasChannel, YasConfiguration};
+use super::select::{Asked, Table};
+use crate::app::{App, is_in_job, wrong};
+use crate::border::{Answer, Trouble};
+use crate::layout::{TaleaAppConfig, TaleaTask};
+use crate::message;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use talea_core::machine::LONGEST;
+
+/// A task as its `TData` says.
+#[derive(Clone, Copy)]
+pub(crate) struct Task {
+    /// Name, priority and worker; the rest is filled in by [`Yasmin::declare`].
+    pub(crate) base: TaleaTask,
+    pub(crate) period_ns: u64,
+    pub(crate) deadline_ns: u64,
+    pub(crate) offset_ns: u64,
+    pub(crate) is_sporadic: bool,
+    /// Whether a channel leads into it.
+    pub(crate) is_node: bool,
+    pub(crate) versions: u32,
+    pub(crate) battery: Option<Battery>,
+    pub(crate) select: Option<Select>,
+}
+
+/// A channel of the program's that is connected.
+pub(crate) struct Connected(pub(crate) *const YasChannel);
+
+// SAFETY: the header says that it lives as long as the application; only its atomic field is written.
+unsafe impl Send for Connected {}
+
+/// Everything since `init`.
+pub(crate) struct Yasmin {
+    pub(crate) app: Arc<App>,
+    pub(crate) limits: YasConfiguration,
+    pub(crate) tasks: Vec<Task>,
+    pub(crate) accelerators: u32,
+    pub(crate) channels: Vec<Connected>,
+    /// What the scheduler machine has a pointer to.
+    table: Box<Table>,
+    /// What was refused first.
+    pub(crate) refused: Option<String>,
+}
+
+static DECLARED: Mutex<Option<Yasmin>> = Mutex::new(None);
+/// The application alone, for jobs.
+static APP: RwLock<Option<Arc<App>>> = RwLock::new(None);
+
+/// What is declared, for whoever is in no job.
+pub(crate) fn declared() -> Answer<MutexGuard<'static, Option<Yasmin>>> {
+    if is_in_job() {
+        return Err(Trouble::Caller(libc::EDEADLK, "jobs may not call this"));
+    }
+    Ok(DECLARED.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Adds to what is declared. What is refused is kept for `start`.
+pub(crate) fn declare<T>(add: impl FnOnce(&mut Yasmin) -> Answer<T>) -> Answer<T> {
+    let mut declared = declared()?;
+    let yasmin = declared.as_mut().ok_or(Trouble::Caller(libc::EINVAL, "init() was not called"))?;
+    let added = add(yasmin);
+    if let Err(trouble) = &added
+        && yasmin.refused.is_none()
+    {
+        yasmin.refused = Some(message::said_by(trouble));
+    }
+    added
+}
+
+/// The application, if nobody makes or forgets it just now. Waits for nobody.
+pub(crate) fn app() -> Option<Arc<App>> {
+    APP.try_read().ok().and_then(|app| app.clone())
+}
+
+/// `number` of them are declared already.
+pub(crate) fn room(what: &str, macro_name: &str, number: usize, most: u32) -> Answer {
+    if number < most as usize {
+        return Ok(());
+    }
+    Err(wrong(format!("one {what} too many: {macro_name} is {most}")))
+}
+
+/// Forgets what was declared; it is stopped then.
+pub(crate) fn forget() -> Answer {
+    let gone = declared()?.take();
+    *APP.write().unwrap_or_else(PoisonError::into_inner) = None;
+    for Connected(channel) in gone.iter().flat_map(|yasmin| &yasmin.channels) {
+        // SAFETY: it lives as long as the application, says the header.
+        unsafe { &**channel }.connected.store(std::ptr::null_mut(), Ordering::Release);
+    }
+    Ok(())
+}
+
+/// From now on this is declared.
+pub(crate) fn set(yasmin: Yasmin) -> Answer {
+    let mut declared = declared()?;
+    *APP.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&yasmin.app));
+    *declared = Some(yasmin);
+    Ok(())
+}
+
+impl Yasmin {
+    /// A configuration that makes no sense is refused by `start`, like everything else.
+    pub(crate) fn new(limits: YasConfiguration) -> Yasmin {
+        let (tasks, channels, accelerators, table) = Default::default();
+        let app = Arc::new(App::default());
+        let mut yasmin = Yasmin { app, limits, tasks, accelerators, channels, table, refused: None };
+        if let Err(trouble) = yasmin.configure() {
+            yasmin.refused = Some(message::said_by(&trouble));
+        }
+        yasmin
+    }
+
+    fn configure(&mut self) -> Answer {
+        let limits = &self.limits;
+        if limits.threads == 0 || limits.time_unit_ns == 0 {
+            return Err(wrong("THREADS_SIZE and YAS_TIME_UNIT_NS are at least 1"));
+        }
+        let known = |value: u32, most: u32| (1..=most).contains(&value);
+        if !(known(limits.mapping, 2)
+            && known(limits.priorities, 4)
+            && known(limits.selection, 6)
+            && known(limits.preemption, 2))
+        {
+            return Err(wrong("the configuration has a constant that is not known"));
+        }
+        let mut cpus = [0; 16];
+        cpus[0] = limits.worker_cpus;
+        self.app.configure(&TaleaAppConfig {
+            size: 0,
+            // 2: not preemptive.
+            flags: limits.preemption - 1,
+            mapping: limits.mapping - 1,
+            priorities: limits.priorities - 1,
+            selection: super::select::of_talea(limits.selection),
+            weight: limits.trade_off_weight,
+            workers: limits.threads,
+            zero: 0,
+            cpus,
+        })
+    }
+
+    /// A time of the program's.
+    pub(crate) fn ns(&self, what: &str, units: u64) -> Answer<u64> {
+        let ns = units.checked_mul(self.limits.time_unit_ns).filter(|&ns| ns <= LONGEST.as_ns());
+        ns.ok_or_else(|| {
+            wrong(format!("{what} is {units} units of {} ns: too long", self.limits.time_unit_ns))
+        })
+    }
+
+    pub(crate) fn task(&mut self, id: i32) -> Answer<&mut Task> {
+        let count = self.tasks.len();
+        let known = usize::try_from(id).ok().and_then(|id| self.tasks.get_mut(id));
+        known.ok_or_else(|| wrong(format!("there is no task {id}: {count} are declared")))
+    }
+
+    /// Tells the application what its tasks have turned out to be, and who chooses versions.
+    pub(crate) fn prepare(&mut self) -> Answer {
+        if let Some(refused) = &self.refused {
+            return Err(Trouble::Said(libc::EINVAL, refused.clone()));
+        }
+        for (number, task) in self.tasks.iter().enumerate() {
+            self.app.redeclare(number as u32, &task.as_talea())?;
+        }
+        let asked = self.tasks.iter().map(|task| Asked { battery: task.battery, select: task.select });
+        // Nothing runs that could look at it.
+        *self.table = Table(asked.collect());
+        match self.table.selection(self.limits.selection) {
+            Some(selection) => self.app.select(selection),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Task {
+    /// As `talea.h` says it.
+    fn as_talea(&self) -> TaleaTask {
+        const PERIODIC: u32 = 0;
+        const SPORADIC: u32 = 1;
+        const ACTIVATED: u32 = 2;
+        const NODE: u32 = 3;
+        let task = TaleaTask { deadline_ns: self.deadline_ns, ..self.base };
+        match (self.is_node, self.period_ns) {
+            (true, _) => TaleaTask { kind: NODE, ..task },
+            (false, 0) if task.deadline_ns == 0 => {
+                TaleaTask { kind: ACTIVATED, deadline_ns: LONGEST.as_ns(), ..task }
+            }
+            (false, 0) => TaleaTask { kind: ACTIVATED, ..task },
+            (false, period_ns) if self.is_sporadic => TaleaTask { kind: SPORADIC, period_ns, ..task },
+            (false, period_ns) => TaleaTask { kind: PERIODIC, period_ns, offset_ns: self.offset_ns, ..task },
+        }
+    }
+
+    /// Whether it is one of `PERIODIC_TASK_SIZE`.
+    pub(crate) fn is_periodic(&self) -> bool {
+        self.period_ns > 0 && !self.is_sporadic
+    }
+}

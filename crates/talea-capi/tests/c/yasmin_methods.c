@@ -1,0 +1,86 @@
+/* The five methods of version selection, one per binary as in the paper: which version each job was done in. */
+#include "yasmin_config.h"
+
+#include "check.h"
+#include <stdint.h>
+#include <time.h>
+#include <yasmin.h>
+
+/* The first job is done in `before`, and after what has become of the world the others in `after`. */
+static char order[16];
+static int jobs;
+
+static void in_version(void *name)
+{
+    order[jobs] = *(const char *)name;
+    __atomic_add_fetch(&jobs, 1, __ATOMIC_ACQ_REL);
+}
+
+#if VERSION_SELECTION == YAS_ENERGY
+static uint64_t level = 14;
+static uint64_t battery(void)
+{
+    return level--;
+}
+#elif VERSION_SELECTION == YAS_USER
+static yas_VID every_third(yas_TID task, uint64_t free_versions, uint64_t job)
+{
+    return task == 0 && free_versions == 3 ? job % 3 == 2 : -1;
+}
+#endif
+
+static yas_TID task;
+static void one_more(void)
+{
+    const struct timespec nap = { 0, 1000000 };
+    int before = jobs, naps = 0;
+    yas_task_activate(task);
+    while (__atomic_load_n(&jobs, __ATOMIC_ACQUIRE) == before && naps++ < 30000)
+        nanosleep(&nap, NULL);
+    CHECK(naps < 30000);
+}
+
+int main(void)
+{
+    static char first[] = "1", second[] = "2";
+    yas_TData data = YAS_TDATA_INIT;
+    yas_VSelect one, two;
+    int job;
+
+    yas_init();
+    data.deadline = 500;
+    task = yas_task_decl(&data);
+#if VERSION_SELECTION == YAS_ENERGY
+    one.energy_budget = 5;
+    two.energy_budget = 12;
+    one.get_battery_status = two.get_battery_status = battery;
+#elif VERSION_SELECTION == YAS_TRADE_OFF
+    one.energy = 5;
+    one.time = 2;
+    two.energy = 12;
+    two.time = 1;
+#elif VERSION_SELECTION == YAS_MODE
+    one.modes = 1;
+    two.modes = 2;
+#elif VERSION_SELECTION == YAS_BIT_MASK
+    one.permissions = 4;
+    two.permissions = 0;
+#elif VERSION_SELECTION == YAS_USER
+    one.select = two.select = every_third;
+#else
+    one.unused = two.unused = 0;
+#endif
+    CHECK(yas_version_decl(task, in_version, first, one) == 0);
+    CHECK(yas_version_decl(task, in_version, second, two) == 1);
+    CHECK(!yas_mode(1) && !yas_permit(1) && !yas_battery(1)); /* it does not run */
+    CHECK(yas_start());
+    for (job = 0; job < 3; job++)
+        one_more();
+    CHECK(yas_mode(1) && !yas_mode(64) && yas_permit(3) && yas_battery(0));
+    for (job = 0; job < 3; job++)
+        one_more();
+    yas_stop();
+    yas_cleanup();
+    puts(order);
+    return 0;
+}

@@ -1,0 +1,86 @@
+//! `yasmin.h`: its calls, its configuration, and the listings of its paper.
+
+use crate::apps::{as_both, workers};
+use crate::needs;
+use crate::stage::{self, C11, CPP17, Language, compile, example, here};
+use std::cell::Cell;
+use std::path::{Path, PathBuf};
+
+/// A program compiled with more options, under a name of its own.
+fn variant(source: &Path, language: Language, name: &str, options: &[&str]) -> PathBuf {
+    let to = stage::folder().join(name);
+    let (out, link) = (to.display().to_string(), format!("-L{}", stage::folder().display()));
+    let own = ["-xnone", "-pthread", "-o", &out, &link, "-ltalea"];
+    compile(source, language, &[options, &own].concat());
+    to
+}
+
+#[test]
+fn y1_y10_y13_y14_every_call_of_yasmin_h_with_and_without_the_prefix() {
+    let source = here("tests/c/yasmin_calls.c");
+    for (name, language, options) in [
+        ("yasmin_calls_c", C11, &["-D_POSIX_C_SOURCE=200809L"][..]),
+        ("yasmin_calls_cpp", CPP17, &[]),
+        ("yasmin_calls_prefixed", C11, &["-D_POSIX_C_SOURCE=200809L", "-DYAS_PREFIXED_ONLY"]),
+    ] {
+        as_both(&variant(&source, language, name, options), &[], |said| {
+            assert!(said.contains("done\n"), "{said}");
+        });
+    }
+}
+
+#[test]
+fn y6_one_method_per_binary_chooses_the_versions() {
+    let source = here("tests/c/yasmin_methods.c");
+    for (method, order) in [
+        ("YAS_DECLARED", "111111"),
+        // 14, 13 and 12 hold the larger budget.
+        ("YAS_ENERGY", "222111"),
+        ("YAS_TRADE_OFF", "222222"),
+        ("YAS_MODE", "111222"),
+        ("YAS_BIT_MASK", "111222"),
+        ("YAS_USER", "112112"),
+    ] {
+        let selection = format!("-DVERSION_SELECTION={method}");
+        let options = ["-D_POSIX_C_SOURCE=200809L", &selection];
+        let program = variant(&source, C11, &format!("yasmin_methods_{method}"), &options);
+        as_both(&program, &[], |said| {
+            assert!(said.lines().any(|line| line == order), "{method}: {said}, and not {order}");
+        });
+    }
+}
+
+/// The numbers of a line.
+fn numbers(line: &str) -> Vec<u64> {
+    line.split(|c: char| !c.is_ascii_digit()).filter_map(|word| word.parse().ok()).collect()
+}
+
+#[test]
+fn y1_y6_y9_y22_listings_1_and_2_of_the_paper_compile_and_do_what_they_promise() {
+    needs!("two CPUs", workers() == 2);
+    let folder = example("yasmin").display().to_string();
+    let program = variant(&example("yasmin/listing_2.c"), C11, "yasmin_listing_2", &["-I", &folder]);
+    as_both(&program, &[], |said| {
+        let line = said.lines().find(|line| line.contains("joins")).unwrap_or_default();
+        let [joins, first, second, left, accelerated, plain] = numbers(line)[..] else { panic!("{said}") };
+        // A machine that stood still may have let another one come.
+        assert!(joins >= 10, "{said}");
+        // Data come in the order in which they were put, and the battery holds 12 at nine questions of the first ten.
+        assert_eq!((first, second, left), (2, 4, 1), "{said}");
+        assert_eq!((accelerated, plain), (9, joins - 9), "{said}");
+    });
+}
+
+#[test]
+fn y22_without_rights_it_is_said_once() {
+    needs!("root", talea_kernel_tests::kernel::is_root());
+    let program = variant(&here("tests/c/yasmin_calls.c"), CPP17, "yasmin_calls_once", &[]);
+    let runs = Cell::new(0);
+    as_both(&program, &[], |said| {
+        runs.set(runs.get() + 1);
+        // Two applications of that program had none, as the second user.
+        let times = said.matches("no right to real-time priorities").count();
+        assert!(if runs.get() == 2 { times == 1 } else { times <= 1 }, "{said}");
+    });
+    assert_eq!(runs.get(), 2);
+}
