@@ -124,6 +124,9 @@ impl Install {
         // For programs that carry it with them; it has both interfaces.
         let archive = self.target(&shell::target_dir()).join("libtalea.a");
         self.copy(&archive, "lib/libtalea.a", 0o644)?;
+        for header in ["include/yasmin.h", "include/yasmin_constants.h"] {
+            self.copy(&root().join("crates/talea-capi").join(header), header, 0o644)?;
+        }
         // The original installs its header one level deeper.
         self.link("../retif.h", "include/lib/retif.h")?;
         let plugin = root().join("crates/talea-plugin-host/include/talea_plugin.h");

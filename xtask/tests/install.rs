@@ -51,6 +51,8 @@ fn what_is_installed_can_be_used() {
         "share/zsh/site-functions/_talea",
         "share/fish/vendor_completions.d/talea.fish",
         "include/lib/retif.h",
+        "include/yasmin.h",
+        "include/yasmin_constants.h",
         "include/talea_plugin.h",
     ] {
         assert!(prefix.join(name).is_file(), "{name} is missing");
