@@ -345,9 +345,9 @@ int talea_wait_period(talea_periodic *periodic);
 /*
  * An application declares tasks, what their versions do, which accelerators these need and which channels join
  * the tasks; its configuration says by which policy and on which CPUs they run (the model of YASMIN: Rouxel,
- * Altmeyer, Grelck, Middleware 2021; its names are in yasmin.h). No daemon is needed. With the right to real-time
- * priorities (CAP_SYS_NICE, or RLIMIT_RTPRIO up to 94) the threads get them; without it they run as well as they can, and
- * the report says so.
+ * Altmeyer, Grelck, Middleware 2021; its names are in yasmin.h). Real-time priorities are the process's own right, or the daemon's
+ * to give; without either the tasks run as well as ordinary threads can, which is said once, on standard error, and
+ * in the report.
  *
  *     talea_app_config config = TALEA_APP_CONFIG_INIT;
  *     talea_task task = TALEA_TASK_INIT;
@@ -403,6 +403,12 @@ typedef struct talea_app talea_app;
 #define TALEA_APP_NO_INHERITANCE 2u /* who waits for an accelerator lends no urgency to whoever holds it */
 #define TALEA_APP_INSIST         4u /* without the right to real-time priorities it does not start (-EPERM) */
 
+/* Whose right to real-time priorities it uses. */
+#define TALEA_RIGHTS_ANY    0u /* the process's own (CAP_SYS_NICE, or RLIMIT_RTPRIO up to 94), else the daemon's, else none */
+#define TALEA_RIGHTS_OWN    1u /* the process's own, else none */
+#define TALEA_RIGHTS_DAEMON 2u /* the daemon's that TALEA_SOCKET names, or the system's; else none */
+#define TALEA_RIGHTS_UNUSED 3u /* none */
+
 /* By which rules the tasks run. All zero is preemptive global EDF on one CPU, in the first version. */
 typedef struct talea_app_config {
     uint32_t size;
@@ -412,10 +418,13 @@ typedef struct talea_app_config {
     uint32_t selection;  /* TALEA_SELECT_* */
     uint32_t weight;     /* TRADE_OFF: thousandths, 0 looks at time only, 1000 at energy only */
     uint32_t workers;    /* how many CPUs; 0: as many as `cpus` names, or 1 */
-    uint32_t zero;
+    uint32_t rights;     /* TALEA_RIGHTS_* */
     uint64_t cpus[16];   /* bit n % 64 of word n / 64 is CPU n; no bit: the first that the process may use */
+    uint32_t daemon_priority; /* of jobs, 1 to 97, where the daemon is asked, dispatchers and the watchdog are above; 0: 50 */
+    uint32_t zero;
+    char daemon_plugin[32]; /* the only plugin that the daemon is to ask, with its terminating zero */
 } talea_app_config;
-#define TALEA_APP_CONFIG_INIT { sizeof(talea_app_config), 0, 0, 0, 0, 0, 0, 0, { 0 } }
+#define TALEA_APP_CONFIG_INIT { sizeof(talea_app_config), 0, 0, 0, 0, 0, 0, 0, { 0 }, 0, 0, { 0 } }
 
 /* Makes an application. */
 int talea_app_new(const talea_app_config *config, talea_app **app);
@@ -528,15 +537,16 @@ int talea_app_start(talea_app *app);
 /* What became of a run. */
 typedef struct talea_app_report {
     uint32_t size;
-    uint32_t real_time; /* 1: its threads had real-time priorities; 0: it ran as well as it could */
+    uint32_t real_time; /* 1: its threads had real-time priorities; 0: it ran as well as ordinary threads can */
     uint64_t length_ns;
     uint64_t refused; /* activations without room in a backlog */
     uint64_t full;    /* elements that were pushed into full channels, and so not taken */
     uint64_t empty;   /* pops from empty channels */
     uint32_t tasks;   /* how many it had */
-    uint32_t zero;
+    uint32_t rights;  /* TALEA_RIGHTS_*: whose right to real-time priorities it was; UNUSED: it had none */
+    char why_not[256]; /* why it had none, if it wanted them; else "" */
 } talea_app_report;
-#define TALEA_APP_REPORT_INIT { sizeof(talea_app_report), 0, 0, 0, 0, 0, 0, 0 }
+#define TALEA_APP_REPORT_INIT { sizeof(talea_app_report), 0, 0, 0, 0, 0, 0, 0, { 0 } }
 
 /* Stops it: no job comes any more, those that have come are done, with what their graphs activate. It may be changed and
  * started again then, with a new time zero and empty channels. `report` may be NULL. -ESRCH: it does not run. */

@@ -46,8 +46,8 @@
  * else than room and data: channel_push is false when the channel is full and channel_pop when it is empty, and both are
  * counted.
  *
- * Rights. With the right to real-time priorities (CAP_SYS_NICE, or RLIMIT_RTPRIO up to 94) workers have them. Without it the
- * tasks run as well as they can, and the first stop() says so on standard error.
+ * Rights. Workers have real-time priorities where the process has the right to them (CAP_SYS_NICE, or RLIMIT_RTPRIO up to 94), or
+ * Talea's daemon gives it. Otherwise the tasks run as well as ordinary threads can, which is said once, on standard error.
  *
  * Semantics, where the paper leaves room: a job's pushes can be popped when it has ended; a channel of size 0 passes a token
  * without data at each end of its source; a task with channels into it is activated when each of them has a token, and is due

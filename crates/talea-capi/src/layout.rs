@@ -145,8 +145,11 @@ pub struct TaleaAppConfig {
     pub selection: u32,
     pub weight: u32,
     pub workers: u32,
-    pub zero: u32,
+    pub rights: u32,
     pub cpus: [u64; 16],
+    pub daemon_priority: u32,
+    pub zero: u32,
+    pub daemon_plugin: [u8; 32],
 }
 
 /// `talea_task`
@@ -214,7 +217,8 @@ pub struct TaleaAppReport {
     pub full: u64,
     pub empty: u64,
     pub tasks: u32,
-    pub zero: u32,
+    pub rights: u32,
+    pub why_not: [u8; 256],
 }
 
 /// `talea_task_report`
@@ -250,11 +254,11 @@ sized! {
     TaleaPlugin 216 { name 8 kind 40 cpus 72 priority_low 200 out_of_service 212 }
     TaleaInfo 120 { spec_id 16 accepted_ns 56 priority 64 cpu 72 owner 84 plugin 88 }
     TaleaPeriodic 48 { start_ns 8 skipped 40 }
-    TaleaAppConfig 160 { mapping 8 weight 20 workers 24 cpus 32 }
+    TaleaAppConfig 200 { mapping 8 weight 20 rights 28 cpus 32 daemon_priority 160 daemon_plugin 168 }
     TaleaTask 80 { period_ns 8 offset_ns 24 priority 32 backlog 40 name 48 }
     TaleaTaskVersion 72 { energy 8 needs 32 name 40 }
     TaleaChoice 48 { job 8 permitted 32 mode 40 versions 44 }
     TaleaJob 24 { number 8 version 16 }
-    TaleaAppReport 48 { length_ns 8 empty 32 tasks 40 }
+    TaleaAppReport 304 { length_ns 8 empty 32 tasks 40 why_not 48 }
     TaleaTaskReport 584 { jobs 8 mean_ns 32 version_jobs 40 name 552 }
 }

@@ -5,7 +5,7 @@ use crate::border::Answer;
 use crate::layout::{TaleaAppConfig, TaleaTask, TaleaTaskVersion};
 use std::time::Duration;
 use talea_core::CpuSet;
-use talea_runtime::{Config, Mapping, Priorities, Selection, Task, Version, first_cpus};
+use talea_runtime::{Config, Daemon, Mapping, Priorities, Rights, Selection, Task, Version, first_cpus};
 
 const NON_PREEMPTIVE: u32 = 1;
 const NO_INHERITANCE: u32 = 2;
@@ -21,6 +21,9 @@ const NODE: u32 = 3;
 
 const NO_BACKLOG: u32 = u32::MAX;
 
+/// As the header numbers them.
+pub(crate) const RIGHTS: [Rights; 4] = [Rights::Any, Rights::Own, Rights::Daemon, Rights::Unused];
+
 /// `of[number]`, or what else there is.
 fn one_of<T: Copy>(what: &str, number: u32, of: &[T]) -> Answer<T> {
     of.get(number as usize)
@@ -29,7 +32,6 @@ fn one_of<T: Copy>(what: &str, number: u32, of: &[T]) -> Answer<T> {
 }
 
 /// `user`: what asks the caller's function, where there is one.
-#[allow(clippy::needless_update, reason = "what C can't say yet is as the runtime has it")]
 pub(crate) fn config(given: &TaleaAppConfig, user: Option<Selection>) -> Answer<Config> {
     let unknown = given.flags & !(NON_PREEMPTIVE | NO_INHERITANCE | INSIST);
     if unknown != 0 {
@@ -61,9 +63,21 @@ pub(crate) fn config(given: &TaleaAppConfig, user: Option<Selection>) -> Answer<
         selection,
         inheritance: given.flags & NO_INHERITANCE == 0,
         cpus: cpus(given)?,
+        rights: one_of("rights", given.rights, &RIGHTS)?,
+        daemon: daemon(given)?,
         insist: given.flags & INSIST != 0,
-        ..Config::default()
     })
+}
+
+/// How the daemon is asked for rights.
+fn daemon(given: &TaleaAppConfig) -> Answer<Daemon> {
+    let plugin = Some(name(&given.daemon_plugin)?).filter(|name| !name.is_empty()).map(str::to_owned);
+    let daemon = Daemon { plugin, ..Daemon::default() };
+    match given.daemon_priority {
+        0 => Ok(daemon),
+        1..=97 => Ok(Daemon { priority: given.daemon_priority as u8, ..daemon }),
+        other => Err(wrong(format!("daemon_priority is {other}: there are 1 to 97"))),
+    }
 }
 
 fn cpus(given: &TaleaAppConfig) -> Answer<Vec<u32>> {

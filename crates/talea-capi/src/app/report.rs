@@ -1,5 +1,6 @@
 //! What became of a run, in C's structures.
 
+use super::convert::RIGHTS;
 use super::state::{App, wrong};
 use crate::border::{Answer, Trouble, call, given, write};
 use crate::layout::{TaleaAppReport, TaleaTaskReport};
@@ -11,6 +12,14 @@ fn ns(long: Duration) -> u64 {
     u64::try_from(long.as_nanos()).unwrap_or(u64::MAX)
 }
 
+/// As much of a text as a field holds, with a zero behind it.
+fn field<const N: usize>(text: &str) -> [u8; N] {
+    let mut field = [0; N];
+    let end = text.floor_char_boundary(N - 1);
+    field[..end].copy_from_slice(&text.as_bytes()[..end]);
+    field
+}
+
 pub(crate) fn whole(report: &Report) -> TaleaAppReport {
     TaleaAppReport {
         size: 0,
@@ -20,16 +29,14 @@ pub(crate) fn whole(report: &Report) -> TaleaAppReport {
         full: report.full,
         empty: report.empty,
         tasks: report.tasks.len() as u32,
-        zero: 0,
+        rights: RIGHTS.iter().position(|&rights| rights == report.rights).unwrap_or_default() as u32,
+        why_not: field(report.why_not.as_deref().unwrap_or_default()),
     }
 }
 
 fn of_task(task: &TaskReport) -> TaleaTaskReport {
     let mut version_jobs = [0; 64];
     version_jobs.iter_mut().zip(&task.versions).for_each(|(to, &jobs)| *to = jobs);
-    let mut name = [0; 32];
-    // The last byte stays zero.
-    name.iter_mut().take(31).zip(task.name.bytes()).for_each(|(to, byte)| *to = byte);
     TaleaTaskReport {
         size: 0,
         versions: task.versions.len() as u32,
@@ -38,7 +45,7 @@ fn of_task(task: &TaskReport) -> TaleaTaskReport {
         longest_ns: ns(task.longest),
         mean_ns: ns(task.mean),
         version_jobs,
-        name,
+        name: field(&task.name),
     }
 }
 

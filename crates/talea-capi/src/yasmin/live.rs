@@ -6,7 +6,6 @@ use crate::border::{Answer, Trouble, call, protect};
 use crate::message;
 use libc::c_char;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use talea_runtime::{Condition, Hand, TaskId};
 
 /// The application that is declared.
@@ -15,21 +14,12 @@ fn declared_app() -> Answer<Arc<App>> {
     app.ok_or(Trouble::Caller(libc::EINVAL, "init() was not called"))
 }
 
-/// Stops it, and says once in the life of a program that it had no real-time priorities.
 fn stop() -> Answer {
-    static SAID: AtomicBool = AtomicBool::new(false);
     // Without the lock of what is declared: it takes as long as the jobs do.
-    let report = declared_app()?.stop()?;
-    if !report.is_real_time && !SAID.swap(true, Ordering::Relaxed) {
-        eprintln!(
-            "yasmin: no right to real-time priorities (CAP_SYS_NICE, or RLIMIT_RTPRIO up to 94): the tasks ran as well as they \
-             could"
-        );
-    }
-    Ok(())
+    declared_app()?.stop().map(drop)
 }
 
-/// The same for whoever does not mind if it is stopped.
+/// For whoever does not mind if it is stopped.
 pub(crate) fn stop_if_running() -> Answer {
     let is_running = declared()?.as_ref().is_some_and(|yasmin| yasmin.app.is_stopped().is_err());
     if is_running { stop() } else { Ok(()) }

@@ -138,8 +138,11 @@ impl Yasmin {
             selection: super::select::of_talea(limits.selection),
             weight: limits.trade_off_weight,
             workers: limits.threads,
-            zero: 0,
+            rights: 0,
             cpus,
+            daemon_priority: 0,
+            zero: 0,
+            daemon_plugin: [0; 32],
         })
     }
 

@@ -55,6 +55,12 @@ static void y1_misuse_is_refused_with_a_sentence(void)
     config.weight = 1001;
     CHECK(talea_app_new(&config, &other) == -EINVAL && said("thousandths"));
     config.weight = 0;
+    config.rights = 4;
+    CHECK(talea_app_new(&config, &other) == -EINVAL && said("rights is 4"));
+    config.rights = 0;
+    config.daemon_priority = 98;
+    CHECK(talea_app_new(&config, &other) == -EINVAL && said("daemon_priority is 98"));
+    config.daemon_priority = 0;
     config.workers = 5000;
     CHECK(talea_app_new(&config, &other) == -ENODEV && said("5000 CPUs"));
     config.workers = 0;

@@ -23,7 +23,7 @@ use alarm::{Lead, Nap};
 use desk::Desk;
 use std::sync::Arc;
 use talea_core::heap::Heap;
-use talea_core::machine::{ChannelId, Condition, Cpu, Event, Handled, Machine, Order, TaskId};
+use talea_core::machine::{ChannelId, Condition, Cpu, Event, Handled, Machine, Note, Order, TaskId};
 use talea_core::workload::script::Script;
 use talea_core::{Span, Time, Work};
 
@@ -272,12 +272,20 @@ impl<M: Mechanism> Root<M> {
                 self.wanted[cpu.0 as usize] = doing;
             }
             self.put(log, What::Polled);
+            self.see_refused();
             let began = self.begin(log);
             if !self.round_up(log) && !began {
                 break;
             }
         }
         self.obey(me)
+    }
+
+    /// Jobs that a graph has activated, and for which there was no room.
+    fn see_refused(&mut self) {
+        while let Some(note) = self.machine.poll_note() {
+            self.refused += u64::from(matches!(note, Note::Refused { .. }));
+        }
     }
 
     /// So many jobs of `task`, which somebody wants now. When there is no room for one, there is none for those behind it.

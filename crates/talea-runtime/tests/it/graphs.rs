@@ -132,3 +132,20 @@ fn y10_a_full_channel_takes_nothing_and_an_empty_one_gives_nothing_and_both_are_
         assert!(report.full > source.jobs, "{report:?}");
     }
 }
+
+#[test]
+fn y9_y14_what_was_asked_for_before_the_stop_is_done_and_activations_without_room_are_counted() {
+    let _bench = Bench::new("runtime_refused");
+    let mut app = Application::new(Config::default());
+    let (source, sink) =
+        (app.task(Task::activated("source", 500 * MS)), app.task(Task::node("sink").backlog(0)));
+    let (put, take) = app.channel::<u32>(source, sink, 4);
+    app.version(source, "plain", move |_| (0..3).for_each(|datum| put.push(datum).expect("room for four")));
+    app.version(sink, "plain", move |_| assert_eq!(take.pop(), Some(0)));
+    let running = app.start().expect("it can be run");
+    assert!(running.activate(source));
+    let (_, report) = crate::stopped(running);
+    let jobs: Vec<(u64, u64)> = report.tasks.iter().map(|task| (task.jobs, task.panics)).collect();
+    // Three data, one job for the first: there is no backlog for the others.
+    assert_eq!((jobs, report.refused), (vec![(1, 0), (1, 0)], 2));
+}

@@ -1,0 +1,85 @@
+/*
+ * An application of four tasks: a frame is taken, two tasks work on its halves at the same time, one of them faster where the GPU
+ * is free, and a fourth puts them together.
+ *
+ *     cc -std=c11 -Wall -Wextra fork_join.c $(pkg-config --cflags --libs talea)
+ *
+ * Ends with 0, with 1 when it could not be run. Needs no daemon and no right.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <talea.h>
+#include <threads.h>
+
+/* What the example works on: a frame is its number, and a half is done when that is doubled. */
+static void next_frame(uint64_t *frame)
+{
+    static uint64_t last;
+    *frame = ++last;
+}
+
+static uint64_t shown;
+
+/* docs/manual/runtime.md has the rest; a test compares. */
+static talea_channel *to_left;
+
+static void take(void *unused)
+{
+    uint64_t frame;
+    (void)unused;
+    next_frame(&frame);
+    talea_channel_push(to_left, &frame, sizeof frame);
+}
+
+static void left_half(void *how)
+{
+    uint64_t frame;
+    if (talea_channel_pop(to_left, &frame, sizeof frame) == 0)
+        *(uint64_t *)how += frame;
+}
+
+static void right_half(void *unused)
+{
+    (void)unused;
+}
+
+static void show(void *unused)
+{
+    (void)unused;
+    __atomic_add_fetch(&shown, 1, __ATOMIC_RELEASE);
+}
+
+int main(void)
+{
+    static uint64_t on_gpu, on_cpu;
+    talea_app_config config = TALEA_APP_CONFIG_INIT;
+    talea_task frames = TALEA_TASK_INIT, node = TALEA_TASK_INIT;
+    talea_task_version plain = TALEA_TASK_VERSION_INIT;
+    talea_task_report report = TALEA_TASK_REPORT_INIT;
+    talea_app *app;
+    uint32_t gpu, fork, left, right, join, fast;
+
+    config.workers = 2;
+    frames.period_ns = 25000000;
+    node.kind = TALEA_TASK_NODE;
+    if (talea_app_new(&config, &app) || talea_app_accelerator(app, "gpu", &gpu) ||
+        talea_app_task(app, &frames, &fork) || talea_app_task(app, &node, &left) ||
+        talea_app_task(app, &node, &right) || talea_app_task(app, &node, &join) ||
+        talea_app_channel(app, fork, left, sizeof(uint64_t), 1, 1, &to_left) || /* room for one */
+        talea_app_edge(app, fork, right) || /* no data: right comes when fork has ended */
+        talea_app_edge(app, left, join) || talea_app_edge(app, right, join) ||
+        talea_app_version(app, fork, &plain, take, NULL, NULL) ||
+        talea_app_version(app, left, &plain, left_half, &on_gpu, &fast) || talea_app_uses(app, left, fast, gpu) ||
+        talea_app_version(app, left, &plain, left_half, &on_cpu, NULL) || /* when somebody else has the GPU */
+        talea_app_version(app, right, &plain, right_half, NULL, NULL) ||
+        talea_app_version(app, join, &plain, show, NULL, NULL) || talea_app_start(app)) {
+        fprintf(stderr, "%s\n", talea_message());
+        return 1;
+    }
+    while (__atomic_load_n(&shown, __ATOMIC_ACQUIRE) < 20)
+        thrd_sleep(&(struct timespec){ 0, 5000000 }, NULL);
+    if (talea_app_stop(app, NULL) || talea_task_report_get(app, join, &report)) /* it may be changed and started again */
+        fprintf(stderr, "%s\n", talea_message());
+    printf("%" PRIu64 " of %" PRIu64 " frames late\n", report.late, report.jobs);
+    return talea_app_free(app);
+}
