@@ -60,15 +60,28 @@ fn y1_y6_y9_y22_listings_1_and_2_of_the_paper_compile_and_do_what_they_promise()
     needs!("two CPUs", workers() == 2);
     let folder = example("yasmin").display().to_string();
     let program = variant(&example("yasmin/listing_2.c"), C11, "yasmin_listing_2", &["-I", &folder]);
-    as_both(&program, &[], |said| {
-        let line = said.lines().find(|line| line.contains("joins")).unwrap_or_default();
-        let [joins, first, second, left, accelerated, plain] = numbers(line)[..] else { panic!("{said}") };
-        // A machine that stood still may have let another one come.
-        assert!(joins >= 10, "{said}");
-        // Data come in the order in which they were put, and the battery holds 12 at nine questions of the first ten.
-        assert_eq!((first, second, left), (2, 4, 1), "{said}");
-        assert_eq!((accelerated, plain), (9, joins - 9), "{said}");
-    });
+    for _ in 0..5 {
+        let undisturbed = Cell::new(true);
+        as_both(&program, &[], |said| {
+            let line = said.lines().find(|line| line.contains("joins")).unwrap_or_default();
+            let [joins, first, second, left, accelerated, plain] = numbers(line)[..] else {
+                panic!("{said}")
+            };
+            // The battery holds 12 at nine questions. A machine that stood still may have let more jobs come than ten.
+            assert!(joins >= 10 && accelerated == 9 && plain + 9 >= joins, "{said}");
+            if plain + 9 > joins {
+                // For a second or longer: there was no room in channels of one.
+                undisturbed.set(false);
+                return;
+            }
+            // Data come in the order in which they were put.
+            assert_eq!((first, second, left), (2, 4, 1), "{said}");
+        });
+        if undisturbed.get() {
+            return;
+        }
+    }
+    panic!("the machine stands still again and again");
 }
 
 #[test]
