@@ -402,6 +402,7 @@ typedef struct talea_app talea_app;
 #define TALEA_APP_NON_PREEMPTIVE 1u /* no job is interrupted by another one */
 #define TALEA_APP_NO_INHERITANCE 2u /* who waits for an accelerator lends no urgency to whoever holds it */
 #define TALEA_APP_INSIST         4u /* without the right to real-time priorities it does not start (-EPERM) */
+#define TALEA_APP_KEEP_CHANNELS  8u /* what a stop leaves in channels is there at the next start, and activates again */
 
 /* Whose right to real-time priorities it uses. */
 #define TALEA_RIGHTS_ANY    0u /* the process's own (CAP_SYS_NICE, or RLIMIT_RTPRIO up to 94), else the daemon's, else none */
@@ -423,8 +424,10 @@ typedef struct talea_app_config {
     uint32_t daemon_priority; /* of jobs, 1 to 97, where the daemon is asked, dispatchers and the watchdog are above; 0: 50 */
     uint32_t zero;
     char daemon_plugin[32]; /* the only plugin that the daemon is to ask, with its terminating zero */
+    uint64_t spin_ns; /* dispatchers wait awake for so long before they have something to do, at most 1 ms and half of
+                         the wait, and nobody else has the CPU meanwhile; 0: they sleep */
 } talea_app_config;
-#define TALEA_APP_CONFIG_INIT { sizeof(talea_app_config), 0, 0, 0, 0, 0, 0, 0, { 0 }, 0, 0, { 0 } }
+#define TALEA_APP_CONFIG_INIT { sizeof(talea_app_config), 0, 0, 0, 0, 0, 0, 0, { 0 }, 0, 0, { 0 }, 0 }
 
 /* Makes an application. */
 int talea_app_new(const talea_app_config *config, talea_app **app);
@@ -518,7 +521,7 @@ int talea_app_edge(talea_app *app, uint32_t from, uint32_t to);
 typedef struct talea_channel talea_channel;
 
 /* A channel with room for `length` elements (at most 1048576, and 1 GiB); a job of `to` comes for every `tokens` of
- * them (0: 1). It lives as long as the application, and is empty at each start. */
+ * them (0: 1). It lives as long as the application, and is empty at each start but with TALEA_APP_KEEP_CHANNELS. */
 int talea_app_channel(talea_app *app, uint32_t from, uint32_t to, size_t item_size, uint32_t length,
                       uint32_t tokens, talea_channel **channel);
 

@@ -37,6 +37,7 @@
  *
  *     YAS_TIME_UNIT_NS       what 1 means in TData and VSelect, in nanoseconds (1000000: milliseconds)
  *     YAS_PREEMPTION         YAS_ON or YAS_OFF (YAS_ON)
+ *     YAS_SPIN_NS            how long the scheduler waits awake before it has something to do (0: it sleeps)
  *     YAS_WORKER_CPUS        bit k: CPU k has a worker; 0: the first THREADS_SIZE that the process may use (0)
  *     YAS_TRADE_OFF_WEIGHT   thousandths, 0 looks at time only, 1000 at energy only (500)
  *
@@ -86,6 +87,9 @@
 #ifndef YAS_WORKER_CPUS
 #define YAS_WORKER_CPUS 0
 #endif
+#ifndef YAS_SPIN_NS
+#define YAS_SPIN_NS 0
+#endif
 #ifndef YAS_TRADE_OFF_WEIGHT
 #define YAS_TRADE_OFF_WEIGHT 500
 #endif
@@ -125,6 +129,7 @@ typedef struct yas_configuration {
     uint32_t mapping, priorities, selection, preemption, trade_off_weight;
     uint64_t time_unit_ns;
     uint64_t worker_cpus;
+    uint64_t spin_ns;
 } yas_configuration;
 
 /* What VSelect becomes, whatever it has. */
@@ -247,6 +252,7 @@ static inline void yas_init(void)
     configuration.trade_off_weight = YAS_TRADE_OFF_WEIGHT;
     configuration.time_unit_ns = YAS_TIME_UNIT_NS;
     configuration.worker_cpus = YAS_WORKER_CPUS;
+    configuration.spin_ns = YAS_SPIN_NS;
     yas_init_with(&configuration);
 }
 

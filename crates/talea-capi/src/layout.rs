@@ -150,6 +150,7 @@ pub struct TaleaAppConfig {
     pub daemon_priority: u32,
     pub zero: u32,
     pub daemon_plugin: [u8; 32],
+    pub spin_ns: u64,
 }
 
 /// `talea_task`
@@ -254,7 +255,7 @@ sized! {
     TaleaPlugin 216 { name 8 kind 40 cpus 72 priority_low 200 out_of_service 212 }
     TaleaInfo 120 { spec_id 16 accepted_ns 56 priority 64 cpu 72 owner 84 plugin 88 }
     TaleaPeriodic 48 { start_ns 8 skipped 40 }
-    TaleaAppConfig 200 { mapping 8 weight 20 rights 28 cpus 32 daemon_priority 160 daemon_plugin 168 }
+    TaleaAppConfig 208 { mapping 8 weight 20 rights 28 cpus 32 daemon_priority 160 daemon_plugin 168 spin_ns 200 }
     TaleaTask 80 { period_ns 8 offset_ns 24 priority 32 backlog 40 name 48 }
     TaleaTaskVersion 72 { energy 8 needs 32 name 40 }
     TaleaChoice 48 { job 8 permitted 32 mode 40 versions 44 }

@@ -5,11 +5,15 @@ use crate::border::Answer;
 use crate::layout::{TaleaAppConfig, TaleaTask, TaleaTaskVersion};
 use std::time::Duration;
 use talea_core::CpuSet;
-use talea_runtime::{Config, Daemon, Mapping, Priorities, Rights, Selection, Task, Version, first_cpus};
+use talea_runtime::{
+    Config, Daemon, Mapping, Priorities, Rights, Selection, Task, Version, Waiting, first_cpus,
+};
 
 const NON_PREEMPTIVE: u32 = 1;
 const NO_INHERITANCE: u32 = 2;
 const INSIST: u32 = 4;
+const KEEP_CHANNELS: u32 = 8;
+const FLAGS: u32 = NON_PREEMPTIVE | NO_INHERITANCE | INSIST | KEEP_CHANNELS;
 
 /// The method that needs a function.
 const USER: u32 = 5;
@@ -33,7 +37,7 @@ fn one_of<T: Copy>(what: &str, number: u32, of: &[T]) -> Answer<T> {
 
 /// `user`: what asks the caller's function, where there is one.
 pub(crate) fn config(given: &TaleaAppConfig, user: Option<Selection>) -> Answer<Config> {
-    let unknown = given.flags & !(NON_PREEMPTIVE | NO_INHERITANCE | INSIST);
+    let unknown = given.flags & !FLAGS;
     if unknown != 0 {
         return Err(wrong(format!("flags: {unknown:#x} is not known")));
     }
@@ -62,6 +66,11 @@ pub(crate) fn config(given: &TaleaAppConfig, user: Option<Selection>) -> Answer<
         preemptive: given.flags & NON_PREEMPTIVE == 0,
         selection,
         inheritance: given.flags & NO_INHERITANCE == 0,
+        waiting: match given.spin_ns {
+            0 => Waiting::Sleep,
+            most => Waiting::Spin(long(most)),
+        },
+        keeps_channels: given.flags & KEEP_CHANNELS != 0,
         cpus: cpus(given)?,
         rights: one_of("rights", given.rights, &RIGHTS)?,
         daemon: daemon(given)?,

@@ -23,6 +23,7 @@ pub struct YasConfiguration {
     pub trade_off_weight: u32,
     pub time_unit_ns: u64,
     pub worker_cpus: u64,
+    pub spin_ns: u64,
 }
 
 /// `yas_TData`
@@ -70,7 +71,7 @@ pub type Select = unsafe extern "C" fn(i32, u64, u64) -> i32;
 unsafe impl Sized32 for YasConfiguration {}
 // SAFETY: the same.
 unsafe impl Sized32 for YasProperties {}
-const _: () = assert!(size_of::<YasConfiguration>() == 64);
+const _: () = assert!(size_of::<YasConfiguration>() == 72);
 const _: () = assert!(std::mem::offset_of!(YasConfiguration, time_unit_ns) == 48);
 const _: () = assert!(size_of::<YasProperties>() == 40);
 #[cfg(target_pointer_width = "64")]

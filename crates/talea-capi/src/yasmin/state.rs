@@ -143,6 +143,7 @@ impl Yasmin {
             daemon_priority: 0,
             zero: 0,
             daemon_plugin: [0; 32],
+            spin_ns: limits.spin_ns,
         })
     }
 

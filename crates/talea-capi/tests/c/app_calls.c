@@ -41,8 +41,8 @@ static void y1_misuse_is_refused_with_a_sentence(void)
     config.mapping = 2;
     CHECK(talea_app_new(&config, &other) == -EINVAL && other == NULL && said("mapping is 2"));
     config.mapping = 0;
-    config.flags = 8;
-    CHECK(talea_app_new(&config, &other) == -EINVAL && said("0x8"));
+    config.flags = 16;
+    CHECK(talea_app_new(&config, &other) == -EINVAL && said("0x10"));
     config.flags = 0;
     config.selection = TALEA_SELECT_USER;
     CHECK(talea_app_new(&config, &other) == -EINVAL && said("talea_app_choose"));

@@ -306,6 +306,7 @@ static void y14_y3_what_is_declared_anew_comes_by_its_new_rule(void)
     again.offset_ns = 3000000;
     CHECK(talea_app_redeclare(app, second, &again) == 0);
     config.priorities = TALEA_PRIORITIES_DEADLINE_MONOTONIC;
+    config.spin_ns = 50000;
     CHECK(talea_app_configure(app, &config) == 0);
     counted[0] = 0;
     CHECK(talea_app_start(app) == 0);

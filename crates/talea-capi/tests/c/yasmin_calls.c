@@ -159,7 +159,7 @@ static void y1_misuse_is_refused(void)
 /* Configurations that only the preprocessor could have refused. */
 static void y1_configurations_are_refused(void)
 {
-    yas_configuration configuration = { sizeof(yas_configuration), 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 1, 0 };
+    yas_configuration configuration = { sizeof(yas_configuration), 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 1, 0, 0 };
     yas_configuration wrong = configuration;
     yas_init_with(&configuration);
     CHECK(task(5000000) == 0 && yas_start()); /* nanoseconds */
