@@ -15,7 +15,8 @@
 
 use super::answer::{NoTest, Reason};
 use super::keys::Order;
-use super::walk::{Roots, Walk};
+use super::roots::Roots;
+use super::walk::Walk;
 use crate::supply::Curve;
 use crate::supply::curve::all_within;
 use crate::uni::HORIZON;

@@ -55,14 +55,16 @@ mod edf;
 mod global;
 mod graph;
 mod keys;
+mod overheads;
 mod picture;
 mod read;
 mod resources;
+mod roots;
 mod servers;
 mod table;
 mod walk;
 
 pub use answer::{Answer, CARD, NoTest, Reason};
 pub use picture::Picture;
+pub use roots::Roots;
 pub use table::CARD as TABLE;
-pub use walk::Roots;

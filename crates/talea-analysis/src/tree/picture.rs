@@ -9,7 +9,8 @@
 
 use super::answer::NoTest;
 use super::edf::Rival;
-use super::walk::{Place, Roots, Walk};
+use super::roots::Roots;
+use super::walk::{Place, Walk};
 use crate::supply::curve::all_within;
 use crate::supply::{Curve, Leftover, Supply};
 use crate::uni::HORIZON;

@@ -3,6 +3,7 @@
 use super::answer::{Answer, CARD, NoTest, Reason};
 use super::keys::Order;
 use super::read::{Leaf, Reach, any_scheduler, leaf};
+use super::roots::Roots;
 use super::servers::Supplied;
 use crate::card::{Card, Kind};
 use crate::supply::{Curve, Supply, Table, fp};
@@ -11,92 +12,11 @@ use crate::{Sporadic, multi, uni};
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
-use talea_core::machine::{Body, NodeId, SchedulerSpec, Tree};
+use talea_core::machine::{Body, NodeId, Tree};
 use talea_core::sched::Policy;
 use talea_core::server::{Kind as ServerKind, Reservation};
-use talea_core::workload::{Arrivals, Hole, Overheads, Source, Surroundings};
+use talea_core::workload::Overheads;
 use talea_core::{Span, Work};
-
-/// A root with its workload, as it is analysed.
-#[derive(Clone, Copy, Debug)]
-pub struct Roots<'a> {
-    /// The described root.
-    pub tree: &'a Tree,
-    /// A source for each task, in the order of the tree's tasks.
-    pub sources: &'a [Source],
-    /// What scheduling costs.
-    pub overheads: Overheads,
-    /// When nothing progresses: no test is known where there are any.
-    pub holes: &'a [Hole],
-    /// How many steps the search for one bound may take, each of which looks at one thing that is above: about a nanosecond.
-    pub steps: u64,
-}
-
-impl<'a> Roots<'a> {
-    /// Without overheads and holes, with a generous limit.
-    pub fn new(tree: &'a Tree, sources: &'a [Source]) -> Roots<'a> {
-        Roots { tree, sources, overheads: Overheads::default(), holes: &[], steps: 1 << 21 }
-    }
-
-    /// With the overheads and holes of what surrounds it.
-    pub fn within(tree: &'a Tree, sources: &'a [Source], surroundings: &'a Surroundings) -> Roots<'a> {
-        let Surroundings { overheads, holes, changes: _ } = surroundings;
-        Roots { overheads: *overheads, holes, ..Roots::new(tree, sources) }
-    }
-
-    /// An answer for each task, in the tree's order.
-    pub fn bounds(&self) -> Vec<Answer> {
-        self.bounds_with(|_, _| ())
-    }
-
-    /// The same; tells `progress` how many of how many tasks are done, after each.
-    pub fn bounds_with(&self, mut progress: impl FnMut(usize, usize)) -> Vec<Answer> {
-        let mut walk = Walk::new(self);
-        let tasks: Vec<NodeId> = walk.tasks();
-        let mut answers = Vec::with_capacity(tasks.len());
-        for (done, &node) in tasks.iter().enumerate() {
-            answers.push(walk.answer(node));
-            progress(done + 1, tasks.len());
-        }
-        answers
-    }
-
-    /// The answers for these tasks only, in this order; as those of [`Roots::bounds`].
-    pub fn bounds_of(&self, tasks: &[NodeId]) -> Vec<Answer> {
-        let mut walk = Walk::new(self);
-        tasks.iter().map(|&node| walk.answer(node)).collect()
-    }
-
-    /// Whether every deadline is proved; asks no further than the first that is not.
-    pub fn are_proved(&self) -> bool {
-        let mut walk = Walk::new(self);
-        walk.tasks().into_iter().map(|node| walk.answer(node)).all(|of| of.is_proved() || !of.has_deadline())
-    }
-
-    /// What the clients of the server at `node` are supplied within any window of `window`; `Err` where it is starved or unknown.
-    ///
-    /// # Errors
-    /// [`NoTest`].
-    pub fn supplied(&self, node: NodeId, window: Span) -> Result<Work, NoTest> {
-        let mut walk = Walk::new(self);
-        walk.is_covered()?;
-        walk.supply_of(node).map(|supply| supply.least(window))
-    }
-
-    /// What `nodes` (tasks, servers, groups) take at most of others' time in any window in which these wait: see [`super::disturb`].
-    ///
-    /// # Errors
-    /// [`NoTest`] for a node of which nothing is known.
-    pub fn taken(&self, nodes: &[NodeId]) -> Result<Vec<Curve>, NoTest> {
-        let mut walk = Walk::new(self);
-        walk.is_covered()?;
-        let mut out = Vec::new();
-        for &node in nodes {
-            walk.collect_all(node, &mut out)?;
-        }
-        Ok(out)
-    }
-}
 
 /// Where a task or a server competes.
 #[derive(Clone, Debug)]
@@ -132,16 +52,16 @@ pub(super) struct Held {
 /// The walk with what it has found so far.
 pub(super) struct Walk<'a> {
     pub(super) tree: &'a Tree,
-    leaves: BTreeMap<NodeId, Result<Leaf, NoTest>>,
+    pub(super) leaves: BTreeMap<NodeId, Result<Leaf, NoTest>>,
     kids: Vec<Vec<NodeId>>,
     steps: u64,
     /// Something that no test covers, wherever it is.
-    all: Option<NoTest>,
+    pub(super) all: Option<NoTest>,
     blocked: BTreeMap<NodeId, Work>,
     /// What each order to run costs.
-    order: u64,
+    pub(super) order: u64,
     /// At the highest priority of all.
-    arrivals: Vec<Curve>,
+    pub(super) arrivals: Vec<Curve>,
     pub(super) supplies: BTreeMap<NodeId, Result<Supplied, NoTest>>,
     pub(super) levels: BTreeMap<NodeId, Result<bool, NoTest>>,
     bounds: BTreeMap<NodeId, Option<Result<Span, NoTest>>>,
@@ -241,66 +161,7 @@ impl<'a> Walk<'a> {
         !self.blocked.is_empty()
     }
 
-    /// Whether orders to run cost anything.
-    pub(super) fn pays_orders(&self) -> bool {
-        self.order > 0
-    }
-
-    /// What orders to run of those who are not above may still cost when a window begins. They queue: one that is superseded has
-    /// been decided on all the same. Nobody completes while there is a queue; and from one completion to the next each task is
-    /// ordered at most once, then or as it arrives. A root that does not preempt orders nothing until then; what goes on within
-    /// one group of it is among the jobs under way.
-    fn orders_under_way(&self, place: &Place) -> u64 {
-        if matches!(self.body(Tree::ROOT), Body::Scheduler(root) if !root.preemptive) {
-            return 0;
-        }
-        // Each task that is above has one curve, for where there are servers and tables nothing is known with overheads. And one
-        // order less: whom the last completion of all is for comes after it.
-        let above = place.above.len() - self.arrivals.len();
-        self.order.saturating_mul(self.leaves.len().saturating_sub(2 + above) as u64)
-    }
-
-    /// Overheads as costs.
-    fn pay(&mut self, overheads: &Overheads, sources: &[Source]) {
-        if *overheads == Overheads::default() {
-            return;
-        }
-        let is_simple = |spec: &SchedulerSpec| {
-            spec.reservation.is_none()
-                && !matches!(
-                    spec.policy,
-                    Policy::Partitions { .. } | Policy::RoundRobin { .. } | Policy::Custom { .. }
-                )
-        };
-        let other = any_scheduler(self.tree, |spec| !is_simple(spec));
-        // What enforcement holds back has arrived, and that is paid, however often.
-        let crowds = |(&node, source): (&NodeId, &Source)| {
-            let is_held = matches!(self.body(node), Body::Task(spec) if spec.enforced);
-            (is_held && matches!(source.arrivals, Arrivals::List(_) | Arrivals::Seen(_))).then_some(node)
-        };
-        let other = other.or_else(|| self.leaves.keys().zip(sources).find_map(crowds));
-        if let Some(node) = other.or((self.tree.cpus > 1).then_some(Tree::ROOT)) {
-            self.all = self.all.take().or(Some(NoTest { node, reason: Reason::Overheads }));
-            return;
-        }
-        let depth = self.tree.nodes().map(|(id, _)| self.tree.above(id).count() as u64).max().unwrap_or(0);
-        let levels = overheads.level.as_ns().saturating_mul(depth);
-        self.order =
-            overheads.decision.as_ns().saturating_add(levels).saturating_add(overheads.switch.as_ns());
-        for leaf in self.leaves.values_mut().flatten() {
-            let cost = leaf.task.cost.as_ns().saturating_add(2 * self.order);
-            leaf.task.cost = Work::from_ns(cost);
-            if !overheads.release.is_zero() {
-                self.arrivals.push(Curve {
-                    cost: Work::from_ns(overheads.release.as_ns()),
-                    period: leaf.task.period,
-                    jitter: leaf.task.jitter,
-                });
-            }
-        }
-    }
-
-    fn answer(&mut self, node: NodeId) -> Answer {
+    pub(super) fn answer(&mut self, node: NodeId) -> Answer {
         let own = match self.body(node) {
             Body::Task(spec) => spec.deadline,
             Body::Scheduler(_) => Span::ZERO,
