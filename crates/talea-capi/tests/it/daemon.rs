@@ -22,6 +22,8 @@ const OPEN: &str = "access = \"off\"";
 const CLOSED: &str = "access = \"rules\"";
 
 const RM: &str = "[[plugin]]\nname = \"rm\"\nkind = \"rm\"\ncpus = \"all\"\npriorities = \"50-60\"\n";
+/// For applications: two priorities for each CPU's jobs and dispatcher, and one for the watchdog.
+const FP: &str = "[[plugin]]\nname = \"fp\"\nkind = \"fp\"\ncpus = \"all\"\npriorities = \"40-60\"\n";
 const EDF: &str = "[[plugin]]\nname = \"edf\"\nkind = \"edf\"\ncpus = \"all\"\n";
 
 /// A private daemon; ends with everything that it granted when it is dropped.
@@ -171,4 +173,20 @@ fn r6_a_stopped_and_a_killed_daemon_are_connection_errors_in_time() {
     daemon.child = Daemon::spawn(&daemon.folder);
     daemon.await_service();
     expect(daemon.command(&lost).args(["1", "0"]), 0);
+}
+
+#[test]
+fn y1_y22_the_listings_of_yasmin_and_fork_and_join_are_given_real_time_by_the_daemon() {
+    needs!("root", is_root());
+    needs!("talead, which `cargo build` makes", talead().is_some());
+    needs!("two CPUs", crate::apps::workers() == 2);
+    let _bench = talea_kernel_tests::Bench::new("capi_granted");
+    let daemon = Daemon::start_with(OPEN, FP);
+    let listing = crate::yasmin::listing();
+    for (program, words) in
+        [(listing, "on the accelerator"), (program(&example("fork_join.c"), C11, "talea"), "frames late")]
+    {
+        let said = expect(&mut daemon.command(&program), 0);
+        assert!(said.contains(words) && !said.contains("without real-time priorities"), "{said}");
+    }
 }

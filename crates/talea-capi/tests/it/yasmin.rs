@@ -5,6 +5,7 @@ use crate::needs;
 use crate::stage::{self, C11, CPP17, Language, compile, example, here};
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// A program compiled with more options, under a name of its own.
 fn variant(source: &Path, language: Language, name: &str, options: &[&str]) -> PathBuf {
@@ -50,6 +51,17 @@ fn y6_one_method_per_binary_chooses_the_versions() {
     }
 }
 
+/// Listings 1 and 2 of the paper.
+pub(crate) fn listing() -> PathBuf {
+    // Tests share it: it is compiled once.
+    static COMPILED: OnceLock<PathBuf> = OnceLock::new();
+    let compiled = COMPILED.get_or_init(|| {
+        let folder = example("yasmin").display().to_string();
+        variant(&example("yasmin/listing_2.c"), C11, "yasmin_listing_2", &["-I", &folder])
+    });
+    compiled.clone()
+}
+
 /// The numbers of a line.
 fn numbers(line: &str) -> Vec<u64> {
     line.split(|c: char| !c.is_ascii_digit()).filter_map(|word| word.parse().ok()).collect()
@@ -58,8 +70,7 @@ fn numbers(line: &str) -> Vec<u64> {
 #[test]
 fn y1_y6_y9_y22_listings_1_and_2_of_the_paper_compile_and_do_what_they_promise() {
     needs!("two CPUs", workers() == 2);
-    let folder = example("yasmin").display().to_string();
-    let program = variant(&example("yasmin/listing_2.c"), C11, "yasmin_listing_2", &["-I", &folder]);
+    let program = listing();
     for _ in 0..5 {
         let undisturbed = Cell::new(true);
         as_both(&program, &[], |said| {
