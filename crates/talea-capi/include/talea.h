@@ -383,6 +383,7 @@ typedef struct talea_app talea_app;
 /* Where tasks run. */
 #define TALEA_MAPPING_GLOBAL      0u /* each job on any CPU of the application where there is room */
 #define TALEA_MAPPING_PARTITIONED 1u /* each task on its `core` alone */
+#define TALEA_MAPPING_CLUSTERED   2u /* each task on its `cores`, each job where there is room among these */
 
 /* Which job goes first. */
 #define TALEA_PRIORITIES_EDF                0u /* that with the earliest absolute deadline */
@@ -481,8 +482,9 @@ typedef struct talea_task {
     uint32_t backlog;     /* jobs that may wait behind the one under way, more are refused; 0: 64 */
     uint32_t zero;
     char name[32];        /* for reports and messages, with its terminating zero; "": "task" and its number */
+    uint64_t cores;       /* bit k: CPU k of the application, from 0; 0: all; with TALEA_MAPPING_CLUSTERED */
 } talea_task;
-#define TALEA_TASK_INIT { sizeof(talea_task), 0, 0, 0, 0, 0, 0, 0, 0, { 0 } }
+#define TALEA_TASK_INIT { sizeof(talea_task), 0, 0, 0, 0, 0, 0, 0, 0, { 0 }, 0 }
 
 /* Declares a task. Tasks are numbered from 0. */
 int talea_app_task(talea_app *app, const talea_task *task, uint32_t *id);

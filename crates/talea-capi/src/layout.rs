@@ -167,6 +167,7 @@ pub struct TaleaTask {
     pub backlog: u32,
     pub zero: u32,
     pub name: [u8; 32],
+    pub cores: u64,
 }
 
 /// `talea_task_version`
@@ -256,7 +257,7 @@ sized! {
     TaleaInfo 120 { spec_id 16 accepted_ns 56 priority 64 cpu 72 owner 84 plugin 88 }
     TaleaPeriodic 48 { start_ns 8 skipped 40 }
     TaleaAppConfig 208 { mapping 8 weight 20 rights 28 cpus 32 daemon_priority 160 daemon_plugin 168 spin_ns 200 }
-    TaleaTask 80 { period_ns 8 offset_ns 24 priority 32 backlog 40 name 48 }
+    TaleaTask 88 { period_ns 8 offset_ns 24 priority 32 backlog 40 name 48 cores 80 }
     TaleaTaskVersion 72 { energy 8 needs 32 name 40 }
     TaleaChoice 48 { job 8 permitted 32 mode 40 versions 44 }
     TaleaJob 24 { number 8 version 16 }

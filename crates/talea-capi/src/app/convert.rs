@@ -61,7 +61,11 @@ pub(crate) fn config(given: &TaleaAppConfig, user: Option<Selection>) -> Answer<
         _ => one_of("selection", given.selection, &selections)?,
     };
     Ok(Config {
-        mapping: one_of("mapping", given.mapping, &[Mapping::Global, Mapping::Partitioned])?,
+        mapping: one_of(
+            "mapping",
+            given.mapping,
+            &[Mapping::Global, Mapping::Partitioned, Mapping::Clustered],
+        )?,
         priorities: one_of("priorities", given.priorities, &orders)?,
         preemptive: given.flags & NON_PREEMPTIVE == 0,
         selection,
@@ -138,6 +142,10 @@ pub(crate) fn task(given: &TaleaTask, number: usize) -> Answer<Task> {
     };
     let task = task.priority(priority).core(given.core);
     let task = if deadline.is_zero() { task } else { task.deadline(deadline) };
+    let task = match given.cores {
+        0 => task,
+        cores => task.cores((0..u64::BITS).filter(|core| cores >> core & 1 == 1)),
+    };
     Ok(match given.backlog {
         0 => task,
         NO_BACKLOG => task.backlog(0),

@@ -55,6 +55,7 @@ unsafe fn described(yasmin: &Yasmin, data: *const YasData, size: size_t) -> Answ
         backlog: 0,
         zero: 0,
         name,
+        cores: 0,
     };
     Ok(Task {
         base,

@@ -38,8 +38,8 @@ static void y1_misuse_is_refused_with_a_sentence(void)
     talea_app *other = (talea_app *)&config;
     uint32_t id, a, b, gpu;
 
-    config.mapping = 2;
-    CHECK(talea_app_new(&config, &other) == -EINVAL && other == NULL && said("mapping is 2"));
+    config.mapping = 3;
+    CHECK(talea_app_new(&config, &other) == -EINVAL && other == NULL && said("mapping is 3"));
     config.mapping = 0;
     config.flags = 16;
     CHECK(talea_app_new(&config, &other) == -EINVAL && said("0x10"));
@@ -123,6 +123,28 @@ static void y1_misuse_is_refused_with_a_sentence(void)
     CHECK(talea_app_free(app) == 0);
 }
 
+/* Where a task may run is looked at when it starts. */
+static void y2_a_task_has_one_of_the_cpus(void)
+{
+    talea_app_config config = TALEA_APP_CONFIG_INIT;
+    talea_task task = TALEA_TASK_INIT;
+    talea_task_version version = TALEA_TASK_VERSION_INIT;
+    uint32_t id;
+    config.mapping = TALEA_MAPPING_CLUSTERED;
+    task.period_ns = 5000000;
+    task.cores = 2; /* the second; there is one */
+    strcpy(task.name, "far");
+    CHECK(talea_app_new(&config, &app) == 0 && talea_app_task(app, &task, &id) == 0);
+    CHECK(talea_app_version(app, id, &version, nothing, NULL, NULL) == 0);
+    CHECK(talea_app_start(app) == -EINVAL && said("task far"));
+    task.cores = 1;
+    CHECK(talea_app_redeclare(app, id, &task) == 0 && talea_app_start(app) == 0 && talea_app_stop(app, NULL) == 0);
+    task.cores = 2;
+    config.mapping = TALEA_MAPPING_GLOBAL; /* where it is not asked for */
+    CHECK(talea_app_redeclare(app, id, &task) == 0 && talea_app_configure(app, &config) == 0);
+    CHECK(talea_app_start(app) == 0 && talea_app_stop(app, NULL) == 0 && talea_app_free(app) == 0);
+}
+
 static void y1_y14_while_it_runs_nothing_is_declared_and_then_it_is(void)
 {
     talea_app_config config = TALEA_APP_CONFIG_INIT;
@@ -178,6 +200,7 @@ static void y1_y14_while_it_runs_nothing_is_declared_and_then_it_is(void)
 int main(void)
 {
     y1_misuse_is_refused_with_a_sentence();
+    y2_a_task_has_one_of_the_cpus();
     y1_y14_while_it_runs_nothing_is_declared_and_then_it_is();
     return 0;
 }
