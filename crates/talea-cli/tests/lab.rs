@@ -93,7 +93,7 @@ fn the_exploration_of_yasmin_is_a_table_a_plot_and_its_data() {
     for policy in ["G-EDF", "G-DM", "P-EDF", "P-DM"] {
         assert_eq!(table.lines().filter(|line| line.contains(policy)).count(), 6, "{policy}");
     }
-    assert!(table.contains("Measured columns are absent"));
+    assert!(table.contains("With --live it is flown here"));
     let plot = std::fs::read_to_string(out.join("yasmin-fig5.svg")).expect("a plot");
     assert_eq!(plot.matches("<circle").count(), 24);
     let data = std::fs::read(out.join("yasmin-fig5.json")).expect("data");

@@ -20,6 +20,8 @@ pub struct Report {
     pub dispatchers: Vec<Policy>,
     /// CPU time that its dispatchers have used, that of waiting awake included.
     pub scheduling: Duration,
+    /// CPU time of the threads that work: their jobs, and what they do between them.
+    pub worked: Duration,
     /// Activations for which there was no room in a backlog.
     pub refused: u64,
     /// Data that were put into full channels, and so not taken.

@@ -192,6 +192,7 @@ impl Running {
         let standing = &report.standing;
         let root = &report.roots[0];
         let long = |span: Span| Duration::from_nanos(span.as_ns());
+        let worked = root.consumed.iter().map(|consumed| consumed.total.as_ns());
         let tasks = app.tasks.iter().zip(&root.tallies).zip(&self.met).enumerate().map(
             |(at, ((declared, tally), met))| TaskReport {
                 name: declared.task.spec.name.clone(),
@@ -215,6 +216,7 @@ impl Running {
             why_not: ran.why_not.clone(),
             dispatchers: standing.dispatchers.clone(),
             scheduling: Duration::from_nanos(root.scheduling().as_ns()),
+            worked: Duration::from_nanos(worked.sum()),
             refused: root.refused,
             full: counted(|counts| &counts.full),
             empty: counted(|counts| &counts.empty),

@@ -20,6 +20,8 @@ use crate::scene::{Kind, PACE};
 use crate::speed::{self, Drift};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
+use talea_core::{Span, Time};
+use talea_os::clock;
 use talea_runtime::{
     Accelerator, Application, Condition, Config, Error, Hand, Input, Job, Mapping, Output, Priorities,
     Report, Selection, Task, TaskId, Version,
@@ -189,6 +191,8 @@ pub struct Drone {
 /// What a flight was.
 #[derive(Debug)]
 pub struct Flown {
+    /// When it began, on the machine's monotonic clock.
+    pub began: Time,
     /// Of the runtime.
     pub report: Report,
     /// In the order in which it was sent.
@@ -287,13 +291,15 @@ impl Drone {
         let running = app.start_telling(tell).map_err(|not_started| not_started.error)?;
         let end = shared.setup.costs.period() * shared.setup.frames;
         std::thread::sleep(end);
+        let flown = Span::from_ns(running.hand().now().as_nanos() as u64);
+        let began = Time::from_ns(clock::now().as_ns().saturating_sub(flown.as_ns()));
         let (app, report) = running.stop()?;
         // The functions, and what they share, go with it.
         drop(app);
         let of = |task: TaskId| [report.tasks[task.number()].late, report.tasks[task.number()].jobs];
         let (frames, looks) = (of(encode), of(handler));
         let sent = std::mem::take(&mut *shared.ground.lock().unwrap_or_else(PoisonError::into_inner));
-        Ok(Flown { sent, heard: shared.state.heard(), frames, looks, report })
+        Ok(Flown { began, sent, heard: shared.state.heard(), frames, looks, report })
     }
 }
 

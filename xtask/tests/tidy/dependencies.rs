@@ -64,6 +64,8 @@ const EDGES: &[(&str, &str, &str)] = &[
     ("talea-cli", "talea-system", "check, import-retif and system files"),
     ("talea-cli", "talea-sim", "simulate and lab"),
     ("talea-cli", "talea-exec", "execute"),
+    ("talea-cli", "talea-runtime", "lab measures it"),
+    ("talea-cli", "search-and-rescue", "lab flies it"),
     ("talea-cli", "talea-analysis", "analyze asks its tests, lab measures them"),
     ("talea-cli", "talea-broker", "the same broker in this process"),
     ("talea-cli", "talea-daemon", "the driver of that broker"),

@@ -60,7 +60,7 @@ enum What {
     L3c(l3c::Args),
     /// The experiments of SF3P (RSP 2014), simulated.
     Sf3p(sf3p::Args),
-    /// The exploration of YASMIN (Middleware 2021), simulated.
+    /// The experiments of YASMIN (Middleware 2021), simulated and on real threads.
     Yasmin(yasmin::Args),
     /// Every experiment, one after the other, into a folder; goes on where it stopped.
     All(all::Args),

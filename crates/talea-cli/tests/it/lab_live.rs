@@ -91,3 +91,74 @@ fn s10_s11_levels_and_the_flight_management_are_run_and_told_beside_the_paper() 
         assert!(average < worst, "{config}: {average} and {worst} late");
     }
 }
+
+#[test]
+fn y18_the_drone_flies_in_every_kind_of_version_beside_the_simulation_of_its_own_file() {
+    let _bench = Bench::new("lab_yasmin_fig5");
+    talea_kernel_tests::needs!("two CPUs", talea_kernel_tests::kernel::cpus().iter().count() >= 2);
+    let scratch = Scratch::new();
+    let out = lab(&scratch, &["yasmin", "fig5", "--live", "--quick"]);
+    assert!(out.contains("FRAMES late %") && out.contains("PAPER, late"), "{out}");
+    let read = |name: &str| std::fs::read_to_string(scratch.path().join(name)).expect(name);
+    let data: Value = serde_json::from_str(&read("yasmin-fig5-live.json")).expect("JSON");
+    let rows = data["configurations"].as_array().expect("configurations");
+    assert_eq!(rows.len(), 6, "two configurations of each kind");
+    assert_eq!(read("yasmin-fig5-live.svg").matches("<circle").count(), 6);
+    let late = |versions: &str, who: &str| -> u64 {
+        let of = rows.iter().filter(|row| row["versions"] == versions);
+        of.map(|row| row[who]["frames_late"].as_u64().expect("a count")).sum()
+    };
+    // What follows from what the functions cost here: neither kind alone keeps up, both together do.
+    assert!(late("CPU", "simulated") > 0 && late("GPU", "simulated") > 0, "{data:#}");
+    assert_eq!(late("both", "simulated"), 0, "{data:#}");
+    // On threads a machine that stands still makes anybody late, but fewer of those that have room.
+    for alone in ["CPU", "GPU"] {
+        assert!(late(alone, "measured") > late("both", "measured"), "{alone}: {data:#}");
+    }
+    for row in rows {
+        let frames =
+            row["measured"]["frames"].as_u64().expect("a count") + row["left_out"].as_u64().expect("one");
+        assert!((8..=12).contains(&frames), "the camera is on from the third of 14 on: {row:#}");
+    }
+    // The file that the drone says of itself is one like any other.
+    let again = run(&scratch, &["simulate", "search-and-rescue.toml"]);
+    assert_eq!(again.code, Some(0), "{}{}", again.out, again.err);
+    assert!(again.out.contains("encode") && again.out.contains("handler"), "{}", again.out);
+}
+
+#[test]
+fn y16_y17_latencies_and_overheads_are_measured_beside_plain_threads() {
+    needs_root!();
+    let _bench = Bench::new("lab_yasmin_bars");
+    talea_kernel_tests::needs!("two CPUs", talea_kernel_tests::kernel::cpus().iter().count() >= 2);
+    let scratch = Scratch::new();
+    let read = |name: &str| -> Value {
+        let text = std::fs::read_to_string(scratch.path().join(name)).expect(name);
+        serde_json::from_str(&text).expect("JSON")
+    };
+    let out = lab(&scratch, &["yasmin", "table2", "--quick"]);
+    assert!(out.contains("talea-runtime") && out.contains("preemption against a futex hand-over"), "{out}");
+    let data = read("yasmin-table2.json");
+    for row in data["rows"].as_array().expect("rows") {
+        assert!(number(&row["least"]) <= number(&row["mean"]), "{row}");
+        assert!(number(&row["mean"]) <= number(&row["largest"]), "{row}");
+    }
+    let of =
+        |who: &str| data["rows"].as_array().expect("rows").iter().filter(|row| row["who"] == who).count();
+    assert_eq!(of("talea-runtime"), of("FIFO, absolute sleep"), "{data:#}");
+    assert!(of("talea-runtime") > 0);
+    // Who is handed over to needs no timer: whoever waits for one is not faster.
+    let median = |what: &str| number(&data["reactions"][what]["summary"]["median_ns"]);
+    assert!(median("hand_over") > 0.0 && median("hand_over") < median("preemption"), "{data:#}");
+    let out = lab(&scratch, &["yasmin", "fig2", "--quick"]);
+    assert!(out.contains("120 tasks") && out.contains("its growth from 20 to 120 tasks"), "{out}");
+    let data = read("yasmin-fig2.json");
+    for row in data["rows"].as_array().expect("rows") {
+        for who in ["ours", "plain"] {
+            assert!(number(&row[who]["workers"]) > 0.0 && row[who]["jobs"].as_u64() > Some(20), "{row}");
+        }
+        // Each job needs a decision, and decisions are made by somebody.
+        assert!(number(&row["ours"]["dispatchers"]) > 0.0, "{row}");
+    }
+    assert_eq!(data["bars"].as_array().map(Vec::len), Some(2));
+}

@@ -116,7 +116,7 @@ pub(in super::super) fn run(
 }
 
 /// What it takes to read a thread's own clock, in ns.
-fn read_cost() -> u64 {
+pub(in super::super) fn read_cost() -> u64 {
     const READS: u64 = 64;
     let begin = clock::thread_cpu_time();
     (1..READS).for_each(|_| _ = std::hint::black_box(clock::thread_cpu_time()));
@@ -131,7 +131,7 @@ fn of(cpu: u32, tree: &Tree, loads: Vec<Load>, duration: Span) -> anyhow::Result
 }
 
 /// µs of the CPU that a thread like a dispatcher uses for each of so many times that it sleeps to and does nothing at.
-fn empty(cpu: u32, period: Span, times: u64) -> anyhow::Result<f64> {
+pub(in super::super) fn empty(cpu: u32, period: Span, times: u64) -> anyhow::Result<f64> {
     let used = by_hand(cpu, move || {
         let bell = Bell::new();
         let mut due = clock::now() + period;

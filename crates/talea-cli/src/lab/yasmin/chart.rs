@@ -12,6 +12,8 @@ pub(super) struct Bar {
     pub(super) span: [f64; 3],
     /// Frames and messages that are late, in percent.
     pub(super) marks: [f64; 2],
+    /// The same as `span`, of a simulation.
+    pub(super) beside: Option<[f64; 3]>,
 }
 
 /// All of them.
@@ -53,6 +55,14 @@ impl Chart {
                  <circle cx=\"{middle:.0}\" cy=\"{mean:.1}\" r=\"3.5\" fill=\"#2f6fb0\"/>",
                 bar.name, bar.group, bar.span[0], bar.span[1], bar.span[2]
             );
+            if let Some([least, mean, largest]) = bar.beside.map(|span| span.map(at)) {
+                let x = middle + 9.0;
+                let _ = writeln!(
+                    body,
+                    "<path d=\"M{x:.0} {least:.1}V{largest:.1}M{:.0} {mean:.1}h6\" stroke=\"#777\" stroke-width=\"2\"/>",
+                    x - 3.0
+                );
+            }
             for (percent, color) in bar.marks.iter().zip(["#cc3524", "#d9822b"]) {
                 let y = share(*percent);
                 let _ = writeln!(
@@ -120,8 +130,8 @@ fn head(title: &str, right: f64) -> String {
          font-family=\"system-ui, sans-serif\" font-size=\"12\" fill=\"#222\" role=\"img\">\n\
          <rect width=\"{width:.0}\" height=\"440\" fill=\"#fff\"/>\n\
          <text x=\"{LEFT}\" y=\"26\" font-size=\"16\" font-weight=\"600\">{title}</text>\n\
-         <text x=\"{LEFT}\" y=\"412\" fill=\"#555\">blue: least, mean and largest time of a frame, ms; dashed: its deadline; \
-         np: not preemptive</text>\n\
+         <text x=\"{LEFT}\" y=\"412\" fill=\"#555\">blue: least, mean and largest time of a frame, ms; grey: simulated, where both are; \
+         dashed: its deadline; np: not preemptive</text>\n\
          <text x=\"{LEFT}\" y=\"428\" fill=\"#555\">crosses: late frames (red) and late messages (orange), %</text>\n"
     )
 }
@@ -132,8 +142,13 @@ mod tests {
 
     #[test]
     fn a_chart_holds_its_bars_its_crosses_and_its_limit() {
-        let bar =
-            |group| Bar { name: "G-EDF".to_owned(), group, span: [200.0, 300.0, 700.0], marks: [5.0, 0.0] };
+        let bar = |group| Bar {
+            name: "G-EDF".to_owned(),
+            group,
+            span: [200.0, 300.0, 700.0],
+            marks: [5.0, 0.0],
+            beside: None,
+        };
         let chart = Chart {
             title: "frames".to_owned(),
             limit: 500.0,

@@ -1,0 +1,357 @@
+//! Figure 5 on real threads: the drone of `examples/search-and-rescue` in its 24 configurations, beside the simulation of the system
+//! file that it says of itself.
+//!
+//! What scales it: the costs of its functions are measured first; the emulated device and the rate of the frames follow from them
+//! (`search_and_rescue::cost`). Two workers, which share their CPUs with what schedules them; so the handler has none of its own, and
+//! comes four times a frame. A frame that is late by no more than its CPUs stood still meanwhile is left out, and counted.
+
+use super::chart::{Bar, Chart};
+use super::threads::Watch;
+use super::{Args, Configuration, Versions, ms, percent};
+use crate::exit::Exit;
+use crate::lab::bars;
+use crate::lab::exec::load;
+use crate::output::{self, Table};
+use anyhow::{Context, anyhow, ensure};
+use search_and_rescue::cost::Costs;
+use search_and_rescue::mission::{self, Drone, Flown, Setup};
+use search_and_rescue::scene;
+use serde::Serialize;
+use std::fmt::Write;
+use std::time::Duration;
+use talea_core::machine::TaskId;
+use talea_core::workload::Arrivals;
+use talea_core::{Span, Time};
+use talea_runtime::{Mapping, Priorities, first_cpus};
+use talea_sim::{Jobs, World};
+use talea_system::diagnostic;
+use talea_system::system::{self, System};
+
+/// What became of the frames and the messages of a flight.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Numbers {
+    /// Least, mean and largest, of those that are not left out.
+    frame_ms: [f64; 3],
+    frames: usize,
+    frames_late: usize,
+    looks: usize,
+    looks_late: usize,
+}
+
+impl Numbers {
+    fn of(frames: &[(f64, bool)], [looks_late, looks]: [usize; 2]) -> Numbers {
+        let times = || frames.iter().map(|(time, _)| *time);
+        let frame_ms = [
+            times().fold(f64::INFINITY, f64::min),
+            times().sum::<f64>() / frames.len().max(1) as f64,
+            times().fold(0.0, f64::max),
+        ];
+        let frames_late = frames.iter().filter(|(_, is_late)| *is_late).count();
+        Numbers { frame_ms, frames: frames.len(), frames_late, looks, looks_late }
+    }
+
+    fn late(&self) -> [f64; 2] {
+        [percent(self.frames_late, self.frames), percent(self.looks_late, self.looks)]
+    }
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct Row {
+    policy: &'static str,
+    partitioned: bool,
+    preemptive: bool,
+    versions: &'static str,
+    simulated: Numbers,
+    measured: Numbers,
+    /// Late by no more than a CPU stood still.
+    left_out: usize,
+    is_real_time: bool,
+    paper: &'static str,
+}
+
+fn setup(configuration: Configuration, base: &Setup) -> Setup {
+    Setup {
+        mapping: if configuration.partitioned { Mapping::Partitioned } else { Mapping::Global },
+        priorities: if configuration.edf { Priorities::Edf } else { Priorities::DeadlineMonotonic },
+        preemptive: configuration.preemptive,
+        versions: match configuration.versions {
+            Versions::CpuOnly => mission::Versions::Cpu,
+            Versions::GpuOnly => mission::Versions::Accelerator,
+            Versions::Both => mission::Versions::Both,
+        },
+        ..base.clone()
+    }
+}
+
+fn seconds(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e3
+}
+
+/// The system file of a configuration, simulated until everything that comes in the mission is done.
+fn simulated(setup: &Setup) -> anyhow::Result<Numbers> {
+    let text = setup.describe().map_err(|why| anyhow!(why))?;
+    let read = system::read(&text, "the drone", &());
+    let mut system: System = read.map_err(|found| anyhow!(diagnostic::render(&found, false)))?;
+    let root = &mut system.roots[0];
+    for source in &mut root.sources {
+        if let Arrivals::Periodic { period, .. } = source.arrivals {
+            let count = system.duration.as_ns() / period.as_ns();
+            let times = (0..count).map(|k| Time::ZERO + Span::from_ns(period.as_ns() * k));
+            source.arrivals = Arrivals::List(times.collect());
+        }
+    }
+    let machine = root.tree.build().map_err(|error| anyhow!("{}", error.why))?;
+    let changes = root.surroundings.changes.clone();
+    let workload = root.workload(system.seed);
+    let mut world = World::new(machine, root.tree.cpus, &workload).with_changes(changes);
+    let mut jobs = Jobs::default();
+    while world.advance(&mut jobs) {}
+    let of = |name: &str| {
+        let task = root.tasks.iter().position(|task| task == name).map(|number| TaskId(number as u32));
+        jobs.ended.iter().filter(move |job| Some(job.task) == task)
+    };
+    let period = setup.costs.period();
+    let times: Vec<(f64, bool)> = of("encode")
+        .map(|job| {
+            // The deadline is that of its frame.
+            let came = job.deadline.since(Time::ZERO + Span::from_ns(period.as_nanos() as u64));
+            (ms(job.end.since(Time::ZERO + came)), job.is_late())
+        })
+        .collect();
+    let late = of("handler").filter(|job| job.is_late()).count();
+    Ok(Numbers::of(&times, [late, of("handler").count()]))
+}
+
+/// What was flown, without the frames that holes have made late.
+fn measured(setup: &Setup, flown: &Flown, holes: &[(Duration, Duration)]) -> (Numbers, usize) {
+    let period = setup.costs.period();
+    let mut left_out = 0;
+    let mut times = Vec::new();
+    for sent in &flown.sent {
+        let came = period * sent.frame;
+        let end = came + sent.took;
+        let stood = holes
+            .iter()
+            .filter(|(from, to)| *from < end && *to > came)
+            .map(|(from, to)| to.saturating_sub(*from));
+        let is_late = sent.took > period;
+        if is_late && sent.took.saturating_sub(stood.sum()) <= period {
+            left_out += 1;
+        } else {
+            times.push((seconds(sent.took), is_late));
+        }
+    }
+    let [late, all] = flown.looks.map(|count| count as usize);
+    (Numbers::of(&times, [late, all]), left_out)
+}
+
+fn fly(configuration: Configuration, base: &Setup) -> anyhow::Result<Row> {
+    let setup = setup(configuration, base);
+    let simulated = simulated(&setup)?;
+    let watch = Watch::start(&setup.cpus);
+    let flown = Drone::new(setup.clone()).fly().context("the drone")?;
+    let holes = watch.end(flown.began);
+    let (measured, left_out) = measured(&setup, &flown, &holes);
+    ensure!(measured.frames + left_out > 0, "no frame was sent: {:?}", flown.report);
+    Ok(Row {
+        policy: configuration.policy(),
+        partitioned: configuration.partitioned,
+        preemptive: configuration.preemptive,
+        versions: configuration.versions(),
+        simulated,
+        measured,
+        left_out,
+        is_real_time: flown.report.is_real_time,
+        paper: configuration.paper(),
+    })
+}
+
+#[derive(Serialize)]
+struct Data<'a> {
+    load: [String; 2],
+    costs_us: Vec<(&'static str, f64)>,
+    period_ms: f64,
+    configurations: &'a [Row],
+    bars: &'a [bars::Bar],
+}
+
+fn judged(rows: &[Row]) -> Vec<bars::Bar> {
+    let of = |versions: &'static str| rows.iter().filter(move |row| row.versions == versions);
+    let late = |row: &Row| row.measured.frames_late + row.measured.looks_late;
+    let only = |versions: &'static str, paper: &str| {
+        let counts: Vec<usize> = of(versions).map(late).collect();
+        let found = format!("late in its rows: {counts:?}; in each of them, says the paper ({paper})");
+        let met = counts.iter().all(|&count| count > 0);
+        bars::Bar { what: format!("{versions} versions only: somebody is late"), found, met }
+    };
+    let frames: usize = of("both").map(|row| row.measured.frames_late).sum();
+    let [global, partitioned] = [false, true]
+        .map(|is| of("both").filter(|row| row.partitioned == is).map(|row| row.measured.looks_late).sum());
+    let (global, partitioned): (usize, usize) = (global, partitioned);
+    let longest = |versions: &'static str, is: bool, of_row: fn(&Row) -> f64| {
+        of(versions).filter(|row| row.partitioned == is).map(of_row).fold(0.0, f64::max)
+    };
+    let apart = |of_row: fn(&Row) -> f64| longest("both", true, of_row) - longest("both", false, of_row);
+    vec![
+        only("CPU", "frames"),
+        only("GPU", "the handler"),
+        bars::Bar {
+            what: "both versions: no frame late, no message under a global policy".to_owned(),
+            found: format!(
+                "{frames} frames, {global} messages; partitioned {partitioned} messages (paper: one)"
+            ),
+            met: frames == 0 && global == 0,
+        },
+        bars::Bar {
+            what: "both versions: longest frame, partitioned against global".to_owned(),
+            found: format!(
+                "{:+.1} ms here, {:+.1} simulated; the paper's 6 ms of 500",
+                apart(|row| row.measured.frame_ms[2]),
+                apart(|row| row.simulated.frame_ms[2])
+            ),
+            met: true,
+        },
+    ]
+}
+
+fn table(rows: &[Row]) -> String {
+    let mut table = Table::new(&[
+        "VERSIONS",
+        "POLICY",
+        "PREEMPTIVE",
+        ">FRAME min ms",
+        ">sim",
+        ">mean",
+        ">sim",
+        ">max",
+        ">sim",
+        ">FRAMES late %",
+        ">sim",
+        ">MESSAGES late %",
+        ">sim",
+        "PAPER, late",
+    ]);
+    for row in rows {
+        let (ours, sim) = (&row.measured, &row.simulated);
+        let mut cells = vec![
+            row.versions.to_owned(),
+            row.policy.to_owned(),
+            if row.preemptive { "yes" } else { "no" }.to_owned(),
+        ];
+        for (ours, sim) in ours.frame_ms.iter().zip(sim.frame_ms) {
+            cells.extend([format!("{ours:.1}"), format!("{sim:.1}")]);
+        }
+        for (ours, sim) in ours.late().iter().zip(sim.late()) {
+            cells.extend([format!("{ours:.1}"), format!("{sim:.1}")]);
+        }
+        cells.push(row.paper.to_owned());
+        table.row(cells);
+    }
+    table.render()
+}
+
+fn chart(rows: &[Row], period: Duration) -> Chart {
+    let bar = |row: &Row| Bar {
+        name: format!("{}{}", row.policy, if row.preemptive { "" } else { ", np" }),
+        group: row.versions,
+        span: row.measured.frame_ms,
+        marks: row.measured.late(),
+        beside: Some(row.simulated.frame_ms),
+    };
+    Chart {
+        title: "YASMIN Fig. 5, flown here: time of a frame, and who is late".to_owned(),
+        limit: seconds(period),
+        bars: rows.iter().map(bar).collect(),
+    }
+}
+
+/// All 24, flown.
+pub(super) fn fig5(args: &Args) -> anyhow::Result<Exit> {
+    let before = load();
+    let cpus = first_cpus(2).context("the drone")?;
+    let costs = Costs::measure(&cpus, &mission::frames());
+    let period = costs.period();
+    let base = Setup {
+        mapping: Mapping::Global,
+        priorities: Priorities::Edf,
+        preemptive: true,
+        versions: mission::Versions::Both,
+        cpus,
+        frames: if args.quick { 14 } else { scene::FRAMES },
+        costs,
+        insist: false,
+    };
+    let every = |configuration: &Configuration| {
+        // Two of the eight: the ends of what they differ in.
+        !args.quick
+            || (configuration.partitioned != configuration.preemptive
+                && configuration.partitioned != configuration.edf)
+    };
+    let chosen: Vec<Configuration> = Configuration::all().filter(every).collect();
+    let length = seconds(period) * f64::from(base.frames) / 1e3;
+    output::note(&format!("{} flights of {length:.1} s", chosen.len()));
+    let rows = chosen.into_iter().map(|one| fly(one, &base)).collect::<anyhow::Result<Vec<Row>>>()?;
+    let bars = judged(&rows);
+    let text = told(&rows, &bars, &base);
+    let named = [
+        ("detect", costs.detect),
+        ("highlight", costs.highlight),
+        ("speed", costs.speed),
+        ("plain", costs.plain),
+        ("encrypted", costs.encrypted),
+        ("messages", costs.messages),
+    ];
+    let costs_us = named.map(|(name, cost)| (name, seconds(cost) * 1e3)).to_vec();
+    let data = Data {
+        load: [before, load()],
+        costs_us,
+        period_ms: seconds(period),
+        configurations: &rows,
+        bars: &bars,
+    };
+    let plot = args.save("yasmin-fig5-live.svg", &chart(&rows, period).svg())?;
+    let raw = args.save("yasmin-fig5-live.json", &output::to_json(&data)?)?;
+    // For `talea compare`: global preemptive EDF with both.
+    let file = args.save("search-and-rescue.toml", &base.describe().map_err(|why| anyhow!(why))?)?;
+    let files = [plot, raw, file].map(|path| path.display().to_string());
+    output::print(&format!(
+        "load {} before, {} after\n{text}written: {}\n",
+        data.load[0],
+        data.load[1],
+        files.join(", ")
+    ))?;
+    Ok(Exit::Ok)
+}
+
+fn told(rows: &[Row], bars: &[bars::Bar], base: &Setup) -> String {
+    let costs = &base.costs;
+    let mut text = table(rows);
+    let [by_cpu, by_device] = costs.fullest().map(seconds);
+    let _ = writeln!(
+        text,
+        "\nMeasured beside simulated (sim), which takes what the functions cost here: detect {:.1} ms, highlight {:.1}, speed {:.1}, \
+         by the emulated\ndevice {:.1}, {:.1}, {:.1}. The fullest frames take {by_cpu:.0} ms with CPU versions only and {by_device:.0} \
+         with the device's; there is one each {:.1} ms,\nthe paper's 500. Two workers, where the paper has three. The paper gives no \
+         numbers but these: 500 ms a frame, partitioned up to 6 longer.",
+        seconds(costs.detect),
+        seconds(costs.highlight),
+        seconds(costs.speed),
+        seconds(costs.detect_by_device()),
+        seconds(costs.highlight_by_device()),
+        seconds(costs.speed_by_device()),
+        seconds(costs.period())
+    );
+    let left_out: usize = rows.iter().map(|row| row.left_out).sum();
+    if left_out > 0 {
+        let _ = writeln!(text, "{left_out} frames are left out: late by no more than a CPU stood still.");
+    }
+    if rows.iter().any(|row| !row.is_real_time) {
+        text.push_str("Flown without real-time priorities, for want of rights: nothing is promised.\n");
+    }
+    text.push('\n');
+    for bar in bars {
+        let verdict = if bar.met { "met" } else { "MISSED" };
+        let _ = writeln!(text, "{verdict:6}  {}: {}", bar.what, bar.found);
+    }
+    text
+}

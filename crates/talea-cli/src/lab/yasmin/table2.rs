@@ -1,0 +1,459 @@
+//! Table 2: six threads that all want to be awake every 10 ms, as cyclictest has it, without load and under the paper's. Ours, plain FIFO
+//! threads that sleep to absolute times, SCHED_DEADLINE threads (which the paper's board could not run) and, where it is installed,
+//! cyclictest itself take turns. And what the runtime is held to: wake-up against a plain thread, and preemption against a
+//! hand-over between two threads by a futex.
+//!
+//! *Preemption* is from the nominal release to the first thing that the preempting job does. Its least part is not ours: that the
+//! timer fires and takes the CPU from whoever computes. So a plain thread does the same in turns: the bar is against the hand-over, the
+//! plain thread says how much of it anybody could save.
+
+#![allow(clippy::cast_precision_loss, reason = "shown with a few digits")]
+
+use super::Args;
+use super::threads::{self, Kind, PRIORITY, Stress, enter};
+use crate::exit::Exit;
+use crate::lab::bars::Bar;
+use crate::lab::exec::load;
+use crate::lab::rig::{Awake, Cpus, Place};
+use crate::lab::samples::{Samples, Summary};
+use crate::output::{self, Table};
+use anyhow::Context;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+use talea_core::Span;
+use talea_os::bell::Bell;
+use talea_os::clock;
+use talea_runtime::{Application, Config, Hand, Task, TaskId, first_cpus};
+
+/// As the paper's.
+const THREADS: usize = 6;
+const PERIOD: Span = Span::from_ns(10_000_000);
+/// Whoever is later than this was kept from its CPU by nobody of ours.
+const HOLE: u64 = 300_000;
+
+fn duration(span: Span) -> Duration {
+    Duration::from_nanos(span.as_ns())
+}
+
+/// How late jobs of ours begin: of `tasks` with this period, so many times each, while `others` run.
+struct Ours {
+    app: Application,
+    hand: Arc<OnceLock<Hand>>,
+    begun: Arc<Mutex<Vec<u64>>>,
+}
+
+impl Ours {
+    fn new(cpus: &[u32]) -> Ours {
+        let app = Application::new(Config { cpus: cpus.to_vec(), insist: true, ..Config::default() });
+        Ours { app, hand: Arc::default(), begun: Arc::default() }
+    }
+
+    /// A task whose jobs only say how late they began.
+    fn probe(&mut self, task: Task, offset: Span, period: Span, times: u64) -> TaskId {
+        let task = self.app.task(task);
+        let (hand, begun) = (Arc::clone(&self.hand), Arc::clone(&self.begun));
+        begun.lock().unwrap_or_else(PoisonError::into_inner).reserve(times as usize + 8);
+        let mut own = Vec::with_capacity(times as usize);
+        self.app.version(task, "only", move |job| {
+            let now = hand.get().map_or(Duration::ZERO, Hand::now);
+            if job.number < times {
+                let due = duration(offset) + duration(period) * job.number as u32;
+                own.push(now.saturating_sub(due).as_nanos() as u64);
+            }
+            if job.number + 1 == times {
+                begun.lock().unwrap_or_else(PoisonError::into_inner).append(&mut own);
+            }
+        });
+        task
+    }
+
+    fn run(self, length: Span) -> anyhow::Result<Vec<u64>> {
+        let Ours { app, hand, begun } = self;
+        let tell = |told| _ = hand.set(told);
+        let running = app.start_telling(tell).map_err(|not_started| not_started.error)?;
+        std::thread::sleep(duration(length));
+        running.stop()?;
+        Ok(std::mem::take(&mut *begun.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+}
+
+/// A little more than so many periods.
+fn length(period: Span, times: u64) -> Span {
+    Span::from_ns(period.as_ns() * (times + 2))
+}
+
+fn ours(cpus: &[u32], threads: usize, period: Span, times: u64) -> anyhow::Result<Vec<u64>> {
+    let mut ours = Ours::new(cpus);
+    for number in 0..threads {
+        ours.probe(Task::periodic(&format!("thread{number}"), duration(period)), Span::ZERO, period, times);
+    }
+    ours.run(length(period, times))
+}
+
+/// Someone who computes for seven tenths of each 20 ms, and four times meanwhile somebody who comes first.
+const BUSY: Span = Span::from_ns(14_000_000);
+const FRAME: Span = Span::from_ns(20_000_000);
+const INTO: [Span; 4] =
+    [Span::from_ns(3_000_000), Span::from_ns(6_000_000), Span::from_ns(9_000_000), Span::from_ns(12_000_000)];
+
+/// How late the first instruction of a preempting job is.
+fn preempting(cpu: u32, times: u64) -> anyhow::Result<Vec<u64>> {
+    let mut ours = Ours::new(&[cpu]);
+    let busy = ours.app.task(Task::periodic("busy", duration(FRAME)));
+    ours.app.version(busy, "only", |_| {
+        let end = clock::thread_cpu_time().checked_add(talea_core::Work::from_ns(BUSY.as_ns()));
+        while end.is_some_and(|end| clock::thread_cpu_time() < end) {}
+    });
+    for (number, into) in INTO.into_iter().enumerate() {
+        let task = Task::periodic(&format!("first{number}"), duration(FRAME));
+        let task = task.offset(duration(into)).deadline(Duration::from_millis(1));
+        ours.probe(task, into, FRAME, times);
+    }
+    ours.run(length(FRAME, times))
+}
+
+/// The same with two plain threads.
+fn preempting_by_hand(cpu: u32, times: u64) -> anyhow::Result<Vec<u64>> {
+    let over = AtomicBool::new(false);
+    let zero = clock::now() + PERIOD;
+    let due = |frame: u64, into: Span| zero + Span::from_ns(FRAME.as_ns() * frame) + into;
+    let busy = || -> std::io::Result<()> {
+        enter(cpu, PRIORITY - 2)?;
+        for frame in 0..times {
+            clock::sleep_until(due(frame, Span::ZERO));
+            let end = due(frame, BUSY);
+            while clock::now() < end && !over.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+        }
+        Ok(())
+    };
+    let first = || -> std::io::Result<Vec<u64>> {
+        enter(cpu, PRIORITY)?;
+        let mut late = Vec::new();
+        for frame in 0..times {
+            for into in INTO {
+                clock::sleep_until(due(frame, into));
+                late.push(clock::now().since(due(frame, into)).as_ns());
+            }
+        }
+        Ok(late)
+    };
+    std::thread::scope(|scope| {
+        let (busy, first) = (scope.spawn(busy), scope.spawn(first));
+        let late = first.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        over.store(true, Ordering::Relaxed);
+        busy.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        Ok(late?)
+    })
+}
+
+/// From ringing for a sleeper that comes first on the same CPU, to the first thing that it does.
+fn handed_over(cpu: u32, times: u64) -> anyhow::Result<Vec<u64>> {
+    let (bell, rung) = (Bell::new(), AtomicU64::new(0));
+    let forever = clock::now() + Span::from_ns(60_000_000_000);
+    let sleeper = || -> std::io::Result<Vec<u64>> {
+        enter(cpu, PRIORITY)?;
+        let mut late = Vec::new();
+        for heard in 0..times {
+            bell.wait(heard as u32, forever);
+            late.push(clock::now().as_ns().saturating_sub(rung.load(Ordering::Acquire)));
+        }
+        Ok(late)
+    };
+    let ringer = || -> std::io::Result<()> {
+        enter(cpu, PRIORITY - 2)?;
+        let mut due = clock::now() + PERIOD;
+        for _ in 0..times {
+            clock::sleep_until(due);
+            // As somebody who is computing.
+            let until = clock::now() + Span::from_ns(100_000);
+            while clock::now() < until {}
+            rung.store(clock::now().as_ns(), Ordering::Release);
+            bell.ring();
+            due += Span::from_ns(1_000_000);
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let (sleeper, ringer) = (scope.spawn(sleeper), scope.spawn(ringer));
+        let late = sleeper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        ringer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        Ok(late?)
+    })
+}
+
+/// Least, largest, mean over everything; the rest without what was later than anybody is to blame for.
+#[derive(Clone, Debug, Serialize)]
+struct Latency {
+    load: &'static str,
+    who: &'static str,
+    /// In µs, of all.
+    least: f64,
+    largest: f64,
+    mean: f64,
+    /// Of those outside of holes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    clear: Option<Clear>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct Clear {
+    mean: f64,
+    summary: Summary,
+    holes: usize,
+}
+
+fn us(ns: u64) -> f64 {
+    ns as f64 / 1e3
+}
+
+fn mean(all: &[u64]) -> f64 {
+    us(all.iter().sum::<u64>()) / all.len().max(1) as f64
+}
+
+impl Clear {
+    fn of(all: &[u64]) -> Clear {
+        let kept: Vec<u64> = all.iter().copied().filter(|&ns| ns <= HOLE).collect();
+        let holes = all.len() - kept.len();
+        Clear { mean: mean(&kept), summary: Samples::from(kept).summary(), holes }
+    }
+}
+
+impl Latency {
+    fn of(load: &'static str, who: &'static str, all: &[u64]) -> Latency {
+        let [least, largest] = [all.iter().min(), all.iter().max()].map(|ns| us(ns.copied().unwrap_or(0)));
+        Latency { load, who, least, largest, mean: mean(all), clear: Some(Clear::of(all)) }
+    }
+}
+
+const OURS: &str = "talea-runtime";
+const FIFO: &str = "FIFO, absolute sleep";
+const DEADLINE: &str = "SCHED_DEADLINE";
+const CYCLICTEST: &str = "cyclictest";
+
+/// All of Table 2 under one load.
+fn latencies(under: &'static str, cpus: &[u32], rounds: u64, times: u64) -> anyhow::Result<Vec<Latency>> {
+    let mut samples: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
+    let mut cyclictest: Option<[f64; 3]> = None;
+    for round in 0..rounds {
+        let mut who = [OURS, FIFO, DEADLINE, CYCLICTEST];
+        // Nobody always comes after the same neighbour.
+        who.rotate_left(round as usize % 4);
+        for who in who {
+            let found = match who {
+                OURS => Ok(ours(cpus, THREADS, PERIOD, times)?),
+                FIFO => threads::sleepers(Kind::Fifo, cpus, THREADS, PERIOD, times),
+                DEADLINE => threads::sleepers(Kind::Deadline, cpus, THREADS, PERIOD, times),
+                _ => {
+                    let one = threads::cyclictest(THREADS, PERIOD, times);
+                    cyclictest = match (cyclictest, one) {
+                        (Some(a), Some(b)) => Some([
+                            a[0].min(b[0]),
+                            a[1].max(b[1]),
+                            (a[2] * round as f64 + b[2]) / (round + 1) as f64,
+                        ]),
+                        (_, one) => one,
+                    };
+                    continue;
+                }
+            };
+            match found {
+                Ok(late) => samples.entry(who).or_default().extend(late),
+                Err(error) if who == DEADLINE => output::note(&format!("{who}: {error}")),
+                Err(error) => return Err(error).context(who),
+            }
+        }
+    }
+    let mut rows: Vec<Latency> = [OURS, FIFO, DEADLINE]
+        .into_iter()
+        .filter_map(|who| Some(Latency::of(under, who, samples.get(who)?)))
+        .collect();
+    rows.extend(cyclictest.map(|[least, largest, mean]| Latency {
+        load: under,
+        who: CYCLICTEST,
+        least,
+        largest,
+        mean,
+        clear: None,
+    }));
+    Ok(rows)
+}
+
+/// Wake-up and preemption, in rounds that take turns.
+#[derive(Clone, Debug, Serialize)]
+struct Reactions {
+    /// One task each 1 ms, and one thread.
+    wake: Clear,
+    wake_by_hand: Clear,
+    preemption: Clear,
+    preemption_by_hand: Clear,
+    hand_over: Clear,
+}
+
+fn reactions(cpu: u32, rounds: u64, times: u64) -> anyhow::Result<Reactions> {
+    const MS: Span = Span::from_ns(1_000_000);
+    let mut all: [Vec<u64>; 5] = Default::default();
+    for round in 0..rounds {
+        let mut order = [0, 1, 2, 3, 4];
+        order.rotate_left(round as usize % 5);
+        for which in order {
+            all[which].extend(match which {
+                0 => ours(&[cpu], 1, MS, times * 4)?,
+                1 => threads::sleepers(Kind::Fifo, &[cpu], 1, MS, times * 4)?,
+                2 => preempting(cpu, times)?,
+                3 => preempting_by_hand(cpu, times)?,
+                _ => handed_over(cpu, times * 4)?,
+            });
+        }
+    }
+    let [wake, wake_by_hand, preemption, preemption_by_hand, hand_over] = all.map(|all| Clear::of(&all));
+    Ok(Reactions { wake, wake_by_hand, preemption, preemption_by_hand, hand_over })
+}
+
+impl Reactions {
+    fn bars(&self) -> Vec<Bar> {
+        let bar = |what: &str, ours: u64, theirs: u64, most: f64| {
+            let found = us(ours) / us(theirs).max(f64::MIN_POSITIVE);
+            let text =
+                format!("{found:.2} × ({:.1} and {:.1} µs), at most {most:.2} ×", us(ours), us(theirs));
+            Bar { what: what.to_owned(), found: text, met: found <= most }
+        };
+        let of = |clear: &Clear| (clear.summary.median_ns, clear.summary.p99_ns);
+        let (wake, plain) = (of(&self.wake), of(&self.wake_by_hand));
+        let (ours, by_hand) = (of(&self.preemption), of(&self.preemption_by_hand));
+        let over = of(&self.hand_over);
+        let mut preemption = bar("preemption against a futex hand-over, median", ours.0, over.0, 2.5);
+        let _ = write!(
+            preemption.found,
+            "; a plain thread that sleeps to that time is there after {:.1} µs: ours takes {:.1} more",
+            us(by_hand.0),
+            us(ours.0) - us(by_hand.0)
+        );
+        vec![
+            bar("wake-up through the runtime against a plain thread, median", wake.0, plain.0, 1.4),
+            bar("the same, p99", wake.1, plain.1, 1.6),
+            preemption,
+        ]
+    }
+}
+
+/// The average of ours is at most so much above that of plain threads (checklist Y17).
+const MORE: f64 = 100.0;
+
+fn bars(rows: &[Latency], reactions: &Reactions) -> Vec<Bar> {
+    let mut bars = Vec::new();
+    for load in [IDLE, LOADED] {
+        let of = |who: &str| {
+            let row = rows.iter().find(|row| row.load == load && row.who == who)?;
+            Some(row.clear.as_ref()?.mean)
+        };
+        if let (Some(ours), Some(plain)) = (of(OURS), of(FIFO)) {
+            let found = format!("{ours:.1} and {plain:.1} µs, at most {MORE:.0} more");
+            bars.push(Bar { what: format!("Table 2, {load}: mean"), found, met: ours <= plain + MORE });
+        }
+    }
+    bars.extend(reactions.bars());
+    bars
+}
+
+const IDLE: &str = "no load";
+const LOADED: &str = "stress-ng";
+
+#[derive(Serialize)]
+struct Data<'a> {
+    load: [String; 2],
+    rows: &'a [Latency],
+    reactions: &'a Reactions,
+    bars: &'a [Bar],
+}
+
+/// Runs it and says how it compares.
+pub(super) fn table2(args: &Args) -> anyhow::Result<Exit> {
+    let before = load();
+    let cpus = first_cpus(2).context("two CPUs")?;
+    let (rounds, times) = if args.quick { (1, 25) } else { (5, 400) };
+    let mut rows = Vec::new();
+    let reactions = {
+        let _awake = Awake::on(Cpus::of(Place::CrossCore)?)?;
+        rows.extend(latencies(IDLE, &cpus, rounds, times)?);
+        reactions(cpus[1], rounds, times / 8)?
+    };
+    let longest = rounds * times * 4 * PERIOD.as_ns() / 1_000_000_000 + 60;
+    match Stress::start(longest) {
+        Some(_stress) => rows.extend(latencies(LOADED, &cpus, rounds, times)?),
+        None => output::note("stress-ng is not installed: no load"),
+    }
+    let bars = bars(&rows, &reactions);
+    let data = Data { load: [before, load()], rows: &rows, reactions: &reactions, bars: &bars };
+    let raw = args.save("yasmin-table2.json", &output::to_json(&data)?)?;
+    output::print(&format!(
+        "load {} before, {} after\n{}\nwritten: {}\n",
+        data.load[0],
+        data.load[1],
+        told(&rows, &reactions, &bars),
+        raw.display()
+    ))?;
+    Ok(Exit::Ok)
+}
+
+/// The paper's figures, on PREEMPT_RT and four fast cores of a board: what six threads see there.
+const PAPER: &str = "the paper, on its board: YASMIN 90 / 1481 / 500 µs, cyclictest 176 / 1550 / 463 (PREEMPT_RT), \
+                     YASMIN 67 / 318 / 170, cyclictest 33 / 222 / 74 (LITMUS)";
+
+fn told(rows: &[Latency], reactions: &Reactions, bars: &[Bar]) -> String {
+    let mut table = Table::new(&[
+        "LOAD",
+        "WHO",
+        ">MIN µs",
+        ">MAX",
+        ">AVG",
+        ">CLEAR avg",
+        ">median",
+        ">p99",
+        ">max",
+        ">in holes",
+    ]);
+    for row in rows {
+        let mut cells = vec![row.load.to_owned(), row.who.to_owned()];
+        cells.extend([row.least, row.largest, row.mean].map(|us| format!("{us:.1}")));
+        if let Some(clear) = &row.clear {
+            let Summary { median_ns, p99_ns, max_ns, .. } = clear.summary;
+            cells.push(format!("{:.1}", clear.mean));
+            cells.extend([median_ns, p99_ns, max_ns].map(|ns| format!("{:.1}", us(ns))));
+            cells.push(clear.holes.to_string());
+        } else {
+            cells.extend(["-"; 5].map(str::to_owned));
+        }
+        table.row(cells);
+    }
+    let mut text = table.render();
+    let _ = writeln!(text, "{PAPER}\nclear: without what was later than 300 µs, on all sides\n");
+    for (what, clear) in [
+        ("a task every 1 ms", &reactions.wake),
+        ("a plain thread", &reactions.wake_by_hand),
+        ("a job that preempts", &reactions.preemption),
+        ("a plain thread that preempts", &reactions.preemption_by_hand),
+        ("a hand-over by a futex", &reactions.hand_over),
+    ] {
+        let Summary { count, median_ns, p99_ns, max_ns } = clear.summary;
+        let _ = writeln!(
+            text,
+            "{what}: median {:.1}, p99 {:.1}, max {:.1} µs of {count}; {} in holes",
+            us(median_ns),
+            us(p99_ns),
+            us(max_ns),
+            clear.holes
+        );
+    }
+    text.push('\n');
+    for bar in bars {
+        let verdict = if bar.met { "met" } else { "MISSED" };
+        let _ = writeln!(text, "{verdict:6}  {}: {}", bar.what, bar.found);
+    }
+    text
+}

@@ -1,0 +1,194 @@
+//! Plain threads: the baselines of Table 2 and Figure 2, and the eye that looks for holes.
+
+use std::io;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use talea_core::{CpuSet, Span, Time, Work};
+use talea_os::sched::{self, Attr, Policy};
+use talea_os::{Tid, clock};
+
+/// Of whoever is measured: as high as the workers of a run.
+pub(super) const PRIORITY: u8 = 92;
+/// Above everything that a run may order.
+const WATCHER: u8 = 95;
+/// Between two looks.
+const LOOK: Span = Span::from_ns(2_000_000);
+/// Whoever is later than this was kept from its CPU.
+const LATE: Span = Span::from_ns(300_000);
+
+/// Looks for holes on some CPUs.
+pub(super) struct Watch {
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<Vec<(Time, Time)>>>,
+}
+
+impl Watch {
+    /// Without the right to priorities it sees nothing.
+    pub(super) fn start(cpus: &[u32]) -> Watch {
+        let stop = Arc::new(AtomicBool::new(false));
+        let thread = |&cpu: &u32| {
+            let stop = Arc::clone(&stop);
+            std::thread::spawn(move || if enter(cpu, WATCHER).is_ok() { watch(&stop) } else { Vec::new() })
+        };
+        let threads = cpus.iter().map(thread).collect();
+        Watch { stop, threads }
+    }
+
+    /// When CPUs stood still, counted from `began`; each may have begun a look earlier.
+    pub(super) fn end(self, began: Time) -> Vec<(Duration, Duration)> {
+        self.stop.store(true, Ordering::Relaxed);
+        let since = |at: Time| Duration::from_nanos(at.as_ns().saturating_sub(began.as_ns()));
+        let holes = self.threads.into_iter().flat_map(|thread| thread.join().unwrap_or_default());
+        holes
+            .map(|(from, to)| (since(from).saturating_sub(Duration::from_nanos(LOOK.as_ns())), since(to)))
+            .collect()
+    }
+}
+
+fn watch(stop: &AtomicBool) -> Vec<(Time, Time)> {
+    let mut holes = Vec::new();
+    let mut due = clock::now();
+    while !stop.load(Ordering::Relaxed) {
+        due += LOOK;
+        clock::sleep_until(due);
+        let now = clock::now();
+        if now.since(due) > LATE {
+            holes.push((due, now));
+        }
+        due = now;
+    }
+    holes
+}
+
+/// Makes the calling thread a FIFO thread on one CPU.
+pub(super) fn enter(cpu: u32, priority: u8) -> io::Result<()> {
+    sched::set_affinity(Tid::current(), &CpuSet::single(cpu))?;
+    sched::set(Tid::current(), &Attr::grant(Policy::Fifo(priority)))
+}
+
+/// How a thread of Table 2 is scheduled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// SCHED_FIFO, pinned.
+    Fifo,
+    /// SCHED_DEADLINE, wherever the kernel likes: it does not allow less.
+    Deadline,
+}
+
+/// What a deadline thread may use of a period.
+const BUDGET: Work = Work::from_ns(1_000_000);
+/// From the start of the first thread to the first time.
+const LEAD: Span = Span::from_ns(20_000_000);
+
+/// How late each of some threads is awake that all sleep to the same times, in ns.
+pub(super) fn sleepers(
+    kind: Kind,
+    cpus: &[u32],
+    threads: usize,
+    period: Span,
+    times: u64,
+) -> io::Result<Vec<u64>> {
+    let zero = clock::now() + LEAD;
+    let sleeper = |number: usize| {
+        let cpu = cpus[number % cpus.len()];
+        move || -> io::Result<Vec<u64>> {
+            match kind {
+                Kind::Fifo => enter(cpu, PRIORITY)?,
+                Kind::Deadline => {
+                    let policy = Policy::Deadline { runtime: BUDGET, deadline: period, period };
+                    sched::set(Tid::current(), &Attr::grant(policy))?;
+                }
+            }
+            let mut late = Vec::with_capacity(times as usize);
+            for k in 0..times {
+                let due = zero + Span::from_ns(period.as_ns() * k);
+                clock::sleep_until(due);
+                late.push(clock::now().since(due).as_ns());
+            }
+            Ok(late)
+        }
+    };
+    let threads: Vec<_> = (0..threads).map(|number| std::thread::spawn(sleeper(number))).collect();
+    let mut all = Vec::new();
+    for thread in threads {
+        all.extend(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
+    }
+    Ok(all)
+}
+
+/// Least, largest and mean of a run of cyclictest, in µs; nothing where it is not installed.
+pub(super) fn cyclictest(threads: usize, period: Span, times: u64) -> Option<[f64; 3]> {
+    let number = |number: u64| number.to_string();
+    let ended = Command::new("cyclictest")
+        .args(["-q", "-m", "-d", "0", "-p", &PRIORITY.to_string(), "-t", &threads.to_string()])
+        .args(["-i", &number(period.as_ns() / 1_000), "-l", &number(times)])
+        .stdin(Stdio::null())
+        .output()
+        .ok()?;
+    read_cyclictest(&String::from_utf8_lossy(&ended.stdout))
+}
+
+/// Of all its lines `T: 0 ( 123) P:92 I:10000 C: 100 Min: 3 Act: 5 Avg: 6 Max: 19`.
+fn read_cyclictest(text: &str) -> Option<[f64; 3]> {
+    let after = |line: &str, name: &str| -> Option<f64> {
+        line.split_once(name)?.1.split_whitespace().next()?.parse().ok()
+    };
+    let of = |name: &str| -> Vec<f64> { text.lines().filter_map(|line| after(line, name)).collect() };
+    let (least, most, mean) = (of("Min:"), of("Max:"), of("Avg:"));
+    let count = mean.len();
+    (count > 0 && least.len() == count && most.len() == count).then(|| {
+        [
+            least.into_iter().fold(f64::INFINITY, f64::min),
+            most.into_iter().fold(0.0, f64::max),
+            mean.iter().sum::<f64>() / count as f64,
+        ]
+    })
+}
+
+/// The paper's load, while it lives.
+pub(super) struct Stress(Child);
+
+impl Stress {
+    /// Nothing, where stress-ng is not installed. It ends by itself, should nobody end it.
+    pub(super) fn start(seconds: u64) -> Option<Stress> {
+        let child = Command::new("stress-ng")
+            .args(["-C", "8", "-c", "8", "-T", "8", "-y", "8", "-q", "-t"])
+            .arg(format!("{seconds}s"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .ok()?;
+        // Until it has started what it starts.
+        std::thread::sleep(Duration::from_secs(1));
+        Some(Stress(child))
+    }
+}
+
+impl Drop for Stress {
+    fn drop(&mut self) {
+        if let Some(pid) = rustix::process::Pid::from_raw(self.0.id() as i32) {
+            // On this it ends all that it has started. An error means that it has ended.
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::INT);
+        }
+        let _ = self.0.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cyclictest_says_is_read_and_nothing_else_is() {
+        let said = "# /dev/cpu_dma_latency set to 0us\n\
+                    T: 0 (  901) P:92 I:10000 C:    100 Min:      3 Act:    5 Avg:    6 Max:      19\n\
+                    T: 1 (  902) P:92 I:10000 C:    100 Min:      2 Act:    5 Avg:    8 Max:      90\n";
+        assert_eq!(read_cyclictest(said), Some([2.0, 90.0, 7.0]));
+        assert_eq!(read_cyclictest("T: 0 Min: 3 Avg: x Max: 4"), None);
+        assert_eq!(read_cyclictest(""), None);
+    }
+}
