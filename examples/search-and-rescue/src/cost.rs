@@ -128,12 +128,12 @@ impl Costs {
             .map(|time| time + self.encrypted)
     }
 
-    /// Between two frames: seven eighths of the quicker of these. Neither kind of versions alone keeps up with the fullest frames then;
+    /// Between two frames: fifteen sixteenths of the quicker of these. Neither kind of versions alone keeps up with the fullest frames then;
     /// whether both together do is for the scheduler to show. A whole number of microseconds, of which the handler's period is a
     /// quarter.
     pub fn period(&self) -> Duration {
         let [by_cpu, by_device] = self.fullest();
         let quicker = by_cpu.min(by_device).as_micros() as u64;
-        Duration::from_micros(4 * (quicker * 7 / 32).max(1))
+        Duration::from_micros(4 * (quicker * 15 / 64).max(1))
     }
 }
