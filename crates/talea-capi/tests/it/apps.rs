@@ -59,6 +59,13 @@ fn y1_y2_y3_y4_y5_y6_y9_y10_y13_y14_y22_applications_in_c_do_what_they_declare()
     }
 }
 
+#[test]
+fn y19_nothing_is_allocated_while_it_runs_whatever_jobs_call() {
+    as_both(&compiled("app_allocates", C11), &[], |said| {
+        assert!(said.contains("0 allocations of "), "{said}");
+    });
+}
+
 /// The only block of C in a text.
 fn c_of(text: &str) -> &str {
     let (_, rest) = text.split_once("\n```c\n").expect("a block of C");

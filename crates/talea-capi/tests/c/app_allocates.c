@@ -1,0 +1,124 @@
+/* Nothing is allocated while an application runs, whatever its jobs call. Everything that allocates is counted: this program's functions
+ * take the place of the C library's for the library, too. */
+#include "check.h"
+#include <stddef.h>
+#include <stdint.h>
+#include <talea.h>
+#include <time.h>
+
+extern void *__libc_malloc(size_t size);
+extern void *__libc_calloc(size_t count, size_t size);
+extern void *__libc_realloc(void *old, size_t size);
+
+static int counting;
+static uint64_t allocations, all;
+
+static void counts(void)
+{
+    __atomic_add_fetch(&all, 1, __ATOMIC_RELAXED);
+    if (__atomic_load_n(&counting, __ATOMIC_RELAXED))
+        __atomic_add_fetch(&allocations, 1, __ATOMIC_RELAXED);
+}
+
+void *malloc(size_t size)
+{
+    counts();
+    return __libc_malloc(size);
+}
+
+void *calloc(size_t count, size_t size)
+{
+    counts();
+    return __libc_calloc(count, size);
+}
+
+void *realloc(void *old, size_t size)
+{
+    counts();
+    return __libc_realloc(old, size);
+}
+
+static talea_app *app;
+static talea_channel *channel;
+static uint32_t source, sink, chain;
+static uint64_t ends, links;
+
+static void puts_two(void *unused)
+{
+    talea_job job = TALEA_JOB_INIT;
+    (void)unused;
+    (void)talea_job_get(&job);
+    (void)talea_channel_push(channel, &job.number, sizeof job.number);
+    (void)talea_channel_push(channel, &job.number, sizeof job.number); /* full */
+    (void)talea_app_activate(app, chain);
+    (void)talea_app_activate(app, 99); /* no such task */
+    (void)talea_app_mode(app, (uint32_t)(job.number & 1));
+    (void)talea_app_battery(app, job.number);
+    (void)talea_app_permit(app, job.number);
+}
+
+static void takes_two(void *unused)
+{
+    uint64_t number;
+    (void)unused;
+    (void)talea_channel_pop(channel, &number, sizeof number);
+    (void)talea_channel_pop(channel, &number, sizeof number); /* empty */
+    (void)talea_channel_pop(channel, &number, 1);             /* wrong */
+    __atomic_add_fetch(&ends, 1, __ATOMIC_RELEASE);
+}
+
+static void one_more(void *unused)
+{
+    (void)unused;
+    __atomic_add_fetch(&links, 1, __ATOMIC_RELEASE);
+}
+
+static int32_t by_turns(const talea_choice *choice, void *unused)
+{
+    (void)unused;
+    return choice->job % 2;
+}
+
+static void waits(uint64_t least)
+{
+    const struct timespec nap = { 0, 1000000 };
+    int naps;
+    for (naps = 0; naps < 30000; naps++) {
+        if (__atomic_load_n(&ends, __ATOMIC_ACQUIRE) >= least && __atomic_load_n(&links, __ATOMIC_ACQUIRE) > 0)
+            return;
+        nanosleep(&nap, NULL);
+    }
+    CHECK(!"it comes");
+}
+
+int main(void)
+{
+    talea_app_config config = TALEA_APP_CONFIG_INIT;
+    talea_task task = TALEA_TASK_INIT;
+    talea_task_version version = TALEA_TASK_VERSION_INIT;
+    int i;
+
+    CHECK(talea_app_new(&config, &app) == 0 && talea_app_choose(app, by_turns, NULL) == 0);
+    task.period_ns = 2000000;
+    CHECK(talea_app_task(app, &task, &source) == 0);
+    task.period_ns = 0;
+    task.kind = TALEA_TASK_NODE;
+    CHECK(talea_app_task(app, &task, &sink) == 0);
+    task.kind = TALEA_TASK_ACTIVATED;
+    task.deadline_ns = 50000000;
+    CHECK(talea_app_task(app, &task, &chain) == 0);
+    for (i = 0; i < 2; i++) {
+        CHECK(talea_app_version(app, source, &version, puts_two, NULL, NULL) == 0);
+        CHECK(talea_app_version(app, sink, &version, takes_two, NULL, NULL) == 0);
+        CHECK(talea_app_version(app, chain, &version, one_more, NULL, NULL) == 0);
+    }
+    CHECK(talea_app_channel(app, source, sink, sizeof(uint64_t), 1, 1, &channel) == 0);
+    CHECK(all > 0);
+    CHECK(talea_app_start(app) == 0);
+    __atomic_store_n(&counting, 1, __ATOMIC_RELAXED);
+    waits(50);
+    __atomic_store_n(&counting, 0, __ATOMIC_RELAXED);
+    CHECK(talea_app_stop(app, NULL) == 0 && talea_app_free(app) == 0);
+    printf("%lu allocations of %lu\n", (unsigned long)allocations, (unsigned long)all);
+    return allocations != 0;
+}
