@@ -60,5 +60,5 @@ pub use run::{
 };
 pub use stretch::Stretch;
 pub use tally::Tally;
-pub use truth::Ran;
+pub use truth::{Ran, Stood, Unobeyed};
 pub use work::{Body, Job, Pace};

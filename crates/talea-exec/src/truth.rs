@@ -44,6 +44,96 @@ pub(crate) fn of_workers(stays: &[Stay], tids: &[Tid], numbers: &[u32], zero: Ti
     stays.iter().filter_map(ran).collect()
 }
 
+/// A CPU of a root without a pause in the hands of nobody, or of one of our own that is no worker of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stood {
+    /// The CPU, as the machine of its root counts.
+    pub cpu: u32,
+    /// From when.
+    pub from: Time,
+    /// To when.
+    pub to: Time,
+}
+
+/// When the CPUs `numbers` were idle or ran one of `ours`, from `zero` on.
+pub(crate) fn of_others(stays: &[Stay], ours: &[Tid], numbers: &[u32], zero: Time) -> Vec<Stood> {
+    let of_run = |at: Time| Time::from_ns(at.as_ns().saturating_sub(zero.as_ns()));
+    let stood = |stay: &Stay| {
+        let cpu = numbers.iter().position(|&number| number == stay.cpu)? as u32;
+        let is_ours = stay.thread.is_none_or(|tid| ours.contains(&tid));
+        (is_ours && stay.to > zero).then(|| Stood { cpu, from: of_run(stay.from), to: of_run(stay.to) })
+    };
+    stays.iter().filter_map(stood).collect()
+}
+
+/// A time in which a CPU belonged to a worker by order, and how much of it the CPU was idle or one of our own other threads had it.
+/// That is nobody's doing but ours: a wake that was missed, a priority or a mask that is wrong, a gate that is shut.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unobeyed {
+    /// The CPU, as the machine of its root counts.
+    pub cpu: u32,
+    /// Who was ordered to run; nothing, where the kernel alone was to find somebody.
+    pub task: Option<TaskId>,
+    /// From when.
+    pub from: Time,
+    /// To when.
+    pub to: Time,
+    /// In which pieces it did not.
+    pub pieces: Vec<(Time, Time)>,
+}
+
+impl Unobeyed {
+    /// How long that was in all.
+    pub fn by(&self) -> Span {
+        Span::from_ns(self.pieces.iter().map(|(from, to)| to.since(*from).as_ns()).sum())
+    }
+}
+
+/// Orders of a record that were not obeyed at once, from its first step to its last; `excused` takes from a piece what is somebody
+/// else's, and `blind` are tasks of which the kernel's switches say nothing: programs.
+pub fn unobeyed(
+    cpus: u32,
+    record: &[Entry],
+    (ran, stood): (&[Ran], &[Stood]),
+    excused: &dyn Fn(Time, Time) -> Vec<(Time, Time)>,
+    blind: &dyn Fn(TaskId) -> bool,
+) -> Vec<Unobeyed> {
+    let Some(last) = record.last() else { return Vec::new() };
+    let mut all = Vec::new();
+    for (cpu, orders) in (0..).zip(orders(cpus, record)) {
+        let orders = orders.into_iter().filter(|&(task, ..)| !blind(task));
+        let orders = orders.map(|(task, from, to)| (Some(task), from, to.min(last.now)));
+        all.extend(against(cpu, orders, (ran, stood), excused));
+    }
+    all
+}
+
+/// The same for times in which a CPU belongs to a task, or to any.
+pub(crate) fn against(
+    cpu: u32,
+    times: impl Iterator<Item = (Option<TaskId>, Time, Time)>,
+    (ran, stood): (&[Ran], &[Stood]),
+    excused: &dyn Fn(Time, Time) -> Vec<(Time, Time)>,
+) -> Vec<Unobeyed> {
+    // Sorted: a CPU has one thread at a time.
+    let mut stays: Vec<(Time, Time, Option<TaskId>)> = Vec::new();
+    stays.extend(ran.iter().filter(|stay| stay.cpu == cpu).map(|stay| (stay.from, stay.to, Some(stay.task))));
+    stays.extend(stood.iter().filter(|stay| stay.cpu == cpu).map(|stay| (stay.from, stay.to, None)));
+    stays.sort_unstable();
+    let of = |(task, from, to): (Option<TaskId>, Time, Time)| {
+        let first = stays.partition_point(|&(_, end, _)| end <= from);
+        let mut pieces = Vec::new();
+        for &(begin, end, who) in stays[first..].iter().take_while(|&&(begin, ..)| begin < to) {
+            let is_meant = if task.is_none() { who.is_some() } else { who == task };
+            if !is_meant {
+                pieces.extend(excused(begin.max(from), end.min(to)));
+            }
+        }
+        (!pieces.is_empty()).then_some(Unobeyed { cpu, task, from, to, pieces })
+    };
+    times.filter_map(of).collect()
+}
+
 /// Everything that workers of a root did without an order, from the first step of the record to its last.
 pub fn out_of_order(cpus: u32, record: &[Entry], ran: &[Ran]) -> Vec<Ran> {
     let (Some(first), Some(last)) = (record.first(), record.last()) else { return Vec::new() };
@@ -136,5 +226,53 @@ mod tests {
         // Beyond the record nothing is known.
         check(1, 1, 55, 99, &[(55, 60)]);
         check(7, 0, 0, 50, &[(0, 50)]);
+    }
+
+    #[test]
+    fn an_idle_cpu_and_another_of_ours_are_held_against_an_order_and_strangers_are_not() {
+        let ran = |cpu, task, from, to| Ran { cpu, task: TaskId(task), from: at(from), to: at(to) };
+        let stood = |cpu, from, to| Stood { cpu, from: at(from), to: at(to) };
+        let all = |excused: &dyn Fn(Time, Time) -> Vec<(Time, Time)>, blind: u32| {
+            // Task 0 is ordered at 0, task 1 at 10, task 0 at 20 up to 30, and on the other CPU at 40.
+            let ran = [ran(0, 0, 3, 12), ran(0, 1, 12, 18), ran(0, 0, 22, 30), ran(1, 0, 41, 60)];
+            let stood = [stood(0, 0, 3), stood(0, 20, 21), stood(0, 30, 60), stood(1, 0, 41)];
+            let told = unobeyed(2, &record(), (&ran, &stood), excused, &|task| task == TaskId(blind));
+            let told = told.into_iter().map(|one| (one.cpu, one.task, one.from, one.by().as_ns() / 1_000));
+            told.collect::<Vec<_>>()
+        };
+        let none = |from, to| vec![(from, to)];
+        let (a, b) = (Some(TaskId(0)), Some(TaskId(1)));
+        // From 18 to 20 and from 21 to 22 a stranger has the CPU; behind 30 nobody was to.
+        let expected = [(0, a, at(0), 3), (0, b, at(10), 2), (0, a, at(20), 1), (1, a, at(40), 1)];
+        assert_eq!(all(&none, 9), expected);
+        assert_eq!(all(&none, 1), [expected[0], expected[2], expected[3]]);
+        let late = |from: Time, to: Time| if from < at(10) { Vec::new() } else { vec![(from, to)] };
+        assert_eq!(all(&late, 9), expected[1..]);
+    }
+
+    #[test]
+    fn where_any_worker_will_do_only_the_others_count() {
+        let ran = [Ran { cpu: 0, task: TaskId(3), from: at(5), to: at(8) }];
+        let stood = [Stood { cpu: 0, from: at(0), to: at(5) }, Stood { cpu: 0, from: at(8), to: at(20) }];
+        let times = [(None, at(2), at(10))];
+        let told = against(0, times.into_iter(), (&ran, &stood), &|from, to| vec![(from, to)]);
+        assert_eq!(told.len(), 1);
+        assert_eq!(told[0].pieces, [(at(2), at(5)), (at(8), at(10))]);
+    }
+
+    #[test]
+    fn who_is_nobody_and_who_is_ours_is_kept_and_who_is_neither_is_not() {
+        let tid = |number| Tid::new(number).expect("a number");
+        let stay = |cpu, thread, from, to| Stay { cpu, thread, from: at(from), to: at(to) };
+        let stays = [
+            stay(4, None, 1, 2),
+            stay(4, None, 5, 20),
+            stay(4, Some(tid(7)), 20, 30),
+            stay(4, Some(tid(8)), 30, 40),
+            stay(9, None, 10, 50),
+        ];
+        let told = of_others(&stays, &[tid(7)], &[3, 4], at(10));
+        let expected = [(0, 10), (10, 20)].map(|(from, to)| Stood { cpu: 1, from: at(from), to: at(to) });
+        assert_eq!(told, expected);
     }
 }

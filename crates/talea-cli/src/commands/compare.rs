@@ -185,7 +185,8 @@ impl<'a> Stage<'a> {
         for (number, (root, real)) in self.system.roots.iter().zip(&measured.report.roots).enumerate() {
             let lives = Lives::of_any(&root.tree, real, measured.report.length)?;
             let (cpus, holes) = (&self.places[number], &measured.report.holes);
-            let losses = (holes.as_slice(), real.stretches.as_slice());
+            let stretches = measured::excuses(real, cpus, (holes, measured.report.length));
+            let losses = (holes.as_slice(), stretches.as_slice());
             let disturbed = Disturbed::of(&root.tree, cpus, losses, &lives, self.tolerance);
             let promise = match &real.native {
                 None => Promised::Order,

@@ -242,7 +242,7 @@ fn tell(
     files.finish(format!("{name}, executed{effort}"), seed, report.length, drawn)?;
     let expectations = outcome::judge(&system.expectations, &roots);
     let is_obeyed = |execution: &Execution| match &execution.kernel {
-        Some(checked) => checked.wrong.is_empty(),
+        Some(checked) => checked.is_obeyed(),
         None => !args.check,
     };
     let is_whole =
@@ -330,10 +330,21 @@ fn report(answer: &Answer, color: bool) -> String {
         if let Some(checked) = &execution.kernel {
             let _ = writeln!(
                 out,
-                "by the kernel's switches, {} of workers: at most {} without an order",
+                "by the kernel's switches, {} of workers: at most {} without an order, orders not obeyed for at most {}",
                 count(checked.stays, "stay"),
-                short(checked.longest_ns)
+                short(checked.longest_ns),
+                short(checked.unobeyed_ns)
             );
+            for fault in &checked.faults {
+                let what = format!(
+                    "CPU {} was idle or did something else of ours for {} of an order of {} at {}",
+                    execution.cpus.get(fault.cpu as usize).copied().unwrap_or(fault.cpu),
+                    short(fault.by().as_ns()),
+                    short(fault.to.since(fault.from).as_ns()),
+                    short(fault.from.as_ns())
+                );
+                let _ = writeln!(out, "{}", paint(&what, Tone::Bad, color));
+            }
             for out_of_order in &checked.wrong {
                 let name =
                     root.tasks.get(out_of_order.task.0 as usize).map_or("?", |task| task.name.as_str());

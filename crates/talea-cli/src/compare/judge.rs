@@ -68,7 +68,7 @@ pub(crate) struct Turned {
 impl Findings {
     /// Whether nothing contradicts.
     pub(crate) fn agree(&self) -> bool {
-        let is_obeyed = self.kernel.as_ref().is_none_or(|checked| checked.wrong.is_empty());
+        let is_obeyed = self.kernel.as_ref().is_none_or(Checked::is_obeyed);
         self.turns == 0 && self.strays == 0 && self.beyond == 0 && is_obeyed
     }
 

@@ -15,7 +15,7 @@ mod run;
 mod sketch;
 mod told;
 
-pub(crate) use checked::{Checked, check};
+pub(crate) use checked::{Checked, check, excuses};
 pub(crate) use mechanism::Mechanism;
 pub(crate) use native::of as told_natively;
 pub(crate) use place::{Places, place};

@@ -5,7 +5,7 @@ use super::queue::Come;
 use crate::load::Arrival;
 use crate::stretch::{Stretch, Stretches};
 use crate::tally::Tally;
-use crate::truth::Ran;
+use crate::truth::{self, Ran, Stood, Unobeyed};
 use std::collections::BTreeMap;
 use talea_core::machine::{Job, TaskId};
 use talea_core::{Span, Time, Work};
@@ -269,6 +269,36 @@ impl Course {
         }
         all
     }
+
+    /// When there were jobs, until `end`: in these times the CPU belongs to workers.
+    fn busy(&self, end: Time) -> Vec<(Time, Time)> {
+        let mut jobs: Vec<(Time, Time)> =
+            self.all().map(|(_, life)| (life.ready().min(end), life.until().min(end))).collect();
+        jobs.sort_unstable();
+        let mut all: Vec<(Time, Time)> = Vec::new();
+        for (from, to) in jobs {
+            match all.last_mut() {
+                Some(last) if from <= last.1 => last.1 = last.1.max(to),
+                _ => all.push((from, to)),
+            }
+        }
+        all
+    }
+
+    /// When there were jobs and the CPU was idle, or one of ours that is no worker had it, where levels say that somebody is to run.
+    /// Of reservations nothing is said: one that is used up waits.
+    pub fn unobeyed(
+        &self,
+        (ran, stood): (&[Ran], &[Stood]),
+        end: Time,
+        excused: &dyn Fn(Time, Time) -> Vec<(Time, Time)>,
+    ) -> Vec<Unobeyed> {
+        if self.promise == Promise::Deadlines {
+            return Vec::new();
+        }
+        let busy = self.busy(end).into_iter().map(|(from, to)| (None, from, to));
+        truth::against(0, busy, (ran, stood), excused)
+    }
 }
 
 #[cfg(test)]
@@ -374,5 +404,11 @@ mod tests {
         let turns = Course { promise: Promise::Turns, ..course() };
         let low = Ran { cpu: 0, task: TaskId(1), from: at(1_500), to: at(6_100) };
         assert_eq!(turns.out_of_order(&[low], at(20_000)).len(), 1);
+    }
+
+    #[test]
+    fn the_cpu_is_busy_from_the_first_job_that_is_ready_to_the_last_that_ends() {
+        assert_eq!(course().busy(at(20_000)), [(at(1_000), at(6_000)), (at(9_000), at(10_000))]);
+        assert_eq!(course().busy(at(5_000)).first(), Some(&(at(1_000), at(5_000))));
     }
 }

@@ -210,6 +210,7 @@ impl Cast {
             programs,
             stretches,
             ran: None,
+            stood: None,
         }
     }
 }
@@ -239,6 +240,7 @@ fn alone(
         programs,
         stretches: course.stretches(end),
         ran: None,
+        stood: None,
         native: Some(course),
     }
 }

@@ -201,6 +201,7 @@ impl<'s> Shared<'s> {
             most => Switches::watch(&all.iter().map(|&(cpu, _)| cpu).collect::<Vec<_>>(), most).ok(),
         };
         let tids: Vec<Vec<Tid>> = self.stages.iter().map(|stage| stage.workers.lock().clone()).collect();
+        let ours = self.watchdog.dispatchers.lock().clone();
         let zero = self.begin(&casts, &mut dispatchers, &mut watchers);
         let mut efforts = Vec::new();
         for dispatcher in dispatchers.threads {
@@ -228,6 +229,7 @@ impl<'s> Shared<'s> {
             switches.and_then(|switches| switches.finish().ok()).filter(|stays| stays.lost == 0)
         {
             for ((report, tids), cast) in reports.iter_mut().zip(&tids).zip(&casts) {
+                report.stood = Some(truth::of_others(&stays.stays, &ours, &cast.cpus, zero));
                 report.ran = Some(truth::of_workers(&stays.stays, tids, &cast.cpus, zero));
             }
         }

@@ -10,7 +10,7 @@ use crate::record::Entry;
 use crate::rights::Standing;
 use crate::stretch::{self, Stretch};
 use crate::tally::Tally;
-use crate::truth::Ran;
+use crate::truth::{Ran, Stood};
 use std::fmt;
 use std::io;
 use talea_core::machine::TreeError;
@@ -41,6 +41,8 @@ pub struct RootReport {
     pub stretches: Vec<Stretch>,
     /// Who really ran where and when, by the kernel's word, if it was asked and has lost nothing.
     pub ran: Option<Vec<Ran>>,
+    /// When its CPUs were idle or had one of the run's dispatchers, in the same way.
+    pub stood: Option<Vec<Stood>>,
 }
 
 impl RootReport {

@@ -97,6 +97,8 @@ struct RunRoot {
     per_job_ns: u64,
     /// What the kernel's switches say to the orders; nothing, where it does not say.
     kernel: Option<Checked>,
+    /// Orders that were not obeyed for longer than the tolerance though the CPU was free: faults of ours, which no hole excuses.
+    faults: usize,
     /// The CPUs got so much less done than they should have, beyond all holes that were seen, that a contradiction says nothing.
     is_stretched: bool,
 }
@@ -123,6 +125,7 @@ impl RunAnswer {
                 other_ppm: ppm(stretched),
                 per_job_ns: used.checked_div(found.jobs).unwrap_or(0),
                 kernel: found.kernel.clone(),
+                faults: found.kernel.as_ref().map_or(0, |checked| checked.faults.len()),
                 is_stretched: stretched > LEAST_STRETCH + busy / 100 * MOST_STRETCH,
             }
         });
@@ -217,6 +220,16 @@ fn words(root: &Root, found: &Findings) -> Vec<String> {
         let (at, length) = (short(out.from.as_ns()), short(out.length().as_ns()));
         all.push(format!("by the kernel's switches {who} ran for {length} at {at} without an order"));
     }
+    for fault in found.kernel.iter().flat_map(|checked| &checked.faults).take(1) {
+        let who =
+            fault.task.and_then(|task| root.tasks.get(task.0 as usize)).map_or("somebody", String::as_str);
+        let (by, at) = (short(fault.by().as_ns()), short(fault.from.as_ns()));
+        let all_of_them = found.kernel.as_ref().map_or(0, |checked| checked.faults.len());
+        all.push(format!(
+            "by the kernel's switches {who} was to run at {at}, and for {by} its CPU was idle or did something else of ours ({} in all)",
+            count(all_of_them, "order")
+        ));
+    }
     if let Some((job, over)) = found.exceeds {
         let (over, all_of_them) = (short(over.as_ns()), count(found.beyond as usize, "job"));
         all.push(format!(
@@ -270,7 +283,14 @@ impl Answer {
 fn verdict<'a>(runs: impl Iterator<Item = (&'a RunRoot, bool)>) -> Verdict {
     let mut verdict = Verdict::Inconclusive;
     for (run, interrupted) in runs {
-        if interrupted || !run.conclusive {
+        if interrupted {
+            continue;
+        }
+        // However much of a run holes have touched: that is not their doing.
+        if run.faults > 0 {
+            return Verdict::Differ;
+        }
+        if !run.conclusive {
             continue;
         }
         match (run.agrees, run.is_stretched) {
@@ -393,8 +413,9 @@ pub(super) fn text(answer: &Answer, color: bool) -> String {
                 of.kernel.as_ref().map_or_else(
                     || "not known: the kernel does not say who ran".to_owned(),
                     |checked| format!(
-                        "at most {}, by the kernel's {} of workers",
+                        "at most {}, orders not obeyed for at most {}, by the kernel's {} of workers",
                         short(checked.longest_ns),
+                        short(checked.unobeyed_ns),
                         count(checked.stays, "stay")
                     ),
                 ),
@@ -427,6 +448,32 @@ pub(super) fn text(answer: &Answer, color: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_fault_of_ours_differs_however_much_holes_have_touched() {
+        let run = |conclusive, agrees, is_stretched, faults| RunRoot {
+            mechanism: String::new(),
+            mechanism_why: String::new(),
+            jobs: 9,
+            excluded: 0,
+            conclusive,
+            agrees,
+            instants: 0,
+            scheduler_ppm: 0,
+            other_ppm: 0,
+            per_job_ns: 0,
+            kernel: None,
+            faults,
+            is_stretched,
+        };
+        let of = |runs: &[RunRoot]| verdict(runs.iter().map(|run| (run, false)));
+        assert_eq!(of(&[run(true, true, false, 0)]), Verdict::Agree);
+        assert_eq!(of(&[run(false, true, false, 0)]), Verdict::Inconclusive);
+        assert_eq!(of(&[run(true, false, true, 0)]), Verdict::Inconclusive);
+        assert_eq!(of(&[run(true, false, false, 0)]), Verdict::Differ);
+        assert_eq!(of(&[run(true, true, false, 0), run(false, false, true, 1)]), Verdict::Differ);
+        assert_eq!(verdict([(&run(false, false, false, 1), true)].into_iter()), Verdict::Inconclusive);
+    }
 
     #[test]
     fn a_bound_is_shown_as_what_it_was_held_to() {
