@@ -7,7 +7,7 @@ use crate::compare::Tolerance;
 use crate::compare::disturbed::Disturbed;
 use crate::compare::judge::{Findings, Promised, judge};
 use crate::compare::lives::Lives;
-use crate::compare::model::{Model, model};
+use crate::compare::model::{Bound, Model, model};
 use crate::exit::Exit;
 use crate::measured::{
     self, Measured, Mechanism, Places, Refused, Setup, Sketch, Spending, place, remark, sketch, with_changes,
@@ -17,9 +17,10 @@ use crate::report::{Drawn, Outline, Picture, html};
 use crate::{commands, outcome};
 use anyhow::Context;
 use std::path::PathBuf;
+use talea_core::machine::Body;
 use talea_core::{CpuSet, Span, Time};
-use talea_exec::RootReport;
 use talea_exec::native::Promise;
+use talea_exec::{Fate, RootReport};
 use talea_sim::World;
 use talea_sim::dice::of_root;
 use talea_system::system::{Root, System};
@@ -85,15 +86,6 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<Exit> {
     let Some(system) = commands::simulate::load_or_say(&args.file)? else { return Ok(Exit::Usage) };
     let duration = args.duration.unwrap_or(system.duration);
     let seed = args.seed.unwrap_or(system.seed);
-    let program =
-        |root: &Root| root.programs.iter().position(Option::is_some).map(|at| root.tasks[at].clone());
-    if let Some(task) = system.roots.iter().find_map(program) {
-        let why = format!(
-            "{task} is a program, whose jobs are its own and not those of a simulation: talea execute runs it, and talea \
-             simulate shows what was assumed of it"
-        );
-        return Ok(measured::refuse(&args.file, &why));
-    }
     let places = match place(&system, args.cpus.as_ref()) {
         Ok(places) => places,
         Err(why) => return Ok(measured::refuse(&args.file, &why)),
@@ -103,7 +95,10 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<Exit> {
     let outlines = system.roots.iter().map(outcome::outline).collect::<anyhow::Result<Vec<_>>>()?;
     let end = Time::ZERO + duration;
     let of = |(number, root): (usize, &Root)| model(root, of_root(seed, number), end);
-    let models = system.roots.iter().enumerate().map(of).collect::<anyhow::Result<Vec<_>>>()?;
+    let mut models = system.roots.iter().enumerate().map(of).collect::<anyhow::Result<Vec<_>>>()?;
+    for (model, root) in models.iter_mut().zip(&system.roots) {
+        leave_to_programs(model, root);
+    }
     let tolerance = Tolerance { least: args.tolerance, share: SHARE };
     let outlines = &outlines;
     let places = &places;
@@ -116,6 +111,9 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<Exit> {
             Ok(measured) => measured,
             Err(Refused(why)) => return Ok(measured::refuse(&args.file, &why)),
         };
+        if let Some(why) = never_began(&system, &measured) {
+            return Ok(measured::refuse(&args.file, &why));
+        }
         let found = stage.judge(&measured)?;
         runs.push(RunAnswer::of(&measured, &found, stage.sketches.as_slice()));
         for (all, found) in findings.iter_mut().zip(found) {
@@ -143,6 +141,39 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<Exit> {
         print(&told::text(&answer, colored()))?;
     }
     Ok(answer.exit())
+}
+
+fn has_programs(root: &Root) -> bool {
+    root.programs.iter().any(Option::is_some)
+}
+
+/// Takes out of a model what hangs on how programs behave: what is said of themselves, and, if one stands below no server, which
+/// would hold it to a budget whatever it does, of everybody.
+fn leave_to_programs(model: &mut Model, root: &Root) {
+    let nothing = Bound { exactly: None, within_reason: None };
+    let are_held = programs_are_held(root);
+    for (bound, program) in model.bounds.iter_mut().zip(&root.programs) {
+        if program.is_some() || !are_held {
+            *bound = nothing;
+        }
+    }
+}
+
+/// Whether a server stands above each program of a root.
+pub(super) fn programs_are_held(root: &Root) -> bool {
+    let tasks = root.tree.nodes().filter(|(_, node)| matches!(node.body, Body::Task(_)));
+    let mut programs = tasks.zip(&root.programs).filter(|(_, program)| program.is_some());
+    programs.all(|((id, _), _)| root.tree.above(id).any(|(_, spec)| spec.reservation.is_some()))
+}
+
+/// A program that could not be executed at all.
+fn never_began(system: &System, measured: &Measured) -> Option<String> {
+    let both = system.roots.iter().zip(&measured.report.roots);
+    let all = both.flat_map(|(root, real)| root.tasks.iter().zip(&real.programs));
+    all.into_iter().find_map(|(task, program)| match &program.as_ref()?.fate {
+        Fate::Failed(why) => Some(format!("the program of {task} could not be executed: {why}")),
+        Fate::Killed | Fate::Ended(_) => None,
+    })
 }
 
 fn execute(args: &CompareArgs, stage: &Stage<'_>) -> anyhow::Result<Result<Measured, Refused>> {
@@ -189,6 +220,8 @@ impl<'a> Stage<'a> {
             let losses = (holes.as_slice(), stretches.as_slice());
             let disturbed = Disturbed::of(&root.tree, cpus, losses, &lives, self.tolerance);
             let promise = match &real.native {
+                // When a program wakes is no simulation's business, nor what follows from that.
+                None if has_programs(root) => Promised::Bounds,
                 None => Promised::Order,
                 Some(course) if course.keeps_order() => Promised::Order,
                 Some(course) if course.promise == Promise::Deadlines => Promised::Deadlines,

@@ -45,6 +45,10 @@ pub(super) struct RootAnswer {
     excluded: u64,
     brushed: u64,
     tasks: Vec<TaskAnswer>,
+    /// Tasks that are programs, whose jobs are their own: the root is held to bounds, not to the course of a simulation.
+    programs: Vec<String>,
+    /// A server stands above each of them; otherwise there are no bounds either.
+    programs_are_held: bool,
     /// What contradicts, in words.
     findings: Vec<String>,
 }
@@ -175,6 +179,7 @@ impl RootAnswer {
                 measured_late: findings.iter().map(|found| found.late[at]).sum(),
             });
         }
+        let programs = root.tasks.iter().zip(&root.programs).filter(|(_, program)| program.is_some());
         RootAnswer {
             name: root.name.clone(),
             verdict: Verdict::Inconclusive,
@@ -182,6 +187,8 @@ impl RootAnswer {
             excluded: findings.iter().map(|found| found.excluded).sum(),
             brushed: findings.iter().map(|found| found.brushed).sum(),
             tasks,
+            programs: programs.map(|(task, _)| task.clone()).collect(),
+            programs_are_held: super::programs_are_held(root),
             findings: findings.iter().flat_map(|found| words(root, found)).collect(),
         }
     }
@@ -387,6 +394,15 @@ pub(super) fn text(answer: &Answer, color: bool) -> String {
                 out,
                 ".. as described, and with costs a hundredth longer and some time for each order"
             );
+        }
+        if !root.programs.is_empty() {
+            let held = if root.programs_are_held {
+                "the others are held to their bounds, whatever it does"
+            } else {
+                "no server holds it, so no bound says anything"
+            };
+            let what = "its jobs are from when it wakes until it wants no CPU";
+            let _ = writeln!(out, "{} is a program: {what}; {held}", root.programs.join(", "));
         }
         for finding in &root.findings {
             let _ = writeln!(out, "{}: {finding}", paint("differs", Tone::Bad, color));
