@@ -1,7 +1,7 @@
 //! When each job began and ended.
 
 use crate::measured;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use talea_core::machine::{Cpu, Job, TaskId, Tree};
 use talea_core::{Span, Time};
 use talea_exec::RootReport;
@@ -28,12 +28,15 @@ pub(crate) struct Lives {
     pub(crate) pending: u64,
     /// When there were none any more.
     pub(crate) clear: Vec<Time>,
+    /// Programs, whose jobs may have no end and are held to their budgets: nobody waits for them.
+    pub(crate) aside: BTreeSet<TaskId>,
 }
 
 impl Lives {
     /// What real threads of a root with this tree did.
     pub(crate) fn of(tree: &Tree, real: &RootReport) -> anyhow::Result<Lives> {
-        let mut lives = Lives::default();
+        let programs = (0..).map(TaskId).zip(&real.programs).filter(|(_, program)| program.is_some());
+        let mut lives = Lives { aside: programs.map(|(task, _)| task).collect(), ..Lives::default() };
         let mut machine = tree.build().map_err(|error| anyhow::anyhow!("{}", error.why))?;
         measured::retell(&mut machine, &real.record, &mut lives, |_, _, _| {})
             .map_err(measured::not_replayed)?;
@@ -64,12 +67,12 @@ impl Lives {
 }
 
 impl Sink for Lives {
-    fn arrived(&mut self, _now: Time, _task: TaskId, _nominal: Time) {
-        self.pending += 1;
+    fn arrived(&mut self, _now: Time, task: TaskId, _nominal: Time) {
+        self.pending += u64::from(!self.aside.contains(&task));
     }
 
-    fn refused(&mut self, _now: Time, _task: TaskId) {
-        self.pending -= 1;
+    fn refused(&mut self, _now: Time, task: TaskId) {
+        self.pending -= u64::from(!self.aside.contains(&task));
     }
 
     fn begins(&mut self, now: Time, _cpu: Cpu, task: TaskId, job: u64, _version: u32) {
@@ -79,9 +82,33 @@ impl Sink for Lives {
     fn completed(&mut self, job: &Completion) {
         let life = self.jobs.entry((job.task, job.job)).or_default();
         (life.end, life.release, life.deadline) = (Some(job.end), Some(job.release), Some(job.deadline));
+        if self.aside.contains(&job.task) {
+            return;
+        }
         self.pending = self.pending.saturating_sub(1);
         if self.pending == 0 {
             self.clear.push(job.end);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_program_has_to_do_keeps_nobody_from_being_done() {
+        let at = |ms: u64| Time::from_ns(ms * 1_000_000);
+        let mut lives = Lives { aside: [TaskId(0)].into(), ..Lives::default() };
+        let ended = |task, end| {
+            let (task, job, release, deadline, end) = (TaskId(task), 0, at(1), at(9), at(end));
+            Completion { task, job, release, deadline, end, cpu: Cpu(0) }
+        };
+        for task in [0, 1] {
+            lives.arrived(at(1), TaskId(task), at(1));
+        }
+        lives.completed(&ended(1, 4));
+        lives.completed(&ended(0, 6));
+        assert_eq!((lives.clear.as_slice(), lives.jobs.len()), (&[at(4)][..], 2));
     }
 }
