@@ -10,6 +10,7 @@ use std::io;
 use std::sync::Arc;
 use talea_core::CpuSet;
 use talea_os::Tid;
+use talea_os::memory;
 use talea_os::sched::{self, Policy};
 
 /// The threads of a run that want a priority. All of them sleep.
@@ -39,6 +40,8 @@ pub struct Standing {
     pub dispatchers: Vec<Policy>,
     /// By task, over all roots.
     pub workers: Vec<Policy>,
+    /// Whether the process's memory was locked for it.
+    pub is_locked: bool,
 }
 
 impl Standing {
@@ -63,6 +66,7 @@ pub(crate) fn settle(
     crew: &Crew,
     stages: &[Arc<Stage>],
     grantor: Option<&dyn Grantor>,
+    locks: bool,
 ) -> io::Result<Standing> {
     if let Some(grantor) = grantor {
         grantor.grant(crew)?;
@@ -79,7 +83,9 @@ pub(crate) fn settle(
     let policy = |tid: Tid| sched::get(tid).map(|attr| attr.policy);
     let standing = Standing {
         dispatchers: crew.dispatchers.iter().map(|&(tid, _)| policy(tid)).collect::<io::Result<_>>()?,
-        workers: crew.workers.iter().map(|&(tid, _)| policy(tid)).collect::<io::Result<_>>()?,
+        workers: crew.workers.iter().map(|(tid, _)| policy(*tid)).collect::<io::Result<_>>()?,
+        // With the stacks of all of them.
+        is_locked: locks && memory::lock().is_ok(),
     };
     if grantor.is_some() && !standing.is_real_time() {
         let why = format!("what was granted does not put dispatchers above workers: {standing:?}");
@@ -96,7 +102,8 @@ mod tests {
     fn a_crew_is_real_time_when_every_dispatcher_stands_above_every_worker() {
         let ordinary = Policy::NORMAL;
         let is = |dispatchers: &[Policy], workers: &[Policy]| {
-            Standing { dispatchers: dispatchers.into(), workers: workers.into() }.is_real_time()
+            let (dispatchers, workers) = (dispatchers.into(), workers.into());
+            Standing { dispatchers, workers, is_locked: false }.is_real_time()
         };
         assert!(is(&[Policy::Fifo(3), Policy::Rr(4)], &[Policy::Fifo(2), Policy::Fifo(1)]));
         assert!(!is(&[Policy::Fifo(3), Policy::Fifo(2)], &[Policy::Fifo(2)]), "no higher than a worker");

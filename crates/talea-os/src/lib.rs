@@ -20,6 +20,7 @@ pub mod groups;
 mod keeper;
 pub mod launch;
 pub mod machine;
+pub mod memory;
 pub mod partition;
 pub mod peer;
 mod perf;

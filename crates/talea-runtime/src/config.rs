@@ -90,6 +90,9 @@ pub struct Config {
     pub inheritance: bool,
     /// How its dispatchers wait.
     pub waiting: Waiting,
+    /// Whether the memory of the whole process is locked at the start, as far as it may be (`CAP_IPC_LOCK`, `RLIMIT_MEMLOCK`), so that no page is
+    /// missing when it matters (YASMIN section 3.5). It stays locked.
+    pub locks_memory: bool,
     /// Whether what lies in its channels when it is stopped, and has activated nobody, is there when it is started again: it then
     /// activates whom it has to at the new time zero. Otherwise channels are empty at each start.
     pub keeps_channels: bool,
@@ -114,6 +117,7 @@ impl Default for Config {
             selection: Selection::default(),
             inheritance: true,
             waiting: Waiting::default(),
+            locks_memory: true,
             keeps_channels: false,
             cpus: Vec::new(),
             rights: Rights::default(),

@@ -16,6 +16,8 @@ pub struct Report {
     pub rights: Rights,
     /// Why it had none, if it wanted them.
     pub why_not: Option<String>,
+    /// Whether the process's memory was locked.
+    pub is_locked: bool,
     /// How the kernel scheduled the dispatcher of each of its CPUs, read back from it.
     pub dispatchers: Vec<Policy>,
     /// CPU time that its dispatchers have used, that of waiting awake included.

@@ -109,6 +109,7 @@ impl Running {
                 Waiting::Spin(most) => Span::from_ns(u64::try_from(most.as_nanos()).unwrap_or(u64::MAX)),
             },
             flows: app.channels.iter().map(|kept| Arc::clone(&kept.flow)).collect(),
+            locks_memory: app.config.locks_memory,
             rights: app.config.rights,
             daemon: app.config.daemon.clone(),
             insist: app.config.insist,
@@ -214,6 +215,7 @@ impl Running {
             is_real_time: standing.is_real_time(),
             rights: ran.rights,
             why_not: ran.why_not.clone(),
+            is_locked: standing.is_locked,
             dispatchers: standing.dispatchers.clone(),
             scheduling: Duration::from_nanos(root.scheduling().as_ns()),
             worked: Duration::from_nanos(worked.sum()),
@@ -341,6 +343,7 @@ struct Plan {
     flows: Vec<Arc<talea_exec::Flow>>,
     cpus: Vec<u32>,
     spin: Span,
+    locks_memory: bool,
     rights: Rights,
     daemon: Daemon,
     insist: bool,
@@ -389,6 +392,7 @@ impl Plan {
             monitor: false,
             room: 0,
             spin: self.spin,
+            locks_memory: self.locks_memory,
             ..Options::new(LONGEST)
         };
         // What it is given is held as long as this is, which is until its threads have ended.

@@ -116,6 +116,7 @@ const TEST_EDGES: &[(&str, &str, &str)] = &[
     ("talea-exec", "loom", "all interleavings of the mailbox"),
     ("talea-exec", "talea-sim", "the loop is the simulator's twin"),
     ("talea-runtime", "proptest", "random applications"),
+    ("talea-runtime", "stats_alloc", "counts what its threads allocate: nothing"),
     ("talea-runtime", "talea-kernel-tests", "one run at a time on the machine's CPUs"),
     ("search-and-rescue", "talea-kernel-tests", "one flight at a time on the machine's CPUs"),
     ("talea-kernel-tests", "talea-exec", "real runs"),

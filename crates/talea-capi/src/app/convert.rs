@@ -74,6 +74,8 @@ pub(crate) fn config(given: &TaleaAppConfig, user: Option<Selection>) -> Answer<
             0 => Waiting::Sleep,
             most => Waiting::Spin(long(most)),
         },
+        // As YASMIN does (section 3.5).
+        locks_memory: true,
         keeps_channels: given.flags & KEEP_CHANNELS != 0,
         cpus: cpus(given)?,
         rights: one_of("rights", given.rights, &RIGHTS)?,

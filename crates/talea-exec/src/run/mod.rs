@@ -191,7 +191,7 @@ impl<'s> Shared<'s> {
         let mut watchers = self.watchers(scope, &all, ranks)?;
         let crew = self.crew(&casts);
         let standing = if dispatchers.are_all_in {
-            rights::settle(&crew, self.stages, self.grantor)?
+            rights::settle(&crew, self.stages, self.grantor, self.options.locks_memory)?
         } else {
             Standing::default()
         };

@@ -70,6 +70,8 @@ pub struct Options {
     /// Whether the kernel is asked to tell when programs wake; otherwise, and where it refuses, their clocks are looked at each
     /// millisecond.
     pub listen: bool,
+    /// Whether the process's memory is locked when all threads are there, as far as it may be; it stays so.
+    pub locks_memory: bool,
     /// For so long, at most, and no more than half of its sleep, a dispatcher is awake before it has something to do, looking at the clock;
     /// at most [`MOST_SPIN`].
     pub spin: Span,
@@ -97,6 +99,7 @@ impl Options {
             priorities: true,
             wish: Wish::Machine,
             listen: true,
+            locks_memory: false,
             spin: Span::ZERO,
             switches: 0,
         }

@@ -1,0 +1,306 @@
+//! Many jobs through a graph of twenty tasks: nothing is lost, nothing gets stuck, nothing leaks, and while it runs nothing is allocated and no
+//! page is missing.
+//!
+//! A program of its own, because the allocator that counts is that of the whole program. `TALEA_SOAK_JOBS` asks for more jobs: a million takes
+//! minutes.
+
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+use std::alloc::System;
+use std::fs;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use talea_kernel_tests::{Bench, kernel, needs, needs_root};
+use talea_runtime::{
+    Application, Candidates, Config, Hand, Input, Mapping, Output, Priorities, Report, Selection, Task,
+    TaskId, Version,
+};
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+/// What it counts belongs to everybody: one test at a time.
+static ONE: Mutex<()> = Mutex::new(());
+
+const MS: Duration = Duration::from_millis(1);
+/// Between the first task and the last: layers of so many, each with two sources.
+const LAYERS: usize = 3;
+const WIDTH: usize = 6;
+const TASKS: usize = LAYERS * WIDTH + 2;
+/// Activations of the graph at a time.
+const WINDOW: u64 = 8;
+const JOBS: u64 = 100_000;
+
+/// Spreads a number over all bits (Steele, Lea and Flood, OOPSLA 2014).
+fn spread(number: u64) -> u64 {
+    let mixed = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+/// Any of those that can be had.
+fn any(of: &Candidates<'_>) -> Option<u32> {
+    let count = of.iter().count() as u64;
+    of.iter().nth((spread(of.job) % count) as usize).map(|(number, _)| number)
+}
+
+/// What the graph and its test know of each other.
+#[derive(Default)]
+struct Shared {
+    /// Of the run under way; the last task's alone while it runs.
+    hand: Mutex<Option<Hand>>,
+    /// Activations that have gone through it.
+    through: AtomicU64,
+    /// Nobody asks for more.
+    is_ending: AtomicBool,
+    /// Whether jobs fall.
+    panics: bool,
+    fallen: AtomicU64,
+    /// Somebody found another number than the others have.
+    wrong: AtomicU64,
+}
+
+impl Shared {
+    /// A job in a hundred falls.
+    fn perhaps_fall(&self, task: usize, job: u64) {
+        if self.panics && spread(job * TASKS as u64 + task as u64).is_multiple_of(100) {
+            self.fallen.fetch_add(1, Ordering::Relaxed);
+            panic!("as it was meant to");
+        }
+    }
+}
+
+/// The ends of a task's channels.
+#[derive(Clone, Default)]
+struct Ends {
+    inputs: Vec<Input<u64>>,
+    outputs: Vec<Output<u64>>,
+}
+
+fn graph(config: Config, shared: &Arc<Shared>) -> (Application, [TaskId; TASKS]) {
+    let mut app = Application::new(Config { selection: Selection::User(any), ..config });
+    let accelerators = ["gpu", "dsp"].map(|name| app.accelerator(name));
+    let first = Task::activated("first", 10_000 * MS).backlog(WINDOW as u32);
+    let mut tasks = vec![app.task(first)];
+    for at in 1..TASKS {
+        let priority = spread(at as u64) as u8;
+        tasks.push(app.task(Task::node(&format!("node{at}")).core(at as u32 % 2).priority(priority)));
+    }
+    let tasks: [TaskId; TASKS] = tasks.try_into().expect("twenty");
+    let mut ends: Vec<Ends> = vec![Ends::default(); TASKS];
+    let mut join = |app: &mut Application, from: usize, to: usize| {
+        let (put, take) = app.channel(tasks[from], tasks[to], 2 * WINDOW as u32);
+        ends[from].outputs.push(put);
+        ends[to].inputs.push(take);
+    };
+    for at in 0..WIDTH {
+        join(&mut app, 0, 1 + at);
+        for layer in 1..LAYERS {
+            let from = |at: usize| 1 + (layer - 1) * WIDTH + at % WIDTH;
+            join(&mut app, from(at), 1 + layer * WIDTH + at);
+            join(&mut app, from(at + 1), 1 + layer * WIDTH + at);
+        }
+        join(&mut app, 1 + (LAYERS - 1) * WIDTH + at, TASKS - 1);
+    }
+    for (at, ends) in ends.into_iter().enumerate() {
+        // The last one needs nothing, so that nobody has to wait.
+        let needs = [Some(accelerators[0]), Some(accelerators[1]), None];
+        for (version, need) in needs.into_iter().enumerate() {
+            let (ends, shared, first) = (ends.clone(), Arc::clone(shared), tasks[0]);
+            let id = app.version(tasks[at], Version::new(&format!("v{version}")), move |job| {
+                let mut numbers = ends.inputs.iter().map(|input| input.pop().expect("it came for one"));
+                let number = numbers.next().unwrap_or(job.number);
+                if numbers.any(|other| other != number) {
+                    shared.wrong.fetch_add(1, Ordering::Relaxed);
+                }
+                for output in &ends.outputs {
+                    output.push(number).expect("room for all that are under way");
+                }
+                if ends.outputs.is_empty() {
+                    shared.through.fetch_add(1, Ordering::Release);
+                    if !shared.is_ending.load(Ordering::Relaxed)
+                        && let Some(hand) = &*shared.hand.lock().expect("whole")
+                    {
+                        hand.activate(first);
+                    }
+                }
+                shared.perhaps_fall(at, job.number);
+            });
+            if let Some(accelerator) = need.filter(|_| at % 3 > 0) {
+                app.uses(id, accelerator);
+            }
+        }
+    }
+    (app, tasks)
+}
+
+/// A run until so many activations have gone through, in the middle of others; `during`: when it is well under way.
+fn run<T>(
+    app: Application,
+    first: TaskId,
+    shared: &Shared,
+    wanted: u64,
+    during: impl FnOnce() -> T,
+) -> (Application, Report, T) {
+    shared.is_ending.store(false, Ordering::Relaxed);
+    shared.through.store(0, Ordering::Release);
+    let tell = |hand: Hand| *shared.hand.lock().expect("whole") = Some(hand);
+    let running = app.start_telling(tell).expect("it can be run");
+    for _ in 0..WINDOW {
+        assert!(running.activate(first));
+    }
+    wait_for(shared, wanted.min(2 * WINDOW));
+    let found = during();
+    wait_for(shared, wanted);
+    shared.is_ending.store(true, Ordering::Relaxed);
+    let (app, report) = running.stop().expect("it ends by itself");
+    (app, report, found)
+}
+
+/// Waits until so many have gone through.
+fn wait_for(shared: &Shared, count: u64) {
+    let end = Instant::now() + Duration::from_mins(1);
+    while shared.through.load(Ordering::Acquire) < count {
+        assert!(Instant::now() < end, "it is stuck at {}", shared.through.load(Ordering::Acquire));
+        std::thread::sleep(MS);
+    }
+}
+
+/// What came is done, by each task as often, in order.
+fn must_be_whole(report: &Report, shared: &Shared) {
+    let through = shared.through.load(Ordering::Acquire);
+    assert!(report.tasks.iter().all(|task| task.jobs == through), "{through} went through: {report:?}");
+    assert_eq!((report.full, report.empty, shared.wrong.load(Ordering::Relaxed)), (0, 0, 0), "{report:?}");
+    let panics: u64 = report.tasks.iter().map(|task| task.panics).sum();
+    assert_eq!(panics, shared.fallen.load(Ordering::Relaxed), "{report:?}");
+    for task in &report.tasks {
+        assert_eq!(task.versions.iter().sum::<u64>(), task.jobs, "each in one version");
+    }
+}
+
+fn threads() -> usize {
+    fs::read_dir("/proc/self/task").expect("threads").count()
+}
+
+/// How the rounds differ.
+fn configs() -> Vec<Config> {
+    let cpus: Vec<u32> = kernel::cpus().iter().take(2).collect();
+    let one = Config { cpus: cpus[..1].to_vec(), ..Config::default() };
+    let two = Config { cpus, ..Config::default() };
+    vec![
+        one.clone(),
+        two.clone(),
+        Config { mapping: Mapping::Partitioned, priorities: Priorities::User, ..two.clone() },
+        Config { preemptive: false, keeps_channels: true, ..one.clone() },
+        Config { priorities: Priorities::User, keeps_channels: true, ..one },
+        Config { mapping: Mapping::Clustered, inheritance: false, ..two },
+    ]
+}
+
+#[test]
+fn y9_y14_a_hundred_thousand_jobs_leave_no_token_no_thread_and_no_memory_behind() {
+    let _one = ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    needs!("two CPUs", kernel::cpus().iter().count() >= 2);
+    let jobs = std::env::var("TALEA_SOAK_JOBS").ok().and_then(|jobs| jobs.parse().ok()).unwrap_or(JOBS);
+    // Some twenty lines for each job that falls.
+    std::panic::set_hook(Box::new(|_| {}));
+    let configs = configs();
+    let (mut done, mut fallen, mut before, mut turn) = (0, 0, None, None::<(Bench, Instant)>);
+    for round in 0_u64.. {
+        let of = |round: u64| configs[round as usize % configs.len()].clone();
+        // Nobody keeps the machine for as long as ten million jobs take.
+        if turn.as_ref().is_none_or(|(_, since)| since.elapsed() > Duration::from_secs(30)) {
+            drop(turn.take());
+            turn = Some((Bench::new("runtime_soak"), Instant::now()));
+        }
+        let shared = Arc::new(Shared { panics: true, ..Shared::default() });
+        let (mut app, tasks) = graph(of(round), &shared);
+        // Stopped at any time, changed, and started again.
+        for start in 0..3 {
+            *app.config() = Config { selection: Selection::User(any), ..of(round + start) };
+            let wanted = 20 + spread(3 * round + start) % 200;
+            let report;
+            (app, report, ()) = run(app, tasks[0], &shared, wanted, || ());
+            must_be_whole(&report, &shared);
+            done += report.tasks.iter().map(|task| task.jobs).sum::<u64>();
+            fallen += shared.fallen.swap(0, Ordering::Relaxed);
+        }
+        drop((app, shared));
+        let now = ALLOCATOR.stats();
+        let held = now.bytes_allocated as i64 - now.bytes_deallocated as i64;
+        if round >= 12 && done >= jobs {
+            let (threads_before, held_before) = before.expect("it was looked at");
+            assert!(threads() <= threads_before, "threads were left: {} of {threads_before}", threads());
+            assert!(held < held_before + 200_000, "{held_before} bytes were held, and now {held}");
+            break;
+        }
+        if round == 6 {
+            before = Some((threads() + 1, held));
+        }
+    }
+    let _ = std::panic::take_hook();
+    assert!(fallen > done / 200, "{fallen} of {done} fell");
+}
+
+#[test]
+fn y19_nothing_is_allocated_between_start_and_stop() {
+    let _one = ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let _bench = Bench::new("runtime_allocation");
+    needs!("two CPUs", kernel::cpus().iter().count() >= 2);
+    for config in configs() {
+        let shared = Arc::new(Shared::default());
+        let (app, tasks) = graph(config, &shared);
+        let (_, report, change) = run(app, tasks[0], &shared, 200, || {
+            let region = Region::new(ALLOCATOR);
+            wait_for(&shared, 150);
+            region.change()
+        });
+        must_be_whole(&report, &shared);
+        assert_eq!((change.allocations, change.reallocations, change.deallocations), (0, 0, 0), "{change:?}");
+    }
+}
+
+/// Pages that the threads of the run have missed: those that were in memory, and those that were not.
+fn missed() -> (u64, u64) {
+    let (mut minor, mut major) = (0, 0);
+    for task in fs::read_dir("/proc/self/task").expect("threads").flatten() {
+        let Ok(stat) = fs::read_to_string(task.path().join("stat")) else { continue };
+        let Some((name, rest)) = stat.split_once('(').and_then(|(_, rest)| rest.rsplit_once(')')) else {
+            continue;
+        };
+        // Behind the name: state, five ids, flags, then these (proc(5)).
+        let fields: Vec<&str> = rest.split_whitespace().collect();
+        if name.starts_with("exec-") {
+            minor += fields[7].parse::<u64>().expect("a number");
+            major += fields[9].parse::<u64>().expect("a number");
+        }
+    }
+    (minor, major)
+}
+
+#[test]
+fn y20_memory_is_locked_and_no_page_is_missing_in_the_loop() {
+    let _one = ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    needs_root!();
+    let _bench = Bench::new("runtime_pages");
+    needs!("two CPUs", kernel::cpus().iter().count() >= 2);
+    for config in configs().into_iter().take(2) {
+        let shared = Arc::new(Shared::default());
+        let (app, tasks) = graph(config, &shared);
+        let (_, report, windows) = run(app, tasks[0], &shared, 600, || {
+            let windows = (1..=5).map(|window| {
+                let before = missed();
+                wait_for(&shared, 100 * window);
+                (before, missed())
+            });
+            windows.collect::<Vec<_>>()
+        });
+        assert!(report.is_locked, "root may lock its memory");
+        assert!(
+            windows.iter().all(|(before, after)| before.1 == after.1),
+            "fetched from a disk: {windows:?}"
+        );
+        // The kernel may move a page now and then; what the loop has not got it misses each time.
+        assert!(windows.iter().any(|(before, after)| before == after), "missed in every window: {windows:?}");
+    }
+}
