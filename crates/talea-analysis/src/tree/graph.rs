@@ -3,11 +3,13 @@
 //! R. Graham's bound ([`crate::multi::graham`]), for each node: while it has not ended, either the longest chain up to it is served, or
 //! all m CPUs serve something else of the graph, so that it ends by len + (vol − len)/m after the graph has come, with its own
 //! longest chain len and the work vol of all nodes. That holds under any policy that leaves no CPU idle, preemptive or not, as long
-//! as one activation has ended before the next comes.
+//! as one activation has ended before the next comes. Who waits for several roots begins with the latest and counts from the
+//! earliest: where some bring a token less often than others, either may be the one that it waits for.
 //!
-//! Assumptions: 1. the root's children are the nodes of one graph, with one that comes by itself, and nothing else; no servers, no
-//! affinities, accelerators, resources; 2. a CPU may take whatever is ready: jobs may move at any time, or are never
-//! interrupted; 3. one token for one job; 4. no overheads, no holes.
+//! Assumptions: 1. the root's children are the nodes of one graph, with one that comes by itself, or several that are periodic, and
+//! nothing else; no servers, no affinities, accelerators, resources; 2. a CPU may take whatever is ready: jobs may move at any
+//! time, or are never interrupted; 3. a job moves one token at most through each channel, and an activation takes one or more;
+//! 4. no overheads, no holes.
 
 use super::answer::{NoTest, Reason};
 use super::read::any_scheduler;
@@ -36,21 +38,21 @@ pub(super) fn bounds(walk: &Walk<'_>, sources: &[Source]) -> Option<BTreeMap<Nod
         .map(|((id, spec), source)| (id, spec, source))
         .collect();
     let has_inputs = |id: NodeId| tree.channels.iter().any(|channel| channel.to == id);
-    let first = nodes.iter().position(|&(id, ..)| !has_inputs(id))?;
-    let is_node = |(at, &(id, spec, source)): (usize, &(NodeId, &TaskSpec, &Source))| {
-        let comes = matches!(&source.arrivals, Arrivals::List(times) if times.is_empty());
-        is_plain(spec, source) && (at == first || (has_inputs(id) && spec.inherits && comes))
-    };
-    if !nodes.iter().enumerate().all(is_node) || tree.channels.iter().any(|channel| channel.tokens != 1) {
-        return None;
+    let comes = |source: &Source| matches!(&source.arrivals, Arrivals::List(times) if times.is_empty());
+    let mut roots: Vec<Root> = Vec::new();
+    let mut starts: Vec<Option<Root>> = Vec::new();
+    for &(id, spec, source) in &nodes {
+        let root = if has_inputs(id) { None } else { Some(Root::of(spec, source)?) };
+        let is_node = root.is_some() || comes(source);
+        if !is_node || !is_plain(spec, source) {
+            return None;
+        }
+        roots.extend(root);
+        starts.push(root);
     }
-    let (_, spec, source) = nodes[first];
-    let (period, jitter) = match &source.arrivals {
-        Arrivals::Periodic { period, jitter, .. } => (*period, jitter.as_ns()),
-        Arrivals::Sporadic { separation, .. } => (*separation, 0),
-        Arrivals::List(_) | Arrivals::Seen(_) => return None,
-    };
-    if spec.enforced {
+    let period = roots.first()?.period;
+    // Several keep step if they are periodic, and all are of one graph.
+    if roots.len() > 1 && roots.iter().any(|root| root.drifts || root.period != period) {
         return None;
     }
     let costs: Vec<Work> =
@@ -58,19 +60,99 @@ pub(super) fn bounds(walk: &Walk<'_>, sources: &[Source]) -> Option<BTreeMap<Nod
     let number = |id: NodeId| nodes.iter().position(|&(node, ..)| node == id);
     let edges: Option<Vec<(usize, usize)>> =
         tree.channels.iter().map(|channel| Some((number(channel.from)?, number(channel.to)?))).collect();
-    let graph = Graph { costs: &costs, edges: &edges? };
+    let edges = edges?;
+    if roots.len() > 1 && !is_one(nodes.len(), &edges) {
+        return None;
+    }
+    // Whoever waits for several begins with the latest.
+    for _ in &nodes {
+        for &(from, to) in &edges {
+            let both = [starts[from], starts[to]].into_iter().flatten().reduce(Root::later);
+            starts[to] = both;
+        }
+    }
+    let graph = Graph { costs: &costs, edges: &edges };
     let (volume, chains) = (graph.volume().ok()?, graph.chains().ok()?);
-    let bound = |chain: u64| jitter.checked_add(chain + (volume - chain) / u64::from(tree.cpus));
-    let longest = bound(chains.iter().copied().max()?)?;
-    let of = |(&(id, ..), &chain): (&(NodeId, &TaskSpec, &Source), &u64)| {
-        let found = if longest > period.as_ns() {
+    let bound = |chain: u64| chain + (volume - chain) / u64::from(tree.cpus);
+    let longest = bound(chains.iter().copied().max()?);
+    let first = roots.iter().map(|root| root.nominal).min()?;
+    let last = roots.iter().map(|root| root.seen).max()?.checked_add(longest)?;
+    let of = |((id, chain), start): ((NodeId, u64), &Option<Root>)| {
+        let late = start.map_or(0, |start| start.seen - start.nominal);
+        let found = if last - first > period {
             Err(NoTest { node: id, reason: Reason::Graph })
         } else {
-            bound(chain).map(Span::from_ns).ok_or(NoTest { node: id, reason: Reason::Limit })
+            let bound = late.checked_add(bound(chain));
+            bound.map(Span::from_ns).ok_or(NoTest { node: id, reason: Reason::Limit })
         };
         (id, found)
     };
-    Some(nodes.iter().zip(&chains).map(of).collect())
+    Some(nodes.iter().map(|&(id, ..)| id).zip(chains).zip(&starts).map(of).collect())
+}
+
+/// The relative deadline of every task that a graph activates: that of its graph, which its tokens carry, whatever it is ordered by.
+pub(super) fn deadlines(tree: &Tree) -> BTreeMap<NodeId, Span> {
+    let own = |node: NodeId| match tree.get(node).map(|node| &node.body) {
+        Some(Body::Task(spec)) => spec.deadline,
+        _ => Span::ZERO,
+    };
+    let mut found: BTreeMap<NodeId, Span> =
+        tree.channels.iter().map(|channel| (channel.to, Span::ZERO)).collect();
+    for _ in 0..tree.channels.len() {
+        let before = found.clone();
+        for channel in &tree.channels {
+            let of = found.get(&channel.from).copied().unwrap_or_else(|| own(channel.from));
+            // Those of joined roots are the same.
+            if !of.is_zero() {
+                found.insert(channel.to, of);
+            }
+        }
+        if found == before {
+            break;
+        }
+    }
+    found
+}
+
+/// One that comes by itself; of several, when the first is due and the last is seen.
+#[derive(Clone, Copy)]
+struct Root {
+    period: u64,
+    nominal: u64,
+    /// At the latest.
+    seen: u64,
+    /// Its distance from others changes.
+    drifts: bool,
+}
+
+impl Root {
+    fn of(spec: &TaskSpec, source: &Source) -> Option<Root> {
+        let (period, offset, jitter, drifts) = match &source.arrivals {
+            Arrivals::Periodic { offset, period, jitter } => (period, offset, *jitter, false),
+            Arrivals::Sporadic { offset, separation, .. } => (separation, offset, Span::ZERO, true),
+            Arrivals::List(_) | Arrivals::Seen(_) => return None,
+        };
+        let (period, nominal) = (period.as_ns(), offset.as_ns());
+        let seen = nominal.checked_add(jitter.as_ns())?;
+        (!spec.enforced && !spec.inherits).then_some(Root { period, nominal, seen, drifts })
+    }
+
+    fn later(self, other: Root) -> Root {
+        Root { nominal: self.nominal.min(other.nominal), seen: self.seen.max(other.seen), ..self }
+    }
+}
+
+/// Whether edges join all of so many nodes.
+fn is_one(nodes: usize, edges: &[(usize, usize)]) -> bool {
+    let mut joined = alloc::vec![false; nodes];
+    joined[0] = true;
+    for _ in 0..nodes {
+        for &(from, to) in edges {
+            let both = joined[from] || joined[to];
+            (joined[from], joined[to]) = (both, both);
+        }
+    }
+    joined.iter().all(|joined| *joined)
 }
 
 fn leaves_no_cpu_idle(tree: &Tree) -> bool {

@@ -67,7 +67,7 @@ pub(super) struct Walk<'a> {
     bounds: BTreeMap<NodeId, Option<Result<Span, NoTest>>>,
     /// What a bound is, and whose.
     kinds: BTreeMap<NodeId, (Kind, &'static Card)>,
-    /// Of nodes of graphs that have them from the graph.
+    /// Of tasks that a graph activates.
     deadlines: BTreeMap<NodeId, Span>,
     /// What is known of an off-line table, or of a graph alone, where nothing else knows anything.
     special: BTreeMap<NodeId, Result<Span, NoTest>>,
@@ -124,7 +124,7 @@ impl<'a> Walk<'a> {
             levels: BTreeMap::new(),
             bounds: BTreeMap::new(),
             kinds: BTreeMap::new(),
-            deadlines: tree.inherited().into_iter().map(|(node, of)| (node, of.relative_deadline)).collect(),
+            deadlines: super::graph::deadlines(tree),
             special: BTreeMap::new(),
             special_card: &super::table::CARD,
         };
