@@ -2,7 +2,7 @@
 //! emulated.
 //!
 //! The paper's costs are in a drawing only, and of another machine. Here everything is derived from what the functions cost on
-//! this one: the device does a detection in a third of the time that a CPU takes, a highlight or a speed in two thirds (they are
+//! this one: the device does a detection in a quarter of the time that a CPU takes, a highlight or a speed in two thirds (they are
 //! small: most of it is the way there and back); and a frame has [`Costs::period`]. So the schedule is the same on fast machines
 //! and slow ones, in another time.
 
@@ -106,7 +106,7 @@ impl Costs {
 
     /// A detection by the device.
     pub fn detect_by_device(&self) -> Duration {
-        self.detect / 3
+        self.detect / 4
     }
 
     /// A highlight by the device.

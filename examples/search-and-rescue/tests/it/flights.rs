@@ -130,10 +130,10 @@ fn y18_the_drone_says_itself_as_a_system_file_that_hands_on_what_is_in_the_frame
     };
     let text = setup.describe().expect("a system file");
     let system = talea_system::system::read(&text, "drone.toml", &()).expect("it was checked");
-    // Fifteen sixteenths of 300 / 3 + 4 · (80 + 80) + 45 ms, with CPU versions it is 300 + 4 · 120 + 45.
-    assert_eq!(setup.costs.fullest(), [ms(825), ms(785)]);
-    assert_eq!(setup.costs.period(), Duration::from_micros(735_936));
-    assert_eq!(system.duration.as_ns(), 20 * 735_936_000);
+    // Fifteen sixteenths of 300 / 4 + 4 · (80 + 80) + 45 ms, with CPU versions it is 300 + 4 · 120 + 45.
+    assert_eq!(setup.costs.fullest(), [ms(825), ms(760)]);
+    assert_eq!(setup.costs.period(), Duration::from_micros(712_500));
+    assert_eq!(system.duration.as_ns(), 20 * 712_500_000);
     assert_eq!(system.roots[0].tree.channels.len(), 4);
     let counts: Vec<String> = (0..scene::FRAMES)
         .map(|frame| if frame < 2 { 0 } else { scene::things(frame).len() }.to_string())
@@ -141,7 +141,7 @@ fn y18_the_drone_says_itself_as_a_system_file_that_hands_on_what_is_in_the_frame
     assert!(text.contains(&format!("push = [{}]", counts.join(", "))), "{text}");
     // Secure from the first frame with boats to the first without.
     let changes = &system.roots[0].surroundings.changes;
-    let modes: Vec<u64> = changes.iter().map(|(at, _)| at.as_ns() / 735_936_000).collect();
+    let modes: Vec<u64> = changes.iter().map(|(at, _)| at.as_ns() / 712_500_000).collect();
     let is_secure = |frame: &u64| boats_in(*frame as u32) > 0;
     let first = (0..20).find(|frame| is_secure(frame)).expect("boats");
     assert_eq!(modes, [first, (first..20).find(|frame| !is_secure(frame)).expect("none")]);
