@@ -74,6 +74,30 @@ fn c_of(text: &str) -> &str {
     block
 }
 
+/// Lines of a block of this language in the README that has `of` in it.
+fn lines_of(language: &str, of: &str) -> Vec<String> {
+    let readme = std::fs::read_to_string(here("../../README.md")).expect("a file of the tree");
+    let fence = format!("\n```{language}\n");
+    let mut blocks = readme.split(&fence).skip(1).filter_map(|rest| Some(rest.split_once("```")?.0));
+    let block = blocks.find(|block| block.contains(of)).expect("a block");
+    block.lines().map(|line| line.trim().to_owned()).filter(|line| !line.starts_with("//")).collect()
+}
+
+#[test]
+fn y1_y7_y9_the_readme_has_lines_of_programs_that_are_compiled() {
+    let read = |path: &str| std::fs::read_to_string(here("../..").join(path)).expect("a file of the tree");
+    for (language, of, from) in [
+        ("c", "talea_app_new", "examples/c/fork_join.c"),
+        ("rust", "Application::new", "crates/talea-runtime/src/lib.rs"),
+    ] {
+        let (lines, source) = (lines_of(language, of), read(from));
+        assert!(lines.len() > 5, "{lines:?}");
+        for line in lines {
+            assert!(source.contains(&line), "{from} does not have: {line}");
+        }
+    }
+}
+
 #[test]
 fn y1_y7_y9_fork_and_join_in_c_run_and_the_manual_has_their_text() {
     needs!("two CPUs", workers() == 2);
