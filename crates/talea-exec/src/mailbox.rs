@@ -296,4 +296,70 @@ mod tests {
         mailbox.take(&slots, &mut mail);
         assert_eq!(mail.asked, []);
     }
+
+    /// What is asked for and said from outside, in terms of the model checker: as [`Mailbox::ask`], [`Mailbox::stop`] and
+    /// [`Mailbox::take`] do it.
+    mod interleaved {
+        use loom::sync::Arc;
+        use loom::sync::atomic::{AtomicU32, Ordering};
+        use loom::thread;
+
+        #[derive(Default)]
+        struct Outside {
+            count: AtomicU32,
+            mark: AtomicU32,
+            news: AtomicU32,
+        }
+
+        impl Outside {
+            fn ask(&self) {
+                self.count.fetch_add(1, Ordering::AcqRel);
+                self.mark.fetch_or(1, Ordering::AcqRel);
+            }
+
+            fn stop(&self) {
+                self.news.fetch_or(1, Ordering::AcqRel);
+            }
+
+            /// How many were asked for, and whether it was stopped.
+            fn take(&self) -> (u32, bool) {
+                let stopped =
+                    self.news.load(Ordering::Acquire) != 0 && self.news.swap(0, Ordering::AcqRel) != 0;
+                let marked =
+                    self.mark.load(Ordering::Relaxed) != 0 && self.mark.swap(0, Ordering::AcqRel) != 0;
+                (if marked { self.count.swap(0, Ordering::AcqRel) } else { 0 }, stopped)
+            }
+        }
+
+        #[test]
+        fn y14_in_every_interleaving_what_was_asked_for_before_a_stop_is_found_with_it_and_once() {
+            // Few bugs need more than two preemptions (Musuvathi and Qadeer, PLDI 2007).
+            let mut model = loom::model::Builder::new();
+            model.preemption_bound = Some(2);
+            model.check(|| {
+                let outside = Arc::new(Outside::default());
+                let (first, other) = (Arc::clone(&outside), Arc::clone(&outside));
+                // One asks and stops it; another one asks meanwhile.
+                let stopping = thread::spawn(move || {
+                    first.ask();
+                    first.stop();
+                });
+                let asking = thread::spawn(move || other.ask());
+                let (mut found, mut stopped) = (0, false);
+                for _ in 0..2 {
+                    let (count, is_stopped) = outside.take();
+                    found += count;
+                    stopped |= is_stopped;
+                    if stopped {
+                        break;
+                    }
+                }
+                assert!(!stopped || found >= 1, "its own was asked for before");
+                stopping.join().unwrap();
+                asking.join().unwrap();
+                found += outside.take().0;
+                assert_eq!(found, 2, "nothing is lost or doubled");
+            });
+        }
+    }
 }
