@@ -50,8 +50,18 @@ impl News {
         self.which.fetch_or(which, Ordering::AcqRel);
     }
 
+    /// Whether it was stopped, since this was last asked.
+    fn take_stop(&self) -> bool {
+        self.which.load(Ordering::Acquire) & News::STOPPED != 0
+            && self.which.fetch_and(!News::STOPPED, Ordering::AcqRel) & News::STOPPED != 0
+    }
+
+    /// What has become of the world; a stop stays.
     fn take(&self, said: &mut Vec<Event>) {
-        let which = self.which.swap(0, Ordering::AcqRel);
+        if self.which.load(Ordering::Acquire) & !News::STOPPED == 0 {
+            return;
+        }
+        let which = self.which.fetch_and(News::STOPPED, Ordering::AcqRel);
         let mut say = |bit: u32, event: Event| {
             if which & bit != 0 {
                 said.push(event);
@@ -60,7 +70,6 @@ impl News {
         say(News::BATTERY, Event::Changed(Condition::Battery(self.battery.load(Ordering::Acquire))));
         say(News::MODE, Event::Changed(Condition::Mode(self.mode.load(Ordering::Acquire))));
         say(News::PERMITTED, Event::Changed(Condition::Permitted(self.permitted.load(Ordering::Acquire))));
-        say(News::STOPPED, Event::Stopped);
     }
 }
 
@@ -141,10 +150,14 @@ impl Mailbox {
 
     /// Everything that was posted, oldest first, into `mail`, which is empty.
     pub(crate) fn take(&self, slots: &[Slot], mail: &mut Mail) {
+        self.take_letting(slots, mail, || {});
+    }
+
+    /// The same; between two reads somebody else may do something.
+    fn take_letting(&self, slots: &[Slot], mail: &mut Mail, mut others: impl FnMut()) {
         // First, so that of what somebody has asked for before a stop nothing is found after it.
-        if self.news.which.load(Ordering::Acquire) != 0 {
-            self.news.take(&mut mail.said);
-        }
+        let is_stopped = self.news.take_stop();
+        others();
         self.letters.take(|who| &slots[who as usize].next, |who| mail.ended.push(TaskId(who)));
         mail.ended.reverse();
         for (word, asked) in self.asked.iter().enumerate() {
@@ -161,6 +174,13 @@ impl Mailbox {
                     mail.asked.push((TaskId(at as u32), count));
                 }
             }
+        }
+        others();
+        // Last, so that whoever has said something and then asks for a job has it looked at before that job: a step does what is
+        // said before what is asked for.
+        self.news.take(&mut mail.said);
+        if is_stopped {
+            mail.said.push(Event::Stopped);
         }
     }
 }
@@ -297,12 +317,72 @@ mod tests {
         assert_eq!(mail.asked, []);
     }
 
-    /// What is asked for and said from outside, in terms of the model checker: as [`Mailbox::ask`], [`Mailbox::stop`] and
-    /// [`Mailbox::take`] do it.
+    /// What steps would be told, in their order, if what `program` does falls into this gap of the first read.
+    fn told(gap: usize, program: impl Fn(&Mailbox, &[Slot])) -> Vec<Vec<String>> {
+        let (mailbox, slots) = (Mailbox::new(1), slots(1));
+        let mut gaps = 0;
+        let others = || {
+            if gaps == gap {
+                program(&mailbox, &slots);
+            }
+            gaps += 1;
+        };
+        let mut steps = Vec::new();
+        let mut mail = Mail::new(1);
+        let mut tell = |mail: &mut Mail| {
+            let (stops, said): (Vec<Event>, Vec<Event>) =
+                mail.said.iter().partition(|&&event| event == Event::Stopped);
+            let said = said.iter().map(|_| "changed".to_owned());
+            let asked = mail.asked.iter().map(|(_, count)| format!("asked {count}"));
+            let stops = stops.iter().map(|_| "stopped".to_owned());
+            steps.push(said.chain(asked).chain(stops).collect());
+            mail.clear();
+        };
+        mailbox.take_letting(&slots, &mut mail, others);
+        tell(&mut mail);
+        for _ in 0..2 {
+            mailbox.take(&slots, &mut mail);
+            tell(&mut mail);
+        }
+        assert!(gap < gaps, "there is such a gap");
+        steps
+    }
+
+    #[test]
+    fn y6_what_is_said_before_a_job_is_asked_for_is_told_before_it_wherever_the_reader_stands() {
+        for gap in 0..2 {
+            let all: Vec<String> = told(gap, |mailbox, slots| {
+                mailbox.change(Condition::Battery(7));
+                mailbox.ask(TaskId(0), slots);
+            })
+            .concat();
+            assert_eq!(all, ["changed", "asked 1"], "gap {gap}");
+        }
+    }
+
+    #[test]
+    fn y14_what_is_asked_for_before_a_stop_is_told_before_it_wherever_the_reader_stands() {
+        for gap in 0..2 {
+            let all: Vec<String> = told(gap, |mailbox, slots| {
+                mailbox.ask(TaskId(0), slots);
+                mailbox.change(Condition::Mode(1));
+                mailbox.stop();
+            })
+            .concat();
+            assert_eq!(all.last().map(String::as_str), Some("stopped"), "gap {gap}: {all:?}");
+            assert_eq!(all.len(), 3, "gap {gap}: {all:?}");
+        }
+    }
+
+    /// What is asked for and said from outside, in terms of the model checker: as [`Mailbox::ask`], [`Mailbox::change`],
+    /// [`Mailbox::stop`] and [`Mailbox::take`] do it.
     mod interleaved {
         use loom::sync::Arc;
         use loom::sync::atomic::{AtomicU32, Ordering};
         use loom::thread;
+
+        const STOPPED: u32 = 1;
+        const CHANGED: u32 = 2;
 
         #[derive(Default)]
         struct Outside {
@@ -317,17 +397,27 @@ mod tests {
                 self.mark.fetch_or(1, Ordering::AcqRel);
             }
 
-            fn stop(&self) {
-                self.news.fetch_or(1, Ordering::AcqRel);
+            fn say(&self, what: u32) {
+                self.news.fetch_or(what, Ordering::AcqRel);
             }
 
             /// How many were asked for, and whether it was stopped.
             fn take(&self) -> (u32, bool) {
-                let stopped =
-                    self.news.load(Ordering::Acquire) != 0 && self.news.swap(0, Ordering::AcqRel) != 0;
+                let (count, stopped, _) = self.take_all();
+                (count, stopped)
+            }
+
+            /// The same, and whether the world has changed.
+            fn take_all(&self) -> (u32, bool, bool) {
+                let heard = |what: u32| {
+                    self.news.load(Ordering::Acquire) & what != 0
+                        && self.news.fetch_and(!what, Ordering::AcqRel) & what != 0
+                };
+                let stopped = heard(STOPPED);
                 let marked =
                     self.mark.load(Ordering::Relaxed) != 0 && self.mark.swap(0, Ordering::AcqRel) != 0;
-                (if marked { self.count.swap(0, Ordering::AcqRel) } else { 0 }, stopped)
+                let count = if marked { self.count.swap(0, Ordering::AcqRel) } else { 0 };
+                (count, stopped, heard(CHANGED))
             }
         }
 
@@ -342,7 +432,7 @@ mod tests {
                 // One asks and stops it; another one asks meanwhile.
                 let stopping = thread::spawn(move || {
                     first.ask();
-                    first.stop();
+                    first.say(STOPPED);
                 });
                 let asking = thread::spawn(move || other.ask());
                 let (mut found, mut stopped) = (0, false);
@@ -359,6 +449,30 @@ mod tests {
                 asking.join().unwrap();
                 found += outside.take().0;
                 assert_eq!(found, 2, "nothing is lost or doubled");
+            });
+        }
+
+        #[test]
+        fn y6_in_every_interleaving_what_is_said_before_a_job_is_asked_for_is_found_with_it_or_before() {
+            loom::model(|| {
+                let outside = Arc::new(Outside::default());
+                let program = {
+                    let outside = Arc::clone(&outside);
+                    thread::spawn(move || {
+                        outside.say(CHANGED);
+                        outside.ask();
+                    })
+                };
+                let (mut found, mut changed) = (0, false);
+                for _ in 0..2 {
+                    let (count, _, is_changed) = outside.take_all();
+                    found += count;
+                    changed |= is_changed;
+                    assert!(changed || found == 0, "the job would have the world before");
+                }
+                program.join().unwrap();
+                found += outside.take_all().0;
+                assert_eq!(found, 1);
             });
         }
     }
