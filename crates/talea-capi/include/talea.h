@@ -370,8 +370,8 @@ int talea_wait_period(talea_periodic *periodic);
  *
  * Threads. Of the calls below jobs may make talea_app_activate, talea_app_battery, talea_app_mode, talea_app_permit,
  * talea_channel_push, talea_channel_pop and talea_job_get: these take no lock, wait for nobody, allocate nothing and
- * leave talea_message() alone, and any other thread may make them, too. All others are -EDEADLK in a job; from
- * other threads they wait for each other, but not for an application that is just being stopped (-EBUSY). Nobody may use
+ * leave talea_message() alone. Any other thread may make them, too, but for push and pop, which are for jobs of the channel's
+ * source and of its sink alone (-EPERM). All others are -EDEADLK in a job and in a chooser; from other threads they wait for each other, but not for an application that is just being stopped (-EBUSY). Nobody may use
  * what another thread frees.
  *
  * Results are as above: 0, or a negative errno with a sentence in talea_message(). -EINVAL: what is declared makes
@@ -454,7 +454,8 @@ typedef struct talea_choice {
 } talea_choice;
 
 /* Says which version, from 0. Called by the scheduler with its lock held: it must be short, must not block, and must
- * call nothing of this library. */
+ * call nothing of this library; calls that would wait for the application are -EDEADLK. No exception leaves it (it aborts
+ * the program). */
 typedef int32_t (*talea_chooser)(const talea_choice *choice, void *data);
 
 /* Versions are chosen by this function: sets TALEA_SELECT_USER. */
@@ -528,11 +529,12 @@ int talea_app_channel(talea_app *app, uint32_t from, uint32_t to, size_t item_si
                       uint32_t tokens, talea_channel **channel);
 
 /* Puts a copy of `*item` in, from a job of the source; it can be taken when that job has ended. -EAGAIN: the channel is
- * full, which the report counts; -EMSGSIZE: `size` is not that of its elements. */
+ * full, which the report counts; -EPERM: the calling thread does no job of the source; -EMSGSIZE: `size` is not that of its
+ * elements. */
 int talea_channel_push(talea_channel *channel, const void *item, size_t size);
 
 /* Takes the first element out, from a job of the sink; its room is there when that job has ended. -EAGAIN: the channel is
- * empty, which the report counts, and `*item` stays as it was. */
+ * empty, which the report counts, and `*item` stays as it was; -EPERM: the calling thread does no job of the sink. */
 int talea_channel_pop(talea_channel *channel, void *item, size_t size);
 
 /* Runs it. Returns when its time zero is fixed, a moment ahead. When it can't be run everything stays declared:

@@ -55,7 +55,9 @@
  * when its graph is; one without channels into it and without a period is activated by task_activate. More in talea.h.
  *
  * Threads. task_activate, channel_push, channel_pop, yas_mode, yas_permit and yas_battery may be called by jobs: they wait for
- * nobody. Everything else is for the main program.
+ * nobody. channel_push is for jobs of the channel's source alone, and channel_pop for jobs of its destination: elsewhere they
+ * are false, and nothing is moved. Everything else is for the main program; in a job, and in a function that chooses versions,
+ * it does nothing.
  */
 #ifndef YASMIN_H
 #define YASMIN_H

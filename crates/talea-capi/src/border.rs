@@ -128,6 +128,15 @@ pub(crate) unsafe fn read<T: Sized32>(pointer: *const T) -> Answer<T> {
     Ok(value)
 }
 
+/// Whether [`write`] would be done.
+///
+/// # Safety
+/// `pointer` is NULL or names at least a `u32`.
+pub(crate) unsafe fn can_be_written<T: Sized32>(pointer: *const T) -> Answer {
+    // SAFETY: the caller's promise.
+    unsafe { size_of_given(pointer) }.map(drop)
+}
+
 /// Fills a caller's structure as far as its size says; what this library does not know becomes zero. The size
 /// itself stays.
 ///

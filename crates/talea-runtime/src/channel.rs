@@ -2,7 +2,9 @@
 //!
 //! Model (docs/model.md, section 8): a bounded first-in first-out queue. What a job puts in can be taken when the job has ended, and
 //! what it takes makes room when it has ended ([`Flow`]). Nobody waits: a full channel takes nothing and an empty one gives nothing,
-//! which is counted. The queue has no lock, because whoever puts or takes may be stopped in the middle of it.
+//! which is counted. The queue has no lock, because whoever puts or takes may be stopped in the middle of it; and since one end is one
+//! task, whose jobs come one after the other, and the flow lets nobody touch a cell before the job that had it last has ended, nobody
+//! ever spins for another one's next step there.
 
 use crossbeam_queue::ArrayQueue;
 use std::fmt;
@@ -59,12 +61,23 @@ impl<T> Output<T> {
     /// # Errors
     /// Gives it back if the channel is full.
     pub fn push(&self, value: T) -> Result<(), T> {
-        if !self.0.flow.push() {
+        if self.has_room() { self.0.data.push(value) } else { Err(value) }
+    }
+
+    /// Puts in what `value` makes, which is asked only when there is room; whether there was. Whatever room a job finds belonged to
+    /// jobs that have ended, so what these have given back is there, complete. If `value` panics the room is gone until the channel
+    /// is emptied by a stop.
+    pub fn push_with(&self, value: impl FnOnce() -> T) -> bool {
+        self.has_room() && self.0.data.push(value()).is_ok()
+    }
+
+    /// Claims it. There is as much in the queue as the flow says.
+    fn has_room(&self) -> bool {
+        let is_room = self.0.flow.push();
+        if !is_room {
             self.0.counts.full.fetch_add(1, Ordering::Relaxed);
-            return Err(value);
         }
-        // There is as much room as the flow says.
-        self.0.data.push(value)
+        is_room
     }
 }
 

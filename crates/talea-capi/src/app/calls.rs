@@ -7,6 +7,7 @@ use super::{Pipe, convert};
 use crate::border::{Answer, Trouble, call, given, place, read};
 use crate::layout::{TaleaAppConfig, TaleaTask, TaleaTaskVersion};
 use libc::{c_char, c_int, c_void, size_t};
+use std::any::Any;
 use std::ffi::CStr;
 use std::sync::Arc;
 use talea_runtime::{Application, Config, Selection, VersionId};
@@ -45,7 +46,8 @@ impl App {
             let id = declared.task(task)?;
             let number = declared.tasks[task as usize].versions.len();
             let version = convert::version(version, number)?;
-            let version: VersionId = declared.stopped()?.version(id, version, move |job| what.run(task, job));
+            let of = self.of_all(task);
+            let version: VersionId = declared.stopped()?.version(id, version, move |job| what.run(of, job));
             declared.tasks[task as usize].versions.push(version);
             Ok(number as u32)
         })
@@ -85,12 +87,13 @@ impl App {
         (length, tokens): (u32, u32),
     ) -> Answer<*const Pipe> {
         self.with(|declared| {
-            let ends = (declared.task(ends.0)?, declared.task(ends.1)?);
+            let tasks = (declared.task(ends.0)?, declared.task(ends.1)?);
+            let ends = (self.of_all(ends.0), self.of_all(ends.1));
             if item == 0 || length == 0 {
                 return Err(wrong("a channel has room for something: talea_app_edge is for no data"));
             }
             let app = declared.stopped()?;
-            let pipe = Pipe::new(app, ends, (length, tokens.max(1)), item).ok_or_else(|| {
+            let pipe = Pipe::new(app, tasks, ends, (length, tokens.max(1)), item).ok_or_else(|| {
                 Trouble::Said(
                     libc::ENOMEM,
                     format!("{length} elements of {item} bytes: at most 1048576, and 1 GiB"),
@@ -133,8 +136,12 @@ pub unsafe extern "C" fn talea_app_free(app: *mut App) -> c_int {
         if app.is_null() {
             return Ok(());
         }
-        // SAFETY: it was given out by `talea_app_new`, and nobody uses it any more.
-        unsafe { Box::from_raw(app) }.end()
+        // Others may have it still where it may not be freed: it is nobody's own before that is known.
+        // SAFETY: it was given out by `talea_app_new`.
+        unsafe { &*app }.is_ours()?;
+        // SAFETY: the same, and nobody uses it any more.
+        drop(unsafe { Box::from_raw(app) });
+        Ok(())
     })
 }
 
@@ -181,7 +188,7 @@ pub unsafe extern "C" fn talea_app_version(
     app: *mut App,
     task: u32,
     version: *const TaleaTaskVersion,
-    function: Option<unsafe extern "C" fn(*mut c_void)>,
+    function: Option<unsafe extern "C-unwind" fn(*mut c_void)>,
     argument: *mut c_void,
     id: *mut u32,
 ) -> c_int {
@@ -246,10 +253,12 @@ impl Default for App {
 }
 
 impl App {
-    /// From now on versions are chosen so.
-    pub(crate) fn select(&self, selection: Selection) -> Answer {
+    /// From now on versions are chosen so, by what is kept as long as a machine could ask it.
+    pub(crate) fn select<T: Any + Send>(&self, selection: Selection, asked: Box<T>) -> Answer {
         self.with(|declared| {
             declared.stopped()?.config().selection = selection;
+            // The machine that knew the one before is gone.
+            declared.asked = Some(asked);
             Ok(())
         })
     }

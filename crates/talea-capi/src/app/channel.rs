@@ -2,8 +2,13 @@
 //!
 //! Model: the typed channel of the runtime carries *places*: numbers of the cells of a buffer that was allocated with the channel. Who
 //! pushes takes a free place, fills it and sends its number; who pops copies it out and gives the place back. A place has one owner at a
-//! time, so nobody reads what another one writes, however many threads push and pop.
+//! time, so nobody reads what another one writes.
+//!
+//! Invariant: jobs of the source alone push, and jobs of the sink alone pop, one after the other. A place is taken when the channel has
+//! room only: that room belonged to jobs of the sink that have ended, so as many places are back, and the queue of free ones has no
+//! cell that somebody was stopped in the middle of. In that queue, whoever finds such a cell would spin until the other one goes on.
 
+use super::job::{self, Doing};
 use crossbeam_queue::ArrayQueue;
 use libc::c_void;
 use std::cell::UnsafeCell;
@@ -19,6 +24,19 @@ pub struct Pipe {
     output: Output<Place>,
     input: Input<Place>,
     places: Arc<Places>,
+    /// Whose jobs push, and whose pop.
+    ends: (Doing, Doing),
+}
+
+/// Why nothing was pushed or popped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Not {
+    /// The calling thread does no job of the task at this end.
+    Allowed,
+    /// The elements have another size.
+    Fitting,
+    /// Full or empty.
+    Now,
 }
 
 struct Places {
@@ -55,8 +73,6 @@ impl Place {
 impl Places {
     /// Nothing, if there is no memory for so many.
     fn new(length: u32, item: usize) -> Option<Arc<Places>> {
-        // One more than there is room for, so that it is the channel that finds itself full, and counts it.
-        let length = length + 1;
         let bytes = item.checked_mul(length as usize).filter(|&bytes| bytes <= BYTES_MAX)?;
         let mut cells = Vec::new();
         cells.try_reserve_exact(bytes).ok()?;
@@ -75,39 +91,48 @@ impl Pipe {
     pub(crate) fn new(
         app: &mut Application,
         (from, to): (TaskId, TaskId),
+        ends: (Doing, Doing),
         (length, tokens): (u32, u32),
         item: usize,
     ) -> Option<Pipe> {
         let places = (length <= LENGTH_MAX).then(|| Places::new(length, item)).flatten()?;
         let (output, input) = app.channel_of(from, to, length, tokens);
-        Some(Pipe { output, input, places })
+        Some(Pipe { output, input, places, ends })
     }
 
-    /// Of its elements, in bytes.
-    pub(crate) fn item(&self) -> usize {
-        self.places.item
+    /// Whether the calling thread may use that end, with elements of that size.
+    fn may(&self, end: Doing, size: usize) -> Result<(), Not> {
+        if self.places.item != size {
+            return Err(Not::Fitting);
+        }
+        if job::doing() == Some(end) { Ok(()) } else { Err(Not::Allowed) }
     }
 
-    /// Whether there was room.
+    /// Puts one in, if there is room.
     ///
     /// # Safety
-    /// `item` names as many bytes as an element has.
-    pub(crate) unsafe fn push(&self, item: *const c_void) -> bool {
-        let Some(number) = self.places.free.pop() else { return false };
-        let place = Place { of: Arc::clone(&self.places), number };
-        // SAFETY: the caller's promise; the cell is ours as long as the place is, and nobody else's memory.
-        unsafe { std::ptr::copy_nonoverlapping(item.cast::<u8>(), place.cell(), self.places.item) };
-        self.output.push(place).is_ok()
+    /// `item` names `size` bytes.
+    pub(crate) unsafe fn push(&self, item: *const c_void, size: usize) -> Result<(), Not> {
+        self.may(self.ends.0, size)?;
+        let fill = || {
+            let number = self.places.free.pop().expect("a place for all room that the channel has");
+            let place = Place { of: Arc::clone(&self.places), number };
+            // SAFETY: the caller's promise; the cell is ours as long as the place is, and nobody else's memory.
+            unsafe { std::ptr::copy_nonoverlapping(item.cast::<u8>(), place.cell(), size) };
+            place
+        };
+        if self.output.push_with(fill) { Ok(()) } else { Err(Not::Now) }
     }
 
-    /// Whether there was one.
+    /// Takes one out, if there is one.
     ///
     /// # Safety
-    /// `item` names room for as many bytes as an element has.
-    pub(crate) unsafe fn pop(&self, item: *mut c_void) -> bool {
-        let Some(place) = self.input.pop() else { return false };
+    /// `item` names room for `size` bytes.
+    pub(crate) unsafe fn pop(&self, item: *mut c_void, size: usize) -> Result<(), Not> {
+        self.may(self.ends.1, size)?;
+        let place = self.input.pop().ok_or(Not::Now)?;
         // SAFETY: the caller's promise; the cell is ours as long as the place is, and nobody else's memory.
-        unsafe { std::ptr::copy_nonoverlapping(place.cell(), item.cast::<u8>(), self.places.item) };
-        true
+        unsafe { std::ptr::copy_nonoverlapping(place.cell(), item.cast::<u8>(), size) };
+        Ok(())
     }
 }

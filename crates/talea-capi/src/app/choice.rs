@@ -1,11 +1,12 @@
 //! A function of the caller's that chooses versions.
 
+use super::job::choosing;
 use crate::layout::TaleaChoice;
 use libc::c_void;
 use talea_runtime::{Candidates, Selection};
 
 /// `talea_chooser`
-pub type Choose = unsafe extern "C" fn(*const TaleaChoice, *mut c_void) -> i32;
+pub type Choose = unsafe extern "C-unwind" fn(*const TaleaChoice, *mut c_void) -> i32;
 
 /// Such a function and what it is given. The machine knows its address, so it stays where it is as long as the application runs.
 pub(crate) struct Given {
@@ -37,5 +38,5 @@ fn ask(of: &Candidates, address: u64) -> Option<u32> {
         versions: of.versions.len() as u32,
     };
     // SAFETY: the caller's promise: the function and its data live as long as the application.
-    u32::try_from(unsafe { (given.choose)(&raw const choice, given.data) }).ok()
+    u32::try_from(choosing(|| unsafe { (given.choose)(&raw const choice, given.data) })).ok()
 }

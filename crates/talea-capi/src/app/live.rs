@@ -1,10 +1,10 @@
 //! What can be done with an application that runs. Jobs may call what does not start or stop it: that takes no lock, allocates nothing,
 //! and keeps no message.
 
-use super::Pipe;
 use super::job::under_way;
 use super::state::App;
-use crate::border::{call, given, protect, write};
+use super::{Not, Pipe};
+use crate::border::{call, can_be_written, given, protect, write};
 use crate::layout::{TaleaAppReport, TaleaJob};
 use libc::{c_int, c_void, size_t};
 use talea_runtime::{Condition, Hand, TaskId};
@@ -20,6 +20,11 @@ pub unsafe extern "C" fn talea_app_stop(app: *mut App, report: *mut TaleaAppRepo
     call(|| {
         // SAFETY: as the header says.
         let app = unsafe { given(app, "app is NULL") }?;
+        if !report.is_null() {
+            // Looked at before anything is done.
+            // SAFETY: as the header says.
+            unsafe { can_be_written(report) }?;
+        }
         let known = app.stop()?;
         if report.is_null() {
             return Ok(());
@@ -73,28 +78,30 @@ pub unsafe extern "C" fn talea_app_permit(app: *mut App, permitted: u64) -> c_in
     unsafe { tell(app, |hand| hand.change(Condition::Permitted(permitted))) }
 }
 
+/// As the header numbers it.
+fn moved(what: Result<(), Not>) -> c_int {
+    match what {
+        Ok(()) => 0,
+        Err(Not::Allowed) => -libc::EPERM,
+        Err(Not::Fitting) => -libc::EMSGSIZE,
+        Err(Not::Now) => -libc::EAGAIN,
+    }
+}
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn talea_channel_push(channel: *mut Pipe, item: *const c_void, size: size_t) -> c_int {
     // SAFETY: as the header says.
     let Some(pipe) = (unsafe { channel.as_ref() }).filter(|_| !item.is_null()) else { return -libc::EINVAL };
-    quietly(|| match pipe.item() {
-        // SAFETY: it names `size` bytes, says the header.
-        item_size if item_size == size && unsafe { pipe.push(item) } => 0,
-        item_size if item_size == size => -libc::EAGAIN,
-        _ => -libc::EMSGSIZE,
-    })
+    // SAFETY: it names `size` bytes, says the header.
+    quietly(|| moved(unsafe { pipe.push(item, size) }))
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn talea_channel_pop(channel: *mut Pipe, item: *mut c_void, size: size_t) -> c_int {
     // SAFETY: as the header says.
     let Some(pipe) = (unsafe { channel.as_ref() }).filter(|_| !item.is_null()) else { return -libc::EINVAL };
-    quietly(|| match pipe.item() {
-        // SAFETY: there is room for `size` bytes, says the header.
-        item_size if item_size == size && unsafe { pipe.pop(item) } => 0,
-        item_size if item_size == size => -libc::EAGAIN,
-        _ => -libc::EMSGSIZE,
-    })
+    // SAFETY: there is room for `size` bytes, says the header.
+    quietly(|| moved(unsafe { pipe.pop(item, size) }))
 }
 
 #[unsafe(no_mangle)]

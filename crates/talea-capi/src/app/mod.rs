@@ -17,6 +17,6 @@ mod report;
 mod state;
 
 pub(crate) use calls::text;
-pub(crate) use channel::Pipe;
-pub(crate) use job::{Call, is_in_job};
+pub(crate) use channel::{Not, Pipe};
+pub(crate) use job::{Call, choosing, is_inside};
 pub(crate) use state::{App, wrong};

@@ -2,8 +2,9 @@
 
 use super::channel::Pipe;
 use super::choice::Given;
-use super::job::is_in_job;
+use super::job::{AppId, Doing, is_inside};
 use crate::border::{Answer, Trouble};
+use std::any::Any;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use talea_runtime::{Accelerator, Application, Error, Failure, Hand, Report, Running, TaskId, VersionId};
 
@@ -14,6 +15,7 @@ pub struct App {
     hand: RwLock<Option<Hand>>,
     /// A child of fork has none of the threads.
     owner: u32,
+    id: AppId,
 }
 
 /// Everything that was declared, and what became of it.
@@ -25,6 +27,8 @@ pub(crate) struct Declared {
     pub(crate) channels: Vec<Arc<Pipe>>,
     /// What the scheduler machine has a pointer to.
     pub(crate) chooser: Option<Box<Given>>,
+    /// The same, of a selection that somebody else has made.
+    pub(crate) asked: Option<Box<dyn Any + Send>>,
     pub(crate) report: Option<Report>,
 }
 
@@ -90,15 +94,23 @@ impl App {
             accelerators: Vec::new(),
             channels: Vec::new(),
             chooser,
+            asked: None,
             report: None,
         };
-        App { declared: Mutex::new(declared), hand: RwLock::new(None), owner: std::process::id() }
+        let (owner, id) = (std::process::id(), AppId::another());
+        App { declared: Mutex::new(declared), hand: RwLock::new(None), owner, id }
     }
 
-    fn is_ours(&self) -> Answer {
-        if is_in_job() {
-            // Who stops waits for the jobs; and a job is not to wait for who declares.
-            return Err(Trouble::Caller(libc::EDEADLK, "jobs may not call this"));
+    /// One of its tasks, among all of the process.
+    pub(crate) fn of_all(&self, task: u32) -> Doing {
+        Doing { app: self.id, task }
+    }
+
+    /// Whether the calling thread may wait for it: not in a job, and not in a child of fork, which has none of its threads.
+    pub(crate) fn is_ours(&self) -> Answer {
+        if is_inside() {
+            // Who stops waits for the jobs, and for whoever chooses their versions; and these are not to wait for who declares.
+            return Err(Trouble::Caller(libc::EDEADLK, "jobs and choosers may not call this"));
         }
         if self.owner != std::process::id() {
             return Err(Trouble::Caller(
@@ -166,15 +178,6 @@ impl App {
     /// Says something to the run, from jobs and from other threads. Whether there is one. Waits for nobody.
     pub(crate) fn tell(&self, say: impl FnOnce(&Hand) -> bool) -> bool {
         self.hand.try_read().is_ok_and(|hand| hand.as_ref().is_some_and(say))
-    }
-
-    /// May be called where [`App::with`] may; a child of fork forgets what it has no threads for.
-    pub(crate) fn end(self: Box<App>) -> Answer {
-        let is_ours = self.is_ours();
-        if is_ours.is_err() {
-            std::mem::forget(self);
-        }
-        is_ours
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::layout::YasChannel;
 use super::state::{Connected, declare, room};
-use crate::app::{Pipe, wrong};
+use crate::app::{Not, Pipe, wrong};
 use crate::border::{Answer, Trouble, call, given, protect};
 use libc::{c_void, size_t};
 use std::sync::atomic::Ordering;
@@ -50,19 +50,18 @@ pub unsafe extern "C" fn yas_channel_join(
 /// Moves an element through the library's channel behind the program's.
 ///
 /// # Safety
-/// `channel` is NULL or names one, and `item` as many bytes as `size` says.
+/// `channel` is NULL or names one.
 unsafe fn moves(
     channel: *const YasChannel,
     item: *const c_void,
-    size: size_t,
-    one: impl FnOnce(&Pipe) -> bool,
+    one: impl FnOnce(&Pipe) -> Result<(), Not>,
 ) -> bool {
     // SAFETY: the caller's promise.
     let Some(channel) = (unsafe { channel.as_ref() }).filter(|_| !item.is_null()) else { return false };
     // SAFETY: `join` put it there, and it is taken away before it is freed; nobody cleans up while jobs run.
     let pipe = unsafe { channel.connected.load(Ordering::Acquire).as_ref() };
-    let Some(pipe) = pipe.filter(|pipe| pipe.item() == size) else { return false };
-    protect(|| Ok(one(pipe))).unwrap_or(false)
+    let Some(pipe) = pipe else { return false };
+    protect(|| Ok(one(pipe).is_ok())).unwrap_or(false)
 }
 
 #[unsafe(no_mangle)]
@@ -71,12 +70,12 @@ pub unsafe extern "C" fn yas_channel_put(
     item: *const c_void,
     size: size_t,
 ) -> bool {
-    // SAFETY: as the header says; the size was compared.
-    unsafe { moves(channel, item, size, |pipe| pipe.push(item)) }
+    // SAFETY: as the header says.
+    unsafe { moves(channel, item, |pipe| pipe.push(item, size)) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn yas_channel_get(channel: *mut YasChannel, item: *mut c_void, size: size_t) -> bool {
-    // SAFETY: as the header says; the size was compared.
-    unsafe { moves(channel, item, size, |pipe| pipe.pop(item)) }
+    // SAFETY: as the header says.
+    unsafe { moves(channel, item, |pipe| pipe.pop(item, size)) }
 }

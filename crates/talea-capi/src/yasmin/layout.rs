@@ -61,11 +61,11 @@ pub struct YasChannel {
 }
 
 /// What a version does.
-pub type Function = unsafe extern "C" fn(*mut c_void);
+pub type Function = unsafe extern "C-unwind" fn(*mut c_void);
 /// What the battery holds.
-pub type Battery = unsafe extern "C" fn() -> u64;
+pub type Battery = unsafe extern "C-unwind" fn() -> u64;
 /// Which version.
-pub type Select = unsafe extern "C" fn(i32, u64, u64) -> i32;
+pub type Select = unsafe extern "C-unwind" fn(i32, u64, u64) -> i32;
 
 // SAFETY: `repr(C)`, integers only, the size first; without padding, as the sizes of the fields add up to this.
 unsafe impl Sized32 for YasConfiguration {}

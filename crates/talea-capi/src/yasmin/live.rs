@@ -1,7 +1,7 @@
 //! Starting, stopping, and what jobs may call.
 
 use super::state::{app, declared, forget};
-use crate::app::{App, is_in_job};
+use crate::app::{App, is_inside};
 use crate::border::{Answer, Trouble, call, protect};
 use crate::message;
 use libc::c_char;
@@ -87,6 +87,6 @@ pub extern "C" fn yas_message() -> *const c_char {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn yas_application() -> *mut App {
-    let known = if is_in_job() { app() } else { declared_app().ok() };
+    let known = if is_inside() { app() } else { declared_app().ok() };
     known.map_or(std::ptr::null_mut(), |app| Arc::as_ptr(&app).cast_mut())
 }

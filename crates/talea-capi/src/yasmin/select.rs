@@ -1,6 +1,7 @@
 //! Versions chosen by the program's functions: what the battery holds, or which version at once.
 
 use super::layout::{Battery, Select};
+use crate::app::choosing;
 use talea_core::machine::Conditions;
 use talea_runtime::{Candidates, Selection};
 
@@ -14,8 +15,7 @@ pub(crate) struct Asked {
     pub(crate) select: Option<Select>,
 }
 
-/// By task. The machine knows its address, so it stays where it is as long as the application runs.
-#[derive(Default)]
+/// By task. The machine knows its address, so the application keeps it where it is.
 pub(crate) struct Table(pub(crate) Vec<Asked>);
 
 /// The method as `talea.h` numbers it; functions are told to the application when it starts.
@@ -36,7 +36,7 @@ impl Table {
 }
 
 fn asked(of: &Candidates, address: u64) -> Option<&'static Asked> {
-    // SAFETY: `Table::selection` put it there, and what is declared keeps it boxed until no machine is left that could ask.
+    // SAFETY: `Table::selection` put it there, and the application keeps it boxed until no machine is left that could ask.
     let table = unsafe { &*std::ptr::with_exposed_provenance::<Table>(address as usize) };
     table.0.get(of.task.0 as usize)
 }
@@ -46,7 +46,7 @@ fn asked(of: &Candidates, address: u64) -> Option<&'static Asked> {
 fn by_battery(of: &Candidates, address: u64) -> Option<u32> {
     let battery = match asked(of, address).and_then(|asked| asked.battery) {
         // SAFETY: the program's promise: it lives as long as the application.
-        Some(status) => unsafe { status() },
+        Some(status) => choosing(|| unsafe { status() }),
         None => of.conditions.battery,
     };
     let conditions = &Conditions { battery, ..*of.conditions };
@@ -57,5 +57,5 @@ fn by_function(of: &Candidates, address: u64) -> Option<u32> {
     let select = asked(of, address).and_then(|asked| asked.select)?;
     let task = i32::try_from(of.task.0).unwrap_or(i32::MAX);
     // SAFETY: the program's promise: it lives as long as the application.
-    u32::try_from(unsafe { select(task, of.free, of.job) }).ok()
+    u32::try_from(choosing(|| unsafe { select(task, of.free, of.job) })).ok()
 }

@@ -2,7 +2,7 @@
 
 use super::layout::{Battery, Select, YasChannel, YasConfiguration};
 use super::select::{Asked, Table};
-use crate::app::{App, is_in_job, wrong};
+use crate::app::{App, is_inside, wrong};
 use crate::border::{Answer, Trouble};
 use crate::layout::{TaleaAppConfig, TaleaTask};
 use crate::message;
@@ -39,8 +39,6 @@ pub(crate) struct Yasmin {
     pub(crate) tasks: Vec<Task>,
     pub(crate) accelerators: u32,
     pub(crate) channels: Vec<Connected>,
-    /// What the scheduler machine has a pointer to.
-    table: Box<Table>,
     /// What was refused first.
     pub(crate) refused: Option<String>,
 }
@@ -49,10 +47,10 @@ static DECLARED: Mutex<Option<Yasmin>> = Mutex::new(None);
 /// The application alone, for jobs.
 static APP: RwLock<Option<Arc<App>>> = RwLock::new(None);
 
-/// What is declared, for whoever is in no job.
+/// What is declared, for whoever neither does a job nor chooses a version.
 pub(crate) fn declared() -> Answer<MutexGuard<'static, Option<Yasmin>>> {
-    if is_in_job() {
-        return Err(Trouble::Caller(libc::EDEADLK, "jobs may not call this"));
+    if is_inside() {
+        return Err(Trouble::Caller(libc::EDEADLK, "jobs and choosers may not call this"));
     }
     Ok(DECLARED.lock().unwrap_or_else(PoisonError::into_inner))
 }
@@ -105,9 +103,9 @@ pub(crate) fn set(yasmin: Yasmin) -> Answer {
 impl Yasmin {
     /// A configuration that makes no sense is refused by `start`, like everything else.
     pub(crate) fn new(limits: YasConfiguration) -> Yasmin {
-        let (tasks, channels, accelerators, table) = Default::default();
+        let (tasks, channels, accelerators) = Default::default();
         let app = Arc::new(App::default());
-        let mut yasmin = Yasmin { app, limits, tasks, accelerators, channels, table, refused: None };
+        let mut yasmin = Yasmin { app, limits, tasks, accelerators, channels, refused: None };
         if let Err(trouble) = yasmin.configure() {
             yasmin.refused = Some(message::said_by(&trouble));
         }
@@ -170,10 +168,10 @@ impl Yasmin {
             self.app.redeclare(number as u32, &task.as_talea())?;
         }
         let asked = self.tasks.iter().map(|task| Asked { battery: task.battery, select: task.select });
-        // Nothing runs that could look at it.
-        *self.table = Table(asked.collect());
-        match self.table.selection(self.limits.selection) {
-            Some(selection) => self.app.select(selection),
+        let table = Box::new(Table(asked.collect()));
+        match table.selection(self.limits.selection) {
+            // The application's own: it may be running still when what is declared is forgotten.
+            Some(selection) => self.app.select(selection, table),
             None => Ok(()),
         }
     }

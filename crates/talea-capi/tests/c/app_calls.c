@@ -3,6 +3,7 @@
 #include <stdint.h>
 #include <string.h>
 #include <talea.h>
+#include <time.h>
 
 static talea_app *app;
 
@@ -22,6 +23,16 @@ static void looks_around(void *argument)
              talea_app_accelerator(app, "late", &id) == -EDEADLK && talea_job_get(&job) == 0 && job.task == 0 &&
              job.number == 0 && job.version == 0;
     __atomic_store_n(done, 1, __ATOMIC_RELEASE);
+}
+
+/* Half a minute at most. */
+static void waits(const int *done, int least)
+{
+    const struct timespec nap = { 0, 1000000 };
+    int naps;
+    for (naps = 0; naps < 30000 && __atomic_load_n(done, __ATOMIC_ACQUIRE) < least; naps++)
+        nanosleep(&nap, NULL);
+    CHECK(naps < 30000);
 }
 
 static int said(const char *words)
@@ -170,8 +181,10 @@ static void y1_y14_while_it_runs_nothing_is_declared_and_then_it_is(void)
     CHECK(talea_app_activate(app, 1) == -ESRCH && talea_app_activate(app, 0) == 0);
     CHECK(talea_app_mode(app, 63) == 0 && talea_app_battery(app, 1) == 0 && talea_app_permit(app, 0) == 0);
     CHECK(talea_job_get(&job) == -ENOENT);
-    while (!__atomic_load_n(&done, __ATOMIC_ACQUIRE))
-        ;
+    waits(&done, 1);
+    report.size = 3;
+    CHECK(talea_app_stop(app, &report) == -EINVAL && talea_app_start(app) == -EBUSY); /* it runs still */
+    report.size = sizeof report;
     CHECK(talea_app_stop(app, &report) == 0 && in_job == 1);
     CHECK(report.tasks == 1 && report.refused == 0 && report.length_ns > 0 && report.real_time <= 1);
     CHECK(talea_task_report_get(app, 0, &one) == 0 && one.jobs == 1 && one.versions == 1 && one.version_jobs[0] == 1);
@@ -183,18 +196,107 @@ static void y1_y14_while_it_runs_nothing_is_declared_and_then_it_is(void)
     CHECK(talea_app_task(app, &task, &id) == 0 && id == 1);
     CHECK(talea_app_version(app, id, &version, nothing, NULL, NULL) == 0);
     CHECK(talea_app_channel(app, 0, 1, sizeof item, 1, 0, &channel) == 0);
-    /* Nobody waits for room or for data, wherever the call comes from. */
-    CHECK(talea_channel_pop(channel, &item, sizeof item) == -EAGAIN && item == 5);
+    /* From no job. */
+    CHECK(talea_channel_pop(channel, &item, sizeof item) == -EPERM && item == 5);
     CHECK(talea_channel_push(channel, &item, 1) == -EMSGSIZE && talea_channel_pop(channel, &item, 8) == -EMSGSIZE);
     CHECK(talea_channel_push(NULL, &item, 4) == -EINVAL && talea_channel_push(channel, NULL, 4) == -EINVAL);
     CHECK(talea_channel_pop(NULL, &item, 4) == -EINVAL && talea_channel_pop(channel, NULL, 4) == -EINVAL);
-    CHECK(talea_channel_push(channel, &item, 4) == 0 && talea_channel_push(channel, &item, 4) == -EAGAIN);
+    CHECK(talea_channel_push(channel, &item, 4) == -EPERM);
     done = 0;
     CHECK(talea_app_start(app) == 0 && talea_app_activate(app, 0) == 0);
-    while (!__atomic_load_n(&done, __ATOMIC_ACQUIRE))
-        ;
+    waits(&done, 1);
     /* One that runs is ended with its handle. */
     CHECK(talea_app_free(app) == 0);
+}
+
+/* Of two applications, channels from a first task to a second one with room for two. */
+static talea_channel *own, *others;
+static int pushed, popped, misused;
+
+static void pushes(void *unused)
+{
+    int item = 7;
+    (void)unused;
+    misused += talea_channel_pop(own, &item, sizeof item) != -EPERM || talea_channel_push(others, &item, sizeof item) != -EPERM;
+    misused += talea_channel_push(own, &item, 1) != -EMSGSIZE;
+    misused += talea_channel_push(own, &item, sizeof item) != 0 || talea_channel_push(own, &item, sizeof item) != 0;
+    misused += talea_channel_push(own, &item, sizeof item) != -EAGAIN;
+    __atomic_add_fetch(&pushed, 1, __ATOMIC_ACQ_REL);
+}
+
+static void pops(void *unused)
+{
+    int item = 0;
+    (void)unused;
+    misused += talea_channel_push(own, &item, sizeof item) != -EPERM || talea_channel_pop(others, &item, sizeof item) != -EPERM;
+    misused += talea_channel_pop(own, &item, sizeof item) != 0 || item != 7;
+    if (__atomic_add_fetch(&popped, 1, __ATOMIC_ACQ_REL) % 2 == 0)
+        misused += talea_channel_pop(own, &item, sizeof item) != -EAGAIN;
+}
+
+static talea_app *of_two(talea_channel **channel)
+{
+    talea_app_config config = TALEA_APP_CONFIG_INIT;
+    talea_task task = TALEA_TASK_INIT;
+    talea_task_version version = TALEA_TASK_VERSION_INIT;
+    talea_app *made;
+    uint32_t from, to;
+    CHECK(talea_app_new(&config, &made) == 0);
+    task.kind = TALEA_TASK_ACTIVATED;
+    task.deadline_ns = 50000000;
+    CHECK(talea_app_task(made, &task, &from) == 0 && talea_app_version(made, from, &version, pushes, NULL, NULL) == 0);
+    task.kind = TALEA_TASK_NODE;
+    task.deadline_ns = 0;
+    CHECK(talea_app_task(made, &task, &to) == 0 && talea_app_version(made, to, &version, pops, NULL, NULL) == 0);
+    CHECK(talea_app_channel(made, from, to, sizeof(int), 2, 0, channel) == 0);
+    return made;
+}
+
+static void y10_jobs_of_the_source_push_and_jobs_of_the_sink_pop_and_nobody_else(void)
+{
+    talea_app *other = of_two(&others);
+    int round;
+    app = of_two(&own);
+    CHECK(talea_app_start(app) == 0);
+    for (round = 1; round <= 20; round++) {
+        CHECK(talea_app_activate(app, 0) == 0);
+        waits(&popped, 2 * round);
+        /* The room is there when the last one has ended. */
+        CHECK(talea_app_stop(app, NULL) == 0 && talea_app_start(app) == 0);
+    }
+    CHECK(talea_app_free(app) == 0 && talea_app_free(other) == 0);
+    CHECK(misused == 0 && pushed == 20 && popped == 40);
+}
+
+/* Whoever chooses stands within the scheduler: it may wait for nobody who waits for that. */
+static int chosen, refused;
+static int32_t stops(const talea_choice *choice, void *unused)
+{
+    talea_app_report report = TALEA_APP_REPORT_INIT;
+    (void)choice;
+    (void)unused;
+    refused += talea_app_stop(app, NULL) == -EDEADLK && talea_app_free(app) == -EDEADLK && talea_app_start(app) == -EDEADLK &&
+               talea_app_report_get(app, &report) == -EDEADLK;
+    __atomic_add_fetch(&chosen, 1, __ATOMIC_ACQ_REL);
+    return 0;
+}
+
+static void y6_whoever_chooses_may_not_wait_for_the_application(void)
+{
+    talea_app_config config = TALEA_APP_CONFIG_INIT;
+    talea_task task = TALEA_TASK_INIT;
+    talea_task_version version = TALEA_TASK_VERSION_INIT;
+    uint32_t id;
+    CHECK(talea_app_new(&config, &app) == 0 && talea_app_choose(app, stops, NULL) == 0);
+    task.kind = TALEA_TASK_ACTIVATED;
+    task.deadline_ns = 50000000;
+    CHECK(talea_app_task(app, &task, &id) == 0);
+    CHECK(talea_app_version(app, id, &version, nothing, NULL, NULL) == 0);
+    CHECK(talea_app_version(app, id, &version, nothing, NULL, NULL) == 0);
+    CHECK(talea_app_start(app) == 0 && talea_app_activate(app, id) == 0);
+    waits(&chosen, 1);
+    CHECK(talea_app_stop(app, NULL) == 0 && talea_app_free(app) == 0);
+    CHECK(refused == chosen);
 }
 
 int main(void)
@@ -202,5 +304,7 @@ int main(void)
     y1_misuse_is_refused_with_a_sentence();
     y2_a_task_has_one_of_the_cpus();
     y1_y14_while_it_runs_nothing_is_declared_and_then_it_is();
+    y10_jobs_of_the_source_push_and_jobs_of_the_sink_pop_and_nobody_else();
+    y6_whoever_chooses_may_not_wait_for_the_application();
     return 0;
 }

@@ -185,16 +185,45 @@ static void y1_configurations_are_refused(void)
     refused("thousandths");
 }
 
-static void y10_full_and_empty_are_answers(void)
+static uint64_t wrong;
+static void fills(void *count)
 {
     int item = 3, i;
+    for (i = 0; i < 2; i++)
+        wrong += !yas_channel_push(plain, i);
+    wrong += yas_channel_push(plain, 9) || yas_channel_pop(plain, &item) || item != 3;
+    wrong += yas_channel_push(third, 'x'); /* no data */
+    wrong += yas_channel_put(&plain, &item, 1) || yas_channel_put(NULL, &item, 4) || yas_channel_get(&plain, NULL, 4);
+    counts(count);
+}
+
+static void empties(void *count)
+{
+    int item = 3, expected = (int)__atomic_load_n((uint64_t *)count, __ATOMIC_ACQUIRE);
+    wrong += yas_channel_push(plain, 1) || !yas_channel_pop(plain, &item) || item != expected;
+    wrong += expected == 1 && yas_channel_pop(plain, &item);
+    counts(count);
+}
+
+static void y10_full_and_empty_are_answers(void)
+{
+    yas_TData data = YAS_TDATA_INIT;
+    int item = 3;
     CHECK(!yas_channel_push(plain, 1) && !yas_channel_pop(plain, &item)); /* not connected */
     full();
-    for (i = 0; i < 2; i++)
-        CHECK(yas_channel_push(plain, i));
-    CHECK(!yas_channel_push(plain, 9) && !yas_channel_pop(plain, &item) && item == 3);
-    CHECK(!yas_channel_push(third, 'x')); /* no data */
-    CHECK(!yas_channel_put(&plain, &item, 1) && !yas_channel_put(NULL, &item, 4) && !yas_channel_get(&plain, NULL, 4));
+    CHECK(!yas_channel_push(plain, 1) && !yas_channel_pop(plain, &item) && item == 3); /* from no job */
+    memset(counted, 0, sizeof counted);
+    yas_init();
+    CHECK(yas_task_decl(&data, fills, &counted[0]) == 0 && yas_task_decl(&data, empties, &counted[1]) == 1);
+    CHECK(yas_task_decl(&data, counts, &counted[2]) == 2);
+    yas_channel_connect(0, 1, plain);
+    yas_channel_connect(0, 2, third);
+    CHECK(yas_start());
+    yas_task_activate(0);
+    waits(&counted[1], 2);
+    waits(&counted[2], 1);
+    yas_stop();
+    CHECK(wrong == 0);
     yas_cleanup();
     CHECK(!yas_channel_push(plain, 1));
 }
