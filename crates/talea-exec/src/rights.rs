@@ -40,16 +40,24 @@ pub struct Standing {
     pub dispatchers: Vec<Policy>,
     /// By task, over all roots.
     pub workers: Vec<Policy>,
+    /// Of whoever ends a run that does not end.
+    pub watchdog: Vec<Policy>,
     /// Whether the process's memory was locked for it.
     pub is_locked: bool,
 }
 
 impl Standing {
-    /// Whether all of them run before ordinary threads, and every dispatcher before every worker.
+    /// Whether all of them run before ordinary threads, every dispatcher before every worker, and nobody before the watchdog, wherever it
+    /// stands: it could not end a dispatcher that hangs.
     pub fn is_real_time(&self) -> bool {
-        let least = self.dispatchers.iter().map(|&policy| level(policy)).min().unwrap_or(0);
-        let most = self.workers.iter().map(|&policy| level(policy)).max().unwrap_or(1);
-        self.workers.iter().all(|&policy| level(policy) > 0) && least > most
+        let levels = |of: &[Policy]| -> Vec<u8> { of.iter().map(|&policy| level(policy)).collect() };
+        let (dispatchers, workers) = (levels(&self.dispatchers), levels(&self.workers));
+        let least = dispatchers.iter().min().copied().unwrap_or(0);
+        let most = workers.iter().max().copied().unwrap_or(1);
+        let top = dispatchers.iter().max().copied().unwrap_or(0);
+        workers.iter().all(|&level| level > 0)
+            && least > most
+            && levels(&self.watchdog).iter().all(|&level| level > top)
     }
 }
 
@@ -79,16 +87,24 @@ pub(crate) fn settle(
                 sched::set_affinity(tid, &CpuSet::single(stage.cpus[0].number))?;
             }
         }
+        // It is to find a CPU whatever happens on the one where it was put: like the thread that made it, as with rights of one's own.
+        let whole = sched::get_affinity(Tid::current())?;
+        for &tid in &crew.watchdog {
+            sched::set_affinity(tid, &whole)?;
+        }
     }
     let policy = |tid: Tid| sched::get(tid).map(|attr| attr.policy);
     let standing = Standing {
         dispatchers: crew.dispatchers.iter().map(|&(tid, _)| policy(tid)).collect::<io::Result<_>>()?,
         workers: crew.workers.iter().map(|(tid, _)| policy(*tid)).collect::<io::Result<_>>()?,
+        watchdog: crew.watchdog.iter().map(|&tid| policy(tid)).collect::<io::Result<_>>()?,
         // With the stacks of all of them.
         is_locked: locks && memory::lock().is_ok(),
     };
     if grantor.is_some() && !standing.is_real_time() {
-        let why = format!("what was granted does not put dispatchers above workers: {standing:?}");
+        let why = format!(
+            "what was granted does not put the watchdog above dispatchers and these above workers: {standing:?}"
+        );
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
     }
     Ok(standing)
@@ -103,11 +119,16 @@ mod tests {
         let ordinary = Policy::NORMAL;
         let is = |dispatchers: &[Policy], workers: &[Policy]| {
             let (dispatchers, workers) = (dispatchers.into(), workers.into());
-            Standing { dispatchers, workers, is_locked: false }.is_real_time()
+            Standing { dispatchers, workers, watchdog: vec![Policy::Fifo(5)], is_locked: false }
+                .is_real_time()
         };
         assert!(is(&[Policy::Fifo(3), Policy::Rr(4)], &[Policy::Fifo(2), Policy::Fifo(1)]));
         assert!(!is(&[Policy::Fifo(3), Policy::Fifo(2)], &[Policy::Fifo(2)]), "no higher than a worker");
         assert!(!is(&[Policy::Fifo(3)], &[ordinary]) && !is(&[ordinary], &[ordinary]));
         assert!(is(&[Policy::Fifo(3)], &[]), "nobody to stand above");
+        assert!(
+            !is(&[Policy::Fifo(3), Policy::Fifo(5)], &[Policy::Fifo(2)]),
+            "the watchdog could not end it"
+        );
     }
 }

@@ -105,7 +105,7 @@ impl Grantor for ByDaemon<'_> {
     }
 }
 
-/// Whether every dispatcher stands above every worker.
+/// Whether every dispatcher stands above every worker, and the watchdog above them all.
 fn are_in_order(crew: &Crew) -> io::Result<bool> {
     let level = |tid: Tid| {
         sched::get(tid).map(|attr| match attr.policy {
@@ -115,5 +115,7 @@ fn are_in_order(crew: &Crew) -> io::Result<bool> {
     };
     let dispatchers = crew.dispatchers.iter().map(|&(tid, _)| level(tid)).collect::<io::Result<Vec<u8>>>()?;
     let workers = crew.workers.iter().map(|(tid, _)| level(*tid)).collect::<io::Result<Vec<u8>>>()?;
-    Ok(dispatchers.iter().min() > workers.iter().max())
+    let watchdog = crew.watchdog.iter().map(|&tid| level(tid)).collect::<io::Result<Vec<u8>>>()?;
+    let is_above = watchdog.iter().min().is_none_or(|least| Some(least) > dispatchers.iter().max());
+    Ok(is_above && dispatchers.iter().min() > workers.iter().max())
 }
