@@ -107,8 +107,8 @@ fn y1_y7_y9_fork_and_join_in_c_run_and_the_manual_has_their_text() {
     as_both(&program(&example("fork_join.c"), C11, "talea"), &[], |said| {
         let line = said.lines().find(|line| line.ends_with("frames late")).unwrap_or_default();
         let numbers: Vec<u64> = line.split(' ').filter_map(|word| word.parse().ok()).collect();
-        // A machine that stood still may have let more of them come, and late.
+        // A machine that stood still may have let more of them come, and some late.
         let [late, frames] = numbers[..] else { panic!("{said}") };
-        assert!(frames >= 20 && late <= frames, "{said}");
+        assert!(frames >= 20 && late < frames, "{said}");
     });
 }

@@ -21,13 +21,18 @@ fn counting(app: &mut Application, task: Task) -> Arc<AtomicU64> {
     count
 }
 
+/// By their names: the test harness has some of its own.
+fn threads_of_applications() -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").expect("threads");
+    let names = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
+    names.filter(|name| name.starts_with("exec-") || name.starts_with("talea-runtime")).count()
+}
+
 #[test]
 fn y14_it_starts_and_stops_again_and_again_and_leaves_no_thread() {
     let _bench = Bench::new("runtime_cycles");
-    let threads = || std::fs::read_dir("/proc/self/task").expect("threads").count();
     let mut app = Application::new(Config::default());
     let count = counting(&mut app, Task::periodic("task", MS));
-    let before = threads();
     for cycle in 0..30 {
         let seen = count.load(Ordering::Relaxed);
         let running = app.start().expect("it can be run");
@@ -36,8 +41,8 @@ fn y14_it_starts_and_stops_again_and_again_and_leaves_no_thread() {
         (app, report) = stopped(running);
         assert_eq!(report.tasks[0].jobs, count.load(Ordering::Relaxed) - seen, "cycle {cycle}");
     }
-    // Another test's threads may come and go.
-    eventually("no more threads than before", || threads() <= before + 2);
+    // Those of another test that runs beside it come and go.
+    eventually("none of its threads", || threads_of_applications() == 0);
     // While it is stopped it can be changed.
     let other = counting(&mut app, Task::periodic("other", 2 * MS).offset(3 * MS));
     let running = app.start().expect("it can be run");
@@ -76,6 +81,7 @@ fn y13_activations_come_as_jobs_and_sporadic_ones_keep_their_distance() {
     });
     let running = app.start().expect("it can be run");
     *hand.lock().expect("whole") = Some(running.hand());
+    let asked = Instant::now();
     for _ in 0..100 {
         assert!(running.activate(burst));
     }
@@ -87,10 +93,10 @@ fn y13_activations_come_as_jobs_and_sporadic_ones_keep_their_distance() {
     // Each activation is a job or was refused; the first job does not wait in the backlog.
     assert_eq!(times.len() as u64 + report.refused, 100);
     assert!(times.len() >= 9, "{report:?}");
-    // Releases are so far apart; a job that began late may be followed sooner than that.
-    let whole = times[times.len() - 1] - times[0];
+    // Releases are so far apart, and the first is no sooner than it was asked for; a job that began late may be followed sooner.
+    let whole = times[times.len() - 1] - asked;
     let least = MS * SEPARATION_MS * (times.len() as u32 - 1);
-    assert!(whole + 3 * MS * SEPARATION_MS >= least, "{} jobs within {whole:?}", times.len());
+    assert!(whole >= least, "{} jobs within {whole:?}", times.len());
     assert!(!hand.lock().expect("whole").as_ref().expect("it was given").activate(burst), "it is over");
 }
 

@@ -23,6 +23,11 @@ pub(crate) fn run(app: Application, what: &str, is_so: impl Fn() -> bool) -> (Ap
     stopped(running)
 }
 
+/// Whether one of a few tries shows it. For what a machine that stands still may hide, and what a wrong runtime never shows.
+pub(crate) fn one_of_some(mut shows: impl FnMut() -> bool) -> bool {
+    (0..5).any(|_| shows())
+}
+
 pub(crate) fn stopped(running: Running) -> (Application, Report) {
     running.stop().expect("it ends by itself")
 }

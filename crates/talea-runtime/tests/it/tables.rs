@@ -1,6 +1,6 @@
 //! Off-line schedules: the order is the table's, nobody begins before their entry, and in the version that was chosen.
 
-use crate::{MS, stopped};
+use crate::{MS, one_of_some, stopped};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 use talea_kernel_tests::{Bench, eventually, kernel, needs};
@@ -66,9 +66,9 @@ fn count(began: &[Began], task: usize) -> u64 {
 /// Whose entries these are, where, from when on and for how long.
 type Entry = (usize, usize, u32, u32);
 
-/// Nobody begins elsewhere, or before the entry of their round; and most within it: where the machine stood still over an entry, its job
-/// goes on in the next one.
-fn must_follow(began: &[Began], cpus: &[u32], entries: &[Entry]) {
+/// Nobody begins elsewhere, or before the entry of their round; whether most begin within it. Where the machine stands still over an
+/// entry, its job goes on in the next one.
+fn follow(began: &[Began], cpus: &[u32], entries: &[Entry]) -> bool {
     let within = began.iter().filter(|began| {
         let &(_, core, start, length) =
             entries.iter().find(|entry| entry.0 == began.task).expect("one of these");
@@ -77,8 +77,7 @@ fn must_follow(began: &[Began], cpus: &[u32], entries: &[Entry]) {
         assert!(began.at >= from, "before its entry at {from:?}: {began:?}");
         began.at < from + MS * length
     });
-    let within = within.count();
-    assert!(2 * within >= began.len(), "{within} of {} in their entries: {began:?}", began.len());
+    2 * within.count() >= began.len()
 }
 
 fn two() -> Vec<u32> {
@@ -90,16 +89,19 @@ fn y11_y12_a_table_in_code_says_who_begins_where_when_and_in_which_version() {
     let _bench = Bench::new("runtime_table");
     let cpus = two();
     needs!("two CPUs", cpus.len() == 2);
-    // Delays between the entries; jobs that the table makes, so that none is missing where the machine stood still.
-    let mut watched = watched(cpus.clone(), |name| Task::activated(name, HYPERPERIOD));
-    let ([a, b, c], second) = (watched.tasks, watched.second);
-    let table = Table::new(HYPERPERIOD).entry(0, MS, 2 * MS, a).in_version(second).activating();
-    let table = table.entry(0, 5 * MS, 2 * MS, b).activating().entry(1, 4 * MS, 3 * MS, c).activating();
-    watched.app.follow(Some(table));
-    let (began, report) = watched.run(30);
-    must_follow(&began, &cpus, &[(0, 0, 1, 2), (1, 0, 5, 2), (2, 1, 4, 3)]);
-    assert!(report.tasks[0].versions[0] == 0 && report.tasks[0].versions[1] >= 30, "{report:?}");
-    assert!(began.iter().all(|began| began.task > 0 || began.version == 1), "the one that was chosen");
+    let mostly = one_of_some(|| {
+        // Delays between the entries; jobs that the table makes, so that none is missing where the machine stood still.
+        let mut watched = watched(cpus.clone(), |name| Task::activated(name, HYPERPERIOD));
+        let ([a, b, c], second) = (watched.tasks, watched.second);
+        let table = Table::new(HYPERPERIOD).entry(0, MS, 2 * MS, a).in_version(second).activating();
+        let table = table.entry(0, 5 * MS, 2 * MS, b).activating().entry(1, 4 * MS, 3 * MS, c).activating();
+        watched.app.follow(Some(table));
+        let (began, report) = watched.run(30);
+        assert!(report.tasks[0].versions[0] == 0 && report.tasks[0].versions[1] >= 30, "{report:?}");
+        assert!(began.iter().all(|began| began.task > 0 || began.version == 1), "the one that was chosen");
+        follow(&began, &cpus, &[(0, 0, 1, 2), (1, 0, 5, 2), (2, 1, 4, 3)])
+    });
+    assert!(mostly, "most begin within their entries");
 }
 
 /// What `talea analyze --synthesize table` prints for such an application.
@@ -137,21 +139,22 @@ fn y11_y12_a_table_is_read_from_a_file_and_periodic_jobs_follow_it() {
     let _bench = Bench::new("runtime_table_file");
     let cpus = two();
     needs!("two CPUs", cpus.len() == 2);
-    let mut watched = watched(cpus.clone(), |name| Task::periodic(name, HYPERPERIOD));
-    let table = watched.app.read_table(SYNTHESIZED).expect("a table");
-    watched.app.follow(Some(table));
-    // A whole file with the same table says the same.
-    let described = watched.app.describe().expect("it can be said");
-    assert!(described.contains("policy = \"table\"") && described.contains("[[task]]"), "{described}");
-    let again = watched.app.read_table(&described).expect("a table");
-    watched.app.follow(Some(again));
-    assert_eq!(watched.app.describe().expect("it can be said"), described);
-    let (began, _) = watched.run(30);
-    must_follow(&began, &cpus, &[(0, 0, 0, 1), (1, 1, 0, 1), (2, 0, 1, 1)]);
-    assert!(
-        began.iter().all(|began| began.version == usize::from(began.task == 0)),
-        "the one that was chosen"
-    );
+    let mostly = one_of_some(|| {
+        let mut watched = watched(cpus.clone(), |name| Task::periodic(name, HYPERPERIOD));
+        let table = watched.app.read_table(SYNTHESIZED).expect("a table");
+        watched.app.follow(Some(table));
+        // A whole file with the same table says the same.
+        let described = watched.app.describe().expect("it can be said");
+        assert!(described.contains("policy = \"table\"") && described.contains("[[task]]"), "{described}");
+        let again = watched.app.read_table(&described).expect("a table");
+        watched.app.follow(Some(again));
+        assert_eq!(watched.app.describe().expect("it can be said"), described);
+        let (began, _) = watched.run(30);
+        let is_chosen = |began: &Began| began.version == usize::from(began.task == 0);
+        assert!(began.iter().all(is_chosen), "the one that was chosen");
+        follow(&began, &cpus, &[(0, 0, 0, 1), (1, 1, 0, 1), (2, 0, 1, 1)])
+    });
+    assert!(mostly, "most begin within their entries");
 }
 
 #[test]
