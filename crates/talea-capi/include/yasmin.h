@@ -37,7 +37,8 @@
  *
  *     YAS_TIME_UNIT_NS       what 1 means in TData and VSelect, in nanoseconds (1000000: milliseconds)
  *     YAS_PREEMPTION         YAS_ON or YAS_OFF (YAS_ON)
- *     YAS_SPIN_NS            how long the scheduler waits awake before it has something to do (0: it sleeps)
+ *     YAS_SPIN_NS            how long the scheduler waits awake before it has something to do, at most 1 ms and half of
+ *                            the wait, and nobody else has the CPU meanwhile (0: it sleeps)
  *     YAS_WORKER_CPUS        bit k: CPU k has a worker; 0: the first THREADS_SIZE that the process may use (0)
  *     YAS_TRADE_OFF_WEIGHT   thousandths, 0 looks at time only, 1000 at energy only (500)
  *
@@ -52,7 +53,9 @@
  *
  * Semantics, where the paper leaves room: a job's pushes can be popped when it has ended; a channel of size 0 passes a token
  * without data at each end of its source; a task with channels into it is activated when each of them has a token, and is due
- * when its graph is; one without channels into it and without a period is activated by task_activate. More in talea.h.
+ * when its graph is, and has no period of its own (start() refuses one); one without channels into it and without a period is
+ * activated by task_activate, which makes one job more of any other task, too, beside those of its period or its channels.
+ * Off-line schedules (section 3.4) have no call here: Rust programs have `Table` for them. More in talea.h.
  *
  * Threads. task_activate, channel_push, channel_pop, yas_mode, yas_permit and yas_battery may be called by jobs: they wait for
  * nobody. channel_push is for jobs of the channel's source alone, and channel_pop for jobs of its destination: elsewhere they

@@ -116,12 +116,18 @@ impl Application {
 
     /// Declares a task anew, for the next start: when its jobs come, and how urgent they are. Its versions and channels stay. One that
     /// is to rest becomes one that is [activated](Task::activated).
+    ///
+    /// # Panics
+    /// If there is no such task.
     pub fn redeclare(&mut self, task: TaskId, anew: Task) {
         self.tasks[task.number()].task = anew;
     }
 
     /// Adds a version to a task, in the order of preference, and what its jobs do. A job that panics ends there; the next one is
     /// called as if nothing had happened.
+    ///
+    /// # Panics
+    /// If there is no such task.
     pub fn version(
         &mut self,
         task: TaskId,

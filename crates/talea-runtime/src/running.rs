@@ -5,6 +5,7 @@ use crate::channel::Kept;
 use crate::config::{Daemon, Rights, Waiting};
 use crate::report::{Report, TaskReport};
 use crate::rights::ByDaemon;
+use std::any::Any;
 use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -183,7 +184,14 @@ impl Running {
                 app.channels.iter().for_each(Kept::clear);
                 Err(Error::Run(failure))
             }
-            Err(panic) => std::panic::resume_unwind(panic),
+            // A bug of ours; whoever has the application keeps it.
+            Err(panic) => {
+                app.channels.iter().for_each(Kept::clear);
+                Err(Error::Run(Failure::Os(io::Error::other(format!(
+                    "the run's thread panicked: {}",
+                    said(&*panic)
+                )))))
+            }
         };
         (app, report)
     }
@@ -215,6 +223,7 @@ impl Running {
             is_real_time: standing.is_real_time(),
             rights: ran.rights,
             why_not: ran.why_not.clone(),
+            leaves_granted_cpus: ran.rights == Rights::Daemon && standing.dispatchers.len() > 1,
             is_locked: standing.is_locked,
             dispatchers: standing.dispatchers.clone(),
             scheduling: Duration::from_nanos(root.scheduling().as_ns()),
@@ -326,14 +335,18 @@ impl Planned {
             let Some(function) = functions.get_mut(version) else { return };
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| function(job))) {
                 self.met.panics.fetch_add(1, Ordering::Relaxed);
-                let said = panic.downcast_ref::<&str>().map(|said| (*said).to_owned());
-                let said = said.or_else(|| panic.downcast_ref::<String>().cloned());
-                let _ =
-                    self.met.first_panic.set(said.unwrap_or_else(|| "something that is no text".to_owned()));
+                let _ = self.met.first_panic.set(said(&*panic));
             }
         });
         TaskPlan { load, body }
     }
+}
+
+/// What somebody who panicked has said.
+fn said(panic: &(dyn Any + Send)) -> String {
+    let said = panic.downcast_ref::<&str>().map(|said| (*said).to_owned());
+    let said = said.or_else(|| panic.downcast_ref::<String>().cloned());
+    said.unwrap_or_else(|| "something that is no text".to_owned())
 }
 
 /// All of a run, for the thread that makes it.

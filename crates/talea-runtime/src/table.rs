@@ -13,6 +13,7 @@ use talea_core::machine::{Body, Tree};
 use talea_core::sched::{Policy, TableEntry};
 use talea_system::diagnostic;
 use talea_system::system;
+use talea_system::write::text as quoted;
 
 /// A table, for [`Application::follow`].
 #[derive(Clone, Debug)]
@@ -149,9 +150,11 @@ impl Application {
     fn write_names(&self, text: &mut String) {
         for declared in &self.tasks {
             // Writing to a String can't fail.
-            let _ = writeln!(text, "\n[[task]]\nname = \"{}\"\nperiod = \"1s\"", declared.task.spec.name);
+            let _ =
+                writeln!(text, "\n[[task]]\nname = {}\nperiod = \"1s\"", quoted(&declared.task.spec.name));
             for version in &declared.versions {
-                let _ = writeln!(text, "[[task.version]]\nname = \"{}\"\ncost = \"1ns\"", version.spec.name);
+                let _ =
+                    writeln!(text, "[[task.version]]\nname = {}\ncost = \"1ns\"", quoted(&version.spec.name));
             }
         }
     }

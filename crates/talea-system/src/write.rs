@@ -162,7 +162,7 @@ fn charge(charge: Charge) -> String {
 }
 
 /// `text` as a TOML basic string.
-pub(crate) fn text(text: &str) -> String {
+pub fn text(text: &str) -> String {
     let mut out = String::from("\"");
     for c in text.chars() {
         match c {

@@ -186,7 +186,8 @@ impl Task {
         const NODE: u32 = 3;
         let task = TaleaTask { deadline_ns: self.deadline_ns, ..self.base };
         match (self.is_node, self.period_ns) {
-            (true, _) => TaleaTask { kind: NODE, ..task },
+            // One with a period, too, is refused.
+            (true, period_ns) => TaleaTask { kind: NODE, period_ns, ..task },
             (false, 0) if task.deadline_ns == 0 => {
                 TaleaTask { kind: ACTIVATED, deadline_ns: LONGEST.as_ns(), ..task }
             }

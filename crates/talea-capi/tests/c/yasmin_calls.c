@@ -147,6 +147,10 @@ static void y1_misuse_is_refused(void)
     yas_channel_connect(2, 1, second);
     CHECK(!yas_start() && said("task ")); /* a circle */
     yas_init();
+    CHECK(task(5) == 0 && task(5) == 1);
+    yas_channel_connect(0, 1, plain);
+    CHECK(!yas_start() && said("task 1: period_ns")); /* it would come by two rules */
+    yas_init();
     data.name = "idle";
     CHECK(yas_task_decl(&data) == 0 && !yas_start() && said("task idle: it has no version"));
     CHECK(yas_version_decl(0, counts, &counted[0], props) == 0 && yas_start()); /* nothing was refused, so it can be mended */

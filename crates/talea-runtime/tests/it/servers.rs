@@ -48,8 +48,7 @@ fn served(server: fn(&str, Duration, Duration) -> Server, priorities: Priorities
     (0..2).for_each(|_| assert!(running.activate(asked)));
     eventually("both", || ends.lock().expect("whole").len() == 2);
     stopped(running);
-    let ends = ends.lock().expect("whole").clone();
-    ends
+    ends.lock().expect("whole").clone()
 }
 
 #[test]

@@ -158,6 +158,18 @@ fn y11_y12_a_table_is_read_from_a_file_and_periodic_jobs_follow_it() {
 }
 
 #[test]
+fn y11_a_name_that_no_file_can_have_is_named_as_it_is() {
+    const NAME: &str = "the \"first\" \\ one";
+    let mut app = Application::new(Config::default());
+    let task = app.task(Task::activated(NAME, HYPERPERIOD));
+    app.version(task, "only", |_| {});
+    match app.read_table(SYNTHESIZED) {
+        Err(Error::Declared(why)) => assert!(why.contains(&format!("`{NAME}` can't be a name")), "{why}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
 fn y11_tables_that_make_no_sense_are_refused_and_named() {
     let refused = |table: Table, app: &mut Application| {
         app.follow(Some(table));
