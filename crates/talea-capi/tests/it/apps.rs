@@ -66,6 +66,15 @@ fn y19_nothing_is_allocated_while_it_runs_whatever_jobs_call() {
     });
 }
 
+#[test]
+fn an_exception_that_leaves_a_job_or_a_chooser_ends_the_program() {
+    let _bench = Bench::new("capi_throws");
+    let program = compiled("app_throws", CPP17);
+    for arguments in [&[][..], &["chooser"]] {
+        expect(run(&program).args(arguments), 7);
+    }
+}
+
 /// The only block of C in a text.
 fn c_of(text: &str) -> &str {
     let (_, rest) = text.split_once("\n```c\n").expect("a block of C");
