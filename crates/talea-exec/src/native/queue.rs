@@ -21,18 +21,30 @@ impl Rule {
         Rule { separation, deadline: task.deadline, capacity: task.backlog.capacity as usize }
     }
 
-    /// The shortest distance of two jobs that are there before `end`; nothing, where there are no two.
+    /// The shortest distance at which two jobs may run that are there before `end`, if none is refused; nothing, where there are no two. One
+    /// that is seen late may run when it is seen, and its successor's separation counts from its release.
     pub(crate) fn nearest(&self, arrivals: &Arrivals, end: Time) -> Option<Span> {
         match arrivals {
-            _ if self.separation.is_some() => self.separation,
-            Arrivals::Every { period, .. } => Some(*period),
+            Arrivals::Every { period, .. } => {
+                Some(self.separation.map_or(*period, |least| least.max(*period)))
+            }
             Arrivals::List(list) => {
-                let come = list.iter().take_while(|arrival| arrival.seen < end);
-                let both = come.clone().zip(come.skip(1));
-                both.map(|(a, b)| b.seen.since(a.seen)).min()
+                let mut earliest = Time::ZERO;
+                let ready = list.iter().map(|arrival| arrival.seen.max(self.release(arrival, &mut earliest)));
+                let ready: Vec<Time> = ready.take_while(|&ready| ready < end).collect();
+                ready.windows(2).map(|two| two[1].since(two[0])).min()
             }
             Arrivals::Asked => None,
         }
+    }
+
+    /// When an arrival is released, and from when on its successor can be.
+    fn release(&self, arrival: &Arrival, earliest: &mut Time) -> Time {
+        let release = arrival.nominal.max(*earliest);
+        if let Some(separation) = self.separation {
+            *earliest = release.saturating_add(separation);
+        }
+        release
     }
 }
 
@@ -95,10 +107,7 @@ impl Queue {
     }
 
     fn admit(&mut self, arrival: Arrival) {
-        let release = arrival.nominal.max(self.earliest);
-        if let Some(separation) = self.rule.separation {
-            self.earliest = release.saturating_add(separation);
-        }
+        let release = self.rule.release(&arrival, &mut self.earliest);
         let deadline = release.saturating_add(self.rule.deadline);
         self.waiting.push_back(Come { number: self.number, arrival, release, deadline });
         self.number += 1;
@@ -230,8 +239,16 @@ mod tests {
         let list = Arrivals::List(vec![one(0), one(12), one(30), one(31)]);
         assert_eq!(rule(false).nearest(&list, Time::from_ns(31)), Some(Span::from_ns(12)));
         assert_eq!(rule(false).nearest(&list, Time::from_ns(32)), Some(Span::from_ns(1)));
-        assert_eq!(rule(true).nearest(&list, Time::from_ns(32)), Some(Span::from_ns(10)));
+        // The last one is released at 40.
+        assert_eq!(rule(true).nearest(&list, Time::from_ns(32)), Some(Span::from_ns(12)));
+        assert_eq!(rule(true).nearest(&list, Time::from_ns(41)), Some(Span::from_ns(10)));
         assert_eq!(rule(false).nearest(&list, Time::from_ns(12)), None);
         assert_eq!(rule(false).nearest(&Arrivals::Asked, Time::NEVER), None);
+        // Released at 0 and 10, and one of them is seen late.
+        let late = |seen, nominal| Arrival { seen: Time::from_ns(seen), nominal: Time::from_ns(nominal) };
+        let list = Arrivals::List(vec![late(5, 0), late(10, 10)]);
+        assert_eq!(rule(true).nearest(&list, Time::from_ns(32)), Some(Span::from_ns(5)));
+        let every = Arrivals::Every { first: Time::ZERO, period: Span::from_ns(12) };
+        assert_eq!(rule(true).nearest(&every, Time::NEVER), Some(Span::from_ns(12)));
     }
 }
