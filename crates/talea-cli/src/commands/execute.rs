@@ -91,9 +91,9 @@ struct Execution {
     mechanism: String,
     /// Why by that.
     mechanism_why: String,
-    /// CPU time of the dispatchers, in millionths of the root's CPUs.
+    /// CPU time of the dispatchers, and of workers beside their jobs, in millionths of the root's CPUs.
     scheduler_ppm: u64,
-    /// What workers did beside jobs that were ordered to run: the ways from one job to the next.
+    /// Of that, what workers did beside jobs that were ordered to run: the ways from one job to the next.
     stray_ppm: u64,
     /// Entries of the record that found no room; then everything is about the run until then.
     lost: u64,
@@ -275,7 +275,7 @@ fn execution(outline: &Outline, cpus: &[u32], real: &RootReport, length: Span) -
         cpus: cpus.to_vec(),
         mechanism: real.chosen.means.to_string(),
         mechanism_why: real.chosen.why.clone(),
-        scheduler_ppm: ppm(real.effort.iter().map(|effort| effort.used.as_ns()).sum()),
+        scheduler_ppm: ppm(real.scheduling().as_ns()),
         stray_ppm: ppm(real.consumed.iter().map(|consumed| consumed.stray().as_ns()).sum()),
         lost: real.lost,
         programs: Vec::new(),
@@ -302,7 +302,7 @@ fn report(answer: &Answer, color: bool) -> String {
         out.push_str(&outcome::table(root));
         let _ = writeln!(
             out,
-            "scheduler overhead {}, beside jobs {}; mechanism {}: {}",
+            "scheduler overhead {}, {} of that by workers; mechanism {}: {}",
             outcome::percent(execution.scheduler_ppm),
             outcome::percent(execution.stray_ppm),
             execution.mechanism,
