@@ -47,6 +47,10 @@ pub(crate) fn enter(cpu: u32, ranks: Ranks) -> io::Result<()> {
 /// a shorter deadline than they have, and looks less often.
 const RARELY: Span = Span::from_ns(10_000_000);
 
+/// So long after it was woken for the last time such a monitor has a new budget. One that is woken between its deadline and its period gets
+/// the next budget at the end of that period, and the one behind that is a period later still.
+pub(crate) const SETTLED: Span = Span::from_ns(2 * RARELY.as_ns());
+
 /// Puts the calling thread where the monitor of `cpu` stands that looks so rarely.
 pub(crate) fn enter_reserved(cpu: u32) -> io::Result<()> {
     sched::set_affinity(Tid::current(), &CpuSet::single(cpu))?;

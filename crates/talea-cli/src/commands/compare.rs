@@ -224,7 +224,7 @@ impl<'a> Stage<'a> {
                 None if has_programs(root) => Promised::Bounds,
                 None => Promised::Order,
                 Some(course) if course.keeps_order() => Promised::Order,
-                Some(course) if course.promise == Promise::Deadlines => Promised::Deadlines,
+                Some(course) if matches!(course.promise, Promise::Deadlines(_)) => Promised::Deadlines,
                 Some(_) => Promised::Bounds,
             };
             let mut found = judge(&self.models[number], &lives, &disturbed, (self.tolerance, promise), end);

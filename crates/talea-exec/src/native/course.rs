@@ -77,6 +77,15 @@ pub struct Piece {
     pub to: Time,
 }
 
+/// By job.
+fn summed(pieces: Vec<Piece>) -> BTreeMap<(TaskId, u64), u64> {
+    let mut had = BTreeMap::new();
+    for piece in pieces {
+        *had.entry((piece.task, piece.job)).or_insert(0) += piece.to.since(piece.from).as_ns();
+    }
+    had
+}
+
 impl Course {
     /// Whether who ran when is what the scheduler machine would have said, up to instants that lie near each other: not in turns,
     /// not by reservations, and on a shared level only if no job waited behind its predecessor, because such a job goes to the
@@ -90,26 +99,33 @@ impl Course {
         !levels.iter().zip(&self.lives).any(|(level, lives)| is_shared(*level) && has_waited(lives))
     }
 
-    /// For how long jobs that have ended had the CPU and their workers' clocks stood still; nothing is known of turns.
-    pub(crate) fn stretched(&self) -> Span {
-        if self.promise == Promise::Turns {
-            return Span::ZERO;
-        }
+    /// For how long jobs that have ended had the CPU and their workers' clocks stood still; nothing is known of turns, and of reservations
+    /// without the kernel's word.
+    pub(crate) fn stretched(&self, ran: Option<&[Ran]>) -> Span {
         let ended: Vec<(TaskId, &Life)> = self.all().filter(|(_, life)| life.end.is_some()).collect();
-        let had = self.had();
+        let Some(had) = self.had(ran) else { return Span::ZERO };
         let had = ended.iter().filter_map(|(task, life)| had.get(&(*task, life.number)));
         let used = ended.iter().map(|(_, life)| life.used.as_ns());
         Span::from_ns(had.sum::<u64>().saturating_sub(used.sum()))
     }
 
-    /// For how many nanoseconds each job that has ended had the CPU, if whoever began last has it.
-    fn had(&self) -> BTreeMap<(TaskId, u64), u64> {
+    /// For how many nanoseconds each job that has ended had the CPU, as far as it is known. Where the more urgent interrupt, whoever began last
+    /// has it. A reservation that is used up waits, while the CPU is idle or another one has it: that is only told by the kernel.
+    fn had(&self, ran: Option<&[Ran]>) -> Option<BTreeMap<(TaskId, u64), u64>> {
         let end = self.all().filter_map(|(_, life)| life.end).max().unwrap_or(Time::ZERO);
-        let mut had = BTreeMap::new();
-        for piece in self.stacked(end) {
-            *had.entry((piece.task, piece.job)).or_insert(0) += piece.to.since(piece.from).as_ns();
+        Some(summed(match &self.promise {
+            Promise::Levels(_) => self.stacked(end),
+            Promise::Deadlines(_) => self.as_ran(ran?, end),
+            Promise::Turns => return None,
+        }))
+    }
+
+    /// Whether a job used more than its reservation has for one: something else did that, at its expense.
+    fn is_overdrawn(&self, task: TaskId, life: &Life) -> bool {
+        match &self.promise {
+            Promise::Deadlines(budgets) => life.used > budgets[task.0 as usize],
+            Promise::Levels(_) | Promise::Turns => false,
         }
-        had
     }
 
     fn all(&self) -> impl Iterator<Item = (TaskId, &Life)> {
@@ -184,23 +200,31 @@ impl Course {
         self.lives.iter().map(of).collect()
     }
 
-    /// When jobs had the CPU for longer than their worker's clock went on, and when there were jobs and nobody had begun any. Known
-    /// where the more urgent interrupt; elsewhere nothing is.
-    pub(crate) fn stretches(&self, end: Time) -> Vec<Stretch> {
+    /// When jobs had the CPU for longer than their worker's clock went on, and, under levels, when there were jobs and nobody had begun any.
+    ///
+    /// Under reservations neither a late begin nor a clock that stands still is an excuse by itself, because that is what a reservation does
+    /// that is wrong or too small. There a job lost what it had of the CPU by the kernel's word beyond its clock; or, if it used more than
+    /// its budget, all the time that went by.
+    pub(crate) fn stretches(&self, ran: Option<&[Ran]>, end: Time) -> Vec<Stretch> {
         let mut stretches = Stretches::new();
         if self.promise == Promise::Turns {
             return Vec::new();
         }
-        let (pieces, had) = (self.stacked(end), self.had());
+        let pieces = self.stacked(end);
+        let (had, passed) = (self.had(ran).unwrap_or_default(), summed(pieces.clone()));
         let mut all: Vec<Stretch> = Vec::new();
         for (task, life) in self.all() {
             let Some((from, to)) = life.begin.zip(life.end) else { continue };
+            let had = if self.is_overdrawn(task, life) { &passed } else { &had };
             let had = had.get(&(task, life.number)).copied().unwrap_or(0);
             let by = Span::from_ns(had.saturating_sub(life.used.as_ns()));
             all.push(Stretch { cpu: 0, from, to, by });
         }
         // A worker that has been woken late, with nobody else at work.
-        let mut ready: Vec<Time> = self.all().map(|(_, life)| life.ready()).collect();
+        let mut ready: Vec<Time> = match &self.promise {
+            Promise::Levels(_) => self.all().map(|(_, life)| life.ready()).collect(),
+            Promise::Turns | Promise::Deadlines(_) => Vec::new(),
+        };
         ready.sort_unstable();
         let gaps = pieces.windows(2).map(|two| (two[0].to, two[1].from));
         let first = pieces.first().map(|first| (Time::ZERO, first.from));
@@ -221,7 +245,7 @@ impl Course {
     pub fn out_of_order(&self, ran: &[Ran], end: Time) -> Vec<Ran> {
         let level = |task: TaskId| match &self.promise {
             Promise::Levels(levels) => levels[task.0 as usize],
-            Promise::Turns | Promise::Deadlines => 0,
+            Promise::Turns | Promise::Deadlines(_) => 0,
         };
         // At each change: who is the highest from then on.
         let mut changes: Vec<(Time, u8, i64)> = Vec::new();
@@ -293,7 +317,7 @@ impl Course {
         end: Time,
         excused: &dyn Fn(Time, Time) -> Vec<(Time, Time)>,
     ) -> Vec<Unobeyed> {
-        if self.promise == Promise::Deadlines {
+        if matches!(self.promise, Promise::Deadlines(_)) {
             return Vec::new();
         }
         let busy = self.busy(end).into_iter().map(|(from, to)| (None, from, to));
@@ -356,10 +380,42 @@ mod tests {
         assert!(course.keeps_order());
         course.promise = Promise::Turns;
         assert!(!course.keeps_order());
-        assert_eq!(course.stretched(), Span::ZERO);
+        assert_eq!(course.stretched(None), Span::ZERO);
         // On the CPU for 990 + 500 + 4,000 µs.
-        course.promise = Promise::Deadlines;
-        assert_eq!(course.stretched(), Span::from_ns(410_000));
+        course.promise = Promise::Levels(vec![93, 92]);
+        assert_eq!(course.stretched(None), Span::from_ns(410_000));
+    }
+
+    #[test]
+    fn s7_a_reservation_that_is_used_up_or_wakes_late_does_not_excuse_itself() {
+        let us = |us: u64| Work::from_ns(us * 1_000);
+        let ran = |task, from, to| Ran { cpu: 0, task: TaskId(task), from: at(from), to: at(to) };
+        // The first job of the high one waits from 2,200 to 2,800 for its next budget, and the low one has the CPU; the second one is let begin
+        // 500 µs late, with the CPU idle. The low one is on the CPU for 200 µs that its clock does not know.
+        let word = [
+            ran(1, 1_000, 2_010),
+            ran(0, 2_010, 2_200),
+            ran(1, 2_200, 2_800),
+            ran(0, 2_800, 3_005),
+            ran(1, 3_005, 6_005),
+        ];
+        let word = [&word[..], &[ran(0, 9_500, 10_005)]].concat();
+        let mut course = Course { promise: Promise::Deadlines(vec![us(1_000), us(5_000)]), ..course() };
+        course.lives[0][0].used = us(390);
+        course.lives[1][0].used = us(4_390);
+        let told = |course: &Course, ran: Option<&[Ran]>| -> Vec<_> {
+            let all = course.stretches(ran, at(20_000)).into_iter();
+            all.map(|stretch| (stretch.from, stretch.by.as_ns() / 1_000)).collect()
+        };
+        assert_eq!(told(&course, Some(&word)), [(at(1_010), 205)]);
+        assert_eq!(course.stretched(Some(&word)), Span::from_ns(205_000));
+        assert_eq!((told(&course, None), course.stretched(None)), (Vec::new(), Span::ZERO));
+        // Who has used more than its budget was robbed, and waits for that: all of the time is excused.
+        course.promise = Promise::Deadlines(vec![us(380), us(5_000)]);
+        assert_eq!(told(&course, Some(&word)), [(at(2_010), 600), (at(1_010), 205)]);
+        // As under levels it would be.
+        course.promise = Promise::Levels(vec![93, 92]);
+        assert_eq!(told(&course, None).len(), 2);
     }
 
     #[test]
@@ -375,7 +431,7 @@ mod tests {
     #[test]
     fn what_a_clock_missed_and_what_came_late_are_stretches() {
         let told: Vec<_> = course()
-            .stretches(at(20_000))
+            .stretches(None, at(20_000))
             .iter()
             .map(|stretch| (stretch.from, stretch.to, stretch.by.as_ns() / 1_000))
             .collect();

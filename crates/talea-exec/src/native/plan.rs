@@ -16,8 +16,8 @@ pub enum Promise {
     Levels(Vec<u8>),
     /// The one level is shared in turns.
     Turns,
-    /// Nobody is late whom the reservations have room for.
-    Deadlines,
+    /// Nobody is late whom the reservations have room for: budgets by task.
+    Deadlines(Vec<Work>),
 }
 
 /// Of one root.
@@ -39,6 +39,8 @@ const FLOOR: u8 = 51;
 const SPARE: u64 = 30_000;
 /// And thousandths of the cost: the kernel takes interrupts out of a budget, and what a hypervisor takes.
 const SPARE_SHARE: u64 = 12;
+/// Of a density.
+const WHOLE: u128 = 1_000_000_000;
 /// What the kernel takes for a period, where nobody has moved the bounds.
 const PERIODS: (Span, Span) = (Span::from_ns(100_000), LONGEST_PERIOD);
 
@@ -146,23 +148,28 @@ fn fixed(levels: Vec<u8>) -> (Promise, Vec<sched::Policy>, String) {
     (Promise::Levels(levels), stands, why)
 }
 
-/// A reservation for each task: what its longest job costs and a little more, each period, within its deadline.
+/// A reservation for each task: what its longest job costs and a little more, each deadline.
+///
+/// Its period is the deadline, also where that of the task is longer. A reservation whose deadline comes first is throttled by the kernel
+/// when its thread wakes between the two (`update_dl_revised_wakeup`, `dl_check_constrained_dl`), and gets the next budget a period after
+/// that: who was late once would be late by the same for ever. Where both are one a thread that wakes behind its deadline has a whole budget
+/// and a deadline from then on. So the density is what has to fit, which is all that the kernel could promise anyway.
 fn reservations(
     tasks: &[&TaskSpec],
     loads: &[&Load],
     rules: &[Rule],
     end: Time,
 ) -> Result<(Promise, Vec<sched::Policy>, String), String> {
-    let mut stands = Vec::new();
+    let (mut stands, mut budgets, mut density) = (Vec::new(), Vec::new(), 0_u128);
     for ((task, load), rule) in tasks.iter().zip(loads).zip(rules) {
         let no = |why: String| Err(format!("`{}` {why}", task.name));
         let drawn = load.costs.iter().flatten().copied().max().unwrap_or(Work::ZERO);
         let cost = drawn.max(task.cost.unwrap_or(Work::ZERO)).as_ns();
         let runtime = (cost + cost / 1_000 * SPARE_SHARE + SPARE).max(DEADLINE_RUNTIME_MIN_NS);
         let (deadline, period) = (task.deadline, task.period);
-        if period < PERIODS.0 || period > PERIODS.1 {
+        if deadline < PERIODS.0 || deadline > PERIODS.1 {
             return no(format!(
-                "has a period of {period}; SCHED_DEADLINE takes {} to {}",
+                "has a deadline of {deadline}; SCHED_DEADLINE takes {} to {}",
                 PERIODS.0, PERIODS.1
             ));
         }
@@ -175,11 +182,20 @@ fn reservations(
         if let Some(near) = rule.nearest(&load.arrivals, end).filter(|&near| near < period) {
             return no(format!("has jobs {near} apart, and one budget each {period}"));
         }
-        stands.push(sched::Policy::Deadline { runtime: Work::from_ns(runtime), deadline, period });
+        density += u128::from(runtime) * WHOLE / u128::from(deadline.as_ns());
+        if density > WHOLE {
+            return no(format!(
+                "is one too many: with it, budgets in their deadlines are {} % of the CPU, and each is reserved until its deadline",
+                density.div_ceil(WHOLE / 100)
+            ));
+        }
+        let runtime = Work::from_ns(runtime);
+        budgets.push(runtime);
+        stands.push(sched::Policy::Deadline { runtime, deadline, period: deadline });
     }
     let why = "SCHED_DEADLINE, a reservation for each task; budgets are looked after at the kernel's tick \
                unless HRTICK is on";
-    Ok((Promise::Deadlines, stands, why.to_owned()))
+    Ok((Promise::Deadlines(budgets), stands, why.to_owned()))
 }
 
 #[cfg(test)]
@@ -257,7 +273,27 @@ mod tests {
         let plan = of(&tree(Policy::Edf, &[(0, 10)]), &[load(10)]).expect("it fits");
         let runtime = Work::from_ns(1_042_000);
         let stand = sched::Policy::Deadline { runtime, deadline: ms(10), period: ms(10) };
-        assert_eq!((plan.promise, plan.stands), (Promise::Deadlines, vec![stand]));
+        assert_eq!((plan.promise, plan.stands), (Promise::Deadlines(vec![runtime]), vec![stand]));
+    }
+
+    #[test]
+    fn s7_a_reservation_lasts_until_its_deadline_and_that_is_what_has_to_fit() {
+        let of = |deadlines: &[u64]| {
+            let mut tree = Tree::new(1, SchedulerSpec::new("cpu", Policy::Edf));
+            for (at, &deadline) in deadlines.iter().enumerate() {
+                let spec = TaskSpec { deadline: ms(deadline), ..TaskSpec::new(&format!("t{at}"), ms(100)) };
+                tree.task(Tree::ROOT, spec);
+            }
+            of(&tree, &deadlines.iter().map(|_| load(100)).collect::<Vec<_>>())
+        };
+        let runtime = Work::from_ns(1_042_000);
+        let stands = of(&[20, 100]).expect("it fits").stands;
+        let until = |deadline| sched::Policy::Deadline { runtime, deadline, period: deadline };
+        assert_eq!(stands, [until(ms(20)), until(ms(100))]);
+        // Of the CPU they use three hundredths.
+        assert!(of(&[3, 3]).is_ok());
+        let why = of(&[3, 3, 3]).expect_err("one too many");
+        assert!(why.contains("`t2` is one too many") && why.contains("105 %"), "{why}");
     }
 
     #[test]
@@ -271,7 +307,7 @@ mod tests {
         };
         assert!(of(|task| task.deadline = ms(11), load(10)).contains("budget ≤ deadline ≤ period"));
         assert!(of(|task| task.deadline = ms(1), load(10)).contains("1042us"));
-        assert!(of(|task| (task.period, task.deadline) = (ms(5_000), ms(10)), load(5_000)).contains("5s"));
+        assert!(of(|task| (task.period, task.deadline) = (ms(5_000), ms(5_000)), load(5_000)).contains("5s"));
         let at = |at: u64| Arrival { seen: Time::from_ns(at), nominal: Time::from_ns(at) };
         let near = Load::new(vec![at(0), at(9_000_000)], vec![Work::from_ns(1_000)]);
         assert!(of(|_| {}, near).contains("9ms apart"));

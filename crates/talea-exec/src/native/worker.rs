@@ -96,10 +96,6 @@ pub(crate) fn live(
     let Ok(time) = started.recv() else { return diary };
     let slot = &stage.slots[task.0 as usize];
     let is_over = || stage.over.load(Ordering::Acquire);
-    // Before it the time line stands at its zero.
-    if slot.wait_until(0, time.of_machine(Time::ZERO)) == Woken::Rung {
-        return diary;
-    }
     let before = clock::thread_cpu_time();
     // Of a reservation that would be all there is of it until the next period.
     let yields = !sched::get(Tid::current()).is_ok_and(|attr| attr.policy.is_deadline());
@@ -110,8 +106,10 @@ pub(crate) fn live(
             diary.put(life);
             break;
         }
-        // Nobody rings before the run is over.
-        let was_rung = time.now() < ready && slot.wait_until(0, time.of_machine(ready)) == Woken::Rung;
+        // Nobody rings before the run is over. By the machine's clock: before its zero the time line stands. There is no wake but for a job: it
+        // would cost a reservation its budget.
+        let at = time.of_machine(ready);
+        let was_rung = clock::now() < at && slot.wait_until(0, at) == Woken::Rung;
         let begin = time.now();
         if was_rung || is_over() || begin >= time.until {
             diary.put(life);

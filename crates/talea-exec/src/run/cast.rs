@@ -2,6 +2,7 @@
 
 use super::{Door, Failure, Live, MOST_ROOM, Options, RootPlan, RootReport};
 use crate::dispatcher::{Effort, Timeline};
+use crate::holes::SETTLED;
 use crate::load::{Arrivals, Cursor, Load};
 use crate::mechanism::audit::{Audited, Consumed};
 use crate::mechanism::freeze::Freeze;
@@ -46,7 +47,7 @@ pub(super) enum Led {
     Native {
         promise: Promise,
         why: String,
-        /// The longest deadline of a reservation.
+        /// The longest period of a reservation.
         longest: Span,
         starts: Vec<Sender<Timeline>>,
         /// By task, when they have left.
@@ -105,11 +106,11 @@ impl Cast {
         let mut starts = Vec::new();
         let tasks = root.tasks.len();
         let Plan { promise, stands, rules, why } = plan;
-        let deadline = |stand: &Policy| match stand {
-            Policy::Deadline { deadline, .. } => *deadline,
+        let period = |stand: &Policy| match stand {
+            Policy::Deadline { period, .. } => *period,
             _ => Span::ZERO,
         };
-        let longest = stands.iter().map(deadline).max().unwrap_or(Span::ZERO);
+        let longest = stands.iter().map(period).max().unwrap_or(Span::ZERO);
         for ((task, plan), (stand, rule)) in
             (0..).map(TaskId).zip(root.tasks).zip(stands.into_iter().zip(rules))
         {
@@ -142,17 +143,17 @@ impl Cast {
 
     pub(super) fn above(&self) -> Above {
         match &self.led {
-            Led::Native { promise: Promise::Deadlines, .. } => Above::Reservation,
+            Led::Native { promise: Promise::Deadlines(_), .. } => Above::Reservation,
             _ => Above::Priority,
         }
     }
 
-    /// So long after they have come in, workers with reservations have all of their first budget: what they used on the way is of one
-    /// before.
+    /// So long after they have been told when it begins, workers with reservations have all of their first budget, and so has their
+    /// monitor: what they used on the way is of one before.
     pub(super) fn settles(&self) -> Span {
-        match &self.led {
-            Led::Native { longest, .. } => *longest,
-            Led::Machine { .. } => Span::ZERO,
+        match (&self.led, self.above()) {
+            (Led::Native { longest, .. }, Above::Reservation) => (*longest).max(SETTLED),
+            _ => Span::ZERO,
         }
     }
 
@@ -238,7 +239,7 @@ fn alone(
         refused,
         tallies: course.tallies(),
         programs,
-        stretches: course.stretches(end),
+        stretches: course.stretches(None, end),
         ran: None,
         stood: None,
         native: Some(course),
@@ -262,15 +263,16 @@ fn room(load: &Load, options: &Options) -> usize {
 fn refused(error: io::Error, cpu: u32, promise: &Promise) -> Failure {
     let domain = || Some(Machine::probe().ok()?.domain_of(cpu)?.cpus);
     match (promise, error.kind()) {
-        (Promise::Deadlines, io::ErrorKind::PermissionDenied) => match domain() {
+        (Promise::Deadlines(_), io::ErrorKind::PermissionDenied) => match domain() {
             Some(domain) if domain.len() > 1 => Failure::Plan(format!(
                 "SCHED_DEADLINE can't be pinned to CPU {cpu}: it shares its root domain with others ({domain}), and needs \
                  a cpuset partition of its own"
             )),
             _ => error.into(),
         },
-        (Promise::Deadlines, io::ErrorKind::ResourceBusy) => Failure::Plan(format!(
-            "the kernel's own admission has no room for the reservations on CPU {cpu}: one CPU holds 90 % (95 % before Linux 6.12)"
+        (Promise::Deadlines(_), io::ErrorKind::ResourceBusy) => Failure::Plan(format!(
+            "the kernel's own admission has no room for the reservations on CPU {cpu}, budgets in their deadlines: one CPU holds 90 % \
+             (95 % before Linux 6.12)"
         )),
         _ => error.into(),
     }

@@ -231,6 +231,9 @@ impl<'s> Shared<'s> {
             for ((report, tids), cast) in reports.iter_mut().zip(&tids).zip(&casts) {
                 report.stood = Some(truth::of_others(&stays.stays, &ours, &cast.cpus, zero));
                 report.ran = Some(truth::of_workers(&stays.stays, tids, &cast.cpus, zero));
+                if let Some(course) = &report.native {
+                    report.stretches = course.stretches(report.ran.as_deref(), left);
+                }
             }
         }
         self.stop.store(true, Ordering::Relaxed);

@@ -57,7 +57,7 @@ impl RootReport {
     /// For how long CPUs belonged to workers that got nothing done.
     pub fn stretched(&self) -> Span {
         match &self.native {
-            Some(course) => course.stretched(),
+            Some(course) => course.stretched(self.ran.as_deref()),
             None => stretch::of(self),
         }
     }

@@ -8,10 +8,13 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use talea_core::machine::{SchedulerSpec, TaskId, TaskSpec, Tree};
 use talea_core::sched::Policy;
-use talea_core::workload::{Source, Workload};
+use talea_core::workload::{Arrivals as Comes, Source, Workload};
 use talea_core::{CpuSet, Span, Time, Work};
+use talea_exec::holes::DISTANCE;
 use talea_exec::native::Promise;
-use talea_exec::{Arrivals, Failure, Load, Means, Options, Report, RootPlan, TaskPlan, Wish, execute, work};
+use talea_exec::{
+    Arrivals, Failure, Hole, Load, Means, Options, Report, RootPlan, TaskPlan, Wish, execute, work,
+};
 use talea_kernel_tests::{Bench, eventually, kernel, needs, needs_root};
 use talea_os::machine::{Hierarchy, Machine, dl_books};
 use talea_os::partition::{self, Version1};
@@ -57,12 +60,23 @@ fn run(tree: &Tree, workload: &Workload, cpu: u32, duration: Span) -> Result<Rep
     execute(vec![plan], &options(duration))
 }
 
-/// Whether the machine took the CPU away for longer than is tolerated.
-fn is_disturbed(report: &Report) -> bool {
-    let away: u64 = report.holes.iter().map(|hole| hole.length().as_ns()).sum();
+/// Until when the machine has not taken the CPU away for longer than is tolerated, up to `end`.
+fn calm_until(report: &Report, end: Time) -> Time {
+    let look = |hole: &Hole| Time::from_ns(hole.from.as_ns().saturating_sub(DISTANCE.as_ns()));
+    let holes = report.holes.iter().map(|hole| (look(hole), hole.length().as_ns()));
     // The monitor and the tick take two hundredths of whoever is at work.
-    let used: u64 = report.roots[0].consumed.iter().map(|consumed| consumed.total.as_ns()).sum();
-    away > TOLERANCE || report.roots[0].stretched().as_ns() > 2 * TOLERANCE + used / 50
+    let stretches = report.roots[0].stretches.iter().map(|stretch| {
+        let ordinary = stretch.to.since(stretch.from).as_ns() / 50;
+        (stretch.from, stretch.by.as_ns().saturating_sub(ordinary))
+    });
+    let mut losses: Vec<(Time, u64)> = holes.chain(stretches).collect();
+    losses.sort_unstable();
+    let mut away = 0;
+    let is_too_much = |&&(_, by): &&(Time, u64)| {
+        away += by;
+        away > TOLERANCE
+    };
+    losses.iter().find(is_too_much).map_or(end, |&(from, _)| from)
 }
 
 #[test]
@@ -78,7 +92,9 @@ fn fixed_priorities_are_kept_by_linux_alone_and_nobody_stands_in_the_way() {
     world.run(Time::ZERO + duration, &mut simulated);
     let order: Vec<(TaskId, u64)> = simulated.ended.iter().map(|job| (job.task, job.job)).collect();
     assert!(order.len() > 15);
-    let begun = Instant::now();
+    // So many ends of it, each task's among them and jobs that have been interrupted, are enough where no run is calm from end to end.
+    let least = order.len() / 2;
+    let (begun, mut most) = (Instant::now(), 0);
     loop {
         let report = run(&tree, &workload, two_cpus()[1], duration).expect("a run");
         let root = &report.roots[0];
@@ -97,21 +113,25 @@ fn fixed_priorities_are_kept_by_linux_alone_and_nobody_stands_in_the_way() {
             }
         }
         ended.sort_unstable();
-        if !is_disturbed(&report) {
-            let told: Vec<_> = ended.iter().map(|&(_, task, job)| (task, job)).collect();
-            assert_eq!(told, order, "nothing disturbed it: {:?}", report.holes);
-            if let Some(ran) = &root.ran {
-                let wrong = course.out_of_order(ran, Time::ZERO + duration);
-                let longest = wrong.iter().map(talea_exec::Ran::length).max().unwrap_or(Span::ZERO);
-                assert!(longest.as_ns() <= TOLERANCE, "{wrong:?}");
-            }
+        // Each run is held to it up to where the machine got in its way.
+        let calm = calm_until(&report, Time::ZERO + duration);
+        let told: Vec<_> =
+            ended.iter().take_while(|&&(at, ..)| at < calm).map(|&(_, task, job)| (task, job)).collect();
+        assert_eq!(told, order[..told.len()], "nothing disturbed it until {calm:?}: {:?}", report.holes);
+        if let Some(ran) = &root.ran {
+            let wrong = course.out_of_order(ran, calm);
+            let longest = wrong.iter().map(talea_exec::Ran::length).max().unwrap_or(Span::ZERO);
+            assert!(longest.as_ns() <= TOLERANCE, "{wrong:?}");
+        }
+        if calm == Time::ZERO + duration {
+            assert_eq!(told, order);
             break;
         }
-        assert!(
-            begun.elapsed() < PATIENCE,
-            "inconclusive: each run was disturbed, now by {:?}",
-            report.holes
-        );
+        most = most.max(told.len());
+        if begun.elapsed() > PATIENCE {
+            assert!(most >= least, "inconclusive: each run was disturbed, now by {:?}", report.holes);
+            break;
+        }
     }
     assert_eq!(left_behind(), Vec::<String>::new());
 }
@@ -253,7 +273,7 @@ struct Judged {
 
 fn judged(report: &Report, costs: &[u64], end: Time) -> Judged {
     let course = report.roots[0].native.as_ref().expect("what workers have seen");
-    assert_eq!(course.promise, Promise::Deadlines);
+    assert!(matches!(course.promise, Promise::Deadlines(_)), "{:?}", course.promise);
     // When nothing was left to do.
     let mut clear: Vec<Time> = Vec::new();
     let mut all: Vec<(Time, i32)> = Vec::new();
@@ -293,6 +313,61 @@ fn judged(report: &Report, costs: &[u64], end: Time) -> Judged {
     seen
 }
 
+/// Of one set, where holes have touched more than is left out.
+const TRIES: usize = 6;
+
+/// The first of some runs of which something can be said; or the best of them. Three in which jobs are late without an excuse are enough.
+fn calmest(tries: impl Iterator<Item = Judged>, tell: impl Fn(&Judged)) -> Judged {
+    let mut best: Option<Judged> = None;
+    for (number, seen) in (1..).zip(tries) {
+        let is_calm = seen.late == 0 && seen.touched * 20 <= seen.jobs;
+        if !is_calm {
+            tell(&seen);
+        }
+        if best.as_ref().is_none_or(|best| (seen.late, seen.touched) < (best.late, best.touched)) {
+            best = Some(seen);
+        }
+        if is_calm || (number == 3 && best.as_ref().is_some_and(|best| best.late > 0)) {
+            break;
+        }
+    }
+    best.expect("a first")
+}
+
+#[test]
+fn s7_a_job_that_is_due_before_its_period_is_over_has_its_budget_when_it_comes() {
+    needs_root!();
+    let bench = Bench::new("native_constrained");
+    let apart = Apart::make(&bench.path("partitions"));
+    needs!("cgroup v1 with undivided cpusets, and two CPUs", apart.is_some());
+    let (apart, cpu) = apart.expect("it was just looked at");
+    // (offset, period, deadline, cost) in milliseconds. The offset is within the deadline of a job at zero, if there were one.
+    let set = [(0, 100, 20, 3), (10, 100, 30, 5), (0, 130, 60, 7)];
+    let mut tree = Tree::new(1, SchedulerSpec::new("cpu", Policy::Edf));
+    let mut workload = Workload::default();
+    let mut costs = Vec::new();
+    for (offset, period, deadline, cost) in set {
+        let (period, work) = (ms(period), Work::from_ns(cost * MS));
+        costs.push(cost * MS);
+        let spec = TaskSpec { cost: Some(work), deadline: ms(deadline), ..TaskSpec::new("task", period) };
+        tree.task(Tree::ROOT, spec);
+        let mut source = Source::periodic(period, work);
+        source.arrivals = Comes::Periodic { offset: ms(offset), period, jitter: Span::ZERO };
+        workload.sources.push(source);
+    }
+    let duration = ms(900);
+    let tries = (0..TRIES).map(|_| {
+        let report = run(&tree, &workload, cpu, duration).expect("a run");
+        judged(&report, &costs, Time::ZERO + duration)
+    });
+    let seen = calmest(tries, |seen| println!("{seen:?}"));
+    // Throttled at their first wake all of them were late, each by nearly a period.
+    assert_eq!(seen.late, 0, "{seen:?}");
+    assert!(seen.jobs > 20 && seen.touched * 2 < seen.jobs, "inconclusive: {seen:?}");
+    drop(apart);
+    assert_eq!(left_behind(), Vec::<String>::new());
+}
+
 #[test]
 fn s7_reservations_of_the_kernel_miss_nothing_at_88_hundredths() {
     needs_root!();
@@ -319,18 +394,12 @@ fn s7_reservations_of_the_kernel_miss_nothing_at_88_hundredths() {
         }
         // What no monitor sees takes a little of a budget now and then, and the debt is paid by a job; a budget that is too small makes
         // several late each time.
-        let mut tries = (0..3).map(|_| {
+        let tries = (0..TRIES).map(|_| {
             let report =
                 run(&tree, &workload, cpu, duration).unwrap_or_else(|why| panic!("set {number}: {why}"));
             judged(&report, &costs, Time::ZERO + duration)
         });
-        let mut seen = tries.next().expect("a first");
-        while seen.late > 0
-            && let Some(again) = tries.next()
-        {
-            println!("set {number}: {seen:?}");
-            seen = again;
-        }
+        let seen = calmest(tries, |seen| println!("set {number}: {seen:?}"));
         jobs += seen.jobs;
         touched += seen.touched;
         late += seen.late;
