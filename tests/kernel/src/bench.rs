@@ -92,6 +92,14 @@ pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
+/// A copy of a program that can be run at once. Another process makes it: a child that another test's thread begins in the middle of
+/// our own copying would hold the file open for writing, and nobody could run it for a moment (ETXTBSY).
+pub fn copy(program: impl AsRef<Path>, to: impl AsRef<Path>) {
+    let (program, to) = (program.as_ref(), to.as_ref());
+    let done = std::process::Command::new("cp").arg(program).arg(to).status().expect("cp is run");
+    assert!(done.success(), "cp {} {}: {done}", program.display(), to.display());
+}
+
 /// The programs under test where any user can run them.
 pub fn program(name: &str) -> PathBuf {
     static STAGED: OnceLock<PathBuf> = OnceLock::new();
@@ -102,7 +110,7 @@ pub fn program(name: &str) -> PathBuf {
         let built = build();
         for name in ["talead", "talea-plugin-host", "talea-test-agent"] {
             let to = folder.join(name);
-            std::fs::copy(built.join(name), &to).unwrap_or_else(|error| panic!("{name}: {error}"));
+            copy(built.join(name), &to);
             set_mode(&to, 0o755);
         }
         folder

@@ -33,7 +33,7 @@ pub(crate) fn as_both(program: &Path, arguments: &[String], check: impl Fn(&str)
     }
     let staged = bench.path("program");
     stage::install(staged.parent().expect("a folder"));
-    std::fs::copy(program, &staged).expect("ours");
+    talea_kernel_tests::bench::copy(program, &staged);
     let mut command = run(&staged);
     command.uid(STRANGER).gid(STRANGER).current_dir("/").args(arguments);
     check(&expect(&mut command, 0));

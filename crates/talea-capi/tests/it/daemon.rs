@@ -93,7 +93,7 @@ impl Daemon {
     /// A program as the stranger runs it.
     fn command(&self, program: &Path) -> Command {
         let copy = self.folder.join(program.file_name().expect("a name"));
-        std::fs::copy(program, &copy).expect("ours");
+        talea_kernel_tests::bench::copy(program, &copy);
         let mut command = command(&copy, &self.socket());
         command.uid(STRANGER).gid(STRANGER).current_dir("/");
         command

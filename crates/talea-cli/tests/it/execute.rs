@@ -199,7 +199,7 @@ fn without_rights_it_says_what_to_do_and_runs_only_if_it_is_told_to() {
     let scratch = Scratch::new();
     // Where anybody may run it, and read the file.
     let program = bench.path("talea");
-    std::fs::copy(env!("CARGO_BIN_EXE_talea"), &program).expect("the program under test");
+    talea_kernel_tests::bench::copy(env!("CARGO_BIN_EXE_talea"), &program);
     let file = bench.write("system.toml", SYSTEM);
     let alice = |arguments: &[&str]| {
         let mut command = std::process::Command::new(&program);

@@ -20,7 +20,7 @@ struct Talea<'a> {
 impl<'a> Talea<'a> {
     fn new(bench: &'a Bench, arguments: &[&str]) -> Talea<'a> {
         let program = bench.path("talea");
-        std::fs::copy(env!("CARGO_BIN_EXE_talea"), &program).expect("the program under test");
+        talea_kernel_tests::bench::copy(env!("CARGO_BIN_EXE_talea"), &program);
         let arguments = arguments.iter().map(|&word| word.to_owned()).collect();
         Talea { bench, scratch: Scratch::new(), program, arguments }
     }

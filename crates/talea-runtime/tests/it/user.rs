@@ -21,7 +21,7 @@ pub(crate) fn is_it() -> bool {
 /// Runs one of these tests in a process of an ordinary user, with the daemon that listens there; what became of it, and what it said.
 pub(crate) fn runs(bench: &Bench, test: &str, socket: Option<&Path>) -> (ExitStatus, String) {
     let program = bench.path("tests");
-    std::fs::copy(std::env::current_exe().expect("this program"), &program).expect("a copy");
+    talea_kernel_tests::bench::copy(std::env::current_exe().expect("this program"), &program);
     std::fs::set_permissions(&program, Permissions::from_mode(0o755)).expect("its permissions");
     let mut command = Command::new(&program);
     command.args(["--exact", test, "--nocapture"]).env(IS_USER, "1").stdout(Stdio::null());

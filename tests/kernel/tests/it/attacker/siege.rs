@@ -334,7 +334,7 @@ impl std::fmt::Display for Service {
 pub(crate) fn troupe(bench: &Bench) -> PathBuf {
     let staged = bench.path("troupe");
     if !staged.exists() {
-        std::fs::copy(env!("CARGO_BIN_EXE_talea-test-troupe"), &staged).expect("the troupe's program");
+        talea_kernel_tests::bench::copy(env!("CARGO_BIN_EXE_talea-test-troupe"), &staged);
         set_mode(&staged, 0o755);
     }
     staged
