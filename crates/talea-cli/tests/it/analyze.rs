@@ -235,10 +235,6 @@ fn l20_a_program_that_always_wants_the_cpu_has_no_deadline_and_others_have_their
     let ended = run(&scratch, &["analyze", "below.toml"]);
     assert_eq!(ended.code, Some(1), "{}{}", ended.out, ended.err);
     assert!(ended.out.contains("hog: it wants the CPU without end"), "{}", ended.out);
-    // Whose jobs are nobody's but its own is not compared.
-    let ended = run(&scratch, &["compare", "greedy.toml"]);
-    assert_eq!(ended.code, Some(3), "{}{}", ended.out, ended.err);
-    assert!(ended.err.contains("hog is a program"), "{}", ended.err);
 }
 
 /// A root with one policy and these tables below it.
