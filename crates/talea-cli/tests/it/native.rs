@@ -65,8 +65,8 @@ fn s18_l12_what_linux_alone_runs_agrees_as_well_and_is_told_and_drawn_alike() {
     assert_eq!(of["mechanism"], "native");
     if ended.code == Some(0) {
         assert_eq!((of["conclusive"].as_bool(), of["agrees"].as_bool()), (Some(true), Some(true)), "{of}");
-        // Both tasks were held to the order, begin and end of each job.
-        assert!(of["instants"].as_u64() > Some(80), "{of}");
+        // Both tasks were held to the order, begin and end of each job that no hole has brushed: there are 100 of them, 20 of the slow one.
+        assert!(of["instants"].as_u64() > Some(50), "{of}");
     } else {
         // Nothing is said of it for a reason that is told.
         let excluded = of["excluded"].as_u64() > Some(0);
