@@ -121,12 +121,12 @@ impl Install {
             let described = format!("crates/talea-capi/pkgconfig/{name}.pc.in");
             self.fill(&described, &self.prefix.join(format!("lib/pkgconfig/{name}.pc")))?;
         }
-        // For programs that carry it with them; it has both interfaces.
-        let archive = self.target(&shell::target_dir()).join("libtalea.a");
-        self.copy(&archive, "lib/libtalea.a", 0o644)?;
         for header in ["include/yasmin.h", "include/yasmin_constants.h"] {
             self.copy(&root().join("crates/talea-capi").join(header), header, 0o644)?;
         }
+        // For programs that carry it with them; it has every interface.
+        let archive = self.target(&shell::target_dir()).join("libtalea.a");
+        self.copy(&archive, "lib/libtalea.a", 0o644)?;
         // The original installs its header one level deeper.
         self.link("../retif.h", "include/lib/retif.h")?;
         let plugin = root().join("crates/talea-plugin-host/include/talea_plugin.h");

@@ -534,7 +534,7 @@ int talea_app_channel(talea_app *app, uint32_t from, uint32_t to, size_t item_si
 int talea_channel_push(talea_channel *channel, const void *item, size_t size);
 
 /* Takes the first element out, from a job of the sink; its room is there when that job has ended. -EAGAIN: the channel is
- * empty, which the report counts, and `*item` stays as it was; -EPERM: the calling thread does no job of the sink. */
+ * empty, which the report counts, and `*item` stays as it was; -EPERM: the calling thread does no job of the sink; -EMSGSIZE: as above. */
 int talea_channel_pop(talea_channel *channel, void *item, size_t size);
 
 /* Runs it. Returns when its time zero is fixed, a moment ahead. When it can't be run everything stays declared:
@@ -556,7 +556,7 @@ typedef struct talea_app_report {
 #define TALEA_APP_REPORT_INIT { sizeof(talea_app_report), 0, 0, 0, 0, 0, 0, 0, { 0 } }
 
 /* Stops it: no job comes any more, those that have come are done, with what their graphs activate. It may be changed and
- * started again then, with a new time zero and empty channels. `report` may be NULL. -ESRCH: it does not run. */
+ * started again then, with a new time zero and, but for TALEA_APP_KEEP_CHANNELS, empty channels. `report` may be NULL. -ESRCH: it does not run. */
 int talea_app_stop(talea_app *app, talea_app_report *report);
 
 /* The last run that was stopped. -ENOENT: there is none. */

@@ -47,7 +47,7 @@ pub use talea_core::{Attr, Charge, CpuSet, Policy};
 pub use talea_proto::message::{
     CpuInfo, Mechanism, Name, Notes, Owner, PluginInfo, SessionInfo, SpecId, SpecInfo, Status, Token,
 };
-pub use talea_proto::{Answer, Code, Field, Granted, No, Refusal};
+pub use talea_proto::{Answer, Code, Field, GROUP_MAX, Granted, No, Refusal};
 
 /// A daemon that has not answered by then is not going to.
 pub const DEFAULT_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(2);

@@ -43,7 +43,7 @@ pub(crate) fn enter(cpu: u32, ranks: Ranks) -> io::Result<()> {
     ranks.watchdog(Tid::current())
 }
 
-/// Above workers of SCHED_DEADLINE nothing stands: there the monitor has a reservation of its own, of about a hundredth of the CPU, with
+/// Above workers of SCHED_DEADLINE nothing stands: there the monitor has a reservation of its own, of six thousandths of the CPU, with
 /// a shorter deadline than they have, and looks less often.
 const RARELY: Span = Span::from_ns(10_000_000);
 

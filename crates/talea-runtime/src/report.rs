@@ -16,9 +16,6 @@ pub struct Report {
     pub rights: Rights,
     /// Why it had none, if it wanted them.
     pub why_not: Option<String>,
-    /// Whether its threads run on CPUs for which the daemon has granted them nothing: on several CPUs the application itself says where a job
-    /// runs, and the daemon's books know each thread on one of them. What it tells others of the rest is too little then.
-    pub leaves_granted_cpus: bool,
     /// Whether the process's memory was locked.
     pub is_locked: bool,
     /// How the kernel scheduled the dispatcher of each of its CPUs, read back from it.

@@ -11,13 +11,11 @@ use crate::config::Daemon;
 use std::io;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
-use talea_client::{Client, CpuSet, Failure, Grant, Outcome, Spec};
+use talea_client::{Client, CpuSet, Failure, GROUP_MAX, Grant, Outcome, Spec};
 use talea_exec::{Crew, Grantor};
 use talea_os::Tid;
 use talea_os::sched::{self, Policy};
 
-/// Grants of a group at most, as the daemon takes them.
-const GROUP: usize = 64;
 /// A daemon that does not answer by then is none.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -52,13 +50,18 @@ impl<'a> ByDaemon<'a> {
             Some(plugin) => builder.plugin(plugin),
             None => builder,
         };
-        builder.build().map_err(|error| refused(format!("{error}: the application's priority is {priority}")))
+        let of = self.config.priority;
+        builder.build().map_err(|error| {
+            refused(format!(
+                "{error}: the application's priority is {of}, and what watches over it stands up to two above"
+            ))
+        })
     }
 
     /// All of them, each with its thread, or none.
     fn ask(&self, client: &Client, wanted: &[Wanted]) -> io::Result<Vec<Grant>> {
         let mut grants = Vec::new();
-        for group in wanted.chunks(GROUP) {
+        for group in wanted.chunks(GROUP_MAX) {
             let specs: Vec<Spec> =
                 group.iter().map(|(_, above, cpus)| self.spec(*above, cpus)).collect::<io::Result<_>>()?;
             grants.extend(answer(client.create_group(&specs))?);

@@ -223,7 +223,6 @@ impl Running {
             is_real_time: standing.is_real_time(),
             rights: ran.rights,
             why_not: ran.why_not.clone(),
-            leaves_granted_cpus: ran.rights == Rights::Daemon && standing.dispatchers.len() > 1,
             is_locked: standing.is_locked,
             dispatchers: standing.dispatchers.clone(),
             scheduling: Duration::from_nanos(root.scheduling().as_ns()),

@@ -202,8 +202,13 @@ fn y9_y14_a_hundred_thousand_jobs_leave_no_token_no_thread_and_no_memory_behind(
     let _one = ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     needs!("two CPUs", kernel::cpus().iter().count() >= 2);
     let jobs = std::env::var("TALEA_SOAK_JOBS").ok().and_then(|jobs| jobs.parse().ok()).unwrap_or(JOBS);
-    // Some twenty lines for each job that falls.
-    std::panic::set_hook(Box::new(|_| {}));
+    // Some twenty lines for each job that falls; what the test itself has to say is heard.
+    let loud = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |what| {
+        if !std::thread::current().name().is_some_and(|name| name.starts_with("exec-")) {
+            loud(what);
+        }
+    }));
     let configs = configs();
     let (mut done, mut fallen, mut before, mut turn) = (0, 0, None, None::<(Bench, Instant)>);
     for round in 0_u64.. {

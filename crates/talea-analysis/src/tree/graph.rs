@@ -15,7 +15,7 @@ use super::answer::{NoTest, Reason};
 use super::read::any_scheduler;
 use super::walk::Walk;
 use crate::multi::graham::Graph;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use talea_core::machine::{Affinity, Body, Migration, NodeId, TaskSpec, Tree};
 use talea_core::sched::Policy;
@@ -37,12 +37,12 @@ pub(super) fn bounds(walk: &Walk<'_>, sources: &[Source]) -> Option<BTreeMap<Nod
         .zip(sources)
         .map(|((id, spec), source)| (id, spec, source))
         .collect();
-    let has_inputs = |id: NodeId| tree.channels.iter().any(|channel| channel.to == id);
+    let ends: BTreeSet<NodeId> = tree.channels.iter().map(|channel| channel.to).collect();
     let comes = |source: &Source| matches!(&source.arrivals, Arrivals::List(times) if times.is_empty());
     let mut roots: Vec<Root> = Vec::new();
     let mut starts: Vec<Option<Root>> = Vec::new();
     for &(id, spec, source) in &nodes {
-        let root = if has_inputs(id) { None } else { Some(Root::of(spec, source)?) };
+        let root = if ends.contains(&id) { None } else { Some(Root::of(spec, source)?) };
         let is_node = root.is_some() || comes(source);
         if !is_node || !is_plain(spec, source) {
             return None;
@@ -57,20 +57,17 @@ pub(super) fn bounds(walk: &Walk<'_>, sources: &[Source]) -> Option<BTreeMap<Nod
     }
     let costs: Vec<Work> =
         nodes.iter().map(|(_, _, source)| source.cost.most().max(Work::from_ns(1))).collect();
-    let number = |id: NodeId| nodes.iter().position(|&(node, ..)| node == id);
-    let edges: Option<Vec<(usize, usize)>> =
-        tree.channels.iter().map(|channel| Some((number(channel.from)?, number(channel.to)?))).collect();
-    let edges = edges?;
+    let numbers: BTreeMap<NodeId, usize> = nodes.iter().map(|&(id, ..)| id).zip(0..).collect();
+    let edges: Vec<(usize, usize)> =
+        tree.channels.iter().map(|channel| (numbers[&channel.from], numbers[&channel.to])).collect();
     if roots.len() > 1 && !is_one(nodes.len(), &edges) {
         return None;
     }
     // Whoever waits for several begins with the latest.
-    for _ in &nodes {
-        for &(from, to) in &edges {
-            let both = [starts[from], starts[to]].into_iter().flatten().reduce(Root::later);
-            starts[to] = both;
-        }
-    }
+    spread(&edges, |from, to| {
+        let both = [starts[from], starts[to]].into_iter().flatten().reduce(Root::later);
+        core::mem::replace(&mut starts[to], both) != both
+    });
     let graph = Graph { costs: &costs, edges: &edges };
     let (volume, chains) = (graph.volume().ok()?, graph.chains().ok()?);
     let bound = |chain: u64| chain + (volume - chain) / u64::from(tree.cpus);
@@ -90,32 +87,8 @@ pub(super) fn bounds(walk: &Walk<'_>, sources: &[Source]) -> Option<BTreeMap<Nod
     Some(nodes.iter().map(|&(id, ..)| id).zip(chains).zip(&starts).map(of).collect())
 }
 
-/// The relative deadline of every task that a graph activates: that of its graph, which its tokens carry, whatever it is ordered by.
-pub(super) fn deadlines(tree: &Tree) -> BTreeMap<NodeId, Span> {
-    let own = |node: NodeId| match tree.get(node).map(|node| &node.body) {
-        Some(Body::Task(spec)) => spec.deadline,
-        _ => Span::ZERO,
-    };
-    let mut found: BTreeMap<NodeId, Span> =
-        tree.channels.iter().map(|channel| (channel.to, Span::ZERO)).collect();
-    for _ in 0..tree.channels.len() {
-        let before = found.clone();
-        for channel in &tree.channels {
-            let of = found.get(&channel.from).copied().unwrap_or_else(|| own(channel.from));
-            // Those of joined roots are the same.
-            if !of.is_zero() {
-                found.insert(channel.to, of);
-            }
-        }
-        if found == before {
-            break;
-        }
-    }
-    found
-}
-
 /// One that comes by itself; of several, when the first is due and the last is seen.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 struct Root {
     period: u64,
     nominal: u64,
@@ -142,16 +115,23 @@ impl Root {
     }
 }
 
+/// Along every edge, until nothing is new any more.
+fn spread(edges: &[(usize, usize)], mut along: impl FnMut(usize, usize) -> bool) {
+    let mut is_new = true;
+    while is_new {
+        is_new = edges.iter().fold(false, |is_new, &(from, to)| along(from, to) || is_new);
+    }
+}
+
 /// Whether edges join all of so many nodes.
 fn is_one(nodes: usize, edges: &[(usize, usize)]) -> bool {
     let mut joined = alloc::vec![false; nodes];
     joined[0] = true;
-    for _ in 0..nodes {
-        for &(from, to) in edges {
-            let both = joined[from] || joined[to];
-            (joined[from], joined[to]) = (both, both);
-        }
-    }
+    spread(edges, |from, to| {
+        let is_new = joined[from] != joined[to];
+        (joined[from], joined[to]) = (joined[from] || joined[to], joined[from] || joined[to]);
+        is_new
+    });
     joined.iter().all(|joined| *joined)
 }
 

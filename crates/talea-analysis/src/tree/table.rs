@@ -180,8 +180,7 @@ impl<'a> Table<'a> {
         match &source.arrivals {
             _ if spec.enforced => Err(Reason::Arrivals),
             Arrivals::List(times) if times.is_empty() && !inputs.is_empty() && !activates => {
-                if !spec.inherits || self.walk.tree.channels.iter().any(|to| to.to == node && to.tokens != 1)
-                {
+                if self.walk.tree.channels.iter().any(|to| to.to == node && to.tokens != 1) {
                     return Err(Reason::Graph);
                 }
                 let all = inputs.into_iter().map(|input| self.course(input));

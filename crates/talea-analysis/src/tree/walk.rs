@@ -124,7 +124,7 @@ impl<'a> Walk<'a> {
             levels: BTreeMap::new(),
             bounds: BTreeMap::new(),
             kinds: BTreeMap::new(),
-            deadlines: super::graph::deadlines(tree),
+            deadlines: tree.of_roots().into_iter().map(|(node, of)| (node, of.relative_deadline)).collect(),
             special: BTreeMap::new(),
             special_card: &super::table::CARD,
         };

@@ -87,14 +87,19 @@ fn described(dice: &mut Dice) -> Described {
 }
 
 /// The system below the table that was found for it.
-fn tabled(system: &Described, problem: &Problem, pieces: &[Piece]) -> Tree {
+fn tabled(system: &Described, problem: &Problem, pieces: &[Piece], says_own: bool) -> Tree {
     let policy = Policy::Table { hyperperiod: problem.hyperperiod, entries: entries(problem, pieces) };
     let mut tree = Tree::new(system.tree.cpus, SchedulerSpec::new("table", policy));
     tree.accelerators.clone_from(&system.tree.accelerators);
     let mut moved = std::collections::BTreeMap::new();
     for (node, body) in system.tree.nodes() {
         if let Body::Task(spec) = &body.body {
-            moved.insert(node, tree.task(Tree::ROOT, spec.clone()));
+            // As a system file is read: every node says its own, which is its graph's.
+            let mut spec = spec.clone();
+            if let Some(of) = system.tree.inherited().get(&node).filter(|_| says_own) {
+                (spec.inherits, spec.period, spec.deadline) = (false, of.period, of.relative_deadline);
+            }
+            moved.insert(node, tree.task(Tree::ROOT, spec));
         }
     }
     for channel in &system.tree.channels {
@@ -105,7 +110,7 @@ fn tabled(system: &Described, problem: &Problem, pieces: &[Piece]) -> Tree {
 
 /// Late jobs and ended jobs of three hyperperiods under the table.
 fn run(system: &Described, problem: &Problem, pieces: &[Piece]) -> (u64, usize) {
-    let tree = tabled(system, problem, pieces);
+    let tree = tabled(system, problem, pieces, false);
     // The last job may end with the table, and is told of an instant later.
     let ended = ended(&tree, &system.sources, 3 * problem.hyperperiod.as_ns() + 1, (1, Case::Drawn));
     (ended.iter().filter(|job| job.is_late()).count() as u64, ended.len())
@@ -158,7 +163,7 @@ fn y11_tables_that_are_found_are_proved_and_no_response_is_beyond_its_bound() {
         let problem = from_tree(&system.tree, &system.sources, &Overheads::default(), dice.below(2) == 0)
             .expect("suitable");
         let Synthesis::Found { pieces, .. } = synthesize(&problem, 50) else { continue };
-        let tree = tabled(&system, &problem, &pieces);
+        let tree = tabled(&system, &problem, &pieces, tables % 2 == 0);
         let answers = Roots::new(&tree, &system.sources).bounds();
         assert!(answers.iter().all(Answer::is_proved), "{answers:?} of {tree:?}");
         for round in [(1, Case::Worst), (2, Case::Drawn)] {

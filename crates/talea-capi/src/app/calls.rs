@@ -125,7 +125,7 @@ pub unsafe extern "C" fn talea_app_new(config: *const TaleaAppConfig, app: *mut 
         let (config, app) = unsafe { (read(config)?, place(app, "app is NULL")?) };
         *app = std::ptr::null_mut();
         let config = convert::config(&config, None)?;
-        *app = Box::into_raw(Box::new(App::new(Application::new(config), None)));
+        *app = Box::into_raw(Box::new(App::new(Application::new(config))));
         Ok(())
     })
 }
@@ -248,7 +248,7 @@ pub unsafe extern "C" fn talea_app_channel(
 /// One with everything as it is without being said.
 impl Default for App {
     fn default() -> App {
-        App::new(Application::new(Config::default()), None)
+        App::new(Application::new(Config::default()))
     }
 }
 

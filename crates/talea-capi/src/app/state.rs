@@ -87,13 +87,13 @@ impl Declared {
 }
 
 impl App {
-    pub(crate) fn new(application: Application, chooser: Option<Box<Given>>) -> App {
+    pub(crate) fn new(application: Application) -> App {
         let declared = Declared {
             state: State::Stopped(Box::new(application)),
             tasks: Vec::new(),
             accelerators: Vec::new(),
             channels: Vec::new(),
-            chooser,
+            chooser: None,
             asked: None,
             report: None,
         };

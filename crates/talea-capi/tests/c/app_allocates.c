@@ -1,10 +1,9 @@
 /* Nothing is allocated while an application runs, whatever its jobs call. Everything that allocates is counted: this program's functions
  * take the place of the C library's for the library, too. */
-#include "check.h"
+#include "counting.h"
 #include <stddef.h>
 #include <stdint.h>
 #include <talea.h>
-#include <time.h>
 
 extern void *__libc_malloc(size_t size);
 extern void *__libc_calloc(size_t count, size_t size);
@@ -13,7 +12,7 @@ extern void *__libc_realloc(void *old, size_t size);
 static int counting;
 static uint64_t allocations, all;
 
-static void counts(void)
+static void allocated(void)
 {
     __atomic_add_fetch(&all, 1, __ATOMIC_RELAXED);
     if (__atomic_load_n(&counting, __ATOMIC_RELAXED))
@@ -22,19 +21,19 @@ static void counts(void)
 
 void *malloc(size_t size)
 {
-    counts();
+    allocated();
     return __libc_malloc(size);
 }
 
 void *calloc(size_t count, size_t size)
 {
-    counts();
+    allocated();
     return __libc_calloc(count, size);
 }
 
 void *realloc(void *old, size_t size)
 {
-    counts();
+    allocated();
     return __libc_realloc(old, size);
 }
 
@@ -64,31 +63,19 @@ static void takes_two(void *unused)
     (void)talea_channel_pop(channel, &number, sizeof number);
     (void)talea_channel_pop(channel, &number, sizeof number); /* empty */
     (void)talea_channel_pop(channel, &number, 1);             /* wrong */
-    __atomic_add_fetch(&ends, 1, __ATOMIC_RELEASE);
+    counts(&ends);
 }
 
 static void one_more(void *unused)
 {
     (void)unused;
-    __atomic_add_fetch(&links, 1, __ATOMIC_RELEASE);
+    counts(&links);
 }
 
 static int32_t by_turns(const talea_choice *choice, void *unused)
 {
     (void)unused;
     return choice->job % 2;
-}
-
-static void waits(uint64_t least)
-{
-    const struct timespec nap = { 0, 1000000 };
-    int naps;
-    for (naps = 0; naps < 30000; naps++) {
-        if (__atomic_load_n(&ends, __ATOMIC_ACQUIRE) >= least && __atomic_load_n(&links, __ATOMIC_ACQUIRE) > 0)
-            return;
-        nanosleep(&nap, NULL);
-    }
-    CHECK(!"it comes");
 }
 
 int main(void)
@@ -98,6 +85,7 @@ int main(void)
     talea_task_version version = TALEA_TASK_VERSION_INIT;
     int i;
 
+    begin_counting();
     CHECK(talea_app_new(&config, &app) == 0 && talea_app_choose(app, by_turns, NULL) == 0);
     task.period_ns = 2000000;
     CHECK(talea_app_task(app, &task, &source) == 0);
@@ -116,7 +104,8 @@ int main(void)
     CHECK(all > 0);
     CHECK(talea_app_start(app) == 0);
     __atomic_store_n(&counting, 1, __ATOMIC_RELAXED);
-    waits(50);
+    waits(&ends, 50);
+    waits(&links, 1);
     __atomic_store_n(&counting, 0, __ATOMIC_RELAXED);
     CHECK(talea_app_stop(app, NULL) == 0 && talea_app_free(app) == 0);
     printf("%lu allocations of %lu\n", (unsigned long)allocations, (unsigned long)all);

@@ -1,9 +1,8 @@
 /* What the calls of an application refuse, and how, with no need for the right to anything. */
-#include "check.h"
+#include "counting.h"
 #include <stdint.h>
 #include <string.h>
 #include <talea.h>
-#include <time.h>
 
 static talea_app *app;
 
@@ -18,21 +17,10 @@ static void looks_around(void *argument)
 {
     talea_job job = TALEA_JOB_INIT;
     uint32_t id;
-    int *done = (int *)argument;
     in_job = talea_app_stop(app, NULL) == -EDEADLK && talea_app_start(app) == -EDEADLK && talea_app_free(app) == -EDEADLK &&
              talea_app_accelerator(app, "late", &id) == -EDEADLK && talea_job_get(&job) == 0 && job.task == 0 &&
              job.number == 0 && job.version == 0;
-    __atomic_store_n(done, 1, __ATOMIC_RELEASE);
-}
-
-/* Half a minute at most. */
-static void waits(const int *done, int least)
-{
-    const struct timespec nap = { 0, 1000000 };
-    int naps;
-    for (naps = 0; naps < 30000 && __atomic_load_n(done, __ATOMIC_ACQUIRE) < least; naps++)
-        nanosleep(&nap, NULL);
-    CHECK(naps < 30000);
+    counts(argument);
 }
 
 static int said(const char *words)
@@ -165,7 +153,7 @@ static void y1_y14_while_it_runs_nothing_is_declared_and_then_it_is(void)
     talea_task_report one = TALEA_TASK_REPORT_INIT;
     talea_job job = TALEA_JOB_INIT;
     talea_channel *channel;
-    int done = 0;
+    uint64_t done = 0;
     uint32_t id;
     int item = 5;
 
@@ -211,7 +199,8 @@ static void y1_y14_while_it_runs_nothing_is_declared_and_then_it_is(void)
 
 /* Of two applications, channels from a first task to a second one with room for two. */
 static talea_channel *own, *others;
-static int pushed, popped, misused;
+static int misused;
+static uint64_t pushed, popped;
 
 static void pushes(void *unused)
 {
@@ -221,7 +210,7 @@ static void pushes(void *unused)
     misused += talea_channel_push(own, &item, 1) != -EMSGSIZE;
     misused += talea_channel_push(own, &item, sizeof item) != 0 || talea_channel_push(own, &item, sizeof item) != 0;
     misused += talea_channel_push(own, &item, sizeof item) != -EAGAIN;
-    __atomic_add_fetch(&pushed, 1, __ATOMIC_ACQ_REL);
+    counts(&pushed);
 }
 
 static void pops(void *unused)
@@ -230,8 +219,9 @@ static void pops(void *unused)
     (void)unused;
     misused += talea_channel_push(own, &item, sizeof item) != -EPERM || talea_channel_pop(others, &item, sizeof item) != -EPERM;
     misused += talea_channel_pop(own, &item, sizeof item) != 0 || item != 7;
-    if (__atomic_add_fetch(&popped, 1, __ATOMIC_ACQ_REL) % 2 == 0)
+    if (popped % 2 == 1)
         misused += talea_channel_pop(own, &item, sizeof item) != -EAGAIN;
+    counts(&popped);
 }
 
 static talea_app *of_two(talea_channel **channel)
@@ -269,7 +259,7 @@ static void y10_jobs_of_the_source_push_and_jobs_of_the_sink_pop_and_nobody_else
 }
 
 /* Whoever chooses stands within the scheduler: it may wait for nobody who waits for that. */
-static int chosen, refused;
+static uint64_t chosen, refused;
 static int32_t stops(const talea_choice *choice, void *unused)
 {
     talea_app_report report = TALEA_APP_REPORT_INIT;
@@ -277,7 +267,7 @@ static int32_t stops(const talea_choice *choice, void *unused)
     (void)unused;
     refused += talea_app_stop(app, NULL) == -EDEADLK && talea_app_free(app) == -EDEADLK && talea_app_start(app) == -EDEADLK &&
                talea_app_report_get(app, &report) == -EDEADLK;
-    __atomic_add_fetch(&chosen, 1, __ATOMIC_ACQ_REL);
+    counts(&chosen);
     return 0;
 }
 
@@ -301,6 +291,7 @@ static void y6_whoever_chooses_may_not_wait_for_the_application(void)
 
 int main(void)
 {
+    begin_counting();
     y1_misuse_is_refused_with_a_sentence();
     y2_a_task_has_one_of_the_cpus();
     y1_y14_while_it_runs_nothing_is_declared_and_then_it_is();

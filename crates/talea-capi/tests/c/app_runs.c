@@ -1,29 +1,11 @@
 /* An application in C does what it declares: versions by each method, tokens, edges, distances, edits. */
-#include "check.h"
+#include "counting.h"
 #include <stdint.h>
 #include <string.h>
 #include <talea.h>
-#include <time.h>
 
 static talea_app *app;
 static uint64_t counted[4];
-
-static void waits(const uint64_t *count, uint64_t least)
-{
-    const struct timespec nap = { 0, 1000000 };
-    int naps;
-    for (naps = 0; naps < 30000; naps++) {
-        if (__atomic_load_n(count, __ATOMIC_ACQUIRE) >= least)
-            return;
-        nanosleep(&nap, NULL);
-    }
-    CHECK(!"it comes");
-}
-
-static void counts(void *count)
-{
-    __atomic_add_fetch((uint64_t *)count, 1, __ATOMIC_ACQ_REL);
-}
 
 static void fresh(const talea_app_config *config)
 {
@@ -335,6 +317,7 @@ int main(int argc, char **argv)
 {
     uint32_t workers = argc > 1 ? (uint32_t)atoi(argv[1]) : 1;
     uint32_t priorities;
+    begin_counting();
     y6_each_method_chooses();
     for (priorities = 0; priorities < 4; priorities++) {
         y1_y9_y10_fork_and_join_in_order_and_again(workers, TALEA_MAPPING_GLOBAL, 0, priorities);

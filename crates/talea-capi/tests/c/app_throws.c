@@ -43,6 +43,7 @@ int main(int argc, char **argv)
     CHECK(talea_app_version(app, id, &version, nothing, NULL, NULL) == 0);
     CHECK(argc == 1 || talea_app_choose(app, throws_too, NULL) == 0);
     CHECK(talea_app_start(app) == 0);
-    sleep(20);
+    alarm(20);
+    pause();
     return 0;
 }

@@ -1,19 +1,17 @@
 /* The five methods of version selection, one per binary as in the paper: which version each job was done in. */
 #include "yasmin_config.h"
 
-#include "check.h"
-#include <stdint.h>
-#include <time.h>
+#include "counting.h"
 #include <yasmin.h>
 
 /* The first job is done in `before`, and after what has become of the world the others in `after`. */
 static char order[16];
-static int jobs;
+static uint64_t jobs;
 
 static void in_version(void *name)
 {
     order[jobs] = *(const char *)name;
-    __atomic_add_fetch(&jobs, 1, __ATOMIC_ACQ_REL);
+    counts(&jobs);
 }
 
 #if VERSION_SELECTION == YAS_ENERGY
@@ -35,12 +33,9 @@ static yas_VID every_third(yas_TID task, uint64_t free_versions, uint64_t job)
 static yas_TID task;
 static void one_more(void)
 {
-    const struct timespec nap = { 0, 1000000 };
-    int before = jobs, naps = 0;
+    uint64_t before = __atomic_load_n(&jobs, __ATOMIC_ACQUIRE);
     yas_task_activate(task);
-    while (__atomic_load_n(&jobs, __ATOMIC_ACQUIRE) == before && naps++ < 30000)
-        nanosleep(&nap, NULL);
-    CHECK(naps < 30000);
+    waits(&jobs, before + 1);
 }
 
 int main(void)
@@ -50,6 +45,7 @@ int main(void)
     yas_VSelect one, two;
     int job;
 
+    begin_counting();
     yas_init();
     data.deadline = 500;
     task = yas_task_decl(&data);

@@ -74,9 +74,9 @@ fn r5_sizes_and_offsets_are_those_that_programs_were_compiled_with() {
 #[test]
 fn retif_w17_headers_declare_what_the_library_exports_and_nothing_else_is_exported() {
     let mut declared = BTreeSet::new();
-    for header in ["include/talea.h", "include/retif.h", "include/yasmin.h"] {
+    for (header, least) in [("include/talea.h", 40), ("include/retif.h", 20), ("include/yasmin.h", 17)] {
         let functions = functions(&std::fs::read_to_string(here(header)).expect("a header"));
-        assert!(functions.len() > 15, "{header}: too few functions were found");
+        assert!(functions.len() >= least, "{header}: too few functions were found: {}", functions.len());
         declared.extend(functions);
     }
     let nm = Command::new("nm")

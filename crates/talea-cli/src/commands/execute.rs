@@ -175,8 +175,7 @@ pub(crate) fn run(args: &ExecuteArgs) -> anyhow::Result<Exit> {
         spending: args.work,
         rights: args.mechanism.rights(if args.best_effort { Rights::Wanted } else { Rights::Needed }),
         wish: args.mechanism.wish(),
-        // Who runs when is the kernel's to say where nobody orders it.
-        switches: args.check || args.mechanism == Mechanism::Native,
+        switches: args.asks(),
         sketches: &sketches,
         begin: None,
         bodies: &|_| None,
@@ -199,6 +198,13 @@ pub(crate) fn run(args: &ExecuteArgs) -> anyhow::Result<Exit> {
         print(&report(&answer, colored()))?;
     }
     Ok(if answer.ok { Exit::Ok } else { Exit::Failure })
+}
+
+impl ExecuteArgs {
+    /// Whether the kernel is asked who ran: it alone can say so where nobody orders it.
+    fn asks(&self) -> bool {
+        self.check || self.mechanism == Mechanism::Native
+    }
 }
 
 fn create(path: &Path) -> anyhow::Result<File> {
@@ -243,6 +249,7 @@ fn tell(
     let expectations = outcome::judge(&system.expectations, &roots);
     let is_obeyed = |execution: &Execution| match &execution.kernel {
         Some(checked) => checked.is_obeyed(),
+        // --check insists on an answer.
         None => !args.check,
     };
     let is_whole =
@@ -254,7 +261,7 @@ fn tell(
         seed,
         real_time: *is_real,
         interrupted: *interrupted,
-        checked: args.check,
+        checked: args.asks(),
         roots,
         executions,
         holes: report.holes.iter().map(hole).collect(),

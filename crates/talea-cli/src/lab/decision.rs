@@ -43,6 +43,8 @@ pub(super) struct Case {
 
 #[derive(Serialize)]
 pub(super) struct Decisions {
+    /// The least that the loop took that fills a core.
+    pub(super) wide_ns: f64,
     pub(super) cases: Vec<Case>,
     /// Scaled nanoseconds for each level.
     pub(super) level: Middle,
@@ -154,5 +156,5 @@ pub(super) fn measure(quick: bool) -> Decisions {
     let alone = |case: &Case| case.scaled_alone.map(|middle| middle.median);
     let level_alone =
         alone(&cases[FLAT]).zip(alone(&cases[DEEPEST])).map(|(flat, deep)| (deep - flat) / more);
-    Decisions { cases, level: levels, level_alone }
+    Decisions { wide_ns: least, cases, level: levels, level_alone }
 }

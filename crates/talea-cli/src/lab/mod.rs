@@ -58,7 +58,7 @@ enum What {
     Admission(admission::Args),
     /// The experiments of L3C in PikeOS (RTNS 2017), simulated and on real threads.
     L3c(l3c::Args),
-    /// The experiments of SF3P (RSP 2014), simulated.
+    /// The experiments of SF3P (RSP 2014), simulated and on real threads.
     Sf3p(sf3p::Args),
     /// The experiments of YASMIN (Middleware 2021), simulated and on real threads.
     Yasmin(yasmin::Args),

@@ -62,7 +62,7 @@ struct Case {
 
 #[derive(Serialize)]
 struct Answer {
-    /// The least that the loop took that fills a core: whether a run ever had a core of its own can be seen by others of the same machine.
+    /// The least that the loop took that fills a core: by it other runs on this machine tell whether this one ever had a core for itself.
     wide_ns: f64,
     cases: Vec<Case>,
     decisions: Decisions,
@@ -322,13 +322,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let level = &decisions.level;
     output::print(&format!(
         "a level adds {:.1} ns ({}), alone {}\n\
-         alone: where a loop that fills the core took at most a tenth longer than at its least, {:.2} µs, so that no other \
-         hardware thread of it computed\n\
+         alone: where a loop that fills the core took at most a tenth longer than at its least (beside jobs {:.2} µs, beside \
+         decisions {:.2}), so that no other hardware thread of it computed\n\
          medians of stretches, scaled to the pace at which the reference loop takes {REFERENCE} s\n",
         level.median,
         half(level, 1),
         told(decisions.level_alone, 1),
         wide_ns / 1e3,
+        decisions.wide_ns / 1e3,
     ))?;
     Ok(Exit::Ok)
 }

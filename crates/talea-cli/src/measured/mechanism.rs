@@ -4,12 +4,11 @@ use super::run::Rights;
 use talea_exec::Wish;
 
 /// How tasks are made to run and to stand still.
-#[derive(clap::ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mechanism {
     /// What the file needs and this machine can: flip for threads, freeze for programs.
-    #[default]
     Auto,
-    /// Real-time priorities that the dispatcher moves, and gates where nobody else wants the CPU.
+    /// As auto, and refused without the right to real-time priorities, which the dispatcher moves.
     Flip,
     /// Linux alone, without a dispatcher: SCHED_FIFO, SCHED_RR or SCHED_DEADLINE. Files that it can't hold are refused.
     Native,
@@ -22,8 +21,12 @@ impl Mechanism {
         if self == Mechanism::Native { Wish::Native } else { Wish::Machine }
     }
 
-    /// What it does without priorities, where it could do with less.
+    /// What it needs of priorities, where it says so itself.
     pub(crate) fn rights(self, otherwise: Rights) -> Rights {
-        if self == Mechanism::Gates { Rights::Unused } else { otherwise }
+        match self {
+            Mechanism::Gates => Rights::Unused,
+            Mechanism::Flip => Rights::Needed,
+            Mechanism::Auto | Mechanism::Native => otherwise,
+        }
     }
 }

@@ -3,7 +3,7 @@
 //! A machine that takes CPUs away makes a run inconclusive, which is asked for again a few times. A contradiction is one.
 
 use crate::execute::SYSTEM;
-use crate::harness::{Ended, Scratch, run};
+use crate::harness::{Ended, Scratch, json, run};
 use std::fmt::Write;
 use std::path::Path;
 use std::sync::Arc;
@@ -199,48 +199,16 @@ fn without_priorities_every_figure_says_so() {
     assert!(page.contains("without real-time priorities") && page.contains("measured (best effort)"));
 }
 
-/// A program that takes whatever it gets, in a server, between two tasks.
-const BOXED: &str = "\
-duration = \"600ms\"
-[[scheduler]]
-name = \"cpu0\"
-policy = \"fp\"
-[[scheduler]]
-name = \"net\"
-in = \"cpu0\"
-server = \"deferrable\"
-budget = \"2ms\"
-period = \"40ms\"
-priority = 20
-[[task]]
-name = \"control\"
-in = \"cpu0\"
-priority = 30
-period = \"20ms\"
-cost = \"2ms\"
-[[task]]
-name = \"hog\"
-in = \"net\"
-period = \"40ms\"
-cost = \"2ms\"
-program = [\"sha1sum\", \"/dev/zero\"]
-[[task]]
-name = \"log\"
-in = \"cpu0\"
-priority = 10
-period = \"60ms\"
-cost = \"6ms\"
-";
-
 #[test]
 fn l20_a_file_with_a_program_is_compared_by_what_holds_whatever_the_program_does() {
     needs_root!();
     needs!("groups in cgroup v2", talea_os::groups::hierarchy().is_some());
     let _bench = Bench::new("cli_compare_programs");
     let scratch = Scratch::new();
-    scratch.file("boxed.toml", BOXED);
-    let answer: serde_json::Value =
-        serde_json::from_str(&compared(&scratch, &["boxed.toml", "--json"]).out).expect("JSON");
+    // A program that takes whatever it gets, in the server, between two tasks.
+    let boxed = SYSTEM.replace("\"requests\"", "\"hog\"\nprogram = [\"sha1sum\", \"/dev/zero\"]");
+    scratch.file("boxed.toml", &boxed);
+    let answer = json(&compared(&scratch, &["boxed.toml", "--json"]).out);
     let root = &answer["roots"][0];
     assert_eq!((&root["programs"][0], &root["programs_are_held"]), (&"hog".into(), &true.into()));
     assert_eq!(answer["runs"][0]["roots"][0]["mechanism"], "flip and freeze");
@@ -249,11 +217,11 @@ fn l20_a_file_with_a_program_is_compared_by_what_holds_whatever_the_program_does
     // Nothing of the others is left out because of it, nor held against a simulation of it.
     assert_eq!(answer["runs"][0]["roots"][0]["instants"], 0);
     // Below no server it may take what it likes.
-    let free = BOXED.replace("in = \"net\"", "in = \"cpu0\"\npriority = 5");
+    let free = boxed.replace("in = \"net\"", "in = \"cpu0\"\npriority = 5");
     scratch.file("free.toml", &free);
     let told = compared(&scratch, &["free.toml", "--duration", "200ms"]);
     assert!(told.out.contains("hog is a program") && told.out.contains("no server holds it"), "{}", told.out);
-    let gone = BOXED.replace("sha1sum", "no-such-program-anywhere");
+    let gone = boxed.replace("sha1sum", "no-such-program-anywhere");
     scratch.file("gone.toml", &gone);
     let refused = run(&scratch, &["compare", "gone.toml"]);
     assert_eq!(refused.code, Some(3), "{}", refused.err);

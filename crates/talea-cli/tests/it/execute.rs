@@ -1,6 +1,6 @@
 //! `talea execute` and `talea replay`: real threads, and what they leave to be looked at.
 
-use crate::harness::{Scratch, run, talea};
+use crate::harness::{Scratch, json, run, talea};
 use std::fmt::Write;
 use std::os::unix::process::CommandExt;
 use std::process::Stdio;
@@ -38,10 +38,6 @@ priority = 10
 period = \"30ms\"
 cost = \"3ms\"
 ";
-
-fn json(text: &str) -> serde_json::Value {
-    serde_json::from_str(text).expect("JSON")
-}
 
 #[test]
 fn s18_s20_l22_one_file_is_simulated_and_executed_and_both_are_told_alike() {

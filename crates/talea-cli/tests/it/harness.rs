@@ -54,6 +54,11 @@ pub(crate) struct Ended {
     pub(crate) err: String,
 }
 
+/// What it printed under `--json`.
+pub(crate) fn json(out: &str) -> serde_json::Value {
+    serde_json::from_str(out).unwrap_or_else(|error| panic!("{error}: {out}"))
+}
+
 /// Runs to the end.
 pub(crate) fn finish(command: &mut Command) -> Ended {
     let Output { status, stdout, stderr } = command.output().expect("talea can be started");

@@ -143,19 +143,23 @@ fn s2_s5_edf_trees_of_one_to_eight_levels_are_one_schedule_on_threads() {
                 &format!("offset = \"{}ms\"", 1 + 3 * number),
             );
         }
-        let Some(answer) = agrees(&scratch, &format!("levels{levels}.toml"), &text) else { continue };
-        // A median of three jobs is another one when one of them doesn't count.
-        if answer["roots"][0]["excluded"] != 0 {
-            println!("{levels} levels: a hole has touched a job, so its medians are held against no others");
+        // A median of three jobs is another one when one of them doesn't count, or was held up for a moment.
+        let is_calm = |answer: &Value| {
+            let root = &answer["roots"][0];
+            root["excluded"] == 0 && root["brushed"] == 0
+        };
+        let name = format!("levels{levels}.toml");
+        let Some(answer) = (0..10).filter_map(|_| agrees(&scratch, &name, &text)).find(is_calm) else {
+            println!("{levels} levels: no run without a hole, so its medians are held against no others");
             continue;
-        }
+        };
         let all = |of: &str| tasks(&answer).iter().map(|task| task[of].as_u64().expect("jobs")).collect();
         shown.push((levels, all("simulated_max_ns"), all("measured_median_ns")));
     }
     for pair in shown.windows(2) {
         assert_eq!(pair[0].1, pair[1].1, "one schedule: {} and {} levels", pair[0].0, pair[1].0);
         for (a, b) in pair[0].2.iter().zip(&pair[1].2) {
-            assert!(a.abs_diff(*b) < 2_000_000, "{shown:?}");
+            assert!(a.abs_diff(*b) < 1_000_000, "{shown:?}");
         }
     }
 }

@@ -134,7 +134,7 @@ impl<'s> Shared<'s> {
         let no_room = |error: io::Error| {
             match error.kind() {
             io::ErrorKind::ResourceBusy => Failure::Plan(
-                "the kernel's own admission has no room left for the monitor of holes, which wants a hundredth of the CPU".into(),
+                "the kernel's own admission has no room left for the monitor of holes, which wants six thousandths of the CPU".into(),
             ),
             _ => error.into(),
         }

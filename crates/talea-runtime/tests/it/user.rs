@@ -1,17 +1,19 @@
 //! Tests of this program as an ordinary user's.
 
-use crate::MS;
 use std::fs::Permissions;
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use talea_kernel_tests::{ALICE, Bench};
 
 /// What tells a test that it is the user's.
 const IS_USER: &str = "TALEA_RUNTIME_USER";
+
+/// What such a process prints: how many tests have passed.
+const COUNTED: &str = "counted";
 
 /// Whether this is the user's process.
 pub(crate) fn is_it() -> bool {
@@ -24,28 +26,25 @@ pub(crate) fn runs(bench: &Bench, test: &str, socket: Option<&Path>) -> (ExitSta
     talea_kernel_tests::bench::copy(std::env::current_exe().expect("this program"), &program);
     std::fs::set_permissions(&program, Permissions::from_mode(0o755)).expect("its permissions");
     let mut command = Command::new(&program);
-    command.args(["--exact", test, "--nocapture"]).env(IS_USER, "1").stdout(Stdio::null());
+    let counted = std::fs::File::create(bench.path(COUNTED)).expect("a file");
+    command.args(["--exact", test, "--nocapture"]).env(IS_USER, "1").stdout(counted);
     // Else it would be the machine's, if there is one.
     command.env("TALEA_SOCKET", socket.unwrap_or(Path::new("/nonexistent")));
     command.stderr(Stdio::piped()).current_dir("/").uid(ALICE).gid(ALICE);
     let mut child = command.spawn().expect("it is started");
     let mut stderr = child.stderr.take().expect("piped");
-    let said = std::thread::spawn(move || {
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
         let mut said = String::new();
         let _ = stderr.read_to_string(&mut said);
-        said
+        let _ = tell.send(said);
     });
-    let end = Instant::now() + Duration::from_secs(20);
-    let status = loop {
-        if let Some(status) = child.try_wait().expect("a child of ours") {
-            break status;
-        }
-        if Instant::now() > end {
-            child.kill().expect("a child of ours");
-        }
-        std::thread::sleep(10 * MS);
-    };
-    (status, said.join().expect("it reads"))
+    // Its standard error ends with it.
+    let said = told.recv_timeout(Duration::from_secs(20)).or_else(|_| {
+        child.kill().expect("a child of ours");
+        told.recv()
+    });
+    (child.wait().expect("a child of ours"), said.expect("it reads"))
 }
 
 /// The same, for a test that must be green there.
@@ -53,5 +52,8 @@ pub(crate) fn runs(bench: &Bench, test: &str, socket: Option<&Path>) -> (ExitSta
 pub(crate) fn must_pass(bench: &Bench, test: &str, socket: Option<&Path>) -> String {
     let (status, said) = runs(bench, test, socket);
     assert!(status.success(), "{said}");
+    // Nothing has failed as well where nothing has that name.
+    let counted = std::fs::read_to_string(bench.path(COUNTED)).expect("what it printed");
+    assert!(counted.contains("1 passed"), "{test}: {counted}");
     said
 }

@@ -28,7 +28,7 @@ fn flown(setup: &Setup) -> Flown {
     Drone::new(setup.clone()).fly().expect("it can be flown")
 }
 
-/// Frames with boats among those that are sent.
+/// How many boats a frame shows.
 fn boats_in(frame: u32) -> usize {
     scene::things(frame).iter().filter(|thing| thing.kind == Kind::Boat).count()
 }

@@ -401,8 +401,10 @@ pub(super) fn text(answer: &Answer, color: bool) -> String {
             } else {
                 "no server holds it, so no bound says anything"
             };
-            let what = "its jobs are from when it wakes until it wants no CPU";
-            let _ = writeln!(out, "{} is a program: {what}; {held}", root.programs.join(", "));
+            for program in &root.programs {
+                let what = "its jobs are from when it wakes until it wants no CPU";
+                let _ = writeln!(out, "{program} is a program: {what}; {held}");
+            }
         }
         for finding in &root.findings {
             let _ = writeln!(out, "{}: {finding}", paint("differs", Tone::Bad, color));

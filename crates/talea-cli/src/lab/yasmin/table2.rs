@@ -32,14 +32,14 @@ use talea_runtime::{Application, Config, Hand, Task, TaskId, first_cpus};
 /// As the paper's.
 const THREADS: usize = 6;
 const PERIOD: Span = Span::from_ns(10_000_000);
-/// Whoever is later than this was kept from its CPU by nobody of ours: six jobs at one instant on two CPUs may take a third of it.
+/// What is later is counted apart, on all sides, whoever made it so: six jobs at one instant on two CPUs may take a third of it.
 const HOLE: u64 = 1_000_000;
 
 fn duration(span: Span) -> Duration {
     Duration::from_nanos(span.as_ns())
 }
 
-/// How late jobs of ours begin: of `tasks` with this period, so many times each, while `others` run.
+/// An application whose jobs note how late they begin, and those notes.
 struct Ours {
     app: Application,
     hand: Arc<OnceLock<Hand>>,

@@ -91,6 +91,14 @@ impl Tree {
     /// Of every task that takes its criteria from the roots of its graph ([`TaskSpec::inherits`]): these. Nothing if the
     /// graph has a circle.
     pub fn inherited(&self) -> BTreeMap<NodeId, Criteria> {
+        let mut above = self.of_roots();
+        above.retain(|&node, _| self.task_spec(node).is_some_and(|spec| spec.inherits));
+        above
+    }
+
+    /// Of every task that a graph activates the criteria of the graph's roots, the most urgent of them. Their relative deadline is the
+    /// one that its tokens carry, whatever criteria of its own it has. Nothing if the graph has a circle.
+    pub fn of_roots(&self) -> BTreeMap<NodeId, Criteria> {
         let Ok((order, outputs)) = self.graph_order() else { return BTreeMap::new() };
         let static_of = |root: NodeId| {
             let spec = self.task_spec(root).expect("checked");
@@ -111,7 +119,6 @@ impl Tree {
                 *of = of.most_urgent(&own);
             }
         }
-        above.retain(|&node, _| self.task_spec(node).is_some_and(|spec| spec.inherits));
         above
     }
 }

@@ -25,8 +25,10 @@ pub(crate) const QUIET: &str =
 
 /// How much slower the slowest hundredth of the honest client's calls may become (the bar).
 const SLOWER: u64 = 3;
-/// Times that a round is repeated before its figures count: an attack that works does so in each.
+/// Times that a round is repeated before its figures count.
 const ROUNDS: u32 = 8;
+/// Rounds that must be good if the first was not: an attack that works in most rounds has a good one by chance.
+const GOOD: u32 = 2;
 /// Longer than any hole of the machine; whoever waits so long has been blocked.
 const BLOCKED: Duration = Duration::from_secs(1);
 /// A round lasts at least so long, or its hundredth is a handful of calls.
@@ -220,8 +222,8 @@ impl Siege {
 
     #[track_caller]
     fn under_within(&self, slower: Option<u64>, mut attack: impl FnMut()) {
-        let mut seen = Vec::new();
-        for _ in 0..ROUNDS {
+        let (mut seen, mut good) = (Vec::new(), 0);
+        for round in 0..ROUNDS {
             let calm = self.measure(|| std::thread::sleep(ROUND / 2));
             let stormy = self.measure(|| {
                 let begun = Instant::now();
@@ -243,12 +245,13 @@ impl Siege {
                 "the honest client was blocked for {longest:?}\n{}",
                 self.daemon.log()
             );
-            if slower.is_none_or(|slower| stormy.p99 <= slower * calm.p99) {
+            good += u32::from(slower.is_none_or(|slower| stormy.p99 <= slower * calm.p99));
+            if good == GOOD || (round == 0 && good == 1) {
                 return;
             }
             seen.push((calm, stormy));
         }
-        panic!("the honest client's p99 has grown more than {SLOWER} times in every round: {seen:?}");
+        panic!("the honest client's p99 has grown more than {SLOWER} times in nearly every round: {seen:?}");
     }
 
     /// What the honest client is given while `meanwhile` goes on.
