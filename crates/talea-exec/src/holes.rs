@@ -2,17 +2,22 @@
 //!
 //! The independent monitor: a thread on the CPU, above everything that a run may order, asks to be woken at a fixed distance.
 //! If it is late, no decision of ours made it so: the CPU was taken away (by the hypervisor, by firmware, by the kernel
-//! with interrupts off). Costs about 20 µs a look on a virtual machine. Holes shorter than its distance may stay unseen.
+//! with interrupts off). Costs about 20 µs a look on a virtual machine. Holes shorter than its distance may stay unseen. A hole is
+//! booked from when the monitor was due until it ran: that much is sure, and how long before it had begun nobody knows.
+//!
+//! Runs have their own; [`Monitor`] is for whoever measures without one.
 
 use crate::native::worker::claim;
 use crate::stage::Ranks;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use talea_core::{CpuSet, Span, Time, Work};
-use talea_os::sched::{self, Policy};
+use talea_os::sched::{self, Attr, Policy};
 use talea_os::{Tid, clock};
 
-/// From when to when nothing ran, on the run's own time line.
+/// From when to when nothing ran: on the run's own time line, or on the machine's clock if a [`Monitor`] saw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hole {
     /// The CPU, as the kernel counts.
@@ -35,7 +40,53 @@ pub const DISTANCE: Span = Span::from_ns(1_000_000);
 /// Being late by less is the ordinary cost of waking up.
 const LATE: Span = Span::from_ns(300_000);
 /// More than this many holes say nothing that the first ones did not.
-const MOST: usize = 10_000;
+const MOST: usize = 20_000;
+
+/// How a monitor looks.
+#[derive(Clone, Copy, Debug)]
+pub struct Looks {
+    /// Between two looks. What is asked of the CPU grows with their number.
+    pub distance: Span,
+    /// Being late by no more than this is the ordinary cost of waking up.
+    pub late: Span,
+}
+
+impl Looks {
+    /// As monitors of runs look.
+    pub const OF_RUNS: Looks = Looks { distance: DISTANCE, late: LATE };
+
+    /// What a thread knows that was due to wake at `due` and is awake at `awake`, on `cpu`.
+    fn hole(&self, cpu: u32, due: Time, awake: Time) -> Option<Hole> {
+        (awake > due + self.late).then_some(Hole { cpu, from: due, to: awake })
+    }
+}
+
+/// A monitor that runs until it is stopped.
+#[derive(Debug)]
+pub struct Monitor {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<io::Result<Vec<Hole>>>,
+}
+
+impl Monitor {
+    /// Starts on `cpu`, as a SCHED_FIFO thread of that priority: above all that is to be excused by what it sees.
+    pub fn start(cpu: u32, priority: u8, looks: Looks) -> Monitor {
+        let stop = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            sched::set_affinity(Tid::current(), &CpuSet::single(cpu))?;
+            sched::set(Tid::current(), &Attr::grant(Policy::Fifo(priority)))?;
+            Ok(look(cpu, clock::now(), &seen, looks))
+        });
+        Monitor { stop, thread }
+    }
+
+    /// What it saw, on the machine's clock; an error where it had no right to watch.
+    pub fn stop(self) -> io::Result<Vec<Hole>> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+}
 
 /// Puts the calling thread where the monitor of `cpu` stands.
 pub(crate) fn enter(cpu: u32, ranks: Ranks) -> io::Result<()> {
@@ -63,26 +114,44 @@ pub(crate) fn enter_reserved(cpu: u32) -> io::Result<()> {
 pub(crate) fn watch_rarely(cpu: u32, zero: Time, stop: &AtomicBool) -> Vec<Hole> {
     let earlier = RARELY.as_ns() - DISTANCE.as_ns();
     let of = |hole: Hole| Hole { from: Time::from_ns(hole.from.as_ns().saturating_sub(earlier)), ..hole };
-    look(cpu, zero, stop, RARELY).into_iter().map(of).collect()
+    since(zero, look(cpu, zero, stop, Looks { distance: RARELY, ..Looks::OF_RUNS })).map(of).collect()
 }
 
 /// Watches `cpu` from `zero` on until it is told to stop.
 pub(crate) fn watch(cpu: u32, zero: Time, stop: &AtomicBool) -> Vec<Hole> {
-    look(cpu, zero, stop, DISTANCE)
+    since(zero, look(cpu, zero, stop, Looks::OF_RUNS)).collect()
 }
 
-fn look(cpu: u32, zero: Time, stop: &AtomicBool, distance: Span) -> Vec<Hole> {
+fn since(zero: Time, holes: Vec<Hole>) -> impl Iterator<Item = Hole> {
+    let of_run = move |at: Time| Time::from_ns(at.as_ns().saturating_sub(zero.as_ns()));
+    holes.into_iter().map(move |hole| Hole { from: of_run(hole.from), to: of_run(hole.to), ..hole })
+}
+
+fn look(cpu: u32, begin: Time, stop: &AtomicBool, looks: Looks) -> Vec<Hole> {
     let mut holes = Vec::with_capacity(MOST);
-    let mut due = zero;
+    let mut due = begin;
     while !stop.load(Ordering::Relaxed) && holes.len() < MOST {
         clock::sleep_until(due);
-        let now = clock::now();
-        if now.since(due) > LATE {
-            let of_run = |at: Time| Time::from_ns(at.as_ns().saturating_sub(zero.as_ns()));
-            holes.push(Hole { cpu, from: of_run(due), to: of_run(now) });
-        }
+        let awake = clock::now();
+        holes.extend(looks.hole(cpu, due, awake));
         // Not `due + distance`: what was missed during a hole is not made up for.
-        due = now + distance;
+        due = awake + looks.distance;
     }
     holes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_sure_is_a_hole() {
+        let at = |us: u64| Time::from_ns(us * 1_000);
+        let looks = Looks { distance: Span::from_ns(250_000), late: Span::from_ns(100_000) };
+        let hole = |awake| looks.hole(1, at(1_000), awake);
+        assert_eq!(hole(at(1_000)), None);
+        assert_eq!(hole(at(1_060)), None, "an ordinary wake-up");
+        assert_eq!(hole(at(1_100)), None);
+        assert_eq!(hole(at(1_350)), Some(Hole { cpu: 1, from: at(1_000), to: at(1_350) }));
+    }
 }

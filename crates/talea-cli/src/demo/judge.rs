@@ -1,8 +1,8 @@
 //! From times to numbers: response times, misses, and which misses the machine itself is to blame for.
 
-use super::holes::Hole;
 use super::job::{Block, DEADLINE, RUNTIME};
 use talea_core::{Span, Time, Work};
+use talea_exec::Hole;
 
 /// What became of one block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,6 +117,10 @@ mod tests {
         Time::from_ns(ms * MS)
     }
 
+    fn hole(from: Time, to: Time) -> Hole {
+        Hole { cpu: 0, from, to }
+    }
+
     fn block(release: u64, completion: u64) -> Block {
         Block { release: at(release), completion: at(completion), computed: Work::from_ns(2 * MS) }
     }
@@ -140,10 +144,10 @@ mod tests {
 
     #[test]
     fn a_hole_excuses_only_as_much_as_it_lasted() {
-        let hole = [Hole { from: at(2), to: at(12) }];
-        assert_eq!(Verdict::of(&[block(0, 14)], &hole).fates, [Fate::MissedInHole]);
-        assert_eq!(Verdict::of(&[block(0, 21)], &hole).fates, [Fate::Missed]);
-        let elsewhere = [Hole { from: at(30), to: at(50) }];
+        let holes = [hole(at(2), at(12))];
+        assert_eq!(Verdict::of(&[block(0, 14)], &holes).fates, [Fate::MissedInHole]);
+        assert_eq!(Verdict::of(&[block(0, 21)], &holes).fates, [Fate::Missed]);
+        let elsewhere = [hole(at(30), at(50))];
         assert_eq!(Verdict::of(&[block(0, 14)], &elsewhere).fates, [Fate::Missed]);
     }
 
@@ -157,30 +161,30 @@ mod tests {
         assert_eq!(verdict.fates, [MissedOverrun, MissedOverrun, Missed]);
         assert_eq!((verdict.missed(), verdict.most), (3, Work::from_ns(9 * MS)));
         // The thread's clock has counted the hole.
-        let hole = [Hole { from: at(2), to: at(12) }];
-        let verdict = Verdict::of(&blocks, &hole);
+        let holes = [hole(at(2), at(12))];
+        let verdict = Verdict::of(&blocks, &holes);
         assert_eq!(verdict.fates, [MissedInHole, MissedInHole, Missed]);
         assert_eq!(verdict.most, Work::from_ns(2 * MS));
         // Neither alone explains it.
         let mut late = [block(0, 13)];
         late[0].computed = Work::from_ns(8 * MS);
-        assert_eq!(Verdict::of(&late, &[Hole { from: at(1), to: at(3) }]).fates, [MissedOverrun]);
+        assert_eq!(Verdict::of(&late, &[hole(at(1), at(3))]).fates, [MissedOverrun]);
         late[0].computed = Work::from_ns(5 * MS);
-        assert_eq!(Verdict::of(&late, &[Hole { from: at(1), to: at(3) }]).fates, [Missed]);
+        assert_eq!(Verdict::of(&late, &[hole(at(1), at(3))]).fates, [Missed]);
     }
 
     #[test]
     fn what_idle_time_made_good_is_not_excused_again() {
         // Without the hole the first ends at 2, and the second has 10 ms of its own until it is kept off the CPU.
-        let hole = [Hole { from: at(1), to: at(21) }];
+        let holes = [hole(at(1), at(21))];
         let blocks = [block(0, 22), block(10, 36), block(20, 38), block(30, 40)];
         use Fate::{Met, Missed, MissedInHole};
-        assert_eq!(Verdict::of(&blocks, &hole).fates, [MissedInHole, Missed, MissedInHole, Met]);
+        assert_eq!(Verdict::of(&blocks, &holes).fates, [MissedInHole, Missed, MissedInHole, Met]);
     }
 
     #[test]
     fn many_short_holes_excuse_as_much_as_one() {
-        let holes: Vec<_> = (1..=8).map(|k| Hole { from: at(2 * k), to: at(2 * k + 1) }).collect();
+        let holes: Vec<_> = (1..=8).map(|k| hole(at(2 * k), at(2 * k + 1))).collect();
         assert_eq!(Verdict::of(&[block(0, 18)], &holes).fates, [Fate::MissedInHole]);
         assert_eq!(Verdict::of(&[block(0, 19)], &holes).fates, [Fate::Missed]);
     }
@@ -188,9 +192,9 @@ mod tests {
     #[test]
     fn a_hole_also_excuses_the_jam_behind_it() {
         // 25 ms of standstill during the first block; the next two catch up.
-        let hole = [Hole { from: at(1), to: at(26) }];
+        let holes = [hole(at(1), at(26))];
         let blocks = [block(0, 27), block(10, 29), block(20, 31), block(30, 33)];
         use Fate::{Met, MissedInHole};
-        assert_eq!(Verdict::of(&blocks, &hole).fates, [MissedInHole, MissedInHole, MissedInHole, Met]);
+        assert_eq!(Verdict::of(&blocks, &holes).fates, [MissedInHole, MissedInHole, MissedInHole, Met]);
     }
 }

@@ -5,11 +5,12 @@
 //! same seconds of the same sound are computed each time; only how the kernel is told differs.
 //!
 //! Invariants: whatever is started ends with this process or with its own time; nothing is changed on the machine that
-//! is not put back; a miss is blamed on the machine only where the independent monitor ([`holes`]) saw it stand
+//! is not put back; a miss is blamed on the machine only where the independent monitor ([`Monitor`]) saw it stand
 //! still for long enough.
+//!
+//! [`Monitor`]: talea_exec::holes::Monitor
 
 mod daemon;
-mod holes;
 mod job;
 mod judge;
 mod load;

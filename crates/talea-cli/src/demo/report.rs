@@ -1,6 +1,5 @@
 //! What the demonstration says in the end: a table, files, or JSON.
 
-use super::holes::Hole;
 use super::job::RUNTIME;
 use super::judge::{Fate, Verdict};
 use super::show::{Outcome, Run, Seen};
@@ -11,6 +10,7 @@ use serde::Serialize;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use talea_core::Span;
+use talea_exec::Hole;
 
 /// The files that were written.
 pub(super) struct Written {
@@ -59,16 +59,12 @@ pub(super) fn missed(seen: &Seen) -> String {
     text
 }
 
-fn lasts(hole: &Hole) -> Span {
-    hole.to.since(hole.from)
-}
-
 fn longest(holes: &[Hole]) -> Span {
-    holes.iter().map(lasts).max().unwrap_or(Span::ZERO)
+    holes.iter().map(Hole::length).max().unwrap_or(Span::ZERO)
 }
 
 fn in_all(holes: &[Hole]) -> Span {
-    holes.iter().fold(Span::ZERO, |sum, hole| sum + lasts(hole))
+    holes.iter().fold(Span::ZERO, |sum, hole| sum + hole.length())
 }
 
 /// What a run under a grant missed, and who is to blame; nothing where nothing was missed.

@@ -1,8 +1,7 @@
-//! What the measurements must reach, and whether they do. Ratios and bytes only: absolute times belong to the machine.
+//! What measurements must reach, and whether they do. Ratios, differences and bytes: absolute times belong to the machine.
 
-use super::ipc::{Ratios, Row, Setting};
-use super::samples::median;
 use serde::Serialize;
+use std::fmt::Write;
 
 /// One bar.
 #[derive(Debug, Serialize)]
@@ -12,149 +11,20 @@ pub(super) struct Bar {
     pub(super) met: bool,
 }
 
-/// Create and change against a raw exchange, with nothing granted.
-const ASK: f64 = 1.25;
-/// The same with much granted, or many connected, against the same with nothing.
-const GROWTH: f64 = 1.10;
-/// Attach and detach against two raw exchanges and the direct calls.
-const ATTACH: f64 = 2.0;
-/// Memory of the daemon for a spec.
-const BYTES: u64 = 1024;
-
-/// Every bar that the rows have something to say about. Same core only: across, the machine's interrupts are measured.
-pub(super) fn judge(rows: &[Row]) -> Vec<Bar> {
-    let mut bars = Vec::new();
-    for row in rows.iter().filter(|row| row.setting.same_core && row.setting.instances == 1) {
-        let plain = Setting { specs: 0, idle: 0, ..row.setting };
-        if row.setting == plain {
-            let create = bar(row, "create against raw", &of(row, |round| round.create_ratio), ASK);
-            bars.push(also(create, row.ratios.create_inlined_ratio, "inlined system calls"));
-            let change = bar(row, "change against raw", &of(row, |round| round.change_ratio), ASK);
-            bars.push(also(change, row.ratios.change_inlined_ratio, "inlined system calls"));
-            let found = of(row, |round| round.attach_detach_calls_ratio);
-            let attach = bar(row, "attach and detach against raw and direct", &found, ATTACH);
-            let looking = row.ratios.attach_detach_ratio;
-            bars.push(also(attach, looking, "raw and calls that look at the thread as we do"));
-            continue;
-        }
-        if let Some(bytes) = row.bytes_per_spec {
-            let found = format!("{bytes} bytes, at most {BYTES}");
-            bars.push(Bar {
-                what: format!("{}: memory per spec", name(&row.setting)),
-                found,
-                met: bytes < BYTES,
-            });
-        }
-        let Some(empty) = rows.iter().find(|other| other.setting == plain) else { continue };
-        let create = growth(row, empty, |round| round.create_ratio);
-        bars.push(bar(row, "growth of create", &create, GROWTH));
-        let change = growth(row, empty, |round| round.change_ratio);
-        bars.push(bar(row, "growth of change", &change, GROWTH));
-    }
-    bars
+/// How that is said.
+pub(super) const fn verdict(met: bool) -> &'static str {
+    if met { "met" } else { "MISSED" }
 }
 
-/// One ratio in all rounds.
-fn of(row: &Row, one: fn(&Ratios) -> f64) -> Vec<f64> {
-    row.rounds.iter().map(one).collect()
-}
-
-/// By how much a ratio has grown, round by round: each against its own baseline of the same second.
-fn growth(row: &Row, empty: &Row, one: fn(&Ratios) -> f64) -> Vec<f64> {
-    let of_round = |(now, before)| one(now) / one(before);
-    row.rounds.iter().zip(&empty.rounds).map(of_round).collect()
+/// A line for each.
+pub(super) fn text(bars: &[Bar]) -> String {
+    bars.iter().fold(String::new(), |mut text, Bar { what, found, met }| {
+        let _ = writeln!(text, "{:6}  {what}: {found}", verdict(*met));
+        text
+    })
 }
 
 /// The lowest and the highest.
 pub(super) fn range(values: impl Iterator<Item = f64> + Clone) -> (f64, f64) {
     (values.clone().fold(f64::INFINITY, f64::min), values.fold(0.0, f64::max))
-}
-
-/// Judged by the median of all rounds. What was not measured is not a number, and meets nothing.
-fn bar(row: &Row, what: &str, rounds: &[f64], most: f64) -> Bar {
-    let found = median(rounds.iter().copied());
-    let (low, high) = range(rounds.iter().copied());
-    Bar {
-        what: format!("{}: {what}", name(&row.setting)),
-        found: format!("{found:.3} ({low:.2}-{high:.2} in {} rounds), at most {most:.2}", rounds.len()),
-        met: found <= most,
-    }
-}
-
-/// Says the ratio to something else, too.
-fn also(bar: Bar, ratio: f64, to: &str) -> Bar {
-    Bar { found: format!("{} ({ratio:.2} against {to})", bar.found), ..bar }
-}
-
-fn name(setting: &Setting) -> String {
-    format!("{} at {} specs, {} idle", setting.plugin.name(), setting.specs, setting.idle)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::lab::samples::Summary;
-    use crate::lab::tasks::Kind;
-
-    fn row(specs: usize, create: [f64; 3], bytes: Option<u64>) -> Row {
-        let none = Summary::default();
-        let round = |create_ratio| Ratios {
-            create_ratio,
-            change_ratio: 1.0,
-            release_ratio: 1.0,
-            attach_detach_ratio: 2.5,
-            attach_detach_calls_ratio: 3.0,
-            create_inlined_ratio: 1.0,
-            change_inlined_ratio: 1.0,
-        };
-        Row {
-            setting: Setting { same_core: true, plugin: Kind::Rm, specs, idle: 0, instances: 1 },
-            raw: none,
-            raw_inlined: none,
-            create: none,
-            change: none,
-            attach: none,
-            detach: none,
-            attach_detach: none,
-            release: none,
-            raw_small: none,
-            direct: none,
-            direct_calls: none,
-            ratios: round(median(create.into_iter())),
-            rounds: create.into_iter().map(round).collect(),
-            bytes_per_spec: bytes,
-            mirrored_bytes_per_spec: None,
-        }
-    }
-
-    #[test]
-    fn a_bar_is_missed_by_little_and_by_what_was_not_measured() {
-        let judged = |create| judge(&[row(0, [create; 3], None)])[0].met;
-        assert!(judged(1.25));
-        assert!(!judged(1.2501));
-        assert!(!judged(f64::NAN));
-    }
-
-    #[test]
-    fn bars_are_met_or_missed_by_their_numbers() {
-        let bars = judge(&[row(0, [1.25, 1.9, 1.2], None), row(16_384, [1.40, 2.2, 1.2], Some(1024))]);
-        let missed: Vec<_> = bars.iter().filter(|bar| !bar.met).map(|bar| bar.what.as_str()).collect();
-        let late = "rm at 16384 specs, 0 idle: growth of create";
-        assert_eq!(
-            missed,
-            [
-                "rm at 0 specs, 0 idle: attach and detach against raw and direct",
-                "rm at 16384 specs, 0 idle: memory per spec",
-                late
-            ]
-        );
-        assert_eq!(bars.len(), 6);
-        // The middle round decides, and growth is that of each round.
-        assert!(
-            bars[0].found.starts_with("1.250 (1.20-1.90 in 3 rounds), at most 1.25"),
-            "{}",
-            bars[0].found
-        );
-        assert!(bars[4].found.starts_with("1.120 (1.00-1.16 in 3 rounds)"), "{}", bars[4].found);
-    }
 }

@@ -15,8 +15,8 @@ use super::samples::{Samples, ratio};
 use super::server::{LabServer, Shape};
 use super::tasks::{Kind, Random, task};
 use crate::exit::Exit;
+use crate::lab::folder;
 use crate::output::{self, Table};
-use anyhow::Context;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -62,14 +62,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         Which::Fig4 => fig4(args.quick)?,
         Which::Fig5 => fig5(args.quick)?,
     };
-    std::fs::create_dir_all(&args.out).with_context(|| format!("cannot create {}", args.out.display()))?;
-    let save = |end: &str, text: String| {
-        let path = args.out.join(format!("{name}.{end}"));
-        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-        anyhow::Ok(path)
-    };
-    let plot = save("svg", figure.svg())?;
-    let data = save("json", output::to_json(&Data { points: &points })?)?;
+    let plot = folder::save(&args.out, &format!("{name}.svg"), &figure.svg())?;
+    let data = output::to_json(&Data { points: &points })?;
+    let data = folder::save(&args.out, &format!("{name}.json"), &data)?;
     let mut table = Table::new(&["PLUGIN", "WHAT", "OF", ">X", ">MEDIAN µs", ">P99 µs"]);
     for point in &points {
         table.row(vec![
@@ -81,7 +76,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
             us(point.p99_ns),
         ]);
     }
-    output::print(&format!("{}\nplot: {}\ndata: {}\n", table.render(), plot.display(), data.display()))?;
+    output::print(&format!("{}\n{}", table.render(), folder::written(&[plot, data])))?;
     Ok(Exit::Ok)
 }
 

@@ -7,6 +7,8 @@
 //! the rounds, and the lowest and the highest are shown. Between turns everybody sleeps for a moment, so that real-time
 //! throttling and fair servers find nothing to do.
 
+mod judge;
+
 use super::bars::{self, Bar};
 use super::bench::{Bench, Raws};
 use super::reapply::{self, Reapplication};
@@ -146,7 +148,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         }
     }
     let reapplication = reapply::measure(Cpus::of(Place::SameCore)?, effort.attached)?;
-    let bars = bars::judge(&rows);
+    let bars = judge::judge(&rows);
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
     let answer = Answer { quick: args.quick, kernel, rows, reapplication, bars };
     if args.output.json {
@@ -235,11 +237,7 @@ fn text(answer: &Answer) -> String {
         again.most_moved
     );
     text.push('\n');
-    for bar in &answer.bars {
-        let verdict = if bar.met { "met" } else { "MISSED" };
-        let _ = writeln!(text, "{verdict:6}  {}: {}", bar.what, bar.found);
-    }
-    text
+    text + &bars::text(&answer.bars)
 }
 
 fn cells(row: &Row) -> Vec<String> {

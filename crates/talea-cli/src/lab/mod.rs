@@ -16,6 +16,7 @@ mod decision;
 mod echo;
 mod exec;
 mod figures;
+mod folder;
 mod ipc;
 mod l3c;
 mod pace;

@@ -13,8 +13,8 @@ use super::bounds::Case;
 use super::plot::{Figure, Panel, Series};
 use crate::batch;
 use crate::exit::Exit;
+use crate::lab::folder;
 use crate::output::{self, Table};
-use anyhow::Context;
 use serde::Serialize;
 use std::path::PathBuf;
 use talea_analysis::uni::fp_response;
@@ -251,24 +251,18 @@ fn fig6(args: &Args) -> anyhow::Result<Exit> {
         y: "late jobs %",
         panels: vec![Panel { title: format!("{SETS} sets of 10 s"), series: lines }],
     };
-    std::fs::create_dir_all(&args.out).with_context(|| format!("cannot create {}", args.out.display()))?;
-    let save = |end: &str, text: String| {
-        let path = args.out.join(format!("sf3p-fig6.{end}"));
-        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-        anyhow::Ok(path)
-    };
-    let plot = save("svg", figure.svg())?;
-    let data = save("json", output::to_json(&Data { policies: names, sets: &points })?)?;
+    let plot = folder::save(&args.out, "sf3p-fig6.svg", &figure.svg())?;
+    let data = output::to_json(&Data { policies: names, sets: &points })?;
+    let data = folder::save(&args.out, "sf3p-fig6.json", &data)?;
     output::print(&table.render())?;
     output::print(&format!(
         "sets without a late job: edf {}, rm {}, fifo {} of {SETS}; schedulable by theory: edf {SETS}, rm {proved}\n\
          the paper: EDF meets every deadline up to 99.9 %; FIFO misses about 10 % at 60 %\n\
-         written: {} and {}\n",
+         {}",
         clean(0),
         clean(1),
         clean(2),
-        plot.display(),
-        data.display()
+        folder::written(&[plot, data])
     ))?;
     Ok(Exit::Ok)
 }

@@ -22,8 +22,8 @@ mod table2;
 mod threads;
 
 use crate::exit::Exit;
+use crate::lab::folder;
 use crate::output::{self, Table};
-use anyhow::Context;
 use chart::{Bar, Chart};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -43,7 +43,8 @@ pub(crate) struct Args {
     /// Where to write the plot and its data.
     #[arg(long, value_name = "DIR", default_value = ".")]
     out: PathBuf,
-    /// Fly the drone of examples/search-and-rescue on this machine's first two CPUs, beside the simulation of what it says of itself.
+    /// Of fig5: fly the drone of examples/search-and-rescue on this machine's first two CPUs, beside the simulation of what it says of
+    /// itself. The others are always on real threads.
     #[arg(long)]
     live: bool,
     /// Small numbers: shows that it works, not what it costs.
@@ -54,11 +55,7 @@ pub(crate) struct Args {
 impl Args {
     /// Writes one of the files of a figure, and says where.
     fn save(&self, name: &str, text: &str) -> anyhow::Result<PathBuf> {
-        std::fs::create_dir_all(&self.out)
-            .with_context(|| format!("cannot create {}", self.out.display()))?;
-        let path = self.out.join(name);
-        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-        Ok(path)
+        folder::save(&self.out, name, text)
     }
 }
 
@@ -75,6 +72,11 @@ enum Which {
 
 /// Runs an experiment.
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
+    let is_simulated = matches!(args.figure, Which::Fig5) && !args.live;
+    if is_simulated && args.quick {
+        output::note("--quick is for real threads: fig5 without --live is simulated, which takes no time");
+        return Ok(Exit::Usage);
+    }
     match args.figure {
         Which::Fig5 if args.live => live::fig5(args),
         Which::Fig5 => fig5(args),
@@ -357,9 +359,8 @@ fn fig5(args: &Args) -> anyhow::Result<Exit> {
          agree: late\nframes with CPU versions only, somebody late with GPU versions only, nobody with both. It is the \
          handler there and the frame\nhere: our handler never waits for the GPU, and why theirs does is not said.\n\
          With --live it is flown here.\n\
-         written: {} and {}\n",
-        plot.display(),
-        data.display()
+         {}",
+        folder::written(&[plot, data])
     ))?;
     Ok(Exit::Ok)
 }

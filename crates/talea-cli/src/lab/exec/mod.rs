@@ -13,12 +13,11 @@ pub(super) mod cost;
 mod slots;
 mod wake;
 
-use super::bars::Bar;
+use super::bars::{self, Bar};
 use super::rig::{Awake, Cpus, Place};
 use crate::exit::Exit;
 use crate::output;
 use serde::Serialize;
-use std::fmt::Write;
 use talea_core::{CpuSet, Span, Time, Work};
 use talea_exec::{Arrival, Load};
 use talea_os::sched::{self, Attr, Policy};
@@ -114,11 +113,7 @@ fn text(answer: &Answer) -> String {
         text.push_str(&found.unwrap_or_default());
     }
     text.push('\n');
-    for bar in &answer.bars {
-        let verdict = if bar.met { "met" } else { "MISSED" };
-        let _ = writeln!(text, "{verdict:6}  {}: {}", bar.what, bar.found);
-    }
-    text
+    text + &bars::text(&answer.bars)
 }
 
 /// Of the last minute, five and fifteen.

@@ -17,8 +17,8 @@ mod scenarios;
 
 use super::plot::Figure;
 use crate::exit::Exit;
+use crate::lab::folder;
 use crate::output::{self, Table};
-use anyhow::Context;
 use std::path::PathBuf;
 use std::time::Duration;
 use talea_core::machine::TaskSpec;
@@ -118,10 +118,8 @@ fn table(slot_us: u64, slots: u32) -> Policy {
 }
 
 fn finish(args: &Args, name: &str, figure: &Figure, report: &Table) -> anyhow::Result<Exit> {
-    std::fs::create_dir_all(&args.out).with_context(|| format!("cannot create {}", args.out.display()))?;
-    let path = args.out.join(format!("{name}.svg"));
-    std::fs::write(&path, figure.svg()).with_context(|| format!("cannot write {}", path.display()))?;
+    let path = folder::save(&args.out, &format!("{name}.svg"), &figure.svg())?;
     output::print(&report.render())?;
-    output::print(&format!("written: {}\n", path.display()))?;
+    output::print(&folder::written(&[path]))?;
     Ok(Exit::Ok)
 }

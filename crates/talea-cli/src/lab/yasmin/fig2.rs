@@ -10,8 +10,9 @@
 use super::Args;
 use super::threads::enter;
 use crate::exit::Exit;
-use crate::lab::bars::{Bar, range};
+use crate::lab::bars::{self, Bar, range};
 use crate::lab::exec::{cost, load};
+use crate::lab::folder;
 use crate::lab::plot::{Figure, Panel, Series};
 use crate::lab::rig::{Awake, Cpus, Place};
 use crate::lab::samples::median;
@@ -224,12 +225,11 @@ pub(super) fn fig2(args: &Args) -> anyhow::Result<Exit> {
     let plot = args.save("yasmin-fig2.svg", &figure(&rows).svg())?;
     let raw = args.save("yasmin-fig2.json", &output::to_json(&data)?)?;
     output::print(&format!(
-        "load {} before, {} after\n{}\nwritten: {} and {}\n",
+        "load {} before, {} after\n{}\n{}",
         data.load[0],
         data.load[1],
         told(&rows, &empty, &bars),
-        plot.display(),
-        raw.display()
+        folder::written(&[plot, raw])
     ))?;
     Ok(Exit::Ok)
 }
@@ -325,9 +325,5 @@ fn told(rows: &[Row], empty: &[f64], bars: &[Bar]) -> String {
          figure\nhas no numbers in the text: it says that YASMIN's average is lower there and grows less.\n",
         median(empty.iter().copied())
     );
-    for bar in bars {
-        let verdict = if bar.met { "met" } else { "MISSED" };
-        let _ = writeln!(text, "{verdict:6}  {}: {}", bar.what, bar.found);
-    }
-    text
+    text + &bars::text(bars)
 }

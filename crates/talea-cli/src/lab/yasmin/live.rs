@@ -6,11 +6,11 @@
 //! comes four times a frame. A frame that is late by no more than its CPUs stood still meanwhile is left out, and counted.
 
 use super::chart::{Bar, Chart};
-use super::threads::Watch;
 use super::{Args, Configuration, Versions, ms, percent};
 use crate::exit::Exit;
 use crate::lab::bars;
 use crate::lab::exec::load;
+use crate::lab::folder;
 use crate::output::{self, Table};
 use anyhow::{Context, anyhow, ensure};
 use search_and_rescue::cost::Costs;
@@ -22,10 +22,17 @@ use std::time::Duration;
 use talea_core::machine::TaskId;
 use talea_core::workload::Arrivals;
 use talea_core::{Span, Time};
+use talea_exec::Hole;
+use talea_exec::holes::{Looks, Monitor};
 use talea_runtime::{Mapping, Priorities, first_cpus};
 use talea_sim::{Jobs, World};
 use talea_system::diagnostic;
 use talea_system::system::{self, System};
+
+/// Of the monitors: above everything that a run may order.
+const WATCHER: u8 = 95;
+/// Seldom enough to cost next to nothing.
+const LOOKS: Looks = Looks { distance: Span::from_ns(2_000_000), late: Looks::OF_RUNS.late };
 
 /// What became of the frames and the messages of a flight.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -145,12 +152,20 @@ fn measured(setup: &Setup, flown: &Flown, holes: &[(Duration, Duration)]) -> (Nu
     (Numbers::of(&times, [late, all]), left_out)
 }
 
+/// When a CPU stood still, counted from `began`; it may have begun a look earlier.
+fn stood_still(hole: &Hole, began: Time) -> (Duration, Duration) {
+    let since = |at: Time| Duration::from_nanos(at.as_ns().saturating_sub(began.as_ns()));
+    (since(hole.from).saturating_sub(Duration::from_nanos(LOOKS.distance.as_ns())), since(hole.to))
+}
+
 fn fly(configuration: Configuration, base: &Setup) -> anyhow::Result<Row> {
     let setup = setup(configuration, base);
     let simulated = simulated(&setup)?;
-    let watch = Watch::start(&setup.cpus);
+    let monitors: Vec<Monitor> = setup.cpus.iter().map(|&cpu| Monitor::start(cpu, WATCHER, LOOKS)).collect();
     let flown = Drone::new(setup.clone()).fly().context("the drone")?;
-    let holes = watch.end(flown.began);
+    // Without the right to priorities they see nothing.
+    let holes: Vec<Hole> = monitors.into_iter().filter_map(|monitor| monitor.stop().ok()).flatten().collect();
+    let holes: Vec<_> = holes.iter().map(|hole| stood_still(hole, flown.began)).collect();
     let (measured, left_out) = measured(&setup, &flown, &holes);
     ensure!(measured.frames + left_out > 0, "no frame was sent: {:?}", flown.report);
     Ok(Row {
@@ -309,12 +324,11 @@ pub(super) fn fig5(args: &Args) -> anyhow::Result<Exit> {
     let raw = args.save("yasmin-fig5-live.json", &output::to_json(&data)?)?;
     // For `talea compare`: global preemptive EDF with both.
     let file = args.save("search-and-rescue.toml", &base.describe().map_err(|why| anyhow!(why))?)?;
-    let files = [plot, raw, file].map(|path| path.display().to_string());
     output::print(&format!(
-        "load {} before, {} after\n{text}written: {}\n",
+        "load {} before, {} after\n{text}{}",
         data.load[0],
         data.load[1],
-        files.join(", ")
+        folder::written(&[plot, raw, file])
     ))?;
     Ok(Exit::Ok)
 }
@@ -351,9 +365,5 @@ fn told(rows: &[Row], bars: &[bars::Bar], base: &Setup) -> String {
         text.push_str("Flown without real-time priorities, for want of rights: nothing is promised.\n");
     }
     text.push('\n');
-    for bar in bars {
-        let verdict = if bar.met { "met" } else { "MISSED" };
-        let _ = writeln!(text, "{verdict:6}  {}: {}", bar.what, bar.found);
-    }
-    text
+    text + &bars::text(bars)
 }

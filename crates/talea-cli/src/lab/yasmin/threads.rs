@@ -1,68 +1,14 @@
-//! Plain threads: the baselines of Table 2 and Figure 2, and the eye that looks for holes.
+//! Plain threads: the baselines of Table 2 and Figure 2.
 
 use std::io;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::Duration;
-use talea_core::{CpuSet, Span, Time, Work};
+use talea_core::{CpuSet, Span, Work};
 use talea_os::sched::{self, Attr, Policy};
 use talea_os::{Tid, clock};
 
 /// Of whoever is measured: as high as the workers of a run.
 pub(super) const PRIORITY: u8 = 92;
-/// Above everything that a run may order.
-const WATCHER: u8 = 95;
-/// Between two looks.
-const LOOK: Span = Span::from_ns(2_000_000);
-/// Whoever is later than this was kept from its CPU.
-const LATE: Span = Span::from_ns(300_000);
-
-/// Looks for holes on some CPUs.
-pub(super) struct Watch {
-    stop: Arc<AtomicBool>,
-    threads: Vec<JoinHandle<Vec<(Time, Time)>>>,
-}
-
-impl Watch {
-    /// Without the right to priorities it sees nothing.
-    pub(super) fn start(cpus: &[u32]) -> Watch {
-        let stop = Arc::new(AtomicBool::new(false));
-        let thread = |&cpu: &u32| {
-            let stop = Arc::clone(&stop);
-            std::thread::spawn(move || if enter(cpu, WATCHER).is_ok() { watch(&stop) } else { Vec::new() })
-        };
-        let threads = cpus.iter().map(thread).collect();
-        Watch { stop, threads }
-    }
-
-    /// When CPUs stood still, counted from `began`; each may have begun a look earlier.
-    pub(super) fn end(self, began: Time) -> Vec<(Duration, Duration)> {
-        self.stop.store(true, Ordering::Relaxed);
-        let since = |at: Time| Duration::from_nanos(at.as_ns().saturating_sub(began.as_ns()));
-        let holes = self.threads.into_iter().flat_map(|thread| thread.join().unwrap_or_default());
-        holes
-            .map(|(from, to)| (since(from).saturating_sub(Duration::from_nanos(LOOK.as_ns())), since(to)))
-            .collect()
-    }
-}
-
-fn watch(stop: &AtomicBool) -> Vec<(Time, Time)> {
-    let mut holes = Vec::new();
-    let mut due = clock::now();
-    while !stop.load(Ordering::Relaxed) {
-        due += LOOK;
-        clock::sleep_until(due);
-        let now = clock::now();
-        if now.since(due) > LATE {
-            holes.push((due, now));
-        }
-        due = now;
-    }
-    holes
-}
-
 /// Makes the calling thread a FIFO thread on one CPU.
 pub(super) fn enter(cpu: u32, priority: u8) -> io::Result<()> {
     sched::set_affinity(Tid::current(), &CpuSet::single(cpu))?;

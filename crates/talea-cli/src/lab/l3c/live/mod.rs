@@ -18,6 +18,7 @@ use super::{Args, Which};
 use crate::compare::lives::Lives;
 use crate::exit::Exit;
 use crate::lab::echo::{self, Asked, Heard};
+use crate::lab::folder;
 use crate::lab::plot::Figure;
 use crate::lab::rig::{self, Awake, Cpus, Place};
 use crate::measured::{self, Refused, Rights, Setup, Spending};
@@ -322,23 +323,18 @@ fn finish<T: Serialize>(
     rows: Vec<T>,
     claims: Vec<Claim>,
 ) -> anyhow::Result<Exit> {
-    std::fs::create_dir_all(&args.out).with_context(|| format!("cannot create {}", args.out.display()))?;
     let verdict = claims.iter().fold(Verdict::Holds, |worst, claim| worst.and(claim.verdict.clone()));
     let mut text = table.render();
     for claim in &claims {
         let _ = writeln!(text, "{}", claim.line(output::colored()));
     }
-    let mut save = |name: String, content: String| {
-        let path = args.out.join(name);
-        std::fs::write(&path, content).with_context(|| format!("cannot write {}", path.display()))?;
-        let _ = writeln!(text, "written: {}", path.display());
-        anyhow::Ok(())
-    };
+    let mut files = Vec::new();
     for (name, figure) in figures {
-        save(format!("{name}-live.svg"), figure.svg())?;
+        files.push(folder::save(&args.out, &format!("{name}-live.svg"), &figure.svg())?);
     }
     let raw = Raw { figure: name.to_owned(), rows, claims, verdict: verdict.word() };
-    save(format!("{name}-live.json"), output::to_json(&raw)?)?;
+    files.push(folder::save(&args.out, &format!("{name}-live.json"), &output::to_json(&raw)?)?);
+    text += &folder::written(&files);
     output::print(&text)?;
     Ok(verdict.exit())
 }

@@ -1,10 +1,10 @@
 //! Figure 9: the same 32 tasks under EDF over EDF, one to five levels.
 
-use super::super::super::bars::Bar;
+use super::super::super::bars::{self, Bar};
 use super::super::super::exec;
 use super::super::super::plot::{Figure, Panel, Series};
 use super::super::MS;
-use super::{Effort, Seen, bars, cpu, data, fit, mean, run, tell};
+use super::{Effort, Seen, cpu, data, fit, mean, run, tell};
 use crate::exit::Exit;
 use crate::output::{self, Table};
 use serde::Serialize;
@@ -82,7 +82,7 @@ pub(in super::super) fn fig9(effort: &Effort) -> anyhow::Result<Exit> {
     }
     let judged = judge(&rows);
     let mut text = table(&rows);
-    bars(&mut text, &judged);
+    text = text + "\n" + &bars::text(&judged);
     let line = |name: &str, of: &dyn Fn(&Seen) -> f64| Series {
         name: name.to_owned(),
         points: (1..=LEVELS).map(|levels| (levels as f64, at(&rows, levels, of))).collect(),

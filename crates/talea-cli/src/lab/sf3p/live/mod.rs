@@ -20,6 +20,7 @@ pub(super) use table::table2;
 
 use super::super::bars::Bar;
 use super::super::exec::{self, cost};
+use super::super::folder;
 use super::super::rig::{Cpus, Place};
 use super::MS;
 use crate::compare::Tolerance;
@@ -29,7 +30,6 @@ use crate::exit::Exit;
 use crate::output;
 use anyhow::{Context, ensure};
 use serde::Serialize;
-use std::fmt::Write;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
@@ -58,22 +58,14 @@ impl Effort {
     }
 
     fn save(&self, name: &str, text: &str) -> anyhow::Result<PathBuf> {
-        std::fs::create_dir_all(&self.out)
-            .with_context(|| format!("cannot create {}", self.out.display()))?;
-        let path = self.out.join(name);
-        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-        Ok(path)
+        folder::save(&self.out, name, text)
     }
 }
 
 /// Prints what was found, how busy the machine was, and where it is written.
 fn tell(before: &str, text: &str, files: &[PathBuf]) -> anyhow::Result<Exit> {
-    let written: Vec<String> = files.iter().map(|path| path.display().to_string()).collect();
     let after = exec::load();
-    output::print(&format!(
-        "load {before} before, {after} after\n{text}\nwritten: {}\n",
-        written.join(" and ")
-    ))?;
+    output::print(&format!("load {before} before, {after} after\n{text}\n{}", folder::written(files)))?;
     Ok(Exit::Ok)
 }
 
@@ -288,14 +280,6 @@ fn fit(points: &[(f64, f64)]) -> (f64, f64) {
 fn mean(values: impl Iterator<Item = f64>) -> f64 {
     let (sum, count) = values.fold((0.0, 0u32), |(sum, count), value| (sum + value, count + 1));
     if count == 0 { f64::NAN } else { sum / f64::from(count) }
-}
-
-fn bars(text: &mut String, bars: &[Bar]) {
-    text.push('\n');
-    for bar in bars {
-        let verdict = if bar.met { "met" } else { "MISSED" };
-        let _ = writeln!(text, "{verdict:6}  {}: {}", bar.what, bar.found);
-    }
 }
 
 /// Raw data: everything that was measured, and on what a machine.

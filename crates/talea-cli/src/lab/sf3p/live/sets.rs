@@ -1,10 +1,10 @@
 //! Figures 6, 7 and 8: random sets under EDF, RM and FIFO at five utilisations.
 
-use super::super::super::bars::Bar;
+use super::super::super::bars::{self, Bar};
 use super::super::super::exec;
 use super::super::super::plot::{Figure, Panel, Series};
 use super::super::{POLICIES, Set, set_of};
-use super::{Effort, Seen, bars, cpu, data, fit, mean, run, tell};
+use super::{Effort, Seen, cpu, data, fit, mean, run, tell};
 use crate::exit::Exit;
 use crate::output::{self, Table};
 use serde::Serialize;
@@ -81,7 +81,7 @@ pub(in super::super) fn sets(shown: Shown, effort: &Effort) -> anyhow::Result<Ex
         Shown::Fig7 => ("sf3p-fig7-live", found.fig7(), found.overhead(), found.fig7_bars()),
         Shown::Fig8 => ("sf3p-fig8-live", found.fig8(), found.overhead(), found.fig8_bars()),
     };
-    bars(&mut text, &judged);
+    text = text + "\n" + &bars::text(&judged);
     let plot = effort.save(&format!("{name}.svg"), &figure.svg())?;
     let raw = effort.save(&format!("{name}.json"), &data(effort, &load, &rows, &judged)?)?;
     tell(&load, &text, &[plot, raw])

@@ -4,10 +4,10 @@
 //! At their worst all jobs together have 96.6 % of the CPU, on purpose: the kernel takes it away for a while each second. What is
 //! judged are jobs whose windows are clear of that (checklist, 1.6: from a hole to 200 ms after it).
 
-use super::super::super::bars::Bar;
+use super::super::super::bars::{self, Bar};
 use super::super::super::exec;
 use super::super::{CONFIGURATIONS, MS, PAPER, shipped};
-use super::{Effort, Run, bars, cpu, data, run, tell};
+use super::{Effort, Run, cpu, data, run, tell};
 use crate::exit::Exit;
 use crate::output::{self, Table};
 use serde::Serialize;
@@ -120,7 +120,7 @@ pub(in super::super) fn table2(effort: &Effort) -> anyhow::Result<Exit> {
     }
     let judged = judge(&rows);
     let mut text = table(&rows);
-    bars(&mut text, &judged);
+    text = text + "\n" + &bars::text(&judged);
     let raw = effort.save("sf3p-table2-live.json", &data(effort, &load, &rows, &judged)?)?;
     tell(&load, &text, &[raw])
 }

@@ -1,0 +1,19 @@
+//! Where an experiment writes its plots and data.
+
+use anyhow::Context;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Writes one file into `folder`, which is made if it is not there, and says where.
+pub(super) fn save(folder: &Path, name: &str, text: &str) -> anyhow::Result<PathBuf> {
+    fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    let path = folder.join(name);
+    fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(path)
+}
+
+/// The line that says where.
+pub(super) fn written(files: &[PathBuf]) -> String {
+    let files: Vec<String> = files.iter().map(|path| path.display().to_string()).collect();
+    format!("written: {}\n", files.join(", "))
+}
