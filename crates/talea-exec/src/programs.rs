@@ -93,6 +93,11 @@ impl Programs {
         ranks: Ranks,
         options: &Options,
     ) -> Result<Troupe<'scope>, Failure> {
+        if options.priorities {
+            // What programs of another run do, which was killed with its keeper, they do at real-time priorities. What can't be ended does
+            // not keep this run from beginning.
+            let _: io::Result<_> = groups::sweep();
+        }
         let mut troupe = Troupe { roots: Vec::new(), sentinels: Vec::new() };
         let count = wanted.iter().flatten().flatten().count();
         if count == 0 {
@@ -111,8 +116,6 @@ impl Programs {
                 "programs need groups of their own in cgroup v2, which root makes: {error}"
             ))
         };
-        // What another run has left there does not keep this one from beginning.
-        let _: io::Result<_> = groups::sweep();
         let family = Arc::new(Family::found(count, Some(ranks.keeper())).map_err(no_groups)?);
         let family = self.family.get_or_init(|| family);
         let (stop, listening) = io::pipe()?;

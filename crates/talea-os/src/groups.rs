@@ -7,8 +7,8 @@
 //! What a group has consumed is told in microseconds, and is up to date for whoever does not run at that moment; so it is exact
 //! when it is asked on the CPU to which all of a group is pinned.
 //!
-//! Nothing survives: [`Family`] removes its groups with all who are in them, a keeper does that if the process dies before
-//! (the keeper), and [`sweep`] if that one is dead, too.
+//! Nothing survives: [`Family`] removes its groups with all who are in them, a process that keeps them does that if this one dies before,
+//! and [`sweep`] if both were killed at the same instant.
 //!
 //! Absent on purpose: version 1, whose freezer takes several writes to end what it holds.
 
@@ -123,11 +123,7 @@ impl Family {
     pub fn found(count: usize, rank: Option<u8>) -> io::Result<Family> {
         let top = hierarchy()
             .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no cgroup2 file system is mounted"))?;
-        let place = move |parent: Tid, begun: u64| {
-            let path = top.join(format!("{PREFIX}{}-{begun}", parent.as_raw()));
-            let inner = (0..count).map(|at| path.join(at.to_string())).collect();
-            (path, inner)
-        };
+        let place = move |parent: Tid, begun: u64| top.join(format!("{PREFIX}{}-{begun}", parent.as_raw()));
         // Before there is anything to be kept.
         let (keeper, path) = Keeper::start(place, rank)?;
         let mut family = Family { path: path.clone(), groups: Vec::new(), keeper: Some(keeper) };
@@ -149,11 +145,6 @@ impl Family {
     /// One of them.
     pub fn group(&self, at: usize) -> &Group {
         &self.groups[at]
-    }
-
-    /// The process that removes them if this one dies.
-    pub fn keeper(&self) -> Option<Tid> {
-        self.keeper.as_ref().map(Keeper::pid)
     }
 }
 

@@ -6,7 +6,10 @@
 //!
 //! Its parent is a *thread* (`PR_SET_PDEATHSIG` is about those), which is there for nothing else, at the same rank as the keeper. A
 //! process has not ended before all its threads have, and some of them may not even get a CPU to do so from the very programs that
-//! are to be killed; this one does.
+//! are to be killed; this one does. And if the keeper is killed, it makes another one at once.
+//!
+//! Who ends a process with all that belongs to it shall not end its keeper, too, whom it needs just then. So that leaves the process's group
+//! (a service manager's stop ends all who are in that), its session and its group of processes, and has a name of its own.
 //!
 //! Between `fork` and its end it makes system calls on data that were prepared before, and nothing else: the other threads of the
 //! process do not exist in it, but the locks that they held do.
@@ -17,25 +20,38 @@ use std::ffi::CString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 /// Tries to remove a group, a millisecond apart.
 const TRIES: u32 = 5_000;
+/// So many keepers follow one that is killed: who ends more of them means it, or something else is wrong.
+const SUCCESSORS: u32 = 100;
+/// Groups stand below each other at most so deep, or are left.
+const DEPTH: u32 = 16;
 
 /// The keeper of a run.
 #[derive(Debug)]
 pub(crate) struct Keeper {
-    pid: Tid,
-    dismiss: Sender<()>,
-    parent: JoinHandle<()>,
+    child: Arc<Mutex<Child>>,
+    parent: Option<JoinHandle<()>>,
+}
+
+/// What the keeper's parent shares with whoever needs it.
+#[derive(Debug)]
+struct Child {
+    /// Not waited for: the number is its own as long as it stands here.
+    pid: Option<Tid>,
+    is_needed: bool,
 }
 
 /// What it needs, made before it is alone.
 struct Duty {
     kill: CString,
-    /// Inner ones first.
-    rooms: Vec<CString>,
+    room: CString,
+    /// Who writes there leaves the group where it is.
+    out: CString,
     rank: Option<u8>,
 }
 
@@ -43,45 +59,99 @@ fn c_string(path: &Path) -> io::Result<CString> {
     CString::new(path.as_os_str().as_bytes()).map_err(io::Error::other)
 }
 
+fn lock(child: &Mutex<Child>) -> MutexGuard<'_, Child> {
+    child.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Keeper {
-    /// Keeps the group at the path that `place` makes of the keeper's parent and the moment that this began, with those in it; they
+    /// Keeps the group at the path that `place` makes of the keeper's parent and the moment that this began, with those in it; it
     /// need not exist yet.
     pub(crate) fn start(
-        place: impl FnOnce(Tid, u64) -> (PathBuf, Vec<PathBuf>) + Send + 'static,
+        place: impl FnOnce(Tid, u64) -> PathBuf + Send + 'static,
         rank: Option<u8>,
     ) -> io::Result<(Keeper, PathBuf)> {
         let (say, said) = channel();
-        let (dismiss, dismissed) = channel::<()>();
         let parent = Builder::new().name("exec-keeper".into()).spawn(move || {
-            let begin = || -> io::Result<(Tid, PathBuf)> {
+            let begin = || -> io::Result<(Duty, Tid, PathBuf)> {
                 let me = Tid::current();
-                let (path, inner) = place(me, proc::stat(me)?.start_ticks);
-                let mut rooms = inner.iter().map(|path| c_string(path)).collect::<io::Result<Vec<_>>>()?;
-                rooms.push(c_string(&path)?);
-                let duty = Duty { kill: c_string(&path.join("cgroup.kill"))?, rooms, rank };
-                Ok((fork(&duty)?, path))
+                let path = place(me, proc::stat(me)?.start_ticks);
+                let (kill, out) = (path.join("cgroup.kill"), path.with_file_name("cgroup.procs"));
+                let duty =
+                    Duty { kill: c_string(&kill)?, room: c_string(&path)?, out: c_string(&out)?, rank };
+                hold_back();
+                let pid = fork(&duty)?;
+                Ok((duty, pid, path))
             };
-            let child = begin();
-            let pid = child.as_ref().ok().map(|&(pid, _)| pid);
             // Whoever waits for it has not gone.
-            let _ = say.send(child);
-            if let (Some(pid), Ok(())) = (pid, dismissed.recv()) {
-                end(pid);
+            match begin() {
+                Ok((duty, pid, path)) => {
+                    let child = Arc::new(Mutex::new(Child { pid: Some(pid), is_needed: true }));
+                    let _ = say.send(Ok((Arc::clone(&child), path)));
+                    look_after(&child, &duty);
+                }
+                Err(error) => drop(say.send(Err(error))),
             }
         })?;
-        let (pid, path) = said.recv().map_err(io::Error::other)??;
-        Ok((Keeper { pid, dismiss, parent }, path))
-    }
-
-    pub(crate) fn pid(&self) -> Tid {
-        self.pid
+        let (child, path) = said.recv().map_err(io::Error::other)??;
+        Ok((Keeper { child, parent: Some(parent) }, path))
     }
 
     /// Nothing is left to be done. A keeper that is dropped instead does it now.
-    pub(crate) fn dismiss(self) {
-        // Its parent waits for nothing else.
-        let _ = self.dismiss.send(());
-        let _ = self.parent.join();
+    pub(crate) fn dismiss(mut self) {
+        self.end(libc::SIGKILL);
+        // It waits for nothing else.
+        let _ = self.parent.take().map(JoinHandle::join);
+    }
+
+    fn end(&self, signal: i32) {
+        let mut child = lock(&self.child);
+        child.is_needed = false;
+        if let Some(pid) = child.pid {
+            // SAFETY: integers; the child was not waited for, so the number is its own.
+            unsafe { libc::kill(pid.as_raw(), signal) };
+        }
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        if self.parent.is_some() {
+            self.end(libc::SIGUSR1);
+        }
+    }
+}
+
+/// Keeps the calling thread, and whoever it makes, from being ended by what tells the keeper to begin.
+fn hold_back() {
+    // SAFETY: a set of signals that the first call fills.
+    unsafe {
+        let mut wake = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+        libc::sigemptyset(wake.as_mut_ptr());
+        libc::sigaddset(wake.as_mut_ptr(), libc::SIGUSR1);
+        libc::pthread_sigmask(libc::SIG_BLOCK, wake.as_ptr(), std::ptr::null_mut());
+    }
+}
+
+/// Waits until nobody needs a keeper any more, and makes another one of each that is killed before.
+fn look_after(child: &Mutex<Child>, duty: &Duty) {
+    for _ in 0..=SUCCESSORS {
+        let Some(pid) = lock(child).pid else { return };
+        // Without its status, and so without its number, which somebody may be about to send a signal to.
+        wait(pid, libc::WEXITED | libc::WNOWAIT);
+        let mut child = lock(child);
+        wait(pid, libc::WEXITED);
+        child.pid = if child.is_needed { fork(duty).ok() } else { None };
+    }
+}
+
+/// Waits for the end of a child.
+fn wait(pid: Tid, options: libc::c_int) {
+    let mut status = std::mem::MaybeUninit::<libc::siginfo_t>::uninit();
+    // SAFETY: the kernel fills a structure that nobody reads.
+    unsafe {
+        while libc::waitid(libc::P_PID, pid.as_raw() as libc::id_t, status.as_mut_ptr(), options) == -1
+            && *libc::__errno_location() == libc::EINTR
+        {}
     }
 }
 
@@ -95,17 +165,6 @@ fn fork(duty: &Duty) -> io::Result<Tid> {
     match check(unsafe { libc::fork() })? {
         0 => keep(process, duty),
         pid => Ok(Tid::new(pid).expect("a child has a positive pid")),
-    }
-}
-
-/// Ends a keeper of the calling thread.
-fn end(pid: Tid) {
-    // SAFETY: integers, and no status is wanted; the child is ours and was not waited for, so the number is its own.
-    unsafe {
-        libc::kill(pid.as_raw(), libc::SIGKILL);
-        while libc::waitpid(pid.as_raw(), std::ptr::null_mut(), 0) == -1
-            && *libc::__errno_location() == libc::EINTR
-        {}
     }
 }
 
@@ -123,7 +182,12 @@ fn keep(process: i32, duty: &Duty) -> ! {
         }
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGUSR1, 0, 0, 0);
         libc::setsid();
-        libc::prctl(libc::PR_SET_NAME, c"talea-keeper".as_ptr());
+        libc::prctl(libc::PR_SET_NAME, c"exec-keeper".as_ptr());
+        // Where it has no right to that it stays.
+        let out = libc::open(duty.out.as_ptr(), libc::O_WRONLY);
+        if out != -1 {
+            libc::write(out, c"0".as_ptr().cast(), 1);
+        }
         if let Some(priority) = duty.rank {
             // The parent's is not inherited.
             let parameters = libc::sched_param { sched_priority: i32::from(priority) };
@@ -155,14 +219,52 @@ unsafe fn clean(duty: &Duty) {
                 libc::write(file, c"1".as_ptr().cast(), 1);
                 libc::close(file);
             }
-            let mut last = 0;
-            for room in &duty.rooms {
-                last = libc::rmdir(room.as_ptr());
-            }
-            if last == 0 || matches!(*libc::__errno_location(), libc::ENOENT | libc::ENODEV) {
+            if remove(libc::AT_FDCWD, duty.room.as_ptr(), DEPTH) {
                 return;
             }
             libc::nanosleep(&raw const pause, std::ptr::null_mut());
         }
+    }
+}
+
+/// Removes a group with those below it: a program may have made some. Whether it is gone.
+///
+/// # Safety
+/// Only system calls: see [`keep`]. The name ends.
+unsafe fn remove(at: libc::c_int, name: *const libc::c_char, depth: u32) -> bool {
+    // What `getdents64` writes: a number and an offset, of eight bytes each, the entry's length, of two, its kind, of one, and its name.
+    const LENGTH: usize = 16;
+    const KIND: usize = 18;
+    const NAME: usize = 19;
+    // SAFETY: as those of the caller; the kernel fills the buffer with whole entries, whose names end, and says how much it has filled.
+    unsafe {
+        let is_gone = || matches!(*libc::__errno_location(), libc::ENOENT | libc::ENODEV);
+        if libc::unlinkat(at, name, libc::AT_REMOVEDIR) == 0 || is_gone() {
+            return true;
+        }
+        if depth == 0 {
+            return false;
+        }
+        let folder = libc::openat(at, name, libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW);
+        if folder == -1 {
+            return is_gone();
+        }
+        let mut buffer = [0_u64; 256];
+        let bytes = buffer.as_mut_ptr().cast::<u8>();
+        loop {
+            let filled = libc::syscall(libc::SYS_getdents64, folder, bytes, size_of_val(&buffer));
+            let Some(filled) = usize::try_from(filled).ok().filter(|&filled| filled > 0) else { break };
+            let mut entry = 0;
+            while entry < filled {
+                let of = bytes.add(entry);
+                let name = of.add(NAME).cast::<libc::c_char>();
+                if *of.add(KIND) == libc::DT_DIR && *name != b'.' as libc::c_char {
+                    remove(folder, name, depth - 1);
+                }
+                entry += usize::from(of.add(LENGTH).cast::<u16>().read_unaligned());
+            }
+        }
+        libc::close(folder);
+        libc::unlinkat(at, name, libc::AT_REMOVEDIR) == 0 || is_gone()
     }
 }

@@ -312,6 +312,108 @@ fn what_was_attached_without_a_daemon_is_found_and_repaired() {
 }
 
 #[test]
+fn l20_programs_of_a_run_that_was_killed_with_its_keeper_are_found_and_ended() {
+    needs_root!();
+    needs!("cgroup v2", talea_os::groups::hierarchy().is_some());
+    let bench = Bench::new("cli-programs");
+    let talea = Talea::alone(&bench, FP);
+    let file = bench.write(
+        "boxed.toml",
+        r#"
+        duration = "20s"
+        [[scheduler]]
+        name = "cpu0"
+        policy = "fp"
+        [[scheduler]]
+        name = "box"
+        in = "cpu0"
+        policy = "fifo"
+        server = "deferrable"
+        budget = "2ms"
+        period = "20ms"
+        priority = 9
+        [[task]]
+        name = "spins"
+        in = "box"
+        period = "20s"
+        cost = "1ms"
+        program = ["sh", "-c", "while :; do :; done & wait"]
+        "#,
+    );
+    let empty = bench.write(
+        "plain.toml",
+        r#"
+        duration = "10ms"
+        [[scheduler]]
+        name = "cpu0"
+        policy = "fp"
+        [[task]]
+        name = "a"
+        in = "cpu0"
+        period = "5ms"
+        cost = "100us"
+        "#,
+    );
+    let (file, empty) = (file.to_str().expect("UTF-8"), empty.to_str().expect("UTF-8"));
+    let leftovers = |arguments: &[&str]| {
+        let ended = talea.run(arguments);
+        let answer: serde_json::Value = serde_json::from_str(&ended.out).expect("JSON");
+        let checks = answer["checks"].as_array().expect("a list").clone();
+        checks.into_iter().find(|check| check["id"] == "leftovers").expect("a check")["status"].clone()
+    };
+    for heals in [&["doctor", "--repair"][..], &["execute", empty]] {
+        let mut run = talea.command(&["execute", file]).stdout(Stdio::null()).spawn().expect("talea");
+        let group = killed_with_its_keeper(&mut run);
+        let members = || std::fs::read_to_string(group.join("0/cgroup.procs")).unwrap_or_default();
+        assert!(!members().is_empty(), "the shell's child is still there");
+        assert_eq!(leftovers(&["doctor", "--json"]), "warn");
+        assert!(!members().is_empty(), "looking changes nothing");
+        let ended = talea.run(heals);
+        // What else a doctor finds is this machine's affair.
+        assert!(ended.code == Some(0) || heals[0] == "doctor", "{}{}", ended.out, ended.err);
+        assert!(!group.exists(), "{}{}", ended.out, ended.err);
+    }
+}
+
+/// Kills a run of a program with a child, and the run's keeper, when all are there; neither does anything in between. Where its programs were.
+fn killed_with_its_keeper(run: &mut Child) -> PathBuf {
+    let pid = run.id();
+    let all = || {
+        let found = std::fs::read_dir("/proc").expect("processes").flatten();
+        found.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
+    };
+    let is_keeper = |&child: &i32| {
+        talea_os::Tid::new(child).is_some_and(|tid| {
+            talea_os::proc::stat(tid).is_ok_and(|stat| stat.parent == pid as i32)
+                && talea_os::proc::comm(tid).is_ok_and(|name| name == "exec-keeper")
+        })
+    };
+    let (mut keeper, mut group) = (None, None);
+    eventually("the program has a child", || {
+        keeper = all().find(is_keeper);
+        let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        let names: Vec<String> = threads
+            .filter_map(|thread| Some(format!("talea-exec-{}-", thread.file_name().to_str()?)))
+            .collect();
+        let top = talea_os::groups::hierarchy().expect("it was there");
+        let groups = std::fs::read_dir(top).expect("a folder").flatten();
+        group = groups.map(|group| group.path()).find(|path| {
+            let path = path.to_string_lossy();
+            names.iter().any(|name| path.contains(name.as_str()))
+        });
+        let procs = group.as_ref().and_then(|path| std::fs::read_to_string(path.join("0/cgroup.procs")).ok());
+        keeper.is_some() && procs.is_some_and(|procs| procs.lines().count() > 1)
+    });
+    for signal in [Signal::STOP, Signal::KILL] {
+        for pid in [Some(pid as i32), keeper].into_iter().flatten() {
+            kill_process(Pid::from_raw(pid).expect("a pid"), signal).expect("it lives");
+        }
+    }
+    run.wait().expect("it was killed");
+    group.expect("it was found")
+}
+
+#[test]
 fn a_running_program_is_nothing_to_repair() {
     needs_root!();
     let bench = Bench::new("cli-watched");

@@ -4,6 +4,7 @@
 //! CPU was taken away from everybody meanwhile, which the run's own monitors saw. Nothing is asserted about absolute times: what
 //! is bounded besides is CPU time that was consumed, against what jobs cost and servers have.
 
+mod kills;
 mod native;
 mod nodes;
 mod outside;

@@ -21,7 +21,7 @@ use talea_os::{Tid, groups, proc};
 const MS: u64 = 1_000_000;
 
 /// The program that hogs, built where it is needed.
-fn hogs(bench: &Bench) -> PathBuf {
+pub(super) fn hogs(bench: &Bench) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("plugins/hogs.c");
     let program = bench.path("hogs");
     let output = Command::new("cc")
@@ -117,19 +117,19 @@ fn owner(path: &Path) -> Option<u32> {
 }
 
 /// The threads of a process.
-fn threads_of(pid: u32) -> Vec<u32> {
+pub(super) fn threads_of(pid: u32) -> Vec<u32> {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     threads.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
 /// Those that are called after one of these threads, of [`groups::orphans`]: others may have some, too.
-fn orphans_of(threads: &[u32]) -> Vec<PathBuf> {
+pub(super) fn orphans_of(threads: &[u32]) -> Vec<PathBuf> {
     let is_its = |path: &PathBuf| owner(path).is_some_and(|tid| threads.contains(&tid));
     groups::orphans().into_iter().filter(is_its).collect()
 }
 
 /// The groups of a process.
-fn groups_of(pid: u32) -> Option<PathBuf> {
+pub(super) fn groups_of(pid: u32) -> Option<PathBuf> {
     let is_its = |path: &PathBuf| {
         owner(path).is_some_and(|tid| Path::new(&format!("/proc/{pid}/task/{tid}")).exists())
     };
@@ -228,7 +228,7 @@ fn l20_a_program_that_sleeps_and_works_has_a_job_each_time_that_it_wakes() {
     is_clean();
 }
 
-const VICTIM: &str = "TALEA_TEST_VICTIM";
+pub(super) const VICTIM: &str = "TALEA_TEST_VICTIM";
 
 /// Not a test of its own: what the tests below kill, when they call this program again.
 #[test]
@@ -242,7 +242,7 @@ fn a_run_to_be_killed() {
 }
 
 /// A run with the hogs in a process of its own.
-fn victim(program: &Path) -> Child {
+pub(super) fn victim(program: &Path) -> Child {
     Command::new(std::env::current_exe().expect("our own path"))
         .args(["--exact", "exec::programs::a_run_to_be_killed", "--nocapture"])
         .env(VICTIM, program)
@@ -251,24 +251,24 @@ fn victim(program: &Path) -> Child {
         .expect("ourselves")
 }
 
-fn groups_there() -> Vec<PathBuf> {
+pub(super) fn groups_there() -> Vec<PathBuf> {
     let top = groups::hierarchy().expect("it was there");
     let entries = std::fs::read_dir(top).expect("a folder").flatten();
     entries.map(|entry| entry.path()).filter(|path| path.to_string_lossy().contains("/talea-exec-")).collect()
 }
 
-fn kill(pid: u32) {
+pub(super) fn kill(pid: u32) {
     let pid = rustix::process::Pid::from_raw(pid as i32).expect("a pid");
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it lives");
 }
 
 /// The keeper of a run: its child of that name.
-fn keeper_of(pid: u32) -> Option<u32> {
+pub(super) fn keeper_of(pid: u32) -> Option<u32> {
     let children = std::fs::read_dir("/proc").ok()?.flatten();
     children.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).find(|&child: &u32| {
         let Some(child) = Tid::new(child as i32) else { return false };
         proc::stat(child).is_ok_and(|stat| stat.parent == pid as i32)
-            && proc::comm(child).is_ok_and(|name| name == "talea-keeper")
+            && proc::comm(child).is_ok_and(|name| name == "exec-keeper")
     })
 }
 
