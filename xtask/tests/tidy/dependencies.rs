@@ -118,6 +118,7 @@ const TEST_EDGES: &[(&str, &str, &str)] = &[
     ("talea-runtime", "proptest", "random applications"),
     ("talea-runtime", "stats_alloc", "counts what its threads allocate: nothing"),
     ("talea-runtime", "talea-kernel-tests", "one run at a time on the machine's CPUs"),
+    ("talea-runtime", "talea-sim", "an application against the simulation of its own file"),
     ("search-and-rescue", "talea-kernel-tests", "one flight at a time on the machine's CPUs"),
     ("talea-kernel-tests", "talea-exec", "real runs"),
     ("talea-kernel-tests", "talea-sim", "real runs against simulated ones"),

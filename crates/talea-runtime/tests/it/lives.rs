@@ -33,7 +33,12 @@ fn y14_it_starts_and_stops_again_and_again_and_leaves_no_thread() {
     let _bench = Bench::new("runtime_cycles");
     let mut app = Application::new(Config::default());
     let count = counting(&mut app, Task::periodic("task", MS));
-    for cycle in 0..30 {
+    let files = || std::fs::read_dir("/proc/self/fd").expect("files").count();
+    let mut open = 0;
+    for cycle in 0..100 {
+        if cycle == 1 {
+            open = files();
+        }
         let seen = count.load(Ordering::Relaxed);
         let running = app.start().expect("it can be run");
         eventually("some jobs", || count.load(Ordering::Relaxed) >= seen + 3);
@@ -43,6 +48,7 @@ fn y14_it_starts_and_stops_again_and_again_and_leaves_no_thread() {
     }
     // Those of another test that runs beside it come and go.
     eventually("none of its threads", || threads_of_applications() == 0);
+    eventually("no more open files than after the first", || files() <= open);
     // While it is stopped it can be changed.
     let other = counting(&mut app, Task::periodic("other", 2 * MS).offset(3 * MS));
     let running = app.start().expect("it can be run");
@@ -98,6 +104,30 @@ fn y13_activations_come_as_jobs_and_sporadic_ones_keep_their_distance() {
     let least = MS * SEPARATION_MS * (times.len() as u32 - 1);
     assert!(whole >= least, "{} jobs within {whole:?}", times.len());
     assert!(!hand.lock().expect("whole").as_ref().expect("it was given").activate(burst), "it is over");
+}
+
+#[test]
+fn y13_a_burst_of_a_hundred_is_a_hundred_jobs_and_none_comes_sooner_than_its_turn() {
+    const SEPARATION_MS: u32 = 2;
+    let _bench = Bench::new("runtime_burst");
+    let mut app = Application::new(Config::default());
+    let times = Arc::new(Mutex::new(Vec::with_capacity(100)));
+    let burst = app.task(Task::sporadic("burst", SEPARATION_MS * MS).backlog(99));
+    app.version(burst, "only", {
+        let times = Arc::clone(&times);
+        move |_| times.lock().expect("whole").push(Instant::now())
+    });
+    let running = app.start().expect("it can be run");
+    let asked = Instant::now();
+    (0..100).for_each(|_| assert!(running.activate(burst)));
+    eventually("all of them", || times.lock().expect("whole").len() == 100);
+    let (_, report) = stopped(running);
+    assert_eq!((report.refused, report.tasks[0].jobs), (0, 100), "{report:?}");
+    // At most one a separation: a job may begin late, and never before all others have had theirs.
+    for (turn, &began) in (0..).zip(times.lock().expect("whole").iter()) {
+        let soonest = asked + MS * SEPARATION_MS * turn;
+        assert!(began >= soonest, "job {turn} came {:?} too soon", soonest - began);
+    }
 }
 
 #[test]

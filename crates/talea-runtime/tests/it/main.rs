@@ -4,9 +4,14 @@
 mod edits;
 mod graphs;
 mod lives;
+mod oracles;
+mod random_sets;
 mod rights;
 mod servers;
+mod starts;
+mod stress;
 mod tables;
+mod timed;
 mod user;
 mod versions;
 

@@ -1,0 +1,154 @@
+//! The checklist's oracles on real threads: every response within half a millisecond or one of what the simulation of the application's own
+//! file has, which is what the checklist computes. Rounds that a hole has touched are left out.
+
+use crate::MS;
+use crate::timed::{Device, Timed, compute, is_so};
+use std::time::Duration;
+use talea_core::Span;
+use talea_kernel_tests::{Bench, kernel, needs, needs_root};
+use talea_runtime::{Config, Priorities, Task, TaskId};
+use talea_sim::Completion;
+
+const PERIOD: Duration = Duration::from_millis(120);
+/// Of [`PERIOD`].
+const ROUNDS: u32 = 5;
+
+fn cpus(count: usize) -> Vec<u32> {
+    kernel::cpus().iter().take(count).collect()
+}
+
+/// A task of the oracle, and when in a round its job comes.
+type Member = (TaskId, Duration);
+
+/// Runs it until its responses are those that are expected and simulated, in ms.
+fn responds(what: &str, expected: &[u32], within: Duration, make: impl Fn() -> (Timed, Vec<Member>)) {
+    is_so(what, || {
+        let (timed, members) = make();
+        let length = PERIOD * ROUNDS;
+        let simulated = timed.simulated(length);
+        for (&(task, _), &expected) in members.iter().zip(expected) {
+            let mut of = simulated.iter().filter(|job| job.task.0 as usize == task.number());
+            let expected = u64::from(expected) * 1_000_000;
+            assert!(of.all(|job| job.response().as_ns() == expected), "{what}: simulated {simulated:?}");
+        }
+        // Before the next round.
+        let seen = timed.run(PERIOD * (10 * ROUNDS - 1) / 10);
+        let responses: Vec<Option<Duration>> =
+            members.iter().map(|&(task, offset)| seen.response(task, offset, PERIOD)).collect();
+        let is = |(response, &expected): (&Option<Duration>, &u32)| {
+            // What a machine takes from whoever computes long is no matter of ours.
+            let within = within + MS * expected.saturating_sub(35) / 40;
+            response.is_some_and(|response| response.abs_diff(MS * expected) <= within)
+        };
+        (
+            responses.iter().zip(expected).all(is),
+            seen.is_calm(),
+            format!("{responses:?}, not {expected:?} ms"),
+        )
+    });
+}
+
+#[test]
+fn y2_y4_oracle_2_on_threads_an_interrupted_job_stays_and_without_preemption_nobody_is_interrupted() {
+    needs_root!();
+    let _bench = Bench::new("runtime_oracle_2");
+    needs!("two CPUs", cpus(2).len() == 2);
+    for (preemptive, expected) in [(true, [18, 8, 8]), (false, [10, 8, 14])] {
+        responds("oracle 2", &expected, MS / 2, || {
+            let mut timed = Timed::new(Config { cpus: cpus(2), preemptive, ..Config::default() });
+            let of = |name: &str, due: u32| Task::periodic(name, PERIOD).deadline(MS * due);
+            let first = timed.computing(of("j1", 100), 10 * MS);
+            let second = timed.computing(of("j2", 90), 8 * MS);
+            let third = timed.computing(of("j3", 10).offset(2 * MS), 8 * MS);
+            (timed, vec![(first, Duration::ZERO), (second, Duration::ZERO), (third, 2 * MS)])
+        });
+    }
+}
+
+#[test]
+fn y7_oracle_3_on_threads_with_cpu_with_gpu_and_with_both() {
+    needs_root!();
+    let _bench = Bench::new("runtime_oracle_3");
+    needs!("two CPUs", cpus(2).len() == 2);
+    for (by_gpu, by_cpu, expected, late) in [
+        (false, true, [70, 50], [true, false]),
+        (true, false, [30, 60], [false, true]),
+        (true, true, [30, 50], [false; 2]),
+    ] {
+        let seen_late = std::cell::Cell::new([false; 2]);
+        responds("oracle 3", &expected, MS, || {
+            let mut timed = Timed::new(Config { cpus: cpus(2), ..Config::default() });
+            let device = Device::new(cpus(2)[1]);
+            let gpu = timed.app.accelerator("gpu");
+            let members = [("a", 70), ("b", 50)].map(|(name, cost)| {
+                let task = timed.task(Task::periodic(name, PERIOD).deadline(55 * MS));
+                if by_gpu {
+                    let device = device.clone();
+                    let version = timed.version(task, "gpu", 30 * MS, move || device.use_for(30 * MS));
+                    timed.app.uses(version, gpu);
+                }
+                if by_cpu {
+                    timed.version(task, "cpu", MS * cost, move || compute(MS * cost));
+                }
+                (task, Duration::ZERO)
+            });
+            let simulated = timed.simulated(PERIOD);
+            let is_late = |task: TaskId| {
+                simulated.iter().any(|job| job.task.0 as usize == task.number() && job.is_late())
+            };
+            seen_late.set(members.map(|(task, _)| is_late(task)));
+            (timed, members.to_vec())
+        });
+        assert_eq!(seen_late.get(), late, "who misses 55 ms");
+    }
+}
+
+#[test]
+fn y8_oracle_4_on_threads_without_and_with_inheritance() {
+    needs_root!();
+    let _bench = Bench::new("runtime_oracle_4");
+    // Ends 21, 60, 31 with it, and 20 and 50 and 60 without.
+    for (inheritance, expected) in [(true, [21, 55, 25]), (false, [50, 30, 54])] {
+        responds("oracle 4", &expected, MS, || {
+            let mut timed = Timed::new(Config { cpus: cpus(1), inheritance, ..Config::default() });
+            let accelerator = timed.app.accelerator("accelerator");
+            let declared = [("l", 0, 100, 20), ("m", 5, 60, 30), ("h", 6, 45, 10)];
+            let members = declared.map(|(name, offset, due, cost)| {
+                let task = timed.task(Task::periodic(name, PERIOD).offset(MS * offset).deadline(MS * due));
+                let version = timed.version(task, "only", MS * cost, move || compute(MS * cost));
+                if name != "m" {
+                    timed.app.uses(version, accelerator);
+                }
+                (task, MS * offset)
+            });
+            (timed, members.to_vec())
+        });
+    }
+}
+
+#[test]
+fn y3_with_a_deadline_beyond_the_period_two_jobs_are_pending_and_none_is_late_on_threads() {
+    const SHORT: Duration = Duration::from_millis(45);
+    const LENGTH: Duration = Duration::from_millis(900);
+    needs_root!();
+    let _bench = Bench::new("runtime_arbitrary");
+    is_so("an arbitrary deadline", || {
+        let config = Config { cpus: cpus(1), priorities: Priorities::User, ..Config::default() };
+        let mut timed = Timed::new(config);
+        timed.computing(Task::periodic("high", 100 * MS).priority(2), 40 * MS);
+        let low = Task::periodic("low", SHORT).deadline(80 * MS).priority(1).backlog(4);
+        let low = timed.computing(low, 22 * MS);
+        let simulated = timed.simulated(LENGTH);
+        let longest =
+            simulated.iter().filter(|job| job.task.0 as usize == low.number()).map(Completion::response);
+        assert_eq!(longest.max().map(Span::as_ns), Some(62_000_000), "the next is there 17 ms before");
+        assert!(!simulated.iter().any(Completion::is_late), "{simulated:?}");
+        let seen = timed.run(LENGTH);
+        let late: u64 = seen.report.tasks.iter().map(|task| task.late).sum();
+        let longest = seen.report.tasks[low.number()].longest;
+        // Longer than a period: the next one was there, and ran after it.
+        let in_order = seen.done[low.number()].is_sorted_by(|a, b| a.job < b.job && a.end <= b.begin);
+        assert!(in_order, "one after the other: {:?}", seen.done[low.number()]);
+        (late == 0 && longest > SHORT, seen.is_calm(), format!("{late} late, longest {longest:?}"))
+    });
+}

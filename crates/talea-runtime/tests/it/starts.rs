@@ -1,0 +1,123 @@
+//! When jobs begin: by a table from a file, and by how dispatchers wait.
+
+use crate::timed::{Timed, compute, is_so};
+use crate::{MS, one_of_some};
+use std::time::Duration;
+use talea_kernel_tests::{Bench, kernel, needs, needs_root};
+use talea_runtime::{Config, Task, Waiting};
+
+const HYPERPERIOD: Duration = Duration::from_millis(20);
+
+/// Two cores, and time between the entries that belongs to nobody.
+const SCHEDULE: &str = r#"
+[[scheduler]]
+name = "application"
+policy = "table"
+cpus = 2
+hyperperiod = "20ms"
+
+[[scheduler.entry]]
+cpu = 0
+owner = "a"
+start = "1ms"
+length = "3ms"
+
+[[scheduler.entry]]
+cpu = 0
+owner = "b"
+start = "7ms"
+length = "4ms"
+
+[[scheduler.entry]]
+cpu = 1
+owner = "c"
+start = "5ms"
+length = "3ms"
+
+[[scheduler.entry]]
+cpu = 1
+owner = "d"
+start = "13ms"
+length = "5ms"
+"#;
+/// In ms.
+const STARTS: [u32; 4] = [1, 7, 5, 13];
+
+#[test]
+fn y11_jobs_of_a_table_from_a_file_start_when_it_says_for_a_thousand_hyperperiods() {
+    needs_root!();
+    let bench = Bench::new("runtime_starts");
+    let cpus: Vec<u32> = kernel::cpus().iter().take(2).collect();
+    needs!("two CPUs", cpus.len() == 2);
+    let path = bench.write("schedule.toml", SCHEDULE);
+    let is_soak = std::env::var_os("TALEA_SOAK").is_some();
+    let rounds = if is_soak { 1_000 } else { 40 };
+    is_so("starts by a table", || {
+        let mut timed = Timed::new(Config { cpus: cpus.clone(), ..Config::default() });
+        for name in ["a", "b", "c", "d"] {
+            let task = timed.task(Task::periodic(name, HYPERPERIOD));
+            timed.version(task, "v0", MS, || compute(MS));
+        }
+        let text = std::fs::read_to_string(&path).expect("a file");
+        let table = timed.app.read_table(&text).expect("a table");
+        timed.app.follow(Some(table));
+        let seen = timed.run(HYPERPERIOD * rounds);
+        let (mut errors, mut lost) = (Vec::new(), 0);
+        for (done, start) in seen.done.iter().zip(STARTS) {
+            for done in done {
+                let from = HYPERPERIOD * done.job as u32 + MS * start;
+                assert!(done.begin >= from, "before its entry at {from:?}: {done:?}");
+                // One that did not end within its entry has a later one, and so may those behind it.
+                if seen.is_touched(from, done.end, HYPERPERIOD) {
+                    lost += 1;
+                } else {
+                    errors.push(done.begin.saturating_sub(from));
+                }
+            }
+        }
+        errors.sort_unstable();
+        let at = |share: usize| errors.get(errors.len() * share / 1_000).copied().unwrap_or(Duration::MAX);
+        let saw = format!(
+            "{rounds} hyperperiods: start error p50 {:?}, p99 {:?}, p99.9 {:?} of {} jobs, {lost} in holes",
+            at(500),
+            at(990),
+            at(999),
+            errors.len()
+        );
+        println!("{saw}");
+        // What is asked of a thousand rounds can't be asked of forty: half of them, and the rest within the entry.
+        let limit = if is_soak { at(990) } else { at(500) };
+        (limit < Duration::from_micros(200) && errors.len() > lost, seen.is_calm(), saw)
+    });
+}
+
+/// The middle start error of jobs that have nothing to do, and thousandths of a CPU that dispatchers and workers have used.
+fn idle(waiting: Waiting, period: Duration) -> (Duration, u128) {
+    let cpus: Vec<u32> = kernel::cpus().iter().take(1).collect();
+    let mut timed = Timed::new(Config { cpus, waiting, ..Config::default() });
+    let task = timed.task(Task::periodic("idle", period));
+    timed.version(task, "only", MS / 10, || {});
+    let seen = timed.run(400 * MS);
+    let mut errors: Vec<Duration> =
+        seen.done[0].iter().map(|done| done.begin.saturating_sub(period * done.job as u32)).collect();
+    errors.sort_unstable();
+    let used = (seen.report.scheduling + seen.report.worked).as_nanos();
+    (errors[errors.len() / 2], used * 1_000 / seen.report.length.as_nanos())
+}
+
+#[test]
+fn y15_asleep_it_uses_next_to_nothing_and_awake_all_that_it_may_and_is_there_sooner() {
+    needs_root!();
+    let _bench = Bench::new("runtime_awake");
+    let mut seen = Vec::new();
+    let is = one_of_some(|| {
+        let (_, asleep) = idle(Waiting::Sleep, 10 * MS);
+        let (error_asleep, _) = idle(Waiting::Sleep, 2 * MS);
+        // Half of each wait is what it may be awake, so that others have a CPU at all.
+        let (error_awake, awake) = idle(Waiting::Spin(MS), 2 * MS);
+        seen.push((asleep, awake, error_asleep, error_awake));
+        asleep < 20 && (450..=560).contains(&awake) && error_awake < error_asleep
+    });
+    println!("thousandths of a CPU asleep and awake, middle start error of each: {seen:?}");
+    assert!(is, "thousandths of a CPU asleep and awake, middle start error of each: {seen:?}");
+}
