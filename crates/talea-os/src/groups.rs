@@ -12,9 +12,12 @@
 //!
 //! Absent on purpose: version 1, whose freezer takes several writes to end what it holds.
 
+mod last;
+
 use crate::Tid;
-use crate::keeper::Keeper;
+use crate::keeper::{Keeper, Post};
 use crate::proc;
+use last::Rites;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -123,9 +126,11 @@ impl Family {
     pub fn found(count: usize, rank: Option<u8>) -> io::Result<Family> {
         let top = hierarchy()
             .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no cgroup2 file system is mounted"))?;
-        let place = move |parent: Tid, begun: u64| top.join(format!("{PREFIX}{}-{begun}", parent.as_raw()));
         // Before there is anything to be kept.
-        let (keeper, path) = Keeper::start(place, rank)?;
+        let (keeper, path) = Keeper::start(move |parent, begun| {
+            let path = top.join(format!("{PREFIX}{}-{begun}", parent.as_raw()));
+            Ok((Post::new(Rites::of(&path)?, Some(&top), rank)?, path))
+        })?;
         let mut family = Family { path: path.clone(), groups: Vec::new(), keeper: Some(keeper) };
         fs::create_dir(&path)?;
         for at in 0..count {

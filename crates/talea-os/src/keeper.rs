@@ -1,8 +1,7 @@
 //! A process that puts things back for another one that has died.
 //!
 //! Model: a copy of the process that shares nothing with it: no descriptor, no session, no signal that a terminal sends to all. It
-//! sleeps until its parent ends, kills who is in its groups and removes them, and is gone. A process that has done so itself
-//! dismisses it before.
+//! sleeps until its parent ends, does its [`Duty`], and is gone. A process that has done so itself dismisses it before.
 //!
 //! Its parent is a *thread* (`PR_SET_PDEATHSIG` is about those), which is there for nothing else, at the same rank as the keeper. A
 //! process has not ended before all its threads have, and some of them may not even get a CPU to do so from the very programs that
@@ -19,17 +18,20 @@ use crate::{Attr, Policy, Tid, proc, sched};
 use std::ffi::CString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
-/// Tries to remove a group, a millisecond apart.
-const TRIES: u32 = 5_000;
 /// So many keepers follow one that is killed: who ends more of them means it, or something else is wrong.
 const SUCCESSORS: u32 = 100;
-/// Groups stand below each other at most so deep, or are left.
-const DEPTH: u32 = 16;
+
+/// What a keeper does at the end.
+pub(crate) trait Duty: Send {
+    /// In the copy of a process of which one thread is left: it may make system calls on what was prepared before. It allocates nothing, takes no
+    /// lock of the process, and does not panic.
+    fn clean(&self);
+}
 
 /// The keeper of a run.
 #[derive(Debug)]
@@ -47,16 +49,19 @@ struct Child {
 }
 
 /// What it needs, made before it is alone.
-struct Duty {
-    kill: CString,
-    room: CString,
+pub(crate) struct Post {
+    duty: Box<dyn Duty>,
     /// Who writes there leaves the group where it is.
-    out: CString,
+    out: Option<CString>,
     rank: Option<u8>,
 }
 
-fn c_string(path: &Path) -> io::Result<CString> {
-    CString::new(path.as_os_str().as_bytes()).map_err(io::Error::other)
+impl Post {
+    /// With this duty, at this FIFO priority; outside of the cgroup of the process, if that can be, and in the one at `top`.
+    pub(crate) fn new(duty: impl Duty + 'static, top: Option<&Path>, rank: Option<u8>) -> io::Result<Post> {
+        let out = top.map(|top| CString::new(top.join("cgroup.procs").as_os_str().as_bytes()));
+        Ok(Post { duty: Box::new(duty), out: out.transpose().map_err(io::Error::other)?, rank })
+    }
 }
 
 fn lock(child: &Mutex<Child>) -> MutexGuard<'_, Child> {
@@ -64,36 +69,31 @@ fn lock(child: &Mutex<Child>) -> MutexGuard<'_, Child> {
 }
 
 impl Keeper {
-    /// Keeps the group at the path that `place` makes of the keeper's parent and the moment that this began, with those in it; it
-    /// need not exist yet.
-    pub(crate) fn start(
-        place: impl FnOnce(Tid, u64) -> PathBuf + Send + 'static,
-        rank: Option<u8>,
-    ) -> io::Result<(Keeper, PathBuf)> {
+    /// Starts one at the post that `prepare` makes of the keeper's parent and the moment that this began.
+    pub(crate) fn start<T: Send + 'static>(
+        prepare: impl FnOnce(Tid, u64) -> io::Result<(Post, T)> + Send + 'static,
+    ) -> io::Result<(Keeper, T)> {
         let (say, said) = channel();
         let parent = Builder::new().name("exec-keeper".into()).spawn(move || {
-            let begin = || -> io::Result<(Duty, Tid, PathBuf)> {
+            let begin = || -> io::Result<(Post, Tid, T)> {
                 let me = Tid::current();
-                let path = place(me, proc::stat(me)?.start_ticks);
-                let (kill, out) = (path.join("cgroup.kill"), path.with_file_name("cgroup.procs"));
-                let duty =
-                    Duty { kill: c_string(&kill)?, room: c_string(&path)?, out: c_string(&out)?, rank };
+                let (post, prepared) = prepare(me, proc::stat(me)?.start_ticks)?;
                 hold_back();
-                let pid = fork(&duty)?;
-                Ok((duty, pid, path))
+                let pid = fork(&post)?;
+                Ok((post, pid, prepared))
             };
             // Whoever waits for it has not gone.
             match begin() {
-                Ok((duty, pid, path)) => {
+                Ok((post, pid, prepared)) => {
                     let child = Arc::new(Mutex::new(Child { pid: Some(pid), is_needed: true }));
-                    let _ = say.send(Ok((Arc::clone(&child), path)));
-                    look_after(&child, &duty);
+                    let _ = say.send(Ok((Arc::clone(&child), prepared)));
+                    look_after(&child, &post);
                 }
                 Err(error) => drop(say.send(Err(error))),
             }
         })?;
-        let (child, path) = said.recv().map_err(io::Error::other)??;
-        Ok((Keeper { child, parent: Some(parent) }, path))
+        let (child, prepared) = said.recv().map_err(io::Error::other)??;
+        Ok((Keeper { child, parent: Some(parent) }, prepared))
     }
 
     /// Nothing is left to be done. A keeper that is dropped instead does it now.
@@ -133,14 +133,14 @@ fn hold_back() {
 }
 
 /// Waits until nobody needs a keeper any more, and makes another one of each that is killed before.
-fn look_after(child: &Mutex<Child>, duty: &Duty) {
+fn look_after(child: &Mutex<Child>, post: &Post) {
     for _ in 0..=SUCCESSORS {
         let Some(pid) = lock(child).pid else { return };
         // Without its status, and so without its number, which somebody may be about to send a signal to.
         wait(pid, libc::WEXITED | libc::WNOWAIT);
         let mut child = lock(child);
         wait(pid, libc::WEXITED);
-        child.pid = if child.is_needed { fork(duty).ok() } else { None };
+        child.pid = if child.is_needed { fork(post).ok() } else { None };
     }
 }
 
@@ -156,20 +156,20 @@ fn wait(pid: Tid, options: libc::c_int) {
 }
 
 /// Takes the rank of the keeper, and becomes its parent.
-fn fork(duty: &Duty) -> io::Result<Tid> {
-    if let Some(priority) = duty.rank {
+fn fork(post: &Post) -> io::Result<Tid> {
+    if let Some(priority) = post.rank {
         sched::set(Tid::current(), &Attr::grant(Policy::Fifo(priority)))?;
     }
     let process = Tid::of_process().as_raw();
     // SAFETY: the child only makes system calls until it ends (`keep`), as a copy of one thread among several must.
     match check(unsafe { libc::fork() })? {
-        0 => keep(process, duty),
+        0 => keep(process, post),
         pid => Ok(Tid::new(pid).expect("a child has a positive pid")),
     }
 }
 
 /// The life of the keeper.
-fn keep(process: i32, duty: &Duty) -> ! {
+fn keep(process: i32, post: &Post) -> ! {
     // SAFETY: system calls with integers, with strings that end and with structures that live as long as the calls; none of
     // them allocates or takes a lock of the process. What fails is done without: there is nobody to be told.
     unsafe {
@@ -184,11 +184,13 @@ fn keep(process: i32, duty: &Duty) -> ! {
         libc::setsid();
         libc::prctl(libc::PR_SET_NAME, c"exec-keeper".as_ptr());
         // Where it has no right to that it stays.
-        let out = libc::open(duty.out.as_ptr(), libc::O_WRONLY);
-        if out != -1 {
-            libc::write(out, c"0".as_ptr().cast(), 1);
+        if let Some(out) = &post.out {
+            let out = libc::open(out.as_ptr(), libc::O_WRONLY);
+            if out != -1 {
+                libc::write(out, c"0".as_ptr().cast(), 1);
+            }
         }
-        if let Some(priority) = duty.rank {
+        if let Some(priority) = post.rank {
             // The parent's is not inherited.
             let parameters = libc::sched_param { sched_priority: i32::from(priority) };
             libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters);
@@ -201,70 +203,7 @@ fn keep(process: i32, duty: &Duty) -> ! {
                 break;
             }
         }
-        clean(duty);
+        post.duty.clean();
         libc::_exit(0)
-    }
-}
-
-/// # Safety
-/// Only system calls: see [`keep`].
-unsafe fn clean(duty: &Duty) {
-    let pause = libc::timespec { tv_sec: 0, tv_nsec: 1_000_000 };
-    // SAFETY: as those of the caller; every string ends, and the pause is a valid structure.
-    unsafe {
-        for _ in 0..TRIES {
-            // Each time: a child that was being made may have been missed, and would live.
-            let file = libc::open(duty.kill.as_ptr(), libc::O_WRONLY);
-            if file != -1 {
-                libc::write(file, c"1".as_ptr().cast(), 1);
-                libc::close(file);
-            }
-            if remove(libc::AT_FDCWD, duty.room.as_ptr(), DEPTH) {
-                return;
-            }
-            libc::nanosleep(&raw const pause, std::ptr::null_mut());
-        }
-    }
-}
-
-/// Removes a group with those below it: a program may have made some. Whether it is gone.
-///
-/// # Safety
-/// Only system calls: see [`keep`]. The name ends.
-unsafe fn remove(at: libc::c_int, name: *const libc::c_char, depth: u32) -> bool {
-    // What `getdents64` writes: a number and an offset, of eight bytes each, the entry's length, of two, its kind, of one, and its name.
-    const LENGTH: usize = 16;
-    const KIND: usize = 18;
-    const NAME: usize = 19;
-    // SAFETY: as those of the caller; the kernel fills the buffer with whole entries, whose names end, and says how much it has filled.
-    unsafe {
-        let is_gone = || matches!(*libc::__errno_location(), libc::ENOENT | libc::ENODEV);
-        if libc::unlinkat(at, name, libc::AT_REMOVEDIR) == 0 || is_gone() {
-            return true;
-        }
-        if depth == 0 {
-            return false;
-        }
-        let folder = libc::openat(at, name, libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW);
-        if folder == -1 {
-            return is_gone();
-        }
-        let mut buffer = [0_u64; 256];
-        let bytes = buffer.as_mut_ptr().cast::<u8>();
-        loop {
-            let filled = libc::syscall(libc::SYS_getdents64, folder, bytes, size_of_val(&buffer));
-            let Some(filled) = usize::try_from(filled).ok().filter(|&filled| filled > 0) else { break };
-            let mut entry = 0;
-            while entry < filled {
-                let of = bytes.add(entry);
-                let name = of.add(NAME).cast::<libc::c_char>();
-                if *of.add(KIND) == libc::DT_DIR && *name != b'.' as libc::c_char {
-                    remove(folder, name, depth - 1);
-                }
-                entry += usize::from(of.add(LENGTH).cast::<u16>().read_unaligned());
-            }
-        }
-        libc::close(folder);
-        libc::unlinkat(at, name, libc::AT_REMOVEDIR) == 0 || is_gone()
     }
 }

@@ -29,6 +29,7 @@ pub mod proc;
 pub mod process;
 pub mod sched;
 pub mod seqpacket;
+pub mod shield;
 pub mod signals;
 pub mod spawn;
 pub mod statefile;

@@ -32,11 +32,18 @@ pub struct Stat {
 }
 
 const PF_KTHREAD: u32 = 0x0020_0000;
+/// Nobody outside the kernel may move it.
+const PF_NO_SETAFFINITY: u32 = 0x0400_0000;
 
 impl Stat {
     /// Whether it is a thread of the kernel itself.
     pub fn is_kernel_thread(&self) -> bool {
         self.flags & PF_KTHREAD != 0
+    }
+
+    /// Whether the kernel lets nobody say where it runs.
+    pub fn is_bound(&self) -> bool {
+        self.flags & PF_NO_SETAFFINITY != 0
     }
 
     /// Whether it has ended and only waits to be collected.
@@ -90,17 +97,20 @@ pub fn euid_of(tid: Tid) -> io::Result<u32> {
 
 /// Reads `/proc/TID/stat`.
 pub fn stat(tid: Tid) -> io::Result<Stat> {
-    // 52 numbers of at most 20 digits and a name of at most 64 bytes; the kernel gives the line in one piece.
-    let mut buffer = [0; 2048];
-    parse_stat(read_into(&format!("/proc/{tid}/stat"), &mut buffer)?).ok_or_else(|| unreadable("stat"))
+    stat_at(&format!("/proc/{tid}/stat"))
 }
 
 /// As [`stat`], for a thread of process `tgid`. `/proc/TID/stat` adds up what all threads of the process have used,
 /// which takes as long as there are threads; this file does not.
 pub fn stat_of(tgid: Tid, tid: Tid) -> io::Result<Stat> {
+    stat_at(&format!("/proc/{tgid}/task/{tid}/stat"))
+}
+
+/// Reads such a file, and allocates nothing for what has the known form.
+pub(crate) fn stat_at(path: &str) -> io::Result<Stat> {
+    // 52 numbers of at most 20 digits and a name of at most 64 bytes; the kernel gives the line in one piece.
     let mut buffer = [0; 2048];
-    let path = format!("/proc/{tgid}/task/{tid}/stat");
-    parse_stat(read_into(&path, &mut buffer)?).ok_or_else(|| unreadable("stat"))
+    parse_stat(read_into(path, &mut buffer)?).ok_or_else(|| unreadable("stat"))
 }
 
 /// Reads `/proc/TID/status`.

@@ -99,12 +99,16 @@ pub struct Config {
     pub keeps_channels: bool,
     /// The machine's CPUs, as the kernel counts them; empty: the first that this process may use.
     pub cpus: Vec<u32>,
+    /// Whether these are cleared of everybody else's threads and interrupts for the time of the run, as far as this kernel allows (YASMIN
+    /// sections 3.3 and 3.5, "shielded processors"); at least one CPU must be left for them. It takes root, whoever gives the priorities: without,
+    /// the application runs unshielded, says so once, and its [`Report`](crate::Report) says so. Everything is put back at the end.
+    pub shield: bool,
     /// Whose right to real-time priorities it uses.
     pub rights: Rights,
     /// How the daemon is asked for them.
     pub daemon: Daemon,
-    /// Whether to insist on real-time priorities; otherwise a process that is given no right to them runs as well as it can, says so on
-    /// standard error, once, and its [`Report`](crate::Report) says so.
+    /// Whether to insist on real-time priorities, and on the shield if one is wanted; otherwise a process that is given no right to them runs as
+    /// well as it can, says so on standard error, once, and its [`Report`](crate::Report) says so.
     pub insist: bool,
 }
 
@@ -121,6 +125,7 @@ impl Default for Config {
             locks_memory: true,
             keeps_channels: false,
             cpus: Vec::new(),
+            shield: false,
             rights: Rights::default(),
             daemon: Daemon::default(),
             insist: false,

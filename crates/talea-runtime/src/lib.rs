@@ -50,13 +50,14 @@ mod report;
 mod rights;
 mod running;
 mod server;
+mod shield;
 mod table;
 mod task;
 
 pub use application::{Accelerator, Application, TaskId, VersionId};
 pub use channel::{Input, Output};
 pub use config::{Config, Daemon, Mapping, Priorities, Rights, Waiting};
-pub use report::{Report, TaskReport};
+pub use report::{Report, ShieldReport, TaskReport};
 pub use running::{Error, Hand, NotStarted, Running, first_cpus};
 pub use server::{Server, ServerId};
 pub use table::Table;

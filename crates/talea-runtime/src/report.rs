@@ -18,6 +18,10 @@ pub struct Report {
     pub why_not: Option<String>,
     /// Whether the process's memory was locked.
     pub is_locked: bool,
+    /// What was done to keep its CPUs clear, if it was.
+    pub shield: Option<ShieldReport>,
+    /// Why that was not done, if it was wanted.
+    pub why_not_shielded: Option<String>,
     /// How the kernel scheduled the dispatcher of each of its CPUs, read back from it.
     pub dispatchers: Vec<Policy>,
     /// CPU time that its dispatchers have used, that of waiting awake included.
@@ -32,6 +36,23 @@ pub struct Report {
     pub empty: u64,
     /// By task, in the order of their declaration.
     pub tasks: Vec<TaskReport>,
+}
+
+/// Of the CPUs that were kept clear of others.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ShieldReport {
+    /// Threads that were moved away, those of this process included that were no part of the run.
+    pub threads: u32,
+    /// Interrupts that were moved away.
+    pub interrupts: u32,
+    /// Whatever could still use these CPUs when that was done, each with the reason, as a look at the machine said.
+    pub left: Vec<String>,
+    /// Who could use them at the end, and could not at the beginning: somebody has moved there.
+    pub strangers: Vec<String>,
+    /// How many of what was moved were as they had been at the end.
+    pub restored: u32,
+    /// How many somebody else had changed meanwhile, and were left alone.
+    pub changed: u32,
 }
 
 /// Of one task.

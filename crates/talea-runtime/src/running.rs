@@ -3,8 +3,9 @@
 use crate::application::{Application, Declared, Function, TaskId};
 use crate::channel::Kept;
 use crate::config::{Daemon, Rights, Waiting};
-use crate::report::{Report, TaskReport};
+use crate::report::{Report, ShieldReport, TaskReport};
 use crate::rights::ByDaemon;
+use crate::shield;
 use std::any::Any;
 use std::fmt;
 use std::io;
@@ -69,6 +70,8 @@ struct Ran {
     report: talea_exec::Report,
     rights: Rights,
     why_not: Option<String>,
+    shield: Option<ShieldReport>,
+    why_not_shielded: Option<String>,
 }
 
 type Outcome = Result<Ran, Failure>;
@@ -114,6 +117,7 @@ impl Running {
             rights: app.config.rights,
             daemon: app.config.daemon.clone(),
             insist: app.config.insist,
+            shield: app.config.shield,
             tree,
             cpus,
         };
@@ -224,6 +228,8 @@ impl Running {
             rights: ran.rights,
             why_not: ran.why_not.clone(),
             is_locked: standing.is_locked,
+            shield: ran.shield.clone(),
+            why_not_shielded: ran.why_not_shielded.clone(),
             dispatchers: standing.dispatchers.clone(),
             scheduling: Duration::from_nanos(root.scheduling().as_ns()),
             worked: Duration::from_nanos(worked.sum()),
@@ -270,6 +276,9 @@ impl Hand {
 /// The machine's tree and the CPUs for it, if what is declared makes sense here.
 fn sound(app: &Application) -> Result<(Tree, Vec<u32>), Error> {
     let cpus = cpus(app)?;
+    if app.config.shield {
+        shield::can_be(&cpus).map_err(|why| Error::Machine(format!("no shield: {why}")))?;
+    }
     let tree = app.sound_tree(cpus.len() as u32)?;
     Ok((tree, cpus))
 }
@@ -359,11 +368,33 @@ struct Plan {
     rights: Rights,
     daemon: Daemon,
     insist: bool,
+    shield: bool,
 }
 
 impl Plan {
-    /// By the first rights that can be had.
+    /// On CPUs that are clear of others, if that is wanted and can be had.
     fn execute(&self, remote: &Remote) -> Outcome {
+        if !self.shield {
+            return self.execute_by_rights(remote);
+        }
+        match shield::raise(&self.cpus, self.insist)? {
+            Ok(shield) => {
+                // However it ends, the shield does.
+                let ran = self.execute_by_rights(remote)?;
+                Ok(Ran { shield: Some(shield::lower(shield)), ..ran })
+            }
+            Err(why) => {
+                static SAID: AtomicBool = AtomicBool::new(false);
+                say_once(&SAID, &format!("this application runs on CPUs that are not shielded: {why}"));
+                Ok(Ran { why_not_shielded: Some(why), ..self.execute_by_rights(remote)? })
+            }
+        }
+    }
+
+    /// By the first rights that can be had.
+    fn execute_by_rights(&self, remote: &Remote) -> Outcome {
+        let ran =
+            |report, rights, why_not| Ran { report, rights, why_not, shield: None, why_not_shielded: None };
         let tries: &[Rights] = match self.rights {
             Rights::Any => &[Rights::Own, Rights::Daemon],
             Rights::Own => &[Rights::Own],
@@ -374,7 +405,7 @@ impl Plan {
         for &rights in tries {
             match self.run(remote, rights) {
                 Err(Failure::NoRight(why)) => denied.push(why),
-                done => return done.map(|report| Ran { report, rights, why_not: None }),
+                done => return done.map(|report| ran(report, rights, None)),
             }
         }
         let why: Vec<String> = denied.iter().map(ToString::to_string).collect();
@@ -384,9 +415,15 @@ impl Plan {
             return Err(Failure::NoRight(io::Error::new(io::ErrorKind::PermissionDenied, why)));
         }
         if let Some(why) = &why_not {
-            say_once(why);
+            static SAID: AtomicBool = AtomicBool::new(false);
+            say_once(
+                &SAID,
+                &format!(
+                    "this application runs without real-time priorities, and nothing is promised: {why}"
+                ),
+            );
         }
-        self.run(remote, Rights::Unused).map(|report| Ran { report, rights: Rights::Unused, why_not })
+        self.run(remote, Rights::Unused).map(|report| ran(report, Rights::Unused, why_not))
     }
 
     fn run(&self, remote: &Remote, rights: Rights) -> Result<talea_exec::Report, Failure> {
@@ -422,11 +459,8 @@ impl Plan {
 }
 
 /// Once in the life of a process: what is not promised may be noticed late otherwise.
-fn say_once(why: &str) {
-    static SAID: AtomicBool = AtomicBool::new(false);
-    if !SAID.swap(true, Ordering::Relaxed) {
-        eprintln!(
-            "talea: this application runs without real-time priorities, and nothing is promised: {why}"
-        );
+fn say_once(said: &AtomicBool, what: &str) {
+    if !said.swap(true, Ordering::Relaxed) {
+        eprintln!("talea: {what}");
     }
 }

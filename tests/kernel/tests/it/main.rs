@@ -18,6 +18,7 @@ mod ownership;
 mod putback;
 mod restart;
 mod rules;
+mod shield;
 mod smoke;
 mod survival;
 mod tasks;
