@@ -402,8 +402,10 @@ typedef struct talea_app talea_app;
 /* Flags of a configuration. */
 #define TALEA_APP_NON_PREEMPTIVE 1u /* no job is interrupted by another one */
 #define TALEA_APP_NO_INHERITANCE 2u /* who waits for an accelerator lends no urgency to whoever holds it */
-#define TALEA_APP_INSIST         4u /* without the right to real-time priorities it does not start (-EPERM) */
+#define TALEA_APP_INSIST         4u /* without the right to real-time priorities, or to a shield that it wants, it does not start (-EPERM) */
 #define TALEA_APP_KEEP_CHANNELS  8u /* what a stop leaves in channels is there at the next start, and activates again */
+#define TALEA_APP_SHIELD        16u /* its CPUs are cleared of others' threads and interrupts while it runs, which takes root; one CPU at
+                                       least must be left for those (-EINVAL) */
 
 /* Whose right to real-time priorities it uses. */
 #define TALEA_RIGHTS_ANY    0u /* the process's own (CAP_SYS_NICE, or RLIMIT_RTPRIO up to 94), else the daemon's, else none */
@@ -552,8 +554,15 @@ typedef struct talea_app_report {
     uint32_t tasks;   /* how many it had */
     uint32_t rights;  /* TALEA_RIGHTS_*: whose right to real-time priorities it was; UNUSED: it had none */
     char why_not[256]; /* why it had none, if it wanted them; else "" */
+    uint32_t shielded; /* 1: its CPUs were cleared of others, and everything has been put back; with TALEA_APP_SHIELD */
+    uint32_t moved_threads;    /* off these CPUs */
+    uint32_t moved_interrupts; /* off these CPUs */
+    uint32_t unmoved;          /* threads and interrupts that the kernel or somebody's promise kept there */
+    uint32_t strangers;        /* that had come there by the end */
+    uint32_t not_restored;     /* of what was moved: changed by somebody else meanwhile, and left alone */
+    char why_not_shielded[256]; /* why nothing was cleared, if it wanted that; else "" */
 } talea_app_report;
-#define TALEA_APP_REPORT_INIT { sizeof(talea_app_report), 0, 0, 0, 0, 0, 0, 0, { 0 } }
+#define TALEA_APP_REPORT_INIT { sizeof(talea_app_report), 0, 0, 0, 0, 0, 0, 0, { 0 }, 0, 0, 0, 0, 0, 0, { 0 } }
 
 /* Stops it: no job comes any more, those that have come are done, with what their graphs activate. It may be changed and
  * started again then, with a new time zero and, but for TALEA_APP_KEEP_CHANNELS, empty channels. `report` may be NULL. -ESRCH: it does not run. */

@@ -221,6 +221,13 @@ pub struct TaleaAppReport {
     pub tasks: u32,
     pub rights: u32,
     pub why_not: [u8; 256],
+    pub shielded: u32,
+    pub moved_threads: u32,
+    pub moved_interrupts: u32,
+    pub unmoved: u32,
+    pub strangers: u32,
+    pub not_restored: u32,
+    pub why_not_shielded: [u8; 256],
 }
 
 /// `talea_task_report`
@@ -261,6 +268,6 @@ sized! {
     TaleaTaskVersion 72 { energy 8 needs 32 name 40 }
     TaleaChoice 48 { job 8 permitted 32 mode 40 versions 44 }
     TaleaJob 24 { number 8 version 16 }
-    TaleaAppReport 304 { length_ns 8 empty 32 tasks 40 why_not 48 }
+    TaleaAppReport 584 { length_ns 8 empty 32 tasks 40 why_not 48 shielded 304 why_not_shielded 328 }
     TaleaTaskReport 584 { jobs 8 mean_ns 32 version_jobs 40 name 552 }
 }

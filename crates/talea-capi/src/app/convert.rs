@@ -13,7 +13,8 @@ const NON_PREEMPTIVE: u32 = 1;
 const NO_INHERITANCE: u32 = 2;
 const INSIST: u32 = 4;
 const KEEP_CHANNELS: u32 = 8;
-const FLAGS: u32 = NON_PREEMPTIVE | NO_INHERITANCE | INSIST | KEEP_CHANNELS;
+const SHIELD: u32 = 16;
+const FLAGS: u32 = NON_PREEMPTIVE | NO_INHERITANCE | INSIST | KEEP_CHANNELS | SHIELD;
 
 /// The method that needs a function.
 const USER: u32 = 5;
@@ -78,6 +79,7 @@ pub(crate) fn config(given: &TaleaAppConfig, user: Option<Selection>) -> Answer<
         locks_memory: true,
         keeps_channels: given.flags & KEEP_CHANNELS != 0,
         cpus: cpus(given)?,
+        shield: given.flags & SHIELD != 0,
         rights: one_of("rights", given.rights, &RIGHTS)?,
         daemon: daemon(given)?,
         insist: given.flags & INSIST != 0,

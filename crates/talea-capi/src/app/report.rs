@@ -6,7 +6,7 @@ use crate::border::{Answer, Trouble, call, given, write};
 use crate::layout::{TaleaAppReport, TaleaTaskReport};
 use libc::c_int;
 use std::time::Duration;
-use talea_runtime::{Report, TaskReport};
+use talea_runtime::{Report, ShieldReport, TaskReport};
 
 fn ns(long: Duration) -> u64 {
     u64::try_from(long.as_nanos()).unwrap_or(u64::MAX)
@@ -21,6 +21,8 @@ fn field<const N: usize>(text: &str) -> [u8; N] {
 }
 
 pub(crate) fn whole(report: &Report) -> TaleaAppReport {
+    let shield = report.shield.as_ref();
+    let count = |of: fn(&ShieldReport) -> usize| shield.map_or(0, of) as u32;
     TaleaAppReport {
         size: 0,
         real_time: report.is_real_time.into(),
@@ -31,6 +33,13 @@ pub(crate) fn whole(report: &Report) -> TaleaAppReport {
         tasks: report.tasks.len() as u32,
         rights: RIGHTS.iter().position(|&rights| rights == report.rights).unwrap_or_default() as u32,
         why_not: field(report.why_not.as_deref().unwrap_or_default()),
+        shielded: shield.is_some().into(),
+        moved_threads: count(|shield| shield.threads as usize),
+        moved_interrupts: count(|shield| shield.interrupts as usize),
+        unmoved: count(|shield| shield.left.len()),
+        strangers: count(|shield| shield.strangers.len()),
+        not_restored: count(|shield| shield.changed as usize),
+        why_not_shielded: field(report.why_not_shielded.as_deref().unwrap_or_default()),
     }
 }
 

@@ -40,7 +40,7 @@ static void y1_misuse_is_refused_with_a_sentence(void)
     config.mapping = 3;
     CHECK(talea_app_new(&config, &other) == -EINVAL && other == NULL && said("mapping is 3"));
     config.mapping = 0;
-    config.flags = 16;
+    config.flags = 32;
     CHECK(talea_app_new(&config, &other) == -EINVAL && said("0x10"));
     config.flags = 0;
     config.selection = TALEA_SELECT_USER;

@@ -312,6 +312,31 @@ static void y14_y3_what_is_declared_anew_comes_by_its_new_rule(void)
     CHECK(talea_app_free(app) == 0);
 }
 
+/* On the last CPU, cleared of others where this process may do that; with how many CPUs there are. */
+static void y17_a_shield_is_raised_or_it_is_said_why_not(uint32_t cpus)
+{
+    talea_app_config config = TALEA_APP_CONFIG_INIT;
+    talea_app_report report = TALEA_APP_REPORT_INIT;
+    uint32_t only;
+    fresh(&config);
+    only = task(TALEA_TASK_PERIODIC, 2, 1);
+    version(only, 0, 0, 0, 0, counts, &counted[0]);
+    config.flags = TALEA_APP_SHIELD;
+    config.cpus[(cpus - 1) / 64] = (uint64_t)1 << (cpus - 1) % 64;
+    CHECK(talea_app_configure(app, &config) == 0);
+    if (cpus == 1) {
+        CHECK(talea_app_start(app) == -EINVAL && strstr(talea_message(), "none left") != NULL);
+    } else {
+        CHECK(talea_app_start(app) == 0);
+        waits(&counted[0], 3);
+        CHECK(talea_app_stop(app, &report) == 0);
+        CHECK(report.shielded ? report.moved_threads > 0 && report.unmoved > 0 && report.why_not_shielded[0] == 0
+                              : report.moved_threads == 0 && report.why_not_shielded[0] != 0);
+        printf("%s%s\n", report.shielded ? "shielded" : "unshielded: ", report.why_not_shielded);
+    }
+    CHECK(talea_app_free(app) == 0);
+}
+
 /* The same set of calls under every policy. The argument is how many CPUs there are. */
 int main(int argc, char **argv)
 {
@@ -326,5 +351,6 @@ int main(int argc, char **argv)
     y9_y10_many_in_order_and_none_lost();
     y13_distances_are_kept_and_jobs_activate();
     y14_y3_what_is_declared_anew_comes_by_its_new_rule();
+    y17_a_shield_is_raised_or_it_is_said_why_not(argc > 2 ? (uint32_t)atoi(argv[2]) : 1);
     return 0;
 }

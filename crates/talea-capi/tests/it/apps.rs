@@ -51,10 +51,12 @@ fn y1_y14_misuse_is_refused_and_nothing_is_declared_while_it_runs() {
 }
 
 #[test]
-fn y1_y2_y3_y4_y5_y6_y9_y10_y13_y14_y22_applications_in_c_do_what_they_declare() {
+fn y1_y2_y3_y4_y5_y6_y9_y10_y13_y14_y17_y22_applications_in_c_do_what_they_declare() {
     for language in [C11, CPP17] {
-        as_both(&compiled("app_runs", language), &[workers().to_string()], |said| {
+        let cpus = kernel::cpus().iter().last().map_or(1, |last| last + 1);
+        as_both(&compiled("app_runs", language), &[workers().to_string(), cpus.to_string()], |said| {
             assert!(said.starts_with("real-time\n") || said.starts_with("best effort: "), "{said}");
+            assert!(cpus == 1 || said.contains("\nshielded\n") || said.contains("\nunshielded: "), "{said}");
         });
     }
 }

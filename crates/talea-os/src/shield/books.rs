@@ -32,13 +32,11 @@ const ARRIVAL: u32 = 50;
 
 type Page = [u64; WORDS];
 
-/// Whose a shield is.
+/// Whose a shield is: the parent of its keeper, a thread of the process, and when that began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Owner {
-    /// The parent of its keeper, a thread of the process, and when that began.
-    pub(super) parent: (Tid, u64),
-    /// Its keeper.
-    pub(super) keeper: Option<(Tid, u64)>,
+    pub(super) parent: Tid,
+    pub(super) start: u64,
 }
 
 /// What was turned.
@@ -145,11 +143,9 @@ impl Entry {
 
 impl Owner {
     fn lives(&self, ground: &dyn Ground) -> bool {
-        let is = |(tid, start): (Tid, u64)| {
-            // Whose process it is does not matter: threads are found by their own number, too.
-            ground.stat(tid, tid).is_ok_and(|stat| stat.start_ticks == start && !stat.has_ended())
-        };
-        is(self.parent) || self.keeper.is_some_and(is)
+        // Whose process it is does not matter: threads are found by their own number, too.
+        let stat = ground.stat(self.parent, self.parent);
+        stat.is_ok_and(|stat| stat.start_ticks == self.start && !stat.has_ended())
     }
 }
 
@@ -168,18 +164,28 @@ impl Books {
             crate::files::check_trusted(path)
                 .map_err(|untrusted| io::Error::new(io::ErrorKind::PermissionDenied, untrusted))?;
             flock(&file, FlockOperation::LockExclusive)?;
-            // Whoever had it may have removed it.
-            let found = path.symlink_metadata();
-            if found.is_ok_and(|found| {
-                file.metadata().is_ok_and(|own| (own.dev(), own.ino()) == (found.dev(), found.ino()))
-            }) {
-                return Ok(Some(Books { file }));
+            let books = Books { file };
+            if books.are_at(path) {
+                return Ok(Some(books));
             }
         }
     }
 
-    /// For whoever undoes: without waiting and without asking.
-    pub(super) fn reopen(path: &Path) -> io::Result<Books> {
+    /// Whoever had the file may have removed it, and somebody made another one.
+    fn are_at(&self, path: &Path) -> bool {
+        let (Ok(found), Ok(own)) = (path.symlink_metadata(), self.file.metadata()) else { return false };
+        (own.dev(), own.ino()) == (found.dev(), found.ino())
+    }
+
+    /// For the keeper of this owner; nothing if somebody has put everything back already. Allocates nothing, and others wait until it
+    /// ends.
+    pub(super) fn reopen(path: &Path, owner: Owner, boot: [u8; 16]) -> io::Result<Option<Books>> {
+        let books = Books::seen(path)?;
+        flock(&books.file, FlockOperation::LockExclusive)?;
+        Ok((books.are_at(path) && books.owner(boot) == Some(owner)).then_some(books))
+    }
+
+    fn seen(path: &Path) -> io::Result<Books> {
         Ok(Books { file: File::options().read(true).write(true).custom_flags(libc::O_NOFOLLOW).open(path)? })
     }
 
@@ -204,16 +210,13 @@ impl Books {
     }
 
     /// Says whose they are.
-    pub(super) fn sign(&self, owner: Owner, boot: [u8; 16]) -> io::Result<()> {
+    fn sign(&self, owner: Owner, boot: [u8; 16]) -> io::Result<()> {
         let mut page = [0; WORDS];
         page[0] = MAGIC;
         for (word, bytes) in page[1..3].iter_mut().zip(boot.chunks_exact(8)) {
             *word = u64::from_ne_bytes(bytes.try_into().map_err(io::Error::other)?);
         }
-        page[3..5].copy_from_slice(&[word_of(owner.parent.0), owner.parent.1]);
-        if let Some((keeper, start)) = owner.keeper {
-            page[5..7].copy_from_slice(&[word_of(keeper), start]);
-        }
+        page[3..5].copy_from_slice(&[word_of(owner.parent), owner.start]);
         self.put(0, &page)
     }
 
@@ -232,7 +235,7 @@ impl Books {
 
     /// Whether there are any of a dead owner.
     pub(super) fn are_left(path: &Path, ground: &dyn Ground) -> bool {
-        let found = clock::boot_id().and_then(|boot| Ok(Books::reopen(path)?.owner(boot)));
+        let found = clock::boot_id().and_then(|boot| Ok(Books::seen(path)?.owner(boot)));
         found.is_ok_and(|owner| owner.is_some_and(|owner| !owner.lives(ground)))
     }
 
@@ -243,8 +246,7 @@ impl Books {
         if page[0] != MAGIC || !is_of(page[1], &boot[..8]) || !is_of(page[2], &boot[8..]) {
             return None;
         }
-        let keeper = tid_of(page[5]).map(|keeper| (keeper, page[6]));
-        Some(Owner { parent: (tid_of(page[3])?, page[4]), keeper })
+        Some(Owner { parent: tid_of(page[3])?, start: page[4] })
     }
 
     fn page(&self, at: u64) -> Option<Page> {

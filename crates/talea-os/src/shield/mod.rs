@@ -6,7 +6,7 @@
 //! The timer's tick and other CPUs' calls stay, too, and are no news.
 //!
 //! Invariant: every change is in the [`books`] before it is made, and is taken back when the [`Shield`] is dropped; if the process is
-//! killed, by its keeper; if that one is killed, too, by the next shield or [`sweep`].
+//! killed, by its keeper; if both are killed at the same instant, by the next shield or [`sweep`].
 //!
 //! One shield at a time on a machine, as two could not both be put back. A thread that begins meanwhile inherits where its parent may run, and
 //! one that moves itself back is not followed: [`Shield::strangers`] tells. In a PID namespace others' threads can't be seen.
@@ -19,7 +19,7 @@ mod ground;
 mod tests;
 
 use crate::dropcaps::{self, Capability};
-use crate::keeper::{Duty, Keeper};
+use crate::keeper::{Duty, Keeper, Post};
 use crate::{Tid, clock, proc};
 pub use books::Restored;
 use books::{Books, Entry, Owner, Turned};
@@ -44,7 +44,7 @@ pub enum Refusal {
     NothingLeft,
     /// Another process has one.
     Busy {
-        /// It, or its keeper.
+        /// A thread of it.
         by: Tid,
     },
     /// It takes `CAP_SYS_NICE`.
@@ -118,7 +118,7 @@ pub struct Cleared {
 /// CPUs that are kept clear. Dropping it puts everything back.
 #[derive(Debug)]
 pub struct Shield {
-    books: Arc<Books>,
+    books: Books,
     path: PathBuf,
     cpus: CpuSet,
     cleared: Cleared,
@@ -126,14 +126,18 @@ pub struct Shield {
 }
 
 /// What the keeper of a shield does.
-struct Undo(PathBuf);
+struct Undo {
+    path: PathBuf,
+    owner: Owner,
+    boot: [u8; 16],
+}
 
 impl Duty for Undo {
     fn clean(&self) {
-        // The descriptors of the process are not its own.
-        if let Ok(books) = Books::reopen(&self.0) {
+        // The descriptors of the process are not its own any more; and a next shield may have been faster.
+        if let Ok(Some(books)) = Books::reopen(&self.path, self.owner, self.boot) {
             books.undo(&Linux);
-            let _ = rustix::fs::unlink(&self.0);
+            let _ = rustix::fs::unlink(&self.path);
         }
     }
 }
@@ -174,36 +178,31 @@ impl Shield {
     fn raise_at(path: &Path, cpus: &CpuSet, rest: &CpuSet) -> Result<Shield, Refusal> {
         let os = |doing| move |error| Refusal::Os { doing, error };
         let boot = clock::boot_id().map_err(os("asking which boot this is"))?;
-        let (place, other) = (path.to_owned(), Arc::new(OnceLock::new()));
+        let (path, place, other) = (path.to_owned(), path.to_owned(), Arc::new(OnceLock::new()));
         let begin = {
             let other = Arc::clone(&other);
             move |parent, start| {
-                let owner = Owner { parent: (parent, start), keeper: None };
-                match Books::begin(&place, &Linux, owner, boot)? {
-                    Ok(books) => Ok((Box::new(Undo(place)) as Box<dyn Duty>, (books, owner))),
+                let owner = Owner { parent, start };
+                match Books::begin(&path, &Linux, owner, boot)? {
+                    Ok(books) => {
+                        let top = crate::groups::hierarchy();
+                        Ok((Post::new(Undo { path, owner, boot }, top.as_deref(), None)?, books))
+                    }
                     Err(found) => {
                         // There must be no keeper of another one's books, not for a moment.
-                        let _ = other.set(found.parent.0);
+                        let _ = other.set(found.parent);
                         Err(crate::sys::errno(libc::EBUSY))
                     }
                 }
             }
         };
-        let (keeper, (books, mut owner)) = Keeper::start(None, begin).map_err(|error| match other.get() {
+        let (keeper, books) = Keeper::start(begin).map_err(|error| match other.get() {
             Some(&by) => Refusal::Busy { by },
             None => Refusal::Os { doing: "keeping books of what is changed in /run", error },
         })?;
-        let mut shield = Shield {
-            books: Arc::new(books),
-            path: path.to_owned(),
-            cpus: *cpus,
-            cleared: Cleared::default(),
-            keeper: Some(keeper),
-        };
-        let keeper = shield.keeper.as_ref().map(Keeper::pid);
-        owner.keeper = keeper.and_then(|keeper| Some((keeper, Linux.stat(keeper, keeper).ok()?.start_ticks)));
+        let mut shield =
+            Shield { books, path: place, cpus: *cpus, cleared: Cleared::default(), keeper: Some(keeper) };
         let clear = Clear { ground: &Linux, books: &shield.books, cpus: *cpus, rest: *rest };
-        shield.books.sign(owner, boot).map_err(os("keeping books of what is changed in /run"))?;
         let mut cleared = clear.all();
         cleared.left = clear.look(&cleared.left);
         shield.cleared = cleared;

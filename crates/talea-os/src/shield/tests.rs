@@ -208,7 +208,7 @@ impl Place {
     }
 
     fn begin(&self, ground: &dyn Ground, owner: i32) -> Result<Books, Owner> {
-        let owner = Owner { parent: (Tid::new(owner).expect("one"), BEGUN), keeper: None };
+        let owner = Owner { parent: Tid::new(owner).expect("one"), start: BEGUN };
         Books::begin(&self.0, ground, owner, BOOT).expect("a file")
     }
 }
@@ -224,7 +224,7 @@ fn clear<'a>(ground: &'a Fake, books: &'a Books) -> Clear<'a> {
 }
 
 #[test]
-fn y12_whatever_can_be_moved_is_and_the_rest_is_told_with_its_reason() {
+fn y17_whatever_can_be_moved_is_and_the_rest_is_told_with_its_reason() {
     let (place, fake) = (Place::new("moves"), Fake::new(world()));
     let books = place.begin(&fake, 999).expect("nobody has one");
     let clear = clear(&fake, &books);
@@ -260,7 +260,7 @@ fn y12_whatever_can_be_moved_is_and_the_rest_is_told_with_its_reason() {
 }
 
 #[test]
-fn y12_what_others_change_meanwhile_is_left_and_new_threads_get_what_their_parents_had() {
+fn y17_what_others_change_meanwhile_is_left_and_new_threads_get_what_their_parents_had() {
     let (place, fake) = (Place::new("others"), Fake::new(world()));
     let books = place.begin(&fake, 999).expect("nobody has one");
     clear(&fake, &books).all();
@@ -297,7 +297,7 @@ fn y12_what_others_change_meanwhile_is_left_and_new_threads_get_what_their_paren
 }
 
 #[test]
-fn y12_a_shield_that_is_killed_after_any_number_of_changes_is_put_back_by_the_next() {
+fn y17_a_shield_that_is_killed_after_any_number_of_changes_is_put_back_by_the_next() {
     let mut kills = 0;
     for killed_after in 0.. {
         let place = Place::new("killed");
@@ -328,21 +328,26 @@ fn y12_a_shield_that_is_killed_after_any_number_of_changes_is_put_back_by_the_ne
 }
 
 #[test]
-fn y12_there_is_one_shield_at_a_time_and_another_boots_books_are_nobodys() {
+fn y17_there_is_one_shield_at_a_time_and_another_boots_books_are_nobodys() {
     let (place, fake) = (Place::new("one"), Fake::new(world()));
     fake.world.borrow_mut().threads.insert(999, Thread { start: BEGUN, ..thread(999, "0") });
     let books = place.begin(&fake, 999).expect("nobody has one");
     clear(&fake, &books).all();
     let before = fake.world.borrow().clone();
-    assert_eq!(place.begin(&fake, 998).expect_err("it lives").parent.0.as_raw(), 999);
-    // Its keeper alone still does what is to be done.
-    let keeper = Some((Tid::new(3).expect("one"), 10));
-    books.sign(Owner { parent: (Tid::new(777).expect("one"), 1), keeper }, BOOT).expect("a file");
-    assert!(place.begin(&fake, 998).is_err());
+    assert_eq!(place.begin(&fake, 998).expect_err("it lives").parent.as_raw(), 999);
     assert_eq!(*fake.world.borrow(), before);
+    // Its keeper finds its own, and not another one's.
+    let owner = |number| Owner { parent: Tid::new(number).expect("one"), start: BEGUN };
+    assert!(Books::reopen(&place.0, owner(998), BOOT).expect("a file").is_none());
+    assert!(Books::reopen(&place.0, owner(999), BOOT).expect("a file").is_some());
+    fake.world.borrow_mut().threads.remove(&999);
+    let next = place.begin(&fake, 998).expect("nobody who lives has one");
+    assert!(Books::reopen(&place.0, owner(999), BOOT).expect("a file").is_none());
     // Those of another boot say nothing about this one.
-    let owner = Owner { parent: (Tid::new(777).expect("one"), 1), keeper: None };
-    let other = Books::begin(&place.0, &fake, owner, [8; 16]).expect("a file");
-    assert!(other.is_ok());
+    let before = world();
+    assert_eq!(*fake.world.borrow(), before);
+    clear(&fake, &next).all();
+    let before = fake.world.borrow().clone();
+    assert!(Books::begin(&place.0, &fake, owner(997), [8; 16]).expect("a file").is_ok());
     assert_eq!(*fake.world.borrow(), before);
 }

@@ -10,6 +10,7 @@ mod rights;
 mod servers;
 mod starts;
 mod stress;
+mod shields;
 mod tables;
 mod timed;
 mod user;

@@ -1,5 +1,6 @@
 //! CPUs that are kept clear, on the real machine: what it is before a shield it is after it, whoever is killed.
 
+use rustix::process::Signal;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
@@ -101,7 +102,7 @@ impl Drop for Idler {
 }
 
 #[test]
-fn y12_a_shield_clears_a_cpu_says_what_stays_and_leaves_no_trace() {
+fn y17_a_shield_clears_a_cpu_says_what_stays_and_leaves_no_trace() {
     needs_root!();
     needs!("two CPUs", kernel::cpus().len() >= 2);
     let _bench = Bench::new("shield_clears");
@@ -140,7 +141,7 @@ fn y12_a_shield_clears_a_cpu_says_what_stays_and_leaves_no_trace() {
 }
 
 #[test]
-fn y12_what_others_change_below_a_shield_is_theirs_and_children_get_what_their_parents_had() {
+fn y17_what_others_change_below_a_shield_is_theirs_and_children_get_what_their_parents_had() {
     needs_root!();
     needs!("two CPUs", kernel::cpus().len() >= 2);
     let _bench = Bench::new("shield_meanwhile");
@@ -168,15 +169,12 @@ fn y12_what_others_change_below_a_shield_is_theirs_and_children_get_what_their_p
     assert!(restored.left >= 1 && restored.ended >= 1 && restored.inherited >= 2, "{restored:?}");
     assert_eq!(back.may_use(), cpus);
     assert_eq!(sched::get_affinity(child).expect("it lives"), all);
-    let _ = rustix::process::kill_process(
-        rustix::process::Pid::from_raw(child.as_raw()).expect("a pid"),
-        rustix::process::Signal::KILL,
-    );
+    signal(child.as_raw(), Signal::KILL);
     let _ = shell.wait();
 }
 
 #[test]
-fn y12_all_cpus_can_not_be_shielded() {
+fn y17_all_cpus_can_not_be_shielded() {
     let online = CpuSet::first(std::fs::read_dir("/sys/devices/system/cpu").map_or(1, |entries| {
         let is_cpu = |name: &str| name.strip_prefix("cpu").is_some_and(|rest| rest.parse::<u32>().is_ok());
         entries.flatten().filter(|entry| entry.file_name().to_str().is_some_and(is_cpu)).count() as u32
@@ -230,21 +228,21 @@ fn hears(said: &mut impl BufRead, word: &str) {
     panic!("it never said {word}");
 }
 
-fn kill(pid: i32) {
+fn signal(pid: i32, signal: Signal) {
     let pid = rustix::process::Pid::from_raw(pid).expect("a pid");
-    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it lives");
+    rustix::process::kill_process(pid, signal).expect("it lives");
 }
 
 fn keeper_of(pid: u32) -> Option<i32> {
     numbers("/proc").into_iter().find(|&child| {
         let tid = kernel::tid(child);
         proc::stat(tid).is_ok_and(|stat| stat.parent == pid as i32)
-            && proc::comm(tid).is_ok_and(|name| name == "talea-keeper")
+            && proc::comm(tid).is_ok_and(|name| name == "exec-keeper")
     })
 }
 
 #[test]
-fn y12_a_process_with_a_shield_that_is_killed_at_any_point_leaves_no_trace() {
+fn y17_a_process_with_a_shield_that_is_killed_at_any_point_leaves_no_trace() {
     needs_root!();
     needs!("two CPUs", kernel::cpus().len() >= 2);
     let _bench = Bench::new("shield_kills");
@@ -267,7 +265,7 @@ fn y12_a_process_with_a_shield_that_is_killed_at_any_point_leaves_no_trace() {
 }
 
 #[test]
-fn y12_whoever_is_killed_with_the_keeper_of_a_shield_is_put_back_by_the_next() {
+fn y17_whoever_is_killed_with_the_keeper_of_a_shield_is_put_back_by_the_next() {
     needs_root!();
     needs!("two CPUs", kernel::cpus().len() >= 2);
     let _bench = Bench::new("shield_doubles");
@@ -279,7 +277,7 @@ fn y12_whoever_is_killed_with_the_keeper_of_a_shield_is_put_back_by_the_next() {
     };
     must_leave_no_trace("a keeper that is killed", || {
         let (mut child, mut said, keeper) = begin();
-        kill(keeper);
+        signal(keeper, Signal::KILL);
         drop(child.stdin.take());
         hears(&mut said, "lowered");
         assert!(child.wait().expect("it ends").success());
@@ -287,7 +285,9 @@ fn y12_whoever_is_killed_with_the_keeper_of_a_shield_is_put_back_by_the_next() {
     for by_next in [true, false] {
         must_leave_no_trace("both killed", || {
             let (mut child, _said, keeper) = begin();
-            kill(keeper);
+            // At the same instant: a keeper that is killed is followed by another one.
+            signal(child.id() as i32, Signal::STOP);
+            signal(keeper, Signal::KILL);
             child.kill().expect("it lives");
             child.wait().expect("it was killed");
             assert!(shield::is_left(), "nobody was there to put it back");

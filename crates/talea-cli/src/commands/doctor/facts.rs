@@ -75,6 +75,8 @@ pub(super) enum Leftovers {
     None,
     /// Cpuset partitions without anybody in them.
     Partitions,
+    /// A shield of an application that was killed.
+    Shield,
     /// Programs of so many runs that were killed.
     Programs(usize),
     /// These threads are real-time and nobody looks after them.

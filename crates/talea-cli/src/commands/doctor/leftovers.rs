@@ -1,4 +1,4 @@
-//! Threads that a vanished broker left real-time, and the cpuset partitions in which it pinned them.
+//! Threads that a vanished broker left real-time, and the cpuset partitions in which it pinned them; and what killed runs left.
 //!
 //! Model: the state file says what was granted; the kernel says which of those threads still live and are real-time.
 //! What a living broker holds, or a living `talea run` has under its eyes, is not left over. Putting back is the
@@ -12,7 +12,7 @@ use talea_daemon::Server;
 use talea_daemon::partitions::{self, Repair};
 use talea_os::statefile::StateError;
 use talea_os::thread::Identity;
-use talea_os::{Thread, Tid, groups, proc, sched};
+use talea_os::{Thread, Tid, groups, proc, sched, shield};
 use talea_proto::SpecId;
 use talea_proto::record::{Record, RecordThread};
 
@@ -33,6 +33,7 @@ impl Left {
 pub(super) fn find(options: &Options) -> Leftovers {
     match left(options) {
         Ok(left) if left.is_empty() && partitions_are_left(options) => Leftovers::Partitions,
+        Ok(left) if left.is_empty() && shield::is_left() => Leftovers::Shield,
         Ok(left) if left.is_empty() => match groups::orphans().len() {
             0 => Leftovers::None,
             runs => Leftovers::Programs(runs),
@@ -45,6 +46,7 @@ pub(super) fn find(options: &Options) -> Leftovers {
 /// Puts every such thread back, and says what was done.
 pub(super) fn repair(options: &Options) -> anyhow::Result<Vec<String>> {
     let mut lines = end_programs()?;
+    lines.extend(lower_shield()?);
     if Link::daemon(options).is_ok() {
         lines.push("nothing to repair: a daemon is running and looks after its grants".to_owned());
         return Ok(lines);
@@ -71,6 +73,17 @@ fn end_programs() -> anyhow::Result<Vec<String>> {
     let ended =
         groups::sweep().context("cannot end the programs of a run that was killed (only root can)")?;
     Ok(ended.iter().map(|path| format!("{}: its programs were ended", path.display())).collect())
+}
+
+/// CPUs that an application had cleared of others, and was killed together with its keeper.
+fn lower_shield() -> anyhow::Result<Option<String>> {
+    let restored = shield::sweep().context("cannot put back what a shield has moved (only root can)")?;
+    Ok(restored.map(|restored| {
+        let shield::Restored { restored, left, inherited, .. } = restored;
+        format!(
+            "a shield: {restored} threads and interrupts put back, {inherited} that began meanwhile too, {left} left to who changed them"
+        )
+    }))
 }
 
 /// Whether there is a journal of partitions that no living broker holds.

@@ -132,6 +132,13 @@ fn leftovers(facts: &Facts) -> Check {
             "a daemon that is gone set CPUs apart for deadline threads; on cgroup v1 nothing balances load there",
             "start talead, or talea doctor --repair to undo them",
         ),
+        Leftovers::Shield => Check::warn(
+            id,
+            "a shield",
+            "an application cleared CPUs of others and was killed, together with whoever would have put that back: threads and interrupts \
+             keep off those CPUs",
+            "talea doctor --repair puts them back",
+        ),
         Leftovers::Programs(runs) => Check::warn(
             id,
             format!("programs of {}", crate::output::count(*runs, "run")),

@@ -305,6 +305,7 @@ fn configuration_environment_and_leftovers_are_told() {
     );
     let left = Leftovers::Threads(vec!["thread 7 (x, spec 1)".to_owned()]);
     gives(sound, |facts| facts.leftovers = left, &["leftovers: warn"]);
+    gives(sound, |facts| facts.leftovers = Leftovers::Shield, &["leftovers: warn"]);
     gives(sound, |facts| facts.leftovers = Leftovers::Hidden("not for you".to_owned()), &[]);
 }
 

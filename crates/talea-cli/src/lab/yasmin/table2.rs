@@ -3,6 +3,8 @@
 //! cyclictest itself take turns. And what the runtime is held to: wake-up against a plain thread, and preemption against a
 //! hand-over between two threads by a futex.
 //!
+//! The runtime does it on one CPU, too, with and without a shield around that: what a shield is worth here.
+//!
 //! *Preemption* is from the nominal release to the first thing that the preempting job does. Its least part is not ours: that the
 //! timer fires and takes the CPU from whoever computes. So a plain thread does the same in turns: it says how much of it anybody could
 //! save. A hand-over between two threads is measured on one CPU, and between two, as the paper's scheduler, which has a core of its own,
@@ -49,8 +51,8 @@ struct Ours {
 }
 
 impl Ours {
-    fn new(cpus: &[u32]) -> Ours {
-        let app = Application::new(Config { cpus: cpus.to_vec(), insist: true, ..Config::default() });
+    fn new(cpus: &[u32], shield: bool) -> Ours {
+        let app = Application::new(Config { cpus: cpus.to_vec(), shield, insist: true, ..Config::default() });
         Ours { app, hand: Arc::default(), begun: Arc::default() }
     }
 
@@ -88,8 +90,8 @@ fn length(period: Span, times: u64) -> Span {
     Span::from_ns(period.as_ns() * (times + 2))
 }
 
-fn ours(cpus: &[u32], threads: usize, period: Span, times: u64) -> anyhow::Result<Vec<u64>> {
-    let mut ours = Ours::new(cpus);
+fn ours(cpus: &[u32], shield: bool, threads: usize, period: Span, times: u64) -> anyhow::Result<Vec<u64>> {
+    let mut ours = Ours::new(cpus, shield);
     for number in 0..threads {
         ours.probe(Task::periodic(&format!("thread{number}"), duration(period)), Span::ZERO, period, times);
     }
@@ -104,7 +106,7 @@ const INTO: [Span; 4] =
 
 /// How late the first instruction of a preempting job is.
 fn preempting(cpu: u32, times: u64) -> anyhow::Result<Vec<u64>> {
-    let mut ours = Ours::new(&[cpu]);
+    let mut ours = Ours::new(&[cpu], false);
     let busy = ours.app.task(Task::periodic("busy", duration(FRAME)));
     ours.app.version(busy, "only", |_| {
         let end = clock::thread_cpu_time().checked_add(talea_core::Work::from_ns(BUSY.as_ns()));
@@ -234,6 +236,8 @@ impl Latency {
 }
 
 const OURS: &str = "talea-runtime";
+const ALONE: &str = "talea-runtime, one CPU";
+const SHIELDED: &str = "the same, shielded";
 const FIFO: &str = "FIFO, absolute sleep";
 const DEADLINE: &str = "SCHED_DEADLINE";
 const CYCLICTEST: &str = "cyclictest";
@@ -243,12 +247,13 @@ fn latencies(under: &'static str, cpus: &[u32], rounds: u64, times: u64) -> anyh
     let mut samples: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
     let mut cyclictest: Option<[f64; 3]> = None;
     for round in 0..rounds {
-        let mut who = [OURS, FIFO, DEADLINE, CYCLICTEST];
+        let mut who = [OURS, FIFO, DEADLINE, CYCLICTEST, ALONE, SHIELDED];
         // Nobody always comes after the same neighbour.
-        who.rotate_left(round as usize % 4);
+        who.rotate_left(round as usize % 6);
         for who in who {
             let found = match who {
-                OURS => Ok(ours(cpus, THREADS, PERIOD, times)?),
+                OURS => Ok(ours(cpus, false, THREADS, PERIOD, times)?),
+                ALONE | SHIELDED => ours(&cpus[1..2], who == SHIELDED, THREADS, PERIOD, times),
                 FIFO => threads::sleepers(Kind::Fifo, cpus, THREADS, PERIOD, times),
                 DEADLINE => threads::sleepers(Kind::Deadline, cpus, THREADS, PERIOD, times),
                 _ => {
@@ -266,12 +271,12 @@ fn latencies(under: &'static str, cpus: &[u32], rounds: u64, times: u64) -> anyh
             };
             match found {
                 Ok(late) => samples.entry(who).or_default().extend(late),
-                Err(error) if who == DEADLINE => output::note(&format!("{who}: {error}")),
+                Err(error) if [DEADLINE, SHIELDED].contains(&who) => output::note(&format!("{who}: {error}")),
                 Err(error) => return Err(error).context(who),
             }
         }
     }
-    let mut rows: Vec<Latency> = [OURS, FIFO, DEADLINE]
+    let mut rows: Vec<Latency> = [OURS, FIFO, DEADLINE, ALONE, SHIELDED]
         .into_iter()
         .filter_map(|who| Some(Latency::of(under, who, samples.get(who)?)))
         .collect();
@@ -307,7 +312,7 @@ fn reactions([other, cpu]: [u32; 2], rounds: u64, times: u64) -> anyhow::Result<
         order.rotate_left(round as usize % 6);
         for which in order {
             all[which].extend(match which {
-                0 => ours(&[cpu], 1, MS, times * 4)?,
+                0 => ours(&[cpu], false, 1, MS, times * 4)?,
                 1 => threads::sleepers(Kind::Fifo, &[cpu], 1, MS, times * 4)?,
                 2 => preempting(cpu, times)?,
                 3 => preempting_by_hand(cpu, times)?,
@@ -391,7 +396,7 @@ pub(super) fn table2(args: &Args) -> anyhow::Result<Exit> {
         rows.extend(latencies(IDLE, &cpus, rounds, times)?);
         reactions([cpus[0], cpus[1]], rounds, times / 8)?
     };
-    let longest = rounds * times * 4 * PERIOD.as_ns() / 1_000_000_000 + 60;
+    let longest = rounds * times * 6 * PERIOD.as_ns() / 1_000_000_000 + 60;
     match Stress::start(longest) {
         Some(_stress) => rows.extend(latencies(LOADED, &cpus, rounds, times)?),
         None => output::note("stress-ng is not installed: no load"),
