@@ -41,7 +41,7 @@ static void y1_misuse_is_refused_with_a_sentence(void)
     CHECK(talea_app_new(&config, &other) == -EINVAL && other == NULL && said("mapping is 3"));
     config.mapping = 0;
     config.flags = 32;
-    CHECK(talea_app_new(&config, &other) == -EINVAL && said("0x10"));
+    CHECK(talea_app_new(&config, &other) == -EINVAL && said("0x20"));
     config.flags = 0;
     config.selection = TALEA_SELECT_USER;
     CHECK(talea_app_new(&config, &other) == -EINVAL && said("talea_app_choose"));
