@@ -5,7 +5,7 @@
 //! the kernel's own threads of each CPU, interrupts that it does not let go, whoever somebody has put there with a real-time policy.
 //! The timer's tick and other CPUs' calls stay, too, and are no news.
 //!
-//! Invariant: every change is in the [`books`] before it is made, and is taken back when the [`Shield`] is dropped; if the process is
+//! Invariant: every change is in the books before it is made, and is taken back when the [`Shield`] is dropped; if the process is
 //! killed, by its keeper; if both are killed at the same instant, by the next shield or [`sweep`].
 //!
 //! One shield at a time on a machine, as two could not both be put back. A thread that begins meanwhile inherits where its parent may run, and
