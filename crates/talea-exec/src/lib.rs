@@ -42,6 +42,7 @@ mod tally;
 #[cfg(test)]
 mod tests;
 pub mod truth;
+mod warden;
 mod watchdog;
 pub mod work;
 mod worker;

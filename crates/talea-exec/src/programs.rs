@@ -2,7 +2,7 @@
 //!
 //! What a program does in the course of a run is [`crate::mechanism`]'s (the file on freezing); here is what surrounds that. Threads of it: a
 //! *launcher* for each program, which starts it and waits for its end; an *ear* for each, level with the dispatchers, which sleeps until an
-//! idle program wakes; a *sentinel* on each CPU with programs.
+//! idle program wakes; a *sentinel* on each CPU with programs; and one *warden* for all.
 //!
 //! A program was started by its run and is ended with it, with everything that it has created, wherever that may have
 //! gone in the tree of processes: all of it is in its group, which only one with rights over the hierarchy leaves. That happens however the
@@ -14,11 +14,12 @@
 use crate::mechanism::freeze::Cage;
 use crate::run::{Failure, Options};
 use crate::stage::{Ranks, Stage};
+use crate::warden::{self, Post};
 use std::io::{self, PipeReader, PipeWriter};
 use std::os::fd::AsFd;
 use std::process::ExitStatus;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::{Builder, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
@@ -46,6 +47,8 @@ pub enum Fate {
 pub struct ProgramReport {
     /// How it ended.
     pub fate: Fate,
+    /// What one of its threads was seen to have instead of what the run gave it, in words: then it is not what the machine orders.
+    pub strayed: Option<String>,
     /// Whether its wake-ups were seen by looking at its clock each millisecond, because the kernel did not tell them.
     pub polled: bool,
 }
@@ -66,12 +69,15 @@ pub(crate) struct Programs {
     family: OnceLock<Arc<Family>>,
     /// Ears listen until this is gone.
     listening: Mutex<Option<PipeWriter>>,
+    /// The warden stands until this is gone.
+    standing: Mutex<Option<Sender<()>>>,
     over: AtomicBool,
 }
 
 impl Programs {
     pub(crate) fn new() -> Programs {
-        Programs { family: OnceLock::new(), listening: Mutex::new(None), over: AtomicBool::new(false) }
+        let (listening, standing) = (Mutex::new(None), Mutex::new(None));
+        Programs { family: OnceLock::new(), listening, standing, over: AtomicBool::new(false) }
     }
 
     /// Ends all of them and whatever they have created. A second time does no harm.
@@ -82,6 +88,7 @@ impl Programs {
             let _: io::Result<()> = family.kill();
         }
         drop(self.listening.lock().unwrap_or_else(PoisonError::into_inner).take());
+        drop(self.standing.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 
     /// Starts those of `wanted`, by root and task; all of them stand still.
@@ -121,7 +128,7 @@ impl Programs {
         let (stop, listening) = io::pipe()?;
         let stop = Arc::new(stop);
         *self.listening.lock().unwrap_or_else(PoisonError::into_inner) = Some(listening);
-        let mut next = 0;
+        let (mut next, mut posts) = (0, Vec::new());
         for (stage, programs) in stages.iter().zip(found) {
             let mut members = Vec::new();
             let has_some = programs.iter().any(Option::is_some);
@@ -132,13 +139,24 @@ impl Programs {
                 };
                 let at = (Arc::clone(family), next);
                 next += 1;
-                members.push(Some(self.start(scope, program, at, (stage, task), (ranks, options, &stop))?));
+                let member = self.start(scope, program, at, (stage, task), (ranks, options, &stop))?;
+                let strayed = Arc::clone(&member.strayed);
+                posts.push(Post {
+                    at: next - 1,
+                    cpu: stage.cpus[0].number,
+                    priority: ranks.program(),
+                    strayed,
+                });
+                members.push(Some(member));
             }
             if has_some {
                 troupe.sentinels.push(stand_sentinel(scope, stage, ranks)?);
             }
             troupe.roots.push(members);
         }
+        let (standing, over) = channel();
+        *self.standing.lock().unwrap_or_else(PoisonError::into_inner) = Some(standing);
+        warden::stand(scope, Arc::clone(family), posts, over)?;
         Ok(troupe)
     }
 
@@ -199,7 +217,7 @@ impl Programs {
         })?;
         said.recv().map_err(|_| Failure::Os(io::Error::other("an ear has fallen")))??;
         let actor = Some(Actor { family, at, ear: Arc::clone(&ear) });
-        Ok(Member { launcher, listener, ear, actor })
+        Ok(Member { launcher, listener, ear, strayed: Arc::default(), actor })
     }
 }
 
@@ -235,6 +253,7 @@ struct Member<'scope> {
     launcher: ScopedJoinHandle<'scope, Fate>,
     listener: ScopedJoinHandle<'scope, ()>,
     ear: Arc<Ear>,
+    strayed: Arc<OnceLock<String>>,
     /// Until it is given to its mechanism.
     actor: Option<Actor>,
 }
@@ -260,7 +279,8 @@ impl Troupe<'_> {
         }
         let report = |member: Member<'_>| {
             join(member.listener);
-            ProgramReport { fate: join(member.launcher), polled: member.ear.is_polled() }
+            let strayed = member.strayed.get().cloned();
+            ProgramReport { fate: join(member.launcher), strayed, polled: member.ear.is_polled() }
         };
         let reports =
             self.roots.into_iter().map(|root| root.into_iter().map(|one| one.map(report)).collect());

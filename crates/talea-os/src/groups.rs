@@ -82,6 +82,12 @@ impl Group {
         Ok(text.lines().filter_map(|line| line.parse().ok().and_then(Tid::new)).collect())
     }
 
+    /// The threads in it.
+    pub fn threads(&self) -> io::Result<Vec<Tid>> {
+        let text = fs::read_to_string(self.path.join("cgroup.threads"))?;
+        Ok(text.lines().filter_map(|line| line.parse().ok().and_then(Tid::new)).collect())
+    }
+
     /// Whether everybody in it stands still.
     pub fn is_frozen(&self) -> io::Result<bool> {
         self.event("frozen 1")

@@ -11,9 +11,14 @@
 //! then the kernel kills the process. That is counted in ticks, from the last time that the thread slept; whoever a program creates inherits
 //! the limit, and one with rights may lift it.
 //!
+//! Who is scheduled by somebody else must not schedule itself: the program, and whoever it creates, has no CAP_SYS_NICE, also not as root, and
+//! may have no real-time priority but the one that it is given (`RLIMIT_RTPRIO`). The kernel refuses it a higher priority and another
+//! real-time policy; to step back from its own, and to go to another CPU, everybody may, and one with CAP_SYS_RESOURCE can lift the limit.
+//!
 //! Everything between fork and exec is async-signal-safe: system calls on data prepared before.
 
 use crate::Tid;
+use crate::dropcaps::Capability;
 use crate::groups::Group;
 use crate::sys::check;
 use std::ffi::{OsStr, OsString};
@@ -53,7 +58,7 @@ impl Program {
     }
 
     /// Starts it in `group`, on `cpu`; returns when it has begun, which is not before the group is thawed. At SCHED_RR, `priority`:
-    /// its threads and children take turns with each other, and inherit that. It reads nothing, and what it prints goes to
+    /// its threads and children take turns with each other, and inherit that; they get no higher one and no other real-time policy. It reads nothing, and what it prints goes to
     /// standard error. It dies with the calling thread, and if one of its threads has used `most` of CPU time without a pause.
     ///
     /// # Errors
@@ -82,6 +87,10 @@ impl Program {
                 }
                 check(libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const mask))?;
                 check(libc::sched_setscheduler(0, libc::SCHED_RR, &raw const parameters))?;
+                // It has what it is to have. Both are refused only to those who could not do either in any case.
+                let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+                libc::setrlimit(libc::RLIMIT_RTPRIO, &raw const none);
+                libc::prctl(libc::PR_CAPBSET_DROP, Capability::SysNice as libc::c_ulong, 0, 0, 0);
                 // Zero: whoever writes. It stops on the way back from this.
                 if libc::write(raw, c"0".as_ptr().cast(), 1) != 1 {
                     return Err(io::Error::last_os_error());

@@ -111,7 +111,7 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<Exit> {
             Ok(measured) => measured,
             Err(Refused(why)) => return Ok(measured::refuse(&args.file, &why)),
         };
-        if let Some(why) = never_began(&system, &measured) {
+        if let Some(why) = never_as_ordered(&system, &measured) {
             return Ok(measured::refuse(&args.file, &why));
         }
         let found = stage.judge(&measured)?;
@@ -166,13 +166,19 @@ pub(super) fn programs_are_held(root: &Root) -> bool {
     programs.all(|((id, _), _)| root.tree.above(id).any(|(_, spec)| spec.reservation.is_some()))
 }
 
-/// A program that could not be executed at all.
-fn never_began(system: &System, measured: &Measured) -> Option<String> {
+/// A program that could not be executed at all, or was not what the machine ordered.
+fn never_as_ordered(system: &System, measured: &Measured) -> Option<String> {
     let both = system.roots.iter().zip(&measured.report.roots);
     let all = both.flat_map(|(root, real)| root.tasks.iter().zip(&real.programs));
-    all.into_iter().find_map(|(task, program)| match &program.as_ref()?.fate {
-        Fate::Failed(why) => Some(format!("the program of {task} could not be executed: {why}")),
-        Fate::Killed | Fate::Ended(_) => None,
+    all.into_iter().find_map(|(task, program)| {
+        let program = program.as_ref()?;
+        let strayed = program.strayed.as_ref();
+        match &program.fate {
+            Fate::Failed(why) => Some(format!("the program of {task} could not be executed: {why}")),
+            Fate::Killed | Fate::Ended(_) => {
+                strayed.map(|what| format!("{task}: {}", measured::says_strayed(what)))
+            }
+        }
     })
 }
 

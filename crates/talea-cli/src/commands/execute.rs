@@ -112,6 +112,8 @@ struct ProgramAnswer {
     stray_ns: u64,
     /// How it ended; nothing: with the run.
     ended: Option<String>,
+    /// What one of its threads was seen to have instead of the policy, priority and CPU that it began with.
+    strayed: Option<String>,
     /// Its wake-ups were not told by the kernel, but seen a millisecond later.
     polled: bool,
 }
@@ -132,6 +134,7 @@ fn programs(root: &Root, real: &RootReport) -> Vec<ProgramAnswer> {
             used_ns: used,
             stray_ns: stray,
             ended,
+            strayed: report.strayed.clone(),
             polled: report.polled,
         })
     };
@@ -252,8 +255,9 @@ fn tell(
         // --check insists on an answer.
         None => !args.check,
     };
-    let is_whole =
-        !interrupted && executions.iter().all(|execution| execution.lost == 0 && is_obeyed(execution));
+    let strays = |execution: &Execution| execution.programs.iter().any(|program| program.strayed.is_some());
+    let is_sound = |one: &Execution| one.lost == 0 && is_obeyed(one) && !strays(one);
+    let is_whole = !interrupted && executions.iter().all(is_sound);
     let ok = is_whole && expectations.iter().all(|expectation| expectation.holds);
     Ok(Answer {
         file: args.file.display().to_string(),
@@ -328,6 +332,10 @@ fn report(answer: &Answer, color: bool) -> String {
             if let Some(ended) = &program.ended {
                 let what = format!("{}: its program {ended}, before the run was over", program.task);
                 let _ = writeln!(out, "{}", paint(&what, Tone::Doubtful, color));
+            }
+            if let Some(strayed) = &program.strayed {
+                let what = format!("{}: {}", program.task, measured::says_strayed(strayed));
+                let _ = writeln!(out, "{}", paint(&what, Tone::Bad, color));
             }
             if program.polled {
                 let what = "the kernel does not tell when it wakes: its clock is looked at each millisecond";

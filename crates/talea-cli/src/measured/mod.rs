@@ -23,4 +23,4 @@ pub(crate) use recording::{Recording, Texts};
 pub(crate) use retell::retell;
 pub(crate) use run::{Measured, Refused, Rights, Setup, Spending, run};
 pub(crate) use sketch::{Sketch, sketch, with_changes};
-pub(crate) use told::{not_replayed, refuse, remark, tell};
+pub(crate) use told::{not_replayed, refuse, remark, says_strayed, tell};

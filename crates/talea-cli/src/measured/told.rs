@@ -16,6 +16,11 @@ use talea_exec::RootReport;
 use talea_exec::replay::Difference;
 use talea_system::system::{Root, System};
 
+/// Of a program that is scheduled by itself, and what was seen of that.
+pub(crate) fn says_strayed(what: &str) -> String {
+    format!("its program changed its own policy or place: what it gets is not what was ordered ({what})")
+}
+
 /// Tells `seen` what was recorded, with a fresh machine of the root, and says what it has seen.
 pub(crate) fn tell<'a>(
     machine: &mut Machine,

@@ -375,6 +375,42 @@ fn l20_programs_of_a_run_that_was_killed_with_its_keeper_are_found_and_ended() {
     }
 }
 
+#[test]
+fn l20_a_program_that_changes_its_policy_is_told_and_is_no_success() {
+    needs_root!();
+    needs!("cgroup v2", talea_os::groups::hierarchy().is_some());
+    needs!("chrt", Command::new("chrt").arg("--version").output().is_ok());
+    let bench = Bench::new("cli-strays");
+    let talea = Talea::alone(&bench, FP);
+    let text = r#"
+        duration = "700ms"
+        [[scheduler]]
+        name = "cpu0"
+        policy = "fp"
+        [[scheduler]]
+        name = "box"
+        in = "cpu0"
+        policy = "fifo"
+        server = "deferrable"
+        budget = "5ms"
+        period = "20ms"
+        priority = 9
+        [[task]]
+        name = "turncoat"
+        in = "box"
+        period = "20s"
+        cost = "1ms"
+        program = ["sh", "-c", "chrt --other --pid 0 $$; while :; do :; done"]
+        "#;
+    let file = bench.write("strays.toml", text);
+    let file = file.to_str().expect("UTF-8");
+    let ended = talea.run(&["execute", file]);
+    let told = "turncoat: its program changed its own policy or place: what it gets is not what was ordered";
+    assert!(ended.code == Some(1) && ended.out.contains(told), "{}{}", ended.out, ended.err);
+    let ended = talea.run(&["compare", file]);
+    assert!(ended.code == Some(3) && ended.err.contains(told), "{}{}", ended.out, ended.err);
+}
+
 /// Kills a run of a program with a child, and the run's keeper, when all are there; neither does anything in between. Where its programs were.
 fn killed_with_its_keeper(run: &mut Child) -> PathBuf {
     let pid = run.id();

@@ -25,8 +25,8 @@
 //! between the sentinel's word and that, it has not had the CPU since, and it is heard when it gets it. Whoever is held has a job,
 //! also if all its threads sleep: it is let go when it is its turn, and is quiet at once.
 //!
-//! Absent on purpose: programs on roots with several CPUs, of which a group would have to be moved thread by thread; and programs
-//! that change their own policy or affinity, which ordinary ones don't.
+//! Absent on purpose: programs on roots with several CPUs, of which a group would have to be moved thread by thread; and putting back who
+//! changes its own policy or affinity, which is refused where the kernel can ([`talea_os::launch`]), and told where it can't (the warden).
 
 use crate::stage::Stage;
 use std::io;

@@ -11,6 +11,7 @@ mod outside;
 mod programs;
 mod scene;
 mod servers;
+mod strays;
 
 use scene::{Scene, left_behind, two_cpus};
 use std::panic::{AssertUnwindSafe, catch_unwind};

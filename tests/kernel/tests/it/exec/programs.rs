@@ -22,8 +22,13 @@ const MS: u64 = 1_000_000;
 
 /// The program that hogs, built where it is needed.
 pub(super) fn hogs(bench: &Bench) -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("plugins/hogs.c");
-    let program = bench.path("hogs");
+    build(bench, "hogs")
+}
+
+/// One of the programs in C.
+pub(super) fn build(bench: &Bench, name: &str) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("plugins/{name}.c"));
+    let program = bench.path(name);
     let output = Command::new("cc")
         .args(["-Wall", "-Wextra", "-Werror", "-std=gnu11", "-O1", "-pthread", "-o"])
         .args([&program, &source])
@@ -34,18 +39,18 @@ pub(super) fn hogs(bench: &Bench) -> PathBuf {
 }
 
 /// A program in a server.
-struct Boxed {
-    kind: Kind,
-    budget: u64,
-    period: u64,
-    length: u64,
-    program: Vec<String>,
-    listen: bool,
+pub(super) struct Boxed {
+    pub(super) kind: Kind,
+    pub(super) budget: u64,
+    pub(super) period: u64,
+    pub(super) length: u64,
+    pub(super) program: Vec<String>,
+    pub(super) listen: bool,
 }
 
 impl Boxed {
     /// Above a task that works for six tenths of the time.
-    fn run(&self) -> Report {
+    pub(super) fn run(&self) -> Report {
         let mut tree = Tree::new(1, SchedulerSpec::new("cpu", Policy::FixedPriority));
         let mut server = SchedulerSpec::new("server", Policy::Fifo);
         server.own = Own { priority: Some(9), ..Own::default() };
@@ -214,7 +219,8 @@ fn l20_a_program_that_sleeps_and_works_has_a_job_each_time_that_it_wakes() {
         let (_, ended) = turns(&report);
         let fate = report.roots[0].programs[0].clone().expect("a program");
         println!("listen {listen}: {ended} jobs, {consumed:?}, {fate:?}, holes {holes}");
-        assert_eq!(fate, ProgramReport { fate: Fate::Killed, polled: !listen || !come_in_time() });
+        let polled = !listen || !come_in_time();
+        assert_eq!(fate, ProgramReport { fate: Fate::Killed, strayed: None, polled });
         // Nine milliseconds of sleep and one of work, each time a little more; before each of the first ones it may be loaded.
         // While the machine stands still it does neither.
         let jobs = ended as u64;
