@@ -38,17 +38,18 @@ impl Remote {
     }
 
     /// No job is taken any more; those that have come are done, with what their graphs activate, and then the run is over (YASMIN
-    /// Table 1). Whether there is a run that can be told.
+    /// Table 1), also where Linux alone runs them. Whether there is a run that can be told.
     pub fn stop(&self) -> bool {
         let told = (0..).map_while(|root| self.stage(root)).map(|stage| stage.cpus[0].mailbox.stop());
         told.count() > 0
     }
 
     /// Wants a job of a task whose jobs come by themselves, or don't: as soon as the machine has room and the task allows it.
-    /// Whether there is a run that was told; how many were refused, its report says. Takes no lock.
+    /// Whether there is a run that was told; how many were refused, its report says. A root that Linux alone runs takes none: its workers ask
+    /// nobody, and what is reserved for them is reserved for the jobs of their loads. Takes no lock.
     pub fn activate(&self, root: usize, task: TaskId) -> bool {
         self.stage(root).is_some_and(|stage| {
-            let is_one = (task.0 as usize) < stage.slots.len();
+            let is_one = (task.0 as usize) < stage.slots.len() && !stage.is_native();
             if is_one {
                 stage.cpus[0].mailbox.ask(task, &stage.slots);
             }
@@ -57,9 +58,10 @@ impl Remote {
     }
 
     /// Battery, mode or mask of a root have become this; of several before the machine looks, the last. Whether there is a run that was
-    /// told. Takes no lock.
+    /// told; a root that Linux alone runs has nothing that it could decide. Takes no lock.
     pub fn change(&self, root: usize, condition: Condition) -> bool {
-        self.stage(root).map(|stage| stage.cpus[0].mailbox.change(condition)).is_some()
+        let led = self.stage(root).filter(|stage| !stage.is_native());
+        led.map(|stage| stage.cpus[0].mailbox.change(condition)).is_some()
     }
 
     fn stage(&self, root: usize) -> Option<Arc<Stage>> {

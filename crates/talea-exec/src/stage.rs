@@ -136,6 +136,11 @@ impl Slot {
         self.go.ring();
     }
 
+    /// Something has changed for a worker that looks after itself.
+    pub(crate) fn ring(&self) {
+        self.go.ring();
+    }
+
     /// Waits for the ring after so many.
     pub(crate) fn wait(&self, heard: u32) {
         self.go.wait(heard, Time::NEVER);
@@ -203,6 +208,11 @@ impl Stage {
             is_native,
             crew: OnceLock::new(),
         }
+    }
+
+    /// Whether nobody gives orders to its workers.
+    pub(crate) fn is_native(&self) -> bool {
+        self.is_native
     }
 
     /// Something went wrong: all roots are called off.

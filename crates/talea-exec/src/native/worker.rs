@@ -2,14 +2,15 @@
 
 use super::LONGEST_PERIOD;
 use super::course::Life;
-use super::queue::Queue;
+use super::queue::{Come, Queue};
 use crate::dispatcher::Timeline;
-use crate::stage::{self, Stage};
+use crate::mailbox::Mail;
+use crate::stage::{self, Slot, Stage};
 use crate::work::{Body, Job};
 use std::io;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
-use talea_core::machine::TaskId;
+use talea_core::machine::{Event, TaskId};
 use talea_core::{CpuSet, Span, Time, Work};
 use talea_os::bell::Woken;
 use talea_os::sched::{self, Attr, Policy};
@@ -83,10 +84,65 @@ impl Drop for Fallen<'_> {
     }
 }
 
+/// How a root ends before its time: nobody comes any more, what has come is done, and whoever is last says so.
+#[derive(Debug)]
+pub(crate) struct Closing {
+    /// From when on, on the time line; the end of all time as long as it is open.
+    from: AtomicU64,
+    /// Workers that have not left.
+    present: AtomicU32,
+}
+
+impl Closing {
+    /// For so many workers.
+    pub(crate) fn new(workers: usize) -> Closing {
+        Closing { from: AtomicU64::new(u64::MAX), present: AtomicU32::new(workers as u32) }
+    }
+
+    fn from(&self) -> Time {
+        Time::from_ns(self.from.load(Ordering::Acquire))
+    }
+
+    fn is_done(&self) -> bool {
+        self.from() != Time::NEVER && self.present.load(Ordering::Acquire) == 0
+    }
+}
+
+/// Why a worker does not do its next job.
+enum Leave {
+    /// The run is over.
+    Over,
+    /// It has not come, and does not come any more.
+    Closed,
+}
+
+/// Sleeps until a job of the calling worker may run. By the machine's clock: before its zero the time line stands. There is no wake but for a
+/// job: it would cost a reservation its budget.
+fn await_turn(
+    stage: &Stage,
+    task: TaskId,
+    closing: &Closing,
+    come: &Come,
+    time: Timeline,
+) -> Result<(), Leave> {
+    let at = time.of_machine(come.ready());
+    // The close of the root rings, and the end of the run.
+    for heard in 0.. {
+        if stage.over.load(Ordering::Acquire) {
+            return Err(Leave::Over);
+        } else if come.arrival.seen >= closing.from() {
+            return Err(Leave::Closed);
+        } else if clock::now() >= at || stage.slots[task.0 as usize].wait_until(heard, at) == Woken::Due {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
 /// From the zero of the time line, which comes from `started`, to the end of the run.
 pub(crate) fn live(
     task: TaskId,
-    stage: &Stage,
+    (stage, closing): (&Stage, &Closing),
     mut queue: Queue,
     mut diary: Diary,
     mut body: Body<'_>,
@@ -94,7 +150,6 @@ pub(crate) fn live(
 ) -> Diary {
     let _fallen = Fallen(stage);
     let Ok(time) = started.recv() else { return diary };
-    let slot = &stage.slots[task.0 as usize];
     let is_over = || stage.over.load(Ordering::Acquire);
     let before = clock::thread_cpu_time();
     // Of a reservation that would be all there is of it until the next period.
@@ -106,12 +161,12 @@ pub(crate) fn live(
             diary.put(life);
             break;
         }
-        // Nobody rings before the run is over. By the machine's clock: before its zero the time line stands. There is no wake but for a job: it
-        // would cost a reservation its budget.
-        let at = time.of_machine(ready);
-        let was_rung = clock::now() < at && slot.wait_until(0, at) == Woken::Rung;
+        let turn = await_turn(stage, task, closing, &come, time);
+        if let Err(Leave::Closed) = turn {
+            break;
+        }
         let begin = time.now();
-        if was_rung || is_over() || begin >= time.until {
+        if turn.is_err() || is_over() || begin >= time.until {
             diary.put(life);
             break;
         }
@@ -129,30 +184,37 @@ pub(crate) fn live(
         }
         life.end = Some(end);
         diary.put(life);
-        queue.come_until(end);
+        queue.come_until(end.min(closing.from()));
         if yields && queue.left().next().is_some_and(|next| next.ready() <= end) {
             // Behind its neighbours of the same level, who have waited.
             std::thread::yield_now();
         }
     }
-    let left = time.now().min(time.until);
-    queue.come_until(left);
+    queue.come_until(time.now().min(time.until).min(closing.from()));
     for come in queue.left() {
         diary.put(Life::of(come));
     }
     diary.total = clock::thread_cpu_time().checked_sub(before).unwrap_or(Work::ZERO);
     (diary.refused, diary.refusals) = (queue.refused, queue.refusals);
+    closing.present.fetch_sub(1, Ordering::AcqRel);
+    stage.cpus[0].mailbox.bell.ring();
     diary
 }
 
 /// Sleeps through the run and ends it: from outside, because whoever works does not look at the clock.
-pub(crate) fn end(stage: &Stage, time: Timeline) -> Time {
+pub(crate) fn end(stage: &Stage, closing: &Closing, time: Timeline) -> Time {
     let mailbox = &stage.cpus[0].mailbox;
+    let mut mail = Mail::new(stage.slots.len());
     let mut heard = 0;
-    // A letter that nobody reads here rings, too.
-    while !stage.over.load(Ordering::Acquire) && time.now() < time.until {
+    while !stage.over.load(Ordering::Acquire) && time.now() < time.until && !closing.is_done() {
         mailbox.bell.wait(heard, time.of_machine(time.until));
         heard = mailbox.bell.heard();
+        mailbox.take(&stage.slots, &mut mail);
+        if mail.said.contains(&Event::Stopped) && closing.from() == Time::NEVER {
+            closing.from.store(time.now().as_ns(), Ordering::Release);
+            stage.slots.iter().for_each(Slot::ring);
+        }
+        mail.clear();
     }
     stage.let_go();
     time.now().min(time.until)

@@ -8,7 +8,7 @@ use crate::mechanism::audit::{Audited, Consumed};
 use crate::mechanism::freeze::Freeze;
 use crate::mechanism::{Chosen, Flip, Identity, Means, Mixed};
 use crate::native::queue::Queue;
-use crate::native::worker::Diary;
+use crate::native::worker::{Closing, Diary};
 use crate::native::{self, Plan, Promise};
 use crate::office::Counter;
 use crate::programs::{Actor, ProgramReport};
@@ -50,6 +50,7 @@ pub(super) enum Led {
         /// The longest period of a reservation.
         longest: Span,
         starts: Vec<Sender<Timeline>>,
+        closing: Arc<Closing>,
         /// By task, when they have left.
         diaries: Mutex<Receiver<(TaskId, Diary)>>,
     },
@@ -105,6 +106,7 @@ impl Cast {
         let (leave, diaries) = channel();
         let mut starts = Vec::new();
         let tasks = root.tasks.len();
+        let closing = Arc::new(Closing::new(tasks));
         let Plan { promise, stands, rules, why } = plan;
         let period = |stand: &Policy| match stand {
             Policy::Deadline { period, .. } => *period,
@@ -117,6 +119,7 @@ impl Cast {
             let room = room(&plan.load, options);
             let queue = Queue::new(rule, Cursor::new(plan.load), room);
             let (diary, body, stage) = (Diary::new(room), plan.body, Arc::clone(stage));
+            let closing = Arc::clone(&closing);
             let (start, started) = channel();
             starts.push(start);
             let (say, leave) = (say.clone(), leave.clone());
@@ -125,7 +128,7 @@ impl Cast {
                 // Whoever asked has not gone.
                 let _ = say.send((task, native::worker::enter(cpu, stand)));
                 drop(say);
-                let diary = native::worker::live(task, &stage, queue, diary, body, &started);
+                let diary = native::worker::live(task, (&stage, &closing), queue, diary, body, &started);
                 let _ = leave.send((task, diary));
             })?);
         }
@@ -137,7 +140,7 @@ impl Cast {
         tids.sort_unstable_by_key(|&(task, _)| task);
         assert_eq!(tids.len(), tasks, "each of them says so");
         *stage.workers.lock() = tids.into_iter().map(|(_, tid)| tid).collect();
-        let led = Led::Native { promise, why, longest, starts, diaries: Mutex::new(diaries) };
+        let led = Led::Native { promise, why, longest, starts, closing, diaries: Mutex::new(diaries) };
         Ok(Cast { cpus: root.cpus, led })
     }
 

@@ -45,18 +45,24 @@ impl<'s> Shared<'s> {
         let (mut threads, mut starts) = (Vec::new(), Vec::new());
         let (ready, entered) = channel();
         for (cast, stage) in casts.iter().zip(self.stages) {
-            let Led::Machine { live, .. } = &cast.led else {
-                let (start, started) = channel::<Timeline>();
-                starts.push(start);
-                let ready = ready.clone();
-                threads.push(Builder::new().name("exec-end".into()).spawn_scoped(scope, move || {
-                    // As below; above the workers, and free to go to any CPU.
-                    let _ = ready.send(ranks.watchdog(Tid::current()).map(|()| Tid::current()));
-                    drop(ready);
-                    let left = started.recv().map_or(Time::ZERO, |time| native::worker::end(stage, time));
-                    Ok(Effort { left, ..Effort::default() })
-                })?);
-                continue;
+            let live = match &cast.led {
+                Led::Machine { live, .. } => live,
+                Led::Native { closing, .. } => {
+                    let closing = Arc::clone(closing);
+                    let (start, started) = channel::<Timeline>();
+                    starts.push(start);
+                    let ready = ready.clone();
+                    threads.push(Builder::new().name("exec-end".into()).spawn_scoped(scope, move || {
+                        // As below; above the workers, and free to go to any CPU.
+                        let _ = ready.send(ranks.watchdog(Tid::current()).map(|()| Tid::current()));
+                        drop(ready);
+                        let left = started
+                            .recv()
+                            .map_or(Time::ZERO, |time| native::worker::end(stage, &closing, time));
+                        Ok(Effort { left, ..Effort::default() })
+                    })?);
+                    continue;
+                }
             };
             for (cpu, &number) in cast.cpus.iter().enumerate() {
                 let (start, started) = channel::<Timeline>();

@@ -5,8 +5,9 @@
 use super::scene::{left_behind, two_cpus};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use talea_core::machine::{SchedulerSpec, TaskId, TaskSpec, Tree};
+use talea_core::machine::{Condition, SchedulerSpec, TaskId, TaskSpec, Tree};
 use talea_core::sched::Policy;
 use talea_core::workload::{Arrivals as Comes, Source, Workload};
 use talea_core::{CpuSet, Span, Time, Work};
@@ -189,6 +190,64 @@ fn each_worker_has_what_the_kernel_was_told_and_a_run_that_is_called_off_ends() 
             assert_eq!(affinity, CpuSet::single(cpu));
         }
     }
+}
+
+#[test]
+fn a_run_that_linux_makes_alone_is_stopped_when_what_has_come_is_done() {
+    needs_root!();
+    let _bench = Bench::new("native_stop");
+    let cpu = two_cpus().last().copied().expect("a CPU");
+    let (tree, _) = system(Policy::FixedPriority, &[(3, 10, 0), (2, 20, 0), (1, 30_000, 0)]);
+    let remote = talea_exec::Remote::default();
+    // The low one's only job has come long before the stop, waits while the others work, and is not half done when it is over.
+    let done = [(); 3].map(|()| AtomicU64::new(0));
+    let stopped = AtomicU64::new(u64::MAX);
+    let answers = Mutex::new(None);
+    let tasks = [10, 20, 30_000].into_iter().enumerate().map(|(task, period)| {
+        let (remote, done, stopped, answers) = (&remote, &done, &stopped, &answers);
+        let body: talea_exec::Body<'_> = Box::new(move |job, _| {
+            if task == 2 {
+                let end = talea_os::clock::thread_cpu_time().as_ns() + 150 * MS;
+                while talea_os::clock::thread_cpu_time().as_ns() < end {}
+            }
+            done[task].fetch_add(1, Ordering::Relaxed);
+            if task == 0 && job.number == 4 {
+                *answers.lock().expect("nobody falls") = Some((
+                    remote.activate(0, TaskId(1)),
+                    remote.change(0, Condition::Mode(1)),
+                    remote.stop(),
+                ));
+                stopped.store(talea_os::clock::now().as_ns(), Ordering::Relaxed);
+            }
+        });
+        let every = Arrivals::Every { first: Time::ZERO, period: ms(period) };
+        TaskPlan { load: Load { arrivals: every, ..Load::default() }, body }
+    });
+    let plan = RootPlan {
+        tree: &tree,
+        tasks: tasks.collect(),
+        changes: Vec::new(),
+        flows: Vec::new(),
+        cpus: vec![cpu],
+    };
+    let report = talea_exec::execute_until(vec![plan], &options(ms(60_000)), &remote).expect("a run");
+    assert_eq!(answers.into_inner().expect("nobody falls"), Some((false, false, true)));
+    assert!(report.length < ms(20_000), "it was stopped: {}", report.length);
+    let stopped = Time::from_ns(stopped.into_inner());
+    let stopped = stopped.since(report.zero);
+    let [high, middle, low] = done.map(AtomicU64::into_inner);
+    let course = report.roots[0].native.as_ref().expect("what workers have seen");
+    // All that have come are done, and no other: whoever stops is heard a moment later.
+    for (task, (lives, done)) in course.lives.iter().zip([high, middle, low]).enumerate() {
+        assert_eq!(lives.len() as u64, done, "task {task}");
+        assert!(lives.iter().all(|life| life.end.is_some()), "task {task}: {lives:?}");
+    }
+    assert_eq!(low, 1);
+    let come = |period: u64| stopped.as_ns() / (period * MS) + 1;
+    assert!(high >= 5 && high >= come(10) && middle >= come(20), "{high}, {middle} by {stopped}");
+    // However late the machine hears of it: no later than the low one's job, which the others would have gone on beside.
+    assert!(report.length >= ms(150), "{}", report.length);
+    assert_eq!(left_behind(), Vec::<String>::new());
 }
 
 #[test]
