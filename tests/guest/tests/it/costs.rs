@@ -9,14 +9,14 @@ use talea_os::sched::{self, Attr, Policy};
 use talea_os::{Tid, clock};
 
 /// How often.
-const PERIODS: usize = 500;
+pub(crate) const PERIODS: usize = 500;
 /// How long a server is watched: enough budgets that the first one, for which everything is new, is not a hundredth of them.
 const SECONDS: u32 = 5;
 /// In every 20 ms.
 const BUDGET: Work = Work::from_ns(1_000_000);
 
 /// When a plain FIFO thread that sleeps to absolute times is awake, after them.
-fn by_hand(period: Span) -> Vec<u64> {
+pub(crate) fn by_hand(period: Span) -> Vec<u64> {
     let thread = std::thread::spawn(move || {
         let tid = Tid::current();
         sched::set_affinity(tid, &CpuSet::single(0)).expect("the only CPU");

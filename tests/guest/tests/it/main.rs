@@ -5,5 +5,6 @@
 
 mod costs;
 mod l3c;
+mod native;
 mod scene;
 mod sf3p;

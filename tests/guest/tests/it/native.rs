@@ -1,0 +1,98 @@
+//! Roots that Linux runs alone: what a wake costs there, and what reservations hold.
+
+use crate::costs::{PERIODS, by_hand};
+use crate::scene::{load, ms, spread, us};
+use std::sync::Mutex;
+use talea_core::machine::{SchedulerSpec, TaskSpec, Tree};
+use talea_core::sched::Policy;
+use talea_core::{Span, Time, Work};
+use talea_exec::native::Promise;
+use talea_exec::{Arrivals, Load, Options, RootPlan, TaskPlan, Wish, execute, work};
+use talea_os::clock;
+
+fn alone(duration: Span) -> Options {
+    // Its only CPU is a root domain of its own. The monitor of holes is a thread, and this machine has none to spare.
+    Options { monitor: false, wish: Wish::Native, ..Options::new(duration) }
+}
+
+/// From the nominal release to the first thing that a job does.
+fn of_a_task(policy: &str, period: Span) -> Vec<u64> {
+    let text = format!(
+        "duration = \"{}us\"\n[[scheduler]]\nname = \"cpu\"\npolicy = \"{policy}\"\n[[task]]\nname = \"a\"\nperiod = \"{}us\"\ncost = \"10us\"\n",
+        period.as_ns() / 1_000 * PERIODS as u64,
+        period.as_ns() / 1_000
+    );
+    let system = talea_system::system::read(&text, "the test's own", &()).expect("a sound system");
+    let root = &system.roots[0];
+    let begun = Mutex::new(Vec::with_capacity(PERIODS));
+    let body = |_: &_, _: &_| begun.lock().expect("nobody panicked").push(clock::now());
+    let tasks = vec![TaskPlan { load: load(&system, root, 0), body: Box::new(body) }];
+    let plan = RootPlan { tree: &root.tree, tasks, changes: Vec::new(), flows: Vec::new(), cpus: vec![0] };
+    let zero = execute(vec![plan], &alone(system.duration)).expect("a run").zero;
+    let begun = begun.into_inner().expect("nobody panicked");
+    assert_eq!(begun.len(), PERIODS, "{policy}");
+    (0..).zip(&begun).map(|(k, at)| at.since(zero + Span::from_ns(period.as_ns() * k)).as_ns()).collect()
+}
+
+#[test]
+fn a_task_that_linux_runs_alone_wakes_hardly_later_than_a_plain_thread() {
+    let period = ms(1);
+    let (plain, plain_p99) = spread("a plain FIFO thread", by_hand(period));
+    for policy in ["fp", "edf"] {
+        let what = format!("a task of a native root, {policy}");
+        let (ours, ours_p99) = spread(&what, of_a_task(policy, period));
+        let most = us(8).as_ns();
+        assert!(ours <= plain + most && ours_p99 <= plain_p99 + most, "{policy}: at most {most} ns more");
+    }
+}
+
+/// Two honest tasks beside one whose jobs want four times what they said.
+#[test]
+fn s7_reservations_of_the_kernel_keep_deadlines_and_hold_who_wants_more() {
+    let seconds = 5;
+    let mut tree = Tree::new(1, SchedulerSpec::new("cpu", Policy::Edf));
+    let mut tasks = Vec::new();
+    for (name, period, cost) in [("brisk", 10, 3), ("steady", 25, 5), ("greedy", 50, 10)] {
+        let cost = Work::from_ns(cost * 1_000_000);
+        let _ = tree.task(Tree::ROOT, TaskSpec { cost: Some(cost), ..TaskSpec::new(name, ms(period)) });
+        let arrivals = Arrivals::Every { first: Time::ZERO, period: ms(period) };
+        let load = Load { arrivals, costs: vec![vec![cost]], ..Load::default() };
+        let body: talea_exec::Body<'_> = if name == "greedy" {
+            Box::new(move |_, over| {
+                let end = clock::thread_cpu_time().as_ns() + 4 * cost.as_ns();
+                while clock::thread_cpu_time().as_ns() < end
+                    && !over.load(std::sync::atomic::Ordering::Relaxed)
+                {}
+            })
+        } else {
+            work::spender()
+        };
+        tasks.push(TaskPlan { load, body });
+    }
+    let plan = RootPlan { tree: &tree, tasks, changes: Vec::new(), flows: Vec::new(), cpus: vec![0] };
+    let report = execute(vec![plan], &alone(ms(1_000 * seconds))).expect("a run");
+    let root = &report.roots[0];
+    let course = root.native.as_ref().expect("what workers have seen");
+    let Promise::Deadlines(budgets) = &course.promise else { panic!("{:?}", course.promise) };
+    for (task, period) in [(0, 10), (1, 25)] {
+        let lives = &course.lives[task];
+        let done =
+            lives.iter().filter(|life| life.end.is_some_and(|end| end <= life.deadline)).count() as u64;
+        let late = lives.iter().filter(|life| life.end.is_some_and(|end| end > life.deadline)).count();
+        println!("task {task}: {done} in time, {late} late");
+        // The last may be under way when the run is over.
+        assert!(
+            late == 0 && done + 1 >= 1_000 * seconds / period,
+            "task {task}: {done} in time, {late} late"
+        );
+    }
+    // What it overdraws until the kernel's tick (4 ms) is taken from its next budget.
+    let (used, periods) = (root.consumed[2].total.as_ns(), 20 * seconds);
+    let share = budgets[2].as_ns() * periods;
+    println!("greedy: {used} ns of {share}");
+    assert!(used <= share + ms(4).as_ns() + share / 100, "{used} ns of {share}");
+    assert!(
+        used + budgets[2].as_ns() >= share * 95 / 100,
+        "{used} ns of {share}: it has what it was promised"
+    );
+}
