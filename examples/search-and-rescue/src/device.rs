@@ -6,13 +6,34 @@
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use talea_client::{Client, Grant, Spec};
 use talea_os::Tid;
 use talea_os::sched::{self, Attr, Policy};
+use talea_runtime::Daemon;
 
 type Work = Box<dyn FnOnce() + Send>;
 
 /// As high as the workers of a run: on the CPU of one that waits, nobody comes before it.
 const PRIORITY: u8 = 92;
+
+/// A daemon that does not answer by then is none.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The priority that the runtime's workers have, for the calling thread: by its own right, or else by the daemon's, as long as what is returned is kept.
+/// Without either the device is as slow as whoever runs before it lets it be.
+fn rise() -> Option<Grant> {
+    if sched::set(Tid::current(), &Attr::grant(Policy::Fifo(PRIORITY))).is_ok() {
+        return None;
+    }
+    let anywhere = sched::get_affinity(Tid::current()).ok()?;
+    let client = Client::builder().timeout(PATIENCE).connect().ok()?;
+    let spec = Spec::builder().priority(Daemon::default().priority).build().ok()?;
+    let grant = client.create(&spec).ok()?.ok()?;
+    grant.attach_current().ok()?.ok()?;
+    // A grant is for one CPU; this thread is wherever somebody waits for it.
+    let _ = sched::set_affinity(Tid::current(), &anywhere);
+    Some(grant)
+}
 
 /// A device; dropping it ends its thread.
 #[derive(Debug)]
@@ -25,12 +46,11 @@ pub struct Device {
 const SPUN: Duration = Duration::from_micros(20);
 
 impl Device {
-    /// Starts its thread, at real-time priority if that is allowed.
+    /// Starts its thread, at real-time priority if that is allowed, or granted.
     pub fn start() -> Device {
         let (works, given): (SyncSender<Work>, Receiver<Work>) = sync_channel(1);
         let serve = move || {
-            // Without the right to it the device is as slow as whoever runs before it lets it be.
-            let _ = sched::set(Tid::current(), &Attr::grant(Policy::Fifo(PRIORITY)));
+            let _granted = rise();
             while let Ok(work) = given.recv() {
                 work();
             }

@@ -6,7 +6,7 @@ use search_and_rescue::mission::{Drone, Flown, Setup, Versions, frames};
 use search_and_rescue::scene;
 use std::path::Path;
 use std::process::ExitCode;
-use talea_runtime::{Mapping, Priorities, first_cpus};
+use talea_runtime::{Mapping, Policy, Priorities, Report, Rights, first_cpus};
 
 const USAGE: &str = "\
 Usage: search-and-rescue [partitioned] [dm] [whole-jobs] [cpu|device] [pictures=FOLDER] [describe]
@@ -62,6 +62,24 @@ fn fly() -> Result<(), String> {
     show(&flown, folder.as_deref().map(Path::new))
 }
 
+/// By whose right it flew, and how the kernel says that it scheduled it.
+fn priorities(report: &Report) -> String {
+    let whose = match report.rights {
+        _ if !report.is_real_time => return "without real-time priorities: nothing is promised".to_owned(),
+        Rights::Daemon => "granted by talead",
+        _ => "taken by its own right",
+    };
+    let named = |policies: &mut dyn Iterator<Item = Policy>| {
+        let mut names: Vec<String> = policies.map(|policy| format!("{policy:?}")).collect();
+        names.sort_unstable();
+        names.dedup();
+        names.join(", ")
+    };
+    let jobs = named(&mut report.tasks.iter().filter_map(|task| task.policy));
+    let dispatchers = named(&mut report.dispatchers.iter().copied());
+    format!("real-time priorities, {whose}: jobs {jobs}, dispatchers {dispatchers}")
+}
+
 fn show(flown: &Flown, folder: Option<&Path>) -> Result<(), String> {
     for sent in &flown.sent {
         let alarm = Alarm::read(&sent.bytes, &KEY)?;
@@ -86,8 +104,6 @@ fn show(flown: &Flown, folder: Option<&Path>) -> Result<(), String> {
     }
     let [frames, looks] = [flown.frames, flown.looks].map(|[late, all]| format!("{late} of {all}"));
     println!("late: {frames} frames, {looks} looks for messages; heard {} messages", flown.heard[0]);
-    if !flown.report.is_real_time {
-        println!("without real-time priorities: nothing is promised");
-    }
+    println!("{}", priorities(&flown.report));
     Ok(())
 }

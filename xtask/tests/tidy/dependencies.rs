@@ -91,6 +91,11 @@ const EDGES: &[(&str, &str, &str)] = &[
     ("server-saver", "talea-core", "what a server from outside implements"),
     ("server-saver", "talea-sim", "simulates the system"),
     ("server-saver", "talea-system", "its name in a system file"),
+    (
+        "search-and-rescue",
+        "talea-client",
+        "the emulated device has a priority, which the daemon may have to grant",
+    ),
     ("search-and-rescue", "talea-core", "what its file adds to what the runtime says"),
     ("search-and-rescue", "talea-os", "the emulated device has a priority, costs are CPU time"),
     ("search-and-rescue", "talea-runtime", "the application"),

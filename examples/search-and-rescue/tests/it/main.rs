@@ -2,3 +2,4 @@
 
 mod flights;
 mod functions;
+mod user;
