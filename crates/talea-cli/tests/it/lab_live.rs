@@ -127,6 +127,43 @@ fn y18_the_drone_flies_in_every_kind_of_version_beside_the_simulation_of_its_own
 }
 
 #[test]
+fn y18_y22_the_drone_of_an_ordinary_user_is_explored_with_the_daemons_rights_or_says_that_it_has_none() {
+    use std::os::unix::process::CommandExt;
+    use talea_kernel_tests::{ALICE, Daemon, config, kernel, needs};
+    needs_root!();
+    needs!("two CPUs", kernel::cpus().len() >= 2);
+    let bench = Bench::new("lab_yasmin_user");
+    let program = bench.path("talea");
+    talea_kernel_tests::bench::copy(env!("CARGO_BIN_EXE_talea"), &program);
+    let folder = bench.path("results");
+    std::fs::create_dir(&folder).expect("a folder");
+    std::os::unix::fs::chown(&folder, Some(ALICE), Some(ALICE)).expect("root may");
+    let explores = |socket: &std::path::Path| {
+        let mut command = std::process::Command::new(&program);
+        command.args(["lab", "yasmin", "fig5", "--live", "--quick", "--out"]).arg(&folder);
+        command.env("TALEA_SOCKET", socket).current_dir("/").uid(ALICE).gid(ALICE);
+        let output = command.output().expect("it is started");
+        let [out, err] =
+            [output.stdout, output.stderr].map(|said| String::from_utf8_lossy(&said).into_owned());
+        assert!(output.status.success(), "{out}{err}");
+        let data = std::fs::read_to_string(folder.join("yasmin-fig5-live.json")).expect("data");
+        let data: Value = serde_json::from_str(&data).expect("JSON");
+        (out, data["configurations"].as_array().expect("configurations").clone())
+    };
+    let rule = format!(
+        "[[rule]]\ndomain = \"#{ALICE}\"\nplugin = \"fp\"\nmax_priority = 52\nallow_unbounded = true\n"
+    );
+    let mut daemon = Daemon::start(&bench, &config::with_rules(&rule));
+    let (out, rows) = explores(daemon.socket());
+    assert!(out.contains("priorities that talead has granted") && out.contains("Nobody may look"), "{out}");
+    assert!(rows.iter().all(|row| row["is_real_time"] == true && row["rights"] == "daemon"), "{rows:#?}");
+    daemon.terminate();
+    let (out, rows) = explores(std::path::Path::new("/nonexistent"));
+    assert!(out.contains("Flown without real-time priorities, for want of rights"), "{out}");
+    assert!(rows.iter().all(|row| row["is_real_time"] == false && row["rights"] == "none"), "{rows:#?}");
+}
+
+#[test]
 fn y16_y17_latencies_and_overheads_are_measured_beside_plain_threads() {
     needs_root!();
     let _bench = Bench::new("lab_yasmin_bars");

@@ -24,7 +24,7 @@ use talea_core::workload::Arrivals;
 use talea_core::{Span, Time};
 use talea_exec::Hole;
 use talea_exec::holes::{Looks, Monitor};
-use talea_runtime::{Mapping, Priorities, first_cpus};
+use talea_runtime::{Mapping, Priorities, Rights, first_cpus};
 use talea_sim::{Jobs, World};
 use talea_system::diagnostic;
 use talea_system::system::{self, System};
@@ -73,6 +73,10 @@ struct Row {
     /// Late by no more than a CPU stood still.
     left_out: usize,
     is_real_time: bool,
+    /// Whose right to real-time priorities it was.
+    rights: &'static str,
+    /// Whether somebody looked for CPUs that stood still.
+    is_watched: bool,
     paper: &'static str,
 }
 
@@ -164,7 +168,9 @@ fn fly(configuration: Configuration, base: &Setup) -> anyhow::Result<Row> {
     let monitors: Vec<Monitor> = setup.cpus.iter().map(|&cpu| Monitor::start(cpu, WATCHER, LOOKS)).collect();
     let flown = Drone::new(setup.clone()).fly().context("the drone")?;
     // Without the right to priorities they see nothing.
-    let holes: Vec<Hole> = monitors.into_iter().filter_map(|monitor| monitor.stop().ok()).flatten().collect();
+    let seen: Vec<_> = monitors.into_iter().map(Monitor::stop).collect();
+    let is_watched = seen.iter().all(Result::is_ok);
+    let holes: Vec<Hole> = seen.into_iter().flatten().flatten().collect();
     let holes: Vec<_> = holes.iter().map(|hole| stood_still(hole, flown.began)).collect();
     let (measured, left_out) = measured(&setup, &flown, &holes);
     ensure!(measured.frames + left_out > 0, "no frame was sent: {:?}", flown.report);
@@ -177,9 +183,18 @@ fn fly(configuration: Configuration, base: &Setup) -> anyhow::Result<Row> {
         measured,
         left_out,
         is_real_time: flown.report.is_real_time,
+        rights: match flown.report.rights {
+            Rights::Daemon => DAEMON,
+            Rights::Unused => "none",
+            Rights::Any | Rights::Own => "own",
+        },
+        is_watched,
         paper: configuration.paper(),
     })
 }
+
+/// Of a row whose priorities were granted.
+const DAEMON: &str = "daemon";
 
 #[derive(Serialize)]
 struct Data<'a> {
@@ -363,6 +378,14 @@ fn told(rows: &[Row], bars: &[bars::Bar], base: &Setup) -> String {
     }
     if rows.iter().any(|row| !row.is_real_time) {
         text.push_str("Flown without real-time priorities, for want of rights: nothing is promised.\n");
+    }
+    if rows.iter().all(|row| row.rights == DAEMON) {
+        text.push_str("Flown with real-time priorities that talead has granted.\n");
+    }
+    if rows.iter().any(|row| !row.is_watched) {
+        text.push_str(
+            "Nobody may look here for CPUs that stood still (that takes CAP_SYS_NICE): what was late by them counts as late.\n",
+        );
     }
     text.push('\n');
     text + &bars::text(bars)
