@@ -23,7 +23,9 @@ pub struct Effort {
     pub steps: u64,
     /// Steps that finishing workers made in its place; what these take of the CPU is the workers'.
     pub by_workers: u64,
-    /// Of these, because a time had come.
+    /// Steps that workers made in its place which were awake by themselves when their jobs came.
+    pub by_themselves: u64,
+    /// Of its own, because a time had come.
     pub timers: u64,
     /// The latest that it was awake after such a time.
     pub latest: Span,
@@ -173,5 +175,6 @@ pub(crate) fn drive<M: Mechanism>(
     // A worker may have stepped since.
     effort.left = effort.left.max(office.close()?.min(time.until));
     effort.by_workers = std::mem::take(&mut office.by_workers);
+    effort.by_themselves = std::mem::take(&mut office.by_themselves);
     Ok(effort)
 }

@@ -141,12 +141,7 @@ impl Slot {
         self.go.ring();
     }
 
-    /// Waits for the ring after so many.
-    pub(crate) fn wait(&self, heard: u32) {
-        self.go.wait(heard, Time::NEVER);
-    }
-
-    /// The same, but until this time on the machine's clock at most.
+    /// Waits for the ring after so many, but until this time on the machine's clock at most.
     pub(crate) fn wait_until(&self, heard: u32, until: Time) -> Woken {
         self.go.wait(heard, until)
     }

@@ -7,9 +7,10 @@ use crate::work::{Body, Job};
 use std::io;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
-use talea_core::CpuSet;
 use talea_core::machine::TaskId;
+use talea_core::{CpuSet, Time};
 use talea_os::Tid;
+use talea_os::bell::Woken;
 use talea_os::sched;
 use talea_os::threadclock::ThreadClock;
 
@@ -34,14 +35,21 @@ impl<'a, M: Mechanism> Worker<'a, M> {
     /// `None`: the run is over.
     pub(crate) fn wait_period(&mut self) -> Option<Job> {
         let slot = &self.stage.slots[self.task.0 as usize];
-        if std::mem::take(&mut self.busy)
-            && !self.counter.get().is_some_and(|counter| counter.finish(self.task, self.stage))
-        {
-            let cpu = slot.cpu.load(Ordering::Acquire) as usize;
-            // On its own CPU the dispatcher has the CPU before this returns.
-            self.stage.cpus[cpu].mailbox.post(self.task, &self.stage.slots);
+        let counter = self.counter.get();
+        let mut alarm = Time::NEVER;
+        if std::mem::take(&mut self.busy) {
+            let told = counter.and_then(|counter| counter.finish(self.task, self.stage));
+            if told.is_none() {
+                let cpu = slot.cpu.load(Ordering::Acquire) as usize;
+                // On its own CPU the dispatcher has the CPU before this returns.
+                self.stage.cpus[cpu].mailbox.post(self.task, &self.stage.slots);
+            }
+            alarm = told.unwrap_or(Time::NEVER);
         }
-        slot.wait(self.heard);
+        // Who is armed has a counter. If the job that comes is its to run its bell has rung when that returns.
+        while let (Woken::Due, Some(counter)) = (slot.wait_until(self.heard, alarm), counter) {
+            alarm = counter.come(self.task, self.stage);
+        }
         self.heard = self.heard.wrapping_add(1);
         if self.stage.over.load(Ordering::Acquire) {
             return None;

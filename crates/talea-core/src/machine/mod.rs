@@ -42,6 +42,7 @@ mod meter;
 mod notes;
 #[cfg(test)]
 mod operations;
+mod patience;
 mod possible;
 mod run;
 mod sharing;

@@ -73,11 +73,11 @@ impl<M: Mechanism> Root<M> {
         }
     }
 
-    /// When something happens by itself that is not the end of a budget.
-    fn general(&self) -> Time {
+    /// When something happens by itself that is not the end of a budget, and that nobody else is awake for.
+    pub(super) fn general(&self) -> Time {
         let first = |of: &talea_core::heap::Heap| of.first().map_or(Time::NEVER, |(at, _)| Time::from_ns(at));
         let change = self.changes.get(self.changed).map_or(Time::NEVER, |&(at, _)| at);
-        self.machine.next_timer().min(first(&self.arrivals)).min(first(&self.wakes)).min(change)
+        self.machine.next_timer().min(first(&self.alarms)).min(first(&self.wakes)).min(change)
     }
 
     /// When the dispatcher of `cpu`, which has just stepped and is about to sleep at `clock`, has to be awake again. `ring`

@@ -59,6 +59,7 @@ impl<M: Mechanism> Root<M> {
             self.tallies[at].count(job, self.now);
         }
         let _ = self.tell(log, Event::Completed { task });
+        self.look_out(task);
     }
 
     /// A job that moves tokens itself is over: what it has taken, and what it has put.
@@ -149,6 +150,7 @@ impl<M: Mechanism> Root<M> {
             let desk = &mut self.desks[task.0 as usize];
             if let Desk::Piece(cost) = *desk {
                 *desk = Desk::Taken;
+                self.is_called(task);
                 self.mechanism.begin(at, task, Job { number: job, version, cost })?;
             } else {
                 self.mechanism.resume(at, task)?;

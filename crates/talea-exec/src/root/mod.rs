@@ -7,10 +7,12 @@
 //! What a worker consumes is charged by the difference of its CPU clock to what was told last, whenever that is told. So
 //! nothing is lost that it does after it was stopped on another CPU, or between two jobs: it is charged when it next runs.
 //!
-//! [`desk`]: the pieces of a job and what it does between them; [`alarm`]: who is awake when.
+//! [`desk`]: the pieces of a job and what it does between them; [`alarm`]: who is awake when; [`doze`]: workers that look after their
+//! own arrivals.
 
 mod alarm;
 mod desk;
+mod doze;
 
 use crate::flow::Flow;
 use crate::load::{Cursor, Load};
@@ -21,6 +23,7 @@ use crate::stretch::{Stretch, Stretches};
 use crate::tally::Tally;
 use alarm::{Lead, Nap};
 use desk::Desk;
+use doze::Dozers;
 use std::sync::Arc;
 use talea_core::heap::Heap;
 use talea_core::machine::{ChannelId, Condition, Cpu, Event, Handled, Machine, Note, Order, TaskId};
@@ -44,6 +47,9 @@ pub(crate) struct Root<M> {
     loads: Vec<Cursor>,
     /// The next arrival of each task.
     arrivals: Heap,
+    /// Those of them that the dispatcher is to be awake for.
+    alarms: Heap,
+    dozers: Dozers,
     /// By CPU: as the mechanism was told.
     running: Vec<Option<Doing>>,
     /// By CPU: as ordered in this step.
@@ -76,7 +82,7 @@ pub(crate) struct Root<M> {
     refused: u64,
     /// By task.
     tallies: Vec<Tally>,
-    /// When dispatchers were awake late.
+    /// When dispatchers were awake late, or workers in their places.
     late: Stretches,
     stopped: bool,
     closed: bool,
@@ -114,6 +120,8 @@ impl<M: Mechanism> Root<M> {
             mechanism,
             loads: loads.into_iter().map(Cursor::new).collect(),
             arrivals: Heap::new(tasks),
+            alarms: Heap::new(tasks),
+            dozers: Dozers::new(tasks),
             running: vec![None; cpus],
             wanted: vec![None; cpus],
             jobs: vec![None; tasks],
@@ -141,13 +149,6 @@ impl<M: Mechanism> Root<M> {
         Ok(root)
     }
 
-    fn expect(&mut self, task: TaskId) {
-        match self.loads[task.0 as usize].next() {
-            Some(arrival) => self.arrivals.set(task.0, arrival.seen.as_ns()),
-            None => _ = self.arrivals.remove(task.0),
-        }
-    }
-
     /// No step changes anything any more.
     pub(crate) fn close(&mut self) {
         if !std::mem::replace(&mut self.closed, true) {
@@ -155,12 +156,12 @@ impl<M: Mechanism> Root<M> {
         }
     }
 
-    /// The dispatcher of `cpu`, which was to be awake at `due`, is awake.
+    /// The dispatcher of `cpu`, or a worker in its place, which was to be awake at `due`, is awake.
     pub(crate) fn awake(&mut self, cpu: usize, due: Time, now: Time) {
         self.late.put(Stretch { cpu: cpu as u32, from: due, to: now, by: now.since(due) });
     }
 
-    /// When dispatchers were awake late.
+    /// When dispatchers were awake late, or workers in their places.
     pub(crate) fn late(&self) -> &[Stretch] {
         self.late.all()
     }
@@ -232,6 +233,7 @@ impl<M: Mechanism> Root<M> {
         for cpu in 0..self.running.len() {
             self.charge(cpu, log)?;
         }
+        self.catch_up(log);
         for &task in &mail.ended {
             self.mechanism.ended(task)?;
             self.reach(task, log);
@@ -252,14 +254,7 @@ impl<M: Mechanism> Root<M> {
         while let Some((at, task)) = self.arrivals.first()
             && at <= self.now.as_ns()
         {
-            let task = TaskId(task);
-            let cursor = &mut self.loads[task.0 as usize];
-            let arrival = cursor.next().expect("an arrival that was waited for");
-            cursor.advance();
-            if self.tell(log, Event::Arrived { task, arrival: arrival.nominal }) == Handled::Refused {
-                self.refused += 1;
-            }
-            self.expect(task);
+            self.arrive(TaskId(task), log);
         }
         self.see_woken(log)?;
         loop {
@@ -279,6 +274,18 @@ impl<M: Mechanism> Root<M> {
             }
         }
         self.obey(me)
+    }
+
+    /// The next job of `task` has come.
+    fn arrive(&mut self, task: TaskId, log: &mut Log) {
+        let cursor = &mut self.loads[task.0 as usize];
+        let arrival = cursor.next().expect("an arrival that was waited for");
+        cursor.advance();
+        if self.tell(log, Event::Arrived { task, arrival: arrival.nominal }) == Handled::Refused {
+            self.refused += 1;
+        }
+        self.is_told(task);
+        self.expect(task);
     }
 
     /// Jobs that a graph has activated, and for which there was no room.

@@ -9,6 +9,8 @@ use crate::mailbox::Mail;
 use crate::mechanism::Mechanism;
 use crate::record::{Entry, Log, merge};
 use crate::root::Root;
+use crate::stretch::Stretch;
+use crate::tally::Tally;
 use crate::work::Job;
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -63,6 +65,10 @@ impl Threads {
             .unwrap_or(u64::MAX)
     }
 
+    fn is_busy(&self) -> bool {
+        self.workers.iter().any(|worker| worker.cpu.is_some())
+    }
+
     /// Who has just ended.
     fn ended(&self) -> Vec<TaskId> {
         let over = |&(_, worker): &(u32, &FakeWorker)| worker.cpu.is_some() && worker.left == Some(0);
@@ -87,6 +93,11 @@ impl Fake {
     pub(super) fn new(tasks: usize) -> Fake {
         let workers = vec![FakeWorker::default(); tasks];
         Fake(Rc::new(RefCell::new(Threads { workers, ..Threads::default() })))
+    }
+
+    /// Whoever is let run does so until then.
+    pub(super) fn work_until(&self, now: u64) {
+        self.0.borrow_mut().advance(now);
     }
 }
 
@@ -142,6 +153,12 @@ pub(super) struct Ran {
     pub(super) steps: u64,
     /// Of these, by workers that had finished.
     pub(super) by_workers: u64,
+    /// And by workers whose jobs came.
+    pub(super) by_themselves: u64,
+    pub(super) tallies: Vec<Tally>,
+    pub(super) refused: u64,
+    /// When dispatchers were awake late, or workers in their places.
+    pub(super) late: Vec<Stretch>,
 }
 
 /// Runs `tree` until `until`; each time that a dispatcher wakes by its alarm it is late by `late`.
@@ -179,8 +196,34 @@ pub(super) fn run_by(
     until: Time,
     (effort, switch): (Span, Span),
     changes: Vec<(Time, Condition)>,
+    may: impl FnMut(u64) -> bool,
+    late: impl FnMut() -> Span,
+) -> Ran {
+    go(tree, workload, until, (effort, switch), changes, may, late, false)
+}
+
+/// Where workers always step the root when they finish, and those that may are awake by themselves when their jobs come, late by `late` as
+/// dispatchers are. In a world that changes.
+pub(super) fn run_dozing(
+    tree: &Tree,
+    workload: &Workload,
+    until: Time,
+    changes: Vec<(Time, Condition)>,
+    late: impl FnMut() -> Span,
+) -> Ran {
+    go(tree, workload, until, (Span::ZERO, Span::ZERO), changes, |_| true, late, true)
+}
+
+#[allow(clippy::too_many_arguments, reason = "everything that a run may differ in")]
+fn go(
+    tree: &Tree,
+    workload: &Workload,
+    until: Time,
+    (effort, switch): (Span, Span),
+    changes: Vec<(Time, Condition)>,
     mut may: impl FnMut(u64) -> bool,
     mut late: impl FnMut() -> Span,
+    dozes: bool,
 ) -> Ran {
     let cpus = tree.cpus as usize;
     let machine = tree.build().expect("a sound tree");
@@ -191,11 +234,34 @@ pub(super) fn run_by(
         .zip(&workload.sources)
         .map(|(drawn, source)| Load::drawn(&drawn.arrivals, drawn.costs, source.cost.clone()));
     let Ok(mut root) = Root::new(machine, cpus, fake.clone(), loads.collect(), changes, Vec::new());
+    if dozes && cpus == 1 {
+        root.let_doze();
+    }
     let mut logs: Vec<Log> = (0..cpus).map(|_| Log::new(1 << 16)).collect();
     let mut due = vec![0; cpus];
-    let (mut steps, mut by_workers) = (0, 0);
+    // By task: when its worker is awake by itself, and gets the CPU if nobody has it.
+    let mut naps = vec![u64::MAX; workload.sources.len()];
+    let (mut steps, mut by_workers, mut by_themselves) = (0, 0, 0);
     loop {
         let first = fake.0.borrow().first_end().min(due.iter().copied().min().expect("a CPU"));
+        for (nap, worker) in naps.iter_mut().zip(&fake.0.borrow().workers) {
+            // Whoever was called sleeps no more.
+            *nap = if worker.left.is_some() { u64::MAX } else { *nap };
+        }
+        let (nap, sleeper) = (0..).zip(&naps).map(|(task, &nap)| (nap, task)).min().expect("a task");
+        if nap < first.min(until.as_ns()) && !fake.0.borrow().is_busy() {
+            let now = nap.max(fake.0.borrow().now);
+            fake.0.borrow_mut().advance(now);
+            naps[sleeper as usize] = u64::MAX;
+            let (task, now) = (TaskId(sleeper), Time::from_ns(now));
+            if root.comes(task, now) {
+                let Ok(()) = root.step(0, now, &Mail::default(), &mut logs[0]);
+                (steps, by_themselves) = (steps + 1, by_themselves + 1);
+                naps[sleeper as usize] = sleeps(root.doze(task), &mut late);
+                due[0] = if root.sleeps_on() { due[0] } else { now.as_ns() };
+            }
+            continue;
+        }
         // What was due while a dispatcher was busy is looked at when it is done.
         let now = first.max(fake.0.borrow().now);
         if now >= until.as_ns() {
@@ -215,6 +281,9 @@ pub(super) fn run_by(
         fake.0.borrow_mut().lose(asleep, switch.as_ns());
         if by_worker {
             by_workers += 1;
+            for &task in &mail.ended {
+                naps[task.0 as usize] = sleeps(root.doze(task), &mut late);
+            }
             if !root.sleeps_on() {
                 due[0] = asleep;
             }
@@ -229,7 +298,14 @@ pub(super) fn run_by(
     let (record, lost) = merge(logs);
     assert_eq!(lost, 0);
     let stops = fake.0.borrow().stops;
-    Ran { course: Course::of(tree.cpus, &record), record, stops, steps, by_workers }
+    let (tallies, refused, late) = (root.tallies().to_vec(), root.refused(), root.late().to_vec());
+    let course = Course::of(tree.cpus, &record);
+    Ran { course, record, stops, steps, by_workers, by_themselves, tallies, refused, late }
+}
+
+/// When somebody is awake who sleeps until then.
+fn sleeps(until: Option<Time>, late: &mut impl FnMut() -> Span) -> u64 {
+    until.map_or(u64::MAX, |until| until.as_ns().saturating_add(late().as_ns()))
 }
 
 /// The same in the simulator.

@@ -1,5 +1,6 @@
 //! The loop without threads: workers are numbers, time is whatever happens next.
 
+mod doze;
 mod fake;
 mod loops;
 mod programs;

@@ -461,22 +461,44 @@ fn anybodys_own_jobs_are_done_in_order_and_their_ends_are_told() {
     assert_eq!(ends, 20);
 }
 
+/// A task with a job every 2 ms, forty in all, in this tree: how often its dispatcher stepped, its worker when it had finished, and its
+/// worker when its job came. Whatever was stepped by whom, a fresh machine does it again.
+fn steps_of_forty(tree: &Tree) -> [u64; 3] {
+    let load = every_2_ms(40, vec![Work::from_ns(200_000)]);
+    let plan = alone(tree, load, talea_exec::work::spender());
+    let report = execute(plan, &Options::new(Span::from_ns(500_000_000))).expect("it runs");
+    let mut fresh = tree.build().expect("a sound tree");
+    assert!(talea_exec::replay::replay(&mut fresh, &report.roots[0].record).expect("the same orders") > 0);
+    assert_eq!(report.roots[0].tallies[0].jobs, 40);
+    let effort = report.roots[0].effort[0];
+    [effort.steps, effort.by_workers, effort.by_themselves]
+}
+
 #[test]
 fn s8_a_job_costs_one_wake_of_its_dispatcher() {
     needs_root!();
     needs!("two CPUs", kernel::cpus().len() >= 2);
     let _bench = Bench::new("exec_one_wake");
-    let tree = small();
-    let load = every_2_ms(40, vec![Work::from_ns(200_000)]);
-    let plan = alone(&tree, load, talea_exec::work::spender());
-    let report = execute(plan, &Options::new(Span::from_ns(500_000_000))).expect("it runs");
-    let effort = report.roots[0].effort[0];
+    let mut tree = Tree::new(1, SchedulerSpec::new("cpu", Policy::Fifo));
+    let task = TaskSpec::new("task", Span::from_ns(2_000_000));
+    // When its jobs may begin is the machine's to say: nobody is awake by itself.
+    let _ = tree.task(Tree::ROOT, TaskSpec { enforced: true, ..task });
+    let [steps, by_workers, by_themselves] = steps_of_forty(&tree);
     // Each end is the worker's own step. Where the machine stood still several jobs have come at once, so never more.
-    assert_eq!(effort.by_workers, 40, "{effort:?}");
-    assert!(effort.steps <= 41, "{effort:?}");
-    // And whatever was stepped by whom, a fresh machine does it again.
-    let mut fresh = tree.build().expect("a sound tree");
-    assert!(talea_exec::replay::replay(&mut fresh, &report.roots[0].record).expect("the same orders") > 0);
+    assert_eq!((by_workers, by_themselves), (40, 0));
+    assert!(steps <= 41, "{steps}");
+}
+
+#[test]
+fn s8_a_light_task_is_awake_by_itself_and_costs_its_dispatcher_nothing() {
+    needs_root!();
+    needs!("two CPUs", kernel::cpus().len() >= 2);
+    let _bench = Bench::new("exec_no_wake");
+    let [steps, by_workers, by_themselves] = steps_of_forty(&small());
+    assert_eq!(by_workers, 40);
+    // Where the machine stood still several jobs have come at once.
+    assert!((1..40).contains(&by_themselves), "{by_themselves}");
+    assert!(steps <= 2, "{steps}");
 }
 
 #[test]

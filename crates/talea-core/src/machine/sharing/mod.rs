@@ -136,6 +136,11 @@ impl Sharing {
         self.tasks[task as usize].version
     }
 
+    /// Whether there is anything that a job may have to wait for.
+    pub(super) fn has_gates(&self) -> bool {
+        !self.holders.is_empty() || !self.resources.is_empty()
+    }
+
     /// Who holds accelerator `which`.
     pub(super) fn accelerator(&self, which: u32) -> Option<u32> {
         (self.free >> which & 1 == 0).then(|| self.holders[which as usize])

@@ -1,0 +1,188 @@
+//! Whose arrivals never take the CPU from anybody: a question of drivers that would rather not be awake for them.
+//!
+//! Model: one CPU, and nothing on the way from the root to the task but schedulers that order by criteria. A job that arrives changes
+//! what runs only where, at some level, its branch comes before the one that runs. Whoever runs was there before, so it is enough
+//! to ask each policy about a sibling that came last before it: of deadlines and arrivals an earlier one is more urgent, and of a
+//! level's queue too. What a branch shows is what its most urgent task shows, so all tasks below a sibling are asked about.
+//! A scheduler that does not preempt is not asked at all while one of its children is under way.
+//!
+//! Conservative: a server, a quantum, a table, an accelerator, a resource or a graph anywhere in the machine is answered with no, and
+//! so is a policy from outside. Then whether an arrival matters may depend on when it is told.
+//!
+//! Plain twin: all decisions of random runs, in the executor's tests of its loop.
+
+use super::{Machine, NONE, TaskId, Watch};
+use crate::sched::{Built, Entry, Scheduler};
+use crate::{Span, Time};
+
+impl<W: Watch> Machine<W> {
+    /// Whether no arrival of `task` takes the CPU from a job that has it, if it is told with its own time and before everything
+    /// that happens later: it may then be told when the next thing happens, or when the CPU has nothing to do.
+    ///
+    /// O(tasks · depth), for the begin of a run.
+    pub fn interrupts_nobody(&self, task: TaskId) -> bool {
+        let holds = self.share.as_ref().is_some_and(|share| share.has_gates());
+        let is_plain = self.cpus.len() == 1 && self.table.is_none() && self.graph.is_none();
+        if !is_plain || self.any_metered || holds || self.tasks[task.0 as usize].ring.is_spaced() {
+            return false;
+        }
+        let others = || (0..self.tasks.len() as u32).filter(|&other| other != task.0);
+        let mut group = self.nodes[self.tasks[task.0 as usize].node as usize].parent;
+        while group != NONE {
+            let state = &self.groups[group as usize];
+            let is_ordered =
+                !matches!(state.policy, Built::RoundRobin(_) | Built::Partitions(_) | Built::Custom(_));
+            let waits = |other: u32| {
+                let (Some(mine), Some(other)) = (self.seen(group, task.0, 1), self.seen(group, other, 0))
+                else {
+                    return true;
+                };
+                mine.child == other.child || !state.policy.before(Time::ZERO, &mine, &other)
+            };
+            if !is_ordered || (state.preemptive && !others().all(waits)) {
+                return false;
+            }
+            group = self.nodes[state.node as usize].parent;
+        }
+        true
+    }
+
+    /// What `group` sees of a job of `task` that arrives at `at`, if the task is below it.
+    fn seen(&self, group: u32, task: u32, at: u64) -> Option<Entry> {
+        let state = &self.tasks[task as usize];
+        let mut node = &self.nodes[state.node as usize];
+        let mut shown = node.entry.criteria;
+        shown.arrival = Time::ZERO + Span::from_ns(at);
+        shown.deadline = shown.arrival.saturating_add(state.deadline);
+        while node.parent != group {
+            let above = self.groups.get(node.parent as usize)?;
+            shown = above.own.over(&shown);
+            node = &self.nodes[above.node as usize];
+        }
+        Some(Entry { child: node.entry.child, job: 0, since: at, criteria: shown })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::criteria::Own;
+    use crate::machine::{NodeId, Protocol, SchedulerSpec, TaskId, TaskSpec, Tree, Version};
+    use crate::sched::Policy;
+    use crate::server::{Kind, Reservation};
+    use crate::{Span, Work};
+    use alloc::vec::Vec;
+
+    fn task(tree: &mut Tree, parent: NodeId, ms: u64, priority: u8) {
+        let mut spec = TaskSpec::new("task", Span::from_ns(ms * 1_000_000));
+        spec.priority = priority;
+        let _ = tree.task(parent, spec);
+    }
+
+    /// Of a flat root: tasks with these periods and priorities.
+    fn flat(policy: Policy, tasks: &[(u64, u8)]) -> Tree {
+        let mut tree = Tree::new(1, SchedulerSpec::new("root", policy));
+        for &(ms, priority) in tasks {
+            task(&mut tree, Tree::ROOT, ms, priority);
+        }
+        tree
+    }
+
+    fn patient(tree: &Tree) -> Vec<u32> {
+        let machine = tree.build().expect("a sound tree");
+        (0..machine.tasks() as u32).filter(|&task| machine.interrupts_nobody(TaskId(task))).collect()
+    }
+
+    #[test]
+    fn s8_in_a_flat_root_it_is_whoever_comes_last_in_its_order() {
+        let tasks = [(10, 3), (30, 1), (20, 2), (30, 1)];
+        assert_eq!(
+            patient(&flat(Policy::Edf, &tasks)),
+            [1, 3],
+            "the later of two equal deadlines has to wait"
+        );
+        assert_eq!(
+            patient(&flat(Policy::RateMonotonic, &tasks)),
+            [3],
+            "of two equal periods the first interrupts"
+        );
+        assert_eq!(patient(&flat(Policy::DeadlineMonotonic, &tasks)), [3]);
+        assert_eq!(patient(&flat(Policy::FixedPriority, &tasks)), [1, 3], "a level is a queue");
+        assert_eq!(patient(&flat(Policy::CriticalityMonotonic, &tasks)), [3]);
+        assert_eq!(patient(&flat(Policy::Fifo, &tasks)), [0, 1, 2, 3]);
+        let quantum = Work::from_ns(1_000_000);
+        assert_eq!(patient(&flat(Policy::RoundRobin { quantum }, &tasks)), []);
+        let mut stubborn = flat(Policy::Edf, &tasks);
+        let super::super::Body::Scheduler(root) = &mut stubborn.get_mut(Tree::ROOT).expect("a root").body
+        else {
+            unreachable!("a scheduler")
+        };
+        root.preemptive = false;
+        assert_eq!(patient(&stubborn), [0, 1, 2, 3]);
+        let mut two = flat(Policy::Edf, &tasks);
+        two.cpus = 2;
+        assert_eq!(patient(&two), []);
+    }
+
+    #[test]
+    fn s8_below_schedulers_each_level_is_asked() {
+        let mut tree = flat(Policy::RateMonotonic, &[(50, 0)]);
+        let group = tree.scheduler(Tree::ROOT, SchedulerSpec::new("group", Policy::Edf));
+        task(&mut tree, group, 60, 0);
+        task(&mut tree, group, 40, 0);
+        assert_eq!(
+            patient(&tree),
+            [1],
+            "the first one comes before the longest below its sibling; the last before its own"
+        );
+        let own = |period| Own { period: Some(Span::from_ns(period)), ..Own::default() };
+        let set = |tree: &mut Tree, own| {
+            if let Some(super::super::Body::Scheduler(spec)) = tree.get_mut(group).map(|node| &mut node.body)
+            {
+                spec.own = own;
+            }
+        };
+        set(&mut tree, own(1));
+        assert_eq!(patient(&tree), [0], "the group stands above it, whoever is in it");
+        set(&mut tree, own(99_000_000));
+        assert_eq!(patient(&tree), [1]);
+        set(&mut tree, Own::default());
+        let stubborn = SchedulerSpec { preemptive: false, ..SchedulerSpec::new("b", Policy::Edf) };
+        let other = tree.scheduler(Tree::ROOT, stubborn);
+        task(&mut tree, other, 70, 0);
+        task(&mut tree, other, 80, 0);
+        assert_eq!(patient(&tree), [3, 4], "neither interrupts its neighbour, whichever comes first");
+        set(&mut tree, own(75_000_000));
+        assert_eq!(patient(&tree), [4], "but one of them a job of another branch, as a whole branch does");
+    }
+
+    #[test]
+    fn s8_where_more_than_criteria_counts_nobody_is() {
+        let tasks = [(10, 0), (20, 0)];
+        let mut served = flat(Policy::Edf, &tasks);
+        let mut server = SchedulerSpec::new("server", Policy::Fifo);
+        server.reservation =
+            Some(Reservation::new(Kind::Polling, Work::from_ns(1_000_000), Span::from_ns(10_000_000)));
+        let server = served.scheduler(Tree::ROOT, server);
+        task(&mut served, server, 10, 0);
+        let mut joined = flat(Policy::Edf, &tasks);
+        let node = joined.task(Tree::ROOT, TaskSpec::node("node"));
+        let _ = joined.channel(NodeId(1), node, 0);
+        let change = |what: &dyn Fn(&mut Tree, &mut TaskSpec)| {
+            let mut tree = flat(Policy::Edf, &tasks);
+            let mut spec = TaskSpec::new("last", Span::from_ns(99_000_000));
+            what(&mut tree, &mut spec);
+            let _ = tree.task(Tree::ROOT, spec);
+            patient(&tree)
+        };
+        assert_eq!((patient(&served), patient(&joined)), (Vec::new(), Vec::new()));
+        assert_eq!(change(&|_, _| ()), [2]);
+        assert_eq!(change(&|_, spec| spec.versions.push(Version::new("only"))), [2]);
+        assert_eq!(change(&|_, spec| spec.enforced = true), []);
+        assert_eq!(change(&|tree, spec| spec.uses.push(tree.resource("r", Protocol::None))), []);
+        let needs = |tree: &mut Tree, spec: &mut TaskSpec| {
+            let accelerators = alloc::vec![tree.accelerator("a")];
+            spec.versions.push(Version { accelerators, ..Version::new("v") });
+        };
+        assert_eq!(change(&needs), []);
+    }
+}
