@@ -102,7 +102,8 @@ impl<M: Mechanism> Root<M> {
     /// enough. If not it has to be rung for; also when all is done, which it looks after.
     pub(crate) fn sleeps_on(&self) -> bool {
         let end = self.machine.budget_end(Cpu(0));
-        let look = Time::from_ns(end.as_ns().saturating_sub(self.leads[0].0.as_ns()));
+        let lead = if end == Time::NEVER { 0 } else { self.leads[0].0.as_ns() };
+        let look = Time::from_ns(end.as_ns().saturating_sub(lead));
         self.armed[0] <= self.general().min(look) && !self.is_done()
     }
 

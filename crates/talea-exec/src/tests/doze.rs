@@ -282,3 +282,18 @@ fn y6_a_worker_that_is_called_for_another_job_leaves_what_it_would_have_been_awa
     assert_eq!(root.doze(TaskId(0)), None, "the dispatcher is awake then anyway");
     assert!(root.sleeps_on());
 }
+
+#[test]
+fn s8_where_more_workers_sleep_than_may_be_awake_by_themselves_the_dispatcher_looks_after_the_rest() {
+    let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::Fifo));
+    let mut sources = Vec::new();
+    for task in 0..20 {
+        let _ = tree.task(Tree::ROOT, TaskSpec::new("task", ms(40)));
+        let arrivals = Arrivals::Periodic { offset: ms(2 * task), period: ms(40), jitter: Span::ZERO };
+        sources.push(Source { arrivals, cost: Cost::Constant(Work::from_ns(1_000_000)) });
+    }
+    let workload = Workload { sources, seed: 1 };
+    let ran = run_dozing(&tree, &workload, at(400), Vec::new(), in_time);
+    assert_eq!(ran.course.parts_from(&simulate(&tree, &workload, at(400))), None);
+    assert!(ran.by_themselves > 100, "{}", ran.by_themselves);
+}

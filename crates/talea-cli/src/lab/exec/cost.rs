@@ -5,7 +5,7 @@
 use super::super::bars::{self, Bar};
 use super::super::samples::median;
 use super::super::sf3p;
-use super::{by_hand, periodic};
+use super::{by_hand, periodic, plain};
 use crate::output::Table;
 use serde::Serialize;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -41,6 +41,16 @@ pub(in super::super) struct Cost {
 }
 
 impl Cost {
+    /// Of threads that nobody but the kernel schedules: so many ns beside their jobs.
+    pub(super) fn of_threads(beside: u64, jobs: u64, duration: Span) -> Cost {
+        Cost {
+            workers_us: beside as f64 / 1e3 / jobs.max(1) as f64,
+            share: beside as f64 / duration.as_ns().max(1) as f64,
+            jobs,
+            ..Cost::default()
+        }
+    }
+
     fn us(&self) -> f64 {
         self.dispatcher_us + self.workers_us
     }
@@ -59,10 +69,12 @@ pub(in super::super) struct Found {
     five: Vec<Cost>,
     /// SF3P's sets at nine tenths of the CPU, by policy.
     sets: Vec<(&'static str, Vec<Cost>)>,
+    /// The same sets on plain FIFO threads, rate monotonic.
+    plain: Vec<Cost>,
 }
 
 /// What jobs do, and how much of it they have done: they spend what they cost.
-fn counting(done: &AtomicU64) -> Body<'_> {
+pub(super) fn counting(done: &AtomicU64) -> Body<'_> {
     Box::new(|job, over| {
         let begin = clock::thread_cpu_time();
         let end = begin.checked_add(job.cost).unwrap_or(begin);
@@ -196,6 +208,7 @@ pub(super) fn measure(cpu: u32, quick: bool) -> anyhow::Result<Found> {
         one: Vec::new(),
         five: Vec::new(),
         sets: Vec::new(),
+        plain: Vec::new(),
     };
     for turn in 0..rounds {
         found.empty_us.push(empty(cpu, PERIOD, jobs)?);
@@ -217,6 +230,7 @@ pub(super) fn measure(cpu: u32, quick: bool) -> anyhow::Result<Found> {
         for ((_, policy), (_, costs)) in sf3p::POLICIES.iter().zip(&mut found.sets) {
             costs.push(set(cpu, &one, policy, Span::from_ns(seconds * 1_000_000_000))?);
         }
+        found.plain.push(plain::set(cpu, &one, Span::from_ns(seconds * 1_000_000_000))?);
     }
     Ok(found)
 }
@@ -277,7 +291,8 @@ impl Found {
         let named =
             [("a job, one level".to_owned(), &self.one), (format!("a job, {LEVELS} levels"), &self.five)];
         let sets = self.sets.iter().map(|(name, costs)| (format!("SF3P's sets at 90 %, {name}"), costs));
-        for (name, costs) in named.into_iter().chain(sets) {
+        let plain = [("the same by hand, plain FIFO threads, rm".to_owned(), &self.plain)];
+        for (name, costs) in named.into_iter().chain(sets).chain(plain) {
             table.row(vec![
                 name,
                 format!("{:.2}", middle(costs, |cost| cost.dispatcher_us)),

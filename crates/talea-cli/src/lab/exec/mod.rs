@@ -10,6 +10,7 @@
 
 mod budget;
 pub(super) mod cost;
+mod plain;
 mod slots;
 mod wake;
 

@@ -1,15 +1,19 @@
-//! How late a task in a tree of one level is awake, beside a plain thread that sleeps to the same times.
+//! How late a task in a tree of one level is awake, beside a plain thread that sleeps to the same times, and beside one that is called by
+//! another which does: what a dispatcher in between costs before it does anything.
 
 use super::super::bars::Bar;
 use super::super::samples::{Samples, Summary, ratio};
-use super::{lateness_by_hand, outside_holes, periodic, us};
+use super::{by_hand, lateness_by_hand, outside_holes, periodic, us};
 use serde::Serialize;
+use std::io;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use talea_core::machine::{SchedulerSpec, TaskSpec, Tree};
-use talea_core::sched::Policy;
-use talea_core::{Span, Work};
-use talea_exec::{Options, RootPlan, TaskPlan, execute};
-use talea_os::clock;
+use talea_core::{CpuSet, Span, Time, Work, sched as policies};
+use talea_exec::{Band, Options, RootPlan, TaskPlan, execute};
+use talea_os::bell::Bell;
+use talea_os::sched::{self, Attr, Policy};
+use talea_os::{Tid, clock};
 
 const PERIOD: Span = Span::from_ns(1_000_000);
 
@@ -17,14 +21,15 @@ const PERIOD: Span = Span::from_ns(1_000_000);
 #[derive(Debug, Serialize)]
 pub(super) struct Found {
     by_hand: Summary,
+    handed_over: Summary,
     in_a_tree: Summary,
-    /// Left out, by hand and in the tree: within holes.
-    holes: [usize; 2],
+    /// Left out, by hand, handed over and in the tree: within holes.
+    holes: [usize; 3],
 }
 
 /// From the nominal release to the first thing that a job does, in ns.
 fn in_a_tree(cpu: u32, times: usize) -> anyhow::Result<Vec<u64>> {
-    let mut tree = Tree::new(1, SchedulerSpec::new("cpu", Policy::Edf));
+    let mut tree = Tree::new(1, SchedulerSpec::new("cpu", policies::Policy::Edf));
     let _ = tree.task(Tree::ROOT, TaskSpec::new("task", PERIOD));
     let begun = Mutex::new(Vec::with_capacity(times));
     let body = |_: &_, _: &_| {
@@ -42,11 +47,43 @@ fn in_a_tree(cpu: u32, times: usize) -> anyhow::Result<Vec<u64>> {
     Ok((0..).zip(&begun).map(late).collect())
 }
 
+/// How late a thread is awake that another one calls, which sleeps to these times and stands above it.
+fn handed_over(cpu: u32, times: usize) -> anyhow::Result<Vec<u64>> {
+    let (call, at) = (Bell::new(), AtomicU64::new(0));
+    let called = || -> io::Result<Vec<u64>> {
+        let me = Tid::current();
+        sched::set_affinity(me, &CpuSet::single(cpu))?;
+        sched::set(me, &Attr::grant(Policy::Fifo(Band::default().top - 1)))?;
+        let mut late = Vec::with_capacity(times);
+        for heard in 0..times as u32 {
+            call.wait(heard, Time::NEVER);
+            late.push(clock::now().as_ns().saturating_sub(at.load(Ordering::Relaxed)));
+        }
+        Ok(late)
+    };
+    let calls = || {
+        std::thread::scope(|scope| {
+            let called = scope.spawn(called);
+            let own = Bell::new();
+            let mut due = clock::now() + PERIOD + PERIOD;
+            for _ in 0..times {
+                due += PERIOD;
+                own.wait(own.heard(), due);
+                at.store(due.as_ns(), Ordering::Relaxed);
+                call.ring();
+            }
+            called.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    };
+    Ok(by_hand(cpu, calls)??)
+}
+
 /// Rounds that take turns.
 pub(super) fn measure(cpu: u32, quick: bool) -> anyhow::Result<Found> {
     let (rounds, times) = if quick { (2, 100) } else { (20, 500) };
-    let (mut plain, mut ours) = (Vec::new(), Vec::new());
+    let (mut plain, mut handed, mut ours) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..rounds {
+        handed.extend(handed_over(cpu, times)?);
         if round % 2 == 0 {
             plain.extend(lateness_by_hand(cpu, PERIOD, times)?);
             ours.extend(in_a_tree(cpu, times)?);
@@ -55,9 +92,15 @@ pub(super) fn measure(cpu: u32, quick: bool) -> anyhow::Result<Found> {
             plain.extend(lateness_by_hand(cpu, PERIOD, times)?);
         }
     }
-    let ((plain, a), (ours, b)) = (outside_holes(plain), outside_holes(ours));
+    let ((plain, a), (handed, b), (ours, c)) =
+        (outside_holes(plain), outside_holes(handed), outside_holes(ours));
     let summary = |all: Vec<u64>| Samples::from(all).summary();
-    Ok(Found { by_hand: summary(plain), in_a_tree: summary(ours), holes: [a, b] })
+    Ok(Found {
+        by_hand: summary(plain),
+        handed_over: summary(handed),
+        in_a_tree: summary(ours),
+        holes: [a, b, c],
+    })
 }
 
 impl Found {
@@ -84,6 +127,7 @@ impl Found {
             )
         };
         one("of a plain FIFO thread", &self.by_hand, self.holes[0])
-            + &one("of a task in a tree of one level", &self.in_a_tree, self.holes[1])
+            + &one("of one that another such thread calls", &self.handed_over, self.holes[1])
+            + &one("of a task in a tree of one level", &self.in_a_tree, self.holes[2])
     }
 }
