@@ -405,7 +405,7 @@ typedef struct talea_app talea_app;
 #define TALEA_APP_INSIST         4u /* without the right to real-time priorities, or to a shield that it wants, it does not start (-EPERM) */
 #define TALEA_APP_KEEP_CHANNELS  8u /* what a stop leaves in channels is there at the next start, and activates again */
 #define TALEA_APP_SHIELD        16u /* its CPUs are cleared of others' threads and interrupts while it runs, which takes root; one CPU at
-                                       least must be left for those (-EINVAL) */
+                                       least must be left for those (-ENODEV) */
 
 /* Whose right to real-time priorities it uses. */
 #define TALEA_RIGHTS_ANY    0u /* the process's own (CAP_SYS_NICE, or RLIMIT_RTPRIO up to 94), else the daemon's, else none */
@@ -501,7 +501,7 @@ typedef struct talea_task_version {
     uint32_t size;
     uint32_t zero;
     uint64_t energy;  /* what a job uses up, in the unit of the battery; with ENERGY, TRADE_OFF */
-    uint64_t time_ns; /* what a job takes; with TRADE_OFF */
+    uint64_t time_ns; /* what a job takes at most; with TRADE_OFF, and for talea_app_describe */
     uint64_t modes;   /* bit k: meant for mode k; 0: for all of them; with MODE */
     uint64_t needs;   /* permissions, a bit each; with MASK */
     char name[32];
@@ -588,6 +588,12 @@ int talea_task_report_get(talea_app *app, uint32_t task, talea_task_report *repo
 /* Wants a job of a task that is sporadic or activated, or one more of any other. -ESRCH: the application does not run, or
  * has no such task. Whether there was room, the report says. */
 int talea_app_activate(talea_app *app, uint32_t task);
+
+/* The application as a system file, for `talea analyze`, `simulate` and `compare`: the text and a zero behind it, `room` bytes at most.
+ * `length`, unless it is NULL, becomes how long the text is without that zero, whether there was room or not. Every version must say its time_ns; tasks and versions
+ * have names, of letters, digits, `_`, `-` and `.`. Tasks that are activated do not come by themselves there. -ENOSPC: there is not enough room, and
+ * nothing was written; `text` may be NULL if `room` is 0. -EINVAL: what a file can't say, such as a function that chooses versions. */
+int talea_app_describe(talea_app *app, char *text, size_t room, size_t *length);
 
 /* What has become of the world, for the versions of jobs from now on. At each start the battery is full, the mode is 0, and
  * everything is permitted. -ESRCH: the application does not run. */

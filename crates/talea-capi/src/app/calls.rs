@@ -2,7 +2,7 @@
 
 use super::choice::{Choose, Given};
 use super::job::Call;
-use super::state::{App, Known, wrong};
+use super::state::{App, Known, trouble, wrong};
 use super::{Pipe, convert};
 use crate::border::{Answer, Trouble, call, given, place, read};
 use crate::layout::{TaleaAppConfig, TaleaTask, TaleaTaskVersion};
@@ -69,6 +69,10 @@ impl App {
             declared.stopped()?.uses(version, known);
             Ok(())
         })
+    }
+
+    pub(crate) fn describe(&self) -> Answer<String> {
+        self.with(|declared| declared.stopped()?.describe().map_err(|error| trouble(&error)))
     }
 
     pub(crate) fn edge(&self, from: u32, to: u32) -> Answer {
@@ -219,6 +223,38 @@ pub unsafe extern "C" fn talea_app_accelerator(app: *mut App, name: *const c_cha
 pub unsafe extern "C" fn talea_app_uses(app: *mut App, task: u32, version: u32, accelerator: u32) -> c_int {
     // SAFETY: as the header says.
     call(|| unsafe { given(app, "app is NULL") }?.uses(task, version, accelerator))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn talea_app_describe(
+    app: *mut App,
+    text: *mut c_char,
+    room: size_t,
+    length: *mut size_t,
+) -> c_int {
+    call(|| {
+        // SAFETY: as the header says.
+        let said = unsafe { given(app, "app is NULL") }?.describe()?;
+        if !length.is_null() {
+            // SAFETY: as the header says, it names room for a size.
+            unsafe { length.write_unaligned(said.len()) };
+        }
+        if room <= said.len() {
+            return Err(Trouble::Said(
+                libc::ENOSPC,
+                format!("the text is {} bytes long, and there is room for {room}", said.len()),
+            ));
+        }
+        if text.is_null() {
+            return Err(Trouble::Caller(libc::EINVAL, "text is NULL"));
+        }
+        // SAFETY: as the header says, it names `room` bytes that are nobody else's: enough for the text and a zero, as was just seen.
+        unsafe {
+            text.cast::<u8>().copy_from_nonoverlapping(said.as_ptr(), said.len());
+            text.cast::<u8>().add(said.len()).write(0);
+        }
+        Ok(())
+    })
 }
 
 #[unsafe(no_mangle)]

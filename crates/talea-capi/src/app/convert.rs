@@ -164,5 +164,9 @@ pub(crate) fn version(given: &TaleaTaskVersion, number: usize) -> Answer<Version
         name => Version::new(name),
     };
     let modes = if given.modes == 0 { u64::MAX } else { given.modes };
-    Ok(version.energy(given.energy).time(long(given.time_ns)).modes(modes).needs(given.needs))
+    let version = match given.time_ns {
+        0 => version,
+        most => version.cost(long(most)).time(long(most)),
+    };
+    Ok(version.energy(given.energy).modes(modes).needs(given.needs))
 }
