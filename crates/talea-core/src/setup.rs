@@ -198,6 +198,19 @@ pub enum RmTest {
 pub struct FpOptions {
     /// Refuse a new distinct priority when every level is taken (the option that ReTiF 5.3 announces).
     pub refuse_sharing: bool,
+    /// Over which CPUs priorities are ordered.
+    pub levels: FpLevels,
+}
+
+/// Over which CPUs `fp` and `rr` turn requested priorities into those of the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FpLevels {
+    /// Each CPU has an order of its own: what priority 50 is on one says nothing of another, and each has all levels of the band.
+    #[default]
+    Each,
+    /// One order for all of them: equal priorities have the same level wherever they are, and a larger one a higher level. For applications that
+    /// move their threads.
+    Common,
 }
 
 /// Options of a foreign plugin.

@@ -2,12 +2,14 @@
 
 use crate::channel::{self, Input, Kept, Output};
 use crate::config::{Config, Mapping};
+use crate::rights::Booking;
 use crate::running::{Error, Hand, NotStarted, Running};
 use crate::server::{Server, ServerId};
 use crate::table::Table;
 use crate::task::{Task, Version};
 use std::fmt;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use talea_core::Work;
 use talea_core::machine::{self, AcceleratorId, Affinity, NodeId, Tree, TreeError};
 use talea_exec::{Flow, Job};
@@ -195,13 +197,7 @@ impl Application {
         (tree.migration, tree.selection) = (migration, self.config.selection);
         tree.inheritance = self.config.inheritance;
         tree.accelerators.clone_from(&self.accelerators);
-        let affinity = |core: u32, cores: Affinity| match self.config.mapping {
-            // A table says where everybody is.
-            _ if self.table.is_some() => Affinity::ANY,
-            Mapping::Global => Affinity::ANY,
-            Mapping::Clustered => cores,
-            Mapping::Partitioned => Affinity(1_u64.checked_shl(core).unwrap_or(0)),
-        };
+        let affinity = |core: u32, cores: Affinity| self.affinity(core, cores);
         let (clients, _) = self.config.root();
         let servers: Vec<NodeId> = (self.servers.iter())
             .map(|server| {
@@ -242,6 +238,43 @@ impl Application {
             }
         }
         tree
+    }
+
+    fn affinity(&self, core: u32, cores: Affinity) -> Affinity {
+        match self.config.mapping {
+            // A table says where everybody is.
+            _ if self.table.is_some() => Affinity::ANY,
+            Mapping::Global => Affinity::ANY,
+            Mapping::Clustered => cores,
+            Mapping::Partitioned => Affinity(1_u64.checked_shl(core).unwrap_or(0)),
+        }
+    }
+
+    /// What whoever grants CPUs is to know, by task; `cpus` are the application's.
+    pub(crate) fn bookings(&self, cpus: &[u32]) -> Vec<Booking> {
+        let booking = |(number, declared): (usize, &Declared)| {
+            let task = &declared.task;
+            let reach = match (&self.table, task.server.map(|server| &self.servers[server.0 as usize])) {
+                (Some(table), _) => table.cores(TaskId::of_number(number)),
+                (None, Some(server)) => self.affinity(server.core, server.cores),
+                (None, None) => self.affinity(task.core, task.cores),
+            };
+            let is_in = |at: usize| at < 64 && reach.0 & (1 << at) != 0;
+            let reached = cpus.iter().enumerate().filter(|&(at, _)| is_in(at)).map(|(_, &cpu)| cpu);
+            let costs: Option<Vec<Work>> =
+                declared.versions.iter().map(|version| Some(version.cost.as_ref()?.most())).collect();
+            let cost = costs.and_then(|costs| costs.into_iter().max());
+            // A task without a rule may come as often as somebody likes, and a job that could not be done is no demand.
+            let demand = cost.zip(task.separation()).filter(|(cost, every)| {
+                !cost.is_zero() && cost.as_ns() <= every.as_ns().min(task.spec.deadline.as_ns())
+            });
+            let long = Duration::from_nanos;
+            Booking {
+                cpus: reached.collect(),
+                demand: demand.map(|(cost, every)| (long(cost.as_ns()), long(every.as_ns()))),
+            }
+        };
+        self.tasks.iter().enumerate().map(booking).collect()
     }
 
     /// The same, if what is declared makes sense.

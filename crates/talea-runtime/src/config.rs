@@ -39,8 +39,8 @@ pub enum Rights {
     Any,
     /// The process's own (`CAP_SYS_NICE`, or `RLIMIT_RTPRIO` up to 94); else none.
     Own,
-    /// Those that `talead` gives; else none. On several CPUs the application itself says where a job runs, and the daemon's books know each
-    /// thread on one of them: what it tells others of the rest is too little then.
+    /// Those that `talead` gives; else none. On several CPUs every task is booked on each CPU that its jobs may run on, and the plugin has to keep one
+    /// order of priorities for all of them (`levels = "common"` in its configuration).
     Daemon,
     /// None: its threads are ordinary ones, and nothing is promised.
     Unused,

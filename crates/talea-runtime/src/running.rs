@@ -4,7 +4,7 @@ use crate::application::{Application, Declared, Function, TaskId};
 use crate::channel::Kept;
 use crate::config::{Daemon, Rights, Waiting};
 use crate::report::{Report, ShieldReport, TaskReport};
-use crate::rights::ByDaemon;
+use crate::rights::{Booking, ByDaemon};
 use crate::shield;
 use std::any::Any;
 use std::fmt;
@@ -116,6 +116,7 @@ impl Running {
             locks_memory: app.config.locks_memory,
             rights: app.config.rights,
             daemon: app.config.daemon.clone(),
+            booked: app.bookings(&cpus),
             insist: app.config.insist,
             shield: app.config.shield,
             tree,
@@ -367,6 +368,8 @@ struct Plan {
     locks_memory: bool,
     rights: Rights,
     daemon: Daemon,
+    /// By task.
+    booked: Vec<Booking>,
     insist: bool,
     shield: bool,
 }
@@ -445,7 +448,7 @@ impl Plan {
             ..Options::new(LONGEST)
         };
         // What it is given is held as long as this is, which is until its threads have ended.
-        let daemon = ByDaemon::new(&self.daemon);
+        let daemon = ByDaemon::new(&self.daemon, &self.booked);
         let grantor: Option<&dyn Grantor> = if rights == Rights::Daemon { Some(&daemon) } else { None };
         if grantor.is_some()
             && let Err(failure) = daemon.connect()

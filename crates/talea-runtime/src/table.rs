@@ -9,7 +9,7 @@ use crate::running::Error;
 use std::fmt::Write;
 use std::time::Duration;
 use talea_core::Span;
-use talea_core::machine::{Body, Tree};
+use talea_core::machine::{Affinity, Body, Tree};
 use talea_core::sched::{Policy, TableEntry};
 use talea_system::diagnostic;
 use talea_system::system;
@@ -39,6 +39,12 @@ impl Table {
         let (start, end) = (span(start), span(start.saturating_add(length)));
         self.entries.push((task, TableEntry::new(core, start, end, 0)));
         self
+    }
+
+    /// Where a task has entries.
+    pub(crate) fn cores(&self, task: TaskId) -> Affinity {
+        let own = self.entries.iter().filter(|(owner, _)| *owner == task);
+        Affinity(own.fold(0, |all, (_, entry)| all | 1_u64.checked_shl(entry.cpu).unwrap_or(0)))
     }
 
     /// The last entry is for a job in this version, which is one of its task's.

@@ -131,6 +131,14 @@ impl Task {
         self.every.is_some()
     }
 
+    /// Its jobs are never nearer to each other.
+    pub(crate) fn separation(&self) -> Option<Span> {
+        match self.every {
+            Some((_, period)) => Some(period),
+            None => self.spec.enforced.then_some(self.spec.period),
+        }
+    }
+
     /// As a model of it has them: those of a sporadic task as often as they may come.
     pub(crate) fn modelled(&self) -> workload::Arrivals {
         match (self.every, self.expected) {

@@ -12,7 +12,8 @@ use crate::config::{DaemonSetup, LogLevel};
 use crate::decimal::write_charge;
 use std::fmt::Write;
 use talea_core::setup::{
-    Access, Bound, Confine, Domain, ForeignClass, Groups, PluginKind, PluginSetup, RmTest, Root, Rule, Setup,
+    Access, Bound, Confine, Domain, ForeignClass, FpLevels, Groups, PluginKind, PluginSetup, RmTest, Root,
+    Rule, Setup,
 };
 use talea_core::{Charge, Span};
 
@@ -99,7 +100,12 @@ fn write_plugin(out: &mut String, plugin: &PluginSetup) {
             pair(out, "refuse_sharing", &options.refuse_sharing.to_string());
         }
         PluginKind::Fp(options) | PluginKind::Rr(options) => {
+            let levels = match options.levels {
+                FpLevels::Each => "\"each\"",
+                FpLevels::Common => "\"common\"",
+            };
             pair(out, "refuse_sharing", &options.refuse_sharing.to_string());
+            pair(out, "levels", levels);
         }
         PluginKind::Foreign(options) => {
             let class = match options.class {

@@ -5,8 +5,8 @@ mod common;
 use common::{names, target};
 use proptest::prelude::*;
 use talea_core::setup::{
-    Access, Band, Bound, Confine, Domain, EdfOptions, ForeignClass, ForeignOptions, FpOptions, Groups,
-    PluginKind, PluginSetup, Quota, RmOptions, RmTest, Root, Rule, Setup,
+    Access, Band, Bound, Confine, Domain, EdfOptions, ForeignClass, ForeignOptions, FpLevels, FpOptions,
+    Groups, PluginKind, PluginSetup, Quota, RmOptions, RmTest, Root, Rule, Setup,
 };
 use talea_core::{Charge, CpuSet, Priority, Span, Work};
 use talea_system::config::{self, DaemonSetup, Loaded, LogLevel};
@@ -53,13 +53,16 @@ fn kind() -> impl Strategy<Value = PluginKind> {
             class,
         },
     );
+    let levels = prop::sample::select(vec![FpLevels::Each, FpLevels::Common]);
+    let fixed =
+        (any::<bool>(), levels).prop_map(|(refuse_sharing, levels)| FpOptions { refuse_sharing, levels });
     prop_oneof![
         (proptest::option::of(charge(1 << 64)), confine)
             .prop_map(|(threshold, confine)| PluginKind::Edf(EdfOptions { threshold, confine })),
         (test, any::<bool>())
             .prop_map(|(test, refuse_sharing)| PluginKind::Rm(RmOptions { test, refuse_sharing })),
-        any::<bool>().prop_map(|refuse_sharing| PluginKind::Fp(FpOptions { refuse_sharing })),
-        any::<bool>().prop_map(|refuse_sharing| PluginKind::Rr(FpOptions { refuse_sharing })),
+        fixed.clone().prop_map(PluginKind::Fp),
+        fixed.prop_map(PluginKind::Rr),
         foreign.prop_map(PluginKind::Foreign),
     ]
 }

@@ -31,6 +31,15 @@ pub fn open() -> String {
     format!("[daemon]\naccess = \"off\"\n{PLUGINS}")
 }
 
+/// The same, where `fp` and `rr` keep one order of levels for all CPUs.
+pub fn common_levels() -> String {
+    let common = |kind: &str, text: &str| {
+        let line = format!("kind = \"{kind}\"\n");
+        text.replace(&line, &format!("{line}levels = \"common\"\n"))
+    };
+    common("fp", &common("rr", &open()))
+}
+
 /// [`PLUGINS`] with these rules.
 pub fn with_rules(rules: &str) -> String {
     format!("{PLUGINS}\n{rules}")

@@ -1,7 +1,8 @@
 //! Fixed priorities on `SCHED_FIFO` (`fp`) and `SCHED_RR` (`rr`). ReTiF (JSA 2021) section 5.3.
 //!
 //! The requested priority is mandatory, its order is kept (see [`crate::levels`]), its number is not: the plugin's
-//! band may lie elsewhere. A task goes to the CPU with the fewest tasks of this plugin, then the fewest of all, then
+//! band may lie elsewhere. The order is that of a CPU, or of all of them (`levels = "common"`): then an application that moves its threads between
+//! CPUs finds above and below them there whom it has left where it was. A task goes to the CPU with the fewest tasks of this plugin, then the fewest of all, then
 //! the lowest number. There is no admission test, so nothing here is ever proved; but a declared runtime and period
 //! are entered in the shared books, and a task that would break what an `rm` plugin has promised below it goes
 //! elsewhere or is refused (checklist R31). A task that declares no runtime can't be weighed: it is taken, and the
@@ -13,7 +14,7 @@ use crate::ledger::Place;
 use crate::levels::{Levels, Member, Run};
 use crate::plugin::{Ask, Offer, Verdict};
 use crate::plugins::place::worst_fit;
-use talea_core::setup::Band;
+use talea_core::setup::{Band, FpLevels, FpOptions};
 use talea_core::{Charge, Params, Policy, Priority, Span};
 use talea_proto::message::{Mechanism, Notes};
 use talea_proto::refusal::Reason;
@@ -34,27 +35,39 @@ pub(crate) struct Fp {
     /// What all plugins are made of.
     pub(crate) core: Core,
     class: Class,
-    refuse_sharing: bool,
-    /// By CPU number; `None` where the plugin is not.
+    options: FpOptions,
+    /// By CPU number, or of all of them; `None` where the plugin is not.
     levels: Vec<Option<Levels>>,
 }
 
 impl Fp {
     /// `band` says which levels there are on each CPU.
-    pub(crate) fn new(core: Core, class: Class, refuse_sharing: bool, band: impl Fn(u32) -> Band) -> Fp {
-        let cpus = core.cpus.iter().last().map_or(0, |cpu| cpu + 1);
-        let levels = (0..cpus).map(|cpu| core.cpus.contains(cpu).then(|| Levels::new(band(cpu)))).collect();
-        Fp { core, class, refuse_sharing, levels }
+    pub(crate) fn new(core: Core, class: Class, options: FpOptions, band: impl Fn(u32) -> Band) -> Fp {
+        let levels = match options.levels {
+            FpLevels::Each => {
+                let cpus = core.cpus.iter().last().map_or(0, |cpu| cpu + 1);
+                (0..cpus).map(|cpu| core.cpus.contains(cpu).then(|| Levels::new(band(cpu)))).collect()
+            }
+            FpLevels::Common => vec![core.cpus.iter().map(band).reduce(common).map(Levels::new)],
+        };
+        Fp { core, class, options, levels }
+    }
+
+    fn row(&self, place: Place) -> usize {
+        let Place::Cpu(cpu) = place else { unreachable!("fixed priorities are placed on CPUs") };
+        match self.options.levels {
+            FpLevels::Each => cpu as usize,
+            FpLevels::Common => 0,
+        }
     }
 
     fn at(&self, place: Place) -> &Levels {
-        let Place::Cpu(cpu) = place else { unreachable!("fixed priorities are placed on CPUs") };
-        self.levels[cpu as usize].as_ref().expect("a CPU of this plugin")
+        self.levels[self.row(place)].as_ref().expect("a CPU of this plugin")
     }
 
     fn at_mut(&mut self, place: Place) -> &mut Levels {
-        let Place::Cpu(cpu) = place else { unreachable!("fixed priorities are placed on CPUs") };
-        self.levels[cpu as usize].as_mut().expect("a CPU of this plugin")
+        let row = self.row(place);
+        self.levels[row].as_mut().expect("a CPU of this plugin")
     }
 
     /// Can it serve this, where, at what cost?
@@ -77,7 +90,7 @@ impl Fp {
             let place = Place::Cpu(cpu);
             let levels = self.at(place);
             let leaving = self.leaving(world, place);
-            if self.refuse_sharing && levels.must_share(key, leaving.as_ref()) {
+            if self.options.refuse_sharing && levels.must_share(key, leaving.as_ref()) {
                 let (asked, limit) = (levels.distinct() as u64 + 1, levels.size() as u64);
                 let no = no(Reason::NoLevel, Field::Levels, asked, limit, limit);
                 refused.get_or_insert(No { cpu: Some(cpu), ..no });
@@ -107,7 +120,9 @@ impl Fp {
     }
 
     fn leaving(&self, world: &World<'_>, place: Place) -> Option<Member> {
-        let ours = |entry: &&Entry| entry.claim.plugin == self.core.index && entry.claim.place == place;
+        let ours = |entry: &&Entry| {
+            entry.claim.plugin == self.core.index && self.row(entry.claim.place) == self.row(place)
+        };
         world.leaving.filter(ours).map(member)
     }
 
@@ -115,9 +130,9 @@ impl Fp {
         let runtime = ask.params.runtime;
         let place = Place::Cpu(cpu);
         let levels = self.at(place);
-        let leaving = world.leaving.filter(|l| l.claim.plugin == self.core.index && l.claim.place == place);
+        let leaving = self.leaving(world, place);
         let coming = Member { key, work: 0, unproved: true };
-        let after = levels.after(leaving.map(member).as_ref(), Some(&coming));
+        let after = levels.after(leaving.as_ref(), Some(&coming));
         let shared = after.newcomer().is_some_and(Run::is_shared);
         let shared = if shared { Notes::LEVEL_SHARED } else { Notes::default() };
         Offer {
@@ -185,6 +200,12 @@ impl Fp {
         let shared = levels.runs()[levels.run_of(member(entry).key)].is_shared();
         if shared { Notes::LEVEL_SHARED } else { Notes::default() }
     }
+}
+
+/// The levels that there are on both of two CPUs. What another plugin has of either lies at an end of the band (`narrowed`).
+fn common(one: Band, other: Band) -> Band {
+    let (low, high) = (one.low.0.max(other.low.0), one.high.0.min(other.high.0));
+    Band { low: Priority(low), high: Priority(high) }
 }
 
 fn key(priority: Priority) -> u64 {

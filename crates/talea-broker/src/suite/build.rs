@@ -99,10 +99,10 @@ pub(super) fn build(
             Plugin::Rm(Box::new(Rm::new(core, options.clone(), |cpu| band(index, cpu), outranked_by)))
         }
         PluginKind::Fp(options) => {
-            Plugin::Fp(Fp::new(core, Class::Fifo, options.refuse_sharing, |cpu| band(index, cpu)))
+            Plugin::Fp(Fp::new(core, Class::Fifo, options.clone(), |cpu| band(index, cpu)))
         }
         PluginKind::Rr(options) => {
-            Plugin::Fp(Fp::new(core, Class::Rr, options.refuse_sharing, |cpu| band(index, cpu)))
+            Plugin::Fp(Fp::new(core, Class::Rr, options.clone(), |cpu| band(index, cpu)))
         }
         PluginKind::Foreign(options) => {
             let band = band(index, 0);

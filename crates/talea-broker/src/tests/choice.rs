@@ -5,8 +5,8 @@ use super::stage::{MS, Words, world_of};
 use crate::input::{Machine, SessionId};
 use crate::sim::{Dice, World};
 use talea_core::setup::{
-    Access, Band, Bound, Confine, Domain, EdfOptions, FpOptions, PluginKind, PluginSetup, RmOptions, RmTest,
-    Rule, Setup,
+    Access, Band, Bound, Confine, Domain, EdfOptions, FpLevels, FpOptions, PluginKind, PluginSetup,
+    RmOptions, RmTest, Rule, Setup,
 };
 use talea_core::{Charge, CpuSet, Params, Priority, Span, Work};
 use talea_proto::message::{Name, SpecId};
@@ -22,6 +22,7 @@ fn plugins(dice: &mut Dice) -> Vec<PluginSetup> {
         let low = 1 + dice.below(90) as u8;
         let band = Some(Band { low: Priority(low), high: Priority(low + dice.below(9) as u8) });
         let refuse_sharing = dice.chance(300);
+        let levels = dice.pick(&[FpLevels::Each, FpLevels::Common]);
         let (kind, band) = match dice.below(5) {
             0 => {
                 let threshold = dice.chance(500).then(|| Charge::ratio(1 + dice.below(8), 10));
@@ -31,8 +32,8 @@ fn plugins(dice: &mut Dice) -> Vec<PluginSetup> {
                 let test = dice.pick(&[RmTest::Hyperbolic, RmTest::LiuLayland, RmTest::Necessary]);
                 (PluginKind::Rm(RmOptions { test, refuse_sharing }), band)
             }
-            3 => (PluginKind::Fp(FpOptions { refuse_sharing }), band),
-            _ => (PluginKind::Rr(FpOptions { refuse_sharing }), band),
+            3 => (PluginKind::Fp(FpOptions { refuse_sharing, levels }), band),
+            _ => (PluginKind::Rr(FpOptions { refuse_sharing, levels }), band),
         };
         let cpus = if dice.chance(700) { CpuSet::first(CPUS) } else { CpuSet::single(dice.below(3) as u32) };
         PluginSetup { name: format!("p{i}"), cpus, band, kind }

@@ -112,7 +112,7 @@ fn y22_on_two_cpus_dispatchers_stand_above_workers_whatever_others_have() {
         needs_root!();
         needs!("two CPUs", cpus.len() == 2);
         let bench = Bench::new("runtime_crowded");
-        let daemon = Daemon::start(&bench, &config::open());
+        let daemon = Daemon::start(&bench, &config::common_levels());
         user::must_pass(&bench, NAME, Some(daemon.socket()));
         let grants = crowded(&daemon, &cpus);
         user::must_pass(&bench, NAME, Some(daemon.socket()));
@@ -132,6 +132,101 @@ fn y22_on_two_cpus_dispatchers_stand_above_workers_whatever_others_have() {
         }
         let running = app.start().expect("it can be run");
         eventually("jobs of all", || done.iter().all(|done| done.load(Ordering::Relaxed) >= 5));
+        let (_, report) = stopped(running);
+        must_be_real_time(&report);
+    }
+}
+
+#[test]
+fn y22_levels_that_do_not_fit_together_are_given_back_and_the_remedy_is_said() {
+    const NAME: &str = "rights::y22_levels_that_do_not_fit_together_are_given_back_and_the_remedy_is_said";
+    let cpus: Vec<u32> = kernel::cpus().iter().take(2).collect();
+    if !user::is_it() {
+        needs_root!();
+        needs!("two CPUs", cpus.len() == 2);
+        let bench = Bench::new("runtime_unfit");
+        let daemon = Daemon::start(&bench, &config::open());
+        let grants = crowded(&daemon, &cpus);
+        user::must_pass(&bench, NAME, Some(daemon.socket()));
+        let left = root(&daemon).list().expect("an answer").expect("a list");
+        assert_eq!(left.len(), grants.len(), "all else was given back: {left:?}");
+        return;
+    }
+    let mut config = Config { cpus, rights: Rights::Daemon, ..Config::default() };
+    config.daemon.plugin = Some("fp".to_owned());
+    let (_, report) = some_jobs(config);
+    assert_eq!((report.is_real_time, report.rights), (false, Rights::Unused));
+    let why = report.why_not.expect("a reason");
+    assert!(why.contains("one order for all CPUs of the application (`levels = \"common\"`)"), "{why}");
+}
+
+/// An application on these CPUs whose tasks have declared what they cost, that runs with the daemon's rights.
+fn declared(cpus: &[u32], mapping: Mapping, priority: u8) -> Application {
+    let mut config = Config { cpus: cpus.to_vec(), mapping, rights: Rights::Daemon, ..Config::default() };
+    config.daemon.priority = priority;
+    let mut app = Application::new(config);
+    for core in 0..2 {
+        let task = app.task(Task::periodic(&format!("task{core}"), 20 * MS).core(core));
+        app.version(task, talea_runtime::Version::new("only").cost(4 * MS), |_| {});
+    }
+    app
+}
+
+/// What the daemon knows of the threads of this process by their names, as `talea list` has it: name and CPU, `-` for none, and what it costs.
+fn books() -> Vec<(String, u32, u64)> {
+    let client = talea_client::Client::connect().expect("a daemon");
+    let specs = client.list().expect("an answer").expect("a list");
+    let name = |tid: u32| std::fs::read_to_string(format!("/proc/self/task/{tid}/comm")).expect("a thread");
+    let row = |spec: &talea_client::SpecInfo| {
+        let name = spec.tid.map_or("-".to_owned(), |tid| name(tid).trim().to_owned());
+        (name, spec.granted.cpu.expect("it is on one"), spec.granted.charge.ppm())
+    };
+    let mut rows: Vec<_> = specs.iter().map(row).collect();
+    rows.sort_unstable();
+    rows
+}
+
+#[test]
+fn y22_two_applications_are_booked_on_both_cpus_and_a_third_is_refused_with_numbers() {
+    const NAME: &str =
+        "rights::y22_two_applications_are_booked_on_both_cpus_and_a_third_is_refused_with_numbers";
+    let cpus: Vec<u32> = kernel::cpus().iter().take(2).collect();
+    if !user::is_it() {
+        needs_root!();
+        needs!("two CPUs", cpus.len() == 2);
+        let bench = Bench::new("runtime_booked");
+        // Six levels, three for each application.
+        let rules = "[daemon]\naccess = \"off\"\n[[plugin]]\nname = \"fp\"\nkind = \"fp\"\ncpus = \"all\"\n\
+                     priorities = \"20-25\"\nlevels = \"common\"\nrefuse_sharing = true\n";
+        let daemon = Daemon::start(&bench, rules);
+        user::must_pass(&bench, NAME, Some(daemon.socket()));
+        let left = root(&daemon).list().expect("an answer").expect("a list");
+        assert!(left.is_empty(), "everything was given back: {left:?}");
+        return;
+    }
+    let first = declared(&cpus, Mapping::Partitioned, 60).start().expect("it can be run");
+    // A fifth of a CPU each.
+    let own = books();
+    let of = |name: &str, rows: &[(String, u32, u64)]| -> Vec<(u32, u64)> {
+        let own = rows.iter().filter(|row| row.0.starts_with(name));
+        own.map(|&(_, cpu, charge)| (cpu, charge)).collect()
+    };
+    assert_eq!(of("exec-task", &own), [(cpus[0], 200_000), (cpus[1], 200_000)], "each on its own: {own:?}");
+    assert_eq!(of("exec-cpu", &own), [(cpus[0], 0), (cpus[1], 0)], "{own:?}");
+    assert_eq!((own.len(), of("-", &own)), (6, vec![(cpus[1], 0)]), "and who watches: {own:?}");
+    let second = declared(&cpus, Mapping::Global, 40).start().expect("it can be run");
+    let both = books();
+    let mut stand_in = of("-", &both);
+    stand_in.sort_unstable();
+    let expected = [(cpus[0], 200_000), (cpus[1], 0), (cpus[1], 0), (cpus[1], 200_000)];
+    assert_eq!(stand_in, expected, "where a job may go: {both:?}");
+    assert_eq!((of("exec-task", &both).len(), both.len()), (4, 14), "{both:?}");
+    let (_, refused) = stopped(declared(&cpus, Mapping::Global, 20).start().expect("without rights"));
+    let why = refused.why_not.expect("a reason");
+    assert!(!refused.is_real_time && why.contains("talead refuses"), "{why}");
+    assert!(why.contains("every one of its 6 priority levels is taken"), "{why}");
+    assert_eq!(books(), both, "none of it");
+    for running in [first, second] {
         let (_, report) = stopped(running);
         must_be_real_time(&report);
     }

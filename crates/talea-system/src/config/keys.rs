@@ -325,6 +325,10 @@ pub const KEYS: &[Key] = &[
             "Refuse a new distinct deadline or priority when every level is taken, instead of sharing one.",
         )
         .only(&["rm", "fp", "rr"]),
+    key(Plugin, "levels", Word(&["each", "common"]), "\"common\"")
+        .default("\"each\"")
+        .means("Whether each CPU has an order of priorities of its own, or all have one; see below.")
+        .only(&["fp", "rr"]),
     key(Plugin, "module", Text, "\"/usr/lib/talea/plugins/least_loaded.so\"")
         .default("required")
         .range("absolute path")

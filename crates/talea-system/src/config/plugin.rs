@@ -12,8 +12,8 @@ use std::ops::Range;
 use talea_core::CpuSet;
 pub(super) use talea_core::setup::PLUGINS_MAX;
 use talea_core::setup::{
-    Band, Confine, EdfOptions, ForeignClass, ForeignOptions, FpOptions, PluginKind, PluginSetup, RmOptions,
-    RmTest,
+    Band, Confine, EdfOptions, ForeignClass, ForeignOptions, FpLevels, FpOptions, PluginKind, PluginSetup,
+    RmOptions, RmTest,
 };
 use talea_core::{Charge, Span};
 
@@ -30,6 +30,7 @@ pub(super) const TEST: [(&str, RmTest); 4] = [
     ("hyperbolic", RmTest::Hyperbolic),
     ("exact", RmTest::Exact),
 ];
+pub(super) const LEVELS: [(&str, FpLevels); 2] = [("each", FpLevels::Each), ("common", FpLevels::Common)];
 pub(super) const CLASS: [(&str, ForeignClass); 2] = [("fifo", ForeignClass::Fifo), ("rr", ForeignClass::Rr)];
 
 /// A plugin with the places of what later checks speak about.
@@ -79,6 +80,10 @@ fn options(kind: &str, table: &Table<'_>, findings: &mut Findings<'_>) -> Option
     {
         refuse_sharing = field.boolean(findings)?;
     }
+    let levels = match table.take("levels") {
+        Some(field) if matches!(kind, "fp" | "rr") => field.word(&LEVELS, findings)?,
+        _ => FpLevels::default(),
+    };
     match kind {
         "edf" => {
             let threshold = match table.take("threshold") {
@@ -98,8 +103,8 @@ fn options(kind: &str, table: &Table<'_>, findings: &mut Findings<'_>) -> Option
             };
             Some(PluginKind::Rm(RmOptions { test, refuse_sharing }))
         }
-        "fp" => Some(PluginKind::Fp(FpOptions { refuse_sharing })),
-        "rr" => Some(PluginKind::Rr(FpOptions { refuse_sharing })),
+        "fp" => Some(PluginKind::Fp(FpOptions { refuse_sharing, levels })),
+        "rr" => Some(PluginKind::Rr(FpOptions { refuse_sharing, levels })),
         _ => foreign(table, findings).map(PluginKind::Foreign),
     }
 }

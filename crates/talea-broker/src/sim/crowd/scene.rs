@@ -4,8 +4,8 @@ use super::MS;
 use crate::input::Machine;
 use crate::sim::dice::Dice;
 use talea_core::setup::{
-    Access, Band, Bound, Confine, Domain, EdfOptions, ForeignClass, ForeignOptions, FpOptions, PluginKind,
-    PluginSetup, Quota, RmOptions, RmTest, Rule, Setup,
+    Access, Band, Bound, Confine, Domain, EdfOptions, ForeignClass, ForeignOptions, FpLevels, FpOptions,
+    PluginKind, PluginSetup, Quota, RmOptions, RmTest, Rule, Setup,
 };
 use talea_core::{Charge, CpuSet, Priority, Span, Work};
 
@@ -50,7 +50,10 @@ pub(super) fn scene(dice: &mut Dice) -> (Setup, Machine, bool) {
         add(
             "fp",
             Some(band(30, 31 + dice.below(8) as u8)),
-            PluginKind::Fp(FpOptions { refuse_sharing }),
+            PluginKind::Fp(FpOptions {
+                refuse_sharing,
+                levels: dice.pick(&[FpLevels::Each, FpLevels::Common]),
+            }),
             some(dice),
         );
     }

@@ -43,7 +43,12 @@ fn r35_a_wish_for_many_full_cpus_is_still_only_a_wish() {
     let plugins = vec![
         edf("edf", "0-31", Confine::Auto, None),
         rm("rm", "0-31", 50, 99, RmTest::Hyperbolic),
-        plugin("fp", "0-31", band(1, 1), PluginKind::Fp(FpOptions { refuse_sharing: true })),
+        plugin(
+            "fp",
+            "0-31",
+            band(1, 1),
+            PluginKind::Fp(FpOptions { refuse_sharing: true, ..FpOptions::default() }),
+        ),
     ];
     let mut rig = Rig::new(pinnable(32), plugins);
     let params = Params { priority: Some(Priority(5)), ..periodic(10 * MS, 6 * MS) };

@@ -50,6 +50,77 @@ fn r17_tasks_go_to_the_cpu_with_the_fewest_and_keep_their_order() {
 }
 
 #[test]
+fn y22_with_common_levels_a_priority_has_one_level_on_all_cpus_whoever_comes_and_goes() {
+    let mut dice = Dice::new(22);
+    for round in 0..40 {
+        let count = *dice.pick(&[2, 3, 40]);
+        let list = format!("0-{}", count - 1);
+        let (low, high) = *dice.pick(&[(1, 99), (50, 52), (7, 7), (10, 30)]);
+        let options = FpOptions { levels: FpLevels::Common, ..FpOptions::default() };
+        let kind = if round % 2 == 0 { PluginKind::Fp(options) } else { PluginKind::Rr(options) };
+        let mut rig = Rig::new(Machine::declared(count), vec![plugin("x", &list, band(low, high), kind)]);
+        let mut held: Vec<(Slot, u8)> = vec![];
+        for _ in 0..100 {
+            match dice.roll(3) {
+                0 if !held.is_empty() => {
+                    let (slot, _) = held.swap_remove(dice.roll(held.len() as u64) as usize);
+                    rig.suite.release(slot, None);
+                }
+                1 if !held.is_empty() => {
+                    let at = dice.roll(held.len() as u64) as usize;
+                    let priority = 1 + dice.roll(99) as u8;
+                    rig.change(held[at].0, 0, &ask(&at_priority(priority)), None).unwrap();
+                    held[at].1 = priority;
+                }
+                _ => {
+                    let priority = 1 + dice.roll(99) as u8;
+                    let allowed = CpuSet::single(dice.roll(u64::from(count)) as u32);
+                    let slot = rig.create(0, &Ask { allowed, ..ask(&at_priority(priority)) }).unwrap();
+                    held.push((slot, priority));
+                }
+            }
+            let mut distinct: Vec<u8> = held.iter().map(|&(_, priority)| priority).collect();
+            distinct.sort_unstable();
+            distinct.dedup();
+            let enough = distinct.len() <= usize::from(high - low) + 1;
+            for &(a, above) in &held {
+                let a = rig.suite.placed(a).priority;
+                assert!(low <= a && a <= high);
+                for &(b, below) in held.iter().filter(|&&(_, below)| below <= above) {
+                    let b = rig.suite.placed(b).priority;
+                    let is = if above == below { a == b } else { a > b || (!enough && a == b) };
+                    assert!(is, "{above} at {a}, {below} at {b}");
+                }
+            }
+        }
+        rig.audit();
+        rig.clear();
+    }
+}
+
+#[test]
+fn y22_common_levels_are_counted_over_all_cpus() {
+    let options = FpOptions { refuse_sharing: true, levels: FpLevels::Common };
+    let kind = plugin("fp", "0-1", band(10, 12), PluginKind::Fp(options));
+    let mut rig = Rig::new(Machine::declared(2), vec![kind]);
+    let on = |cpu| move |priority| (CpuSet::single(cpu), at_priority(priority));
+    let slots: Vec<Slot> = [on(0)(50), on(1)(51), on(0)(52), on(1)(50)]
+        .iter()
+        .map(|(allowed, params)| rig.create(0, &Ask { allowed: *allowed, ..ask(params) }).unwrap())
+        .collect();
+    // A fourth priority has no level anywhere; one that is there has.
+    let (allowed, params) = on(1)(40);
+    let no = rig.create(0, &Ask { allowed, ..ask(&params) }).unwrap_err();
+    assert_eq!((no.reason, no.field, no.asked, no.limit), (Reason::NoLevel, Field::Levels, 4, 3));
+    // Whoever goes to another CPU leaves its level to itself.
+    let (allowed, params) = on(1)(40);
+    rig.change(slots[2], 0, &Ask { allowed, ..ask(&params) }, None).unwrap();
+    let levels: Vec<u8> = slots.iter().map(|&slot| rig.suite.placed(slot).priority).collect();
+    assert!(levels[1] > levels[0] && levels[0] == levels[3] && levels[0] > levels[2], "{levels:?}");
+    rig.clear();
+}
+
+#[test]
 fn r17_attributes_are_fifo_or_rr_on_one_cpu_and_reset_on_fork() {
     let mut rig = Rig::new(Machine::declared(2), vec![fp("fp", "1", 10, 20), rr("rr", "0", 30, 40)]);
     let one = rig.create(0, &ask(&at_priority(99))).unwrap();
@@ -66,7 +137,7 @@ fn r17_attributes_are_fifo_or_rr_on_one_cpu_and_reset_on_fork() {
 
 #[test]
 fn r17_sharing_can_be_refused() {
-    let options = FpOptions { refuse_sharing: true };
+    let options = FpOptions { refuse_sharing: true, ..FpOptions::default() };
     let kind = plugin("fp", "0-1", band(1, 2), PluginKind::Fp(options));
     let mut rig = Rig::new(Machine::declared(2), vec![kind]);
     // Two levels on two CPUs: four distinct priorities, then equal ones only.

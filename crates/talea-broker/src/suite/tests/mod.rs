@@ -15,7 +15,8 @@ use super::*;
 use crate::dice::Dice;
 use talea_core::Params;
 use talea_core::setup::{
-    Confine, EdfOptions, ForeignClass, ForeignOptions, FpOptions, PluginKind, PluginSetup, RmOptions, RmTest,
+    Confine, EdfOptions, ForeignClass, ForeignOptions, FpLevels, FpOptions, PluginKind, PluginSetup,
+    RmOptions, RmTest,
 };
 use talea_proto::No;
 
