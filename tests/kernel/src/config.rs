@@ -31,13 +31,22 @@ pub fn open() -> String {
     format!("[daemon]\naccess = \"off\"\n{PLUGINS}")
 }
 
-/// The same, where `fp` and `rr` keep one order of levels for all CPUs.
+/// [`open`], where `fp` and `rr` keep one order of levels for all CPUs.
 pub fn common_levels() -> String {
-    let common = |kind: &str, text: &str| {
+    common(&open())
+}
+
+/// [`with_rules`], the same: what is installed, for applications on several CPUs.
+pub fn common_levels_with_rules(rules: &str) -> String {
+    common(&with_rules(rules))
+}
+
+fn common(text: &str) -> String {
+    let of = |text: &str, kind: &str| {
         let line = format!("kind = \"{kind}\"\n");
         text.replace(&line, &format!("{line}levels = \"common\"\n"))
     };
-    common("fp", &common("rr", &open()))
+    of(&of(text, "fp"), "rr")
 }
 
 /// [`PLUGINS`] with these rules.

@@ -153,7 +153,7 @@ fn y18_y22_the_drone_of_an_ordinary_user_is_explored_with_the_daemons_rights_or_
     let rule = format!(
         "[[rule]]\ndomain = \"#{ALICE}\"\nplugin = \"fp\"\nmax_priority = 52\nallow_unbounded = true\n"
     );
-    let mut daemon = Daemon::start(&bench, &config::with_rules(&rule));
+    let mut daemon = Daemon::start(&bench, &config::common_levels_with_rules(&rule));
     let (out, rows) = explores(daemon.socket());
     assert!(out.contains("priorities that talead has granted") && out.contains("Nobody may look"), "{out}");
     assert!(rows.iter().all(|row| row["is_real_time"] == true && row["rights"] == "daemon"), "{rows:#?}");

@@ -75,10 +75,15 @@ fn y18_y22_an_ordinary_users_drone_is_real_time_with_the_daemon_and_sees_the_sam
     let rule = format!(
         "[[rule]]\ndomain = \"#{ALICE}\"\nplugin = \"fp\"\nmax_priority = 52\nallow_unbounded = true\n"
     );
-    let mut daemon = Daemon::start(&bench, &config::with_rules(&rule));
+    let mut daemon = Daemon::start(&bench, &config::common_levels_with_rules(&rule));
     let granted = flight(&bench, daemon.socket());
     println!("{}", granted.out.lines().last().unwrap_or_default());
-    assert!(granted.out.contains("real-time priorities, granted by talead: jobs Fifo("), "{}", granted.out);
+    assert!(
+        granted.out.contains("real-time priorities, granted by talead: jobs Fifo("),
+        "{}{}",
+        granted.err,
+        granted.out
+    );
     assert!(granted.out.contains(", dispatchers Fifo("), "{}", granted.out);
     assert!(!granted.err.contains("without real-time priorities"), "{}", granted.err);
     let client = talea_client::Client::builder().path(daemon.socket()).connect().expect("a daemon");
