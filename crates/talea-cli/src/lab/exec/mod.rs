@@ -10,6 +10,7 @@
 
 mod budget;
 pub(super) mod cost;
+mod native;
 mod plain;
 mod slots;
 mod wake;
@@ -60,6 +61,8 @@ struct Answer {
     #[serde(skip_serializing_if = "Option::is_none")]
     wake: Option<wake::Found>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    native: Option<native::Found>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     slots: Option<slots::Found>,
     #[serde(skip_serializing_if = "Option::is_none")]
     budget: Option<budget::Found>,
@@ -83,6 +86,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         .then(|| cost::measure(cpu, args.quick))
         .transpose()?;
     let wake = part(wanted(Part::Wake), "wake-ups").then(|| wake::measure(cpu, args.quick)).transpose()?;
+    let native = wanted(Part::Wake).then(|| native::measure(cpu, args.quick)).transpose()?;
     let slots =
         part(wanted(Part::Wake), "partitions").then(|| slots::measure(cpu, args.quick)).transpose()?;
     let budget =
@@ -94,7 +98,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     bars.extend(budget.iter().flat_map(budget::Found::bars));
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
     let load = [before, load()];
-    let answer = Answer { quick: args.quick, kernel, load, cost, wake, slots, budget, bars };
+    let answer = Answer { quick: args.quick, kernel, load, cost, wake, native, slots, budget, bars };
     if args.output.json {
         output::print_json(&answer)?;
     } else {
@@ -108,6 +112,7 @@ fn text(answer: &Answer) -> String {
     for found in [
         answer.cost.as_ref().map(cost::Found::text),
         answer.wake.as_ref().map(wake::Found::text),
+        answer.native.as_ref().map(native::Found::text),
         answer.slots.as_ref().map(slots::Found::text),
         answer.budget.as_ref().map(budget::Found::text),
     ] {
