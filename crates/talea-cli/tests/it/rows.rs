@@ -128,7 +128,7 @@ fn s2_s5_edf_trees_of_one_to_eight_levels_are_one_schedule_on_threads() {
     let _bench = Bench::new("rows_s5");
     let scratch = Scratch::new();
     let mut shown: Vec<(u64, Vec<u64>, Vec<u64>)> = Vec::new();
-    for levels in [1, 3, 5, 8] {
+    for levels in [1, 2, 3, 4, 5, 8] {
         let mut text = Text::of(300).scheduler("level0", "", "edf", "");
         for level in 1..levels {
             text = text.scheduler(&format!("level{level}"), &format!("level{}", level - 1), "edf", "");

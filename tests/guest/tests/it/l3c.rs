@@ -114,3 +114,54 @@ fn l1_partitions_switch_on_time_for_five_hundred_frames() {
     run.keeps_time(us(0), us(50));
     assert!(run.real.timed().len() >= 999, "{}", run.real.timed().len());
 }
+
+/// Above a band nobody feels what its clients want: each end of a task there is where it was, up to 0.2 ms.
+#[test]
+fn l13_above_a_band_a_burst_changes_nothing() {
+    let system = |cost: &str| {
+        let mut text = r#"
+            duration = "600ms"
+            [[scheduler]]
+            name = "cpu"
+            policy = "fp"
+            [[task]]
+            name = "top"
+            in = "cpu"
+            priority = 250
+            period = "20ms"
+            offset = "1ms"
+            cost = "2ms"
+            [[scheduler]]
+            name = "band"
+            in = "cpu"
+            policy = "edf"
+            priority = 200
+            "#
+        .to_owned();
+        for (name, period) in [("slow", 90), ("medium", 70), ("fast", 50)] {
+            text += &format!(
+                r#"
+                [[scheduler]]
+                name = "{name}"
+                in = "band"
+                policy = "fifo"
+                server = "sporadic"
+                budget = "8ms"
+                period = "{period}ms"
+                [[task]]
+                name = "{name}-client"
+                in = "{name}"
+                period = "300ms"
+                cost = "{cost}"
+                "#
+            );
+        }
+        text
+    };
+    let [calm, burst] = ["2ms", "80ms"].map(|cost| run(&system(cost)).ends("top"));
+    assert!(calm.len() == 30 && burst.len() == 30, "{} and {} jobs", calm.len(), burst.len());
+    let most =
+        calm.iter().zip(&burst).map(|((_, calm), (_, burst))| calm.as_ns().abs_diff(burst.as_ns())).max();
+    println!("with a burst below it, {most:?} ns off at most");
+    assert!(most.is_some_and(|most| most < us(200).as_ns()), "{most:?}");
+}

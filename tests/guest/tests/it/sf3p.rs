@@ -5,11 +5,15 @@ use std::fmt::Write;
 use talea_core::Span;
 use talea_system::import::{File, sf3p};
 
+/// For three seconds instead of one.
 fn imported(name: &str, text: &str) -> String {
-    sf3p(File { origin: name, text }).expect("one of SF3P's own files")
+    let file = sf3p(File { origin: name, text }).expect("one of SF3P's own files");
+    let longer = file.replacen("duration = \"1s\"", "duration = \"3s\"", 1);
+    assert_ne!(file, longer, "{name} has a duration of a second");
+    longer
 }
 
-/// SF3P's own files for a second each; response times within 0.5 ms are asked for.
+/// SF3P's own files for three seconds each; response times within 0.5 ms are asked for.
 #[test]
 fn s1_s18_the_six_examples_keep_the_simulators_time() {
     // In the last two, jobs are as long as what is left of their slots.
