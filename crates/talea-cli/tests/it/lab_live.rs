@@ -26,9 +26,9 @@ fn s8_l1_l5_what_the_executor_costs_is_measured_beside_the_same_by_hand() {
         cost["one"].as_array().expect("rounds").iter().zip(cost["empty_us"].as_array().expect("rounds"))
     {
         assert!(number(empty) > 0.0 && number(&ours["dispatcher_us"]) > 0.0, "{cost}");
-        // One wake a job: never two, and fewer where the machine stood still and several came at once.
+        // One wake a job: never two, and fewer where a worker is awake by itself, or the machine stood still and several came at once.
         let wakes = number(&ours["wakes"]);
-        assert!((0.1..1.1).contains(&wakes), "{wakes}");
+        assert!((0.0..1.1).contains(&wakes), "{wakes}");
     }
     let count = |of: &Value| of.as_u64().expect("a count");
     for (number, who) in ["by_hand", "in_a_tree"].into_iter().enumerate() {
