@@ -483,11 +483,21 @@ typedef struct talea_task {
     uint32_t priority;    /* 0 to 255, larger goes first; with TALEA_PRIORITIES_USER */
     uint32_t core;        /* which CPU of the application, from 0; with TALEA_MAPPING_PARTITIONED */
     uint32_t backlog;     /* jobs that may wait behind the one under way, more are refused; 0: 64 */
-    uint32_t zero;
+    uint32_t server;      /* 1 and the number of the server that serves it; 0: none */
     char name[32];        /* for reports and messages, with its terminating zero; "": "task" and its number */
     uint64_t cores;       /* bit k: CPU k of the application, from 0; 0: all; with TALEA_MAPPING_CLUSTERED */
 } talea_task;
 #define TALEA_TASK_INIT { sizeof(talea_task), 0, 0, 0, 0, 0, 0, 0, 0, { 0 }, 0 }
+
+/* Servers of CPU time: the tasks that name one have budget_ns of a CPU every period_ns, all together, and others lose no more
+ * than that to them. For tasks that somebody activates, however often. */
+#define TALEA_SERVER_DEFERRABLE 0u /* keeps its budget until the period ends */
+#define TALEA_SERVER_POLLING    1u /* loses it whenever nobody wants it */
+#define TALEA_SERVER_SPORADIC   2u /* gets back what was used a period after that */
+#define TALEA_SERVER_BANDWIDTH  3u /* a constant bandwidth server that waits for its next period; with TALEA_PRIORITIES_EDF */
+
+/* Declares a server. Servers are numbered from 0. */
+int talea_app_server(talea_app *app, const char *name, uint32_t kind, uint64_t budget_ns, uint64_t period_ns, uint32_t *id);
 
 /* Declares a task. Tasks are numbered from 0. */
 int talea_app_task(talea_app *app, const talea_task *task, uint32_t *id);
@@ -588,6 +598,11 @@ int talea_task_report_get(talea_app *app, uint32_t task, talea_task_report *repo
 /* Wants a job of a task that is sporadic or activated, or one more of any other. -ESRCH: the application does not run, or
  * has no such task. Whether there was room, the report says. */
 int talea_app_activate(talea_app *app, uint32_t task);
+
+/* Follows a table instead of a policy from the next start on: an off-line schedule, which says who has which CPU when, and in which version. `table` is
+ * the text of a system file whose root has the policy "table", such as what `talea analyze --synthesize table` answers to
+ * talea_app_describe; its tasks are called as the application's. NULL: by its policy again. -EINVAL: it has no such table, or one of others' tasks. */
+int talea_app_follow(talea_app *app, const char *table);
 
 /* The application as a system file, for `talea analyze`, `simulate` and `compare`: the text and a zero behind it, `room` bytes at most.
  * `length`, unless it is NULL, becomes how long the text is without that zero, whether there was room or not. Every version must say its time_ns; tasks and versions

@@ -165,7 +165,7 @@ pub struct TaleaTask {
     pub priority: u32,
     pub core: u32,
     pub backlog: u32,
-    pub zero: u32,
+    pub server: u32,
     pub name: [u8; 32],
     pub cores: u64,
 }

@@ -10,7 +10,7 @@ use libc::{c_char, c_int, c_void, size_t};
 use std::any::Any;
 use std::ffi::CStr;
 use std::sync::Arc;
-use talea_runtime::{Application, Config, Selection, VersionId};
+use talea_runtime::{Application, Config, Selection, Server, VersionId};
 
 impl App {
     pub(crate) fn configure(&self, config: &TaleaAppConfig) -> Answer {
@@ -25,7 +25,7 @@ impl App {
     pub(crate) fn task(&self, task: &TaleaTask) -> Answer<u32> {
         self.with(|declared| {
             let number = declared.tasks.len();
-            let task = convert::task(task, number)?;
+            let task = convert::task(task, number, &declared.servers)?;
             let id = declared.stopped()?.task(task);
             declared.tasks.push(Known { id, versions: Vec::new() });
             Ok(number as u32)
@@ -35,7 +35,7 @@ impl App {
     pub(crate) fn redeclare(&self, number: u32, task: &TaleaTask) -> Answer {
         self.with(|declared| {
             let id = declared.task(number)?;
-            let task = convert::task(task, number as usize)?;
+            let task = convert::task(task, number as usize, &declared.servers)?;
             declared.stopped()?.redeclare(id, task);
             Ok(())
         })
@@ -67,6 +67,24 @@ impl App {
             let known = declared.accelerators.get(accelerator as usize).copied();
             let known = known.ok_or_else(|| wrong(format!("there is no accelerator {accelerator}")))?;
             declared.stopped()?.uses(version, known);
+            Ok(())
+        })
+    }
+
+    pub(crate) fn server(&self, server: Server) -> Answer<u32> {
+        self.with(|declared| {
+            let id = declared.stopped()?.server(server);
+            declared.servers.push(id);
+            Ok(declared.servers.len() as u32 - 1)
+        })
+    }
+
+    pub(crate) fn follow(&self, table: Option<&str>) -> Answer {
+        self.with(|declared| {
+            let app = declared.stopped()?;
+            let table =
+                table.map(|text| app.read_table(text)).transpose().map_err(|error| trouble(&error))?;
+            app.follow(table);
             Ok(())
         })
     }
@@ -223,6 +241,34 @@ pub unsafe extern "C" fn talea_app_accelerator(app: *mut App, name: *const c_cha
 pub unsafe extern "C" fn talea_app_uses(app: *mut App, task: u32, version: u32, accelerator: u32) -> c_int {
     // SAFETY: as the header says.
     call(|| unsafe { given(app, "app is NULL") }?.uses(task, version, accelerator))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn talea_app_server(
+    app: *mut App,
+    name: *const c_char,
+    kind: u32,
+    budget_ns: u64,
+    period_ns: u64,
+    id: *mut u32,
+) -> c_int {
+    call(|| {
+        // SAFETY: as the header says.
+        let (app, name, id) = unsafe { (given(app, "app is NULL")?, text(name)?, place(id, "id is NULL")?) };
+        *id = app.server(convert::server(name, kind, budget_ns, period_ns)?)?;
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn talea_app_follow(app: *mut App, table: *const c_char) -> c_int {
+    call(|| {
+        // SAFETY: as the header says.
+        let app = unsafe { given(app, "app is NULL") }?;
+        // SAFETY: as the header says, it is NULL or text with a zero.
+        let table = if table.is_null() { None } else { Some(unsafe { text(table) }?) };
+        app.follow(table)
+    })
 }
 
 #[unsafe(no_mangle)]

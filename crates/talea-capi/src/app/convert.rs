@@ -6,7 +6,8 @@ use crate::layout::{TaleaAppConfig, TaleaTask, TaleaTaskVersion};
 use std::time::Duration;
 use talea_core::CpuSet;
 use talea_runtime::{
-    Config, Daemon, Mapping, Priorities, Rights, Selection, Task, Version, Waiting, first_cpus,
+    Config, Daemon, Mapping, Priorities, Rights, Selection, Server, ServerId, Task, Version, Waiting,
+    first_cpus,
 };
 
 const NON_PREEMPTIVE: u32 = 1;
@@ -119,7 +120,7 @@ fn name(field: &[u8; 32]) -> Answer<&str> {
 }
 
 /// `number`: which task it is or will be, for one without a name.
-pub(crate) fn task(given: &TaleaTask, number: usize) -> Answer<Task> {
+pub(crate) fn task(given: &TaleaTask, number: usize, servers: &[ServerId]) -> Answer<Task> {
     let name = match name(&given.name)? {
         "" => format!("task {number}"),
         name => name.to_owned(),
@@ -146,6 +147,13 @@ pub(crate) fn task(given: &TaleaTask, number: usize) -> Answer<Task> {
     };
     let task = task.priority(priority).core(given.core);
     let task = if deadline.is_zero() { task } else { task.deadline(deadline) };
+    let task = match (given.server, servers.get((given.server as usize).wrapping_sub(1))) {
+        (0, _) => task,
+        (_, Some(&server)) => task.served_by(server),
+        (other, None) => {
+            return refuse(&format!("server is {other}: there are 0, for none, to {}", servers.len()));
+        }
+    };
     let task = match given.cores {
         0 => task,
         cores => task.cores((0..u64::BITS).filter(|core| cores >> core & 1 == 1)),
@@ -155,6 +163,16 @@ pub(crate) fn task(given: &TaleaTask, number: usize) -> Answer<Task> {
         NO_BACKLOG => task.backlog(0),
         jobs => task.backlog(jobs),
     })
+}
+
+/// A server, and how it gives its budget back.
+pub(crate) fn server(name: &str, kind: u32, budget_ns: u64, period_ns: u64) -> Answer<Server> {
+    let makes: fn(&str, Duration, Duration) -> Server =
+        one_of("kind", kind, &[Server::deferrable, Server::polling, Server::sporadic, Server::bandwidth])?;
+    if budget_ns == 0 || budget_ns > period_ns {
+        return Err(wrong(format!("server {name}: its budget is {budget_ns} ns of {period_ns}")));
+    }
+    Ok(makes(name, long(budget_ns), long(period_ns)))
 }
 
 /// `number`: which version it will be, for one without a name.

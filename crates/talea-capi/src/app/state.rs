@@ -6,7 +6,9 @@ use super::job::{AppId, Doing, is_inside};
 use crate::border::{Answer, Trouble};
 use std::any::Any;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use talea_runtime::{Accelerator, Application, Error, Failure, Hand, Report, Running, TaskId, VersionId};
+use talea_runtime::{
+    Accelerator, Application, Error, Failure, Hand, Report, Running, ServerId, TaskId, VersionId,
+};
 
 /// What `talea_app *` points to.
 pub struct App {
@@ -23,6 +25,7 @@ pub(crate) struct Declared {
     state: State,
     pub(crate) tasks: Vec<Known>,
     pub(crate) accelerators: Vec<Accelerator>,
+    pub(crate) servers: Vec<ServerId>,
     /// The caller has pointers to them.
     pub(crate) channels: Vec<Arc<Pipe>>,
     /// What the scheduler machine has a pointer to.
@@ -92,6 +95,7 @@ impl App {
             state: State::Stopped(Box::new(application)),
             tasks: Vec::new(),
             accelerators: Vec::new(),
+            servers: Vec::new(),
             channels: Vec::new(),
             chooser: None,
             asked: None,

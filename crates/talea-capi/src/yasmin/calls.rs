@@ -53,7 +53,7 @@ unsafe fn described(yasmin: &Yasmin, data: *const YasData, size: size_t) -> Answ
         priority: data.priority.into(),
         core: data.core.into(),
         backlog: 0,
-        zero: 0,
+        server: 0,
         name,
         cores: 0,
     };

@@ -1,4 +1,4 @@
-/* An application in C says itself as a system file. */
+/* An application in C says itself as a system file, follows a table, and has servers. */
 #include "check.h"
 #include <errno.h>
 #include <stdio.h>
@@ -9,6 +9,47 @@
 static void nothing(void *unused)
 {
     (void)unused;
+}
+
+static uint64_t done[2];
+
+static void counts(void *number)
+{
+    __atomic_add_fetch((uint64_t *)number, 1, __ATOMIC_RELEASE);
+}
+
+/* The task fork, by a table; and then one that a server serves beside it. */
+static void tables_and_servers(talea_app *app)
+{
+    static const char table[] = "[[scheduler]]\nname = \"application\"\npolicy = \"table\"\ncpus = 1\nhyperperiod = \"25ms\"\n"
+                                "[[scheduler.entry]]\ncpu = 0\nowner = \"fork\"\nstart = \"5ms\"\nlength = \"5ms\"\n";
+    talea_task task = TALEA_TASK_INIT;
+    talea_task_version version = TALEA_TASK_VERSION_INIT;
+    uint32_t server, asked, other;
+    CHECK(talea_app_follow(app, "no file") == -EINVAL);
+    CHECK(talea_app_follow(app, "[[scheduler]]\nname = \"root\"\npolicy = \"edf\"\n") == -EINVAL);
+    CHECK(strstr(talea_message(), "there is no table") != NULL);
+    CHECK(talea_app_follow(app, table) == 0);
+    done[1] = 0;
+    CHECK(talea_app_start(app) == 0 && talea_app_follow(app, NULL) == -EBUSY);
+    while (__atomic_load_n(&done[1], __ATOMIC_ACQUIRE) < 3)
+        ;
+    CHECK(talea_app_stop(app, NULL) == 0 && talea_app_follow(app, NULL) == 0);
+    CHECK(talea_app_server(app, "requests", 4, 1, 2, &server) == -EINVAL);
+    CHECK(talea_app_server(app, "requests", TALEA_SERVER_DEFERRABLE, 3, 2, &server) == -EINVAL);
+    CHECK(talea_app_server(app, "requests", TALEA_SERVER_DEFERRABLE, 2000000, 5000000, &server) == 0 && server == 0);
+    task.kind = TALEA_TASK_ACTIVATED;
+    task.deadline_ns = 100000000;
+    task.server = server + 2;
+    strcpy(task.name, "asked");
+    CHECK(talea_app_task(app, &task, &asked) == -EINVAL && strstr(talea_message(), "server is 2") != NULL);
+    task.server = server + 1;
+    CHECK(talea_app_task(app, &task, &asked) == 0);
+    CHECK(talea_app_version(app, asked, &version, counts, &done[0], NULL) == 0);
+    CHECK(talea_app_start(app) == 0);
+    for (other = 0; other < 3; other++)
+        CHECK(talea_app_activate(app, asked) == 0);
+    CHECK(talea_app_stop(app, NULL) == 0 && done[0] == 3);
 }
 
 int main(void)
@@ -48,7 +89,7 @@ int main(void)
     CHECK(talea_app_task(app, &task, &fork) == 0);
     strcpy(version.name, "plain");
     version.time_ns = 3000000;
-    CHECK(talea_app_version(app, fork, &version, nothing, NULL, NULL) == 0);
+    CHECK(talea_app_version(app, fork, &version, counts, &done[1], NULL) == 0);
     CHECK(talea_app_describe(app, NULL, 0, &length) == -ENOSPC && length > 0);
     text = (char *)calloc(1, length + 1);
     CHECK(text != NULL);
@@ -57,7 +98,9 @@ int main(void)
     CHECK(talea_app_describe(app, text, length + 1, &again) == 0 && again == length && strlen(text) == length);
     CHECK(talea_app_start(app) == 0);
     CHECK(talea_app_describe(app, text, length + 1, NULL) == -EBUSY);
-    CHECK(talea_app_stop(app, NULL) == 0 && talea_app_free(app) == 0);
+    CHECK(talea_app_stop(app, NULL) == 0);
+    tables_and_servers(app);
+    CHECK(talea_app_free(app) == 0);
     printf("%s", text);
     free(text);
     return 0;

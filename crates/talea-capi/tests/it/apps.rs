@@ -62,7 +62,7 @@ fn y1_y2_y3_y4_y5_y6_y9_y10_y13_y14_y17_y22_applications_in_c_do_what_they_decla
 }
 
 #[test]
-fn y1_an_application_in_c_says_itself_as_a_system_file() {
+fn y1_y11_y13_an_application_in_c_says_itself_follows_a_table_and_has_servers() {
     for language in [C11, CPP17] {
         as_both(&compiled("app_describes", language), &[], |said| {
             assert!(said.contains("\"fork\"") && said.contains("3ms") && said.contains("25ms"), "{said}");
