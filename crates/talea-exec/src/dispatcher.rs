@@ -8,6 +8,7 @@
 use crate::mailbox::Mailbox;
 use crate::mechanism::Mechanism;
 use crate::office::Office;
+use crate::root::Stepper;
 use crate::stage::{self, Ranks, Stage};
 use std::io;
 use std::sync::atomic::Ordering;
@@ -164,7 +165,9 @@ pub(crate) fn drive<M: Mechanism>(
             if woken == Woken::Due {
                 office.root.awake(cpu, due, wakes);
             }
-            office.step(cpu, now, stage, None).inspect_err(|_| stage.call_all_off())?;
+            office
+                .step(Stepper { cpu, worker: None }, None, now, stage)
+                .inspect_err(|_| stage.call_all_off())?;
             let ring = |other: usize| stage.cpus[other].mailbox.bell.ring();
             due = office.root.arm(cpu, time.now(), ring).min(time.until);
         }

@@ -6,16 +6,17 @@
 //! meant to. A job costs one wake of the dispatcher then, that of its arrival; or none, where its worker is awake for that itself
 //! ([`root::doze`](crate::root)).
 //!
-//! The worker stands below the dispatcher. Where that one wakes meanwhile, the lock lends the worker its priority. Nobody is
-//! stopped who has the lock or waits for it ([`unstopped`]): a thread that sleeps behind its gate with it would never be let go.
-//! All that needs priorities, and a root with one CPU; elsewhere, and where what runs is metered (whoever looks
-//! after a budget must know when the look is due), the worker leaves a letter and rings, and the dispatcher steps.
+//! The worker stands below the dispatcher. Where one wakes meanwhile, the lock lends the worker its priority. Nobody is
+//! stopped who has the lock ([`unstopped`]): a thread that sleeps behind its gate with it would never be let go. Nor does a worker wait
+//! for it: the dispatcher of another CPU, who has it, may be about to stop that very worker, which would then have the lock and not
+//! the CPU. All that needs priorities; without them, where the lock is taken, and where what runs is metered (whoever looks after a
+//! budget must know when the look is due), the worker leaves a letter and rings, and the dispatcher steps.
 
 use crate::dispatcher::Timeline;
 use crate::mailbox::Mail;
 use crate::mechanism::Mechanism;
 use crate::record::Log;
-use crate::root::Root;
+use crate::root::{Root, Stepper};
 use crate::stage::Stage;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -47,17 +48,17 @@ impl<M: Mechanism> Office<M> {
         Office { root, logs, mail: Mail::new(tasks), failed: None, by_workers: 0, by_themselves: 0 }
     }
 
-    /// One instant on `cpu`: what lies in its mailbox, and what `who` steps has to say itself.
+    /// One instant: what lies in the mailbox of the CPU, and whose piece is over besides.
     pub(crate) fn step(
         &mut self,
-        cpu: usize,
+        who: Stepper,
+        ended: Option<TaskId>,
         now: Time,
         stage: &Stage,
-        who: Option<TaskId>,
     ) -> Result<(), M::Error> {
-        stage.cpus[cpu].mailbox.take(&stage.slots, &mut self.mail);
-        self.mail.ended.extend(who);
-        let stepped = self.root.step(cpu, now, &self.mail, &mut self.logs[cpu]);
+        stage.cpus[who.cpu].mailbox.take(&stage.slots, &mut self.mail);
+        self.mail.ended.extend(ended);
+        let stepped = self.root.step(who, now, &self.mail, &mut self.logs[who.cpu]);
         self.mail.clear();
         if self.root.is_done() {
             stage.call_off();
@@ -93,7 +94,7 @@ impl<M: Mechanism> Counter<M> {
     /// know: then the dispatcher is to be told.
     pub(crate) fn finish(&self, task: TaskId, stage: &Stage) -> Option<Time> {
         unstopped(|| {
-            let office = self.office.lock();
+            let office = self.office.try_lock()?;
             let now = self.time.now();
             // What ends after the run is not of the run.
             let is_over = stage.over.load(Ordering::Acquire) || now >= self.time.until;
@@ -125,16 +126,19 @@ impl<M: Mechanism> Counter<M> {
         ended: Option<TaskId>,
     ) -> Time {
         *(if ended.is_some() { &mut office.by_workers } else { &mut office.by_themselves }) += 1;
-        if let Err(error) = office.step(0, now, stage, ended) {
+        // Nobody moves it before it is done.
+        let cpu = stage.slots[task.0 as usize].cpu.load(Ordering::Acquire) as usize;
+        if let Err(error) = office.step(Stepper { cpu, worker: Some(task) }, ended, now, stage) {
             office.failed = Some(error);
             stage.call_all_off();
             return Time::NEVER;
         }
         let alarm = office.root.doze(task);
-        let is_soon_enough = office.root.sleeps_on();
+        let mut late = 0_u64;
+        office.root.alert(cpu, |other| late |= 1 << other);
         drop(office);
-        if !is_soon_enough {
-            stage.cpus[0].mailbox.bell.ring();
+        for (_, other) in stage.cpus.iter().enumerate().filter(|&(other, _)| late >> other & 1 == 1) {
+            other.mailbox.bell.ring();
         }
         alarm.map_or(Time::NEVER, |at| self.time.of_machine(at))
     }

@@ -64,6 +64,12 @@ impl<T> PiLock<T> {
         PiGuard { lock: self, here: PhantomData }
     }
 
+    /// The lock, if nobody has it.
+    pub fn try_lock(&self) -> Option<PiGuard<'_, T>> {
+        let is_mine = self.word.compare_exchange(0, me(), Ordering::Acquire, Ordering::Relaxed).is_ok();
+        is_mine.then(|| PiGuard { lock: self, here: PhantomData })
+    }
+
     /// The value, of a lock that nobody else can have any more.
     pub fn into_inner(self) -> T {
         self.value.into_inner()
@@ -131,6 +137,18 @@ mod tests {
         });
         assert_eq!(*lock.lock(), 4 * ROUNDS);
         assert_eq!(lock.into_inner(), 4 * ROUNDS);
+    }
+
+    #[test]
+    fn who_does_not_wait_has_it_only_when_nobody_else_has() {
+        let lock = PiLock::new(0);
+        let held = lock.try_lock().expect("an open lock");
+        std::thread::scope(|scope| {
+            scope.spawn(|| assert!(lock.try_lock().is_none()));
+        });
+        drop(held);
+        *lock.try_lock().expect("an open lock") += 1;
+        assert_eq!(*lock.lock(), 1);
     }
 
     #[test]

@@ -98,13 +98,21 @@ impl<M: Mechanism> Root<M> {
         self.armed[cpu]
     }
 
-    /// The root has one CPU, and somebody else than its dispatcher, which sleeps, has just stepped: whether it is awake again soon
-    /// enough. If not it has to be rung for; also when all is done, which it looks after.
-    pub(crate) fn sleeps_on(&self) -> bool {
-        let end = self.machine.budget_end(Cpu(0));
-        let lead = if end == Time::NEVER { 0 } else { self.leads[0].0.as_ns() };
-        let look = Time::from_ns(end.as_ns().saturating_sub(lead));
-        self.armed[0] <= self.general().min(look) && !self.is_done()
+    /// Somebody else than a dispatcher has just stepped, on `cpu`: `ring` is called for each dispatcher that is not awake soon enough;
+    /// also when all is done, which they look after.
+    pub(crate) fn alert(&mut self, cpu: usize, mut ring: impl FnMut(usize)) {
+        let general = self.general();
+        let is_late = |armed: &[Time]| armed.iter().all(|&at| at > general);
+        for other in 0..self.armed.len() {
+            let end = self.machine.budget_end(Cpu(other as u32));
+            let look = end.as_ns().saturating_sub(self.leads[other].0.as_ns());
+            let is_used_up = end != Time::NEVER && look < self.armed[other].as_ns();
+            if is_used_up || (other == cpu && (is_late(&self.armed) || self.is_done())) {
+                // It will be awake at once.
+                self.armed[other] = self.now;
+                ring(other);
+            }
+        }
     }
 
     /// When the budget that is being used on `cpu` is to be looked at again.

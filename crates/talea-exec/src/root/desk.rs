@@ -143,25 +143,28 @@ impl<M: Mechanism> Root<M> {
         doing.is_some_and(|Doing { task, .. }| matches!(self.desks[task.0 as usize], Desk::Piece(_)))
     }
 
-    /// `cpu` goes over to whoever is to have it.
-    pub(super) fn turn_over(&mut self, cpu: usize) -> Result<(), M::Error> {
-        let (at, from, to) = (Cpu(cpu as u32), self.running[cpu], self.wanted[cpu]);
-        if let Some(Doing { task, job, version }) = to {
-            let desk = &mut self.desks[task.0 as usize];
-            if let Desk::Piece(cost) = *desk {
-                *desk = Desk::Taken;
-                self.is_called(task);
-                self.mechanism.begin(at, task, Job { number: job, version, cost })?;
-            } else {
-                self.mechanism.resume(at, task)?;
-            }
+    /// Whoever is to have `cpu` begins or goes on there.
+    pub(super) fn enter(&mut self, cpu: usize) -> Result<(), M::Error> {
+        let Some(Doing { task, job, version }) = self.wanted[cpu] else { return Ok(()) };
+        let at = Cpu(cpu as u32);
+        let desk = &mut self.desks[task.0 as usize];
+        if let Desk::Piece(cost) = *desk {
+            *desk = Desk::Taken;
+            self.is_called(task);
+            self.mechanism.begin(at, task, Job { number: job, version, cost })
+        } else {
+            self.mechanism.resume(at, task)
         }
-        if let Some(from) = from
-            && self.desks[from.task.0 as usize] == Desk::Taken
+    }
+
+    /// Whoever has had `cpu` until now stops there, if it has not ended and runs nowhere else.
+    pub(super) fn vacate(&mut self, cpu: usize) -> Result<(), M::Error> {
+        let Some(from) = self.running[cpu] else { return Ok(()) };
+        let has_more = self.desks[from.task.0 as usize] == Desk::Taken
             && self.jobs[from.task.0 as usize] == Some(from.job)
-            && !self.wanted.contains(&Some(from))
-        {
-            self.mechanism.stop(at, from.task, to.is_some())?;
+            && !self.wanted.contains(&Some(from));
+        if has_more {
+            self.mechanism.stop(Cpu(cpu as u32), from.task, self.wanted[cpu].is_some())?;
         }
         Ok(())
     }

@@ -39,6 +39,13 @@ struct Doing {
     version: u32,
 }
 
+/// Who steps a root: the dispatcher of a CPU, or a worker that runs there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stepper {
+    pub(crate) cpu: usize,
+    pub(crate) worker: Option<TaskId>,
+}
+
 /// One root at work.
 #[derive(Debug)]
 pub(crate) struct Root<M> {
@@ -171,9 +178,9 @@ impl<M: Mechanism> Root<M> {
         self.now
     }
 
-    /// Whether somebody has to look after what is consumed on the first CPU.
+    /// Whether somebody has to look after what is consumed on any of its CPUs.
     pub(crate) fn is_metered(&self) -> bool {
-        self.machine.is_metered(Cpu(0))
+        (0..self.running.len() as u32).any(|cpu| self.machine.is_metered(Cpu(cpu)))
     }
 
     /// By task: what became of its jobs.
@@ -214,10 +221,10 @@ impl<M: Mechanism> Root<M> {
         self.stopped && tasks.into_iter().all(|task| self.machine.unfinished(task).next().is_none())
     }
 
-    /// One instant, by the dispatcher of `me`, who has read this mail.
+    /// One instant, by the dispatcher of a CPU or a worker there, who has read this mail.
     pub(crate) fn step(
         &mut self,
-        me: usize,
+        who: Stepper,
         clock: Time,
         mail: &Mail,
         log: &mut Log,
@@ -273,7 +280,7 @@ impl<M: Mechanism> Root<M> {
                 break;
             }
         }
-        self.obey(me)
+        self.obey(who)
     }
 
     /// The next job of `task` has come.
@@ -374,13 +381,21 @@ impl<M: Mechanism> Root<M> {
     }
 
     /// Has the mechanism do what this step has changed: on the other CPUs first, where workers run meanwhile; on that of the
-    /// dispatcher nobody does before it sleeps.
-    fn obey(&mut self, me: usize) -> Result<(), M::Error> {
-        let cpus = self.running.len();
-        for cpu in (me + 1..cpus).chain(0..=me) {
+    /// one who steps nobody does before it sleeps. A worker that is to go to another CPU goes there last, to one that is free: behind
+    /// whoever still runs there it could stop nobody.
+    fn obey(&mut self, who: Stepper) -> Result<(), M::Error> {
+        let (cpus, me) = (self.running.len(), who.cpu);
+        let goes = |doing: &Option<Doing>| doing.is_some_and(|doing| Some(doing.task) == who.worker);
+        let away = self.wanted.iter().position(goes).filter(|&cpu| cpu != me);
+        for cpu in (me + 1..cpus).chain(0..=me).filter(|&cpu| Some(cpu) != away) {
             if self.running[cpu] != self.wanted[cpu] || self.has_piece(self.wanted[cpu]) {
-                self.turn_over(cpu)?;
+                self.enter(cpu)?;
+                self.vacate(cpu)?;
             }
+        }
+        if let Some(cpu) = away {
+            self.vacate(cpu)?;
+            self.enter(cpu)?;
         }
         for cpu in 0..cpus {
             if self.running[cpu] != self.wanted[cpu] && self.wanted[cpu].is_none() {

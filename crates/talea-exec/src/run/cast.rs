@@ -78,9 +78,8 @@ impl Cast {
             root.tasks.into_iter().map(|task| (task.body, task.load)).unzip();
         let door = Door::default();
         let identities = employ(scope, stage, &door, ranks, bodies, workers)?;
-        // Of a root with one CPU: see `office`. A program stands above a worker, and would take the CPU from one that lets it go in
-        // the middle of a step.
-        let may_step = root.cpus.len() == 1 && ranks.hold != Hold::Nothing && actors.is_none();
+        // See `office`. A program stands above a worker, and would take the CPU from one that lets it go in the middle of a step.
+        let may_step = ranks.hold != Hold::Nothing && actors.is_none();
         let tasks = identities.len();
         let flip = Flip::new(Arc::clone(stage), ranks, &identities);
         let freeze = actors.map(|actors| Freeze::new(Arc::clone(stage), actors));

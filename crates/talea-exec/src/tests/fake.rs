@@ -8,7 +8,7 @@ use crate::load::Load;
 use crate::mailbox::Mail;
 use crate::mechanism::Mechanism;
 use crate::record::{Entry, Log, merge};
-use crate::root::Root;
+use crate::root::{Root, Stepper};
 use crate::stretch::Stretch;
 use crate::tally::Tally;
 use crate::work::Job;
@@ -36,6 +36,8 @@ pub(super) struct Threads {
     now: u64,
     /// When workers go on.
     from: u64,
+    /// Who steps, if it is a worker.
+    steps: Option<TaskId>,
     pub(super) stops: u64,
 }
 
@@ -69,10 +71,11 @@ impl Threads {
         self.workers.iter().any(|worker| worker.cpu.is_some())
     }
 
-    /// Who has just ended.
-    fn ended(&self) -> Vec<TaskId> {
-        let over = |&(_, worker): &(u32, &FakeWorker)| worker.cpu.is_some() && worker.left == Some(0);
-        (0..).zip(&self.workers).filter(over).map(|(task, _)| TaskId(task)).collect()
+    /// Who has just ended, and where.
+    fn ended(&self) -> Vec<(TaskId, usize)> {
+        let over = |(task, worker): (u32, &FakeWorker)| Some((TaskId(task), worker.cpu?, worker.left?));
+        let all = (0..).zip(&self.workers).filter_map(over);
+        all.filter(|&(.., left)| left == 0).map(|(task, cpu, _)| (task, cpu)).collect()
     }
 
     /// Never two on one CPU.
@@ -109,7 +112,15 @@ impl Mechanism for Fake {
     }
 
     fn begin(&mut self, cpu: Cpu, task: TaskId, job: Job) -> Result<(), Infallible> {
-        let worker = &mut self.0.borrow_mut().workers[task.0 as usize];
+        let mut threads = self.0.borrow_mut();
+        if threads.steps == Some(task) {
+            let is_there = |worker: &FakeWorker| worker.cpu == Some(cpu.0 as usize);
+            assert!(
+                !threads.workers.iter().any(is_there),
+                "whoever steps goes behind one that nobody stops then"
+            );
+        }
+        let worker = &mut threads.workers[task.0 as usize];
         assert_eq!((worker.left, worker.cpu), (None, None), "it has a job");
         worker.left = Some(job.cost.as_ns());
         worker.cpu = Some(cpu.0 as usize);
@@ -237,9 +248,10 @@ fn go(
     let Ok(mut root) = Root::new(machine, cpus, fake.clone(), loads.collect(), changes, Vec::new());
     if dozes && cpus == 1 {
         root.let_doze();
-        // As any dispatcher is; where there are budgets it would look at them earlier than a twin does.
-        let is_late = if meters { Span::ZERO } else { Span::from_ns(5_000) };
-        root.expect_to_be_late(0, is_late);
+    }
+    // As any dispatcher is; where there are budgets it would look at them earlier than a twin does.
+    for cpu in (0..cpus).filter(|_| !meters) {
+        root.expect_to_be_late(cpu, Span::from_ns(5_000));
     }
     let mut logs: Vec<Log> = (0..cpus).map(|_| Log::new(1 << 16)).collect();
     let mut due = vec![0; cpus];
@@ -259,10 +271,12 @@ fn go(
             naps[sleeper as usize] = u64::MAX;
             let (task, now) = (TaskId(sleeper), Time::from_ns(now));
             if root.comes(task, now) {
-                let Ok(()) = root.step(0, now, &Mail::default(), &mut logs[0]);
+                let who = Stepper { cpu: 0, worker: Some(task) };
+                fake.0.borrow_mut().steps = who.worker;
+                let Ok(()) = root.step(who, now, &Mail::default(), &mut logs[0]);
                 (steps, by_themselves) = (steps + 1, by_themselves + 1);
                 naps[sleeper as usize] = sleeps(root.doze(task), &mut late);
-                due[0] = if root.sleeps_on() { due[0] } else { now.as_ns() };
+                root.alert(0, |other| due[other] = now.as_ns());
             }
             continue;
         }
@@ -272,25 +286,29 @@ fn go(
             break;
         }
         fake.0.borrow_mut().advance(now);
-        let mail = Mail { ended: fake.0.borrow().ended(), ..Mail::default() };
-        // Who runs the machine matters only for who wakes when.
-        let cpu = due.iter().position(|&due| due <= now).unwrap_or(0);
-        let by_worker = cpus == 1 && due[0] > now && !root.is_metered() && may(steps);
-        let Ok(()) = root.step(cpu, Time::from_ns(now), &mail, &mut logs[cpu]);
+        let ended = fake.0.borrow().ended();
+        let awake = due.iter().position(|&due| due <= now);
+        // A worker speaks for itself alone. Where two end at one instant, in two steps, no simulation is their twin.
+        let alone = if let [one] = ended[..] { Some(one) } else { None };
+        let worker = alone.filter(|_| awake.is_none() && !root.is_metered() && may(steps));
+        let mail = Mail { ended: ended.into_iter().map(|(task, _)| task).collect(), ..Mail::default() };
+        // Which dispatcher it is matters only for who wakes when.
+        let cpu = worker.map_or(awake.unwrap_or(0), |(_, cpu)| cpu);
+        let who = Stepper { cpu, worker: worker.map(|(task, _)| task) };
+        fake.0.borrow_mut().steps = who.worker;
+        let Ok(()) = root.step(who, Time::from_ns(now), &mail, &mut logs[cpu]);
         fake.0.borrow().check();
         steps += 1;
         assert!(steps < 1_000_000, "time stands still at {now}");
         let mut rung = Vec::new();
         let asleep = now + effort.as_ns();
         fake.0.borrow_mut().lose(asleep, switch.as_ns());
-        if by_worker {
+        if worker.is_some() {
             by_workers += 1;
             for &task in &mail.ended {
                 naps[task.0 as usize] = sleeps(root.doze(task), &mut late);
             }
-            if !root.sleeps_on() {
-                due[0] = asleep;
-            }
+            root.alert(cpu, |other| due[other] = asleep);
             continue;
         }
         let armed = root.arm(cpu, Time::from_ns(asleep), |other| rung.push(other)).as_ns();

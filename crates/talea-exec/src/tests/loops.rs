@@ -5,7 +5,7 @@ use crate::course::{Course, Turn};
 use crate::record::{Entry, What};
 use crate::replay::replay;
 use talea_core::criteria::Own;
-use talea_core::machine::{NodeId, Order, SchedulerSpec, TaskSpec, Tree};
+use talea_core::machine::{Affinity, NodeId, Order, SchedulerSpec, TaskSpec, Tree};
 use talea_core::sched::{Policy, Slot};
 use talea_core::server::{Kind, Reservation};
 use talea_core::workload::{Arrivals, Cost, Source, Workload};
@@ -96,7 +96,7 @@ fn s8_a_worker_that_finishes_steps_the_machine_as_its_dispatcher_would() {
     let mut dice = Dice::new(8);
     let (mut by_workers, mut steps) = (0, 0);
     for case in 0..400 {
-        let (tree, workload) = system(&mut dice, 1);
+        let (tree, workload) = system(&mut dice, 1 + (case % 3) as u32);
         let until = at(300);
         // All of them, or now one and now the other.
         let mut coin = Dice::new(case);
@@ -113,20 +113,53 @@ fn s8_a_worker_that_finishes_steps_the_machine_as_its_dispatcher_would() {
 }
 
 #[test]
-fn s8_a_job_costs_one_wake_of_the_dispatcher() {
-    let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::Edf));
+fn s8_a_job_costs_one_wake_of_a_dispatcher() {
+    for cpus in [1, 2] {
+        let mut tree = Tree::new(cpus, SchedulerSpec::new("root", Policy::Edf));
+        let mut sources = Vec::new();
+        for period in [7, 11, 13] {
+            let _ = tree.task(Tree::ROOT, TaskSpec::new("task", ms(period)));
+            // No two of them end at one instant.
+            sources.push(Source::periodic(ms(period), Work::from_ns(1_300_000 + period)));
+        }
+        let workload = Workload { sources, seed: 1 };
+        let no = (Span::ZERO, Span::ZERO);
+        let ran = run_by(&tree, &workload, at(1_001), no, Vec::new(), |_| true, in_time);
+        let ends = ran.course.turns().filter(|turn| matches!(turn, Turn::Ended { .. })).count() as u64;
+        assert_eq!(ran.by_workers, ends);
+        // One for each time at which something arrives, and at first one for each of them.
+        let by_dispatchers = ran.steps - ran.by_workers;
+        assert!(by_dispatchers < ends + u64::from(cpus), "{by_dispatchers} steps for {ends} jobs");
+    }
+}
+
+#[test]
+fn s8_a_worker_that_goes_to_another_cpu_does_so_when_that_is_free() {
+    let tenth = |tenths: u64| Time::from_ns(tenths * 100_000);
+    let mut tree = Tree::new(2, SchedulerSpec::new("root", Policy::FixedPriority));
     let mut sources = Vec::new();
-    for period in [7, 11, 13] {
-        let _ = tree.task(Tree::ROOT, TaskSpec::new("task", ms(period)));
-        sources.push(Source::periodic(ms(period), Work::from_ns(1_300_000)));
+    for (priority, affinity, arrivals, cost) in [
+        (1, Affinity::ANY, vec![tenth(0)], 20_000_000),
+        (5, Affinity::ANY, vec![tenth(10), tenth(15)], 2_000_000),
+        (6, Affinity::only(1), vec![tenth(35)], 5_000_000),
+    ] {
+        let _ = tree.task(Tree::ROOT, TaskSpec { priority, affinity, ..TaskSpec::new("task", ms(100)) });
+        let cost = Cost::Constant(Work::from_ns(cost));
+        sources.push(Source { arrivals: Arrivals::List(arrivals), cost });
     }
     let workload = Workload { sources, seed: 1 };
+    // Dispatchers are late by half a millisecond. So the second task begins on CPU 1 at 1.5, and ends when the third, which may
+    // run nowhere else, comes: its next job goes to CPU 0, where the first one runs.
     let no = (Span::ZERO, Span::ZERO);
-    let ran = run_by(&tree, &workload, at(1_001), no, Vec::new(), |_| true, in_time);
-    let ends = ran.course.turns().filter(|turn| matches!(turn, Turn::Ended { .. })).count() as u64;
-    assert_eq!(ran.by_workers, ends);
-    // One for each time at which something arrives.
-    assert!(ran.steps - ran.by_workers <= ends, "{} steps for {ends} jobs", ran.steps);
+    let late = || Span::from_ns(500_000);
+    let ran = run_by(&tree, &workload, at(4), no, Vec::new(), |_| true, late);
+    let runs = |turn: Turn| match turn {
+        Turn::Runs { cpu, task, job, .. } => Some((cpu.0, task.0, job)),
+        _ => None,
+    };
+    let runs: Vec<_> = ran.course.turns().filter_map(runs).collect();
+    assert_eq!(runs, [(0, 0, 0), (1, 1, 0), (0, 1, 1), (1, 2, 0)]);
+    assert_eq!((ran.by_workers, ran.stops), (1, 1));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::mechanism::Mechanism;
 use crate::mechanism::freeze::{Cage, Freeze};
 use crate::record::{Entry, Log, merge};
 use crate::replay::replay;
-use crate::root::Root;
+use crate::root::{Root, Stepper};
 use crate::stage::Stage;
 use crate::work::Job;
 use std::cell::RefCell;
@@ -199,7 +199,8 @@ fn run(tree: &Tree, loads: Vec<Load>, wakes: &[Option<Vec<(u64, u64)>>], until: 
             is_heard = true;
         }
         if is_heard || due <= now {
-            root.step(0, Time::from_ns(now), &mail, &mut log).expect("no kernel");
+            root.step(Stepper { cpu: 0, worker: None }, Time::from_ns(now), &mail, &mut log)
+                .expect("no kernel");
             due = root.arm(0, Time::from_ns(now), |_| ()).as_ns();
             steps += 1;
             assert!(steps < 100_000, "time stands still at {now}");
