@@ -50,6 +50,18 @@ struct Ours {
     begun: Arc<Mutex<Vec<u64>>>,
 }
 
+/// What the jobs of one task have noted; handed in when the application is gone.
+struct Notes {
+    own: Vec<u64>,
+    all: Arc<Mutex<Vec<u64>>>,
+}
+
+impl Drop for Notes {
+    fn drop(&mut self) {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner).append(&mut self.own);
+    }
+}
+
 impl Ours {
     fn new(cpus: &[u32], shield: bool) -> Ours {
         let app = Application::new(Config { cpus: cpus.to_vec(), shield, insist: true, ..Config::default() });
@@ -59,17 +71,13 @@ impl Ours {
     /// A task whose jobs only say how late they began.
     fn probe(&mut self, task: Task, offset: Span, period: Span, times: u64) -> TaskId {
         let task = self.app.task(task);
-        let (hand, begun) = (Arc::clone(&self.hand), Arc::clone(&self.begun));
-        begun.lock().unwrap_or_else(PoisonError::into_inner).reserve(times as usize + 8);
-        let mut own = Vec::with_capacity(times as usize);
+        let hand = Arc::clone(&self.hand);
+        let mut notes = Notes { own: Vec::with_capacity(times as usize), all: Arc::clone(&self.begun) };
         self.app.version(task, "only", move |job| {
             let now = hand.get().map_or(Duration::ZERO, Hand::now);
             if job.number < times {
                 let due = duration(offset) + duration(period) * job.number as u32;
-                own.push(now.saturating_sub(due).as_nanos() as u64);
-            }
-            if job.number + 1 == times {
-                begun.lock().unwrap_or_else(PoisonError::into_inner).append(&mut own);
+                notes.own.push(now.saturating_sub(due).as_nanos() as u64);
             }
         });
         task
@@ -80,7 +88,7 @@ impl Ours {
         let tell = |told| _ = hand.set(told);
         let running = app.start_telling(tell).map_err(|not_started| not_started.error)?;
         std::thread::sleep(duration(length));
-        running.stop()?;
+        drop(running.stop()?);
         Ok(std::mem::take(&mut *begun.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 }
