@@ -4,12 +4,12 @@
 //! it. An entry is written at once, so that a killed writer leaves a whole one or none that counts. Undoing goes backwards, and takes back only
 //! what still is as we made it: what somebody else has changed since is theirs.
 //!
-//! Threads that began under a shield inherited what we had made of their parents. They get what these had. **One that has asked
-//! for exactly that itself can't be told from them**, unless it is real-time: it gets more CPUs than it wanted.
+//! CPUs that have gone off-line meanwhile are in no answer of the kernel's: what we have made of a thread is looked for without them.
 //!
 //! Entries name threads by number and start, interrupts by number, and no paths: whoever reads them turns nothing else.
 
 use super::ground::{Ground, Knob};
+use crate::files::{Problem, Untrusted};
 use crate::{Tid, clock};
 use rustix::fs::{FlockOperation, flock};
 use std::fs::File;
@@ -25,8 +25,6 @@ const WORDS: usize = 8 + 2 * MASK;
 const BYTES: usize = 8 * WORDS;
 /// The form of the file.
 const MAGIC: u64 = u64::from_ne_bytes(*b"talea-s1");
-/// Looks for those who have inherited: each may be forking.
-const ROUNDS: u32 = 20;
 /// How many milliseconds interrupts have to come.
 const ARRIVAL: u32 = 50;
 
@@ -161,8 +159,18 @@ impl Books {
                 file => file?,
             };
             // Its entries move threads of the machine: nobody else may have put them there.
-            crate::files::check_trusted(path)
-                .map_err(|untrusted| io::Error::new(io::ErrorKind::PermissionDenied, untrusted))?;
+            match crate::files::check_trusted(path) {
+                // Whoever had it has removed it meanwhile.
+                Err(Untrusted { problem: Problem::Os(error), .. })
+                    if error.kind() == io::ErrorKind::NotFound =>
+                {
+                    continue;
+                }
+                checked => {
+                    checked
+                        .map_err(|untrusted| io::Error::new(io::ErrorKind::PermissionDenied, untrusted))?;
+                }
+            }
             flock(&file, FlockOperation::LockExclusive)?;
             let books = Books { file };
             if books.are_at(path) {
@@ -233,10 +241,10 @@ impl Books {
         Ok(restored)
     }
 
-    /// Whether there are any of a dead owner.
+    /// Whether there are any of a dead owner, who has moved something: one that was killed before it had a keeper has not.
     pub(super) fn are_left(path: &Path, ground: &dyn Ground) -> bool {
-        let found = clock::boot_id().and_then(|boot| Ok(Books::seen(path)?.owner(boot)));
-        found.is_ok_and(|owner| owner.is_some_and(|owner| !owner.lives(ground)))
+        let (Ok(boot), Ok(books)) = (clock::boot_id(), Books::seen(path)) else { return false };
+        books.entries() > 0 && books.owner(boot).is_some_and(|owner| !owner.lives(ground))
     }
 
     /// Whose they are, if they are of this boot.
@@ -249,7 +257,7 @@ impl Books {
         Some(Owner { parent: tid_of(page[3])?, start: page[4] })
     }
 
-    fn page(&self, at: u64) -> Option<Page> {
+    pub(super) fn page(&self, at: u64) -> Option<Page> {
         let mut bytes = [0; BYTES];
         self.file.read_exact_at(&mut bytes, at * BYTES as u64).ok()?;
         let mut page = [0; WORDS];
@@ -271,12 +279,12 @@ impl Books {
     }
 
     /// How many entries there are.
-    fn entries(&self) -> u64 {
+    pub(super) fn entries(&self) -> u64 {
         let length = self.file.metadata().map_or(0, |meta| meta.len());
         (length / BYTES as u64).saturating_sub(1)
     }
 
-    fn entry(&self, at: u64) -> Option<Entry> {
+    pub(super) fn entry(&self, at: u64) -> Option<Entry> {
         Entry::of(&self.page(at + 1)?)
     }
 
@@ -297,11 +305,12 @@ impl Books {
     /// never; one that does not come within [`ARRIVAL`] stays where it is, and may go anywhere.
     pub(super) fn undo(&self, ground: &dyn Ground) -> Restored {
         let mut restored = Restored::default();
+        let online = ground.online();
         for at in (0..self.entries()).rev() {
             let Some(entry) = self.entry(at) else { continue };
             match entry.what {
                 Turned::Thread { process, tid, start, .. } => {
-                    give_back(ground, &entry, (process, tid, start), &mut restored);
+                    give_back(ground, &entry, (process, tid, start), &online, &mut restored);
                 }
                 Turned::Knob(knob) if is_elsewhere(ground, &entry, knob) => {
                     // Whoever goes on after a kill finds neither what was nor what we had made of it.
@@ -311,7 +320,7 @@ impl Books {
                 Turned::Knob(_) => {}
             }
         }
-        self.bequeath(ground, &mut restored);
+        self.bequeath(ground, &online, &mut restored);
         self.arrive(ground);
         for at in (0..self.entries()).rev() {
             if let Some(entry) = self.entry(at)
@@ -336,48 +345,6 @@ impl Books {
                 return;
             }
             ground.pause();
-        }
-    }
-
-    /// For those who began meanwhile.
-    fn bequeath(&self, ground: &dyn Ground, restored: &mut Restored) {
-        let began = self.page(0).map_or(u64::MAX, |page| page[4]);
-        for _ in 0..ROUNDS {
-            let before = restored.inherited;
-            ground.each(&mut |process, tid, stat| {
-                if stat.start_ticks >= began && !stat.is_bound() {
-                    self.widen(ground, process, tid, stat.parent, restored);
-                }
-            });
-            if restored.inherited == before {
-                break;
-            }
-        }
-    }
-
-    /// Gives one that began meanwhile what its parent had, if it has what we had made of that.
-    fn widen(&self, ground: &dyn Ground, process: Tid, tid: Tid, parent: i32, restored: &mut Restored) {
-        let Ok(found) = ground.affinity(tid) else { return };
-        let mut like = None;
-        for at in 0..self.entries() {
-            let Some(entry) = self.entry(at) else { continue };
-            let Turned::Thread { process: of, tid: number, .. } = entry.what else { continue };
-            if entry.now != found || entry.was == found {
-                continue;
-            }
-            let is_family = of == process || number.as_raw() == parent || of.as_raw() == parent;
-            if is_family || like.is_none() {
-                like = Some(entry);
-            }
-            if is_family {
-                break;
-            }
-        }
-        if let Some(entry) = like
-            && !ground.is_real_time(tid)
-            && ground.set_affinity(tid, &wanted(&entry)).is_ok()
-        {
-            restored.inherited += 1;
         }
     }
 }
@@ -413,7 +380,7 @@ fn turn_back(ground: &dyn Ground, entry: &Entry, knob: Knob, restored: &mut Rest
 }
 
 /// Who could run on all CPUs that there were had asked for none, and is not to be kept from further ones.
-fn wanted(entry: &Entry) -> CpuSet {
+pub(super) fn wanted(entry: &Entry) -> CpuSet {
     match entry.what {
         Turned::Thread { anywhere: true, .. } => CpuSet::first(MAX_CPUS as u32),
         _ => entry.was,
@@ -424,6 +391,7 @@ fn give_back(
     ground: &dyn Ground,
     entry: &Entry,
     (process, tid, start): (Tid, Tid, u64),
+    online: &CpuSet,
     restored: &mut Restored,
 ) {
     let is_it = |stat: crate::proc::Stat| stat.start_ticks == start && !stat.has_ended();
@@ -432,11 +400,16 @@ fn give_back(
         return;
     }
     match ground.affinity(tid) {
-        Ok(found) if found == entry.now => match ground.set_affinity(tid, &wanted(entry)) {
+        Ok(found) if is_ours(entry, &found, online) => match ground.set_affinity(tid, &wanted(entry)) {
             Ok(()) => restored.restored += 1,
             Err(_) => restored.left += 1,
         },
-        Ok(found) => restored.left += u32::from(found != entry.was),
+        Ok(found) => restored.left += u32::from(found != entry.was.intersection(online)),
         Err(_) => restored.ended += 1,
     }
+}
+
+/// Whether a thread's CPUs are what we have made of them: the kernel tells of those only that are on-line.
+pub(super) fn is_ours(entry: &Entry, found: &CpuSet, online: &CpuSet) -> bool {
+    *found == entry.now || (!found.is_empty() && *found == entry.now.intersection(online))
 }

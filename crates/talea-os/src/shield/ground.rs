@@ -35,6 +35,8 @@ pub(super) trait Ground {
     fn affinity(&self, tid: Tid) -> io::Result<CpuSet>;
     /// Where it may run from now on.
     fn set_affinity(&self, tid: Tid, cpus: &CpuSet) -> io::Result<()>;
+    /// The CPUs that threads can run on now: the kernel tells of no others where threads may run.
+    fn online(&self) -> CpuSet;
     /// Whether it goes before all ordinary threads.
     fn is_real_time(&self, tid: Tid) -> bool;
     /// What a knob says.
@@ -71,6 +73,14 @@ impl Ground for Linux {
 
     fn set_affinity(&self, tid: Tid, cpus: &CpuSet) -> io::Result<()> {
         sched::set_affinity(tid, cpus)
+    }
+
+    fn online(&self) -> CpuSet {
+        let mut buffer = [0; LIST];
+        let read = proc::read_into("/sys/devices/system/cpu/online", &mut buffer);
+        let text = read.ok().and_then(|text| std::str::from_utf8(text).ok());
+        // Where it can't be read, threads are compared as if there were all.
+        text.and_then(|text| CpuSet::parse(text).ok()).unwrap_or(CpuSet::first(MAX_CPUS as u32))
     }
 
     fn is_real_time(&self, tid: Tid) -> bool {
@@ -136,6 +146,9 @@ fn each_number(path: &str, visit: &mut dyn FnMut(Tid)) {
 
 /// The longest mask: eight digits and a comma for 32 CPUs.
 const MASK: usize = MAX_CPUS / 32 * 9;
+
+/// The longest list: every second CPU of all, with a comma each.
+const LIST: usize = MAX_CPUS / 2 * 5;
 
 /// A set of CPUs as the kernel writes masks: hexadecimal words of 32, the highest first.
 fn mask(cpus: &CpuSet) -> Line<MASK> {

@@ -15,6 +15,7 @@
 
 mod books;
 mod ground;
+mod heirs;
 #[cfg(test)]
 mod tests;
 
@@ -47,7 +48,7 @@ pub enum Refusal {
         /// A thread of it.
         by: Tid,
     },
-    /// It takes `CAP_SYS_NICE`.
+    /// It takes root, and `CAP_SYS_NICE` above all.
     NoRight,
     /// The kernel refused.
     Os {
@@ -462,7 +463,7 @@ impl fmt::Display for Refusal {
             Refusal::NothingLeft => f.write_str("all CPUs would be shielded, and none left for everybody else"),
             Refusal::Busy { by } => write!(f, "thread {by} has a shield, and there is one at a time"),
             Refusal::NoRight => f.write_str(
-                "moving others' threads takes CAP_SYS_NICE and moving interrupts takes root: the daemon does neither for anybody",
+                "a shield takes root: CAP_SYS_NICE to move others' threads, and the files of interrupts, which are root's; the daemon does neither for anybody",
             ),
             Refusal::Os { doing, error } => write!(f, "{doing}: {error}"),
         }

@@ -46,6 +46,7 @@ struct World {
 /// A machine; it stops doing what it is told after some changes, as for one that was killed.
 struct Fake {
     world: RefCell<World>,
+    online: Cell<CpuSet>,
     changes_left: Cell<u32>,
     kills: bool,
 }
@@ -62,7 +63,12 @@ fn gone() -> io::Error {
 
 impl Fake {
     fn new(world: World) -> Fake {
-        Fake { world: RefCell::new(world), changes_left: Cell::new(u32::MAX), kills: false }
+        Fake {
+            world: RefCell::new(world),
+            online: Cell::new(set("0-3")),
+            changes_left: Cell::new(u32::MAX),
+            kills: false,
+        }
     }
 
     fn change(&self) {
@@ -99,7 +105,12 @@ impl Ground for Fake {
     }
 
     fn affinity(&self, tid: Tid) -> io::Result<CpuSet> {
-        self.world.borrow().threads.get(&tid.as_raw()).map(|thread| thread.may_use).ok_or_else(gone)
+        let may_use = self.world.borrow().threads.get(&tid.as_raw()).map(|thread| thread.may_use);
+        may_use.map(|cpus| cpus.intersection(&self.online.get())).ok_or_else(gone)
+    }
+
+    fn online(&self) -> CpuSet {
+        self.online.get()
     }
 
     fn set_affinity(&self, tid: Tid, cpus: &CpuSet) -> io::Result<()> {
@@ -269,9 +280,9 @@ fn y17_what_others_change_meanwhile_is_left_and_new_threads_get_what_their_paren
         let mut world = fake.world.borrow_mut();
         world.threads.remove(&4);
         expected.threads.remove(&4);
-        // The same number, another thread.
+        // The same number, another thread: no kin, and so an orphan.
         world.threads.insert(7, Thread { start: BEGUN + 3, ..thread(7, "1") });
-        expected.threads.insert(7, Thread { start: BEGUN + 3, ..thread(7, "1-2") });
+        expected.threads.insert(7, Thread { start: BEGUN + 3, ..thread(7, "1,3") });
         for to in [&mut *world, &mut expected] {
             to.threads.get_mut(&5).expect("it is there").may_use = set("1");
             to.interrupts.get_mut(&22).expect("it is there").may_use = set("1");
@@ -294,6 +305,78 @@ fn y17_what_others_change_meanwhile_is_left_and_new_threads_get_what_their_paren
     let restored = books.undo(&fake);
     assert_eq!(*fake.world.borrow(), expected, "{restored:?}");
     assert_eq!((restored.left, restored.ended, restored.inherited), (3, 2, 3), "{restored:?}");
+}
+
+#[test]
+fn y17_whoever_was_pinned_before_a_shield_and_whom_it_makes_stay_where_they_are() {
+    let (place, fake) = (Place::new("pinned"), Fake::new(world()));
+    // What the shield makes of process 1 and many others they had been told before.
+    for (number, of, parent) in [(40, 40, 1), (43, 43, 1), (44, 43, 1)] {
+        fake.world.borrow_mut().threads.insert(number, Thread { parent, ..thread(of, "0-1") });
+    }
+    fake.world.borrow_mut().threads.get_mut(&44).expect("it is there").may_use = set("0-3");
+    let mut expected = fake.world.borrow().clone();
+    let books = place.begin(&fake, 999).expect("nobody has one");
+    clear(&fake, &books).all();
+    let new =
+        |process, parent, may_use: &str| Thread { start: BEGUN + 5, parent, ..thread(process, may_use) };
+    // A thread of the pinned one, a child, and a child of that one's.
+    for (number, of, parent) in [(50, 40, 1), (51, 51, 40), (52, 52, 51)] {
+        fake.world.borrow_mut().threads.insert(number, new(of, parent, "0-1"));
+        expected.threads.insert(number, new(of, parent, "0-1"));
+    }
+    // A child of one of whose threads was moved, and a child of that one's; one that somebody from outside began; and orphans.
+    let heirs = [(53, 53, 43, "0-1", "0-3"), (54, 54, 53, "0-1", "0-3"), (55, 55, 0, "0-1", "0-1")];
+    let orphans = [(56, 56, 1, "1", "1,3"), (57, 57, 500, "1", "1,3")];
+    for (number, of, parent, now, then) in heirs.into_iter().chain(orphans) {
+        fake.world.borrow_mut().threads.insert(number, new(of, parent, now));
+        expected.threads.insert(number, new(of, parent, then));
+    }
+    // One that was moved, and that somebody has moved since to where another one is.
+    fake.world.borrow_mut().threads.get_mut(&44).expect("it is there").may_use = set("1");
+    expected.threads.get_mut(&44).expect("it is there").may_use = set("1");
+    let restored = books.undo(&fake);
+    assert_eq!(*fake.world.borrow(), expected, "{restored:?}");
+    assert_eq!((restored.left, restored.inherited), (1, 4), "{restored:?}");
+}
+
+#[test]
+fn y17_where_no_orphan_can_have_been_moved_none_is_moved_back() {
+    let (place, fake) = (Place::new("init"), Fake::new(world()));
+    // As of a machine on which everything but the application is told at boot where to run.
+    fake.world.borrow_mut().threads.get_mut(&1).expect("it is there").may_use = set("1");
+    let books = place.begin(&fake, 999).expect("nobody has one");
+    clear(&fake, &books).all();
+    let service = Thread { start: BEGUN + 5, ..thread(60, "1") };
+    fake.world.borrow_mut().threads.insert(60, service.clone());
+    books.undo(&fake);
+    assert_eq!(fake.world.borrow().threads[&60], service);
+}
+
+#[test]
+fn y17_a_shield_during_which_a_cpu_goes_off_line_is_put_back() {
+    for offline in ["0", "1", "2"] {
+        let (place, fake) = (Place::new("offline"), Fake::new(world()));
+        let books = place.begin(&fake, 999).expect("nobody has one");
+        clear(&fake, &books).all();
+        let new = Thread { start: BEGUN + 5, ..thread(30, "0-1") };
+        fake.world.borrow_mut().threads.insert(30, new.clone());
+        // Somebody else's change is told from the CPU that has gone.
+        fake.world.borrow_mut().threads.get_mut(&9).expect("it is there").may_use = set("2-3");
+        fake.online.set(set("0-3").difference(&set(offline)));
+        let restored = books.undo(&fake);
+        fake.online.set(set("0-3"));
+        let mut expected = world();
+        expected.threads.insert(30, Thread { may_use: set("0-3"), ..new });
+        expected.threads.get_mut(&9).expect("it is there").may_use = set("2-3");
+        if offline == "1" {
+            // Of what was made of these nothing is left: the kernel has put them somewhere else.
+            for number in [4, 7] {
+                expected.threads.get_mut(&number).expect("it is there").may_use = set("1");
+            }
+        }
+        assert_eq!(*fake.world.borrow(), expected, "without CPU {offline}: {restored:?}");
+    }
 }
 
 #[test]
