@@ -7,7 +7,7 @@
 
 use crate::mailbox::Mailbox;
 use crate::mechanism::Mechanism;
-use crate::office::Office;
+use crate::office::{Office, Steps};
 use crate::root::Stepper;
 use crate::stage::{self, Ranks, Stage};
 use std::io;
@@ -176,8 +176,9 @@ pub(crate) fn drive<M: Mechanism>(
     effort.used = clock::thread_cpu_time().checked_sub(before).unwrap_or(Work::ZERO);
     let mut office = office.lock();
     // A worker may have stepped since.
-    effort.left = effort.left.max(office.close()?.min(time.until));
-    effort.by_workers = std::mem::take(&mut office.by_workers);
-    effort.by_themselves = std::mem::take(&mut office.by_themselves);
+    let end = time.now().min(time.until);
+    effort.left = effort.left.max(office.close(end)?.min(time.until));
+    let Steps { finished, came } = std::mem::take(&mut office.steps[cpu]);
+    (effort.by_workers, effort.by_themselves) = (finished, came);
     Ok(effort)
 }

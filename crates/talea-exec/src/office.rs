@@ -35,17 +35,24 @@ pub(crate) struct Office<M: Mechanism> {
     mail: Mail,
     /// What the kernel refused a worker that stepped.
     failed: Option<M::Error>,
-    /// Steps that workers made which had finished.
-    pub(crate) by_workers: u64,
-    /// And whose jobs came.
-    pub(crate) by_themselves: u64,
+    /// By CPU.
+    pub(crate) steps: Vec<Steps>,
+}
+
+/// Steps that workers made.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Steps {
+    /// Who had finished.
+    pub(crate) finished: u64,
+    /// Whose jobs came.
+    pub(crate) came: u64,
 }
 
 impl<M: Mechanism> Office<M> {
     /// `room` entries of a record for each of so many CPUs.
     pub(crate) fn new(root: Root<M>, cpus: usize, tasks: usize, room: usize) -> Office<M> {
         let logs = (0..cpus).map(|_| Log::new(room)).collect();
-        Office { root, logs, mail: Mail::new(tasks), failed: None, by_workers: 0, by_themselves: 0 }
+        Office { root, logs, mail: Mail::new(tasks), failed: None, steps: vec![Steps::default(); cpus] }
     }
 
     /// One instant: what lies in the mailbox of the CPU, and whose piece is over besides.
@@ -66,8 +73,9 @@ impl<M: Mechanism> Office<M> {
         stepped
     }
 
-    /// The run is over for this root: no step changes anything any more. When the last one was.
-    pub(crate) fn close(&mut self) -> Result<Time, M::Error> {
+    /// The run is over for this root at `end`: no step changes anything any more. When the last one was.
+    pub(crate) fn close(&mut self, end: Time) -> Result<Time, M::Error> {
+        self.root.conclude(end, &mut self.logs[0]);
         self.root.close();
         self.failed.take().map_or(Ok(self.root.now()), Err)
     }
@@ -125,9 +133,10 @@ impl<M: Mechanism> Counter<M> {
         task: TaskId,
         ended: Option<TaskId>,
     ) -> Time {
-        *(if ended.is_some() { &mut office.by_workers } else { &mut office.by_themselves }) += 1;
         // Nobody moves it before it is done.
         let cpu = stage.slots[task.0 as usize].cpu.load(Ordering::Acquire) as usize;
+        let steps = &mut office.steps[cpu];
+        *(if ended.is_some() { &mut steps.finished } else { &mut steps.came }) += 1;
         if let Err(error) = office.step(Stepper { cpu, worker: Some(task) }, ended, now, stage) {
             office.failed = Some(error);
             stage.call_all_off();

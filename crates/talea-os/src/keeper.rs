@@ -134,13 +134,14 @@ fn hold_back() {
 
 /// Waits until nobody needs a keeper any more, and makes another one of each that is killed before.
 fn look_after(child: &Mutex<Child>, post: &Post) {
-    for _ in 0..=SUCCESSORS {
+    for left in (0..=SUCCESSORS).rev() {
         let Some(pid) = lock(child).pid else { return };
         // Without its status, and so without its number, which somebody may be about to send a signal to.
         wait(pid, libc::WEXITED | libc::WNOWAIT);
         let mut child = lock(child);
         wait(pid, libc::WEXITED);
-        child.pid = if child.is_needed { fork(post).ok() } else { None };
+        // The last one has no successor: with this thread, its parent, gone that would begin at once.
+        child.pid = if child.is_needed && left > 0 { fork(post).ok() } else { None };
     }
 }
 

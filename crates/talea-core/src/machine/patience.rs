@@ -23,25 +23,35 @@ impl<W: Watch> Machine<W> {
     pub fn interrupts_nobody(&self, task: TaskId) -> bool {
         let holds = self.share.as_ref().is_some_and(|share| share.has_gates());
         let is_plain = self.cpus.len() == 1 && self.table.is_none() && self.graph.is_none();
-        if !is_plain || self.any_metered || holds || self.tasks[task.0 as usize].ring.is_spaced() {
+        // A release that comes before a late telling is told before it.
+        let is_spaced = self.tasks.iter().any(|task| task.ring.is_spaced());
+        if !is_plain || self.any_metered || holds || is_spaced {
             return false;
         }
         let others = || (0..self.tasks.len() as u32).filter(|&other| other != task.0);
         let mut group = self.nodes[self.tasks[task.0 as usize].node as usize].parent;
+        // Below a scheduler that does not preempt it may come before a job that was there first; so what that shows may rise while it
+        // keeps its old place in the queue of a level.
+        let mut is_stubborn = false;
         while group != NONE {
             let state = &self.groups[group as usize];
             let is_ordered =
                 !matches!(state.policy, Built::RoundRobin(_) | Built::Partitions(_) | Built::Custom(_));
             let waits = |other: u32| {
-                let (Some(mine), Some(other)) = (self.seen(group, task.0, 1), self.seen(group, other, 0))
+                let (Some(mut mine), Some(mut other)) =
+                    (self.seen(group, task.0, 1), self.seen(group, other, 0))
                 else {
                     return true;
                 };
+                if is_stubborn {
+                    (mine.since, other.since) = (0, 1);
+                }
                 mine.child == other.child || !state.policy.before(Time::ZERO, &mine, &other)
             };
             if !is_ordered || (state.preemptive && !others().all(waits)) {
                 return false;
             }
+            is_stubborn |= !state.preemptive;
             group = self.nodes[state.node as usize].parent;
         }
         true
@@ -156,6 +166,19 @@ mod tests {
     }
 
     #[test]
+    fn s8_a_group_that_does_not_preempt_may_rise_and_keeps_its_place_in_a_queue() {
+        let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::FixedPriority));
+        let stubborn = SchedulerSpec { preemptive: false, ..SchedulerSpec::new("group", Policy::Edf) };
+        let group = tree.scheduler(Tree::ROOT, stubborn);
+        task(&mut tree, group, 100, 1);
+        task(&mut tree, group, 50, 2);
+        // While this one computes, the group, which has waited for longer, rises to its level by its second task's job.
+        task(&mut tree, Tree::ROOT, 100, 2);
+        task(&mut tree, Tree::ROOT, 100, 3);
+        assert_eq!(patient(&tree), [0]);
+    }
+
+    #[test]
     fn s8_where_more_than_criteria_counts_nobody_is() {
         let tasks = [(10, 0), (20, 0)];
         let mut served = flat(Policy::Edf, &tasks);
@@ -178,6 +201,12 @@ mod tests {
         assert_eq!(change(&|_, _| ()), [2]);
         assert_eq!(change(&|_, spec| spec.versions.push(Version::new("only"))), [2]);
         assert_eq!(change(&|_, spec| spec.enforced = true), []);
+        let mut spaced = flat(Policy::Edf, &tasks);
+        let _ = spaced.task(
+            Tree::ROOT,
+            TaskSpec { enforced: true, ..TaskSpec::new("early", Span::from_ns(5_000_000)) },
+        );
+        assert_eq!(patient(&spaced), [], "its releases are told in time");
         assert_eq!(change(&|tree, spec| spec.uses.push(tree.resource("r", Protocol::None))), []);
         let needs = |tree: &mut Tree, spec: &mut TaskSpec| {
             let accelerators = alloc::vec![tree.accelerator("a")];

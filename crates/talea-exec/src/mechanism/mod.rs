@@ -2,7 +2,8 @@
 //!
 //! One mechanism serves one root. It is told what is to change, never who is to run on the whole: it touches only what
 //! changes. Of one decision it is told, CPU by CPU, first who begins or goes on there and then who stops, so that between two
-//! calls the old one or the new one runs and nobody else; and at the end which CPUs rest.
+//! calls the old one or the new one runs and nobody else; and at the end which CPUs rest. Only a worker that makes the decision and goes to another
+//! CPU itself begins there when the old one has stopped.
 
 pub mod audit;
 mod chosen;

@@ -100,16 +100,15 @@ impl<M: Mechanism> Root<M> {
 
     /// Somebody else than a dispatcher has just stepped, on `cpu`: `ring` is called for each dispatcher that is not awake soon enough;
     /// also when all is done, which they look after.
-    pub(crate) fn alert(&mut self, cpu: usize, mut ring: impl FnMut(usize)) {
+    pub(crate) fn alert(&self, cpu: usize, mut ring: impl FnMut(usize)) {
         let general = self.general();
         let is_late = |armed: &[Time]| armed.iter().all(|&at| at > general);
         for other in 0..self.armed.len() {
             let end = self.machine.budget_end(Cpu(other as u32));
             let look = end.as_ns().saturating_sub(self.leads[other].0.as_ns());
             let is_used_up = end != Time::NEVER && look < self.armed[other].as_ns();
+            // It counts as awake at its old alarm still: whoever rings does so later, and may be stopped before.
             if is_used_up || (other == cpu && (is_late(&self.armed) || self.is_done())) {
-                // It will be awake at once.
-                self.armed[other] = self.now;
                 ring(other);
             }
         }

@@ -1,10 +1,10 @@
 //! Workers that are awake by themselves when their next jobs come.
 //!
-//! Model: a worker that waits for a job sleeps until that job's arrival, at the priority of those who may run. So it is awake when the
+//! Model: a worker that waits for a job sleeps until that job's arrival, below its dispatcher. So it is awake when the
 //! job has come and nobody of its root computes, steps the machine as the dispatcher would, and goes on into its job: a job costs one
 //! wake then, its worker's own. While somebody computes the arrival is told late, at the next step, whoever makes it: the end of
 //! a job is one. Only tasks whose arrivals change nothing before that may do so ([`Machine::interrupts_nobody`]), and the machine
-//! is told of such arrivals before everything that happens later, so that it does the same as if it had been told in time.
+//! is told of such arrivals before everything that happens later, so that it does the same as if it had been told in time; at the end of the run at the latest ([`Root::conclude`]).
 //!
 //! Of several that come at one instant one is armed, and its step tells of all of them; the others are *covered*.
 //!
@@ -18,7 +18,7 @@
 
 use super::Root;
 use crate::mechanism::Mechanism;
-use crate::record::Log;
+use crate::record::{Log, What};
 use talea_core::Time;
 use talea_core::machine::TaskId;
 
@@ -85,12 +85,25 @@ impl<M: Mechanism> Root<M> {
 
     /// Arrivals that nobody was awake for and that came before this instant; in their order, as far as nobody else's is between them.
     pub(super) fn catch_up(&mut self, log: &mut Log) {
+        let change = self.changes.get(self.changed).map_or(u64::MAX, |&(at, _)| at.as_ns());
+        let woken = self.wakes.first().map_or(u64::MAX, |(at, _)| at);
+        let until = self.now.as_ns().min(change).min(woken);
         while let Some((at, task)) = self.arrivals.first()
-            && at < self.now.as_ns()
+            && at < until
             && self.dozers.may[task as usize]
             && !self.alarms.contains(task)
         {
             self.arrive(TaskId(task), log);
+        }
+    }
+
+    /// The run ends: what came before `end` and nobody was awake for is told, so that it is known of. No order follows.
+    pub(crate) fn conclude(&mut self, end: Time, log: &mut Log) {
+        if !self.closed && !self.stopped {
+            self.now = self.now.max(end);
+            self.put(log, What::Step);
+            self.catch_up(log);
+            self.see_refused();
         }
     }
 

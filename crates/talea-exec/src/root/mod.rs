@@ -1,8 +1,8 @@
 //! The body of the dispatchers' loop: one root, its machine, its mechanism. No thread and no clock in it.
 //!
 //! One step, as in the simulator: what ran; what has ended; what has come; then orders until there are no more, and the
-//! mechanism is told what they change. The dispatchers of a root with several CPUs take turns with it, under a lock;
-//! whoever steps obeys for all of them.
+//! mechanism is told what they change. Dispatchers, and workers that have finished or whose jobs come, take turns with it, under a
+//! lock; whoever steps obeys for all CPUs.
 //!
 //! What a worker consumes is charged by the difference of its CPU clock to what was told last, whenever that is told. So
 //! nothing is lost that it does after it was stopped on another CPU, or between two jobs: it is charged when it next runs.

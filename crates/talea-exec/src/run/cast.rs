@@ -21,7 +21,7 @@ use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, Scope, ScopedJoinHandle};
-use talea_core::machine::{Machine as Scheduler, TaskId};
+use talea_core::machine::{Machine as Scheduler, TaskId, Tree};
 use talea_core::{Span, Time};
 use talea_os::machine::Machine;
 use talea_os::pilock::PiLock;
@@ -65,6 +65,14 @@ pub(super) enum Above {
     Reservation,
 }
 
+/// Whether nobody who runs is ever moved to a CPU that has just become free, on which a worker steps: behind the newcomer that would wait
+/// with the lock. So it is where two children of the root may use the same CPUs or none in common.
+fn stays_free(tree: &Tree) -> bool {
+    let sets = || tree.children(Tree::ROOT).map(|(_, node)| node.affinity().0);
+    let all = u64::MAX >> (u64::BITS - tree.cpus.clamp(1, u64::BITS));
+    sets().all(|one| sets().all(|other| one & all == other & all || one & other & all == 0))
+}
+
 impl Cast {
     pub(super) fn new<'scope, 'a: 'scope>(
         scope: &'scope Scope<'scope, '_>,
@@ -79,7 +87,13 @@ impl Cast {
         let door = Door::default();
         let identities = employ(scope, stage, &door, ranks, bodies, workers)?;
         // See `office`. A program stands above a worker, and would take the CPU from one that lets it go in the middle of a step.
-        let may_step = ranks.hold != Hold::Nothing && actors.is_none();
+        let may_step = match ranks.hold {
+            Hold::Nothing => false,
+            _ if root.cpus.len() == 1 => actors.is_none(),
+            // Not beside a dispatcher that is awake before its time, at a level that the lock can lend but that takes no CPU from it.
+            Hold::Own => actors.is_none() && options.spin.is_zero() && stays_free(root.tree),
+            Hold::Given => false,
+        };
         let tasks = identities.len();
         let flip = Flip::new(Arc::clone(stage), ranks, &identities);
         let freeze = actors.map(|actors| Freeze::new(Arc::clone(stage), actors));

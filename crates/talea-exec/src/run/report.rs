@@ -46,7 +46,7 @@ pub struct RootReport {
 }
 
 impl RootReport {
-    /// What dispatchers have used, and workers beside their jobs: a worker that has finished steps the machine itself. SF3P's scheduler
+    /// What dispatchers have used, and workers beside their jobs: a worker that has finished, or whose job comes, steps the machine itself. SF3P's scheduler
     /// overhead. Of a run that was not audited only what dispatchers have used.
     pub fn scheduling(&self) -> Work {
         let dispatchers: u64 = self.effort.iter().map(|effort| effort.used.as_ns()).sum();

@@ -317,6 +317,7 @@ fn go(
             due[other] = asleep;
         }
     }
+    root.conclude(until, &mut logs[0]);
     let (record, lost) = merge(logs);
     assert_eq!(lost, 0);
     let stops = fake.0.borrow().stops;
