@@ -444,7 +444,7 @@ impl Suite {
             (cpu, _) => panic!("plugin {plugin} did not offer {cpu:?}"),
         };
         let deadline = matches!(built, Plugin::Edf(_));
-        let passing = Notes::LEVEL_SHARED.with(Notes::NOT_PROVED);
+        let passing = Notes::LEVEL_SHARED.with(Notes::COMMON_LEVELS).with(Notes::NOT_PROVED);
         Entry {
             claim: claim(plugin, place, ask.params, offer, deadline),
             params: *ask.params,

@@ -228,6 +228,7 @@ int talea_leave(talea_grant *grant, uint64_t *spec_id);
 #define TALEA_NOTE_PARTIAL             0x10u /* a recommended parameter is missing */
 #define TALEA_NOTE_CPU_WISH_IGNORED    0x20u /* the wish for CPUs could not be met */
 #define TALEA_NOTE_BUDGET_NOT_ENFORCED 0x40u /* the kernel does not enforce the runtime */
+#define TALEA_NOTE_COMMON_LEVELS       0x80u /* its kernel priority has its place in one order for all CPUs of the plugin */
 
 /* What was granted. */
 typedef struct talea_granted {

@@ -54,7 +54,7 @@ pub(crate) fn refusal(refusal: &Refusal) -> String {
     text
 }
 
-const NOTES: [(Notes, &str, &str); 7] = [
+const NOTES: [(Notes, &str, &str); 8] = [
     (Notes::NOT_PROVED, "not_proved", "not proved: a runtime is missing, here or beside it"),
     (Notes::ADMISSION_IGNORED, "admission_ignored", "the test failed and was ignored on request"),
     (Notes::BELOW_DESIRED, "below_desired", "less than the desired runtime"),
@@ -62,6 +62,7 @@ const NOTES: [(Notes, &str, &str); 7] = [
     (Notes::PARTIAL, "partial", "in part: a recommended parameter is missing"),
     (Notes::CPU_WISH_IGNORED, "cpu_wish_ignored", "not on the preferred CPUs"),
     (Notes::BUDGET_NOT_ENFORCED, "budget_not_enforced", "the kernel does not enforce the runtime"),
+    (Notes::COMMON_LEVELS, "common_levels", "one order of priorities for all CPUs of the plugin"),
 ];
 
 /// Notes as stable names for programs.

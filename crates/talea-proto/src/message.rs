@@ -218,6 +218,8 @@ impl Notes {
     pub const CPU_WISH_IGNORED: Notes = Notes(1 << 5);
     /// The budget is not enforced by the kernel for this mechanism.
     pub const BUDGET_NOT_ENFORCED: Notes = Notes(1 << 6);
+    /// The order of kernel priorities that this one has its place in is that of all CPUs of the plugin, not of the task's alone.
+    pub const COMMON_LEVELS: Notes = Notes(1 << 7);
 
     /// Whether every bit of `other` is set.
     pub fn contains(self, other: Notes) -> bool {
@@ -225,7 +227,7 @@ impl Notes {
     }
 
     /// Every note with a stable word for programs.
-    pub const WORDS: [(Notes, &'static str); 7] = [
+    pub const WORDS: [(Notes, &'static str); 8] = [
         (Notes::NOT_PROVED, "not-proved"),
         (Notes::ADMISSION_IGNORED, "admission-ignored"),
         (Notes::BELOW_DESIRED, "below-desired"),
@@ -233,6 +235,7 @@ impl Notes {
         (Notes::PARTIAL, "partial"),
         (Notes::CPU_WISH_IGNORED, "cpu-wish-ignored"),
         (Notes::BUDGET_NOT_ENFORCED, "budget-not-enforced"),
+        (Notes::COMMON_LEVELS, "common-levels"),
     ];
 
     /// The stable words of the bits that are set.

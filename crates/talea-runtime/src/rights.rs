@@ -6,14 +6,14 @@
 //!
 //! A dispatcher is granted the CPU that it drives, and a worker each CPU that its jobs may run on, with what they use of it where that was declared:
 //! its thread holds the grant of one of them, and grants without threads stand in for it on the others, so that what the daemon reckons with is
-//! there on each of them. Who moves between CPUs must find the same order on all: such an application needs a plugin that keeps one order for all its
-//! CPUs (`levels = "common"`), or one that happens to have the same on each. The watchdog may come to any of them.
+//! there on each of them. Who moves between CPUs must find the same order on all, now and when others have come and gone: such an application needs a
+//! plugin that keeps one order for all its CPUs (`levels = "common"`), which a grant says of itself. The watchdog may come to any of them.
 
 use crate::config::Daemon;
 use std::io;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
-use talea_client::{Client, CpuSet, Failure, GROUP_MAX, Grant, Outcome, Spec};
+use talea_client::{Client, CpuSet, Failure, GROUP_MAX, Grant, Notes, Outcome, Spec};
 use talea_exec::{Crew, Grantor};
 use talea_os::Tid;
 use talea_os::sched::{self, Policy};
@@ -126,7 +126,7 @@ impl<'a> ByDaemon<'a> {
         for group in wanted.chunks(GROUP_MAX) {
             let specs: Vec<Spec> =
                 group.iter().map(|wanted| self.spec(wanted, plugin.as_deref())).collect::<io::Result<_>>()?;
-            grants.extend(answer(client.create_group(&specs))?);
+            grants.extend(answer(client.create_group(&specs)).map_err(|error| of_all(error, wanted.len()))?);
         }
         for (wanted, grant) in wanted.iter().zip(&grants) {
             if let Some(tid) = wanted.thread {
@@ -134,6 +134,15 @@ impl<'a> ByDaemon<'a> {
             }
         }
         Ok(grants)
+    }
+}
+
+/// Quotas and sums are about all groups of an application.
+fn of_all(error: io::Error, count: usize) -> io::Error {
+    if count <= GROUP_MAX {
+        error
+    } else {
+        refused(format!("{error} (the application needs {count} grants)"))
     }
 }
 
@@ -154,16 +163,48 @@ impl Grantor for ByDaemon<'_> {
     fn grant(&self, crew: &Crew) -> io::Result<()> {
         let client = self.connect().map_err(|failure| refused(failure.to_string()))?;
         let grants = self.ask(&client, &wanted(crew, self.booked))?;
-        if crew.dispatchers.len() > 1 && !are_in_order(crew)? {
-            return Err(refused(
-                "talead has granted levels whose order is another one on each CPU: its plugin has to keep one order for \
-                 all CPUs of the application (`levels = \"common\"`)"
-                    .to_owned(),
-            ));
+        must_stay(crew, &grants)?;
+        // Whatever else puts them out of order is refused with what the kernel says of it, by whoever asked for this.
+        if !are_in_order(crew)? {
+            must_be_apart(&client, &grants)?;
         }
         *self.held.lock().unwrap_or_else(PoisonError::into_inner) = grants;
         Ok(())
     }
+}
+
+/// An order that is that of one CPU fits that of another at best until somebody else asks for a level there.
+fn must_stay(crew: &Crew, grants: &[Grant]) -> io::Result<()> {
+    let is_common =
+        |grant: &Grant| grant.granted().is_some_and(|granted| granted.notes.contains(Notes::COMMON_LEVELS));
+    if crew.dispatchers.len() < 2 || grants.iter().all(is_common) {
+        return Ok(());
+    }
+    Err(refused(
+        "talead has granted levels in an order of each CPU's own: its plugin has to keep one order for all CPUs of the \
+         application (`levels = \"common\"`)"
+            .to_owned(),
+    ))
+}
+
+/// As many distinct priorities as there are levels: whoever comes then shares one with its neighbour.
+fn must_be_apart(client: &Client, grants: &[Grant]) -> io::Result<()> {
+    for grant in grants {
+        let granted = answer(grant.info())?.granted;
+        if !granted.notes.contains(Notes::LEVEL_SHARED) {
+            continue;
+        }
+        let plugins = answer(client.plugins())?;
+        let plugin = plugins.iter().find(|plugin| plugin.index == granted.plugin);
+        let (name, (low, high)) = plugin.map_or(("?", (0, 0)), |plugin| (plugin.name.as_str(), plugin.band));
+        let count = u32::from(high.saturating_sub(low)) + 1;
+        return Err(refused(format!(
+            "no level is free: {count} of the {count} levels of {name} are taken, and the application would share one \
+             where it needs three of its own (`talea list` shows who has them; a wider band, `priorities`, has more, \
+             and `refuse_sharing = true` refuses whoever comes when none is left)"
+        )));
+    }
+    Ok(())
 }
 
 /// Whether every dispatcher stands above every worker, and the watchdog above them all.

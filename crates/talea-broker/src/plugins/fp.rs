@@ -134,7 +134,6 @@ impl Fp {
         let coming = Member { key, work: 0, unproved: true };
         let after = levels.after(leaving.as_ref(), Some(&coming));
         let shared = after.newcomer().is_some_and(Run::is_shared);
-        let shared = if shared { Notes::LEVEL_SHARED } else { Notes::default() };
         Offer {
             cpu: Some(cpu),
             runtime,
@@ -143,7 +142,7 @@ impl Fp {
                 .with(Notes::BUDGET_NOT_ENFORCED)
                 .with(desired_notes(ask.params, runtime))
                 .with(Core::wish_notes(ask, cpu))
-                .with(shared),
+                .with(self.standing(shared)),
             priority: 0,
         }
     }
@@ -197,8 +196,16 @@ impl Fp {
     /// What the holder should know beyond what stays true.
     pub(crate) fn notes(&self, entry: &Entry) -> Notes {
         let levels = self.at(entry.claim.place);
-        let shared = levels.runs()[levels.run_of(member(entry).key)].is_shared();
-        if shared { Notes::LEVEL_SHARED } else { Notes::default() }
+        self.standing(levels.runs()[levels.run_of(member(entry).key)].is_shared())
+    }
+
+    /// What is to be known of a level: whether others share it, and whether its order is that of all CPUs.
+    fn standing(&self, is_shared: bool) -> Notes {
+        let shared = if is_shared { Notes::LEVEL_SHARED } else { Notes::default() };
+        match self.options.levels {
+            FpLevels::Each => shared,
+            FpLevels::Common => shared.with(Notes::COMMON_LEVELS),
+        }
     }
 }
 

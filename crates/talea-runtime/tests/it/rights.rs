@@ -146,6 +146,8 @@ fn y22_levels_that_do_not_fit_together_are_given_back_and_the_remedy_is_said() {
         needs!("two CPUs", cpus.len() == 2);
         let bench = Bench::new("runtime_unfit");
         let daemon = Daemon::start(&bench, &config::open());
+        // They fit now; they would not when others have come.
+        user::must_pass(&bench, NAME, Some(daemon.socket()));
         let grants = crowded(&daemon, &cpus);
         user::must_pass(&bench, NAME, Some(daemon.socket()));
         let left = root(&daemon).list().expect("an answer").expect("a list");
@@ -158,6 +160,34 @@ fn y22_levels_that_do_not_fit_together_are_given_back_and_the_remedy_is_said() {
     assert_eq!((report.is_real_time, report.rights), (false, Rights::Unused));
     let why = report.why_not.expect("a reason");
     assert!(why.contains("one order for all CPUs of the application (`levels = \"common\"`)"), "{why}");
+}
+
+#[test]
+fn y22_who_would_share_the_last_level_is_refused_with_what_is_taken() {
+    const NAME: &str = "rights::y22_who_would_share_the_last_level_is_refused_with_what_is_taken";
+    let cpus: Vec<u32> = kernel::cpus().iter().take(2).collect();
+    if !user::is_it() {
+        needs_root!();
+        needs!("two CPUs", cpus.len() == 2);
+        let bench = Bench::new("runtime_taken");
+        let rules = "[daemon]\naccess = \"off\"\n[[plugin]]\nname = \"fp\"\nkind = \"fp\"\ncpus = \"all\"\n\
+                     priorities = \"20-24\"\nlevels = \"common\"\n";
+        let daemon = Daemon::start(&bench, rules);
+        // Four of the five levels are somebody's: the dispatchers and the workers share what is left.
+        let grants = crowded(&daemon, &cpus);
+        user::must_pass(&bench, NAME, Some(daemon.socket()));
+        let left = root(&daemon).list().expect("an answer").expect("a list");
+        assert_eq!(left.len(), grants.len(), "all else was given back: {left:?}");
+        return;
+    }
+    for count in [1, 2] {
+        let cpus = cpus[..count].to_vec();
+        let (_, report) = some_jobs(Config { cpus, rights: Rights::Daemon, ..Config::default() });
+        assert_eq!((report.is_real_time, report.rights), (false, Rights::Unused));
+        let why = report.why_not.expect("a reason");
+        assert!(why.contains("no level is free: 5 of the 5 levels of fp are taken"), "{why}");
+        assert!(!why.contains("common"), "that is set: {why}");
+    }
 }
 
 /// An application on these CPUs whose tasks have declared what they cost, that runs with the daemon's rights.

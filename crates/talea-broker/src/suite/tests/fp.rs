@@ -116,6 +116,10 @@ fn y22_common_levels_are_counted_over_all_cpus() {
     let (allowed, params) = on(1)(40);
     rig.change(slots[2], 0, &Ask { allowed, ..ask(&params) }, None).unwrap();
     let levels: Vec<u8> = slots.iter().map(|&slot| rig.suite.placed(slot).priority).collect();
+    assert!(
+        slots.iter().all(|&slot| rig.suite.placed(slot).notes.contains(Notes::COMMON_LEVELS)),
+        "it is said"
+    );
     assert!(levels[1] > levels[0] && levels[0] == levels[3] && levels[0] > levels[2], "{levels:?}");
     rig.clear();
 }
@@ -132,6 +136,7 @@ fn r17_attributes_are_fifo_or_rr_on_one_cpu_and_reset_on_fork() {
     let placed = rig.suite.placed(two);
     assert_eq!((placed.mechanism, placed.cpu, placed.charge), (Mechanism::Rr, Some(0), Charge::ZERO));
     assert!(placed.notes.contains(Notes::NOT_PROVED.with(Notes::BUDGET_NOT_ENFORCED)));
+    assert!(!placed.notes.contains(Notes::COMMON_LEVELS), "each CPU has its own");
     rig.clear();
 }
 
