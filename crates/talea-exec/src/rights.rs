@@ -87,8 +87,8 @@ pub(crate) fn settle(
                 sched::set_affinity(tid, &CpuSet::single(stage.cpus[0].number))?;
             }
         }
-        // It is to find a CPU whatever happens on the one where it was put: like the thread that made it, as with rights of one's own.
-        let whole = sched::get_affinity(Tid::current())?;
+        // It is to find a CPU whatever happens on the one where it was put: any that the run drives, where it is granted, and no other.
+        let whole: CpuSet = crew.dispatchers.iter().map(|&(_, cpu)| cpu).collect();
         for &tid in &crew.watchdog {
             sched::set_affinity(tid, &whole)?;
         }
