@@ -6,7 +6,7 @@
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use talea_client::{Client, Grant, Spec};
+use talea_client::{Client, CpuSet, Grant, Notes, Spec};
 use talea_os::Tid;
 use talea_os::sched::{self, Attr, Policy};
 use talea_runtime::Daemon;
@@ -21,18 +21,25 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The priority that the runtime's workers have, for the calling thread: by its own right, or else by the daemon's, as long as what is returned is kept.
 /// Without either the device is as slow as whoever runs before it lets it be.
-fn rise() -> Option<Grant> {
+fn rise(cpus: &[u32]) -> Option<Vec<Grant>> {
     if sched::set(Tid::current(), &Attr::grant(Policy::Fifo(PRIORITY))).is_ok() {
         return None;
     }
-    let anywhere = sched::get_affinity(Tid::current()).ok()?;
     let client = Client::builder().timeout(PATIENCE).connect().ok()?;
-    let spec = Spec::builder().priority(Daemon::default().priority).build().ok()?;
-    let grant = client.create(&spec).ok()?.ok()?;
-    grant.attach_current().ok()?.ok()?;
-    // A grant is for one CPU; this thread is wherever somebody waits for it.
-    let _ = sched::set_affinity(Tid::current(), &anywhere);
-    Some(grant)
+    // A grant is for one CPU, and this thread is wherever somebody waits for it: the others stand in for it there.
+    let spec = |&cpu: &u32| {
+        Spec::builder().priority(Daemon::default().priority).only_cpus(CpuSet::single(cpu)).build()
+    };
+    let specs: Vec<Spec> = cpus.iter().map(spec).collect::<Result<_, _>>().ok()?;
+    let grants = client.create_group(&specs).ok()?.ok()?;
+    grants.first()?.attach_current().ok()?.ok()?;
+    // Where each CPU has levels of its own it stays on its own.
+    let is_common =
+        |grant: &Grant| grant.granted().is_some_and(|granted| granted.notes.contains(Notes::COMMON_LEVELS));
+    if grants.iter().all(is_common) {
+        let _ = sched::set_affinity(Tid::current(), &cpus.iter().copied().collect());
+    }
+    Some(grants)
 }
 
 /// A device; dropping it ends its thread.
@@ -46,11 +53,12 @@ pub struct Device {
 const SPUN: Duration = Duration::from_micros(20);
 
 impl Device {
-    /// Starts its thread, at real-time priority if that is allowed, or granted.
-    pub fn start() -> Device {
+    /// Starts its thread, at real-time priority if that is allowed, or granted on `cpus`, where its callers run.
+    pub fn start(cpus: &[u32]) -> Device {
         let (works, given): (SyncSender<Work>, Receiver<Work>) = sync_channel(1);
+        let cpus = cpus.to_vec();
         let serve = move || {
-            let _granted = rise();
+            let _granted = rise(&cpus);
             while let Ok(work) = given.recv() {
                 work();
             }
@@ -95,7 +103,7 @@ mod tests {
 
     #[test]
     fn it_does_one_thing_after_the_other_takes_its_time_and_survives_what_panics() {
-        let device = Device::start();
+        let device = Device::start(&[0]);
         let began = Instant::now();
         assert_eq!(device.call(Duration::from_millis(5), || 6 * 7), 42);
         assert!(began.elapsed() >= Duration::from_millis(5));

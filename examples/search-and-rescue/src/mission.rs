@@ -219,7 +219,7 @@ impl Drone {
             frames: frames(),
             log: Log::read(include_bytes!("../data/flight.tlog")).expect("a recording"),
             state: State::default(),
-            device: Device::start(),
+            device: Device::start(&setup.cpus),
             hand: OnceLock::new(),
             ground: Mutex::new(Vec::with_capacity(setup.frames as usize)),
             setup,
