@@ -484,7 +484,7 @@ typedef struct talea_task {
     uint32_t priority;    /* 0 to 255, larger goes first; with TALEA_PRIORITIES_USER */
     uint32_t core;        /* which CPU of the application, from 0; with TALEA_MAPPING_PARTITIONED */
     uint32_t backlog;     /* jobs that may wait behind the one under way, more are refused; 0: 64 */
-    uint32_t server;      /* 1 and the number of the server that serves it; 0: none */
+    uint32_t server;      /* 1 + the number of the server that serves it; 0: none */
     char name[32];        /* for reports and messages, with its terminating zero; "": "task" and its number */
     uint64_t cores;       /* bit k: CPU k of the application, from 0; 0: all; with TALEA_MAPPING_CLUSTERED */
 } talea_task;
@@ -497,7 +497,8 @@ typedef struct talea_task {
 #define TALEA_SERVER_SPORADIC   2u /* gets back what was used a period after that */
 #define TALEA_SERVER_BANDWIDTH  3u /* a constant bandwidth server that waits for its next period; with TALEA_PRIORITIES_EDF */
 
-/* Declares a server. Servers are numbered from 0. */
+/* Declares a server. Servers are numbered from 0. With TALEA_MAPPING_PARTITIONED a server is on the `core` of the first task that
+ * names it; all that it serves have the same `core` (-EINVAL otherwise, under every mapping, for that may be changed). */
 int talea_app_server(talea_app *app, const char *name, uint32_t kind, uint64_t budget_ns, uint64_t period_ns, uint32_t *id);
 
 /* Declares a task. Tasks are numbered from 0. */
@@ -512,7 +513,8 @@ typedef struct talea_task_version {
     uint32_t size;
     uint32_t zero;
     uint64_t energy;  /* what a job uses up, in the unit of the battery; with ENERGY, TRADE_OFF */
-    uint64_t time_ns; /* what a job takes at most; with TRADE_OFF, and for talea_app_describe */
+    uint64_t time_ns; /* what a job takes at most; with TRADE_OFF, and for talea_app_describe. With the daemon's rights it is booked,
+                         too, on each CPU where the job may run, and refused where others leave no room */
     uint64_t modes;   /* bit k: meant for mode k; 0: for all of them; with MODE */
     uint64_t needs;   /* permissions, a bit each; with MASK */
     char name[32];

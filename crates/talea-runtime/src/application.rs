@@ -116,6 +116,14 @@ impl Application {
         ServerId(self.servers.len() as u32 - 1)
     }
 
+    /// Declares a server anew, for the next start; its tasks stay.
+    ///
+    /// # Panics
+    /// If there is no such server.
+    pub fn redeclare_server(&mut self, server: ServerId, anew: Server) {
+        self.servers[server.0 as usize] = anew;
+    }
+
     /// Declares a task anew, for the next start: when its jobs come, and how urgent they are. Its versions and channels stay. One that
     /// is to rest becomes one that is [activated](Task::activated).
     ///

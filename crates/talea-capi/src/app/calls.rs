@@ -2,7 +2,7 @@
 
 use super::choice::{Choose, Given};
 use super::job::Call;
-use super::state::{App, Known, trouble, wrong};
+use super::state::{App, Known, Served, trouble, wrong};
 use super::{Pipe, convert};
 use crate::border::{Answer, Trouble, call, given, place, read};
 use crate::layout::{TaleaAppConfig, TaleaTask, TaleaTaskVersion};
@@ -22,22 +22,23 @@ impl App {
         })
     }
 
-    pub(crate) fn task(&self, task: &TaleaTask) -> Answer<u32> {
+    pub(crate) fn task(&self, given: &TaleaTask) -> Answer<u32> {
         self.with(|declared| {
             let number = declared.tasks.len();
-            let task = convert::task(task, number, &declared.servers)?;
+            let task = convert::task(given, number, &declared.servers)?;
             let id = declared.stopped()?.task(task);
+            declared.serve(given)?;
             declared.tasks.push(Known { id, versions: Vec::new() });
             Ok(number as u32)
         })
     }
 
-    pub(crate) fn redeclare(&self, number: u32, task: &TaleaTask) -> Answer {
+    pub(crate) fn redeclare(&self, number: u32, given: &TaleaTask) -> Answer {
         self.with(|declared| {
             let id = declared.task(number)?;
-            let task = convert::task(task, number as usize, &declared.servers)?;
+            let task = convert::task(given, number as usize, &declared.servers)?;
             declared.stopped()?.redeclare(id, task);
-            Ok(())
+            declared.serve(given)
         })
     }
 
@@ -73,8 +74,8 @@ impl App {
 
     pub(crate) fn server(&self, server: Server) -> Answer<u32> {
         self.with(|declared| {
-            let id = declared.stopped()?.server(server);
-            declared.servers.push(id);
+            let id = declared.stopped()?.server(server.clone());
+            declared.servers.push(Served { id, server, core: None });
             Ok(declared.servers.len() as u32 - 1)
         })
     }

@@ -1,13 +1,12 @@
 //! Between C's structures and what the runtime is told.
 
-use super::state::wrong;
+use super::state::{Served, wrong};
 use crate::border::Answer;
 use crate::layout::{TaleaAppConfig, TaleaTask, TaleaTaskVersion};
 use std::time::Duration;
 use talea_core::CpuSet;
 use talea_runtime::{
-    Config, Daemon, Mapping, Priorities, Rights, Selection, Server, ServerId, Task, Version, Waiting,
-    first_cpus,
+    Config, Daemon, Mapping, Priorities, Rights, Selection, Server, Task, Version, Waiting, first_cpus,
 };
 
 const NON_PREEMPTIVE: u32 = 1;
@@ -120,7 +119,7 @@ fn name(field: &[u8; 32]) -> Answer<&str> {
 }
 
 /// `number`: which task it is or will be, for one without a name.
-pub(crate) fn task(given: &TaleaTask, number: usize, servers: &[ServerId]) -> Answer<Task> {
+pub(crate) fn task(given: &TaleaTask, number: usize, servers: &[Served]) -> Answer<Task> {
     let name = match name(&given.name)? {
         "" => format!("task {number}"),
         name => name.to_owned(),
@@ -149,7 +148,13 @@ pub(crate) fn task(given: &TaleaTask, number: usize, servers: &[ServerId]) -> An
     let task = if deadline.is_zero() { task } else { task.deadline(deadline) };
     let task = match (given.server, servers.get((given.server as usize).wrapping_sub(1))) {
         (0, _) => task,
-        (_, Some(&server)) => task.served_by(server),
+        (_, Some(&Served { core: Some(core), .. })) if core != given.core => {
+            return refuse(&format!(
+                "core is {}: those that its server serves already have {core}",
+                given.core
+            ));
+        }
+        (_, Some(served)) => task.served_by(served.id),
         (other, None) => {
             return refuse(&format!("server is {other}: there are 0, for none, to {}", servers.len()));
         }

@@ -4,10 +4,11 @@ use super::channel::Pipe;
 use super::choice::Given;
 use super::job::{AppId, Doing, is_inside};
 use crate::border::{Answer, Trouble};
+use crate::layout::TaleaTask;
 use std::any::Any;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use talea_runtime::{
-    Accelerator, Application, Error, Failure, Hand, Report, Running, ServerId, TaskId, VersionId,
+    Accelerator, Application, Error, Failure, Hand, Report, Running, Server, ServerId, TaskId, VersionId,
 };
 
 /// What `talea_app *` points to.
@@ -25,7 +26,7 @@ pub(crate) struct Declared {
     state: State,
     pub(crate) tasks: Vec<Known>,
     pub(crate) accelerators: Vec<Accelerator>,
-    pub(crate) servers: Vec<ServerId>,
+    pub(crate) servers: Vec<Served>,
     /// The caller has pointers to them.
     pub(crate) channels: Vec<Arc<Pipe>>,
     /// What the scheduler machine has a pointer to.
@@ -33,6 +34,25 @@ pub(crate) struct Declared {
     /// The same, of a selection that somebody else has made.
     pub(crate) asked: Option<Box<dyn Any + Send>>,
     pub(crate) report: Option<Report>,
+}
+
+/// A server, and where its tasks are: it is where the first one of them is.
+pub(crate) struct Served {
+    pub(crate) id: ServerId,
+    pub(crate) server: Server,
+    pub(crate) core: Option<u32>,
+}
+
+impl Declared {
+    /// A task has been declared: its server, if it names one, is where it is.
+    pub(crate) fn serve(&mut self, task: &TaleaTask) -> Answer {
+        let at = (task.server as usize).wrapping_sub(1);
+        let Some(Served { id, server, core: core @ None }) = self.servers.get_mut(at) else { return Ok(()) };
+        *core = Some(task.core);
+        let (id, anew) = (*id, server.clone().core(task.core));
+        self.stopped()?.redeclare_server(id, anew);
+        Ok(())
+    }
 }
 
 /// A task and its versions.

@@ -46,6 +46,9 @@ static void tables_and_servers(talea_app *app)
     task.server = server + 1;
     CHECK(talea_app_task(app, &task, &asked) == 0);
     CHECK(talea_app_version(app, asked, &version, counts, &done[0], NULL) == 0);
+    task.core = 1;
+    CHECK(talea_app_task(app, &task, &other) == -EINVAL && strstr(talea_message(), "core is 1") != NULL);
+    CHECK(talea_app_redeclare(app, asked, &task) == -EINVAL);
     CHECK(talea_app_start(app) == 0);
     for (other = 0; other < 3; other++)
         CHECK(talea_app_activate(app, asked) == 0);
