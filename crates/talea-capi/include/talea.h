@@ -567,12 +567,12 @@ typedef struct talea_app_report {
     uint32_t tasks;   /* how many it had */
     uint32_t rights;  /* TALEA_RIGHTS_*: whose right to real-time priorities it was; UNUSED: it had none */
     char why_not[256]; /* why it had none, if it wanted them; else "" */
-    uint32_t shielded; /* 1: its CPUs were cleared of others, and everything has been put back; with TALEA_APP_SHIELD */
+    uint32_t shielded; /* 1: its CPUs were cleared of others while it ran; with TALEA_APP_SHIELD */
     uint32_t moved_threads;    /* off these CPUs */
     uint32_t moved_interrupts; /* off these CPUs */
     uint32_t unmoved;          /* threads and interrupts that the kernel or somebody's promise kept there */
     uint32_t strangers;        /* that had come there by the end */
-    uint32_t not_restored;     /* of what was moved: changed by somebody else meanwhile, and left alone */
+    uint32_t not_restored;     /* of what was moved: not put back, as somebody else has changed it meanwhile, or the kernel refused */
     char why_not_shielded[256]; /* why nothing was cleared, if it wanted that; else "" */
 } talea_app_report;
 #define TALEA_APP_REPORT_INIT { sizeof(talea_app_report), 0, 0, 0, 0, 0, 0, 0, { 0 }, 0, 0, 0, 0, 0, 0, { 0 } }
