@@ -14,6 +14,7 @@ mod stress;
 mod tables;
 mod timed;
 mod user;
+mod verdict;
 mod versions;
 
 use std::time::Duration;

@@ -7,7 +7,8 @@
 //! One short set each; under `TALEA_SOAK` the checklist's five of three seconds.
 
 use crate::MS;
-use crate::timed::{Seen, Timed, is_so};
+use crate::timed::{Seen, Timed};
+use crate::verdict::{Shown, is_so};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use talea_kernel_tests::{Bench, kernel, needs, needs_root};
@@ -98,34 +99,55 @@ fn verdicts(set: &[Member], config: &Config, length: Duration) -> BTreeMap<(u32,
     verdicts
 }
 
-/// How many jobs were late, on threads and simulated, and of how many: of those that are due 20 ms before `end` and no hole has touched. And how many of
-/// these say nothing.
-fn late(
+/// What became of the jobs that are due 20 ms before the end, beside what is said of them.
+#[derive(Clone, Debug, Default)]
+struct Compared {
+    /// By task: how many were late on threads, and simulated.
+    late: Vec<[u64; 2]>,
+    /// Those that say something: no hole has touched them.
+    jobs: u64,
+    /// Those of which the simulation says nothing.
+    open: u64,
+    all: u64,
+}
+
+impl Compared {
+    /// Task by task: one that is late for another is no match.
+    fn apart(&self) -> u64 {
+        self.late.iter().map(|&[late, simulated]| late.abs_diff(simulated)).sum()
+    }
+}
+
+fn compared(
     set: &[Member],
     seen: &Seen,
     verdicts: &BTreeMap<(u32, u64), Option<bool>>,
     end: Duration,
-) -> [u64; 4] {
-    let mut counts = [0; 4];
-    for (at, (member, done)) in (0..).zip(set.iter().zip(&seen.done)) {
-        for done in done {
-            let released = member.period * done.job as u32;
-            let due = released + member.deadline;
-            // Whoever waited for the CPU that stood still waits for those that do so before it.
-            if due + 20 * MS > end || seen.is_touched(released, done.end, 20 * MS) {
-                continue;
-            }
-            match verdicts.get(&(at, done.job)) {
-                Some(&Some(simulated)) => {
-                    counts[0] += u64::from(done.end > due);
-                    counts[1] += u64::from(simulated);
-                    counts[2] += 1;
-                }
-                _ => counts[3] += 1,
-            }
+) -> Compared {
+    let mut compared = Compared { late: vec![[0; 2]; set.len()], ..Compared::default() };
+    for (&(task, job), &verdict) in verdicts {
+        let (member, done) = (&set[task as usize], &seen.done[task as usize]);
+        let released = member.period * job as u32;
+        let due = released + member.deadline;
+        if due + 20 * MS > end {
+            continue;
         }
+        compared.all += 1;
+        // One that is not there has not ended, and is late.
+        let ended = done.iter().find(|done| done.job == job).map_or(end, |done| done.end);
+        // Whoever waited for the CPU that stood still waits for those that do so before it.
+        if seen.is_touched_when_full(released, ended, 20 * MS) {
+            continue;
+        }
+        let Some(simulated) = verdict else {
+            compared.open += 1;
+            continue;
+        };
+        compared.jobs += 1;
+        compared.late[task as usize][0] += u64::from(ended > due);
+        compared.late[task as usize][1] += u64::from(simulated);
     }
-    counts
+    compared
 }
 
 #[test]
@@ -137,7 +159,7 @@ fn y2_random_sets_miss_on_threads_what_they_miss_in_a_simulation_by_every_mappin
     let (sets, length) = if is_soak { (5, 3_000 * MS) } else { (1, 800 * MS) };
     let policies =
         [Priorities::Edf, Priorities::RateMonotonic, Priorities::DeadlineMonotonic, Priorities::User];
-    let mut missed = 0;
+    let (mut missed, mut known, mut sets_in_all) = (0, 0, 0);
     for mapping in [Mapping::Global, Mapping::Partitioned, Mapping::Clustered] {
         for (number, priorities) in (0..).zip(policies) {
             let _bench = Bench::new("runtime_random");
@@ -146,21 +168,32 @@ fn y2_random_sets_miss_on_threads_what_they_miss_in_a_simulation_by_every_mappin
                 let config = Config { mapping, priorities, cpus: cpus.clone(), ..Config::default() };
                 let what = format!("{mapping:?} {priorities:?}, U {utilization} %");
                 let verdicts = verdicts(&set, &config, length + 400 * MS);
-                is_so(&what, || {
+                // Of these numbers alone: what the machine lets be compared is another matter.
+                missed += verdicts.values().filter(|&&verdict| verdict == Some(true)).count();
+                let is_known = is_so(&what, || {
                     let seen = timed(&set, config.clone()).run(length);
-                    let [late, expected, jobs, open] = late(&set, &seen, &verdicts, length);
-                    let all: u64 = seen.report.tasks.iter().map(|task| task.jobs).sum();
-                    let saw =
-                        format!("{late} late, simulated {expected}, of {jobs} ({open} open, {all} in all)");
-                    let is_so = 3 * jobs >= all && late.abs_diff(expected) * 100 <= APART * jobs;
-                    if is_so {
-                        missed += expected;
-                        println!("{what}: {saw}; {} holes", seen.holes.len());
+                    let compared = compared(&set, &seen, &verdicts, length);
+                    let Compared { jobs, open, all, .. } = compared;
+                    let saw = format!(
+                        "late on threads and simulated by task {:?}, of {jobs} ({open} open, {all} in all); {} holes, {:?}",
+                        compared.late,
+                        seen.holes.len(),
+                        seen.stood()
+                    );
+                    println!("{what}: {saw}");
+                    Shown {
+                        // One is within what happens, however few there are.
+                        is_so: compared.apart() <= 1.max(APART * jobs / 100),
+                        is_enough: 3 * jobs >= all,
+                        is_calm: seen.is_calm(),
+                        saw,
                     }
-                    (is_so, seen.is_calm(), saw)
                 });
+                known += u32::from(is_known);
+                sets_in_all += 1;
             }
         }
     }
-    assert!(missed > 0, "some sets miss, or nothing was compared");
+    println!("{known} of {sets_in_all} sets are known to miss what they miss in a simulation");
+    assert!(missed > 0, "some sets miss, or nothing is compared");
 }

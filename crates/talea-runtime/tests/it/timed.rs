@@ -4,7 +4,6 @@
 //! of a task are the task's alone: jobs that met at a lock would wait for each other. What a watch above everything saw stand still is
 //! said with them, so that nobody judges the machine.
 
-use std::fmt::Write;
 use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -143,15 +142,38 @@ impl Seen {
         self.holes.iter().any(|&(begin, end)| begin < to && from < end + after)
     }
 
-    /// The middle one of the responses of a task whose job k is released at `offset` and k periods: of those that nothing has touched since
-    /// the round began.
-    pub(crate) fn response(&self, task: TaskId, offset: Duration, period: Duration) -> Option<Duration> {
-        let released = |done: &Done| offset + period * done.job as u32;
-        let all = self.done[task.number()].iter();
-        let calm = all.filter(|done| !self.is_touched(period * done.job as u32, done.end, Duration::ZERO));
-        let mut all: Vec<Duration> = calm.map(|done| done.end.saturating_sub(released(done))).collect();
+    /// As [`Seen::is_touched`], where a hole is in the way for so long after it and ten times its own length: what has waited meanwhile is done in what a
+    /// set of nine tenths of a CPU leaves.
+    pub(crate) fn is_touched_when_full(&self, from: Duration, to: Duration, after: Duration) -> bool {
+        self.holes.iter().any(|&(begin, end)| begin < to && from < end + after + (end - begin) * 10)
+    }
+
+    /// For how long CPUs stood still, all in all.
+    pub(crate) fn stood(&self) -> Duration {
+        self.holes.iter().map(|&(begin, end)| end.saturating_sub(begin)).sum()
+    }
+
+    /// The responses of a task whose job k is released at `offset` and k periods, in order: of those rounds that nothing has touched before the
+    /// job should have ended, `expected` after its release. Of a job that has not ended it is the longest there is.
+    pub(crate) fn responses(
+        &self,
+        task: TaskId,
+        (offset, period): (Duration, Duration),
+        rounds: u32,
+        expected: Duration,
+    ) -> Vec<Duration> {
+        let response = |round: u32| {
+            let begin = period * round;
+            let released = begin + offset;
+            if self.is_touched(begin, released + expected, Duration::ZERO) {
+                return None;
+            }
+            let done = self.done[task.number()].iter().find(|done| done.job == u64::from(round));
+            Some(done.map_or(Duration::MAX, |done| done.end.saturating_sub(released)))
+        };
+        let mut all: Vec<Duration> = (0..rounds).filter_map(response).collect();
         all.sort_unstable();
-        all.get(all.len() / 2).copied()
+        all
     }
 }
 
@@ -180,21 +202,4 @@ impl Device {
         self.0.send((until, tell)).expect("it is there");
         told.recv().expect("it ends with its last user");
     }
-}
-
-/// Whether it is so in one of a few tries. What is not so in a try in which the machine did not stand still is a failure; where it stood
-/// still in each, nothing is known, and that is said. `tries` says whether it is so, whether the machine was calm, and what it saw.
-pub(crate) fn is_so(what: &str, mut tries: impl FnMut() -> (bool, bool, String)) {
-    let mut seen = String::new();
-    let mut was_calm = false;
-    for _ in 0..5 {
-        let (is_so, is_calm, saw) = tries();
-        if is_so {
-            return;
-        }
-        was_calm |= is_calm;
-        let _ = writeln!(seen, "{saw}{}", if is_calm { "" } else { " (a CPU stood still)" });
-    }
-    assert!(!was_calm, "{what}:\n{seen}");
-    println!("{what}: inconclusive, the machine stood still in every try:\n{seen}");
 }
