@@ -159,20 +159,37 @@ pub(super) fn natives(
         let loads: Vec<&Load> = root.tasks.iter().map(|task| &task.load).collect();
         let end = Time::ZERO + options.duration;
         let plan = native::plan(root.tree, &loads, options.band.top, quantum, end);
-        let name = || match root.tree.get(Tree::ROOT).map(|node| &node.body) {
-            Some(Node::Scheduler(spec)) => spec.name.clone(),
-            _ => "a root".to_owned(),
-        };
-        plan.map(Some).map_err(|why| format!("Linux alone can't run {}: {why}", name()))
+        plan.map(Some).map_err(|why| format!("Linux alone can't run {}: {why}", name_of(root.tree)))
     };
     roots.iter().map(of).collect()
+}
+
+/// What a root is called.
+fn name_of(tree: &Tree) -> &str {
+    match tree.get(Tree::ROOT).map(|node| &node.body) {
+        Some(Node::Scheduler(spec)) => &spec.name,
+        _ => "a root",
+    }
+}
+
+/// What the first task of a root that is a program is called.
+fn program_of<'a>(root: &RootPlan<'a>) -> &'a str {
+    let tasks = root.tree.nodes().filter_map(|(_, node)| match &node.body {
+        Node::Task(task) => Some(task.name.as_str()),
+        Node::Scheduler(_) => None,
+    });
+    let mut programs = tasks.zip(&root.tasks).filter(|(_, plan)| plan.load.program.is_some());
+    programs.next().map_or("a task", |(name, _)| name)
 }
 
 /// Whether programs can be tasks of this root in this run.
 fn programs_can_run(root: &RootPlan<'_>, options: &Options) -> Result<(), String> {
     let Band { bottom, top } = options.band;
     if root.tree.cpus > 1 {
-        Err("a program stays on one CPU: let it stand below a root that owns one".to_owned())
+        let (name, task, cpus) = (name_of(root.tree), program_of(root), root.tree.cpus);
+        Err(format!(
+            "{name} has {cpus} CPUs, and its task {task} is a program, which stays on one: let it stand below a root that owns one"
+        ))
     } else if !options.priorities {
         Err("programs need real-time priorities and groups of their own, which are root's".to_owned())
     } else if bottom + 3 > top {

@@ -577,3 +577,20 @@ fn what_threads_can_not_do_is_refused() {
     assert!(refused(&tree, 0, &|options| options.room = usize::MAX).contains("entries"));
     assert!(refused(&tree, 0, &|options| options.duration = Span::from_ns(u64::MAX)).contains("longer"));
 }
+
+#[test]
+fn a_program_on_a_root_with_several_cpus_is_refused_by_the_names_of_both() {
+    let mut tree = Tree::new(2, SchedulerSpec::new("both", Policy::FixedPriority));
+    for name in ["control", "viewer"] {
+        let _ = tree.task(Tree::ROOT, TaskSpec::new(name, Span::from_ns(1_000_000)));
+    }
+    let loads = [Load::new(Vec::new(), Vec::new()), Load::of_program(vec!["true".to_owned()])];
+    let tasks = loads.map(|load| TaskPlan { load, body: talea_exec::work::spender() }).into();
+    let root = RootPlan { tree: &tree, tasks, changes: Vec::new(), flows: Vec::new(), cpus: vec![0, 1] };
+    match execute(vec![root], &Options::new(Span::from_ns(1_000_000))) {
+        Err(Failure::Plan(why)) => {
+            assert!(why.starts_with("both has 2 CPUs, and its task viewer is"), "{why}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
