@@ -6,7 +6,7 @@
 //!
 //! A program was started by its run and is ended with it, with everything that it has created, wherever that may have
 //! gone in the tree of processes: all of it is in its group, which only one with rights over the hierarchy leaves. That happens however the
-//! run ends ([`talea_os::groups`]).
+//! run ends ([`talea_os::groups`]); where it ends in order, the last dispatcher that leaves does it, whom no program keeps from the CPU.
 //!
 //! Where the kernel does not tell in time when a program wakes, its ear looks at its clock instead: perf events are refused, or stop
 //! coming, or the kernel is a fully preemptible one, which delivers them from a thread at FIFO 1 that a busy CPU never lets run.
@@ -18,7 +18,7 @@ use crate::warden::{self, Post};
 use std::io::{self, PipeReader, PipeWriter};
 use std::os::fd::AsFd;
 use std::process::ExitStatus;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::{Builder, Scope, ScopedJoinHandle};
@@ -28,8 +28,9 @@ use talea_core::{CpuSet, Span, Time, Work};
 use talea_os::bell::Bell;
 use talea_os::groups::{self, Family, Group};
 use talea_os::launch::Program;
+use talea_os::sched::{self, Attr, Policy};
 use talea_os::wakes::{self, Heard, Wakes};
-use talea_os::{Tid, clock, sched};
+use talea_os::{Tid, clock};
 
 /// How a program ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,12 +73,38 @@ pub(crate) struct Programs {
     /// The warden stands until this is gone.
     standing: Mutex<Option<Sender<()>>>,
     over: AtomicBool,
+    /// Dispatchers that have not left yet.
+    ordered_by: AtomicUsize,
 }
 
 impl Programs {
     pub(crate) fn new() -> Programs {
         let (listening, standing) = (Mutex::new(None), Mutex::new(None));
-        Programs { family: OnceLock::new(), listening, standing, over: AtomicBool::new(false) }
+        let (over, ordered_by) = (AtomicBool::new(false), AtomicUsize::new(0));
+        Programs { family: OnceLock::new(), listening, standing, over, ordered_by }
+    }
+
+    /// One more dispatcher comes.
+    pub(crate) fn comes(&self) {
+        self.ordered_by.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// A dispatcher leaves; the last one ends all programs. It can: it stands above them. The ordinary thread that waits for the dispatchers may
+    /// have no CPU for long while a program that has strayed has one for itself.
+    pub(crate) fn leaves(&self, ranks: Ranks) {
+        if self.ordered_by.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.end();
+            self.hurry(ranks);
+        }
+    }
+
+    /// Those who were killed need the CPU to end: who has stepped back from its priority has it before all that is ordinary again.
+    fn hurry(&self, ranks: Ranks) {
+        let Some(family) = self.family.get() else { return };
+        for tid in family.threads() {
+            // It may be gone.
+            let _: io::Result<()> = sched::set(tid, &Attr::grant(Policy::Rr(ranks.program())));
+        }
     }
 
     /// Ends all of them and whatever they have created. A second time does no harm.

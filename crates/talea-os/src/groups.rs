@@ -153,6 +153,11 @@ impl Family {
         fs::write(self.path.join("cgroup.kill"), "1")
     }
 
+    /// The threads in all of them; those of a group that can't be read are left out.
+    pub fn threads(&self) -> Vec<Tid> {
+        self.groups.iter().filter_map(|group| group.threads().ok()).flatten().collect()
+    }
+
     /// One of them.
     pub fn group(&self, at: usize) -> &Group {
         &self.groups[at]

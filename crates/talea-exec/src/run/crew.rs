@@ -69,13 +69,19 @@ impl<'s> Shared<'s> {
                 starts.push(start);
                 let (ready, live, spin) = (ready.clone(), Arc::clone(live), self.options.spin.min(MOST_SPIN));
                 let (name, place) = (format!("exec-cpu{number}"), threads.len());
+                let programs = self.programs;
+                programs.comes();
                 threads.push(Builder::new().name(name).spawn_scoped(scope, move || {
                     // Whoever waits for it has not gone.
                     let _ = ready.send(dispatcher::enter(number, ranks).map(|()| (place, Tid::current())));
                     // If another one falls before it says anything, that is how it is noticed.
                     drop(ready);
                     match started.recv() {
-                        Ok(time) => dispatcher::drive(cpu, stage, &live, time, spin),
+                        Ok(time) => {
+                            let effort = dispatcher::drive(cpu, stage, &live, time, spin);
+                            programs.leaves(ranks);
+                            effort
+                        }
                         // Another one could not enter.
                         Err(_) => Ok(Effort::default()),
                     }
