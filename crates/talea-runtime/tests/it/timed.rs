@@ -145,7 +145,9 @@ impl Seen {
     /// As [`Seen::is_touched`], where a hole is in the way for so long after it and ten times its own length: what has waited meanwhile is done in what a
     /// set of nine tenths of a CPU leaves.
     pub(crate) fn is_touched_when_full(&self, from: Duration, to: Duration, after: Duration) -> bool {
-        self.holes.iter().any(|&(begin, end)| begin < to && from < end + after + (end - begin) * 10)
+        self.holes
+            .iter()
+            .any(|&(begin, end)| begin < to && from < end + after + end.saturating_sub(begin) * 10)
     }
 
     /// For how long CPUs stood still, all in all.
