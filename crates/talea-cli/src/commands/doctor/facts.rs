@@ -38,7 +38,7 @@ pub(super) struct Facts {
     /// The configuration.
     pub(super) configuration: Configuration,
     /// What an earlier broker left.
-    pub(super) leftovers: Leftovers,
+    pub(super) leftovers: Vec<Leftovers>,
 }
 
 /// Whether there is a daemon, and what it thinks of us.
@@ -68,11 +68,9 @@ pub(super) enum Configuration {
     Broken(PathBuf, String),
 }
 
-/// Grants of a broker that is gone.
+/// Of what is gone: grants of a broker, runs, shields.
 #[derive(Clone, Debug)]
 pub(super) enum Leftovers {
-    /// None, or somebody looks after them.
-    None,
     /// Cpuset partitions without anybody in them.
     Partitions,
     /// A shield of an application that was killed.
@@ -92,7 +90,8 @@ impl Facts {
         let daemon = ask_daemon(options);
         let (fifo, deadline) = try_policies();
         let leftovers = match daemon {
-            Daemon::Answers { .. } => Leftovers::None,
+            // It looks after its own, and shields are none of its.
+            Daemon::Answers { .. } => super::leftovers::shields(),
             Daemon::Missing(_) | Daemon::Trouble(_) => super::leftovers::find(options),
         };
         Ok(Facts {

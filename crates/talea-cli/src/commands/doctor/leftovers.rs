@@ -29,24 +29,35 @@ impl Left {
     }
 }
 
-/// What there is.
-pub(super) fn find(options: &Options) -> Leftovers {
+/// What there is; each is looked for whatever became of the others.
+pub(super) fn find(options: &Options) -> Vec<Leftovers> {
+    let mut found = Vec::new();
     match left(options) {
-        Ok(left) if left.is_empty() && partitions_are_left(options) => Leftovers::Partitions,
-        Ok(left) if left.is_empty() && shield::is_left() => Leftovers::Shield,
-        Ok(left) if left.is_empty() => match groups::orphans().len() {
-            0 => Leftovers::None,
-            runs => Leftovers::Programs(runs),
-        },
-        Ok(left) => Leftovers::Threads(left.iter().map(Left::name).collect()),
-        Err(error) => Leftovers::Hidden(format!("{error:#}")),
+        Ok(left) if left.is_empty() => {}
+        Ok(left) => found.push(Leftovers::Threads(left.iter().map(Left::name).collect())),
+        Err(error) => found.push(Leftovers::Hidden(format!("{error:#}"))),
     }
+    // They have threads in them otherwise, and are undone with these.
+    if found.is_empty() && partitions_are_left(options) {
+        found.push(Leftovers::Partitions);
+    }
+    found.extend(shields());
+    match groups::orphans().len() {
+        0 => {}
+        runs => found.push(Leftovers::Programs(runs)),
+    }
+    found
+}
+
+/// What applications have left, whoever grants.
+pub(super) fn shields() -> Vec<Leftovers> {
+    if shield::is_left() { vec![Leftovers::Shield] } else { Vec::new() }
 }
 
 /// Puts every such thread back, and says what was done.
 pub(super) fn repair(options: &Options) -> anyhow::Result<Vec<String>> {
     let mut lines = end_programs()?;
-    lines.extend(lower_shield()?);
+    lines.extend(lower_shield());
     if Link::daemon(options).is_ok() {
         lines.push("nothing to repair: a daemon is running and looks after its grants".to_owned());
         return Ok(lines);
@@ -76,14 +87,17 @@ fn end_programs() -> anyhow::Result<Vec<String>> {
 }
 
 /// CPUs that an application had cleared of others, and was killed together with its keeper.
-fn lower_shield() -> anyhow::Result<Option<String>> {
-    let restored = shield::sweep().context("cannot put back what a shield has moved (only root can)")?;
-    Ok(restored.map(|restored| {
-        let shield::Restored { restored, left, inherited, .. } = restored;
-        format!(
-            "a shield: {restored} threads and interrupts put back, {inherited} that began meanwhile too, {left} left to who changed them"
-        )
-    }))
+///
+/// Whoever may not put that back may yet put back other things.
+fn lower_shield() -> Option<String> {
+    let restored = match shield::sweep() {
+        Ok(restored) => restored?,
+        Err(error) => return Some(format!("a shield: cannot be put back (only root can): {error}")),
+    };
+    let shield::Restored { restored, left, inherited, .. } = restored;
+    Some(format!(
+        "a shield: {restored} threads and interrupts put back, {inherited} that began meanwhile too, {left} left to who changed them"
+    ))
 }
 
 /// Whether there is a journal of partitions that no living broker holds.

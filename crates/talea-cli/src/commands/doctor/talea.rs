@@ -1,12 +1,34 @@
 //! Talea itself: the daemon, its configuration, its rules for this user, what an earlier one left.
 
-use super::check::Check;
+use super::check::{Check, Grade};
 use super::facts::{Configuration, Daemon, Facts, Leftovers};
 use super::rights::privileged;
 use crate::exit::Exit;
 
+/// What this is called in reports.
+const LEFTOVERS: &str = "leftovers";
+
 pub(super) fn checks(facts: &Facts) -> Vec<Check> {
-    vec![disabled(facts), configuration(facts), daemon(facts), rules(facts), leftovers(facts)]
+    vec![disabled(facts), configuration(facts), daemon(facts), rules(facts), leftovers(&facts.leftovers)]
+}
+
+/// One check for all of them.
+fn leftovers(all: &[Leftovers]) -> Check {
+    let checks: Vec<Check> = all.iter().map(leftover).collect();
+    let Some(grade) = checks.iter().map(|check| check.status).find(|&status| status != Grade::Ok) else {
+        let none =
+            || Check::ok(LEFTOVERS, "none", "no thread is real-time without somebody who looks after it");
+        return checks.into_iter().next().unwrap_or_else(none);
+    };
+    let joined =
+        |part: fn(&Check) -> Option<&str>| checks.iter().filter_map(part).collect::<Vec<_>>().join("; ");
+    Check {
+        id: LEFTOVERS,
+        status: grade,
+        finding: joined(|check| Some(&check.finding)),
+        meaning: joined(|check| Some(&check.meaning)),
+        fix: Some(joined(|check| check.fix.as_deref())),
+    }
 }
 
 fn disabled(facts: &Facts) -> Check {
@@ -119,12 +141,9 @@ fn rules_file(facts: &Facts) -> String {
     }
 }
 
-fn leftovers(facts: &Facts) -> Check {
-    let id = "leftovers";
-    match &facts.leftovers {
-        Leftovers::None => {
-            Check::ok(id, "none", "no thread is real-time without somebody who looks after it")
-        }
+fn leftover(left: &Leftovers) -> Check {
+    let id = LEFTOVERS;
+    match left {
         Leftovers::Hidden(why) => Check::ok(id, why.clone(), "only root, or the daemon's user, can look"),
         Leftovers::Partitions => Check::warn(
             id,

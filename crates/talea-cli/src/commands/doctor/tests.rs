@@ -60,7 +60,7 @@ fn sound() -> Facts {
         disabled: None,
         daemon: Daemon::Answers { pid: 1, refusal: None },
         configuration: Configuration::Sound(PathBuf::from("/etc/talea/talead.toml")),
-        leftovers: Leftovers::None,
+        leftovers: Vec::new(),
     }
 }
 
@@ -304,9 +304,12 @@ fn configuration_environment_and_leftovers_are_told() {
         &["talea-disable: warn"],
     );
     let left = Leftovers::Threads(vec!["thread 7 (x, spec 1)".to_owned()]);
-    gives(sound, |facts| facts.leftovers = left, &["leftovers: warn"]);
-    gives(sound, |facts| facts.leftovers = Leftovers::Shield, &["leftovers: warn"]);
-    gives(sound, |facts| facts.leftovers = Leftovers::Hidden("not for you".to_owned()), &[]);
+    gives(sound, |facts| facts.leftovers = vec![left], &["leftovers: warn"]);
+    gives(sound, |facts| facts.leftovers = vec![Leftovers::Shield], &["leftovers: warn"]);
+    let both =
+        |facts: &mut Facts| facts.leftovers = vec![Leftovers::Hidden("x".to_owned()), Leftovers::Shield];
+    gives(sound, both, &["leftovers: warn"]);
+    gives(sound, |facts| facts.leftovers = vec![Leftovers::Hidden("not for you".to_owned())], &[]);
 }
 
 #[test]
