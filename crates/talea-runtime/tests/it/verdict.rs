@@ -1,16 +1,16 @@
 //! What a few tries on a machine that may stand still say.
 //!
 //! Model: each try looks at what no hole has touched, and says whether there was enough of that. With enough of it, right is right and ends the
-//! matter; wrong may be what nobody saw disturb it, but not in three tries of five. A try with too little says nothing, whatever it shows.
+//! matter; wrong may be what nobody saw disturb it, but not in five tries of seven. A try with too little says nothing, whatever it shows.
 //! Where nothing is known in the end, that is said aloud; it is a failure where everything is required and the machine stood still in none
 //! of the tries: then it was not the machine that left so little to look at.
 
 use std::fmt::Write;
 
 /// So many tries.
-const TRIES: usize = 5;
+const TRIES: usize = 7;
 /// So many wrong ones with enough to go by are no accident.
-const WRONG: usize = 3;
+const WRONG: usize = 5;
 
 /// What a try has shown.
 pub(crate) struct Shown {
@@ -54,7 +54,7 @@ fn judge(mut tries: impl FnMut() -> Shown, seen: &mut String) -> Verdict {
     Verdict::Open { was_disturbed }
 }
 
-/// Whether it is so in a few tries; whether anything is known. What is wrong in three tries with enough to go by is a failure.
+/// Whether it is so in a few tries; whether anything is known. What is wrong in five tries with enough to go by is a failure.
 pub(crate) fn is_so(what: &str, tries: impl FnMut() -> Shown) -> bool {
     let mut seen = String::new();
     match judge(tries, &mut seen) {
@@ -81,14 +81,14 @@ fn judged(row: &[(Option<bool>, bool)]) -> Verdict {
 }
 
 #[test]
-fn three_wrong_tries_of_five_are_a_failure_on_any_machine_and_too_little_to_go_by_is_no_answer() {
+fn five_wrong_tries_of_seven_are_a_failure_on_any_machine_and_too_little_to_go_by_is_no_answer() {
     let (right, wrong, little) = ((Some(true), false), (Some(false), false), (None, false));
-    assert_eq!(judged(&[wrong, little, wrong, little, wrong]), Verdict::Wrong);
-    assert_eq!(judged(&[wrong; 3]), Verdict::Wrong);
+    assert_eq!(judged(&[wrong, little, wrong, little, wrong, wrong, wrong]), Verdict::Wrong);
+    assert_eq!(judged(&[wrong; 5]), Verdict::Wrong);
     assert_eq!(judged(&[wrong, little, wrong, right]), Verdict::Right);
     let open = |was_disturbed| Verdict::Open { was_disturbed };
     // A right one with too little is none.
-    assert_eq!(judged(&[wrong, wrong, little, little, little]), open(true));
-    assert_eq!(judged(&[little; 5]), open(true));
-    assert_eq!(judged(&[(None, true); 5]), open(false));
+    assert_eq!(judged(&[wrong, wrong, little, little, little, little, little]), open(true));
+    assert_eq!(judged(&[little; 7]), open(true));
+    assert_eq!(judged(&[(None, true); 7]), open(false));
 }

@@ -1,6 +1,7 @@
 //! L3C's rows where they are about time.
 
 use crate::scene::{ms, run, us};
+use std::fmt::Write;
 
 /// The example of Fig. 4 with every time ten times as long, but that C needs a hundredth less than its budget, so that a job that
 /// takes a microsecond more than it should still ends within it: without reservations A and the second job of B are late, with
@@ -139,7 +140,8 @@ fn l13_above_a_band_a_burst_changes_nothing() {
             "#
         .to_owned();
         for (name, period) in [("slow", 90), ("medium", 70), ("fast", 50)] {
-            text += &format!(
+            let _ = write!(
+                text,
                 r#"
                 [[scheduler]]
                 name = "{name}"
