@@ -181,7 +181,7 @@ fn y1_y22_the_listings_of_yasmin_and_fork_and_join_are_given_real_time_by_the_da
     needs!("talead, which `cargo build` makes", talead().is_some());
     needs!("two CPUs", crate::apps::workers() == 2);
     let _bench = talea_kernel_tests::Bench::new("capi_granted");
-    let daemon = Daemon::start_with(OPEN, FP);
+    let daemon = Daemon::start_with(OPEN, &format!("{FP}levels = \"common\"\n"));
     let listing = crate::yasmin::listing();
     for (program, words) in
         [(listing, "on the accelerator"), (program(&example("fork_join.c"), C11, "talea"), "frames late")]

@@ -362,12 +362,18 @@ fn l20_programs_of_a_run_that_was_killed_with_its_keeper_are_found_and_ended() {
         checks.into_iter().find(|check| check["id"] == "leftovers").expect("a check")["status"].clone()
     };
     for heals in [&["doctor", "--repair"][..], &["execute", empty]] {
-        let mut run = talea.command(&["execute", file]).stdout(Stdio::null()).spawn().expect("talea");
-        let group = killed_with_its_keeper(&mut run);
-        let members = || std::fs::read_to_string(group.join("0/cgroup.procs")).unwrap_or_default();
-        assert!(!members().is_empty(), "the shell's child is still there");
-        assert_eq!(leftovers(&["doctor", "--json"]), "warn");
-        assert!(!members().is_empty(), "looking changes nothing");
+        // Any run sweeps, also one that another program of this machine begins just then: so a few times.
+        let left = (0..5).find_map(|_| {
+            let mut run = talea.command(&["execute", file]).stdout(Stdio::null()).spawn().expect("talea");
+            let group = killed_with_its_keeper(&mut run);
+            let is_there =
+                || std::fs::read_to_string(group.join("0/cgroup.procs")).is_ok_and(|all| !all.is_empty());
+            let was_there = is_there();
+            let told = leftovers(&["doctor", "--json"]);
+            assert!(told == "warn" || !is_there(), "{told}");
+            (was_there && is_there()).then_some(group)
+        });
+        let group = left.expect("the shell's child is still there, and looking changes nothing");
         let ended = talea.run(heals);
         // What else a doctor finds is this machine's affair.
         assert!(ended.code == Some(0) || heals[0] == "doctor", "{}{}", ended.out, ended.err);
