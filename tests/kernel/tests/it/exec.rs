@@ -437,7 +437,7 @@ fn a_run_that_does_not_end_is_ended() {
     let _bench = Bench::new("exec_hung");
     let tree = small();
     // Sleeps within its job for longer than the watchdog waits.
-    let plan = single(&tree, Box::new(|_, _| std::thread::sleep(Duration::from_millis(1_500))));
+    let plan = single(&tree, Box::new(|_, _| std::thread::sleep(Duration::from_millis(2_600))));
     let ended = execute(plan, &Options::new(Span::from_ns(20_000_000)));
     assert!(matches!(ended, Err(Failure::Hung)), "{ended:?}");
     assert_eq!(left_behind(), [""; 0]);
