@@ -311,16 +311,11 @@ fn what_was_attached_without_a_daemon_is_found_and_repaired() {
     assert_eq!(program.end(), Some(7));
 }
 
-#[test]
-fn l20_programs_of_a_run_that_was_killed_with_its_keeper_are_found_and_ended() {
-    needs_root!();
-    needs!("cgroup v2", talea_os::groups::hierarchy().is_some());
-    let bench = Bench::new("cli-programs");
-    let talea = Talea::alone(&bench, FP);
-    let file = bench.write(
-        "boxed.toml",
+/// A system of this length with a shell in a server with this budget of 20 ms.
+fn boxed(duration: &str, budget: &str, task: &str, shell: &str) -> String {
+    format!(
         r#"
-        duration = "20s"
+        duration = "{duration}"
         [[scheduler]]
         name = "cpu0"
         policy = "fp"
@@ -329,17 +324,26 @@ fn l20_programs_of_a_run_that_was_killed_with_its_keeper_are_found_and_ended() {
         in = "cpu0"
         policy = "fifo"
         server = "deferrable"
-        budget = "2ms"
+        budget = "{budget}"
         period = "20ms"
         priority = 9
         [[task]]
-        name = "spins"
+        name = "{task}"
         in = "box"
         period = "20s"
         cost = "1ms"
-        program = ["sh", "-c", "while :; do :; done & wait"]
-        "#,
-    );
+        program = ["sh", "-c", "{shell}"]
+        "#
+    )
+}
+
+#[test]
+fn l20_programs_of_a_run_that_was_killed_with_its_keeper_are_found_and_ended() {
+    needs_root!();
+    needs!("cgroup v2", talea_os::groups::hierarchy().is_some());
+    let bench = Bench::new("cli-programs");
+    let talea = Talea::alone(&bench, FP);
+    let file = bench.write("boxed.toml", &boxed("20s", "2ms", "spins", "while :; do :; done & wait"));
     let empty = bench.write(
         "plain.toml",
         r#"
@@ -388,27 +392,8 @@ fn l20_a_program_that_changes_its_policy_is_told_and_is_no_success() {
     needs!("chrt", Command::new("chrt").arg("--version").output().is_ok());
     let bench = Bench::new("cli-strays");
     let talea = Talea::alone(&bench, FP);
-    let text = r#"
-        duration = "700ms"
-        [[scheduler]]
-        name = "cpu0"
-        policy = "fp"
-        [[scheduler]]
-        name = "box"
-        in = "cpu0"
-        policy = "fifo"
-        server = "deferrable"
-        budget = "5ms"
-        period = "20ms"
-        priority = 9
-        [[task]]
-        name = "turncoat"
-        in = "box"
-        period = "20s"
-        cost = "1ms"
-        program = ["sh", "-c", "chrt --other --pid 0 $$; while :; do :; done"]
-        "#;
-    let file = bench.write("strays.toml", text);
+    let shell = "chrt --other --pid 0 $$; while :; do :; done";
+    let file = bench.write("strays.toml", &boxed("700ms", "5ms", "turncoat", shell));
     let file = file.to_str().expect("UTF-8");
     let ended = talea.run(&["execute", file]);
     let told = "turncoat: its program changed its own policy or place: what it gets is not what was ordered";

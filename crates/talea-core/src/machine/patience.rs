@@ -6,8 +6,8 @@
 //! level's queue too. What a branch shows is what its most urgent task shows, so all tasks below a sibling are asked about.
 //! A scheduler that does not preempt is not asked at all while one of its children is under way.
 //!
-//! Conservative: a server, a quantum, a table, an accelerator, a resource or a graph anywhere in the machine is answered with no, and
-//! so is a policy from outside. Then whether an arrival matters may depend on when it is told.
+//! Conservative: a server, a quantum, a table, an accelerator, a resource, a graph or an enforced separation anywhere in the machine is
+//! answered with no, and so are a policy from outside and, below a scheduler that does not preempt, a place in a queue. Then whether an arrival matters may depend on when it is told.
 //!
 //! Plain twin: all decisions of random runs, in the executor's tests of its loop.
 

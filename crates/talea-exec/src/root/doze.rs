@@ -4,7 +4,8 @@
 //! job has come and nobody of its root computes, steps the machine as the dispatcher would, and goes on into its job: a job costs one
 //! wake then, its worker's own. While somebody computes the arrival is told late, at the next step, whoever makes it: the end of
 //! a job is one. Only tasks whose arrivals change nothing before that may do so ([`Machine::interrupts_nobody`]), and the machine
-//! is told of such arrivals before everything that happens later, so that it does the same as if it had been told in time; at the end of the run at the latest ([`Root::conclude`]).
+//! is told of such arrivals before everything that happens later, so that it does the same as if it had been told in time; at the end
+//! of the run at the latest ([`Root::conclude`]).
 //!
 //! Of several that come at one instant one is armed, and its step tells of all of them; the others are *covered*.
 //!

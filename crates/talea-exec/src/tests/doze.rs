@@ -1,6 +1,7 @@
 //! Workers that are awake by themselves change nothing but who wakes.
 
 use super::fake::{Fake, Ran, run, run_dozing, simulate};
+use super::{at, in_time, ms, tenths};
 use crate::load::{Arrival, Load};
 use crate::mailbox::Mail;
 use crate::record::{Entry, Log, What};
@@ -13,22 +14,6 @@ use talea_core::server::{Kind, Reservation};
 use talea_core::workload::{Arrivals, Cost, Source, Workload};
 use talea_core::{Span, Time, Work};
 use talea_sim::dice::Dice;
-
-fn ms(ms: u64) -> Span {
-    Span::from_ns(ms * 1_000_000)
-}
-
-fn at(ms: u64) -> Time {
-    Time::from_ns(ms * 1_000_000)
-}
-
-fn tenths(tenths: u64) -> Work {
-    Work::from_ns(tenths * 100_000)
-}
-
-fn in_time() -> Span {
-    Span::ZERO
-}
 
 fn scheduler(dice: &mut Dice) -> SchedulerSpec {
     let policies = [

@@ -1,6 +1,7 @@
 //! The loop drives the machine as the simulator does.
 
 use super::fake::{run, run_by, run_with, simulate};
+use super::{at, in_time, ms};
 use crate::course::{Course, Turn};
 use crate::record::{Entry, What};
 use crate::replay::replay;
@@ -11,18 +12,6 @@ use talea_core::server::{Kind, Reservation};
 use talea_core::workload::{Arrivals, Cost, Source, Workload};
 use talea_core::{Span, Time, Work};
 use talea_sim::dice::Dice;
-
-fn ms(ms: u64) -> Span {
-    Span::from_ns(ms * 1_000_000)
-}
-
-fn at(ms: u64) -> Time {
-    Time::from_ns(ms * 1_000_000)
-}
-
-fn in_time() -> Span {
-    Span::ZERO
-}
 
 /// A random scheduler; a third of them are servers.
 fn group(dice: &mut Dice) -> SchedulerSpec {

@@ -1,6 +1,7 @@
 //! Trees with everything: versions, accelerators, resources, suspensions, channels, a world that changes.
 
 use super::fake::{run_in, simulate_in};
+use super::{at, ms, tenths};
 use crate::replay::replay;
 use talea_core::criteria::Own;
 use talea_core::machine::{
@@ -10,22 +11,10 @@ use talea_core::machine::{
 use talea_core::sched::{Policy, TableEntry};
 use talea_core::server::{Kind, Reservation};
 use talea_core::workload::{Arrivals, Cost, Source, Workload};
-use talea_core::{Span, Time, Work};
+use talea_core::{Span, Work};
 use talea_sim::dice::Dice;
 
-fn ms(ms: u64) -> Span {
-    Span::from_ns(ms * 1_000_000)
-}
-
-fn at(ms: u64) -> Time {
-    Time::from_ns(ms * 1_000_000)
-}
-
 /// In tenths of a millisecond: rests of budgets that are rounded up would be no twin's.
-fn tenths(tenths: u64) -> Work {
-    Work::from_ns(tenths * 100_000)
-}
-
 fn scheduler(dice: &mut Dice) -> SchedulerSpec {
     let policies = [Policy::Edf, Policy::FixedPriority, Policy::RateMonotonic, Policy::Fifo];
     let mut spec = SchedulerSpec::new("group", policies[dice.below(4) as usize].clone());

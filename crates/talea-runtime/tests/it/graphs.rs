@@ -2,8 +2,10 @@
 
 use crate::{MS, run, stopped};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
-use talea_kernel_tests::{Bench, eventually, kernel, needs};
+use std::time::Duration;
+use talea_kernel_tests::{Bench, kernel, needs};
 use talea_runtime::{Application, Config, Mapping, Priorities, Task};
 
 /// Fork, two halves, one of them in two versions, and a join that counts (the paper's listing 1).
@@ -76,6 +78,7 @@ fn y9_a_pipeline_keeps_the_order_and_loses_nothing() {
     let (put_on, take_on) = app.channel::<u64>(middle, sink, 64);
     let seen = Arc::new(Mutex::new(Vec::new()));
     let lost = Arc::new(AtomicU64::new(0));
+    let (all, done) = channel();
     app.version(source, "plain", {
         let lost = Arc::clone(&lost);
         move |job| {
@@ -87,11 +90,16 @@ fn y9_a_pipeline_keeps_the_order_and_loses_nothing() {
     app.version(middle, "plain", move |_| put_on.push(take.pop().expect("it came for one")).expect("room"));
     app.version(sink, "plain", {
         let seen = Arc::clone(&seen);
-        move |_| seen.lock().expect("whole").push(take_on.pop().expect("it came for one"))
+        move |_| {
+            let mut seen = seen.lock().expect("whole");
+            seen.push(take_on.pop().expect("it came for one"));
+            if seen.len() == jobs as usize {
+                all.send(()).expect("it is waited for");
+            }
+        }
     });
     let running = app.start().expect("it can be run");
-    std::thread::sleep(period * jobs);
-    eventually("all of them", || seen.lock().expect("whole").len() >= jobs as usize);
+    done.recv_timeout(period * jobs + Duration::from_mins(1)).expect("all of them come");
     let (_, report) = stopped(running);
     let seen = seen.lock().expect("whole");
     assert!(seen.is_sorted_by(|a, b| a < b), "the order is kept");

@@ -2,8 +2,9 @@
 
 use crate::{MS, stopped};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use talea_kernel_tests::{Bench, kernel, needs};
 use talea_runtime::{Application, Config, Hand, Input, Output, Task, TaskId};
 
@@ -11,6 +12,8 @@ const ITEMS: u64 = 1_000_000;
 const ROOM: u32 = 256;
 /// Of which so many activate a consumer.
 const BATCH: u32 = 64;
+/// What is left in the end is less than what activates somebody, in each of four channels.
+const ALMOST: u64 = ITEMS - 4 * ROOM as u64;
 
 /// The next number of each of a producer's channels, put until there is no room.
 struct Producer {
@@ -65,6 +68,7 @@ fn y10_a_million_items_of_two_producers_reach_two_consumers_each_once_and_in_ord
     let counts: [Arc<AtomicU64>; 4] = Default::default();
     let [put, taken, full, empty] = &counts;
     let hand = Arc::new(OnceLock::<Hand>::new());
+    let (enough, done) = channel();
     let mut takers = [Vec::new(), Vec::new()];
     for from in producers {
         let mut producer = Producer { channels: Vec::new(), turned_away: 0 };
@@ -81,24 +85,22 @@ fn y10_a_million_items_of_two_producers_reach_two_consumers_each_once_and_in_ord
         });
     }
     for (to, channels) in consumers.into_iter().zip(takers) {
-        let (taken, empty) = (Arc::clone(taken), Arc::clone(empty));
+        let (taken, empty, enough) = (Arc::clone(taken), Arc::clone(empty), enough.clone());
         let mut consumer = Consumer { channels };
         app.version(to, "only", move |_| {
             let (items, none) = consumer.drain();
             empty.fetch_add(none, Ordering::Relaxed);
-            taken.fetch_add(items, Ordering::Release);
+            let before = taken.fetch_add(items, Ordering::Release);
+            if (before..before + items).contains(&ALMOST) {
+                enough.send(()).expect("it is waited for");
+            }
         });
     }
     let running = app.start_telling(|told| hand.set(told).expect("once")).expect("it can be run");
     for producer in producers {
         assert!(running.activate(producer));
     }
-    let end = Instant::now() + Duration::from_mins(1);
-    // What is left in the end is less than what activates somebody.
-    while taken.load(Ordering::Acquire) < ITEMS - 4 * u64::from(ROOM) {
-        assert!(Instant::now() < end, "stuck: {counts:?}");
-        std::thread::sleep(MS);
-    }
+    done.recv_timeout(Duration::from_mins(1)).unwrap_or_else(|_| panic!("stuck: {counts:?}"));
     let (_, report) = stopped(running);
     let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
     assert_eq!(report.tasks.iter().map(|task| task.panics).sum::<u64>(), 0, "each once: {report:?}");

@@ -36,10 +36,14 @@ pub(crate) fn by_hand(period: Span) -> Vec<u64> {
     thread.join().expect("it sleeps")
 }
 
-/// The same for a task in a tree with one level: from its nominal release to the first thing that its job does.
-fn in_a_tree(period: Span) -> Vec<u64> {
+fn by_orders(duration: Span) -> Options {
+    Options { monitor: false, audit: false, ..Options::new(duration) }
+}
+
+/// The same for the only task of a root: from its nominal release to the first thing that its job does.
+pub(crate) fn of_a_task(policy: &str, period: Span, options: impl Fn(Span) -> Options) -> Vec<u64> {
     let text = format!(
-        "duration = \"{}us\"\n[[scheduler]]\nname = \"cpu\"\npolicy = \"edf\"\n[[task]]\nname = \"a\"\nperiod = \"{}us\"\ncost = \"10us\"\n",
+        "duration = \"{}us\"\n[[scheduler]]\nname = \"cpu\"\npolicy = \"{policy}\"\n[[task]]\nname = \"a\"\nperiod = \"{}us\"\ncost = \"10us\"\n",
         period.as_ns() / 1_000 * PERIODS as u64,
         period.as_ns() / 1_000
     );
@@ -48,15 +52,10 @@ fn in_a_tree(period: Span) -> Vec<u64> {
     let begun = Mutex::new(Vec::with_capacity(PERIODS));
     let body = |_: &_, _: &_| begun.lock().expect("nobody panicked").push(clock::now());
     let tasks = vec![TaskPlan { load: load(&system, root, 0), body: Box::new(body) }];
-    let options = Options { monitor: false, audit: false, ..Options::new(system.duration) };
-    let zero = execute(
-        vec![RootPlan { tree: &root.tree, tasks, changes: Vec::new(), flows: Vec::new(), cpus: vec![0] }],
-        &options,
-    )
-    .expect("a run")
-    .zero;
+    let plan = RootPlan { tree: &root.tree, tasks, changes: Vec::new(), flows: Vec::new(), cpus: vec![0] };
+    let zero = execute(vec![plan], &options(system.duration)).expect("a run").zero;
     let begun = begun.into_inner().expect("nobody panicked");
-    assert_eq!(begun.len(), PERIODS);
+    assert_eq!(begun.len(), PERIODS, "{policy}");
     (0..).zip(&begun).map(|(k, at)| at.since(zero + Span::from_ns(period.as_ns() * k)).as_ns()).collect()
 }
 
@@ -64,7 +63,7 @@ fn in_a_tree(period: Span) -> Vec<u64> {
 fn a_task_wakes_little_later_than_a_plain_thread() {
     let period = ms(1);
     let (plain, plain_p99) = spread("a plain FIFO thread", by_hand(period));
-    let (ours, ours_p99) = spread("a task in a tree of one level", in_a_tree(period));
+    let (ours, ours_p99) = spread("a task in a tree of one level", of_a_task("edf", period, by_orders));
     let most = us(8).as_ns();
     assert!(ours <= plain + most && ours_p99 <= plain_p99 + most, "at most {most} ns more");
 }

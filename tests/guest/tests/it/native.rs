@@ -1,8 +1,7 @@
 //! Roots that Linux runs alone: what a wake costs there, and what reservations hold.
 
-use crate::costs::{PERIODS, by_hand};
-use crate::scene::{load, ms, spread, us};
-use std::sync::Mutex;
+use crate::costs::{by_hand, of_a_task};
+use crate::scene::{ms, spread, us};
 use talea_core::machine::{SchedulerSpec, TaskSpec, Tree};
 use talea_core::sched::Policy;
 use talea_core::{Span, Time, Work};
@@ -15,32 +14,13 @@ fn alone(duration: Span) -> Options {
     Options { monitor: false, wish: Wish::Native, ..Options::new(duration) }
 }
 
-/// From the nominal release to the first thing that a job does.
-fn of_a_task(policy: &str, period: Span) -> Vec<u64> {
-    let text = format!(
-        "duration = \"{}us\"\n[[scheduler]]\nname = \"cpu\"\npolicy = \"{policy}\"\n[[task]]\nname = \"a\"\nperiod = \"{}us\"\ncost = \"10us\"\n",
-        period.as_ns() / 1_000 * PERIODS as u64,
-        period.as_ns() / 1_000
-    );
-    let system = talea_system::system::read(&text, "the test's own", &()).expect("a sound system");
-    let root = &system.roots[0];
-    let begun = Mutex::new(Vec::with_capacity(PERIODS));
-    let body = |_: &_, _: &_| begun.lock().expect("nobody panicked").push(clock::now());
-    let tasks = vec![TaskPlan { load: load(&system, root, 0), body: Box::new(body) }];
-    let plan = RootPlan { tree: &root.tree, tasks, changes: Vec::new(), flows: Vec::new(), cpus: vec![0] };
-    let zero = execute(vec![plan], &alone(system.duration)).expect("a run").zero;
-    let begun = begun.into_inner().expect("nobody panicked");
-    assert_eq!(begun.len(), PERIODS, "{policy}");
-    (0..).zip(&begun).map(|(k, at)| at.since(zero + Span::from_ns(period.as_ns() * k)).as_ns()).collect()
-}
-
 #[test]
 fn a_task_that_linux_runs_alone_wakes_hardly_later_than_a_plain_thread() {
     let period = ms(1);
     let (plain, plain_p99) = spread("a plain FIFO thread", by_hand(period));
     for policy in ["fp", "edf"] {
         let what = format!("a task of a native root, {policy}");
-        let (ours, ours_p99) = spread(&what, of_a_task(policy, period));
+        let (ours, ours_p99) = spread(&what, of_a_task(policy, period, alone));
         let most = us(8).as_ns();
         assert!(ours <= plain + most && ours_p99 <= plain_p99 + most, "{policy}: at most {most} ns more");
     }
