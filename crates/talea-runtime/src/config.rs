@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 use talea_core::machine::{Migration, SchedulerSpec, Selection};
-use talea_core::sched::Policy;
+use talea_core::sched::{Maker, Policy};
+use talea_system::system::Registry;
 
 /// Where tasks may run (YASMIN section 3.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,7 +19,7 @@ pub enum Mapping {
 }
 
 /// Who goes first (YASMIN section 3.3).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default)]
 pub enum Priorities {
     /// The earliest absolute deadline.
     #[default]
@@ -29,7 +30,27 @@ pub enum Priorities {
     DeadlineMonotonic,
     /// The largest [`Task::priority`](crate::Task::priority).
     User,
+    /// As somebody else's policy says: whatever implements [`Scheduler`](talea_core::sched::Scheduler). Where it needs to know what jobs cost, versions
+    /// must [say so](crate::Version::cost). `examples/policy-edf-us` is one.
+    Custom {
+        /// What a system file calls it. It must be none of Talea's own names; whoever reads the file registers it under this one.
+        name: &'static str,
+        /// How it is made.
+        make: Maker,
+    },
 }
+
+impl PartialEq for Priorities {
+    /// Policies of somebody else are known by their names.
+    fn eq(&self, other: &Priorities) -> bool {
+        match (self, other) {
+            (Priorities::Custom { name, .. }, Priorities::Custom { name: other, .. }) => name == other,
+            _ => std::mem::discriminant(self) == std::mem::discriminant(other),
+        }
+    }
+}
+
+impl Eq for Priorities {}
 
 /// Whose right to real-time priorities it uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -144,9 +165,20 @@ impl Config {
             Priorities::RateMonotonic => Policy::RateMonotonic,
             Priorities::DeadlineMonotonic => Policy::DeadlineMonotonic,
             Priorities::User => Policy::FixedPriority,
+            Priorities::Custom { name, make } => Policy::Custom { name, make },
         };
         let mut root = SchedulerSpec::new(ROOT, policy);
         root.preemptive = self.preemptive;
         (root, Migration::JobBoundaries)
+    }
+
+    /// What its system file names beside what every reader knows, or the name that would mean two things.
+    pub(crate) fn registry(&self) -> Result<Registry, &'static str> {
+        let known = Registry::new();
+        match self.priorities {
+            Priorities::Custom { name, .. } if known.has_policy(name) => Err(name),
+            Priorities::Custom { name, make } => Ok(known.policy(name, make)),
+            _ => Ok(known),
+        }
     }
 }

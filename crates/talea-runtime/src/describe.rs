@@ -17,13 +17,14 @@ const DURATION: Span = Span::from_ns(10_000_000_000);
 
 impl Application {
     /// The system file of this application, as text: for `talea analyze`, `simulate` and `compare`. Its CPUs are those that it is
-    /// configured for, one if it names none.
+    /// configured for, one if it names none. One that runs by [somebody else's policy](crate::Priorities::Custom) is read by programs that have registered
+    /// it under its name.
     ///
     /// Every version must say what it [costs](crate::Version::cost). Tasks that somebody activates come as often as is
     /// [expected](crate::Task::expected), sporadic ones otherwise as often as they may, others not by themselves.
     ///
     /// # Errors
-    /// What a file can't say: an unknown cost, a function that chooses versions, names with other characters than letters, digits, `_`, `-`
+    /// What a file can't say: an unknown cost, a function that chooses versions, a policy with the name of another one, names with other characters than letters, digits, `_`, `-`
     /// and `.`, two things of one name; and whatever [`start`](Application::start) would refuse.
     pub fn describe(&self) -> Result<String, Error> {
         let root = Root {
@@ -37,7 +38,10 @@ impl Application {
         let (expectations, warnings) = Default::default();
         let system = System { duration: DURATION, seed: 1, roots: vec![root], expectations, warnings };
         let text = system::write(&system).map_err(|error| Error::Declared(error.to_string()))?;
-        match system::read(&text, "the application", &()) {
+        let registry = self.config.registry().map_err(|name| {
+            Error::Declared(format!("policy {name}: Talea has one of this name: give yours another"))
+        })?;
+        match system::read_with(&text, "the application", &(), &registry) {
             Ok(_) => Ok(text),
             Err(found) => Err(Error::Declared(diagnostic::render(&found, false))),
         }

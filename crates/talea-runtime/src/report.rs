@@ -26,6 +26,9 @@ pub struct Report {
     pub dispatchers: Vec<Policy>,
     /// CPU time that its dispatchers have used, that of waiting awake included.
     pub scheduling: Duration,
+    /// The longest that one of them was at it at a time, from waking to having set its next alarm, by the clock: whoever comes then waits for
+    /// that. All whose jobs come at one instant are served at a time.
+    pub longest_step: Duration,
     /// CPU time of the threads that work: their jobs, and what they do between them.
     pub worked: Duration,
     /// Activations for which there was no room in a backlog.

@@ -163,7 +163,7 @@ impl Running {
 
     /// No job comes any more; those that have come are done, and then it is over (YASMIN Table 1). The application may be changed and
     /// started again then. Waits for a job however long it takes; to give it up, drop this instead: a job that does not come back
-    /// within three seconds of that can't be stopped otherwise than with the whole program, which is aborted.
+    /// within four seconds of that can't be stopped otherwise than with the whole program, which is aborted.
     ///
     /// # Errors
     /// If it had to be ended.
@@ -233,6 +233,7 @@ impl Running {
             why_not_shielded: ran.why_not_shielded.clone(),
             dispatchers: standing.dispatchers.clone(),
             scheduling: Duration::from_nanos(root.scheduling().as_ns()),
+            longest_step: long(root.effort.iter().map(|effort| effort.longest).max().unwrap_or(Span::ZERO)),
             worked: Duration::from_nanos(worked.sum()),
             refused: root.refused,
             full: counted(|counts| &counts.full),

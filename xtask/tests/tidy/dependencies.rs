@@ -85,6 +85,7 @@ const EDGES: &[(&str, &str, &str)] = &[
     ("talea-kernel-tests", "talea-proto", "speaks to the daemon without the client between"),
     ("talea-kernel-tests", "rustix", "system calls"),
     ("talea-guest-tests", "rustix", "a first process mounts and switches off"),
+    ("policy-edf-us", "talea-core", "what a policy from outside implements"),
     ("policy-llf", "talea-core", "what a policy from outside implements"),
     ("policy-llf", "talea-sim", "simulates the system"),
     ("policy-llf", "talea-system", "its name in a system file"),
@@ -122,6 +123,8 @@ const TEST_EDGES: &[(&str, &str, &str)] = &[
     ("talea-exec", "talea-sim", "the loop is the simulator's twin"),
     ("talea-runtime", "proptest", "random applications"),
     ("talea-runtime", "stats_alloc", "counts what its threads allocate: nothing"),
+    ("policy-edf-us", "talea-sim", "its definition against the simulated machine"),
+    ("talea-runtime", "policy-edf-us", "a policy that the runtime does not know"),
     ("talea-runtime", "talea-kernel-tests", "one run at a time on the machine's CPUs"),
     ("talea-runtime", "talea-sim", "an application against the simulation of its own file"),
     ("search-and-rescue", "talea-kernel-tests", "one flight at a time on the machine's CPUs"),
@@ -163,7 +166,15 @@ fn dependencies_point_one_way() {
 
 #[test]
 fn nothing_uses_the_ends_of_the_chain() {
-    for end in ["talea-cli", "talea-capi", "talea-plugin-host", "policy-llf", "server-saver", "xtask"] {
+    for end in [
+        "talea-cli",
+        "talea-capi",
+        "talea-plugin-host",
+        "policy-edf-us",
+        "policy-llf",
+        "server-saver",
+        "xtask",
+    ] {
         assert!(edges("normal").iter().all(|(_, to)| to != end), "{end} is an end: nothing may use it");
     }
 }

@@ -14,7 +14,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 impl Tree {
-    /// The policy of a scheduler, which has taken all of its children.
+    /// The policy of a scheduler, which has taken all of its children. Graphs are sound: a policy from outside is told what their nodes inherit.
     pub(super) fn policy(
         &self,
         id: NodeId,
@@ -27,9 +27,10 @@ impl Tree {
             if id == Tree::ROOT && self.cpus > 1 && (built.metered() || built.next_wakeup().is_some()) {
                 return Err(TreeError { node: id, why: Wrong::ManyCpus { policy: name } });
             }
+            let inherited = self.inherited();
             let nodes = children.iter().filter_map(|&node| Some((node, self.get(node)?)));
             for (child, (node, what)) in (0..).zip(nodes) {
-                built.admit(&newcomer(child, what)).map_err(|why| {
+                built.admit(&newcomer(child, what, inherited.get(&node))).map_err(|why| {
                     let why = Wrong::NotAdmitted { policy: name, why };
                     TreeError { node, why }
                 })?;
@@ -150,7 +151,7 @@ fn reservation_of(node: &Node) -> Option<&Reservation> {
     }
 }
 
-fn newcomer(child: u32, node: &Node) -> Newcomer<'_> {
+fn newcomer<'a>(child: u32, node: &'a Node, inherited: Option<&Criteria>) -> Newcomer<'a> {
     match &node.body {
         Body::Task(spec) => {
             let criteria = Criteria {
@@ -160,6 +161,7 @@ fn newcomer(child: u32, node: &Node) -> Newcomer<'_> {
                 criticality: spec.criticality,
                 ..Criteria::LEAST
             };
+            let criteria = inherited.copied().unwrap_or(criteria);
             Newcomer { child, name: &spec.name, criteria, cost: spec.cost }
         }
         Body::Scheduler(spec) => {
@@ -380,6 +382,51 @@ mod tests {
         fn metered(&self) -> bool {
             true
         }
+    }
+
+    /// Takes only what has a period.
+    #[derive(Debug)]
+    struct Regular(Choosy);
+
+    impl Scheduler for Regular {
+        fn admit(&mut self, who: &Newcomer<'_>) -> Result<(), String> {
+            let Criteria { period, relative_deadline: deadline, priority, .. } = who.criteria;
+            let what = || alloc::format!("{} {} {priority}", period.as_ns(), deadline.as_ns());
+            if period.is_zero() || who.name == "refused" { Err(what()) } else { Ok(()) }
+        }
+        fn ready(&mut self, now: Time, who: &Entry) -> Resched {
+            self.0.ready(now, who)
+        }
+        fn finished(&mut self, now: Time, who: Child) -> Resched {
+            self.0.finished(now, who)
+        }
+        fn update(&mut self, now: Time, who: &Entry) -> Resched {
+            self.0.update(now, who)
+        }
+        fn head(&self, now: Time) -> Option<Child> {
+            self.0.head(now)
+        }
+        fn before(&self, now: Time, a: &Entry, b: &Entry) -> bool {
+            self.0.before(now, a, b)
+        }
+    }
+
+    #[test]
+    fn y9_y21_a_policy_from_outside_is_told_what_a_node_inherits() {
+        let regular = Policy::Custom { name: "regular", make: |_| Box::new(Regular(Choosy(0))) };
+        let mut tree = Tree::new(1, SchedulerSpec::new("root", regular));
+        let root = TaskSpec { priority: 4, ..TaskSpec::new("camera", Span::from_ns(9)) };
+        let root = tree.task(Tree::ROOT, TaskSpec { deadline: Span::from_ns(7), ..root });
+        let node = tree.task(Tree::ROOT, TaskSpec::node("detect"));
+        tree.channel(root, node, 1);
+        assert!(tree.build().is_ok());
+        let last = tree.task(Tree::ROOT, TaskSpec::node("refused"));
+        tree.channel(node, last, 1);
+        let why = Wrong::NotAdmitted { policy: "regular", why: "9 7 4".into() };
+        assert_eq!(tree.check(), Err(TreeError { node: last, why }));
+        // A circle inherits nothing, and is refused for what it is.
+        tree.channel(last, node, 1);
+        assert!(!matches!(tree.check().expect_err("a circle").why, Wrong::NotAdmitted { .. }));
     }
 
     #[test]

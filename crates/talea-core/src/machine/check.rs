@@ -47,9 +47,6 @@ impl Tree {
                 Body::Task(spec) => self.check_task(spec, activated.contains(&id)),
             };
             checked.and_then(|()| self.check_affinity(node)).or_else(|why| wrong(id, why))?;
-            if let Body::Scheduler(spec @ SchedulerSpec { policy: Policy::Custom { .. }, .. }) = &node.body {
-                self.policy(id, spec, families.of(id))?;
-            }
         }
         let mut sets: Vec<Affinity> = self.children(Tree::ROOT).map(|(_, node)| node.affinity()).collect();
         sets.sort_unstable();
@@ -57,7 +54,13 @@ impl Tree {
         if sets.len() > 64 {
             return wrong(Tree::ROOT, Wrong::Affinities(sets.len()));
         }
-        self.check_graph()
+        self.check_graph()?;
+        for (id, node) in self.nodes() {
+            if let Body::Scheduler(spec @ SchedulerSpec { policy: Policy::Custom { .. }, .. }) = &node.body {
+                self.policy(id, spec, families.of(id))?;
+            }
+        }
+        Ok(())
     }
 
     fn check_affinity(&self, node: &Node) -> Result<(), Wrong> {

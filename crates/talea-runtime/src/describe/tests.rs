@@ -6,8 +6,10 @@ use crate::{
 use proptest::prelude::*;
 use std::time::Duration;
 use talea_core::Span;
+use talea_core::machine::{Body, Tree};
+use talea_core::sched::Policy;
 use talea_core::workload::Arrivals;
-use talea_system::system::{self, System};
+use talea_system::system::{self, Registry, System};
 
 const US: Duration = Duration::from_micros(1);
 
@@ -73,10 +75,13 @@ fn declare(app: &mut Application, servers: &[ServerId], at: usize, said: &Said, 
     app.task(task.priority(said.priority).core(core).cores(cores))
 }
 
+/// A policy that nothing here knows.
+const OUTSIDE: Priorities = Priorities::Custom { name: "edf-us", make: policy_edf_us::make };
+
 /// Applications of up to eight tasks, those of the second half nodes behind one or two of the first.
 fn application() -> impl Strategy<Value = Application> {
     let alike = prop::bool::weighted(0.8);
-    let config = (0_u8..4, 0_u8..3, any::<bool>(), any::<bool>(), 1_u32..5, 0_u8..5, 0_u32..=1_000);
+    let config = (0_u8..5, 0_u8..3, any::<bool>(), any::<bool>(), 1_u32..5, 0_u8..5, 0_u32..=1_000);
     let edges = prop::collection::vec((any::<prop::sample::Index>(), 0_u32..3, any::<bool>()), 0..6);
     (config, alike, prop::collection::vec(said(), 1..5), prop::collection::vec((said(), edges), 0..4))
         .prop_map(
@@ -98,6 +103,7 @@ fn application() -> impl Strategy<Value = Application> {
                     Priorities::RateMonotonic,
                     Priorities::DeadlineMonotonic,
                     Priorities::User,
+                    OUTSIDE,
                 ][usize::from(priorities)];
                 let selection = [
                     Selection::Declared,
@@ -173,7 +179,8 @@ fn application() -> impl Strategy<Value = Application> {
 }
 
 fn read(text: &str) -> System {
-    system::read(text, "described", &()).unwrap_or_else(|found| panic!("{found:?}\n{text}"))
+    let registry = Registry::new().policy("edf-us", policy_edf_us::make);
+    system::read_with(text, "described", &(), &registry).unwrap_or_else(|found| panic!("{found:?}\n{text}"))
 }
 
 proptest! {
@@ -240,6 +247,28 @@ fn y1_y13_jobs_come_in_the_file_as_they_are_declared_or_expected() {
 }
 
 #[test]
+fn y21_a_policy_from_outside_is_in_the_file_by_its_name_and_says_whom_it_does_not_take() {
+    let (mut app, tasks) = mixed();
+    app.config().priorities = OUTSIDE;
+    assert!(app.config.priorities == OUTSIDE && app.config.priorities != Priorities::Edf);
+    let text = app.describe().expect("it can be said");
+    assert!(text.contains("policy = \"edf-us\""), "{text}");
+    assert!(system::read(&text, "described", &()).is_err(), "not every reader knows it");
+    let Policy::Custom { name: "edf-us", .. } = policy(&read(&text)) else { panic!("{text}") };
+    // Whether a task is heavy hangs on what it costs.
+    app.version(tasks[1], "gpu", |_| {});
+    let Err(Error::Declared(why)) = app.start() else { panic!("nobody knows whether it is heavy") };
+    assert!(why.starts_with("task messages: ") && why.contains("nobody has said its cost"), "{why}");
+}
+
+fn policy(system: &System) -> Policy {
+    match system.roots[0].tree.get(Tree::ROOT).map(|root| &root.body) {
+        Some(Body::Scheduler(root)) => root.policy.clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
 fn what_no_file_can_say_is_refused_and_named() {
     let refused = |app: &Application| match app.describe() {
         Err(Error::Declared(why)) => why,
@@ -251,6 +280,9 @@ fn what_no_file_can_say_is_refused_and_named() {
     let (mut app, _) = mixed();
     app.config().selection = Selection::User(|_| None);
     assert!(refused(&app).contains("a function chooses its versions"));
+    let (mut app, _) = mixed();
+    app.config().priorities = Priorities::Custom { name: "edf", make: policy_edf_us::make };
+    assert!(refused(&app).contains("policy edf: Talea has one of this name"), "{}", refused(&app));
     let (mut app, _) = mixed();
     let blank = app.task(Task::periodic("two words", US));
     app.version(blank, Version::new("only").cost(US), |_| {});

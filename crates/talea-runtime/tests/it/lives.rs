@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use talea_kernel_tests::{Bench, eventually, kernel, needs_root};
-use talea_runtime::{Application, Condition, Config, Error, Mapping, Policy, Rights, Task};
+use talea_runtime::{Application, Condition, Config, Error, Hand, Mapping, Policy, Rights, Task};
 
 /// Of `abort`.
 const SIGABRT: i32 = 6;
@@ -57,6 +57,36 @@ fn y14_it_starts_and_stops_again_and_again_and_leaves_no_thread() {
     let seen = (count.load(Ordering::Relaxed), other.load(Ordering::Relaxed));
     std::thread::sleep(10 * MS);
     assert_eq!(seen, (count.load(Ordering::Relaxed), other.load(Ordering::Relaxed)), "nothing runs any more");
+}
+
+#[test]
+fn y20_times_count_from_each_start() {
+    let _bench = Bench::new("runtime_zero");
+    let mut app = Application::new(Config::default());
+    let (hand, seen) = (Arc::new(Mutex::new(None::<Hand>)), Arc::new(Mutex::new(Vec::new())));
+    let task = app.task(Task::periodic("task", 2 * MS).offset(MS));
+    app.version(task, "only", {
+        let (hand, seen) = (Arc::clone(&hand), Arc::clone(&seen));
+        move |job| {
+            let now = hand.lock().expect("whole").as_ref().expect("told before the first job").now();
+            seen.lock().expect("whole").push((job.number, now));
+        }
+    });
+    for _ in 0..3 {
+        let before = Instant::now();
+        let running =
+            app.start_telling(|told| *hand.lock().expect("whole") = Some(told)).expect("it can be run");
+        eventually("ten jobs", || seen.lock().expect("whole").len() >= 10);
+        let now = running.hand().now();
+        // From the start on, and not from that before it.
+        assert!(now <= before.elapsed(), "{now:?}");
+        (app, _) = stopped(running);
+        let times = std::mem::take(&mut *seen.lock().expect("whole"));
+        assert!(times.iter().zip(0..).all(|((number, _), expected)| *number == expected), "{times:?}");
+        for (number, at) in times {
+            assert!(at >= MS + 2 * MS * number as u32, "job {number} came at {at:?}");
+        }
+    }
 }
 
 #[test]
@@ -192,6 +222,31 @@ fn y22_without_rights_it_runs_is_activated_and_stopped_and_says_so() {
     let (mut app, _) = run(app, "more jobs", || count.load(Ordering::Relaxed) >= 10);
     app.config().insist = true;
     assert!(matches!(app.start(), Err(Error::Run(_))), "whoever insists is told");
+}
+
+/// What says nothing of time: it holds whoever schedules the threads.
+const LOGIC: [&str; 14] = [
+    "edits::y13_the_first_job_of_all_may_activate_another_task",
+    "edits::y14_data_that_a_job_was_activated_by_and_did_not_take_is_not_there_after_a_resume",
+    "edits::y14_what_lies_in_channels_is_there_after_a_resume_if_they_keep_it",
+    "edits::y1_what_is_not_started_comes_back_and_can_be_mended",
+    "edits::y1_y14_a_task_that_is_declared_anew_comes_by_its_new_rule_and_one_that_rests_does_not_come",
+    "graphs::y10_a_full_channel_takes_nothing_and_an_empty_one_gives_nothing_and_both_are_counted",
+    "graphs::y1_y5_y9_fork_and_join_run_end_to_end_under_every_policy_and_mapping",
+    "graphs::y9_a_pipeline_keeps_the_order_and_loses_nothing",
+    "graphs::y9_y14_what_was_asked_for_before_the_stop_is_done_and_activations_without_room_are_counted",
+    "lives::y13_a_burst_of_a_hundred_is_a_hundred_jobs_and_none_comes_sooner_than_its_turn",
+    "lives::y13_activations_come_as_jobs_and_sporadic_ones_keep_their_distance",
+    "versions::a_panic_ends_its_job_gives_back_what_it_held_and_is_told",
+    "versions::y6_the_world_says_which_version_is_taken_while_it_runs",
+    "versions::y7_who_finds_the_accelerator_taken_is_done_without_it",
+];
+
+#[test]
+fn y22_what_says_nothing_of_time_holds_for_an_ordinary_user_without_a_daemon_too() {
+    needs_root!();
+    let said = user::must_all_pass(&Bench::new("runtime_logic"), &LOGIC);
+    assert_eq!(said.matches("without real-time priorities").count(), 1, "once in a process: {said}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use talea_core::Work;
 use talea_kernel_tests::{Bench, eventually, kernel, needs};
 use talea_os::{Tid, clock, sched};
-use talea_runtime::{Application, Config, Error, Mapping, Priorities, Server, Task};
+use talea_runtime::{Application, Config, Error, Mapping, Priorities, Server, Task, TaskId};
 
 const PERIOD: Duration = Duration::from_millis(10);
 /// Of a job that somebody activates: ten budgets.
@@ -110,5 +110,53 @@ fn servers_that_make_no_sense_are_refused_and_named() {
     match app.start() {
         Err(Error::Declared(why)) => assert!(why.starts_with("server greedy:"), "{why}"),
         other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn l23_y13_a_server_that_is_joined_and_declared_anew_has_what_it_says_now() {
+    let _bench = Bench::new("runtime_server_anew");
+    let ends: Arc<Mutex<Vec<Instant>>> = Arc::default();
+    let mut app = Application::new(Config { priorities: Priorities::User, ..Config::default() });
+    let server = app.server(Server::deferrable("requests", 2 * MS, PERIOD).priority(9));
+    let client = |app: &mut Application, name: &str| {
+        let task = app.task(Task::activated(name, 1_000 * MS).served_by(server));
+        let ends = Arc::clone(&ends);
+        app.version(task, "only", move |_| {
+            spend(WORK);
+            ends.lock().expect("whole").push(Instant::now());
+        });
+        task
+    };
+    let mut clients = vec![client(&mut app, "first")];
+    // From when all of them are activated until the last one has ended.
+    let took = |app: Application, clients: &[TaskId]| {
+        ends.lock().expect("whole").clear();
+        let running = app.start().expect("it can be run");
+        let begin = Instant::now();
+        for task in clients {
+            assert!(running.activate(*task));
+        }
+        eventually("all", || ends.lock().expect("whole").len() == clients.len());
+        let last = ends.lock().expect("whole").iter().max().map_or(Duration::ZERO, |end| *end - begin);
+        (stopped(running).0, last)
+    };
+    // By how many clients, and what budget: whole periods that lie between the first budget and the last at least; with the larger one
+    // fewer than those, if the machine does not stand still.
+    const ANY: u32 = 10_000;
+    for (count, budget, least, most) in [(1, 2, 8, ANY), (1, 8, 1, 7), (2, 8, 3, 17), (2, 2, 18, ANY)] {
+        if clients.len() < count {
+            clients.push(client(&mut app, "second"));
+        }
+        app.redeclare_server(server, Server::deferrable("requests", budget * MS, PERIOD).priority(9));
+        let (mut seen, mut given) = (Vec::new(), Some(app));
+        let is_so = one_of_some(|| {
+            let (back, took) = took(given.take().expect("it comes back each time"), &clients);
+            given = Some(back);
+            seen.push(took);
+            took >= least * PERIOD && took <= most * PERIOD
+        });
+        assert!(is_so, "{count} with {budget} ms: {seen:?}");
+        app = given.expect("it came back");
     }
 }

@@ -11,8 +11,11 @@ use talea_core::{CpuSet, Span, Time, Work};
 use talea_exec::holes::{Hole, Looks, Monitor};
 use talea_os::sched::{self, Attr, Policy};
 use talea_os::{Tid, clock};
-use talea_runtime::{Application, Config, Hand, Report, Rights, Task, TaskId, Version, VersionId};
+use talea_runtime::{
+    Application, Config, Hand, Priorities, Report, Rights, Task, TaskId, Version, VersionId,
+};
 use talea_sim::{Completion, Jobs, World};
+use talea_system::system::{self, Registry};
 
 /// A job that has been done; times from the start of the run.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +32,8 @@ pub(crate) struct Timed {
     pub(crate) app: Application,
     pub(crate) hand: Arc<OnceLock<Hand>>,
     cpus: Vec<u32>,
+    /// What its own file names.
+    registry: Registry,
     notes: Vec<Notes>,
 }
 
@@ -52,8 +57,12 @@ impl Timed {
     /// With real-time priorities or not at all.
     pub(crate) fn new(config: Config) -> Timed {
         let cpus = config.cpus.clone();
+        let registry = match config.priorities {
+            Priorities::Custom { name, make } => Registry::new().policy(name, make),
+            _ => Registry::new(),
+        };
         let app = Application::new(Config { rights: Rights::Own, insist: true, ..config });
-        Timed { app, cpus, hand: Arc::default(), notes: Vec::new() }
+        Timed { app, cpus, registry, hand: Arc::default(), notes: Vec::new() }
     }
 
     pub(crate) fn task(&mut self, task: Task) -> TaskId {
@@ -92,7 +101,8 @@ impl Timed {
     /// What the application says of itself, simulated for so long: its jobs in the order in which they end.
     pub(crate) fn simulated(&self, length: Duration) -> Vec<Completion> {
         let text = self.app.describe().expect("it can be said");
-        let mut system = talea_system::system::read(&text, "the application", &()).expect("it is read back");
+        let mut system =
+            system::read_with(&text, "the application", &(), &self.registry).expect("it is read back");
         let root = system.roots.remove(0);
         let machine = root.tree.build().expect("a sound tree");
         let mut world = World::new(machine, self.cpus.len() as u32, &root.workload(system.seed));

@@ -22,12 +22,21 @@ pub(crate) fn is_it() -> bool {
 
 /// Runs one of these tests in a process of an ordinary user, with the daemon that listens there; what became of it, and what it said.
 pub(crate) fn runs(bench: &Bench, test: &str, socket: Option<&Path>) -> (ExitStatus, String) {
+    run_all(bench, &[test], socket, Duration::from_secs(20))
+}
+
+fn run_all(bench: &Bench, tests: &[&str], socket: Option<&Path>, patience: Duration) -> (ExitStatus, String) {
     let program = bench.path("tests");
     talea_kernel_tests::bench::copy(std::env::current_exe().expect("this program"), &program);
     std::fs::set_permissions(&program, Permissions::from_mode(0o755)).expect("its permissions");
     let mut command = Command::new(&program);
     let counted = std::fs::File::create(bench.path(COUNTED)).expect("a file");
-    command.args(["--exact", test, "--nocapture"]).env(IS_USER, "1").stdout(counted);
+    command.args(tests).args(["--exact", "--nocapture"]).env(IS_USER, "1").stdout(counted);
+    // The machine is its parent's; what it locks and writes is its own.
+    let own = bench.path("own");
+    std::fs::create_dir_all(&own).expect("a folder");
+    std::os::unix::fs::chown(&own, Some(ALICE), Some(ALICE)).expect("root may give it away");
+    command.env("TMPDIR", own);
     // Else it would be the machine's, if there is one.
     command.env("TALEA_SOCKET", socket.unwrap_or(Path::new("/nonexistent")));
     command.stderr(Stdio::piped()).current_dir("/").uid(ALICE).gid(ALICE);
@@ -40,7 +49,7 @@ pub(crate) fn runs(bench: &Bench, test: &str, socket: Option<&Path>) -> (ExitSta
         let _ = tell.send(said);
     });
     // Its standard error ends with it.
-    let said = told.recv_timeout(Duration::from_secs(20)).or_else(|_| {
+    let said = told.recv_timeout(patience).or_else(|_| {
         child.kill().expect("a child of ours");
         told.recv()
     });
@@ -50,10 +59,20 @@ pub(crate) fn runs(bench: &Bench, test: &str, socket: Option<&Path>) -> (ExitSta
 /// The same, for a test that must be green there.
 #[track_caller]
 pub(crate) fn must_pass(bench: &Bench, test: &str, socket: Option<&Path>) -> String {
-    let (status, said) = runs(bench, test, socket);
-    assert!(status.success(), "{said}");
-    // Nothing has failed as well where nothing has that name.
+    all_passed(bench, &[test], runs(bench, test, socket))
+}
+
+/// The same, for many, without a daemon.
+#[track_caller]
+pub(crate) fn must_all_pass(bench: &Bench, tests: &[&str]) -> String {
+    all_passed(bench, tests, run_all(bench, tests, None, Duration::from_mins(2)))
+}
+
+#[track_caller]
+fn all_passed(bench: &Bench, tests: &[&str], (status, said): (ExitStatus, String)) -> String {
     let counted = std::fs::read_to_string(bench.path(COUNTED)).expect("what it printed");
-    assert!(counted.contains("1 passed"), "{test}: {counted}");
+    assert!(status.success(), "{counted}\n{said}");
+    // Nothing has failed as well where nothing has that name.
+    assert!(counted.contains(&format!("{} passed", tests.len())), "{tests:?}: {counted}");
     said
 }

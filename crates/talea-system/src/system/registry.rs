@@ -24,8 +24,7 @@ impl Registry {
     /// If the name is taken: a file must not mean something else in another program.
     #[must_use]
     pub fn policy(mut self, name: &'static str, make: sched::Maker) -> Registry {
-        let mut known = POLICIES.iter().copied().chain(self.policies.iter().map(|policy| policy.0));
-        assert!(known.all(|known| known != name), "there is a policy {name} already");
+        assert!(!self.has_policy(name), "there is a policy {name} already");
         self.policies.push((name, make));
         self
     }
@@ -52,6 +51,11 @@ impl Registry {
         assert!(known.all(|known| known != name), "there is a selection {name} already");
         self.choosers.push((name, choose));
         self
+    }
+
+    /// Whether files may say `policy = "name"` already: one of Talea's own, or registered.
+    pub fn has_policy(&self, name: &str) -> bool {
+        POLICIES.contains(&name) || self.policies.iter().any(|policy| policy.0 == name)
     }
 
     /// The policies, by name.
