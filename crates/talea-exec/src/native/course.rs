@@ -150,6 +150,10 @@ impl Course {
             for life in lives {
                 let Some(begin) = life.begin else { continue };
                 let until = life.until().min(end);
+                // One that never ended may have begun behind the end, on a CPU that its worker kept.
+                if begin >= until {
+                    continue;
+                }
                 let first = stays.partition_point(|stay| stay.to <= begin);
                 for stay in stays[first..].iter().take_while(|stay| stay.from < until) {
                     let (from, to) = (stay.from.max(begin), stay.to.min(until));
@@ -426,6 +430,20 @@ mod tests {
             course().pieces(Some(&ran), at(20_000)).iter().map(|piece| (piece.from, piece.to)).collect();
         let expected = [(1_010, 2_005), (2_010, 3_000), (3_010, 4_000), (4_500, 6_000)];
         assert_eq!(told, expected.map(|(from, to)| (at(from), at(to))));
+    }
+
+    #[test]
+    fn a_job_that_begins_without_a_pause_behind_the_last_end_and_never_ends_has_had_nothing() {
+        let ran = |task, from, to| Ran { cpu: 0, task: TaskId(task), from: at(from), to: at(to) };
+        let mut course = Course { promise: Promise::Deadlines(vec![Work::from_ns(980_000); 2]), ..course() };
+        let begun = Life { end: None, ..life(2, 10_000, 10_100, 0, 0) };
+        course.lives[0].push(begun);
+        let ran = [ran(1, 1_000, 2_005), ran(0, 2_005, 3_010), ran(0, 9_500, 10_600)];
+        let had = course.had(Some(&ran)).expect("the kernel's word");
+        assert_eq!(had.get(&(TaskId(0), 1)), Some(&500_000));
+        assert_eq!(had.get(&(TaskId(0), 2)), None);
+        // Up to a later end it has what it had by then.
+        assert_eq!(course.pieces(Some(&ran), at(20_000)).last().map(|piece| piece.to), Some(at(10_600)));
     }
 
     #[test]
