@@ -36,6 +36,9 @@ pub struct Effort {
     pub locked: Span,
     /// The longest.
     pub locked_most: Span,
+    /// The longest that it was at it: from the first look at the clock of a wake to the last. By two looks that it takes anyway, so without what the
+    /// kernel needs to wake it and to put it to sleep.
+    pub longest: Span,
     /// When it left, on the run's own time line.
     pub left: Time,
 }
@@ -169,7 +172,9 @@ pub(crate) fn drive<M: Mechanism>(
                 .step(Stepper { cpu, worker: None }, None, now, stage)
                 .inspect_err(|_| stage.call_all_off())?;
             let ring = |other: usize| stage.cpus[other].mailbox.bell.ring();
-            due = office.root.arm(cpu, time.now(), ring).min(time.until);
+            let done = time.now();
+            effort.longest = effort.longest.max(done.since(wakes));
+            due = office.root.arm(cpu, done, ring).min(time.until);
         }
         woken = rest(&mailbox.bell, heard, time.of_machine(due), spin);
     }

@@ -18,6 +18,7 @@ pub(crate) trait Word {
     fn load(&self, order: Ordering) -> u32;
     fn store(&self, value: u32, order: Ordering);
     fn swap(&self, value: u32, order: Ordering) -> u32;
+    fn add(&self, value: u32, order: Ordering);
     fn replace(&self, from: u32, to: u32, success: Ordering, failure: Ordering) -> Result<u32, u32>;
 }
 
@@ -38,6 +39,10 @@ macro_rules! word {
 
             fn swap(&self, value: u32, order: Ordering) -> u32 {
                 <$atomic>::swap(self, value, order)
+            }
+
+            fn add(&self, value: u32, order: Ordering) {
+                <$atomic>::fetch_add(self, value, order);
             }
 
             fn replace(&self, from: u32, to: u32, success: Ordering, failure: Ordering) -> Result<u32, u32> {

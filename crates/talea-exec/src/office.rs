@@ -137,12 +137,16 @@ impl<M: Mechanism> Counter<M> {
         let cpu = stage.slots[task.0 as usize].cpu.load(Ordering::Acquire) as usize;
         let steps = &mut office.steps[cpu];
         *(if ended.is_some() { &mut steps.finished } else { &mut steps.came }) += 1;
-        if let Err(error) = office.step(Stepper { cpu, worker: Some(task) }, ended, now, stage) {
-            office.failed = Some(error);
-            stage.call_all_off();
-            return Time::NEVER;
-        }
-        let alarm = office.root.doze(task);
+        let who = Stepper { cpu, worker: Some(task) };
+        let stepped = office.step(who, ended, now, stage).and_then(|()| office.root.doze(task));
+        let alarm = match stepped {
+            Ok(alarm) => alarm,
+            Err(error) => {
+                office.failed = Some(error);
+                stage.call_all_off();
+                return Time::NEVER;
+            }
+        };
         let mut late = 0_u64;
         office.root.alert(cpu, |other| late |= 1 << other);
         drop(office);

@@ -5,20 +5,21 @@ use crate::work::Job;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{OnceLock, Weak};
-use talea_core::{Time, Work};
+use talea_core::{CpuSet, Time, Work};
 use talea_os::Tid;
 use talea_os::bell::{Bell, Woken};
 use talea_os::gate::Gate;
 use talea_os::pilock::PiLock;
 use talea_os::sched::{self, Attr, Policy};
 
-/// The FIFO priorities of a run, larger first: the dispatchers have the top, programs, if there are any, the one below it, workers that may
-/// run the next one, workers that were stopped the bottom. The watchdog and the monitors of holes stand one above the top.
+/// The FIFO priorities of a run, larger first: the dispatchers have the top, programs and workers that are to be awake in time the one
+/// below it, workers that may run the next one, workers that were stopped the bottom. The watchdog and the monitors of holes stand one
+/// above the top.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Band {
     /// 1 to 96.
     pub bottom: u8,
-    /// `bottom + 2` to 98; `bottom + 3` where there are programs.
+    /// `bottom + 2` to 98. Where it is not `bottom + 3` at least there are no programs, and no worker is awake in time by itself.
     pub top: u8,
 }
 
@@ -34,6 +35,11 @@ impl Band {
     /// Whether such a band can be had.
     pub fn is_sound(self) -> bool {
         self.bottom >= 1 && self.top <= 98 && self.bottom + 2 <= self.top
+    }
+
+    /// Whether there is a level between dispatchers and workers that may run.
+    pub(crate) fn is_roomy(self) -> bool {
+        self.bottom + 3 <= self.top
     }
 }
 
@@ -62,15 +68,13 @@ pub(crate) enum Hold {
 /// not run is held back by a gate alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ranks {
-    band: Band,
+    pub(crate) band: Band,
     pub(crate) hold: Hold,
-    /// Whether there are programs, which stand between dispatchers and workers.
-    has_programs: bool,
 }
 
 impl Ranks {
-    pub(crate) fn new(band: Band, hold: Hold, has_programs: bool) -> Ranks {
-        Ranks { band, hold, has_programs }
+    pub(crate) fn new(band: Band, hold: Hold) -> Ranks {
+        Ranks { band, hold }
     }
 
     fn give(self, tid: Tid, priority: u8) -> io::Result<()> {
@@ -85,12 +89,17 @@ impl Ranks {
         self.give(tid, self.band.top)
     }
 
-    /// Of a worker that may run.
-    pub(crate) fn raised(self, tid: Tid) -> io::Result<()> {
-        self.give(tid, self.band.top - 1 - u8::from(self.has_programs))
+    /// Of a worker that sleeps and is to be awake in time, whoever runs then; only where the band has room for that.
+    pub(crate) fn prompt(self, tid: Tid) -> io::Result<()> {
+        self.give(tid, self.band.top - 1)
     }
 
-    /// Of the threads of programs.
+    /// Of a worker that may run.
+    pub(crate) fn raised(self, tid: Tid) -> io::Result<()> {
+        self.give(tid, self.band.top - 1 - u8::from(self.band.is_roomy()))
+    }
+
+    /// Of the threads of programs; only where the band has room for them.
     pub(crate) fn program(self) -> u8 {
         self.band.top - 1
     }
@@ -187,12 +196,15 @@ pub(crate) struct Stage {
     pub(crate) over: AtomicBool,
     /// No machine moves its workers: they look after themselves, and leave by themselves.
     is_native: bool,
+    /// Where whoever has left its place goes: on a CPU that the run does not drive, if whoever asked for the run may be on one.
+    home: CpuSet,
     /// The roots that run together, this one among them.
     pub(crate) crew: OnceLock<Vec<Weak<Stage>>>,
 }
 
 impl Stage {
-    pub(crate) fn new(cpus: &[u32], tasks: usize, is_native: bool) -> Stage {
+    /// Of so many tasks on these CPUs; whoever leaves its place goes `home`.
+    pub(crate) fn new(cpus: &[u32], tasks: usize, is_native: bool, home: &CpuSet) -> Stage {
         let manage =
             |&number: &u32| Managed { number, mailbox: Mailbox::new(tasks), sentinel: Sentinel::default() };
         Stage {
@@ -201,6 +213,7 @@ impl Stage {
             workers: PiLock::new(Vec::new()),
             over: AtomicBool::new(false),
             is_native,
+            home: *home,
             crew: OnceLock::new(),
         }
     }
@@ -229,8 +242,16 @@ impl Stage {
     /// Makes ordinary threads of all workers, wherever they stand.
     pub(crate) fn demote(&self) {
         for &tid in self.workers.lock().iter() {
-            demote(tid);
+            self.dismiss(tid);
         }
+    }
+
+    /// Makes an ordinary thread of one, with the flag that it has: to take that away needs a right that a run may do without. It is pinned no
+    /// longer: another program's real-time threads may have its CPU, and leave an ordinary thread 50 ms of each second there, in one go.
+    pub(crate) fn dismiss(&self, tid: Tid) {
+        // It may have ended; then there is nothing to put back. Whoever stays a real-time thread stays where it was let be one.
+        let _: io::Result<()> =
+            sched::set(tid, &Attr::grant(Policy::NORMAL)).and_then(|()| sched::set_affinity(tid, &self.home));
     }
 
     /// Lets all workers end; as ordinary threads, wherever they stand, where somebody else moved them. To be done when no mechanism
@@ -249,10 +270,4 @@ impl Stage {
             cpu.sentinel.bell.ring();
         }
     }
-}
-
-/// Makes an ordinary thread of one, with the flag that it has: to take that away needs a right that a run may do without.
-pub(crate) fn demote(tid: Tid) {
-    // It may have ended; then there is nothing to put back.
-    let _: io::Result<()> = sched::set(tid, &Attr::grant(Policy::NORMAL));
 }

@@ -1,8 +1,9 @@
 //! Who really ran when: the kernel's word against the machine's orders.
 //!
 //! The kernel writes down every switch ([`talea_os::switches`]). A worker is *out of order* while it has a CPU on which the machine
-//! has not ordered it to run. Some microseconds of that belong to each order (until it takes effect) and to each end of a job (until
-//! its worker sleeps); more than that is something that should not have been.
+//! has not ordered it to run. Some microseconds of that belong to each order (until it takes effect), to each end of a job (until
+//! its worker sleeps) and to each time that a worker is awake by itself (until it has looked); more than that is something that should not
+//! have been.
 
 use crate::course::{Course, Turn};
 use crate::record::Entry;

@@ -5,7 +5,7 @@
 //! in order. Who still has not ended, in a loop of a job's own, can't be ended but with the whole program.
 
 use crate::programs::Programs;
-use crate::stage::{Ranks, Stage, demote};
+use crate::stage::{Ranks, Stage};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,8 +15,8 @@ use talea_os::Tid;
 use talea_os::bell::{Bell, Woken};
 use talea_os::pilock::PiLock;
 
-/// What a run may take beyond its end. Holes are shorter; but who waits for the run and calls the watchdog off is an ordinary thread, which a
-/// machine with more work than CPUs was seen to keep waiting for nine tenths of a second.
+/// What a run may take beyond its end. Holes are shorter; but whoever leaves is an ordinary thread, and where other programs' real-time threads
+/// have the CPUs such a one was seen to wait for 0.95 seconds, for the 50 ms that the kernel leaves it.
 const GRACE: Span = Span::from_ns(2_000_000_000);
 
 #[derive(Debug)]
@@ -93,7 +93,9 @@ impl Watchdog {
         self.bitten.store(true, Ordering::Release);
         programs.end();
         for &tid in self.dispatchers.lock().iter() {
-            demote(tid);
+            if let Some(stage) = stages.first() {
+                stage.dismiss(tid);
+            }
         }
         for stage in stages {
             stage.call_off();

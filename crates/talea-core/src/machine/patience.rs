@@ -6,8 +6,12 @@
 //! level's queue too. What a branch shows is what its most urgent task shows, so all tasks below a sibling are asked about.
 //! A scheduler that does not preempt is not asked at all while one of its children is under way.
 //!
+//! A job that comes behind another one of its own task is a matter of that task alone until the first one has ended: to whom nothing but criteria
+//! counts it shows what it has shown before.
+//!
 //! Conservative: a server, a quantum, a table, an accelerator, a resource, a graph or an enforced separation anywhere in the machine is
-//! answered with no, and so are a policy from outside and, below a scheduler that does not preempt, a place in a queue. Then whether an arrival matters may depend on when it is told.
+//! answered with no, and so are a policy from outside and, below a scheduler that does not preempt, a place in a queue. Then whether an
+//! arrival matters may depend on when it is told.
 //!
 //! Plain twin: all decisions of random runs, in the executor's tests of its loop.
 
@@ -16,45 +20,71 @@ use crate::sched::{Built, Entry, Scheduler};
 use crate::{Span, Time};
 
 impl<W: Watch> Machine<W> {
+    /// Whether nothing but criteria and the order of arrivals counts on the one CPU that there is, and no release that comes before a late
+    /// telling would be told before it.
+    fn is_plain(&self) -> bool {
+        let holds = self.share.as_ref().is_some_and(|share| share.has_gates());
+        let is_spaced = self.tasks.iter().any(|task| task.ring.is_spaced());
+        let is_one = self.cpus.len() == 1 && self.table.is_none() && self.graph.is_none();
+        is_one && !self.any_metered && !holds && !is_spaced
+    }
+
+    /// The groups from that of `task` up to the root, from below.
+    fn groups_of(&self, task: TaskId) -> impl Iterator<Item = u32> {
+        let of = |node: u32| Some(self.nodes[node as usize].parent).filter(|&group| group != NONE);
+        core::iter::successors(of(self.tasks[task.0 as usize].node), move |&group| {
+            of(self.groups[group as usize].node)
+        })
+    }
+
+    /// Whether a job of `task` that comes behind another one of it changes nothing else, if it is told with its own time and before
+    /// everything that happens later: it may then be told when the first one ends.
+    ///
+    /// O(tasks + depth), for the begin of a run.
+    pub fn queues_behind_itself(&self, task: TaskId) -> bool {
+        self.is_plain() && self.groups_of(task).all(|group| is_ordered(&self.groups[group as usize].policy))
+    }
+
     /// Whether no arrival of `task` takes the CPU from a job that has it, if it is told with its own time and before everything
     /// that happens later: it may then be told when the next thing happens, or when the CPU has nothing to do.
     ///
     /// O(tasks · depth), for the begin of a run.
     pub fn interrupts_nobody(&self, task: TaskId) -> bool {
-        let holds = self.share.as_ref().is_some_and(|share| share.has_gates());
-        let is_plain = self.cpus.len() == 1 && self.table.is_none() && self.graph.is_none();
-        // A release that comes before a late telling is told before it.
-        let is_spaced = self.tasks.iter().any(|task| task.ring.is_spaced());
-        if !is_plain || self.any_metered || holds || is_spaced {
-            return false;
-        }
-        let others = || (0..self.tasks.len() as u32).filter(|&other| other != task.0);
-        let mut group = self.nodes[self.tasks[task.0 as usize].node as usize].parent;
+        self.queues_behind_itself(task) && self.others(task).all(|other| self.lets_be(task.0, other))
+    }
+
+    /// Whether no arrival of another task takes the CPU from a job of `task`, if all of them are told in time. A job of one that wakes from a
+    /// suspension may.
+    ///
+    /// O(tasks · depth), for the begin of a run.
+    pub fn is_interrupted_by_nobody(&self, task: TaskId) -> bool {
+        let is_calm = |other| self.queues_behind_itself(TaskId(other)) && self.lets_be(other, task.0);
+        self.others(task).all(is_calm)
+    }
+
+    fn others(&self, task: TaskId) -> impl Iterator<Item = u32> + use<W> {
+        (0..self.tasks.len() as u32).filter(move |&other| other != task.0)
+    }
+
+    /// Whether a job of `newcomer` leaves the CPU to one of `other` that has it, as far as nothing but criteria counts.
+    fn lets_be(&self, newcomer: u32, other: u32) -> bool {
         // Below a scheduler that does not preempt it may come before a job that was there first; so what that shows may rise while it
         // keeps its old place in the queue of a level.
         let mut is_stubborn = false;
-        while group != NONE {
+        self.groups_of(TaskId(newcomer)).all(|group| {
             let state = &self.groups[group as usize];
-            let is_ordered =
-                !matches!(state.policy, Built::RoundRobin(_) | Built::Partitions(_) | Built::Custom(_));
-            let waits = |other: u32| {
-                let (Some(mut mine), Some(mut other)) =
-                    (self.seen(group, task.0, 1), self.seen(group, other, 0))
-                else {
-                    return true;
-                };
-                if is_stubborn {
-                    (mine.since, other.since) = (0, 1);
-                }
-                mine.child == other.child || !state.policy.before(Time::ZERO, &mine, &other)
-            };
-            if !is_ordered || (state.preemptive && !others().all(waits)) {
-                return false;
-            }
+            let keeps_its_place = is_stubborn;
             is_stubborn |= !state.preemptive;
-            group = self.nodes[state.node as usize].parent;
-        }
-        true
+            let (Some(mut mine), Some(mut its)) = (self.seen(group, newcomer, 1), self.seen(group, other, 0))
+            else {
+                return true;
+            };
+            if keeps_its_place {
+                (mine.since, its.since) = (0, 1);
+            }
+            let waits = mine.child == its.child || !state.policy.before(Time::ZERO, &mine, &its);
+            !state.preemptive || waits
+        })
     }
 
     /// What `group` sees of a job of `task` that arrives at `at`, if the task is below it.
@@ -71,6 +101,11 @@ impl<W: Watch> Machine<W> {
         }
         Some(Entry { child: node.entry.child, job: 0, since: at, criteria: shown })
     }
+}
+
+/// Whether nothing but criteria and the order of arrivals counts.
+fn is_ordered(policy: &Built) -> bool {
+    !matches!(policy, Built::RoundRobin(_) | Built::Partitions(_) | Built::Custom(_))
 }
 
 #[cfg(test)]
@@ -95,6 +130,12 @@ mod tests {
             task(&mut tree, Tree::ROOT, ms, priority);
         }
         tree
+    }
+
+    /// Whom nobody interrupts.
+    fn calm(tree: &Tree) -> Vec<u32> {
+        let machine = tree.build().expect("a sound tree");
+        (0..machine.tasks() as u32).filter(|&task| machine.is_interrupted_by_nobody(TaskId(task))).collect()
     }
 
     fn patient(tree: &Tree) -> Vec<u32> {
@@ -131,6 +172,28 @@ mod tests {
         let mut two = flat(Policy::Edf, &tasks);
         two.cpus = 2;
         assert_eq!(patient(&two), []);
+    }
+
+    #[test]
+    fn s8_whoever_comes_first_in_every_order_is_interrupted_by_nobody() {
+        let tasks = [(10, 3), (30, 1), (20, 2), (10, 3)];
+        assert_eq!(calm(&flat(Policy::Edf, &tasks)), [0, 3], "of two equal deadlines the first one stays");
+        assert_eq!(
+            calm(&flat(Policy::RateMonotonic, &tasks)),
+            [0],
+            "but of two equal periods the first interrupts"
+        );
+        assert_eq!(calm(&flat(Policy::FixedPriority, &tasks)), [0, 3], "a level is a queue");
+        assert_eq!(calm(&flat(Policy::Fifo, &tasks)), [0, 1, 2, 3]);
+        let quantum = Work::from_ns(1_000_000);
+        assert_eq!(calm(&flat(Policy::RoundRobin { quantum }, &tasks)), []);
+        let mut tree = flat(Policy::RateMonotonic, &[(50, 0)]);
+        let own = Own { period: Some(Span::from_ns(40_000_000)), ..Own::default() };
+        let group =
+            tree.scheduler(Tree::ROOT, SchedulerSpec { own, ..SchedulerSpec::new("group", Policy::Edf) });
+        task(&mut tree, group, 60, 0);
+        task(&mut tree, group, 45, 0);
+        assert_eq!(calm(&tree), [2], "the group stands first, and within it the shorter deadline");
     }
 
     #[test]

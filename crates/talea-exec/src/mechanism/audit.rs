@@ -95,9 +95,9 @@ impl<M: Mechanism> Audited<M> {
 impl<M: Mechanism> Mechanism for Audited<M> {
     type Error = M::Error;
 
-    fn at(&mut self, now: Time) {
+    fn at(&mut self, now: Time, by: Option<TaskId>) {
         self.now = now;
-        self.inner.at(now);
+        self.inner.at(now, by);
     }
 
     fn used(&mut self, task: TaskId) -> Result<Work, M::Error> {
@@ -123,6 +123,10 @@ impl<M: Mechanism> Mechanism for Audited<M> {
     fn ended(&mut self, task: TaskId) -> Result<(), M::Error> {
         self.close(task)?;
         self.inner.ended(task)
+    }
+
+    fn ready(&mut self, task: TaskId, is_calm: bool) -> Result<(), M::Error> {
+        self.inner.ready(task, is_calm)
     }
 
     fn rest(&mut self, cpu: Cpu) -> Result<(), M::Error> {
@@ -204,12 +208,12 @@ mod tests {
         let job = Job { number: 0, version: 0, cost: Work::from_ns(9_000_000) };
         // From, to, what its clock has gone on by, and in between: who knows.
         for (from, to, used) in [(100, 5_100, 3_000), (6_000, 8_000, 1_901), (9_000, 9_500, 700)] {
-            audited.at(at(from));
+            audited.at(at(from), None);
             let Ok(()) = audited.begin(Cpu(2), TASK, job);
             // It is chosen already.
-            audited.at(at(from + 50));
+            audited.at(at(from + 50), None);
             let Ok(()) = audited.resume(Cpu(2), TASK);
-            audited.at(at(to));
+            audited.at(at(to), None);
             audited.inner.0 += used;
             let Ok(()) = audited.stop(Cpu(2), TASK, true);
             // Nobody's order.

@@ -1,8 +1,13 @@
 //! Priorities flipped by the dispatcher; a gate where a priority is not enough.
 //!
-//! Model: three priorities of the band. The dispatcher has the top, whoever may run the one below it, whoever was
-//! stopped within a job the bottom. A worker between two jobs sleeps, and keeps the priority that it has: of a job that
-//! nobody interrupts the kernel hears nothing but the wake-up at its begin and the one at its end.
+//! Model: four priorities of the band. The dispatcher has the top; whoever sleeps and is to be awake in time, whoever runs then, the one
+//! below it; whoever may run the next one; whoever was stopped within a job the bottom. Any other worker between two jobs sleeps, and
+//! keeps the priority that it has: of a job that nobody interrupts the kernel hears nothing but the wake-up at its begin and
+//! the one at its end.
+//!
+//! Whoever is awake in time and is interrupted by no arrival keeps its place for its job: then nothing is moved, neither it nor whom it
+//! interrupts. That one is lowered when somebody else gets the CPU behind it. Whom another worker calls does not: it would take the CPU
+//! from one that has the lock.
 //!
 //! A priority keeps nobody from a CPU that nobody else wants. So where a CPU rests, the gates of those that were stopped
 //! there within a job are shut ([`talea_os::gate`]): they sleep before they take another step of their own. On a root with
@@ -19,7 +24,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use talea_core::machine::{Cpu, TaskId};
-use talea_core::{CpuSet, Work};
+use talea_core::{CpuSet, Time, Work};
 use talea_os::Tid;
 use talea_os::sched;
 use talea_os::threadclock::ThreadClock;
@@ -31,14 +36,23 @@ pub(crate) struct Identity {
     pub(crate) clock: ThreadClock,
 }
 
+/// At which of the priorities a worker stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stand {
+    Prompt,
+    Raised,
+    Lowered,
+}
+
 /// What the kernel has been told about a worker.
 #[derive(Clone, Copy, Debug)]
 struct Placed {
     who: Identity,
     /// Where it is pinned.
     cpu: Cpu,
-    /// It stands at the bottom of the band.
-    low: bool,
+    stand: Stand,
+    /// No arrival interrupts it.
+    is_calm: bool,
     /// Its gate is shut.
     shut: bool,
     /// A job is under way.
@@ -55,8 +69,14 @@ pub(crate) struct Flip {
     workers: Vec<Placed>,
     /// By CPU: those that were stopped there and are held back by nothing but their priority; some may have gone on since.
     below: Vec<Vec<TaskId>>,
+    /// By CPU: who was let run there last.
+    on: Vec<Option<TaskId>>,
+    /// By CPU: who was stopped there and still stands where whoever may run does, below one that stands above that.
+    owed: Vec<Option<TaskId>>,
     /// Gates are shut at every stop.
     eager: bool,
+    /// The worker that does what is done now; none: a dispatcher.
+    by: Option<TaskId>,
 }
 
 impl Flip {
@@ -66,7 +86,8 @@ impl Flip {
         let place = |&who: &Identity| Placed {
             who,
             cpu: Cpu(0),
-            low: false,
+            stand: Stand::Raised,
+            is_calm: false,
             shut: false,
             busy: false,
             listed: false,
@@ -74,10 +95,13 @@ impl Flip {
         Flip {
             workers: workers.iter().map(place).collect(),
             below: (0..cpus).map(|_| Vec::with_capacity(workers.len())).collect(),
+            on: vec![None; cpus],
+            owed: vec![None; cpus],
             // Without priorities that can be moved there is nothing else.
             eager: cpus > 1 || ranks.hold != Hold::Own,
             stage,
             ranks,
+            by: None,
         }
     }
 
@@ -85,18 +109,40 @@ impl Flip {
         self.workers[task.0 as usize].who.tid
     }
 
+    /// Whoever goes on or has ended is owed nothing: it may stand elsewhere by the time at which that would be paid.
+    fn forget(&mut self, task: TaskId) {
+        for owed in &mut self.owed {
+            *owed = owed.filter(|&owed| owed != task);
+        }
+    }
+
+    fn lower(&mut self, task: TaskId) -> io::Result<()> {
+        self.ranks.lowered(self.tid(task))?;
+        self.workers[task.0 as usize].stand = Stand::Lowered;
+        Ok(())
+    }
+
     /// Pins the worker to `cpu` and lets it run there.
     fn raise(&mut self, cpu: Cpu, task: TaskId) -> io::Result<()> {
         let at = task.0 as usize;
+        self.on[cpu.0 as usize] = Some(task);
+        self.forget(task);
+        let is_let = self.by.is_none_or(|by| by == task);
+        if self.workers[at].stand == Stand::Prompt && self.workers[at].is_calm && is_let {
+            return Ok(());
+        }
+        if let Some(owed) = self.owed[cpu.0 as usize].take() {
+            self.lower(owed)?;
+        }
         if self.workers[at].cpu != cpu {
             let physical = self.stage.cpus[cpu.0 as usize].number;
             sched::set_affinity(self.workers[at].who.tid, &CpuSet::single(physical))?;
             self.workers[at].cpu = cpu;
             self.stage.slots[at].cpu.store(cpu.0, Ordering::Release);
         }
-        if self.workers[at].low {
+        if self.workers[at].stand != Stand::Raised {
             self.ranks.raised(self.tid(task))?;
-            self.workers[at].low = false;
+            self.workers[at].stand = Stand::Raised;
         }
         if self.workers[at].shut {
             self.stage.slots[at].gate.open();
@@ -114,6 +160,10 @@ impl Flip {
 
 impl Mechanism for Flip {
     type Error = io::Error;
+
+    fn at(&mut self, _now: Time, by: Option<TaskId>) {
+        self.by = by;
+    }
 
     fn used(&mut self, task: TaskId) -> io::Result<Work> {
         self.workers[task.0 as usize].who.clock.read()
@@ -134,8 +184,15 @@ impl Mechanism for Flip {
     fn stop(&mut self, cpu: Cpu, task: TaskId, successor: bool) -> io::Result<()> {
         let at = task.0 as usize;
         if successor {
-            self.ranks.lowered(self.tid(task))?;
-            self.workers[at].low = true;
+            let is_above = |by: TaskId| self.workers[by.0 as usize].stand == Stand::Prompt;
+            // A wake from a suspension may interrupt one that no arrival interrupts, and that stands as high.
+            let is_below = self.workers[at].stand != Stand::Prompt;
+            if is_below && self.on[cpu.0 as usize].is_some_and(is_above) {
+                debug_assert_eq!(self.owed[cpu.0 as usize], None, "one stands above the others at a time");
+                self.owed[cpu.0 as usize] = Some(task);
+            } else {
+                self.lower(task)?;
+            }
             if !self.eager && !std::mem::replace(&mut self.workers[at].listed, true) {
                 self.below[cpu.0 as usize].push(task);
             }
@@ -146,14 +203,27 @@ impl Mechanism for Flip {
 
     fn ended(&mut self, task: TaskId) -> io::Result<()> {
         self.workers[task.0 as usize].busy = false;
+        self.forget(task);
+        Ok(())
+    }
+
+    fn ready(&mut self, task: TaskId, is_calm: bool) -> io::Result<()> {
+        let at = task.0 as usize;
+        if self.workers[at].stand != Stand::Prompt {
+            self.ranks.prompt(self.tid(task))?;
+            self.workers[at].stand = Stand::Prompt;
+        }
+        self.workers[at].is_calm = is_calm;
         Ok(())
     }
 
     fn rest(&mut self, cpu: Cpu) -> io::Result<()> {
+        let owed = self.owed[cpu.0 as usize].take();
         while let Some(task) = self.below[cpu.0 as usize].pop() {
             let worker = &mut self.workers[task.0 as usize];
             worker.listed = false;
-            if worker.low && worker.busy && !worker.shut {
+            let is_stopped = worker.stand == Stand::Lowered || owed == Some(task);
+            if is_stopped && worker.busy && !worker.shut {
                 self.shut(task)?;
             }
         }

@@ -4,8 +4,8 @@ use super::freeze::{Cage, Freeze};
 use super::{Flip, Mechanism};
 use crate::work::Job;
 use std::io;
-use talea_core::Work;
 use talea_core::machine::{Cpu, TaskId};
+use talea_core::{Time, Work};
 
 /// The mechanism of a root whose tasks are threads, or programs, or both.
 #[derive(Debug)]
@@ -27,6 +27,10 @@ impl<C: Cage> Mixed<C> {
 
 impl<C: Cage> Mechanism for Mixed<C> {
     type Error = io::Error;
+
+    fn at(&mut self, now: Time, by: Option<TaskId>) {
+        self.flip.at(now, by);
+    }
 
     fn used(&mut self, task: TaskId) -> io::Result<Work> {
         match self.freeze(task) {
@@ -61,6 +65,10 @@ impl<C: Cage> Mechanism for Mixed<C> {
             Some(freeze) => freeze.ended(task),
             None => self.flip.ended(task),
         }
+    }
+
+    fn ready(&mut self, task: TaskId, is_calm: bool) -> io::Result<()> {
+        self.flip.ready(task, is_calm)
     }
 
     fn rest(&mut self, cpu: Cpu) -> io::Result<()> {

@@ -24,8 +24,8 @@ pub trait Mechanism {
     /// The kernel said no.
     type Error;
 
-    /// All that follows, up to the next of these, belongs to this instant.
-    fn at(&mut self, _now: Time) {}
+    /// All that follows, up to the next of these, belongs to this instant, and is done by a worker or, if by none, by a dispatcher.
+    fn at(&mut self, _now: Time, _by: Option<TaskId>) {}
 
     /// What the worker of `task` has used of any CPU since it was made, its work between jobs included.
     fn used(&mut self, task: TaskId) -> Result<Work, Self::Error>;
@@ -42,6 +42,12 @@ pub trait Mechanism {
 
     /// The worker of `task` has told that its piece is over; it waits for the next, or will at once when it next runs.
     fn ended(&mut self, task: TaskId) -> Result<(), Self::Error>;
+
+    /// The worker of `task`, which steps the machine and is about to wait for a job, is to be awake by itself when that comes, whoever
+    /// runs then; `is_calm`: but for others like it, and no arrival ever interrupts it.
+    fn ready(&mut self, _task: TaskId, _is_calm: bool) -> Result<(), Self::Error> {
+        Ok(())
+    }
 
     /// Nobody has `cpu`: whoever was stopped there must not run although nobody else does.
     fn rest(&mut self, cpu: Cpu) -> Result<(), Self::Error>;

@@ -234,7 +234,7 @@ impl<M: Mechanism> Root<M> {
         }
         // Two CPUs may read the clock in the other order than they got the lock.
         self.now = self.now.max(clock);
-        self.mechanism.at(self.now);
+        self.mechanism.at(self.now, who.worker);
         self.put(log, What::Step);
         self.rounded.fill(false);
         for cpu in 0..self.running.len() {

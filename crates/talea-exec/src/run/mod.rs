@@ -36,16 +36,16 @@ use talea_core::machine::Machine;
 use talea_core::{Span, Time};
 use talea_os::gate::Handler;
 use talea_os::switches::Switches;
-use talea_os::{Tid, clock};
+use talea_os::{Tid, clock, sched};
 
 /// Between the last thread's readiness and the zero of the time line.
 const LEAD: Span = Span::from_ns(3_000_000);
 
 /// Runs the system and says what happened.
 ///
-/// A job that is still under way at the end of the run is waited for. After a second of that the run is ended: all its
+/// A job that is still under way at the end of the run is waited for. After two seconds of that the run is ended: all its
 /// threads become ordinary ones, and [`Failure::Hung`] is returned once the body has come back. A body that has not come
-/// back three seconds after the end, because it ignores its flag, can't be stopped otherwise: **the program is aborted**.
+/// back four seconds after the end, because it ignores its flag, can't be stopped otherwise: **the program is aborted**.
 ///
 /// # Errors
 /// If it can't be run here, or had to be ended.
@@ -95,8 +95,11 @@ pub fn execute_granted(
         machines.push(machine);
     }
     let natives = natives(&roots, options).map_err(Failure::Plan)?;
+    let everywhere = sched::get_affinity(Tid::current())?;
+    let away = everywhere.difference(&roots.iter().flat_map(|root| root.cpus.iter().copied()).collect());
+    let home = if away.is_empty() { everywhere } else { away };
     let stage = |(root, native): (&RootPlan<'_>, &Option<Plan>)| {
-        Arc::new(Stage::new(&root.cpus, root.tasks.len(), native.is_some()))
+        Arc::new(Stage::new(&root.cpus, root.tasks.len(), native.is_some(), &home))
     };
     let stages: Vec<Arc<Stage>> = roots.iter().zip(&natives).map(stage).collect();
     for stage in &stages {
@@ -168,13 +171,12 @@ impl<'s> Shared<'s> {
             .iter()
             .map(|(root, ..)| root.tasks.iter().map(|task| task.load.program.clone()).collect())
             .collect();
-        let has_programs = wanted.iter().flatten().any(Option::is_some);
         let hold = match (self.options.priorities, self.grantor) {
             (true, _) => Hold::Own,
             (false, Some(_)) => Hold::Given,
             (false, None) => Hold::Nothing,
         };
-        let ranks = Ranks::new(self.options.band, hold, has_programs);
+        let ranks = Ranks::new(self.options.band, hold);
         let mut troupe = self.programs.gather(scope, &wanted, self.stages, ranks, self.options)?;
         let mut workers = Vec::new();
         let mut casts = Vec::new();

@@ -184,7 +184,6 @@ fn program_of<'a>(root: &RootPlan<'a>) -> &'a str {
 
 /// Whether programs can be tasks of this root in this run.
 fn programs_can_run(root: &RootPlan<'_>, options: &Options) -> Result<(), String> {
-    let Band { bottom, top } = options.band;
     if root.tree.cpus > 1 {
         let (name, task, cpus) = (name_of(root.tree), program_of(root), root.tree.cpus);
         Err(format!(
@@ -192,7 +191,7 @@ fn programs_can_run(root: &RootPlan<'_>, options: &Options) -> Result<(), String
         ))
     } else if !options.priorities {
         Err("programs need real-time priorities and groups of their own, which are root's".to_owned())
-    } else if bottom + 3 > top {
+    } else if !options.band.is_roomy() {
         Err(format!("{:?} leaves no place for programs: bottom + 3 ≤ top", options.band))
     } else {
         Ok(())

@@ -140,7 +140,7 @@ fn s8_workers_that_are_awake_by_themselves_change_no_order_and_no_count() {
         let plain = run(&tree, &workload, until, in_time);
         assert_eq!(takes_the_cpu(&tree, &plain), None, "case {case}: it interrupts somebody\n{tree:?}");
         let changes = vec![(at(70), Condition::Mode(1))];
-        let ran = run_dozing(&tree, &workload, until, changes, in_time);
+        let ran = run_dozing(&tree, &workload, until, case % 3 > 0, changes, in_time);
         if let Some(differs) = ran.course.parts_from(&simulate(&tree, &workload, until)) {
             panic!("case {case}: {differs:?}\n{tree:?}\n{workload:?}");
         }
@@ -169,7 +169,7 @@ fn s8_whoever_is_late_records_what_a_fresh_machine_does_again_and_nothing_is_sle
         }
         let mut delays = Dice::new(case);
         let delay = || Span::from_ns(delays.below(3) * delays.below(400_000));
-        let ran = run_dozing(&tree, &workload, at(300), Vec::new(), delay);
+        let ran = run_dozing(&tree, &workload, at(300), case % 3 > 0, Vec::new(), delay);
         let replayed = replay(&mut tree.build().expect("a sound tree"), &ran.record);
         assert!(replayed.is_ok(), "case {case}: {replayed:?}");
         // By the end all is told but what an unfinished job has behind it, and what has just come.
@@ -198,19 +198,45 @@ fn s8_a_light_task_costs_its_dispatcher_nothing() {
     let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::Edf));
     let _ = tree.task(Tree::ROOT, TaskSpec::new("task", ms(10)));
     let workload = Workload { sources: vec![Source::periodic(ms(10), Work::from_ns(1_000_000))], seed: 1 };
-    let ran = run_dozing(&tree, &workload, at(1_000), Vec::new(), in_time);
+    let ran = run_dozing(&tree, &workload, at(1_000), true, Vec::new(), in_time);
     assert_eq!((ran.steps - ran.by_workers - ran.by_themselves, ran.by_themselves), (1, 99));
-    // With one beside it whom it may not interrupt, and who interrupts it: that one is the dispatcher's.
+    // With one beside it whom it may not interrupt, and who interrupts it: without a level above whoever runs that one is the dispatcher's.
     let (tree, workload) = two(Policy::Edf, (4, 1));
-    let ran = run_dozing(&tree, &workload, at(1_000), Vec::new(), in_time);
+    let ran = run_dozing(&tree, &workload, at(1_000), false, Vec::new(), in_time);
     assert_eq!(ran.steps - ran.by_workers - ran.by_themselves, 250);
     assert_eq!(ran.by_themselves, 50, "where both come together the dispatcher is awake anyway");
+    let ran = run_dozing(&tree, &workload, at(1_000), true, Vec::new(), in_time);
+    assert_eq!(ran.steps - ran.by_workers - ran.by_themselves, 1);
+    assert_eq!(ran.by_themselves, 299, "that of each job but the first two, one for both where both come");
+}
+
+#[test]
+fn s8_whoever_interrupts_is_awake_in_time_by_itself_and_for_a_patient_one_that_comes_with_it() {
+    // Each 20 ms both come at once; the first, which computes for 13 ms, is interrupted twice in between.
+    let (tree, workload) = {
+        let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::Edf));
+        let mut sources = Vec::new();
+        for (period, cost) in [(20, 13), (5, 1)] {
+            let _ = tree.task(Tree::ROOT, TaskSpec::new("task", ms(period)));
+            sources.push(Source::periodic(ms(period), Work::from_ns(cost * 1_000_000)));
+        }
+        (tree, Workload { sources, seed: 1 })
+    };
+    let ran = run_dozing(&tree, &workload, at(1_000), true, Vec::new(), in_time);
+    assert_eq!(ran.course.parts_from(&simulate(&tree, &workload, at(1_000))), None);
+    assert_eq!(ran.steps - ran.by_workers - ran.by_themselves, 1, "the dispatcher's, of the first two");
+    assert_eq!((ran.by_workers, ran.by_themselves), (250, 199), "ends; arrivals of the second");
+    assert_eq!(ran.stops, 100, "what comes with the first one does not stop it, nor what is due when it is");
+    assert!(ran.late.is_empty());
+    // In a band without room all of that is the dispatcher's.
+    let ran = run_dozing(&tree, &workload, at(1_000), false, Vec::new(), in_time);
+    assert_eq!((ran.steps - ran.by_workers - ran.by_themselves, ran.by_themselves), (200, 0));
 }
 
 #[test]
 fn s8_of_those_that_come_together_one_is_awake_for_all() {
     let (tree, workload) = two(Policy::Fifo, (10, 2));
-    let ran = run_dozing(&tree, &workload, at(1_000), Vec::new(), in_time);
+    let ran = run_dozing(&tree, &workload, at(1_000), true, Vec::new(), in_time);
     assert_eq!((ran.steps - ran.by_workers - ran.by_themselves, ran.by_themselves), (1, 99));
 }
 
@@ -220,7 +246,7 @@ fn s8_a_worker_that_is_awake_late_on_a_free_cpu_is_told_of_and_one_that_waits_fo
     let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::Edf));
     let _ = tree.task(Tree::ROOT, TaskSpec::new("task", ms(10)));
     let workload = Workload { sources: vec![Source::periodic(ms(10), Work::from_ns(1_000_000))], seed: 1 };
-    let ran = run_dozing(&tree, &workload, at(95), Vec::new(), || late);
+    let ran = run_dozing(&tree, &workload, at(95), true, Vec::new(), || late);
     assert_eq!(ran.late.len(), 9);
     for (stretch, begin) in ran.late.iter().zip(1..) {
         assert_eq!((stretch.from, stretch.to, stretch.by), (at(10 * begin), at(10 * begin) + late, late));
@@ -228,7 +254,7 @@ fn s8_a_worker_that_is_awake_late_on_a_free_cpu_is_told_of_and_one_that_waits_fo
     // Behind one that computes nobody of ours was late.
     let (tree, workload) = two(Policy::Fifo, (10, 2));
     let mut looks = 0;
-    let ran = run_dozing(&tree, &workload, at(95), Vec::new(), || {
+    let ran = run_dozing(&tree, &workload, at(95), true, Vec::new(), || {
         looks += 1;
         if looks > 1 { late } else { Span::ZERO }
     });
@@ -252,7 +278,7 @@ fn y6_a_worker_that_is_called_for_another_job_leaves_what_it_would_have_been_awa
     let fake = Fake::new(2);
     let machine = tree.build().expect("a sound tree");
     let Ok(mut root) = Root::new(machine, 1, fake.clone(), vec![load(), load()], Vec::new(), Vec::new());
-    root.let_doze();
+    root.let_doze(true);
     let mut log = Log::new(1 << 10);
     let mut step = |root: &mut Root<Fake>, now: u64, mail: Mail| {
         fake.work_until(at(now).as_ns());
@@ -262,15 +288,15 @@ fn y6_a_worker_that_is_called_for_another_job_leaves_what_it_would_have_been_awa
     step(&mut root, 0, Mail::default());
     let _ = root.arm(0, at(0), |_| ());
     step(&mut root, 1, ended(0));
-    assert_eq!(root.doze(TaskId(0)), Some(at(10)));
+    assert_eq!(root.doze(TaskId(0)), Ok(Some(at(10))));
     step(&mut root, 2, ended(1));
-    assert_eq!(root.doze(TaskId(1)), None, "the other one is awake for both");
+    assert_eq!(root.doze(TaskId(1)), Ok(None), "the other one is awake for both");
     assert!(sleeps_on(&mut root));
     step(&mut root, 5, Mail { asked: vec![(TaskId(0), 1)], ..Mail::default() });
     assert!(!sleeps_on(&mut root), "nobody else would be awake at 10 ms if the job slept then");
     assert_eq!(root.arm(0, at(5), |_| ()), at(10));
     step(&mut root, 6, ended(0));
-    assert_eq!(root.doze(TaskId(0)), None, "the dispatcher is awake then anyway");
+    assert_eq!(root.doze(TaskId(0)), Ok(None), "the dispatcher is awake then anyway");
     assert!(sleeps_on(&mut root));
 }
 
@@ -278,13 +304,16 @@ fn y6_a_worker_that_is_called_for_another_job_leaves_what_it_would_have_been_awa
 fn s8_where_more_workers_sleep_than_may_be_awake_by_themselves_the_dispatcher_looks_after_the_rest() {
     let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::Fifo));
     let mut sources = Vec::new();
-    for task in 0..20 {
+    for task in 0..80 {
         let _ = tree.task(Tree::ROOT, TaskSpec::new("task", ms(40)));
-        let arrivals = Arrivals::Periodic { offset: ms(2 * task), period: ms(40), jitter: Span::ZERO };
-        sources.push(Source { arrivals, cost: Cost::Constant(Work::from_ns(1_000_000)) });
+        let arrivals =
+            Arrivals::Periodic { offset: Span::from_ns(500_000 * task), period: ms(40), jitter: Span::ZERO };
+        sources.push(Source { arrivals, cost: Cost::Constant(Work::from_ns(300_000)) });
     }
     let workload = Workload { sources, seed: 1 };
-    let ran = run_dozing(&tree, &workload, at(400), Vec::new(), in_time);
+    let ran = run_dozing(&tree, &workload, at(400), true, Vec::new(), in_time);
     assert_eq!(ran.course.parts_from(&simulate(&tree, &workload, at(400))), None);
     assert!(ran.by_themselves > 100, "{}", ran.by_themselves);
+    let dispatchers = ran.steps - ran.by_workers - ran.by_themselves;
+    assert!(dispatchers > 50, "{dispatchers}");
 }

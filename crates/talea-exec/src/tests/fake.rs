@@ -27,6 +27,10 @@ struct FakeWorker {
     left: Option<u64>,
     /// Where it is let run.
     cpu: Option<usize>,
+    /// It sleeps above whoever runs.
+    is_prompt: bool,
+    /// And stays there for its job.
+    is_calm: bool,
 }
 
 /// What the mechanism and the test look at.
@@ -67,8 +71,10 @@ impl Threads {
             .unwrap_or(u64::MAX)
     }
 
-    fn is_busy(&self) -> bool {
-        self.workers.iter().any(|worker| worker.cpu.is_some())
+    /// Whether a worker that is awake by itself gets the CPU, of which there is one.
+    fn is_let_in(&self, task: usize) -> bool {
+        let mut running = self.workers.iter().filter(|worker| worker.cpu.is_some());
+        running.all(|running| self.workers[task].is_prompt && !running.is_prompt)
     }
 
     /// Who has just ended, and where.
@@ -113,17 +119,19 @@ impl Mechanism for Fake {
 
     fn begin(&mut self, cpu: Cpu, task: TaskId, job: Job) -> Result<(), Infallible> {
         let mut threads = self.0.borrow_mut();
-        if threads.steps == Some(task) {
+        if threads.steps == Some(task) && !threads.workers[task.0 as usize].is_prompt {
             let is_there = |worker: &FakeWorker| worker.cpu == Some(cpu.0 as usize);
             assert!(
                 !threads.workers.iter().any(is_there),
                 "whoever steps goes behind one that nobody stops then"
             );
         }
+        let is_let = threads.steps.is_none_or(|by| by == task);
         let worker = &mut threads.workers[task.0 as usize];
         assert_eq!((worker.left, worker.cpu), (None, None), "it has a job");
         worker.left = Some(job.cost.as_ns());
         worker.cpu = Some(cpu.0 as usize);
+        worker.is_prompt &= worker.is_calm && is_let;
         Ok(())
     }
 
@@ -146,6 +154,15 @@ impl Mechanism for Fake {
         let worker = &mut self.0.borrow_mut().workers[task.0 as usize];
         assert_eq!(worker.left.take(), Some(0), "it has work left");
         worker.cpu = None;
+        Ok(())
+    }
+
+    fn ready(&mut self, task: TaskId, is_calm: bool) -> Result<(), Infallible> {
+        let mut threads = self.0.borrow_mut();
+        assert_eq!(threads.steps, Some(task), "it does not step");
+        let worker = &mut threads.workers[task.0 as usize];
+        assert_eq!((worker.left, worker.cpu), (None, None), "it has a job");
+        (worker.is_prompt, worker.is_calm) = (true, is_calm);
         Ok(())
     }
 
@@ -210,19 +227,20 @@ pub(super) fn run_by(
     may: impl FnMut(u64) -> bool,
     late: impl FnMut() -> Span,
 ) -> Ran {
-    go(tree, workload, until, (effort, switch), changes, may, late, false)
+    go(tree, workload, until, (effort, switch), changes, may, late, None)
 }
 
 /// Where workers always step the root when they finish, and those that may are awake by themselves when their jobs come, late by `late` as
-/// dispatchers are. In a world that changes.
+/// dispatchers are; `is_roomy`: also those who interrupt somebody. In a world that changes.
 pub(super) fn run_dozing(
     tree: &Tree,
     workload: &Workload,
     until: Time,
+    is_roomy: bool,
     changes: Vec<(Time, Condition)>,
     late: impl FnMut() -> Span,
 ) -> Ran {
-    go(tree, workload, until, (Span::ZERO, Span::ZERO), changes, |_| true, late, true)
+    go(tree, workload, until, (Span::ZERO, Span::ZERO), changes, |_| true, late, Some(is_roomy))
 }
 
 #[allow(clippy::too_many_arguments, reason = "everything that a run may differ in")]
@@ -234,7 +252,7 @@ fn go(
     changes: Vec<(Time, Condition)>,
     mut may: impl FnMut(u64) -> bool,
     mut late: impl FnMut() -> Span,
-    dozes: bool,
+    dozes: Option<bool>,
 ) -> Ran {
     let cpus = tree.cpus as usize;
     let machine = tree.build().expect("a sound tree");
@@ -246,8 +264,8 @@ fn go(
         .zip(&workload.sources)
         .map(|(drawn, source)| Load::drawn(&drawn.arrivals, drawn.costs, source.cost.clone()));
     let Ok(mut root) = Root::new(machine, cpus, fake.clone(), loads.collect(), changes, Vec::new());
-    if dozes && cpus == 1 {
-        root.let_doze();
+    if let Some(is_roomy) = dozes.filter(|_| cpus == 1) {
+        root.let_doze(is_roomy);
     }
     // As any dispatcher is; where there are budgets it would look at them earlier than a twin does.
     for cpu in (0..cpus).filter(|_| !meters) {
@@ -255,7 +273,7 @@ fn go(
     }
     let mut logs: Vec<Log> = (0..cpus).map(|_| Log::new(1 << 16)).collect();
     let mut due = vec![0; cpus];
-    // By task: when its worker is awake by itself, and gets the CPU if nobody has it.
+    // By task: when its worker is awake by itself, and gets the CPU if nobody has it or it stands above whoever has it.
     let mut naps = vec![u64::MAX; workload.sources.len()];
     let (mut steps, mut by_workers, mut by_themselves) = (0, 0, 0);
     loop {
@@ -264,8 +282,12 @@ fn go(
             // Whoever was called sleeps no more.
             *nap = if worker.left.is_some() { u64::MAX } else { *nap };
         }
-        let (nap, sleeper) = (0..).zip(&naps).map(|(task, &nap)| (nap, task)).min().expect("a task");
-        if nap < first.min(until.as_ns()) && !fake.0.borrow().is_busy() {
+        let (nap, sleeper) = {
+            let threads = fake.0.borrow();
+            let naps = naps.iter().enumerate().filter(|&(task, _)| threads.is_let_in(task));
+            naps.map(|(task, &nap)| (nap, task as u32)).min().unwrap_or((u64::MAX, 0))
+        };
+        if nap < first.min(until.as_ns()) {
             let now = nap.max(fake.0.borrow().now);
             fake.0.borrow_mut().advance(now);
             naps[sleeper as usize] = u64::MAX;
@@ -275,7 +297,8 @@ fn go(
                 fake.0.borrow_mut().steps = who.worker;
                 let Ok(()) = root.step(who, now, &Mail::default(), &mut logs[0]);
                 (steps, by_themselves) = (steps + 1, by_themselves + 1);
-                naps[sleeper as usize] = sleeps(root.doze(task), &mut late);
+                let Ok(nap) = root.doze(task);
+                naps[sleeper as usize] = sleeps(nap, &mut late);
                 root.alert(0, |other| due[other] = now.as_ns());
             }
             continue;
@@ -306,7 +329,8 @@ fn go(
         if worker.is_some() {
             by_workers += 1;
             for &task in &mail.ended {
-                naps[task.0 as usize] = sleeps(root.doze(task), &mut late);
+                let Ok(nap) = root.doze(task);
+                naps[task.0 as usize] = sleeps(nap, &mut late);
             }
             root.alert(cpu, |other| due[other] = asleep);
             continue;

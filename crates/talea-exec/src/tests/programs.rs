@@ -21,7 +21,7 @@ use talea_core::machine::{Cpu, SchedulerSpec, TaskId, TaskSpec, Tree};
 use talea_core::sched::Policy;
 use talea_core::server::{Kind, Reservation};
 use talea_core::workload::{Source, Workload};
-use talea_core::{Span, Time, Work};
+use talea_core::{CpuSet, Span, Time, Work};
 use talea_sim::dice::Dice;
 
 const MS: u64 = 1_000_000;
@@ -144,7 +144,7 @@ struct Ran {
 /// Runs `tree`; of tasks with `wakes` those are programs.
 fn run(tree: &Tree, loads: Vec<Load>, wakes: &[Option<Vec<(u64, u64)>>], until: u64) -> Ran {
     let tasks = wakes.len();
-    let stage = Arc::new(Stage::new(&[0], tasks, false));
+    let stage = Arc::new(Stage::new(&[0], tasks, false, &CpuSet::single(0)));
     let actors = wakes.iter().map(|wakes| Actor {
         is_program: wakes.is_some(),
         frozen: wakes.is_some(),

@@ -5,22 +5,26 @@
 //! is bounded besides is CPU time that was consumed, against what jobs cost and servers have.
 
 mod kills;
+mod leaving;
 mod native;
 mod nodes;
 mod outside;
 mod programs;
+mod reservations;
 mod scene;
 mod servers;
 mod strays;
+mod wakes;
 
 use scene::{Scene, left_behind, two_cpus};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use talea_core::machine::{Cpu, Order, SchedulerSpec, TaskId, TaskSpec, Tree};
+use talea_core::machine::{Cpu, Machine, Order, SchedulerSpec, TaskId, TaskSpec, Tree};
 use talea_core::sched::Policy;
 use talea_core::server::{Kind, Reservation};
 use talea_core::{Span, Time, Work};
+use talea_exec::replay::{Listener, replay_to};
 use talea_exec::{Arrival, Failure, Job, Load, Options, RootPlan, TaskPlan, Turn, What, execute};
 use talea_kernel_tests::{Bench, kernel, needs, needs_root};
 
@@ -461,44 +465,14 @@ fn anybodys_own_jobs_are_done_in_order_and_their_ends_are_told() {
     assert_eq!(ends, 20);
 }
 
-/// A task with a job every 2 ms, forty in all, in this tree: how often its dispatcher stepped, its worker when it had finished, and its
-/// worker when its job came. Whatever was stepped by whom, a fresh machine does it again.
-fn steps_of_forty(tree: &Tree) -> [u64; 3] {
-    let load = every_2_ms(40, vec![Work::from_ns(200_000)]);
-    let plan = alone(tree, load, talea_exec::work::spender());
-    let report = execute(plan, &Options::new(Span::from_ns(500_000_000))).expect("it runs");
-    let mut fresh = tree.build().expect("a sound tree");
-    assert!(talea_exec::replay::replay(&mut fresh, &report.roots[0].record).expect("the same orders") > 0);
-    assert_eq!(report.roots[0].tallies[0].jobs, 40);
-    let effort = report.roots[0].effort[0];
-    [effort.steps, effort.by_workers, effort.by_themselves]
-}
+/// Holds SF3P's invariants against the machine whenever it has no more orders; how often.
+struct Auditor(usize);
 
-#[test]
-fn s8_a_job_costs_one_wake_of_its_dispatcher() {
-    needs_root!();
-    needs!("two CPUs", kernel::cpus().len() >= 2);
-    let _bench = Bench::new("exec_one_wake");
-    let mut tree = Tree::new(1, SchedulerSpec::new("cpu", Policy::Fifo));
-    let task = TaskSpec::new("task", Span::from_ns(2_000_000));
-    // When its jobs may begin is the machine's to say: nobody is awake by itself.
-    let _ = tree.task(Tree::ROOT, TaskSpec { enforced: true, ..task });
-    let [steps, by_workers, by_themselves] = steps_of_forty(&tree);
-    // Each end is the worker's own step. Where the machine stood still several jobs have come at once, so never more.
-    assert_eq!((by_workers, by_themselves), (40, 0));
-    assert!(steps <= 41, "{steps}");
-}
-
-#[test]
-fn s8_a_light_task_is_awake_by_itself_and_costs_its_dispatcher_nothing() {
-    needs_root!();
-    needs!("two CPUs", kernel::cpus().len() >= 2);
-    let _bench = Bench::new("exec_no_wake");
-    let [steps, by_workers, by_themselves] = steps_of_forty(&small());
-    assert_eq!(by_workers, 40);
-    // Where the machine stood still several jobs have come at once.
-    assert!((1..40).contains(&by_themselves), "{by_themselves}");
-    assert!(steps <= 2, "{steps}");
+impl Listener for Auditor {
+    fn polled(&mut self, machine: &mut Machine, now: Time) {
+        machine.audit(now).unwrap_or_else(|why| panic!("at {now:?}: {why}"));
+        self.0 += 1;
+    }
 }
 
 #[test]
@@ -532,8 +506,10 @@ fn s3_s18_a_hundred_thousand_recorded_events_replay_to_the_same_orders() {
     let events = root.record.iter().filter(|entry| matches!(entry.what, What::Told(_))).count();
     assert!(events >= 100_000, "{events} events");
     let mut fresh = tree.build().expect("a sound tree");
-    let orders = talea_exec::replay::replay(&mut fresh, &root.record).expect("the same orders");
-    println!("{events} events, {orders} orders");
+    let mut auditor = Auditor(0);
+    let orders = replay_to(&mut fresh, &root.record, &mut auditor).expect("the same orders");
+    println!("{events} events, {orders} orders, SF3P's four invariants held {} times", auditor.0);
+    assert!(auditor.0 > 10_000, "{} times", auditor.0);
     // One order that changes places with the next one, and it is no record of this machine any more.
     let ordered: Vec<usize> = (0..root.record.len())
         .filter(|&at| matches!(root.record[at].what, What::Ordered(Order::Run { .. })))

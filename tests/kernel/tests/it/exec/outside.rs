@@ -5,7 +5,7 @@
 mod policy;
 #[allow(unreachable_pub, reason = "public in the example")]
 #[path = "../../../../../examples/server-saver/src/lib.rs"]
-mod server;
+pub(super) mod server;
 
 use super::scene::Scene;
 use talea_core::Work;

@@ -1,0 +1,162 @@
+//! Who is awake when jobs come and end: a dispatcher, or workers by themselves.
+
+use super::scene::Scene;
+use super::{alone, every_2_ms, small, two_cpus};
+use std::sync::Mutex;
+use talea_core::machine::{SchedulerSpec, TaskSpec, Tree};
+use talea_core::sched::Policy;
+use talea_core::{Span, Time, Work};
+use talea_exec::{Arrival, Job, Load, Options, RootPlan, TaskPlan, execute};
+use talea_kernel_tests::{Bench, kernel, needs, needs_root};
+use talea_os::clock;
+
+/// A task with a job every 2 ms, forty in all, in this tree: how often its dispatcher stepped, its worker when it had finished, and its
+/// worker when its job came. Whatever was stepped by whom, a fresh machine does it again.
+fn steps_of_forty(tree: &Tree) -> [u64; 3] {
+    let load = every_2_ms(40, vec![Work::from_ns(200_000)]);
+    let plan = alone(tree, load, talea_exec::work::spender());
+    let report = execute(plan, &Options::new(Span::from_ns(500_000_000))).expect("it runs");
+    let mut fresh = tree.build().expect("a sound tree");
+    assert!(talea_exec::replay::replay(&mut fresh, &report.roots[0].record).expect("the same orders") > 0);
+    assert_eq!(report.roots[0].tallies[0].jobs, 40);
+    let effort = report.roots[0].effort[0];
+    [effort.steps, effort.by_workers, effort.by_themselves]
+}
+
+#[test]
+fn s8_a_job_costs_one_wake_of_its_dispatcher() {
+    needs_root!();
+    needs!("two CPUs", kernel::cpus().len() >= 2);
+    let _bench = Bench::new("exec_one_wake");
+    let mut tree = Tree::new(1, SchedulerSpec::new("cpu", Policy::Fifo));
+    let task = TaskSpec::new("task", Span::from_ns(2_000_000));
+    // When its jobs may begin is the machine's to say: nobody is awake by itself.
+    let _ = tree.task(Tree::ROOT, TaskSpec { enforced: true, ..task });
+    let [steps, by_workers, by_themselves] = steps_of_forty(&tree);
+    // Each end is the worker's own step. Where the machine stood still several jobs have come at once, so never more.
+    assert_eq!((by_workers, by_themselves), (40, 0));
+    assert!(steps <= 41, "{steps}");
+}
+
+#[test]
+fn s8_a_light_task_is_awake_by_itself_and_costs_its_dispatcher_nothing() {
+    needs_root!();
+    needs!("two CPUs", kernel::cpus().len() >= 2);
+    let _bench = Bench::new("exec_no_wake");
+    let [steps, by_workers, by_themselves] = steps_of_forty(&small());
+    assert_eq!(by_workers, 40);
+    // Where the machine stood still several jobs have come at once.
+    assert!((1..40).contains(&by_themselves), "{by_themselves}");
+    assert!(steps <= 2, "{steps}");
+}
+
+#[test]
+fn s8_whoever_interrupts_is_awake_by_itself_while_another_one_computes() {
+    needs_root!();
+    needs!("two CPUs", kernel::cpus().len() >= 2);
+    let _bench = Bench::new("exec_prompt");
+    const LONG: u64 = 60_000_000;
+    const SHORT: u64 = 20_000_000;
+    const ROUNDS: u64 = 16;
+    let mut tree = Tree::new(1, SchedulerSpec::new("cpu", Policy::Edf));
+    for period in [LONG, SHORT] {
+        let _ = tree.task(Tree::ROOT, TaskSpec::new("task", Span::from_ns(period)));
+    }
+    let load = |period: u64, cost: u64| {
+        let arrivals = (0..ROUNDS * LONG / period).map(|k| Time::from_ns(k * period));
+        let arrivals = arrivals.map(|at| Arrival { seen: at, nominal: at }).collect();
+        Load::new(arrivals, vec![Work::from_ns(cost)])
+    };
+    let begun: Mutex<Vec<(u64, Time)>> = Mutex::new(Vec::with_capacity(64));
+    let note = |job: &Job, _: &_| begun.lock().expect("nobody panics").push((job.number, clock::now()));
+    // The first one computes from the first job of the other to behind the begin of the third.
+    let tasks = vec![
+        TaskPlan { load: load(LONG, 42_000_000), body: talea_exec::work::spender() },
+        TaskPlan { load: load(SHORT, 1_000), body: Box::new(note) },
+    ];
+    let cpus = vec![two_cpus()[0]];
+    let plan = RootPlan { tree: &tree, tasks, changes: Vec::new(), flows: Vec::new(), cpus };
+    let report = execute(vec![plan], &Options::new(Span::from_ns(ROUNDS * LONG))).expect("it runs");
+    let root = &report.roots[0];
+    let mut fresh = tree.build().expect("a sound tree");
+    assert!(talea_exec::replay::replay(&mut fresh, &root.record).is_ok());
+    let effort = root.effort[0];
+    assert!(effort.steps <= 4, "the dispatcher's own: {}", effort.steps);
+    // Where the machine stood still several jobs have come at once.
+    assert!(effort.by_themselves > ROUNDS, "{}", effort.by_themselves);
+    // The second of three interrupts; one that could not would begin 22 ms late: when the first one has ended.
+    let late = |&(number, at): &(u64, Time)| at.since(report.zero + Span::from_ns(number * SHORT));
+    let begun = begun.lock().expect("nobody panics");
+    let mut between: Vec<Span> = begun.iter().filter(|(number, _)| number % 3 == 1).map(late).collect();
+    between.sort_unstable();
+    let middle = between[between.len() / 2];
+    assert!(middle < Span::from_ns(10_000_000), "half of them later than {middle}");
+}
+
+#[test]
+fn s8_whoever_comes_with_the_most_urgent_one_goes_before_whom_that_has_interrupted() {
+    needs_root!();
+    needs!("two CPUs", kernel::cpus().len() >= 2);
+    let bench = Bench::new("exec_owed");
+    let scene = Scene::read(
+        r#"
+        duration = "420ms"
+        [[scheduler]]
+        name = "cpu"
+        policy = "edf"
+        [[task]]
+        name = "long"
+        period = "200ms"
+        cost = "60ms"
+        [[task]]
+        name = "urgent"
+        period = "100ms"
+        deadline = "30ms"
+        cost = "20ms"
+        offset = "20ms"
+        [[task]]
+        name = "between"
+        period = "100ms"
+        deadline = "80ms"
+        cost = "10ms"
+        offset = "20ms"
+        "#,
+    );
+    let agreed = &scene.agrees(&bench)[0];
+    assert!(agreed.preemptions() >= 2, "{}", agreed.preemptions());
+}
+
+#[test]
+fn s8_whom_no_arrival_interrupts_is_interrupted_by_a_wake() {
+    needs_root!();
+    needs!("two CPUs", kernel::cpus().len() >= 2);
+    let bench = Bench::new("exec_woken");
+    let scene = Scene::read(
+        r#"
+        duration = "420ms"
+        [[scheduler]]
+        name = "cpu"
+        policy = "edf"
+        [[task]]
+        name = "sleeps"
+        period = "200ms"
+        deadline = "100ms"
+        cost = "20ms"
+        [[task.suspension]]
+        start = "10ms"
+        length = "30ms"
+        [[task]]
+        name = "computes"
+        period = "200ms"
+        deadline = "100ms"
+        cost = "50ms"
+        offset = "20ms"
+        [[task]]
+        name = "long"
+        period = "200ms"
+        cost = "15ms"
+        "#,
+    );
+    let agreed = &scene.agrees(&bench)[0];
+    assert!(agreed.preemptions() >= 4, "{}", agreed.preemptions());
+}
