@@ -437,7 +437,7 @@ typedef struct talea_app_config {
 int talea_app_new(const talea_app_config *config, talea_app **app);
 
 /* Gives it back with its channels. One that runs is ended first: jobs that have not begun are not done. A job
- * that does not return within three seconds can't be ended otherwise than with the program, which is aborted. NULL is
+ * that does not return within four seconds can't be ended otherwise than with the program, which is aborted. NULL is
  * ignored. -EDEADLK in a job and -ECHILD in a child of fork(), where it stays as it is. */
 int talea_app_free(talea_app *app);
 

@@ -43,18 +43,24 @@ struct RootAnswer {
     /// Orders that were compared, and were the same.
     orders: usize,
     difference: Option<DifferenceAnswer>,
+    /// How often SF3P's invariants were checked: whenever the machine had no more orders.
+    audits: usize,
     /// The first time that one of SF3P's invariants does not hold, in words.
     violation: Option<String>,
 }
 
 /// Audits the machine whenever it has no more orders.
 #[derive(Default)]
-struct Auditor(Option<String>);
+struct Auditor {
+    audits: usize,
+    violation: Option<String>,
+}
 
 impl Listener for Auditor {
     fn polled(&mut self, machine: &mut Machine, now: Time) {
-        if let (None, Err(why)) = (&self.0, machine.audit(now)) {
-            self.0 = Some(format!("at {}: {why}", Span::from_ns(now.as_ns())));
+        self.audits += 1;
+        if let (None, Err(why)) = (&self.violation, machine.audit(now)) {
+            self.violation = Some(format!("at {}: {why}", Span::from_ns(now.as_ns())));
         }
     }
 }
@@ -110,7 +116,8 @@ pub(crate) fn run(args: &ReplayArgs) -> anyhow::Result<Exit> {
             entries: record.len(),
             orders,
             difference,
-            violation: auditor.0,
+            audits: auditor.audits,
+            violation: auditor.violation,
         });
     }
     let same = roots.iter().all(|root| root.difference.is_none());
@@ -160,11 +167,12 @@ fn text(answer: &Answer, color: bool) -> String {
         let _ = match &root.difference {
             None => writeln!(
                 out,
-                "{}: {}: the same {} in {}",
+                "{}: {}: the same {} in {}, invariants checked {}",
                 paint("same", Tone::Good, color),
                 root.name,
                 count(root.orders, "order"),
-                count(root.entries, "line")
+                count(root.entries, "line"),
+                count(root.audits, "time")
             ),
             Some(difference) => writeln!(
                 out,

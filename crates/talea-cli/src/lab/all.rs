@@ -86,6 +86,7 @@ const EXPERIMENTS: &[Experiment] = &[
     few(drawn("sf3p-fig8-live", &["sf3p", "fig8", "--live"])),
     few(drawn("sf3p-fig9-live", &["sf3p", "fig9", "--live"])),
     few(drawn("sf3p-table2-live", &["sf3p", "table2", "--live"])),
+    few(drawn("sf3p-six-live", &["sf3p", "six", "--live"])),
     quickly(drawn("yasmin-fig5-live", &["yasmin", "fig5", "--live"])),
     quickly(table("yasmin-table2", &["yasmin", "table2"])),
     quickly(drawn("yasmin-fig2", &["yasmin", "fig2"])),

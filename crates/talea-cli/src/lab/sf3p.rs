@@ -42,11 +42,11 @@ pub(crate) struct Args {
     /// longer.
     #[arg(long, conflicts_with = "live")]
     bounds: bool,
-    /// On real threads, beside the simulation of the same jobs (fig6 to fig9, table2); needs root or CAP_SYS_NICE, and a machine that
+    /// On real threads, beside the simulation of the same jobs (fig6 to fig9, table2, six); needs root or CAP_SYS_NICE, and a machine that
     /// has nothing else to do.
     #[arg(long)]
     live: bool,
-    /// Live: so many random sets [default: 30; of fig9, 12]; of table2 how often it is repeated [default: 1].
+    /// Live: so many random sets [default: 30; of fig9, 12]; of table2 and six how often they are repeated [default: 1].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000))]
     sets: Option<u64>,
     /// Live: how long each run is [default: 3; of table2, 6].
@@ -62,6 +62,8 @@ enum Which {
     Fig8,
     Fig9,
     Table2,
+    /// The examples that SF3P ships: do their jobs end when the simulation says?
+    Six,
 }
 
 /// Runs an experiment.
@@ -72,6 +74,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     match (args.what, args.bounds) {
         (Which::Fig7 | Which::Fig8 | Which::Fig9, _) => {
             output::note("overheads are measured: --live");
+            Ok(Exit::Usage)
+        }
+        (Which::Six, _) => {
+            output::note("what threads do is measured: --live; talea import-sf3p and simulate show the rest");
             Ok(Exit::Usage)
         }
         (Which::Fig4, false) => fig4(),
@@ -90,6 +96,7 @@ fn on_threads(args: &Args) -> anyhow::Result<Exit> {
     let (sets, seconds) = match args.what {
         Which::Fig9 => (12, 3),
         Which::Table2 => (1, 6),
+        Which::Six => (1, 3),
         _ => (30, 3),
     };
     let effort = live::Effort {
@@ -108,6 +115,7 @@ fn on_threads(args: &Args) -> anyhow::Result<Exit> {
         Which::Fig8 => live::sets(live::Shown::Fig8, &effort),
         Which::Fig9 => live::fig9(&effort),
         Which::Table2 => live::table2(&effort),
+        Which::Six => live::six(&effort),
     }
 }
 

@@ -15,6 +15,7 @@
 
 #![allow(clippy::cast_precision_loss, reason = "plotted")]
 
+mod beside;
 mod chart;
 mod fig2;
 mod live;

@@ -216,6 +216,22 @@ fn costs_nothing(scratch: &Scratch) -> Option<bool> {
     (noise * 5 <= without && same > 0).then_some(with <= without + without * 3 / 100 + noise)
 }
 
+/// What dispatching costs with a band, in thousandths of what it costs without, in runs next to each other: the middle of so many pairs.
+fn thousandths_of_pairs(scratch: &Scratch, pairs: u32) -> u64 {
+    let one = |pair: u32| {
+        let is_plain_first = pair.is_multiple_of(2);
+        let files = if is_plain_first { ["plain.toml", "band.toml"] } else { ["band.toml", "plain.toml"] };
+        let [(first, ..), (second, ..)] = files.map(|file| executed(scratch, file));
+        let (plain, band) = if is_plain_first { (first, second) } else { (second, first) };
+        band * 1_000 / plain
+    };
+    let mut found: Vec<u64> = (0..pairs).map(one).collect();
+    found.sort_unstable();
+    let at = |percent: usize| found[found.len() * percent / 100];
+    println!("with a band {} ‰ of without, {pairs} pairs, half of them {} to {}", at(50), at(25), at(75));
+    at(50)
+}
+
 #[test]
 fn l9_l10_a_band_that_nobody_uses_changes_no_order_on_real_threads_and_costs_nothing_that_can_be_seen() {
     needs_root!();
@@ -223,6 +239,10 @@ fn l9_l10_a_band_that_nobody_uses_changes_no_order_on_real_threads_and_costs_not
     let scratch = Scratch::new();
     scratch.file("plain.toml", PLAIN);
     scratch.file("band.toml", &with_idle_band());
+    if std::env::var_os("TALEA_SOAK").is_some() {
+        let found = thousandths_of_pairs(&scratch, 80);
+        assert!(found < 1_030, "a band that nobody uses: {found} ‰ of what dispatching costs without");
+    }
     // Medians of so few runs differ by themselves; what costs something does so every time.
     for _ in 0..3 {
         match costs_nothing(&scratch) {

@@ -68,6 +68,29 @@ fn s6_s8_s9_random_sets_are_run_and_drawn() {
 }
 
 #[test]
+fn s1_l12_the_six_examples_are_held_to_their_simulation_and_to_their_bounds() {
+    needs_root!();
+    let _bench = Bench::new("lab_sf3p_six");
+    let scratch = Scratch::new();
+    let out = lab(&scratch, &["sf3p", "six", "--live", "--seconds", "1"]);
+    assert!(out.contains("nine of ten are") && out.contains("beyond its bound"), "{out}");
+    let data = std::fs::read_to_string(scratch.path().join("sf3p-six-live.json")).expect("data");
+    let data: Value = serde_json::from_str(&data).expect("JSON");
+    assert_eq!(data["bars"].as_array().map(Vec::len), Some(7), "one for each, and one for bounds");
+    let rows = data["rows"].as_array().expect("rows");
+    assert_eq!(rows.len(), 6);
+    for row in rows {
+        assert!(row["jobs"].as_u64().is_some_and(|jobs| jobs > 20), "{row}");
+        let apart = &row["apart"];
+        // What a hole has touched is left out; nothing is left where the machine stood still for long.
+        if apart["jobs"].as_u64() > Some(0) {
+            assert!(number(&apart["median_us"]) <= number(&apart["p90_us"]), "{row}");
+            assert!(number(&apart["p90_us"]) <= number(&apart["most_us"]), "{row}");
+        }
+    }
+}
+
+#[test]
 fn s10_s11_levels_and_the_flight_management_are_run_and_told_beside_the_paper() {
     needs_root!();
     let _bench = Bench::new("lab_sf3p_table");
@@ -196,6 +219,18 @@ fn y16_y17_latencies_and_overheads_are_measured_beside_plain_threads() {
         }
         // Each job needs a decision, and decisions are made by somebody.
         assert!(number(&row["ours"]["dispatchers"]) > 0.0, "{row}");
+        // Of one job: by CPU time between two jobs of a thread, and by the clock of whoever decides; plain threads have nobody.
+        for who in ["ours", "plain"] {
+            let of = |what: &str| number(&row[who][what]);
+            assert!(0.0 < of("between_p99") && of("between_p99") <= of("between_most"), "{row}");
+        }
+        let step = |who: &str| number(&row[who]["step_most"]);
+        assert!(step("ours") > 0.0 && step("plain") == 0.0, "{row}");
+    }
+    assert!(out.contains("a step, most") && out.contains("at time zero the whole set"), "{out}");
+    for picture in ["yasmin-fig2.svg", "yasmin-fig2-utilisation.svg"] {
+        let text = std::fs::read_to_string(scratch.path().join(picture)).expect(picture);
+        assert!(text.contains("talea-runtime, dearest job"), "{picture}");
     }
     assert_eq!(data["bars"].as_array().map(Vec::len), Some(2));
 }

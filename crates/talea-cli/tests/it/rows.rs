@@ -2,12 +2,10 @@
 //! two milliseconds and two hundredths of each response, jobs that a hole has touched left out (`talea compare`).
 
 use crate::compare::compared;
-use crate::harness::{Scratch, run, talea};
+use crate::harness::{Scratch, run};
 use serde_json::Value;
 use std::fmt::Write;
-use std::process::Stdio;
-use std::time::Duration;
-use talea_kernel_tests::{Bench, eventually, needs_root};
+use talea_kernel_tests::{Bench, needs_root};
 
 /// Schedulers and tasks in few words: `name policy more…` in brackets of their parents.
 #[derive(Default)]
@@ -127,8 +125,7 @@ fn s2_s5_edf_trees_of_one_to_eight_levels_are_one_schedule_on_threads() {
     needs_root!();
     let _bench = Bench::new("rows_s5");
     let scratch = Scratch::new();
-    let mut shown: Vec<(u64, Vec<u64>, Vec<u64>)> = Vec::new();
-    for levels in [1, 2, 3, 4, 5, 8] {
+    let text = |levels: u64| {
         let mut text = Text::of(300).scheduler("level0", "", "edf", "");
         for level in 1..levels {
             text = text.scheduler(&format!("level{level}"), &format!("level{}", level - 1), "edf", "");
@@ -136,32 +133,48 @@ fn s2_s5_edf_trees_of_one_to_eight_levels_are_one_schedule_on_threads() {
         for (number, (period, cost)) in (0..).zip([(20, 3), (35, 4), (50, 7), (70, 9), (100, 12), (140, 15)])
         {
             let parent = format!("level{}", number % levels);
-            text = text.task(
-                &format!("t{number}"),
-                &parent,
-                (period, cost),
-                &format!("offset = \"{}ms\"", 1 + 3 * number),
-            );
+            let offset = format!("offset = \"{}ms\"", 1 + 3 * number);
+            text = text.task(&format!("t{number}"), &parent, (period, cost), &offset);
         }
-        // A median of three jobs is another one when one of them doesn't count, or was held up for a moment.
-        let is_calm = |answer: &Value| {
-            let root = &answer["roots"][0];
-            root["excluded"] == 0 && root["brushed"] == 0
-        };
-        let name = format!("levels{levels}.toml");
-        let Some(answer) = (0..10).filter_map(|_| agrees(&scratch, &name, &text)).find(is_calm) else {
-            println!("{levels} levels: no run without a hole, so its medians are held against no others");
-            continue;
-        };
-        let all = |of: &str| tasks(&answer).iter().map(|task| task[of].as_u64().expect("jobs")).collect();
-        shown.push((levels, all("simulated_max_ns"), all("measured_median_ns")));
-    }
-    for pair in shown.windows(2) {
-        assert_eq!(pair[0].1, pair[1].1, "one schedule: {} and {} levels", pair[0].0, pair[1].0);
-        for (a, b) in pair[0].2.iter().zip(&pair[1].2) {
-            assert!(a.abs_diff(*b) < 1_000_000, "{shown:?}");
+        text
+    };
+    // A median of three jobs is another one when one of them doesn't count, or was held up for a moment.
+    let is_calm = |answer: &Value| {
+        let root = &answer["roots"][0];
+        root["excluded"] == 0 && root["brushed"] == 0
+    };
+    const LEVELS: [u64; 6] = [1, 2, 3, 4, 5, 8];
+    // Of each the shortest medians of all calm runs: what a moment takes it does not take from all.
+    let mut medians: [Option<Vec<u64>>; 6] = Default::default();
+    let mut schedules = Vec::new();
+    for round in 0..5 {
+        for (levels, medians) in LEVELS.into_iter().zip(&mut medians) {
+            let name = format!("levels{levels}.toml");
+            let answer = (0..4).filter_map(|_| agrees(&scratch, &name, &text(levels))).find(is_calm);
+            let Some(answer) = answer else { continue };
+            let all = |of: &str| -> Vec<u64> {
+                tasks(&answer).iter().map(|task| task[of].as_u64().expect("jobs")).collect()
+            };
+            schedules.push((levels, all("simulated_max_ns")));
+            assert_eq!(all("measured_late"), all("simulated_late"), "{levels} levels: {answer}");
+            let seen = all("measured_median_ns");
+            *medians = Some(match medians.take() {
+                Some(known) => known.iter().zip(&seen).map(|(a, b)| *a.min(b)).collect(),
+                None => seen,
+            });
+        }
+        let known: Vec<&Vec<u64>> = medians.iter().flatten().collect();
+        let apart = |pair: &[&Vec<u64>]| pair[0].iter().zip(pair[1]).map(|(a, b)| a.abs_diff(*b)).max();
+        let most = known.windows(2).filter_map(apart).max();
+        println!("round {round}: {} of six trees in a calm run, {most:?} ns apart", known.len());
+        for pair in schedules.windows(2) {
+            assert_eq!(pair[0].1, pair[1].1, "one schedule: {} and {} levels", pair[0].0, pair[1].0);
+        }
+        if most.is_none_or(|most| most < 500_000) {
+            return;
         }
     }
+    panic!("the same tasks in deeper trees respond otherwise: {medians:?}");
 }
 
 #[test]
@@ -184,6 +197,15 @@ fn s4_s22_l6_l23_what_is_no_system_is_refused_before_a_thread_is_made() {
                 "server = \"deferrable\"\nbudget = \"11ms\"\nperiod = \"10ms\"",
             ),
         ),
+        (
+            "offset",
+            cpu().scheduler(
+                "s",
+                "cpu",
+                "fifo",
+                "server = \"deferrable\"\nbudget = \"1ms\"\nperiod = \"10ms\"\noffset = \"10ms\"",
+            ),
+        ),
         ("clash", cpu().task("t", "cpu", (10, 1), "").task("t", "cpu", (10, 1), "")),
         ("nobody", cpu().task("t", "gpu", (10, 1), "")),
         ("policy", Text::of(100).scheduler("cpu", "", "edv", "")),
@@ -203,17 +225,34 @@ fn s13_without_preemption_a_job_runs_to_its_end_on_threads() {
     needs_root!();
     let _bench = Bench::new("rows_s13");
     let scratch = Scratch::new();
-    let text = |preemptive: bool| {
-        Text::of(320)
+    let text = |duration_ms: u64, preemptive: bool| {
+        Text::of(duration_ms)
             .scheduler("cpu", "", "edf", &format!("preemptive = {preemptive}"))
             .task("short", "cpu", (40, 5), "offset = \"7ms\"")
             .task("long", "cpu", (160, 60), "offset = \"2ms\"")
     };
-    for preemptive in [true, false] {
-        let Some(answer) = agrees(&scratch, "np.toml", &text(preemptive)) else { continue };
+    for (duration_ms, preemptive) in [(320, true), (3_000, false)] {
+        let Some(answer) = agrees(&scratch, "np.toml", &text(duration_ms, preemptive)) else { continue };
         let short = ms(&tasks(&answer)[0], "measured_max_ns");
-        // Blocked by the longer one, but for what that had done before.
+        // Blocked by one job of the longer one at most, but for what that had done before.
         assert_eq!(short >= 59, !preemptive, "{answer}");
+        assert!(short <= 5 + 60 + 2, "{answer}");
+    }
+    // Whatever the machine does meanwhile: nobody is stopped for anybody.
+    for (preemptive, least) in [(true, 1), (false, 0)] {
+        let duration_ms = if preemptive { 640 } else { 3_000 };
+        scratch.file("np.toml", &text(duration_ms, preemptive).0);
+        let ended = run(&scratch, &["execute", "np.toml", "--csv", "jobs.csv"]);
+        assert_eq!(ended.code, Some(0), "{}", ended.err);
+        let csv = std::fs::read_to_string(scratch.path().join("jobs.csv")).expect("jobs");
+        let mut lines = csv.lines().map(|line| line.split(',').collect::<Vec<_>>());
+        let head = lines.next().expect("a head");
+        let at = head.iter().position(|name| *name == "preemptions").expect("a column");
+        let stops: Vec<u64> = lines.map(|cells| cells[at].parse().expect("a number")).collect();
+        // Nineteen of the longer one, seventy-five of the shorter one.
+        assert!(preemptive || stops.len() > 70, "{} jobs", stops.len());
+        let stopped = stops.iter().sum::<u64>();
+        assert!(stopped >= least && (preemptive || stopped == 0), "{stopped}:\n{csv}");
     }
 }
 
@@ -271,83 +310,6 @@ fn s15_a_queued_job_is_ordered_by_its_own_deadline_on_threads() {
     }
 }
 
-/// Starts a run, stops its whole process for so long in the middle, and lets it end.
-fn stopped(scratch: &Scratch, arguments: &[&str], pause: Duration) -> Value {
-    let child = talea(scratch)
-        .args([&["execute", "--json"], arguments].concat())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("talea");
-    let pid = rustix::process::Pid::from_child(&child);
-    let tasks = format!("/proc/{}/task", child.id());
-    eventually("the run is under way", || {
-        let tasks = std::fs::read_dir(&tasks).expect("its threads").flatten();
-        let mut names = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
-        names.any(|name| name.starts_with("exec-monitor"))
-    });
-    // Somewhere in the run, wherever that is.
-    std::thread::sleep(Duration::from_millis(150));
-    rustix::process::kill_process(pid, rustix::process::Signal::STOP).expect("it is there");
-    std::thread::sleep(pause);
-    rustix::process::kill_process(pid, rustix::process::Signal::CONT).expect("it is there");
-    let ended = child.wait_with_output().expect("it ends");
-    serde_json::from_slice(&ended.stdout).expect("JSON")
-}
-
-#[test]
-fn s16_a_stop_of_60_ms_shows_as_misses_of_a_10_ms_task() {
-    needs_root!();
-    let _bench = Bench::new("rows_s16");
-    let scratch = Scratch::new();
-    let text = Text::of(800).scheduler("cpu", "", "fp", "").task("t", "cpu", (10, 1), "");
-    scratch.file("stop.toml", &text.0);
-    let answer = stopped(&scratch, &["stop.toml"], Duration::from_millis(60));
-    let task = &answer["roots"][0]["tasks"][0];
-    assert!(task["late"].as_u64().is_some_and(|late| late >= 4), "{task}");
-    assert!(task["arrived"].as_u64().is_some_and(|arrived| arrived >= 79), "none is lost: {task}");
-    let longest = answer["holes"]
-        .as_array()
-        .expect("holes")
-        .iter()
-        .map(|hole| hole["to_ns"].as_u64().unwrap_or(0) - hole["from_ns"].as_u64().unwrap_or(0));
-    assert!(longest.max().is_some_and(|ns| ns > 40_000_000), "and the hole is seen: {}", answer["holes"]);
-}
-
-#[test]
-fn l24_a_server_gives_no_more_than_two_budgets_after_a_stop_of_50_ms() {
-    needs_root!();
-    let _bench = Bench::new("rows_l24");
-    let scratch = Scratch::new();
-    let server = "server = \"deferrable\"\nbudget = \"4ms\"\nperiod = \"20ms\"\npriority = 9";
-    let text = Text::of(800).scheduler("cpu", "", "fp", "").scheduler("net", "cpu", "fifo", server).task(
-        "greedy",
-        "net",
-        (800, 700),
-        "",
-    );
-    scratch.file("server.toml", &text.0);
-    let answer = stopped(&scratch, &["server.toml", "--record", "run.txt"], Duration::from_millis(50));
-    assert_eq!(answer["real_time"], true);
-    let recording = std::fs::read_to_string(scratch.path().join("run.txt")).expect("a recording");
-    let mut charged: Vec<(u64, u64)> = Vec::new();
-    for line in recording.lines() {
-        let words: Vec<&str> = line.split(' ').collect();
-        if let [at, "ran", "0", work] = words[..] {
-            charged.push((at.parse().expect("a time"), work.parse().expect("a work")));
-        }
-    }
-    let total: u64 = charged.iter().map(|(_, work)| work).sum();
-    assert!(total > 40_000_000, "forty periods, of which a stop may cost some: {total}");
-    for &(from, _) in &charged {
-        let window = charged.iter().filter(|(at, _)| (from..from + 20_000_000).contains(at));
-        let got: u64 = window.map(|(_, work)| work).sum();
-        // Back to back; what is told at the begin of the window may have been used before it, and a look may be late.
-        assert!(got <= 3 * 4_000_000 + 500_000, "{got} ns from {from}");
-    }
-    // In the long run a fifth, and no more: nothing is made up for.
-    assert!(total <= 800_000_000 / 5 + 8_000_000, "{total}");
-}
-
 #[test]
 fn l2_thirty_two_levels_come_in_their_order_on_threads() {
     needs_root!();
@@ -401,14 +363,31 @@ fn l4_l13_a_band_serves_by_deadline_and_above_it_nobody_feels_a_burst() {
             )
         })
     };
-    let medians: Vec<u64> = [false, true]
-        .into_iter()
-        .filter_map(|burst| agrees(&scratch, "band.toml", &system(burst)))
-        .map(|answer| tasks(&answer)[0]["measured_median_ns"].as_u64().expect("jobs"))
-        .collect();
-    if let [calm, burst] = medians[..] {
-        assert!(burst.abs_diff(calm) < 500_000, "{calm} and {burst} ns");
+    for burst in [false, true] {
+        agrees(&scratch, "band.toml", &system(burst));
     }
+    // In turns, so that both have the same machine. What it takes from a run it does not take from all: of each kind the run counts whose
+    // longest response is the shortest, and what a burst does to the task above it does in all of them.
+    let longest = |burst: bool| -> u64 {
+        scratch.file("band.toml", &system(burst).0);
+        let ended = run(&scratch, &["execute", "band.toml", "--json"]);
+        let answer: Value = serde_json::from_str(&ended.out).expect("JSON");
+        tasks(&answer)[0]["response_max_ns"].as_u64().expect("jobs")
+    };
+    let mut best = [u64::MAX; 2];
+    for _ in 0..12 {
+        for (best, burst) in best.iter_mut().zip([false, true]) {
+            *best = longest(burst).min(*best);
+        }
+        if best[0].abs_diff(best[1]) < 200_000 {
+            println!(
+                "the longest response above the band is {} ns without a burst, {} with",
+                best[0], best[1]
+            );
+            return;
+        }
+    }
+    panic!("a burst changes the longest response above the band from {} to {} ns", best[0], best[1]);
 }
 
 #[test]

@@ -12,10 +12,12 @@
 
 mod levels;
 mod sets;
+mod six;
 mod table;
 
 pub(super) use levels::fig9;
 pub(super) use sets::{Shown, sets};
+pub(super) use six::six;
 pub(super) use table::table2;
 
 use super::super::bars::Bar;
@@ -25,15 +27,16 @@ use super::super::rig::{Cpus, Place};
 use super::MS;
 use crate::compare::Tolerance;
 use crate::compare::disturbed::Disturbed;
-use crate::compare::lives::{Life, Lives};
+use crate::compare::lives::{Life, Lives, Name};
 use crate::exit::Exit;
 use crate::output;
 use anyhow::{Context, ensure};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
-use talea_core::machine::Tree;
+use talea_core::machine::{TaskId, Tree};
 use talea_core::workload::Workload;
 use talea_core::{CpuSet, Span, Time, Work};
 use talea_exec::{Failure, Hole, Load, Options, holes};
@@ -244,6 +247,22 @@ impl Run {
         })
     }
 
+    /// When jobs ended that no hole has touched, and when they did in the simulation.
+    fn ends(&self) -> BTreeMap<Name, (Time, Time)> {
+        let clear = self.real.jobs.iter().filter(|(_, life)| !self.disturbed.touches(life));
+        let both = |(name, life): (&Name, &Life)| {
+            let simulated = self.simulated.jobs.get(name)?.end?;
+            Some((*name, (life.end?, simulated)))
+        };
+        clear.filter_map(both).collect()
+    }
+
+    /// Of jobs that no hole has touched.
+    fn responses(&self) -> impl Iterator<Item = (TaskId, Span)> {
+        let clear = self.real.jobs.iter().filter(|(_, life)| !self.disturbed.touches(life));
+        clear.filter_map(|(name, life)| Some((name.0, life.end?.since(life.release?))))
+    }
+
     fn seen(&self, duration: Span) -> Seen {
         let mut seen =
             Seen { cost: self.cost, other: self.other, holes: self.holes.len(), ..Seen::default() };
@@ -258,6 +277,28 @@ impl Run {
         let of = |late: u64| 100.0 * late as f64 / (seen.jobs - seen.excluded).max(1) as f64;
         (seen.simulated, seen.measured) = (of(late[0]), of(late[1]));
         seen
+    }
+}
+
+/// How far apart two times of the same jobs are.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+struct Apart {
+    jobs: usize,
+    median_us: f64,
+    /// So far apart at most are nine of ten.
+    p90_us: f64,
+    most_us: f64,
+}
+
+impl Apart {
+    fn of(pairs: impl Iterator<Item = (Time, Time)>) -> Apart {
+        let mut apart: Vec<u64> = pairs.map(|(a, b)| a.as_ns().abs_diff(b.as_ns())).collect();
+        apart.sort_unstable();
+        let at = |percent: usize| {
+            let last = apart.len().saturating_sub(1);
+            apart.get(last * percent / 100).map_or(f64::NAN, |&ns| ns as f64 / 1e3)
+        };
+        Apart { jobs: apart.len(), median_us: at(50), p90_us: at(90), most_us: at(100) }
     }
 }
 

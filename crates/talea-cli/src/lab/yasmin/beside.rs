@@ -1,0 +1,141 @@
+//! What a thread uses of its CPU beside the jobs that it does: on the average, and job by job.
+//!
+//! Model: a job uses up what it costs, so it reads its thread's clock when it begins and until it ends. What this clock shows from the end of a job
+//! to the begin of the next one of the same thread is nobody's work: ending the one (with what the thread decides for others then), going to
+//! sleep, waking, beginning the other. It is had from readings that the jobs need anyway, and noted within the jobs' own time: nothing is measured that
+//! the measurement brings along, but for half a reading at either end, which is taken off.
+
+#![allow(clippy::cast_precision_loss, reason = "shown with a few digits")]
+
+use crate::lab::exec::cost;
+use crate::lab::samples::Samples;
+use serde::Serialize;
+use std::time::Duration;
+use talea_core::Work;
+use talea_os::clock;
+
+/// Of one thread, which does the jobs of one task.
+#[derive(Debug, Default)]
+pub(super) struct Thread {
+    /// Its clock when its last job had ended.
+    ended: Option<Work>,
+    /// By its jobs, in ns.
+    used: u64,
+    jobs: u64,
+    /// By job but the first: ns since the one before it.
+    between: Vec<u64>,
+}
+
+impl Thread {
+    /// With room for what so many jobs leave, so that none of them has to make it.
+    pub(super) fn for_jobs(most: u64) -> Thread {
+        Thread { between: Vec::with_capacity(most as usize), ..Thread::default() }
+    }
+
+    /// A job that uses up what it costs.
+    pub(super) fn work(&mut self, cost: Work) {
+        let begin = clock::thread_cpu_time();
+        if let Some(between) = self.ended.and_then(|ended| begin.checked_sub(ended))
+            && self.between.len() < self.between.capacity()
+        {
+            self.between.push(between.as_ns());
+        }
+        self.jobs += 1;
+        let end = begin.checked_add(cost).unwrap_or(begin);
+        let mut now = begin;
+        while now < end {
+            now = clock::thread_cpu_time();
+        }
+        self.used += now.checked_sub(begin).map_or(0, Work::as_ns);
+        self.ended = Some(now);
+    }
+}
+
+/// In µs.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(super) struct Overhead {
+    /// Per job, of threads that only schedule.
+    pub(super) dispatchers: f64,
+    /// Per job, of threads that work, between their jobs.
+    pub(super) workers: f64,
+    /// Of one job, between it and the one before it in its thread: what 99 of 100 don't exceed.
+    pub(super) between_p99: f64,
+    /// The most of all jobs.
+    pub(super) between_most: f64,
+    /// The longest that a thread which only schedules was at it at a time.
+    pub(super) step_most: f64,
+    pub(super) jobs: u64,
+    pub(super) late: u64,
+}
+
+impl Overhead {
+    /// On the average.
+    pub(super) fn us(&self) -> f64 {
+        self.dispatchers + self.workers
+    }
+
+    /// What one job can have met with at most: the longest step of all, and the most that its thread has used for it.
+    pub(super) fn most(&self) -> f64 {
+        self.step_most + self.between_most
+    }
+
+    /// Of CPU time that workers have used in all. No job of theirs is under way.
+    pub(super) fn of<'a>(worked: Duration, threads: impl Iterator<Item = &'a Thread>) -> Overhead {
+        let (mut inside, mut jobs, mut between) = (0, 0, Vec::new());
+        let reading = cost::read_cost();
+        for thread in threads {
+            // Each job reads the clock once for its begin and once for its end, and half of each of these lies outside of what is measured with them.
+            inside += thread.used + thread.jobs * reading;
+            jobs += thread.jobs;
+            between.extend(thread.between.iter().map(|ns| ns.saturating_sub(reading)));
+        }
+        let between = Samples::from(between).summary();
+        let us = |ns: u64| ns as f64 / 1e3;
+        Overhead {
+            workers: us((worked.as_nanos() as u64).saturating_sub(inside)) / jobs.max(1) as f64,
+            between_p99: us(between.p99_ns),
+            between_most: us(between.max_ns),
+            jobs,
+            ..Overhead::default()
+        }
+    }
+
+    /// And of threads that only schedule.
+    pub(super) fn with_dispatchers(self, used: Duration, longest: Duration) -> Overhead {
+        Overhead {
+            dispatchers: used.as_nanos() as f64 / 1e3 / self.jobs.max(1) as f64,
+            step_most: longest.as_nanos() as f64 / 1e3,
+            ..self
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_thread_does_between_its_jobs_is_found_job_by_job_and_in_the_mean() {
+        let ms = Work::from_ns(1_000_000);
+        let burn = |cost: Work| Thread::default().work(cost);
+        let mut thread = Thread::for_jobs(8);
+        let before = clock::thread_cpu_time();
+        for between in [3, 1, 1, 1, 1, 1, 1, 1] {
+            thread.work(ms);
+            burn(Work::from_ns(between * 1_000_000));
+        }
+        thread.work(ms);
+        let worked = clock::thread_cpu_time().checked_sub(before).expect("it grows");
+        let overhead = Overhead::of(Duration::from_nanos(worked.as_ns()), std::iter::once(&thread));
+        assert_eq!((overhead.jobs, thread.between.len()), (9, 8));
+        // The clock may say more than was asked for, never less; half a reading at either end is taken off.
+        assert!(thread.between.iter().all(|&ns| ns >= 1_000_000) && thread.between[0] >= 3_000_000);
+        assert!(thread.between.iter().any(|&ns| ns < 2_000_000), "no job is in it: {:?}", thread.between);
+        let most = thread.between.iter().max().copied().unwrap_or(0) as f64 / 1e3;
+        assert!(overhead.between_most <= most && overhead.between_most >= 2_900.0, "{overhead:?}");
+        assert!(overhead.workers >= 1_050.0, "10 ms beside 9 jobs: {overhead:?}");
+        let with = overhead.with_dispatchers(Duration::from_micros(90), Duration::from_micros(7));
+        assert!((with.us() - overhead.workers - 10.0).abs() < 1e-6, "{with:?}");
+        assert!((with.most() - overhead.between_most - 7.0).abs() < 1e-6, "{with:?}");
+    }
+}
