@@ -5,8 +5,9 @@
 //! out on both sides and counted. Absolute times belong to the machine: bars are ratios and differences to a baseline of the same
 //! second, but for those that SF3P's own figures set.
 //!
-//! Reference: SF3P (RSP 2014), section VII, for what counts as scheduler overhead (Fig. 7); here what our code uses within
-//! workers counts, too.
+//! Reference: SF3P (RSP 2014), section VII, for what counts as scheduler overhead (Fig. 7): its dispatchers and schedulers. Here
+//! what our code uses within workers counts, too: on the paper's sets that is what they use more than plain threads, anywhere
+//! else all that they use beside their jobs.
 
 mod budget;
 pub(super) mod cost;
