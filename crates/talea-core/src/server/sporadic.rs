@@ -3,7 +3,8 @@
 //! Sprunt, Sha and Lehoczky, Real-Time Systems 1(1), 1989, as corrected by Stanovich, Baker, Wang and González
 //! Harbour, RTAS 2010: every piece of budget carries the time from which it may be used, a piece that is taken up
 //! comes back one period after *that* time, and a full list delays budget instead of multiplying it. Towards others
-//! it behaves as a periodic task (Q, T).
+//! it behaves as a periodic task (Q, T). What comes back so late that its deadline has passed (the CPU stood still, or the
+//! server was promised what there was not) begins then: what was missed is lost, or it would come in one go.
 //!
 //! Invariants: the pieces always sum to Q; they are ordered by time and do not overlap.
 
@@ -88,8 +89,17 @@ impl Sporadic {
         if is_gone {
             // One that falls due at this very moment comes with the refills.
             self.is_due = self.pieces[0].at < now;
+            self.forgo(now);
         }
         self.check();
+    }
+
+    /// Lets the first piece begin now if the time until which it was to be had has passed.
+    fn forgo(&mut self, now: Time) {
+        if self.deadline() < now {
+            self.pieces[0].at = now;
+            self.merge();
+        }
     }
 
     /// Lays pieces that touch the first into it.
@@ -148,6 +158,7 @@ impl Server for Sporadic {
 
     fn refill(&mut self, now: Time) {
         self.is_due = self.pieces[0].at <= now;
+        self.forgo(now);
     }
 
     fn budget(&self, _now: Time) -> Work {

@@ -68,6 +68,31 @@ fn l5_back_to_back() {
 }
 
 #[test]
+fn l24_who_is_kept_from_the_cpu_for_two_periods_and_more_gets_what_was_missed_never() {
+    // One unit, then fifty of somebody who is more urgent.
+    for (kind, expected) in [
+        (Kind::Polling, [(0, 1), (51, 55), (60, 64), (80, 84)]),
+        (Kind::Deferrable, [(0, 1), (51, 55), (60, 64), (80, 84)]),
+        // The last of the old budget, and a new one, whose period begins with it.
+        (Kind::Sporadic, [(0, 1), (51, 58), (74, 78), (94, 98)]),
+        (Kind::HardCbs, [(0, 1), (51, 58), (74, 78), (94, 98)]),
+    ] {
+        let mut tree = Tree::new(1, SchedulerSpec::new("cpu", Policy::Edf));
+        let mut spec = SchedulerSpec::new("server", Policy::Fifo);
+        spec.reservation = Some(reservation(kind));
+        let server = tree.scheduler(Tree::ROOT, spec);
+        tree.task(server, task("greedy", 1_000));
+        tree.task(Tree::ROOT, task("urgent", 1));
+        tree.task(Tree::ROOT, task("other", 1_000_000));
+        let sources = [listed(&[0], cost(1_000)), listed(&[1], cost(50)), listed(&[0], cost(1_000))];
+        let log = run(&tree, &sources, 100);
+        let spans: Vec<(u64, u64)> =
+            log.runs.windows(2).filter(|two| two[0].2 == 0).map(|two| (two[0].0, two[1].0)).collect();
+        assert_eq!(spans, expected, "{kind:?}");
+    }
+}
+
+#[test]
 fn l5_an_idle_spell_in_the_middle() {
     // One unit, a pause, then more than is left.
     let jobs = [(0, 1), (10, 5)];

@@ -2,8 +2,9 @@
 //!
 //! Polling: Lehoczky, Sha and Strosnider, RTSS 1987. Deferrable: Strosnider, Lehoczky and Sha, 1995. Sporadic: Stanovich,
 //! Baker, Wang and González Harbour, RTAS 2010, section 5: usage is counted while the server is active, split off when it
-//! has nothing more to run or the piece is used up, and comes back one period after the piece's time. CBS: Abeni and
-//! Buttazzo, RTSS 1998; the hard one and the rule for D < T as in Linux' deadline class.
+//! has nothing more to run or the piece is used up, and comes back one period after the piece's time, or at once and for a whole
+//! period if its deadline is past by then. CBS: Abeni and Buttazzo, RTSS 1998; the hard one and the rule for D < T as in Linux'
+//! deadline class.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -140,6 +141,11 @@ impl Server {
                 self.split();
                 // One that falls due at this very moment comes with the refills.
                 self.is_due = self.pieces[0].0 < now;
+                // So late that the whole of it has passed.
+                if self.pieces[0].0 + self.of.deadline < now {
+                    self.pieces[0].0 = now;
+                    self.join();
+                }
             }
         } else {
             self.left -= 1;
