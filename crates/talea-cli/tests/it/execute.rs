@@ -1,11 +1,11 @@
 //! `talea execute` and `talea replay`: real threads, and what they leave to be looked at.
 
-use crate::harness::{Scratch, json, run, talea};
+use crate::harness::{Scratch, json, run, talea, under_way};
 use std::fmt::Write;
 use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
-use talea_kernel_tests::{ALICE, Bench, eventually, needs, needs_root};
+use talea_kernel_tests::{ALICE, Bench, needs, needs_root};
 
 /// A tight set with a server between its tasks.
 pub(crate) const SYSTEM: &str = "\
@@ -141,6 +141,11 @@ fn s3_a_recorded_run_is_replayed_and_a_swapped_order_is_caught() {
     assert_eq!(same.code, Some(0), "{}{}", same.out, same.err);
     assert!(same.out.contains("same: cpu0"), "{}", same.out);
     let text = std::fs::read_to_string(scratch.path().join("run.txt")).expect("the recording");
+    // SF3P's four invariants, wherever the real machine had no more orders.
+    let root = &json(&run(&scratch, &["replay", "run.txt", "--json"]).out)["roots"][0];
+    let settled = text.lines().filter(|line| line.ends_with(" polled")).count();
+    assert!(settled > 100, "{settled} times");
+    assert_eq!((&root["audits"], &root["violation"]), (&settled.into(), &serde_json::Value::Null));
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
     // Two orders that are about different tasks change places, and keep their times.
     let orders: Vec<usize> = (0..lines.len()).filter(|&at| lines[at].contains(" run 0 ")).collect();
@@ -301,13 +306,7 @@ fn a_run_that_is_interrupted_ends_at_once_and_says_what_it_saw() {
             .spawn()
             .expect("talea");
         let pid = rustix::process::Pid::from_child(&child);
-        let tasks = format!("/proc/{}/task", child.id());
-        let is_under_way = || {
-            let tasks = std::fs::read_dir(&tasks).expect("its threads").flatten();
-            let names = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
-            names.into_iter().any(|name| name.starts_with("exec-monitor"))
-        };
-        eventually("the run is under way", is_under_way);
+        under_way(child.id(), Duration::from_millis(1));
         let asked = Instant::now();
         rustix::process::kill_process(pid, signal).expect("it is there");
         let ended = child.wait_with_output().expect("it ends");

@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 /// A folder that goes away with the test.
 pub(crate) struct Scratch(PathBuf);
@@ -45,6 +46,24 @@ pub(crate) fn talea(scratch: &Scratch) -> Command {
     }
     command.env("NO_COLOR", "1").env("LC_ALL", "C");
     command
+}
+
+/// What each thread of a process has used until now, in nanoseconds, with its name.
+pub(crate) fn used(pid: u32) -> Vec<(String, u64)> {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).expect("its threads").flatten();
+    let read = |path: &Path, what: &str| std::fs::read_to_string(path.join(what)).ok();
+    let of = |path: &Path| {
+        let book = read(path, "schedstat")?;
+        Some((read(path, "comm")?.trim().to_owned(), book.split(' ').next()?.parse().ok()?))
+    };
+    threads.filter_map(|thread| of(&thread.path())).collect()
+}
+
+/// Waits until a task of the run that the process makes has worked for so long: then nothing of it is still being made ready.
+pub(crate) fn under_way(pid: u32, worked: Duration) {
+    let is_at_work =
+        |(name, ns): &(String, u64)| name.starts_with("exec-task") && u128::from(*ns) >= worked.as_nanos();
+    talea_kernel_tests::eventually("the run is under way", || used(pid).iter().any(is_at_work));
 }
 
 /// What a command printed and how it ended.
