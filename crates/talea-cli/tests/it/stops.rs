@@ -45,13 +45,13 @@ fn s16_a_stop_of_60_ms_shows_as_misses_of_a_10_ms_task() {
 }
 
 /// When a client had the CPU: `told` are the times at which its work was told, and how much it was since the last time. It was done just
-/// before, and not while the CPU stood still.
+/// before, and not while the CPU stood still; who tells may be awake before the one who sees that it goes on.
 fn had(told: &[(u64, u64)], holes: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let mut had = Vec::new();
     for &(at, work) in told {
         let (mut to, mut left) = (at, work);
-        for &(from, until) in holes.iter().rev().filter(|hole| hole.1 <= at) {
-            let begin = to.saturating_sub(left).max(until);
+        for &(from, until) in holes.iter().rev().filter(|hole| hole.0 < at) {
+            let begin = to.saturating_sub(left).max(until.min(to));
             had.push((begin, to));
             left -= to - begin;
             if left == 0 {
