@@ -258,7 +258,7 @@ fn stand_sentinel<'scope>(
     let cpu = &stage.cpus[0];
     let watch = move || {
         let entered = sched::set_affinity(Tid::current(), &CpuSet::single(cpu.number))
-            .and_then(|()| ranks.raised(Tid::current()));
+            .and_then(|()| ranks.raised(Tid::current(), 0));
         let is_in = entered.is_ok();
         let _ = say.send(entered);
         let mut heard = 0;

@@ -12,22 +12,23 @@ use talea_os::gate::Gate;
 use talea_os::pilock::PiLock;
 use talea_os::sched::{self, Attr, Policy};
 
-/// The FIFO priorities of a run, larger first: the dispatchers have the top, programs and workers that are to be awake in time the one
-/// below it, workers that may run the next one, workers that were stopped the bottom. The watchdog and the monitors of holes stand one
-/// above the top.
+/// The FIFO priorities of a run, larger first: the dispatchers have the top, programs the one below it, workers the next ones, by their
+/// preemption levels where that helps, workers that were stopped and must not get in the way the bottom. The watchdog and the monitors
+/// of holes stand one above the top.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Band {
     /// 1 to 96.
     pub bottom: u8,
-    /// `bottom + 2` to 98. Where it is not `bottom + 3` at least there are no programs, and no worker is awake in time by itself.
+    /// `bottom + 2` to 98. Where it is not `bottom + 3` at least there are no programs.
     pub top: u8,
 }
 
 impl Default for Band {
-    /// Above what `talead` hands out by default, and above threaded interrupts, which are FIFO 50: what hangs on those (a
-    /// disk, a network) waits while a run keeps its CPUs busy. Below the kernel's migration and watchdog threads.
+    /// Above threaded interrupts, which are FIFO 50: what hangs on those (a disk, a network) waits while a run keeps its CPUs busy.
+    /// Below the kernel's migration and watchdog threads. It is used from the top: with few preemption levels also above what `talead`
+    /// hands out by default.
     fn default() -> Band {
-        Band { bottom: 90, top: 93 }
+        Band { bottom: 51, top: 93 }
     }
 }
 
@@ -89,14 +90,18 @@ impl Ranks {
         self.give(tid, self.band.top)
     }
 
-    /// Of a worker that sleeps and is to be awake in time, whoever runs then; only where the band has room for that.
-    pub(crate) fn prompt(self, tid: Tid) -> io::Result<()> {
-        self.give(tid, self.band.top - 1)
+    /// Of a worker that may run, so many levels below the most urgent of them.
+    pub(crate) fn raised(self, tid: Tid, grade: u8) -> io::Result<()> {
+        self.give(tid, self.highest() - grade)
     }
 
-    /// Of a worker that may run.
-    pub(crate) fn raised(self, tid: Tid) -> io::Result<()> {
-        self.give(tid, self.band.top - 1 - u8::from(self.band.is_roomy()))
+    fn highest(self) -> u8 {
+        self.band.top - 1 - u8::from(self.band.is_roomy())
+    }
+
+    /// How many such levels there are: 1 at least.
+    pub(crate) fn grades(self) -> u8 {
+        self.highest() - self.band.bottom
     }
 
     /// Of the threads of programs; only where the band has room for them.
@@ -137,12 +142,19 @@ pub(crate) struct Slot {
 
 impl Slot {
     /// A new job, for a worker that has none.
+    ///
+    /// Its worker takes it when it is awake; if it sleeps it has to be [called](Slot::call).
     pub(crate) fn give(&self, job: Job) {
         self.number.store(job.number, Ordering::Relaxed);
         self.version.store(job.version, Ordering::Relaxed);
         self.cost.store(job.cost.as_ns(), Ordering::Relaxed);
         // What stands above is seen by whoever hears it.
-        self.go.ring();
+        self.go.count();
+    }
+
+    /// Wakes a worker that was given a job.
+    pub(crate) fn call(&self) {
+        self.go.rouse();
     }
 
     /// Something has changed for a worker that looks after itself.

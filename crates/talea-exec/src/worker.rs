@@ -83,7 +83,7 @@ pub(crate) fn live<M: Mechanism>(
     let enter = || {
         let tid = Tid::current();
         sched::set_affinity(tid, &CpuSet::single(stage.cpus[0].number))?;
-        ranks.raised(tid)?;
+        ranks.raised(tid, 0)?;
         stage::warm_up();
         Ok(Identity { tid, clock: ThreadClock::current()? })
     };

@@ -38,7 +38,17 @@ impl Bell {
 
     /// Wakes the sleeper, or keeps it from falling asleep over this.
     pub fn ring(&self) {
+        self.count();
+        self.rouse();
+    }
+
+    /// The first half of [`ring`](Bell::ring): whoever is awake hears it. All there is to do where the sleeper itself does it.
+    pub fn count(&self) {
         self.0.fetch_add(1, Ordering::Release);
+    }
+
+    /// The second: wakes whoever had fallen asleep before.
+    pub fn rouse(&self) {
         // Only a misaligned word could make this fail.
         let _ = futex::wake(&self.0, Flags::PRIVATE, 1);
     }

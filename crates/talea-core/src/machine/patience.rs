@@ -1,10 +1,14 @@
-//! Whose arrivals never take the CPU from anybody: a question of drivers that would rather not be awake for them.
+//! Whose arrivals take the CPU from whom: a question of drivers that would rather not be awake for the others.
 //!
 //! Model: one CPU, and nothing on the way from the root to the task but schedulers that order by criteria. A job that arrives changes
 //! what runs only where, at some level, its branch comes before the one that runs. Whoever runs was there before, so it is enough
 //! to ask each policy about a sibling that came last before it: of deadlines and arrivals an earlier one is more urgent, and of a
 //! level's queue too. What a branch shows is what its most urgent task shows, so all tasks below a sibling are asked about.
 //! A scheduler that does not preempt is not asked at all while one of its children is under way.
+//!
+//! *Preemption levels* (Baker, Real-Time Systems 3(1), 1991, who defines them for EDF by relative deadlines): a job can take the CPU only from
+//! those with a lower level. Of jobs that have begun, then, the one that is to run has the highest, whatever the policy: it came when
+//! the others had begun. A kernel that knows no more than levels runs the right one.
 //!
 //! A job that comes behind another one of its own task is a matter of that task alone until the first one has ended: to whom nothing but criteria
 //! counts it shows what it has shown before.
@@ -18,6 +22,7 @@
 use super::{Machine, NONE, TaskId, Watch};
 use crate::sched::{Built, Entry, Scheduler};
 use crate::{Span, Time};
+use alloc::vec::Vec;
 
 impl<W: Watch> Machine<W> {
     /// Whether nothing but criteria and the order of arrivals counts on the one CPU that there is, and no release that comes before a late
@@ -45,37 +50,33 @@ impl<W: Watch> Machine<W> {
         self.is_plain() && self.groups_of(task).all(|group| is_ordered(&self.groups[group as usize].policy))
     }
 
-    /// Whether no arrival of `task` takes the CPU from a job that has it, if it is told with its own time and before everything
-    /// that happens later: it may then be told when the next thing happens, or when the CPU has nothing to do.
+    /// By task: from how many others its arrivals may take the CPU; none, if it does not queue behind itself. Where that is a matter of an
+    /// order among tasks, as with any one policy for all, these are preemption levels: `a` is above `b` wherever it does not
+    /// [leave it alone](Machine::leaves_alone). Elsewhere some may not be.
     ///
-    /// O(tasks · depth), for the begin of a run.
-    pub fn interrupts_nobody(&self, task: TaskId) -> bool {
-        self.queues_behind_itself(task) && self.others(task).all(|other| self.lets_be(task.0, other))
+    /// O(tasks² · depth), for the begin of a run.
+    pub fn preemption_levels(&self) -> Vec<u32> {
+        let tasks = || (0..self.tasks.len() as u32).map(TaskId);
+        let level = |task: TaskId| {
+            let interrupts = |&other: &TaskId| other != task && !self.leaves_alone(task, other);
+            if self.queues_behind_itself(task) { tasks().filter(interrupts).count() as u32 } else { 0 }
+        };
+        tasks().map(level).collect()
     }
 
-    /// Whether no arrival of another task takes the CPU from a job of `task`, if all of them are told in time. A job of one that wakes from a
-    /// suspension may.
+    /// Of a task that [queues behind itself](Machine::queues_behind_itself): whether its arrivals leave the CPU to a job of `other` that has it,
+    /// if they are told with their own time and before everything that happens later. They may then be told when the next thing happens.
     ///
-    /// O(tasks · depth), for the begin of a run.
-    pub fn is_interrupted_by_nobody(&self, task: TaskId) -> bool {
-        let is_calm = |other| self.queues_behind_itself(TaskId(other)) && self.lets_be(other, task.0);
-        self.others(task).all(is_calm)
-    }
-
-    fn others(&self, task: TaskId) -> impl Iterator<Item = u32> + use<W> {
-        (0..self.tasks.len() as u32).filter(move |&other| other != task.0)
-    }
-
-    /// Whether a job of `newcomer` leaves the CPU to one of `other` that has it, as far as nothing but criteria counts.
-    fn lets_be(&self, newcomer: u32, other: u32) -> bool {
+    /// O(depth), for the begin of a run.
+    pub fn leaves_alone(&self, task: TaskId, other: TaskId) -> bool {
         // Below a scheduler that does not preempt it may come before a job that was there first; so what that shows may rise while it
         // keeps its old place in the queue of a level.
         let mut is_stubborn = false;
-        self.groups_of(TaskId(newcomer)).all(|group| {
+        self.groups_of(task).all(|group| {
             let state = &self.groups[group as usize];
             let keeps_its_place = is_stubborn;
             is_stubborn |= !state.preemptive;
-            let (Some(mut mine), Some(mut its)) = (self.seen(group, newcomer, 1), self.seen(group, other, 0))
+            let (Some(mut mine), Some(mut its)) = (self.seen(group, task.0, 1), self.seen(group, other.0, 0))
             else {
                 return true;
             };
@@ -132,15 +133,26 @@ mod tests {
         tree
     }
 
-    /// Whom nobody interrupts.
-    fn calm(tree: &Tree) -> Vec<u32> {
-        let machine = tree.build().expect("a sound tree");
-        (0..machine.tasks() as u32).filter(|&task| machine.is_interrupted_by_nobody(TaskId(task))).collect()
-    }
-
+    /// Who interrupts nobody.
     fn patient(tree: &Tree) -> Vec<u32> {
         let machine = tree.build().expect("a sound tree");
-        (0..machine.tasks() as u32).filter(|&task| machine.interrupts_nobody(TaskId(task))).collect()
+        let all = || (0..machine.tasks() as u32).map(TaskId);
+        let leaves_all_alone = |task| all().all(|other| other == task || machine.leaves_alone(task, other));
+        let is_patient = |&task: &TaskId| machine.queues_behind_itself(task) && leaves_all_alone(task);
+        all().filter(is_patient).map(|task| task.0).collect()
+    }
+
+    /// By task; whoever may interrupt another one is above it.
+    fn levels(tree: &Tree) -> Vec<u32> {
+        let machine = tree.build().expect("a sound tree");
+        let levels = machine.preemption_levels();
+        let pairs = (0..levels.len()).flat_map(|a| (0..levels.len()).map(move |b| (a, b)));
+        for (a, b) in pairs.filter(|(a, b)| a != b) {
+            let is_ordered =
+                machine.leaves_alone(TaskId(a as u32), TaskId(b as u32)) || levels[a] > levels[b];
+            assert!(is_ordered, "{a} and {b} of {levels:?}");
+        }
+        levels
     }
 
     #[test]
@@ -175,25 +187,30 @@ mod tests {
     }
 
     #[test]
-    fn s8_whoever_comes_first_in_every_order_is_interrupted_by_nobody() {
+    fn s8_preemption_levels_are_those_of_deadlines_periods_or_priorities() {
         let tasks = [(10, 3), (30, 1), (20, 2), (10, 3)];
-        assert_eq!(calm(&flat(Policy::Edf, &tasks)), [0, 3], "of two equal deadlines the first one stays");
         assert_eq!(
-            calm(&flat(Policy::RateMonotonic, &tasks)),
-            [0],
-            "but of two equal periods the first interrupts"
+            levels(&flat(Policy::Edf, &tasks)),
+            [2, 0, 1, 2],
+            "of two equal deadlines the first one stays"
         );
-        assert_eq!(calm(&flat(Policy::FixedPriority, &tasks)), [0, 3], "a level is a queue");
-        assert_eq!(calm(&flat(Policy::Fifo, &tasks)), [0, 1, 2, 3]);
-        let quantum = Work::from_ns(1_000_000);
-        assert_eq!(calm(&flat(Policy::RoundRobin { quantum }, &tasks)), []);
+        assert_eq!(
+            levels(&flat(Policy::RateMonotonic, &tasks)),
+            [3, 0, 1, 2],
+            "of two equal periods the first interrupts"
+        );
+        assert_eq!(levels(&flat(Policy::FixedPriority, &tasks)), [2, 0, 1, 2], "a level is a queue");
+        assert_eq!(levels(&flat(Policy::Fifo, &tasks)), [0, 0, 0, 0]);
         let mut tree = flat(Policy::RateMonotonic, &[(50, 0)]);
         let own = Own { period: Some(Span::from_ns(40_000_000)), ..Own::default() };
         let group =
             tree.scheduler(Tree::ROOT, SchedulerSpec { own, ..SchedulerSpec::new("group", Policy::Edf) });
         task(&mut tree, group, 60, 0);
         task(&mut tree, group, 45, 0);
-        assert_eq!(calm(&tree), [2], "the group stands first, and within it the shorter deadline");
+        assert_eq!(levels(&tree), [0, 1, 2], "the group stands first, and within it the shorter deadline");
+        let quantum = Work::from_ns(1_000_000);
+        let machine = flat(Policy::RoundRobin { quantum }, &tasks).build().expect("a sound tree");
+        assert_eq!(machine.preemption_levels(), [0; 4], "nothing is promised");
     }
 
     #[test]

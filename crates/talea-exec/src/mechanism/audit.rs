@@ -125,8 +125,16 @@ impl<M: Mechanism> Mechanism for Audited<M> {
         self.inner.ended(task)
     }
 
-    fn ready(&mut self, task: TaskId, is_calm: bool) -> Result<(), M::Error> {
-        self.inner.ready(task, is_calm)
+    fn grade(&mut self, grades: &[u8]) -> Result<(), M::Error> {
+        self.inner.grade(grades)
+    }
+
+    fn ready(&mut self, task: TaskId) -> Result<(), M::Error> {
+        self.inner.ready(task)
+    }
+
+    fn uncalled(&mut self) -> Option<TaskId> {
+        self.inner.uncalled()
     }
 
     fn rest(&mut self, cpu: Cpu) -> Result<(), M::Error> {

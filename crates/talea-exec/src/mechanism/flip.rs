@@ -1,13 +1,15 @@
 //! Priorities flipped by the dispatcher; a gate where a priority is not enough.
 //!
-//! Model: four priorities of the band. The dispatcher has the top; whoever sleeps and is to be awake in time, whoever runs then, the one
-//! below it; whoever may run the next one; whoever was stopped within a job the bottom. Any other worker between two jobs sleeps, and
-//! keeps the priority that it has: of a job that nobody interrupts the kernel hears nothing but the wake-up at its begin and
-//! the one at its end.
+//! Model: the dispatcher has the top of the band; below it stands each worker at its grade, whether it sleeps, runs or was stopped
+//! within a job, and at the bottom whoever was stopped and would be in the way. Where the grades are preemption levels nobody ever is: of
+//! the jobs that have begun, the one that is to run stands highest ([`Machine::preemption_levels`]), and of a job the kernel hears
+//! nothing but the wake-up at its begin and the one at its end. Where they are not, or somebody comes late or wakes from a suspension,
+//! whoever was stopped and stands as high as the one that gets the CPU is lowered. On roots with several CPUs all have one grade.
 //!
-//! Whoever is awake in time and is interrupted by no arrival keeps its place for its job: then nothing is moved, neither it nor whom it
-//! interrupts. That one is lowered when somebody else gets the CPU behind it. Whom another worker calls does not: it would take the CPU
-//! from one that has the lock.
+//! Whom another worker gives a job is called when that one has given back the lock: it may stand higher, and would take the CPU
+//! from one that has it.
+//!
+//! [`Machine::preemption_levels`]: talea_core::machine::Machine::preemption_levels
 //!
 //! A priority keeps nobody from a CPU that nobody else wants. So where a CPU rests, the gates of those that were stopped
 //! there within a job are shut ([`talea_os::gate`]): they sleep before they take another step of their own. On a root with
@@ -36,27 +38,18 @@ pub(crate) struct Identity {
     pub(crate) clock: ThreadClock,
 }
 
-/// At which of the priorities a worker stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stand {
-    Prompt,
-    Raised,
-    Lowered,
-}
-
 /// What the kernel has been told about a worker.
 #[derive(Clone, Copy, Debug)]
 struct Placed {
     who: Identity,
     /// Where it is pinned.
     cpu: Cpu,
-    stand: Stand,
-    /// No arrival interrupts it.
-    is_calm: bool,
+    /// So many levels below the highest.
+    grade: u8,
+    /// It stands at the bottom instead.
+    lowered: bool,
     /// Its gate is shut.
     shut: bool,
-    /// A job is under way.
-    busy: bool,
     /// It is in the list of its CPU.
     listed: bool,
 }
@@ -67,41 +60,40 @@ pub(crate) struct Flip {
     stage: Arc<Stage>,
     ranks: Ranks,
     workers: Vec<Placed>,
-    /// By CPU: those that were stopped there and are held back by nothing but their priority; some may have gone on since.
+    /// By CPU: those that were stopped there within a job and are held back by nothing but their priority.
     below: Vec<Vec<TaskId>>,
     /// By CPU: who was let run there last.
     on: Vec<Option<TaskId>>,
-    /// By CPU: who was stopped there and still stands where whoever may run does, below one that stands above that.
-    owed: Vec<Option<TaskId>>,
     /// Gates are shut at every stop.
     eager: bool,
     /// The worker that does what is done now; none: a dispatcher.
     by: Option<TaskId>,
+    /// Whom it has yet to call.
+    uncalled: Option<TaskId>,
 }
 
 impl Flip {
-    /// `workers`: by task, each pinned to the first CPU at the priority of those who may run.
+    /// `workers`: by task, each pinned to the first CPU at the highest grade.
     pub(crate) fn new(stage: Arc<Stage>, ranks: Ranks, workers: &[Identity]) -> Flip {
         let cpus = stage.cpus.len();
         let place = |&who: &Identity| Placed {
             who,
             cpu: Cpu(0),
-            stand: Stand::Raised,
-            is_calm: false,
+            grade: 0,
+            lowered: false,
             shut: false,
-            busy: false,
             listed: false,
         };
         Flip {
             workers: workers.iter().map(place).collect(),
             below: (0..cpus).map(|_| Vec::with_capacity(workers.len())).collect(),
             on: vec![None; cpus],
-            owed: vec![None; cpus],
             // Without priorities that can be moved there is nothing else.
             eager: cpus > 1 || ranks.hold != Hold::Own,
             stage,
             ranks,
             by: None,
+            uncalled: None,
         }
     }
 
@@ -109,30 +101,45 @@ impl Flip {
         self.workers[task.0 as usize].who.tid
     }
 
-    /// Whoever goes on or has ended is owed nothing: it may stand elsewhere by the time at which that would be paid.
-    fn forget(&mut self, task: TaskId) {
-        for owed in &mut self.owed {
-            *owed = owed.filter(|&owed| owed != task);
+    /// It was stopped and is no more, or something else holds it back.
+    fn unlist(&mut self, task: TaskId) {
+        let worker = &mut self.workers[task.0 as usize];
+        if std::mem::replace(&mut worker.listed, false) {
+            self.below[worker.cpu.0 as usize].retain(|&stopped| stopped != task);
         }
     }
 
     fn lower(&mut self, task: TaskId) -> io::Result<()> {
         self.ranks.lowered(self.tid(task))?;
-        self.workers[task.0 as usize].stand = Stand::Lowered;
+        self.workers[task.0 as usize].lowered = true;
         Ok(())
+    }
+
+    /// Puts it back where it stands.
+    fn lift(&mut self, task: TaskId) -> io::Result<()> {
+        let worker = &mut self.workers[task.0 as usize];
+        if std::mem::replace(&mut worker.lowered, false) {
+            self.ranks.raised(worker.who.tid, worker.grade)?;
+        }
+        Ok(())
+    }
+
+    /// Whether `task`, which was stopped, would run before `other` or take its turn behind it.
+    fn is_in_the_way(&self, task: TaskId, other: TaskId) -> bool {
+        let (task, other) = (&self.workers[task.0 as usize], &self.workers[other.0 as usize]);
+        !task.lowered && task.grade <= other.grade
     }
 
     /// Pins the worker to `cpu` and lets it run there.
     fn raise(&mut self, cpu: Cpu, task: TaskId) -> io::Result<()> {
         let at = task.0 as usize;
         self.on[cpu.0 as usize] = Some(task);
-        self.forget(task);
-        let is_let = self.by.is_none_or(|by| by == task);
-        if self.workers[at].stand == Stand::Prompt && self.workers[at].is_calm && is_let {
-            return Ok(());
-        }
-        if let Some(owed) = self.owed[cpu.0 as usize].take() {
-            self.lower(owed)?;
+        self.unlist(task);
+        for stopped in 0..self.below[cpu.0 as usize].len() {
+            let stopped = self.below[cpu.0 as usize][stopped];
+            if self.is_in_the_way(stopped, task) {
+                self.lower(stopped)?;
+            }
         }
         if self.workers[at].cpu != cpu {
             let physical = self.stage.cpus[cpu.0 as usize].number;
@@ -140,10 +147,7 @@ impl Flip {
             self.workers[at].cpu = cpu;
             self.stage.slots[at].cpu.store(cpu.0, Ordering::Release);
         }
-        if self.workers[at].stand != Stand::Raised {
-            self.ranks.raised(self.tid(task))?;
-            self.workers[at].stand = Stand::Raised;
-        }
+        self.lift(task)?;
         if self.workers[at].shut {
             self.stage.slots[at].gate.open();
             self.workers[at].shut = false;
@@ -171,9 +175,14 @@ impl Mechanism for Flip {
 
     fn begin(&mut self, cpu: Cpu, task: TaskId, job: Job) -> io::Result<()> {
         self.raise(cpu, task)?;
-        let at = task.0 as usize;
-        self.workers[at].busy = true;
-        self.stage.slots[at].give(job);
+        let slot = &self.stage.slots[task.0 as usize];
+        slot.give(job);
+        match self.by {
+            // It is awake.
+            Some(by) if by == task => {}
+            Some(_) if !self.eager => self.uncalled = Some(task),
+            _ => slot.call(),
+        }
         Ok(())
     }
 
@@ -182,18 +191,13 @@ impl Mechanism for Flip {
     }
 
     fn stop(&mut self, cpu: Cpu, task: TaskId, successor: bool) -> io::Result<()> {
-        let at = task.0 as usize;
         if successor {
-            let is_above = |by: TaskId| self.workers[by.0 as usize].stand == Stand::Prompt;
-            // A wake from a suspension may interrupt one that no arrival interrupts, and that stands as high.
-            let is_below = self.workers[at].stand != Stand::Prompt;
-            if is_below && self.on[cpu.0 as usize].is_some_and(is_above) {
-                debug_assert_eq!(self.owed[cpu.0 as usize], None, "one stands above the others at a time");
-                self.owed[cpu.0 as usize] = Some(task);
-            } else {
+            // A program stands above all workers, and is none.
+            let successor = self.on[cpu.0 as usize].filter(|&on| on != task);
+            if self.eager || successor.is_none_or(|successor| self.is_in_the_way(task, successor)) {
                 self.lower(task)?;
             }
-            if !self.eager && !std::mem::replace(&mut self.workers[at].listed, true) {
+            if !self.eager && !std::mem::replace(&mut self.workers[task.0 as usize].listed, true) {
                 self.below[cpu.0 as usize].push(task);
             }
         }
@@ -202,28 +206,32 @@ impl Mechanism for Flip {
     }
 
     fn ended(&mut self, task: TaskId) -> io::Result<()> {
-        self.workers[task.0 as usize].busy = false;
-        self.forget(task);
+        self.unlist(task);
         Ok(())
     }
 
-    fn ready(&mut self, task: TaskId, is_calm: bool) -> io::Result<()> {
-        let at = task.0 as usize;
-        if self.workers[at].stand != Stand::Prompt {
-            self.ranks.prompt(self.tid(task))?;
-            self.workers[at].stand = Stand::Prompt;
+    fn grade(&mut self, grades: &[u8]) -> io::Result<()> {
+        for (worker, &grade) in self.workers.iter_mut().zip(grades) {
+            if std::mem::replace(&mut worker.grade, grade) != grade && !worker.lowered {
+                self.ranks.raised(worker.who.tid, grade)?;
+            }
         }
-        self.workers[at].is_calm = is_calm;
         Ok(())
+    }
+
+    fn ready(&mut self, task: TaskId) -> io::Result<()> {
+        self.lift(task)
+    }
+
+    fn uncalled(&mut self) -> Option<TaskId> {
+        self.uncalled.take()
     }
 
     fn rest(&mut self, cpu: Cpu) -> io::Result<()> {
-        let owed = self.owed[cpu.0 as usize].take();
         while let Some(task) = self.below[cpu.0 as usize].pop() {
             let worker = &mut self.workers[task.0 as usize];
             worker.listed = false;
-            let is_stopped = worker.stand == Stand::Lowered || owed == Some(task);
-            if is_stopped && worker.busy && !worker.shut {
+            if !worker.shut {
                 self.shut(task)?;
             }
         }

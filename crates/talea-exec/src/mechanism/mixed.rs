@@ -67,8 +67,16 @@ impl<C: Cage> Mechanism for Mixed<C> {
         }
     }
 
-    fn ready(&mut self, task: TaskId, is_calm: bool) -> io::Result<()> {
-        self.flip.ready(task, is_calm)
+    fn grade(&mut self, grades: &[u8]) -> io::Result<()> {
+        self.flip.grade(grades)
+    }
+
+    fn ready(&mut self, task: TaskId) -> io::Result<()> {
+        self.flip.ready(task)
+    }
+
+    fn uncalled(&mut self) -> Option<TaskId> {
+        self.flip.uncalled()
     }
 
     fn rest(&mut self, cpu: Cpu) -> io::Result<()> {

@@ -43,10 +43,21 @@ pub trait Mechanism {
     /// The worker of `task` has told that its piece is over; it waits for the next, or will at once when it next runs.
     fn ended(&mut self, task: TaskId) -> Result<(), Self::Error>;
 
-    /// The worker of `task`, which steps the machine and is about to wait for a job, is to be awake by itself when that comes, whoever
-    /// runs then; `is_calm`: but for others like it, and no arrival ever interrupts it.
-    fn ready(&mut self, _task: TaskId, _is_calm: bool) -> Result<(), Self::Error> {
+    /// From now on the workers stand by these grades, by task: one with a smaller one is awake while one with a larger one runs. Between
+    /// two decisions; there are no more than were promised.
+    fn grade(&mut self, _grades: &[u8]) -> Result<(), Self::Error> {
         Ok(())
+    }
+
+    /// The worker of `task`, which steps the machine and is about to wait for a job, is to be awake by itself when that comes.
+    fn ready(&mut self, _task: TaskId) -> Result<(), Self::Error> {
+        Ok(())
+    }
+
+    /// Whom the worker that steps has given a job without calling it: at its grade that one may take the CPU, and the lock is not given
+    /// back yet. Said once.
+    fn uncalled(&mut self) -> Option<TaskId> {
+        None
     }
 
     /// Nobody has `cpu`: whoever was stopped there must not run although nobody else does.

@@ -2,31 +2,24 @@
 //!
 //! Model: a worker that waits for a job sleeps until that job's arrival, below its dispatcher; is awake then, steps the machine as the
 //! dispatcher would, and goes on into its job if that is to run. Such a job costs one wake, its worker's own, and is there as soon as
-//! a thread that Linux alone schedules. In one of two manners:
+//! a thread that Linux alone schedules. Workers stand by *grades*, which are preemption levels ([`Machine::preemption_levels`]), as many as
+//! there is room for: the kernel wakes a worker at once where its arrival may take the CPU from whoever runs, and leaves it waiting,
+//! its timer expired, where it may not. Then the arrival is told late, at the next step, whoever makes it: the end of a job is one.
+//! The machine is told of it before everything that happened later, so that it does the same as if it had been told in time; at
+//! the end of the run at the latest ([`Root::conclude`]).
 //!
-//! A *prompt* worker sleeps above whoever runs, and is awake in time. If its job is not to run yet it sleeps on until it is called, and
-//! has cost a wake as the dispatcher's would have been. One that no arrival interrupts ([`Machine::is_interrupted_by_nobody`]) may stay above
-//! the others for its job; another prompt one that comes meanwhile is late then, and told late, but before the end of that job.
+//! Only tasks may do so that stand above everybody whom they may interrupt, and that queue behind themselves
+//! ([`Machine::queues_behind_itself`]): what comes behind an unfinished job of the same task is told at its end at the latest.
 //!
-//! A *patient* one sleeps where whoever runs stands, and is awake when nobody of its root computes. While somebody does the arrival is told
-//! late, at the next step, whoever makes it: the end of a job is one. Only tasks whose arrivals change nothing before that may do so
-//! ([`Machine::interrupts_nobody`]).
-//!
-//! An arrival behind an unfinished job of the same task is told late in both manners ([`Machine::queues_behind_itself`]). The machine is
-//! told of late arrivals before everything that happened later, so that it does the same as if it had been told in time; at the end
-//! of the run at the latest ([`Root::conclude`]).
-//!
-//! Of several that come at one instant one is armed, the prompt before the patient, and its step tells of all of them; the others are
-//! *covered*.
+//! Of several that come at one instant one is armed, and its step tells of all that stand no higher; those are *covered*.
 //!
 //! Invariant: an arrival is missing among the alarms, which the dispatcher is awake for, only while its task has an unfinished job,
 //! whose end is a step, or while a worker is armed for its instant.
 //!
-//! Absent on purpose: arrivals that are seen later than they count from (jitter), which may come before whoever runs; and patience that
-//! depends on who runs, which costs as many rings as it saves wakes.
+//! Absent on purpose: arrivals that are seen later than they count from (jitter), which may come before whoever runs; and moving a worker to
+//! another grade, which costs as much as it saves.
 //!
-//! [`Machine::interrupts_nobody`]: talea_core::machine::Machine::interrupts_nobody
-//! [`Machine::is_interrupted_by_nobody`]: talea_core::machine::Machine::is_interrupted_by_nobody
+//! [`Machine::preemption_levels`]: talea_core::machine::Machine::preemption_levels
 //! [`Machine::queues_behind_itself`]: talea_core::machine::Machine::queues_behind_itself
 
 use super::Root;
@@ -38,18 +31,10 @@ use talea_core::machine::TaskId;
 /// So many workers may sleep like this at a time: whoever wants to looks at all others.
 const MOST: usize = 64;
 
-/// How a worker is awake by itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Manner {
-    Prompt,
-    Patient,
-}
-
 /// A worker that waits for a job that comes.
 #[derive(Clone, Copy, Debug)]
 struct Dozer {
     task: TaskId,
-    manner: Manner,
     until: Time,
     /// It is awake by itself then; otherwise another one is.
     is_armed: bool,
@@ -58,37 +43,53 @@ struct Dozer {
 /// Who sleeps like this, and who may.
 #[derive(Debug)]
 pub(super) struct Dozers {
-    /// By task; none: its worker is called.
-    manners: Vec<Option<Manner>>,
-    /// By task: no arrival interrupts it.
-    calm: Vec<bool>,
+    /// By task: so many levels below the highest its worker stands.
+    grades: Vec<u8>,
+    /// By task: its worker may; others are called.
+    may: Vec<bool>,
     asleep: Vec<Dozer>,
 }
 
 impl Dozers {
     pub(super) fn new(tasks: usize) -> Dozers {
-        Dozers { manners: vec![None; tasks], calm: vec![false; tasks], asleep: Vec::with_capacity(MOST) }
+        Dozers { grades: vec![0; tasks], may: vec![false; tasks], asleep: Vec::with_capacity(MOST) }
     }
 }
 
+/// By task: which of so many grades the worker has, the highest first; the last one takes all for whom there is no room.
+fn grades(levels: &[u32], room: u8) -> Vec<u8> {
+    let mut distinct = levels.to_vec();
+    distinct.sort_unstable_by(|a, b| b.cmp(a));
+    distinct.dedup();
+    let last = usize::from(room.max(1)) - 1;
+    let grade = |level: &u32| distinct.partition_point(|other| other > level).min(last) as u8;
+    levels.iter().map(grade).collect()
+}
+
 impl<M: Mechanism> Root<M> {
-    /// Its workers step it, at priorities of its own: those may come by themselves whom nobody has to be interrupted for, and, if there
-    /// is a level above whoever runs (`is_roomy`), those who may interrupt.
-    pub(crate) fn let_doze(&mut self, is_roomy: bool) {
-        let manner = |task: TaskId| {
-            if self.machine.interrupts_nobody(task) {
-                Some(Manner::Patient)
-            } else {
-                (is_roomy && self.machine.queues_behind_itself(task)).then_some(Manner::Prompt)
-            }
-        };
+    /// Its workers step it, and have so many levels of their own: those may come by themselves who stand above everybody whom they
+    /// may interrupt.
+    pub(crate) fn let_doze(&mut self, room: u8) -> Result<(), M::Error> {
+        let grades = grades(&self.machine.preemption_levels(), room);
+        self.mechanism.grade(&grades)?;
         let tasks = || (0..self.loads.len() as u32).map(TaskId);
-        self.dozers.manners = tasks().map(manner).collect();
-        self.dozers.calm = tasks().map(|task| self.machine.is_interrupted_by_nobody(task)).collect();
+        let is_above = |task: TaskId, other: TaskId| grades[task.0 as usize] < grades[other.0 as usize];
+        let may = |task: TaskId| {
+            let is_heard =
+                |other| other == task || is_above(task, other) || self.machine.leaves_alone(task, other);
+            self.machine.queues_behind_itself(task) && tasks().all(is_heard)
+        };
+        self.dozers.may = tasks().map(may).collect();
+        self.dozers.grades = grades;
+        Ok(())
     }
 
-    fn manner(&self, task: TaskId) -> Option<Manner> {
-        self.dozers.manners[task.0 as usize]
+    fn grade(&self, task: TaskId) -> u8 {
+        self.dozers.grades[task.0 as usize]
+    }
+
+    fn may_doze(&self, task: TaskId) -> bool {
+        self.dozers.may[task.0 as usize]
     }
 
     fn is_idle(&self, task: TaskId) -> bool {
@@ -104,7 +105,7 @@ impl<M: Mechanism> Root<M> {
         };
         self.arrivals.set(task.0, arrival.seen.as_ns());
         // What comes behind an unfinished job is told at its end at the latest.
-        if self.manner(task).is_some() && !self.is_idle(task) && arrival.nominal == arrival.seen {
+        if self.may_doze(task) && !self.is_idle(task) && arrival.nominal == arrival.seen {
             self.alarms.remove(task.0);
         } else {
             self.alarms.set(task.0, arrival.seen.as_ns());
@@ -113,7 +114,7 @@ impl<M: Mechanism> Root<M> {
 
     /// A job of `task` has ended: if that was the last, somebody has to be awake for the next.
     pub(super) fn look_out(&mut self, task: TaskId) {
-        if self.manner(task).is_some() && self.is_idle(task) {
+        if self.may_doze(task) && self.is_idle(task) {
             self.expect(task);
         }
     }
@@ -125,7 +126,7 @@ impl<M: Mechanism> Root<M> {
         let until = self.now.as_ns().min(change).min(woken);
         while let Some((at, task)) = self.arrivals.first()
             && at < until
-            && self.manner(TaskId(task)).is_some()
+            && self.may_doze(TaskId(task))
             && !self.alarms.contains(task)
         {
             self.arrive(TaskId(task), log);
@@ -162,8 +163,12 @@ impl<M: Mechanism> Root<M> {
 
     /// The worker of `task`, which steps, waits for a job: until when it is to sleep by itself; nothing: until it is called.
     pub(crate) fn doze(&mut self, task: TaskId) -> Result<Option<Time>, M::Error> {
-        let Some(manner) = self.manner(task) else { return Ok(None) };
-        if self.closed || self.stopped || !self.is_idle(task) || self.dozers.asleep.len() == MOST {
+        if !self.may_doze(task)
+            || self.closed
+            || self.stopped
+            || !self.is_idle(task)
+            || self.dozers.asleep.len() == MOST
+        {
             return Ok(None);
         }
         let Some(arrival) = self.loads[task.0 as usize].next().filter(|next| next.nominal == next.seen)
@@ -177,16 +182,14 @@ impl<M: Mechanism> Root<M> {
             self.alarms.set(task.0, until.as_ns());
             return Ok(None);
         }
-        // A patient one may be awake too late for a prompt one.
+        // One that stands lower may be awake too late.
         let covers = |other: &Dozer| {
-            other.until == until
-                && other.is_armed
-                && (other.manner == Manner::Prompt || other.manner == manner)
+            other.until == until && other.is_armed && self.grade(other.task) <= self.grade(task)
         };
         let is_armed = !self.dozers.asleep.iter().any(covers);
-        self.dozers.asleep.push(Dozer { task, manner, until, is_armed });
-        if is_armed && manner == Manner::Prompt {
-            self.mechanism.ready(task, self.dozers.calm[task.0 as usize])?;
+        self.dozers.asleep.push(Dozer { task, until, is_armed });
+        if is_armed {
+            self.mechanism.ready(task)?;
         }
         Ok(is_armed.then_some(until))
     }
@@ -195,9 +198,10 @@ impl<M: Mechanism> Root<M> {
     /// arrival already, and calls the worker when it is to run.
     pub(crate) fn comes(&mut self, task: TaskId, now: Time) -> bool {
         let Some(dozer) = self.dozers.asleep.iter().find(|dozer| dozer.task == task) else { return false };
-        let (due, manner) = (dozer.until, dozer.manner);
-        // While somebody computes a patient one is not late.
-        if manner == Manner::Prompt || self.running[0].is_none() {
+        let due = dozer.until;
+        // Behind one that stands as high or higher it is not late.
+        let is_behind = self.running[0].is_some_and(|doing| self.grade(doing.task) <= self.grade(task));
+        if !is_behind {
             self.awake(0, due, now.max(due));
         }
         true

@@ -173,6 +173,11 @@ impl<M: Mechanism> Root<M> {
         self.late.all()
     }
 
+    /// Whom the worker that has just stepped has to call when it has given back the lock.
+    pub(crate) fn uncalled(&mut self) -> Option<TaskId> {
+        self.mechanism.uncalled()
+    }
+
     /// When it was last stepped.
     pub(crate) fn now(&self) -> Time {
         self.now

@@ -102,10 +102,9 @@ impl Cast {
         let programs = loads.iter().filter(|load| load.program.is_some()).count();
         let chosen = Chosen::for_orders(ranks.hold, tasks, programs);
         let mut live = Root::new(machine, cpus, mechanism, loads, root.changes, root.flows)?;
-        // Whoever comes by itself stands where those stand who may run, or above them. Nor is anybody awake before its time but a
-        // dispatcher.
+        // Whoever comes by itself stands by its grade. Nor is anybody awake before its time but a dispatcher.
         if may_step && ranks.hold == Hold::Own && options.spin.is_zero() {
-            live.let_doze(ranks.band.is_roomy());
+            live.let_doze(ranks.grades())?;
         }
         let live = Arc::new(PiLock::new(Live::new(live, cpus, tasks, options.room)));
         let led = Led::Machine { live, door: may_step.then_some(door), chosen };

@@ -8,12 +8,17 @@ use crate::record::{Entry, Log, What};
 use crate::replay::replay;
 use crate::root::{Root, Stepper};
 use talea_core::criteria::Own;
-use talea_core::machine::{Body, Condition, Event, Order, SchedulerSpec, TaskId, TaskSpec, Tree, Version};
+use talea_core::machine::{
+    Body, Condition, Event, Machine, Order, SchedulerSpec, TaskId, TaskSpec, Tree, Version,
+};
 use talea_core::sched::Policy;
 use talea_core::server::{Kind, Reservation};
 use talea_core::workload::{Arrivals, Cost, Source, Workload};
 use talea_core::{Span, Time, Work};
 use talea_sim::dice::Dice;
+
+/// Levels of workers.
+const ROOM: [u8; 3] = [1, 3, 40];
 
 fn scheduler(dice: &mut Dice) -> SchedulerSpec {
     let policies = [
@@ -89,6 +94,11 @@ fn system(dice: &mut Dice) -> (Tree, Workload) {
     (tree, Workload { sources, seed: dice.next() })
 }
 
+fn interrupts_nobody(machine: &Machine, task: TaskId) -> bool {
+    let others = (0..machine.tasks() as u32).map(TaskId).filter(|&other| other != task);
+    machine.queues_behind_itself(task) && others.into_iter().all(|other| machine.leaves_alone(task, other))
+}
+
 /// Whether an arrival of a task that interrupts nobody, without jitter and alone in its step, has changed who runs while somebody did: none may.
 fn takes_the_cpu(tree: &Tree, ran: &Ran) -> Option<TaskId> {
     let machine = tree.build().expect("a sound tree");
@@ -104,7 +114,7 @@ fn takes_the_cpu(tree: &Tree, ran: &Ran) -> Option<TaskId> {
                     && busy
                     && is_ordered
                     && arrival == now
-                    && machine.interrupts_nobody(task)
+                    && interrupts_nobody(&machine, task)
                 {
                     return Some(task);
                 }
@@ -140,7 +150,7 @@ fn s8_workers_that_are_awake_by_themselves_change_no_order_and_no_count() {
         let plain = run(&tree, &workload, until, in_time);
         assert_eq!(takes_the_cpu(&tree, &plain), None, "case {case}: it interrupts somebody\n{tree:?}");
         let changes = vec![(at(70), Condition::Mode(1))];
-        let ran = run_dozing(&tree, &workload, until, case % 3 > 0, changes, in_time);
+        let ran = run_dozing(&tree, &workload, until, ROOM[case % 3], changes, in_time);
         if let Some(differs) = ran.course.parts_from(&simulate(&tree, &workload, until)) {
             panic!("case {case}: {differs:?}\n{tree:?}\n{workload:?}");
         }
@@ -159,6 +169,38 @@ fn s8_workers_that_are_awake_by_themselves_change_no_order_and_no_count() {
 }
 
 #[test]
+fn s8_of_the_jobs_that_have_begun_the_one_that_is_to_run_stands_highest() {
+    let mut dice = Dice::new(41);
+    let (mut stops, mut by_themselves) = (0, 0);
+    for case in 0..300 {
+        let mut tree = Tree::new(1, SchedulerSpec { own: Own::default(), ..scheduler(&mut dice) });
+        let mut sources = Vec::new();
+        for _ in 0..=dice.below(8) {
+            let period = 5 * (1 + dice.below(8));
+            let mut spec = TaskSpec::new("task", ms(period));
+            spec.deadline = ms(1 + dice.below(2 * period));
+            (spec.priority, spec.criticality) = (dice.below(4) as u8, dice.below(4) as u8);
+            let _ = tree.task(Tree::ROOT, spec);
+            let mut next = 0;
+            let mut sometime = || {
+                next += 1 + dice.below(20 * period);
+                Time::from_ns(next * 100_000)
+            };
+            let arrivals = Arrivals::List((0..60).map(|_| sometime()).collect());
+            let cost = Cost::List((0..7).map(|_| tenths(1 + dice.below(4 * period))).collect());
+            sources.push(Source { arrivals, cost });
+        }
+        let workload = Workload { sources, seed: case };
+        let mut delays = Dice::new(case);
+        let delay = || Span::from_ns(delays.below(3) * delays.below(400_000));
+        let ran = run_dozing(&tree, &workload, at(300), 40, Vec::new(), delay);
+        assert_eq!(ran.below, 0, "case {case}: {tree:?}");
+        (stops, by_themselves) = (stops + ran.stops, by_themselves + ran.by_themselves);
+    }
+    assert!(stops > 500 && by_themselves > 3_000, "{stops}, {by_themselves}: too little happens");
+}
+
+#[test]
 fn s8_whoever_is_late_records_what_a_fresh_machine_does_again_and_nothing_is_slept_over() {
     let mut dice = Dice::new(37);
     let (mut late, mut by_themselves) = (0, 0);
@@ -169,7 +211,7 @@ fn s8_whoever_is_late_records_what_a_fresh_machine_does_again_and_nothing_is_sle
         }
         let mut delays = Dice::new(case);
         let delay = || Span::from_ns(delays.below(3) * delays.below(400_000));
-        let ran = run_dozing(&tree, &workload, at(300), case % 3 > 0, Vec::new(), delay);
+        let ran = run_dozing(&tree, &workload, at(300), ROOM[case as usize % 3], Vec::new(), delay);
         let replayed = replay(&mut tree.build().expect("a sound tree"), &ran.record);
         assert!(replayed.is_ok(), "case {case}: {replayed:?}");
         // By the end all is told but what an unfinished job has behind it, and what has just come.
@@ -198,14 +240,14 @@ fn s8_a_light_task_costs_its_dispatcher_nothing() {
     let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::Edf));
     let _ = tree.task(Tree::ROOT, TaskSpec::new("task", ms(10)));
     let workload = Workload { sources: vec![Source::periodic(ms(10), Work::from_ns(1_000_000))], seed: 1 };
-    let ran = run_dozing(&tree, &workload, at(1_000), true, Vec::new(), in_time);
+    let ran = run_dozing(&tree, &workload, at(1_000), 40, Vec::new(), in_time);
     assert_eq!((ran.steps - ran.by_workers - ran.by_themselves, ran.by_themselves), (1, 99));
     // With one beside it whom it may not interrupt, and who interrupts it: without a level above whoever runs that one is the dispatcher's.
     let (tree, workload) = two(Policy::Edf, (4, 1));
-    let ran = run_dozing(&tree, &workload, at(1_000), false, Vec::new(), in_time);
+    let ran = run_dozing(&tree, &workload, at(1_000), 1, Vec::new(), in_time);
     assert_eq!(ran.steps - ran.by_workers - ran.by_themselves, 250);
     assert_eq!(ran.by_themselves, 50, "where both come together the dispatcher is awake anyway");
-    let ran = run_dozing(&tree, &workload, at(1_000), true, Vec::new(), in_time);
+    let ran = run_dozing(&tree, &workload, at(1_000), 40, Vec::new(), in_time);
     assert_eq!(ran.steps - ran.by_workers - ran.by_themselves, 1);
     assert_eq!(ran.by_themselves, 299, "that of each job but the first two, one for both where both come");
 }
@@ -222,21 +264,21 @@ fn s8_whoever_interrupts_is_awake_in_time_by_itself_and_for_a_patient_one_that_c
         }
         (tree, Workload { sources, seed: 1 })
     };
-    let ran = run_dozing(&tree, &workload, at(1_000), true, Vec::new(), in_time);
+    let ran = run_dozing(&tree, &workload, at(1_000), 40, Vec::new(), in_time);
     assert_eq!(ran.course.parts_from(&simulate(&tree, &workload, at(1_000))), None);
     assert_eq!(ran.steps - ran.by_workers - ran.by_themselves, 1, "the dispatcher's, of the first two");
     assert_eq!((ran.by_workers, ran.by_themselves), (250, 199), "ends; arrivals of the second");
     assert_eq!(ran.stops, 100, "what comes with the first one does not stop it, nor what is due when it is");
     assert!(ran.late.is_empty());
     // In a band without room all of that is the dispatcher's.
-    let ran = run_dozing(&tree, &workload, at(1_000), false, Vec::new(), in_time);
+    let ran = run_dozing(&tree, &workload, at(1_000), 1, Vec::new(), in_time);
     assert_eq!((ran.steps - ran.by_workers - ran.by_themselves, ran.by_themselves), (200, 0));
 }
 
 #[test]
 fn s8_of_those_that_come_together_one_is_awake_for_all() {
     let (tree, workload) = two(Policy::Fifo, (10, 2));
-    let ran = run_dozing(&tree, &workload, at(1_000), true, Vec::new(), in_time);
+    let ran = run_dozing(&tree, &workload, at(1_000), 40, Vec::new(), in_time);
     assert_eq!((ran.steps - ran.by_workers - ran.by_themselves, ran.by_themselves), (1, 99));
 }
 
@@ -246,7 +288,7 @@ fn s8_a_worker_that_is_awake_late_on_a_free_cpu_is_told_of_and_one_that_waits_fo
     let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::Edf));
     let _ = tree.task(Tree::ROOT, TaskSpec::new("task", ms(10)));
     let workload = Workload { sources: vec![Source::periodic(ms(10), Work::from_ns(1_000_000))], seed: 1 };
-    let ran = run_dozing(&tree, &workload, at(95), true, Vec::new(), || late);
+    let ran = run_dozing(&tree, &workload, at(95), 40, Vec::new(), || late);
     assert_eq!(ran.late.len(), 9);
     for (stretch, begin) in ran.late.iter().zip(1..) {
         assert_eq!((stretch.from, stretch.to, stretch.by), (at(10 * begin), at(10 * begin) + late, late));
@@ -254,7 +296,7 @@ fn s8_a_worker_that_is_awake_late_on_a_free_cpu_is_told_of_and_one_that_waits_fo
     // Behind one that computes nobody of ours was late.
     let (tree, workload) = two(Policy::Fifo, (10, 2));
     let mut looks = 0;
-    let ran = run_dozing(&tree, &workload, at(95), true, Vec::new(), || {
+    let ran = run_dozing(&tree, &workload, at(95), 40, Vec::new(), || {
         looks += 1;
         if looks > 1 { late } else { Span::ZERO }
     });
@@ -278,7 +320,7 @@ fn y6_a_worker_that_is_called_for_another_job_leaves_what_it_would_have_been_awa
     let fake = Fake::new(2);
     let machine = tree.build().expect("a sound tree");
     let Ok(mut root) = Root::new(machine, 1, fake.clone(), vec![load(), load()], Vec::new(), Vec::new());
-    root.let_doze(true);
+    let Ok(()) = root.let_doze(40);
     let mut log = Log::new(1 << 10);
     let mut step = |root: &mut Root<Fake>, now: u64, mail: Mail| {
         fake.work_until(at(now).as_ns());
@@ -311,7 +353,7 @@ fn s8_where_more_workers_sleep_than_may_be_awake_by_themselves_the_dispatcher_lo
         sources.push(Source { arrivals, cost: Cost::Constant(Work::from_ns(300_000)) });
     }
     let workload = Workload { sources, seed: 1 };
-    let ran = run_dozing(&tree, &workload, at(400), true, Vec::new(), in_time);
+    let ran = run_dozing(&tree, &workload, at(400), 40, Vec::new(), in_time);
     assert_eq!(ran.course.parts_from(&simulate(&tree, &workload, at(400))), None);
     assert!(ran.by_themselves > 100, "{}", ran.by_themselves);
     let dispatchers = ran.steps - ran.by_workers - ran.by_themselves;

@@ -27,10 +27,8 @@ struct FakeWorker {
     left: Option<u64>,
     /// Where it is let run.
     cpu: Option<usize>,
-    /// It sleeps above whoever runs.
-    is_prompt: bool,
-    /// And stays there for its job.
-    is_calm: bool,
+    /// So many levels below the highest it stands.
+    grade: u8,
 }
 
 /// What the mechanism and the test look at.
@@ -43,6 +41,8 @@ pub(super) struct Threads {
     /// Who steps, if it is a worker.
     steps: Option<TaskId>,
     pub(super) stops: u64,
+    /// How often somebody got the CPU who stands no higher than one that was stopped.
+    below: u64,
 }
 
 impl Threads {
@@ -74,7 +74,7 @@ impl Threads {
     /// Whether a worker that is awake by itself gets the CPU, of which there is one.
     fn is_let_in(&self, task: usize) -> bool {
         let mut running = self.workers.iter().filter(|worker| worker.cpu.is_some());
-        running.all(|running| self.workers[task].is_prompt && !running.is_prompt)
+        running.all(|running| self.workers[task].grade < running.grade)
     }
 
     /// Who has just ended, and where.
@@ -82,6 +82,15 @@ impl Threads {
         let over = |(task, worker): (u32, &FakeWorker)| Some((TaskId(task), worker.cpu?, worker.left?));
         let all = (0..).zip(&self.workers).filter_map(over);
         all.filter(|&(.., left)| left == 0).map(|(task, cpu, _)| (task, cpu)).collect()
+    }
+
+    /// `task` gets a CPU of which there is one: whoever was stopped stands lower, if grades are preemption levels.
+    fn look_below(&mut self, task: usize) {
+        let grade = self.workers[task].grade;
+        let others =
+            self.workers.iter().enumerate().filter(|&(other, worker)| other != task && worker.left.is_some());
+        self.below +=
+            u64::from(others.into_iter().any(|(_, worker)| worker.cpu.is_none() && worker.grade <= grade));
     }
 
     /// Never two on one CPU.
@@ -119,24 +128,26 @@ impl Mechanism for Fake {
 
     fn begin(&mut self, cpu: Cpu, task: TaskId, job: Job) -> Result<(), Infallible> {
         let mut threads = self.0.borrow_mut();
-        if threads.steps == Some(task) && !threads.workers[task.0 as usize].is_prompt {
-            let is_there = |worker: &FakeWorker| worker.cpu == Some(cpu.0 as usize);
+        if threads.steps == Some(task) {
+            let grade = threads.workers[task.0 as usize].grade;
+            let is_there = |worker: &FakeWorker| worker.cpu == Some(cpu.0 as usize) && worker.grade <= grade;
             assert!(
                 !threads.workers.iter().any(is_there),
                 "whoever steps goes behind one that nobody stops then"
             );
         }
-        let is_let = threads.steps.is_none_or(|by| by == task);
+        threads.look_below(task.0 as usize);
         let worker = &mut threads.workers[task.0 as usize];
         assert_eq!((worker.left, worker.cpu), (None, None), "it has a job");
         worker.left = Some(job.cost.as_ns());
         worker.cpu = Some(cpu.0 as usize);
-        worker.is_prompt &= worker.is_calm && is_let;
         Ok(())
     }
 
     fn resume(&mut self, cpu: Cpu, task: TaskId) -> Result<(), Infallible> {
-        let worker = &mut self.0.borrow_mut().workers[task.0 as usize];
+        let mut threads = self.0.borrow_mut();
+        threads.look_below(task.0 as usize);
+        let worker = &mut threads.workers[task.0 as usize];
         assert!(worker.left.is_some(), "it has no job");
         worker.cpu = Some(cpu.0 as usize);
         Ok(())
@@ -157,12 +168,18 @@ impl Mechanism for Fake {
         Ok(())
     }
 
-    fn ready(&mut self, task: TaskId, is_calm: bool) -> Result<(), Infallible> {
-        let mut threads = self.0.borrow_mut();
-        assert_eq!(threads.steps, Some(task), "it does not step");
-        let worker = &mut threads.workers[task.0 as usize];
+    fn grade(&mut self, grades: &[u8]) -> Result<(), Infallible> {
+        for (worker, &grade) in self.0.borrow_mut().workers.iter_mut().zip(grades) {
+            worker.grade = grade;
+        }
+        Ok(())
+    }
+
+    fn ready(&mut self, task: TaskId) -> Result<(), Infallible> {
+        let threads = self.0.borrow();
+        assert!(threads.steps.is_none_or(|by| by == task), "it does not step");
+        let worker = &threads.workers[task.0 as usize];
         assert_eq!((worker.left, worker.cpu), (None, None), "it has a job");
-        (worker.is_prompt, worker.is_calm) = (true, is_calm);
         Ok(())
     }
 
@@ -185,6 +202,8 @@ pub(super) struct Ran {
     pub(super) by_themselves: u64,
     pub(super) tallies: Vec<Tally>,
     pub(super) refused: u64,
+    /// How often somebody got the CPU who stands no higher than one that was stopped.
+    pub(super) below: u64,
     /// When dispatchers were awake late, or workers in their places.
     pub(super) late: Vec<Stretch>,
 }
@@ -231,16 +250,16 @@ pub(super) fn run_by(
 }
 
 /// Where workers always step the root when they finish, and those that may are awake by themselves when their jobs come, late by `late` as
-/// dispatchers are; `is_roomy`: also those who interrupt somebody. In a world that changes.
+/// dispatchers are; on so many levels. In a world that changes.
 pub(super) fn run_dozing(
     tree: &Tree,
     workload: &Workload,
     until: Time,
-    is_roomy: bool,
+    room: u8,
     changes: Vec<(Time, Condition)>,
     late: impl FnMut() -> Span,
 ) -> Ran {
-    go(tree, workload, until, (Span::ZERO, Span::ZERO), changes, |_| true, late, Some(is_roomy))
+    go(tree, workload, until, (Span::ZERO, Span::ZERO), changes, |_| true, late, Some(room))
 }
 
 #[allow(clippy::too_many_arguments, reason = "everything that a run may differ in")]
@@ -252,7 +271,7 @@ fn go(
     changes: Vec<(Time, Condition)>,
     mut may: impl FnMut(u64) -> bool,
     mut late: impl FnMut() -> Span,
-    dozes: Option<bool>,
+    dozes: Option<u8>,
 ) -> Ran {
     let cpus = tree.cpus as usize;
     let machine = tree.build().expect("a sound tree");
@@ -264,8 +283,8 @@ fn go(
         .zip(&workload.sources)
         .map(|(drawn, source)| Load::drawn(&drawn.arrivals, drawn.costs, source.cost.clone()));
     let Ok(mut root) = Root::new(machine, cpus, fake.clone(), loads.collect(), changes, Vec::new());
-    if let Some(is_roomy) = dozes.filter(|_| cpus == 1) {
-        root.let_doze(is_roomy);
+    if let Some(room) = dozes {
+        let Ok(()) = root.let_doze(room);
     }
     // As any dispatcher is; where there are budgets it would look at them earlier than a twin does.
     for cpu in (0..cpus).filter(|_| !meters) {
@@ -344,10 +363,10 @@ fn go(
     root.conclude(until, &mut logs[0]);
     let (record, lost) = merge(logs);
     assert_eq!(lost, 0);
-    let stops = fake.0.borrow().stops;
+    let (stops, below) = (fake.0.borrow().stops, fake.0.borrow().below);
     let (tallies, refused, late) = (root.tallies().to_vec(), root.refused(), root.late().to_vec());
     let course = Course::of(tree.cpus, &record);
-    Ran { course, record, stops, steps, by_workers, by_themselves, tallies, refused, late }
+    Ran { course, record, stops, steps, by_workers, by_themselves, tallies, refused, below, late }
 }
 
 /// When somebody is awake who sleeps until then.
