@@ -68,10 +68,24 @@ fn s8_whoever_interrupts_is_awake_by_itself_while_another_one_computes() {
         Load::new(arrivals, vec![Work::from_ns(cost)])
     };
     let begun: Mutex<Vec<(u64, Time)>> = Mutex::new(Vec::with_capacity(64));
-    let note = |job: &Job, _: &_| begun.lock().expect("nobody panics").push((job.number, clock::now()));
+    let level = || match talea_os::sched::get(talea_os::Tid::current()).expect("it is there").policy {
+        talea_os::sched::Policy::Fifo(level) => level,
+        other => panic!("{other:?}"),
+    };
+    // Those of the first one and of the other, of each job.
+    let levels: [Mutex<Vec<u8>>; 2] = [(); 2].map(|()| Mutex::new(Vec::with_capacity(64)));
+    let note = |job: &Job, _: &_| {
+        begun.lock().expect("nobody panics").push((job.number, clock::now()));
+        levels[1].lock().expect("nobody panics").push(level());
+    };
+    let mut spend = talea_exec::work::spender();
+    let compute = |job: &Job, over: &_| {
+        spend(job, over);
+        levels[0].lock().expect("nobody panics").push(level());
+    };
     // The first one computes from the first job of the other to behind the begin of the third.
     let tasks = vec![
-        TaskPlan { load: load(LONG, 42_000_000), body: talea_exec::work::spender() },
+        TaskPlan { load: load(LONG, 42_000_000), body: Box::new(compute) },
         TaskPlan { load: load(SHORT, 1_000), body: Box::new(note) },
     ];
     let cpus = vec![two_cpus()[0]];
@@ -91,13 +105,19 @@ fn s8_whoever_interrupts_is_awake_by_itself_while_another_one_computes() {
     between.sort_unstable();
     let middle = between[between.len() / 2];
     assert!(middle < Span::from_ns(10_000_000), "half of them later than {middle}");
+    // Nobody is moved, and whoever interrupts stands above.
+    let [mut of_long, mut of_short] = levels.map(|levels| levels.into_inner().expect("nobody panics"));
+    of_long.dedup();
+    of_short.dedup();
+    assert_eq!((of_long.len(), of_short.len()), (1, 1));
+    assert!(of_short > of_long, "{of_short:?}, {of_long:?}");
 }
 
 #[test]
 fn s8_whoever_comes_with_the_most_urgent_one_goes_before_whom_that_has_interrupted() {
     needs_root!();
     needs!("two CPUs", kernel::cpus().len() >= 2);
-    let bench = Bench::new("exec_owed");
+    let bench = Bench::new("exec_with");
     let scene = Scene::read(
         r#"
         duration = "420ms"
@@ -159,4 +179,42 @@ fn s8_whom_no_arrival_interrupts_is_interrupted_by_a_wake() {
     );
     let agreed = &scene.agrees(&bench)[0];
     assert!(agreed.preemptions() >= 4, "{}", agreed.preemptions());
+}
+
+#[test]
+fn s8_whoever_was_stopped_is_out_of_the_way_of_one_that_comes_back_from_before_it() {
+    needs_root!();
+    needs!("two CPUs", kernel::cpus().len() >= 2);
+    let bench = Bench::new("exec_way");
+    // At 90 ms `back` has the earlier deadline; `stopped` has the higher level, and was stopped by one that is above both.
+    let scene = Scene::read(
+        r#"
+        duration = "420ms"
+        [[scheduler]]
+        name = "cpu"
+        policy = "edf"
+        [[task]]
+        name = "back"
+        period = "200ms"
+        deadline = "180ms"
+        cost = "40ms"
+        [[task.suspension]]
+        start = "10ms"
+        length = "70ms"
+        [[task]]
+        name = "stopped"
+        period = "200ms"
+        deadline = "150ms"
+        cost = "50ms"
+        offset = "40ms"
+        [[task]]
+        name = "above"
+        period = "200ms"
+        deadline = "60ms"
+        cost = "30ms"
+        offset = "60ms"
+        "#,
+    );
+    let agreed = &scene.agrees(&bench)[0];
+    assert!(agreed.preemptions() >= 2, "{}", agreed.preemptions());
 }
