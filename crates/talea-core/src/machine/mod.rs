@@ -42,8 +42,8 @@ mod meter;
 mod notes;
 #[cfg(test)]
 mod operations;
-mod patience;
 mod possible;
+mod preemption;
 mod run;
 mod sharing;
 mod spec;

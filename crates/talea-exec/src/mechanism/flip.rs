@@ -9,8 +9,6 @@
 //! Whom another worker gives a job is called when that one has given back the lock: it may stand higher, and would take the CPU
 //! from one that has it.
 //!
-//! [`Machine::preemption_levels`]: talea_core::machine::Machine::preemption_levels
-//!
 //! A priority keeps nobody from a CPU that nobody else wants. So where a CPU rests, the gates of those that were stopped
 //! there within a job are shut ([`talea_os::gate`]): they sleep before they take another step of their own. On a root with
 //! several CPUs a gate is shut at every stop, because there a dispatcher may have to wait for the other one's lock while the
@@ -18,6 +16,8 @@
 //!
 //! Absent on purpose: workers that block within a job without telling. Then the kernel lets the next in line go on,
 //! which on a root with one CPU may be one that was stopped.
+//!
+//! [`Machine::preemption_levels`]: talea_core::machine::Machine::preemption_levels
 
 use super::Mechanism;
 use crate::stage::{Hold, Ranks, Stage};
