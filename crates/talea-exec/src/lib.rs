@@ -51,7 +51,7 @@ pub use course::{Course, Turn};
 pub use flow::Flow;
 pub use holes::Hole;
 pub use load::{Arrival, Arrivals, Load};
-pub use mechanism::{Chosen, Means, Mechanism, Wish};
+pub use mechanism::{After, Chosen, Means, Mechanism, Wish};
 pub use programs::{Fate, ProgramReport};
 pub use record::{Entry, What};
 pub use remote::Remote;

@@ -149,11 +149,9 @@ impl<M: Mechanism> Counter<M> {
         };
         let mut late = 0_u64;
         office.root.alert(cpu, |other| late |= 1 << other);
-        let uncalled = office.root.uncalled();
+        let after = office.root.after();
         drop(office);
-        if let Some(task) = uncalled {
-            stage.slots[task.0 as usize].call();
-        }
+        after.finish(stage);
         for (_, other) in stage.cpus.iter().enumerate().filter(|&(other, _)| late >> other & 1 == 1) {
             other.mailbox.bell.ring();
         }

@@ -5,7 +5,7 @@
 //! (a few microseconds a job), and anything that should not have been. What an order lasted longer than its worker's clock went on is a
 //! [`Stretch`].
 
-use super::Mechanism;
+use super::{After, Mechanism};
 use crate::stretch::{Stretch, Stretches};
 use crate::work::Job;
 use talea_core::machine::{Cpu, TaskId};
@@ -133,8 +133,8 @@ impl<M: Mechanism> Mechanism for Audited<M> {
         self.inner.ready(task)
     }
 
-    fn uncalled(&mut self) -> Option<TaskId> {
-        self.inner.uncalled()
+    fn after(&mut self) -> After {
+        self.inner.after()
     }
 
     fn rest(&mut self, cpu: Cpu) -> Result<(), M::Error> {

@@ -7,7 +7,7 @@
 //! whoever was stopped and stands as high as the one that gets the CPU is lowered. On roots with several CPUs all have one grade.
 //!
 //! Whom another worker gives a job is called when that one has given back the lock: it may stand higher, and would take the CPU
-//! from one that has it.
+//! from one that has it. For the same reason a worker that puts somebody back at a higher level stands as high for the rest of its step.
 //!
 //! A priority keeps nobody from a CPU that nobody else wants. So where a CPU rests, the gates of those that were stopped
 //! there within a job are shut ([`talea_os::gate`]): they sleep before they take another step of their own. On a root with
@@ -19,7 +19,7 @@
 //!
 //! [`Machine::preemption_levels`]: talea_core::machine::Machine::preemption_levels
 
-use super::Mechanism;
+use super::{After, Mechanism};
 use crate::stage::{Hold, Ranks, Stage};
 use crate::work::Job;
 use std::io;
@@ -68,8 +68,8 @@ pub(crate) struct Flip {
     eager: bool,
     /// The worker that does what is done now; none: a dispatcher.
     by: Option<TaskId>,
-    /// Whom it has yet to call.
-    uncalled: Option<TaskId>,
+    /// What it has yet to do.
+    after: After,
 }
 
 impl Flip {
@@ -93,7 +93,7 @@ impl Flip {
             stage,
             ranks,
             by: None,
-            uncalled: None,
+            after: After::default(),
         }
     }
 
@@ -124,6 +124,17 @@ impl Flip {
         Ok(())
     }
 
+    /// Whoever steps is not interrupted by `task`, which is let go.
+    fn hold_on(&mut self, task: TaskId) -> io::Result<()> {
+        let Some(by) = self.by.filter(|_| !self.eager && self.after.back.is_none()) else { return Ok(()) };
+        let (worker, stepper) = (self.workers[task.0 as usize], self.workers[by.0 as usize]);
+        if worker.grade < stepper.grade {
+            self.ranks.raised(stepper.who.tid, 0)?;
+            self.after.back = Some((self.ranks, stepper.who.tid, stepper.grade));
+        }
+        Ok(())
+    }
+
     /// Whether `task`, which was stopped, would run before `other` or take its turn behind it.
     fn is_in_the_way(&self, task: TaskId, other: TaskId) -> bool {
         let (task, other) = (&self.workers[task.0 as usize], &self.workers[other.0 as usize]);
@@ -146,6 +157,9 @@ impl Flip {
             sched::set_affinity(self.workers[at].who.tid, &CpuSet::single(physical))?;
             self.workers[at].cpu = cpu;
             self.stage.slots[at].cpu.store(cpu.0, Ordering::Release);
+        }
+        if self.workers[at].lowered || self.workers[at].shut {
+            self.hold_on(task)?;
         }
         self.lift(task)?;
         if self.workers[at].shut {
@@ -180,7 +194,7 @@ impl Mechanism for Flip {
         match self.by {
             // It is awake.
             Some(by) if by == task => {}
-            Some(_) if !self.eager => self.uncalled = Some(task),
+            Some(_) if !self.eager => self.after.call = Some(task),
             _ => slot.call(),
         }
         Ok(())
@@ -223,8 +237,8 @@ impl Mechanism for Flip {
         self.lift(task)
     }
 
-    fn uncalled(&mut self) -> Option<TaskId> {
-        self.uncalled.take()
+    fn after(&mut self) -> After {
+        std::mem::take(&mut self.after)
     }
 
     fn rest(&mut self, cpu: Cpu) -> io::Result<()> {

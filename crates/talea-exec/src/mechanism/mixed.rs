@@ -1,7 +1,7 @@
 //! Each task by the mechanism that fits it: threads by their priorities, programs by their groups.
 
 use super::freeze::{Cage, Freeze};
-use super::{Flip, Mechanism};
+use super::{After, Flip, Mechanism};
 use crate::work::Job;
 use std::io;
 use talea_core::machine::{Cpu, TaskId};
@@ -75,8 +75,8 @@ impl<C: Cage> Mechanism for Mixed<C> {
         self.flip.ready(task)
     }
 
-    fn uncalled(&mut self) -> Option<TaskId> {
-        self.flip.uncalled()
+    fn after(&mut self) -> After {
+        self.flip.after()
     }
 
     fn rest(&mut self, cpu: Cpu) -> io::Result<()> {

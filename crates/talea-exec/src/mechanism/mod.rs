@@ -15,9 +15,32 @@ pub use chosen::{Chosen, Means, Wish};
 pub(crate) use flip::{Flip, Identity};
 pub(crate) use mixed::Mixed;
 
+use crate::stage::{Ranks, Stage};
 use crate::work::Job;
 use talea_core::machine::{Cpu, TaskId};
 use talea_core::{Time, Work};
+use talea_os::Tid;
+
+/// What a worker that has stepped does without the lock: whom it lets go may take the CPU from it.
+#[derive(Clone, Copy, Debug, Default)]
+#[must_use]
+pub struct After {
+    /// Who was given a job, and is not awake.
+    pub(crate) call: Option<TaskId>,
+    /// The worker stands above its grade for the time of its step.
+    pub(crate) back: Option<(Ranks, Tid, u8)>,
+}
+
+impl After {
+    pub(crate) fn finish(self, stage: &Stage) {
+        if let Some(task) = self.call {
+            stage.slots[task.0 as usize].call();
+        }
+        if let Some((ranks, tid, grade)) = self.back {
+            ranks.raised(tid, grade).expect("a thread may lower itself");
+        }
+    }
+}
 
 /// One way to obey orders.
 pub trait Mechanism {
@@ -54,10 +77,9 @@ pub trait Mechanism {
         Ok(())
     }
 
-    /// Whom the worker that steps has given a job without calling it: at its grade that one may take the CPU, and the lock is not given
-    /// back yet. Said once.
-    fn uncalled(&mut self) -> Option<TaskId> {
-        None
+    /// What the worker that steps has yet to do when it has given back the lock. Said once.
+    fn after(&mut self) -> After {
+        After::default()
     }
 
     /// Nobody has `cpu`: whoever was stopped there must not run although nobody else does.

@@ -207,3 +207,18 @@ impl<M: Mechanism> Root<M> {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::grades;
+
+    #[test]
+    fn s8_the_highest_preemption_level_is_the_first_grade_and_the_last_takes_all_others() {
+        let levels = [5, 0, 2, 5, 9];
+        assert_eq!(grades(&levels, 40), [1, 3, 2, 1, 0]);
+        assert_eq!(grades(&levels, 4), [1, 3, 2, 1, 0]);
+        assert_eq!(grades(&levels, 2), [1, 1, 1, 1, 0]);
+        assert_eq!(grades(&levels, 1), [0; 5]);
+        assert_eq!(grades(&[0; 3], 40), [0; 3]);
+    }
+}

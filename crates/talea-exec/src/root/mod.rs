@@ -17,7 +17,7 @@ mod doze;
 use crate::flow::Flow;
 use crate::load::{Cursor, Load};
 use crate::mailbox::Mail;
-use crate::mechanism::Mechanism;
+use crate::mechanism::{After, Mechanism};
 use crate::record::{Entry, Log, What};
 use crate::stretch::{Stretch, Stretches};
 use crate::tally::Tally;
@@ -173,9 +173,9 @@ impl<M: Mechanism> Root<M> {
         self.late.all()
     }
 
-    /// Whom the worker that has just stepped has to call when it has given back the lock.
-    pub(crate) fn uncalled(&mut self) -> Option<TaskId> {
-        self.mechanism.uncalled()
+    /// What the worker that has just stepped has yet to do when it has given back the lock.
+    pub(crate) fn after(&mut self) -> After {
+        self.mechanism.after()
     }
 
     /// When it was last stepped.

@@ -29,6 +29,8 @@ pub(super) struct Agreed {
     course: Course,
     tasks: Vec<String>,
     record: Vec<Entry>,
+    /// Steps of workers that had finished.
+    by_workers: u64,
     /// What the machine did to the run may explain so much; nothing, unless every run was disturbed.
     slack: Work,
 }
@@ -123,7 +125,8 @@ impl Scene {
                 let course = Course::of(root.tree.cpus, &real.record);
                 parts = parts.or_else(|| course.parts_from(simulated));
                 let (tasks, record) = (root.tasks.clone(), real.record.clone());
-                agreed.push(Agreed { course, tasks, record, slack: Work::ZERO });
+                let by_workers = real.effort.iter().map(|effort| effort.by_workers).sum();
+                agreed.push(Agreed { course, tasks, record, by_workers, slack: Work::ZERO });
             }
             let is_disturbed = is_disturbed(&report);
             if parts.is_none() && !is_disturbed {
@@ -164,7 +167,9 @@ impl Scene {
             let orders = talea_exec::replay::replay(&mut fresh, &real.record);
             assert!(orders.unwrap_or_else(|differs| panic!("not replayed: {differs}")) > 0);
             let course = Course::of(root.tree.cpus, &real.record);
-            Agreed { course, tasks: root.tasks.clone(), record: real.record.clone(), slack: Work::ZERO }
+            let (tasks, record) = (root.tasks.clone(), real.record.clone());
+            let by_workers = real.effort.iter().map(|effort| effort.by_workers).sum();
+            Agreed { course, tasks, record, by_workers, slack: Work::ZERO }
         };
         self.system.roots.iter().zip(&report.roots).map(of).collect()
     }
@@ -277,6 +282,11 @@ fn say(number: u32, report: &Report) {
 
 impl Agreed {
     /// What went in and what came out.
+    /// Steps of workers that had finished.
+    pub(super) fn by_workers(&self) -> u64 {
+        self.by_workers
+    }
+
     pub(super) fn record(&self) -> &[Entry] {
         &self.record
     }

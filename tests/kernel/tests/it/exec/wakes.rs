@@ -217,4 +217,6 @@ fn s8_whoever_was_stopped_is_out_of_the_way_of_one_that_comes_back_from_before_i
     );
     let agreed = &scene.agrees(&bench)[0];
     assert!(agreed.preemptions() >= 2, "{}", agreed.preemptions());
+    // Who puts the stopped one back where it stands is not interrupted by it in the middle of that: each end is its worker's own step.
+    assert_eq!(agreed.by_workers(), 9, "ends of jobs, and of pieces before a suspension");
 }
