@@ -30,6 +30,11 @@ impl Flow {
         self.tokens.push()
     }
 
+    /// Whether a job of the source would find room: nobody else puts anything in.
+    pub fn has_room(&self) -> bool {
+        self.tokens.has_room()
+    }
+
     /// A job of the sink takes one out; whether there was one.
     pub fn pop(&self) -> bool {
         self.tokens.pop()
@@ -87,6 +92,10 @@ impl<W: Word> Tokens<W> {
             self.pushed.add(1, Ordering::AcqRel);
         }
         is_room
+    }
+
+    fn has_room(&self) -> bool {
+        self.room.load(Ordering::Acquire) > 0
     }
 
     fn pop(&self) -> bool {

@@ -61,19 +61,22 @@ impl<T> Output<T> {
     /// # Errors
     /// Gives it back if the channel is full.
     pub fn push(&self, value: T) -> Result<(), T> {
-        if self.has_room() { self.0.data.push(value) } else { Err(value) }
+        if self.has_room() { self.put(value) } else { Err(value) }
     }
 
     /// Puts in what `value` makes, which is asked only when there is room; whether there was. Whatever room a job finds belonged to
-    /// jobs that have ended, so what these have given back is there, complete. If `value` panics the room is gone until the channel
-    /// is emptied by a stop.
+    /// jobs that have ended, so what these have given back is there, complete. If `value` panics nothing was put in.
     pub fn push_with(&self, value: impl FnOnce() -> T) -> bool {
-        self.has_room() && self.0.data.push(value()).is_ok()
+        self.has_room() && self.put(value()).is_ok()
     }
 
-    /// Claims it. There is as much in the queue as the flow says.
+    /// There is as much in the queue as the flow says: what is put is counted just before, with nothing between that could fail.
+    fn put(&self, value: T) -> Result<(), T> {
+        if self.0.flow.push() { self.0.data.push(value) } else { Err(value) }
+    }
+
     fn has_room(&self) -> bool {
-        let is_room = self.0.flow.push();
+        let is_room = self.0.flow.has_room();
         if !is_room {
             self.0.counts.full.fetch_add(1, Ordering::Relaxed);
         }
@@ -123,4 +126,22 @@ pub(crate) fn channel<T: Send + 'static>(flow: Flow, size: u32) -> (Output<T>, I
         Box::new(move |left| while shared.data.len() > left && shared.data.pop().is_some() {})
     };
     (Output(Arc::clone(&shared)), Input(shared), Kept { flow, counts, trim })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::channel;
+    use talea_core::machine::TaskId;
+    use talea_exec::Flow;
+
+    #[test]
+    fn y10_what_panics_while_it_is_made_was_not_put_in_and_takes_no_room() {
+        let (put, take, kept) = channel::<u64>(Flow::new(TaskId(0), TaskId(1), 1, 0), 1);
+        let made = std::panic::AssertUnwindSafe(|| put.push_with(|| panic!("on purpose")));
+        assert!(std::panic::catch_unwind(made).is_err());
+        assert!(put.push_with(|| 7), "there is room");
+        assert!(!put.push_with(|| unreachable!("there is none")));
+        assert_eq!((put.push(8), take.pop()), (Err(8), None), "what was put is seen when its job has ended");
+        assert_eq!(kept.counts.full.load(std::sync::atomic::Ordering::Relaxed), 2);
+    }
 }

@@ -185,13 +185,12 @@ impl Running {
         let report = match thread.join() {
             Ok(Ok(ran)) => Ok(self.report(&app, &ran)),
             Ok(Err(failure)) => {
-                // Jobs were under way: what lies there is nobody's.
-                app.channels.iter().for_each(Kept::clear);
+                self.abandon(&app);
                 Err(Error::Run(failure))
             }
             // A bug of ours; whoever has the application keeps it.
             Err(panic) => {
-                app.channels.iter().for_each(Kept::clear);
+                self.abandon(&app);
                 Err(Error::Run(Failure::Os(io::Error::other(format!(
                     "the run's thread panicked: {}",
                     said(&*panic)
@@ -199,6 +198,13 @@ impl Running {
             }
         };
         (app, report)
+    }
+
+    /// If jobs were under way, what lies in the channels is nobody's.
+    fn abandon(&self, app: &Application) {
+        if self.remote.zero().is_some() {
+            app.channels.iter().for_each(Kept::clear);
+        }
     }
 
     fn report(&self, app: &Application, ran: &Ran) -> Report {
@@ -408,7 +414,8 @@ impl Plan {
         let mut denied = Vec::new();
         for &rights in tries {
             match self.run(remote, rights) {
-                Err(Failure::NoRight(why)) => denied.push(why),
+                // A right that is lost on the way ends the run: nobody could tell another one anything.
+                Err(Failure::NoRight(why)) if remote.zero().is_none() => denied.push(why),
                 done => return done.map(|report| ran(report, rights, None)),
             }
         }

@@ -29,7 +29,7 @@ const WIDTH: usize = 6;
 const TASKS: usize = LAYERS * WIDTH + 2;
 /// Activations of the graph at a time.
 const WINDOW: u64 = 8;
-const JOBS: u64 = 100_000;
+const JOBS: u64 = 1_000_000;
 
 /// Spreads a number over all bits (Steele, Lea and Flood, OOPSLA 2014).
 fn spread(number: u64) -> u64 {
@@ -212,10 +212,12 @@ fn configs() -> Vec<Config> {
 }
 
 #[test]
-fn y9_y14_a_hundred_thousand_jobs_leave_no_token_no_thread_and_no_memory_behind() {
+fn y9_y14_a_million_jobs_leave_no_token_no_thread_and_no_memory_behind() {
     let _one = ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     needs!("two CPUs", kernel::cpus().iter().count() >= 2);
-    let jobs = std::env::var("TALEA_SOAK_JOBS").ok().and_then(|jobs| jobs.parse().ok()).unwrap_or(JOBS);
+    let is_soak = std::env::var_os("TALEA_SOAK").is_some();
+    let jobs = if is_soak { 10 * JOBS } else { JOBS };
+    let jobs = std::env::var("TALEA_SOAK_JOBS").ok().and_then(|jobs| jobs.parse().ok()).unwrap_or(jobs);
     // Some twenty lines for each job that falls; what the test itself has to say is heard.
     let loud = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |what| {

@@ -66,3 +66,32 @@ impl<W: Watch> Machine<W> {
         left.map_or(Time::NEVER, |left| now.saturating_add(Span::from_ns(left.as_ns())))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::machine::{Cpu, Event, SchedulerSpec, TaskId, TaskSpec, Tree};
+    use crate::sched::Policy;
+    use crate::server::{Kind, Reservation};
+    use crate::{Span, Time, Work};
+
+    #[test]
+    fn l24_a_budget_of_which_nothing_was_used_lasts_as_long_from_each_look_on() {
+        let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::FixedPriority));
+        let mut spec = SchedulerSpec::new("server", Policy::Fifo);
+        spec.reservation = Some(Reservation::new(Kind::Deferrable, Work::from_ns(400), Span::from_ns(2_000)));
+        let server = tree.scheduler(Tree::ROOT, spec);
+        let _ = tree.task(server, TaskSpec::new("task", Span::from_ns(9_000)));
+        let mut machine = tree.build().expect("a sound tree");
+        let at = |ns: u64| Time::from_ns(ns);
+        let _ = machine.handle(at(0), Event::Arrived { task: TaskId(0), arrival: at(0) });
+        while machine.poll(at(0)).is_some() {}
+        assert_eq!(machine.budget_end(Cpu(0)), at(400));
+        for look in [30, 370, 390] {
+            assert_eq!(machine.poll(at(look)), None);
+            assert_eq!(machine.budget_end(Cpu(0)), at(look + 400));
+        }
+        let _ = machine.handle(at(400), Event::Ran { cpu: Cpu(0), work: Work::from_ns(100) });
+        assert_eq!(machine.poll(at(400)), None);
+        assert_eq!(machine.budget_end(Cpu(0)), at(700));
+    }
+}

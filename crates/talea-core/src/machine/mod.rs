@@ -186,8 +186,8 @@ impl<W: Watch> Machine<W> {
             if self.dirty {
                 self.decide(now);
             } else {
-                if self.any_metered && self.cpus.iter().any(|cpu| cpu.expiry <= now) {
-                    // Budgets were counted at full speed, but some of it went elsewhere.
+                if self.any_metered {
+                    // Budgets were counted at full speed, but some of it went elsewhere, or nothing would have been told.
                     self.measure(now);
                 }
                 return None;

@@ -102,8 +102,8 @@ impl<W: Watch> Machine<W> {
         self.timers.first().map_or(Time::NEVER, |(key, _)| Time::from_ns(key >> 2))
     }
 
-    /// When what runs on `cpu` will have used up a budget or a quantum if it runs at full speed from the last decision
-    /// on; [`Time::NEVER`] if it has none.
+    /// When what runs on `cpu` will have used up a budget or a quantum if it runs at full speed from the last
+    /// [`poll`](Machine::poll) on; [`Time::NEVER`] if it has none.
     pub fn budget_end(&self, cpu: Cpu) -> Time {
         self.cpus[cpu.0 as usize].expiry
     }

@@ -26,7 +26,8 @@ impl Source {
 
     /// Without the line end.
     pub(super) fn text(&self, path: &str) -> io::Result<String> {
-        Ok(fs::read_to_string(self.path(path))?.trim_end().to_owned())
+        // Threads and groups have what names their owners like.
+        Ok(String::from_utf8_lossy(&fs::read(self.path(path))?).trim_end().to_owned())
     }
 
     pub(super) fn number(&self, path: &str) -> Option<i64> {
@@ -48,5 +49,20 @@ impl Source {
             .collect();
         names.sort_unstable();
         names
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Source;
+
+    #[test]
+    fn what_somebody_named_in_bytes_of_his_own_keeps_nobody_from_reading_the_rest() {
+        let folder = std::env::temp_dir().join(format!("talea-source-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        std::fs::write(folder.join("debug"), b"a \xff thread\nnumber: 7\n").expect("a file");
+        let text = Source::below(&folder).text("/debug");
+        std::fs::remove_dir_all(&folder).expect("it was there");
+        assert!(text.expect("it is read").ends_with("number: 7"));
     }
 }

@@ -154,7 +154,12 @@ impl Selection {
                 let weight = u128::from(*weight);
                 (weight * energy + (1_000 - weight) * time, at)
             }),
-            Selection::Mode => of.iter().find(|(_, version)| version.modes >> conditions.mode & 1 == 1),
+            Selection::Mode => {
+                // Of modes beyond those that a version can name, none is in any.
+                let is_in =
+                    |modes: u64| modes.checked_shr(conditions.mode.into()).is_some_and(|of| of & 1 == 1);
+                of.iter().find(|(_, version)| is_in(version.modes))
+            }
             Selection::Mask => of.iter().find(|(_, version)| version.needs & !conditions.permitted == 0),
             Selection::User(chooser) => named(of, chooser(of)),
             Selection::Given(chooser, number) => named(of, chooser(of, *number)),

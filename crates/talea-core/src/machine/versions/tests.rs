@@ -85,6 +85,16 @@ fn y6_a_function_sees_candidates_and_conditions_and_nonsense_falls_back() {
 }
 
 #[test]
+fn y6_in_a_mode_that_no_version_can_name_the_last_one_is_taken() {
+    let versions = vec![version(0, 0, 0, 0), version(0, 0, 0, 0)];
+    for mode in [63, 64, 255] {
+        let conditions = Conditions { mode, ..Conditions::default() };
+        let chosen = choose(Selection::Mode, &versions, 0b11, &conditions);
+        assert!(chosen < 2, "mode {mode}");
+    }
+}
+
+#[test]
 fn y6_conditions_change_one_at_a_time() {
     let mut conditions = Conditions::default();
     conditions.set(Condition::Battery(7));
