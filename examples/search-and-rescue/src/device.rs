@@ -13,7 +13,7 @@ use talea_runtime::Daemon;
 
 type Work = Box<dyn FnOnce() + Send>;
 
-/// As high as the workers of a run: on the CPU of one that waits, nobody comes before it.
+/// Above the workers of a run, which stand from 91 down: on the CPU of one that waits, nobody but a dispatcher comes before it.
 const PRIORITY: u8 = 92;
 
 /// A daemon that does not answer by then is none.

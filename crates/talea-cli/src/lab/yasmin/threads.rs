@@ -7,7 +7,7 @@ use talea_core::{CpuSet, Span, Work};
 use talea_os::sched::{self, Attr, Policy};
 use talea_os::{Tid, clock};
 
-/// Of whoever is measured: as high as the workers of a run.
+/// Of whoever is measured: above the workers of a run, which stand from 91 down, and below its dispatchers.
 pub(super) const PRIORITY: u8 = 92;
 /// Makes the calling thread a FIFO thread on one CPU.
 pub(super) fn enter(cpu: u32, priority: u8) -> io::Result<()> {
