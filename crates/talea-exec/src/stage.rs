@@ -38,7 +38,7 @@ impl Band {
         self.bottom >= 1 && self.top <= 98 && self.bottom + 2 <= self.top
     }
 
-    /// Whether there is a level between dispatchers and workers that may run.
+    /// Whether there is a level for programs, between dispatchers and workers.
     pub(crate) fn is_roomy(self) -> bool {
         self.bottom + 3 <= self.top
     }
@@ -69,7 +69,7 @@ pub(crate) enum Hold {
 /// not run is held back by a gate alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ranks {
-    pub(crate) band: Band,
+    band: Band,
     pub(crate) hold: Hold,
 }
 

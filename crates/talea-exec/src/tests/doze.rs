@@ -242,7 +242,7 @@ fn s8_a_light_task_costs_its_dispatcher_nothing() {
     let workload = Workload { sources: vec![Source::periodic(ms(10), Work::from_ns(1_000_000))], seed: 1 };
     let ran = run_dozing(&tree, &workload, at(1_000), 40, Vec::new(), in_time);
     assert_eq!((ran.steps - ran.by_workers - ran.by_themselves, ran.by_themselves), (1, 99));
-    // With one beside it whom it may not interrupt, and who interrupts it: without a level above whoever runs that one is the dispatcher's.
+    // With one beside it whom it may not interrupt, and who interrupts it: on one level for all that one is the dispatcher's.
     let (tree, workload) = two(Policy::Edf, (4, 1));
     let ran = run_dozing(&tree, &workload, at(1_000), 1, Vec::new(), in_time);
     assert_eq!(ran.steps - ran.by_workers - ran.by_themselves, 250);
@@ -270,7 +270,7 @@ fn s8_whoever_interrupts_is_awake_in_time_by_itself_and_for_a_patient_one_that_c
     assert_eq!((ran.by_workers, ran.by_themselves), (250, 199), "ends; arrivals of the second");
     assert_eq!(ran.stops, 100, "what comes with the first one does not stop it, nor what is due when it is");
     assert!(ran.late.is_empty());
-    // In a band without room all of that is the dispatcher's.
+    // On one level for all, all of that is the dispatcher's.
     let ran = run_dozing(&tree, &workload, at(1_000), 1, Vec::new(), in_time);
     assert_eq!((ran.steps - ran.by_workers - ran.by_themselves, ran.by_themselves), (200, 0));
 }

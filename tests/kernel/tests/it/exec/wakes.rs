@@ -1,6 +1,6 @@
 //! Who is awake when jobs come and end: a dispatcher, or workers by themselves.
 
-use super::scene::Scene;
+use super::scene::{Agreed, Scene};
 use super::{alone, every_2_ms, small, two_cpus};
 use std::sync::Mutex;
 use talea_core::machine::{SchedulerSpec, TaskSpec, Tree};
@@ -54,7 +54,7 @@ fn s8_a_light_task_is_awake_by_itself_and_costs_its_dispatcher_nothing() {
 fn s8_whoever_interrupts_is_awake_by_itself_while_another_one_computes() {
     needs_root!();
     needs!("two CPUs", kernel::cpus().len() >= 2);
-    let _bench = Bench::new("exec_prompt");
+    let _bench = Bench::new("exec_levels");
     const LONG: u64 = 60_000_000;
     const SHORT: u64 = 20_000_000;
     const ROUNDS: u64 = 16;
@@ -113,17 +113,20 @@ fn s8_whoever_interrupts_is_awake_by_itself_while_another_one_computes() {
     assert!(of_short > of_long, "{of_short:?}, {of_long:?}");
 }
 
+/// These tasks under EDF on one CPU, as simulated.
+fn under_edf(bench: &Bench, tasks: &str) -> Agreed {
+    const ROOT: &str = "duration = \"420ms\"\n[[scheduler]]\nname = \"cpu\"\npolicy = \"edf\"\n";
+    Scene::read(&format!("{ROOT}{tasks}")).agrees(bench).swap_remove(0)
+}
+
 #[test]
 fn s8_whoever_comes_with_the_most_urgent_one_goes_before_whom_that_has_interrupted() {
     needs_root!();
     needs!("two CPUs", kernel::cpus().len() >= 2);
     let bench = Bench::new("exec_with");
-    let scene = Scene::read(
+    let agreed = under_edf(
+        &bench,
         r#"
-        duration = "420ms"
-        [[scheduler]]
-        name = "cpu"
-        policy = "edf"
         [[task]]
         name = "long"
         period = "200ms"
@@ -142,7 +145,6 @@ fn s8_whoever_comes_with_the_most_urgent_one_goes_before_whom_that_has_interrupt
         offset = "20ms"
         "#,
     );
-    let agreed = &scene.agrees(&bench)[0];
     assert!(agreed.preemptions() >= 2, "{}", agreed.preemptions());
 }
 
@@ -151,12 +153,9 @@ fn s8_whom_no_arrival_interrupts_is_interrupted_by_a_wake() {
     needs_root!();
     needs!("two CPUs", kernel::cpus().len() >= 2);
     let bench = Bench::new("exec_woken");
-    let scene = Scene::read(
+    let agreed = under_edf(
+        &bench,
         r#"
-        duration = "420ms"
-        [[scheduler]]
-        name = "cpu"
-        policy = "edf"
         [[task]]
         name = "sleeps"
         period = "200ms"
@@ -177,7 +176,6 @@ fn s8_whom_no_arrival_interrupts_is_interrupted_by_a_wake() {
         cost = "15ms"
         "#,
     );
-    let agreed = &scene.agrees(&bench)[0];
     assert!(agreed.preemptions() >= 4, "{}", agreed.preemptions());
 }
 
@@ -187,12 +185,9 @@ fn s8_whoever_was_stopped_is_out_of_the_way_of_one_that_comes_back_from_before_i
     needs!("two CPUs", kernel::cpus().len() >= 2);
     let bench = Bench::new("exec_way");
     // At 90 ms `back` has the earlier deadline; `stopped` has the higher level, and was stopped by one that is above both.
-    let scene = Scene::read(
+    let agreed = under_edf(
+        &bench,
         r#"
-        duration = "420ms"
-        [[scheduler]]
-        name = "cpu"
-        policy = "edf"
         [[task]]
         name = "back"
         period = "200ms"
@@ -215,7 +210,6 @@ fn s8_whoever_was_stopped_is_out_of_the_way_of_one_that_comes_back_from_before_i
         offset = "60ms"
         "#,
     );
-    let agreed = &scene.agrees(&bench)[0];
     assert!(agreed.preemptions() >= 2, "{}", agreed.preemptions());
     // Who puts the stopped one back where it stands is not interrupted by it in the middle of that: each end is its worker's own step.
     assert_eq!(agreed.by_workers(), 9, "ends of jobs, and of pieces before a suspension");
