@@ -2,7 +2,7 @@
 //!
 //! The independent monitor: a thread on the CPU, above everything that a run may order, asks to be woken at a fixed distance.
 //! If it is late, no decision of ours made it so: the CPU was taken away (by the hypervisor, by firmware, by the kernel
-//! with interrupts off). Costs about 20 µs a look on a virtual machine. Holes shorter than its distance may stay unseen. A hole is
+//! with interrupts off). Costs about 20 µs a look on a virtual machine. Holes no longer than [`UNSEEN`] may stay unseen. A hole is
 //! booked from when the monitor was due until it ran: that much is sure, and how long before it had begun nobody knows.
 //!
 //! Runs have their own; [`Monitor`] is for whoever measures without one.
@@ -39,6 +39,8 @@ impl Hole {
 pub const DISTANCE: Span = Span::from_ns(1_000_000);
 /// Being late by less is the ordinary cost of waking up.
 const LATE: Span = Span::from_ns(300_000);
+/// A hole that begins just behind a look and is no longer than this is late by no more than waking up is: no run's monitor sees it.
+pub const UNSEEN: Span = Span::from_ns(DISTANCE.as_ns() + LATE.as_ns());
 /// More than this many holes say nothing that the first ones did not.
 const MOST: usize = 20_000;
 
@@ -153,5 +155,19 @@ mod tests {
         assert_eq!(hole(at(1_060)), None, "an ordinary wake-up");
         assert_eq!(hole(at(1_100)), None);
         assert_eq!(hole(at(1_350)), Some(Hole { cpu: 1, from: at(1_000), to: at(1_350) }));
+    }
+
+    #[test]
+    fn what_no_look_can_have_missed_is_seen_wherever_it_begins() {
+        let is_seen = |begin: u64, length: u64| {
+            let due = begin.next_multiple_of(DISTANCE.as_ns());
+            let awake = due.max(begin + length);
+            Looks::OF_RUNS.hole(0, Time::from_ns(due), Time::from_ns(awake)).is_some()
+        };
+        let begins = || (1..=DISTANCE.as_ns()).step_by(777);
+        assert!(begins().all(|begin| is_seen(begin, UNSEEN.as_ns())));
+        // Just behind a look it is late by no more than waking up is.
+        assert!(!is_seen(1, UNSEEN.as_ns() - 1));
+        assert!(!begins().any(|begin| is_seen(begin, LATE.as_ns())));
     }
 }

@@ -16,6 +16,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 use talea_core::{CpuSet, Span};
+use talea_exec::holes::UNSEEN;
 use talea_exec::mechanism::audit::Consumed;
 use talea_exec::{Fate, Hole, ProgramReport, RootReport};
 use talea_os::spawn::describe;
@@ -237,8 +238,7 @@ fn tell(
         let seen = files.seen(outline, &machine, report.length);
         let (answer, picture) = measured::tell(&mut machine, outline, real, report.length, seen)?;
         roots.push(answer);
-        let kernel =
-            measured::check(real, &places[number], (&report.holes, report.length), LONGEST_WITHOUT_ORDER);
+        let kernel = measured::check(real, &places[number], (&report.holes, report.length), UNSEEN);
         executions.push(Execution {
             kernel,
             programs: programs(root, real),
@@ -293,9 +293,6 @@ fn execution(outline: &Outline, cpus: &[u32], real: &RootReport, length: Span) -
         kernel: None,
     }
 }
-
-/// A worker may have a CPU for so long without an order: until an order takes effect, and until it sleeps at the end of a job.
-const LONGEST_WITHOUT_ORDER: Span = Span::from_ns(1_000_000);
 
 fn report(answer: &Answer, color: bool) -> String {
     let mut out = String::new();

@@ -1,6 +1,6 @@
 //! `talea execute` and `talea replay`: real threads, and what they leave to be looked at.
 
-use crate::harness::{Ended, Scratch, json, run, talea, under_way};
+use crate::harness::{Scratch, json, run, talea, under_way};
 use std::fmt::Write;
 use std::os::unix::process::CommandExt;
 use std::process::Stdio;
@@ -116,12 +116,7 @@ cost = \"45ms\"
     scratch.file("slots.toml", slots);
     scratch.file("system.toml", SYSTEM);
     for file in ["slots.toml", "system.toml"] {
-        // What a machine that is taken away again and again does to a run is not ours: it is run again.
-        let is_calm = |ended: &Ended| {
-            ended.code == Some(0) || json(&ended.out)["holes"].as_array().is_some_and(|holes| holes.len() < 5)
-        };
-        let mut runs = (0..6).map(|_| run(&scratch, &["execute", file, "--check", "--json"]));
-        let ended = runs.find(is_calm).expect("a run with few holes, or none that mattered");
+        let ended = run(&scratch, &["execute", file, "--check", "--json"]);
         assert_eq!(ended.code, Some(0), "{}{}", ended.out, ended.err);
         let kernel = &json(&ended.out)["executions"][0]["kernel"];
         assert!(kernel["stays"].as_u64().is_some_and(|stays| stays > 20), "{kernel}");
@@ -252,7 +247,12 @@ fn l1_five_hundred_frames_neither_overlap_nor_drift() {
     }
     scratch.file("frames.toml", &text);
     let ended = run(&scratch, &["execute", "frames.toml", "--check", "--json", "--record", "run.txt"]);
-    assert_eq!(ended.code, Some(0), "nobody ran in another one's slot for a millisecond: {}", ended.out);
+    assert_eq!(
+        ended.code,
+        Some(0),
+        "nobody ran in another one's slot for longer than the monitor may miss: {}",
+        ended.out
+    );
     let answer = json(&ended.out);
     let kernel = &answer["executions"][0]["kernel"];
     assert!(kernel["stays"].as_u64().is_some_and(|stays| stays >= 900), "{kernel}");
