@@ -168,9 +168,11 @@ pub(crate) fn drive<M: Mechanism>(
             if woken == Woken::Due {
                 office.root.awake(cpu, due, wakes);
             }
-            office
-                .step(Stepper { cpu, worker: None }, None, now, stage)
-                .inspect_err(|_| stage.call_all_off())?;
+            let who = Stepper { cpu, worker: None };
+            if !office.step(who, None, now, stage).inspect_err(|_| stage.call_all_off())? {
+                effort.left = now.min(time.until);
+                break;
+            }
             let ring = |other: usize| stage.cpus[other].mailbox.bell.ring();
             let done = time.now();
             effort.longest = effort.longest.max(done.since(wakes));

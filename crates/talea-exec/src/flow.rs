@@ -56,6 +56,12 @@ impl Flow {
         self.tokens.leave(self.size, unclaimed);
     }
 
+    /// Whose jobs put, and whose take.
+    pub(crate) fn ends(&self) -> impl Iterator<Item = TaskId> {
+        let to = (self.to != self.from).then_some(self.to);
+        std::iter::once(self.from).chain(to)
+    }
+
     /// What the job of `task` under way has popped and pushed here.
     pub(crate) fn moved_by(&self, task: TaskId) -> (u32, u32) {
         let popped = if self.to == task { self.tokens.popped() } else { 0 };

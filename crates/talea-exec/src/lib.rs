@@ -29,6 +29,7 @@ mod mailbox;
 pub mod mechanism;
 pub mod native;
 mod office;
+pub mod panics;
 pub mod programs;
 pub mod record;
 mod remote;

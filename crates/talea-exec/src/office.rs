@@ -11,13 +11,19 @@
 //! for it: the dispatcher of another CPU, who has it, may be about to stop that very worker, which would then have the lock and not
 //! the CPU. All that needs priorities; without them, where the lock is taken, and where what runs is metered (whoever looks after a
 //! budget must know when the look is due), the worker leaves a letter and rings, and the dispatcher steps.
+//!
+//! The machine asks policies and choosers that are somebody else's. If one of them panics, nobody knows any more what the
+//! machine holds: the root is closed in that step, the run is over, and what was said is told as its failure. The program's panic hook
+//! runs before that, with the lock held: one that waits for a worker that is stopped waits for ever.
 
 use crate::dispatcher::Timeline;
 use crate::mailbox::Mail;
 use crate::mechanism::Mechanism;
+use crate::panics;
 use crate::record::Log;
 use crate::root::{Root, Stepper};
 use crate::stage::Stage;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use talea_core::Time;
@@ -35,6 +41,8 @@ pub(crate) struct Office<M: Mechanism> {
     mail: Mail,
     /// What the kernel refused a worker that stepped.
     failed: Option<M::Error>,
+    /// What was said by whoever panicked in a step.
+    fell: Option<String>,
     /// By CPU.
     pub(crate) steps: Vec<Steps>,
 }
@@ -52,25 +60,41 @@ impl<M: Mechanism> Office<M> {
     /// `room` entries of a record for each of so many CPUs.
     pub(crate) fn new(root: Root<M>, cpus: usize, tasks: usize, room: usize) -> Office<M> {
         let logs = (0..cpus).map(|_| Log::new(room)).collect();
-        Office { root, logs, mail: Mail::new(tasks), failed: None, steps: vec![Steps::default(); cpus] }
+        let (failed, fell) = (None, None);
+        Office { root, logs, mail: Mail::new(tasks), failed, fell, steps: vec![Steps::default(); cpus] }
     }
 
-    /// One instant: what lies in the mailbox of the CPU, and whose piece is over besides.
+    /// One instant: what lies in the mailbox of the CPU, and whose piece is over besides. Whether the machine still stands.
     pub(crate) fn step(
         &mut self,
         who: Stepper,
         ended: Option<TaskId>,
         now: Time,
         stage: &Stage,
-    ) -> Result<(), M::Error> {
+    ) -> Result<bool, M::Error> {
         stage.cpus[who.cpu].mailbox.take(&stage.slots, &mut self.mail);
         self.mail.ended.extend(ended);
-        let stepped = self.root.step(who, now, &self.mail, &mut self.logs[who.cpu]);
+        let (root, mail, log) = (&mut self.root, &self.mail, &mut self.logs[who.cpu]);
+        let stepped = catch_unwind(AssertUnwindSafe(|| root.step(who, now, mail, log)));
         self.mail.clear();
+        let stepped = match stepped {
+            Ok(stepped) => stepped.map(|()| self.fell.is_none()),
+            Err(panic) => {
+                self.fell.get_or_insert(panics::said(panic));
+                self.root.close();
+                stage.call_all_off();
+                return Ok(false);
+            }
+        };
         if self.root.is_done() {
             stage.call_off();
         }
         stepped
+    }
+
+    /// What was said by whoever panicked in a step: the machine, a policy, or what chooses versions.
+    pub(crate) fn fell(&self) -> Option<&str> {
+        self.fell.as_deref()
     }
 
     /// The run is over for this root at `end`: no step changes anything any more. When the last one was.
@@ -138,8 +162,12 @@ impl<M: Mechanism> Counter<M> {
         let steps = &mut office.steps[cpu];
         *(if ended.is_some() { &mut steps.finished } else { &mut steps.came }) += 1;
         let who = Stepper { cpu, worker: Some(task) };
-        let stepped = office.step(who, ended, now, stage).and_then(|()| office.root.doze(task));
-        let alarm = match stepped {
+        let alarm = match office.step(who, ended, now, stage) {
+            Ok(true) => office.root.doze(task),
+            Ok(false) => return Time::NEVER,
+            Err(error) => Err(error),
+        };
+        let alarm = match alarm {
             Ok(alarm) => alarm,
             Err(error) => {
                 office.failed = Some(error);

@@ -146,7 +146,7 @@ impl Resched {
 ///
 /// Invariant: [`head`](Scheduler::head) names a ready child whenever one is eligible, and depends only on the calls
 /// made so far and on `now`. Ties go to the lowest [`Child`], so equal runs are equal. After construction nothing
-/// allocates.
+/// allocates, and nothing panics: a run on threads would be ended with it.
 pub trait Scheduler: fmt::Debug {
     /// `who` has become eligible (SF3P Table I: *ready*).
     fn ready(&mut self, now: Time, who: &Entry) -> Resched;

@@ -16,7 +16,7 @@ use crate::record::Log;
 use crate::work::Job;
 use std::sync::Arc;
 use talea_core::Work;
-use talea_core::machine::{ChannelId, Cpu, Event, Handled, TaskId};
+use talea_core::machine::{Cpu, Event, Handled, TaskId};
 use talea_core::workload::script::Deed;
 
 /// What lies on the desk of a worker.
@@ -64,8 +64,9 @@ impl<M: Mechanism> Root<M> {
 
     /// A job that moves tokens itself is over: what it has taken, and what it has put.
     fn settle(&mut self, task: TaskId, log: &mut Log) {
-        for at in 0..self.flows.len() {
-            let (channel, flow) = (ChannelId(at as u32), Arc::clone(&self.flows[at]));
+        for at in 0..self.ends[task.0 as usize].len() {
+            let channel = self.ends[task.0 as usize][at];
+            let flow = Arc::clone(&self.flows[channel.0 as usize]);
             let (popped, pushed) = flow.moved_by(task);
             for _ in 0..popped {
                 let _ = self.tell(log, Event::Popped { channel });

@@ -69,6 +69,8 @@ pub(crate) struct Root<M> {
     scripts: Vec<Option<Script>>,
     /// By channel: what jobs that tell it themselves have moved; shorter than the list of channels where none do.
     flows: Vec<Arc<Flow>>,
+    /// By task: those that it is an end of.
+    ends: Vec<Vec<ChannelId>>,
     /// Tasks that have suspended themselves, by the end of that.
     wakes: Heap,
     /// What becomes of battery, mode and mask, in order, and how far that has come.
@@ -121,7 +123,12 @@ impl<M: Mechanism> Root<M> {
                 (machine.inputs(TaskId(task)).collect(), machine.outputs(TaskId(task)).collect());
             Script::new(&load.marks, &inputs, &outputs)
         };
+        let mut ends = vec![Vec::new(); tasks];
+        for (flow, channel) in flows.iter().zip((0..).map(ChannelId)) {
+            flow.ends().for_each(|task| ends[task.0 as usize].push(channel));
+        }
         let mut root = Root {
+            ends,
             scripts: (0..).zip(&loads).map(script).collect(),
             machine,
             mechanism,

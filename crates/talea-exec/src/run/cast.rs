@@ -194,6 +194,14 @@ impl Cast {
         }
     }
 
+    /// What was said by whoever panicked in a step.
+    pub(super) fn fell(&self) -> Option<String> {
+        match &self.led {
+            Led::Machine { live, .. } => live.lock().fell().map(str::to_owned),
+            Led::Native { .. } => None,
+        }
+    }
+
     /// What became of it until `end`, when everybody has left.
     pub(super) fn report(
         &self,

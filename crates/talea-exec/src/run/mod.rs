@@ -6,7 +6,8 @@
 //!
 //! Order: programs, standing still; workers, each at its desk; the machine and its mechanism; dispatchers, watchdog and monitors; the zero of the
 //! time line, a moment later. And back: dispatchers leave at the end, the last things are done to the workers, all are
-//! waited for. A panic in any of them calls the run off and is passed on when all have ended.
+//! waited for. A panic in any of them calls the run off and is passed on when all have ended; one in a step of the machine, which
+//! asks policies and choosers that need not be ours, is its [`Failure`].
 
 mod cast;
 mod crew;
@@ -218,14 +219,18 @@ impl<'s> Shared<'s> {
         for worker in workers {
             join(worker);
         }
+        // Whoever has been waited for is nobody's thread any more, however this goes on.
+        for stage in self.stages {
+            stage.workers.lock().clear();
+        }
+        if let Some(said) = casts.iter().find_map(Cast::fell) {
+            return Err(Failure::Fell(said));
+        }
         let mut reports = Vec::new();
         let mut efforts = efforts.into_iter();
         for cast in &casts {
             let effort = efforts.by_ref().take(cast.cpus.len()).collect();
             reports.push(cast.report(effort, left, fates.next().unwrap_or_default()));
-        }
-        for stage in self.stages {
-            stage.workers.lock().clear();
         }
         if let Some(stays) =
             switches.and_then(|switches| switches.finish().ok()).filter(|stays| stays.lost == 0)

@@ -91,6 +91,9 @@ pub enum Failure {
     Os(io::Error),
     /// It did not end by itself and was ended.
     Hung,
+    /// Whoever decides who runs panicked, a policy or a chooser of versions that is not Talea's most likely, and said this. What the machine
+    /// held then is not known, so the run was ended at once.
+    Fell(String),
 }
 
 impl fmt::Display for Failure {
@@ -105,6 +108,11 @@ impl fmt::Display for Failure {
             ),
             Failure::Os(error) => write!(f, "the kernel refused: {error}"),
             Failure::Hung => f.write_str("the run did not end by itself and was ended by its watchdog"),
+            Failure::Fell(said) => write!(
+                f,
+                "what decides who runs panicked, and the run was ended: {said} (a policy or a chooser of versions of yours may not \
+                 panic; where there is none, it is a bug of Talea's)"
+            ),
         }
     }
 }

@@ -62,7 +62,8 @@ pub enum Selection {
     Given(GivenChooser, u64),
 }
 
-/// A selection from outside: the number of a version.
+/// A selection from outside: the number of a version. Asked in the middle of a decision: one that panics leaves a machine of which nothing
+/// is known, so whoever drives that ends with it.
 pub type Chooser = fn(&Candidates) -> Option<u32>;
 
 /// One that is given a number of whoever declared it.
