@@ -1,7 +1,8 @@
 //! What an application declares. It can't be changed while it runs: it is in the hands of the run then.
 
-use crate::channel::{self, Input, Kept, Output};
+use crate::channel::{self, End, Input, Kept, Output};
 use crate::config::{Config, Mapping};
+use crate::doing::{self, Doing};
 use crate::rights::Booking;
 use crate::running::{Error, Hand, NotStarted, Running};
 use crate::server::{Server, ServerId};
@@ -70,6 +71,8 @@ struct Edge {
 
 /// Tasks, versions, accelerators and channels (YASMIN Table 1).
 pub struct Application {
+    /// Among all of the process.
+    id: u64,
     pub(crate) config: Config,
     pub(crate) tasks: Vec<Declared>,
     servers: Vec<Server>,
@@ -95,7 +98,8 @@ impl Application {
     /// One that does nothing so far.
     pub fn new(config: Config) -> Application {
         let (tasks, servers, accelerators, edges, table, channels) = Default::default();
-        Application { config, tasks, servers, accelerators, edges, table, channels }
+        let id = doing::another_application();
+        Application { id, config, tasks, servers, accelerators, edges, table, channels }
     }
 
     /// The rules by which it runs.
@@ -158,13 +162,16 @@ impl Application {
     }
 
     /// A version needs an accelerator: held from the begin of a job to its end, with all others that it needs or not at all.
+    ///
+    /// # Panics
+    /// If there is no such version.
     pub fn uses(&mut self, version: VersionId, accelerator: Accelerator) {
         self.tasks[version.task.number()].versions[version.number].spec.accelerators.push(accelerator.0);
     }
 
     /// A job of `to` comes when one of `from` has ended, without data between them.
     pub fn edge(&mut self, from: TaskId, to: TaskId) {
-        let (_, _, kept) = channel::channel::<()>(Flow::new(from.of_machine(), to.of_machine(), 0, 0), 0);
+        let (_, _, kept) = self.ends::<()>(from, to, 0);
         self.join(Edge { from, to, size: 0, tokens: 1 }, kept);
     }
 
@@ -187,10 +194,25 @@ impl Application {
         size: u32,
         tokens: u32,
     ) -> (Output<T>, Input<T>) {
-        let flow = Flow::new(from.of_machine(), to.of_machine(), size, 0);
-        let (output, input, kept) = channel::channel(flow, size);
+        let (output, input, kept) = self.ends(from, to, size);
         self.join(Edge { from, to, size, tokens }, kept);
         (output, input)
+    }
+
+    fn ends<T: Send + 'static>(&self, from: TaskId, to: TaskId, size: u32) -> (Output<T>, Input<T>, Kept) {
+        let flow = Flow::new(from.of_machine(), to.of_machine(), size, 0);
+        let end = |task: TaskId| End { doing: self.doing(task), task: self.name(task).to_owned() };
+        channel::channel(flow, size, (end(from), end(to)))
+    }
+
+    /// A task among all of the process.
+    pub(crate) fn doing(&self, task: TaskId) -> Doing {
+        Doing::new(self.id, task.of_machine())
+    }
+
+    /// Of a task; what has been declared need not be one.
+    fn name(&self, task: TaskId) -> &str {
+        self.tasks.get(task.number()).map_or("a task that there is not", |known| &known.task.spec.name)
     }
 
     fn join(&mut self, edge: Edge, kept: Kept) {
@@ -235,8 +257,7 @@ impl Application {
             let channel = tree.channel(from, to, edge.size);
             let spec = &mut tree.channels[channel.0 as usize];
             spec.tokens = edge.tokens;
-            let name = |of: TaskId| &self.tasks[of.number()].task.spec.name;
-            spec.name = format!("{}-{}", name(edge.from), name(edge.to));
+            spec.name = format!("{}-{}", self.name(edge.from), self.name(edge.to));
         }
         if let Some(table) = &self.table {
             let policy = table.policy(&tree);
@@ -287,6 +308,7 @@ impl Application {
 
     /// The same, if what is declared makes sense.
     pub(crate) fn sound_tree(&self, cpus: u32) -> Result<Tree, Error> {
+        self.knows_its_names()?;
         let tree = self.tree(cpus);
         tree.check().map_err(|error| Application::wrong(&tree, &error))?;
         let wrong =
@@ -303,6 +325,38 @@ impl Application {
             }
         }
         Ok(tree)
+    }
+
+    /// Whether there is what edges, tasks, versions and the table name by number: a number of another application's may be none here.
+    fn knows_its_names(&self) -> Result<(), Error> {
+        let none = |whose: String, what: &str, number: u32, declared: usize| {
+            Err(Error::Declared(format!("{whose}: there is no {what} {number}, {declared} are declared")))
+        };
+        for edge in &self.edges {
+            let unknown = [edge.from, edge.to].into_iter().find(|end| end.number() >= self.tasks.len());
+            if let Some(TaskId(number)) = unknown {
+                let whose = format!("the edge from {} to {}", self.name(edge.from), self.name(edge.to));
+                return none(whose, "task", number, self.tasks.len());
+            }
+        }
+        for Declared { task, versions, .. } in &self.tasks {
+            let whose = format!("task {}", task.spec.name);
+            if let Some(ServerId(number)) =
+                task.server.filter(|server| server.0 as usize >= self.servers.len())
+            {
+                return none(whose, "server", number, self.servers.len());
+            }
+            let mut needed = versions.iter().flat_map(|version| &version.spec.accelerators);
+            let accelerators = self.accelerators.len();
+            if let Some(AcceleratorId(number)) = needed.find(|needed| needed.0 as usize >= accelerators) {
+                return none(whose, "accelerator", *number, accelerators);
+            }
+        }
+        let mut owners = self.table.iter().flat_map(Table::owners);
+        if let Some(TaskId(number)) = owners.find(|owner| owner.number() >= self.tasks.len()) {
+            return none("the table".to_owned(), "task", number, self.tasks.len());
+        }
+        Ok(())
     }
 
     /// Whose fault it is, in the words of the application.

@@ -4,13 +4,15 @@
 //! what it takes makes room when it has ended ([`Flow`]). Nobody waits: a full channel takes nothing and an empty one gives nothing,
 //! which is counted. The queue has no lock, because whoever puts or takes may be stopped in the middle of it; and since one end is one
 //! task, whose jobs come one after the other, and the flow lets nobody touch a cell before the job that had it last has ended, nobody
-//! ever spins for another one's next step there.
+//! ever spins for another one's next step there. Whoever does no job of the task at an end is turned away ([`Doing`]).
 
+use crate::doing::Doing;
 use crossbeam_queue::ArrayQueue;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use talea_exec::Flow;
+use talea_exec::{Flow, panics};
 
 /// What became of what was put and taken.
 #[derive(Debug, Default)]
@@ -19,7 +21,25 @@ pub(crate) struct Counts {
     pub(crate) empty: AtomicU64,
 }
 
+/// Whose an end is.
+#[derive(Debug)]
+pub(crate) struct End {
+    pub(crate) doing: Doing,
+    /// Its name, when the channel was declared.
+    pub(crate) task: String,
+}
+
+impl Counts {
+    /// A run that had to be ended has told nobody.
+    pub(crate) fn forget(&self) {
+        self.full.store(0, Ordering::Relaxed);
+        self.empty.store(0, Ordering::Relaxed);
+    }
+}
+
 struct Shared<T> {
+    from: End,
+    to: End,
     flow: Arc<Flow>,
     counts: Arc<Counts>,
     data: ArrayQueue<T>,
@@ -55,17 +75,36 @@ impl<T> fmt::Debug for Input<T> {
     }
 }
 
+impl<T> Shared<T> {
+    #[cold]
+    fn turn_away(&self, whose: &End, does: &str) -> ! {
+        let (from, to, whose) = (&self.from.task, &self.to.task, &whose.task);
+        panic!("the channel from {from} to {to}: only a job of {whose} {does}, in the thread that does it");
+    }
+}
+
 impl<T> Output<T> {
+    /// Whether the calling thread may put something in: it does a job of the source.
+    pub fn is_mine(&self) -> bool {
+        self.0.from.doing.is_under_way()
+    }
+
     /// Puts one in, from a job of the source.
     ///
     /// # Errors
     /// Gives it back if the channel is full.
+    ///
+    /// # Panics
+    /// If the calling thread does [no such job](Output::is_mine).
     pub fn push(&self, value: T) -> Result<(), T> {
         if self.has_room() { self.put(value) } else { Err(value) }
     }
 
     /// Puts in what `value` makes, which is asked only when there is room; whether there was. Whatever room a job finds belonged to
     /// jobs that have ended, so what these have given back is there, complete. If `value` panics nothing was put in.
+    ///
+    /// # Panics
+    /// As [`push`](Output::push).
     pub fn push_with(&self, value: impl FnOnce() -> T) -> bool {
         self.has_room() && self.put(value()).is_ok()
     }
@@ -76,6 +115,9 @@ impl<T> Output<T> {
     }
 
     fn has_room(&self) -> bool {
+        if !self.is_mine() {
+            self.0.turn_away(&self.0.from, "puts something in");
+        }
         let is_room = self.0.flow.has_room();
         if !is_room {
             self.0.counts.full.fetch_add(1, Ordering::Relaxed);
@@ -85,8 +127,19 @@ impl<T> Output<T> {
 }
 
 impl<T> Input<T> {
+    /// Whether the calling thread may take something out: it does a job of the sink.
+    pub fn is_mine(&self) -> bool {
+        self.0.to.doing.is_under_way()
+    }
+
     /// Takes the first out, from a job of the sink; nothing, if the channel is empty.
+    ///
+    /// # Panics
+    /// If the calling thread does [no such job](Input::is_mine).
     pub fn pop(&self) -> Option<T> {
+        if !self.is_mine() {
+            self.0.turn_away(&self.0.to, "takes something out");
+        }
         if !self.0.flow.pop() {
             self.0.counts.empty.fetch_add(1, Ordering::Relaxed);
             return None;
@@ -99,7 +152,7 @@ impl<T> Input<T> {
 pub(crate) struct Kept {
     pub(crate) flow: Arc<Flow>,
     pub(crate) counts: Arc<Counts>,
-    /// Throws away what is left in it but for the last so many.
+    /// Throws away what is left in it but for the last so many. What panics while it is thrown away is gone all the same.
     trim: Box<dyn Fn(usize) + Send>,
 }
 
@@ -116,32 +169,28 @@ impl Kept {
     }
 }
 
-/// Both ends of a channel with room for `size`.
-pub(crate) fn channel<T: Send + 'static>(flow: Flow, size: u32) -> (Output<T>, Input<T>, Kept) {
+/// Both ends of a channel with room for `size`, and whose they are.
+pub(crate) fn channel<T: Send + 'static>(
+    flow: Flow,
+    size: u32,
+    (from, to): (End, End),
+) -> (Output<T>, Input<T>, Kept) {
     let (flow, counts) = (Arc::new(flow), Arc::new(Counts::default()));
     let data = ArrayQueue::new(size.max(1) as usize);
-    let shared = Arc::new(Shared { flow: Arc::clone(&flow), counts: Arc::clone(&counts), data });
+    let shared = Arc::new(Shared { from, to, flow: Arc::clone(&flow), counts: Arc::clone(&counts), data });
     let trim = {
         let shared = Arc::clone(&shared);
-        Box::new(move |left| while shared.data.len() > left && shared.data.pop().is_some() {})
+        Box::new(move |left| {
+            while shared.data.len() > left {
+                if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(shared.data.pop()))) {
+                    // The hook of the program has said it, as of any panic.
+                    drop(panics::said(panic));
+                }
+            }
+        })
     };
     (Output(Arc::clone(&shared)), Input(shared), Kept { flow, counts, trim })
 }
 
 #[cfg(test)]
-mod tests {
-    use super::channel;
-    use talea_core::machine::TaskId;
-    use talea_exec::Flow;
-
-    #[test]
-    fn y10_what_panics_while_it_is_made_was_not_put_in_and_takes_no_room() {
-        let (put, take, kept) = channel::<u64>(Flow::new(TaskId(0), TaskId(1), 1, 0), 1);
-        let made = std::panic::AssertUnwindSafe(|| put.push_with(|| panic!("on purpose")));
-        assert!(std::panic::catch_unwind(made).is_err());
-        assert!(put.push_with(|| 7), "there is room");
-        assert!(!put.push_with(|| unreachable!("there is none")));
-        assert_eq!((put.push(8), take.pop()), (Err(8), None), "what was put is seen when its job has ended");
-        assert_eq!(kept.counts.full.load(std::sync::atomic::Ordering::Relaxed), 2);
-    }
-}
+mod tests;

@@ -46,6 +46,7 @@ mod application;
 mod channel;
 mod config;
 mod describe;
+mod doing;
 mod report;
 mod rights;
 mod running;

@@ -3,10 +3,10 @@
 use crate::application::{Application, Declared, Function, TaskId};
 use crate::channel::Kept;
 use crate::config::{Daemon, Rights, Waiting};
+use crate::doing::Doing;
 use crate::report::{Report, ShieldReport, TaskReport};
 use crate::rights::{Booking, ByDaemon};
 use crate::shield;
-use std::any::Any;
 use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,7 +16,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use talea_core::Span;
 use talea_core::machine::{Condition, LONGEST, Tree};
-use talea_exec::{Body, Failure, Grantor, Load, Options, Remote, RootPlan, TaskPlan, execute_granted};
+use talea_exec::{
+    Body, Failure, Grantor, Load, Options, Remote, RootPlan, TaskPlan, execute_granted, panics,
+};
 use talea_os::{Tid, clock, sched};
 
 /// Why there is no run, or was none.
@@ -96,6 +98,7 @@ impl Running {
             Err(error) => return Err(Box::new(NotStarted { app, error })),
         };
         for channel in &app.channels {
+            channel.counts.forget();
             if app.config.keeps_channels {
                 channel.trim();
             } else {
@@ -193,7 +196,7 @@ impl Running {
                 self.abandon(&app);
                 Err(Error::Run(Failure::Os(io::Error::other(format!(
                     "the run's thread panicked: {}",
-                    said(&*panic)
+                    panics::said(panic)
                 )))))
             }
         };
@@ -329,6 +332,7 @@ struct Planned {
     arrivals: talea_exec::Arrivals,
     functions: Arc<Mutex<Vec<Function>>>,
     met: Arc<Met>,
+    doing: Doing,
 }
 
 impl Planned {
@@ -336,7 +340,8 @@ impl Planned {
         let declared = &app.tasks[task];
         let by_table = app.table.as_ref().is_some_and(|table| table.activates(TaskId::of_number(task)));
         let arrivals = if by_table { talea_exec::Arrivals::Asked } else { declared.task.arrivals() };
-        Planned { arrivals, functions: Arc::clone(&declared.functions), met: Arc::clone(met) }
+        let (functions, doing) = (Arc::clone(&declared.functions), app.doing(TaskId::of_number(task)));
+        Planned { arrivals, functions, met: Arc::clone(met), doing }
     }
 
     fn task(&self) -> TaskPlan<'_> {
@@ -349,20 +354,13 @@ impl Planned {
             // A panic is caught before it could poison anything; who comes after it gets the function as it was left.
             let mut functions = self.functions.lock().unwrap_or_else(PoisonError::into_inner);
             let Some(function) = functions.get_mut(version) else { return };
-            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| function(job))) {
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.doing.during(|| function(job)))) {
                 self.met.panics.fetch_add(1, Ordering::Relaxed);
-                let _ = self.met.first_panic.set(said(&*panic));
+                let _ = self.met.first_panic.set(panics::said(panic));
             }
         });
         TaskPlan { load, body }
     }
-}
-
-/// What somebody who panicked has said.
-fn said(panic: &(dyn Any + Send)) -> String {
-    let said = panic.downcast_ref::<&str>().map(|said| (*said).to_owned());
-    let said = said.or_else(|| panic.downcast_ref::<String>().cloned());
-    said.unwrap_or_else(|| "something that is no text".to_owned())
 }
 
 /// All of a run, for the thread that makes it.

@@ -79,6 +79,11 @@ impl Table {
         self.entries.iter().any(|(owner, entry)| *owner == task && entry.activates)
     }
 
+    /// Whose its entries are.
+    pub(crate) fn owners(&self) -> impl Iterator<Item = TaskId> {
+        self.entries.iter().map(|&(task, _)| task)
+    }
+
     /// As the root of `tree` follows it, whose children are the servers and then the tasks.
     pub(crate) fn policy(&self, tree: &Tree) -> Policy {
         let first = tree.children(Tree::ROOT).count();

@@ -1,8 +1,8 @@
 //! Many jobs through a graph of twenty tasks: nothing is lost, nothing gets stuck, nothing leaks, and while it runs nothing is allocated and no
 //! page is missing.
 //!
-//! A program of its own, because the allocator that counts is that of the whole program. `TALEA_SOAK_JOBS` asks for more jobs: a million takes
-//! minutes.
+//! A program of its own, because the allocator that counts is that of the whole program. `TALEA_SOAK` asks for ten times as many jobs, and
+//! `TALEA_SOAK_JOBS` for so many: a million takes a quarter of a minute.
 
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use std::alloc::System;
@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use talea_kernel_tests::{Bench, kernel, needs, needs_root};
 use talea_runtime::{
-    Application, Candidates, Config, Hand, Input, Mapping, Output, Priorities, Report, Running, Selection,
-    Task, TaskId, Version,
+    Application, Candidates, Condition, Config, Hand, Input, Mapping, Output, Priorities, Report, Running,
+    Selection, Server, Table, Task, TaskId, Version, Waiting,
 };
 
 #[global_allocator]
@@ -211,6 +211,26 @@ fn configs() -> Vec<Config> {
     ]
 }
 
+/// Jobs fall in silence as long as this is kept: each would say some twenty lines. What the test itself has to say is heard.
+fn quiet() -> impl Drop {
+    struct Loud;
+    impl Drop for Loud {
+        fn drop(&mut self) {
+            // Who panics may not touch it.
+            if !std::thread::panicking() {
+                let _ = std::panic::take_hook();
+            }
+        }
+    }
+    let loud = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |what| {
+        if !std::thread::current().name().is_some_and(|name| name.starts_with("exec-")) {
+            loud(what);
+        }
+    }));
+    Loud
+}
+
 #[test]
 fn y9_y14_a_million_jobs_leave_no_token_no_thread_and_no_memory_behind() {
     let _one = ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -218,13 +238,7 @@ fn y9_y14_a_million_jobs_leave_no_token_no_thread_and_no_memory_behind() {
     let is_soak = std::env::var_os("TALEA_SOAK").is_some();
     let jobs = if is_soak { 10 * JOBS } else { JOBS };
     let jobs = std::env::var("TALEA_SOAK_JOBS").ok().and_then(|jobs| jobs.parse().ok()).unwrap_or(jobs);
-    // Some twenty lines for each job that falls; what the test itself has to say is heard.
-    let loud = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |what| {
-        if !std::thread::current().name().is_some_and(|name| name.starts_with("exec-")) {
-            loud(what);
-        }
-    }));
+    let _quiet = quiet();
     let configs = configs();
     let (mut done, mut fallen, mut before, mut turn) = (0, 0, None, None::<(Bench, Instant)>);
     for round in 0_u64.. {
@@ -258,7 +272,6 @@ fn y9_y14_a_million_jobs_leave_no_token_no_thread_and_no_memory_behind() {
             before = Some((threads() + 1, held));
         }
     }
-    let _ = std::panic::take_hook();
     assert!(fallen > done / 200, "{fallen} of {done} fell");
 }
 
@@ -311,6 +324,80 @@ fn y19_nothing_is_allocated_between_start_and_stop() {
     }
 }
 
+/// Tasks of every other kind: their jobs come by themselves, as a table makes them, or behind servers, and one is more than there is time for.
+fn kinds(config: Config, counts: &Arc<[AtomicU64; 4]>) -> (Application, TaskId) {
+    let by_table = config.priorities == Priorities::User;
+    let mut app = Application::new(config);
+    let server = (!by_table).then(|| app.server(Server::deferrable("server", MS, 4 * MS).priority(3)));
+    let asked = Task::sporadic("asked", 2 * MS).backlog(8);
+    let served = Task::activated("served", 50 * MS).backlog(8).priority(9);
+    let tasks = [
+        Task::periodic("often", 2 * MS).priority(7),
+        Task::periodic("seldom", 7 * MS).offset(MS).deadline(3 * MS).backlog(4),
+        asked.priority(5),
+        server.map_or(served.clone(), |server| served.served_by(server)),
+    ]
+    .map(|task| app.task(task));
+    for (at, task) in tasks.into_iter().enumerate() {
+        for (version, share) in ["long", "short"].into_iter().zip([400, 50]) {
+            let counts = Arc::clone(counts);
+            let cost = Duration::from_micros(share);
+            let version = Version::new(version).cost(cost).energy(share);
+            app.version(task, version, move |_| {
+                let begun = Instant::now();
+                while begun.elapsed() < cost {
+                    std::hint::spin_loop();
+                }
+                counts[at].fetch_add(1, Ordering::Release);
+            });
+        }
+    }
+    if by_table {
+        let table = Table::new(10 * MS).entry(0, MS, 2 * MS, tasks[0]).entry(0, 4 * MS, MS, tasks[2]);
+        app.follow(Some(table.entry(0, 6 * MS, MS, tasks[1]).entry(0, 8 * MS, MS, tasks[3]).activating()));
+    }
+    (app, tasks[2])
+}
+
+#[test]
+fn y19_nothing_is_allocated_whatever_makes_jobs_come_and_whoever_bounds_them() {
+    let _one = ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let _bench = Bench::new("runtime_allocation_kinds");
+    let one = Config { cpus: kernel::cpus().iter().take(1).collect(), ..Config::default() };
+    let configs = [
+        Config { selection: Selection::Energy, ..one.clone() },
+        Config { priorities: Priorities::DeadlineMonotonic, waiting: Waiting::Spin(MS), ..one.clone() },
+        Config { selection: Selection::Mode, preemptive: false, ..one.clone() },
+        // And this one by a table.
+        Config { priorities: Priorities::User, ..one },
+    ];
+    for config in configs {
+        let changes = (0..3).map(|_| {
+            let counts: Arc<[AtomicU64; 4]> = Arc::default();
+            let (app, asked) = kinds(config.clone(), &counts);
+            let running = app.start().expect("it can be run");
+            let region = Region::new(ALLOCATOR);
+            let end = Instant::now() + Duration::from_secs(30);
+            for round in 0.. {
+                // More than there is room for; and a battery that falls.
+                assert!(running.activate(asked) && running.activate(TaskId::from_number(3)));
+                assert!(running.change(Condition::Battery(400 / (1 + round))));
+                assert!(running.change(Condition::Mode((round % 2) as u8)));
+                if counts.iter().all(|count| count.load(Ordering::Acquire) >= 10) {
+                    break;
+                }
+                assert!(Instant::now() < end, "it is stuck at {counts:?}");
+                std::thread::sleep(MS);
+            }
+            let change = region.change();
+            running.stop().expect("it ends by itself");
+            (change.allocations, change.reallocations, change.deallocations)
+        });
+        let changes: Vec<_> = changes.take_while(|&change| change != (0, 0, 0)).collect();
+        assert!(changes.len() < 3, "{config:?}: {changes:?}");
+    }
+}
+
 /// Pages that the threads of the run have missed: those that were in memory, and those that were not.
 fn missed() -> (u64, u64) {
     let (mut minor, mut major) = (0, 0);
@@ -353,5 +440,114 @@ fn y20_memory_is_locked_and_no_page_is_missing_in_the_loop() {
         );
         // The kernel may move a page now and then; what the loop has not got it misses each time.
         assert!(windows.iter().any(|(before, after)| before == after), "missed in every window: {windows:?}");
+    }
+}
+
+/// A number that is counted as long as it is anywhere.
+struct Counted(u64, Arc<AtomicU64>);
+
+impl Counted {
+    fn new(number: u64, alive: &Arc<AtomicU64>) -> Counted {
+        alive.fetch_add(1, Ordering::Relaxed);
+        Counted(number, Arc::clone(alive))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.1.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn y9_y14_jobs_that_fall_anywhere_lose_no_token_and_no_datum() {
+    let _one = ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let _bench = Bench::new("runtime_falling");
+    needs!("two CPUs", kernel::cpus().iter().count() >= 2);
+    const JOBS: u64 = 2_000;
+    let _quiet = quiet();
+    for (round, config) in (0..).zip(configs()) {
+        let mut app = Application::new(Config { selection: Selection::Declared, ..config });
+        let accelerator = app.accelerator("gpu");
+        let room = JOBS as u32;
+        let source = app.task(Task::activated("source", 10_000 * MS).backlog(2));
+        let nodes = ["middle", "sink"].map(|name| app.task(Task::node(name).core(1).backlog(room)));
+        let (put, take) = app.channel::<Counted>(source, nodes[0], room);
+        let (pass, last) = app.channel::<Counted>(nodes[0], nodes[1], room);
+        let alive = Arc::new(AtomicU64::new(0));
+        // What was put and what was taken, by channel.
+        let moved: Arc<[[AtomicU64; 2]; 2]> = Arc::default();
+        let hand = Arc::new(Mutex::new(None::<Hand>));
+        // One in eight jobs falls at each of its places.
+        let falls = move |task: u64, place: u64, job: u64| {
+            let is_here = spread((round << 40) | (job << 8) | (task << 4) | place).is_multiple_of(8);
+            assert!(!is_here, "as it was meant to");
+        };
+        let count = |channel: usize, what: usize| {
+            let moved = Arc::clone(&moved);
+            move || _ = moved[channel][what].fetch_add(1, Ordering::Relaxed)
+        };
+        let (was_put, was_taken, was_passed, was_last) = (count(0, 0), count(0, 1), count(1, 0), count(1, 1));
+        app.version(source, "only", {
+            let (alive, hand) = (Arc::clone(&alive), Arc::clone(&hand));
+            move |job| {
+                if job.number + 1 < JOBS
+                    && let Some(hand) = &*hand.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+                {
+                    hand.activate(source);
+                }
+                falls(0, 0, job.number);
+                let made = put.push_with(|| {
+                    falls(0, 1, job.number);
+                    Counted::new(job.number, &alive)
+                });
+                assert!(made, "room for all");
+                was_put();
+                falls(0, 2, job.number);
+            }
+        });
+        let version = app.version(nodes[0], "only", move |job| {
+            falls(1, 0, job.number);
+            let datum = take.pop().expect("it came for one");
+            was_taken();
+            falls(1, 1, job.number);
+            assert!(pass.push(datum).is_ok(), "room for all");
+            was_passed();
+            falls(1, 2, job.number);
+        });
+        app.uses(version, accelerator);
+        let mut before = None;
+        let version = app.version(nodes[1], "only", move |job| {
+            falls(2, 0, job.number);
+            let Counted(number, _) = *last.pop().as_ref().expect("it came for one");
+            was_last();
+            assert!(before.replace(number).is_none_or(|before| before < number), "in order");
+        });
+        app.uses(version, accelerator);
+        let tell = |told: Hand| *hand.lock().expect("whole") = Some(told);
+        let running = app.start_telling(tell).expect("it can be run");
+        assert!(running.activate(source));
+        let end = Instant::now() + Duration::from_secs(30);
+        while moved[0][0].load(Ordering::Relaxed) < JOBS / 2 && Instant::now() < end {
+            std::thread::sleep(MS);
+        }
+        let (app, report) = running.stop().expect("it ends by itself");
+        let of = |channel: usize, what: usize| moved[channel][what].load(Ordering::Relaxed);
+        let jobs = [0, 1, 2].map(|task| report.tasks[task].jobs);
+        // Whoever has put something in has activated somebody, whatever became of the job.
+        assert_eq!((jobs[1], jobs[2]), (of(0, 0), of(1, 0)), "{report:?}");
+        assert!(of(0, 0) >= JOBS / 2, "it is stuck: {report:?}");
+        let fallen: u64 = report.tasks.iter().map(|task| task.panics).sum();
+        assert!(fallen > jobs[0] / 2, "{fallen} have fallen: {report:?}");
+        for task in &report.tasks {
+            let said = task.first_panic.as_deref();
+            assert_eq!(said, Some("as it was meant to"), "nobody finds anything else: {report:?}");
+        }
+        // The last source may have asked for another one after the stop.
+        assert!((report.full, report.empty) == (0, 0) && report.refused <= 1, "{report:?}");
+        let left = of(0, 0) - of(0, 1) + of(1, 0) - of(1, 1);
+        assert_eq!(alive.load(Ordering::Relaxed), left, "what nobody has taken lies in its channel");
+        drop(app);
+        assert_eq!(alive.load(Ordering::Relaxed), 0, "and goes with the application");
     }
 }

@@ -123,3 +123,10 @@ fn y21_whose_cost_nobody_has_said_is_refused() {
     let refused = tree.build().expect_err("nobody knows whether it is heavy");
     assert!(refused.why.to_string().contains("nobody has said its cost"), "{refused:?}");
 }
+
+#[test]
+fn y21_a_policy_is_small() {
+    let source = include_str!("../src/lib.rs");
+    let code = source.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("//"));
+    assert!(code.count() < 80, "the checklist's level for an example policy");
+}

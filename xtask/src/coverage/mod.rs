@@ -99,7 +99,8 @@ fn tests_in(text: &str) -> Vec<(&str, bool)> {
         if begins && std::mem::take(&mut marked) {
             let end = format!("{}}}", &line[..line.len() - line.trim_start().len()]);
             let body = lines[at..].iter().take_while(|line| **line != end);
-            let soaks = body.clone().any(|line| line.contains("soak::many("));
+            let soaks =
+                body.clone().any(|line| ["soak::many(", "TALEA_SOAK"].iter().any(|word| line.contains(word)));
             tests.extend(test_name(line).map(|name| (name, soaks)));
         } else if in_families && let Some((name, _)) = line.trim_start().split_once(':') {
             // What they have in common takes its cases from soak.

@@ -6,7 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use talea_kernel_tests::{Bench, eventually, kernel, needs_root};
-use talea_runtime::{Application, Condition, Config, Error, Hand, Mapping, Policy, Rights, Task};
+use talea_runtime::{
+    Application, Condition, Config, Error, Hand, Mapping, Policy, Rights, Server, Table, Task, TaskId,
+    Version,
+};
 
 /// Of `abort`.
 const SIGABRT: i32 = 6;
@@ -191,6 +194,42 @@ fn what_makes_no_sense_is_refused_and_named() {
 }
 
 #[test]
+fn y1_what_is_named_by_a_number_that_there_is_not_is_refused_and_named() {
+    let mut rich = Application::new(Config::default());
+    let far = (0..3).map(|_| rich.task(Task::node("far"))).last().expect("three");
+    let server = rich.server(Server::polling("server", MS, 10 * MS));
+    let gpu = rich.accelerator("gpu");
+    let refused = |declare: &dyn Fn(&mut Application, TaskId)| {
+        let mut app = Application::new(Config::default());
+        let task = app.task(Task::activated("task", 10 * MS));
+        app.version(task, Version::new("only").cost(MS), |_| {});
+        declare(&mut app, task);
+        let Err(Error::Declared(described)) = app.describe() else { panic!("it is described") };
+        let Err(Error::Declared(started)) = app.start() else { panic!("it is started") };
+        assert_eq!(described, started);
+        started
+    };
+    let edge = "the edge from task to a task that there is not: there is no task 2, 1 are declared";
+    assert_eq!(refused(&|app, task| app.edge(task, far)), edge);
+    assert_eq!(refused(&|app, task| _ = app.channel::<u64>(task, far, 4)), edge);
+    let served = Task::activated("task", 10 * MS).served_by(server);
+    assert_eq!(
+        refused(&|app, task| app.redeclare(task, served.clone())),
+        "task task: there is no server 0, 0 are declared"
+    );
+    let table = Table::new(10 * MS).entry(0, MS, MS, far);
+    assert_eq!(
+        refused(&|app, _| app.follow(Some(table.clone()))),
+        "the table: there is no task 2, 1 are declared"
+    );
+    let needs = |app: &mut Application, task: TaskId| {
+        let version = app.version(task, Version::new("gpu").cost(MS), |_| {});
+        app.uses(version, gpu);
+    };
+    assert_eq!(refused(&needs), "task task: there is no accelerator 0, 0 are declared");
+}
+
+#[test]
 fn y22_without_rights_it_runs_is_activated_and_stopped_and_says_so() {
     if !user::is_it() {
         needs_root!();
@@ -225,7 +264,7 @@ fn y22_without_rights_it_runs_is_activated_and_stopped_and_says_so() {
 }
 
 /// What says nothing of time: it holds whoever schedules the threads.
-const LOGIC: [&str; 14] = [
+const LOGIC: [&str; 16] = [
     "edits::y13_the_first_job_of_all_may_activate_another_task",
     "edits::y14_data_that_a_job_was_activated_by_and_did_not_take_is_not_there_after_a_resume",
     "edits::y14_what_lies_in_channels_is_there_after_a_resume_if_they_keep_it",
@@ -237,6 +276,8 @@ const LOGIC: [&str; 14] = [
     "graphs::y9_y14_what_was_asked_for_before_the_stop_is_done_and_activations_without_room_are_counted",
     "lives::y13_a_burst_of_a_hundred_is_a_hundred_jobs_and_none_comes_sooner_than_its_turn",
     "lives::y13_activations_come_as_jobs_and_sporadic_ones_keep_their_distance",
+    "manual::y1_the_rust_of_the_manual_is_compiled_and_its_fork_and_join_runs",
+    "stress::y10_a_million_items_of_two_producers_reach_two_consumers_each_once_and_in_order",
     "versions::a_panic_ends_its_job_gives_back_what_it_held_and_is_told",
     "versions::y6_the_world_says_which_version_is_taken_while_it_runs",
     "versions::y7_who_finds_the_accelerator_taken_is_done_without_it",

@@ -4,6 +4,7 @@
 mod edits;
 mod graphs;
 mod lives;
+mod manual;
 mod oracles;
 mod random_sets;
 mod rights;

@@ -179,8 +179,7 @@ fn agrees(what: &str, set: &[Member], config: &Config, verdicts: &Verdicts, leng
 const MAPPINGS: [Mapping; 3] = [Mapping::Global, Mapping::Partitioned, Mapping::Clustered];
 
 /// How many sets, each for how long.
-fn effort() -> (usize, Duration) {
-    let is_soak = std::env::var_os("TALEA_SOAK").is_some();
+fn effort(is_soak: bool) -> (usize, Duration) {
     if is_soak { (5, 3_000 * MS) } else { (1, 800 * MS) }
 }
 
@@ -189,7 +188,7 @@ fn y2_random_sets_miss_on_threads_what_they_miss_in_a_simulation_by_every_mappin
     needs_root!();
     let cpus: Vec<u32> = kernel::cpus().iter().take(2).collect();
     needs!("two CPUs", cpus.len() == 2);
-    let (sets, length) = effort();
+    let (sets, length) = effort(std::env::var_os("TALEA_SOAK").is_some());
     let policies =
         [Priorities::Edf, Priorities::RateMonotonic, Priorities::DeadlineMonotonic, Priorities::User];
     let (mut missed, mut known, mut sets_in_all) = (0, 0, 0);
@@ -245,7 +244,7 @@ fn y21_a_policy_from_outside_runs_the_harness_of_y2_by_every_mapping_and_is_no_o
     needs_root!();
     let cpus: Vec<u32> = kernel::cpus().iter().take(2).collect();
     needs!("two CPUs", cpus.len() == 2);
-    let (sets, length) = effort();
+    let (sets, length) = effort(std::env::var_os("TALEA_SOAK").is_some());
     let mut known = 0;
     for (number, mapping) in (0..).zip(MAPPINGS) {
         let _bench = Bench::new("runtime_outside");

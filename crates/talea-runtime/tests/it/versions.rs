@@ -3,8 +3,13 @@
 use crate::{MS, run};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use talea_core::Time;
+use talea_core::heap::Heap;
+use talea_core::sched::{Child, Entry, Newcomer, Resched, Scheduler};
 use talea_kernel_tests::{Bench, eventually, kernel, needs};
-use talea_runtime::{Application, Condition, Config, Selection, Task, Version};
+use talea_runtime::{
+    Application, Candidates, Condition, Config, Error, Failure, Priorities, Selection, Task, Version, Waiting,
+};
 
 #[test]
 fn y6_the_world_says_which_version_is_taken_while_it_runs() {
@@ -100,4 +105,80 @@ fn a_panic_ends_its_job_gives_back_what_it_held_and_is_told() {
     assert_eq!(report.tasks[0].panics, report.tasks[0].jobs);
     assert_eq!(report.tasks[0].first_panic.as_deref(), Some("job 0 falls"));
     assert_eq!((report.tasks[1].panics, report.tasks[1].jobs), (0, done.load(Ordering::Relaxed)));
+}
+
+fn falls_at_five(of: &Candidates) -> Option<u32> {
+    assert!(of.job < 5, "job {} is one too many", of.job);
+    None
+}
+
+/// First come, first served, up to the fifth.
+#[derive(Debug)]
+struct Falling {
+    ready: Heap,
+    come: u64,
+}
+
+fn falling(children: usize) -> Box<dyn Scheduler + Send> {
+    Box::new(Falling { ready: Heap::new(children), come: 0 })
+}
+
+impl Scheduler for Falling {
+    fn admit(&mut self, _: &Newcomer) -> Result<(), String> {
+        Ok(())
+    }
+    fn ready(&mut self, _: Time, who: &Entry) -> Resched {
+        assert!(self.come < 5, "job {} is one too many", self.come);
+        self.come += 1;
+        self.ready.set(who.child, self.come);
+        Resched::Pick
+    }
+    fn update(&mut self, _: Time, _: &Entry) -> Resched {
+        Resched::Keep
+    }
+    fn finished(&mut self, _: Time, who: Child) -> Resched {
+        self.ready.remove(who);
+        Resched::Pick
+    }
+    fn head(&self, _: Time) -> Option<Child> {
+        self.ready.first().map(|(_, who)| who)
+    }
+    fn before(&self, _: Time, a: &Entry, b: &Entry) -> bool {
+        a.child < b.child
+    }
+}
+
+#[test]
+fn who_panics_while_it_decides_ends_the_run_and_is_told_and_the_application_starts_again() {
+    let _bench = Bench::new("runtime_falls");
+    let chooser = Config { selection: Selection::User(falls_at_five), ..Config::default() };
+    let policy =
+        Config { priorities: Priorities::Custom { name: "falling", make: falling }, ..Config::default() };
+    let cpus = |count: usize| kernel::cpus().iter().take(count).collect::<Vec<u32>>();
+    // In a step of the worker that has finished, in one of the dispatcher's, and where there are two of these.
+    let drivers = [(1, Waiting::Sleep), (1, Waiting::Spin(MS)), (2, Waiting::Sleep), (2, Waiting::Spin(MS))];
+    for (config, (count, waiting)) in
+        [&chooser, &policy].into_iter().flat_map(|config| drivers.map(|driver| (config.clone(), driver)))
+    {
+        let mut app = Application::new(Config { waiting, cpus: cpus(count), ..config });
+        let done = Arc::new(AtomicU64::new(0));
+        let task = app.task(Task::periodic("task", 2 * MS));
+        app.version(task, "only", {
+            let done = Arc::clone(&done);
+            move |_| _ = done.fetch_add(1, Ordering::Relaxed)
+        });
+        let running = app.start().expect("it can be run");
+        eventually("its end", || !running.change(Condition::Battery(7)));
+        let (mut app, ended) = running.stop_keeping();
+        assert!(
+            matches!(&ended, Err(Error::Run(Failure::Fell(said))) if said == "job 5 is one too many"),
+            "{ended:?}"
+        );
+        let before = done.load(Ordering::Relaxed);
+        // Where the CPU stood still, some of those that had come had no turn.
+        assert!(before <= 5, "{before} were decided");
+        *app.config() = Config::default();
+        let (_, report) = run(app, "jobs of another start", || done.load(Ordering::Relaxed) >= 10);
+        assert_eq!(report.tasks[0].jobs, done.load(Ordering::Relaxed) - before);
+    }
 }
