@@ -578,7 +578,8 @@ typedef struct talea_app_report {
 #define TALEA_APP_REPORT_INIT { sizeof(talea_app_report), 0, 0, 0, 0, 0, 0, 0, { 0 }, 0, 0, 0, 0, 0, 0, { 0 } }
 
 /* Stops it: no job comes any more, those that have come are done, with what their graphs activate. It may be changed and
- * started again then, with a new time zero and, but for TALEA_APP_KEEP_CHANNELS, empty channels. `report` may be NULL. -ESRCH: it does not run. */
+ * started again then, with a new time zero and, but for TALEA_APP_KEEP_CHANNELS, empty channels. `report` may be NULL. -ESRCH: it does not run.
+ * -EPERM, -ENODEV or -EIO, with a sentence: the run had to be ended before; it is over, and the application is stopped all the same. */
 int talea_app_stop(talea_app *app, talea_app_report *report);
 
 /* The last run that was stopped. -ENOENT: there is none. */
@@ -594,12 +595,14 @@ typedef struct talea_task_report {
     uint64_t mean_ns;
     uint64_t version_jobs[64]; /* jobs that began in version k */
     char name[32];
+    int32_t policy;      /* of the thread of its jobs, as the kernel had it when the run began: SCHED_FIFO, SCHED_OTHER, ...; -1: not known */
+    uint32_t priority;   /* of SCHED_FIFO and SCHED_RR */
 } talea_task_report;
-#define TALEA_TASK_REPORT_INIT { sizeof(talea_task_report), 0, 0, 0, 0, 0, { 0 }, { 0 } }
+#define TALEA_TASK_REPORT_INIT { sizeof(talea_task_report), 0, 0, 0, 0, 0, { 0 }, { 0 }, 0, 0 }
 int talea_task_report_get(talea_app *app, uint32_t task, talea_task_report *report);
 
 /* Wants a job of a task that is sporadic or activated, or one more of any other. -ESRCH: the application does not run, or
- * has no such task. Whether there was room, the report says. */
+ * has no such task; -ECHILD in a child of fork(). Whether there was room, the report says. */
 int talea_app_activate(talea_app *app, uint32_t task);
 
 /* Follows a table instead of a policy from the next start on: an off-line schedule, which says who has which CPU when, and in which version. `table` is

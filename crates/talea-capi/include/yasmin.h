@@ -171,7 +171,8 @@ bool yas_start(void);
  * zero and empty channels; before it the task set may be altered. */
 void yas_stop(void);
 
-/* Stops, waits for the workers to end, and forgets everything that was declared. */
+/* Stops, waits for the workers to end, and forgets everything that was declared; of a run that had to be ended before that, yas_message() says
+ * why. In a child of fork(), as in a job, it does nothing. */
 void yas_cleanup(void);
 
 /* A job of a task without a period, or of a sporadic one. Ignored where nothing runs. */
@@ -213,7 +214,8 @@ typedef struct yas_VSelect {
 /* The least weight * energy + (1000 - weight) * time, where time is in nanoseconds. */
 typedef struct yas_VSelect {
     uint64_t energy; /* what a job uses up */
-    uint64_t time;   /* what a job takes, in units of YAS_TIME_UNIT_NS */
+    uint64_t time;   /* what a job takes at most, in units of YAS_TIME_UNIT_NS. With the daemon's rights it is booked, too,
+                      * as talea.h says of time_ns */
 } yas_VSelect;
 #elif VERSION_SELECTION == YAS_MODE
 /* The first that is meant for the current mode; else the last. */

@@ -242,6 +242,8 @@ pub struct TaleaTaskReport {
     pub mean_ns: u64,
     pub version_jobs: [u64; 64],
     pub name: [u8; 32],
+    pub policy: i32,
+    pub priority: u32,
 }
 
 macro_rules! sized {
@@ -269,5 +271,5 @@ sized! {
     TaleaChoice 48 { job 8 permitted 32 mode 40 versions 44 }
     TaleaJob 24 { number 8 version 16 }
     TaleaAppReport 584 { length_ns 8 empty 32 tasks 40 why_not 48 shielded 304 why_not_shielded 328 }
-    TaleaTaskReport 584 { jobs 8 mean_ns 32 version_jobs 40 name 552 }
+    TaleaTaskReport 592 { jobs 8 mean_ns 32 version_jobs 40 name 552 policy 584 priority 588 }
 }

@@ -47,8 +47,7 @@ impl App {
             let id = declared.task(task)?;
             let number = declared.tasks[task as usize].versions.len();
             let version = convert::version(version, number)?;
-            let of = self.of_all(task);
-            let version: VersionId = declared.stopped()?.version(id, version, move |job| what.run(of, job));
+            let version: VersionId = declared.stopped()?.version(id, version, move |job| what.run(task, job));
             declared.tasks[task as usize].versions.push(version);
             Ok(number as u32)
         })
@@ -111,12 +110,11 @@ impl App {
     ) -> Answer<*const Pipe> {
         self.with(|declared| {
             let tasks = (declared.task(ends.0)?, declared.task(ends.1)?);
-            let ends = (self.of_all(ends.0), self.of_all(ends.1));
             if item == 0 || length == 0 {
                 return Err(wrong("a channel has room for something: talea_app_edge is for no data"));
             }
             let app = declared.stopped()?;
-            let pipe = Pipe::new(app, tasks, ends, (length, tokens.max(1)), item).ok_or_else(|| {
+            let pipe = Pipe::new(app, tasks, (length, tokens.max(1)), item).ok_or_else(|| {
                 Trouble::Said(
                     libc::ENOMEM,
                     format!("{length} elements of {item} bytes: at most 1048576, and 1 GiB"),

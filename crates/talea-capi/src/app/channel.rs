@@ -8,7 +8,6 @@
 //! room only: that room belonged to jobs of the sink that have ended, so as many places are back, and the queue of free ones has no
 //! cell that somebody was stopped in the middle of. In that queue, whoever finds such a cell would spin until the other one goes on.
 
-use super::job::{self, Doing};
 use crossbeam_queue::ArrayQueue;
 use libc::c_void;
 use std::cell::UnsafeCell;
@@ -24,8 +23,6 @@ pub struct Pipe {
     output: Output<Place>,
     input: Input<Place>,
     places: Arc<Places>,
-    /// Whose jobs push, and whose pop.
-    ends: (Doing, Doing),
 }
 
 /// Why nothing was pushed or popped.
@@ -91,21 +88,21 @@ impl Pipe {
     pub(crate) fn new(
         app: &mut Application,
         (from, to): (TaskId, TaskId),
-        ends: (Doing, Doing),
         (length, tokens): (u32, u32),
         item: usize,
     ) -> Option<Pipe> {
         let places = (length <= LENGTH_MAX).then(|| Places::new(length, item)).flatten()?;
         let (output, input) = app.channel_of(from, to, length, tokens);
-        Some(Pipe { output, input, places, ends })
+        Some(Pipe { output, input, places })
     }
 
-    /// Whether the calling thread may use that end, with elements of that size.
-    fn may(&self, end: Doing, size: usize) -> Result<(), Not> {
-        if self.places.item != size {
-            return Err(Not::Fitting);
+    /// Whether elements of that size may be moved, by a thread whose end it is or not.
+    fn may(&self, is_mine: bool, size: usize) -> Result<(), Not> {
+        match (self.places.item == size, is_mine) {
+            (false, _) => Err(Not::Fitting),
+            (true, false) => Err(Not::Allowed),
+            (true, true) => Ok(()),
         }
-        if job::doing() == Some(end) { Ok(()) } else { Err(Not::Allowed) }
     }
 
     /// Puts one in, if there is room.
@@ -113,7 +110,7 @@ impl Pipe {
     /// # Safety
     /// `item` names `size` bytes.
     pub(crate) unsafe fn push(&self, item: *const c_void, size: usize) -> Result<(), Not> {
-        self.may(self.ends.0, size)?;
+        self.may(self.output.is_mine(), size)?;
         let fill = || {
             let number = self.places.free.pop().expect("a place for all room that the channel has");
             let place = Place { of: Arc::clone(&self.places), number };
@@ -129,7 +126,7 @@ impl Pipe {
     /// # Safety
     /// `item` names room for `size` bytes.
     pub(crate) unsafe fn pop(&self, item: *mut c_void, size: usize) -> Result<(), Not> {
-        self.may(self.ends.1, size)?;
+        self.may(self.input.is_mine(), size)?;
         let place = self.input.pop().ok_or(Not::Now)?;
         // SAFETY: the caller's promise; the cell is ours as long as the place is, and nobody else's memory.
         unsafe { std::ptr::copy_nonoverlapping(place.cell(), item.cast::<u8>(), size) };

@@ -3,46 +3,21 @@
 use crate::layout::TaleaJob;
 use libc::c_void;
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, Ordering};
 use talea_runtime::Job;
 
-/// Which application: no two of a process have the same.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct AppId(u64);
-
-impl AppId {
-    pub(crate) fn another() -> AppId {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        AppId(NEXT.fetch_add(1, Ordering::Relaxed))
-    }
-}
-
-/// A task among all of the process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Doing {
-    pub(crate) app: AppId,
-    pub(crate) task: u32,
-}
-
 thread_local! {
-    static UNDER_WAY: Cell<Option<(AppId, TaleaJob)>> = const { Cell::new(None) };
+    static UNDER_WAY: Cell<Option<TaleaJob>> = const { Cell::new(None) };
     static CHOOSES: Cell<bool> = const { Cell::new(false) };
 }
 
 /// The job that this thread is doing.
 pub(crate) fn under_way() -> Option<TaleaJob> {
-    UNDER_WAY.try_with(Cell::get).ok().flatten().map(|(_, job)| job)
-}
-
-/// Whose job this thread is doing.
-pub(crate) fn doing() -> Option<Doing> {
-    let (app, job) = UNDER_WAY.try_with(Cell::get).ok().flatten()?;
-    Some(Doing { app, task: job.task })
+    UNDER_WAY.try_with(Cell::get).ok().flatten()
 }
 
 /// Whether this thread is one of an application's that has called a function of the caller's: it does a job, or chooses a version.
 pub(crate) fn is_inside() -> bool {
-    doing().is_some() || CHOOSES.try_with(Cell::get).unwrap_or(false)
+    under_way().is_some() || CHOOSES.try_with(Cell::get).unwrap_or(false)
 }
 
 /// Asks a function of the caller's which version; what it calls meanwhile knows. The scheduler's lock is held: whoever waits for the
@@ -71,9 +46,9 @@ pub(crate) struct Call {
 unsafe impl Send for Call {}
 
 impl Call {
-    pub(crate) fn run(self, of: Doing, job: &Job) {
-        let this = TaleaJob { size: 0, task: of.task, number: job.number, version: job.version, zero: 0 };
-        UNDER_WAY.set(Some((of.app, this)));
+    pub(crate) fn run(self, task: u32, job: &Job) {
+        let this = TaleaJob { size: 0, task, number: job.number, version: job.version, zero: 0 };
+        UNDER_WAY.set(Some(this));
         // SAFETY: the caller's promise: the function and what its argument names live as long as the application.
         unsafe { (self.function)(self.argument) };
         UNDER_WAY.set(None);

@@ -4,7 +4,7 @@
 use super::job::under_way;
 use super::state::App;
 use super::{Not, Pipe};
-use crate::border::{call, can_be_written, given, protect, write};
+use crate::border::{Answer, call, can_be_written, given, protect, write};
 use crate::layout::{TaleaAppReport, TaleaJob};
 use libc::{c_int, c_void, size_t};
 use talea_runtime::{Condition, Hand, TaskId};
@@ -34,9 +34,9 @@ pub unsafe extern "C" fn talea_app_stop(app: *mut App, report: *mut TaleaAppRepo
     })
 }
 
-/// 0, or a negative errno without a message.
-fn quietly(inside: impl FnOnce() -> c_int) -> c_int {
-    protect(|| Ok(inside())).unwrap_or_else(|trouble| trouble.number())
+/// What is inside, or a negative errno without a message.
+fn quietly(inside: impl FnOnce() -> Answer<c_int>) -> c_int {
+    protect(inside).unwrap_or_else(|trouble| trouble.number())
 }
 
 /// Says something to a run.
@@ -47,7 +47,7 @@ unsafe fn tell(app: *const App, say: impl FnOnce(&Hand) -> bool) -> c_int {
     // SAFETY: the caller's promise.
     match unsafe { app.as_ref() } {
         None => -libc::EINVAL,
-        Some(app) => quietly(|| if app.tell(say) { 0 } else { -libc::ESRCH }),
+        Some(app) => quietly(|| app.tell(say).map(|()| 0)),
     }
 }
 
@@ -93,7 +93,7 @@ pub unsafe extern "C" fn talea_channel_push(channel: *mut Pipe, item: *const c_v
     // SAFETY: as the header says.
     let Some(pipe) = (unsafe { channel.as_ref() }).filter(|_| !item.is_null()) else { return -libc::EINVAL };
     // SAFETY: it names `size` bytes, says the header.
-    quietly(|| moved(unsafe { pipe.push(item, size) }))
+    quietly(|| Ok(moved(unsafe { pipe.push(item, size) })))
 }
 
 #[unsafe(no_mangle)]
@@ -101,7 +101,7 @@ pub unsafe extern "C" fn talea_channel_pop(channel: *mut Pipe, item: *mut c_void
     // SAFETY: as the header says.
     let Some(pipe) = (unsafe { channel.as_ref() }).filter(|_| !item.is_null()) else { return -libc::EINVAL };
     // SAFETY: there is room for `size` bytes, says the header.
-    quietly(|| moved(unsafe { pipe.pop(item, size) }))
+    quietly(|| Ok(moved(unsafe { pipe.pop(item, size) })))
 }
 
 #[unsafe(no_mangle)]

@@ -6,7 +6,7 @@ use crate::border::{Answer, Trouble, call, given, write};
 use crate::layout::{TaleaAppReport, TaleaTaskReport};
 use libc::c_int;
 use std::time::Duration;
-use talea_runtime::{Report, ShieldReport, TaskReport};
+use talea_runtime::{Policy, Report, ShieldReport, TaskReport};
 
 fn ns(long: Duration) -> u64 {
     u64::try_from(long.as_nanos()).unwrap_or(u64::MAX)
@@ -46,6 +46,18 @@ pub(crate) fn whole(report: &Report) -> TaleaAppReport {
 fn of_task(task: &TaskReport) -> TaleaTaskReport {
     let mut version_jobs = [0; 64];
     version_jobs.iter_mut().zip(&task.versions).for_each(|(to, &jobs)| *to = jobs);
+    // As sched_getscheduler(2) and sched_getparam(2) say it.
+    let (policy, priority) = match task.policy {
+        None => (-1, 0),
+        Some(Policy::Other { .. }) => (libc::SCHED_OTHER, 0),
+        Some(Policy::Batch { .. }) => (libc::SCHED_BATCH, 0),
+        Some(Policy::Idle) => (libc::SCHED_IDLE, 0),
+        Some(Policy::Fifo(priority)) => (libc::SCHED_FIFO, priority.into()),
+        Some(Policy::Rr(priority)) => (libc::SCHED_RR, priority.into()),
+        Some(Policy::Deadline { .. }) => (libc::SCHED_DEADLINE, 0),
+        // SCHED_EXT, which libc does not name yet.
+        Some(Policy::Ext { .. }) => (7, 0),
+    };
     TaleaTaskReport {
         size: 0,
         versions: task.versions.len() as u32,
@@ -55,6 +67,8 @@ fn of_task(task: &TaskReport) -> TaleaTaskReport {
         mean_ns: ns(task.mean),
         version_jobs,
         name: field(&task.name),
+        policy,
+        priority,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::channel::Pipe;
 use super::choice::Given;
-use super::job::{AppId, Doing, is_inside};
+use super::job::is_inside;
 use crate::border::{Answer, Trouble};
 use crate::layout::TaleaTask;
 use std::any::Any;
@@ -18,7 +18,6 @@ pub struct App {
     hand: RwLock<Option<Hand>>,
     /// A child of fork has none of the threads.
     owner: u32,
-    id: AppId,
 }
 
 /// Everything that was declared, and what became of it.
@@ -121,13 +120,7 @@ impl App {
             asked: None,
             report: None,
         };
-        let (owner, id) = (std::process::id(), AppId::another());
-        App { declared: Mutex::new(declared), hand: RwLock::new(None), owner, id }
-    }
-
-    /// One of its tasks, among all of the process.
-    pub(crate) fn of_all(&self, task: u32) -> Doing {
-        Doing { app: self.id, task }
+        App { declared: Mutex::new(declared), hand: RwLock::new(None), owner: std::process::id() }
     }
 
     /// Whether the calling thread may wait for it: not in a job, and not in a child of fork, which has none of its threads.
@@ -136,13 +129,18 @@ impl App {
             // Who stops waits for the jobs, and for whoever chooses their versions; and these are not to wait for who declares.
             return Err(Trouble::Caller(libc::EDEADLK, "jobs and choosers may not call this"));
         }
-        if self.owner != std::process::id() {
-            return Err(Trouble::Caller(
-                libc::ECHILD,
-                "the application belongs to the process that this one was forked from",
-            ));
+        self.is_of_this_process()
+    }
+
+    /// Whether it is not that of the process which this one was forked from.
+    fn is_of_this_process(&self) -> Answer {
+        if self.owner == std::process::id() {
+            return Ok(());
         }
-        Ok(())
+        Err(Trouble::Caller(
+            libc::ECHILD,
+            "the application belongs to the process that this one was forked from",
+        ))
     }
 
     /// Looks at what is declared, or adds to it.
@@ -199,9 +197,12 @@ impl App {
         *self.hand.write().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Says something to the run, from jobs and from other threads. Whether there is one. Waits for nobody.
-    pub(crate) fn tell(&self, say: impl FnOnce(&Hand) -> bool) -> bool {
-        self.hand.try_read().is_ok_and(|hand| hand.as_ref().is_some_and(say))
+    /// Says something to the run, from jobs and from other threads, if there is one. Waits for nobody.
+    pub(crate) fn tell(&self, say: impl FnOnce(&Hand) -> bool) -> Answer {
+        // In a child of fork a copy of the run would be told, which nobody reads.
+        self.is_of_this_process()?;
+        let is_told = self.hand.try_read().is_ok_and(|hand| hand.as_ref().is_some_and(say));
+        if is_told { Ok(()) } else { Err(Trouble::Caller(libc::ESRCH, "the application does not run")) }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Declaring: tasks, versions, accelerators.
 
 use super::layout::{Battery, Function, Select, YasConfiguration, YasData, YasProperties};
-use super::state::{Task, Yasmin, declare, forget, room, set};
+use super::state::{Task, Yasmin, declare, room, set};
 use crate::app::{Call, text, wrong};
 use crate::border::{Answer, Trouble, call, given, protect, read};
 use crate::layout::{TaleaTask, TaleaTaskVersion};
@@ -107,9 +107,7 @@ pub unsafe extern "C" fn yas_init_with(configuration: *const YasConfiguration) {
     call(|| {
         // SAFETY: as the header says.
         let configuration = unsafe { read(configuration) }?;
-        // What runs is stopped first.
-        super::live::stop_if_running()?;
-        forget()?;
+        super::live::end()?;
         set(Yasmin::new(configuration))
     });
 }

@@ -19,10 +19,21 @@ fn stop() -> Answer {
     declared_app()?.stop().map(drop)
 }
 
-/// For whoever does not mind if it is stopped.
-pub(crate) fn stop_if_running() -> Answer {
-    let is_running = declared()?.as_ref().is_some_and(|yasmin| yasmin.app.is_stopped().is_err());
-    if is_running { stop() } else { Ok(()) }
+/// Stops what runs, and forgets what was declared. A run that had to be ended has ended: that is said, and forgotten, too.
+pub(crate) fn end() -> Answer {
+    let runs = || -> Answer<bool> {
+        Ok(declared()?.as_ref().is_some_and(|yasmin| yasmin.app.is_stopped().is_err()))
+    };
+    if runs()?
+        && let Err(trouble) = stop()
+    {
+        if runs()? {
+            // Whoever asks may not stop it.
+            return Err(trouble);
+        }
+        message::remember(trouble);
+    }
+    forget()
 }
 
 #[unsafe(no_mangle)]
@@ -46,15 +57,12 @@ pub extern "C" fn yas_stop() {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn yas_cleanup() {
-    call(|| {
-        stop_if_running()?;
-        forget()
-    });
+    call(end);
 }
 
 /// Says something to what runs. Waits for nobody, keeps no message.
 fn tell(say: impl FnOnce(&Hand) -> bool) -> bool {
-    protect(|| Ok(app().is_some_and(|app| app.tell(say)))).unwrap_or(false)
+    protect(|| Ok(app().is_some_and(|app| app.tell(say).is_ok()))).unwrap_or(false)
 }
 
 #[unsafe(no_mangle)]

@@ -1,5 +1,6 @@
 /* An application in C does what it declares: versions by each method, tokens, edges, distances, edits. */
 #include "counting.h"
+#include <sched.h>
 #include <stdint.h>
 #include <string.h>
 #include <talea.h>
@@ -270,6 +271,7 @@ static void y14_y3_what_is_declared_anew_comes_by_its_new_rule(void)
     talea_app_config config = TALEA_APP_CONFIG_INIT;
     talea_task again = TALEA_TASK_INIT;
     talea_app_report report = TALEA_APP_REPORT_INIT;
+    talea_task_report one = TALEA_TASK_REPORT_INIT;
     uint32_t first, second;
     fresh(&config);
     first = task(TALEA_TASK_PERIODIC, 2, 1);
@@ -297,6 +299,8 @@ static void y14_y3_what_is_declared_anew_comes_by_its_new_rule(void)
     CHECK(talea_app_report_get(app, &report) == 0 && report.tasks == 2);
     CHECK(report.real_time ? report.rights == TALEA_RIGHTS_OWN && report.why_not[0] == 0
                            : report.rights == TALEA_RIGHTS_UNUSED && report.why_not[0] != 0);
+    CHECK(talea_task_report_get(app, second, &one) == 0);
+    CHECK(report.real_time ? one.policy == SCHED_FIFO && one.priority > 0 : one.policy == SCHED_OTHER && one.priority == 0);
     printf("%s%s\n", report.real_time ? "real-time" : "best effort: ", report.why_not);
     config.flags = TALEA_APP_INSIST;
     CHECK(talea_app_configure(app, &config) == 0);

@@ -112,10 +112,12 @@ AT(talea_app_report, tasks, 40);
 AT(talea_app_report, why_not, 48);
 AT(talea_app_report, shielded, 304);
 AT(talea_app_report, why_not_shielded, 328);
-HOLDS(sizeof(talea_task_report) == 584);
+HOLDS(sizeof(talea_task_report) == 592);
 AT(talea_task_report, jobs, 8);
 AT(talea_task_report, version_jobs, 40);
 AT(talea_task_report, name, 552);
+AT(talea_task_report, policy, 584);
+AT(talea_task_report, priority, 588);
 
 int main(void)
 {

@@ -108,3 +108,13 @@ fn y22_without_rights_it_is_said_once() {
     });
     assert_eq!(runs.get(), 2);
 }
+
+#[test]
+fn y1_y14_y22_a_run_that_loses_its_right_ends_is_cleaned_up_and_another_one_begins() {
+    needs!("root", talea_kernel_tests::kernel::is_root());
+    let _bench = talea_kernel_tests::Bench::new("capi_loses");
+    let program = variant(&here("tests/c/yasmin_loses.c"), C11, "yasmin_loses", &[]);
+    let mut command = stage::command(&program, Path::new("/nonexistent"));
+    let said = stage::expect(command.arg(talea_kernel_tests::ALICE.to_string()), 0);
+    assert!(said.starts_with("done\n") && said.contains("without real-time priorities"), "{said}");
+}
