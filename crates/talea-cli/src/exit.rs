@@ -23,6 +23,8 @@ pub(crate) enum Exit {
     Unreachable,
     /// Measured, but the machine disturbed too much to say anything.
     Inconclusive,
+    /// `lab` only: measured, and not as good as it must be.
+    Missed,
     /// `run` only: as the program that was run, or 125 to 127 where it was not.
     Program(u8),
 }
@@ -35,7 +37,7 @@ pub(crate) const RUN_NOT_EXECUTABLE: u8 = 126;
 pub(crate) const RUN_NOT_FOUND: u8 = 127;
 
 /// The table for the manual: code and meaning.
-pub(crate) const TABLE: [(&str, &str); 7] = [
+pub(crate) const TABLE: [(&str, &str); 8] = [
     (
         "0",
         "done; for doctor: no check failed; for check: the file is sound; for analyze: every task is proved",
@@ -46,6 +48,7 @@ pub(crate) const TABLE: [(&str, &str); 7] = [
     ("4", "denied: by an access rule, a quota, or because it belongs to another user"),
     ("5", "the daemon cannot be reached"),
     ("6", "inconclusive: it was measured, but this machine disturbed too much to say anything"),
+    ("7", "lab only: it was measured, and something is not as good as it must be (MISSED)"),
 ];
 
 /// The rows that `run` adds; there the codes above come as 125.
@@ -68,6 +71,7 @@ impl Exit {
             Exit::Denied => 4,
             Exit::Unreachable => 5,
             Exit::Inconclusive => 6,
+            Exit::Missed => 7,
             Exit::Program(code) => code,
         }
     }

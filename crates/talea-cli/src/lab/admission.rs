@@ -14,6 +14,7 @@
 
 #![allow(clippy::cast_precision_loss, reason = "printed")]
 
+use super::bars;
 use super::pace::{Middle, REFERENCE, Stretch, reference, scaled};
 use super::samples::Samples;
 use super::tasks::Random;
@@ -249,9 +250,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     for is_edf in [false, true] {
         by_lists(is_edf, rounds, &mut rows, &mut longest)?;
     }
+    let is_short = longest <= 1_000_000;
+    let exit = bars::exit(rows.iter().filter_map(|row| row.met).chain([is_short]));
     if args.output.json {
         output::print_json(&rows)?;
-        return Ok(Exit::Ok);
+        return Ok(exit);
     }
     let mut table = Table::new(&[
         "WHAT",
@@ -276,19 +279,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
             format!("{:.0}", row.scaled_ns),
             row.ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}")),
             row.bar.clone().unwrap_or_default(),
-            match row.met {
-                Some(true) => "met",
-                Some(false) => "MISSED",
-                None => "",
-            }
-            .to_owned(),
+            row.met.map_or("", bars::verdict).to_owned(),
         ]);
     }
     output::print(&table.render())?;
-    let stall = if longest <= 1_000_000 { "met" } else { "MISSED" };
+    let stall = bars::verdict(is_short);
     output::print(&format!(
         "longest single request {:.0} us (bar 1000 us: {stall}); scaled to the pace at which the reference loop takes {REFERENCE} s\n",
         longest as f64 / 1_000.0
     ))?;
-    Ok(Exit::Ok)
+    Ok(exit)
 }

@@ -1,8 +1,8 @@
 //! `talea lab all`: every experiment, one after the other, into a folder.
 //!
 //! Model: each is a run of this program of its own. What it prints is kept in `NAME.txt`, its plots and raw data beside that, and when it has
-//! ended, how, in `NAME.exit`, which is written last. Whoever comes again finds what has ended well and goes on where that stopped:
-//! an experiment that was interrupted, failed or said nothing is made again.
+//! ended, how, in `NAME.exit`, which is written last. Whoever comes again finds what was measured, whatever that says, and goes on where it
+//! stopped: an experiment that was interrupted, failed or said nothing is made again.
 
 use crate::exit::Exit;
 use crate::output::{self, Table, note};
@@ -113,9 +113,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         let text = args.out.join(format!("{}.txt", one.name));
         let begun = Instant::now();
         let (code, took) = match (outcome_in(&args.out, one.name)?, args.list) {
-            (Some(code), true) => (Some(code), "kept".to_owned()),
+            // One that was measured to its end says so, whatever it says.
+            (Some(code), true) | (Some(code @ (0 | 7)), false) => (Some(code), "kept".to_owned()),
             (None, true) => (None, String::new()),
-            (Some(0), false) => (Some(0), "kept".to_owned()),
             (_, false) => {
                 note(&format!("{} of {}: {}", number + 1, chosen.len(), one.name));
                 let code = make(one, args, &text)?;
@@ -170,14 +170,17 @@ fn word(code: i32) -> &'static str {
         0 => "done",
         3 => "not on this machine",
         6 => "inconclusive",
+        7 => "bars missed",
         _ => "failed",
     }
 }
 
 /// The worst of all; what can't be had here is not counted.
 fn exit(codes: &[i32]) -> Exit {
-    if codes.iter().any(|code| !matches!(code, 0 | 3 | 6)) {
+    if codes.iter().any(|code| !matches!(code, 0 | 3 | 6 | 7)) {
         Exit::Failure
+    } else if codes.contains(&7) {
+        Exit::Missed
     } else if codes.contains(&6) {
         Exit::Inconclusive
     } else {
@@ -203,6 +206,7 @@ mod tests {
     fn one_that_failed_outweighs_one_that_said_nothing() {
         assert_eq!(exit(&[0, 3]), Exit::Ok);
         assert_eq!(exit(&[0, 6, 3]), Exit::Inconclusive);
-        assert_eq!(exit(&[6, 1, 0]), Exit::Failure);
+        assert_eq!(exit(&[0, 7, 6]), Exit::Missed);
+        assert_eq!(exit(&[6, 1, 7, 0]), Exit::Failure);
     }
 }

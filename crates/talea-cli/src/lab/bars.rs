@@ -1,5 +1,6 @@
 //! What measurements must reach, and whether they do. Ratios, differences and bytes: absolute times belong to the machine.
 
+use crate::exit::Exit;
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -16,6 +17,11 @@ pub(super) const fn verdict(met: bool) -> &'static str {
     if met { "met" } else { "MISSED" }
 }
 
+/// How what had to reach all of these ends.
+pub(super) fn exit(are_met: impl IntoIterator<Item = bool>) -> Exit {
+    if are_met.into_iter().all(|met| met) { Exit::Ok } else { Exit::Missed }
+}
+
 /// A line for each.
 pub(super) fn text(bars: &[Bar]) -> String {
     bars.iter().fold(String::new(), |mut text, Bar { what, found, met }| {
@@ -27,4 +33,16 @@ pub(super) fn text(bars: &[Bar]) -> String {
 /// The lowest and the highest.
 pub(super) fn range(values: impl Iterator<Item = f64> + Clone) -> (f64, f64) {
     (values.clone().fold(f64::INFINITY, f64::min), values.fold(0.0, f64::max))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_that_is_missed_is_told_by_a_line_and_by_the_exit() {
+        let bar = |met| Bar { what: "late".to_owned(), found: "3 µs".to_owned(), met };
+        assert_eq!((exit([true, true]), exit([true, false]), exit([])), (Exit::Ok, Exit::Missed, Exit::Ok));
+        assert_eq!(text(&[bar(true), bar(false)]), "met     late: 3 µs\nMISSED  late: 3 µs\n");
+    }
 }

@@ -11,6 +11,7 @@
 mod multi;
 mod uni;
 
+use super::bars;
 use super::pace::{Middle, REFERENCE, Stretch, reference, scaled};
 use crate::exit::Exit;
 use crate::output::{self, Table};
@@ -159,9 +160,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let mut bench = Bench { quick: args.quick, only: args.only.clone(), rows: Vec::new() };
     uni::measure(&mut bench);
     multi::measure(&mut bench);
+    let exit = bars::exit(bench.rows.iter().filter_map(|row| row.met));
     if args.output.json {
         output::print_json(&bench.rows)?;
-        return Ok(Exit::Ok);
+        return Ok(exit);
     }
     let mut table = Table::new(&[
         "TEST",
@@ -184,15 +186,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
             format!("{:.3}", row.reference_seconds.median),
             format!("{:.0}", row.scaled.median),
             row.bar.map_or_else(String::new, |bar| bar.to_string()),
-            match row.met {
-                Some(true) => "met",
-                Some(false) => "MISSED",
-                None => "",
-            }
-            .to_owned(),
+            row.met.map_or("", bars::verdict).to_owned(),
         ]);
     }
     output::print(&table.render())?;
     output::print(&format!("scaled to the pace at which the reference loop takes {REFERENCE} s\n"))?;
-    Ok(Exit::Ok)
+    Ok(exit)
 }

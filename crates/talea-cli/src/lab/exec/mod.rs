@@ -105,7 +105,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     } else {
         output::print(&text(&answer))?;
     }
-    Ok(Exit::Ok)
+    Ok(bars::exit(answer.bars.iter().map(|bar| bar.met)))
 }
 
 fn text(answer: &Answer) -> String {

@@ -115,7 +115,7 @@ pub(in super::super) fn fig9(effort: &Effort) -> anyhow::Result<Exit> {
     };
     let plot = effort.save("sf3p-fig9-live.svg", &figure.svg())?;
     let raw = effort.save("sf3p-fig9-live.json", &data(effort, &load, &rows, &judged)?)?;
-    tell(&load, &text, &[plot, raw])
+    tell(&load, &text, &[plot, raw], &judged)
 }
 
 fn at(rows: &[Row], levels: usize, of: &dyn Fn(&Seen) -> f64) -> f64 {

@@ -20,7 +20,7 @@ pub(super) use sets::{Shown, sets};
 pub(super) use six::six;
 pub(super) use table::table2;
 
-use super::super::bars::Bar;
+use super::super::bars::{self, Bar};
 use super::super::exec::{self, cost};
 use super::super::folder;
 use super::super::rig::{Cpus, Place};
@@ -66,10 +66,10 @@ impl Effort {
 }
 
 /// Prints what was found, how busy the machine was, and where it is written.
-fn tell(before: &str, text: &str, files: &[PathBuf]) -> anyhow::Result<Exit> {
+fn tell(before: &str, text: &str, files: &[PathBuf], judged: &[Bar]) -> anyhow::Result<Exit> {
     let after = exec::load();
     output::print(&format!("load {before} before, {after} after\n{text}\n{}", folder::written(files)))?;
-    Ok(Exit::Ok)
+    Ok(bars::exit(judged.iter().map(|bar| bar.met)))
 }
 
 /// What became of a run.

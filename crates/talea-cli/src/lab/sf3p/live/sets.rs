@@ -84,7 +84,7 @@ pub(in super::super) fn sets(shown: Shown, effort: &Effort) -> anyhow::Result<Ex
     text = text + "\n" + &bars::text(&judged);
     let plot = effort.save(&format!("{name}.svg"), &figure.svg())?;
     let raw = effort.save(&format!("{name}.json"), &data(effort, &load, &rows, &judged)?)?;
-    tell(&load, &text, &[plot, raw])
+    tell(&load, &text, &[plot, raw], &judged)
 }
 
 struct Found<'a> {

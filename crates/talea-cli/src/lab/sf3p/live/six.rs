@@ -52,7 +52,7 @@ pub(in super::super) fn six(effort: &Effort) -> anyhow::Result<Exit> {
     let judged = judge(&rows);
     let text = table(&rows) + "\n" + &bars::text(&judged);
     let raw = effort.save("sf3p-six-live.json", &data(effort, &load, &rows, &judged)?)?;
-    tell(&load, &text, &[raw])
+    tell(&load, &text, &[raw], &judged)
 }
 
 fn one(cpu: u32, example: &'static str, text: &str, effort: &Effort) -> anyhow::Result<Row> {

@@ -122,7 +122,7 @@ pub(in super::super) fn table2(effort: &Effort) -> anyhow::Result<Exit> {
     let mut text = table(&rows);
     text = text + "\n" + &bars::text(&judged);
     let raw = effort.save("sf3p-table2-live.json", &data(effort, &load, &rows, &judged)?)?;
-    tell(&load, &text, &[raw])
+    tell(&load, &text, &[raw], &judged)
 }
 
 /// All runs of a configuration as one.
