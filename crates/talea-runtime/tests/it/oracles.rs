@@ -36,8 +36,8 @@ fn responds(what: &str, expected: &[u32], within: Duration, make: impl Fn() -> (
         }
         // Before the next round.
         let seen = timed.run(PERIOD * (10 * ROUNDS - 1) / 10);
-        // What a machine takes from whoever computes long is no matter of ours.
-        let within = |expected: u32| within + MS * expected.saturating_sub(35) / 40;
+        // What a machine takes from whoever computes, in slices that no monitor sees, is no matter of ours: up to four hundredths were seen.
+        let within = |expected: u32| within + MS * expected / 20;
         let of = |(&(task, offset), &expected): (&Member, &u32)| {
             seen.responses(task, (offset, PERIOD), ROUNDS, MS * expected + within(expected))
         };
