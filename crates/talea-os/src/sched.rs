@@ -161,6 +161,29 @@ const FLAG_RESET_ON_FORK: u64 = 0x01;
 const FLAG_RECLAIM: u64 = 0x02;
 const FLAG_DL_OVERRUN: u64 = 0x04;
 
+impl Policy {
+    /// As `sched_getscheduler(2)` says it.
+    pub fn number(self) -> i32 {
+        match self {
+            Policy::Other { .. } => libc::SCHED_OTHER,
+            Policy::Batch { .. } => libc::SCHED_BATCH,
+            Policy::Idle => libc::SCHED_IDLE,
+            Policy::Fifo(_) => libc::SCHED_FIFO,
+            Policy::Rr(_) => libc::SCHED_RR,
+            Policy::Deadline { .. } => libc::SCHED_DEADLINE,
+            Policy::Ext { .. } => SCHED_EXT,
+        }
+    }
+
+    /// As `sched_getparam(2)` says it: 0 where the policy has none.
+    pub fn priority(self) -> u8 {
+        match self {
+            Policy::Fifo(priority) | Policy::Rr(priority) => priority,
+            _ => 0,
+        }
+    }
+}
+
 impl Raw {
     fn to_attr(self) -> Option<Attr> {
         let priority = u8::try_from(self.priority).ok().filter(|p| (1..=99).contains(p));
@@ -195,39 +218,22 @@ impl From<&Attr> for Raw {
         if attr.reset_on_fork {
             raw.flags |= FLAG_RESET_ON_FORK;
         }
-        let number = match attr.policy {
-            Policy::Other { nice } => {
+        match attr.policy {
+            Policy::Other { nice } | Policy::Batch { nice } => {
                 raw.nice = nice;
                 raw.runtime = attr.extra.slice_ns;
-                libc::SCHED_OTHER
             }
-            Policy::Batch { nice } => {
-                raw.nice = nice;
-                raw.runtime = attr.extra.slice_ns;
-                libc::SCHED_BATCH
-            }
-            Policy::Ext { nice } => {
-                raw.nice = nice;
-                SCHED_EXT
-            }
-            Policy::Idle => libc::SCHED_IDLE,
-            Policy::Fifo(priority) => {
-                raw.priority = priority.into();
-                libc::SCHED_FIFO
-            }
-            Policy::Rr(priority) => {
-                raw.priority = priority.into();
-                libc::SCHED_RR
-            }
+            Policy::Ext { nice } => raw.nice = nice,
+            Policy::Idle | Policy::Fifo(_) | Policy::Rr(_) => {}
             Policy::Deadline { runtime, deadline, period } => {
                 raw.runtime = runtime.as_ns();
                 raw.deadline = deadline.as_ns();
                 raw.period = period.as_ns();
                 raw.flags |= attr.extra.deadline_flags;
-                libc::SCHED_DEADLINE
             }
-        };
-        raw.policy = number as u32;
+        }
+        raw.policy = attr.policy.number() as u32;
+        raw.priority = attr.policy.priority().into();
         raw
     }
 }

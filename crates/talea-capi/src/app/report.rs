@@ -46,18 +46,6 @@ pub(crate) fn whole(report: &Report) -> TaleaAppReport {
 fn of_task(task: &TaskReport) -> TaleaTaskReport {
     let mut version_jobs = [0; 64];
     version_jobs.iter_mut().zip(&task.versions).for_each(|(to, &jobs)| *to = jobs);
-    // As sched_getscheduler(2) and sched_getparam(2) say it.
-    let (policy, priority) = match task.policy {
-        None => (-1, 0),
-        Some(Policy::Other { .. }) => (libc::SCHED_OTHER, 0),
-        Some(Policy::Batch { .. }) => (libc::SCHED_BATCH, 0),
-        Some(Policy::Idle) => (libc::SCHED_IDLE, 0),
-        Some(Policy::Fifo(priority)) => (libc::SCHED_FIFO, priority.into()),
-        Some(Policy::Rr(priority)) => (libc::SCHED_RR, priority.into()),
-        Some(Policy::Deadline { .. }) => (libc::SCHED_DEADLINE, 0),
-        // SCHED_EXT, which libc does not name yet.
-        Some(Policy::Ext { .. }) => (7, 0),
-    };
     TaleaTaskReport {
         size: 0,
         versions: task.versions.len() as u32,
@@ -67,8 +55,8 @@ fn of_task(task: &TaskReport) -> TaleaTaskReport {
         mean_ns: ns(task.mean),
         version_jobs,
         name: field(&task.name),
-        policy,
-        priority,
+        policy: task.policy.map_or(-1, Policy::number),
+        priority: task.policy.map_or(0, Policy::priority).into(),
     }
 }
 

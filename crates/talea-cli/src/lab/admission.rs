@@ -251,7 +251,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         by_lists(is_edf, rounds, &mut rows, &mut longest)?;
     }
     let is_short = longest <= 1_000_000;
-    let exit = bars::exit(rows.iter().filter_map(|row| row.met).chain([is_short]));
+    let exit = bars::exit_of(rows.iter().filter_map(|row| row.met).chain([is_short]));
     if args.output.json {
         output::print_json(&rows)?;
         return Ok(exit);

@@ -17,8 +17,13 @@ pub(super) const fn verdict(met: bool) -> &'static str {
     if met { "met" } else { "MISSED" }
 }
 
-/// How what had to reach all of these ends.
-pub(super) fn exit(are_met: impl IntoIterator<Item = bool>) -> Exit {
+/// How what is held to these ends.
+pub(super) fn exit(bars: &[Bar]) -> Exit {
+    exit_of(bars.iter().map(|bar| bar.met))
+}
+
+/// The same of whoever has only verdicts.
+pub(super) fn exit_of(are_met: impl IntoIterator<Item = bool>) -> Exit {
     if are_met.into_iter().all(|met| met) { Exit::Ok } else { Exit::Missed }
 }
 
@@ -42,7 +47,8 @@ mod tests {
     #[test]
     fn one_that_is_missed_is_told_by_a_line_and_by_the_exit() {
         let bar = |met| Bar { what: "late".to_owned(), found: "3 µs".to_owned(), met };
-        assert_eq!((exit([true, true]), exit([true, false]), exit([])), (Exit::Ok, Exit::Missed, Exit::Ok));
+        let ends = [&[bar(true), bar(true)][..], &[bar(true), bar(false)], &[]].map(exit);
+        assert_eq!(ends, [Exit::Ok, Exit::Missed, Exit::Ok]);
         assert_eq!(text(&[bar(true), bar(false)]), "met     late: 3 µs\nMISSED  late: 3 µs\n");
     }
 }

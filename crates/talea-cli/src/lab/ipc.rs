@@ -156,7 +156,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     } else {
         output::print(&text(&answer))?;
     }
-    Ok(bars::exit(answer.bars.iter().map(|bar| bar.met)))
+    Ok(bars::exit(&answer.bars))
 }
 
 fn wanted(args: &Args, kind: Kind) -> bool {

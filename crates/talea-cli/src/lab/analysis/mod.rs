@@ -160,7 +160,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let mut bench = Bench { quick: args.quick, only: args.only.clone(), rows: Vec::new() };
     uni::measure(&mut bench);
     multi::measure(&mut bench);
-    let exit = bars::exit(bench.rows.iter().filter_map(|row| row.met));
+    let exit = bars::exit_of(bench.rows.iter().filter_map(|row| row.met));
     if args.output.json {
         output::print_json(&bench.rows)?;
         return Ok(exit);

@@ -105,7 +105,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     } else {
         output::print(&text(&answer))?;
     }
-    Ok(bars::exit(answer.bars.iter().map(|bar| bar.met)))
+    Ok(bars::exit(&answer.bars))
 }
 
 fn text(answer: &Answer) -> String {

@@ -203,7 +203,7 @@ pub(super) fn fig2(args: &Args) -> anyhow::Result<Exit> {
         told(&rows, &empty, &bars),
         folder::written(&[&plots[..], &[raw]].concat())
     ))?;
-    Ok(bars::exit(bars.iter().map(|bar| bar.met)))
+    Ok(bars::exit(&bars))
 }
 
 fn distinct<T: PartialEq + Copy>(rows: &[Row], of: fn(&Row) -> T) -> Vec<T> {

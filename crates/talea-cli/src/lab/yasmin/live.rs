@@ -376,7 +376,7 @@ pub(super) fn fig5(args: &Args) -> anyhow::Result<Exit> {
         data.load[1],
         folder::written(&[plot, raw, file])
     ))?;
-    Ok(bars::exit(bars.iter().map(|bar| bar.met)))
+    Ok(bars::exit(&bars))
 }
 
 fn told(rows: &[Row], bars: &[bars::Bar], base: &Setup) -> String {

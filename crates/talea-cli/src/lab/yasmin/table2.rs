@@ -412,7 +412,7 @@ pub(super) fn table2(args: &Args) -> anyhow::Result<Exit> {
         told(&rows, &reactions, &bars),
         folder::written(&[raw])
     ))?;
-    Ok(bars::exit(bars.iter().map(|bar| bar.met)))
+    Ok(bars::exit(&bars))
 }
 
 /// The paper's figures, on PREEMPT_RT and four fast cores of a board: what six threads see there.

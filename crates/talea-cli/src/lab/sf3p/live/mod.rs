@@ -69,7 +69,7 @@ impl Effort {
 fn tell(before: &str, text: &str, files: &[PathBuf], judged: &[Bar]) -> anyhow::Result<Exit> {
     let after = exec::load();
     output::print(&format!("load {before} before, {after} after\n{text}\n{}", folder::written(files)))?;
-    Ok(bars::exit(judged.iter().map(|bar| bar.met)))
+    Ok(bars::exit(judged))
 }
 
 /// What became of a run.
