@@ -151,7 +151,7 @@ impl<M: Mechanism> Root<M> {
         let desk = &mut self.desks[task.0 as usize];
         if let Desk::Piece(cost) = *desk {
             *desk = Desk::Taken;
-            self.is_called(task);
+            self.begins(task);
             self.mechanism.begin(at, task, Job { number: job, version, cost })
         } else {
             self.mechanism.resume(at, task)

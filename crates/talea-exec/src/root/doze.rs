@@ -13,6 +13,10 @@
 //!
 //! Of several that come at one instant one is armed, and its step tells of all that stand no higher; those are *covered*.
 //!
+//! Whoever was armed and is told of before it has come is *rising*: its timer has expired, so it is awake as soon as nobody stands in its
+//! way. If its job begins by then, it finds it there and is not called; a call costs as much as half of a step. If it comes before, it goes back
+//! to sleep and is called like everybody.
+//!
 //! Invariant: an arrival is missing among the alarms, which the dispatcher is awake for, only while its task has an unfinished job,
 //! whose end is a step, or while a worker is armed for its instant.
 //!
@@ -48,11 +52,32 @@ pub(super) struct Dozers {
     /// By task: its worker may; others are called.
     may: Vec<bool>,
     asleep: Vec<Dozer>,
+    /// By task: its worker's timer has expired, somebody else has told of that, and it has neither come since nor begun.
+    rising: Vec<bool>,
+    /// Whose job has begun in this step and who was rising.
+    up: Option<TaskId>,
 }
 
 impl Dozers {
     pub(super) fn new(tasks: usize) -> Dozers {
-        Dozers { grades: vec![0; tasks], may: vec![false; tasks], asleep: Vec::with_capacity(MOST) }
+        let asleep = Vec::with_capacity(MOST);
+        Dozers {
+            grades: vec![0; tasks],
+            may: vec![false; tasks],
+            asleep,
+            rising: vec![false; tasks],
+            up: None,
+        }
+    }
+
+    /// A step begins.
+    pub(super) fn renew(&mut self) {
+        self.up = None;
+    }
+
+    /// Whether `task`, whose job has begun in this step, need not be called: it is awake by itself.
+    pub(super) fn is_up(&self, task: TaskId) -> bool {
+        self.up == Some(task)
     }
 }
 
@@ -145,12 +170,17 @@ impl<M: Mechanism> Root<M> {
 
     /// An arrival of `task` was told: nobody is to be awake for it any more.
     pub(super) fn is_told(&mut self, task: TaskId) {
-        self.dozers.asleep.retain(|dozer| dozer.task != task);
+        let Some(at) = self.dozers.asleep.iter().position(|dozer| dozer.task == task) else { return };
+        // What it slept for has come.
+        self.dozers.rising[task.0 as usize] = self.dozers.asleep.swap_remove(at).is_armed;
     }
 
-    /// The worker of `task` was called. If that is for another job than the one that it slept for, somebody has asked for it: the dispatcher
-    /// looks after whom that worker was armed for.
-    pub(super) fn is_called(&mut self, task: TaskId) {
+    /// The worker of `task` gets a job. If that is another one than it slept for, somebody has asked for it: the dispatcher looks after
+    /// whom that worker was armed for.
+    pub(super) fn begins(&mut self, task: TaskId) {
+        if std::mem::take(&mut self.dozers.rising[task.0 as usize]) {
+            self.dozers.up = Some(task);
+        }
         let Some(at) = self.dozers.asleep.iter().position(|dozer| dozer.task == task) else { return };
         let called = self.dozers.asleep.swap_remove(at);
         if called.is_armed {
@@ -163,6 +193,8 @@ impl<M: Mechanism> Root<M> {
 
     /// The worker of `task`, which steps, waits for a job: until when it is to sleep by itself; nothing: until it is called.
     pub(crate) fn doze(&mut self, task: TaskId) -> Result<Option<Time>, M::Error> {
+        // It is about to sleep, and may have risen in this very step.
+        self.dozers.rising[task.0 as usize] = false;
         if !self.may_doze(task)
             || self.closed
             || self.stopped
@@ -197,6 +229,7 @@ impl<M: Mechanism> Root<M> {
     /// The worker of `task` is awake by itself, at `now`: whether the root is to be stepped. If not, somebody has told of its
     /// arrival already, and calls the worker when it is to run.
     pub(crate) fn comes(&mut self, task: TaskId, now: Time) -> bool {
+        self.dozers.rising[task.0 as usize] = false;
         let Some(dozer) = self.dozers.asleep.iter().find(|dozer| dozer.task == task) else { return false };
         let due = dozer.until;
         // Behind one that stands as high or higher it is not late.

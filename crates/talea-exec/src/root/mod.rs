@@ -182,7 +182,8 @@ impl<M: Mechanism> Root<M> {
 
     /// What the worker that has just stepped has yet to do when it has given back the lock.
     pub(crate) fn after(&mut self) -> After {
-        self.mechanism.after()
+        let after = self.mechanism.after();
+        After { call: after.call.filter(|&task| !self.dozers.is_up(task)), ..after }
     }
 
     /// When it was last stepped.
@@ -247,6 +248,7 @@ impl<M: Mechanism> Root<M> {
         // Two CPUs may read the clock in the other order than they got the lock.
         self.now = self.now.max(clock);
         self.mechanism.at(self.now, who.worker);
+        self.dozers.renew();
         self.put(log, What::Step);
         self.rounded.fill(false);
         for cpu in 0..self.running.len() {

@@ -139,7 +139,7 @@ fn arrivals(ran: &Ran) -> u64 {
 #[test]
 fn s8_workers_that_are_awake_by_themselves_change_no_order_and_no_count() {
     let mut dice = Dice::new(31);
-    let (mut cases, mut dozing, mut by_themselves, mut saved) = (0, 0, 0, 0);
+    let (mut cases, mut dozing, mut by_themselves, mut saved, mut up) = (0, 0, 0, 0, 0);
     for case in 0..1_500 {
         let (tree, workload) = system(&mut dice);
         if tree.check().is_err() {
@@ -162,10 +162,12 @@ fn s8_workers_that_are_awake_by_themselves_change_no_order_and_no_count() {
         assert!(replay(&mut tree.build().expect("a sound tree"), &ran.record).is_ok(), "case {case}");
         dozing += u64::from(ran.by_themselves > 0);
         by_themselves += ran.by_themselves;
+        up += ran.up;
         saved += plain.steps.saturating_sub(ran.steps - ran.by_workers - ran.by_themselves);
     }
     assert!(cases > 1_000 && dozing * 4 > cases, "{dozing} of {cases}: too few can");
     assert!(by_themselves > 3_000 && saved > by_themselves, "{by_themselves}, {saved}: too little happens");
+    assert!(up > 3_000, "{up}: too many are called who are awake");
 }
 
 #[test]
@@ -280,6 +282,23 @@ fn s8_of_those_that_come_together_one_is_awake_for_all() {
     let (tree, workload) = two(Policy::Fifo, (10, 2));
     let ran = run_dozing(&tree, &workload, at(1_000), 40, Vec::new(), in_time);
     assert_eq!((ran.steps - ran.by_workers - ran.by_themselves, ran.by_themselves), (1, 99));
+    assert_eq!(ran.up, 0, "nobody rings for the other one but the first");
+}
+
+#[test]
+fn s8_whoever_s_time_has_come_behind_one_that_computes_is_not_called() {
+    // Each 40 ms: the patient one's time comes while the other one computes, 5 ms before that ends.
+    let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::Fifo));
+    let mut sources = Vec::new();
+    for (offset, cost) in [(0, 15), (10, 5)] {
+        let _ = tree.task(Tree::ROOT, TaskSpec::new("task", ms(40)));
+        let arrivals = Arrivals::Periodic { offset: ms(offset), period: ms(40), jitter: Span::ZERO };
+        sources.push(Source { arrivals, cost: Cost::Constant(Work::from_ns(cost * 1_000_000)) });
+    }
+    let workload = Workload { sources, seed: 1 };
+    let ran = run_dozing(&tree, &workload, at(1_000), 40, Vec::new(), in_time);
+    assert_eq!(ran.course.parts_from(&simulate(&tree, &workload, at(1_000))), None);
+    assert_eq!((ran.by_themselves, ran.up), (24, 24), "each but the first");
 }
 
 #[test]

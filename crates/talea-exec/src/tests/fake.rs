@@ -6,7 +6,7 @@ mod told;
 use crate::course::{Course, Turn};
 use crate::load::Load;
 use crate::mailbox::Mail;
-use crate::mechanism::Mechanism;
+use crate::mechanism::{After, Mechanism};
 use crate::record::{Entry, Log, merge};
 use crate::root::{Root, Stepper};
 use crate::stretch::Stretch;
@@ -40,6 +40,8 @@ pub(super) struct Threads {
     from: u64,
     /// Who steps, if it is a worker.
     steps: Option<TaskId>,
+    /// Who was given a job by another worker in this step.
+    called: Option<TaskId>,
     pub(super) stops: u64,
     /// How often somebody got the CPU who stands no higher than one that was stopped.
     below: u64,
@@ -135,6 +137,8 @@ impl Mechanism for Fake {
                 !threads.workers.iter().any(is_there),
                 "whoever steps goes behind one that nobody stops then"
             );
+        } else if threads.steps.is_some() {
+            threads.called = Some(task);
         }
         threads.look_below(task.0 as usize);
         let worker = &mut threads.workers[task.0 as usize];
@@ -183,6 +187,10 @@ impl Mechanism for Fake {
         Ok(())
     }
 
+    fn after(&mut self) -> After {
+        After { call: self.0.borrow().called, ..After::default() }
+    }
+
     fn rest(&mut self, cpu: Cpu) -> Result<(), Infallible> {
         let threads = self.0.borrow();
         assert!(threads.workers.iter().all(|worker| worker.cpu != Some(cpu.0 as usize)), "somebody runs");
@@ -200,6 +208,8 @@ pub(super) struct Ran {
     pub(super) by_workers: u64,
     /// And by workers whose jobs came.
     pub(super) by_themselves: u64,
+    /// How many were not called to their jobs, because they were awake by themselves.
+    pub(super) up: u64,
     pub(super) tallies: Vec<Tally>,
     pub(super) refused: u64,
     /// How often somebody got the CPU who stands no higher than one that was stopped.
@@ -294,7 +304,7 @@ fn go(
     let mut due = vec![0; cpus];
     // By task: when its worker is awake by itself, and gets the CPU if nobody has it or it stands above whoever has it.
     let mut naps = vec![u64::MAX; workload.sources.len()];
-    let (mut steps, mut by_workers, mut by_themselves) = (0, 0, 0);
+    let (mut steps, mut by_workers, mut by_themselves, mut up) = (0, 0, 0, 0);
     loop {
         let first = fake.0.borrow().first_end().min(due.iter().copied().min().expect("a CPU"));
         for (nap, worker) in naps.iter_mut().zip(&fake.0.borrow().workers) {
@@ -318,6 +328,7 @@ fn go(
                 (steps, by_themselves) = (steps + 1, by_themselves + 1);
                 let Ok(nap) = root.doze(task);
                 naps[sleeper as usize] = sleeps(nap, &mut late);
+                up += u64::from(is_up(&mut root, &fake, &naps));
                 root.alert(0, |other| due[other] = now.as_ns());
             }
             continue;
@@ -351,6 +362,7 @@ fn go(
                 let Ok(nap) = root.doze(task);
                 naps[task.0 as usize] = sleeps(nap, &mut late);
             }
+            up += u64::from(is_up(&mut root, &fake, &naps));
             root.alert(cpu, |other| due[other] = asleep);
             continue;
         }
@@ -366,7 +378,16 @@ fn go(
     let (stops, below) = (fake.0.borrow().stops, fake.0.borrow().below);
     let (tallies, refused, late) = (root.tallies().to_vec(), root.refused(), root.late().to_vec());
     let course = Course::of(tree.cpus, &record);
-    Ran { course, record, stops, steps, by_workers, by_themselves, tallies, refused, below, late }
+    Ran { course, record, stops, steps, by_workers, by_themselves, up, tallies, refused, below, late }
+}
+
+/// Whether the one who was given a job in this worker's step is not called to it, who then must be awake by itself.
+fn is_up(root: &mut Root<Fake>, fake: &Fake, naps: &[u64]) -> bool {
+    let after = root.after();
+    let Some(given) = fake.0.borrow_mut().called.take() else { return false };
+    let is_up = after.call != Some(given);
+    assert!(!is_up || naps[given.0 as usize] != u64::MAX, "{given:?} sleeps over its job");
+    is_up
 }
 
 /// When somebody is awake who sleeps until then.
