@@ -3,7 +3,9 @@
 //! A single simulation says too much: where two things lie near each other, a real machine may turn them round, and what follows is
 //! another course altogether, as right as the first. So the same jobs are simulated with costs that are longer by up to
 //! two hundredths and with up to 250 µs for each order, which is more than a dispatcher takes; what all of these have in common a
-//! real run must have too.
+//! real run must have too. In half of them all jobs are longer by the same share, in the others each by its own: a job that ends exactly
+//! when its budget does, because another job used that up before, ends so whatever both are longer by, and on a real machine every
+//! other time.
 
 use super::lives::{Lives, Name};
 use crate::measured::with_changes;
@@ -13,6 +15,7 @@ use talea_core::machine::{Body, Tree};
 use talea_core::sched::Policy;
 use talea_core::workload::{Cost, Source, Workload};
 use talea_core::{Span, Time, Work};
+use talea_sim::dice::Dice;
 use talea_sim::{Overheads, World};
 use talea_system::system::Root;
 
@@ -20,6 +23,8 @@ use talea_system::system::Root;
 /// round in some of these.
 const WITHIN_REASON: [(u64, u64); 8] =
     [(0, 0), (1, 10), (2, 25), (4, 50), (7, 80), (10, 120), (15, 180), (20, 250)];
+/// Of a task, so many jobs have their own shares before these begin anew: as many as no two tasks meet in alike by their periods.
+const JOBS: usize = 61;
 /// The most of both.
 pub(crate) const MOST_LONGER: u64 = WITHIN_REASON[WITHIN_REASON.len() - 1].0;
 pub(crate) const MOST_ORDER: Span = Span::from_ns(WITHIN_REASON[WITHIN_REASON.len() - 1].1 * 1_000);
@@ -59,10 +64,12 @@ pub(crate) struct Bound {
 /// Simulates `root` until `end` and asks for its bounds.
 pub(crate) fn model(root: &Root, seed: u64, end: Time) -> anyhow::Result<Model> {
     let mut all: Vec<Lives> = Vec::new();
-    for (longer, order) in WITHIN_REASON {
+    let alike = WITHIN_REASON.map(|(longer, order)| (lengthened(&root.sources, longer), order));
+    let unlike = (0..).zip(WITHIN_REASON).map(|(case, (_, order))| (unequal(&root.sources, case), order));
+    for (sources, order) in alike.into_iter().chain(unlike) {
         let machine = root.tree.build().map_err(|error| anyhow::anyhow!("{}: {}", root.name, error.why))?;
         let overheads = Overheads { decision: Span::from_ns(order * 1_000), ..Overheads::default() };
-        let workload = Workload { sources: lengthened(&root.sources, longer), seed };
+        let workload = Workload { sources, seed };
         let world = World::new(machine, root.tree.cpus, &workload);
         let mut world = with_changes(world, root).with_overheads(overheads);
         let mut lives = Lives::default();
@@ -136,6 +143,33 @@ fn lengthen(cost: &mut Cost, by: u64) {
     each(cost, &|work| work.saturating_add(work / 1_000 * by));
 }
 
+/// Makes each job longer by a share of its own, the same ones for each `case`.
+fn unequal(sources: &[Source], case: u64) -> Vec<Source> {
+    let mut sources = sources.to_vec();
+    for (source, task) in sources.iter_mut().zip(0..) {
+        scatter(&mut source.cost, &mut Dice::of(case, task));
+    }
+    sources
+}
+
+fn scatter(cost: &mut Cost, dice: &mut Dice) {
+    let mut longer = |work: Work| {
+        Work::from_ns(work.as_ns().saturating_add(work.as_ns() / 1_000 * dice.between(0, MOST_LONGER)))
+    };
+    match cost {
+        Cost::Constant(work) => *cost = Cost::List((0..JOBS).map(|_| longer(*work)).collect()),
+        Cost::List(list) => {
+            // Whole rounds, so that each job stays what it is.
+            let rounds = JOBS.div_ceil(list.len().max(1));
+            *list = (0..rounds).flat_map(|_| list.iter().copied()).map(longer).collect();
+        }
+        // Drawn: no two are alike anyway.
+        Cost::Uniform { .. } | Cost::Pair { .. } => lengthen(cost, dice.between(0, MOST_LONGER)),
+        Cost::Versions(costs) => costs.iter_mut().for_each(|cost| scatter(cost, dice)),
+        Cost::Marked { of, .. } => scatter(of, dice),
+    }
+}
+
 /// All that a job may cost.
 fn each(cost: &mut Cost, longer: &impl Fn(u64) -> u64) {
     let change = |work: &mut Work| *work = Work::from_ns(longer(work.as_ns()));
@@ -148,5 +182,48 @@ fn each(cost: &mut Cost, longer: &impl Fn(u64) -> u64) {
         Cost::List(list) => list.iter_mut().for_each(change),
         Cost::Versions(costs) => costs.iter_mut().for_each(|cost| each(cost, longer)),
         Cost::Marked { of, .. } => each(of, longer),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use talea_core::machine::TaskId;
+    use talea_system::system;
+
+    #[test]
+    fn s18_l11_a_job_that_ends_with_its_budget_in_one_simulation_goes_on_in_another() {
+        // What the first job of `short` uses comes back at 20 ms, and is exactly what the second one needs. If it needs a little more, that
+        // comes at 26 ms.
+        let text = r#"
+            duration = "60ms"
+            [[scheduler]]
+            name = "cpu"
+            policy = "fp"
+            [[scheduler]]
+            name = "served"
+            in = "cpu"
+            policy = "edf"
+            priority = 50
+            server = "sporadic"
+            budget = "3ms"
+            period = "20ms"
+            [[task]]
+            name = "short"
+            in = "served"
+            period = "15ms"
+            cost = "1ms"
+            [[task]]
+            name = "long"
+            in = "served"
+            period = "60ms"
+            offset = "6ms"
+            cost = "10ms"
+        "#;
+        let system = system::read(text, "the test's own", &()).expect("a sound file");
+        let model = model(&system.roots[0], 1, Time::from_ns(60_000_000)).expect("a model");
+        let end = model.jobs[&(TaskId(0), 1)].end.expect("it ends in all of them");
+        let (first, last) = (end.first.as_ns() / 1_000_000, end.last.as_ns() / 1_000_000);
+        assert_eq!((first, last), (21, 26));
     }
 }

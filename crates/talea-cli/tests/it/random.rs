@@ -76,25 +76,27 @@ fn system(dice: &mut Dice) -> String {
     text
 }
 
-/// Those of `numbers`: none contradicts its model, and most say something.
+/// Whether threads did what the model of the system of that number says, in the first of so many runs that no hole has spoiled;
+/// none may contradict it.
+fn agrees(scratch: &Scratch, number: u64, tries: u64) -> bool {
+    let text = system(&mut Dice::of(18, soak::seed(number)));
+    scratch.file("random.toml", &text);
+    (0..tries).any(|_| {
+        let ended = run(scratch, &["compare", "random.toml"]);
+        let (code, out, err) = (ended.code, &ended.out, &ended.err);
+        assert!(matches!(code, Some(0 | 6)), "{number}: {code:?}\n{text}\n{out}{err}");
+        code == Some(0)
+    })
+}
+
+/// Those of `numbers`: under soak all agree; in the gate some do, for the machine may stand still all the time.
 fn agree(numbers: std::ops::Range<u64>) {
     let scratch = Scratch::new();
-    let (mut conclusive, mut all) = (0, 0);
-    for number in numbers {
-        let text = system(&mut Dice::of(18, soak::seed(number)));
-        scratch.file("random.toml", &text);
-        let ended = run(&scratch, &["compare", "random.toml"]);
-        assert!(
-            matches!(ended.code, Some(0 | 6)),
-            "{number}: {:?}\n{text}\n{}{}",
-            ended.code,
-            ended.out,
-            ended.err
-        );
-        conclusive += u32::from(ended.code == Some(0));
-        all += 1;
-    }
-    println!("{conclusive} of {all} were conclusive");
+    let tries = soak::many(3, 40);
+    let doubtful: Vec<u64> = numbers.clone().filter(|&number| !agrees(&scratch, number, tries)).collect();
+    println!("{} of {numbers:?} had no run without holes: {doubtful:?}", doubtful.len());
+    let enough = soak::many(numbers.end - numbers.start - 1, 0);
+    assert!(doubtful.len() as u64 <= enough, "too few say anything: {doubtful:?}");
 }
 
 #[test]
