@@ -7,7 +7,7 @@ use crate::compare::Tolerance;
 use crate::compare::disturbed::Disturbed;
 use crate::compare::judge::{Findings, Promised, judge};
 use crate::compare::lives::Lives;
-use crate::compare::model::{Bound, Model, model};
+use crate::compare::model::{Bound, Model, bound_despite, model};
 use crate::exit::Exit;
 use crate::measured::{
     self, Measured, Mechanism, Places, Refused, Setup, Sketch, Spending, place, remark, sketch, with_changes,
@@ -234,6 +234,7 @@ impl<'a> Stage<'a> {
                 Some(_) => Promised::Bounds,
             };
             let mut found = judge(&self.models[number], &lives, &disturbed, (self.tolerance, promise), end);
+            found.weigh(|task| bound_despite(root, task, self.tolerance.least));
             let length = measured.report.length;
             found.kernel = measured::check(real, cpus, (holes, length), self.tolerance.least);
             all.push(found);

@@ -5,6 +5,7 @@ use super::disturbed::Disturbed;
 use super::lives::{Life, Lives, Name};
 use super::model::{Expected, Model, Range};
 use crate::measured::Checked;
+use talea_core::machine::TaskId;
 use talea_core::{Span, Time};
 
 /// What was found.
@@ -16,6 +17,9 @@ pub(crate) struct Findings {
     pub(crate) excluded: u64,
     /// Those that holes within the tolerance have brushed: held against bounds, not against orders and ends.
     pub(crate) brushed: u64,
+    /// Brushed ones beyond their task's bound and the tolerance, how long they took and what is allowed: what was lost may have let others
+    /// come in between ([`Findings::weigh`]).
+    pub(crate) doubted: Vec<(Name, Span, Span)>,
     /// By task, of the jobs that count.
     pub(crate) responses: Vec<Vec<Span>>,
     /// By task: late, of the jobs that count.
@@ -72,6 +76,17 @@ impl Findings {
         self.turns == 0 && self.strays == 0 && self.beyond == 0 && is_obeyed
     }
 
+    /// Holds brushed jobs against these bounds, which have what may have been lost in them.
+    pub(crate) fn weigh(&mut self, bound: impl Fn(TaskId) -> Option<Span>) {
+        for (name, response, slack) in std::mem::take(&mut self.doubted) {
+            let over = bound(name.0).and_then(|bound| response.checked_sub(bound + slack));
+            if let Some(over) = over.filter(|over| !over.is_zero()) {
+                self.beyond += 1;
+                self.exceeds.get_or_insert((name, over));
+            }
+        }
+    }
+
     /// Whether too little is left to say anything: more than a twentieth is touched, or more than half is touched or brushed.
     pub(crate) fn are_inconclusive(&self) -> bool {
         self.excluded * 20 > self.jobs || (self.excluded + self.brushed) * 2 > self.jobs
@@ -104,11 +119,13 @@ pub(crate) fn judge(
         if let Some(response) = response {
             found.responses[task].push(response);
             let bound = model.bounds[task].within_reason.map(|bound| bound + slack);
-            if let Some(over) =
-                bound.and_then(|bound| response.checked_sub(bound)).filter(|over| !over.is_zero())
-            {
-                found.beyond += 1;
-                found.exceeds.get_or_insert((name, over));
+            match bound.and_then(|bound| response.checked_sub(bound)).filter(|over| !over.is_zero()) {
+                Some(_) if disturbed.brushes(life) => found.doubted.push((name, response, slack)),
+                Some(over) => {
+                    found.beyond += 1;
+                    found.exceeds.get_or_insert((name, over));
+                }
+                None => {}
             }
         }
         if disturbed.brushes(life) {
@@ -197,7 +214,6 @@ mod tests {
     use super::super::model::Bound;
     use super::*;
     use std::collections::BTreeMap;
-    use talea_core::machine::TaskId;
 
     const TOLERANCE: Tolerance = Tolerance { least: Span::from_ns(1_000_000), share: 0 };
 
@@ -294,5 +310,24 @@ mod tests {
         assert_eq!((found.jobs, found.excluded), (2, 1));
         assert!(found.agree() && found.are_inconclusive());
         assert_eq!(found.late, [0, 0], "the late one is not counted");
+    }
+
+    #[test]
+    fn what_is_brushed_is_held_against_a_bound_that_has_what_was_lost() {
+        // Half of the tolerance is lost at 5 ms.
+        let hole = talea_exec::Hole { cpu: 0, from: at(5), to: Time::from_ns(5_300_000) };
+        let tree = talea_core::machine::Tree::new(
+            1,
+            talea_core::machine::SchedulerSpec::new("cpu", talea_core::sched::Policy::Edf),
+        );
+        let wide = Tolerance { least: Span::from_ns(3_000_000), share: 0 };
+        let disturbed = Disturbed::of(&tree, &[0], (&[hole], &[]), &Lives::default(), wide);
+        let found = run(&[((10, 11), Some(12), Some(20))], &disturbed);
+        assert_eq!((found.brushed, found.beyond, found.doubted.len()), (1, 0, 1));
+        for (bound, beyond) in [(Some(19), 0), (Some(18), 1), (None, 0)] {
+            let mut found = found.clone();
+            found.weigh(|_| bound.map(|ms| Span::from_ns(ms * 1_000_000)));
+            assert_eq!((found.beyond, found.doubted.len()), (beyond, 0), "{bound:?}");
+        }
     }
 }

@@ -11,7 +11,7 @@ use super::lives::{Lives, Name};
 use crate::measured::with_changes;
 use std::collections::BTreeMap;
 use talea_analysis::tree::Roots;
-use talea_core::machine::{Body, Tree};
+use talea_core::machine::{Body, TaskId, Tree};
 use talea_core::sched::Policy;
 use talea_core::workload::{Cost, Source, Workload};
 use talea_core::{Span, Time, Work};
@@ -97,21 +97,34 @@ fn range(mut times: impl Iterator<Item = Option<Time>>) -> Option<Range> {
     })
 }
 
-fn bounds(root: &Root) -> Vec<Bound> {
-    let of = |tree: &Tree, sources: &[Source]| -> Vec<Option<Span>> {
-        let mut roots = Roots::new(tree, sources);
-        roots.overheads = root.surroundings.overheads;
-        roots.bounds().into_iter().map(|answer| answer.bound.ok()).collect()
-    };
+/// What analysis says of each task of `root`.
+pub(crate) fn bounds(root: &Root) -> Vec<Bound> {
+    let exactly = analyzed(root, &root.tree, &root.sources);
+    let both = exactly.into_iter().zip(within_reason(root, None));
+    both.map(|(exactly, within_reason)| Bound { exactly, within_reason }).collect()
+}
+
+/// The bound within reason of a task, where the CPU may lose so much while one of its jobs is under way. That may let others come in
+/// between whom the job would have gone before, as it does where the job is as much longer.
+pub(crate) fn bound_despite(root: &Root, task: TaskId, lost: Span) -> Option<Span> {
+    within_reason(root, Some((task, lost)))[task.0 as usize]
+}
+
+fn analyzed(root: &Root, tree: &Tree, sources: &[Source]) -> Vec<Option<Span>> {
+    let mut roots = Roots::new(tree, sources);
+    roots.overheads = root.surroundings.overheads;
+    roots.bounds().into_iter().map(|answer| answer.bound.ok()).collect()
+}
+
+fn within_reason(root: &Root, loses: Option<(TaskId, Span)>) -> Vec<Option<Span>> {
     let (longer, order) = FOR_BOUNDS;
     let mut sources = lengthened(&root.sources, longer);
     // A job pays for its own order to run, and for that of whoever goes on after it; a slot for the first in it.
-    for source in &mut sources {
-        each(&mut source.cost, &|work| work.saturating_add(2 * order * 1_000));
+    for (source, task) in sources.iter_mut().zip((0..).map(TaskId)) {
+        let lost = loses.filter(|&(loser, _)| loser == task).map_or(0, |(_, lost)| lost.as_ns());
+        each(&mut source.cost, &|work| work.saturating_add(2 * order * 1_000 + lost));
     }
-    let tree = with_shorter_slots(&root.tree, Span::from_ns(order * 1_000));
-    let both = of(&root.tree, &root.sources).into_iter().zip(of(&tree, &sources));
-    both.map(|(exactly, within_reason)| Bound { exactly, within_reason }).collect()
+    analyzed(root, &with_shorter_slots(&root.tree, Span::from_ns(order * 1_000)), &sources)
 }
 
 /// Slots that begin so much later, if they are long enough for that.
@@ -188,7 +201,6 @@ fn each(cost: &mut Cost, longer: &impl Fn(u64) -> u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use talea_core::machine::TaskId;
     use talea_system::system;
 
     #[test]
@@ -225,5 +237,32 @@ mod tests {
         let end = model.jobs[&(TaskId(0), 1)].end.expect("it ends in all of them");
         let (first, last) = (end.first.as_ns() / 1_000_000, end.last.as_ns() / 1_000_000);
         assert_eq!((first, last), (21, 26));
+    }
+
+    #[test]
+    fn s18_what_a_cpu_loses_may_let_one_more_come_in_between() {
+        // The lower one is done just before the other one's next job, unless it loses half a millisecond.
+        let text = r#"
+            [[scheduler]]
+            name = "cpu"
+            policy = "rm"
+            [[task]]
+            name = "short"
+            in = "cpu"
+            period = "20ms"
+            cost = "9ms"
+            [[task]]
+            name = "long"
+            in = "cpu"
+            period = "60ms"
+            cost = "10ms"
+        "#;
+        let system = system::read(text, "the test's own", &()).expect("a sound file");
+        let root = &system.roots[0];
+        let us = |bound: Option<Span>| bound.map(|bound| bound.as_ns() / 1_000);
+        assert_eq!(us(bounds(root)[1].within_reason), Some(19_590));
+        assert_eq!(us(bound_despite(root, TaskId(1), Span::from_ns(300_000))), Some(19_890));
+        assert_eq!(us(bound_despite(root, TaskId(1), Span::from_ns(500_000))), Some(29_380));
+        assert_eq!(us(bound_despite(root, TaskId(0), Span::from_ns(500_000))), Some(9_790));
     }
 }

@@ -257,10 +257,12 @@ impl Run {
         clear.filter_map(both).collect()
     }
 
-    /// Of jobs that no hole has touched.
-    fn responses(&self) -> impl Iterator<Item = (TaskId, Span)> {
+    /// Of jobs that no hole has touched, and whether one has brushed them.
+    fn responses(&self) -> impl Iterator<Item = (TaskId, Span, bool)> {
         let clear = self.real.jobs.iter().filter(|(_, life)| !self.disturbed.touches(life));
-        clear.filter_map(|(name, life)| Some((name.0, life.end?.since(life.release?))))
+        clear.filter_map(|(name, life)| {
+            Some((name.0, life.end?.since(life.release?), self.disturbed.brushes(life)))
+        })
     }
 
     fn seen(&self, duration: Span) -> Seen {
