@@ -2,7 +2,8 @@
 //!
 //! Model: a list of workers ([`Letters`]), linked through their slots. A worker puts itself in front and rings; the
 //! dispatcher takes the whole list at once. Nobody waits for anybody, and nobody can be in a list twice: a worker tells
-//! the end of a job once, and gets the next one only after that was read.
+//! the end of a job once, and gets the next one only after that was read. Everybody rings behind what he leaves, whatever that is, so a
+//! reader looks only where the bell has rung since the last one did.
 //!
 //! What comes from outside is counts and last words: how many jobs somebody asks for, by task, and what battery, mode and permissions
 //! have become. Whoever says it may be stopped in the middle, for ever; so each does its part with one instruction after the other,
@@ -158,7 +159,7 @@ impl Mailbox {
 
     /// The same; between two reads somebody else may do something.
     fn take_letting(&self, slots: &[Slot], mail: &mut Mail, mut others: impl FnMut()) {
-        // Everybody rings behind what he leaves here. Most steps find that nobody has, and look no further.
+        // Most steps find that nobody has.
         let rung = self.bell.heard();
         if self.read.load(Ordering::Relaxed) == rung {
             return;

@@ -233,8 +233,9 @@ impl<'a> Stage<'a> {
                 Some(course) if matches!(course.promise, Promise::Deadlines(_)) => Promised::Deadlines,
                 Some(_) => Promised::Bounds,
             };
-            let mut found = judge(&self.models[number], &lives, &disturbed, (self.tolerance, promise), end);
-            found.weigh(|task| bound_despite(root, task, self.tolerance.least));
+            let despite = |task| bound_despite(root, task, self.tolerance.least);
+            let model = &self.models[number];
+            let mut found = judge(model, despite, &lives, &disturbed, (self.tolerance, promise), end);
             let length = measured.report.length;
             found.kernel = measured::check(real, cpus, (holes, length), self.tolerance.least);
             all.push(found);

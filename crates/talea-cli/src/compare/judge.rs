@@ -17,9 +17,6 @@ pub(crate) struct Findings {
     pub(crate) excluded: u64,
     /// Those that holes within the tolerance have brushed: held against bounds, not against orders and ends.
     pub(crate) brushed: u64,
-    /// Brushed ones beyond their task's bound and the tolerance, how long they took and what is allowed: what was lost may have let others
-    /// come in between ([`Findings::weigh`]).
-    pub(crate) doubted: Vec<(Name, Span, Span)>,
     /// By task, of the jobs that count.
     pub(crate) responses: Vec<Vec<Span>>,
     /// By task: late, of the jobs that count.
@@ -76,26 +73,17 @@ impl Findings {
         self.turns == 0 && self.strays == 0 && self.beyond == 0 && is_obeyed
     }
 
-    /// Holds brushed jobs against these bounds, which have what may have been lost in them.
-    pub(crate) fn weigh(&mut self, bound: impl Fn(TaskId) -> Option<Span>) {
-        for (name, response, slack) in std::mem::take(&mut self.doubted) {
-            let over = bound(name.0).and_then(|bound| response.checked_sub(bound + slack));
-            if let Some(over) = over.filter(|over| !over.is_zero()) {
-                self.beyond += 1;
-                self.exceeds.get_or_insert((name, over));
-            }
-        }
-    }
-
     /// Whether too little is left to say anything: more than a twentieth is touched, or more than half is touched or brushed.
     pub(crate) fn are_inconclusive(&self) -> bool {
         self.excluded * 20 > self.jobs || (self.excluded + self.brushed) * 2 > self.jobs
     }
 }
 
-/// Holds what was measured until `end` against the model.
+/// Holds what was measured until `end` against the model. `despite` is the bound of a task whose job has lost what the tolerance is for,
+/// which may have let others come in between.
 pub(crate) fn judge(
     model: &Model,
+    despite: impl Fn(TaskId) -> Option<Span>,
     lives: &Lives,
     disturbed: &Disturbed,
     (tolerance, promised): (Tolerance, Promised),
@@ -118,14 +106,15 @@ pub(crate) fn judge(
         let slack = tolerance.of(response.unwrap_or(Span::ZERO));
         if let Some(response) = response {
             found.responses[task].push(response);
-            let bound = model.bounds[task].within_reason.map(|bound| bound + slack);
-            match bound.and_then(|bound| response.checked_sub(bound)).filter(|over| !over.is_zero()) {
-                Some(_) if disturbed.brushes(life) => found.doubted.push((name, response, slack)),
-                Some(over) => {
-                    found.beyond += 1;
-                    found.exceeds.get_or_insert((name, over));
-                }
-                None => {}
+            let over =
+                |bound: Option<Span>| response.checked_sub(bound? + slack).filter(|over| !over.is_zero());
+            let mut beyond = over(model.bounds[task].within_reason);
+            if beyond.is_some() && disturbed.brushes(life) {
+                beyond = over(despite(name.0));
+            }
+            if let Some(over) = beyond {
+                found.beyond += 1;
+                found.exceeds.get_or_insert((name, over));
             }
         }
         if disturbed.brushes(life) {
@@ -226,6 +215,11 @@ mod tests {
 
     /// A job of each task, released at zero.
     fn run(jobs: &[Told], disturbed: &Disturbed) -> Findings {
+        run_despite(jobs, disturbed, None)
+    }
+
+    /// The same with this bound for who is brushed.
+    fn run_despite(jobs: &[Told], disturbed: &Disturbed, despite: Option<Span>) -> Findings {
         let mut model = Model { jobs: BTreeMap::new(), bounds: Vec::new() };
         let mut lives = Lives::default();
         for (task, &((first, last), bound, end)) in (0..).map(TaskId).zip(jobs) {
@@ -238,7 +232,7 @@ mod tests {
             let life = Life { release: Some(at(0)), deadline: Some(at(50)), end: end.map(at), begin: None };
             lives.jobs.insert((task, 0), life);
         }
-        judge(&model, &lives, disturbed, (TOLERANCE, Promised::Order), at(100))
+        judge(&model, |_| despite, &lives, disturbed, (TOLERANCE, Promised::Order), at(100))
     }
 
     #[test]
@@ -275,7 +269,7 @@ mod tests {
             let mut lives = Lives::default();
             let life = Life { release: Some(at(0)), deadline: Some(at(50)), end: end.map(at), begin: None };
             lives.jobs.insert(name, life);
-            judge(&model, &lives, &Disturbed::default(), (TOLERANCE, promised), at(100))
+            judge(&model, |_| None, &lives, &Disturbed::default(), (TOLERANCE, promised), at(100))
         };
         let run = |end, last, bound| held(Promised::Deadlines, end, last, bound);
         // Far from where any simulation has it, and in time; a millisecond of tolerance late; and more.
@@ -322,12 +316,10 @@ mod tests {
         );
         let wide = Tolerance { least: Span::from_ns(3_000_000), share: 0 };
         let disturbed = Disturbed::of(&tree, &[0], (&[hole], &[]), &Lives::default(), wide);
-        let found = run(&[((10, 11), Some(12), Some(20))], &disturbed);
-        assert_eq!((found.brushed, found.beyond, found.doubted.len()), (1, 0, 1));
         for (bound, beyond) in [(Some(19), 0), (Some(18), 1), (None, 0)] {
-            let mut found = found.clone();
-            found.weigh(|_| bound.map(|ms| Span::from_ns(ms * 1_000_000)));
-            assert_eq!((found.beyond, found.doubted.len()), (beyond, 0), "{bound:?}");
+            let bound = bound.map(|ms| Span::from_ns(ms * 1_000_000));
+            let found = run_despite(&[((10, 11), Some(12), Some(20))], &disturbed, bound);
+            assert_eq!((found.brushed, found.beyond), (1, beyond), "{bound:?}");
         }
     }
 }

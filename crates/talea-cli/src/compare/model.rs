@@ -23,11 +23,11 @@ use talea_system::system::Root;
 /// round in some of these.
 const WITHIN_REASON: [(u64, u64); 8] =
     [(0, 0), (1, 10), (2, 25), (4, 50), (7, 80), (10, 120), (15, 180), (20, 250)];
-/// Of a task, so many jobs have their own shares before these begin anew: as many as no two tasks meet in alike by their periods.
-const JOBS: usize = 61;
 /// The most of both.
 pub(crate) const MOST_LONGER: u64 = WITHIN_REASON[WITHIN_REASON.len() - 1].0;
 pub(crate) const MOST_ORDER: Span = Span::from_ns(WITHIN_REASON[WITHIN_REASON.len() - 1].1 * 1_000);
+/// At least so many jobs of a task have shares of their own before these begin anew.
+const JOBS: usize = 61;
 /// The same for bounds, which have no tolerance of their own for how often a job is interrupted.
 const FOR_BOUNDS: (u64, u64) = (10, 100);
 
@@ -64,8 +64,12 @@ pub(crate) struct Bound {
 /// Simulates `root` until `end` and asks for its bounds.
 pub(crate) fn model(root: &Root, seed: u64, end: Time) -> anyhow::Result<Model> {
     let mut all: Vec<Lives> = Vec::new();
-    let alike = WITHIN_REASON.map(|(longer, order)| (lengthened(&root.sources, longer), order));
-    let unlike = (0..).zip(WITHIN_REASON).map(|(case, (_, order))| (unequal(&root.sources, case), order));
+    let alike = WITHIN_REASON
+        .map(|(longer, order)| (with_costs(&root.sources, |_, cost| lengthen(cost, longer)), order));
+    let unlike = (0..).zip(WITHIN_REASON).map(|(case, (_, order))| {
+        let own = |task: TaskId, cost: &mut Cost| scatter(cost, &mut Dice::of(case, task.0.into()));
+        (with_costs(&root.sources, own), order)
+    });
     for (sources, order) in alike.into_iter().chain(unlike) {
         let machine = root.tree.build().map_err(|error| anyhow::anyhow!("{}: {}", root.name, error.why))?;
         let overheads = Overheads { decision: Span::from_ns(order * 1_000), ..Overheads::default() };
@@ -118,12 +122,12 @@ fn analyzed(root: &Root, tree: &Tree, sources: &[Source]) -> Vec<Option<Span>> {
 
 fn within_reason(root: &Root, loses: Option<(TaskId, Span)>) -> Vec<Option<Span>> {
     let (longer, order) = FOR_BOUNDS;
-    let mut sources = lengthened(&root.sources, longer);
     // A job pays for its own order to run, and for that of whoever goes on after it; a slot for the first in it.
-    for (source, task) in sources.iter_mut().zip((0..).map(TaskId)) {
+    let sources = with_costs(&root.sources, |task, cost| {
         let lost = loses.filter(|&(loser, _)| loser == task).map_or(0, |(_, lost)| lost.as_ns());
-        each(&mut source.cost, &|work| work.saturating_add(2 * order * 1_000 + lost));
-    }
+        lengthen(cost, longer);
+        each(cost, &|work| work.saturating_add(2 * order * 1_000 + lost));
+    });
     analyzed(root, &with_shorter_slots(&root.tree, Span::from_ns(order * 1_000)), &sources)
 }
 
@@ -143,11 +147,10 @@ fn with_shorter_slots(tree: &Tree, by: Span) -> Tree {
     tree
 }
 
-fn lengthened(sources: &[Source], by: u64) -> Vec<Source> {
+/// With other costs; `change` is told whose.
+fn with_costs(sources: &[Source], mut change: impl FnMut(TaskId, &mut Cost)) -> Vec<Source> {
     let mut sources = sources.to_vec();
-    for source in &mut sources {
-        lengthen(&mut source.cost, by);
-    }
+    sources.iter_mut().zip((0..).map(TaskId)).for_each(|(source, task)| change(task, &mut source.cost));
     sources
 }
 
@@ -156,15 +159,7 @@ fn lengthen(cost: &mut Cost, by: u64) {
     each(cost, &|work| work.saturating_add(work / 1_000 * by));
 }
 
-/// Makes each job longer by a share of its own, the same ones for each `case`.
-fn unequal(sources: &[Source], case: u64) -> Vec<Source> {
-    let mut sources = sources.to_vec();
-    for (source, task) in sources.iter_mut().zip(0..) {
-        scatter(&mut source.cost, &mut Dice::of(case, task));
-    }
-    sources
-}
-
+/// Makes each job longer by a share of its own.
 fn scatter(cost: &mut Cost, dice: &mut Dice) {
     let mut longer = |work: Work| {
         Work::from_ns(work.as_ns().saturating_add(work.as_ns() / 1_000 * dice.between(0, MOST_LONGER)))

@@ -14,7 +14,7 @@
 //! Of several that come at one instant one is armed, and its step tells of all that stand no higher; those are *covered*.
 //!
 //! Whoever was armed and is told of before it has come is *rising*: its timer has expired, so it is awake as soon as nobody stands in its
-//! way. If its job begins by then, it finds it there and is not called; a call costs as much as half of a step. If it comes before, it goes back
+//! way. If its job begins by then, it finds it there and is not called, which spares a system call. If it comes before, it goes back
 //! to sleep and is called like everybody.
 //!
 //! Invariant: an arrival is missing among the alarms, which the dispatcher is awake for, only while its task has an unfinished job,

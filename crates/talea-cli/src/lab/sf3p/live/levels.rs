@@ -4,7 +4,7 @@ use super::super::super::bars::{self, Bar};
 use super::super::super::exec;
 use super::super::super::plot::{Figure, Panel, Series};
 use super::super::MS;
-use super::{Apart, Effort, Seen, cpu, data, fit, mean, run, tell};
+use super::{Apart, Effort, Look, Seen, cpu, data, fit, mean, run, tell};
 use crate::exit::Exit;
 use crate::output::{self, Table};
 use serde::Serialize;
@@ -80,7 +80,7 @@ pub(in super::super) fn fig9(effort: &Effort) -> anyhow::Result<Exit> {
             // Nobody is always the first of a set.
             let levels = if number % 2 == 0 { levels } else { LEVELS + 1 - levels };
             let (tree, workload) = system(&tasks, levels);
-            let ran = run(cpu, &tree, &workload, effort.duration(), true)?;
+            let ran = run(cpu, &tree, &workload, effort.duration(), Look::Burning)?;
             let seen = ran.seen(effort.duration());
             ends.insert(levels, ran.ends());
             rows.push(Row { set: number, utilization, levels, seen, apart: None });

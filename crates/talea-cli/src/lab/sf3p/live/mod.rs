@@ -159,11 +159,23 @@ fn keep(cpu: u32, zero: Time, duration: Span, idle: Option<ThreadClock>) -> std:
     Ok(Kept { own, idle, holes: found })
 }
 
-/// Runs and simulates the same jobs; `burn`: an idle thread burns what is left of the CPU.
-fn run(cpu: u32, tree: &Tree, workload: &Workload, duration: Span, burn: bool) -> anyhow::Result<Run> {
+/// What is looked at in a run, beside when its jobs begin and end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Look {
+    /// Nothing that costs anything: what the machine takes between two of the keeper's looks is not seen.
+    Seldom,
+    /// The same, and an idle thread burns what is left of the CPU, so that nothing is left that is nobody's.
+    Burning,
+    /// As in `talea compare`, a look for holes each millisecond and each worker's clock whenever it is let run or stopped: for what a
+    /// single job took. Also with that thread.
+    Closely,
+}
+
+/// Runs and simulates the same jobs.
+fn run(cpu: u32, tree: &Tree, workload: &Workload, duration: Span, look: Look) -> anyhow::Result<Run> {
     // Time for all threads to be there; on a machine that has much else to do they need more.
     for lead in [150, 600, 2_400] {
-        if let Some(run) = run_after(Span::from_ns(lead * MS), cpu, tree, workload, duration, burn)? {
+        if let Some(run) = run_after(Span::from_ns(lead * MS), cpu, tree, workload, duration, look)? {
             return Ok(run);
         }
     }
@@ -177,7 +189,7 @@ fn run_after(
     tree: &Tree,
     workload: &Workload,
     duration: Span,
-    burn: bool,
+    look: Look,
 ) -> anyhow::Result<Option<Run>> {
     let until = Time::ZERO + duration;
     let drawn = talea_sim::draw(workload, until, |_| 1 << 12);
@@ -201,12 +213,12 @@ fn run_after(
             });
             Ok(said.recv().context("the idle thread fell")??)
         };
-        let idle = if burn { Some(idle()?) } else { None };
+        let idle = if look == Look::Seldom { None } else { Some(idle()?) };
         let keeper = scope.spawn(move || keep(cpu, zero, duration, idle));
         let options = Options {
             begin: Some(zero),
-            audit: false,
-            monitor: false,
+            audit: look == Look::Closely,
+            monitor: look == Look::Closely,
             room: 1 << 18,
             ..Options::new(duration)
         };
@@ -228,11 +240,12 @@ fn run_after(
     let mut simulated = Lives::default();
     let machine = tree.build().map_err(|error| anyhow::anyhow!("{}", error.why))?;
     World::new(machine, 1, workload).run(until, &mut simulated);
-    let disturbed = Disturbed::of(tree, &[cpu], (&kept.holes, &root.stretches), &real, TOLERANCE);
+    let holes = if look == Look::Closely { ran.report.holes.clone() } else { kept.holes };
+    let disturbed = Disturbed::of(tree, &[cpu], (&holes, &root.stretches), &real, TOLERANCE);
     let used = |idle: Work| ran.dispatcher + ran.workers + kept.own + idle;
     let whole = duration.as_ns() as f64;
     let other = kept.idle.map(|idle| (whole - used(idle).as_ns() as f64) / whole);
-    Ok(Some(Run { cost: ran.cost, other, holes: kept.holes, disturbed, real, simulated }))
+    Ok(Some(Run { cost: ran.cost, other, holes, disturbed, real, simulated }))
 }
 
 impl Run {

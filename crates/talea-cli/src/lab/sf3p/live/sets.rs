@@ -4,7 +4,7 @@ use super::super::super::bars::{self, Bar};
 use super::super::super::exec;
 use super::super::super::plot::{Figure, Panel, Series};
 use super::super::{POLICIES, Set, set_of};
-use super::{Effort, Seen, cpu, data, fit, mean, run, tell};
+use super::{Effort, Look, Seen, cpu, data, fit, mean, run, tell};
 use crate::exit::Exit;
 use crate::output::{self, Table};
 use serde::Serialize;
@@ -71,7 +71,7 @@ pub(in super::super) fn sets(shown: Shown, effort: &Effort) -> anyhow::Result<Ex
         let set = set_of(&mut dice, n, utilization * 1_000);
         for (name, policy) in &POLICIES {
             let (tree, workload) = system(&set, policy);
-            let seen = run(cpu, &tree, &workload, effort.duration(), true)?.seen(effort.duration());
+            let seen = run(cpu, &tree, &workload, effort.duration(), Look::Burning)?.seen(effort.duration());
             rows.push(Row { set: number, tasks: set.tasks.len(), utilization, policy: name, seen });
         }
     }

@@ -6,7 +6,7 @@
 
 use super::super::super::bars::{self, Bar};
 use super::super::super::exec;
-use super::{Apart, Effort, Seen, TOLERANCE, cpu, data, run, tell};
+use super::{Apart, Effort, Look, Seen, TOLERANCE, cpu, data, run, tell};
 use crate::compare::model;
 use crate::exit::Exit;
 use crate::output::{self, Table};
@@ -61,7 +61,7 @@ fn one(cpu: u32, example: &'static str, text: &str, effort: &Effort) -> anyhow::
     let system = system::read(&text, example, &()).map_err(said)?;
     let root = &system.roots[0];
     let workload = root.workload(system.seed);
-    let ran = run(cpu, &root.tree, &workload, effort.duration(), true)?;
+    let ran = run(cpu, &root.tree, &workload, effort.duration(), Look::Closely)?;
     let apart = Apart::of(ran.ends().into_values());
     let bounds = model::bounds(root);
     let beyond = ran.responses().filter_map(|(task, response, is_brushed)| {

@@ -7,7 +7,7 @@
 use super::super::super::bars::{self, Bar};
 use super::super::super::exec;
 use super::super::{CONFIGURATIONS, MS, PAPER, shipped};
-use super::{Effort, Run, cpu, data, run, tell};
+use super::{Effort, Look, Run, cpu, data, run, tell};
 use crate::exit::Exit;
 use crate::output::{self, Table};
 use serde::Serialize;
@@ -79,7 +79,7 @@ fn one(cpu: u32, config: &'static str, cost: &'static str, duration: Span) -> an
             spec.backlog.capacity = 1_000;
         }
     }
-    let ran = run(cpu, &tree, &workload, duration, false)?;
+    let ran = run(cpu, &tree, &workload, duration, Look::Seldom)?;
     let machine = tree.build().map_err(|error| anyhow::anyhow!("{}", error.why))?;
     let of = |task: u32| {
         let above = tree.above(machine.node_of(TaskId(task))).next();
