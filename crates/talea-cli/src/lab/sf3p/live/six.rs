@@ -61,7 +61,7 @@ fn one(cpu: u32, example: &'static str, text: &str, effort: &Effort) -> anyhow::
     let system = system::read(&text, example, &()).map_err(said)?;
     let root = &system.roots[0];
     let workload = root.workload(system.seed);
-    let ran = run(cpu, &root.tree, &workload, effort.duration(), Look::Closely)?;
+    let ran = run(cpu, &root.tree, &workload, effort.duration(), Look::Clocks)?;
     let apart = Apart::of(ran.ends().into_values());
     let bounds = model::bounds(root);
     let beyond = ran.responses().filter_map(|(task, response, is_brushed)| {
