@@ -81,6 +81,8 @@ impl Broker {
                 self.retry_at(slot, at);
             }
             Step::Changing(undo) if self.may_wait(undo.asker.session, at) => self.park(slot, &undo, at),
+            // Nobody has asked: an earlier daemon was killed as it took the thread out, or put it in.
+            Step::Idle if at <= self.now.saturating_add(PATIENCE) => self.retry_at(slot, at),
             step => self.finish_order(slot, step, Err(EAGAIN)),
         }
     }

@@ -37,7 +37,8 @@ use talea_os::epoll::{Epoll, Events, Interest};
 use talea_os::machine::Machine;
 use talea_os::seqpacket::Listener;
 use talea_os::signals::{Signal, Signals};
-use talea_os::statefile::StateFile;
+use talea_os::statefile::{StateError, StateFile};
+use talea_os::thread::debts;
 use talea_os::{clock, seqpacket};
 use talea_proto::MESSAGE_MAX;
 use talea_proto::record::RECORD_SIZE;
@@ -54,6 +55,8 @@ const DEATHS: u32 = 4;
 const FAREWELL: Span = Span::from_ns(100_000_000);
 /// Room in a new state file; it grows by itself.
 const STATE_CAPACITY: usize = 64;
+/// Beside the state file: until when threads must stay out of the deadline class.
+const DEBTS_FILE: &str = "debts";
 /// How long an embedded server waits for another one that holds the state.
 const PATIENCE: Span = Span::from_ns(5_000_000_000);
 
@@ -68,6 +71,8 @@ pub struct Parts {
     pub machine: Machine,
     /// Where grants are mirrored.
     pub state: StateFile,
+    /// Where it stands what threads owe to their last deadline reservations.
+    pub debts: debts::Kept,
     /// Cpuset partitions that end with the server, unless somebody still needs them.
     pub partitions: Option<Partitions>,
     /// Where clients come in.
@@ -106,6 +111,8 @@ pub struct Server {
     threads: Threads,
     processes: Processes,
     hosts: Hosts,
+    // Let go before the other one, which whoever comes next opens first.
+    _debts: debts::Kept,
     state: StateFile,
     partitions: Option<Partitions>,
     signals: Option<Signals>,
@@ -126,7 +133,7 @@ pub struct Server {
 impl Server {
     /// Starts the plugins and takes over what an earlier daemon has left. The error says what can't work.
     pub fn new(parts: Parts) -> Result<(Server, Adoption), String> {
-        let Parts { setup, machine, state, partitions, listeners, signals, reload, host_program, log } =
+        let Parts { setup, machine, state, debts, partitions, listeners, signals, reload, host_program, log } =
             parts;
         let os = |what: &'static str| move |error: io::Error| format!("{what}: {error}");
         let hosts = Hosts::start(&setup, host_program.as_deref(), &log)?;
@@ -155,6 +162,7 @@ impl Server {
             threads: Threads::default(),
             processes: Processes::default(),
             hosts,
+            _debts: debts,
             state,
             partitions,
             signals,
@@ -187,12 +195,14 @@ impl Server {
         state: &Path,
         log: Log,
     ) -> Result<(Server, OwnedFd), String> {
-        let state = StateFile::open_waiting(state, RECORD_SIZE, STATE_CAPACITY, PATIENCE)
+        let file = StateFile::open_waiting(state, RECORD_SIZE, STATE_CAPACITY, PATIENCE)
             .map_err(|error| error.to_string())?;
+        let debts = Server::keep_debts(state).map_err(|error| error.to_string())?;
         let parts = Parts {
             setup,
             machine,
-            state,
+            state: file,
+            debts,
             // Those that exist are used; whoever rests between two questions makes none.
             partitions: None,
             listeners: Vec::new(),
@@ -213,8 +223,13 @@ impl Server {
     }
 
     /// Opens the state file at `path` for a daemon.
-    pub fn open_state(path: &Path) -> Result<StateFile, talea_os::statefile::StateError> {
+    pub fn open_state(path: &Path) -> Result<StateFile, StateError> {
         StateFile::open_or_create(path, RECORD_SIZE, STATE_CAPACITY)
+    }
+
+    /// Takes over what threads owe, from beside the open state file at `state`.
+    pub fn keep_debts(state: &Path) -> Result<debts::Kept, StateError> {
+        debts::keep_in(&state.with_file_name(DEBTS_FILE))
     }
 
     /// Serves until the end.

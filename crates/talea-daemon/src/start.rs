@@ -157,6 +157,7 @@ pub fn start(options: &Options) -> Result<Started, StartError> {
     let state_path = directory.join(STATE_FILE);
     let state = Server::open_state(&state_path).map_err(|error| StartError::Other(error.to_string()))?;
     files::check_trusted(&state_path).map_err(|error| StartError::Other(error.to_string()))?;
+    let debts = Server::keep_debts(&state_path).map_err(|error| StartError::Other(error.to_string()))?;
     // Before rights are given up, and before the broker is told what the machine is.
     let partitions =
         partitions::prepare(&loaded.setup, &mut machine, &state, &partitions::journal_of(&state_path), &log);
@@ -168,6 +169,7 @@ pub fn start(options: &Options) -> Result<Started, StartError> {
         reload: Some(reload(options.config.clone(), machine.clone(), log)),
         machine,
         state,
+        debts,
         partitions,
         listeners,
         signals: Some(signals),

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use support::{Sleeper, deadline, machine_lock, may_be_realtime, needs, online, wait_until};
-use talea_core::CpuSet;
+use talea_core::{CpuSet, Span, Work};
 use talea_os::thread::Restored;
 use talea_os::{ApplyError, Attr, Policy, Thread, Tid, sched};
 
@@ -120,7 +120,7 @@ impl Asked {
             }
             Err(ApplyError::TooSoon { until }) => {
                 self.refusals += 1;
-                if until > talea_os::clock::now().saturating_add(talea_core::Span::from_ns(patience_ns)) {
+                if until > talea_os::clock::now().saturating_add(Span::from_ns(patience_ns)) {
                     self.far_off += 1;
                     return Answer::FarOff;
                 }
@@ -186,6 +186,56 @@ fn a_thread_released_with_its_budget_overdrawn_is_not_frozen_by_its_next_grant()
     }
     assert_eq!(grants, 5);
     assert!(refusals > 0, "a spinning thread overdraws its budget");
+}
+
+/// As whoever is killed between the two calls leaves it.
+#[test]
+fn r28_a_thread_that_somebody_was_killed_over_is_taken_out_of_the_class_by_the_next() {
+    needs!("the right to set real-time policies", may_be_realtime());
+    let _machine = machine_lock();
+    let own = Attr::grant(deadline(1_000, 20_000));
+    // The least budget over a period that makes its share nothing.
+    let shrunk = Attr::grant(Policy::Deadline {
+        runtime: Work::from_ns(1_024),
+        deadline: Span::from_ns((1_024 << 20) + 1),
+        period: Span::from_ns((1_024 << 20) + 1),
+    });
+    let spinner = Restless::start(std::hint::spin_loop);
+    let tid = spinner.tid();
+    let old = Thread::open(tid).expect("a living thread").snapshot().expect("a snapshot");
+    for pause in [0, 2, 10, 40] {
+        let before = Thread::open(tid).expect("a living thread");
+        match before.apply(&own, Some(&online())) {
+            Err(ApplyError::Refused { error, .. }) if pause == 0 => {
+                needs!(format!("SCHED_DEADLINE ({error})"), false);
+                return;
+            }
+            Err(ApplyError::TooSoon { until }) => {
+                let far = talea_os::clock::now().saturating_add(Span::from_ns(2_000_000_000));
+                if until > far {
+                    eprintln!("the machine kept it throttled with the least budget for too long");
+                    break;
+                }
+                talea_os::clock::sleep_until(until);
+                before.apply(&own, Some(&online())).expect("after the time that was named");
+            }
+            other => other.expect("granted"),
+        }
+        sched::set(tid, &shrunk).expect("smaller");
+        std::thread::sleep(Duration::from_millis(pause));
+        let next = Thread::open(tid).expect("a living thread");
+        assert!(next.finish_leaving(&own, &old.attr).expect("taken out"));
+        assert_eq!(next.snapshot().expect("a snapshot"), old);
+        let so_far = ran(tid);
+        wait_until("it runs without a grant", || ran(tid) > so_far);
+        assert!(!next.finish_leaving(&own, &old.attr).expect("read"), "there is nothing more to be finished");
+    }
+    // Who has what was granted is left alone.
+    let thread = Thread::open(tid).expect("a living thread");
+    if thread.apply(&own, Some(&online())).is_ok() {
+        assert!(!thread.finish_leaving(&own, &old.attr).expect("read"));
+        assert!(thread.snapshot().expect("a snapshot").attr.policy.is_deadline());
+    }
 }
 
 /// The moment at which its books are hardest to read from outside: the kernel counts what it has run, and finds its

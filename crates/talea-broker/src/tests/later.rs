@@ -202,6 +202,37 @@ fn r12_attach_and_change_wait_for_a_debt_and_nobody_waits_with_them() {
 }
 
 #[test]
+fn r36_a_daemon_that_takes_over_waits_for_what_a_thread_owes_and_complains_of_long_debts_alone() {
+    for (owed, complains) in [(300, false), (700, true)] {
+        let mut world = world();
+        let client = world.connect(1000);
+        let pid = world.tid_of(client);
+        let own = world.kernel.ordinary();
+        world.kernel.spawn_thread(500, pid, own);
+        let spec = world.create(client, Task { owner: Owner::Thread, ..on_cpu(1, 1_000) }).spec;
+        // The first daemon ends while it takes the thread out, or puts it in: on record it has it.
+        world.kernel.owes(500, world.now.saturating_add(Span::from_ns(100 * MS)));
+        world.send(client, Request::Attach { spec, tid: None }, Some(crate::sim::Target::Thread(500)));
+        world.settle();
+        world.kernel.owes(500, world.now.saturating_add(Span::from_ns(owed * MS)));
+        world.restart();
+        world.settle();
+        assert!(!is_deadline(&world, 500));
+        let said =
+            world.log.iter().any(|event| matches!(event, crate::LogEvent::ApplyFailed { tid: 500, .. }));
+        assert_eq!(said, complains, "{owed} ms");
+        world.advance(Span::from_ns(299 * MS));
+        world.settle();
+        assert!(!is_deadline(&world, 500), "too soon");
+        let rest = if complains { 702 } else { 2 };
+        world.advance(Span::from_ns(rest * MS));
+        world.settle();
+        assert!(is_deadline(&world, 500), "{owed} ms");
+        world.check_quiet(false);
+    }
+}
+
+#[test]
 fn r12_who_waits_for_a_debt_may_hang_up_end_or_be_told_to_stop() {
     for attach in [true, false] {
         for what in ["hang up", "thread ends", "process ends", "stop", "root releases"] {

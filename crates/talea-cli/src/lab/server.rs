@@ -191,11 +191,13 @@ pub(super) fn serve(args: &ServeArgs) -> anyhow::Result<Exit> {
     let dir = PathBuf::from(&loaded.daemon.state_directory);
     let access = Access { mode: 0o600, uid: None, gid: None };
     let listener = Listener::bind(Path::new(&loaded.daemon.socket), access, 128)?;
+    let state = dir.join(start::STATE_FILE);
     let parts = Parts {
         partitions: None,
         setup: loaded.setup,
         machine,
-        state: Server::open_state(&dir.join(start::STATE_FILE))?,
+        state: Server::open_state(&state)?,
+        debts: Server::keep_debts(&state)?,
         listeners: vec![listener],
         signals: Some(signals),
         reload: None,

@@ -122,6 +122,9 @@ impl Threads {
         let RecordThread { inode, start: start_ticks, given, previous, .. } = *record;
         let tid = Tid::new(i32::try_from(record.tid).ok()?)?;
         let thread = Thread::reopen(&Identity { tid, inode, start_ticks }).ok()?;
+        let (own, old) = (convert::kernel_attr(&given), convert::kernel_attr(&previous));
+        // If that fails it is put back, or to what the books say, with the others.
+        drop(thread.finish_leaving(&own, &old));
         let facts = self.hold(thread).ok()?;
         self.look_again();
         let held = self.held.get_mut(&facts.thread).expect("it was just held");

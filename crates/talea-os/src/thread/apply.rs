@@ -13,7 +13,7 @@
 use super::errors::{ApplyError, Failed, Step};
 use super::leave::Entered;
 use super::snapshot::{Snapshot, every_cpu, read, read_in_force, shown_nice};
-use super::{Thread, leave};
+use super::{Thread, debts, leave};
 use crate::Tid;
 use crate::proc;
 use crate::sched::{self, Attr, Policy};
@@ -116,6 +116,24 @@ impl Thread {
         self.apply_over(&now, &now.attr, Some(affinity))
     }
 
+    /// Finishes what a process began that was killed while it took the thread out of the deadline class: whoever is left
+    /// there with next to no budget would not run for hours. `own` is what it had in the class, at which it pays what it
+    /// owes, and `old` what it had before. Says whether there was anything to be finished.
+    pub fn finish_leaving(&self, own: &Attr, old: &Attr) -> Result<bool, ApplyError> {
+        let has = self.read_alive(read)?;
+        if !leave::is_begun(&has.attr, own) {
+            return Ok(false);
+        }
+        if own.policy.is_deadline() {
+            // Not an error where that is refused: then it pays at the rate that it has.
+            drop(sched::set(self.tid(), own));
+        }
+        let now = self.read_alive(read)?;
+        let old = if old.policy.is_deadline() { Attr::plain(Policy::NORMAL) } else { *old };
+        self.apply_over(&now, &old, None)?;
+        Ok(true)
+    }
+
     fn sleeps_outside(&self, attr: &Attr, cpus: &CpuSet, failed: &Failed) -> Option<ApplyError> {
         let refused = attr.policy.is_deadline() && is(&failed.error, libc::EPERM);
         let stat = refused.then(|| proc::stat(self.tid()).ok()).flatten()?;
@@ -148,7 +166,8 @@ impl Thread {
                 let entered = self.entered.lock().unwrap_or_else(PoisonError::into_inner).take();
                 let (entered, meter) = Entered::since(entered, self.tid());
                 let leaving = leave::prepare((self.tgid(), self.tid()), &has.attr, entered, &meter);
-                policy(attr)?;
+                leaving.announce(self.tid(), self.inode());
+                policy(attr).inspect_err(|_| leave::stay(self.tid(), self.inode()))?;
                 leave::settle(self.tid(), self.inode(), leaving, &meter);
                 affinity.map_or(Ok(()), pin)
             }
@@ -159,7 +178,7 @@ impl Thread {
                 policy(attr)
             }
             (false, true) => {
-                if let Some(until) = leave::owing_until(self.tid(), self.inode()) {
+                if let Some(until) = debts::owing_until(self.tid(), self.inode()) {
                     return Err(Failed::too_soon(until));
                 }
                 affinity.map_or(Ok(()), pin)?;

@@ -11,21 +11,21 @@
 //!   even be killed. Shrinking such a thread multiplies its debt by a million and moves that time hours away.
 //!
 //! So a thread with budget left is shrunk. One without is demoted as it is: its zero-lag time is still to come,
-//! and the kernel takes its bandwidth back then. Until that time it must not enter the class again, which is
-//! remembered here for the whole process.
+//! and the kernel takes its bandwidth back then. Until that time it must not enter the class again: that is a *debt*, see
+//! [`debts`].
 //!
 //! All this happens to a thread that may wake, run and be throttled between any two of our calls, and we may be
 //! kept from the CPU between them: so what it did meanwhile is looked up afterwards ([`Runs`]), and what can't
 //! be mended is remembered as a debt.
 
-use super::schedclock;
+use super::{debts, schedclock};
 use crate::sched::{self, Attr, DEADLINE_RUNTIME_MIN_NS, Policy};
 use crate::sys::is;
 use crate::{Tid, clock, proc};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
 use talea_core::{Span, Time, Work};
 
 /// How much a thread has run and how often it was switched to: equal twice means that it did not run in between.
@@ -52,6 +52,12 @@ pub(super) struct Rate {
     runtime: Work,
     deadline: Span,
     period: Span,
+}
+
+impl Rate {
+    fn is_shrunk(self) -> bool {
+        self.period == SHRUNK.period
+    }
 }
 
 /// The smallest period over which the smallest runtime is less than one unit of the kernel's books, 2^-20 CPUs.
@@ -116,16 +122,43 @@ pub(super) fn prepare((tgid, tid): (Tid, Tid), has: &Attr, entered: Option<Runs>
     }
 }
 
-/// After the demotion: until when must the thread, told from a later one by `inode`, stay out of the class?
+impl Leaving {
+    /// What is sure to be owed when the thread has been demoted is known to be owed before: whoever takes over from a process
+    /// that is killed in between must not put it back too early. [`settle`] knows better, or [`stay`].
+    pub(super) fn announce(&self, tid: Tid, inode: u64) {
+        match self {
+            Leaving::At { rate, budget, .. } if !rate.is_shrunk() => {
+                let debt = Budget { left: budget.left.min(0).saturating_sub_unsigned(SLACK_NS), ..*budget };
+                debts::owe(tid, inode, debt.lag(*rate, schedclock::guess(rate.runtime, rate.period)));
+            }
+            Leaving::Marked => debts::owe(tid, inode, Time::NEVER),
+            Leaving::Free | Leaving::At { .. } => {}
+        }
+    }
+}
+
+/// The demotion was refused, or the thread has ended.
+pub(super) fn stay(tid: Tid, inode: u64) {
+    debts::forgive(tid, inode);
+}
+
+/// After the demotion: the thread, told from a later one by `inode`, may have to stay out of the class for a time.
 pub(super) fn settle(tid: Tid, inode: u64, leaving: Leaving, meter: &Meter) {
+    match owes_until(leaving, meter) {
+        Some(until) => debts::owe(tid, inode, until),
+        None => debts::forgive(tid, inode),
+    }
+}
+
+fn owes_until(leaving: Leaving, meter: &Meter) -> Option<Time> {
     let (rate, budget, before) = match leaving {
-        Leaving::Free => return,
-        Leaving::Marked => return owe(tid, inode, Time::NEVER),
+        Leaving::Free => return None,
+        Leaving::Marked => return Some(Time::NEVER),
         Leaving::At { rate, budget, runs } => (rate, budget, runs),
     };
     let after = meter.runs();
     if after == before && budget.left > 0 {
-        return;
+        return None;
     }
     // Zero-lag time does not change when a budget is filled, only by running, and by waking after it: then it
     // begins anew.
@@ -135,7 +168,7 @@ pub(super) fn settle(tid: Tid, inode: u64, leaving: Leaving, meter: &Meter) {
     };
     let used = if after == before { 0 } else { used.saturating_add(SLACK_NS) };
     if !woke && budget.left > 0 && used <= budget.left as u64 {
-        return;
+        return None;
     }
     let left = if woke { budget.left.min(0) } else { budget.left };
     let debt = Budget { left: left.saturating_sub_unsigned(used), ..budget };
@@ -144,41 +177,13 @@ pub(super) fn settle(tid: Tid, inode: u64, leaving: Leaving, meter: &Meter) {
         let anew = Budget { left: -(used.min(i64::MAX as u64) as i64), ..budget };
         until = until.max(anew.lag(rate, clock::now().saturating_add(rate.deadline)));
     }
-    owe(tid, inode, until);
+    Some(until)
 }
 
-/// Until when the thread must not enter SCHED_DEADLINE; `None` when it may.
-pub(super) fn owing_until(tid: Tid, inode: u64) -> Option<Time> {
-    if OWING_COUNT.load(Ordering::Relaxed) == 0 {
-        return None;
-    }
-    let mut owing = OWING.lock().unwrap_or_else(PoisonError::into_inner);
-    forget_paid(&mut owing);
-    owing.iter().find(|debt| debt.tid == tid && debt.inode == inode).map(|debt| debt.until)
-}
-
-struct Debt {
-    tid: Tid,
-    inode: u64,
-    until: Time,
-}
-
-static OWING: Mutex<Vec<Debt>> = Mutex::new(Vec::new());
-/// Its length, so that the common case takes no lock.
-static OWING_COUNT: AtomicUsize = AtomicUsize::new(0);
-
-/// Remembers when a thread may enter the class again.
-fn owe(tid: Tid, inode: u64, until: Time) {
-    let mut owing = OWING.lock().unwrap_or_else(PoisonError::into_inner);
-    owing.retain(|debt| (debt.tid, debt.inode) != (tid, inode));
-    owing.push(Debt { tid, inode, until });
-    forget_paid(&mut owing);
-}
-
-fn forget_paid(owing: &mut Vec<Debt>) {
-    let now = clock::now();
-    owing.retain(|debt| debt.until > now);
-    OWING_COUNT.store(owing.len(), Ordering::Relaxed);
+/// Whether somebody has begun to take a thread that had `own` out of the class, and was killed before it was.
+pub(super) fn is_begun(has: &Attr, own: &Attr) -> bool {
+    let shrunk = matches!(has.policy, Policy::Deadline { runtime, .. } if runtime == SHRUNK.runtime);
+    shrunk && has.policy != own.policy
 }
 
 /// Where a thread's [`Runs`] are read, opened once for all readings: finding the file takes longer than they do.
@@ -416,16 +421,6 @@ mod tests {
     }
 
     #[test]
-    fn a_debt_is_forgotten_when_it_is_paid() {
-        let (tid, inode) = (Tid::current(), u64::MAX - 1);
-        owe(tid, inode, Time::NEVER);
-        assert_eq!(owing_until(tid, inode), Some(Time::NEVER));
-        assert_eq!(owing_until(tid, inode - 1), None, "another thread owes nothing");
-        owe(tid, inode, clock::now());
-        assert_eq!(owing_until(tid, inode), None);
-    }
-
-    #[test]
     fn what_ran_past_its_shrunk_budget_stays_out() {
         let (tid, inode) = (Tid::current(), u64::MAX - 7);
         let runs = Runs { ns: 0, times: 0 };
@@ -433,14 +428,33 @@ mod tests {
         // This thread has certainly been switched to since it had run for nothing.
         let meter = Meter::of(tid);
         settle(tid, inode, Leaving::At { rate: SHRUNK, budget, runs: Some(runs) }, &meter);
-        let until = owing_until(tid, inode).expect("a debt");
+        let until = debts::owing_until(tid, inode).expect("a debt");
         assert!(until > clock::now() + SHRUNK_PERIOD);
-        settle(tid, inode - 1, Leaving::Free, &meter);
-        assert_eq!(owing_until(tid, inode - 1), None);
-        settle(tid, inode - 2, Leaving::Marked, &meter);
-        assert_eq!(owing_until(tid, inode - 2), Some(Time::NEVER));
-        owe(tid, inode - 2, clock::now());
-        owe(tid, inode, clock::now());
+        settle(tid, inode, Leaving::Free, &meter);
+        assert_eq!(debts::owing_until(tid, inode), None);
+        settle(tid, inode, Leaving::Marked, &meter);
+        assert_eq!(debts::owing_until(tid, inode), Some(Time::NEVER));
+        stay(tid, inode);
+        assert_eq!(debts::owing_until(tid, inode), None);
+    }
+
+    #[test]
+    fn what_is_sure_to_be_owed_is_known_before_the_thread_leaves() {
+        let (tid, inode) = (Tid::current(), u64::MAX - 11);
+        let ms = |n: u64| n * 1_000_000;
+        let period = Span::from_ns(ms(20));
+        let rate = Rate { runtime: Work::from_ns(ms(1)), deadline: period, period };
+        let at = |rate, left| Leaving::At { rate, budget: Budget { left, deadline: 0 }, runs: None };
+        for free in [Leaving::Free, at(SHRUNK, 1_000_000)] {
+            free.announce(tid, inode);
+            assert_eq!(debts::owing_until(tid, inode), None);
+        }
+        at(rate, -(ms(3) as i64)).announce(tid, inode);
+        let until = debts::owing_until(tid, inode).expect("3 ms at 1 in 20, and more");
+        assert!(until > clock::now() + Span::from_ns(ms(50)), "{until:?}");
+        Leaving::Marked.announce(tid, inode);
+        assert_eq!(debts::owing_until(tid, inode), Some(Time::NEVER));
+        stay(tid, inode);
     }
 
     #[test]

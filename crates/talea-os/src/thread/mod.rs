@@ -10,6 +10,7 @@
 //! Absent on purpose: configuring kernel threads. They belong to the machine, not to a client.
 
 mod apply;
+pub mod debts;
 mod errors;
 mod leave;
 mod pidfd;

@@ -7,6 +7,7 @@ mod choice;
 mod claims;
 mod confined;
 mod cost;
+mod debts;
 mod defects;
 mod exec;
 mod files;
