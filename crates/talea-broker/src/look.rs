@@ -121,7 +121,8 @@ impl Broker {
     pub fn confirmed(&self) -> impl Iterator<Item = u32> {
         let settled = |spec: &Spec| {
             let order_pending = spec.thread.as_ref().is_some_and(|thread| thread.ticket.is_some());
-            let unwilling = |thread: &Attached| thread.failing || thread.naps > 0;
+            let unwilling =
+                |thread: &Attached| thread.failing || thread.naps > 0 || thread.retry_at.is_some();
             spec.is_idle() && !order_pending && !spec.thread.as_deref().is_some_and(unwilling)
         };
         self.specs.iter().filter(move |(_, spec)| settled(spec)).map(|(slot, _)| slot)

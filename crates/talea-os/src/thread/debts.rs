@@ -50,14 +50,15 @@ pub fn keep_in(path: &Path) -> Result<Kept, StateError> {
     let mut debts = lock();
     for (slot, debt) in left.into_iter().enumerate() {
         // Whoever has ended owes nothing, and its number may be somebody else's.
-        match debt.filter(Debt::is_a_living_thread) {
-            Some(debt) => debts.put(debt, slot),
-            None => file.clear(slot),
+        if let Some(debt) = debt.filter(Debt::is_a_living_thread) {
+            debts.put(debt, slot);
         }
     }
-    for (slot, debt) in debts.slots.iter().enumerate() {
-        if let Some(debt) = debt {
-            file.write(slot, &debt.encode())?;
+    // Whoever knew of none before finds each where it stood, so nothing is lost if we are killed here.
+    for slot in 0..file.capacity().max(debts.slots.len()) {
+        match debts.slots.get(slot) {
+            Some(Some(debt)) => file.write(slot, &debt.encode())?,
+            _ => file.clear(slot),
         }
     }
     debts.last_mirror += 1;
