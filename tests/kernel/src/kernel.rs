@@ -1,5 +1,6 @@
 //! The kernel's word about threads, and what this machine lets us do.
 
+use std::process::Command;
 use talea_core::CpuSet;
 use talea_os::machine::{Machine, dl_books, rt_group_of};
 use talea_os::sched::{self, Attr, Policy};
@@ -61,7 +62,18 @@ pub fn exists(number: i32) -> bool {
 
 /// Deadline bandwidth that the kernel has given out in the domain of CPU 0, in units of 2^-20 CPUs.
 pub fn deadline_books() -> Option<i64> {
-    dl_books()?.first().map(|book| book.total)
+    deadline_books_of(0)
+}
+
+/// The same in the domain of this CPU. The books are in debugfs, which is mounted where it is not, and left: others may be reading.
+pub fn deadline_books_of(cpu: u32) -> Option<i64> {
+    static MOUNTED: std::sync::Once = std::sync::Once::new();
+    MOUNTED.call_once(|| {
+        if dl_books().is_none() {
+            drop(Command::new("mount").args(["-t", "debugfs", "none", "/sys/kernel/debug"]).output());
+        }
+    });
+    dl_books()?.iter().find(|book| book.cpu == cpu).map(|book| book.total)
 }
 
 /// The CPUs of this machine.

@@ -10,9 +10,14 @@ use talea_proto::{Code, Refusal, Reply, Request};
 
 /// An entry of the configuration.
 pub(crate) fn foreign(name: &str, object: &Path, argument: &str) -> String {
+    banded(name, object, argument, "5-14")
+}
+
+/// The same with these priorities.
+fn banded(name: &str, object: &Path, argument: &str, priorities: &str) -> String {
     format!(
         "[[plugin]]\nname = \"{name}\"\nkind = \"foreign\"\nmodule = \"{}\"\nargument = \"{argument}\"\n\
-         cpus = \"all\"\npriorities = \"5-14\"\ntimeout = \"300ms\"\n",
+         cpus = \"all\"\npriorities = \"{priorities}\"\ntimeout = \"300ms\"\n",
         object.display()
     )
 }
@@ -38,7 +43,7 @@ fn r18_a_plugin_in_c_places_real_threads() {
     let text = format!(
         "[daemon]\naccess = \"off\"\n{}{}",
         foreign("one", &object, ""),
-        foreign("two", &object, "").replace("5-14", "15-24")
+        banded("two", &object, "", "15-24")
     );
     let daemon = Daemon::start(&bench, &text);
     let alice = Agent::user(ALICE);
