@@ -203,6 +203,7 @@ fn r28_a_thread_that_somebody_was_killed_over_is_taken_out_of_the_class_by_the_n
     let spinner = Restless::start(std::hint::spin_loop);
     let tid = spinner.tid();
     let old = Thread::open(tid).expect("a living thread").snapshot().expect("a snapshot");
+    let mut finished = 0;
     for pause in [0, 2, 10, 40] {
         let before = Thread::open(tid).expect("a living thread");
         match before.apply(&own, Some(&online())) {
@@ -221,6 +222,9 @@ fn r28_a_thread_that_somebody_was_killed_over_is_taken_out_of_the_class_by_the_n
             }
             other => other.expect("granted"),
         }
+        // Who has what was granted is left alone.
+        assert!(!before.finish_leaving(&own, &old.attr).expect("read"));
+        assert!(before.snapshot().expect("a snapshot").attr.policy.is_deadline());
         sched::set(tid, &shrunk).expect("smaller");
         std::thread::sleep(Duration::from_millis(pause));
         let next = Thread::open(tid).expect("a living thread");
@@ -229,12 +233,17 @@ fn r28_a_thread_that_somebody_was_killed_over_is_taken_out_of_the_class_by_the_n
         let so_far = ran(tid);
         wait_until("it runs without a grant", || ran(tid) > so_far);
         assert!(!next.finish_leaving(&own, &old.attr).expect("read"), "there is nothing more to be finished");
+        finished += 1;
     }
-    // Who has what was granted is left alone.
+    // A hole of the machine may end it early, but not before anything was seen.
+    eprintln!("taken out {finished} times");
+    assert!(finished > 0);
+    // With the least budget it has overdrawn that in the last pause at the latest: whoever took it over knows that this is not paid soon.
     let thread = Thread::open(tid).expect("a living thread");
-    if thread.apply(&own, Some(&online())).is_ok() {
-        assert!(!thread.finish_leaving(&own, &old.attr).expect("read"));
-        assert!(thread.snapshot().expect("a snapshot").attr.policy.is_deadline());
+    let soon = talea_os::clock::now().saturating_add(Span::from_ns(1_000_000_000));
+    match thread.apply(&own, Some(&online())) {
+        Err(ApplyError::TooSoon { until }) => assert!(until > soon, "{until:?}"),
+        other => panic!("{other:?}"),
     }
 }
 

@@ -1,10 +1,12 @@
 //! Clients as processes of their own, of any user, well or badly behaved.
 
-use crate::bench::program;
+use crate::bench::{eventually, program};
 use crate::daemon::Daemon;
+use crate::kernel;
 use std::cell::{Cell, RefCell};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use talea_proto::message::{Status, Token};
 use talea_proto::wire::decode_reply;
@@ -109,6 +111,14 @@ impl Agent {
     #[track_caller]
     pub fn child_of(&self, tid: i32) -> i32 {
         self.number(&format!("child-of {tid}"))
+    }
+
+    /// Has a thread start a program in place of its process, which goes on taking orders.
+    #[track_caller]
+    pub fn exec_from(&self, tid: i32, program: &Path) {
+        self.begin(&format!("exec-from {tid} {}", program.display()));
+        eventually("the thread has taken its process's place", || !kernel::exists(tid));
+        assert_eq!(self.order("pid"), self.os_pid().to_string());
     }
 
     /// Kills it as nothing else does.

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use talea_broker::input::{Errno, ProcessId, ThreadError, ThreadFacts, ThreadId};
 use talea_core::{Attr, Span, Time};
 use talea_os::epoll::{Epoll, Interest};
-use talea_os::thread::{Identity, Restored};
+use talea_os::thread::{Identity, Restored, comes_of};
 use talea_os::{ApplyError, OpenError, Snapshot, Thread, Tid, clock, sched};
 use talea_proto::record::RecordThread;
 
@@ -124,7 +124,9 @@ impl Threads {
         let thread = Thread::reopen(&Identity { tid, inode, start_ticks }).ok()?;
         let (own, old) = (convert::kernel_attr(&given), convert::kernel_attr(&previous));
         // If that fails it is put back, or to what the books say, with the others.
-        drop(thread.finish_leaving(&own, &old));
+        if let Ok(true) = thread.finish_leaving(&own, &old) {
+            self.has_left(period_of(own.policy));
+        }
         let facts = self.hold(thread).ok()?;
         self.look_again();
         let held = self.held.get_mut(&facts.thread).expect("it was just held");
@@ -186,13 +188,13 @@ impl Threads {
         let main = Thread::open(main).ok()?;
         let given = convert::kernel_attr(given).policy;
         let has = main.snapshot().ok()?.attr;
-        if !has.policy.is_realtime() || has.policy != given || !has.reset_on_fork {
+        if !has.policy.is_realtime() || !comes_of(&has.policy, &given) || !has.reset_on_fork {
             return None;
         }
         let held = self.held.values().find_map(|held| held.given.filter(|_| held.thread.is_same(&main)));
         match held {
             // It has a grant of its own, and exactly this was granted.
-            Some(own) if convert::kernel_attr(&own).policy == given => None,
+            Some(own) if convert::kernel_attr(&own).policy == has.policy => None,
             Some(own) => Some(
                 main.apply(&convert::kernel_attr(&own), convert::affinity(&own))
                     .map(|()| Restored::Exactly)

@@ -121,9 +121,10 @@ impl Thread {
     /// owes, and `old` what it had before. Says whether there was anything to be finished.
     pub fn finish_leaving(&self, own: &Attr, old: &Attr) -> Result<bool, ApplyError> {
         let has = self.read_alive(read)?;
-        if !leave::is_begun(&has.attr, own) {
+        if !leave::is_begun(&has.attr, own, old) {
             return Ok(false);
         }
+        leave::take_over((self.tgid(), self.tid()), self.debtor(), self.main_mark());
         if own.policy.is_deadline() {
             // Not an error where that is refused: then it pays at the rate that it has.
             drop(sched::set(self.tid(), own));
@@ -165,10 +166,12 @@ impl Thread {
             (true, false) => {
                 let entered = self.entered.lock().unwrap_or_else(PoisonError::into_inner).take();
                 let (entered, meter) = Entered::since(entered, self.tid());
+                let debtor = self.debtor();
+                debts::make_room();
                 let leaving = leave::prepare((self.tgid(), self.tid()), &has.attr, entered, &meter);
-                leaving.announce(self.tid(), self.inode());
-                policy(attr).inspect_err(|_| leave::stay(self.tid(), self.inode()))?;
-                leave::settle(self.tid(), self.inode(), leaving, &meter);
+                let announced = leaving.announce(debtor);
+                policy(attr).inspect_err(|_| leave::stay(&announced))?;
+                leave::settle(&announced, leaving, &meter, || self.main_mark());
                 affinity.map_or(Ok(()), pin)
             }
             // Within its root domain. To another there is no direct way (EBUSY), and the detours through another
@@ -178,7 +181,7 @@ impl Thread {
                 policy(attr)
             }
             (false, true) => {
-                if let Some(until) = debts::owing_until(self.tid(), self.inode()) {
+                if let Some(until) = debts::owing_until(&self.debtor()) {
                     return Err(Failed::too_soon(until));
                 }
                 affinity.map_or(Ok(()), pin)?;

@@ -2,36 +2,92 @@
 //!
 //! Model: a debt is a fact about a thread and not about who has taken it out, so there is one memory for the whole process,
 //! and it is mirrored wherever somebody [keeps](keep_in) it: the next process that takes a thread over must know what the
-//! last one did. A debt stands in its slot, here and in each mirror, before the thread leaves the class: whoever is killed
-//! in between leaves one too many, never one too few.
+//! last one did. What a thread is certain to owe stands in its slot, here and in each mirror, before it leaves the class.
+//! A debt is only ever made longer, except by whoever announced it, to what he found and what others have said since.
 //!
-//! Bound: a look or a change costs as much as there are debts; those that are paid are forgotten on the way.
+//! A thread that starts a program (`execve`) takes the place of its process's main thread, number and all, and its debt
+//! along. From outside that looks like any other end of a thread; so what an ended thread owed is held against its
+//! process's main thread until it is paid. Not against that of a later process with the same number: what tells main threads
+//! apart goes over to whoever takes their place. Where nobody could see what tells it, nobody inherits.
+//!
+//! Bound: a look or a change costs the logarithm of how many debts there are, and of a new one `LOOKS` others are asked whether
+//! they still stand; for a main thread also each debt of its process, of which `PROBES` are asked. To ask one takes one or two
+//! dozen system calls. There are about twice as many slots as threads lived in debt at most at a time, and a few.
 
-use super::Thread;
+use super::{Identity, OpenError, Thread};
 use crate::statefile::{StateError, StateFile};
 use crate::{Tid, clock};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use talea_core::{Span, Time};
 
+/// A thread that may owe something, and its process by its main thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Debtor {
+    pub(super) process: Tid,
+    pub(super) tid: Tid,
+    pub(super) mark: Mark,
+}
+
+/// What tells a thread from a later one with its number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Mark {
+    pub(super) inode: u64,
+    /// Start time in clock ticks where the inode does not tell, else 0.
+    pub(super) start: u64,
+}
+
+impl Mark {
+    /// Of whom there was no time to look at, or who had ended: nobody.
+    const UNKNOWN: Mark = Mark { inode: 0, start: 0 };
+
+    fn is_of(self, other: Mark) -> bool {
+        self != Mark::UNKNOWN && self == other
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Debt {
-    tid: Tid,
-    inode: u64,
+    debtor: Debtor,
+    /// Of the debtor's main thread.
+    main: Mark,
     until: Time,
 }
 
 #[derive(Debug)]
 struct Debts {
     slots: Vec<Option<Debt>>,
+    /// Where each debtor's is.
+    index: BTreeMap<Debtor, usize>,
+    free: Vec<usize>,
+    /// The slot that was looked at last for whether its debt still stands.
+    looked: usize,
+    /// Of whom it is known only what was announced, and what has been said of them since.
+    open: Vec<(Debtor, Option<Time>)>,
     mirrors: Vec<(u64, StateFile)>,
     last_mirror: u64,
 }
 
-static DEBTS: Mutex<Debts> = Mutex::new(Debts { slots: Vec::new(), mirrors: Vec::new(), last_mirror: 0 });
+static DEBTS: Mutex<Debts> = Mutex::new(Debts {
+    slots: Vec::new(),
+    index: BTreeMap::new(),
+    free: Vec::new(),
+    looked: 0,
+    open: Vec::new(),
+    mirrors: Vec::new(),
+    last_mirror: 0,
+});
 /// How many there are, so that the common case takes no lock.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// Slots that a mirror has from the beginning, and below which no old debt is looked for.
+const ROOM: usize = 16;
+/// So many slots are looked at before another is made: more than one, so that old debts go faster than new ones come.
+const LOOKS: usize = 4;
+/// Of so many threads of one process it is asked whether they live; of more, all that they owe counts.
+const PROBES: usize = 16;
 
 /// A mirror is kept while this lives; what it held last is found by whoever opens it next.
 #[derive(Debug)]
@@ -43,28 +99,44 @@ pub struct Kept(u64);
 /// # Errors
 /// As [`StateFile::open_waiting`]: the file is for one process at a time, and one that is killed takes a moment to let go.
 pub fn keep_in(path: &Path) -> Result<Kept, StateError> {
-    const ROOM: usize = 16;
     const PATIENCE: Span = Span::from_ns(500_000_000);
     let mut file = StateFile::open_waiting(path, DEBT_SIZE, ROOM, PATIENCE)?;
-    let left: Vec<_> = (0..file.capacity()).map(|slot| file.get(slot).and_then(Debt::decode)).collect();
+    let found: Vec<_> = (0..file.capacity()).map(|slot| file.get(slot).and_then(Debt::decode)).collect();
+    let used = found.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
     let mut debts = lock();
-    for (slot, debt) in left.into_iter().enumerate() {
-        // Whoever has ended owes nothing, and its number may be somebody else's.
-        if let Some(debt) = debt.filter(Debt::is_a_living_thread) {
-            debts.put(debt, slot);
+    let had_slots = !debts.slots.is_empty();
+    let now = clock::now();
+    for (slot, debt) in found.into_iter().enumerate() {
+        let Some(debt) = debt.filter(|debt| debt.until > now) else { continue };
+        // Whoever has ended owes nothing itself, and its number may be somebody else's.
+        match debt.fate() {
+            Fate::Stands | Fate::Unknown => debts.extend(debt, Some(slot)),
+            Fate::Passes(heir) => debts.extend(heir, Some(slot)),
+            Fate::Over => {}
         }
     }
-    // Whoever knew of none before finds each where it stood, so nothing is lost if we are killed here.
-    for slot in 0..file.capacity().max(debts.slots.len()) {
+    // Whoever had no slots finds each where it stood, or further up. Else one may have had to give way: then all are written
+    // behind everything first, so that nothing is lost if we are killed here.
+    let behind = used.max(debts.slots.len());
+    if had_slots {
+        for (number, debt) in debts.slots.iter().flatten().enumerate() {
+            file.write(behind + number, &debt.encode())?;
+        }
+    }
+    for slot in 0..file.capacity() {
         match debts.slots.get(slot) {
             Some(Some(debt)) => file.write(slot, &debt.encode())?,
             _ => file.clear(slot),
         }
     }
+    // Whoever is in a hurry finds room here, too.
+    if let Some(last) = debts.slots.len().checked_sub(1).filter(|&last| last >= file.capacity()) {
+        file.write(last, &[])?;
+        file.clear(last);
+    }
     debts.last_mirror += 1;
     let name = debts.last_mirror;
     debts.mirrors.push((name, file));
-    debts.forget_paid();
     Ok(Kept(name))
 }
 
@@ -75,31 +147,84 @@ impl Drop for Kept {
 }
 
 /// Until when the thread must not enter SCHED_DEADLINE; `None` when it may.
-pub(super) fn owing_until(tid: Tid, inode: u64) -> Option<Time> {
+pub(super) fn owing_until(debtor: &Debtor) -> Option<Time> {
     if COUNT.load(Ordering::Relaxed) == 0 {
         return None;
     }
     let mut debts = lock();
-    debts.forget_paid();
-    debts.find(tid, inode).and_then(|slot| debts.slots[slot]).map(|debt| debt.until)
+    let others = if debtor.tid == debtor.process { debts.inherit(debtor) } else { None };
+    let now = clock::now();
+    let own = debts.find(debtor);
+    if own.is_some_and(|until| until <= now) {
+        debts.forget(debtor);
+    }
+    own.max(others).filter(|&until| until > now)
 }
 
-/// Remembers when a thread may enter the class again, whatever was remembered of it before.
-pub(super) fn owe(tid: Tid, inode: u64, until: Time) {
+/// Makes room for one more, which may take a while: so that there is some when it must not.
+pub(super) fn make_room() {
+    lock().make_room();
+}
+
+/// What was said of a thread before it was demoted.
+#[derive(Debug)]
+pub(super) struct Announced {
+    debtor: Debtor,
+    /// What was known of it before that.
+    before: Option<Time>,
+    /// Whether anything was.
+    said: bool,
+}
+
+/// Remembers that the thread must stay out until what is said of one that owes this already, if that is longer.
+pub(super) fn announce(debtor: Debtor, until: impl Fn(Option<Time>) -> Option<Time>) -> Announced {
+    if COUNT.load(Ordering::Relaxed) == 0 && until(None).is_none() {
+        return Announced { debtor, before: None, said: false };
+    }
     let mut debts = lock();
-    debts.forget_paid();
-    debts.put(Debt { tid, inode, until }, 0);
+    // Before it is looked for: whoever is swept out for it may leave something to it.
+    if !debts.index.contains_key(&debtor) {
+        debts.make_room();
+    }
+    let before = debts.find(&debtor);
+    let until = until(before);
+    if until > before {
+        debts.place(Debt { debtor, main: Mark::UNKNOWN, until: until.expect("later than something") }, None);
+    }
+    let said = until.is_some();
+    if said {
+        debts.open.push((debtor, None));
+    }
+    Announced { debtor, before, said }
 }
 
-/// It owes nothing after all.
-pub(super) fn forgive(tid: Tid, inode: u64) {
-    if COUNT.load(Ordering::Relaxed) == 0 {
+/// Remembers what the thread owes in fact, beside what it did before and whatever else was said meanwhile; `main` is read when it is
+/// anything.
+pub(super) fn settle(announced: &Announced, owes: Option<Time>, main: impl FnOnce() -> Mark) {
+    let &Announced { debtor, before, said } = announced;
+    if !said && owes.is_none() {
         return;
     }
+    let main = if owes.is_some() { main() } else { Mark::UNKNOWN };
     let mut debts = lock();
-    if let Some(slot) = debts.find(tid, inode) {
-        debts.set(slot, None);
+    if owes.is_some() && !debts.index.contains_key(&debtor) {
+        debts.make_room();
     }
+    let open = debts.open.iter().position(|(other, _)| said && *other == debtor);
+    // Nothing is taken back that was not announced.
+    let others = match open {
+        Some(open) => debts.open.swap_remove(open).1,
+        None => debts.find(&debtor),
+    };
+    match before.max(others).max(owes) {
+        Some(until) => debts.place(Debt { debtor, main, until }, None),
+        None => debts.forget(&debtor),
+    }
+}
+
+/// Remembers that the thread must stay out until `until`, if nothing longer is known.
+pub(super) fn owe(debtor: Debtor, main: Mark, until: Time) {
+    lock().extend(Debt { debtor, main, until }, None);
 }
 
 fn lock() -> MutexGuard<'static, Debts> {
@@ -107,164 +232,192 @@ fn lock() -> MutexGuard<'static, Debts> {
 }
 
 impl Debts {
-    fn find(&self, tid: Tid, inode: u64) -> Option<usize> {
-        let is_its = |debt: &Debt| (debt.tid, debt.inode) == (tid, inode);
-        self.slots.iter().position(|slot| slot.as_ref().is_some_and(is_its))
+    fn find(&self, debtor: &Debtor) -> Option<Time> {
+        let slot = *self.index.get(debtor)?;
+        self.slots[slot].map(|debt| debt.until)
     }
 
-    /// Into its slot, or else the first free one, from `preferred` on.
-    fn put(&mut self, debt: Debt, preferred: usize) {
-        let slot = self.find(debt.tid, debt.inode).unwrap_or_else(|| self.free_from(preferred));
-        if slot >= self.slots.len() {
+    fn extend(&mut self, debt: Debt, preferred: Option<usize>) {
+        // As in [`announce`].
+        if preferred.is_none() && !self.index.contains_key(&debt.debtor) {
+            self.make_room();
+        }
+        if self.find(&debt.debtor).is_none_or(|until| until < debt.until) {
+            self.place(debt, preferred);
+        }
+        self.note(debt);
+    }
+
+    /// That this is owed beside what was announced.
+    fn note(&mut self, debt: Debt) {
+        if let Some((_, said)) = self.open.iter_mut().find(|(debtor, _)| *debtor == debt.debtor) {
+            *said = (*said).max(Some(debt.until));
+        }
+    }
+
+    /// Into its slot, or else the preferred one, or any that is free.
+    fn place(&mut self, debt: Debt, preferred: Option<usize>) {
+        let slot = self.index.get(&debt.debtor).copied().unwrap_or_else(|| {
+            let slot = self.take(preferred);
+            self.index.insert(debt.debtor, slot);
+            COUNT.fetch_add(1, Ordering::Relaxed);
+            slot
+        });
+        self.write(slot, debt);
+    }
+
+    fn take(&mut self, preferred: Option<usize>) -> usize {
+        if let Some(slot) = preferred.filter(|&slot| slot >= self.slots.len()) {
+            self.free.extend(self.slots.len()..slot);
             self.slots.resize(slot + 1, None);
+            return slot;
         }
-        self.set(slot, Some(debt));
+        self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() - 1
+        })
     }
 
-    fn free_from(&self, first: usize) -> usize {
-        let end = self.slots.len().max(first);
-        (first..end).find(|&slot| self.slots[slot].is_none()).unwrap_or(end)
+    /// Has a slot free, here and in each mirror.
+    fn make_room(&mut self) {
+        if self.free.is_empty() && self.slots.len() >= ROOM {
+            let now = clock::now();
+            for _ in 0..LOOKS {
+                self.looked = (self.looked + 1) % self.slots.len();
+                if let Some(debt) = self.slots[self.looked] {
+                    self.pass_on(debt, now);
+                }
+            }
+        }
+        if self.free.is_empty() {
+            let slot = self.take(None);
+            self.free.push(slot);
+            for (_, mirror) in &mut self.mirrors {
+                // One that can't grow will not have it.
+                drop(mirror.write(slot, &[]));
+                mirror.clear(slot);
+            }
+        }
     }
 
-    fn set(&mut self, slot: usize, debt: Option<Debt>) {
-        let had = std::mem::replace(&mut self.slots[slot], debt);
-        match (had, debt) {
-            (None, Some(_)) => drop(COUNT.fetch_add(1, Ordering::Relaxed)),
-            (Some(_), None) => drop(COUNT.fetch_sub(1, Ordering::Relaxed)),
-            _ => {}
+    fn write(&mut self, slot: usize, mut debt: Debt) {
+        let old = self.slots[slot].filter(|old| old.debtor == debt.debtor);
+        if debt.main == Mark::UNKNOWN {
+            debt.main = old.map_or(Mark::UNKNOWN, |old| old.main);
         }
+        self.slots[slot] = Some(debt);
         for (_, mirror) in &mut self.mirrors {
-            match debt {
-                // Without room for it, as without a mirror: it ends with us.
-                Some(debt) => drop(mirror.write(slot, &debt.encode())),
-                None => mirror.clear(slot),
-            }
+            // Without room for it, as without a mirror: it ends with us.
+            drop(mirror.write(slot, &debt.encode()));
         }
     }
 
-    fn forget_paid(&mut self) {
-        let now = clock::now();
-        for slot in 0..self.slots.len() {
-            if self.slots[slot].is_some_and(|debt| debt.until <= now) {
-                self.set(slot, None);
-            }
+    fn forget(&mut self, debtor: &Debtor) {
+        let Some(slot) = self.index.remove(debtor) else { return };
+        COUNT.fetch_sub(1, Ordering::Relaxed);
+        self.slots[slot] = None;
+        self.free.push(slot);
+        for (_, mirror) in &mut self.mirrors {
+            mirror.clear(slot);
         }
-        let used = self.slots.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
-        self.slots.truncate(used);
+    }
+
+    /// Forgets what is paid, and makes what an ended thread owes its heir's, if it has one. Until when somebody owes of whom it can't be
+    /// known whether that is still so.
+    fn pass_on(&mut self, debt: Debt, now: Time) -> Option<Time> {
+        match if debt.until > now { debt.fate() } else { Fate::Over } {
+            Fate::Stands => {}
+            Fate::Unknown => return Some(debt.until),
+            Fate::Passes(heir) if self.index.contains_key(&heir.debtor) => {
+                self.extend(heir, None);
+                self.forget(&debt.debtor);
+            }
+            // In place: there is no moment at which nobody owes it.
+            Fate::Passes(heir) => {
+                let slot = self.index.remove(&debt.debtor).expect("it stands somewhere");
+                self.index.insert(heir.debtor, slot);
+                self.write(slot, heir);
+                self.note(heir);
+            }
+            Fate::Over => self.forget(&debt.debtor),
+        }
+        None
+    }
+
+    /// Has a main thread owe what ended threads of its process do. Until when somebody owes who was not asked, or could not be.
+    fn inherit(&mut self, main: &Debtor) -> Option<Time> {
+        let first = Debtor { tid: Tid::new(1).expect("a number"), mark: Mark::UNKNOWN, ..*main };
+        let process = self.index.range(first..).take_while(|(other, _)| other.process == main.process);
+        let others = process.filter(|(other, _)| other.tid != main.tid);
+        let others: Vec<Debt> = others.filter_map(|(_, &slot)| self.slots[slot]).collect();
+        let now = clock::now();
+        let (asked, rest) = others.split_at(others.len().min(PROBES));
+        let unknown = asked.iter().filter_map(|&debt| self.pass_on(debt, now)).max();
+        unknown.max(rest.iter().map(|debt| debt.until).max())
     }
 }
 
-const DEBT_SIZE: usize = 24;
+const DEBT_SIZE: usize = 56;
 
 impl Debt {
     fn encode(self) -> [u8; DEBT_SIZE] {
+        let Debt { debtor: Debtor { process, tid, mark }, main, until } = self;
+        let (process, tid) = (process.as_raw() as u64, tid.as_raw() as u64);
+        let words = [process, tid, mark.inode, mark.start, main.inode, main.start, until.as_ns()];
         let mut bytes = [0; DEBT_SIZE];
-        bytes[..8].copy_from_slice(&(self.tid.as_raw() as u64).to_ne_bytes());
-        bytes[8..16].copy_from_slice(&self.inode.to_ne_bytes());
-        bytes[16..].copy_from_slice(&self.until.as_ns().to_ne_bytes());
+        for (to, word) in bytes.chunks_exact_mut(8).zip(words) {
+            to.copy_from_slice(&word.to_ne_bytes());
+        }
         bytes
     }
 
     fn decode(bytes: &[u8]) -> Option<Debt> {
-        let word = |index: usize| {
-            let word = bytes.get(8 * index..8 * index + 8)?;
-            Some(u64::from_ne_bytes(word.try_into().ok()?))
-        };
-        let tid = Tid::new(i32::try_from(word(0)?).ok()?)?;
-        Some(Debt { tid, inode: word(1)?, until: Time::from_ns(word(2)?) })
+        let mut words = bytes.as_chunks::<8>().0.iter().map(|&word| u64::from_ne_bytes(word));
+        let mut word = || words.next();
+        let tid = |word: u64| i32::try_from(word).ok().and_then(Tid::new);
+        let (process, tid) = (tid(word()?)?, tid(word()?)?);
+        let mark = Mark { inode: word()?, start: word()? };
+        let main = Mark { inode: word()?, start: word()? };
+        Some(Debt { debtor: Debtor { process, tid, mark }, main, until: Time::from_ns(word()?) })
     }
 
-    fn is_a_living_thread(&self) -> bool {
-        Thread::open(self.tid).is_ok_and(|thread| thread.inode() == self.inode)
+    /// Whose it is by now.
+    fn fate(&self) -> Fate {
+        let Debtor { process, tid, mark: Mark { inode, start: start_ticks } } = self.debtor;
+        match Thread::reopen(&Identity { tid, inode, start_ticks }) {
+            Err(error) if has_ended(&error) && tid == process => Fate::Over,
+            Err(error) if has_ended(&error) => match Thread::open(process) {
+                Ok(main) if main.tgid() == process && self.main.is_of(main.debtor().mark) => {
+                    let debtor = main.debtor();
+                    Fate::Passes(Debt { debtor, main: debtor.mark, ..*self })
+                }
+                Ok(_) => Fate::Over,
+                Err(error) if has_ended(&error) => Fate::Over,
+                Err(_) => Fate::Unknown,
+            },
+            Ok(_) => Fate::Stands,
+            Err(_) => Fate::Unknown,
+        }
     }
+}
+
+/// What has become of a debt that is not paid.
+#[derive(Debug)]
+enum Fate {
+    /// Its debtor lives.
+    Stands,
+    /// Its debtor has ended, and the main thread of its process owes it now.
+    Passes(Debt),
+    /// That has ended, too.
+    Over,
+    /// Nobody could be looked at.
+    Unknown,
+}
+
+/// Whether the thread with this number is not the one that is looked for.
+fn has_ended(error: &OpenError) -> bool {
+    matches!(error, OpenError::Gone | OpenError::Another | OpenError::KernelThread)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::os::unix::fs::DirBuilderExt;
-    use std::path::PathBuf;
-
-    struct Dir(PathBuf);
-
-    impl Dir {
-        fn new(name: &str) -> Dir {
-            let path = std::env::temp_dir().join(format!("talea-debts-{}-{name}", std::process::id()));
-            std::fs::DirBuilder::new().mode(0o700).create(&path).expect("a new directory");
-            Dir(path)
-        }
-
-        fn file(&self) -> PathBuf {
-            self.0.join("debts")
-        }
-
-        /// As the next process would find it.
-        fn found(&self) -> Vec<Debt> {
-            let file = StateFile::open_or_create(&self.file(), DEBT_SIZE, 1).expect("nobody's file");
-            file.records().filter_map(|(_, bytes)| Debt::decode(bytes)).collect()
-        }
-    }
-
-    impl Drop for Dir {
-        fn drop(&mut self) {
-            drop(std::fs::remove_dir_all(&self.0));
-        }
-    }
-
-    fn ours() -> (Tid, u64) {
-        let tid = Tid::current();
-        (tid, Thread::open(tid).expect("we live").inode())
-    }
-
-    #[test]
-    fn a_debt_is_forgotten_when_it_is_paid() {
-        let (tid, inode) = (Tid::current(), u64::MAX - 1);
-        owe(tid, inode, Time::NEVER);
-        assert_eq!(owing_until(tid, inode), Some(Time::NEVER));
-        assert_eq!(owing_until(tid, inode - 1), None, "another thread owes nothing");
-        owe(tid, inode, clock::now());
-        assert_eq!(owing_until(tid, inode), None);
-        owe(tid, inode, Time::NEVER);
-        forgive(tid, inode);
-        assert_eq!(owing_until(tid, inode), None);
-    }
-
-    #[test]
-    fn whoever_opens_the_file_next_learns_what_living_threads_owe() {
-        let dir = Dir::new("next");
-        let (tid, inode) = ours();
-        let kept = keep_in(&dir.file()).expect("a new file");
-        owe(tid, inode, Time::NEVER);
-        // Somebody who will have ended, or never was.
-        owe(tid, inode ^ 1, Time::NEVER);
-        drop(kept);
-        let written = dir.found();
-        for debt in
-            [Debt { tid, inode, until: Time::NEVER }, Debt { tid, inode: inode ^ 1, until: Time::NEVER }]
-        {
-            assert!(written.contains(&debt), "{written:?}");
-            forgive(debt.tid, debt.inode);
-        }
-        assert_eq!(owing_until(tid, inode), None);
-        let kept = keep_in(&dir.file()).expect("the same file");
-        assert_eq!(owing_until(tid, inode), Some(Time::NEVER));
-        assert_eq!(owing_until(tid, inode ^ 1), None, "that thread does not live");
-        forgive(tid, inode);
-        drop(kept);
-        assert!(dir.found().iter().all(|debt| debt.tid != tid), "{:?}", dir.found());
-    }
-
-    #[test]
-    fn each_of_several_mirrors_has_every_debt_and_two_processes_share_none() {
-        let (one, other) = (Dir::new("one"), Dir::new("other"));
-        let (tid, inode) = ours();
-        let before = keep_in(&one.file()).expect("a new file");
-        owe(tid, inode, Time::NEVER);
-        let after = keep_in(&other.file()).expect("a new file");
-        assert!(matches!(keep_in(&other.file()), Err(StateError::InUse { .. })));
-        drop((before, after));
-        forgive(tid, inode);
-        let debt = Debt { tid, inode, until: Time::NEVER };
-        assert!(one.found().contains(&debt) && other.found().contains(&debt));
-    }
-}
+pub(super) mod tests;

@@ -18,7 +18,8 @@
 //! kept from the CPU between them: so what it did meanwhile is looked up afterwards ([`Runs`]), and what can't
 //! be mended is remembered as a debt.
 
-use super::{debts, schedclock};
+use super::debts::{self, Announced, Debtor, Mark};
+use super::schedclock;
 use crate::sched::{self, Attr, DEADLINE_RUNTIME_MIN_NS, Policy};
 use crate::sys::is;
 use crate::{Tid, clock, proc};
@@ -56,7 +57,7 @@ pub(super) struct Rate {
 
 impl Rate {
     fn is_shrunk(self) -> bool {
-        self.period == SHRUNK.period
+        self.runtime == SHRUNK.runtime && [SHRUNK.period, shrunk_period()].contains(&self.period)
     }
 }
 
@@ -123,30 +124,41 @@ pub(super) fn prepare((tgid, tid): (Tid, Tid), has: &Attr, entered: Option<Runs>
 }
 
 impl Leaving {
-    /// What is sure to be owed when the thread has been demoted is known to be owed before: whoever takes over from a process
-    /// that is killed in between must not put it back too early. [`settle`] knows better, or [`stay`].
-    pub(super) fn announce(&self, tid: Tid, inode: u64) {
-        match self {
-            Leaving::At { rate, budget, .. } if !rate.is_shrunk() => {
+    /// What is certain to be owed when the thread has been demoted is known to be owed before: whoever takes over from a
+    /// process that is killed in between must not put it back too early. [`settle`] knows better, or [`stay`].
+    pub(super) fn announce(&self, debtor: Debtor) -> Announced {
+        debts::announce(debtor, |before| match self {
+            // Nothing is known of it.
+            Leaving::Free => None,
+            // It has budget left, so nothing is certain.
+            Leaving::At { rate, budget, .. } if rate.is_shrunk() && budget.left > 0 => None,
+            Leaving::At { rate, budget, .. } => {
                 let debt = Budget { left: budget.left.min(0).saturating_sub_unsigned(SLACK_NS), ..*budget };
-                debts::owe(tid, inode, debt.lag(*rate, schedclock::guess(rate.runtime, rate.period)));
+                let deadline = schedclock::guess(rate.runtime, rate.period);
+                // Whoever was found shrunk may have a deadline far off: see [`take_over`].
+                let deadline = before.map_or(deadline, |before| before.max(deadline));
+                Some(debt.lag(*rate, deadline))
             }
-            Leaving::Marked => debts::owe(tid, inode, Time::NEVER),
-            Leaving::Free | Leaving::At { .. } => {}
-        }
+            Leaving::Marked => Some(Time::NEVER),
+        })
     }
 }
 
 /// The demotion was refused, or the thread has ended.
-pub(super) fn stay(tid: Tid, inode: u64) {
-    debts::forgive(tid, inode);
+pub(super) fn stay(announced: &Announced) {
+    debts::settle(announced, None, Mark::default);
 }
 
-/// After the demotion: the thread, told from a later one by `inode`, may have to stay out of the class for a time.
-pub(super) fn settle(tid: Tid, inode: u64, leaving: Leaving, meter: &Meter) {
-    match owes_until(leaving, meter) {
-        Some(until) => debts::owe(tid, inode, until),
-        None => debts::forgive(tid, inode),
+/// After the demotion: the thread may have to stay out of the class for a time. What it owed before, it still does. `main` tells
+/// whose main thread would inherit that.
+pub(super) fn settle(announced: &Announced, leaving: Leaving, meter: &Meter, main: impl FnOnce() -> Mark) {
+    debts::settle(announced, owes_until(leaving, meter), main);
+}
+
+/// Before a thread that somebody else has shrunk is given its own rate back: what can't be seen any more when it has that.
+pub(super) fn take_over((tgid, tid): (Tid, Tid), debtor: Debtor, main: Mark) {
+    if let Some(until) = Seen::of((tgid, tid), &Meter::of(tid)).owes_since_it_was_shrunk() {
+        debts::owe(debtor, main, until);
     }
 }
 
@@ -180,10 +192,28 @@ fn owes_until(leaving: Leaving, meter: &Meter) -> Option<Time> {
     Some(until)
 }
 
-/// Whether somebody has begun to take a thread that had `own` out of the class, and was killed before it was.
-pub(super) fn is_begun(has: &Attr, own: &Attr) -> bool {
-    let shrunk = matches!(has.policy, Policy::Deadline { runtime, .. } if runtime == SHRUNK.runtime);
-    shrunk && has.policy != own.policy
+/// Whether somebody has begun to take a thread out of the class that had `own` there, and was killed before it had `old`.
+pub(super) fn is_begun(has: &Attr, own: &Attr, old: &Attr) -> bool {
+    let is_least = has.policy == least(shrunk_period(), shrunk_period())
+        || matches!(own.policy, Policy::Deadline { deadline, period, .. } if has.policy == least(deadline, period));
+    is_least && has.policy != own.policy && has.policy != old.policy
+}
+
+/// So often a thread may have been [nudged](nudge) by daemons that were killed one after the other, each in the act.
+const NUDGES: u64 = 16;
+
+/// Whether whoever was given `given` may have `has` for that: it itself, or what taking a thread out of the deadline class makes of it on
+/// the way.
+pub fn comes_of(has: &Policy, given: &Policy) -> bool {
+    let (Policy::Deadline { runtime, deadline, period }, Policy::Deadline { period: longer, .. }) =
+        (*given, *has)
+    else {
+        return has == given;
+    };
+    let nudged = Policy::Deadline { runtime, deadline, period: longer };
+    let is_nudged =
+        *has == nudged && longer.checked_sub(period).is_some_and(|by| by <= Span::from_ns(NUDGES));
+    is_nudged || [least(shrunk_period(), shrunk_period()), least(deadline, longer)].contains(has)
 }
 
 /// Where a thread's [`Runs`] are read, opened once for all readings: finding the file takes longer than they do.
@@ -304,6 +334,16 @@ impl Seen {
         }
         Seen { budget: Budget::of(tid), asleep: false, runs }
     }
+
+    fn owes_since_it_was_shrunk(&self) -> Option<Time> {
+        let budget = self.budget.filter(|budget| budget.left <= 0)?;
+        if self.asleep {
+            // Shrinking has taken away the timer that would clear its mark.
+            return Some(Time::NEVER);
+        }
+        // It may have been replenished since: at this rate that takes a second for each microsecond overdrawn.
+        Some(schedclock::latest(budget.deadline, SHRUNK.runtime, SHRUNK.period))
+    }
 }
 
 /// Has the kernel count what the thread has run until now: it does when parameters change, if by a nanosecond.
@@ -365,16 +405,23 @@ impl Budget {
 /// leaving is still right, and may then cost the share.
 fn shrink(tid: Tid, has: &Attr) {
     let Policy::Deadline { deadline, period, .. } = has.policy else { return };
-    let long = SHRUNK_PERIOD.min(longest_period());
-    let runtime = Work::from_ns(DEADLINE_RUNTIME_MIN_NS);
-    let tiny = Policy::Deadline { runtime, deadline: long, period: long };
+    let tiny = least(shrunk_period(), shrunk_period());
     if let Err(error) = sched::set(tid, &Attr { policy: tiny, ..*has })
         && is(&error, libc::EINVAL)
     {
         // The bound was lowered since it was read: the thread's own period is certainly allowed.
-        let policy = Policy::Deadline { runtime, deadline, period };
-        drop(sched::set(tid, &Attr { policy, ..*has }));
+        drop(sched::set(tid, &Attr { policy: least(deadline, period), ..*has }));
     }
+}
+
+/// The least runtime over this period.
+fn least(deadline: Span, period: Span) -> Policy {
+    Policy::Deadline { runtime: SHRUNK.runtime, deadline, period }
+}
+
+/// The period of a shrunk thread on this machine.
+fn shrunk_period() -> Span {
+    SHRUNK.period.min(longest_period())
 }
 
 /// The longest deadline period that the kernel accepts; read once.
@@ -390,6 +437,7 @@ fn longest_period() -> Span {
 
 #[cfg(test)]
 mod tests {
+    use super::super::debts::tests::{alone, nobody};
     use super::*;
 
     #[test]
@@ -422,39 +470,137 @@ mod tests {
 
     #[test]
     fn what_ran_past_its_shrunk_budget_stays_out() {
-        let (tid, inode) = (Tid::current(), u64::MAX - 7);
+        let _alone = alone();
+        let debtor = nobody(u64::MAX - 7);
+        // Nobody has said anything of it, or only what was found last.
+        let settle = |owes, meter: &Meter| {
+            debts::tests::set(&debtor, None);
+            settle(&Leaving::Free.announce(debtor), owes, meter, Mark::default);
+        };
         let runs = Runs { ns: 0, times: 0 };
         let budget = Budget { left: 1_000_000, deadline: 0 };
         // This thread has certainly been switched to since it had run for nothing.
-        let meter = Meter::of(tid);
-        settle(tid, inode, Leaving::At { rate: SHRUNK, budget, runs: Some(runs) }, &meter);
-        let until = debts::owing_until(tid, inode).expect("a debt");
+        let meter = Meter::of(debtor.tid);
+        settle(Leaving::At { rate: SHRUNK, budget, runs: Some(runs) }, &meter);
+        let until = debts::owing_until(&debtor).expect("a debt");
         assert!(until > clock::now() + SHRUNK_PERIOD);
-        settle(tid, inode, Leaving::Free, &meter);
-        assert_eq!(debts::owing_until(tid, inode), None);
-        settle(tid, inode, Leaving::Marked, &meter);
-        assert_eq!(debts::owing_until(tid, inode), Some(Time::NEVER));
-        stay(tid, inode);
-        assert_eq!(debts::owing_until(tid, inode), None);
+        settle(Leaving::Free, &meter);
+        assert_eq!(debts::owing_until(&debtor), None);
+        settle(Leaving::Marked, &meter);
+        assert_eq!(debts::owing_until(&debtor), Some(Time::NEVER));
+        debts::tests::set(&debtor, None);
     }
 
     #[test]
-    fn what_is_sure_to_be_owed_is_known_before_the_thread_leaves() {
-        let (tid, inode) = (Tid::current(), u64::MAX - 11);
+    fn what_is_certain_to_be_owed_is_known_before_the_thread_leaves() {
+        let _alone = alone();
+        let debtor = nobody(u64::MAX - 11);
         let ms = |n: u64| n * 1_000_000;
         let period = Span::from_ns(ms(20));
         let rate = Rate { runtime: Work::from_ns(ms(1)), deadline: period, period };
         let at = |rate, left| Leaving::At { rate, budget: Budget { left, deadline: 0 }, runs: None };
         for free in [Leaving::Free, at(SHRUNK, 1_000_000)] {
-            free.announce(tid, inode);
-            assert_eq!(debts::owing_until(tid, inode), None);
+            free.announce(debtor);
+            assert_eq!(debts::owing_until(&debtor), None);
         }
-        at(rate, -(ms(3) as i64)).announce(tid, inode);
-        let until = debts::owing_until(tid, inode).expect("3 ms at 1 in 20, and more");
+        let mine = at(rate, -(ms(3) as i64)).announce(debtor);
+        let until = debts::owing_until(&debtor).expect("3 ms at 1 in 20, and more");
         assert!(until > clock::now() + Span::from_ns(ms(50)), "{until:?}");
-        Leaving::Marked.announce(tid, inode);
-        assert_eq!(debts::owing_until(tid, inode), Some(Time::NEVER));
-        stay(tid, inode);
+        stay(&mine);
+        // With the least budget the same takes an hour.
+        let shrunk = at(SHRUNK, -(ms(3) as i64)).announce(debtor);
+        let until = debts::owing_until(&debtor).expect("3 ms at 1,024 ns in a second");
+        assert!(until > clock::now() + Span::from_ns(ms(2_000_000)), "{until:?}");
+        stay(&shrunk);
+        let never = Leaving::Marked.announce(debtor);
+        assert_eq!(debts::owing_until(&debtor), Some(Time::NEVER));
+        stay(&never);
+        assert_eq!(debts::owing_until(&debtor), None);
+    }
+
+    #[test]
+    fn what_was_owed_before_a_thread_left_again_is_owed_afterwards() {
+        let _alone = alone();
+        let debtor = nobody(u64::MAX - 13);
+        let meter = Meter::of(debtor.tid);
+        let far = clock::now() + Span::from_ns(3_600_000_000_000);
+        for known in [far, Time::NEVER] {
+            debts::tests::owe(&debtor, known);
+            let period = Span::from_ns(20_000_000);
+            let rate = Rate { runtime: Work::from_ns(1_000_000), deadline: period, period };
+            let budget = Budget { left: -1, deadline: 0 };
+            let leaving = Leaving::At { rate, budget, runs: meter.runs() };
+            // Whoever is killed here leaves no less.
+            let announced = leaving.announce(debtor);
+            assert!(debts::owing_until(&debtor) >= Some(known));
+            stay(&announced);
+            assert_eq!(debts::owing_until(&debtor), Some(known));
+            settle(&leaving.announce(debtor), Leaving::Free, &meter, Mark::default);
+            assert_eq!(debts::owing_until(&debtor), Some(known));
+        }
+        debts::tests::set(&debtor, None);
+    }
+
+    #[test]
+    fn what_was_overdrawn_with_the_least_budget_is_paid_at_that_rate_or_never() {
+        let hour = 3_600_000_000_000;
+        // On the scheduler's clock, which is not behind ours by an hour.
+        let budget = |left| Some(Budget { left, deadline: clock::now().as_ns() + 2 * hour });
+        let owes = |budget, asleep| Seen { budget, asleep, runs: None }.owes_since_it_was_shrunk();
+        for asleep in [true, false] {
+            assert_eq!(owes(budget(1), asleep), None, "it has budget left");
+            assert_eq!(owes(None, asleep), None, "the kernel tells nothing");
+        }
+        assert_eq!(owes(budget(0), true), Some(Time::NEVER));
+        let until = owes(budget(0), false).expect("a debt");
+        assert!(until > clock::now() + Span::from_ns(hour) && until < Time::NEVER, "{until:?}");
+    }
+
+    #[test]
+    fn what_was_given_is_known_again_on_its_way_out_of_the_class() {
+        let ms = |n: u64| Span::from_ns(n * 1_000_000);
+        let deadline = |runtime, deadline, period| Policy::Deadline {
+            runtime: Work::from_ns(runtime),
+            deadline,
+            period,
+        };
+        let given = deadline(2_000_000, ms(10), ms(20));
+        let nudged = |by| deadline(2_000_000, ms(10), ms(20) + Span::from_ns(by));
+        let shrunk = least(shrunk_period(), shrunk_period());
+        for has in [given, nudged(1), nudged(NUDGES), shrunk, least(ms(10), ms(20))] {
+            assert!(comes_of(&has, &given), "{has:?}");
+        }
+        let others = [
+            nudged(NUDGES + 1),
+            deadline(2_000_000, ms(10), ms(19)),
+            deadline(2_000_001, ms(10), ms(20)),
+            deadline(2_000_000, ms(11), ms(20)),
+            deadline(1_000_000, ms(10), ms(20)),
+            Policy::NORMAL,
+        ];
+        for has in others {
+            assert!(!comes_of(&has, &given), "{has:?}");
+        }
+        let fifo = Policy::Fifo(9);
+        assert!(comes_of(&fifo, &fifo) && !comes_of(&shrunk, &fifo) && !comes_of(&Policy::Fifo(8), &fifo));
+    }
+
+    #[test]
+    fn begun_is_only_what_shrinking_leaves() {
+        let ms = |n: u64| Span::from_ns(n * 1_000_000);
+        let deadline = |runtime, deadline, period| {
+            Attr::grant(Policy::Deadline { runtime: Work::from_ns(runtime), deadline, period })
+        };
+        let (own, old) = (deadline(2_000_000, ms(10), ms(20)), Attr::plain(Policy::NORMAL));
+        let shrunk = deadline(1_024, SHRUNK_PERIOD, SHRUNK_PERIOD);
+        assert!(is_begun(&shrunk, &own, &old));
+        assert!(is_begun(&deadline(1_024, ms(10), ms(20)), &own, &old), "where the bound was lowered");
+        assert!(is_begun(&shrunk, &old, &old), "its grant may have been another class's since");
+        assert!(!is_begun(&own, &own, &old));
+        assert!(!is_begun(&old, &own, &old));
+        assert!(!is_begun(&shrunk, &shrunk, &old), "that was granted");
+        assert!(!is_begun(&shrunk, &own, &shrunk), "that it had before");
+        assert!(!is_begun(&deadline(1_024, ms(10), ms(30)), &own, &old), "somebody else's little budget");
     }
 
     #[test]

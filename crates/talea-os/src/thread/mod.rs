@@ -21,7 +21,7 @@ mod tests;
 
 pub use apply::Restored;
 pub use errors::{ApplyError, OpenError, Step};
-pub use leave::descriptors_kept;
+pub use leave::{comes_of, descriptors_kept};
 pub(crate) use pidfd::{has_thread_pidfds, ns_tids, open_process};
 pub use snapshot::Snapshot;
 
@@ -173,6 +173,24 @@ impl Thread {
     /// Inode of its pidfd: unique for this boot, 0 on kernels before 6.9.
     pub fn inode(&self) -> u64 {
         self.inode
+    }
+
+    /// As whom it may owe something to its deadline reservation.
+    fn debtor(&self) -> debts::Debtor {
+        // Where pidfds have no inode of their own.
+        let start = if self.inode == 0 { self.start_ticks().unwrap_or(0) } else { 0 };
+        debts::Debtor { process: self.tgid, tid: self.tid, mark: debts::Mark { inode: self.inode, start } }
+    }
+
+    /// What tells its main thread from that of a later process; nothing where that can't be looked at.
+    fn main_mark(&self) -> debts::Mark {
+        if self.tid == self.tgid {
+            return self.debtor().mark;
+        }
+        match Thread::open(self.tgid) {
+            Ok(main) if main.tgid == self.tgid => main.debtor().mark,
+            _ => debts::Mark::default(),
+        }
     }
 
     /// How it is told from a later one.

@@ -96,10 +96,11 @@ mod tests {
             eprintln!("skipped: needs SCHED_DEADLINE");
             return;
         };
-        let theirs = i128::from(clock::now().as_ns()) + compared.ahead_ns;
+        let now = clock::now();
+        let theirs = i128::from(now.as_ns()) + compared.ahead_ns;
         let (runtime, period) = (Work::from_ns(1_000_000), Span::from_ns(10_000_000));
         let later = latest(theirs as u64 + 50_000_000, runtime, period);
-        let from_now = later.since(clock::now()).as_ns();
+        let from_now = later.since(now).as_ns();
         assert!((40_000_000..1_000_000_000).contains(&from_now), "{from_now}");
     }
 }

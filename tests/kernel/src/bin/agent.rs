@@ -10,6 +10,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -28,6 +29,8 @@ enum Order {
     Program,
     /// Start a thread from this thread; say its id.
     Child,
+    /// Start this program in place of the process; it is the one to answer.
+    Become(String),
     /// End.
     End,
 }
@@ -144,6 +147,8 @@ impl Agent {
                 self.workers.insert(tid.parse().map_err(io::Error::other)?, worker);
                 Ok(tid)
             }
+            // By the main thread itself.
+            ["compute", milliseconds] => Ok(work(Duration::from_millis(number(milliseconds)? as u64))),
             ["work", tid, milliseconds] => {
                 self.order(tid, Order::Work(Duration::from_millis(number(milliseconds)? as u64)))
             }
@@ -151,6 +156,7 @@ impl Agent {
                 self.order(tid, Order::Periods(number(count)? as u32, number(microseconds)? as u64))
             }
             ["program-from", tid] => self.order(tid, Order::Program),
+            ["exec-from", tid, program] => self.order(tid, Order::Become(program.to_owned())),
             ["child-of", tid] => self.order(tid, Order::Child),
             ["end", tid] => {
                 let worker = self.workers.remove(&(number(tid)? as i32)).ok_or(io::ErrorKind::NotFound)?;
@@ -201,6 +207,10 @@ fn start_worker() -> Worker {
                         std::thread::sleep(Duration::from_mins(10));
                     });
                     heard.recv().unwrap_or_default()
+                }
+                Order::Become(program) => {
+                    let error = Command::new(program).exec();
+                    format!("error {error}")
                 }
                 Order::End => break,
             };

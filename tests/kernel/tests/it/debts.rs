@@ -3,7 +3,8 @@
 
 use crate::tasks::{reserved, with};
 use std::time::{Duration, Instant};
-use talea_kernel_tests::{ALICE, Agent, Bench, Daemon, config, kernel, needs_root};
+use talea_kernel_tests::bench::program;
+use talea_kernel_tests::{ALICE, Agent, Bench, Daemon, config, eventually, kernel, needs_root};
 use talea_os::proc;
 use talea_os::sched::{self, Attr, Policy};
 use talea_proto::{Reply, Request};
@@ -73,6 +74,48 @@ fn r28_retif_10_5_a_thread_in_debt_is_not_frozen_by_the_daemon_after_the_one_tha
     }
     println!("{granted} grants, {refused} refusals");
     assert!(granted > refused, "{granted} grants, {refused} refusals");
+}
+
+/// It takes the place of its process's main thread, number and all, and what it owes along.
+#[test]
+fn r28_retif_10_5_a_thread_in_debt_that_starts_a_program_is_not_frozen_by_a_grant_to_its_process() {
+    /// Long enough to start a program in half of it.
+    const PERIOD: u64 = 400;
+    /// So much that what a tick lets it overdraw is paid after half a second or so.
+    const RUNTIME: u64 = 3_000;
+    needs_root!();
+    let bench = Bench::new("debts-exec");
+    let (daemon, root) = (Daemon::start(&bench, &config::open()), Agent::root());
+    let client = root.connect(&daemon);
+    let mut refused = 0;
+    for round in 0..5 {
+        let other = Agent::user(ALICE);
+        let (main, tid) = (other.pid(), other.thread());
+        let spec = client.create(with("edf", reserved(PERIOD, RUNTIME))).spec;
+        client.attach(spec, tid);
+        other.begin(&format!("work {tid} {}", WORK / 1_000));
+        let overdrawn = wait_until_overdrawn(tid);
+        client.done(&Request::Release(spec));
+        other.finish();
+        other.exec_from(tid, &program("talea-test-agent"));
+        let spec = client.create(with("edf", reserved(PERIOD, RUNTIME))).spec;
+        other.begin(&format!("compute {}", 2 * WORK / 1_000));
+        eventually("it has paid, and is let in", || match client.try_attach(spec, main) {
+            Reply::Done => true,
+            Reply::Refused(refusal) if refusal.errno == EAGAIN => {
+                refused += 1;
+                false
+            }
+            other => panic!("{other:?}"),
+        });
+        let waited = overdrawn.elapsed();
+        assert!(waited > Duration::from_millis(PERIOD / 2), "granted after {waited:?}");
+        expect_to_go_on(main, &format!("round {round}"));
+        client.done(&Request::Release(spec));
+        other.finish();
+    }
+    println!("5 grants, {refused} refusals");
+    client.close();
 }
 
 /// What is left of its budget, in nanoseconds.

@@ -4,19 +4,14 @@ use super::siege::{MALLORY, Siege, code, set_mode, small, troupe};
 use crate::tasks::{owned_by, periodic, ranked, reserved, with};
 use rustix::process::{Pid, Signal, kill_process};
 use std::path::PathBuf;
-use talea_kernel_tests::{Agent, BOB, Client, Daemon, eventually, kernel, needs_root};
+use talea_core::Span;
+use talea_kernel_tests::{BOB, Client, Daemon, eventually, kernel, needs_root};
+use talea_os::sched::{Attr, Policy};
 use talea_proto::{Code, Owner, Reply, Request, Task};
 
 /// A task of every plugin.
 fn of_every_plugin() -> [Task; 4] {
     [with("rm", periodic(100)), with("rr", ranked(9)), with("fp", ranked(9)), with("edf", reserved(20, 500))]
-}
-
-/// Has a thread of `who` start a program in place of its process, which goes on taking orders.
-fn exec_from(who: &Agent, tid: i32, program: &std::path::Path) {
-    who.begin(&format!("exec-from {tid} {}", program.display()));
-    eventually("the thread has taken its process's place", || !kernel::exists(tid));
-    assert_eq!(who.order("pid"), who.os_pid().to_string());
 }
 
 #[test]
@@ -34,7 +29,7 @@ fn retif_s5_a_thread_that_starts_a_program_takes_no_grant_along() {
                 let (main, tid) = (other.pid(), other.thread());
                 let grant = client.create(owned_by(who, task));
                 client.attach(grant.spec, tid);
-                exec_from(&other, tid, &program);
+                other.exec_from(tid, &program);
                 eventually("nothing was taken along", || kernel::is_ordinary(main));
                 // What it had is given back call by call.
                 let is_free = || kernel::affinity(main) == kernel::affinity(other.thread());
@@ -64,7 +59,7 @@ fn retif_s5_a_thread_that_takes_the_place_of_another_with_a_grant_gets_that_one_
         client.attach(high.spec, tid);
         let (granted, more) = (kernel::attr(main), kernel::attr(tid));
         assert_ne!(granted, more);
-        exec_from(&other, tid, &program);
+        other.exec_from(tid, &program);
         eventually("it has what the main thread was granted", || kernel::attr(main) == granted);
         client.done(&Request::Release(low.spec));
         client.done(&Request::Release(high.spec));
@@ -90,7 +85,7 @@ fn retif_s5_nothing_is_taken_along_while_there_is_no_daemon() {
             grant
         };
         siege.daemon.kill();
-        exec_from(&other, tid, &program);
+        other.exec_from(tid, &program);
         assert!(kernel::policy(main).is_realtime(), "the kernel takes it along");
         siege.daemon.restart();
         eventually("and the next daemon takes it back", || kernel::is_ordinary(main));
@@ -98,6 +93,31 @@ fn retif_s5_nothing_is_taken_along_while_there_is_no_daemon() {
         client.ask(&Request::Release(grant.spec));
         client.close();
     }
+}
+
+#[test]
+fn retif_s5_nothing_is_taken_along_by_who_was_about_to_be_taken_out_of_the_deadline_class() {
+    needs_root!();
+    let mut siege = Siege::new("attack-exec-leaving");
+    let program = troupe(&siege.bench);
+    let owner = Siege::mallory();
+    let other = siege.troupe(MALLORY);
+    let (main, tid) = (other.pid(), other.thread());
+    {
+        let client = owner.connect(&siege.daemon);
+        let grant = client.create(owned_by(Owner::Process, with("edf", reserved(20, 500))));
+        client.attach(grant.spec, tid);
+    }
+    // A daemon that is killed there has changed the period already, to have the budget counted.
+    siege.daemon.kill();
+    let attr = talea_os::sched::get(kernel::tid(tid)).expect("it lives");
+    let Policy::Deadline { runtime, deadline, period } = attr.policy else { panic!("{attr:?}") };
+    let policy = Policy::Deadline { runtime, deadline, period: period + Span::from_ns(1) };
+    talea_os::sched::set(kernel::tid(tid), &Attr { policy, ..attr }).expect("hardly another one");
+    other.exec_from(tid, &program);
+    assert_eq!(kernel::policy(main), policy);
+    siege.daemon.restart();
+    eventually("the next daemon takes it back", || kernel::is_ordinary(main));
 }
 
 /// A copy of the troupe that runs as its owner, whoever starts it.
