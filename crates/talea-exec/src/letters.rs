@@ -7,52 +7,72 @@
 //!
 //! The words are a parameter, so that a model checker runs the same code through all interleavings (the tests below).
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 /// Nobody.
 const END: u32 = u32::MAX;
 
 /// A word that threads share.
-pub(crate) trait Word {
-    fn new(value: u32) -> Self;
-    fn load(&self, order: Ordering) -> u32;
-    fn store(&self, value: u32, order: Ordering);
-    fn swap(&self, value: u32, order: Ordering) -> u32;
-    fn add(&self, value: u32, order: Ordering);
-    fn replace(&self, from: u32, to: u32, success: Ordering, failure: Ordering) -> Result<u32, u32>;
+pub(crate) trait Word<N = u32> {
+    fn new(value: N) -> Self;
+    fn load(&self, order: Ordering) -> N;
+    fn store(&self, value: N, order: Ordering);
+    fn swap(&self, value: N, order: Ordering) -> N;
+    fn add(&self, value: N, order: Ordering);
+    /// What was there before.
+    fn or(&self, bits: N, order: Ordering) -> N;
+    /// What was there before.
+    fn and(&self, bits: N, order: Ordering) -> N;
+    fn replace(&self, from: N, to: N, success: Ordering, failure: Ordering) -> Result<N, N>;
 }
 
 macro_rules! word {
-    ($atomic:ty) => {
-        impl Word for $atomic {
-            fn new(value: u32) -> Self {
+    ($atomic:ty, $number:ty) => {
+        impl Word<$number> for $atomic {
+            fn new(value: $number) -> Self {
                 <$atomic>::new(value)
             }
 
-            fn load(&self, order: Ordering) -> u32 {
+            fn load(&self, order: Ordering) -> $number {
                 <$atomic>::load(self, order)
             }
 
-            fn store(&self, value: u32, order: Ordering) {
+            fn store(&self, value: $number, order: Ordering) {
                 <$atomic>::store(self, value, order);
             }
 
-            fn swap(&self, value: u32, order: Ordering) -> u32 {
+            fn swap(&self, value: $number, order: Ordering) -> $number {
                 <$atomic>::swap(self, value, order)
             }
 
-            fn add(&self, value: u32, order: Ordering) {
+            fn add(&self, value: $number, order: Ordering) {
                 <$atomic>::fetch_add(self, value, order);
             }
 
-            fn replace(&self, from: u32, to: u32, success: Ordering, failure: Ordering) -> Result<u32, u32> {
+            fn or(&self, bits: $number, order: Ordering) -> $number {
+                <$atomic>::fetch_or(self, bits, order)
+            }
+
+            fn and(&self, bits: $number, order: Ordering) -> $number {
+                <$atomic>::fetch_and(self, bits, order)
+            }
+
+            fn replace(
+                &self,
+                from: $number,
+                to: $number,
+                success: Ordering,
+                failure: Ordering,
+            ) -> Result<$number, $number> {
                 <$atomic>::compare_exchange_weak(self, from, to, success, failure)
             }
         }
     };
 }
 
-word!(AtomicU32);
+word!(AtomicU8, u8);
+word!(AtomicU32, u32);
+word!(AtomicU64, u64);
 
 /// The list; the links are the writers' own.
 #[derive(Debug)]
@@ -93,33 +113,46 @@ impl<W: Word> Letters<W> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use loom::sync::{Arc, Condvar, Mutex};
     use loom::thread;
 
-    word!(loom::sync::atomic::AtomicU32);
+    word!(loom::sync::atomic::AtomicU8, u8);
+    word!(loom::sync::atomic::AtomicU32, u32);
+    word!(loom::sync::atomic::AtomicU64, u64);
     type Shared = loom::sync::atomic::AtomicU32;
 
     const WRITERS: usize = 2;
 
     /// What a futex does, in terms of the model checker: who waits for a value is asleep exactly while it stands.
-    struct Bell {
+    #[derive(Debug)]
+    pub(crate) struct Bell {
         word: Shared,
         sleepers: Mutex<()>,
         woken: Condvar,
     }
 
+    impl Default for Bell {
+        fn default() -> Bell {
+            Bell { word: Shared::new(0), sleepers: Mutex::new(()), woken: Condvar::new() }
+        }
+    }
+
     impl Bell {
-        fn ring(&self) {
+        pub(crate) fn heard(&self) -> u32 {
+            self.word.load(Ordering::Acquire)
+        }
+
+        pub(crate) fn ring(&self) {
             self.word.fetch_add(1, Ordering::Release);
             drop(self.sleepers.lock().unwrap());
             self.woken.notify_all();
         }
 
-        fn wait(&self, heard: u32) {
+        pub(crate) fn wait(&self, heard: u32) {
             let mut guard = self.sleepers.lock().unwrap();
-            while self.word.load(Ordering::Acquire) == heard {
+            while self.heard() == heard {
                 guard = self.woken.wait(guard).unwrap();
             }
         }
@@ -139,7 +172,7 @@ mod tests {
             letters: Letters::new(),
             links: [word(), word()],
             contents: [word(), word()],
-            bell: Bell { word: word(), sleepers: Mutex::new(()), woken: Condvar::new() },
+            bell: Bell::default(),
         })
     }
 
@@ -188,7 +221,7 @@ mod tests {
         }
         let mut found = 0;
         while found < writers {
-            let heard = desk.bell.word.load(Ordering::Acquire);
+            let heard = desk.bell.heard();
             let before = found;
             desk.letters.take(|who| &desk.links[who as usize], |_| found += 1);
             if found == before {

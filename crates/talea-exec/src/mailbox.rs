@@ -3,74 +3,130 @@
 //! Model: a list of workers ([`Letters`]), linked through their slots. A worker puts itself in front and rings; the
 //! dispatcher takes the whole list at once. Nobody waits for anybody, and nobody can be in a list twice: a worker tells
 //! the end of a job once, and gets the next one only after that was read. Everybody rings behind what he leaves, whatever that is, so a
-//! reader looks only where the bell has rung since the last one did.
+//! reader looks only where the bell has rung since the last one did, and notes how often it had before it looks. Whoever is stopped
+//! between leaving something and ringing has not told it yet.
 //!
 //! What comes from outside is counts and last words: how many jobs somebody asks for, by task, and what battery, mode and permissions
 //! have become. Whoever says it may be stopped in the middle, for ever; so each does its part with one instruction after the other,
 //! and nobody, least of all the dispatcher, waits for another one's next. What is written is then marked; a mark without anything
 //! behind it means that somebody else's mark was read before.
 
-use crate::letters::Letters;
+use crate::letters::{Letters, Word};
 use crate::stage::Slot;
+use std::fmt::Debug;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use talea_core::machine::{Condition, Event, TaskId};
 use talea_os::bell::Bell;
 
-/// What may be said of the world: the last of each kind counts, since each says how it is now.
-#[derive(Debug, Default)]
-struct News {
-    /// Which of them, a bit each.
-    which: AtomicU32,
-    battery: AtomicU64,
-    mode: AtomicU8,
-    permitted: AtomicU64,
+/// What a mailbox is made of; a parameter, so that a model checker runs the same code through all interleavings.
+pub(crate) trait Make {
+    type Byte: Word<u8> + Debug;
+    type Short: Word + Debug;
+    type Long: Word<u64> + Debug;
+    type Bell: Default + Debug;
+    /// Whose letters these are.
+    type Slot;
+
+    /// See [`Bell::heard`].
+    fn heard(bell: &Self::Bell) -> u32;
+    /// See [`Bell::ring`].
+    fn ring(bell: &Self::Bell);
+    /// The next in the mailbox that it is in.
+    fn next(slot: &Self::Slot) -> &Self::Short;
+    /// Jobs that were asked for from outside and have not been read.
+    fn asked(slot: &Self::Slot) -> &Self::Short;
 }
 
-impl News {
+/// Of what the machine has.
+#[derive(Debug)]
+pub(crate) struct Real;
+
+impl Make for Real {
+    type Byte = AtomicU8;
+    type Short = AtomicU32;
+    type Long = AtomicU64;
+    type Bell = Bell;
+    type Slot = Slot;
+
+    fn heard(bell: &Bell) -> u32 {
+        bell.heard()
+    }
+
+    fn ring(bell: &Bell) {
+        bell.ring();
+    }
+
+    fn next(slot: &Slot) -> &AtomicU32 {
+        &slot.next
+    }
+
+    fn asked(slot: &Slot) -> &AtomicU32 {
+        &slot.asked
+    }
+}
+
+/// What may be said of the world: the last of each kind counts, since each says how it is now.
+#[derive(Debug)]
+struct News<M: Make> {
+    /// Which of them, a bit each.
+    which: M::Short,
+    battery: M::Long,
+    mode: M::Byte,
+    permitted: M::Long,
+}
+
+/// Kinds of news.
+const KINDS: usize = 4;
+
+impl<M: Make> News<M> {
     const STOPPED: u32 = 1;
     const BATTERY: u32 = 2;
     const MODE: u32 = 4;
     const PERMITTED: u32 = 8;
-    const KINDS: usize = 4;
+
+    fn new() -> News<M> {
+        let (battery, permitted) = (M::Long::new(0), M::Long::new(0));
+        News { which: M::Short::new(0), battery, mode: M::Byte::new(0), permitted }
+    }
 
     fn change(&self, condition: Condition) {
         let which = match condition {
             Condition::Battery(battery) => {
                 self.battery.store(battery, Ordering::Release);
-                News::BATTERY
+                Self::BATTERY
             }
             Condition::Mode(mode) => {
                 self.mode.store(mode, Ordering::Release);
-                News::MODE
+                Self::MODE
             }
             Condition::Permitted(permitted) => {
                 self.permitted.store(permitted, Ordering::Release);
-                News::PERMITTED
+                Self::PERMITTED
             }
         };
-        self.which.fetch_or(which, Ordering::AcqRel);
+        self.which.or(which, Ordering::AcqRel);
     }
 
     /// Whether it was stopped, since this was last asked.
     fn take_stop(&self) -> bool {
-        self.which.load(Ordering::Acquire) & News::STOPPED != 0
-            && self.which.fetch_and(!News::STOPPED, Ordering::AcqRel) & News::STOPPED != 0
+        self.which.load(Ordering::Acquire) & Self::STOPPED != 0
+            && self.which.and(!Self::STOPPED, Ordering::AcqRel) & Self::STOPPED != 0
     }
 
     /// What has become of the world; a stop stays.
     fn take(&self, said: &mut Vec<Event>) {
-        if self.which.load(Ordering::Acquire) & !News::STOPPED == 0 {
+        if self.which.load(Ordering::Acquire) & !Self::STOPPED == 0 {
             return;
         }
-        let which = self.which.fetch_and(News::STOPPED, Ordering::AcqRel);
+        let which = self.which.and(Self::STOPPED, Ordering::AcqRel);
         let mut say = |bit: u32, event: Event| {
             if which & bit != 0 {
                 said.push(event);
             }
         };
-        say(News::BATTERY, Event::Changed(Condition::Battery(self.battery.load(Ordering::Acquire))));
-        say(News::MODE, Event::Changed(Condition::Mode(self.mode.load(Ordering::Acquire))));
-        say(News::PERMITTED, Event::Changed(Condition::Permitted(self.permitted.load(Ordering::Acquire))));
+        say(Self::BATTERY, Event::Changed(Condition::Battery(self.battery.load(Ordering::Acquire))));
+        say(Self::MODE, Event::Changed(Condition::Mode(self.mode.load(Ordering::Acquire))));
+        say(Self::PERMITTED, Event::Changed(Condition::Permitted(self.permitted.load(Ordering::Acquire))));
     }
 }
 
@@ -94,7 +150,7 @@ impl Mail {
         Mail {
             ended: Vec::with_capacity(tasks),
             asked: Vec::with_capacity(tasks),
-            said: Vec::with_capacity(News::KINDS),
+            said: Vec::with_capacity(KINDS),
         }
     }
 
@@ -107,60 +163,66 @@ impl Mail {
 
 /// Of one dispatcher.
 #[derive(Debug)]
-pub(crate) struct Mailbox {
-    letters: Letters,
+pub(crate) struct Mailbox<M: Make = Real> {
+    letters: Letters<M::Short>,
     /// Tasks of which somebody has asked for jobs, a bit each.
-    asked: Box<[AtomicU64]>,
-    news: News,
+    asked: Box<[M::Long]>,
+    news: News<M>,
     /// The dispatcher sleeps by it.
-    pub(crate) bell: Bell,
+    pub(crate) bell: M::Bell,
     /// How often it had rung when this was last read, by whoever has the lock.
-    read: AtomicU32,
+    read: M::Short,
 }
 
 impl Mailbox {
     /// For letters of so many tasks.
     pub(crate) fn new(tasks: usize) -> Mailbox {
-        let asked = (0..tasks.div_ceil(WORD)).map(|_| AtomicU64::new(0)).collect();
-        let (bell, read) = (Bell::new(), AtomicU32::new(0));
-        Mailbox { letters: Letters::new(), asked, news: News::default(), bell, read }
+        Mailbox::made(tasks)
+    }
+}
+
+impl<M: Make> Mailbox<M> {
+    fn made(tasks: usize) -> Mailbox<M> {
+        let asked = (0..tasks.div_ceil(WORD)).map(|_| M::Long::new(0)).collect();
+        let (bell, read) = (M::Bell::default(), M::Short::new(0));
+        Mailbox { letters: Letters::new(), asked, news: News::new(), bell, read }
     }
 
     /// The job of `task` is over.
-    pub(crate) fn post(&self, task: TaskId, slots: &[Slot]) {
-        self.letters.put(task.0, &slots[task.0 as usize].next);
-        self.bell.ring();
+    pub(crate) fn post(&self, task: TaskId, slots: &[M::Slot]) {
+        self.letters.put(task.0, M::next(&slots[task.0 as usize]));
+        M::ring(&self.bell);
     }
 
     /// Somebody wants a job of `task`.
-    pub(crate) fn ask(&self, task: TaskId, slots: &[Slot]) {
+    pub(crate) fn ask(&self, task: TaskId, slots: &[M::Slot]) {
         let at = task.0 as usize;
-        slots[at].asked.fetch_add(1, Ordering::AcqRel);
-        self.asked[at / WORD].fetch_or(1 << (at % WORD), Ordering::AcqRel);
-        self.bell.ring();
+        M::asked(&slots[at]).add(1, Ordering::AcqRel);
+        self.asked[at / WORD].or(1 << (at % WORD), Ordering::AcqRel);
+        M::ring(&self.bell);
     }
 
     /// The world has changed.
     pub(crate) fn change(&self, condition: Condition) {
         self.news.change(condition);
-        self.bell.ring();
+        M::ring(&self.bell);
     }
 
     /// No job is to come any more.
     pub(crate) fn stop(&self) {
-        self.news.which.fetch_or(News::STOPPED, Ordering::AcqRel);
-        self.bell.ring();
+        self.news.which.or(News::<M>::STOPPED, Ordering::AcqRel);
+        M::ring(&self.bell);
     }
 
     /// Everything that was posted, oldest first, into `mail`, which is empty.
-    pub(crate) fn take(&self, slots: &[Slot], mail: &mut Mail) {
+    pub(crate) fn take(&self, slots: &[M::Slot], mail: &mut Mail) {
         self.take_letting(slots, mail, || {});
     }
 
     /// The same; between two reads somebody else may do something.
-    fn take_letting(&self, slots: &[Slot], mail: &mut Mail, mut others: impl FnMut()) {
+    fn take_letting(&self, slots: &[M::Slot], mail: &mut Mail, mut others: impl FnMut()) {
         // Most steps find that nobody has.
-        let rung = self.bell.heard();
+        let rung = M::heard(&self.bell);
         if self.read.load(Ordering::Relaxed) == rung {
             return;
         }
@@ -168,7 +230,7 @@ impl Mailbox {
         // First, so that of what somebody has asked for before a stop nothing is found after it.
         let is_stopped = self.news.take_stop();
         others();
-        self.letters.take(|who| &slots[who as usize].next, |who| mail.ended.push(TaskId(who)));
+        self.letters.take(|who| M::next(&slots[who as usize]), |who| mail.ended.push(TaskId(who)));
         mail.ended.reverse();
         for (word, asked) in self.asked.iter().enumerate() {
             // Most often nobody has.
@@ -179,7 +241,7 @@ impl Mailbox {
             while marks != 0 {
                 let at = word * WORD + marks.trailing_zeros() as usize;
                 marks &= marks - 1;
-                let count = slots[at].asked.swap(0, Ordering::AcqRel);
+                let count = M::asked(&slots[at]).swap(0, Ordering::AcqRel);
                 if count > 0 {
                     mail.asked.push((TaskId(at as u32), count));
                 }
@@ -387,105 +449,202 @@ mod tests {
         }
     }
 
-    /// What is asked for and said from outside, in terms of the model checker: as [`Mailbox::ask`], [`Mailbox::change`],
-    /// [`Mailbox::stop`] and [`Mailbox::take`] do it.
+    /// The same code, in terms of the model checker.
     mod interleaved {
-        use loom::sync::Arc;
-        use loom::sync::atomic::{AtomicU32, Ordering};
+        use super::*;
+        use crate::letters;
+        use loom::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
+        use loom::sync::{Arc, Mutex};
         use loom::thread;
 
-        const STOPPED: u32 = 1;
-        const CHANGED: u32 = 2;
+        #[derive(Debug)]
+        struct Checked;
 
         #[derive(Default)]
-        struct Outside {
-            count: AtomicU32,
-            mark: AtomicU32,
-            news: AtomicU32,
+        struct Links {
+            next: AtomicU32,
+            asked: AtomicU32,
         }
 
-        impl Outside {
+        impl Make for Checked {
+            type Byte = AtomicU8;
+            type Short = AtomicU32;
+            type Long = AtomicU64;
+            type Bell = letters::tests::Bell;
+            type Slot = Links;
+
+            fn heard(bell: &Self::Bell) -> u32 {
+                bell.heard()
+            }
+
+            fn ring(bell: &Self::Bell) {
+                bell.ring();
+            }
+
+            fn next(slot: &Links) -> &AtomicU32 {
+                &slot.next
+            }
+
+            fn asked(slot: &Links) -> &AtomicU32 {
+                &slot.asked
+            }
+        }
+
+        /// Somebody leaves something.
+        type Leaves = fn(&Desk);
+
+        /// What steps have found, all together.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        struct Found {
+            ended: usize,
+            asked: u32,
+            changed: bool,
+            stopped: bool,
+        }
+
+        /// A mailbox, and what there is of it behind the lock of those who step.
+        struct Desk {
+            mailbox: Mailbox<Checked>,
+            slots: [Links; 2],
+            office: Mutex<Found>,
+        }
+
+        fn desk() -> Arc<Desk> {
+            let office = Mutex::new(Found::default());
+            Arc::new(Desk { mailbox: Mailbox::made(2), slots: Default::default(), office })
+        }
+
+        impl Desk {
+            /// As a step by whoever it is: what has been found so far.
+            fn step(&self) -> Found {
+                let mut office = self.office.lock().unwrap();
+                let mut mail = Mail::new(2);
+                self.mailbox.take(&self.slots, &mut mail);
+                office.ended += mail.ended.len();
+                office.asked += mail.asked.iter().map(|(_, count)| count).sum::<u32>();
+                office.stopped |= mail.said.contains(&Event::Stopped);
+                office.changed |= mail.said.iter().any(|said| *said != Event::Stopped);
+                *office
+            }
+
+            /// As a dispatcher does: hear, step, sleep over what was heard, until all of it is found. A letter that is slept over is a
+            /// deadlock, which is found.
+            fn listen(&self, all: Found) {
+                loop {
+                    let heard = self.mailbox.bell.heard();
+                    if self.step() == all {
+                        return;
+                    }
+                    self.mailbox.bell.wait(heard);
+                }
+            }
+
+            fn post(&self, task: u32) {
+                self.mailbox.post(TaskId(task), &self.slots);
+            }
+
             fn ask(&self) {
-                self.count.fetch_add(1, Ordering::AcqRel);
-                self.mark.fetch_or(1, Ordering::AcqRel);
+                self.mailbox.ask(TaskId(0), &self.slots);
             }
 
-            fn say(&self, what: u32) {
-                self.news.fetch_or(what, Ordering::AcqRel);
+            fn change(&self) {
+                self.mailbox.change(Condition::Mode(1));
             }
+        }
 
-            /// How many were asked for, and whether it was stopped.
-            fn take(&self) -> (u32, bool) {
-                let (count, stopped, _) = self.take_all();
-                (count, stopped)
-            }
+        /// Few bugs need more than two preemptions (Musuvathi and Qadeer, PLDI 2007).
+        fn model(check: impl Fn() + Sync + Send + 'static) {
+            let mut model = loom::model::Builder::new();
+            model.preemption_bound = Some(2);
+            model.check(check);
+        }
 
-            /// The same, and whether the world has changed.
-            fn take_all(&self) -> (u32, bool, bool) {
-                let heard = |what: u32| {
-                    self.news.load(Ordering::Acquire) & what != 0
-                        && self.news.fetch_and(!what, Ordering::AcqRel) & what != 0
-                };
-                let stopped = heard(STOPPED);
-                let marked =
-                    self.mark.load(Ordering::Relaxed) != 0 && self.mark.swap(0, Ordering::AcqRel) != 0;
-                let count = if marked { self.count.swap(0, Ordering::AcqRel) } else { 0 };
-                (count, stopped, heard(CHANGED))
+        #[test]
+        fn in_every_interleaving_a_reader_that_looks_only_where_it_has_rung_sleeps_over_nothing() {
+            let leave: [(Leaves, Found); 4] = [
+                (|desk| desk.post(0), Found { ended: 1, ..Found::default() }),
+                (Desk::ask, Found { asked: 1, ..Found::default() }),
+                (Desk::change, Found { changed: true, ..Found::default() }),
+                (|desk| desk.mailbox.stop(), Found { stopped: true, ..Found::default() }),
+            ];
+            for (leave, all) in leave {
+                loom::model(move || {
+                    let desk = desk();
+                    let writer = Arc::clone(&desk);
+                    thread::spawn(move || leave(&writer));
+                    desk.listen(all);
+                });
             }
         }
 
         #[test]
+        fn in_every_interleaving_of_two_writers_a_reader_finds_the_letter_of_each_and_once() {
+            model(|| {
+                let desk = desk();
+                for task in 0..2 {
+                    let writer = Arc::clone(&desk);
+                    thread::spawn(move || writer.post(task));
+                }
+                desk.listen(Found { ended: 2, ..Found::default() });
+            });
+        }
+
+        #[test]
+        fn in_every_interleaving_two_who_step_in_turn_find_everything_between_them_and_once() {
+            model(|| {
+                let desk = desk();
+                let (writer, worker) = (Arc::clone(&desk), Arc::clone(&desk));
+                thread::spawn(move || {
+                    writer.post(0);
+                    writer.ask();
+                });
+                thread::spawn(move || worker.step());
+                desk.listen(Found { ended: 1, asked: 1, ..Found::default() });
+            });
+        }
+
+        #[test]
         fn y14_in_every_interleaving_what_was_asked_for_before_a_stop_is_found_with_it_and_once() {
-            // Few bugs need more than two preemptions (Musuvathi and Qadeer, PLDI 2007).
-            let mut model = loom::model::Builder::new();
-            model.preemption_bound = Some(2);
-            model.check(|| {
-                let outside = Arc::new(Outside::default());
-                let (first, other) = (Arc::clone(&outside), Arc::clone(&outside));
+            model(|| {
+                let desk = desk();
+                let (first, other) = (Arc::clone(&desk), Arc::clone(&desk));
                 // One asks and stops it; another one asks meanwhile.
                 let stopping = thread::spawn(move || {
                     first.ask();
-                    first.say(STOPPED);
+                    first.mailbox.stop();
                 });
                 let asking = thread::spawn(move || other.ask());
-                let (mut found, mut stopped) = (0, false);
                 for _ in 0..2 {
-                    let (count, is_stopped) = outside.take();
-                    found += count;
-                    stopped |= is_stopped;
-                    if stopped {
+                    let found = desk.step();
+                    assert!(!found.stopped || found.asked >= 1, "its own was asked for before");
+                    if found.stopped {
                         break;
                     }
                 }
-                assert!(!stopped || found >= 1, "its own was asked for before");
                 stopping.join().unwrap();
                 asking.join().unwrap();
-                found += outside.take().0;
-                assert_eq!(found, 2, "nothing is lost or doubled");
+                assert_eq!(desk.step().asked, 2, "nothing is lost or doubled");
             });
         }
 
         #[test]
         fn y6_in_every_interleaving_what_is_said_before_a_job_is_asked_for_is_found_with_it_or_before() {
             loom::model(|| {
-                let outside = Arc::new(Outside::default());
+                let desk = desk();
                 let program = {
-                    let outside = Arc::clone(&outside);
+                    let desk = Arc::clone(&desk);
                     thread::spawn(move || {
-                        outside.say(CHANGED);
-                        outside.ask();
+                        desk.change();
+                        desk.ask();
                     })
                 };
-                let (mut found, mut changed) = (0, false);
                 for _ in 0..2 {
-                    let (count, _, is_changed) = outside.take_all();
-                    found += count;
-                    changed |= is_changed;
-                    assert!(changed || found == 0, "the job would have the world before");
+                    let found = desk.step();
+                    assert!(found.changed || found.asked == 0, "the job would have the world before");
                 }
                 program.join().unwrap();
-                found += outside.take_all().0;
-                assert_eq!(found, 1);
+                let found = desk.step();
+                assert_eq!((found.asked, found.changed), (1, true));
             });
         }
     }

@@ -47,9 +47,10 @@ impl Band {
 /// Of a thread's stack, what steps and most jobs need: several pages.
 const STACK: usize = 1 << 14;
 
-/// Touches what the calling thread will need of its own, so that no page is missing when it matters.
+/// Touches what the calling thread will need of its own, so that no page is missing when it matters; and its timers are not put off.
 #[inline(never)]
 pub(crate) fn warm_up() {
+    talea_os::clock::wake_on_time();
     let mut stack = [0u8; STACK];
     std::hint::black_box(&mut stack);
 }

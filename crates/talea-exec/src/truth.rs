@@ -68,7 +68,8 @@ pub(crate) fn of_others(stays: &[Stay], ours: &[Tid], numbers: &[u32], zero: Tim
 }
 
 /// A time in which a CPU belonged to a worker by order, and how much of it the CPU was idle or one of our own other threads had it.
-/// That is nobody's doing but ours: a wake that was missed, a priority or a mask that is wrong, a gate that is shut.
+/// That is nobody's doing but ours: a wake that was missed, a priority or a mask that is wrong, a gate that is shut,
+/// a timer that was late for a worker that was not called because of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unobeyed {
     /// The CPU, as the machine of its root counts.

@@ -13,9 +13,16 @@
 //!
 //! Of several that come at one instant one is armed, and its step tells of all that stand no higher; those are *covered*.
 //!
-//! Whoever was armed and is told of before it has come is *rising*: its timer has expired, so it is awake as soon as nobody stands in its
+//! Whoever was armed and is told of before it has come is *rising*: its timer is due, so it is awake as soon as nobody stands in its
 //! way. If its job begins by then, it finds it there and is not called, which spares a system call. If it comes before, it goes back
 //! to sleep and is called like everybody.
+//!
+//! Due is by the clock; whether the timer's interrupt has come nobody can see here. Where it has not, a CPU that is ordered to run the
+//! job idles until it does. No job begins later for that than if there had been no step before its timer: what is lost is at most by how
+//! much that is late, and never the job. It is the price of a call that was spared, and so ours: it is not among what was
+//! [late](Root::late), which excuses. The order stands meanwhile, so [`unobeyed`](crate::truth::unobeyed) holds the idle time against it,
+//! beside holes of the machine, and by so much an audited order's stretch excuses less. A run that does not ask for the kernel's switches can't tell
+//! it from what the machine takes; to see it for itself it would read the clock at the begin of each such job.
 //!
 //! Invariant: an arrival is missing among the alarms, which the dispatcher is awake for, only while its task has an unfinished job,
 //! whose end is a step, or while a worker is armed for its instant.
@@ -52,7 +59,7 @@ pub(super) struct Dozers {
     /// By task: its worker may; others are called.
     may: Vec<bool>,
     asleep: Vec<Dozer>,
-    /// By task: its worker's timer has expired, somebody else has told of that, and it has neither come since nor begun.
+    /// By task: its worker's timer is due, somebody else has told of that, and it has neither come since nor begun.
     rising: Vec<bool>,
     /// Whose job has begun in this step and who was rising.
     up: Option<TaskId>,

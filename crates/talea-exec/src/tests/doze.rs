@@ -1,7 +1,8 @@
 //! Workers that are awake by themselves change nothing but who wakes.
 
-use super::fake::{Fake, Ran, run, run_dozing, simulate};
+use super::fake::{Fake, Ran, run, run_asked, run_dozing, simulate};
 use super::{at, in_time, ms, tenths};
+use crate::course::Turn;
 use crate::load::{Arrival, Load};
 use crate::mailbox::Mail;
 use crate::record::{Entry, Log, What};
@@ -226,6 +227,33 @@ fn s8_whoever_is_late_records_what_a_fresh_machine_does_again_and_nothing_is_sle
     assert!(by_themselves > 500 && late > 50, "{by_themselves} by themselves, {late} noteworthy");
 }
 
+#[test]
+fn y6_whoever_is_asked_for_before_its_own_time_comes_is_called_and_a_fresh_machine_does_the_same() {
+    let mut dice = Dice::new(43);
+    let (mut asked, mut up, mut by_themselves) = (0, 0, 0);
+    for case in 0..300 {
+        let (tree, workload) = system(&mut dice);
+        if tree.check().is_err() {
+            continue;
+        }
+        let mut who = Dice::new(case);
+        let tasks = workload.sources.len() as u64;
+        let mut asks = || {
+            let asks = who.below(4) == 0;
+            asked += u64::from(asks);
+            asks.then(|| TaskId(who.below(tasks) as u32))
+        };
+        let ran = run_asked(&tree, &workload, at(300), ROOM[case as usize % 3], &mut asks, in_time);
+        let replayed = replay(&mut tree.build().expect("a sound tree"), &ran.record);
+        assert!(replayed.is_ok(), "case {case}: {replayed:?}");
+        (up, by_themselves) = (up + ran.up, by_themselves + ran.by_themselves);
+    }
+    assert!(
+        asked > 1_000 && up > 100 && by_themselves > 100,
+        "{asked}, {up}, {by_themselves}: too little happens"
+    );
+}
+
 /// A task with a job each 10 ms that takes a tenth of that, and the other one beside it.
 fn two(policy: Policy, other: (u64, u64)) -> (Tree, Workload) {
     let mut tree = Tree::new(1, SchedulerSpec::new("root", policy));
@@ -299,6 +327,37 @@ fn s8_whoever_s_time_has_come_behind_one_that_computes_is_not_called() {
     let ran = run_dozing(&tree, &workload, at(1_000), 40, Vec::new(), in_time);
     assert_eq!(ran.course.parts_from(&simulate(&tree, &workload, at(1_000))), None);
     assert_eq!((ran.by_themselves, ran.up), (24, 24), "each but the first");
+}
+
+#[test]
+fn s8_whoever_is_not_called_and_whose_timer_is_late_begins_when_that_comes_and_it_excuses_nobody() {
+    // The patient one's timer is due 150 us before the other one's job ends, and comes 100 us behind that.
+    let late = Span::from_ns(250_000);
+    let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::Fifo));
+    let mut sources = Vec::new();
+    for (offset, cost) in [(0, 9_900_000), (10, 5_000_000)] {
+        let _ = tree.task(Tree::ROOT, TaskSpec::new("task", ms(40)));
+        let arrivals = Arrivals::Periodic { offset: ms(offset), period: ms(40), jitter: Span::ZERO };
+        sources.push(Source { arrivals, cost: Cost::Constant(Work::from_ns(cost)) });
+    }
+    let workload = Workload { sources, seed: 1 };
+    let ran = run_dozing(&tree, &workload, at(1_000), 40, Vec::new(), || late);
+    assert_eq!(ran.up, 24, "each but the first");
+    let of = |which: fn(&Turn) -> bool| {
+        let turns = ran.course.timed().iter().filter(move |(_, turn)| which(turn));
+        turns.map(|&(now, _)| now).skip(1).collect::<Vec<Time>>()
+    };
+    let ordered = of(|turn| matches!(turn, Turn::Runs { task: TaskId(1), .. }));
+    let ended = of(|turn| matches!(turn, Turn::Ended { task: TaskId(1), .. }));
+    let arrivals = (1..25).map(|round| at(40 * round + 10));
+    let told: Vec<_> = arrivals.clone().map(|came| came + Span::from_ns(150_000)).collect();
+    assert_eq!(ordered, told);
+    // As late as its timer, and no later: as if nobody had stepped before.
+    let expected: Vec<_> = arrivals.map(|came| came + late + ms(5)).collect();
+    assert_eq!(ended, expected);
+    // The order stood meanwhile: what the CPU was idle then is held against it. Only what the other one was late excuses.
+    assert!(ran.late.iter().all(|stretch| stretch.from.as_ns() % ms(40).as_ns() == 0), "{:?}", ran.late);
+    assert_eq!(ran.late.len(), 24);
 }
 
 #[test]

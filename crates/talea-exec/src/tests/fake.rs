@@ -27,6 +27,8 @@ struct FakeWorker {
     left: Option<u64>,
     /// Where it is let run.
     cpu: Option<usize>,
+    /// It has a job and was not called to it: its own timer wakes it.
+    awake: u64,
     /// So many levels below the highest it stands.
     grade: u8,
 }
@@ -56,9 +58,10 @@ impl Threads {
 
     /// Whoever is let run works until `to`.
     fn advance(&mut self, to: u64) {
-        let passed = to.saturating_sub(self.now.max(self.from));
+        let from = self.now.max(self.from);
         self.now = to;
         for worker in self.workers.iter_mut().filter(|worker| worker.cpu.is_some()) {
+            let passed = to.saturating_sub(from.max(worker.awake));
             worker.used += passed;
             worker.left = worker.left.map(|left| left - passed);
         }
@@ -67,16 +70,16 @@ impl Threads {
     fn first_end(&self) -> u64 {
         let running = self.workers.iter().filter(|worker| worker.cpu.is_some());
         running
-            .filter_map(|worker| worker.left)
-            .map(|left| self.now.max(self.from) + left)
+            .filter_map(|worker| Some((worker.awake, worker.left?)))
+            .map(|(awake, left)| self.now.max(self.from).max(awake) + left)
             .min()
             .unwrap_or(u64::MAX)
     }
 
-    /// Whether a worker that is awake by itself gets the CPU, of which there is one.
-    fn is_let_in(&self, task: usize) -> bool {
+    /// Whether a worker that is awake by itself at `awake` gets the CPU, of which there is one.
+    fn is_let_in(&self, task: usize, awake: u64) -> bool {
         let mut running = self.workers.iter().filter(|worker| worker.cpu.is_some());
-        running.all(|running| self.workers[task].grade < running.grade)
+        running.all(|running| self.workers[task].grade < running.grade || awake < running.awake)
     }
 
     /// Who has just ended, and where.
@@ -144,7 +147,7 @@ impl Mechanism for Fake {
         let worker = &mut threads.workers[task.0 as usize];
         assert_eq!((worker.left, worker.cpu), (None, None), "it has a job");
         worker.left = Some(job.cost.as_ns());
-        worker.cpu = Some(cpu.0 as usize);
+        (worker.cpu, worker.awake) = (Some(cpu.0 as usize), 0);
         Ok(())
     }
 
@@ -269,7 +272,24 @@ pub(super) fn run_dozing(
     changes: Vec<(Time, Condition)>,
     late: impl FnMut() -> Span,
 ) -> Ran {
-    go(tree, workload, until, (Span::ZERO, Span::ZERO), changes, |_| true, late, Some(room))
+    let none = (Span::ZERO, Span::ZERO);
+    go(tree, workload, until, none, changes, |_| true, late, Some((room, &mut || None)))
+}
+
+/// For a job of whom somebody asks.
+type Asks<'a> = &'a mut dyn FnMut() -> Option<TaskId>;
+
+/// The same, where each worker that finishes finds that somebody has asked for a job of the task that `asks` says.
+pub(super) fn run_asked(
+    tree: &Tree,
+    workload: &Workload,
+    until: Time,
+    room: u8,
+    asks: Asks<'_>,
+    late: impl FnMut() -> Span,
+) -> Ran {
+    let none = (Span::ZERO, Span::ZERO);
+    go(tree, workload, until, none, Vec::new(), |_| true, late, Some((room, asks)))
 }
 
 #[allow(clippy::too_many_arguments, reason = "everything that a run may differ in")]
@@ -281,7 +301,7 @@ fn go(
     changes: Vec<(Time, Condition)>,
     mut may: impl FnMut(u64) -> bool,
     mut late: impl FnMut() -> Span,
-    dozes: Option<u8>,
+    mut dozes: Option<(u8, Asks<'_>)>,
 ) -> Ran {
     let cpus = tree.cpus as usize;
     let machine = tree.build().expect("a sound tree");
@@ -293,7 +313,7 @@ fn go(
         .zip(&workload.sources)
         .map(|(drawn, source)| Load::drawn(&drawn.arrivals, drawn.costs, source.cost.clone()));
     let Ok(mut root) = Root::new(machine, cpus, fake.clone(), loads.collect(), changes, Vec::new());
-    if let Some(room) = dozes {
+    if let Some((room, _)) = dozes {
         let Ok(()) = root.let_doze(room);
     }
     // As any dispatcher is; where there are budgets it would look at them earlier than a twin does.
@@ -303,23 +323,23 @@ fn go(
     let mut logs: Vec<Log> = (0..cpus).map(|_| Log::new(1 << 16)).collect();
     let mut due = vec![0; cpus];
     // By task: when its worker is awake by itself, and gets the CPU if nobody has it or it stands above whoever has it.
-    let mut naps = vec![u64::MAX; workload.sources.len()];
+    let mut naps = vec![Nap::NONE; workload.sources.len()];
     let (mut steps, mut by_workers, mut by_themselves, mut up) = (0, 0, 0, 0);
     loop {
         let first = fake.0.borrow().first_end().min(due.iter().copied().min().expect("a CPU"));
         for (nap, worker) in naps.iter_mut().zip(&fake.0.borrow().workers) {
             // Whoever was called sleeps no more.
-            *nap = if worker.left.is_some() { u64::MAX } else { *nap };
+            *nap = if worker.left.is_some() { Nap::NONE } else { *nap };
         }
         let (nap, sleeper) = {
             let threads = fake.0.borrow();
-            let naps = naps.iter().enumerate().filter(|&(task, _)| threads.is_let_in(task));
-            naps.map(|(task, &nap)| (nap, task as u32)).min().unwrap_or((u64::MAX, 0))
+            let naps = naps.iter().enumerate().filter(|&(task, nap)| threads.is_let_in(task, nap.awake));
+            naps.map(|(task, nap)| (nap.awake, task as u32)).min().unwrap_or((u64::MAX, 0))
         };
         if nap < first.min(until.as_ns()) {
             let now = nap.max(fake.0.borrow().now);
             fake.0.borrow_mut().advance(now);
-            naps[sleeper as usize] = u64::MAX;
+            naps[sleeper as usize] = Nap::NONE;
             let (task, now) = (TaskId(sleeper), Time::from_ns(now));
             if root.comes(task, now) {
                 let who = Stepper { cpu: 0, worker: Some(task) };
@@ -327,7 +347,7 @@ fn go(
                 let Ok(()) = root.step(who, now, &Mail::default(), &mut logs[0]);
                 (steps, by_themselves) = (steps + 1, by_themselves + 1);
                 let Ok(nap) = root.doze(task);
-                naps[sleeper as usize] = sleeps(nap, &mut late);
+                naps[sleeper as usize] = Nap::of(nap, &mut late);
                 up += u64::from(is_up(&mut root, &fake, &naps));
                 root.alert(0, |other| due[other] = now.as_ns());
             }
@@ -344,7 +364,10 @@ fn go(
         // A worker speaks for itself alone. Where two end at one instant, in two steps, no simulation is their twin.
         let alone = if let [one] = ended[..] { Some(one) } else { None };
         let worker = alone.filter(|_| awake.is_none() && !root.is_metered() && may(steps));
-        let mail = Mail { ended: ended.into_iter().map(|(task, _)| task).collect(), ..Mail::default() };
+        let asks = worker.and(dozes.as_mut()).and_then(|(_, asks)| asks());
+        let asked = asks.into_iter().map(|task| (task, 1)).collect();
+        let ended = ended.into_iter().map(|(task, _)| task).collect();
+        let mail = Mail { ended, asked, ..Mail::default() };
         // Which dispatcher it is matters only for who wakes when.
         let cpu = worker.map_or(awake.unwrap_or(0), |(_, cpu)| cpu);
         let who = Stepper { cpu, worker: worker.map(|(task, _)| task) };
@@ -360,7 +383,7 @@ fn go(
             by_workers += 1;
             for &task in &mail.ended {
                 let Ok(nap) = root.doze(task);
-                naps[task.0 as usize] = sleeps(nap, &mut late);
+                naps[task.0 as usize] = Nap::of(nap, &mut late);
             }
             up += u64::from(is_up(&mut root, &fake, &naps));
             root.alert(cpu, |other| due[other] = asleep);
@@ -381,18 +404,38 @@ fn go(
     Ran { course, record, stops, steps, by_workers, by_themselves, up, tallies, refused, below, late }
 }
 
-/// Whether the one who was given a job in this worker's step is not called to it, who then must be awake by itself.
-fn is_up(root: &mut Root<Fake>, fake: &Fake, naps: &[u64]) -> bool {
+/// When a worker that sleeps is awake by itself.
+#[derive(Clone, Copy)]
+struct Nap {
+    /// Its alarm.
+    until: u64,
+    /// When it hears that.
+    awake: u64,
+}
+
+impl Nap {
+    const NONE: Nap = Nap { until: u64::MAX, awake: u64::MAX };
+
+    fn of(until: Option<Time>, late: &mut impl FnMut() -> Span) -> Nap {
+        let of =
+            |until: Time| Nap { until: until.as_ns(), awake: until.as_ns().saturating_add(late().as_ns()) };
+        until.map_or(Nap::NONE, of)
+    }
+}
+
+/// Whether the one who was given a job in this worker's step is not called to it, who then must be awake by itself: his alarm is one that
+/// he has not heard, for now or earlier. He begins when he hears it.
+fn is_up(root: &mut Root<Fake>, fake: &Fake, naps: &[Nap]) -> bool {
     let after = root.after();
     let Some(given) = fake.0.borrow_mut().called.take() else { return false };
     let is_up = after.call != Some(given);
-    assert!(!is_up || naps[given.0 as usize] != u64::MAX, "{given:?} sleeps over its job");
+    if is_up {
+        let nap = naps[given.0 as usize];
+        assert!(nap.until != u64::MAX, "{given:?} sleeps over its job");
+        assert!(nap.until <= root.now().as_ns(), "{given:?} sleeps on until {}", nap.until);
+        fake.0.borrow_mut().workers[given.0 as usize].awake = nap.awake;
+    }
     is_up
-}
-
-/// When somebody is awake who sleeps until then.
-fn sleeps(until: Option<Time>, late: &mut impl FnMut() -> Span) -> u64 {
-    until.map_or(u64::MAX, |until| until.as_ns().saturating_add(late().as_ns()))
 }
 
 /// The same in the simulator.
