@@ -48,6 +48,13 @@
 //! the terms of [`crate::uni::protocols`]. Under EDF no sections that touch: the floor moves between them, so that somebody may come in
 //! who then waits. With overheads: ceilings only, since each wait for a holder is two orders more; where a ceiling is shared by
 //! equals that are ordered by number, or a floor is fixed as somebody arrives, a job may wait once after all, and pays four orders.
+//!
+//! *Losses* ([`Roots::lost`]): a CPU that does nothing for up to L in all while there is something to do (its machine was away, in one piece
+//! or in slices) supplies L less in any window in which somebody waits, wherever the pieces lie: sbf(t) − L. Each server has to have its
+//! budget in time even so; its clients then have what it gives less L, whether it pays for a time in which a client stood still (that is a
+//! matter of its clock) or not: what is lost at its level makes nobody wait longer than the same work more of them, since that would
+//! fit into the budget that waits, or need another one. For tasks alone below a root that does not preempt L blocks once; by
+//! deadline they have the search alone. No test is known with losses on several CPUs, for an off-line table or for a graph alone.
 
 mod answer;
 pub mod disturb;

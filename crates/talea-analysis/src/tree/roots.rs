@@ -19,14 +19,16 @@ pub struct Roots<'a> {
     pub overheads: Overheads,
     /// When nothing progresses: no test is known where there are any.
     pub holes: &'a [Hole],
+    /// What its CPU loses at most, whenever it likes and in as many pieces, from when there is something to do until nothing is left.
+    pub lost: Span,
     /// How many steps the search for one bound may take, each of which looks at one thing that is above: about a nanosecond.
     pub steps: u64,
 }
 
 impl<'a> Roots<'a> {
-    /// Without overheads and holes, with a generous limit.
+    /// Without overheads, holes and losses, with a generous limit.
     pub fn new(tree: &'a Tree, sources: &'a [Source]) -> Roots<'a> {
-        Roots { tree, sources, overheads: Overheads::default(), holes: &[], steps: 1 << 21 }
+        Roots { tree, sources, overheads: Overheads::default(), holes: &[], lost: Span::ZERO, steps: 1 << 21 }
     }
 
     /// With the overheads and holes of what surrounds it.
@@ -71,7 +73,7 @@ impl<'a> Roots<'a> {
     pub fn supplied(&self, node: NodeId, window: Span) -> Result<Work, NoTest> {
         let mut walk = Walk::new(self);
         walk.is_covered()?;
-        walk.supply_of(node).map(|supply| supply.least(window))
+        walk.supply_of(node).map(|supply| supply.without(self.lost).least(window))
     }
 
     /// What `nodes` (tasks, servers, groups) take at most of others' time in any window in which these wait: see [`super::disturb`].

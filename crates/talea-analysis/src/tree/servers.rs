@@ -3,6 +3,7 @@
 use super::answer::{NoTest, Reason};
 use super::walk::{Walk, is_overload};
 use crate::supply::{Curve, Dedicated, Inside, Leftover, Rate, Server, Supply, Table};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use talea_core::machine::{Body, NodeId};
 use talea_core::server::{Kind, Reservation};
@@ -19,6 +20,24 @@ pub(super) enum Supplied {
     Server(Server),
     /// A server on a CPU, below these.
     Inside { of: Reservation, above: Vec<Curve>, rounds: u64 },
+    /// Such a supply, of which so much may be lost, once in all windows that belong together.
+    Less { of: Box<Supplied>, lost: Span },
+}
+
+impl Supplied {
+    /// With a loss that may happen at any time, in pieces.
+    pub(super) fn without(self, lost: Span) -> Supplied {
+        Supplied::Less { of: Box::new(self), lost }
+    }
+
+    /// What a CPU of one's own may lose; nothing of what is none.
+    pub(super) fn lost_by_cpu(&self) -> Option<Span> {
+        match self {
+            Supplied::Dedicated => Some(Span::ZERO),
+            Supplied::Less { of, lost } => Some(of.lost_by_cpu()? + *lost),
+            _ => None,
+        }
+    }
 }
 
 impl Supply for Supplied {
@@ -30,6 +49,10 @@ impl Supply for Supplied {
             Supplied::Inside { of, above, rounds } => {
                 Inside::served(of, Leftover::new(Dedicated, above, *rounds))?.time_for(work)
             }
+            Supplied::Less { .. } if work.is_zero() => Some(Span::ZERO),
+            Supplied::Less { of, lost } => {
+                of.time_for(Work::from_ns(work.as_ns().saturating_add(lost.as_ns())))
+            }
         }
     }
 
@@ -39,6 +62,7 @@ impl Supply for Supplied {
             Supplied::Table(table) => table.rate(),
             Supplied::Server(server) => server.rate(),
             Supplied::Inside { of, .. } => Some(Rate { work: of.budget, every: of.period }),
+            Supplied::Less { of, .. } => of.rate(),
         }
     }
 }
@@ -97,12 +121,13 @@ impl Walk<'_> {
         let level = Leftover::new(&place.supply, &place.above, self.rounds(place.above.len()));
         let within = level.time_for(of.budget).filter(|&within| within <= of.period);
         let within = within.ok_or(no(Reason::Starved))?;
-        Ok(match place.supply {
-            Supplied::Dedicated => {
+        Ok(match place.supply.lost_by_cpu() {
+            // Served in time whatever is lost: the loss itself is its clients' (head comment of [`super`]).
+            Some(_) => {
                 let rounds = self.rounds(place.above.len());
                 Supplied::Inside { of, above: place.above, rounds }
             }
-            _ => Supplied::Server(Server::new(&of, within).ok_or(no(Reason::Starved))?),
+            None => Supplied::Server(Server::new(&of, within).ok_or(no(Reason::Starved))?),
         })
     }
 }

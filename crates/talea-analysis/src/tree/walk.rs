@@ -60,6 +60,8 @@ pub(super) struct Walk<'a> {
     blocked: BTreeMap<NodeId, Work>,
     /// What each order to run costs.
     pub(super) order: u64,
+    /// What the CPU loses while there is something to do.
+    pub(super) lost: Span,
     /// At the highest priority of all.
     pub(super) arrivals: Vec<Curve>,
     pub(super) supplies: BTreeMap<NodeId, Result<Supplied, NoTest>>,
@@ -108,7 +110,9 @@ impl<'a> Walk<'a> {
         if let Some(node) = any_scheduler(tree, |spec| matches!(spec.policy, Policy::Table { .. })) {
             all = Some(NoTest { node, reason: Reason::OfflineTable });
         }
-        if !of.holes.is_empty() {
+        // What one CPU loses is missing from its supply; of several nobody has looked at it.
+        let loses = !of.lost.is_zero();
+        if !of.holes.is_empty() || (loses && tree.cpus > 1) {
             all = Some(NoTest { node: Tree::ROOT, reason: Reason::Holes });
         }
         let mut walk = Walk {
@@ -119,6 +123,7 @@ impl<'a> Walk<'a> {
             all,
             blocked: BTreeMap::new(),
             order: 0,
+            lost: of.lost,
             arrivals: Vec::new(),
             supplies: BTreeMap::new(),
             levels: BTreeMap::new(),
@@ -129,10 +134,13 @@ impl<'a> Walk<'a> {
             special_card: &super::table::CARD,
         };
         if of.holes.is_empty() && !pays {
-            if let Some(bounds) = super::table::bounds(&walk, of.sources) {
-                walk.special = bounds;
-            } else if let Some(bounds) = super::graph::bounds(&walk, of.sources) {
-                (walk.special, walk.special_card) = (bounds, &multi::graham::CARD);
+            let table = super::table::bounds(&walk, of.sources).map(|bounds| (bounds, &super::table::CARD));
+            let graph =
+                || super::graph::bounds(&walk, of.sources).map(|bounds| (bounds, &multi::graham::CARD));
+            match table.or_else(graph) {
+                Some(_) if loses => walk.all = Some(NoTest { node: Tree::ROOT, reason: Reason::Holes }),
+                Some(found) => (walk.special, walk.special_card) = found,
+                None => {}
             }
         }
         walk.pay(&of.overheads, of.sources);
@@ -285,7 +293,9 @@ impl<'a> Walk<'a> {
             nodes.iter().map(|&node| Ok(self.leaf(node)?.task)).collect::<Result<Vec<_>, NoTest>>()?;
         let below = held.below.iter().map(|&node| self.leaf(node)).collect::<Result<Vec<_>, NoTest>>()?;
         let longest = below.iter().map(|leaf| leaf.task.cost).max().unwrap_or(Work::ZERO);
-        let kind = if longest <= Work::from_ns(1) {
+        let kind = if !self.lost.is_zero() {
+            Kind::Sufficient
+        } else if longest <= Work::from_ns(1) {
             self.kind_of(&nodes)
         } else {
             let is_any = |node: &NodeId| self.leaf(*node).is_ok_and(|leaf| leaf.reach == Reach::Any);
@@ -293,6 +303,9 @@ impl<'a> Walk<'a> {
             let is_exact = nodes.iter().all(is_any) && below.iter().any(blocks);
             if is_exact { Kind::Exact } else { Kind::Sufficient }
         };
+        // What is lost before it begins keeps it from beginning, as the longest of the others does, once; what it loses later adds no
+        // more than that.
+        let longest = Work::from_ns(longest.as_ns().max(1).saturating_add(self.lost.as_ns()));
         let found = uni::np_fp::lowest(&tasks, longest, &mut uni::Scratch::with_limit(self.steps));
         Ok(match found {
             Ok(Some(bound)) => Some((Ok(bound.arrival), kind)),
@@ -308,7 +321,9 @@ impl<'a> Walk<'a> {
             return Err(NoTest { node, reason: Reason::Overload });
         }
         // The same on a CPU, which also knows when a busy window that does not end shows nothing new.
-        if matches!(place.supply, Supplied::Dedicated) {
+        if let Some(lost) = place.supply.lost_by_cpu() {
+            let blocking = Work::from_ns(task.blocking.as_ns().saturating_add(lost.as_ns()));
+            let task = &Sporadic { blocking, ..*task };
             let above = place.above.iter().map(|one| Sporadic {
                 jitter: one.jitter,
                 ..Sporadic::new(one.cost, one.period, Span::ZERO)
@@ -339,6 +354,12 @@ impl<'a> Walk<'a> {
     pub(super) fn place(&mut self, who: NodeId) -> Result<Place, NoTest> {
         let mut place = self.find_place(who)?;
         place.blocking = place.blocking.saturating_add(self.orders_under_way(&place));
+        if !self.lost.is_zero() {
+            place.supply = place.supply.without(self.lost);
+            place.alone = None;
+            // By deadline all that may be under way is in the blocking.
+            place.held = place.held.filter(|_| place.level.is_none());
+        }
         Ok(place)
     }
 

@@ -7,7 +7,7 @@ use crate::compare::Tolerance;
 use crate::compare::disturbed::Disturbed;
 use crate::compare::judge::{Findings, Promised, judge};
 use crate::compare::lives::Lives;
-use crate::compare::model::{Bound, Model, bound_despite, model};
+use crate::compare::model::{Bound, Despite, Model, model};
 use crate::exit::Exit;
 use crate::measured::{
     self, Measured, Mechanism, Places, Refused, Setup, Sketch, Spending, place, remark, sketch, with_changes,
@@ -76,6 +76,7 @@ struct Stage<'a> {
     places: &'a Places,
     sketches: Vec<Sketch>,
     models: Vec<Model>,
+    despite: Vec<Despite<'a>>,
     outlines: &'a [Outline],
     seed: u64,
     duration: Span,
@@ -102,7 +103,9 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<Exit> {
     let tolerance = Tolerance { least: args.tolerance, share: SHARE };
     let outlines = &outlines;
     let places = &places;
-    let stage = Stage { system: &system, places, sketches, models, outlines, seed, duration, tolerance };
+    let despite = system.roots.iter().map(|root| Despite::new(root, tolerance.least)).collect();
+    let stage =
+        Stage { system: &system, places, sketches, models, despite, outlines, seed, duration, tolerance };
     let mut runs: Vec<RunAnswer> = Vec::new();
     let mut findings: Vec<Vec<Findings>> = vec![Vec::new(); system.roots.len()];
     let mut last = None;
@@ -233,7 +236,7 @@ impl<'a> Stage<'a> {
                 Some(course) if matches!(course.promise, Promise::Deadlines(_)) => Promised::Deadlines,
                 Some(_) => Promised::Bounds,
             };
-            let despite = |task| bound_despite(root, task, self.tolerance.least);
+            let despite = |task| self.despite[number].of(task);
             let model = &self.models[number];
             let mut found = judge(model, despite, &lives, &disturbed, (self.tolerance, promise), end);
             let length = measured.report.length;

@@ -36,13 +36,15 @@ impl Loss {
         Loss { from, to: hole.to, most: hole.length() + DISTANCE }
     }
 
-    /// What the simulations do not have already, and no hole explains.
+    /// What neither simulations nor bounds have already, and no hole explains.
     fn of_stretch(stretch: &Stretch, holes: &[Loss]) -> Option<Loss> {
         let Stretch { from, to, by, .. } = *stretch;
         let explained = holes.iter().filter(|hole| hole.from <= to && from <= hole.to);
         let explained: u64 = explained.map(|hole| hole.most.as_ns()).sum();
         let most = Span::from_ns(by.as_ns().saturating_sub(explained));
-        let ordinary = MOST_ORDER + Span::from_ns(to.since(from).as_ns() / 1_000 * MOST_LONGER);
+        // Of what was done, as bounds reckon: of two stretches that were let pass no more may be lost than a bound has.
+        let done = to.since(from).checked_sub(by).unwrap_or(Span::ZERO);
+        let ordinary = MOST_ORDER + Span::from_ns(done.as_ns() / 1_000 * MOST_LONGER);
         (most > ordinary).then_some(Loss { from, to, most })
     }
 }
@@ -153,9 +155,9 @@ mod tests {
             let disturbed = Disturbed::of(&tree, &[3, 5], (holes, &stretches), &lives, tolerance);
             (disturbed.touches(&life), disturbed.brushes(&life))
         };
-        // Simulations within reason have so much for each order, and for ten milliseconds of work.
-        assert_eq!(of(&[], &[450, 450, 450]), (false, false));
-        assert_eq!(of(&[], &[451]), (false, true));
+        // Simulations within reason have so much for each order, and for nine and a half milliseconds of work.
+        assert_eq!(of(&[], &[441, 441, 441]), (false, false));
+        assert_eq!(of(&[], &[442]), (false, true));
         assert_eq!(of(&[], &[2_000]), (false, true));
         assert_eq!(of(&[], &[2_001]), (true, false));
         assert_eq!(of(&[], &[1_000, 1_001]), (true, false), "one backlog");
@@ -163,5 +165,29 @@ mod tests {
         let hole = |cpu| Hole { cpu, from: at(13), to: Time::from_ns(13_500_000) };
         assert_eq!(of(&[hole(5)], &[1_750]), (false, true));
         assert_eq!(of(&[hole(3)], &[1_750]), (true, false));
+    }
+
+    #[test]
+    fn s18_what_two_stretches_take_without_brushing_a_job_its_bound_has() {
+        let text = r#"
+            duration = "1s"
+            [[scheduler]]
+            name = "cpu"
+            policy = "edf"
+            [[task]]
+            name = "one"
+            in = "cpu"
+            period = "20ms"
+            cost = "9ms"
+        "#;
+        let system = talea_system::system::read(text, "the test's own", &()).expect("a sound file");
+        let bound = super::super::model::bounds(&system.roots[0])[0].within_reason.expect("a bound");
+        // Half of its work in each.
+        let lets_pass = |lost: u64| {
+            let to = Time::from_ns(14_500_000 + lost);
+            Loss::of_stretch(&Stretch { cpu: 0, from: at(10), to, by: Span::from_ns(lost) }, &[]).is_none()
+        };
+        let most = (bound.as_ns() - 9_000_000) / 2;
+        assert!(lets_pass(most) && !lets_pass(most + 1), "{most} of {bound:?}");
     }
 }

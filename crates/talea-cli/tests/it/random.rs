@@ -12,6 +12,13 @@ fn one_of<'a>(dice: &mut Dice, all: &[&'a str]) -> &'a str {
     all[dice.below(all.len() as u64) as usize]
 }
 
+/// One scheduler in four lets whoever has begun end.
+fn preempts(dice: &mut Dice, text: &mut String) {
+    if dice.below(4) == 0 {
+        text.push_str("preemptive = false\n");
+    }
+}
+
 /// One CPU: a policy above up to three groups, one in three of them a server, or a table of partitions; and tasks everywhere.
 fn system(dice: &mut Dice) -> String {
     let mut text = "duration = \"200ms\"\n[[scheduler]]\nname = \"cpu\"\n".to_owned();
@@ -32,6 +39,8 @@ fn system(dice: &mut Dice) -> String {
                 let _ = writeln!(text, "start = \"{}ms\"", 10 * group);
             }
         }
+    } else {
+        preempts(dice, &mut text);
     }
     let mut parents: Vec<(String, &str)> =
         if is_table { Vec::new() } else { vec![("cpu".to_owned(), above)] };
@@ -39,6 +48,7 @@ fn system(dice: &mut Dice) -> String {
         let policy = one_of(dice, &["edf", "fp", "rm", "fifo"]);
         let name = format!("group{group}");
         let _ = writeln!(text, "[[scheduler]]\nname = \"{name}\"\nin = \"cpu\"\npolicy = \"{policy}\"");
+        preempts(dice, &mut text);
         if above == "fp" {
             let _ = writeln!(text, "priority = {}", 1 + dice.below(90));
         }

@@ -3,6 +3,7 @@
 mod absorbed;
 mod counterexamples;
 mod graphs;
+mod lost;
 mod made;
 mod pictures;
 mod published;

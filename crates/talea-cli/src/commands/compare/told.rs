@@ -58,7 +58,7 @@ struct TaskAnswer {
     name: String,
     deadline_ns: u64,
     bound_ns: Option<u64>,
-    /// The bound with costs a hundredth longer and some time for each order, which is what a real response is held against; none
+    /// The bound with costs two hundredths longer and some time for each order, which is what a real response is held against; none
     /// where there is no bound then.
     bound_within_reason_ns: Option<u64>,
     simulated_max_ns: Option<u64>,
@@ -385,14 +385,15 @@ pub(super) fn text(answer: &Answer, color: bool) -> String {
         out.push_str(&table.render());
         let any = |is: fn(&TaskAnswer) -> bool| root.tasks.iter().any(is);
         if any(|task| task.bound_ns.is_some() && task.bound_within_reason_ns.is_none()) {
-            let _ = writeln!(out, "~ no bound any more with costs a hundredth longer: not held against it");
+            let _ =
+                writeln!(out, "~ no bound any more with costs two hundredths longer: not held against it");
         }
         if any(|task| {
             task.bound_within_reason_ns.is_some() && task.bound_ns.is_some_and(|ns| task.lies_beyond(ns))
         }) {
             let _ = writeln!(
                 out,
-                ".. as described, and with costs a hundredth longer and some time for each order"
+                ".. as described, and with costs two hundredths longer and some time for each order"
             );
         }
         if !root.programs.is_empty() {
