@@ -77,8 +77,11 @@ fn s1_l12_the_six_examples_are_held_to_their_simulation_and_to_their_bounds() {
     needs_root!();
     let _bench = Bench::new("lab_sf3p_six");
     let scratch = Scratch::new();
-    let out = lab(&scratch, &["sf3p", "six", "--live", "--seconds", "1"]);
-    assert!(out.contains("nine of ten are") && out.contains("beyond its bound"), "{out}");
+    let six = || lab(&scratch, &["sf3p", "six", "--live", "--seconds", "1"]);
+    let said = |out: &str| out.matches("nine of ten are").count();
+    // Of an example in whose run the machine stood still too often nothing is said, and that is told; of all six it is tried again.
+    let out = (0..4).map(|_| six()).find(|out| said(out) > 0).expect("one of six says something");
+    assert_eq!(said(&out) + out.matches(": no run says anything\n").count(), 6, "{out}");
     let data = std::fs::read_to_string(scratch.path().join("sf3p-six-live.json")).expect("data");
     let data: Value = serde_json::from_str(&data).expect("JSON");
     assert_eq!(data["bars"].as_array().map(Vec::len), Some(7), "one for each, and one for bounds");

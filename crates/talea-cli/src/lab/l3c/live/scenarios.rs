@@ -225,6 +225,26 @@ fn late(lives: &Lives, task: TaskId) -> usize {
     jobs(lives, task).filter(|life| life.end.zip(life.deadline).is_some_and(|(end, due)| end > due)).count()
 }
 
+/// What bursts do to A and B without a reservation.
+fn bursts(a: &Waits, b: &Waits) -> Claim {
+    let (least_a, least_b) = (a.at_least(), b.at_least());
+    let (late_a, late_b) = (a.late_at_least(), b.late_at_least());
+    let is_so = least_a > Some(span(100_000)) && least_b > Some(span(5_000)) && late_a > 0 && late_b > 0;
+    // With so much taken away that holes can have added, that it is not so any more says nothing against it.
+    let is_inconclusive = !is_so && Waits::together_are_inconclusive(&[a, b]);
+    Claim {
+        row: "L17",
+        says: "bursts make A wait for more than 100 ms, B for more than 5 ms, and both miss deadlines, whatever holes have added"
+            .to_owned(),
+        seen: format!("{}, late {late_a} and {late_b}", both(least_a, least_b)),
+        verdict: Verdict::of(is_so, is_inconclusive),
+    }
+}
+
+fn both(a: Option<Span>, b: Option<Span>) -> String {
+    format!("A {}, B {} ms", told(a), told(b))
+}
+
 /// What each scenario is to show. `without`: the one without requests.
 fn claims_of(number: usize, found: &Found, without: Option<&Found>) -> Vec<Claim> {
     let [a, b, requests, normal] = &found.waits;
@@ -233,7 +253,6 @@ fn claims_of(number: usize, found: &Found, without: Option<&Found>) -> Vec<Claim
         Claim { row, says: says.to_owned(), seen, verdict: Verdict::of(is_so, is_inconclusive) }
     };
     let up_to = |waits: &Waits, most: u64| waits.longest().is_some_and(|longest| longest <= span(most));
-    let both = |a: Option<Span>, b: Option<Span>| format!("A {}, B {} ms", told(a), told(b));
     let lates = a.late() + b.late();
     match number {
         0 => vec![whole(
@@ -259,21 +278,7 @@ fn claims_of(number: usize, found: &Found, without: Option<&Found>) -> Vec<Claim
                 &[a, b],
             ),
         ],
-        2 => {
-            let (least_a, least_b) = (a.at_least(), b.at_least());
-            let (late_a, late_b) = (a.late_at_least(), b.late_at_least());
-            let is_so =
-                least_a > Some(span(100_000)) && least_b > Some(span(5_000)) && late_a > 0 && late_b > 0;
-            vec![Claim {
-                row: "L17",
-                says:
-                    "bursts make A wait for more than 100 ms, B for more than 5 ms, and both miss deadlines, \
-                       whatever holes have added"
-                        .to_owned(),
-                seen: format!("{}, late {late_a} and {late_b}", both(least_a, least_b)),
-                verdict: Verdict::of(is_so, a.count() == 0 || b.count() == 0),
-            }]
-        }
+        2 => vec![bursts(a, b)],
         _ => {
             let more = |of: usize| {
                 let (now, then) = (found.waits[of].longest()?, without?.waits[of].longest()?);
@@ -317,5 +322,45 @@ fn claims_of(number: usize, found: &Found, without: Option<&Found>) -> Vec<Claim
                 ),
             ]
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::calm::Calm;
+    use super::*;
+
+    /// Jobs of one task, (release, end) in milliseconds, each due 20 ms after its release.
+    fn waits(holes: &[(u64, u64)], jobs: &[(u64, u64)]) -> Waits {
+        let at = |ms: u64| Time::from_ns(ms * 1_000_000);
+        let mut lives = Lives::default();
+        for (number, &(release, end)) in (0..).zip(jobs) {
+            let life = Life {
+                release: Some(at(release)),
+                end: Some(at(end)),
+                deadline: Some(at(release + 20)),
+                begin: None,
+            };
+            lives.jobs.insert((TaskId(0), number), life);
+        }
+        let holes = holes.iter().map(|&(from, to)| (at(from), at(to))).collect();
+        Waits::of_jobs(&lives, TaskId(0), &Calm::new(holes), (Time::ZERO, at(10_000)))
+    }
+
+    #[test]
+    fn l17_what_bursts_did_not_do_contradicts_unless_holes_have_hidden_it() {
+        let long = [(0, 130), (1_000, 1_150)];
+        let short = [(0, 10), (1_000, 1_010)];
+        let verdict = |holes: &[(u64, u64)], a: &[(u64, u64)], b: &[(u64, u64)]| {
+            bursts(&waits(holes, a), &waits(holes, b)).verdict
+        };
+        assert_eq!(verdict(&[], &long, &long), Verdict::Holds);
+        // A hole that takes nothing of what is looked for.
+        assert_eq!(verdict(&[(1_020, 1_030)], &long, &long), Verdict::Holds);
+        assert_eq!(verdict(&[], &long, &short), Verdict::Contradicts);
+        assert_eq!(verdict(&[], &short, &long), Verdict::Contradicts);
+        // All that B waited may be a hole's.
+        assert_eq!(verdict(&[(1_000, 1_149), (2, 129)], &long, &long), Verdict::Inconclusive);
+        assert_eq!(verdict(&[], &[], &long), Verdict::Inconclusive);
     }
 }

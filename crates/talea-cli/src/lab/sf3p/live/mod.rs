@@ -29,6 +29,7 @@ use crate::compare::Tolerance;
 use crate::compare::disturbed::Disturbed;
 use crate::compare::lives::{Life, Lives, Name};
 use crate::exit::Exit;
+use crate::measured;
 use crate::output;
 use anyhow::{Context, ensure};
 use serde::Serialize;
@@ -39,7 +40,7 @@ use std::sync::mpsc::channel;
 use talea_core::machine::{TaskId, Tree};
 use talea_core::workload::Workload;
 use talea_core::{CpuSet, Span, Time, Work};
-use talea_exec::{Failure, Hole, Load, Options, holes};
+use talea_exec::{Failure, Hole, Load, Options, RootReport, holes};
 use talea_os::sched::{self, Attr, Policy};
 use talea_os::threadclock::ThreadClock;
 use talea_os::{Tid, clock};
@@ -166,10 +167,28 @@ enum Look {
     Seldom,
     /// The same, and an idle thread burns what is left of the CPU, so that nothing is left that is nobody's.
     Burning,
-    /// With that thread, and a look at each worker's clock whenever it is let run or stopped, which misses what the machine takes: for what a
-    /// single job took. A look for holes each millisecond, as in `talea compare`, would cost a job of 20 ms half of one.
+    /// A look at each worker's clock whenever it is let run or stopped, which misses what the machine takes, and one at the kernel's switches,
+    /// which know what of that was our own doing: for what a single job took. Nobody burns what is left, so that a CPU which is left idle by
+    /// mistake is seen. A look for holes each millisecond, as in `talea compare`, would cost a job of 20 ms half of one.
     Clocks,
 }
+
+impl Look {
+    fn options(self, zero: Time, duration: Span) -> Options {
+        let is_close = self == Look::Clocks;
+        Options {
+            begin: Some(zero),
+            audit: is_close,
+            monitor: false,
+            room: 1 << 18,
+            switches: if is_close { SWITCHES } else { 0 },
+            ..Options::new(duration)
+        }
+    }
+}
+
+/// Several times what the longest run has.
+const SWITCHES: usize = 1 << 18;
 
 /// Runs and simulates the same jobs.
 fn run(cpu: u32, tree: &Tree, workload: &Workload, duration: Span, look: Look) -> anyhow::Result<Run> {
@@ -213,16 +232,9 @@ fn run_after(
             });
             Ok(said.recv().context("the idle thread fell")??)
         };
-        let idle = if look == Look::Seldom { None } else { Some(idle()?) };
+        let idle = if look == Look::Burning { Some(idle()?) } else { None };
         let keeper = scope.spawn(move || keep(cpu, zero, duration, idle));
-        let options = Options {
-            begin: Some(zero),
-            audit: look == Look::Clocks,
-            monitor: false,
-            room: 1 << 18,
-            ..Options::new(duration)
-        };
-        let ran = cost::run(cpu, tree, loads, &options);
+        let ran = cost::run(cpu, tree, loads, &look.options(zero, duration));
         let kept = keeper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         stop.store(true, Ordering::Relaxed);
         anyhow::Ok((ran, kept?))
@@ -240,11 +252,28 @@ fn run_after(
     let mut simulated = Lives::default();
     let machine = tree.build().map_err(|error| anyhow::anyhow!("{}", error.why))?;
     World::new(machine, 1, workload).run(until, &mut simulated);
-    let disturbed = Disturbed::of(tree, &[cpu], (&kept.holes, &root.stretches), &real, TOLERANCE);
+    // Without the kernel's switches a CPU that we left idle would excuse as what the machine takes does.
+    ensure!(
+        look != Look::Clocks || (root.ran.is_some() && root.stood.is_some()),
+        "the kernel does not tell who ran when (perf events: root, or CAP_PERFMON)"
+    );
+    let disturbed = disturbed(tree, cpu, root, &kept.holes, (&real, duration));
     let used = |idle: Work| ran.dispatcher + ran.workers + kept.own + idle;
     let whole = duration.as_ns() as f64;
     let other = kept.idle.map(|idle| (whole - used(idle).as_ns() as f64) / whole);
     Ok(Some(Run { cost: ran.cost, other, holes: kept.holes, disturbed, real, simulated }))
+}
+
+/// What the machine has touched: as in `talea compare`, not what is our own fault.
+fn disturbed(
+    tree: &Tree,
+    cpu: u32,
+    root: &RootReport,
+    holes: &[Hole],
+    (real, duration): (&Lives, Span),
+) -> Disturbed {
+    let stretches = measured::excuses(root, &[cpu], (holes, duration));
+    Disturbed::of(tree, &[cpu], (holes, &stretches), real, TOLERANCE)
 }
 
 impl Run {
@@ -275,6 +304,12 @@ impl Run {
         clear.filter_map(|(name, life)| {
             Some((name.0, life.end?.since(life.release?), self.disturbed.brushes(life)))
         })
+    }
+
+    /// How many of the jobs that are due no hole has touched, and one has brushed.
+    fn brushed(&self, duration: Span) -> u64 {
+        let due = self.jobs(Time::ZERO + duration);
+        due.filter(|&(_, life, is_touched, _)| !is_touched && self.disturbed.brushes(life)).count() as u64
     }
 
     fn seen(&self, duration: Span) -> Seen {
@@ -357,6 +392,50 @@ fn data<T: Serialize>(effort: &Effort, load: &str, rows: &[T], bars: &[Bar]) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use talea_core::machine::{Cpu, Order, SchedulerSpec};
+    use talea_exec::{Chosen, Entry, Means, Ran, Stood, Stretch, What};
+
+    /// A worker is ordered to run for 20 ms, and has its CPU for 17 of them: who else had it?
+    #[test]
+    fn s1_a_cpu_that_we_leave_idle_excuses_nobody_and_one_that_the_machine_takes_does() {
+        let at = |ms: u64| Time::from_ns(ms * MS);
+        let run = Order::Run { cpu: Cpu(0), task: TaskId(0), job: 0, version: 0 };
+        let ran = |from, to| Ran { cpu: 0, task: TaskId(0), from: at(from), to: at(to) };
+        let told =
+            [(0, What::Ordered(run)), (20, What::Ordered(Order::Idle { cpu: Cpu(0) })), (30, What::Step)];
+        let report = |stood: Vec<Stood>| RootReport {
+            chosen: Chosen { means: Means::Flip, why: String::new() },
+            native: None,
+            record: (0..).zip(told).map(|(number, (ms, what))| Entry { number, now: at(ms), what }).collect(),
+            lost: 0,
+            consumed: Vec::new(),
+            effort: std::iter::repeat_with(Default::default).take(1).collect(),
+            refused: 0,
+            tallies: Vec::new(),
+            programs: vec![None],
+            stretches: vec![Stretch { cpu: 0, from: at(0), to: at(20), by: Span::from_ns(3 * MS) }],
+            ran: Some(vec![ran(0, 7), ran(10, 20)]),
+            stood: Some(stood),
+        };
+        let tree = Tree::new(1, SchedulerSpec::new("cpu", talea_core::sched::Policy::Edf));
+        let life = Life { release: Some(at(0)), end: Some(at(20)), ..Life::default() };
+        let touches = |stood: Vec<Stood>| {
+            let lives = Lives::default();
+            disturbed(&tree, 5, &report(stood), &[], (&lives, Span::from_ns(30 * MS))).touches(&life)
+        };
+        assert!(touches(Vec::new()), "a stranger had it, or the machine was away");
+        assert!(!touches(vec![Stood { cpu: 0, from: at(7), to: at(10) }]), "it was idle");
+    }
+
+    #[test]
+    fn s1_only_who_looks_closely_asks_for_clocks_and_switches() {
+        let asks = |look: Look| {
+            let options = look.options(Time::ZERO, Span::from_ns(MS));
+            (options.audit, options.switches > 0)
+        };
+        assert_eq!(asks(Look::Clocks), (true, true));
+        assert_eq!([asks(Look::Seldom), asks(Look::Burning)], [(false, false); 2]);
+    }
 
     #[test]
     fn a_line_is_found_and_how_well_it_fits() {
