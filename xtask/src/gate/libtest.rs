@@ -29,6 +29,14 @@ pub(crate) struct Failure {
     pub(crate) says: Vec<String>,
 }
 
+impl Failure {
+    /// Its name without what it comes with: how to run the test alone, or why the step failed.
+    pub(crate) fn short(&self) -> &str {
+        let name = self.name.split(" (").next().unwrap_or(&self.name);
+        name.split(": ").next().unwrap_or(name)
+    }
+}
+
 /// A test program while it runs.
 #[derive(Debug)]
 pub(crate) struct Program {

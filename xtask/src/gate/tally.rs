@@ -134,9 +134,13 @@ impl Tally {
                 }
             }
         }
-        if self.failures.len() > NAMED {
-            let _ = writeln!(text, "failed   {} more, see above", self.failures.len() - NAMED);
-        }
+        // Of the little that a server may keep of all this, this is the last.
+        let names: Vec<&str> = self.failures.iter().take(NAMED).map(Failure::short).collect();
+        let more = match self.failures.len().saturating_sub(NAMED) {
+            0 => String::new(),
+            more => format!(", and {more} more, see above"),
+        };
+        let _ = writeln!(text, "all that failed: {}{more}", names.join(", "));
     }
 
     /// How much has failed so far: tests, test programs, steps.
@@ -199,6 +203,7 @@ mod tests {
         assert_eq!(tally.step("fmt", Verdict::Passed), "passed");
         assert_eq!(tally.sum(), (17, 1, 1));
         assert!(tally.summary().contains("failed   wire::r2_round_trip\n"));
+        assert!(tally.summary().contains("\nall that failed: wire::r2_round_trip\non "));
         assert_eq!(tally.summary().lines().last(), Some("17 passed, 1 failed, 1 skipped"));
     }
 
@@ -263,6 +268,14 @@ mod tests {
             tally.end_of_tests();
             tally.step("tests", Verdict::Failed("some tests failed".to_owned()));
             let summary = tally.summary();
+            let names: Vec<&str> = summary
+                .lines()
+                .find_map(|line| line.strip_prefix("all that failed: "))
+                .expect("them")
+                .split(", ")
+                .collect();
+            assert_eq!(names[0], "r1_0");
+            assert_eq!(names.last() == Some(&"tests"), failing < NAMED);
             assert!(summary.lines().count() <= 145, "{failing}: {}", summary.lines().count());
             for test in 0..failing.min(SHOWN - 1) {
                 assert!(summary.contains(&format!("failed   r1_{test}\n")), "{failing}: {summary}");
