@@ -302,7 +302,6 @@ fn l5_a_dispatcher_that_is_always_late_sets_its_alarm_earlier() {
     let late = Span::from_ns(9_000);
     let overruns = overruns(|| late);
     assert_eq!(overruns[0], 9_000, "nobody has told it");
-    // 250 ns at a time.
     assert!(overruns[40..].iter().all(|&over| (-4_000..=0).contains(&over)), "{overruns:?}");
 }
 
@@ -320,14 +319,21 @@ fn l5_a_dispatcher_that_is_late_no_more_gives_budgets_back() {
 
 #[test]
 fn l5_one_disturbance_costs_no_client_its_budget() {
-    let mut looks = 0;
-    let overruns = overruns(|| {
-        looks += 1;
-        Span::from_ns(if looks == 21 { 3_000_000 } else { 0 })
-    });
-    assert_eq!(overruns.iter().filter(|&&over| over > 1_000_000).count(), 1, "{overruns:?}");
-    // It is followed by a step, not by itself; half of what is rounded off anyway is never given up.
-    assert!(overruns.iter().all(|&over| over >= -2_250), "{overruns:?}");
+    let mut overran = 0;
+    // Now at the end of a budget, now before it, now where a new one comes.
+    for disturbed in 20..60 {
+        let mut looks = 0;
+        let overruns = overruns(|| {
+            looks += 1;
+            Span::from_ns(if looks == disturbed { 3_000_000 } else { 0 })
+        });
+        let far = overruns.iter().filter(|&&over| over > 1_000_000).count();
+        assert!(far <= 1, "{disturbed}: {overruns:?}");
+        overran += far;
+        // It is followed by a step, not by itself; half of what is rounded off anyway is never given up.
+        assert!(overruns.iter().all(|&over| over >= -2_250), "{disturbed}: {overruns:?}");
+    }
+    assert!(overran > 10, "{overran}");
 }
 
 #[test]
