@@ -41,6 +41,9 @@ pub const DISTANCE: Span = Span::from_ns(1_000_000);
 const LATE: Span = Span::from_ns(300_000);
 /// A hole that begins just behind a look and is no longer than this is late by no more than waking up is: no run's monitor sees it.
 pub const UNSEEN: Span = Span::from_ns(DISTANCE.as_ns() + LATE.as_ns());
+/// So far behind whole distances from a run's zero its monitor looks: a look takes some ten microseconds from whoever runs, and what is
+/// described in milliseconds, or tenths of them, begins and ends at other times.
+const ASIDE: Span = Span::from_ns(620_000);
 /// More than this many holes say nothing that the first ones did not.
 const MOST: usize = 20_000;
 
@@ -61,6 +64,12 @@ impl Looks {
     fn hole(&self, cpu: u32, due: Time, awake: Time) -> Option<Hole> {
         (awake > due + self.late).then_some(Hole { cpu, from: due, to: awake })
     }
+
+    /// When to look next, awake at `awake` for a look at `due`: at whole distances from it. What was missed is not made up for.
+    fn next(&self, due: Time, awake: Time) -> Time {
+        let missed = awake.since(due).as_ns() / self.distance.as_ns();
+        due + Span::from_ns((missed + 1) * self.distance.as_ns())
+    }
 }
 
 /// A monitor that runs until it is stopped.
@@ -78,7 +87,7 @@ impl Monitor {
         let thread = std::thread::spawn(move || {
             sched::set_affinity(Tid::current(), &CpuSet::single(cpu))?;
             sched::set(Tid::current(), &Attr::grant(Policy::Fifo(priority)))?;
-            Ok(look(cpu, clock::now(), &seen, looks))
+            Ok(look_steadily(cpu, clock::now(), &seen, looks))
         });
         Monitor { stop, thread }
     }
@@ -116,12 +125,14 @@ pub(crate) fn enter_reserved(cpu: u32) -> io::Result<()> {
 pub(crate) fn watch_rarely(cpu: u32, zero: Time, stop: &AtomicBool) -> Vec<Hole> {
     let earlier = RARELY.as_ns() - DISTANCE.as_ns();
     let of = |hole: Hole| Hole { from: Time::from_ns(hole.from.as_ns().saturating_sub(earlier)), ..hole };
-    since(zero, look(cpu, zero, stop, Looks { distance: RARELY, ..Looks::OF_RUNS })).map(of).collect()
+    let looks = Looks { distance: RARELY, ..Looks::OF_RUNS };
+    // Its reservation is to have rested for as long as it is.
+    since(zero, look(cpu, zero, stop, looks, |_, awake| awake + RARELY)).map(of).collect()
 }
 
 /// Watches `cpu` from `zero` on until it is told to stop.
 pub(crate) fn watch(cpu: u32, zero: Time, stop: &AtomicBool) -> Vec<Hole> {
-    since(zero, look(cpu, zero, stop, Looks::OF_RUNS)).collect()
+    since(zero, look_steadily(cpu, zero + ASIDE, stop, Looks::OF_RUNS)).collect()
 }
 
 fn since(zero: Time, holes: Vec<Hole>) -> impl Iterator<Item = Hole> {
@@ -129,15 +140,24 @@ fn since(zero: Time, holes: Vec<Hole>) -> impl Iterator<Item = Hole> {
     holes.into_iter().map(move |hole| Hole { from: of_run(hole.from), to: of_run(hole.to), ..hole })
 }
 
-fn look(cpu: u32, begin: Time, stop: &AtomicBool, looks: Looks) -> Vec<Hole> {
+fn look_steadily(cpu: u32, begin: Time, stop: &AtomicBool, looks: Looks) -> Vec<Hole> {
+    look(cpu, begin, stop, looks, |due, awake| looks.next(due, awake))
+}
+
+fn look(
+    cpu: u32,
+    begin: Time,
+    stop: &AtomicBool,
+    looks: Looks,
+    next: impl Fn(Time, Time) -> Time,
+) -> Vec<Hole> {
     let mut holes = Vec::with_capacity(MOST);
     let mut due = begin;
     while !stop.load(Ordering::Relaxed) && holes.len() < MOST {
         clock::sleep_until(due);
         let awake = clock::now();
         holes.extend(looks.hole(cpu, due, awake));
-        // Not `due + distance`: what was missed during a hole is not made up for.
-        due = awake + looks.distance;
+        due = next(due, awake);
     }
     holes
 }
@@ -155,6 +175,14 @@ mod tests {
         assert_eq!(hole(at(1_060)), None, "an ordinary wake-up");
         assert_eq!(hole(at(1_100)), None);
         assert_eq!(hole(at(1_350)), Some(Hole { cpu: 1, from: at(1_000), to: at(1_350) }));
+    }
+
+    #[test]
+    fn looks_keep_their_distance_and_make_up_for_none() {
+        let at = |us: u64| Time::from_ns(us * 1_000);
+        let next = |due, awake| Looks::OF_RUNS.next(at(due), at(awake));
+        assert_eq!([next(620, 620), next(620, 641), next(620, 1_619)], [at(1_620); 3]);
+        assert_eq!([next(620, 1_620), next(620, 4_000)], [at(2_620), at(4_620)]);
     }
 
     #[test]
