@@ -1,21 +1,30 @@
 //! Two partitions with a runnable thread each: how late a switch is beside a plain timer, and whether they overlap, by the
-//! kernel's own word.
+//! kernel's own word. The threads compute, as does the one that the plain timer interrupts: see [`super::budget`] for what it costs to
+//! interrupt one that is in the kernel.
 
-use super::super::bars::Bar;
-use super::super::samples::{Samples, Summary};
+use super::super::bars::{Bar, range};
+use super::super::samples::{Samples, Summary, median};
 use super::{lateness_by_hand, outside_holes, periodic, us};
 use anyhow::Context;
 use serde::Serialize;
 use talea_core::machine::{SchedulerSpec, TaskSpec, Tree};
 use talea_core::sched::{Policy, Slot};
 use talea_core::{Span, Time, Work};
-use talea_exec::{Hole, Options, Ran, RootPlan, TaskPlan, execute, work};
+use talea_exec::work::{self, Pace};
+use talea_exec::{Hole, Options, Ran, RootPlan, TaskPlan, execute};
 
 /// Two slots of half each.
 const FRAME: Span = Span::from_ns(4_000_000);
 const SLOT: Span = Span::from_ns(2_000_000);
 /// Frames of one run: FIFO may have a CPU for 0.95 s before the kernel's fair server takes it for 0.05.
 const FRAMES: u64 = 200;
+
+/// What was found in one round.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Round {
+    timer: Summary,
+    switch: Summary,
+}
 
 /// What was found.
 #[derive(Debug, Default, Serialize)]
@@ -26,6 +35,7 @@ pub(super) struct Found {
     timer: Summary,
     /// From the begin of a slot to the kernel's switch to its partition.
     switch: Summary,
+    rounds: Vec<Round>,
     /// Slots in which the other partition ran after the slot's own one had begun.
     overlaps: u64,
     /// The longest that a partition had the CPU beyond its slot, until the other one had it.
@@ -47,12 +57,12 @@ fn tree() -> Tree {
 }
 
 /// Who ran when, and the holes; zero is the begin of the first frame.
-fn run(cpu: u32, frames: u64) -> anyhow::Result<(Vec<Ran>, Vec<Hole>)> {
+fn run(cpu: u32, pace: Pace, frames: u64) -> anyhow::Result<(Vec<Ran>, Vec<Hole>)> {
     let duration = Span::from_ns(frames * FRAME.as_ns());
     let tree = tree();
     let load =
         || periodic(Span::ZERO, Span::from_ns(100_000_000_000), 1, Work::from_ns(duration.as_ns() * 2));
-    let tasks = (0..2).map(|_| TaskPlan { load: load(), body: work::spender() }).collect();
+    let tasks = (0..2).map(|_| TaskPlan { load: load(), body: work::counter(pace) }).collect();
     let plan = RootPlan { tree: &tree, tasks, changes: Vec::new(), flows: Vec::new(), cpus: vec![cpu] };
     let options = Options { audit: false, switches: 1 << 16, ..Options::new(duration) };
     let mut report = execute(vec![plan], &options)?;
@@ -67,18 +77,22 @@ fn run(cpu: u32, frames: u64) -> anyhow::Result<(Vec<Ran>, Vec<Hole>)> {
 /// Rounds that take turns.
 pub(super) fn measure(cpu: u32, quick: bool) -> anyhow::Result<Found> {
     let (rounds, frames) = if quick { (1, 50) } else { (10, FRAMES) };
-    let mut found = Found::default();
+    let (pace, mut found) = (Pace::measure(), Found::default());
     let (mut timer, mut switch, mut beyond) = (Vec::new(), Vec::new(), Vec::new());
+    let summary = |all: &[u64]| Samples::from(all.to_vec()).summary();
     for _ in 0..rounds {
-        timer.extend(lateness_by_hand(cpu, SLOT, frames as usize)?);
-        let (ran, holes) = run(cpu, frames)?;
+        let by_hand = outside_holes(lateness_by_hand(cpu, SLOT, frames as usize)?).0;
+        let (ran, holes) = run(cpu, pace, frames)?;
+        let before = switch.len();
         found.look(&ran, &holes, frames, &mut switch, &mut beyond);
+        let round = Round { timer: summary(&by_hand), switch: summary(&switch[before..]) };
+        found.rounds.extend((round.timer.count > 0 && round.switch.count > 0).then_some(round));
+        timer.extend(by_hand);
         // The kernel's fair server gets what it waits for.
         std::thread::sleep(std::time::Duration::from_millis(60));
     }
-    let summary = |all: Vec<u64>| Samples::from(all).summary();
-    found.timer = summary(outside_holes(timer).0);
-    (found.switch, found.beyond) = (summary(switch), summary(beyond));
+    found.timer = summary(&timer);
+    (found.switch, found.beyond) = (summary(&switch), summary(&beyond));
     Ok(found)
 }
 
@@ -126,15 +140,23 @@ impl Found {
     }
 
     pub(super) fn bars(&self) -> Vec<Bar> {
-        const MORE: u64 = 15_000;
-        let bar = |what: &str, ours: u64, timer: u64| Bar {
-            what: format!("switch of partitions against a plain timer, {what}"),
-            found: format!("{:.1} and {:.1} µs, at most {:.0} µs more", us(ours), us(timer), us(MORE)),
-            met: ours <= timer + MORE,
+        // Each round against its own timer: where a tick of the kernel falls on the edges, it does so for a whole round.
+        const MORE: f64 = 15.0;
+        let bar = |what: &str, of: fn(&Summary) -> u64| {
+            let more = || self.rounds.iter().map(|round| us(of(&round.switch)) - us(of(&round.timer)));
+            let (found, (low, high)) = (median(more()), range(more()));
+            Bar {
+                what: format!("switch of partitions against a plain timer, {what}"),
+                found: format!(
+                    "{found:.1} µs more ({low:.1} to {high:.1} in {} rounds), at most {MORE:.0} µs more",
+                    self.rounds.len()
+                ),
+                met: !self.rounds.is_empty() && found <= MORE,
+            }
         };
         vec![
-            bar("median", self.switch.median_ns, self.timer.median_ns),
-            bar("p99", self.switch.p99_ns, self.timer.p99_ns),
+            bar("median", |summary| summary.median_ns),
+            bar("p99", |summary| summary.p99_ns),
             Bar {
                 what: format!("overlaps of partitions in {} frames, by the kernel's switches", self.frames),
                 found: self.overlaps.to_string(),
