@@ -12,17 +12,17 @@ use crate::spec::{Asker, Attached, Step};
 use crate::suite::Slot;
 use crate::whose::Wish;
 use talea_proto::message::{But, SpecId};
-use talea_proto::{Code, Field, Refusal, Reply};
+use talea_proto::{Code, Field, Named, Refusal, Reply};
 
 impl Broker {
     pub(crate) fn attach(
         &mut self,
         asker: Asker,
         id: SpecId,
-        tid: Option<u32>,
+        named: Named,
         thread: Option<Result<ThreadFacts, ThreadError>>,
     ) {
-        match self.may_attach(asker, id, tid, thread.as_ref()) {
+        match self.may_attach(asker, id, named, thread.as_ref()) {
             Ok((slot, facts)) => {
                 let (previous, given) = (self.previous_of(&facts), self.suite.attr(Slot(slot)));
                 self.enter_thread(slot, Attached::new(&facts, previous, given));
@@ -34,7 +34,11 @@ impl Broker {
             }
             Err(refusal) => {
                 self.drop_facts(thread);
-                self.refuse(asker, refusal);
+                match (named, refusal.code) {
+                    // Clients try this first and come back with a pidfd: nothing that anybody should read in a log.
+                    (Named::Own(_), Code::BareTid) => self.reply(asker, Reply::Refused(refusal)),
+                    _ => self.refuse(asker, refusal),
+                }
             }
         }
     }
@@ -43,7 +47,7 @@ impl Broker {
         &self,
         asker: Asker,
         id: SpecId,
-        tid: Option<u32>,
+        named: Named,
         thread: Option<&Result<ThreadFacts, ThreadError>>,
     ) -> Result<(u32, ThreadFacts), Box<Refusal>> {
         let slot = self.find_idle(asker.session, id, Wish::Command)?;
@@ -55,12 +59,18 @@ impl Broker {
             }
             Some(Err(ThreadError::Gone)) => return Err(plain(Code::NoSuchThread, Field::Thread)),
             Some(Err(ThreadError::BareTid)) => {
-                return Err(refusal(Code::BareTid, Field::Thread, tid.unwrap_or(0).into(), 0));
+                return Err(refusal(Code::BareTid, Field::Thread, named.number().unwrap_or(0).into(), 0));
             }
             Some(Err(ThreadError::Kernel(errno))) => return Err(kernel(*errno)),
             Some(Ok(facts)) => facts,
         };
-        let uid = self.sessions[&asker.session].uid;
+        let session = &self.sessions[&asker.session];
+        if let Named::Own(tid) = named
+            && facts.tgid != session.process.pid
+        {
+            return Err(refusal(Code::BareTid, Field::Thread, tid.into(), 0));
+        }
+        let uid = session.uid;
         if uid != 0 && facts.euid != uid {
             return Err(refusal(Code::OthersThread, Field::Thread, facts.euid.into(), uid.into()));
         }

@@ -282,8 +282,8 @@ impl Broker {
             let asked = Waiting { seq, request, thread: None, entropy };
             return self.blocked.push_back(Blocked::Request(id, Box::new(asked)));
         }
-        if let Request::Attach { spec, tid } = request {
-            return self.attach(asker, spec, tid, thread);
+        if let Request::Attach { spec, thread: named } = request {
+            return self.attach(asker, spec, named, thread);
         }
         self.drop_facts(thread);
         match request {

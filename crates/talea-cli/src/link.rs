@@ -19,7 +19,7 @@ use talea_daemon::start::{CONFIG_PATH, StartError, load};
 use talea_os::Thread;
 use talea_os::machine::Machine;
 use talea_proto::message::{But, CpuInfo, Name, PluginInfo, Status};
-use talea_proto::{Answer, Granted, Refusal, Reply, Request, SOCKET_ENV, SpecId, SpecInfo, Task};
+use talea_proto::{Answer, Granted, Named, Refusal, Reply, Request, SOCKET_ENV, SpecId, SpecInfo, Task};
 use talea_system::config::{DaemonSetup, Loaded};
 
 /// What every command knows about whom to ask.
@@ -223,7 +223,7 @@ impl Link {
 
     /// Makes a thread real-time under a spec; what is missing, if anything.
     pub(crate) fn attach(&mut self, spec: SpecId, thread: &Thread) -> anyhow::Result<Option<But>> {
-        match self.ask(&Request::Attach { spec, tid: None }, Some(thread))? {
+        match self.ask(&Request::Attach { spec, thread: Named::Pidfd }, Some(thread))? {
             Reply::Done => Ok(None),
             Reply::DoneBut(but) => Ok(Some(but)),
             other => unexpected(&other),

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use talea_proto::message::{CpuInfo, PluginInfo, SessionInfo, SpecInfo, Status, Token};
 use talea_proto::{
-    Answer, Code, Field, GROUP_MAX, Granted, Refusal, Reply, Request, SOCKET_ENV, SOCKET_PATH, SpecId,
+    Answer, Code, Field, GROUP_MAX, Granted, Named, Refusal, Reply, Request, SOCKET_ENV, SOCKET_PATH, SpecId,
 };
 
 /// A connection to the daemon. Clones share it.
@@ -148,14 +148,21 @@ impl Client {
 
     /// Makes a thread real-time under a spec. `tid` is a thread number in this PID namespace, or a process by its
     /// number; 0 is the calling thread.
+    ///
+    /// A thread of this process costs one exchange; another one, or any where the daemon lives in another PID namespace,
+    /// costs two and a pidfd (`docs/decisions/0015`).
     pub fn attach(&self, spec: SpecId, tid: u32) -> Outcome<()> {
         let tid = if tid == 0 { rustix::thread::gettid().as_raw_pid() as u32 } else { tid };
+        match self.done(&Request::Attach { spec, thread: Named::Own(tid) }, None)? {
+            Err(refusal) if refusal.code == Code::BareTid => {}
+            said => return Ok(said),
+        }
         match thread_pidfd(tid) {
             Ok(pidfd) => self.attach_pidfd(spec, pidfd.as_fd()),
             Err(Errno::SRCH) => Ok(Err(refused_locally(Code::NoSuchThread, Field::Thread))),
             // Before Linux 6.9, and where a sandbox forbids the call, nothing names a thread but its number.
             Err(Errno::INVAL | Errno::NOSYS | Errno::PERM) => {
-                self.done(&Request::Attach { spec, tid: Some(tid) }, None)
+                self.done(&Request::Attach { spec, thread: Named::Number(tid) }, None)
             }
             Err(error) => Err(Failure::Os { doing: "open a pidfd of the thread", source: error.into() }),
         }
@@ -163,7 +170,7 @@ impl Client {
 
     /// Makes the thread of a pidfd real-time under a spec; a process pidfd names the main thread.
     pub fn attach_pidfd(&self, spec: SpecId, pidfd: BorrowedFd) -> Outcome<()> {
-        self.done(&Request::Attach { spec, tid: None }, Some(pidfd))
+        self.done(&Request::Attach { spec, thread: Named::Pidfd }, Some(pidfd))
     }
 
     /// Puts the spec's thread back to what it was.

@@ -7,6 +7,7 @@ use crate::sys::{check, errno, is};
 use crate::{Tid, proc, thread};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::OnceLock;
 
 /// The peer of a connected UNIX socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,7 +72,8 @@ pub fn pidfd(socket: impl AsFd) -> io::Result<OwnedFd> {
 /// unlike comparing `/proc/PID/ns/pid`.
 pub fn same_pid_namespace(socket: impl AsFd) -> bool {
     let one = |tids: io::Result<Vec<i32>>| tids.is_ok_and(|tids| matches!(tids[..], [tid] if tid > 0));
-    if !one(proc::status(Tid::of_process()).map(|status| status.ns_tids)) {
+    static WE: OnceLock<bool> = OnceLock::new();
+    if !*WE.get_or_init(|| one(proc::status(Tid::of_process()).map(|status| status.ns_tids))) {
         return false;
     }
     match pidfd(&socket) {

@@ -14,7 +14,7 @@ pub mod record;
 pub mod refusal;
 pub mod wire;
 
-pub use message::{Granted, Owner, Reply, Request, SpecId, SpecInfo, Task};
+pub use message::{Granted, Named, Owner, Reply, Request, SpecId, SpecInfo, Task};
 pub use refusal::{Answer, Code, Field, No, Refusal};
 
 /// The protocol version that this build speaks: 2 since a plugin's "no" carries a witness.

@@ -46,6 +46,27 @@ pub struct Task {
     pub owner: Owner,
 }
 
+/// How a request names a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Named {
+    /// By the pidfd that comes with the message.
+    Pidfd,
+    /// By its number in the daemon's PID namespace.
+    Number(u32),
+    /// The same, of a thread of the process that has connected; no other is taken for it.
+    Own(u32),
+}
+
+impl Named {
+    /// The number, where there is one.
+    pub fn number(self) -> Option<u32> {
+        match self {
+            Named::Pidfd => None,
+            Named::Number(tid) | Named::Own(tid) => Some(tid),
+        }
+    }
+}
+
 /// What a client asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
@@ -69,12 +90,12 @@ pub enum Request {
     },
     /// Give a spec back.
     Release(SpecId),
-    /// Make a thread real-time under a spec. The thread comes as a pidfd with the message, or as `tid`.
+    /// Make a thread real-time under a spec.
     Attach {
         /// Which spec.
         spec: SpecId,
-        /// A thread id in the daemon's PID namespace, when no pidfd is passed.
-        tid: Option<u32>,
+        /// Which thread.
+        thread: Named,
     },
     /// Put the spec's thread back to what it was.
     Detach(SpecId),

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use talea_proto::message::{Status, Token};
 use talea_proto::wire::decode_reply;
-use talea_proto::{Granted, MESSAGE_MAX, Refusal, Reply, Request, SpecId, SpecInfo, Task, VERSION};
+use talea_proto::{Granted, MESSAGE_MAX, Named, Refusal, Reply, Request, SpecId, SpecInfo, Task, VERSION};
 
 /// A process that does what the test says. Dropping it kills it.
 pub struct Agent {
@@ -258,7 +258,7 @@ impl Client<'_> {
     /// As [`Client::attach`]; whatever the daemon says.
     #[track_caller]
     pub fn try_attach(&self, spec: SpecId, tid: i32) -> Reply {
-        let message = self.encode(&Request::Attach { spec, tid: None });
+        let message = self.encode(&Request::Attach { spec, thread: Named::Pidfd });
         let said = self.agent.order(&format!("send-thread {} {tid} {message}", self.index));
         assert_eq!(said, "sent");
         self.receive().expect("an answer").1
@@ -267,7 +267,13 @@ impl Client<'_> {
     /// Puts a thread under a spec, by number; whatever the daemon says.
     #[track_caller]
     pub fn try_attach_by_number(&self, spec: SpecId, tid: i32) -> Reply {
-        self.ask(&Request::Attach { spec, tid: Some(tid as u32) })
+        self.ask(&Request::Attach { spec, thread: Named::Number(tid as u32) })
+    }
+
+    /// As [`Client::try_attach_by_number`], for a number that is said to be that of a thread of its own.
+    #[track_caller]
+    pub fn try_attach_own(&self, spec: SpecId, tid: i32) -> Reply {
+        self.ask(&Request::Attach { spec, thread: Named::Own(tid as u32) })
     }
 
     /// Takes a spec over.

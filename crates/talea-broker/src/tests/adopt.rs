@@ -3,7 +3,7 @@
 use super::stage::{Words, by, owned, setup, timed, urgent, world, world_of};
 use crate::input::{Errno, LogEvent};
 use crate::sim::{Target, World};
-use talea_proto::{Code, Owner, Reply, Request, VERSION};
+use talea_proto::{Code, Named, Owner, Reply, Request, VERSION};
 
 #[test]
 fn retif_10_5_a_killed_daemon_loses_no_grant_of_the_living() {
@@ -134,7 +134,7 @@ fn retif_10_5_a_crash_at_any_point_of_an_attach_leaves_no_privileged_thread_unkn
             let own = world.kernel.ordinary();
             world.kernel.spawn_thread(500, pid, own);
             let granted = world.create(client, urgent(5));
-            let attach = Request::Attach { spec: granted.spec, tid: None };
+            let attach = Request::Attach { spec: granted.spec, thread: Named::Pidfd };
             world.send(client, attach, Some(Target::Thread(500)));
             world.read_one(client);
             for _ in 0..progress {

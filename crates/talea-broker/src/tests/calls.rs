@@ -6,7 +6,7 @@ use talea_core::setup::{Access, Bound, Domain, Rule, Setup};
 use talea_core::{CpuSet, Span, Work};
 use talea_proto::message::{SpecId, Token};
 use talea_proto::refusal::Said;
-use talea_proto::{Code, Field, GROUP_MAX, Owner, Reply, Request, VERSION};
+use talea_proto::{Code, Field, GROUP_MAX, Named, Owner, Reply, Request, VERSION};
 
 #[test]
 fn r2_create_attach_query_detach_release_go_their_way() {
@@ -55,7 +55,7 @@ fn r2_detach_without_a_thread_and_calls_about_nothing_are_refused() {
         Request::Release(spec),
         Request::Detach(spec),
         Request::Query(spec),
-        Request::Attach { spec, tid: Some(1) },
+        Request::Attach { spec, thread: Named::Number(1) },
         Request::Claim { spec, token: Token([0; 16]) },
     ] {
         assert_eq!(world.refused(client, request).code, Code::NoSuchSpec);

@@ -4,7 +4,7 @@ use super::stage::{MS, Words, by, setup, timed, urgent, world, world_of};
 use crate::input::LogEvent;
 use talea_core::{CpuSet, Policy, Span};
 use talea_proto::message::But;
-use talea_proto::{Code, Owner, Reply, Request, Task};
+use talea_proto::{Code, Named, Owner, Reply, Request, Task};
 
 fn on_cpu(cpu: u32, runtime_us: u64) -> Task {
     Task { cpus: CpuSet::single(cpu), cpus_mandatory: true, ..by(timed(runtime_us, 10_000), "edf") }
@@ -158,7 +158,7 @@ fn r12_attach_and_change_wait_for_a_debt_and_nobody_waits_with_them() {
         let tid = world.tid_of(client);
         let (spec, request) = if attach {
             let spec = world.create(client, on_cpu(0, 1_000)).spec;
-            (spec, Request::Attach { spec, tid: None })
+            (spec, Request::Attach { spec, thread: Named::Pidfd })
         } else {
             let spec = world.attached(client, by(urgent(5), "fp"), tid).spec;
             (spec, Request::Change { spec, task: by(timed(1_000, 10_000), "edf") })
@@ -212,7 +212,11 @@ fn r36_a_daemon_that_takes_over_waits_for_what_a_thread_owes_and_complains_of_lo
         let spec = world.create(client, Task { owner: Owner::Thread, ..on_cpu(1, 1_000) }).spec;
         // The first daemon ends while it takes the thread out, or puts it in: on record it has it.
         world.kernel.owes(500, world.now.saturating_add(Span::from_ns(100 * MS)));
-        world.send(client, Request::Attach { spec, tid: None }, Some(crate::sim::Target::Thread(500)));
+        world.send(
+            client,
+            Request::Attach { spec, thread: Named::Pidfd },
+            Some(crate::sim::Target::Thread(500)),
+        );
         world.settle();
         world.kernel.owes(500, world.now.saturating_add(Span::from_ns(owed * MS)));
         world.restart();
@@ -243,7 +247,7 @@ fn r12_who_waits_for_a_debt_may_hang_up_end_or_be_told_to_stop() {
             world.kernel.spawn_thread(500, pid, own);
             let (spec, request, target) = if attach {
                 let spec = world.create(client, on_cpu(0, 1_000)).spec;
-                (spec, Request::Attach { spec, tid: None }, Some(crate::sim::Target::Thread(500)))
+                (spec, Request::Attach { spec, thread: Named::Pidfd }, Some(crate::sim::Target::Thread(500)))
             } else {
                 let spec = world.attached(client, by(urgent(5), "fp"), 500).spec;
                 (spec, Request::Change { spec, task: by(timed(1_000, 10_000), "edf") }, None)

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use talea_core::setup::{Band, PluginKind, RmOptions, RmTest};
 use talea_core::{Policy, Priority};
 use talea_proto::message::SpecId;
-use talea_proto::{Reply, Request, Task};
+use talea_proto::{Named, Reply, Request, Task};
 
 /// A thread that is attached and told so, with what its importance goes by: larger runs first.
 struct Member {
@@ -101,7 +101,7 @@ fn run(plugin: &str, levels: u8, seed: u64, task: fn(u64) -> (Task, i64)) -> u32
                 let own = scene.world.kernel.ordinary();
                 scene.world.kernel.spawn_thread(tid, pid, own);
                 let Reply::Granted(granted) = scene.watch(Request::Create(task), None) else { continue };
-                let attach = Request::Attach { spec: granted.spec, tid: None };
+                let attach = Request::Attach { spec: granted.spec, thread: Named::Pidfd };
                 assert_eq!(scene.watch(attach, Some(Target::Thread(tid))), Reply::Done);
                 scene.members.insert(granted.spec, Member { tid, importance });
                 scene.check(&[scene.levels()]);

@@ -3,7 +3,7 @@
 use super::stage::{Words, owned, timed, urgent, world};
 use crate::sim::Target;
 use talea_core::Span;
-use talea_proto::{Owner, Reply, Request};
+use talea_proto::{Named, Owner, Reply, Request};
 
 #[test]
 fn r29_what_a_connection_owns_ends_with_it_and_the_rest_stays() {
@@ -76,7 +76,7 @@ fn a_hang_up_at_any_point_of_attach_change_or_release_leaves_nothing_behind() {
             let granted = world.create(client, urgent(5));
             let spec = granted.spec;
             let (request, target) = match what {
-                0 => (Request::Attach { spec, tid: None }, Some(Target::Thread(tid))),
+                0 => (Request::Attach { spec, thread: Named::Pidfd }, Some(Target::Thread(tid))),
                 1 => (Request::Change { spec, task: timed(1000, 10_000) }, None),
                 2 => (Request::Release(spec), None),
                 _ => (Request::Detach(spec), None),

@@ -8,7 +8,7 @@ use talea_core::setup::{
 };
 use talea_core::{CpuSet, Params, Priority, Span, Work};
 use talea_proto::message::{Name, SpecId, SpecInfo};
-use talea_proto::{Code, Granted, Owner, Refusal, Reply, Request, Task};
+use talea_proto::{Code, Granted, Named, Owner, Refusal, Reply, Request, Task};
 
 pub(super) const MS: u64 = 1_000_000;
 
@@ -110,7 +110,7 @@ impl Words for World {
     }
 
     fn attach(&mut self, session: SessionId, spec: SpecId, tid: u32) -> Reply {
-        self.call_about(session, Request::Attach { spec, tid: None }, Some(Target::Thread(tid)))
+        self.call_about(session, Request::Attach { spec, thread: Named::Pidfd }, Some(Target::Thread(tid)))
     }
 
     fn attached(&mut self, session: SessionId, task: Task, tid: u32) -> Granted {

@@ -4,7 +4,7 @@ use super::stage::{MS, Words, by, owned, timed, urgent, world};
 use crate::input::{Errno, ThreadError};
 use crate::sim::Target;
 use talea_core::{Attr, CpuSet, Policy, Priority, Span};
-use talea_proto::{Code, Field, Owner, Reply, Request};
+use talea_proto::{Code, Field, Named, Owner, Reply, Request};
 
 const EPERM: Errno = Errno(1);
 const EBUSY: Errno = Errno(16);
@@ -15,7 +15,7 @@ fn retif_s4_attach_without_a_thread_is_malformed_and_never_means_the_daemon() {
     let mut world = world();
     let client = world.connect(1000);
     let granted = world.create(client, urgent(5));
-    let attach = Request::Attach { spec: granted.spec, tid: None };
+    let attach = Request::Attach { spec: granted.spec, thread: Named::Pidfd };
     let refusal = world.refused(client, attach.clone());
     assert_eq!((refusal.code, refusal.field), (Code::Malformed, Field::Thread));
     for (why, code) in [
@@ -30,6 +30,36 @@ fn retif_s4_attach_without_a_thread_is_malformed_and_never_means_the_daemon() {
         assert_eq!(refusal.code, code);
     }
     assert_eq!(world.broker.attached(), 0);
+    world.check_quiet(false);
+}
+
+#[test]
+fn r25_a_number_that_is_said_to_be_ones_own_names_no_thread_of_another_process() {
+    let mut world = world();
+    let (client, neighbour) = (world.connect(1000), world.connect(1000));
+    let own = world.kernel.ordinary();
+    let (main, other) = (world.tid_of(client), world.tid_of(neighbour));
+    world.kernel.spawn_thread(500, main, own);
+    world.kernel.spawn_thread(600, other, own);
+    // By number any thread of the same user will do; one's own has to be one's own.
+    for (tid, is_own) in [(main, true), (500, true), (other, false), (600, false)] {
+        for (thread, answer) in [(Named::Own(tid), is_own), (Named::Number(tid), true)] {
+            let granted = world.create(client, urgent(5));
+            let attach = Request::Attach { spec: granted.spec, thread };
+            let lines = world.log.len();
+            match world.call_about(client, attach, Some(Target::Thread(tid))) {
+                Reply::Done => assert!(answer, "{thread:?}"),
+                Reply::Refused(refusal) => {
+                    assert!(!answer, "{thread:?}");
+                    assert_eq!((refusal.code, refusal.asked), (Code::BareTid, u64::from(tid)));
+                    assert_eq!(world.attr_of(tid), own);
+                    assert_eq!(world.log.len(), lines, "clients try this first: nothing for a log");
+                }
+                reply => panic!("{reply:?}"),
+            }
+            world.done(client, Request::Release(granted.spec));
+        }
+    }
     world.check_quiet(false);
 }
 
@@ -190,7 +220,7 @@ fn r28_detach_and_attach_in_one_breath_keep_the_first_previous() {
     world.kernel.spawn_thread(tid, pid, before);
     let granted = world.attached(client, urgent(5), tid);
     // All three are read before the kernel has carried out the first.
-    let attach = Request::Attach { spec: granted.spec, tid: None };
+    let attach = Request::Attach { spec: granted.spec, thread: Named::Pidfd };
     world.send(client, Request::Detach(granted.spec), None);
     world.send(client, attach, Some(Target::Thread(tid)));
     world.send(client, Request::Detach(granted.spec), None);
@@ -232,7 +262,7 @@ fn a_thread_that_dies_between_check_and_apply_is_a_refusal() {
     let own = world.kernel.ordinary();
     world.kernel.spawn_thread(500, pid, own);
     let granted = world.create(client, urgent(5));
-    let attach = Request::Attach { spec: granted.spec, tid: None };
+    let attach = Request::Attach { spec: granted.spec, thread: Named::Pidfd };
     world.send(client, attach, Some(Target::Thread(500)));
     world.read_one(client);
     world.kernel.end_thread(500, world.now);
@@ -256,7 +286,7 @@ fn the_end_of_a_thread_may_be_heard_before_the_answer_to_its_last_order() {
             let granted = world.create(client, owned(by(timed(2000, 10_000), "edf"), owner));
             let spec = granted.spec;
             let (request, target) = match what {
-                0 => (Request::Attach { spec, tid: None }, Some(Target::Thread(500))),
+                0 => (Request::Attach { spec, thread: Named::Pidfd }, Some(Target::Thread(500))),
                 1 => (Request::Change { spec, task: by(timed(3000, 10_000), "edf") }, None),
                 _ => (Request::Detach(spec), None),
             };

@@ -2,7 +2,7 @@
 
 use super::stage::{Words, owned, urgent, world};
 use talea_proto::message::Token;
-use talea_proto::{Code, Owner, Reply, Request, VERSION};
+use talea_proto::{Code, Named, Owner, Reply, Request, VERSION};
 
 #[test]
 fn retif_s1_r25_a_thread_of_another_user_is_refused_unless_root_asks() {
@@ -30,7 +30,7 @@ fn retif_s2_other_users_see_nothing_and_other_connections_change_nothing() {
         Request::Change { spec, task },
         Request::Release(spec),
         Request::Detach(spec),
-        Request::Attach { spec, tid: None },
+        Request::Attach { spec, thread: Named::Pidfd },
     ];
     for request in meddling {
         assert_eq!(world.refused(mallory, request.clone()).code, Code::NoSuchSpec);

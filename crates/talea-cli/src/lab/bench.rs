@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use talea_client::{Client, Grant};
 use talea_core::CpuSet;
 use talea_os::{Attr, Policy, Tid, proc, sched};
-use talea_proto::{MESSAGE_MAX, Reply, Request, SpecId};
+use talea_proto::{MESSAGE_MAX, Named, Reply, Request, SpecId};
 
 /// Operations that are measured in one turn.
 const TURN: usize = 32;
@@ -286,7 +286,7 @@ impl Sizes {
         let mut buffer = vec![0; MESSAGE_MAX];
         let create = Request::Create(*spec.task()).encode(1, &mut buffer);
         let granted = Reply::Granted(empty_grant()).encode(1, &mut buffer);
-        let attach = Request::Attach { spec: SpecId(1), tid: None }.encode(1, &mut buffer);
+        let attach = Request::Attach { spec: SpecId(1), thread: Named::Pidfd }.encode(1, &mut buffer);
         let done = Reply::Done.encode(1, &mut buffer);
         Sizes { create: (create, granted), attach: (attach.max(4), done.max(4)) }
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use talea_os::thread::Method;
 use talea_os::{Thread, seqpacket};
 use talea_proto::wire::decode_reply;
-use talea_proto::{MESSAGE_MAX, Reply, Request, VERSION};
+use talea_proto::{MESSAGE_MAX, Named, Reply, Request, VERSION};
 
 /// How long an answer may take. A broker answers within microseconds; foreign plugins have time-outs of their own,
 /// well below this.
@@ -46,7 +46,8 @@ impl Wire {
         let by_number;
         let request = match (request, thread) {
             (Request::Attach { spec, .. }, Some(thread)) if fd.is_none() => {
-                by_number = Request::Attach { spec: *spec, tid: u32::try_from(thread.tid().as_raw()).ok() };
+                let named = Named::Number(thread.tid().as_raw() as u32);
+                by_number = Request::Attach { spec: *spec, thread: named };
                 &by_number
             }
             (request, _) => request,

@@ -4,6 +4,7 @@ use crate::mock::Mock;
 use std::sync::Barrier;
 use std::time::Duration;
 use talea_client::{Client, Code, Failure, Field, Grant, Owner, Spec};
+use talea_proto::{Named, Request};
 
 pub(crate) fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
@@ -101,8 +102,14 @@ fn groups_are_granted_whole_or_not_at_all() {
 }
 
 #[test]
-fn r2_attach_names_the_calling_thread_and_others_by_pidfd() {
+fn r2_attach_names_threads_of_this_process_by_number_and_by_pidfd_where_that_means_nothing() {
+    r2_attach_names_the_calling_thread_and_others(false);
+    r2_attach_names_the_calling_thread_and_others(true);
+}
+
+fn r2_attach_names_the_calling_thread_and_others(elsewhere: bool) {
     let mock = Mock::start();
+    mock.world().elsewhere = elsewhere;
     let client = connect(&mock);
     let grant = create(&client, 1);
     let spec = grant.spec().0;
@@ -123,6 +130,13 @@ fn r2_attach_names_the_calling_thread_and_others_by_pidfd() {
     grant.detach().expect("connected").expect("attached");
     let refusal = grant.detach().expect("connected").expect_err("detached already");
     assert_eq!(refusal.code, Code::NotAttached);
+    let world = mock.world();
+    let by = |named: fn(&Named) -> bool| {
+        let is = |request: &&Request| matches!(request, Request::Attach { thread, .. } if named(thread));
+        world.log.iter().filter(is).count()
+    };
+    assert_eq!(by(|named| matches!(named, Named::Own(_))), 2, "this is tried first");
+    assert_eq!(by(|named| matches!(named, Named::Pidfd)), if elsewhere { 2 } else { 0 });
 }
 
 #[test]
@@ -130,7 +144,10 @@ fn attaching_a_thread_that_is_not_there_is_a_refusal() {
     let mock = Mock::start();
     let client = connect(&mock);
     let grant = create(&client, 1);
-    for nobody in [u32::MAX, i32::MAX as u32] {
+    for (nobody, elsewhere) in
+        [(u32::MAX, false), (i32::MAX as u32, false), (u32::MAX, true), (i32::MAX as u32, true)]
+    {
+        mock.world().elsewhere = elsewhere;
         let refusal = grant.attach(nobody).expect("no failure").expect_err("nobody has this number");
         assert_eq!(refusal.code, Code::NoSuchThread);
     }

@@ -10,15 +10,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use talea_core::{Charge, CpuSet, Span, Work};
-use talea_os::Thread;
 use talea_os::seqpacket::{self, Access, Listener};
+use talea_os::{Thread, Tid};
 use talea_proto::message::{
     CpuInfo, Mechanism, Name, Notes, PluginInfo, SessionInfo, SpecInfo, Status, Token,
 };
 use talea_proto::refusal::{Reason, Said};
 use talea_proto::wire::decode_request;
 use talea_proto::{
-    Answer, Code, Field, Granted, MESSAGE_MAX, No, Owner, Refusal, Reply, Request, SpecId, Task, VERSION,
+    Answer, Code, Field, Granted, MESSAGE_MAX, Named, No, Owner, Refusal, Reply, Request, SpecId, Task,
+    VERSION,
 };
 
 /// What happens to the next request that is not a hello.
@@ -55,6 +56,8 @@ pub(crate) struct World {
     pub(crate) frozen: bool,
     /// Answer every create as the access rules would.
     pub(crate) deny: bool,
+    /// Live in another PID namespace than the client.
+    pub(crate) elsewhere: bool,
     next: u64,
 }
 
@@ -234,9 +237,15 @@ impl World {
                 Some(_) => refuse(Code::NotYours, Field::Request),
                 None => no_such(spec),
             },
-            Request::Attach { spec, tid } => {
-                let tid =
-                    tid.or_else(|| Thread::from_fd(fd?).ok().map(|thread| thread.tid().as_raw() as u32));
+            Request::Attach { thread: Named::Own(_), .. } if self.elsewhere => {
+                refuse(Code::BareTid, Field::Thread)
+            }
+            Request::Attach { spec, thread } => {
+                let named = match thread.number() {
+                    Some(tid) => Tid::new(tid as i32).and_then(|tid| Thread::open(tid).ok()),
+                    None => fd.and_then(|fd| Thread::from_fd(fd).ok()),
+                };
+                let tid = named.map(|thread| thread.tid().as_raw() as u32);
                 match (self.specs.get_mut(&spec.0), tid) {
                     (Some(booked), Some(tid)) => {
                         booked.tid = Some(tid);

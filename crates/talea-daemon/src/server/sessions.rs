@@ -216,8 +216,8 @@ impl Server {
                     {
                         self.look_whose(now, spec);
                     }
-                    let thread = if let Request::Attach { tid, .. } = request {
-                        self.named_thread(session_id, uid, tid, received)
+                    let thread = if let Request::Attach { thread: named, .. } = request {
+                        self.named_thread(session_id, uid, named.number(), received)
                     } else {
                         self.discard(uid, received.fd);
                         None
@@ -313,7 +313,7 @@ impl Server {
             (None, None) => return None,
             (None, Some(tid)) => self.numbered_thread(session, tid),
         };
-        Some(thread.and_then(|thread| self.threads.hold(thread)))
+        Some(thread.and_then(|thread| self.threads.hold_named(thread)))
     }
 
     /// Credentials change with `setresuid` and set-user-id programs: whose is the thread under this spec now?
@@ -332,6 +332,6 @@ impl Server {
             return Err(ThreadError::BareTid);
         }
         let tid = i32::try_from(tid).ok().and_then(Tid::new).ok_or(ThreadError::Gone)?;
-        Thread::open(tid).map_err(|error| not_found(&error))
+        Thread::numbered(tid).map_err(|error| not_found(&error))
     }
 }

@@ -47,7 +47,8 @@ pub(super) enum Applied {
 /// All held threads.
 #[derive(Debug, Default)]
 pub(super) struct Threads {
-    held: BTreeMap<ThreadId, Held>,
+    // Boxed: each is half a kilobyte, which a map moves about.
+    held: BTreeMap<ThreadId, Box<Held>>,
     last: u64,
     /// Who was looked at for the request that is being served: what was seen needs no second look.
     seen: Option<ThreadId>,
@@ -81,14 +82,25 @@ impl Threads {
         }
     }
 
+    /// Holds `thread`, which somebody has named, and tells what it is. If it is given anything, it is seen then whether it
+    /// has lived all the while.
+    pub(super) fn hold_named(&mut self, thread: Thread) -> Result<ThreadFacts, ThreadError> {
+        let before = thread.glimpse();
+        self.hold(thread, before)
+    }
+
     /// Holds `thread` and tells what it is.
-    pub(super) fn hold(&mut self, thread: Thread) -> Result<ThreadFacts, ThreadError> {
+    fn hold(
+        &mut self,
+        thread: Thread,
+        before: Result<Snapshot, ApplyError>,
+    ) -> Result<ThreadFacts, ThreadError> {
         // Three system calls and a page of text that an inode makes needless.
         let start = match thread.inode() {
             0 => thread.start_ticks().map_err(|error| convert::thread_error(&error))?,
             _ => 0,
         };
-        let before = thread.snapshot().map_err(|error| match error {
+        let before = before.map_err(|error| match error {
             ApplyError::Gone => ThreadError::Gone,
             ref other => ThreadError::Kernel(convert::errno(other)),
         })?;
@@ -107,7 +119,7 @@ impl Threads {
         let period = period_of(before.attr.policy);
         let (euid, previous) = (facts.euid, facts.attr);
         let held = Held { thread, before, watched: false, period, euid, given: None, previous };
-        self.held.insert(id, held);
+        self.held.insert(id, Box::new(held));
         self.seen = Some(id);
         Ok(facts)
     }
@@ -127,7 +139,8 @@ impl Threads {
         if let Ok(true) = thread.finish_leaving(&own, &old) {
             self.has_left(period_of(own.policy));
         }
-        let facts = self.hold(thread).ok()?;
+        let before = thread.snapshot();
+        let facts = self.hold(thread, before).ok()?;
         self.look_again();
         let held = self.held.get_mut(&facts.thread).expect("it was just held");
         (held.given, held.previous) = (Some(given), previous);
@@ -161,12 +174,15 @@ impl Threads {
 
     /// Closes what is held of the thread and ends watching it.
     ///
-    /// Closing alone would not end it: the descriptor came from a client that may hold on to the same open file,
-    /// and then its entry would stay in the set, to be reported for ever once the thread has ended.
+    /// Closing alone does not end it where the descriptor came from a client: that may hold on to the same open file, and
+    /// then its entry would stay in the set, to be reported for ever once the thread has ended. (Nor where this process has
+    /// forked and not started a program: it does not.)
     ///
     /// One that has ended may have left something behind: see [`Threads::disinherit`].
     pub(super) fn forget(&mut self, id: ThreadId, epoll: &Epoll) -> Option<Result<Restored, Errno>> {
-        self.ended(id, epoll);
+        if self.held.get(&id)?.thread.is_shared() {
+            self.ended(id, epoll);
+        }
         let held = self.held.remove(&id)?;
         self.has_left(held.period);
         let given =

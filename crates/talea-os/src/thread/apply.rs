@@ -7,8 +7,9 @@
 //! domain (`EPERM`) and refuses to narrow a deadline thread (`EBUSY`): so affinity comes before a real-time
 //! policy and after leaving one. Leaving the deadline class has traps of its own: see the module `leave`.
 //!
-//! The window between a check and a call is a few microseconds and a number comes round again only after all others
-//! were given out; should it still happen, the stranger is found and made ordinary again.
+//! The window between a look and a call is some ten microseconds (at an attach the broker decides and the state file is written in
+//! it) and a number comes round again only after all others were given out; should it still happen, the stranger is found
+//! and made ordinary again.
 
 use super::errors::{ApplyError, Failed, Step};
 use super::leave::Entered;
@@ -17,9 +18,9 @@ use super::{Thread, debts, leave};
 use crate::Tid;
 use crate::proc;
 use crate::sched::{self, Attr, Policy};
-use crate::sys::is;
+use crate::sys::{errno, is};
 use std::io;
-use std::sync::PoisonError;
+use std::sync::{MutexGuard, PoisonError};
 use talea_core::CpuSet;
 
 /// How completely [`Thread::restore`] gave back what a thread had.
@@ -33,10 +34,25 @@ pub enum Restored {
     Demoted(io::Error),
 }
 
+/// Whether something that was read after the last call shows that the number is still the thread's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lives {
+    Seen,
+    Unknown,
+}
+
 impl Thread {
     /// What it has now.
     pub fn snapshot(&self) -> Result<Snapshot, ApplyError> {
         self.read_alive(read)
+    }
+
+    /// As [`Thread::snapshot`] for [`Thread::apply_over`] at once, which sees whether the thread has lived all the while.
+    pub fn glimpse(&self) -> Result<Snapshot, ApplyError> {
+        read(self.tid()).map_err(|error| match error {
+            error if is(&error, libc::ESRCH) => ApplyError::Gone,
+            error => Failed::at(Step::Read)(error).into(),
+        })
     }
 
     /// What was read is about the thread if it still lives afterwards.
@@ -92,7 +108,7 @@ impl Thread {
         let affinity = affinity.filter(|&wanted| *wanted != before.affinity);
         // Also one that was told where to go and has not woken since.
         let cpus = affinity.unwrap_or(&before.affinity);
-        let done = self.perform(before, attr, affinity);
+        let done = self.perform(before, attr, affinity).map(|_| ());
         if !self.is_alive() {
             self.spare_stranger(attr, affinity);
             return Err(ApplyError::Gone);
@@ -100,7 +116,8 @@ impl Thread {
         let Err(failed) = done else { return Ok(()) };
         let undone = read_in_force(self.tid())
             .map_err(Failed::at(Step::Read))
-            .and_then(|now| self.perform(&now, &before.attr, before.changed_affinity(&now)));
+            .and_then(|now| self.perform(&now, &before.attr, before.changed_affinity(&now)))
+            .map(|_| ());
         match undone {
             Ok(()) => Err(self.sleeps_outside(attr, cpus, &failed).unwrap_or_else(|| failed.into())),
             Err(_) if !self.is_alive() => Err(ApplyError::Gone),
@@ -147,32 +164,63 @@ impl Thread {
     /// A thread never keeps a real-time policy that the snapshot does not have: where the old policy is refused
     /// it becomes an ordinary thread.
     pub fn restore(&self, snapshot: &Snapshot) -> Result<Restored, ApplyError> {
-        // A policy that shows its nice value sets it, whatever was hidden before.
-        let shows = shown_nice(snapshot.attr.policy).is_some();
-        let before = self.read_alive(if shows { read_in_force } else { read })?;
-        let done = self.give_back(&before, snapshot);
-        if self.is_alive() {
+        let before = match self.read_to_leave(snapshot) {
+            Some(before) => before,
+            None => self.read_to_restore(snapshot)?,
+        };
+        let mut lives = Lives::Unknown;
+        let done = self.give_back(&before, snapshot, &mut lives);
+        if lives == Lives::Seen || self.is_alive() {
             return Ok(done?);
         }
         self.spare_stranger(&snapshot.attr, before.changed_affinity(snapshot).and(Some(&snapshot.affinity)));
         Err(ApplyError::Gone)
     }
 
+    /// What it has before [`Thread::restore`].
+    fn read_to_restore(&self, old: &Snapshot) -> Result<Snapshot, ApplyError> {
+        // A policy that shows its nice value sets it, whatever was hidden before.
+        let shows = shown_nice(old.attr.policy).is_some();
+        self.read_alive(if shows { read_in_force } else { read })
+    }
+
+    /// The same of a thread that is in the deadline class by us and leaves it: whether it lives is seen on the way out.
+    fn read_to_leave(&self, old: &Snapshot) -> Option<Snapshot> {
+        // Any other policy hides a nice value that has to be looked at.
+        shown_nice(old.attr.policy)?;
+        self.lock_entered().as_ref().filter(|entered| entered.is_metered())?;
+        read_in_force(self.tid()).ok().filter(|now| now.attr.policy.is_deadline())
+    }
+
+    /// Out of the deadline class, with its traps.
+    fn leave(&self, has: &Attr, attr: &Attr) -> Result<Lives, Failed> {
+        let entered = self.lock_entered().take();
+        let (entered, meter) = Entered::since(entered, self.tid());
+        let debtor = self.debtor();
+        debts::make_room();
+        let named = (self.tgid(), self.tid());
+        let leaving = leave::prepare(named, has, entered, &meter, || self.is_alive())
+            .ok_or_else(|| Failed::at(Step::Read)(errno(libc::ESRCH)))?;
+        let announced = leaving.announce(debtor);
+        sched::set(self.tid(), attr)
+            .map_err(Failed::at(Step::Policy))
+            .inspect_err(|_| leave::stay(&announced))?;
+        let lives = leave::settle(&announced, leaving, &meter, || self.main_mark());
+        Ok(if lives { Lives::Seen } else { Lives::Unknown })
+    }
+
     /// The calls in the order that the kernel accepts. Stops at the first refusal and undoes nothing.
-    fn perform(&self, has: &Snapshot, attr: &Attr, affinity: Option<&CpuSet>) -> Result<(), Failed> {
+    fn perform(&self, has: &Snapshot, attr: &Attr, affinity: Option<&CpuSet>) -> Result<Lives, Failed> {
         let policy = |attr: &Attr| sched::set(self.tid(), attr).map_err(Failed::at(Step::Policy));
         let pin = |cpus: &CpuSet| sched::set_affinity(self.tid(), cpus).map_err(Failed::at(Step::Affinity));
         match (has.attr.policy.is_deadline(), attr.policy.is_deadline()) {
             (true, false) => {
-                let entered = self.entered.lock().unwrap_or_else(PoisonError::into_inner).take();
-                let (entered, meter) = Entered::since(entered, self.tid());
-                let debtor = self.debtor();
-                debts::make_room();
-                let leaving = leave::prepare((self.tgid(), self.tid()), &has.attr, entered, &meter);
-                let announced = leaving.announce(debtor);
-                policy(attr).inspect_err(|_| leave::stay(&announced))?;
-                leave::settle(&announced, leaving, &meter, || self.main_mark());
-                affinity.map_or(Ok(()), pin)
+                let lives = self.leave(&has.attr, attr)?;
+                return match affinity {
+                    // Seen before that.
+                    Some(cpus) => pin(cpus).map(|()| Lives::Unknown),
+                    None => Ok(lives),
+                };
             }
             // Within its root domain. To another there is no direct way (EBUSY), and the detours through another
             // class all break somebody's books or stop the thread: it has to be released first.
@@ -187,7 +235,7 @@ impl Thread {
                 affinity.map_or(Ok(()), pin)?;
                 let entered = Entered::of(self.tid());
                 policy(attr)?;
-                *self.entered.lock().unwrap_or_else(PoisonError::into_inner) = Some(entered);
+                *self.lock_entered() = Some(entered);
                 Ok(())
             }
             // If it had been in the deadline class, it has left by itself.
@@ -202,16 +250,26 @@ impl Thread {
                 affinity.map_or(Ok(()), pin)
             }
         }
+        .map(|()| Lives::Unknown)
+    }
+
+    fn lock_entered(&self) -> MutexGuard<'_, Option<Entered>> {
+        self.entered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn forget_entered(&self) {
-        drop(self.entered.lock().unwrap_or_else(PoisonError::into_inner).take());
+        drop(self.lock_entered().take());
     }
 
-    fn give_back(&self, has: &Snapshot, old: &Snapshot) -> Result<Restored, Failed> {
+    fn give_back(&self, has: &Snapshot, old: &Snapshot, lives: &mut Lives) -> Result<Restored, Failed> {
         let affinity = old.changed_affinity(has);
         let mut restored = Restored::Exactly;
-        if let Err(refused) = self.perform(has, &old.attr, affinity) {
+        let refused = self.perform(has, &old.attr, affinity).map(|seen| *lives = seen).err();
+        if let Some(refused) = refused {
+            // Its number may be a stranger's by now.
+            if !self.is_alive() {
+                return Err(refused);
+            }
             // Step by step from what is there now, each part as far as it goes.
             let now = read(self.tid()).map_err(Failed::at(Step::Read))?;
             if now.attr.policy != old.attr.policy {
@@ -234,6 +292,7 @@ impl Thread {
             && has.nice != old.nice
             && sched::get_nice(self.tid()).is_ok_and(|nice| nice != old.nice)
         {
+            *lives = Lives::Unknown;
             sched::set_nice(self.tid(), old.nice).map_err(Failed::at(Step::Nice))?;
         }
         Ok(restored)

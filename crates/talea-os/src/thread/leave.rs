@@ -78,8 +78,16 @@ const SHRUNK: Rate =
 ///
 /// It is named by its process and its own number; `entered` is what it had run when it entered the class, where known.
 /// Nothing here may take long: what is read must still be true when the thread is demoted, or the books suffer.
-pub(super) fn prepare((tgid, tid): (Tid, Tid), has: &Attr, entered: Option<Runs>, meter: &Meter) -> Leaving {
-    let Policy::Deadline { runtime, deadline, period } = has.policy else { return Leaving::Free };
+///
+/// `None` where the thread has ended: nothing was done. `is_alive` is only asked where the meter does not tell.
+pub(super) fn prepare(
+    (tgid, tid): (Tid, Tid),
+    has: &Attr,
+    entered: Option<Runs>,
+    meter: &Meter,
+    is_alive: impl FnOnce() -> bool,
+) -> Option<Leaving> {
+    let Policy::Deadline { runtime, deadline, period } = has.policy else { return Some(Leaving::Free) };
     if let Some(entered) = entered
         && let runs @ Some(now) = meter.runs()
         && now == entered
@@ -87,7 +95,10 @@ pub(super) fn prepare((tgid, tid): (Tid, Tid), has: &Attr, entered: Option<Runs>
         // It has slept since it entered: its budget is still to be filled, and what the kernel tells of it is
         // from an earlier life. When it wakes now, it begins with the shrunk one.
         shrink(tid, has);
-        return Leaving::At { rate: SHRUNK, budget: Budget { left: 1, deadline: 0 }, runs };
+        return Some(Leaving::At { rate: SHRUNK, budget: Budget { left: 1, deadline: 0 }, runs });
+    }
+    if !is_alive() {
+        return None;
     }
     let rate = Rate { runtime, deadline, period };
     let mut seen = Seen::of((tgid, tid), meter);
@@ -98,20 +109,20 @@ pub(super) fn prepare((tgid, tid): (Tid, Tid), has: &Attr, entered: Option<Runs>
     let Some(budget) = seen.budget else {
         // Kernels that tell nothing: the leak is certain, the freeze is not.
         shrink(tid, has);
-        return Leaving::Free;
+        return Some(Leaving::Free);
     };
     let comfort = COMFORT_NS.min(runtime.as_ns() as i64 / 2);
     if budget.left <= if seen.asleep { 0 } else { comfort } {
         // Nothing leaks: the kernel still waits for the zero-lag time of a debtor, and of whatever is runnable.
-        return Leaving::At { rate, budget, runs: seen.runs };
+        return Some(Leaving::At { rate, budget, runs: seen.runs });
     }
     shrink(tid, has);
     if seen.asleep {
-        return Leaving::At { rate: SHRUNK, budget, runs: seen.runs };
+        return Some(Leaving::At { rate: SHRUNK, budget, runs: seen.runs });
     }
     // We may have been kept from the CPU for longer than it had left.
     let now = Seen::of((tgid, tid), meter);
-    match now.budget {
+    Some(match now.budget {
         Some(budget) if budget.left > 0 => Leaving::At { rate: SHRUNK, budget, runs: now.runs },
         // Throttled, so it can neither run nor sleep: at its own rate, given back, it can pay.
         Some(budget) if !now.asleep && sched::set(tid, has).is_ok() => {
@@ -120,7 +131,7 @@ pub(super) fn prepare((tgid, tid): (Tid, Tid), has: &Attr, entered: Option<Runs>
         // It sleeps, and shrinking has taken away the timer that would clear its mark.
         Some(_) => Leaving::Marked,
         None => Leaving::Free,
-    }
+    })
 }
 
 impl Leaving {
@@ -150,9 +161,16 @@ pub(super) fn stay(announced: &Announced) {
 }
 
 /// After the demotion: the thread may have to stay out of the class for a time. What it owed before, it still does. `main` tells
-/// whose main thread would inherit that.
-pub(super) fn settle(announced: &Announced, leaving: Leaving, meter: &Meter, main: impl FnOnce() -> Mark) {
-    debts::settle(announced, owes_until(leaving, meter), main);
+/// whose main thread would inherit that. Says whether the meter could be read, so that the number is still the thread's.
+pub(super) fn settle(
+    announced: &Announced,
+    leaving: Leaving,
+    meter: &Meter,
+    main: impl FnOnce() -> Mark,
+) -> bool {
+    let after = meter.runs();
+    debts::settle(announced, owes_until(leaving, after), main);
+    after.is_some()
 }
 
 /// Before a thread that somebody else has shrunk is given its own rate back: what can't be seen any more when it has that.
@@ -162,13 +180,13 @@ pub(super) fn take_over((tgid, tid): (Tid, Tid), debtor: Debtor, main: Mark) {
     }
 }
 
-fn owes_until(leaving: Leaving, meter: &Meter) -> Option<Time> {
+/// `after` is what the thread had run when it had been demoted.
+fn owes_until(leaving: Leaving, after: Option<Runs>) -> Option<Time> {
     let (rate, budget, before) = match leaving {
         Leaving::Free => return None,
         Leaving::Marked => return Some(Time::NEVER),
         Leaving::At { rate, budget, runs } => (rate, budget, runs),
     };
-    let after = meter.runs();
     if after == before && budget.left > 0 {
         return None;
     }
@@ -218,8 +236,9 @@ pub fn comes_of(has: &Policy, given: &Policy) -> bool {
 
 /// Where a thread's [`Runs`] are read, opened once for all readings: finding the file takes longer than they do.
 ///
-/// It names the thread that had the number when it was opened, and no later one, except that a thread that replaces its
-/// process's program becomes the process's first one. Its counts differ from the other's, so that nothing is taken for equal.
+/// It names the thread that had the number when it was opened, and no later one: as long as it can be read the number is that
+/// thread's. Only a thread that replaces its process's program becomes the process's first one. Its counts differ from the
+/// other's, so that nothing is taken for equal.
 #[derive(Debug)]
 pub(super) struct Meter(Option<File>);
 
@@ -254,6 +273,11 @@ impl Entered {
     pub(super) fn of(tid: Tid) -> Entered {
         let meter = Meter::of(tid);
         Entered { runs: meter.runs(), meter: Kept::keep(meter) }
+    }
+
+    /// Whether its meter will tell if it lives.
+    pub(super) fn is_metered(&self) -> bool {
+        self.meter.is_some() && self.runs.is_some()
     }
 
     /// What it had run then, where known, and where to read what it has run since.

@@ -1,7 +1,8 @@
 //! One thread, held so that no other can be mistaken for it.
 //!
 //! Model: a [`Thread`] owns a `PIDFD_THREAD` pidfd. The scheduling calls take a bare number, so each is guarded:
-//! alive, the calls, alive. Between two checks that both say alive the number belongs to the thread.
+//! a look at the thread itself, the calls, a look. Between two looks that both find it the number belongs to the thread. A look
+//! asks the pidfd, or reads a file of `/proc` that was opened before.
 //!
 //! Kernels before 6.9 have no thread pidfds. There a process pidfd watches the process, and the thread's start
 //! time, read before and after, tells it from a later one ([`Method::StartTime`]). A thread's own end is then not
@@ -56,6 +57,8 @@ pub struct Thread {
     inode: u64,
     /// Start time where it is the guard.
     start: Option<u64>,
+    /// Whether its descriptor came from somebody who may have kept a copy.
+    shared: bool,
     /// What it had run when we last gave it a deadline policy, while it has it.
     entered: Mutex<Option<leave::Entered>>,
 }
@@ -74,37 +77,50 @@ pub struct Identity {
 impl Thread {
     /// Holds the thread that has this number now. A process is meant by its main thread.
     pub fn open(tid: Tid) -> Result<Thread, OpenError> {
-        match Thread::open_by(tid, Method::Pidfd) {
-            Err(OpenError::Os(error)) if is(&error, libc::EINVAL) => Thread::open_by(tid, Method::StartTime),
+        Thread::numbered(tid)?.living()
+    }
+
+    /// As [`Thread::open`] for who asks the thread something next, and is told then that it has ended.
+    pub fn numbered(tid: Tid) -> Result<Thread, OpenError> {
+        match Thread::numbered_by(tid, Method::Pidfd) {
+            Err(OpenError::Os(error)) if is(&error, libc::EINVAL) => {
+                Thread::numbered_by(tid, Method::StartTime)
+            }
             other => other,
         }
     }
 
     /// As [`Thread::open`], with a chosen method. `EINVAL` where the kernel does not have it.
     pub fn open_by(tid: Tid, method: Method) -> Result<Thread, OpenError> {
-        let thread = match method {
+        Thread::numbered_by(tid, method)?.living()
+    }
+
+    /// The number and the facts are read one after the other: they are one thread's only if it still lives.
+    fn living(self) -> Result<Thread, OpenError> {
+        if self.is_alive() { Ok(self) } else { Err(OpenError::Gone) }
+    }
+
+    fn numbered_by(tid: Tid, method: Method) -> Result<Thread, OpenError> {
+        match method {
             Method::Pidfd => {
                 let fd = pidfd::open_thread(tid)?;
                 let (told, inode) = (pidfd::told(fd.as_fd())?, pidfd::inode(fd.as_fd())?);
-                Thread::new(fd, told, inode, None)?
+                Thread::new(fd, told, inode, None)
             }
             Method::StartTime => {
                 let told = pidfd::read(tid)?;
                 let start = proc::stat(tid)?.start_ticks;
                 let fd = pidfd::open_process(told.tgid)?;
-                Thread::new(fd, told, 0, Some(start))?
+                Thread::new(fd, told, 0, Some(start))
             }
-        };
-        // The number and the facts were read one after the other: they are one thread's only if it still lives.
-        if thread.is_alive() { Ok(thread) } else { Err(OpenError::Gone) }
+        }
     }
 
     /// Holds the thread that a received descriptor names. A process pidfd names the main thread.
     ///
     /// Anything can be received over a socket: what is no pidfd is given back untouched.
     pub fn from_fd(fd: OwnedFd) -> Result<Thread, OpenError> {
-        let thread = Thread::named_by(fd)?;
-        if thread.is_alive() { Ok(thread) } else { Err(OpenError::Gone) }
+        Thread::named_by(fd)?.living()
     }
 
     /// As [`Thread::from_fd`] for who asks the thread something next, and is told then that it has ended.
@@ -115,7 +131,7 @@ impl Thread {
         let inode = pidfd::inode(fd.as_fd())?;
         let told = pidfd::told(fd.as_fd())?;
         if pidfd::names_thread(fd.as_fd())? {
-            return Thread::new(fd, told, inode, None);
+            return Ok(Thread { shared: true, ..Thread::new(fd, told, inode, None)? });
         }
         let own = Thread::open(told.tid)?;
         // While the sender's descriptor is alive its number is not given out again, so ours names the same.
@@ -151,6 +167,7 @@ impl Thread {
             uids: told.uids,
             inode,
             start,
+            shared: false,
             entered: Mutex::new(None),
         })
     }
@@ -191,6 +208,11 @@ impl Thread {
             Ok(main) if main.tgid == self.tgid => main.debtor().mark,
             _ => debts::Mark::default(),
         }
+    }
+
+    /// Whether its descriptor came from somebody who may have kept a copy: then closing it does not end watching it.
+    pub fn is_shared(&self) -> bool {
+        self.shared
     }
 
     /// How it is told from a later one.

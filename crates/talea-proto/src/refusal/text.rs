@@ -161,7 +161,8 @@ impl Refusal {
             Code::BadToken => f.write_str("The token is not the one that the grant was created with."),
             Code::NotRoot => f.write_str("Only root may ask this."),
             Code::BareTid => f.write_str(
-                "A thread number from another PID namespace means nothing to the daemon; pass a pidfd (Linux 6.9).",
+                "To the daemon this number names no thread of your process (another one, or another PID namespace); pass a \
+                 pidfd (Linux 6.9).",
             ),
             Code::Stopping => f.write_str("The daemon is stopping; ask again when it is back."),
             Code::Busy => f.write_str("Another request for this grant is under way; ask again when it is answered."),

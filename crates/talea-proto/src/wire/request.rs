@@ -5,7 +5,7 @@ use super::op::request as op;
 use super::task::flags;
 use super::{Field, Garbled, TaskWire, Wrong};
 use crate::GROUP_MAX;
-use crate::message::{Request, SpecId, Token};
+use crate::message::{Named, Request, SpecId, Token};
 use alloc::vec::Vec;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -63,6 +63,9 @@ const _: () = assert!(size_of::<GroupWire>() == 8);
 const _: () = assert!(8 + 8 + GROUP_MAX * size_of::<TaskWire>() <= crate::MESSAGE_MAX);
 
 const HAS_TID: u32 = 1;
+/// With [`HAS_TID`]: it is a thread of the sender.
+const IS_OWN: u32 = 2;
+const HAS_AND_IS_OWN: u32 = HAS_TID | IS_OWN;
 const STOP_RELEASE: u32 = 1;
 
 impl GroupWire {
@@ -107,10 +110,13 @@ impl Request {
             | Request::NextSpec(spec) => {
                 out.put(&U64::new(spec.0));
             }
-            Request::Attach { spec, tid } => out.put(&AttachWire {
+            Request::Attach { spec, thread } => out.put(&AttachWire {
                 spec: U64::new(spec.0),
-                flags: flags(&[(tid.is_some(), HAS_TID)]),
-                tid: U32::new(tid.unwrap_or(0)),
+                flags: flags(&[
+                    (thread.number().is_some(), HAS_TID),
+                    (matches!(thread, Named::Own(_)), IS_OWN),
+                ]),
+                tid: U32::new(thread.number().unwrap_or(0)),
             }),
             Request::Claim { spec, token } => {
                 out.put(&ClaimWire { spec: U64::new(spec.0), token: token.0 });
@@ -181,14 +187,15 @@ fn decode_body(operation: u16, mut body: Reader) -> Result<Request, Wrong> {
         op::RELEASE => Request::Release(spec(body)?),
         op::ATTACH => {
             let attach: &AttachWire = body.only()?;
-            Wrong::bits(Field::Thread, attach.flags.get(), HAS_TID)?;
-            let tid = match (attach.flags.get() & HAS_TID != 0, attach.tid.get()) {
-                (false, 0) => None,
-                (true, tid) if tid != 0 => Some(tid),
+            Wrong::bits(Field::Thread, attach.flags.get(), HAS_TID | IS_OWN)?;
+            let thread = match (attach.flags.get(), attach.tid.get()) {
+                (0, 0) => Named::Pidfd,
+                (HAS_TID, tid) if tid != 0 => Named::Number(tid),
+                (HAS_AND_IS_OWN, tid) if tid != 0 => Named::Own(tid),
                 // No thread is number 0: to the kernel it would mean the daemon itself.
                 (_, tid) => return Err(Wrong::new(Field::Thread, tid, 0_u64)),
             };
-            Request::Attach { spec: SpecId(attach.spec.get()), tid }
+            Request::Attach { spec: SpecId(attach.spec.get()), thread }
         }
         op::DETACH => Request::Detach(spec(body)?),
         op::QUERY => Request::Query(spec(body)?),

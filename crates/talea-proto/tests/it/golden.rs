@@ -15,7 +15,7 @@ use talea_proto::record::{Record, RecordThread};
 use talea_proto::refusal::{Reason, Said, Witness};
 use talea_proto::wire::fuzz_wire;
 use talea_proto::{
-    Answer, Code, Field, Granted, MESSAGE_MAX, No, Owner, Refusal, Reply, Request, SpecId, Task,
+    Answer, Code, Field, Granted, MESSAGE_MAX, Named, No, Owner, Refusal, Reply, Request, SpecId, Task,
 };
 
 const SEQ: u32 = 0x0a0b_0c0d;
@@ -117,8 +117,9 @@ fn requests() -> Vec<(&'static str, Request)> {
         ("create-group", Request::CreateGroup(vec![task(), Task::default()])),
         ("change", Request::Change { spec, task: task() }),
         ("release", Request::Release(spec)),
-        ("attach", Request::Attach { spec, tid: None }),
-        ("attach-tid", Request::Attach { spec, tid: Some(4321) }),
+        ("attach", Request::Attach { spec, thread: Named::Pidfd }),
+        ("attach-tid", Request::Attach { spec, thread: Named::Number(4321) }),
+        ("attach-own", Request::Attach { spec, thread: Named::Own(4321) }),
         ("detach", Request::Detach(spec)),
         ("query", Request::Query(spec)),
         ("claim", Request::Claim { spec, token: granted().token }),

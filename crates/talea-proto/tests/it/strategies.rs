@@ -10,7 +10,8 @@ use talea_proto::message::{
 use talea_proto::record::{Record, RecordThread};
 use talea_proto::refusal::{Reason, Said, Witness};
 use talea_proto::{
-    Answer, Code, Field, GROUP_MAX, Granted, No, Owner, PLUGINS_MAX, Refusal, Reply, Request, SpecId, Task,
+    Answer, Code, Field, GROUP_MAX, Granted, Named, No, Owner, PLUGINS_MAX, Refusal, Reply, Request, SpecId,
+    Task,
 };
 
 fn span() -> impl Strategy<Value = Span> {
@@ -74,6 +75,14 @@ pub(crate) fn task() -> impl Strategy<Value = Task> {
     )
 }
 
+fn named() -> impl Strategy<Value = Named> {
+    prop_oneof![
+        Just(Named::Pidfd),
+        (1..=u32::MAX).prop_map(Named::Number),
+        (1..=u32::MAX).prop_map(Named::Own),
+    ]
+}
+
 pub(crate) fn request() -> impl Strategy<Value = Request> {
     prop_oneof![
         any::<(u16, u16)>().prop_map(|(min, max)| Request::Hello { min, max }),
@@ -81,7 +90,7 @@ pub(crate) fn request() -> impl Strategy<Value = Request> {
         vec(task(), 1..=GROUP_MAX).prop_map(Request::CreateGroup),
         (spec(), task()).prop_map(|(spec, task)| Request::Change { spec, task }),
         spec().prop_map(Request::Release),
-        (spec(), option::of(1..=u32::MAX)).prop_map(|(spec, tid)| Request::Attach { spec, tid }),
+        (spec(), named()).prop_map(|(spec, thread)| Request::Attach { spec, thread }),
         spec().prop_map(Request::Detach),
         spec().prop_map(Request::Query),
         (spec(), token()).prop_map(|(spec, token)| Request::Claim { spec, token }),

@@ -7,7 +7,9 @@ use talea_core::Span;
 use talea_proto::message::Name;
 use talea_proto::wire::{AnswerWire, AttrWire, GrantedWire, Header, TaskWire, fuzz_wire};
 use talea_proto::wire::{decode_reply, decode_request, request_op};
-use talea_proto::{Code, Field, GROUP_MAX, MESSAGE_MAX, PLUGINS_MAX, Reply, Request, SpecId, Task, VERSION};
+use talea_proto::{
+    Code, Field, GROUP_MAX, MESSAGE_MAX, Named, PLUGINS_MAX, Reply, Request, SpecId, Task, VERSION,
+};
 
 fn bytes_of(request: &Request) -> Vec<u8> {
     let mut buffer = vec![0; MESSAGE_MAX];
@@ -107,7 +109,7 @@ fn retif_d6_a_message_of_another_length_is_refused() {
         Request::CreateGroup(vec![Task::default(); 3]),
         Request::Release(SpecId(1)),
         Request::Status,
-        Request::Attach { spec: SpecId(1), tid: None },
+        Request::Attach { spec: SpecId(1), thread: Named::Pidfd },
     ] {
         let whole = bytes_of(&request);
         for len in 0..whole.len() {
@@ -123,8 +125,13 @@ fn retif_d6_a_message_of_another_length_is_refused() {
 
 #[test]
 fn retif_s4_thread_number_zero_is_refused() {
-    refused(&Request::Attach { spec: SpecId(1), tid: Some(5) }, Field::Thread, |bytes| bytes[8 + 12] = 0);
-    refused(&Request::Attach { spec: SpecId(1), tid: None }, Field::Thread, |bytes| bytes[8 + 12] = 5);
+    let attach = |thread| Request::Attach { spec: SpecId(1), thread };
+    let (flags, tid) = (8 + 8, 8 + 12);
+    refused(&attach(Named::Number(5)), Field::Thread, |bytes| bytes[tid] = 0);
+    refused(&attach(Named::Own(5)), Field::Thread, |bytes| bytes[tid] = 0);
+    refused(&attach(Named::Pidfd), Field::Thread, |bytes| bytes[tid] = 5);
+    // Whose it is means nothing without a number.
+    refused(&attach(Named::Pidfd), Field::Thread, |bytes| bytes[flags] = 2);
 }
 
 #[test]

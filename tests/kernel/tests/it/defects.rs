@@ -6,7 +6,7 @@ use talea_kernel_tests::agent::hex;
 use talea_kernel_tests::{ALICE, Agent, BOB, Bench, Client, Daemon, config, kernel, needs, needs_root};
 use talea_proto::refusal::{Reason, Said};
 use talea_proto::wire::decode_reply;
-use talea_proto::{Code, Field, MESSAGE_MAX, Refusal, Reply, Request, SpecId, Task};
+use talea_proto::{Code, Field, MESSAGE_MAX, Named, Refusal, Reply, Request, SpecId, Task};
 
 /// `rm`, `rr` and `fp` on these CPUs, open to everybody.
 fn on_cpus(cpus: &str) -> String {
@@ -135,7 +135,7 @@ fn retif_m5_every_byte_of_every_answer_means_something() {
             Request::NextSession(0),
             Request::CreateGroup(vec![with("rm", periodic(10)); 3]),
             Request::CreateGroup(vec![ranked(5), Task::default()]),
-            Request::Attach { spec, tid: None },
+            Request::Attach { spec, thread: Named::Pidfd },
             Request::Change { spec, task: with("rm", reserved(10, 900)) },
         ] {
             client.send(&request);

@@ -8,7 +8,7 @@ use talea_kernel_tests::bench::program;
 use talea_kernel_tests::{ALICE, Agent, BOB, Bench, Client, Daemon, config, eventually, kernel, needs_root};
 use talea_os::sched::Policy;
 use talea_proto::message::Token;
-use talea_proto::{Code, Owner, Reply, Request, SpecId};
+use talea_proto::{Code, Named, Owner, Reply, Request, SpecId};
 
 fn code(reply: Reply) -> Code {
     match reply {
@@ -103,7 +103,10 @@ fn retif_s4_s8_thread_zero_is_nobody_and_never_the_daemon() {
         let said = code(client.try_attach_by_number(granted.spec, number));
         assert!(matches!(said, Code::NoSuchThread | Code::Malformed), "{number}: {said:?}");
     }
-    assert_eq!(client.refused(&Request::Attach { spec: granted.spec, tid: None }).code, Code::Malformed);
+    assert_eq!(
+        client.refused(&Request::Attach { spec: granted.spec, thread: Named::Pidfd }).code,
+        Code::Malformed
+    );
     // Releasing what was never attached asks nobody's policy and changes nobody's.
     client.done(&Request::Release(granted.spec));
     assert_eq!((kernel::attr(daemon.pid()), kernel::affinity(daemon.pid())), before);
@@ -192,6 +195,7 @@ fn r25_a_bare_number_from_another_pid_namespace_names_nobody_and_a_pidfd_the_rig
     // Its small numbers are other threads' numbers here.
     for number in [local, 1, daemon.pid()] {
         assert_eq!(code(client.try_attach_by_number(granted.spec, number)), Code::BareTid);
+        assert_eq!(code(client.try_attach_own(granted.spec, number)), Code::BareTid);
     }
     client.attach(granted.spec, local);
     let here = client.query(granted.spec).tid.expect("attached") as i32;
@@ -199,6 +203,26 @@ fn r25_a_bare_number_from_another_pid_namespace_names_nobody_and_a_pidfd_the_rig
     assert_eq!(kernel::policy(here), Policy::Fifo(granted.priority));
     client.done(&Request::Release(granted.spec));
     assert!(kernel::is_ordinary(here));
+}
+
+#[test]
+fn r25_a_number_that_is_said_to_be_ones_own_names_no_thread_of_another_process() {
+    needs_root!();
+    let bench = Bench::new("own-number");
+    let daemon = Daemon::start(&bench, &config::open());
+    let (alice, sister, bob) = (Agent::user(ALICE), Agent::user(ALICE), Agent::user(BOB));
+    let client = alice.connect(&daemon);
+    let granted = client.create(with("rm", periodic(10)));
+    for stranger in [sister.pid(), sister.thread(), bob.pid(), bob.thread(), daemon.pid(), 1, 2] {
+        let said = client.try_attach_own(granted.spec, stranger);
+        assert!(matches!(code(said.clone()), Code::BareTid | Code::Kernel), "{stranger}: {said:?}");
+        assert!(kernel::is_ordinary(stranger), "{stranger}");
+    }
+    let tid = alice.thread();
+    assert_eq!(client.try_attach_own(granted.spec, tid), Reply::Done);
+    assert_eq!(kernel::policy(tid), Policy::Fifo(granted.priority));
+    client.done(&Request::Release(granted.spec));
+    assert!(kernel::is_ordinary(tid));
 }
 
 #[test]
@@ -213,7 +237,7 @@ fn r25_only_a_threads_descriptor_names_a_thread() {
     let descriptors = || std::fs::read_dir(format!("/proc/{}/fd", daemon.pid())).expect("fds").count();
     let before = descriptors();
     for path in ["/dev/null", "/proc/self/stat", "/proc/1", "/"] {
-        let message = client.encode(&Request::Attach { spec: granted.spec, tid: None });
+        let message = client.encode(&Request::Attach { spec: granted.spec, thread: Named::Pidfd });
         let said = alice.order(&format!("send-file {} {path} {message}", client.index()));
         assert_eq!(said, "sent");
         let reply = client.receive().expect("an answer").1;

@@ -5,7 +5,7 @@ use crate::input::{SessionId, ThreadError};
 use crate::sim::world::Target;
 use talea_core::{CpuSet, Params, Priority, Span, Work};
 use talea_proto::message::{Name, SpecId, Token};
-use talea_proto::{Owner, Request, Task};
+use talea_proto::{Named, Owner, Request, Task};
 
 impl Crowd {
     pub(super) fn any_session(&mut self) -> Option<SessionId> {
@@ -124,7 +124,7 @@ impl Crowd {
                     let cpu = self.world.dice.below(4) as u32;
                     self.world.kernel.falls_asleep(tid, cpu);
                 }
-                Request::Attach { spec, tid: None }
+                Request::Attach { spec, thread: Named::Pidfd }
             }
             29..31 => Request::Detach(spec),
             31..33 => Request::Query(spec),

@@ -14,7 +14,7 @@ use talea_core::{Params, Priority, Span, Time};
 use talea_os::epoll::{Epoll, Events, Interest};
 use talea_os::{clock, seqpacket};
 use talea_proto::message::{Name, Owner};
-use talea_proto::{GROUP_MAX, MESSAGE_MAX, Request, SpecId, Task, VERSION};
+use talea_proto::{GROUP_MAX, MESSAGE_MAX, Named, Request, SpecId, Task, VERSION};
 
 /// What the members of a swarm do.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -199,7 +199,7 @@ fn message(kind: Kind) -> Vec<u8> {
     let request = match kind {
         Kind::Create => Request::Create(task),
         Kind::Group => Request::CreateGroup(vec![task; GROUP_MAX]),
-        Kind::Attach => Request::Attach { spec: SpecId(1), tid: None },
+        Kind::Attach => Request::Attach { spec: SpecId(1), thread: Named::Pidfd },
         Kind::Garbage => {
             bytes.truncate(300);
             bytes.fill(0xA5);

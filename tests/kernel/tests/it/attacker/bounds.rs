@@ -5,7 +5,7 @@ use crate::tasks::{owned_by, periodic, ranked, reserved, with};
 use std::time::{Duration, Instant};
 use talea_kernel_tests::{BOB, config, eventually, kernel, needs_root};
 use talea_proto::refusal::Said;
-use talea_proto::{Code, Field, Owner, Refusal, Reply, Request, Task};
+use talea_proto::{Code, Field, Named, Owner, Refusal, Reply, Request, Task};
 
 /// Few of everything.
 const TIGHT: &str =
@@ -218,7 +218,7 @@ fn retif_s5_s9_one_admission_is_one_thread() {
         client.done(&Request::Detach(grant.spec));
         let sent: Vec<u32> = threads
             .iter()
-            .map(|&tid| client.send(&Request::Attach { spec: grant.spec, tid: Some(tid as u32) }))
+            .map(|&tid| client.send(&Request::Attach { spec: grant.spec, thread: Named::Number(tid as u32) }))
             .collect();
         let done = sent.iter().filter(|_| client.receive().expect("an answer").1 == Reply::Done).count();
         assert_eq!(done, 1);

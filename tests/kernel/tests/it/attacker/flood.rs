@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 use talea_core::CpuSet;
 use talea_kernel_tests::{Agent, Bench, Daemon, config, eventually, kernel, needs_root};
-use talea_proto::{Reply, Request, Task, VERSION};
+use talea_proto::{Named, Reply, Request, Task, VERSION};
 
 /// Room for a thousand connections of one user.
 const ROOMY: &str = "[daemon.quota]\nsessions_per_user = 1200\nsessions = 2000\n";
@@ -102,7 +102,7 @@ fn retif_d1_clients_killed_in_the_middle_of_a_call_harm_nobody() {
         // What is under way when it dies.
         match round % 5 {
             0 => drop(client.send(&Request::Change { spec: grant.spec, task: small() })),
-            1 => drop(client.send(&Request::Attach { spec: grant.spec, tid: Some(tid as u32) })),
+            1 => drop(client.send(&Request::Attach { spec: grant.spec, thread: Named::Number(tid as u32) })),
             2 => drop(client.send(&Request::Detach(grant.spec))),
             3 => drop(mallory.order(&format!(
                 "flood {} 200 {}",

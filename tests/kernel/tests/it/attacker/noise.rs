@@ -3,7 +3,7 @@
 use super::siege::{MALLORY, Siege, refusal, small};
 use talea_kernel_tests::{Client, needs_root};
 use talea_proto::wire::request_op::HELLO;
-use talea_proto::{Code, MESSAGE_MAX, Reply, Request, SpecId, VERSION};
+use talea_proto::{Code, MESSAGE_MAX, Named, Reply, Request, SpecId, VERSION};
 
 /// Numbers in an order that the seed decides (a linear congruential generator, its high half).
 struct Dice(u64);
@@ -148,7 +148,7 @@ fn retif_d6_a_message_with_one_byte_changed_missing_or_added_grants_nothing_by_m
             Request::Create(small()),
             Request::CreateGroup(vec![small(); 3]),
             Request::Change { spec: SpecId(3), task: small() },
-            Request::Attach { spec: SpecId(3), tid: Some(1) },
+            Request::Attach { spec: SpecId(3), thread: Named::Number(1) },
             Request::Explain(small()),
         ] {
             let mut buffer = vec![0; MESSAGE_MAX];

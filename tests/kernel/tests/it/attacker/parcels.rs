@@ -2,7 +2,7 @@
 
 use super::siege::{Siege, code, send_parcel, send_parcel_if, small};
 use talea_kernel_tests::{kernel, needs_root};
-use talea_proto::{Code, Reply, Request};
+use talea_proto::{Code, Named, Reply, Request};
 
 #[test]
 fn r25_what_is_no_threads_descriptor_names_nobody() {
@@ -29,7 +29,7 @@ fn r25_what_is_no_threads_descriptor_names_nobody() {
             "memfd",
             "nulls 1",
         ] {
-            let attach = Request::Attach { spec: grant.spec, tid: None };
+            let attach = Request::Attach { spec: grant.spec, thread: Named::Pidfd };
             let reply = send_parcel(&client, &attach, 0, what).expect("an answer");
             assert_eq!(code(reply), Code::Malformed, "{what}");
         }
@@ -47,7 +47,7 @@ fn r25_a_pidfd_names_who_it_is_of_and_nobody_after_their_end() {
     siege.under(|| {
         let grant = client.create(small());
         let attach = |what: &str| {
-            let request = Request::Attach { spec: grant.spec, tid: None };
+            let request = Request::Attach { spec: grant.spec, thread: Named::Pidfd };
             send_parcel(&client, &request, 0, what).expect("an answer")
         };
         for what in ["ended-thread", "ended-process"] {
@@ -108,7 +108,9 @@ fn is_not_held_up(name: &str, what: &str) {
     let siege = Siege::new(name);
     let mallory = siege.troupe(super::siege::MALLORY);
     siege.under(|| {
-        for request in [Request::Status, Request::Attach { spec: talea_proto::SpecId(1), tid: None }] {
+        for request in
+            [Request::Status, Request::Attach { spec: talea_proto::SpecId(1), thread: Named::Pidfd }]
+        {
             // Behind a few other messages, so that ours is closed first and the daemon's copy is the last.
             let client = mallory.connect(&siege.daemon);
             send_parcel(&client, &request, 60, what);
@@ -146,7 +148,9 @@ fn retif_d2_a_file_that_nobody_can_close_holds_up_nobody_but_its_sender() {
             return;
         }
         tried = true;
-        for request in [Request::Status, Request::Attach { spec: talea_proto::SpecId(1), tid: None }] {
+        for request in
+            [Request::Status, Request::Attach { spec: talea_proto::SpecId(1), thread: Named::Pidfd }]
+        {
             // Read, and unread when the connection ends.
             let client = connect();
             if send_parcel_if(&client, &request, &format!("hung {file}")).is_none() {

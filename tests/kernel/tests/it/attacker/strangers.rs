@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use talea_kernel_tests::{Agent, BOB, eventually, kernel, needs, needs_root};
 use talea_proto::message::Token;
-use talea_proto::{Code, Owner, Reply, Request, SpecId};
+use talea_proto::{Code, Named, Owner, Reply, Request, SpecId};
 
 /// Everything that can be tried on a spec.
 fn every_verb(spec: SpecId) -> [Request; 6] {
@@ -16,7 +16,7 @@ fn every_verb(spec: SpecId) -> [Request; 6] {
         Request::Detach(spec),
         Request::Query(spec),
         Request::Claim { spec, token: Token([0; 16]) },
-        Request::Attach { spec, tid: None },
+        Request::Attach { spec, thread: Named::Pidfd },
     ]
 }
 
@@ -58,8 +58,9 @@ fn r25_kernel_threads_thread_zero_and_numbers_of_nobody_are_no_threads() {
         (2..64).find(|&tid| talea_os::proc::stat(kernel::tid(tid)).is_ok_and(|stat| stat.is_kernel_thread()));
     siege.under(|| {
         for (client, grant) in [(&client, client.create(small())), (&of_root, of_root.create(small()))] {
-            let try_number =
-                |tid: u32| code(client.ask(&Request::Attach { spec: grant.spec, tid: Some(tid) }));
+            let try_number = |tid: u32| {
+                code(client.ask(&Request::Attach { spec: grant.spec, thread: Named::Number(tid) }))
+            };
             // To the kernel 0 would be whoever asks it: the daemon (facts S4).
             assert_eq!(try_number(0), Code::Malformed);
             for nobody in [u32::MAX, i32::MAX as u32, 1 << 31, 4_194_304, 4_194_305] {
@@ -75,7 +76,10 @@ fn r25_kernel_threads_thread_zero_and_numbers_of_nobody_are_no_threads() {
                 }
             }
             // Nothing was named at all.
-            assert_eq!(code(client.ask(&Request::Attach { spec: grant.spec, tid: None })), Code::Malformed);
+            assert_eq!(
+                code(client.ask(&Request::Attach { spec: grant.spec, thread: Named::Pidfd })),
+                Code::Malformed
+            );
             client.done(&Request::Release(grant.spec));
         }
     });
@@ -349,7 +353,7 @@ fn r25_a_thread_is_not_kept_real_time_by_ending_its_process_at_the_right_moment(
         let grant = client.create(owned_by(Owner::Thread, with("rm", periodic(100))));
         let tid = mallory.thread();
         // Killed with the request on its way.
-        client.send(&Request::Attach { spec: grant.spec, tid: Some(tid as u32) });
+        client.send(&Request::Attach { spec: grant.spec, thread: Named::Number(tid as u32) });
         mallory.kill();
         eventually("the thread is gone", || !kernel::exists(tid));
     });
