@@ -105,7 +105,7 @@ fn s10_s11_levels_and_the_flight_management_are_run_and_told_beside_the_paper() 
     let scratch = Scratch::new();
     let out = lab(&scratch, &["sf3p", "fig9", "--live", "--sets", "1", "--seconds", "1"]);
     assert!(out.contains("a further level, per job"), "{out}");
-    let out = lab(&scratch, &["sf3p", "table2", "--live", "--seconds", "1"]);
+    let out = lab(&scratch, &["sf3p", "table2", "--live", "--sets", "1", "--seconds", "1"]);
     assert!(out.contains("0/28/0") && out.contains("late of clear"), "{out}");
     let data = std::fs::read_to_string(scratch.path().join("sf3p-table2-live.json")).expect("data");
     let data: Value = serde_json::from_str(&data).expect("JSON");
