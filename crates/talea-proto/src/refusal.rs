@@ -51,7 +51,8 @@ pub enum Code {
     BadToken = 17,
     /// Only root may ask this.
     NotRoot = 18,
-    /// A thread id is only understood from the daemon's own PID namespace; pass a pidfd.
+    /// A thread id is only understood from the daemon's own PID namespace, and one that is said to be the client's own only of its
+    /// process; pass a pidfd.
     BareTid = 19,
     /// The daemon is stopping.
     Stopping = 20,
