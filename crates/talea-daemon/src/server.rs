@@ -2,15 +2,17 @@
 //!
 //! Model: one thread, one epoll set, twin of the simulation's driver (plate F). A round waits, reads the clock,
 //! takes at most one message from each connection that is ready (module `turns`: in which order, and how many of
-//! one user), and carries out the effects in order. The hot path is wait, receive, decode, decide, store, send: no
-//! allocation of ours, no other system call.
+//! one user; module `alone`: what is spared when there is only one), and carries out the effects in order. The hot
+//! path is wait, receive, decode, decide, store, send: no allocation of ours, no other system call.
 //!
 //! Invariants. The daemon never waits for a client: a reply that does not fit into its socket ends the
-//! connection, and what may take its time to close is closed elsewhere (module `closing`). A record lies in the state file before what it promises is done. A descriptor that can't be
-//! served is not watched, so that the loop never spins.
+//! connection, and what may take its time to close is closed elsewhere (module `closing`). A record lies in the
+//! state file before what it promises is done. A descriptor that can't be served is not watched, so that the loop
+//! never spins.
 
 mod accept;
 mod adopt;
+mod alone;
 mod closing;
 mod effects;
 mod sessions;
@@ -25,6 +27,7 @@ use crate::hosts::{Hosts, News};
 use crate::log::{Log, Reminder};
 use crate::partitions::Partitions;
 use accept::Door;
+use alone::Alone;
 use closing::Closing;
 use sessions::Sessions;
 use std::io;
@@ -108,6 +111,7 @@ pub struct Server {
     held_back: Vec<SessionId>,
     sessions: Sessions,
     turns: Turns,
+    alone: Alone,
     threads: Threads,
     processes: Processes,
     hosts: Hosts,
@@ -151,6 +155,7 @@ impl Server {
             epoll.add(socket, Interest::READ, Token::Host(index).pack()).map_err(os("plugins"))?;
             epoll.add(stderr, Interest::READ, Token::HostStderr(index).pack()).map_err(os("plugins"))?;
         }
+        let alone = Alone::new(&epoll).map_err(os("timers"))?;
         let mut server = Server {
             broker,
             epoll,
@@ -159,6 +164,7 @@ impl Server {
             held_back: Vec::new(),
             sessions: Sessions::default(),
             turns: Turns::default(),
+            alone,
             threads: Threads::default(),
             processes: Processes::default(),
             hosts,
@@ -286,6 +292,34 @@ impl Server {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "see `Server::run`")]
     fn round(&mut self, now: Time, events: &Events) {
+        if let Some(id) = self.note_speaker(now, events) {
+            self.session_ready_inline(now, id, false);
+            self.consider_alone();
+        } else {
+            self.distribute(now, events);
+        }
+        if self.ending.is_some() {
+            return;
+        }
+        if let Some(process) = self.processes.departed(now) {
+            self.tell(now, Input::ProcessGone { process });
+        }
+        if self.hosts.next_deadline().is_some_and(|deadline| deadline <= now) {
+            self.hosts.expire(now, &mut self.news, &self.log);
+            self.pass_on(now);
+        }
+        if self.broker.next_wakeup().is_some_and(|at| at <= now) {
+            self.tell(now, Input::Timer);
+        }
+        self.door.retry(now, &self.epoll);
+        if !self.held_back.is_empty() {
+            self.hear_again();
+        }
+    }
+
+    /// What several have to say, or others than clients.
+    #[inline(never)]
+    fn distribute(&mut self, now: Time, events: &Events) {
         let mut deaths = 0;
         for event in events.iter() {
             match Token::unpack(event.token) {
@@ -302,6 +336,7 @@ impl Server {
                 }
                 Token::Listener(index) => self.callers(now, index),
                 Token::Signals => self.signalled(now),
+                Token::Beat => self.on_beat(),
                 Token::Host(index) => {
                     self.hosts.readable(now, index, &mut self.news, &self.log);
                     self.pass_on(now);
@@ -320,23 +355,6 @@ impl Server {
             }
         }
         self.finish_turns(now);
-        if self.ending.is_some() {
-            return;
-        }
-        if let Some(process) = self.processes.departed(now) {
-            self.tell(now, Input::ProcessGone { process });
-        }
-        if self.hosts.next_deadline().is_some_and(|deadline| deadline <= now) {
-            self.hosts.expire(now, &mut self.news, &self.log);
-            self.pass_on(now);
-        }
-        if self.broker.next_wakeup().is_some_and(|at| at <= now) {
-            self.tell(now, Input::Timer);
-        }
-        self.door.retry(now, &self.epoll);
-        if !self.held_back.is_empty() {
-            self.hear_again();
-        }
     }
 
     /// One input, and everything that follows from it.

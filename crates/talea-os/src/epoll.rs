@@ -23,6 +23,9 @@ impl Interest {
     pub const WRITE: Interest = Interest(EventFlags::OUT);
     /// Both.
     pub const READ_WRITE: Interest = Interest(Interest::READ.0.union(Interest::WRITE.0));
+    /// As [`Interest::READ`], but reported when something arrives and not as long as something is there (edge triggered). What
+    /// is there when this is asked for counts as arrived; of two arrivals between two waits only one is reported.
+    pub const ARRIVAL: Interest = Interest(Interest::READ.0.union(EventFlags::ET));
 }
 
 /// One descriptor that is ready.
@@ -64,13 +67,19 @@ impl Events {
         Events { slots: vec![none; capacity.max(1)], ready: 0 }
     }
 
+    /// The event of the last wait, if it was the only one.
+    #[inline]
+    pub fn sole(&self) -> Option<Event> {
+        (self.ready == 1).then(|| self.iter().next()).flatten()
+    }
+
     /// The events of the last wait.
     pub fn iter(&self) -> impl Iterator<Item = Event> + '_ {
         self.slots[..self.ready].iter().map(|slot| Event { token: slot.data.u64(), flags: slot.flags })
     }
 }
 
-/// A set of watched descriptors, level triggered.
+/// A set of watched descriptors, level triggered where not asked for arrivals.
 #[derive(Debug)]
 pub struct Epoll(OwnedFd);
 

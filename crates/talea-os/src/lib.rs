@@ -10,6 +10,7 @@
 #![allow(unsafe_code, reason = "kernel calls that no safe wrapper offers; each block carries its argument")]
 #![warn(clippy::undocumented_unsafe_blocks, unsafe_op_in_unsafe_fn)]
 
+pub mod alarm;
 pub mod bell;
 pub mod clock;
 pub mod dropcaps;

@@ -19,6 +19,10 @@ use talea_proto::{Code, Field, Refusal, Request, SpecId};
 /// How often it is seen whether somebody who is held back can be heard again.
 const HEARING: Span = Span::from_ns(1_000_000);
 
+/// So many sightings in a row make a connection one that asks ahead. More than one, because a request that comes in the
+/// moment of the look is taken for one that was there before.
+const AHEAD: u32 = 8;
+
 /// One connection.
 #[derive(Debug)]
 pub(super) struct Session {
@@ -32,11 +36,22 @@ pub(super) struct Session {
     held_back: bool,
     /// Whether it is watched through its user's crowd.
     in_crowd: bool,
+    /// How often in a row it was found to have asked before it was answered.
+    ahead: u32,
 }
 
 impl Session {
-    fn interest(&self) -> Interest {
-        if self.armed && !self.held_back { Interest::READ } else { Interest::NONE }
+    /// What to watch it for, on its own or through its user's crowd.
+    fn interest(&self, for_arrivals: bool) -> Interest {
+        match (self.is_read(), for_arrivals) {
+            (false, _) => Interest::NONE,
+            (true, false) => Interest::READ,
+            (true, true) => Interest::ARRIVAL,
+        }
+    }
+
+    fn is_read(&self) -> bool {
+        self.armed && !self.held_back
     }
 }
 
@@ -53,6 +68,8 @@ struct Crowd {
 pub(super) struct Sessions {
     open: BTreeMap<u64, Session>,
     crowds: BTreeMap<u32, Crowd>,
+    /// The one that is watched for arrivals, if one is.
+    alone: Option<u64>,
     last: u64,
 }
 
@@ -66,10 +83,16 @@ impl Sessions {
         let id = self.last + 1;
         epoll.add(&socket, Interest::READ, Token::Session(id).pack())?;
         self.last = id;
-        self.open.insert(
-            id,
-            Session { socket, uid, same_namespace: None, armed: true, held_back: false, in_crowd: false },
-        );
+        let session = Session {
+            socket,
+            uid,
+            same_namespace: None,
+            armed: true,
+            held_back: false,
+            in_crowd: false,
+            ahead: 0,
+        };
+        self.open.insert(id, session);
         Ok(SessionId(id))
     }
 
@@ -98,12 +121,43 @@ impl Sessions {
         }
     }
 
+    /// The connection that is watched for arrivals.
+    pub(super) fn alone(&self) -> Option<u64> {
+        self.alone
+    }
+
+    /// Whether this connection seems to wait for each answer before it asks again.
+    pub(super) fn awaits_answers(&self, id: u64) -> bool {
+        self.open.get(&id).is_some_and(|session| {
+            !session.in_crowd && session.ahead < AHEAD && !seqpacket::has_unread(&session.socket)
+        })
+    }
+
+    /// Whether something lies unread in the connection that is watched for arrivals, although it is read.
+    pub(super) fn has_asked_ahead(&mut self) -> bool {
+        let Some(session) = self.alone.and_then(|id| self.open.get_mut(&id)) else { return false };
+        let ahead = session.is_read() && seqpacket::has_unread(&session.socket);
+        session.ahead = if ahead { session.ahead + 1 } else { 0 };
+        ahead
+    }
+
+    /// From now on watches this connection for arrivals, or none.
+    pub(super) fn watch_arrivals(&mut self, id: Option<u64>, epoll: &Epoll) {
+        for changed in [std::mem::replace(&mut self.alone, id), id].into_iter().flatten() {
+            self.watch_again(SessionId(changed), epoll);
+        }
+    }
+
     fn watch_again(&self, id: SessionId, epoll: &Epoll) {
         let Some(session) = self.open.get(&id.0) else { return };
         let crowd = self.crowds.get(&session.uid).filter(|_| session.in_crowd);
         let set = crowd.map_or(epoll, |crowd| &crowd.epoll);
         // It is in the set and needs no memory there.
-        let _ = set.modify(&session.socket, session.interest(), Token::Session(id.0).pack());
+        let _ = set.modify(
+            &session.socket,
+            session.interest(self.alone == Some(id.0)),
+            Token::Session(id.0).pack(),
+        );
     }
 
     /// From now on this connection is one of its user's crowd, for the rest of its life.
@@ -119,7 +173,7 @@ impl Sessions {
                 place.insert(crowd)
             }
         };
-        crowd.epoll.add(&session.socket, session.interest(), Token::Session(id).pack())?;
+        crowd.epoll.add(&session.socket, session.interest(false), Token::Session(id).pack())?;
         crowd.members += 1;
         session.in_crowd = true;
         epoll.remove(&session.socket)

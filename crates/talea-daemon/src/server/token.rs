@@ -19,10 +19,12 @@ pub(super) enum Token {
     HostStderr(u64),
     /// One of the many connections of this user has something to say.
     Crowd(u32),
+    /// Somebody who is watched for arrivals is looked after.
+    Beat,
 }
 
 /// The kind lies in the lowest bits; numbers that count up from zero never reach the top.
-const KIND_BITS: u32 = 3;
+const KIND_BITS: u32 = 4;
 
 impl Token {
     pub(super) fn pack(self) -> u64 {
@@ -35,6 +37,7 @@ impl Token {
             Token::Host(number) => (5, number),
             Token::HostStderr(number) => (6, number),
             Token::Crowd(uid) => (7, uid.into()),
+            Token::Beat => (8, 0),
         };
         assert!(number >> (64 - KIND_BITS) == 0, "a number too large for a token");
         number << KIND_BITS | kind
@@ -51,6 +54,7 @@ impl Token {
             5 => Token::Host(number),
             6 => Token::HostStderr(number),
             7 => Token::Crowd(number as u32),
+            8 => Token::Beat,
             kind => unreachable!("a token of kind {kind} was never packed"),
         }
     }
@@ -72,6 +76,7 @@ mod tests {
                 Token::Host(number),
                 Token::HostStderr(number),
                 Token::Crowd(number as u32),
+                Token::Beat,
             ] {
                 assert_eq!(Token::unpack(token.pack()), token);
             }

@@ -87,12 +87,10 @@ impl Server {
     }
 
     /// Serves a connection that is ready if its user has not been served in this round, else keeps it for later.
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "see `Server::run`")]
     pub(super) fn take_turn(&mut self, now: Time, session: u64, hung_up: bool) {
         let Some(uid) = self.sessions.uid(session) else { return };
         if self.turns.is_first(uid) {
-            self.session_ready_inline(now, session, hung_up);
+            self.session_ready(now, session, hung_up);
         } else {
             self.turns.later.push(Ready { uid, session, hung_up });
         }

@@ -107,6 +107,11 @@ fn receive<const ROOM: usize>(socket: BorrowedFd, buffer: &mut [u8]) -> io::Resu
     })
 }
 
+/// Whether a message lies unread in it. One without content does not count.
+pub fn has_unread(socket: impl AsFd) -> bool {
+    rustix::io::ioctl_fionread(socket).is_ok_and(|bytes| bytes > 0)
+}
+
 /// Ends a connection in both directions, throws away up to `most` messages that lie unread in it and carry no
 /// descriptor, and tells whether something is left. From then on nothing comes in, so where the answer is `false`
 /// closing the socket drops nothing but the socket.

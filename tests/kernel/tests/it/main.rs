@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod abuse;
+mod arrivals;
 mod attacker;
 mod choice;
 mod claims;
