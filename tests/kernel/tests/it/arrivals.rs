@@ -1,61 +1,14 @@
 //! A connection that is alone is watched for arrivals: nothing that it sends is left lying.
 
 use rustix::process::Signal;
-use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::time::{Duration, Instant};
-use talea_kernel_tests::{Bench, Daemon, config, kernel, needs_root};
-use talea_os::{proc, seqpacket};
-use talea_proto::message::Status;
-use talea_proto::wire::decode_reply;
-use talea_proto::{MESSAGE_MAX, Reply, Request, VERSION};
+use std::time::Duration;
+use talea_kernel_tests::{ALICE, Agent, BOB, Bench, Client, Daemon, config, eventually, kernel, needs_root};
+use talea_os::proc;
+use talea_proto::{Reply, Request};
 
-/// Longer than a hole in this machine.
-const PATIENCE: Duration = Duration::from_secs(10);
 /// In the `events:` of an entry of an epoll set: reported when something arrives.
 const EDGE: u32 = 1 << 31;
-
-/// A connection that may ask before it has been answered.
-struct Caller {
-    socket: OwnedFd,
-    sent: u32,
-    heard: u32,
-}
-
-impl Caller {
-    fn new(daemon: &Daemon) -> Caller {
-        let socket = seqpacket::connect(daemon.socket(), PATIENCE).expect("a connection");
-        let mut caller = Caller { socket, sent: 0, heard: 0 };
-        caller.send(&Request::Hello { min: VERSION, max: VERSION });
-        let said = caller.receive();
-        assert!(matches!(said, Reply::Welcome { .. }), "{said:?}");
-        caller
-    }
-
-    fn send(&mut self, request: &Request) {
-        self.sent += 1;
-        let mut buffer = vec![0; MESSAGE_MAX];
-        let length = request.encode(self.sent, &mut buffer);
-        seqpacket::send_waiting(&self.socket, &buffer[..length], None).expect("room in the socket");
-    }
-
-    fn receive(&mut self) -> Reply {
-        let mut buffer = vec![0; MESSAGE_MAX];
-        let received = seqpacket::recv_waiting(&self.socket, &mut buffer).expect("an answer in time");
-        let (seq, reply) = decode_reply(&buffer[..received.len]).expect("a reply");
-        self.heard += 1;
-        assert_eq!(seq, self.heard, "answers come in the order of the requests");
-        reply
-    }
-
-    fn status(&mut self) -> Status {
-        self.send(&Request::Status);
-        match self.receive() {
-            Reply::Status(status) => *status,
-            other => panic!("{other:?}"),
-        }
-    }
-}
 
 /// Whether a connection is watched for arrivals, from the kernel's account of the daemon's sets.
 fn watches_arrivals(daemon: &Daemon) -> bool {
@@ -79,10 +32,10 @@ fn watches_arrivals(daemon: &Daemon) -> bool {
 }
 
 /// Asks until the daemon watches for arrivals; `false` when it never does.
-fn becomes_alone(caller: &mut Caller, daemon: &Daemon) -> bool {
+fn becomes_alone(client: &Client, daemon: &Daemon) -> bool {
     (0..50).any(|_| {
         for _ in 0..32 {
-            caller.status();
+            client.status();
         }
         watches_arrivals(daemon)
     })
@@ -93,18 +46,15 @@ fn who_is_alone_and_busy_is_watched_for_arrivals_until_quiet() {
     needs_root!();
     let bench = Bench::new("arrivals");
     let daemon = Daemon::start(&bench, &config::open());
-    let mut caller = Caller::new(&daemon);
+    let alice = Agent::user(ALICE);
+    let client = alice.connect(&daemon);
     assert!(!watches_arrivals(&daemon), "nobody has said more than hello");
-    assert!(becomes_alone(&mut caller, &daemon));
-    let quiet = Instant::now();
-    while watches_arrivals(&daemon) {
-        assert!(quiet.elapsed() < PATIENCE, "watched for arrivals although quiet");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    // From then on nothing wakes the daemon: two questions are two wake-ups.
-    let before = caller.status().wakeups;
+    assert!(becomes_alone(&client, &daemon));
+    eventually("who is quiet is watched as before", || !watches_arrivals(&daemon));
+    let before = client.status().wakeups;
+    // Ten beats in which nothing happens, so there is nothing to wait for.
     std::thread::sleep(Duration::from_millis(200));
-    assert_eq!(caller.status().wakeups - before, 1);
+    assert_eq!(client.status().wakeups - before, 1, "the beat goes on");
 }
 
 #[test]
@@ -112,32 +62,26 @@ fn who_is_heard_beside_another_is_not_alone() {
     needs_root!();
     let bench = Bench::new("beside");
     let daemon = Daemon::start(&bench, &config::open());
-    let (mut first, mut second) = (Caller::new(&daemon), Caller::new(&daemon));
-    assert!(becomes_alone(&mut first, &daemon));
+    let (alice, bob) = (Agent::user(ALICE), Agent::user(BOB));
+    let (first, second) = (alice.connect(&daemon), bob.connect(&daemon));
+    assert!(becomes_alone(&first, &daemon));
     second.status();
     assert!(!watches_arrivals(&daemon));
-    first.status();
-    assert!(becomes_alone(&mut second, &daemon));
+    assert!(becomes_alone(&second, &daemon));
     // Its end is heard, too.
-    drop(second);
-    let status = first.status();
-    assert!(!watches_arrivals(&daemon));
-    assert_eq!(status.sessions, 1);
+    second.close();
+    eventually("an end is noticed", || first.status().sessions == 1);
 }
 
 /// Sends requests that can only be seen to arrive as one.
-fn ask_ahead(caller: &mut Caller, daemon: &Daemon) {
-    let stopped = || proc::stat(kernel::tid(daemon.pid())).expect("a daemon").state == b'T';
+fn ask_ahead(client: &Client, daemon: &Daemon) {
     daemon.signal(Signal::STOP);
-    let asked = Instant::now();
-    while !stopped() {
-        assert!(asked.elapsed() < PATIENCE, "the daemon does not stop");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    (0..3).for_each(|_| caller.send(&Request::Status));
+    eventually("the daemon stops", || proc::stat(kernel::tid(daemon.pid())).expect("a daemon").state == b'T');
+    let asked = [(); 3].map(|()| client.send(&Request::Status));
     daemon.signal(Signal::CONT);
-    for _ in 0..3 {
-        let said = caller.receive();
+    for seq in asked {
+        let (answered, said) = client.receive().expect("an answer");
+        assert_eq!(answered, seq, "answers come in the order of the requests");
         assert!(matches!(said, Reply::Status(_)), "{said:?}");
     }
 }
@@ -147,14 +91,19 @@ fn requests_sent_ahead_of_the_answers_are_all_answered() {
     needs_root!();
     let bench = Bench::new("ahead");
     let daemon = Daemon::start(&bench, &config::open());
-    let mut caller = Caller::new(&daemon);
+    let alice = Agent::user(ALICE);
+    let client = alice.connect(&daemon);
     // A hole in this machine, or a beat, may come between: then it was not watched for arrivals when it asked.
-    let learned = (0..100).any(|_| {
-        if !becomes_alone(&mut caller, &daemon) {
-            return true;
+    let asked_ahead = (0..100).take_while(|_| {
+        let alone = becomes_alone(&client, &daemon);
+        if alone {
+            ask_ahead(&client, &daemon);
         }
-        ask_ahead(&mut caller, &daemon);
-        false
+        alone
     });
-    assert!(learned, "watched for arrivals time and again although it asks ahead");
+    let times = asked_ahead.count();
+    assert!(
+        (8..100).contains(&times),
+        "it takes eight sightings to learn that somebody asks ahead, and took {times}"
+    );
 }
