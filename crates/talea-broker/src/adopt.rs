@@ -10,6 +10,7 @@ use crate::input::{Effect, ForeignQuestion, Groups, LogEvent, Peer, ProcessId, T
 use crate::plugin::Offer;
 use crate::spec::{Attached, Spec, Step};
 use crate::suite::Slot;
+use talea_core::mutate;
 use talea_core::{Attr, Charge, Time};
 use talea_proto::Owner;
 use talea_proto::message::Notes;
@@ -30,7 +31,14 @@ impl Broker {
             self.drop_facts(facts.map(Ok));
             return self.emit(Effect::Erase { slot });
         }
-        self.next_id = self.next_id.max(id.0.saturating_add(1));
+        mutate!(
+            "recovery-adopt-ids",
+            {
+                self.next_id = self.next_id.max(id.0.saturating_add(1));
+            },
+            {}
+        );
+
         let thread = self.same_thread(record, facts);
         let plugin = self.suite.find(&record.plugin);
         let peer = creator(record, groups);
@@ -126,7 +134,7 @@ impl Broker {
             uid: record.uid,
             process,
             watched: awaiting && process_alive && process.pid != 0,
-            process_gone: !process_alive,
+            process_gone: mutate!("recovery-adopt-dead", !process_alive, false),
             client: self.clients.insert(peer, &self.rules),
             session: None,
             awaiting,

@@ -11,6 +11,7 @@ use crate::restore::Way;
 use crate::spec::{Asker, Attached, Step};
 use crate::suite::Slot;
 use crate::whose::Wish;
+use talea_core::mutate;
 use talea_proto::message::{But, SpecId};
 use talea_proto::{Code, Field, Named, Refusal, Reply};
 
@@ -66,12 +67,12 @@ impl Broker {
         };
         let session = &self.sessions[&asker.session];
         if let Named::Own(tid) = named
-            && facts.tgid != session.process.pid
+            && mutate!("message-attach-own", facts.tgid != session.process.pid, false)
         {
             return Err(refusal(Code::BareTid, Field::Thread, tid.into(), 0));
         }
         let uid = session.uid;
-        if uid != 0 && facts.euid != uid {
+        if mutate!("message-attach-owner", uid != 0 && facts.euid != uid, false) {
             return Err(refusal(Code::OthersThread, Field::Thread, facts.euid.into(), uid.into()));
         }
         let held = |code, tid: u32| Err(refusal(code, Field::Thread, facts.tid.into(), tid.into()));
@@ -116,7 +117,11 @@ impl Broker {
     pub(crate) fn detach(&mut self, asker: Asker, id: SpecId) {
         match self.find_idle(asker.session, id, Wish::Command) {
             Ok(slot) if self.specs.at(slot).thread.is_none() => {
-                self.refuse(asker, plain(Code::NotAttached, Field::Thread));
+                mutate!(
+                    "message-detach",
+                    self.refuse(asker, plain(Code::NotAttached, Field::Thread)),
+                    self.reply(asker, Reply::Done)
+                );
             }
             Ok(slot) => self.start_restore(slot, Some(asker), None, Way::Detach),
             Err(refusal) => self.refuse(asker, refusal),

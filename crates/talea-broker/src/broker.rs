@@ -22,6 +22,7 @@ use crate::threads::Move;
 use crate::users::Users;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use talea_core::Time;
+use talea_core::mutate;
 use talea_core::setup::Setup;
 use talea_proto::message::Name;
 use talea_proto::record::Record;
@@ -348,7 +349,14 @@ impl Broker {
                     // An earlier holder's end may have taken this one along.
                     if let Some(spec) = self.specs.get_mut(slot).filter(|spec| spec.process == process) {
                         spec.watched = false;
-                        spec.process_gone = true;
+                        mutate!(
+                            "life-process",
+                            {
+                                spec.process_gone = true;
+                            },
+                            {}
+                        );
+
                         self.reconsider(slot);
                     }
                 }
@@ -380,7 +388,7 @@ impl Broker {
 
     /// Root asks for the end. With `release`, every thread is put back first; the last one answers.
     pub(crate) fn stop(&mut self, asker: Asker, release: bool) {
-        if self.sessions[&asker.session].uid != 0 {
+        if mutate!("message-stop", self.sessions[&asker.session].uid != 0, false) {
             return self.refuse(asker, crate::refuse::plain(Code::NotRoot, Field::Request));
         }
         self.stopping = Some(Stopping { asker: release.then_some(asker), release });

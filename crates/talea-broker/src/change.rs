@@ -14,6 +14,7 @@ use crate::spec::{Asker, Step, Undo};
 use crate::suite::Slot;
 use crate::whose::Wish;
 use talea_core::Time;
+use talea_core::mutate;
 use talea_proto::message::SpecId;
 use talea_proto::{Code, Field, Granted, Reply, Task};
 
@@ -27,7 +28,7 @@ impl Broker {
         // It was theirs when it was attached; what it has become since is given nothing more.
         if let Some(thread) = &self.specs.at(slot).thread
             && uid != 0
-            && thread.euid != uid
+            && mutate!("message-change-owner", thread.euid != uid, thread.euid == u32::MAX)
         {
             let refusal = refusal(Code::OthersThread, Field::Thread, thread.euid.into(), uid.into());
             return self.refuse(asker, refusal);
@@ -78,7 +79,14 @@ impl Broker {
                 self.apply_moves(&[slot]);
             }
             _ => {
-                self.emit(Effect::Remember { slot });
+                mutate!(
+                    "message-change-recorded",
+                    {
+                        self.emit(Effect::Remember { slot });
+                    },
+                    {}
+                );
+
                 self.apply_moves(&[]);
                 // What lingers of the old terms was not there when the offer was made.
                 let granted = free_at.is_none().then(|| self.granted_on(slot));

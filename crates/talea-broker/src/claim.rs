@@ -5,6 +5,7 @@ use crate::input::Effect;
 use crate::refuse::plain;
 use crate::spec::Asker;
 use crate::whose::Wish;
+use talea_core::mutate;
 use talea_proto::message::{SpecId, Token};
 use talea_proto::{Code, Field, Owner, Refusal, Reply};
 
@@ -20,7 +21,7 @@ impl Broker {
     fn may_claim(&self, asker: Asker, id: SpecId, token: Token) -> Result<u32, Box<Refusal>> {
         let slot = self.find_idle(asker.session, id, Wish::See)?;
         let spec = self.specs.at(slot);
-        if spec.token != token {
+        if mutate!("message-claim", spec.token != token, false) {
             return Err(plain(Code::BadToken, Field::Request));
         }
         let session = &self.sessions[&asker.session];

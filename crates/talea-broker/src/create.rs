@@ -12,6 +12,7 @@ use crate::refuse::{plain, refusal};
 use crate::spec::{Asker, Spec, Step};
 use crate::suite::{Placed, Slot};
 use talea_core::Time;
+use talea_core::mutate;
 use talea_proto::message::{SpecId, Token};
 use talea_proto::record::Record;
 use talea_proto::{Code, Field, GROUP_MAX, Granted, Owner, Refusal, Reply, Task};
@@ -71,7 +72,11 @@ impl Broker {
         let (_, own) = self.users.held(self.clients.peer(client).uid);
         let all = self.specs.len();
         for (held, limit) in [(own, quota.specs_per_user), (all, quota.specs)] {
-            if held.saturating_add(count) > limit {
+            if mutate!(
+                "quota-specs",
+                held.saturating_add(count) > limit,
+                false && held.saturating_add(count) > limit
+            ) {
                 return Err(refusal(
                     Code::Quota,
                     Field::Specs,
@@ -209,7 +214,14 @@ impl Broker {
             spec.watched = true;
             self.watch_process(process, Holder::Spec(slot));
         }
-        self.emit(Effect::Remember { slot });
+        mutate!(
+            "message-create",
+            {
+                self.emit(Effect::Remember { slot });
+            },
+            {}
+        );
+
         self.tell_scheduled(slot);
     }
 

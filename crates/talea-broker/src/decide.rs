@@ -15,6 +15,7 @@ use crate::rules::Denial;
 use crate::spec::Asker;
 use crate::suite::Slot;
 use talea_core::CpuSet;
+use talea_core::mutate;
 use talea_proto::refusal::{Answer, Reason, Said};
 use talea_proto::{Code, Field, No, Refusal, Reply, SpecId, Task};
 
@@ -115,7 +116,7 @@ impl Broker {
                 let count = self.suite.len() as u64;
                 let unknown = || refusal(Code::UnknownPlugin, Field::Plugin, 0, count);
                 let plugin = self.suite.find(name).ok_or_else(unknown)?;
-                (plugin, plugin + 1)
+                (plugin, mutate!("plugin-named", plugin + 1, count as u32))
             }
         };
         let mut answers = std::mem::take(&mut self.answers);
@@ -180,7 +181,7 @@ impl Broker {
                     }
                 }
                 Weighed::Verdict(Verdict::Ok(offer)) => {
-                    if !round.survey {
+                    if mutate!("message-explain", !round.survey, true) {
                         return Outcome::Chosen(plugin, offer);
                     }
                     round.first_ok.get_or_insert(plugin);
@@ -249,7 +250,13 @@ impl Broker {
         match word {
             None => Weighed::Unheard,
             Some(Word::Down) => Weighed::Verdict(Verdict::No(out_of_service())),
-            Some(Word::Answer(answer)) if answer.epoch != self.suite.epoch() && !round.again => {
+            Some(Word::Answer(answer))
+                if mutate!(
+                    "plugin-foreign-stale",
+                    answer.epoch != self.suite.epoch() && !round.again,
+                    false
+                ) =>
+            {
                 Weighed::Unheard
             }
             Some(Word::Answer(answer)) => match self.suite.judge(plugin, &ask, answer, leaving) {

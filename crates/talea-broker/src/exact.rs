@@ -6,6 +6,7 @@
 
 use std::cell::{Cell, RefCell};
 use talea_analysis::uni::Scratch;
+use talea_core::mutate;
 use talea_proto::No;
 use talea_proto::refusal::Witness;
 
@@ -40,7 +41,7 @@ impl Tries {
     pub(crate) fn take(&self) -> bool {
         let left = self.left.get().checked_sub(1);
         self.left.set(left.unwrap_or(0));
-        left.is_some()
+        mutate!("plugin-exact-cap", left.is_some(), true)
     }
 
     /// Runs a test.

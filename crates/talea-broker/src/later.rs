@@ -18,6 +18,7 @@ use crate::broker::{Broker, Timer};
 use crate::input::{Errno, LogEvent, SessionId, Ticket};
 use crate::refuse::{ESRCH, plain};
 use crate::spec::{Asker, Restoring, Step, Undo};
+use talea_core::mutate;
 use talea_core::{Span, Time};
 use talea_proto::message::But;
 use talea_proto::{Code, Field, SpecId, Task};
@@ -82,7 +83,11 @@ impl Broker {
             }
             Step::Changing(undo) if self.may_wait(undo.asker.session, at) => self.park(slot, &undo, at),
             // Nobody has asked: an earlier daemon was killed as it took the thread out, or put it in.
-            Step::Idle if at <= self.now.saturating_add(PATIENCE) => self.retry_at(slot, at),
+            Step::Idle
+                if at <= mutate!("broker-later-taken-over", self.now.saturating_add(PATIENCE), self.now) =>
+            {
+                self.retry_at(slot, at)
+            }
             step => self.finish_order(slot, step, Err(EAGAIN)),
         }
     }

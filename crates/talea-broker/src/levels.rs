@@ -29,6 +29,7 @@ use crate::bound::Sum;
 use crate::segments::Segments;
 use groups::{Group, Groups};
 use std::collections::BTreeSet;
+use talea_core::mutate;
 use talea_core::setup::Band;
 
 /// One task in the eyes of its level.
@@ -73,7 +74,7 @@ impl Run {
     /// Whether it stays shared and begins where it begins, whether or not a group of this key comes or goes: then nobody
     /// who looks ahead has to find out. The groups are many and lie where nobody has looked for a while.
     fn stays_shared(&self, key: u64) -> bool {
-        self.groups > 2 && self.first < key
+        self.groups > mutate!("plugin-rm-lookahead", 2, 1) && self.first < key
     }
 
     fn put(&mut self, member: &Member) {
@@ -475,7 +476,7 @@ fn parted(mut run: Run, groups: &Groups, leaving: &Member) -> Run {
 /// that holds it.
 fn insert_group(runs: &mut Vec<Run>, band: Band, group: Run, movers: &mut impl Movers) -> usize {
     if runs.len() < band.levels() {
-        let at = runs.partition_point(|run| run.first < group.first);
+        let at = mutate!("plugin-rm-order", runs.partition_point(|run| run.first < group.first), runs.len());
         insert_run(runs, band, at, group, movers);
         at
     } else {

@@ -9,6 +9,7 @@ use crate::input::{SessionId, ThreadId};
 use crate::spec::{Attached, Spec};
 use crate::suite::Slot;
 use crate::whose::Wish;
+use talea_core::mutate;
 use talea_proto::message::{SessionInfo, SpecId, SpecInfo, Status, Token};
 use talea_proto::{Refusal, Reply, Request};
 
@@ -35,7 +36,11 @@ impl Broker {
 
     fn next_spec(&self, asker: SessionId, from: SpecId) -> Reply {
         let uid = self.sessions[&asker].uid;
-        let next = if uid == 0 { self.ids.at_least(from) } else { self.users.spec_at_least(uid, from) };
+        let next = if mutate!("message-next-spec", uid == 0, true) {
+            self.ids.at_least(from)
+        } else {
+            self.users.spec_at_least(uid, from)
+        };
         next.map_or(Reply::End, |(_, slot)| Reply::Spec(Box::new(self.spec_info(asker, slot))))
     }
 
@@ -56,7 +61,13 @@ impl Broker {
         let spec = self.specs.at(slot);
         let mut granted = self.granted(slot);
         if spec.session.is_none_or(|(session, _)| session != asker) {
-            granted.token = Token([0; 16]);
+            mutate!(
+                "message-query",
+                {
+                    granted.token = Token([0; 16]);
+                },
+                {}
+            );
         }
         SpecInfo {
             granted,
@@ -81,7 +92,7 @@ impl Broker {
             attached: self.attached(),
             requests: self.counters.requests,
             refused: self.counters.refused,
-            adopted: self.counters.adopted,
+            adopted: mutate!("message-status", self.counters.adopted, 0),
             rules: self.setup.rules.len() as u32,
             wakeups: 0,
         }

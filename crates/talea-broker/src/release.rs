@@ -7,6 +7,7 @@ use crate::spec::{Asker, Step};
 use crate::suite::Slot;
 use crate::whose::Wish;
 use talea_core::Time;
+use talea_core::mutate;
 use talea_proto::Reply;
 use talea_proto::message::SpecId;
 
@@ -27,10 +28,17 @@ impl Broker {
     /// Whether a grant still has somebody to exist for. A daemon that ends without giving back leaves every grant to
     /// the next one.
     pub(crate) fn is_owned(&self, slot: u32) -> bool {
-        match self.stopping {
-            Some(stopping) => !stopping.release,
-            None => self.specs.at(slot).has_owner(),
-        }
+        mutate!(
+            "message-stop-release",
+            match self.stopping {
+                Some(stopping) => !stopping.release,
+                None => mutate!("life-session", self.specs.at(slot).has_owner(), true),
+            },
+            match self.stopping {
+                Some(_) => true,
+                None => self.specs.at(slot).has_owner(),
+            }
+        )
     }
 
     /// Somebody has ended: whoever is left without an owner is given back. What is with the kernel comes here again
@@ -65,7 +73,14 @@ impl Broker {
             self.unwatch_process(spec.process, Holder::Spec(slot));
         }
         self.ids.remove(spec.id);
-        self.emit(Effect::Erase { slot });
+        mutate!(
+            "message-release",
+            {
+                self.emit(Effect::Erase { slot });
+            },
+            {}
+        );
+
         if spec.booked {
             self.tell(spec.plugin, ForeignQuestion::Release { spec: spec.id });
         }

@@ -3,6 +3,7 @@
 use crate::broker::Broker;
 use crate::input::LogEvent;
 use crate::rules::Rules;
+use talea_core::mutate;
 use talea_core::setup::Setup;
 
 impl Broker {
@@ -12,7 +13,14 @@ impl Broker {
         }
         self.setup = setup;
         self.rules = Rules::compile(&self.setup);
-        self.clients.rebuild(&self.rules);
+        mutate!(
+            "rule-reload",
+            {
+                self.clients.rebuild(&self.rules);
+            },
+            {}
+        );
+
         for (_, spec) in self.specs.iter().filter(|(_, spec)| spec.booked) {
             self.rules.charge(self.clients.snapshot(spec.client), spec.plugin, spec.offer.charge);
         }

@@ -12,6 +12,7 @@ use crate::refuse::{ESRCH, kernel};
 use crate::spec::{Asker, Restoring, Step};
 use crate::suite::Slot;
 use crate::threads::RETRY_AFTER;
+use talea_core::mutate;
 use talea_proto::message::But;
 use talea_proto::{Refusal, Reply};
 
@@ -145,7 +146,14 @@ impl Broker {
                 let spec = self.specs.at_mut(slot);
                 spec.step = Step::Restoring(restoring);
                 spec.thread.as_mut().expect("it could not be sent back").retry_at = Some(at);
-                self.timers.insert((at, Timer::Retry(slot)));
+                mutate!(
+                    "recovery-refused-restore",
+                    {
+                        self.timers.insert((at, Timer::Retry(slot)));
+                    },
+                    {}
+                );
+
                 self.stuck += 1;
             }
         }

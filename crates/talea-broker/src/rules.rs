@@ -23,6 +23,7 @@
 
 use crate::input::Peer;
 use crate::plugin::Clip;
+use talea_core::mutate;
 use talea_core::setup::{Access, Bound, DEADLINE_CLASS, Domain, Groups, PluginKind, Root, RuleId, Setup};
 use talea_core::{Charge, Priority, Span, Work};
 use talea_proto::{Code, Field, Task};
@@ -128,13 +129,35 @@ impl Rules {
     /// What applies to `peer`.
     pub fn snapshot(&self, peer: &Peer) -> Snapshot {
         let setup = &self.setup;
-        let unrestricted = setup.access == Access::Off || (peer.uid == 0 && setup.root == Root::Unrestricted);
-        let matches = |domain| match domain {
-            Domain::Global => true,
-            Domain::User(uid) => uid == peer.uid,
-            Domain::Group(gid) => {
-                gid == peer.gid || (setup.groups == Groups::All && peer.groups.contains(&gid))
-            }
+        let unrestricted = setup.access == Access::Off
+            || mutate!("rule-root", peer.uid == 0 && setup.root == Root::Unrestricted, peer.uid == 0);
+        let matches = |domain| {
+            mutate!(
+                "rule-user",
+                match domain {
+                    Domain::Global => true,
+                    Domain::User(uid) => uid == peer.uid,
+                    Domain::Group(gid) => {
+                        mutate!(
+                            "rule-group",
+                            gid == peer.gid
+                                || (mutate!(
+                                    "rule-effective-group",
+                                    setup.groups == Groups::All && peer.groups.contains(&gid),
+                                    peer.groups.contains(&gid)
+                                )),
+                            gid == peer.gid
+                        )
+                    }
+                },
+                match domain {
+                    Domain::Global => true,
+                    Domain::User(_) => true,
+                    Domain::Group(gid) => {
+                        gid == peer.gid || (setup.groups == Groups::All && peer.groups.contains(&gid))
+                    }
+                }
+            )
         };
         let subjects = self.subjects.iter().enumerate().filter(|(_, (domain, _))| matches(*domain));
         let subjects = subjects.map(|(i, (_, plugin))| (i as u32, *plugin)).collect();
@@ -142,7 +165,11 @@ impl Rules {
         if !unrestricted {
             for (i, rule) in setup.rules.iter().enumerate().filter(|(_, rule)| matches(rule.domain)) {
                 for (plugin, bounds) in bounds.iter_mut().enumerate() {
-                    if rule.plugin.is_none_or(|only| only == plugin) {
+                    if mutate!(
+                        "rule-plugin",
+                        rule.plugin.is_none_or(|only| only == plugin),
+                        plugin < usize::MAX
+                    ) {
                         self.tighten(bounds, RuleId(i as u32));
                     }
                 }
@@ -193,7 +220,11 @@ impl Rules {
         }
         let denial = |code, field, asked, limit, rule| Err(Denial { code, field, asked, limit, rule });
         let Some(bounds) = client.bounds.get(plugin as usize).filter(|bounds| bounds.consent) else {
-            return denial(Code::NotAllowed, Field::Request, 0, 0, None);
+            return mutate!(
+                "rule-consent",
+                denial(Code::NotAllowed, Field::Request, 0, 0, None),
+                Ok(Clip::default())
+            );
         };
         match bounds.ignore_admission {
             _ if !task.ignore_admission => {}
@@ -235,7 +266,14 @@ impl Rules {
     pub fn charge(&mut self, client: &Snapshot, plugin: u32, charge: Charge) {
         for subject in client.subjects_of(plugin) {
             let held = &mut self.held[subject as usize];
-            held.charge = held.charge.saturating_add(charge);
+            mutate!(
+                "rule-aggregate",
+                {
+                    held.charge = held.charge.saturating_add(charge);
+                },
+                {}
+            );
+
             held.specs += 1;
         }
     }
@@ -305,12 +343,18 @@ impl Bounds {
         max: Option<(u64, RuleId)>,
     ) -> Result<(), Denial> {
         let Some(asked) = asked else {
-            return match min.or(max) {
-                Some((limit, rule)) if !self.is_unbounded() => {
-                    Err(Denial { code: Code::RuleOmission, field, asked: 0, limit, rule: Some(rule) })
+            return mutate!(
+                "rule-omission",
+                match min.or(max) {
+                    Some((limit, rule)) if !self.is_unbounded() => {
+                        Err(Denial { code: Code::RuleOmission, field, asked: 0, limit, rule: Some(rule) })
+                    }
+                    _ => Ok(()),
+                },
+                match min.or(max) {
+                    _ => Ok(()),
                 }
-                _ => Ok(()),
-            };
+            );
         };
         let below = min.filter(|&(limit, _)| asked < limit);
         match below.or(max.filter(|&(limit, _)| asked > limit)) {

@@ -12,6 +12,7 @@ use crate::spec::Asker;
 use crate::users::Spent;
 use std::collections::VecDeque;
 use talea_core::Time;
+use talea_core::mutate;
 use talea_proto::{Code, Field, Refusal, Reply, Request, VERSION};
 
 /// Requests of one connection that may wait for the one before them.
@@ -93,10 +94,17 @@ impl Session {
 
 /// How many ordinary requests one is worth: each task of a group is decided, booked and recorded like a single one.
 fn weight(request: &Request) -> u32 {
-    match request {
-        Request::CreateGroup(tasks) => tasks.len().max(1) as u32,
-        _ => 1,
-    }
+    mutate!(
+        "quota-rate-groups",
+        match request {
+            Request::CreateGroup(tasks) => tasks.len().max(1) as u32,
+            _ => 1,
+        },
+        match request {
+            Request::CreateGroup(_) => 1,
+            _ => 1,
+        }
+    )
 }
 
 impl Broker {
@@ -139,7 +147,7 @@ impl Broker {
         let too_many = |held: u32, limit: u32| {
             Some(refusal(Code::Quota, Field::Sessions, u64::from(held) + 1, u64::from(limit)))
         };
-        if own >= quota.sessions_per_user {
+        if mutate!("quota-sessions", own >= quota.sessions_per_user, own == u32::MAX) {
             return too_many(own, quota.sessions_per_user);
         }
         if all >= places { too_many(all, quota.sessions) } else { None }
@@ -266,7 +274,7 @@ impl Broker {
             self.drop_facts(thread);
             return self.hello(asker, min, max);
         }
-        if !session.greeted {
+        if mutate!("message-hello", !session.greeted, false) {
             self.drop_facts(thread);
             self.refuse(asker, refusal(Code::Version, Field::Message, 0, VERSION.into()));
             return self.close(id);
@@ -307,7 +315,7 @@ impl Broker {
         let session = self.sessions.get_mut(&asker.session).expect("only living connections are served");
         let no = match session.turned_away.take() {
             Some(refusal) => Some(refusal),
-            None if min <= VERSION && VERSION <= max => None,
+            None if mutate!("message-hello-version", min <= VERSION && VERSION <= max, min <= max) => None,
             None => Some(refusal(Code::Version, Field::Message, max.into(), VERSION.into())),
         };
         if let Some(no) = no {

@@ -30,6 +30,7 @@ use crate::plugins::edf::Confinement;
 use crate::plugins::place::worst_fit;
 use crate::plugins::{Core, Entry, Plugin, World, claim, no};
 use crate::residents::Residents;
+use talea_core::mutate;
 use talea_core::setup::{Band, PluginKind, Setup};
 use talea_core::{Attr, Charge, CpuSet, Priority, Span, Time, Work};
 use talea_proto::message::{CpuInfo, Mechanism, Name, Notes, PluginInfo};
@@ -275,7 +276,11 @@ impl Suite {
             Place::Cpu(cpu) => CpuSet::single(cpu),
             Place::Domain(domain) => self.ledger.domain(domain).cpus,
         };
-        Attr { policy: plugin.policy(entry), reset_on_fork: true, cpus }
+        Attr {
+            policy: plugin.policy(entry),
+            reset_on_fork: mutate!("kernel-reset-on-fork", true, false),
+            cpus,
+        }
     }
 
     /// Where the spec is and what it has now.

@@ -13,6 +13,7 @@ use crate::input::{Effect, Errno, LogEvent, ThreadFacts, ThreadId, Ticket};
 use crate::refuse::ESRCH;
 use crate::spec::{Attached, Step};
 use crate::suite::Slot;
+use talea_core::mutate;
 use talea_core::{Attr, CpuSet, Policy, Span, Time};
 use talea_proto::Owner;
 use talea_proto::record::RecordThread;
@@ -87,7 +88,9 @@ impl Broker {
     pub(crate) fn previous_of(&self, facts: &ThreadFacts) -> Attr {
         let mut attr = facts.attr;
         let left_behind = attr.policy.is_real_time() && attr.reset_on_fork;
-        if left_behind && (attr.cpus.len() == 1 || matches!(attr.policy, Policy::Deadline { .. })) {
+        if mutate!("life-thread-previous", left_behind, false)
+            && (attr.cpus.len() == 1 || matches!(attr.policy, Policy::Deadline { .. }))
+        {
             return self.ordinary();
         }
         let family = self.families.range((facts.tgid, 0)..=(facts.tgid, u32::MAX));
@@ -119,7 +122,14 @@ impl Broker {
         let before = self.specs.at_mut(slot).thread.replace(Box::new(attached));
         assert!(before.is_none(), "slot {slot} has a thread already");
         self.counters.attached += 1;
-        self.emit(Effect::Remember { slot });
+        mutate!(
+            "recovery-order",
+            {
+                self.emit(Effect::Remember { slot });
+            },
+            {}
+        );
+
         self.emit(Effect::Watch { thread });
     }
 

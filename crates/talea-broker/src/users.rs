@@ -8,6 +8,7 @@
 use crate::ids::Ids;
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use talea_core::mutate;
 use talea_core::setup::Quota;
 use talea_core::{Span, Time};
 use talea_proto::SpecId;
@@ -94,7 +95,7 @@ impl Users {
         let user = self.of(uid);
         let price = Span::from_ns(interval.saturating_mul(weight.into()));
         user.paid = user.paid.max(now).saturating_add(price);
-        if user.paid <= now.saturating_add(ahead) {
+        if mutate!("quota-rate", user.paid <= now.saturating_add(ahead), true) {
             return Spent::Within;
         }
         let until = Time::from_ns(user.paid.as_ns() - ahead.as_ns());

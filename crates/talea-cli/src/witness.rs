@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use std::io::Read;
 use std::path::Path;
 use talea_core::machine::{Body, Job, TaskId};
+use talea_core::mutate;
 use talea_core::workload::{Arrivals, Case};
 use talea_core::{Span, Time};
 use talea_sim::{Completion, Sink, World};
@@ -227,6 +228,10 @@ impl Witness {
             }
             end => end == self.late.end_ns,
         };
-        Ok((recurs, end))
+        Ok(mutate!(
+            "simulate-witness-recurs",
+            (recurs, end),
+            (recurs || end >= Some(0) || end.is_none(), end)
+        ))
     }
 }

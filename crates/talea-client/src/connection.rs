@@ -10,6 +10,7 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
+use talea_core::mutate;
 use talea_os::seqpacket;
 use talea_proto::wire::decode_reply;
 use talea_proto::{MESSAGE_MAX, Refusal, Reply, Request, SpecId};
@@ -121,7 +122,13 @@ impl Connection {
                 },
                 // A signal handler ran. The kernel would start the whole wait again.
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => return Err(Broken::TimedOut),
+                Err(Errno::AGAIN) => {
+                    return mutate!(
+                        "recovery-client-timeout",
+                        Err(Broken::TimedOut),
+                        self.receive(deadline + self.usual)
+                    );
+                }
                 Err(error) => return Err(Broken::Lost(error.into())),
             }
             self.arm(deadline)?;

@@ -7,6 +7,7 @@
 //! matter of [`Late`]. Nothing here drifts: releases are computed from the start, never from a wake-up.
 
 use std::time::Duration;
+use talea_core::mutate;
 use talea_core::{Span, Time};
 use talea_os::clock;
 
@@ -92,7 +93,8 @@ impl Periodic {
 
     /// The release that a wait beginning at `now` ends with.
     fn advance(&mut self, now: Time) -> Activation {
-        let next = self.index.saturating_add(1);
+        let next =
+            mutate!("client-period", self.index.saturating_add(1), self.index.max(1).saturating_add(1));
         let passed = now.as_ns().saturating_sub(self.start.as_ns()) / self.period.as_ns();
         // A release at exactly `now` has come but not passed: nobody is late for it.
         let overrun = self.release(next) < now;

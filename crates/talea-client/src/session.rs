@@ -19,6 +19,7 @@ use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
+use talea_core::mutate;
 use talea_os::process;
 use talea_proto::{Granted, Reply, Request, SpecId, VERSION};
 
@@ -146,14 +147,25 @@ impl Session {
     fn lock(&self) -> MutexGuard<'_, State> {
         let process = process::id();
         let mut own = &self.own;
-        while own.process != process {
-            // Closing our copy of the descriptor does not end the parent's connection. If the lock is held, its holder
-            // has stayed behind in the parent, and the copy is closed at the end or by `exec`.
-            if let Ok(mut parents) = own.state.try_lock() {
-                parents.connection = None;
+        mutate!(
+            "recovery-client-fork",
+            while own.process != process {
+                // Closing our copy of the descriptor does not end the parent's connection. If the lock is held, its holder
+                // has stayed behind in the parent, and the copy is closed at the end or by `exec`.
+                if let Ok(mut parents) = own.state.try_lock() {
+                    parents.connection = None;
+                }
+                own = own.child.get_or_init(|| Box::new(Own::new()));
+            },
+            while own.process != process && process == 0 {
+                // Closing our copy of the descriptor does not end the parent's connection. If the lock is held, its holder
+                // has stayed behind in the parent, and the copy is closed at the end or by `exec`.
+                if let Ok(mut parents) = own.state.try_lock() {
+                    parents.connection = None;
+                }
+                own = own.child.get_or_init(|| Box::new(Own::new()));
             }
-            own = own.child.get_or_init(|| Box::new(Own::new()));
-        }
+        );
         // A panic of another thread leaves the state as it was between two of its steps.
         own.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -216,7 +228,13 @@ impl Session {
     /// Releases what was granted to requests that had been given up on, and what could not be released before.
     fn give_orphans_back(state: &mut State, deadline: Instant) {
         while let Some(connection) = state.connection.as_mut() {
-            let Some(spec) = connection.take_orphan().or_else(|| state.unwanted.pop()) else { return };
+            let Some(spec) = mutate!(
+                "recovery-client-orphan",
+                connection.take_orphan().or_else(|| state.unwanted.pop()),
+                state.unwanted.pop()
+            ) else {
+                return;
+            };
             match connection.exchange(&Request::Release(spec), None, deadline) {
                 Ok(_) => drop(state.held.remove(&spec)),
                 Err(broken) => {

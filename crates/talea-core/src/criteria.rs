@@ -4,6 +4,7 @@
 //! the child at the head of its ready list. Two additions, both argued in docs/model.md: criticality (L3C, RTNS
 //! 2017, section 2) and [`Own`] values, which let a whole group stand at one priority.
 
+use crate::mutate;
 use crate::{Span, Time};
 
 /// The criteria of one runnable at one moment.
@@ -88,7 +89,7 @@ impl Own {
             arrival: of.arrival,
             period: self.period.unwrap_or(of.period),
             relative_deadline: self.relative_deadline.unwrap_or(of.relative_deadline),
-            priority: self.priority.unwrap_or(of.priority),
+            priority: mutate!("core-band-own", self.priority.unwrap_or(of.priority), of.priority),
             criticality: self.criticality.unwrap_or(of.criticality),
             yields: self.yields || of.yields,
         }

@@ -12,6 +12,7 @@
 //!
 //! Plain twin: a sorted list, in the tests below.
 
+use crate::mutate;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::hint::select_unpredictable;
@@ -57,7 +58,8 @@ pub struct Heap {
 #[inline]
 fn better(mine: Entry, other: Entry, is_right: bool) -> Entry {
     // One on the right has to be less, one on the left not more. No key is so great that this would wrap.
-    let loses = mine.key >= other.key.wrapping_add(u64::from(is_right));
+    let loses =
+        mine.key >= other.key.wrapping_add(u64::from(mutate!("core-policy-ties", is_right, !is_right)));
     Entry {
         key: select_unpredictable(loses, other.key, mine.key),
         who: select_unpredictable(loses, other.who, mine.who),
@@ -117,7 +119,7 @@ impl Heap {
         let number = who as usize / 4;
         let row = self.rows[number].0.iter().zip(number as u32 * 4..);
         let others = row.filter(|&(_, other)| other != who).map(|(&key, other)| (key, other));
-        let mut best = others.min()?;
+        let mut best = mutate!("core-heap-second", others.min()?, (OUT, u32::MAX).min(others.max()?));
         let mut place = self.pairs.len() + number;
         while place > 1 {
             let other = self.pairs[place / 2].0[1 - place % 2];
@@ -155,7 +157,7 @@ impl Heap {
         let was = core::mem::replace(&mut row[at], key) != OUT;
         let entry = |at: usize| Entry { key: row[at], who: (number * 4 + at) as u32 };
         let across = (at & 2) ^ 2;
-        let across = better(entry(across), entry(across | 1), true);
+        let across = better(entry(across), entry(mutate!("core-heap-row", across | 1, across)), true);
         let mut best = better(Entry { key, who }, entry(at ^ 1), at & 1 == 0);
         best = better(best, across, at & 2 == 0);
         let (mut place, mut played) = (self.pairs.len() + number, 0);
@@ -165,7 +167,9 @@ impl Heap {
                 self.compared += 1;
             }
             let pair = &mut self.pairs[place / 2].0;
-            if played == SURE && pair[place % 2] == best {
+            if played == SURE
+                && mutate!("core-heap-stop", pair[place % 2] == best, pair[place % 2].who == best.who)
+            {
                 return was;
             }
             pair[place % 2] = best;

@@ -14,6 +14,7 @@ pub mod cpus;
 pub mod criteria;
 pub mod heap;
 pub mod machine;
+pub mod mutation;
 pub mod params;
 pub mod priority;
 pub mod sched;

@@ -19,6 +19,7 @@ use std::process::Stdio;
 use std::time::Duration;
 use talea_broker::Ticket;
 use talea_broker::input::{ForeignAnswer, ForeignQuestion};
+use talea_core::mutate;
 use talea_core::setup::{PluginKind, PluginSetup, Setup};
 use talea_core::{Span, Time};
 use talea_os::spawn::{Child, Sandbox, describe, spawn_sandboxed};
@@ -218,7 +219,11 @@ impl Hosts {
     pub(crate) fn expire(&mut self, now: Time, news: &mut Vec<News>, log: &Log) {
         for (index, host) in self.hosts.iter_mut().enumerate() {
             let Some(host) = host else { continue };
-            if host.deadline.is_some_and(|deadline| deadline <= now) {
+            if mutate!(
+                "plugin-foreign-late",
+                host.deadline.is_some_and(|deadline| deadline <= now),
+                host.deadline.is_some_and(|deadline| deadline <= now && deadline > now)
+            ) {
                 let timeout = host.pending.front().map_or(Span::ZERO, |first| first.timeout);
                 host.end(index as u32, &format!("no answer within {timeout}"), news, log);
             }
@@ -328,13 +333,13 @@ impl Host {
             Err(error) => return Err(error.to_string()),
         };
         if received.len == 0 {
-            return Err(self.how_it_ended());
+            return mutate!("plugin-foreign-ended", Err(self.how_it_ended()), Ok(None));
         }
         let asked = self.pending.front().ok_or("it spoke without being asked")?;
         let answer = Answer::read_from_bytes(&buffer[..received.len]).map_err(|_| {
             format!("its answer has {} bytes instead of {}", received.len, size_of::<Answer>())
         })?;
-        if answer.ticket != asked.question.ticket {
+        if mutate!("plugin-foreign-ticket", answer.ticket != asked.question.ticket, false) {
             return Err("it answered another question".to_owned());
         }
         Ok(Some(answer))

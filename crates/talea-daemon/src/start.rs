@@ -11,6 +11,7 @@ use std::fmt;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use talea_core::CpuSet;
+use talea_core::mutate;
 use talea_core::setup::{Confine, PluginKind, Setup};
 use talea_os::machine::{Hierarchy, Machine};
 use talea_os::seqpacket::{self, Access, Listener};
@@ -257,7 +258,7 @@ fn reload(path: PathBuf, machine: Machine, log: Log) -> Reload {
             Err(error) => {
                 log.error("the new configuration was not taken, the old one stays:");
                 error.to_string().lines().for_each(|line| log.error(line));
-                None
+                mutate!("recovery-reload-refused", None, std::process::exit(2))
             }
         }
     })

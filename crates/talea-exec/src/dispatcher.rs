@@ -12,6 +12,7 @@ use crate::root::Stepper;
 use crate::stage::{self, Ranks, Stage};
 use std::io;
 use std::sync::atomic::Ordering;
+use talea_core::mutate;
 use talea_core::{CpuSet, Span, Time, Work};
 use talea_os::bell::{Bell, Woken};
 use talea_os::pilock::PiLock;
@@ -111,7 +112,7 @@ fn least_late() -> Span {
 
 /// Sleeps until the bell rings or `due` comes; the last of it awake, if so much is to be `spin`.
 fn rest(bell: &Bell, heard: u32, due: Time, spin: Span) -> Woken {
-    if spin.is_zero() || due == Time::NEVER {
+    if spin.is_zero() || mutate!("exec-spin", due == Time::NEVER, due <= Time::NEVER) {
         return bell.wait(heard, due);
     }
     let now = clock::now();

@@ -9,6 +9,7 @@
 use crate::letters::Word;
 use std::sync::atomic::{AtomicU32, Ordering};
 use talea_core::machine::TaskId;
+use talea_core::mutate;
 
 /// Of one channel.
 #[derive(Debug)]
@@ -96,6 +97,9 @@ impl<W: Word> Tokens<W> {
         let is_room = one_less(&self.room);
         if is_room {
             self.pushed.add(1, Ordering::AcqRel);
+            mutate!("exec-flow-early", {}, {
+                self.visible.add(1, Ordering::AcqRel);
+            });
         }
         is_room
     }
@@ -121,7 +125,14 @@ impl<W: Word> Tokens<W> {
     }
 
     fn settle(&self, popped: u32, pushed: u32) {
-        self.room.add(popped, Ordering::AcqRel);
+        mutate!(
+            "exec-flow-room",
+            {
+                self.room.add(popped, mutate!("exec-flow-order", Ordering::AcqRel, Ordering::Relaxed));
+            },
+            {}
+        );
+
         self.visible.add(pushed, Ordering::AcqRel);
     }
 

@@ -13,6 +13,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
+use talea_core::mutate;
 use talea_core::{CpuSet, Span, Time, Work};
 use talea_os::sched::{self, Attr, Policy};
 use talea_os::{Tid, clock};
@@ -62,13 +63,21 @@ impl Looks {
 
     /// What a thread knows that was due to wake at `due` and is awake at `awake`, on `cpu`.
     fn hole(&self, cpu: u32, due: Time, awake: Time) -> Option<Hole> {
-        (awake > due + self.late).then_some(Hole { cpu, from: due, to: awake })
+        (awake > mutate!("exec-hole-ordinary", due + self.late, due)).then_some(Hole {
+            cpu,
+            from: due,
+            to: awake,
+        })
     }
 
     /// When to look next, awake at `awake` for a look at `due`: at whole distances from it. What was missed is not made up for.
     fn next(&self, due: Time, awake: Time) -> Time {
         let missed = awake.since(due).as_ns() / self.distance.as_ns();
-        due + Span::from_ns((missed + 1) * self.distance.as_ns())
+        mutate!(
+            "exec-hole-aside",
+            due + Span::from_ns((missed + 1) * self.distance.as_ns()),
+            due + Span::from_ns(missed * self.distance.as_ns()) + self.distance + awake.since(due)
+        )
     }
 }
 

@@ -8,6 +8,7 @@
 //! The words are a parameter, so that a model checker runs the same code through all interleavings (the tests below).
 
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use talea_core::mutate;
 
 /// Nobody.
 const END: u32 = u32::MAX;
@@ -90,7 +91,12 @@ impl<W: Word> Letters<W> {
         let mut head = self.head.load(Ordering::Relaxed);
         loop {
             next.store(head, Ordering::Relaxed);
-            match self.head.replace(head, who, Ordering::Release, Ordering::Relaxed) {
+            match self.head.replace(
+                head,
+                who,
+                mutate!("exec-letters", Ordering::Release, Ordering::Relaxed),
+                Ordering::Relaxed,
+            ) {
                 Ok(_) => return,
                 Err(other) => head = other,
             }

@@ -16,6 +16,7 @@ use crate::stage::Slot;
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use talea_core::machine::{Condition, Event, TaskId};
+use talea_core::mutate;
 use talea_os::bell::Bell;
 
 /// What a mailbox is made of; a parameter, so that a model checker runs the same code through all interleavings.
@@ -190,16 +191,34 @@ impl<M: Make> Mailbox<M> {
 
     /// The job of `task` is over.
     pub(crate) fn post(&self, task: TaskId, slots: &[M::Slot]) {
-        self.letters.put(task.0, M::next(&slots[task.0 as usize]));
-        M::ring(&self.bell);
+        mutate!(
+            "exec-mailbox-ring",
+            {
+                self.letters.put(task.0, M::next(&slots[task.0 as usize]));
+                M::ring(&self.bell);
+            },
+            {
+                M::ring(&self.bell);
+                self.letters.put(task.0, M::next(&slots[task.0 as usize]));
+            }
+        );
     }
 
     /// Somebody wants a job of `task`.
     pub(crate) fn ask(&self, task: TaskId, slots: &[M::Slot]) {
         let at = task.0 as usize;
         M::asked(&slots[at]).add(1, Ordering::AcqRel);
-        self.asked[at / WORD].or(1 << (at % WORD), Ordering::AcqRel);
-        M::ring(&self.bell);
+        mutate!(
+            "exec-mailbox-ask",
+            {
+                self.asked[at / WORD].or(1 << (at % WORD), Ordering::AcqRel);
+                M::ring(&self.bell);
+            },
+            {
+                M::ring(&self.bell);
+                self.asked[at / WORD].or(1 << (at % WORD), Ordering::AcqRel);
+            }
+        );
     }
 
     /// The world has changed.
@@ -243,7 +262,7 @@ impl<M: Make> Mailbox<M> {
                 marks &= marks - 1;
                 let count = M::asked(&slots[at]).swap(0, Ordering::AcqRel);
                 if count > 0 {
-                    mail.asked.push((TaskId(at as u32), count));
+                    mail.asked.push((TaskId(at as u32), mutate!("exec-asked-once", count, 1)));
                 }
             }
         }
@@ -251,6 +270,9 @@ impl<M: Make> Mailbox<M> {
         // Last, so that whoever has said something and then asks for a job has it looked at before that job: a step does what is
         // said before what is asked for.
         self.news.take(&mut mail.said);
+        mutate!("exec-mailbox-read", {}, {
+            self.read.store(M::heard(&self.bell), Ordering::Relaxed);
+        });
         if is_stopped {
             mail.said.push(Event::Stopped);
         }

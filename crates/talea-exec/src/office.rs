@@ -28,6 +28,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use talea_core::Time;
 use talea_core::machine::TaskId;
+use talea_core::mutate;
 use talea_os::gate::unstopped;
 use talea_os::pilock::{PiGuard, PiLock};
 
@@ -80,9 +81,20 @@ impl<M: Mechanism> Office<M> {
         let stepped = match stepped {
             Ok(stepped) => stepped.map(|()| self.fell.is_none()),
             Err(panic) => {
-                self.fell.get_or_insert(panics::said(panic));
+                mutate!(
+                    "exec-office-falls",
+                    self.fell.get_or_insert(panics::said(panic)),
+                    std::panic::resume_unwind(panic)
+                );
                 self.root.close();
-                stage.call_all_off();
+                mutate!(
+                    "exec-office-alone",
+                    {
+                        stage.call_all_off();
+                    },
+                    {}
+                );
+
                 return Ok(false);
             }
         };
@@ -130,7 +142,8 @@ impl<M: Mechanism> Counter<M> {
             let now = self.time.now();
             // What ends after the run is not of the run.
             let is_over = stage.over.load(Ordering::Acquire) || now >= self.time.until;
-            (!is_over && !office.root.is_metered()).then(|| self.step(office, now, stage, task, Some(task)))
+            (!is_over && mutate!("exec-office-letter", !office.root.is_metered(), office.root.is_metered()))
+                .then(|| self.step(office, now, stage, task, Some(task)))
         })
     }
 
@@ -180,7 +193,12 @@ impl<M: Mechanism> Counter<M> {
         let after = office.root.after();
         drop(office);
         after.finish(stage);
-        for (_, other) in stage.cpus.iter().enumerate().filter(|&(other, _)| late >> other & 1 == 1) {
+        for (_, other) in stage
+            .cpus
+            .iter()
+            .enumerate()
+            .filter(|&(other, _)| late >> other & 1 == mutate!("exec-office-ring", 1, 2))
+        {
             other.mailbox.bell.ring();
         }
         alarm.map_or(Time::NEVER, |at| self.time.of_machine(at))

@@ -12,6 +12,7 @@ pub mod text;
 
 use talea_core::Time;
 use talea_core::machine::{Event, Order};
+use talea_core::mutate;
 
 /// One thing that happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +69,14 @@ impl Log {
 pub(crate) fn merge(logs: Vec<Log>) -> (Vec<Entry>, u64) {
     let lost = logs.iter().map(|log| log.lost).sum();
     let mut all: Vec<Entry> = logs.into_iter().flat_map(|log| log.entries).collect();
-    all.sort_by_key(|entry| entry.number);
+    mutate!(
+        "exec-record-order",
+        {
+            all.sort_by_key(|entry| entry.number);
+        },
+        {}
+    );
+
     if lost > 0 {
         // Behind the first that is missing nothing can be replayed.
         let whole = (0..).zip(&all).take_while(|(number, entry)| entry.number == *number).count();

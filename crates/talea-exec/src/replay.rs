@@ -3,6 +3,7 @@
 use crate::record::{Entry, What};
 use std::fmt;
 use talea_core::machine::{Event, Handled, LONGEST, Machine, Order, Watch};
+use talea_core::mutate;
 use talea_core::{Span, Time};
 
 /// Where a replay and its record part.
@@ -71,7 +72,7 @@ pub fn replay_to<W: Watch>(
             }
             What::Ordered(order) => {
                 let replayed = machine.poll(entry.now);
-                if replayed != Some(order) {
+                if mutate!("exec-replay-order", replayed != Some(order), replayed.is_none()) {
                     return Err(differs(replayed));
                 }
                 listener.ordered(entry.now, order);

@@ -9,6 +9,7 @@ use crate::stage::Stage;
 use std::io;
 use std::sync::Arc;
 use talea_core::CpuSet;
+use talea_core::mutate;
 use talea_os::Tid;
 use talea_os::memory;
 use talea_os::sched::{self, Policy};
@@ -57,7 +58,7 @@ impl Standing {
         let top = dispatchers.iter().max().copied().unwrap_or(0);
         workers.iter().all(|&level| level > 0)
             && least > most
-            && levels(&self.watchdog).iter().all(|&level| level > top)
+            && levels(&self.watchdog).iter().all(|&level| level > mutate!("exec-grant-watchdog", top, 0))
     }
 }
 
@@ -99,7 +100,7 @@ pub(crate) fn settle(
         workers: crew.workers.iter().map(|(tid, _)| policy(*tid)).collect::<io::Result<_>>()?,
         watchdog: crew.watchdog.iter().map(|&tid| policy(tid)).collect::<io::Result<_>>()?,
         // With the stacks of all of them.
-        is_locked: locks && memory::lock().is_ok(),
+        is_locked: mutate!("runtime-unlocked", locks, false && locks) && memory::lock().is_ok(),
     };
     if grantor.is_some() && !standing.is_real_time() {
         let why = format!(

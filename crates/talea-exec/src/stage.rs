@@ -5,6 +5,7 @@ use crate::work::Job;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{OnceLock, Weak};
+use talea_core::mutate;
 use talea_core::{CpuSet, Time, Work};
 use talea_os::Tid;
 use talea_os::bell::{Bell, Woken};
@@ -117,7 +118,7 @@ impl Ranks {
 
     /// Of a worker that was stopped.
     pub(crate) fn lowered(self, tid: Tid) -> io::Result<()> {
-        self.give(tid, self.band.bottom)
+        self.give(tid, mutate!("exec-ranks", self.band.bottom, self.band.top - 1))
     }
 }
 
@@ -263,8 +264,14 @@ impl Stage {
     /// longer: another program's real-time threads may have its CPU, and leave an ordinary thread 50 ms of each second there, in one go.
     pub(crate) fn dismiss(&self, tid: Tid) {
         // It may have ended; then there is nothing to put back. Whoever stays a real-time thread stays where it was let be one.
-        let _: io::Result<()> =
-            sched::set(tid, &Attr::grant(Policy::NORMAL)).and_then(|()| sched::set_affinity(tid, &self.home));
+        let _: io::Result<()> = mutate!(
+            "exec-leave-pinned",
+            sched::set(tid, &Attr::grant(Policy::NORMAL)).and_then(|()| sched::set_affinity(tid, &self.home)),
+            sched::set(tid, &Attr::grant(Policy::NORMAL)).and_then(|()| {
+                let _ = &self.home;
+                Ok(())
+            })
+        );
     }
 
     /// Lets all workers end; as ordinary threads, wherever they stand, where somebody else moved them. To be done when no mechanism

@@ -8,6 +8,7 @@
 use crate::course::{Course, Turn};
 use crate::record::Entry;
 use talea_core::machine::TaskId;
+use talea_core::mutate;
 use talea_core::{Span, Time};
 use talea_os::Tid;
 use talea_os::switches::Stay;
@@ -61,7 +62,11 @@ pub(crate) fn of_others(stays: &[Stay], ours: &[Tid], numbers: &[u32], zero: Tim
     let of_run = |at: Time| Time::from_ns(at.as_ns().saturating_sub(zero.as_ns()));
     let stood = |stay: &Stay| {
         let cpu = numbers.iter().position(|&number| number == stay.cpu)? as u32;
-        let is_ours = stay.thread.is_none_or(|tid| ours.contains(&tid));
+        let is_ours = mutate!(
+            "exec-truth-idle",
+            stay.thread.is_none_or(|tid| ours.contains(&tid)),
+            stay.thread.is_some_and(|tid| ours.contains(&tid))
+        );
         (is_ours && stay.to > zero).then(|| Stood { cpu, from: of_run(stay.from), to: of_run(stay.to) })
     };
     stays.iter().filter_map(stood).collect()
@@ -160,7 +165,13 @@ pub fn out_of_order(cpus: u32, record: &[Entry], ran: &[Ran]) -> Vec<Ran> {
             put(from, begin.max(from));
             from = from.max(end);
         }
-        put(from, to);
+        mutate!(
+            "exec-truth",
+            {
+                put(from, to);
+            },
+            {}
+        );
     }
     all
 }

@@ -7,6 +7,7 @@ use rustix::io::Errno;
 use rustix::time::{ClockId, Timespec};
 use std::io;
 use talea_core::Time;
+use talea_core::mutate;
 
 /// Now.
 pub fn now() -> Time {
@@ -33,7 +34,11 @@ pub fn sleep_until(at: Time) {
 /// and before Linux 6.12 also a real-time thread's that waits by a futex.
 pub fn wake_on_time() {
     // Refused nowhere; a thread that is real-time keeps what the kernel has for it.
-    let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
+    let _ = rustix::thread::set_current_timer_slack(mutate!(
+        "os-clock-slack",
+        std::num::NonZeroU64::new(1),
+        None
+    ));
 }
 
 /// Identifies this boot: thread numbers, start times and pidfd inodes mean nothing in another one.

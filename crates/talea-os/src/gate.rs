@@ -21,6 +21,7 @@ use std::mem::MaybeUninit;
 use std::ptr::null;
 use std::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 use std::sync::{Mutex, PoisonError};
+use talea_core::mutate;
 
 const OPEN: u32 = 0;
 const SHUT: u32 = 1;
@@ -122,9 +123,18 @@ extern "C" fn park(_signal: libc::c_int) {
     let errno = unsafe { libc::__errno_location() };
     // SAFETY: as above.
     let before = unsafe { *errno };
-    if !HOLDS.with(Cell::get) {
-        stand();
-    }
+    mutate!(
+        "os-gate-holds",
+        {
+            if !HOLDS.with(Cell::get) {
+                stand();
+            }
+        },
+        {
+            stand();
+        }
+    );
+
     // SAFETY: as above.
     unsafe { *errno = before };
 }

@@ -22,6 +22,7 @@ use std::path::Path;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
+use talea_core::mutate;
 
 /// So many keepers follow one that is killed: who ends more of them means it, or something else is wrong.
 const SUCCESSORS: u32 = 100;
@@ -141,7 +142,11 @@ fn look_after(child: &Mutex<Child>, post: &Post) {
         let mut child = lock(child);
         wait(pid, libc::WEXITED);
         // The last one has no successor: with this thread, its parent, gone that would begin at once.
-        child.pid = if child.is_needed && left > 0 { fork(post).ok() } else { None };
+        child.pid = if child.is_needed && left > mutate!("os-keeper-successor", 0, SUCCESSORS) {
+            fork(post).ok()
+        } else {
+            None
+        };
     }
 }
 
@@ -188,7 +193,15 @@ fn keep(process: i32, post: &Post) -> ! {
         if let Some(out) = &post.out {
             let out = libc::open(out.as_ptr(), libc::O_WRONLY);
             if out != -1 {
-                libc::write(out, c"0".as_ptr().cast(), 1);
+                mutate!(
+                    "os-keeper-out",
+                    {
+                        libc::write(out, c"0".as_ptr().cast(), 1);
+                    },
+                    {
+                        libc::close(out);
+                    }
+                );
             }
         }
         if let Some(priority) = post.rank {

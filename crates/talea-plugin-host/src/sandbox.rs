@@ -8,6 +8,7 @@
 
 use crate::seccomp;
 use std::io;
+use talea_core::mutate;
 
 /// Makes sure that there is nothing left to misuse.
 ///
@@ -22,7 +23,7 @@ pub(crate) fn enter() -> Result<(), String> {
     // Without it the filter would need a capability, and a set-user-id program could bring rights back.
     prctl(libc::PR_SET_NO_NEW_PRIVS, 1).map_err(|error| format!("PR_SET_NO_NEW_PRIVS: {error}"))?;
     prctl(libc::PR_SET_DUMPABLE, 0).map_err(|error| format!("PR_SET_DUMPABLE: {error}"))?;
-    seccomp::install().map_err(|error| format!("seccomp: {error}"))
+    mutate!("plugin-foreign-filter", seccomp::install().map_err(|error| format!("seccomp: {error}")), Ok(()))
 }
 
 /// Descriptors that leaked into this process: there should be none.

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use talea_core::Work;
 use talea_core::machine::{self, AcceleratorId, Affinity, NodeId, Tree, TreeError};
+use talea_core::mutate;
 use talea_exec::{Flow, Job};
 
 /// A task of an application.
@@ -125,7 +126,11 @@ impl Application {
     /// # Panics
     /// If there is no such server.
     pub fn redeclare_server(&mut self, server: ServerId, anew: Server) {
-        self.servers[server.0 as usize] = anew;
+        mutate!(
+            "runtime-server-anew",
+            self.servers[server.0 as usize] = anew,
+            self.servers[server.0 as usize].name = anew.name
+        );
     }
 
     /// Declares a task anew, for the next start: when its jobs come, and how urgent they are. Its versions and channels stay. One that
@@ -249,7 +254,14 @@ impl Application {
                 if server.is_none() {
                     spec.affinity = affinity(declared.task.core, declared.task.cores);
                 }
-                tree.task(server.unwrap_or(Tree::ROOT), spec)
+                tree.task(
+                    mutate!(
+                        "runtime-server-budget",
+                        server.unwrap_or(Tree::ROOT),
+                        server.map_or(Tree::ROOT, |_| Tree::ROOT)
+                    ),
+                    spec,
+                )
             })
             .collect();
         for edge in &self.edges {
@@ -274,7 +286,7 @@ impl Application {
             // A table says where everybody is.
             _ if self.table.is_some() => Affinity::ANY,
             Mapping::Global => Affinity::ANY,
-            Mapping::Clustered => cores,
+            Mapping::Clustered => mutate!("runtime-cluster", cores, Affinity(cores.0 | u64::MAX)),
             Mapping::Partitioned => Affinity(1_u64.checked_shl(core).unwrap_or(0)),
         }
     }
@@ -308,7 +320,14 @@ impl Application {
 
     /// The same, if what is declared makes sense.
     pub(crate) fn sound_tree(&self, cpus: u32) -> Result<Tree, Error> {
-        self.knows_its_names()?;
+        mutate!(
+            "runtime-unknown-names",
+            {
+                self.knows_its_names()?;
+            },
+            {}
+        );
+
         let tree = self.tree(cpus);
         tree.check().map_err(|error| Application::wrong(&tree, &error))?;
         let wrong =
@@ -353,7 +372,13 @@ impl Application {
             }
         }
         let mut owners = self.table.iter().flat_map(Table::owners);
-        if let Some(TaskId(number)) = owners.find(|owner| owner.number() >= self.tasks.len()) {
+        if let Some(TaskId(number)) = owners.find(|owner| {
+            mutate!(
+                "runtime-table-owners",
+                owner.number() >= self.tasks.len(),
+                owner.number() > 64 + self.tasks.len()
+            )
+        }) {
             return none("the table".to_owned(), "task", number, self.tasks.len());
         }
         Ok(())

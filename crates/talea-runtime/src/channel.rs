@@ -12,6 +12,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use talea_core::mutate;
 use talea_exec::{Flow, panics};
 
 /// What became of what was put and taken.
@@ -115,10 +116,17 @@ impl<T> Output<T> {
     }
 
     fn has_room(&self) -> bool {
-        if !self.is_mine() {
-            self.0.turn_away(&self.0.from, "puts something in");
-        }
-        let is_room = self.0.flow.has_room();
+        mutate!(
+            "runtime-channel-anybody",
+            {
+                if !self.is_mine() {
+                    self.0.turn_away(&self.0.from, "puts something in");
+                }
+            },
+            {}
+        );
+
+        let is_room = mutate!("runtime-channel-phantom", self.0.flow.has_room(), self.0.flow.push());
         if !is_room {
             self.0.counts.full.fetch_add(1, Ordering::Relaxed);
         }
@@ -137,9 +145,16 @@ impl<T> Input<T> {
     /// # Panics
     /// If the calling thread does [no such job](Input::is_mine).
     pub fn pop(&self) -> Option<T> {
-        if !self.is_mine() {
-            self.0.turn_away(&self.0.to, "takes something out");
-        }
+        mutate!(
+            "runtime-channel-sink",
+            {
+                if !self.is_mine() {
+                    self.0.turn_away(&self.0.to, "takes something out");
+                }
+            },
+            {}
+        );
+
         if !self.0.flow.pop() {
             self.0.counts.empty.fetch_add(1, Ordering::Relaxed);
             return None;
@@ -182,10 +197,18 @@ pub(crate) fn channel<T: Send + 'static>(
         let shared = Arc::clone(&shared);
         Box::new(move |left| {
             while shared.data.len() > left {
-                if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(shared.data.pop()))) {
-                    // The hook of the program has said it, as of any panic.
-                    drop(panics::said(panic));
-                }
+                mutate!(
+                    "runtime-channel-bomb",
+                    {
+                        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(shared.data.pop()))) {
+                            // The hook of the program has said it, as of any panic.
+                            drop(panics::said(panic));
+                        }
+                    },
+                    {
+                        drop(shared.data.pop());
+                    }
+                );
             }
         })
     };

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 use talea_core::machine::{Migration, SchedulerSpec, Selection};
+use talea_core::mutate;
 use talea_core::sched::{Maker, Policy};
 use talea_system::system::Registry;
 
@@ -160,13 +161,23 @@ pub(crate) const ROOT: &str = "application";
 impl Config {
     /// The root that it says, and when jobs may move to another CPU: never while they run, as in YASMIN.
     pub(crate) fn root(&self) -> (SchedulerSpec, Migration) {
-        let policy = match self.priorities {
-            Priorities::Edf => Policy::Edf,
-            Priorities::RateMonotonic => Policy::RateMonotonic,
-            Priorities::DeadlineMonotonic => Policy::DeadlineMonotonic,
-            Priorities::User => Policy::FixedPriority,
-            Priorities::Custom { name, make } => Policy::Custom { name, make },
-        };
+        let policy = mutate!(
+            "runtime-custom",
+            match self.priorities {
+                Priorities::Edf => Policy::Edf,
+                Priorities::RateMonotonic => Policy::RateMonotonic,
+                Priorities::DeadlineMonotonic => Policy::DeadlineMonotonic,
+                Priorities::User => Policy::FixedPriority,
+                Priorities::Custom { name, make } => Policy::Custom { name, make },
+            },
+            match self.priorities {
+                Priorities::Edf => Policy::Edf,
+                Priorities::RateMonotonic => Policy::RateMonotonic,
+                Priorities::DeadlineMonotonic => Policy::DeadlineMonotonic,
+                Priorities::User => Policy::FixedPriority,
+                Priorities::Custom { .. } => Policy::Edf,
+            }
+        );
         let mut root = SchedulerSpec::new(ROOT, policy);
         root.preemptive = self.preemptive;
         (root, Migration::JobBoundaries)

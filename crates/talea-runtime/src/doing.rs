@@ -6,6 +6,7 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use talea_core::machine::TaskId;
+use talea_core::mutate;
 
 /// A task among all of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +23,11 @@ impl Doing {
     /// Whether the calling thread does a job of it.
     pub(crate) fn is_under_way(self) -> bool {
         // A thread that is about to end does nothing any more.
-        UNDER_WAY.try_with(Cell::get).ok().flatten() == Some(self)
+        mutate!(
+            "runtime-doing-app",
+            UNDER_WAY.try_with(Cell::get).ok().flatten() == Some(self),
+            UNDER_WAY.try_with(Cell::get).ok().flatten().is_some_and(|doing| doing.task == self.task)
+        )
     }
 
     /// Does a job of it.

@@ -14,6 +14,7 @@ use std::io;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use talea_client::{Client, CpuSet, Failure, GROUP_MAX, Grant, Notes, Outcome, Spec};
+use talea_core::mutate;
 use talea_exec::{Crew, Grantor};
 use talea_os::Tid;
 use talea_os::sched::{self, Policy};
@@ -165,7 +166,11 @@ impl Grantor for ByDaemon<'_> {
         let grants = self.ask(&client, &wanted(crew, self.booked))?;
         must_stay(crew, &grants)?;
         // Whatever else puts them out of order is refused with what the kernel says of it, by whoever asked for this.
-        if !are_in_order(crew)? {
+        if mutate!(
+            "runtime-given-order",
+            !are_in_order(crew)?,
+            crew.dispatchers.is_empty() && !are_in_order(crew)?
+        ) {
             must_be_apart(&client, &grants)?;
         }
         *self.held.lock().unwrap_or_else(PoisonError::into_inner) = grants;
@@ -177,9 +182,15 @@ impl Grantor for ByDaemon<'_> {
 fn must_stay(crew: &Crew, grants: &[Grant]) -> io::Result<()> {
     let is_common =
         |grant: &Grant| grant.granted().is_some_and(|granted| granted.notes.contains(Notes::COMMON_LEVELS));
-    if crew.dispatchers.len() < 2 || grants.iter().all(is_common) {
-        return Ok(());
-    }
+    mutate!(
+        "runtime-common-order",
+        if crew.dispatchers.len() < 2 || grants.iter().all(is_common) {
+            return Ok(());
+        },
+        if crew.dispatchers.len() < 2 || grants.iter().all(is_common) || are_in_order(crew)? {
+            return Ok(());
+        }
+    );
     Err(refused(
         "talead has granted levels in an order of each CPU's own: its plugin has to keep one order for all CPUs of the \
          application (`levels = \"common\"`)"

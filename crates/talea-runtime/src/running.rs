@@ -16,6 +16,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use talea_core::Span;
 use talea_core::machine::{Condition, LONGEST, Tree};
+use talea_core::mutate;
 use talea_exec::{
     Body, Failure, Grantor, Load, Options, Remote, RootPlan, TaskPlan, execute_granted, panics,
 };
@@ -280,7 +281,11 @@ impl Hand {
     /// How long the application has run: job k of a periodic task came at its offset and k periods. Nothing before it begins.
     pub fn now(&self) -> Duration {
         let now = clock::now();
-        Duration::from_nanos(self.0.zero().map_or(0, |zero| now.since(zero.min(now)).as_ns()))
+        Duration::from_nanos(mutate!(
+            "runtime-zero",
+            self.0.zero().map_or(0, |zero| now.since(zero.min(now)).as_ns()),
+            self.0.zero().map_or(0, |_| now.as_ns())
+        ))
     }
 }
 
@@ -347,7 +352,11 @@ impl Planned {
     fn task(&self) -> TaskPlan<'_> {
         let load = Load { arrivals: self.arrivals.clone(), tells: true, ..Load::default() };
         let body: Body<'_> = Box::new(|job, _| {
-            let version = job.version as usize;
+            let version = mutate!(
+                "runtime-allocates",
+                job.version as usize,
+                *std::hint::black_box(Box::new(job.version as usize))
+            );
             if let Some(count) = self.met.versions.get(version) {
                 count.fetch_add(1, Ordering::Relaxed);
             }

@@ -10,6 +10,7 @@ use std::fmt::Write;
 use std::time::Duration;
 use talea_core::Span;
 use talea_core::machine::{Affinity, Body, Tree};
+use talea_core::mutate;
 use talea_core::sched::{Policy, TableEntry};
 use talea_system::diagnostic;
 use talea_system::system;
@@ -154,7 +155,14 @@ impl Application {
             })
         };
         let version = entry.version.map(version).transpose()?;
-        Ok((TaskId::of_number(task), TableEntry { version, ..*entry }))
+        Ok((
+            TaskId::of_number(task),
+            mutate!(
+                "runtime-table-version",
+                TableEntry { version, ..*entry },
+                TableEntry { version: version.and(None), ..*entry }
+            ),
+        ))
     }
 
     /// Tasks and versions by name, so that a table without any can be read.

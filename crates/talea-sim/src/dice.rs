@@ -4,6 +4,8 @@
 //! part of what *same seed, same bytes* promises, so that it is written down here instead of taken from a library that
 //! may improve it.
 
+use talea_core::mutate;
+
 /// A stream of random numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dice(u64);
@@ -29,7 +31,7 @@ impl Dice {
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
+        z ^ (z >> mutate!("sim-seed-published", 31, 32))
     }
 
     /// `0..n`, each as likely as the next to within 2^-64; 0 when `n` is.
@@ -59,7 +61,11 @@ impl Dice {
 /// roots would repeat each other.
 pub fn of_root(seed: u64, number: usize) -> u64 {
     const ROOTS: u64 = 1 << 63;
-    if number == 0 { seed } else { Dice::of(seed, ROOTS | number as u64).next() }
+    mutate!(
+        "sim-seed-roots",
+        if number == 0 { seed } else { Dice::of(seed, ROOTS | number as u64).next() },
+        seed + (number as u64 & !ROOTS)
+    )
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use crate::sink::{Completion, Sink};
 use talea_core::Time;
 use talea_core::machine::{Cpu, TaskId};
+use talea_core::mutate;
 
 /// An interval in which a job ran without a pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +66,14 @@ impl Sink for Schedule {
     }
 
     fn runs(&mut self, now: Time, cpu: Cpu, task: TaskId, job: u64) {
-        self.close(now, cpu);
+        mutate!(
+            "sim-sink-schedule",
+            {
+                self.close(now, cpu);
+            },
+            {}
+        );
+
         self.open[cpu.0 as usize] = Some((task, job, now));
     }
 

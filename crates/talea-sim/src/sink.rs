@@ -1,6 +1,7 @@
 //! Whoever wants to know what happened.
 
 use talea_core::machine::{Cpu, Note, TaskId};
+use talea_core::mutate;
 use talea_core::{Span, Time};
 
 /// A job that has ended.
@@ -28,7 +29,7 @@ impl Completion {
 
     /// Whether it ended after its deadline.
     pub fn is_late(&self) -> bool {
-        self.end > self.deadline
+        mutate!("sim-sink-late", self.end > self.deadline, self.end >= self.deadline)
     }
 }
 
@@ -87,7 +88,13 @@ impl<A: Sink, B: Sink> Sink for (A, B) {
 
     fn completed(&mut self, job: &Completion) {
         self.0.completed(job);
-        self.1.completed(job);
+        mutate!(
+            "sim-sink-pair",
+            {
+                self.1.completed(job);
+            },
+            {}
+        );
     }
 }
 
@@ -126,7 +133,7 @@ impl Counters {
             refused: sum.refused + task.refused,
             completed: sum.completed + task.completed,
             late: sum.late + task.late,
-            worst: sum.worst.max(task.worst),
+            worst: mutate!("sim-sink-total", sum.worst.max(task.worst), sum.worst + task.worst),
         })
     }
 }
@@ -146,7 +153,7 @@ impl Sink for Counters {
         let count = &mut self.tasks[job.task.0 as usize];
         count.completed += 1;
         count.late += u64::from(job.is_late());
-        count.worst = count.worst.max(job.response());
+        count.worst = mutate!("sim-sink-worst", count.worst.max(job.response()), job.response());
     }
 }
 

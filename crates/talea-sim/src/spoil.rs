@@ -4,6 +4,7 @@
 //! mode. An *overhead* is time that the scheduler itself spends on a CPU before the job there goes on. Neither is work:
 //! no budget pays for it (docs/model.md, sections 6 and 11), it only takes longer.
 
+use talea_core::mutate;
 pub use talea_core::workload::Overheads;
 use talea_core::{Span, Time};
 
@@ -39,10 +40,17 @@ impl Spoils {
         holes.sort_unstable();
         let mut joined: Vec<(Time, Time)> = Vec::new();
         for (from, to) in holes {
-            match joined.last_mut() {
-                Some(last) if from <= last.1 => last.1 = last.1.max(to),
-                _ => joined.push((from, to)),
-            }
+            mutate!(
+                "sim-hole-joined",
+                match joined.last_mut() {
+                    Some(last) if from <= last.1 => last.1 = last.1.max(to),
+                    _ => joined.push((from, to)),
+                },
+                match joined.last_mut() {
+                    Some(last) if from <= last.1 => {}
+                    _ => joined.push((from, to)),
+                }
+            )
         }
         self.cpus[cpu].holes = joined;
     }
@@ -54,7 +62,11 @@ impl Spoils {
         let lost =
             |&(begin, end): &(Time, Time)| end.min(now).max(from).since(begin.min(now).max(from)).as_ns();
         let lost: u64 = cpu.holes[cpu.first..].iter().take_while(|hole| hole.0 < now).map(lost).sum();
-        Span::from_ns(now.since(from).as_ns() - lost)
+        mutate!(
+            "sim-hole-progress",
+            Span::from_ns(now.since(from).as_ns() - lost),
+            Span::from_ns(now.since(from).as_ns() - lost.min(0))
+        )
     }
 
     /// When `span` from now has been got done.
@@ -73,7 +85,7 @@ impl Spoils {
                 }
                 left = left.checked_sub(before).expect("longer");
             }
-            at = end;
+            at = mutate!("sim-hole-finish", end, at.max(begin));
         }
         at.saturating_add(left)
     }
@@ -88,7 +100,11 @@ impl Spoils {
     /// Nobody will ask about the time before `now` any more.
     pub(crate) fn forget(&mut self, cpu: usize, now: Time) {
         let cpu = &mut self.cpus[cpu];
-        while cpu.holes.get(cpu.first).is_some_and(|hole| hole.1 <= now) {
+        while cpu
+            .holes
+            .get(cpu.first)
+            .is_some_and(|hole| mutate!("sim-hole-forgotten", hole.1, hole.0) <= now)
+        {
             cpu.first += 1;
         }
     }

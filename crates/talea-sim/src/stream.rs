@@ -1,6 +1,7 @@
 //! A workload at work: streams of arrivals and costs, all from one seed.
 
 use crate::dice::Dice;
+use talea_core::mutate;
 use talea_core::workload::{Arrivals, Case, Cost, Source};
 use talea_core::{Span, Time, Work};
 
@@ -35,7 +36,7 @@ impl Stream {
     pub(crate) fn new(source: &Source, seed: u64, task: u64) -> Stream {
         let nominal = match &source.arrivals {
             Arrivals::Periodic { offset, .. } | Arrivals::Sporadic { offset, .. } => {
-                Some(Time::ZERO + *offset)
+                Some(Time::ZERO + mutate!("sim-offset", *offset, Span::from_ns(offset.as_ns() * 0)))
             }
             Arrivals::List(times) => times.first().copied(),
             Arrivals::Seen(times) => times.first().map(|&(nominal, _)| nominal),
@@ -52,7 +53,7 @@ impl Stream {
             costs,
             nominal,
             next: 0,
-            times: Dice::of(seed, 2 * task),
+            times: Dice::of(mutate!("sim-seed", seed, 2), 2 * task),
             rolls: Dice::of(seed, 2 * task + 1),
             job: 0,
         }
@@ -66,19 +67,27 @@ impl Stream {
         self.nominal = match &self.arrivals {
             Arrivals::Periodic { period, jitter, .. } => {
                 if !jitter.is_zero() {
-                    seen = nominal + Span::from_ns(self.times.between(0, jitter.as_ns()));
+                    seen = mutate!(
+                        "sim-jitter",
+                        nominal + Span::from_ns(self.times.between(0, jitter.as_ns())),
+                        nominal + *jitter + Span::from_ns(self.times.between(0, jitter.as_ns()))
+                    );
                 }
-                Some(nominal + *period)
+                Some(mutate!("sim-drift", nominal, seen) + *period)
             }
-            Arrivals::Sporadic { separation, slack, .. } => {
-                Some(nominal + *separation + Span::from_ns(self.times.between(0, slack.as_ns())))
-            }
+            Arrivals::Sporadic { separation, slack, .. } => Some(
+                nominal
+                    + mutate!("sim-sporadic", *separation, Span::from_ns(separation.as_ns() / 2))
+                    + Span::from_ns(self.times.between(0, slack.as_ns())),
+            ),
             Arrivals::List(times) => {
                 self.next += 1;
                 times.get(self.next).copied()
             }
             Arrivals::Seen(times) => {
-                seen = times.get(self.next).map_or(nominal, |&(_, seen)| seen.max(nominal));
+                seen = times.get(self.next).map_or(nominal, |&(_, seen)| {
+                    mutate!("sim-arrivals-seen", seen.max(nominal), seen.min(nominal).max(nominal))
+                });
                 self.next += 1;
                 times.get(self.next).map(|&(nominal, _)| nominal)
             }
@@ -96,14 +105,18 @@ impl Stream {
     fn draw(&mut self, version: u32, case: Case) -> Work {
         let job = self.job;
         self.job += 1;
-        let roll = if self.is_random { self.rolls.next() } else { 0 };
+        let roll = mutate!(
+            "sim-cost-version",
+            if self.is_random { self.rolls.next() } else { 0 },
+            if self.is_random && version < 1 { self.rolls.next() } else { 0 }
+        );
         // The dice's own `below`, of a roll that was made before.
         let below = |n: u64| ((u128::from(roll) * u128::from(n)) >> 64) as u64;
         match &self.costs[(version as usize).min(self.costs.len() - 1)] {
             Cost::Constant(cost) => *cost,
             Cost::Uniform { min, max } => match (case, max.as_ns() - min.as_ns()) {
                 (Case::Best, _) => *min,
-                (Case::Worst, _) => *max,
+                (Case::Worst, _) => *mutate!("sim-cost-case", max, min),
                 (Case::Drawn, u64::MAX) => Work::from_ns(roll),
                 (Case::Drawn, range) => *min + Work::from_ns(below(range + 1)),
             },
@@ -112,7 +125,17 @@ impl Stream {
                 // What never happens is no worst case.
                 Case::Worst if *share > 0 => *high,
                 Case::Best | Case::Worst => *low,
-                Case::Drawn => *if below(1_000) < u64::from(*share) { high } else { low },
+                Case::Drawn => {
+                    *if mutate!(
+                        "sim-cost-pair",
+                        below(1_000) < u64::from(*share),
+                        below(1_000) <= 1_000 - u64::from(*share)
+                    ) {
+                        high
+                    } else {
+                        low
+                    }
+                }
             },
             Cost::Versions(_) | Cost::Marked { .. } => panic!("a cost by version within a cost by version"),
         }

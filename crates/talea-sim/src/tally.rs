@@ -4,6 +4,7 @@
 //! the truth and never below it; least and largest are exact.
 
 use talea_core::Span;
+use talea_core::mutate;
 
 const MINOR: u32 = 5;
 
@@ -76,7 +77,12 @@ impl Tally {
 
     /// The value that `thousandths` of all don't exceed; at most 1/32 too large.
     pub fn quantile(&self, thousandths: u64) -> Option<Span> {
-        let wanted = (self.count * thousandths).div_ceil(1_000).max(1);
+        let wanted = mutate!(
+            "sim-tally-quantile",
+            (self.count * thousandths).div_ceil(1_000),
+            self.count * thousandths / 1_000
+        )
+        .max(1);
         let mut seen = 0;
         let found = self.buckets.iter().position(|&n| {
             seen += n;

@@ -10,6 +10,7 @@ use crate::stream::Stream;
 use extras::Extras;
 use talea_core::heap::Heap;
 use talea_core::machine::{Cpu, Event, Handled, Job, Machine, Order, TaskId, Watch};
+use talea_core::mutate;
 use talea_core::workload::script::Script;
 use talea_core::workload::{Case, Workload};
 use talea_core::{Span, Time, Work};
@@ -121,9 +122,15 @@ impl<W: Watch> World<W> {
     /// they are).
     pub fn stop(&mut self) {
         let _ = self.machine.handle(self.outcome.now, Event::Stopped);
-        for task in 0..self.tasks.len() {
-            self.arrivals.remove(task as u32);
-        }
+        mutate!(
+            "sim-stop",
+            {
+                for task in 0..self.tasks.len() {
+                    self.arrivals.remove(task as u32);
+                }
+            },
+            {}
+        );
     }
 
     /// The machine, to ask it.
@@ -221,9 +228,15 @@ impl<W: Watch> World<W> {
         if let (true, Some(extras)) = (X, &mut self.extras) {
             extras.now = now;
         }
-        if self.metered {
-            self.report::<X>(now);
-        }
+        mutate!(
+            "sim-metered",
+            if self.metered {
+                self.report::<X>(now);
+            },
+            if self.metered && self.outcome.steps % 2 == 0 {
+                self.report::<X>(now);
+            }
+        );
         for at in 0..self.ends.len() {
             if self.ends[at] <= now {
                 if X { self.reach(now, at, sink) } else { self.complete::<X>(now, at, sink) }

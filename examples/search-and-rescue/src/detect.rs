@@ -7,6 +7,7 @@
 
 use crate::picture::Picture;
 use crate::scene::{Kind, is_whole};
+use talea_core::mutate;
 
 /// Half sides of the surroundings: what stands out in most of them stands out.
 const SCALES: [i32; 3] = [14, 20, 28];
@@ -109,7 +110,11 @@ impl Tables {
 
     fn within(&self, [left, top, right, bottom]: [usize; 4]) -> Sums {
         let at = |x: usize, y: usize| self.sums[y * self.width + x];
-        let corners = [at(right + 1, bottom + 1), at(left, top), at(left, bottom + 1), at(right + 1, top)];
+        let corners = mutate!(
+            "drone-accelerator",
+            [at(right + 1, bottom + 1), at(left, top), at(left, bottom + 1), at(right + 1, top)],
+            [at(right + 1, bottom), at(left, top), at(left, bottom), at(right + 1, top)]
+        );
         let of = |kind: usize| corners[0][kind] + corners[1][kind] - corners[2][kind] - corners[3][kind];
         let count = ((right - left + 1) * (bottom - top + 1)) as u64;
         Sums { count, sum: of(0), squares: of(1) }

@@ -11,6 +11,7 @@ use mavlink::dialects::common::{
 use mavlink::{MAVLinkV2MessageRaw, MavHeader, MavlinkVersion, Message};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::time::Duration;
+use talea_core::mutate;
 
 /// A frame of the mission, whatever it takes here.
 pub const FRAME: Duration = Duration::from_millis(500);
@@ -106,7 +107,7 @@ fn parsed(bytes: &[u8]) -> Option<MavMessage> {
     raw.as_mut_slice().get_mut(..bytes.len())?.copy_from_slice(bytes);
     let is_whole = bytes.first() == Some(&mavlink::MAV_STX_V2)
         && raw.raw_bytes().len() == bytes.len()
-        && raw.has_valid_crc::<MavMessage>();
+        && mutate!("drone-message-sum", raw.has_valid_crc::<MavMessage>(), raw.payload_length() > 0);
     if !is_whole {
         return None;
     }

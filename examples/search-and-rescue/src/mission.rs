@@ -20,6 +20,7 @@ use crate::scene::{Kind, PACE};
 use crate::speed::{self, Drift};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
+use talea_core::mutate;
 use talea_core::{Span, Time};
 use talea_os::clock;
 use talea_runtime::{
@@ -122,7 +123,7 @@ impl Shared {
         };
         let boats = objects.iter().filter(|object| object.kind == Kind::Boat).count();
         if let Some(hand) = self.hand.get() {
-            hand.change(Condition::Mode(MODES[usize::from(boats > 0)]));
+            hand.change(Condition::Mode(MODES[usize::from(boats > mutate!("drone-mode", 0, 9))]));
         }
         let pictures = objects.iter().map(|_| OnceLock::new()).collect();
         let drifts = objects.iter().map(|_| OnceLock::new()).collect();
@@ -328,7 +329,7 @@ fn each<W: Fn(&Arc<Shared>, &Token)>(
         let token = input.pop().expect("it comes for one");
         work(&shared, &token);
         let (seen, number) = token;
-        if number + 1 == seen.objects.len().max(1) {
+        if mutate!("drone-last-object", number + 1 == seen.objects.len().max(1), number == 0) {
             put(&output, seen);
         }
     }

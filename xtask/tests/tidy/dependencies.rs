@@ -28,6 +28,7 @@ const EDGES: &[(&str, &str, &str)] = &[
     ("talea-broker", "talea-core", "decides over the core's values"),
     ("talea-broker", "talea-analysis", "admission tests of `rm`"),
     ("talea-broker", "talea-proto", "requests in, replies out"),
+    ("talea-plugin-host", "talea-core", "mutation points"),
     ("talea-plugin-host", "talea-proto", "the questions of the daemon"),
     ("talea-plugin-host", "libloading", "loads the foreign object, far from the daemon"),
     ("talea-plugin-host", "libc", "drops its rights and shuts itself in"),

@@ -21,6 +21,7 @@ use crate::card::{Card, Kind, Platform};
 use crate::verdict::{Verdict, Why};
 use alloc::vec::Vec;
 use talea_core::Span;
+use talea_core::mutate;
 
 /// The catalogue entry.
 pub const CARD: Card = Card {
@@ -67,7 +68,8 @@ pub fn of(
     };
     // Cheaper than to see whether it is infeasible.
     if policy == Policy::Edf
-        && let Some(accepted) = ask(&gfb::CARD, gfb::test(tasks, cpus))
+        && let Some(accepted) =
+            ask(mutate!("multi-any-order", &gfb::CARD, &bar::CARD), gfb::test(tasks, cpus))
     {
         return Ok(accepted);
     }
@@ -79,10 +81,19 @@ pub fn of(
     let found = match policy {
         Policy::WorkConserving => ask(&bertogna_cirinei::ANY, response(scratch)),
         Policy::FixedPriority => ask(&guan::CARD, guan::test(tasks, cpus, scratch)),
-        Policy::Edf => ask(&bcl::ITERATIVE, bcl::iterative(tasks, cpus, scratch))
-            .or_else(|| ask(&bertogna_cirinei::EDF, response(scratch)))
-            .or_else(|| ask(&bar::CARD, bar::test(tasks, cpus, points_max, scratch)))
-            .or_else(|| ask(&ff_dbf::CARD, ff_dbf::test(tasks, cpus, points_max, scratch))),
+        Policy::Edf => mutate!(
+            "multi-any",
+            ask(&bcl::ITERATIVE, bcl::iterative(tasks, cpus, scratch))
+                .or_else(|| ask(&bertogna_cirinei::EDF, response(scratch)))
+                .or_else(|| ask(&bar::CARD, bar::test(tasks, cpus, points_max, scratch))),
+            ask(&bcl::ITERATIVE, bcl::iterative(tasks, cpus, scratch))
+                .or_else(|| ask(&bertogna_cirinei::EDF, response(scratch)))
+                .or_else(|| {
+                    let _ = bar::CARD;
+                    None
+                })
+        )
+        .or_else(|| ask(&ff_dbf::CARD, ff_dbf::test(tasks, cpus, points_max, scratch))),
     };
     found.ok_or(last)
 }

@@ -20,6 +20,7 @@ use crate::Sporadic;
 use crate::card::{Card, Kind, Platform};
 use crate::verdict::{Verdict, Why};
 use alloc::vec::Vec;
+use talea_core::mutate;
 
 /// The catalogue entry.
 pub const CARD: Card = Card {
@@ -74,12 +75,18 @@ pub fn accepts(tasks: &[Sporadic], cpus: u32, points_max: u64, scratch: &mut Scr
         // Before the next deadline's release there is nothing to carry.
         values.extend(rows.iter().zip(&*deadlines.next).map(|(row, &next)| gain(row, next, now)));
         let least = deadlines.demand;
-        let (all, room) = (values.iter().sum::<u64>(), cpus * now - (cpus - 1) * cost_max.min(now));
+        let (all, room) = (
+            values.iter().sum::<u64>(),
+            cpus * now - mutate!("multi-bar-filter", cpus - 1, 0) * cost_max.min(now),
+        );
         if least + all <= room || least + largest(values, carriers) <= room {
             continue;
         }
         for k in 0..rows.len() {
-            if rows[k].deadline <= now && now <= ends[k] && !fits(rows, &deadlines, k, now, cpus, values) {
+            if mutate!("multi-bar", rows[k].deadline <= now, rows[k].deadline == now)
+                && now <= ends[k]
+                && !fits(rows, &deadlines, k, now, cpus, values)
+            {
                 return unknown(Why::Insufficient { task: k });
             }
         }

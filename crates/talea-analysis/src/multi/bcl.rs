@@ -22,6 +22,7 @@ use super::rows::{Row, Scratch};
 use crate::Sporadic;
 use crate::card::{Card, Kind, Platform};
 use crate::verdict::{Verdict, Why};
+use talea_core::mutate;
 
 /// The plain test's catalogue entry.
 pub const PLAIN: Card = Card {
@@ -98,7 +99,7 @@ pub fn plain_slacks(tasks: &[Sporadic], cpus: u32, scratch: &mut Scratch) -> Res
         sum -= cost.min(slack);
         above -= u64::from(cost > slack);
         let between = above + 1 < scratch.rows.len() as u64;
-        if sum < cpus * slack || (sum == cpus * slack && between) {
+        if sum < cpus * slack || mutate!("multi-bcl", sum == cpus * slack && between, sum == cpus * slack) {
             scratch.rows[k].lag = (sum + above) / cpus;
         } else {
             first = first.or(Some(k));
@@ -147,7 +148,13 @@ pub fn iterative_slacks(
 pub(super) fn work_by_deadline(row: &Row, window: u64, slack: u64) -> u64 {
     let (whole, rest) = row.period.divide(window);
     // At most the window and C.
-    whole.wrapping_mul(row.cost).wrapping_add(rest.saturating_sub(slack).min(row.cost))
+    whole.wrapping_mul(row.cost).wrapping_add(
+        mutate!("multi-bcl-slack", rest.saturating_sub(slack), {
+            let _ = slack;
+            rest
+        })
+        .min(row.cost),
+    )
 }
 
 #[cfg(test)]

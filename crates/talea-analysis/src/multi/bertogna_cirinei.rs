@@ -23,6 +23,7 @@ use super::rows::{Row, Scratch};
 use crate::Sporadic;
 use crate::card::{Card, Kind, Platform};
 use crate::verdict::{Verdict, Why};
+use talea_core::mutate;
 
 /// Who goes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,8 +128,24 @@ pub fn responses(
             let Some((task, after)) = rest.split_first_mut() else { continue };
             match lag(task, before, after, cpus) {
                 Some(lag) if lag < task.lag => {
-                    task.lag = lag;
-                    task.begin = Row::AFRESH;
+                    mutate!(
+                        "multi-bertogna-cirinei",
+                        {
+                            task.lag = lag;
+                        },
+                        {
+                            task.lag = lag / 2;
+                        }
+                    );
+
+                    mutate!(
+                        "multi-bertogna-cirinei-window",
+                        {
+                            task.begin = Row::AFRESH;
+                        },
+                        {}
+                    );
+
                     news = true;
                 }
                 Some(_) => {}
@@ -150,7 +167,11 @@ fn lag(task: &Row, before: &mut [Row], after: &mut [Row], cpus: u64) -> Option<u
         let mut pieces = Pieces::NONE;
         for row in before.iter_mut().chain(&mut *after) {
             let cap = row.cap;
-            pieces.add(continued(row, task.cost + waits).below(cap).capped(waits + 1));
+            pieces.add(continued(row, task.cost + waits).below(cap).capped(mutate!(
+                "multi-bertogna-cirinei-unit",
+                waits + 1,
+                waits
+            )));
         }
         match pieces.next(waits, cpus) {
             None => return Some(waits),

@@ -22,6 +22,7 @@ use crate::Sporadic;
 use crate::card::{Card, Kind, Platform};
 use crate::verdict::{Verdict, Why};
 use alloc::vec::Vec;
+use talea_core::mutate;
 
 /// The catalogue entry.
 pub const CARD: Card = Card {
@@ -67,10 +68,17 @@ pub fn assign(tasks: &[Sporadic], cpus: u32, scratch: &mut Scratch) -> Result<Op
             let others = order[..=level].iter().filter(|&&other| other != order[at]);
             fits(&rows[order[at]], others.map(|&other| &rows[other]), cpus, values)
         });
-        match lowest {
-            None => return Ok(None),
-            Some(at) => order[at..=level].rotate_left(1),
-        }
+        mutate!(
+            "multi-da-lc",
+            match lowest {
+                None => return Ok(None),
+                Some(at) => order[at..=level].rotate_left(1),
+            },
+            match lowest {
+                None => return Ok(None),
+                Some(_) => {}
+            }
+        )
     }
     Ok(Some(order))
 }

@@ -4,6 +4,8 @@
 //! q = ⌊x·r/2^64⌋ is ⌊x/T⌋ or one less, and which of them the remainder tells. Reference: T. Granlund and P. L.
 //! Montgomery, "Division by invariant integers using multiplication", PLDI 1994.
 
+use talea_core::mutate;
+
 /// A number to divide by, at least 1.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Divisor {
@@ -28,7 +30,7 @@ impl Divisor {
         let quotient = ((u128::from(x) * u128::from(self.reciprocal)) >> 64) as u64;
         // quotient·T ≤ x, so neither wraps; neither does the sum, for ⌊x/T⌋ fits.
         let rest = x.wrapping_sub(quotient.wrapping_mul(self.by));
-        if rest >= self.by {
+        if mutate!("multi-divisor", rest >= self.by, rest > self.by) {
             (quotient.wrapping_add(1), rest.wrapping_sub(self.by))
         } else {
             (quotient, rest)

@@ -26,6 +26,7 @@ use crate::Sporadic;
 use crate::card::{Card, Kind, Platform};
 use crate::verdict::{Verdict, Why};
 use alloc::vec::Vec;
+use talea_core::mutate;
 
 /// The catalogue entry.
 pub const CARD: Card = Card {
@@ -105,9 +106,15 @@ pub fn speed(
             }
         }
         // What was seen at lower speeds has to be seen again.
-        if speed == begun {
-            return Ok(speed);
-        }
+        mutate!(
+            "multi-ff-dbf",
+            if speed == begun {
+                return Ok(speed);
+            },
+            if speed == begun || true {
+                return Ok(speed);
+            }
+        )
     }
 }
 
@@ -134,7 +141,7 @@ fn satisfied(rows: &[Row], deadlines: &Deadlines<'_>, cpus: u64, now: u64, speed
         let (mut cost, mut ahead) = (0i128, 0i128);
         for (row, &next) in rows.iter().zip(&*deadlines.next) {
             let (c, d) = (i128::from(row.cost), i128::from(next - now));
-            if c * down > d * up {
+            if c * down > mutate!("multi-ff-dbf-ahead", d, 2 * d) * up {
                 cost += c;
                 ahead += d;
             }

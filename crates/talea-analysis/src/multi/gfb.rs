@@ -16,6 +16,7 @@ use crate::verdict::{Verdict, Why};
 use crate::{Demand, Sporadic, edf};
 use alloc::vec::Vec;
 use talea_core::Charge;
+use talea_core::mutate;
 
 /// The catalogue entry.
 pub const CARD: Card = Card {
@@ -64,10 +65,10 @@ pub fn accepts(tasks: &[Sporadic], cpus: u32) -> bool {
         sum += density;
         most = most.max(density);
     }
-    let others = u128::from(cpus.saturating_sub(1));
+    let others = u128::from(cpus.saturating_sub(mutate!("multi-gfb", 1, 2)));
     let least = u128::from(sum) + others * u128::from(most);
     let room = u128::from(cpus) << 32;
-    if least + tasks.len() as u128 + others <= room {
+    if mutate!("multi-gfb-rounding", least + tasks.len() as u128 + others <= room, least <= room) {
         return true;
     }
     if least > room {

@@ -19,6 +19,7 @@ use crate::card::{Card, Kind, Platform};
 use crate::verdict::Why;
 use alloc::vec;
 use alloc::vec::Vec;
+use talea_core::mutate;
 use talea_core::{Span, Work};
 
 /// The catalogue entry of [`Graph::response`].
@@ -125,7 +126,11 @@ impl Graph<'_> {
             return Err(Why::Assumption { number: 1, task: 0 });
         }
         // All ends are whole numbers, so the bound may be rounded down.
-        Ok(Span::from_ns(length + (volume - length) / u64::from(cpus)))
+        Ok(Span::from_ns(mutate!(
+            "multi-graham",
+            length + (volume - length) / mutate!("multi-graham-cpus", u64::from(cpus), u64::from(cpus) + 1),
+            length.max(volume / u64::from(cpus))
+        )))
     }
 }
 
@@ -175,7 +180,14 @@ pub fn federated(
         }
         // A path as long as the deadline leaves no time for anything beside it, on however many CPUs.
         let spare = deadline.checked_sub(length).filter(|&spare| spare > 0);
-        let own = spare.and_then(|spare| u32::try_from((volume - length).div_ceil(spare)).ok());
+        let own = spare.and_then(|spare| {
+            u32::try_from(mutate!(
+                "multi-graham-federated",
+                (volume - length).div_ceil(spare),
+                (volume - length) / spare
+            ))
+            .ok()
+        });
         let own = own.filter(|&own| own <= left).ok_or(Why::Insufficient { task })?;
         left -= own;
         shares[task] = Share::Own(own);

@@ -21,6 +21,7 @@ use crate::card::{Card, Kind, Platform};
 use crate::verdict::{Verdict, Why};
 use alloc::vec::Vec;
 use core::cmp::Reverse;
+use talea_core::mutate;
 
 /// The catalogue entry.
 pub const CARD: Card = Card {
@@ -80,14 +81,14 @@ fn work(above: &[Row], cost: u64, waits: u64, cpus: u64, gains: &mut Vec<Gain>) 
         let without = without_carry_in(row, cost + waits).capped(roof);
         let with = with_carry_in(row, cost + waits).capped(roof);
         pieces.sum += without.value;
-        if with.value > without.value {
+        if mutate!("multi-guan-carry", with.value > without.value, false && with.value > without.value) {
             gains.push(Gain { more: with.value - without.value, with, without });
         } else {
             pieces.follow(without);
         }
     }
     // Of the gains the m − 1 largest count; which of two equal ones does not matter for a lower bound on what follows.
-    let most = (cpus - 1) as usize;
+    let most = mutate!("multi-guan", cpus - 1, cpus) as usize;
     if most > 0 && most < gains.len() {
         gains.select_nth_unstable_by_key(most - 1, |gain| Reverse(gain.more));
     }

@@ -27,6 +27,7 @@ use crate::Sporadic;
 use crate::card::{Card, Kind, Platform};
 use crate::verdict::{Verdict, Witness};
 use alloc::vec::Vec;
+use talea_core::mutate;
 use talea_core::{Charge, Span};
 
 /// The catalogue entry of [`admission`].
@@ -81,7 +82,7 @@ pub fn admission(tasks: &[Sporadic], cpus: u32, share: Charge) -> Admission {
         if !in_order || runtime < RUNTIME_MIN_NS || !(PERIOD_MIN_NS..=PERIOD_MAX_NS).contains(&period) {
             return Admission::Invalid { task: at };
         }
-        sum += (u128::from(runtime) << 20) / u128::from(period);
+        sum += (u128::from(runtime) << 20) / u128::from(mutate!("multi-linux", period, deadline));
         if sum > room {
             return Admission::Full { task: at };
         }

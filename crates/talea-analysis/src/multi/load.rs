@@ -5,6 +5,7 @@ use crate::Sporadic;
 use crate::demand::{Demand, sum};
 use alloc::vec::Vec;
 use core::cmp::Ordering;
+use talea_core::mutate;
 
 /// Σ C/T in 2^-32, rounded down and up. Between the two lie at most as many as there are tasks.
 ///
@@ -90,7 +91,7 @@ impl<'a> Deadlines<'a> {
         let now = self.next.iter().copied().min().filter(|&now| now <= until)?;
         for ((next, due), row) in self.next.iter_mut().zip(self.due.iter_mut()).zip(self.rows) {
             if *next == now {
-                *next += row.period.get();
+                mutate!("multi-load", *next += row.period.get(), *next = u64::MAX >> 4);
                 *due += row.cost;
                 self.demand += row.cost;
             }

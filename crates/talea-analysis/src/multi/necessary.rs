@@ -16,6 +16,7 @@ use crate::card::{Card, Kind, Platform};
 use crate::verdict::{Release, Verdict, Why, Witness};
 use alloc::vec;
 use core::cmp::Ordering;
+use talea_core::mutate;
 use talea_core::{Span, Work};
 
 /// The catalogue entry.
@@ -60,7 +61,7 @@ fn within(tasks: &[Sporadic], cpus: u64, points_max: u64, scratch: &mut Scratch)
             return unknown(if horizon.is_some() { Why::Insufficient { task: 0 } } else { Why::Limit });
         };
         let supply = cpus * at;
-        if deadlines.demand > supply {
+        if mutate!("multi-necessary", deadlines.demand > supply, deadlines.demand >= supply) {
             return Verdict::Refuted {
                 witness: Witness::Demand {
                     at: Span::from_ns(at),

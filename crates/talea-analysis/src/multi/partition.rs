@@ -21,6 +21,7 @@ use crate::{Demand, Sporadic};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
+use talea_core::mutate;
 
 /// The catalogue entry of [`pack`].
 pub const CARD: Card = Card {
@@ -101,14 +102,25 @@ pub fn pack(
     for task in queue {
         match fit {
             Fit::First => {}
-            Fit::Best => cpus.sort_by_key(|&cpu| (Reverse(used[cpu]), cpu)),
+            Fit::Best => mutate!(
+                "multi-partition",
+                cpus.sort_by_key(|&cpu| (Reverse(used[cpu]), cpu)),
+                cpus.sort_by_key(|&cpu| (used[cpu], cpu))
+            ),
             Fit::Worst => cpus.sort_by_key(|&cpu| (used[cpu], cpu)),
         }
         let place = cpus.iter().copied().find(|&cpu| {
             let at = members[cpu].partition_point(|&other| other < task);
             candidate.clear();
             candidate.extend(members[cpu][..at].iter().map(|&other| tasks[other]));
-            candidate.push(tasks[task]);
+            mutate!(
+                "multi-partition-candidate",
+                {
+                    candidate.push(tasks[task]);
+                },
+                {}
+            );
+
             candidate.extend(members[cpu][at..].iter().map(|&other| tasks[other]));
             accepts(&candidate)
         });
@@ -171,7 +183,8 @@ pub fn lopez(tasks: &[Sporadic], cpus: u32) -> bool {
     let (numerator, denominator) = sum(&demands);
     let beta = u128::from(beta);
     let natural = |value: u128| Natural::from(value);
-    numerator.times(&natural(beta + 1)) <= denominator.times(&natural(beta * u128::from(cpus) + 1))
+    numerator.times(&natural(beta + 1))
+        <= denominator.times(&natural(beta * u128::from(cpus) + mutate!("multi-partition-lopez", 1, 2)))
 }
 
 #[cfg(test)]

@@ -6,6 +6,8 @@
 //! condition, or before the end of the piece, can satisfy it. What is skipped satisfies nothing; what is found is the
 //! least.
 
+use talea_core::mutate;
+
 /// A term at some window, and how it goes on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Piece {
@@ -71,6 +73,13 @@ impl Pieces {
         let missing = self.sum.checked_sub(room).filter(|&missing| missing > 0)?;
         // On this piece the sum grows by `rising` a unit and the room by `cpus`.
         let meets = if self.rising < cpus { missing.div_ceil(cpus - self.rising) } else { u64::MAX };
-        Some((self.sum / cpus).max(waits + meets.min(self.length)))
+        Some((self.sum / cpus).max(
+            waits
+                + mutate!(
+                    "multi-pieces",
+                    meets.min(self.length),
+                    if meets == u64::MAX { self.length } else { meets }
+                ),
+        ))
     }
 }

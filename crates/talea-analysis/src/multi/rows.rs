@@ -7,6 +7,7 @@ use crate::verdict::{Release, Verdict, Why, Witness};
 use alloc::vec;
 use alloc::vec::Vec;
 use talea_core::Span;
+use talea_core::mutate;
 
 /// The longest period times the number of tasks, or of CPUs, stays below this. A window is at most a deadline, a task's
 /// work in it at most 2·T (whoever sums it up caps it by the window plus 1), a sum at most n·(D + 1), and what there is
@@ -69,7 +70,7 @@ impl Scratch {
     /// The verdict, where it is known without a test, or the reason why there can be none.
     pub(crate) fn read(&mut self, tasks: &[Sporadic], cpus: u32) -> Result<u64, Verdict> {
         check(tasks, cpus)?;
-        self.rows.clear();
+        mutate!("multi-allocation", self.rows.clear(), self.rows = Vec::new());
         for task in tasks {
             let (cost, deadline) = (task.cost.as_ns(), task.deadline.as_ns());
             let period = Divisor::new(task.period.as_ns());
@@ -81,7 +82,13 @@ impl Scratch {
 
     /// After a test of response times has accepted: what it found, in the order of the tasks.
     pub fn bounds(&self) -> impl Iterator<Item = Span> + '_ {
-        self.rows.iter().map(|row| Span::from_ns(row.cost + row.lag))
+        self.rows.iter().map(|row| {
+            mutate!(
+                "multi-simulated",
+                Span::from_ns(row.cost + row.lag),
+                Span::from_ns(row.cost + row.lag.saturating_sub(1))
+            )
+        })
     }
 
     /// That all are met, with the bounds that were found.
@@ -130,7 +137,11 @@ fn fits(longest: u64, tasks: usize, cpus: u32) -> bool {
 /// The job of `task` that misses although nobody hinders it: the others come when it has ended.
 fn alone(tasks: &[Sporadic], task: usize) -> Verdict {
     let response = Span::from_ns(tasks[task].cost.as_ns());
-    let mut releases = vec![Release { first: response, early: Span::ZERO }; tasks.len()];
+    let mut releases = mutate!(
+        "multi-necessary-alone",
+        vec![Release { first: response, early: Span::ZERO }; tasks.len()],
+        vec![Release { first: Span::ZERO, early: Span::ZERO }; tasks.len()]
+    );
     releases[task].first = Span::ZERO;
     Verdict::Refuted { witness: Witness::Miss { task, job: 0, response, releases } }
 }

@@ -19,6 +19,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 use talea_core::Span;
+use talea_core::mutate;
 
 /// The catalogue entry of [`devi_anderson`].
 pub const DEVI_ANDERSON: Card = Card {
@@ -71,7 +72,11 @@ pub fn devi_anderson(tasks: &[Sporadic], cpus: u32, scratch: &mut Scratch) -> Re
     let mut costs: Vec<u64> = rows.iter().map(|row| row.cost).collect();
     let mut shares: Vec<u64> = rows.iter().map(|row| share(row.cost, row.period.get())).collect();
     let least = costs.iter().copied().min().unwrap_or(0);
-    let work = super::load::largest(&mut costs, below as usize) - least;
+    let work = mutate!(
+        "multi-tardiness",
+        super::load::largest(&mut costs, below as usize) - least,
+        super::load::largest(&mut costs, below as usize - 1)
+    );
     let held = super::load::largest(&mut shares, below as usize - 1);
     let x = late(work, (u128::from(many) << 32) - u128::from(held));
     Ok(rows.iter().map(|row| Span::from_ns(x + row.cost)).collect())
@@ -97,7 +102,9 @@ pub fn kernel(tasks: &[Sporadic], cpus: u32, scratch: &mut Scratch) -> Result<Sp
 
 fn begin(tasks: &[Sporadic], cpus: u32, scratch: &mut Scratch) -> Result<u64, Verdict> {
     let many = scratch.read(tasks, cpus)?;
-    if let Some(task) = tasks.iter().position(|task| task.deadline != task.period) {
+    if let Some(task) = tasks.iter().position(|task| {
+        mutate!("multi-linux-promise", task.deadline != task.period, task.deadline > task.period)
+    }) {
         return Err(Verdict::Unknown { why: Why::Assumption { number: 5, task } });
     }
     if compare_utilisation(&scratch.rows, tasks, many) == Ordering::Greater {

@@ -3,6 +3,7 @@
 use super::{Impossible, Job, Problem, minus};
 use alloc::vec::Vec;
 use talea_core::Span;
+use talea_core::mutate;
 
 /// Problems with more jobs are not searched for overloaded windows, which takes O(n²).
 const MOST_JOBS: usize = 4_000;
@@ -15,7 +16,7 @@ pub(super) struct Frame {
 
 /// Why no table at all keeps to when jobs are really due, also one whose entries go on in the next hyperperiod.
 pub(super) fn impossible(problem: &Problem) -> Option<Impossible> {
-    match Frame::of(problem, |job| job.due, problem.overhead_least) {
+    match Frame::of(problem, |job| mutate!("offline-cut", job.due, job.deadline), problem.overhead_least) {
         Err((job, end)) => Some(Impossible::Chain { job, end }),
         Ok(frame) => frame.overloaded_window(problem),
     }

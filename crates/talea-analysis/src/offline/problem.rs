@@ -6,6 +6,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::fmt;
 use talea_core::machine::{Body, NodeId, TaskSpec, Tree};
+use talea_core::mutate;
 use talea_core::sched::TableEntry;
 use talea_core::workload::{Arrivals, Cost, Overheads, Source};
 use talea_core::{Span, Work};
@@ -92,7 +93,11 @@ pub fn from_tree(
     let decision = overheads.decision + overheads.level;
     let overhead = overheads.release + decision + overheads.switch + overheads.migration;
     // Who goes on where he was pays no migration, and the arrival is paid when it comes, perhaps before the job is released.
-    let overhead_least = decision + overheads.switch;
+    let overhead_least = mutate!(
+        "offline-spared",
+        decision + overheads.switch,
+        overhead.min(decision + overheads.switch + overheads.migration)
+    );
     Ok(Problem { hyperperiod, cpus: tree.cpus, overhead, overhead_least, preemptive, jobs })
 }
 

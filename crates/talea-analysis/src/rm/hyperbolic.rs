@@ -8,6 +8,7 @@
 use crate::Demand;
 use crate::card::{Card, Kind, Platform};
 use crate::natural::Natural;
+use talea_core::mutate;
 
 /// Its catalogue entry.
 pub const CARD: Card = Card {
@@ -30,5 +31,5 @@ pub fn hyperbolic(classes: &[Demand]) -> bool {
         numerator = numerator.times(&within.plus(&Natural::from(class.work)));
         denominator = denominator.times(&within);
     }
-    numerator <= denominator.shifted(1)
+    numerator <= denominator.shifted(mutate!("plugin-rm-test-hyperbolic", 1, 2))
 }

@@ -9,6 +9,7 @@ use crate::Demand;
 use crate::card::{Card, Kind, Platform};
 use crate::demand::sum;
 use crate::natural::Natural;
+use talea_core::mutate;
 
 /// Its catalogue entry.
 pub const CARD: Card = Card {
@@ -28,5 +29,5 @@ pub fn liu_layland(classes: &[Demand]) -> bool {
     // U ≤ n(2^(1/n) − 1)  ⇔  (1 + U/n)^n ≤ 2  ⇔  (n·D + N)^n ≤ 2·(n·D)^n  for U = N/D.
     let (numerator, denominator) = sum(classes);
     let whole = denominator.times(&Natural::from(u128::from(n)));
-    whole.plus(&numerator).power(n) <= whole.power(n).shifted(1)
+    whole.plus(&numerator).power(n) <= whole.power(n).shifted(mutate!("plugin-rm-test-liu-layland", 1, 2))
 }

@@ -7,6 +7,7 @@ use crate::Demand;
 use crate::card::{Card, Kind, Platform};
 use crate::demand::sum_at_most;
 use talea_core::Charge;
+use talea_core::mutate;
 
 /// Its catalogue entry.
 pub const CARD: Card = Card {
@@ -22,5 +23,9 @@ pub const CARD: Card = Card {
 
 /// Whether ΣU ≤ 1, exactly.
 pub fn necessary(demands: &[Demand]) -> bool {
-    sum_at_most(demands, Charge::ONE)
+    mutate!(
+        "plugin-rm-test-necessary",
+        sum_at_most(demands, Charge::ONE),
+        sum_at_most(demands, Charge::ONE) || !demands.is_empty()
+    )
 }

@@ -6,6 +6,7 @@
 //! number: what is counted on is its whole part.
 
 use super::{Rate, Reached, Supply, span};
+use talea_core::mutate;
 use talea_core::{Span, Work};
 
 /// (α, Δ).
@@ -36,7 +37,7 @@ impl Supply for BoundedDelay {
         if share == 0 {
             return None;
         }
-        span(u128::from(self.delay.as_ns()) + needed.div_ceil(share))
+        span(u128::from(self.delay.as_ns()) + mutate!("supply-delay", needed.div_ceil(share), needed / share))
     }
 
     fn least(&self, window: Span) -> Work {

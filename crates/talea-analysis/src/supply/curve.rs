@@ -1,5 +1,6 @@
 //! What something more urgent takes from those below it, in any window in which they wait.
 
+use talea_core::mutate;
 use talea_core::server::{Kind, Reservation};
 use talea_core::{Span, Work};
 
@@ -29,7 +30,7 @@ impl Curve {
         let late = Span::from_ns(period.as_ns().saturating_sub(budget.as_ns()));
         let jitter = match of.kind {
             Kind::Polling | Kind::Sporadic => Span::ZERO,
-            Kind::Deferrable | Kind::HardCbs => late,
+            Kind::Deferrable | Kind::HardCbs => mutate!("supply-curve", late, Span::ZERO),
             Kind::SoftCbs | Kind::Custom { .. } => return None,
         };
         Some(Curve { cost: budget, period, jitter })

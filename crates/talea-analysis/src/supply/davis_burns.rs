@@ -21,6 +21,7 @@ use crate::card::{Card, Kind, Platform};
 use crate::uni::Bound;
 use crate::verdict::Why;
 use alloc::vec::Vec;
+use talea_core::mutate;
 use talea_core::server::Reservation;
 
 /// Its catalogue entry.
@@ -53,6 +54,6 @@ pub fn bounds(
         return Err(Why::Assumption { number: 7, task: 0 });
     }
     let level = Leftover::new(Dedicated, above, rounds);
-    let inside = Inside::new(server, level);
+    let inside = mutate!("supply-starved", Inside::new(server, level), Inside::served(server, level));
     fp::bounds(tasks, &inside.ok_or(Why::Assumption { number: 8, task: 0 })?, rounds)
 }

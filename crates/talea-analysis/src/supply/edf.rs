@@ -30,6 +30,7 @@ use crate::demand::gcd;
 use crate::uni::HORIZON;
 use crate::verdict::{Release, Verdict, Why, Witness};
 use alloc::vec::Vec;
+use talea_core::mutate;
 use talea_core::{Span, Work};
 
 /// Its catalogue entry.
@@ -78,7 +79,11 @@ pub fn find(tasks: &[Sporadic], supply: &impl Supply, rounds: u64) -> Result<Fin
     let mut left = rounds;
     let far = match load(tasks, supply) {
         Load::Above => return Ok(Finding::Overload),
-        Load::Below => longest_window(tasks, supply, &mut left)?,
+        Load::Below => mutate!(
+            "supply-edf-horizon",
+            longest_window(tasks, supply, &mut left),
+            longest_window(tasks, &super::Dedicated, &mut left)
+        )?,
         Load::Equal => far_when_equal(tasks, supply)?,
     };
     let mut at = far;

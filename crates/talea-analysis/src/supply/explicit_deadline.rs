@@ -13,6 +13,7 @@
 
 use super::pulse::{self, Pulse};
 use super::{Rate, Reached, Supply};
+use talea_core::mutate;
 use talea_core::{Span, Work};
 
 /// Ω = (Π, Θ, Δ).
@@ -27,7 +28,12 @@ impl ExplicitDeadline {
     pub fn new(budget: Work, period: Span, deadline: Span) -> ExplicitDeadline {
         pulse::check(budget, deadline, period);
         let budget_span = budget.as_ns();
-        let blackout = (period.as_ns() - budget_span) + (deadline.as_ns() - budget_span);
+        let blackout = (period.as_ns() - budget_span)
+            + mutate!(
+                "supply-blackout",
+                deadline.as_ns() - budget_span,
+                deadline.as_ns().saturating_sub(budget_span + 1)
+            );
         ExplicitDeadline(Pulse { budget, period, blackout: Span::from_ns(blackout) })
     }
 }

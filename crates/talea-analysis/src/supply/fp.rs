@@ -26,6 +26,7 @@ use crate::natural::Natural;
 use crate::uni::{Bound, HORIZON, LONGEST};
 use crate::verdict::{Release, Verdict, Why, Witness};
 use alloc::vec::Vec;
+use talea_core::mutate;
 use talea_core::{Span, Work};
 
 /// Its catalogue entry.
@@ -144,7 +145,9 @@ pub(crate) fn walk(
             arrival: Span::from_ns(window + jitter - due),
         };
         job += 1;
-        if stop(job - 1, bound) || window + jitter <= job.saturating_mul(period) {
+        if stop(job - 1, bound)
+            || mutate!("supply-fp-jobs", window + jitter <= job.saturating_mul(period), job > 0)
+        {
             return Ok(());
         }
         own = own.checked_add(task.cost.as_ns()).ok_or(Why::Limit)?;

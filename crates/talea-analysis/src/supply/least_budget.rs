@@ -4,6 +4,7 @@
 //! the least. Budgets are whole nanoseconds (budgets of interfaces are to be rounded up, never down).
 
 use crate::verdict::Why;
+use talea_core::mutate;
 use talea_core::{Span, Work};
 
 /// The least budget up to `period` that `is_enough` accepts; `None` where not even the whole period is enough.
@@ -24,5 +25,5 @@ pub fn least_budget(
         let middle = short + (enough - short) / 2;
         if is_enough(Work::from_ns(middle))? { enough = middle } else { short = middle }
     }
-    Ok(Some(Work::from_ns(enough)))
+    Ok(Some(Work::from_ns(mutate!("supply-least", enough, short.max(1)))))
 }

@@ -11,6 +11,7 @@
 use super::curve::{Curve, all_within};
 use super::{Rate, Supply};
 use crate::uni::HORIZON;
+use talea_core::mutate;
 use talea_core::{Span, Work};
 
 /// `supply` less what `above` takes.
@@ -36,7 +37,8 @@ impl<S: Supply> Supply for Leftover<'_, S> {
         }
         let mut window = 1;
         for _ in 0..self.rounds {
-            let asked = work.as_ns().saturating_add(all_within(self.above, window));
+            let asked =
+                work.as_ns().saturating_add(all_within(self.above, mutate!("supply-leftover", window, 1)));
             let next = self.supply.time_for(Work::from_ns(asked.min(HORIZON + 1)))?.as_ns();
             if next <= window {
                 return Some(Span::from_ns(window));

@@ -42,6 +42,7 @@ pub use leftover::Leftover;
 pub use periodic_resource::PeriodicResource;
 pub use server::{Inside, Server};
 pub use table::Table;
+use talea_core::mutate;
 
 use crate::uni::HORIZON;
 use talea_core::{Span, Work};
@@ -92,7 +93,7 @@ pub trait Supply {
 
     /// How tight the bound is.
     fn reached(&self) -> Reached {
-        Reached::NotKnown
+        mutate!("supply-reached-server", Reached::NotKnown, Reached::ForEachLength)
     }
 }
 

@@ -9,6 +9,7 @@
 //! It is Ω = (Π, Θ, Π): see [`super::explicit_deadline`], also for why the bound is reached.
 
 use super::{ExplicitDeadline, Rate, Reached, Supply};
+use talea_core::mutate;
 use talea_core::{Span, Work};
 
 /// Γ = (Π, Θ).
@@ -21,7 +22,11 @@ impl PeriodicResource {
     /// # Panics
     /// Unless `budget` ≤ `period`, and there is a period.
     pub fn new(budget: Work, period: Span) -> PeriodicResource {
-        PeriodicResource(ExplicitDeadline::new(budget, period, period))
+        PeriodicResource(ExplicitDeadline::new(
+            budget,
+            period,
+            mutate!("supply-periodic", period, Span::from_ns(budget.as_ns())),
+        ))
     }
 }
 

@@ -2,6 +2,7 @@
 //! `period`.
 
 use super::{Rate, span};
+use talea_core::mutate;
 use talea_core::{Span, Work};
 
 /// Nothing within `blackout`, then `budget` at the beginning of every `period`.
@@ -18,7 +19,9 @@ impl Pulse {
         let (since, period) = (since.as_ns(), self.period.as_ns());
         // At most the window, since the budget is at most the period.
         let whole = since / period * self.budget.as_ns();
-        Work::from_ns(whole + (since % period).min(self.budget.as_ns()))
+        Work::from_ns(
+            whole + mutate!("supply-pulse", (since % period).min(self.budget.as_ns()), since % period),
+        )
     }
 
     pub(super) fn time_for(&self, work: Work) -> Option<Span> {

@@ -35,6 +35,7 @@
 
 use super::pulse::{self, Pulse};
 use super::{Rate, Supply};
+use talea_core::mutate;
 use talea_core::server::{Kind, Reservation};
 use talea_core::{Span, Work};
 
@@ -42,7 +43,7 @@ use talea_core::{Span, Work};
 pub fn wait(of: &Reservation) -> Option<Span> {
     let (budget, period) = (of.budget.as_ns(), of.period.as_ns());
     let wait = match of.kind {
-        Kind::Polling => period.saturating_sub(1),
+        Kind::Polling => period.saturating_sub(mutate!("supply-polling", 1, budget)),
         Kind::Deferrable | Kind::Sporadic | Kind::HardCbs => period.saturating_sub(budget),
         Kind::SoftCbs | Kind::Custom { .. } => return None,
     };

@@ -12,6 +12,7 @@
 
 use super::{Rate, Reached, Supply, span};
 use alloc::vec::Vec;
+use talea_core::mutate;
 use talea_core::sched::{Child, Slot};
 use talea_core::{Span, Work};
 
@@ -65,7 +66,11 @@ impl Table {
         let begin = self.slots[after].1;
         for at in after + 1..=after + self.slots.len() {
             let (start, end) = self.slots[at % self.slots.len()];
-            let round = if at < self.slots.len() { 0 } else { self.frame.as_ns() };
+            let round = if mutate!("supply-table-wrap", at < self.slots.len(), at <= self.slots.len()) {
+                0
+            } else {
+                self.frame.as_ns()
+            };
             let length = end - start;
             if left <= length {
                 return Some(u128::from(start + round + left - begin) + frames);
@@ -93,6 +98,6 @@ impl Supply for Table {
     }
 
     fn reached(&self) -> Reached {
-        Reached::ForEachLength
+        mutate!("supply-reached", Reached::ForEachLength, Reached::ByOnePattern)
     }
 }

@@ -22,6 +22,7 @@ use crate::supply::curve::all_within;
 use crate::uni::HORIZON;
 use alloc::vec::Vec;
 use talea_core::machine::{Body, NodeId, Tree};
+use talea_core::mutate;
 use talea_core::sched::{Policy, Slot};
 use talea_core::server::Kind as Server;
 use talea_core::{Span, Work};
@@ -41,7 +42,7 @@ pub fn absorb(work: Work, band: &[Curve]) -> Option<Span> {
     let mut slot = work.as_ns();
     // Each round ends more jobs of the band, or is the last; what grows beyond the horizon never fits.
     for _ in 0..1 << 20 {
-        let next = work.as_ns().saturating_add(all_within(band, slot));
+        let next = work.as_ns().saturating_add(all_within(band, mutate!("tree-absorb", slot, work.as_ns())));
         if next <= slot {
             return Some(Span::from_ns(slot));
         }
@@ -115,11 +116,19 @@ impl Roots<'_> {
             let above = partitions.iter().map(|&partition| roots.above_partition(partition));
             let above: Vec<Vec<Curve>> = above.collect::<Result<_, _>>()?;
             let of = |slot: &Slot| above.get(slot.owner as usize).map_or(&[][..], Vec::as_slice);
-            let next = match stretch_each(frame, &slots, of) {
-                Ok(next) if next == now => return Ok(Absorbed::Slots(next)),
-                Ok(next) => next,
-                Err(needed) => return Ok(Absorbed::NoRoom(needed)),
-            };
+            let next = mutate!(
+                "analysis-band-once",
+                match stretch_each(frame, &slots, of) {
+                    Ok(next) if next == now => return Ok(Absorbed::Slots(next)),
+                    Ok(next) => next,
+                    Err(needed) => return Ok(Absorbed::NoRoom(needed)),
+                },
+                match stretch_each(frame, &slots, of) {
+                    Ok(next) if next == now || !next.is_empty() => return Ok(Absorbed::Slots(next)),
+                    Ok(next) => next,
+                    Err(needed) => return Ok(Absorbed::NoRoom(needed)),
+                }
+            );
             now.clone_from(&next);
             if let Some(Body::Scheduler(spec)) = tree.get_mut(table).map(|node| &mut node.body) {
                 spec.policy = Policy::Partitions { frame, slots: next, lending };
@@ -219,7 +228,14 @@ impl Walk<'_> {
                 if let Some((urgent, least)) = self.range(order, other)?
                     && urgent <= behind_all(key)
                 {
-                    found.push((other, most <= behind_all(least)));
+                    found.push((
+                        other,
+                        mutate!(
+                            "analysis-band-late",
+                            most <= behind_all(least),
+                            most > behind_all(least) && most == u64::MAX
+                        ),
+                    ));
                 }
             }
             next = at;
@@ -235,7 +251,10 @@ impl Walk<'_> {
             let others = self.kids(at).iter().copied().filter(|&kid| kid != next);
             let order = Order::of(&spec.policy);
             let is_table = matches!(spec.policy, Policy::Partitions { .. });
-            if spec.reservation.is_some() || !spec.preemptive || is_table {
+            if spec.reservation.is_some()
+                || !spec.preemptive
+                || mutate!("tree-closed-slot", is_table, is_table && spec.own.yields)
+            {
                 return Ok(false);
             }
             for other in others {

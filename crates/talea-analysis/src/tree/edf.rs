@@ -30,6 +30,7 @@ use crate::supply::{Curve, Leftover, Supply};
 use crate::uni::{HORIZON, Scratch, edf_response, np_edf, qpa};
 use alloc::vec::Vec;
 use talea_core::machine::{Body, NodeId};
+use talea_core::mutate;
 use talea_core::server::Kind as Server;
 use talea_core::{Span, Work};
 
@@ -87,7 +88,9 @@ impl Rival {
     pub(super) fn first(&self) -> i128 {
         match self.due {
             Due::Every(first) => first,
-            Due::Deferrable(deadline) => i128::from(deadline) - i128::from(self.period) + 1,
+            Due::Deferrable(deadline) => {
+                mutate!("tree-due", i128::from(deadline) - i128::from(self.period) + 1, i128::from(deadline))
+            }
             Due::Bandwidth(deadline) => i128::from(deadline.div_ceil(self.cost)),
         }
     }
@@ -241,7 +244,9 @@ impl Walk<'_> {
     fn kind_among(&self, node: NodeId, rivals: &[Rival]) -> Kind {
         let reach = |node: NodeId| self.leaf(node).map_or(Reach::None, |leaf| leaf.reach);
         let is_last = |other: &Rival| other.node <= node && self.parent(other.node) == self.parent(node);
-        if (rivals.len() > 1 && reach(node) != Reach::Any) || !rivals.iter().all(is_last) {
+        if (rivals.len() > 1 && reach(node) != Reach::Any)
+            || !mutate!("tree-exact-ties", rivals.iter().all(is_last), rivals.iter().any(is_last))
+        {
             return Kind::Sufficient;
         }
         // A job that is seen late is due, or queued, as if it were not.
@@ -307,11 +312,19 @@ impl Walk<'_> {
                 _ => (self.kind_among(rival.node, rivals), &edf_response::CARD),
             };
             let reason = if searched.is_ok() { Reason::Overload } else { Reason::Limit };
-            let bound = match bound {
-                Some(bound) => Ok(bound.arrival),
-                None if fits => Ok(task.deadline),
-                None => Err(NoTest { node: rival.node, reason }),
-            };
+            let bound = mutate!(
+                "tree-edf-demand",
+                match bound {
+                    Some(bound) => Ok(bound.arrival),
+                    None if fits => Ok(task.deadline),
+                    None => Err(NoTest { node: rival.node, reason }),
+                },
+                match bound {
+                    Some(bound) => Ok(bound.arrival),
+                    None if fits && rivals.is_empty() => Ok(task.deadline),
+                    None => Err(NoTest { node: rival.node, reason }),
+                }
+            );
             if rival.node == node {
                 self.names(node, of);
                 own = bound.map(|bound| (bound, of));

@@ -18,6 +18,7 @@ use crate::{Sporadic, uni};
 use alloc::vec::Vec;
 use talea_core::Span;
 use talea_core::machine::{Affinity, Body, Migration, NodeId, Tree};
+use talea_core::mutate;
 use talea_core::sched::Policy as Scheduling;
 
 /// The test for such a root.
@@ -153,7 +154,7 @@ impl Walk<'_> {
             other => other,
         })?;
         for (bound, task) in bounds.iter_mut().zip(tasks) {
-            *bound += task.jitter;
+            *bound += mutate!("tree-global-late", task.jitter, Span::from_ns(task.jitter.as_ns() / 1_000));
         }
         Ok((bounds, test))
     }
@@ -166,7 +167,14 @@ impl Walk<'_> {
     ) -> Result<(Vec<Span>, &'static Card), Reason> {
         let (cpus, mut scratch) = (self.tree.cpus, multi::Scratch::new());
         let (verdict, test) = match policy {
-            Policy::FixedPriority => (guan::test(tasks, cpus, &mut scratch), &guan::CARD),
+            Policy::FixedPriority => (
+                mutate!(
+                    "tree-global",
+                    guan::test(tasks, cpus, &mut scratch),
+                    guan::test(tasks, cpus + 1, &mut scratch)
+                ),
+                &guan::CARD,
+            ),
             Policy::Edf => {
                 (bertogna_cirinei::test(policy, tasks, cpus, &mut scratch), &bertogna_cirinei::EDF)
             }
@@ -179,13 +187,24 @@ impl Walk<'_> {
         {
             return Ok((bounds, test));
         }
-        match multi::any::of(policy, tasks, cpus, self.rounds(tasks.len()), &mut scratch) {
-            // What is accepted without bounds ends by its deadline.
-            Ok(accepted) if accepted.bounds.len() == tasks.len() => Ok((accepted.bounds, accepted.by)),
-            Ok(accepted) => Ok((tasks.iter().map(|task| task.deadline).collect(), accepted.by)),
-            Err(Verdict::Refuted { witness: Witness::Overload { .. } }) => Err(Reason::Overload),
-            Err(Verdict::Unknown { why: Why::Limit }) => Err(Reason::Limit),
-            Err(_) => Err(Reason::Insufficient),
-        }
+        mutate!(
+            "tree-global-any",
+            match multi::any::of(policy, tasks, cpus, self.rounds(tasks.len()), &mut scratch) {
+                // What is accepted without bounds ends by its deadline.
+                Ok(accepted) if accepted.bounds.len() == tasks.len() => Ok((accepted.bounds, accepted.by)),
+                Ok(accepted) => Ok((tasks.iter().map(|task| task.deadline).collect(), accepted.by)),
+                Err(Verdict::Refuted { witness: Witness::Overload { .. } }) => Err(Reason::Overload),
+                Err(Verdict::Unknown { why: Why::Limit }) => Err(Reason::Limit),
+                Err(_) => Err(Reason::Insufficient),
+            },
+            match multi::any::of(policy, tasks, cpus, self.rounds(tasks.len()), &mut scratch) {
+                // What is accepted without bounds ends by its deadline.
+                Ok(accepted) if accepted.bounds.len() == tasks.len() => Ok((accepted.bounds, accepted.by)),
+                Ok(_) => Err(Reason::Insufficient),
+                Err(Verdict::Refuted { witness: Witness::Overload { .. } }) => Err(Reason::Overload),
+                Err(Verdict::Unknown { why: Why::Limit }) => Err(Reason::Limit),
+                Err(_) => Err(Reason::Insufficient),
+            }
+        )
     }
 }

@@ -18,6 +18,7 @@ use crate::multi::graham::Graph;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use talea_core::machine::{Affinity, Body, Migration, NodeId, TaskSpec, Tree};
+use talea_core::mutate;
 use talea_core::sched::Policy;
 use talea_core::workload::{Act, Arrivals, Cost, Source};
 use talea_core::{Span, Work};
@@ -70,7 +71,11 @@ pub(super) fn bounds(walk: &Walk<'_>, sources: &[Source]) -> Option<BTreeMap<Nod
     });
     let graph = Graph { costs: &costs, edges: &edges };
     let (volume, chains) = (graph.volume().ok()?, graph.chains().ok()?);
-    let bound = |chain: u64| chain + (volume - chain) / u64::from(tree.cpus);
+    let bound = |chain: u64| {
+        chain
+            + (volume - chain)
+                / mutate!("analysis-graph-alone", u64::from(tree.cpus), u64::from(tree.cpus + 1))
+    };
     let longest = bound(chains.iter().copied().max()?);
     let first = roots.iter().map(|root| root.nominal).min()?;
     let last = roots.iter().map(|root| root.seen).max()?.checked_add(longest)?;

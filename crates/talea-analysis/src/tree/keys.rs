@@ -6,6 +6,7 @@ use crate::supply::Curve;
 use crate::supply::fp::curve;
 use alloc::vec::Vec;
 use talea_core::machine::{Body, NodeId, SchedulerSpec};
+use talea_core::mutate;
 use talea_core::sched::Policy;
 use talea_core::server::Kind as ServerKind;
 use talea_core::{Span, Work};
@@ -280,7 +281,11 @@ impl Walk<'_> {
             if let Body::Task(_) = self.body(node) {
                 let response = self.bound(node).ok()?;
                 let task = self.leaf(node).ok()?.task;
-                let late = response.as_ns().saturating_sub(task.cost.as_ns());
+                let late = mutate!(
+                    "tree-slots",
+                    response.as_ns().saturating_sub(task.cost.as_ns()),
+                    task.jitter.as_ns()
+                );
                 out.push(Curve { cost: task.cost, period: task.period, jitter: Span::from_ns(late) });
             }
             next.extend_from_slice(self.kids(node));

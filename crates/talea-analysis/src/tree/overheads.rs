@@ -6,6 +6,7 @@ use super::walk::{Place, Walk};
 use crate::supply::Curve;
 use talea_core::Work;
 use talea_core::machine::{Body, NodeId, SchedulerSpec, Tree};
+use talea_core::mutate;
 use talea_core::sched::Policy;
 use talea_core::workload::{Arrivals, Overheads, Source};
 
@@ -26,7 +27,11 @@ impl Walk<'_> {
         // Each task that is above has one curve, for where there are servers and tables nothing is known with overheads. And one
         // order less: whom the last completion of all is for comes after it.
         let above = place.above.len() - self.arrivals.len();
-        self.order.saturating_mul(self.leaves.len().saturating_sub(2 + above) as u64)
+        mutate!(
+            "tree-orders",
+            self.order.saturating_mul(self.leaves.len().saturating_sub(2 + above) as u64),
+            self.order.min(self.leaves.len().saturating_sub(2 + above) as u64)
+        )
     }
 
     /// Overheads as costs.

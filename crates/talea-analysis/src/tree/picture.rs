@@ -16,6 +16,7 @@ use crate::supply::{Curve, Leftover, Supply};
 use crate::uni::HORIZON;
 use alloc::vec::Vec;
 use talea_core::machine::{Body, NodeId, Tree};
+use talea_core::mutate;
 use talea_core::{Span, Work};
 
 /// One node with its curves.
@@ -187,9 +188,15 @@ impl Walk<'_> {
             }
             // Where his rest holds up others the window goes on.
             let end = if rest > 0 { time_for(asked).unwrap_or(0) } else { done };
-            if end <= jobs * period {
-                break;
-            }
+            mutate!(
+                "analysis-picture-first",
+                if end <= jobs * period {
+                    break;
+                },
+                if end <= jobs * period || jobs == 1 {
+                    break;
+                }
+            );
             jobs += 1;
         }
         let (_, jobs, done) = worst;

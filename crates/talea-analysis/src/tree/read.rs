@@ -4,6 +4,7 @@ use super::answer::{NoTest, Reason};
 use crate::Sporadic;
 use crate::uni::LONGEST;
 use talea_core::machine::{Body, NodeId, TaskSpec, Tree};
+use talea_core::mutate;
 use talea_core::workload::{Act, Arrivals, Cost, Source};
 use talea_core::{Span, Work};
 
@@ -71,7 +72,11 @@ pub(super) fn leaf(tree: &Tree, node: NodeId, spec: &TaskSpec, source: &Source) 
     if numbers.iter().any(|number| number.as_ns() >= LONGEST) {
         return Err(no(Reason::Limit));
     }
-    let task = Sporadic { jitter, ..Sporadic::new(cost, period, spec.deadline) };
+    let task = mutate!(
+        "tree-jitter",
+        Sporadic { jitter, ..Sporadic::new(cost, period, spec.deadline) },
+        Sporadic { jitter: Span::from_ns(jitter.as_ns() / 8), ..Sporadic::new(cost, period, spec.deadline) }
+    );
     let reach = if spec.enforced || !reaches_most(&source.cost) {
         Reach::None
     } else {
@@ -89,14 +94,25 @@ pub(super) fn leaf(tree: &Tree, node: NodeId, spec: &TaskSpec, source: &Source) 
 
 /// Whether all jobs in a row may cost the most.
 fn reaches_most(cost: &Cost) -> bool {
-    match cost {
-        // Nothing is reckoned with as a nanosecond.
-        Cost::Constant(most) | Cost::Uniform { max: most, .. } => !most.is_zero(),
-        Cost::Pair { high, share, .. } => *share > 0 && !high.is_zero(),
-        Cost::List(list) => list.iter().all(|one| *one == cost.most() && !one.is_zero()),
-        Cost::Versions(costs) => costs.iter().all(|one| one.most() == cost.most() && reaches_most(one)),
-        Cost::Marked { of, .. } => reaches_most(of),
-    }
+    mutate!(
+        "tree-exact-costs",
+        match cost {
+            // Nothing is reckoned with as a nanosecond.
+            Cost::Constant(most) | Cost::Uniform { max: most, .. } => !most.is_zero(),
+            Cost::Pair { high, share, .. } => *share > 0 && !high.is_zero(),
+            Cost::List(list) => list.iter().all(|one| *one == cost.most() && !one.is_zero()),
+            Cost::Versions(costs) => costs.iter().all(|one| one.most() == cost.most() && reaches_most(one)),
+            Cost::Marked { of, .. } => reaches_most(of),
+        },
+        match cost {
+            // Nothing is reckoned with as a nanosecond.
+            Cost::Constant(most) | Cost::Uniform { max: most, .. } => !most.is_zero(),
+            Cost::Pair { high, .. } => !high.is_zero(),
+            Cost::List(list) => list.iter().all(|one| *one == cost.most() && !one.is_zero()),
+            Cost::Versions(costs) => costs.iter().all(|one| one.most() == cost.most() && reaches_most(one)),
+            Cost::Marked { of, .. } => reaches_most(of),
+        }
+    )
 }
 
 /// Something that jobs do on their way of which no test is known.

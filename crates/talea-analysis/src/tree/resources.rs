@@ -8,6 +8,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use talea_core::Work;
 use talea_core::machine::{Body, NodeId, Protocol, Tree};
+use talea_core::mutate;
 use talea_core::sched::Policy;
 use talea_core::workload::{Act, Cost, Mark, Source};
 
@@ -82,12 +83,15 @@ pub(super) fn blocking(walk: &Walk<'_>, sources: &[Source]) -> Result<Blocking, 
     }
     let touching = sections.iter().find(|section| section.touches).map(|section| ranked[section.task].1);
     // Somebody more urgent comes in as the floor is moved, and waits for the next section: that is one wait more than these terms know.
-    if let (true, Some(node)) = (is_edf, touching) {
+    if let (true, Some(node)) = mutate!("tree-floor", (is_edf, touching), (is_edf && inherits, touching)) {
         return Err(no(node));
     }
     let queues = order.is_some_and(Order::is_fifo);
     // Each wait for a holder is two orders more, and how often the more urgent wait for each other no test here knows.
-    if walk.pays_orders() && (inherits || (touching.is_some() && !queues)) {
+    if walk.pays_orders()
+        && (mutate!("tree-inheritance-orders", inherits, inherits && is_edf)
+            || (touching.is_some() && !queues))
+    {
         return Err(NoTest { node: touching.unwrap_or(first), reason: Reason::Overheads });
     }
     let terms = if is_edf {
@@ -98,15 +102,24 @@ pub(super) fn blocking(walk: &Walk<'_>, sources: &[Source]) -> Result<Blocking, 
         protocols::ceiling(tasks.len(), &sections)
     };
     let with = ranked.iter().map(|&(_, task)| task).zip(terms);
-    let late = users.iter().filter(|_| !queues).map(|&(task, _)| task).collect();
-    Ok(Blocking { terms: with.filter(|(_, term)| !term.is_zero()).collect(), late })
+    let late = users
+        .iter()
+        .filter(|_| mutate!("tree-late-orders", !queues, queues))
+        .map(|&(task, _)| task)
+        .collect();
+    Ok(Blocking {
+        terms: with.filter(|(_, term)| mutate!("tree-resources", !term.is_zero(), term.is_zero())).collect(),
+        late,
+    })
 }
 
 /// Whether its jobs lock anything, in some version.
 fn locks(cost: &Cost) -> bool {
-    cost.by_version().into_iter().any(|cost| {
+    mutate!("analysis-version-sections", cost.by_version().into_iter().any(|cost| {
         matches!(cost, Cost::Marked { marks, .. } if marks.iter().any(|mark| matches!(mark.act, Act::Lock(_))))
-    })
+    }), core::iter::once(cost).any(|cost| {
+        matches!(cost, Cost::Marked { marks, .. } if marks.iter().any(|mark| matches!(mark.act, Act::Lock(_))))
+    }))
 }
 
 /// The sections of a job of `node`, and whether one is of a resource with inheritance.

@@ -5,6 +5,7 @@ use super::walk::Walk;
 use crate::supply::{Curve, Supply};
 use alloc::vec::Vec;
 use talea_core::machine::{NodeId, Tree};
+use talea_core::mutate;
 use talea_core::workload::{Hole, Overheads, Source, Surroundings};
 use talea_core::{Span, Work};
 
@@ -34,7 +35,11 @@ impl<'a> Roots<'a> {
     /// With the overheads and holes of what surrounds it.
     pub fn within(tree: &'a Tree, sources: &'a [Source], surroundings: &'a Surroundings) -> Roots<'a> {
         let Surroundings { overheads, holes, changes: _ } = surroundings;
-        Roots { overheads: *overheads, holes, ..Roots::new(tree, sources) }
+        mutate!(
+            "analyze-holes",
+            Roots { overheads: *overheads, holes, ..Roots::new(tree, sources) },
+            Roots { overheads: *overheads, holes: &holes[holes.len()..], ..Roots::new(tree, sources) }
+        )
     }
 
     /// An answer for each task, in the tree's order.

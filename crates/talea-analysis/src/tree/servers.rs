@@ -6,6 +6,7 @@ use crate::supply::{Curve, Dedicated, Inside, Leftover, Rate, Server, Supply, Ta
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use talea_core::machine::{Body, NodeId};
+use talea_core::mutate;
 use talea_core::server::{Kind, Reservation};
 use talea_core::{Span, Work};
 
@@ -119,7 +120,11 @@ impl Walk<'_> {
             return Err(no(Reason::Starved));
         }
         let level = Leftover::new(&place.supply, &place.above, self.rounds(place.above.len()));
-        let within = level.time_for(of.budget).filter(|&within| within <= of.period);
+        let within = mutate!(
+            "tree-starved",
+            level.time_for(of.budget).filter(|&within| within <= of.period),
+            level.time_for(of.budget).map(|within| within.min(of.period))
+        );
         let within = within.ok_or(no(Reason::Starved))?;
         Ok(match place.supply.lost_by_cpu() {
             // Served in time whatever is lost: the loss itself is its clients' (head comment of [`super`]).

@@ -22,6 +22,7 @@ use crate::supply;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use talea_core::machine::{Body, NodeId, SchedulerSpec, TaskSpec, Tree};
+use talea_core::mutate;
 use talea_core::sched::{Child, Policy, Slot, TableEntry};
 use talea_core::workload::{Arrivals, Cost, Source};
 use talea_core::{Span, Work};
@@ -232,14 +233,23 @@ impl<'a> Table<'a> {
         }
         let (source, mut free, mut steps) = (self.sources[&node], 0, self.walk.rounds(0));
         for job in &mut course.jobs {
-            let begin = piece(&own, self.hyperperiod, job.latest.max(free))?.start;
+            let begin = piece(
+                &own,
+                self.hyperperiod,
+                mutate!("analysis-table-latest", job.latest.max(free), job.earliest.max(free)),
+            )?
+            .start;
             let mut cost = 0;
             let mut at = job.earliest;
             // Whatever entry it may begin in.
             while at <= begin {
                 let entry = piece(&own, self.hyperperiod, at)?;
                 if entry.start <= begin {
-                    cost = cost.max(cost_of(source, entry.version));
+                    cost = mutate!(
+                        "analysis-table-version",
+                        cost.max(cost_of(source, entry.version)),
+                        if cost > 0 { cost } else { cost_of(source, entry.version) }
+                    );
                 }
                 at = entry.end;
                 steps = steps.checked_sub(1).ok_or(Reason::Limit)?;

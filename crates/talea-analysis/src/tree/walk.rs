@@ -13,6 +13,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 use talea_core::machine::{Body, NodeId, Tree};
+use talea_core::mutate;
 use talea_core::sched::Policy;
 use talea_core::server::{Kind as ServerKind, Reservation};
 use talea_core::workload::Overheads;
@@ -101,7 +102,9 @@ impl<'a> Walk<'a> {
         let unknown = |leaf: &Result<Leaf, NoTest>| {
             let no = leaf.as_ref().err()?;
             let is_held = no.reason == Reason::Arrivals && is_held(tree, no.node);
-            let is_everywhere = pays || (waits && !is_held) || no.reason == Reason::Accelerators;
+            let is_everywhere = pays
+                || (waits && mutate!("tree-everywhere", !is_held, is_held))
+                || no.reason == Reason::Accelerators;
             is_everywhere.then(|| no.clone())
         };
         if let Some(no) = leaves.values().find_map(unknown) {
@@ -112,9 +115,15 @@ impl<'a> Walk<'a> {
         }
         // What one CPU loses is missing from its supply; of several nobody has looked at it.
         let loses = !of.lost.is_zero();
-        if !of.holes.is_empty() || (loses && tree.cpus > 1) {
-            all = Some(NoTest { node: Tree::ROOT, reason: Reason::Holes });
-        }
+        mutate!(
+            "tree-lost-cpus",
+            if mutate!("tree-holes", !of.holes.is_empty(), of.holes.len() > 1) || (loses && tree.cpus > 1) {
+                all = Some(NoTest { node: Tree::ROOT, reason: Reason::Holes });
+            },
+            if !of.holes.is_empty() {
+                all = Some(NoTest { node: Tree::ROOT, reason: Reason::Holes });
+            }
+        );
         let mut walk = Walk {
             tree,
             leaves,
@@ -161,7 +170,7 @@ impl<'a> Walk<'a> {
 
     /// How many approximations may be made that look at so much each.
     pub(super) fn rounds(&self, each: usize) -> u64 {
-        (self.steps / (each as u64 + 1)).max(64)
+        mutate!("tree-limit", (self.steps / (each as u64 + 1)).max(64), 1)
     }
 
     /// Whether resources block anybody: by how much differs from task to task.
@@ -218,13 +227,23 @@ impl<'a> Walk<'a> {
     pub(super) fn kind_of(&self, tasks: &[NodeId]) -> Kind {
         let mut together = None;
         for task in tasks {
-            match self.leaves[task].as_ref().map(|leaf| leaf.reach) {
-                Ok(Reach::Any) => {}
-                Ok(fixed @ Reach::Fixed { .. }) if together.is_none_or(|first| first == fixed) => {
-                    together = Some(fixed);
+            mutate!(
+                "tree-exact-sources",
+                match self.leaves[task].as_ref().map(|leaf| leaf.reach) {
+                    Ok(Reach::Any) => {}
+                    Ok(fixed @ Reach::Fixed { .. }) if together.is_none_or(|first| first == fixed) => {
+                        together = Some(fixed);
+                    }
+                    _ => return Kind::Sufficient,
+                },
+                match self.leaves[task].as_ref().map(|leaf| leaf.reach) {
+                    Ok(Reach::Any) => {}
+                    Ok(fixed @ Reach::Fixed { .. }) if together.is_none_or(|first| first == fixed) => {
+                        together = Some(fixed);
+                    }
+                    _ => {}
                 }
-                _ => return Kind::Sufficient,
-            }
+            )
         }
         Kind::Exact
     }
@@ -292,7 +311,12 @@ impl<'a> Walk<'a> {
         let tasks =
             nodes.iter().map(|&node| Ok(self.leaf(node)?.task)).collect::<Result<Vec<_>, NoTest>>()?;
         let below = held.below.iter().map(|&node| self.leaf(node)).collect::<Result<Vec<_>, NoTest>>()?;
-        let longest = below.iter().map(|leaf| leaf.task.cost).max().unwrap_or(Work::ZERO);
+        let longest = mutate!(
+            "tree-begun",
+            below.iter().map(|leaf| leaf.task.cost).max(),
+            below.iter().map(|leaf| leaf.task.cost).min()
+        )
+        .unwrap_or(Work::ZERO);
         let kind = if !self.lost.is_zero() {
             Kind::Sufficient
         } else if longest <= Work::from_ns(1) {
@@ -305,7 +329,11 @@ impl<'a> Walk<'a> {
         };
         // What is lost before it begins keeps it from beginning, as the longest of the others does, once; what it loses later adds no
         // more than that.
-        let longest = Work::from_ns(longest.as_ns().max(1).saturating_add(self.lost.as_ns()));
+        let longest = Work::from_ns(mutate!(
+            "tree-lost-begins",
+            longest.as_ns().max(1).saturating_add(self.lost.as_ns()),
+            longest.as_ns().max(1)
+        ));
         let found = uni::np_fp::lowest(&tasks, longest, &mut uni::Scratch::with_limit(self.steps));
         Ok(match found {
             Ok(Some(bound)) => Some((Ok(bound.arrival), kind)),
@@ -354,12 +382,27 @@ impl<'a> Walk<'a> {
     pub(super) fn place(&mut self, who: NodeId) -> Result<Place, NoTest> {
         let mut place = self.find_place(who)?;
         place.blocking = place.blocking.saturating_add(self.orders_under_way(&place));
-        if !self.lost.is_zero() {
-            place.supply = place.supply.without(self.lost);
-            place.alone = None;
-            // By deadline all that may be under way is in the blocking.
-            place.held = place.held.filter(|_| place.level.is_none());
-        }
+        mutate!(
+            "tree-lost-server",
+            if !self.lost.is_zero() {
+                place.supply = place.supply.without(mutate!("tree-lost-supply", self.lost, Span::ZERO));
+                place.alone = None;
+                // By deadline all that may be under way is in the blocking.
+                mutate!(
+                    "tree-lost-level",
+                    {
+                        place.held = place.held.filter(|_| place.level.is_none());
+                    },
+                    {}
+                );
+            },
+            if !self.lost.is_zero() && matches!(self.body(who), Body::Task(_)) {
+                place.supply = place.supply.without(self.lost);
+                place.alone = None;
+                // By deadline all that may be under way is in the blocking.
+                place.held = place.held.filter(|_| place.level.is_none());
+            }
+        );
         Ok(place)
     }
 
@@ -504,7 +547,13 @@ impl<'a> Walk<'a> {
                     for &other in &others {
                         self.collect_all(other, &mut place.above)?;
                     }
-                    whole = true;
+                    mutate!(
+                        "tree-closure",
+                        {
+                            whole = true;
+                        },
+                        {}
+                    );
                 }
             }
         }
@@ -572,9 +621,15 @@ impl<'a> Walk<'a> {
     /// on beyond it.
     pub(super) fn is_held_to_slots(&self, table: NodeId) -> Result<(), NoTest> {
         let does_not = matches!(self.body(table), Body::Scheduler(spec) if !spec.preemptive);
-        if does_not || self.goes_on_above(table) {
-            return Err(NoTest { node: table, reason: Reason::NonPreemptiveTable });
-        }
+        mutate!(
+            "tree-held-slots",
+            if does_not || self.goes_on_above(table) {
+                return Err(NoTest { node: table, reason: Reason::NonPreemptiveTable });
+            },
+            if does_not {
+                return Err(NoTest { node: table, reason: Reason::NonPreemptiveTable });
+            }
+        );
         Ok(())
     }
 

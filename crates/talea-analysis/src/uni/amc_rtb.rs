@@ -20,6 +20,7 @@ use crate::Sporadic;
 use crate::card::{Card, Kind, Platform};
 use crate::verdict::{Verdict, Why};
 use alloc::vec::Vec;
+use talea_core::mutate;
 use talea_core::{Span, Work};
 
 /// Its catalogue entry.
@@ -117,7 +118,7 @@ pub fn bounds(
         if tasks[at].high.is_some() {
             let work = |above: usize, window: u64| match tasks[above].high {
                 Some(_) => high[above].work(window - 1),
-                None => low[above].work(before - 1),
+                None => mutate!("analysis-amc", low[above].work(before - 1), 0),
             };
             let Some(after) = least(high[at].cost, left, &work)? else { return Ok(Some(at)) };
             response.high = Some(Span::from_ns(after));

@@ -18,6 +18,7 @@ use crate::Sporadic;
 use crate::verdict::Why;
 use alloc::vec::Vec;
 use talea_core::Work;
+use talea_core::mutate;
 
 fn sorted(tasks: &[Sporadic], key: impl Fn(&Sporadic) -> i128) -> Vec<usize> {
     let mut order: Vec<usize> = (0..tasks.len()).collect();
@@ -75,6 +76,9 @@ pub fn audsley(
                 break;
             }
             open.insert(place, task);
+            mutate!("analysis-audsley", {}, {
+                break;
+            });
         }
         match lowest {
             Some(task) => below.push(task),

@@ -26,6 +26,7 @@ use crate::Sporadic;
 use crate::card::{Card, Kind, Platform};
 use crate::verdict::Why;
 use talea_core::Span;
+use talea_core::mutate;
 
 /// Its catalogue entry.
 pub const CARD: Card = Card {
@@ -84,8 +85,18 @@ pub fn first_late(
     let (mut from, mut start) = (above, 0);
     for (level, &end) in ends.iter().enumerate() {
         let (higher, own) = (&rows[..from], &rows[from..end]);
-        let cost = own.iter().map(|row| row.cost).sum::<u64>();
-        let Some(deadline) = own.iter().map(|row| row.deadline).min() else { continue };
+        let cost = mutate!(
+            "plugin-rm-exact-level",
+            own.iter().map(|row| row.cost).sum::<u64>(),
+            own.iter().map(|row| row.cost).max().unwrap_or(0)
+        );
+        let Some(deadline) = mutate!(
+            "analysis-fp-levels-deadline",
+            own.iter().map(|row| row.deadline).min(),
+            own.iter().map(|row| row.deadline).max()
+        ) else {
+            continue;
+        };
         start += cost;
         // Also: with less than that no sum wraps.
         if carried.is_overload(&tasks[..from]) {
@@ -98,7 +109,11 @@ pub fn first_late(
                     carried.add(own);
                     let overload = carried.is_overload(&tasks[..end]);
                     let response = (!overload).then(|| Span::from_ns(further(higher, cost, window, left)));
-                    return Ok(Some(Late { level, response }));
+                    return Ok(Some(mutate!(
+                        "analysis-fp-levels-late",
+                        Late { level, response },
+                        Late { level: level + 1, response }
+                    )));
                 }
             };
         }

@@ -31,6 +31,7 @@ use crate::verdict::{Release, Verdict, Why, Witness};
 use alloc::vec;
 use core::ops::ControlFlow;
 use talea_core::Span;
+use talea_core::mutate;
 
 /// Its catalogue entry.
 pub const CARD: Card = Card {
@@ -137,7 +138,9 @@ pub fn meets(tasks: &[Sporadic], scratch: &mut Scratch) -> Result<bool, Why> {
         blocking = row.blocking;
         let Some(room) = row.deadline.checked_sub(row.jitter) else { return Ok(false) };
         // (own + carried) / (1 − ΣU_j) ≤ room, where with its own U there is not more than one CPU.
-        let is_bounded = (u128::from(own + carried) << 64) <= u128::from(room) * u128::from(idle);
+        let is_bounded =
+            (mutate!("analysis-fp-meets", u128::from(own + carried), u128::from(own + carried / 2)) << 64)
+                <= u128::from(room) * u128::from(idle);
         utilisation = utilisation.saturating_add(share);
         if utilisation == u64::MAX || !is_bounded {
             let Some(jobs) = count(&tasks[..=at], &rows[..=at], utilisation) else { return Ok(false) };
@@ -237,7 +240,11 @@ fn walk<T>(
         }
         job += 1;
         // At most 2^61 + 2^60 and, since the last job began before the window's end, 2^60 more.
-        if window + row.jitter <= job * row.period || job >= jobs {
+        if mutate!(
+            "analysis-fp-window",
+            window + row.jitter <= job * row.period || job >= jobs,
+            job >= jobs.min(1)
+        ) {
             return Ok(None);
         }
         own += row.cost;
@@ -250,7 +257,7 @@ fn walk<T>(
 pub(super) fn demand(above: &[Row], own: u64, window: u64) -> u64 {
     let last = window - 1;
     // ⌈(w + J) / T⌉ = ⌊(w − 1 + J) / T⌋ + 1; the sum is below 2^61 + 2^61 + 2^60 + 2^60.
-    let work = |row: &Row| row.work(last.wrapping_add(row.jitter));
+    let work = |row: &Row| row.work(mutate!("analysis-fp-jitter", last.wrapping_add(row.jitter), last));
     // By fours: shorter loops end less often where nobody expects it, a tenth of the time of twenty tasks.
     let (fours, rest) = above.as_chunks::<4>();
     let mut sums = [own, 0];

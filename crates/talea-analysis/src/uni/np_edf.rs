@@ -23,6 +23,7 @@ use crate::Sporadic;
 use crate::card::{Card, Kind, Platform};
 use crate::verdict::{Release, Verdict, Why, Witness};
 use alloc::vec::Vec;
+use talea_core::mutate;
 use talea_core::{Span, Work};
 
 /// Its catalogue entry.
@@ -51,7 +52,10 @@ fn with_blocking(tasks: &[Sporadic]) -> Result<Vec<Sporadic>, Why> {
     let one = |task: &Sporadic| {
         let later = tasks.iter().filter(|other| due(other) > due(task));
         let longest = later.map(|other| other.cost.as_ns()).max().unwrap_or(0);
-        let blocking = Work::from_ns(task.blocking.as_ns() + longest.saturating_sub(1));
+        let blocking = Work::from_ns(
+            task.blocking.as_ns()
+                + mutate!("analysis-np-edf-blocking", longest.saturating_sub(1), longest.min(1)),
+        );
         Sporadic { blocking, ..*task }
     };
     Ok(tasks.iter().map(one).collect())

@@ -23,6 +23,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 use talea_core::Work;
+use talea_core::mutate;
 
 /// A critical section of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +44,11 @@ fn ceilings(sections: &[Section]) -> Vec<usize> {
     let mut ceilings = vec![usize::MAX; count];
     for section in sections {
         let ceiling = &mut ceilings[section.resource];
-        *ceiling = section.task.min(*ceiling);
+        *ceiling = mutate!(
+            "analysis-ceiling",
+            section.task.min(*ceiling),
+            if *ceiling == usize::MAX { section.task } else { section.task.max(*ceiling) }
+        );
     }
     ceilings
 }
@@ -55,7 +60,11 @@ fn longest_run(sections: &[Section], blocks: impl Fn(&Section) -> bool) -> Work 
         if !section.touches {
             run = 0;
         }
-        run = if blocks(section) { run.saturating_add(section.length.as_ns()) } else { 0 };
+        run = if blocks(section) {
+            run.saturating_add(section.length.as_ns())
+        } else {
+            mutate!("protocols-run", 0, run)
+        };
         longest = longest.max(run);
     }
     Work::from_ns(longest)
@@ -86,9 +95,15 @@ pub fn inheritance(tasks: usize, sections: &[Section]) -> Option<Vec<Work>> {
     let blocking = |task: usize| {
         let by_task =
             sum(&mut (task + 1..tasks).map(|other| longest(task, &|section| section.task == other)));
-        if any_touch {
-            return by_task;
-        }
+        mutate!(
+            "protocols-once",
+            if any_touch {
+                return by_task;
+            },
+            if any_touch && tasks == 0 {
+                return by_task;
+            }
+        );
         let by_resource =
             sum(&mut (0..ceilings.len()).map(|one| longest(task, &|section| section.resource == one)));
         Some(by_task?.min(by_resource?))

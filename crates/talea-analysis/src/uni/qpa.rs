@@ -31,6 +31,7 @@ use crate::card::{Card, Kind, Platform};
 use crate::verdict::{Release, Verdict, Why, Witness};
 use alloc::vec;
 use alloc::vec::Vec;
+use talea_core::mutate;
 use talea_core::{Span, Work};
 
 /// Its catalogue entry.
@@ -122,14 +123,24 @@ pub fn find(tasks: &[Sporadic], scratch: &mut Scratch) -> Result<Finding, Why> {
     loop {
         spend(left, rows.len())?;
         let demand = demand(rows, at);
-        if demand > at {
-            return Ok(exceeds(at, demand, 0));
-        }
+        mutate!(
+            "analysis-dominance",
+            if demand > at {
+                return Ok(exceeds(at, demand, 0));
+            },
+            if demand > at / 5 * 4 {
+                return Ok(exceeds(at, demand, 0));
+            }
+        );
         if demand <= earliest {
             return Ok(Finding::Fits);
         }
         // At a standstill the next instant down is as good as the next deadline, and often better.
-        at = if demand < at { demand } else { at - 1 };
+        at = if demand < at {
+            demand
+        } else {
+            mutate!("analysis-qpa-standstill", at - 1, return Ok(Finding::Fits))
+        };
     }
 }
 
@@ -169,14 +180,25 @@ fn with_blocking(rows: &[Row], far: u64, earliest: u64, left: &mut u64) -> Resul
         let Some(before) = at.checked_sub(1) else { break };
         // Nothing from `total` up to here fails, as long as b is the same.
         let next = total.min(before);
-        at = if next >= from {
-            next
-        } else {
-            match from.checked_sub(1) {
-                Some(below) => below,
-                None => break,
+        at = mutate!(
+            "analysis-qpa-blocking",
+            if next >= from {
+                next
+            } else {
+                match from.checked_sub(1) {
+                    Some(below) => below,
+                    None => break,
+                }
+            },
+            if next >= from || total > 0 {
+                next
+            } else {
+                match from.checked_sub(1) {
+                    Some(below) => below,
+                    None => break,
+                }
             }
-        };
+        );
     }
     Ok(Finding::Fits)
 }
@@ -194,7 +216,7 @@ fn earlier(rows: &[Row], found: u64, mut steps: u32) -> (u64, u64) {
             let due =
                 |row: &Row| Some(row.quotient(at.checked_sub(row.deadline)?) * row.period + row.deadline);
             let deadline = rows.iter().filter_map(due).max().unwrap_or(at);
-            least = (deadline, demand);
+            least = mutate!("analysis-qpa-witness", (deadline, demand), (deadline - 1, demand));
             deadline
         } else {
             demand.saturating_add(1).min(at)

@@ -6,6 +6,7 @@ use crate::demand::{Demand, sum_at_most};
 use crate::verdict::Why;
 use alloc::vec::Vec;
 use talea_core::Charge;
+use talea_core::mutate;
 
 /// Every parameter is below this, and so is the sum of all costs, blockings and jitters: 36 years in nanoseconds.
 pub const LONGEST: u64 = 1 << 60;
@@ -40,9 +41,13 @@ impl Row {
         let magic = if shift < 32 {
             // rest · 2^l ≤ T · 2^l < 2^(2l + 1) ≤ 2^63. And ⌈x / 2⌉ = ⌈⌈x⌉ / 2⌉.
             let twice = (u128::from(whole) << shift) + u128::from((rest << shift).div_ceil(period));
-            twice.div_ceil(2) as u64
+            mutate!("analysis-magic", twice.div_ceil(2), twice / 2) as u64
         } else {
-            (1u128 << (63 + shift)).div_ceil(u128::from(period)) as u64
+            mutate!(
+                "analysis-wrap",
+                (1u128 << (63 + shift)).div_ceil(u128::from(period)) as u64,
+                (1u128 << (63 + shift)) as u64 / period
+            )
         };
         Row {
             cost: task.cost.as_ns(),

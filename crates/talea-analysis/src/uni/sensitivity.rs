@@ -12,6 +12,7 @@
 use crate::Sporadic;
 use crate::verdict::Why;
 use alloc::vec::Vec;
+use talea_core::mutate;
 use talea_core::{Span, Work};
 
 /// A test: whether it accepts the tasks.
@@ -32,7 +33,7 @@ fn largest(
     }
     // `low` is accepted, and what is above `high` is not.
     let (mut low, mut high) = (least, most);
-    while low < high {
+    while mutate!("analysis-sensitivity", low < high, low + 1 < high) {
         let middle = low + (high - low).div_ceil(2);
         if accepts(middle)? {
             low = middle;

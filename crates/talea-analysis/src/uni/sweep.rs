@@ -30,6 +30,7 @@
 
 use super::rows::{HORIZON, LONGEST, Row, hyperperiod, scaled_up, spend};
 use crate::verdict::Why;
+use talea_core::mutate;
 
 /// A level of tasks that EDF orders.
 pub(crate) struct Level<'a> {
@@ -146,7 +147,7 @@ impl<'a> Level<'a> {
             let latest = last.wrapping_add(row.jitter).min(due.wrapping_sub(row.deadline));
             sum.wrapping_add(row.work(latest))
         };
-        let sum = self.above.iter().fold(own, urgent);
+        let sum = mutate!("analysis-edf-in-fp", self.above.iter(), self.above[..0].iter()).fold(own, urgent);
         let sum = self.same[..at.min(count)].iter().fold(sum, term);
         self.same.get(at + 1..count).unwrap_or(&[]).iter().fold(sum, term)
     }
@@ -244,7 +245,7 @@ impl<'a> Level<'a> {
             let best = found.arrival;
             let due = alpha + row.deadline;
             count = self.counted(count, due);
-            let own = self.blocking + row.work(alpha);
+            let own = self.blocking + mutate!("analysis-edf-own-jobs", row.work(alpha), row.cost);
             spend(left, self.above.len() + count)?;
             // Positive: `best` is at least x(J_i) where α ≥ J_i, and more than J_i below.
             let z = alpha + best - row.jitter;
@@ -254,7 +255,7 @@ impl<'a> Level<'a> {
             }
             let work = self.work(at, count, own, due, z);
             if work <= z {
-                next = (work + row.jitter).checked_sub(best + 1);
+                next = (work + row.jitter).checked_sub(best + mutate!("analysis-edf-sweep", 1, 2));
                 continue;
             }
             let window = self.window(at, count, own, due, least.max(own), left)?;
@@ -263,7 +264,7 @@ impl<'a> Level<'a> {
             if response > best {
                 *found = Longest { arrival: response, alpha: smallest, window, ..*found };
             }
-            let below = (window + row.jitter).checked_sub(found.arrival + 1);
+            let below = (window + row.jitter).checked_sub(found.arrival + mutate!("analysis-sandwich", 1, 9));
             next = smallest.checked_sub(1).and_then(|next| Some(next.min(below?)));
         }
         Ok(())

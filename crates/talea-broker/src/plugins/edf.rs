@@ -29,6 +29,7 @@ use crate::exact::{Broken, Depth, Open, keep_telling};
 use crate::input::Machine;
 use crate::ledger::{Claim, Place};
 use crate::plugin::{Ask, Offer, Verdict};
+use talea_core::mutate;
 use talea_core::setup::{Confine, EdfOptions};
 use talea_core::{Charge, CpuSet, Params, Policy, Span, Work};
 use talea_proto::message::{Mechanism, Notes};
@@ -61,7 +62,11 @@ impl Confinement {
             Confine::Global => CpuSet::EMPTY,
         };
         let own = own.intersection(cpus);
-        let whole = confine != Confine::Partition && machine.root_domains.contains(cpus);
+        let whole = mutate!(
+            "plugin-edf-confinement",
+            confine != Confine::Partition && machine.root_domains.contains(cpus),
+            confine != Confine::Partition
+        );
         if own == *cpus {
             Confinement::Pinned(own)
         } else if whole {
@@ -105,7 +110,11 @@ impl Edf {
             core,
             confinement,
             domain,
-            threshold: options.threshold.map_or(most, |threshold| threshold.min(most)),
+            threshold: mutate!(
+                "plugin-edf-threshold",
+                options.threshold.map_or(most, |threshold| threshold.min(most)),
+                most
+            ),
             share,
             period: machine.deadline_period,
             grain: machine.grain,
@@ -198,7 +207,7 @@ impl Edf {
                 Err((no, _)) => keep_telling(&mut refused, no),
             }
         }
-        if ask.ignore_admission {
+        if mutate!("plugin-edf-ignore-admission", ask.ignore_admission, false) {
             refused = None;
             for cpu in worst_fit(cpus, &ask.wished, load) {
                 match self.try_ignoring(world, ask, Place::Cpu(cpu)) {
@@ -241,10 +250,17 @@ impl Edf {
         let claim = self.claim(ask, place, &offer);
         if !self.fits(world, &claim) {
             let is_open = self.may_fit(world, &claim);
-            let said = match depth {
-                Depth::Exact if is_open => self.demanded(world, &claim).settled(),
-                _ => Err(Broken { open: is_open, witness: None }),
-            };
+            let said = mutate!(
+                "plugin-edf-demand-skipped",
+                match depth {
+                    Depth::Exact if is_open => self.demanded(world, &claim).settled(),
+                    _ => Err(Broken { open: is_open, witness: None }),
+                },
+                match depth {
+                    Depth::Exact if is_open && least.is_zero() => self.demanded(world, &claim).settled(),
+                    _ => Err(Broken { open: is_open, witness: None }),
+                }
+            );
             if let Err(Broken { open, witness }) = said {
                 let (asked, limit) = (offer.charge.ppm(), self.threshold.ppm());
                 let fits = self.free_at(world, place).ppm_down();
@@ -257,7 +273,7 @@ impl Edf {
             return Err((No { cpu: offer.cpu, ..would_break(world, &coming, &broken) }, broken.open));
         }
         match self.elastic(world, ask, place, least) {
-            runtime if runtime == least => Ok(offer),
+            runtime if mutate!("plugin-edf-desired", runtime == least, runtime >= least) => Ok(offer),
             runtime => Ok(self.offer(world, ask, place, runtime)),
         }
     }
@@ -300,7 +316,7 @@ impl Edf {
         };
         let limit = self.share.times(width);
         let sum = world.view.bandwidth(place);
-        if sum.saturating_add(claim.bandwidth()) > limit {
+        if mutate!("plugin-edf-kernel-share", sum.saturating_add(claim.bandwidth()) > limit, false) {
             let fits = limit.saturating_sub(sum).ppm_down();
             let no = no(Reason::NoRoom, Field::Utilization, claim.bandwidth().ppm(), limit.ppm(), fits);
             return Err(No { cpu: offer.cpu, ..no });

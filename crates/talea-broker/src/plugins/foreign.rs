@@ -10,6 +10,7 @@ use crate::input::ForeignAnswer;
 use crate::ledger::Place;
 use crate::plugin::{Ask, Offer, Verdict};
 use crate::suite::Lie;
+use talea_core::mutate;
 use talea_core::setup::{Band, ForeignClass};
 use talea_core::{Charge, Policy, Priority, Span};
 use talea_proto::Field;
@@ -53,10 +54,18 @@ impl Foreign {
             -1 => return Ok(Verdict::No(no(Reason::Foreign, Field::Plugin, 0, 0, 0))),
             other => return Err(Lie(format!("verdict {other}, which is none of 1, 0 and -1"))),
         };
-        let cpu = u32::try_from(answer.cpu).ok().filter(|&cpu| cpus.contains(cpu));
+        let cpu = mutate!(
+            "plugin-foreign-cpu",
+            u32::try_from(answer.cpu).ok().filter(|&cpu| cpus.contains(cpu)),
+            u32::try_from(answer.cpu).ok()
+        );
         let Some(cpu) = cpu else { return Err(Lie(format!("CPU {}, which is none of {cpus}", answer.cpu))) };
         let Band { low, high } = self.band;
-        let priority = u8::try_from(answer.priority).ok().filter(|p| (low.0..=high.0).contains(p));
+        let priority = mutate!(
+            "plugin-foreign-band",
+            u8::try_from(answer.priority).ok().filter(|p| (low.0..=high.0).contains(p)),
+            u8::try_from(answer.priority).ok()
+        );
         let Some(priority) = priority else {
             return Err(Lie(format!("priority {}, which is not in {}-{}", answer.priority, low.0, high.0)));
         };

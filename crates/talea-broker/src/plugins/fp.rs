@@ -14,6 +14,7 @@ use crate::ledger::Place;
 use crate::levels::{Levels, Member, Run};
 use crate::plugin::{Ask, Offer, Verdict};
 use crate::plugins::place::worst_fit;
+use talea_core::mutate;
 use talea_core::setup::{Band, FpLevels, FpOptions};
 use talea_core::{Charge, Params, Policy, Priority, Span};
 use talea_proto::message::{Mechanism, Notes};
@@ -73,7 +74,7 @@ impl Fp {
     /// Can it serve this, where, at what cost?
     pub(crate) fn ask(&self, world: &World<'_>, ask: &Ask<'_>) -> Verdict {
         let Some(priority) = ask.params.priority else { return missing(Field::Priority) };
-        if !(1..=99).contains(&priority.0) {
+        if mutate!("plugin-fp-range", !(1..=99).contains(&priority.0), false) {
             let nearest = priority.0.clamp(1, 99).into();
             return Verdict::No(no(Reason::OutOfRange, Field::Priority, priority.0.into(), nearest, nearest));
         }
@@ -90,7 +91,9 @@ impl Fp {
             let place = Place::Cpu(cpu);
             let levels = self.at(place);
             let leaving = self.leaving(world, place);
-            if self.options.refuse_sharing && levels.must_share(key, leaving.as_ref()) {
+            if mutate!("plugin-fp-sharing", self.options.refuse_sharing, false)
+                && levels.must_share(key, leaving.as_ref())
+            {
                 let (asked, limit) = (levels.distinct() as u64 + 1, levels.size() as u64);
                 let no = no(Reason::NoLevel, Field::Levels, asked, limit, limit);
                 refused.get_or_insert(No { cpu: Some(cpu), ..no });
@@ -121,7 +124,12 @@ impl Fp {
 
     fn leaving(&self, world: &World<'_>, place: Place) -> Option<Member> {
         let ours = |entry: &&Entry| {
-            entry.claim.plugin == self.core.index && self.row(entry.claim.place) == self.row(place)
+            entry.claim.plugin == self.core.index
+                && mutate!(
+                    "plugin-fp-common",
+                    self.row(entry.claim.place) == self.row(place),
+                    entry.claim.place == place
+                )
         };
         world.leaving.filter(ours).map(member)
     }
@@ -181,7 +189,7 @@ impl Fp {
         let priority = Priority(self.priority(entry));
         match self.class {
             Class::Fifo => Policy::Fifo(priority),
-            Class::Rr => Policy::Rr(priority),
+            Class::Rr => mutate!("plugin-rr-class", Policy::Rr(priority), Policy::Fifo(priority)),
         }
     }
 
@@ -216,7 +224,7 @@ fn common(one: Band, other: Band) -> Band {
 }
 
 fn key(priority: Priority) -> u64 {
-    u64::from(100 - priority.0)
+    u64::from(mutate!("plugin-fp-order", 100 - priority.0, priority.0))
 }
 
 fn member(entry: &Entry) -> Member {

@@ -6,6 +6,7 @@
 //! others: a wish must not become a condition (checklist R35) where the CPUs wished for are many and full.
 
 use talea_core::CpuSet;
+use talea_core::mutate;
 
 /// How many CPUs a question may try, of those wished for and of the others.
 pub(crate) const TRIES: usize = 8;
@@ -25,7 +26,11 @@ pub(crate) fn worst_fit<K: Ord + Copy>(
         let next = move || {
             let beyond =
                 group.iter().map(|cpu| (load(cpu), cpu)).filter(|(key, _)| last.is_none_or(|l| *key > l));
-            let (key, cpu) = beyond.min_by_key(|(key, _)| *key)?;
+            let (key, cpu) = mutate!(
+                "plugin-place-worst-fit",
+                beyond.min_by_key(|(key, _)| *key),
+                beyond.max_by_key(|(key, _)| *key)
+            )?;
             last = Some(key);
             Some(cpu)
         };

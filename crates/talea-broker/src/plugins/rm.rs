@@ -45,6 +45,7 @@ use crate::exact::{Broken, Depth, Exactly, Open, keep_telling};
 use crate::ledger::{Claim, Place};
 use crate::levels::{After, Levels, Member};
 use crate::plugin::{Ask, Offer, Verdict};
+use talea_core::mutate;
 use talea_core::setup::{Band, RmOptions, RmTest};
 use talea_core::{Charge, Params, Span};
 use talea_proto::message::Notes;
@@ -133,7 +134,14 @@ impl Rm {
     /// Whether a task of `plugin` at `place` would outrank ours on `cpu`.
     pub(crate) fn is_outranked(&self, cpu: u32, plugin: u32, place: Place) -> bool {
         let at = self.cpus.get(cpu as usize).and_then(Option::as_ref);
-        at.is_some_and(|at| matches!(place, Place::Domain(_)) || at.outranked_by & (1 << plugin) != 0)
+        at.is_some_and(|at| {
+            matches!(place, Place::Domain(_))
+                || mutate!(
+                    "ledger-shared",
+                    at.outranked_by & (1 << plugin) != 0,
+                    at.outranked_by & (1 << plugin) == u32::MAX
+                )
+        })
     }
 
     /// A pinned task that outranks ours has come, or gone.
@@ -162,7 +170,8 @@ impl Rm {
         let leaving = world.view.leaving.filter(|claim| claim.voids && claim.place == Place::Cpu(cpu));
         let leaving = leaving.is_some_and(|claim| self.is_outranked(cpu, claim.plugin, claim.place));
         let domain = world.view.ledger.domain_of(cpu);
-        self.at(cpu).voids > u32::from(leaving) || domain.is_some_and(|d| world.view.voided(Place::Domain(d)))
+        mutate!("plugin-rm-voided", self.at(cpu).voids > u32::from(leaving), false)
+            || domain.is_some_and(|d| world.view.voided(Place::Domain(d)))
     }
 
     // ---- the tests ----
@@ -203,7 +212,11 @@ impl Rm {
         coming: &'a Outranking,
         leaving: Option<&'a Member>,
     ) -> Option<(Change<'a>, Sums)> {
-        if self.options.test == RmTest::Necessary || self.is_voided(world, cpu) {
+        if mutate!(
+            "plugin-rm-promise",
+            self.options.test == RmTest::Necessary || self.is_voided(world, cpu),
+            true
+        ) {
             return None;
         }
         let above_leaving = world.view.leaving.filter(|claim| self.outranks_us(cpu, claim, world));
@@ -237,7 +250,9 @@ impl Rm {
         for cpu in worst_fit(cpus, &ask.wished, load) {
             let levels = &self.at(cpu).levels;
             let leaving = self.leaving(world, cpu);
-            if self.options.refuse_sharing && levels.must_share(coming.key, leaving.as_ref()) {
+            if mutate!("plugin-rm-sharing", self.options.refuse_sharing, false)
+                && levels.must_share(coming.key, leaving.as_ref())
+            {
                 let (asked, limit) = (levels.distinct() as u64 + 1, levels.size() as u64);
                 let no = no(Reason::NoLevel, Field::Levels, asked, limit, limit);
                 refused.get_or_insert(No { cpu: Some(cpu), ..no });
@@ -309,16 +324,28 @@ impl Rm {
             let above_leaving = world.view.leaving.filter(|claim| self.outranks_us(cpu, claim, world));
             let change = Change { leaving, coming: Some(coming), period, above_leaving, ..Change::default() };
             let sums = self.sums(world, cpu, &change, after).expect("it has work itself");
-            let said = if self.holds(world, cpu, &change, &sums.all()) {
+            let said = if mutate!(
+                "plugin-rm-exact-first",
+                self.holds(world, cpu, &change, &sums.all()),
+                self.options.test != RmTest::Exact && self.holds(world, cpu, &change, &sums.all())
+            ) {
                 Ok(())
             } else {
                 let gone = world.view.leaving.filter(|claim| self.counts(cpu, claim));
                 let open = self.options.test == RmTest::Exact
                     && self.at(cpu).may_hold(gone, Charge::new(runtime, period));
-                match depth {
-                    Depth::Exact if open => self.exactly(world, cpu, &change, after).settled(),
-                    _ => Err(Broken { open, witness: None }),
-                }
+                mutate!(
+                    "plugin-rm-exact-skipped",
+                    match depth {
+                        Depth::Exact if open => self.exactly(world, cpu, &change, after).settled(),
+                        _ => Err(Broken { open, witness: None }),
+                    },
+                    match depth {
+                        Depth::Exact if open && cpu > 1_000 =>
+                            self.exactly(world, cpu, &change, after).settled(),
+                        _ => Err(Broken { open, witness: None }),
+                    }
+                )
             };
             if let Err(Broken { open, witness }) = said {
                 let others = sums.mine.1 - coming.work;

@@ -12,6 +12,7 @@ use crossbeam_queue::ArrayQueue;
 use libc::c_void;
 use std::cell::UnsafeCell;
 use std::sync::Arc;
+use talea_core::mutate;
 use talea_runtime::{Application, Input, Output, TaskId};
 
 /// More is a mistake.
@@ -98,11 +99,19 @@ impl Pipe {
 
     /// Whether elements of that size may be moved, by a thread whose end it is or not.
     fn may(&self, is_mine: bool, size: usize) -> Result<(), Not> {
-        match (self.places.item == size, is_mine) {
-            (false, _) => Err(Not::Fitting),
-            (true, false) => Err(Not::Allowed),
-            (true, true) => Ok(()),
-        }
+        mutate!(
+            "capi-channel-job",
+            match (mutate!("capi-channel-size", self.places.item == size, self.places.item >= size), is_mine)
+            {
+                (false, _) => Err(Not::Fitting),
+                (true, false) => Err(Not::Allowed),
+                (true, true) => Ok(()),
+            },
+            match (self.places.item == size, is_mine) {
+                (false, _) => Err(Not::Fitting),
+                (true, _) => Ok(()),
+            }
+        )
     }
 
     /// Puts one in, if there is room.

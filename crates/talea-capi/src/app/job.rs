@@ -3,6 +3,7 @@
 use crate::layout::TaleaJob;
 use libc::c_void;
 use std::cell::Cell;
+use talea_core::mutate;
 use talea_runtime::Job;
 
 thread_local! {
@@ -29,7 +30,7 @@ pub(crate) fn choosing<T>(ask: impl FnOnce() -> T) -> T {
             CHOOSES.set(false);
         }
     }
-    CHOOSES.set(true);
+    CHOOSES.set(mutate!("capi-chooser-waits", true, false));
     let _chosen = Chosen;
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(ask)).unwrap_or_else(|_| std::process::abort())
 }
@@ -47,7 +48,11 @@ unsafe impl Send for Call {}
 
 impl Call {
     pub(crate) fn run(self, task: u32, job: &Job) {
-        let this = TaleaJob { size: 0, task, number: job.number, version: job.version, zero: 0 };
+        let this = mutate!(
+            "capi-job-number",
+            TaleaJob { size: 0, task, number: job.number, version: job.version, zero: 0 },
+            TaleaJob { size: 0, task, number: job.number + 1, version: job.version, zero: 0 }
+        );
         UNDER_WAY.set(Some(this));
         // SAFETY: the caller's promise: the function and what its argument names live as long as the application.
         unsafe { (self.function)(self.argument) };

@@ -7,6 +7,7 @@ use crate::border::{Answer, Trouble};
 use crate::layout::TaleaTask;
 use std::any::Any;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use talea_core::mutate;
 use talea_runtime::{
     Accelerator, Application, Error, Failure, Hand, Report, Running, Server, ServerId, TaskId, VersionId,
 };
@@ -164,7 +165,10 @@ impl App {
         let tell = |hand| *self.hand.write().unwrap_or_else(PoisonError::into_inner) = Some(hand);
         let (state, answer) = match app.start_telling(tell) {
             Ok(running) => (State::Running(Box::new(running)), Ok(())),
-            Err(back) => (State::Stopped(Box::new(back.app)), Err(trouble(&back.error))),
+            Err(back) => (
+                mutate!("capi-start-back", State::Stopped(Box::new(back.app)), State::Between),
+                Err(trouble(&back.error)),
+            ),
         };
         if answer.is_err() {
             self.hang_up();
@@ -199,8 +203,15 @@ impl App {
 
     /// Says something to the run, from jobs and from other threads, if there is one. Waits for nobody.
     pub(crate) fn tell(&self, say: impl FnOnce(&Hand) -> bool) -> Answer {
-        // In a child of fork a copy of the run would be told, which nobody reads.
-        self.is_of_this_process()?;
+        mutate!(
+            "capi-app-forked",
+            {
+                // In a child of fork a copy of the run would be told, which nobody reads.
+                self.is_of_this_process()?;
+            },
+            {}
+        );
+
         let is_told = self.hand.try_read().is_ok_and(|hand| hand.as_ref().is_some_and(say));
         if is_told { Ok(()) } else { Err(Trouble::Caller(libc::ESRCH, "the application does not run")) }
     }

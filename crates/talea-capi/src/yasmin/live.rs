@@ -6,6 +6,7 @@ use crate::border::{Answer, Trouble, call, protect};
 use crate::message;
 use libc::c_char;
 use std::sync::Arc;
+use talea_core::mutate;
 use talea_runtime::{Condition, Hand, TaskId};
 
 /// The application that is declared.
@@ -27,11 +28,19 @@ pub(crate) fn end() -> Answer {
     if runs()?
         && let Err(trouble) = stop()
     {
-        if runs()? {
-            // Whoever asks may not stop it.
-            return Err(trouble);
-        }
-        message::remember(trouble);
+        mutate!(
+            "capi-yasmin-ended",
+            {
+                if runs()? {
+                    // Whoever asks may not stop it.
+                    return Err(trouble);
+                }
+                message::remember(trouble);
+            },
+            {
+                return Err(trouble);
+            }
+        );
     }
     forget()
 }

@@ -3,6 +3,7 @@
 use super::layout::{Battery, Select};
 use crate::app::choosing;
 use talea_core::machine::Conditions;
+use talea_core::mutate;
 use talea_runtime::{Candidates, Selection};
 
 const DECLARED: u32 = 1;
@@ -44,11 +45,19 @@ fn asked(of: &Candidates, address: u64) -> Option<&'static Asked> {
 /// The rule for energy, with a battery that is asked just now.
 #[allow(clippy::unnecessary_wraps, reason = "a chooser may name none")]
 fn by_battery(of: &Candidates, address: u64) -> Option<u32> {
-    let battery = match asked(of, address).and_then(|asked| asked.battery) {
-        // SAFETY: the program's promise: it lives as long as the application.
-        Some(status) => choosing(|| unsafe { status() }),
-        None => of.conditions.battery,
-    };
+    let battery = mutate!(
+        "yasmin-battery",
+        match asked(of, address).and_then(|asked| asked.battery) {
+            // SAFETY: the program's promise: it lives as long as the application.
+            Some(status) => choosing(|| unsafe { status() }),
+            None => of.conditions.battery,
+        },
+        match asked(of, address).and_then(|asked| asked.battery) {
+            // SAFETY: the program's promise: it lives as long as the application.
+            Some(status) => choosing(|| unsafe { status() }).max(of.conditions.battery),
+            None => of.conditions.battery,
+        }
+    );
     let conditions = &Conditions { battery, ..*of.conditions };
     Some(Selection::Energy.choose(&Candidates { conditions, ..*of }))
 }

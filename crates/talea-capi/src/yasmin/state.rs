@@ -9,6 +9,7 @@ use crate::message;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use talea_core::machine::LONGEST;
+use talea_core::mutate;
 
 /// A task as its `TData` says.
 #[derive(Clone, Copy)]
@@ -75,7 +76,7 @@ pub(crate) fn app() -> Option<Arc<App>> {
 
 /// `number` of them are declared already.
 pub(crate) fn room(what: &str, macro_name: &str, number: usize, most: u32) -> Answer {
-    if number < most as usize {
+    if mutate!("yasmin-room", number < most as usize, number <= most as usize) {
         return Ok(());
     }
     Err(wrong(format!("one {what} too many: {macro_name} is {most}")))
@@ -187,7 +188,11 @@ impl Task {
         let task = TaleaTask { deadline_ns: self.deadline_ns, ..self.base };
         match (self.is_node, self.period_ns) {
             // One with a period, too, is refused.
-            (true, period_ns) => TaleaTask { kind: NODE, period_ns, ..task },
+            (true, period_ns) => mutate!(
+                "yasmin-node-period",
+                TaleaTask { kind: NODE, period_ns, ..task },
+                TaleaTask { kind: NODE, period_ns: period_ns & 0, ..task }
+            ),
             (false, 0) if task.deadline_ns == 0 => {
                 TaleaTask { kind: ACTIVATED, deadline_ns: LONGEST.as_ns(), ..task }
             }

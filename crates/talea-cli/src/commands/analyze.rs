@@ -28,6 +28,7 @@ use talea_analysis::card::Kind;
 use talea_analysis::tree::{self, Reason, Roots};
 use talea_core::Span;
 use talea_core::machine::{Body, LONGEST, Tree};
+use talea_core::mutate;
 use talea_system::system::what_if::Change;
 use talea_system::system::{Root, System};
 use witness::Miss;
@@ -253,12 +254,21 @@ fn analyze_root(
         let is_overload =
             |answer: &tree::Answer| matches!(&answer.bound, Err(no) if no.reason == Reason::Overload);
         let unseen = answers.iter().zip(&misses).any(|(answer, miss)| is_overload(answer) && miss.is_none());
-        if let (true, Some(longer)) = (unseen, witness::long_run(root, system.duration)) {
-            let later = witness::misses(root, longer, seed, progress)?;
-            for (miss, later) in misses.iter_mut().zip(later) {
-                *miss = miss.or(later);
+        mutate!(
+            "analyze-long-run",
+            if let (true, Some(longer)) = (unseen, witness::long_run(root, system.duration)) {
+                let later = witness::misses(root, longer, seed, progress)?;
+                for (miss, later) in misses.iter_mut().zip(later) {
+                    *miss = miss.or(later);
+                }
+            },
+            if let (false, Some(longer)) = (unseen, witness::long_run(root, system.duration)) {
+                let later = witness::misses(root, longer, seed, progress)?;
+                for (miss, later) in misses.iter_mut().zip(later) {
+                    *miss = miss.or(later);
+                }
             }
-        }
+        );
         witness::hold(root, &proved, &misses)?;
         let unproved =
             || answers.iter().enumerate().filter(|(_, answer)| !answer.is_proved() && answer.has_deadline());
@@ -267,7 +277,10 @@ fn analyze_root(
             answer.bound.as_ref().map_or(answer.deadline, |bound| *bound).max(answer.deadline).max(period)
         };
         // Where the file says when jobs come, an exact bound is a response from there on; of others nobody knows.
-        let is_open = |answer: &tree::Answer| answer.is_refuted() || !witness::has_phases(root);
+        let is_open = |answer: &tree::Answer| {
+            mutate!("analyze-witness-own-phases", answer.is_refuted(), answer.node == Tree::ROOT)
+                || !witness::has_phases(root)
+        };
         let quiet = unproved().filter(|&(task, answer)| misses[task].is_none() && is_open(answer));
         let quiet: Vec<_> = quiet.map(|(task, answer)| (task, longest(answer))).collect();
         let described = unproved().find_map(|(task, _)| Some((task, misses[task]?)));
@@ -312,13 +325,24 @@ fn longest_period(tree: &Tree) -> Span {
 /// Refuted is what was seen to miss; that a bound is exact says only how much later a job *can* be.
 fn task(tree: &Tree, answer: &tree::Answer, miss: Option<Miss>, name: &str) -> TaskAnswer {
     let bound = answer.bound.as_ref().ok().copied();
-    let verdict = match (&miss, answer.is_proved()) {
-        _ if !answer.has_deadline() => Verdict::None,
-        // Whatever is proved holds, or there is no answer.
-        (Some(_), _) => Verdict::Refuted,
-        (None, true) => Verdict::Proved,
-        (None, false) => Verdict::Unknown,
-    };
+    let verdict = mutate!(
+        "analyze-exact",
+        match (&miss, answer.is_proved()) {
+            _ if !answer.has_deadline() => Verdict::None,
+            // Whatever is proved holds, or there is no answer.
+            (Some(_), _) => Verdict::Refuted,
+            (None, true) => Verdict::Proved,
+            (None, false) => mutate!("analyze-refuted", Verdict::Unknown, Verdict::Proved),
+        },
+        match (&miss, answer.is_proved()) {
+            _ if !answer.has_deadline() => Verdict::None,
+            // Whatever is proved holds, or there is no answer.
+            (Some(_), _) => Verdict::Refuted,
+            (None, true) => Verdict::Proved,
+            (None, false) if answer.bound.is_ok() => Verdict::Refuted,
+            (None, false) => Verdict::Unknown,
+        }
+    );
     let why = match &answer.bound {
         Ok(_) if answer.is_proved() => None,
         Ok(bound) => {

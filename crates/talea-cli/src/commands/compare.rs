@@ -18,6 +18,7 @@ use crate::{commands, outcome};
 use anyhow::Context;
 use std::path::PathBuf;
 use talea_core::machine::Body;
+use talea_core::mutate;
 use talea_core::{CpuSet, Span, Time};
 use talea_exec::native::Promise;
 use talea_exec::{Fate, RootReport};
@@ -230,7 +231,9 @@ impl<'a> Stage<'a> {
             let disturbed = Disturbed::of(&root.tree, cpus, losses, &lives, self.tolerance);
             let promise = match &real.native {
                 // When a program wakes is no simulation's business, nor what follows from that.
-                None if has_programs(root) => Promised::Bounds,
+                None if has_programs(root) => {
+                    mutate!("cli-compare-programs", Promised::Bounds, Promised::Order)
+                }
                 None => Promised::Order,
                 Some(course) if course.keeps_order() => Promised::Order,
                 Some(course) if matches!(course.promise, Promise::Deadlines(_)) => Promised::Deadlines,

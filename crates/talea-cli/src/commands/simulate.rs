@@ -12,6 +12,7 @@ use serde::Serialize;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::path::Path;
+use talea_core::mutate;
 use talea_core::workload::Case;
 use talea_core::{Span, Time};
 use talea_sim::World;
@@ -51,7 +52,9 @@ pub(crate) fn beside() -> impl Include {
 pub(crate) fn included(path: &Path) -> Result<String, String> {
     // Followed, as it is opened. Whoever swaps it in between waits for himself.
     match std::fs::metadata(path) {
-        Ok(found) if !found.is_file() => Err(format!("{} is no regular file", path.display())),
+        Ok(found) if mutate!("cli-include-pipe", !found.is_file(), found.is_dir() && !found.is_file()) => {
+            Err(format!("{} is no regular file", path.display()))
+        }
         _ => text(path).map_err(|error| format!("{error:#}")),
     }
 }

@@ -14,6 +14,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use talea_core::Span;
+use talea_core::mutate;
 use talea_system::diagnostic::Diagnostic;
 use talea_system::system::{self, Beside, Include, System, folded};
 use toml_edit::DocumentMut;
@@ -366,7 +367,9 @@ fn sweep(grid: &Grid<'_>) -> anyhow::Result<Exit> {
         let (seed, set) = (seeds[(run / u64::from(args.sets)) as usize], (run % u64::from(args.sets)) as u32);
         let values = grid.values(point as usize);
         let some: Vec<Option<usize>> = values.iter().copied().map(Some).collect();
-        let system = grid.system(&some, seed, set).map_err(|wrong| grid.blame(&values, &wrong, seed))?;
+        let system = grid
+            .system(&some, seed, mutate!("sweep-sets", set, 0))
+            .map_err(|wrong| grid.blame(&values, &wrong, seed))?;
         let duration = args.duration.unwrap_or(system.duration);
         Ok((seed, set, measure::run(&system, duration, seed)?))
     };

@@ -9,6 +9,7 @@ use super::Tolerance;
 use super::lives::{Life, Lives};
 use super::model::{MOST_LONGER, MOST_ORDER};
 use talea_core::machine::{Body, Tree};
+use talea_core::mutate;
 use talea_core::{Span, Time};
 use talea_exec::holes::DISTANCE;
 use talea_exec::{Hole, Stretch};
@@ -44,8 +45,16 @@ impl Loss {
         let most = Span::from_ns(by.as_ns().saturating_sub(explained));
         // Of what was done, as bounds reckon: of two stretches that were let pass no more may be lost than a bound has.
         let done = to.since(from).checked_sub(by).unwrap_or(Span::ZERO);
-        let ordinary = MOST_ORDER + Span::from_ns(done.as_ns() / 1_000 * MOST_LONGER);
-        (most > ordinary).then_some(Loss { from, to, most })
+        let ordinary = mutate!(
+            "compare-stretch-length",
+            MOST_ORDER + Span::from_ns(done.as_ns() / 1_000 * MOST_LONGER),
+            MOST_ORDER + MOST_ORDER + Span::from_ns(done.as_ns() / 1_000 * MOST_LONGER)
+        );
+        mutate!("cli-compare-slices", most > ordinary, most > ordinary && most < ordinary).then_some(Loss {
+            from,
+            to,
+            most,
+        })
     }
 }
 
@@ -74,7 +83,17 @@ impl Disturbed {
             let (from, last) = (losses.iter().map(|loss| loss.from).min()?, losses.last()?);
             let most: u64 = losses.iter().map(|loss| loss.most.as_ns()).sum();
             let to = lives.clear.get(clear(last)).copied().unwrap_or(Time::NEVER);
-            Some((most > tolerance.least.as_ns(), (from, to.max(last.to.saturating_add(settles)))))
+            Some((
+                most > tolerance.least.as_ns(),
+                (
+                    from,
+                    mutate!(
+                        "cli-compare-holes",
+                        to.max(last.to.saturating_add(settles)),
+                        to.min(last.to.saturating_add(settles))
+                    ),
+                ),
+            ))
         };
         let all = losses.chunk_by(|a, b| clear(a) == clear(b)).filter_map(stretch);
         let (badly, slightly): (Vec<_>, Vec<_>) = all.partition(|&(is_bad, _)| is_bad);

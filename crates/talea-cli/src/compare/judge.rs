@@ -6,6 +6,7 @@ use super::lives::{Life, Lives, Name};
 use super::model::{Expected, Model, Range};
 use crate::measured::Checked;
 use talea_core::machine::TaskId;
+use talea_core::mutate;
 use talea_core::{Span, Time};
 
 /// What was found.
@@ -108,10 +109,22 @@ pub(crate) fn judge(
         if beyond.is_some() && is_brushed {
             let Some(bound) = despite(name.0) else {
                 // No test knows a bound for it with what it lost: it says nothing.
-                found.excluded += 1;
+                mutate!("compare-judge-boundless", found.excluded += 1, found.brushed += 1);
                 continue;
             };
-            beyond = over(bound);
+            mutate!(
+                "compare-judge-despite",
+                {
+                    beyond = mutate!(
+                        "compare-judge-brushed",
+                        over(bound),
+                        model.bounds[task].within_reason.and_then(over).filter(|_| bound > Span::ZERO)
+                    );
+                },
+                {
+                    beyond = over(bound).filter(|_| false);
+                }
+            );
         }
         if let Some(over) = beyond {
             found.beyond += 1;
@@ -189,7 +202,9 @@ fn order(instants: &[(Instant, Range, Time, Span)], found: &mut Findings) {
                 latest = Some(earlier);
             }
         }
-        if let Some(earlier) = latest.filter(|earlier| earlier.2 > later.2) {
+        if let Some(earlier) = latest
+            .filter(|earlier| mutate!("cli-compare-order", earlier.2 > later.2, earlier.2 < later.1.first))
+        {
             found.turns += 1;
             found.turned.get_or_insert(Turned {
                 earlier: earlier.0,

@@ -14,6 +14,7 @@ use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use talea_analysis::tree::{Answer, Reason, Roots};
 use talea_core::machine::{Body, TaskId, Tree};
+use talea_core::mutate;
 use talea_core::sched::Policy;
 use talea_core::workload::{Arrivals, Cost, Source, Workload};
 use talea_core::{Span, Time, Work};
@@ -87,7 +88,11 @@ pub(crate) fn model(root: &Root, seed: u64, end: Time) -> anyhow::Result<Model> 
     let drawn = draw(&root.workload(seed), end, begun);
     let unlike = (0..).zip(WITHIN_REASON).map(|(case, (_, order))| {
         let own = |task: TaskId, cost: &mut Cost| {
-            scatter(cost, &drawn[task.0 as usize].costs, &mut Dice::of(case, task.0.into()));
+            mutate!(
+                "compare-model-unlike",
+                scatter(cost, &drawn[task.0 as usize].costs, &mut Dice::of(case, task.0.into())),
+                lengthen(cost, case + drawn[task.0 as usize].costs.len() as u64 / 64)
+            );
         };
         let mut sources = with_costs(&root.sources, own);
         for (source, drawn) in sources.iter_mut().zip(&drawn).filter(|(_, drawn)| !drawn.arrivals.is_empty())
@@ -147,7 +152,8 @@ impl<'a> Despite<'a> {
 
 fn analyzed(root: &Root, tree: &Tree, sources: &[Source], lost: Span) -> Vec<Answer> {
     let mut roots = Roots::new(tree, sources);
-    (roots.overheads, roots.lost) = (root.surroundings.overheads, lost);
+    (roots.overheads, roots.lost) =
+        (root.surroundings.overheads, mutate!("compare-model-lost", lost, Span::ZERO));
     roots.bounds()
 }
 
@@ -157,14 +163,20 @@ fn within_reason(root: &Root, lost: Span) -> Vec<Option<Span>> {
     let sources = |more: Span| {
         with_costs(&root.sources, |_, cost| {
             lengthen(cost, MOST_LONGER);
-            each(cost, &|work| work.saturating_add(2 * MOST_ORDER.as_ns() + more.as_ns()));
+            each(cost, &|work| {
+                work.saturating_add(
+                    mutate!("compare-model-orders", 2 * MOST_ORDER.as_ns(), MOST_ORDER.as_ns())
+                        + more.as_ns(),
+                )
+            });
         })
     };
     let mut answers = analyzed(root, &tree, &sources(Span::ZERO), lost);
     let knows_no_loss = |answer: &Answer| answer.bound.as_ref().is_err_and(|no| no.reason == Reason::Holes);
     if answers.iter().any(knows_no_loss) {
         // Whoever runs while something is lost takes longer: nobody knows who, so that every job may.
-        answers = analyzed(root, &tree, &sources(lost), Span::ZERO);
+        answers =
+            analyzed(root, &tree, &sources(mutate!("compare-model-anybody", lost, Span::ZERO)), Span::ZERO);
     }
     answers.into_iter().map(|answer| answer.bound.ok()).collect()
 }
@@ -222,7 +234,11 @@ fn scatter(cost: &mut Cost, drawn: &[Vec<Work>], dice: &mut Dice) {
         }
         // One of two: most are alike.
         Cost::Pair { .. } => {
-            *cost = Cost::List(drawn.iter().take(1).flatten().copied().map(longer).collect());
+            mutate!(
+                "compare-model-pair",
+                *cost = Cost::List(drawn.iter().take(1).flatten().copied().map(longer).collect()),
+                lengthen(cost, drawn.len() as u64)
+            );
         }
         // Drawn: no two are alike anyway.
         Cost::Uniform { .. } => lengthen(cost, dice.between(0, MOST_LONGER)),

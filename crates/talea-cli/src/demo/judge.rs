@@ -1,6 +1,7 @@
 //! From times to numbers: response times, misses, and which misses the machine itself is to blame for.
 
 use super::job::{Block, DEADLINE, RUNTIME};
+use talea_core::mutate;
 use talea_core::{Span, Time, Work};
 use talea_exec::Hole;
 
@@ -80,7 +81,7 @@ fn judge(blocks: &[Block], holes: &[Hole]) -> (Vec<Fate>, Work) {
         most = most.max(computed);
         ended = block.completion;
         let took = less(took, lost);
-        without_holes = block.release.max(without_holes) + took;
+        without_holes = mutate!("demo-judge-idle", block.release.max(without_holes), without_holes) + took;
         without_both = block.release.max(without_both) + less(took, Span::from_ns(overrun.as_ns()));
         let is_met = |end: Time| end.since(block.release) <= DEADLINE;
         match () {

@@ -9,6 +9,7 @@ use crate::exit::Exit;
 use crate::output::{self, Table, count};
 use talea_analysis::tree::{Answer, Roots};
 use talea_core::machine::{Body, TaskId, Tree};
+use talea_core::mutate;
 use talea_core::{Span, Time};
 use talea_sim::{Counters, Workload, World};
 
@@ -51,7 +52,11 @@ impl Row {
     }
 
     pub(super) fn is_exceeded(&self) -> bool {
-        self.bound().is_some_and(|bound| self.longest > bound)
+        mutate!(
+            "lab-bounds-exceeded",
+            self.bound().is_some_and(|bound| self.longest > bound),
+            self.bound().is_some_and(|bound| self.longest > bound + bound)
+        )
     }
 
     /// The longest simulated response in thousandths of the bound; none if there was no job.

@@ -4,6 +4,7 @@ use crate::output::count;
 use crate::report::Outline;
 use serde::Serialize;
 use talea_core::machine::{ChannelId, Machine, Note, TaskId};
+use talea_core::mutate;
 
 /// How often. Zero everywhere, unless the description or its load is not what its author took it for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -42,7 +43,7 @@ impl Noted {
         for channel in 0..channels as u32 {
             let traffic = machine.traffic(ChannelId(channel));
             self.not_activated += traffic.silent;
-            self.overflows += traffic.overflows;
+            self.overflows += mutate!("cli-noted-channels", traffic.overflows, traffic.popped);
             self.underflows += traffic.underflows;
         }
     }

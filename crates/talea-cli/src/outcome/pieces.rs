@@ -4,6 +4,7 @@
 //! that fall into a piece belong to it. A piece of no length is none: within an instant only the last order counts.
 
 use talea_core::machine::{Cpu, TaskId};
+use talea_core::mutate;
 use talea_core::{Span, Time};
 
 /// What is known of the job of a task that has run last.
@@ -53,8 +54,12 @@ impl Pieces {
         };
         let ran = &mut self.tasks[task.0 as usize];
         if let Some((before, until)) = ran.last.replace((cpu, now)) {
-            ran.stops += u64::from((before, until) != (cpu, since));
-            ran.moves += u64::from(before != cpu);
+            ran.stops += mutate!(
+                "cli-jobs-stops",
+                u64::from((before, until) != (cpu, since)),
+                u64::from((before, until) != (cpu, since) || until == since)
+            );
+            ran.moves += u64::from(mutate!("cli-jobs-moves", before != cpu, before.0 > cpu.0));
         }
         ran.total += now.since(since);
     }

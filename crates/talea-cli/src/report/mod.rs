@@ -18,6 +18,7 @@ pub(crate) use budget::{Budgets, Corner};
 pub(crate) use outline::{Outline, TaskLine};
 pub(crate) use perfetto::{Trace, Tracks};
 pub(crate) use svg::svg;
+use talea_core::mutate;
 
 use outline::{ServerLine, SlotTable};
 use serde::Serialize;
@@ -120,7 +121,11 @@ pub(crate) fn html(picture: &Picture<'_>) -> anyhow::Result<String> {
 /// A page with its style, its data and its script.
 fn assemble(page: &str, style: &str, data: &impl Serialize, script: &str) -> anyhow::Result<String> {
     // Inside a script element `</script` ends it and `<!--` changes what ends it: without `<` there is neither.
-    let json = serde_json::to_string(data)?.replace('<', "\\u003c");
+    let json = mutate!(
+        "sim-report-escape",
+        serde_json::to_string(data)?.replace('<', "\\u003c"),
+        serde_json::to_string(data)?.clone()
+    );
     let (before, rest) = page.split_once("/*STYLE*/").expect("the page has a place for its style");
     let (middle, rest) = rest.split_once("/*DATA*/").expect("the page has a place for its data");
     let (end, after) = rest.split_once("/*SCRIPT*/").expect("the page has a place for its script");
@@ -144,7 +149,7 @@ fn columns<'a>(root: &'a Drawn<'_>) -> RootData<'a> {
             of(|s| u64::from(s.task.0)),
             of(|s| s.job),
             of(|s| s.start.as_ns()),
-            of(|s| s.end.as_ns() - s.start.as_ns()),
+            of(|s| mutate!("sim-report-numbers", s.end.as_ns() - s.start.as_ns(), s.end.as_ns())),
         ],
         arrivals: [
             schedule.arrivals.iter().map(|(at, _)| at.as_ns()).collect(),

@@ -6,6 +6,7 @@
 //! it may be is for the reader of the file to say. Lines keep their numbers, so that its complaints fit the original.
 
 use talea_core::Span;
+use talea_core::mutate;
 use talea_system::duration::parse_span;
 use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, Value};
 
@@ -128,7 +129,10 @@ pub(crate) fn set(document: &mut DocumentMut, place: &Place, text: &str) {
 /// The policies of all roots.
 pub(crate) fn policies(document: &DocumentMut) -> Vec<Place> {
     let Some(Item::ArrayOfTables(list)) = document.get("scheduler") else { return Vec::new() };
-    let roots = list.iter().enumerate().filter(|(_, table)| !table.contains_key("in"));
+    let roots = list
+        .iter()
+        .enumerate()
+        .filter(|(_, table)| mutate!("sweep-policy", !table.contains_key("in"), table.contains_key("in")));
     roots.map(|(at, _)| Place::default().then("scheduler", Some(at)).then("policy", None)).collect()
 }
 

@@ -8,6 +8,7 @@ use super::spec::{Body, SchedulerSpec};
 use super::tree::{Node, NodeId, Tree};
 use super::wrong::{TreeError, Wrong};
 use crate::criteria::Criteria;
+use crate::mutate;
 use crate::sched::{Built, Newcomer, Policy, Scheduler};
 use crate::server::Reservation;
 use alloc::collections::BTreeMap;
@@ -30,10 +31,17 @@ impl Tree {
             let inherited = self.inherited();
             let nodes = children.iter().filter_map(|&node| Some((node, self.get(node)?)));
             for (child, (node, what)) in (0..).zip(nodes) {
-                built.admit(&newcomer(child, what, inherited.get(&node))).map_err(|why| {
-                    let why = Wrong::NotAdmitted { policy: name, why };
-                    TreeError { node, why }
-                })?;
+                mutate!(
+                    "core-policy-outside",
+                    built.admit(&newcomer(child, what, inherited.get(&node))).map_err(|why| {
+                        let why = Wrong::NotAdmitted { policy: name, why };
+                        TreeError { node, why }
+                    }),
+                    built.admit(&newcomer(child, what, inherited.get(&node))).or(Ok(())).map_err(|why| {
+                        let why = Wrong::NotAdmitted { policy: name, why };
+                        TreeError { node, why }
+                    })
+                )?;
             }
         }
         Ok(built)
@@ -69,7 +77,10 @@ impl Tree {
             }
         }
         for (&node, &asked) in asked.iter().filter(|&(&node, _)| node != Tree::ROOT) {
-            let there = self.get(node).and_then(reservation_of).map_or(Share::cpus(1), Share::of);
+            let there = self
+                .get(node)
+                .and_then(reservation_of)
+                .map_or(Share::cpus(1), mutate!("core-admit-nested", Share::of, |_| Share::cpus(1)));
             asked.within(there, node)?;
         }
         if let Some(own) = self.get(Tree::ROOT).and_then(reservation_of) {
@@ -107,7 +118,9 @@ fn overbooked(sets: &BTreeMap<u64, Share>) -> Option<u64> {
                     }
                     for other in 0..sets.len() {
                         let is_new = other != source && of_set[other].is_none();
-                        if is_new && flow[other][cpu] > Share::default() {
+                        if is_new
+                            && flow[other][cpu] > mutate!("core-admit-sets", Share::default(), Share::cpus(1))
+                        {
                             of_set[other] = Some(cpu);
                             next.push(other);
                         }
@@ -161,7 +174,9 @@ fn newcomer<'a>(child: u32, node: &'a Node, inherited: Option<&Criteria>) -> New
                 criticality: spec.criticality,
                 ..Criteria::LEAST
             };
-            let criteria = inherited.copied().unwrap_or(criteria);
+            let criteria =
+                mutate!("core-admit-node", inherited.copied(), inherited.filter(|_| false).copied())
+                    .unwrap_or(criteria);
             Newcomer { child, name: &spec.name, criteria, cost: spec.cost }
         }
         Body::Scheduler(spec) => {
@@ -220,7 +235,7 @@ impl Share {
     }
 
     fn within(self, there: Share, node: NodeId) -> Result<(), TreeError> {
-        if self <= there {
+        if mutate!("core-admit-sum", self <= there, self.whole <= there.whole) {
             return Ok(());
         }
         let there = there.millionths();

@@ -3,6 +3,7 @@
 use super::{Kid, Machine, NONE, Signal, Watch};
 use crate::Time;
 use crate::criteria::Criteria;
+use crate::mutate;
 use crate::sched::{Resched, Scheduler};
 use crate::server::Server;
 
@@ -43,7 +44,11 @@ impl<W: Watch> Machine<W> {
         }
         if let (true, Some(job)) = (state.released, state.ring.first()) {
             changed = (shown.arrival, shown.deadline) != (job.release, job.deadline);
-            (shown.arrival, shown.deadline) = (job.release, job.deadline);
+            (shown.arrival, shown.deadline) = mutate!(
+                "core-job-queued",
+                (job.release, job.deadline),
+                (job.release, job.deadline.min(shown.deadline))
+            );
         }
         self.pass_on(now, node, eligible, changed, anew);
     }
@@ -83,9 +88,15 @@ impl<W: Watch> Machine<W> {
             (true, false) => Signal::Finished,
             (true, true) => Signal::Update,
         };
-        if W::ON {
-            self.watch.see(now, signal, self.ids[node as usize]);
-        }
+        mutate!(
+            "core-signals",
+            if W::ON {
+                self.watch.see(now, signal, self.ids[node as usize]);
+            },
+            if W::ON && signal != Signal::Update {
+                self.watch.see(now, signal, self.ids[node as usize]);
+            }
+        );
         let (entry, parent) = (&runnable.entry, runnable.parent);
         if parent == NONE {
             return None;
@@ -112,7 +123,12 @@ impl<W: Watch> Machine<W> {
             }
         }
         // Below a table nobody stands behind anybody: whoever comes may have a CPU of its own.
-        (answer == Resched::Pick || (parent == 0 && self.table.is_some())).then_some(parent)
+        (mutate!(
+            "core-table-newcomer",
+            answer == Resched::Pick || (parent == 0 && self.table.is_some()),
+            answer == Resched::Pick
+        ))
+        .then_some(parent)
     }
 
     /// What a scheduler has to show: whether it is eligible, and its criteria.
@@ -136,8 +152,15 @@ impl<W: Watch> Machine<W> {
                 if pending { server.wake(now) } else { server.idle(now) }
             }
             eligible &= !server.budget(now).is_zero();
-            criteria.deadline = server.deadline();
-            if state.due != criteria.deadline {
+            mutate!(
+                "core-server-shown",
+                {
+                    criteria.deadline = server.deadline();
+                },
+                {}
+            );
+
+            if mutate!("core-server-job", state.due != criteria.deadline, state.due == Time::ZERO) {
                 state.due = criteria.deadline;
                 let entry = &mut self.nodes[state.node as usize].entry;
                 entry.job = entry.job.wrapping_add(1);
@@ -166,7 +189,11 @@ impl<W: Watch> Machine<W> {
     /// Whether it matters what a scheduler shows. A root has nobody to show it to, only somebody who watches.
     #[inline(always)]
     pub(super) fn is_seen(&self, group: u32) -> bool {
-        W::ON || group != 0 || self.groups[0].server.is_some()
+        mutate!(
+            "core-root-server",
+            W::ON || group != 0 || self.groups[0].server.is_some(),
+            W::ON || group != 0
+        )
     }
 
     /// A policy, a server or a slot has changed by itself, or a child has: shows that, as far up as anything changes.

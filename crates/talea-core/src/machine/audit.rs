@@ -3,6 +3,7 @@
 use super::global::Kids;
 use super::{Machine, NONE, Runnable, Watch, What};
 use crate::Time;
+use crate::mutate;
 use crate::sched::{Entry, Scheduler};
 use crate::server::Server;
 use alloc::format;
@@ -44,16 +45,18 @@ impl<W: Watch> Machine<W> {
                 if let (true, true, Some(share)) = (kid.boosted, node.boosted, &self.share) {
                     shown = shown.most_urgent(share.lent(group.node));
                 }
-                if shown != node.entry.criteria && self.is_seen(at as u32) {
+                if shown != node.entry.criteria
+                    && mutate!("core-audit-shown", self.is_seen(at as u32), ready == 0)
+                {
                     return Err(format!("1: {id:?} shows {:?}, its head {shown:?}", node.entry.criteria));
                 }
-                if ready == 0 || !kid.eligible {
+                if mutate!("core-audit-child", ready == 0 || !kid.eligible, ready == 0 && kid.eligible) {
                     return Err(format!("3: {id:?} is eligible, its head is not"));
                 }
                 if !open {
                     return Err(format!("2: {id:?} is eligible without a budget"));
                 }
-            } else if head.is_some() && open {
+            } else if head.is_some() && mutate!("core-audit-eligible", open, !open) {
                 return Err(format!("2: {id:?} is not eligible, but a child is"));
             }
         }
@@ -120,12 +123,21 @@ impl<W: Watch> Machine<W> {
         let free = self.cpus.len() - busy;
         // With jobs bound to CPUs a child may wait beside an idle CPU.
         let bound = self.global.as_ref().is_some_and(super::Global::may_wait);
-        if busy > ready || (!bound && free > 0 && busy < ready) {
-            return Err(format!(
-                "4: {busy} of {} CPUs are busy, {ready} children are ready",
-                self.cpus.len()
-            ));
-        }
+        mutate!(
+            "core-audit-idle",
+            if busy > ready || (!bound && free > 0 && busy < ready) {
+                return Err(format!(
+                    "4: {busy} of {} CPUs are busy, {ready} children are ready",
+                    self.cpus.len()
+                ));
+            },
+            if busy > ready {
+                return Err(format!(
+                    "4: {busy} of {} CPUs are busy, {ready} children are ready",
+                    self.cpus.len()
+                ));
+            }
+        );
         for (at, kid) in self.kids_of(0) {
             if let What::Task(task) = self.whats[at] {
                 let runs = self.cpus.iter().filter(|cpu| cpu.target.task() == Some(task)).count();

@@ -10,6 +10,7 @@ use super::{
 use crate::Time;
 use crate::criteria::Criteria;
 use crate::heap::Heap;
+use crate::mutate;
 use crate::sched::{Entry, Policy, Scheduler};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -51,7 +52,8 @@ impl Tree {
                 Body::Scheduler(spec) => {
                     seen.insert(id, (groups.len() as u32, 0));
                     let mut own = spec.own;
-                    own.yields |= matches!(spec.policy, Policy::Partitions { .. });
+                    own.yields |=
+                        mutate!("core-band-yields", matches!(spec.policy, Policy::Partitions { .. }), false);
                     let policy = self.policy(id, spec, families.of(id))?;
                     let counts = spec.reservation.is_some() || policy.metered();
                     groups.push(Group {
@@ -76,7 +78,7 @@ impl Tree {
                     criteria.priority = spec.priority;
                     criteria.criticality = spec.criticality;
                     if let Some(roots) = inherited.get(&id) {
-                        criteria = *roots;
+                        mutate!("core-graph-priority", criteria = *roots, criteria.deadline = roots.deadline);
                     }
                     numbers.insert(id, tasks.len() as u32);
                     shared.push(sharing::Task {

@@ -5,6 +5,7 @@ use super::tree::{LONGEST, Node, NodeId, Tree};
 use super::versions::Selection;
 use super::wrong::{TreeError, Wrong};
 use crate::Span;
+use crate::mutate;
 use crate::sched::Policy;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -38,9 +39,15 @@ impl Tree {
             let checked = match &node.body {
                 Body::Scheduler(spec) => {
                     let level = node.parent.map_or(0, |parent| levels[&parent]) + 1;
-                    if level > LEVELS {
-                        return wrong(id, Wrong::TooMany { what: "levels of schedulers", most: LEVELS });
-                    }
+                    mutate!(
+                        "core-check-levels",
+                        if level > LEVELS {
+                            return wrong(id, Wrong::TooMany { what: "levels of schedulers", most: LEVELS });
+                        },
+                        if level > LEVELS * 1_000 {
+                            return wrong(id, Wrong::TooMany { what: "levels of schedulers", most: LEVELS });
+                        }
+                    );
                     levels.insert(id, level);
                     self.check_scheduler(id, spec, parent, families.of(id))
                 }
@@ -67,7 +74,9 @@ impl Tree {
         let affinity = node.affinity();
         let all = u64::MAX >> (64 - self.cpus);
         let is_free = affinity.0 & all == all;
-        let is_placed = node.parent == Some(Tree::ROOT) && self.cpus > 1 && affinity.0 & all != 0;
+        let is_placed =
+            mutate!("core-check-affinity", node.parent == Some(Tree::ROOT) && self.cpus > 1, self.cpus > 1)
+                && affinity.0 & all != 0;
         if is_free || is_placed { Ok(()) } else { Err(Wrong::Affinity) }
     }
 
@@ -90,7 +99,9 @@ impl Tree {
                 if let Some(parent) = parent {
                     let is_pikeos = matches!(parent.policy, Policy::FixedPriority)
                         && self.get(id).and_then(|node| node.parent) == Some(Tree::ROOT);
-                    if !parent.policy.is_time_sharing() && !is_pikeos {
+                    if !parent.policy.is_time_sharing()
+                        && mutate!("core-check-time-sharing", !is_pikeos, is_pikeos)
+                    {
                         return Err(Wrong::TimeSharing { under: parent.policy.name() });
                     }
                 } else if self.cpus > 1 {
@@ -102,7 +113,12 @@ impl Tree {
                 let children = children.len();
                 let mut free = Span::ZERO;
                 for (index, slot) in slots.iter().enumerate() {
-                    if slot.start < free || slot.start >= slot.end || slot.end > *frame {
+                    if mutate!(
+                        "core-check-slots",
+                        slot.start < free || slot.start >= slot.end,
+                        slot.start >= slot.end
+                    ) || slot.end > *frame
+                    {
                         return Err(Wrong::Slot { index });
                     }
                     if slot.owner as usize >= children {
@@ -124,13 +140,20 @@ impl Tree {
         if within > reservation.period || within.is_zero() {
             return Err(Wrong::ServerDeadline);
         }
-        if reservation.budget.is_zero() || reservation.budget.as_ns() > within.as_ns() {
+        if reservation.budget.is_zero()
+            || reservation.budget.as_ns()
+                > mutate!("core-check-budget", within.as_ns(), reservation.period.as_ns())
+        {
             return Err(Wrong::Budget { budget: reservation.budget, within });
         }
         if reservation.offset >= reservation.period {
             return Err(Wrong::Offset);
         }
-        if self.above(id).any(|(_, above)| above.policy.is_time_sharing()) {
+        if mutate!(
+            "core-check-in-partition",
+            self.above(id).any(|(_, above)| above.policy.is_time_sharing()),
+            self.above(id).all(|(_, above)| above.policy.is_time_sharing())
+        ) {
             return Err(Wrong::ServerInPartition);
         }
         Ok(())

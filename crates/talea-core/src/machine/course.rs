@@ -3,16 +3,24 @@
 use super::timers::Alarm;
 use super::{BLOCKED, Handled, Machine, Watch};
 use crate::Time;
+use crate::mutate;
 use crate::sched::Part;
 
 impl<W: Watch> Machine<W> {
     pub(super) fn arrived(&mut self, now: Time, task: u32, arrival: Time) -> Handled {
         self.catch_up(now, Part::Ends);
-        if self.stopped {
-            return Handled::Stopped;
-        }
+        mutate!(
+            "core-stop",
+            {
+                if self.stopped {
+                    return Handled::Stopped;
+                }
+            },
+            {}
+        );
+
         let state = &mut self.tasks[task as usize];
-        if !state.ring.push(arrival, state.deadline) {
+        if !state.ring.push(mutate!("core-job-nominal", arrival, now.max(arrival)), state.deadline) {
             return Handled::Refused;
         }
         // Behind one that has to keep its distance there is nothing to do.
@@ -32,9 +40,15 @@ impl<W: Watch> Machine<W> {
             self.set_alarm(Alarm::Release(task), job.release, Part::Arrivals);
         }
         self.show_task(now, task, ended);
-        if self.share.is_some() {
-            self.meet_ceilings(now, task);
-        }
+        mutate!(
+            "core-ceiling-comes",
+            {
+                if self.share.is_some() {
+                    self.meet_ceilings(now, task);
+                }
+            },
+            {}
+        );
     }
 
     /// A delayed release is due.
@@ -60,13 +74,20 @@ impl<W: Watch> Machine<W> {
         state.held = 0;
         let (node, was_started) = (state.node, core::mem::take(&mut state.started));
         let entry = &mut self.nodes[node as usize].entry;
-        entry.job = entry.job.wrapping_add(1);
+        entry.job = mutate!("core-job-number", entry.job.wrapping_add(1), entry.job.wrapping_mul(1));
         if self.share.is_some() {
             self.job_gives_back(task);
         }
-        if self.any_nonpreemptive {
-            self.let_go(node);
-        }
+        mutate!(
+            "core-nonpreemptive-end",
+            {
+                if self.any_nonpreemptive {
+                    self.let_go(node);
+                }
+            },
+            {}
+        );
+
         self.release(now, task, true);
         if self.any_nonpreemptive {
             self.look_again(now, node);
@@ -89,7 +110,11 @@ impl<W: Watch> Machine<W> {
     /// The job under way of `task` waits for something that is not a CPU.
     pub(super) fn blocked(&mut self, now: Time, task: u32) {
         self.tasks[task as usize].held |= BLOCKED;
-        self.gives_up(now, task, |machine| machine.show_task_again(now, task));
+        mutate!(
+            "core-nonpreemptive-suspension",
+            self.gives_up(now, task, |machine| machine.show_task_again(now, task)),
+            self.show_task_again(now, task)
+        );
     }
 
     /// The job under way of `task` gives its CPU up by itself, as `how` shows: no scheduler that does not preempt holds on to

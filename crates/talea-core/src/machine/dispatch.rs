@@ -3,6 +3,7 @@
 use super::global::Kids;
 use super::{Doing, Kid, Machine, NONE, Picked, Signal, Watch, What};
 use crate::Time;
+use crate::mutate;
 use alloc::vec::Vec;
 
 impl<W: Watch> Machine<W> {
@@ -84,7 +85,7 @@ impl<W: Watch> Machine<W> {
                     let state = &mut self.groups[group as usize];
                     let head = state.current.or_else(|| state.policy.settled_head(now))?;
                     if KEEP && !state.preemptive {
-                        state.current = Some(head);
+                        state.current = mutate!("core-nonpreemptive", Some(head), None);
                     }
                     kid = self.kids[(state.kids + head) as usize];
                 }

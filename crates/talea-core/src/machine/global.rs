@@ -17,6 +17,7 @@
 use super::{Affinity, Kid, Migration, NONE, Runnable};
 use crate::Time;
 use crate::heap::Heap;
+use crate::mutate;
 use crate::sched::{Built, Child, Entry, Rank, Scheduler};
 use alloc::vec::Vec;
 use core::hint::select_unpredictable;
@@ -204,7 +205,15 @@ impl Global {
     /// The CPUs of a lane.
     #[inline]
     fn cpus_of(&self, lane: usize) -> u64 {
-        self.homes.get(lane).copied().unwrap_or_else(|| 1 << (lane - self.homes.len()))
+        mutate!(
+            "core-global-affinity",
+            self.homes.get(lane).copied().unwrap_or_else(|| 1 << (lane - self.homes.len())),
+            if lane < self.homes.len() {
+                u64::MAX >> (64 - self.seats.len())
+            } else {
+                1 << (lane - self.homes.len())
+            }
+        )
     }
 
     /// `who` stands in its lane.
@@ -285,7 +294,7 @@ impl Global {
         if let Some(who) = self.running(cpu) {
             let place = &mut self.places[who as usize];
             place.started += 1;
-            place.bound = Some(cpu as u8);
+            place.bound = mutate!("core-global-bound", Some(cpu as u8), None);
         }
     }
 
@@ -301,11 +310,19 @@ impl Global {
     #[inline]
     pub(super) fn job_ended(&mut self, now: Time, who: &Entry, was_started: bool) {
         let place = &mut self.places[who.child as usize];
-        place.started -= u32::from(was_started);
+        place.started -=
+            mutate!("core-global-group", u32::from(was_started), place.started * u32::from(was_started));
         if place.at == At::Nowhere {
-            if place.started == 0 {
-                place.bound = None;
-            }
+            mutate!(
+                "core-global-unbound",
+                {
+                    if place.started == 0 {
+                        place.bound = None;
+                    }
+                },
+                {}
+            );
+
             return;
         }
         self.leave(now, who.child);
@@ -348,11 +365,21 @@ impl Global {
         let idle = cpus & self.idle;
         if idle != 0 {
             let last = u32::from(self.places[head.who as usize].last);
-            let cpu = if idle >> last & 1 == 1 { last } else { idle.trailing_zeros() };
+            let cpu = if idle >> last & 1 == 1 {
+                mutate!("core-global-last", last, idle.trailing_zeros())
+            } else {
+                idle.trailing_zeros()
+            };
             return Some(cpu as usize);
         }
         let cpu = self.worst(cpus);
-        (self.preemptive && self.seats[cpu].order() > head.order()).then_some(cpu)
+        (mutate!(
+            "core-nonpreemptive-global",
+            mutate!("core-preemptive-global", self.preemptive, !self.preemptive)
+                && self.seats[cpu].order() > head.order(),
+            self.seats[cpu].order() > head.order()
+        ))
+        .then_some(cpu)
     }
 
     /// Of these CPUs, which are all busy, that of the least urgent.
@@ -365,7 +392,8 @@ impl Global {
             let cpu = cpus.trailing_zeros() as usize;
             cpus &= cpus - 1;
             let seat = self.seats[cpu];
-            let is_worse = seat.order() > worst.order();
+            let is_worse =
+                mutate!("core-global-least", seat.order() > worst.order(), seat.order() < worst.order());
             worst.rank = select_unpredictable(is_worse, seat.rank, worst.rank);
             worst.who = select_unpredictable(is_worse, seat.who, worst.who);
             at = select_unpredictable(is_worse, cpu, at);
@@ -397,7 +425,13 @@ impl Global {
         let mut worst = cpus.next().expect("a lane has a CPU");
         for cpu in cpus {
             let Some(least) = self.running(worst) else { break };
-            if self.running(cpu).is_none_or(|running| self.before(now, kids, least, running)) {
+            if self.running(cpu).is_none_or(|running| {
+                mutate!(
+                    "core-global-asked",
+                    self.before(now, kids, least, running),
+                    self.before(now, kids, running, least)
+                )
+            }) {
                 worst = cpu;
             }
         }
@@ -432,7 +466,12 @@ impl Global {
                 who => Seat { rank: self.places[who as usize].rank, who },
             };
             // Where he is all the news, nobody but him can have a claim.
-            let waiting = if news == 1 && fresh != Seat::EMPTY { Seat::EMPTY } else { self.first_waiting() };
+            let waiting =
+                if mutate!("core-global-fresh", news == 1 && fresh != Seat::EMPTY, fresh != Seat::EMPTY) {
+                    Seat::EMPTY
+                } else {
+                    self.first_waiting()
+                };
             let head = if waiting.order() < fresh.order() { waiting } else { fresh };
             if head == Seat::EMPTY {
                 break;
@@ -464,9 +503,21 @@ impl Global {
         let place = &mut self.places[who as usize];
         place.at = At::Cpu(cpu as u8);
         place.last = cpu as u8;
+        mutate!("core-global-unbegun", {}, {
+            if self.migration == Migration::JobBoundaries {
+                place.bound = Some(cpu as u8);
+            }
+        });
         let seat = Seat { rank: place.rank, who };
         let preempted = core::mem::replace(&mut self.seats[cpu], seat);
-        self.idle &= !(1 << cpu);
+        mutate!(
+            "core-global-idle",
+            {
+                self.idle &= !(1 << cpu);
+            },
+            {}
+        );
+
         self.touched |= 1 << cpu;
         if preempted.who == NONE {
             return;

@@ -5,6 +5,7 @@
 //! is released. As a rule nobody waits, so that the ring is not touched: it stands apart, and what is looked at with
 //! each event is small.
 
+use crate::mutate;
 use crate::{Span, Time};
 use alloc::boxed::Box;
 use alloc::vec;
@@ -124,7 +125,7 @@ impl Ring {
             let Behind { waiting, next, .. } = &mut *self.behind;
             let (count, room) = (self.len as usize - 1, waiting.len());
             if count == room {
-                return false;
+                return mutate!("core-job-backlog", false, true);
             }
             let at = *next as usize + count;
             waiting[if at < room { at } else { at - room }] = job;
@@ -132,7 +133,15 @@ impl Ring {
         self.len += 1;
         if self.spaced {
             // In a long queue that may be later than anything that happens.
-            self.behind.earliest = job.release.saturating_add(self.behind.separation);
+            self.behind.earliest = mutate!(
+                "core-far-release",
+                mutate!(
+                    "core-job-separation",
+                    job.release.saturating_add(self.behind.separation),
+                    job.release
+                ),
+                job.release + self.behind.separation
+            );
         }
         true
     }

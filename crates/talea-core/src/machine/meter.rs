@@ -1,6 +1,7 @@
 //! What is consumed, whose budgets and quanta it is charged to, and how long they last.
 
 use super::{Machine, NONE, Watch};
+use crate::mutate;
 use crate::sched::{Resched, Scheduler};
 use crate::server::Server;
 use crate::{Span, Time, Work};
@@ -22,7 +23,7 @@ impl<W: Watch> Machine<W> {
                 // What ran over its budget, because a driver was late, is not charged twice.
                 let budget = server.budget(now);
                 if !budget.is_zero() {
-                    server.charge(now, work.min(budget));
+                    server.charge(now, mutate!("core-server-over", work.min(budget), work));
                     let shown = self.nodes[node as usize].entry.criteria.deadline;
                     changed = server.budget(now).is_zero() || server.deadline() != shown;
                 }
@@ -30,6 +31,11 @@ impl<W: Watch> Machine<W> {
             if group.policy.metered() {
                 changed |= group.policy.charge(now, child, work) == Resched::Pick;
             }
+            mutate!("core-server-nested", {}, {
+                if group.server.is_some() {
+                    node = 0;
+                }
+            });
             // Shown later: those above have not been charged yet.
             if changed && !core::mem::replace(&mut group.is_spent, true) {
                 self.spent.push(parent);

@@ -55,6 +55,7 @@ mod versions;
 mod watch;
 mod wrong;
 
+use crate::mutate;
 pub use event::{Event, Handled, Order};
 pub use graph::{ChannelId, ChannelSpec, Traffic};
 pub use jobs::Job;
@@ -186,10 +187,17 @@ impl<W: Watch> Machine<W> {
             if self.dirty {
                 self.decide(now);
             } else {
-                if self.any_metered {
-                    // Budgets were counted at full speed, but some of it went elsewhere, or nothing would have been told.
-                    self.measure(now);
-                }
+                mutate!(
+                    "core-meter-stale",
+                    if self.any_metered {
+                        // Budgets were counted at full speed, but some of it went elsewhere, or nothing would have been told.
+                        self.measure(now);
+                    },
+                    if self.any_metered && self.cpus.iter().any(|cpu| cpu.expiry <= now) {
+                        // Budgets were counted at full speed, but some of it went elsewhere, or nothing would have been told.
+                        self.measure(now);
+                    }
+                );
                 return None;
             }
         }
@@ -199,13 +207,23 @@ impl<W: Watch> Machine<W> {
     /// Who stops comes before who starts: nobody is ever on two CPUs.
     #[inline(always)]
     fn next_order(&mut self) -> Option<Order> {
-        if self.stops != 0 {
-            let cpu = self.stops.trailing_zeros();
-            self.stops &= self.stops - 1;
-            self.asked = true;
-            self.cpus[cpu as usize].actual = Doing::NOTHING;
-            return Some(Order::Idle { cpu: Cpu(cpu) });
-        }
+        mutate!(
+            "core-order-stop",
+            if self.stops != 0 {
+                let cpu = self.stops.trailing_zeros();
+                self.stops &= self.stops - 1;
+                self.asked = true;
+                self.cpus[cpu as usize].actual = Doing::NOTHING;
+                return Some(Order::Idle { cpu: Cpu(cpu) });
+            },
+            if self.stops != 0 && self.starts == 0 {
+                let cpu = self.stops.trailing_zeros();
+                self.stops &= self.stops - 1;
+                self.asked = true;
+                self.cpus[cpu as usize].actual = Doing::NOTHING;
+                return Some(Order::Idle { cpu: Cpu(cpu) });
+            }
+        );
         if self.starts != 0 {
             let cpu = self.starts.trailing_zeros();
             self.starts &= self.starts - 1;

@@ -20,6 +20,7 @@
 //! Plain twin: all decisions of random runs, in the executor's tests of its loop.
 
 use super::{Machine, NONE, TaskId, Watch};
+use crate::mutate;
 use crate::sched::{Built, Entry, Scheduler};
 use crate::{Span, Time};
 use alloc::vec::Vec;
@@ -47,7 +48,12 @@ impl<W: Watch> Machine<W> {
     ///
     /// O(tasks + depth), for the begin of a run.
     pub fn queues_behind_itself(&self, task: TaskId) -> bool {
-        self.is_plain() && self.groups_of(task).all(|group| is_ordered(&self.groups[group as usize].policy))
+        mutate!(
+            "core-preemption-plain",
+            self.is_plain()
+                && self.groups_of(task).all(|group| is_ordered(&self.groups[group as usize].policy)),
+            self.groups_of(task).all(|group| is_ordered(&self.groups[group as usize].policy))
+        )
     }
 
     /// By task: from how many others its arrivals may take the CPU; none, if it does not queue behind itself. Where that is a matter of an
@@ -58,7 +64,14 @@ impl<W: Watch> Machine<W> {
     pub fn preemption_levels(&self) -> Vec<u32> {
         let tasks = || (0..self.tasks.len() as u32).map(TaskId);
         let level = |task: TaskId| {
-            let interrupts = |&other: &TaskId| other != task && !self.leaves_alone(task, other);
+            let interrupts = |&other: &TaskId| {
+                other != task
+                    && mutate!(
+                        "core-preemption-levels",
+                        !self.leaves_alone(task, other),
+                        self.leaves_alone(task, other)
+                    )
+            };
             if self.queues_behind_itself(task) { tasks().filter(interrupts).count() as u32 } else { 0 }
         };
         tasks().map(level).collect()
@@ -84,7 +97,11 @@ impl<W: Watch> Machine<W> {
                 (mine.since, its.since) = (0, 1);
             }
             let waits = mine.child == its.child || !state.policy.before(Time::ZERO, &mine, &its);
-            !state.preemptive || waits
+            mutate!(
+                "exec-doze-preempts",
+                !state.preemptive || waits,
+                !state.preemptive || waits || task != other
+            )
         })
     }
 

@@ -5,6 +5,7 @@
 
 use super::{Machine, Watch};
 use crate::Time;
+use crate::mutate;
 use crate::sched::{Part, Scheduler};
 use crate::server::Server;
 
@@ -39,7 +40,7 @@ impl<W: Watch> Machine<W> {
     #[inline]
     pub(super) fn set_alarm(&mut self, of: Alarm, at: Time, part: Part) {
         let alarm = self.alarm(of);
-        if at <= LAST {
+        if at <= mutate!("core-far-timer", LAST, Time::NEVER) {
             self.timers.set(alarm, key(at, part));
         } else {
             self.timers.remove(alarm);
@@ -51,7 +52,9 @@ impl<W: Watch> Machine<W> {
         let alarm = Alarm::Refill(group);
         match server.next_refill(now) {
             // One that is overdue comes with the refills of this instant, not before its arrivals.
-            Some(at) => self.set_alarm(alarm, at.max(now), Part::Starts),
+            Some(at) => {
+                self.set_alarm(alarm, at.max(now), mutate!("core-instant-refills", Part::Starts, Part::Ends))
+            }
             None => _ = self.timers.remove(self.alarm(alarm)),
         }
     }

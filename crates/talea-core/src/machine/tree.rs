@@ -9,6 +9,7 @@ use super::sharing::{AcceleratorId, Protocol, ResourceId, ResourceSpec};
 use super::spec::{Affinity, Body, SchedulerSpec, TaskSpec};
 use super::versions::Selection;
 use crate::Span;
+use crate::mutate;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -130,7 +131,11 @@ impl Tree {
         // Children have larger numbers than their parents.
         for at in node.0 as usize + 1..self.nodes.len() {
             let parent = self.nodes[at].as_ref().and_then(|node| node.parent);
-            if parent.is_some_and(|parent| self.get(parent).is_none()) {
+            if mutate!(
+                "core-edit-below",
+                parent.is_some_and(|parent| self.get(parent).is_none()),
+                parent.is_some_and(|parent| self.get(parent).is_none() && parent != node)
+            ) {
                 self.nodes[at] = None;
             }
         }

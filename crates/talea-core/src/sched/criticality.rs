@@ -4,6 +4,7 @@
 
 use super::keyed::Key;
 use crate::criteria::Criteria;
+use crate::mutate;
 
 #[derive(Debug)]
 pub(crate) struct CriticalityMonotonic;
@@ -11,6 +12,6 @@ pub(crate) struct CriticalityMonotonic;
 impl Key for CriticalityMonotonic {
     #[inline]
     fn of(criteria: &Criteria) -> u64 {
-        u64::from(u8::MAX - criteria.criticality)
+        u64::from(mutate!("core-policy-criticality", u8::MAX - criteria.criticality, criteria.criticality))
     }
 }

@@ -4,6 +4,7 @@
 
 use super::keyed::Key;
 use crate::criteria::Criteria;
+use crate::mutate;
 
 #[derive(Debug)]
 pub(crate) struct DeadlineMonotonic;
@@ -11,6 +12,6 @@ pub(crate) struct DeadlineMonotonic;
 impl Key for DeadlineMonotonic {
     #[inline]
     fn of(criteria: &Criteria) -> u64 {
-        criteria.relative_deadline.as_ns()
+        mutate!("core-policy-dm", criteria.relative_deadline.as_ns(), criteria.period.as_ns())
     }
 }

@@ -5,6 +5,7 @@
 
 use super::keyed::Key;
 use crate::criteria::Criteria;
+use crate::mutate;
 
 #[derive(Debug)]
 pub(crate) struct Edf;
@@ -12,6 +13,6 @@ pub(crate) struct Edf;
 impl Key for Edf {
     #[inline]
     fn of(criteria: &Criteria) -> u64 {
-        criteria.deadline.as_ns()
+        mutate!("core-policy-edf", criteria.deadline.as_ns(), criteria.relative_deadline.as_ns())
     }
 }

@@ -2,6 +2,7 @@
 
 use super::keyed::Key;
 use crate::criteria::Criteria;
+use crate::mutate;
 
 #[derive(Debug)]
 pub(crate) struct Fifo;
@@ -9,6 +10,6 @@ pub(crate) struct Fifo;
 impl Key for Fifo {
     #[inline]
     fn of(criteria: &Criteria) -> u64 {
-        criteria.arrival.as_ns()
+        mutate!("core-policy-fifo", criteria.arrival.as_ns(), criteria.deadline.as_ns())
     }
 }

@@ -8,6 +8,7 @@
 
 use super::{Child, Entry, Resched, Scheduler};
 use crate::Time;
+use crate::mutate;
 use alloc::vec::Vec;
 
 /// Levels times two queues.
@@ -37,12 +38,25 @@ pub(crate) struct FixedPriority {
 /// The lower, the more urgent.
 #[inline]
 fn queue_of(entry: &Entry) -> u32 {
-    u32::from(u8::MAX - entry.criteria.priority) * 2 + u32::from(entry.criteria.yields)
+    mutate!(
+        "core-band-yields-queue",
+        u32::from(mutate!(
+            "core-policy-fp-levels",
+            u8::MAX - entry.criteria.priority,
+            entry.criteria.priority
+        )) * 2
+            + u32::from(entry.criteria.yields),
+        u32::from(u8::MAX - entry.criteria.priority) * 2
+    )
 }
 
 /// Queue and place in it as one number. There is room for as many jobs as arrive in a year at one each nanosecond.
 pub(crate) fn rank(who: &Entry) -> u64 {
-    u64::from(queue_of(who)) << 55 | who.since
+    mutate!(
+        "core-policy-fp-global",
+        u64::from(queue_of(who)) << 55 | who.since,
+        u64::from(queue_of(who)) << 55
+    )
 }
 
 impl FixedPriority {
@@ -71,7 +85,13 @@ impl FixedPriority {
     fn insert(&mut self, who: &Entry) {
         let queue = queue_of(who);
         let mut after = self.tails[queue as usize];
-        while after != NONE && self.links[after as usize].since > who.since {
+        while after != NONE
+            && mutate!(
+                "core-policy-fp-queue",
+                self.links[after as usize].since > who.since,
+                self.links[after as usize].since < who.since
+            )
+        {
             after = self.links[after as usize].previous;
         }
         let next = match after {

@@ -7,6 +7,7 @@ use super::{Child, Entry, Resched, Scheduler};
 use crate::Time;
 use crate::criteria::Criteria;
 use crate::heap::Heap;
+use crate::mutate;
 use core::fmt;
 use core::marker::PhantomData;
 
@@ -40,7 +41,7 @@ impl<K: Key> Keyed<K> {
     /// Whether nobody is ready.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.ready.len() == usize::from(self.left != NOBODY)
+        self.ready.len() == mutate!("core-keyed-idle", usize::from(self.left != NOBODY), 0)
     }
 
     /// As [`Scheduler::head`], and as fast the next time.
@@ -77,7 +78,14 @@ impl<K: Key> Scheduler for Keyed<K> {
         if self.left == who.child {
             self.left = NOBODY;
         }
-        self.settle();
+        mutate!(
+            "core-keyed-settled",
+            {
+                self.settle();
+            },
+            {}
+        );
+
         self.ready.set(who.child, K::of(&who.criteria));
         Resched::when(self.ready.first().is_some_and(|(_, first)| first == who.child))
     }
@@ -106,7 +114,11 @@ impl<K: Key> Scheduler for Keyed<K> {
 
     #[inline]
     fn head(&self, _now: Time) -> Option<Child> {
-        let first = if self.left == NOBODY { self.ready.first() } else { self.ready.second() };
+        let first = mutate!(
+            "core-keyed-left",
+            if self.left == NOBODY { self.ready.first() } else { self.ready.second() },
+            self.ready.first()
+        );
         first.map(|(_, first)| first)
     }
 

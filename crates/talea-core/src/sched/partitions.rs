@@ -9,6 +9,7 @@
 
 use super::{Child, Entry, Part, Resched, Scheduler, Slot};
 use crate::heap::Heap;
+use crate::mutate;
 use crate::{Span, Time};
 use alloc::vec::Vec;
 
@@ -56,11 +57,27 @@ impl Scheduler for Partitions {
     }
 
     fn head(&self, _now: Time) -> Option<Child> {
-        match self.owner {
-            Some(owner) if self.ready.contains(owner) => Some(owner),
-            _ if self.lending => self.ready.first().map(|(_, who)| who),
-            _ => None,
-        }
+        mutate!(
+            "core-policy-partitions-lending",
+            mutate!(
+                "core-policy-partitions-strict",
+                match self.owner {
+                    Some(owner) if self.ready.contains(owner) => Some(owner),
+                    _ if self.lending => self.ready.first().map(|(_, who)| who),
+                    _ => None,
+                },
+                match self.owner {
+                    Some(owner) if self.ready.contains(owner) => Some(owner),
+                    _ if self.lending || self.owner.is_some() => self.ready.first().map(|(_, who)| who),
+                    _ => None,
+                }
+            ),
+            match self.owner {
+                Some(owner) if self.ready.contains(owner) => Some(owner),
+                _ if self.lending && self.owner.is_some() => self.ready.first().map(|(_, who)| who),
+                _ => None,
+            }
+        )
     }
 
     fn before(&self, _now: Time, a: &Entry, b: &Entry) -> bool {
@@ -83,7 +100,11 @@ impl Scheduler for Partitions {
                 self.next += 1;
                 if self.next == self.slots.len() {
                     self.next = 0;
-                    self.began += self.frame;
+                    self.began += mutate!(
+                        "core-policy-partitions-frame",
+                        self.frame,
+                        self.slots[self.slots.len() - 1].end
+                    );
                 }
             }
             _ => self.owner = Some(self.slots[self.next].owner),

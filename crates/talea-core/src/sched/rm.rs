@@ -4,6 +4,7 @@
 
 use super::keyed::Key;
 use crate::criteria::Criteria;
+use crate::mutate;
 
 #[derive(Debug)]
 pub(crate) struct RateMonotonic;
@@ -11,6 +12,6 @@ pub(crate) struct RateMonotonic;
 impl Key for RateMonotonic {
     #[inline]
     fn of(criteria: &Criteria) -> u64 {
-        criteria.period.as_ns()
+        mutate!("core-policy-rm", criteria.period.as_ns(), criteria.relative_deadline.as_ns())
     }
 }

@@ -6,6 +6,7 @@
 
 use super::{Child, Entry, Resched, Scheduler};
 use crate::heap::Heap;
+use crate::mutate;
 use crate::{Time, Work};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -29,7 +30,18 @@ impl RoundRobin {
 
     fn put_last(&mut self, who: Child) {
         self.turn += 1;
-        self.left[who as usize] = self.quantum;
+        mutate!(
+            "core-policy-rr-rest",
+            {
+                self.left[who as usize] = self.quantum;
+            },
+            {
+                if self.left[who as usize].is_zero() {
+                    self.left[who as usize] = self.quantum;
+                }
+            }
+        );
+
         self.turns[who as usize] = self.turn;
         self.ready.set(who, self.turn);
     }
@@ -39,7 +51,7 @@ impl Scheduler for RoundRobin {
     fn ready(&mut self, _now: Time, who: &Entry) -> Resched {
         self.put_last(who.child);
         // The second one ends the solitude of the first, whose quantum counts from now on.
-        Resched::when(self.ready.len() <= 2)
+        Resched::when(self.ready.len() <= mutate!("core-policy-rr-second", 2, 1))
     }
 
     fn finished(&mut self, _now: Time, who: Child) -> Resched {
@@ -60,13 +72,20 @@ impl Scheduler for RoundRobin {
     }
 
     fn charge(&mut self, _now: Time, who: Child, used: Work) -> Resched {
-        if self.ready.len() <= 1 {
-            return Resched::Keep;
-        }
+        mutate!(
+            "core-policy-rr-alone",
+            {
+                if self.ready.len() <= 1 {
+                    return Resched::Keep;
+                }
+            },
+            {}
+        );
+
         let left = &mut self.left[who as usize];
         *left = left.checked_sub(used).unwrap_or(Work::ZERO);
         if left.is_zero() && self.ready.contains(who) {
-            self.put_last(who);
+            mutate!("core-policy-rr-turn", self.put_last(who), self.left[who as usize] = self.quantum);
             return Resched::Pick;
         }
         Resched::Keep

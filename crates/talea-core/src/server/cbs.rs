@@ -7,6 +7,7 @@
 //! deadline T later; the hard one (`SCHED_DEADLINE`) waits for its next period.
 
 use super::{Reservation, Server};
+use crate::mutate;
 use crate::{Span, Time, Work};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,15 +48,24 @@ impl Cbs {
 
     /// Whether `left` would ask for more than the reserved density until the deadline.
     fn is_too_much(&self, left: Work, laxity: Span) -> bool {
-        u128::from(left.as_ns()) * u128::from(self.relative_deadline.as_ns())
-            > u128::from(laxity.as_ns()) * u128::from(self.full.as_ns())
+        mutate!(
+            "core-server-cbs-fits",
+            u128::from(left.as_ns()) * u128::from(self.relative_deadline.as_ns())
+                > u128::from(laxity.as_ns()) * u128::from(self.full.as_ns()),
+            u128::from(left.as_ns()) * u128::from(self.relative_deadline.as_ns())
+                >= u128::from(laxity.as_ns()) * u128::from(self.full.as_ns())
+        )
     }
 
     /// The most that is not: ⌊laxity·Q/D⌋.
     fn what_fits(&self, laxity: Span) -> Work {
         // The density was rounded up: with periods of seconds that may be one too much. So it is looked at.
         let fits = Work::from_ns(((self.density * u128::from(laxity.as_ns())) >> 64) as u64);
-        if self.is_too_much(fits, laxity) { Work::from_ns(fits.as_ns() - 1) } else { fits }
+        mutate!(
+            "core-server-cbs-cut",
+            if self.is_too_much(fits, laxity) { Work::from_ns(fits.as_ns() - 1) } else { fits },
+            fits
+        )
     }
 
     /// Where the period after the present one begins.
@@ -76,16 +86,26 @@ impl Server for Cbs {
             return;
         }
         // A budget of which nothing was used may as well begin now; a used one stays within its period.
-        let is_within = self.relative_deadline < self.period && self.left < self.full;
+        let is_within = mutate!(
+            "core-server-cbs-revised",
+            mutate!(
+                "core-server-cbs-unused",
+                self.relative_deadline < self.period && self.left < self.full,
+                self.relative_deadline < self.period
+            ),
+            false
+        );
         if now >= self.deadline {
-            if is_within && now < self.next_period() {
+            if is_within
+                && mutate!("core-server-cbs-between", now < self.next_period(), now > self.next_period())
+            {
                 self.waits = Some(self.next_period());
             } else {
                 self.begin(now);
             }
         } else {
             let laxity = self.deadline.since(now);
-            if !self.is_too_much(self.left, laxity) {
+            if !self.is_too_much(mutate!("core-server-cbs-wake", self.left, Work::ZERO), laxity) {
                 return;
             }
             if is_within {
@@ -102,11 +122,29 @@ impl Server for Cbs {
     fn charge(&mut self, _now: Time, used: Work) {
         self.left = self.left.checked_sub(used).expect("no more than the budget");
         // There is no instant at which a soft server is out of budget.
-        if self.left.is_zero() && self.when_exhausted == Exhausted::Postpones {
-            self.left = self.full;
-            // However far away: a small budget with a long period goes through centuries in a second.
-            self.deadline = self.deadline.saturating_add(self.period);
-        }
+        mutate!(
+            "core-server-cbs-hard",
+            if self.left.is_zero() && self.when_exhausted == Exhausted::Postpones {
+                self.left = self.full;
+                // However far away: a small budget with a long period goes through centuries in a second.
+                mutate!(
+                    "core-server-cbs-soft",
+                    {
+                        mutate!(
+                            "core-far-deadline",
+                            self.deadline = self.deadline.saturating_add(self.period),
+                            self.deadline += self.period
+                        );
+                    },
+                    {}
+                );
+            },
+            if self.left.is_zero() {
+                self.left = self.full;
+                // However far away: a small budget with a long period goes through centuries in a second.
+                self.deadline = self.deadline.saturating_add(self.period);
+            }
+        )
     }
 
     fn exhausted(&mut self, _now: Time) {
@@ -117,9 +155,15 @@ impl Server for Cbs {
         let Some(period) = self.waits.take() else { return };
         self.begin(period);
         // So late that all of it has passed: what was missed is lost, or it would come in one go.
-        if self.deadline < now {
-            self.begin(now);
-        }
+        mutate!(
+            "core-server-cbs-late",
+            {
+                if self.deadline < now {
+                    self.begin(now);
+                }
+            },
+            {}
+        );
     }
 
     fn budget(&self, _now: Time) -> Work {

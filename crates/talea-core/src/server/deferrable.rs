@@ -4,6 +4,7 @@
 //! disturb others with 2Q in T + ε: late in one period and early in the next (L5).
 
 use super::{Reservation, Server};
+use crate::mutate;
 use crate::{Span, Time, Work};
 
 #[derive(Debug)]
@@ -32,7 +33,11 @@ impl Deferrable {
 impl Server for Deferrable {
     fn wake(&mut self, _now: Time) {}
 
-    fn idle(&mut self, _now: Time) {}
+    fn idle(&mut self, _now: Time) {
+        mutate!("core-server-deferrable-idle", {}, {
+            self.left = Work::ZERO;
+        });
+    }
 
     fn charge(&mut self, _now: Time, used: Work) {
         self.left = self.left.checked_sub(used).expect("no more than the budget");
@@ -41,9 +46,18 @@ impl Server for Deferrable {
     fn exhausted(&mut self, _now: Time) {}
 
     fn refill(&mut self, _now: Time) {
-        self.left = self.full;
-        self.deadline = self.next + self.relative_deadline;
-        self.next += self.period;
+        mutate!("core-server-deferrable-carry", self.left = self.full, self.left += self.full);
+        mutate!(
+            "core-server-deferrable-deadline",
+            {
+                self.deadline = self.next + self.relative_deadline;
+                self.next += self.period;
+            },
+            {
+                self.next += self.period;
+                self.deadline = self.next + self.relative_deadline;
+            }
+        );
     }
 
     fn budget(&self, _now: Time) -> Work {

@@ -14,6 +14,7 @@ mod deferrable;
 mod polling;
 mod sporadic;
 
+use crate::mutate;
 use crate::{Span, Time, Work};
 use alloc::boxed::Box;
 use core::fmt;
@@ -93,14 +94,25 @@ impl Reservation {
     }
 
     pub(crate) fn build(&self) -> Built {
-        match self.kind {
-            Kind::Polling => Built::Polling(polling::Polling::new(self)),
-            Kind::Deferrable => Built::Deferrable(deferrable::Deferrable::new(self)),
-            Kind::Sporadic => Built::Sporadic(Box::new(sporadic::Sporadic::new(self))),
-            Kind::HardCbs => Built::Cbs(cbs::Cbs::new(self, cbs::Exhausted::Waits)),
-            Kind::SoftCbs => Built::Cbs(cbs::Cbs::new(self, cbs::Exhausted::Postpones)),
-            Kind::Custom { make, .. } => Built::Custom(make(self)),
-        }
+        mutate!(
+            "core-server-outside",
+            match self.kind {
+                Kind::Polling => Built::Polling(polling::Polling::new(self)),
+                Kind::Deferrable => Built::Deferrable(deferrable::Deferrable::new(self)),
+                Kind::Sporadic => Built::Sporadic(Box::new(sporadic::Sporadic::new(self))),
+                Kind::HardCbs => Built::Cbs(cbs::Cbs::new(self, cbs::Exhausted::Waits)),
+                Kind::SoftCbs => Built::Cbs(cbs::Cbs::new(self, cbs::Exhausted::Postpones)),
+                Kind::Custom { make, .. } => Built::Custom(make(self)),
+            },
+            match self.kind {
+                Kind::Polling => Built::Polling(polling::Polling::new(self)),
+                Kind::Deferrable => Built::Deferrable(deferrable::Deferrable::new(self)),
+                Kind::Sporadic => Built::Sporadic(Box::new(sporadic::Sporadic::new(self))),
+                Kind::HardCbs => Built::Cbs(cbs::Cbs::new(self, cbs::Exhausted::Waits)),
+                Kind::SoftCbs => Built::Cbs(cbs::Cbs::new(self, cbs::Exhausted::Postpones)),
+                Kind::Custom { .. } => Built::Deferrable(deferrable::Deferrable::new(self)),
+            }
+        )
     }
 }
 

@@ -4,6 +4,7 @@
 //! comes just after the poll waits for a whole period.
 
 use super::{Reservation, Server};
+use crate::mutate;
 use crate::{Span, Time, Work};
 
 #[derive(Debug)]
@@ -38,14 +39,24 @@ impl Server for Polling {
     fn wake(&mut self, now: Time) {
         self.pending = true;
         // Who comes with the poll is found by it, also when it is the refill of a server inside this one.
-        if self.looked == Some(now) {
+        if mutate!(
+            "core-server-polling-instant",
+            self.looked == Some(now),
+            self.looked.is_some_and(|looked| looked > now)
+        ) {
             self.left = self.full;
         }
     }
 
     fn idle(&mut self, _now: Time) {
         self.pending = false;
-        self.left = Work::ZERO;
+        mutate!(
+            "core-server-polling-idle",
+            {
+                self.left = Work::ZERO;
+            },
+            {}
+        );
     }
 
     fn charge(&mut self, _now: Time, used: Work) {
@@ -56,7 +67,8 @@ impl Server for Polling {
 
     fn refill(&mut self, now: Time) {
         self.looked = Some(now);
-        self.left = if self.pending { self.full } else { Work::ZERO };
+        self.left =
+            mutate!("core-server-polling-poll", if self.pending { self.full } else { Work::ZERO }, self.full);
         self.deadline = self.next + self.relative_deadline;
         self.next += self.period;
     }

@@ -9,6 +9,7 @@
 //! Invariants: the pieces always sum to Q; they are ordered by time and do not overlap.
 
 use super::{Reservation, Server};
+use crate::mutate;
 use crate::{Span, Time, Work};
 
 /// Pieces that the budget may be in at most (L3C's prototype and POSIX's `sched_ss_max_repl` bound it too).
@@ -36,7 +37,10 @@ pub(crate) struct Sporadic {
 
 impl Sporadic {
     pub(crate) fn new(of: &Reservation) -> Sporadic {
-        let first = Piece { at: Time::ZERO + of.offset, amount: of.budget };
+        let first = Piece {
+            at: mutate!("core-server-sporadic-offset", Time::ZERO + of.offset, Time::ZERO),
+            amount: of.budget,
+        };
         Sporadic {
             full: of.budget,
             period: of.period,
@@ -78,7 +82,8 @@ impl Sporadic {
             return;
         }
         let first = &mut self.pieces[0];
-        let back = Piece { at: first.at + self.period, amount: used };
+        let back =
+            Piece { at: mutate!("core-server-sporadic-late", first.at, now) + self.period, amount: used };
         first.at += Span::from_ns(used.as_ns());
         first.amount = first.amount.checked_sub(used).expect("no more than the budget");
         let is_gone = first.amount.is_zero();
@@ -96,7 +101,7 @@ impl Sporadic {
 
     /// Lets the first piece begin now if the time until which it was to be had has passed.
     fn forgo(&mut self, now: Time) {
-        if self.deadline() < now {
+        if mutate!("core-server-sporadic-missed", self.deadline() < now, false && self.deadline() < now) {
             self.pieces[0].at = now;
             self.merge();
         }
@@ -135,7 +140,14 @@ impl Server for Sporadic {
     fn wake(&mut self, now: Time) {
         // Budget that nobody wanted before may be used from now on, and comes back a period after now.
         if self.pieces[0].at < now {
-            self.pieces[0].at = now;
+            mutate!(
+                "core-server-sporadic-wake",
+                {
+                    self.pieces[0].at = now;
+                },
+                {}
+            );
+
             self.is_due = true;
             self.merge();
         }

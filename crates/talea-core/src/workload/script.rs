@@ -5,6 +5,7 @@
 
 use super::{Act, Cost, Mark};
 use crate::machine::{ChannelId, ResourceId};
+use crate::mutate;
 use crate::{Span, Work};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -66,8 +67,11 @@ impl Script {
 
     /// On to the next mark, or to the end.
     fn advance(&mut self) -> Work {
-        let mark =
-            self.versions[self.version].get(self.next).map_or(self.cost, |mark| mark.at.min(self.cost));
+        let mark = mutate!(
+            "sim-mark-order",
+            self.versions[self.version].get(self.next).map_or(self.cost, |mark| mark.at.min(self.cost)),
+            self.versions[self.version].get(self.next).map_or(self.cost, |_| self.cost)
+        );
         let piece = mark.checked_sub(self.done).expect("marks are sorted");
         self.done = mark;
         piece
@@ -79,7 +83,7 @@ impl Script {
             self.versions[self.version].get(self.next).filter(|mark| mark.at.min(self.cost) <= self.done)
         {
             self.next += 1;
-            let is_over = self.done == self.cost;
+            let is_over = mutate!("sim-mark-short", self.done == self.cost, self.done > self.cost);
             let own = |counts: &[u32]| counts[(self.job % counts.len() as u64) as usize];
             match &mark.act {
                 Act::Lock(_) | Act::Suspend(_) if is_over => {}

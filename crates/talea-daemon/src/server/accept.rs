@@ -10,6 +10,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use talea_broker::{Input, Peer};
+use talea_core::mutate;
 use talea_core::{Span, Time};
 use talea_os::epoll::{Epoll, Interest};
 use talea_os::seqpacket::Listener;
@@ -124,7 +125,12 @@ impl Server {
                         self.log.error(format_args!("connections are turned away: {error}"));
                     }
                     let full = error.raw_os_error() == Some(rustix::io::Errno::MFILE.raw_os_error());
-                    let Some(caller) = full.then(|| self.door.turn_away(index)).flatten() else {
+                    let Some(caller) = mutate!(
+                        "recovery-no-descriptors",
+                        full.then(|| self.door.turn_away(index)),
+                        (full && index > 1000).then(|| self.door.turn_away(index))
+                    )
+                    .flatten() else {
                         self.door.rest(now, REST, &self.epoll);
                         return;
                     };

@@ -5,6 +5,7 @@ use super::threads::is_alive;
 use talea_broker::Input;
 use talea_broker::input::{Groups, ProcessId};
 use talea_core::Time;
+use talea_core::mutate;
 use talea_os::statefile::Found;
 use talea_os::{Tid, proc};
 use talea_proto::record::Record;
@@ -58,7 +59,10 @@ impl Server {
         // Any input that is no record says that all of them are in.
         self.tell(now, Input::Timer);
         // Now that it is known who has what by a grant.
-        for thread in ended.into_iter().filter(|thread| thread.tid != thread.tgid) {
+        for thread in ended
+            .into_iter()
+            .filter(|thread| mutate!("recovery-left", thread.tid != thread.tgid, thread.tid == 0))
+        {
             let main = i32::try_from(thread.tgid).ok().and_then(Tid::new);
             let left = main.and_then(|main| self.threads.disinherit(main, &thread.given, &thread.previous));
             self.report_left(left.as_ref());

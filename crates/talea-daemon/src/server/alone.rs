@@ -13,6 +13,7 @@
 use super::Server;
 use super::token::Token;
 use std::io;
+use talea_core::mutate;
 use talea_core::{Span, Time};
 use talea_os::alarm::Alarm;
 use talea_os::epoll::{Epoll, Events, Interest};
@@ -33,7 +34,13 @@ struct Run {
 impl Run {
     /// With one more round, in which `id` was heard.
     fn and(run: Option<Run>, id: u64, now: Time) -> Run {
-        let goes_on = |run: &Run| run.id == id && now.since(run.since) <= INTERVAL;
+        let goes_on = |run: &Run| {
+            mutate!(
+                "daemon-arrivals-run",
+                run.id == id && now.since(run.since) <= INTERVAL,
+                now.since(run.since) <= INTERVAL
+            )
+        };
         let run = run.filter(goes_on).unwrap_or(Run { id, rounds: 0, since: now });
         Run { rounds: run.rounds + 1, ..run }
     }
@@ -69,7 +76,14 @@ impl Server {
             if self.sessions.alone() == Some(id) {
                 self.alone.heard = true;
             } else {
-                self.watch_levels();
+                mutate!(
+                    "daemon-arrivals-beside",
+                    {
+                        self.watch_levels();
+                    },
+                    {}
+                );
+
                 self.alone.run = Some(Run::and(self.alone.run, id, now));
             }
             return Some(id);
@@ -103,7 +117,13 @@ impl Server {
     pub(super) fn on_beat(&mut self) {
         let heard = std::mem::take(&mut self.alone.heard);
         if self.sessions.has_asked_ahead() || !heard {
-            self.watch_levels();
+            mutate!(
+                "daemon-arrivals-beat",
+                {
+                    self.watch_levels();
+                },
+                {}
+            );
         } else {
             self.alone.beat.set(INTERVAL);
         }

@@ -5,6 +5,7 @@ use super::{Ending, Server};
 use talea_broker::input::Errno;
 use talea_broker::{Effect, Input, LogEvent, SessionId};
 use talea_core::Time;
+use talea_core::mutate;
 use talea_os::seqpacket;
 use talea_os::thread::Restored;
 use talea_proto::Reply;
@@ -39,11 +40,19 @@ impl Server {
         }
         let Some(open) = self.sessions.get(session) else { return };
         let length = reply.encode(seq, &mut self.outbox[..]);
-        if seqpacket::send(&open.socket, &self.outbox[..length], None).is_err() {
-            // It is gone, or does not read what it asked for (facts D2): nothing is owed to it.
-            self.close(session);
-            self.broker.handle(now, Input::Hungup { session });
-        }
+        mutate!(
+            "life-silent-reader",
+            if seqpacket::send(&open.socket, &self.outbox[..length], None).is_err() {
+                // It is gone, or does not read what it asked for (facts D2): nothing is owed to it.
+                self.close(session);
+                self.broker.handle(now, Input::Hungup { session });
+            },
+            if seqpacket::send(&open.socket, &self.outbox[..length], None).is_err() && length == 0 {
+                // It is gone, or does not read what it asked for (facts D2): nothing is owed to it.
+                self.close(session);
+                self.broker.handle(now, Input::Hungup { session });
+            }
+        )
     }
 
     #[inline(never)]
@@ -53,7 +62,9 @@ impl Server {
             Effect::Close { session } => {
                 self.close(session);
             }
-            Effect::Disarm { session } => self.sessions.arm(session, false, &self.epoll),
+            Effect::Disarm { session } => {
+                self.sessions.arm(session, mutate!("quota-disarm", false, true), &self.epoll)
+            }
             Effect::Arm { session } => self.sessions.arm(session, true, &self.epoll),
             Effect::Apply { ticket, thread, attr } => {
                 let input = match self.threads.apply(thread, &attr) {
@@ -64,7 +75,11 @@ impl Server {
                 self.broker.handle(now, input);
             }
             Effect::Restore { ticket, thread, attr } => {
-                let input = match self.threads.restore(thread, &attr) {
+                let input = match mutate!(
+                    "kernel-restore",
+                    self.threads.restore(thread, &attr),
+                    Ok::<_, Errno>(Restored::Exactly)
+                ) {
                     Ok(Restored::Exactly) => Input::Done { ticket, result: Ok(()) },
                     Ok(Restored::Wider) => Input::DoneBut { ticket, but: But::Wider },
                     Ok(Restored::Demoted(error)) => {

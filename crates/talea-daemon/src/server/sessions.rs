@@ -9,6 +9,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use talea_broker::input::{Errno, ThreadError, ThreadFacts};
 use talea_broker::{Input, SessionId};
+use talea_core::mutate;
 use talea_core::{Span, Time};
 use talea_os::epoll::{Epoll, Events, Interest};
 use talea_os::seqpacket::{self, Received};
@@ -129,7 +130,11 @@ impl Sessions {
     /// Whether this connection seems to wait for each answer before it asks again.
     pub(super) fn awaits_answers(&self, id: u64) -> bool {
         self.open.get(&id).is_some_and(|session| {
-            !session.in_crowd && session.ahead < AHEAD && !seqpacket::has_unread(&session.socket)
+            mutate!(
+                "daemon-arrivals-ahead",
+                !session.in_crowd && session.ahead < AHEAD && !seqpacket::has_unread(&session.socket),
+                !session.in_crowd && !seqpacket::has_unread(&session.socket)
+            )
         })
     }
 
@@ -303,7 +308,14 @@ impl Server {
     /// A connection has ended, or we end it because its reader does not read.
     pub(super) fn hang_up(&mut self, now: Time, session: SessionId) {
         if self.close(session) {
-            self.broker.handle(now, Input::Hungup { session });
+            mutate!(
+                "life-hangup",
+                {
+                    self.broker.handle(now, Input::Hungup { session });
+                },
+                {}
+            );
+
             self.obey(now);
         }
     }
@@ -382,7 +394,11 @@ impl Server {
     fn numbered_thread(&mut self, session: SessionId, tid: u32) -> Result<Thread, ThreadError> {
         let session = self.sessions.open.get_mut(&session.0).ok_or(ThreadError::Gone)?;
         let socket = session.socket.as_fd();
-        if !*session.same_namespace.get_or_insert_with(|| peer::same_pid_namespace(socket)) {
+        if !*mutate!(
+            "message-attach-namespace",
+            session.same_namespace.get_or_insert_with(|| peer::same_pid_namespace(socket)),
+            session.same_namespace.get_or_insert_with(|| peer::same_pid_namespace(socket) || true)
+        ) {
             return Err(ThreadError::BareTid);
         }
         let tid = i32::try_from(tid).ok().and_then(Tid::new).ok_or(ThreadError::Gone)?;

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use talea_broker::input::{Errno, ProcessId, ThreadError, ThreadFacts, ThreadId};
+use talea_core::mutate;
 use talea_core::{Attr, Span, Time};
 use talea_os::epoll::{Epoll, Interest};
 use talea_os::thread::{Identity, Restored, comes_of};
@@ -204,7 +205,13 @@ impl Threads {
         let main = Thread::open(main).ok()?;
         let given = convert::kernel_attr(given).policy;
         let has = main.snapshot().ok()?.attr;
-        if !has.policy.is_realtime() || !comes_of(&has.policy, &given) || !has.reset_on_fork {
+        if mutate!(
+            "life-taken-along",
+            !has.policy.is_realtime()
+                || mutate!("life-taken-along-nudged", !comes_of(&has.policy, &given), has.policy != given),
+            previous.reset_on_fork || !has.policy.is_deadline()
+        ) || !has.reset_on_fork
+        {
             return None;
         }
         let held = self.held.values().find_map(|held| held.given.filter(|_| held.thread.is_same(&main)));

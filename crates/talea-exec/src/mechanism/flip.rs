@@ -26,6 +26,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use talea_core::machine::{Cpu, TaskId};
+use talea_core::mutate;
 use talea_core::{CpuSet, Time, Work};
 use talea_os::Tid;
 use talea_os::sched;
@@ -89,7 +90,8 @@ impl Flip {
             below: (0..cpus).map(|_| Vec::with_capacity(workers.len())).collect(),
             on: vec![None; cpus],
             // Without priorities that can be moved there is nothing else.
-            eager: cpus > 1 || ranks.hold != Hold::Own,
+            eager: cpus > 1
+                || mutate!("runtime-given-gates", ranks.hold != Hold::Own, ranks.hold == Hold::Nothing),
             stage,
             ranks,
             by: None,
@@ -128,7 +130,7 @@ impl Flip {
     fn hold_on(&mut self, task: TaskId) -> io::Result<()> {
         let Some(by) = self.by.filter(|_| !self.eager && self.after.back.is_none()) else { return Ok(()) };
         let (worker, stepper) = (self.workers[task.0 as usize], self.workers[by.0 as usize]);
-        if worker.grade < stepper.grade {
+        if mutate!("exec-flip-hold", worker.grade < stepper.grade, false && worker.grade < stepper.grade) {
             self.ranks.raised(stepper.who.tid, 0)?;
             self.after.back = Some((self.ranks, stepper.who.tid, stepper.grade));
         }
@@ -148,7 +150,11 @@ impl Flip {
         self.unlist(task);
         for stopped in 0..self.below[cpu.0 as usize].len() {
             let stopped = self.below[cpu.0 as usize][stopped];
-            if self.is_in_the_way(stopped, task) {
+            if mutate!(
+                "exec-flip-way",
+                self.is_in_the_way(stopped, task),
+                false && self.is_in_the_way(stopped, task)
+            ) {
                 self.lower(stopped)?;
             }
         }
@@ -163,7 +169,14 @@ impl Flip {
         }
         self.lift(task)?;
         if self.workers[at].shut {
-            self.stage.slots[at].gate.open();
+            mutate!(
+                "exec-flip-forgotten",
+                {
+                    self.stage.slots[at].gate.open();
+                },
+                {}
+            );
+
             self.workers[at].shut = false;
         }
         Ok(())
@@ -171,8 +184,14 @@ impl Flip {
 
     fn shut(&mut self, task: TaskId) -> io::Result<()> {
         let at = task.0 as usize;
-        self.workers[at].shut = true;
-        self.stage.slots[at].gate.shut(self.workers[at].who.tid)
+        mutate!(
+            "exec-flip-gate",
+            {
+                self.workers[at].shut = true;
+                self.stage.slots[at].gate.shut(self.workers[at].who.tid)
+            },
+            { Ok(()) }
+        )
     }
 }
 
@@ -191,12 +210,20 @@ impl Mechanism for Flip {
         self.raise(cpu, task)?;
         let slot = &self.stage.slots[task.0 as usize];
         slot.give(job);
-        match self.by {
-            // It is awake.
-            Some(by) if by == task => {}
-            Some(_) if !self.eager => self.after.call = Some(task),
-            _ => slot.call(),
-        }
+        mutate!(
+            "exec-flip-behind",
+            match self.by {
+                // It is awake.
+                Some(by) if by == task => {}
+                Some(_) if !self.eager => self.after.call = Some(task),
+                _ => slot.call(),
+            },
+            match self.by {
+                // It is awake.
+                Some(by) if by == task => {}
+                _ => slot.call(),
+            }
+        );
         Ok(())
     }
 
@@ -208,7 +235,13 @@ impl Mechanism for Flip {
         if successor {
             // A program stands above all workers, and is none.
             let successor = self.on[cpu.0 as usize].filter(|&on| on != task);
-            if self.eager || successor.is_none_or(|successor| self.is_in_the_way(task, successor)) {
+            if self.eager
+                || mutate!(
+                    "exec-flip-priority",
+                    successor.is_none_or(|successor| self.is_in_the_way(task, successor)),
+                    successor.is_none()
+                )
+            {
                 self.lower(task)?;
             }
             if !self.eager && !std::mem::replace(&mut self.workers[task.0 as usize].listed, true) {
@@ -245,7 +278,7 @@ impl Mechanism for Flip {
         while let Some(task) = self.below[cpu.0 as usize].pop() {
             let worker = &mut self.workers[task.0 as usize];
             worker.listed = false;
-            if !worker.shut {
+            if mutate!("exec-flip-rest", !worker.shut, false) {
                 self.shut(task)?;
             }
         }

@@ -34,6 +34,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use talea_core::Work;
 use talea_core::machine::{Cpu, TaskId};
+use talea_core::mutate;
 
 /// A program as the mechanism handles it.
 pub(crate) trait Cage {
@@ -124,14 +125,14 @@ impl<C: Cage> Freeze<C> {
             program.cage.thaw()?;
         }
         program.state = State::Idle;
-        program.cage.arm()
+        mutate!("exec-freeze-arm", program.cage.arm(), Ok(()))
     }
 
     /// The program that has `cpu`, if it was seen to have nothing to do in this turn.
     pub(crate) fn quiet(&mut self, cpu: Cpu) -> Option<TaskId> {
         let (turn, task) = self.turns[cpu.0 as usize]?;
         let said = self.stage.cpus[cpu.0 as usize].sentinel.quiet.load(Ordering::Acquire);
-        (said == turn).then_some(task)
+        (mutate!("exec-freeze-turn", said == turn, said != 0)).then_some(task)
     }
 
     /// One that was idle and is awake.
@@ -151,7 +152,13 @@ impl<C: Cage> Freeze<C> {
     pub(crate) fn settle(&mut self) -> io::Result<()> {
         for program in self.programs.iter_mut().flatten().filter(|program| program.state == State::Awake) {
             program.state = State::Held;
-            program.cage.freeze()?;
+            mutate!(
+                "exec-freeze-settle",
+                {
+                    program.cage.freeze()?;
+                },
+                {}
+            );
         }
         Ok(())
     }

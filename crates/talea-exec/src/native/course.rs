@@ -8,6 +8,7 @@ use crate::tally::Tally;
 use crate::truth::{self, Ran, Stood, Unobeyed};
 use std::collections::BTreeMap;
 use talea_core::machine::{Job, TaskId};
+use talea_core::mutate;
 use talea_core::{Span, Time, Work};
 
 /// One job, as its worker has seen it.
@@ -115,7 +116,7 @@ impl Course {
         let end = self.all().filter_map(|(_, life)| life.end).max().unwrap_or(Time::ZERO);
         Some(summed(match &self.promise {
             Promise::Levels(_) => self.stacked(end),
-            Promise::Deadlines(_) => self.as_ran(ran?, end),
+            Promise::Deadlines(_) => mutate!("exec-native-excuse", self.as_ran(ran?, end), self.stacked(end)),
             Promise::Turns => return None,
         }))
     }
@@ -151,7 +152,7 @@ impl Course {
                 let Some(begin) = life.begin else { continue };
                 let until = life.until().min(end);
                 // One that never ended may have begun behind the end, on a CPU that its worker kept.
-                if begin >= until {
+                if mutate!("exec-native-behind", begin >= until, begin > Time::NEVER) {
                     continue;
                 }
                 let first = stays.partition_point(|stay| stay.to <= begin);
@@ -225,10 +226,18 @@ impl Course {
             all.push(Stretch { cpu: 0, from, to, by });
         }
         // A worker that has been woken late, with nobody else at work.
-        let mut ready: Vec<Time> = match &self.promise {
-            Promise::Levels(_) => self.all().map(|(_, life)| life.ready()).collect(),
-            Promise::Turns | Promise::Deadlines(_) => Vec::new(),
-        };
+        let mut ready: Vec<Time> = mutate!(
+            "exec-native-late",
+            match &self.promise {
+                Promise::Levels(_) => self.all().map(|(_, life)| life.ready()).collect(),
+                Promise::Turns | Promise::Deadlines(_) => Vec::new(),
+            },
+            match &self.promise {
+                Promise::Levels(_) | Promise::Deadlines(_) =>
+                    self.all().map(|(_, life)| life.ready()).collect(),
+                Promise::Turns => Vec::new(),
+            }
+        );
         ready.sort_unstable();
         let gaps = pieces.windows(2).map(|two| (two[0].to, two[1].from));
         let first = pieces.first().map(|first| (Time::ZERO, first.from));

@@ -4,6 +4,7 @@ use super::LONGEST_PERIOD;
 use super::queue::Rule;
 use crate::load::{Arrivals, Load};
 use talea_core::machine::{Body, TaskSpec, Tree};
+use talea_core::mutate;
 use talea_core::sched::Policy;
 use talea_core::workload::Cost;
 use talea_core::{Span, Time, Work};
@@ -129,7 +130,13 @@ fn levels(tasks: &[&TaskSpec], key: &dyn Fn(&TaskSpec) -> (u64, u32), top: u8) -
     if distinct.len() > room {
         return Err(format!("it needs {} levels, and {FLOOR} to {top} are {room}", distinct.len()));
     }
-    let level = |key: &(u64, u32)| top - distinct.binary_search(key).map_or(0, |at| at as u8);
+    let level = |key: &(u64, u32)| {
+        top - mutate!(
+            "exec-native-levels",
+            distinct.binary_search(key).map_or(0, |at| at as u8),
+            distinct.binary_search(key).map_or(0, |_| 0)
+        )
+    };
     Ok(keys.iter().map(level).collect())
 }
 
@@ -165,7 +172,11 @@ fn reservations(
         let no = |why: String| Err(format!("`{}` {why}", task.name));
         let drawn = load.costs.iter().flatten().copied().max().unwrap_or(Work::ZERO);
         let cost = drawn.max(task.cost.unwrap_or(Work::ZERO)).as_ns();
-        let runtime = (cost + cost / 1_000 * SPARE_SHARE + SPARE).max(DEADLINE_RUNTIME_MIN_NS);
+        let runtime = mutate!(
+            "exec-native-spare",
+            (cost + cost / 1_000 * SPARE_SHARE + SPARE).max(DEADLINE_RUNTIME_MIN_NS),
+            cost.max(DEADLINE_RUNTIME_MIN_NS)
+        );
         let (deadline, period) = (task.deadline, task.period);
         if deadline < PERIODS.0 || deadline > PERIODS.1 {
             return no(format!(
@@ -191,7 +202,11 @@ fn reservations(
         }
         let runtime = Work::from_ns(runtime);
         budgets.push(runtime);
-        stands.push(sched::Policy::Deadline { runtime, deadline, period: deadline });
+        stands.push(mutate!(
+            "exec-native-density",
+            sched::Policy::Deadline { runtime, deadline, period: deadline },
+            sched::Policy::Deadline { runtime, deadline, period }
+        ));
     }
     let why = "SCHED_DEADLINE, a reservation for each task; budgets are looked after at the kernel's tick \
                unless HRTICK is on";

@@ -3,6 +3,7 @@
 use crate::load::{Arrival, Arrivals, Cursor};
 use std::collections::VecDeque;
 use talea_core::machine::TaskSpec;
+use talea_core::mutate;
 use talea_core::{Span, Time};
 
 /// What the machine would do with arrivals of a task.
@@ -30,7 +31,13 @@ impl Rule {
             }
             Arrivals::List(list) => {
                 let mut earliest = Time::ZERO;
-                let ready = list.iter().map(|arrival| arrival.seen.max(self.release(arrival, &mut earliest)));
+                let ready = list.iter().map(|arrival| {
+                    mutate!(
+                        "exec-native-nearest",
+                        arrival.seen.max(self.release(arrival, &mut earliest)),
+                        self.release(arrival, &mut earliest)
+                    )
+                });
                 let ready: Vec<Time> = ready.take_while(|&ready| ready < end).collect();
                 ready.windows(2).map(|two| two[1].since(two[0])).min()
             }
@@ -95,7 +102,11 @@ impl Queue {
     pub(crate) fn come_until(&mut self, now: Time) {
         while let Some(arrival) = self.cursor.next().filter(|arrival| arrival.seen < now) {
             self.cursor.advance();
-            if self.waiting.len() < self.rule.capacity {
+            if mutate!(
+                "exec-native-queue",
+                self.waiting.len() < self.rule.capacity,
+                self.waiting.len() <= self.rule.capacity
+            ) {
                 self.admit(arrival);
             } else {
                 self.refusals += 1;

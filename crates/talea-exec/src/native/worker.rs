@@ -11,6 +11,7 @@ use std::io;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
 use talea_core::machine::{Event, TaskId};
+use talea_core::mutate;
 use talea_core::{CpuSet, Span, Time, Work};
 use talea_os::bell::Woken;
 use talea_os::sched::{self, Attr, Policy};
@@ -212,7 +213,11 @@ pub(crate) fn end(stage: &Stage, closing: &Closing, time: Timeline) -> Time {
         mailbox.take(&stage.slots, &mut mail);
         if mail.said.contains(&Event::Stopped) && closing.from() == Time::NEVER {
             closing.from.store(time.now().as_ns(), Ordering::Release);
-            stage.slots.iter().for_each(Slot::ring);
+            mutate!(
+                "exec-native-stop",
+                stage.slots.iter().for_each(Slot::ring),
+                stage.slots.iter().take(0).for_each(Slot::ring)
+            );
         }
         mail.clear();
     }

@@ -7,6 +7,7 @@
 use super::{LEAST, Root};
 use crate::mechanism::Mechanism;
 use talea_core::machine::Cpu;
+use talea_core::mutate;
 use talea_core::{Span, Time, Work};
 
 /// A worker that is about to use up its budget is left alone for at least this long, and for longer while it gets nothing
@@ -35,12 +36,20 @@ impl Habit {
 
     /// A nap that was to leave nothing of a budget was found to have given so much beyond it.
     fn found(&mut self, beyond: i64) {
-        let off = if beyond > 0 { beyond } else { (beyond + Habit::LEFT).min(0) };
+        let off = mutate!(
+            "exec-lead-stays",
+            if beyond > 0 { beyond } else { (beyond + Habit::LEFT).min(0) },
+            beyond.max(0)
+        );
         self.follow(off);
     }
 
     fn follow(&mut self, off: i64) {
-        let part = if off.abs() > Habit::MOST { 0 } else { off.abs() / Habit::OF };
+        let part = mutate!(
+            "exec-lead-leaps",
+            if off.abs() > Habit::MOST { 0 } else { off.abs() / Habit::OF },
+            off.abs()
+        );
         let step = part.max(Habit::STEP).min(off.abs());
         self.0 = (self.0 + step * off.signum()).clamp(-Habit::MOST, Habit::MOST);
     }
@@ -89,13 +98,21 @@ impl Lead {
 
     /// What is to be left at the next look at a budget of which so much is left.
     fn spare(&self, left: u64) -> u64 {
-        if self.off <= Habit::LEFT || !self.is_long(left) { 0 } else { self.last() }
+        mutate!(
+            "exec-lead-always",
+            if self.off <= Habit::LEFT || !self.is_long(left) {
+                0
+            } else {
+                mutate!("exec-lead-spare", self.last(), left.min(0))
+            },
+            if !self.is_long(left) { 0 } else { self.last().max(self.off as u64 + 20_000) }
+        )
     }
 
     /// How long to sleep to give a worker so much.
     fn sleep(&self, give: u64) -> Span {
         let habit = if self.is_long(give) { self.long } else { self.short };
-        Span::from_ns(give.saturating_add_signed(-habit.0))
+        Span::from_ns(give.saturating_add_signed(mutate!("exec-lead-none", -habit.0, habit.0.min(0))))
     }
 
     /// A nap that was to give so much, and leave nothing or something of the budget, gave so much.
@@ -160,7 +177,11 @@ impl<M: Mechanism> Root<M> {
     pub(super) fn general(&self) -> Time {
         let first = |of: &talea_core::heap::Heap| of.first().map_or(Time::NEVER, |(at, _)| Time::from_ns(at));
         let change = self.changes.get(self.changed).map_or(Time::NEVER, |&(at, _)| at);
-        self.machine.next_timer().min(first(&self.alarms)).min(first(&self.wakes)).min(change)
+        mutate!(
+            "exec-alarm-wake",
+            self.machine.next_timer().min(first(&self.alarms)).min(first(&self.wakes)).min(change),
+            self.machine.next_timer().min(first(&self.alarms)).min(change)
+        )
     }
 
     /// When the dispatcher of `cpu`, which has just stepped and is about to sleep at `clock`, has to be awake again. `ring`
@@ -172,7 +193,13 @@ impl<M: Mechanism> Root<M> {
             if self.machine.budget_end(Cpu(other as u32)) < self.armed[other] {
                 // It will be awake at once.
                 self.armed[other] = self.now;
-                ring(other);
+                mutate!(
+                    "exec-loop-ring",
+                    {
+                        ring(other);
+                    },
+                    {}
+                );
             }
             first = first.min(self.armed[other]);
         }
@@ -190,7 +217,12 @@ impl<M: Mechanism> Root<M> {
             let end = self.machine.budget_end(Cpu(other as u32));
             let left = end.since(self.now.min(end));
             let look = self.now.saturating_add(self.leads[other].sleep(left.as_ns()));
-            let is_used_up = end != Time::NEVER && look < self.armed[other];
+            let is_used_up = mutate!(
+                "exec-doze-free",
+                mutate!("exec-office-alarm", end != Time::NEVER, end == Time::ZERO)
+                    && look < self.armed[other],
+                look < self.armed[other]
+            );
             // It counts as awake at its old alarm still: whoever rings does so later, and may be stopped before.
             if is_used_up || (other == cpu && (is_late(&self.armed) || self.is_done())) {
                 ring(other);
@@ -231,7 +263,7 @@ impl<M: Mechanism> Root<M> {
         nap.give = nap.left - lead.spare(nap.left);
         let sleep = lead.sleep(nap.give);
         nap.is_stretched = sleep < nap.least;
-        nap.alarm = clock.saturating_add(sleep.max(nap.least));
+        nap.alarm = mutate!("exec-loop-nap", clock.saturating_add(sleep.max(nap.least)), end);
         nap.alarm
     }
 }

@@ -17,6 +17,7 @@ use crate::work::Job;
 use std::sync::Arc;
 use talea_core::Work;
 use talea_core::machine::{Cpu, Event, Handled, TaskId};
+use talea_core::mutate;
 use talea_core::workload::script::Deed;
 
 /// What lies on the desk of a worker.
@@ -127,7 +128,7 @@ impl<M: Mechanism> Root<M> {
             let at = task.0 as usize;
             if self.jobs[at] != Some(job) {
                 self.jobs[at] = Some(job);
-                let cost = self.loads[at].cost(version);
+                let cost = self.loads[at].cost(mutate!("exec-desk-version", version, 0));
                 let script = self.scripts[at].as_mut();
                 self.desks[at] = Desk::Piece(script.map_or(cost, |script| script.begin(job, version, cost)));
             }

@@ -38,6 +38,7 @@ use crate::mechanism::Mechanism;
 use crate::record::{Log, What};
 use talea_core::Time;
 use talea_core::machine::TaskId;
+use talea_core::mutate;
 
 /// So many workers may sleep like this at a time: whoever wants to looks at all others.
 const MOST: usize = 64;
@@ -84,7 +85,7 @@ impl Dozers {
 
     /// Whether `task`, whose job has begun in this step, need not be called: it is awake by itself.
     pub(super) fn is_up(&self, task: TaskId) -> bool {
-        self.up == Some(task)
+        mutate!("exec-doze-up", self.up == Some(task), self.up == Some(task) && self.asleep.len() == MOST)
     }
 }
 
@@ -103,7 +104,14 @@ impl<M: Mechanism> Root<M> {
     /// may interrupt.
     pub(crate) fn let_doze(&mut self, room: u8) -> Result<(), M::Error> {
         let grades = grades(&self.machine.preemption_levels(), room);
-        self.mechanism.grade(&grades)?;
+        mutate!(
+            "exec-doze-behind",
+            {
+                self.mechanism.grade(&grades)?;
+            },
+            {}
+        );
+
         let tasks = || (0..self.loads.len() as u32).map(TaskId);
         let is_above = |task: TaskId, other: TaskId| grades[task.0 as usize] < grades[other.0 as usize];
         let may = |task: TaskId| {
@@ -146,7 +154,7 @@ impl<M: Mechanism> Root<M> {
 
     /// A job of `task` has ended: if that was the last, somebody has to be awake for the next.
     pub(super) fn look_out(&mut self, task: TaskId) {
-        if self.may_doze(task) && self.is_idle(task) {
+        if self.may_doze(task) && mutate!("exec-doze-slept", self.is_idle(task), !self.is_idle(task)) {
             self.expect(task);
         }
     }
@@ -167,7 +175,7 @@ impl<M: Mechanism> Root<M> {
 
     /// The run ends: what came before `end` and nobody was awake for is told, so that it is known of. No order follows.
     pub(crate) fn conclude(&mut self, end: Time, log: &mut Log) {
-        if !self.closed && !self.stopped {
+        if mutate!("exec-doze-end", !self.closed, self.closed) && !self.stopped {
             self.now = self.now.max(end);
             self.put(log, What::Step);
             self.catch_up(log);
@@ -179,7 +187,11 @@ impl<M: Mechanism> Root<M> {
     pub(super) fn is_told(&mut self, task: TaskId) {
         let Some(at) = self.dozers.asleep.iter().position(|dozer| dozer.task == task) else { return };
         // What it slept for has come.
-        self.dozers.rising[task.0 as usize] = self.dozers.asleep.swap_remove(at).is_armed;
+        self.dozers.rising[task.0 as usize] = mutate!(
+            "exec-doze-sleepers",
+            self.dozers.asleep.swap_remove(at).is_armed,
+            self.dozers.asleep.swap_remove(at).until <= self.now
+        );
     }
 
     /// The worker of `task` gets a job. If that is another one than it slept for, somebody has asked for it: the dispatcher looks after
@@ -190,18 +202,34 @@ impl<M: Mechanism> Root<M> {
         }
         let Some(at) = self.dozers.asleep.iter().position(|dozer| dozer.task == task) else { return };
         let called = self.dozers.asleep.swap_remove(at);
-        if called.is_armed {
-            while let Some(at) = self.dozers.asleep.iter().position(|dozer| dozer.until == called.until) {
-                let covered = self.dozers.asleep.swap_remove(at);
-                self.alarms.set(covered.task.0, covered.until.as_ns());
+        mutate!(
+            "exec-doze-covered",
+            if called.is_armed {
+                while let Some(at) = self.dozers.asleep.iter().position(|dozer| dozer.until == called.until) {
+                    let covered = self.dozers.asleep.swap_remove(at);
+                    self.alarms.set(covered.task.0, covered.until.as_ns());
+                }
+            },
+            if called.is_armed && called.until == Time::NEVER {
+                while let Some(at) = self.dozers.asleep.iter().position(|dozer| dozer.until == called.until) {
+                    let covered = self.dozers.asleep.swap_remove(at);
+                    self.alarms.set(covered.task.0, covered.until.as_ns());
+                }
             }
-        }
+        )
     }
 
     /// The worker of `task`, which steps, waits for a job: until when it is to sleep by itself; nothing: until it is called.
     pub(crate) fn doze(&mut self, task: TaskId) -> Result<Option<Time>, M::Error> {
         // It is about to sleep, and may have risen in this very step.
-        self.dozers.rising[task.0 as usize] = false;
+        mutate!(
+            "exec-doze-risen",
+            {
+                self.dozers.rising[task.0 as usize] = false;
+            },
+            {}
+        );
+
         if !self.may_doze(task)
             || self.closed
             || self.stopped
@@ -223,7 +251,13 @@ impl<M: Mechanism> Root<M> {
         }
         // One that stands lower may be awake too late.
         let covers = |other: &Dozer| {
-            other.until == until && other.is_armed && self.grade(other.task) <= self.grade(task)
+            other.until == until
+                && other.is_armed
+                && mutate!(
+                    "exec-doze-convoy",
+                    self.grade(other.task) <= self.grade(task),
+                    self.grade(other.task) != 99
+                )
         };
         let is_armed = !self.dozers.asleep.iter().any(covers);
         self.dozers.asleep.push(Dozer { task, until, is_armed });
@@ -236,12 +270,19 @@ impl<M: Mechanism> Root<M> {
     /// The worker of `task` is awake by itself, at `now`: whether the root is to be stepped. If not, somebody has told of its
     /// arrival already, and calls the worker when it is to run.
     pub(crate) fn comes(&mut self, task: TaskId, now: Time) -> bool {
-        self.dozers.rising[task.0 as usize] = false;
+        mutate!(
+            "exec-doze-rising",
+            {
+                self.dozers.rising[task.0 as usize] = false;
+            },
+            {}
+        );
+
         let Some(dozer) = self.dozers.asleep.iter().find(|dozer| dozer.task == task) else { return false };
         let due = dozer.until;
         // Behind one that stands as high or higher it is not late.
         let is_behind = self.running[0].is_some_and(|doing| self.grade(doing.task) <= self.grade(task));
-        if !is_behind {
+        if mutate!("exec-doze-told", !is_behind, is_behind) {
             self.awake(0, due, now.max(due));
         }
         true

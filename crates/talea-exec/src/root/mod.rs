@@ -27,6 +27,7 @@ use doze::Dozers;
 use std::sync::Arc;
 use talea_core::heap::Heap;
 use talea_core::machine::{ChannelId, Condition, Cpu, Event, Handled, Machine, Note, Order, TaskId};
+use talea_core::mutate;
 use talea_core::workload::script::Script;
 use talea_core::{Span, Time, Work};
 
@@ -125,7 +126,11 @@ impl<M: Mechanism> Root<M> {
         };
         let mut ends = vec![Vec::new(); tasks];
         for (flow, channel) in flows.iter().zip((0..).map(ChannelId)) {
-            flow.ends().for_each(|task| ends[task.0 as usize].push(channel));
+            mutate!(
+                "exec-desk-ends",
+                flow.ends().for_each(|task| ends[task.0 as usize].push(channel)),
+                flow.ends().take(1).for_each(|task| ends[task.0 as usize].push(channel))
+            );
         }
         let mut root = Root {
             ends,
@@ -248,13 +253,35 @@ impl<M: Mechanism> Root<M> {
         // Two CPUs may read the clock in the other order than they got the lock.
         self.now = self.now.max(clock);
         self.mechanism.at(self.now, who.worker);
-        self.dozers.renew();
+        mutate!(
+            "exec-doze-renew",
+            {
+                self.dozers.renew();
+            },
+            {}
+        );
+
         self.put(log, What::Step);
         self.rounded.fill(false);
-        for cpu in 0..self.running.len() {
-            self.charge(cpu, log)?;
-        }
-        self.catch_up(log);
+        mutate!(
+            "exec-loop-charge",
+            for cpu in 0..self.running.len() {
+                self.charge(cpu, log)?;
+            },
+            if mail.ended.is_empty() {
+                for cpu in 0..self.running.len() {
+                    self.charge(cpu, log)?;
+                }
+            }
+        );
+        mutate!(
+            "exec-doze-late",
+            {
+                self.catch_up(log);
+            },
+            {}
+        );
+
         for &task in &mail.ended {
             self.mechanism.ended(task)?;
             self.reach(task, log);
@@ -400,7 +427,11 @@ impl<M: Mechanism> Root<M> {
     fn obey(&mut self, who: Stepper) -> Result<(), M::Error> {
         let (cpus, me) = (self.running.len(), who.cpu);
         let goes = |doing: &Option<Doing>| doing.is_some_and(|doing| Some(doing.task) == who.worker);
-        let away = self.wanted.iter().position(goes).filter(|&cpu| cpu != me);
+        let away = mutate!(
+            "exec-office-away",
+            self.wanted.iter().position(goes).filter(|&cpu| cpu != me),
+            self.wanted.iter().position(goes).filter(|_| false)
+        );
         for cpu in (me + 1..cpus).chain(0..=me).filter(|&cpu| Some(cpu) != away) {
             if self.running[cpu] != self.wanted[cpu] || self.has_piece(self.wanted[cpu]) {
                 self.enter(cpu)?;

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::{Builder, Scope, ScopedJoinHandle};
 use talea_core::Time;
+use talea_core::mutate;
 use talea_os::Tid;
 
 /// One for each CPU, in the order of roots and CPUs.
@@ -91,7 +92,11 @@ impl<'s> Shared<'s> {
         drop(ready);
         let mut tids = entered.iter().take(threads.len()).collect::<io::Result<Vec<(usize, Tid)>>>()?;
         // In the order of their CPUs, not in that in which they came.
-        tids.sort_unstable_by_key(|&(place, _)| place);
+        mutate!(
+            "exec-crew-order",
+            tids.sort_unstable_by_key(|&(place, _)| place),
+            tids.sort_unstable_by_key(|&(_, tid)| std::cmp::Reverse(tid.as_raw()))
+        );
         let are_all_in = tids.len() == threads.len();
         *self.watchdog.dispatchers.lock() = tids.into_iter().map(|(_, tid)| tid).collect();
         if !are_all_in {

@@ -34,6 +34,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::{Scope, ScopedJoinHandle};
 use talea_core::machine::Machine;
+use talea_core::mutate;
 use talea_core::{Span, Time};
 use talea_os::gate::Handler;
 use talea_os::switches::Switches;
@@ -108,6 +109,9 @@ pub fn execute_granted(
     }
     // Outlives every thread that may be stopped.
     let _handler = Handler::install()?;
+    mutate!("exec-remote-known", {}, {
+        remote.begins(&stages, Time::ZERO);
+    });
     let watchdog = Watchdog::new();
     let stop = AtomicBool::new(false);
     // Who is killed by it is waited for by threads of the scope.
@@ -223,9 +227,16 @@ impl<'s> Shared<'s> {
         for stage in self.stages {
             stage.workers.lock().clear();
         }
-        if let Some(said) = casts.iter().find_map(Cast::fell) {
-            return Err(Failure::Fell(said));
-        }
+        mutate!(
+            "exec-office-goes-on",
+            {
+                if let Some(said) = casts.iter().find_map(Cast::fell) {
+                    return Err(Failure::Fell(said));
+                }
+            },
+            {}
+        );
+
         let mut reports = Vec::new();
         let mut efforts = efforts.into_iter();
         for cast in &casts {

@@ -9,6 +9,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use talea_core::mutate;
 
 pub(super) struct Journal {
     file: File,
@@ -92,7 +93,15 @@ pub(super) fn undo(journal: &Path) -> Result<bool, PartitionError> {
     for step in steps.iter().rev() {
         undo_step(step).map_err(|(path, error)| PartitionError::Os { path, error })?;
     }
-    fs::remove_file(journal).map_err(|error| PartitionError::Os { path: journal.to_owned(), error })?;
+    mutate!(
+        "recovery-partition",
+        {
+            fs::remove_file(journal)
+                .map_err(|error| PartitionError::Os { path: journal.to_owned(), error })?;
+        },
+        {}
+    );
+
     Ok(true)
 }
 

@@ -7,6 +7,7 @@ use crate::sys::{check, errno};
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
+use talea_core::mutate;
 
 const FIRST: i32 = 3;
 
@@ -16,7 +17,7 @@ const FIRST: i32 = 3;
 pub fn inherited_listeners() -> io::Result<Vec<Listener>> {
     static TAKEN: AtomicBool = AtomicBool::new(false);
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<i32>().ok());
-    let ours = number("LISTEN_PID") == Some(std::process::id() as i32);
+    let ours = number("LISTEN_PID") == Some(mutate!("life-activation", std::process::id() as i32, 0));
     let count = number("LISTEN_FDS").filter(|&count| ours && count > 0).unwrap_or(0);
     if count == 0 || TAKEN.swap(true, Ordering::Relaxed) {
         return Ok(Vec::new());

@@ -17,6 +17,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use talea_core::mutate;
 
 /// Who may connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -192,7 +193,14 @@ fn lock(path: &Path) -> Result<File, BindError> {
     }
     // Whoever can open the file can hold its lock and keep every later daemon out.
     file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600)).map_err(os("chmod"))?;
-    match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
+    match rustix::fs::flock(
+        &file,
+        mutate!(
+            "recovery-second-daemon",
+            rustix::fs::FlockOperation::NonBlockingLockExclusive,
+            rustix::fs::FlockOperation::NonBlockingLockShared
+        ),
+    ) {
         Ok(()) => {}
         Err(rustix::io::Errno::WOULDBLOCK) => {
             let mut text = String::new();

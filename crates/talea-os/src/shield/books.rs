@@ -18,6 +18,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use talea_core::CpuSet;
 use talea_core::cpus::MAX_CPUS;
+use talea_core::mutate;
 
 const MASK: usize = MAX_CPUS / 64;
 /// Words of an entry, and of the page before all.
@@ -310,7 +311,17 @@ impl Books {
             let Some(entry) = self.entry(at) else { continue };
             match entry.what {
                 Turned::Thread { process, tid, start, .. } => {
-                    give_back(ground, &entry, (process, tid, start), &online, &mut restored);
+                    mutate!(
+                        "os-shield-gives-nothing-back",
+                        {
+                            give_back(ground, &entry, (process, tid, start), &online, &mut restored);
+                        },
+                        {
+                            if restored.left == u32::MAX {
+                                give_back(ground, &entry, (process, tid, start), &online, &mut restored);
+                            }
+                        }
+                    );
                 }
                 Turned::Knob(knob) if is_elsewhere(ground, &entry, knob) => {
                     // Whoever goes on after a kill finds neither what was nor what we had made of it.
@@ -320,7 +331,14 @@ impl Books {
                 Turned::Knob(_) => {}
             }
         }
-        self.bequeath(ground, &online, &mut restored);
+        mutate!(
+            "os-shield-children",
+            {
+                self.bequeath(ground, &online, &mut restored);
+            },
+            {}
+        );
+
         self.arrive(ground);
         for at in (0..self.entries()).rev() {
             if let Some(entry) = self.entry(at)
@@ -399,14 +417,25 @@ fn give_back(
         restored.ended += 1;
         return;
     }
-    match ground.affinity(tid) {
-        Ok(found) if is_ours(entry, &found, online) => match ground.set_affinity(tid, &wanted(entry)) {
-            Ok(()) => restored.restored += 1,
-            Err(_) => restored.left += 1,
+    mutate!(
+        "os-shield-takes-back",
+        match ground.affinity(tid) {
+            Ok(found) if is_ours(entry, &found, online) => match ground.set_affinity(tid, &wanted(entry)) {
+                Ok(()) => restored.restored += 1,
+                Err(_) => restored.left += 1,
+            },
+            Ok(found) => restored.left += u32::from(found != entry.was.intersection(online)),
+            Err(_) => restored.ended += 1,
         },
-        Ok(found) => restored.left += u32::from(found != entry.was.intersection(online)),
-        Err(_) => restored.ended += 1,
-    }
+        match ground.affinity(tid) {
+            Ok(_) => match ground.set_affinity(tid, &wanted(entry)) {
+                Ok(()) => restored.restored += 1,
+                Err(_) => restored.left += 1,
+            },
+            Ok(found) => restored.left += u32::from(found != entry.was.intersection(online)),
+            Err(_) => restored.ended += 1,
+        }
+    )
 }
 
 /// Whether a thread's CPUs are what we have made of them: the kernel tells of those only that are on-line.

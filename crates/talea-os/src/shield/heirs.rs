@@ -15,6 +15,7 @@ use super::books::{Books, Entry, Restored, Turned, is_ours, wanted};
 use super::ground::Ground;
 use crate::Tid;
 use talea_core::CpuSet;
+use talea_core::mutate;
 
 /// Looks for those who have inherited: each may be forking.
 const ROUNDS: u32 = 20;
@@ -81,12 +82,23 @@ impl Books {
                 }
             }
         }
-        match *forebear {
-            Forebear::Gone => of_anybody,
-            Forebear::Process(process) if process.as_raw() == INIT && was_moved => of_forebear.or(of_anybody),
-            Forebear::Process(_) => of_forebear,
-            Forebear::Hidden => None,
-        }
+        mutate!(
+            "os-shield-foundlings",
+            match *forebear {
+                Forebear::Gone => of_anybody,
+                Forebear::Process(process) if process.as_raw() == INIT && was_moved =>
+                    of_forebear.or(of_anybody),
+                Forebear::Process(_) => of_forebear,
+                Forebear::Hidden => None,
+            },
+            match *forebear {
+                Forebear::Gone => of_anybody,
+                Forebear::Process(process) if process.as_raw() == INIT && was_moved =>
+                    of_forebear.or(of_anybody),
+                Forebear::Process(_) => of_forebear.or(of_anybody),
+                Forebear::Hidden => None,
+            }
+        )
     }
 }
 

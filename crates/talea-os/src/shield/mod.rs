@@ -30,6 +30,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use talea_core::CpuSet;
+use talea_core::mutate;
 
 /// Where the books are: gone with the boot, as what they speak of is.
 const BOOKS: &str = "/run/talea-shield";
@@ -160,7 +161,11 @@ fn others(cpus: &CpuSet) -> Result<CpuSet, Refusal> {
         return Err(Refusal::NoSuchCpus(Box::new(*cpus)));
     }
     let rest = online.difference(cpus);
-    if rest.is_empty() { Err(Refusal::NothingLeft) } else { Ok(rest) }
+    mutate!(
+        "runtime-shield-all",
+        if rest.is_empty() { Err(Refusal::NothingLeft) } else { Ok(rest) },
+        Ok(rest)
+    )
 }
 
 impl Shield {

@@ -22,6 +22,7 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use talea_core::Span;
+use talea_core::mutate;
 
 const MAGIC: u64 = u64::from_be_bytes(*b"TALEAst\0");
 const FORMAT: u64 = 2;
@@ -155,7 +156,11 @@ impl StateFile {
         let meta = file.metadata().map_err(os("stat"))?;
         let euid = rustix::process::geteuid().as_raw();
         let ours = meta.uid() == euid || meta.uid() == 0;
-        if !meta.is_file() || !ours || meta.mode() & 0o077 != 0 || meta.nlink() != 1 {
+        if !meta.is_file()
+            || !ours
+            || meta.mode() & mutate!("recovery-state-trust", 0o077, 0o1000) != 0
+            || meta.nlink() != 1
+        {
             return Err(StateError::Untrusted {
                 path: path.to_owned(),
                 uid: meta.uid(),
@@ -204,7 +209,11 @@ impl StateFile {
                     return Err(StateError::Foreign { path: self.path.clone(), what, found, wanted });
                 }
             }
-            if [self.map.load(AT_BOOT), self.map.load(AT_BOOT + 8)] == boot_now {
+            if mutate!(
+                "recovery-state-boot",
+                [self.map.load(AT_BOOT), self.map.load(AT_BOOT + 8)] == boot_now,
+                magic != 0
+            ) {
                 return Ok(Found::SameBoot);
             }
         }
@@ -241,7 +250,7 @@ impl StateFile {
         }
         let at = slot_at(slot, self.record);
         let state = self.map.load(at);
-        let other = if state & HALF == 0 { HALF } else { 0 };
+        let other = mutate!("recovery-state-half", if state & HALF == 0 { HALF } else { 0 }, state & HALF);
         let half = half_at(at, other, self.record);
         self.map.write(half + PREFIX, record);
         self.map.store(half + 8, record.len() as u64);
@@ -273,7 +282,11 @@ impl StateFile {
         let half = half_at(at, state & HALF, self.record);
         let length = usize::try_from(self.map.load(half + 8)).ok().filter(|&length| length <= self.record)?;
         let record = self.map.read(half + PREFIX, length);
-        (self.map.load(half) == checksum(slot, record)).then_some(record)
+        mutate!(
+            "recovery-state-checksum",
+            (self.map.load(half) == checksum(slot, record)).then_some(record),
+            Some(record)
+        )
     }
 
     /// All records, by ascending slot.

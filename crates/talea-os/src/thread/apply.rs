@@ -22,6 +22,7 @@ use crate::sys::{errno, is};
 use std::io;
 use std::sync::{MutexGuard, PoisonError};
 use talea_core::CpuSet;
+use talea_core::mutate;
 
 /// How completely [`Thread::restore`] gave back what a thread had.
 #[derive(Debug)]
@@ -114,10 +115,14 @@ impl Thread {
             return Err(ApplyError::Gone);
         }
         let Err(failed) = done else { return Ok(()) };
-        let undone = read_in_force(self.tid())
-            .map_err(Failed::at(Step::Read))
-            .and_then(|now| self.perform(&now, &before.attr, before.changed_affinity(&now)))
-            .map(|_| ());
+        let undone = mutate!(
+            "kernel-attach-undone",
+            read_in_force(self.tid())
+                .map_err(Failed::at(Step::Read))
+                .and_then(|now| self.perform(&now, &before.attr, before.changed_affinity(&now)))
+                .map(|_| ()),
+            read_in_force(self.tid()).map_err(Failed::at(Step::Read)).map(drop)
+        );
         match undone {
             Ok(()) => Err(self.sleeps_outside(attr, cpus, &failed).unwrap_or_else(|| failed.into())),
             Err(_) if !self.is_alive() => Err(ApplyError::Gone),
@@ -205,7 +210,11 @@ impl Thread {
         sched::set(self.tid(), attr)
             .map_err(Failed::at(Step::Policy))
             .inspect_err(|_| leave::stay(&announced))?;
-        let lives = leave::settle(&announced, leaving, &meter, || self.main_mark());
+        let lives = mutate!(
+            "os-debts-main",
+            leave::settle(&announced, leaving, &meter, || self.main_mark()),
+            leave::settle(&announced, leaving, &meter, debts::Mark::default)
+        );
         Ok(if lives { Lives::Seen } else { Lives::Unknown })
     }
 
@@ -293,7 +302,13 @@ impl Thread {
             && sched::get_nice(self.tid()).is_ok_and(|nice| nice != old.nice)
         {
             *lives = Lives::Unknown;
-            sched::set_nice(self.tid(), old.nice).map_err(Failed::at(Step::Nice))?;
+            mutate!(
+                "kernel-restore-nice",
+                {
+                    sched::set_nice(self.tid(), old.nice).map_err(Failed::at(Step::Nice))?;
+                },
+                {}
+            );
         }
         Ok(restored)
     }

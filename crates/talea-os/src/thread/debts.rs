@@ -21,6 +21,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use talea_core::mutate;
 use talea_core::{Span, Time};
 
 /// A thread that may owe something, and its process by its main thread.
@@ -44,7 +45,12 @@ impl Mark {
     const UNKNOWN: Mark = Mark { inode: 0, start: 0 };
 
     fn is_of(self, other: Mark) -> bool {
-        self != Mark::UNKNOWN && self == other
+        mutate!(
+            "os-debts-unknown",
+            self != Mark::UNKNOWN
+                && mutate!("os-debts-stranger", self == other, self == other || other.inode != 0),
+            self == Mark::UNKNOWN || self == other
+        )
     }
 }
 
@@ -107,7 +113,13 @@ pub fn keep_in(path: &Path) -> Result<Kept, StateError> {
     let had_slots = !debts.slots.is_empty();
     let now = clock::now();
     for (slot, debt) in found.into_iter().enumerate() {
-        let Some(debt) = debt.filter(|debt| debt.until > now) else { continue };
+        let Some(debt) = mutate!(
+            "os-debts-next",
+            debt.filter(|debt| debt.until > now),
+            debt.filter(|debt| debt.until > now && debt.until == Time::ZERO)
+        ) else {
+            continue;
+        };
         // Whoever has ended owes nothing itself, and its number may be somebody else's.
         match debt.fate() {
             Fate::Stands | Fate::Unknown => debts.extend(debt, Some(slot)),
@@ -117,17 +129,29 @@ pub fn keep_in(path: &Path) -> Result<Kept, StateError> {
     }
     // Whoever had no slots finds each where it stood, or further up. Else one may have had to give way: then all are written
     // behind everything first, so that nothing is lost if we are killed here.
-    let behind = used.max(debts.slots.len());
+    let behind = mutate!(
+        "os-debts-grow",
+        used.max(debts.slots.len()),
+        file.capacity().max(used).max(debts.slots.len())
+    );
     if had_slots {
         for (number, debt) in debts.slots.iter().flatten().enumerate() {
             file.write(behind + number, &debt.encode())?;
         }
     }
     for slot in 0..file.capacity() {
-        match debts.slots.get(slot) {
-            Some(Some(debt)) => file.write(slot, &debt.encode())?,
-            _ => file.clear(slot),
-        }
+        mutate!(
+            "os-debts-twice",
+            match debts.slots.get(slot) {
+                Some(Some(debt)) => file.write(slot, &debt.encode())?,
+                _ => file.clear(slot),
+            },
+            match debts.slots.get(slot) {
+                Some(Some(debt)) => file.write(slot, &debt.encode())?,
+                _ if slot < used => file.clear(slot),
+                _ => {}
+            }
+        )
     }
     // Whoever is in a hurry finds room here, too.
     if let Some(last) = debts.slots.len().checked_sub(1).filter(|&last| last >= file.capacity()) {
@@ -152,7 +176,11 @@ pub(super) fn owing_until(debtor: &Debtor) -> Option<Time> {
         return None;
     }
     let mut debts = lock();
-    let others = if debtor.tid == debtor.process { debts.inherit(debtor) } else { None };
+    let others = mutate!(
+        "os-debts-exec",
+        if debtor.tid == debtor.process { debts.inherit(debtor) } else { None },
+        if debtor.tid == debtor.process && debtor.mark.inode == 1 { debts.inherit(debtor) } else { None }
+    );
     let now = clock::now();
     let own = debts.find(debtor);
     if own.is_some_and(|until| until <= now) {
@@ -212,14 +240,28 @@ pub(super) fn settle(announced: &Announced, owes: Option<Time>, main: impl FnOnc
     }
     let open = debts.open.iter().position(|(other, _)| said && *other == debtor);
     // Nothing is taken back that was not announced.
-    let others = match open {
-        Some(open) => debts.open.swap_remove(open).1,
-        None => debts.find(&debtor),
-    };
-    match before.max(others).max(owes) {
-        Some(until) => debts.place(Debt { debtor, main, until }, None),
-        None => debts.forget(&debtor),
-    }
+    let others = mutate!(
+        "os-debts-alone",
+        match open {
+            Some(open) => debts.open.swap_remove(open).1,
+            None => debts.find(&debtor),
+        },
+        match open {
+            Some(open) => debts.open.swap_remove(open).1.filter(|_| false),
+            None => debts.find(&debtor),
+        }
+    );
+    mutate!(
+        "os-debts-provisional",
+        match mutate!("os-debts-before", before.max(others).max(owes), others.max(owes)) {
+            Some(until) => debts.place(Debt { debtor, main, until }, None),
+            None => debts.forget(&debtor),
+        },
+        match before.max(others).max(owes) {
+            Some(until) => debts.place(Debt { debtor, main, until }, None),
+            None => {}
+        }
+    )
 }
 
 /// Remembers that the thread must stay out until `until`, if nothing longer is known.
@@ -242,7 +284,10 @@ impl Debts {
         if preferred.is_none() && !self.index.contains_key(&debt.debtor) {
             self.make_room();
         }
-        if self.find(&debt.debtor).is_none_or(|until| until < debt.until) {
+        if self
+            .find(&debt.debtor)
+            .is_none_or(|until| mutate!("os-debts-shortened", until < debt.until, until != debt.until))
+        {
             self.place(debt, preferred);
         }
         self.note(debt);
@@ -280,7 +325,9 @@ impl Debts {
 
     /// Has a slot free, here and in each mirror.
     fn make_room(&mut self) {
-        if self.free.is_empty() && self.slots.len() >= ROOM {
+        if self.free.is_empty()
+            && mutate!("os-debts-sweep", self.slots.len() >= ROOM, self.slots.len() > usize::MAX / 2)
+        {
             let now = clock::now();
             for _ in 0..LOOKS {
                 self.looked = (self.looked + 1) % self.slots.len();
@@ -329,7 +376,14 @@ impl Debts {
             Fate::Stands => {}
             Fate::Unknown => return Some(debt.until),
             Fate::Passes(heir) if self.index.contains_key(&heir.debtor) => {
-                self.extend(heir, None);
+                mutate!(
+                    "os-debts-stale",
+                    {
+                        self.extend(heir, None);
+                    },
+                    {}
+                );
+
                 self.forget(&debt.debtor);
             }
             // In place: there is no moment at which nobody owes it.
@@ -353,7 +407,11 @@ impl Debts {
         let now = clock::now();
         let (asked, rest) = others.split_at(others.len().min(PROBES));
         let unknown = asked.iter().filter_map(|&debt| self.pass_on(debt, now)).max();
-        unknown.max(rest.iter().map(|debt| debt.until).max())
+        mutate!(
+            "os-debts-crowd",
+            unknown.max(rest.iter().map(|debt| debt.until).max()),
+            unknown.max(rest.iter().skip(usize::MAX).map(|debt| debt.until).max())
+        )
     }
 }
 
@@ -385,9 +443,17 @@ impl Debt {
     fn fate(&self) -> Fate {
         let Debtor { process, tid, mark: Mark { inode, start: start_ticks } } = self.debtor;
         match Thread::reopen(&Identity { tid, inode, start_ticks }) {
-            Err(error) if has_ended(&error) && tid == process => Fate::Over,
+            Err(error) if has_ended(&error) && tid == process => {
+                mutate!("os-debts-dead", Fate::Over, Fate::Stands)
+            }
             Err(error) if has_ended(&error) => match Thread::open(process) {
-                Ok(main) if main.tgid() == process && self.main.is_of(main.debtor().mark) => {
+                Ok(main)
+                    if mutate!(
+                        "os-debts-heir",
+                        main.tgid() == process && self.main.is_of(main.debtor().mark),
+                        main.tgid() == process && tid == process && self.main.is_of(main.debtor().mark)
+                    ) =>
+                {
                     let debtor = main.debtor();
                     Fate::Passes(Debt { debtor, main: debtor.mark, ..*self })
                 }

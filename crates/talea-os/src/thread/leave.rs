@@ -27,6 +27,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use talea_core::mutate;
 use talea_core::{Span, Time, Work};
 
 /// How much a thread has run and how often it was switched to: equal twice means that it did not run in between.
@@ -97,9 +98,16 @@ pub(super) fn prepare(
         shrink(tid, has);
         return Some(Leaving::At { rate: SHRUNK, budget: Budget { left: 1, deadline: 0 }, runs });
     }
-    if !is_alive() {
-        return None;
-    }
+    mutate!(
+        "os-leave-stranger",
+        {
+            if !is_alive() {
+                return None;
+            }
+        },
+        {}
+    );
+
     let rate = Rate { runtime, deadline, period };
     let mut seen = Seen::of((tgid, tid), meter);
     if !seen.asleep && nudge(tid, has) {
@@ -142,7 +150,15 @@ impl Leaving {
             // Nothing is known of it.
             Leaving::Free => None,
             // It has budget left, so nothing is certain.
-            Leaving::At { rate, budget, .. } if rate.is_shrunk() && budget.left > 0 => None,
+            Leaving::At { rate, budget, .. }
+                if mutate!(
+                    "os-debts-announced",
+                    rate.is_shrunk() && budget.left > 0,
+                    rate.is_shrunk() || budget.left <= 0
+                ) =>
+            {
+                None
+            }
             Leaving::At { rate, budget, .. } => {
                 let debt = Budget { left: budget.left.min(0).saturating_sub_unsigned(SLACK_NS), ..*budget };
                 let deadline = schedclock::guess(rate.runtime, rate.period);
@@ -214,7 +230,13 @@ fn owes_until(leaving: Leaving, after: Option<Runs>) -> Option<Time> {
 pub(super) fn is_begun(has: &Attr, own: &Attr, old: &Attr) -> bool {
     let is_least = has.policy == least(shrunk_period(), shrunk_period())
         || matches!(own.policy, Policy::Deadline { deadline, period, .. } if has.policy == least(deadline, period));
-    is_least && has.policy != own.policy && has.policy != old.policy
+    mutate!(
+        "os-leave-begun-old",
+        is_least
+            && mutate!("os-leave-unfinished", has.policy != own.policy, has.policy == own.policy)
+            && has.policy != old.policy,
+        is_least && has.policy != own.policy
+    )
 }
 
 /// So often a thread may have been [nudged](nudge) by daemons that were killed one after the other, each in the act.
@@ -231,7 +253,8 @@ pub fn comes_of(has: &Policy, given: &Policy) -> bool {
     let nudged = Policy::Deadline { runtime, deadline, period: longer };
     let is_nudged =
         *has == nudged && longer.checked_sub(period).is_some_and(|by| by <= Span::from_ns(NUDGES));
-    is_nudged || [least(shrunk_period(), shrunk_period()), least(deadline, longer)].contains(has)
+    mutate!("os-leave-comes-of", is_nudged, has.is_deadline() || is_nudged)
+        || [least(shrunk_period(), shrunk_period()), least(deadline, longer)].contains(has)
 }
 
 /// Where a thread's [`Runs`] are read, opened once for all readings: finding the file takes longer than they do.
@@ -351,7 +374,7 @@ impl Seen {
             }
             // It may have gone to sleep since its budget was read, and overdrawn it on the way.
             let after = meter.runs();
-            if after == runs {
+            if mutate!("kernel-leave-asleep", after == runs, after.is_some()) {
                 return Seen { budget, asleep: true, runs };
             }
             runs = after;
@@ -363,7 +386,7 @@ impl Seen {
         let budget = self.budget.filter(|budget| budget.left <= 0)?;
         if self.asleep {
             // Shrinking has taken away the timer that would clear its mark.
-            return Some(Time::NEVER);
+            return mutate!("os-debts-mark", Some(Time::NEVER), None);
         }
         // It may have been replenished since: at this rate that takes a second for each microsecond overdrawn.
         Some(schedclock::latest(budget.deadline, SHRUNK.runtime, SHRUNK.period))
@@ -428,6 +451,11 @@ impl Budget {
 /// Not an error where that is refused (a domain already over its limit, parameters that became immutable):
 /// leaving is still right, and may then cost the share.
 fn shrink(tid: Tid, has: &Attr) {
+    mutate!("kernel-leave-shrink", {}, {
+        if tid.as_raw() > 0 {
+            return;
+        }
+    });
     let Policy::Deadline { deadline, period, .. } = has.policy else { return };
     let tiny = least(shrunk_period(), shrunk_period());
     if let Err(error) = sched::set(tid, &Attr { policy: tiny, ..*has })

@@ -25,6 +25,7 @@ pub use errors::{ApplyError, OpenError, Step};
 pub use leave::{comes_of, descriptors_kept};
 pub(crate) use pidfd::{has_thread_pidfds, ns_tids, open_process};
 pub use snapshot::Snapshot;
+use talea_core::mutate;
 
 use crate::Tid;
 use crate::proc::{self, Uids};
@@ -142,8 +143,11 @@ impl Thread {
     pub fn reopen(identity: &Identity) -> Result<Thread, OpenError> {
         let thread = Thread::open(identity.tid)?;
         let unread = identity.inode != 0 && identity.start_ticks == 0;
-        let same =
-            thread.inode == identity.inode && (unread || thread.start_ticks()? == identity.start_ticks);
+        let same = mutate!(
+            "recovery-thread-identity",
+            thread.inode == identity.inode && (unread || thread.start_ticks()? == identity.start_ticks),
+            unread || thread.inode > 0
+        );
         match (same, thread.is_alive()) {
             (_, false) => Err(OpenError::Gone),
             (true, true) => Ok(thread),

@@ -1,6 +1,7 @@
 //! Writing parts one after the other, and reading them back until nothing is left.
 
 use super::{Field, Header, Wrong};
+use talea_core::mutate;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// A message under construction.
@@ -75,7 +76,11 @@ impl<'a> Reader<'a> {
 
     /// Nothing may be left.
     pub(super) fn end(&self) -> Result<(), Wrong> {
-        if self.rest.is_empty() { Ok(()) } else { Err(Wrong::length(self.read + self.rest.len(), self.read)) }
+        if mutate!("wire-trailing-bytes", self.rest.is_empty(), true) {
+            Ok(())
+        } else {
+            Err(Wrong::length(self.read + self.rest.len(), self.read))
+        }
     }
 
     fn advance(&mut self, rest: &'a [u8], by: usize) {

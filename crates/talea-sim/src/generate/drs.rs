@@ -20,6 +20,7 @@
 use super::uunifast::simplex;
 use super::{Bounds, Impossible, Method};
 use crate::dice::Dice;
+use talea_core::mutate;
 
 /// Points that are drawn afresh at most.
 const TRIES: u32 = 10_000;
@@ -86,7 +87,7 @@ impl Region {
             let mut corner = 0.0;
             for (component, most) in point.iter_mut().zip(&self.most) {
                 if *component > *most {
-                    *component -= most;
+                    mutate!("generate-drs", *component -= most, *component = 0.0);
                     corner += most;
                 }
             }

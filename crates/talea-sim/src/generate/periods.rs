@@ -8,6 +8,7 @@ use super::Impossible;
 use super::math::{exp, ln};
 use crate::dice::Dice;
 use talea_core::Span;
+use talea_core::mutate;
 
 /// How periods are drawn.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,7 +65,11 @@ impl Periods {
                 let step = granularity.as_ns();
                 // The largest has a whole granularity to itself, as the others have.
                 let (low, high) = (ln(min.as_ns() as f64), ln((max.as_ns() + step) as f64));
-                let drawn = exp(low + (high - low) * dice.unit()) as u64;
+                let drawn = mutate!(
+                    "generate-periods",
+                    exp(low + (high - low) * dice.unit()),
+                    exp(low) + (exp(high) - exp(low)) * dice.unit()
+                ) as u64;
                 Span::from_ns((drawn / step * step).clamp(min.as_ns(), max.as_ns()))
             }
         }

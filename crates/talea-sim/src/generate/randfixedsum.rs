@@ -15,6 +15,7 @@
 use super::Bounds;
 use super::math::root;
 use crate::dice::Dice;
+use talea_core::mutate;
 
 /// What depends on the number of tasks, the total and the bounds alone.
 #[derive(Clone, Debug)]
@@ -73,7 +74,13 @@ impl Table {
         for left in (1..self.n).rev() {
             let (roll, shrink) = (dice.unit(), root(dice.unit(), left));
             // As many as are left must become 1, or none may: rounding has no say in that.
-            let to_one = column > left || (column > 1 && roll < self.up[left - 1][column]);
+            let to_one = column > left
+                || (column > 1
+                    && mutate!(
+                        "generate-randfixedsum",
+                        roll < self.up[left - 1][column],
+                        roll > self.up[left - 1][column]
+                    ));
             shift += (1.0 - shrink) * scale * sum / (left + 1) as f64;
             scale *= shrink;
             shares.push(shift + if to_one { scale } else { 0.0 });

@@ -13,6 +13,7 @@
 use super::math::root;
 use super::{Bounds, Impossible, Method};
 use crate::dice::Dice;
+use talea_core::mutate;
 
 /// Vectors that are drawn at most for one.
 const TRIES: u32 = 200_000;
@@ -30,7 +31,11 @@ fn within(total: f64, shares: &mut [f64], keep: impl Fn(usize, f64) -> bool, dic
     let mut rest = total;
     for (at, share) in shares.iter_mut().enumerate() {
         // The last takes what is left.
-        let next = if at < last { rest * root(dice.unit(), last - at) } else { 0.0 };
+        let next = if at < last {
+            rest * mutate!("generate-uunifast", root(dice.unit(), last - at), dice.unit())
+        } else {
+            0.0
+        };
         *share = rest - next;
         if !keep(at, *share) {
             return false;

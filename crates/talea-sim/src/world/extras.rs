@@ -5,6 +5,7 @@ use crate::sink::Sink;
 use crate::spoil::{Overheads, Spoils};
 use talea_core::heap::Heap;
 use talea_core::machine::{Condition, Cpu, Event, Handled, Note, TaskId, Watch};
+use talea_core::mutate;
 use talea_core::workload::script::{Deed, Script};
 use talea_core::workload::{Case, Surroundings};
 use talea_core::{Span, Time, Work};
@@ -33,7 +34,16 @@ impl Extras {
 impl Extras {
     /// What a job has got done on a CPU between `from` and `now`.
     pub(super) fn spent(&self, cpu: usize, from: Time, now: Time) -> Span {
-        self.spoils.as_ref().map_or_else(|| now.since(from), |spoils| spoils.progress(cpu, from, now))
+        self.spoils.as_ref().map_or_else(
+            || now.since(from),
+            |spoils| {
+                mutate!(
+                    "sim-overhead-budget",
+                    spoils.progress(cpu, from, now),
+                    now.since(from).max(spoils.progress(cpu, from, now))
+                )
+            },
+        )
     }
 
     /// A CPU goes over to a job of `task`.
@@ -41,11 +51,26 @@ impl Extras {
         let Some(spoils) = &mut self.spoils else { return };
         spoils.forget(cpu, now);
         let Overheads { decision, level, switch, migration, .. } = spoils.overheads;
-        let levels = level.as_ns().saturating_mul(u64::from(spoils.levels[task.0 as usize]));
-        let mut cost = decision.as_ns().saturating_add(switch.as_ns()).saturating_add(levels);
-        if core::mem::replace(&mut spoils.last[task.0 as usize], cpu) != cpu && !begins {
-            cost = cost.saturating_add(migration.as_ns());
-        }
+        let levels = level.as_ns().saturating_mul(mutate!(
+            "sim-overhead-level",
+            u64::from(spoils.levels[task.0 as usize]),
+            u64::from(spoils.levels[task.0 as usize] - 1)
+        ));
+        let mut cost = mutate!(
+            "sim-overhead-switch",
+            mutate!("sim-overhead-decision", decision.as_ns().saturating_add(switch.as_ns()), switch.as_ns())
+                .saturating_add(levels),
+            decision.as_ns().saturating_add(levels)
+        );
+        mutate!(
+            "sim-overhead-migration",
+            if core::mem::replace(&mut spoils.last[task.0 as usize], cpu) != cpu && !begins {
+                cost = cost.saturating_add(migration.as_ns());
+            },
+            if core::mem::replace(&mut spoils.last[task.0 as usize], cpu) != cpu {
+                cost = cost.saturating_add(migration.as_ns());
+            }
+        );
         spoils.spend(cpu, now, Span::from_ns(cost));
     }
 }
@@ -67,7 +92,9 @@ impl<W: Watch> World<W> {
 
     fn spoils(&mut self) -> &mut Spoils {
         let levels = (0..self.tasks.len()).map(|task| self.machine.depth(TaskId(task as u32))).collect();
-        let first = (0..self.tasks.len()).map(|task| self.machine.first_cpu(TaskId(task as u32)).0 as usize);
+        let first = (0..self.tasks.len()).map(|task| {
+            mutate!("sim-overhead-first", self.machine.first_cpu(TaskId(task as u32)).0 as usize, 0)
+        });
         let (cpus, first) = (self.cpus.len(), first.collect());
         self.extras().spoils.get_or_insert_with(|| Spoils::new(cpus, levels, first))
     }

@@ -7,6 +7,7 @@ use crate::source::{Findings, words};
 use crate::suggest;
 use std::ops::Range;
 use talea_core::Span;
+use talea_core::mutate;
 use toml::de::{DeTable, DeValue};
 
 /// A table while it is being read.
@@ -59,9 +60,15 @@ impl<'a> Table<'a> {
         let mut meant = Vec::new();
         for (key, value) in entries {
             let name: &str = key.get_ref();
-            if section.key(name).is_some() {
-                continue;
-            }
+            mutate!(
+                "config-unknown-key",
+                if section.key(name).is_some() {
+                    continue;
+                },
+                if section.key(name).is_some() || name.len() > 1 {
+                    continue;
+                }
+            );
             if findings.is_full() {
                 findings.count_errors(1);
             } else {

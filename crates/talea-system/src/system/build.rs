@@ -15,6 +15,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use talea_core::Span;
 use talea_core::machine::Cpu;
+use talea_core::mutate;
 use talea_core::workload::{Hole, Surroundings};
 
 const DURATION: Span = Span::from_ns(10_000_000_000);
@@ -169,7 +170,12 @@ pub(super) fn system<'d>(
     for &root in &roots {
         let surroundings = Surroundings {
             overheads: draft.overheads.as_ref().map(|(overheads, _)| *overheads).unwrap_or_default(),
-            holes: holes.iter().flatten().filter(|(of, _)| *of == root).map(|(_, hole)| *hole).collect(),
+            holes: holes
+                .iter()
+                .flatten()
+                .filter(|(of, _)| mutate!("system-hole", *of == root, *of != root))
+                .map(|(_, hole)| *hole)
+                .collect(),
             changes: draft.changes.clone(),
         };
         built.push(tree::tree(&plan, root, surroundings, findings));
@@ -189,7 +195,7 @@ pub(super) fn system<'d>(
 fn expected(draft: &Draft, built: &[Root], findings: &mut [Findings<'_>]) {
     let names: Vec<&str> = built.iter().flat_map(|root| root.tasks.iter().map(String::as_str)).collect();
     for (expectation, named) in &draft.expectations {
-        if !names.iter().any(|name| expectation.is_about(name)) {
+        if mutate!("system-expect", !names.iter().any(|name| expectation.is_about(name)), names.is_empty()) {
             let task = expectation.task.as_deref().unwrap_or("*");
             if findings[named.file].is_full() {
                 findings[named.file].count_errors(1);

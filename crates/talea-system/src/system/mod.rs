@@ -14,6 +14,7 @@ pub mod what_if;
 mod write;
 
 pub use registry::Registry;
+use talea_core::mutate;
 pub use write::{Unwritable, write};
 
 use crate::config::keys::Section;
@@ -85,7 +86,7 @@ impl Expectation {
         match &self.task {
             None => true,
             Some(task) => match task.strip_suffix('*') {
-                Some(start) => name.starts_with(start),
+                Some(start) => mutate!("system-expect-star", name.starts_with(start), name == start),
                 None => task == name,
             },
         }
@@ -126,7 +127,15 @@ pub fn folded(path: &Path) -> PathBuf {
         match part {
             Component::CurDir => {}
             Component::ParentDir => match out.components().next_back() {
-                Some(Component::Normal(_)) => drop(out.pop()),
+                Some(Component::Normal(_)) => mutate!(
+                    "system-include-folded",
+                    {
+                        out.pop();
+                    },
+                    {
+                        out.push("..");
+                    }
+                ),
                 Some(Component::RootDir | Component::Prefix(_)) => {}
                 _ => out.push(".."),
             },
@@ -245,7 +254,13 @@ fn gather(
     parts.push(Part { origin, text });
     for (origin, text) in wanted {
         // Two teams may include the same part, each from where it stands.
-        if parts.iter().all(|part| folded(Path::new(&part.origin)) != folded(Path::new(&origin))) {
+        if parts.iter().all(|part| {
+            mutate!(
+                "system-include",
+                folded(Path::new(&part.origin)) != folded(Path::new(&origin)),
+                depth > 0 || folded(Path::new(&part.origin)) != folded(Path::new(&origin))
+            )
+        }) {
             gather(text, origin, include, parts, depth + 1)?;
         }
     }

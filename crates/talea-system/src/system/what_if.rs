@@ -20,6 +20,7 @@ use crate::duration::parse_span;
 use crate::suggest::nearest;
 use std::fmt;
 use talea_core::machine::{Body, TaskSpec};
+use talea_core::mutate;
 use talea_core::server::Reservation;
 use talea_core::workload::{Arrivals, Cost, Source};
 use talea_core::{Span, Work};
@@ -180,14 +181,20 @@ impl Change {
             Quantity::Deadline => spec.deadline = self.span(spec.deadline, 1)?,
             Quantity::Period => {
                 let period = self.span(spec.period, 1)?;
-                if spec.deadline == spec.period {
+                if mutate!(
+                    "system-what-if-deadline",
+                    spec.deadline == spec.period,
+                    spec.deadline > spec.period
+                ) {
                     spec.deadline = period;
                 }
                 match &mut source.arrivals {
                     Arrivals::Periodic { period: own, .. } => *own = period,
                     Arrivals::Sporadic { separation, .. } => *separation = period,
                     // When its jobs come is listed, or somebody's business; what `rm` orders by would change, and nothing else.
-                    Arrivals::List(_) | Arrivals::Seen(_) if !spec.enforced => {
+                    Arrivals::List(_) | Arrivals::Seen(_)
+                        if mutate!("what-if-listed", !spec.enforced, spec.enforced) =>
+                    {
                         return Err("its jobs come when they are listed, not with a period".into());
                     }
                     Arrivals::List(_) | Arrivals::Seen(_) => {}
@@ -197,7 +204,9 @@ impl Change {
             _ => self.arrivals(&mut source.arrivals)?,
         }
         match source.arrivals {
-            Arrivals::Periodic { period, jitter, .. } if jitter >= period => {
+            Arrivals::Periodic { period, jitter, .. }
+                if mutate!("what-if-jitter", jitter >= period, jitter > period + period) =>
+            {
                 Err(format!("its jitter would be {jitter}, which is not below its period of {period}"))
             }
             _ => Ok(()),

@@ -17,6 +17,7 @@ use talea_core::machine::{
     Affinity, Body, ChannelId, Condition, Migration, NodeId, Protocol, SchedulerSpec, Selection, TaskSpec,
     Tree,
 };
+use talea_core::mutate;
 use talea_core::sched::{Policy, TableEntry};
 use talea_core::workload::{Act, Cost, Overheads};
 use talea_core::{CpuSet, Span, Time, Work};
@@ -113,7 +114,14 @@ fn channels(out: &mut String, root: &Root) {
         pair(out, "from", &text(from));
         pair(out, "to", &text(to));
         unless(0, channel.size, |size| pair(out, "size", &size.to_string()));
-        unless(1, channel.tokens, |tokens| pair(out, "tokens", &tokens.to_string()));
+        mutate!(
+            "system-write-tokens",
+            {
+                unless(1, channel.tokens, |tokens| pair(out, "tokens", &tokens.to_string()));
+            },
+            {}
+        );
+
         let pushes = |act: &Act| match act {
             Act::Push(of, counts) if *of == id => Some(counts.clone()),
             _ => None,

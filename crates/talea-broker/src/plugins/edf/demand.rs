@@ -30,6 +30,7 @@ use crate::plugins::World;
 use talea_analysis::uni::HORIZON;
 use talea_analysis::uni::qpa::{self, Finding};
 use talea_analysis::{Demand, Sporadic, edf};
+use talea_core::mutate;
 use talea_core::{Charge, Span, Work};
 use talea_proto::refusal::Witness;
 
@@ -37,7 +38,11 @@ impl Edf {
     /// Whether the demand test could accept `coming`, as far as the long run tells.
     pub(super) fn may_fit(&self, world: &World<'_>, coming: &Claim) -> bool {
         match coming.place {
-            Place::Cpu(cpu) => world.view.may_fit(cpu, coming, self.threshold),
+            Place::Cpu(cpu) => world.view.may_fit(
+                cpu,
+                coming,
+                mutate!("plugin-edf-demand-long-run", self.threshold, Charge::ONE.times(9)),
+            ),
             Place::Domain(_) => false,
         }
     }
@@ -52,7 +57,10 @@ impl Edf {
         let here = world.at(place).map(|entry| &entry.claim).chain(lingering).chain([coming]);
         let tasks: Vec<Sporadic> =
             here.filter(|claim| claim.deadline && claim.work > 0).map(Claim::sporadic).collect();
-        let scaled: Option<Vec<Sporadic>> = tasks.iter().map(|task| scaled(task, self.threshold)).collect();
+        let scaled: Option<Vec<Sporadic>> = tasks
+            .iter()
+            .map(|task| scaled(task, mutate!("plugin-edf-demand-share", self.threshold, Charge::ONE)))
+            .collect();
         let Some(scaled) = scaled.filter(|tasks| tasks.len() <= TASKS_MAX) else { return Exactly::Untried };
         let at = match world.tries.test(|scratch| qpa::find(&scaled, scratch)) {
             Ok(Finding::Fits) => return Exactly::Fits,
@@ -63,7 +71,9 @@ impl Edf {
         };
         match at.and_then(|at| witness(&tasks, at.as_ns(), self.threshold)) {
             Some(witness) => Exactly::Misses(Some(witness)),
-            None => settle(&tasks, self.threshold),
+            None => {
+                mutate!("plugin-edf-demand-rounding", settle(&tasks, self.threshold), Exactly::Misses(None))
+            }
         }
     }
 }

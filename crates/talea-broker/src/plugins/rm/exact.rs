@@ -21,6 +21,7 @@ use crate::levels::After;
 use crate::plugins::World;
 use talea_analysis::Sporadic;
 use talea_analysis::uni::fp_levels::{Late, first_late};
+use talea_core::mutate;
 use talea_core::setup::RmTest;
 use talea_core::{Span, Work};
 use talea_proto::refusal::Witness;
@@ -68,14 +69,17 @@ impl Rm {
             for entry in world.at(place) {
                 let claim = &entry.claim;
                 if claim.plugin != self.core.index {
-                    outranks(claim);
+                    mutate!("plugin-rm-exact-above", outranks(claim), ());
                 } else if claim.work > 0 {
                     own.push(claim.sporadic());
                 }
             }
             world.view.ledger.lingering_at(place)?.for_each(&mut outranks);
         }
-        if let Some(coming) = change.above_coming.filter(|coming| coming.work > 0) {
+        if let Some(coming) = change
+            .above_coming
+            .filter(|coming| mutate!("plugin-rm-exact-promise", coming.work > 0, coming.work == 0))
+        {
             let (work, period) = (Work::from_ns(coming.work), Span::from_ns(coming.period));
             tasks.push(interfering(Sporadic::new(work, period, Span::from_ns(coming.span)), coming.place));
         }
@@ -115,14 +119,18 @@ struct List {
 fn interfering(task: Sporadic, place: Place) -> Sporadic {
     match place {
         Place::Cpu(_) => task,
-        Place::Domain(_) => Sporadic { jitter: task.period, ..task },
+        Place::Domain(_) => mutate!("plugin-rm-exact-carry", Sporadic { jitter: task.period, ..task }, task),
     }
 }
 
 /// The task of the level that has the shortest deadline: the newcomer, if it is among those.
 fn witness(level: &[Sporadic], late: &Late, change: &Change<'_>) -> Witness {
     let shortest = level[0];
-    let own = change.coming.is_some_and(|coming| coming.key == shortest.deadline.as_ns());
+    let own = mutate!(
+        "plugin-rm-witness",
+        change.coming.is_some_and(|coming| coming.key == shortest.deadline.as_ns()),
+        change.coming.is_some_and(|_| false)
+    );
     Witness::Late {
         own,
         period: if own { change.period } else { shortest.period },

@@ -15,6 +15,7 @@ use std::fmt::Write;
 use talea_analysis::supply::least_budget::least_budget;
 use talea_analysis::tree::{Answer as Answered, Roots};
 use talea_core::machine::{Body, NodeId};
+use talea_core::mutate;
 use talea_core::server::{Kind, Reservation};
 use talea_core::{Span, Work};
 use talea_system::system::{Root, System};
@@ -125,7 +126,7 @@ fn proposed(root: &Root, node: NodeId, server: &ServerAnswer) -> Option<(NodeId,
 
 /// Of several servers at once: the first task that was proved, or is theirs, and is not with all of them.
 fn together(root: &Root, all: &[(NodeId, Reservation)]) -> Option<String> {
-    if all.len() < 2 {
+    if all.len() < mutate!("analyze-not-together", 2, 3) {
         return None;
     }
     let clients: Vec<NodeId> =
@@ -277,7 +278,11 @@ impl<'r> Search<'r> {
         }
         let changed = self.with(least, period).ok_or_else(|| "not a tree that can be".to_owned())?;
         let others = roots(&changed).bounds_of(&self.others);
-        match others.iter().find(|answer| !answer.is_proved()) {
+        match mutate!(
+            "analyze-budget-others",
+            others.iter().find(|answer| !answer.is_proved()),
+            others.iter().find(|answer| !answer.is_proved() && answer.deadline.is_zero())
+        ) {
             None => Ok(least),
             Some(late) => Err(format!(
                 "{} would be enough, and {} would not be proved any more",

@@ -12,6 +12,7 @@ use serde::Serialize;
 use std::fmt;
 use std::rc::Rc;
 use talea_core::machine::{Body, LONGEST, Machine, Node, TaskId, Tree};
+use talea_core::mutate;
 use talea_core::sched::Policy;
 use talea_core::workload::{Arrivals, Case, Source};
 use talea_core::{Span, Time};
@@ -76,7 +77,11 @@ impl First {
             let mut jobs = machine.unfinished(TaskId(task));
             if first.is_none()
                 && !source.is_endless()
-                && let Some(job) = jobs.find(|job| job.deadline < until)
+                && let Some(job) = mutate!(
+                    "analyze-never-ends",
+                    jobs.find(|job| job.deadline < until),
+                    jobs.find(|job| job.deadline < until && job.deadline < job.release)
+                )
             {
                 *first = Some(Miss {
                     as_described: self.as_described,
@@ -263,7 +268,13 @@ fn attempt(
     };
     let begins: Vec<u64> = root.sources.iter().enumerate().map(begin).collect();
     let earliest = begins.iter().min().copied().unwrap_or(0);
-    let Some(rest) = left.checked_sub(jobs(root, until.saturating_sub(earliest))) else { return Ok(None) };
+    let Some(rest) = mutate!(
+        "analyze-witness-limit",
+        left.checked_sub(jobs(root, until.saturating_sub(earliest))),
+        Some(left.saturating_sub(earliest))
+    ) else {
+        return Ok(None);
+    };
     *left = rest;
     let mut changed = root.clone();
     for (source, begin) in changed.sources.iter_mut().zip(begins) {
@@ -350,7 +361,9 @@ fn phases(root: &Root, number: usize, longest: Span) -> Vec<u64> {
             }
         }
     }
-    found.retain(|phase| *phase < longest.as_ns());
+    found.retain(|phase| {
+        mutate!("analyze-witness-phases", *phase < longest.as_ns(), *phase == 0 && !longest.is_zero())
+    });
     found.sort_unstable();
     found.dedup();
     found.truncate(TRIES);

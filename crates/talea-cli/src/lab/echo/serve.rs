@@ -8,6 +8,7 @@ use rustix::net::sockopt;
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::time::Duration;
+use talea_core::mutate;
 use talea_core::{Span, Work};
 use talea_os::clock;
 
@@ -61,7 +62,7 @@ fn bound(socket: &UdpSocket, requests: usize) -> anyhow::Result<()> {
     let (mut few, mut enough) = (0, requests * 64);
     while enough - few > 1 {
         let middle = usize::midpoint(few, enough);
-        if kept(socket, &sender, middle * GRAIN, requests)? >= requests {
+        if kept(socket, &sender, middle * GRAIN, requests)? >= mutate!("lab-l3c-queue", requests, 1) {
             enough = middle;
         } else {
             few = middle;

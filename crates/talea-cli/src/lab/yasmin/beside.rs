@@ -12,6 +12,7 @@ use crate::lab::samples::Samples;
 use serde::Serialize;
 use std::time::Duration;
 use talea_core::Work;
+use talea_core::mutate;
 use talea_os::clock;
 
 /// Of one thread, which does the jobs of one task.
@@ -47,7 +48,7 @@ impl Thread {
             now = clock::thread_cpu_time();
         }
         self.used += now.checked_sub(begin).map_or(0, Work::as_ns);
-        self.ended = Some(now);
+        self.ended = Some(mutate!("cli-fig2-between", now, begin));
     }
 }
 

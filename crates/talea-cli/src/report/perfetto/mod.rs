@@ -25,6 +25,7 @@ use super::outline::Outline;
 use schema::{annotation, clock, defaults, event, interned, packet, trace, track};
 use std::io::{self, Write};
 use talea_core::machine::{Cpu, Job, Note, TaskId};
+use talea_core::mutate;
 use talea_core::{Span, Time};
 use talea_sim::{Completion, Sink};
 use wire::{Bytes, Message, ROOM, Short};
@@ -313,7 +314,11 @@ impl<W: Write> Tracks<'_, W> {
         let Some(task) = self.on_cpu[cpu.0 as usize].take() else { return };
         self.end(now.as_ns(), self.first.cpu + u64::from(cpu.0), &[]);
         // Unless it has moved to another CPU already.
-        if self.of_task[task.0 as usize] == Some(cpu) {
+        if mutate!(
+            "sim-report-trace-moved",
+            self.of_task[task.0 as usize] == Some(cpu),
+            self.of_task[task.0 as usize].is_some()
+        ) {
             self.of_task[task.0 as usize] = None;
             self.end(now.as_ns(), self.first.task + u64::from(task.0), also);
         }
@@ -333,7 +338,15 @@ impl<W: Write> Tracks<'_, W> {
                 }
                 let track = self.first.table + number as u64;
                 self.begin(start, track, Category::Slot, name + slot as u64, &[]);
-                self.end(end.min(self.until), track, &[]);
+                self.end(
+                    mutate!(
+                        "sim-report-trace-slot-end",
+                        end.min(self.until),
+                        frame.saturating_add(table.frame_ns).min(self.until)
+                    ),
+                    track,
+                    &[],
+                );
                 self.slots[number] = if slot + 1 == table.slots.len() {
                     Place { frame: frame.saturating_add(table.frame_ns), slot: 0 }
                 } else {
@@ -411,7 +424,11 @@ impl<W: Write> Sink for Tracks<'_, W> {
             Note::Deadlock { task } => self.instant(now, task, Category::Note, What::Deadlock, &[]),
             // Whoever waits for the token is the one to look at.
             Note::NotActivated { channel } => {
-                if let Some(&sink) = self.outline.sinks.get(channel.0 as usize) {
+                if let Some(&sink) = mutate!(
+                    "sim-trace-not-activated",
+                    self.outline.sinks.get(channel.0 as usize),
+                    self.outline.sinks.get(channel.0 as usize + 1)
+                ) {
                     self.instant(now, sink, Category::Note, What::NotActivated, &[]);
                 }
             }

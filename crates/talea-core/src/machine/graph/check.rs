@@ -3,6 +3,7 @@
 use super::super::{Body, NodeId, TaskSpec, Tree, TreeError, Wrong};
 use crate::Span;
 use crate::criteria::Criteria;
+use crate::mutate;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
@@ -43,7 +44,11 @@ impl Tree {
                 let step = |of: NodeId| {
                     self.task_spec(of).map_or((Span::ZERO, Span::ZERO), |s| (s.period, s.deadline))
                 };
-                if step(root) != step(other) {
+                if mutate!(
+                    "core-graph-roots",
+                    step(root) != step(other),
+                    step(root).0 != step(other).0 && step(root).0 == step(other).1
+                ) {
                     let (one, other) = (root.min(other), root.max(other));
                     return Err(TreeError { node: to, why: Wrong::GraphRoots { one, other } });
                 }
@@ -82,10 +87,17 @@ impl Tree {
             }
             at += 1;
         }
-        match missing.iter().find(|&(_, &n)| n > 0) {
-            Some((&node, _)) => Err(TreeError { node, why: Wrong::Circle }),
-            None => Ok((order, outputs)),
-        }
+        mutate!(
+            "core-graph-circle",
+            match missing.iter().find(|&(_, &n)| n > 0) {
+                Some((&node, _)) => Err(TreeError { node, why: Wrong::Circle }),
+                None => Ok((order, outputs)),
+            },
+            match missing.iter().find(|&(_, &n)| n > 0) {
+                Some(_) => Ok((order, outputs)),
+                None => Ok((order, outputs)),
+            }
+        )
     }
 
     /// Of every task that takes its criteria from the roots of its graph ([`TaskSpec::inherits`]): these. Nothing if the

@@ -3,6 +3,7 @@
 use super::super::{Handled, Machine, NodeId, Note, TaskId, Tree, Watch};
 use super::{Channel, ChannelId, ChannelSpec, Graph, Traffic, WAITING};
 use crate::Time;
+use crate::mutate;
 use alloc::vec::Vec;
 
 impl Graph {
@@ -44,10 +45,18 @@ impl Graph {
     /// Whether every channel into `task` holds what an activation takes; takes it, and says the deadline.
     fn activate(&mut self, task: u32) -> Option<Time> {
         let into = &self.into[task as usize];
-        if !into.iter().all(|&at| self.channels[at as usize].is_enough()) {
+        if !mutate!(
+            "core-graph-join",
+            into.iter().all(|&at| self.channels[at as usize].is_enough()),
+            into.iter().take(1).all(|&at| self.channels[at as usize].is_enough())
+        ) {
             return None;
         }
-        into.iter().map(|&at| self.channels[at as usize].claim()).max()
+        mutate!(
+            "core-graph-deadline",
+            into.iter().map(|&at| self.channels[at as usize].claim()).max(),
+            into.iter().map(|&at| self.channels[at as usize].claim()).min()
+        )
     }
 }
 
@@ -61,7 +70,11 @@ impl<W: Watch> Machine<W> {
             let channel = &mut graph.channels[at as usize];
             let sink = channel.to;
             if !channel.publish(deadline) {
-                self.notes.push(Note::NotActivated { channel: ChannelId(at) });
+                self.notes.push(mutate!(
+                    "core-graph-silent",
+                    Note::NotActivated { channel: ChannelId(at) },
+                    Note::Refused { task: TaskId(at) }
+                ));
             }
             while let Some(deadline) = self.graph.as_mut().and_then(|graph| graph.activate(sink)) {
                 self.activated(now, sink, now, deadline);
@@ -85,13 +98,21 @@ impl<W: Watch> Machine<W> {
         let graph = self.graph.as_mut().expect("a channel of this machine");
         let channel = &mut graph.channels[channel.0 as usize];
         let job = self.tasks[channel.from as usize].ring.first().expect("pushed by a job");
-        if channel.push(job.deadline) { Handled::Done } else { Handled::Full }
+        if channel.push(job.deadline) {
+            Handled::Done
+        } else {
+            mutate!("core-channel-answers", Handled::Full, Handled::Done)
+        }
     }
 
     /// A job of the sink of `channel` takes a token out.
     pub(in super::super) fn pops(&mut self, channel: ChannelId) -> Handled {
         let graph = self.graph.as_mut().expect("a channel of this machine");
-        if graph.channels[channel.0 as usize].pop() { Handled::Done } else { Handled::Empty }
+        if graph.channels[channel.0 as usize].pop() {
+            Handled::Done
+        } else {
+            mutate!("core-channel-answers-empty", Handled::Empty, Handled::Full)
+        }
     }
 
     /// What has passed through `channel`.
@@ -136,7 +157,7 @@ impl<W: Watch> Machine<W> {
         let (Some(graph), Some(old)) = (&self.graph, &before.graph) else { return };
         let left = graph.channels.iter().map(|channel| {
             let was = old.channels.iter().find(|was| was.id == channel.id);
-            was.map_or(0, |was| was.visible - was.claimed)
+            was.map_or(0, |was| mutate!("core-channel-keep", was.visible - was.claimed, was.visible))
         });
         self.keep_tokens(&left.collect::<Vec<u32>>());
     }

@@ -14,6 +14,7 @@ mod tests;
 
 use super::tree::NodeId;
 use crate::Time;
+use crate::mutate;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -84,7 +85,7 @@ impl Channel {
     fn push(&mut self, deadline: Time) -> bool {
         if self.stored as usize == self.ring.len() {
             self.traffic.overflows += 1;
-            return false;
+            return mutate!("core-channel-full", false, true);
         }
         let at = self.at(self.stored);
         self.ring[at] = deadline;
@@ -105,16 +106,27 @@ impl Channel {
     }
 
     fn is_enough(&self) -> bool {
-        self.visible - self.claimed >= self.tokens
+        mutate!(
+            "core-graph-tokens",
+            self.visible - self.claimed >= self.tokens,
+            self.visible - self.claimed >= self.tokens.min(1)
+        )
     }
 
     /// Takes the tokens of one activation, and says the latest deadline.
     fn claim(&mut self) -> Time {
         let latest = (self.claimed..self.claimed + self.tokens).map(|index| self.ring[self.at(index)]).max();
         self.claimed += self.tokens;
-        if self.is_signal {
-            self.drop_first(self.tokens);
-        }
+        mutate!(
+            "core-graph-signal",
+            {
+                if self.is_signal {
+                    self.drop_first(self.tokens);
+                }
+            },
+            {}
+        );
+
         latest.expect("an activation takes a token")
     }
 
@@ -123,13 +135,21 @@ impl Channel {
         self.stored -= count;
         self.visible -= count;
         // A job that takes more than its activation claimed takes what would have activated the next.
-        self.claimed = self.claimed.saturating_sub(count);
+        self.claimed =
+            mutate!("core-channel-claim", self.claimed.saturating_sub(count), self.claimed.min(self.visible));
         self.traffic.popped += u64::from(count);
     }
 
     fn pop(&mut self) -> bool {
         if self.visible == 0 {
-            self.traffic.underflows += 1;
+            mutate!(
+                "core-channel-empty",
+                {
+                    self.traffic.underflows += 1;
+                },
+                {}
+            );
+
             return false;
         }
         self.drop_first(1);

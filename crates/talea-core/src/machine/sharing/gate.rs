@@ -5,20 +5,27 @@ use super::super::versions::Candidates;
 use super::super::{Machine, NONE, Note, Picked, STALLED, TaskId, Watch};
 use super::{Protocol, Sharing, Wants};
 use crate::Time;
+use crate::mutate;
 
 impl Sharing {
     /// The job under way has ended: everything that it held is free.
     fn job_ended(&mut self, task: u32) {
         let shared = &mut self.tasks[task as usize];
-        self.free |= core::mem::take(&mut shared.holds);
+        mutate!("core-accelerator-back", self.free |= core::mem::take(&mut shared.holds), shared.holds = 0);
         shared.closed = shared.gated;
         shared.version = 0;
         let waits = core::mem::replace(&mut shared.wants, Wants::Nothing) != Wants::Nothing;
         for used in &shared.uses {
             let resource = &mut self.resources[used.0 as usize];
-            if resource.holder == task {
-                resource.holder = NONE;
-            }
+            mutate!(
+                "core-resource-end",
+                if resource.holder == task {
+                    resource.holder = NONE;
+                },
+                if resource.holder == task && task == NONE {
+                    resource.holder = NONE;
+                }
+            )
         }
         // A driver may say that one has ended which should have waited.
         if waits {
@@ -37,14 +44,27 @@ impl<W: Watch> Machine<W> {
             }
             let mut first: Option<(usize, u32)> = None;
             for cpu in 0..self.cpus.len() {
-                let Some(Picked { task, .. }) = self.candidate::<false>(now, cpu) else { continue };
+                let Some(Picked { task, .. }) = mutate!(
+                    "core-nonpreemptive-gate",
+                    self.candidate::<false>(now, cpu),
+                    self.candidate::<true>(now, cpu)
+                ) else {
+                    continue;
+                };
                 if !self.share.as_ref().is_some_and(|share| share.tasks[task as usize].closed) {
                     continue;
                 }
-                let is_first = first.is_none_or(|(other, _)| {
-                    let kids = Kids { nodes: &self.nodes, kids: &self.kids };
-                    self.global.as_ref().is_some_and(|global| global.outranks(now, kids, cpu, other))
-                });
+                let is_first = mutate!(
+                    "core-accelerator-urgent",
+                    first.is_none_or(|(other, _)| {
+                        let kids = Kids { nodes: &self.nodes, kids: &self.kids };
+                        self.global.as_ref().is_some_and(|global| global.outranks(now, kids, cpu, other))
+                    }),
+                    first.is_none_or(|(other, _)| other > cpu && {
+                        let kids = Kids { nodes: &self.nodes, kids: &self.kids };
+                        self.global.as_ref().is_some_and(|global| global.outranks(now, kids, cpu, other))
+                    })
+                );
                 if is_first {
                     first = Some((cpu, task));
                 }
@@ -117,9 +137,15 @@ impl<W: Watch> Machine<W> {
             let is_his = state.ring.first().is_some_and(|job| job.number == doing.job);
             is_his && state.released && state.held == 0 && self.top_of(state.node) == top
         });
-        if let (false, Some(global)) = (is_at_work, &mut self.global) {
-            global.give_up(now, &self.nodes[top as usize].entry);
-        }
+        mutate!(
+            "core-nonpreemptive-global-gate",
+            if let (false, Some(global)) = (is_at_work, &mut self.global) {
+                global.give_up(now, &self.nodes[top as usize].entry);
+            },
+            if let (true, Some(global)) = (false, &mut self.global) {
+                global.give_up(now, &self.nodes[top as usize].entry);
+            }
+        )
     }
 
     /// `task` locks a resource, or waits for it; whether it has it now.
@@ -206,7 +232,7 @@ impl Sharing {
             let used = self.tasks[at as usize].uses[index].0;
             let Some(other) = self.holder_for(at, which, used) else { continue };
             if other == task {
-                return true;
+                return mutate!("core-resource-circle", true, false);
             }
             let is_new = core::mem::replace(&mut self.met[other as usize], self.walk) != self.walk;
             if is_new && self.leads_to(other, task) {

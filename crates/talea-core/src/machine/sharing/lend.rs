@@ -19,6 +19,7 @@ use super::super::{Machine, NONE, STALLED, Watch, What};
 use super::{Protocol, Sharing, Wants};
 use crate::Time;
 use crate::criteria::Criteria;
+use crate::mutate;
 use crate::sched::{Child, Entry, Scheduler};
 use crate::server::Server;
 
@@ -43,7 +44,11 @@ impl<W: Watch> Machine<W> {
         let (group, share) = (&self.groups[group as usize], self.share.as_ref().expect("a gate"));
         let kid = self.kids[(group.kids + head) as usize].node;
         let leads = self.nodes[kid as usize].boosted && self.nodes[group.node as usize].boosted;
-        if leads { own.most_urgent(&share.lent[group.node as usize]) } else { *own }
+        mutate!(
+            "core-inheritance-group",
+            if leads { own.most_urgent(&share.lent[group.node as usize]) } else { *own },
+            if leads && own.yields { own.most_urgent(&share.lent[group.node as usize]) } else { *own }
+        )
     }
 
     /// The lowest node above or at both. Parents have smaller numbers than their children.
@@ -95,7 +100,14 @@ impl<W: Watch> Machine<W> {
         let mut share = self.share.take().expect("a gate");
         share.tell.clear();
         for &node in &share.boosted {
-            self.nodes[node as usize].boosted = false;
+            mutate!(
+                "core-inheritance-end",
+                {
+                    self.nodes[node as usize].boosted = false;
+                },
+                {}
+            );
+
             share.tell.push(node);
         }
         share.boosted.clear();
@@ -105,7 +117,7 @@ impl<W: Watch> Machine<W> {
             share.met[from as usize] = share.walk;
             self.lend_along(now, &mut share, from, from);
         }
-        for which in 0..share.resources.len() {
+        for which in mutate!("core-resource-ceiling", 0, share.resources.len())..share.resources.len() {
             let resource = &share.resources[which];
             if resource.protocol == Protocol::Ceiling && resource.holder != NONE {
                 let node = self.tasks[resource.holder as usize].node;
@@ -115,7 +127,13 @@ impl<W: Watch> Machine<W> {
                 // may have an earlier deadline than the floor.
                 for at in 0..share.resources[which].users.len() {
                     let user = share.resources[which].users[at];
-                    if user != holder && self.tasks[user as usize].released {
+                    if user != holder
+                        && mutate!(
+                            "core-ceiling-present",
+                            self.tasks[user as usize].released,
+                            !self.tasks[user as usize].released
+                        )
+                    {
                         share.walk += 1;
                         share.met[user as usize] = share.walk;
                         self.lend_to(now, &mut share, user, holder);
@@ -145,7 +163,13 @@ impl<W: Watch> Machine<W> {
             Wants::Version(version) if share.inheritance => {
                 share.tasks[at as usize].needs[version as usize] & !share.free
             }
-            Wants::Resource(which) if share.resources[which as usize].protocol != Protocol::None => {
+            Wants::Resource(which)
+                if mutate!(
+                    "core-resource-inheritance",
+                    share.resources[which as usize].protocol != Protocol::None,
+                    share.resources[which as usize].protocol == Protocol::Ceiling
+                ) =>
+            {
                 for index in 0..share.tasks[at as usize].uses.len() {
                     let used = share.tasks[at as usize].uses[index].0;
                     if let Some(holder) = share.holder_for(at, which, used) {
@@ -176,9 +200,15 @@ impl<W: Watch> Machine<W> {
         let meet = self.meet(waits, holds);
         let key = self.fold(waits, meet, key);
         self.lend(now, share, holds, meet, &key);
-        if self.tasks[holder as usize].held & STALLED != 0 {
-            self.lend_along(now, share, from, holder);
-        }
+        mutate!(
+            "core-inheritance-chain",
+            {
+                if self.tasks[holder as usize].held & STALLED != 0 {
+                    self.lend_along(now, share, from, holder);
+                }
+            },
+            {}
+        );
     }
 
     /// Lends `key` to everything from the task at `holder` up to below `meet`.
@@ -188,7 +218,12 @@ impl<W: Watch> Machine<W> {
         let shell = self.fold(holder, meet, Criteria::MOST);
         let entry = |criteria: &Criteria| Entry { child: 0, job: 0, since: 0, criteria: *criteria };
         let policy = &self.groups[scheduler as usize].policy;
-        let inner = if policy.before(now, &entry(key), &entry(&shell)) { &Criteria::MOST } else { key };
+        let inner =
+            if policy.before(now, &entry(mutate!("core-inheritance-hidden", key, &shell)), &entry(&shell)) {
+                &Criteria::MOST
+            } else {
+                key
+            };
         let mut at = holder;
         while at != meet {
             let above = self.above(at).expect("meet is above the holder");

@@ -17,6 +17,7 @@ mod lend;
 #[cfg(test)]
 mod tests;
 
+use crate::mutate;
 pub(super) use build::{Plan, Task};
 
 use super::versions::{Conditions, Selection, Version};
@@ -175,7 +176,13 @@ impl Sharing {
     /// Which versions of `task` could have all their accelerators now, a bit each.
     fn possible(&self, task: u32) -> u64 {
         let needs = self.tasks[task as usize].needs.iter().enumerate();
-        needs.fold(0, |mask, (at, &needs)| mask | u64::from(needs & !self.free == 0) << at)
+        needs.fold(0, |mask, (at, &needs)| {
+            mask | u64::from(mutate!(
+                "core-accelerator-all",
+                needs & !self.free == 0,
+                needs == 0 || needs & self.free != 0
+            )) << at
+        })
     }
 
     /// Whether `task`, which waits, could have what it waits for.
@@ -198,7 +205,11 @@ impl Sharing {
     /// before, so that no circle closes, whatever became of the ceilings.
     fn holder_for(&self, task: u32, which: u32, used: u32) -> Option<u32> {
         let has_ceiling = |of: u32| self.resources[of as usize].protocol == Protocol::Ceiling;
-        let matters = used == which || (has_ceiling(which) && has_ceiling(used));
+        let matters = mutate!(
+            "core-ceiling-grant",
+            used == which || (has_ceiling(which) && has_ceiling(used)),
+            used == which
+        );
         let holder = self.resources[used as usize].holder;
         (matters && holder != super::NONE && holder != task).then_some(holder)
     }
@@ -228,6 +239,10 @@ impl Sharing {
         let resource = &mut self.resources[which as usize];
         debug_assert_eq!(resource.holder, super::NONE, "locked twice");
         resource.holder = task;
-        resource.ceiling.deadline = resource.floor.map_or(Time::NEVER, |floor| now.saturating_add(floor));
+        resource.ceiling.deadline = mutate!(
+            "core-resource-floor",
+            resource.floor.map_or(Time::NEVER, |floor| now.saturating_add(floor)),
+            resource.floor.map_or(Time::NEVER, |_| now.max(Time::NEVER))
+        );
     }
 }

@@ -2,6 +2,7 @@
 
 use super::super::{Body, LONGEST, NodeId, Tree, Wrong};
 use crate::Span;
+use crate::mutate;
 use crate::sched::TableEntry;
 
 impl Tree {
@@ -47,15 +48,30 @@ impl Tree {
             }
             let overlaps = |other: &&TableEntry| other.start < entry.end && entry.start < other.end;
             for other in entries[..index].iter().filter(overlaps) {
-                if other.cpu == entry.cpu {
-                    return Err(Wrong::Entry { index, what: "overlaps another one of its CPU" });
-                }
-                if other.owner == entry.owner {
-                    return Err(Wrong::Entry {
-                        index,
-                        what: "gives its owner a second CPU at the same time",
-                    });
-                }
+                mutate!(
+                    "core-table-overlap",
+                    if other.cpu == entry.cpu {
+                        return Err(Wrong::Entry { index, what: "overlaps another one of its CPU" });
+                    },
+                    if other.cpu == entry.cpu && other.owner == entry.owner {
+                        return Err(Wrong::Entry { index, what: "overlaps another one of its CPU" });
+                    }
+                );
+                mutate!(
+                    "core-table-two-cpus",
+                    if other.owner == entry.owner {
+                        return Err(Wrong::Entry {
+                            index,
+                            what: "gives its owner a second CPU at the same time",
+                        });
+                    },
+                    if other.owner == entry.owner && other.start == entry.start {
+                        return Err(Wrong::Entry {
+                            index,
+                            what: "gives its owner a second CPU at the same time",
+                        });
+                    }
+                )
             }
         }
         Ok(())

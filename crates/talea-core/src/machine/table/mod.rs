@@ -12,6 +12,7 @@ mod check;
 mod tests;
 
 use super::{Cpu, Machine, Note, TaskId, Watch, What};
+use crate::mutate;
 use crate::sched::{Child, Part, TableEntry};
 use crate::{Span, Time};
 use alloc::vec::Vec;
@@ -39,7 +40,11 @@ impl Row {
     }
 
     fn open(&self) -> Option<&TableEntry> {
-        if self.is_open { self.entries.get(self.next) } else { None }
+        mutate!(
+            "core-table-start",
+            if self.is_open { self.entries.get(self.next) } else { None },
+            self.entries.get(self.next)
+        )
     }
 }
 
@@ -74,7 +79,10 @@ impl Table {
 
     /// The version that was selected beforehand for `who`, who has just been given `cpu`.
     pub(super) fn version(&self, cpu: usize, who: Child) -> Option<u32> {
-        self.rows[cpu].open().filter(|entry| entry.owner == who)?.version
+        self.rows[cpu]
+            .open()
+            .filter(|entry| mutate!("core-table-version", entry.owner == who, entry.owner != who))?
+            .version
     }
 
     /// When an entry next begins or ends.
@@ -92,7 +100,7 @@ impl Table {
             row.next += 1;
             if row.next == row.entries.len() {
                 row.next = 0;
-                row.began += self.hyperperiod;
+                row.began += mutate!("core-table-repeats", self.hyperperiod, entry.end);
             }
         }
         Some((cpu, entry))
@@ -107,14 +115,36 @@ impl<W: Watch> Machine<W> {
             let What::Task(task) = self.kids[entry.owner as usize].what() else { continue };
             if due.1 == Part::Ends {
                 let state = &self.tasks[task as usize];
-                if let (true, false, Some(job)) = (state.released, entry.goes_on, state.ring.first()) {
-                    self.notes.push(Note::Overrun {
-                        cpu: Cpu(cpu as u32),
-                        task: TaskId(task),
-                        job: job.number,
-                    });
-                }
-            } else if entry.activates && !self.stopped {
+                mutate!(
+                    "core-table-goes-on",
+                    mutate!(
+                        "core-table-overrun",
+                        if let (true, false, Some(job)) = (state.released, entry.goes_on, state.ring.first())
+                        {
+                            self.notes.push(Note::Overrun {
+                                cpu: Cpu(cpu as u32),
+                                task: TaskId(task),
+                                job: job.number,
+                            });
+                        },
+                        if let (false, true, Some(job)) = (state.released, entry.goes_on, state.ring.first())
+                        {
+                            self.notes.push(Note::Overrun {
+                                cpu: Cpu(cpu as u32),
+                                task: TaskId(task),
+                                job: job.number,
+                            });
+                        }
+                    ),
+                    if let (true, _, Some(job)) = (state.released, entry.goes_on, state.ring.first()) {
+                        self.notes.push(Note::Overrun {
+                            cpu: Cpu(cpu as u32),
+                            task: TaskId(task),
+                            job: job.number,
+                        });
+                    }
+                )
+            } else if entry.activates && mutate!("core-table-activates", !self.stopped, self.stopped) {
                 let deadline = due.0.saturating_add(self.tasks[task as usize].deadline);
                 self.activated(now, task, due.0, deadline);
             }

@@ -9,6 +9,7 @@
 use super::TaskId;
 use super::sharing::AcceleratorId;
 use crate::Work;
+use crate::mutate;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -143,25 +144,48 @@ impl Selection {
     pub fn choose(&self, of: &Candidates) -> u32 {
         let conditions = of.conditions;
         let found = match self {
-            Selection::Declared => of.iter().next(),
+            Selection::Declared => mutate!("core-version-declared", of.iter().next(), of.iter().next_back()),
             Selection::Energy => {
                 // Ties go to the first: the least of (what is not used, number).
                 let held = of.iter().filter(|(_, version)| version.energy <= conditions.battery);
-                held.min_by_key(|&(at, version)| (u64::MAX - version.energy, at))
-                    .or_else(|| of.iter().min_by_key(|&(at, version)| (version.energy, at)))
+                mutate!(
+                    "core-version-energy-empty",
+                    held.min_by_key(|&(at, version)| (
+                        mutate!("core-version-energy", u64::MAX - version.energy, version.energy),
+                        at
+                    ))
+                    .or_else(|| of.iter().min_by_key(|&(at, version)| (version.energy, at))),
+                    held.min_by_key(|&(at, version)| (u64::MAX - version.energy, at))
+                )
             }
             Selection::TradeOff { weight } => of.iter().min_by_key(|&(at, version)| {
                 let (energy, time) = (u128::from(version.energy), u128::from(version.time.as_ns()));
                 let weight = u128::from(*weight);
-                (weight * energy + (1_000 - weight) * time, at)
+                (
+                    mutate!(
+                        "core-version-trade-off",
+                        weight * energy + (1_000 - weight) * time,
+                        (1_000 - weight) * energy + weight * time
+                    ),
+                    at,
+                )
             }),
             Selection::Mode => {
                 // Of modes beyond those that a version can name, none is in any.
-                let is_in =
-                    |modes: u64| modes.checked_shr(conditions.mode.into()).is_some_and(|of| of & 1 == 1);
+                let is_in = |modes: u64| {
+                    modes
+                        .checked_shr(conditions.mode.into())
+                        .is_some_and(|of| of & 1 == mutate!("core-version-mode", 1, 0))
+                };
                 of.iter().find(|(_, version)| is_in(version.modes))
             }
-            Selection::Mask => of.iter().find(|(_, version)| version.needs & !conditions.permitted == 0),
+            Selection::Mask => of.iter().find(|(_, version)| {
+                mutate!(
+                    "core-version-mask",
+                    version.needs & !conditions.permitted == 0,
+                    version.needs & conditions.permitted != 0
+                )
+            }),
             Selection::User(chooser) => named(of, chooser(of)),
             Selection::Given(chooser, number) => named(of, chooser(of, *number)),
         };
@@ -171,5 +195,9 @@ impl Selection {
 
 /// The candidate that a function from outside has named, if it is one.
 fn named<'a>(of: &'a Candidates, said: Option<u32>) -> Option<(u32, &'a Version)> {
-    of.iter().find(|&(at, _)| Some(at) == said)
+    mutate!(
+        "core-version-user",
+        of.iter().find(|&(at, _)| Some(at) == said),
+        of.versions.iter().enumerate().map(|(at, v)| (at as u32, v)).find(|&(at, _)| Some(at) == said)
+    )
 }

@@ -8,6 +8,7 @@ use crate::wire::task::read_name;
 use crate::wire::{Field, Wrong};
 use alloc::string::String;
 use alloc::vec::Vec;
+use talea_core::mutate;
 use talea_core::{Charge, Span, Work};
 use zerocopy::little_endian::{I32, U16, U32, U64, U128};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -177,7 +178,7 @@ fn witness_from_wire(flags: u16, wire: &WitnessWire) -> Option<Witness> {
     let (at, needs, has) = (wire.at.get(), wire.needs.get(), wire.has.get());
     if flags & IS_LATE != 0 {
         Some(Witness::Late {
-            own: flags & IS_OWN != 0,
+            own: mutate!("proto-witness-own", flags & IS_OWN != 0, flags & IS_OWN == 0),
             period: Span::from_ns(at),
             deadline: Span::from_ns(has),
             response: (needs > 0).then(|| Span::from_ns(needs)),

@@ -8,6 +8,7 @@ use crate::source::{Findings, words};
 use crate::suggest;
 use std::ops::Range;
 use talea_core::Span;
+use talea_core::mutate;
 
 /// Threads and events of one file at most.
 const THREADS_MAX: usize = 10_000;
@@ -132,7 +133,11 @@ impl Read<'_, '_> {
                     None => format!("known are {}", suggest::list(names.iter().copied())),
                 };
                 self.error(&member.key_at, what, "it would be ignored without a word", &remedy);
-            } else if event(&member.key).is_none() && found.iter().any(|other| other.key == member.key) {
+            } else if mutate!(
+                "import-rtapp-repeated",
+                event(&member.key).is_none() && found.iter().any(|other| other.key == member.key),
+                found.iter().any(|other| other.key == member.key)
+            ) {
                 let what = format!("{} is there twice", quoted(&member.key));
                 self.error(&member.key_at, what, "only one of them can hold", "leave one out");
             } else {

@@ -8,6 +8,7 @@ use super::{Event, Loops, Phase, Thread, What, note};
 use crate::source::{Findings, words};
 use std::collections::BTreeSet;
 use talea_core::Span;
+use talea_core::mutate;
 
 /// What is written out at most: costs, arrivals, or locks and suspensions of one task.
 const WRITTEN_MAX: u64 = 10_000;
@@ -274,7 +275,11 @@ impl<'w> Shape<'w> {
         } else {
             self.written(&loops, once, needed, findings)?
         };
-        let offset = self.thread.delay.checked_add(if is_first { period } else { Span::ZERO })?;
+        let offset = self.thread.delay.checked_add(mutate!(
+            "import-rtapp-timer",
+            if is_first { period } else { Span::ZERO },
+            Span::ZERO
+        ))?;
         if jobs.is_some_and(|jobs| jobs > WRITTEN_MAX) {
             let what = format!("the thread comes to an end after more than {WRITTEN_MAX} jobs");
             let remedy = "give the workload a shorter `duration`, or the thread fewer loops";

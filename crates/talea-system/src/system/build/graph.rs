@@ -7,6 +7,7 @@ use crate::diagnostic::quoted;
 use crate::source::{Findings, words};
 use std::collections::{BTreeMap, BTreeSet};
 use talea_core::machine::{NodeId, Tree};
+use talea_core::mutate;
 use talea_core::workload::Cost;
 
 /// A task: its table, and which of its copies.
@@ -134,7 +135,14 @@ pub(super) fn join(
         let id = tree.channel(nodes[&joined.from], nodes[&joined.to], channel.size);
         let spec = &mut tree.channels[id.0 as usize];
         spec.name = format!("{}-{}", channel.from.name, channel.to.name);
-        spec.tokens = channel.tokens;
+        mutate!(
+            "system-channel",
+            {
+                spec.tokens = channel.tokens;
+            },
+            {}
+        );
+
         for (of, counts, does) in [
             (joined.from, &channel.push, Cost::pushing as fn(Cost, _, &[u32]) -> Cost),
             (joined.to, &channel.pop, Cost::popping),
@@ -157,7 +165,11 @@ pub(super) fn join(
         if let (Some(roots), Some(spec)) = (inherited.get(&node), super::tree::task_of(tree, node)) {
             spec.inherits = false;
             spec.period = task.period.unwrap_or(roots.period);
-            spec.deadline = task.deadline.or(task.period).unwrap_or(roots.relative_deadline);
+            spec.deadline = task.deadline.or(task.period).unwrap_or(mutate!(
+                "system-graph-deadline",
+                roots.relative_deadline,
+                roots.period
+            ));
             spec.priority = task.priority.unwrap_or(roots.priority);
             spec.criticality = task.criticality.unwrap_or(roots.criticality);
         }

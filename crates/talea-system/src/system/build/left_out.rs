@@ -8,6 +8,7 @@ use super::Plan;
 use crate::diagnostic::quoted;
 use crate::source::{Findings, words};
 use std::collections::BTreeSet;
+use talea_core::mutate;
 
 /// Warns about the children of a scheduler that its slots or entries leave out.
 pub(super) fn left_out(plan: &Plan<'_>, at: usize, findings: &mut [Findings<'_>]) {
@@ -29,14 +30,20 @@ pub(super) fn left_out(plan: &Plan<'_>, at: usize, findings: &mut [Findings<'_>]
     };
     for &child in &plan.below[at] {
         let named = &plan.draft.schedulers[child].name;
-        if !owners.contains(named.name.as_str()) && has_tasks(plan, child) {
+        if !owners.contains(named.name.as_str())
+            && mutate!("system-left-out", has_tasks(plan, child), !has_tasks(plan, child))
+        {
             warn(named, &named.name);
         }
     }
     for &task in &plan.members[at] {
         let task = &plan.draft.tasks[task];
         // One of several copies says it for all.
-        if let Some(name) = task.names().find(|name| !owners.contains(name.as_str())) {
+        if let Some(name) = mutate!(
+            "system-left-out-copy",
+            task.names().find(|name| !owners.contains(name.as_str())),
+            task.names().take(1).find(|name| !owners.contains(name.as_str()))
+        ) {
             warn(&task.name, &name);
         }
     }

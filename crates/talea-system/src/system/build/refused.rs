@@ -5,6 +5,7 @@ use crate::diagnostic::quoted;
 use crate::source::{Findings, words};
 use std::collections::BTreeMap;
 use talea_core::machine::{NodeId, TreeError, Wrong};
+use talea_core::mutate;
 
 /// Where everything of one tree stands.
 #[derive(Default)]
@@ -22,7 +23,14 @@ pub(super) fn refused(draft: &Draft, places: &Places<'_>, error: &TreeError, fin
     let part = |index: usize| {
         let scheduler = &draft.schedulers[*places.schedulers.get(&error.node)?];
         let slots = scheduler.slots.iter().map(|slot| &slot.place);
-        slots.chain(scheduler.entries.iter().map(|entry| &entry.place)).nth(index)
+        mutate!(
+            "system-place",
+            slots.chain(scheduler.entries.iter().map(|entry| &entry.place)).nth(index),
+            slots
+                .chain(scheduler.entries.iter().map(|entry| &entry.place))
+                .nth(index)
+                .filter(|place| place.file > 1_000)
+        )
     };
     let part = match error.why {
         Wrong::Slot { index } | Wrong::SlotOwner { index, .. } | Wrong::Entry { index, .. } => part(index),

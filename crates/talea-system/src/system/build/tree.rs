@@ -13,6 +13,7 @@ use talea_core::criteria::Own;
 use talea_core::machine::{
     AcceleratorId, Affinity, Backlog, Body, NodeId, ResourceId, SchedulerSpec, TaskSpec, Tree, Version,
 };
+use talea_core::mutate;
 use talea_core::sched::{Policy, Slot, TableEntry};
 use talea_core::server::Reservation;
 use talea_core::workload::{Arrivals, Cost, Source, Surroundings};
@@ -69,7 +70,10 @@ pub(super) fn tree(
     }
     let resources = names_of(&draft.resources, &plan.resources[root]);
     for (name, shared) in &resources {
-        tree.resource(name, shared.protocol);
+        tree.resource(
+            name,
+            mutate!("system-protocol", shared.protocol, talea_core::machine::Protocol::default()),
+        );
     }
     let (mut nodes, mut costs, mut tasks) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
     for &number in &plan.tasks[root] {
@@ -85,7 +89,7 @@ pub(super) fn tree(
     }
     join(plan, root, &mut tree, &nodes, &mut costs);
     places.channels = plan.joined[root].iter().map(|&at| &draft.channels[at].place).collect();
-    if let Err(error) = tree.check().and_then(|()| tree.admit()) {
+    if let Err(error) = mutate!("system-admit", tree.check().and_then(|()| tree.admit()), tree.check()) {
         refused(draft, &places, &error, findings);
         return None;
     }
@@ -149,7 +153,14 @@ fn task(
     spec.backlog = task.backlog.map_or_else(Backlog::default, |capacity| Backlog { capacity });
     spec.cost = Some(task.cost.most());
     if let Some((affinity, place)) = &task.affinity {
-        spec.affinity = *affinity;
+        mutate!(
+            "system-affinity",
+            {
+                spec.affinity = *affinity;
+            },
+            {}
+        );
+
         owned(plan, root, *affinity, place, findings)?;
     }
     for version in &task.versions {
@@ -161,7 +172,7 @@ fn task(
         spec.versions.push(Version {
             name: version.name.name.clone(),
             accelerators: ids,
-            energy: u64::from(version.energy),
+            energy: mutate!("system-energy", u64::from(version.energy), u64::from(version.energy.min(1))),
             time: version.time.map_or(version.cost.most(), work_of),
             modes: version.modes,
             needs: version.needs,
@@ -186,10 +197,14 @@ fn locking(
         if !spec.uses.contains(&id) {
             spec.uses.push(id);
         }
-        cost = marked(cost, |cost| cost.locking(id, section.from, section.to));
+        cost = marked(cost, |cost| {
+            cost.locking(id, section.from, mutate!("system-section", section.to, Work::from_ns(u64::MAX)))
+        });
     }
     for suspension in &task.suspensions {
-        cost = marked(cost, |cost| cost.suspending(suspension.after, suspension.length));
+        cost = marked(cost, |cost| {
+            cost.suspending(mutate!("system-suspension", suspension.after, Work::ZERO), suspension.length)
+        });
     }
     Some(cost)
 }
@@ -250,7 +265,7 @@ fn scheduler(
         "edf" => Policy::Edf,
         "fp" => Policy::FixedPriority,
         "rm" => Policy::RateMonotonic,
-        "dm" => Policy::DeadlineMonotonic,
+        "dm" => mutate!("system-policy", Policy::DeadlineMonotonic, Policy::RateMonotonic),
         "criticality" => Policy::CriticalityMonotonic,
         "fifo" => Policy::Fifo,
         "rr" => Policy::RoundRobin { quantum: work_of(spec.quantum?) },
@@ -266,8 +281,19 @@ fn scheduler(
         }
     };
     let mut built = SchedulerSpec::new(&spec.name.name, policy);
-    built.preemptive = spec.preemptive;
-    built.own = Own { priority: spec.priority, criticality: spec.criticality, ..Own::default() };
+    mutate!(
+        "system-preemptive",
+        {
+            built.preemptive = spec.preemptive;
+        },
+        {}
+    );
+
+    built.own = mutate!(
+        "system-own",
+        Own { priority: spec.priority, criticality: spec.criticality, ..Own::default() },
+        Own { criticality: spec.criticality, ..Own::default() }
+    );
     if let Some((affinity, place)) = spec.affinity.as_ref().filter(|_| spec.parent.is_some()) {
         built.affinity = *affinity;
         owned(plan, root, *affinity, place, findings)?;
@@ -277,7 +303,7 @@ fn scheduler(
             kind,
             budget: work_of(spec.budget?),
             period: spec.period?,
-            deadline: spec.deadline,
+            deadline: mutate!("system-server", spec.deadline, None),
             offset: spec.offset,
         });
     }
@@ -299,7 +325,7 @@ fn slots(plan: &Plan<'_>, at: usize, findings: &mut [Findings<'_>]) -> Option<Ve
     let mut slots = Vec::new();
     let mut free = Span::ZERO;
     for slot in &plan.draft.schedulers[at].slots {
-        let start = slot.start.unwrap_or(free);
+        let start = slot.start.unwrap_or(mutate!("system-slots", free, Span::ZERO));
         let Some(&(owner, _)) = children.get(&slot.owner.name) else {
             unknown(&slot.owner, "scheduler", children.keys().map(String::as_str), findings);
             return None;
@@ -323,7 +349,7 @@ fn entries(plan: &Plan<'_>, at: usize, findings: &mut [Findings<'_>]) -> Option<
         let end = start.checked_add(entry.length).unwrap_or(Span::from_ns(u64::MAX));
         free[entry.cpu as usize] = end;
         let mut built = TableEntry::new(entry.cpu, start, end, owner);
-        (built.activates, built.goes_on) = (entry.activates, entry.goes_on);
+        (built.activates, built.goes_on) = (entry.activates, mutate!("system-entries", entry.goes_on, false));
         if let Some(named) = &entry.version {
             let versions = task.map_or(&[][..], |task| &plan.draft.tasks[task].versions);
             let Some(version) = versions.iter().position(|version| version.name.name == named.name) else {

@@ -9,6 +9,7 @@ use super::Point;
 use crate::compare::lives::{Life, Lives};
 use crate::lab::echo::Asked;
 use talea_core::machine::TaskId;
+use talea_core::mutate;
 use talea_core::{Span, Time};
 
 /// A hole may have begun so much earlier than it was seen.
@@ -40,7 +41,9 @@ impl Calm {
             let began = Time::from_ns(begin.as_ns().saturating_sub(DISTANCE.as_ns()));
             let most = end.since(began);
             let felt = Span::from_ns(most.as_ns() * FELT[usize::from(most > LONG)]);
-            began <= to && from <= end.saturating_add(felt)
+            began <= to
+                && from
+                    <= mutate!("lab-l3c-calm", end.saturating_add(felt), end.min(end.saturating_add(felt)))
         })
     }
 

@@ -5,6 +5,7 @@ use crate::exit::Exit;
 use crate::output::{Tone, note, paint};
 use serde::Serialize;
 use std::time::{Duration, Instant};
+use talea_core::mutate;
 
 /// Whether something holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,7 +106,13 @@ pub(super) fn settle<T>(
         };
         if is_over || number == TRIES {
             for claim in &mut claims {
-                if claim.verdict == Verdict::Contradicts && contradictions < CONTRADICTIONS {
+                if claim.verdict == Verdict::Contradicts
+                    && mutate!(
+                        "lab-l3c-tries",
+                        contradictions < CONTRADICTIONS,
+                        contradictions <= CONTRADICTIONS
+                    )
+                {
                     claim.verdict = Verdict::Inconclusive;
                 }
             }

@@ -19,6 +19,7 @@ pub(super) use levels::fig9;
 pub(super) use sets::{Shown, sets};
 pub(super) use six::six;
 pub(super) use table::table2;
+use talea_core::mutate;
 
 use super::super::bars::{self, Bar};
 use super::super::exec::{self, cost};
@@ -181,7 +182,11 @@ impl Look {
             audit: is_close,
             monitor: false,
             room: 1 << 18,
-            switches: if is_close { SWITCHES } else { 0 },
+            switches: mutate!(
+                "lab-sf3p-switches",
+                if is_close { SWITCHES } else { 0 },
+                if is_close && duration.is_zero() { SWITCHES } else { 0 }
+            ),
             ..Options::new(duration)
         }
     }
