@@ -18,8 +18,9 @@ struct AnyName;
 impl Names for AnyName {
     fn user(&self, name: &str) -> Option<u32> {
         // FNV-1a; below the kernel's "no id".
-        let hash =
-            name.bytes().fold(0x811c_9dc5_u32, |hash, b| (hash ^ u32::from(b)).wrapping_mul(0x0100_0193));
+        let hash = name
+            .bytes()
+            .fold(0x811c_9dc5_u32, |hash, b| (hash ^ u32::from(b)).wrapping_mul(0x0100_0193));
         Some(hash.min(u32::MAX - 1))
     }
 
@@ -33,11 +34,17 @@ pub(crate) fn config(bytes: &[u8]) {
     let target = Target::new(CpuSet::first(8));
     match config::read_bytes(bytes, "fuzz", &AnyName, &target) {
         Err(found) => {
-            assert!(found.iter().any(|d| d.severity == Severity::Error), "refused without an error");
+            assert!(
+                found.iter().any(|d| d.severity == Severity::Error),
+                "refused without an error"
+            );
             complaints_are_sound(&found, bytes);
         }
         Ok(loaded) => {
-            assert!(loaded.warnings.iter().all(|d| d.severity == Severity::Warning), "loaded with an error");
+            assert!(
+                loaded.warnings.iter().all(|d| d.severity == Severity::Warning),
+                "loaded with an error"
+            );
             complaints_are_sound(&loaded.warnings, bytes);
             assert_eq!(loaded.setup.plugins.len(), loaded.plugin_origins.len());
             let text = write(&loaded.daemon, &loaded.setup);
@@ -118,26 +125,31 @@ struct Parts<'a>(Vec<&'a str>);
 
 impl Include for Parts<'_> {
     fn text(&self, _from: &str, path: &str) -> Result<(String, String), String> {
-        let text = path.parse().ok().and_then(|part: usize| self.0.get(part)).ok_or("no such part")?;
+        let text =
+            path.parse().ok().and_then(|part: usize| self.0.get(part)).ok_or("no such part")?;
         Ok((path.to_owned(), (*text).to_owned()))
     }
 }
 
-/// A system file, and after zero bytes the files that it includes as `"1"`, `"2"` and so on. What is accepted can be built and
-/// simulated.
+/// A system file, and after zero bytes the files that it includes as `"1"`, `"2"` and so on. What
+/// is accepted can be built and simulated.
 pub(crate) fn description(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let parts: Vec<&str> = text.split('\0').collect();
     let main = parts[0];
     match system::read(main, "fuzz", &Parts(parts.clone())) {
         Err(found) => {
-            assert!(found.iter().any(|d| d.severity == Severity::Error), "refused without an error");
+            assert!(
+                found.iter().any(|d| d.severity == Severity::Error),
+                "refused without an error"
+            );
             if parts.len() == 1 {
                 complaints_are_sound(&found, main.as_bytes());
             }
         }
         Ok(system) => {
-            // Memory is taken when a machine is built: what is fine for a user is too much for a fuzzer.
+            // Memory is taken when a machine is built: what is fine for a user is too much for a
+            // fuzzer.
             if system.roots.iter().map(room).sum::<u64>() > 1 << 20 {
                 return;
             }
@@ -179,7 +191,8 @@ fn reads_back(system: &System) {
 
 /// Jobs and tokens that a tree has room for.
 fn room(root: &Root) -> u64 {
-    let tokens = |tree: &Tree| tree.channels.iter().map(|channel| u64::from(channel.size)).sum::<u64>();
+    let tokens =
+        |tree: &Tree| tree.channels.iter().map(|channel| u64::from(channel.size)).sum::<u64>();
     let jobs = root.tree.nodes().map(|(_, node)| match &node.body {
         Body::Task(spec) => 1 + u64::from(spec.backlog.capacity),
         Body::Scheduler(_) => 1,
@@ -204,7 +217,10 @@ pub(crate) fn import_rtapp(bytes: &[u8]) {
 fn imported(result: Result<String, Vec<Diagnostic>>, text: &str) {
     match result {
         Err(found) => {
-            assert!(found.iter().any(|d| d.severity == Severity::Error), "refused without an error");
+            assert!(
+                found.iter().any(|d| d.severity == Severity::Error),
+                "refused without an error"
+            );
             complaints_are_sound(&found, text.as_bytes());
         }
         Ok(toml) if toml.len() > FILE_MAX => {}

@@ -1,7 +1,8 @@
 //! `cargo xtask audio`: the voice of the demo, examples/convolver/talea.wav.
 //!
-//! A plucked string that repeats one rhythm, which is what a talea is. Karplus and Strong, *Computer Music Journal*
-//! 7(2), 1983, in integers, so that the file is the same on every machine; a test keeps it so.
+//! A plucked string that repeats one rhythm, which is what a talea is. Karplus and Strong,
+//! *Computer Music Journal* 7(2), 1983, in integers, so that the file is the same on every machine;
+//! a test keeps it so.
 
 use crate::shell;
 use anyhow::Result;
@@ -36,7 +37,8 @@ fn voice() -> Vec<i16> {
     samples
 }
 
-/// Noise that runs round a delay line and loses its edges: each sample becomes the mean of its neighbours.
+/// Noise that runs round a delay line and loses its edges: each sample becomes the mean of its
+/// neighbours.
 fn pluck(samples: &mut Vec<i16>, length: usize, period: usize, seed: &mut u32) {
     let mut line: Vec<i32> = (0..period).map(|_| noise(seed)).collect();
     for at in 0..length {
@@ -88,8 +90,9 @@ mod tests {
     #[test]
     fn a_string_is_loud_and_fades() {
         let samples = voice();
-        let loudness =
-            |part: &[i16]| part.iter().map(|&s| i64::from(s).abs()).sum::<i64>() / part.len() as i64;
+        let loudness = |part: &[i16]| {
+            part.iter().map(|&s| i64::from(s).abs()).sum::<i64>() / part.len() as i64
+        };
         let (first, last) = (loudness(&samples[..2000]), loudness(&samples[16_000..18_000]));
         assert!(first > 1000 && last < first / 2, "{first} {last}");
     }

@@ -1,8 +1,9 @@
 //! `cargo xtask install --prefix DIR [--destdir DIR] [--sysconfdir DIR] [--profile NAME]`.
 //!
-//! Builds and copies: programs, libraries under their SONAMEs, headers, pkg-config files, man pages, the manual,
-//! completions, service units, a sample configuration, the demonstration. `--destdir` is put in front of every path, for packagers. A
-//! configuration that is there is never overwritten.
+//! Builds and copies: programs, libraries under their SONAMEs, headers, pkg-config files, man
+//! pages, the manual, completions, service units, a sample configuration, the demonstration.
+//! `--destdir` is put in front of every path, for packagers. A configuration that is there is never
+//! overwritten.
 
 use crate::shell::{self, cargo, program, root};
 use anyhow::{Context, Result, bail};
@@ -98,7 +99,8 @@ impl Install {
         }
         must(build)?;
         // The same code once more: programs that were linked with the original ask for its name.
-        let mut retif = cargo(&["build", "--locked", "--profile", &self.profile, "-p", "talea-capi"]);
+        let mut retif =
+            cargo(&["build", "--locked", "--profile", &self.profile, "-p", "talea-capi"]);
         retif.env("TALEA_SONAME", "libretif.so.0").arg("--target-dir").arg(retif_dir());
         must(retif)
     }
@@ -147,10 +149,13 @@ impl Install {
         ] {
             let mut completions = Command::new(&talea);
             completions.args(["completions", shell]);
-            let text = shell::output(completions).with_context(|| format!("completions for {shell}"))?;
+            let text =
+                shell::output(completions).with_context(|| format!("completions for {shell}"))?;
             self.write(&self.prefix.join(path), &text)?;
         }
-        for name in ["README.md", "ARCHITECTURE.md", "LICENSE-MIT", "LICENSE-APACHE", "CHANGELOG.md"] {
+        for name in
+            ["README.md", "ARCHITECTURE.md", "LICENSE-MIT", "LICENSE-APACHE", "CHANGELOG.md"]
+        {
             self.copy(&root().join(name), &format!("share/doc/talea/{name}"), 0o644)?;
         }
         // Where the links in the README lead.
@@ -178,9 +183,15 @@ impl Install {
 
     fn services(&self) -> Result<()> {
         for unit in ["talead.service", "talead.socket"] {
-            self.fill(&format!("etc/systemd/{unit}"), &self.prefix.join("lib/systemd/system").join(unit))?;
+            self.fill(
+                &format!("etc/systemd/{unit}"),
+                &self.prefix.join("lib/systemd/system").join(unit),
+            )?;
         }
-        self.fill("etc/systemd/talea.sysusers.conf", &self.prefix.join("lib/sysusers.d/talea.conf"))?;
+        self.fill(
+            "etc/systemd/talea.sysusers.conf",
+            &self.prefix.join("lib/sysusers.d/talea.conf"),
+        )?;
         let config = self.config();
         if self.place(&config).exists() {
             println!("{} stays as it is", config.display());
@@ -196,7 +207,8 @@ impl Install {
         let job = ["convolver.c", "room.c", "fft.c", "wav.c"];
         let lib = format!("-L{}", self.place(&self.prefix.join("lib")).display());
         let include = format!("-I{}", self.place(&self.prefix.join("include")).display());
-        let with = ["-DWITH_TALEA", &include, &lib, "-ltalea", "-Wl,-rpath,$ORIGIN:$ORIGIN/../../../lib"];
+        let with =
+            ["-DWITH_TALEA", &include, &lib, "-ltalea", "-Wl,-rpath,$ORIGIN:$ORIGIN/../../../lib"];
         for (name, sources, more) in [
             ("convolver", &job[..], &[][..]),
             ("convolver-talea", &job[..], &with[..]),
@@ -217,7 +229,8 @@ impl Install {
         if to.exists() {
             fs::remove_file(&to)?;
         }
-        fs::copy(from, &to).with_context(|| format!("cannot copy {} to {}", from.display(), to.display()))?;
+        fs::copy(from, &to)
+            .with_context(|| format!("cannot copy {} to {}", from.display(), to.display()))?;
         Ok(fs::set_permissions(&to, Permissions::from_mode(mode))?)
     }
 

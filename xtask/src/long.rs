@@ -1,4 +1,5 @@
-//! `cargo xtask bench ipc|sim|analysis|admission [--json] [--quick]` and `cargo xtask soak [--minutes N]`: what takes too long for the gate.
+//! `cargo xtask bench ipc|sim|analysis|admission [--json] [--quick]` and `cargo xtask soak
+//! [--minutes N]`: what takes too long for the gate.
 
 use crate::gate::Tally;
 use crate::shell::{self, cargo};
@@ -32,7 +33,8 @@ pub(crate) fn bench(args: &mut Parser) -> Result<ExitCode> {
     Ok(ExitCode::from(status.code().map_or(1, |code| u8::try_from(code).unwrap_or(1))))
 }
 
-/// The tests again and again, optimised and with larger numbers, until the time is over or one fails.
+/// The tests again and again, optimised and with larger numbers, until the time is over or one
+/// fails.
 pub(crate) fn soak(args: &mut Parser) -> Result<ExitCode> {
     let mut minutes: u64 = 60;
     while let Some(arg) = args.next()? {
@@ -47,7 +49,8 @@ pub(crate) fn soak(args: &mut Parser) -> Result<ExitCode> {
     while round == 0 || Instant::now() < end {
         round += 1;
         println!("== soak, round {round}");
-        let mut tests = cargo(&["test", "--release", "--locked", "--workspace", "--exclude", "xtask"]);
+        let mut tests =
+            cargo(&["test", "--release", "--locked", "--workspace", "--exclude", "xtask"]);
         tests.args(["--no-fail-fast", "--", "--show-output"]);
         tests.env("TALEA_SOAK", round.to_string());
         tests.env("TALEA_FUZZ_ROUNDS", "200000").env("PROPTEST_CASES", "4096");

@@ -1,7 +1,9 @@
-//! `cargo xtask`: the project's only automation. Dull on purpose: it calls cargo, the tests and the tools.
+//! `cargo xtask`: the project's only automation. Dull on purpose: it calls cargo, the tests and the
+//! tools.
 //!
-//! `cargo xtask test` is the gate, the same on a laptop and on the server. Everything that can be a test is a
-//! test; what is left here is what no test can do: call other programs and add up what they say.
+//! `cargo xtask test` is the gate, the same on a laptop and on the server. Everything that can be a
+//! test is a test; what is left here is what no test can do: call other programs and add up what
+//! they say.
 #![forbid(unsafe_code)]
 
 mod audio;

@@ -1,13 +1,14 @@
 //! `cargo xtask mutate [WORD]...`: tests that can't fail show nothing.
 //!
-//! Each patch in xtask/mutations/ breaks one mechanism. It is applied to a copy of the tree, the tests that it names
-//! are run, and must fail. A patch begins with two lines: `what:`, the mechanism and how it is broken, and
-//! `tests:`, the arguments of `cargo test`. Words select patches by name. Not part of the gate: it takes long.
+//! Each patch in xtask/mutations/ breaks one mechanism. It is applied to a copy of the tree, the
+//! tests that it names are run, and must fail. A patch begins with two lines: `what:`, the
+//! mechanism and how it is broken, and `tests:`, the arguments of `cargo test`. Words select
+//! patches by name. Not part of the gate: it takes long.
 //!
-//! A red test counts only if it was green without the mutation, in the same tree and the same way. Tests of pure
-//! crates are ended at the first one; those that touch the machine run to their end, for they have to put back what
-//! they changed. For the same reason no patch breaks what puts the machine itself back: a mutated process can be ended,
-//! a switch that it left turned stays.
+//! A red test counts only if it was green without the mutation, in the same tree and the same way.
+//! Tests of pure crates are ended at the first one; those that touch the machine run to their end,
+//! for they have to put back what they changed. For the same reason no patch breaks what puts the
+//! machine itself back: a mutated process can be ended, a switch that it left turned stays.
 
 use crate::shell::{self, root};
 use anyhow::{Context, Result, bail};
@@ -92,8 +93,9 @@ fn read(words: &[String]) -> Result<Vec<Mutation>> {
         .collect();
     paths.sort();
     let all = paths.into_iter().map(parse).collect::<Result<Vec<_>>>()?;
-    let chosen =
-        |mutation: &Mutation| words.is_empty() || words.iter().any(|word| mutation.name.contains(word));
+    let chosen = |mutation: &Mutation| {
+        words.is_empty() || words.iter().any(|word| mutation.name.contains(word))
+    };
     let mutations: Vec<_> = all.into_iter().filter(chosen).collect();
     if mutations.is_empty() {
         bail!("no patch in {DIR} is called like that");
@@ -109,8 +111,15 @@ fn parse(patch: PathBuf) -> Result<Mutation> {
         found.map(|rest| rest.trim().to_owned()).with_context(|| format!("{name}: no line {key:?}"))
     };
     let (what, tests) = (line("what:")?, line("tests:")?);
-    let files = text.lines().filter_map(|line| line.strip_prefix("+++ b/")).map(PathBuf::from).collect();
-    Ok(Mutation { name, what, tests: tests.split_whitespace().map(str::to_owned).collect(), patch, files })
+    let files =
+        text.lines().filter_map(|line| line.strip_prefix("+++ b/")).map(PathBuf::from).collect();
+    Ok(Mutation {
+        name,
+        what,
+        tests: tests.split_whitespace().map(str::to_owned).collect(),
+        patch,
+        files,
+    })
 }
 
 /// What a run of tests said.
@@ -127,16 +136,19 @@ impl Outcome {
     fn against(&self, before: &Outcome) -> Fate {
         let new: Vec<_> = self.failed.iter().filter(|name| !before.failed.contains(name)).collect();
         match (self.compiles, new.first()) {
-            _ if !before.compiles => Fate::Broken("the code does not compile without it".to_owned()),
+            _ if !before.compiles => {
+                Fate::Broken("the code does not compile without it".to_owned())
+            }
             (false, _) => Fate::Broken("the mutated code does not compile".to_owned()),
             (true, Some(first)) if new.len() == 1 => Fate::Killed((*first).clone()),
             (true, Some(first)) => Fate::Killed(format!("{first} and {} more", new.len() - 1)),
-            // Neither green nor a failed test: a test program ended, or was ended, before it could say so.
+            // Neither green nor a failed test: a test program ended, or was ended, before it could
+            // say so.
             (true, None) if !self.green && before.green => {
                 Fate::Killed("the end of its test program".to_owned())
             }
-            // Whatever would have noticed is busy with something else: a machine that others use, or that lacks
-            // something. That shows nothing.
+            // Whatever would have noticed is busy with something else: a machine that others use,
+            // or that lacks something. That shows nothing.
             (true, None) if !self.green => {
                 Fate::Broken(format!("{} fails without it, too", before.failed.join(", ")))
             }
@@ -154,8 +166,11 @@ fn try_out(mutation: &Mutation, tree: &Path, unmutated: &Outcome) -> Result<Fate
     apply.arg("apply").arg(&mutation.patch).current_dir(tree);
     // The copy lies inside the repository, and is none of its files.
     apply.env("GIT_CEILING_DIRECTORIES", tree.parent().unwrap_or(tree));
-    let before =
-        mutation.files.iter().map(|file| fs::read(tree.join(file))).collect::<Result<Vec<_>, _>>()?;
+    let before = mutation
+        .files
+        .iter()
+        .map(|file| fs::read(tree.join(file)))
+        .collect::<Result<Vec<_>, _>>()?;
     let mut complaint = String::new();
     let applied = shell::stream(apply, |line| complaint.push_str(line))?;
     let fate = if applied {
@@ -195,7 +210,8 @@ fn test(tests: &[String], tree: &Path, before: Option<&Outcome>) -> Result<Outco
     Ok(Outcome { green, compiles, failed, skipped })
 }
 
-/// A copy of everything that cargo needs; files that are the same stay, so that little is built again.
+/// A copy of everything that cargo needs; files that are the same stay, so that little is built
+/// again.
 fn copy_tree(to: &Path) -> Result<()> {
     copy(root(), to, &[".git", "target", ".device"])
 }
@@ -206,9 +222,12 @@ fn copy(from: &Path, to: &Path, skip: &[&str]) -> Result<()> {
     let mut names = BTreeSet::new();
     for entry in fs::read_dir(from)? {
         let entry = entry?;
-        let (name, kind, target) = (entry.file_name(), entry.file_type()?, to.join(entry.file_name()));
+        let (name, kind, target) =
+            (entry.file_name(), entry.file_type()?, to.join(entry.file_name()));
         if kind.is_dir() {
-            if skip.iter().any(|skipped| name == *skipped) || entry.path().starts_with(shell::target_dir()) {
+            if skip.iter().any(|skipped| name == *skipped)
+                || entry.path().starts_with(shell::target_dir())
+            {
                 continue;
             }
             copy(&entry.path(), &target, skip)?;
@@ -225,7 +244,11 @@ fn copy(from: &Path, to: &Path, skip: &[&str]) -> Result<()> {
         let is_skipped = skip.iter().any(|skipped| entry.file_name() == *skipped);
         if !is_skipped && !names.contains(&entry.file_name()) {
             let gone = entry.path();
-            if entry.file_type()?.is_dir() { fs::remove_dir_all(gone)? } else { fs::remove_file(gone)? }
+            if entry.file_type()?.is_dir() {
+                fs::remove_dir_all(gone)?
+            } else {
+                fs::remove_file(gone)?
+            }
         }
     }
     Ok(())

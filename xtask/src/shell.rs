@@ -16,7 +16,8 @@ pub(crate) fn root() -> &'static Path {
 
 /// Where cargo puts what it builds.
 pub(crate) fn target_dir() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |dir| root().join(dir))
+    std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| root().join("target"), |dir| root().join(dir))
 }
 
 /// Cargo in the workspace's root.
@@ -49,8 +50,8 @@ pub(crate) fn stream(command: Command, mut line: impl FnMut(&str)) -> Result<boo
     })
 }
 
-/// The same until `line` has heard enough: then the program and all that it has started in its process group are
-/// killed, which is no success.
+/// The same until `line` has heard enough: then the program and all that it has started in its
+/// process group are killed, which is no success.
 pub(crate) fn stream_while(
     mut command: Command,
     mut line: impl FnMut(&str) -> ControlFlow<()>,

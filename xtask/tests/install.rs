@@ -1,4 +1,5 @@
-//! What is installed can be used: programs run, pkg-config finds the libraries, C programs link to their SONAMEs.
+//! What is installed can be used: programs run, pkg-config finds the libraries, C programs link to
+//! their SONAMEs.
 #![forbid(unsafe_code)]
 
 use std::path::{Path, PathBuf};
@@ -9,8 +10,18 @@ fn installed() -> PathBuf {
     let dest = Path::new(env!("CARGO_TARGET_TMPDIR")).join("install");
     drop(std::fs::remove_dir_all(&dest));
     let output = Command::new(env!("CARGO_BIN_EXE_xtask"))
-        // With the usual place of the configuration, which is built in: another would be a build of its own.
-        .args(["install", "--prefix", "/opt/talea", "--sysconfdir", "/etc", "--profile", "dev", "--destdir"])
+        // With the usual place of the configuration, which is built in: another would be a build of
+        // its own.
+        .args([
+            "install",
+            "--prefix",
+            "/opt/talea",
+            "--sysconfdir",
+            "/etc",
+            "--profile",
+            "dev",
+            "--destdir",
+        ])
         .arg(&dest)
         .output()
         .expect("xtask");
@@ -32,7 +43,8 @@ fn what_is_installed_can_be_used() {
     let prefix = dest.join("opt/talea");
     for name in ["bin/talea", "sbin/talead"] {
         assert!(
-            said(Command::new(prefix.join(name)).arg("--version")).contains(env!("CARGO_PKG_VERSION")),
+            said(Command::new(prefix.join(name)).arg("--version"))
+                .contains(env!("CARGO_PKG_VERSION")),
             "{name}"
         );
     }
@@ -57,10 +69,16 @@ fn what_is_installed_can_be_used() {
     ] {
         assert!(prefix.join(name).is_file(), "{name} is missing");
     }
-    let unit = std::fs::read_to_string(prefix.join("lib/systemd/system/talead.service")).expect("a unit");
-    assert!(unit.contains("ExecStart=/opt/talea/sbin/talead --config /etc/talea/talead.toml"), "{unit}");
+    let unit =
+        std::fs::read_to_string(prefix.join("lib/systemd/system/talead.service")).expect("a unit");
+    assert!(
+        unit.contains("ExecStart=/opt/talea/sbin/talead --config /etc/talea/talead.toml"),
+        "{unit}"
+    );
     assert!(!unit.contains("dir@"), "a place was not filled in: {unit}");
-    said(Command::new(prefix.join("bin/talea")).arg("check").arg(dest.join("etc/talea/talead.toml")));
+    said(
+        Command::new(prefix.join("bin/talea")).arg("check").arg(dest.join("etc/talea/talead.toml")),
+    );
     links(&dest, &prefix);
     carries(&dest, &prefix);
 }
@@ -71,10 +89,15 @@ fn the_help_is_given_and_a_misspelt_option_is_named() {
         Command::new(env!("CARGO_BIN_EXE_xtask")).args(["install", word]).output().expect("xtask")
     };
     let help = install("--help");
-    assert!(help.status.success() && String::from_utf8_lossy(&help.stdout).contains("--destdir DIR"));
+    assert!(
+        help.status.success() && String::from_utf8_lossy(&help.stdout).contains("--destdir DIR")
+    );
     let wrong = install("--prefiks");
     let said = String::from_utf8_lossy(&wrong.stderr);
-    assert!(!wrong.status.success() && said.contains("--prefiks") && said.contains("--prefix DIR"), "{said}");
+    assert!(
+        !wrong.status.success() && said.contains("--prefiks") && said.contains("--prefix DIR"),
+        "{said}"
+    );
 }
 
 /// A program that has the library in itself.
@@ -87,7 +110,13 @@ fn carries(dest: &Path, prefix: &Path) {
     );
     let program = dest.join("carries");
     let flags = flags.replace("-ltalea", "-l:libtalea.a");
-    said(Command::new("cc").arg(dest.join("talea.c")).arg("-o").arg(&program).args(flags.split_whitespace()));
+    said(
+        Command::new("cc")
+            .arg(dest.join("talea.c"))
+            .arg("-o")
+            .arg(&program)
+            .args(flags.split_whitespace()),
+    );
     said(&mut Command::new(&program));
 }
 
@@ -107,7 +136,9 @@ fn links(dest: &Path, prefix: &Path) {
         let text = format!("#include <{name}.h>\nint main(void) {{ {body} }}\n");
         std::fs::write(&source, text).expect("a source");
         let program = dest.join(name);
-        said(Command::new("cc").arg(&source).arg("-o").arg(&program).args(flags.split_whitespace()));
+        said(
+            Command::new("cc").arg(&source).arg("-o").arg(&program).args(flags.split_whitespace()),
+        );
         let dynamic = std::fs::read(&program).expect("a program");
         assert!(
             dynamic.windows(soname.len()).any(|part| part == soname.as_bytes()),

@@ -1,4 +1,5 @@
-//! The catalogue entry of a test: what it is, for whom, and who proved it. The manual's table is written from these.
+//! The catalogue entry of a test: what it is, for whom, and who proved it. The manual's table is
+//! written from these.
 
 /// What a positive or negative answer of a test means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,8 +38,10 @@ pub struct Card {
     pub kind: Kind,
     /// Authors, venue, year, theorem or equation.
     pub paper: &'static str,
-    /// Parameters in which accepted sets stay accepted when they are relaxed; empty where that is not proved.
+    /// Parameters in which accepted sets stay accepted when they are relaxed; empty where that is
+    /// not proved.
     pub sustainable: &'static str,
-    /// The tests that hold it to its word: a file from the repository's root, `::`, and the test's name.
+    /// The tests that hold it to its word: a file from the repository's root, `::`, and the test's
+    /// name.
     pub tests: &'static [&'static str],
 }

@@ -1,6 +1,8 @@
-//! Every test that there is. The manual's table and the names that the tools know are written from this list.
+//! Every test that there is. The manual's table and the names that the tools know are written from
+//! this list.
 //!
-//! Each file of a test has its card beside its code; here it gets one line, in the order of the manual.
+//! Each file of a test has its card beside its code; here it gets one line, in the order of the
+//! manual.
 
 use crate::{Card, edf, multi, offline, rm, supply, tree, uni};
 use talea_core::mutate;

@@ -1,9 +1,11 @@
-//! What a task, or a group of tasks, asks of a CPU: so much work within so much time, again and again.
+//! What a task, or a group of tasks, asks of a CPU: so much work within so much time, again and
+//! again.
 
 use crate::natural::Natural;
 use talea_core::{Charge, Span, Work};
 
-/// At most `work` nanoseconds of CPU time within every `within`; the ratio is a density (ReTiF Eq. 1).
+/// At most `work` nanoseconds of CPU time within every `within`; the ratio is a density (ReTiF Eq.
+/// 1).
 ///
 /// `work` is wider than [`Work`] because a demand may stand for the sum of many tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,8 +34,8 @@ pub fn sum_at_most(demands: &[Demand], limit: Charge) -> bool {
     numerator.shifted(64) <= denominator.times(&Natural::from(limit.bits()))
 }
 
-/// Σ work / within as a fraction. The denominator is the least common multiple of the spans, so that sets with
-/// round spans stay small however many tasks they have.
+/// Σ work / within as a fraction. The denominator is the least common multiple of the spans, so
+/// that sets with round spans stay small however many tasks they have.
 pub(crate) fn sum(demands: &[Demand]) -> (Natural, Natural) {
     let mut numerator = Natural::from(0u128);
     let mut denominator = Natural::from(1u128);
@@ -92,7 +94,9 @@ mod tests {
     fn sums_over_a_common_denominator_equal_sums_over_the_product() {
         let mut seed = 1u64;
         let mut next = || {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            seed = seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             seed >> 40
         };
         for _ in 0..2_000 {
@@ -100,10 +104,15 @@ mod tests {
                 .map(|_| Demand::new(Work::from_ns(next() % 30), Span::from_ns(next() % 60 + 1)))
                 .collect();
             let product: u128 = demands.iter().map(|d| u128::from(d.within.as_ns())).product();
-            let total: u128 = demands.iter().map(|d| d.work * product / u128::from(d.within.as_ns())).sum();
+            let total: u128 =
+                demands.iter().map(|d| d.work * product / u128::from(d.within.as_ns())).sum();
             let limit = u128::from(next() % 3);
             let fits = total <= limit * product;
-            assert_eq!(sum_at_most(&demands, Charge::from_bits(limit << 64)), fits, "{demands:?} {limit}");
+            assert_eq!(
+                sum_at_most(&demands, Charge::from_bits(limit << 64)),
+                fits,
+                "{demands:?} {limit}"
+            );
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Tests for earliest deadline first.
 //!
-//! Assumptions of both: 1. preemptive EDF, independent sporadic tasks, no overheads; 2. density Q / min(T, D)
-//! stands for utilisation, which is exact for D ≥ T and safe for D < T; 3. a CPU of which only a share `cap` may be
-//! given out counts as a whole CPU from which the rest is taken by nobody (the bounds below are then safe, since
-//! they only refuse more).
+//! Assumptions of both: 1. preemptive EDF, independent sporadic tasks, no overheads; 2. density Q /
+//! min(T, D) stands for utilisation, which is exact for D ≥ T and safe for D < T; 3. a CPU of which
+//! only a share `cap` may be given out counts as a whole CPU from which the rest is taken by nobody
+//! (the bounds below are then safe, since they only refuse more).
 
 use crate::Demand;
 use crate::card::{Card, Kind, Platform};
@@ -20,20 +20,23 @@ pub const PARTITIONED: Card = Card {
     kind: Kind::Sufficient,
     paper: "Liu and Layland, J. ACM 20(1), 1973, theorem 7 (D = T); J. W. S. Liu, Real-Time Systems, Prentice Hall 2000, theorem 6.2 (density)",
     sustainable: "costs, periods, deadlines",
-    tests: &["crates/talea-analysis/src/edf.rs::liu_layland_1973_theorem_7_a_full_cpu_is_schedulable"],
+    tests: &[
+        "crates/talea-analysis/src/edf.rs::liu_layland_1973_theorem_7_a_full_cpu_is_schedulable",
+    ],
 };
 
-/// Σ Q/min(T, D) ≤ `cap`: EDF on one CPU. Liu and Layland, J. ACM 20(1), 1973, theorem 7, for D = T; with densities J. W. S. Liu,
-/// Real-Time Systems, Prentice Hall 2000, theorem 6.2; ReTiF (JSA 2021) Eq. 3.
+/// Σ Q/min(T, D) ≤ `cap`: EDF on one CPU. Liu and Layland, J. ACM 20(1), 1973, theorem 7, for D =
+/// T; with densities J. W. S. Liu, Real-Time Systems, Prentice Hall 2000, theorem 6.2; ReTiF (JSA
+/// 2021) Eq. 3.
 pub fn partitioned(demands: &[Demand], cap: Charge) -> bool {
     sum_at_most(demands, cap)
 }
 
 /// U_sum ≤ m·`cap` − (m−1)·U_max: global EDF on `cpus` CPUs.
 ///
-/// J. Goossens, S. Funk and S. Baruah, "Priority-driven scheduling of periodic task systems on multiprocessors",
-/// Real-Time Systems 25(2-3), 2003, theorem 5, there with `cap` = 1. Nothing at all passes. For whole CPUs
-/// [`crate::multi::gfb`] is faster, and has the catalogue entry.
+/// J. Goossens, S. Funk and S. Baruah, "Priority-driven scheduling of periodic task systems on
+/// multiprocessors", Real-Time Systems 25(2-3), 2003, theorem 5, there with `cap` = 1. Nothing at
+/// all passes. For whole CPUs [`crate::multi::gfb`] is faster, and has the catalogue entry.
 pub fn global(demands: &[Demand], cpus: u32, cap: Charge) -> bool {
     let Some(densest) = demands.iter().max_by(|a, b| {
         let cross = |x: &Demand, y: &Demand| {
@@ -72,7 +75,8 @@ mod tests {
 
     #[test]
     fn dhall_liu_1978_one_heavy_task_among_light_ones_is_refused() {
-        // m light tasks and one of almost a CPU: global EDF misses at any m although the load is just above 1.
+        // m light tasks and one of almost a CPU: global EDF misses at any m although the load is
+        // just above 1.
         for cpus in [2u32, 4, 16] {
             let mut tasks: Vec<(u64, u64)> = (0..cpus).map(|_| (2, 1_000)).collect();
             assert!(global(&set(&tasks), cpus, Charge::ONE));

@@ -1,9 +1,11 @@
-//! Schedulability mathematics over the core's task model: a file per test, its assumptions numbered at the top.
+//! Schedulability mathematics over the core's task model: a file per test, its assumptions numbered
+//! at the top.
 //!
-//! Pure and exact: integers of any size, no floats, no clock. A test answers for a list of [`Demand`]s; how tasks
-//! become demands (several tasks in one kernel level, tasks of other plugins above) is in [`rm`]. Whoever needs
-//! an answer in nanoseconds keeps running sums with directed rounding and asks here only when rounding leaves the
-//! answer open; here cost does not matter, being right does.
+//! Pure and exact: integers of any size, no floats, no clock. A test answers for a list of
+//! [`Demand`]s; how tasks become demands (several tasks in one kernel level, tasks of other plugins
+//! above) is in [`rm`]. Whoever needs an answer in nanoseconds keeps running sums with directed
+//! rounding and asks here only when rounding leaves the answer open; here cost does not matter,
+//! being right does.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,8 @@
 //! Whole numbers of any size: just enough arithmetic to settle a verdict that rounding leaves open.
 //!
-//! Schoolbook algorithms on 64-bit limbs, least first, without leading zeros (so zero has no limb and equal
-//! numbers have equal limbs). Absent on purpose: subtraction, signs, long division, anything clever.
+//! Schoolbook algorithms on 64-bit limbs, least first, without leading zeros (so zero has no limb
+//! and equal numbers have equal limbs). Absent on purpose: subtraction, signs, long division,
+//! anything clever.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -28,7 +29,8 @@ impl Natural {
     /// The sum.
     #[must_use]
     pub fn plus(&self, other: &Natural) -> Natural {
-        let (long, short) = if self.0.len() < other.0.len() { (other, self) } else { (self, other) };
+        let (long, short) =
+            if self.0.len() < other.0.len() { (other, self) } else { (self, other) };
         let mut limbs = long.0.clone();
         let mut carry = 0;
         for (i, limb) in limbs.iter_mut().enumerate() {

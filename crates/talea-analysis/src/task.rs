@@ -2,8 +2,9 @@
 
 use talea_core::{Span, Work};
 
-/// A sporadic task: jobs of at most `cost` arrive at least `period` apart, are released at most `jitter` after they
-/// arrive, and are to end within `deadline` of their *arrival*. A periodic task is one of its behaviours.
+/// A sporadic task: jobs of at most `cost` arrive at least `period` apart, are released at most
+/// `jitter` after they arrive, and are to end within `deadline` of their *arrival*. A periodic task
+/// is one of its behaviours.
 ///
 /// All values in nanoseconds of one time line; tests that need `cost` ≥ 1 or `period` ≥ 1 say so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

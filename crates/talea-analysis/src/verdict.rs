@@ -6,10 +6,11 @@ use talea_core::{Span, Work};
 /// The answer of a test for a set of tasks, in the order in which they were given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Every job of every task meets its deadline. A test that bounds response times gives one bound for each task;
-    /// one that does not gives none.
+    /// Every job of every task meets its deadline. A test that bounds response times gives one
+    /// bound for each task; one that does not gives none.
     Proved {
-        /// Longest time from the release of a job to its end: the arrival may have been earlier by the jitter.
+        /// Longest time from the release of a job to its end: the arrival may have been earlier by
+        /// the jitter.
         bounds: Vec<Span>,
     },
     /// Some job can miss its deadline: here is how.
@@ -36,11 +37,12 @@ impl Verdict {
 pub enum Witness {
     /// In the long run more is asked for than there is, so that lateness grows without bound.
     Overload {
-        /// The tasks up to and including this one (in the given order) ask for too much; all of them under EDF.
+        /// The tasks up to and including this one (in the given order) ask for too much; all of
+        /// them under EDF.
         task: usize,
     },
-    /// Jobs that are released and due within the first `at` need more than is supplied by then, when tasks are
-    /// released as `releases` says.
+    /// Jobs that are released and due within the first `at` need more than is supplied by then,
+    /// when tasks are released as `releases` says.
     Demand {
         /// Length of the window that begins with the first release.
         at: Span,
@@ -51,8 +53,8 @@ pub enum Witness {
         /// How the window is filled.
         releases: Vec<Release>,
     },
-    /// Job `job` of task `task` (both from 0) ends `response` after its release and misses its deadline when tasks
-    /// are released as `releases` says.
+    /// Job `job` of task `task` (both from 0) ends `response` after its release and misses its
+    /// deadline when tasks are released as `releases` says.
     Miss {
         /// Index of the task.
         task: usize,
@@ -65,9 +67,11 @@ pub enum Witness {
     },
 }
 
-/// One task's releases in a counterexample: job k is released at max(`first`, `first` + k·T − `early`).
+/// One task's releases in a counterexample: job k is released at max(`first`, `first` + k·T −
+/// `early`).
 ///
-/// With `early` = 0 a periodic task with an offset; with `early` = J the densest releases that jitter J allows.
+/// With `early` = 0 a periodic task with an offset; with `early` = J the densest releases that
+/// jitter J allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Release {
     /// Release of the first job.

@@ -1,6 +1,7 @@
 //! What answers without a list allocates nothing in a scratch that has seen as many tasks.
 //!
-//! A binary of its own, because the allocator that counts is that of the whole program. It counts by thread.
+//! A binary of its own, because the allocator that counts is that of the whole program. It counts
+//! by thread.
 
 use allocation_counter::measure;
 use talea_analysis::Sporadic;
@@ -9,7 +10,8 @@ use talea_analysis::multi::{Scratch, bar, bcl, ff_dbf, gfb, guan};
 use talea_analysis::uni::{self, edf_in_fp, edf_response, fp_response, np_fp, qpa};
 use talea_core::{Span, Work};
 
-/// `count` tasks, each with a share of `load` thousandths of a CPU, due a little before the ends of their periods.
+/// `count` tasks, each with a share of `load` thousandths of a CPU, due a little before the ends of
+/// their periods.
 fn set(count: u64, load: u64) -> Vec<Sporadic> {
     let task = |at: u64| {
         let period = 1_000_000 + 137_731 * at;

@@ -1,7 +1,9 @@
-//! What the plugins' part of a request costs: ask + admit + release, and a change, beside specs that are there already.
+//! What the plugins' part of a request costs: ask + admit + release, and a change, beside specs
+//! that are there already.
 //!
-//! `cargo run --release -p talea-broker --example suite_cost [rounds]`. Prints nanoseconds per operation, in the
-//! quietest of several rounds and in the median one; nothing is judged, since time on a shared machine proves nothing.
+//! `cargo run --release -p talea-broker --example suite_cost [rounds]`. Prints nanoseconds per
+//! operation, in the quietest of several rounds and in the median one; nothing is judged, since
+//! time on a shared machine proves nothing.
 #![expect(clippy::disallowed_methods, reason = "a measurement looks at the clock")]
 #![expect(clippy::cast_precision_loss, reason = "it is printed in whole nanoseconds")]
 
@@ -40,10 +42,12 @@ fn suite(cpus: u32, instances: u8) -> Suite {
     Suite::new(&Setup { plugins, ..Setup::default() }, &machine).expect("a sound setup")
 }
 
-/// Parameters as in ReTiF's benchmark: period 1024 to 11263 us; tiny runtimes, so that 16,384 tasks fit.
+/// Parameters as in ReTiF's benchmark: period 1024 to 11263 us; tiny runtimes, so that 16,384 tasks
+/// fit.
 fn params(seed: &mut u64) -> Params {
     let mut roll = |sides: u64| {
-        *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        *seed =
+            seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (*seed >> 33) % sides
     };
     Params {
@@ -88,7 +92,8 @@ fn main() {
                 let mut held = 0;
                 for _ in 0..specs {
                     let params = params(&mut seed);
-                    // With one CPU not all of them fit; then without a runtime, where that is served.
+                    // With one CPU not all of them fit; then without a runtime, where that is
+                    // served.
                     let bare = Params { runtime: None, ..params };
                     let found = [params, bare]
                         .into_iter()

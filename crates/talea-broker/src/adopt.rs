@@ -1,9 +1,10 @@
 //! Adoption: what an earlier daemon granted goes on (design, section 9).
 //!
-//! Each record of the state file whose owner still lives gets its place, its name and its token back, and waits to be
-//! claimed. Unclaimed, it lives as long as the process that created it (or its thread, if that owns it). A record without
-//! an owner whose thread still lives has its thread put back first. Nothing is tested: it was promised. Threads are
-//! brought to what the books say once all records are in, so that none is moved to and fro while the books fill.
+//! Each record of the state file whose owner still lives gets its place, its name and its token
+//! back, and waits to be claimed. Unclaimed, it lives as long as the process that created it (or
+//! its thread, if that owns it). A record without an owner whose thread still lives has its thread
+//! put back first. Nothing is tested: it was promised. Threads are brought to what the books say
+//! once all records are in, so that none is moved to and fro while the books fill.
 
 use crate::broker::{Broker, Holder};
 use crate::input::{Effect, ForeignQuestion, Groups, LogEvent, Peer, ProcessId, ThreadFacts};
@@ -96,7 +97,11 @@ impl Broker {
     }
 
     /// The thread of the record, if that is what the driver found.
-    fn same_thread(&mut self, record: &Record, facts: Option<ThreadFacts>) -> Option<(ThreadFacts, Attr)> {
+    fn same_thread(
+        &mut self,
+        record: &Record,
+        facts: Option<ThreadFacts>,
+    ) -> Option<(ThreadFacts, Attr)> {
         let facts = facts?;
         let same = record.thread.filter(|thread| {
             (thread.tid, thread.inode) == (facts.tid, facts.inode)
@@ -158,8 +163,8 @@ impl Broker {
     }
 }
 
-/// Whose rules hold until the grant is claimed. Without groups (the number is the kernel's "no id") only rules for
-/// everybody and for the user do.
+/// Whose rules hold until the grant is claimed. Without groups (the number is the kernel's "no id")
+/// only rules for everybody and for the user do.
 fn creator(record: &Record, groups: Option<Groups>) -> Peer {
     let (gid, groups) =
         groups.map_or((u32::MAX, Vec::new()), |groups| (groups.effective, groups.supplementary));

@@ -1,8 +1,8 @@
 //! Attach and detach: a thread becomes real-time under a spec, and becomes again what it was.
 //!
-//! Record, watch, apply; the answer waits for the kernel. Whose thread it is was read from the kernel when the request
-//! was read (checklist R25). A thread serves one spec and a spec has one thread (facts S5, S9), so one admission never
-//! makes two threads real-time.
+//! Record, watch, apply; the answer waits for the kernel. Whose thread it is was read from the
+//! kernel when the request was read (checklist R25). A thread serves one spec and a spec has one
+//! thread (facts S5, S9), so one admission never makes two threads real-time.
 
 use crate::broker::Broker;
 use crate::input::{Effect, Errno, ForeignQuestion, ThreadError, ThreadFacts};
@@ -29,14 +29,16 @@ impl Broker {
                 self.enter_thread(slot, Attached::new(&facts, previous, given));
                 self.specs.at_mut(slot).step = Step::Attaching(asker);
                 let ticket = self.ticket(slot);
-                let attached = self.specs.at_mut(slot).thread.as_mut().expect("it was just entered");
+                let attached =
+                    self.specs.at_mut(slot).thread.as_mut().expect("it was just entered");
                 attached.ticket = Some(ticket);
                 self.emit(Effect::Apply { ticket, thread: facts.thread, attr: given });
             }
             Err(refusal) => {
                 self.drop_facts(thread);
                 match (named, refusal.code) {
-                    // Clients try this first and come back with a pidfd: nothing that anybody should read in a log.
+                    // Clients try this first and come back with a pidfd: nothing that anybody
+                    // should read in a log.
                     (Named::Own(_), Code::BareTid) => self.reply(asker, Reply::Refused(refusal)),
                     _ => self.refuse(asker, refusal),
                 }
@@ -53,14 +55,19 @@ impl Broker {
     ) -> Result<(u32, ThreadFacts), Box<Refusal>> {
         let slot = self.find_idle(asker.session, id, Wish::Command)?;
         let facts = match thread {
-            // Neither a descriptor nor an id came along (0 never means the daemon: facts S4), or what came is something
-            // else.
+            // Neither a descriptor nor an id came along (0 never means the daemon: facts S4), or
+            // what came is something else.
             None | Some(Err(ThreadError::NotAThread)) => {
                 return Err(plain(Code::Malformed, Field::Thread));
             }
             Some(Err(ThreadError::Gone)) => return Err(plain(Code::NoSuchThread, Field::Thread)),
             Some(Err(ThreadError::BareTid)) => {
-                return Err(refusal(Code::BareTid, Field::Thread, named.number().unwrap_or(0).into(), 0));
+                return Err(refusal(
+                    Code::BareTid,
+                    Field::Thread,
+                    named.number().unwrap_or(0).into(),
+                    0,
+                ));
             }
             Some(Err(ThreadError::Kernel(errno))) => return Err(kernel(*errno)),
             Some(Ok(facts)) => facts,

@@ -1,5 +1,5 @@
-//! The broker's lists against each other. For tests, the simulation and fuzzing: every index is compared with what it
-//! indexes, every counter with what it counts.
+//! The broker's lists against each other. For tests, the simulation and fuzzing: every index is
+//! compared with what it indexes, every counter with what it counts.
 
 use crate::broker::{Broker, Holder, Timer};
 use crate::rules::Rules;
@@ -79,10 +79,16 @@ impl Broker {
             if spec.booked {
                 let placed = self.suite.placed(Slot(slot));
                 assert_eq!(placed.plugin, spec.plugin, "suite and spec differ about the plugin");
-                assert_eq!(placed.charge, spec.offer.charge, "suite and spec differ about the charge");
+                assert_eq!(
+                    placed.charge, spec.offer.charge,
+                    "suite and spec differ about the charge"
+                );
             }
             if let Some((session, position)) = spec.session {
-                assert_eq!(self.sessions[&session].specs[position as usize], slot, "lost by its session");
+                assert_eq!(
+                    self.sessions[&session].specs[position as usize], slot,
+                    "lost by its session"
+                );
             }
             let watch = self.processes.contains(&(spec.process, Holder::Spec(slot)));
             assert_eq!(watch, spec.watched, "watched processes differ");
@@ -100,13 +106,20 @@ impl Broker {
                 assert!(self.timers.contains(&(at, Timer::Retry(slot))), "its retry has no timer");
                 stuck += u32::from(matches!(spec.step, Step::Restoring(_)));
             } else {
-                assert!(spec.is_idle() || thread.ticket.is_some(), "something is under way without an order");
+                assert!(
+                    spec.is_idle() || thread.ticket.is_some(),
+                    "something is under way without an order"
+                );
             }
         }
         assert_eq!(named, self.ids.len(), "ids without specs");
         assert_eq!(attached, self.counters.attached, "attached threads are miscounted");
         let lists = (self.threads.len(), self.identities.len(), self.families.len());
-        assert_eq!(lists, (attached as usize, attached as usize, attached as usize), "threads without specs");
+        assert_eq!(
+            lists,
+            (attached as usize, attached as usize, attached as usize),
+            "threads without specs"
+        );
         assert_eq!(changing, self.changing, "changes are miscounted");
         assert_eq!(stuck, self.stuck, "stuck threads are miscounted");
     }
@@ -123,7 +136,8 @@ impl Broker {
         }
         let turned_away = self.sessions.values().filter(|session| session.is_turned_away()).count();
         assert_eq!(turned_away as u32, self.turned_away, "those turned away are miscounted");
-        let watchers = self.processes.iter().filter(|(_, holder)| matches!(holder, Holder::Session(_)));
+        let watchers =
+            self.processes.iter().filter(|(_, holder)| matches!(holder, Holder::Session(_)));
         for (process, holder) in watchers {
             let Holder::Session(id) = holder else { continue };
             assert_eq!(self.sessions[id].process, *process, "a session's process is off");
@@ -154,11 +168,18 @@ impl Broker {
                     assert!(self.sessions[&id].owes(at), "a timer for a session without debt");
                 }
                 Timer::Again(id) => {
-                    assert!(self.parked.contains_key(&id), "a timer for a change that is not parked");
+                    assert!(
+                        self.parked.contains_key(&id),
+                        "a timer for a change that is not parked"
+                    );
                 }
                 Timer::Retry(slot) => {
                     let thread = self.specs.at(slot).thread.as_ref();
-                    assert_eq!(thread.and_then(|thread| thread.retry_at), Some(at), "a timer for nothing");
+                    assert_eq!(
+                        thread.and_then(|thread| thread.retry_at),
+                        Some(at),
+                        "a timer for nothing"
+                    );
                 }
             }
         }

@@ -1,14 +1,16 @@
 //! The tests of `rm` in nanoseconds: running sums that never err on the wrong side.
 //!
-//! A [`Sum`] stands for a list of classes (see `talea_analysis::rm`) by three numbers, each rounded *up*, so that a
-//! "yes" is a proof. Sums of two lists combine in constant time, which is what trees and runs of levels need. When
-//! the sum is over the bound by no more than rounding can explain, the answer is [`Answer::Close`] and the caller
-//! asks `talea_analysis` for the exact truth, off the hot path: U = 1 and Π = 2 must pass. For `exact` the sums answer by the
+//! A [`Sum`] stands for a list of classes (see `talea_analysis::rm`) by three numbers, each rounded
+//! *up*, so that a "yes" is a proof. Sums of two lists combine in constant time, which is what
+//! trees and runs of levels need. When the sum is over the bound by no more than rounding can
+//! explain, the answer is [`Answer::Close`] and the caller asks `talea_analysis` for the exact
+//! truth, off the hot path: U = 1 and Π = 2 must pass. For `exact` the sums answer by the
 //! hyperbolic bound; a "no" of theirs is not its last word ([`crate::plugins::rm`]).
 //!
-//! Numbers: shares in 2^-64, factors 1 + U in 2^-61 (a `u64` holds up to 8; larger products saturate, and any
-//! product above 2 is a refusal). Every stored factor is at least 1, so an absolute error of one unit is a relative
-//! one of at most 2^-61, and `c` classes with their `c - 1` products are off by less than 3·c units in all.
+//! Numbers: shares in 2^-64, factors 1 + U in 2^-61 (a `u64` holds up to 8; larger products
+//! saturate, and any product above 2 is a refusal). Every stored factor is at least 1, so an
+//! absolute error of one unit is a relative one of at most 2^-61, and `c` classes with their `c -
+//! 1` products are off by less than 3·c units in all.
 
 use talea_analysis::{Demand, rm};
 use talea_core::setup::RmTest;
@@ -17,8 +19,9 @@ use talea_core::setup::RmTest;
 const UNIT: u64 = 1 << 61;
 /// Beyond so many classes a close call is a refusal: settling it exactly would cost milliseconds.
 const EXACT_MAX: u32 = 256;
-/// The same for Liu and Layland's test, whose numbers grow with the square. With more than one class its bound is
-/// irrational, so no set ever lies on it: only sets within 2^-50 of the bound are turned away.
+/// The same for Liu and Layland's test, whose numbers grow with the square. With more than one
+/// class its bound is irrational, so no set ever lies on it: only sets within 2^-50 of the bound
+/// are turned away.
 const EXACT_MAX_LIU_LAYLAND: u32 = 24;
 
 /// What is known of a list of classes.
@@ -104,7 +107,8 @@ pub(crate) fn judge(test: RmTest, sum: &Sum) -> Answer {
             if sum.classes < 2 || sum.share > (1 << 64) + u128::from(classes) {
                 return compare(sum.share, 1 << 64, classes.into());
             }
-            let power = power(UNIT + sum.share.div_ceil(8 * u128::from(classes)) as u64, sum.classes);
+            let power =
+                power(UNIT + sum.share.div_ceil(8 * u128::from(classes)) as u64, sum.classes);
             // The base is off by 2 units and every error is multiplied by at most the exponent.
             compare(power.into(), u128::from(2 * UNIT), u128::from(classes) * 16 + 16)
         }
@@ -144,8 +148,8 @@ pub(crate) fn settle(test: RmTest, classes: &[Demand]) -> bool {
     classes.len() <= most as usize && exact(classes)
 }
 
-/// The most work, in nanoseconds, that one class of `span` may have beside the classes of `rest`: rounded down, so
-/// up to a few parts in 2^60 of the span less than the truth.
+/// The most work, in nanoseconds, that one class of `span` may have beside the classes of `rest`:
+/// rounded down, so up to a few parts in 2^60 of the span less than the truth.
 pub(crate) fn room(test: RmTest, rest: &Sum, span: u64) -> u128 {
     let span = u128::from(span);
     match test {
@@ -156,7 +160,8 @@ pub(crate) fn room(test: RmTest, rest: &Sum, span: u64) -> u128 {
         }
         RmTest::LiuLayland => {
             let passes = |share: u128| {
-                let sum = Sum { share: rest.share.saturating_add(share), ..rest.and(Sum::class(1, 1)) };
+                let sum =
+                    Sum { share: rest.share.saturating_add(share), ..rest.and(Sum::class(1, 1)) };
                 judge(test, &sum) == Answer::Yes
             };
             let mut most = 0u128;
@@ -179,7 +184,8 @@ mod tests {
     const TESTS: [RmTest; 3] = [RmTest::Necessary, RmTest::LiuLayland, RmTest::Hyperbolic];
 
     fn holds(test: RmTest, classes: &[Demand]) -> bool {
-        let sum = classes.iter().fold(Sum::EMPTY, |sum, c| sum.and(Sum::class(c.work, c.within.as_ns())));
+        let sum =
+            classes.iter().fold(Sum::EMPTY, |sum, c| sum.and(Sum::class(c.work, c.within.as_ns())));
         match judge(test, &sum) {
             Answer::Yes => true,
             Answer::No => false,
@@ -231,14 +237,18 @@ mod tests {
                     (1 + dice.roll(span), span)
                 })
                 .collect();
-            let sum = classes.iter().fold(Sum::EMPTY, |sum, &(q, t)| sum.and(Sum::class(q.into(), t)));
+            let sum =
+                classes.iter().fold(Sum::EMPTY, |sum, &(q, t)| sum.and(Sum::class(q.into(), t)));
             // Both over the common denominator; three spans of 2^20 leave room for it in 128 bits.
             let spans: u128 = classes.iter().map(|&(_, t)| u128::from(t)).product();
             let factors: u128 = classes.iter().map(|&(q, t)| u128::from(q + t)).product();
             let (whole, rest) = (factors / spans, factors % spans);
             let low = whole * u128::from(UNIT) + ((rest << 61) / spans);
             let product = u128::from(sum.product);
-            assert!(low < product + 1 && product <= low + 3 * 3 * 4, "{classes:?}: {product} for {low}");
+            assert!(
+                low < product + 1 && product <= low + 3 * 3 * 4,
+                "{classes:?}: {product} for {low}"
+            );
             assert!(product > low || (rest << 61) % spans == 0, "{classes:?} was rounded down");
         }
     }
@@ -285,12 +295,15 @@ mod tests {
         for _ in 0..3_000 {
             let n = dice.roll(5);
             let mut classes: Vec<Demand> = (0..n)
-                .map(|_| demand(1 + dice.roll(1_000_000 / (n + 1)), 1_000_000 + dice.roll(4_000_000)))
+                .map(|_| {
+                    demand(1 + dice.roll(1_000_000 / (n + 1)), 1_000_000 + dice.roll(4_000_000))
+                })
                 .collect();
             let span = 1_000_000 + dice.roll(1 << 40);
             for test in TESTS {
-                let rest =
-                    classes.iter().fold(Sum::EMPTY, |sum, c| sum.and(Sum::class(c.work, c.within.as_ns())));
+                let rest = classes
+                    .iter()
+                    .fold(Sum::EMPTY, |sum, c| sum.and(Sum::class(c.work, c.within.as_ns())));
                 let most = room(test, &rest, span);
                 for (work, fits) in [(most, true), (most + 1 + u128::from(span >> 40), false)] {
                     if work != 0 && judge(test, &rest) == Answer::Yes {

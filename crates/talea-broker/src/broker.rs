@@ -1,11 +1,13 @@
 //! The machine: what it holds, how inputs reach it and effects leave it.
 //!
-//! Model: [`Broker::handle`] is told the time and one input; everything that follows from it at once lies in the queue
-//! of effects when it returns. What the kernel or a foreign plugin must say first comes back as an input of its own.
+//! Model: [`Broker::handle`] is told the time and one input; everything that follows from it at
+//! once lies in the queue of effects when it returns. What the kernel or a foreign plugin must say
+//! first comes back as an input of its own.
 //!
-//! Invariants, checked by the simulation after each step: a request of a living connection is answered exactly once;
-//! an effect that makes a thread privileged is preceded by the effect that records it; books follow what the kernel
-//! has confirmed, and until then hold what would be needed either way.
+//! Invariants, checked by the simulation after each step: a request of a living connection is
+//! answered exactly once; an effect that makes a thread privileged is preceded by the effect that
+//! records it; books follow what the kernel has confirmed, and until then hold what would be needed
+//! either way.
 
 use crate::clients::Clients;
 use crate::decide::Job;
@@ -68,8 +70,9 @@ pub struct Broker {
 
     /// Connections whose next waiting request can be served.
     pub(crate) ready: VecDeque<SessionId>,
-    /// Specs whose changed parameters are with the kernel. While there is one, nobody else may book: the room that
-    /// the old parameters held must still be there if the kernel refuses the new ones.
+    /// Specs whose changed parameters are with the kernel. While there is one, nobody else may
+    /// book: the room that the old parameters held must still be there if the kernel refuses the
+    /// new ones.
     pub(crate) changing: u32,
     /// What waits for [`Broker::changing`] to become zero.
     pub(crate) blocked: VecDeque<Blocked>,
@@ -186,7 +189,8 @@ impl Broker {
         self.pid = pid;
     }
 
-    /// Takes in what has happened. Times may repeat; an earlier one than before counts as the latest.
+    /// Takes in what has happened. Times may repeat; an earlier one than before counts as the
+    /// latest.
     pub fn handle(&mut self, now: Time, input: Input) {
         self.now = self.now.max(now);
         self.started.get_or_insert(self.now);
@@ -200,7 +204,9 @@ impl Broker {
             Input::Asked { session, seq, request, thread, entropy } => {
                 self.asked(session, Waiting { seq, request, thread, entropy });
             }
-            Input::Garbled { session, seq, refusal } => self.garbled(Asker { session, seq }, refusal),
+            Input::Garbled { session, seq, refusal } => {
+                self.garbled(Asker { session, seq }, refusal)
+            }
             Input::Hungup { session } => self.hung_up(session),
             Input::Became { thread, euid } => self.became(thread, euid),
             Input::ThreadGone { thread } => self.thread_gone(thread),
@@ -227,8 +233,9 @@ impl Broker {
 
     /// When [`Input::Timer`] is wanted, if nothing else happens before.
     ///
-    /// Not for charges that linger until their zero-lag time: whatever asks for them comes as an input, and each input
-    /// first gives back what is due. A timer for them would cost every wait of the driver's, and a wake-up for nobody.
+    /// Not for charges that linger until their zero-lag time: whatever asks for them comes as an
+    /// input, and each input first gives back what is due. A timer for them would cost every wait
+    /// of the driver's, and a wake-up for nobody.
     pub fn next_wakeup(&self) -> Option<Time> {
         if !self.unsettled.is_empty() {
             return Some(self.now);
@@ -236,8 +243,8 @@ impl Broker {
         self.timers.first().map(|&(at, _)| at)
     }
 
-    /// The thread under a spec. Before a request to change the spec the driver looks whose it is now
-    /// ([`Input::Became`]).
+    /// The thread under a spec. Before a request to change the spec the driver looks whose it is
+    /// now ([`Input::Became`]).
     pub fn thread_of(&self, spec: SpecId) -> Option<ThreadId> {
         let slot = self.ids.get(spec)?;
         self.specs.at(slot).thread.as_ref().map(|thread| thread.thread)
@@ -278,7 +285,8 @@ impl Broker {
         Ticket(u64::from(self.orders) << 32 | u64::from(place))
     }
 
-    /// Answers a request, unless its connection is gone, and lets the next one of that connection come.
+    /// Answers a request, unless its connection is gone, and lets the next one of that connection
+    /// come.
     pub(crate) fn reply(&mut self, asker: Asker, reply: Reply) {
         if let Some(session) = self.sessions.get_mut(&asker.session) {
             session.answered();
@@ -347,7 +355,9 @@ impl Broker {
                 Holder::Session(session) => self.close(session),
                 Holder::Spec(slot) => {
                     // An earlier holder's end may have taken this one along.
-                    if let Some(spec) = self.specs.get_mut(slot).filter(|spec| spec.process == process) {
+                    if let Some(spec) =
+                        self.specs.get_mut(slot).filter(|spec| spec.process == process)
+                    {
                         spec.watched = false;
                         mutate!(
                             "life-process",

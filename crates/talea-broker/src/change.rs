@@ -1,8 +1,8 @@
 //! Change: other terms, perhaps another plugin, in one step (checklist R7).
 //!
-//! While the new attributes of an attached thread are with the kernel nobody else books, so that the old terms still
-//! have their room if the kernel refuses the new ones. The thread is given its new attributes directly; at no instant is
-//! it without a real-time policy.
+//! While the new attributes of an attached thread are with the kernel nobody else books, so that
+//! the old terms still have their room if the kernel refuses the new ones. The thread is given its
+//! new attributes directly; at no instant is it without a real-time policy.
 
 use crate::broker::Broker;
 use crate::decide::{Job, Kind, Round, ask_for};
@@ -24,13 +24,15 @@ impl Broker {
             Ok(slot) => slot,
             Err(refusal) => return self.refuse(asker, refusal),
         };
-        let (client, uid) = (self.sessions[&asker.session].client, self.sessions[&asker.session].uid);
+        let (client, uid) =
+            (self.sessions[&asker.session].client, self.sessions[&asker.session].uid);
         // It was theirs when it was attached; what it has become since is given nothing more.
         if let Some(thread) = &self.specs.at(slot).thread
             && uid != 0
             && mutate!("message-change-owner", thread.euid != uid, thread.euid == u32::MAX)
         {
-            let refusal = refusal(Code::OthersThread, Field::Thread, thread.euid.into(), uid.into());
+            let refusal =
+                refusal(Code::OthersThread, Field::Thread, thread.euid.into(), uid.into());
             return self.refuse(asker, refusal);
         }
         task.owner = self.specs.at(slot).task.owner;
@@ -95,7 +97,14 @@ impl Broker {
         }
     }
 
-    fn set_terms(&mut self, slot: u32, task: &Task, plugin: u32, offer: &Offer, free_at: Option<Time>) {
+    fn set_terms(
+        &mut self,
+        slot: u32,
+        task: &Task,
+        plugin: u32,
+        offer: &Offer,
+        free_at: Option<Time>,
+    ) {
         let spec = self.specs.at_mut(slot);
         let snapshot = self.clients.snapshot(spec.client);
         self.rules.discharge(snapshot, spec.plugin, spec.offer.charge);

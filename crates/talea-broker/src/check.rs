@@ -1,13 +1,15 @@
-//! What makes no sense is refused before any plugin is asked, with the number that would make sense.
+//! What makes no sense is refused before any plugin is asked, with the number that would make
+//! sense.
 //!
-//! ReTiF's daemon took such requests as tasks of the lowest priority (facts W12); here a budget that cannot fit its
-//! own period is a mistake of the client whatever serves it.
+//! ReTiF's daemon took such requests as tasks of the lowest priority (facts W12); here a budget
+//! that cannot fit its own period is a mistake of the client whatever serves it.
 
 use crate::refuse::refusal;
 use talea_core::{CpuSet, Span, Work};
 use talea_proto::{Code, Field, Refusal, Task};
 
-/// The longest time that a request may name, in nanoseconds: 292 years, so that sums of a few never overflow.
+/// The longest time that a request may name, in nanoseconds: 292 years, so that sums of a few never
+/// overflow.
 const LONGEST_NS: u64 = i64::MAX as u64;
 
 /// Whether `task` makes sense on a machine with these CPUs.

@@ -1,4 +1,5 @@
-//! Claim: a client that has lost its connection, or its daemon, takes its spec over (design, section 9).
+//! Claim: a client that has lost its connection, or its daemon, takes its spec over (design,
+//! section 9).
 
 use crate::broker::{Broker, Holder};
 use crate::input::Effect;
@@ -45,8 +46,8 @@ impl Broker {
         let spec = self.specs.at_mut(slot);
         spec.process_gone = false;
         spec.watched = owner == Owner::Process;
-        // An adopted spec knows its user but not its groups; from here on it is booked under what the kernel says of
-        // the claimer. Root claims for the user that created it.
+        // An adopted spec knows its user but not its groups; from here on it is booked under what
+        // the kernel says of the claimer. Root claims for the user that created it.
         if uid == spec.uid {
             let old = std::mem::replace(&mut spec.client, client);
             let (plugin, charge) = (spec.plugin, spec.offer.charge);

@@ -1,15 +1,18 @@
 //! Tasks by span, with the sum over any range of spans at hand.
 //!
-//! What outranks an `rm` plugin on a CPU has to be counted anew for every shortest deadline below it (argument 3 in
-//! `talea_analysis::rm`): the tasks of shorter span as classes of their own, all others as one. So this is an
-//! ordered map from spans to work whose inner nodes hold the [`Sum`] of their subtree.
+//! What outranks an `rm` plugin on a CPU has to be counted anew for every shortest deadline below
+//! it (argument 3 in `talea_analysis::rm`): the tasks of shorter span as classes of their own, all
+//! others as one. So this is an ordered map from spans to work whose inner nodes hold the [`Sum`]
+//! of their subtree.
 //!
-//! Model: a binary trie over the bits of the span (a "crit-bit" tree). Every inner node names the highest bit in
-//! which its leaves differ; it has no empty leaves and its shape depends on the spans alone, so equal contents are
-//! equal trees with equal roundings whatever happened before. At most 64 steps deep, no rebalancing, no clever
-//! cases: every operation is O(log n) for ordinary spans and O(64) for the worst.
+//! Model: a binary trie over the bits of the span (a "crit-bit" tree). Every inner node names the
+//! highest bit in which its leaves differ; it has no empty leaves and its shape depends on the
+//! spans alone, so equal contents are equal trees with equal roundings whatever happened before. At
+//! most 64 steps deep, no rebalancing, no clever cases: every operation is O(log n) for ordinary
+//! spans and O(64) for the worst.
 //!
-//! Reference: D. J. Bernstein, "Crit-bit trees", 2004; D. R. Morrison, "PATRICIA", J. ACM 15(4), 1968.
+//! Reference: D. J. Bernstein, "Crit-bit trees", 2004; D. R. Morrison, "PATRICIA", J. ACM 15(4),
+//! 1968.
 
 use crate::bound::Sum;
 use std::ops::Range;
@@ -323,12 +326,17 @@ mod tests {
                 let range = dice.roll(scale)..dice.roll(scale).saturating_add(2);
                 let inside = plain.iter().filter(|(span, _)| range.contains(span));
                 let work: u128 = inside.clone().flat_map(|(_, works)| works).sum();
-                let count = inside.clone().filter(|(_, works)| works.iter().any(|&work| work > 0)).count();
+                let count =
+                    inside.clone().filter(|(_, works)| works.iter().any(|&work| work > 0)).count();
                 let total = classes.within(range);
                 assert_eq!((total.work, total.sum.classes), (work, count as u32), "round {round}");
-                assert_eq!(classes.work_of(span), plain.get(&span).map_or(0, |works| works.iter().sum()));
+                assert_eq!(
+                    classes.work_of(span),
+                    plain.get(&span).map_or(0, |works| works.iter().sum())
+                );
             }
-            // Equal contents are equal trees: built anew in order, every sum is the same to the last bit.
+            // Equal contents are equal trees: built anew in order, every sum is the same to the
+            // last bit.
             let mut anew = Classes::default();
             for (&span, works) in &plain {
                 for &work in works {
@@ -338,7 +346,8 @@ mod tests {
             assert_eq!(anew.total(), classes.total());
             let mut seen = vec![];
             classes.each(&mut |span, work| seen.push((span, work)));
-            let listed: Vec<_> = plain.iter().map(|(&span, works)| (span, works.iter().sum())).collect();
+            let listed: Vec<_> =
+                plain.iter().map(|(&span, works)| (span, works.iter().sum())).collect();
             assert_eq!(seen, listed);
             for (span, works) in plain {
                 for work in works {
@@ -346,7 +355,10 @@ mod tests {
                 }
             }
             assert_eq!(classes.total(), Total::EMPTY);
-            assert!(classes.root.is_none() && classes.free.len() == classes.nodes.len(), "nodes leaked");
+            assert!(
+                classes.root.is_none() && classes.free.len() == classes.nodes.len(),
+                "nodes leaked"
+            );
         }
     }
 }

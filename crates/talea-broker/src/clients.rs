@@ -1,4 +1,5 @@
-//! Who asked, with the rules that hold for them, shared by a connection and by the specs that outlive it.
+//! Who asked, with the rules that hold for them, shared by a connection and by the specs that
+//! outlive it.
 
 use crate::input::Peer;
 use crate::rules::{Rules, Snapshot};

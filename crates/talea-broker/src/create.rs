@@ -1,7 +1,8 @@
 //! Create, alone or as a group: reserve, then publish.
 //!
-//! A reserved spec has its place in the books and its slot, but no name yet: nobody can see it, and the state file
-//! does not hold it. A group is published when its last task has its place, or not at all.
+//! A reserved spec has its place in the books and its slot, but no name yet: nobody can see it, and
+//! the state file does not hold it. A group is published when its last task has its place, or not
+//! at all.
 
 use crate::broker::{Broker, Holder};
 use crate::decide::{Job, Kind, ask_for};
@@ -91,7 +92,9 @@ impl Broker {
     /// A process that we cannot see cannot own anything.
     pub(crate) fn owner_can_be(&self, client: u32, task: &Task) -> Result<(), Box<Refusal>> {
         match task.owner {
-            Owner::Process if self.clients.peer(client).pid == 0 => Err(plain(Code::Malformed, Field::Owner)),
+            Owner::Process if self.clients.peer(client).pid == 0 => {
+                Err(plain(Code::Malformed, Field::Owner))
+            }
             _ => Ok(()),
         }
     }
@@ -193,7 +196,11 @@ impl Broker {
         for slot in reserved.into_iter().rev() {
             let spec = self.specs.remove(slot).expect("it was reserved");
             self.suite.release(Slot(slot), None);
-            self.rules.discharge(self.clients.snapshot(spec.client), spec.plugin, spec.offer.charge);
+            self.rules.discharge(
+                self.clients.snapshot(spec.client),
+                spec.plugin,
+                spec.offer.charge,
+            );
             self.users.of(spec.uid).specs -= 1;
             self.clients.let_go(spec.client);
         }

@@ -1,9 +1,11 @@
-//! Which plugin gets a task: the first in order of precedence that serves it in full, else the first that serves it
-//! in part (ReTiF 3.3; checklist R9). Who names a plugin has only that one asked (R10).
+//! Which plugin gets a task: the first in order of precedence that serves it in full, else the
+//! first that serves it in part (ReTiF 3.3; checklist R9). Who names a plugin has only that one
+//! asked (R10).
 //!
-//! A foreign plugin answers later. Meanwhile other requests go on, so what was heard before may no longer hold: an
-//! answer given on older books is asked for once more, and a partial offer that was kept is weighed again before it is
-//! taken. Rules are looked at each time, because aggregates may have grown meanwhile.
+//! A foreign plugin answers later. Meanwhile other requests go on, so what was heard before may no
+//! longer hold: an answer given on older books is asked for once more, and a partial offer that was
+//! kept is weighed again before it is taken. Rules are looked at each time, because aggregates may
+//! have grown meanwhile.
 
 use crate::broker::{Blocked, Broker};
 use crate::exact::Tries;
@@ -148,7 +150,8 @@ impl Broker {
             match self.go_round(&mut job.round, &job.tries, word.take()) {
                 Outcome::Ask(plugin) => {
                     self.takes_long(job.asker.session);
-                    // The first tasks of a group may have moved others; the plugin may take its time.
+                    // The first tasks of a group may have moved others; the plugin may take its
+                    // time.
                     self.apply_moves(&[]);
                     return self.put_question(plugin, Question::Accept(Box::new(job)));
                 }
@@ -220,7 +223,9 @@ impl Broker {
                 Said::Denied { code, field, asked, limit }
             }
         };
-        if let Some(answer) = round.answers.iter_mut().find(|answer| answer.plugin == partial.plugin) {
+        if let Some(answer) =
+            round.answers.iter_mut().find(|answer| answer.plugin == partial.plugin)
+        {
             answer.verdict = said;
         }
         Outcome::Over
@@ -274,7 +279,8 @@ impl Broker {
         let Job { asker, kind, mut round, .. } = job;
         if let Kind::Explain = kind {
             let chosen = round.first_ok.or(round.partial.map(|partial| partial.plugin));
-            let chosen = chosen.and_then(|plugin| round.answers.iter().position(|a| a.plugin == plugin));
+            let chosen =
+                chosen.and_then(|plugin| round.answers.iter().position(|a| a.plugin == plugin));
             // Word for word what the request itself would be answered.
             let refusal = if chosen.is_none() { Some(self.why_nobody(&round)) } else { None };
             let answers = std::mem::take(&mut round.answers);
@@ -290,13 +296,14 @@ impl Broker {
         self.refuse(asker, refusal);
     }
 
-    /// Whose rules hold: for a change, those of whoever holds the spec, also when root commands. Read anew each time,
-    /// for the spec may be claimed or released while a foreign plugin thinks.
+    /// Whose rules hold: for a change, those of whoever holds the spec, also when root commands.
+    /// Read anew each time, for the spec may be claimed or released while a foreign plugin thinks.
     fn client_of(&self, round: &Round) -> u32 {
         self.slot_of_leaving(round).map_or(round.client, |slot| self.specs.at(slot).client)
     }
 
-    /// The slot of the spec that would make room, if it still exists: while a foreign plugin thinks it may have ended.
+    /// The slot of the spec that would make room, if it still exists: while a foreign plugin thinks
+    /// it may have ended.
     fn slot_of_leaving(&self, round: &Round) -> Option<u32> {
         let (spec, slot) = round.leaving?;
         if round.waited { self.ids.get(spec) } else { Some(slot) }
@@ -304,7 +311,8 @@ impl Broker {
 
     #[expect(clippy::unnecessary_box_returns, reason = "refusals travel boxed")]
     fn why_nobody(&self, round: &Round) -> Box<Refusal> {
-        let all_denied = round.answers.iter().all(|answer| matches!(answer.verdict, Said::Denied { .. }));
+        let all_denied =
+            round.answers.iter().all(|answer| matches!(answer.verdict, Said::Denied { .. }));
         let mut refusal = match &round.denial {
             _ if !self.rules.any(self.clients.snapshot(self.client_of(round))) => {
                 plain(Code::NotAllowed, Field::Request)
@@ -320,7 +328,8 @@ impl Broker {
         refusal
     }
 
-    /// Keeps the buffers of a finished round, of which only the task is still good, for the next one.
+    /// Keeps the buffers of a finished round, of which only the task is still good, for the next
+    /// one.
     pub(crate) fn recycle(&mut self, round: &mut Round) {
         self.answers = std::mem::take(&mut round.answers);
     }
@@ -343,7 +352,8 @@ impl Broker {
 }
 
 impl Round {
-    /// Keeps the denial that tells most: a bound with its numbers before an omission before "no rule".
+    /// Keeps the denial that tells most: a bound with its numbers before an omission before "no
+    /// rule".
     fn note_denial(&mut self, denial: &Denial) {
         let worth = |denial: &Denial| match denial.code {
             Code::RuleBound => 2,
@@ -360,7 +370,8 @@ impl Round {
         self.leaving.map(|(spec, _)| spec)
     }
 
-    /// The slot of the spec that would make room, where nobody can have done anything about it since the round began.
+    /// The slot of the spec that would make room, where nobody can have done anything about it
+    /// since the round began.
     pub(crate) fn slot_still(&self) -> Option<u32> {
         self.leaving.filter(|_| !self.waited).map(|(_, slot)| slot)
     }

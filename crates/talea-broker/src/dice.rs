@@ -12,7 +12,10 @@ impl Dice {
     /// A number below `sides`.
     pub(crate) fn roll(&mut self, sides: u64) -> u64 {
         let mut half = || {
-            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            self.0 = self
+                .0
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             self.0 >> 32
         };
         let word = half() << 32 | half();

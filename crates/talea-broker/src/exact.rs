@@ -1,8 +1,9 @@
 //! How much exactness a request may ask for.
 //!
-//! Sums decide first; where they leave a verdict open, the list of one CPU is built and tested exactly: pseudo-polynomial
-//! work, beside which others wait. So it is bounded three times, and whoever needs more gets what the sums said. With
-//! these bounds one request keeps others waiting for less than a millisecond (`talea lab admission` measures it).
+//! Sums decide first; where they leave a verdict open, the list of one CPU is built and tested
+//! exactly: pseudo-polynomial work, beside which others wait. So it is bounded three times, and
+//! whoever needs more gets what the sums said. With these bounds one request keeps others waiting
+//! for less than a millisecond (`talea lab admission` measures it).
 
 use std::cell::{Cell, RefCell};
 use talea_analysis::uni::Scratch;
@@ -10,7 +11,8 @@ use talea_core::mutate;
 use talea_proto::No;
 use talea_proto::refusal::Witness;
 
-/// On so many CPUs one request may try an exact test; where several plugins on one CPU need one, each counts.
+/// On so many CPUs one request may try an exact test; where several plugins on one CPU need one,
+/// each counts.
 pub(crate) const TRIES_MAX: usize = 4;
 /// CPUs with more tasks than this are not listed.
 pub(crate) const TASKS_MAX: usize = 512;
@@ -90,7 +92,8 @@ impl Exactly {
     }
 }
 
-/// The CPUs on which only an exact test knows, in the order in which they were found: no more than may be tried.
+/// The CPUs on which only an exact test knows, in the order in which they were found: no more than
+/// may be tried.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Open {
     cpus: [u32; TRIES_MAX],

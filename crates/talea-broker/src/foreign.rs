@@ -1,7 +1,9 @@
-//! Questions to plugins outside: one at a time for each plugin, with a time-out, while everybody else goes on.
+//! Questions to plugins outside: one at a time for each plugin, with a time-out, while everybody
+//! else goes on.
 //!
-//! A plugin that is late, lies, or whose host has ended is out of service until the daemon starts again: it is asked
-//! no more, whoever waits for it hears so, and what it has accepted keeps its attributes (design, section 9).
+//! A plugin that is late, lies, or whose host has ended is out of service until the daemon starts
+//! again: it is asked no more, whoever waits for it hears so, and what it has accepted keeps its
+//! attributes (design, section 9).
 
 use crate::broker::{Blocked, Broker};
 use crate::decide::{Job, Kind};
@@ -48,8 +50,8 @@ impl Word {
 }
 
 impl Host {
-    /// What is left to tell when the plugin has not even heard of the opposite. Whoever attaches and detaches in a
-    /// loop while the plugin takes its time must not make this queue grow.
+    /// What is left to tell when the plugin has not even heard of the opposite. Whoever attaches
+    /// and detaches in a loop while the plugin takes its time must not make this queue grow.
     fn cancel_out(&mut self, what: ForeignQuestion) -> Option<ForeignQuestion> {
         let about = subject(&what)?;
         let last = self.queue.iter().rposition(|question| match question {
@@ -141,7 +143,9 @@ impl Broker {
 
     /// Takes a plugin out of service and lets everybody who waits for it go on.
     pub(crate) fn plugin_out(&mut self, plugin: u32, why: &str) {
-        let Some(host) = self.hosts.get_mut(plugin as usize).filter(|host| !host.out) else { return };
+        let Some(host) = self.hosts.get_mut(plugin as usize).filter(|host| !host.out) else {
+            return;
+        };
         host.out = true;
         let asked = host.asked.take().and_then(|(_, question)| question);
         let queue = std::mem::take(&mut host.queue);
@@ -158,7 +162,8 @@ impl Broker {
 
     /// The connection whose request is before a plugin has ended: nobody waits any more.
     pub(crate) fn abandon(&mut self, session: SessionId) {
-        self.blocked.retain(|blocked| !matches!(blocked, Blocked::Request(id, _) if *id == session));
+        self.blocked
+            .retain(|blocked| !matches!(blocked, Blocked::Request(id, _) if *id == session));
         let of_it = |job: &Job| job.asker.session == session;
         for job in self.take_pending(of_it) {
             self.drop_job(job);
@@ -194,7 +199,8 @@ impl Broker {
             if let Some((_, asked)) = &mut host.asked {
                 *asked = asked.take().and_then(&mut sift);
             }
-            host.queue = std::mem::take(&mut host.queue).into_iter().filter_map(&mut sift).collect();
+            host.queue =
+                std::mem::take(&mut host.queue).into_iter().filter_map(&mut sift).collect();
         }
         for blocked in std::mem::take(&mut self.blocked) {
             match blocked {

@@ -1,8 +1,9 @@
 //! From spec id to slot, in order of ids.
 //!
-//! Ids only grow, so a sorted array with holes is an ordered map without a tree: insertion is a push, lookup a
-//! binary search, removal leaves a hole. Holes are squeezed out when they are the majority, which is O(1) for each
-//! removal in the long run and allocates nothing once the array has its size. Only adoption inserts in the middle.
+//! Ids only grow, so a sorted array with holes is an ordered map without a tree: insertion is a
+//! push, lookup a binary search, removal leaves a hole. Holes are squeezed out when they are the
+//! majority, which is O(1) for each removal in the long run and allocates nothing once the array
+//! has its size. Only adoption inserts in the middle.
 
 use std::collections::VecDeque;
 use talea_proto::SpecId;
@@ -83,7 +84,9 @@ mod tests {
     fn the_sorted_array_equals_a_tree_under_ten_thousand_random_steps() {
         let mut seed = 7_u64;
         let mut random = move |below: u64| {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            seed = seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (seed >> 33) % below
         };
         let (mut ids, mut plain, mut next) = (Ids::default(), BTreeMap::new(), 1_u64);

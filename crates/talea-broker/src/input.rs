@@ -49,8 +49,8 @@ pub struct Peer {
 /// A thread that a request names, as the driver found it just now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadFacts {
-    /// The driver's handle. Two requests that name the same thread may carry different handles; `tid` and
-    /// `inode` together tell, or `start` where that is 0.
+    /// The driver's handle. Two requests that name the same thread may carry different handles;
+    /// `tid` and `inode` together tell, or `start` where that is 0.
     pub thread: ThreadId,
     /// Thread id in our PID namespace.
     pub tid: u32,
@@ -58,7 +58,8 @@ pub struct ThreadFacts {
     pub tgid: u32,
     /// Its effective user id, from the kernel.
     pub euid: u32,
-    /// Start time in clock ticks since boot, which with `tid` names a thread for ever; may be 0 where `inode` is not.
+    /// Start time in clock ticks since boot, which with `tid` names a thread for ever; may be 0
+    /// where `inode` is not.
     pub start: u64,
     /// Inode of its pidfd, where the kernel gives unique ones; else 0.
     pub inode: u64,
@@ -120,8 +121,8 @@ pub enum Input {
         /// Which.
         session: SessionId,
     },
-    /// An attached thread is another user's than it was: its credentials have changed. Told before the request for
-    /// which it matters.
+    /// An attached thread is another user's than it was: its credentials have changed. Told before
+    /// the request for which it matters.
     Became {
         /// Which.
         thread: ThreadId,
@@ -139,15 +140,16 @@ pub enum Input {
         process: ProcessId,
     },
     /// An effect that carried a ticket was carried out, and not quite as it says: what comes after
-    /// [`Effect::Apply`] is [`But::Asleep`], and the thread's CPUs are set; after [`Effect::Restore`] any of the others.
+    /// [`Effect::Apply`] is [`But::Asleep`], and the thread's CPUs are set; after
+    /// [`Effect::Restore`] any of the others.
     DoneBut {
         /// Which.
         ticket: Ticket,
         /// What is missing.
         but: But,
     },
-    /// An [`Effect::Apply`] can't be carried out yet: the thread has overdrawn its last deadline budget, and has what it
-    /// had.
+    /// An [`Effect::Apply`] can't be carried out yet: the thread has overdrawn its last deadline
+    /// budget, and has what it had.
     NotBefore {
         /// Which.
         ticket: Ticket,
@@ -173,8 +175,8 @@ pub enum Input {
         /// Index of the plugin.
         plugin: u32,
     },
-    /// The administrator's file was read again: rules and quotas of this setup hold from now on. Its plugins
-    /// must be those of the start.
+    /// The administrator's file was read again: rules and quotas of this setup hold from now on.
+    /// Its plugins must be those of the start.
     Reloaded {
         /// The new setup.
         setup: Box<Setup>,
@@ -189,8 +191,8 @@ pub enum Input {
         thread: Option<ThreadFacts>,
         /// Whether the owning process, if the record names one, still lives.
         process_alive: bool,
-        /// The groups of that process, or else of a thread of the same user: those by which rules for groups count
-        /// the grant until it is claimed. `None` when neither is left.
+        /// The groups of that process, or else of a thread of the same user: those by which rules
+        /// for groups count the grant until it is claimed. `None` when neither is left.
         groups: Option<Groups>,
     },
     /// The time that [`crate::Broker::next_wakeup`] named has come.
@@ -242,7 +244,8 @@ pub enum Effect {
         /// What it becomes.
         attr: Attr,
     },
-    /// Put a thread's attributes back; answer with [`Input::Done`]. A deadline thread is shrunk first.
+    /// Put a thread's attributes back; answer with [`Input::Done`]. A deadline thread is shrunk
+    /// first.
     Restore {
         /// For the answer.
         ticket: Ticket,
@@ -271,8 +274,9 @@ pub enum Effect {
         /// Which.
         process: ProcessId,
     },
-    /// Write [`crate::Broker::record`] of this slot to the state file, before what follows is carried out; a slot
-    /// without a record is cleared (a later [`Effect::Erase`] has overtaken this one).
+    /// Write [`crate::Broker::record`] of this slot to the state file, before what follows is
+    /// carried out; a slot without a record is cleared (a later [`Effect::Erase`] has overtaken
+    /// this one).
     Remember {
         /// The slot, in the broker and in the file.
         slot: u32,
@@ -293,7 +297,8 @@ pub enum Effect {
         /// How long the answer may take.
         timeout: Span,
     },
-    /// End the host of a foreign plugin that will not be asked any more. What it has still to answer is void.
+    /// End the host of a foreign plugin that will not be asked any more. What it has still to
+    /// answer is void.
     EndHost {
         /// Index of the plugin.
         plugin: u32,
@@ -441,12 +446,13 @@ pub struct Machine {
     pub cpus: CpuSet,
     /// The sets of CPUs over which the kernel balances and admits `SCHED_DEADLINE`.
     pub root_domains: Vec<CpuSet>,
-    /// CPUs on which a deadline thread can be confined to one CPU (a partition exists or can be made).
+    /// CPUs on which a deadline thread can be confined to one CPU (a partition exists or can be
+    /// made).
     pub partitionable: CpuSet,
     /// The same with `confine = "partition"` (cgroup v1 opt-in).
     pub partitionable_opt_in: CpuSet,
-    /// Largest share of each CPU that the kernel admits to `SCHED_DEADLINE`; more than one CPU when its
-    /// admission test is off.
+    /// Largest share of each CPU that the kernel admits to `SCHED_DEADLINE`; more than one CPU when
+    /// its admission test is off.
     pub deadline_share: talea_core::Charge,
     /// Shortest and longest `SCHED_DEADLINE` period.
     pub deadline_period: (Span, Span),
@@ -457,7 +463,8 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// A machine of `count` CPUs in one root domain with a stock kernel; for tests and declared machines.
+    /// A machine of `count` CPUs in one root domain with a stock kernel; for tests and declared
+    /// machines.
     pub fn declared(count: u32) -> Machine {
         let cpus = CpuSet::first(count);
         Machine {

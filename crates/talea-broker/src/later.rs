@@ -1,18 +1,21 @@
 //! What the kernel does not take yet, and what it did not quite do.
 //!
-//! *A thread asleep in another root domain.* A sleeping thread stays where it fell asleep, whatever its affinity says, and
-//! the kernel admits it to the deadline class only where it is. The driver has told it its CPUs, so it moves when it
-//! wakes. Nobody can wake it, and it may well be asleep because it waits for our answer: so an attach is answered at
-//! once ([`But::Asleep`]), the books hold its place, and the order is given again, soon at first and then less and less
-//! often. Until it is taken the spec shows no attributes. What can't wait is a change: a thread keeps what it has until it
-//! can have what comes next, and the new terms may not cover the old attributes; so that is refused.
+//! *A thread asleep in another root domain.* A sleeping thread stays where it fell asleep, whatever
+//! its affinity says, and the kernel admits it to the deadline class only where it is. The driver
+//! has told it its CPUs, so it moves when it wakes. Nobody can wake it, and it may well be asleep
+//! because it waits for our answer: so an attach is answered at once ([`But::Asleep`]), the books
+//! hold its place, and the order is given again, soon at first and then less and less often. Until
+//! it is taken the spec shows no attributes. What can't wait is a change: a thread keeps what it
+//! has until it can have what comes next, and the new terms may not cover the old attributes; so
+//! that is refused.
 //!
-//! *A thread in debt.* One that has overdrawn its last deadline budget must not enter the class before it has paid. An
-//! attach and a change wait for that, up to [`PATIENCE`], at nobody else's cost: the attach has its place in the books,
-//! and the change gives everything back and is decided anew when its time has come. Whoever owes more is refused.
+//! *A thread in debt.* One that has overdrawn its last deadline budget must not enter the class
+//! before it has paid. An attach and a change wait for that, up to [`PATIENCE`], at nobody else's
+//! cost: the attach has its place in the books, and the change gives everything back and is decided
+//! anew when its time has come. Whoever owes more is refused.
 //!
-//! Bound: a sleeping thread is looked at twice as late each time, down to once in [`LAST_LOOK`]; those of one user together
-//! about once in [`SHARE`], however many they are.
+//! Bound: a sleeping thread is looked at twice as late each time, down to once in [`LAST_LOOK`];
+//! those of one user together about once in [`SHARE`], however many they are.
 
 use crate::broker::{Broker, Timer};
 use crate::input::{Errno, LogEvent, SessionId, Ticket};
@@ -81,10 +84,18 @@ impl Broker {
                 self.specs.at_mut(slot).step = Step::Attaching(asker);
                 self.retry_at(slot, at);
             }
-            Step::Changing(undo) if self.may_wait(undo.asker.session, at) => self.park(slot, &undo, at),
-            // Nobody has asked: an earlier daemon was killed as it took the thread out, or put it in.
+            Step::Changing(undo) if self.may_wait(undo.asker.session, at) => {
+                self.park(slot, &undo, at)
+            }
+            // Nobody has asked: an earlier daemon was killed as it took the thread out, or put it
+            // in.
             Step::Idle
-                if at <= mutate!("broker-later-taken-over", self.now.saturating_add(PATIENCE), self.now) =>
+                if at
+                    <= mutate!(
+                        "broker-later-taken-over",
+                        self.now.saturating_add(PATIENCE),
+                        self.now
+                    ) =>
             {
                 self.retry_at(slot, at)
             }
@@ -92,7 +103,8 @@ impl Broker {
         }
     }
 
-    /// Whether the request of this connection may wait until `at`. One whose client has gone waits for nobody.
+    /// Whether the request of this connection may wait until `at`. One whose client has gone waits
+    /// for nobody.
     fn may_wait(&mut self, session: SessionId, at: Time) -> bool {
         let latest = self.now.saturating_add(PATIENCE);
         self.sessions
@@ -170,13 +182,15 @@ impl Broker {
     }
 
     pub(crate) fn retry_at(&mut self, slot: u32, at: Time) {
-        let thread = self.specs.at_mut(slot).thread.as_mut().expect("only threads are ordered about");
+        let thread =
+            self.specs.at_mut(slot).thread.as_mut().expect("only threads are ordered about");
         thread.retry_at = Some(at);
         self.timers.insert((at, Timer::Retry(slot)));
     }
 
-    /// The thread is back, but not quite what it was: whoever asked hears so, and the log in any case, because the owner
-    /// of a thread that lost a policy of its own may not be the one who asked.
+    /// The thread is back, but not quite what it was: whoever asked hears so, and the log in any
+    /// case, because the owner of a thread that lost a policy of its own may not be the one who
+    /// asked.
     pub(crate) fn restored_but(&mut self, slot: u32, mut restoring: Restoring, but: But) {
         let spec = self.specs.at(slot);
         if let Some(thread) = &spec.thread {

@@ -1,20 +1,22 @@
 //! An ordered map from numbers to short values, for many entries of which a request touches a few.
 //!
-//! Model: the entries lie in leaves, sorted arrays of at most [`LEAF`], and a tree finds a leaf by a lower bound of its
-//! keys. What a request that comes once in a while pays for is less the steps than the cache lines and pages that it
-//! is the first to touch: a tree of all entries is deeper, and each of its nodes lies somewhere else. Here the tree is small
-//! enough to stay in the cache, a leaf lies in one piece, and all leaves lie together.
+//! Model: the entries lie in leaves, sorted arrays of at most [`LEAF`], and a tree finds a leaf by
+//! a lower bound of its keys. What a request that comes once in a while pays for is less the steps
+//! than the cache lines and pages that it is the first to touch: a tree of all entries is deeper,
+//! and each of its nodes lies somewhere else. Here the tree is small enough to stay in the cache, a
+//! leaf lies in one piece, and all leaves lie together.
 //!
-//! Invariants (`check`, in tests): leaves are not empty, their keys lie between their own bound and the next one, and the
-//! first bound is zero. Every operation is O(log n) and a leaf; growth moves half a leaf.
+//! Invariants (`check`, in tests): leaves are not empty, their keys lie between their own bound and
+//! the next one, and the first bound is zero. Every operation is O(log n) and a leaf; growth moves
+//! half a leaf.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// Most entries of a leaf: enough for a shallow tree, few enough to be moved up by one.
 const LEAF: usize = 32;
-/// Most leaves that are allocated together. Before, there are as many as there were: most maps stay small, and there is one
-/// for each CPU.
+/// Most leaves that are allocated together. Before, there are as many as there were: most maps stay
+/// small, and there is one for each CPU.
 const CHUNK: usize = 64;
 /// Behind the last entry; no key is as great.
 const BEYOND: u64 = u64::MAX;
@@ -48,15 +50,19 @@ impl<V: Copy + Default> Leaf<V> {
         &self.entries[..self.len]
     }
 
-    /// How many keys are less. All of them are looked at: what is not in the cache is then fetched at once, while a
-    /// binary search would wait for one line after the other.
+    /// How many keys are less. All of them are looked at: what is not in the cache is then fetched
+    /// at once, while a binary search would wait for one line after the other.
     fn place(&self, key: u64) -> usize {
         self.entries.iter().map(|&(other, _)| usize::from(other < key)).sum()
     }
 
     fn find(&self, key: u64) -> Result<usize, usize> {
         let at = self.place(key);
-        if self.entries().get(at).is_some_and(|&(other, _)| other == key) { Ok(at) } else { Err(at) }
+        if self.entries().get(at).is_some_and(|&(other, _)| other == key) {
+            Ok(at)
+        } else {
+            Err(at)
+        }
     }
 
     fn insert(&mut self, at: usize, key: u64) {
@@ -93,7 +99,8 @@ impl<V: Copy + Default> Leaf<V> {
     }
 }
 
-/// The chunk of a leaf and its place there: chunks of 1, 1, 2, 4 and so on up to [`CHUNK`], and from then on of that.
+/// The chunk of a leaf and its place there: chunks of 1, 1, 2, 4 and so on up to [`CHUNK`], and
+/// from then on of that.
 fn place_of(index: usize) -> (usize, usize) {
     const DOUBLING: usize = CHUNK.ilog2() as usize + 1;
     match index {
@@ -190,8 +197,9 @@ impl<V: Copy + Default> Leaves<V> {
     /// This leaf has become sparse.
     fn merge(&mut self, bound: u64, index: u32) {
         let few = self.leaf(index).len;
-        let fits =
-            |(&bound, &index): (&u64, &u32)| (few + self.leaf(index).len <= MERGED).then_some((bound, index));
+        let fits = |(&bound, &index): (&u64, &u32)| {
+            (few + self.leaf(index).len <= MERGED).then_some((bound, index))
+        };
         let before = self.tree.range(..bound).next_back().and_then(fits);
         let behind = || self.tree.range(bound + 1..).next().and_then(fits);
         let (left, right, gone) = match before {
@@ -269,7 +277,11 @@ mod tests {
         assert_eq!(sizes, [1, 1, 2, 4, 8, 16, 32, 64, 64, 64, 44]);
         let mut map = Leaves::default();
         map.update(7, |value: &mut u64| *value = 7);
-        assert_eq!(map.chunks.iter().map(|chunk| chunk.len()).sum::<usize>(), 1, "one key, one leaf");
+        assert_eq!(
+            map.chunks.iter().map(|chunk| chunk.len()).sum::<usize>(),
+            1,
+            "one key, one leaf"
+        );
     }
     use crate::dice::Dice;
 
@@ -292,12 +304,16 @@ mod tests {
                     assert_eq!(leaves.remove(key), plain.remove(&key), "round {round}");
                 }
                 assert_eq!(leaves.get(key), plain.get(&key).copied());
-                assert_eq!(leaves.next_after(key), plain.range(key + 1..).next().map(|(&key, _)| key));
+                assert_eq!(
+                    leaves.next_after(key),
+                    plain.range(key + 1..).next().map(|(&key, _)| key)
+                );
                 if step % 64 == 0 {
                     leaves.check();
                     let keys = dice.roll(scale)..dice.roll(scale);
                     let inside = |&(&key, _): &(&u64, &u32)| keys.contains(&key);
-                    let wanted: Vec<_> = plain.iter().filter(inside).map(|(&k, &v)| (k, v)).collect();
+                    let wanted: Vec<_> =
+                        plain.iter().filter(inside).map(|(&k, &v)| (k, v)).collect();
                     assert!(leaves.range(keys.clone()).eq(wanted.iter().copied()));
                     assert!(leaves.range(keys.clone()).rev().eq(wanted.into_iter().rev()));
                 }
@@ -305,7 +321,11 @@ mod tests {
             assert!(leaves.range(0..BEYOND).eq(plain.iter().map(|(&key, &value)| (key, value))));
             assert_eq!(leaves.len(), plain.len());
             // Whatever has gone on, a leaf is not kept for an entry or two.
-            assert!(leaves.tree.len() <= 1 + leaves.len() / (SPARSE / 2), "{} leaves", leaves.tree.len());
+            assert!(
+                leaves.tree.len() <= 1 + leaves.len() / (SPARSE / 2),
+                "{} leaves",
+                leaves.tree.len()
+            );
             for key in plain.into_keys() {
                 leaves.remove(key).expect("it is there");
             }

@@ -1,14 +1,17 @@
 //! What has been given out: per CPU over all plugins, per CPU and plugin, and per root domain.
 //!
-//! Model: every accepted spec makes one [`Claim`], on one CPU or on a whole root domain (`edf` without pinning).
-//! A claim is given back as the very numbers that were taken, so empty books add up to exactly zero, and a negative
-//! book is a bug that panics. A claim that leaves before its zero-lag time (checklist R36) keeps its charge, but not
-//! its seat among the specs, until that time.
+//! Model: every accepted spec makes one [`Claim`], on one CPU or on a whole root domain (`edf`
+//! without pinning). A claim is given back as the very numbers that were taken, so empty books add
+//! up to exactly zero, and a negative book is a bug that panics. A claim that leaves before its
+//! zero-lag time (checklist R36) keeps its charge, but not its seat among the specs, until that
+//! time.
 //!
-//! Charges are rounded up; a sum that is over a limit by no more than its charges can have been rounded is settled
-//! with exact fractions by [`View::fits`], off the hot path: ten tasks of 10 % fill a CPU.
+//! Charges are rounded up; a sum that is over a limit by no more than its charges can have been
+//! rounded is settled with exact fractions by [`View::fits`], off the hot path: ten tasks of 10 %
+//! fill a CPU.
 //!
-//! Absent on purpose: what each subject of an access rule holds. That is policy, and lives in [`crate::rules`].
+//! Absent on purpose: what each subject of an access rule holds. That is policy, and lives in
+//! [`crate::rules`].
 
 mod view;
 
@@ -49,8 +52,8 @@ pub(crate) struct Claim {
     pub(crate) rate: Charge,
     /// Whether the kernel's deadline class serves it.
     pub(crate) deadline: bool,
-    /// Whether nothing can be proved for those beside and below: the runtime is unknown, or a failed test was
-    /// ignored.
+    /// Whether nothing can be proved for those beside and below: the runtime is unknown, or a
+    /// failed test was ignored.
     pub(crate) voids: bool,
 }
 
@@ -110,8 +113,8 @@ pub(crate) struct DomainBook {
     densities: BTreeMap<Charge, u32>,
     /// Whether an `rm` plugin on one of its CPUs has to reckon with its claims.
     interferes: bool,
-    /// What the domain's claims may take from any of its CPUs: each with twice its work (argument 4 in
-    /// `talea_analysis::rm`). Empty when they interfere with nobody.
+    /// What the domain's claims may take from any of its CPUs: each with twice its work (argument 4
+    /// in `talea_analysis::rm`). Empty when they interfere with nobody.
     pub(crate) classes: Classes,
 }
 
@@ -133,8 +136,8 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// Empty books for `plugins` plugins on CPUs below `cpus`, with these domains for global claims; `rm` are the CPUs
-    /// on which such claims interfere with `rm` plugins.
+    /// Empty books for `plugins` plugins on CPUs below `cpus`, with these domains for global
+    /// claims; `rm` are the CPUs on which such claims interfere with `rm` plugins.
     pub(crate) fn new(plugins: usize, cpus: u32, domains: &[CpuSet], rm: &CpuSet) -> Ledger {
         let mut books = vec![CpuBook::default(); cpus as usize];
         for (i, domain) in domains.iter().enumerate() {
@@ -192,8 +195,8 @@ impl Ledger {
         self.give_charge(claim);
     }
 
-    /// The spec of `claim` is gone, its charge stays until [`Ledger::expired`] returns it; `rest` is the part of
-    /// the claim that stays.
+    /// The spec of `claim` is gone, its charge stays until [`Ledger::expired`] returns it; `rest`
+    /// is the part of the claim that stays.
     pub(crate) fn linger(&mut self, claim: &Claim, rest: &Claim, until: Time) {
         self.give(claim);
         self.take_charge(rest);
@@ -213,7 +216,8 @@ impl Ledger {
         self.lingering.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// What lingers at `place`; `None` where so much lingers everywhere that it takes long to find out.
+    /// What lingers at `place`; `None` where so much lingers everywhere that it takes long to find
+    /// out.
     pub(crate) fn lingering_at(&self, place: Place) -> Option<impl Iterator<Item = &Claim>> {
         let all = self.lingering.iter().map(|Reverse((_, claim))| claim);
         (self.lingering.len() <= TASKS_MAX).then(|| all.filter(move |claim| claim.place == place))
@@ -288,7 +292,8 @@ impl Ledger {
                 subtract(&mut book.bandwidth, claim.bandwidth());
                 book.charges -= 1;
                 book.voids -= u32::from(claim.voids);
-                let count = book.densities.get_mut(&claim.charge).expect("a density that was not taken");
+                let count =
+                    book.densities.get_mut(&claim.charge).expect("a density that was not taken");
                 *count -= 1;
                 if *count == 0 {
                     book.densities.remove(&claim.charge);

@@ -1,25 +1,30 @@
 //! From an order of keys to kernel priorities: one plugin's band on one CPU.
 //!
-//! A key says how urgent a task is: the smaller the more urgent (`rm`: min(T, D) in nanoseconds; `fp` and `rr`:
-//! 100 less the requested priority). Tasks of equal key are a *group*; neighbouring groups that share a kernel
-//! priority are a *run*. There are at most 99 runs, kept in a vector; groups are in a map, attached threads in a
-//! set, so that an operation costs O(log n + threads on levels that really move) for n tasks.
+//! A key says how urgent a task is: the smaller the more urgent (`rm`: min(T, D) in nanoseconds;
+//! `fp` and `rr`: 100 less the requested priority). Tasks of equal key are a *group*; neighbouring
+//! groups that share a kernel priority are a *run*. There are at most 99 runs, kept in a vector;
+//! groups are in a map, attached threads in a set, so that an operation costs O(log n + threads on
+//! levels that really move) for n tasks.
 //!
 //! Invariants (`check`, in tests):
-//! - runs = min(groups, R) for the R levels of the band: distinct keys keep distinct priorities as long as there
-//!   are enough (ReTiF JSA 2021, Eq. 6), and no level is left unused while others are shared;
+//! - runs = min(groups, R) for the R levels of the band: distinct keys keep distinct priorities as
+//!   long as there are enough (ReTiF JSA 2021, Eq. 6), and no level is left unused while others are
+//!   shared;
 //! - more urgent runs have higher priorities, whatever has come and gone.
 //!
-//! Where levels go: a new run goes into the gap between its neighbours, as its key lies between theirs (the middle, at
-//! the ends), so that most arrivals move nobody. Without a gap, runs are shifted into half of the nearest gap, on the
-//! side where fewer attached threads move. Without any gap left, a new key joins the run that is just more urgent, as
-//! its least urgent member (the first run, when there is none): nobody moves, and those who were there first keep the
-//! order among each other. A level that falls free while others are shared goes to the nearest shared run, which gives
-//! it one group.
+//! Where levels go: a new run goes into the gap between its neighbours, as its key lies between
+//! theirs (the middle, at the ends), so that most arrivals move nobody. Without a gap, runs are
+//! shifted into half of the nearest gap, on the side where fewer attached threads move. Without any
+//! gap left, a new key joins the run that is just more urgent, as its least urgent member (the
+//! first run, when there is none): nobody moves, and those who were there first keep the order
+//! among each other. A level that falls free while others are shared goes to the nearest shared
+//! run, which gives it one group.
 //!
-//! The sum over many runs, which `rm` asks for with every request, is not added up anew: [`crate::segments`].
+//! The sum over many runs, which `rm` asks for with every request, is not added up anew:
+//! [`crate::segments`].
 //!
-//! Absent on purpose: spreading all runs out again. It would move many threads now to save few moves later.
+//! Absent on purpose: spreading all runs out again. It would move many threads now to save few
+//! moves later.
 
 mod groups;
 #[cfg(test)]
@@ -63,7 +68,15 @@ pub(crate) struct Run {
 impl Run {
     fn of(key: u64, group: &Group) -> Run {
         let Group { work, unproved, attached, .. } = *group;
-        Run { first: key, work, class: Sum::class(work, key), groups: 1, unproved, attached, level: 0 }
+        Run {
+            first: key,
+            work,
+            class: Sum::class(work, key),
+            groups: 1,
+            unproved,
+            attached,
+            level: 0,
+        }
     }
 
     /// Whether keys share the level.
@@ -71,8 +84,9 @@ impl Run {
         self.groups > 1
     }
 
-    /// Whether it stays shared and begins where it begins, whether or not a group of this key comes or goes: then nobody
-    /// who looks ahead has to find out. The groups are many and lie where nobody has looked for a while.
+    /// Whether it stays shared and begins where it begins, whether or not a group of this key comes
+    /// or goes: then nobody who looks ahead has to find out. The groups are many and lie where
+    /// nobody has looked for a while.
     fn stays_shared(&self, key: u64) -> bool {
         self.groups > mutate!("plugin-rm-lookahead", 2, 1) && self.first < key
     }
@@ -101,8 +115,9 @@ pub(crate) struct Levels {
     groups: Groups,
     /// Most urgent first.
     runs: Vec<Run>,
-    /// The runs' classes, for whoever counts work; true while all levels are in use. Before that the row is short, and
-    /// every other arrival makes it longer: a walk costs less than keeping sums of it.
+    /// The runs' classes, for whoever counts work; true while all levels are in use. Before that
+    /// the row is short, and every other arrival makes it longer: a walk costs less than keeping
+    /// sums of it.
     sums: Option<Box<Segments>>,
     /// How many members void what could be proved.
     unproved: u32,
@@ -110,8 +125,8 @@ pub(crate) struct Levels {
     attached: BTreeSet<(u64, u32)>,
 }
 
-/// The runs as they would be after a change: see [`Levels::after`]. How many groups share a level is not told, only
-/// whether some do.
+/// The runs as they would be after a change: see [`Levels::after`]. How many groups share a level
+/// is not told, only whether some do.
 #[derive(Debug)]
 pub(crate) struct After<'a> {
     before: &'a [Run],
@@ -134,7 +149,8 @@ impl After<'_> {
     /// Most urgent first.
     pub(crate) fn runs(&self) -> impl Iterator<Item = &Run> {
         let head = (0..self.place).filter_map(|at| self.at(at));
-        let tail = (self.place + usize::from(self.replaces)..self.old().len()).filter_map(|at| self.at(at));
+        let tail = (self.place + usize::from(self.replaces)..self.old().len())
+            .filter_map(|at| self.at(at));
         head.chain(&self.new).chain(tail)
     }
 
@@ -182,12 +198,14 @@ impl After<'_> {
         self.old().len() - usize::from(matches!(self.less, Some((_, None))))
     }
 
-    /// Index of the run that holds `key`, or would, without the member that leaves: the run that it was the first of
-    /// begins later now.
+    /// Index of the run that holds `key`, or would, without the member that leaves: the run that it
+    /// was the first of begins later now.
     fn run_of(&self, key: u64) -> usize {
         let at = run_of(self.old(), key);
         match &self.less {
-            Some((changed, Some(less))) if *changed == at && key < less.first => at.saturating_sub(1),
+            Some((changed, Some(less))) if *changed == at && key < less.first => {
+                at.saturating_sub(1)
+            }
             _ => at,
         }
     }
@@ -246,7 +264,8 @@ impl Levels {
         self.groups.len()
     }
 
-    /// Whether a task of this key would have to share a level with other keys, once a member of `leaving` is gone.
+    /// Whether a task of this key would have to share a level with other keys, once a member of
+    /// `leaving` is gone.
     pub(crate) fn must_share(&self, key: u64, leaving: Option<&Member>) -> bool {
         let vanishes = leaving.is_some_and(|leaving| leaving.key != key && self.is_last(leaving));
         let distinct =
@@ -306,7 +325,8 @@ impl Levels {
         }
     }
 
-    /// A member, whose thread is detached by now, leaves; `moved` gets the attached slots whose level changes.
+    /// A member, whose thread is detached by now, leaves; `moved` gets the attached slots whose
+    /// level changes.
     pub(crate) fn remove(&mut self, member: &Member, moved: &mut Vec<u32>) {
         self.unproved -= u32::from(member.unproved);
         if self.is_last(member) {
@@ -344,8 +364,11 @@ impl Levels {
 
     /// The thread of a member is attached, or no longer.
     pub(crate) fn attach(&mut self, key: u64, slot: u32, attached: bool) {
-        let changed =
-            if attached { self.attached.insert((key, slot)) } else { self.attached.remove(&(key, slot)) };
+        let changed = if attached {
+            self.attached.insert((key, slot))
+        } else {
+            self.attached.remove(&(key, slot))
+        };
         assert!(changed, "attached or detached twice");
         let count = |count: &mut u32| *count = if attached { *count + 1 } else { *count - 1 };
         let group = self.groups.update(key, |group| count(&mut group.attached));
@@ -355,7 +378,8 @@ impl Levels {
     }
 
     /// The runs as they would be without `leaving` and with `coming`: what [`Levels::remove`] then
-    /// [`Levels::insert`] (or [`Levels::exchange`], for equal keys) would make of them, but for the levels.
+    /// [`Levels::insert`] (or [`Levels::exchange`], for equal keys) would make of them, but for the
+    /// levels.
     pub(crate) fn after(&self, leaving: Option<&Member>, coming: Option<&Member>) -> After<'_> {
         let full = self.runs.len() == self.size();
         let (before, sums) = (&self.runs, self.sums.as_deref().filter(|_| full));
@@ -391,7 +415,8 @@ impl Levels {
                 return after;
             }
         }
-        // Who comes with the key of who leaves has stayed above: so a group that is there is still there afterwards.
+        // Who comes with the key of who leaves has stayed above: so a group that is there is still
+        // there afterwards.
         if self.groups.get(coming.key).is_some() {
             after.place = after.run_of(coming.key);
             let mut run = after.run_to_join();
@@ -399,7 +424,12 @@ impl Levels {
             (after.new, after.replaces) = (Some(run), true);
             return after;
         }
-        let group = Group { tasks: 1, work: coming.work, unproved: u32::from(coming.unproved), attached: 0 };
+        let group = Group {
+            tasks: 1,
+            work: coming.work,
+            unproved: u32::from(coming.unproved),
+            attached: 0,
+        };
         let run = Run::of(coming.key, &group);
         if after.count() < self.size() {
             // With a level to spare no run is shared, so none begins later for the one that leaves.
@@ -441,7 +471,10 @@ impl Levels {
             assert_eq!(run.class, Sum::class(run.work, run.first));
             assert_eq!(run.unproved, groups().map(|group| group.unproved).sum::<u32>());
             assert_eq!(run.attached, groups().map(|group| group.attached).sum::<u32>());
-            assert_eq!(run.attached as usize, self.attached.range((run.first, 0)..(end, 0)).count());
+            assert_eq!(
+                run.attached as usize,
+                self.attached.range((run.first, 0)..(end, 0)).count()
+            );
         }
     }
 }
@@ -472,11 +505,15 @@ fn parted(mut run: Run, groups: &Groups, leaving: &Member) -> Run {
     run
 }
 
-/// A group that is not yet there gets a level of its own, or joins a run when no level is free; the index of the run
-/// that holds it.
+/// A group that is not yet there gets a level of its own, or joins a run when no level is free; the
+/// index of the run that holds it.
 fn insert_group(runs: &mut Vec<Run>, band: Band, group: Run, movers: &mut impl Movers) -> usize {
     if runs.len() < band.levels() {
-        let at = mutate!("plugin-rm-order", runs.partition_point(|run| run.first < group.first), runs.len());
+        let at = mutate!(
+            "plugin-rm-order",
+            runs.partition_point(|run| run.first < group.first),
+            runs.len()
+        );
         insert_run(runs, band, at, group, movers);
         at
     } else {
@@ -499,20 +536,24 @@ fn insert_run(runs: &mut Vec<Run>, band: Band, at: usize, run: Run, movers: &mut
     let above = if at == 0 { band.high.0 } else { runs[at - 1].level - 1 };
     if below <= above {
         let room = above - below;
-        let step = match (at.checked_sub(1).map(|i| runs[i].first), runs.get(at + 1).map(|next| next.first)) {
+        let step = match (
+            at.checked_sub(1).map(|i| runs[i].first),
+            runs.get(at + 1).map(|next| next.first),
+        ) {
             (Some(a), Some(b)) => share(room, runs[at].first - a, b - a),
             _ => room / 2,
         };
         runs[at].level = above - step;
         return;
     }
-    // Nearest gap upwards: runs[up..at] go up. Nearest gap downwards: runs[at + 1..down] go down. Both by half the gap,
-    // so that the next one to come here finds room.
+    // Nearest gap upwards: runs[up..at] go up. Nearest gap downwards: runs[at + 1..down] go down.
+    // Both by half the gap, so that the next one to come here finds room.
     let ceiling = |runs: &[Run], i: usize| if i == 0 { band.high.0 } else { runs[i - 1].level - 1 };
     let floor = |runs: &[Run], i: usize| runs.get(i + 1).map_or(band.low.0, |next| next.level + 1);
     let up = (0..at).rev().find(|&i| runs[i].level < ceiling(runs, i));
     let down = (at + 1..end).find(|&i| runs[i].level > floor(runs, i)).map(|i| i + 1);
-    let cost = |shifted: &[Run]| (shifted.iter().map(|run| run.attached).sum::<u32>(), shifted.len());
+    let cost =
+        |shifted: &[Run]| (shifted.iter().map(|run| run.attached).sum::<u32>(), shifted.len());
     let upwards = match (up, down) {
         (Some(up), Some(down)) => cost(&runs[up..at]) <= cost(&runs[at + 1..down]),
         (up, down) => {
@@ -520,7 +561,8 @@ fn insert_run(runs: &mut Vec<Run>, band: Band, at: usize, run: Run, movers: &mut
             up.is_some()
         }
     };
-    let keys = |runs: &[Run], i: usize| runs[i].first..runs.get(i + 1).map_or(u64::MAX, |next| next.first);
+    let keys =
+        |runs: &[Run], i: usize| runs[i].first..runs.get(i + 1).map_or(u64::MAX, |next| next.first);
     // Whoever moves first moves away from the others, so that no order turns round on the way.
     if upwards {
         let up = up.expect("chosen");
@@ -541,7 +583,8 @@ fn insert_run(runs: &mut Vec<Run>, band: Band, at: usize, run: Run, movers: &mut
     }
 }
 
-/// The only member of a group leaves; `groups` still has it. A level that falls free goes to the nearest shared run.
+/// The only member of a group leaves; `groups` still has it. A level that falls free goes to the
+/// nearest shared run.
 fn remove_group(
     runs: &mut Vec<Run>,
     groups: &Groups,

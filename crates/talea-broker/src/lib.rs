@@ -1,9 +1,10 @@
-//! The broker: sessions, rules, ledger, plugins. Pure: inputs with a time go in, effects come out as data.
+//! The broker: sessions, rules, ledger, plugins. Pure: inputs with a time go in, effects come out
+//! as data.
 //!
-//! The second of Talea's two machines without hands (the first is the scheduler machine of `talea-core`). It owns
-//! no thread, clock, socket or system call; the daemon feeds it and obeys it, and tests do the same with a fake
-//! kernel. A grant has three steps: reserve in the ledger, apply, then confirm or give back when
-//! [`Input::Done`] says how it went.
+//! The second of Talea's two machines without hands (the first is the scheduler machine of
+//! `talea-core`). It owns no thread, clock, socket or system call; the daemon feeds it and obeys
+//! it, and tests do the same with a fake kernel. A grant has three steps: reserve in the ledger,
+//! apply, then confirm or give back when [`Input::Done`] says how it went.
 #![forbid(unsafe_code)]
 
 mod adopt;

@@ -1,8 +1,8 @@
 //! Questions that change nothing: specs, plugins, connections, the daemon in numbers.
 //!
-//! Lists go by "the first at or after", so a client that asks for an index that does not exist gets the end of the list
-//! and nothing else (facts M3, M4), and what comes and goes between two questions shifts nothing. Users see what is
-//! theirs; root sees everything.
+//! Lists go by "the first at or after", so a client that asks for an index that does not exist gets
+//! the end of the list and nothing else (facts M3, M4), and what comes and goes between two
+//! questions shifts nothing. Users see what is theirs; root sees everything.
 
 use crate::broker::Broker;
 use crate::input::{SessionId, ThreadId};
@@ -15,7 +15,11 @@ use talea_proto::{Refusal, Reply, Request};
 
 impl Broker {
     /// The answer to a question that changes nothing.
-    pub(crate) fn look_up(&self, asker: SessionId, question: &Request) -> Result<Reply, Box<Refusal>> {
+    pub(crate) fn look_up(
+        &self,
+        asker: SessionId,
+        question: &Request,
+    ) -> Result<Reply, Box<Refusal>> {
         Ok(match *question {
             Request::Query(id) => {
                 let slot = self.find(asker, id, Wish::See)?;
@@ -46,15 +50,19 @@ impl Broker {
 
     fn next_session(&self, asker: SessionId, from: SessionId) -> Reply {
         let uid = self.sessions[&asker].uid;
-        let mut visible = self.sessions.range(from..).filter(|(_, session)| uid == 0 || session.uid == uid);
-        visible.find(|(_, session)| !session.is_turned_away()).map_or(Reply::End, |(id, session)| {
-            Reply::Session(SessionInfo {
-                session: id.0,
-                pid: session.process.pid,
-                uid: session.uid,
-                specs: session.specs.len() as u32,
-            })
-        })
+        let mut visible =
+            self.sessions.range(from..).filter(|(_, session)| uid == 0 || session.uid == uid);
+        visible.find(|(_, session)| !session.is_turned_away()).map_or(
+            Reply::End,
+            |(id, session)| {
+                Reply::Session(SessionInfo {
+                    session: id.0,
+                    pid: session.process.pid,
+                    uid: session.uid,
+                    specs: session.specs.len() as u32,
+                })
+            },
+        )
     }
 
     fn spec_info(&self, asker: SessionId, slot: u32) -> SpecInfo {

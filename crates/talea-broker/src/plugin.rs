@@ -5,7 +5,8 @@ use talea_core::{Charge, CpuSet, Params, Work};
 use talea_proto::No;
 use talea_proto::message::Notes;
 
-/// A request as a plugin sees it: the parameters, and what is left of the freedom after rules and wishes.
+/// A request as a plugin sees it: the parameters, and what is left of the freedom after rules and
+/// wishes.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask<'a> {
     /// The declared parameters.

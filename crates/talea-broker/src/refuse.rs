@@ -9,7 +9,16 @@ pub(crate) const ESRCH: Errno = Errno(3);
 
 /// A refusal with one pair of numbers.
 pub(crate) fn refusal(code: Code, field: Field, asked: u64, limit: u64) -> Box<Refusal> {
-    Box::new(Refusal { code, field, asked, limit, errno: 0, index: 0, rule: None, answers: Vec::new() })
+    Box::new(Refusal {
+        code,
+        field,
+        asked,
+        limit,
+        errno: 0,
+        index: 0,
+        rule: None,
+        answers: Vec::new(),
+    })
 }
 
 /// A refusal whose code says it all.

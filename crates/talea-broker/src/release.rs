@@ -25,8 +25,8 @@ impl Broker {
         }
     }
 
-    /// Whether a grant still has somebody to exist for. A daemon that ends without giving back leaves every grant to
-    /// the next one.
+    /// Whether a grant still has somebody to exist for. A daemon that ends without giving back
+    /// leaves every grant to the next one.
     pub(crate) fn is_owned(&self, slot: u32) -> bool {
         mutate!(
             "message-stop-release",
@@ -41,29 +41,38 @@ impl Broker {
         )
     }
 
-    /// Somebody has ended: whoever is left without an owner is given back. What is with the kernel comes here again
-    /// when it is through.
+    /// Somebody has ended: whoever is left without an owner is given back. What is with the kernel
+    /// comes here again when it is through.
     pub(crate) fn reconsider(&mut self, slot: u32) {
         if self.specs.get(slot).is_none_or(|spec| spec.id.0 == 0) || self.is_owned(slot) {
             return;
         }
         let spec = self.specs.at_mut(slot);
         match &mut spec.step {
-            Step::Idle if spec.thread.is_some() => self.start_restore(slot, None, None, Way::Stubborn),
+            Step::Idle if spec.thread.is_some() => {
+                self.start_restore(slot, None, None, Way::Stubborn)
+            }
             Step::Idle => self.drop_spec(slot, self.zero_lag(slot)),
-            Step::Restoring(restoring) if restoring.way != Way::Courtesy => restoring.way = Way::Stubborn,
+            Step::Restoring(restoring) if restoring.way != Way::Courtesy => {
+                restoring.way = Way::Stubborn
+            }
             Step::Restoring(_) | Step::Attaching(_) | Step::Changing(_) => {}
         }
     }
 
-    /// Takes a spec off every list. `free_at` is when its bandwidth may be given to others, if not now.
+    /// Takes a spec off every list. `free_at` is when its bandwidth may be given to others, if not
+    /// now.
     pub(crate) fn drop_spec(&mut self, slot: u32, free_at: Option<Time>) {
         self.set_free(slot);
         let spec = self.specs.remove(slot).expect("a spec ends once");
         assert!(spec.thread.is_none() && spec.is_idle(), "a spec ends without its thread");
         if spec.booked {
             self.suite.release(Slot(slot), free_at);
-            self.rules.discharge(self.clients.snapshot(spec.client), spec.plugin, spec.offer.charge);
+            self.rules.discharge(
+                self.clients.snapshot(spec.client),
+                spec.plugin,
+                spec.offer.charge,
+            );
         }
         let user = self.users.of(spec.uid);
         user.specs -= 1;

@@ -1,4 +1,5 @@
-//! Reload: other rules and quotas for living connections; what is granted stays (design, section 9).
+//! Reload: other rules and quotas for living connections; what is granted stays (design, section
+//! 9).
 
 use crate::broker::Broker;
 use crate::input::LogEvent;
@@ -36,6 +37,8 @@ impl Broker {
             None if old.len() > new.len() => &old[new.len()].name,
             None => return None,
         };
-        Some(format!("plugin \"{name}\" differs from the start; plugins change with a restart of the daemon"))
+        Some(format!(
+            "plugin \"{name}\" differs from the start; plugins change with a restart of the daemon"
+        ))
     }
 }

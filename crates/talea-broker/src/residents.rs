@@ -1,7 +1,8 @@
 //! Who is where: the slots of the specs on each CPU and on each domain.
 //!
-//! For the exact tests, which must look at all tasks of one CPU while the broker has thousands. Coming and going are O(1):
-//! every spec remembers its seat, and whoever sits last takes a seat that falls free.
+//! For the exact tests, which must look at all tasks of one CPU while the broker has thousands.
+//! Coming and going are O(1): every spec remembers its seat, and whoever sits last takes a seat
+//! that falls free.
 
 use crate::ledger::Place;
 

@@ -1,10 +1,11 @@
 //! The way back: a thread becomes again what it was before its grant (checklist R28).
 //!
-//! The books and the record let go only when the kernel has said that the thread is back: until then it may still be
-//! real-time, and a daemon that starts in between must know. If the kernel refuses the previous attributes (a CPU has
-//! gone, a limit has changed), ordinary ones on all CPUs are tried, then ordinary ones wherever the thread is. If it
-//! refuses even these, a client that asked is told so and keeps its grant; where nobody is left to ask again, it is
-//! tried once a second until it succeeds or the thread ends.
+//! The books and the record let go only when the kernel has said that the thread is back: until
+//! then it may still be real-time, and a daemon that starts in between must know. If the kernel
+//! refuses the previous attributes (a CPU has gone, a limit has changed), ordinary ones on all CPUs
+//! are tried, then ordinary ones wherever the thread is. If it refuses even these, a client that
+//! asked is told so and keeps its grant; where nobody is left to ask again, it is tried once a
+//! second until it succeeds or the thread ends.
 
 use crate::broker::{Broker, Timer};
 use crate::input::{Effect, Errno, LogEvent};
@@ -19,7 +20,8 @@ use talea_proto::{Refusal, Reply};
 /// What a restoration is part of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// A first apply was refused: nothing was granted, and what the kernel will not take back was never given.
+    /// A first apply was refused: nothing was granted, and what the kernel will not take back was
+    /// never given.
     Courtesy,
     /// The spec stays.
     Detach,
@@ -46,7 +48,8 @@ impl Broker {
             self.timers.remove(&(at, Timer::Retry(slot)));
         }
         let spec = self.specs.at_mut(slot);
-        spec.step = Step::Restoring(Restoring { refused: 0, errno: ESRCH, asker, answer, but: None, way });
+        spec.step =
+            Step::Restoring(Restoring { refused: 0, errno: ESRCH, asker, answer, but: None, way });
         self.order_restore(slot);
     }
 
@@ -66,7 +69,12 @@ impl Broker {
         self.emit(Effect::Restore { ticket, thread, attr });
     }
 
-    pub(crate) fn restore_done(&mut self, slot: u32, mut restoring: Restoring, result: Result<(), Errno>) {
+    pub(crate) fn restore_done(
+        &mut self,
+        slot: u32,
+        mut restoring: Restoring,
+        result: Result<(), Errno>,
+    ) {
         let errno = match result {
             // The kernel would not take what it was before.
             Ok(()) if restoring.refused > 0 => {

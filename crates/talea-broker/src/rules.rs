@@ -1,21 +1,24 @@
 //! Access rules: who may ask which plugin for what. ReTiF (JSA 2021) section 4.
 //!
-//! Model: a rule speaks about a *subject*, a domain (everybody, a user, a group) with a plugin or with any, and
-//! bounds one property. Nothing is allowed that no rule speaks about; where several match, all must hold. A rule for
-//! one plugin grants nothing on another. At connect the matching rules are compiled, per plugin, into the tightest
-//! bound of each property ([`Snapshot`]), so that a request costs a few comparisons however many rules there are.
+//! Model: a rule speaks about a *subject*, a domain (everybody, a user, a group) with a plugin or
+//! with any, and bounds one property. Nothing is allowed that no rule speaks about; where several
+//! match, all must hold. A rule for one plugin grants nothing on another. At connect the matching
+//! rules are compiled, per plugin, into the tightest bound of each property ([`Snapshot`]), so that
+//! a request costs a few comparisons however many rules there are.
 //!
-//! *Aggregates.* `max_utilization` bounds what its subject holds in all: the charges of all specs whose creator
-//! belongs to the domain, of that plugin or of any, root's included. The books are exact (what was charged is
-//! discharged), and since every charge is rounded up by less than 2^-64, a sum that is over the bound by less than
-//! that a charge still passes: a bound of 1.0 takes ten tasks of 10 %.
+//! *Aggregates.* `max_utilization` bounds what its subject holds in all: the charges of all specs
+//! whose creator belongs to the domain, of that plugin or of any, root's included. The books are
+//! exact (what was charged is discharged), and since every charge is rounded up by less than 2^-64,
+//! a sum that is over the bound by less than that a charge still passes: a bound of 1.0 takes ten
+//! tasks of 10 %.
 //!
-//! *Escape by omission* (checklist R22). Whoever is bounded in something must declare it: an undeclared runtime,
-//! period, deadline (if there is no period either) or utilisation is a refusal, since no plugin could hold the bound.
-//! A priority is special. `fp` and `rr` take it from the request; `edf` and `rm` hand out one of their own (100, as
-//! ReTiF's files count the deadline class, or one of the band), whatever the request says, so there the bound must
-//! contain that; a foreign plugin may do either, so it counts as the one kind when a priority is declared and as the
-//! other when not. `allow_unbounded` lifts all of this.
+//! *Escape by omission* (checklist R22). Whoever is bounded in something must declare it: an
+//! undeclared runtime, period, deadline (if there is no period either) or utilisation is a refusal,
+//! since no plugin could hold the bound. A priority is special. `fp` and `rr` take it from the
+//! request; `edf` and `rm` hand out one of their own (100, as ReTiF's files count the deadline
+//! class, or one of the band), whatever the request says, so there the bound must contain that; a
+//! foreign plugin may do either, so it counts as the one kind when a priority is declared and as
+//! the other when not. `allow_unbounded` lifts all of this.
 //!
 //! *Ignoring tests* and *omitting* need a matching rule that allows it, and none that forbids it.
 //!
@@ -24,7 +27,9 @@
 use crate::input::Peer;
 use crate::plugin::Clip;
 use talea_core::mutate;
-use talea_core::setup::{Access, Bound, DEADLINE_CLASS, Domain, Groups, PluginKind, Root, RuleId, Setup};
+use talea_core::setup::{
+    Access, Bound, DEADLINE_CLASS, Domain, Groups, PluginKind, Root, RuleId, Setup,
+};
 use talea_core::{Charge, Priority, Span, Work};
 use talea_proto::{Code, Field, Task};
 
@@ -35,8 +40,8 @@ pub struct Denial {
     pub code: Code,
     /// About what; fixes the unit of the numbers.
     pub field: Field,
-    /// What was asked for, 0 when it was left out. For a utilisation: what the subject would hold in all. For a
-    /// priority that the plugin hands out by itself: that one.
+    /// What was asked for, 0 when it was left out. For a utilisation: what the subject would hold
+    /// in all. For a priority that the plugin hands out by itself: that one.
     pub asked: u64,
     /// The rule's bound.
     pub limit: u64,
@@ -50,7 +55,8 @@ pub struct Snapshot {
     unrestricted: bool,
     /// By plugin; empty for the unrestricted.
     bounds: Box<[Bounds]>,
-    /// Subjects with an aggregate that the client belongs to: index, and the plugin if it is about one.
+    /// Subjects with an aggregate that the client belongs to: index, and the plugin if it is about
+    /// one.
     subjects: Box<[(u32, Option<u32>)]>,
 }
 
@@ -130,7 +136,11 @@ impl Rules {
     pub fn snapshot(&self, peer: &Peer) -> Snapshot {
         let setup = &self.setup;
         let unrestricted = setup.access == Access::Off
-            || mutate!("rule-root", peer.uid == 0 && setup.root == Root::Unrestricted, peer.uid == 0);
+            || mutate!(
+                "rule-root",
+                peer.uid == 0 && setup.root == Root::Unrestricted,
+                peer.uid == 0
+            );
         let matches = |domain| {
             mutate!(
                 "rule-user",
@@ -154,16 +164,19 @@ impl Rules {
                     Domain::Global => true,
                     Domain::User(_) => true,
                     Domain::Group(gid) => {
-                        gid == peer.gid || (setup.groups == Groups::All && peer.groups.contains(&gid))
+                        gid == peer.gid
+                            || (setup.groups == Groups::All && peer.groups.contains(&gid))
                     }
                 }
             )
         };
         let subjects = self.subjects.iter().enumerate().filter(|(_, (domain, _))| matches(*domain));
         let subjects = subjects.map(|(i, (_, plugin))| (i as u32, *plugin)).collect();
-        let mut bounds = vec![Bounds::default(); if unrestricted { 0 } else { setup.plugins.len() }];
+        let mut bounds =
+            vec![Bounds::default(); if unrestricted { 0 } else { setup.plugins.len() }];
         if !unrestricted {
-            for (i, rule) in setup.rules.iter().enumerate().filter(|(_, rule)| matches(rule.domain)) {
+            for (i, rule) in setup.rules.iter().enumerate().filter(|(_, rule)| matches(rule.domain))
+            {
                 for (plugin, bounds) in bounds.iter_mut().enumerate() {
                     if mutate!(
                         "rule-plugin",
@@ -184,8 +197,11 @@ impl Rules {
         match rule.bound {
             Bound::MaxUtilization(limit) => {
                 let subject = subject(rule);
-                let index =
-                    self.subjects.iter().position(|s| *s == subject).expect("compiled with the rules");
+                let index = self
+                    .subjects
+                    .iter()
+                    .position(|s| *s == subject)
+                    .expect("compiled with the rules");
                 bounds.shares.push((index as u32, limit, id));
             }
             Bound::MaxRuntime(limit) => at_most(&mut bounds.runtime_max, limit, id),
@@ -206,8 +222,8 @@ impl Rules {
         client.unrestricted || client.bounds.iter().any(|bounds| bounds.consent)
     }
 
-    /// Whether the client may ask `plugin` for `task`, and how far a desired runtime may go. `leaving` is what the
-    /// spec being changed holds of which plugin: it counts as given back.
+    /// Whether the client may ask `plugin` for `task`, and how far a desired runtime may go.
+    /// `leaving` is what the spec being changed holds of which plugin: it counts as given back.
     pub fn admit(
         &self,
         client: &Snapshot,
@@ -218,8 +234,10 @@ impl Rules {
         if client.unrestricted {
             return Ok(Clip::default());
         }
-        let denial = |code, field, asked, limit, rule| Err(Denial { code, field, asked, limit, rule });
-        let Some(bounds) = client.bounds.get(plugin as usize).filter(|bounds| bounds.consent) else {
+        let denial =
+            |code, field, asked, limit, rule| Err(Denial { code, field, asked, limit, rule });
+        let Some(bounds) = client.bounds.get(plugin as usize).filter(|bounds| bounds.consent)
+        else {
             return mutate!(
                 "rule-consent",
                 denial(Code::NotAllowed, Field::Request, 0, 0, None),
@@ -229,7 +247,9 @@ impl Rules {
         match bounds.ignore_admission {
             _ if !task.ignore_admission => {}
             Some((true, _)) => {}
-            Some((false, rule)) => return denial(Code::RuleBound, Field::IgnoreAdmission, 1, 0, Some(rule)),
+            Some((false, rule)) => {
+                return denial(Code::RuleBound, Field::IgnoreAdmission, 1, 0, Some(rule));
+            }
             None => return denial(Code::NotAllowed, Field::IgnoreAdmission, 1, 0, None),
         }
         bounds.check(task, self.priorities[plugin as usize])?;
@@ -245,7 +265,13 @@ impl Rules {
             let (held, slack) = self.held_by(subject, leaving);
             let after = held.saturating_add(charge);
             if after > limit.saturating_add(slack) {
-                return denial(Code::RuleBound, Field::Utilization, after.ppm(), limit.ppm(), Some(rule));
+                return denial(
+                    Code::RuleBound,
+                    Field::Utilization,
+                    after.ppm(),
+                    limit.ppm(),
+                    Some(rule),
+                );
             }
             let left = limit.saturating_add(slack).saturating_sub(held);
             clip.charge = Some(clip.charge.map_or(left, |least| least.min(left)));
@@ -253,7 +279,8 @@ impl Rules {
         Ok(clip)
     }
 
-    /// What a subject holds without what is leaving, and by how much rounding may have raised that and one charge.
+    /// What a subject holds without what is leaving, and by how much rounding may have raised that
+    /// and one charge.
     fn held_by(&self, subject: u32, leaving: Option<(u32, Charge)>) -> (Charge, Charge) {
         let held = self.held[subject as usize];
         let counts = self.subjects[subject as usize].1;
@@ -285,7 +312,8 @@ impl Rules {
     pub fn discharge(&mut self, client: &Snapshot, plugin: u32, charge: Charge) {
         for subject in client.subjects_of(plugin) {
             let held = &mut self.held[subject as usize];
-            held.charge = held.charge.checked_sub(charge).expect("a subject gives back more than it holds");
+            held.charge =
+                held.charge.checked_sub(charge).expect("a subject gives back more than it holds");
             held.specs -= 1;
         }
     }
@@ -317,7 +345,8 @@ impl Bounds {
         let deadline = params.deadline_or_period().map(Span::as_ns);
         let work = |bound: Option<(Work, RuleId)>| bound.map(|(limit, rule)| (limit.as_ns(), rule));
         let span = |bound: Option<(Span, RuleId)>| bound.map(|(limit, rule)| (limit.as_ns(), rule));
-        let priority = |bound: Option<(u8, RuleId)>| bound.map(|(limit, rule)| (u64::from(limit), rule));
+        let priority =
+            |bound: Option<(u8, RuleId)>| bound.map(|(limit, rule)| (u64::from(limit), rule));
         self.within(Field::Runtime, runtime, None, work(self.runtime_max))?;
         self.within(Field::Period, period, span(self.period_min), span(self.period_max))?;
         self.within(Field::Deadline, deadline, span(self.deadline_min), span(self.deadline_max))?;
@@ -325,7 +354,9 @@ impl Bounds {
         let asked = params.priority.map(|priority| u64::from(priority.0));
         match priorities {
             Priorities::Requested => self.within(Field::Priority, asked, min, max),
-            Priorities::Either(..) if asked.is_some() => self.within(Field::Priority, asked, min, max),
+            Priorities::Either(..) if asked.is_some() => {
+                self.within(Field::Priority, asked, min, max)
+            }
             Priorities::Own(low, high) | Priorities::Either(low, high) => {
                 if asked.is_some() {
                     self.within(Field::Priority, asked, min, max)?;
@@ -347,7 +378,13 @@ impl Bounds {
                 "rule-omission",
                 match min.or(max) {
                     Some((limit, rule)) if !self.is_unbounded() => {
-                        Err(Denial { code: Code::RuleOmission, field, asked: 0, limit, rule: Some(rule) })
+                        Err(Denial {
+                            code: Code::RuleOmission,
+                            field,
+                            asked: 0,
+                            limit,
+                            rule: Some(rule),
+                        })
                     }
                     _ => Ok(()),
                 },

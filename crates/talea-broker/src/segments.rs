@@ -1,9 +1,9 @@
 //! Sums over neighbours in a row of classes, in O(log n).
 //!
-//! `rm` asks with every request about all kernel levels of a CPU but one or two. What it wants is a product, out of which no
-//! factor can be taken again without an error, so sums of parts are kept: a segment tree over the places in the row.
-//! Whoever comes between two others, or goes, shifts the places of all behind and has the whole row summed up anew: O(n)
-//! for a row of at most 99.
+//! `rm` asks with every request about all kernel levels of a CPU but one or two. What it wants is a
+//! product, out of which no factor can be taken again without an error, so sums of parts are kept:
+//! a segment tree over the places in the row. Whoever comes between two others, or goes, shifts the
+//! places of all behind and has the whole row summed up anew: O(n) for a row of at most 99.
 //!
 //! Invariant: every inner node is the sum of its two children; places beyond the row are empty.
 
@@ -121,7 +121,11 @@ mod tests {
             sums.check(&row);
             let (a, b) = (dice.roll(100) as usize, dice.roll(100) as usize);
             let (from, to) = (a.min(row.len()), b.min(row.len()));
-            let walk = row.get(from..to).unwrap_or(&[]).iter().fold(Sum::EMPTY, |sum, class| sum.and(*class));
+            let walk = row
+                .get(from..to)
+                .unwrap_or(&[])
+                .iter()
+                .fold(Sum::EMPTY, |sum, class| sum.and(*class));
             let sum = sums.over(from..to);
             assert_eq!(sum.classes, walk.classes);
             assert!(sum.is_within(&walk, 3 * walk.classes.max(1)), "{sum:?} for {walk:?}");

@@ -1,9 +1,9 @@
 //! Connections: hello, one request at a time, who is held back and why.
 //!
-//! A connection has at most one unanswered request. What a client sends behind it waits here, and the connection is
-//! not read from meanwhile, so a client can fill its own socket but not our memory. The same holds for whoever asks
-//! too fast, until its debt is back inside the burst (users.rs), and for connections beyond the quota, which live only
-//! to hear why they are refused.
+//! A connection has at most one unanswered request. What a client sends behind it waits here, and
+//! the connection is not read from meanwhile, so a client can fill its own socket but not our
+//! memory. The same holds for whoever asks too fast, until its debt is back inside the burst
+//! (users.rs), and for connections beyond the quota, which live only to hear why they are refused.
 
 use crate::broker::{Blocked, Broker, Holder, Timer};
 use crate::input::{Effect, LogEvent, Peer, ProcessId, SessionId, ThreadError, ThreadFacts};
@@ -19,7 +19,8 @@ use talea_proto::{Code, Field, Refusal, Reply, Request, VERSION};
 const WAITING_MAX: usize = 4;
 /// Connections beyond the quota that are kept until they have been told so.
 const TURNED_AWAY_MAX: u32 = 64;
-/// Places that only root gets when the connections are all taken, so that `talea stop` gets through.
+/// Places that only root gets when the connections are all taken, so that `talea stop` gets
+/// through.
 const ROOTS_PLACES: u32 = 8;
 
 /// One connection.
@@ -92,7 +93,8 @@ impl Session {
     }
 }
 
-/// How many ordinary requests one is worth: each task of a group is decided, booked and recorded like a single one.
+/// How many ordinary requests one is worth: each task of a group is decided, booked and recorded
+/// like a single one.
 fn weight(request: &Request) -> u32 {
     mutate!(
         "quota-rate-groups",
@@ -204,7 +206,9 @@ impl Broker {
     fn pay(&mut self, id: SessionId, weight: u32) {
         let session = self.sessions.get_mut(&id).expect("only living connections pay");
         let uid = session.uid;
-        if let Spent::Over { until, log } = self.users.spend(uid, self.now, &self.setup.quota, weight) {
+        if let Spent::Over { until, log } =
+            self.users.spend(uid, self.now, &self.setup.quota, weight)
+        {
             if let Some(before) = session.owes_until.replace(until) {
                 self.timers.remove(&(before, Timer::Rearm(id)));
             }
@@ -230,7 +234,11 @@ impl Broker {
             || !session.waiting.is_empty();
         if disarm != session.disarmed {
             session.disarmed = disarm;
-            self.emit(if disarm { Effect::Disarm { session: id } } else { Effect::Arm { session: id } });
+            self.emit(if disarm {
+                Effect::Disarm { session: id }
+            } else {
+                Effect::Arm { session: id }
+            });
         }
     }
 
@@ -283,7 +291,10 @@ impl Broker {
             self.drop_facts(thread);
             return self.refuse(asker, plain(Code::Stopping, Field::Request));
         }
-        let books = matches!(request, Request::Create(_) | Request::CreateGroup(_) | Request::Change { .. });
+        let books = matches!(
+            request,
+            Request::Create(_) | Request::CreateGroup(_) | Request::Change { .. }
+        );
         if books && self.changing > 0 {
             self.takes_long(id);
             self.drop_facts(thread);
@@ -312,10 +323,18 @@ impl Broker {
     }
 
     fn hello(&mut self, asker: Asker, min: u16, max: u16) {
-        let session = self.sessions.get_mut(&asker.session).expect("only living connections are served");
+        let session =
+            self.sessions.get_mut(&asker.session).expect("only living connections are served");
         let no = match session.turned_away.take() {
             Some(refusal) => Some(refusal),
-            None if mutate!("message-hello-version", min <= VERSION && VERSION <= max, min <= max) => None,
+            None if mutate!(
+                "message-hello-version",
+                min <= VERSION && VERSION <= max,
+                min <= max
+            ) =>
+            {
+                None
+            }
             None => Some(refusal(Code::Version, Field::Message, max.into(), VERSION.into())),
         };
         if let Some(no) = no {

@@ -1,4 +1,5 @@
-//! Specs by slot. A slot is also the spec's place in the state file, and is used again after a release.
+//! Specs by slot. A slot is also the spec's place in the state file, and is used again after a
+//! release.
 //!
 //! In chunks, so that growth never moves what is there: no request pays for the specs before it.
 

@@ -1,8 +1,8 @@
 //! One accepted task specification, and where it stands between reserve, apply and confirm.
 //!
-//! Invariants: a spec whose [`Step`] is not [`Step::Idle`] has a thread, and the ticket of that thread is the one
-//! whose [`crate::Input::Done`] moves it on. A thread's record keeps the attributes to put back until the kernel
-//! has said that they are back.
+//! Invariants: a spec whose [`Step`] is not [`Step::Idle`] has a thread, and the ticket of that
+//! thread is the one whose [`crate::Input::Done`] moves it on. A thread's record keeps the
+//! attributes to put back until the kernel has said that they are back.
 
 use crate::input::{Errno, ProcessId, SessionId, ThreadId, Ticket};
 use crate::plugin::Offer;
@@ -34,7 +34,8 @@ pub(crate) struct Spec {
     pub(crate) awaiting: bool,
     /// What was asked.
     pub(crate) task: Task,
-    /// Whether the books know it; an adopted spec whose plugin is gone only waits for its thread to be put back.
+    /// Whether the books know it; an adopted spec whose plugin is gone only waits for its thread to
+    /// be put back.
     pub(crate) booked: bool,
     /// Whether its owner has ended, whatever else speaks for it.
     pub(crate) disowned: bool,
@@ -44,7 +45,8 @@ pub(crate) struct Spec {
     pub(crate) offer: Offer,
     /// The attached thread.
     pub(crate) thread: Option<Box<Attached>>,
-    /// Until when its bandwidth is still owed to a thread that has left it (checklist R36); in the past when to none.
+    /// Until when its bandwidth is still owed to a thread that has left it (checklist R36); in the
+    /// past when to none.
     pub(crate) lags_until: Time,
     /// What is under way.
     pub(crate) step: Step,
@@ -71,7 +73,8 @@ pub(crate) struct Attached {
     pub(crate) given: Attr,
     /// The youngest order to the kernel that has not been answered.
     pub(crate) ticket: Option<Ticket>,
-    /// How often it was found asleep where it can't be given what it was promised (later.rs); 0 once it is awake.
+    /// How often it was found asleep where it can't be given what it was promised (later.rs); 0
+    /// once it is awake.
     pub(crate) naps: u8,
     /// Whether it has ended while an order was under way.
     pub(crate) gone: bool,

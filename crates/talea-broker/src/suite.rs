@@ -1,19 +1,21 @@
 //! The plugins as one: each is asked by itself, all of them share the books.
 //!
-//! Whoever owns the broker's sessions asks ([`Suite::ask`] changes nothing), takes an offer up ([`Suite::admit`]), or
-//! gives it back; specs are named by their slot. What plugins on the same CPU owe to each other (checklist R31):
+//! Whoever owns the broker's sessions asks ([`Suite::ask`] changes nothing), takes an offer up
+//! ([`Suite::admit`]), or gives it back; specs are named by their slot. What plugins on the same
+//! CPU owe to each other (checklist R31):
 //!
-//! - every plugin's charges are in one ledger, so the load of a CPU is everybody's load, and `edf` keeps the sum of
-//!   everything within U^thr;
-//! - whatever runs above an `rm` plugin's tasks there counts as interference in its tests, and may not break what
-//!   those have been promised (`plugins/rm.rs` says precisely what that is).
+//! - every plugin's charges are in one ledger, so the load of a CPU is everybody's load, and `edf`
+//!   keeps the sum of everything within U^thr;
+//! - whatever runs above an `rm` plugin's tasks there counts as interference in its tests, and may
+//!   not break what those have been promised (`plugins/rm.rs` says precisely what that is).
 //!
-//! Who outranks whom is a matter of bands, fixed at the start: the deadline class outranks all; another plugin
-//! outranks `rm` on a CPU if its highest level there is not below `rm`'s lowest. Where two bands meet in exactly one
-//! level, as 50-99 and 1-50 in ReTiF's Listing 2, the lower one gives it up on the CPUs that both serve.
+//! Who outranks whom is a matter of bands, fixed at the start: the deadline class outranks all;
+//! another plugin outranks `rm` on a CPU if its highest level there is not below `rm`'s lowest.
+//! Where two bands meet in exactly one level, as 50-99 and 1-50 in ReTiF's Listing 2, the lower one
+//! gives it up on the CPUs that both serve.
 //!
-//! Every operation is O(CPUs + log n + threads whose kernel priority really moves) for n specs, plus a factor for
-//! `rm` plugins that share a CPU with others.
+//! Every operation is O(CPUs + log n + threads whose kernel priority really moves) for n specs,
+//! plus a factor for `rm` plugins that share a CPU with others.
 //!
 //! Invariant: the books equal the sum over the specs and what lingers (`audit`, in tests).
 
@@ -42,7 +44,8 @@ use talea_proto::{Field, PLUGINS_MAX};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slot(pub u32);
 
-/// A foreign plugin's answer that lies outside what it may say: the end of a sentence that begins "it named".
+/// A foreign plugin's answer that lies outside what it may say: the end of a sentence that begins
+/// "it named".
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lie(pub String);
 
@@ -61,7 +64,8 @@ pub struct Placed {
     pub priority: u8,
     /// How the kernel enforces it.
     pub mechanism: Mechanism,
-    /// How coarsely budgets are enforced; zero where they are enforced exactly, or not at all (see the notes).
+    /// How coarsely budgets are enforced; zero where they are enforced exactly, or not at all (see
+    /// the notes).
     pub grain: Span,
     /// What the holder should know, as of now.
     pub notes: Notes,
@@ -94,8 +98,8 @@ pub struct Suite {
 }
 
 impl Suite {
-    /// Sets the plugins up. An error names the plugin and what it lacks, and must keep the daemon from starting
-    /// (ReTiF JSA 2021, section 3.4).
+    /// Sets the plugins up. An error names the plugin and what it lacks, and must keep the daemon
+    /// from starting (ReTiF JSA 2021, section 3.4).
     pub fn new(setup: &Setup, machine: &Machine) -> Result<Suite, String> {
         if setup.plugins.len() > PLUGINS_MAX {
             return Err(format!(
@@ -105,7 +109,8 @@ impl Suite {
         }
         let mut faces: Vec<Face> = Vec::new();
         for plugin in &setup.plugins {
-            let face = face(plugin, machine).map_err(|why| format!("plugin {:?}: {why}", plugin.name))?;
+            let face =
+                face(plugin, machine).map_err(|why| format!("plugin {:?}: {why}", plugin.name))?;
             if faces.iter().any(|other| other.name == face.name) {
                 return Err(format!("plugin {:?}: there are two of this name", plugin.name));
             }
@@ -119,11 +124,13 @@ impl Suite {
                 _ => {}
             }
         }
-        let cpus = faces.iter().filter_map(|face| face.cpus.iter().last()).max().map_or(0, |cpu| cpu + 1);
+        let cpus =
+            faces.iter().filter_map(|face| face.cpus.iter().last()).max().map_or(0, |cpu| cpu + 1);
         let rm = setup.plugins.iter().filter(|plugin| matches!(plugin.kind, PluginKind::Rm(_)));
         let rm = rm.fold(CpuSet::EMPTY, |all, plugin| all.union(&plugin.cpus));
         let ledger = Ledger::new(faces.len(), cpus, &domains, &rm);
-        let built = (0..faces.len()).map(|i| build(i, &faces, setup, machine, confinements[i], &ledger));
+        let built =
+            (0..faces.len()).map(|i| build(i, &faces, setup, machine, confinements[i], &ledger));
         let plugins: Vec<Plugin> = built.collect();
         let rms = plugins.iter().enumerate().filter(|(_, plugin)| plugin.as_rm().is_some());
         let rms = rms.map(|(i, _)| i as u32).collect();
@@ -161,8 +168,8 @@ impl Suite {
         }
     }
 
-    /// A plugin on its `index`-th CPU, lowest first. A plugin that serves a whole domain shows the domain's specs and
-    /// free share on each of its CPUs.
+    /// A plugin on its `index`-th CPU, lowest first. A plugin that serves a whole domain shows the
+    /// domain's specs and free share on each of its CPUs.
     pub fn cpu(&self, plugin: u32, index: u32) -> Option<CpuInfo> {
         let cpu = self.faces[plugin as usize].cpus.iter().nth(index as usize)?;
         let built = &self.plugins[plugin as usize];
@@ -200,8 +207,8 @@ impl Suite {
         self.plugins[plugin as usize].cpus_for(ask)
     }
 
-    /// What a built-in plugin says; `leaving` is judged as if it were gone. Nothing is changed. A foreign plugin must
-    /// be asked by the driver, and its answer goes to [`Suite::judge`].
+    /// What a built-in plugin says; `leaving` is judged as if it were gone. Nothing is changed. A
+    /// foreign plugin must be asked by the driver, and its answer goes to [`Suite::judge`].
     pub fn ask(&self, plugin: u32, ask: &Ask<'_>, leaving: Option<Slot>) -> Verdict {
         if self.faces[plugin as usize].out_of_service {
             return Verdict::No(no(Reason::OutOfService, Field::Plugin, 0, 0, 0));
@@ -237,12 +244,21 @@ impl Suite {
         self.enter(slot, entry);
     }
 
-    /// Replaces a spec in one step; it may move to another plugin. What its thread is given changes too: whoever
-    /// replaces, applies, so the spec itself does not show up in [`Suite::drain_moved`] for that.
+    /// Replaces a spec in one step; it may move to another plugin. What its thread is given changes
+    /// too: whoever replaces, applies, so the spec itself does not show up in
+    /// [`Suite::drain_moved`] for that.
     ///
-    /// `free_at` is the zero-lag time of the old reservation, if a thread has it. What the new one does not take over
-    /// on the same place lingers until then: the spec may use its own share anew at once, nobody else may.
-    pub fn replace(&mut self, slot: Slot, plugin: u32, ask: &Ask<'_>, offer: &Offer, free_at: Option<Time>) {
+    /// `free_at` is the zero-lag time of the old reservation, if a thread has it. What the new one
+    /// does not take over on the same place lingers until then: the spec may use its own share anew
+    /// at once, nobody else may.
+    pub fn replace(
+        &mut self,
+        slot: Slot,
+        plugin: u32,
+        ask: &Ask<'_>,
+        offer: &Offer,
+        free_at: Option<Time>,
+    ) {
         let old = *self.at(slot);
         let new = Entry { attached: old.attached, ..self.entry(plugin, ask, offer) };
         self.epoch += 1;
@@ -259,8 +275,8 @@ impl Suite {
         }
     }
 
-    /// Gives a spec back. `free_at` is the zero-lag time of an attached `edf` spec, until which its charge stays
-    /// (checklist R36); `None` means now.
+    /// Gives a spec back. `free_at` is the zero-lag time of an attached `edf` spec, until which its
+    /// charge stays (checklist R36); `None` means now.
     ///
     /// # Panics
     /// If there is no such spec.
@@ -288,8 +304,9 @@ impl Suite {
         self.placed_with(slot, |plugin, entry| self.look(None, |world| plugin.notes(world, entry)))
     }
 
-    /// As [`Suite::placed`] right after `offer` was taken up, when nothing of what was there before it lingers: it was
-    /// made for the books as they are now, so what it says need not be found out again.
+    /// As [`Suite::placed`] right after `offer` was taken up, when nothing of what was there before
+    /// it lingers: it was made for the books as they are now, so what it says need not be found out
+    /// again.
     pub fn placed_on(&self, slot: Slot, offer: &Offer) -> Placed {
         if self.is_foreign(self.at(slot).claim.plugin) {
             return self.placed(slot);
@@ -328,12 +345,15 @@ impl Suite {
         self.entries[slot.0 as usize] = Some(entry);
     }
 
-    /// Puts into `moved` the attached specs whose attributes are not what they were at the last drain (or when they
-    /// were attached), in no particular order; what changed and changed back is not among them.
+    /// Puts into `moved` the attached specs whose attributes are not what they were at the last
+    /// drain (or when they were attached), in no particular order; what changed and changed back is
+    /// not among them.
     pub fn drain_moved(&mut self, moved: &mut Vec<Slot>) {
         moved.clear();
         for slot in self.moved.drain(..) {
-            let Some(entry) = self.entries.get_mut(slot as usize).and_then(Option::as_mut) else { continue };
+            let Some(entry) = self.entries.get_mut(slot as usize).and_then(Option::as_mut) else {
+                continue;
+            };
             let priority = self.plugins[entry.claim.plugin as usize].priority(entry);
             if entry.attached && entry.given != priority {
                 entry.given = priority;
@@ -355,8 +375,9 @@ impl Suite {
         self.ledger.next_expiry()
     }
 
-    /// Takes over what an earlier daemon granted, without a test. Where the record's CPU is no longer one that the
-    /// plugin places on, the least loaded of its CPUs is taken; compare [`Suite::attr`] with what the thread has.
+    /// Takes over what an earlier daemon granted, without a test. Where the record's CPU is no
+    /// longer one that the plugin places on, the least loaded of its CPUs is taken; compare
+    /// [`Suite::attr`] with what the thread has.
     ///
     /// # Panics
     /// If the slot is taken.
@@ -389,7 +410,9 @@ impl Suite {
             // Whether the test failed then is not on record; to think so promises nobody too much.
             notes = notes.with(Notes::ADMISSION_IGNORED);
         }
-        let band = self.faces[plugin as usize].band.unwrap_or(Band { low: Priority(0), high: Priority(0) });
+        let band = self.faces[plugin as usize]
+            .band
+            .unwrap_or(Band { low: Priority(0), high: Priority(0) });
         let priority = record.priority.clamp(band.low.0, band.high.0);
         let offer = Offer { cpu, runtime: record.runtime, charge: record.charge, notes, priority };
         let entry = self.entry(plugin, &ask, &offer);
@@ -476,22 +499,25 @@ impl Suite {
         self.entries[index] = Some(Entry { seat, ..entry });
     }
 
-    /// The spec leaves; of its charge what `successor` does not take over on the same place stays until `free_at`.
+    /// The spec leaves; of its charge what `successor` does not take over on the same place stays
+    /// until `free_at`.
     fn leave(&mut self, slot: Slot, free_at: Option<Time>, successor: Option<&Claim>) {
         if self.at(slot).attached {
             self.attached(slot, false);
         }
         let entry = self.entries[slot.0 as usize].take().expect("no spec in this slot");
         if let Some(other) = self.residents.take(entry.claim.place, entry.seat) {
-            self.entries[other as usize].as_mut().expect("who sits there is there").seat = entry.seat;
+            self.entries[other as usize].as_mut().expect("who sits there is there").seat =
+                entry.seat;
         }
         self.epoch += 1;
         self.plugins[entry.claim.plugin as usize].leave(&entry, &mut self.moved);
         self.faces[entry.claim.plugin as usize].specs -= 1;
         let claim = entry.claim;
         self.overshadow(&claim, false);
-        let rest =
-            free_at.filter(|_| claim.work > 0).and_then(|at| Some((at, remainder(&claim, successor)?)));
+        let rest = free_at
+            .filter(|_| claim.work > 0)
+            .and_then(|at| Some((at, remainder(&claim, successor)?)));
         match rest {
             Some((at, rest)) => {
                 self.ledger.linger(&claim, &rest, at);
@@ -524,8 +550,8 @@ impl Suite {
     }
 }
 
-/// What of `claim` stays for a while when `successor` takes its place: all of it, less what the successor takes on
-/// the same CPU or domain.
+/// What of `claim` stays for a while when `successor` takes its place: all of it, less what the
+/// successor takes on the same CPU or domain.
 fn remainder(claim: &Claim, successor: Option<&Claim>) -> Option<Claim> {
     let Some(successor) = successor.filter(|successor| successor.place == claim.place) else {
         return Some(*claim);

@@ -1,12 +1,14 @@
-//! Attached threads: which they are, what they have been told to be, and what the kernel said to that.
+//! Attached threads: which they are, what they have been told to be, and what the kernel said to
+//! that.
 //!
-//! A thread is named by its id and its pidfd's inode, or its start time where there is none, never by its id alone
-//! (checklist R32). When a decision moves the kernel
-//! priorities of threads that are attached already, they are told in an order that never turns theirs round: those that
-//! rise, the highest first; then those that fall, the lowest first. Proof: the move keeps the order of every pair but
-//! those with the changed spec, so of two that rise the upper one is out of the way before the lower one arrives, of
-//! two that fall the lower one, and of one that rises and one that falls past no common level neither is in the way.
-//! The changed spec is sorted in with the others, so the pairs that it is meant to turn round turn at one instant.
+//! A thread is named by its id and its pidfd's inode, or its start time where there is none, never
+//! by its id alone (checklist R32). When a decision moves the kernel priorities of threads that are
+//! attached already, they are told in an order that never turns theirs round: those that rise, the
+//! highest first; then those that fall, the lowest first. Proof: the move keeps the order of every
+//! pair but those with the changed spec, so of two that rise the upper one is out of the way before
+//! the lower one arrives, of two that fall the lower one, and of one that rises and one that falls
+//! past no common level neither is in the way. The changed spec is sorted in with the others, so
+//! the pairs that it is meant to turn round turn at one instant.
 
 use crate::broker::{Broker, Timer};
 use crate::input::{Effect, Errno, LogEvent, ThreadFacts, ThreadId, Ticket};
@@ -46,7 +48,8 @@ impl ThreadFacts {
     }
 }
 
-/// An inode is never used again in this boot, and a start time not for the same number: either tells.
+/// An inode is never used again in this boot, and a start time not for the same number: either
+/// tells.
 fn identity(tid: u32, inode: u64, start: u64) -> (u32, u64) {
     (tid, if inode == 0 { start } else { inode })
 }
@@ -82,9 +85,10 @@ impl Attached {
 }
 
 impl Broker {
-    /// What a thread gets back one day. Values that a grant has left on it are not its own (checklist R28): a child
-    /// is born with the CPUs of an attached thread of its process, and a thread that an earlier daemon left behind
-    /// without a trace still has the mark of a grant, reset-on-fork on a single CPU.
+    /// What a thread gets back one day. Values that a grant has left on it are not its own
+    /// (checklist R28): a child is born with the CPUs of an attached thread of its process, and a
+    /// thread that an earlier daemon left behind without a trace still has the mark of a grant,
+    /// reset-on-fork on a single CPU.
     pub(crate) fn previous_of(&self, facts: &ThreadFacts) -> Attr {
         let mut attr = facts.attr;
         let left_behind = attr.policy.is_real_time() && attr.reset_on_fork;
@@ -151,7 +155,8 @@ impl Broker {
     /// Records and orders new attributes for an attached thread.
     pub(crate) fn order(&mut self, slot: u32, attr: Attr) {
         let ticket = self.ticket(slot);
-        let attached = self.specs.at_mut(slot).thread.as_mut().expect("only threads are ordered about");
+        let attached =
+            self.specs.at_mut(slot).thread.as_mut().expect("only threads are ordered about");
         let on_record = attached.given == attr;
         attached.given = attr;
         attached.ticket = Some(ticket);
@@ -165,8 +170,8 @@ impl Broker {
         self.emit(Effect::Apply { ticket, thread, attr });
     }
 
-    /// Tells every attached thread whose attributes a decision has moved, and those of `more`: the spec that was
-    /// changed, or those that were adopted.
+    /// Tells every attached thread whose attributes a decision has moved, and those of `more`: the
+    /// spec that was changed, or those that were adopted.
     pub(crate) fn apply_moves(&mut self, more: &[u32]) {
         let mut moved = std::mem::take(&mut self.moved);
         self.suite.drain_moved(&mut moved);
@@ -203,8 +208,8 @@ impl Broker {
         }
     }
 
-    /// What an answered order was part of, and whether its thread has ended meanwhile. `None` for one that a younger
-    /// one has replaced, or whose thread is forgotten.
+    /// What an answered order was part of, and whether its thread has ended meanwhile. `None` for
+    /// one that a younger one has replaced, or whose thread is forgotten.
     pub(crate) fn answered_order(&mut self, ticket: Ticket) -> Option<(u32, Step, bool)> {
         let slot = ticket.0 as u32;
         let spec = self.specs.get_mut(slot)?;
@@ -250,7 +255,8 @@ impl Broker {
 
     /// The time for another attempt has come.
     pub(crate) fn retry(&mut self, slot: u32) {
-        let thread = self.specs.at_mut(slot).thread.as_mut().expect("its timer ends with the thread");
+        let thread =
+            self.specs.at_mut(slot).thread.as_mut().expect("its timer ends with the thread");
         thread.retry_at = None;
         match &self.specs.at(slot).step {
             Step::Idle | Step::Attaching(_) => {
@@ -282,7 +288,8 @@ impl Broker {
         }
     }
 
-    /// The thread of an idle spec has ended (facts S14): the spec waits for another one, or ends with it.
+    /// The thread of an idle spec has ended (facts S14): the spec waits for another one, or ends
+    /// with it.
     pub(crate) fn thread_ended(&mut self, slot: u32) {
         let free_at = self.zero_lag(slot);
         let booked = self.specs.at(slot).booked;
@@ -304,25 +311,28 @@ impl Broker {
 
     /// When the bandwidth of a spec may be given to others, were it to end now (checklist R36).
     ///
-    /// A reservation that leaves with its budget partly used has been ahead of its share; it has had exactly its share
-    /// at its zero-lag time, which is no later than its current deadline, which in turn is at most one period away
-    /// (the kernel sets it to at most now + D, D ≤ T, whenever it refills a budget in time; one that it throttles is
-    /// refilled at the start of the next period). A spec outlives its threads, so the last one's time is kept, and
-    /// holds as long as the spec is in the deadline class. `None` when nothing is owed to anybody.
+    /// A reservation that leaves with its budget partly used has been ahead of its share; it has
+    /// had exactly its share at its zero-lag time, which is no later than its current deadline,
+    /// which in turn is at most one period away (the kernel sets it to at most now + D, D ≤ T,
+    /// whenever it refills a budget in time; one that it throttles is refilled at the start of the
+    /// next period). A spec outlives its threads, so the last one's time is kept, and holds as long
+    /// as the spec is in the deadline class. `None` when nothing is owed to anybody.
     pub(crate) fn zero_lag(&self, slot: u32) -> Option<Time> {
         let spec = self.specs.at(slot);
         let attached = spec.thread.as_ref().and_then(|thread| match thread.given.policy {
             Policy::Deadline { period, .. } => Some(self.now.saturating_add(period)),
             _ => None,
         });
-        let left = Some(spec.lags_until).filter(|&until| until > self.now && spec.booked).filter(|_| {
-            let policy = self.suite.attr(Slot(slot)).policy;
-            matches!(policy, Policy::Deadline { .. })
-        });
+        let left =
+            Some(spec.lags_until).filter(|&until| until > self.now && spec.booked).filter(|_| {
+                let policy = self.suite.attr(Slot(slot)).policy;
+                matches!(policy, Policy::Deadline { .. })
+            });
         attached.max(left)
     }
 
-    /// The thread of a spec that stays has left it: others wait for its zero-lag time, whenever the spec ends.
+    /// The thread of a spec that stays has left it: others wait for its zero-lag time, whenever the
+    /// spec ends.
     pub(crate) fn keep_lag(&mut self, slot: u32, until: Option<Time>) {
         if let Some(until) = until {
             self.specs.at_mut(slot).lags_until = until;

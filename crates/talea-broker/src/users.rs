@@ -1,9 +1,11 @@
-//! What each user holds and how fast it may ask (checklist R38: no quota of any kind was the original's D4).
+//! What each user holds and how fast it may ask (checklist R38: no quota of any kind was the
+//! original's D4).
 //!
-//! The request rate is a bucket of tokens, kept as one number: the time up to which the user has paid for its
-//! requests (the generic cell rate algorithm). A user may be `burst` requests ahead; whoever is further ahead is
-//! answered once more and then not read from until the debt is back inside the burst. Each of its connections is held
-//! back on its own, so the sum over all of them keeps the rate.
+//! The request rate is a bucket of tokens, kept as one number: the time up to which the user has
+//! paid for its requests (the generic cell rate algorithm). A user may be `burst` requests ahead;
+//! whoever is further ahead is answered once more and then not read from until the debt is back
+//! inside the burst. Each of its connections is held back on its own, so the sum over all of them
+//! keeps the rate.
 
 use crate::ids::Ids;
 use std::collections::BTreeMap;
@@ -69,7 +71,8 @@ impl Users {
         self.users.get(&uid)?.ids.at_least(id)
     }
 
-    /// Whether a refusal of `uid` may be logged now: whoever connects anew for each refusal must not fill the log.
+    /// Whether a refusal of `uid` may be logged now: whoever connects anew for each refusal must
+    /// not fill the log.
     pub(crate) fn may_log(&mut self, uid: u32, now: Time) -> bool {
         let second = now.as_ns() / SECOND_NS;
         let refusals = &mut self.of(uid).refusals;
@@ -99,15 +102,16 @@ impl Users {
             return Spent::Within;
         }
         let until = Time::from_ns(user.paid.as_ns() - ahead.as_ns());
-        let log = user.logged.is_none_or(|last| last.saturating_add(Span::from_ns(SECOND_NS)) <= now);
+        let log =
+            user.logged.is_none_or(|last| last.saturating_add(Span::from_ns(SECOND_NS)) <= now);
         if log {
             user.logged = Some(now);
         }
         Spent::Over { until, log }
     }
 
-    /// Looks at two users and forgets those that hold nothing and owe nothing. Called for each new connection, it
-    /// keeps the map as small as the number of users that connect within one burst.
+    /// Looks at two users and forgets those that hold nothing and owe nothing. Called for each new
+    /// connection, it keeps the map as small as the number of users that connect within one burst.
     pub(crate) fn sweep(&mut self, now: Time) {
         for _ in 0..2 {
             let next = self.users.range((Bound::Included(self.sweep), Bound::Unbounded)).next();
@@ -177,7 +181,10 @@ mod tests {
     fn an_over_eager_user_is_logged_once_a_second() {
         let (mut users, quota) = (Users::default(), quota(10, 1));
         let logs = (0..3000).filter(|ms| {
-            matches!(users.spend(1, Time::from_ns(ms * 1_000_000), &quota, 1), Spent::Over { log: true, .. })
+            matches!(
+                users.spend(1, Time::from_ns(ms * 1_000_000), &quota, 1),
+                Spent::Over { log: true, .. }
+            )
         });
         assert_eq!(logs.count(), 3);
     }

@@ -66,7 +66,8 @@ pub unsafe extern "C" fn talea_create(
 ) -> c_int {
     call(|| {
         // SAFETY: as the header says.
-        let (client, grant) = unsafe { (given(client, "client is NULL")?, place(grant, "grant is NULL")?) };
+        let (client, grant) =
+            unsafe { (given(client, "client is NULL")?, place(grant, "grant is NULL")?) };
         *grant = std::ptr::null_mut();
         // SAFETY: as the header says.
         let spec = convert::spec(&unsafe { read(spec) }?)?;
@@ -89,7 +90,11 @@ pub unsafe extern "C" fn talea_create_group(
             return Err(Trouble::Caller(libc::EINVAL, "specs or grants is NULL"));
         }
         if count == 0 || count > GROUP_MAX {
-            return Err(convert::malformed(talea_client::Field::Group, count as u64, GROUP_MAX as u64));
+            return Err(convert::malformed(
+                talea_client::Field::Group,
+                count as u64,
+                GROUP_MAX as u64,
+            ));
         }
         // SAFETY: room for `count` pointers, as the header says.
         let grants = unsafe { std::slice::from_raw_parts_mut(grants, count) };
@@ -101,9 +106,10 @@ pub unsafe extern "C" fn talea_create_group(
         for index in 0..count {
             #[expect(clippy::cast_ptr_alignment, reason = "structures are read byte by byte")]
             let at = specs.cast::<u8>().wrapping_add(index * stride).cast::<TaleaSpec>();
-            // SAFETY: the `index`-th of `count` structures of `stride` bytes; a wrong stride is refused by the
-            // first of them.
-            let one = convert::spec(&unsafe { read(at) }?).map_err(|trouble| at_index(trouble, index))?;
+            // SAFETY: the `index`-th of `count` structures of `stride` bytes; a wrong stride is
+            // refused by the first of them.
+            let one =
+                convert::spec(&unsafe { read(at) }?).map_err(|trouble| at_index(trouble, index))?;
             tasks.push(one);
         }
         let group = client.0.create_group(&tasks)??;
@@ -130,7 +136,8 @@ pub unsafe extern "C" fn talea_explain(client: *mut TaleaClient, spec: *const Ta
         if let Some(refusal) = explanation.refusal {
             return Err(refusal.into());
         }
-        let Some(chosen) = explanation.chosen.and_then(|index| explanation.answers.get(index)) else {
+        let Some(chosen) = explanation.chosen.and_then(|index| explanation.answers.get(index))
+        else {
             let code = talea_client::Code::NoPlugin;
             let refusal = Refusal {
                 code,
@@ -162,7 +169,8 @@ pub unsafe extern "C" fn talea_claim(
 ) -> c_int {
     call(|| {
         // SAFETY: as the header says.
-        let (client, grant) = unsafe { (given(client, "client is NULL")?, place(grant, "grant is NULL")?) };
+        let (client, grant) =
+            unsafe { (given(client, "client is NULL")?, place(grant, "grant is NULL")?) };
         *grant = std::ptr::null_mut();
         // SAFETY: as the header says.
         let token = Token(*unsafe { given(token, "token is NULL") }?);

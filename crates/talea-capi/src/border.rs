@@ -58,8 +58,10 @@ pub(crate) fn call(inside: impl FnOnce() -> Answer) -> c_int {
 /// Runs the inside of a function; a panic is a trouble like others.
 pub(crate) fn protect<T>(inside: impl FnOnce() -> Answer<T>) -> Answer<T> {
     // What a panic leaves half done is behind the client's mutex, which knows how to go on.
-    catch_unwind(AssertUnwindSafe(inside))
-        .unwrap_or(Err(Trouble::Caller(libc::ENOTRECOVERABLE, "a bug in libtalea; please report it")))
+    catch_unwind(AssertUnwindSafe(inside)).unwrap_or(Err(Trouble::Caller(
+        libc::ENOTRECOVERABLE,
+        "a bug in libtalea; please report it",
+    )))
 }
 
 /// What `pointer` names.
@@ -98,17 +100,21 @@ unsafe fn size_of_given<T: Sized32>(pointer: *const T) -> Answer<usize> {
     if pointer.is_null() {
         return Err(Trouble::Caller(libc::EINVAL, "a structure is NULL"));
     }
-    // SAFETY: the caller's promise; a C structure is aligned, but a wrong cast must not be worse than wrong.
+    // SAFETY: the caller's promise; a C structure is aligned, but a wrong cast must not be worse
+    // than wrong.
     let size = unsafe { pointer.cast::<u32>().read_unaligned() } as usize;
     if (SIZE_MIN..=SIZE_MAX).contains(&size) {
         Ok(size)
     } else {
-        Err(Trouble::Caller(libc::EINVAL, "a structure's size is not set; start from its INIT macro"))
+        Err(Trouble::Caller(
+            libc::EINVAL,
+            "a structure's size is not set; start from its INIT macro",
+        ))
     }
 }
 
-/// A copy of a caller's structure, whatever version it is of: what it lacks is zero, and what this library does
-/// not know must be zero (`E2BIG` otherwise).
+/// A copy of a caller's structure, whatever version it is of: what it lacks is zero, and what this
+/// library does not know must be zero (`E2BIG` otherwise).
 ///
 /// # Safety
 /// `pointer` is NULL or names as many bytes as its first field says.
@@ -119,7 +125,10 @@ pub(crate) unsafe fn read<T: Sized32>(pointer: *const T) -> Answer<T> {
     let bytes = unsafe { std::slice::from_raw_parts(pointer.cast::<u8>(), size) };
     let ours = size.min(size_of::<T>());
     if bytes[ours..].iter().any(|&byte| byte != 0) {
-        return Err(Trouble::Caller(libc::E2BIG, "the structure has fields that this library does not know"));
+        return Err(Trouble::Caller(
+            libc::E2BIG,
+            "the structure has fields that this library does not know",
+        ));
     }
     // SAFETY: any bytes are a value of `T`, zeros too.
     let mut value: T = unsafe { std::mem::zeroed() };
@@ -137,8 +146,8 @@ pub(crate) unsafe fn can_be_written<T: Sized32>(pointer: *const T) -> Answer {
     unsafe { size_of_given(pointer) }.map(drop)
 }
 
-/// Fills a caller's structure as far as its size says; what this library does not know becomes zero. The size
-/// itself stays.
+/// Fills a caller's structure as far as its size says; what this library does not know becomes
+/// zero. The size itself stays.
 ///
 /// # Safety
 /// `pointer` is NULL or names as many bytes, all ours to write, as its first field says.
@@ -187,7 +196,10 @@ mod tests {
         unsafe {
             assert_eq!(read(&raw const full).expect("our own version"), full);
             let older = Known { size: 8, ..full };
-            assert_eq!(read(&raw const older).expect("an older one"), Known { size: 8, a: 1, b: 0 });
+            assert_eq!(
+                read(&raw const older).expect("an older one"),
+                Known { size: 8, a: 1, b: 0 }
+            );
             let mut newer = Newer { known: Known { size: 24, ..full }, c: 0 };
             assert_eq!(read((&raw const newer).cast::<Known>()).expect("newer, but unused").b, 2);
             newer.c = 1;

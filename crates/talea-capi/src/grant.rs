@@ -12,7 +12,8 @@ pub unsafe extern "C" fn talea_attach(grant: *mut TaleaGrant, tid: pid_t) -> c_i
     call(|| {
         // SAFETY: as the header says.
         let grant = unsafe { given(grant, "grant is NULL") }?;
-        let tid = u32::try_from(tid).map_err(|_| Trouble::Caller(libc::EINVAL, "tid is negative"))?;
+        let tid =
+            u32::try_from(tid).map_err(|_| Trouble::Caller(libc::EINVAL, "tid is negative"))?;
         Ok(grant.0.attach(tid)??)
     })
 }
@@ -25,7 +26,8 @@ pub unsafe extern "C" fn talea_attach_pidfd(grant: *mut TaleaGrant, pidfd: c_int
         if pidfd < 0 {
             return Err(Trouble::Caller(libc::EBADF, "pidfd is not a descriptor"));
         }
-        // SAFETY: the caller keeps it open during the call; one that is not open is the kernel's EBADF.
+        // SAFETY: the caller keeps it open during the call; one that is not open is the kernel's
+        // EBADF.
         let pidfd = unsafe { BorrowedFd::borrow_raw(pidfd) };
         Ok(grant.0.attach_pidfd(pidfd)??)
     })
@@ -78,7 +80,10 @@ pub unsafe extern "C" fn talea_leave(grant: *mut TaleaGrant, spec_id: *mut u64) 
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn talea_granted_get(grant: *const TaleaGrant, granted: *mut TaleaGranted) -> c_int {
+pub unsafe extern "C" fn talea_granted_get(
+    grant: *const TaleaGrant,
+    granted: *mut TaleaGranted,
+) -> c_int {
     call(|| {
         // SAFETY: as the header says.
         let grant = unsafe { given(grant, "grant is NULL") }?;

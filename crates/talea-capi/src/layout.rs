@@ -1,4 +1,5 @@
-//! The structures of `talea.h`, field by field. The assertions are the numbers that the C test knows too.
+//! The structures of `talea.h`, field by field. The assertions are the numbers that the C test
+//! knows too.
 
 use crate::border::Sized32;
 use talea_client::{Client, Grant};
@@ -248,8 +249,8 @@ pub struct TaleaTaskReport {
 
 macro_rules! sized {
     ($($name:ident $size:literal { $($field:ident $offset:literal)* })*) => { $(
-        // SAFETY: `repr(C)`, integers only, the size first; without padding, because the sizes of the fields add
-        // up to the size asserted here.
+        // SAFETY: `repr(C)`, integers only, the size first; without padding, because the sizes of
+        // the fields add up to the size asserted here.
         unsafe impl Sized32 for $name {}
         const _: () = assert!(size_of::<$name>() == $size);
         const _: () = assert!(std::mem::offset_of!($name, size) == 0);

@@ -21,7 +21,10 @@ fn strange() -> Trouble {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn talea_status_get(client: *mut TaleaClient, status: *mut TaleaStatus) -> c_int {
+pub unsafe extern "C" fn talea_status_get(
+    client: *mut TaleaClient,
+    status: *mut TaleaStatus,
+) -> c_int {
     call(|| {
         // SAFETY: as the header says.
         let client = unsafe { given(client, "client is NULL") }?;
@@ -40,14 +43,20 @@ pub unsafe extern "C" fn talea_plugin_get(
     call(|| {
         // SAFETY: as the header says.
         let client = unsafe { given(client, "client is NULL") }?;
-        let Reply::Plugin(info) = item(&client.0, &Request::Plugin(index))? else { return Err(strange()) };
+        let Reply::Plugin(info) = item(&client.0, &Request::Plugin(index))? else {
+            return Err(strange());
+        };
         // SAFETY: as the header says.
         unsafe { write(plugin, &convert::plugin(&info)) }
     })
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn talea_next_spec(client: *mut TaleaClient, from: u64, info: *mut TaleaInfo) -> c_int {
+pub unsafe extern "C" fn talea_next_spec(
+    client: *mut TaleaClient,
+    from: u64,
+    info: *mut TaleaInfo,
+) -> c_int {
     call(|| {
         // SAFETY: as the header says.
         let client = unsafe { given(client, "client is NULL") }?;

@@ -31,7 +31,9 @@ pub(crate) fn said_by(trouble: &Trouble) -> String {
     match trouble {
         Trouble::Refused(refusal) => refusal.to_string(),
         Trouble::Failed(failure) => failure.to_string(),
-        Trouble::Caller(errno, what) => format!("{what} ({})", std::io::Error::from_raw_os_error(*errno)),
+        Trouble::Caller(errno, what) => {
+            format!("{what} ({})", std::io::Error::from_raw_os_error(*errno))
+        }
         Trouble::Said(_, what) => what.clone(),
     }
 }
@@ -165,11 +167,17 @@ mod tests {
                 answers,
             };
             let TaleaRefusal {
-                witness, witness_own, witness_at_ns, witness_needs_ns, witness_has_ns, ..
+                witness,
+                witness_own,
+                witness_at_ns,
+                witness_needs_ns,
+                witness_has_ns,
+                ..
             } = numbers(&refusal);
             (witness, witness_own, witness_at_ns, witness_needs_ns, witness_has_ns)
         };
-        let late = |own, response| Some(Witness::Late { own, period: ns(20), deadline: ns(15), response });
+        let late =
+            |own, response| Some(Witness::Late { own, period: ns(20), deadline: ns(15), response });
         assert_eq!(told(None), (0, 0, 0, 0, 0));
         assert_eq!(told(late(true, Some(ns(17)))), (1, 1, 20, 17, 15));
         assert_eq!(told(late(false, None)), (1, 0, 20, 0, 15));

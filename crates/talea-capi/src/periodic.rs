@@ -10,7 +10,10 @@ use talea_core::Time;
 const SKIP: u32 = 1;
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn talea_periodic_start(periodic: *mut TaleaPeriodic, period_ns: u64) -> c_int {
+pub unsafe extern "C" fn talea_periodic_start(
+    periodic: *mut TaleaPeriodic,
+    period_ns: u64,
+) -> c_int {
     call(|| {
         // SAFETY: as the header says.
         let state = unsafe { read(periodic) }?;
@@ -18,7 +21,8 @@ pub unsafe extern "C" fn talea_periodic_start(periodic: *mut TaleaPeriodic, peri
             return Err(Trouble::Caller(libc::EINVAL, "the period is 0"));
         }
         let start_ns = Periodic::start(Duration::from_nanos(period_ns)).started().as_ns();
-        let fresh = TaleaPeriodic { start_ns, period_ns, index: 0, overruns: 0, skipped: 0, ..state };
+        let fresh =
+            TaleaPeriodic { start_ns, period_ns, index: 0, overruns: 0, skipped: 0, ..state };
         // SAFETY: as the header says.
         unsafe { write(periodic, &fresh) }
     })
@@ -35,7 +39,8 @@ pub unsafe extern "C" fn talea_wait_period(periodic: *mut TaleaPeriodic) -> c_in
         let late = if state.flags & SKIP != 0 { Late::Skip } else { Late::CatchUp };
         let period = Duration::from_nanos(state.period_ns);
         let start = Time::from_ns(state.start_ns);
-        let activation = Periodic::start_at(start, period).after(state.index).late(late).wait_period();
+        let activation =
+            Periodic::start_at(start, period).after(state.index).late(late).wait_period();
         state.index = activation.index;
         state.overruns = state.overruns.saturating_add(activation.overrun.into());
         state.skipped = state.skipped.saturating_add(activation.skipped);

@@ -1,8 +1,8 @@
 //! The command line: the one list of commands and options.
 //!
-//! Help texts, man pages, completions and `docs/manual/cli.md` are all made from these definitions; nothing of
-//! them is written twice. Durations carry their unit (`10ms`), CPU lists are the kernel's (`0-3,5`), and `-P`
-//! takes the one-word grammar of `rtla`.
+//! Help texts, man pages, completions and `docs/manual/cli.md` are all made from these definitions;
+//! nothing of them is written twice. Durations carry their unit (`10ms`), CPU lists are the
+//! kernel's (`0-3,5`), and `-P` takes the one-word grammar of `rtla`.
 
 pub(crate) mod task;
 
@@ -24,14 +24,15 @@ run, attach and explain decide by themselves where the caller has the rights."
 pub(crate) struct Cli {
     /// The daemon's socket.
     ///
-    /// With this option only that daemon is asked; without it, a missing daemon is replaced by this process where
-    /// rights allow.
+    /// With this option only that daemon is asked; without it, a missing daemon is replaced by this
+    /// process where rights allow.
     #[arg(long, global = true, value_name = "PATH")]
     #[arg(help_heading = "Everywhere")]
     pub(crate) socket: Option<PathBuf>,
     /// The daemon's configuration, if it is not /etc/talea/talead.toml.
     ///
-    /// Tells where the daemon listens; without a daemon, what this process decides by and where it writes it down.
+    /// Tells where the daemon listens; without a daemon, what this process decides by and where it
+    /// writes it down.
     #[arg(long, global = true, value_name = "FILE", help_heading = "Everywhere")]
     pub(crate) config: Option<PathBuf>,
     /// Say more: what is not covered, who decided, how a thread is enforced.
@@ -92,23 +93,26 @@ pub(crate) struct Output {
 
 /// Run a program under a grant.
 ///
-/// The program's main thread becomes real-time before its first instruction; the grant ends with it. TERM, INT, HUP
-/// and USR1 sent to talea are passed on, and talea ends with the program's exit code. Threads that the program starts
-/// are ordinary unless --all-threads is given or they ask for themselves; -v lists them as "not held".
+/// The program's main thread becomes real-time before its first instruction; the grant ends with
+/// it. TERM, INT, HUP and USR1 sent to talea are passed on, and talea ends with the program's exit
+/// code. Threads that the program starts are ordinary unless --all-threads is given or they ask for
+/// themselves; -v lists them as "not held".
 #[derive(Args, Debug)]
 #[command(after_help = "Example: talea run --period 10ms --runtime 2ms -- ./control-loop")]
 pub(crate) struct RunArgs {
     /// Give every thread of the program a grant of its own with these parameters.
     ///
-    /// Each thread is charged in full. Later threads are looked for every 100 ms, so a thread that lives shorter
-    /// may be missed, and one that does not fit stays ordinary. Child processes are not covered.
+    /// Each thread is charged in full. Later threads are looked for every 100 ms, so a thread that
+    /// lives shorter may be missed, and one that does not fit stays ordinary. Child processes are
+    /// not covered.
     #[arg(long)]
     pub(crate) all_threads: bool,
     /// Write what was granted, and how it ended, to FILE as JSON when the program ends.
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
     /// The program and its arguments.
-    // Not with `allow_hyphen_values`: a misspelt option in front of the program would become the program.
+    // Not with `allow_hyphen_values`: a misspelt option in front of the program would become the
+    // program.
     #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
     #[command(flatten)]
@@ -117,8 +121,8 @@ pub(crate) struct RunArgs {
 
 /// Put a running thread under a grant.
 ///
-/// A process id means the process's main thread, a thread id that thread. The grant ends with the thread, or with
-/// talea release. Threads that are not covered are listed.
+/// A process id means the process's main thread, a thread id that thread. The grant ends with the
+/// thread, or with talea release. Threads that are not covered are listed.
 #[derive(Args, Debug)]
 #[command(after_help = "Example: talea attach 4711 --period 10ms --runtime 2ms")]
 pub(crate) struct AttachArgs {
@@ -198,7 +202,8 @@ pub(crate) struct CheckArgs {
     pub(crate) output: Output,
 }
 
-/// Turn ReTiF's two files (JSA 2021, Listings 2 and 3) into a Talea configuration on standard output.
+/// Turn ReTiF's two files (JSA 2021, Listings 2 and 3) into a Talea configuration on standard
+/// output.
 #[derive(Args, Debug)]
 pub(crate) struct ImportArgs {
     /// The daemon's configuration, in the form of Listing 2.
@@ -211,8 +216,8 @@ pub(crate) struct ImportArgs {
 
 /// Find out why real time would fail here, and what to do about it.
 ///
-/// Looks at rights, limits, control groups, throttling, root domains, kernel options, the clock and the daemon.
-/// Changes nothing without --repair.
+/// Looks at rights, limits, control groups, throttling, root domains, kernel options, the clock and
+/// the daemon. Changes nothing without --repair.
 #[derive(Args, Debug)]
 pub(crate) struct DoctorArgs {
     /// Put back threads that a broker which is gone left real-time.
@@ -224,9 +229,10 @@ pub(crate) struct DoctorArgs {
 
 /// Run a described system under a simulated clock.
 ///
-/// FILE describes CPUs, schedulers, tasks and their load (see the chapter on system files). The scheduler machine that
-/// decides here is the one that drives real threads. The same file, seed and duration give the same result, byte by
-/// byte. Ends with 1 if an expectation of the file does not hold.
+/// FILE describes CPUs, schedulers, tasks and their load (see the chapter on system files). The
+/// scheduler machine that decides here is the one that drives real threads. The same file, seed and
+/// duration give the same result, byte by byte. Ends with 1 if an expectation of the file does not
+/// hold.
 #[derive(Args, Debug)]
 #[command(after_help = "Example: talea simulate system.toml --for 60s")]
 pub(crate) struct SimulateArgs {
@@ -239,8 +245,8 @@ pub(crate) struct SimulateArgs {
     /// The seed, instead of the file's.
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
-    /// Run the arrivals of a witness that talea analyze --witness has written, all costs at their worst: ends with 0 if the same
-    /// job is as late.
+    /// Run the arrivals of a witness that talea analyze --witness has written, all costs at their
+    /// worst: ends with 0 if the same job is as late.
     #[arg(long, value_name = "WITNESS", conflicts_with = "seed")]
     pub(crate) witness: Option<PathBuf>,
     #[command(flatten)]
@@ -251,8 +257,9 @@ pub(crate) struct SimulateArgs {
 
 /// Begin a project of your own: a scheduling policy.
 ///
-/// Writes a program that registers the policy, reads a system file that names it and simulates it, with tests. It begins as
-/// least laxity first, and works at once: cargo test, cargo run -- system.toml. Talea is taken from its source tree.
+/// Writes a program that registers the policy, reads a system file that names it and simulates it,
+/// with tests. It begins as least laxity first, and works at once: cargo test, cargo run --
+/// system.toml. Talea is taken from its source tree.
 #[derive(Args, Debug)]
 #[command(after_help = "Example: talea new policy shortest-first --dir ~/shortest-first")]
 pub(crate) struct NewArgs {

@@ -1,6 +1,7 @@
 //! Many independent runs on all CPUs, with their results in order.
 //!
-//! Invariant: what comes out depends on the items alone, never on how many threads there were or who was first.
+//! Invariant: what comes out depends on the items alone, never on how many threads there were or
+//! who was first.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,8 +12,8 @@ pub(crate) fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
-/// Does `work` for each number `0..count`, on as many threads as there are CPUs. `what` is shown with the progress, on
-/// a terminal.
+/// Does `work` for each number `0..count`, on as many threads as there are CPUs. `what` is shown
+/// with the progress, on a terminal.
 pub(crate) fn run<T: Send>(what: &str, count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
     run_on(threads(), what, count, work)
 }
@@ -40,7 +41,11 @@ pub(crate) fn run_on<T: Send>(
                     let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
                     done.push((number, result));
                     if progress && (done.len() * 100 / count) != ((done.len() - 1) * 100 / count) {
-                        let _ = write!(std::io::stderr().lock(), "\r{what}: {} %", done.len() * 100 / count);
+                        let _ = write!(
+                            std::io::stderr().lock(),
+                            "\r{what}: {} %",
+                            done.len() * 100 / count
+                        );
                     }
                 }
             });
@@ -58,7 +63,10 @@ pub(crate) fn run_on<T: Send>(
 mod tests {
     #[test]
     fn results_are_in_order_and_complete() {
-        assert_eq!(super::run("squares", 1_000, |n| n * n), (0..1_000).map(|n| n * n).collect::<Vec<_>>());
+        assert_eq!(
+            super::run("squares", 1_000, |n| n * n),
+            (0..1_000).map(|n| n * n).collect::<Vec<_>>()
+        );
         for threads in [0, 1, 7, 5_000] {
             assert_eq!(super::run_on(threads, "numbers", 100, |n| n), (0..100).collect::<Vec<_>>());
         }

@@ -1,7 +1,7 @@
 //! Exit codes: one table, used by the program, the man page and the tests.
 //!
-//! Absent on purpose: a code per refusal. A script needs to know who must act (the caller, the administrator,
-//! nobody); the reason with its numbers is in the message and in `--json`.
+//! Absent on purpose: a code per refusal. A script needs to know who must act (the caller, the
+//! administrator, nobody); the reason with its numbers is in the message and in `--json`.
 
 use std::process::ExitCode;
 use talea_proto::{Code, Refusal};
@@ -42,9 +42,15 @@ pub(crate) const TABLE: [(&str, &str); 8] = [
         "0",
         "done; for doctor: no check failed; for check: the file is sound; for analyze: every task is proved",
     ),
-    ("1", "failure: something did not work that should have; for analyze: not every task is proved"),
+    (
+        "1",
+        "failure: something did not work that should have; for analyze: not every task is proved",
+    ),
     ("2", "wrong arguments, or a malformed configuration"),
-    ("3", "refused: the request does not fit (by admission, or into this machine), or the kernel said no"),
+    (
+        "3",
+        "refused: the request does not fit (by admission, or into this machine), or the kernel said no",
+    ),
     ("4", "denied: by an access rule, a quota, or because it belongs to another user"),
     ("5", "the daemon cannot be reached"),
     ("6", "inconclusive: it was measured, but this machine disturbed too much to say anything"),
@@ -53,7 +59,10 @@ pub(crate) const TABLE: [(&str, &str); 8] = [
 
 /// The rows that `run` adds; there the codes above come as 125.
 pub(crate) const RUN_TABLE: [(&str, &str); 5] = [
-    ("125", "run itself failed (refused, denied, no daemon, wrong arguments); the program was not started"),
+    (
+        "125",
+        "run itself failed (refused, denied, no daemon, wrong arguments); the program was not started",
+    ),
     ("126", "the program was found but could not be executed"),
     ("127", "the program was not found"),
     ("128+N", "the program was ended by signal N"),

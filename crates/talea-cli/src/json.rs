@@ -1,6 +1,7 @@
 //! The shapes of `--json`: stable names, units in the names, what is not known is `null`.
 //!
-//! Codes are written as the protocol's words, so that a script never depends on a number that only the wire knows.
+//! Codes are written as the protocol's words, so that a script never depends on a number that only
+//! the wire knows.
 
 use crate::words;
 use serde::Serialize;

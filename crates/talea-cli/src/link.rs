@@ -1,8 +1,8 @@
 //! Whom the commands ask: the daemon, or the same broker in this process.
 //!
-//! Model: one request, one reply, whoever decides. A socket that is named (`--socket`, `TALEA_SOCKET`) means that
-//! daemon and no other; without a name a missing daemon is replaced by this process where rights allow, and where
-//! they do not, both reasons are given.
+//! Model: one request, one reply, whoever decides. A socket that is named (`--socket`,
+//! `TALEA_SOCKET`) means that daemon and no other; without a name a missing daemon is replaced by
+//! this process where rights allow, and where they do not, both reasons are given.
 
 mod daemon;
 mod here;
@@ -19,7 +19,9 @@ use talea_daemon::start::{CONFIG_PATH, StartError, load};
 use talea_os::Thread;
 use talea_os::machine::Machine;
 use talea_proto::message::{But, CpuInfo, Name, PluginInfo, Status};
-use talea_proto::{Answer, Granted, Named, Refusal, Reply, Request, SOCKET_ENV, SpecId, SpecInfo, Task};
+use talea_proto::{
+    Answer, Granted, Named, Refusal, Reply, Request, SOCKET_ENV, SpecId, SpecInfo, Task,
+};
 use talea_system::config::{DaemonSetup, Loaded};
 
 /// What every command knows about whom to ask.
@@ -66,7 +68,8 @@ impl Options {
         }
     }
 
-    /// What the configuration says about the daemon, or what is usual. Fails only where a file was named.
+    /// What the configuration says about the daemon, or what is usual. Fails only where a file was
+    /// named.
     pub(crate) fn daemon_setup(&self) -> anyhow::Result<DaemonSetup> {
         let loaded = match (Machine::probe(), &self.config) {
             (Ok(machine), Some(_)) => self.load(&machine)?,
@@ -192,7 +195,8 @@ impl Link {
         self.0.who()
     }
 
-    /// Nothing will be asked for a while: a broker in this process lets go of the state that it holds alone.
+    /// Nothing will be asked for a while: a broker in this process lets go of the state that it
+    /// holds alone.
     pub(crate) fn rest(&mut self) {
         self.0.rest();
     }
@@ -214,7 +218,11 @@ impl Link {
     }
 
     /// Asks for `count` grants of this kind, all or none.
-    pub(crate) fn create_group(&mut self, task: &Task, count: usize) -> anyhow::Result<Vec<Granted>> {
+    pub(crate) fn create_group(
+        &mut self,
+        task: &Task,
+        count: usize,
+    ) -> anyhow::Result<Vec<Granted>> {
         match self.ask(&Request::CreateGroup(vec![*task; count]), None)? {
             Reply::GrantedGroup(granted) if granted.len() == count => Ok(granted),
             other => unexpected(&other),
@@ -242,7 +250,8 @@ impl Link {
         }
     }
 
-    /// Gives back what could not be used. The reason why it could not is what the user must hear of.
+    /// Gives back what could not be used. The reason why it could not is what the user must hear
+    /// of.
     pub(crate) fn give_back(&mut self, spec: SpecId) {
         if let Err(error) = self.release(spec) {
             crate::output::note(&format!("spec {} could not be given back: {error:#}", spec.0));
@@ -322,20 +331,28 @@ impl Link {
     /// What would happen to a request.
     pub(crate) fn explain(&mut self, task: &Task) -> anyhow::Result<Explained> {
         match self.0.ask(&Request::Explain(*task), None)? {
-            Reply::Explained { chosen, answers, refusal } => Ok(Explained { chosen, answers, refusal }),
-            Reply::Refused(refusal) => {
-                Ok(Explained { chosen: None, answers: refusal.answers.clone(), refusal: Some(refusal) })
+            Reply::Explained { chosen, answers, refusal } => {
+                Ok(Explained { chosen, answers, refusal })
             }
+            Reply::Refused(refusal) => Ok(Explained {
+                chosen: None,
+                answers: refusal.answers.clone(),
+                refusal: Some(refusal),
+            }),
             other => unexpected(&other),
         }
     }
 
-    /// The request with a plugin of the kind that `-P` asks for: the first that takes it, else the first there is.
+    /// The request with a plugin of the kind that `-P` asks for: the first that takes it, else the
+    /// first there is.
     pub(crate) fn choose(&mut self, task: Task, kind: Option<&str>) -> anyhow::Result<Task> {
         let Some(kind) = kind else { return Ok(task) };
         let plugins = self.plugins().context("cannot learn which plugins there are")?;
-        let names: Vec<Name> =
-            plugins.iter().filter(|plugin| plugin.kind.as_str() == kind).map(|plugin| plugin.name).collect();
+        let names: Vec<Name> = plugins
+            .iter()
+            .filter(|plugin| plugin.kind.as_str() == kind)
+            .map(|plugin| plugin.name)
+            .collect();
         let Some(&first) = names.first() else {
             return Err(Misuse(format!(
                 "no plugin of kind {kind} is configured, which -P asks for; talea status lists the plugins"

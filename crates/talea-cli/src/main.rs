@@ -1,7 +1,7 @@
 //! `talea`: the command-line tool.
 //!
-//! Parses, asks a broker (the daemon, or the same broker in this process), and prints. Decides nothing itself.
-//! Reference: design, section 7; exit codes in [`exit`].
+//! Parses, asks a broker (the daemon, or the same broker in this process), and prints. Decides
+//! nothing itself. Reference: design, section 7; exit codes in [`exit`].
 #![forbid(unsafe_code)]
 
 mod args;

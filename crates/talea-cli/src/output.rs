@@ -1,12 +1,14 @@
 //! Text for people, JSON for programs.
 //!
-//! Invariant: what is printed as JSON never depends on the terminal, the locale or the width; colour is only for
-//! terminals and never when `NO_COLOR` is set (no-color.org) or the terminal is dumb.
+//! Invariant: what is printed as JSON never depends on the terminal, the locale or the width;
+//! colour is only for terminals and never when `NO_COLOR` is set (no-color.org) or the terminal is
+//! dumb.
 
 use serde::Serialize;
 use std::io::{self, IsTerminal, Write};
 
-/// Names the shape of every JSON answer. A field may be added under one number; none changes its meaning.
+/// Names the shape of every JSON answer. A field may be added under one number; none changes its
+/// meaning.
 pub(crate) const SCHEMA: u32 = 1;
 
 /// An answer as JSON: the schema number first, then the answer's own fields.
@@ -65,7 +67,9 @@ pub(crate) enum Tone {
 /// Whether standard output is a terminal that wants colour.
 pub(crate) fn colored() -> bool {
     let unset = |name: &str| std::env::var_os(name).is_none_or(|value| value.is_empty());
-    io::stdout().is_terminal() && unset("NO_COLOR") && std::env::var_os("TERM").is_none_or(|t| t != "dumb")
+    io::stdout().is_terminal()
+        && unset("NO_COLOR")
+        && std::env::var_os("TERM").is_none_or(|t| t != "dumb")
 }
 
 /// `text` in a tone, where `color` is wanted.
@@ -97,7 +101,9 @@ impl Table {
     /// A table with a line of headings; those that start with `>` are aligned to the right.
     pub(crate) fn new(headings: &[&str]) -> Table {
         let mut table = Table::bare(headings);
-        table.rows.push(headings.iter().map(|heading| heading.trim_start_matches('>').to_owned()).collect());
+        table.rows.push(
+            headings.iter().map(|heading| heading.trim_start_matches('>').to_owned()).collect(),
+        );
         table
     }
 
@@ -165,6 +171,9 @@ mod tests {
         struct Answer {
             yes: bool,
         }
-        assert_eq!(to_json(&Answer { yes: true }).unwrap(), "{\n  \"schema\": 1,\n  \"yes\": true\n}\n");
+        assert_eq!(
+            to_json(&Answer { yes: true }).unwrap(),
+            "{\n  \"schema\": 1,\n  \"yes\": true\n}\n"
+        );
     }
 }

@@ -1,5 +1,6 @@
-//! Man pages, completions and the manual's command-line chapter, from the definitions in [`crate::args`]; the page
-//! about the configuration file from its chapter of the manual, whose tables come from the reader's list of keys.
+//! Man pages, completions and the manual's command-line chapter, from the definitions in
+//! [`crate::args`]; the page about the configuration file from its chapter of the manual, whose
+//! tables come from the reader's list of keys.
 //!
 //! What is committed of them is compared by a test with what comes out here.
 
@@ -37,7 +38,10 @@ pub(crate) fn man(args: &ManArgs) -> anyhow::Result<Exit> {
     }
     let about = "configuration of talead";
     let see_also = "talead(8), talea-check(1), talea-import-retif(1)";
-    write("talead.toml.5", roff::page("talead.toml", 5, about, CONFIGURATION, see_also).as_bytes())?;
+    write(
+        "talead.toml.5",
+        roff::page("talead.toml", 5, about, CONFIGURATION, see_also).as_bytes(),
+    )?;
     Ok(Exit::Ok)
 }
 
@@ -47,8 +51,12 @@ const CONFIGURATION: &str = include_str!("../../../docs/manual/configuration.md"
 /// One page. The date is left out: a page that differs every day can't be compared.
 fn page(command: &Command, name: &str) -> anyhow::Result<Vec<u8>> {
     let command = command.clone().display_name(name).flatten_help(false);
-    let man =
-        Man::new(command.clone()).title(name).section("1").date("").source("Talea").manual("Talea manual");
+    let man = Man::new(command.clone())
+        .title(name)
+        .section("1")
+        .date("")
+        .source("Talea")
+        .manual("Talea manual");
     let mut out = Vec::new();
     man.render_title(&mut out)?;
     man.render_name_section(&mut out)?;
@@ -128,7 +136,8 @@ fn chapter() -> anyhow::Result<String> {
         "# The command line\n\n<!-- Made by `talea markdown`; a test compares. Change crates/talea-cli/src/args.rs \
          instead. -->\n\n",
     );
-    let about = cli.get_long_about().or(cli.get_about()).map(ToString::to_string).unwrap_or_default();
+    let about =
+        cli.get_long_about().or(cli.get_about()).map(ToString::to_string).unwrap_or_default();
     writeln!(text, "{about}\n")?;
     writeln!(text, "| command | what it does |\n| --- | --- |")?;
     for command in visible(&cli) {
@@ -136,11 +145,17 @@ fn chapter() -> anyhow::Result<String> {
         let about = command.get_about().map(ToString::to_string).unwrap_or_default();
         writeln!(text, "| [`talea {name}`](#talea-{name}) | {} |", about.trim_end_matches('.'))?;
     }
-    writeln!(text, "\n## Words and units\n\n{UNITS}\n## Exit codes\n\n| code | meaning |\n| --- | --- |")?;
+    writeln!(
+        text,
+        "\n## Words and units\n\n{UNITS}\n## Exit codes\n\n| code | meaning |\n| --- | --- |"
+    )?;
     for (code, meaning) in TABLE {
         writeln!(text, "| {code} | {meaning} |")?;
     }
-    writeln!(text, "\n`talea run` ends with the program's exit code, and with these where there is none:\n")?;
+    writeln!(
+        text,
+        "\n`talea run` ends with the program's exit code, and with these where there is none:\n"
+    )?;
     writeln!(text, "| code | meaning |\n| --- | --- |")?;
     for (code, meaning) in RUN_TABLE {
         writeln!(text, "| {code} | {meaning} |")?;

@@ -1,9 +1,9 @@
-//! A witness: arrivals with which a job comes too late, as a file. `talea analyze --witness` writes it, `talea simulate --witness`
-//! runs it and misses the same deadline.
+//! A witness: arrivals with which a job comes too late, as a file. `talea analyze --witness` writes
+//! it, `talea simulate --witness` runs it and misses the same deadline.
 //!
-//! The file is relative to the system that it was found in: it names it, and the changes that were made to it; the arrivals of one
-//! root's tasks take the place of the described ones, and all costs are at their worst. Tasks that a graph activates keep what
-//! they have.
+//! The file is relative to the system that it was found in: it names it, and the changes that were
+//! made to it; the arrivals of one root's tasks take the place of the described ones, and all costs
+//! are at their worst. Tasks that a graph activates keep what they have.
 
 use crate::commands::simulate::short;
 use anyhow::Context;
@@ -70,7 +70,9 @@ impl std::fmt::Display for Late {
         let (release, due) = (short(self.release_ns), self.deadline_ns);
         write!(f, "job {job} of {task}, released at {release}, ")?;
         match self.end_ns {
-            Some(end) => write!(f, "ends at {}, {} late", short(end), short(end.saturating_sub(due))),
+            Some(end) => {
+                write!(f, "ends at {}, {} late", short(end), short(end.saturating_sub(due)))
+            }
             None => write!(f, "has not ended at its deadline, {}", short(due)),
         }
     }
@@ -108,9 +110,9 @@ fn is_activated(root: &Root, number: usize) -> bool {
         Body::Scheduler(_) => None,
     });
     let mut tasks = tasks.skip(number);
-    tasks
-        .next()
-        .is_some_and(|(id, spec)| spec.inherits || root.tree.channels.iter().any(|channel| channel.to == id))
+    tasks.next().is_some_and(|(id, spec)| {
+        spec.inherits || root.tree.channels.iter().any(|channel| channel.to == id)
+    })
 }
 
 impl Witness {
@@ -122,7 +124,8 @@ impl Witness {
         seed: u64,
         late: Late,
     ) -> anyhow::Result<Witness> {
-        let machine = root.tree.build().map_err(|error| anyhow::anyhow!("{}: {}", root.name, error.why))?;
+        let machine =
+            root.tree.build().map_err(|error| anyhow::anyhow!("{}: {}", root.name, error.why))?;
         let world = World::new(machine, root.tree.cpus, &root.workload(seed));
         let mut recorded = Recorded(vec![Vec::new(); root.tasks.len()]);
         world.with_case(Case::Worst).within(&root.surroundings).run(late.until(), &mut recorded);
@@ -153,7 +156,8 @@ impl Witness {
     pub(crate) fn read(path: &Path) -> anyhow::Result<Result<Witness, String>> {
         let origin = path.display();
         let mut text = String::new();
-        let opened = std::fs::File::open(path).and_then(|file| file.take(MOST + 1).read_to_string(&mut text));
+        let opened = std::fs::File::open(path)
+            .and_then(|file| file.take(MOST + 1).read_to_string(&mut text));
         opened.with_context(|| format!("cannot read {origin}"))?;
         if text.len() as u64 > MOST {
             return Ok(Err(format!(
@@ -184,7 +188,10 @@ impl Witness {
         system.roots.retain(|root| root.name == self.root);
         system.expectations.clear();
         let Some(root) = system.roots.first_mut() else {
-            return Err(format!("there is no root {:?}; the witness was found in {}", self.root, self.file));
+            return Err(format!(
+                "there is no root {:?}; the witness was found in {}",
+                self.root, self.file
+            ));
         };
         if !root.tasks.iter().eq(self.tasks.iter().map(|task| &task.name)) {
             return Err(format!(
@@ -198,7 +205,9 @@ impl Witness {
             if !is_sorted || arrivals.iter().any(|&(nominal, seen)| seen < nominal) {
                 return Err(format!("the arrivals of {} are not in order", task.name));
             }
-            let times = arrivals.iter().map(|&(nominal, seen)| (Time::from_ns(nominal), Time::from_ns(seen)));
+            let times = arrivals
+                .iter()
+                .map(|&(nominal, seen)| (Time::from_ns(nominal), Time::from_ns(seen)));
             source.arrivals = Arrivals::Seen(times.collect());
         }
         Ok(())
@@ -209,9 +218,11 @@ impl Witness {
         self.late.until().since(Time::ZERO)
     }
 
-    /// Whether the job is as late again in an arranged root, and when it ends, if it does so within the witness.
+    /// Whether the job is as late again in an arranged root, and when it ends, if it does so within
+    /// the witness.
     pub(crate) fn recurs(&self, root: &Root) -> anyhow::Result<(bool, Option<u64>)> {
-        let machine = root.tree.build().map_err(|error| anyhow::anyhow!("{}: {}", root.name, error.why))?;
+        let machine =
+            root.tree.build().map_err(|error| anyhow::anyhow!("{}: {}", root.name, error.why))?;
         let world = World::new(machine, root.tree.cpus, &root.workload(self.seed));
         let task = root.tasks.iter().position(|name| *name == self.late.task).unwrap_or(0) as u32;
         let mut looking = Looking { task, release_ns: self.late.release_ns, end: None };
@@ -223,7 +234,8 @@ impl Witness {
         let recurs = match end {
             // It has to be there, and to be due by then.
             None => {
-                let is_it = |job: Job| job.release.as_ns() == looking.release_ns && job.deadline < until;
+                let is_it =
+                    |job: Job| job.release.as_ns() == looking.release_ns && job.deadline < until;
                 self.late.end_ns.is_none() && unfinished.any(is_it)
             }
             end => end == self.late.end_ns,

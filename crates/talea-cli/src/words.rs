@@ -1,7 +1,8 @@
-//! Grants and attributes as sentences, and refusals laid out in lines; the sentences of refusals are `talea-proto`'s.
+//! Grants and attributes as sentences, and refusals laid out in lines; the sentences of refusals
+//! are `talea-proto`'s.
 //!
-//! One voice for all commands: what was asked, where the bound lies, what would fit. Every number comes from the
-//! broker's answer; nothing is guessed here.
+//! One voice for all commands: what was asked, where the bound lies, what would fit. Every number
+//! comes from the broker's answer; nothing is guessed here.
 
 use std::fmt::Write;
 use talea_core::{Attr, Charge, Policy};
@@ -9,7 +10,8 @@ use talea_proto::message::{But, Mechanism, Notes};
 use talea_proto::refusal::Said;
 use talea_proto::{Answer, Granted, Refusal, Task};
 
-/// Millionths of a CPU as a percentage with two digits, to the nearest: the books round up by less than anybody sees.
+/// Millionths of a CPU as a percentage with two digits, to the nearest: the books round up by less
+/// than anybody sees.
 pub(crate) fn share(ppm: u64) -> String {
     let hundredths = ppm.saturating_add(50) / 100;
     format!("{}.{:02}%", hundredths / 100, hundredths % 100)
@@ -74,9 +76,12 @@ pub(crate) fn note_names(notes: Notes) -> Vec<&'static str> {
 pub(crate) fn but(but: But) -> String {
     match but {
         But::Asleep => {
-            "the thread sleeps in another root domain; it gets its deadline when it wakes".to_owned()
+            "the thread sleeps in another root domain; it gets its deadline when it wakes"
+                .to_owned()
         }
-        But::Wider => "none of the thread's old CPUs can be used any more; it may use all".to_owned(),
+        But::Wider => {
+            "none of the thread's old CPUs can be used any more; it may use all".to_owned()
+        }
         But::Demoted { errno } => format!(
             "the kernel no longer grants the policy that the thread had before ({}); it is an ordinary thread",
             std::io::Error::from_raw_os_error(errno)
@@ -151,7 +156,9 @@ pub(crate) fn policy(policy: &Policy) -> String {
         Policy::Deadline { runtime, deadline, period } if deadline == period => {
             format!("DL {runtime}/{period}")
         }
-        Policy::Deadline { runtime, deadline, period } => format!("DL {runtime}/{deadline}/{period}"),
+        Policy::Deadline { runtime, deadline, period } => {
+            format!("DL {runtime}/{deadline}/{period}")
+        }
     }
 }
 

@@ -1,5 +1,5 @@
-//! The demonstration's job by itself: it compiles without a warning, computes the same sound every time, and says what
-//! is wrong with its arguments.
+//! The demonstration's job by itself: it compiles without a warning, computes the same sound every
+//! time, and says what is wrong with its arguments.
 #![forbid(unsafe_code)]
 
 use std::path::{Path, PathBuf};
@@ -51,7 +51,10 @@ fn printed(output: &Output) -> String {
 fn both_builds_compile_without_a_warning() {
     let object = Path::new(env!("CARGO_TARGET_TMPDIR")).join("declaring.o");
     let object = object.to_str().expect("a plain path");
-    compile(&["convolver.c"], &["-DWITH_TALEA", "-I../../crates/talea-capi/include", "-c", "-o", object]);
+    compile(
+        &["convolver.c"],
+        &["-DWITH_TALEA", "-I../../crates/talea-capi/include", "-c", "-o", object],
+    );
     let load = Path::new(env!("CARGO_TARGET_TMPDIR")).join("load");
     compile(&["load.c"], &["-o", load.to_str().expect("a plain path")]);
 }
@@ -60,7 +63,8 @@ fn both_builds_compile_without_a_warning() {
 fn the_same_seconds_are_the_same_sound_and_every_block_has_its_times() {
     let job = job("convolver-sound");
     let csv = Path::new(env!("CARGO_TARGET_TMPDIR")).join("times.csv");
-    let arguments = ["--microphones", "2", "--seconds", "1", "--csv", csv.to_str().expect("a plain path")];
+    let arguments =
+        ["--microphones", "2", "--seconds", "1", "--csv", csv.to_str().expect("a plain path")];
     let last = |output: &Output| printed(output).lines().last().map(str::to_owned);
     let (first, second) = (run(&job, &arguments), run(&job, &arguments));
     assert!(
@@ -93,7 +97,8 @@ fn the_same_seconds_are_the_same_sound_and_every_block_has_its_times() {
 fn the_room_computes_what_convolution_means() {
     let check = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/room_check.c");
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("room-check");
-    let (check, out) = (check.to_str().expect("a plain path"), program.to_str().expect("a plain path"));
+    let (check, out) =
+        (check.to_str().expect("a plain path"), program.to_str().expect("a plain path"));
     // The check rounds on purpose.
     compile(&[check, "room.c", "fft.c"], &["-I.", "-Wno-conversion", "-o", out, "-lm"]);
     let output = Command::new(&program).output().expect("the check");
@@ -105,7 +110,9 @@ fn it_sizes_itself_and_refuses_nonsense() {
     let job = job("convolver-sizes");
     let text = printed(&run(&job, &["--calibrate", "500"]));
     assert!(text.starts_with("microphones=") && text.contains(" block_ns="), "{text}");
-    for arguments in [&["--seconds", "0"][..], &["--seconds", "x"], &["--what", "1"], &["--seconds"]] {
+    for arguments in
+        [&["--seconds", "0"][..], &["--seconds", "x"], &["--what", "1"], &["--seconds"]]
+    {
         assert_eq!(run(&job, arguments).status.code(), Some(2), "{arguments:?}");
     }
     let output = Command::new(&job).arg(source().join("convolver.c")).output().expect("the job");

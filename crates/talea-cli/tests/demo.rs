@@ -1,4 +1,5 @@
-//! The demonstration, small: every run happens, the kernel says what was granted, nothing is left behind.
+//! The demonstration, small: every run happens, the kernel says what was granted, nothing is left
+//! behind.
 //!
 //! How late blocks are is not judged here: that depends on the machine.
 #![forbid(unsafe_code)]
@@ -21,8 +22,11 @@ macro_rules! needs {
 }
 
 fn demo(arguments: &[&str]) -> (std::process::ExitStatus, Value, String) {
-    let output =
-        Command::new(env!("CARGO_BIN_EXE_talea")).arg("demo").args(arguments).output().expect("talea");
+    let output = Command::new(env!("CARGO_BIN_EXE_talea"))
+        .arg("demo")
+        .args(arguments)
+        .output()
+        .expect("talea");
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     let json = serde_json::from_slice(&output.stdout).unwrap_or(Value::Null);
     (output.status, json, errors)
@@ -33,7 +37,8 @@ fn r5_the_same_job_runs_three_times_and_nothing_is_left_behind() {
     needs!("root", rustix::process::geteuid().is_root());
     let out = std::env::temp_dir().join(format!("talea-demo-test-{}", std::process::id()));
     let place = out.to_str().expect("a plain path");
-    let (status, answer, errors) = demo(&["--seconds", "1", "--load", "1", "--json", "--out", place]);
+    let (status, answer, errors) =
+        demo(&["--seconds", "1", "--load", "1", "--json", "--out", place]);
     assert!(status.success(), "{errors}\n{answer:#}");
 
     assert_eq!(answer["complete"], true, "{answer:#}");
@@ -53,15 +58,21 @@ fn r5_the_same_job_runs_three_times_and_nothing_is_left_behind() {
     }
 
     let page = std::fs::read_to_string(out.join("demo.html")).expect("a page");
-    assert!(page.contains("<svg") && !page.contains("<script") && !page.contains("src="), "self-contained");
-    assert!(std::fs::read_to_string(out.join("demo.svg")).expect("a picture").ends_with("</svg>\n"));
+    assert!(
+        page.contains("<svg") && !page.contains("<script") && !page.contains("src="),
+        "self-contained"
+    );
+    assert!(
+        std::fs::read_to_string(out.join("demo.svg")).expect("a picture").ends_with("</svg>\n")
+    );
     std::fs::remove_dir_all(&out).expect("ours");
 }
 
 #[test]
 fn a_cpu_that_is_not_there_is_refused_with_those_that_are() {
     let out = std::env::temp_dir().join(format!("talea-demo-cpu-{}", std::process::id()));
-    let (status, _, errors) = demo(&["--cpu", "1023", "--out", out.to_str().expect("a plain path")]);
+    let (status, _, errors) =
+        demo(&["--cpu", "1023", "--out", out.to_str().expect("a plain path")]);
     assert_eq!(status.code(), Some(1));
     assert!(errors.contains("may not run on CPU 1023; it may on 0"), "{errors}");
     let _ = std::fs::remove_dir_all(&out);

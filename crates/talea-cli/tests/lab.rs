@@ -1,4 +1,5 @@
-//! The laboratory, small: everything that it measures it can measure, and it says so in numbers and pictures.
+//! The laboratory, small: everything that it measures it can measure, and it says so in numbers and
+//! pictures.
 //!
 //! What is measured is not judged here: numbers this small say nothing.
 #![forbid(unsafe_code)]
@@ -27,9 +28,13 @@ fn root() -> bool {
 
 /// Runs `talea lab …`; the daemon lies beside it when the workspace has been built.
 fn lab(arguments: &[&str]) -> Output {
-    let output =
-        Command::new(env!("CARGO_BIN_EXE_talea")).arg("lab").args(arguments).output().expect("talea");
-    // What must be reached may be missed by numbers this small; then the exit code says so, and nothing else may be wrong.
+    let output = Command::new(env!("CARGO_BIN_EXE_talea"))
+        .arg("lab")
+        .args(arguments)
+        .output()
+        .expect("talea");
+    // What must be reached may be missed by numbers this small; then the exit code says so, and
+    // nothing else may be wrong.
     let out = String::from_utf8_lossy(&output.stdout);
     let expected = if out.contains("MISSED") || out.contains("\"met\": false") { 7 } else { 0 };
     let said = String::from_utf8_lossy(&output.stderr);
@@ -105,8 +110,8 @@ fn the_exploration_of_yasmin_is_a_table_a_plot_and_its_data() {
     let rows = data["configurations"].as_array().expect("configurations");
     assert_eq!(rows.len(), 24);
     for row in rows {
-        let late =
-            row["frames_late"].as_u64().expect("a number") + row["messages_late"].as_u64().expect("one");
+        let late = row["frames_late"].as_u64().expect("a number")
+            + row["messages_late"].as_u64().expect("one");
         assert_eq!(late == 0, row["versions"] == "both", "{row:#}");
     }
     std::fs::remove_dir_all(&out).expect("ours");

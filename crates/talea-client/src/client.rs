@@ -14,7 +14,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use talea_proto::message::{CpuInfo, PluginInfo, SessionInfo, SpecInfo, Status, Token};
 use talea_proto::{
-    Answer, Code, Field, GROUP_MAX, Granted, Named, Refusal, Reply, Request, SOCKET_ENV, SOCKET_PATH, SpecId,
+    Answer, Code, Field, GROUP_MAX, Granted, Named, Refusal, Reply, Request, SOCKET_ENV,
+    SOCKET_PATH, SpecId,
 };
 
 /// A connection to the daemon. Clones share it.
@@ -43,7 +44,8 @@ pub struct Explanation {
 }
 
 impl Builder {
-    /// The daemon's socket; otherwise `TALEA_SOCKET` names it, otherwise it is where daemons listen.
+    /// The daemon's socket; otherwise `TALEA_SOCKET` names it, otherwise it is where daemons
+    /// listen.
     pub fn path(mut self, path: impl Into<PathBuf>) -> Builder {
         self.path = Some(path.into());
         self
@@ -76,7 +78,8 @@ impl Builder {
     }
 }
 
-/// An environment variable, unless a program with more rights than its user has was started by that user.
+/// An environment variable, unless a program with more rights than its user has was started by that
+/// user.
 fn trusted_env(name: &str) -> Option<OsString> {
     use rustix::process::{getegid, geteuid, getgid, getuid};
     if getuid() == geteuid() && getgid() == getegid() { std::env::var_os(name) } else { None }
@@ -102,7 +105,11 @@ impl Client {
     pub fn create_group(&self, specs: &[Spec]) -> Outcome<Vec<Grant>> {
         if specs.is_empty() || specs.len() > GROUP_MAX {
             let refusal = refused_locally(Code::Malformed, Field::Group);
-            return Ok(Err(Refusal { asked: specs.len() as u64, limit: GROUP_MAX as u64, ..refusal }));
+            return Ok(Err(Refusal {
+                asked: specs.len() as u64,
+                limit: GROUP_MAX as u64,
+                ..refusal
+            }));
         }
         let request = Request::CreateGroup(specs.iter().map(|spec| *spec.task()).collect());
         match self.session.ask_and_hold(&request)? {
@@ -146,11 +153,11 @@ impl Client {
         }
     }
 
-    /// Makes a thread real-time under a spec. `tid` is a thread number in this PID namespace, or a process by its
-    /// number; 0 is the calling thread.
+    /// Makes a thread real-time under a spec. `tid` is a thread number in this PID namespace, or a
+    /// process by its number; 0 is the calling thread.
     ///
-    /// A thread of this process costs one exchange; another one, or any where the daemon lives in another PID namespace,
-    /// costs two and a pidfd (`docs/decisions/0015`).
+    /// A thread of this process costs one exchange; another one, or any where the daemon lives in
+    /// another PID namespace, costs two and a pidfd (`docs/decisions/0015`).
     pub fn attach(&self, spec: SpecId, tid: u32) -> Outcome<()> {
         let tid = if tid == 0 { rustix::thread::gettid().as_raw_pid() as u32 } else { tid };
         match self.done(&Request::Attach { spec, thread: Named::Own(tid) }, None)? {
@@ -160,11 +167,14 @@ impl Client {
         match thread_pidfd(tid) {
             Ok(pidfd) => self.attach_pidfd(spec, pidfd.as_fd()),
             Err(Errno::SRCH) => Ok(Err(refused_locally(Code::NoSuchThread, Field::Thread))),
-            // Before Linux 6.9, and where a sandbox forbids the call, nothing names a thread but its number.
+            // Before Linux 6.9, and where a sandbox forbids the call, nothing names a thread but
+            // its number.
             Err(Errno::INVAL | Errno::NOSYS | Errno::PERM) => {
                 self.done(&Request::Attach { spec, thread: Named::Number(tid) }, None)
             }
-            Err(error) => Err(Failure::Os { doing: "open a pidfd of the thread", source: error.into() }),
+            Err(error) => {
+                Err(Failure::Os { doing: "open a pidfd of the thread", source: error.into() })
+            }
         }
     }
 
@@ -251,7 +261,8 @@ impl Client {
         self.done(&Request::Stop { release }, None)
     }
 
-    /// Any request as the protocol has it. What it grants is not held: it is not claimed after a reconnection.
+    /// Any request as the protocol has it. What it grants is not held: it is not claimed after a
+    /// reconnection.
     pub fn request(&self, request: &Request, fd: Option<BorrowedFd>) -> Result<Reply, Failure> {
         self.session.ask(request, fd)
     }

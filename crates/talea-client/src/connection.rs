@@ -1,7 +1,8 @@
 //! One socket to the daemon: a request out, its reply in, both before a deadline.
 //!
-//! Invariants. A reply is only taken for the request whose number it carries. The reply to a request that was
-//! given up on is thrown away when it comes, and what it granted is given back, because nobody knows of it.
+//! Invariants. A reply is only taken for the request whose number it carries. The reply to a
+//! request that was given up on is thrown away when it comes, and what it granted is given back,
+//! because nobody knows of it.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -90,11 +91,18 @@ impl Connection {
         self.orphans.pop()
     }
 
-    fn send(&mut self, len: usize, fd: Option<BorrowedFd>, deadline: Instant) -> Result<(), Broken> {
+    fn send(
+        &mut self,
+        len: usize,
+        fd: Option<BorrowedFd>,
+        deadline: Instant,
+    ) -> Result<(), Broken> {
         loop {
             match seqpacket::send(&self.socket, &self.buffer[..len], fd) {
                 // The daemon has stopped reading and its queue is full.
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.await_room(deadline)?,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.await_room(deadline)?
+                }
                 sent => return sent.map_err(Broken::NotSent),
             }
         }
@@ -137,11 +145,15 @@ impl Connection {
 
     /// A reply that comes too late.
     fn discard(&mut self, seq: u32, reply: Reply) {
-        let Some(at) = self.abandoned.iter().position(|&abandoned| abandoned == seq) else { return };
+        let Some(at) = self.abandoned.iter().position(|&abandoned| abandoned == seq) else {
+            return;
+        };
         self.abandoned.remove(at);
         match reply {
             Reply::Granted(granted) => self.orphans.push(granted.spec),
-            Reply::GrantedGroup(group) => self.orphans.extend(group.iter().map(|granted| granted.spec)),
+            Reply::GrantedGroup(group) => {
+                self.orphans.extend(group.iter().map(|granted| granted.spec))
+            }
             _ => {}
         }
     }

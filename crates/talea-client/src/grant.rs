@@ -11,8 +11,9 @@ use talea_proto::{Code, Field, Granted, Refusal, Request, SpecId};
 
 /// An accepted task specification.
 ///
-/// Dropping releases it: its bandwidth returns and its thread goes back to what it was. A drop that fails says
-/// nothing, because the daemon gives back whatever its owner leaves behind; [`Grant::release`] tells.
+/// Dropping releases it: its bandwidth returns and its thread goes back to what it was. A drop that
+/// fails says nothing, because the daemon gives back whatever its owner leaves behind;
+/// [`Grant::release`] tells.
 #[must_use = "a grant that is dropped is given back"]
 pub struct Grant {
     client: Client,
@@ -35,13 +36,14 @@ impl Grant {
         self.client.session().held(self.spec)
     }
 
-    /// Q^a: CPU time of each activation, between the runtime and the desired one. `None` when no runtime was
-    /// declared.
+    /// Q^a: CPU time of each activation, between the runtime and the desired one. `None` when no
+    /// runtime was declared.
     pub fn accepted_runtime(&self) -> Option<Duration> {
         self.granted()?.runtime.map(|runtime| Duration::from_nanos(runtime.as_ns()))
     }
 
-    /// Whether the grant did not survive a break of the connection: the daemon was asked and did not know it.
+    /// Whether the grant did not survive a break of the connection: the daemon was asked and did
+    /// not know it.
     pub fn is_lost(&self) -> bool {
         self.client.session().is_lost(self.spec)
     }
@@ -51,7 +53,8 @@ impl Grant {
         self.client.attach(self.spec, 0)
     }
 
-    /// Makes a thread real-time by its number in this PID namespace; a process is meant by its main thread.
+    /// Makes a thread real-time by its number in this PID namespace; a process is meant by its main
+    /// thread.
     pub fn attach(&self, tid: u32) -> Outcome<()> {
         self.client.attach(self.spec, tid)
     }
@@ -66,8 +69,8 @@ impl Grant {
         self.client.detach(self.spec)
     }
 
-    /// Replaces its parameters; it may move to another plugin. On a refusal everything stays as it was. The
-    /// owner stays what it is.
+    /// Replaces its parameters; it may move to another plugin. On a refusal everything stays as it
+    /// was. The owner stays what it is.
     pub fn change(&self, spec: &Spec) -> Outcome<()> {
         let request = Request::Change { spec: self.spec, task: *spec.task() };
         Ok(self.client.granted(&request)?.map(|_| ()))
@@ -85,8 +88,8 @@ impl Grant {
     }
 
     /// Leaves the grant to its declared owner instead of giving it back: with [`Owner::Thread`] or
-    /// [`Owner::Process`] it lives until that ends or somebody entitled releases it, with [`Owner::Session`]
-    /// until the client's connection ends.
+    /// [`Owner::Process`] it lives until that ends or somebody entitled releases it, with
+    /// [`Owner::Session`] until the client's connection ends.
     ///
     /// [`Owner::Thread`]: crate::Owner::Thread
     /// [`Owner::Process`]: crate::Owner::Process

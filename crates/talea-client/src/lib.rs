@@ -1,8 +1,8 @@
 //! Ask Talea's daemon for real-time service, from Rust.
 //!
-//! Model: a [`Client`] is one connection that heals itself. A [`Spec`] says what a task needs; what the daemon
-//! accepts is a [`Grant`], and dropping the grant gives it back. Attach a thread and it becomes real-time; a
-//! [`Periodic`] then wakes it at the right times.
+//! Model: a [`Client`] is one connection that heals itself. A [`Spec`] says what a task needs; what
+//! the daemon accepts is a [`Grant`], and dropping the grant gives it back. Attach a thread and it
+//! becomes real-time; a [`Periodic`] then wakes it at the right times.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -21,13 +21,14 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Invariants. Every call ends within its time-out, whatever the daemon does. A dead daemon is a [`Failure`],
-//! never a signal. When the connection breaks, the next call makes a new one and claims what was granted. One
-//! request is under way at a time; a client may be shared by threads and cloned.
+//! Invariants. Every call ends within its time-out, whatever the daemon does. A dead daemon is a
+//! [`Failure`], never a signal. When the connection breaks, the next call makes a new one and
+//! claims what was granted. One request is under way at a time; a client may be shared by threads
+//! and cloned.
 //!
-//! Threads that share a client wait for each other behind a lock that does not inherit priorities, so that an urgent one
-//! may wait for a less urgent one, and with it for the daemon. Ask before the loop, or give the urgent thread a client of
-//! its own; [`Periodic`] takes no lock and asks nobody.
+//! Threads that share a client wait for each other behind a lock that does not inherit priorities,
+//! so that an urgent one may wait for a less urgent one, and with it for the daemon. Ask before the
+//! loop, or give the urgent thread a client of its own; [`Periodic`] takes no lock and asks nobody.
 #![forbid(unsafe_code)]
 
 mod client;
@@ -45,7 +46,8 @@ pub use periodic::{Activation, Late, Periodic};
 pub use spec::{BadSpec, Spec, SpecBuilder};
 pub use talea_core::{Attr, Charge, CpuSet, Policy};
 pub use talea_proto::message::{
-    CpuInfo, Mechanism, Name, Notes, Owner, PluginInfo, SessionInfo, SpecId, SpecInfo, Status, Token,
+    CpuInfo, Mechanism, Name, Notes, Owner, PluginInfo, SessionInfo, SpecId, SpecInfo, Status,
+    Token,
 };
 pub use talea_proto::{Answer, Code, Field, GROUP_MAX, Granted, No, Refusal};
 

@@ -1,10 +1,12 @@
 //! Waking up once a period.
 //!
-//! Model: job k is released at start + k·T on `CLOCK_MONOTONIC`, for ever; a wait sleeps to the next release,
-//! absolute, and signals do not shorten it. The first wait ends one period after the start, not two.
+//! Model: job k is released at start + k·T on `CLOCK_MONOTONIC`, for ever; a wait sleeps to the
+//! next release, absolute, and signals do not shorten it. The first wait ends one period after the
+//! start, not two.
 //!
-//! A wait that is called after its release has passed is an *overrun*: it returns at once. What follows is a
-//! matter of [`Late`]. Nothing here drifts: releases are computed from the start, never from a wake-up.
+//! A wait that is called after its release has passed is an *overrun*: it returns at once. What
+//! follows is a matter of [`Late`]. Nothing here drifts: releases are computed from the start,
+//! never from a wake-up.
 
 use std::time::Duration;
 use talea_core::mutate;
@@ -14,11 +16,13 @@ use talea_os::clock;
 /// What happens to periods that have passed before the job of an earlier one was done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Late {
-    /// Each still gets its job, one right after the other, until the task has caught up. Nothing is lost: right
-    /// for work that must be done as often as there are periods, such as blocks of sound.
+    /// Each still gets its job, one right after the other, until the task has caught up. Nothing is
+    /// lost: right for work that must be done as often as there are periods, such as blocks of
+    /// sound.
     #[default]
     CatchUp,
-    /// Those that have passed as a whole are left out and counted: right for work on the newest data.
+    /// Those that have passed as a whole are left out and counted: right for work on the newest
+    /// data.
     Skip,
 }
 
@@ -93,8 +97,11 @@ impl Periodic {
 
     /// The release that a wait beginning at `now` ends with.
     fn advance(&mut self, now: Time) -> Activation {
-        let next =
-            mutate!("client-period", self.index.saturating_add(1), self.index.max(1).saturating_add(1));
+        let next = mutate!(
+            "client-period",
+            self.index.saturating_add(1),
+            self.index.max(1).saturating_add(1)
+        );
         let passed = now.as_ns().saturating_sub(self.start.as_ns()) / self.period.as_ns();
         // A release at exactly `now` has come but not passed: nobody is late for it.
         let overrun = self.release(next) < now;

@@ -1,15 +1,16 @@
 //! A connection that heals itself, and what is held through it.
 //!
-//! Model: [`Session`] remembers every spec that the daemon has granted through it, with its token. When the
-//! connection is gone, the next request first makes a new one and claims them all; a spec that the daemon does
-//! not know any more is *lost*, which its grant can tell.
+//! Model: [`Session`] remembers every spec that the daemon has granted through it, with its token.
+//! When the connection is gone, the next request first makes a new one and claims them all; a spec
+//! that the daemon does not know any more is *lost*, which its grant can tell.
 //!
-//! A request that could not be sent is sent again on the new connection. One that was sent and never answered is
-//! not: nobody knows whether it came to pass.
+//! A request that could not be sent is sent again on the new connection. One that was sent and
+//! never answered is not: nobody knows whether it came to pass.
 //!
-//! A child of a fork has its parent's memory but is another client: it starts with a connection of its own and
-//! holds nothing, so that it neither reads its parent's replies nor gives back its parent's grants. It also has a lock
-//! of its own: its copy of the parent's may be held by a thread that it does not have.
+//! A child of a fork has its parent's memory but is another client: it starts with a connection of
+//! its own and holds nothing, so that it neither reads its parent's replies nor gives back its
+//! parent's grants. It also has a lock of its own: its copy of the parent's may be held by a thread
+//! that it does not have.
 
 use crate::connection::{Broken, Connection};
 use crate::failure::Failure;
@@ -110,8 +111,8 @@ impl Session {
         Ok(reply)
     }
 
-    /// Gives a spec back. What is held is only forgotten when the daemon has answered: until then a new connection
-    /// must claim it, or it could not be given back there.
+    /// Gives a spec back. What is held is only forgotten when the daemon has answered: until then a
+    /// new connection must claim it, or it could not be given back there.
     pub(crate) fn release(&self, spec: SpecId) -> Result<Reply, Failure> {
         let deadline = self.deadline();
         let mut state = self.lock();
@@ -150,16 +151,18 @@ impl Session {
         mutate!(
             "recovery-client-fork",
             while own.process != process {
-                // Closing our copy of the descriptor does not end the parent's connection. If the lock is held, its holder
-                // has stayed behind in the parent, and the copy is closed at the end or by `exec`.
+                // Closing our copy of the descriptor does not end the parent's connection. If the
+                // lock is held, its holder has stayed behind in the parent, and the copy is closed
+                // at the end or by `exec`.
                 if let Ok(mut parents) = own.state.try_lock() {
                     parents.connection = None;
                 }
                 own = own.child.get_or_init(|| Box::new(Own::new()));
             },
             while own.process != process && process == 0 {
-                // Closing our copy of the descriptor does not end the parent's connection. If the lock is held, its holder
-                // has stayed behind in the parent, and the copy is closed at the end or by `exec`.
+                // Closing our copy of the descriptor does not end the parent's connection. If the
+                // lock is held, its holder has stayed behind in the parent, and the copy is closed
+                // at the end or by `exec`.
                 if let Ok(mut parents) = own.state.try_lock() {
                     parents.connection = None;
                 }
@@ -225,7 +228,8 @@ impl Session {
         Ok(())
     }
 
-    /// Releases what was granted to requests that had been given up on, and what could not be released before.
+    /// Releases what was granted to requests that had been given up on, and what could not be
+    /// released before.
     fn give_orphans_back(state: &mut State, deadline: Instant) {
         while let Some(connection) = state.connection.as_mut() {
             let Some(spec) = mutate!(

@@ -139,8 +139,12 @@ mod tests {
     fn r1_what_is_not_declared_is_absent_not_zero() {
         let spec = Spec::builder().build().expect("nothing is a specification");
         assert_eq!(spec.task(), &Task::default());
-        let spec =
-            Spec::builder().period(Duration::from_millis(10)).priority(7).plugin("rm").build().expect("good");
+        let spec = Spec::builder()
+            .period(Duration::from_millis(10))
+            .priority(7)
+            .plugin("rm")
+            .build()
+            .expect("good");
         assert_eq!(spec.task().params.period, Some(Span::from_ns(10_000_000)));
         assert_eq!(spec.task().params.runtime, None);
         assert_eq!(spec.task().plugin, Name::new("rm"));
@@ -152,6 +156,9 @@ mod tests {
         assert_eq!(build(Spec::builder().priority(0).plugin("")), Err(BadSpec::Priority(0)));
         assert_eq!(build(Spec::builder().priority(100)), Err(BadSpec::Priority(100)));
         assert_eq!(build(Spec::builder().plugin(&"x".repeat(32))), Err(BadSpec::PluginName));
-        assert_eq!(build(Spec::builder().deadline(Duration::MAX)), Err(BadSpec::TooLong("deadline")));
+        assert_eq!(
+            build(Spec::builder().deadline(Duration::MAX)),
+            Err(BadSpec::TooLong("deadline"))
+        );
     }
 }

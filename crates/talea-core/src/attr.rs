@@ -1,4 +1,5 @@
-//! What the kernel is told about one thread: its policy and its CPUs. Plain data; `talea-os` makes the calls.
+//! What the kernel is told about one thread: its policy and its CPUs. Plain data; `talea-os` makes
+//! the calls.
 
 use crate::{CpuSet, Priority, Span, Work};
 

@@ -1,9 +1,9 @@
 //! What a reservation costs a CPU: a ratio without rounding doubts.
 //!
-//! A charge is the fixed-point number ⌈Q·2^64 / T⌉: computed once when something is granted, given back as the
-//! same number, so that books that are empty add up to exactly zero. Rounding up makes the books err on the
-//! safe side; verdicts at the very edge (U = 1 must pass) are settled with exact ratios by whoever asks, off
-//! the hot path.
+//! A charge is the fixed-point number ⌈Q·2^64 / T⌉: computed once when something is granted, given
+//! back as the same number, so that books that are empty add up to exactly zero. Rounding up makes
+//! the books err on the safe side; verdicts at the very edge (U = 1 must pass) are settled with
+//! exact ratios by whoever asks, off the hot path.
 
 use crate::time::{Span, Work};
 use core::fmt;
@@ -48,7 +48,8 @@ impl Charge {
         self.0
     }
 
-    /// The sum; saturates, because a sum beyond 2^64 CPUs is a refusal everywhere and never a stored value.
+    /// The sum; saturates, because a sum beyond 2^64 CPUs is a refusal everywhere and never a
+    /// stored value.
     #[must_use]
     pub const fn saturating_add(self, other: Charge) -> Charge {
         Charge(self.0.saturating_add(other.0))
@@ -74,8 +75,8 @@ impl Charge {
         Charge(self.0.saturating_mul(count as u128))
     }
 
-    /// The longest runtime per `span` whose charge does not exceed this one: `⌊charge·span / 2^64⌋`, at most
-    /// `u64::MAX` nanoseconds.
+    /// The longest runtime per `span` whose charge does not exceed this one: `⌊charge·span /
+    /// 2^64⌋`, at most `u64::MAX` nanoseconds.
     pub fn of(self, span: Span) -> Work {
         // Split so that nothing overflows: bits = high·2^64 + low, both times a 64-bit span.
         let (high, low) = (self.0 >> 64, self.0 & u128::from(u64::MAX));
@@ -85,8 +86,8 @@ impl Charge {
         Work::from_ns(u64::try_from(whole.saturating_add(part)).unwrap_or(u64::MAX))
     }
 
-    /// In millionths of a CPU, rounded up: for people and for the wire, never for decisions. What rounding may have
-    /// added to a sum of a million charges is not shown, so a tenth is 100,000.
+    /// In millionths of a CPU, rounded up: for people and for the wire, never for decisions. What
+    /// rounding may have added to a sum of a million charges is not shown, so a tenth is 100,000.
     pub fn ppm(self) -> u64 {
         let bits = self.0.saturating_sub(ROUNDING);
         let whole = (bits >> 64).saturating_mul(MILLION);
@@ -95,8 +96,8 @@ impl Charge {
         if self.0 == 0 { 0 } else { millionths.max(1) }
     }
 
-    /// In millionths of a CPU, rounded down: for what is free, so that nobody is told of more than there is, but for
-    /// what rounding may have taken from it.
+    /// In millionths of a CPU, rounded down: for what is free, so that nobody is told of more than
+    /// there is, but for what rounding may have taken from it.
     pub fn ppm_down(self) -> u64 {
         let bits = self.0.saturating_add(ROUNDING);
         let whole = (bits >> 64).saturating_mul(MILLION);
@@ -133,7 +134,9 @@ mod tests {
             let exact_times_span = u128::from(runtime) << 64;
             match charge.checked_mul(u128::from(span)) {
                 Some(product) => {
-                    assert!((exact_times_span..exact_times_span + u128::from(span)).contains(&product));
+                    assert!(
+                        (exact_times_span..exact_times_span + u128::from(span)).contains(&product)
+                    );
                 }
                 None => assert_eq!(span, u64::MAX, "{runtime}/{span}"),
             }
@@ -156,9 +159,13 @@ mod tests {
 
     #[test]
     fn percentages_are_rounded_to_the_nearest_hundredth() {
-        for (numerator, denominator, text) in
-            [(1, 5, "20.00%"), (1, 3, "33.33%"), (2, 3, "66.67%"), (0, 1, "0.00%"), (5, 2, "250.00%")]
-        {
+        for (numerator, denominator, text) in [
+            (1, 5, "20.00%"),
+            (1, 3, "33.33%"),
+            (2, 3, "66.67%"),
+            (0, 1, "0.00%"),
+            (5, 2, "250.00%"),
+        ] {
             assert_eq!(format!("{}", Charge::ratio(numerator, denominator)), text);
         }
     }

@@ -100,7 +100,8 @@ impl CpuSet {
 
     /// The members, lowest first. O(members + words).
     pub fn iter(&self) -> Iter<'_> {
-        // Most machines have one word's CPUs at most; looking for more in each walk costs more than the walk.
+        // Most machines have one word's CPUs at most; looking for more in each walk costs more than
+        // the walk.
         let beyond = self.0[1..].iter().fold(0, |all, word| all | word);
         let words = if beyond == 0 { &self.0[..1] } else { &self.0[..] };
         Iter { words, index: 0, rest: words[0] }
@@ -141,7 +142,8 @@ impl CpuSet {
 
 /// The members of a [`CpuSet`], lowest first.
 ///
-/// Written out because admission walks a plugin's CPUs on every request, and adapters cost it a third of its time.
+/// Written out because admission walks a plugin's CPUs on every request, and adapters cost it a
+/// third of its time.
 #[derive(Clone, Debug)]
 pub struct Iter<'a> {
     words: &'a [u64],
@@ -281,7 +283,10 @@ mod tests {
     #[test]
     fn sets_are_joined_cut_and_compared() {
         let (a, b) = (CpuSet::first(4), CpuSet::parse("2-5").expect("a list"));
-        assert_eq!(format!("{} {} {}", a.union(&b), a.intersection(&b), a.difference(&b)), "0-5 2-3 0-1");
+        assert_eq!(
+            format!("{} {} {}", a.union(&b), a.intersection(&b), a.difference(&b)),
+            "0-5 2-3 0-1"
+        );
         assert!(CpuSet::single(3).is_subset(&a) && !b.is_subset(&a) && CpuSet::EMPTY.is_subset(&a));
     }
 }

@@ -1,8 +1,9 @@
 //! What a parent may order its children by.
 //!
-//! SF3P (RSP 2014) section V-A: every runnable, task or scheduler, carries *criteria*; a scheduler shows those of
-//! the child at the head of its ready list. Two additions, both argued in docs/model.md: criticality (L3C, RTNS
-//! 2017, section 2) and [`Own`] values, which let a whole group stand at one priority.
+//! SF3P (RSP 2014) section V-A: every runnable, task or scheduler, carries *criteria*; a scheduler
+//! shows those of the child at the head of its ready list. Two additions, both argued in
+//! docs/model.md: criticality (L3C, RTNS 2017, section 2) and [`Own`] values, which let a whole
+//! group stand at one priority.
 
 use crate::mutate;
 use crate::{Span, Time};
@@ -22,8 +23,8 @@ pub struct Criteria {
     pub priority: u8,
     /// Larger is more critical.
     pub criticality: u8,
-    /// Stands behind the others of its priority, whenever it came: what belongs to a time partition yields to the
-    /// system partition TP_0 (L3C section 2.2).
+    /// Stands behind the others of its priority, whenever it came: what belongs to a time partition
+    /// yields to the system partition TP_0 (L3C section 2.2).
     pub yields: bool,
 }
 
@@ -50,8 +51,8 @@ impl Criteria {
         yields: false,
     };
 
-    /// Of each value the more urgent: what a holder shows that has inherited `other`, whatever the policy orders by
-    /// (docs/model.md, sections 7 and 10).
+    /// Of each value the more urgent: what a holder shows that has inherited `other`, whatever the
+    /// policy orders by (docs/model.md, sections 7 and 10).
     #[must_use]
     pub fn most_urgent(&self, other: &Criteria) -> Criteria {
         Criteria {

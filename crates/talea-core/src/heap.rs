@@ -1,14 +1,16 @@
 //! A priority queue of small numbers in one block of memory.
 //!
-//! Model: a tournament. Each number `0..n` has a key while it is in, and stands with it in a row of four. The least of a row
-//! stands above it with its key, and above each pair of places the less of the two; ties go to the lower number, which is
-//! the left one, and the winner stands at the top. Giving a number another key is to play its matches anew, three in its
-//! row and ⌈log2 n⌉ - 2 above it. All memory is taken when the queue is made.
+//! Model: a tournament. Each number `0..n` has a key while it is in, and stands with it in a row of
+//! four. The least of a row stands above it with its key, and above each pair of places the less of
+//! the two; ties go to the lower number, which is the left one, and the winner stands at the top.
+//! Giving a number another key is to play its matches anew, three in its row and ⌈log2 n⌉ - 2 above
+//! it. All memory is taken when the queue is made.
 //!
-//! Why not a heap: which way an entry goes in a heap depends on every comparison, and with random keys the processor
-//! guesses each of these branches wrong half of the time. Here the opponents are known beforehand and only who goes on
-//! depends on the outcome, which is a conditional move. Why rows: among ten thousand tasks a decision mostly waits for
-//! memory, and without them the queue is two and a half times as large.
+//! Why not a heap: which way an entry goes in a heap depends on every comparison, and with random
+//! keys the processor guesses each of these branches wrong half of the time. Here the opponents are
+//! known beforehand and only who goes on depends on the outcome, which is a conditional move. Why
+//! rows: among ten thousand tasks a decision mostly waits for memory, and without them the queue is
+//! two and a half times as large.
 //!
 //! Plain twin: a sorted list, in the tests below.
 
@@ -36,16 +38,17 @@ struct Row([u64; 4]);
 #[repr(align(32))]
 struct Pair([Entry; 2]);
 
-/// After so many matches above its row it pays to see whether the next ones would change anything. The winner of so many
-/// pairs of rows seldom is the one that has another key, unless that was the first of all: a branch that is guessed right.
+/// After so many matches above its row it pays to see whether the next ones would change anything.
+/// The winner of so many pairs of rows seldom is the one that has another key, unless that was the
+/// first of all: a branch that is guessed right.
 const SURE: u32 = 3;
 
 /// A tournament of the numbers `0..n`.
 #[derive(Clone, Debug)]
 pub struct Heap {
     rows: Vec<Row>,
-    /// Place i is `pairs[i / 2].0[i % 2]`, and the places 2i and 2i + 1 play for it; the winners of the rows come last. Place 1,
-    /// the top, stands apart in `first`, and 0 is not used.
+    /// Place i is `pairs[i / 2].0[i % 2]`, and the places 2i and 2i + 1 play for it; the winners of
+    /// the rows come last. Place 1, the top, stands apart in `first`, and 0 is not used.
     pairs: Vec<Pair>,
     first: Entry,
     len: usize,
@@ -57,9 +60,10 @@ pub struct Heap {
 /// Who goes on of two, of whom `other` stands on the right, or on the left.
 #[inline]
 fn better(mine: Entry, other: Entry, is_right: bool) -> Entry {
-    // One on the right has to be less, one on the left not more. No key is so great that this would wrap.
-    let loses =
-        mine.key >= other.key.wrapping_add(u64::from(mutate!("core-policy-ties", is_right, !is_right)));
+    // One on the right has to be less, one on the left not more. No key is so great that this would
+    // wrap.
+    let loses = mine.key
+        >= other.key.wrapping_add(u64::from(mutate!("core-policy-ties", is_right, !is_right)));
     Entry {
         key: select_unpredictable(loses, other.key, mine.key),
         who: select_unpredictable(loses, other.who, mine.who),
@@ -119,7 +123,8 @@ impl Heap {
         let number = who as usize / 4;
         let row = self.rows[number].0.iter().zip(number as u32 * 4..);
         let others = row.filter(|&(_, other)| other != who).map(|(&key, other)| (key, other));
-        let mut best = mutate!("core-heap-second", others.min()?, (OUT, u32::MAX).min(others.max()?));
+        let mut best =
+            mutate!("core-heap-second", others.min()?, (OUT, u32::MAX).min(others.max()?));
         let mut place = self.pairs.len() + number;
         while place > 1 {
             let other = self.pairs[place / 2].0[1 - place % 2];
@@ -157,7 +162,8 @@ impl Heap {
         let was = core::mem::replace(&mut row[at], key) != OUT;
         let entry = |at: usize| Entry { key: row[at], who: (number * 4 + at) as u32 };
         let across = (at & 2) ^ 2;
-        let across = better(entry(across), entry(mutate!("core-heap-row", across | 1, across)), true);
+        let across =
+            better(entry(across), entry(mutate!("core-heap-row", across | 1, across)), true);
         let mut best = better(Entry { key, who }, entry(at ^ 1), at & 1 == 0);
         best = better(best, across, at & 2 == 0);
         let (mut place, mut played) = (self.pairs.len() + number, 0);
@@ -168,7 +174,11 @@ impl Heap {
             }
             let pair = &mut self.pairs[place / 2].0;
             if played == SURE
-                && mutate!("core-heap-stop", pair[place % 2] == best, pair[place % 2].who == best.who)
+                && mutate!(
+                    "core-heap-stop",
+                    pair[place % 2] == best,
+                    pair[place % 2].who == best.who
+                )
             {
                 return was;
             }
@@ -188,7 +198,8 @@ mod tests {
 
     #[test]
     fn twenty_thousand_random_steps_equal_a_sorted_list() {
-        // A part of a row, rows that are full and not, one more than a power of two, enough levels to stop on the way.
+        // A part of a row, rows that are full and not, one more than a power of two, enough levels
+        // to stop on the way.
         for n in [1, 2, 4, 5, 9, 16, 33, 70, 300] {
             random_steps_equal_a_sorted_list(n);
         }
@@ -197,7 +208,9 @@ mod tests {
     fn random_steps_equal_a_sorted_list(n: u64) {
         let mut seed = n;
         let mut random = |below: u64| {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            seed = seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (seed >> 33) % below
         };
         let mut heap = Heap::new(n as usize);

@@ -1,8 +1,8 @@
-//! What every part of Talea agrees on: time, task parameters, charges, and the description of a machine's
-//! real-time setup.
+//! What every part of Talea agrees on: time, task parameters, charges, and the description of a
+//! machine's real-time setup.
 //!
-//! The crate is `no_std` with `alloc`: no clock, no files, no threads, no hash map with random order. Whoever
-//! needs to know what time it is, is told.
+//! The crate is `no_std` with `alloc`: no clock, no files, no threads, no hash map with random
+//! order. Whoever needs to know what time it is, is told.
 #![no_std]
 #![forbid(unsafe_code)]
 

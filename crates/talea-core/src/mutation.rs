@@ -66,7 +66,8 @@ mod point {
 
         #[cold]
         fn read(&self) -> bool {
-            static CHOSEN: std::sync::OnceLock<Option<std::ffi::OsString>> = std::sync::OnceLock::new();
+            static CHOSEN: std::sync::OnceLock<Option<std::ffi::OsString>> =
+                std::sync::OnceLock::new();
             let chosen = CHOSEN.get_or_init(|| std::env::var_os("TALEA_MUTATION"));
             let is_active = chosen.as_deref().is_some_and(|chosen| chosen == self.name);
             self.state.store(if is_active { ACTIVE } else { INACTIVE }, Relaxed);

@@ -1,7 +1,7 @@
 //! What an application declares about a task.
 //!
-//! ReTiF (J. Systems Architecture 2021) section 3 and Table 3: none to all of period, runtime, desired runtime,
-//! deadline and priority. What is not declared is `None`, never a zero.
+//! ReTiF (J. Systems Architecture 2021) section 3 and Table 3: none to all of period, runtime,
+//! desired runtime, deadline and priority. What is not declared is `None`, never a zero.
 
 use crate::{Charge, Priority, Span, Work};
 
@@ -34,7 +34,8 @@ impl Params {
         }
     }
 
-    /// What `runtime` costs a CPU for this task: Q / min(T, D) (ReTiF Eq. 1); `None` while the span is unknown.
+    /// What `runtime` costs a CPU for this task: Q / min(T, D) (ReTiF Eq. 1); `None` while the span
+    /// is unknown.
     pub fn charge_of(&self, runtime: Work) -> Option<Charge> {
         self.density_span().filter(|span| !span.is_zero()).map(|span| Charge::new(runtime, span))
     }

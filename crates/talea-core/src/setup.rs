@@ -1,7 +1,7 @@
 //! What an administrator sets up: the daemon, its plugins, its access rules.
 //!
-//! Plain data. `talea-system` reads it from a file and checks it with positions; `talea-broker` decides by it.
-//! ReTiF (JSA 2021) sections 3.5 (plugins) and 4 (rules).
+//! Plain data. `talea-system` reads it from a file and checks it with positions; `talea-broker`
+//! decides by it. ReTiF (JSA 2021) sections 3.5 (plugins) and 4 (rules).
 
 use crate::{Charge, CpuSet, Priority, Span, Work};
 use alloc::string::String;
@@ -65,7 +65,8 @@ pub struct Quota {
     pub specs_per_user: u32,
     /// Accepted task specifications in all.
     pub specs: u32,
-    /// Sustained requests a second of one user, a group counting as many as it has tasks; root is exempt.
+    /// Sustained requests a second of one user, a group counting as many as it has tasks; root is
+    /// exempt.
     pub requests_per_second: u32,
     /// Requests that a user may send at once before the rate holds.
     pub burst: u32,
@@ -91,7 +92,8 @@ pub struct PluginSetup {
     pub name: String,
     /// Where the plugin may place tasks.
     pub cpus: CpuSet,
-    /// Lowest and highest kernel priority that the plugin may hand out (its band); `None` for `edf`.
+    /// Lowest and highest kernel priority that the plugin may hand out (its band); `None` for
+    /// `edf`.
     pub band: Option<Band>,
     /// Which algorithm, with its options.
     pub kind: PluginKind,
@@ -119,7 +121,8 @@ impl Band {
     }
 }
 
-/// The plugins that Talea has. The closed list: add a variant and the compiler names what must learn about it.
+/// The plugins that Talea has. The closed list: add a variant and the compiler names what must
+/// learn about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PluginKind {
     /// Partitioned EDF on `SCHED_DEADLINE` (ReTiF 5.1).
@@ -162,8 +165,8 @@ pub enum Confine {
     /// On CPUs that are root domains of their own already; else unpinned with a global test.
     #[default]
     Auto,
-    /// On such CPUs only, which the daemon makes of them: on cgroup v1, where that switches load balancing off for
-    /// everyone.
+    /// On such CPUs only, which the daemon makes of them: on cgroup v1, where that switches load
+    /// balancing off for everyone.
     Partition,
     /// Unpinned `SCHED_DEADLINE` with a global EDF test over the whole root domain.
     Global,
@@ -178,7 +181,8 @@ pub struct RmOptions {
     pub refuse_sharing: bool,
 }
 
-/// Admission tests of `rm`: what promises nothing first, then those that prove, in order of how much they accept.
+/// Admission tests of `rm`: what promises nothing first, then those that prove, in order of how
+/// much they accept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RmTest {
     /// U ≤ 1 (ReTiF 5.2): refuses only what can't work.
@@ -187,8 +191,9 @@ pub enum RmTest {
     LiuLayland,
     /// Π(U_i + 1) ≤ 2. Bini, Buttazzo and Buttazzo, IEEE Trans. Computers 52(7), 2003, theorem 1.
     Hyperbolic,
-    /// Response times: every level's last task within the level's shortest deadline. Joseph and Pandya, The Computer Journal
-    /// 29(5), 1986. The hyperbolic bound decides first, where it says yes.
+    /// Response times: every level's last task within the level's shortest deadline. Joseph and
+    /// Pandya, The Computer Journal 29(5), 1986. The hyperbolic bound decides first, where it says
+    /// yes.
     #[default]
     Exact,
 }
@@ -196,7 +201,8 @@ pub enum RmTest {
 /// Options of `fp` and `rr`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FpOptions {
-    /// Refuse a new distinct priority when every level is taken (the option that ReTiF 5.3 announces).
+    /// Refuse a new distinct priority when every level is taken (the option that ReTiF 5.3
+    /// announces).
     pub refuse_sharing: bool,
     /// Over which CPUs priorities are ordered.
     pub levels: FpLevels,
@@ -205,11 +211,12 @@ pub struct FpOptions {
 /// Over which CPUs `fp` and `rr` turn requested priorities into those of the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FpLevels {
-    /// Each CPU has an order of its own: what priority 50 is on one says nothing of another, and each has all levels of the band.
+    /// Each CPU has an order of its own: what priority 50 is on one says nothing of another, and
+    /// each has all levels of the band.
     #[default]
     Each,
-    /// One order for all of them: equal priorities have the same level wherever they are, and a larger one a higher level. For applications that
-    /// move their threads.
+    /// One order for all of them: equal priorities have the same level wherever they are, and a
+    /// larger one a higher level. For applications that move their threads.
     Common,
 }
 
@@ -285,11 +292,13 @@ pub enum Bound {
     MaxPriority(Priority),
     /// `ignore_adm_test`: may the subject skip admission tests.
     IgnoreAdmission(bool),
-    /// `allow_unbounded`: a task that omits a bounded parameter may still be served (checklist R22).
+    /// `allow_unbounded`: a task that omits a bounded parameter may still be served (checklist
+    /// R22).
     AllowUnbounded(bool),
 }
 
-/// The deadline class in the numbers of rules, as in ReTiF's files (`EDF.so 100-100`, and 1 to 100 in Table 5).
+/// The deadline class in the numbers of rules, as in ReTiF's files (`EDF.so 100-100`, and 1 to 100
+/// in Table 5).
 pub const DEADLINE_CLASS: u8 = 100;
 
 impl Bound {

@@ -1,6 +1,7 @@
 //! Three kinds of nanoseconds that must never be mixed.
 //!
-//! Integers, checked in the type and not only by the build profile. No floats where decisions are made.
+//! Integers, checked in the type and not only by the build profile. No floats where decisions are
+//! made.
 
 use core::ops::{Add, AddAssign};
 

@@ -1,5 +1,5 @@
-//! What is asked of a system: when jobs arrive, and what they cost; and what surrounds it. Data: the simulator draws from
-//! it, the executor works it off.
+//! What is asked of a system: when jobs arrive, and what they cost; and what surrounds it. Data:
+//! the simulator draws from it, the executor works it off.
 
 pub mod script;
 
@@ -11,7 +11,8 @@ use alloc::vec::Vec;
 /// When the jobs of a task arrive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Arrivals {
-    /// At `offset + k · period`, the nominal times, from which deadlines count; each is seen up to `jitter` later.
+    /// At `offset + k · period`, the nominal times, from which deadlines count; each is seen up to
+    /// `jitter` later.
     Periodic {
         /// The first.
         offset: Span,
@@ -31,7 +32,8 @@ pub enum Arrivals {
     },
     /// At these times, sorted.
     List(Vec<Time>),
-    /// At these nominal times, sorted, from which deadlines count; each with when it is seen, not before.
+    /// At these nominal times, sorted, from which deadlines count; each with when it is seen, not
+    /// before.
     Seen(Vec<(Time, Time)>),
 }
 
@@ -49,7 +51,8 @@ pub enum Cost {
     },
     /// One after the other, and again from the start.
     List(Vec<Work>),
-    /// A mixed-criticality pair (Vestal, RTSS 2007): what is assumed at low criticality, and what at high.
+    /// A mixed-criticality pair (Vestal, RTSS 2007): what is assumed at low criticality, and what
+    /// at high.
     Pair {
         /// C(LO).
         low: Work,
@@ -72,8 +75,8 @@ pub enum Cost {
 /// Something that a job does after so much work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mark {
-    /// Offset in the job's work. A job that costs less does it at its end, except that it locks nothing any more and
-    /// does not suspend itself.
+    /// Offset in the job's work. A job that costs less does it at its end, except that it locks
+    /// nothing any more and does not suspend itself.
     pub at: Work,
     /// What it does.
     pub act: Act,
@@ -88,10 +91,11 @@ pub enum Act {
     Unlock(ResourceId),
     /// Suspends itself for so long: waits for something that is not a CPU.
     Suspend(Span),
-    /// Puts tokens into a channel: job k puts in `counts[k mod n]`. A job that is not marked so puts one token into each
-    /// channel with data when it ends.
+    /// Puts tokens into a channel: job k puts in `counts[k mod n]`. A job that is not marked so
+    /// puts one token into each channel with data when it ends.
     Push(ChannelId, Vec<u32>),
-    /// Takes tokens out, in the same way. A job that is not marked so takes out what activated it, when it begins.
+    /// Takes tokens out, in the same way. A job that is not marked so takes out what activated it,
+    /// when it begins.
     Pop(ChannelId, Vec<u32>),
 }
 
@@ -107,14 +111,15 @@ impl Cost {
         Cost::Marked { of, marks }
     }
 
-    /// With a critical section: `resource` is held from the offset `from` to the offset `to`. Of sections that begin or
-    /// end at one offset the outer one is to be added first.
+    /// With a critical section: `resource` is held from the offset `from` to the offset `to`. Of
+    /// sections that begin or end at one offset the outer one is to be added first.
     #[must_use]
     pub fn locking(self, resource: ResourceId, from: Work, to: Work) -> Cost {
         if from >= to {
             return self;
         }
-        // What ends at an offset ends before anything begins there, and what was added later ends first.
+        // What ends at an offset ends before anything begins there, and what was added later ends
+        // first.
         self.marked(from, false, Act::Lock(resource)).marked(to, true, Act::Unlock(resource))
     }
 
@@ -161,7 +166,9 @@ impl Cost {
     /// The most that a job may cost; of several versions the most of all.
     pub fn most(&self) -> Work {
         match self {
-            Cost::Constant(work) | Cost::Uniform { max: work, .. } | Cost::Pair { high: work, .. } => *work,
+            Cost::Constant(work)
+            | Cost::Uniform { max: work, .. }
+            | Cost::Pair { high: work, .. } => *work,
             Cost::List(list) => list.iter().copied().max().unwrap_or(Work::ZERO),
             Cost::Versions(costs) => costs.iter().map(Cost::most).max().unwrap_or(Work::ZERO),
             Cost::Marked { of, .. } => of.most(),
@@ -239,7 +246,8 @@ pub struct Hole {
     pub to: Time,
 }
 
-/// What surrounds the CPUs of one root: what is not their work, and not asked of them. Nothing by default.
+/// What surrounds the CPUs of one root: what is not their work, and not asked of them. Nothing by
+/// default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Surroundings {
     /// What scheduling costs.

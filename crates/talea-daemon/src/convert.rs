@@ -1,7 +1,8 @@
 //! Between the broker's plain values and the kernel's fuller ones.
 //!
-//! The kernel's attributes know more than a decision needs (hidden nice values, slices, flags of deadline
-//! threads). What is lost on the way to the broker is kept beside the thread, see `server::threads`.
+//! The kernel's attributes know more than a decision needs (hidden nice values, slices, flags of
+//! deadline threads). What is lost on the way to the broker is kept beside the thread, see
+//! `server::threads`.
 
 use talea_broker::input::{Errno, ThreadError};
 use talea_core::{Attr, Charge, CpuSet, Policy, Priority, Span};
@@ -31,7 +32,10 @@ pub fn machine(machine: &Machine, made: &CpuSet) -> talea_broker::input::Machine
             // The slowest tick that Linux can be configured for.
             (_, None) => Span::from_ns(10_000_000),
         },
-        fifo: machine.rt_limit.and_then(|limit| limit.runtime).is_none_or(|runtime| !runtime.is_zero()),
+        fifo: machine
+            .rt_limit
+            .and_then(|limit| limit.runtime)
+            .is_none_or(|runtime| !runtime.is_zero()),
     }
 }
 
@@ -83,9 +87,11 @@ pub(crate) fn thread_error(error: &OpenError) -> ThreadError {
     match error {
         OpenError::Gone | OpenError::Another => ThreadError::Gone,
         OpenError::NotAPidfd(_) => ThreadError::NotAThread,
-        OpenError::KernelThread => ThreadError::Kernel(Errno(rustix::io::Errno::PERM.raw_os_error())),
-        OpenError::Os(error) => {
-            ThreadError::Kernel(Errno(error.raw_os_error().unwrap_or(rustix::io::Errno::IO.raw_os_error())))
+        OpenError::KernelThread => {
+            ThreadError::Kernel(Errno(rustix::io::Errno::PERM.raw_os_error()))
         }
+        OpenError::Os(error) => ThreadError::Kernel(Errno(
+            error.raw_os_error().unwrap_or(rustix::io::Errno::IO.raw_os_error()),
+        )),
     }
 }

@@ -39,8 +39,10 @@ impl Entropy {
     fn refill(&mut self) -> io::Result<()> {
         let mut filled = 0;
         while filled < POOL {
-            filled +=
-                rustix::rand::getrandom(&mut self.pool[filled..], rustix::rand::GetRandomFlags::empty())?;
+            filled += rustix::rand::getrandom(
+                &mut self.pool[filled..],
+                rustix::rand::GetRandomFlags::empty(),
+            )?;
         }
         self.used = 0;
         Ok(())

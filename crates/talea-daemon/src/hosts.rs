@@ -1,11 +1,12 @@
 //! The processes in which foreign plugins live.
 //!
-//! Model: one process an instance, started before anything is granted, never restarted. One question is under way
-//! at a time; those behind it wait here, and the time-out of each counts from the moment it is sent. A host that
-//! ends, is late, or answers what was not asked is *down*: it is killed, everything that waited for it is told so,
-//! and nothing is sent to it again.
+//! Model: one process an instance, started before anything is granted, never restarted. One
+//! question is under way at a time; those behind it wait here, and the time-out of each counts from
+//! the moment it is sent. A host that ends, is late, or answers what was not asked is *down*: it is
+//! killed, everything that waited for it is told so, and nothing is sent to it again.
 //!
-//! What a plugin writes to its standard error becomes log lines under its name, so many a second and no more.
+//! What a plugin writes to its standard error becomes log lines under its name, so many a second
+//! and no more.
 //!
 //! ReTiF, J. Systems Architecture 2021, section 3.4.
 
@@ -98,7 +99,9 @@ impl Hosts {
     }
 
     /// What the event loop must watch: index, socket, standard error.
-    pub(crate) fn descriptors(&self) -> impl Iterator<Item = (u64, BorrowedFd<'_>, BorrowedFd<'_>)> {
+    pub(crate) fn descriptors(
+        &self,
+    ) -> impl Iterator<Item = (u64, BorrowedFd<'_>, BorrowedFd<'_>)> {
         let hosts = self.hosts.iter().enumerate();
         hosts.filter_map(|(index, host)| {
             let host = host.as_ref()?;
@@ -140,14 +143,17 @@ impl Hosts {
 
     /// A host's socket has something to say.
     pub(crate) fn readable(&mut self, now: Time, index: u64, news: &mut Vec<News>, log: &Log) {
-        let Some(host) = self.hosts.get_mut(index as usize).and_then(Option::as_mut) else { return };
+        let Some(host) = self.hosts.get_mut(index as usize).and_then(Option::as_mut) else {
+            return;
+        };
         if host.down {
             return;
         }
         match host.receive() {
             Ok(None) => {}
             Ok(Some(answer)) => {
-                let answered = host.pending.pop_front().expect("receive has matched it with its question");
+                let answered =
+                    host.pending.pop_front().expect("receive has matched it with its question");
                 let answer = ForeignAnswer {
                     epoch: answered.epoch,
                     verdict: answer.verdict,
@@ -166,7 +172,9 @@ impl Hosts {
 
     /// A plugin has written to its standard error. `false` when it has closed it.
     pub(crate) fn stderr_readable(&mut self, now: Time, index: u64, log: &Log) -> bool {
-        let Some(host) = self.hosts.get_mut(index as usize).and_then(Option::as_mut) else { return false };
+        let Some(host) = self.hosts.get_mut(index as usize).and_then(Option::as_mut) else {
+            return false;
+        };
         host.relay(now, log)
     }
 
@@ -250,8 +258,10 @@ impl Host {
         if module.len() > TEXT_MAX || argument.len() > TEXT_MAX {
             return Err(format!("`module` and `argument` may have {TEXT_MAX} bytes"));
         }
-        let (ours, theirs) = seqpacket::pair(false).map_err(|error| format!("socketpair: {error}"))?;
-        seqpacket::set_timeout(&ours, INIT_TIMEOUT).map_err(|error| format!("time-out: {error}"))?;
+        let (ours, theirs) =
+            seqpacket::pair(false).map_err(|error| format!("socketpair: {error}"))?;
+        seqpacket::set_timeout(&ours, INIT_TIMEOUT)
+            .map_err(|error| format!("time-out: {error}"))?;
         let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
             .map_err(|error| format!("pipe: {error}"))?;
         rustix::io::ioctl_fionbio(&read, true).map_err(|error| format!("pipe: {error}"))?;
@@ -273,7 +283,8 @@ impl Host {
         // What it has said by now explains a failure; later lines come through the event loop.
         host.relay(clock::now(), log);
         ready?;
-        rustix::io::ioctl_fionbio(&host.socket, true).map_err(|error| format!("socket: {error}"))?;
+        rustix::io::ioctl_fionbio(&host.socket, true)
+            .map_err(|error| format!("socket: {error}"))?;
         Ok(host)
     }
 
@@ -291,7 +302,8 @@ impl Host {
         let mut message = setup.as_bytes().to_vec();
         message.extend_from_slice(module.as_bytes());
         message.extend_from_slice(argument.as_bytes());
-        seqpacket::send(&self.socket, &message, None).map_err(|error| format!("its host: {error}"))?;
+        seqpacket::send(&self.socket, &message, None)
+            .map_err(|error| format!("its host: {error}"))?;
         let mut buffer = [0; size_of::<Answer>() + 1];
         let received = seqpacket::recv_waiting(&self.socket, &mut buffer).map_err(|error| {
             if error.kind() == io::ErrorKind::TimedOut {
@@ -306,7 +318,9 @@ impl Host {
             .map_err(|_| "its host answered the setup with nonsense".to_owned())?;
         match answer.verdict {
             0 => Ok(()),
-            failure::LOAD => Err(format!("{module} could not be loaded (the line before says why)")),
+            failure::LOAD => {
+                Err(format!("{module} could not be loaded (the line before says why)"))
+            }
             failure::SANDBOX => {
                 Err("its host could not give up its rights (the line before says why)".to_owned())
             }
@@ -317,7 +331,9 @@ impl Host {
     fn send_first(&mut self, now: Time) -> Result<(), String> {
         let Some(first) = self.pending.front() else { return Ok(()) };
         self.deadline = Some(now + first.timeout);
-        seqpacket::send(&self.socket, first.question.as_bytes(), None).map_err(|error| match error.kind() {
+        seqpacket::send(&self.socket, first.question.as_bytes(), None).map_err(|error| match error
+            .kind()
+        {
             io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => self.how_it_ended(),
             _ => error.to_string(),
         })
@@ -329,7 +345,9 @@ impl Host {
         let received = match seqpacket::recv(&self.socket, &mut buffer) {
             Ok(received) => received,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
-            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Err(self.how_it_ended()),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
+                return Err(self.how_it_ended());
+            }
             Err(error) => return Err(error.to_string()),
         };
         if received.len == 0 {
@@ -380,7 +398,9 @@ impl Host {
                 self.lines.take(&self.name, &buffer[..length], now, log);
                 true
             }
-            Err(error) => matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted),
+            Err(error) => {
+                matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+            }
         }
     }
 }
@@ -417,7 +437,10 @@ impl Lines {
             self.written += 1;
             match self.written {
                 ..=LINES_PER_SECOND => {
-                    log.info(format_args!("plugin `{name}` says: {}", String::from_utf8_lossy(&self.begun)));
+                    log.info(format_args!(
+                        "plugin `{name}` says: {}",
+                        String::from_utf8_lossy(&self.begun)
+                    ));
                 }
                 over if over == LINES_PER_SECOND + 1 => {
                     log.info(format_args!(

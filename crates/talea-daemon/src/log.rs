@@ -1,10 +1,11 @@
 //! Lines for whoever looks after the machine.
 //!
-//! Model: one line, one write to standard error. Under a service manager that reads priorities (`JOURNAL_STREAM`
-//! is set and names our standard error, see `sd-daemon(3)`), each line starts with `<N>`; elsewhere with a word.
-//! Healthy is silent: requests that succeed are never logged.
+//! Model: one line, one write to standard error. Under a service manager that reads priorities
+//! (`JOURNAL_STREAM` is set and names our standard error, see `sd-daemon(3)`), each line starts
+//! with `<N>`; elsewhere with a word. Healthy is silent: requests that succeed are never logged.
 //!
-//! Invariant: a line is a line. Clients choose names, so control characters are replaced before writing.
+//! Invariant: a line is a line. Clients choose names, so control characters are replaced before
+//! writing.
 
 use std::fmt;
 use std::io::Write;
@@ -96,8 +97,8 @@ impl Reminder {
     }
 }
 
-/// Whether standard error is the stream that the service manager reads: a variable that was merely inherited
-/// names another file.
+/// Whether standard error is the stream that the service manager reads: a variable that was merely
+/// inherited names another file.
 fn is_journal() -> bool {
     let Some(stream) = std::env::var("JOURNAL_STREAM").ok() else { return false };
     let Some((device, inode)) = stream.split_once(':') else { return false };

@@ -1,6 +1,7 @@
 //! `talead`, the daemon.
 //!
-//! Exit codes: 0 a clean end, 1 it could not start or go on, 2 the command line or the configuration is wrong.
+//! Exit codes: 0 a clean end, 1 it could not start or go on, 2 the command line or the
+//! configuration is wrong.
 #![forbid(unsafe_code)]
 
 use lexopt::prelude::*;
@@ -96,7 +97,10 @@ fn parse(mut parser: lexopt::Parser) -> Result<(Command, Options), lexopt::Error
             Long("check") => command = Command::Check,
             Long("release") => release = Some(true),
             Long("version") => {
-                return Ok((Command::Print(format!("talead {}\n", env!("CARGO_PKG_VERSION"))), options));
+                return Ok((
+                    Command::Print(format!("talead {}\n", env!("CARGO_PKG_VERSION"))),
+                    options,
+                ));
             }
             Short('h') | Long("help") => return Ok((Command::Print(usage()), options)),
             Value(word) if word == partitions::HELPER => {
@@ -143,7 +147,10 @@ fn serve(options: &Options) -> ExitCode {
         log.info("the grants of an earlier boot are void");
     }
     if adoption.unreadable > 0 {
-        log.error(format_args!("{} records of the state file could not be read", adoption.unreadable));
+        log.error(format_args!(
+            "{} records of the state file could not be read",
+            adoption.unreadable
+        ));
     }
     if adoption.found > 0 {
         log.info(format_args!("took over {} of {} grants", adoption.kept, adoption.found));
@@ -176,7 +183,8 @@ fn refuse(error: &StartError) -> ExitCode {
     }
 }
 
-/// Where the running daemon listens: the command line, the environment, the configuration, the default.
+/// Where the running daemon listens: the command line, the environment, the configuration, the
+/// default.
 fn socket(options: &Options) -> PathBuf {
     let from_file = || {
         let machine = talea_os::machine::Machine::probe().ok()?;
@@ -190,7 +198,8 @@ fn socket(options: &Options) -> PathBuf {
         .unwrap_or_else(|| talea_proto::SOCKET_PATH.into())
 }
 
-/// A bug ends the daemon at once, without unwinding through half-done work; the next start takes the grants over.
+/// A bug ends the daemon at once, without unwinding through half-done work; the next start takes
+/// the grants over.
 fn abort_on_panic() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {

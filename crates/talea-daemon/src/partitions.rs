@@ -1,25 +1,29 @@
 //! Cpuset partitions for the `edf` plugins that ask for them (design, section 9).
 //!
-//! Model: `confine = "partition"` in the configuration is the administrator's word that each CPU of that plugin shall be
-//! a root domain of its own; on cgroup v1 that switches load balancing off for everybody, so nothing else makes one.
-//! They are made before the broker is told what the machine is, and from then on they are facts of it like any other.
+//! Model: `confine = "partition"` in the configuration is the administrator's word that each CPU of
+//! that plugin shall be a root domain of its own; on cgroup v1 that switches load balancing off for
+//! everybody, so nothing else makes one. They are made before the broker is told what the machine
+//! is, and from then on they are facts of it like any other.
 //!
-//! Absent on purpose: partitions on cgroup v2. Nobody who is outside can use their CPUs, and only whole processes can go
-//! in, out of their own groups; a client's process is not ours to move (docs/decisions/0005-no-partitions-on-v2.md).
-//! Those that the administrator has made are used as they are found.
+//! Absent on purpose: partitions on cgroup v2. Nobody who is outside can use their CPUs, and only
+//! whole processes can go in, out of their own groups; a client's process is not ours to move
+//! (docs/decisions/0005-no-partitions-on-v2.md). Those that the administrator has made are used as
+//! they are found.
 //!
-//! Life. They are kept as long as somebody needs them: a daemon that ends while deadline threads live in its care leaves
-//! them, as it leaves the grants, and the next one takes both over. They are undone when the daemon ends with no such
-//! thread left, when a daemon starts that does not want them, and by `talea doctor --repair`. What to undo is read from a
-//! journal beside the state file, whoever has written it and however that ended. Who holds the state file holds the
-//! journal.
+//! Life. They are kept as long as somebody needs them: a daemon that ends while deadline threads
+//! live in its care leaves them, as it leaves the grants, and the next one takes both over. They
+//! are undone when the daemon ends with no such thread left, when a daemon starts that does not
+//! want them, and by `talea doctor --repair`. What to undo is read from a journal beside the state
+//! file, whoever has written it and however that ended. Who holds the state file holds the journal.
 //!
-//! Rights. The directory in which cpusets are made has no write permission, not even for its owner: making and removing
-//! one takes CAP_DAC_OVERRIDE, which the daemon must not keep. So a helper keeps it: this program, started once more
-//! before rights are given up. It waits for one byte and undoes what the journal says; it knows nothing else.
+//! Rights. The directory in which cpusets are made has no write permission, not even for its owner:
+//! making and removing one takes CAP_DAC_OVERRIDE, which the daemon must not keep. So a helper
+//! keeps it: this program, started once more before rights are given up. It waits for one byte and
+//! undoes what the journal says; it knows nothing else.
 //!
-//! Trap: the kernel builds its deadline books anew at each of these changes, and gets them wrong when a deadline thread
-//! has left within its last period. So every change waits until the last one that we know of is past that.
+//! Trap: the kernel builds its deadline books anew at each of these changes, and gets them wrong
+//! when a deadline thread has left within its last period. So every change waits until the last one
+//! that we know of is past that.
 
 use crate::log::Log;
 use std::io::{self, Read, Write};
@@ -53,19 +57,22 @@ pub const HELPER: &str = "undo-partitions";
 /// What tells it to begin.
 const UNDO: u8 = b'u';
 
-/// What the helper does: waits until it is told to undo what `journal` says, or until the daemon has ended.
+/// What the helper does: waits until it is told to undo what `journal` says, or until the daemon
+/// has ended.
 ///
 /// # Errors
 /// Why it could not be done.
 pub fn help(journal: &Path) -> Result<(), String> {
     // The daemon decides when it is time, also where a service manager tells everybody to end.
-    let _held_back =
-        Signals::new(&[Signal::Term, Signal::Int, Signal::Hup]).map_err(|error| error.to_string())?;
+    let _held_back = Signals::new(&[Signal::Term, Signal::Int, Signal::Hup])
+        .map_err(|error| error.to_string())?;
     let rights = [Capability::DacOverride, Capability::SysNice];
     keep_only(CapSet::of(&rights)).map_err(|error| format!("giving up capabilities: {error}"))?;
     let mut word = [0];
     match io::stdin().read(&mut word) {
-        Ok(1) if word[0] == UNDO => partition::undo(journal).map(drop).map_err(|error| error.to_string()),
+        Ok(1) if word[0] == UNDO => {
+            partition::undo(journal).map(drop).map_err(|error| error.to_string())
+        }
         // A killed daemon leaves them to the next one.
         _ => Ok(()),
     }
@@ -95,10 +102,11 @@ fn alone(machine: &Machine, cpu: u32) -> bool {
     machine.domain_of(cpu).is_some_and(|domain| domain.cpus.len() == 1)
 }
 
-/// Makes, keeps or undoes partitions, as `setup` wants. `machine` is what was found, and afterwards what is there now;
-/// `state` is the open state file.
+/// Makes, keeps or undoes partitions, as `setup` wants. `machine` is what was found, and afterwards
+/// what is there now; `state` is the open state file.
 ///
-/// What can't be had is logged and no reason not to start: the plugin then serves nobody, and says so.
+/// What can't be had is logged and no reason not to start: the plugin then serves nobody, and says
+/// so.
 pub fn prepare(
     setup: &Setup,
     machine: &mut Machine,
@@ -109,7 +117,9 @@ pub fn prepare(
     let begun = match partition::begun(journal) {
         Ok(begun) => begun,
         Err(error) => {
-            log.error(format_args!("cpuset partitions of an earlier daemon can't be looked at: {error}"));
+            log.error(format_args!(
+                "cpuset partitions of an earlier daemon can't be looked at: {error}"
+            ));
             return None;
         }
     };
@@ -154,7 +164,8 @@ pub fn prepare(
     made
 }
 
-/// Without a helper there is nobody to undo them at the end, which the next start or a repair then does.
+/// Without a helper there is nobody to undo them at the end, which the next start or a repair then
+/// does.
 fn with_helper(cpus: CpuSet, journal: &Path, log: &Log) -> Option<Partitions> {
     match start_helper(journal) {
         Ok(helper) => Some(Partitions { cpus, helper }),
@@ -216,7 +227,8 @@ pub enum Repair {
     InUse,
 }
 
-/// Undoes what a broker that is gone has left. `state` is its open state file: whoever holds it is alone with the journal.
+/// Undoes what a broker that is gone has left. `state` is its open state file: whoever holds it is
+/// alone with the journal.
 ///
 /// # Errors
 /// What can't be undone, and why.
@@ -228,8 +240,10 @@ pub fn repair(state: &StateFile, journal: &Path) -> Result<Repair, String> {
     if records.any(|record| is_in_deadline_class(&record)) {
         return Ok(Repair::InUse);
     }
-    // Those that were put back a moment ago are not on record any more: as long as any could have had.
-    let longest = Machine::probe().map_or(Span::from_ns(4_194_304_000), |machine| machine.deadline_periods.1);
+    // Those that were put back a moment ago are not on record any more: as long as any could have
+    // had.
+    let longest =
+        Machine::probe().map_or(Span::from_ns(4_194_304_000), |machine| machine.deadline_periods.1);
     clock::sleep_until(clock::now().saturating_add(longest).saturating_add(MARGIN));
     partition::undo(journal).map_err(|error| error.to_string())?;
     Ok(Repair::Undone)

@@ -2,12 +2,15 @@
 //!
 //! Kept, each for its reason:
 //!
-//! - `CAP_SYS_NICE`: policies, priorities and affinities of threads of other users. The daemon's work.
-//! - `CAP_KILL`, only with foreign plugins: their hosts are of another user, and one that hangs must be ended.
+//! - `CAP_SYS_NICE`: policies, priorities and affinities of threads of other users. The daemon's
+//!   work.
+//! - `CAP_KILL`, only with foreign plugins: their hosts are of another user, and one that hangs
+//!   must be ended.
 //!
-//! Not kept: everything else. Identity comes from pidfds and from files of `/proc` that everybody may read; the
-//! configuration, the socket and the state file belong to the daemon's own user. On a machine whose `/proc` hides
-//! processes (`hidepid`), give the daemon the group that may see them, or it will not find its clients' threads.
+//! Not kept: everything else. Identity comes from pidfds and from files of `/proc` that everybody
+//! may read; the configuration, the socket and the state file belong to the daemon's own user. On a
+//! machine whose `/proc` hides processes (`hidepid`), give the daemon the group that may see them,
+//! or it will not find its clients' threads.
 
 use crate::log::Log;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -47,7 +50,8 @@ pub(crate) fn raise_descriptors() -> u64 {
     let hard = limit.maximum.unwrap_or(u64::MAX);
     if limit.current.is_some_and(|current| current < hard) {
         // The hard limit is always allowed.
-        let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+        let _ =
+            setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     }
     hard
 }

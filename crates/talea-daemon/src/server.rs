@@ -1,14 +1,15 @@
 //! The daemon's loop: what the kernel says goes into the broker, what the broker asks for is done.
 //!
-//! Model: one thread, one epoll set, twin of the simulation's driver (plate F). A round waits, reads the clock,
-//! takes at most one message from each connection that is ready (module `turns`: in which order, and how many of
-//! one user; module `alone`: what is spared when there is only one), and carries out the effects in order. The hot
-//! path is wait, receive, decode, decide, store, send: no allocation of ours, no other system call.
+//! Model: one thread, one epoll set, twin of the simulation's driver (plate F). A round waits,
+//! reads the clock, takes at most one message from each connection that is ready (module `turns`:
+//! in which order, and how many of one user; module `alone`: what is spared when there is only
+//! one), and carries out the effects in order. The hot path is wait, receive, decode, decide,
+//! store, send: no allocation of ours, no other system call.
 //!
-//! Invariants. The daemon never waits for a client: a reply that does not fit into its socket ends the
-//! connection, and what may take its time to close is closed elsewhere (module `closing`). A record lies in the
-//! state file before what it promises is done. A descriptor that can't be served is not watched, so that the loop
-//! never spins.
+//! Invariants. The daemon never waits for a client: a reply that does not fit into its socket ends
+//! the connection, and what may take its time to close is closed elsewhere (module `closing`). A
+//! record lies in the state file before what it promises is done. A descriptor that can't be served
+//! is not watched, so that the loop never spins.
 
 mod accept;
 mod adopt;
@@ -53,8 +54,9 @@ use turns::Turns;
 const ROUND: usize = 1024;
 /// Most ended threads that one round buries.
 const DEATHS: u32 = 4;
-/// How long the connections of a process that has ended may take to end by themselves, one after the other in their
-/// user's turns. What then is left of them, because a child has inherited the sockets, ends with the process.
+/// How long the connections of a process that has ended may take to end by themselves, one after
+/// the other in their user's turns. What then is left of them, because a child has inherited the
+/// sockets, ends with the process.
 const FAREWELL: Span = Span::from_ns(100_000_000);
 /// Room in a new state file; it grows by itself.
 const STATE_CAPACITY: usize = 64;
@@ -128,17 +130,29 @@ pub struct Server {
     outbox: Box<[u8; MESSAGE_MAX]>,
     wakeups: u64,
     state_failing: bool,
-    /// For what somebody could provoke as often as they like: connections turned away, and ends not watched.
+    /// For what somebody could provoke as often as they like: connections turned away, and ends not
+    /// watched.
     turned_away: Reminder,
     unwatched: Reminder,
     ending: Option<Ending>,
 }
 
 impl Server {
-    /// Starts the plugins and takes over what an earlier daemon has left. The error says what can't work.
+    /// Starts the plugins and takes over what an earlier daemon has left. The error says what can't
+    /// work.
     pub fn new(parts: Parts) -> Result<(Server, Adoption), String> {
-        let Parts { setup, machine, state, debts, partitions, listeners, signals, reload, host_program, log } =
-            parts;
+        let Parts {
+            setup,
+            machine,
+            state,
+            debts,
+            partitions,
+            listeners,
+            signals,
+            reload,
+            host_program,
+            log,
+        } = parts;
         let os = |what: &'static str| move |error: io::Error| format!("{what}: {error}");
         let hosts = Hosts::start(&setup, host_program.as_deref(), &log)?;
         let made = partitions.as_ref().map_or(CpuSet::EMPTY, |partitions| *partitions.cpus());
@@ -153,7 +167,9 @@ impl Server {
         }
         for (index, socket, stderr) in hosts.descriptors() {
             epoll.add(socket, Interest::READ, Token::Host(index).pack()).map_err(os("plugins"))?;
-            epoll.add(stderr, Interest::READ, Token::HostStderr(index).pack()).map_err(os("plugins"))?;
+            epoll
+                .add(stderr, Interest::READ, Token::HostStderr(index).pack())
+                .map_err(os("plugins"))?;
         }
         let alone = Alone::new(&epoll).map_err(os("timers"))?;
         let mut server = Server {
@@ -190,11 +206,13 @@ impl Server {
         Ok((server, adoption))
     }
 
-    /// A server for one client in this process: no socket in the file system, no signals, the same state file.
+    /// A server for one client in this process: no socket in the file system, no signals, the same
+    /// state file.
     ///
-    /// It holds the state alone, so two of them, or one and a daemon, can't give out the same thing twice; it
-    /// waits a few seconds for another to be done. [`Server::run`] returns when the client's end is closed; what
-    /// is owned by a process or a thread stays granted and is found by whoever opens the state next.
+    /// It holds the state alone, so two of them, or one and a daemon, can't give out the same thing
+    /// twice; it waits a few seconds for another to be done. [`Server::run`] returns when the
+    /// client's end is closed; what is owned by a process or a thread stays granted and is found by
+    /// whoever opens the state next.
     pub fn embedded(
         setup: Setup,
         machine: Machine,
@@ -240,9 +258,10 @@ impl Server {
 
     /// Serves until the end.
     //
-    // Wait, receive and send are made in this frame, for speed: everything that leads to them is inlined. Inside the
-    // kernel the processor's return stack is overwritten, so the first return out of a function that made a system call
-    // is mispredicted, and costs up to 0.7 µs where a virtual machine makes wrong guesses dear.
+    // Wait, receive and send are made in this frame, for speed: everything that leads to them is
+    // inlined. Inside the kernel the processor's return stack is overwritten, so the first return
+    // out of a function that made a system call is mispredicted, and costs up to 0.7 µs where a
+    // virtual machine makes wrong guesses dear.
     pub fn run(&mut self) -> io::Result<Ending> {
         let mut events = Events::with_capacity(ROUND);
         loop {
@@ -325,7 +344,8 @@ impl Server {
             match Token::unpack(event.token) {
                 Token::Session(id) => self.take_turn(now, id, event.is_hangup()),
                 Token::Crowd(uid) => self.take_turn_of_crowd(now, uid),
-                // The rest is reported again: a thousand threads that end at once are nobody's turn.
+                // The rest is reported again: a thousand threads that end at once are nobody's
+                // turn.
                 Token::Thread(_) if deaths >= DEATHS => {}
                 Token::Thread(id) => {
                     deaths += 1;
@@ -393,7 +413,9 @@ impl Server {
     }
 
     fn signalled(&mut self, now: Time) {
-        while let Some(signal) = self.signals.as_ref().and_then(|signals| signals.take().ok().flatten()) {
+        while let Some(signal) =
+            self.signals.as_ref().and_then(|signals| signals.take().ok().flatten())
+        {
             match signal {
                 Signal::Term | Signal::Int => self.ending = Some(Ending::Signal),
                 Signal::Hup => {

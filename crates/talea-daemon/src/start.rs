@@ -1,7 +1,7 @@
 //! From a configuration file to a running server, or to a clear reason why not.
 //!
-//! Invariant: a daemon runs with all of its configuration or not at all, and never with a file that somebody
-//! else could have written (checklist R26).
+//! Invariant: a daemon runs with all of its configuration or not at all, and never with a file that
+//! somebody else could have written (checklist R26).
 
 use crate::log::Log;
 use crate::partitions;
@@ -20,7 +20,8 @@ use talea_os::{files, users};
 use talea_system::config::{self, DaemonSetup, Loaded, LogLevel, Names, Target};
 use talea_system::diagnostic;
 
-/// Where the configuration lies unless told otherwise. An installation elsewhere has its own, which is built in.
+/// Where the configuration lies unless told otherwise. An installation elsewhere has its own, which
+/// is built in.
 pub const CONFIG_PATH: &str = match option_env!("TALEA_CONFIG") {
     Some(path) => path,
     None => "/etc/talea/talead.toml",
@@ -61,7 +62,9 @@ pub enum StartError {
 impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            StartError::Configuration(text) | StartError::Other(text) => f.write_str(text.trim_end()),
+            StartError::Configuration(text) | StartError::Other(text) => {
+                f.write_str(text.trim_end())
+            }
         }
     }
 }
@@ -97,15 +100,18 @@ pub fn load(path: &Path, machine: &Machine) -> Result<Loaded, StartError> {
     file.take(config::FILE_MAX as u64 + 1)
         .read_to_end(&mut bytes)
         .map_err(|error| StartError::Configuration(format!("{}: {error}", path.display())))?;
-    let origin =
-        path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into());
+    let origin = path
+        .file_name()
+        .map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into());
     config::read_bytes(&bytes, &origin, &MachineNames, &Target::new(machine.online))
         .map_err(|found| StartError::Configuration(diagnostic::render(&found, false)))
 }
 
-/// Checks everything that [`start`] would check without touching anything: the file, and the plugins' objects.
+/// Checks everything that [`start`] would check without touching anything: the file, and the
+/// plugins' objects.
 pub fn check(options: &Options) -> Result<Loaded, StartError> {
-    let machine = Machine::probe().map_err(|error| StartError::Other(format!("this machine: {error}")))?;
+    let machine =
+        Machine::probe().map_err(|error| StartError::Other(format!("this machine: {error}")))?;
     let loaded = load(&options.config, &machine)?;
     for (plugin, origin) in loaded.setup.plugins.iter().zip(&loaded.plugin_origins) {
         if let PluginKind::Foreign(foreign) = &plugin.kind {
@@ -129,11 +135,14 @@ pub struct Started {
     pub address: String,
 }
 
-/// Starts the daemon: signals, file, socket, state, plugins, what was left behind, and last giving up rights.
+/// Starts the daemon: signals, file, socket, state, plugins, what was left behind, and last giving
+/// up rights.
 pub fn start(options: &Options) -> Result<Started, StartError> {
-    let other = |what: &'static str| move |error: io::Error| StartError::Other(format!("{what}: {error}"));
+    let other =
+        |what: &'static str| move |error: io::Error| StartError::Other(format!("{what}: {error}"));
     // Before anything could start a thread.
-    let signals = Signals::new(&[Signal::Term, Signal::Int, Signal::Hup]).map_err(other("signals"))?;
+    let signals =
+        Signals::new(&[Signal::Term, Signal::Int, Signal::Hup]).map_err(other("signals"))?;
     let mut machine = Machine::probe().map_err(other("this machine"))?;
     let loaded = load(&options.config, &machine)?;
     let daemon = &loaded.daemon;
@@ -142,7 +151,8 @@ pub fn start(options: &Options) -> Result<Started, StartError> {
         log.warning(format_args!("{}:{}: {}", warning.origin, warning.line, warning.what));
     }
     let descriptors = rights::raise_descriptors();
-    // A socket, a pidfd for its process; a pidfd for each thread; some for ourselves; and for threads in the deadline class.
+    // A socket, a pidfd for its process; a pidfd for each thread; some for ourselves; and for
+    // threads in the deadline class.
     let quota = &loaded.setup.quota;
     let wanted = u64::from(quota.sessions) * 2 + u64::from(quota.specs) + 64;
     let wanted = wanted + talea_os::thread::descriptors_kept(wanted);
@@ -152,19 +162,28 @@ pub fn start(options: &Options) -> Result<Started, StartError> {
         ));
     }
     let socket = options.socket.clone().unwrap_or_else(|| daemon.socket.clone().into());
-    let directory = options.state_directory.clone().unwrap_or_else(|| daemon.state_directory.clone().into());
+    let directory =
+        options.state_directory.clone().unwrap_or_else(|| daemon.state_directory.clone().into());
     make_directory(&directory)?;
     let (listeners, address) = listen(&socket, daemon)?;
     let state_path = directory.join(STATE_FILE);
-    let state = Server::open_state(&state_path).map_err(|error| StartError::Other(error.to_string()))?;
+    let state =
+        Server::open_state(&state_path).map_err(|error| StartError::Other(error.to_string()))?;
     files::check_trusted(&state_path).map_err(|error| StartError::Other(error.to_string()))?;
-    let debts = Server::keep_debts(&state_path).map_err(|error| StartError::Other(error.to_string()))?;
+    let debts =
+        Server::keep_debts(&state_path).map_err(|error| StartError::Other(error.to_string()))?;
     // Before rights are given up, and before the broker is told what the machine is.
-    let partitions =
-        partitions::prepare(&loaded.setup, &mut machine, &state, &partitions::journal_of(&state_path), &log);
+    let partitions = partitions::prepare(
+        &loaded.setup,
+        &mut machine,
+        &state,
+        &partitions::journal_of(&state_path),
+        &log,
+    );
     let made = partitions.as_ref().map_or(CpuSet::EMPTY, |partitions| *partitions.cpus());
     complain_about_domains(&loaded.setup, &machine, &made, &log);
-    let has_hosts = loaded.setup.plugins.iter().any(|plugin| matches!(plugin.kind, PluginKind::Foreign(_)));
+    let has_hosts =
+        loaded.setup.plugins.iter().any(|plugin| matches!(plugin.kind, PluginKind::Foreign(_)));
     let parts = Parts {
         setup: loaded.setup,
         reload: Some(reload(options.config.clone(), machine.clone(), log)),
@@ -189,14 +208,19 @@ fn complain_about_domains(setup: &Setup, machine: &Machine, made: &CpuSet, log: 
     let machine = crate::convert::machine(machine, made);
     for plugin in &setup.plugins {
         let PluginKind::Edf(options) = &plugin.kind else { continue };
-        let alone = machine.partitionable.union(&machine.partitionable_opt_in).intersection(&plugin.cpus);
+        let alone =
+            machine.partitionable.union(&machine.partitionable_opt_in).intersection(&plugin.cpus);
         let pinned = options.confine != Confine::Global && !alone.is_empty();
-        let whole = options.confine != Confine::Partition && machine.root_domains.contains(&plugin.cpus);
+        let whole =
+            options.confine != Confine::Partition && machine.root_domains.contains(&plugin.cpus);
         if !pinned && !whole {
             let domains: Vec<String> =
                 machine.root_domains.iter().map(|cpus| format!("\"{cpus}\"")).collect();
-            let or =
-                if v1 { ", or `confine` = \"partition\"" } else { ", or make each of them a partition root" };
+            let or = if v1 {
+                ", or `confine` = \"partition\""
+            } else {
+                ", or make each of them a partition root"
+            };
             log.warning(format_args!(
                 "plugin `{}` serves nobody: the kernel admits deadline threads to whole root domains, and its CPUs \
                  {} are none; give it `cpus` = {}{or}",
@@ -219,18 +243,19 @@ fn listen(socket: &Path, daemon: &DaemonSetup) -> Result<(Vec<Listener>, String)
     if let Some(parent) = socket.parent() {
         make_directory(parent)?;
     }
-    let access = Access { mode: daemon.socket_mode, uid: daemon.socket_owner, gid: daemon.socket_group };
+    let access =
+        Access { mode: daemon.socket_mode, uid: daemon.socket_owner, gid: daemon.socket_group };
     let listener = Listener::bind(socket, access, BACKLOG).map_err(|error| match error {
-        seqpacket::BindError::InUse { .. } => {
-            StartError::Other(format!("another talead is running: {error}; stop it with `talead stop`"))
-        }
+        seqpacket::BindError::InUse { .. } => StartError::Other(format!(
+            "another talead is running: {error}; stop it with `talead stop`"
+        )),
         error => StartError::Other(error.to_string()),
     })?;
     Ok((vec![listener], socket.display().to_string()))
 }
 
-/// A directory that everybody may enter and nobody else may write, if it is not there yet. One in which others could put
-/// another socket, lock or state file in our place will not do.
+/// A directory that everybody may enter and nobody else may write, if it is not there yet. One in
+/// which others could put another socket, lock or state file in our place will not do.
 fn make_directory(path: &Path) -> Result<(), StartError> {
     use std::os::unix::fs::DirBuilderExt;
     match std::fs::DirBuilder::new().mode(0o755).create(path) {
@@ -250,7 +275,10 @@ fn reload(path: PathBuf, machine: Machine, log: Log) -> Reload {
         match loaded {
             Ok(loaded) => {
                 for warning in &loaded.warnings {
-                    log.warning(format_args!("{}:{}: {}", warning.origin, warning.line, warning.what));
+                    log.warning(format_args!(
+                        "{}:{}: {}",
+                        warning.origin, warning.line, warning.what
+                    ));
                 }
                 log.info(format_args!("{} was read again", path.display()));
                 Some(loaded.setup)

@@ -19,8 +19,10 @@ pub fn stop(socket: &Path, release: bool) -> Result<(), String> {
     let mut buffer = vec![0; MESSAGE_MAX];
     let mut ask = |seq: u32, request: Request| -> Result<Reply, String> {
         let length = request.encode(seq, &mut buffer[..]);
-        seqpacket::send_waiting(&daemon, &buffer[..length], None).map_err(|error| error.to_string())?;
-        let received = seqpacket::recv_waiting(&daemon, &mut buffer).map_err(|error| error.to_string())?;
+        seqpacket::send_waiting(&daemon, &buffer[..length], None)
+            .map_err(|error| error.to_string())?;
+        let received =
+            seqpacket::recv_waiting(&daemon, &mut buffer).map_err(|error| error.to_string())?;
         match decode_reply(&buffer[..received.len]) {
             Ok((_, reply)) => Ok(reply),
             Err(_) if received.len == 0 => Err("the daemon hung up".to_owned()),
@@ -29,12 +31,16 @@ pub fn stop(socket: &Path, release: bool) -> Result<(), String> {
     };
     match ask(1, Request::Hello { min: VERSION, max: VERSION })? {
         Reply::Welcome { .. } => {}
-        Reply::Refused(refusal) => return Err(format!("the daemon refused: {}", crate::words::of(&refusal))),
+        Reply::Refused(refusal) => {
+            return Err(format!("the daemon refused: {}", crate::words::of(&refusal)));
+        }
         _ => return Err("the daemon's answer could not be understood".to_owned()),
     }
     match ask(2, Request::Stop { release })? {
         Reply::Done => Ok(()),
-        Reply::Refused(refusal) => Err(format!("the daemon refused: {}", crate::words::of(&refusal))),
+        Reply::Refused(refusal) => {
+            Err(format!("the daemon refused: {}", crate::words::of(&refusal)))
+        }
         _ => Err("the daemon's answer could not be understood".to_owned()),
     }
 }

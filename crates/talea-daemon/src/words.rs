@@ -31,7 +31,9 @@ impl fmt::Display for Line<'_> {
                         write!(f, " ({:?} {} against {})", no.field, no.asked, no.limit)?;
                     }
                 }
-                Said::Denied { code, field, .. } => write!(f, "; {}: {code:?} ({field:?})", answer.name)?,
+                Said::Denied { code, field, .. } => {
+                    write!(f, "; {}: {code:?} ({field:?})", answer.name)?
+                }
                 Said::Ok { .. } | Said::Partial { .. } => {}
             }
         }

@@ -30,7 +30,9 @@ impl Names for Nobody {
 fn setup(machine: &Machine) -> Setup {
     let text = "[daemon]\naccess = \"off\"\n[[plugin]]\nname = \"rm\"\nkind = \"rm\"\ncpus = \"all\"\n\
                 priorities = \"10-19\"\n";
-    config::read(text, "test", &Nobody, &Target::new(machine.online)).expect("a configuration").setup
+    config::read(text, "test", &Nobody, &Target::new(machine.online))
+        .expect("a configuration")
+        .setup
 }
 
 /// A folder of this test's own; removed when all is well.
@@ -38,7 +40,8 @@ struct Folder(PathBuf);
 
 impl Folder {
     fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("talea-embedded-{}-{name}", std::process::id()));
+        let path =
+            std::env::temp_dir().join(format!("talea-embedded-{}-{name}", std::process::id()));
         std::fs::create_dir_all(&path).expect("a folder");
         Folder(path)
     }

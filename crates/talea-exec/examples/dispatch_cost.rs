@@ -1,9 +1,9 @@
-//! What the executor costs on this machine: the lock of a root, a dispatcher's work per job, and by how much a budget is
-//! overrun.
+//! What the executor costs on this machine: the lock of a root, a dispatcher's work per job, and by
+//! how much a budget is overrun.
 //!
-//! Medians of several rounds, each between two of its baseline; needs the right to real-time priorities. On a virtual
-//! machine most of a wake-up is the hypervisor's, so the baseline (an empty loop that sleeps to the same times) says more
-//! than the number.
+//! Medians of several rounds, each between two of its baseline; needs the right to real-time
+//! priorities. On a virtual machine most of a wake-up is the hypervisor's, so the baseline (an
+//! empty loop that sleeps to the same times) says more than the number.
 #![forbid(unsafe_code)]
 #![allow(clippy::cast_precision_loss, reason = "nobody runs for 104 days")]
 
@@ -63,8 +63,13 @@ fn run(levels: usize, cpus: u32) -> Result<(f64, f64), Failure> {
     });
     let load = Load::new(arrivals.collect(), vec![Work::from_ns(20_000)]);
     let tasks = vec![TaskPlan { load, body: work::spender() }];
-    let plan =
-        RootPlan { tree: &tree, tasks, changes: Vec::new(), flows: Vec::new(), cpus: (0..cpus).collect() };
+    let plan = RootPlan {
+        tree: &tree,
+        tasks,
+        changes: Vec::new(),
+        flows: Vec::new(),
+        cpus: (0..cpus).collect(),
+    };
     let duration = Span::from_ns(JOBS * PERIOD.as_ns());
     let options = Options { audit: false, monitor: false, ..Options::new(duration) };
     let report = execute(vec![plan], &options)?;
@@ -74,7 +79,8 @@ fn run(levels: usize, cpus: u32) -> Result<(f64, f64), Failure> {
     Ok((used as f64 / JOBS as f64 / 1e3, steps as f64 / JOBS as f64))
 }
 
-/// A greedy client of a server with 2 ms every 10 ms: by how much it goes beyond each budget, in µs, sorted.
+/// A greedy client of a server with 2 ms every 10 ms: by how much it goes beyond each budget, in
+/// µs, sorted.
 fn overruns(cpu: u32) -> Result<Vec<f64>, Failure> {
     const BUDGET: u64 = 2_000_000;
     let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::FixedPriority));
@@ -86,7 +92,8 @@ fn overruns(cpu: u32) -> Result<Vec<f64>, Failure> {
     let arrivals = vec![Arrival { seen: Time::ZERO, nominal: Time::ZERO }];
     let load = Load::new(arrivals, vec![Work::from_ns(10_000_000_000)]);
     let tasks = vec![TaskPlan { load, body: work::spender() }];
-    let plan = RootPlan { tree: &tree, tasks, changes: Vec::new(), flows: Vec::new(), cpus: vec![cpu] };
+    let plan =
+        RootPlan { tree: &tree, tasks, changes: Vec::new(), flows: Vec::new(), cpus: vec![cpu] };
     let options = Options { audit: false, ..Options::new(Span::from_ns(1_000_000_000)) };
     let report = execute(vec![plan], &options)?;
     let (mut used, mut over) = (0, Vec::new());

@@ -1,8 +1,8 @@
 //! Who ran in what order: what a run and a simulation must have in common.
 //!
-//! Model: per instant, the jobs that ended, by number of the task, then the CPUs that went over to somebody else or to
-//! nobody, by number of the CPU. What was ordered and taken back within an instant never happened. Times are kept to
-//! be shown, not to be compared.
+//! Model: per instant, the jobs that ended, by number of the task, then the CPUs that went over to
+//! somebody else or to nobody, by number of the CPU. What was ordered and taken back within an
+//! instant never happened. Times are kept to be shown, not to be compared.
 
 use crate::record::{Entry, What};
 use std::collections::BTreeMap;
@@ -52,8 +52,8 @@ impl Course {
         Course { has: vec![None; cpus as usize], ..Course::default() }
     }
 
-    /// What the orders of a record make of it. Turns of CPUs that there are not are left out; whether a record is one of this
-    /// machine is for the replay to say.
+    /// What the orders of a record make of it. Turns of CPUs that there are not are left out;
+    /// whether a record is one of this machine is for the replay to say.
     pub fn of(cpus: u32, record: &[Entry]) -> Course {
         let mut course = Course::new(cpus);
         // By task: the job that was last ordered to run, which is the one that ends.
@@ -127,7 +127,8 @@ impl Course {
         &self.turns
     }
 
-    /// The first place where this course and another part: the place, what this one has there, and the other.
+    /// The first place where this course and another part: the place, what this one has there, and
+    /// the other.
     pub fn parts_from(&self, other: &Course) -> Option<(usize, Option<Turn>, Option<Turn>)> {
         let longest = self.turns.len().max(other.turns.len());
         (0..longest).find_map(|at| {

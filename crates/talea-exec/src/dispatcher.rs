@@ -1,9 +1,9 @@
 //! The loop of one dispatcher; the twin of the simulator's.
 //!
-//! Note how often the bell has rung; take the lock; read the clock; read the mail; step; set the alarm; give the lock back;
-//! sleep until the alarm or the bell. Whatever is posted after the mail was read has rung the bell, so it is not slept
-//! over; so has a worker that stepped after that and left something to be looked at sooner ([`office`](crate::office)).
-//! Nothing here allocates.
+//! Note how often the bell has rung; take the lock; read the clock; read the mail; step; set the
+//! alarm; give the lock back; sleep until the alarm or the bell. Whatever is posted after the mail
+//! was read has rung the bell, so it is not slept over; so has a worker that stepped after that and
+//! left something to be looked at sooner ([`office`](crate::office)). Nothing here allocates.
 
 use crate::mailbox::Mailbox;
 use crate::mechanism::Mechanism;
@@ -37,8 +37,9 @@ pub struct Effort {
     pub locked: Span,
     /// The longest.
     pub locked_most: Span,
-    /// The longest that it was at it: from the first look at the clock of a wake to the last. By two looks that it takes anyway, so without what the
-    /// kernel needs to wake it and to put it to sleep.
+    /// The longest that it was at it: from the first look at the clock of a wake to the last. By
+    /// two looks that it takes anyway, so without what the kernel needs to wake it and to put it to
+    /// sleep.
     pub longest: Span,
     /// When it left, on the run's own time line.
     pub left: Time,
@@ -83,8 +84,8 @@ pub(crate) fn enter(cpu: u32, ranks: Ranks) -> io::Result<()> {
     ranks.dispatcher(tid)
 }
 
-/// However its dispatcher leaves: the other dispatchers of its root are called off, those of all roots if it falls; the
-/// root is closed, and its workers are ordinary threads that end.
+/// However its dispatcher leaves: the other dispatchers of its root are called off, those of all
+/// roots if it falls; the root is closed, and its workers are ordinary threads that end.
 struct Leaving<'a, M: Mechanism>(&'a Stage, &'a PiLock<Office<M>>);
 
 impl<M: Mechanism> Drop for Leaving<'_, M> {
@@ -98,7 +99,8 @@ impl<M: Mechanism> Drop for Leaving<'_, M> {
     }
 }
 
-/// How late the calling thread is awake after a time, where nothing disturbs it: the least of some short sleeps.
+/// How late the calling thread is awake after a time, where nothing disturbs it: the least of some
+/// short sleeps.
 fn least_late() -> Span {
     const SLEEPS: u32 = 8;
     const SLEEP: Span = Span::from_ns(100_000);
@@ -131,7 +133,8 @@ fn rest(bell: &Bell, heard: u32, due: Time, spin: Span) -> Woken {
     Woken::Due
 }
 
-/// Drives the root of `office` as the dispatcher of its CPU `cpu` from the zero of `time` to its end.
+/// Drives the root of `office` as the dispatcher of its CPU `cpu` from the zero of `time` to its
+/// end.
 pub(crate) fn drive<M: Mechanism>(
     cpu: usize,
     stage: &Stage,

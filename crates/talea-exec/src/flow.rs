@@ -1,10 +1,13 @@
-//! Tokens that jobs move themselves: how many data lie in a channel, as its two ends and the machine see it.
+//! Tokens that jobs move themselves: how many data lie in a channel, as its two ends and the
+//! machine see it.
 //!
-//! Model (docs/model.md, section 8): what a job puts becomes visible when it ends, and what it takes makes room when it ends. So both
-//! are counted here while the job runs, told to the machine in the step of its end, under the machine's lock, and only then
-//! settled: an end that asks in between sees what the machine sees. One task puts and one takes, and the jobs of a task come one
-//! after the other; so each count has one writer at a time. Who puts and who takes hold no lock meanwhile: what makes a datum theirs, and a cell that
-//! somebody has emptied, is the count that they have found (`Tokens`, in all interleavings in the tests below).
+//! Model (docs/model.md, section 8): what a job puts becomes visible when it ends, and what it
+//! takes makes room when it ends. So both are counted here while the job runs, told to the machine
+//! in the step of its end, under the machine's lock, and only then settled: an end that asks in
+//! between sees what the machine sees. One task puts and one takes, and the jobs of a task come one
+//! after the other; so each count has one writer at a time. Who puts and who takes hold no lock
+//! meanwhile: what makes a datum theirs, and a cell that somebody has emptied, is the count that
+//! they have found (`Tokens`, in all interleavings in the tests below).
 
 use crate::letters::Word;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -51,8 +54,8 @@ impl Flow {
         self.tokens.visible.load(Ordering::Acquire)
     }
 
-    /// A run is over, and so many tokens have activated nobody: the rest is of no use to another run. Their data are whoever kept
-    /// them's to throw away, the oldest first.
+    /// A run is over, and so many tokens have activated nobody: the rest is of no use to another
+    /// run. Their data are whoever kept them's to throw away, the oldest first.
     pub(crate) fn leave(&self, unclaimed: u32) {
         self.tokens.leave(self.size, unclaimed);
     }
@@ -90,7 +93,12 @@ struct Tokens<W = AtomicU32> {
 
 impl<W: Word> Tokens<W> {
     fn new(size: u32, there: u32) -> Tokens<W> {
-        Tokens { visible: W::new(there), room: W::new(size - there), pushed: W::new(0), popped: W::new(0) }
+        Tokens {
+            visible: W::new(there),
+            room: W::new(size - there),
+            pushed: W::new(0),
+            popped: W::new(0),
+        }
     }
 
     fn push(&self) -> bool {
@@ -128,7 +136,8 @@ impl<W: Word> Tokens<W> {
         mutate!(
             "exec-flow-room",
             {
-                self.room.add(popped, mutate!("exec-flow-order", Ordering::AcqRel, Ordering::Relaxed));
+                self.room
+                    .add(popped, mutate!("exec-flow-order", Ordering::AcqRel, Ordering::Relaxed));
             },
             {}
         );
@@ -186,7 +195,8 @@ mod tests {
     /// In a cell that its last datum was taken out of.
     const TAKEN: u32 = 0;
 
-    /// A channel as its two ends use it: what they have found in the flow is all that lets them at a cell.
+    /// A channel as its two ends use it: what they have found in the flow is all that lets them at
+    /// a cell.
     struct Channel {
         tokens: Tokens<Shared>,
         cells: [Shared; SIZE as usize],
@@ -236,8 +246,11 @@ mod tests {
         model.preemption_bound = Some(3);
         model.check(move || {
             let word = || Shared::new(0);
-            let channel =
-                Channel { tokens: Tokens::new(SIZE, 0), cells: [word(), word()], machine: Mutex::new(0) };
+            let channel = Channel {
+                tokens: Tokens::new(SIZE, 0),
+                cells: [word(), word()],
+                machine: Mutex::new(0),
+            };
             check(Arc::new(channel));
         });
     }
@@ -266,15 +279,16 @@ mod tests {
             });
             let put = source.join().unwrap();
             let lies = *channel.machine.lock().unwrap();
-            let [visible, room] =
-                [&channel.tokens.visible, &channel.tokens.room].map(|word| word.load(Ordering::Acquire));
+            let [visible, room] = [&channel.tokens.visible, &channel.tokens.room]
+                .map(|word| word.load(Ordering::Acquire));
             assert_eq!((lies, visible, room), (put - taken, put - taken, SIZE + taken - put));
         });
     }
 
     #[test]
     fn y10_in_every_interleaving_another_thread_may_step_the_machine_for_the_end_of_a_job() {
-        // A worker whose job has ended puts itself on a list, and the dispatcher finds it there: a release and an acquire.
+        // A worker whose job has ended puts itself on a list, and the dispatcher finds it there: a
+        // release and an acquire.
         model(|channel| {
             let told = Arc::new(Shared::new(0));
             let source = thread::spawn({

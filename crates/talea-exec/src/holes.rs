@@ -1,9 +1,11 @@
 //! When did a CPU stand still for everybody?
 //!
-//! The independent monitor: a thread on the CPU, above everything that a run may order, asks to be woken at a fixed distance.
-//! If it is late, no decision of ours made it so: the CPU was taken away (by the hypervisor, by firmware, by the kernel
-//! with interrupts off). Costs about 20 µs a look on a virtual machine. Holes no longer than [`UNSEEN`] may stay unseen. A hole is
-//! booked from when the monitor was due until it ran: that much is sure, and how long before it had begun nobody knows.
+//! The independent monitor: a thread on the CPU, above everything that a run may order, asks to be
+//! woken at a fixed distance. If it is late, no decision of ours made it so: the CPU was taken away
+//! (by the hypervisor, by firmware, by the kernel with interrupts off). Costs about 20 µs a look on
+//! a virtual machine. Holes no longer than [`UNSEEN`] may stay unseen. A hole is booked from when
+//! the monitor was due until it ran: that much is sure, and how long before it had begun nobody
+//! knows.
 //!
 //! Runs have their own; [`Monitor`] is for whoever measures without one.
 
@@ -18,7 +20,8 @@ use talea_core::{CpuSet, Span, Time, Work};
 use talea_os::sched::{self, Attr, Policy};
 use talea_os::{Tid, clock};
 
-/// From when to when nothing ran: on the run's own time line, or on the machine's clock if a [`Monitor`] saw it.
+/// From when to when nothing ran: on the run's own time line, or on the machine's clock if a
+/// [`Monitor`] saw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hole {
     /// The CPU, as the kernel counts.
@@ -40,10 +43,12 @@ impl Hole {
 pub const DISTANCE: Span = Span::from_ns(1_000_000);
 /// Being late by less is the ordinary cost of waking up.
 const LATE: Span = Span::from_ns(300_000);
-/// A hole that begins just behind a look and is no longer than this is late by no more than waking up is: no run's monitor sees it.
+/// A hole that begins just behind a look and is no longer than this is late by no more than waking
+/// up is: no run's monitor sees it.
 pub const UNSEEN: Span = Span::from_ns(DISTANCE.as_ns() + LATE.as_ns());
-/// So far behind whole distances from a run's zero its monitor looks: a look takes some ten microseconds from whoever runs, and what is
-/// described in milliseconds, or tenths of them, begins and ends at other times.
+/// So far behind whole distances from a run's zero its monitor looks: a look takes some ten
+/// microseconds from whoever runs, and what is described in milliseconds, or tenths of them, begins
+/// and ends at other times.
 const ASIDE: Span = Span::from_ns(620_000);
 /// More than this many holes say nothing that the first ones did not.
 const MOST: usize = 20_000;
@@ -70,7 +75,8 @@ impl Looks {
         })
     }
 
-    /// When to look next, awake at `awake` for a look at `due`: at whole distances from it. What was missed is not made up for.
+    /// When to look next, awake at `awake` for a look at `due`: at whole distances from it. What
+    /// was missed is not made up for.
     fn next(&self, due: Time, awake: Time) -> Time {
         let missed = awake.since(due).as_ns() / self.distance.as_ns();
         mutate!(
@@ -89,7 +95,8 @@ pub struct Monitor {
 }
 
 impl Monitor {
-    /// Starts on `cpu`, as a SCHED_FIFO thread of that priority: above all that is to be excused by what it sees.
+    /// Starts on `cpu`, as a SCHED_FIFO thread of that priority: above all that is to be excused by
+    /// what it sees.
     pub fn start(cpu: u32, priority: u8, looks: Looks) -> Monitor {
         let stop = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&stop);
@@ -114,12 +121,13 @@ pub(crate) fn enter(cpu: u32, ranks: Ranks) -> io::Result<()> {
     ranks.watchdog(Tid::current())
 }
 
-/// Above workers of SCHED_DEADLINE nothing stands: there the monitor has a reservation of its own, of six thousandths of the CPU, with
-/// a shorter deadline than they have, and looks less often.
+/// Above workers of SCHED_DEADLINE nothing stands: there the monitor has a reservation of its own,
+/// of six thousandths of the CPU, with a shorter deadline than they have, and looks less often.
 const RARELY: Span = Span::from_ns(10_000_000);
 
-/// So long after it was woken for the last time such a monitor has a new budget. One that is woken between its deadline and its period gets
-/// the next budget at the end of that period, and the one behind that is a period later still.
+/// So long after it was woken for the last time such a monitor has a new budget. One that is woken
+/// between its deadline and its period gets the next budget at the end of that period, and the one
+/// behind that is a period later still.
 pub(crate) const SETTLED: Span = Span::from_ns(2 * RARELY.as_ns());
 
 /// Puts the calling thread where the monitor of `cpu` stands that looks so rarely.
@@ -130,10 +138,14 @@ pub(crate) fn enter_reserved(cpu: u32) -> io::Result<()> {
     claim(Policy::Deadline { runtime, deadline, period })
 }
 
-/// The same as [`watch`], by one that stands there. What was missed before the look that was late belongs to the hole.
+/// The same as [`watch`], by one that stands there. What was missed before the look that was late
+/// belongs to the hole.
 pub(crate) fn watch_rarely(cpu: u32, zero: Time, stop: &AtomicBool) -> Vec<Hole> {
     let earlier = RARELY.as_ns() - DISTANCE.as_ns();
-    let of = |hole: Hole| Hole { from: Time::from_ns(hole.from.as_ns().saturating_sub(earlier)), ..hole };
+    let of = |hole: Hole| Hole {
+        from: Time::from_ns(hole.from.as_ns().saturating_sub(earlier)),
+        ..hole
+    };
     let looks = Looks { distance: RARELY, ..Looks::OF_RUNS };
     // Its reservation is to have rested for as long as it is.
     since(zero, look(cpu, zero, stop, looks, |_, awake| awake + RARELY)).map(of).collect()

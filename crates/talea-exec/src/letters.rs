@@ -1,11 +1,13 @@
 //! A list that many write to and one empties: who has something to say.
 //!
-//! R. K. Treiber, "Systems programming: coping with parallelism", IBM RJ 5118, 1986: writers put themselves in front with one
-//! compare-and-swap. The reader takes all at once, so that nothing is ever taken from the middle and a head that comes
-//! back (ABA) does no harm. What a writer did before is visible to whoever finds it in the list: each put releases, also on
-//! behalf of those whose head it replaced, and the taking acquires.
+//! R. K. Treiber, "Systems programming: coping with parallelism", IBM RJ 5118, 1986: writers put
+//! themselves in front with one compare-and-swap. The reader takes all at once, so that nothing is
+//! ever taken from the middle and a head that comes back (ABA) does no harm. What a writer did
+//! before is visible to whoever finds it in the list: each put releases, also on behalf of those
+//! whose head it replaced, and the taking acquires.
 //!
-//! The words are a parameter, so that a model checker runs the same code through all interleavings (the tests below).
+//! The words are a parameter, so that a model checker runs the same code through all interleavings
+//! (the tests below).
 
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use talea_core::mutate;
@@ -131,7 +133,8 @@ pub(crate) mod tests {
 
     const WRITERS: usize = 2;
 
-    /// What a futex does, in terms of the model checker: who waits for a value is asleep exactly while it stands.
+    /// What a futex does, in terms of the model checker: who waits for a value is asleep exactly
+    /// while it stands.
     #[derive(Debug)]
     pub(crate) struct Bell {
         word: Shared,
@@ -215,7 +218,8 @@ pub(crate) mod tests {
         });
     }
 
-    /// As a dispatcher does: hear, take, sleep over what was heard. A lost wake-up is a deadlock, which is found.
+    /// As a dispatcher does: hear, take, sleep over what was heard. A lost wake-up is a deadlock,
+    /// which is found.
     fn listen(writers: usize) {
         let desk = desk();
         for who in 0..writers {
@@ -239,7 +243,8 @@ pub(crate) mod tests {
     #[test]
     fn in_every_interleaving_a_reader_that_listens_first_sleeps_over_nothing() {
         loom::model(|| listen(1));
-        // With two there are too many; few bugs need more than two preemptions (Musuvathi and Qadeer, PLDI 2007).
+        // With two there are too many; few bugs need more than two preemptions (Musuvathi and
+        // Qadeer, PLDI 2007).
         let mut model = loom::model::Builder::new();
         model.preemption_bound = Some(2);
         model.check(|| listen(2));

@@ -1,8 +1,9 @@
 //! How many jobs come, when, and how long each is.
 //!
-//! Model: lists, made before the run from the same streams that a simulation draws from. Nothing is drawn while threads
-//! wait for it, and a run and a simulation of one seed have the same jobs. An application that runs until it is told to
-//! stop has a rule instead, or asks for each job itself ([`Remote`](crate::Remote)).
+//! Model: lists, made before the run from the same streams that a simulation draws from. Nothing is
+//! drawn while threads wait for it, and a run and a simulation of one seed have the same jobs. An
+//! application that runs until it is told to stop has a rule instead, or asks for each job itself
+//! ([`Remote`](crate::Remote)).
 
 use talea_core::workload::Cost;
 use talea_core::{Span, Time, Work};
@@ -37,15 +38,16 @@ pub enum Arrivals {
 pub struct Load {
     /// When jobs come.
     pub arrivals: Arrivals,
-    /// By version, the last for all others: of its jobs in the order in which they begin; when they are used up, from the start
-    /// again. None: no work at all.
+    /// By version, the last for all others: of its jobs in the order in which they begin; when they
+    /// are used up, from the start again. None: no work at all.
     pub costs: Vec<Vec<Work>>,
     /// What its jobs do on their way, whatever they cost: the marks of this count.
     pub marks: Cost,
-    /// Its jobs say themselves what they take out of channels and put in ([`Flow`](crate::Flow)); marks do not count then.
+    /// Its jobs say themselves what they take out of channels and put in ([`Flow`](crate::Flow));
+    /// marks do not count then.
     pub tells: bool,
-    /// A program and its arguments, which runs instead of the task's body. Its jobs are seen: the first comes with the run, then one each time
-    /// that it wakes. Only on a root with one CPU.
+    /// A program and its arguments, which runs instead of the task's body. Its jobs are seen: the
+    /// first comes with the run, then one each time that it wakes. Only on a root with one CPU.
     pub program: Option<Vec<String>>,
 }
 
@@ -58,7 +60,8 @@ impl Default for Load {
 }
 
 impl Load {
-    /// As it was drawn for a simulation: when each job is seen and from when its deadline counts, costs by version, and marks.
+    /// As it was drawn for a simulation: when each job is seen and from when its deadline counts,
+    /// costs by version, and marks.
     pub fn drawn(arrivals: &[(Time, Time)], costs: Vec<Vec<Work>>, marks: Cost) -> Load {
         let arrivals = arrivals.iter().map(|&(seen, nominal)| Arrival { seen, nominal }).collect();
         Load { arrivals: Arrivals::List(arrivals), costs, marks, ..Load::default() }

@@ -1,15 +1,17 @@
 //! What workers have to say to a dispatcher: that a job is over.
 //!
-//! Model: a list of workers ([`Letters`]), linked through their slots. A worker puts itself in front and rings; the
-//! dispatcher takes the whole list at once. Nobody waits for anybody, and nobody can be in a list twice: a worker tells
-//! the end of a job once, and gets the next one only after that was read. Everybody rings behind what he leaves, whatever that is, so a
-//! reader looks only where the bell has rung since the last one did, and notes how often it had before it looks. Whoever is stopped
-//! between leaving something and ringing has not told it yet.
+//! Model: a list of workers ([`Letters`]), linked through their slots. A worker puts itself in
+//! front and rings; the dispatcher takes the whole list at once. Nobody waits for anybody, and
+//! nobody can be in a list twice: a worker tells the end of a job once, and gets the next one only
+//! after that was read. Everybody rings behind what he leaves, whatever that is, so a reader looks
+//! only where the bell has rung since the last one did, and notes how often it had before it looks.
+//! Whoever is stopped between leaving something and ringing has not told it yet.
 //!
-//! What comes from outside is counts and last words: how many jobs somebody asks for, by task, and what battery, mode and permissions
-//! have become. Whoever says it may be stopped in the middle, for ever; so each does its part with one instruction after the other,
-//! and nobody, least of all the dispatcher, waits for another one's next. What is written is then marked; a mark without anything
-//! behind it means that somebody else's mark was read before.
+//! What comes from outside is counts and last words: how many jobs somebody asks for, by task, and
+//! what battery, mode and permissions have become. Whoever says it may be stopped in the middle,
+//! for ever; so each does its part with one instruction after the other, and nobody, least of all
+//! the dispatcher, waits for another one's next. What is written is then marked; a mark without
+//! anything behind it means that somebody else's mark was read before.
 
 use crate::letters::{Letters, Word};
 use crate::stage::Slot;
@@ -19,7 +21,8 @@ use talea_core::machine::{Condition, Event, TaskId};
 use talea_core::mutate;
 use talea_os::bell::Bell;
 
-/// What a mailbox is made of; a parameter, so that a model checker runs the same code through all interleavings.
+/// What a mailbox is made of; a parameter, so that a model checker runs the same code through all
+/// interleavings.
 pub(crate) trait Make {
     type Byte: Word<u8> + Debug;
     type Short: Word + Debug;
@@ -125,9 +128,15 @@ impl<M: Make> News<M> {
                 said.push(event);
             }
         };
-        say(Self::BATTERY, Event::Changed(Condition::Battery(self.battery.load(Ordering::Acquire))));
+        say(
+            Self::BATTERY,
+            Event::Changed(Condition::Battery(self.battery.load(Ordering::Acquire))),
+        );
         say(Self::MODE, Event::Changed(Condition::Mode(self.mode.load(Ordering::Acquire))));
-        say(Self::PERMITTED, Event::Changed(Condition::Permitted(self.permitted.load(Ordering::Acquire))));
+        say(
+            Self::PERMITTED,
+            Event::Changed(Condition::Permitted(self.permitted.load(Ordering::Acquire))),
+        );
     }
 }
 
@@ -267,8 +276,8 @@ impl<M: Make> Mailbox<M> {
             }
         }
         others();
-        // Last, so that whoever has said something and then asks for a job has it looked at before that job: a step does what is
-        // said before what is asked for.
+        // Last, so that whoever has said something and then asks for a job has it looked at before
+        // that job: a step does what is said before what is asked for.
         self.news.take(&mut mail.said);
         mutate!("exec-mailbox-read", {}, {
             self.read.store(M::heard(&self.bell), Ordering::Relaxed);
@@ -388,7 +397,8 @@ mod tests {
         }
         mailbox.change(Condition::Battery(7));
         let changed = |condition| Event::Changed(condition);
-        let expected = [changed(Condition::Battery(7)), changed(Condition::Mode(2)), Event::Stopped];
+        let expected =
+            [changed(Condition::Battery(7)), changed(Condition::Mode(2)), Event::Stopped];
         assert_eq!(read(), expected);
         assert_eq!(read(), []);
         mailbox.change(Condition::Permitted(5));
@@ -412,7 +422,8 @@ mod tests {
         assert_eq!(mail.asked, []);
     }
 
-    /// What steps would be told, in their order, if what `program` does falls into this gap of the first read.
+    /// What steps would be told, in their order, if what `program` does falls into this gap of the
+    /// first read.
     fn told(gap: usize, program: impl Fn(&Mailbox, &[Slot])) -> Vec<Vec<String>> {
         let (mailbox, slots) = (Mailbox::new(1), slots(1));
         // As somebody who has left nothing, so that it is read at all.
@@ -549,8 +560,8 @@ mod tests {
                 *office
             }
 
-            /// As a dispatcher does: hear, step, sleep over what was heard, until all of it is found. A letter that is slept over is a
-            /// deadlock, which is found.
+            /// As a dispatcher does: hear, step, sleep over what was heard, until all of it is
+            /// found. A letter that is slept over is a deadlock, which is found.
             fn listen(&self, all: Found) {
                 loop {
                     let heard = self.mailbox.bell.heard();
@@ -650,7 +661,8 @@ mod tests {
         }
 
         #[test]
-        fn y6_in_every_interleaving_what_is_said_before_a_job_is_asked_for_is_found_with_it_or_before() {
+        fn y6_in_every_interleaving_what_is_said_before_a_job_is_asked_for_is_found_with_it_or_before()
+         {
             loom::model(|| {
                 let desk = desk();
                 let program = {
@@ -662,7 +674,10 @@ mod tests {
                 };
                 for _ in 0..2 {
                     let found = desk.step();
-                    assert!(found.changed || found.asked == 0, "the job would have the world before");
+                    assert!(
+                        found.changed || found.asked == 0,
+                        "the job would have the world before"
+                    );
                 }
                 program.join().unwrap();
                 let found = desk.step();

@@ -1,20 +1,24 @@
-//! Where the machine of a root stands, and who may step it: the dispatchers of its CPUs, and a worker that has just finished or whose job
-//! comes.
+//! Where the machine of a root stands, and who may step it: the dispatchers of its CPUs, and a
+//! worker that has just finished or whose job comes.
 //!
-//! A wake of the dispatcher costs several times what a step does. So a worker whose piece is over takes the lock and steps the
-//! machine itself, as the dispatcher would; that one sleeps on, and is rung for only where it has to look sooner than it
-//! meant to. A job costs one wake of the dispatcher then, that of its arrival; or none, where its worker is awake for that itself
+//! A wake of the dispatcher costs several times what a step does. So a worker whose piece is over
+//! takes the lock and steps the machine itself, as the dispatcher would; that one sleeps on, and is
+//! rung for only where it has to look sooner than it meant to. A job costs one wake of the
+//! dispatcher then, that of its arrival; or none, where its worker is awake for that itself
 //! ([`root::doze`](crate::root)).
 //!
-//! The worker stands below the dispatcher. Where one wakes meanwhile, the lock lends the worker its priority. Nobody is
-//! stopped who has the lock ([`unstopped`]): a thread that sleeps behind its gate with it would never be let go. Nor does a worker wait
-//! for it: the dispatcher of another CPU, who has it, may be about to stop that very worker, which would then have the lock and not
-//! the CPU. All that needs priorities; without them, where the lock is taken, and where what runs is metered (whoever looks after a
-//! budget must know when the look is due), the worker leaves a letter and rings, and the dispatcher steps.
+//! The worker stands below the dispatcher. Where one wakes meanwhile, the lock lends the worker its
+//! priority. Nobody is stopped who has the lock ([`unstopped`]): a thread that sleeps behind its
+//! gate with it would never be let go. Nor does a worker wait for it: the dispatcher of another
+//! CPU, who has it, may be about to stop that very worker, which would then have the lock and not
+//! the CPU. All that needs priorities; without them, where the lock is taken, and where what runs
+//! is metered (whoever looks after a budget must know when the look is due), the worker leaves a
+//! letter and rings, and the dispatcher steps.
 //!
-//! The machine asks policies and choosers that are somebody else's. If one of them panics, nobody knows any more what the
-//! machine holds: the root is closed in that step, the run is over, and what was said is told as its failure. The program's panic hook
-//! runs before that, with the lock held: one that waits for a worker that is stopped waits for ever.
+//! The machine asks policies and choosers that are somebody else's. If one of them panics, nobody
+//! knows any more what the machine holds: the root is closed in that step, the run is over, and
+//! what was said is told as its failure. The program's panic hook runs before that, with the lock
+//! held: one that waits for a worker that is stopped waits for ever.
 
 use crate::dispatcher::Timeline;
 use crate::mailbox::Mail;
@@ -62,10 +66,18 @@ impl<M: Mechanism> Office<M> {
     pub(crate) fn new(root: Root<M>, cpus: usize, tasks: usize, room: usize) -> Office<M> {
         let logs = (0..cpus).map(|_| Log::new(room)).collect();
         let (failed, fell) = (None, None);
-        Office { root, logs, mail: Mail::new(tasks), failed, fell, steps: vec![Steps::default(); cpus] }
+        Office {
+            root,
+            logs,
+            mail: Mail::new(tasks),
+            failed,
+            fell,
+            steps: vec![Steps::default(); cpus],
+        }
     }
 
-    /// One instant: what lies in the mailbox of the CPU, and whose piece is over besides. Whether the machine still stands.
+    /// One instant: what lies in the mailbox of the CPU, and whose piece is over besides. Whether
+    /// the machine still stands.
     pub(crate) fn step(
         &mut self,
         who: Stepper,
@@ -104,12 +116,14 @@ impl<M: Mechanism> Office<M> {
         stepped
     }
 
-    /// What was said by whoever panicked in a step: the machine, a policy, or what chooses versions.
+    /// What was said by whoever panicked in a step: the machine, a policy, or what chooses
+    /// versions.
     pub(crate) fn fell(&self) -> Option<&str> {
         self.fell.as_deref()
     }
 
-    /// The run is over for this root at `end`: no step changes anything any more. When the last one was.
+    /// The run is over for this root at `end`: no step changes anything any more. When the last one
+    /// was.
     pub(crate) fn close(&mut self, end: Time) -> Result<Time, M::Error> {
         self.root.conclude(end, &mut self.logs[0]);
         self.root.close();
@@ -134,20 +148,26 @@ impl<M: Mechanism> Counter<M> {
         Counter { office, time }
     }
 
-    /// The piece of the calling worker is over: until when it sleeps at most, on the machine's clock. Nothing, if the machine does not
-    /// know: then the dispatcher is to be told.
+    /// The piece of the calling worker is over: until when it sleeps at most, on the machine's
+    /// clock. Nothing, if the machine does not know: then the dispatcher is to be told.
     pub(crate) fn finish(&self, task: TaskId, stage: &Stage) -> Option<Time> {
         unstopped(|| {
             let office = self.office.try_lock()?;
             let now = self.time.now();
             // What ends after the run is not of the run.
             let is_over = stage.over.load(Ordering::Acquire) || now >= self.time.until;
-            (!is_over && mutate!("exec-office-letter", !office.root.is_metered(), office.root.is_metered()))
-                .then(|| self.step(office, now, stage, task, Some(task)))
+            (!is_over
+                && mutate!(
+                    "exec-office-letter",
+                    !office.root.is_metered(),
+                    office.root.is_metered()
+                ))
+            .then(|| self.step(office, now, stage, task, Some(task)))
         })
     }
 
-    /// The time has come until which the calling worker, which waits for a job, has slept: until when it sleeps now.
+    /// The time has come until which the calling worker, which waits for a job, has slept: until
+    /// when it sleeps now.
     pub(crate) fn come(&self, task: TaskId, stage: &Stage) -> Time {
         unstopped(|| {
             let woken = self.time.now();

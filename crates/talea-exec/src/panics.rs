@@ -3,7 +3,8 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What somebody who panicked has said. If that which it has thrown panics in its turn when it is thrown away, nobody hears it.
+/// What somebody who panicked has said. If that which it has thrown panics in its turn when it is
+/// thrown away, nobody hears it.
 pub fn said(panic: Box<dyn Any + Send>) -> String {
     let said = panic.downcast_ref::<&str>().map(|said| (*said).to_owned());
     let said = said.or_else(|| panic.downcast_ref::<String>().cloned());

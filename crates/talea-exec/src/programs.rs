@@ -1,15 +1,19 @@
 //! Programs of a run: found, started, listened to, ended.
 //!
-//! What a program does in the course of a run is [`crate::mechanism`]'s (the file on freezing); here is what surrounds that. Threads of it: a
-//! *launcher* for each program, which starts it and waits for its end; an *ear* for each, level with the dispatchers, which sleeps until an
-//! idle program wakes; a *sentinel* on each CPU with programs; and one *warden* for all.
+//! What a program does in the course of a run is [`crate::mechanism`]'s (the file on freezing);
+//! here is what surrounds that. Threads of it: a *launcher* for each program, which starts it and
+//! waits for its end; an *ear* for each, level with the dispatchers, which sleeps until an idle
+//! program wakes; a *sentinel* on each CPU with programs; and one *warden* for all.
 //!
-//! A program was started by its run and is ended with it, with everything that it has created, wherever that may have
-//! gone in the tree of processes: all of it is in its group, which only one with rights over the hierarchy leaves. That happens however the
-//! run ends ([`talea_os::groups`]); where it ends in order, the last dispatcher that leaves does it, whom no program keeps from the CPU.
+//! A program was started by its run and is ended with it, with everything that it has created,
+//! wherever that may have gone in the tree of processes: all of it is in its group, which only one
+//! with rights over the hierarchy leaves. That happens however the run ends ([`talea_os::groups`]);
+//! where it ends in order, the last dispatcher that leaves does it, whom no program keeps from the
+//! CPU.
 //!
-//! Where the kernel does not tell in time when a program wakes, its ear looks at its clock instead: perf events are refused, or stop
-//! coming, or the kernel is a fully preemptible one, which delivers them from a thread at FIFO 1 that a busy CPU never lets run.
+//! Where the kernel does not tell in time when a program wakes, its ear looks at its clock instead:
+//! perf events are refused, or stop coming, or the kernel is a fully preemptible one, which
+//! delivers them from a thread at FIFO 1 that a busy CPU never lets run.
 
 use crate::mechanism::freeze::Cage;
 use crate::run::{Failure, Options};
@@ -48,9 +52,11 @@ pub enum Fate {
 pub struct ProgramReport {
     /// How it ended.
     pub fate: Fate,
-    /// What one of its threads was seen to have instead of what the run gave it, in words: then it is not what the machine orders.
+    /// What one of its threads was seen to have instead of what the run gave it, in words: then it
+    /// is not what the machine orders.
     pub strayed: Option<String>,
-    /// Whether its wake-ups were seen by looking at its clock each millisecond, because the kernel did not tell them.
+    /// Whether its wake-ups were seen by looking at its clock each millisecond, because the kernel
+    /// did not tell them.
     pub polled: bool,
 }
 
@@ -89,8 +95,9 @@ impl Programs {
         self.ordered_by.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// A dispatcher leaves; the last one ends all programs. It can: it stands above them. The ordinary thread that waits for the dispatchers may
-    /// have no CPU for long while a program that has strayed has one for itself.
+    /// A dispatcher leaves; the last one ends all programs. It can: it stands above them. The
+    /// ordinary thread that waits for the dispatchers may have no CPU for long while a program that
+    /// has strayed has one for itself.
     pub(crate) fn leaves(&self, ranks: Ranks) {
         if self.ordered_by.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.end();
@@ -98,7 +105,8 @@ impl Programs {
         }
     }
 
-    /// Those who were killed need the CPU to end: who has stepped back from its priority has it before all that is ordinary again.
+    /// Those who were killed need the CPU to end: who has stepped back from its priority has it
+    /// before all that is ordinary again.
     fn hurry(&self, ranks: Ranks) {
         let Some(family) = self.family.get() else { return };
         for tid in family.threads() {
@@ -128,8 +136,8 @@ impl Programs {
         options: &Options,
     ) -> Result<Troupe<'scope>, Failure> {
         if options.priorities {
-            // What programs of another run do, which was killed with its keeper, they do at real-time priorities. What can't be ended does
-            // not keep this run from beginning.
+            // What programs of another run do, which was killed with its keeper, they do at
+            // real-time priorities. What can't be ended does not keep this run from beginning.
             let _: io::Result<_> = groups::sweep();
         }
         let mut troupe = Troupe { roots: Vec::new(), sentinels: Vec::new() };
@@ -166,7 +174,8 @@ impl Programs {
                 };
                 let at = (Arc::clone(family), next);
                 next += 1;
-                let member = self.start(scope, program, at, (stage, task), (ranks, options, &stop))?;
+                let member =
+                    self.start(scope, program, at, (stage, task), (ranks, options, &stop))?;
                 let strayed = Arc::clone(&member.strayed);
                 posts.push(Post {
                     at: next - 1,
@@ -199,34 +208,47 @@ impl Programs {
         family.group(at).freeze()?;
         let most = Duration::from_nanos(options.duration.as_ns());
         let most = (most < ENDLESS).then(|| most + GRACE);
-        let launcher = Builder::new().name(format!("exec-launch{}", task.0)).spawn_scoped(scope, {
-            let family = Arc::clone(&family);
-            move || match program
-                .start(family.group(at), cpu, ranks.program(), most)
-                .and_then(|mut child| child.wait())
-            {
-                _ if self.over.load(Ordering::Acquire) => Fate::Killed,
-                Ok(status) => Fate::Ended(status),
-                Err(error) => Fate::Failed(error.to_string()),
-            }
-        })?;
+        let launcher =
+            Builder::new().name(format!("exec-launch{}", task.0)).spawn_scoped(scope, {
+                let family = Arc::clone(&family);
+                move || match program
+                    .start(family.group(at), cpu, ranks.program(), most)
+                    .and_then(|mut child| child.wait())
+                {
+                    _ if self.over.load(Ordering::Acquire) => Fate::Killed,
+                    Ok(status) => Fate::Ended(status),
+                    Err(error) => Fate::Failed(error.to_string()),
+                }
+            })?;
         let end = Instant::now() + PATIENCE;
         let first = loop {
             let group = family.group(at);
-            if let Some(&first) = group.members()?.first().filter(|_| group.is_frozen().unwrap_or(false)) {
+            if let Some(&first) =
+                group.members()?.first().filter(|_| group.is_frozen().unwrap_or(false))
+            {
                 break first;
             }
             if launcher.is_finished() {
                 let fate = launcher.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-                return Err(Failure::Os(io::Error::other(format!("a program can't be started: {fate:?}"))));
+                return Err(Failure::Os(io::Error::other(format!(
+                    "a program can't be started: {fate:?}"
+                ))));
             }
             if Instant::now() > end {
-                return Err(Failure::Os(io::Error::other("a program does not come to stand in its group")));
+                return Err(Failure::Os(io::Error::other(
+                    "a program does not come to stand in its group",
+                )));
             }
             std::thread::sleep(Duration::from_millis(1));
         };
-        let wakes = if options.listen && wakes::come_in_time() { Wakes::of(first, cpu).ok() } else { None };
-        let ear = Ear { wakes, deaf: AtomicBool::new(false), asked: Bell::new(), before: AtomicU64::new(0) };
+        let wakes =
+            if options.listen && wakes::come_in_time() { Wakes::of(first, cpu).ok() } else { None };
+        let ear = Ear {
+            wakes,
+            deaf: AtomicBool::new(false),
+            asked: Bell::new(),
+            before: AtomicU64::new(0),
+        };
         let ear = Arc::new(ear);
         let (say, said) = channel();
         let listener = Builder::new().name(format!("exec-ear{}", task.0)).spawn_scoped(scope, {
@@ -295,7 +317,9 @@ impl Troupe<'_> {
     /// Those of a root, by task, for its mechanism; nothing, where there are none.
     pub(crate) fn actors(&mut self, root: usize) -> Option<Vec<Option<Actor>>> {
         let members = &mut self.roots[root];
-        let take = |member: &mut Option<Member<'_>>| member.as_mut().and_then(|member| member.actor.take());
+        let take = |member: &mut Option<Member<'_>>| {
+            member.as_mut().and_then(|member| member.actor.take())
+        };
         members.iter().any(Option::is_some).then(|| members.iter_mut().map(take).collect())
     }
 
@@ -309,8 +333,10 @@ impl Troupe<'_> {
             let strayed = member.strayed.get().cloned();
             ProgramReport { fate: join(member.launcher), strayed, polled: member.ear.is_polled() }
         };
-        let reports =
-            self.roots.into_iter().map(|root| root.into_iter().map(|one| one.map(report)).collect());
+        let reports = self
+            .roots
+            .into_iter()
+            .map(|root| root.into_iter().map(|one| one.map(report)).collect());
         let reports = reports.collect();
         self.sentinels.into_iter().for_each(join);
         reports
@@ -349,7 +375,13 @@ impl Ear {
     }
 
     /// Tells the dispatcher, until the run is over or nobody is left.
-    fn listen(&self, group: &Group, stage: &Stage, task: TaskId, (stop, over): (&PipeReader, &AtomicBool)) {
+    fn listen(
+        &self,
+        group: &Group,
+        stage: &Stage,
+        task: TaskId,
+        (stop, over): (&PipeReader, &AtomicBool),
+    ) {
         // Who comes in is a child of somebody who is there.
         let is_empty = |group: &Group| group.is_populated().is_ok_and(|is| !is);
         let awake = || {

@@ -1,12 +1,12 @@
 //! What went into a machine and what came out, in its order.
 //!
-//! Model: each dispatcher appends to a list of its own that was made before the run; a number taken under the machine's
-//! lock orders the lists of all of them. What does not fit any more is counted: a record with losses is a record of the
-//! begin.
+//! Model: each dispatcher appends to a list of its own that was made before the run; a number taken
+//! under the machine's lock orders the lists of all of them. What does not fit any more is counted:
+//! a record with losses is a record of the begin.
 //!
-//! One *step* of the loop is: its time; events; orders, until the machine has no more; perhaps more events (what is left
-//! of a budget that is too little to sleep for) and orders. [`What::Polled`] stands where the machine said that there are
-//! no more.
+//! One *step* of the loop is: its time; events; orders, until the machine has no more; perhaps more
+//! events (what is left of a budget that is too little to sleep for) and orders. [`What::Polled`]
+//! stands where the machine said that there are no more.
 
 pub mod text;
 

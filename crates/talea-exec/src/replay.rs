@@ -19,14 +19,20 @@ pub struct Difference {
 
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "entry {}: recorded {:?}, the machine says {:?}", self.at, self.recorded, self.replayed)
+        write!(
+            f,
+            "entry {}: recorded {:?}, the machine says {:?}",
+            self.at, self.recorded, self.replayed
+        )
     }
 }
 
-/// Feeds `record` to `machine`, which stands at time zero, and compares what it orders; how many orders were the same.
+/// Feeds `record` to `machine`, which stands at time zero, and compares what it orders; how many
+/// orders were the same.
 ///
 /// # Errors
-/// The first difference: another order, one too many, one too few; or an event that no run of this machine tells it.
+/// The first difference: another order, one too many, one too few; or an event that no run of this
+/// machine tells it.
 pub fn replay<W: Watch>(machine: &mut Machine<W>, record: &[Entry]) -> Result<usize, Difference> {
     replay_to(machine, record, &mut ())
 }

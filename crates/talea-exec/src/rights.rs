@@ -1,9 +1,12 @@
-//! Priorities that somebody else gives, once, before the run begins; and what the kernel says of everybody's in the end.
+//! Priorities that somebody else gives, once, before the run begins; and what the kernel says of
+//! everybody's in the end.
 //!
-//! Model: who may not move priorities has three levels, given by whoever may: the watchdog's, below it the dispatchers', below that one for
-//! all workers. Nobody is moved after that. Whoever is to stop is stopped by its gate, and whoever goes on is let go by a futex
-//! ([`Flip`](crate::mechanism)); so of the workers of a CPU one is awake, and where the kernel would put it among its equals does not matter. A dispatcher
-//! that stood no higher than a worker would not get its CPU from it: that is looked at here, by the kernel's word.
+//! Model: who may not move priorities has three levels, given by whoever may: the watchdog's, below
+//! it the dispatchers', below that one for all workers. Nobody is moved after that. Whoever is to
+//! stop is stopped by its gate, and whoever goes on is let go by a futex
+//! ([`Flip`](crate::mechanism)); so of the workers of a CPU one is awake, and where the kernel
+//! would put it among its equals does not matter. A dispatcher that stood no higher than a worker
+//! would not get its CPU from it: that is looked at here, by the kernel's word.
 
 use crate::stage::Stage;
 use std::io;
@@ -48,17 +51,20 @@ pub struct Standing {
 }
 
 impl Standing {
-    /// Whether all of them run before ordinary threads, every dispatcher before every worker, and nobody before the watchdog, wherever it
-    /// stands: it could not end a dispatcher that hangs.
+    /// Whether all of them run before ordinary threads, every dispatcher before every worker, and
+    /// nobody before the watchdog, wherever it stands: it could not end a dispatcher that hangs.
     pub fn is_real_time(&self) -> bool {
-        let levels = |of: &[Policy]| -> Vec<u8> { of.iter().map(|&policy| level(policy)).collect() };
+        let levels =
+            |of: &[Policy]| -> Vec<u8> { of.iter().map(|&policy| level(policy)).collect() };
         let (dispatchers, workers) = (levels(&self.dispatchers), levels(&self.workers));
         let least = dispatchers.iter().min().copied().unwrap_or(0);
         let most = workers.iter().max().copied().unwrap_or(1);
         let top = dispatchers.iter().max().copied().unwrap_or(0);
         workers.iter().all(|&level| level > 0)
             && least > most
-            && levels(&self.watchdog).iter().all(|&level| level > mutate!("exec-grant-watchdog", top, 0))
+            && levels(&self.watchdog)
+                .iter()
+                .all(|&level| level > mutate!("exec-grant-watchdog", top, 0))
     }
 }
 
@@ -70,7 +76,8 @@ fn level(policy: Policy) -> u8 {
     }
 }
 
-/// Everybody is in, and asleep: gives them what they are to have, if it is somebody else's to give, and says what they have.
+/// Everybody is in, and asleep: gives them what they are to have, if it is somebody else's to give,
+/// and says what they have.
 pub(crate) fn settle(
     crew: &Crew,
     stages: &[Arc<Stage>],
@@ -79,7 +86,8 @@ pub(crate) fn settle(
 ) -> io::Result<Standing> {
     if let Some(grantor) = grantor {
         grantor.grant(crew)?;
-        // Whoever gives priorities may have a place in mind, too; who runs where is said by the machine.
+        // Whoever gives priorities may have a place in mind, too; who runs where is said by the
+        // machine.
         for &(tid, cpu) in &crew.dispatchers {
             sched::set_affinity(tid, &CpuSet::single(cpu))?;
         }
@@ -88,7 +96,8 @@ pub(crate) fn settle(
                 sched::set_affinity(tid, &CpuSet::single(stage.cpus[0].number))?;
             }
         }
-        // It is to find a CPU whatever happens on the one where it was put: any that the run drives, where it is granted, and no other.
+        // It is to find a CPU whatever happens on the one where it was put: any that the run
+        // drives, where it is granted, and no other.
         let whole: CpuSet = crew.dispatchers.iter().map(|&(_, cpu)| cpu).collect();
         for &tid in &crew.watchdog {
             sched::set_affinity(tid, &whole)?;
@@ -96,7 +105,11 @@ pub(crate) fn settle(
     }
     let policy = |tid: Tid| sched::get(tid).map(|attr| attr.policy);
     let standing = Standing {
-        dispatchers: crew.dispatchers.iter().map(|&(tid, _)| policy(tid)).collect::<io::Result<_>>()?,
+        dispatchers: crew
+            .dispatchers
+            .iter()
+            .map(|&(tid, _)| policy(tid))
+            .collect::<io::Result<_>>()?,
         workers: crew.workers.iter().map(|(tid, _)| policy(*tid)).collect::<io::Result<_>>()?,
         watchdog: crew.watchdog.iter().map(|&tid| policy(tid)).collect::<io::Result<_>>()?,
         // With the stacks of all of them.
@@ -124,7 +137,10 @@ mod tests {
                 .is_real_time()
         };
         assert!(is(&[Policy::Fifo(3), Policy::Rr(4)], &[Policy::Fifo(2), Policy::Fifo(1)]));
-        assert!(!is(&[Policy::Fifo(3), Policy::Fifo(2)], &[Policy::Fifo(2)]), "no higher than a worker");
+        assert!(
+            !is(&[Policy::Fifo(3), Policy::Fifo(2)], &[Policy::Fifo(2)]),
+            "no higher than a worker"
+        );
         assert!(!is(&[Policy::Fifo(3)], &[ordinary]) && !is(&[ordinary], &[ordinary]));
         assert!(is(&[Policy::Fifo(3)], &[]), "nobody to stand above");
         assert!(

@@ -13,9 +13,10 @@ use talea_os::gate::Gate;
 use talea_os::pilock::PiLock;
 use talea_os::sched::{self, Attr, Policy};
 
-/// The FIFO priorities of a run, larger first: the dispatchers have the top, programs the one below it, workers the next ones, by their
-/// preemption levels where that helps, workers that were stopped and must not get in the way the bottom. The watchdog and the monitors
-/// of holes stand one above the top.
+/// The FIFO priorities of a run, larger first: the dispatchers have the top, programs the one below
+/// it, workers the next ones, by their preemption levels where that helps, workers that were
+/// stopped and must not get in the way the bottom. The watchdog and the monitors of holes stand one
+/// above the top.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Band {
     /// 1 to 96.
@@ -25,9 +26,9 @@ pub struct Band {
 }
 
 impl Default for Band {
-    /// Above threaded interrupts, which are FIFO 50: what hangs on those (a disk, a network) waits while a run keeps its CPUs busy.
-    /// Below the kernel's migration and watchdog threads. It is used from the top: with few preemption levels also above what `talead`
-    /// hands out by default.
+    /// Above threaded interrupts, which are FIFO 50: what hangs on those (a disk, a network) waits
+    /// while a run keeps its CPUs busy. Below the kernel's migration and watchdog threads. It is
+    /// used from the top: with few preemption levels also above what `talead` hands out by default.
     fn default() -> Band {
         Band { bottom: 51, top: 93 }
     }
@@ -48,7 +49,8 @@ impl Band {
 /// Of a thread's stack, what steps and most jobs need: several pages.
 const STACK: usize = 1 << 14;
 
-/// Touches what the calling thread will need of its own, so that no page is missing when it matters; and its timers are not put off.
+/// Touches what the calling thread will need of its own, so that no page is missing when it
+/// matters; and its timers are not put off.
 #[inline(never)]
 pub(crate) fn warm_up() {
     talea_os::clock::wake_on_time();
@@ -67,8 +69,8 @@ pub(crate) enum Hold {
     Nothing,
 }
 
-/// Who stands where in a band; or nowhere: then everybody is an ordinary thread, the kernel runs whom it likes, and whoever may
-/// not run is held back by a gate alone.
+/// Who stands where in a band; or nowhere: then everybody is an ordinary thread, the kernel runs
+/// whom it likes, and whoever may not run is held back by a gate alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ranks {
     band: Band,
@@ -81,7 +83,11 @@ impl Ranks {
     }
 
     fn give(self, tid: Tid, priority: u8) -> io::Result<()> {
-        if self.hold == Hold::Own { sched::set(tid, &Attr::grant(Policy::Fifo(priority))) } else { Ok(()) }
+        if self.hold == Hold::Own {
+            sched::set(tid, &Attr::grant(Policy::Fifo(priority)))
+        } else {
+            Ok(())
+        }
     }
 
     pub(crate) fn watchdog(self, tid: Tid) -> io::Result<()> {
@@ -122,7 +128,8 @@ impl Ranks {
     }
 }
 
-/// A worker's side of the desk; on a cache line of its own, because its neighbours belong to other CPUs.
+/// A worker's side of the desk; on a cache line of its own, because its neighbours belong to other
+/// CPUs.
 #[repr(align(128))]
 #[derive(Debug, Default)]
 pub(crate) struct Slot {
@@ -204,13 +211,15 @@ pub(crate) struct Stage {
     pub(crate) cpus: Vec<Managed>,
     /// By task.
     pub(crate) slots: Vec<Slot>,
-    /// Its workers, once they are known and until they have been waited for: then the numbers may be anybody's.
+    /// Its workers, once they are known and until they have been waited for: then the numbers may
+    /// be anybody's.
     pub(crate) workers: PiLock<Vec<Tid>>,
     /// The run is over: nobody begins anything.
     pub(crate) over: AtomicBool,
     /// No machine moves its workers: they look after themselves, and leave by themselves.
     is_native: bool,
-    /// Where whoever has left its place goes: on a CPU that the run does not drive, if whoever asked for the run may be on one.
+    /// Where whoever has left its place goes: on a CPU that the run does not drive, if whoever
+    /// asked for the run may be on one.
     home: CpuSet,
     /// The roots that run together, this one among them.
     pub(crate) crew: OnceLock<Vec<Weak<Stage>>>,
@@ -219,8 +228,11 @@ pub(crate) struct Stage {
 impl Stage {
     /// Of so many tasks on these CPUs; whoever leaves its place goes `home`.
     pub(crate) fn new(cpus: &[u32], tasks: usize, is_native: bool, home: &CpuSet) -> Stage {
-        let manage =
-            |&number: &u32| Managed { number, mailbox: Mailbox::new(tasks), sentinel: Sentinel::default() };
+        let manage = |&number: &u32| Managed {
+            number,
+            mailbox: Mailbox::new(tasks),
+            sentinel: Sentinel::default(),
+        };
         Stage {
             cpus: cpus.iter().map(manage).collect(),
             slots: (0..tasks).map(|_| Slot::default()).collect(),
@@ -245,7 +257,8 @@ impl Stage {
         }
     }
 
-    /// Says that the run of this root is over; dispatchers leave, and the last things are done by them.
+    /// Says that the run of this root is over; dispatchers leave, and the last things are done by
+    /// them.
     pub(crate) fn call_off(&self) {
         self.over.store(true, Ordering::Release);
         for cpu in &self.cpus {
@@ -260,13 +273,16 @@ impl Stage {
         }
     }
 
-    /// Makes an ordinary thread of one, with the flag that it has: to take that away needs a right that a run may do without. It is pinned no
-    /// longer: another program's real-time threads may have its CPU, and leave an ordinary thread 50 ms of each second there, in one go.
+    /// Makes an ordinary thread of one, with the flag that it has: to take that away needs a right
+    /// that a run may do without. It is pinned no longer: another program's real-time threads may
+    /// have its CPU, and leave an ordinary thread 50 ms of each second there, in one go.
     pub(crate) fn dismiss(&self, tid: Tid) {
-        // It may have ended; then there is nothing to put back. Whoever stays a real-time thread stays where it was let be one.
+        // It may have ended; then there is nothing to put back. Whoever stays a real-time thread
+        // stays where it was let be one.
         let _: io::Result<()> = mutate!(
             "exec-leave-pinned",
-            sched::set(tid, &Attr::grant(Policy::NORMAL)).and_then(|()| sched::set_affinity(tid, &self.home)),
+            sched::set(tid, &Attr::grant(Policy::NORMAL))
+                .and_then(|()| sched::set_affinity(tid, &self.home)),
             sched::set(tid, &Attr::grant(Policy::NORMAL)).and_then(|()| {
                 let _ = &self.home;
                 Ok(())
@@ -274,9 +290,10 @@ impl Stage {
         );
     }
 
-    /// Lets all workers end; as ordinary threads, wherever they stand, where somebody else moved them. To be done when no mechanism
-    /// does any more; a second time does no harm. One that looks after itself may be asleep with a reservation, which the kernel
-    /// would never give back if it were taken from it (docs/decisions/0003).
+    /// Lets all workers end; as ordinary threads, wherever they stand, where somebody else moved
+    /// them. To be done when no mechanism does any more; a second time does no harm. One that looks
+    /// after itself may be asleep with a reservation, which the kernel would never give back if it
+    /// were taken from it (docs/decisions/0003).
     pub(crate) fn let_go(&self) {
         self.over.store(true, Ordering::Release);
         if !self.is_native {

@@ -1,7 +1,8 @@
-//! For how long CPUs belonged to workers that got nothing done: switches, interrupts, waits for a lock, a machine that was away.
+//! For how long CPUs belonged to workers that got nothing done: switches, interrupts, waits for a
+//! lock, a machine that was away.
 //!
-//! A CPU that is taken away in slices, each too short for the monitor, shows here all the same: the clock of a thread stands still
-//! while its CPU is away, that of the machine goes on.
+//! A CPU that is taken away in slices, each too short for the monitor, shows here all the same: the
+//! clock of a thread stands still while its CPU is away, that of the machine goes on.
 
 use crate::course::{Course, Turn};
 use crate::run::RootReport;
@@ -34,7 +35,8 @@ impl Stretches {
         Stretches(Vec::with_capacity(MOST))
     }
 
-    /// One more, if it is long enough. The last that there is room for stands for all behind it: nothing is known of what is lost then.
+    /// One more, if it is long enough. The last that there is room for stands for all behind it:
+    /// nothing is known of what is lost then.
     pub(crate) fn put(&mut self, stretch: Stretch) {
         if stretch.by < LEAST || self.0.len() == MOST {
             return;
@@ -49,8 +51,8 @@ impl Stretches {
     }
 }
 
-/// Of a run whose workers were audited. The way from an order to its worker and from the end of a job to the dispatcher belongs to
-/// it; what dispatchers use does not.
+/// Of a run whose workers were audited. The way from an order to its worker and from the end of a
+/// job to the dispatcher belongs to it; what dispatchers use does not.
 pub(crate) fn of(root: &RootReport) -> Span {
     let cpus = root.effort.len();
     let mut since: Vec<Option<Time>> = vec![None; cpus];

@@ -1,4 +1,5 @@
-//! What became of the jobs of a task, in a few numbers: also of a run that is too long to be recorded.
+//! What became of the jobs of a task, in a few numbers: also of a run that is too long to be
+//! recorded.
 
 use talea_core::machine::Job;
 use talea_core::{Span, Time};

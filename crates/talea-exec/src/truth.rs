@@ -1,9 +1,10 @@
 //! Who really ran when: the kernel's word against the machine's orders.
 //!
-//! The kernel writes down every switch ([`talea_os::switches`]). A worker is *out of order* while it has a CPU on which the machine
-//! has not ordered it to run. Some microseconds of that belong to each order (until it takes effect), to each end of a job (until
-//! its worker sleeps) and to each time that a worker is awake by itself (until it has looked); more than that is something that should not
-//! have been.
+//! The kernel writes down every switch ([`talea_os::switches`]). A worker is *out of order* while
+//! it has a CPU on which the machine has not ordered it to run. Some microseconds of that belong to
+//! each order (until it takes effect), to each end of a job (until its worker sleeps) and to each
+//! time that a worker is awake by itself (until it has looked); more than that is something that
+//! should not have been.
 
 use crate::course::{Course, Turn};
 use crate::record::Entry;
@@ -46,7 +47,8 @@ pub(crate) fn of_workers(stays: &[Stay], tids: &[Tid], numbers: &[u32], zero: Ti
     stays.iter().filter_map(ran).collect()
 }
 
-/// A CPU of a root without a pause in the hands of nobody, or of one of our own that is no worker of it.
+/// A CPU of a root without a pause in the hands of nobody, or of one of our own that is no worker
+/// of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stood {
     /// The CPU, as the machine of its root counts.
@@ -67,14 +69,19 @@ pub(crate) fn of_others(stays: &[Stay], ours: &[Tid], numbers: &[u32], zero: Tim
             stay.thread.is_none_or(|tid| ours.contains(&tid)),
             stay.thread.is_some_and(|tid| ours.contains(&tid))
         );
-        (is_ours && stay.to > zero).then(|| Stood { cpu, from: of_run(stay.from), to: of_run(stay.to) })
+        (is_ours && stay.to > zero).then(|| Stood {
+            cpu,
+            from: of_run(stay.from),
+            to: of_run(stay.to),
+        })
     };
     stays.iter().filter_map(stood).collect()
 }
 
-/// A time in which a CPU belonged to a worker by order, and how much of it the CPU was idle or one of our own other threads had it.
-/// That is nobody's doing but ours: a wake that was missed, a priority or a mask that is wrong, a gate that is shut,
-/// a timer that was late for a worker that was not called because of it.
+/// A time in which a CPU belonged to a worker by order, and how much of it the CPU was idle or one
+/// of our own other threads had it. That is nobody's doing but ours: a wake that was missed, a
+/// priority or a mask that is wrong, a gate that is shut, a timer that was late for a worker that
+/// was not called because of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unobeyed {
     /// The CPU, as the machine of its root counts.
@@ -96,8 +103,9 @@ impl Unobeyed {
     }
 }
 
-/// Orders of a record that were not obeyed at once, from its first step to its last; `excused` takes from a piece what is somebody
-/// else's, and `blind` are tasks of which the kernel's switches say nothing: programs.
+/// Orders of a record that were not obeyed at once, from its first step to its last; `excused`
+/// takes from a piece what is somebody else's, and `blind` are tasks of which the kernel's switches
+/// say nothing: programs.
 pub fn unobeyed(
     cpus: u32,
     record: &[Entry],
@@ -124,8 +132,11 @@ pub(crate) fn against(
 ) -> Vec<Unobeyed> {
     // Sorted: a CPU has one thread at a time.
     let mut stays: Vec<(Time, Time, Option<TaskId>)> = Vec::new();
-    stays.extend(ran.iter().filter(|stay| stay.cpu == cpu).map(|stay| (stay.from, stay.to, Some(stay.task))));
-    stays.extend(stood.iter().filter(|stay| stay.cpu == cpu).map(|stay| (stay.from, stay.to, None)));
+    stays.extend(
+        ran.iter().filter(|stay| stay.cpu == cpu).map(|stay| (stay.from, stay.to, Some(stay.task))),
+    );
+    stays
+        .extend(stood.iter().filter(|stay| stay.cpu == cpu).map(|stay| (stay.from, stay.to, None)));
     stays.sort_unstable();
     let of = |(task, from, to): (Option<TaskId>, Time, Time)| {
         let first = stays.partition_point(|&(_, end, _)| end <= from);
@@ -141,7 +152,8 @@ pub(crate) fn against(
     times.filter_map(of).collect()
 }
 
-/// Everything that workers of a root did without an order, from the first step of the record to its last.
+/// Everything that workers of a root did without an order, from the first step of the record to its
+/// last.
 pub fn out_of_order(cpus: u32, record: &[Entry], ran: &[Ran]) -> Vec<Ran> {
     let (Some(first), Some(last)) = (record.first(), record.last()) else { return Vec::new() };
     let orders = orders(cpus, record);
@@ -208,11 +220,18 @@ mod tests {
     }
 
     fn record() -> Vec<Entry> {
-        let run =
-            |cpu, task| What::Ordered(Order::Run { cpu: Cpu(cpu), task: TaskId(task), job: 0, version: 0 });
+        let run = |cpu, task| {
+            What::Ordered(Order::Run { cpu: Cpu(cpu), task: TaskId(task), job: 0, version: 0 })
+        };
         let idle = What::Ordered(Order::Idle { cpu: Cpu(0) });
-        let told =
-            [(0, run(0, 0)), (10, run(0, 1)), (20, run(0, 0)), (30, idle), (40, run(1, 0)), (60, What::Step)];
+        let told = [
+            (0, run(0, 0)),
+            (10, run(0, 1)),
+            (20, run(0, 0)),
+            (30, idle),
+            (40, run(1, 0)),
+            (60, What::Step),
+        ];
         let entry = |(number, (us, what))| {
             [Entry { number, now: at(us), what: What::Step }, Entry { number, now: at(us), what }]
         };
@@ -246,11 +265,14 @@ mod tests {
         let ran = |cpu, task, from, to| Ran { cpu, task: TaskId(task), from: at(from), to: at(to) };
         let stood = |cpu, from, to| Stood { cpu, from: at(from), to: at(to) };
         let all = |excused: &dyn Fn(Time, Time) -> Vec<(Time, Time)>, blind: u32| {
-            // Task 0 is ordered at 0, task 1 at 10, task 0 at 20 up to 30, and on the other CPU at 40.
+            // Task 0 is ordered at 0, task 1 at 10, task 0 at 20 up to 30, and on the other CPU at
+            // 40.
             let ran = [ran(0, 0, 3, 12), ran(0, 1, 12, 18), ran(0, 0, 22, 30), ran(1, 0, 41, 60)];
             let stood = [stood(0, 0, 3), stood(0, 20, 21), stood(0, 30, 60), stood(1, 0, 41)];
-            let told = unobeyed(2, &record(), (&ran, &stood), excused, &|task| task == TaskId(blind));
-            let told = told.into_iter().map(|one| (one.cpu, one.task, one.from, one.by().as_ns() / 1_000));
+            let told =
+                unobeyed(2, &record(), (&ran, &stood), excused, &|task| task == TaskId(blind));
+            let told =
+                told.into_iter().map(|one| (one.cpu, one.task, one.from, one.by().as_ns() / 1_000));
             told.collect::<Vec<_>>()
         };
         let none = |from, to| vec![(from, to)];
@@ -266,7 +288,8 @@ mod tests {
     #[test]
     fn where_any_worker_will_do_only_the_others_count() {
         let ran = [Ran { cpu: 0, task: TaskId(3), from: at(5), to: at(8) }];
-        let stood = [Stood { cpu: 0, from: at(0), to: at(5) }, Stood { cpu: 0, from: at(8), to: at(20) }];
+        let stood =
+            [Stood { cpu: 0, from: at(0), to: at(5) }, Stood { cpu: 0, from: at(8), to: at(20) }];
         let times = [(None, at(2), at(10))];
         let told = against(0, times.into_iter(), (&ran, &stood), &|from, to| vec![(from, to)]);
         assert_eq!(told.len(), 1);
@@ -285,7 +308,8 @@ mod tests {
             stay(9, None, 10, 50),
         ];
         let told = of_others(&stays, &[tid(7)], &[3, 4], at(10));
-        let expected = [(0, 10), (10, 20)].map(|(from, to)| Stood { cpu: 1, from: at(from), to: at(to) });
+        let expected =
+            [(0, 10), (10, 20)].map(|(from, to)| Stood { cpu: 1, from: at(from), to: at(to) });
         assert_eq!(told, expected);
     }
 }

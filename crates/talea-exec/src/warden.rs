@@ -1,12 +1,13 @@
 //! Whether programs are still what their run has made of them.
 //!
-//! Model: an ordinary thread, below everything of the run, looks at the threads of each program's group now and then. One that has another
-//! policy, priority or place than it began with stands to others as nobody ordered: who is to stop it may not get the CPU, the sentinel may
-//! get it while the program wants it. What was seen is told with the run, and nothing is done about it: a thread that is put back may change
-//! again before it is looked at next.
+//! Model: an ordinary thread, below everything of the run, looks at the threads of each program's
+//! group now and then. One that has another policy, priority or place than it began with stands to
+//! others as nobody ordered: who is to stop it may not get the CPU, the sentinel may get it while
+//! the program wants it. What was seen is told with the run, and nothing is done about it: a thread
+//! that is put back may change again before it is looked at next.
 //!
-//! Absent on purpose: who has left the group (that takes rights over the hierarchy, and then nothing of the run reaches it); and who changes
-//! and is back before the next look.
+//! Absent on purpose: who has left the group (that takes rights over the hierarchy, and then
+//! nothing of the run reaches it); and who changes and is back before the next look.
 
 use crate::run::Failure;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -67,7 +68,11 @@ impl Post {
             let wanted = Policy::Rr(self.priority);
             Some(format!("thread {tid} ({}) is {policy:?} instead of {wanted:?}", name()))
         } else if mutate!("exec-warden", cpus != CpuSet::single(self.cpu), cpus.is_empty()) {
-            Some(format!("thread {tid} ({}) may run on CPUs {cpus} instead of {}", name(), self.cpu))
+            Some(format!(
+                "thread {tid} ({}) may run on CPUs {cpus} instead of {}",
+                name(),
+                self.cpu
+            ))
         } else {
             None
         }

@@ -1,8 +1,9 @@
 //! Ends a run that does not end.
 //!
-//! Model: a thread above everything that a run may order, asleep until the run is overdue. First it calls the run off
-//! and makes ordinary threads of all that belong to it, so that the machine can be used; whoever then leaves does so
-//! in order. Who still has not ended, in a loop of a job's own, can't be ended but with the whole program.
+//! Model: a thread above everything that a run may order, asleep until the run is overdue. First it
+//! calls the run off and makes ordinary threads of all that belong to it, so that the machine can
+//! be used; whoever then leaves does so in order. Who still has not ended, in a loop of a job's
+//! own, can't be ended but with the whole program.
 
 use crate::programs::Programs;
 use crate::stage::{Ranks, Stage};
@@ -15,8 +16,9 @@ use talea_os::Tid;
 use talea_os::bell::{Bell, Woken};
 use talea_os::pilock::PiLock;
 
-/// What a run may take beyond its end. Holes are shorter; but whoever leaves is an ordinary thread, and where other programs' real-time threads
-/// have the CPUs such a one was seen to wait for 0.95 seconds, for the 50 ms that the kernel leaves it.
+/// What a run may take beyond its end. Holes are shorter; but whoever leaves is an ordinary thread,
+/// and where other programs' real-time threads have the CPUs such a one was seen to wait for 0.95
+/// seconds, for the 50 ms that the kernel leaves it.
 const GRACE: Span = Span::from_ns(2_000_000_000);
 
 #[derive(Debug)]
@@ -83,8 +85,8 @@ impl Watchdog {
         ranks.watchdog(own)
     }
 
-    /// Watches until it is called off. From `begun` comes when the run should be over, on the machine's clock; nothing, if
-    /// there is no run.
+    /// Watches until it is called off. From `begun` comes when the run should be over, on the
+    /// machine's clock; nothing, if there is no run.
     pub(crate) fn watch(&self, begun: &Receiver<Time>, stages: &[Arc<Stage>], programs: &Programs) {
         let Ok(end) = begun.recv() else { return };
         if self.sleep(end, GRACE) {

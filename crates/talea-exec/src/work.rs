@@ -15,11 +15,12 @@ pub struct Job {
     pub cost: Work,
 }
 
-/// What the jobs of one task do; called for each piece. The flag is raised when the run is over: a job that looks at it may end early.
+/// What the jobs of one task do; called for each piece. The flag is raised when the run is over: a
+/// job that looks at it may end early.
 pub type Body<'a> = Box<dyn FnMut(&Job, &AtomicBool) + Send + 'a>;
 
-/// Spends what each job costs: polls the thread's own CPU clock until that much is used. What takes the CPU away costs
-/// the job nothing; what the job itself does beside polling is part of it.
+/// Spends what each job costs: polls the thread's own CPU clock until that much is used. What takes
+/// the CPU away costs the job nothing; what the job itself does beside polling is part of it.
 pub fn spender<'a>() -> Body<'a> {
     Box::new(|job, over| {
         let end = clock::thread_cpu_time().checked_add(job.cost).unwrap_or(Work::from_ns(u64::MAX));
@@ -63,8 +64,8 @@ impl Pace {
     }
 }
 
-/// Does as many rounds as cost what the job costs where `pace` was measured: how long it really takes, the machine decides, as
-/// with the code of an application.
+/// Does as many rounds as cost what the job costs where `pace` was measured: how long it really
+/// takes, the machine decides, as with the code of an application.
 pub fn counter<'a>(pace: Pace) -> Body<'a> {
     Box::new(move |job, over| count(pace.rounds_of(job.cost), over))
 }
@@ -108,7 +109,8 @@ mod tests {
                 .map(|number| {
                     let before = clock::thread_cpu_time();
                     body(&Job { number, version: 0, cost }, &AtomicBool::new(false));
-                    let spent = clock::thread_cpu_time().checked_sub(before).expect("a clock that goes on");
+                    let spent =
+                        clock::thread_cpu_time().checked_sub(before).expect("a clock that goes on");
                     spent.checked_sub(cost).expect("it spends all of it").as_ns()
                 })
                 .collect();
@@ -121,15 +123,19 @@ mod tests {
     #[test]
     fn s21_the_median_of_counted_jobs_costs_what_was_asked() {
         let cost = Work::from_ns(5_000_000);
-        // A machine that changes its speed between the measurement and the jobs shows that by itself: measured anew then, for some
-        // seconds at most. A pace that is wrong is wrong each time.
+        // A machine that changes its speed between the measurement and the jobs shows that by
+        // itself: measured anew then, for some seconds at most. A pace that is wrong is wrong each
+        // time.
         let differs = |pace: Pace| {
             let mut body = counter(pace);
             let mut spent: Vec<u64> = (0..9)
                 .map(|number| {
                     let before = clock::thread_cpu_time();
                     body(&Job { number, version: 0, cost }, &AtomicBool::new(false));
-                    clock::thread_cpu_time().checked_sub(before).expect("a clock that goes on").as_ns()
+                    clock::thread_cpu_time()
+                        .checked_sub(before)
+                        .expect("a clock that goes on")
+                        .as_ns()
                 })
                 .collect();
             spent.sort_unstable();

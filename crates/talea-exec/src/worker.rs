@@ -27,12 +27,16 @@ pub(crate) struct Worker<'a, M: Mechanism> {
 }
 
 impl<'a, M: Mechanism> Worker<'a, M> {
-    pub(crate) fn new(task: TaskId, stage: &'a Stage, counter: &'a OnceLock<Counter<M>>) -> Worker<'a, M> {
+    pub(crate) fn new(
+        task: TaskId,
+        stage: &'a Stage,
+        counter: &'a OnceLock<Counter<M>>,
+    ) -> Worker<'a, M> {
         Worker { task, stage, counter, heard: 0, busy: false }
     }
 
-    /// Tells that the piece under way is over, if there is one, and waits for the next, of the same job or another one;
-    /// `None`: the run is over.
+    /// Tells that the piece under way is over, if there is one, and waits for the next, of the same
+    /// job or another one; `None`: the run is over.
     pub(crate) fn wait_period(&mut self) -> Option<Job> {
         let slot = &self.stage.slots[self.task.0 as usize];
         let counter = self.counter.get();
@@ -46,7 +50,8 @@ impl<'a, M: Mechanism> Worker<'a, M> {
             }
             alarm = told.unwrap_or(Time::NEVER);
         }
-        // Who is armed has a counter. If the job that comes is its to run its bell has rung when that returns.
+        // Who is armed has a counter. If the job that comes is its to run its bell has rung when
+        // that returns.
         while let (Woken::Due, Some(counter)) = (slot.wait_until(self.heard, alarm), counter) {
             alarm = counter.come(self.task, self.stage);
         }
@@ -70,7 +75,8 @@ impl Drop for Fallen<'_> {
     }
 }
 
-/// The life of a worker. `say` is called once, with who it is, when it stands in its place and is about to wait.
+/// The life of a worker. `say` is called once, with who it is, when it stands in its place and is
+/// about to wait.
 pub(crate) fn live<M: Mechanism>(
     task: TaskId,
     stage: &Stage,

@@ -1,6 +1,7 @@
 //! An alarm that a wait for descriptors hears, without a time-out for each wait.
 //!
-//! It is a timerfd, so on PREEMPT_RT it is late behind FIFO threads: for what may come late, not for deadlines.
+//! It is a timerfd, so on PREEMPT_RT it is late behind FIFO threads: for what may come late, not
+//! for deadlines.
 
 use crate::clock;
 use rustix::time::{
@@ -10,14 +11,18 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use talea_core::{Span, Time};
 
-/// Goes off once each time it is set. Watched for [arrivals](crate::epoll::Interest::ARRIVAL) it need not be read.
+/// Goes off once each time it is set. Watched for [arrivals](crate::epoll::Interest::ARRIVAL) it
+/// need not be read.
 #[derive(Debug)]
 pub struct Alarm(OwnedFd);
 
 impl Alarm {
     /// One that is not set.
     pub fn new() -> io::Result<Alarm> {
-        Ok(Alarm(timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?))
+        Ok(Alarm(timerfd_create(
+            TimerfdClockId::Monotonic,
+            TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK,
+        )?))
     }
 
     /// Goes off in `time` from now, and not when it was set for before. Zero: not at all.

@@ -1,9 +1,10 @@
 //! A bell beside a bed: one wait for timers and messages alike.
 //!
 //! Model: a futex word that counts how often it has rung. Whoever sleeps first notes the count
-//! ([`Bell::heard`]), then looks for messages, then waits for another count ([`Bell::wait`]): a message that came between
-//! has changed the count, so nothing is slept over. The time-out is absolute on `CLOCK_MONOTONIC` and is the
-//! scheduler's own timer: unlike timerfd and POSIX timers it does not starve behind FIFO threads on PREEMPT_RT.
+//! ([`Bell::heard`]), then looks for messages, then waits for another count ([`Bell::wait`]): a
+//! message that came between has changed the count, so nothing is slept over. The time-out is
+//! absolute on `CLOCK_MONOTONIC` and is the scheduler's own timer: unlike timerfd and POSIX timers
+//! it does not starve behind FIFO threads on PREEMPT_RT.
 
 use crate::clock;
 use rustix::io::Errno;
@@ -42,7 +43,8 @@ impl Bell {
         self.rouse();
     }
 
-    /// The first half of [`ring`](Bell::ring): whoever is awake hears it. All there is to do where the sleeper itself does it.
+    /// The first half of [`ring`](Bell::ring): whoever is awake hears it. All there is to do where
+    /// the sleeper itself does it.
     pub fn count(&self) {
         self.0.fetch_add(1, Ordering::Release);
     }
@@ -61,7 +63,13 @@ impl Bell {
         }
         let timeout = (until != Time::NEVER).then(|| clock::timespec(until));
         loop {
-            let slept = futex::wait_bitset(&self.0, Flags::PRIVATE, heard, timeout.as_ref(), NonZeroU32::MAX);
+            let slept = futex::wait_bitset(
+                &self.0,
+                Flags::PRIVATE,
+                heard,
+                timeout.as_ref(),
+                NonZeroU32::MAX,
+            );
             // The count decides: a wake-up may be meant for a word that lay here before.
             if self.heard() != heard {
                 return Woken::Rung;

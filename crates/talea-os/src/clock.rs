@@ -1,7 +1,7 @@
 //! The one clock: `CLOCK_MONOTONIC`, in nanoseconds, and the boot it belongs to.
 //!
-//! Timers are absolute and are `clock_nanosleep`: timerfd and POSIX timers starve behind FIFO threads on
-//! PREEMPT_RT.
+//! Timers are absolute and are `clock_nanosleep`: timerfd and POSIX timers starve behind FIFO
+//! threads on PREEMPT_RT.
 
 use rustix::io::Errno;
 use rustix::time::{ClockId, Timespec};
@@ -30,8 +30,9 @@ pub fn sleep_until(at: Time) {
     }
 }
 
-/// From now on the calling thread's time-outs are not put off to share an interrupt with others, as an ordinary thread's are by 50 µs,
-/// and before Linux 6.12 also a real-time thread's that waits by a futex.
+/// From now on the calling thread's time-outs are not put off to share an interrupt with others, as
+/// an ordinary thread's are by 50 µs, and before Linux 6.12 also a real-time thread's that waits by
+/// a futex.
 pub fn wake_on_time() {
     // Refused nowhere; a thread that is real-time keeps what the kernel has for it.
     let _ = rustix::thread::set_current_timer_slack(mutate!(
@@ -61,7 +62,10 @@ fn nanoseconds(at: Timespec) -> u64 {
 }
 
 pub(crate) fn timespec(at: Time) -> Timespec {
-    Timespec { tv_sec: (at.as_ns() / 1_000_000_000) as i64, tv_nsec: (at.as_ns() % 1_000_000_000) as _ }
+    Timespec {
+        tv_sec: (at.as_ns() / 1_000_000_000) as i64,
+        tv_nsec: (at.as_ns() % 1_000_000_000) as _,
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! Capabilities of the calling thread, and giving up those that are not needed.
 //!
-//! Linux keeps capabilities per thread: drop them before other threads start. Dropping is for ever: the bounding
-//! set shrinks too, where that is allowed, so that no program started later gets them back.
+//! Linux keeps capabilities per thread: drop them before other threads start. Dropping is for ever:
+//! the bounding set shrinks too, where that is allowed, so that no program started later gets them
+//! back.
 //!
 //! Reference: `capabilities(7)`.
 
@@ -83,13 +84,14 @@ pub fn effective() -> io::Result<CapSet> {
     Ok(join(&read()?, |word| word.effective))
 }
 
-/// Keeps those of `wanted` that the calling thread has, permitted and effective, and nothing else. Returns what
-/// is left.
+/// Keeps those of `wanted` that the calling thread has, permitted and effective, and nothing else.
+/// Returns what is left.
 pub fn keep_only(wanted: CapSet) -> io::Result<CapSet> {
     let has = join(&read()?, |word| word.permitted);
     let kept = CapSet(has.0 & wanted.0);
-    // First the bounding set, while the right to shrink it is still there; without it nothing is lost, because
-    // a thread that has no capabilities gains none without a program that is set-user-id.
+    // First the bounding set, while the right to shrink it is still there; without it nothing is
+    // lost, because a thread that has no capabilities gains none without a program that is
+    // set-user-id.
     for number in 0..64u64 {
         if wanted.0 & 1 << number != 0 {
             continue;

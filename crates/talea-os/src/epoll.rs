@@ -1,7 +1,7 @@
 //! Waiting for many descriptors, until an absolute time.
 //!
-//! `epoll_pwait2(2)` (Linux 5.11) takes nanoseconds; a wait that a signal, the freezer or a debugger interrupts
-//! is continued to the same absolute time.
+//! `epoll_pwait2(2)` (Linux 5.11) takes nanoseconds; a wait that a signal, the freezer or a
+//! debugger interrupts is continued to the same absolute time.
 
 use crate::clock;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
@@ -23,8 +23,9 @@ impl Interest {
     pub const WRITE: Interest = Interest(EventFlags::OUT);
     /// Both.
     pub const READ_WRITE: Interest = Interest(Interest::READ.0.union(Interest::WRITE.0));
-    /// As [`Interest::READ`], but reported when something arrives and not as long as something is there (edge triggered). What
-    /// is there when this is asked for counts as arrived; of two arrivals between two waits only one is reported.
+    /// As [`Interest::READ`], but reported when something arrives and not as long as something is
+    /// there (edge triggered). What is there when this is asked for counts as arrived; of two
+    /// arrivals between two waits only one is reported.
     pub const ARRIVAL: Interest = Interest(Interest::READ.0.union(EventFlags::ET));
 }
 
@@ -75,7 +76,9 @@ impl Events {
 
     /// The events of the last wait.
     pub fn iter(&self) -> impl Iterator<Item = Event> + '_ {
-        self.slots[..self.ready].iter().map(|slot| Event { token: slot.data.u64(), flags: slot.flags })
+        self.slots[..self.ready]
+            .iter()
+            .map(|slot| Event { token: slot.data.u64(), flags: slot.flags })
     }
 }
 
@@ -104,8 +107,8 @@ impl Epoll {
         Ok(epoll::delete(&self.0, fd)?)
     }
 
-    /// Waits until something is ready or the clock reaches `until` (`None`: for ever). Returns how many events
-    /// there are; 0 means the time has come. A time that has passed makes it a poll.
+    /// Waits until something is ready or the clock reaches `until` (`None`: for ever). Returns how
+    /// many events there are; 0 means the time has come. A time that has passed makes it a poll.
     // Inlined for the reason that `seqpacket::recv` is.
     #[inline]
     pub fn wait(&self, events: &mut Events, until: Option<Time>) -> io::Result<usize> {

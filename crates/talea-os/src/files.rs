@@ -1,11 +1,13 @@
 //! Files that nobody but root and ourselves can have changed.
 //!
-//! Model: a file is trusted when it is a regular file of root or of our effective user, writable by neither
-//! group nor others, and so is every directory on the way to it, links followed one by one. A sticky directory
-//! that others may write (such as `/tmp`) will do if root owns it, because they can't replace what is not theirs.
-//! What passes can only be changed by root or us, so there is no race between the check and the use.
+//! Model: a file is trusted when it is a regular file of root or of our effective user, writable by
+//! neither group nor others, and so is every directory on the way to it, links followed one by one.
+//! A sticky directory that others may write (such as `/tmp`) will do if root owns it, because they
+//! can't replace what is not theirs. What passes can only be changed by root or us, so there is no
+//! race between the check and the use.
 //!
-//! Access control lists need no extra look: a list that lets somebody write shows in the group bits.
+//! Access control lists need no extra look: a list that lets somebody write shows in the group
+//! bits.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -63,10 +65,19 @@ pub fn check_trusted_directory(path: &Path) -> Result<(), Untrusted> {
 pub fn open_trusted(path: &Path) -> Result<File, Untrusted> {
     let euid = rustix::process::geteuid().as_raw();
     check_trusted_for(path, euid)?;
-    let os = |error| Untrusted { path: path.to_owned(), uid: 0, mode: 0, problem: Problem::Os(error), euid };
+    let os = |error| Untrusted {
+        path: path.to_owned(),
+        uid: 0,
+        mode: 0,
+        problem: Problem::Os(error),
+        euid,
+    };
     // Not blocking: a pipe put there by mistake must not hang the daemon.
-    let file =
-        std::fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(os)?;
+    let file = std::fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open(path)
+        .map_err(os)?;
     let meta = file.metadata().map_err(os)?;
     check_one(path, &meta, euid, Kind::File)?;
     Ok(file)
@@ -84,7 +95,8 @@ fn check_trusted_for(path: &Path, euid: u32) -> Result<(), Untrusted> {
 }
 
 fn check_path(path: &Path, euid: u32, last: Kind) -> Result<(), Untrusted> {
-    let fail = |path: &Path, problem| Untrusted { path: path.to_owned(), uid: 0, mode: 0, problem, euid };
+    let fail =
+        |path: &Path, problem| Untrusted { path: path.to_owned(), uid: 0, mode: 0, problem, euid };
     let absolute = std::path::absolute(path).map_err(|error| fail(path, Problem::Os(error)))?;
     let mut rest: VecDeque<OsString> = VecDeque::new();
     let push_front = |rest: &mut VecDeque<OsString>, path: &Path| {
@@ -130,9 +142,14 @@ fn check_path(path: &Path, euid: u32, last: Kind) -> Result<(), Untrusted> {
     Ok(())
 }
 
-/// One step. That it was reached through a sticky directory needs no memory: everything below must be root's or
-/// ours in any case, and what is ours there nobody else can replace.
-fn check_one(path: &Path, meta: &std::fs::Metadata, euid: u32, kind: Kind) -> Result<(), Untrusted> {
+/// One step. That it was reached through a sticky directory needs no memory: everything below must
+/// be root's or ours in any case, and what is ours there nobody else can replace.
+fn check_one(
+    path: &Path,
+    meta: &std::fs::Metadata,
+    euid: u32,
+    kind: Kind,
+) -> Result<(), Untrusted> {
     let problem = if mutate!("trust-owner", meta.uid() != 0 && meta.uid() != euid, false) {
         Problem::Owner
     } else if kind == Kind::File && !meta.is_file() {
@@ -142,12 +159,19 @@ fn check_one(path: &Path, meta: &std::fs::Metadata, euid: u32, kind: Kind) -> Re
     } else {
         let sticky = kind == Kind::Directory && meta.mode() & libc::S_ISVTX != 0 && meta.uid() == 0;
         // The bits of a link mean nothing.
-        if kind == Kind::Link || sticky || mutate!("trust-writable", meta.mode() & 0o022 == 0, true) {
+        if kind == Kind::Link || sticky || mutate!("trust-writable", meta.mode() & 0o022 == 0, true)
+        {
             return Ok(());
         }
         Problem::Writable
     };
-    Err(Untrusted { path: path.to_owned(), uid: meta.uid(), mode: meta.mode() & 0o7777, problem, euid })
+    Err(Untrusted {
+        path: path.to_owned(),
+        uid: meta.uid(),
+        mode: meta.mode() & 0o7777,
+        problem,
+        euid,
+    })
 }
 
 impl fmt::Display for Untrusted {

@@ -1,14 +1,16 @@
 //! Stopping a thread of our own wherever it is, until it may go on.
 //!
-//! Model: a priority says who runs before whom, not that somebody may not run: on a CPU that nobody else wants the least
-//! urgent thread runs. So a thread that must not run is sent a signal, whose handler sleeps in a futex until the gate is
-//! open. A thread that something more urgent keeps from its CPU takes the signal when it gets it next, before any more of
-//! its own code. Nothing is sent to a thread twice while its gate is shut.
+//! Model: a priority says who runs before whom, not that somebody may not run: on a CPU that nobody
+//! else wants the least urgent thread runs. So a thread that must not run is sent a signal, whose
+//! handler sleeps in a futex until the gate is open. A thread that something more urgent keeps from
+//! its CPU takes the signal when it gets it next, before any more of its own code. Nothing is sent
+//! to a thread twice while its gate is shut.
 //!
-//! The signal is SIGURG, which is ignored by default, so that one that comes after everything is over does no harm. What
-//! the thread did when it was stopped it does on: system calls are restarted where the kernel can (`signal(7)`,
-//! "Interruption of system calls": sleeps and polls with a time-out end with `EINTR`). It keeps the locks that it holds,
-//! as a thread that is preempted does.
+//! The signal is SIGURG, which is ignored by default, so that one that comes after everything is
+//! over does no harm. What the thread did when it was stopped it does on: system calls are
+//! restarted where the kernel can (`signal(7)`, "Interruption of system calls": sleeps and polls
+//! with a time-out end with `EINTR`). It keeps the locks that it holds, as a thread that is
+//! preempted does.
 //!
 //! States of the word: open; shut, the thread has not noticed; parked, it sleeps in the handler.
 
@@ -32,14 +34,15 @@ const PARKED: u32 = 2;
 pub struct Gate(AtomicU32);
 
 thread_local! {
-    /// The gate that the thread stands behind; null for most. Neither lazy nor dropped, so that a handler may read it.
+    /// The gate that the thread stands behind; null for most. Neither lazy nor dropped, so that a
+    /// handler may read it.
     static MINE: Cell<*const AtomicU32> = const { Cell::new(null()) };
     /// The thread may not be stopped just now.
     static HOLDS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Does `what` without being stopped meanwhile, as whoever holds a lock must not be that those need who open gates. If the gate was
-/// shut, the thread is stopped when it is done.
+/// Does `what` without being stopped meanwhile, as whoever holds a lock must not be that those need
+/// who open gates. If the gate was shut, the thread is stopped when it is done.
 pub fn unstopped<T>(what: impl FnOnce() -> T) -> T {
     struct Held(bool);
     impl Drop for Held {
@@ -79,15 +82,17 @@ impl Gate {
         Ok(inside())
     }
 
-    /// Shuts the gate for `thread`, which is inside it; at once if it runs, else when it would. Nothing if it is shut.
-    /// `ESRCH`: no such thread in this process.
+    /// Shuts the gate for `thread`, which is inside it; at once if it runs, else when it would.
+    /// Nothing if it is shut. `ESRCH`: no such thread in this process.
     pub fn shut(&self, thread: Tid) -> io::Result<()> {
         if self.0.compare_exchange(OPEN, SHUT, Ordering::AcqRel, Ordering::Relaxed).is_err() {
             return Ok(());
         }
         let process = Tid::of_process().as_raw();
         // SAFETY: takes three integers; names a thread of this process only.
-        check_long(unsafe { libc::syscall(libc::SYS_tgkill, process, thread.as_raw(), libc::SIGURG) })?;
+        check_long(unsafe {
+            libc::syscall(libc::SYS_tgkill, process, thread.as_raw(), libc::SIGURG)
+        })?;
         Ok(())
     }
 
@@ -117,7 +122,8 @@ fn admit_signal() -> io::Result<()> {
     if failed == 0 { Ok(()) } else { Err(crate::sys::errno(failed)) }
 }
 
-/// Runs in a thread that was stopped. Only what `signal-safety(7)` allows: atomics, a futex call, and `errno` as it was.
+/// Runs in a thread that was stopped. Only what `signal-safety(7)` allows: atomics, a futex call,
+/// and `errno` as it was.
 extern "C" fn park(_signal: libc::c_int) {
     // SAFETY: each thread has an errno of its own.
     let errno = unsafe { libc::__errno_location() };
@@ -147,7 +153,8 @@ fn stand() {
             match word.load(Ordering::Acquire) {
                 OPEN => break,
                 SHUT => {
-                    let _ = word.compare_exchange(SHUT, PARKED, Ordering::AcqRel, Ordering::Relaxed);
+                    let _ =
+                        word.compare_exchange(SHUT, PARKED, Ordering::AcqRel, Ordering::Relaxed);
                 }
                 // Woken, interrupted or no longer parked: the word says which.
                 _ => _ = futex::wait(word, Flags::PRIVATE, PARKED, None),
@@ -248,7 +255,8 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 gate.within(|| {
-                    say.send((Tid::current(), ThreadClock::current().expect("a clock"))).expect("heard");
+                    say.send((Tid::current(), ThreadClock::current().expect("a clock")))
+                        .expect("heard");
                     while !stop.load(Ordering::Relaxed) {
                         steps.fetch_add(1, Ordering::Relaxed);
                     }
@@ -261,11 +269,14 @@ mod tests {
                 gate.shut(tid).expect("it lives");
                 gate.shut(tid).expect("twice is once");
                 eventually(|| gate.has_parked());
-                let (before, used) = (steps.load(Ordering::Relaxed), clock.read().expect("it lives"));
+                let (before, used) =
+                    (steps.load(Ordering::Relaxed), clock.read().expect("it lives"));
                 std::thread::sleep(Duration::from_millis(2));
                 assert_eq!(steps.load(Ordering::Relaxed), before);
-                // The last of the way into the futex may still have been before it, with a stop of the machine in it.
-                ran_on += u32::from(clock.read().expect("it lives").as_ns() - used.as_ns() > 1_000_000);
+                // The last of the way into the futex may still have been before it, with a stop of
+                // the machine in it.
+                ran_on +=
+                    u32::from(clock.read().expect("it lives").as_ns() - used.as_ns() > 1_000_000);
                 gate.open();
                 eventually(|| steps.load(Ordering::Relaxed) > before);
             }
@@ -322,14 +333,17 @@ mod tests {
         let _handler = Handler::install().expect("a handler");
         let process = Tid::of_process().as_raw();
         // SAFETY: takes three integers; signals this thread, whose handler finds no gate.
-        let sent = unsafe { libc::syscall(libc::SYS_tgkill, process, Tid::current().as_raw(), libc::SIGURG) };
+        let sent = unsafe {
+            libc::syscall(libc::SYS_tgkill, process, Tid::current().as_raw(), libc::SIGURG)
+        };
         assert_eq!(sent, 0);
     }
 
     extern "C" fn others(_signal: libc::c_int) {}
 
     fn handle(by: libc::sighandler_t) {
-        // SAFETY: a sigaction of zeroes is valid; `by` is a disposition, or a handler that does nothing.
+        // SAFETY: a sigaction of zeroes is valid; `by` is a disposition, or a handler that does
+        // nothing.
         let mut action: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
         action.sa_sigaction = by;
         set(&action).expect("a disposition");

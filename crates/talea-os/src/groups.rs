@@ -1,14 +1,16 @@
 //! Groups of processes that are stopped, metered and ended as one: cgroup v2.
 //!
-//! Model: a directory of ours below the top of the hierarchy for a run, and one in it for each program. A program is put into its
-//! group before it begins, and everything that it creates begins there (one with rights over the hierarchy may leave). Freezing, CPU time and ending need no controller, so
-//! this works wherever the hierarchy is mounted at all, also where version 1 has all of them.
+//! Model: a directory of ours below the top of the hierarchy for a run, and one in it for each
+//! program. A program is put into its group before it begins, and everything that it creates begins
+//! there (one with rights over the hierarchy may leave). Freezing, CPU time and ending need no
+//! controller, so this works wherever the hierarchy is mounted at all, also where version 1 has all
+//! of them.
 //!
-//! What a group has consumed is told in microseconds, and is up to date for whoever does not run at that moment; so it is exact
-//! when it is asked on the CPU to which all of a group is pinned.
+//! What a group has consumed is told in microseconds, and is up to date for whoever does not run at
+//! that moment; so it is exact when it is asked on the CPU to which all of a group is pinned.
 //!
-//! Nothing survives: [`Family`] removes its groups with all who are in them, a process that keeps them does that if this one dies before,
-//! and [`sweep`] if both were killed at the same instant.
+//! Nothing survives: [`Family`] removes its groups with all who are in them, a process that keeps
+//! them does that if this one dies before, and [`sweep`] if both were killed at the same instant.
 //!
 //! Absent on purpose: version 1, whose freezer takes several writes to end what it holds.
 
@@ -57,8 +59,9 @@ impl Group {
         Ok(Group { path, freeze, usage })
     }
 
-    /// Nobody in it gets back to user space: those who run on another CPU do until they are reached, and who is in a system call is
-    /// stopped at its end, however long it works there; those who sleep go on sleeping.
+    /// Nobody in it gets back to user space: those who run on another CPU do until they are
+    /// reached, and who is in a system call is stopped at its end, however long it works there;
+    /// those who sleep go on sleeping.
     pub fn freeze(&self) -> io::Result<()> {
         self.freeze.write_all_at(b"1", 0)
     }
@@ -73,7 +76,8 @@ impl Group {
         // Its first line: usage_usec NUMBER.
         let mut text = [0; 64];
         let len = self.usage.read_at(&mut text, 0)?;
-        parse_usage(&text[..len]).ok_or_else(|| io::Error::other("cpu.stat does not begin with usage_usec"))
+        parse_usage(&text[..len])
+            .ok_or_else(|| io::Error::other("cpu.stat does not begin with usage_usec"))
     }
 
     /// The processes in it.
@@ -124,14 +128,16 @@ pub struct Family {
 }
 
 impl Family {
-    /// So many empty groups, and a process that removes them with all who are in them should this one die; at the FIFO priority
-    /// `rank`, if there is one, because whoever is in them may stand above all others.
+    /// So many empty groups, and a process that removes them with all who are in them should this
+    /// one die; at the FIFO priority `rank`, if there is one, because whoever is in them may stand
+    /// above all others.
     ///
     /// # Errors
     /// Without the hierarchy, or without the right to make groups in it.
     pub fn found(count: usize, rank: Option<u8>) -> io::Result<Family> {
-        let top = hierarchy()
-            .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no cgroup2 file system is mounted"))?;
+        let top = hierarchy().ok_or_else(|| {
+            io::Error::new(io::ErrorKind::NotFound, "no cgroup2 file system is mounted")
+        })?;
         // Before there is anything to be kept.
         let (keeper, path) = Keeper::start(move |parent, begun| {
             let path = top.join(format!("{PREFIX}{}-{begun}", parent.as_raw()));
@@ -179,7 +185,8 @@ impl Drop for Family {
 fn remove(path: &Path) -> io::Result<()> {
     let end = Instant::now() + DYING;
     loop {
-        // Each time: a child that was being made may have been missed, and would live. Never made: what is gone stays so.
+        // Each time: a child that was being made may have been missed, and would live. Never made:
+        // what is gone stays so.
         let kill = File::options().write(true).open(path.join("cgroup.kill"));
         kill.and_then(|file| file.write_all_at(b"1", 0)).or_else(unless_gone)?;
         match fs::remove_dir(path).or_else(|_| below(path).and_then(|()| fs::remove_dir(path))) {
@@ -192,7 +199,9 @@ fn remove(path: &Path) -> io::Result<()> {
 
 /// Removes what is below, the deepest first: a program may have made groups of its own.
 fn below(path: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(path)?.flatten().filter(|entry| entry.file_type().is_ok_and(|of| of.is_dir())) {
+    for entry in
+        fs::read_dir(path)?.flatten().filter(|entry| entry.file_type().is_ok_and(|of| of.is_dir()))
+    {
         below(&entry.path()).and_then(|()| fs::remove_dir(entry.path())).or_else(unless_gone)?;
     }
     Ok(())
@@ -207,8 +216,9 @@ fn unless_gone(error: io::Error) -> io::Result<()> {
     if is_gone(&error) { Ok(()) } else { Err(error) }
 }
 
-/// Groups of runs whose process is gone, and whose keeper, too. The parent of the keeper stands for the process: it ends at once
-/// with it, where other threads may have to wait for a CPU that those in the groups have.
+/// Groups of runs whose process is gone, and whose keeper, too. The parent of the keeper stands for
+/// the process: it ends at once with it, where other threads may have to wait for a CPU that those
+/// in the groups have.
 pub fn orphans() -> Vec<PathBuf> {
     let is_orphan = |name: &str| {
         let mut parts = name.strip_prefix(PREFIX)?.split('-');
@@ -220,9 +230,12 @@ pub fn orphans() -> Vec<PathBuf> {
             Err(error) => error.kind() == io::ErrorKind::NotFound,
         })
     };
-    let Some(entries) = hierarchy().and_then(|top| fs::read_dir(top).ok()) else { return Vec::new() };
-    let found =
-        entries.flatten().filter(|entry| entry.file_name().to_str().and_then(is_orphan) == Some(true));
+    let Some(entries) = hierarchy().and_then(|top| fs::read_dir(top).ok()) else {
+        return Vec::new();
+    };
+    let found = entries
+        .flatten()
+        .filter(|entry| entry.file_name().to_str().and_then(is_orphan) == Some(true));
     found.map(|entry| entry.path()).collect()
 }
 

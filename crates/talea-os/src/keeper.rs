@@ -1,17 +1,20 @@
 //! A process that puts things back for another one that has died.
 //!
-//! Model: a copy of the process that shares nothing with it: no descriptor, no session, no signal that a terminal sends to all. It
-//! sleeps until its parent ends, does its [`Duty`], and is gone. A process that has done so itself dismisses it before.
+//! Model: a copy of the process that shares nothing with it: no descriptor, no session, no signal
+//! that a terminal sends to all. It sleeps until its parent ends, does its [`Duty`], and is gone. A
+//! process that has done so itself dismisses it before.
 //!
-//! Its parent is a *thread* (`PR_SET_PDEATHSIG` is about those), which is there for nothing else, at the same rank as the keeper. A
-//! process has not ended before all its threads have, and some of them may not even get a CPU to do so from the very programs that
-//! are to be killed; this one does. And if the keeper is killed, it makes another one at once.
+//! Its parent is a *thread* (`PR_SET_PDEATHSIG` is about those), which is there for nothing else,
+//! at the same rank as the keeper. A process has not ended before all its threads have, and some of
+//! them may not even get a CPU to do so from the very programs that are to be killed; this one
+//! does. And if the keeper is killed, it makes another one at once.
 //!
-//! Who ends a process with all that belongs to it shall not end its keeper, too, whom it needs just then. So that leaves the process's group
-//! (a service manager's stop ends all who are in that), its session and its group of processes, and has a name of its own.
+//! Who ends a process with all that belongs to it shall not end its keeper, too, whom it needs just
+//! then. So that leaves the process's group (a service manager's stop ends all who are in that),
+//! its session and its group of processes, and has a name of its own.
 //!
-//! Between `fork` and its end it makes system calls on data that were prepared before, and nothing else: the other threads of the
-//! process do not exist in it, but the locks that they held do.
+//! Between `fork` and its end it makes system calls on data that were prepared before, and nothing
+//! else: the other threads of the process do not exist in it, but the locks that they held do.
 
 use crate::sys::check;
 use crate::{Attr, Policy, Tid, proc, sched};
@@ -24,13 +27,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use talea_core::mutate;
 
-/// So many keepers follow one that is killed: who ends more of them means it, or something else is wrong.
+/// So many keepers follow one that is killed: who ends more of them means it, or something else is
+/// wrong.
 const SUCCESSORS: u32 = 100;
 
 /// What a keeper does at the end.
 pub(crate) trait Duty: Send {
-    /// In the copy of a process of which one thread is left: it may make system calls on what was prepared before. It allocates nothing, takes no
-    /// lock of the process, and does not panic.
+    /// In the copy of a process of which one thread is left: it may make system calls on what was
+    /// prepared before. It allocates nothing, takes no lock of the process, and does not panic.
     fn clean(&self);
 }
 
@@ -58,8 +62,13 @@ pub(crate) struct Post {
 }
 
 impl Post {
-    /// With this duty, at this FIFO priority; outside of the cgroup of the process, if that can be, and in the one at `top`.
-    pub(crate) fn new(duty: impl Duty + 'static, top: Option<&Path>, rank: Option<u8>) -> io::Result<Post> {
+    /// With this duty, at this FIFO priority; outside of the cgroup of the process, if that can be,
+    /// and in the one at `top`.
+    pub(crate) fn new(
+        duty: impl Duty + 'static,
+        top: Option<&Path>,
+        rank: Option<u8>,
+    ) -> io::Result<Post> {
         let out = top.map(|top| CString::new(top.join("cgroup.procs").as_os_str().as_bytes()));
         Ok(Post { duty: Box::new(duty), out: out.transpose().map_err(io::Error::other)?, rank })
     }
@@ -70,7 +79,8 @@ fn lock(child: &Mutex<Child>) -> MutexGuard<'_, Child> {
 }
 
 impl Keeper {
-    /// Starts one at the post that `prepare` makes of the keeper's parent and the moment that this began.
+    /// Starts one at the post that `prepare` makes of the keeper's parent and the moment that this
+    /// began.
     pub(crate) fn start<T: Send + 'static>(
         prepare: impl FnOnce(Tid, u64) -> io::Result<(Post, T)> + Send + 'static,
     ) -> io::Result<(Keeper, T)> {
@@ -122,7 +132,8 @@ impl Drop for Keeper {
     }
 }
 
-/// Keeps the calling thread, and whoever it makes, from being ended by what tells the keeper to begin.
+/// Keeps the calling thread, and whoever it makes, from being ended by what tells the keeper to
+/// begin.
 fn hold_back() {
     // SAFETY: a set of signals that the first call fills.
     unsafe {
@@ -137,11 +148,13 @@ fn hold_back() {
 fn look_after(child: &Mutex<Child>, post: &Post) {
     for left in (0..=SUCCESSORS).rev() {
         let Some(pid) = lock(child).pid else { return };
-        // Without its status, and so without its number, which somebody may be about to send a signal to.
+        // Without its status, and so without its number, which somebody may be about to send a
+        // signal to.
         wait(pid, libc::WEXITED | libc::WNOWAIT);
         let mut child = lock(child);
         wait(pid, libc::WEXITED);
-        // The last one has no successor: with this thread, its parent, gone that would begin at once.
+        // The last one has no successor: with this thread, its parent, gone that would begin at
+        // once.
         child.pid = if child.is_needed && left > mutate!("os-keeper-successor", 0, SUCCESSORS) {
             fork(post).ok()
         } else {
@@ -155,7 +168,8 @@ fn wait(pid: Tid, options: libc::c_int) {
     let mut status = std::mem::MaybeUninit::<libc::siginfo_t>::uninit();
     // SAFETY: the kernel fills a structure that nobody reads.
     unsafe {
-        while libc::waitid(libc::P_PID, pid.as_raw() as libc::id_t, status.as_mut_ptr(), options) == -1
+        while libc::waitid(libc::P_PID, pid.as_raw() as libc::id_t, status.as_mut_ptr(), options)
+            == -1
             && *libc::__errno_location() == libc::EINTR
         {}
     }
@@ -167,7 +181,8 @@ fn fork(post: &Post) -> io::Result<Tid> {
         sched::set(Tid::current(), &Attr::grant(Policy::Fifo(priority)))?;
     }
     let process = Tid::of_process().as_raw();
-    // SAFETY: the child only makes system calls until it ends (`keep`), as a copy of one thread among several must.
+    // SAFETY: the child only makes system calls until it ends (`keep`), as a copy of one thread
+    // among several must.
     match check(unsafe { libc::fork() })? {
         0 => keep(process, post),
         pid => Ok(Tid::new(pid).expect("a child has a positive pid")),
@@ -176,8 +191,9 @@ fn fork(post: &Post) -> io::Result<Tid> {
 
 /// The life of the keeper.
 fn keep(process: i32, post: &Post) -> ! {
-    // SAFETY: system calls with integers, with strings that end and with structures that live as long as the calls; none of
-    // them allocates or takes a lock of the process. What fails is done without: there is nobody to be told.
+    // SAFETY: system calls with integers, with strings that end and with structures that live as
+    // long as the calls; none of them allocates or takes a lock of the process. What fails is done
+    // without: there is nobody to be told.
     unsafe {
         let mut wake = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
         libc::sigemptyset(wake.as_mut_ptr());

@@ -1,19 +1,24 @@
 //! Starting a program that stands still in its group until it is let go.
 //!
-//! Model: between fork and exec the child takes the place that is meant for it (CPU, priority), enters its group, which is frozen, and
-//! so stops there. It is the program when the group is thawed for the first time: nothing of it, not even its beginning, is
-//! outside of what is metered. Whoever starts it waits until then, so this is for a thread of its own.
+//! Model: between fork and exec the child takes the place that is meant for it (CPU, priority),
+//! enters its group, which is frozen, and so stops there. It is the program when the group is
+//! thawed for the first time: nothing of it, not even its beginning, is outside of what is metered.
+//! Whoever starts it waits until then, so this is for a thread of its own.
 //!
-//! It dies with the thread that starts it: the kernel is asked for that first, and the child ends by itself if its parent was gone before.
+//! It dies with the thread that starts it: the kernel is asked for that first, and the child ends
+//! by itself if its parent was gone before.
 //!
-//! The last net: if all who could end it are gone, too (the run, its keeper), a program at a real-time priority would have its CPU for ever.
-//! So each of its threads may use only so much CPU time at a stretch as the whole run could give it and some seconds (`RLIMIT_RTTIME`);
-//! then the kernel kills the process. That is counted in ticks, from the last time that the thread slept; whoever a program creates inherits
-//! the limit, and one with rights may lift it.
+//! The last net: if all who could end it are gone, too (the run, its keeper), a program at a
+//! real-time priority would have its CPU for ever. So each of its threads may use only so much CPU
+//! time at a stretch as the whole run could give it and some seconds (`RLIMIT_RTTIME`); then the
+//! kernel kills the process. That is counted in ticks, from the last time that the thread slept;
+//! whoever a program creates inherits the limit, and one with rights may lift it.
 //!
-//! Who is scheduled by somebody else must not schedule itself: the program, and whoever it creates, has no CAP_SYS_NICE, also not as root, and
-//! may have no real-time priority but the one that it is given (`RLIMIT_RTPRIO`). The kernel refuses it a higher priority and another
-//! real-time policy; to step back from its own, and to go to another CPU, everybody may, and one with CAP_SYS_RESOURCE can lift the limit.
+//! Who is scheduled by somebody else must not schedule itself: the program, and whoever it creates,
+//! has no CAP_SYS_NICE, also not as root, and may have no real-time priority but the one that it is
+//! given (`RLIMIT_RTPRIO`). The kernel refuses it a higher priority and another real-time policy;
+//! to step back from its own, and to go to another CPU, everybody may, and one with
+//! CAP_SYS_RESOURCE can lift the limit.
 //!
 //! Everything between fork and exec is async-signal-safe: system calls on data prepared before.
 
@@ -38,15 +43,17 @@ pub struct Program {
 }
 
 impl Program {
-    /// `arguments`, of which the first names the program: a path, or without a slash a file in one of the folders of `PATH`.
+    /// `arguments`, of which the first names the program: a path, or without a slash a file in one
+    /// of the folders of `PATH`.
     ///
     /// # Errors
     /// If there is no such file that this process may execute.
     pub fn find(arguments: &[impl AsRef<OsStr>]) -> io::Result<Program> {
         let none = || io::Error::new(io::ErrorKind::NotFound, "there is no such program");
         let name = arguments.first().ok_or_else(none)?.as_ref();
-        let may =
-            |file: &Path| file.is_file() && rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok();
+        let may = |file: &Path| {
+            file.is_file() && rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok()
+        };
         let file = if name.as_encoded_bytes().contains(&b'/') {
             Some(PathBuf::from(name)).filter(|file| may(file))
         } else {
@@ -57,13 +64,21 @@ impl Program {
         Ok(Program { file: file.ok_or_else(none)?, arguments })
     }
 
-    /// Starts it in `group`, on `cpu`; returns when it has begun, which is not before the group is thawed. At SCHED_RR, `priority`:
-    /// its threads and children take turns with each other, and inherit that; they get no higher one and no other real-time policy. It reads nothing, and what it prints goes to
-    /// standard error. It dies with the calling thread, and if one of its threads has used `most` of CPU time without a pause.
+    /// Starts it in `group`, on `cpu`; returns when it has begun, which is not before the group is
+    /// thawed. At SCHED_RR, `priority`: its threads and children take turns with each other, and
+    /// inherit that; they get no higher one and no other real-time policy. It reads nothing, and
+    /// what it prints goes to standard error. It dies with the calling thread, and if one of its
+    /// threads has used `most` of CPU time without a pause.
     ///
     /// # Errors
     /// If the kernel refuses any of it.
-    pub fn start(&self, group: &Group, cpu: u32, priority: u8, most: Option<Duration>) -> io::Result<Child> {
+    pub fn start(
+        &self,
+        group: &Group,
+        cpu: u32,
+        priority: u8,
+        most: Option<Duration>,
+    ) -> io::Result<Child> {
         let door = group.door()?;
         let (mask, raw) = (mask(&CpuSet::single(cpu)), door.as_raw_fd());
         let limit = most.map(limit).transpose()?;
@@ -73,7 +88,8 @@ impl Program {
         command.stdout(io::stderr());
         let enter = move || {
             let parameters = libc::sched_param { sched_priority: i32::from(priority) };
-            // SAFETY: integers, and structures that live as long as the calls; the descriptor is open until exec.
+            // SAFETY: integers, and structures that live as long as the calls; the descriptor is
+            // open until exec.
             unsafe {
                 // A signal of the terminal is for whoever started it.
                 check(libc::setpgid(0, 0))?;
@@ -87,7 +103,8 @@ impl Program {
                 }
                 check(libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const mask))?;
                 check(libc::sched_setscheduler(0, libc::SCHED_RR, &raw const parameters))?;
-                // It has what it is to have. Both are refused only to those who could not do either in any case.
+                // It has what it is to have. Both are refused only to those who could not do either
+                // in any case.
                 let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
                 libc::setrlimit(libc::RLIMIT_RTPRIO, &raw const none);
                 libc::prctl(libc::PR_CAPBSET_DROP, Capability::SysNice as libc::c_ulong, 0, 0, 0);
@@ -98,7 +115,8 @@ impl Program {
             }
             Ok(())
         };
-        // SAFETY: the closure runs between fork and exec and only makes system calls; `door` outlives the start.
+        // SAFETY: the closure runs between fork and exec and only makes system calls; `door`
+        // outlives the start.
         unsafe { command.pre_exec(enter) };
         let child = command.spawn();
         drop(door);

@@ -3,10 +3,12 @@
 use rustix::mm::{MlockAllFlags, mlockall};
 use std::io;
 
-/// Fetches every page that the process has mapped, stacks of its threads included, and keeps them in memory until it ends. What it maps later
-/// is not meant: where there is a limit, mapping itself would fail then.
+/// Fetches every page that the process has mapped, stacks of its threads included, and keeps them
+/// in memory until it ends. What it maps later is not meant: where there is a limit, mapping itself
+/// would fail then.
 ///
-/// `ENOMEM`: beyond `RLIMIT_MEMLOCK`; `EPERM`: that is 0. Then nothing is kept that was not before, or only a part.
+/// `ENOMEM`: beyond `RLIMIT_MEMLOCK`; `EPERM`: that is 0. Then nothing is kept that was not before,
+/// or only a part.
 pub fn lock() -> io::Result<()> {
     Ok(mlockall(MlockAllFlags::CURRENT)?)
 }

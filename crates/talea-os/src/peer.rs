@@ -1,7 +1,8 @@
 //! Who is at the other end of a UNIX socket, as the kernel says.
 //!
-//! Model: credentials are those of the process at the time of its `connect`; a socket handed to another process
-//! keeps speaking with the rights of the one that connected. Nothing in a message is believed.
+//! Model: credentials are those of the process at the time of its `connect`; a socket handed to
+//! another process keeps speaking with the rights of the one that connected. Nothing in a message
+//! is believed.
 
 use crate::sys::{check, errno, is};
 use crate::{Tid, proc, thread};
@@ -67,11 +68,12 @@ pub fn pidfd(socket: impl AsFd) -> io::Result<OwnedFd> {
 
 /// Whether numbers that the peer writes mean the same here: it lives in our PID namespace.
 ///
-/// A process has one number in each namespace from `/proc`'s down to its own. Exactly one, for it and for us,
-/// means that both live in the namespace of `/proc`. `false` whenever that can't be shown. Needs no privilege,
-/// unlike comparing `/proc/PID/ns/pid`.
+/// A process has one number in each namespace from `/proc`'s down to its own. Exactly one, for it
+/// and for us, means that both live in the namespace of `/proc`. `false` whenever that can't be
+/// shown. Needs no privilege, unlike comparing `/proc/PID/ns/pid`.
 pub fn same_pid_namespace(socket: impl AsFd) -> bool {
-    let one = |tids: io::Result<Vec<i32>>| tids.is_ok_and(|tids| matches!(tids[..], [tid] if tid > 0));
+    let one =
+        |tids: io::Result<Vec<i32>>| tids.is_ok_and(|tids| matches!(tids[..], [tid] if tid > 0));
     static WE: OnceLock<bool> = OnceLock::new();
     if !*WE.get_or_init(|| one(proc::status(Tid::of_process()).map(|status| status.ns_tids))) {
         return false;
@@ -82,7 +84,8 @@ pub fn same_pid_namespace(socket: impl AsFd) -> bool {
             // Held open while /proc is read, so that the number can't change hands unseen.
             let Some(pid) = of(&socket).ok().and_then(|peer| peer.pid) else { return false };
             let Ok(held) = thread::open_process(pid) else { return false };
-            one(proc::status(pid).map(|status| status.ns_tids)) && one(thread::ns_tids(held.as_fd()))
+            one(proc::status(pid).map(|status| status.ns_tids))
+                && one(thread::ns_tids(held.as_fd()))
         }
         Err(_) => false,
     }
@@ -109,7 +112,9 @@ fn groups(socket: BorrowedFd) -> io::Result<Vec<u32>> {
                 return Ok(groups);
             }
             // The kernel has written how much room it needs.
-            Err(error) if is(&error, libc::ERANGE) && count > groups.len() => groups.resize(count, 0),
+            Err(error) if is(&error, libc::ERANGE) && count > groups.len() => {
+                groups.resize(count, 0)
+            }
             // A peer made by socketpair before any credentials were set has no list.
             Err(error) if is(&error, libc::ENODATA) => return Ok(Vec::new()),
             Err(error) => return Err(error),

@@ -1,11 +1,11 @@
 //! A lock that lends the priority of who waits to who holds it.
 //!
-//! Model: a PI futex (`FUTEX_LOCK_PI`, `futex(2)`): zero, or the holder's thread number; taken and given back without a
-//! system call while nobody waits. Nobody spins: a FIFO thread that spins on a lock whose holder stands below it on the
-//! same CPU never ends.
+//! Model: a PI futex (`FUTEX_LOCK_PI`, `futex(2)`): zero, or the holder's thread number; taken and
+//! given back without a system call while nobody waits. Nobody spins: a FIFO thread that spins on a
+//! lock whose holder stands below it on the same CPU never ends.
 //!
-//! Absent on purpose: poisoning. Whoever panics inside ends the run that the lock belongs to. Not usable across a
-//! fork: the child's numbers are others.
+//! Absent on purpose: poisoning. Whoever panics inside ends the run that the lock belongs to. Not
+//! usable across a fork: the child's numbers are others.
 
 use crate::Tid;
 use rustix::io::Errno;
@@ -22,8 +22,8 @@ pub struct PiLock<T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value is reached only through a guard, of which the kernel's word lets one thread have one at a time, so
-// sharing the lock is no more than sending the value from thread to thread.
+// SAFETY: the value is reached only through a guard, of which the kernel's word lets one thread
+// have one at a time, so sharing the lock is no more than sending the value from thread to thread.
 unsafe impl<T: Send> Sync for PiLock<T> {}
 
 thread_local! {
@@ -66,7 +66,8 @@ impl<T> PiLock<T> {
 
     /// The lock, if nobody has it.
     pub fn try_lock(&self) -> Option<PiGuard<'_, T>> {
-        let is_mine = self.word.compare_exchange(0, me(), Ordering::Acquire, Ordering::Relaxed).is_ok();
+        let is_mine =
+            self.word.compare_exchange(0, me(), Ordering::Acquire, Ordering::Relaxed).is_ok();
         is_mine.then(|| PiGuard { lock: self, here: PhantomData })
     }
 
@@ -82,7 +83,8 @@ impl<T> fmt::Debug for PiLock<T> {
     }
 }
 
-/// The right to the value; dropping it opens the lock. Stays in its thread, whose number is in the lock.
+/// The right to the value; dropping it opens the lock. Stays in its thread, whose number is in the
+/// lock.
 #[must_use = "the lock is open again once this is dropped"]
 pub struct PiGuard<'a, T> {
     lock: &'a PiLock<T>,
@@ -93,7 +95,8 @@ impl<T> Deref for PiGuard<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: this thread holds the lock as long as the guard lives, and lends the value for no longer.
+        // SAFETY: this thread holds the lock as long as the guard lives, and lends the value for no
+        // longer.
         unsafe { &*self.lock.value.get() }
     }
 }

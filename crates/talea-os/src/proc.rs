@@ -1,7 +1,7 @@
 //! What `/proc` says about a thread.
 //!
-//! Every answer is about whoever has the number at that moment; [`crate::Thread`] checks before and after. Paths
-//! of the form `/proc/TID` exist for every thread, not only for main threads.
+//! Every answer is about whoever has the number at that moment; [`crate::Thread`] checks before and
+//! after. Paths of the form `/proc/TID` exist for every thread, not only for main threads.
 
 use crate::Tid;
 use std::io::{self, Read};
@@ -27,7 +27,8 @@ pub struct Stat {
     pub flags: u32,
     /// Start time in clock ticks since boot. With the number it names one thread of this boot.
     pub start_ticks: u64,
-    /// CPU that it ran on last. A sleeping thread stays there, whatever its affinity says, until it wakes.
+    /// CPU that it ran on last. A sleeping thread stays there, whatever its affinity says, until it
+    /// wakes.
     pub cpu: u32,
 }
 
@@ -73,7 +74,9 @@ pub struct Status {
 pub fn threads_of(pid: Tid) -> io::Result<Vec<Tid>> {
     let mut tids = Vec::new();
     for entry in std::fs::read_dir(format!("/proc/{pid}/task"))? {
-        tids.extend(entry?.file_name().to_str().and_then(|name| name.parse().ok()).and_then(Tid::new));
+        tids.extend(
+            entry?.file_name().to_str().and_then(|name| name.parse().ok()).and_then(Tid::new),
+        );
     }
     tids.sort_unstable_by_key(|&tid| (tid != pid, tid));
     Ok(tids)
@@ -85,7 +88,8 @@ pub fn comm(tid: Tid) -> io::Result<String> {
     Ok(String::from_utf8_lossy(name.trim_ascii_end()).into_owned())
 }
 
-/// The program that the process runs. Needs the right to inspect it; kernel threads have none (`ENOENT`).
+/// The program that the process runs. Needs the right to inspect it; kernel threads have none
+/// (`ENOENT`).
 pub fn exe(tid: Tid) -> io::Result<PathBuf> {
     std::fs::read_link(format!("/proc/{tid}/exe"))
 }
@@ -100,15 +104,16 @@ pub fn stat(tid: Tid) -> io::Result<Stat> {
     stat_at(&format!("/proc/{tid}/stat"))
 }
 
-/// As [`stat`], for a thread of process `tgid`. `/proc/TID/stat` adds up what all threads of the process have used,
-/// which takes as long as there are threads; this file does not.
+/// As [`stat`], for a thread of process `tgid`. `/proc/TID/stat` adds up what all threads of the
+/// process have used, which takes as long as there are threads; this file does not.
 pub fn stat_of(tgid: Tid, tid: Tid) -> io::Result<Stat> {
     stat_at(&format!("/proc/{tgid}/task/{tid}/stat"))
 }
 
 /// Reads such a file, and allocates nothing for what has the known form.
 pub(crate) fn stat_at(path: &str) -> io::Result<Stat> {
-    // 52 numbers of at most 20 digits and a name of at most 64 bytes; the kernel gives the line in one piece.
+    // 52 numbers of at most 20 digits and a name of at most 64 bytes; the kernel gives the line in
+    // one piece.
     let mut buffer = [0; 2048];
     parse_stat(read_into(path, &mut buffer)?).ok_or_else(|| unreadable("stat"))
 }
@@ -129,7 +134,9 @@ pub(crate) fn read(path: &str) -> io::Result<Vec<u8>> {
 
 /// As [`read`] for what fits into `buffer`: three system calls and no allocation.
 pub(crate) fn read_into<'a>(path: &str, buffer: &'a mut [u8]) -> io::Result<&'a [u8]> {
-    let length = std::fs::File::open(path).and_then(|mut file| file.read(buffer)).map_err(ended_is_absent)?;
+    let length = std::fs::File::open(path)
+        .and_then(|mut file| file.read(buffer))
+        .map_err(ended_is_absent)?;
     Ok(&buffer[..length])
 }
 
@@ -169,12 +176,12 @@ fn parse_status(text: &[u8]) -> Option<Status> {
     })
 }
 
-/// The words after `name:` at the start of a line. The first line of `status` is the thread's own name, in
-/// which the kernel escapes line ends.
+/// The words after `name:` at the start of a line. The first line of `status` is the thread's own
+/// name, in which the kernel escapes line ends.
 pub(crate) fn field<'a>(text: &'a [u8], name: &str) -> Option<std::str::SplitAsciiWhitespace<'a>> {
-    let line = text
-        .split(|&byte| byte == b'\n')
-        .find(|line| line.strip_prefix(name.as_bytes()).is_some_and(|rest| rest.first() == Some(&b':')))?;
+    let line = text.split(|&byte| byte == b'\n').find(|line| {
+        line.strip_prefix(name.as_bytes()).is_some_and(|rest| rest.first() == Some(&b':'))
+    })?;
     Some(std::str::from_utf8(&line[name.len() + 1..]).ok()?.split_ascii_whitespace())
 }
 
@@ -184,7 +191,8 @@ mod tests {
 
     #[test]
     fn a_thread_cannot_forge_its_stat_by_its_name() {
-        let text = b"77 (x) Z 0 0 (y) S 1 2 3 4 5 2097152 7 8 9 10 11 12 13 14 15 16 17 18 4242 20 21 22 \
+        let text =
+            b"77 (x) Z 0 0 (y) S 1 2 3 4 5 2097152 7 8 9 10 11 12 13 14 15 16 17 18 4242 20 21 22 \
             23 24 25 26 27 28 29 30 31 32 33 34 35 9 37 38\n";
         let stat = parse_stat(text).expect("a stat line");
         assert_eq!((stat.state, stat.parent, stat.start_ticks, stat.cpu), (b'S', 1, 4242, 9));
@@ -211,7 +219,8 @@ mod tests {
         assert_eq!(status(me).expect("own status").tgid, me);
         assert!(!stat(me).expect("own stat").is_kernel_thread());
         let (thread, other) = (Tid::current(), Tid::new(i32::MAX).expect("a number"));
-        let (alone, of_process) = (stat(thread).expect("a stat"), stat_of(me, thread).expect("a stat"));
+        let (alone, of_process) =
+            (stat(thread).expect("a stat"), stat_of(me, thread).expect("a stat"));
         assert_eq!(alone.start_ticks, of_process.start_ticks);
         let absent = stat_of(me, other).expect_err("no thread has this number");
         assert_eq!(absent.kind(), io::ErrorKind::NotFound);

@@ -1,10 +1,11 @@
 //! Which process this is, without asking the kernel each time.
 //!
-//! Model: a page that the kernel empties in the child of a fork (`MADV_WIPEONFORK`) holds the number, so an empty page
-//! was not filled by this process. Where there can be no such page the kernel is asked each time.
+//! Model: a page that the kernel empties in the child of a fork (`MADV_WIPEONFORK`) holds the
+//! number, so an empty page was not filled by this process. Where there can be no such page the
+//! kernel is asked each time.
 //!
-//! Absent on purpose: children that share their parent's memory (`vfork`). They read their parent's number, and may
-//! do nothing but `execve`.
+//! Absent on purpose: children that share their parent's memory (`vfork`). They read their parent's
+//! number, and may do nothing but `execve`.
 
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
@@ -46,13 +47,15 @@ fn page() -> &'static AtomicU32 {
 
 fn wiped_on_fork() -> Option<*mut AtomicU32> {
     const LENGTH: usize = 4096;
-    let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    let (access, kind) =
+        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
     // SAFETY: a new mapping at a place that the kernel chooses.
     let base = unsafe { libc::mmap(null_mut(), LENGTH, access, kind, -1, 0) };
     if base == libc::MAP_FAILED {
         return None;
     }
-    // SAFETY: the mapping is ours and nobody uses it yet; it is given back where the kernel will not wipe it.
+    // SAFETY: the mapping is ours and nobody uses it yet; it is given back where the kernel will
+    // not wipe it.
     unsafe {
         if libc::madvise(base, LENGTH, libc::MADV_WIPEONFORK) == 0 {
             return Some(base.cast());

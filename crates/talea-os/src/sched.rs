@@ -1,11 +1,11 @@
 //! Scheduling attributes of one thread, as values.
 //!
-//! Model: `sched_setattr(2)` and `sched_getattr(2)` with a 56-byte `sched_attr` (Linux 5.3 layout), affinity by
-//! `sched_setaffinity(2)`. What is read can be written back unchanged: flags and slices that Talea does not use
-//! are carried along in [`Extra`].
+//! Model: `sched_setattr(2)` and `sched_getattr(2)` with a 56-byte `sched_attr` (Linux 5.3 layout),
+//! affinity by `sched_setaffinity(2)`. What is read can be written back unchanged: flags and slices
+//! that Talea does not use are carried along in [`Extra`].
 //!
-//! These calls name a thread by its number and are therefore only safe on threads that cannot end meanwhile:
-//! the caller's own, or those guarded by [`crate::Thread`].
+//! These calls name a thread by its number and are therefore only safe on threads that cannot end
+//! meanwhile: the caller's own, or those guarded by [`crate::Thread`].
 //!
 //! Reference: `sched(7)`, `Documentation/scheduler/sched-deadline.rst`.
 
@@ -36,7 +36,8 @@ pub enum Policy {
     Fifo(u8),
     /// `SCHED_RR` at a priority of 1..=99, 99 most urgent.
     Rr(u8),
-    /// `SCHED_DEADLINE`: `runtime` every `period`, within `deadline` of its start. runtime ≤ deadline ≤ period.
+    /// `SCHED_DEADLINE`: `runtime` every `period`, within `deadline` of its start. runtime ≤
+    /// deadline ≤ period.
     Deadline {
         /// Budget; at least [`DEADLINE_RUNTIME_MIN_NS`].
         runtime: Work,
@@ -119,8 +120,10 @@ impl Attr {
 
     /// The inverse of [`Attr::to_bytes`]; `None` for a policy or priority that does not exist.
     pub fn from_bytes(bytes: &[u8; Attr::BYTES]) -> Option<Attr> {
-        let word = |at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
-        let long = |at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+        let word =
+            |at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+        let long =
+            |at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
         let raw = Raw {
             size: word(0),
             policy: word(4),
@@ -137,8 +140,8 @@ impl Attr {
     }
 }
 
-/// `struct sched_attr`, 56 bytes. Utilisation clamps are only written by the kernel under flags that are never
-/// set here, so a thread keeps its own.
+/// `struct sched_attr`, 56 bytes. Utilisation clamps are only written by the kernel under flags
+/// that are never set here, so a thread keeps its own.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 struct Raw {
@@ -243,20 +246,28 @@ pub fn get(tid: Tid) -> io::Result<Attr> {
     let mut raw = Raw::default();
     // SAFETY: the kernel writes at most the size passed, which is that of `raw`.
     check_long(unsafe {
-        libc::syscall(libc::SYS_sched_getattr, tid.as_raw(), &raw mut raw, size_of::<Raw>() as u32, 0u32)
+        libc::syscall(
+            libc::SYS_sched_getattr,
+            tid.as_raw(),
+            &raw mut raw,
+            size_of::<Raw>() as u32,
+            0u32,
+        )
     })?;
     raw.to_attr().ok_or_else(|| crate::sys::errno(libc::EINVAL))
 }
 
 /// Gives `tid` these attributes.
 ///
-/// `EPERM`: no right, or a deadline thread that may not run on its whole root domain, or a real-time policy in a
-/// control group without real-time runtime. `EBUSY`: the kernel's own admission. `EINVAL`: parameters out of
-/// range. `ESRCH`: no such thread.
+/// `EPERM`: no right, or a deadline thread that may not run on its whole root domain, or a
+/// real-time policy in a control group without real-time runtime. `EBUSY`: the kernel's own
+/// admission. `EINVAL`: parameters out of range. `ESRCH`: no such thread.
 pub fn set(tid: Tid, attr: &Attr) -> io::Result<()> {
     let raw = Raw::from(attr);
     // SAFETY: the kernel reads `raw.size` bytes, the size of `raw`.
-    check_long(unsafe { libc::syscall(libc::SYS_sched_setattr, tid.as_raw(), &raw const raw, 0u32) })?;
+    check_long(unsafe {
+        libc::syscall(libc::SYS_sched_setattr, tid.as_raw(), &raw const raw, 0u32)
+    })?;
     Ok(())
 }
 
@@ -265,14 +276,20 @@ pub fn get_affinity(tid: Tid) -> io::Result<CpuSet> {
     let mut words = [0u64; talea_core::cpus::MAX_CPUS / 64];
     // SAFETY: the kernel writes at most `size_of_val(&words)` bytes into `words`.
     check_long(unsafe {
-        libc::syscall(libc::SYS_sched_getaffinity, tid.as_raw(), size_of_val(&words), words.as_mut_ptr())
+        libc::syscall(
+            libc::SYS_sched_getaffinity,
+            tid.as_raw(),
+            size_of_val(&words),
+            words.as_mut_ptr(),
+        )
     })?;
     Ok(CpuSet::from_words(words))
 }
 
 /// Restricts `tid` to `cpus`; the kernel takes the intersection with the thread's cpuset.
 ///
-/// `EINVAL`: that intersection is empty. `EBUSY`: a deadline thread must keep its whole root domain.
+/// `EINVAL`: that intersection is empty. `EBUSY`: a deadline thread must keep its whole root
+/// domain.
 pub fn set_affinity(tid: Tid, cpus: &CpuSet) -> io::Result<()> {
     let words = cpus.words();
     // SAFETY: the kernel reads `size_of_val(words)` bytes from `words`.
@@ -292,8 +309,9 @@ pub fn quantum() -> io::Result<Span> {
 /// The nice value that `tid` has, also while a real-time policy hides it.
 pub fn get_nice(tid: Tid) -> io::Result<i32> {
     // SAFETY: takes two integers. The raw call returns 20 - nice, so that -1 always means an error.
-    let biased =
-        check_long(unsafe { libc::syscall(libc::SYS_getpriority, libc::PRIO_PROCESS, tid.as_raw()) })?;
+    let biased = check_long(unsafe {
+        libc::syscall(libc::SYS_getpriority, libc::PRIO_PROCESS, tid.as_raw())
+    })?;
     Ok(20 - biased as i32)
 }
 

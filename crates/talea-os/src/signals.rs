@@ -1,7 +1,8 @@
 //! Signals as something to read.
 //!
-//! `signalfd(2)`: the signals are blocked in the calling thread (and in threads it creates later) and wait in a
-//! descriptor, so that no handler ever runs between two lines of the daemon. Call it before other threads exist.
+//! `signalfd(2)`: the signals are blocked in the calling thread (and in threads it creates later)
+//! and wait in a descriptor, so that no handler ever runs between two lines of the daemon. Call it
+//! before other threads exist.
 
 use crate::sys::check;
 use std::io;
@@ -82,12 +83,12 @@ const BY_KERNEL: i32 = 0x80;
 pub struct Signals(OwnedFd);
 
 impl Signals {
-    /// Blocks `wanted` in this thread and collects them instead. They stay blocked when this is dropped: what
-    /// has arrived unread would otherwise kill the process at that moment.
+    /// Blocks `wanted` in this thread and collects them instead. They stay blocked when this is
+    /// dropped: what has arrived unread would otherwise kill the process at that moment.
     pub fn new(wanted: &[Signal]) -> io::Result<Signals> {
         let mut set = MaybeUninit::<libc::sigset_t>::uninit();
-        // SAFETY: sigemptyset initialises the set, the calls after it use it initialised; the signal numbers
-        // are constants that exist.
+        // SAFETY: sigemptyset initialises the set, the calls after it use it initialised; the
+        // signal numbers are constants that exist.
         let set = unsafe {
             check(libc::sigemptyset(set.as_mut_ptr()))?;
             for signal in wanted {
@@ -96,13 +97,15 @@ impl Signals {
             set.assume_init()
         };
         // SAFETY: `set` is initialised; no old mask is asked for.
-        let failed = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) };
+        let failed =
+            unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) };
         if failed != 0 {
             return Err(io::Error::from_raw_os_error(failed));
         }
         // SAFETY: `set` is initialised; the returned descriptor is fresh and ours.
-        let fd =
-            check(unsafe { libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) })?;
+        let fd = check(unsafe {
+            libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK)
+        })?;
         // SAFETY: as above.
         Ok(Signals(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
@@ -114,12 +117,14 @@ impl Signals {
 
     /// As [`Signals::take`], with its origin.
     pub fn next(&self) -> io::Result<Option<Arrived>> {
-        // Signal, error and code come first, each four bytes; the structure is 128 bytes and is read whole.
+        // Signal, error and code come first, each four bytes; the structure is 128 bytes and is
+        // read whole.
         let mut info = [0u8; 128];
         match rustix::io::read(&self.0, &mut info) {
             Ok(_) => {
-                let word =
-                    |at: usize| i32::from_ne_bytes([info[at], info[at + 1], info[at + 2], info[at + 3]]);
+                let word = |at: usize| {
+                    i32::from_ne_bytes([info[at], info[at + 1], info[at + 2], info[at + 3]])
+                };
                 let signal = Signal::ALL.into_iter().find(|signal| signal.number() == word(0));
                 Ok(signal.map(|signal| Arrived { signal, by_kernel: word(8) == BY_KERNEL }))
             }
@@ -135,8 +140,9 @@ impl AsFd for Signals {
     }
 }
 
-/// The keys and the terminal do not stop this thread, nor those that it creates, while this lives: SIGTSTP, SIGTTIN and SIGTTOU are blocked.
-/// One that came meanwhile stops the process at the end of that.
+/// The keys and the terminal do not stop this thread, nor those that it creates, while this lives:
+/// SIGTSTP, SIGTTIN and SIGTTOU are blocked. One that came meanwhile stops the process at the end
+/// of that.
 #[derive(Debug)]
 pub struct Unstopped {
     before: libc::sigset_t,
@@ -149,7 +155,8 @@ impl Unstopped {
     pub fn new() -> io::Result<Unstopped> {
         let mut set = MaybeUninit::<libc::sigset_t>::uninit();
         let mut before = MaybeUninit::<libc::sigset_t>::uninit();
-        // SAFETY: sigemptyset initialises the set, the calls after it use it initialised; the kernel fills `before` if it succeeds.
+        // SAFETY: sigemptyset initialises the set, the calls after it use it initialised; the
+        // kernel fills `before` if it succeeds.
         unsafe {
             check(libc::sigemptyset(set.as_mut_ptr()))?;
             for signal in [libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU] {
@@ -167,7 +174,8 @@ impl Drop for Unstopped {
     fn drop(&mut self) {
         // Only these: others may have been blocked meanwhile, and stay so.
         let mut set = MaybeUninit::<libc::sigset_t>::uninit();
-        // SAFETY: sigemptyset initialises the set, the calls after it use it initialised; `before` is a whole set.
+        // SAFETY: sigemptyset initialises the set, the calls after it use it initialised; `before`
+        // is a whole set.
         unsafe {
             libc::sigemptyset(set.as_mut_ptr());
             for signal in [libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU] {
@@ -180,8 +188,8 @@ impl Drop for Unstopped {
     }
 }
 
-/// Whether the process has been told to ignore SIGPIPE. Rust programs do; a C program that loads a library of
-/// ours may not, which is why every send carries `MSG_NOSIGNAL`.
+/// Whether the process has been told to ignore SIGPIPE. Rust programs do; a C program that loads a
+/// library of ours may not, which is why every send carries `MSG_NOSIGNAL`.
 pub fn ignores_sigpipe() -> bool {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: only asks; the kernel fills `action`, which is valid as zeroes already.

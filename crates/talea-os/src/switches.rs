@@ -1,9 +1,10 @@
 //! Who had a CPU from when to when, by the kernel's own word.
 //!
-//! Model: `perf_event_open(2)`, an event for each CPU that counts nothing and has the kernel write down every switch of
-//! threads (`PERF_RECORD_SWITCH_CPU_WIDE`) with `CLOCK_MONOTONIC`. Nobody reads while it is written: a ring that is full loses
-//! what comes later, and says how much. Costs less than a microsecond a switch. Unlike a tracing instance nothing of it outlives
-//! the process. Needs root, CAP_PERFMON or `kernel.perf_event_paranoid` of 0 or less.
+//! Model: `perf_event_open(2)`, an event for each CPU that counts nothing and has the kernel write
+//! down every switch of threads (`PERF_RECORD_SWITCH_CPU_WIDE`) with `CLOCK_MONOTONIC`. Nobody
+//! reads while it is written: a ring that is full loses what comes later, and says how much. Costs
+//! less than a microsecond a switch. Unlike a tracing instance nothing of it outlives the process.
+//! Needs root, CAP_PERFMON or `kernel.perf_event_paranoid` of 0 or less.
 
 use crate::Tid;
 use crate::perf::{
@@ -75,8 +76,10 @@ impl Ring {
 
     /// Everything that was written, once nothing is any more.
     fn bytes(&self) -> Vec<u8> {
-        // SAFETY: the head is an aligned word of the first page, which is mapped; the kernel writes it, hence the atomic.
-        let head = unsafe { &*self.pages.byte_add(HEAD).cast::<AtomicU64>() }.load(Ordering::Acquire);
+        // SAFETY: the head is an aligned word of the first page, which is mapped; the kernel writes
+        // it, hence the atomic.
+        let head =
+            unsafe { &*self.pages.byte_add(HEAD).cast::<AtomicU64>() }.load(Ordering::Acquire);
         fence(Ordering::Acquire);
         // Nobody has ever moved the tail: what did not fit was lost, and nothing was written over.
         let len = usize::try_from(head).unwrap_or(usize::MAX).min(self.room);
@@ -112,7 +115,8 @@ impl Switches {
     /// From now on, on these CPUs, up to so many switches of each.
     pub fn watch(cpus: &[u32], most: usize) -> io::Result<Switches> {
         let room = most.saturating_mul(EACH).clamp(PAGE, 1 << 28).next_power_of_two();
-        let rings = cpus.iter().map(|&cpu| Ring::open(cpu, room)).collect::<io::Result<Vec<_>>>()?;
+        let rings =
+            cpus.iter().map(|&cpu| Ring::open(cpu, room)).collect::<io::Result<Vec<_>>>()?;
         for ring in &rings {
             ring.control(ENABLE)?;
         }
@@ -193,8 +197,12 @@ mod tests {
         ];
         let mut all = Stays::default();
         decode(3, &records.concat(), &mut all);
-        let stay =
-            |thread, from, to| Stay { cpu: 3, thread, from: Time::from_ns(from), to: Time::from_ns(to) };
+        let stay = |thread, from, to| Stay {
+            cpu: 3,
+            thread,
+            from: Time::from_ns(from),
+            to: Time::from_ns(to),
+        };
         assert_eq!(all.stays, [stay(Tid::new(6), 11, 20), stay(None, 21, 40)]);
         assert_eq!(all.lost, 7);
         // Half a record at the end, and a size that leads nowhere.
@@ -234,8 +242,11 @@ mod tests {
         assert!(mine.iter().all(|stay| stay.cpu == cpu && stay.from <= stay.to));
         // Somebody may have been let in between; then it is there in pieces.
         let within = |stay: &&&Stay| stay.from <= to && stay.to >= from;
-        let seen: u64 =
-            mine.iter().filter(within).map(|stay| stay.to.min(to).since(stay.from.max(from)).as_ns()).sum();
+        let seen: u64 = mine
+            .iter()
+            .filter(within)
+            .map(|stay| stay.to.min(to).since(stay.from.max(from)).as_ns())
+            .sum();
         assert!(seen > 0 && seen <= to.since(from).as_ns(), "{seen} of {:?}", to.since(from));
     }
 }

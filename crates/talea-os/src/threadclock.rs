@@ -1,8 +1,8 @@
 //! What another thread of this process has used of the CPU.
 //!
-//! Model: the POSIX CPU clock of a thread (`pthread_getcpuclockid`), which the kernel brings up to date when it is
-//! read, also for a thread that runs on another CPU at that moment. Only threads of the own process have one that can
-//! be read; for others there is nothing finer than the tick.
+//! Model: the POSIX CPU clock of a thread (`pthread_getcpuclockid`), which the kernel brings up to
+//! date when it is read, also for a thread that runs on another CPU at that moment. Only threads of
+//! the own process have one that can be read; for others there is nothing finer than the tick.
 
 use std::io;
 use talea_core::Work;
@@ -47,7 +47,8 @@ mod tests {
         assert!(clock.read().expect("alive") >= Work::from_ns(2_000_000));
         drop(stop);
         thread.join().expect("it ends");
-        // A join returns when the kernel has let go of the thread's memory, which is a little before the thread is gone.
+        // A join returns when the kernel has let go of the thread's memory, which is a little
+        // before the thread is gone.
         let patience = std::time::Instant::now() + std::time::Duration::from_secs(10);
         while clock.read().is_ok() {
             assert!(

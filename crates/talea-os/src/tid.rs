@@ -1,14 +1,16 @@
 //! A thread's number.
 //!
-//! Invariant: never zero and never negative. The kernel reads 0 as "the caller" and negative numbers as process
-//! groups; a daemon that lets a client's 0 through configures itself.
+//! Invariant: never zero and never negative. The kernel reads 0 as "the caller" and negative
+//! numbers as process groups; a daemon that lets a client's 0 through configures itself.
 
 use std::fmt;
 use std::num::NonZeroI32;
 
-/// A thread number in the caller's PID namespace. A process is named by the number of its main thread.
+/// A thread number in the caller's PID namespace. A process is named by the number of its main
+/// thread.
 ///
-/// A bare number names whoever has it now; hold a [`crate::Thread`] to mean one thread and no later one.
+/// A bare number names whoever has it now; hold a [`crate::Thread`] to mean one thread and no later
+/// one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tid(NonZeroI32);
 

@@ -35,7 +35,9 @@ pub fn user_by_name(name: &str) -> io::Result<Option<User>> {
     let Ok(name) = CString::new(name) else { return Ok(None) };
     user(|record, room, found| {
         // SAFETY: all pointers are valid for the call; `room` says its own length.
-        unsafe { libc::getpwnam_r(name.as_ptr(), record, room.as_mut_ptr().cast(), room.len(), found) }
+        unsafe {
+            libc::getpwnam_r(name.as_ptr(), record, room.as_mut_ptr().cast(), room.len(), found)
+        }
     })
 }
 
@@ -52,7 +54,9 @@ pub fn group_by_name(name: &str) -> io::Result<Option<Group>> {
     let Ok(name) = CString::new(name) else { return Ok(None) };
     group(|record, room, found| {
         // SAFETY: as above.
-        unsafe { libc::getgrnam_r(name.as_ptr(), record, room.as_mut_ptr().cast(), room.len(), found) }
+        unsafe {
+            libc::getgrnam_r(name.as_ptr(), record, room.as_mut_ptr().cast(), room.len(), found)
+        }
     })
 }
 
@@ -71,8 +75,9 @@ pub fn groups_of(user: &User) -> io::Result<Vec<u32>> {
     loop {
         let mut count = groups.len() as libc::c_int;
         // SAFETY: `groups` has room for `count` ids; `name` is a C string.
-        let returned =
-            unsafe { libc::getgrouplist(name.as_ptr(), user.gid, groups.as_mut_ptr(), &raw mut count) };
+        let returned = unsafe {
+            libc::getgrouplist(name.as_ptr(), user.gid, groups.as_mut_ptr(), &raw mut count)
+        };
         let count = usize::try_from(count).unwrap_or(0);
         if returned >= 0 {
             groups.truncate(count);
@@ -105,7 +110,8 @@ fn group(
     })
 }
 
-/// Asks with more room until the answer fits. `take` reads the record while the room is still alive.
+/// Asks with more room until the answer fits. `take` reads the record while the room is still
+/// alive.
 fn lookup<R, T>(
     mut ask: impl FnMut(*mut R, &mut [u8], *mut *mut R) -> libc::c_int,
     take: impl FnOnce(&R) -> T,

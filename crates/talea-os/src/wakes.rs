@@ -1,18 +1,23 @@
 //! When a program that had nothing to do gets a CPU again.
 //!
-//! Model: `perf_event_open(2)`, an event of the program's first thread that whoever it creates inherits, threads and processes
-//! alike, and that has the kernel write down their switches (`PERF_RECORD_SWITCH`). Each record wakes who waits, and the
-//! first is the one that counts: then the event is disabled until somebody asks again ([`Wakes::arm`]). That is no thrift: whoever
-//! waits on the CPU of the program interrupts it, which is a switch, which would wake him, for ever.
+//! Model: `perf_event_open(2)`, an event of the program's first thread that whoever it creates
+//! inherits, threads and processes alike, and that has the kernel write down their switches
+//! (`PERF_RECORD_SWITCH`). Each record wakes who waits, and the first is the one that counts: then
+//! the event is disabled until somebody asks again ([`Wakes::arm`]). That is no thrift: whoever
+//! waits on the CPU of the program interrupts it, which is a switch, which would wake him, for
+//! ever.
 //!
-//! The ring is mapped for reading only, so that the kernel writes over what nobody reads, and is never full.
+//! The ring is mapped for reading only, so that the kernel writes over what nobody reads, and is
+//! never full.
 //!
-//! Needs root, CAP_PERFMON or `kernel.perf_event_paranoid` of 0 or less. On a fully preemptible kernel who waits is woken by a thread at
-//! the lowest FIFO priority (`irq_work`), which a program that keeps the CPU never lets run: [`come_in_time`].
+//! Needs root, CAP_PERFMON or `kernel.perf_event_paranoid` of 0 or less. On a fully preemptible
+//! kernel who waits is woken by a thread at the lowest FIFO priority (`irq_work`), which a program
+//! that keeps the CPU never lets run: [`come_in_time`].
 
 use crate::Tid;
 use crate::perf::{
-    self, Attr, CONTEXT_SWITCH, DISABLE, DISABLED, DUMMY, ENABLE, INHERIT, PAGE, SOFTWARE, WATERMARK,
+    self, Attr, CONTEXT_SWITCH, DISABLE, DISABLED, DUMMY, ENABLE, INHERIT, PAGE, SOFTWARE,
+    WATERMARK,
 };
 use crate::sys::check;
 use std::io;
@@ -42,7 +47,8 @@ pub enum Heard {
     Stop,
 }
 
-/// Whether the kernel wakes who waits at the moment of the switch: not if it is fully preemptible (PREEMPT_RT).
+/// Whether the kernel wakes who waits at the moment of the switch: not if it is fully preemptible
+/// (PREEMPT_RT).
 pub fn come_in_time() -> bool {
     let read = |path| std::fs::read_to_string(path).unwrap_or_default();
     !is_preempt_rt(&read("/sys/kernel/realtime"), &read("/proc/sys/kernel/version"))
@@ -56,7 +62,8 @@ fn is_preempt_rt(realtime: &str, version: &str) -> bool {
 const RING: usize = 2 * PAGE;
 
 impl Wakes {
-    /// Of the program whose first thread is `tid`, which has no other one yet, on `cpu`. It is not armed.
+    /// Of the program whose first thread is `tid`, which has no other one yet, on `cpu`. It is not
+    /// armed.
     pub fn of(tid: Tid, cpu: u32) -> io::Result<Wakes> {
         let attr = Attr {
             kind: SOFTWARE,
@@ -69,8 +76,9 @@ impl Wakes {
         };
         let event = perf::open(&attr, tid.as_raw(), cpu)?;
         // SAFETY: a new mapping at an address of the kernel's choice.
-        let pages =
-            unsafe { libc::mmap(null_mut(), RING, libc::PROT_READ, libc::MAP_SHARED, event.as_raw_fd(), 0) };
+        let pages = unsafe {
+            libc::mmap(null_mut(), RING, libc::PROT_READ, libc::MAP_SHARED, event.as_raw_fd(), 0)
+        };
         if pages == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
@@ -82,7 +90,8 @@ impl Wakes {
         perf::control(&self.event, ENABLE)
     }
 
-    /// Waits until there was a switch since it was armed, which disarms it; or until `stop` is closed on its other side.
+    /// Waits until there was a switch since it was armed, which disarms it; or until `stop` is
+    /// closed on its other side.
     pub fn wait(&self, stop: BorrowedFd<'_>) -> io::Result<Heard> {
         let poll = |fd: i32| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
         let mut fds = [poll(self.event.as_raw_fd()), poll(stop.as_raw_fd())];
@@ -139,7 +148,8 @@ mod tests {
             .spawn()
             .expect("a shell");
         let tid = Tid::new(child.id() as i32).expect("a pid");
-        let cpu = crate::sched::get_affinity(Tid::current()).expect("ours").iter().next().expect("one");
+        let cpu =
+            crate::sched::get_affinity(Tid::current()).expect("ours").iter().next().expect("one");
         crate::sched::set_affinity(tid, &talea_core::CpuSet::single(cpu)).expect("our child");
         let Ok(wakes) = Wakes::of(tid, cpu) else {
             eprintln!("skipped: needs the right to perf_event_open");

@@ -16,7 +16,8 @@ fn shell(script: &str, sandbox: &Sandbox) -> (Child, OwnedFd) {
     let (ours, theirs) = seqpacket::pair(false).expect("a pair");
     seqpacket::set_timeout(&ours, std::time::Duration::from_secs(10)).expect("a time-out");
     let args = ["-c", script];
-    let child = spawn_sandboxed(Path::new("/bin/sh"), args, theirs, Stdio::null(), sandbox).expect("a child");
+    let child = spawn_sandboxed(Path::new("/bin/sh"), args, theirs, Stdio::null(), sandbox)
+        .expect("a child");
     (child, ours)
 }
 
@@ -32,7 +33,8 @@ fn nobody() -> Sandbox {
 
 /// A line of the child's status file.
 fn status(child: &Child, name: &str) -> String {
-    let text = std::fs::read_to_string(format!("/proc/{}/status", child.pid())).expect("its status");
+    let text =
+        std::fs::read_to_string(format!("/proc/{}/status", child.pid())).expect("its status");
     let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_default();
     line.split_ascii_whitespace().skip(1).collect::<Vec<_>>().join(" ")
 }
@@ -41,8 +43,8 @@ fn status(child: &Child, name: &str) -> String {
 fn a_child_gets_one_descriptor_no_rights_and_no_environment() {
     let all_of_it = std::thread::spawn(|| {
         if is_root() {
-            // A group that would leak. The raw call changes this thread alone, and it starts the child.
-            // SAFETY: the kernel reads one group.
+            // A group that would leak. The raw call changes this thread alone, and it starts the
+            // child. SAFETY: the kernel reads one group.
             unsafe { libc::syscall(libc::SYS_setgroups, 1, [7001 as libc::gid_t].as_ptr()) };
         }
         look_at_a_child();
@@ -58,7 +60,8 @@ fn look_at_a_child() {
     let (child, socket) = shell("echo started $HOME$USER >&3; read x <&3", &nobody());
     assert_eq!(says(&socket), "started");
     let fds = std::fs::read_dir(format!("/proc/{}/fd", child.pid())).expect("its descriptors");
-    let mut fds: Vec<i32> = fds.map(|e| e.unwrap().file_name().to_str().unwrap().parse().unwrap()).collect();
+    let mut fds: Vec<i32> =
+        fds.map(|e| e.unwrap().file_name().to_str().unwrap().parse().unwrap()).collect();
     fds.retain(|&fd| fd < 10);
     fds.sort_unstable();
     assert_eq!(fds, [0, 1, 2, 3]);
@@ -71,7 +74,8 @@ fn look_at_a_child() {
         assert_eq!(status(&child, "Seccomp:"), "2");
     }
     assert_eq!(sched::get(child.pid()).expect("its policy").policy, Policy::NORMAL);
-    let limits = std::fs::read_to_string(format!("/proc/{}/limits", child.pid())).expect("its limits");
+    let limits =
+        std::fs::read_to_string(format!("/proc/{}/limits", child.pid())).expect("its limits");
     let limit = |name: &str| {
         let line = limits.lines().find_map(|line| line.strip_prefix(name)).expect(name);
         line.split_ascii_whitespace().next().expect("a number").to_owned()
@@ -109,7 +113,8 @@ fn a_child_starts_no_process_and_writes_no_file() {
     assert!(first != "wrote", "{first}");
     child.wait().expect("ended");
     // Without the filter the same two go through: the test is able to fail.
-    let (_child, socket) = shell("(exit 0) && echo forked >&3", &Sandbox { seccomp: false, ..nobody() });
+    let (_child, socket) =
+        shell("(exit 0) && echo forked >&3", &Sandbox { seccomp: false, ..nobody() });
     assert_eq!(says(&socket), "forked");
 }
 
@@ -142,7 +147,9 @@ fn a_child_ends_with_the_thread_that_started_it() {
     })
     .join()
     .expect("a child");
-    wait_until("the child has ended", || talea_os::proc::stat(pid).map_or(true, |stat| stat.has_ended()));
+    wait_until("the child has ended", || {
+        talea_os::proc::stat(pid).map_or(true, |stat| stat.has_ended())
+    });
     // SAFETY: collects the child that was forgotten above.
     unsafe { libc::waitpid(pid.as_raw(), std::ptr::null_mut(), 0) };
 }
@@ -151,7 +158,8 @@ fn a_child_ends_with_the_thread_that_started_it() {
 fn a_program_that_is_not_there_is_an_error_here() {
     let (_ours, theirs) = seqpacket::pair(false).expect("a pair");
     let missing = Path::new("/no/such/program");
-    let error = spawn_sandboxed(missing, [""; 0], theirs, Stdio::null(), &nobody()).expect_err("no program");
+    let error = spawn_sandboxed(missing, [""; 0], theirs, Stdio::null(), &nobody())
+        .expect_err("no program");
     assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
 }
 
@@ -166,7 +174,10 @@ fn rights_given_up_are_gone() {
         assert_eq!(dropcaps::effective().expect("what is left"), kept);
         // SAFETY: integers; refused.
         let denied = unsafe { libc::syscall(libc::SYS_setresuid, 1, 1, 1) };
-        assert_eq!((denied, std::io::Error::last_os_error().raw_os_error()), (-1, Some(libc::EPERM)));
+        assert_eq!(
+            (denied, std::io::Error::last_os_error().raw_os_error()),
+            (-1, Some(libc::EPERM))
+        );
         let me = talea_os::Tid::current();
         sched::set(me, &talea_os::Attr::grant(Policy::Fifo(1))).expect("what was kept still works");
         sched::set(me, &talea_os::Attr::plain(Policy::NORMAL)).expect("given back");

@@ -22,7 +22,10 @@ fn r26_files_that_others_can_write_are_refused() {
     chmod(&below, 0o755);
     chmod(&file, 0o644);
     check_trusted(&file).expect("trusted");
-    assert_eq!(std::io::read_to_string(open_trusted(&file).expect("trusted")).expect("its text"), "x");
+    assert_eq!(
+        std::io::read_to_string(open_trusted(&file).expect("trusted")).expect("its text"),
+        "x"
+    );
     for mode in [0o664, 0o646, 0o666, 0o620] {
         chmod(&file, mode);
         let refused = check_trusted(&file).expect_err("refused");
@@ -33,7 +36,8 @@ fn r26_files_that_others_can_write_are_refused() {
         assert!(open_trusted(&file).is_err());
     }
     chmod(&file, 0o600);
-    // A directory that others can write lets them replace what is in it, whatever the file's own mode.
+    // A directory that others can write lets them replace what is in it, whatever the file's own
+    // mode.
     for mode in [0o775, 0o757, 0o777, 0o1770] {
         chmod(&below, mode);
         let answer = check_trusted(&file);
@@ -58,7 +62,10 @@ fn r26_files_of_other_users_are_refused() {
     chown(&file, Some(65_534), None).expect("given away");
     let refused = check_trusted(&file).expect_err("refused");
     assert!(matches!(refused.problem, Problem::Owner));
-    assert!(refused.to_string().contains("65534") && refused.to_string().contains("chown root"), "{refused}");
+    assert!(
+        refused.to_string().contains("65534") && refused.to_string().contains("chown root"),
+        "{refused}"
+    );
     chown(&file, Some(0), None).expect("taken back");
     check_trusted(&file).expect("trusted");
     chown(&below, Some(65_534), None).expect("given away");
@@ -87,22 +94,37 @@ fn r26_links_are_followed_and_every_step_is_checked() {
     }
     chmod(&scratch.join("bad"), 0o777);
     for way in ways {
-        assert_eq!(check_trusted(&scratch.join(way)).expect_err(way).path, scratch.join("bad"), "{way}");
+        assert_eq!(
+            check_trusted(&scratch.join(way)).expect_err(way).path,
+            scratch.join("bad"),
+            "{way}"
+        );
     }
     symlink("circle", scratch.join("circle")).expect("a link");
-    assert!(matches!(check_trusted(&scratch.join("circle")).expect_err("endless").problem, Problem::Circle));
+    assert!(matches!(
+        check_trusted(&scratch.join("circle")).expect_err("endless").problem,
+        Problem::Circle
+    ));
     if is_root() {
         chmod(&scratch.join("bad"), 0o755);
-        std::os::unix::fs::lchown(scratch.join("absolute"), Some(65_534), None).expect("given away");
-        let refused = check_trusted(&scratch.join("absolute")).expect_err("its owner may redirect it");
+        std::os::unix::fs::lchown(scratch.join("absolute"), Some(65_534), None)
+            .expect("given away");
+        let refused =
+            check_trusted(&scratch.join("absolute")).expect_err("its owner may redirect it");
         assert_eq!(refused.path, scratch.join("absolute"));
     }
 }
 
 #[test]
 fn what_is_not_a_regular_file_is_refused() {
-    assert!(matches!(check_trusted(Path::new("/dev/null")).expect_err("refused").problem, Problem::NotAFile));
-    assert!(matches!(check_trusted(Path::new("/")).err().map(|e| e.problem), None | Some(Problem::NotAFile)));
+    assert!(matches!(
+        check_trusted(Path::new("/dev/null")).expect_err("refused").problem,
+        Problem::NotAFile
+    ));
+    assert!(matches!(
+        check_trusted(Path::new("/")).err().map(|e| e.problem),
+        None | Some(Problem::NotAFile)
+    ));
     let missing = check_trusted(Path::new("/no/such/file")).expect_err("refused");
     assert!(matches!(missing.problem, Problem::Os(_)));
     assert_eq!(missing.path, Path::new("/no"));

@@ -1,7 +1,7 @@
 //! What needs a process of its own: other users, other namespaces, writers that are killed.
 //!
-//! Forking copies every descriptor of the test program, locks included, so these tests are apart from the others
-//! and one at a time.
+//! Forking copies every descriptor of the test program, locks included, so these tests are apart
+//! from the others and one at a time.
 #![allow(unsafe_code, reason = "fork and unshare, as a hostile client uses them")]
 
 mod support;
@@ -63,7 +63,8 @@ fn r25_credentials_are_those_of_the_moment_of_connecting() {
     let _alone = alone();
     needs!("root", is_root());
     let scratch = Scratch::new("creds");
-    std::fs::set_permissions(&scratch.0, std::fs::Permissions::from_mode(0o755)).expect("open to all");
+    std::fs::set_permissions(&scratch.0, std::fs::Permissions::from_mode(0o755))
+        .expect("open to all");
     let path = scratch.join("socket");
     let listener = Listener::bind(&path, OPEN, 16).expect("a listener");
     // SAFETY: system calls only.
@@ -127,7 +128,8 @@ fn a_peer_in_another_pid_namespace_is_told_apart() {
     drop(ours);
 }
 
-/// A process that is number 1 of a PID namespace and root of a user namespace of its own, and sends its pidfd.
+/// A process that is number 1 of a PID namespace and root of a user namespace of its own, and sends
+/// its pidfd.
 #[test]
 fn a_pidfd_from_another_namespace_names_the_thread_here() {
     let _alone = alone();
@@ -164,7 +166,8 @@ fn a_pidfd_from_another_namespace_names_the_thread_here() {
     // SAFETY: collects the child made above.
     unsafe { libc::waitpid(outer, &raw mut status, 0) };
     needs!("user and PID namespaces", libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0);
-    let fd = seqpacket::recv_waiting(&ours, &mut [0; 8]).expect("a message").fd.expect("a descriptor");
+    let fd =
+        seqpacket::recv_waiting(&ours, &mut [0; 8]).expect("a message").fd.expect("a descriptor");
     let thread = Thread::from_fd(fd).expect("the thread, under our number");
     assert_ne!(thread.tid().as_raw(), 1);
     assert_eq!(talea_os::proc::status(thread.tid()).expect("its status").ns_tids.len(), 2);
@@ -193,8 +196,8 @@ fn a_writer_killed_at_any_moment_leaves_whole_records() {
     drop(StateFile::open_or_create(&path, 64, 8).expect("a state file"));
     for round in 0..20u64 {
         let (ours, theirs) = talea_os::seqpacket::pair(false).expect("a pair");
-        // SAFETY: the child writes to its mapping and makes system calls; opening allocates, which is safe
-        // because the C library keeps its allocator usable after fork.
+        // SAFETY: the child writes to its mapping and makes system calls; opening allocates, which
+        // is safe because the C library keeps its allocator usable after fork.
         let pid = unsafe { libc::fork() };
         assert!(pid >= 0, "fork");
         if pid == 0 {
@@ -226,6 +229,9 @@ fn a_writer_killed_at_any_moment_leaves_whole_records() {
         }
         numbers.sort_unstable();
         assert_eq!(numbers.len(), 8, "no record is lost");
-        assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "and none is old: {numbers:?}");
+        assert!(
+            numbers.windows(2).all(|pair| pair[1] == pair[0] + 1),
+            "and none is old: {numbers:?}"
+        );
     }
 }

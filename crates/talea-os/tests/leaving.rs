@@ -1,4 +1,5 @@
-//! Leaving the deadline class: nothing leaks from the kernel's books, and nobody is frozen by coming back.
+//! Leaving the deadline class: nothing leaks from the kernel's books, and nobody is frozen by
+//! coming back.
 
 mod support;
 
@@ -30,8 +31,8 @@ fn r36_releasing_a_sleeping_deadline_thread_leaks_no_kernel_bandwidth() {
     let thread = Thread::open(sleeper.tid).expect("a living thread");
     let old = thread.snapshot().expect("a snapshot");
     let fifo = Attr::grant(Policy::Fifo(1));
-    // Alternately given back, and moved to another class: 60 grants of 20 %, 12 times what a machine of two
-    // CPUs can lose before it refuses.
+    // Alternately given back, and moved to another class: 60 grants of 20 %, 12 times what a
+    // machine of two CPUs can lose before it refuses.
     for cycle in 0..60 {
         let granted = thread.apply(&Attr::grant(deadline(2_000, 10_000)), Some(&online()));
         if cycle == 0
@@ -48,8 +49,8 @@ fn r36_releasing_a_sleeping_deadline_thread_leaks_no_kernel_bandwidth() {
             thread.restore(&old).expect("given back");
         }
     }
-    // What a running thread still owes returns at its zero-lag time, at most one period later. One residue is
-    // 1024 ns in 4.19 s, which is nothing in units of 2^-20.
+    // What a running thread still owes returns at its zero-lag time, at most one period later. One
+    // residue is 1024 ns in 4.19 s, which is nothing in units of 2^-20.
     let residue = talea_os::machine::dl_books().expect("books").len() as i64;
     wait_until("the bandwidth is back", || booked() - before <= residue);
 }
@@ -135,7 +136,11 @@ impl Asked {
 
 impl std::fmt::Display for Asked {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} grants, {} refusals, {} of them far off", self.grants, self.refusals, self.far_off)
+        write!(
+            f,
+            "{} grants, {} refusals, {} of them far off",
+            self.grants, self.refusals, self.far_off
+        )
     }
 }
 
@@ -232,13 +237,17 @@ fn r28_a_thread_that_somebody_was_killed_over_is_taken_out_of_the_class_by_the_n
         assert_eq!(next.snapshot().expect("a snapshot"), old);
         let so_far = ran(tid);
         wait_until("it runs without a grant", || ran(tid) > so_far);
-        assert!(!next.finish_leaving(&own, &old.attr).expect("read"), "there is nothing more to be finished");
+        assert!(
+            !next.finish_leaving(&own, &old.attr).expect("read"),
+            "there is nothing more to be finished"
+        );
         finished += 1;
     }
     // A hole of the machine may end it early, but not before anything was seen.
     eprintln!("taken out {finished} times");
     assert!(finished > 0);
-    // With the least budget it has overdrawn that in the last pause at the latest: whoever took it over knows that this is not paid soon.
+    // With the least budget it has overdrawn that in the last pause at the latest: whoever took it
+    // over knows that this is not paid soon.
     let thread = Thread::open(tid).expect("a living thread");
     let soon = talea_os::clock::now().saturating_add(Span::from_ns(1_000_000_000));
     match thread.apply(&own, Some(&online())) {
@@ -247,10 +256,11 @@ fn r28_a_thread_that_somebody_was_killed_over_is_taken_out_of_the_class_by_the_n
     }
 }
 
-/// The moment at which its books are hardest to read from outside: the kernel counts what it has run, and finds its
-/// budget overdrawn, only as it goes to sleep.
+/// The moment at which its books are hardest to read from outside: the kernel counts what it has
+/// run, and finds its budget overdrawn, only as it goes to sleep.
 #[test]
-fn threads_that_overdraw_their_budgets_while_they_go_to_sleep_are_not_frozen_by_their_next_grants() {
+fn threads_that_overdraw_their_budgets_while_they_go_to_sleep_are_not_frozen_by_their_next_grants()
+{
     const BURST: Duration = Duration::from_micros(1_010);
     needs!("the right to set real-time policies", may_be_realtime());
     let _machine = machine_lock();
@@ -282,14 +292,17 @@ fn threads_that_overdraw_their_budgets_while_they_go_to_sleep_are_not_frozen_by_
             let last = begun.load(Ordering::Relaxed);
             wait_until("a burst begins under its grant", || begun.load(Ordering::Relaxed) > last);
             let end = Duration::from_nanos(begun.load(Ordering::Relaxed)) + BURST;
-            // From 100 us before the end of the burst on, in steps of 2 us: a look takes about so long.
-            let look = (end + Duration::from_micros(2 * round)).saturating_sub(Duration::from_micros(100));
+            // From 100 us before the end of the burst on, in steps of 2 us: a look takes about so
+            // long.
+            let look =
+                (end + Duration::from_micros(2 * round)).saturating_sub(Duration::from_micros(100));
             while start.elapsed() < look {}
             thread.restore(&old).expect("given back");
         }
     }
     eprintln!("{asked}");
-    // Kept from the CPU at the wrong moment we must suppose the worst of it, but that is not the rule.
+    // Kept from the CPU at the wrong moment we must suppose the worst of it, but that is not the
+    // rule.
     assert!(asked.grants > 40 && asked.far_off < 3, "{asked}");
 }
 
@@ -337,7 +350,8 @@ fn r36_threads_that_come_and_go_as_they_like_are_neither_frozen_nor_leaked() {
         }
     }
     eprintln!("{asked}");
-    // Being kept from the CPU at the wrong moment may cost a thread its next grants, but not every thread.
+    // Being kept from the CPU at the wrong moment may cost a thread its next grants, but not every
+    // thread.
     assert!(asked.grants > 30 && asked.far_off < 6, "{asked}");
     let residue = talea_os::machine::dl_books().expect("books").len() as i64;
     wait_until("the bandwidth is back", || booked() - before <= residue);

@@ -41,7 +41,10 @@ fn an_old_machine_with_cgroup_v1() {
         &[
             ("/proc/sys/kernel/osrelease", "6.1.0-18-rt-amd64"),
             ("/proc/sys/kernel/version", "#1 SMP PREEMPT_RT Debian 6.1.76-1"),
-            ("/proc/self/mounts", "cg /cg/cpu cgroup rw,cpu,cpuacct 0 0\ncg /cg/set cgroup rw,cpuset 0 0"),
+            (
+                "/proc/self/mounts",
+                "cg /cg/cpu cgroup rw,cpu,cpuacct 0 0\ncg /cg/set cgroup rw,cpuset 0 0",
+            ),
             ("/proc/self/cgroup", "3:cpu,cpuacct:/user/x\n2:cpuset:/\n0::/"),
             ("/cg/cpu/user/x/cpu.rt_runtime_us", "0"),
             ("/cg/cpu/user/x/cpu.rt_period_us", "1000000"),
@@ -69,7 +72,10 @@ fn an_old_machine_with_cgroup_v1() {
     assert_eq!(machine.lockdown.as_deref(), Some("integrity"));
     assert_eq!(machine.clocksource.as_deref(), Some("tsc"));
     assert_eq!((machine.limits.rt_priority, machine.limits.memlock), (Some(10), Some(u64::MAX)));
-    assert!(machine.capabilities.has(Capability::SysNice) && !machine.capabilities.has(Capability::SysAdmin));
+    assert!(
+        machine.capabilities.has(Capability::SysNice)
+            && !machine.capabilities.has(Capability::SysAdmin)
+    );
     assert_eq!(machine.calls, calls);
     // Partitioned as talea-os does it, and as somebody else might.
     fake(
@@ -131,7 +137,10 @@ fn a_new_machine_with_cgroup_v2() {
 fn a_directory_that_is_no_machine_is_an_error() {
     let scratch = Scratch::new("machine-none");
     assert!(Machine::from_dir(&scratch.0, Calls::default()).is_err());
-    fake(&scratch.0, &[("/proc/sys/kernel/osrelease", "strange"), ("/sys/devices/system/cpu/online", "0")]);
+    fake(
+        &scratch.0,
+        &[("/proc/sys/kernel/osrelease", "strange"), ("/sys/devices/system/cpu/online", "0")],
+    );
     assert!(Machine::from_dir(&scratch.0, Calls::default()).is_err());
 }
 

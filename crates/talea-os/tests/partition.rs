@@ -67,7 +67,8 @@ fn a_cpu_with_its_own_domain_takes_pinned_deadline_threads_and_goes_back() {
         assert!(!journal.exists());
         assert_eq!(sets(&mount), saved);
     }
-    let parts = partition::create(cpuset, &online(), &cpus, Version1::Allow, &journal).expect("a partition");
+    let parts = partition::create(cpuset, &online(), &cpus, Version1::Allow, &journal)
+        .expect("a partition");
     assert!(matches!(
         partition::create(cpuset, &online(), &cpus, Version1::Allow, &journal),
         Err(PartitionError::Exists { .. })
@@ -82,8 +83,9 @@ fn a_cpu_with_its_own_domain_takes_pinned_deadline_threads_and_goes_back() {
         let rest = online().difference(&cpus);
         let thread = Thread::open(sleeper.tid).expect("a living thread");
         let grant = Attr::grant(deadline(1_000, 100_000));
-        // A sleeping thread does not move before it wakes, and until then belongs to its old domain. One that has
-        // just fallen asleep may still stand in its queue (delayed dequeue): then the kernel does move it.
+        // A sleeping thread does not move before it wakes, and until then belongs to its old
+        // domain. One that has just fallen asleep may still stand in its queue (delayed dequeue):
+        // then the kernel does move it.
         let old = (0..20)
             .find_map(|_| {
                 sched::set_affinity(sleeper.tid, &rest).expect("an affinity");
@@ -105,7 +107,8 @@ fn a_cpu_with_its_own_domain_takes_pinned_deadline_threads_and_goes_back() {
             .expect("asleep in its old domain once in twenty times");
         assert_eq!(thread.snapshot().expect("a snapshot"), old);
         thread.pin(&cpus).expect("pinned");
-        // Asked again while it still sleeps, it is told the same: its affinity is right now, its place is not.
+        // Asked again while it still sleeps, it is told the same: its affinity is right now, its
+        // place is not.
         match thread.apply(&grant, Some(&cpus)) {
             Err(ApplyError::Elsewhere { .. }) | Ok(()) => {}
             other => panic!("{other:?}"),
@@ -117,7 +120,9 @@ fn a_cpu_with_its_own_domain_takes_pinned_deadline_threads_and_goes_back() {
         // From one domain to another there is no direct way.
         let before = thread.snapshot().expect("a snapshot");
         match thread.apply(&grant, Some(&rest)) {
-            Err(ApplyError::Refused { error, .. }) => assert_eq!(error.raw_os_error(), Some(libc::EBUSY)),
+            Err(ApplyError::Refused { error, .. }) => {
+                assert_eq!(error.raw_os_error(), Some(libc::EBUSY))
+            }
             other => panic!("{other:?}"),
         }
         assert_eq!(thread.snapshot().expect("a snapshot"), before);
@@ -138,13 +143,15 @@ fn a_cpu_with_its_own_domain_takes_pinned_deadline_threads_and_goes_back() {
     assert!(Machine::probe().expect("facts").is_one_domain());
 
     // A crash after each single step: what a journal with its first lines says is what was done.
-    let parts = partition::create(cpuset, &online(), &cpus, Version1::Allow, &journal).expect("a partition");
+    let parts = partition::create(cpuset, &online(), &cpus, Version1::Allow, &journal)
+        .expect("a partition");
     let text = std::fs::read_to_string(&journal).expect("the journal");
     parts.undo().expect("undone");
     let steps: Vec<&str> = text.split_inclusive('\n').collect();
     assert!(steps.len() > 4, "{text}");
     for done in 0..=steps.len() {
-        // The last noted step may or may not have been made: here it was not, as after a crash in between.
+        // The last noted step may or may not have been made: here it was not, as after a crash in
+        // between.
         std::fs::write(&journal, steps[..done].concat()).expect("a journal");
         for step in &steps[..done.saturating_sub(1)] {
             let words: Vec<&str> = step.trim_end().split('\t').collect();
@@ -165,7 +172,8 @@ fn a_cpu_with_its_own_domain_takes_pinned_deadline_threads_and_goes_back() {
     assert!(partition::undo(&journal).expect("undone"));
     // Lines that others could have written are not carried out.
     std::fs::write(&journal, &text).expect("a journal");
-    std::fs::set_permissions(&journal, std::os::unix::fs::PermissionsExt::from_mode(0o666)).expect("a mode");
+    std::fs::set_permissions(&journal, std::os::unix::fs::PermissionsExt::from_mode(0o666))
+        .expect("a mode");
     assert!(partition::undo(&journal).is_err());
     std::fs::remove_file(&journal).expect("removed");
 }
@@ -176,7 +184,9 @@ fn cpus_that_are_not_there_are_refused() {
     let journal = scratch.join("journal");
     let v1 = Hierarchy::V1("/nowhere".into());
     let nowhere = CpuSet::single(1000);
-    for (cpuset, cpus) in [(&v1, &nowhere), (&v1, &CpuSet::EMPTY), (&Hierarchy::Absent, &CpuSet::single(0))] {
+    for (cpuset, cpus) in
+        [(&v1, &nowhere), (&v1, &CpuSet::EMPTY), (&Hierarchy::Absent, &CpuSet::single(0))]
+    {
         let refused = partition::create(cpuset, &CpuSet::first(2), cpus, Version1::Allow, &journal);
         assert!(refused.is_err());
         assert!(!journal.exists());

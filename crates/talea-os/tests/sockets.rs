@@ -1,5 +1,8 @@
 //! Sequenced-packet sockets, who is behind them, and waiting for them.
-#![allow(unsafe_code, reason = "fork, raw messages and raw descriptors, as a hostile client uses them")]
+#![allow(
+    unsafe_code,
+    reason = "fork, raw messages and raw descriptors, as a hostile client uses them"
+)]
 
 mod support;
 
@@ -122,7 +125,10 @@ fn all_descriptors_of_a_message_can_be_taken_in() {
     for count in [1, 2, 64, 253] {
         send_many(&a, &file, count);
         let got = seqpacket::recv_all(&b, &mut [0; 8]).expect("received");
-        assert_eq!((got.fd.is_some(), got.surplus.len(), got.surplus_fds), (true, count - 1, count > 1));
+        assert_eq!(
+            (got.fd.is_some(), got.surplus.len(), got.surplus_fds),
+            (true, count - 1, count > 1)
+        );
         assert_eq!(open_copies(ino), 1 + count);
         drop(got);
         assert_eq!(open_copies(ino), 1);
@@ -150,7 +156,8 @@ fn whether_something_lies_unread_is_known_before_a_connection_is_closed() {
             assert!(!seqpacket::finish(&b, 0).expect("an end again"), "{read}");
             drop(a);
         }
-        // A message, an empty one, an empty one with a descriptor, one that the peer has not read of us before.
+        // A message, an empty one, an empty one with a descriptor, one that the peer has not read
+        // of us before.
         for what in 0..4 {
             let (a, b) = pair();
             match what {
@@ -192,8 +199,8 @@ fn retif_d1_retif_d2_a_dead_or_silent_reader_neither_kills_nor_blocks_the_sender
     let full = seqpacket::send(&c, &[0; 128], None).expect_err("full");
     assert_eq!(full.kind(), io::ErrorKind::WouldBlock);
     drop(d);
-    // SIGPIPE would end the process: the test program ignores it, so ask for the default in this one moment.
-    // SAFETY: sets and restores a disposition.
+    // SIGPIPE would end the process: the test program ignores it, so ask for the default in this
+    // one moment. SAFETY: sets and restores a disposition.
     unsafe {
         let before = libc::signal(libc::SIGPIPE, libc::SIG_DFL);
         drop(b);
@@ -385,8 +392,11 @@ fn the_kernel_says_who_is_there() {
     assert_eq!(peer.pid.map(talea_os::Tid::as_raw), Some(std::process::id() as i32));
     assert_eq!(peer.uid, rustix::process::geteuid().as_raw());
     assert_eq!(peer.gid, rustix::process::getegid().as_raw());
-    let mut groups: Vec<u32> =
-        rustix::process::getgroups().expect("groups").into_iter().map(rustix::process::Gid::as_raw).collect();
+    let mut groups: Vec<u32> = rustix::process::getgroups()
+        .expect("groups")
+        .into_iter()
+        .map(rustix::process::Gid::as_raw)
+        .collect();
     let mut told = peer.groups;
     groups.sort_unstable();
     told.sort_unstable();
@@ -394,9 +404,12 @@ fn the_kernel_says_who_is_there() {
     assert!(peer::same_pid_namespace(&server));
     // A peer that has ended is nobody's neighbour; a socket without a peer says so.
     drop(client);
-    let alone: OwnedFd =
-        rustix::net::socket(rustix::net::AddressFamily::UNIX, rustix::net::SocketType::SEQPACKET, None)
-            .expect("a socket");
+    let alone: OwnedFd = rustix::net::socket(
+        rustix::net::AddressFamily::UNIX,
+        rustix::net::SocketType::SEQPACKET,
+        None,
+    )
+    .expect("a socket");
     assert!(peer::of(&alone).is_err());
     assert!(!peer::same_pid_namespace(&alone));
 }
@@ -442,12 +455,15 @@ fn signals_are_read_and_not_suffered() {
 
 #[test]
 fn r6_a_listener_that_the_service_manager_opened_is_found() {
-    // The protocol is about a whole process: shell out to ourselves is not possible from a test, so check with
-    // the environment of a child that runs this very test program with one test.
+    // The protocol is about a whole process: shell out to ourselves is not possible from a test, so
+    // check with the environment of a child that runs this very test program with one test.
     if std::env::var_os("LISTEN_FDS").is_some() {
         let found = seqpacket::inherited_listeners().expect("no error");
         assert_eq!(found.len(), 1);
-        assert!(seqpacket::inherited_listeners().expect("no error").is_empty(), "they are taken once");
+        assert!(
+            seqpacket::inherited_listeners().expect("no error").is_empty(),
+            "they are taken once"
+        );
         return;
     }
     let scratch = Scratch::new("activation");
@@ -458,6 +474,7 @@ fn r6_a_listener_that_the_service_manager_opened_is_found() {
     let script = "exec 3<&0; LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" --exact \
                   r6_a_listener_that_the_service_manager_opened_is_found";
     let stdin = listener.as_fd().try_clone_to_owned().expect("a copy");
-    let output = Command::new("sh").args(["-c", script]).arg(me).stdin(stdin).output().expect("a run");
+    let output =
+        Command::new("sh").args(["-c", script]).arg(me).stdin(stdin).output().expect("a run");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }

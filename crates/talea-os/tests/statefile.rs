@@ -107,11 +107,15 @@ fn retif_s13_there_is_one_holder() {
     let first = open(&path, 4);
     assert!(matches!(StateFile::open_or_create(&path, 20, 4), Err(StateError::InUse { .. })));
     let patience = Span::from_ns(5_000_000);
-    assert!(matches!(StateFile::open_waiting(&path, 20, 4, patience), Err(StateError::InUse { .. })));
+    assert!(matches!(
+        StateFile::open_waiting(&path, 20, 4, patience),
+        Err(StateError::InUse { .. })
+    ));
     let waiting = std::thread::spawn({
         let path = path.clone();
         move || {
-            StateFile::open_waiting(&path, 20, 4, Span::from_ns(10_000_000_000)).map(|state| state.found())
+            StateFile::open_waiting(&path, 20, 4, Span::from_ns(10_000_000_000))
+                .map(|state| state.found())
         }
     });
     drop(first);

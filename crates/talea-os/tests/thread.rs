@@ -6,7 +6,9 @@ mod support;
 use std::fs::File;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::process::{Command, Stdio};
-use support::{Sleeper, deadline, is_root, machine_lock, may_be_realtime, needs, online, wait_until};
+use support::{
+    Sleeper, deadline, is_root, machine_lock, may_be_realtime, needs, online, wait_until,
+};
 use talea_core::CpuSet;
 use talea_os::thread::{Identity, Method, Restored};
 use talea_os::{ApplyError, Attr, OpenError, Policy, Snapshot, Thread, Tid, sched, seqpacket};
@@ -51,7 +53,8 @@ fn r28_retif_s10_detaching_gives_back_policy_priority_nice_and_affinity() {
         for (policy, nice, affinity, reset_on_fork) in befores {
             let sleeper = Sleeper::start();
             sched::set_nice(sleeper.tid, nice).expect("nice");
-            sched::set(sleeper.tid, &Attr { reset_on_fork, ..Attr::plain(policy) }).expect("a policy");
+            sched::set(sleeper.tid, &Attr { reset_on_fork, ..Attr::plain(policy) })
+                .expect("a policy");
             if let Some(cpus) = &affinity {
                 sched::set_affinity(sleeper.tid, cpus).expect("an affinity");
             }
@@ -79,7 +82,8 @@ fn r28_a_deadline_thread_goes_back_to_what_it_was() {
     sched::set_affinity(sleeper.tid, &CpuSet::single(0)).expect("pinned");
     sched::set_nice(sleeper.tid, 6).expect("nice");
     let before = thread.snapshot().expect("a snapshot");
-    // Pinned threads get EPERM for SCHED_DEADLINE: the affinity has to be widened first, and narrowed after.
+    // Pinned threads get EPERM for SCHED_DEADLINE: the affinity has to be widened first, and
+    // narrowed after.
     match thread.apply(&Attr::grant(deadline(1_000, 100_000)), Some(&online())) {
         Err(ApplyError::Refused { error, .. }) if error.raw_os_error() == Some(libc::EPERM) => {
             needs!("one root domain of all CPUs", false);
@@ -109,10 +113,13 @@ fn retif_s11_a_refused_policy_leaves_the_thread_as_it_was() {
     for before in [Policy::Other { nice: 5 }, Policy::Rr(8), Policy::Batch { nice: 2 }] {
         sched::set(sleeper.tid, &Attr::plain(before)).expect("a policy");
         let before = thread.snapshot().expect("a snapshot");
-        // A runtime beyond the period is EINVAL; the affinity had to be changed before that is found out.
+        // A runtime beyond the period is EINVAL; the affinity had to be changed before that is
+        // found out.
         let refused = thread.apply(&Attr::grant(deadline(2_000, 1_000)), Some(&online()));
         match refused {
-            Err(ApplyError::Refused { error, .. }) => assert_eq!(error.raw_os_error(), Some(libc::EINVAL)),
+            Err(ApplyError::Refused { error, .. }) => {
+                assert_eq!(error.raw_os_error(), Some(libc::EINVAL))
+            }
             other => panic!("{other:?}"),
         }
         assert_eq!(thread.snapshot().expect("a snapshot"), before);
@@ -123,7 +130,9 @@ fn retif_s11_a_refused_policy_leaves_the_thread_as_it_was() {
     assert!(!online().contains(1023));
     for policy in [Policy::Fifo(9), Policy::Other { nice: 1 }] {
         match thread.apply(&Attr::grant(policy), Some(&nowhere)) {
-            Err(ApplyError::Refused { error, .. }) => assert_eq!(error.raw_os_error(), Some(libc::EINVAL)),
+            Err(ApplyError::Refused { error, .. }) => {
+                assert_eq!(error.raw_os_error(), Some(libc::EINVAL))
+            }
             other => panic!("{other:?}"),
         }
         assert_eq!(thread.snapshot().expect("a snapshot"), before);
@@ -133,7 +142,9 @@ fn retif_s11_a_refused_policy_leaves_the_thread_as_it_was() {
         let before = thread.snapshot().expect("a snapshot");
         assert!(thread.apply(&Attr::grant(Policy::Fifo(9)), Some(&nowhere)).is_err());
         assert_eq!(thread.snapshot().expect("a snapshot"), before);
-        thread.restore(&Snapshot { attr: Attr::plain(Policy::NORMAL), ..before }).expect("given back");
+        thread
+            .restore(&Snapshot { attr: Attr::plain(Policy::NORMAL), ..before })
+            .expect("given back");
     }
 }
 
@@ -252,7 +263,8 @@ fn a_received_pidfd_names_its_thread() {
         drop(fd);
         seqpacket::recv(&ours, &mut [0; 8]).expect("received").fd.expect("a descriptor")
     };
-    let process = Thread::from_fd(pass(pidfd(Tid::of_process(), 0).expect("a process pidfd"))).expect("us");
+    let process =
+        Thread::from_fd(pass(pidfd(Tid::of_process(), 0).expect("a process pidfd"))).expect("us");
     assert_eq!((process.tid(), process.tgid()), (Tid::of_process(), Tid::of_process()));
     needs!("PIDFD_THREAD", both_methods().contains(&Method::Pidfd));
     let fd = pass(pidfd(sleeper.tid, libc::O_EXCL).expect("a thread pidfd"));
@@ -267,7 +279,8 @@ fn a_received_pidfd_names_its_thread() {
     let mut child = Command::new("true").spawn().expect("a child");
     let dead = pidfd(Tid::new(child.id() as i32).expect("a pid"), 0).expect("a process pidfd");
     wait_until("the child has ended", || {
-        talea_os::proc::stat(Tid::new(child.id() as i32).expect("a pid")).is_ok_and(|stat| stat.has_ended())
+        talea_os::proc::stat(Tid::new(child.id() as i32).expect("a pid"))
+            .is_ok_and(|stat| stat.has_ended())
     });
     assert!(matches!(Thread::from_fd(pass(dead)), Err(OpenError::Gone)));
     child.wait().expect("collected");
@@ -320,7 +333,10 @@ fn a_snapshot_survives_being_written_down() {
     let mut damaged = snapshot.to_bytes();
     damaged[4] = 77;
     assert_eq!(Snapshot::from_bytes(&damaged), None);
-    assert_eq!(Snapshot::from_bytes(&[0; Snapshot::BYTES]).map(|s| s.attr.policy), Some(Policy::NORMAL));
+    assert_eq!(
+        Snapshot::from_bytes(&[0; Snapshot::BYTES]).map(|s| s.attr.policy),
+        Some(Policy::NORMAL)
+    );
 }
 
 #[test]
@@ -352,8 +368,10 @@ fn r32_retif_s7_a_reused_number_hits_no_stranger() {
     needs!("root", is_root());
     needs!("the right to set real-time policies", may_be_realtime());
     let _machine = machine_lock();
-    // Of the thread, and of the stranger: the one that leaves the deadline class has a shorter way out.
-    let kinds = [(Policy::Fifo(1), Policy::Rr(3)), (deadline(1_000, 100_000), deadline(2_000, 100_000))];
+    // Of the thread, and of the stranger: the one that leaves the deadline class has a shorter way
+    // out.
+    let kinds =
+        [(Policy::Fifo(1), Policy::Rr(3)), (deadline(1_000, 100_000), deadline(2_000, 100_000))];
     for (method, (own, other)) in
         both_methods().into_iter().flat_map(|method| kinds.map(|kinds| (method, kinds)))
     {
@@ -379,7 +397,10 @@ fn r32_retif_s7_a_reused_number_hits_no_stranger() {
         let kept = sched::get(tid).expect("the stranger's attributes");
         stranger.kill().expect("killed");
         stranger.wait().expect("collected");
-        assert!(refused.iter().all(|answer| matches!(answer, Err(ApplyError::Gone))), "{refused:?}");
+        assert!(
+            refused.iter().all(|answer| matches!(answer, Err(ApplyError::Gone))),
+            "{refused:?}"
+        );
         assert!(
             matches!(found_again, Err(OpenError::Another)),
             "{method:?}: a start time has the grain of a clock tick, an inode is unique: {found_again:?}"

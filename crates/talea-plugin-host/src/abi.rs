@@ -1,6 +1,7 @@
 //! The structures of `talea_plugin.h`, as Rust sees them.
 //!
-//! The header is the source; the numbers below are checked against it by a C program in `tests/abi.rs`.
+//! The header is the source; the numbers below are checked against it by a C program in
+//! `tests/abi.rs`.
 
 use std::ffi::{c_char, c_void};
 
@@ -55,7 +56,8 @@ pub(crate) struct Plugin {
     pub(crate) init: Option<unsafe extern "C" fn(*const Setup, *mut *mut c_void) -> i32>,
     pub(crate) fini: Option<unsafe extern "C" fn(*mut c_void)>,
     pub(crate) accept: Option<unsafe extern "C" fn(*mut c_void, *const Task, *mut Place) -> i32>,
-    pub(crate) change: Option<unsafe extern "C" fn(*mut c_void, u64, *const Task, *mut Place) -> i32>,
+    pub(crate) change:
+        Option<unsafe extern "C" fn(*mut c_void, u64, *const Task, *mut Place) -> i32>,
     pub(crate) schedule: Option<unsafe extern "C" fn(*mut c_void, u64, *const Task, *const Place)>,
     pub(crate) release: Option<unsafe extern "C" fn(*mut c_void, u64)>,
     pub(crate) attach: Option<unsafe extern "C" fn(*mut c_void, u64)>,

@@ -1,14 +1,19 @@
 //! A process of its own for one scheduling plugin from outside.
 //!
-//! Model: descriptor 3 is a sequenced-packet socket to `talead`. The first message says what to load; each later
-//! one is a question that is answered before the next is read. The end of the stream is the end of the
-//! process. What the plugin writes to standard error goes where the daemon's own messages go.
+//! Model: descriptor 3 is a sequenced-packet socket to `talead`. The first message says what to
+//! load; each later one is a question that is answered before the next is read. The end of the
+//! stream is the end of the process. What the plugin writes to standard error goes where the
+//! daemon's own messages go.
 //!
-//! Invariant: the object is loaded only after every right is gone (see `sandbox`), because loading runs its code.
+//! Invariant: the object is loaded only after every right is gone (see `sandbox`), because loading
+//! runs its code.
 //!
-//! ReTiF, J. Systems Architecture 2021, section 3.4 loads plugins into the daemon; why Talea does not is in
-//! design section 11.
-#![allow(unsafe_code, reason = "this crate exists to call foreign C; each block carries its argument")]
+//! ReTiF, J. Systems Architecture 2021, section 3.4 loads plugins into the daemon; why Talea does
+//! not is in design section 11.
+#![allow(
+    unsafe_code,
+    reason = "this crate exists to call foreign C; each block carries its argument"
+)]
 #![warn(clippy::undocumented_unsafe_blocks, unsafe_op_in_unsafe_fn)]
 
 mod abi;
@@ -28,7 +33,8 @@ use zerocopy::{FromBytes, IntoBytes};
 const SOCKET: i32 = 3;
 
 fn main() -> ExitCode {
-    // SAFETY: nothing in this program opens or closes descriptor 3; if it is not open, using it says so.
+    // SAFETY: nothing in this program opens or closes descriptor 3; if it is not open, using it
+    // says so.
     let daemon = unsafe { BorrowedFd::borrow_raw(SOCKET) };
     let mut buffer = vec![0; HOST_MESSAGE_MAX];
     serve(daemon, &mut buffer).unwrap_or_else(|why| {
@@ -43,11 +49,17 @@ fn complain(why: &str) {
 
 fn serve(daemon: BorrowedFd, buffer: &mut [u8]) -> Result<ExitCode, String> {
     let first = receive(daemon, buffer).map_err(|error| {
-        format!("descriptor 3 is not talead's socket ({error}); it is talead that starts this program")
+        format!(
+            "descriptor 3 is not talead's socket ({error}); it is talead that starts this program"
+        )
     })?;
-    let (setup, texts) = Setup::read_from_prefix(first).map_err(|_| "talead's first message is too short")?;
+    let (setup, texts) =
+        Setup::read_from_prefix(first).map_err(|_| "talead's first message is too short")?;
     if setup.version != HOST_VERSION {
-        return Err(format!("talead speaks version {}, this program {HOST_VERSION}", setup.version));
+        return Err(format!(
+            "talead speaks version {}, this program {HOST_VERSION}",
+            setup.version
+        ));
     }
     let (module, argument) = texts
         .split_at_checked(usize::from(setup.module_len))
@@ -78,7 +90,8 @@ fn serve(daemon: BorrowedFd, buffer: &mut [u8]) -> Result<ExitCode, String> {
             plugin.finish();
             return Ok(ExitCode::SUCCESS);
         }
-        let question = Question::read_from_bytes(message).map_err(|_| "a question of the wrong length")?;
+        let question =
+            Question::read_from_bytes(message).map_err(|_| "a question of the wrong length")?;
         let said = plugin.ask(&question).ok_or("a question that this program does not know")?;
         answer(daemon, &said)?;
     }

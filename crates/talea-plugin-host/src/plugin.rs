@@ -1,7 +1,7 @@
 //! A loaded plugin: the border between its C and our Rust.
 //!
-//! Nothing here trusts what the plugin returns; the daemon judges it. What the plugin does to this process is its
-//! own affair: the process exists so that it may.
+//! Nothing here trusts what the plugin returns; the daemon judges it. What the plugin does to this
+//! process is its own affair: the process exists so that it may.
 
 use crate::abi;
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
@@ -47,7 +47,11 @@ impl fmt::Display for LoadError {
             LoadError::Open(error) => write!(f, "{error}"),
             LoadError::Entry(error) => write!(f, "it exports no talea_plugin_entry: {error}"),
             LoadError::Version => {
-                write!(f, "its talea_plugin_entry does not speak version {} of the interface", abi::ABI)
+                write!(
+                    f,
+                    "its talea_plugin_entry does not speak version {} of the interface",
+                    abi::ABI
+                )
             }
             LoadError::Shape { size, abi } => write!(
                 f,
@@ -67,15 +71,19 @@ impl Plugin {
     pub(crate) fn load(setup: &Setup, module: &[u8], argument: &[u8]) -> Result<Plugin, LoadError> {
         let module = CString::new(module).map_err(|_| LoadError::Text)?;
         let argument = CString::new(argument).map_err(|_| LoadError::Text)?;
-        let name_len = setup.name.iter().position(|&byte| byte == 0).unwrap_or(setup.name.len() - 1);
+        let name_len =
+            setup.name.iter().position(|&byte| byte == 0).unwrap_or(setup.name.len() - 1);
         let name = CString::new(&setup.name[..name_len]).map_err(|_| LoadError::Text)?;
         let path = std::path::Path::new(std::ffi::OsStr::from_encoded(&module));
-        // SAFETY: runs the object's constructors, which is what this process is for; it has no rights left.
-        let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }.map_err(LoadError::Open)?;
+        // SAFETY: runs the object's constructors, which is what this process is for; it has no
+        // rights left.
+        let library =
+            unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }.map_err(LoadError::Open)?;
         let library = std::mem::ManuallyDrop::new(library);
-        // SAFETY: the header declares the symbol with this signature; a plugin that lies hurts only itself.
-        let entry =
-            unsafe { library.get::<abi::Entry>(b"talea_plugin_entry\0") }.map_err(LoadError::Entry)?;
+        // SAFETY: the header declares the symbol with this signature; a plugin that lies hurts only
+        // itself.
+        let entry = unsafe { library.get::<abi::Entry>(b"talea_plugin_entry\0") }
+            .map_err(LoadError::Entry)?;
         // SAFETY: as above.
         let told = unsafe { entry(abi::ABI) };
         let table = read_table(told)?;
@@ -120,12 +128,14 @@ impl Plugin {
         };
         let (this, table, id) = (self.this, &self.table, question.spec);
         const CHECKED: &str = "read_table has refused a plugin without it";
-        // SAFETY: every pointer is valid for the call and of the type that the header declares; the functions
-        // are called from this one thread, after init.
+        // SAFETY: every pointer is valid for the call and of the type that the header declares; the
+        // functions are called from this one thread, after init.
         let verdict = unsafe {
             match call {
                 Call::Accept => table.accept.expect(CHECKED)(this, &raw const task, &raw mut place),
-                Call::Change => table.change.expect(CHECKED)(this, id, &raw const task, &raw mut place),
+                Call::Change => {
+                    table.change.expect(CHECKED)(this, id, &raw const task, &raw mut place)
+                }
                 Call::Schedule => {
                     table.schedule.expect(CHECKED)(this, id, &raw const task, &raw const place);
                     0
@@ -144,7 +154,8 @@ impl Plugin {
                 }
             }
         };
-        let (cpu, priority) = if verdict == abi::NO { (-1, 0) } else { (place.cpu, place.priority) };
+        let (cpu, priority) =
+            if verdict == abi::NO { (-1, 0) } else { (place.cpu, place.priority) };
         Some(Answer { ticket: question.ticket, verdict, cpu, priority, reserved: 0 })
     }
 
@@ -162,7 +173,8 @@ fn read_table(told: *const abi::Plugin) -> Result<abi::Plugin, LoadError> {
     if told.is_null() {
         return Err(LoadError::Version);
     }
-    // SAFETY: not null; the header says that at least `size` and `abi` are there, always in this place.
+    // SAFETY: not null; the header says that at least `size` and `abi` are there, always in this
+    // place.
     let (size, version) = unsafe { ((*told).size, (*told).abi) };
     if (size as usize) < size_of::<abi::Plugin>() || version != abi::ABI {
         return Err(LoadError::Shape { size, abi: version });

@@ -1,8 +1,9 @@
 //! Giving up what is left of our rights, for good, before foreign code is loaded.
 //!
-//! `talead` starts this program with another user, resource limits and no way to gain privileges. Here the rest
-//! goes: capabilities, and every system call that computing does not need. What is left to the plugin: memory up
-//! to a bound, reading files that everybody may read, writing to standard error, and answering.
+//! `talead` starts this program with another user, resource limits and no way to gain privileges.
+//! Here the rest goes: capabilities, and every system call that computing does not need. What is
+//! left to the plugin: memory up to a bound, reading files that everybody may read, writing to
+//! standard error, and answering.
 //!
 //! Nothing is taken on trust: a host that finds itself with rights refuses to load anything.
 
@@ -16,21 +17,28 @@ use talea_core::mutate;
 /// What could not be given up, in words. The process must then end without loading anything.
 pub(crate) fn enter() -> Result<(), String> {
     if rustix::process::geteuid().is_root() || rustix::process::getuid().is_root() {
-        return Err("this program must not run as root; talead starts it as another user".to_owned());
+        return Err(
+            "this program must not run as root; talead starts it as another user".to_owned()
+        );
     }
     drop_capabilities()?;
     close_strangers();
-    // Without it the filter would need a capability, and a set-user-id program could bring rights back.
+    // Without it the filter would need a capability, and a set-user-id program could bring rights
+    // back.
     prctl(libc::PR_SET_NO_NEW_PRIVS, 1).map_err(|error| format!("PR_SET_NO_NEW_PRIVS: {error}"))?;
     prctl(libc::PR_SET_DUMPABLE, 0).map_err(|error| format!("PR_SET_DUMPABLE: {error}"))?;
-    mutate!("plugin-foreign-filter", seccomp::install().map_err(|error| format!("seccomp: {error}")), Ok(()))
+    mutate!(
+        "plugin-foreign-filter",
+        seccomp::install().map_err(|error| format!("seccomp: {error}")),
+        Ok(())
+    )
 }
 
 /// Descriptors that leaked into this process: there should be none.
 fn close_strangers() {
     let first = crate::SOCKET as u32 + 1;
-    // SAFETY: takes integers; nothing in this process owns a descriptor above the socket yet. Kernels without
-    // the call (before 5.9) are older than Talea supports.
+    // SAFETY: takes integers; nothing in this process owns a descriptor above the socket yet.
+    // Kernels without the call (before 5.9) are older than Talea supports.
     unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0u32) };
 }
 
@@ -43,7 +51,8 @@ fn drop_capabilities() -> Result<(), String> {
         inheritable: CapabilitySet::empty(),
     };
     // Ambient capabilities follow the inheritable ones.
-    rustix::thread::set_capabilities(None, none).map_err(|error| format!("dropping capabilities: {error}"))
+    rustix::thread::set_capabilities(None, none)
+        .map_err(|error| format!("dropping capabilities: {error}"))
 }
 
 fn prctl(option: libc::c_int, value: libc::c_ulong) -> io::Result<()> {

@@ -1,12 +1,13 @@
 //! A list of the system calls that a plugin may make.
 //!
-//! Everything else answers EPERM. Files may be opened for reading only, and the only process that may be
-//! signalled is the plugin's own (`abort` does that): also not by way of a file that signals its owner, which the
-//! kernel allows towards everybody of the same user, and so towards a daemon that is no root. Descriptors can't be sent:
-//! the daemon would have to close them, and some files make that take for ever.
+//! Everything else answers EPERM. Files may be opened for reading only, and the only process that
+//! may be signalled is the plugin's own (`abort` does that): also not by way of a file that signals
+//! its owner, which the kernel allows towards everybody of the same user, and so towards a daemon
+//! that is no root. Descriptors can't be sent: the daemon would have to close them, and some files
+//! make that take for ever.
 //!
-//! Reference: `Documentation/userspace-api/seccomp_filter.rst`. The arguments of a call lie in memory that the
-//! filter can't read, so that only numbers are judged.
+//! Reference: `Documentation/userspace-api/seccomp_filter.rst`. The arguments of a call lie in
+//! memory that the filter can't read, so that only numbers are judged.
 
 use std::io;
 
@@ -73,8 +74,14 @@ const HARMLESS: &[libc::c_long] = &[
 
 /// The same, for calls that only older architectures have.
 #[cfg(target_arch = "x86_64")]
-const HARMLESS_HERE: &[libc::c_long] =
-    &[libc::SYS_stat, libc::SYS_lstat, libc::SYS_access, libc::SYS_readlink, libc::SYS_poll, libc::SYS_time];
+const HARMLESS_HERE: &[libc::c_long] = &[
+    libc::SYS_stat,
+    libc::SYS_lstat,
+    libc::SYS_access,
+    libc::SYS_readlink,
+    libc::SYS_poll,
+    libc::SYS_time,
+];
 #[cfg(not(target_arch = "x86_64"))]
 const HARMLESS_HERE: &[libc::c_long] = &[];
 
@@ -113,7 +120,8 @@ const fn branch(code: u16, k: u32, jt: u8, jf: u8) -> libc::sock_filter {
 
 /// The filter as a program: one comparison a call, then the few that depend on an argument.
 fn program() -> Vec<libc::sock_filter> {
-    // A call of another architecture has other numbers: nobody has asked for one, so it ends the process.
+    // A call of another architecture has other numbers: nobody has asked for one, so it ends the
+    // process.
     let mut code = vec![
         plain(LOAD, ARCHITECTURE),
         branch(IF_EQUAL, ARCH, 1, 0),
@@ -124,8 +132,14 @@ fn program() -> Vec<libc::sock_filter> {
         code.extend([branch(IF_EQUAL, call as u32, 0, 1), ALLOW]);
     }
     // fcntl: copies and flags; not owners, signals, leases, locks.
-    let commands =
-        [libc::F_DUPFD, libc::F_DUPFD_CLOEXEC, libc::F_GETFD, libc::F_SETFD, libc::F_GETFL, libc::F_SETFL];
+    let commands = [
+        libc::F_DUPFD,
+        libc::F_DUPFD_CLOEXEC,
+        libc::F_GETFD,
+        libc::F_SETFD,
+        libc::F_GETFL,
+        libc::F_SETFL,
+    ];
     code.extend([
         branch(IF_EQUAL, libc::SYS_fcntl as u32, 0, 2 + 2 * commands.len() as u8),
         plain(LOAD, argument(1)),
@@ -135,7 +149,8 @@ fn program() -> Vec<libc::sock_filter> {
     }
     code.push(REFUSE);
     // openat: reading only.
-    let writing = (libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC | libc::O_APPEND) as u32;
+    let writing =
+        (libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC | libc::O_APPEND) as u32;
     code.extend([
         branch(IF_EQUAL, libc::SYS_openat as u32, 0, 4),
         plain(LOAD, argument(2)),
@@ -158,8 +173,10 @@ fn program() -> Vec<libc::sock_filter> {
 pub(crate) fn install() -> io::Result<()> {
     let mut code = program();
     let program = libc::sock_fprog { len: code.len() as libc::c_ushort, filter: code.as_mut_ptr() };
-    // SAFETY: `program` describes `code`, which lives until the call has returned; the kernel copies it.
-    let answer =
-        unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0u32, &raw const program) };
+    // SAFETY: `program` describes `code`, which lives until the call has returned; the kernel
+    // copies it.
+    let answer = unsafe {
+        libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0u32, &raw const program)
+    };
     if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

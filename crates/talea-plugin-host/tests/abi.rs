@@ -54,6 +54,7 @@ fn r18_the_header_has_the_layout_that_the_host_reads() {
 #[test]
 fn r18_the_header_is_also_cpp() {
     let source = scratch("abi.cpp");
-    std::fs::write(&source, "#include \"talea_plugin.h\"\nint main() { return 0; }\n").expect("write");
+    std::fs::write(&source, "#include \"talea_plugin.h\"\nint main() { return 0; }\n")
+        .expect("write");
     compile("c++", &["-std=c++17"], &source);
 }

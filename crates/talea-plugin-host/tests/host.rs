@@ -27,7 +27,8 @@ fn build(name: &str, source: &Path) -> PathBuf {
 }
 
 fn build_text(name: &str, text: &str) -> PathBuf {
-    let source = std::env::temp_dir().join(format!("talea-host-test-{}-{name}.c", std::process::id()));
+    let source =
+        std::env::temp_dir().join(format!("talea-host-test-{}-{name}.c", std::process::id()));
     std::fs::write(&source, text).expect("write");
     let object = build(name, &source);
     std::fs::remove_file(source).expect("remove");
@@ -43,7 +44,8 @@ struct Host {
 impl Host {
     fn start(module: &Path, argument: &str) -> (Host, Answer) {
         let (ours, theirs) = talea_os::seqpacket::pair(false).expect("a pair of sockets");
-        talea_os::seqpacket::set_timeout(&ours, std::time::Duration::from_secs(10)).expect("time-out");
+        talea_os::seqpacket::set_timeout(&ours, std::time::Duration::from_secs(10))
+            .expect("time-out");
         let root = rustix::process::geteuid().is_root();
         let sandbox = Sandbox { user: root.then_some((65534, 65534)), ..Sandbox::default() };
         let (said, stderr) = pipe();
@@ -51,7 +53,8 @@ impl Host {
         let child = loop {
             let ends = (theirs.try_clone().expect("a socket"), stderr.try_clone().expect("a pipe"));
             match spawn_sandboxed(&exe, [""; 0], ends.0, ends.1.into(), &sandbox) {
-                // Another test has just begun a process, which for a moment has everything open that this one was writing.
+                // Another test has just begun a process, which for a moment has everything open
+                // that this one was writing.
                 Err(busy) if busy.kind() == std::io::ErrorKind::ExecutableFileBusy => {
                     std::thread::yield_now();
                 }
@@ -141,7 +144,8 @@ fn question(call: Call, spec: u64) -> Question {
 
 #[test]
 fn r18_the_example_places_on_the_least_loaded_cpu() {
-    let object = build("least_loaded", &Path::new(ROOT).join("examples/plugin-least-loaded/least_loaded.c"));
+    let object =
+        build("least_loaded", &Path::new(ROOT).join("examples/plugin-least-loaded/least_loaded.c"));
     let (host, ready) = Host::start(&object, "");
     assert_eq!(ready.verdict, 0);
     let mut places = Vec::new();

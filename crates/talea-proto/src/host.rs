@@ -1,9 +1,9 @@
 //! What `talead` and a `talea-plugin-host` say to each other over their socketpair.
 //!
-//! Model: one [`Setup`] first, then questions, one at a time, each with one [`Answer`]. Messages are fixed
-//! structures in the machine's own byte order: both ends are always built and run together. The daemon treats
-//! what comes back as a stranger's word: a length, ticket, verdict or place that makes no sense means the end of
-//! the plugin, never an assertion.
+//! Model: one [`Setup`] first, then questions, one at a time, each with one [`Answer`]. Messages
+//! are fixed structures in the machine's own byte order: both ends are always built and run
+//! together. The daemon treats what comes back as a stranger's word: a length, ticket, verdict or
+//! place that makes no sense means the end of the plugin, never an assertion.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -14,7 +14,8 @@ pub const TEXT_MAX: usize = 4096;
 /// No message between the two is longer.
 pub const HOST_MESSAGE_MAX: usize = size_of::<Setup>() + 2 * TEXT_MAX;
 
-/// First message to the host: what to load. The module's path and the argument follow it, without terminators.
+/// First message to the host: what to load. The module's path and the argument follow it, without
+/// terminators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Setup {
@@ -112,8 +113,8 @@ pub struct Answer {
     pub reserved: u32,
 }
 
-/// Verdicts on [`Setup`] that come from the host itself; the reason is on its stderr. They lie outside what an
-/// `init` would choose.
+/// Verdicts on [`Setup`] that come from the host itself; the reason is on its stderr. They lie
+/// outside what an `init` would choose.
 pub mod failure {
     /// The object could not be loaded, or has no usable `talea_plugin_entry`.
     pub const LOAD: i32 = i32::MIN;

@@ -1,8 +1,9 @@
 //! What the daemon and its clients say to each other.
 //!
-//! One datagram of a UNIX `SOCK_SEQPACKET` socket is one message: an eight-byte [`wire::Header`], then a fixed
-//! little-endian body that the header's operation names. Nothing here does I/O; requests and replies are plain
-//! values with `encode` and `decode`, and a peer's nonsense is an error, never an assertion.
+//! One datagram of a UNIX `SOCK_SEQPACKET` socket is one message: an eight-byte [`wire::Header`],
+//! then a fixed little-endian body that the header's operation names. Nothing here does I/O;
+//! requests and replies are plain values with `encode` and `decode`, and a peer's nonsense is an
+//! error, never an assertion.
 #![no_std]
 #![forbid(unsafe_code)]
 

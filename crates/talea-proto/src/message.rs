@@ -21,7 +21,8 @@ pub enum Owner {
     Session,
     /// The process at the other end of the connection.
     Process,
-    /// The attached thread: the grant lives until that thread ends or somebody entitled releases it.
+    /// The attached thread: the grant lives until that thread ends or somebody entitled releases
+    /// it.
     Thread,
 }
 
@@ -160,7 +161,8 @@ pub enum Reply {
         chosen: Option<u32>,
         /// One answer a plugin that was asked.
         answers: Vec<Answer>,
-        /// What the request itself would be answered if nobody is chosen, its own list of answers included.
+        /// What the request itself would be answered if nobody is chosen, its own list of answers
+        /// included.
         refusal: Option<Box<Refusal>>,
     },
     /// To [`Request::Status`].
@@ -178,12 +180,14 @@ pub enum Reply {
 /// What is not quite as asked although it was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum But {
-    /// The thread has its place, and is real-time from its next wake-up: it sleeps in another root domain, and the
-    /// kernel gives no deadline to a thread there. Until then the spec shows no attributes.
+    /// The thread has its place, and is real-time from its next wake-up: it sleeps in another root
+    /// domain, and the kernel gives no deadline to a thread there. Until then the spec shows no
+    /// attributes.
     Asleep,
     /// None of the CPUs that the thread had before can be used any more; it may use all.
     Wider,
-    /// The kernel no longer grants the policy that the thread had before, and said this; it is an ordinary thread.
+    /// The kernel no longer grants the policy that the thread had before, and said this; it is an
+    /// ordinary thread.
     Demoted {
         /// The kernel's error number.
         errno: i32,
@@ -225,7 +229,8 @@ impl Mechanism {
 pub struct Notes(pub u32);
 
 impl Notes {
-    /// No schedulability test covers this task (a runtime is missing, here or beside it on the CPU).
+    /// No schedulability test covers this task (a runtime is missing, here or beside it on the
+    /// CPU).
     pub const NOT_PROVED: Notes = Notes(1);
     /// The test failed and was ignored on request.
     pub const ADMISSION_IGNORED: Notes = Notes(1 << 1);
@@ -239,7 +244,8 @@ impl Notes {
     pub const CPU_WISH_IGNORED: Notes = Notes(1 << 5);
     /// The budget is not enforced by the kernel for this mechanism.
     pub const BUDGET_NOT_ENFORCED: Notes = Notes(1 << 6);
-    /// The order of kernel priorities that this one has its place in is that of all CPUs of the plugin, not of the task's alone.
+    /// The order of kernel priorities that this one has its place in is that of all CPUs of the
+    /// plugin, not of the task's alone.
     pub const COMMON_LEVELS: Notes = Notes(1 << 7);
 
     /// Whether every bit of `other` is set.
@@ -311,7 +317,8 @@ pub struct SpecInfo {
     pub pid: u32,
     /// The attached thread, if any, in the daemon's PID namespace.
     pub tid: Option<u32>,
-    /// What the thread has been given; `None` also while a thread sleeps that is to get it ([`But::Asleep`]).
+    /// What the thread has been given; `None` also while a thread sleeps that is to get it
+    /// ([`But::Asleep`]).
     pub attr: Option<Attr>,
 }
 

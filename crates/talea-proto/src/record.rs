@@ -1,7 +1,8 @@
 //! What survives the daemon: one fixed-size record a grant, in the state file.
 //!
-//! Design, section 9: boot id, tid, start time, pidfd inode and previous attributes. A record is written before
-//! what it promises is done, so that whoever reads it after a crash can undo more than was done, never less.
+//! Design, section 9: boot id, tid, start time, pidfd inode and previous attributes. A record is
+//! written before what it promises is done, so that whoever reads it after a crash can undo more
+//! than was done, never less.
 
 use crate::message::{Name, SpecId, Task, Token};
 use crate::wire::{AttrWire, TaskWire};
@@ -119,8 +120,8 @@ impl Record {
         bytes
     }
 
-    /// Writes the bytes that say something to the front of `buffer`, and says how many they are. Those that would
-    /// follow are zero and need not be kept.
+    /// Writes the bytes that say something to the front of `buffer`, and says how many they are.
+    /// Those that would follow are zero and need not be kept.
     ///
     /// # Panics
     /// If `buffer` is shorter than [`RECORD_SIZE`].
@@ -151,8 +152,8 @@ impl Record {
         RECORD_SIZE
     }
 
-    /// From bytes, all or those that [`Record::encode_to`] says to keep; `None` for anything that [`Record::encode`] does not
-    /// write.
+    /// From bytes, all or those that [`Record::encode_to`] says to keep; `None` for anything that
+    /// [`Record::encode`] does not write.
     pub fn decode(bytes: &[u8]) -> Option<Record> {
         let mut whole = [0; RECORD_SIZE];
         whole.get_mut(..bytes.len())?.copy_from_slice(bytes);
@@ -178,7 +179,11 @@ impl Record {
             thread: if has(HAS_THREAD) { Some(wire.thread.decode()?) } else { None },
         };
         // What is not declared must be zero and names must be names.
-        let text = head.plugin.split(|&byte| byte == 0).next().and_then(|text| str::from_utf8(text).ok())?;
+        let text = head
+            .plugin
+            .split(|&byte| byte == 0)
+            .next()
+            .and_then(|text| str::from_utf8(text).ok())?;
         let mut again = [0; RECORD_SIZE];
         let kept = [record.encode_to(&mut again), RECORD_SIZE].contains(&bytes.len());
         (kept && Name::new(text) == Some(record.plugin) && again == whole).then_some(record)

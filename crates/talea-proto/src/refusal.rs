@@ -1,7 +1,7 @@
 //! "No", with the numbers that teach what would have worked.
 //!
-//! Flat on purpose: one code, the field it is about, what was asked and where the bound lies, so that the same
-//! value travels over the wire, into a log line, into C and into a sentence.
+//! Flat on purpose: one code, the field it is about, what was asked and where the bound lies, so
+//! that the same value travels over the wire, into a log line, into C and into a sentence.
 
 mod text;
 mod words;
@@ -19,7 +19,8 @@ pub enum Code {
     NotAllowed = 1,
     /// An access rule's bound is exceeded; `rule` names it.
     RuleBound = 2,
-    /// A rule bounds something that the request leaves out and the plugin could not hold (checklist R22).
+    /// A rule bounds something that the request leaves out and the plugin could not hold (checklist
+    /// R22).
     RuleOmission = 3,
     /// No plugin can serve the request; `answers` says what each said.
     NoPlugin = 4,
@@ -51,8 +52,8 @@ pub enum Code {
     BadToken = 17,
     /// Only root may ask this.
     NotRoot = 18,
-    /// A thread id is only understood from the daemon's own PID namespace, and one that is said to be the client's own only of its
-    /// process; pass a pidfd.
+    /// A thread id is only understood from the daemon's own PID namespace, and one that is said to
+    /// be the client's own only of its process; pass a pidfd.
     BareTid = 19,
     /// The daemon is stopping.
     Stopping = 20,
@@ -60,7 +61,8 @@ pub enum Code {
     Busy = 21,
 }
 
-/// The part of a request that an answer is about; it also fixes the unit of `asked`, `limit` and `fits`.
+/// The part of a request that an answer is about; it also fixes the unit of `asked`, `limit` and
+/// `fits`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u16)]
 pub enum Field {
@@ -191,7 +193,8 @@ pub struct No {
 /// Why a deadline could be missed, as a fact that can be checked by hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Witness {
-    /// Under fixed priorities: released together with all that is as urgent or more, a task would end too late.
+    /// Under fixed priorities: released together with all that is as urgent or more, a task would
+    /// end too late.
     Late {
         /// Whether it is the task of the request; else it is one that is served already.
         own: bool,

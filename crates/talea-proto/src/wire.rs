@@ -1,12 +1,14 @@
 //! The byte layout of messages: fixed, little-endian, without padding that the compiler chose.
 //!
-//! Model: eight bytes of [`Header`], then the body that the header's operation names. Bodies are structs of
-//! unaligned little-endian fields, so their layout is what is written down and no byte of a message is ever left
-//! unwritten. Groups, refusals and explanations are a fixed head that counts what follows.
+//! Model: eight bytes of [`Header`], then the body that the header's operation names. Bodies are
+//! structs of unaligned little-endian fields, so their layout is what is written down and no byte
+//! of a message is ever left unwritten. Groups, refusals and explanations are a fixed head that
+//! counts what follows.
 //!
-//! Invariants. Decoding is strict: a message has exactly the length that its operation and its counts say, bits
-//! without a meaning are zero, and a field that is not declared is zero. So every value has one encoding, and what
-//! a newer peer means differently is refused instead of misread. Decoding never panics, whatever the bytes.
+//! Invariants. Decoding is strict: a message has exactly the length that its operation and its
+//! counts say, bits without a meaning are zero, and a field that is not declared is zero. So every
+//! value has one encoding, and what a newer peer means differently is refused instead of misread.
+//! Decoding never panics, whatever the bytes.
 //!
 //! | body | bytes | fields (offset) |
 //! | --- | --- | --- |
@@ -23,8 +25,8 @@
 //! | [`AnswerWire`] | 96 | name (0), plugin (32), kind (36), why (38), field (40), flags (42), CPU (44), asked (48), limit (56), fits (64); a yes: charge (72), notes (88), zero (92); a no: its witness's window or period (72), demand or response (80), supply or deadline (88) |
 //! | refusal head | 40 | code (0), field (2), errno (4), asked (8), limit (16), index (24), answers (28), rule length (30), flags (32), zero (36); then the answers, then the rule's text |
 //!
-//! Hello, welcome and refused keep their layout in every version of the protocol: two peers of different versions
-//! must be able to find that out.
+//! Hello, welcome and refused keep their layout in every version of the protocol: two peers of
+//! different versions must be able to find that out.
 
 mod bytes;
 mod op;
@@ -43,7 +45,9 @@ use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Starts every message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
 #[repr(C)]
 pub struct Header {
     /// What the message is: [`request_op`] or [`reply_op`].
@@ -119,7 +123,8 @@ impl From<Wrong> for Refusal {
     }
 }
 
-/// Splits a message into its header and its body; `any_version` lists the operations that never change.
+/// Splits a message into its header and its body; `any_version` lists the operations that never
+/// change.
 fn open<'a>(message: &'a [u8], any_version: &[u16]) -> Result<(&'a Header, &'a [u8]), Garbled> {
     let garbled = |seq: u32, wrong: Wrong| Garbled { seq, refusal: wrong.into() };
     let Ok((header, body)) = Header::ref_from_prefix(message) else {
@@ -127,13 +132,15 @@ fn open<'a>(message: &'a [u8], any_version: &[u16]) -> Result<(&'a Header, &'a [
     };
     let version = header.version.get();
     if version != crate::VERSION && !any_version.contains(&header.op.get()) {
-        let wrong = Wrong { code: Code::Version, ..Wrong::new(Field::Message, version, crate::VERSION) };
+        let wrong =
+            Wrong { code: Code::Version, ..Wrong::new(Field::Message, version, crate::VERSION) };
         return Err(garbled(header.seq.get(), wrong));
     }
     Ok((header, body))
 }
 
-/// Takes any bytes as a request and as a reply, and checks that what is understood has one encoding.
+/// Takes any bytes as a request and as a reply, and checks that what is understood has one
+/// encoding.
 ///
 /// # Panics
 /// If the codec breaks its invariants. For fuzzing.

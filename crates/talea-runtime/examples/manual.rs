@@ -67,14 +67,19 @@ fn fork_and_join() -> Result<(), Box<dyn Error>> {
         std::thread::sleep(5 * MS);
     }
     let (app, report) = running.stop()?;
-    println!("{} of {} frames late", report.tasks[join.number()].late, report.tasks[join.number()].jobs);
+    println!(
+        "{} of {} frames late",
+        report.tasks[join.number()].late,
+        report.tasks[join.number()].jobs
+    );
     drop(app);
     Ok(())
 }
 
 fn policy() -> Result<Application, Box<dyn Error>> {
     let priorities = Priorities::Custom { name: "edf-us", make: policy_edf_us::make };
-    let mut app = Application::new(Config { priorities, cpus: first_cpus(2)?, ..Config::default() });
+    let mut app =
+        Application::new(Config { priorities, cpus: first_cpus(2)?, ..Config::default() });
     let task = app.task(Task::periodic("task", 20 * MS));
     app.version(task, Version::new("plain").cost(MS), |_| {});
     app.describe()?;

@@ -1,4 +1,5 @@
-//! What an application declares. It can't be changed while it runs: it is in the hands of the run then.
+//! What an application declares. It can't be changed while it runs: it is in the hands of the run
+//! then.
 
 use crate::channel::{self, End, Input, Kept, Output};
 use crate::config::{Config, Mapping};
@@ -21,7 +22,8 @@ use talea_exec::{Flow, Job};
 pub struct TaskId(u32);
 
 impl TaskId {
-    /// The task with this [`number`](TaskId::number), for whoever keeps numbers only. There need not be one.
+    /// The task with this [`number`](TaskId::number), for whoever keeps numbers only. There need
+    /// not be one.
     pub fn from_number(number: u32) -> TaskId {
         TaskId(number)
     }
@@ -87,7 +89,8 @@ pub struct Application {
 
 impl fmt::Debug for Application {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<&str> = self.tasks.iter().map(|declared| declared.task.spec.name.as_str()).collect();
+        let names: Vec<&str> =
+            self.tasks.iter().map(|declared| declared.task.spec.name.as_str()).collect();
         f.debug_struct("Application")
             .field("config", &self.config)
             .field("tasks", &names)
@@ -133,8 +136,9 @@ impl Application {
         );
     }
 
-    /// Declares a task anew, for the next start: when its jobs come, and how urgent they are. Its versions and channels stay. One that
-    /// is to rest becomes one that is [activated](Task::activated).
+    /// Declares a task anew, for the next start: when its jobs come, and how urgent they are. Its
+    /// versions and channels stay. One that is to rest becomes one that is
+    /// [activated](Task::activated).
     ///
     /// # Panics
     /// If there is no such task.
@@ -142,8 +146,8 @@ impl Application {
         self.tasks[task.number()].task = anew;
     }
 
-    /// Adds a version to a task, in the order of preference, and what its jobs do. A job that panics ends there; the next one is
-    /// called as if nothing had happened.
+    /// Adds a version to a task, in the order of preference, and what its jobs do. A job that
+    /// panics ends there; the next one is called as if nothing had happened.
     ///
     /// # Panics
     /// If there is no such task.
@@ -166,12 +170,16 @@ impl Application {
         Accelerator(AcceleratorId(self.accelerators.len() as u32 - 1))
     }
 
-    /// A version needs an accelerator: held from the begin of a job to its end, with all others that it needs or not at all.
+    /// A version needs an accelerator: held from the begin of a job to its end, with all others
+    /// that it needs or not at all.
     ///
     /// # Panics
     /// If there is no such version.
     pub fn uses(&mut self, version: VersionId, accelerator: Accelerator) {
-        self.tasks[version.task.number()].versions[version.number].spec.accelerators.push(accelerator.0);
+        self.tasks[version.task.number()].versions[version.number]
+            .spec
+            .accelerators
+            .push(accelerator.0);
     }
 
     /// A job of `to` comes when one of `from` has ended, without data between them.
@@ -180,8 +188,8 @@ impl Application {
         self.join(Edge { from, to, size: 0, tokens: 1 }, kept);
     }
 
-    /// A channel with room for `size` data; a job of `to` comes when there is one (and all else that it needs) that no other job
-    /// has come for.
+    /// A channel with room for `size` data; a job of `to` comes when there is one (and all else
+    /// that it needs) that no other job has come for.
     pub fn channel<T: Send + 'static>(
         &mut self,
         from: TaskId,
@@ -204,7 +212,12 @@ impl Application {
         (output, input)
     }
 
-    fn ends<T: Send + 'static>(&self, from: TaskId, to: TaskId, size: u32) -> (Output<T>, Input<T>, Kept) {
+    fn ends<T: Send + 'static>(
+        &self,
+        from: TaskId,
+        to: TaskId,
+        size: u32,
+    ) -> (Output<T>, Input<T>, Kept) {
         let flow = Flow::new(from.of_machine(), to.of_machine(), size, 0);
         let end = |task: TaskId| End { doing: self.doing(task), task: self.name(task).to_owned() };
         channel::channel(flow, size, (end(from), end(to)))
@@ -217,7 +230,9 @@ impl Application {
 
     /// Of a task; what has been declared need not be one.
     fn name(&self, task: TaskId) -> &str {
-        self.tasks.get(task.number()).map_or("a task that there is not", |known| &known.task.spec.name)
+        self.tasks
+            .get(task.number())
+            .map_or("a task that there is not", |known| &known.task.spec.name)
     }
 
     fn join(&mut self, edge: Edge, kept: Kept) {
@@ -246,8 +261,11 @@ impl Application {
             .map(|declared| {
                 let mut spec = declared.task.spec.clone();
                 spec.versions = declared.versions.iter().map(Version::of_machine).collect();
-                let costs: Option<Vec<Work>> =
-                    declared.versions.iter().map(|version| Some(version.cost.as_ref()?.most())).collect();
+                let costs: Option<Vec<Work>> = declared
+                    .versions
+                    .iter()
+                    .map(|version| Some(version.cost.as_ref()?.most()))
+                    .collect();
                 spec.cost = costs.and_then(|costs| costs.into_iter().max());
                 // One that a server serves is where the server is.
                 let server = declared.task.server.map(|server| servers[server.0 as usize]);
@@ -273,7 +291,8 @@ impl Application {
         }
         if let Some(table) = &self.table {
             let policy = table.policy(&tree);
-            if let Some(machine::Body::Scheduler(root)) = tree.get_mut(Tree::ROOT).map(|root| &mut root.body)
+            if let Some(machine::Body::Scheduler(root)) =
+                tree.get_mut(Tree::ROOT).map(|root| &mut root.body)
             {
                 (root.policy, root.preemptive) = (policy, true);
             }
@@ -295,17 +314,22 @@ impl Application {
     pub(crate) fn bookings(&self, cpus: &[u32]) -> Vec<Booking> {
         let booking = |(number, declared): (usize, &Declared)| {
             let task = &declared.task;
-            let reach = match (&self.table, task.server.map(|server| &self.servers[server.0 as usize])) {
-                (Some(table), _) => table.cores(TaskId::of_number(number)),
-                (None, Some(server)) => self.affinity(server.core, server.cores),
-                (None, None) => self.affinity(task.core, task.cores),
-            };
+            let reach =
+                match (&self.table, task.server.map(|server| &self.servers[server.0 as usize])) {
+                    (Some(table), _) => table.cores(TaskId::of_number(number)),
+                    (None, Some(server)) => self.affinity(server.core, server.cores),
+                    (None, None) => self.affinity(task.core, task.cores),
+                };
             let is_in = |at: usize| at < 64 && reach.0 & (1 << at) != 0;
             let reached = cpus.iter().enumerate().filter(|&(at, _)| is_in(at)).map(|(_, &cpu)| cpu);
-            let costs: Option<Vec<Work>> =
-                declared.versions.iter().map(|version| Some(version.cost.as_ref()?.most())).collect();
+            let costs: Option<Vec<Work>> = declared
+                .versions
+                .iter()
+                .map(|version| Some(version.cost.as_ref()?.most()))
+                .collect();
             let cost = costs.and_then(|costs| costs.into_iter().max());
-            // A task without a rule may come as often as somebody likes, and a job that could not be done is no demand.
+            // A task without a rule may come as often as somebody likes, and a job that could not
+            // be done is no demand.
             let demand = cost.zip(task.separation()).filter(|(cost, every)| {
                 !cost.is_zero() && cost.as_ns() <= every.as_ns().min(task.spec.deadline.as_ns())
             });
@@ -330,8 +354,9 @@ impl Application {
 
         let tree = self.tree(cpus);
         tree.check().map_err(|error| Application::wrong(&tree, &error))?;
-        let wrong =
-            |of: &Declared, why: &str| Err(Error::Declared(format!("task {}: {why}", of.task.spec.name)));
+        let wrong = |of: &Declared, why: &str| {
+            Err(Error::Declared(format!("task {}: {why}", of.task.spec.name)))
+        };
         for (at, declared) in self.tasks.iter().enumerate() {
             if declared.versions.is_empty() {
                 return wrong(declared, "it has no version, so its jobs would do nothing");
@@ -346,15 +371,20 @@ impl Application {
         Ok(tree)
     }
 
-    /// Whether there is what edges, tasks, versions and the table name by number: a number of another application's may be none here.
+    /// Whether there is what edges, tasks, versions and the table name by number: a number of
+    /// another application's may be none here.
     fn knows_its_names(&self) -> Result<(), Error> {
         let none = |whose: String, what: &str, number: u32, declared: usize| {
-            Err(Error::Declared(format!("{whose}: there is no {what} {number}, {declared} are declared")))
+            Err(Error::Declared(format!(
+                "{whose}: there is no {what} {number}, {declared} are declared"
+            )))
         };
         for edge in &self.edges {
-            let unknown = [edge.from, edge.to].into_iter().find(|end| end.number() >= self.tasks.len());
+            let unknown =
+                [edge.from, edge.to].into_iter().find(|end| end.number() >= self.tasks.len());
             if let Some(TaskId(number)) = unknown {
-                let whose = format!("the edge from {} to {}", self.name(edge.from), self.name(edge.to));
+                let whose =
+                    format!("the edge from {} to {}", self.name(edge.from), self.name(edge.to));
                 return none(whose, "task", number, self.tasks.len());
             }
         }
@@ -367,7 +397,9 @@ impl Application {
             }
             let mut needed = versions.iter().flat_map(|version| &version.spec.accelerators);
             let accelerators = self.accelerators.len();
-            if let Some(AcceleratorId(number)) = needed.find(|needed| needed.0 as usize >= accelerators) {
+            if let Some(AcceleratorId(number)) =
+                needed.find(|needed| needed.0 as usize >= accelerators)
+            {
                 return none(whose, "accelerator", *number, accelerators);
             }
         }
@@ -399,14 +431,15 @@ impl Application {
     /// Runs it: its time zero is a moment later.
     ///
     /// # Errors
-    /// If what is declared makes no sense (a task without a version, a graph with a circle), if the machine has not these CPUs, and
-    /// for want of rights if the configuration insists on them.
+    /// If what is declared makes no sense (a task without a version, a graph with a circle), if the
+    /// machine has not these CPUs, and for want of rights if the configuration insists on them.
     pub fn start(self) -> Result<Running, Error> {
         Running::start(self, drop).map_err(|not_started| not_started.error)
     }
 
-    /// The same for whoever needs it back if it does not start. `tell` gets the [`Hand`](crate::Hand) before the first job can come, so
-    /// that jobs may use it from the first on.
+    /// The same for whoever needs it back if it does not start. `tell` gets the
+    /// [`Hand`](crate::Hand) before the first job can come, so that jobs may use it from the first
+    /// on.
     ///
     /// # Errors
     /// As [`start`](Application::start), with the application.

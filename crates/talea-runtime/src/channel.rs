@@ -1,10 +1,12 @@
 //! Data from one task to another.
 //!
-//! Model (docs/model.md, section 8): a bounded first-in first-out queue. What a job puts in can be taken when the job has ended, and
-//! what it takes makes room when it has ended ([`Flow`]). Nobody waits: a full channel takes nothing and an empty one gives nothing,
-//! which is counted. The queue has no lock, because whoever puts or takes may be stopped in the middle of it; and since one end is one
-//! task, whose jobs come one after the other, and the flow lets nobody touch a cell before the job that had it last has ended, nobody
-//! ever spins for another one's next step there. Whoever does no job of the task at an end is turned away ([`Doing`]).
+//! Model (docs/model.md, section 8): a bounded first-in first-out queue. What a job puts in can be
+//! taken when the job has ended, and what it takes makes room when it has ended ([`Flow`]). Nobody
+//! waits: a full channel takes nothing and an empty one gives nothing, which is counted. The queue
+//! has no lock, because whoever puts or takes may be stopped in the middle of it; and since one end
+//! is one task, whose jobs come one after the other, and the flow lets nobody touch a cell before
+//! the job that had it last has ended, nobody ever spins for another one's next step there. Whoever
+//! does no job of the task at an end is turned away ([`Doing`]).
 
 use crate::doing::Doing;
 use crossbeam_queue::ArrayQueue;
@@ -80,7 +82,9 @@ impl<T> Shared<T> {
     #[cold]
     fn turn_away(&self, whose: &End, does: &str) -> ! {
         let (from, to, whose) = (&self.from.task, &self.to.task, &whose.task);
-        panic!("the channel from {from} to {to}: only a job of {whose} {does}, in the thread that does it");
+        panic!(
+            "the channel from {from} to {to}: only a job of {whose} {does}, in the thread that does it"
+        );
     }
 }
 
@@ -101,8 +105,9 @@ impl<T> Output<T> {
         if self.has_room() { self.put(value) } else { Err(value) }
     }
 
-    /// Puts in what `value` makes, which is asked only when there is room; whether there was. Whatever room a job finds belonged to
-    /// jobs that have ended, so what these have given back is there, complete. If `value` panics nothing was put in.
+    /// Puts in what `value` makes, which is asked only when there is room; whether there was.
+    /// Whatever room a job finds belonged to jobs that have ended, so what these have given back is
+    /// there, complete. If `value` panics nothing was put in.
     ///
     /// # Panics
     /// As [`push`](Output::push).
@@ -110,7 +115,8 @@ impl<T> Output<T> {
         self.has_room() && self.put(value()).is_ok()
     }
 
-    /// There is as much in the queue as the flow says: what is put is counted just before, with nothing between that could fail.
+    /// There is as much in the queue as the flow says: what is put is counted just before, with
+    /// nothing between that could fail.
     fn put(&self, value: T) -> Result<(), T> {
         if self.0.flow.push() { self.0.data.push(value) } else { Err(value) }
     }
@@ -126,7 +132,8 @@ impl<T> Output<T> {
             {}
         );
 
-        let is_room = mutate!("runtime-channel-phantom", self.0.flow.has_room(), self.0.flow.push());
+        let is_room =
+            mutate!("runtime-channel-phantom", self.0.flow.has_room(), self.0.flow.push());
         if !is_room {
             self.0.counts.full.fetch_add(1, Ordering::Relaxed);
         }
@@ -167,7 +174,8 @@ impl<T> Input<T> {
 pub(crate) struct Kept {
     pub(crate) flow: Arc<Flow>,
     pub(crate) counts: Arc<Counts>,
-    /// Throws away what is left in it but for the last so many. What panics while it is thrown away is gone all the same.
+    /// Throws away what is left in it but for the last so many. What panics while it is thrown away
+    /// is gone all the same.
     trim: Box<dyn Fn(usize) + Send>,
 }
 
@@ -192,7 +200,8 @@ pub(crate) fn channel<T: Send + 'static>(
 ) -> (Output<T>, Input<T>, Kept) {
     let (flow, counts) = (Arc::new(flow), Arc::new(Counts::default()));
     let data = ArrayQueue::new(size.max(1) as usize);
-    let shared = Arc::new(Shared { from, to, flow: Arc::clone(&flow), counts: Arc::clone(&counts), data });
+    let shared =
+        Arc::new(Shared { from, to, flow: Arc::clone(&flow), counts: Arc::clone(&counts), data });
     let trim = {
         let shared = Arc::clone(&shared);
         Box::new(move |left| {
@@ -200,7 +209,9 @@ pub(crate) fn channel<T: Send + 'static>(
                 mutate!(
                     "runtime-channel-bomb",
                     {
-                        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(shared.data.pop()))) {
+                        if let Err(panic) =
+                            catch_unwind(AssertUnwindSafe(|| drop(shared.data.pop())))
+                        {
                             // The hook of the program has said it, as of any panic.
                             drop(panics::said(panic));
                         }

@@ -31,10 +31,12 @@ pub enum Priorities {
     DeadlineMonotonic,
     /// The largest [`Task::priority`](crate::Task::priority).
     User,
-    /// As somebody else's policy says: whatever implements [`Scheduler`](talea_core::sched::Scheduler). Where it needs to know what jobs cost, versions
+    /// As somebody else's policy says: whatever implements
+    /// [`Scheduler`](talea_core::sched::Scheduler). Where it needs to know what jobs cost, versions
     /// must [say so](crate::Version::cost). `examples/policy-edf-us` is one.
     Custom {
-        /// What a system file calls it. It must be none of Talea's own names; whoever reads the file registers it under this one.
+        /// What a system file calls it. It must be none of Talea's own names; whoever reads the
+        /// file registers it under this one.
         name: &'static str,
         /// How it is made.
         make: Maker,
@@ -45,7 +47,9 @@ impl PartialEq for Priorities {
     /// Policies of somebody else are known by their names.
     fn eq(&self, other: &Priorities) -> bool {
         match (self, other) {
-            (Priorities::Custom { name, .. }, Priorities::Custom { name: other, .. }) => name == other,
+            (Priorities::Custom { name, .. }, Priorities::Custom { name: other, .. }) => {
+                name == other
+            }
             _ => std::mem::discriminant(self) == std::mem::discriminant(other),
         }
     }
@@ -61,8 +65,9 @@ pub enum Rights {
     Any,
     /// The process's own (`CAP_SYS_NICE`, or `RLIMIT_RTPRIO` up to 94); else none.
     Own,
-    /// Those that `talead` gives; else none. On several CPUs every task is booked on each CPU that its jobs may run on, and the plugin has to keep one
-    /// order of priorities for all of them (`levels = "common"` in its configuration).
+    /// Those that `talead` gives; else none. On several CPUs every task is booked on each CPU that
+    /// its jobs may run on, and the plugin has to keep one order of priorities for all of them
+    /// (`levels = "common"` in its configuration).
     Daemon,
     /// None: its threads are ordinary ones, and nothing is promised.
     Unused,
@@ -75,8 +80,9 @@ pub struct Daemon {
     pub socket: Option<PathBuf>,
     /// Which of its plugins, one of fixed priorities; otherwise the first that takes it.
     pub plugin: Option<String>,
-    /// The priority to ask for, 1 to 97, for the application's jobs; its dispatchers have the next higher one, and its watchdog the one above
-    /// that. What they become in the kernel is the daemon's to say; their order is kept.
+    /// The priority to ask for, 1 to 97, for the application's jobs; its dispatchers have the next
+    /// higher one, and its watchdog the one above that. What they become in the kernel is the
+    /// daemon's to say; their order is kept.
     pub priority: u8,
 }
 
@@ -93,8 +99,9 @@ pub enum Waiting {
     /// Asleep.
     #[default]
     Sleep,
-    /// Asleep at first, and at the end awake, looking at the clock, for so long at most: it is there sooner, and the CPU is lost to
-    /// everybody else meanwhile. Never for more than a millisecond, nor for more than half of the wait, so that others have a CPU at all.
+    /// Asleep at first, and at the end awake, looking at the clock, for so long at most: it is
+    /// there sooner, and the CPU is lost to everybody else meanwhile. Never for more than a
+    /// millisecond, nor for more than half of the wait, so that others have a CPU at all.
     Spin(Duration),
 }
 
@@ -109,28 +116,34 @@ pub struct Config {
     pub preemptive: bool,
     /// Which version a job is done in.
     pub selection: Selection,
-    /// Whether a job that waits for an accelerator lends its urgency to whoever holds it (YASMIN section 3.2).
+    /// Whether a job that waits for an accelerator lends its urgency to whoever holds it (YASMIN
+    /// section 3.2).
     pub inheritance: bool,
     /// How its dispatchers wait.
     pub waiting: Waiting,
-    /// Whether the memory of the whole process is locked at the start, as far as it may be (`CAP_IPC_LOCK`, `RLIMIT_MEMLOCK`), so that no page is
-    /// missing when it matters (YASMIN section 3.5). It stays locked.
+    /// Whether the memory of the whole process is locked at the start, as far as it may be
+    /// (`CAP_IPC_LOCK`, `RLIMIT_MEMLOCK`), so that no page is missing when it matters (YASMIN
+    /// section 3.5). It stays locked.
     pub locks_memory: bool,
-    /// Whether what lies in its channels when it is stopped, and has activated nobody, is there when it is started again: it then
-    /// activates whom it has to at the new time zero. Otherwise channels are empty at each start.
+    /// Whether what lies in its channels when it is stopped, and has activated nobody, is there
+    /// when it is started again: it then activates whom it has to at the new time zero. Otherwise
+    /// channels are empty at each start.
     pub keeps_channels: bool,
     /// The machine's CPUs, as the kernel counts them; empty: the first that this process may use.
     pub cpus: Vec<u32>,
-    /// Whether these are cleared of everybody else's threads and interrupts for the time of the run, as far as this kernel allows (YASMIN
-    /// sections 3.3 and 3.5, "shielded processors"); at least one CPU must be left for them. It takes root, whoever gives the priorities: without,
-    /// the application runs unshielded, says so once, and its [`Report`](crate::Report) says so. Everything is put back at the end.
+    /// Whether these are cleared of everybody else's threads and interrupts for the time of the
+    /// run, as far as this kernel allows (YASMIN sections 3.3 and 3.5, "shielded processors"); at
+    /// least one CPU must be left for them. It takes root, whoever gives the priorities: without,
+    /// the application runs unshielded, says so once, and its [`Report`](crate::Report) says so.
+    /// Everything is put back at the end.
     pub shield: bool,
     /// Whose right to real-time priorities it uses.
     pub rights: Rights,
     /// How the daemon is asked for them.
     pub daemon: Daemon,
-    /// Whether to insist on real-time priorities, and on the shield if one is wanted; otherwise a process that is given no right to them runs as
-    /// well as it can, says so on standard error, once, and its [`Report`](crate::Report) says so.
+    /// Whether to insist on real-time priorities, and on the shield if one is wanted; otherwise a
+    /// process that is given no right to them runs as well as it can, says so on standard error,
+    /// once, and its [`Report`](crate::Report) says so.
     pub insist: bool,
 }
 
@@ -159,7 +172,8 @@ impl Default for Config {
 pub(crate) const ROOT: &str = "application";
 
 impl Config {
-    /// The root that it says, and when jobs may move to another CPU: never while they run, as in YASMIN.
+    /// The root that it says, and when jobs may move to another CPU: never while they run, as in
+    /// YASMIN.
     pub(crate) fn root(&self) -> (SchedulerSpec, Migration) {
         let policy = mutate!(
             "runtime-custom",
@@ -183,7 +197,8 @@ impl Config {
         (root, Migration::JobBoundaries)
     }
 
-    /// What its system file names beside what every reader knows, or the name that would mean two things.
+    /// What its system file names beside what every reader knows, or the name that would mean two
+    /// things.
     pub(crate) fn registry(&self) -> Result<Registry, &'static str> {
         let known = Registry::new();
         match self.priorities {

@@ -1,7 +1,8 @@
 //! Whose job the calling thread does.
 //!
-//! Model: the ends of a channel belong to jobs. A count that moved from anywhere else would be told to the machine with the next end of
-//! somebody's job, as if that job had done it; so whoever does no job of the task at an end is turned away there.
+//! Model: the ends of a channel belong to jobs. A count that moved from anywhere else would be told
+//! to the machine with the next end of somebody's job, as if that job had done it; so whoever does
+//! no job of the task at an end is turned away there.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,7 +27,11 @@ impl Doing {
         mutate!(
             "runtime-doing-app",
             UNDER_WAY.try_with(Cell::get).ok().flatten() == Some(self),
-            UNDER_WAY.try_with(Cell::get).ok().flatten().is_some_and(|doing| doing.task == self.task)
+            UNDER_WAY
+                .try_with(Cell::get)
+                .ok()
+                .flatten()
+                .is_some_and(|doing| doing.task == self.task)
         )
     }
 

@@ -1,14 +1,17 @@
-//! The application runtime: tasks in several versions, accelerators, graphs with channels, on real cores.
+//! The application runtime: tasks in several versions, accelerators, graphs with channels, on real
+//! cores.
 //!
-//! An application declares its tasks, what their versions do, which accelerators these need and which channels join them; a
-//! [`Config`] says by which policy and on which CPUs they run, without a change to any of them. It is
-//! YASMIN's model (Rouxel, Altmeyer, Grelck: "YASMIN: a real-time middleware for COTS heterogeneous platforms", Middleware 2021,
-//! sections 2 and 3); where the paper leaves room, `docs/model.md` decides.
+//! An application declares its tasks, what their versions do, which accelerators these need and
+//! which channels join them; a [`Config`] says by which policy and on which CPUs they run, without
+//! a change to any of them. It is YASMIN's model (Rouxel, Altmeyer, Grelck: "YASMIN: a real-time
+//! middleware for COTS heterogeneous platforms", Middleware 2021, sections 2 and 3); where the
+//! paper leaves room, `docs/model.md` decides.
 //!
-//! There is no ready queue here and no second task model: a declaration becomes a tree of the scheduler machine, and
-//! [`talea_exec`] drives it.
+//! There is no ready queue here and no second task model: a declaration becomes a tree of the
+//! scheduler machine, and [`talea_exec`] drives it.
 //!
-//! A task that forks, two that work on the halves, one of them in two versions, and one that joins (the paper's example):
+//! A task that forks, two that work on the halves, one of them in two versions, and one that joins
+//! (the paper's example):
 //!
 //! ```
 //! use std::time::Duration;

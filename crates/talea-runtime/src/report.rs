@@ -9,8 +9,8 @@ use talea_os::sched::Policy;
 pub struct Report {
     /// How long it was.
     pub length: Duration,
-    /// Whether its threads had real-time priorities, in an order that keeps its promises. Without them nothing is promised: the kernel ran
-    /// beside them whom it liked.
+    /// Whether its threads had real-time priorities, in an order that keeps its promises. Without
+    /// them nothing is promised: the kernel ran beside them whom it liked.
     pub is_real_time: bool,
     /// Whose right to them it was; [`Rights::Unused`] if there was none.
     pub rights: Rights,
@@ -26,8 +26,9 @@ pub struct Report {
     pub dispatchers: Vec<Policy>,
     /// CPU time that its dispatchers have used, that of waiting awake included.
     pub scheduling: Duration,
-    /// The longest that one of them was at it at a time, from waking to having set its next alarm, by the clock: whoever comes then waits for
-    /// that. All whose jobs come at one instant are served at a time.
+    /// The longest that one of them was at it at a time, from waking to having set its next alarm,
+    /// by the clock: whoever comes then waits for that. All whose jobs come at one instant are
+    /// served at a time.
     pub longest_step: Duration,
     /// CPU time of the threads that work: their jobs, and what they do between them.
     pub worked: Duration,
@@ -48,7 +49,8 @@ pub struct ShieldReport {
     pub threads: u32,
     /// Interrupts that were moved away.
     pub interrupts: u32,
-    /// Whatever could still use these CPUs when that was done, each with the reason, as a look at the machine said.
+    /// Whatever could still use these CPUs when that was done, each with the reason, as a look at
+    /// the machine said.
     pub left: Vec<String>,
     /// Who could use them at the end, and could not at the beginning: somebody has moved there.
     pub strangers: Vec<String>,

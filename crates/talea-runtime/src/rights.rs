@@ -1,13 +1,16 @@
 //! The right to real-time priorities: the process's own, or the daemon's to give.
 //!
-//! Model: one group of grants, all or none: the watchdog, a dispatcher a CPU, a worker a task, each with one of three levels, for as long
-//! as the run is. A group has at most [`GROUP`] grants; of an application that needs more, several groups, and what one refuses the others
-//! give back. The daemon decides by its rules; what it says no with is passed on.
+//! Model: one group of grants, all or none: the watchdog, a dispatcher a CPU, a worker a task, each
+//! with one of three levels, for as long as the run is. A group has at most [`GROUP`] grants; of an
+//! application that needs more, several groups, and what one refuses the others give back. The
+//! daemon decides by its rules; what it says no with is passed on.
 //!
-//! A dispatcher is granted the CPU that it drives, and a worker each CPU that its jobs may run on, with what they use of it where that was declared:
-//! its thread holds the grant of one of them, and grants without threads stand in for it on the others, so that what the daemon reckons with is
-//! there on each of them. Who moves between CPUs must find the same order on all, now and when others have come and gone: such an application needs a
-//! plugin that keeps one order for all its CPUs (`levels = "common"`), which a grant says of itself. The watchdog may come to any of them.
+//! A dispatcher is granted the CPU that it drives, and a worker each CPU that its jobs may run on,
+//! with what they use of it where that was declared: its thread holds the grant of one of them, and
+//! grants without threads stand in for it on the others, so that what the daemon reckons with is
+//! there on each of them. Who moves between CPUs must find the same order on all, now and when
+//! others have come and gone: such an application needs a plugin that keeps one order for all its
+//! CPUs (`levels = "common"`), which a grant says of itself. The watchdog may come to any of them.
 
 use crate::config::Daemon;
 use std::io;
@@ -51,18 +54,20 @@ struct Wanted {
 
 /// Of all threads: each where it runs, and where it may.
 fn wanted(crew: &Crew, booked: &[Booking]) -> Vec<Wanted> {
-    let one = |tid: Tid, above: u8, cpu: u32| Wanted { thread: Some(tid), above, cpu, demand: None };
+    let one =
+        |tid: Tid, above: u8, cpu: u32| Wanted { thread: Some(tid), above, cpu, demand: None };
     let dispatchers = crew.dispatchers.iter().map(|&(tid, cpu)| one(tid, 1, cpu));
-    let workers = crew.workers.iter().zip(booked).enumerate().flat_map(|(number, ((tid, _), booking))| {
-        // Not all on the first, if it is the same to them.
-        let home = number % booking.cpus.len().max(1);
-        booking.cpus.iter().enumerate().map(move |(at, &cpu)| Wanted {
-            thread: (at == home).then_some(*tid),
-            above: 0,
-            cpu,
-            demand: booking.demand,
-        })
-    });
+    let workers =
+        crew.workers.iter().zip(booked).enumerate().flat_map(|(number, ((tid, _), booking))| {
+            // Not all on the first, if it is the same to them.
+            let home = number % booking.cpus.len().max(1);
+            booking.cpus.iter().enumerate().map(move |(at, &cpu)| Wanted {
+                thread: (at == home).then_some(*tid),
+                above: 0,
+                cpu,
+                demand: booking.demand,
+            })
+        });
     let watchdog = crew.watchdog.iter().flat_map(|&tid| {
         let place = move |(at, &(_, cpu)): (usize, &(Tid, u32))| Wanted {
             thread: (at == 0).then_some(tid),
@@ -108,8 +113,9 @@ impl<'a> ByDaemon<'a> {
         })
     }
 
-    /// The plugin for all of them: the one that takes a dispatcher. A worker that declares what it uses could be had by others, whose
-    /// levels have nothing to do with a dispatcher's. Nothing, if none takes it: then the group is refused with the reason.
+    /// The plugin for all of them: the one that takes a dispatcher. A worker that declares what it
+    /// uses could be had by others, whose levels have nothing to do with a dispatcher's. Nothing,
+    /// if none takes it: then the group is refused with the reason.
     fn plugin(&self, client: &Client, wanted: &[Wanted]) -> io::Result<Option<String>> {
         if self.config.plugin.is_some() || wanted.iter().all(|wanted| wanted.demand.is_none()) {
             return Ok(self.config.plugin.clone());
@@ -125,9 +131,13 @@ impl<'a> ByDaemon<'a> {
         let plugin = self.plugin(client, wanted)?;
         let mut grants = Vec::new();
         for group in wanted.chunks(GROUP_MAX) {
-            let specs: Vec<Spec> =
-                group.iter().map(|wanted| self.spec(wanted, plugin.as_deref())).collect::<io::Result<_>>()?;
-            grants.extend(answer(client.create_group(&specs)).map_err(|error| of_all(error, wanted.len()))?);
+            let specs: Vec<Spec> = group
+                .iter()
+                .map(|wanted| self.spec(wanted, plugin.as_deref()))
+                .collect::<io::Result<_>>()?;
+            grants.extend(
+                answer(client.create_group(&specs)).map_err(|error| of_all(error, wanted.len()))?,
+            );
         }
         for (wanted, grant) in wanted.iter().zip(&grants) {
             if let Some(tid) = wanted.thread {
@@ -165,7 +175,8 @@ impl Grantor for ByDaemon<'_> {
         let client = self.connect().map_err(|failure| refused(failure.to_string()))?;
         let grants = self.ask(&client, &wanted(crew, self.booked))?;
         must_stay(crew, &grants)?;
-        // Whatever else puts them out of order is refused with what the kernel says of it, by whoever asked for this.
+        // Whatever else puts them out of order is refused with what the kernel says of it, by
+        // whoever asked for this.
         if mutate!(
             "runtime-given-order",
             !are_in_order(crew)?,
@@ -178,10 +189,12 @@ impl Grantor for ByDaemon<'_> {
     }
 }
 
-/// An order that is that of one CPU fits that of another at best until somebody else asks for a level there.
+/// An order that is that of one CPU fits that of another at best until somebody else asks for a
+/// level there.
 fn must_stay(crew: &Crew, grants: &[Grant]) -> io::Result<()> {
-    let is_common =
-        |grant: &Grant| grant.granted().is_some_and(|granted| granted.notes.contains(Notes::COMMON_LEVELS));
+    let is_common = |grant: &Grant| {
+        grant.granted().is_some_and(|granted| granted.notes.contains(Notes::COMMON_LEVELS))
+    };
     mutate!(
         "runtime-common-order",
         if crew.dispatchers.len() < 2 || grants.iter().all(is_common) {
@@ -198,7 +211,8 @@ fn must_stay(crew: &Crew, grants: &[Grant]) -> io::Result<()> {
     ))
 }
 
-/// As many distinct priorities as there are levels: whoever comes then shares one with its neighbour.
+/// As many distinct priorities as there are levels: whoever comes then shares one with its
+/// neighbour.
 fn must_be_apart(client: &Client, grants: &[Grant]) -> io::Result<()> {
     for grant in grants {
         let granted = answer(grant.info())?.granted;
@@ -207,7 +221,8 @@ fn must_be_apart(client: &Client, grants: &[Grant]) -> io::Result<()> {
         }
         let plugins = answer(client.plugins())?;
         let plugin = plugins.iter().find(|plugin| plugin.index == granted.plugin);
-        let (name, (low, high)) = plugin.map_or(("?", (0, 0)), |plugin| (plugin.name.as_str(), plugin.band));
+        let (name, (low, high)) =
+            plugin.map_or(("?", (0, 0)), |plugin| (plugin.name.as_str(), plugin.band));
         let count = u32::from(high.saturating_sub(low)) + 1;
         return Err(refused(format!(
             "no level is free: {count} of the {count} levels of {name} are taken, and the application would share one \
@@ -226,8 +241,10 @@ fn are_in_order(crew: &Crew) -> io::Result<bool> {
             _ => 0,
         })
     };
-    let dispatchers = crew.dispatchers.iter().map(|&(tid, _)| level(tid)).collect::<io::Result<Vec<u8>>>()?;
-    let workers = crew.workers.iter().map(|(tid, _)| level(*tid)).collect::<io::Result<Vec<u8>>>()?;
+    let dispatchers =
+        crew.dispatchers.iter().map(|&(tid, _)| level(tid)).collect::<io::Result<Vec<u8>>>()?;
+    let workers =
+        crew.workers.iter().map(|(tid, _)| level(*tid)).collect::<io::Result<Vec<u8>>>()?;
     let watchdog = crew.watchdog.iter().map(|&tid| level(tid)).collect::<io::Result<Vec<u8>>>()?;
     let is_above = watchdog.iter().min().is_none_or(|least| Some(least) > dispatchers.iter().max());
     Ok(is_above && dispatchers.iter().min() > workers.iter().max())
@@ -257,10 +274,13 @@ mod tests {
         let wanted = wanted(&crew, &booked);
         let seen = |cpu| -> Vec<(Option<i32>, u8, bool)> {
             let here = wanted.iter().filter(|wanted| wanted.cpu == cpu);
-            here.map(|wanted| (wanted.thread.map(Tid::as_raw), wanted.above, wanted.demand.is_some()))
-                .collect()
+            here.map(|wanted| {
+                (wanted.thread.map(Tid::as_raw), wanted.above, wanted.demand.is_some())
+            })
+            .collect()
         };
-        let on_4 = [(Some(1), 1, false), (Some(11), 0, true), (None, 0, false), (Some(9), 2, false)];
+        let on_4 =
+            [(Some(1), 1, false), (Some(11), 0, true), (None, 0, false), (Some(9), 2, false)];
         assert_eq!(seen(4), on_4, "its dispatcher, two that may come, and who watches");
         let on_6 = [
             (Some(2), 1, false),

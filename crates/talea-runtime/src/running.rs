@@ -93,7 +93,10 @@ pub struct Running {
 const LOOK: Duration = Duration::from_millis(1);
 
 impl Running {
-    pub(crate) fn start(app: Application, tell: impl FnOnce(Hand)) -> Result<Running, Box<NotStarted>> {
+    pub(crate) fn start(
+        app: Application,
+        tell: impl FnOnce(Hand),
+    ) -> Result<Running, Box<NotStarted>> {
         let (tree, cpus) = match sound(&app) {
             Ok(sound) => sound,
             Err(error) => return Err(Box::new(NotStarted { app, error })),
@@ -106,7 +109,8 @@ impl Running {
                 channel.clear();
             }
         }
-        let met: Vec<Arc<Met>> = app.tasks.iter().map(|declared| Arc::new(Met::of(declared))).collect();
+        let met: Vec<Arc<Met>> =
+            app.tasks.iter().map(|declared| Arc::new(Met::of(declared))).collect();
         let plan = Plan {
             tasks: (0..)
                 .zip(app.tasks.iter().zip(&met))
@@ -114,7 +118,9 @@ impl Running {
                 .collect(),
             spin: match app.config.waiting {
                 Waiting::Sleep => Span::ZERO,
-                Waiting::Spin(most) => Span::from_ns(u64::try_from(most.as_nanos()).unwrap_or(u64::MAX)),
+                Waiting::Spin(most) => {
+                    Span::from_ns(u64::try_from(most.as_nanos()).unwrap_or(u64::MAX))
+                }
             },
             flows: app.channels.iter().map(|kept| Arc::clone(&kept.flow)).collect(),
             locks_memory: app.config.locks_memory,
@@ -134,7 +140,9 @@ impl Running {
         });
         let thread = match thread {
             Ok(thread) => thread,
-            Err(error) => return Err(Box::new(NotStarted { app, error: Error::Run(Failure::Os(error)) })),
+            Err(error) => {
+                return Err(Box::new(NotStarted { app, error: Error::Run(Failure::Os(error)) }));
+            }
         };
         while remote.zero().is_none() && !thread.is_finished() {
             std::thread::sleep(LOOK);
@@ -149,8 +157,9 @@ impl Running {
         Ok(running)
     }
 
-    /// Wants a job of a task: of one that is [activated](crate::Task::activated) or [sporadic](crate::Task::sporadic), or one more of
-    /// any other. Takes no lock: jobs may call it. Whether the application runs.
+    /// Wants a job of a task: of one that is [activated](crate::Task::activated) or
+    /// [sporadic](crate::Task::sporadic), or one more of any other. Takes no lock: jobs may call
+    /// it. Whether the application runs.
     pub fn activate(&self, task: TaskId) -> bool {
         self.remote.activate(0, task.of_machine())
     }
@@ -165,9 +174,10 @@ impl Running {
         self.remote.change(0, condition)
     }
 
-    /// No job comes any more; those that have come are done, and then it is over (YASMIN Table 1). The application may be changed and
-    /// started again then. Waits for a job however long it takes; to give it up, drop this instead: a job that does not come back
-    /// within four seconds of that can't be stopped otherwise than with the whole program, which is aborted.
+    /// No job comes any more; those that have come are done, and then it is over (YASMIN Table 1).
+    /// The application may be changed and started again then. Waits for a job however long it
+    /// takes; to give it up, drop this instead: a job that does not come back within four seconds
+    /// of that can't be stopped otherwise than with the whole program, which is aborted.
     ///
     /// # Errors
     /// If it had to be ended.
@@ -224,7 +234,9 @@ impl Running {
                 jobs: tally.jobs,
                 late: tally.late,
                 longest: long(tally.longest),
-                mean: Duration::from_nanos(tally.total.as_ns().checked_div(tally.jobs).unwrap_or(0)),
+                mean: Duration::from_nanos(
+                    tally.total.as_ns().checked_div(tally.jobs).unwrap_or(0),
+                ),
                 versions: met.versions.iter().map(|count| count.load(Ordering::Relaxed)).collect(),
                 panics: met.panics.load(Ordering::Relaxed),
                 first_panic: met.first_panic.get().cloned(),
@@ -243,7 +255,9 @@ impl Running {
             why_not_shielded: ran.why_not_shielded.clone(),
             dispatchers: standing.dispatchers.clone(),
             scheduling: Duration::from_nanos(root.scheduling().as_ns()),
-            longest_step: long(root.effort.iter().map(|effort| effort.longest).max().unwrap_or(Span::ZERO)),
+            longest_step: long(
+                root.effort.iter().map(|effort| effort.longest).max().unwrap_or(Span::ZERO),
+            ),
             worked: Duration::from_nanos(worked.sum()),
             refused: root.refused,
             full: counted(|counts| &counts.full),
@@ -278,7 +292,8 @@ impl Hand {
         self.0.change(0, condition)
     }
 
-    /// How long the application has run: job k of a periodic task came at its offset and k periods. Nothing before it begins.
+    /// How long the application has run: job k of a periodic task came at its offset and k periods.
+    /// Nothing before it begins.
     pub fn now(&self) -> Duration {
         let now = clock::now();
         Duration::from_nanos(mutate!(
@@ -301,15 +316,21 @@ fn sound(app: &Application) -> Result<(Tree, Vec<u32>), Error> {
 
 /// Those that are configured, or the first of this process.
 fn cpus(app: &Application) -> Result<Vec<u32>, Error> {
-    let own = sched::get_affinity(Tid::current()).map_err(|error| Error::Run(Failure::Os(error)))?;
+    let own =
+        sched::get_affinity(Tid::current()).map_err(|error| Error::Run(Failure::Os(error)))?;
     let configured = &app.config.cpus;
     if let Some(cpu) = configured.iter().find(|&&cpu| !own.contains(cpu)) {
-        return Err(Error::Machine(format!("CPU {cpu} is none of this process's: it may use {own}")));
+        return Err(Error::Machine(format!(
+            "CPU {cpu} is none of this process's: it may use {own}"
+        )));
     }
     if !configured.is_empty() {
         return Ok(configured.clone());
     }
-    own.iter().next().map(|first| vec![first]).ok_or_else(|| Error::Machine("there is no CPU".to_owned()))
+    own.iter()
+        .next()
+        .map(|first| vec![first])
+        .ok_or_else(|| Error::Machine("there is no CPU".to_owned()))
 }
 
 /// The first `count` CPUs that this process may use, for [`Config::cpus`](crate::Config::cpus).
@@ -317,7 +338,8 @@ fn cpus(app: &Application) -> Result<Vec<u32>, Error> {
 /// # Errors
 /// If it may not use so many.
 pub fn first_cpus(count: usize) -> Result<Vec<u32>, Error> {
-    let own = sched::get_affinity(Tid::current()).map_err(|error| Error::Run(Failure::Os(error)))?;
+    let own =
+        sched::get_affinity(Tid::current()).map_err(|error| Error::Run(Failure::Os(error)))?;
     let first: Vec<u32> = own.iter().take(count).collect();
     if first.len() < count {
         return Err(Error::Machine(format!("{count} CPUs are wanted: this process may use {own}")));
@@ -343,9 +365,12 @@ struct Planned {
 impl Planned {
     fn of(app: &Application, task: usize, met: &Arc<Met>) -> Planned {
         let declared = &app.tasks[task];
-        let by_table = app.table.as_ref().is_some_and(|table| table.activates(TaskId::of_number(task)));
-        let arrivals = if by_table { talea_exec::Arrivals::Asked } else { declared.task.arrivals() };
-        let (functions, doing) = (Arc::clone(&declared.functions), app.doing(TaskId::of_number(task)));
+        let by_table =
+            app.table.as_ref().is_some_and(|table| table.activates(TaskId::of_number(task)));
+        let arrivals =
+            if by_table { talea_exec::Arrivals::Asked } else { declared.task.arrivals() };
+        let (functions, doing) =
+            (Arc::clone(&declared.functions), app.doing(TaskId::of_number(task)));
         Planned { arrivals, functions, met: Arc::clone(met), doing }
     }
 
@@ -360,10 +385,13 @@ impl Planned {
             if let Some(count) = self.met.versions.get(version) {
                 count.fetch_add(1, Ordering::Relaxed);
             }
-            // A panic is caught before it could poison anything; who comes after it gets the function as it was left.
+            // A panic is caught before it could poison anything; who comes after it gets the
+            // function as it was left.
             let mut functions = self.functions.lock().unwrap_or_else(PoisonError::into_inner);
             let Some(function) = functions.get_mut(version) else { return };
-            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.doing.during(|| function(job)))) {
+            if let Err(panic) =
+                catch_unwind(AssertUnwindSafe(|| self.doing.during(|| function(job))))
+            {
                 self.met.panics.fetch_add(1, Ordering::Relaxed);
                 let _ = self.met.first_panic.set(panics::said(panic));
             }
@@ -402,7 +430,10 @@ impl Plan {
             }
             Err(why) => {
                 static SAID: AtomicBool = AtomicBool::new(false);
-                say_once(&SAID, &format!("this application runs on CPUs that are not shielded: {why}"));
+                say_once(
+                    &SAID,
+                    &format!("this application runs on CPUs that are not shielded: {why}"),
+                );
                 Ok(Ran { why_not_shielded: Some(why), ..self.execute_by_rights(remote)? })
             }
         }
@@ -410,8 +441,13 @@ impl Plan {
 
     /// By the first rights that can be had.
     fn execute_by_rights(&self, remote: &Remote) -> Outcome {
-        let ran =
-            |report, rights, why_not| Ran { report, rights, why_not, shield: None, why_not_shielded: None };
+        let ran = |report, rights, why_not| Ran {
+            report,
+            rights,
+            why_not,
+            shield: None,
+            why_not_shielded: None,
+        };
         let tries: &[Rights] = match self.rights {
             Rights::Any => &[Rights::Own, Rights::Daemon],
             Rights::Own => &[Rights::Own],
@@ -421,7 +457,8 @@ impl Plan {
         let mut denied = Vec::new();
         for &rights in tries {
             match self.run(remote, rights) {
-                // A right that is lost on the way ends the run: nobody could tell another one anything.
+                // A right that is lost on the way ends the run: nobody could tell another one
+                // anything.
                 Err(Failure::NoRight(why)) if remote.zero().is_none() => denied.push(why),
                 done => return done.map(|report| ran(report, rights, None)),
             }
@@ -464,7 +501,8 @@ impl Plan {
         };
         // What it is given is held as long as this is, which is until its threads have ended.
         let daemon = ByDaemon::new(&self.daemon, &self.booked);
-        let grantor: Option<&dyn Grantor> = if rights == Rights::Daemon { Some(&daemon) } else { None };
+        let grantor: Option<&dyn Grantor> =
+            if rights == Rights::Daemon { Some(&daemon) } else { None };
         if grantor.is_some()
             && let Err(failure) = daemon.connect()
         {

@@ -1,7 +1,8 @@
 //! Servers: a budget of CPU time every period, for tasks whose jobs come when somebody wants them.
 //!
-//! YASMIN leaves them to future work ("recurring servers"). Here they are the scheduler machine's own (docs/model.md, section 6): a job that
-//! somebody activates has what is left of its server's budget, and however many are activated, the others lose no more than that.
+//! YASMIN leaves them to future work ("recurring servers"). Here they are the scheduler machine's
+//! own (docs/model.md, section 6): a job that somebody activates has what is left of its server's
+//! budget, and however many are activated, the others lose no more than that.
 
 use std::time::Duration;
 use talea_core::machine::{Affinity, SchedulerSpec};
@@ -36,7 +37,8 @@ impl Server {
         Server { name: name.to_owned(), reservation, priority: None, core: 0, cores: Affinity::ANY }
     }
 
-    /// Its budget is there at the begin of each period and kept to its end: who is activated at any time is served at once.
+    /// Its budget is there at the begin of each period and kept to its end: who is activated at any
+    /// time is served at once.
     pub fn deferrable(name: &str, budget: Duration, period: Duration) -> Server {
         Server::new(name, Kind::Deferrable, budget, period)
     }
@@ -51,27 +53,30 @@ impl Server {
         Server::new(name, Kind::Sporadic, budget, period)
     }
 
-    /// A constant bandwidth server, for [`Priorities::Edf`](crate::Priorities::Edf): no more than budget / period of a CPU, at a deadline that
-    /// moves with what is used.
+    /// A constant bandwidth server, for [`Priorities::Edf`](crate::Priorities::Edf): no more than
+    /// budget / period of a CPU, at a deadline that moves with what is used.
     pub fn bandwidth(name: &str, budget: Duration, period: Duration) -> Server {
         Server::new(name, Kind::HardCbs, budget, period)
     }
 
-    /// For [`Priorities::User`](crate::Priorities::User): where all of its tasks stand among the others; otherwise each where it would.
+    /// For [`Priorities::User`](crate::Priorities::User): where all of its tasks stand among the
+    /// others; otherwise each where it would.
     #[must_use]
     pub fn priority(mut self, priority: u8) -> Server {
         self.priority = Some(priority);
         self
     }
 
-    /// For [`Mapping::Partitioned`](crate::Mapping::Partitioned): which of the application's CPUs, from 0, its tasks share.
+    /// For [`Mapping::Partitioned`](crate::Mapping::Partitioned): which of the application's CPUs,
+    /// from 0, its tasks share.
     #[must_use]
     pub fn core(mut self, core: u32) -> Server {
         self.core = core;
         self
     }
 
-    /// For [`Mapping::Clustered`](crate::Mapping::Clustered): which of the application's CPUs, from 0.
+    /// For [`Mapping::Clustered`](crate::Mapping::Clustered): which of the application's CPUs, from
+    /// 0.
     #[must_use]
     pub fn cores(mut self, cores: impl IntoIterator<Item = u32>) -> Server {
         let bits = cores.into_iter().map(|core| 1_u64.checked_shl(core).unwrap_or(0));

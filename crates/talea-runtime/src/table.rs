@@ -1,8 +1,10 @@
-//! Off-line schedules: who has which CPU from when to when, computed beforehand (YASMIN section 3.4).
+//! Off-line schedules: who has which CPU from when to when, computed beforehand (YASMIN section
+//! 3.4).
 //!
-//! Model (docs/model.md, section 9): entries on each CPU in a hyperperiod that repeats from the start; what lies between them is a delay.
-//! A job that begins in an entry is done in the entry's version, and accelerators are not asked for: both were the table's business. Jobs come
-//! as they are declared to, or an entry makes the one that it runs.
+//! Model (docs/model.md, section 9): entries on each CPU in a hyperperiod that repeats from the
+//! start; what lies between them is a delay. A job that begins in an entry is done in the entry's
+//! version, and accelerators are not asked for: both were the table's business. Jobs come as they
+//! are declared to, or an entry makes the one that it runs.
 
 use crate::application::{Application, TaskId, VersionId};
 use crate::running::Error;
@@ -95,22 +97,25 @@ impl Table {
             // One that a server serves is no child of the root: told by a number that no child has.
             tree.children(Tree::ROOT).position(|(child, _)| child == id).unwrap_or(first) as u32
         };
-        let entries = self.entries.iter().map(|&(task, entry)| TableEntry { owner: number(task), ..entry });
+        let entries =
+            self.entries.iter().map(|&(task, entry)| TableEntry { owner: number(task), ..entry });
         Policy::Table { hyperperiod: self.hyperperiod, entries: entries.collect() }
     }
 }
 
 impl Application {
-    /// Follows a table from the next start on, whatever is configured of mapping, priorities and preemption; or no longer.
+    /// Follows a table from the next start on, whatever is configured of mapping, priorities and
+    /// preemption; or no longer.
     pub fn follow(&mut self, table: Option<Table>) {
         self.table = table;
     }
 
-    /// The table in a system file: of a whole one, whose tasks are called as this application's, or of what `talea analyze --synthesize table`
-    /// answers, which has none.
+    /// The table in a system file: of a whole one, whose tasks are called as this application's, or
+    /// of what `talea analyze --synthesize table` answers, which has none.
     ///
     /// # Errors
-    /// The complaints about the file; that it has no table, or that its entries are somebody's whom the application does not know.
+    /// The complaints about the file; that it has no table, or that its entries are somebody's whom
+    /// the application does not know.
     pub fn read_table(&self, text: &str) -> Result<Table, Error> {
         let mut text = text.to_owned();
         if !text.lines().any(|line| line.trim_start().starts_with("[[task]]")) {
@@ -140,17 +145,23 @@ impl Application {
         let Some(Body::Task(spec)) = owner else {
             return Err(Error::Declared("an entry of the table belongs to a scheduler".to_owned()));
         };
-        let named = |name: &str| self.tasks.iter().position(|declared| declared.task.spec.name == name);
+        let named =
+            |name: &str| self.tasks.iter().position(|declared| declared.task.spec.name == name);
         let Some(task) = named(&spec.name) else {
             let name = &spec.name;
-            return Err(Error::Declared(format!("the table has entries of {name}, which is no task here")));
+            return Err(Error::Declared(format!(
+                "the table has entries of {name}, which is no task here"
+            )));
         };
         let version = |number: u32| {
             let name = &spec.versions[number as usize].name;
             let versions = self.tasks[task].versions.iter();
             let found = versions.into_iter().position(|version| version.spec.name == *name);
             found.map(|at| at as u32).ok_or_else(|| {
-                let why = format!("the table wants {} in its version {name}, which it has not", spec.name);
+                let why = format!(
+                    "the table wants {} in its version {name}, which it has not",
+                    spec.name
+                );
                 Error::Declared(why)
             })
         };
@@ -169,11 +180,17 @@ impl Application {
     fn write_names(&self, text: &mut String) {
         for declared in &self.tasks {
             // Writing to a String can't fail.
-            let _ =
-                writeln!(text, "\n[[task]]\nname = {}\nperiod = \"1s\"", quoted(&declared.task.spec.name));
+            let _ = writeln!(
+                text,
+                "\n[[task]]\nname = {}\nperiod = \"1s\"",
+                quoted(&declared.task.spec.name)
+            );
             for version in &declared.versions {
-                let _ =
-                    writeln!(text, "[[task.version]]\nname = {}\ncost = \"1ns\"", quoted(&version.spec.name));
+                let _ = writeln!(
+                    text,
+                    "[[task.version]]\nname = {}\ncost = \"1ns\"",
+                    quoted(&version.spec.name)
+                );
             }
         }
     }

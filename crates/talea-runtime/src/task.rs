@@ -35,8 +35,8 @@ impl Task {
         Task { every, ..Task::of(TaskSpec::new(name, span(period))) }
     }
 
-    /// Jobs come when somebody activates it, and never nearer to each other than `separation`: one that comes early is released
-    /// late (docs/model.md, Y2.5-10).
+    /// Jobs come when somebody activates it, and never nearer to each other than `separation`: one
+    /// that comes early is released late (docs/model.md, Y2.5-10).
     pub fn sporadic(name: &str, separation: Duration) -> Task {
         let mut spec = TaskSpec::new(name, span(separation));
         spec.enforced = true;
@@ -48,7 +48,8 @@ impl Task {
         Task::of(TaskSpec::activated(name, span(deadline)))
     }
 
-    /// A node of a graph: its jobs come when all that it needs is there, and are due when the graph is.
+    /// A node of a graph: its jobs come when all that it needs is there, and are due when the graph
+    /// is.
     pub fn node(name: &str) -> Task {
         Task::of(TaskSpec::node(name))
     }
@@ -57,9 +58,10 @@ impl Task {
         Task { spec, every: None, expected: None, core: 0, cores: Affinity::ANY, server: None }
     }
 
-    /// Of a task that somebody activates: about so often. It then stands under [`Priorities::RateMonotonic`](crate::Priorities::RateMonotonic)
-    /// where its like stand, and is simulated and analysed with jobs that come so far apart ([`Application::describe`]); nobody keeps
-    /// anybody to it. Of a sporadic task its separation is expected unless this is said.
+    /// Of a task that somebody activates: about so often. It then stands under
+    /// [`Priorities::RateMonotonic`](crate::Priorities::RateMonotonic) where its like stand, and is
+    /// simulated and analysed with jobs that come so far apart ([`Application::describe`]); nobody
+    /// keeps anybody to it. Of a sporadic task its separation is expected unless this is said.
     ///
     /// [`Application::describe`]: crate::Application::describe
     #[must_use]
@@ -96,15 +98,16 @@ impl Task {
         self
     }
 
-    /// For [`Mapping::Partitioned`](crate::Mapping::Partitioned): which of the application's CPUs, from 0.
+    /// For [`Mapping::Partitioned`](crate::Mapping::Partitioned): which of the application's CPUs,
+    /// from 0.
     #[must_use]
     pub fn core(mut self, core: u32) -> Task {
         self.core = core;
         self
     }
 
-    /// For [`Mapping::Clustered`](crate::Mapping::Clustered): which of the application's CPUs, from 0; otherwise all. Sets of different
-    /// tasks may meet.
+    /// For [`Mapping::Clustered`](crate::Mapping::Clustered): which of the application's CPUs, from
+    /// 0; otherwise all. Sets of different tasks may meet.
     #[must_use]
     pub fn cores(mut self, cores: impl IntoIterator<Item = u32>) -> Task {
         let bits = cores.into_iter().map(|core| 1_u64.checked_shl(core).unwrap_or(0));
@@ -145,7 +148,8 @@ impl Task {
             (Some((offset, period)), _) => {
                 workload::Arrivals::Periodic { offset, period, jitter: Span::ZERO }
             }
-            // One that keeps its distance has no more than this: what comes less often comes at random.
+            // One that keeps its distance has no more than this: what comes less often comes at
+            // random.
             (None, Some(every)) if every > self.spec.period => workload::Arrivals::Sporadic {
                 offset: Span::ZERO,
                 separation: self.spec.period,
@@ -160,12 +164,15 @@ impl Task {
     }
 
     pub(crate) fn arrivals(&self) -> Arrivals {
-        self.every
-            .map_or(Arrivals::Asked, |(first, period)| Arrivals::Every { first: Time::ZERO + first, period })
+        self.every.map_or(Arrivals::Asked, |(first, period)| Arrivals::Every {
+            first: Time::ZERO + first,
+            period,
+        })
     }
 }
 
-/// What is said of a version beside what it does (YASMIN section 3.2): what [`Selection`](crate::Selection) chooses by.
+/// What is said of a version beside what it does (YASMIN section 3.2): what
+/// [`Selection`](crate::Selection) chooses by.
 #[derive(Clone, Debug)]
 pub struct Version {
     pub(crate) spec: machine::Version,
@@ -179,8 +186,9 @@ impl Version {
         Version { spec: machine::Version::new(name), cost: None }
     }
 
-    /// What a job costs at most, from its begin to its end with nobody else there, and with what an accelerator does for it: the WCET of
-    /// analysis and simulation ([`Application::describe`](crate::Application::describe)). Nobody keeps jobs to it.
+    /// What a job costs at most, from its begin to its end with nobody else there, and with what an
+    /// accelerator does for it: the WCET of analysis and simulation
+    /// ([`Application::describe`](crate::Application::describe)). Nobody keeps jobs to it.
     #[must_use]
     pub fn cost(mut self, most: Duration) -> Version {
         self.cost = Some(Cost::Constant(Work::from_ns(span(most).as_ns())));
@@ -202,7 +210,8 @@ impl Version {
         self
     }
 
-    /// What a job takes, for [`Selection::TradeOff`](crate::Selection::TradeOff); if this is not said, what it costs at most.
+    /// What a job takes, for [`Selection::TradeOff`](crate::Selection::TradeOff); if this is not
+    /// said, what it costs at most.
     #[must_use]
     pub fn time(mut self, time: Duration) -> Version {
         self.spec.time = Work::from_ns(span(time).as_ns());

@@ -1,8 +1,9 @@
-//! Many jobs through a graph of twenty tasks: nothing is lost, nothing gets stuck, nothing leaks, and while it runs nothing is allocated and no
-//! page is missing.
+//! Many jobs through a graph of twenty tasks: nothing is lost, nothing gets stuck, nothing leaks,
+//! and while it runs nothing is allocated and no page is missing.
 //!
-//! A program of its own, because the allocator that counts is that of the whole program. `TALEA_SOAK` asks for ten times as many jobs, and
-//! `TALEA_SOAK_JOBS` for so many: a million takes a quarter of a minute.
+//! A program of its own, because the allocator that counts is that of the whole program.
+//! `TALEA_SOAK` asks for ten times as many jobs, and `TALEA_SOAK_JOBS` for so many: a million takes
+//! a quarter of a minute.
 
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use std::alloc::System;
@@ -12,8 +13,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use talea_kernel_tests::{Bench, kernel, needs, needs_root};
 use talea_runtime::{
-    Application, Candidates, Condition, Config, Hand, Input, Mapping, Output, Priorities, Report, Running,
-    Selection, Server, Table, Task, TaskId, Version, Waiting,
+    Application, Candidates, Condition, Config, Hand, Input, Mapping, Output, Priorities, Report,
+    Running, Selection, Server, Table, Task, TaskId, Version, Waiting,
 };
 
 #[global_allocator]
@@ -84,7 +85,9 @@ fn graph(config: Config, shared: &Arc<Shared>) -> (Application, [TaskId; TASKS])
     let mut tasks = vec![app.task(first)];
     for at in 1..TASKS {
         let priority = spread(at as u64) as u8;
-        tasks.push(app.task(Task::node(&format!("node{at}")).core(at as u32 % 2).priority(priority)));
+        tasks.push(
+            app.task(Task::node(&format!("node{at}")).core(at as u32 % 2).priority(priority)),
+        );
     }
     let tasks: [TaskId; TASKS] = tasks.try_into().expect("twenty");
     let mut ends: Vec<Ends> = vec![Ends::default(); TASKS];
@@ -108,7 +111,8 @@ fn graph(config: Config, shared: &Arc<Shared>) -> (Application, [TaskId; TASKS])
         for (version, need) in needs.into_iter().enumerate() {
             let (ends, shared, first) = (ends.clone(), Arc::clone(shared), tasks[0]);
             let id = app.version(tasks[at], Version::new(&format!("v{version}")), move |job| {
-                let mut numbers = ends.inputs.iter().map(|input| input.pop().expect("it came for one"));
+                let mut numbers =
+                    ends.inputs.iter().map(|input| input.pop().expect("it came for one"));
                 let number = numbers.next().unwrap_or(job.number);
                 if numbers.any(|other| other != number) {
                     shared.wrong.fetch_add(1, Ordering::Relaxed);
@@ -134,7 +138,8 @@ fn graph(config: Config, shared: &Arc<Shared>) -> (Application, [TaskId; TASKS])
     (app, tasks)
 }
 
-/// A run until so many activations have gone through, in the middle of others; `during`: when it is well under way.
+/// A run until so many activations have gone through, in the middle of others; `during`: when it is
+/// well under way.
 fn run<T>(
     app: Application,
     first: TaskId,
@@ -177,8 +182,15 @@ fn wait_for(shared: &Shared, count: u64) {
 /// What came is done, by each task as often, in order.
 fn must_be_whole(report: &Report, shared: &Shared) {
     let through = shared.through.load(Ordering::Acquire);
-    assert!(report.tasks.iter().all(|task| task.jobs == through), "{through} went through: {report:?}");
-    assert_eq!((report.full, report.empty, shared.wrong.load(Ordering::Relaxed)), (0, 0, 0), "{report:?}");
+    assert!(
+        report.tasks.iter().all(|task| task.jobs == through),
+        "{through} went through: {report:?}"
+    );
+    assert_eq!(
+        (report.full, report.empty, shared.wrong.load(Ordering::Relaxed)),
+        (0, 0, 0),
+        "{report:?}"
+    );
     let panics: u64 = report.tasks.iter().map(|task| task.panics).sum();
     assert_eq!(panics, shared.fallen.load(Ordering::Relaxed), "{report:?}");
     for task in &report.tasks {
@@ -211,7 +223,8 @@ fn configs() -> Vec<Config> {
     ]
 }
 
-/// Jobs fall in silence as long as this is kept: each would say some twenty lines. What the test itself has to say is heard.
+/// Jobs fall in silence as long as this is kept: each would say some twenty lines. What the test
+/// itself has to say is heard.
 fn quiet() -> impl Drop {
     struct Loud;
     impl Drop for Loud {
@@ -237,7 +250,8 @@ fn y9_y14_a_million_jobs_leave_no_token_no_thread_and_no_memory_behind() {
     needs!("two CPUs", kernel::cpus().iter().count() >= 2);
     let is_soak = std::env::var_os("TALEA_SOAK").is_some();
     let jobs = if is_soak { 10 * JOBS } else { JOBS };
-    let jobs = std::env::var("TALEA_SOAK_JOBS").ok().and_then(|jobs| jobs.parse().ok()).unwrap_or(jobs);
+    let jobs =
+        std::env::var("TALEA_SOAK_JOBS").ok().and_then(|jobs| jobs.parse().ok()).unwrap_or(jobs);
     let _quiet = quiet();
     let configs = configs();
     let (mut done, mut fallen, mut before, mut turn) = (0, 0, None, None::<(Bench, Instant)>);
@@ -264,7 +278,11 @@ fn y9_y14_a_million_jobs_leave_no_token_no_thread_and_no_memory_behind() {
         let held = held();
         if round >= 12 && done >= jobs {
             let (threads_before, held_before) = before.expect("it was looked at");
-            assert!(threads() <= threads_before, "threads were left: {} of {threads_before}", threads());
+            assert!(
+                threads() <= threads_before,
+                "threads were left: {} of {threads_before}",
+                threads()
+            );
             assert!(held < held_before + 200_000, "{held_before} bytes were held, and now {held}");
             break;
         }
@@ -293,8 +311,13 @@ fn y14_a_hundred_starts_and_stops_of_one_application_leave_no_memory_and_no_thre
         }
     }
     let (threads_before, held_before) = before.expect("it was looked at");
-    // The harness may have a thread more, and keep a line of what somebody printed; ninety cycles of ours are not in it.
-    assert!(threads() <= threads_before + 1, "threads were left: {} of {threads_before}", threads());
+    // The harness may have a thread more, and keep a line of what somebody printed; ninety cycles
+    // of ours are not in it.
+    assert!(
+        threads() <= threads_before + 1,
+        "threads were left: {} of {threads_before}",
+        threads()
+    );
     assert!(held() < held_before + 4_096, "{held_before} bytes were held, and now {}", held());
 }
 
@@ -304,7 +327,8 @@ fn y19_nothing_is_allocated_between_start_and_stop() {
     let _bench = Bench::new("runtime_allocation");
     needs!("two CPUs", kernel::cpus().iter().count() >= 2);
     for at in 0..configs().len() {
-        // The harness says what became of the test before, whenever it comes to that; ours would do it again.
+        // The harness says what became of the test before, whenever it comes to that; ours would do
+        // it again.
         let changes = (0..3).map(|_| {
             let shared = Arc::new(Shared::default());
             let (app, tasks) = graph(configs().swap_remove(at), &shared);
@@ -324,11 +348,13 @@ fn y19_nothing_is_allocated_between_start_and_stop() {
     }
 }
 
-/// Tasks of every other kind: their jobs come by themselves, as a table makes them, or behind servers, and one is more than there is time for.
+/// Tasks of every other kind: their jobs come by themselves, as a table makes them, or behind
+/// servers, and one is more than there is time for.
 fn kinds(config: Config, counts: &Arc<[AtomicU64; 4]>) -> (Application, TaskId) {
     let by_table = config.priorities == Priorities::User;
     let mut app = Application::new(config);
-    let server = (!by_table).then(|| app.server(Server::deferrable("server", MS, 4 * MS).priority(3)));
+    let server =
+        (!by_table).then(|| app.server(Server::deferrable("server", MS, 4 * MS).priority(3)));
     let asked = Task::sporadic("asked", 2 * MS).backlog(8);
     let served = Task::activated("served", 50 * MS).backlog(8).priority(9);
     let tasks = [
@@ -353,8 +379,11 @@ fn kinds(config: Config, counts: &Arc<[AtomicU64; 4]>) -> (Application, TaskId) 
         }
     }
     if by_table {
-        let table = Table::new(10 * MS).entry(0, MS, 2 * MS, tasks[0]).entry(0, 4 * MS, MS, tasks[2]);
-        app.follow(Some(table.entry(0, 6 * MS, MS, tasks[1]).entry(0, 8 * MS, MS, tasks[3]).activating()));
+        let table =
+            Table::new(10 * MS).entry(0, MS, 2 * MS, tasks[0]).entry(0, 4 * MS, MS, tasks[2]);
+        app.follow(Some(
+            table.entry(0, 6 * MS, MS, tasks[1]).entry(0, 8 * MS, MS, tasks[3]).activating(),
+        ));
     }
     (app, tasks[2])
 }
@@ -366,7 +395,11 @@ fn y19_nothing_is_allocated_whatever_makes_jobs_come_and_whoever_bounds_them() {
     let one = Config { cpus: kernel::cpus().iter().take(1).collect(), ..Config::default() };
     let configs = [
         Config { selection: Selection::Energy, ..one.clone() },
-        Config { priorities: Priorities::DeadlineMonotonic, waiting: Waiting::Spin(MS), ..one.clone() },
+        Config {
+            priorities: Priorities::DeadlineMonotonic,
+            waiting: Waiting::Spin(MS),
+            ..one.clone()
+        },
         Config { selection: Selection::Mode, preemptive: false, ..one.clone() },
         // And this one by a table.
         Config { priorities: Priorities::User, ..one },
@@ -398,12 +431,14 @@ fn y19_nothing_is_allocated_whatever_makes_jobs_come_and_whoever_bounds_them() {
     }
 }
 
-/// Pages that the threads of the run have missed: those that were in memory, and those that were not.
+/// Pages that the threads of the run have missed: those that were in memory, and those that were
+/// not.
 fn missed() -> (u64, u64) {
     let (mut minor, mut major) = (0, 0);
     for task in fs::read_dir("/proc/self/task").expect("threads").flatten() {
         let Ok(stat) = fs::read_to_string(task.path().join("stat")) else { continue };
-        let Some((name, rest)) = stat.split_once('(').and_then(|(_, rest)| rest.rsplit_once(')')) else {
+        let Some((name, rest)) = stat.split_once('(').and_then(|(_, rest)| rest.rsplit_once(')'))
+        else {
             continue;
         };
         // Behind the name: state, five ids, flags, then these (proc(5)).
@@ -439,7 +474,10 @@ fn y20_memory_is_locked_and_no_page_is_missing_in_the_loop() {
             "fetched from a disk: {windows:?}"
         );
         // The kernel may move a page now and then; what the loop has not got it misses each time.
-        assert!(windows.iter().any(|(before, after)| before == after), "missed in every window: {windows:?}");
+        assert!(
+            windows.iter().any(|(before, after)| before == after),
+            "missed in every window: {windows:?}"
+        );
     }
 }
 
@@ -480,19 +518,22 @@ fn y9_y14_jobs_that_fall_anywhere_lose_no_token_and_no_datum() {
         let hand = Arc::new(Mutex::new(None::<Hand>));
         // One in eight jobs falls at each of its places.
         let falls = move |task: u64, place: u64, job: u64| {
-            let is_here = spread((round << 40) | (job << 8) | (task << 4) | place).is_multiple_of(8);
+            let is_here =
+                spread((round << 40) | (job << 8) | (task << 4) | place).is_multiple_of(8);
             assert!(!is_here, "as it was meant to");
         };
         let count = |channel: usize, what: usize| {
             let moved = Arc::clone(&moved);
             move || _ = moved[channel][what].fetch_add(1, Ordering::Relaxed)
         };
-        let (was_put, was_taken, was_passed, was_last) = (count(0, 0), count(0, 1), count(1, 0), count(1, 1));
+        let (was_put, was_taken, was_passed, was_last) =
+            (count(0, 0), count(0, 1), count(1, 0), count(1, 1));
         app.version(source, "only", {
             let (alive, hand) = (Arc::clone(&alive), Arc::clone(&hand));
             move |job| {
                 if job.number + 1 < JOBS
-                    && let Some(hand) = &*hand.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+                    && let Some(hand) =
+                        &*hand.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
                 {
                     hand.activate(source);
                 }
@@ -546,7 +587,11 @@ fn y9_y14_jobs_that_fall_anywhere_lose_no_token_and_no_datum() {
         // The last source may have asked for another one after the stop.
         assert!((report.full, report.empty) == (0, 0) && report.refused <= 1, "{report:?}");
         let left = of(0, 0) - of(0, 1) + of(1, 0) - of(1, 1);
-        assert_eq!(alive.load(Ordering::Relaxed), left, "what nobody has taken lies in its channel");
+        assert_eq!(
+            alive.load(Ordering::Relaxed),
+            left,
+            "what nobody has taken lies in its channel"
+        );
         drop(app);
         assert_eq!(alive.load(Ordering::Relaxed), 0, "and goes with the application");
     }

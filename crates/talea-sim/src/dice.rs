@@ -1,8 +1,8 @@
 //! Numbers that look random and are the same for ever.
 //!
-//! SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): the whole state is one word, every seed is good, and the stream is
-//! part of what *same seed, same bytes* promises, so that it is written down here instead of taken from a library that
-//! may improve it.
+//! SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): the whole state is one word, every seed is
+//! good, and the stream is part of what *same seed, same bytes* promises, so that it is written
+//! down here instead of taken from a library that may improve it.
 
 use talea_core::mutate;
 
@@ -16,8 +16,8 @@ impl Dice {
         Dice(seed)
     }
 
-    /// A stream of its own for `part` of whatever `seed` stands for: tasks don't share dice, so that one more task
-    /// changes nothing for the others.
+    /// A stream of its own for `part` of whatever `seed` stands for: tasks don't share dice, so
+    /// that one more task changes nothing for the others.
     pub fn of(seed: u64, part: u64) -> Dice {
         let mut dice = Dice(seed ^ part.wrapping_mul(0xD1B5_4A32_D192_ED03));
         Dice(dice.next())
@@ -56,9 +56,9 @@ impl Dice {
     }
 }
 
-/// The seed of one of several roots, by its number, where `seed` is that of all. The first root has that one. The others
-/// have what is drawn from it, beyond all numbers that tasks have: `seed + number` would be the seed of other runs, whose
-/// roots would repeat each other.
+/// The seed of one of several roots, by its number, where `seed` is that of all. The first root has
+/// that one. The others have what is drawn from it, beyond all numbers that tasks have: `seed +
+/// number` would be the seed of other runs, whose roots would repeat each other.
 pub fn of_root(seed: u64, number: usize) -> u64 {
     const ROOTS: u64 = 1 << 63;
     mutate!(
@@ -87,7 +87,10 @@ mod tests {
         // First values of SplitMix64 with seed 1234567, as in its reference implementation.
         let mut dice = Dice::new(1_234_567);
         let said: Vec<u64> = (0..3).map(|_| dice.next()).collect();
-        assert_eq!(said, [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423]);
+        assert_eq!(
+            said,
+            [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423]
+        );
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! A workload drawn in advance: what a world would ask for, as lists, for a driver that must not draw while it runs.
+//! A workload drawn in advance: what a world would ask for, as lists, for a driver that must not
+//! draw while it runs.
 
 use crate::stream::Stream;
 use talea_core::workload::{Case, Source, Workload};
@@ -13,8 +14,9 @@ pub struct Drawn {
     pub costs: Vec<Vec<Work>>,
 }
 
-/// The jobs of each task that are seen before `until`, the same as in a [`World`](crate::World) of this workload; and what so many
-/// jobs cost at least, `jobs` of the task's number: graphs and tables make jobs that nobody sees arrive.
+/// The jobs of each task that are seen before `until`, the same as in a [`World`](crate::World) of
+/// this workload; and what so many jobs cost at least, `jobs` of the task's number: graphs and
+/// tables make jobs that nobody sees arrive.
 pub fn draw(workload: &Workload, until: Time, jobs: impl Fn(usize) -> usize) -> Vec<Drawn> {
     let of_task = |(task, source): (u64, &Source)| {
         let mut stream = Stream::new(source, workload.seed, task);
@@ -24,7 +26,8 @@ pub fn draw(workload: &Workload, until: Time, jobs: impl Fn(usize) -> usize) -> 
         }
         let count = drawn.arrivals.len().max(jobs(task as usize));
         for version in 0..source.cost.by_version().len() as u32 {
-            // Each job rolls once, whatever its version: every version has a stream of its own from the start.
+            // Each job rolls once, whatever its version: every version has a stream of its own from
+            // the start.
             let mut stream = Stream::new(source, workload.seed, task);
             drawn.costs.push((0..count).map(|_| stream.cost(version, Case::Drawn)).collect());
         }

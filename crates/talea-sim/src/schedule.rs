@@ -106,7 +106,14 @@ mod tests {
         schedule.runs(at(4), cpu, task(1), 0);
         schedule.runs(at(4), cpu, task(2), 0);
         let (release, deadline) = (at(4), at(9));
-        schedule.completed(&Completion { task: task(2), job: 0, release, deadline, end: at(6), cpu });
+        schedule.completed(&Completion {
+            task: task(2),
+            job: 0,
+            release,
+            deadline,
+            end: at(6),
+            cpu,
+        });
         schedule.runs(at(6), cpu, task(0), 0);
         schedule.idles(at(9), cpu);
         schedule.arrived(at(10), task(0), at(10));

@@ -1,8 +1,9 @@
 //! What keeps a CPU from getting on with jobs: holes and overheads.
 //!
-//! A *hole* is an interval in which nothing progresses on a CPU: a hypervisor, an interrupt storm, a system management
-//! mode. An *overhead* is time that the scheduler itself spends on a CPU before the job there goes on. Neither is work:
-//! no budget pays for it (docs/model.md, sections 6 and 11), it only takes longer.
+//! A *hole* is an interval in which nothing progresses on a CPU: a hypervisor, an interrupt storm,
+//! a system management mode. An *overhead* is time that the scheduler itself spends on a CPU before
+//! the job there goes on. Neither is work: no budget pays for it (docs/model.md, sections 6 and
+//! 11), it only takes longer.
 
 use talea_core::mutate;
 pub use talea_core::workload::Overheads;
@@ -31,7 +32,12 @@ pub(crate) struct Spoils {
 impl Spoils {
     /// `last`: where a task counts as having run before it ever did.
     pub(crate) fn new(cpus: usize, levels: Vec<u32>, last: Vec<usize>) -> Spoils {
-        Spoils { cpus: vec![Spoiled::default(); cpus], overheads: Overheads::default(), levels, last }
+        Spoils {
+            cpus: vec![Spoiled::default(); cpus],
+            overheads: Overheads::default(),
+            levels,
+            last,
+        }
     }
 
     /// Sorts and joins the holes of a CPU.
@@ -59,9 +65,11 @@ impl Spoils {
     pub(crate) fn progress(&self, cpu: usize, from: Time, now: Time) -> Span {
         let cpu = &self.cpus[cpu];
         let from = from.max(cpu.free_at).min(now);
-        let lost =
-            |&(begin, end): &(Time, Time)| end.min(now).max(from).since(begin.min(now).max(from)).as_ns();
-        let lost: u64 = cpu.holes[cpu.first..].iter().take_while(|hole| hole.0 < now).map(lost).sum();
+        let lost = |&(begin, end): &(Time, Time)| {
+            end.min(now).max(from).since(begin.min(now).max(from)).as_ns()
+        };
+        let lost: u64 =
+            cpu.holes[cpu.first..].iter().take_while(|hole| hole.0 < now).map(lost).sum();
         mutate!(
             "sim-hole-progress",
             Span::from_ns(now.since(from).as_ns() - lost),
@@ -137,7 +145,11 @@ mod tests {
             assert_eq!(spoils.progress(0, at(from), at(from + length)).as_ns(), good, "{holes:?}");
             // The end of the last good nanosecond that it takes.
             let span = dice.below(20);
-            let end = (from..).filter(|&ns| is_good(ns)).take(span as usize).last().map_or(from, |ns| ns + 1);
+            let end = (from..)
+                .filter(|&ns| is_good(ns))
+                .take(span as usize)
+                .last()
+                .map_or(from, |ns| ns + 1);
             let said = spoils.finish(0, at(from), Span::from_ns(span));
             assert_eq!(spoils.progress(0, at(from), said).as_ns(), span);
             assert!(said.as_ns() == end || span == 0, "{holes:?} {from} {span}: {said:?} {end}");

@@ -5,8 +5,8 @@ use talea_core::mutate;
 use talea_core::workload::{Arrivals, Case, Cost, Source};
 use talea_core::{Span, Time, Work};
 
-/// A source at work: one task's stream of arrivals and costs, each with dice of its own, so that neither depends on
-/// what the scheduler does.
+/// A source at work: one task's stream of arrivals and costs, each with dice of its own, so that
+/// neither depends on what the scheduler does.
 #[derive(Clone, Debug)]
 pub(crate) struct Stream {
     arrivals: Arrivals,
@@ -49,7 +49,9 @@ impl Stream {
         Stream {
             constant,
             arrivals: source.arrivals.clone(),
-            is_random: costs.iter().any(|cost| matches!(cost, Cost::Uniform { .. } | Cost::Pair { .. })),
+            is_random: costs
+                .iter()
+                .any(|cost| matches!(cost, Cost::Uniform { .. } | Cost::Pair { .. })),
             costs,
             nominal,
             next: 0,
@@ -95,8 +97,8 @@ impl Stream {
         Some((seen, nominal))
     }
 
-    /// What the next job costs in `version`. Jobs of a task run in order and each rolls once, whatever its version, so
-    /// this is the same for every scheduler.
+    /// What the next job costs in `version`. Jobs of a task run in order and each rolls once,
+    /// whatever its version, so this is the same for every scheduler.
     #[inline]
     pub(crate) fn cost(&mut self, version: u32, case: Case) -> Work {
         self.constant.unwrap_or_else(|| self.draw(version, case))
@@ -137,7 +139,9 @@ impl Stream {
                     }
                 }
             },
-            Cost::Versions(_) | Cost::Marked { .. } => panic!("a cost by version within a cost by version"),
+            Cost::Versions(_) | Cost::Marked { .. } => {
+                panic!("a cost by version within a cost by version")
+            }
         }
     }
 }
@@ -150,7 +154,8 @@ mod tests {
     fn given_arrivals_are_seen_when_it_is_said_and_never_before_they_are_due() {
         let at = Time::from_ns;
         let arrivals = Arrivals::Seen(vec![(at(5), at(9)), (at(15), at(15)), (at(25), at(20))]);
-        let mut stream = Stream::new(&Source { arrivals, cost: Cost::Constant(Work::from_ns(1)) }, 1, 0);
+        let mut stream =
+            Stream::new(&Source { arrivals, cost: Cost::Constant(Work::from_ns(1)) }, 1, 0);
         let seen: Vec<_> = std::iter::from_fn(|| stream.arrival()).collect();
         assert_eq!(seen, [(at(9), at(5)), (at(15), at(15)), (at(25), at(25))]);
     }

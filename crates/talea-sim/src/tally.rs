@@ -1,7 +1,7 @@
 //! How response times are distributed, in a fixed amount of memory.
 //!
-//! Model: buckets whose width grows with the value, 32 to each power of two, so that a quantile is at most 1/32 above
-//! the truth and never below it; least and largest are exact.
+//! Model: buckets whose width grows with the value, 32 to each power of two, so that a quantile is
+//! at most 1/32 above the truth and never below it; least and largest are exact.
 
 use talea_core::Span;
 use talea_core::mutate;
@@ -20,7 +20,13 @@ pub struct Tally {
 
 impl Default for Tally {
     fn default() -> Tally {
-        Tally { buckets: Vec::new(), count: 0, sum: 0, least: Span::from_ns(u64::MAX), largest: Span::ZERO }
+        Tally {
+            buckets: Vec::new(),
+            count: 0,
+            sum: 0,
+            least: Span::from_ns(u64::MAX),
+            largest: Span::ZERO,
+        }
     }
 }
 

@@ -1,8 +1,9 @@
 //! Everything that happens, as a stream of bytes: the full trace of a long run.
 //!
-//! Format 2. Eight bytes `TALEATR2`, then records without padding. A number is an LEB128 varint: seven bits a byte, the
-//! least significant first, the top bit set on all but the last. A record begins with the number `16 · d + kind`, d being
-//! nanoseconds since the record before it (since zero for the first), and goes on with these numbers:
+//! Format 2. Eight bytes `TALEATR2`, then records without padding. A number is an LEB128 varint:
+//! seven bits a byte, the least significant first, the top bit set on all but the last. A record
+//! begins with the number `16 · d + kind`, d being nanoseconds since the record before it (since
+//! zero for the first), and goes on with these numbers:
 //!
 //! | kind | what | numbers |
 //! | --- | --- | --- |
@@ -18,9 +19,10 @@
 //! | 9 | an entry of a table is over, its job is not | CPU, task, job |
 //! | 10 | a circle of waiting was closed | task |
 //!
-//! A job's number is written as the difference, modulo 2^64, to that of the last record about its task (to zero in the first),
-//! so that it takes a byte. A deadline may lie before the release, at the end of a graph that is late: the difference, modulo 2^64
-//! and with a sign, is doubled, and one that is negative is then inverted (zigzag). About 30 bytes a job in all.
+//! A job's number is written as the difference, modulo 2^64, to that of the last record about its
+//! task (to zero in the first), so that it takes a byte. A deadline may lie before the release, at
+//! the end of a graph that is late: the difference, modulo 2^64 and with a sign, is doubled, and
+//! one that is negative is then inverted (zigzag). About 30 bytes a job in all.
 
 use crate::sink::{Completion, Sink};
 use std::io::{self, Write};
@@ -176,12 +178,18 @@ impl<W: Write> Sink for Trace<W> {
     fn completed(&mut self, of: &Completion) {
         let job = self.job(of.task, of.job);
         let relative = zigzag(of.deadline.as_ns().wrapping_sub(of.release.as_ns()));
-        self.record(of.end, 5, [of.cpu.0.into(), of.task.0.into(), job, of.response().as_ns(), relative]);
+        self.record(
+            of.end,
+            5,
+            [of.cpu.0.into(), of.task.0.into(), job, of.response().as_ns(), relative],
+        );
     }
 
     fn noted(&mut self, now: Time, note: &Note) {
         match *note {
-            Note::Activated { task, deadline } => self.record(now, 6, [task.0.into(), deadline.as_ns()]),
+            Note::Activated { task, deadline } => {
+                self.record(now, 6, [task.0.into(), deadline.as_ns()])
+            }
             Note::Refused { task } => self.record(now, 7, [task.0.into()]),
             Note::NotActivated { channel } => self.record(now, 8, [channel.0.into()]),
             Note::Overrun { cpu, task, job } => {
@@ -277,7 +285,8 @@ impl<'a> Reader<'a> {
                 let cpu = Cpu(self.small()?);
                 let (task, job) = self.of_task()?;
                 let release = self.earlier()?;
-                let deadline = Time::from_ns(release.as_ns().wrapping_add(unzigzag(self.number()?)));
+                let deadline =
+                    Time::from_ns(release.as_ns().wrapping_add(unzigzag(self.number()?)));
                 Happened::Completed(Completion { task, job, release, deadline, end: self.now, cpu })
             }
             6 => {
@@ -358,7 +367,9 @@ mod tests {
                     }),
                     6 => Happened::Noted(Note::Activated { task, deadline: later }),
                     7 => Happened::Noted(Note::Refused { task }),
-                    8 => Happened::Noted(Note::NotActivated { channel: ChannelId(dice.next() as u32) }),
+                    8 => Happened::Noted(Note::NotActivated {
+                        channel: ChannelId(dice.next() as u32),
+                    }),
                     9 => Happened::Noted(Note::Overrun { cpu, task, job }),
                     _ => Happened::Noted(Note::Deadlock { task }),
                 },
@@ -373,7 +384,9 @@ mod tests {
             match *happened {
                 Happened::Arrived { task, nominal } => trace.arrived(*now, task, nominal),
                 Happened::Refused(task) => trace.refused(*now, task),
-                Happened::Begins { cpu, task, job, version } => trace.begins(*now, cpu, task, job, version),
+                Happened::Begins { cpu, task, job, version } => {
+                    trace.begins(*now, cpu, task, job, version)
+                }
                 Happened::Runs { cpu, task, job } => trace.runs(*now, cpu, task, job),
                 Happened::Idles(cpu) => trace.idles(*now, cpu),
                 Happened::Completed(of) => trace.completed(&of),
@@ -422,6 +435,9 @@ mod tests {
             }
         }
         let trace = Trace::new(Full, 1);
-        assert_eq!(trace.finish().err().map(|error| error.kind()), Some(io::ErrorKind::StorageFull));
+        assert_eq!(
+            trace.finish().err().map(|error| error.kind()),
+            Some(io::ErrorKind::StorageFull)
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! CPUs that work at full speed, and the loop.
 //!
-//! What not every simulation needs (marks in jobs, holes, overheads, changes of the world) is in [`Extras`]. The loop is
-//! compiled twice, so that it costs the others nothing.
+//! What not every simulation needs (marks in jobs, holes, overheads, changes of the world) is in
+//! [`Extras`]. The loop is compiled twice, so that it costs the others nothing.
 
 mod extras;
 
@@ -49,8 +49,8 @@ pub struct Outcome {
 pub struct World<W: Watch = ()> {
     machine: Machine<W>,
     cpus: Vec<CpuState>,
-    /// Of each CPU: when its job ends if nothing comes between. A list, for CPUs are few, and an end is set and taken back
-    /// more often than the first one is asked for.
+    /// Of each CPU: when its job ends if nothing comes between. A list, for CPUs are few, and an
+    /// end is set and taken back more often than the first one is asked for.
     ends: Vec<Time>,
     tasks: Vec<TaskState>,
     arrivals: Heap,
@@ -118,8 +118,8 @@ impl<W: Watch> World<W> {
         self.arrivals.set(task.0, self.outcome.now.as_ns());
     }
 
-    /// No job comes any more; those that have come are done when the world goes on ([`Machine::is_drained`] says whether
-    /// they are).
+    /// No job comes any more; those that have come are done when the world goes on
+    /// ([`Machine::is_drained`] says whether they are).
     pub fn stop(&mut self) {
         let _ = self.machine.handle(self.outcome.now, Event::Stopped);
         mutate!(
@@ -187,7 +187,8 @@ impl<W: Watch> World<W> {
         self.outcome
     }
 
-    /// Jobs that end exactly at `until`, up to which it has run: a run does not look at that instant any more.
+    /// Jobs that end exactly at `until`, up to which it has run: a run does not look at that
+    /// instant any more.
     pub fn ending(&self, until: Time) -> impl Iterator<Item = Completion> {
         (0..).zip(self.ends.iter().zip(&self.cpus)).filter_map(move |(at, (&end, cpu))| {
             let task = cpu.running.filter(|&task| end == until && self.is_last(task))?;
@@ -250,7 +251,9 @@ impl<W: Watch> World<W> {
         {
             let arrival = self.tasks[task as usize].nominal;
             sink.arrived(now, TaskId(task), arrival);
-            if self.machine.handle(now, Event::Arrived { task: TaskId(task), arrival }) == Handled::Refused {
+            if self.machine.handle(now, Event::Arrived { task: TaskId(task), arrival })
+                == Handled::Refused
+            {
                 sink.refused(now, TaskId(task));
             }
             self.expect(task);
@@ -337,7 +340,14 @@ impl<W: Watch> World<W> {
 
     /// `cpu` goes over to a job; whether for the first time.
     #[inline]
-    fn start<const X: bool>(&mut self, now: Time, at: usize, task: TaskId, job: u64, version: u32) -> bool {
+    fn start<const X: bool>(
+        &mut self,
+        now: Time,
+        at: usize,
+        task: TaskId,
+        job: u64,
+        version: u32,
+    ) -> bool {
         // Somebody who moves was stopped there before he starts here.
         if let Some(from) = self.tasks[task.0 as usize].cpu {
             self.halt::<X>(now, from as usize);

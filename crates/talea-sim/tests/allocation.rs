@@ -1,11 +1,13 @@
-//! Nothing is allocated after the build: not by the machine, whatever it is made of, and not by the world around it.
+//! Nothing is allocated after the build: not by the machine, whatever it is made of, and not by the
+//! world around it.
 //!
-//! A binary of its own, because the allocator that counts is that of the whole program. It counts by thread.
+//! A binary of its own, because the allocator that counts is that of the whole program. It counts
+//! by thread.
 
 use allocation_counter::measure;
 use talea_core::machine::{
-    AcceleratorId, Affinity, Cpu, Event, Migration, Order, Protocol, SchedulerSpec, TaskId, TaskSpec, Tree,
-    Version,
+    AcceleratorId, Affinity, Cpu, Event, Migration, Order, Protocol, SchedulerSpec, TaskId,
+    TaskSpec, Tree, Version,
 };
 use talea_core::sched::{Policy, Slot, TableEntry};
 use talea_core::server::{Kind, Reservation};
@@ -86,7 +88,8 @@ fn no_policy_allocates_on_one_cpu_or_on_several_preempting_or_not() {
             }
             // Too much is asked for, so that backlogs fill and jobs are refused.
             for percent in [80, 150] {
-                let root = SchedulerSpec { preemptive, ..SchedulerSpec::new("root", policy.clone()) };
+                let root =
+                    SchedulerSpec { preemptive, ..SchedulerSpec::new("root", policy.clone()) };
                 let mut tree = Tree::new(cpus, root);
                 tree.migration = migration;
                 let mut sources = Vec::new();
@@ -105,7 +108,10 @@ fn no_server_partition_or_table_allocates() {
         let mut sources = Vec::new();
         for (budget, period) in [(20, 100), (30, 90), (10, 40)] {
             let reservation = Some(Reservation::new(kind, work(budget), span(period)));
-            let inner = SchedulerSpec { reservation, ..SchedulerSpec::new("server", Policy::FixedPriority) };
+            let inner = SchedulerSpec {
+                reservation,
+                ..SchedulerSpec::new("server", Policy::FixedPriority)
+            };
             let server = tree.scheduler(Tree::ROOT, inner);
             tasks(&mut tree, &mut sources, server, 4, 30);
         }
@@ -128,7 +134,8 @@ fn no_server_partition_or_table_allocates() {
         TableEntry { activates: true, ..TableEntry::new(0, span(0), span(20), 0) },
         TableEntry { activates: true, ..TableEntry::new(1, span(5), span(30), 1) },
     ];
-    let mut tree = Tree::new(2, SchedulerSpec::new("root", Policy::Table { hyperperiod: span(50), entries }));
+    let mut tree =
+        Tree::new(2, SchedulerSpec::new("root", Policy::Table { hyperperiod: span(50), entries }));
     let mut sources = Vec::new();
     for most in [18, 30] {
         tree.task(Tree::ROOT, TaskSpec::activated("entry", span(50)));
@@ -143,7 +150,9 @@ fn on(gpu: AcceleratorId) -> Version {
 
 #[test]
 fn no_accelerator_resource_or_graph_allocates() {
-    for (cpus, protocol) in [(1, Protocol::Inheritance), (1, Protocol::Ceiling), (2, Protocol::Inheritance)] {
+    for (cpus, protocol) in
+        [(1, Protocol::Inheritance), (1, Protocol::Ceiling), (2, Protocol::Inheritance)]
+    {
         let mut tree = Tree::new(cpus, SchedulerSpec::new("root", Policy::Edf));
         let gpu = tree.accelerator("gpu");
         let lock = tree.resource("lock", protocol);
@@ -152,7 +161,10 @@ fn no_accelerator_resource_or_graph_allocates() {
             let period = 60 + 17 * number;
             let versions = if number < 2 { vec![on(gpu), Version::new("cpu")] } else { Vec::new() };
             let uses = if number >= 2 { vec![lock] } else { Vec::new() };
-            tree.task(Tree::ROOT, TaskSpec { versions, uses, ..TaskSpec::new("task", span(period)) });
+            tree.task(
+                Tree::ROOT,
+                TaskSpec { versions, uses, ..TaskSpec::new("task", span(period)) },
+            );
             let cost = Cost::Uniform { min: work(8), max: work(14) };
             let cost = if number >= 2 { cost.locking(lock, work(2), work(6)) } else { cost };
             sources.push(Source { cost, ..Source::periodic(span(period), work(1)) });
@@ -166,7 +178,8 @@ fn no_accelerator_resource_or_graph_allocates() {
     }
 }
 
-/// The public path alone, as the bench of one decision goes: the head leaves and comes back with another deadline.
+/// The public path alone, as the bench of one decision goes: the head leaves and comes back with
+/// another deadline.
 #[test]
 fn a_decision_allocates_nothing() {
     let mut tree = Tree::new(2, SchedulerSpec::new("root", Policy::Edf));

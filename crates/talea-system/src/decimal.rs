@@ -1,8 +1,9 @@
 //! Utilisations written as decimals, read without ever becoming a float.
 //!
-//! Model: `0.7` is the ratio 7/10 and its charge is ⌈7·2^64/10⌉, exactly what `Charge::ratio(7, 10)` gives: a task
-//! set that adds up to the bound meets it. Twenty decimals distinguish all charges, because 10^-20 < 2^-64; so
-//! every charge can be written as a decimal that reads back as itself.
+//! Model: `0.7` is the ratio 7/10 and its charge is ⌈7·2^64/10⌉, exactly what `Charge::ratio(7,
+//! 10)` gives: a task set that adds up to the bound meets it. Twenty decimals distinguish all
+//! charges, because 10^-20 < 2^-64; so every charge can be written as a decimal that reads back as
+//! itself.
 
 use std::fmt;
 use talea_core::Charge;
@@ -68,24 +69,27 @@ pub fn parse_charge(text: &str) -> Result<Charge, DecimalError> {
         return Err(DecimalError::TooFine);
     }
     let whole = whole.trim_start_matches('0');
-    let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().map_err(|_| DecimalError::TooLarge)? };
+    let whole: u64 =
+        if whole.is_empty() { 0 } else { whole.parse().map_err(|_| DecimalError::TooLarge)? };
     let scale = 10_u128.pow(fraction.len() as u32);
     let part = fraction.bytes().fold(0_u128, |sum, digit| sum * 10 + u128::from(digit - b'0'));
     if whole > WHOLE_MAX || (whole == WHOLE_MAX && part > 0) {
         return Err(DecimalError::TooLarge);
     }
-    // ⌈part·2^64/scale⌉ in two steps of 32 bits: part < scale <= 10^20 < 2^67, so nothing exceeds 2^99.
+    // ⌈part·2^64/scale⌉ in two steps of 32 bits: part < scale <= 10^20 < 2^67, so nothing exceeds
+    // 2^99.
     let high = (part << 32) / scale;
     let low = (((part << 32) % scale) << 32).div_ceil(scale);
     Ok(Charge::from_bits((u128::from(whole) << 64) + (high << 32) + low))
 }
 
-/// The shortest decimal that [`parse_charge`] reads as `charge`; always with a dot. `None` above [`WHOLE_MAX`].
+/// The shortest decimal that [`parse_charge`] reads as `charge`; always with a dot. `None` above
+/// [`WHOLE_MAX`].
 pub fn write_charge(charge: Charge) -> Option<String> {
     let bits = charge.bits();
     (0..=DECIMALS_MAX as u32).find_map(|decimals| {
-        // The largest decimal of this length that does not exceed the charge; it is the charge if it rounds up
-        // to it. Digit by digit, because 10^20·2^64 is more than 128 bits.
+        // The largest decimal of this length that does not exceed the charge; it is the charge if
+        // it rounds up to it. Digit by digit, because 10^20·2^64 is more than 128 bits.
         let (whole, mut rest) = (bits >> 64, bits & u128::from(u64::MAX));
         let mut text = format!("{whole}.");
         for _ in 0..decimals {

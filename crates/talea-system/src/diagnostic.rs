@@ -1,7 +1,7 @@
 //! One complaint about a file: where, what, why, and what would be right.
 //!
-//! Invariant: no field holds a control character, so that printing a complaint about a hostile file can't drive
-//! the reader's terminal.
+//! Invariant: no field holds a control character, so that printing a complaint about a hostile file
+//! can't drive the reader's terminal.
 
 use std::fmt::{self, Write};
 
@@ -74,7 +74,12 @@ impl Diagnostic {
         let bar = paint.with("1;34", "|");
         let mut out = String::new();
         // Writing to a String can't fail.
-        let _ = writeln!(out, "{}: {}", paint.with(tone, self.severity.word()), paint.with("1", &self.what));
+        let _ = writeln!(
+            out,
+            "{}: {}",
+            paint.with(tone, self.severity.word()),
+            paint.with("1", &self.what)
+        );
         let _ = writeln!(
             out,
             "{gutter}{} {}:{}:{}",
@@ -85,7 +90,12 @@ impl Diagnostic {
         );
         if !self.excerpt.text.trim().is_empty() {
             let _ = writeln!(out, "{gutter} {bar}");
-            let _ = writeln!(out, "{} {bar} {}", paint.with("1;34", &number), self.excerpt.text.trim_end());
+            let _ = writeln!(
+                out,
+                "{} {bar} {}",
+                paint.with("1;34", &number),
+                self.excerpt.text.trim_end()
+            );
             let carets = "^".repeat(self.excerpt.width.max(1));
             let _ = writeln!(
                 out,

@@ -1,7 +1,7 @@
 //! Durations as people write them: `10ms`, `1.5ms`, `100us`.
 //!
-//! Exact to the nanosecond or refused; a number without a unit is refused, because half of our field means
-//! microseconds and the other half nanoseconds.
+//! Exact to the nanosecond or refused; a number without a unit is refused, because half of our
+//! field means microseconds and the other half nanoseconds.
 
 pub mod reservation;
 #[cfg(test)]
@@ -48,14 +48,21 @@ impl fmt::Display for SpanError {
                 )
             }
             SpanError::UnknownUnit(number, unit) => {
-                // Names of minutes and hours, and capitals, are the slips that have an obvious meaning.
+                // Names of minutes and hours, and capitals, are the slips that have an obvious
+                // meaning.
                 match UNITS.iter().find(|(name, ..)| name.eq_ignore_ascii_case(unit)) {
-                    Some((name, ..)) => write!(f, "units are small letters; write \"{number}{name}\""),
+                    Some((name, ..)) => {
+                        write!(f, "units are small letters; write \"{number}{name}\"")
+                    }
                     None => write!(f, "\"{unit}\" is not a unit; the units are ns, us, ms and s"),
                 }
             }
-            SpanError::Blank(tight) => write!(f, "there are blanks in the duration; write \"{tight}\""),
-            SpanError::Syntax => f.write_str("it is not a duration; write it like \"10ms\" or \"1.5ms\""),
+            SpanError::Blank(tight) => {
+                write!(f, "there are blanks in the duration; write \"{tight}\"")
+            }
+            SpanError::Syntax => {
+                f.write_str("it is not a duration; write it like \"10ms\" or \"1.5ms\"")
+            }
             SpanError::Negative => f.write_str("a duration can't be negative"),
             SpanError::TooFine => {
                 f.write_str("it is finer than a nanosecond, which is the finest that is kept")
@@ -67,8 +74,8 @@ impl fmt::Display for SpanError {
 
 impl std::error::Error for SpanError {}
 
-/// Reads a duration such as `10ms`, `1.5ms`, `100us`, `2s` or `1024ns`. A bare `0` is the only number that needs
-/// no unit.
+/// Reads a duration such as `10ms`, `1.5ms`, `100us`, `2s` or `1024ns`. A bare `0` is the only
+/// number that needs no unit.
 ///
 /// # Errors
 /// Says what would be right.
@@ -83,7 +90,11 @@ pub fn parse_span(text: &str) -> Result<Span, SpanError> {
     }
     if text.contains(char::is_whitespace) {
         let tight: String = text.chars().filter(|c| !c.is_whitespace()).take(40).collect();
-        return Err(if parse_span(&tight).is_ok() { SpanError::Blank(tight) } else { SpanError::Syntax });
+        return Err(if parse_span(&tight).is_ok() {
+            SpanError::Blank(tight)
+        } else {
+            SpanError::Syntax
+        });
     }
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(split);

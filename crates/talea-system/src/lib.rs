@@ -1,10 +1,12 @@
 //! Talea's files: text in, a checked setup or exact complaints out, and back to text.
 //!
-//! Model: a file is read whole, every problem in it is found in one pass and carries its line and column, the
-//! reason, and what would be right. A file with an error yields no setup at all, never half of one.
+//! Model: a file is read whole, every problem in it is found in one pass and carries its line and
+//! column, the reason, and what would be right. A file with an error yields no setup at all, never
+//! half of one.
 //!
-//! Absent on purpose: opening files, looking up users, counting CPUs. The caller passes text, a [`config::Names`]
-//! and a [`config::Target`]; so a configuration can be checked for another machine, and tests need none.
+//! Absent on purpose: opening files, looking up users, counting CPUs. The caller passes text, a
+//! [`config::Names`] and a [`config::Target`]; so a configuration can be checked for another
+//! machine, and tests need none.
 #![forbid(unsafe_code)]
 
 pub mod config;

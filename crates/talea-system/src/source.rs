@@ -1,7 +1,7 @@
 //! A text with its name: turns byte ranges into lines, columns and complaints, and collects those.
 //!
-//! Invariant: what is collected is bounded, however hostile the text: [`KEPT`] complaints are remembered,
-//! [`SHOWN`] are handed out, the rest are counted.
+//! Invariant: what is collected is bounded, however hostile the text: [`KEPT`] complaints are
+//! remembered, [`SHOWN`] are handed out, the rest are counted.
 
 use crate::diagnostic::{Diagnostic, Excerpt, Severity, harmless};
 use std::collections::BTreeSet;
@@ -9,7 +9,8 @@ use std::ops::Range;
 
 /// How many complaints are handed out about one file.
 pub(crate) const SHOWN: usize = 100;
-/// How many complaints are remembered; more than shown, so that those shown are the first by position.
+/// How many complaints are remembered; more than shown, so that those shown are the first by
+/// position.
 const KEPT: usize = 1_000;
 /// How many characters of a line are shown, and how many of them before the caret.
 const WINDOW: usize = 140;
@@ -25,7 +26,8 @@ pub(crate) struct Source<'t> {
 
 impl<'t> Source<'t> {
     pub(crate) fn new(origin: &'t str, text: &'t str) -> Source<'t> {
-        let starts = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
+        let starts =
+            std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
         Source { origin, text, starts }
     }
 
@@ -47,7 +49,8 @@ impl<'t> Source<'t> {
         let start = self.starts[line as usize - 1];
         let text = self.line_text(line);
         // A byte order mark has no column of its own.
-        let mark = if line == 1 && text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
+        let mark =
+            if line == 1 && text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
         let within = |at: usize| floor(text, at.saturating_sub(start).max(mark));
         let (from, to) = (within(span.start), within(span.end.max(span.start)));
         let before = text[mark..from].chars().count();
@@ -83,7 +86,11 @@ pub(crate) struct Words {
 }
 
 /// Shorthand for [`Words`].
-pub(crate) fn words(what: impl Into<String>, why: impl Into<String>, remedy: impl Into<String>) -> Words {
+pub(crate) fn words(
+    what: impl Into<String>,
+    why: impl Into<String>,
+    remedy: impl Into<String>,
+) -> Words {
     Words { what: what.into(), why: why.into(), remedy: remedy.into() }
 }
 
@@ -112,7 +119,8 @@ impl<'s> Findings<'s> {
         self.add(Severity::Warning, span, words);
     }
 
-    /// As [`Findings::error`]; later complaints about the same line are consequences and are dropped.
+    /// As [`Findings::error`]; later complaints about the same line are consequences and are
+    /// dropped.
     pub(crate) fn broken(&mut self, span: &Range<usize>, words: Words) {
         self.error(span, words);
         self.broken.insert(self.source.line(span.start));
@@ -136,7 +144,8 @@ impl<'s> Findings<'s> {
         self.list.len() >= KEPT
     }
 
-    /// Whether another complaint may still be handed out: then costly words such as suggestions are worth their while.
+    /// Whether another complaint may still be handed out: then costly words such as suggestions are
+    /// worth their while.
     pub(crate) fn has_room(&self) -> bool {
         self.list.len() < SHOWN
     }
@@ -169,8 +178,11 @@ impl<'s> Findings<'s> {
             let severity = if self.errors > 0 { Severity::Error } else { Severity::Warning };
             let end = self.source.text.len();
             let text = format!("{left_out} more complaints are not shown");
-            let words =
-                words(text, format!("at most {SHOWN} are shown"), "mend the first ones and check again");
+            let words = words(
+                text,
+                format!("at most {SHOWN} are shown"),
+                "mend the first ones and check again",
+            );
             self.list.push(self.source.complaint(severity, &(end..end), words));
         }
         self.list

@@ -1,10 +1,10 @@
 //! "Did you mean": the nearest of some words.
 //!
-//! Distance: insertions, deletions, substitutions and swaps of neighbours cost one each (optimal string
-//! alignment). Damerau, Comm. ACM 7(3), 1964.
+//! Distance: insertions, deletions, substitutions and swaps of neighbours cost one each (optimal
+//! string alignment). Damerau, Comm. ACM 7(3), 1964.
 
-/// The word nearest to `given`, if it is near enough to be meant: a third of its letters, at least one, may
-/// differ. Case does not count.
+/// The word nearest to `given`, if it is near enough to be meant: a third of its letters, at least
+/// one, may differ. Case does not count.
 pub fn nearest<'w>(given: &str, words: impl IntoIterator<Item = &'w str>) -> Option<&'w str> {
     // Long nonsense is not a typing mistake, and the distance is quadratic.
     const LONGEST: usize = 64;
@@ -31,7 +31,8 @@ fn distance(a: &str, b: &str) -> usize {
     for i in 1..=a.len() {
         for j in 1..=b.len() {
             let cost = usize::from(a[i - 1] != b[j - 1]);
-            let mut best = (rows[i - 1][j] + 1).min(rows[i][j - 1] + 1).min(rows[i - 1][j - 1] + cost);
+            let mut best =
+                (rows[i - 1][j] + 1).min(rows[i][j - 1] + 1).min(rows[i - 1][j - 1] + cost);
             if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
                 best = best.min(rows[i - 2][j - 2] + 1);
             }

@@ -1,27 +1,29 @@
 //! A setup as a configuration file.
 //!
-//! Model: what is written reads back as the same setup; only `Rule::origin` tells the new lines. Ids stay numbers
-//! (`#1000`), because names may mean something else on another machine.
+//! Model: what is written reads back as the same setup; only `Rule::origin` tells the new lines.
+//! Ids stay numbers (`#1000`), because names may mean something else on another machine.
 //!
 //! # Panics
-//! A setup that no file could have given (a plugin without the band it needs, a utilisation above 1024 CPUs) is a
-//! bug of whoever built it.
+//! A setup that no file could have given (a plugin without the band it needs, a utilisation above
+//! 1024 CPUs) is a bug of whoever built it.
 
 use crate::config::keys::Section;
 use crate::config::{DaemonSetup, LogLevel};
 use crate::decimal::write_charge;
 use std::fmt::Write;
 use talea_core::setup::{
-    Access, Bound, Confine, Domain, ForeignClass, FpLevels, Groups, PluginKind, PluginSetup, RmTest, Root,
-    Rule, Setup,
+    Access, Bound, Confine, Domain, ForeignClass, FpLevels, Groups, PluginKind, PluginSetup,
+    RmTest, Root, Rule, Setup,
 };
 use talea_core::{Charge, Span};
 
 /// The file that says `daemon` and `setup`.
 pub fn write(daemon: &DaemonSetup, setup: &Setup) -> String {
     let mut out = String::from("[daemon]\n");
-    let level =
-        LogLevel::WORDS.iter().find(|(_, level)| *level == daemon.log_level).map_or("info", |(word, _)| word);
+    let level = LogLevel::WORDS
+        .iter()
+        .find(|(_, level)| *level == daemon.log_level)
+        .map_or("info", |(word, _)| word);
     pair(&mut out, "socket", &text(&daemon.socket));
     pair(&mut out, "socket_mode", &format!("\"{:04o}\"", daemon.socket_mode));
     if let Some(uid) = daemon.socket_owner {
@@ -125,8 +127,8 @@ fn write_rules(out: &mut String, setup: &Setup) {
     let mut said: Vec<&'static str> = Vec::new();
     for rule in &setup.rules {
         let key = rule.bound.key();
-        let goes_on =
-            last.is_some_and(|l| (l.domain, l.plugin) == (rule.domain, rule.plugin)) && !said.contains(&key);
+        let goes_on = last.is_some_and(|l| (l.domain, l.plugin) == (rule.domain, rule.plugin))
+            && !said.contains(&key);
         if !goes_on {
             said.clear();
             out.push_str("\n[[rule]]\n");
@@ -142,9 +144,10 @@ fn write_rules(out: &mut String, setup: &Setup) {
         let value = match rule.bound {
             Bound::MaxUtilization(most) => charge(most),
             Bound::MaxRuntime(work) => span(Span::from_ns(work.as_ns())),
-            Bound::MinPeriod(s) | Bound::MaxPeriod(s) | Bound::MinDeadline(s) | Bound::MaxDeadline(s) => {
-                span(s)
-            }
+            Bound::MinPeriod(s)
+            | Bound::MaxPeriod(s)
+            | Bound::MinDeadline(s)
+            | Bound::MaxDeadline(s) => span(s),
             Bound::MinPriority(level) | Bound::MaxPriority(level) => level.0.to_string(),
             Bound::IgnoreAdmission(flag) | Bound::AllowUnbounded(flag) => flag.to_string(),
         };

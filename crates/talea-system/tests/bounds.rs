@@ -1,5 +1,5 @@
-//! The largest and the nastiest files: bounded time, memory and complaints. What is measured is finishing at all; a
-//! quadratic reader would take minutes here.
+//! The largest and the nastiest files: bounded time, memory and complaints. What is measured is
+//! finishing at all; a quadratic reader would take minutes here.
 
 mod common;
 
@@ -52,9 +52,15 @@ fn a_megabyte_of_anything_is_read_in_bounded_time_with_bounded_complaints() {
         ("plugins of one name", filled("", plugin)),
         (
             "rules",
-            numbered(plugin, "[[rule]]\ndomain = \"##\"\nmin_period = \"9ms\"\nmax_period = \"1ms\"\n"),
+            numbered(
+                plugin,
+                "[[rule]]\ndomain = \"##\"\nmin_period = \"9ms\"\nmax_period = \"1ms\"\n",
+            ),
         ),
-        ("rules of one subject", filled(plugin, "[[rule]]\ndomain = \"-\"\nmax_utilization = 0.5\n")),
+        (
+            "rules of one subject",
+            filled(plugin, "[[rule]]\ndomain = \"-\"\nmax_utilization = 0.5\n"),
+        ),
         (
             "unresolved names",
             numbered(plugin, "[[rule]]\ndomain = \"u#\"\nplugin = \"q#\"\nmax_runtime = 5\n"),
@@ -86,9 +92,11 @@ fn a_byte_beyond_the_largest_file_is_refused() {
     let fits = format!("{}{}", text, "y".repeat(FILE_MAX - text.len()));
     let found = read(&fits, "f", &names(), &target(4)).expect_err("no plugin");
     assert!(found[0].what.contains("no plugin"), "{}", found[0]);
-    for bytes in
-        [format!("{fits}z").into_bytes(), vec![0xff; FILE_MAX + 1], "ä".repeat(FILE_MAX).into_bytes()]
-    {
+    for bytes in [
+        format!("{fits}z").into_bytes(),
+        vec![0xff; FILE_MAX + 1],
+        "ä".repeat(FILE_MAX).into_bytes(),
+    ] {
         let found = read_bytes(&bytes, "f", &names(), &target(4)).expect_err("too large");
         assert!(found[0].what.contains("larger than 1048576 bytes"), "{}", found[0]);
     }
@@ -113,8 +121,10 @@ fn a_megabyte_of_retif_is_imported_or_refused_in_bounded_time() {
         assert!((1..=102).contains(&found.len()), "{}", found.len());
     }
     let rules = numbered("", "u# - max_runtime 5\n");
-    let found =
-        retif(File { origin: "p", text: "EDF EDF.so 100-100 0\n" }, Some(File { origin: "r", text: &rules }));
+    let found = retif(
+        File { origin: "p", text: "EDF EDF.so 100-100 0\n" },
+        Some(File { origin: "r", text: &rules }),
+    );
     assert!(found.is_err_and(|found| found[0].origin == "r"), "more rules than a file may have");
 }
 
@@ -124,7 +134,8 @@ fn s22_a_quarter_of_a_megabyte_of_a_system_is_read_in_bounded_time_with_bounded_
     let many = |head: &str, piece: &str| numbered_to(FILE_MAX / 4, head, piece);
     let root = "[[scheduler]]\nname = \"r\"\npolicy = \"edf\"\n";
     let task = "[[task]]\nname = \"t#\"\nperiod = \"1ms\"\ncost = \"1us\"\n";
-    let table = "[[scheduler]]\nname = \"r\"\npolicy = \"table\"\ncpus = 64\nhyperperiod = \"1s\"\n";
+    let table =
+        "[[scheduler]]\nname = \"r\"\npolicy = \"table\"\ncpus = 64\nhyperperiod = \"1s\"\n";
     let one = task.replace('#', "");
     let partitions = "[[task]]\nname = \"t\"\nperiod = \"1s\"\ncost = \"1us\"\n\
                       [[scheduler]]\nname = \"r\"\npolicy = \"partitions\"\nframe = \"1s\"\n";
@@ -138,10 +149,19 @@ fn s22_a_quarter_of_a_megabyte_of_a_system_is_read_in_bounded_time_with_bounded_
             "schedulers in themselves",
             many("", "[[scheduler]]\nname = \"r#\"\nin = \"r#\"\npolicy = \"edf\"\n"),
         ),
-        ("schedulers in nobody", many(root, "[[scheduler]]\nname = \"s#\"\nin = \"x#\"\npolicy = \"edf\"\n")),
+        (
+            "schedulers in nobody",
+            many(root, "[[scheduler]]\nname = \"s#\"\nin = \"x#\"\npolicy = \"edf\"\n"),
+        ),
         ("slots", many(partitions, "[[scheduler.slot]]\nowner = \"t\"\nlength = \"1us\"\n")),
-        ("slots of nobody", many(partitions, "[[scheduler.slot]]\nowner = \"x#\"\nlength = \"1us\"\n")),
-        ("entries", many(&(one.clone() + table), "[[scheduler.entry]]\nowner = \"t\"\nlength = \"1us\"\n")),
+        (
+            "slots of nobody",
+            many(partitions, "[[scheduler.slot]]\nowner = \"x#\"\nlength = \"1us\"\n"),
+        ),
+        (
+            "entries",
+            many(&(one.clone() + table), "[[scheduler.entry]]\nowner = \"t\"\nlength = \"1us\"\n"),
+        ),
         (
             "channels",
             many(
@@ -158,7 +178,10 @@ fn s22_a_quarter_of_a_megabyte_of_a_system_is_read_in_bounded_time_with_bounded_
         ),
         (
             "a circle",
-            many(root, "[[task]]\nname = \"t#\"\ncost = \"1us\"\n[[channel]]\nfrom = \"t#\"\nto = \"t0\"\n"),
+            many(
+                root,
+                "[[task]]\nname = \"t#\"\ncost = \"1us\"\n[[channel]]\nfrom = \"t#\"\nto = \"t0\"\n",
+            ),
         ),
         ("channels of nobody", many(root, "[[channel]]\nfrom = \"a#\"\nto = \"b#\"\n")),
         (
@@ -186,17 +209,22 @@ fn s22_a_quarter_of_a_megabyte_of_a_system_is_read_in_bounded_time_with_bounded_
     }
 }
 
-/// What was quadratic and is not any more: full files, of which a tree is built and checked. Each took between ten seconds and
-/// minutes.
+/// What was quadratic and is not any more: full files, of which a tree is built and checked. Each
+/// took between ten seconds and minutes.
 #[test]
 fn s22_the_largest_system_is_read_in_bounded_time() {
     let root = "[[scheduler]]\nname=\"r\"\npolicy=\"edf\"\n";
     let task = "[[task]]\nname=\"t#\"\nperiod=\"1s\"\ncost=\"1us\"\n";
-    // Half of the file is roots of a graph, the other half a chain below them: every node has all of the roots above it.
-    let roots = numbered_to(FILE_MAX / 2, root, &format!("{task}[[channel]]\nfrom=\"t#\"\nto=\"c0\"\n"));
+    // Half of the file is roots of a graph, the other half a chain below them: every node has all
+    // of the roots above it.
+    let roots =
+        numbered_to(FILE_MAX / 2, root, &format!("{task}[[channel]]\nfrom=\"t#\"\nto=\"c0\"\n"));
     let first = "[[task]]\nname=\"c0\"\ncost=\"1us\"\n";
     let link = |n: usize| {
-        format!("[[task]]\nname=\"c{n}\"\ncost=\"1us\"\n[[channel]]\nfrom=\"c{}\"\nto=\"c{n}\"\n", n - 1)
+        format!(
+            "[[task]]\nname=\"c{n}\"\ncost=\"1us\"\n[[channel]]\nfrom=\"c{}\"\nto=\"c{n}\"\n",
+            n - 1
+        )
     };
     let mut chain = roots + first;
     for link in (1..).map(link) {
@@ -207,8 +235,9 @@ fn s22_the_largest_system_is_read_in_bounded_time() {
     }
     let system = system::read(&chain, "f", &()).unwrap_or_else(|found| panic!("{:?}", found[0]));
     assert!(system.roots[0].tree.channels.len() > 10_000, "a long one");
-    let depth =
-        |n: u32| format!("[[scheduler]]\nname=\"s{n}\"\nin=\"s{}\"\npolicy=\"edf\"\n", n.saturating_sub(1));
+    let depth = |n: u32| {
+        format!("[[scheduler]]\nname=\"s{n}\"\nin=\"s{}\"\npolicy=\"edf\"\n", n.saturating_sub(1))
+    };
     let top = "[[scheduler]]\nname=\"s0\"\npolicy=\"edf\"\n";
     let nested = |levels: u32| (1..levels).map(depth).fold(top.to_owned(), |text, one| text + &one);
     assert!(system::read(&nested(64), "f", &()).is_ok());
@@ -221,7 +250,8 @@ fn s22_the_largest_system_is_read_in_bounded_time() {
     let wide = numbered(root, "[[scheduler]]\nname=\"s#\"\nin=\"r\"\npolicy=\"edf\"\n");
     assert!(system::read(&wide, "f", &()).is_ok_and(|system| system.warnings.is_empty()));
     let table = "[[scheduler]]\nname=\"r\"\npolicy=\"partitions\"\nframe=\"1s\"\n";
-    let slots = numbered_to(FILE_MAX * 2 / 5, table, "[[scheduler.slot]]\nowner=\"t#\"\nlength=\"1us\"\n");
+    let slots =
+        numbered_to(FILE_MAX * 2 / 5, table, "[[scheduler.slot]]\nowner=\"t#\"\nlength=\"1us\"\n");
     let owners = slots.matches("owner").count();
     let tasks = (0..owners).map(|n| task.replace('#', &n.to_string()));
     let text = tasks.fold(slots, |text, one| text + &one);

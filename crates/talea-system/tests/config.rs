@@ -4,8 +4,8 @@ mod common;
 
 use common::{names, target};
 use talea_core::setup::{
-    Access, Band, Bound, Confine, Domain, EdfOptions, ForeignClass, ForeignOptions, Groups, PluginKind,
-    Quota, RmOptions, RmTest, Root,
+    Access, Band, Bound, Confine, Domain, EdfOptions, ForeignClass, ForeignOptions, Groups,
+    PluginKind, Quota, RmOptions, RmTest, Root,
 };
 use talea_core::{Charge, CpuSet, Priority, Span, Work};
 use talea_system::Diagnostic;
@@ -83,7 +83,10 @@ priorities = "10-20"
         }
     );
     let setup = loaded.setup;
-    assert_eq!((setup.access, setup.root, setup.groups), (Access::Off, Root::Ruled, Groups::Effective));
+    assert_eq!(
+        (setup.access, setup.root, setup.groups),
+        (Access::Off, Root::Ruled, Groups::Effective)
+    );
     let quota = Quota {
         sessions_per_user: 1,
         sessions: 2,
@@ -96,10 +99,16 @@ priorities = "10-20"
     let [edf, rm, least] = setup.plugins.as_slice() else { panic!("three plugins") };
     assert_eq!(
         edf.kind,
-        PluginKind::Edf(EdfOptions { threshold: Some(Charge::ratio(9, 10)), confine: Confine::Partition })
+        PluginKind::Edf(EdfOptions {
+            threshold: Some(Charge::ratio(9, 10)),
+            confine: Confine::Partition
+        })
     );
     assert_eq!((edf.band, edf.cpus), (None, CpuSet::first(2)));
-    assert_eq!(rm.kind, PluginKind::Rm(RmOptions { test: RmTest::LiuLayland, refuse_sharing: true }));
+    assert_eq!(
+        rm.kind,
+        PluginKind::Rm(RmOptions { test: RmTest::LiuLayland, refuse_sharing: true })
+    );
     assert_eq!(rm.band, Some(Band { low: Priority(50), high: Priority(89) }));
     assert_eq!(rm.cpus, CpuSet::first(4));
     assert_eq!(
@@ -168,7 +177,8 @@ max_utilization = 2
 /// Two plugins on CPUs 0-1 and 1-2 with these kinds and priorities; the warnings about them.
 fn pair(first: (&str, &str), second: (&str, &str)) -> Vec<String> {
     let plugin = |name: &str, cpus: &str, (kind, band): (&str, &str)| {
-        let priorities = if band.is_empty() { String::new() } else { format!("priorities = \"{band}\"\n") };
+        let priorities =
+            if band.is_empty() { String::new() } else { format!("priorities = \"{band}\"\n") };
         format!("[[plugin]]\nname = \"{name}\"\nkind = \"{kind}\"\ncpus = \"{cpus}\"\n{priorities}")
     };
     let text = format!("{}{}", plugin("one", "0-1", first), plugin("two", "1-2", second));
@@ -178,21 +188,29 @@ fn pair(first: (&str, &str), second: (&str, &str)) -> Vec<String> {
 #[test]
 fn r9_precedence_that_priorities_contradict_is_a_warning() {
     assert_eq!(pair(("rm", "50-60"), ("fp", "10-20")), [""; 0]);
-    assert_eq!(pair(("rm", "10-20"), ("fp", "50-60")), ["`two` outranks `one`, which has precedence"]);
+    assert_eq!(
+        pair(("rm", "10-20"), ("fp", "50-60")),
+        ["`two` outranks `one`, which has precedence"]
+    );
     assert_eq!(pair(("edf", ""), ("fp", "50-60")), [""; 0]);
     assert_eq!(pair(("fp", "50-60"), ("edf", "")), ["`two` outranks `one`, which has precedence"]);
 }
 
 #[test]
 fn r31_overlapping_priorities_on_shared_cpus_are_a_warning() {
-    for (one, two) in [("50-60", "60-70"), ("50-60", "40-50"), ("50-60", "50-60"), ("1-98", "20-30")] {
+    for (one, two) in
+        [("50-60", "60-70"), ("50-60", "40-50"), ("50-60", "50-60"), ("1-98", "20-30")]
+    {
         assert_eq!(
             pair(("rm", one), ("rr", two)),
             ["the priorities of `two` overlap those of `one`"],
             "{one} {two}"
         );
     }
-    assert_eq!(pair(("edf", ""), ("edf", "")), ["`two` and `one` both reserve on the deadline class"]);
+    assert_eq!(
+        pair(("edf", ""), ("edf", "")),
+        ["`two` and `one` both reserve on the deadline class"]
+    );
 }
 
 #[test]
@@ -223,7 +241,10 @@ fn places_count_characters_and_ignore_marks_and_carriage_returns() {
 
 #[test]
 fn a_caret_stands_under_what_is_meant_even_in_a_long_line() {
-    let text = format!("plugin = [{{ name = \"{}\", kind = \"edf\", cpus = \"0,x\" }}]\n", "é".repeat(400));
+    let text = format!(
+        "plugin = [{{ name = \"{}\", kind = \"edf\", cpus = \"0,x\" }}]\n",
+        "é".repeat(400)
+    );
     let found = complaints(&text);
     let cpus = found.iter().find(|d| d.what.contains("list of CPUs")).expect("the list is wrong");
     let rendered = cpus.render(false);
@@ -236,7 +257,8 @@ fn a_caret_stands_under_what_is_meant_even_in_a_long_line() {
 
 #[test]
 fn a_hostile_file_does_not_drive_the_terminal() {
-    let text = "\"\\u001b[2J\" = 1\n[daemon]\nsocket = \"\\u001b[31m\\u202e\"\naccess = \"\\u0007\"\n";
+    let text =
+        "\"\\u001b[2J\" = 1\n[daemon]\nsocket = \"\\u001b[31m\\u202e\"\naccess = \"\\u0007\"\n";
     let found = complaints(text);
     assert!(found.len() >= 3);
     let shown = talea_system::diagnostic::render(&found, false);

@@ -9,7 +9,8 @@ use talea_core::setup::Quota;
 use talea_system::config::keys::{KEYS, KINDS, Key, Section};
 use talea_system::config::{self, DaemonSetup};
 
-/// A file in which only `key` is written, with `value`, in a plugin of `kind` where it is a plugin's.
+/// A file in which only `key` is written, with `value`, in a plugin of `kind` where it is a
+/// plugin's.
 fn file(key: &Key, kind: &str, value: &str) -> String {
     let name = key.name;
     match key.section {
@@ -21,7 +22,9 @@ fn file(key: &Key, kind: &str, value: &str) -> String {
         Section::Rule => format!("[[rule]]\n{name} = {value}\n"),
         Section::Scheduler => format!("[[scheduler]]\npolicy = \"{kind}\"\n{name} = {value}\n"),
         Section::Slot => {
-            format!("[[scheduler]]\npolicy = \"partitions\"\n[[scheduler.slot]]\n{name} = {value}\n")
+            format!(
+                "[[scheduler]]\npolicy = \"partitions\"\n[[scheduler.slot]]\n{name} = {value}\n"
+            )
         }
         Section::Entry => {
             format!("[[scheduler]]\npolicy = \"table\"\n[[scheduler.entry]]\n{name} = {value}\n")
@@ -49,7 +52,9 @@ fn system_file(key: &Key, value: &str) -> String {
         return format!("[[scheduler]]\npolicy = \"edf\"\nin = \"cpu0\"\naffinity = {value}\n");
     }
     if (key.section, key.name) == (Section::Scheduler, "weight") {
-        return format!("[[scheduler]]\npolicy = \"edf\"\nselection = \"trade-off\"\nweight = {value}\n");
+        return format!(
+            "[[scheduler]]\npolicy = \"edf\"\nselection = \"trade-off\"\nweight = {value}\n"
+        );
     }
     match (key.section, key.name) {
         (Section::Scheduler, "policy") => format!("[[scheduler]]\npolicy = {value}\n"),
@@ -88,18 +93,25 @@ fn words_of_a_system_file_are_the_names_in_the_core() {
     let kinds = [Kind::Polling, Kind::Deferrable, Kind::Sporadic, Kind::HardCbs, Kind::SoftCbs];
     assert_eq!(kinds.map(|kind| kind.name()), talea_system::system::keys::SERVERS);
     for policy in talea_system::system::keys::POLICIES {
-        // Everything that one of them may need; what another one needs is a complaint about another key.
+        // Everything that one of them may need; what another one needs is a complaint about another
+        // key.
         let text = format!("[[scheduler]]\nname = \"r\"\npolicy = \"{policy}\"\n");
         let more = match policy {
             "rr" => "quantum = \"1ms\"\n",
-            "partitions" => "frame = \"1ms\"\n[[scheduler.slot]]\nowner = \"t\"\nlength = \"1ms\"\n",
-            "table" => "hyperperiod = \"1ms\"\n[[scheduler.entry]]\nowner = \"t\"\nlength = \"1ms\"\n",
+            "partitions" => {
+                "frame = \"1ms\"\n[[scheduler.slot]]\nowner = \"t\"\nlength = \"1ms\"\n"
+            }
+            "table" => {
+                "hyperperiod = \"1ms\"\n[[scheduler.entry]]\nowner = \"t\"\nlength = \"1ms\"\n"
+            }
             _ => "",
         };
         let text = text + more + "[[task]]\nname = \"t\"\nperiod = \"1ms\"\ncost = \"1us\"\n";
         let system = talea_system::system::read(&text, "f", &()).expect(policy);
         let root = system.roots[0].tree.nodes().next().expect("a root").1;
-        let talea_core::machine::Body::Scheduler(spec) = &root.body else { panic!("a root is a scheduler") };
+        let talea_core::machine::Body::Scheduler(spec) = &root.body else {
+            panic!("a root is a scheduler")
+        };
         assert_eq!(spec.policy.name(), policy);
     }
 }
@@ -119,8 +131,9 @@ fn the_fuzzers_seed_has_every_key_of_a_system_file_and_loads() {
             Section::System => block.starts_with("[#"),
             _ => block.starts_with(header),
         };
-        let is_said =
-            |block: &String| block.lines().any(|line| line.starts_with(&format!("{} = ", key.name)));
+        let is_said = |block: &String| {
+            block.lines().any(|line| line.starts_with(&format!("{} = ", key.name)))
+        };
         let is_table = key.form == talea_system::config::keys::Form::Table;
         let has = if is_table {
             seed.contains(key.example)
@@ -139,8 +152,10 @@ fn every_listed_key_is_read_by_the_reader() {
             // A date is right nowhere.
             let text = file(key, kind, "1979-05-27");
             let line = u32::try_from(text.lines().count()).expect("a short file");
-            let found = config::read(&text, "f", &names(), &target(4)).expect_err("a date is right nowhere");
-            let here: Vec<_> = found.iter().filter(|d| d.line == line && d.what.contains(key.name)).collect();
+            let found = config::read(&text, "f", &names(), &target(4))
+                .expect_err("a date is right nowhere");
+            let here: Vec<_> =
+                found.iter().filter(|d| d.line == line && d.what.contains(key.name)).collect();
             assert!(
                 !here.is_empty(),
                 "{} {} is listed but not read: {found:?}",
@@ -185,7 +200,11 @@ fn listed_defaults_are_those_in_code() {
         (Section::Daemon, "socket", format!("{:?}", daemon.socket)),
         (Section::Daemon, "socket_mode", format!("\"{:04o}\"", daemon.socket_mode)),
         (Section::Daemon, "state_directory", format!("{:?}", daemon.state_directory)),
-        (Section::Daemon, "log_level", format!("{:?}", format!("{:?}", daemon.log_level).to_lowercase())),
+        (
+            Section::Daemon,
+            "log_level",
+            format!("{:?}", format!("{:?}", daemon.log_level).to_lowercase()),
+        ),
     ] {
         assert_eq!(section.key(name).expect("a listed key").default, value, "{name}");
     }
@@ -203,31 +222,45 @@ fn listed_defaults_are_those_in_code() {
             if key.default == "required" || key.name == "threshold" {
                 continue;
             }
-            let read = |text: &str| config::read(text, "f", &names(), &target(4)).expect(text).setup;
-            assert_eq!(read(&format!("{text}{} = {}\n", key.name, key.default)), read(&text), "{}", key.name);
+            let read =
+                |text: &str| config::read(text, "f", &names(), &target(4)).expect(text).setup;
+            assert_eq!(
+                read(&format!("{text}{} = {}\n", key.name, key.default)),
+                read(&text),
+                "{}",
+                key.name
+            );
         }
     }
 }
 
 fn cell(text: &str) -> String {
-    let plain = text.starts_with('"') || text.parse::<u64>().is_ok() || matches!(text, "true" | "false");
+    let plain =
+        text.starts_with('"') || text.parse::<u64>().is_ok() || matches!(text, "true" | "false");
     if plain && !text.contains(' ') { format!("`{text}`") } else { text.to_owned() }
 }
 
 /// The tables of the manual, from the list.
 fn tables(section: Section) -> String {
-    let mut out =
-        String::from("| key | value | default | range | meaning |\n| --- | --- | --- | --- | --- |\n");
+    let mut out = String::from(
+        "| key | value | default | range | meaning |\n| --- | --- | --- | --- | --- |\n",
+    );
     for key in section.keys() {
         let only = match key.kinds {
             [] => String::new(),
             kinds => {
-                format!(" Only {}.", kinds.iter().map(|k| format!("`{k}`")).collect::<Vec<_>>().join(", "))
+                format!(
+                    " Only {}.",
+                    kinds.iter().map(|k| format!("`{k}`")).collect::<Vec<_>>().join(", ")
+                )
             }
         };
         let (form, default) = (key.form.cell(), cell(key.default));
-        let _ =
-            writeln!(out, "| `{}` | {form} | {default} | {} | {}{only} |", key.name, key.range, key.meaning);
+        let _ = writeln!(
+            out,
+            "| `{}` | {form} | {default} | {} | {}{only} |",
+            key.name, key.range, key.meaning
+        );
     }
     out
 }
@@ -245,7 +278,8 @@ fn has_every_key(chapter: &str, sections: &[Section]) {
     let mut rest = stored.as_str();
     for &section in sections {
         let start = format!("<!-- keys of {} -->\n", section.header());
-        let (before, after) = rest.split_once(&start).unwrap_or_else(|| panic!("the manual lacks {start}"));
+        let (before, after) =
+            rest.split_once(&start).unwrap_or_else(|| panic!("the manual lacks {start}"));
         let (_, after) = after.split_once("<!-- end of keys -->").expect("an end to the table");
         fresh.push_str(before);
         fresh.push_str(&start);
@@ -262,9 +296,11 @@ fn has_every_key(chapter: &str, sections: &[Section]) {
 
 #[test]
 fn the_manuals_examples_load() {
-    let manual =
-        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/manual/configuration.md"))
-            .expect("the manual");
+    let manual = std::fs::read_to_string(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/manual/configuration.md"
+    ))
+    .expect("the manual");
     let mut examples = 0;
     for block in manual.split("```toml\n").skip(1) {
         let text = block.split("```").next().expect("text before the fence");
@@ -296,13 +332,17 @@ fn r20_the_sample_configuration_loads_and_serves_nobody_but_root() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../etc/talead.toml");
     let sample = std::fs::read_to_string(path).expect("the sample");
     for cpus in [1, 2, 64] {
-        let loaded = config::read(&sample, "talead.toml", &names(), &target(cpus)).expect("the sample loads");
+        let loaded = config::read(&sample, "talead.toml", &names(), &target(cpus))
+            .expect("the sample loads");
         assert_eq!(loaded.warnings, [], "the sample is beyond doubt");
         assert!(loaded.setup.rules.is_empty(), "no rule, no service");
         assert_eq!(loaded.setup.access, talea_core::setup::Access::Rules);
         assert_eq!(loaded.setup.quota, Quota::default());
         assert_eq!(loaded.daemon, DaemonSetup::default());
-        assert!(loaded.setup.plugins.iter().all(|p| p.cpus == target(cpus).cpus), "\"all\" is every CPU");
+        assert!(
+            loaded.setup.plugins.iter().all(|p| p.cpus == target(cpus).cpus),
+            "\"all\" is every CPU"
+        );
     }
 }
 
@@ -313,7 +353,9 @@ fn what_the_sample_has_in_comments_loads_too() {
     // A comment that starts with `#` and a letter, bracket or quote without a blank is an example.
     let opened: String = sample
         .lines()
-        .map(|line| line.strip_prefix('#').filter(|rest| !rest.starts_with([' ', '#'])).unwrap_or(line))
+        .map(|line| {
+            line.strip_prefix('#').filter(|rest| !rest.starts_with([' ', '#'])).unwrap_or(line)
+        })
         .fold(String::new(), |mut text, line| {
             text.push_str(line);
             text.push('\n');

@@ -23,7 +23,8 @@ fn complaints(file: &[u8]) -> Vec<Diagnostic> {
 fn issue_2_every_malformed_configuration_is_refused_with_place_reason_and_remedy() {
     let entries = entries();
     table::check(&entries, complaints);
-    let errors = entries.iter().filter(|e| e.expected.iter().any(|line| line.starts_with("error"))).count();
+    let errors =
+        entries.iter().filter(|e| e.expected.iter().any(|line| line.starts_with("error"))).count();
     assert!(errors >= 40, "the table must have 40 malformed configurations, it has {errors}");
 }
 
@@ -36,7 +37,11 @@ fn every_complaint_has_all_three_sentences_and_no_control_characters() {
                 assert!(!sentence.chars().any(char::is_control), "{}: {d:?}", entry.name);
             }
             let rendered = d.render(false);
-            assert!(!rendered.chars().any(|c| c.is_control() && c != '\n'), "{}: {rendered:?}", entry.name);
+            assert!(
+                !rendered.chars().any(|c| c.is_control() && c != '\n'),
+                "{}: {rendered:?}",
+                entry.name
+            );
         }
     }
 }
@@ -53,7 +58,8 @@ fn issue_2_a_file_with_an_error_gives_no_setup_at_all() {
     }
 }
 
-/// Compares the rendered complaints about one entry with `tests/malformed/NAME.txt`; `TALEA_UPDATE=1` rewrites it.
+/// Compares the rendered complaints about one entry with `tests/malformed/NAME.txt`;
+/// `TALEA_UPDATE=1` rewrites it.
 fn snapshot(entry: &str, file: &str) {
     let entries = entries();
     let found = entries.iter().find(|e| e.name == entry).expect("an entry of this name");
@@ -80,7 +86,8 @@ fn complaints_look_as_stored() {
 #[test]
 fn colours_are_only_there_when_asked_for() {
     let entries = entries();
-    let found = complaints(&entries.iter().find(|e| e.name == "an unknown key").expect("an entry").file);
+    let found =
+        complaints(&entries.iter().find(|e| e.name == "an unknown key").expect("an entry").file);
     let (plain, coloured) = (found[0].render(false), found[0].render(true));
     assert!(!plain.contains('\x1b') && coloured.contains("\x1b[1;31m"));
     let mut stripped = String::new();

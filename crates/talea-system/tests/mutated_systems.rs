@@ -1,7 +1,8 @@
-//! Sound systems with lines dropped, doubled, moved and given other values: what the parser of TOML lets through, and so what
-//! the reader, the checks of the core and the machine must stand.
+//! Sound systems with lines dropped, doubled, moved and given other values: what the parser of TOML
+//! lets through, and so what the reader, the checks of the core and the machine must stand.
 //!
-//! The mutations of bytes in `fuzz_smoke.rs` mostly end in the syntax; these keep it. `TALEA_FUZZ_ROUNDS` asks for more.
+//! The mutations of bytes in `fuzz_smoke.rs` mostly end in the syntax; these keep it.
+//! `TALEA_FUZZ_ROUNDS` asks for more.
 #![allow(clippy::disallowed_methods, reason = "seeds are files")]
 
 #[path = "../../../fuzz/harness/system.rs"]
@@ -72,8 +73,10 @@ const VALUES: &[&str] = &[
 
 fn seeds() -> Vec<String> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/seeds/system");
-    let mut paths: Vec<_> =
-        std::fs::read_dir(folder).expect("seeds").map(|entry| entry.expect("an entry").path()).collect();
+    let mut paths: Vec<_> = std::fs::read_dir(folder)
+        .expect("seeds")
+        .map(|entry| entry.expect("an entry").path())
+        .collect();
     paths.sort();
     let texts = paths.iter().map(|path| std::fs::read_to_string(path).expect("a seed"));
     texts.filter(|text| !text.contains('\0')).collect()
@@ -123,7 +126,8 @@ fn mutate(system: &mut Vec<Block>, pool: &[Vec<Block>], rng: &mut Rng) {
         // A key of any table.
         5 => {
             let key = &KEYS[rng.below(KEYS.len())];
-            let value = if rng.below(2) == 0 { key.example } else { VALUES[rng.below(VALUES.len())] };
+            let value =
+                if rng.below(2) == 0 { key.example } else { VALUES[rng.below(VALUES.len())] };
             if !key.example.starts_with('[') || key.example.starts_with("[\"") {
                 system[at].push(format!("{} = {value}", key.name));
             }

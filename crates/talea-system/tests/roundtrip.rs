@@ -5,8 +5,8 @@ mod common;
 use common::{names, target};
 use proptest::prelude::*;
 use talea_core::setup::{
-    Access, Band, Bound, Confine, Domain, EdfOptions, ForeignClass, ForeignOptions, FpLevels, FpOptions,
-    Groups, PluginKind, PluginSetup, Quota, RmOptions, RmTest, Root, Rule, Setup,
+    Access, Band, Bound, Confine, Domain, EdfOptions, ForeignClass, ForeignOptions, FpLevels,
+    FpOptions, Groups, PluginKind, PluginSetup, Quota, RmOptions, RmTest, Root, Rule, Setup,
 };
 use talea_core::{Charge, CpuSet, Priority, Span, Work};
 use talea_system::config::{self, DaemonSetup, Loaded, LogLevel};
@@ -43,7 +43,8 @@ fn path() -> impl Strategy<Value = String> {
 
 fn kind() -> impl Strategy<Value = PluginKind> {
     let confine = prop::sample::select(vec![Confine::Auto, Confine::Partition, Confine::Global]);
-    let test = prop::sample::select(vec![RmTest::Necessary, RmTest::LiuLayland, RmTest::Hyperbolic]);
+    let test =
+        prop::sample::select(vec![RmTest::Necessary, RmTest::LiuLayland, RmTest::Hyperbolic]);
     let class = prop::sample::select(vec![ForeignClass::Fifo, ForeignClass::Rr]);
     let foreign = (path(), anything(), 1_000_000_u64..=10_000_000_000, class).prop_map(
         |(module, argument, timeout, class)| ForeignOptions {
@@ -54,8 +55,8 @@ fn kind() -> impl Strategy<Value = PluginKind> {
         },
     );
     let levels = prop::sample::select(vec![FpLevels::Each, FpLevels::Common]);
-    let fixed =
-        (any::<bool>(), levels).prop_map(|(refuse_sharing, levels)| FpOptions { refuse_sharing, levels });
+    let fixed = (any::<bool>(), levels)
+        .prop_map(|(refuse_sharing, levels)| FpOptions { refuse_sharing, levels });
     prop_oneof![
         (proptest::option::of(charge(1 << 64)), confine)
             .prop_map(|(threshold, confine)| PluginKind::Edf(EdfOptions { threshold, confine })),
@@ -68,7 +69,8 @@ fn kind() -> impl Strategy<Value = PluginKind> {
 }
 
 fn plugin() -> impl Strategy<Value = PluginSetup> {
-    let cpus = proptest::collection::vec(0..CPUS, 1..6).prop_map(|cpus| cpus.into_iter().collect::<CpuSet>());
+    let cpus = proptest::collection::vec(0..CPUS, 1..6)
+        .prop_map(|cpus| cpus.into_iter().collect::<CpuSet>());
     (cpus, (1_u8..=99, 1_u8..=99), kind()).prop_map(|(cpus, (a, b), kind)| PluginSetup {
         name: String::new(),
         cpus,
@@ -119,9 +121,18 @@ fn quota() -> impl Strategy<Value = Quota> {
         1_u32..=1_000_000,
         1_u32..=1_000_000,
     )
-        .prop_map(|(sessions_per_user, sessions, specs_per_user, specs, requests_per_second, burst)| {
-            Quota { sessions_per_user, sessions, specs_per_user, specs, requests_per_second, burst }
-        })
+        .prop_map(
+            |(sessions_per_user, sessions, specs_per_user, specs, requests_per_second, burst)| {
+                Quota {
+                    sessions_per_user,
+                    sessions,
+                    specs_per_user,
+                    specs,
+                    requests_per_second,
+                    burst,
+                }
+            },
+        )
 }
 
 fn setup() -> impl Strategy<Value = Setup> {
@@ -134,16 +145,16 @@ fn setup() -> impl Strategy<Value = Setup> {
     plugins.prop_flat_map(|plugins| {
         let rules = proptest::collection::vec(rule(plugins.len()), 0..12);
         let words = (any::<bool>(), any::<bool>(), any::<bool>());
-        (Just(plugins), rules, words, quota()).prop_map(|(plugins, rules, (off, ruled, effective), quota)| {
-            Setup {
+        (Just(plugins), rules, words, quota()).prop_map(
+            |(plugins, rules, (off, ruled, effective), quota)| Setup {
                 plugins,
                 rules,
                 access: if off { Access::Off } else { Access::Rules },
                 root: if ruled { Root::Ruled } else { Root::Unrestricted },
                 groups: if effective { Groups::Effective } else { Groups::All },
                 quota,
-            }
-        })
+            },
+        )
     })
 }
 
@@ -151,20 +162,23 @@ fn daemon() -> impl Strategy<Value = DaemonSetup> {
     let id = || proptest::option::of(0..u32::MAX);
     let level = prop::sample::select(LogLevel::WORDS.map(|(_, level)| level).to_vec());
     (path(), 0_u32..=0o777, id(), id(), path(), level).prop_map(
-        |(socket, socket_mode, socket_owner, socket_group, state_directory, log_level)| DaemonSetup {
-            socket,
-            socket_mode,
-            socket_owner,
-            socket_group,
-            state_directory,
-            log_level,
+        |(socket, socket_mode, socket_owner, socket_group, state_directory, log_level)| {
+            DaemonSetup {
+                socket,
+                socket_mode,
+                socket_owner,
+                socket_group,
+                state_directory,
+                log_level,
+            }
         },
     )
 }
 
 fn load(text: &str) -> Loaded {
-    config::read(text, "talead.toml", &names(), &target(CPUS))
-        .unwrap_or_else(|found| panic!("{}\n{text}", talea_system::diagnostic::render(&found, false)))
+    config::read(text, "talead.toml", &names(), &target(CPUS)).unwrap_or_else(|found| {
+        panic!("{}\n{text}", talea_system::diagnostic::render(&found, false))
+    })
 }
 
 fn without_origins(mut setup: Setup) -> Setup {
@@ -229,8 +243,8 @@ fn decimals_are_written_as_short_as_people_write_them() {
 #[test]
 fn decimals_that_are_none_are_refused() {
     for text in [
-        "", ".", ".5", "5.", "1.2.3", "-0.5", "1e3", "7e-1", "inf", "nan", "+inf", "0x10", "1_0", "1024.1",
-        "1025",
+        "", ".", ".5", "5.", "1.2.3", "-0.5", "1e3", "7e-1", "inf", "nan", "+inf", "0x10", "1_0",
+        "1024.1", "1025",
     ] {
         assert!(parse_charge(text).is_err(), "{text}");
     }

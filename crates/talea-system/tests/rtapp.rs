@@ -1,5 +1,5 @@
-//! rt-app's JSON, imported: what a task can hold runs as rt-app would run it alone, and what it can't hold is refused with
-//! its place.
+//! rt-app's JSON, imported: what a task can hold runs as rt-app would run it alone, and what it
+//! can't hold is refused with its place.
 
 mod common;
 
@@ -37,7 +37,8 @@ fn ends(system: &System, name: &str) -> Vec<u64> {
 
 /// A workload of one FIFO thread, 100 ms long unless it says otherwise.
 fn one(thread: &str) -> System {
-    let start = "{\"global\": {\"duration\": 1, \"default_policy\": \"SCHED_FIFO\"}, \"tasks\": {\"t\": {";
+    let start =
+        "{\"global\": {\"duration\": 1, \"default_policy\": \"SCHED_FIFO\"}, \"tasks\": {\"t\": {";
     read(&import(&format!("{start}{thread}}}}}}}"), None))
 }
 
@@ -90,10 +91,12 @@ fn the_last_phase_may_go_on_for_ever() {
 fn a_thread_without_timers_is_one_job_that_suspends_itself() {
     let start = "{\"global\": {\"duration\": 1, \"default_policy\": \"SCHED_FIFO\"}, \"tasks\": {";
     let low = "\"low\": {\"priority\": 5, \"loop\": 3, \"run\": 1000, \"sleep\": 2000}";
-    let high =
-        format!("\"high\": {{\"priority\": 50, \"loop\": 1, \"delay\": 3500, \"run\": 1000, {TIMER}}}");
+    let high = format!(
+        "\"high\": {{\"priority\": 50, \"loop\": 1, \"delay\": 3500, \"run\": 1000, {TIMER}}}"
+    );
     let system = read(&import(&format!("{start}{low}, {high}}}}}"), None));
-    // Alone it would run at 0, 3 and 6 ms; from 3.5 to 4.5 the other one runs, so that its second sleep begins at 5.
+    // Alone it would run at 0, 3 and 6 ms; from 3.5 to 4.5 the other one runs, so that its second
+    // sleep begins at 5.
     assert_eq!(ends(&system, "low"), [8_000]);
     assert_eq!(ends(&system, "high"), [4_500]);
 }
@@ -116,16 +119,19 @@ fn locks_are_critical_sections_and_inherit_if_the_file_says_so() {
 
 #[test]
 fn classes_are_a_tree_deadline_above_fixed_priorities_above_the_fair_class() {
-    let thread =
-        |name: &str, rest: &str| format!("\"{name}\": {{{rest}, \"loop\": 1, \"run\": 4000, {TIMER}}}");
+    let thread = |name: &str, rest: &str| {
+        format!("\"{name}\": {{{rest}, \"loop\": 1, \"run\": 4000, {TIMER}}}")
+    };
     let threads = [
         thread("other", "\"policy\": \"SCHED_OTHER\""),
         thread("fifo", "\"policy\": \"SCHED_FIFO\", \"priority\": 30"),
         thread("rr", "\"policy\": \"SCHED_RR\", \"priority\": 40"),
         thread("dl", "\"policy\": \"SCHED_DEADLINE\", \"dl-runtime\": 4000, \"dl-period\": 10000"),
     ];
-    let text =
-        import(&format!("{{\"global\": {{\"duration\": 1}}, \"tasks\": {{{}}}}}", threads.join(", ")), None);
+    let text = import(
+        &format!("{{\"global\": {{\"duration\": 1}}, \"tasks\": {{{}}}}}", threads.join(", ")),
+        None,
+    );
     let system = read(&text);
     let last = ["dl", "rr", "fifo", "other"].map(|name| ends(&system, name)[0]);
     assert_eq!(last, [4_000, 8_000, 12_000, 16_000], "{text}");
@@ -160,10 +166,11 @@ fn two_threads_of_one_name_are_two_tasks() {
 
 #[test]
 fn what_is_held_differently_is_said() {
-    let thread =
-        "\"t\": {\"priority\": 5, \"runtime\": 1000, \"timer\": {\"ref\": \"unique\", \"period\": 10000}}";
+    let thread = "\"t\": {\"priority\": 5, \"runtime\": 1000, \"timer\": {\"ref\": \"unique\", \"period\": 10000}}";
     let text = import(&format!("{{\"tasks\": {{{thread}}}}}"), None);
-    for note in ["relative timers", "the fair class", "nice values", "`runtime` is work", "names no CPUs"] {
+    for note in
+        ["relative timers", "the fair class", "nice values", "`runtime` is work", "names no CPUs"]
+    {
         assert!(
             text.lines().any(|line| line.starts_with("# Note: ") && line.contains(note)),
             "{note}:\n{text}"
@@ -176,10 +183,15 @@ fn what_is_held_differently_is_said() {
 fn ends_queues_locks_and_groups_that_differ_are_said_too() {
     let notes = |threads: &str| {
         let text = import(
-            &format!("{{\"global\": {{\"default_policy\": \"SCHED_FIFO\"}}, \"tasks\": {{{threads}}}}}"),
+            &format!(
+                "{{\"global\": {{\"default_policy\": \"SCHED_FIFO\"}}, \"tasks\": {{{threads}}}}}"
+            ),
             None,
         );
-        text.lines().filter(|line| line.starts_with("# Note: ")).map(str::to_owned).collect::<String>()
+        text.lines()
+            .filter(|line| line.starts_with("# Note: "))
+            .map(str::to_owned)
+            .collect::<String>()
     };
     let timed = |rest: &str| format!("\"t\": {{{rest}, \"run\": 1000, {TIMER}}}");
     let ends = "ends after more than 10 s";
@@ -189,7 +201,9 @@ fn ends_queues_locks_and_groups_that_differ_are_said_too() {
     assert!(!notes("\"t\": {\"loop\": 10, \"run\": 1000000}").contains(ends));
     let queue = "share a queue";
     let round = |priority: u8, cpus: &str| {
-        let thread = format!("\"u\": {{\"policy\": \"SCHED_RR\", \"priority\": {priority}, \"cpus\": {cpus}");
+        let thread = format!(
+            "\"u\": {{\"policy\": \"SCHED_RR\", \"priority\": {priority}, \"cpus\": {cpus}"
+        );
         format!("{}, {thread}, \"run\": 1000, {TIMER}}}", timed("\"priority\": 10, \"cpus\": [0]"))
     };
     assert!(notes(&round(10, "[0]")).contains(queue));
@@ -247,14 +261,19 @@ fn loops_and_sizes_are_bounded() {
         let file = format!("{{\"tasks\": {{\"t\": {{{thread}}}}}}}");
         assert!(!complaints(file.as_bytes()).is_empty(), "{thread}");
     }
-    // Ten thousand copies, each with a list of ten thousand times: what is written stops at the size of a file.
+    // Ten thousand copies, each with a list of ten thousand times: what is written stops at the
+    // size of a file.
     let class = "\"policy\": \"SCHED_DEADLINE\", \"dl-runtime\": 5, \"dl-period\": 10";
     let thread = format!("{class}, \"instance\": 10000, \"loop\": 10000, \"run\": 1, {TIMER}");
     let found = complaints(format!("{{\"tasks\": {{\"t\": {{{thread}}}}}}}").as_bytes());
-    assert!(found.iter().any(|found| found.what.contains("is larger than 1048576 bytes")), "{found:?}");
+    assert!(
+        found.iter().any(|found| found.what.contains("is larger than 1048576 bytes")),
+        "{found:?}"
+    );
     // As many threads of one name.
     let threads = vec!["\"t\":{\"run\":1,\"loop\":1}"; 10_000].join(",");
-    let file = format!("{{\"global\":{{\"default_policy\":\"SCHED_FIFO\"}},\"tasks\":{{{threads}}}}}");
+    let file =
+        format!("{{\"global\":{{\"default_policy\":\"SCHED_FIFO\"}},\"tasks\":{{{threads}}}}}");
     let _ = complaints(file.as_bytes());
     assert!(!complaints(" ".repeat(2 << 20).as_bytes()).is_empty());
     assert!(!complaints("[".repeat(1 << 19).as_bytes()).is_empty());

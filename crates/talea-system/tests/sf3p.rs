@@ -1,5 +1,5 @@
-//! SF3P's XML, imported: its six examples run as their hand tables say (S1), and what can't be held is refused with its
-//! place (S22).
+//! SF3P's XML, imported: its six examples run as their hand tables say (S1), and what can't be held
+//! is refused with its place (S22).
 
 mod common;
 
@@ -13,7 +13,8 @@ use talea_system::{Diagnostic, diagnostic};
 const MS: u64 = 1_000_000;
 
 fn import(name: &str, text: &str) -> String {
-    sf3p(File { origin: name, text }).unwrap_or_else(|found| panic!("{}", diagnostic::render(&found, false)))
+    sf3p(File { origin: name, text })
+        .unwrap_or_else(|found| panic!("{}", diagnostic::render(&found, false)))
 }
 
 fn read(text: &str) -> System {
@@ -28,7 +29,8 @@ fn ends(name: &str, text: &str) -> Vec<Vec<u64>> {
     let [root] = &system.roots[..] else { panic!("{name} has one CPU") };
     let mut jobs = Jobs::default();
     let load = root.workload(system.seed);
-    World::new(root.tree.build().expect("a tree"), 1, &load).run(Time::ZERO + system.duration, &mut jobs);
+    World::new(root.tree.build().expect("a tree"), 1, &load)
+        .run(Time::ZERO + system.duration, &mut jobs);
     // In the order of the file, whatever tree they stand in.
     let mut found = vec![Vec::new(); root.tasks.len()];
     for job in &jobs.ended {
@@ -108,7 +110,10 @@ fn sf3p_d8_rate_monotonic_orders_by_the_period_of_the_worker_and_says_so() {
         worker(10)
     );
     let text = import("rm.xml", &text);
-    assert!(text.contains("policy = \"rm\"") && text.contains("# Note: RateMonotonic orders by"), "{text}");
+    assert!(
+        text.contains("policy = \"rm\"") && text.contains("# Note: RateMonotonic orders by"),
+        "{text}"
+    );
 }
 
 /// What stands between doesn't hide a worker from who orders by it.
@@ -124,11 +129,15 @@ fn who_orders_by_a_period_or_a_deadline_asks_at_any_distance() {
     };
     let period = "<criteria type=\"inclusive\"><period value=\"20\" units=\"ms\"/></criteria>";
     let found = complaints(under("RateMonotonic", period).as_bytes());
-    assert!(found.len() == 1 && found[0].what.contains("scheduled by a period of 20ms"), "{found:?}");
+    assert!(
+        found.len() == 1 && found[0].what.contains("scheduled by a period of 20ms"),
+        "{found:?}"
+    );
     assert_eq!(complaints(under("FIFO", period).as_bytes()), [], "nobody asks");
     let text = import("edf.xml", &under("EDF", ""));
     assert!(text.contains("# Note: EDF orders by the workers' deadlines"), "{text}");
-    let same = "<criteria type=\"inclusive\"><relative_deadline value=\"60\" units=\"ms\"/></criteria>";
+    let same =
+        "<criteria type=\"inclusive\"><relative_deadline value=\"60\" units=\"ms\"/></criteria>";
     assert!(!import("edf.xml", &under("EDF", same)).contains("# Note: "));
 }
 
@@ -153,11 +162,16 @@ fn s22_sf3p_d6_d10_every_malformed_file_is_refused_with_place_reason_and_remedy(
 fn depth_and_size_are_bounded() {
     let open = "<runnable type=\"scheduler\" algorithm=\"EDF\">";
     for depth in [10, 200, 20_000] {
-        let text = format!("<simulation>{}{}</simulation>", open.repeat(depth), "</runnable>".repeat(depth));
+        let text = format!(
+            "<simulation>{}{}</simulation>",
+            open.repeat(depth),
+            "</runnable>".repeat(depth)
+        );
         assert!(!complaints(text.as_bytes()).is_empty());
     }
     assert!(!complaints(" ".repeat(2 << 20).as_bytes()).is_empty());
     assert!(!complaints("<a>".repeat(100_000).as_bytes()).is_empty());
-    let bomb = "<!DOCTYPE a [<!ENTITY b \"ha\"><!ENTITY c \"&b;&b;\">]><simulation>&c;</simulation>";
+    let bomb =
+        "<!DOCTYPE a [<!ENTITY b \"ha\"><!ENTITY c \"&b;&b;\">]><simulation>&c;</simulation>";
     assert!(!complaints(bomb.as_bytes()).is_empty());
 }

@@ -28,7 +28,8 @@ fn read(name: &str) -> System {
     system::read(&text, name, &Shipped).unwrap_or_else(|found| panic!("{name}: {found:#?}"))
 }
 
-/// Late jobs in thousandths, per scheduler that the tasks stand in directly, after the file's duration.
+/// Late jobs in thousandths, per scheduler that the tasks stand in directly, after the file's
+/// duration.
 fn misses(system: &System) -> BTreeMap<String, u64> {
     let mut sums: BTreeMap<String, (u64, u64)> = BTreeMap::new();
     for root in &system.roots {
@@ -64,7 +65,11 @@ fn s11_table_2_the_flight_management_misses_what_the_paper_says_it_must() {
         [misses["B"], misses["D"], misses["A"]]
     };
     for config in ["c1", "c2", "c3"] {
-        assert_eq!(per_mille(&format!("fms-{config}-average.toml")), [0, 0, 0], "{config} at average cost");
+        assert_eq!(
+            per_mille(&format!("fms-{config}-average.toml")),
+            [0, 0, 0],
+            "{config} at average cost"
+        );
     }
     // checklists/sf3p.md, 1.6: C1 0/92.5/0; C2 88.9/92.5/0; C3 1.7/7.5/56.7.
     assert_eq!(per_mille("fms-c1-worst.toml"), [0, 925, 0]);
@@ -77,8 +82,8 @@ fn run(system: &System) -> Vec<(String, Vec<Completion>, u64)> {
     let mut all = Vec::new();
     for root in &system.roots {
         let machine = root.tree.build().expect("a sound tree");
-        let mut world =
-            World::new(machine, root.tree.cpus, &root.workload(system.seed)).within(&root.surroundings);
+        let mut world = World::new(machine, root.tree.cpus, &root.workload(system.seed))
+            .within(&root.surroundings);
         let mut jobs = Jobs::default();
         let end = Time::ZERO + system.duration;
         world.run(end, &mut jobs);
@@ -110,11 +115,20 @@ fn holds(name: &str) {
     for expectation in &system.expectations {
         let about = || all.iter().filter(|(task, ..)| expectation.is_about(task));
         let late: u64 = about()
-            .map(|(_, jobs, overdue)| jobs.iter().filter(|job| job.is_late()).count() as u64 + overdue)
+            .map(|(_, jobs, overdue)| {
+                jobs.iter().filter(|job| job.is_late()).count() as u64 + overdue
+            })
             .sum();
-        let worst = about().flat_map(|(_, jobs, _)| jobs).map(Completion::response).max().expect("a job");
-        assert!(expectation.misses.is_none_or(|most| late <= most), "{name}: {expectation:?}: {late} late");
-        assert!(expectation.response.is_none_or(|most| worst <= most), "{name}: {expectation:?}: {worst}");
+        let worst =
+            about().flat_map(|(_, jobs, _)| jobs).map(Completion::response).max().expect("a job");
+        assert!(
+            expectation.misses.is_none_or(|most| late <= most),
+            "{name}: {expectation:?}: {late} late"
+        );
+        assert!(
+            expectation.response.is_none_or(|most| worst <= most),
+            "{name}: {expectation:?}: {worst}"
+        );
     }
 }
 
@@ -122,20 +136,24 @@ fn holds(name: &str) {
 fn y6_y7_versions_and_accelerators_of_a_file_are_chosen_by_each_of_the_five_methods() {
     holds("versions.toml");
     let text = shipped("versions.toml").expect("it is there");
-    let by =
-        |selection: &str| responses(&parsed(&text.replace("selection = \"energy\"", selection)), "detect");
-    // The battery of 25 no longer holds the 30 of the accelerator's version, one of 10 only the 5 of the coarse one. At 0, 80
-    // and 160 ms the accelerator is taken by `show`, whose deadline is earlier.
+    let by = |selection: &str| {
+        responses(&parsed(&text.replace("selection = \"energy\"", selection)), "detect")
+    };
+    // The battery of 25 no longer holds the 30 of the accelerator's version, one of 10 only the 5
+    // of the coarse one. At 0, 80 and 160 ms the accelerator is taken by `show`, whose deadline is
+    // earlier.
     assert_eq!(by("selection = \"energy\""), [20, 5, 20, 5, 20, 20, 20, 20, 8, 8]);
     assert_eq!(by("selection = \"declared\""), [20, 5, 20, 5, 20, 5, 20, 5, 20, 5]);
     // Time only, then energy only.
     assert_eq!(by("selection = \"trade-off\"\nweight = 0"), [8, 5, 8, 5, 8, 5, 8, 5, 8, 5]);
     assert_eq!(by("selection = \"trade-off\"\nweight = 1000"), [8; 10]);
-    // From 200 ms on mode 1, for which the accelerator's version is not meant; and bit 7 is not permitted any more.
+    // From 200 ms on mode 1, for which the accelerator's version is not meant; and bit 7 is not
+    // permitted any more.
     assert_eq!(by("selection = \"mode\""), [20, 5, 20, 5, 20, 20, 20, 20, 20, 20]);
     assert_eq!(by("selection = \"mask\""), [20, 5, 20, 5, 20, 5, 8, 5, 8, 5]);
     // The fifth method is a function that a program has registered.
-    let registry = Registry::new().selection("coarsest", |of| of.iter().map(|(at, _)| at).next_back());
+    let registry =
+        Registry::new().selection("coarsest", |of| of.iter().map(|(at, _)| at).next_back());
     let own = text.replace("\"energy\"", "\"coarsest\"");
     let system = system::read_with(&own, "own.toml", &(), &registry).expect("a system");
     assert_eq!(responses(&system, "detect"), [8; 10]);
@@ -147,12 +165,14 @@ fn y6_y7_versions_and_accelerators_of_a_file_are_chosen_by_each_of_the_five_meth
 fn y9_y10_a_graph_of_a_file_is_activated_by_its_channels() {
     holds("graph.toml");
     let text = shipped("graph.toml").expect("it is there");
-    let count =
-        |text: &str| -> Vec<usize> { run(&parsed(text)).iter().map(|(_, jobs, _)| jobs.len()).collect() };
+    let count = |text: &str| -> Vec<usize> {
+        run(&parsed(text)).iter().map(|(_, jobs, _)| jobs.len()).collect()
+    };
     // Every second fusion is recorded.
     assert_eq!(count(&text), [25, 25, 25, 12]);
     // Of four jobs the camera shows nothing in two, and two pictures in one.
-    let uneven = text.replace("to = \"fusion\"\nsize = 4", "to = \"fusion\"\nsize = 4\npush = [1, 0, 0, 2]");
+    let uneven =
+        text.replace("to = \"fusion\"\nsize = 4", "to = \"fusion\"\nsize = 4\npush = [1, 0, 0, 2]");
     assert_eq!(count(&uneven), [25, 25, 19, 9]);
     // What nobody takes out fills the channel, and what does not fit is lost.
     let full = text.replace("to = \"fusion\"\nsize = 4", "to = \"fusion\"\nsize = 4\npop = [0]");
@@ -163,7 +183,9 @@ fn y9_y10_a_graph_of_a_file_is_activated_by_its_channels() {
     let specs: Vec<_> = tree
         .nodes()
         .filter_map(|(_, node)| match &node.body {
-            Body::Task(spec) => Some((spec.name.as_str(), spec.period.as_ns() / 1_000_000, spec.priority)),
+            Body::Task(spec) => {
+                Some((spec.name.as_str(), spec.period.as_ns() / 1_000_000, spec.priority))
+            }
             Body::Scheduler(_) => None,
         })
         .collect();
@@ -221,7 +243,9 @@ fn y9_what_a_node_of_a_file_does_not_say_is_its_roots() {
     );
     let ms = |ns: u64| ns / 1_000_000;
     let seen = system.roots[0].tree.nodes().filter_map(|(_, node)| match &node.body {
-        Body::Task(spec) => Some((ms(spec.period.as_ns()), ms(spec.deadline.as_ns()), spec.priority)),
+        Body::Task(spec) => {
+            Some((ms(spec.period.as_ns()), ms(spec.deadline.as_ns()), spec.priority))
+        }
         Body::Scheduler(_) => None,
     });
     assert_eq!(seen.collect::<Vec<_>>(), [(20, 15, 7), (20, 15, 7), (20, 12, 3)]);
@@ -235,7 +259,8 @@ fn shared_resources_of_a_file_follow_their_protocol() {
         let system = parsed(&text.replace("\"inheritance\"", protocol));
         (responses(&system, "high")[0], responses(&system, "middle")[0])
     };
-    // `low` has had the bus from 2 to 5 ms when `high` comes, 5 ms of its section are left when it asks at 6 ms.
+    // `low` has had the bus from 2 to 5 ms when `high` comes, 5 ms of its section are left when it
+    // asks at 6 ms.
     assert_eq!(by("\"inheritance\""), (10, 39));
     assert_eq!(by("\"ceiling\""), (10, 39));
     // `middle` comes at 6 ms, and everybody waits for its 30 ms.
@@ -249,7 +274,8 @@ fn y5_affinities_of_a_file_bind() {
     holds("affinity.toml");
     let all = run(&read("affinity.toml"));
     let cpus = |task: &str| {
-        let of = all.iter().filter(|(name, ..)| name.starts_with(task)).flat_map(|(_, jobs, _)| jobs);
+        let of =
+            all.iter().filter(|(name, ..)| name.starts_with(task)).flat_map(|(_, jobs, _)| jobs);
         of.map(|job| job.cpu.0).collect::<BTreeSet<u32>>()
     };
     assert_eq!(cpus("motor"), BTreeSet::from([0]));
@@ -264,8 +290,9 @@ fn overheads_and_holes_of_a_file_take_time_and_no_budget() {
     let text = shipped("spoiled.toml").expect("it is there");
     let (spoiled, from) = (parsed(&text), text.find("[overheads]").expect("it has some"));
     let good = parsed(&text[..from]);
-    let exact =
-        |system: &System| -> Vec<u64> { run(system)[0].1.iter().map(|job| job.response().as_ns()).collect() };
+    let exact = |system: &System| -> Vec<u64> {
+        run(system)[0].1.iter().map(|job| job.response().as_ns()).collect()
+    };
     assert!(exact(&good).iter().all(|&ns| ns == 2_000_000));
     // An arrival, an order two levels deep, a change of job.
     assert_eq!(exact(&spoiled)[1], 2_000_000 + 2_000 + 1_000 + 100 + 3_000);
@@ -297,7 +324,8 @@ fn l19_a_file_names_a_server_that_the_program_has_registered() {
             self.0
         }
     }
-    let registry = Registry::new().server("open", |of: &Reservation| Box::new(Open(Time::ZERO + of.period)));
+    let registry =
+        Registry::new().server("open", |of: &Reservation| Box::new(Open(Time::ZERO + of.period)));
     let text = shipped("spoiled.toml").expect("it is there").replace("\"sporadic\"", "\"open\"");
     let system = system::read_with(&text, "own.toml", &(), &registry).expect("a system");
     let server = system.roots[0].tree.nodes().find_map(|(_, node)| match &node.body {
@@ -308,7 +336,10 @@ fn l19_a_file_names_a_server_that_the_program_has_registered() {
     assert_ne!(server.map(|of| of.kind), Some(Kind::Sporadic));
     assert!(run(&system).iter().all(|(_, jobs, _)| !jobs.is_empty()));
     let found = system::read(&text, "own.toml", &()).expect_err("nobody knows it");
-    assert!(found[0].what.contains("`open`") && found[0].remedy.contains("\"deferrable\""), "{found:?}");
+    assert!(
+        found[0].what.contains("`open`") && found[0].remedy.contains("\"deferrable\""),
+        "{found:?}"
+    );
 }
 
 /// Files by their names.
@@ -324,8 +355,14 @@ impl Include for Files {
 #[test]
 fn l11_a_part_that_two_teams_include_is_read_once() {
     let files = Files(&[
-        ("a.toml", "include = [\"cpu.toml\"]\n[[task]]\nname = \"a\"\nperiod = \"9ms\"\ncost = \"1ms\"\n"),
-        ("b.toml", "include = [\"cpu.toml\"]\n[[task]]\nname = \"b\"\nperiod = \"9ms\"\ncost = \"1ms\"\n"),
+        (
+            "a.toml",
+            "include = [\"cpu.toml\"]\n[[task]]\nname = \"a\"\nperiod = \"9ms\"\ncost = \"1ms\"\n",
+        ),
+        (
+            "b.toml",
+            "include = [\"cpu.toml\"]\n[[task]]\nname = \"b\"\nperiod = \"9ms\"\ncost = \"1ms\"\n",
+        ),
         ("cpu.toml", "[[scheduler]]\nname = \"cpu\"\npolicy = \"edf\"\n"),
     ]);
     let all = "include = [\"a.toml\", \"b.toml\", \"cpu.toml\"]\n";
@@ -368,7 +405,8 @@ fn s19_a_name_that_files_know_already_means_nothing_else_in_any_program() {
     use talea_core::{sched, server};
     let policy: sched::Maker = |_| unreachable!("never built");
     let server: server::Maker = |_| unreachable!("never built");
-    let registry = || Registry::new().policy("mine", policy).server("own", server).selection("odd", |_| None);
+    let registry =
+        || Registry::new().policy("mine", policy).server("own", server).selection("odd", |_| None);
     assert_eq!(registry().servers().count(), 1);
     let taken: [fn(Registry, sched::Maker, server::Maker) -> Registry; 6] = [
         |registry, policy, _| registry.policy("edf", policy),

@@ -1,9 +1,11 @@
 //! EDF-US, a policy from outside for two CPUs: heavy tasks first, the others by deadline.
 //!
-//! Srinivasan and Baruah, Information Processing Letters 84(2), 2002, with their threshold of m / (2m - 1) for m CPUs, here two: a set of implicit
-//! deadlines that needs no more than 4/3 of them misses nothing where jobs may migrate. Plain EDF promises no more than one CPU's worth, however many there
-//! are: light tasks keep a heavy one waiting (Dhall and Liu, 1978). Needs to know what jobs cost. Promises nothing of who is lent a deadline:
-//! heavy is who is, and not who is waited for.
+//! Srinivasan and Baruah, Information Processing Letters 84(2), 2002, with their threshold of m /
+//! (2m - 1) for m CPUs, here two: a set of implicit deadlines that needs no more than 4/3 of them
+//! misses nothing where jobs may migrate. Plain EDF promises no more than one CPU's worth, however
+//! many there are: light tasks keep a heavy one waiting (Dhall and Liu, 1978). Needs to know what
+//! jobs cost. Promises nothing of who is lent a deadline: heavy is who is, and not who is waited
+//! for.
 
 use talea_core::Time;
 use talea_core::heap::Heap;
@@ -31,8 +33,9 @@ impl EdfUs {
 
 impl Scheduler for EdfUs {
     fn admit(&mut self, who: &Newcomer) -> Result<(), String> {
-        let cost =
-            who.cost.ok_or("nobody has said its cost; give each version one, or a scheduler a server")?;
+        let cost = who
+            .cost
+            .ok_or("nobody has said its cost; give each version one, or a scheduler a server")?;
         // Of a deadline shorter than the period, density instead of utilisation.
         let time = who.criteria.period.min(who.criteria.relative_deadline);
         self.heavy.push(u128::from(cost.as_ns()) * 3 > u128::from(time.as_ns()) * 2);

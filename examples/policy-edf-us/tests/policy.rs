@@ -19,7 +19,9 @@ fn world(policy: Policy, tasks: &[(u64, u64)]) -> World {
         let mut spec = TaskSpec::new("task", Span::from_ns(period * MS));
         spec.cost = Some(Work::from_ns(cost * MS));
         tree.task(Tree::ROOT, spec);
-        workload.sources.push(Source::periodic(Span::from_ns(period * MS), Work::from_ns(cost * MS)));
+        workload
+            .sources
+            .push(Source::periodic(Span::from_ns(period * MS), Work::from_ns(cost * MS)));
     }
     World::new(tree.build().expect("a tree"), CPUS, &workload)
 }
@@ -127,6 +129,7 @@ fn y21_whose_cost_nobody_has_said_is_refused() {
 #[test]
 fn y21_a_policy_is_small() {
     let source = include_str!("../src/lib.rs");
-    let code = source.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("//"));
+    let code =
+        source.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("//"));
     assert!(code.count() < 80, "the checklist's level for an example policy");
 }

@@ -1,8 +1,9 @@
 //! Least laxity first, a policy from outside: whoever has the least time to spare runs.
 //!
-//! Mok and Dertouzos, 1978. Laxity is the time to the deadline less the work that is left; so the order is that of the latest
-//! moments at which jobs must begin, and only that of the job that runs moves. Equals would change places all the
-//! time: a place is kept for a whole `GRAIN` of work. Optimal on one CPU, up to the grain; needs to know what jobs cost.
+//! Mok and Dertouzos, 1978. Laxity is the time to the deadline less the work that is left; so the
+//! order is that of the latest moments at which jobs must begin, and only that of the job that runs
+//! moves. Equals would change places all the time: a place is kept for a whole `GRAIN` of work.
+//! Optimal on one CPU, up to the grain; needs to know what jobs cost.
 
 use talea_core::heap::Heap;
 use talea_core::sched::{Child, Entry, Newcomer, Resched, Scheduler};
@@ -30,7 +31,8 @@ impl Llf {
 
 impl Scheduler for Llf {
     fn admit(&mut self, who: &Newcomer) -> Result<(), String> {
-        let cost = who.cost.ok_or("nobody has said its cost; give a task one, a scheduler a server")?;
+        let cost =
+            who.cost.ok_or("nobody has said its cost; give a task one, a scheduler a server")?;
         let entry = Entry { child: who.child, job: 0, since: 0, criteria: who.criteria };
         self.jobs.push((cost, cost, entry));
         Ok(())

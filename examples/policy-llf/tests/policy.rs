@@ -21,7 +21,9 @@ fn world(policy: Policy, tasks: &[(u64, u64, u64)]) -> World {
         spec.deadline = Span::from_ns(deadline * MS);
         spec.cost = Some(Work::from_ns(cost * MS));
         tree.task(Tree::ROOT, spec);
-        workload.sources.push(Source::periodic(Span::from_ns(period * MS), Work::from_ns(cost * MS)));
+        workload
+            .sources
+            .push(Source::periodic(Span::from_ns(period * MS), Work::from_ns(cost * MS)));
     }
     World::new(tree.build().expect("a tree"), 1, &workload)
 }
@@ -42,7 +44,9 @@ fn plainly(tasks: &[(u64, u64, u64)], until: u64) -> Vec<Vec<u64>> {
     // (task, absolute deadline, what is left)
     let mut jobs: Vec<(usize, u64, u64)> = vec![];
     for now in 0..until {
-        for (task, &(_, cost, deadline)) in tasks.iter().enumerate().filter(|(_, of)| now % of.0 == 0) {
+        for (task, &(_, cost, deadline)) in
+            tasks.iter().enumerate().filter(|(_, of)| now % of.0 == 0)
+        {
             jobs.push((task, now + deadline, cost));
         }
         let first = |of: &(usize, u64, u64)| !jobs.iter().any(|job| job.0 == of.0 && job.1 < of.1);
@@ -83,7 +87,8 @@ fn l8_it_keeps_the_contract_of_all_policies() {
 fn s19_equals_take_turns_of_a_grain_and_the_tightest_goes_first() {
     // Latest begins: 7 and 7, then 8 and 7, ...: they change places every millisecond.
     assert_eq!(ends(POLICY, &[(20, 3, 10), (20, 3, 10)], 20), [[5], [6]]);
-    // EDF runs the earlier deadline; the other one has less time to spare, 3 ms to 8, until 5 ms of it are done.
+    // EDF runs the earlier deadline; the other one has less time to spare, 3 ms to 8, until 5 ms of
+    // it are done.
     let tasks = [(20, 2, 10), (20, 8, 11)];
     assert_eq!(ends(Policy::Edf, &tasks, 20), [[2], [10]]);
     assert_eq!(ends(POLICY, &tasks, 20), [[8], [10]]);
@@ -118,7 +123,9 @@ fn s19_a_job_is_one_by_its_number_and_not_by_its_deadline() {
     let mut policy = make(2);
     for child in 0..2 {
         let cost = Some(Work::from_ns(8 * MS));
-        policy.admit(&Newcomer { child, name: "task", criteria: Criteria::LEAST, cost }).expect("a child");
+        policy
+            .admit(&Newcomer { child, name: "task", criteria: Criteria::LEAST, cost })
+            .expect("a child");
     }
     let mut tell = |told: Entry, used: u64| {
         let _ = policy.update(Time::ZERO, &told);
@@ -189,8 +196,9 @@ fn s19_what_a_holder_is_lent_does_not_make_it_begin_anew() {
     world.run(Time::from_ns(50 * MS), &mut jobs);
     let mut ends = [0; 3];
     jobs.ended.iter().for_each(|job| ends[job.task.0 as usize] = job.end.as_ns() / MS);
-    // From 7 on the holder has a deadline of 40, and 9 ms left. At 8 it must begin at 32, the third at 28 and, done, at 31; with
-    // all of its 15 ms it would have to at 26. The section ends at 17, and who waited comes first again.
+    // From 7 on the holder has a deadline of 40, and 9 ms left. At 8 it must begin at 32, the third
+    // at 28 and, done, at 31; with all of its 15 ms it would have to at 26. The section ends at 17,
+    // and who waited comes first again.
     assert_eq!(ends, [22, 20, 11]);
 }
 
@@ -206,7 +214,8 @@ fn s19_l8_in_a_tree_of_three_levels_that_a_system_file_describes() {
     let mut world = World::new(machine, 1, &root.workload(system.seed));
     let mut counters = Counters::new(root.tasks.len());
     world.run(Time::ZERO + system.duration, &mut counters);
-    let done: Vec<(u64, u64)> = counters.tasks.iter().map(|count| (count.completed, count.late)).collect();
+    let done: Vec<(u64, u64)> =
+        counters.tasks.iter().map(|count| (count.completed, count.late)).collect();
     assert_eq!(done, [(100, 0), (25, 0), (25, 0)]);
 }
 
@@ -223,5 +232,8 @@ fn l8_whom_it_does_not_take_is_refused_where_it_stands() {
     );
     // Whoever does not know the policy says what it knows.
     let found = system::read(SYSTEM, "system.toml", &()).expect_err("refused");
-    assert!(found[0].what.contains("`llf`") && found[0].remedy.contains("\"edf\", \"fp\""), "{found:?}");
+    assert!(
+        found[0].what.contains("`llf`") && found[0].remedy.contains("\"edf\", \"fp\""),
+        "{found:?}"
+    );
 }

@@ -1,5 +1,6 @@
-//! What is sent to the ground: what was seen, where, how fast it drifts, and the picture for a person to judge. In secure mode
-//! encrypted with AES-128 in counter mode; the number of the frame makes each counter's start another one.
+//! What is sent to the ground: what was seen, where, how fast it drifts, and the picture for a
+//! person to judge. In secure mode encrypted with AES-128 in counter mode; the number of the frame
+//! makes each counter's start another one.
 //!
 //! Nothing proves to the ground who has sent it: a real drone would add a code of authentication.
 
@@ -101,7 +102,8 @@ impl Alarm {
         }
         let picture = pictures.pop().ok_or("no picture")?;
         let sightings = told.into_iter().zip(pictures);
-        let sighting = |((kind, position, drift), picture)| Sighting { kind, position, drift, picture };
+        let sighting =
+            |((kind, position, drift), picture)| Sighting { kind, position, drift, picture };
         Ok(Alarm { frame, sightings: sightings.map(sighting).collect(), picture })
     }
 }
@@ -129,8 +131,12 @@ mod tests {
         let mut picture = Picture::new(20, 10);
         picture.set(3, 3, 200);
         let position = Position { latitude: -5, longitude: 70_000_000 };
-        let sighting =
-            |kind| Sighting { kind, position, drift: Drift { x: 4, y: -2 }, picture: picture.clone() };
+        let sighting = |kind| Sighting {
+            kind,
+            position,
+            drift: Drift { x: 4, y: -2 },
+            picture: picture.clone(),
+        };
         let sightings = vec![sighting(Kind::Boat), sighting(Kind::Flotsam)];
         Alarm { frame: 7, sightings, picture: picture.clone() }
     }
@@ -161,7 +167,8 @@ mod tests {
 
     #[test]
     fn it_is_the_cipher_of_nist() {
-        // SP 800-38A, F.5.1: its counter starts in the middle, which a start of ours never does; the first block says it.
+        // SP 800-38A, F.5.1: its counter starts in the middle, which a start of ours never does;
+        // the first block says it.
         let key = 0x2b7e_1516_28ae_d2a6_abf7_1588_09cf_4f3c_u128.to_be_bytes();
         let start = 0xf0f1_f2f3_f4f5_f6f7_f8f9_fafb_fcfd_feff_u128.to_be_bytes();
         let mut block = 0x6bc1_bee2_2e40_9f96_e93d_7e11_7393_172a_u128.to_be_bytes();

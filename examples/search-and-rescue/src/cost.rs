@@ -1,10 +1,11 @@
-//! What the functions take on this machine, and what follows from it: how long a frame is here, and how fast the device that is
-//! emulated.
+//! What the functions take on this machine, and what follows from it: how long a frame is here, and
+//! how fast the device that is emulated.
 //!
-//! The paper's costs are in a drawing only, and of another machine. Here everything is derived from what the functions cost on
-//! this one: the device does a detection in a quarter of the time that a CPU takes, a highlight or a speed in two thirds (they are
-//! small: most of it is the way there and back); and a frame has [`Costs::period`]. So the schedule is the same on fast machines
-//! and slow ones, in another time.
+//! The paper's costs are in a drawing only, and of another machine. Here everything is derived from
+//! what the functions cost on this one: the device does a detection in a quarter of the time that a
+//! CPU takes, a highlight or a speed in two thirds (they are small: most of it is the way there and
+//! back); and a frame has [`Costs::period`]. So the schedule is the same on fast machines and slow
+//! ones, in another time.
 
 use crate::alarm::{Alarm, KEY, Sighting};
 use crate::detect::{self, Object};
@@ -59,7 +60,8 @@ fn joined<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
 
 /// The fullest frame, what is in it, and the one before.
 fn fullest(frames: &[Picture]) -> (&Picture, &Picture, Vec<Object>) {
-    let number = (1..frames.len()).max_by_key(|&frame| scene::things(frame as u32).len()).unwrap_or(1);
+    let number =
+        (1..frames.len()).max_by_key(|&frame| scene::things(frame as u32).len()).unwrap_or(1);
     let (before, now) = (&frames[number - 1], &frames[number]);
     (before, now, detect::on_accelerator(now))
 }
@@ -96,9 +98,11 @@ impl Costs {
                 ]
             });
             let [detect, plain, encrypted, messages] = joined(alone);
-            let beside = scope.spawn(|| spent(last, || _ = black_box(highlight::on_cpu(now, &object))));
-            let speed = scope
-                .spawn(|| spent(first, || _ = black_box(speed::on_cpu(before, now, &object, scene::PACE))));
+            let beside =
+                scope.spawn(|| spent(last, || _ = black_box(highlight::on_cpu(now, &object))));
+            let speed = scope.spawn(|| {
+                spent(first, || _ = black_box(speed::on_cpu(before, now, &object, scene::PACE)))
+            });
             let (highlight, speed) = (joined(beside), joined(speed));
             Costs { detect, highlight, speed, plain, encrypted, messages }
         })
@@ -119,8 +123,8 @@ impl Costs {
         self.speed * 2 / 3
     }
 
-    /// What a frame with four objects takes with versions of one kind only, on two CPUs with nothing else to do: the CPU's, and the
-    /// device's, which does one thing after the other.
+    /// What a frame with four objects takes with versions of one kind only, on two CPUs with
+    /// nothing else to do: the CPU's, and the device's, which does one thing after the other.
     pub fn fullest(&self) -> [Duration; 2] {
         let by_device = self.highlight_by_device() + self.speed_by_device();
         let by_cpu = self.highlight.max(self.speed);
@@ -128,9 +132,9 @@ impl Costs {
             .map(|time| time + self.encrypted)
     }
 
-    /// Between two frames: fifteen sixteenths of the quicker of these. Neither kind of versions alone keeps up with the fullest frames then;
-    /// whether both together do is for the scheduler to show. A whole number of microseconds, of which the handler's period is a
-    /// quarter.
+    /// Between two frames: fifteen sixteenths of the quicker of these. Neither kind of versions
+    /// alone keeps up with the fullest frames then; whether both together do is for the scheduler
+    /// to show. A whole number of microseconds, of which the handler's period is a quarter.
     pub fn period(&self) -> Duration {
         let [by_cpu, by_device] = self.fullest();
         let quicker = by_cpu.min(by_device).as_micros() as u64;

@@ -1,7 +1,7 @@
 //! The drone as a system file: for `talea check`, `simulate`, `analyze` and `compare`.
 //!
-//! The runtime says what is declared. What it can't know is what lies in the frames: how many objects a detection hands on, which
-//! of them is the last of its frame, and when there are boats.
+//! The runtime says what is declared. What it can't know is what lies in the frames: how many
+//! objects a detection hands on, which of them is the last of its frame, and when there are boats.
 
 use crate::detect;
 use crate::flight::{FRAME, Log, State};
@@ -13,7 +13,8 @@ use talea_core::{Span, Time};
 use talea_system::diagnostic;
 use talea_system::system::{self, Root};
 
-/// Of each frame: its objects, and whether there are boats among them; none of a frame that is not looked at.
+/// Of each frame: its objects, and whether there are boats among them; none of a frame that is not
+/// looked at.
 fn seen(setup: &Setup) -> Vec<Option<(u32, bool)>> {
     let state = State::default();
     let log = Log::read(include_bytes!("../data/flight.tlog")).expect("a recording");
@@ -37,7 +38,8 @@ impl Setup {
     /// # Errors
     /// If the runtime can't say it, in its words.
     pub fn describe(&self) -> Result<String, String> {
-        let text = Drone::new(self.clone()).application().describe().map_err(|error| error.to_string())?;
+        let text =
+            Drone::new(self.clone()).application().describe().map_err(|error| error.to_string())?;
         let read = |text: &str| system::read(text, "the drone", &());
         let mut system = read(&text).map_err(|found| diagnostic::render(&found, false))?;
         let period = Span::from_ns(self.costs.period().as_nanos() as u64);
@@ -77,7 +79,8 @@ fn put(root: &mut Root, task: &str, counts: &[u32]) {
         .filter(|(_, channel)| channel.from == node)
         .map(|(id, _)| id)
         .collect();
-    let marked = |cost: Cost| into.iter().fold(cost, |cost, &channel| cost.pushing(channel, counts));
+    let marked =
+        |cost: Cost| into.iter().fold(cost, |cost, &channel| cost.pushing(channel, counts));
     let source = &mut root.sources[number];
     source.cost = match std::mem::replace(&mut source.cost, Cost::Versions(Vec::new())) {
         Cost::Versions(costs) => Cost::Versions(costs.into_iter().map(marked).collect()),

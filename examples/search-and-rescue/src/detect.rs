@@ -1,9 +1,10 @@
 //! What stands out of the sea.
 //!
-//! A constant false alarm rate detector: a pixel stands out if it is brighter than the mean of its surroundings by so many of
-//! their standard deviations, whatever the light and the waves; of those near each other, what is large enough is an object. On a
-//! CPU the surroundings of each pixel are summed up; the accelerator has tables of sums, which is another program with the same
-//! results: all of it is integers.
+//! A constant false alarm rate detector: a pixel stands out if it is brighter than the mean of its
+//! surroundings by so many of their standard deviations, whatever the light and the waves; of those
+//! near each other, what is large enough is an object. On a CPU the surroundings of each pixel are
+//! summed up; the accelerator has tables of sums, which is another program with the same results:
+//! all of it is integers.
 
 use crate::picture::Picture;
 use crate::scene::{Kind, is_whole};
@@ -50,7 +51,8 @@ impl Sums {
         }
     }
 
-    /// Whether `value` is more than `FACTOR` standard deviations above the mean: both sides times the count, squared.
+    /// Whether `value` is more than `FACTOR` standard deviations above the mean: both sides times
+    /// the count, squared.
     fn outdone_by(self, value: u8) -> bool {
         let above = (u64::from(value) * self.count).saturating_sub(self.sum);
         let variance = self.count * self.squares - self.sum * self.sum;
@@ -86,7 +88,8 @@ fn summed(picture: &Picture, [left, top, right, bottom]: [usize; 4]) -> Sums {
     Sums { count: ((right - left + 1) * (bottom - top + 1)) as u64, sum, squares }
 }
 
-/// Sums of all pixels above and to the left (Crow: "Summed-area tables for texture mapping", SIGGRAPH 1984).
+/// Sums of all pixels above and to the left (Crow: "Summed-area tables for texture mapping",
+/// SIGGRAPH 1984).
 struct Tables {
     width: usize,
     sums: Vec<[u64; 2]>,
@@ -115,7 +118,8 @@ impl Tables {
             [at(right + 1, bottom + 1), at(left, top), at(left, bottom + 1), at(right + 1, top)],
             [at(right + 1, bottom), at(left, top), at(left, bottom), at(right + 1, top)]
         );
-        let of = |kind: usize| corners[0][kind] + corners[1][kind] - corners[2][kind] - corners[3][kind];
+        let of =
+            |kind: usize| corners[0][kind] + corners[1][kind] - corners[2][kind] - corners[3][kind];
         let count = ((right - left + 1) * (bottom - top + 1)) as u64;
         Sums { count, sum: of(0), squares: of(1) }
     }
@@ -127,9 +131,9 @@ fn standing_out(picture: &Picture, sums: impl Fn([usize; 4]) -> Sums) -> Vec<boo
         for x in 0..picture.width as i32 {
             let at = y as usize * picture.width + x as usize;
             let own = sums(square(picture, x, y, GUARD));
-            let votes = SCALES
-                .iter()
-                .filter(|&&half| sums(square(picture, x, y, half)).less(own).outdone_by(picture.pixels[at]));
+            let votes = SCALES.iter().filter(|&&half| {
+                sums(square(picture, x, y, half)).less(own).outdone_by(picture.pixels[at])
+            });
             out[at] = votes.count() * 2 > SCALES.len();
         }
     }

@@ -1,7 +1,9 @@
-//! An accelerator, emulated: a thread that does what it is given, and is busy with it for as long as the device would be.
+//! An accelerator, emulated: a thread that does what it is given, and is busy with it for as long
+//! as the device would be.
 //!
-//! Whoever calls waits. While it does, its CPU is free: there the emulation computes, below nobody but the scheduler's own
-//! threads. It is by far quicker than the device that it plays, because its algorithms are; the rest of the time it sleeps.
+//! Whoever calls waits. While it does, its CPU is free: there the emulation computes, below nobody
+//! but the scheduler's own threads. It is by far quicker than the device that it plays, because its
+//! algorithms are; the rest of the time it sleeps.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
@@ -13,20 +15,23 @@ use talea_runtime::Daemon;
 
 type Work = Box<dyn FnOnce() + Send>;
 
-/// Above the workers of a run, which stand from 91 down: on the CPU of one that waits, nobody but a dispatcher comes before it.
+/// Above the workers of a run, which stand from 91 down: on the CPU of one that waits, nobody but a
+/// dispatcher comes before it.
 const PRIORITY: u8 = 92;
 
 /// A daemon that does not answer by then is none.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The priority that the runtime's workers have, for the calling thread: by its own right, or else by the daemon's, as long as what is returned is kept.
-/// Without either the device is as slow as whoever runs before it lets it be.
+/// The priority that the runtime's workers have, for the calling thread: by its own right, or else
+/// by the daemon's, as long as what is returned is kept. Without either the device is as slow as
+/// whoever runs before it lets it be.
 fn rise(cpus: &[u32]) -> Option<Vec<Grant>> {
     if sched::set(Tid::current(), &Attr::grant(Policy::Fifo(PRIORITY))).is_ok() {
         return None;
     }
     let client = Client::builder().timeout(PATIENCE).connect().ok()?;
-    // A grant is for one CPU, and this thread is wherever somebody waits for it: the others stand in for it there.
+    // A grant is for one CPU, and this thread is wherever somebody waits for it: the others stand
+    // in for it there.
     let spec = |&cpu: &u32| {
         Spec::builder().priority(Daemon::default().priority).only_cpus(CpuSet::single(cpu)).build()
     };
@@ -34,8 +39,9 @@ fn rise(cpus: &[u32]) -> Option<Vec<Grant>> {
     let grants = client.create_group(&specs).ok()?.ok()?;
     grants.first()?.attach_current().ok()?.ok()?;
     // Where each CPU has levels of its own it stays on its own.
-    let is_common =
-        |grant: &Grant| grant.granted().is_some_and(|granted| granted.notes.contains(Notes::COMMON_LEVELS));
+    let is_common = |grant: &Grant| {
+        grant.granted().is_some_and(|granted| granted.notes.contains(Notes::COMMON_LEVELS))
+    };
     if grants.iter().all(is_common) {
         let _ = sched::set_affinity(Tid::current(), &cpus.iter().copied().collect());
     }
@@ -49,11 +55,13 @@ pub struct Device {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What is left of a wait that is shorter than this is spun: a sleep would take as long to begin and end.
+/// What is left of a wait that is shorter than this is spun: a sleep would take as long to begin
+/// and end.
 const SPUN: Duration = Duration::from_micros(20);
 
 impl Device {
-    /// Starts its thread, at real-time priority if that is allowed, or granted on `cpus`, where its callers run.
+    /// Starts its thread, at real-time priority if that is allowed, or granted on `cpus`, where its
+    /// callers run.
     pub fn start(cpus: &[u32]) -> Device {
         let (works, given): (SyncSender<Work>, Receiver<Work>) = sync_channel(1);
         let cpus = cpus.to_vec();
@@ -71,18 +79,28 @@ impl Device {
     ///
     /// # Panics
     /// If the work does.
-    pub fn call<T: Send + 'static>(&self, time: Duration, work: impl FnOnce() -> T + Send + 'static) -> T {
+    pub fn call<T: Send + 'static>(
+        &self,
+        time: Duration,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> T {
         let (done, answer) = sync_channel(1);
         let began = Instant::now();
         let work = move || {
             // A caller that has panicked meanwhile waits for nothing.
-            let Ok(result) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)) else { return };
+            let Ok(result) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)) else {
+                return;
+            };
             if let Some(left) = time.checked_sub(began.elapsed()).filter(|left| *left > SPUN) {
                 std::thread::sleep(left);
             }
             let _ = done.send(result);
         };
-        self.works.as_ref().expect("until it is dropped").send(Box::new(work)).expect("the device's thread");
+        self.works
+            .as_ref()
+            .expect("until it is dropped")
+            .send(Box::new(work))
+            .expect("the device's thread");
         answer.recv().expect("the device's work has not panicked")
     }
 }

@@ -1,12 +1,14 @@
 //! What the flight controller says: MAVLink messages, from a recorded flight.
 //!
-//! A recording is a `.tlog`: each message behind eight bytes with the microsecond at which it came, big end first. Heard are the
-//! position, and the commands that switch the camera on and off (`MAV_CMD_IMAGE_START_CAPTURE`, `…_STOP_CAPTURE`) and this
-//! payload (`MAV_CMD_USER_1`, 1 or 0); everything else is counted.
+//! A recording is a `.tlog`: each message behind eight bytes with the microsecond at which it came,
+//! big end first. Heard are the position, and the commands that switch the camera on and off
+//! (`MAV_CMD_IMAGE_START_CAPTURE`, `…_STOP_CAPTURE`) and this payload (`MAV_CMD_USER_1`, 1 or 0);
+//! everything else is counted.
 
 use crate::scene;
 use mavlink::dialects::common::{
-    COMMAND_LONG_DATA, GLOBAL_POSITION_INT_DATA, HEARTBEAT_DATA, MavCmd, MavMessage, SYSTEM_TIME_DATA,
+    COMMAND_LONG_DATA, GLOBAL_POSITION_INT_DATA, HEARTBEAT_DATA, MavCmd, MavMessage,
+    SYSTEM_TIME_DATA,
 };
 use mavlink::{MAVLinkV2MessageRaw, MavHeader, MavlinkVersion, Message};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
@@ -33,11 +35,15 @@ pub struct Position {
 }
 
 impl Position {
-    /// Where a pixel of a frame is that was taken from here: the drone is over its left border, in the middle, and flies east.
+    /// Where a pixel of a frame is that was taken from here: the drone is over its left border, in
+    /// the middle, and flies east.
     #[must_use]
     pub fn of_pixel(self, x: i32, y: i32) -> Position {
         let north = scene::HEIGHT as i32 / 2 - y;
-        Position { latitude: self.latitude + north * PIXEL, longitude: self.longitude + x * PIXEL * 3 / 2 }
+        Position {
+            latitude: self.latitude + north * PIXEL,
+            longitude: self.longitude + x * PIXEL * 3 / 2,
+        }
     }
 }
 
@@ -93,7 +99,9 @@ impl State {
             MavMessage::COMMAND_LONG(command) => match command.command {
                 MavCmd::MAV_CMD_IMAGE_START_CAPTURE => self.captures.store(true, Ordering::Release),
                 MavCmd::MAV_CMD_IMAGE_STOP_CAPTURE => self.captures.store(false, Ordering::Release),
-                MavCmd::MAV_CMD_USER_1 => self.is_enabled.store(command.param1 > 0.5, Ordering::Release),
+                MavCmd::MAV_CMD_USER_1 => {
+                    self.is_enabled.store(command.param1 > 0.5, Ordering::Release)
+                }
                 _ => {}
             },
             _ => {}
@@ -107,7 +115,11 @@ fn parsed(bytes: &[u8]) -> Option<MavMessage> {
     raw.as_mut_slice().get_mut(..bytes.len())?.copy_from_slice(bytes);
     let is_whole = bytes.first() == Some(&mavlink::MAV_STX_V2)
         && raw.raw_bytes().len() == bytes.len()
-        && mutate!("drone-message-sum", raw.has_valid_crc::<MavMessage>(), raw.payload_length() > 0);
+        && mutate!(
+            "drone-message-sum",
+            raw.has_valid_crc::<MavMessage>(),
+            raw.payload_length() > 0
+        );
     if !is_whole {
         return None;
     }
@@ -132,7 +144,8 @@ impl Log {
         while let Some((time, message)) = rest.split_first_chunk::<8>() {
             let length = message.get(1).map_or(0, |&payload| AROUND + usize::from(payload));
             let whole = message.get(..length).filter(|_| length > 0);
-            let whole = whole.ok_or_else(|| format!("byte {}: cut off", bytes.len() - rest.len()))?;
+            let whole =
+                whole.ok_or_else(|| format!("byte {}: cut off", bytes.len() - rest.len()))?;
             messages.push((Duration::from_micros(u64::from_be_bytes(*time)), whole.to_vec()));
             rest = &message[length..];
         }
@@ -151,8 +164,9 @@ impl Log {
     }
 }
 
-/// The flight over the sea of [`scene`]: time and life signs each second, the position four times in it, and the commands: the payload
-/// from 0.3 s on, the camera from 0.8 s on, so that the third frame is the first, both until the end.
+/// The flight over the sea of [`scene`]: time and life signs each second, the position four times
+/// in it, and the commands: the payload from 0.3 s on, the camera from 0.8 s on, so that the third
+/// frame is the first, both until the end.
 pub fn recording() -> Vec<u8> {
     let seconds = u64::from(scene::FRAMES) * FRAME.as_millis() as u64 / 1_000;
     let mut messages: Vec<(u64, MavMessage)> = Vec::new();
@@ -207,9 +221,13 @@ mod tests {
         let kept = include_bytes!("../data/flight.tlog");
         let made = recording();
         if std::env::var_os("TALEA_BLESS").is_some() {
-            std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/data/flight.tlog"), &made).expect("written");
+            std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/data/flight.tlog"), &made)
+                .expect("written");
         } else {
-            assert!(kept[..] == made[..], "data/flight.tlog is stale: run this test with TALEA_BLESS=1");
+            assert!(
+                kept[..] == made[..],
+                "data/flight.tlog is stale: run this test with TALEA_BLESS=1"
+            );
         }
     }
 
@@ -234,7 +252,8 @@ mod tests {
         assert_eq!((last, state.heard()), (log.messages().len(), [last as u32, 0]));
         // A bit of a position, and half of a message.
         let at = |message: &(Duration, Vec<u8>)| message.1[7..10] == [33, 0, 0];
-        let mut spoiled = log.messages().iter().find(|message| at(message)).expect("a position").1.clone();
+        let mut spoiled =
+            log.messages().iter().find(|message| at(message)).expect("a position").1.clone();
         spoiled[20] ^= 1;
         state.hear(&spoiled);
         state.hear(&log.messages()[0].1[..9]);

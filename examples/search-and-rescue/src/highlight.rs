@@ -1,8 +1,9 @@
 //! An object so that a person can see it: enlarged, without the sea, with all greys.
 //!
-//! The sea is the median over a window much larger than an object: what is brighter than that is left. On a CPU each window is sorted as far as needed; the
-//! accelerator slides a histogram along (Huang, Yang, Tang: "A fast two-dimensional median filtering algorithm", IEEE Trans. ASSP
-//! 27(1), 1979). Both find the same median.
+//! The sea is the median over a window much larger than an object: what is brighter than that is
+//! left. On a CPU each window is sorted as far as needed; the accelerator slides a histogram along
+//! (Huang, Yang, Tang: "A fast two-dimensional median filtering algorithm", IEEE Trans. ASSP 27(1),
+//! 1979). Both find the same median.
 
 use crate::detect::Object;
 use crate::picture::Picture;
@@ -58,7 +59,8 @@ fn sorted_medians(cut: &Picture) -> Picture {
     let mut window = [0_u8; PIXELS];
     for y in 0..cut.height as i32 {
         for x in 0..cut.width as i32 {
-            let around = (-WINDOW..=WINDOW).flat_map(|dy| (-WINDOW..=WINDOW).map(move |dx| (x + dx, y + dy)));
+            let around = (-WINDOW..=WINDOW)
+                .flat_map(|dy| (-WINDOW..=WINDOW).map(move |dx| (x + dx, y + dy)));
             for (pixel, (x, y)) in window.iter_mut().zip(around) {
                 *pixel = cut.near(x, y);
             }

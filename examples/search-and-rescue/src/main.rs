@@ -65,7 +65,9 @@ fn fly() -> Result<(), String> {
 /// By whose right it flew, and how the kernel says that it scheduled it.
 fn priorities(report: &Report) -> String {
     let whose = match report.rights {
-        _ if !report.is_real_time => return "without real-time priorities: nothing is promised".to_owned(),
+        _ if !report.is_real_time => {
+            return "without real-time priorities: nothing is promised".to_owned();
+        }
         Rights::Daemon => "granted by talead",
         _ => "taken by its own right",
     };
@@ -98,12 +100,16 @@ fn show(flown: &Flown, folder: Option<&Path>) -> Result<(), String> {
                 let mut file = Vec::new();
                 sighting.picture.write(&mut file);
                 let path = folder.join(format!("frame-{:02}-{number}.pgm", sent.frame));
-                std::fs::write(&path, file).map_err(|error| format!("{}: {error}", path.display()))?;
+                std::fs::write(&path, file)
+                    .map_err(|error| format!("{}: {error}", path.display()))?;
             }
         }
     }
     let [frames, looks] = [flown.frames, flown.looks].map(|[late, all]| format!("{late} of {all}"));
-    println!("late: {frames} frames, {looks} looks for messages; heard {} messages", flown.heard[0]);
+    println!(
+        "late: {frames} frames, {looks} looks for messages; heard {} messages",
+        flown.heard[0]
+    );
     println!("{}", priorities(&flown.report));
     Ok(())
 }

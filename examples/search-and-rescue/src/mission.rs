@@ -6,8 +6,8 @@
 //!   a frame    └─▶ speed, each object ─────┘    due with the frame           four times a frame
 //! ```
 //!
-//! With two CPUs there is none to spare for the handler: where nobody is interrupted it waits for the end of a highlight or a speed,
-//! and so it comes, and is due, four times a frame.
+//! With two CPUs there is none to spare for the handler: where nobody is interrupted it waits for
+//! the end of a highlight or a speed, and so it comes, and is due, four times a frame.
 
 use crate::alarm::{Alarm, KEY, Sighting};
 use crate::cost::Costs;
@@ -24,8 +24,8 @@ use talea_core::mutate;
 use talea_core::{Span, Time};
 use talea_os::clock;
 use talea_runtime::{
-    Accelerator, Application, Condition, Config, Error, Hand, Input, Job, Mapping, Output, Priorities,
-    Report, Selection, Task, TaskId, Version,
+    Accelerator, Application, Condition, Config, Error, Hand, Input, Job, Mapping, Output,
+    Priorities, Report, Selection, Task, TaskId, Version,
 };
 
 /// Which versions of detection, highlighting and speed there are.
@@ -107,7 +107,8 @@ enum By {
 }
 
 impl Shared {
-    /// Of frames that wait and are not looked at there are none: a frame that comes while the camera or the payload is off is gone.
+    /// Of frames that wait and are not looked at there are none: a frame that comes while the
+    /// camera or the payload is off is gone.
     fn detect(self: &Arc<Shared>, frame: u32, by: By) -> Option<Seen> {
         let is_one = frame < self.setup.frames && self.state.is_on();
         let picture = self.frames.get(frame as usize).filter(|_| is_one)?;
@@ -155,7 +156,12 @@ impl Shared {
             By::Device => {
                 let shared = Arc::clone(self);
                 self.device.call(self.setup.costs.speed_by_device(), move || {
-                    speed::on_accelerator(&shared.frames[before], &shared.frames[frame], &object, PACE)
+                    speed::on_accelerator(
+                        &shared.frames[before],
+                        &shared.frames[frame],
+                        &object,
+                        PACE,
+                    )
                 })
             }
         };
@@ -227,7 +233,8 @@ impl Drone {
         });
         let device = app.accelerator("device");
         let period = costs.period();
-        // Under DM all of the graph has one deadline, and ties go to the first: what was begun is brought to its end.
+        // Under DM all of the graph has one deadline, and ties go to the first: what was begun is
+        // brought to its end.
         let encode = app.task(Task::node("encode").core(0).backlog(ROOM));
         let highlight = app.task(Task::node("highlight").core(0).backlog(ROOM));
         let speed = app.task(Task::node("speed").core(1).backlog(ROOM));
@@ -251,12 +258,15 @@ impl Drone {
             }
         });
         ways.add(highlight, [costs.highlight_by_device(), costs.highlight], |by| {
-            each(&shared, &at_highlight, &from_highlight, move |shared, token| shared.highlight(token, by))
+            each(&shared, &at_highlight, &from_highlight, move |shared, token| {
+                shared.highlight(token, by)
+            })
         });
         ways.add(speed, [costs.speed_by_device(), costs.speed], |by| {
             each(&shared, &at_speed, &from_speed, move |shared, token| shared.speed(token, by))
         });
-        for (name, mode, cost) in [("plain", MODES[0], costs.plain), ("encrypted", MODES[1], costs.encrypted)]
+        for (name, mode, cost) in
+            [("plain", MODES[0], costs.plain), ("encrypted", MODES[1], costs.encrypted)]
         {
             let (shared, inputs) = (Arc::clone(&shared), [highlighted.clone(), estimated.clone()]);
             app.version(encode, Version::new(name).modes(1 << mode).cost(cost), move |_: &Job| {
@@ -297,9 +307,11 @@ impl Drone {
         let (app, report) = running.stop()?;
         // The functions, and what they share, go with it.
         drop(app);
-        let of = |task: TaskId| [report.tasks[task.number()].late, report.tasks[task.number()].jobs];
+        let of =
+            |task: TaskId| [report.tasks[task.number()].late, report.tasks[task.number()].jobs];
         let (frames, looks) = (of(encode), of(handler));
-        let sent = std::mem::take(&mut *shared.ground.lock().unwrap_or_else(PoisonError::into_inner));
+        let sent =
+            std::mem::take(&mut *shared.ground.lock().unwrap_or_else(PoisonError::into_inner));
         Ok(Flown { began, sent, heard: shared.state.heard(), frames, looks, report })
     }
 }
@@ -350,8 +362,11 @@ impl Ways<'_> {
         function: impl Fn(By) -> F,
     ) {
         if self.versions != Versions::Cpu {
-            let version =
-                self.app.version(task, Version::new("device").cost(by_device), function(By::Device));
+            let version = self.app.version(
+                task,
+                Version::new("device").cost(by_device),
+                function(By::Device),
+            );
             self.app.uses(version, self.device);
         }
         if self.versions != Versions::Accelerator {

@@ -53,9 +53,11 @@ impl Picture {
                 return Err(wrong("no head of a binary PGM with 255 greys"));
             };
             let size = std::str::from_utf8(size).ok().and_then(|size| size.split_once(' '));
-            let size = size.and_then(|(width, height)| Some((width.parse().ok()?, height.parse().ok()?)));
+            let size =
+                size.and_then(|(width, height)| Some((width.parse().ok()?, height.parse().ok()?)));
             let (width, height): (usize, usize) = size.ok_or_else(|| wrong("no size"))?;
-            let count = width.checked_mul(height).filter(|&count| (1..=rest.len()).contains(&count));
+            let count =
+                width.checked_mul(height).filter(|&count| (1..=rest.len()).contains(&count));
             let count = count.ok_or_else(|| wrong("fewer pixels than it says"))?;
             pictures.push(Picture { width, height, pixels: rest[..count].to_vec() });
             at = bytes.len() - rest.len() + count;
@@ -80,7 +82,10 @@ mod tests {
         first.write(&mut file);
         second.write(&mut file);
         assert_eq!(Picture::read_all(&file), Ok(vec![first.clone(), second]));
-        assert!(Picture::read_all(&file[..file.len() - 1]).is_err_and(|why| why.contains("fewer pixels")));
+        assert!(
+            Picture::read_all(&file[..file.len() - 1])
+                .is_err_and(|why| why.contains("fewer pixels"))
+        );
         assert!(Picture::read_all(b"P6\n1 1\n255\nx").is_err());
         assert_eq!((first.near(9, 9), first.near(-4, 0)), (10, b'\n'));
     }

@@ -1,7 +1,8 @@
-//! The sea from above, with what drifts on it: where the frames in `data/sea.pgm` come from, and what is in them.
+//! The sea from above, with what drifts on it: where the frames in `data/sea.pgm` come from, and
+//! what is in them.
 //!
-//! Integers only, so that every machine draws the same. A pixel is half a metre; the drone flies along x at 16 m/s and takes two
-//! frames a second.
+//! Integers only, so that every machine draws the same. A pixel is half a metre; the drone flies
+//! along x at 16 m/s and takes two frames a second.
 
 use crate::picture::Picture;
 
@@ -136,7 +137,8 @@ mod tests {
         assert!(counts.iter().filter(|&&count| count == 4).count() >= 3, "{counts:?}");
         let boats = |frame| things(frame).iter().filter(|thing| thing.kind == Kind::Boat).count();
         assert_eq!((boats(0), boats(FRAMES - 1)), (0, 0));
-        // Nothing lies half within what counts as whole: it would depend on a pixel whether it is found.
+        // Nothing lies half within what counts as whole: it would depend on a pixel whether it is
+        // found.
         for frame in 0..FRAMES {
             for thing in all(frame) {
                 let off = [thing.x - MARGIN, WIDTH as i32 - MARGIN - thing.x, thing.y - MARGIN];
@@ -150,9 +152,13 @@ mod tests {
         let kept = include_bytes!("../data/sea.pgm");
         let drawn = file();
         if std::env::var_os("TALEA_BLESS").is_some() {
-            std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/data/sea.pgm"), &drawn).expect("written");
+            std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/data/sea.pgm"), &drawn)
+                .expect("written");
         } else {
-            assert!(kept[..] == drawn[..], "data/sea.pgm is stale: run this test with TALEA_BLESS=1");
+            assert!(
+                kept[..] == drawn[..],
+                "data/sea.pgm is stale: run this test with TALEA_BLESS=1"
+            );
         }
         assert!(drawn.len() < 300_000);
     }

@@ -1,8 +1,9 @@
 //! How fast an object drifts: where it was in the frame before, to a fraction of a pixel.
 //!
-//! Block matching: of all places near where the object would be if it stood still, the one with the least sum of absolute differences; of
-//! several, the first. On a CPU each place is summed up; the accelerator gives a place up as soon as it can't win, which finds the
-//! same one. What has just come into view has no speed yet.
+//! Block matching: of all places near where the object would be if it stood still, the one with the
+//! least sum of absolute differences; of several, the first. On a CPU each place is summed up; the
+//! accelerator gives a place up as soon as it can't win, which finds the same one. What has just
+//! come into view has no speed yet.
 
 use crate::detect::Object;
 use crate::picture::Picture;
@@ -65,7 +66,8 @@ fn matched(before: &Picture, now: &Picture, object: &Object, moved: i32, gives_u
         for x in 0..=2 * REACH {
             let from = y as usize * side + x as usize;
             let mut sum = 0;
-            for (wanted, place) in wanted.chunks(2 * HALF as usize).zip(field[from..].chunks(side)) {
+            for (wanted, place) in wanted.chunks(2 * HALF as usize).zip(field[from..].chunks(side))
+            {
                 sum += difference(wanted, place);
                 if gives_up && sum >= least.0 {
                     break;

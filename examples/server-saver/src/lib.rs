@@ -1,8 +1,10 @@
-//! A server from outside: deferrable with a bonus. What is not used in one period is added to the next, up to as much again.
+//! A server from outside: deferrable with a bonus. What is not used in one period is added to the
+//! next, up to as much again.
 //!
-//! L3C (RTNS 2017), section 4.1, leaves reservation types of one's own to whoever needs them. This one serves a client that
-//! is quiet for a while and then asks for more than usual. Promises Q in each period to whoever waits at its begin; in
-//! return others must stand 3Q in a little more than T, where a deferrable server disturbs them with 2Q.
+//! L3C (RTNS 2017), section 4.1, leaves reservation types of one's own to whoever needs them. This
+//! one serves a client that is quiet for a while and then asks for more than usual. Promises Q in
+//! each period to whoever waits at its begin; in return others must stand 3Q in a little more than
+//! T, where a deferrable server disturbs them with 2Q.
 
 use talea_core::server::{Reservation, Server};
 use talea_core::{Time, Work};
@@ -18,7 +20,12 @@ struct Saver {
 
 /// What a [`Registry`](talea_system::system::Registry) is given.
 pub fn make(of: &Reservation) -> Box<dyn Server + Send> {
-    Box::new(Saver { of: *of, left: Work::ZERO, next: Time::ZERO + of.offset, deadline: Time::NEVER })
+    Box::new(Saver {
+        of: *of,
+        left: Work::ZERO,
+        next: Time::ZERO + of.offset,
+        deadline: Time::NEVER,
+    })
 }
 
 impl Server for Saver {

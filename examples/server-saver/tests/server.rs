@@ -10,13 +10,15 @@ const MS: u64 = 1_000_000;
 fn system(server: &str) -> System {
     let text = include_str!("../system.toml").replace("\"saver\"", &format!("\"{server}\""));
     let registry = Registry::new().server("saver", server_saver::make);
-    system::read_with(&text, "system.toml", &(), &registry).unwrap_or_else(|found| panic!("{found:?}"))
+    system::read_with(&text, "system.toml", &(), &registry)
+        .unwrap_or_else(|found| panic!("{found:?}"))
 }
 
 /// When the first jobs of each task end, in milliseconds, and how many jobs are late.
 fn run(system: &System) -> (Vec<u64>, usize) {
     let root = &system.roots[0];
-    let mut world = World::new(root.tree.build().expect("it has been checked"), 1, &root.workload(1));
+    let mut world =
+        World::new(root.tree.build().expect("it has been checked"), 1, &root.workload(1));
     let mut jobs = Jobs::default();
     world.run(Time::ZERO + system.duration, &mut jobs);
     let first = |task: u32| {
@@ -29,7 +31,8 @@ fn run(system: &System) -> (Vec<u64>, usize) {
 
 #[test]
 fn l19_what_was_saved_answers_a_burst() {
-    // 2 ms of the period at 0 were saved, so there are 4 ms at 15; the rest comes at 20, after the control loop.
+    // 2 ms of the period at 0 were saved, so there are 4 ms at 15; the rest comes at 20, after the
+    // control loop.
     assert_eq!(run(&system("saver")), (vec![1, 17, 19, 23], 0));
     // Without a bonus the second request waits for the next period, each time.
     let (ends, late) = run(&system("deferrable"));

@@ -1,7 +1,9 @@
-//! Process 1 of the guest: mounts what programs expect, runs the tests, says how they ended, and switches off.
+//! Process 1 of the guest: mounts what programs expect, runs the tests, says how they ended, and
+//! switches off.
 //!
-//! There is no shell and nothing else in this machine. Its arguments come from the kernel's command line, one word each,
-//! behind `--`. Whatever happens, the machine goes off: a first process that returns is a kernel panic.
+//! There is no shell and nothing else in this machine. Its arguments come from the kernel's command
+//! line, one word each, behind `--`. Whatever happens, the machine goes off: a first process that
+//! returns is a kernel panic.
 #![forbid(unsafe_code)]
 
 use rustix::mount::{MountFlags, mount};
@@ -31,7 +33,8 @@ fn main() {
     };
     println!("{said}");
     rustix::fs::sync();
-    // There is nobody to tell when even this fails; then the kernel panics, which the host takes for a failure.
+    // There is nobody to tell when even this fails; then the kernel panics, which the host takes
+    // for a failure.
     let _ = reboot(RebootCommand::PowerOff);
 }
 

@@ -10,7 +10,9 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use talea_proto::message::{Status, Token};
 use talea_proto::wire::decode_reply;
-use talea_proto::{Granted, MESSAGE_MAX, Named, Refusal, Reply, Request, SpecId, SpecInfo, Task, VERSION};
+use talea_proto::{
+    Granted, MESSAGE_MAX, Named, Refusal, Reply, Request, SpecId, SpecInfo, Task, VERSION,
+};
 
 /// A process that does what the test says. Dropping it kills it.
 pub struct Agent {
@@ -35,8 +37,12 @@ impl Agent {
         if uid != 0 {
             command.uid(uid).gid(uid);
         }
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("an agent");
-        let line = (child.stdin.take().expect("piped"), BufReader::new(child.stdout.take().expect("piped")));
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("an agent");
+        let line = (
+            child.stdin.take().expect("piped"),
+            BufReader::new(child.stdout.take().expect("piped")),
+        );
         Agent { child: RefCell::new(child), line: RefCell::new(line), uid }
     }
 
@@ -176,7 +182,8 @@ impl Client<'_> {
     #[track_caller]
     pub fn ask(&self, request: &Request) -> Reply {
         let seq = self.send(request);
-        let (answered, reply) = self.receive().unwrap_or_else(|| panic!("the daemon hung up on {request:?}"));
+        let (answered, reply) =
+            self.receive().unwrap_or_else(|| panic!("the daemon hung up on {request:?}"));
         assert_eq!(answered, seq, "the answer to another request");
         reply
     }
@@ -214,7 +221,8 @@ impl Client<'_> {
         let bytes: Option<Vec<u8>> = (0..said.len() / 2)
             .map(|at| u8::from_str_radix(said.get(2 * at..2 * at + 2)?, 16).ok())
             .collect();
-        let bytes = bytes.filter(|_| !said.contains(' ')).unwrap_or_else(|| panic!("no message: {said}"));
+        let bytes =
+            bytes.filter(|_| !said.contains(' ')).unwrap_or_else(|| panic!("no message: {said}"));
         Some(decode_reply(&bytes).unwrap_or_else(|garbled| panic!("{garbled:?}")))
     }
 
@@ -270,7 +278,8 @@ impl Client<'_> {
         self.ask(&Request::Attach { spec, thread: Named::Number(tid as u32) })
     }
 
-    /// As [`Client::try_attach_by_number`], for a number that is said to be that of a thread of its own.
+    /// As [`Client::try_attach_by_number`], for a number that is said to be that of a thread of its
+    /// own.
     #[track_caller]
     pub fn try_attach_own(&self, spec: SpecId, tid: i32) -> Reply {
         self.ask(&Request::Attach { spec, thread: Named::Own(tid as u32) })

@@ -34,8 +34,8 @@ impl Bench {
         let turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let machine = lock_machine();
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let folder =
-            std::env::temp_dir().join(format!("talea-kernel-{}-{number}-{name}", std::process::id()));
+        let folder = std::env::temp_dir()
+            .join(format!("talea-kernel-{}-{number}-{name}", std::process::id()));
         make_folder(&folder);
         Bench { folder, _watched: watch(name), _turn: turn, _machine: machine }
     }
@@ -92,8 +92,9 @@ pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// A copy of a program that can be run at once. Another process makes it: a child that another test's thread begins in the middle of
-/// our own copying would hold the file open for writing, and nobody could run it for a moment (ETXTBSY).
+/// A copy of a program that can be run at once. Another process makes it: a child that another
+/// test's thread begins in the middle of our own copying would hold the file open for writing, and
+/// nobody could run it for a moment (ETXTBSY).
 pub fn copy(program: impl AsRef<Path>, to: impl AsRef<Path>) {
     let (program, to) = (program.as_ref(), to.as_ref());
     let done = std::process::Command::new("cp").arg(program).arg(to).status().expect("cp is run");
@@ -104,7 +105,8 @@ pub fn copy(program: impl AsRef<Path>, to: impl AsRef<Path>) {
 pub fn program(name: &str) -> PathBuf {
     static STAGED: OnceLock<PathBuf> = OnceLock::new();
     let staged = STAGED.get_or_init(|| {
-        let folder = std::env::temp_dir().join(format!("talea-kernel-{}-programs", std::process::id()));
+        let folder =
+            std::env::temp_dir().join(format!("talea-kernel-{}-programs", std::process::id()));
         make_folder(&folder);
         sweep();
         let built = build();
@@ -122,15 +124,19 @@ pub fn program(name: &str) -> PathBuf {
 fn sweep() {
     for entry in std::fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        let pid =
-            name.to_str().and_then(|name| name.strip_prefix("talea-kernel-")?.strip_suffix("-programs"));
-        if pid.is_some_and(|pid| pid.parse::<u32>().is_ok() && !Path::new("/proc").join(pid).exists()) {
+        let pid = name
+            .to_str()
+            .and_then(|name| name.strip_prefix("talea-kernel-")?.strip_suffix("-programs"));
+        if pid
+            .is_some_and(|pid| pid.parse::<u32>().is_ok() && !Path::new("/proc").join(pid).exists())
+        {
             let _ = std::fs::remove_dir_all(entry.path());
         }
     }
 }
 
-/// Builds the programs of other packages beside our own; `TALEA_BIN_DIR` names a folder that has them already.
+/// Builds the programs of other packages beside our own; `TALEA_BIN_DIR` names a folder that has
+/// them already.
 fn build() -> PathBuf {
     if let Some(folder) = std::env::var_os("TALEA_BIN_DIR") {
         return folder.into();
@@ -171,13 +177,17 @@ fn set_mode(path: &Path, mode: u32) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("mode");
 }
 
-/// Real-time bandwidth and CPUs are the machine's: two test programs would disturb each other. A holder that hangs
-/// must not hang everybody, so the wait ends, and is not repeated.
+/// Real-time bandwidth and CPUs are the machine's: two test programs would disturb each other. A
+/// holder that hangs must not hang everybody, so the wait ends, and is not repeated.
 fn lock_machine() -> File {
     static GIVEN_UP: AtomicBool = AtomicBool::new(false);
     let path = std::env::temp_dir().join("talea-kernel-tests.lock");
-    let file =
-        File::options().create(true).truncate(false).write(true).open(path).expect("the machine's lock");
+    let file = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(path)
+        .expect("the machine's lock");
     // Whoever has just had it and wants it again lets those who wait have a look first.
     std::thread::sleep(GLANCE + GLANCE / 5);
     let end = Instant::now() + TURN_PATIENCE;
@@ -205,8 +215,8 @@ pub(crate) fn discharge(pid: i32) {
     DAEMONS.lock().unwrap_or_else(std::sync::PoisonError::into_inner).retain(|&other| other != pid);
 }
 
-/// Ends the program when nobody calls off in time: a hung test can't clean up after itself, but the end of our
-/// process closes every agent's input and with it their connections.
+/// Ends the program when nobody calls off in time: a hung test can't clean up after itself, but the
+/// end of our process closes every agent's input and with it their connections.
 fn watch(name: &str) -> Sender<()> {
     let (watched, end) = channel();
     let name = name.to_owned();

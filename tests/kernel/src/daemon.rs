@@ -104,7 +104,8 @@ impl Daemon {
             if guard.1 {
                 return None;
             }
-            let (next, waited) = changed.wait_timeout(guard, Duration::from_secs(20)).expect("lines");
+            let (next, waited) =
+                changed.wait_timeout(guard, Duration::from_secs(20)).expect("lines");
             assert!(!waited.timed_out(), "no line with {text:?}; there are {:#?}", next.0);
             guard = next;
         }
@@ -144,7 +145,11 @@ impl Daemon {
         // Its standard error ends with it; what it said last is worth waiting for.
         let (lines, changed) = &*self.lines;
         let guard = lines.lock().expect("lines");
-        drop(changed.wait_timeout_while(guard, Duration::from_secs(5), |lines| !lines.1).expect("lines"));
+        drop(
+            changed
+                .wait_timeout_while(guard, Duration::from_secs(5), |lines| !lines.1)
+                .expect("lines"),
+        );
         status
     }
 

@@ -9,7 +9,8 @@ use talea_os::{Tid, proc};
 /// Whether we may be anybody and set anything.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
-        && talea_os::dropcaps::effective().is_ok_and(|has| has.has(talea_os::dropcaps::Capability::SysNice))
+        && talea_os::dropcaps::effective()
+            .is_ok_and(|has| has.has(talea_os::dropcaps::Capability::SysNice))
 }
 
 /// Whether threads of our control group may be real-time.
@@ -65,12 +66,15 @@ pub fn deadline_books() -> Option<i64> {
     deadline_books_of(0)
 }
 
-/// The same in the domain of this CPU. The books are in debugfs, which is mounted where it is not, and left: others may be reading.
+/// The same in the domain of this CPU. The books are in debugfs, which is mounted where it is not,
+/// and left: others may be reading.
 pub fn deadline_books_of(cpu: u32) -> Option<i64> {
     static MOUNTED: std::sync::Once = std::sync::Once::new();
     MOUNTED.call_once(|| {
         if dl_books().is_none() {
-            drop(Command::new("mount").args(["-t", "debugfs", "none", "/sys/kernel/debug"]).output());
+            drop(
+                Command::new("mount").args(["-t", "debugfs", "none", "/sys/kernel/debug"]).output(),
+            );
         }
     });
     dl_books()?.iter().find(|book| book.cpu == cpu).map(|book| book.total)

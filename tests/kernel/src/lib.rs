@@ -1,11 +1,12 @@
-//! What the kernel tests stand on: a bench to work at, a real daemon, clients of other users, the kernel's word.
+//! What the kernel tests stand on: a bench to work at, a real daemon, clients of other users, the
+//! kernel's word.
 //!
-//! Model: every test takes the machine for itself (a lock that other test programs honour too), works in a folder
-//! of its own that any user may enter, and is watched: a test that hangs ends the program. Whatever it started
-//! ends with it.
+//! Model: every test takes the machine for itself (a lock that other test programs honour too),
+//! works in a folder of its own that any user may enter, and is watched: a test that hangs ends the
+//! program. Whatever it started ends with it.
 //!
-//! Invariants. What counts is read from the kernel (`sched_getattr`, `/proc`, `sched/debug`), never from the
-//! daemon's own books. Waiting is for a condition with a deadline, never for a time.
+//! Invariants. What counts is read from the kernel (`sched_getattr`, `/proc`, `sched/debug`), never
+//! from the daemon's own books. Waiting is for a condition with a deadline, never for a time.
 #![forbid(unsafe_code)]
 
 pub mod agent;

@@ -2,8 +2,9 @@
 
 use std::io::{self, BufRead, Write};
 
-/// Answers each line of the standard input until that ends, then ends the process: threads that spin or sleep are not
-/// waited for. An error is said as `errno NUMBER`, or `error …` where the system gave it none.
+/// Answers each line of the standard input until that ends, then ends the process: threads that
+/// spin or sleep are not waited for. An error is said as `errno NUMBER`, or `error …` where the
+/// system gave it none.
 pub fn serve(mut obey: impl FnMut(&[&str]) -> io::Result<String>) -> ! {
     let mut out = io::stdout();
     for line in io::stdin().lock().lines() {

@@ -1,7 +1,8 @@
 //! `cargo xtask coverage`: which tests show which claim.
 //!
-//! Test names begin with their rows (`r13_worst_fit_…`, `retif_s1_…`, several in a row: `r2_r6_…`); this scans the
-//! tree for them and writes docs/coverage.md. With `--check` it writes nothing and fails if the file is stale.
+//! Test names begin with their rows (`r13_worst_fit_…`, `retif_s1_…`, several in a row: `r2_r6_…`);
+//! this scans the tree for them and writes docs/coverage.md. With `--check` it writes nothing and
+//! fails if the file is stale.
 
 mod rows;
 
@@ -86,8 +87,8 @@ fn scan() -> Result<Index> {
     Ok(index)
 }
 
-/// The functions under a `#[test]` whose names could say rows, and the members of `families!`, which are such functions; with each
-/// whether it runs more cases under soak.
+/// The functions under a `#[test]` whose names could say rows, and the members of `families!`,
+/// which are such functions; with each whether it runs more cases under soak.
 fn tests_in(text: &str) -> Vec<(&str, bool)> {
     let lines: Vec<&str> = text.lines().collect();
     let mut tests = Vec::new();
@@ -99,8 +100,9 @@ fn tests_in(text: &str) -> Vec<(&str, bool)> {
         if begins && std::mem::take(&mut marked) {
             let end = format!("{}}}", &line[..line.len() - line.trim_start().len()]);
             let body = lines[at..].iter().take_while(|line| **line != end);
-            let soaks =
-                body.clone().any(|line| ["soak::many(", "TALEA_SOAK"].iter().any(|word| line.contains(word)));
+            let soaks = body
+                .clone()
+                .any(|line| ["soak::many(", "TALEA_SOAK"].iter().any(|word| line.contains(word)));
             tests.extend(test_name(line).map(|name| (name, soaks)));
         } else if in_families && let Some((name, _)) = line.trim_start().split_once(':') {
             // What they have in common takes its cases from soak.
@@ -118,7 +120,8 @@ fn test_name(line: &str) -> Option<&str> {
     (!rows_of(name).is_empty()).then_some(name)
 }
 
-/// `r2_r6_every_call` belongs to `r2` and `r6`; `retif_s1_strangers` to `retif_s1`; `retif_m3_m4_…` to both.
+/// `r2_r6_every_call` belongs to `r2` and `r6`; `retif_s1_strangers` to `retif_s1`; `retif_m3_m4_…`
+/// to both.
 fn rows_of(name: &str) -> Vec<String> {
     let mut words = name.split('_').peekable();
     let mut rows = Vec::new();
@@ -156,7 +159,8 @@ fn is_numbered(word: &str, letters: &[&str]) -> bool {
 
 fn rust_files() -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
-    let mut open: Vec<PathBuf> = ["crates", "examples", "tests", "xtask"].iter().map(PathBuf::from).collect();
+    let mut open: Vec<PathBuf> =
+        ["crates", "examples", "tests", "xtask"].iter().map(PathBuf::from).collect();
     while let Some(dir) = open.pop() {
         let Ok(entries) = std::fs::read_dir(shell::root().join(&dir)) else { continue };
         for entry in entries {
@@ -174,7 +178,8 @@ fn rust_files() -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// `crates/talea-broker/src/…` → `talea-broker`, `tests/kernel/…` → `tests/kernel`, `examples/…` alike.
+/// `crates/talea-broker/src/…` → `talea-broker`, `tests/kernel/…` → `tests/kernel`, `examples/…`
+/// alike.
 fn package_of(path: &Path) -> String {
     let mut parts = path.iter().map(|part| part.to_string_lossy());
     match parts.next().as_deref() {
@@ -203,7 +208,8 @@ fn page(index: &Index) -> String {
         ("Claims of YASMIN", YASMIN),
         ("Claims of L3C in PikeOS", L3C),
     ] {
-        let _ = writeln!(body, "\n## {title}\n\n| row | claim | Sim | VM |\n| --- | --- | --- | --- |");
+        let _ =
+            writeln!(body, "\n## {title}\n\n| row | claim | Sim | VM |\n| --- | --- | --- | --- |");
         for row in rows {
             let none = Found::default();
             let found = index.get(row.id).unwrap_or(&none);
@@ -232,7 +238,10 @@ fn needs(row: &Row, found: &Found) -> Vec<Option<String>> {
     let column = |need: Need, tests: &[String], name: &str| {
         (need == Need::Asked).then(|| tests.is_empty().then(|| format!("{id} {name}")))
     };
-    [column(row.sim, &found.sim, "Sim"), column(row.vm, &found.vm, "VM")].into_iter().flatten().collect()
+    [column(row.sim, &found.sim, "Sim"), column(row.vm, &found.vm, "VM")]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// For people: `R13`, `S14`, `10.5`.
@@ -279,14 +288,19 @@ mod tests {
 
     #[test]
     fn every_row_of_the_checklists_is_listed_once_and_in_order() {
-        for (letter, rows, last) in [("r", CLAIMS, 37), ("s", SF3P, 23), ("y", YASMIN, 22), ("l", L3C, 24)] {
+        for (letter, rows, last) in
+            [("r", CLAIMS, 37), ("s", SF3P, 23), ("y", YASMIN, 22), ("l", L3C, 24)]
+        {
             let listed: Vec<&str> = rows.iter().map(|row| row.id).collect();
             let all: Vec<String> = (1..=last).map(|number| format!("{letter}{number}")).collect();
             assert_eq!(listed, all);
         }
         // Nothing is left out without a word.
         let silent = |row: &&Row| row.sim == Need::Not("");
-        assert_eq!([SF3P, YASMIN, L3C].iter().flat_map(|rows| rows.iter()).filter(silent).count(), 0);
+        assert_eq!(
+            [SF3P, YASMIN, L3C].iter().flat_map(|rows| rows.iter()).filter(silent).count(),
+            0
+        );
     }
 
     #[test]

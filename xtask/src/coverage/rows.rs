@@ -1,7 +1,9 @@
-//! The rows: what ReTiF's papers claim, one line each, and the defects of its original that ours must not have.
+//! The rows: what ReTiF's papers claim, one line each, and the defects of its original that ours
+//! must not have.
 //!
-//! Needed are a deterministic test (`sim`: pure crates) and a live one (`vm`: real kernel, real daemon, C programs);
-//! where the claim leaves no room for one of them, it is not asked for. Of the other papers every row is here too.
+//! Needed are a deterministic test (`sim`: pure crates) and a live one (`vm`: real kernel, real
+//! daemon, C programs); where the claim leaves no room for one of them, it is not asked for. Of the
+//! other papers every row is here too.
 
 /// Whether a row must have a test in a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,8 +85,9 @@ pub(crate) const CLAIMS: &[Row] = &[
     row("r37", true, false, "pure crates need no Linux"),
 ];
 
-/// Defects of the original (checklist row R38), in both columns where they leave room: what happens between a process
-/// and the kernel has no deterministic twin, and no machine of ours has more than 32 CPUs.
+/// Defects of the original (checklist row R38), in both columns where they leave room: what happens
+/// between a process and the kernel has no deterministic twin, and no machine of ours has more than
+/// 32 CPUs.
 pub(crate) const DEFECTS: &[Row] = &[
     row("retif_m1", true, true, "arrays sized by managed CPUs, indexed by CPU number"),
     row("retif_m2", true, true, "priority from the wire as an unchecked index"),
@@ -145,7 +148,11 @@ pub(crate) const SF3P: &[Row] = &[
     paper("s6", "Fig. 6: misses against utilisation"),
     paper("s7", "EDF meets deadlines up to 99.9 %"),
     paper("s8", "Fig. 7: scheduler overhead is counted and linear"),
-    live("s9", "Fig. 8: other overhead is measured apart", "what a machine spends is not simulated"),
+    live(
+        "s9",
+        "Fig. 8: other overhead is measured apart",
+        "what a machine spends is not simulated",
+    ),
     live("s10", "Fig. 9: overhead against levels", "what a machine spends is not simulated"),
     paper("s11", "Table II: the flight management software"),
     paper("s12", "Fig. 4: order of events"),

@@ -1,11 +1,12 @@
 //! As much of an output as fits at the end of a log.
 //!
-//! A server shows the last lines of a log only, so the end of a run repeats what matters: of a step its first and
-//! last lines, of a failed test its panic.
+//! A server shows the last lines of a log only, so the end of a run repeats what matters: of a step
+//! its first and last lines, of a failed test its panic.
 
 use std::collections::VecDeque;
 
-/// Lines of a step that are kept from its beginning, where compilers put the first error, and from its end.
+/// Lines of a step that are kept from its beginning, where compilers put the first error, and from
+/// its end.
 const FIRST: usize = 12;
 const LAST: usize = 24;
 /// A line may be a whole structure in one piece.
@@ -52,7 +53,8 @@ impl Excerpt {
     }
 }
 
-/// What a failure said in at most `limit` lines (four at least): from its panic on, without the stack.
+/// What a failure said in at most `limit` lines (four at least): from its panic on, without the
+/// stack.
 pub(crate) fn shortened(says: &[String], limit: usize) -> Vec<String> {
     let limit = limit.max(4);
     let lines = without_stacks(says);
@@ -130,7 +132,9 @@ mod tests {
     #[test]
     fn the_panic_is_kept_and_the_stack_is_not() {
         let mut says = lines(&"noise\n".repeat(50));
-        says.extend(lines("\nthread 'a' (1) panicked at x.rs:1:2:\nassertion failed: b\nstack backtrace:"));
+        says.extend(lines(
+            "\nthread 'a' (1) panicked at x.rs:1:2:\nassertion failed: b\nstack backtrace:",
+        ));
         says.extend(lines(
             "   0: f\n             at ./x.rs:3:4\nnote: run with `RUST_BACKTRACE=1`\nafter\n\n",
         ));

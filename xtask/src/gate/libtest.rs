@@ -75,7 +75,8 @@ pub(crate) struct Ended {
 impl Program {
     /// The program that a line announces.
     pub(crate) fn announced(line: &str) -> Option<Program> {
-        let title = line.strip_prefix("     Running ").or_else(|| line.strip_prefix("   Doc-tests "))?;
+        let title =
+            line.strip_prefix("     Running ").or_else(|| line.strip_prefix("   Doc-tests "))?;
         Some(Program {
             title: title.to_owned(),
             result: None,
@@ -97,10 +98,15 @@ impl Program {
             self.part = Part::Progress;
         } else if let Some(rest) = line.strip_prefix("error: test failed, to rerun pass `") {
             self.rerun = rest.split('`').next().map(str::to_owned);
-        } else if let Some(rest) = line.trim_start().strip_prefix("process didn't exit successfully: ") {
+        } else if let Some(rest) =
+            line.trim_start().strip_prefix("process didn't exit successfully: ")
+        {
             // The path in front of it is long and says nothing.
-            self.end =
-                Some(rest.rsplit_once(" (").map_or(rest, |(_, how)| how.trim_end_matches(')')).to_owned());
+            self.end = Some(
+                rest.rsplit_once(" (")
+                    .map_or(rest, |(_, how)| how.trim_end_matches(')'))
+                    .to_owned(),
+            );
         } else if line == "successes:" {
             self.part = Part::Progress;
         } else if line == "failures:" {
@@ -137,12 +143,14 @@ impl Program {
     /// Nothing more will be said about it.
     pub(crate) fn ended(self) -> Ended {
         // 101 is how libtest itself says that a test failed.
-        let died = self.result.is_none() || self.end.as_deref().is_some_and(|how| how != "exit status: 101");
+        let died = self.result.is_none()
+            || self.end.as_deref().is_some_and(|how| how != "exit status: 101");
         let mut failures = self.failed;
         if died {
             let how = self.end.as_deref().unwrap_or("no result");
             let says = self.said.lines();
-            failures.push(Failure { name: format!("{}: ended by itself: {how}", self.title), says });
+            failures
+                .push(Failure { name: format!("{}: ended by itself: {how}", self.title), says });
         }
         if !failures.is_empty() {
             let machine = self.start.until_now();
@@ -169,7 +177,8 @@ mod tests {
 
     fn read(text: &str) -> Ended {
         let mut lines = text.lines();
-        let mut program = Program::announced(lines.next().expect("a line")).expect("an announcement");
+        let mut program =
+            Program::announced(lines.next().expect("a line")).expect("an announcement");
         lines.for_each(|line| program.line(line));
         program.ended()
     }
@@ -227,11 +236,9 @@ error: test failed, to rerun pass `-p talea-broker --test it`
         assert!(ended.failures[1].says.contains(&"assertion failed: two".to_owned()));
         assert!(!ended.failures[1].says.contains(&"assertion failed: one".to_owned()));
         assert!(ended.failures[2].says.iter().any(|line| line.contains("steal")));
-        assert!(
-            ended
-                .result
-                .is_some_and(|result| result.starts_with("tests/it.rs (target/debug/deps/it-0123): FAILED."))
-        );
+        assert!(ended.result.is_some_and(|result| {
+            result.starts_with("tests/it.rs (target/debug/deps/it-0123): FAILED.")
+        }));
     }
 
     #[test]

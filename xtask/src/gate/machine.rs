@@ -1,7 +1,9 @@
-//! What the machine was like while something ran: a kernel test that failed once can be judged by it.
+//! What the machine was like while something ran: a kernel test that failed once can be judged by
+//! it.
 //!
-//! Steal is CPU time that a hypervisor gave to others while we had something to run; load and pressure say how many
-//! of us wanted a CPU. Sources: `/proc/stat`, `/proc/loadavg`, `/proc/pressure/cpu`, `uname`.
+//! Steal is CPU time that a hypervisor gave to others while we had something to run; load and
+//! pressure say how many of us wanted a CPU. Sources: `/proc/stat`, `/proc/loadavg`,
+//! `/proc/pressure/cpu`, `uname`.
 
 use std::fmt::Write;
 
@@ -19,10 +21,12 @@ impl Reading {
         Reading::of(&std::fs::read_to_string("/proc/stat").unwrap_or_default())
     }
 
-    /// `cpu  user nice system idle iowait irq softirq steal guest guest_nice`; guests are in user and nice already.
+    /// `cpu  user nice system idle iowait irq softirq steal guest guest_nice`; guests are in user
+    /// and nice already.
     fn of(stat: &str) -> Reading {
         let line = stat.lines().find_map(|line| line.strip_prefix("cpu ")).unwrap_or_default();
-        let ticks: Vec<u64> = line.split_whitespace().take(8).filter_map(|word| word.parse().ok()).collect();
+        let ticks: Vec<u64> =
+            line.split_whitespace().take(8).filter_map(|word| word.parse().ok()).collect();
         let at = |index: usize| ticks.get(index).copied().unwrap_or(0);
         Reading { all: ticks.iter().sum(), idle: at(3) + at(4), steal: at(7) }
     }
@@ -42,8 +46,9 @@ impl Reading {
     }
 
     fn until(self, end: Reading) -> String {
-        let permille =
-            |now: u64, then: u64| now.saturating_sub(then) * 1000 / end.all.saturating_sub(self.all).max(1);
+        let permille = |now: u64, then: u64| {
+            now.saturating_sub(then) * 1000 / end.all.saturating_sub(self.all).max(1)
+        };
         let (steal, idle) = (permille(end.steal, self.steal), permille(end.idle, self.idle));
         format!("steal {}.{} %, idle {} %", steal / 10, steal % 10, idle / 10)
     }

@@ -1,11 +1,13 @@
 //! The gate: `cargo xtask test`.
 //!
-//! A list of steps, each one call of cargo or of a tool. Every step runs, whatever the earlier ones said, and the
-//! run ends with one plain line that adds everything up: `N passed, N failed, N skipped`. A step counts as one;
-//! tests count as themselves. A skip is printed with its reason and is no pass. Nothing is tried twice.
+//! A list of steps, each one call of cargo or of a tool. Every step runs, whatever the earlier ones
+//! said, and the run ends with one plain line that adds everything up: `N passed, N failed, N
+//! skipped`. A step counts as one; tests count as themselves. A skip is printed with its reason and
+//! is no pass. Nothing is tried twice.
 //!
-//! A server shows the end of a log only: there stand, once more, every failed test with its panic, every failed step
-//! with its output, and what the machine was like; or, where nothing failed, each test program's own summary.
+//! A server shows the end of a log only: there stand, once more, every failed test with its panic,
+//! every failed step with its output, and what the machine was like; or, where nothing failed, each
+//! test program's own summary.
 
 mod excerpt;
 mod libtest;
@@ -48,9 +50,13 @@ pub(crate) fn run(args: &mut Parser) -> Result<ExitCode> {
         println!("\n== {}: {}", step.name, step.what);
         watchdog.now_at(step.name);
         let start = Instant::now();
-        let verdict = (step.run)(&tally).unwrap_or_else(|error| Verdict::Failed(format!("{error:#}")));
+        let verdict =
+            (step.run)(&tally).unwrap_or_else(|error| Verdict::Failed(format!("{error:#}")));
         let verdict = if watchdog.has_bitten() {
-            Verdict::Failed(format!("killed, the gate ran for more than {} minutes", LIMIT.as_secs() / 60))
+            Verdict::Failed(format!(
+                "killed, the gate ran for more than {} minutes",
+                LIMIT.as_secs() / 60
+            ))
         } else {
             verdict
         };
@@ -78,7 +84,9 @@ fn parse(args: &mut Parser) -> Result<Vec<String>> {
             other => return Err(other.unexpected().into()),
         }
     }
-    if let Some(name) = only.iter().find(|name| steps::ALL.iter().all(|step| step.name != name.as_str())) {
+    if let Some(name) =
+        only.iter().find(|name| steps::ALL.iter().all(|step| step.name != name.as_str()))
+    {
         let known: Vec<_> = steps::ALL.iter().map(|step| step.name).collect();
         bail!("no step {name:?}; there are: {}", known.join(", "));
     }

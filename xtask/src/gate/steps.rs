@@ -25,11 +25,23 @@ pub(crate) const ALL: &[Step] = &[
     Step { name: "clippy", what: "no warnings anywhere", run: clippy },
     Step { name: "build", what: "programs and libraries that the tests call", run: build },
     Step { name: "tests", what: "every test of every crate", run: tests },
-    Step { name: "guest", what: "timing, on a machine whose clock counts instructions", run: guest },
+    Step {
+        name: "guest",
+        what: "timing, on a machine whose clock counts instructions",
+        run: guest,
+    },
     Step { name: "docs", what: "rustdoc without warnings", run: docs },
     Step { name: "bare", what: "the core for a target without an operating system", run: bare },
-    Step { name: "freebsd", what: "pure crates and file tools for another POSIX system", run: freebsd },
-    Step { name: "fuzz", what: "the fuzzer's targets, of which the tests run the harness only", run: fuzz },
+    Step {
+        name: "freebsd",
+        what: "pure crates and file tools for another POSIX system",
+        run: freebsd,
+    },
+    Step {
+        name: "fuzz",
+        what: "the fuzzer's targets, of which the tests run the harness only",
+        run: fuzz,
+    },
     Step { name: "deny", what: "licences, bans and sources of dependencies", run: deny },
 ];
 
@@ -48,11 +60,14 @@ fn plain(command: Command) -> Result<Verdict> {
 }
 
 fn failed(why: &str, excerpt: Excerpt) -> Verdict {
-    Verdict::Failed([why.to_owned()].into_iter().chain(excerpt.lines()).collect::<Vec<_>>().join("\n"))
+    Verdict::Failed(
+        [why.to_owned()].into_iter().chain(excerpt.lines()).collect::<Vec<_>>().join("\n"),
+    )
 }
 
 fn clippy(_: &Mutex<Tally>) -> Result<Verdict> {
-    let all = ["clippy", "--workspace", "--all-targets", "--locked", "--quiet", "--", "-D", "warnings"];
+    let all =
+        ["clippy", "--workspace", "--all-targets", "--locked", "--quiet", "--", "-D", "warnings"];
     let done = plain(cargo(&all))?;
     if !matches!(done, Verdict::Passed) {
         return Ok(done);
@@ -79,7 +94,8 @@ fn build(_: &Mutex<Tally>) -> Result<Verdict> {
 
 /// `--show-output` prints what passing tests said, and with it why some of them skipped themselves.
 fn tests(tally: &Mutex<Tally>) -> Result<Verdict> {
-    let mut command = cargo(&["test", "--workspace", "--locked", "--no-fail-fast", "--", "--show-output"]);
+    let mut command =
+        cargo(&["test", "--workspace", "--locked", "--no-fail-fast", "--", "--show-output"]);
     // Its lines are read, and colours would be in the way.
     command.env("CARGO_TERM_COLOR", "never");
     let tally = || tally.lock().unwrap_or_else(PoisonError::into_inner);
@@ -144,7 +160,8 @@ fn check_for(target: &str, crates: &[&str]) -> Result<Verdict> {
     plain(command)
 }
 
-/// The fuzzer has a workspace of its own, with a lock file of its own, and nothing else here builds it.
+/// The fuzzer has a workspace of its own, with a lock file of its own, and nothing else here builds
+/// it.
 fn fuzz(_: &Mutex<Tally>) -> Result<Verdict> {
     const MANIFEST: &str = "fuzz/Cargo.toml";
     if let Some(missing) = fetch(MANIFEST)? {
@@ -173,12 +190,14 @@ const UNREACHABLE: [&str; 6] = [
 fn fetch(manifest: &str) -> Result<Option<Verdict>> {
     let mut excerpt = Excerpt::default();
     let mut unreachable = false;
-    let fetched =
-        shell::stream(cargo(&["fetch", "--locked", "--quiet", "--manifest-path", manifest]), |line| {
+    let fetched = shell::stream(
+        cargo(&["fetch", "--locked", "--quiet", "--manifest-path", manifest]),
+        |line| {
             println!("{line}");
             excerpt.line(line);
             unreachable |= UNREACHABLE.iter().any(|words| line.contains(words));
-        })?;
+        },
+    )?;
     Ok(match (fetched, unreachable) {
         (true, _) => None,
         (false, true) => {
@@ -188,7 +207,8 @@ fn fetch(manifest: &str) -> Result<Option<Verdict>> {
     })
 }
 
-/// Advisories are left out: their database lies on a git host, and the gate must not depend on reaching one.
+/// Advisories are left out: their database lies on a git host, and the gate must not depend on
+/// reaching one.
 fn deny(_: &Mutex<Tally>) -> Result<Verdict> {
     let own = shell::target_dir().join("tools/bin/cargo-deny");
     if !shell::has("cargo-deny") && !own.is_file() {

@@ -1,23 +1,26 @@
 //! What the machine must have besides Rust: named, and installed where that is allowed.
 //!
-//! Installing is allowed to root when `TALEA_INSTALL=1` or `CI` is set; elsewhere the gate only says what to
-//! install. Nothing else of the machine is touched.
+//! Installing is allowed to root when `TALEA_INSTALL=1` or `CI` is set; elsewhere the gate only
+//! says what to install. Nothing else of the machine is touched.
 
 use super::Verdict;
 use crate::shell;
 use anyhow::Result;
 
 /// Program and the Debian package that has it.
-const PACKAGES: [(&str, &str); 3] = [("cc", "gcc libc6-dev"), ("c++", "g++"), ("pkg-config", "pkg-config")];
+const PACKAGES: [(&str, &str); 3] =
+    [("cc", "gcc libc6-dev"), ("c++", "g++"), ("pkg-config", "pkg-config")];
 
 /// Whether tools and packages may be installed.
 pub(crate) fn may_install() -> bool {
-    std::env::var_os("TALEA_INSTALL").map_or_else(|| std::env::var_os("CI").is_some(), |value| value == "1")
+    std::env::var_os("TALEA_INSTALL")
+        .map_or_else(|| std::env::var_os("CI").is_some(), |value| value == "1")
 }
 
 /// Checks, and installs what is missing where it may.
 pub(crate) fn packages() -> Result<Verdict> {
-    let missing: Vec<_> = PACKAGES.into_iter().filter(|(program, _)| !shell::has(program)).collect();
+    let missing: Vec<_> =
+        PACKAGES.into_iter().filter(|(program, _)| !shell::has(program)).collect();
     if missing.is_empty() {
         return Ok(Verdict::Passed);
     }

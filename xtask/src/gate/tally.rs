@@ -1,7 +1,7 @@
 //! Adding up what steps and tests say, and saying it again at the end.
 //!
-//! Counts by libtest's result lines and the loud skips of the kernel tests (`skipped: needs …`). libtest counts a test
-//! that skipped itself as passed; here it counts as skipped.
+//! Counts by libtest's result lines and the loud skips of the kernel tests (`skipped: needs …`).
+//! libtest counts a test that skipped itself as passed; here it counts as skipped.
 
 use super::Verdict;
 use super::excerpt::shortened;
@@ -9,8 +9,8 @@ use super::libtest::{Failure, Program};
 use super::machine::{self, Reading};
 use std::fmt::Write;
 
-/// Lines that the failures share at the end of a run, and how many are shown with more than their names. A server
-/// shows about 150 lines; skips and the sum need some of them.
+/// Lines that the failures share at the end of a run, and how many are shown with more than their
+/// names. A server shows about 150 lines; skips and the sum need some of them.
 const LINES: usize = 100;
 const SHOWN: usize = 16;
 /// Failures that are named at all.
@@ -198,7 +198,8 @@ mod tests {
         );
         tally.line(PROGRAM);
         tally.line("test wire::r2_round_trip ... FAILED");
-        tally.line("test result: FAILED. 4 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out");
+        tally
+            .line("test result: FAILED. 4 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out");
         tally.end_of_tests();
         assert_eq!(tally.step("fmt", Verdict::Passed), "passed");
         assert_eq!(tally.sum(), (17, 1, 1));
@@ -220,11 +221,14 @@ mod tests {
     #[test]
     fn a_failed_step_is_named_with_its_reason_and_its_output() {
         let mut tally = Tally::new();
-        let word = tally.step("deny", Verdict::Failed("exit code 4\nerror: a licence\n".to_owned()));
+        let word =
+            tally.step("deny", Verdict::Failed("exit code 4\nerror: a licence\n".to_owned()));
         assert_eq!(word, "FAILED: exit code 4");
         tally.step("freebsd", Verdict::Skipped("no target".to_owned()));
         assert_eq!(tally.sum(), (0, 1, 1));
-        assert!(tally.summary().contains("failed   deny: exit code 4\n         error: a licence\n"));
+        assert!(
+            tally.summary().contains("failed   deny: exit code 4\n         error: a licence\n")
+        );
         assert!(tally.summary().contains("skipped  freebsd: no target\n"));
     }
 
@@ -233,7 +237,9 @@ mod tests {
         let mut tally = Tally::new();
         read(
             &mut tally,
-            &format!("{PROGRAM}\ntest a ... ok\nabout to hang\n{PROGRAM}\ntest result: ok. 1 passed;"),
+            &format!(
+                "{PROGRAM}\ntest a ... ok\nabout to hang\n{PROGRAM}\ntest result: ok. 1 passed;"
+            ),
         );
         tally.end_of_tests();
         assert_eq!(tally.sum(), (1, 1, 0));
@@ -244,7 +250,10 @@ mod tests {
     #[test]
     fn a_green_run_ends_with_each_programs_own_summary() {
         let mut tally = Tally::new();
-        read(&mut tally, &format!("{PROGRAM}\ntest result: ok. 7 passed; 0 failed; finished in 0.10s"));
+        read(
+            &mut tally,
+            &format!("{PROGRAM}\ntest result: ok. 7 passed; 0 failed; finished in 0.10s"),
+        );
         tally.end_of_tests();
         let line = "tests/it/main.rs (target/debug/deps/it-0123456789abcdef): ok. 7 passed; 0 failed; finished in 0.10s\n";
         assert!(tally.summary().contains(line), "{}", tally.summary());
@@ -260,7 +269,9 @@ mod tests {
             for test in 0..failing {
                 read(
                     &mut tally,
-                    &format!("---- r1_{test} stdout ----\nbefore\nthread 'r1_{test}' panicked at x.rs:1:2:"),
+                    &format!(
+                        "---- r1_{test} stdout ----\nbefore\nthread 'r1_{test}' panicked at x.rs:1:2:"
+                    ),
                 );
                 read(&mut tally, &"left and right\n".repeat(60));
             }
@@ -279,7 +290,10 @@ mod tests {
             assert!(summary.lines().count() <= 145, "{failing}: {}", summary.lines().count());
             for test in 0..failing.min(SHOWN - 1) {
                 assert!(summary.contains(&format!("failed   r1_{test}\n")), "{failing}: {summary}");
-                assert!(summary.contains(&format!("thread 'r1_{test}' panicked")), "{failing}: {summary}");
+                assert!(
+                    summary.contains(&format!("thread 'r1_{test}' panicked")),
+                    "{failing}: {summary}"
+                );
             }
         }
     }

@@ -1,7 +1,8 @@
 //! Ends a gate that hangs, and says where it hung.
 //!
-//! Kills every process below this one, youngest first, which lets the waiting step end by itself. If that does not
-//! help within a few seconds (an orphan may hold the pipe), it prints the sum and ends the process.
+//! Kills every process below this one, youngest first, which lets the waiting step end by itself.
+//! If that does not help within a few seconds (an orphan may hold the pipe), it prints the sum and
+//! ends the process.
 
 use super::tally::Tally;
 use rustix::process::{Pid, Signal, getpid, kill_process};
@@ -28,7 +29,10 @@ impl Watchdog {
             std::thread::sleep(limit);
             bitten.store(true, Ordering::SeqCst);
             let step = *step.lock().unwrap_or_else(PoisonError::into_inner);
-            println!("== watchdog: {} minutes are over in step {step}; killing it", limit.as_secs() / 60);
+            println!(
+                "== watchdog: {} minutes are over in step {step}; killing it",
+                limit.as_secs() / 60
+            );
             for pid in descendants(getpid()) {
                 let _ = kill_process(pid, Signal::KILL);
             }
@@ -57,7 +61,9 @@ impl Watchdog {
 fn descendants(top: Pid) -> Vec<Pid> {
     let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
     for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
         if let Some(parent) = parent_of(&entry.path()) {
             children.entry(parent).or_default().push(pid);
         }

@@ -27,8 +27,12 @@ pub(super) fn pack(init: &Path, tests: &Path, dir: &Path) -> Result<PathBuf> {
     let names = names(&root)?;
     let mut cpio = Command::new("cpio");
     cpio.args(["--create", "--format", "newc", "--quiet"]).current_dir(&root);
-    let mut cpio = cpio.stdin(Stdio::piped()).stdout(fs::File::create(&archive)?).spawn().context("cpio")?;
-    std::io::Write::write_all(&mut cpio.stdin.take().context("a pipe")?, names.join("\n").as_bytes())?;
+    let mut cpio =
+        cpio.stdin(Stdio::piped()).stdout(fs::File::create(&archive)?).spawn().context("cpio")?;
+    std::io::Write::write_all(
+        &mut cpio.stdin.take().context("a pipe")?,
+        names.join("\n").as_bytes(),
+    )?;
     if !cpio.wait()?.success() {
         bail!("cpio failed");
     }
@@ -45,7 +49,8 @@ fn libraries(program: &Path) -> Result<Vec<PathBuf>> {
 
 /// The paths in the words of `ldd`.
 fn listed(text: &str) -> Vec<PathBuf> {
-    let paths = text.lines().filter_map(|line| line.split_whitespace().find(|word| word.starts_with('/')));
+    let paths =
+        text.lines().filter_map(|line| line.split_whitespace().find(|word| word.starts_with('/')));
     paths.map(PathBuf::from).collect()
 }
 
@@ -72,8 +77,10 @@ mod tests {
 
     #[test]
     fn libraries_and_the_linker_itself_are_found() {
-        let text =
-            "\tlinux-vdso.so.1 (0x0)\n\tlibc.so.6 => /lib/x/libc.so.6 (0x1)\n\t/lib64/ld-linux.so.2 (0x2)\n";
-        assert_eq!(listed(text), [PathBuf::from("/lib/x/libc.so.6"), PathBuf::from("/lib64/ld-linux.so.2")]);
+        let text = "\tlinux-vdso.so.1 (0x0)\n\tlibc.so.6 => /lib/x/libc.so.6 (0x1)\n\t/lib64/ld-linux.so.2 (0x2)\n";
+        assert_eq!(
+            listed(text),
+            [PathBuf::from("/lib/x/libc.so.6"), PathBuf::from("/lib64/ld-linux.so.2")]
+        );
     }
 }

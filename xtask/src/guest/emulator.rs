@@ -8,15 +8,17 @@ use std::process::Command;
 
 /// Program and the Debian package that has it.
 const NEEDED: [(&str, &str); 2] = [("qemu-system-x86_64", "qemu-system-x86"), ("cpio", "cpio")];
-/// A guest that takes longer hangs; as coreutils' `timeout` reads it. Emulated, everything takes about twenty times as long.
+/// A guest that takes longer hangs; as coreutils' `timeout` reads it. Emulated, everything takes
+/// about twenty times as long.
 const PATIENCE: &str = "10m";
 /// How the first process of the guest begins its own lines.
 const GUEST: &str = "guest: ";
 
 /// What is missing for it, and can't be installed here.
 pub(super) fn missing(line: &mut impl FnMut(&str)) -> Result<Option<String>> {
-    let missing =
-        || NEEDED.into_iter().filter(|(program, _)| !shell::has(program)).map(|(_, package)| package);
+    let missing = || {
+        NEEDED.into_iter().filter(|(program, _)| !shell::has(program)).map(|(_, package)| package)
+    };
     let packages: Vec<_> = missing().collect();
     if packages.is_empty() {
         return Ok(None);
@@ -107,7 +109,9 @@ mod tests {
         let passes = |said, ran| matches!(verdict(said, ran), Verdict::Passed);
         assert!(passes(Some("ended with 0"), true));
         assert!(!passes(Some("ended with 0"), false), "no test has such a word in its name");
-        assert!(!passes(Some("ended with 101"), true) && !passes(Some("proc cannot be mounted"), true));
+        assert!(
+            !passes(Some("ended with 101"), true) && !passes(Some("proc cannot be mounted"), true)
+        );
         assert!(!passes(None, true), "killed, or switched off before its end");
     }
 }

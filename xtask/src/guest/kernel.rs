@@ -1,4 +1,5 @@
-//! Debian's kernels, fetched with apt in folders of its own: nothing is installed, the system's lists stay as they are.
+//! Debian's kernels, fetched with apt in folders of its own: nothing is installed, the system's
+//! lists stay as they are.
 
 use crate::shell::{self, program};
 use anyhow::{Context, Result, bail};
@@ -67,7 +68,8 @@ impl Kernel {
 
 /// Where this machine gets its packages.
 fn mirror() -> Option<String> {
-    let mut ask = program("apt-get", &["indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"]);
+    let mut ask =
+        program("apt-get", &["indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"]);
     ask.stderr(Stdio::null());
     // A mirror of security updates alone has no backports.
     shell::output(ask)?.lines().find(|line| !line.contains("security")).map(str::to_owned)
@@ -124,7 +126,8 @@ fn unpack(dir: &Path, image: &Path) -> Result<()> {
     }
     let [package] = &packages[..] else { bail!("one package was expected in {}", dir.display()) };
     let mut contents = Command::new("dpkg-deb");
-    let mut contents = contents.arg("--fsys-tarfile").arg(package).stdout(Stdio::piped()).spawn()?;
+    let mut contents =
+        contents.arg("--fsys-tarfile").arg(package).stdout(Stdio::piped()).spawn()?;
     let unpacked = dir.join("vmlinuz.part");
     let mut tar = Command::new("tar");
     tar.args(["-xO", "--wildcards", "./boot/vmlinuz-*"]).stdout(std::fs::File::create(&unpacked)?);

@@ -1,11 +1,12 @@
 //! `cargo xtask guest`: the timing tests on a machine whose clock counts instructions.
 //!
-//! Model: [`kernel`] fetches a Debian kernel, [`archive`] packs the tests, their libraries and a first process into an initial
-//! file system, [`emulator`] boots both with one CPU under QEMU's `-icount`, where virtual time is the number of instructions
-//! executed: nothing that the host does shows. Nothing is installed and nothing of this machine is changed.
+//! Model: [`kernel`] fetches a Debian kernel, [`archive`] packs the tests, their libraries and a
+//! first process into an initial file system, [`emulator`] boots both with one CPU under QEMU's
+//! `-icount`, where virtual time is the number of instructions executed: nothing that the host does
+//! shows. Nothing is installed and nothing of this machine is changed.
 //!
-//! Where the kernel or the emulator can't be had the command says so. It fails then if `TALEA_GUEST=required` says that it
-//! must be had.
+//! Where the kernel or the emulator can't be had the command says so. It fails then if
+//! `TALEA_GUEST=required` says that it must be had.
 
 mod archive;
 mod emulator;

@@ -6,7 +6,10 @@ use std::path::Path;
 #[test]
 fn the_code_map_names_exactly_the_crates() {
     let text = read(Path::new("ARCHITECTURE.md"));
-    let map = text.split("\n## ").find(|part| part.starts_with("Code map")).expect("a section \"Code map\"");
+    let map = text
+        .split("\n## ")
+        .find(|part| part.starts_with("Code map"))
+        .expect("a section \"Code map\"");
     let mut named: Vec<String> = map
         .lines()
         .filter_map(|line| line.strip_prefix("**`")?.split_once("`**"))

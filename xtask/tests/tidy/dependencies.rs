@@ -1,6 +1,7 @@
 //! Who may depend on whom, and why: house style, plate B, as built.
 //!
-//! An edge that is not in the table fails, and so does a line of the table that no edge needs any more.
+//! An edge that is not in the table fails, and so does a line of the table that no edge needs any
+//! more.
 
 use crate::metadata;
 use std::collections::BTreeSet;
@@ -19,7 +20,11 @@ const EDGES: &[(&str, &str, &str)] = &[
     ("talea-runtime", "talea-exec", "runs them"),
     ("talea-runtime", "talea-os", "which CPUs there are"),
     ("talea-runtime", "talea-system", "an application as a system file"),
-    ("talea-runtime", "crossbeam-queue", "data between jobs, which may be stopped while they move one"),
+    (
+        "talea-runtime",
+        "crossbeam-queue",
+        "data between jobs, which may be stopped while they move one",
+    ),
     ("talea-analysis", "talea-core", "tests are about the core's tasks"),
     ("talea-sim", "talea-core", "drives its machine"),
     ("talea-system", "talea-core", "a file becomes the core's setup"),
@@ -76,7 +81,11 @@ const EDGES: &[(&str, &str, &str)] = &[
     ("talea-cli", "clap_mangen", "man pages from that list"),
     ("talea-cli", "serde", "JSON output"),
     ("talea-cli", "serde_json", "JSON output"),
-    ("talea-cli", "toml_edit", "sweep changes values of a file and leaves its lines where they are"),
+    (
+        "talea-cli",
+        "toml_edit",
+        "sweep changes values of a file and leaves its lines where they are",
+    ),
     ("talea-cli", "libc", "constants of signals and errors"),
     ("talea-cli", "rustix", "system calls"),
     ("talea-cli", "sha1", "what the echo server of L3C's experiments answers"),
@@ -113,7 +122,11 @@ const EDGES: &[(&str, &str, &str)] = &[
 
 /// Used by tests only: crate and what its tests may use.
 const TEST_EDGES: &[(&str, &str, &str)] = &[
-    ("talea-analysis", "allocation-counter", "counts what a test allocates in its scratch: nothing"),
+    (
+        "talea-analysis",
+        "allocation-counter",
+        "counts what a test allocates in its scratch: nothing",
+    ),
     ("talea-analysis", "serde_json", "reads the answers of other tools"),
     ("talea-analysis", "talea-sim", "bounds against simulations, witnesses replayed"),
     ("talea-capi", "talea-kernel-tests", "one run at a time on the machine's CPUs"),
@@ -156,11 +169,14 @@ fn dependencies_point_one_way() {
             findings.push(format!("{from} uses {to} ({kind}): allow it in xtask/tests/tidy/dependencies.rs with a reason, or drop it"));
         }
         for (from, to) in allowed.difference(&built) {
-            findings.push(format!("{from} no longer uses {to} ({kind}): drop the line from the table"));
+            findings
+                .push(format!("{from} no longer uses {to} ({kind}): drop the line from the table"));
         }
     }
     findings.extend(
-        edges("build").iter().map(|(from, to)| format!("{from} uses {to} to build: nothing here needs that")),
+        edges("build")
+            .iter()
+            .map(|(from, to)| format!("{from} uses {to} to build: nothing here needs that")),
     );
     crate::none(&findings);
 }
@@ -176,14 +192,19 @@ fn nothing_uses_the_ends_of_the_chain() {
         "server-saver",
         "xtask",
     ] {
-        assert!(edges("normal").iter().all(|(_, to)| to != end), "{end} is an end: nothing may use it");
+        assert!(
+            edges("normal").iter().all(|(_, to)| to != end),
+            "{end} is an end: nothing may use it"
+        );
     }
 }
 
 #[test]
 fn r37_pure_crates_need_no_linux() {
     let all = edges("normal");
-    for pure in ["talea-core", "talea-analysis", "talea-sim", "talea-system", "talea-proto", "talea-broker"] {
+    for pure in
+        ["talea-core", "talea-analysis", "talea-sim", "talea-system", "talea-proto", "talea-broker"]
+    {
         let (mut open, mut seen) = (vec![pure.to_owned()], BTreeSet::new());
         while let Some(name) = open.pop() {
             open.extend(all.iter().filter(|(from, _)| *from == name).map(|(_, to)| to.clone()));
@@ -197,7 +218,8 @@ fn r37_pure_crates_need_no_linux() {
 
 #[test]
 fn s23_the_machine_and_the_simulator_are_made_of_nothing_but_themselves() {
-    // SF3P's claim is POSIX priorities and timers; what decides here needs not even that. Who obeys it is another crate.
+    // SF3P's claim is POSIX priorities and timers; what decides here needs not even that. Who obeys
+    // it is another crate.
     let from = |name: &str| -> Vec<String> {
         let all = edges("normal");
         all.iter().filter(|(from, _)| from == name).map(|(_, to)| to.clone()).collect()
@@ -218,8 +240,8 @@ fn s23_the_machine_and_the_simulator_are_made_of_nothing_but_themselves() {
         }
     }
     crate::none(&findings);
-    // With nothing else SF3P's shipped examples run as they should: `s1_s18_s23_…` of talea-system does that, and its program is
-    // made of the same.
+    // With nothing else SF3P's shipped examples run as they should: `s1_s18_s23_…` of talea-system
+    // does that, and its program is made of the same.
     let mut open = vec!["talea-system".to_owned()];
     let mut made = BTreeSet::new();
     while let Some(name) = open.pop() {

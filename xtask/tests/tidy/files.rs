@@ -36,7 +36,8 @@ fn every_file_opens_with_what_it_is() {
         let sound = opening.iter().any(|start| first.starts_with(start));
         (!sound).then(|| format!("{}: opens with {first:?}", path.display()))
     };
-    let mut findings: Vec<_> = sources(&["rs"]).iter().filter_map(|path| starts(path, &["//! "])).collect();
+    let mut findings: Vec<_> =
+        sources(&["rs"]).iter().filter_map(|path| starts(path, &["//! "])).collect();
     findings.extend(sources(&["c", "h"]).iter().filter_map(|path| starts(path, &["/*", "//"])));
     none(&findings);
 }

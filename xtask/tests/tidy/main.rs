@@ -1,7 +1,7 @@
 //! The workspace's own rules, as tests.
 //!
-//! What a reviewer would have to say twice is said here once: who may depend on whom, where `unsafe` may stand, how
-//! a file begins, how long it may grow, what may not be written anywhere.
+//! What a reviewer would have to say twice is said here once: who may depend on whom, where
+//! `unsafe` may stand, how a file begins, how long it may grow, what may not be written anywhere.
 #![forbid(unsafe_code)]
 
 mod code_map;
@@ -25,10 +25,11 @@ fn root() -> &'static Path {
 /// Files that people wrote, with one of these extensions, as paths from the root.
 fn sources(extensions: &[&str]) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    let mut open: Vec<PathBuf> = ["crates", "xtask", "tests", "examples", "fuzz", "docs", "etc", ".ci"]
-        .iter()
-        .map(PathBuf::from)
-        .collect();
+    let mut open: Vec<PathBuf> =
+        ["crates", "xtask", "tests", "examples", "fuzz", "docs", "etc", ".ci"]
+            .iter()
+            .map(PathBuf::from)
+            .collect();
     while let Some(dir) = open.pop() {
         for entry in std::fs::read_dir(root().join(&dir)).into_iter().flatten().flatten() {
             let path = dir.join(entry.file_name());
@@ -36,7 +37,8 @@ fn sources(extensions: &[&str]) -> Vec<PathBuf> {
                 if !path.ends_with("target") && !path.ends_with("corpus") {
                     open.push(path);
                 }
-            } else if path.extension().is_some_and(|end| extensions.iter().any(|&want| end == want)) {
+            } else if path.extension().is_some_and(|end| extensions.iter().any(|&want| end == want))
+            {
                 found.push(path);
             }
         }
@@ -52,7 +54,8 @@ fn sources(extensions: &[&str]) -> Vec<PathBuf> {
 }
 
 fn read(path: &Path) -> String {
-    std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    std::fs::read_to_string(root().join(path))
+        .unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 /// The crates under `crates/`, by name.
@@ -70,7 +73,15 @@ fn crates() -> Vec<String> {
 /// What cargo knows about the packages of a manifest, without asking a registry.
 fn metadata(manifest: &str) -> serde_json::Value {
     let output = Command::new(env!("CARGO"))
-        .args(["metadata", "--format-version", "1", "--no-deps", "--offline", "--manifest-path", manifest])
+        .args([
+            "metadata",
+            "--format-version",
+            "1",
+            "--no-deps",
+            "--offline",
+            "--manifest-path",
+            manifest,
+        ])
         .current_dir(root())
         .output()
         .expect("cargo metadata");

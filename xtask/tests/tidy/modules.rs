@@ -1,7 +1,8 @@
 //! Which modules a Rust file declares to be in other files.
 //!
-//! Reads tokens, not lines: comments, strings and characters may hold anything, attributes and visibility may stand
-//! in between. What a macro makes of its tokens is not looked at; a `mod name;` among them counts.
+//! Reads tokens, not lines: comments, strings and characters may hold anything, attributes and
+//! visibility may stand in between. What a macro makes of its tokens is not looked at; a `mod
+//! name;` among them counts.
 
 /// `mod name;`, and what decides where its file is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -9,7 +10,8 @@ pub(crate) struct Declared {
     pub(crate) name: String,
     /// `#[path = "…"]`.
     pub(crate) path: Option<String>,
-    /// Inline modules around it, outermost first; by the folder that a `path` gives them, or by name.
+    /// Inline modules around it, outermost first; by the folder that a `path` gives them, or by
+    /// name.
     pub(crate) within: Vec<String>,
 }
 
@@ -49,7 +51,8 @@ pub(crate) fn declared(text: &str) -> Vec<Declared> {
             (Token::Mark('}'), _, _) => drop(open.pop()),
             _ => {}
         }
-        // Between an attribute and its module stands nothing but its visibility: `pub`, `pub(in a::b)`.
+        // Between an attribute and its module stands nothing but its visibility: `pub`, `pub(in
+        // a::b)`.
         if matches!(token, Token::Mark(';' | '{' | '}')) {
             path = None;
         }
@@ -87,7 +90,9 @@ fn attribute(tokens: &[Token], from: usize) -> usize {
 /// Also within `cfg_attr`.
 fn path_in(attribute: &[Token]) -> Option<String> {
     attribute.windows(3).find_map(|three| match three {
-        [Token::Word(word), Token::Mark('='), Token::Text(path)] if word == "path" => Some(path.clone()),
+        [Token::Word(word), Token::Mark('='), Token::Text(path)] if word == "path" => {
+            Some(path.clone())
+        }
         _ => None,
     })
 }
@@ -105,7 +110,8 @@ fn tokens(text: &str) -> Vec<Token> {
             }
             '\'' => (None, character(rest)),
             _ if first.is_alphanumeric() || first == '_' => {
-                let length = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
+                let length =
+                    rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
                 let word = &rest[..length];
                 match raw(word, &rest[length..]) {
                     Some(more) => (Some(Token::Text(String::new())), length + more),
@@ -198,7 +204,10 @@ fn declarations_are_found_among_attributes_and_visibilities() {
         names("#![forbid(unsafe_code)]\n#[cfg(any(test, feature = \"sim\"))]\n#[allow(x)] mod a;"),
         ["a"]
     );
-    assert_eq!(names("#[path = \"../x.rs\"]\n#[cfg(test)]\npub mod a;\nmod b;"), ["a=../x.rs", "b"]);
+    assert_eq!(
+        names("#[path = \"../x.rs\"]\n#[cfg(test)]\npub mod a;\nmod b;"),
+        ["a=../x.rs", "b"]
+    );
     assert_eq!(names("#[cfg_attr(unix, path = \"unix.rs\")] mod os;"), ["os=unix.rs"]);
     assert_eq!(
         names("mod r#type; mod inner { fn f() { if x {} } mod deep; } mod after;"),
@@ -211,7 +220,10 @@ fn declarations_are_found_among_attributes_and_visibilities() {
 #[test]
 fn what_only_looks_like_a_declaration_is_none() {
     assert!(names("// mod a;\n//! mod b;\n/* mod c; /* mod d; */ mod e; */").is_empty());
-    assert!(names(r##"let s = "mod a; \" mod b;"; let r = r#"" mod c; "#; let b = b"mod d;";"##).is_empty());
+    assert!(
+        names(r##"let s = "mod a; \" mod b;"; let r = r#"" mod c; "#; let b = b"mod d;";"##)
+            .is_empty()
+    );
     assert!(names("mod inline {} use a::mod_b; let modern = 1;").is_empty());
     assert!(names("macro_rules! m { ($name:ident) => { mod $name; } }").is_empty());
 }
@@ -220,6 +232,9 @@ fn what_only_looks_like_a_declaration_is_none() {
 fn quotes_and_lifetimes_swallow_nothing() {
     assert_eq!(names("fn f<'a>(x: &'a str) -> char { '\"' } mod a;"), ["a"]);
     assert_eq!(names("const C: [char; 4] = ['\\'', '{', '\\u{7b}', '/']; mod a;"), ["a"]);
-    assert_eq!(names("let x = b'{'; let y = '\u{e9}'; 'outer: loop { break 'outer; } mod a;"), ["a"]);
+    assert_eq!(
+        names("let x = b'{'; let y = '\u{e9}'; 'outer: loop { break 'outer; } mod a;"),
+        ["a"]
+    );
     assert_eq!(names("let x = 1.0; let s = c\"{\"; let r = br##\"{\"#\"##; mod a;"), ["a"]);
 }

@@ -1,5 +1,5 @@
-//! Every kept mutation still fits the code that it breaks, and says what it breaks and which tests must notice;
-//! every plugin, rule property and message has one.
+//! Every kept mutation still fits the code that it breaks, and says what it breaks and which tests
+//! must notice; every plugin, rule property and message has one.
 
 use crate::{none, read, root};
 use std::path::Path;
@@ -8,7 +8,9 @@ use std::process::Command;
 #[test]
 fn every_mutation_still_applies() {
     let mut findings = Vec::new();
-    for entry in std::fs::read_dir(root().join("xtask/mutations")).expect("xtask/mutations").flatten() {
+    for entry in
+        std::fs::read_dir(root().join("xtask/mutations")).expect("xtask/mutations").flatten()
+    {
         let path = entry.path();
         let text = std::fs::read_to_string(&path).expect("a patch");
         for key in ["what: ", "tests: -p "] {
@@ -23,13 +25,18 @@ fn every_mutation_still_applies() {
             .output()
             .expect("git");
         if !check.status.success() {
-            findings.push(format!("{}: {}", path.display(), String::from_utf8_lossy(&check.stderr).trim()));
+            findings.push(format!(
+                "{}: {}",
+                path.display(),
+                String::from_utf8_lossy(&check.stderr).trim()
+            ));
         }
     }
     none(&findings);
 }
 
-/// By names: `plugin-edf-…`, `rule-max-period`, `message-attach-…`. What there is, is read from the code.
+/// By names: `plugin-edf-…`, `rule-max-period`, `message-attach-…`. What there is, is read from the
+/// code.
 #[test]
 fn every_plugin_rule_property_and_message_has_a_mutation() {
     let kept: Vec<String> = std::fs::read_dir(root().join("xtask/mutations"))
@@ -39,7 +46,8 @@ fn every_plugin_rule_property_and_message_has_a_mutation() {
         .collect();
     let setup = read(Path::new("crates/talea-core/src/setup.rs"));
     let op = read(Path::new("crates/talea-proto/src/wire/op.rs"));
-    let requests = op.split("pub mod ").find(|part| part.starts_with("request ")).expect("the requests");
+    let requests =
+        op.split("pub mod ").find(|part| part.starts_with("request ")).expect("the requests");
     let mut findings = Vec::new();
     for (kind, names) in [
         ("plugin", words(&setup, "PluginKind::")),
@@ -59,12 +67,15 @@ fn every_plugin_rule_property_and_message_has_a_mutation() {
 
 /// The words in lines such as `Kind::Edf(_) => "edf",`.
 fn words(text: &str, kind: &str) -> Vec<String> {
-    let lines = text.lines().filter_map(|line| line.trim_start().strip_prefix(kind)?.split_once(" => \""));
+    let lines =
+        text.lines().filter_map(|line| line.trim_start().strip_prefix(kind)?.split_once(" => \""));
     lines.filter_map(|(_, rest)| rest.strip_suffix("\",").map(str::to_owned)).collect()
 }
 
 /// The names in lines such as `pub const NEXT_SPEC: u16 = 14;`.
 fn constants(text: &str) -> Vec<String> {
-    let names = text.lines().filter_map(|line| line.trim_start().strip_prefix("pub const ")?.split_once(':'));
+    let names = text
+        .lines()
+        .filter_map(|line| line.trim_start().strip_prefix("pub const ")?.split_once(':'));
     names.map(|(name, _)| name.to_lowercase()).collect()
 }

@@ -1,10 +1,10 @@
 //! Every Rust file is compiled: reachable by `mod` from what cargo builds.
 //!
-//! A file that lost its `mod` line is no error to the compiler. It is silence: a suite that lies in the tree, is read
-//! by reviewers, and never runs.
+//! A file that lost its `mod` line is no error to the compiler. It is silence: a suite that lies in
+//! the tree, is read by reviewers, and never runs.
 //!
-//! Read from the sources and not from what the compiler noted down beside its output: those notes outlive the
-//! line that was dropped. What `cfg` leaves out counts as reached.
+//! Read from the sources and not from what the compiler noted down beside its output: those notes
+//! outlive the line that was dropped. What `cfg` leaves out counts as reached.
 
 use crate::modules::{self, Declared};
 use crate::{metadata, none, root, sources};
@@ -20,8 +20,10 @@ fn every_rust_file_is_compiled() {
     let mut findings = Vec::new();
     let reached = reach(&targets(), &read, &mut findings);
     for path in sources(&["rs"]).iter().filter(|path| !reached.contains(*path)) {
-        findings
-            .push(format!("{}: no `mod` and no target leads here, so it is never compiled", path.display()));
+        findings.push(format!(
+            "{}: no `mod` and no target leads here, so it is never compiled",
+            path.display()
+        ));
     }
     none(&findings);
 }
@@ -36,8 +38,12 @@ fn every_target_has_its_tests_run() {
     for package in metadata("Cargo.toml")["packages"].as_array().expect("packages") {
         let mut built = BTreeSet::new();
         for target in package["targets"].as_array().expect("targets") {
-            let kinds: Vec<_> =
-                target["kind"].as_array().expect("kinds").iter().map(|kind| kind.as_str()).collect();
+            let kinds: Vec<_> = target["kind"]
+                .as_array()
+                .expect("kinds")
+                .iter()
+                .map(|kind| kind.as_str())
+                .collect();
             let path = Path::new(target["src_path"].as_str().expect("a path"));
             let tested = target["test"].as_bool().expect("test");
             let elsewhere = ELSEWHERE.iter().any(|program| path.ends_with(program));
@@ -52,10 +58,16 @@ fn every_target_has_its_tests_run() {
         }
         let manifest = Path::new(package["manifest_path"].as_str().expect("a path"));
         let tests = manifest.with_file_name("tests");
-        for path in std::fs::read_dir(tests).into_iter().flatten().flatten().map(|entry| entry.path()) {
+        for path in
+            std::fs::read_dir(tests).into_iter().flatten().flatten().map(|entry| entry.path())
+        {
             let main = if path.is_dir() { path.join("main.rs") } else { path };
-            if main.is_file() && main.extension().is_some_and(|end| end == "rs") && !built.contains(&main) {
-                findings.push(format!("{}: a test program that cargo does not know", main.display()));
+            if main.is_file()
+                && main.extension().is_some_and(|end| end == "rs")
+                && !built.contains(&main)
+            {
+                findings
+                    .push(format!("{}: a test program that cargo does not know", main.display()));
             }
         }
     }
@@ -76,16 +88,16 @@ fn targets() -> Vec<PathBuf> {
     roots
 }
 
-/// Every file that `roots` lead to. A module without a file is a finding: then the reading here is wrong, for the
-/// compiler would not have come this far.
+/// Every file that `roots` lead to. A module without a file is a finding: then the reading here is
+/// wrong, for the compiler would not have come this far.
 fn reach(
     roots: &[PathBuf],
     read: &dyn Fn(&Path) -> Option<String>,
     findings: &mut Vec<String>,
 ) -> BTreeSet<PathBuf> {
     let mut reached = BTreeSet::new();
-    // Beside each file whether its modules lie next to it, as those of `main.rs` and `mod.rs` do, or in a folder of
-    // its name.
+    // Beside each file whether its modules lie next to it, as those of `main.rs` and `mod.rs` do,
+    // or in a folder of its name.
     let mut open: Vec<(PathBuf, bool)> = roots.iter().map(|path| (path.clone(), true)).collect();
     while let Some((path, beside)) = open.pop() {
         if !reached.insert(path.clone()) {
@@ -106,8 +118,8 @@ fn reach(
     reached
 }
 
-/// Where the file of a module may lie, and whether that file's own modules lie beside it (The Rust Reference,
-/// "Module source filenames" and "The path attribute").
+/// Where the file of a module may lie, and whether that file's own modules lie beside it (The Rust
+/// Reference, "Module source filenames" and "The path attribute").
 fn candidates(file: &Path, beside: bool, declared: &Declared) -> Vec<(PathBuf, bool)> {
     let folder = file.parent().unwrap_or(Path::new(""));
     let own = if beside { folder.to_owned() } else { file.with_extension("") };
@@ -159,7 +171,8 @@ fn a_file_without_its_line_is_not_reached() {
             ("src/two/near.rs", ""),
         ]
     };
-    let (all, findings) = reached_in(&tree("mod one;\n#[cfg(test)]\npub(crate) mod two;"), &["src/lib.rs"]);
+    let (all, findings) =
+        reached_in(&tree("mod one;\n#[cfg(test)]\npub(crate) mod two;"), &["src/lib.rs"]);
     assert_eq!(all.len(), 5, "{all:?}");
     assert!(findings.is_empty(), "{findings:?}");
     let (some, _) = reached_in(&tree("mod one;\n// mod two;"), &["src/lib.rs"]);
@@ -171,7 +184,10 @@ fn a_file_without_its_line_is_not_reached() {
 #[test]
 fn named_files_and_inline_modules_are_followed() {
     let tree = [
-        ("a/tests/it.rs", "#[path = \"../../shared/./kit.rs\"]\nmod kit;\nmod inline { pub mod deep; }"),
+        (
+            "a/tests/it.rs",
+            "#[path = \"../../shared/./kit.rs\"]\nmod kit;\nmod inline { pub mod deep; }",
+        ),
         ("shared/kit.rs", "mod part;"),
         ("shared/part.rs", "mod below; mod inline { #[path = \"x.rs\"] mod y; }"),
         ("shared/part/below.rs", ""),

@@ -1,4 +1,5 @@
-//! Pure crates own no clock, thread, file, socket or process: `no_std`, or a clippy.toml that forbids them.
+//! Pure crates own no clock, thread, file, socket or process: `no_std`, or a clippy.toml that
+//! forbids them.
 
 use crate::{crates, none, read};
 use std::path::Path;

@@ -16,10 +16,14 @@ const NEAR: usize = 8;
 #[test]
 fn every_other_crate_forbids_unsafe() {
     let mut findings = Vec::new();
-    for name in crates().into_iter().filter(|name| !ALLOWED.iter().any(|(allowed, _)| allowed == name)) {
+    for name in
+        crates().into_iter().filter(|name| !ALLOWED.iter().any(|(allowed, _)| allowed == name))
+    {
         for file in ["src/lib.rs", "src/main.rs"] {
             let path = Path::new("crates").join(&name).join(file);
-            if crate::root().join(&path).is_file() && !read(&path).contains("#![forbid(unsafe_code)]") {
+            if crate::root().join(&path).is_file()
+                && !read(&path).contains("#![forbid(unsafe_code)]")
+            {
                 findings.push(format!("{}: no #![forbid(unsafe_code)]", path.display()));
             }
         }
@@ -31,7 +35,8 @@ fn every_other_crate_forbids_unsafe() {
 fn every_unsafe_is_in_its_crate_and_argued() {
     let mut findings = Vec::new();
     for path in sources(&["rs"]) {
-        let allowed = ALLOWED.iter().any(|(name, _)| path.starts_with(Path::new("crates").join(name)));
+        let allowed =
+            ALLOWED.iter().any(|(name, _)| path.starts_with(Path::new("crates").join(name)));
         let text = read(&path);
         let lines: Vec<&str> = text.lines().collect();
         for (number, line) in lines.iter().enumerate() {

@@ -2,17 +2,19 @@
 //!
 //! Assumptions: those of [`super`], 1 to 4, and those of the test that is named.
 //!
-//! No test for global EDF dominates the others (M. Bertogna and S. Baruah, "Tests for global EDF schedulability
-//! analysis", Journal of Systems Architecture 57(5), 2011), so that all are asked. What is not asked is dominated:
-//! the plain BCL test by the iterative one, that one by response times under EDF (where it accepts with slack s, x =
-//! D − s satisfies the response-time condition, whose terms are at most its own), the work-conserving bounds by both
-//! policies', and under fixed priorities Bertogna and Cirinei's by Guan's. The iterative test is asked all the same:
-//! it is cheaper.
+//! No test for global EDF dominates the others (M. Bertogna and S. Baruah, "Tests for global EDF
+//! schedulability analysis", Journal of Systems Architecture 57(5), 2011), so that all are asked.
+//! What is not asked is dominated: the plain BCL test by the iterative one, that one by response
+//! times under EDF (where it accepts with slack s, x = D − s satisfies the response-time condition,
+//! whose terms are at most its own), the work-conserving bounds by both policies', and under fixed
+//! priorities Bertogna and Cirinei's by Guan's. The iterative test is asked all the same: it is
+//! cheaper.
 //!
-//! Sufficient where it proves, necessary where it refutes. Global EDF by response times accepts nothing that
-//! partitioning could not do as well (A. Biondi and Y. Sun, "On the ineffectiveness of 1/m-based interference bounds
-//! in the analysis of global EDF and FIFO scheduling", Real-Time Systems 54(3), 2018): where tasks may be bound to
-//! CPUs, [`super::partition`] is the better answer.
+//! Sufficient where it proves, necessary where it refutes. Global EDF by response times accepts
+//! nothing that partitioning could not do as well (A. Biondi and Y. Sun, "On the ineffectiveness of
+//! 1/m-based interference bounds in the analysis of global EDF and FIFO scheduling", Real-Time
+//! Systems 54(3), 2018): where tasks may be bound to CPUs, [`super::partition`] is the better
+//! answer.
 
 use super::bertogna_cirinei::{self, Policy};
 use super::{Scratch, bar, bcl, ff_dbf, gfb, guan, necessary};
@@ -74,7 +76,8 @@ pub fn of(
         return Ok(accepted);
     }
     let refuted = necessary::test(tasks, cpus, points_max, scratch);
-    if matches!(refuted, Verdict::Refuted { .. } | Verdict::Unknown { why: Why::Assumption { .. } }) {
+    if matches!(refuted, Verdict::Refuted { .. } | Verdict::Unknown { why: Why::Assumption { .. } })
+    {
         return Err(refuted);
     }
     let response = |scratch: &mut Scratch| bertogna_cirinei::test(policy, tasks, cpus, scratch);
@@ -110,9 +113,15 @@ mod tests {
     #[test]
     fn the_answer_names_the_first_test_that_accepts() {
         assert_eq!(by(Policy::Edf, &implicit(&[(1, 4); 4]), 2), Ok("gfb"));
-        assert_eq!(by(Policy::Edf, &implicit(&[(20, 30), (20, 30), (5, 30)]), 2), Ok("bcl-iterative"));
+        assert_eq!(
+            by(Policy::Edf, &implicit(&[(20, 30), (20, 30), (5, 30)]), 2),
+            Ok("bcl-iterative")
+        );
         assert_eq!(by(Policy::FixedPriority, &implicit(&[(1, 4); 4]), 2), Ok("guan"));
-        assert_eq!(by(Policy::WorkConserving, &implicit(&[(1, 9); 3]), 2), Ok("bertogna-cirinei-any"));
+        assert_eq!(
+            by(Policy::WorkConserving, &implicit(&[(1, 9); 3]), 2),
+            Ok("bertogna-cirinei-any")
+        );
         assert_eq!(by(Policy::Edf, &[], 2), Ok("gfb"));
     }
 

@@ -1,18 +1,20 @@
-//! Global EDF: the whole busy stretch before a missed deadline, with work carried in by at most m − 1 tasks.
+//! Global EDF: the whole busy stretch before a missed deadline, with work carried in by at most m −
+//! 1 tasks.
 //!
 //! Assumptions: those of [`super`], 1 to 4, and 5: Σ C/T < m.
 //!
-//! S. Baruah, "Techniques for multiprocessor global schedulability analysis", RTSS 2007. For every task k and every A
-//! ≥ 0 with t = A + D_k where some h_i(t) changes and t ≤ (the m − 1 largest costs + Σ (T − D)·C/T + m·C_k)/(m − U):
-//! Σ I1_i + Σ of the m − 1 largest (I2_i − I1_i) ≤ m·(t − C_k), where I1_i = min(h_i(t), t − C_k + 1), I2_i is the
-//! same of what i does with carry-in, ⌊t/T⌋·C + min(C, t mod T), and for k itself both are min(· − C_k, A). The + 1
-//! is due to integer time: of a term as large as the window the sum must show it.
+//! S. Baruah, "Techniques for multiprocessor global schedulability analysis", RTSS 2007. For every
+//! task k and every A ≥ 0 with t = A + D_k where some h_i(t) changes and t ≤ (the m − 1 largest
+//! costs + Σ (T − D)·C/T + m·C_k)/(m − U): Σ I1_i + Σ of the m − 1 largest (I2_i − I1_i) ≤ m·(t −
+//! C_k), where I1_i = min(h_i(t), t − C_k + 1), I2_i is the same of what i does with carry-in,
+//! ⌊t/T⌋·C + min(C, t mod T), and for k itself both are min(· − C_k, A). The + 1 is due to integer
+//! time: of a term as large as the window the sum must show it.
 //!
 //! Sufficient. Nothing is proved of its sustainability.
 //!
-//! The windows t are the same for all tasks, so they are walked through once. I2_i − I1_i before the caps is min(C_i,
-//! t − the release that belongs to i's next deadline); and as caps only take away, a window whose uncapped sum is at
-//! most m·t − (m−1)·C_max needs no look at single tasks.
+//! The windows t are the same for all tasks, so they are walked through once. I2_i − I1_i before
+//! the caps is min(C_i, t − the release that belongs to i's next deadline); and as caps only take
+//! away, a window whose uncapped sum is at most m·t − (m−1)·C_max needs no look at single tasks.
 
 use super::load::{Deadlines, early, largest, over_idle};
 use super::rows::{Row, Scratch};
@@ -49,7 +51,12 @@ pub fn test(tasks: &[Sporadic], cpus: u32, points_max: u64, scratch: &mut Scratc
 ///
 /// # Errors
 /// Any verdict but `Proved`.
-pub fn accepts(tasks: &[Sporadic], cpus: u32, points_max: u64, scratch: &mut Scratch) -> Result<(), Verdict> {
+pub fn accepts(
+    tasks: &[Sporadic],
+    cpus: u32,
+    points_max: u64,
+    scratch: &mut Scratch,
+) -> Result<(), Verdict> {
     let unknown = |why| Err(Verdict::Unknown { why });
     let cpus = scratch.read(tasks, cpus)?;
     let Scratch { rows, until: ends, next, due, values, .. } = scratch;
@@ -63,7 +70,9 @@ pub fn accepts(tasks: &[Sporadic], cpus: u32, points_max: u64, scratch: &mut Scr
     for row in &*rows {
         match over_idle(carried + u128::from(cpus) * u128::from(row.cost), rows, cpus) {
             Some(window) => ends.push(window),
-            None if rows_fill(rows, cpus) => return unknown(Why::Assumption { number: 5, task: 0 }),
+            None if rows_fill(rows, cpus) => {
+                return unknown(Why::Assumption { number: 5, task: 0 });
+            }
             None => return unknown(Why::Limit),
         }
     }

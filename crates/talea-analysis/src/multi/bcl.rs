@@ -2,21 +2,24 @@
 //!
 //! Assumptions: those of [`super`], 1 to 4.
 //!
-//! *Plain*: M. Bertogna, M. Cirinei and G. Lipari, "Improved schedulability analysis of EDF on multiprocessor
-//! platforms", ECRTS 2005. With s = D_k − C_k and the largest work W_i of task i with deadlines in the
-//! window of a job of task k, the job meets its deadline if Σ min(W_i, s) < m·s, or = with some 0 < W_i ≤ s.
-//! *Iterative*: M. Bertogna, M. Cirinei and G. Lipari, "Schedulability analysis of global scheduling algorithms on
-//! multiprocessor platforms", IEEE TPDS 20(4), 2009: a slack that a task was proved to have
-//! shortens what its last job can do in others' windows, which may prove more slack, until nothing changes.
+//! *Plain*: M. Bertogna, M. Cirinei and G. Lipari, "Improved schedulability analysis of EDF on
+//! multiprocessor platforms", ECRTS 2005. With s = D_k − C_k and the largest work W_i of task i
+//! with deadlines in the window of a job of task k, the job meets its deadline if Σ min(W_i, s) <
+//! m·s, or = with some 0 < W_i ≤ s. *Iterative*: M. Bertogna, M. Cirinei and G. Lipari,
+//! "Schedulability analysis of global scheduling algorithms on multiprocessor platforms", IEEE TPDS
+//! 20(4), 2009: a slack that a task was proved to have shortens what its last job can do in others'
+//! windows, which may prove more slack, until nothing changes.
 //!
-//! Both sufficient. Time is integer in the iterative one: a job that ends in time and late by no more than 0 is
-//! interfered with for at most s; so Σ min(W_i, s + 1) < m·(s + 1) suffices, and the slack is s − ⌊Σ/m⌋. The plain
-//! test's condition implies that, so that the iterative test accepts whatever the plain one does: let a of the others
-//! have W_i > s. Then Σ min(W_i, s + 1) = Σ min(W_i, s) + a, and both forms of the condition leave a < m.
+//! Both sufficient. Time is integer in the iterative one: a job that ends in time and late by no
+//! more than 0 is interfered with for at most s; so Σ min(W_i, s + 1) < m·(s + 1) suffices, and the
+//! slack is s − ⌊Σ/m⌋. The plain test's condition implies that, so that the iterative test accepts
+//! whatever the plain one does: let a of the others have W_i > s. Then Σ min(W_i, s + 1) = Σ
+//! min(W_i, s) + a, and both forms of the condition leave a < m.
 //!
-//! Sustainable in costs (of both: W_i shrinks with C_i, a condition that holds for s holds for s + 1, as fewer than m
-//! terms grow with it, and slacks only grow) and in periods (W_i is the sum of its jobs, which move apart). Not
-//! proved for deadlines: a later D_k lets more jobs of the others into the window.
+//! Sustainable in costs (of both: W_i shrinks with C_i, a condition that holds for s holds for s +
+//! 1, as fewer than m terms grow with it, and slacks only grow) and in periods (W_i is the sum of
+//! its jobs, which move apart). Not proved for deadlines: a later D_k lets more jobs of the others
+//! into the window.
 
 use super::rows::{Row, Scratch};
 use crate::Sporadic;
@@ -76,18 +79,23 @@ fn answer(first: Result<Option<usize>, Verdict>, scratch: &Scratch) -> Verdict {
     }
 }
 
-/// Every task's slack by the plain test, left in `scratch`; the first task that it can't prove. (The slack of such a
-/// task counts as zero.)
+/// Every task's slack by the plain test, left in `scratch`; the first task that it can't prove.
+/// (The slack of such a task counts as zero.)
 ///
 /// # Errors
 /// The verdict, where there is one without the test.
-pub fn plain_slacks(tasks: &[Sporadic], cpus: u32, scratch: &mut Scratch) -> Result<Option<usize>, Verdict> {
+pub fn plain_slacks(
+    tasks: &[Sporadic],
+    cpus: u32,
+    scratch: &mut Scratch,
+) -> Result<Option<usize>, Verdict> {
     let cpus = scratch.read(tasks, cpus)?;
     let mut first = None;
     for k in 0..scratch.rows.len() {
         let Row { cost, deadline, .. } = scratch.rows[k];
         let slack = deadline - cost;
-        // Σ min(W, s), and how many have W > s. At least one job of each is in the window in part, so that W > 0.
+        // Σ min(W, s), and how many have W > s. At least one job of each is in the window in part,
+        // so that W > 0.
         let (mut sum, mut above) = (0u64, 0u64);
         for row in &scratch.rows {
             let work = work_by_deadline(row, deadline, 0);
@@ -99,7 +107,9 @@ pub fn plain_slacks(tasks: &[Sporadic], cpus: u32, scratch: &mut Scratch) -> Res
         sum -= cost.min(slack);
         above -= u64::from(cost > slack);
         let between = above + 1 < scratch.rows.len() as u64;
-        if sum < cpus * slack || mutate!("multi-bcl", sum == cpus * slack && between, sum == cpus * slack) {
+        if sum < cpus * slack
+            || mutate!("multi-bcl", sum == cpus * slack && between, sum == cpus * slack)
+        {
             scratch.rows[k].lag = (sum + above) / cpus;
         } else {
             first = first.or(Some(k));
@@ -123,8 +133,9 @@ pub fn iterative_slacks(
         for k in 0..scratch.rows.len() {
             let Row { cost, deadline, lag, .. } = scratch.rows[k];
             let roof = deadline - cost + 1;
-            let work =
-                |row: &Row| work_by_deadline(row, deadline, row.deadline - row.cost - row.lag).min(roof);
+            let work = |row: &Row| {
+                work_by_deadline(row, deadline, row.deadline - row.cost - row.lag).min(roof)
+            };
             let all = scratch.rows.iter().fold(0u64, |sum, row| sum.wrapping_add(work(row)));
             let sum = all - work(&scratch.rows[k]);
             let found = sum / cpus;
@@ -142,8 +153,8 @@ pub fn iterative_slacks(
     }
 }
 
-/// The most that jobs of a task do in a window of length `window` when they are due in it, each `slack` before its
-/// deadline at the latest, but for the first: ⌊t/T⌋·C + min(C, (t mod T − S)⁺).
+/// The most that jobs of a task do in a window of length `window` when they are due in it, each
+/// `slack` before its deadline at the latest, but for the first: ⌊t/T⌋·C + min(C, (t mod T − S)⁺).
 #[inline]
 pub(super) fn work_by_deadline(row: &Row, window: u64, slack: u64) -> u64 {
     let (whole, rest) = row.period.divide(window);
@@ -167,7 +178,8 @@ mod tests {
     fn two_heavy_tasks_and_a_light_one_pass_where_their_density_does_not() {
         let tasks = implicit(&[(20, 30), (20, 30), (5, 30)]);
         assert!(!gfb::test(&tasks, 2).is_proved(), "3/2 > 2 - 2/3");
-        // The light one in 30: 20 + 20 of 2·25. A heavy one: 10 of the other (11 in integer time) and 5, of 2·10.
+        // The light one in 30: 20 + 20 of 2·25. A heavy one: 10 of the other (11 in integer time)
+        // and 5, of 2·10.
         let mut scratch = Scratch::new();
         assert_eq!(bounds(&plain(&tasks, 2, &mut scratch)), [28, 28, 25]);
         assert_eq!(bounds(&iterative(&tasks, 2, &mut scratch)), [28, 28, 25]);
@@ -175,11 +187,13 @@ mod tests {
 
     #[test]
     fn equality_passes_only_if_a_term_lies_between() {
-        // s = 1 on one CPU: Σ min(W, 1) = 1 = m·s by a task that could do just that, or by one that could do more.
+        // s = 1 on one CPU: Σ min(W, 1) = 1 = m·s by a task that could do just that, or by one that
+        // could do more.
         let mut scratch = Scratch::new();
         assert_eq!(plain_slacks(&set(&[(2, 3, 9), (1, 3, 9)]), 1, &mut scratch), Ok(None));
         assert_eq!(plain_slacks(&set(&[(2, 3, 9), (2, 3, 9)]), 1, &mut scratch), Ok(Some(0)));
-        // No slack and nobody else: 0 = 0 proves nothing here, though it does in the iterative form.
+        // No slack and nobody else: 0 = 0 proves nothing here, though it does in the iterative
+        // form.
         assert_eq!(plain_slacks(&set(&[(3, 3, 3)]), 1, &mut scratch), Ok(Some(0)));
         assert_eq!(iterative_slacks(&set(&[(3, 3, 3)]), 1, &mut scratch), Ok(None));
     }

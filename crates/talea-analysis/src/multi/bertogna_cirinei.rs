@@ -1,21 +1,25 @@
-//! Response times under global scheduling, from the work that each other task can do in a window of that length.
+//! Response times under global scheduling, from the work that each other task can do in a window of
+//! that length.
 //!
-//! Assumptions: those of [`super`], 1 to 4. Time is integer: a job that ends within x is held up for at most x − C.
+//! Assumptions: those of [`super`], 1 to 4. Time is integer: a job that ends within x is held up
+//! for at most x − C.
 //!
-//! M. Bertogna and M. Cirinei, "Response-time analysis for globally scheduled symmetric multiprocessor platforms",
-//! RTSS 2007, equations 4, 5, 8 and 9, for any work-conserving policy, fixed priorities and EDF. The least
-//! x ≥ C_k with x = C_k + ⌊Σ min(W_i(x), E_i, x − C_k + 1)/m⌋ bounds the response time of task k, where
-//! W_i(x) = ⌊L/T_i⌋·C_i + min(C_i, L mod T_i), L = x + R_i − C_i, and, under EDF only, E_i = ⌊D_k/T_i⌋·C_i +
-//! min(C_i, (D_k mod T_i − (D_i − R_i))⁺). What is known of R_i (at first only R_i ≤ D_i) is improved round by round
-//! until nothing changes; under fixed priorities every R_i that is used is known when it is needed.
+//! M. Bertogna and M. Cirinei, "Response-time analysis for globally scheduled symmetric
+//! multiprocessor platforms", RTSS 2007, equations 4, 5, 8 and 9, for any work-conserving policy,
+//! fixed priorities and EDF. The least x ≥ C_k with x = C_k + ⌊Σ min(W_i(x), E_i, x − C_k + 1)/m⌋
+//! bounds the response time of task k, where W_i(x) = ⌊L/T_i⌋·C_i + min(C_i, L mod T_i), L = x +
+//! R_i − C_i, and, under EDF only, E_i = ⌊D_k/T_i⌋·C_i + min(C_i, (D_k mod T_i − (D_i − R_i))⁺).
+//! What is known of R_i (at first only R_i ≤ D_i) is improved round by round until nothing changes;
+//! under fixed priorities every R_i that is used is known when it is needed.
 //!
-//! Sufficient. Sustainable in costs and periods: W and E are sums of jobs which shrink with the costs and move apart
-//! with the periods, and so by induction over all steps are x − C and every R − C. Under fixed priorities also in
-//! deadlines as long as the order stays, as R does not depend on D. Under EDF not proved for deadlines.
+//! Sufficient. Sustainable in costs and periods: W and E are sums of jobs which shrink with the
+//! costs and move apart with the periods, and so by induction over all steps are x − C and every R
+//! − C. Under fixed priorities also in deadlines as long as the order stays, as R does not depend
+//! on D. Under EDF not proved for deadlines.
 //!
-//! The sum is piecewise linear in x, so a step goes to where the present pieces' line would meet the condition or to
-//! the end of the first of them, whichever is nearer, if that is beyond the sum itself: the plain iteration can crawl
-//! by one unit of time a step where m tasks grow together.
+//! The sum is piecewise linear in x, so a step goes to where the present pieces' line would meet
+//! the condition or to the end of the first of them, whichever is nearer, if that is beyond the sum
+//! itself: the plain iteration can crawl by one unit of time a step where m tasks grow together.
 
 use super::bcl::work_by_deadline;
 use super::pieces::{Piece, Pieces};
@@ -181,7 +185,8 @@ fn lag(task: &Row, before: &mut [Row], after: &mut [Row], cpus: u64) -> Option<u
     }
 }
 
-/// W: the most that a task's jobs do in a window, whoever goes first: the first of them as late as it can be.
+/// W: the most that a task's jobs do in a window, whoever goes first: the first of them as late as
+/// it can be.
 #[inline]
 pub(super) fn work(row: &Row, window: u64) -> u64 {
     let (whole, rest) = row.period.divide(window + row.lag);
@@ -215,15 +220,19 @@ mod tests {
     fn nobody_waits_while_there_is_a_cpu_for_everyone() {
         let tasks = set(&[(3, 4, 9), (2, 5, 7), (6, 6, 6)]);
         for policy in [Policy::WorkConserving, Policy::Edf, Policy::FixedPriority] {
-            assert_eq!(bounds(&test(policy, &tasks, 3, &mut Scratch::new())), [3, 2, 6], "{policy:?}");
+            assert_eq!(
+                bounds(&test(policy, &tasks, 3, &mut Scratch::new())),
+                [3, 2, 6],
+                "{policy:?}"
+            );
         }
         assert_eq!(bounds(&test(Policy::Edf, &[], 0, &mut Scratch::new())), []);
     }
 
     #[test]
     fn where_all_grow_together_it_does_not_crawl() {
-        // Two tasks that leave one nanosecond of 1,000 s: the third waits for as long as both run. Step by step that
-        // would be 10^12 steps.
+        // Two tasks that leave one nanosecond of 1,000 s: the third waits for as long as both run.
+        // Step by step that would be 10^12 steps.
         const LONG: u64 = 1_000_000_000_000;
         let tasks = implicit(&[(LONG - 1, LONG), (LONG - 1, LONG), (1, LONG)]);
         let verdict = test(Policy::FixedPriority, &tasks, 2, &mut Scratch::new());
@@ -249,13 +258,19 @@ mod tests {
     fn the_first_that_is_not_proved_is_named() {
         let tasks = set(&[(1, 2, 2), (2, 2, 2), (1, 1, 3), (1, 4, 4)]);
         let why = Why::Insufficient { task: 2 };
-        assert_eq!(test(Policy::FixedPriority, &tasks, 2, &mut Scratch::new()), Verdict::Unknown { why });
+        assert_eq!(
+            test(Policy::FixedPriority, &tasks, 2, &mut Scratch::new()),
+            Verdict::Unknown { why }
+        );
     }
 
     #[test]
     fn values_that_could_overflow_are_a_limit() {
         let limit = Verdict::Unknown { why: Why::Limit };
-        assert_eq!(test(Policy::Edf, &implicit(&[(1, u64::MAX >> 2)]), 2, &mut Scratch::new()), limit);
+        assert_eq!(
+            test(Policy::Edf, &implicit(&[(1, u64::MAX >> 2)]), 2, &mut Scratch::new()),
+            limit
+        );
         // Just within: 2^10 tasks, and as many CPUs, of 2^50 ns.
         let many = implicit(&[((1 << 49) - 1, 1 << 50)].repeat(1 << 10));
         for policy in [Policy::WorkConserving, Policy::Edf, Policy::FixedPriority] {

@@ -1,18 +1,20 @@
 //! Global fixed priorities by deadlines, with limited carry-in: the test to assign priorities with.
 //!
-//! Assumptions: those of [`super`], 1 to 4; tasks are given in order of priority, the most urgent first.
+//! Assumptions: those of [`super`], 1 to 4; tasks are given in order of priority, the most urgent
+//! first.
 //!
-//! R. Davis and A. Burns, "Improved priority assignment for global fixed priority pre-emptive scheduling in
-//! multiprocessor real-time systems", Real-Time Systems 47(1), 2011: DA-LC. Task k meets its deadline if C_k + ⌊(Σ
-//! NC_i + Σ of the m − 1 largest (CI_i − NC_i))/m⌋ ≤ D_k over the more urgent tasks i, in the window D_k, both terms
-//! at most D_k − C_k + 1: NC = ⌊x/T⌋·C + min(C, x mod T), CI = ⌊L/T⌋·C + min(C, L mod T), L = x + D − C. Nothing in
-//! it depends on the order among the more urgent, nor among the less urgent, and a task that may give way to one more
-//! is no better off, so that Audsley's algorithm finds an order for it whenever there is one.
+//! R. Davis and A. Burns, "Improved priority assignment for global fixed priority pre-emptive
+//! scheduling in multiprocessor real-time systems", Real-Time Systems 47(1), 2011: DA-LC. Task k
+//! meets its deadline if C_k + ⌊(Σ NC_i + Σ of the m − 1 largest (CI_i − NC_i))/m⌋ ≤ D_k over the
+//! more urgent tasks i, in the window D_k, both terms at most D_k − C_k + 1: NC = ⌊x/T⌋·C + min(C,
+//! x mod T), CI = ⌊L/T⌋·C + min(C, L mod T), L = x + D − C. Nothing in it depends on the order
+//! among the more urgent, nor among the less urgent, and a task that may give way to one more is no
+//! better off, so that Audsley's algorithm finds an order for it whenever there is one.
 //!
-//! Sufficient. Guan's response times dominate it for a given order: at x = D_k their terms are at most these.
-//! Sustainable in costs (for the slack s = D_k − C_k as in [`super::bcl`]; CI and NC shrink, and so does the sum of
-//! their best m − 1 exchanges) and periods. Not proved for deadlines: a later D_i lets more of i's work be carried
-//! in.
+//! Sufficient. Guan's response times dominate it for a given order: at x = D_k their terms are at
+//! most these. Sustainable in costs (for the slack s = D_k − C_k as in [`super::bcl`]; CI and NC
+//! shrink, and so does the sum of their best m − 1 exchanges) and periods. Not proved for
+//! deadlines: a later D_i lets more of i's work be carried in.
 
 use super::bertogna_cirinei;
 use super::guan;
@@ -53,11 +55,16 @@ pub fn test(tasks: &[Sporadic], cpus: u32, scratch: &mut Scratch) -> Verdict {
     }
 }
 
-/// An order of priorities that the test accepts, the most urgent first, by index; none if it accepts none.
+/// An order of priorities that the test accepts, the most urgent first, by index; none if it
+/// accepts none.
 ///
 /// # Errors
 /// The verdict, where there is one without the test.
-pub fn assign(tasks: &[Sporadic], cpus: u32, scratch: &mut Scratch) -> Result<Option<Vec<usize>>, Verdict> {
+pub fn assign(
+    tasks: &[Sporadic],
+    cpus: u32,
+    scratch: &mut Scratch,
+) -> Result<Option<Vec<usize>>, Verdict> {
     let cpus = scratch.read(tasks, cpus)?;
     let Scratch { rows, values, .. } = scratch;
     let mut order: Vec<usize> = (0..rows.len()).collect();
@@ -83,7 +90,12 @@ pub fn assign(tasks: &[Sporadic], cpus: u32, scratch: &mut Scratch) -> Result<Op
     Ok(Some(order))
 }
 
-fn fits<'a>(task: &Row, above: impl Iterator<Item = &'a Row>, cpus: u64, values: &mut Vec<u64>) -> bool {
+fn fits<'a>(
+    task: &Row,
+    above: impl Iterator<Item = &'a Row>,
+    cpus: u64,
+    values: &mut Vec<u64>,
+) -> bool {
     let roof = task.deadline - task.cost + 1;
     let mut sum = 0;
     values.clear();
@@ -107,8 +119,12 @@ mod tests {
         // Dhall and Liu's set: the heavy task has the longest deadline and must not be the last.
         let tasks = implicit(&[(2, 1_000), (2, 1_000), (1_000, 1_001)]);
         let mut scratch = Scratch::new();
-        assert_eq!(test(&tasks, 2, &mut scratch), Verdict::Unknown { why: Why::Insufficient { task: 2 } });
-        let order = assign(&tasks, 2, &mut scratch).expect("within the assumptions").expect("an order");
+        assert_eq!(
+            test(&tasks, 2, &mut scratch),
+            Verdict::Unknown { why: Why::Insufficient { task: 2 } }
+        );
+        let order =
+            assign(&tasks, 2, &mut scratch).expect("within the assumptions").expect("an order");
         let ordered: Vec<Sporadic> = order.iter().map(|&task| tasks[task]).collect();
         assert!(test(&ordered, 2, &mut scratch).is_proved(), "{order:?}");
         assert_ne!(order[2], 2);

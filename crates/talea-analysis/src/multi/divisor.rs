@@ -1,8 +1,10 @@
-//! Division by a period that is divided by again and again: a product with its reciprocal and one correction.
+//! Division by a period that is divided by again and again: a product with its reciprocal and one
+//! correction.
 //!
-//! With r = ⌊(2^64−1)/T⌋ ≥ 2^64/T − 1 and any x < 2^64: x·r/2^64 ≥ x/T − x/2^64 > x/T − 1, and never above x/T. So
-//! q = ⌊x·r/2^64⌋ is ⌊x/T⌋ or one less, and which of them the remainder tells. Reference: T. Granlund and P. L.
-//! Montgomery, "Division by invariant integers using multiplication", PLDI 1994.
+//! With r = ⌊(2^64−1)/T⌋ ≥ 2^64/T − 1 and any x < 2^64: x·r/2^64 ≥ x/T − x/2^64 > x/T − 1, and
+//! never above x/T. So q = ⌊x·r/2^64⌋ is ⌊x/T⌋ or one less, and which of them the remainder tells.
+//! Reference: T. Granlund and P. L. Montgomery, "Division by invariant integers using
+//! multiplication", PLDI 1994.
 
 use talea_core::mutate;
 
@@ -55,7 +57,9 @@ mod tests {
             }
             let divisor = Divisor::new(by);
             let multiples = [1, 2, 3, u64::MAX / by].map(|k| by.saturating_mul(k));
-            for x in sample.into_iter().chain(multiples.into_iter().flat_map(near)).chain([u64::MAX]) {
+            for x in
+                sample.into_iter().chain(multiples.into_iter().flat_map(near)).chain([u64::MAX])
+            {
                 assert_eq!(divisor.divide(x), (x / by, x % by), "{x} / {by}");
             }
         }

@@ -1,23 +1,27 @@
-//! Global EDF by forced-forward demand: the test with the best speed-up factor, over all σ instead of some.
+//! Global EDF by forced-forward demand: the test with the best speed-up factor, over all σ instead
+//! of some.
 //!
 //! Assumptions: those of [`super`], 1 to 4.
 //!
-//! S. Baruah, V. Bonifaci, A. Marchetti-Spaccamela and S. Stiller, "Implementation of a speedup-optimal global EDF
-//! schedulability test", ECRTS 2009; "Improved multiprocessor global schedulability analysis", Real-Time Systems
-//! 46(1), 2010. Accepts if some σ ≥ δ_max has Σ ff_i(t, σ) ≤ (m − (m−1)·σ)·t for all t, where ff_i is what i's jobs
-//! that are due by t need, and of the next one, due d later, (C − σ·d)⁺: it must have been done beforehand by whoever
-//! runs it at speed σ from its release on.
+//! S. Baruah, V. Bonifaci, A. Marchetti-Spaccamela and S. Stiller, "Implementation of a
+//! speedup-optimal global EDF schedulability test", ECRTS 2009; "Improved multiprocessor global
+//! schedulability analysis", Real-Time Systems 46(1), 2010. Accepts if some σ ≥ δ_max has Σ ff_i(t,
+//! σ) ≤ (m − (m−1)·σ)·t for all t, where ff_i is what i's jobs that are due by t need, and of the
+//! next one, due d later, (C − σ·d)⁺: it must have been done beforehand by whoever runs it at speed
+//! σ from its release on.
 //!
-//! Sufficient. Any sporadic set that can be scheduled on m CPUs at all is accepted on CPUs 2 − 1/m times as fast.
-//! Dominates [`super::gfb`]; for D = T it is the same. Nothing is proved here of its sustainability.
+//! Sufficient. Any sporadic set that can be scheduled on m CPUs at all is accepted on CPUs 2 − 1/m
+//! times as fast. Dominates [`super::gfb`]; for D = T it is the same. Nothing is proved here of its
+//! sustainability.
 //!
-//! *Which t*: the left side minus the right is continuous and piecewise linear in t, and its slope falls only where a
-//! job is due, so absolute deadlines are enough. As ff_i(t) ≤ (t + T − D)·C/T, none beyond Σ (T − D)·C/T / (m −
-//! (m−1)·σ − U) is. *Which σ*: for one t the left side minus the right is convex in σ, so that the σ which satisfy it
-//! are an interval, and those that satisfy all t as well. The search goes up from δ_max: where t is not satisfied,
-//! the root of the tangent is not above the interval of t, and is the next σ; where the tangent does not fall, all σ
-//! that are left are beyond the interval, and there is none. σ is a fraction of two sums of costs and times, so all
-//! of this is exact. (Tools that try σ in steps refuse sets that they need not.)
+//! *Which t*: the left side minus the right is continuous and piecewise linear in t, and its slope
+//! falls only where a job is due, so absolute deadlines are enough. As ff_i(t) ≤ (t + T − D)·C/T,
+//! none beyond Σ (T − D)·C/T / (m − (m−1)·σ − U) is. *Which σ*: for one t the left side minus the
+//! right is convex in σ, so that the σ which satisfy it are an interval, and those that satisfy all
+//! t as well. The search goes up from δ_max: where t is not satisfied, the root of the tangent is
+//! not above the interval of t, and is the next σ; where the tangent does not fall, all σ that are
+//! left are beyond the interval, and there is none. σ is a fraction of two sums of costs and times,
+//! so all of this is exact. (Tools that try σ in steps refuse sets that they need not.)
 
 use super::gfb;
 use super::load::{Deadlines, early, utilisation, window_max};
@@ -118,8 +122,8 @@ pub fn speed(
     }
 }
 
-/// Σ (T − D)·C/T / (m − (m−1)·σ − U), rounded up; none if nothing is left to divide by (or less than rounding to
-/// 2^-32 can tell from nothing).
+/// Σ (T − D)·C/T / (m − (m−1)·σ − U), rounded up; none if nothing is left to divide by (or less
+/// than rounding to 2^-32 can tell from nothing).
 fn horizon(early: u128, rows: &[Row], cpus: u64, speed: Speed) -> Option<u64> {
     // Below 2^125, as cpus < 2^32 and σ's numerator < 2^61.
     let others = (u128::from(cpus - 1) * u128::from(speed.numerator)) << 32;
@@ -131,9 +135,16 @@ fn horizon(early: u128, rows: &[Row], cpus: u64, speed: Speed) -> Option<u64> {
 
 /// The least speed from `speed` on that satisfies the window up to `now`; none if none does.
 ///
-/// No overflow: `numerator` ≤ `denominator` < 2^61 (a sum of times to deadlines, each at most T), and demands, times m·t, and sums of
-/// costs are below 2^62, so that no sum of two products reaches 2^127.
-fn satisfied(rows: &[Row], deadlines: &Deadlines<'_>, cpus: u64, now: u64, speed: Speed) -> Option<Speed> {
+/// No overflow: `numerator` ≤ `denominator` < 2^61 (a sum of times to deadlines, each at most T),
+/// and demands, times m·t, and sums of costs are below 2^62, so that no sum of two products reaches
+/// 2^127.
+fn satisfied(
+    rows: &[Row],
+    deadlines: &Deadlines<'_>,
+    cpus: u64,
+    now: u64,
+    speed: Speed,
+) -> Option<Speed> {
     let mut speed = speed;
     loop {
         let (up, down) = (i128::from(speed.numerator), i128::from(speed.denominator));
@@ -167,8 +178,9 @@ mod tests {
 
     #[test]
     fn a_speed_above_every_density_can_show_what_the_densest_does_not() {
-        // At 1/2 the first two are due at 10, and the four others would have to be ahead by 5 each: 10 + 20 of 25. At
-        // 17/33 they are ahead by 40/11 and the window holds, as does the one of 100.
+        // At 1/2 the first two are due at 10, and the four others would have to be ahead by 5 each:
+        // 10 + 20 of 25. At 17/33 they are ahead by 40/11 and the window holds, as does the one of
+        // 100.
         let mut tasks = set(&[(5, 10, 1_000); 2]);
         tasks.extend(set(&[(50, 100, 1_000); 4]));
         assert!(!gfb::test(&tasks, 4).is_proved());

@@ -2,13 +2,15 @@
 //!
 //! Assumptions: those of [`super`], 1 to 4.
 //!
-//! J. Goossens, S. Funk and S. Baruah, "Priority-driven scheduling of periodic task systems on multiprocessors",
-//! Real-Time Systems 25(2-3), 2003, theorem 5, for D = T with utilisations; M. Bertogna, M. Cirinei and G. Lipari,
-//! "Improved schedulability analysis of EDF on multiprocessor platforms", ECRTS 2005, with densities
-//! δ = C/D. Sufficient. Sustainable in costs, periods and deadlines: every density only shrinks.
+//! J. Goossens, S. Funk and S. Baruah, "Priority-driven scheduling of periodic task systems on
+//! multiprocessors", Real-Time Systems 25(2-3), 2003, theorem 5, for D = T with utilisations; M.
+//! Bertogna, M. Cirinei and G. Lipari, "Improved schedulability analysis of EDF on multiprocessor
+//! platforms", ECRTS 2005, with densities δ = C/D. Sufficient. Sustainable in costs, periods and
+//! deadlines: every density only shrinks.
 //!
-//! A density is rounded down to 2^-32 first. If the bound holds with 2^-32 more for each of them it holds, if it
-//! fails with none it fails, and what lies between is settled by [`edf::global`], whose numbers have any size.
+//! A density is rounded down to 2^-32 first. If the bound holds with 2^-32 more for each of them it
+//! holds, if it fails with none it fails, and what lies between is settled by [`edf::global`],
+//! whose numbers have any size.
 
 use super::rows;
 use crate::card::{Card, Kind, Platform};
@@ -43,12 +45,14 @@ pub fn test(tasks: &[Sporadic], cpus: u32) -> Verdict {
     if accepts(tasks, cpus) {
         return Verdict::Proved { bounds: Vec::new() };
     }
-    let density = |task: &Sporadic| (u128::from(task.cost.as_ns()) << 64) / u128::from(task.deadline.as_ns());
+    let density =
+        |task: &Sporadic| (u128::from(task.cost.as_ns()) << 64) / u128::from(task.deadline.as_ns());
     let densest = (0..tasks.len()).max_by_key(|&task| density(&tasks[task])).unwrap_or(0);
     Verdict::Unknown { why: Why::Insufficient { task: densest } }
 }
 
-/// Whether it accepts a set that keeps the assumptions; says no to a job that needs more than its deadline.
+/// Whether it accepts a set that keeps the assumptions; says no to a job that needs more than its
+/// deadline.
 pub fn accepts(tasks: &[Sporadic], cpus: u32) -> bool {
     let (mut sum, mut most) = (0u64, 0u64);
     for task in tasks {
@@ -74,7 +78,8 @@ pub fn accepts(tasks: &[Sporadic], cpus: u32) -> bool {
     if least > room {
         return false;
     }
-    let demands: Vec<Demand> = tasks.iter().map(|task| Demand::new(task.cost, task.deadline)).collect();
+    let demands: Vec<Demand> =
+        tasks.iter().map(|task| Demand::new(task.cost, task.deadline)).collect();
     edf::global(&demands, cpus, Charge::ONE)
 }
 
@@ -98,9 +103,11 @@ mod tests {
     #[test]
     fn goossens_funk_baruah_2003_the_bound_itself_passes() {
         // Halves have no rounding, thirds have.
-        for (tasks, cpus) in
-            [(vec![(1, 2); 3], 2), (vec![(1, 3); 7], 3), (vec![(7_000_000_000, 21_000_000_000); 7], 3)]
-        {
+        for (tasks, cpus) in [
+            (vec![(1, 2); 3], 2),
+            (vec![(1, 3); 7], 3),
+            (vec![(7_000_000_000, 21_000_000_000); 7], 3),
+        ] {
             assert!(accepts(&implicit(&tasks), cpus), "{tasks:?}");
             let mut more = tasks.clone();
             more.push((1, u64::MAX));
@@ -110,7 +117,8 @@ mod tests {
 
     #[test]
     fn what_is_decided_by_rounding_is_what_big_numbers_say() {
-        // Every set of three tasks with periods up to 6; and near the bound with numbers that don't fit into 32 bits.
+        // Every set of three tasks with periods up to 6; and near the bound with numbers that don't
+        // fit into 32 bits.
         let mut near = 0;
         let mut same = |tasks: &[Sporadic], cpus: u32| {
             let demands: Vec<Demand> =
@@ -131,7 +139,8 @@ mod tests {
         }
         let scale = 1u64 << 33;
         for off in 0..40 {
-            // 3·(1/3) + (m−1)/3 = m/3 + 2/3 = m for m = 1; off by a few parts of 2^-35 on either side.
+            // 3·(1/3) + (m−1)/3 = m/3 + 2/3 = m for m = 1; off by a few parts of 2^-35 on either
+            // side.
             same(&implicit(&[(scale - 20 + off, 3 * scale); 3]), 1);
             same(&implicit(&[(scale - 20 + off, 2 * scale); 3]), 2);
         }

@@ -1,17 +1,19 @@
 //! Graphs of jobs on several CPUs: alone under any work-conserving scheduler, and federated.
 //!
-//! Assumptions: 1. m equal CPUs that serve nothing else; 2. no CPU idles while a node waits whose predecessors have
-//! ended; preemptive or not; no overheads; 3. costs are whole nanoseconds, so nodes end at whole ones; 4. D ≤ T for a
-//! graph that comes again, so that one activation ends before the next.
+//! Assumptions: 1. m equal CPUs that serve nothing else; 2. no CPU idles while a node waits whose
+//! predecessors have ended; preemptive or not; no overheads; 3. costs are whole nanoseconds, so
+//! nodes end at whole ones; 4. D ≤ T for a graph that comes again, so that one activation ends
+//! before the next.
 //!
-//! *Graham*: R. Graham, "Bounds on multiprocessing timing anomalies", SIAM Journal on Applied Mathematics 17(2),
-//! 1969: R ≤ len + (vol − len)/m, with the longest path len and the sum of all costs vol. Sufficient, and the bound
-//! (unlike a schedule) is sustainable in costs and edges: the longest path and the sum only shrink.
+//! *Graham*: R. Graham, "Bounds on multiprocessing timing anomalies", SIAM Journal on Applied
+//! Mathematics 17(2), 1969: R ≤ len + (vol − len)/m, with the longest path len and the sum of all
+//! costs vol. Sufficient, and the bound (unlike a schedule) is sustainable in costs and edges: the
+//! longest path and the sum only shrink.
 //!
-//! *Federated*: J. Li, J. Chen, K. Agrawal, C. Lu, C. Gill and A. Saifullah, "Analysis of federated and global
-//! scheduling for parallel real-time tasks", ECRTS 2014: a graph with vol > D gets ⌈(vol − len)/(D − len)⌉ CPUs of
-//! its own, all others are sequential tasks with C = vol on the rest. (There with D = T; D ≤ T needs nothing else.)
-//! Sufficient.
+//! *Federated*: J. Li, J. Chen, K. Agrawal, C. Lu, C. Gill and A. Saifullah, "Analysis of federated
+//! and global scheduling for parallel real-time tasks", ECRTS 2014: a graph with vol > D gets ⌈(vol
+//! − len)/(D − len)⌉ CPUs of its own, all others are sequential tasks with C = vol on the rest.
+//! (There with D = T; D ≤ T needs nothing else.) Sufficient.
 
 use super::partition::{Fit, Order, pack};
 use crate::Sporadic;
@@ -47,7 +49,9 @@ pub const FEDERATED: Card = Card {
     kind: Kind::Sufficient,
     paper: "Li, Chen, Agrawal, Lu, Gill and Saifullah, ECRTS 2014",
     sustainable: "",
-    tests: &["crates/talea-analysis/src/multi/graham.rs::li_2014_a_heavy_graph_gets_cpus_of_its_own"],
+    tests: &[
+        "crates/talea-analysis/src/multi/graham.rs::li_2014_a_heavy_graph_gets_cpus_of_its_own",
+    ],
 };
 
 /// Nodes with costs, and which must end before which begins.
@@ -80,7 +84,8 @@ impl Graph<'_> {
     /// Of each node the longest path to its end.
     ///
     /// # Errors
-    /// As [`Graph::volume`]; `Assumption` 2 with a node that waits for itself, or for a node that there is none.
+    /// As [`Graph::volume`]; `Assumption` 2 with a node that waits for itself, or for a node that
+    /// there is none.
     pub fn chains(&self) -> Result<Vec<u64>, Why> {
         // No path is longer than the sum.
         self.volume()?;
@@ -128,7 +133,9 @@ impl Graph<'_> {
         // All ends are whole numbers, so the bound may be rounded down.
         Ok(Span::from_ns(mutate!(
             "multi-graham",
-            length + (volume - length) / mutate!("multi-graham-cpus", u64::from(cpus), u64::from(cpus) + 1),
+            length
+                + (volume - length)
+                    / mutate!("multi-graham-cpus", u64::from(cpus), u64::from(cpus) + 1),
             length.max(volume / u64::from(cpus))
         )))
     }
@@ -157,7 +164,8 @@ pub enum Share {
 /// The share of each graph, or why there is none. `accepts` is the test for one CPU.
 ///
 /// # Errors
-/// `Insufficient` with the first graph that finds no place, `Assumption` as [`Graph::length`] and number 4 for D > T.
+/// `Insufficient` with the first graph that finds no place, `Assumption` as [`Graph::length`] and
+/// number 4 for D > T.
 pub fn federated(
     graphs: &[GraphTask<'_>],
     cpus: u32,
@@ -178,7 +186,8 @@ pub fn federated(
             whose.push(task);
             continue;
         }
-        // A path as long as the deadline leaves no time for anything beside it, on however many CPUs.
+        // A path as long as the deadline leaves no time for anything beside it, on however many
+        // CPUs.
         let spare = deadline.checked_sub(length).filter(|&spare| spare > 0);
         let own = spare.and_then(|spare| {
             u32::try_from(mutate!(
@@ -211,7 +220,8 @@ mod tests {
         of.iter().map(|&cost| Work::from_ns(cost)).collect()
     }
 
-    /// When the last node ends if whoever comes first in the list goes first. Time passes unit by unit.
+    /// When the last node ends if whoever comes first in the list goes first. Time passes unit by
+    /// unit.
     fn list_schedule(costs: &[u64], edges: &[(usize, usize)], cpus: usize) -> u64 {
         let mut left = costs.to_vec();
         let mut running: Vec<usize> = Vec::new();
@@ -248,7 +258,8 @@ mod tests {
 
     #[test]
     fn graham_1969_the_anomalies_stay_below_the_bound() {
-        // Nine jobs on three CPUs need 12; with a CPU more 15, with every job shorter 13, with fewer edges 16.
+        // Nine jobs on three CPUs need 12; with a CPU more 15, with every job shorter 13, with
+        // fewer edges 16.
         let list = [3, 2, 2, 2, 4, 4, 4, 4, 9];
         let edges = [(0, 8), (3, 4), (3, 5), (3, 6), (3, 7)];
         let shorter = list.map(|cost| cost - 1);
@@ -288,20 +299,28 @@ mod tests {
     }
 
     fn fits(tasks: &[Sporadic]) -> bool {
-        let demands: Vec<Demand> = tasks.iter().map(|task| Demand::new(task.cost, task.deadline)).collect();
+        let demands: Vec<Demand> =
+            tasks.iter().map(|task| Demand::new(task.cost, task.deadline)).collect();
         edf::partitioned(&demands, Charge::ONE)
     }
 
     #[test]
     fn li_2014_a_heavy_graph_gets_cpus_of_its_own() {
-        // vol = 34 within 18, len = 12: ⌈22/6⌉ = 4 CPUs. Two light ones of 1/2 share another; three need two.
+        // vol = 34 within 18, len = 12: ⌈22/6⌉ = 4 CPUs. Two light ones of 1/2 share another; three
+        // need two.
         let (work, small) = (costs(&[3, 2, 2, 2, 4, 4, 4, 4, 9]), costs(&[2, 3]));
         let edges = [(0, 8), (3, 4), (3, 5), (3, 6), (3, 7)];
         let span = Span::from_ns;
-        let heavy =
-            GraphTask { graph: Graph { costs: &work, edges: &edges }, period: span(20), deadline: span(18) };
-        let light =
-            GraphTask { graph: Graph { costs: &small, edges: &[] }, period: span(10), deadline: span(10) };
+        let heavy = GraphTask {
+            graph: Graph { costs: &work, edges: &edges },
+            period: span(20),
+            deadline: span(18),
+        };
+        let light = GraphTask {
+            graph: Graph { costs: &small, edges: &[] },
+            period: span(10),
+            deadline: span(10),
+        };
         let on = |graphs: &[GraphTask<'_>], cpus| federated(graphs, cpus, Fit::First, fits);
         assert_eq!(
             on(&[light, heavy, light], 5),

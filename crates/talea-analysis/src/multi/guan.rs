@@ -1,18 +1,20 @@
-//! Response times under global fixed priorities: at most m − 1 tasks carry work into the window that matters.
+//! Response times under global fixed priorities: at most m − 1 tasks carry work into the window
+//! that matters.
 //!
-//! Assumptions: those of [`super`], 1 to 4; tasks are given in order of priority, the most urgent first. Time is
-//! integer.
+//! Assumptions: those of [`super`], 1 to 4; tasks are given in order of priority, the most urgent
+//! first. Time is integer.
 //!
-//! N. Guan, M. Stigge, W. Yi and G. Yu, "New response time bounds for fixed priority multiprocessor scheduling", RTSS
-//! 2009, for D ≤ T. The least x ≥ C_k with x = C_k + ⌊(Σ NC_i + Σ of the m − 1 largest (CI_i − NC_i))/m⌋ bounds the
-//! response time of task k, over the more urgent tasks i, both terms at most x − C_k + 1: without carry-in NC =
-//! ⌊x/T⌋·C + min(x mod T, C), with it CI = ⌊z/T⌋·C + C + min((z mod T − (T − R))⁺, C − 1), z = (x − C)⁺.
+//! N. Guan, M. Stigge, W. Yi and G. Yu, "New response time bounds for fixed priority multiprocessor
+//! scheduling", RTSS 2009, for D ≤ T. The least x ≥ C_k with x = C_k + ⌊(Σ NC_i + Σ of the m − 1
+//! largest (CI_i − NC_i))/m⌋ bounds the response time of task k, over the more urgent tasks i, both
+//! terms at most x − C_k + 1: without carry-in NC = ⌊x/T⌋·C + min(x mod T, C), with it CI = ⌊z/T⌋·C
+//! + C + min((z mod T − (T − R))⁺, C − 1), z = (x − C)⁺.
 //!
 //! Sufficient; dominates Bertogna and Cirinei's (CI is at most their W, and m − 1 are at most all).
 //! Sustainable in deadlines as long as the order stays, as R does not depend on D.
 //!
-//! *Not* for Audsley's assignment of priorities: R_i of the more urgent tasks depends on the order among them (R.
-//! Davis and A. Burns, Real-Time Systems 47(1), 2011). [`super::da_lc`] is.
+//! *Not* for Audsley's assignment of priorities: R_i of the more urgent tasks depends on the order
+//! among them (R. Davis and A. Burns, Real-Time Systems 47(1), 2011). [`super::da_lc`] is.
 
 use super::pieces::{Piece, Pieces};
 use super::rows::{Gain, Row, Scratch};
@@ -52,7 +54,11 @@ pub fn test(tasks: &[Sporadic], cpus: u32, scratch: &mut Scratch) -> Verdict {
 ///
 /// # Errors
 /// The verdict, where there is one without the test.
-pub fn responses(tasks: &[Sporadic], cpus: u32, scratch: &mut Scratch) -> Result<Option<usize>, Verdict> {
+pub fn responses(
+    tasks: &[Sporadic],
+    cpus: u32,
+    scratch: &mut Scratch,
+) -> Result<Option<usize>, Verdict> {
     let cpus = scratch.read(tasks, cpus)?;
     let Scratch { rows, gains, .. } = scratch;
     for k in 0..rows.len() {
@@ -81,13 +87,18 @@ fn work(above: &[Row], cost: u64, waits: u64, cpus: u64, gains: &mut Vec<Gain>) 
         let without = without_carry_in(row, cost + waits).capped(roof);
         let with = with_carry_in(row, cost + waits).capped(roof);
         pieces.sum += without.value;
-        if mutate!("multi-guan-carry", with.value > without.value, false && with.value > without.value) {
+        if mutate!(
+            "multi-guan-carry",
+            with.value > without.value,
+            false && with.value > without.value
+        ) {
             gains.push(Gain { more: with.value - without.value, with, without });
         } else {
             pieces.follow(without);
         }
     }
-    // Of the gains the m − 1 largest count; which of two equal ones does not matter for a lower bound on what follows.
+    // Of the gains the m − 1 largest count; which of two equal ones does not matter for a lower
+    // bound on what follows.
     let most = mutate!("multi-guan", cpus - 1, cpus) as usize;
     if most > 0 && most < gains.len() {
         gains.select_nth_unstable_by_key(most - 1, |gain| Reverse(gain.more));

@@ -1,23 +1,27 @@
 //! SCHED_DEADLINE: whom Linux lets in, and what that is worth.
 //!
-//! Assumptions: those of [`super`], 1 to 3, with a thread's runtime, period and deadline for C, T and D; 4. D ≤ T,
-//! which the kernel enforces; the CPUs are one root domain of equal capacity, and every thread may run on all of
-//! them, which the kernel enforces; threads keep to their runtime (whoever does not is throttled, and only hurts
-//! itself), and budgets are enforced without grain (without HRTICK it is a tick).
+//! Assumptions: those of [`super`], 1 to 3, with a thread's runtime, period and deadline for C, T
+//! and D; 4. D ≤ T, which the kernel enforces; the CPUs are one root domain of equal capacity, and
+//! every thread may run on all of them, which the kernel enforces; threads keep to their runtime
+//! (whoever does not is throttled, and only hurts itself), and budgets are enforced without grain
+//! (without HRTICK it is a tick).
 //!
-//! *Admission* (`sched_setattr`, `__dl_overflow` and `__checkparam_dl` in kernel/sched/deadline.c; the same from 6.1
-//! to 7.2): runtime of at least 1,024 ns, at most the deadline, that at most the period, a period between 100 µs and
-//! 2^22 µs (sysctls, here their defaults); and Σ ⌊2^20·C/T⌋ ≤ m·⌊2^20·share⌋ over the root domain, where the share is
-//! `sched_rt_runtime_us`/`sched_rt_period_us`, 95 % by default. Utilisations, not densities: that threads have
-//! constrained deadlines is not looked at. Rounding down lets n threads exceed the share by n·2^-20.
+//! *Admission* (`sched_setattr`, `__dl_overflow` and `__checkparam_dl` in kernel/sched/deadline.c;
+//! the same from 6.1 to 7.2): runtime of at least 1,024 ns, at most the deadline, that at most the
+//! period, a period between 100 µs and 2^22 µs (sysctls, here their defaults); and Σ ⌊2^20·C/T⌋ ≤
+//! m·⌊2^20·share⌋ over the root domain, where the share is
+//! `sched_rt_runtime_us`/`sched_rt_period_us`, 95 % by default. Utilisations, not densities: that
+//! threads have constrained deadlines is not looked at. Rounding down lets n threads exceed the
+//! share by n·2^-20.
 //!
-//! *What it is worth*. One CPU (a partition of its own): every deadline if D = T, as U ≤ 1. Several CPUs and D = T:
-//! no deadline, as Dhall and Liu's sets of utilisation just above 1 show, but a bound on how late anything is
-//! ([`tardiness`]). Constrained deadlines: nothing, on one CPU as on several; only a test of deadlines can tell, and
-//! [`guarantee`] asks one.
+//! *What it is worth*. One CPU (a partition of its own): every deadline if D = T, as U ≤ 1. Several
+//! CPUs and D = T: no deadline, as Dhall and Liu's sets of utilisation just above 1 show, but a
+//! bound on how late anything is ([`tardiness`]). Constrained deadlines: nothing, on one CPU as on
+//! several; only a test of deadlines can tell, and [`guarantee`] asks one.
 //!
-//! Sources: Documentation/scheduler/sched-deadline.rst, section 3; J. Lelli, C. Scordino, L. Abeni and D. Faggioli,
-//! "Deadline scheduling in the Linux kernel", Software: Practice and Experience 46(6), 2016.
+//! Sources: Documentation/scheduler/sched-deadline.rst, section 3; J. Lelli, C. Scordino, L. Abeni
+//! and D. Faggioli, "Deadline scheduling in the Linux kernel", Software: Practice and Experience
+//! 46(6), 2016.
 
 use super::Scratch;
 use super::any::{self, Accepted};
@@ -71,15 +75,20 @@ pub enum Admission {
     },
 }
 
-/// What Linux answers when these threads ask one after the other for `cpus` CPUs of which `share` may be given out.
+/// What Linux answers when these threads ask one after the other for `cpus` CPUs of which `share`
+/// may be given out.
 pub fn admission(tasks: &[Sporadic], cpus: u32, share: Charge) -> Admission {
     // Shares are 2^-64 here and 2^-20 there.
     let room = u128::from(cpus) * (share.bits() >> 44);
     let mut sum = 0u128;
     for (at, task) in tasks.iter().enumerate() {
-        let (runtime, deadline, period) = (task.cost.as_ns(), task.deadline.as_ns(), task.period.as_ns());
+        let (runtime, deadline, period) =
+            (task.cost.as_ns(), task.deadline.as_ns(), task.period.as_ns());
         let in_order = runtime <= deadline && deadline <= period;
-        if !in_order || runtime < RUNTIME_MIN_NS || !(PERIOD_MIN_NS..=PERIOD_MAX_NS).contains(&period) {
+        if !in_order
+            || runtime < RUNTIME_MIN_NS
+            || !(PERIOD_MIN_NS..=PERIOD_MAX_NS).contains(&period)
+        {
             return Admission::Invalid { task: at };
         }
         sum += (u128::from(runtime) << 20) / u128::from(mutate!("multi-linux", period, deadline));
@@ -100,7 +109,8 @@ pub enum Guarantee {
         /// For each task.
         bounds: Vec<Span>,
     },
-    /// That it is not known how late jobs can be: some deadlines are shorter than periods, and no test accepts.
+    /// That it is not known how late jobs can be: some deadlines are shorter than periods, and no
+    /// test accepts.
     Nothing,
     /// Jobs can miss deadlines, and are later and later if it is an overload.
     Misses {
@@ -109,8 +119,14 @@ pub enum Guarantee {
     },
 }
 
-/// What `cpus` CPUs of SCHED_DEADLINE promise these tasks beyond being let in, as far as a test here can tell.
-pub fn guarantee(tasks: &[Sporadic], cpus: u32, points_max: u64, scratch: &mut Scratch) -> Guarantee {
+/// What `cpus` CPUs of SCHED_DEADLINE promise these tasks beyond being let in, as far as a test
+/// here can tell.
+pub fn guarantee(
+    tasks: &[Sporadic],
+    cpus: u32,
+    points_max: u64,
+    scratch: &mut Scratch,
+) -> Guarantee {
     let answer = any::of(Policy::Edf, tasks, cpus, points_max, scratch);
     match answer {
         Ok(accepted) => return Guarantee::Deadlines(accepted),
@@ -168,11 +184,15 @@ mod tests {
         // One CPU, D = T.
         let one = let_in(&implicit(&[(4 * MS, 10 * MS), (5 * MS, 11 * MS)]), 1);
         assert!(matches!(one, Guarantee::Deadlines(_)), "{one:?}");
-        // Dhall and Liu 1978, the documentation's example: M light threads and one of almost a whole CPU.
+        // Dhall and Liu 1978, the documentation's example: M light threads and one of almost a
+        // whole CPU.
         let mut dhall = implicit(&[(2 * MS, 100 * MS)].repeat(4));
         dhall.extend(implicit(&[(100 * MS, 101 * MS)]));
         let late = let_in(&dhall, 4);
-        assert!(matches!(&late, Guarantee::Tardiness { bounds } if !bounds[4].is_zero()), "{late:?}");
+        assert!(
+            matches!(&late, Guarantee::Tardiness { bounds } if !bounds[4].is_zero()),
+            "{late:?}"
+        );
         // The same with a deadline a little before the end of the period: nothing at all.
         dhall[4].deadline = Span::from_ns(100 * MS + MS / 10);
         assert_eq!(let_in(&dhall, 4), Guarantee::Nothing);

@@ -28,17 +28,20 @@ pub(crate) fn compare_utilisation(rows: &[Row], tasks: &[Sporadic], cpus: u64) -
     if u128::from(least) > room {
         return Ordering::Greater;
     }
-    let demands: Vec<Demand> = tasks.iter().map(|task| Demand::new(task.cost, task.period)).collect();
+    let demands: Vec<Demand> =
+        tasks.iter().map(|task| Demand::new(task.cost, task.period)).collect();
     let (numerator, denominator) = sum(&demands);
     numerator.cmp(&denominator.times(&u128::from(cpus).into()))
 }
 
-/// The longest window that any test looks at: `cpus` times as much, and what `rows` demand in it, fit into 63 bits.
+/// The longest window that any test looks at: `cpus` times as much, and what `rows` demand in it,
+/// fit into 63 bits.
 pub(crate) fn window_max(rows: &[Row], cpus: u64) -> u64 {
     ROOF / cpus.max(rows.len() as u64).max(1)
 }
 
-/// `fixed` / (`cpus` − Σ C/T), rounded up; none if that is beyond [`window_max`] or the sum is too near to `cpus` to tell.
+/// `fixed` / (`cpus` − Σ C/T), rounded up; none if that is beyond [`window_max`] or the sum is too
+/// near to `cpus` to tell.
 pub(crate) fn over_idle(fixed: u128, rows: &[Row], cpus: u64) -> Option<u64> {
     let (_, used) = utilisation(rows);
     let idle = (u128::from(cpus) << 32).checked_sub(u128::from(used)).filter(|&idle| idle > 0)?;
@@ -78,7 +81,11 @@ pub(crate) struct Deadlines<'a> {
 }
 
 impl<'a> Deadlines<'a> {
-    pub(crate) fn new(rows: &'a [Row], next: &'a mut Vec<u64>, due: &'a mut Vec<u64>) -> Deadlines<'a> {
+    pub(crate) fn new(
+        rows: &'a [Row],
+        next: &'a mut Vec<u64>,
+        due: &'a mut Vec<u64>,
+    ) -> Deadlines<'a> {
         next.clear();
         next.extend(rows.iter().map(|row| row.deadline));
         due.clear();

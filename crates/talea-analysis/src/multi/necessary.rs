@@ -1,13 +1,14 @@
 //! What no scheduler can do: more than there is.
 //!
-//! Assumptions: those of [`super`], 1 to 4; any policy. Refutes where C > D, where Σ C/T > m, and where jobs that
-//! arrive and are due within some window [0, t) need more than m·t: the load bound (S. Baruah and N. Fisher, "The
-//! partitioned multiprocessor scheduling of sporadic task systems", RTSS 2005, lemma 1; with m CPUs T. Baker and M.
-//! Cirinei, "A necessary and sometimes sufficient condition for the feasibility of sets of sporadic hard-deadline
-//! tasks", RTSS 2006). Necessary: what it does not refute may be infeasible all the same.
+//! Assumptions: those of [`super`], 1 to 4; any policy. Refutes where C > D, where Σ C/T > m, and
+//! where jobs that arrive and are due within some window [0, t) need more than m·t: the load bound
+//! (S. Baruah and N. Fisher, "The partitioned multiprocessor scheduling of sporadic task systems",
+//! RTSS 2005, lemma 1; with m CPUs T. Baker and M. Cirinei, "A necessary and sometimes sufficient
+//! condition for the feasibility of sets of sporadic hard-deadline tasks", RTSS 2006). Necessary:
+//! what it does not refute may be infeasible all the same.
 //!
-//! Where U < m, h(t) ≤ Σ (t + T − D)·C/T, so that no window beyond Σ (T − D)·C/T / (m − U) has to be looked at; there
-//! is none for implicit deadlines.
+//! Where U < m, h(t) ≤ Σ (t + T − D)·C/T, so that no window beyond Σ (T − D)·C/T / (m − U) has to
+//! be looked at; there is none for implicit deadlines.
 
 use super::load::{Deadlines, compare_utilisation, early, over_idle, window_max};
 use super::rows::Scratch;
@@ -34,7 +35,8 @@ pub const CARD: Card = Card {
     ],
 };
 
-/// `Refuted`, or `Unknown`; the latter for `Limit` if there are more than `points_max` deadlines to look at.
+/// `Refuted`, or `Unknown`; the latter for `Limit` if there are more than `points_max` deadlines to
+/// look at.
 pub fn test(tasks: &[Sporadic], cpus: u32, points_max: u64, scratch: &mut Scratch) -> Verdict {
     match scratch.read(tasks, cpus) {
         Ok(cpus) => within(tasks, cpus, points_max, scratch),
@@ -58,7 +60,11 @@ fn within(tasks: &[Sporadic], cpus: u64, points_max: u64, scratch: &mut Scratch)
     let mut deadlines = Deadlines::new(rows, next, due);
     for _ in 0..points_max {
         let Some(at) = deadlines.advance(until) else {
-            return unknown(if horizon.is_some() { Why::Insufficient { task: 0 } } else { Why::Limit });
+            return unknown(if horizon.is_some() {
+                Why::Insufficient { task: 0 }
+            } else {
+                Why::Limit
+            });
         };
         let supply = cpus * at;
         if mutate!("multi-necessary", deadlines.demand > supply, deadlines.demand >= supply) {
@@ -84,7 +90,10 @@ mod tests {
     fn every_refutation_is_a_window_that_is_too_full() {
         // Three jobs of 2 within 3 on two CPUs: 6 fit; of 3 within 4, three need 9.
         let mut scratch = Scratch::new();
-        assert!(matches!(test(&set(&[(2, 3, 9); 3]), 2, 100, &mut scratch), Verdict::Unknown { .. }));
+        assert!(matches!(
+            test(&set(&[(2, 3, 9); 3]), 2, 100, &mut scratch),
+            Verdict::Unknown { .. }
+        ));
         let Verdict::Refuted { witness: Witness::Demand { at, demand, supply, .. } } =
             test(&set(&[(3, 4, 9); 3]), 2, 100, &mut scratch)
         else {

@@ -2,16 +2,17 @@
 //!
 //! Assumptions: those of the test for one CPU; tasks don't move.
 //!
-//! First fit takes the first CPU on which the test accepts, best fit the fullest, worst fit the emptiest (by
-//! utilisation); *decreasing* places the densest task first. D. Oh and T. Baker, "Utilization bounds for n-processor
-//! rate monotone scheduling with static processor assignment", Real-Time Systems 15(2), 1998; S. Baruah and N.
-//! Fisher, "The partitioned multiprocessor scheduling of sporadic task systems", RTSS 2005; J. López, J. Díaz and D.
-//! García, "Utilization bounds for EDF scheduling on real-time multiprocessor systems", Real-Time Systems 28(1),
-//! 2004, for [`lopez`].
+//! First fit takes the first CPU on which the test accepts, best fit the fullest, worst fit the
+//! emptiest (by utilisation); *decreasing* places the densest task first. D. Oh and T. Baker,
+//! "Utilization bounds for n-processor rate monotone scheduling with static processor assignment",
+//! Real-Time Systems 15(2), 1998; S. Baruah and N. Fisher, "The partitioned multiprocessor
+//! scheduling of sporadic task systems", RTSS 2005; J. López, J. Díaz and D. García, "Utilization
+//! bounds for EDF scheduling on real-time multiprocessor systems", Real-Time Systems 28(1), 2004,
+//! for [`lopez`].
 //!
-//! Sufficient: who finds no place may have one in another packing. Not sustainable: a smaller cost changes the order
-//! of packing and may leave no place for others (as bin packing does); a *given* placement is as sustainable as its
-//! test.
+//! Sufficient: who finds no place may have one in another packing. Not sustainable: a smaller cost
+//! changes the order of packing and may leave no place for others (as bin packing does); a *given*
+//! placement is as sustainable as its test.
 
 use crate::card::{Card, Kind, Platform};
 use crate::demand::sum;
@@ -73,8 +74,8 @@ pub enum Order {
     Decreasing,
 }
 
-/// The CPU of each task. `accepts` is asked of the tasks that a CPU would then have, in the order in which they were
-/// given, whatever the order of packing: a list in order of priority stays one.
+/// The CPU of each task. `accepts` is asked of the tasks that a CPU would then have, in the order
+/// in which they were given, whatever the order of packing: a list in order of priority stays one.
 ///
 /// # Errors
 /// The first task for which no CPU is found.
@@ -145,8 +146,8 @@ pub fn edf(tasks: &[Sporadic], cpus: u32, fit: Fit, order: Order) -> Result<Vec<
     pack(tasks, cpus, fit, order, |tasks| qpa::find(tasks, &mut scratch) == Ok(qpa::Finding::Fits))
 }
 
-/// [`pack`] for fixed priorities on each CPU, by response times (exact); tasks are given in order of priority, the most
-/// urgent first.
+/// [`pack`] for fixed priorities on each CPU, by response times (exact); tasks are given in order
+/// of priority, the most urgent first.
 ///
 /// # Errors
 /// As [`edf`].
@@ -165,17 +166,22 @@ fn share(task: &Sporadic, within: u64) -> u128 {
     (u128::from(task.cost.as_ns()) << 64) / u128::from(within)
 }
 
-/// U ≤ (β·m + 1)/(β + 1) with β = ⌊1/U_max⌋: first fit with the exact EDF test places every such set of tasks with D = T,
-/// in any order. Nothing at all passes, a task with C > T does not.
+/// U ≤ (β·m + 1)/(β + 1) with β = ⌊1/U_max⌋: first fit with the exact EDF test places every such
+/// set of tasks with D = T, in any order. Nothing at all passes, a task with C > T does not.
 ///
 /// # Panics
 /// If a period is zero.
 pub fn lopez(tasks: &[Sporadic], cpus: u32) -> bool {
-    if tasks.iter().any(|task| task.cost.as_ns() > task.period.as_ns() || task.deadline < task.period) {
+    if tasks
+        .iter()
+        .any(|task| task.cost.as_ns() > task.period.as_ns() || task.deadline < task.period)
+    {
         return false;
     }
     let working = || tasks.iter().filter(|task| !task.cost.is_zero());
-    let Some(beta) = working().map(|task| task.period.as_ns() / task.cost.as_ns()).min() else { return true };
+    let Some(beta) = working().map(|task| task.period.as_ns() / task.cost.as_ns()).min() else {
+        return true;
+    };
     if cpus == 0 {
         return false;
     }
@@ -184,7 +190,8 @@ pub fn lopez(tasks: &[Sporadic], cpus: u32) -> bool {
     let beta = u128::from(beta);
     let natural = |value: u128| Natural::from(value);
     numerator.times(&natural(beta + 1))
-        <= denominator.times(&natural(beta * u128::from(cpus) + mutate!("multi-partition-lopez", 1, 2)))
+        <= denominator
+            .times(&natural(beta * u128::from(cpus) + mutate!("multi-partition-lopez", 1, 2)))
 }
 
 #[cfg(test)]
@@ -196,7 +203,8 @@ mod tests {
 
     /// EDF with D = T on one CPU, exactly.
     fn fits(tasks: &[Sporadic]) -> bool {
-        let demands: Vec<Demand> = tasks.iter().map(|task| Demand::new(task.cost, task.period)).collect();
+        let demands: Vec<Demand> =
+            tasks.iter().map(|task| Demand::new(task.cost, task.period)).collect();
         partitioned(&demands, Charge::ONE)
     }
 
@@ -236,8 +244,11 @@ mod tests {
         // β = 1 on two CPUs: 3/2. Three tasks of a little more than half can't be placed.
         assert!(lopez(&implicit(&[(1, 1), (1, 2)]), 2));
         let halves = implicit(&[(51, 100); 3]);
-        assert!(!lopez(&halves, 2) && pack(&halves, 2, Fit::Best, Order::Decreasing, fits).is_err());
-        // β = 2: (2m + 1)/3, reached by 2m + 1 tasks of a third; β = 3 then, and the bound above it.
+        assert!(
+            !lopez(&halves, 2) && pack(&halves, 2, Fit::Best, Order::Decreasing, fits).is_err()
+        );
+        // β = 2: (2m + 1)/3, reached by 2m + 1 tasks of a third; β = 3 then, and the bound above
+        // it.
         for cpus in 1..5 {
             let thirds = implicit(&[(1, 3)].repeat(2 * cpus as usize + 1));
             assert!(lopez(&thirds, cpus), "{cpus}");
@@ -245,6 +256,8 @@ mod tests {
             assert!(!lopez(&more, cpus), "{cpus}");
             assert!(pack(&more, cpus, Fit::First, Order::Given, fits).is_err(), "{cpus}");
         }
-        assert!(lopez(&[], 0) && !lopez(&implicit(&[(1, 2)]), 0) && !lopez(&implicit(&[(3, 2)]), 9));
+        assert!(
+            lopez(&[], 0) && !lopez(&implicit(&[(1, 2)]), 0) && !lopez(&implicit(&[(3, 2)]), 9)
+        );
     }
 }

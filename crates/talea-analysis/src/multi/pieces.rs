@@ -1,10 +1,11 @@
-//! Sums of work in a growing window: piecewise linear, each term flat or growing as fast as the window.
+//! Sums of work in a growing window: piecewise linear, each term flat or growing as fast as the
+//! window.
 //!
-//! A response time is the least number of units that a job waits, w, with ⌊Σ(w)/m⌋ ≤ w, where Σ never falls. Plain
-//! iteration w ← ⌊Σ(w)/m⌋ can crawl by one unit a step where m terms grow together. So each term says how it goes on:
-//! until the first of them ends its piece, Σ is at least a line, and no w before the one where the line meets the
-//! condition, or before the end of the piece, can satisfy it. What is skipped satisfies nothing; what is found is the
-//! least.
+//! A response time is the least number of units that a job waits, w, with ⌊Σ(w)/m⌋ ≤ w, where Σ
+//! never falls. Plain iteration w ← ⌊Σ(w)/m⌋ can crawl by one unit a step where m terms grow
+//! together. So each term says how it goes on: until the first of them ends its piece, Σ is at
+//! least a line, and no w before the one where the line meets the condition, or before the end of
+//! the piece, can satisfy it. What is skipped satisfies nothing; what is found is the least.
 
 use talea_core::mutate;
 
@@ -25,7 +26,8 @@ impl Piece {
         if self.value >= cap {
             Piece { value: cap, rising: 0, length: u64::MAX }
         } else {
-            let length = if self.rising == 0 { self.length } else { self.length.min(cap - self.value) };
+            let length =
+                if self.rising == 0 { self.length } else { self.length.min(cap - self.value) };
             Piece { length, ..self }
         }
     }
@@ -72,7 +74,8 @@ impl Pieces {
         let room = cpus * waits + (cpus - 1);
         let missing = self.sum.checked_sub(room).filter(|&missing| missing > 0)?;
         // On this piece the sum grows by `rising` a unit and the room by `cpus`.
-        let meets = if self.rising < cpus { missing.div_ceil(cpus - self.rising) } else { u64::MAX };
+        let meets =
+            if self.rising < cpus { missing.div_ceil(cpus - self.rising) } else { u64::MAX };
         Some((self.sum / cpus).max(
             waits
                 + mutate!(

@@ -1,4 +1,5 @@
-//! What the tests of this module share: their assumptions, tasks read into plain numbers, and memory that is kept.
+//! What the tests of this module share: their assumptions, tasks read into plain numbers, and
+//! memory that is kept.
 
 use super::divisor::Divisor;
 use super::pieces::Piece;
@@ -9,9 +10,9 @@ use alloc::vec::Vec;
 use talea_core::Span;
 use talea_core::mutate;
 
-/// The longest period times the number of tasks, or of CPUs, stays below this. A window is at most a deadline, a task's
-/// work in it at most 2·T (whoever sums it up caps it by the window plus 1), a sum at most n·(D + 1), and what there is
-/// at most m·D: all of them below 2^63.
+/// The longest period times the number of tasks, or of CPUs, stays below this. A window is at most
+/// a deadline, a task's work in it at most 2·T (whoever sums it up caps it by the window plus 1), a
+/// sum at most n·(D + 1), and what there is at most m·D: all of them below 2^63.
 pub(crate) const ROOF: u64 = 1 << 61;
 
 /// A task in numbers.
@@ -20,12 +21,13 @@ pub(crate) struct Row {
     pub(crate) cost: u64,
     pub(crate) deadline: u64,
     pub(crate) period: Divisor,
-    /// How much longer than its cost a job can take, as far as it is known: R − C; D − C before anything is.
+    /// How much longer than its cost a job can take, as far as it is known: R − C; D − C before
+    /// anything is.
     pub(crate) lag: u64,
     /// The most that it does to the job that is looked at, whatever the window.
     pub(crate) cap: u64,
-    /// Of the last window that was asked for: how long it was when the task's last job in it began, and what its jobs
-    /// before do. A window that is less than a period longer needs no division.
+    /// Of the last window that was asked for: how long it was when the task's last job in it began,
+    /// and what its jobs before do. A window that is less than a period longer needs no division.
     pub(crate) begin: u64,
     pub(crate) base: u64,
 }
@@ -43,8 +45,9 @@ pub(crate) struct Gain {
     pub(crate) without: Piece,
 }
 
-/// Memory for the tests of this module. Once it has seen as many tasks, what answers without a list allocates nothing
-/// (but where rounding leaves a sum of utilisations open, and numbers of any size have to settle it).
+/// Memory for the tests of this module. Once it has seen as many tasks, what answers without a list
+/// allocates nothing (but where rounding leaves a sum of utilisations open, and numbers of any size
+/// have to settle it).
 #[derive(Clone, Debug, Default)]
 pub struct Scratch {
     pub(crate) rows: Vec<Row>,
@@ -100,12 +103,14 @@ impl Scratch {
 /// Whether the tests of this module are about such a set.
 ///
 /// # Errors
-/// `Refuted` if a job needs more than its deadline (or there is no CPU), `Unknown` for what no test here covers.
+/// `Refuted` if a job needs more than its deadline (or there is no CPU), `Unknown` for what no test
+/// here covers.
 pub(crate) fn check(tasks: &[Sporadic], cpus: u32) -> Result<(), Verdict> {
     // What nearly all sets do, in one go.
     let (mut keeps, mut longest) = (true, 0);
     for task in tasks {
-        let (cost, deadline, period) = (task.cost.as_ns(), task.deadline.as_ns(), task.period.as_ns());
+        let (cost, deadline, period) =
+            (task.cost.as_ns(), task.deadline.as_ns(), task.period.as_ns());
         keeps &= cost > 0 && cost <= deadline && deadline <= period;
         keeps &= task.jitter.is_zero() && task.blocking.is_zero();
         longest = longest.max(period);
@@ -113,10 +118,12 @@ pub(crate) fn check(tasks: &[Sporadic], cpus: u32) -> Result<(), Verdict> {
     if keeps && cpus > 0 && fits(longest, tasks.len(), cpus) {
         return Ok(());
     }
-    let unless = |number: u8, holds: fn(&Sporadic) -> bool| match tasks.iter().position(|task| !holds(task)) {
-        None => Ok(()),
-        Some(task) => Err(Verdict::Unknown { why: Why::Assumption { number, task } }),
-    };
+    let unless =
+        |number: u8, holds: fn(&Sporadic) -> bool| match tasks.iter().position(|task| !holds(task))
+        {
+            None => Ok(()),
+            Some(task) => Err(Verdict::Unknown { why: Why::Assumption { number, task } }),
+        };
     unless(2, |task| task.cost.as_ns() > 0 && task.period.as_ns() > 0)?;
     unless(3, |task| task.jitter.is_zero() && task.blocking.is_zero())?;
     if cpus == 0 && !tasks.is_empty() {
@@ -126,7 +133,11 @@ pub(crate) fn check(tasks: &[Sporadic], cpus: u32) -> Result<(), Verdict> {
         return Err(alone(tasks, long));
     }
     unless(4, |task| task.deadline <= task.period)?;
-    if fits(longest, tasks.len(), cpus) { Ok(()) } else { Err(Verdict::Unknown { why: Why::Limit }) }
+    if fits(longest, tasks.len(), cpus) {
+        Ok(())
+    } else {
+        Err(Verdict::Unknown { why: Why::Limit })
+    }
 }
 
 /// Whether no value can grow beyond [`ROOF`].

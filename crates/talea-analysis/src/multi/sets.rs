@@ -7,8 +7,9 @@ use talea_core::{Span, Work};
 
 /// Tasks as (C, D, T).
 pub(crate) fn set(tasks: &[(u64, u64, u64)]) -> Vec<Sporadic> {
-    let task =
-        |&(c, d, t): &(u64, u64, u64)| Sporadic::new(Work::from_ns(c), Span::from_ns(t), Span::from_ns(d));
+    let task = |&(c, d, t): &(u64, u64, u64)| {
+        Sporadic::new(Work::from_ns(c), Span::from_ns(t), Span::from_ns(d))
+    };
     tasks.iter().map(task).collect()
 }
 

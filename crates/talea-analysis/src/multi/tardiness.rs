@@ -2,13 +2,15 @@
 //!
 //! Assumptions: those of [`super`], 1 to 3, and 5: D = T; 6: Σ C/T ≤ m.
 //!
-//! *Devi and Anderson*: U. Devi and J. Anderson, "Tardiness bounds under global EDF scheduling on a multiprocessor",
-//! Real-Time Systems 38(2), 2008 (RTSS 2005). With Λ = ⌈U⌉ − 1, task k is late by at most x + C_k, x = (sum of the Λ
-//! largest costs − C_min)/(m − sum of the Λ − 1 largest utilisations). Where U ≤ 1 nothing is late: the density test
-//! holds, U ≤ m − (m−1)·U_max. *The kernel's documentation* (`Documentation/scheduler/sched-deadline.rst`, section 3,
-//! for M CPUs): any task by at most ((M−1)·C_max − C_min)/(M − (M−2)·U_max) + C_max.
+//! *Devi and Anderson*: U. Devi and J. Anderson, "Tardiness bounds under global EDF scheduling on a
+//! multiprocessor", Real-Time Systems 38(2), 2008 (RTSS 2005). With Λ = ⌈U⌉ − 1, task k is late by
+//! at most x + C_k, x = (sum of the Λ largest costs − C_min)/(m − sum of the Λ − 1 largest
+//! utilisations). Where U ≤ 1 nothing is late: the density test holds, U ≤ m − (m−1)·U_max. *The
+//! kernel's documentation* (`Documentation/scheduler/sched-deadline.rst`, section 3, for M CPUs):
+//! any task by at most ((M−1)·C_max − C_min)/(M − (M−2)·U_max) + C_max.
 //!
-//! Sufficient: bounds. The result is rounded up to whole nanoseconds, with utilisations rounded up to 2^-32 first.
+//! Sufficient: bounds. The result is rounded up to whole nanoseconds, with utilisations rounded up
+//! to 2^-32 first.
 
 use super::load::compare_utilisation;
 use super::rows::Scratch;
@@ -55,7 +57,11 @@ pub const KERNEL: Card = Card {
 ///
 /// # Errors
 /// `Refuted` if lateness grows without bound, `Unknown` for what the theorem does not cover.
-pub fn devi_anderson(tasks: &[Sporadic], cpus: u32, scratch: &mut Scratch) -> Result<Vec<Span>, Verdict> {
+pub fn devi_anderson(
+    tasks: &[Sporadic],
+    cpus: u32,
+    scratch: &mut Scratch,
+) -> Result<Vec<Span>, Verdict> {
     let many = begin(tasks, cpus, scratch)?;
     let rows = &scratch.rows;
     // Λ = ⌈U⌉ − 1: the largest integer below U.
@@ -92,9 +98,11 @@ pub fn kernel(tasks: &[Sporadic], cpus: u32, scratch: &mut Scratch) -> Result<Sp
     let costs = || rows.iter().map(|row| row.cost);
     let (Some(most), Some(least)) = (costs().max(), costs().min()) else { return Ok(Span::ZERO) };
     let densest = rows.iter().map(|row| share(row.cost, row.period.get())).max().unwrap_or(0);
-    // (M − 1)·C_max grows with M and with it the quotient, so that CPUs which are never used count here as there.
+    // (M − 1)·C_max grows with M and with it the quotient, so that CPUs which are never used count
+    // here as there.
     let work = u128::from(cpus - 1) * u128::from(most);
-    let divisor = (u128::from(cpus) << 32) - u128::from(cpus.saturating_sub(2)) * u128::from(densest);
+    let divisor =
+        (u128::from(cpus) << 32) - u128::from(cpus.saturating_sub(2)) * u128::from(densest);
     let work = u64::try_from(work).map_err(|_| Verdict::Unknown { why: Why::Limit })?;
     let x = late(work.saturating_sub(least), divisor);
     x.checked_add(most).map(Span::from_ns).ok_or(Verdict::Unknown { why: Why::Limit })
@@ -118,7 +126,8 @@ fn share(cost: u64, period: u64) -> u64 {
     (u128::from(cost) << 32).div_ceil(u128::from(period)) as u64
 }
 
-/// `work` / (`divisor` / 2^32), rounded up. The divisor is above 2^32 wherever this is used, so it fits.
+/// `work` / (`divisor` / 2^32), rounded up. The divisor is above 2^32 wherever this is used, so it
+/// fits.
 fn late(work: u64, divisor: u128) -> u64 {
     (u128::from(work) << 32).div_ceil(divisor) as u64
 }

@@ -1,4 +1,5 @@
-//! What every table must keep to: how early a job can end, how late it may, and how much lies between.
+//! What every table must keep to: how early a job can end, how late it may, and how much lies
+//! between.
 
 use super::{Impossible, Job, Problem, minus};
 use alloc::vec::Vec;
@@ -8,15 +9,21 @@ use talea_core::mutate;
 /// Problems with more jobs are not searched for overloaded windows, which takes O(n²).
 const MOST_JOBS: usize = 4_000;
 
-/// Of each job, when it can begin and by when it must have ended for the sake of those before and behind it.
+/// Of each job, when it can begin and by when it must have ended for the sake of those before and
+/// behind it.
 pub(super) struct Frame {
     pub(super) earliest: Vec<Span>,
     pub(super) latest: Vec<Span>,
 }
 
-/// Why no table at all keeps to when jobs are really due, also one whose entries go on in the next hyperperiod.
+/// Why no table at all keeps to when jobs are really due, also one whose entries go on in the next
+/// hyperperiod.
 pub(super) fn impossible(problem: &Problem) -> Option<Impossible> {
-    match Frame::of(problem, |job| mutate!("offline-cut", job.due, job.deadline), problem.overhead_least) {
+    match Frame::of(
+        problem,
+        |job| mutate!("offline-cut", job.due, job.deadline),
+        problem.overhead_least,
+    ) {
         Err((job, end)) => Some(Impossible::Chain { job, end }),
         Ok(frame) => frame.overloaded_window(problem),
     }
@@ -24,13 +31,14 @@ pub(super) fn impossible(problem: &Problem) -> Option<Impossible> {
 
 /// The least CPU time that job `at` takes.
 pub(super) fn least(problem: &Problem, at: usize, overhead: Span) -> Span {
-    let shortest = problem.jobs[at].choices.iter().map(|choice| choice.cost).min().expect("well formed");
+    let shortest =
+        problem.jobs[at].choices.iter().map(|choice| choice.cost).min().expect("well formed");
     shortest + overhead
 }
 
 impl Frame {
-    /// Passes begins forwards and ends backwards along the chains, where `due` says when jobs are and beginning one costs
-    /// `overhead`. `Err`: a job that can't end in time, and when it can.
+    /// Passes begins forwards and ends backwards along the chains, where `due` says when jobs are
+    /// and beginning one costs `overhead`. `Err`: a job that can't end in time, and when it can.
     pub(super) fn of(
         problem: &Problem,
         due: impl Fn(&Job) -> Span,

@@ -1,4 +1,5 @@
-//! Is this a table for that problem? Plain loops over plain definitions, sharing nothing with the search.
+//! Is this a table for that problem? Plain loops over plain definitions, sharing nothing with the
+//! search.
 
 use super::{Piece, Problem};
 use talea_core::Span;
@@ -67,13 +68,17 @@ pub enum Flaw {
 pub fn check(problem: &Problem, pieces: &[Piece]) -> Result<(), Flaw> {
     for (number, piece) in pieces.iter().enumerate() {
         let job = problem.jobs.get(piece.job).ok_or(Flaw::Nonsense { piece: number })?;
-        if job.choices.get(piece.choice).is_none() || piece.cpu >= problem.cpus || piece.start >= piece.end {
+        if job.choices.get(piece.choice).is_none()
+            || piece.cpu >= problem.cpus
+            || piece.start >= piece.end
+        {
             return Err(Flaw::Nonsense { piece: number });
         }
         if job.cpus >> piece.cpu & 1 == 0 {
             return Err(Flaw::Cpu { piece: number });
         }
-        if piece.start < job.release || piece.end > job.deadline || piece.end > problem.hyperperiod {
+        if piece.start < job.release || piece.end > job.deadline || piece.end > problem.hyperperiod
+        {
             return Err(Flaw::Outside { piece: number });
         }
         for (other, before) in pieces[..number].iter().enumerate() {
@@ -100,13 +105,15 @@ pub fn check(problem: &Problem, pieces: &[Piece]) -> Result<(), Flaw> {
         if mine().count() > 1 && (!problem.preemptive || choice.accelerators != 0) {
             return Err(Flaw::Interrupted { job: number });
         }
-        let useful = |piece: &Piece| piece.end.checked_sub(piece.start)?.checked_sub(problem.overhead);
+        let useful =
+            |piece: &Piece| piece.end.checked_sub(piece.start)?.checked_sub(problem.overhead);
         let work = mine().try_fold(Span::ZERO, |sum, piece| Some(sum + useful(piece)?));
         if work != Some(choice.cost) {
             return Err(Flaw::Work { job: number });
         }
         for &before in &job.after {
-            let ended = pieces.iter().filter(|piece| piece.job == before).map(|piece| piece.end).max();
+            let ended =
+                pieces.iter().filter(|piece| piece.job == before).map(|piece| piece.end).max();
             if mutate!(
                 "offline-chain",
                 ended.is_none_or(|end| mine().any(|piece| piece.start < end)),

@@ -1,8 +1,9 @@
 //! A table from a list: job after job takes the best place that those before it have left.
 //!
-//! R. L. Graham, "Bounds for certain multiprocessing anomalies", Bell System Technical Journal 45(9), 1966, with insertion into
-//! gaps. A job takes the version and CPU with which it ends first (ties: fewer pieces, then declaration), without
-//! accelerators in pieces that fill gaps. On one CPU, listed by deadlines, that is the schedule of EDF.
+//! R. L. Graham, "Bounds for certain multiprocessing anomalies", Bell System Technical Journal
+//! 45(9), 1966, with insertion into gaps. A job takes the version and CPU with which it ends first
+//! (ties: fewer pieces, then declaration), without accelerators in pieces that fill gaps. On one
+//! CPU, listed by deadlines, that is the schedule of EDF.
 
 use super::{Choice, Piece, Problem, minus};
 use alloc::vec::Vec;
@@ -30,7 +31,8 @@ impl Taken {
         start
     }
 
-    /// Calls `take` with one gap after the other from `from` on, until it has enough; the last gap has no end.
+    /// Calls `take` with one gap after the other from `from` on, until it has enough; the last gap
+    /// has no end.
     fn gaps(&self, from: Span, mut take: impl FnMut(Span, Option<Span>) -> bool) {
         let mut start = from;
         for &(taken, until) in &self.0[self.0.partition_point(|&(_, until)| until <= from)..] {
@@ -57,7 +59,8 @@ pub(super) struct Builder<'a> {
 
 impl<'a> Builder<'a> {
     pub(super) fn new(problem: &'a Problem) -> Builder<'a> {
-        let widest = problem.jobs.iter().flat_map(|job| &job.choices).map(|choice| choice.accelerators);
+        let widest =
+            problem.jobs.iter().flat_map(|job| &job.choices).map(|choice| choice.accelerators);
         let accelerators = 64 - widest.fold(0, |all, some| all | some).leading_zeros();
         Builder {
             problem,
@@ -119,7 +122,9 @@ impl<'a> Builder<'a> {
             let wanted = start + overhead + left;
             let end = until.map_or(wanted, |until| until.min(wanted));
             // A piece that pays its overhead and nothing more is none.
-            if let Some(done) = minus(end, start).checked_sub(overhead).filter(|done| !done.is_zero()) {
+            if let Some(done) =
+                minus(end, start).checked_sub(overhead).filter(|done| !done.is_zero())
+            {
                 trial.push((start, end));
                 left = minus(left, done);
             }
@@ -134,7 +139,9 @@ impl<'a> Builder<'a> {
         let mut start = from;
         loop {
             let mut next = self.cpus[cpu as usize].free_for(start, length);
-            for (_, taken) in self.accelerators.iter().enumerate().filter(|&(number, _)| held(number)) {
+            for (_, taken) in
+                self.accelerators.iter().enumerate().filter(|&(number, _)| held(number))
+            {
                 next = taken.free_for(next, length);
             }
             if next == start {

@@ -1,17 +1,21 @@
-//! Off-line tables: who runs where from when to when, in a version chosen beforehand, so that nothing is ever late.
+//! Off-line tables: who runs where from when to when, in a version chosen beforehand, so that
+//! nothing is ever late.
 //!
-//! For YASMIN's dispatcher (section 3.4: "a schedule is computed off-line"; docs/model.md, section 9). A [`Problem`] has the
-//! jobs of one hyperperiod; it is made of a described tree ([`from_tree`]) or by hand. [`synthesize`] looks for a table, and
-//! what it finds is held against the problem by [`check()`], which shares no code with the search.
+//! For YASMIN's dispatcher (section 3.4: "a schedule is computed off-line"; docs/model.md, section
+//! 9). A [`Problem`] has the jobs of one hyperperiod; it is made of a described tree
+//! ([`from_tree`]) or by hand. [`synthesize`] looks for a table, and what it finds is held against
+//! the problem by [`check()`], which shares no code with the search.
 //!
-//! The problem is NP-hard already without accelerators (Garey and Johnson 1979, SS8 and SS11), so there are three answers: a
-//! table; a proof that there is none ([`Impossible`], by when jobs are really due and by costs that nothing spares them); or
-//! neither, with what came closest.
+//! The problem is NP-hard already without accelerators (Garey and Johnson 1979, SS8 and SS11), so
+//! there are three answers: a table; a proof that there is none ([`Impossible`], by when jobs are
+//! really due and by costs that nothing spares them); or neither, with what came closest.
 //!
-//! Assumptions: 1. integer nanoseconds, every job costs at least one; 2. jobs arrive at known times: strictly periodic, offset
-//! and jitter allowed; 3. costs are worst costs, and starting an entry costs `overhead` more; 4. a job ends within the
-//! hyperperiod in which it arrives; 5. a version holds its accelerators from its begin to its end, and then is not
-//! interrupted; 6. jobs of one task run one after the other; 7. what a job needs from others is there when these have ended.
+//! Assumptions: 1. integer nanoseconds, every job costs at least one; 2. jobs arrive at known
+//! times: strictly periodic, offset and jitter allowed; 3. costs are worst costs, and starting an
+//! entry costs `overhead` more; 4. a job ends within the hyperperiod in which it arrives; 5. a
+//! version holds its accelerators from its begin to its end, and then is not interrupted; 6. jobs
+//! of one task run one after the other; 7. what a job needs from others is there when these have
+//! ended.
 
 mod bounds;
 mod check;
@@ -115,8 +119,9 @@ pub enum Synthesis {
     },
     /// There is none.
     Impossible(Impossible),
-    /// None is looked for: this job can't end by its deadline within the hyperperiod if every entry costs all of the overhead. A
-    /// table whose entries go on in the next hyperperiod, or that saves overhead, there may be.
+    /// None is looked for: this job can't end by its deadline within the hyperperiod if every entry
+    /// costs all of the overhead. A table whose entries go on in the next hyperperiod, or that
+    /// saves overhead, there may be.
     Narrow {
         /// The job.
         job: usize,
@@ -155,11 +160,12 @@ pub enum Impossible {
     },
 }
 
-/// Looks for a table, reordering the list up to `rounds` times. The same problem has the same answer. With n jobs in p pieces
-/// on m CPUs a round takes O(n · versions · m · p).
+/// Looks for a table, reordering the list up to `rounds` times. The same problem has the same
+/// answer. With n jobs in p pieces on m CPUs a round takes O(n · versions · m · p).
 ///
 /// # Panics
-/// If the problem is not one: no CPU or more than 64, a job without a choice, without cost, without a CPU, or after a later one.
+/// If the problem is not one: no CPU or more than 64, a job without a choice, without cost, without
+/// a CPU, or after a later one.
 pub fn synthesize(problem: &Problem, rounds: u32) -> Synthesis {
     problem.assert_well_formed();
     if let Some(why) = bounds::impossible(problem) {
@@ -191,7 +197,10 @@ impl Problem {
         assert!(self.overhead_least <= self.overhead, "no overhead is spared more than there is");
         let most = |job: &Job| job.choices.iter().map(|choice| choice.cost + self.overhead).max();
         let all = self.jobs.iter().filter_map(most).try_fold(self.hyperperiod, Span::checked_add);
-        assert!(all.is_some_and(|all| all.as_ns() <= u64::MAX / 2), "more work than times can hold");
+        assert!(
+            all.is_some_and(|all| all.as_ns() <= u64::MAX / 2),
+            "more work than times can hold"
+        );
     }
 }
 

@@ -46,12 +46,13 @@ struct Rhythm {
     deadline: Span,
 }
 
-/// The jobs of one hyperperiod of `tree`, whose tasks ask what `sources` say, in the order of its tasks. Schedulers between the
-/// root and its tasks are left aside: the table takes their place. Deadlines beyond the hyperperiod are cut to its end.
+/// The jobs of one hyperperiod of `tree`, whose tasks ask what `sources` say, in the order of its
+/// tasks. Schedulers between the root and its tasks are left aside: the table takes their place.
+/// Deadlines beyond the hyperperiod are cut to its end.
 ///
 /// # Errors
-/// What a table cannot serve: servers, arrivals at unknown times, resources, suspension, channels that move other than
-/// one token for one job, more than 20,000 jobs.
+/// What a table cannot serve: servers, arrivals at unknown times, resources, suspension, channels
+/// that move other than one token for one job, more than 20,000 jobs.
 pub fn from_tree(
     tree: &Tree,
     sources: &[Source],
@@ -62,7 +63,8 @@ pub fn from_tree(
     let rhythms = rhythms(tree, sources, &asked)?;
     let hyperperiod = hyperperiod(&asked, &rhythms)?;
     let order = chains_first(tree, &asked);
-    let place: BTreeMap<NodeId, usize> = asked.iter().enumerate().map(|(at, task)| (task.node, at)).collect();
+    let place: BTreeMap<NodeId, usize> =
+        asked.iter().enumerate().map(|(at, task)| (task.node, at)).collect();
     let mut jobs: Vec<Job> = Vec::new();
     // Where the jobs of each task begin in `jobs`.
     let mut begins: BTreeMap<usize, usize> = BTreeMap::new();
@@ -92,7 +94,8 @@ pub fn from_tree(
     // A table is one scheduler above its tasks.
     let decision = overheads.decision + overheads.level;
     let overhead = overheads.release + decision + overheads.switch + overheads.migration;
-    // Who goes on where he was pays no migration, and the arrival is paid when it comes, perhaps before the job is released.
+    // Who goes on where he was pays no migration, and the arrival is paid when it comes, perhaps
+    // before the job is released.
     let overhead_least = mutate!(
         "offline-spared",
         decision + overheads.switch,
@@ -165,7 +168,11 @@ fn choices(spec: &TaskSpec, cost: &Cost) -> Result<Vec<Choice>, &'static str> {
 }
 
 /// Of every task; the nodes of a graph have that of its roots.
-fn rhythms(tree: &Tree, sources: &[Source], asked: &[Asked<'_>]) -> Result<Vec<Rhythm>, Unsuitable> {
+fn rhythms(
+    tree: &Tree,
+    sources: &[Source],
+    asked: &[Asked<'_>],
+) -> Result<Vec<Rhythm>, Unsuitable> {
     let mut rhythms: BTreeMap<NodeId, Rhythm> = BTreeMap::new();
     for channel in &tree.channels {
         if channel.tokens != 1 {
@@ -177,8 +184,12 @@ fn rhythms(tree: &Tree, sources: &[Source], asked: &[Asked<'_>]) -> Result<Vec<R
     }
     for &at in &chains_first(tree, asked) {
         let node = asked[at].node;
-        let inputs: Vec<NodeId> =
-            tree.channels.iter().filter(|channel| channel.to == node).map(|channel| channel.from).collect();
+        let inputs: Vec<NodeId> = tree
+            .channels
+            .iter()
+            .filter(|channel| channel.to == node)
+            .map(|channel| channel.from)
+            .collect();
         let rhythm = if inputs.is_empty() {
             match &sources[at].arrivals {
                 Arrivals::Periodic { offset, period, jitter } => Rhythm {
@@ -187,13 +198,23 @@ fn rhythms(tree: &Tree, sources: &[Source], asked: &[Asked<'_>]) -> Result<Vec<R
                     jitter: *jitter,
                     deadline: asked[at].spec.deadline,
                 },
-                _ => return Err(Unsuitable { node, why: "arrives at times that nobody knows beforehand" }),
+                _ => {
+                    return Err(Unsuitable {
+                        node,
+                        why: "arrives at times that nobody knows beforehand",
+                    });
+                }
             }
         } else {
-            // Joined roots have one period and deadline (the tree is checked); the latest to come decides.
+            // Joined roots have one period and deadline (the tree is checked); the latest to come
+            // decides.
             let roots = inputs.iter().map(|input| rhythms[input]);
             roots
-                .reduce(|a, b| Rhythm { offset: a.offset.max(b.offset), jitter: a.jitter.max(b.jitter), ..a })
+                .reduce(|a, b| Rhythm {
+                    offset: a.offset.max(b.offset),
+                    jitter: a.jitter.max(b.jitter),
+                    ..a
+                })
                 .expect("not empty")
         };
         rhythms.insert(node, rhythm);

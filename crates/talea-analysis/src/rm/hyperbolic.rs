@@ -1,8 +1,9 @@
 //! Π(U_i + 1) ≤ 2: accepts whatever the bound of Liu and Layland accepts, and more.
 //!
-//! E. Bini, G. C. Buttazzo and G. M. Buttazzo, "Rate monotonic analysis: the hyperbolic bound", IEEE Trans.
-//! Computers 52(7), 2003, theorem 1. Assumptions as for [`super::liu_layland()`]: 1. one CPU, preemptive fixed
-//! priorities; 2. rate-monotonic order (ties in any way); 3. periodic or sporadic tasks with deadline = period;
+//! E. Bini, G. C. Buttazzo and G. M. Buttazzo, "Rate monotonic analysis: the hyperbolic bound",
+//! IEEE Trans. Computers 52(7), 2003, theorem 1. Assumptions as for [`super::liu_layland()`]: 1.
+//! one CPU, preemptive fixed priorities; 2. rate-monotonic order (ties in any way); 3. periodic or
+//! sporadic tasks with deadline = period;
 //! 4. independent, no overheads. Constrained deadlines enter as in [`crate::rm`].
 
 use crate::Demand;
@@ -19,7 +20,9 @@ pub const CARD: Card = Card {
     kind: Kind::Sufficient,
     paper: "Bini, Buttazzo and Buttazzo, IEEE Trans. Computers 52(7), 2003, theorem 1",
     sustainable: "costs, periods, deadlines",
-    tests: &["crates/talea-analysis/src/rm/tests.rs::r16_what_the_sufficient_tests_accept_never_misses"],
+    tests: &[
+        "crates/talea-analysis/src/rm/tests.rs::r16_what_the_sufficient_tests_accept_never_misses",
+    ],
 };
 
 /// Whether Π(U_i + 1) ≤ 2, exactly; nothing at all passes.

@@ -1,9 +1,10 @@
 //! U ≤ n(2^(1/n) − 1).
 //!
-//! C. L. Liu and J. W. Layland, "Scheduling algorithms for multiprogramming in a hard-real-time environment",
-//! J. ACM 20(1), 1973, theorem 5. Assumptions: 1. one CPU, preemptive fixed priorities; 2. rate-monotonic order
-//! (ties in any way); 3. periodic or sporadic tasks with deadline = period; 4. independent, no overheads.
-//! Constrained deadlines enter as in [`crate::rm`], with n the number of classes.
+//! C. L. Liu and J. W. Layland, "Scheduling algorithms for multiprogramming in a hard-real-time
+//! environment", J. ACM 20(1), 1973, theorem 5. Assumptions: 1. one CPU, preemptive fixed
+//! priorities; 2. rate-monotonic order (ties in any way); 3. periodic or sporadic tasks with
+//! deadline = period; 4. independent, no overheads. Constrained deadlines enter as in
+//! [`crate::rm`], with n the number of classes.
 
 use crate::Demand;
 use crate::card::{Card, Kind, Platform};
@@ -20,7 +21,9 @@ pub const CARD: Card = Card {
     kind: Kind::Sufficient,
     paper: "Liu and Layland, J. ACM 20(1), 1973, theorem 5",
     sustainable: "costs, periods, deadlines",
-    tests: &["crates/talea-analysis/src/rm/tests.rs::liu_layland_1973_the_bound_for_one_to_ten_tasks"],
+    tests: &[
+        "crates/talea-analysis/src/rm/tests.rs::liu_layland_1973_the_bound_for_one_to_ten_tasks",
+    ],
 };
 
 /// Whether ΣU ≤ n(2^(1/n) − 1) for the n demands, exactly; nothing at all passes.
@@ -29,5 +32,6 @@ pub fn liu_layland(classes: &[Demand]) -> bool {
     // U ≤ n(2^(1/n) − 1)  ⇔  (1 + U/n)^n ≤ 2  ⇔  (n·D + N)^n ≤ 2·(n·D)^n  for U = N/D.
     let (numerator, denominator) = sum(classes);
     let whole = denominator.times(&Natural::from(u128::from(n)));
-    whole.plus(&numerator).power(n) <= whole.power(n).shifted(mutate!("plugin-rm-test-liu-layland", 1, 2))
+    whole.plus(&numerator).power(n)
+        <= whole.power(n).shifted(mutate!("plugin-rm-test-liu-layland", 1, 2))
 }

@@ -1,7 +1,7 @@
 //! U ≤ 1: nothing that fails it can work; what passes it may still miss deadlines.
 //!
-//! ReTiF (JSA 2021), section 5.2. Assumptions: 1. one CPU; 2. utilisation is Q / min(T, D) (ReTiF Eq. 1), so that
-//! for D < T "can't work" means "can't be served as a reservation of its density".
+//! ReTiF (JSA 2021), section 5.2. Assumptions: 1. one CPU; 2. utilisation is Q / min(T, D) (ReTiF
+//! Eq. 1), so that for D < T "can't work" means "can't be served as a reservation of its density".
 
 use crate::Demand;
 use crate::card::{Card, Kind, Platform};

@@ -11,8 +11,9 @@ fn set(tasks: &[(u64, u64)]) -> Vec<Demand> {
 
 /// Largest utilisation, in millionths, that `n` equal tasks may have in all.
 fn bound(n: u64, test: fn(&[Demand]) -> bool) -> u64 {
-    let accepted =
-        |u: u64| test(&vec![Demand::new(Work::from_ns(u), Span::from_ns(n * 1_000_000)); n as usize]);
+    let accepted = |u: u64| {
+        test(&vec![Demand::new(Work::from_ns(u), Span::from_ns(n * 1_000_000)); n as usize])
+    };
     (0..=1_000_000).collect::<Vec<_>>().partition_point(|&u| accepted(u)) as u64 - 1
 }
 
@@ -33,8 +34,9 @@ fn bini_buttazzo_2003_for_equal_tasks_the_hyperbolic_bound_is_liu_and_layland_s(
 
 #[test]
 fn buttazzo_2011_exercises_4_1_to_4_3() {
-    // (C, T); Hard Real-Time Computing Systems, chapter 4: the first passes Liu and Layland, the second only the
-    // hyperbolic bound, the third neither (though it is schedulable, which is for an exact test to find).
+    // (C, T); Hard Real-Time Computing Systems, chapter 4: the first passes Liu and Layland, the
+    // second only the hyperbolic bound, the third neither (though it is schedulable, which is for
+    // an exact test to find).
     let verdicts = |tasks: &[(u64, u64)]| {
         let set = set(tasks);
         (liu_layland(&set), hyperbolic(&set), necessary(&set))
@@ -53,7 +55,9 @@ fn the_bounds_themselves_pass_and_a_nanosecond_more_does_not() {
     // (1 + 1/k) over k = 60..=119 telescopes to 2.
     let telescope: Vec<(u64, u64)> = (60..120).map(|k| (SECOND, k * SECOND)).collect();
     assert!(hyperbolic(&set(&telescope)));
-    assert!(necessary(&set(&[(1, 3); 3])) && !necessary(&set(&[(1, 3), (1, 3), (1, 3), (1, u64::MAX)])));
+    assert!(
+        necessary(&set(&[(1, 3); 3])) && !necessary(&set(&[(1, 3), (1, 3), (1, 3), (1, u64::MAX)]))
+    );
     assert!(liu_layland(&set(&[(7, 7)])) && !liu_layland(&set(&[(7, 7), (1, u64::MAX)])));
     for test in [necessary, liu_layland, hyperbolic] {
         assert!(test(&[]));
@@ -93,7 +97,8 @@ fn misses(tasks: &[Task], checked: &[usize], within: Within, until: u64) -> bool
         if ready.iter().any(late) {
             return true;
         }
-        let Some(next) = (0..ready.len()).min_by_key(|&k| (ready[k].0, ready[k].1, ready[k].2)) else {
+        let Some(next) = (0..ready.len()).min_by_key(|&k| (ready[k].0, ready[k].1, ready[k].2))
+        else {
             continue;
         };
         ready[next].4 -= 1;
@@ -111,7 +116,8 @@ struct Dice(u64);
 
 impl Dice {
     fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % sides
     }
 }
@@ -127,14 +133,23 @@ fn r16_what_the_sufficient_tests_accept_never_misses() {
             let tasks: Vec<(u64, u64)> = work.into_iter().zip(periods.clone()).collect();
             let demands = set(&tasks);
             let (ll, hb) = (liu_layland(&demands), hyperbolic(&demands));
-            assert!(hb || !ll, "the hyperbolic bound accepts what Liu and Layland accept: {tasks:?}");
+            assert!(
+                hb || !ll,
+                "the hyperbolic bound accepts what Liu and Layland accept: {tasks:?}"
+            );
             assert!(necessary(&demands) || !hb);
             if !hb {
                 continue;
             }
             accepted += 1;
             let run: Vec<Task> = (tasks.iter().enumerate())
-                .map(|(level, &(work, period))| Task { work, period, deadline: period, level, offset: 0 })
+                .map(|(level, &(work, period))| Task {
+                    work,
+                    period,
+                    deadline: period,
+                    level,
+                    offset: 0,
+                })
                 .collect();
             assert!(!misses(&run, &[0, 1, 2], Within::Fifo, 240), "{tasks:?}");
         }
@@ -147,7 +162,8 @@ fn r31_shared_levels_and_outranking_tasks_are_judged_safely() {
     let mut dice = Dice(31);
     let (mut accepted, mut shared) = (0, 0);
     for _ in 0..60_000 {
-        // Distinct spans in order, cut into levels at random; up to two tasks above, with any parameters.
+        // Distinct spans in order, cut into levels at random; up to two tasks above, with any
+        // parameters.
         let mut spans: Vec<u64> = (0..=dice.roll(4)).map(|_| 3 + dice.roll(18)).collect();
         spans.sort_unstable();
         spans.dedup();
@@ -159,7 +175,13 @@ fn r31_shared_levels_and_outranking_tasks_are_judged_safely() {
             if work > period {
                 continue;
             }
-            run.push(Task { work, period, deadline: period, level: run.len(), offset: dice.roll(period) });
+            run.push(Task {
+                work,
+                period,
+                deadline: period,
+                level: run.len(),
+                offset: dice.roll(period),
+            });
             above.push(Demand::new(Work::from_ns(work), Span::from_ns(period)));
         }
         let outranking = run.len();
@@ -173,7 +195,10 @@ fn r31_shared_levels_and_outranking_tasks_are_judged_safely() {
                 let period = span + dice.roll(2) * dice.roll(6);
                 let level = 10 + levels.len();
                 run.push(Task { work, period, deadline: span, level, offset: dice.roll(period) });
-                levels.last_mut().unwrap().push(Demand::new(Work::from_ns(work), Span::from_ns(span)));
+                levels
+                    .last_mut()
+                    .unwrap()
+                    .push(Demand::new(Work::from_ns(work), Span::from_ns(span)));
             }
         }
         let classes = classes(&levels, &above);
@@ -199,10 +224,14 @@ fn r31_shared_levels_and_outranking_tasks_are_judged_safely() {
 #[test]
 fn merging_equal_spans_accepts_more_and_distinct_spans_alike() {
     let twins = set(&[(45, 100), (45, 100)]);
-    assert!(!hyperbolic(&twins) && hyperbolic(&merged(twins)), "90 % of one period is one task of 90 %");
+    assert!(
+        !hyperbolic(&twins) && hyperbolic(&merged(twins)),
+        "90 % of one period is one task of 90 %"
+    );
     let mut dice = Dice(7);
     for _ in 0..5_000 {
-        let tasks: Vec<(u64, u64)> = (0..dice.roll(6)).map(|_| (dice.roll(6), 1 + dice.roll(40))).collect();
+        let tasks: Vec<(u64, u64)> =
+            (0..dice.roll(6)).map(|_| (dice.roll(6), 1 + dice.roll(40))).collect();
         let demands = set(&tasks);
         let classes = merged(demands.clone());
         assert!(hyperbolic(&classes) || !hyperbolic(&demands), "{tasks:?}");

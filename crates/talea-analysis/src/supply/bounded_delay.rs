@@ -1,9 +1,10 @@
 //! The bounded-delay resource (α, Δ): in every window t at least α·(t − Δ).
 //!
-//! A. K. Mok, X. Feng and D. Chen, "Resource partition for real-time systems", RTAS 2001, definition 7.
+//! A. K. Mok, X. Feng and D. Chen, "Resource partition for real-time systems", RTAS 2001,
+//! definition 7.
 //!
-//! Assumptions: 1. α = `share.work`/`share.every` ≤ 1; 2. the promise holds for windows of any length, also where it is no whole
-//! number: what is counted on is its whole part.
+//! Assumptions: 1. α = `share.work`/`share.every` ≤ 1; 2. the promise holds for windows of any
+//! length, also where it is no whole number: what is counted on is its whole part.
 
 use super::{Rate, Reached, Supply, span};
 use talea_core::mutate;
@@ -22,7 +23,10 @@ impl BoundedDelay {
     /// # Panics
     /// Unless the share is one: some time, and no more work than that.
     pub fn new(share: Rate, delay: Span) -> BoundedDelay {
-        assert!(!share.every.is_zero() && share.work.as_ns() <= share.every.as_ns(), "a share of a CPU");
+        assert!(
+            !share.every.is_zero() && share.work.as_ns() <= share.every.as_ns(),
+            "a share of a CPU"
+        );
         BoundedDelay { share, delay }
     }
 }
@@ -37,7 +41,10 @@ impl Supply for BoundedDelay {
         if share == 0 {
             return None;
         }
-        span(u128::from(self.delay.as_ns()) + mutate!("supply-delay", needed.div_ceil(share), needed / share))
+        span(
+            u128::from(self.delay.as_ns())
+                + mutate!("supply-delay", needed.div_ceil(share), needed / share),
+        )
     }
 
     fn least(&self, window: Span) -> Work {

@@ -1,25 +1,30 @@
 //! The demand test for EDF on any supply.
 //!
-//! I. Shin and I. Lee, "Periodic resource model for compositional real-time guarantees", RTSS 2003, theorem 1: schedulable if
+//! I. Shin and I. Lee, "Periodic resource model for compositional real-time guarantees", RTSS 2003,
+//! theorem 1: schedulable if
 //!
 //! > dbf(t) = Σ_{D_j − J_j ≤ t} (⌊(t − D_j + J_j)/T_j⌋ + 1)·C_j ≤ sbf(t) for all t,
 //!
-//! walked downwards as in F. Zhang and A. Burns, IEEE Trans. Computers 58(9), 2009 (QPA): dbf does not shrink as t grows, so
-//! that dbf(t) ≤ sbf(t) settles everything down to the least window x = time_for(dbf(t)) that supplies as much; the next t is
-//! x − 1.
+//! walked downwards as in F. Zhang and A. Burns, IEEE Trans. Computers 58(9), 2009 (QPA): dbf does
+//! not shrink as t grows, so that dbf(t) ≤ sbf(t) settles everything down to the least window x =
+//! time_for(dbf(t)) that supplies as much; the next t is x − 1.
 //!
-//! Assumptions: 1. C ≥ 1, T ≥ 1, all integers; 2. one CPU at a time, preemptive, no overheads, supplied as the [`Supply`] says;
-//! 3. EDF by absolute deadlines, which count from the arrival; 4. sporadic arrivals at least T apart, each released at most J
+//! Assumptions: 1. C ≥ 1, T ≥ 1, all integers; 2. one CPU at a time, preemptive, no overheads,
+//! supplied as the [`Supply`] says;
+//! 3. EDF by absolute deadlines, which count from the arrival; 4. sporadic arrivals at least T
+//!    apart, each released at most J
 //! later; 5. independent: no blocking; 6. jobs of one task run in their order.
 //!
-//! *Exact* with respect to the supply bound where for each t some pattern supplies no more than sbf(t) ([`Reached`]: all but servers
-//! and what somebody leaves, for which it is sufficient). Sustainable in C, T, D and J,
-//! and in more supply.
+//! *Exact* with respect to the supply bound where for each t some pattern supplies no more than
+//! sbf(t) ([`Reached`]: all but servers and what somebody leaves, for which it is sufficient).
+//! Sustainable in C, T, D and J, and in more supply.
 //!
-//! *The last t.* A job that misses at d belongs to a window that begins when nothing due by d pends, and in which all
-//! that is supplied is used; it is no longer than the longest busy window, the least w with time_for(Σ ⌈(w + J)/T⌉·C) ≤ w. That ends
-//! if ΣC/T is below the rate of supply. (The horizon of a CPU of one's own is too short here: a trap.) If they are equal: the
-//! longest D plus twice the supply's period, plus all periods' least common multiple, in which dbf and sbf grow by the same.
+//! *The last t.* A job that misses at d belongs to a window that begins when nothing due by d
+//! pends, and in which all that is supplied is used; it is no longer than the longest busy window,
+//! the least w with time_for(Σ ⌈(w + J)/T⌉·C) ≤ w. That ends if ΣC/T is below the rate of supply.
+//! (The horizon of a CPU of one's own is too short here: a trap.) If they are equal: the longest D
+//! plus twice the supply's period, plus all periods' least common multiple, in which dbf and sbf
+//! grow by the same.
 
 use super::curve::{Curve, all_within};
 use super::fp::{Load, check, curve, load};
@@ -67,7 +72,8 @@ pub enum Finding {
 /// Searches for a window in which `tasks`, in any order, ask for more than there is.
 ///
 /// # Errors
-/// [`Why::Assumption`] 1, 5 for blocking, or [`Why::Limit`]: outside the range, or more than `rounds` steps.
+/// [`Why::Assumption`] 1, 5 for blocking, or [`Why::Limit`]: outside the range, or more than
+/// `rounds` steps.
 pub fn find(tasks: &[Sporadic], supply: &impl Supply, rounds: u64) -> Result<Finding, Why> {
     check(tasks)?;
     if let Some(task) = tasks.iter().position(|task| !task.blocking.is_zero()) {
@@ -95,7 +101,12 @@ pub fn find(tasks: &[Sporadic], supply: &impl Supply, rounds: u64) -> Result<Fin
         }
         match supply.time_for(Work::from_ns(asked.min(HORIZON + 1))) {
             Some(time) if time.as_ns() <= at => at = time.as_ns() - 1,
-            _ => return Ok(Finding::Exceeds { at: Span::from_ns(at), demand: Work::from_ns(asked) }),
+            _ => {
+                return Ok(Finding::Exceeds {
+                    at: Span::from_ns(at),
+                    demand: Work::from_ns(asked),
+                });
+            }
         }
     }
 }
@@ -126,26 +137,33 @@ fn longest_window(tasks: &[Sporadic], supply: &impl Supply, left: &mut u64) -> R
 fn far_when_equal(tasks: &[Sporadic], supply: &impl Supply) -> Result<u64, Why> {
     let Rate { every, .. } = supply.rate().ok_or(Why::Limit)?;
     let lcm = |a: u64, b: u64| (a / gcd(a, b)).checked_mul(b).filter(|&all| all <= HORIZON);
-    let all =
-        tasks.iter().try_fold(every.as_ns(), |all, task| lcm(all, task.period.as_ns())).ok_or(Why::Limit)?;
+    let all = tasks
+        .iter()
+        .try_fold(every.as_ns(), |all, task| lcm(all, task.period.as_ns()))
+        .ok_or(Why::Limit)?;
     let latest = tasks.iter().map(|task| task.deadline.as_ns()).max().unwrap_or(0);
     Some(all.saturating_add(latest.saturating_add(2 * every.as_ns())))
         .filter(|&far| far <= HORIZON)
         .ok_or(Why::Limit)
 }
 
-/// The answer with its witness: a proof (without bounds), the window that is too full, or an overload.
+/// The answer with its witness: a proof (without bounds), the window that is too full, or an
+/// overload.
 pub fn verdict(tasks: &[Sporadic], supply: &impl Supply, rounds: u64) -> Verdict {
     match find(tasks, supply, rounds) {
         Err(why) => Verdict::Unknown { why },
         Ok(Finding::Fits) => Verdict::Proved { bounds: Vec::new() },
-        Ok(Finding::Overload) => Verdict::Refuted { witness: Witness::Overload { task: tasks.len() - 1 } },
+        Ok(Finding::Overload) => {
+            Verdict::Refuted { witness: Witness::Overload { task: tasks.len() - 1 } }
+        }
         Ok(Finding::Exceeds { .. }) if supply.reached() == Reached::NotKnown => {
             Verdict::Unknown { why: Why::Insufficient { task: tasks.len() - 1 } }
         }
         Ok(Finding::Exceeds { at, demand }) => {
-            let releases =
-                tasks.iter().map(|task| Release { first: Span::ZERO, early: task.jitter }).collect();
+            let releases = tasks
+                .iter()
+                .map(|task| Release { first: Span::ZERO, early: task.jitter })
+                .collect();
             let supply = supply.least(at);
             Verdict::Refuted { witness: Witness::Demand { at, demand, supply, releases } }
         }

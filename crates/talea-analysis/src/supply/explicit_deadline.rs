@@ -1,15 +1,19 @@
-//! The explicit-deadline periodic resource Ω = (Π, Θ, Δ): Θ within Δ of the beginning of every period Π.
+//! The explicit-deadline periodic resource Ω = (Π, Θ, Δ): Θ within Δ of the beginning of every
+//! period Π.
 //!
-//! A. Easwaran, M. Anand and I. Lee, "Compositional analysis framework using EDP resource models", RTSS 2007, equation 1:
+//! A. Easwaran, M. Anand and I. Lee, "Compositional analysis framework using EDP resource models",
+//! RTSS 2007, equation 1:
 //!
-//! > sbf(t) = yΘ + max(0, t − x − yΠ) for t ≥ Δ − Θ with x = Π + Δ − 2Θ and y = ⌊(t − (Δ − Θ))/Π⌋, else 0.
+//! > sbf(t) = yΘ + max(0, t − x − yΠ) for t ≥ Δ − Θ with x = Π + Δ − 2Θ and y = ⌊(t − (Δ − Θ))/Π⌋,
+//! else 0.
 //!
-//! Assumptions: 1. Θ ≤ Δ ≤ Π, integers, Π ≥ 1; 2. every period supplies its Θ somewhere within its first Δ, and nothing more
-//! is counted on.
+//! Assumptions: 1. Θ ≤ Δ ≤ Π, integers, Π ≥ 1; 2. every period supplies its Θ somewhere within its
+//! first Δ, and nothing more is counted on.
 //!
-//! The worst window begins as a budget ends that came as early as can be, and all later ones come as late as can be: a
-//! blackout of Π + Δ − 2Θ, then Θ at the beginning of every Π. That is one pattern for all lengths at once, so that the bound
-//! is reached (*exact*), and the printed equation is its other spelling.
+//! The worst window begins as a budget ends that came as early as can be, and all later ones come
+//! as late as can be: a blackout of Π + Δ − 2Θ, then Θ at the beginning of every Π. That is one
+//! pattern for all lengths at once, so that the bound is reached (*exact*), and the printed
+//! equation is its other spelling.
 
 use super::pulse::{self, Pulse};
 use super::{Rate, Reached, Supply};

@@ -1,21 +1,25 @@
 //! Response times under preemptive fixed priorities on any supply.
 //!
-//! I. Shin and I. Lee, "Periodic resource model for compositional real-time guarantees", RTSS 2003, theorem 2 (∃t ≤ D:
-//! rbf(t) ≤ sbf(t)), as a response time (the least such t, found with the inverse of sbf) and, job by job through the busy
-//! window, for any deadline and jitter as in [`crate::uni::fp_response`]:
+//! I. Shin and I. Lee, "Periodic resource model for compositional real-time guarantees", RTSS 2003,
+//! theorem 2 (∃t ≤ D: rbf(t) ≤ sbf(t)), as a response time (the least such t, found with the
+//! inverse of sbf) and, job by job through the busy window, for any deadline and jitter as in
+//! [`crate::uni::fp_response`]:
 //!
 //! > w(q) = time_for((q + 1)·C + B + Σ ⌈(w(q) + J_j)/T_j⌉·C_j), the least such w.
 //!
-//! In a window [s, s + w) in which nothing of this level pends at s and something does until s + w, at least sbf(w) is
-//! supplied and used for this level, wherever s lies: so job q has ended by w(q), with D > T as with D ≤ T.
+//! In a window [s, s + w) in which nothing of this level pends at s and something does until s + w,
+//! at least sbf(w) is supplied and used for this level, wherever s lies: so job q has ended by
+//! w(q), with D > T as with D ≤ T.
 //!
-//! Assumptions: 1. C ≥ 1, T ≥ 1, all integers; 2. one CPU at a time, preemptive, no overheads, supplied as the
-//! [`Supply`] says; 3. distinct fixed priorities, the tasks given in their order, most urgent first; 4. sporadic arrivals at least
-//! T apart, each released at most J later; 5. independent, but for the blocking B once per busy window; 6. jobs of one task run
-//! in their order; a late job runs on.
+//! Assumptions: 1. C ≥ 1, T ≥ 1, all integers; 2. one CPU at a time, preemptive, no overheads,
+//! supplied as the [`Supply`] says; 3. distinct fixed priorities, the tasks given in their order,
+//! most urgent first; 4. sporadic arrivals at least T apart, each released at most J later; 5.
+//! independent, but for the blocking B once per busy window; 6. jobs of one task run in their
+//! order; a late job runs on.
 //!
-//! *Exact* with respect to the supply bound, without blocking, where one pattern of supply is the worst for all lengths
-//! ([`Reached::ByOnePattern`]: Γ, Ω, a CPU); sufficient for a concrete server or partition, which it does not refute. Sustainable in C, T, D, J and B, and in more supply.
+//! *Exact* with respect to the supply bound, without blocking, where one pattern of supply is the
+//! worst for all lengths ([`Reached::ByOnePattern`]: Γ, Ω, a CPU); sufficient for a concrete server
+//! or partition, which it does not refute. Sustainable in C, T, D, J and B, and in more supply.
 
 use super::curve::Curve;
 use super::{Reached, Supply};
@@ -55,7 +59,8 @@ pub(crate) enum Load {
 /// ΣC/T against the rate of `supply`, exactly; `Below` where the rate is not known.
 pub(crate) fn load(tasks: &[Sporadic], supply: &impl Supply) -> Load {
     let Some(rate) = supply.rate() else { return Load::Below };
-    let demands: Vec<Demand> = tasks.iter().map(|task| Demand::new(task.cost, task.period)).collect();
+    let demands: Vec<Demand> =
+        tasks.iter().map(|task| Demand::new(task.cost, task.period)).collect();
     let (work, within) = crate::demand::sum(&demands);
     let asked = work.times(&Natural::from(u128::from(rate.every.as_ns())));
     let there = within.times(&Natural::from(u128::from(rate.work.as_ns())));
@@ -74,7 +79,11 @@ pub(crate) fn check(tasks: &[Sporadic]) -> Result<(), Why> {
             return Err(Why::Assumption { number: 1, task: at });
         }
         let parts = [task.cost.as_ns(), task.jitter.as_ns(), task.blocking.as_ns()];
-        if parts.iter().chain(&[task.period.as_ns(), task.deadline.as_ns()]).any(|&part| part >= LONGEST) {
+        if parts
+            .iter()
+            .chain(&[task.period.as_ns(), task.deadline.as_ns()])
+            .any(|&part| part >= LONGEST)
+        {
             return Err(Why::Limit);
         }
         sum = parts.iter().fold(sum, |sum, part| sum.saturating_add(*part));
@@ -85,13 +94,17 @@ pub(crate) fn check(tasks: &[Sporadic]) -> Result<(), Why> {
     Ok(())
 }
 
-/// The longest response times of `tasks`, most urgent first: `None` where a task and those above it ask for more than is
-/// supplied in the long run.
+/// The longest response times of `tasks`, most urgent first: `None` where a task and those above it
+/// ask for more than is supplied in the long run.
 ///
 /// # Errors
-/// [`Why::Assumption`] 1, or [`Why::Limit`]: outside the range, more than `rounds` approximations, or an answer beyond the
-/// horizon.
-pub fn bounds(tasks: &[Sporadic], supply: &impl Supply, rounds: u64) -> Result<Vec<Option<Bound>>, Why> {
+/// [`Why::Assumption`] 1, or [`Why::Limit`]: outside the range, more than `rounds` approximations,
+/// or an answer beyond the horizon.
+pub fn bounds(
+    tasks: &[Sporadic],
+    supply: &impl Supply,
+    rounds: u64,
+) -> Result<Vec<Option<Bound>>, Why> {
     check(tasks)?;
     let curves: Vec<Curve> = tasks.iter().map(curve).collect();
     let mut left = rounds;
@@ -104,7 +117,8 @@ pub fn bounds(tasks: &[Sporadic], supply: &impl Supply, rounds: u64) -> Result<V
         let mut bound = Bound { release: Span::ZERO, arrival: Span::ZERO };
         walk(task, &curves[..at], supply, &mut left, |_, one| {
             bound = bound.max(one);
-            // Equal loads need not end; a response beyond the deadline decides as well as the longest.
+            // Equal loads need not end; a response beyond the deadline decides as well as the
+            // longest.
             false
         })?;
         out.push(Some(bound));
@@ -133,7 +147,8 @@ pub(crate) fn walk(
         loop {
             *left = left.checked_sub(1).ok_or(Why::Limit)?;
             let asked = own.saturating_add(super::curve::all_within(above, window));
-            let next = supply.time_for(Work::from_ns(asked.min(HORIZON + 1))).ok_or(Why::Limit)?.as_ns();
+            let next =
+                supply.time_for(Work::from_ns(asked.min(HORIZON + 1))).ok_or(Why::Limit)?.as_ns();
             if next <= window {
                 break;
             }
@@ -154,8 +169,8 @@ pub(crate) fn walk(
     }
 }
 
-/// The answer with its witness: a proof with bounds from the release, a job that misses under the worst supply where one pattern is
-/// that for all lengths, or an overload.
+/// The answer with its witness: a proof with bounds from the release, a job that misses under the
+/// worst supply where one pattern is that for all lengths, or an overload.
 pub fn verdict(tasks: &[Sporadic], supply: &impl Supply, rounds: u64) -> Verdict {
     if let Err(why) = check(tasks) {
         return Verdict::Unknown { why };
@@ -200,8 +215,10 @@ pub fn verdict(tasks: &[Sporadic], supply: &impl Supply, rounds: u64) -> Verdict
             return Verdict::Unknown { why: Why::Insufficient { task } };
         }
         if let Some((job, response)) = late {
-            let releases =
-                tasks.iter().map(|task| Release { first: Span::ZERO, early: task.jitter }).collect();
+            let releases = tasks
+                .iter()
+                .map(|task| Release { first: Span::ZERO, early: task.jitter })
+                .collect();
             return Verdict::Refuted { witness: Witness::Miss { task, job, response, releases } };
         }
         bounds.push(longest);

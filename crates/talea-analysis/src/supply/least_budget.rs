@@ -1,15 +1,18 @@
 //! The least budget that is enough for a period.
 //!
-//! More budget is more supply in every window, so that a test which accepts a budget accepts every larger one: halving finds
-//! the least. Budgets are whole nanoseconds (budgets of interfaces are to be rounded up, never down).
+//! More budget is more supply in every window, so that a test which accepts a budget accepts every
+//! larger one: halving finds the least. Budgets are whole nanoseconds (budgets of interfaces are to
+//! be rounded up, never down).
 
 use crate::verdict::Why;
 use talea_core::mutate;
 use talea_core::{Span, Work};
 
-/// The least budget up to `period` that `is_enough` accepts; `None` where not even the whole period is enough.
+/// The least budget up to `period` that `is_enough` accepts; `None` where not even the whole period
+/// is enough.
 ///
-/// `is_enough` must be monotone: what is enough stays enough with more budget. About 40 questions for a period of seconds.
+/// `is_enough` must be monotone: what is enough stays enough with more budget. About 40 questions
+/// for a period of seconds.
 ///
 /// # Errors
 /// The first that `is_enough` meets.

@@ -1,8 +1,9 @@
-//! One processor that serves now and then: what it supplies at least, and the tests of tasks that live on that.
+//! One processor that serves now and then: what it supplies at least, and the tests of tasks that
+//! live on that.
 //!
-//! A [`Supply`] promises work within any window of a given length, wherever the window begins: the supply bound function
-//! sbf. Its inverse, [`Supply::time_for`], is what the tests ask: a job that needs `w` together with all that comes before
-//! it has ended after `time_for(w)`.
+//! A [`Supply`] promises work within any window of a given length, wherever the window begins: the
+//! supply bound function sbf. Its inverse, [`Supply::time_for`], is what the tests ask: a job that
+//! needs `w` together with all that comes before it has ended after `time_for(w)`.
 //!
 //! | supply | file |
 //! | --- | --- |
@@ -14,11 +15,12 @@
 //! | what a server gives to its clients | [`server`] |
 //! | what more urgent work leaves | [`leftover`] |
 //!
-//! *Composition.* A supply of a supply: what is left by more urgent work ([`leftover`]), and what a server that lives on that
-//! gives ([`server`]). Both are supplies again.
+//! *Composition.* A supply of a supply: what is left by more urgent work ([`leftover`]), and what a
+//! server that lives on that gives ([`server`]). Both are supplies again.
 //!
-//! *Range.* Every length is below 2^60 ([`crate::uni::LONGEST`]), no instant above 2^61 ([`crate::uni::HORIZON`]): products are
-//! formed in 128 bits, and what lies beyond is `None`, never a wrapped number.
+//! *Range.* Every length is below 2^60 ([`crate::uni::LONGEST`]), no instant above 2^61
+//! ([`crate::uni::HORIZON`]): products are formed in 128 bits, and what lies beyond is `None`,
+//! never a wrapped number.
 
 pub mod bounded_delay;
 pub mod curve;
@@ -56,12 +58,14 @@ pub struct Rate {
     pub every: Span,
 }
 
-/// Whether there are windows that supply no more than the bound says: what a test that asks for too much may conclude.
+/// Whether there are windows that supply no more than the bound says: what a test that asks for too
+/// much may conclude.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reached {
     /// By one pattern for all lengths at once: a response time of the worst case happens.
     ByOnePattern,
-    /// For each length by another one, perhaps: one demand that is too large is, but a response time asks for many lengths.
+    /// For each length by another one, perhaps: one demand that is too large is, but a response
+    /// time asks for many lengths.
     ForEachLength,
     /// Not known: what is asked for beyond the bound may be there all the same.
     NotKnown,
@@ -69,16 +73,20 @@ pub enum Reached {
 
 /// The least that is supplied within any window of a length.
 ///
-/// Invariants: sbf(0) = 0; sbf grows by 0 or 1 with each nanosecond of the window; sbf(a + b) ≥ sbf(a) + sbf(b).
+/// Invariants: sbf(0) = 0; sbf grows by 0 or 1 with each nanosecond of the window; sbf(a + b) ≥
+/// sbf(a) + sbf(b).
 pub trait Supply {
     /// The least window that surely supplies `work`; zero for none. `None` where that is beyond
     /// [`HORIZON`], or never.
     fn time_for(&self, work: Work) -> Option<Span>;
 
-    /// sbf: what any window of this length supplies at least. By default the inverse of [`Supply::time_for`].
+    /// sbf: what any window of this length supplies at least. By default the inverse of
+    /// [`Supply::time_for`].
     fn least(&self, window: Span) -> Work {
         let window = window.as_ns().min(HORIZON);
-        let fits = |work| self.time_for(Work::from_ns(work)).is_some_and(|time: Span| time.as_ns() <= window);
+        let fits = |work| {
+            self.time_for(Work::from_ns(work)).is_some_and(|time: Span| time.as_ns() <= window)
+        };
         // The largest that fits: no more than the window itself.
         let (mut fit, mut over) = (0, window + 1);
         while over - fit > 1 {

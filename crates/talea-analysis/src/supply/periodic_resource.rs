@@ -1,10 +1,12 @@
 //! The periodic resource Γ = (Π, Θ): Θ in every period Π, anywhere in it.
 //!
-//! I. Shin and I. Lee, "Periodic resource model for compositional real-time guarantees", RTSS 2003, equation 6:
+//! I. Shin and I. Lee, "Periodic resource model for compositional real-time guarantees", RTSS 2003,
+//! equation 6:
 //!
 //! > sbf(t) = yΘ + max(0, t − 2(Π − Θ) − yΠ) for t ≥ Π − Θ with y = ⌊(t − (Π − Θ))/Π⌋, else 0.
 //!
-//! Assumptions: 1. Θ ≤ Π, integers, Π ≥ 1; 2. every period supplies its Θ, and nothing more is counted on.
+//! Assumptions: 1. Θ ≤ Π, integers, Π ≥ 1; 2. every period supplies its Θ, and nothing more is
+//! counted on.
 //!
 //! It is Ω = (Π, Θ, Π): see [`super::explicit_deadline`], also for why the bound is reached.
 

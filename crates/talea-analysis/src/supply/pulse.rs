@@ -1,5 +1,5 @@
-//! The shape that most supplies have at worst: nothing for a while, then `budget` without a pause at the beginning of every
-//! `period`.
+//! The shape that most supplies have at worst: nothing for a while, then `budget` without a pause
+//! at the beginning of every `period`.
 
 use super::{Rate, span};
 use talea_core::mutate;
@@ -20,7 +20,12 @@ impl Pulse {
         // At most the window, since the budget is at most the period.
         let whole = since / period * self.budget.as_ns();
         Work::from_ns(
-            whole + mutate!("supply-pulse", (since % period).min(self.budget.as_ns()), since % period),
+            whole
+                + mutate!(
+                    "supply-pulse",
+                    (since % period).min(self.budget.as_ns()),
+                    since % period
+                ),
         )
     }
 

@@ -1,9 +1,10 @@
 //! What a server gives to its clients when it can be served itself.
 //!
-//! *Schedulable* means here: whenever Q is to be had of it, the level at which the server stands gives Q within R ≤ T, where R
-//! is what [`super::Leftover`] says at its level, or D under EDF where all deadlines of its level are met. **Nothing below
-//! holds without that**: a server that does not get its budget gives none (the trap of analyses that take the budget for
-//! granted). Refills follow docs/model.md, section 6.
+//! *Schedulable* means here: whenever Q is to be had of it, the level at which the server stands
+//! gives Q within R ≤ T, where R is what [`super::Leftover`] says at its level, or D under EDF
+//! where all deadlines of its level are met. **Nothing below holds without that**: a server that
+//! does not get its budget gives none (the trap of analyses that take the budget for granted).
+//! Refills follow docs/model.md, section 6.
 //!
 //! | server | from when nothing is left until the next budget may be used, δ | because |
 //! | --- | --- | --- |
@@ -14,24 +15,29 @@
 //!
 //! Whoever comes before the first period begins waits for that, if it is longer than δ.
 //!
-//! A window in which clients wait throughout then has: nothing for δ, then Q in every T, each within R of when it may be used.
-//! So a blackout of δ + R − Q, then Q at the beginning of every T ([`Server`]): Γ where R = T and δ = T − Q (I. Shin and I. Lee,
-//! RTSS 2003), Ω with Δ = R otherwise (A. Easwaran et al., RTSS 2007).
+//! A window in which clients wait throughout then has: nothing for δ, then Q in every T, each
+//! within R of when it may be used. So a blackout of δ + R − Q, then Q at the beginning of every T
+//! ([`Server`]): Γ where R = T and δ = T − Q (I. Shin and I. Lee, RTSS 2003), Ω with Δ = R
+//! otherwise (A. Easwaran et al., RTSS 2007).
 //!
-//! *A deferrable or polling budget that is overwritten* by the next refill is lost; but only the first in a window can be, when
-//! clients came so late that R reached beyond the period. They then had budget throughout: what they get by then is at least
-//! T − x − (R − Q) if they came x into the period, and so the pattern above is still met from the refill on.
+//! *A deferrable or polling budget that is overwritten* by the next refill is lost; but only the
+//! first in a window can be, when clients came so late that R reached beyond the period. They then
+//! had budget throughout: what they get by then is at least T − x − (R − Q) if they came x into the
+//! period, and so the pattern above is still met from the refill on.
 //!
-//! [`Inside`] is tighter where the supply at the server's level is known as a whole: the last budget waits only as long as what
-//! it needs takes, not R (R. I. Davis and A. Burns, "Hierarchical fixed priority pre-emptive scheduling", RTSS 2005, equations
-//! 9 and 10): for w and k = ⌈w/Q⌉ − 1 full budgets before the last one
+//! [`Inside`] is tighter where the supply at the server's level is known as a whole: the last
+//! budget waits only as long as what it needs takes, not R (R. I. Davis and A. Burns, "Hierarchical
+//! fixed priority pre-emptive scheduling", RTSS 2005, equations 9 and 10): for w and k = ⌈w/Q⌉ − 1
+//! full budgets before the last one
 //!
 //! > time_for(w) = δ + k·T + level.time_for(w − k·Q).
 //!
-//! It presumes that the level is superadditive in its inverse: what fits into R ≤ T does so again from there on; so it is for what
-//! is left by tasks of constrained interference ([`super::Curve`]), whose steps do not add up to more when a window is cut.
+//! It presumes that the level is superadditive in its inverse: what fits into R ≤ T does so again
+//! from there on; so it is for what is left by tasks of constrained interference
+//! ([`super::Curve`]), whose steps do not add up to more when a window is cut.
 //!
-//! *A soft CBS* never waits: in its level it is a group of its clients. *From outside*: no supply is known.
+//! *A soft CBS* never waits: in its level it is a group of its clients. *From outside*: no supply
+//! is known.
 
 use super::pulse::{self, Pulse};
 use super::{Rate, Supply};
@@ -39,7 +45,8 @@ use talea_core::mutate;
 use talea_core::server::{Kind, Reservation};
 use talea_core::{Span, Work};
 
-/// δ of the table above, or the offset of the first period where that is longer; `None` where no supply is known.
+/// δ of the table above, or the offset of the first period where that is longer; `None` where no
+/// supply is known.
 pub fn wait(of: &Reservation) -> Option<Span> {
     let (budget, period) = (of.budget.as_ns(), of.period.as_ns());
     let wait = match of.kind {
@@ -55,7 +62,8 @@ pub fn wait(of: &Reservation) -> Option<Span> {
 pub struct Server(Pulse);
 
 impl Server {
-    /// `None` where no supply is known: `within` is above the period or below the budget, or the kind promises nothing.
+    /// `None` where no supply is known: `within` is above the period or below the budget, or the
+    /// kind promises nothing.
     ///
     /// # Panics
     /// Unless the budget is at most the period, and there is a period.
@@ -92,7 +100,8 @@ pub struct Inside<S> {
 }
 
 impl<S: Supply> Inside<S> {
-    /// `None` where no supply is known: `level` does not give the budget within the period, or the kind promises nothing.
+    /// `None` where no supply is known: `level` does not give the budget within the period, or the
+    /// kind promises nothing.
     pub fn new(of: &Reservation, level: S) -> Option<Inside<S>> {
         let wait = wait(of)?;
         let within = level.time_for(of.budget)?;

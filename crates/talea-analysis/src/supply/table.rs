@@ -1,14 +1,15 @@
 //! The slots that one partition has in a table, exactly: however many, wherever they lie.
 //!
-//! The supply of a static, cyclic partition is that of A. K. Mok, X. Feng and D. Chen, "Resource partition for real-time
-//! systems", RTAS 2001, section 3: the least over all windows of a length, of which only those matter that begin as a slot
-//! ends (one that begins elsewhere in a slot loses what is before, one that begins in a gap reaches further).
+//! The supply of a static, cyclic partition is that of A. K. Mok, X. Feng and D. Chen, "Resource
+//! partition for real-time systems", RTAS 2001, section 3: the least over all windows of a length,
+//! of which only those matter that begin as a slot ends (one that begins elsewhere in a slot loses
+//! what is before, one that begins in a gap reaches further).
 //!
-//! Assumptions: 1. the frame repeats for ever; slots are disjoint, inside the frame, in order; 2. only the own slots are
-//! counted on: what others lend comes on top.
+//! Assumptions: 1. the frame repeats for ever; slots are disjoint, inside the frame, in order; 2.
+//! only the own slots are counted on: what others lend comes on top.
 //!
-//! *Exact*: for each length there is a window that supplies no more. Not one for all lengths: a test that asks for one window
-//! with different lengths (response times) is sufficient only.
+//! *Exact*: for each length there is a window that supplies no more. Not one for all lengths: a
+//! test that asks for one window with different lengths (response times) is sufficient only.
 
 use super::{Rate, Reached, Supply, span};
 use alloc::vec::Vec;
@@ -20,7 +21,8 @@ use talea_core::{Span, Work};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table {
     frame: Span,
-    /// Begin and end of each slot, those that touch as one; the last may end beyond the frame, in the first of the next.
+    /// Begin and end of each slot, those that touch as one; the last may end beyond the frame, in
+    /// the first of the next.
     slots: Vec<(u64, u64)>,
     /// What a frame supplies.
     total: u64,
@@ -30,7 +32,8 @@ impl Table {
     /// What `owner` has of a table with these slots.
     ///
     /// # Panics
-    /// If the slots are not sorted, disjoint and inside the frame (which [`talea_core::machine::Tree::check`] ensures).
+    /// If the slots are not sorted, disjoint and inside the frame (which
+    /// [`talea_core::machine::Tree::check`] ensures).
     pub fn new(frame: Span, slots: &[Slot], owner: Child) -> Table {
         let mut own: Vec<(u64, u64)> = Vec::new();
         let mut free = Span::ZERO;
@@ -66,11 +69,12 @@ impl Table {
         let begin = self.slots[after].1;
         for at in after + 1..=after + self.slots.len() {
             let (start, end) = self.slots[at % self.slots.len()];
-            let round = if mutate!("supply-table-wrap", at < self.slots.len(), at <= self.slots.len()) {
-                0
-            } else {
-                self.frame.as_ns()
-            };
+            let round =
+                if mutate!("supply-table-wrap", at < self.slots.len(), at <= self.slots.len()) {
+                    0
+                } else {
+                    self.frame.as_ns()
+                };
             let length = end - start;
             if left <= length {
                 return Some(u128::from(start + round + left - begin) + frames);

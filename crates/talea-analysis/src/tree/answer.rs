@@ -27,7 +27,8 @@ pub struct Answer {
     /// D.
     pub deadline: Span,
     /// From the arrival of a job to its end, the longest; or why there is no bound. (Those of
-    /// [`crate::verdict::Verdict::Proved`] count from the release, which may be later by the jitter.)
+    /// [`crate::verdict::Verdict::Proved`] count from the release, which may be later by the
+    /// jitter.)
     pub bound: Result<Span, NoTest>,
     /// What the bound is: exact where the worst case is known to happen.
     pub kind: Kind,
@@ -46,7 +47,8 @@ impl Answer {
         self.bound.as_ref().is_ok_and(|bound| *bound <= self.deadline)
     }
 
-    /// Whether a job can end late: an exact bound is a response that happens in some run, as long as no job is refused.
+    /// Whether a job can end late: an exact bound is a response that happens in some run, as long
+    /// as no job is refused.
     pub fn is_refuted(&self) -> bool {
         self.kind == Kind::Exact && self.bound.as_ref().is_ok_and(|bound| *bound > self.deadline)
     }
@@ -64,9 +66,11 @@ pub struct NoTest {
 /// Why there is no bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// More is asked for up to this node's level than is supplied in the long run: lateness grows without bound.
+    /// More is asked for up to this node's level than is supplied in the long run: lateness grows
+    /// without bound.
     Overload,
-    /// The server does not have its budget within its period (or not proved so), so that it gives nothing one may rely on.
+    /// The server does not have its budget within its period (or not proved so), so that it gives
+    /// nothing one may rely on.
     Starved,
     /// No test known: a graph activates it.
     Graph,
@@ -74,19 +78,22 @@ pub enum Reason {
     Suspension,
     /// No test known: jobs wait for accelerators.
     Accelerators,
-    /// No test known: resources are used elsewhere than by children of an `fp` or `edf` root, nested, or without a protocol.
+    /// No test known: resources are used elsewhere than by children of an `fp` or `edf` root,
+    /// nested, or without a protocol.
     Resources,
     /// No test known: jobs may come at the same time without end, or nobody says when they come.
     Arrivals,
     /// A job of it goes on without end.
     Endless,
-    /// No test known: an off-line table with overheads, with entries of schedulers, or with jobs that come in two ways.
+    /// No test known: an off-line table with overheads, with entries of schedulers, or with jobs
+    /// that come in two ways.
     OfflineTable,
     /// No test known: a server from outside.
     CustomServer,
     /// No test known: a soft CBS under EDF that may also wait (D < T, or an offset).
     SoftCbs,
-    /// No test known: jobs go on beyond the slots of a table that does not preempt, or that is below a scheduler that does not.
+    /// No test known: jobs go on beyond the slots of a table that does not preempt, or that is
+    /// below a scheduler that does not.
     NonPreemptiveTable,
     /// No test known: a table inside a table.
     NestedTable,
@@ -96,12 +103,14 @@ pub enum Reason {
     ServerNotPreemptive,
     /// No test known: time is taken off the CPUs.
     Holes,
-    /// No test known: overheads together with servers, tables, round robin, several CPUs, priority inheritance, or with jobs of which
-    /// no test is known.
+    /// No test known: overheads together with servers, tables, round robin, several CPUs, priority
+    /// inheritance, or with jobs of which no test is known.
     Overheads,
-    /// No test known: groups, affinities that overlap, job boundaries or such a policy on several CPUs.
+    /// No test known: groups, affinities that overlap, job boundaries or such a policy on several
+    /// CPUs.
     ManyCpus,
-    /// No test known: D > T or jitter on several CPUs, where none accepts the tasks with less time instead.
+    /// No test known: D > T or jitter on several CPUs, where none accepts the tasks with less time
+    /// instead.
     Loose,
     /// The test for several CPUs does not accept these tasks; another may.
     Insufficient,

@@ -1,17 +1,22 @@
-//! How much a band can disturb what lies below it, and slots that absorb it (L3C, RTNS 2017, sections 3 and 4.1 G).
+//! How much a band can disturb what lies below it, and slots that absorb it (L3C, RTNS 2017,
+//! sections 3 and 4.1 G).
 //!
-//! A band, a server or a task above time partitions takes of their slots what its curves say. So a partition with C of work
-//! in every slot has it as long as a slot holds C and what the band takes within the slot's length; what
-//! it takes beyond is the partition's loss. [`interference`] is that bound for any window; [`absorb`] finds the least slot, and
-//! [`stretch`] a table in which every slot holds what it held before the band was there.
+//! A band, a server or a task above time partitions takes of their slots what its curves say. So a
+//! partition with C of work in every slot has it as long as a slot holds C and what the band takes
+//! within the slot's length; what it takes beyond is the partition's loss. [`interference`] is that
+//! bound for any window; [`absorb`] finds the least slot, and [`stretch`] a table in which every
+//! slot holds what it held before the band was there.
 //!
-//! Assumptions: those of [`super`]; the band's curves are bounds for windows that begin when nothing of the band pends, or, where
-//! somebody may have made it wait, for any; and one nanosecond of a slot is as good as another.
+//! Assumptions: those of [`super`]; the band's curves are bounds for windows that begin when
+//! nothing of the band pends, or, where somebody may have made it wait, for any; and one nanosecond
+//! of a slot is as good as another.
 //!
-//! *Who makes a band wait.* What has the CPU whenever it wants takes of any window no more than of one that begins as it does: a
-//! window that begins later holds as much less as was done before. What had to wait for somebody else (a task of TP_0 below
-//! one partition and above another), or for its slot, comes with what it could not do before: a task with all jobs of its longest response. A server has
-//! its budget and no more, whenever it is served (sporadic ones and CBS if they are served in time), twice in a row.
+//! *Who makes a band wait.* What has the CPU whenever it wants takes of any window no more than of
+//! one that begins as it does: a window that begins later holds as much less as was done before.
+//! What had to wait for somebody else (a task of TP_0 below one partition and above another), or
+//! for its slot, comes with what it could not do before: a task with all jobs of its longest
+//! response. A server has its budget and no more, whenever it is served (sporadic ones and CBS if
+//! they are served in time), twice in a row.
 
 use super::answer::{NoTest, Reason};
 use super::keys::Order;
@@ -27,22 +32,27 @@ use talea_core::sched::{Policy, Slot};
 use talea_core::server::Kind as Server;
 use talea_core::{Span, Work};
 
-/// The most that `band` takes within any window of this length, of a CPU that it has whenever it wants.
+/// The most that `band` takes within any window of this length, of a CPU that it has whenever it
+/// wants.
 ///
-/// A window that begins while the band pends holds no more than the one that begins as it began to, so that the bound is good
-/// for any; and never more than the window.
+/// A window that begins while the band pends holds no more than the one that begins as it began to,
+/// so that the bound is good for any; and never more than the window.
 pub fn interference(band: &[Curve], window: Span) -> Work {
     Work::from_ns(all_within(band, window.as_ns()).min(window.as_ns()))
 }
 
-/// The least slot in which `work` is done although `band` interferes; `None` where the band leaves too little in the long run.
+/// The least slot in which `work` is done although `band` interferes; `None` where the band leaves
+/// too little in the long run.
 ///
 /// It is the response time of `work` below the band: the slot's end may not come before.
 pub fn absorb(work: Work, band: &[Curve]) -> Option<Span> {
     let mut slot = work.as_ns();
-    // Each round ends more jobs of the band, or is the last; what grows beyond the horizon never fits.
+    // Each round ends more jobs of the band, or is the last; what grows beyond the horizon never
+    // fits.
     for _ in 0..1 << 20 {
-        let next = work.as_ns().saturating_add(all_within(band, mutate!("tree-absorb", slot, work.as_ns())));
+        let next = work
+            .as_ns()
+            .saturating_add(all_within(band, mutate!("tree-absorb", slot, work.as_ns())));
         if next <= slot {
             return Some(Span::from_ns(slot));
         }
@@ -54,11 +64,13 @@ pub fn absorb(work: Work, band: &[Curve]) -> Option<Span> {
     None
 }
 
-/// A table in the same frame whose slots hold, below `band`, what `slots` hold without it: in the same order, each begun no
-/// earlier than before, and later only to make room. `Err`: the frame that they would need.
+/// A table in the same frame whose slots hold, below `band`, what `slots` hold without it: in the
+/// same order, each begun no earlier than before, and later only to make room. `Err`: the frame
+/// that they would need.
 ///
 /// # Errors
-/// A longer frame that is enough, or `None` where no frame is, because the band leaves too little in the long run.
+/// A longer frame that is enough, or `None` where no frame is, because the band leaves too little
+/// in the long run.
 pub fn stretch(frame: Span, slots: &[Slot], band: &[Curve]) -> Result<Vec<Slot>, Option<Span>> {
     stretch_each(frame, slots, |_| band)
 }
@@ -93,8 +105,9 @@ pub enum Absorbed {
 }
 
 impl Roots<'_> {
-    /// The slots of `table` that absorb what is above them, the frame as it is. Longer slots make those above wait longer, which
-    /// then takes more of other slots: stretched until nothing changes.
+    /// The slots of `table` that absorb what is above them, the frame as it is. Longer slots make
+    /// those above wait longer, which then takes more of other slots: stretched until nothing
+    /// changes.
     ///
     /// # Errors
     /// As [`Roots::above_partition`]; [`Reason::Limit`] if it takes too many rounds.
@@ -107,8 +120,12 @@ impl Roots<'_> {
         let Some(Policy::Partitions { frame, slots, lending }) = spec(self.tree) else {
             return Ok(Absorbed::Slots(Vec::new()));
         };
-        let partitions: Vec<NodeId> =
-            self.tree.nodes().filter(|(_, node)| node.parent == Some(table)).map(|(node, _)| node).collect();
+        let partitions: Vec<NodeId> = self
+            .tree
+            .nodes()
+            .filter(|(_, node)| node.parent == Some(table))
+            .map(|(node, _)| node)
+            .collect();
         let mut tree = self.tree.clone();
         let mut now = slots.clone();
         for _ in 0..64 {
@@ -124,7 +141,8 @@ impl Roots<'_> {
                     Err(needed) => return Ok(Absorbed::NoRoom(needed)),
                 },
                 match stretch_each(frame, &slots, of) {
-                    Ok(next) if next == now || !next.is_empty() => return Ok(Absorbed::Slots(next)),
+                    Ok(next) if next == now || !next.is_empty() =>
+                        return Ok(Absorbed::Slots(next)),
                     Ok(next) => next,
                     Err(needed) => return Ok(Absorbed::NoRoom(needed)),
                 }
@@ -137,7 +155,8 @@ impl Roots<'_> {
         Err(no(Reason::Limit))
     }
 
-    /// What `node` (a band, a server, a group, a task) takes of any window of the CPU, whoever makes it wait.
+    /// What `node` (a band, a server, a group, a task) takes of any window of the CPU, whoever
+    /// makes it wait.
     ///
     /// # Errors
     /// [`NoTest`] for what has no known bound.
@@ -153,8 +172,8 @@ impl Roots<'_> {
         Ok(out)
     }
 
-    /// What those outside of the table may take, before anything of `partition` (a child of a partition table), of a window that
-    /// begins with its slot.
+    /// What those outside of the table may take, before anything of `partition` (a child of a
+    /// partition table), of a window that begins with its slot.
     ///
     /// # Errors
     /// [`NoTest`] for what has no known bound, or where the table lives on a server.
@@ -192,9 +211,10 @@ impl Roots<'_> {
 }
 
 impl Walk<'_> {
-    /// Siblings of the table, and of whatever the table is in, of which something may be served before something of
-    /// `partition`: whole siblings, what of them is less urgent counts as well. With `true` where another partition may in turn
-    /// come before it: jobs that waited for that one's slot come together in the slot of this one.
+    /// Siblings of the table, and of whatever the table is in, of which something may be served
+    /// before something of `partition`: whole siblings, what of them is less urgent counts as well.
+    /// With `true` where another partition may in turn come before it: jobs that waited for that
+    /// one's slot come together in the slot of this one.
     fn others_above(&self, partition: NodeId) -> Result<Vec<(NodeId, bool)>, NoTest> {
         let mut found = Vec::new();
         let table = self.parent(partition).unwrap_or(partition);
@@ -207,16 +227,21 @@ impl Walk<'_> {
             if !spec.preemptive {
                 return Err(NoTest { node: at, reason: Reason::NonPreemptiveTable });
             }
-            let others: Vec<NodeId> = self.kids(at).iter().copied().filter(|&kid| kid != next).collect();
+            let others: Vec<NodeId> =
+                self.kids(at).iter().copied().filter(|&kid| kid != next).collect();
             let Some(order) = Order::of(&spec.policy) else {
                 found.extend(others.into_iter().map(|other| (other, true)));
                 next = at;
                 continue;
             };
-            // Of the partition the least urgent; whoever is before that, and, since he may wait for them, before him.
+            // Of the partition the least urgent; whoever is before that, and, since he may wait for
+            // them, before him.
             let all = self.range(order, next)?;
-            let own =
-                if next == table && self.passes(order, table) { self.range(order, partition)? } else { all };
+            let own = if next == table && self.passes(order, table) {
+                self.range(order, partition)?
+            } else {
+                all
+            };
             let (Some((_, mut key)), Some((most, _))) = (own, all) else { break };
             while let Some(least) = self.least_above(order, &others, behind_all(key))? {
                 if least <= key {
@@ -243,7 +268,8 @@ impl Walk<'_> {
         Ok(found)
     }
 
-    /// Whether nothing makes something of `node` wait that is outside of it: somebody else, or a slot that is closed.
+    /// Whether nothing makes something of `node` wait that is outside of it: somebody else, or a
+    /// slot that is closed.
     fn is_first(&self, node: NodeId) -> Result<bool, NoTest> {
         let mut next = node;
         while let Some(at) = self.parent(next) {
@@ -271,15 +297,19 @@ impl Walk<'_> {
         Ok(true)
     }
 
-    /// Adds all of `node`, which may have to wait: of a server what its budget allows in any window, of a task what comes up to its
-    /// longest response before the window ends.
+    /// Adds all of `node`, which may have to wait: of a server what its budget allows in any
+    /// window, of a task what comes up to its longest response before the window ends.
     fn collect_late(&mut self, node: NodeId, out: &mut Vec<Curve>) -> Result<(), NoTest> {
         let spec = match self.body(node) {
             Body::Task(_) => {
                 let response = self.bound(node)?;
                 let task = self.leaf(node)?.task;
                 let late = response.as_ns().saturating_sub(task.cost.as_ns());
-                out.push(Curve { cost: task.cost, period: task.period, jitter: Span::from_ns(late) });
+                out.push(Curve {
+                    cost: task.cost,
+                    period: task.period,
+                    jitter: Span::from_ns(late),
+                });
                 return Ok(());
             }
             Body::Scheduler(spec) => spec,
@@ -291,7 +321,8 @@ impl Walk<'_> {
             if let Some(mut curve) = Curve::of_server(of) {
                 // Whatever the kind: a budget at the end of its period, and the next at its begin.
                 curve.jitter = Span::from_ns(of.period.as_ns().saturating_sub(of.budget.as_ns()));
-                // Where these do not have their budgets in time, one may follow the other as soon as it is used.
+                // Where these do not have their budgets in time, one may follow the other as soon
+                // as it is used.
                 if matches!(of.kind, Server::Sporadic | Server::HardCbs) {
                     self.supply_of(node)?;
                 }

@@ -1,11 +1,14 @@
-//! One EDF level of a tree: tasks and servers by deadline, on any supply, below whatever is above the level.
+//! One EDF level of a tree: tasks and servers by deadline, on any supply, below whatever is above
+//! the level.
 //!
-//! *Tasks.* M. González Harbour and J. C. Palencia, RTSS 2003 (M. Spuri, INRIA RR-2772, 1996), on a supply: a job that arrives α
-//! after the begin of its deadline busy window has ended by the least x with
+//! *Tasks.* M. González Harbour and J. C. Palencia, RTSS 2003 (M. Spuri, INRIA RR-2772, 1996), on a
+//! supply: a job that arrives α after the begin of its deadline busy window has ended by the least
+//! x with
 //!
 //! > x = time_for(own(α) + B + above(x) + Σ_e min(takes_e(x), due_e(α + D))),
 //!
-//! where α runs over the arrivals at which the deadline meets one of the level's, up to the longest busy window of the level.
+//! where α runs over the arrivals at which the deadline meets one of the level's, up to the longest
+//! busy window of the level.
 //!
 //! *Servers* have deadlines of their own, and what is due of them within d is
 //!
@@ -16,8 +19,9 @@
 //! | deferrable | min(Q, d) before D, then (n + 1)·Q + min(Q, ρ) with n, ρ of (d − D)/T: what is left of a period may come at its very end |
 //! | CBS | ⌊d/T⌋·Q + min(Q, ⌊(d mod T)·Q/D⌋): what it keeps fits at the density Q/D |
 //!
-//! The demand test over all of them proves every deadline of the level at once, from the least relative deadline on
-//! (a deferrable server's leftovers have none that must be kept). It is walked as in [`crate::supply::edf`].
+//! The demand test over all of them proves every deadline of the level at once, from the least
+//! relative deadline on (a deferrable server's leftovers have none that must be kept). It is walked
+//! as in [`crate::supply::edf`].
 
 use super::answer::{NoTest, Reason};
 use super::read::Reach;
@@ -71,9 +75,9 @@ impl Rival {
             }
             Due::Deferrable(deadline) => match at.checked_sub(deadline) {
                 None => cost.min(at),
-                Some(since) => {
-                    (since / period + 1).saturating_mul(cost).saturating_add(cost.min(since % period))
-                }
+                Some(since) => (since / period + 1)
+                    .saturating_mul(cost)
+                    .saturating_add(cost.min(since % period)),
             },
             Due::Bandwidth(deadline) => {
                 let part = u128::from(at % period) * u128::from(cost) / u128::from(deadline);
@@ -89,7 +93,11 @@ impl Rival {
         match self.due {
             Due::Every(first) => first,
             Due::Deferrable(deadline) => {
-                mutate!("tree-due", i128::from(deadline) - i128::from(self.period) + 1, i128::from(deadline))
+                mutate!(
+                    "tree-due",
+                    i128::from(deadline) - i128::from(self.period) + 1,
+                    i128::from(deadline)
+                )
             }
             Due::Bandwidth(deadline) => i128::from(deadline.div_ceil(self.cost)),
         }
@@ -186,14 +194,15 @@ impl Walk<'_> {
         if let Some(found) = self.levels.get(&level) {
             return found.clone();
         }
-        let found = self
-            .rivals(level, false)
-            .map(|rivals| (place.held.is_some() && self.is_held(&rivals)) || self.is_within(place, &rivals));
+        let found = self.rivals(level, false).map(|rivals| {
+            (place.held.is_some() && self.is_held(&rivals)) || self.is_within(place, &rivals)
+        });
         self.levels.insert(level, found.clone());
         found
     }
 
-    /// Whether every deadline of tasks alone below a root that does not preempt is met: who is in the way depends on the window.
+    /// Whether every deadline of tasks alone below a root that does not preempt is met: who is in
+    /// the way depends on the window.
     fn is_held(&self, rivals: &[Rival]) -> bool {
         let tasks: Result<Vec<Sporadic>, NoTest> =
             rivals.iter().map(|rival| Ok(self.leaf(rival.node)?.task)).collect();
@@ -209,14 +218,15 @@ impl Walk<'_> {
                 jitter: Span::ZERO,
             })
             .collect();
-        let is_whole = matches!(place.supply, super::servers::Supplied::Dedicated) && place.above.is_empty();
+        let is_whole =
+            matches!(place.supply, super::servers::Supplied::Dedicated) && place.above.is_empty();
         let is_smooth = |rival: &Rival| match rival.due {
             Due::Every(first) => first >= i128::from(rival.period),
             Due::Bandwidth(deadline) => deadline == rival.period,
             Due::Deferrable(_) => false,
         };
-        // ΣQ/T ≤ 1 is all that there is to ask (Liu and Layland 1973; Abeni and Buttazzo 1998): exactly, for at U = 1 the
-        // busy window of bandwidths does not end.
+        // ΣQ/T ≤ 1 is all that there is to ask (Liu and Layland 1973; Abeni and Buttazzo 1998):
+        // exactly, for at U = 1 the busy window of bandwidths does not end.
         if is_whole && place.blocking == 0 && rivals.iter().all(is_smooth) {
             let demands: Vec<crate::Demand> =
                 all.iter().map(|one| crate::Demand::new(one.cost, one.period)).collect();
@@ -239,19 +249,20 @@ impl Walk<'_> {
         false
     }
 
-    /// What the search among the tasks of a level says of one of them: exact where it may come at any distance from the others, and
-    /// where all that ties with it comes first, which is so of the last one.
+    /// What the search among the tasks of a level says of one of them: exact where it may come at
+    /// any distance from the others, and where all that ties with it comes first, which is so of
+    /// the last one.
     fn kind_among(&self, node: NodeId, rivals: &[Rival]) -> Kind {
         let reach = |node: NodeId| self.leaf(node).map_or(Reach::None, |leaf| leaf.reach);
-        let is_last = |other: &Rival| other.node <= node && self.parent(other.node) == self.parent(node);
+        let is_last =
+            |other: &Rival| other.node <= node && self.parent(other.node) == self.parent(node);
         if (rivals.len() > 1 && reach(node) != Reach::Any)
             || !mutate!("tree-exact-ties", rivals.iter().all(is_last), rivals.iter().any(is_last))
         {
             return Kind::Sufficient;
         }
         // A job that is seen late is due, or queued, as if it were not.
-        let is_late =
-            |rival: &Rival| matches!(reach(rival.node), Reach::Fixed { jitter, .. } if !jitter.is_zero());
+        let is_late = |rival: &Rival| matches!(reach(rival.node), Reach::Fixed { jitter, .. } if !jitter.is_zero());
         if rivals.iter().any(is_late) {
             return Kind::Sufficient;
         }
@@ -260,7 +271,11 @@ impl Walk<'_> {
     }
 
     /// The longest response of a task of a level, and what that is.
-    pub(super) fn bound_by_deadline(&mut self, node: NodeId, place: &Place) -> Result<(Span, Named), NoTest> {
+    pub(super) fn bound_by_deadline(
+        &mut self,
+        node: NodeId,
+        place: &Place,
+    ) -> Result<(Span, Named), NoTest> {
         let Some((level, by_arrival)) = place.level else {
             return Err(NoTest { node, reason: Reason::Limit });
         };
@@ -298,7 +313,8 @@ impl Walk<'_> {
         for rival in rivals {
             tasks.push(self.leaf(rival.node)?.task);
         }
-        // Demand decides sooner than responses, and where these take too long it is all that there is.
+        // Demand decides sooner than responses, and where these take too long it is all that there
+        // is.
         let mut scratch = Scratch::with_limit(self.rounds(0).saturating_mul(PATIENT));
         let fits = matches!(qpa::find(&tasks, &mut scratch), Ok(qpa::Finding::Fits));
         let many = if fits { (tasks.len() as u64).min(4 * PATIENT) } else { tasks.len() as u64 };
@@ -335,7 +351,13 @@ impl Walk<'_> {
         own
     }
 
-    fn search(&self, node: NodeId, place: &Place, rivals: &[Rival], by_arrival: bool) -> Option<u64> {
+    fn search(
+        &self,
+        node: NodeId,
+        place: &Place,
+        rivals: &[Rival],
+        by_arrival: bool,
+    ) -> Option<u64> {
         let task = self.leaf(node).ok()?.task;
         let last = i128::from(self.longest_window(place, rivals)?);
         let (jitter, period) = (i128::from(task.jitter.as_ns()), i128::from(task.period.as_ns()));
@@ -348,19 +370,26 @@ impl Walk<'_> {
             let skip = (-jitter - first).max(0);
             let mut alpha = first + (skip + step - 1) / step * step;
             while alpha < last {
-                let own =
-                    u64::try_from((alpha + jitter) / period + 1).ok()?.checked_mul(task.cost.as_ns())?;
+                let own = u64::try_from((alpha + jitter) / period + 1)
+                    .ok()?
+                    .checked_mul(task.cost.as_ns())?;
                 let mut window = 1;
                 loop {
                     left = left.checked_sub(1)?;
-                    let mut asked =
-                        own.saturating_add(place.blocking).saturating_add(all_within(&place.above, window));
+                    let mut asked = own
+                        .saturating_add(place.blocking)
+                        .saturating_add(all_within(&place.above, window));
                     for other in rivals.iter().filter(|other| other.node != node) {
-                        let takes =
-                            if other.takes.is_empty() { u64::MAX } else { all_within(&other.takes, window) };
-                        asked = asked.saturating_add(takes.min(other.due_in_steps(alpha + deadline)));
+                        let takes = if other.takes.is_empty() {
+                            u64::MAX
+                        } else {
+                            all_within(&other.takes, window)
+                        };
+                        asked =
+                            asked.saturating_add(takes.min(other.due_in_steps(alpha + deadline)));
                     }
-                    let next = place.supply.time_for(Work::from_ns(asked.min(HORIZON + 1)))?.as_ns();
+                    let next =
+                        place.supply.time_for(Work::from_ns(asked.min(HORIZON + 1)))?.as_ns();
                     if next <= window {
                         break;
                     }

@@ -1,9 +1,11 @@
-//! Roots with several CPUs, by the tests of [`crate::multi`]: one that bounds responses, and, where that does not accept, any.
+//! Roots with several CPUs, by the tests of [`crate::multi`]: one that bounds responses, and, where
+//! that does not accept, any.
 //!
-//! *Any policy that leaves no CPU idle* (fifo, equals in an `fp` level) has the test for all of them. The same holds
-//! for EDF where the tests' D ≤ T without jitter is not so: jobs that are at most J late come at least T − J apart, and who ends within
-//! min(D, T) − J of each release is never in his own way. Fixed priorities keep their order then, and their test. EDF does not:
-//! it orders by the deadlines as they are.
+//! *Any policy that leaves no CPU idle* (fifo, equals in an `fp` level) has the test for all of
+//! them. The same holds for EDF where the tests' D ≤ T without jitter is not so: jobs that are at
+//! most J late come at least T − J apart, and who ends within min(D, T) − J of each release is
+//! never in his own way. Fixed priorities keep their order then, and their test. EDF does not: it
+//! orders by the deadlines as they are.
 //!
 //! *Each task on one CPU of its own choice*: as many roots of one CPU.
 
@@ -24,7 +26,9 @@ use talea_core::sched::Policy as Scheduling;
 /// The test for such a root.
 pub(super) fn card(tree: &Tree) -> &'static Card {
     match tree.get(Tree::ROOT).map(|node| &node.body) {
-        Some(Body::Scheduler(spec)) if matches!(spec.policy, Scheduling::Edf) => &bertogna_cirinei::EDF,
+        Some(Body::Scheduler(spec)) if matches!(spec.policy, Scheduling::Edf) => {
+            &bertogna_cirinei::EDF
+        }
         Some(Body::Scheduler(spec)) if Order::of(&spec.policy).is_some() => &guan::CARD,
         _ => &bertogna_cirinei::ANY,
     }
@@ -58,7 +62,8 @@ impl Walk<'_> {
             return Err(no(Reason::ManyCpus));
         }
         if let Some(&(first, _)) = homes.first() {
-            let is_apart = homes.len() == tasks.len() && homes.iter().all(|(_, on)| on.is_power_of_two());
+            let is_apart =
+                homes.len() == tasks.len() && homes.iter().all(|(_, on)| on.is_power_of_two());
             if !is_apart || policy == Policy::WorkConserving {
                 return Err(NoTest { node: first, reason: Reason::ManyCpus });
             }
@@ -113,16 +118,20 @@ impl Walk<'_> {
             others = above;
         }
         others.push(node);
-        let tasks =
-            others.iter().map(|&task| Ok(self.leaf(task)?.task)).collect::<Result<Vec<_>, NoTest>>()?;
-        let mut scratch = uni::Scratch::with_limit(self.rounds(0).saturating_mul(tasks.len() as u64));
+        let tasks = others
+            .iter()
+            .map(|&task| Ok(self.leaf(task)?.task))
+            .collect::<Result<Vec<_>, NoTest>>()?;
+        let mut scratch =
+            uni::Scratch::with_limit(self.rounds(0).saturating_mul(tasks.len() as u64));
         let found = if order.is_some() {
             self.names(node, (Kind::Sufficient, &uni::fp_response::CARD));
             uni::fp_response::lowest(&tasks, &mut scratch)
         } else {
             self.names(node, (Kind::Sufficient, &uni::edf_response::CARD));
             let mut out = alloc::vec![None; tasks.len()];
-            uni::edf_response::bounds(&tasks, &mut scratch, &mut out).map(|_| out.last().copied().flatten())
+            uni::edf_response::bounds(&tasks, &mut scratch, &mut out)
+                .map(|_| out.last().copied().flatten())
         };
         match found {
             Ok(Some(bound)) => Ok(bound.arrival),
@@ -148,13 +157,18 @@ impl Walk<'_> {
         };
         let eased: Option<Vec<Sporadic>> = tasks.iter().map(ease).collect();
         let eased = eased.ok_or(Reason::Loose)?;
-        let (mut bounds, test) = self.bounds_of_many(policy, &eased).map_err(|reason| match reason {
-            // What is asked for may be less than that.
-            Reason::Overload | Reason::Insufficient => Reason::Loose,
-            other => other,
-        })?;
+        let (mut bounds, test) =
+            self.bounds_of_many(policy, &eased).map_err(|reason| match reason {
+                // What is asked for may be less than that.
+                Reason::Overload | Reason::Insufficient => Reason::Loose,
+                other => other,
+            })?;
         for (bound, task) in bounds.iter_mut().zip(tasks) {
-            *bound += mutate!("tree-global-late", task.jitter, Span::from_ns(task.jitter.as_ns() / 1_000));
+            *bound += mutate!(
+                "tree-global-late",
+                task.jitter,
+                Span::from_ns(task.jitter.as_ns() / 1_000)
+            );
         }
         Ok((bounds, test))
     }
@@ -191,17 +205,21 @@ impl Walk<'_> {
             "tree-global-any",
             match multi::any::of(policy, tasks, cpus, self.rounds(tasks.len()), &mut scratch) {
                 // What is accepted without bounds ends by its deadline.
-                Ok(accepted) if accepted.bounds.len() == tasks.len() => Ok((accepted.bounds, accepted.by)),
+                Ok(accepted) if accepted.bounds.len() == tasks.len() =>
+                    Ok((accepted.bounds, accepted.by)),
                 Ok(accepted) => Ok((tasks.iter().map(|task| task.deadline).collect(), accepted.by)),
-                Err(Verdict::Refuted { witness: Witness::Overload { .. } }) => Err(Reason::Overload),
+                Err(Verdict::Refuted { witness: Witness::Overload { .. } }) =>
+                    Err(Reason::Overload),
                 Err(Verdict::Unknown { why: Why::Limit }) => Err(Reason::Limit),
                 Err(_) => Err(Reason::Insufficient),
             },
             match multi::any::of(policy, tasks, cpus, self.rounds(tasks.len()), &mut scratch) {
                 // What is accepted without bounds ends by its deadline.
-                Ok(accepted) if accepted.bounds.len() == tasks.len() => Ok((accepted.bounds, accepted.by)),
+                Ok(accepted) if accepted.bounds.len() == tasks.len() =>
+                    Ok((accepted.bounds, accepted.by)),
                 Ok(_) => Err(Reason::Insufficient),
-                Err(Verdict::Refuted { witness: Witness::Overload { .. } }) => Err(Reason::Overload),
+                Err(Verdict::Refuted { witness: Witness::Overload { .. } }) =>
+                    Err(Reason::Overload),
                 Err(Verdict::Unknown { why: Why::Limit }) => Err(Reason::Limit),
                 Err(_) => Err(Reason::Insufficient),
             }

@@ -1,14 +1,18 @@
 //! One graph that has its CPUs for itself.
 //!
-//! R. Graham's bound ([`crate::multi::graham`]), for each node: while it has not ended, either the longest chain up to it is served, or
-//! all m CPUs serve something else of the graph, so that it ends by len + (vol − len)/m after the graph has come, with its own
-//! longest chain len and the work vol of all nodes. That holds under any policy that leaves no CPU idle, preemptive or not, as long
-//! as one activation has ended before the next comes. Who waits for several roots begins with the latest and counts from the
-//! earliest: where some bring a token less often than others, either may be the one that it waits for.
+//! R. Graham's bound ([`crate::multi::graham`]), for each node: while it has not ended, either the
+//! longest chain up to it is served, or all m CPUs serve something else of the graph, so that it
+//! ends by len + (vol − len)/m after the graph has come, with its own longest chain len and the
+//! work vol of all nodes. That holds under any policy that leaves no CPU idle, preemptive or not,
+//! as long as one activation has ended before the next comes. Who waits for several roots begins
+//! with the latest and counts from the earliest: where some bring a token less often than others,
+//! either may be the one that it waits for.
 //!
-//! Assumptions: 1. the root's children are the nodes of one graph, with one that comes by itself, or several that are periodic, and
-//! nothing else; no servers, no affinities, accelerators, resources; 2. a CPU may take whatever is ready: jobs may move at any
-//! time, or are never interrupted; 3. a job moves one token at most through each channel, and an activation takes one or more;
+//! Assumptions: 1. the root's children are the nodes of one graph, with one that comes by itself,
+//! or several that are periodic, and nothing else; no servers, no affinities, accelerators,
+//! resources; 2. a CPU may take whatever is ready: jobs may move at any time, or are never
+//! interrupted; 3. a job moves one token at most through each channel, and an activation takes one
+//! or more;
 //! 4. no overheads, no holes.
 
 use super::answer::{NoTest, Reason};
@@ -23,8 +27,12 @@ use talea_core::sched::Policy;
 use talea_core::workload::{Act, Arrivals, Cost, Source};
 use talea_core::{Span, Work};
 
-/// A bound for every node, counted from the arrival of the graph; nothing if that is not what there is.
-pub(super) fn bounds(walk: &Walk<'_>, sources: &[Source]) -> Option<BTreeMap<NodeId, Result<Span, NoTest>>> {
+/// A bound for every node, counted from the arrival of the graph; nothing if that is not what there
+/// is.
+pub(super) fn bounds(
+    walk: &Walk<'_>,
+    sources: &[Source],
+) -> Option<BTreeMap<NodeId, Result<Span, NoTest>>> {
     let tree = walk.tree;
     if tree.channels.is_empty() || !leaves_no_cpu_idle(tree) {
         return None;
@@ -39,7 +47,8 @@ pub(super) fn bounds(walk: &Walk<'_>, sources: &[Source]) -> Option<BTreeMap<Nod
         .map(|((id, spec), source)| (id, spec, source))
         .collect();
     let ends: BTreeSet<NodeId> = tree.channels.iter().map(|channel| channel.to).collect();
-    let comes = |source: &Source| matches!(&source.arrivals, Arrivals::List(times) if times.is_empty());
+    let comes =
+        |source: &Source| matches!(&source.arrivals, Arrivals::List(times) if times.is_empty());
     let mut roots: Vec<Root> = Vec::new();
     let mut starts: Vec<Option<Root>> = Vec::new();
     for &(id, spec, source) in &nodes {
@@ -59,8 +68,11 @@ pub(super) fn bounds(walk: &Walk<'_>, sources: &[Source]) -> Option<BTreeMap<Nod
     let costs: Vec<Work> =
         nodes.iter().map(|(_, _, source)| source.cost.most().max(Work::from_ns(1))).collect();
     let numbers: BTreeMap<NodeId, usize> = nodes.iter().map(|&(id, ..)| id).zip(0..).collect();
-    let edges: Vec<(usize, usize)> =
-        tree.channels.iter().map(|channel| (numbers[&channel.from], numbers[&channel.to])).collect();
+    let edges: Vec<(usize, usize)> = tree
+        .channels
+        .iter()
+        .map(|channel| (numbers[&channel.from], numbers[&channel.to]))
+        .collect();
     if roots.len() > 1 && !is_one(nodes.len(), &edges) {
         return None;
     }
@@ -141,9 +153,13 @@ fn is_one(nodes: usize, edges: &[(usize, usize)]) -> bool {
 }
 
 fn leaves_no_cpu_idle(tree: &Tree) -> bool {
-    let Some(Body::Scheduler(root)) = tree.get(Tree::ROOT).map(|node| &node.body) else { return false };
-    let is_idle =
-        matches!(root.policy, Policy::Partitions { .. } | Policy::Table { .. } | Policy::Custom { .. });
+    let Some(Body::Scheduler(root)) = tree.get(Tree::ROOT).map(|node| &node.body) else {
+        return false;
+    };
+    let is_idle = matches!(
+        root.policy,
+        Policy::Partitions { .. } | Policy::Table { .. } | Policy::Custom { .. }
+    );
     let is_flat = any_scheduler(tree, |spec| !core::ptr::eq(spec, root)).is_none();
     let moves = tree.cpus == 1 || !root.preemptive || tree.migration == Migration::Anytime;
     !is_idle && is_flat && moves && root.reservation.is_none()

@@ -43,7 +43,9 @@ impl Order {
             Order::Priority => own.priority.map(level),
             Order::Period => own.period.map(Span::as_ns),
             Order::Deadline => own.relative_deadline.map(Span::as_ns),
-            Order::Criticality => own.criticality.map(|criticality| u64::from(u8::MAX - criticality)),
+            Order::Criticality => {
+                own.criticality.map(|criticality| u64::from(u8::MAX - criticality))
+            }
         }
     }
 }
@@ -64,7 +66,8 @@ fn is_open(order: Order, spec: &SchedulerSpec) -> bool {
 
 /// The group stands behind others of its level.
 fn yields(order: Order, spec: &SchedulerSpec) -> bool {
-    order == Order::Priority && (spec.own.yields || matches!(spec.policy, Policy::Partitions { .. }))
+    order == Order::Priority
+        && (spec.own.yields || matches!(spec.policy, Policy::Partitions { .. }))
 }
 
 fn behind(key: u64, order: Order, spec: &SchedulerSpec) -> u64 {
@@ -87,7 +90,8 @@ impl Walk<'_> {
         })
     }
 
-    /// The most and the least urgent key that `node` can show; `None` for a scheduler without tasks.
+    /// The most and the least urgent key that `node` can show; `None` for a scheduler without
+    /// tasks.
     pub(super) fn range(&self, order: Order, node: NodeId) -> Result<Option<(u64, u64)>, NoTest> {
         let spec = match self.body(node) {
             Body::Task(_) => return self.key(order, node).map(|key| Some((key, key))),
@@ -100,12 +104,14 @@ impl Walk<'_> {
         let mut range: Option<(u64, u64)> = None;
         for &kid in self.kids(node) {
             let Some((most, least)) = self.range(order, kid)? else { continue };
-            range = Some(range.map_or((most, least), |range| (range.0.min(most), range.1.max(least))));
+            range =
+                Some(range.map_or((most, least), |range| (range.0.min(most), range.1.max(least))));
         }
         Ok(range.map(|(most, least)| (behind(most, order, spec), behind(least, order, spec))))
     }
 
-    /// The least urgent key that `top`, on the way to `who` or `who` itself, can show while `who` pends (and its slot is open).
+    /// The least urgent key that `top`, on the way to `who` or `who` itself, can show while `who`
+    /// pends (and its slot is open).
     pub(super) fn shown(&self, order: Order, top: NodeId, who: NodeId) -> Result<u64, NoTest> {
         let least = |node| Ok(self.range(order, node)?.map_or(u64::MAX, |range| range.1));
         let mut key = least(who)?;
@@ -113,8 +119,8 @@ impl Walk<'_> {
         while at != top {
             let Some(above) = self.parent(at) else { break };
             let Body::Scheduler(spec) = self.body(above) else { break };
-            let follows =
-                Order::of(&spec.policy) == Some(order) || matches!(spec.policy, Policy::Partitions { .. });
+            let follows = Order::of(&spec.policy) == Some(order)
+                || matches!(spec.policy, Policy::Partitions { .. });
             key = match order.own(spec) {
                 Some(own) => behind(own, order, spec),
                 None if follows && spec.preemptive => behind(key, order, spec),
@@ -128,12 +134,13 @@ impl Walk<'_> {
     /// Whether `node` shows, one by one, the keys of what is below it, as far as its slot is open.
     pub(super) fn passes(&self, order: Order, node: NodeId) -> bool {
         let Body::Scheduler(spec) = self.body(node) else { return false };
-        let follows =
-            Order::of(&spec.policy) == Some(order) || matches!(spec.policy, Policy::Partitions { .. });
+        let follows = Order::of(&spec.policy) == Some(order)
+            || matches!(spec.policy, Policy::Partitions { .. });
         follows && spec.preemptive && order.own(spec).is_none() && spec.reservation.is_none()
     }
 
-    /// The siblings of the nodes on the way from `top` to `who`, as long as their keys are seen above `top`.
+    /// The siblings of the nodes on the way from `top` to `who`, as long as their keys are seen
+    /// above `top`.
     pub(super) fn beside(&self, order: Order, top: NodeId, who: NodeId) -> Vec<NodeId> {
         let mut way = Vec::from([who]);
         let mut at = who;
@@ -178,7 +185,8 @@ impl Walk<'_> {
         Ok(worst)
     }
 
-    /// Adds what of `node` can stand before a sibling that shows `key`; equals count unless `strictly`.
+    /// Adds what of `node` can stand before a sibling that shows `key`; equals count unless
+    /// `strictly`.
     pub(super) fn collect(
         &mut self,
         order: Order,
@@ -237,9 +245,10 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Adds what a partition table takes of the time of those below it. Jobs may pend in a closed partition when a window
-    /// begins, so that arrivals alone say nothing: a partition takes its slots, each of them every frame (a window that
-    /// begins with a slot holds the most of it), or each task what comes up to its longest response before the window ends.
+    /// Adds what a partition table takes of the time of those below it. Jobs may pend in a closed
+    /// partition when a window begins, so that arrivals alone say nothing: a partition takes its
+    /// slots, each of them every frame (a window that begins with a slot holds the most of it), or
+    /// each task what comes up to its longest response before the window ends.
     fn collect_table(
         &mut self,
         node: NodeId,
@@ -258,11 +267,12 @@ impl Walk<'_> {
                 }
             }
             let by_slots = slots.iter().filter(|slot| slot.owner == owner);
-            let by_slots = by_slots.filter_map(|slot| slot.end.checked_sub(slot.start)).map(|length| Curve {
-                cost: Work::from_ns(length.as_ns()),
-                period: *frame,
-                jitter: Span::ZERO,
-            });
+            let by_slots =
+                by_slots.filter_map(|slot| slot.end.checked_sub(slot.start)).map(|length| Curve {
+                    cost: Work::from_ns(length.as_ns()),
+                    period: *frame,
+                    jitter: Span::ZERO,
+                });
             let by_slots: Vec<Curve> = by_slots.collect();
             match self.by_responses(kid) {
                 Some(tasks) if *lending || share(&tasks) < share(&by_slots) => out.extend(tasks),
@@ -286,7 +296,11 @@ impl Walk<'_> {
                     response.as_ns().saturating_sub(task.cost.as_ns()),
                     task.jitter.as_ns()
                 );
-                out.push(Curve { cost: task.cost, period: task.period, jitter: Span::from_ns(late) });
+                out.push(Curve {
+                    cost: task.cost,
+                    period: task.period,
+                    jitter: Span::from_ns(late),
+                });
             }
             next.extend_from_slice(self.kids(node));
         }
@@ -296,7 +310,8 @@ impl Walk<'_> {
 
 /// ΣC/T in parts of 2^-32, rounded up.
 pub(super) fn share(curves: &[Curve]) -> u128 {
-    let one =
-        |curve: &Curve| (u128::from(curve.cost.as_ns()) << 32).div_ceil(u128::from(curve.period.as_ns()));
+    let one = |curve: &Curve| {
+        (u128::from(curve.cost.as_ns()) << 32).div_ceil(u128::from(curve.period.as_ns()))
+    };
     curves.iter().map(one).sum()
 }

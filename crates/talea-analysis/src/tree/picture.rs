@@ -1,9 +1,11 @@
-//! Demand against supply, to be drawn: for each CPU, partition and server what it supplies at least, and what the one inside that is
-//! nearest to its deadline asks for together with all that comes before it.
+//! Demand against supply, to be drawn: for each CPU, partition and server what it supplies at
+//! least, and what the one inside that is nearest to its deadline asks for together with all that
+//! comes before it.
 //!
-//! The curves are those that the bounds are found with ([`crate::supply`]): a job is done where supply meets demand. For a task
-//! or a server by a fixed order, demand is what is above, and the jobs of its own up to the one whose response is the
-//! longest. For a level by deadlines it is what is due by then, and the supply is what is left by those above the level.
+//! The curves are those that the bounds are found with ([`crate::supply`]): a job is done where
+//! supply meets demand. For a task or a server by a fixed order, demand is what is above, and the
+//! jobs of its own up to the one whose response is the longest. For a level by deadlines it is what
+//! is due by then, and the supply is what is left by those above the level.
 //!
 //! Absent on purpose: roots with several CPUs, whose tests compare no two curves.
 
@@ -54,8 +56,8 @@ const INSTANTS: usize = 3_000;
 const CORNERS: usize = 600;
 
 impl Roots<'_> {
-    /// A picture for the root and for each partition and server that something competes in, in the order of the tree. What has no
-    /// test has no picture.
+    /// A picture for the root and for each partition and server that something competes in, in the
+    /// order of the tree. What has no test has no picture.
     pub fn pictures(&self) -> Vec<Picture> {
         let mut walk = Walk::new(self);
         if walk.is_covered().is_err() || self.tree.cpus > 1 {
@@ -147,7 +149,8 @@ impl Walk<'_> {
         at
     }
 
-    /// What one job of a task, or one budget, asks for; its period; when it is due from the begin of a window that it begins.
+    /// What one job of a task, or one budget, asks for; its period; when it is due from the begin
+    /// of a window that it begins.
     fn asks(&self, who: NodeId) -> Result<(u64, u64, u64), NoTest> {
         Ok(match self.body(who) {
             Body::Task(_) => {
@@ -171,10 +174,13 @@ impl Walk<'_> {
         let mut others = Vec::new();
         self.collect_others(who, &place, &mut others)?;
         place.above.extend(others);
-        let own = Curve { cost: Work::from_ns(cost), period: Span::from_ns(period), jitter: Span::ZERO };
-        let is_too_much = super::walk::is_overload(&[place.above.as_slice(), &[own]].concat(), &place.supply);
+        let own =
+            Curve { cost: Work::from_ns(cost), period: Span::from_ns(period), jitter: Span::ZERO };
+        let is_too_much =
+            super::walk::is_overload(&[place.above.as_slice(), &[own]].concat(), &place.supply);
         let level = Leftover::new(&place.supply, &place.above, self.rounds(place.above.len()));
-        // Who is not interrupted asks for no more than his first nanosecond, and that early enough for the rest.
+        // Who is not interrupted asks for no more than his first nanosecond, and that early enough
+        // for the rest.
         let rest = if place.held.is_some() && place.level.is_none() { cost - 1 } else { 0 };
         // The job with the longest response of the busy window.
         let (mut jobs, mut worst) = (1, (0u64, 1u64, None));
@@ -241,7 +247,16 @@ impl Walk<'_> {
         let Some((_, mark, asked, given)) = tightest else { return Ok(None) };
         let window = window((mark.saturating_mul(3) / 2).max(last.saturating_mul(5) / 4).min(far));
         let level_of = Some((rivals, window));
-        Ok(Some(Measured { subject: level, place, mark, due: mark, fixed: 0, level: level_of, asked, given }))
+        Ok(Some(Measured {
+            subject: level,
+            place,
+            mark,
+            due: mark,
+            fixed: 0,
+            level: level_of,
+            asked,
+            given,
+        }))
     }
 
     fn draw(&self, home: NodeId, of: &Measured) -> Picture {
@@ -257,8 +272,10 @@ impl Walk<'_> {
         } else {
             // What is not done in time is seen with the next few pieces of supply.
             let is_late = mark > due || of.asked > of.given;
-            let piece = place.supply.rate().filter(|_| is_late).map_or(0, |rate| rate.every.as_ns());
-            let window = window(((*mark).max(*due).saturating_mul(5) / 4).max(piece.saturating_mul(3)));
+            let piece =
+                place.supply.rate().filter(|_| is_late).map_or(0, |rate| rate.every.as_ns());
+            let window =
+                window(((*mark).max(*due).saturating_mul(5) / 4).max(piece.saturating_mul(3)));
             for curve in &place.above {
                 jumps(&mut at, -i128::from(curve.jitter.as_ns()), curve.period.as_ns(), window);
             }
@@ -327,7 +344,8 @@ fn steps(mut at: Vec<u64>, mark: u64, ask: impl Fn(u64) -> u64) -> Vec<(Span, Wo
     demand
 }
 
-/// Where a supply bends, found by halving: what grows by nothing, or by all of the time, is straight.
+/// Where a supply bends, found by halving: what grows by nothing, or by all of the time, is
+/// straight.
 fn corners(supply: &impl Supply, window: u64) -> Vec<(Span, Work)> {
     let value = |at: u64| supply.least(Span::from_ns(at)).as_ns();
     let mut out = Vec::from([(0, value(0))]);

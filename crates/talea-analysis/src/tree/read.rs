@@ -15,10 +15,12 @@ pub(super) struct Leaf {
     pub(super) reach: Reach,
 }
 
-/// Which worst cases a source can bring about: jobs as close as can be, each at its worst cost, from an instant on that suits.
+/// Which worst cases a source can bring about: jobs as close as can be, each at its worst cost,
+/// from an instant on that suits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reach {
-    /// From any instant on, at some time: sporadic jobs that may come late drift through all of them.
+    /// From any instant on, at some time: sporadic jobs that may come late drift through all of
+    /// them.
     Any,
     /// From one that is given in each period, the first being seen as late as can be.
     Fixed {
@@ -32,13 +34,21 @@ pub(super) enum Reach {
 }
 
 /// The leaf at `node`.
-pub(super) fn leaf(tree: &Tree, node: NodeId, spec: &TaskSpec, source: &Source) -> Result<Leaf, NoTest> {
+pub(super) fn leaf(
+    tree: &Tree,
+    node: NodeId,
+    spec: &TaskSpec,
+    source: &Source,
+) -> Result<Leaf, NoTest> {
     let no = |reason| NoTest { node, reason };
-    // First what stops everybody: whoever waits for one lends his urgency to others, wherever they are.
+    // First what stops everybody: whoever waits for one lends his urgency to others, wherever they
+    // are.
     if spec.versions.iter().any(|version| !version.accelerators.is_empty()) {
         return Err(no(Reason::Accelerators));
     }
-    if spec.inherits || tree.channels.iter().any(|channel| channel.from == node || channel.to == node) {
+    if spec.inherits
+        || tree.channels.iter().any(|channel| channel.from == node || channel.to == node)
+    {
         return Err(no(Reason::Graph));
     }
     if source.is_endless() {
@@ -75,7 +85,10 @@ pub(super) fn leaf(tree: &Tree, node: NodeId, spec: &TaskSpec, source: &Source) 
     let task = mutate!(
         "tree-jitter",
         Sporadic { jitter, ..Sporadic::new(cost, period, spec.deadline) },
-        Sporadic { jitter: Span::from_ns(jitter.as_ns() / 8), ..Sporadic::new(cost, period, spec.deadline) }
+        Sporadic {
+            jitter: Span::from_ns(jitter.as_ns() / 8),
+            ..Sporadic::new(cost, period, spec.deadline)
+        }
     );
     let reach = if spec.enforced || !reaches_most(&source.cost) {
         Reach::None
@@ -83,9 +96,9 @@ pub(super) fn leaf(tree: &Tree, node: NodeId, spec: &TaskSpec, source: &Source) 
         match source.arrivals {
             Arrivals::Sporadic { slack, .. } if !slack.is_zero() => Reach::Any,
             Arrivals::Sporadic { offset, .. } => Reach::Fixed { first: offset, jitter },
-            Arrivals::Periodic { offset, .. } => {
-                offset.checked_add(jitter).map_or(Reach::None, |first| Reach::Fixed { first, jitter })
-            }
+            Arrivals::Periodic { offset, .. } => offset
+                .checked_add(jitter)
+                .map_or(Reach::None, |first| Reach::Fixed { first, jitter }),
             Arrivals::List(_) | Arrivals::Seen(_) => Reach::None,
         }
     };
@@ -101,7 +114,8 @@ fn reaches_most(cost: &Cost) -> bool {
             Cost::Constant(most) | Cost::Uniform { max: most, .. } => !most.is_zero(),
             Cost::Pair { high, share, .. } => *share > 0 && !high.is_zero(),
             Cost::List(list) => list.iter().all(|one| *one == cost.most() && !one.is_zero()),
-            Cost::Versions(costs) => costs.iter().all(|one| one.most() == cost.most() && reaches_most(one)),
+            Cost::Versions(costs) =>
+                costs.iter().all(|one| one.most() == cost.most() && reaches_most(one)),
             Cost::Marked { of, .. } => reaches_most(of),
         },
         match cost {
@@ -109,7 +123,8 @@ fn reaches_most(cost: &Cost) -> bool {
             Cost::Constant(most) | Cost::Uniform { max: most, .. } => !most.is_zero(),
             Cost::Pair { high, .. } => !high.is_zero(),
             Cost::List(list) => list.iter().all(|one| *one == cost.most() && !one.is_zero()),
-            Cost::Versions(costs) => costs.iter().all(|one| one.most() == cost.most() && reaches_most(one)),
+            Cost::Versions(costs) =>
+                costs.iter().all(|one| one.most() == cost.most() && reaches_most(one)),
             Cost::Marked { of, .. } => reaches_most(of),
         }
     )

@@ -17,9 +17,10 @@ use talea_core::workload::{Act, Cost, Mark, Source};
 pub(super) struct Blocking {
     /// The B of every task that can be blocked.
     pub(super) terms: BTreeMap<NodeId, Work>,
-    /// Those that may find out only when they run that somebody holds what they want. A ceiling equals the key of the most urgent
-    /// user, and a floor that of one who arrives as it is fixed: where equals are ordered by number, he may come first, runs
-    /// up to where he locks, and waits. Once for each job, for then the holder goes on until he gives it back.
+    /// Those that may find out only when they run that somebody holds what they want. A ceiling
+    /// equals the key of the most urgent user, and a floor that of one who arrives as it is fixed:
+    /// where equals are ordered by number, he may come first, runs up to where he locks, and waits.
+    /// Once for each job, for then the holder goes on until he gives it back.
     pub(super) late: Vec<NodeId>,
 }
 
@@ -36,8 +37,8 @@ pub(super) fn blocking(walk: &Walk<'_>, sources: &[Source]) -> Result<Blocking, 
     };
     let order = Order::of(&root.policy);
     let is_edf = matches!(root.policy, Policy::Edf);
-    // Who suspends itself while it holds something, or comes whenever it likes, is in everybody's way; under fixed priorities who holds
-    // nothing is in that of those below him only.
+    // Who suspends itself while it holds something, or comes whenever it likes, is in everybody's
+    // way; under fixed priorities who holds nothing is in that of those below him only.
     let in_the_way = |task: &&NodeId| is_edf || users.iter().any(|(user, _)| user == *task);
     if let Some(no) = tasks.iter().filter(in_the_way).find_map(|&task| walk.leaf(task).err()) {
         return Err(no);
@@ -81,13 +82,18 @@ pub(super) fn blocking(walk: &Walk<'_>, sources: &[Source]) -> Result<Blocking, 
             inherits |= sections_of(walk, (node, rank), marks, is_edf, &mut sections)?;
         }
     }
-    let touching = sections.iter().find(|section| section.touches).map(|section| ranked[section.task].1);
-    // Somebody more urgent comes in as the floor is moved, and waits for the next section: that is one wait more than these terms know.
-    if let (true, Some(node)) = mutate!("tree-floor", (is_edf, touching), (is_edf && inherits, touching)) {
+    let touching =
+        sections.iter().find(|section| section.touches).map(|section| ranked[section.task].1);
+    // Somebody more urgent comes in as the floor is moved, and waits for the next section: that is
+    // one wait more than these terms know.
+    if let (true, Some(node)) =
+        mutate!("tree-floor", (is_edf, touching), (is_edf && inherits, touching))
+    {
         return Err(no(node));
     }
     let queues = order.is_some_and(Order::is_fifo);
-    // Each wait for a holder is two orders more, and how often the more urgent wait for each other no test here knows.
+    // Each wait for a holder is two orders more, and how often the more urgent wait for each other
+    // no test here knows.
     if walk.pays_orders()
         && (mutate!("tree-inheritance-orders", inherits, inherits && is_edf)
             || (touching.is_some() && !queues))
@@ -108,7 +114,9 @@ pub(super) fn blocking(walk: &Walk<'_>, sources: &[Source]) -> Result<Blocking, 
         .map(|&(task, _)| task)
         .collect();
     Ok(Blocking {
-        terms: with.filter(|(_, term)| mutate!("tree-resources", !term.is_zero(), term.is_zero())).collect(),
+        terms: with
+            .filter(|(_, term)| mutate!("tree-resources", !term.is_zero(), term.is_zero()))
+            .collect(),
         late,
     })
 }

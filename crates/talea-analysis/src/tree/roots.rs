@@ -20,25 +20,42 @@ pub struct Roots<'a> {
     pub overheads: Overheads,
     /// When nothing progresses: no test is known where there are any.
     pub holes: &'a [Hole],
-    /// What its CPU loses at most, whenever it likes and in as many pieces, from when there is something to do until nothing is left.
+    /// What its CPU loses at most, whenever it likes and in as many pieces, from when there is
+    /// something to do until nothing is left.
     pub lost: Span,
-    /// How many steps the search for one bound may take, each of which looks at one thing that is above: about a nanosecond.
+    /// How many steps the search for one bound may take, each of which looks at one thing that is
+    /// above: about a nanosecond.
     pub steps: u64,
 }
 
 impl<'a> Roots<'a> {
     /// Without overheads, holes and losses, with a generous limit.
     pub fn new(tree: &'a Tree, sources: &'a [Source]) -> Roots<'a> {
-        Roots { tree, sources, overheads: Overheads::default(), holes: &[], lost: Span::ZERO, steps: 1 << 21 }
+        Roots {
+            tree,
+            sources,
+            overheads: Overheads::default(),
+            holes: &[],
+            lost: Span::ZERO,
+            steps: 1 << 21,
+        }
     }
 
     /// With the overheads and holes of what surrounds it.
-    pub fn within(tree: &'a Tree, sources: &'a [Source], surroundings: &'a Surroundings) -> Roots<'a> {
+    pub fn within(
+        tree: &'a Tree,
+        sources: &'a [Source],
+        surroundings: &'a Surroundings,
+    ) -> Roots<'a> {
         let Surroundings { overheads, holes, changes: _ } = surroundings;
         mutate!(
             "analyze-holes",
             Roots { overheads: *overheads, holes, ..Roots::new(tree, sources) },
-            Roots { overheads: *overheads, holes: &holes[holes.len()..], ..Roots::new(tree, sources) }
+            Roots {
+                overheads: *overheads,
+                holes: &holes[holes.len()..],
+                ..Roots::new(tree, sources)
+            }
         )
     }
 
@@ -68,10 +85,14 @@ impl<'a> Roots<'a> {
     /// Whether every deadline is proved; asks no further than the first that is not.
     pub fn are_proved(&self) -> bool {
         let mut walk = Walk::new(self);
-        walk.tasks().into_iter().map(|node| walk.answer(node)).all(|of| of.is_proved() || !of.has_deadline())
+        walk.tasks()
+            .into_iter()
+            .map(|node| walk.answer(node))
+            .all(|of| of.is_proved() || !of.has_deadline())
     }
 
-    /// What the clients of the server at `node` are supplied within any window of `window`; `Err` where it is starved or unknown.
+    /// What the clients of the server at `node` are supplied within any window of `window`; `Err`
+    /// where it is starved or unknown.
     ///
     /// # Errors
     /// [`NoTest`].
@@ -81,7 +102,8 @@ impl<'a> Roots<'a> {
         walk.supply_of(node).map(|supply| supply.without(self.lost).least(window))
     }
 
-    /// What `nodes` (tasks, servers, groups) take at most of others' time in any window in which these wait: see [`super::disturb`].
+    /// What `nodes` (tasks, servers, groups) take at most of others' time in any window in which
+    /// these wait: see [`super::disturb`].
     ///
     /// # Errors
     /// [`NoTest`] for a node of which nothing is known.

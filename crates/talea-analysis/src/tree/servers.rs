@@ -92,7 +92,8 @@ impl Walk<'_> {
             if place.level.is_some() {
                 return Err(no(Reason::SoftCbs));
             }
-            // Where nobody looks at deadlines it postpones them instead of waiting: its clients have no less.
+            // Where nobody looks at deadlines it postpones them instead of waiting: its clients
+            // have no less.
             of.kind = Kind::HardCbs;
         }
         if place.blocking > 0 {
@@ -104,8 +105,11 @@ impl Walk<'_> {
             let mut above = place.above.clone();
             self.collect_others(node, &place, &mut above)?;
             let level = Leftover::new(&place.supply, &above, self.rounds(above.len()));
-            let all = [above.as_slice(), &[Curve { cost: of.budget, period: of.period, jitter: Span::ZERO }]]
-                .concat();
+            let all = [
+                above.as_slice(),
+                &[Curve { cost: of.budget, period: of.period, jitter: Span::ZERO }],
+            ]
+            .concat();
             if !is_overload(&all, &place.supply)
                 && let Some(last) = level.time_for(of.budget)
             {
@@ -127,7 +131,8 @@ impl Walk<'_> {
         );
         let within = within.ok_or(no(Reason::Starved))?;
         Ok(match place.supply.lost_by_cpu() {
-            // Served in time whatever is lost: the loss itself is its clients' (head comment of [`super`]).
+            // Served in time whatever is lost: the loss itself is its clients' (head comment of
+            // [`super`]).
             Some(_) => {
                 let rounds = self.rounds(place.above.len());
                 Supplied::Inside { of, above: place.above, rounds }

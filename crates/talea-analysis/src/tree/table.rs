@@ -1,16 +1,20 @@
 //! Tasks of an off-line table: each by itself, in its own entries.
 //!
-//! A job runs in its task's entries and nowhere else, so that tasks of a table do not delay each other, but where one waits for
-//! another's tokens (docs/model.md, section 9; YASMIN, section 3.4). A task whose jobs come at known times (periodic, by the
-//! entries themselves, or when those have ended that it waits for) is walked through, job by job, each as late as it may come and
-//! at its worst cost, until a hyperperiod of its period and the table repeats the one before. Of others, which come when they
-//! come, the entries are a supply ([`crate::supply::Table`]) with nobody above.
+//! A job runs in its task's entries and nowhere else, so that tasks of a table do not delay each
+//! other, but where one waits for another's tokens (docs/model.md, section 9; YASMIN, section 3.4).
+//! A task whose jobs come at known times (periodic, by the entries themselves, or when those have
+//! ended that it waits for) is walked through, job by job, each as late as it may come and at its
+//! worst cost, until a hyperperiod of its period and the table repeats the one before. Of others,
+//! which come when they come, the entries are a supply ([`crate::supply::Table`]) with nobody
+//! above.
 //!
-//! That worst is the worst: a queue that is served in order at fixed times ends later, if anything, when a job comes later or
-//! costs more. The version of a job is that of the entry in which it begins; of every entry between the earliest that it may come
-//! and the latest that it begins the most costly one is reckoned with.
+//! That worst is the worst: a queue that is served in order at fixed times ends later, if anything,
+//! when a job comes later or costs more. The version of a job is that of the entry in which it
+//! begins; of every entry between the earliest that it may come and the latest that it begins the
+//! most costly one is reckoned with.
 //!
-//! Assumptions: 1. the root is the table, preemptive, without overheads; 2. as [`super`]; 3. channels move one token for one job.
+//! Assumptions: 1. the root is the table, preemptive, without overheads; 2. as [`super`]; 3.
+//! channels move one token for one job.
 
 use super::answer::{NoTest, Reason};
 use super::read::marks;
@@ -45,8 +49,12 @@ pub const CARD: Card = Card {
 /// Hyperperiods that are walked through at most.
 const ROUNDS: u64 = 6;
 
-/// A bound for every task, counted from the arrival of its job, or of its graph's; nothing if the root is no table that is known.
-pub(super) fn bounds(walk: &Walk<'_>, sources: &[Source]) -> Option<BTreeMap<NodeId, Result<Span, NoTest>>> {
+/// A bound for every task, counted from the arrival of its job, or of its graph's; nothing if the
+/// root is no table that is known.
+pub(super) fn bounds(
+    walk: &Walk<'_>,
+    sources: &[Source],
+) -> Option<BTreeMap<NodeId, Result<Span, NoTest>>> {
     let Body::Scheduler(SchedulerSpec {
         policy: Policy::Table { hyperperiod, entries },
         preemptive: true,
@@ -189,8 +197,11 @@ impl<'a> Table<'a> {
             }
             Arrivals::List(times) if times.is_empty() && inputs.is_empty() && activates => {
                 let own = self.own(owner);
-                let starts: Vec<u64> =
-                    own.iter().filter(|entry| entry.activates).map(|entry| entry.start.as_ns()).collect();
+                let starts: Vec<u64> = own
+                    .iter()
+                    .filter(|entry| entry.activates)
+                    .map(|entry| entry.start.as_ns())
+                    .collect();
                 let jobs = (0..ROUNDS).flat_map(|round| {
                     starts.iter().map(move |start| {
                         let at = round.checked_mul(table)?.checked_add(*start)?;
@@ -205,7 +216,8 @@ impl<'a> Table<'a> {
                 if period == 0 {
                     return Err(Reason::Arrivals);
                 }
-                let every = (table / gcd(table, period)).checked_mul(period).ok_or(Reason::Limit)?;
+                let every =
+                    (table / gcd(table, period)).checked_mul(period).ok_or(Reason::Limit)?;
                 let count = every / period;
                 if count.saturating_mul(ROUNDS) > self.walk.rounds(0) {
                     return Err(Reason::Limit);
@@ -224,7 +236,8 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// The same jobs with the times at which they end for those at which they come, until they repeat.
+    /// The same jobs with the times at which they end for those at which they come, until they
+    /// repeat.
     fn serve(&self, node: NodeId, mut course: Course) -> Result<Course, Reason> {
         let owner = self.owners[&node];
         let own = self.own(owner);
@@ -263,8 +276,8 @@ impl<'a> Table<'a> {
             }
             job.latest = free;
         }
-        // If the last two rounds are alike, so are all that follow. Whoever was idle in a round is as late in the next one; whoever
-        // never is gets later by what is too much.
+        // If the last two rounds are alike, so are all that follow. Whoever was idle in a round is
+        // as late in the next one; whoever never is gets later by what is too much.
         let last = course.jobs.len() - course.count;
         let mut both = course.jobs[last..].iter().zip(&course.jobs[last - course.count..]);
         let grows = both.any(|(job, before)| job.latest - before.latest > course.every);
@@ -286,7 +299,11 @@ fn piece(own: &[TableEntry], hyperperiod: Span, from: u64) -> Result<Piece, Reas
     let (round, entry) = own.get(at).map_or((round + 1, &own[0]), |entry| (round, entry));
     let begun = round.checked_mul(hyperperiod.as_ns()).ok_or(Reason::Limit)?;
     let in_time = |at: Span| begun.checked_add(at.as_ns()).ok_or(Reason::Limit);
-    Ok(Piece { start: in_time(entry.start)?.max(from), end: in_time(entry.end)?, version: entry.version })
+    Ok(Piece {
+        start: in_time(entry.start)?.max(from),
+        end: in_time(entry.end)?,
+        version: entry.version,
+    })
 }
 
 /// At least one: whoever has no work is ordered to run all the same.

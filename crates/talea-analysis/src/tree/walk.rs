@@ -27,8 +27,8 @@ pub(super) struct Place {
     pub(super) blocking: u64,
     /// The scheduler whose deadlines order the rest; with `true` by arrival only.
     pub(super) level: Option<(NodeId, bool)>,
-    /// Nothing but tasks that compete as such on a CPU of their own, so that only what their sources can do decides whether a bound
-    /// is exact: those that are above.
+    /// Nothing but tasks that compete as such on a CPU of their own, so that only what their
+    /// sources can do decides whether a bound is exact: those that are above.
     pub(super) alone: Option<Vec<NodeId>>,
     /// The same below a root that does not preempt.
     pub(super) held: Option<Held>,
@@ -95,8 +95,9 @@ impl<'a> Walk<'a> {
                 leaves.insert(id, leaf);
             }
         }
-        // Who is above a task of which nothing is known need not care, unless that one holds a CPU or an accelerator against him,
-        // or is a matter of overheads. (Resources: where they are read.)
+        // Who is above a task of which nothing is known need not care, unless that one holds a CPU
+        // or an accelerator against him, or is a matter of overheads. (Resources: where they are
+        // read.)
         let pays = of.overheads != Overheads::default();
         let waits = any_scheduler(tree, |spec| !spec.preemptive).is_some();
         let unknown = |leaf: &Result<Leaf, NoTest>| {
@@ -110,14 +111,17 @@ impl<'a> Walk<'a> {
         if let Some(no) = leaves.values().find_map(unknown) {
             all = Some(no);
         }
-        if let Some(node) = any_scheduler(tree, |spec| matches!(spec.policy, Policy::Table { .. })) {
+        if let Some(node) = any_scheduler(tree, |spec| matches!(spec.policy, Policy::Table { .. }))
+        {
             all = Some(NoTest { node, reason: Reason::OfflineTable });
         }
         // What one CPU loses is missing from its supply; of several nobody has looked at it.
         let loses = !of.lost.is_zero();
         mutate!(
             "tree-lost-cpus",
-            if mutate!("tree-holes", !of.holes.is_empty(), of.holes.len() > 1) || (loses && tree.cpus > 1) {
+            if mutate!("tree-holes", !of.holes.is_empty(), of.holes.len() > 1)
+                || (loses && tree.cpus > 1)
+            {
                 all = Some(NoTest { node: Tree::ROOT, reason: Reason::Holes });
             },
             if !of.holes.is_empty() {
@@ -138,16 +142,24 @@ impl<'a> Walk<'a> {
             levels: BTreeMap::new(),
             bounds: BTreeMap::new(),
             kinds: BTreeMap::new(),
-            deadlines: tree.of_roots().into_iter().map(|(node, of)| (node, of.relative_deadline)).collect(),
+            deadlines: tree
+                .of_roots()
+                .into_iter()
+                .map(|(node, of)| (node, of.relative_deadline))
+                .collect(),
             special: BTreeMap::new(),
             special_card: &super::table::CARD,
         };
         if of.holes.is_empty() && !pays {
-            let table = super::table::bounds(&walk, of.sources).map(|bounds| (bounds, &super::table::CARD));
-            let graph =
-                || super::graph::bounds(&walk, of.sources).map(|bounds| (bounds, &multi::graham::CARD));
+            let table =
+                super::table::bounds(&walk, of.sources).map(|bounds| (bounds, &super::table::CARD));
+            let graph = || {
+                super::graph::bounds(&walk, of.sources).map(|bounds| (bounds, &multi::graham::CARD))
+            };
             match table.or_else(graph) {
-                Some(_) if loses => walk.all = Some(NoTest { node: Tree::ROOT, reason: Reason::Holes }),
+                Some(_) if loses => {
+                    walk.all = Some(NoTest { node: Tree::ROOT, reason: Reason::Holes })
+                }
                 Some(found) => (walk.special, walk.special_card) = found,
                 None => {}
             }
@@ -159,7 +171,8 @@ impl<'a> Walk<'a> {
                 // Two orders more: to the holder, and back.
                 for node in blocking.late {
                     if let Some(Ok(leaf)) = walk.leaves.get_mut(&node) {
-                        leaf.task.cost = Work::from_ns(leaf.task.cost.as_ns().saturating_add(2 * walk.order));
+                        leaf.task.cost =
+                            Work::from_ns(leaf.task.cost.as_ns().saturating_add(2 * walk.order));
                     }
                 }
             }
@@ -185,7 +198,13 @@ impl<'a> Walk<'a> {
         };
         let deadline = self.deadlines.get(&node).copied().unwrap_or(own);
         if let Some(bound) = self.special.remove(&node) {
-            return Answer { node, deadline, bound, kind: Kind::Sufficient, test: self.special_card };
+            return Answer {
+                node,
+                deadline,
+                bound,
+                kind: Kind::Sufficient,
+                test: self.special_card,
+            };
         }
         let bound = self.bound(node);
         let (kind, test) = self.kind(node);
@@ -222,8 +241,9 @@ impl<'a> Walk<'a> {
         self.kinds.get(&node).copied().unwrap_or((Kind::Sufficient, other))
     }
 
-    /// What a test is here that is exact if its worst case happens: all of `tasks` may start together at their worst, and `who`,
-    /// where it is one of those that may come whenever they like, at any distance from the others.
+    /// What a test is here that is exact if its worst case happens: all of `tasks` may start
+    /// together at their worst, and `who`, where it is one of those that may come whenever they
+    /// like, at any distance from the others.
     pub(super) fn kind_of(&self, tasks: &[NodeId]) -> Kind {
         let mut together = None;
         for task in tasks {
@@ -231,14 +251,18 @@ impl<'a> Walk<'a> {
                 "tree-exact-sources",
                 match self.leaves[task].as_ref().map(|leaf| leaf.reach) {
                     Ok(Reach::Any) => {}
-                    Ok(fixed @ Reach::Fixed { .. }) if together.is_none_or(|first| first == fixed) => {
+                    Ok(fixed @ Reach::Fixed { .. })
+                        if together.is_none_or(|first| first == fixed) =>
+                    {
                         together = Some(fixed);
                     }
                     _ => return Kind::Sufficient,
                 },
                 match self.leaves[task].as_ref().map(|leaf| leaf.reach) {
                     Ok(Reach::Any) => {}
-                    Ok(fixed @ Reach::Fixed { .. }) if together.is_none_or(|first| first == fixed) => {
+                    Ok(fixed @ Reach::Fixed { .. })
+                        if together.is_none_or(|first| first == fixed) =>
+                    {
                         together = Some(fixed);
                     }
                     _ => {}
@@ -282,8 +306,10 @@ impl<'a> Walk<'a> {
         }
         let task = Sporadic { blocking: Work::from_ns(place.blocking), ..self.leaf(node)?.task };
         if let Some(above) = &place.alone {
-            self.kinds
-                .insert(node, (self.kind_of(&[above.as_slice(), &[node]].concat()), &uni::fp_response::CARD));
+            self.kinds.insert(
+                node,
+                (self.kind_of(&[above.as_slice(), &[node]].concat()), &uni::fp_response::CARD),
+            );
         }
         self.response(node, &task, &place)
     }
@@ -294,13 +320,19 @@ impl<'a> Walk<'a> {
     }
 
     /// A bound that was found together with others.
-    pub(super) fn found(&mut self, node: NodeId, bound: Result<Span, NoTest>, of: (Kind, &'static Card)) {
+    pub(super) fn found(
+        &mut self,
+        node: NodeId,
+        bound: Result<Span, NoTest>,
+        of: (Kind, &'static Card),
+    ) {
         self.bounds.insert(node, Some(bound));
         self.kinds.insert(node, of);
     }
 
-    /// The longest response of a task below a root that does not preempt, by the test for that, and what it is: exact where all
-    /// that is above may come just after the longest of the others has begun. `None` beyond the limit.
+    /// The longest response of a task below a root that does not preempt, by the test for that, and
+    /// what it is: exact where all that is above may come just after the longest of the others has
+    /// begun. `None` beyond the limit.
     #[allow(clippy::type_complexity, reason = "a bound with its kind, or neither")]
     fn held_response(
         &self,
@@ -308,9 +340,12 @@ impl<'a> Walk<'a> {
         held: &Held,
     ) -> Result<Option<(Result<Span, NoTest>, Kind)>, NoTest> {
         let nodes = [held.above.as_slice(), &[node]].concat();
-        let tasks =
-            nodes.iter().map(|&node| Ok(self.leaf(node)?.task)).collect::<Result<Vec<_>, NoTest>>()?;
-        let below = held.below.iter().map(|&node| self.leaf(node)).collect::<Result<Vec<_>, NoTest>>()?;
+        let tasks = nodes
+            .iter()
+            .map(|&node| Ok(self.leaf(node)?.task))
+            .collect::<Result<Vec<_>, NoTest>>()?;
+        let below =
+            held.below.iter().map(|&node| self.leaf(node)).collect::<Result<Vec<_>, NoTest>>()?;
         let longest = mutate!(
             "tree-begun",
             below.iter().map(|leaf| leaf.task.cost).max(),
@@ -322,13 +357,14 @@ impl<'a> Walk<'a> {
         } else if longest <= Work::from_ns(1) {
             self.kind_of(&nodes)
         } else {
-            let is_any = |node: &NodeId| self.leaf(*node).is_ok_and(|leaf| leaf.reach == Reach::Any);
+            let is_any =
+                |node: &NodeId| self.leaf(*node).is_ok_and(|leaf| leaf.reach == Reach::Any);
             let blocks = |leaf: &Leaf| leaf.task.cost == longest && leaf.reach == Reach::Any;
             let is_exact = nodes.iter().all(is_any) && below.iter().any(blocks);
             if is_exact { Kind::Exact } else { Kind::Sufficient }
         };
-        // What is lost before it begins keeps it from beginning, as the longest of the others does, once; what it loses later adds no
-        // more than that.
+        // What is lost before it begins keeps it from beginning, as the longest of the others does,
+        // once; what it loses later adds no more than that.
         let longest = Work::from_ns(mutate!(
             "tree-lost-begins",
             longest.as_ns().max(1).saturating_add(self.lost.as_ns()),
@@ -342,13 +378,19 @@ impl<'a> Walk<'a> {
         })
     }
 
-    pub(super) fn response(&self, node: NodeId, task: &Sporadic, place: &Place) -> Result<Span, NoTest> {
+    pub(super) fn response(
+        &self,
+        node: NodeId,
+        task: &Sporadic,
+        place: &Place,
+    ) -> Result<Span, NoTest> {
         let mut all = place.above.clone();
         all.push(fp::curve(task));
         if is_overload(&all, &place.supply) {
             return Err(NoTest { node, reason: Reason::Overload });
         }
-        // The same on a CPU, which also knows when a busy window that does not end shows nothing new.
+        // The same on a CPU, which also knows when a busy window that does not end shows nothing
+        // new.
         if let Some(lost) = place.supply.lost_by_cpu() {
             let blocking = Work::from_ns(task.blocking.as_ns().saturating_add(lost.as_ns()));
             let task = &Sporadic { blocking, ..*task };
@@ -378,14 +420,16 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Where `who`, a task or a server, competes: from the nearest server above it, or from the root.
+    /// Where `who`, a task or a server, competes: from the nearest server above it, or from the
+    /// root.
     pub(super) fn place(&mut self, who: NodeId) -> Result<Place, NoTest> {
         let mut place = self.find_place(who)?;
         place.blocking = place.blocking.saturating_add(self.orders_under_way(&place));
         mutate!(
             "tree-lost-server",
             if !self.lost.is_zero() {
-                place.supply = place.supply.without(mutate!("tree-lost-supply", self.lost, Span::ZERO));
+                place.supply =
+                    place.supply.without(mutate!("tree-lost-supply", self.lost, Span::ZERO));
                 place.alone = None;
                 // By deadline all that may be under way is in the blocking.
                 mutate!(
@@ -417,14 +461,16 @@ impl<'a> Walk<'a> {
             }
         }
         path.reverse();
-        let supply = if self.gates(top) && top != who { self.supply_of(top)? } else { Supplied::Dedicated };
+        let supply =
+            if self.gates(top) && top != who { self.supply_of(top)? } else { Supplied::Dedicated };
         let is_alone = matches!(supply, Supplied::Dedicated);
         let mut place = Place {
             supply,
             above: self.arrivals.clone(),
             blocking: self.blocked.get(&who).map_or(0, |blocked| blocked.as_ns()),
             level: None,
-            alone: (is_alone && self.order == 0 && self.arrivals.is_empty() && !self.blocks()).then(Vec::new),
+            alone: (is_alone && self.order == 0 && self.arrivals.is_empty() && !self.blocks())
+                .then(Vec::new),
             held: None,
         };
         // Everything below is above, whatever its order: no set of it is served before the rest.
@@ -433,19 +479,22 @@ impl<'a> Walk<'a> {
         for step in path.windows(2) {
             let (at, next) = (step[0], step[1]);
             let Body::Scheduler(spec) = self.body(at) else { continue };
-            let others: Vec<NodeId> = self.kids(at).iter().copied().filter(|&kid| kid != next).collect();
+            let others: Vec<NodeId> =
+                self.kids(at).iter().copied().filter(|&kid| kid != next).collect();
             if let Some(order) = Order::of(&spec.policy).filter(|_| !whole) {
                 let shown = self.shown(order, next, who)?;
                 let from_above = floor.filter(|&(of, ..)| of == order);
                 let mut key = from_above.map_or(shown, |(_, floor, _)| shown.max(floor));
                 let mut worst = from_above.and_then(|(.., worst)| worst);
-                // Equals with larger numbers come after `next`, but perhaps before others that are above and can show the same.
+                // Equals with larger numbers come after `next`, but perhaps before others that are
+                // above and can show the same.
                 let mut wins_ties = !order.is_fifo() && worst < Some(shown);
                 for &other in others.iter().filter(|&&other| other > next) {
                     let range = self.range(order, other)?;
                     wins_ties &= range.is_none_or(|(most, least)| most >= shown || least < shown);
                 }
-                // Whoever is above must in turn be served before all that is not: also those who are above further down.
+                // Whoever is above must in turn be served before all that is not: also those who
+                // are above further down.
                 let beside = [others.as_slice(), &self.beside(order, next, who)].concat();
                 while let Some(least) = self.least_above(order, &beside, key)? {
                     worst = worst.max(Some(least));
@@ -458,7 +507,9 @@ impl<'a> Walk<'a> {
                     let strictly = wins_ties && other > next && key == shown;
                     // Equals in a queue wait for each other or not.
                     let is_tie = order.is_fifo()
-                        && self.range(order, other)?.is_some_and(|(most, least)| most <= key && key <= least);
+                        && self
+                            .range(order, other)?
+                            .is_some_and(|(most, least)| most <= key && key <= least);
                     let before = place.above.len();
                     self.collect(order, other, (key, strictly), &mut place.above)?;
                     if !matches!(self.body(other), Body::Task(_)) || is_tie {
@@ -479,7 +530,8 @@ impl<'a> Walk<'a> {
                 }
                 if !spec.preemptive {
                     place.held = place.alone.take().map(|above| {
-                        let below = others.iter().copied().filter(|other| !above.contains(other)).collect();
+                        let below =
+                            others.iter().copied().filter(|other| !above.contains(other)).collect();
                         Held { above, below }
                     });
                     self.forbid_servers(at)?;
@@ -507,13 +559,17 @@ impl<'a> Walk<'a> {
                         && !self.passes(order, next)
                     {
                         floor = None;
-                        whole |= next != who && worst >= self.range(order, next)?.map(|(most, _)| most);
+                        whole |=
+                            next != who && worst >= self.range(order, next)?.map(|(most, _)| most);
                     }
                     if *lending && !place.above.is_empty() {
-                        // Where somebody above has time lent to others before him, it is missing later.
+                        // Where somebody above has time lent to others before him, it is missing
+                        // later.
                         for other in others {
                             let takes = self.by_responses(other);
-                            place.above.extend(takes.ok_or(NoTest { node: at, reason: Reason::Lending })?);
+                            place
+                                .above
+                                .extend(takes.ok_or(NoTest { node: at, reason: Reason::Lending })?);
                         }
                     }
                 }
@@ -584,7 +640,8 @@ impl<'a> Walk<'a> {
         next == who && self.kids(at).iter().all(|&kid| matches!(self.body(kid), Body::Task(_)))
     }
 
-    /// All that competes by deadline in the level of `at`: tasks and servers; `None` if there is anything else.
+    /// All that competes by deadline in the level of `at`: tasks and servers; `None` if there is
+    /// anything else.
     pub(super) fn entities(&self, at: NodeId) -> Option<Vec<NodeId>> {
         let mut found = Vec::new();
         for &kid in self.kids(at) {
@@ -616,9 +673,9 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Whether the slots of `table` begin and end when they should. Below a scheduler that does not preempt somebody else can begin
-    /// just before any of them, again and again, for whoever waits for his slot is no reason not to; and who begins in one goes
-    /// on beyond it.
+    /// Whether the slots of `table` begin and end when they should. Below a scheduler that does not
+    /// preempt somebody else can begin just before any of them, again and again, for whoever waits
+    /// for his slot is no reason not to; and who begins in one goes on beyond it.
     pub(super) fn is_held_to_slots(&self, table: NodeId) -> Result<(), NoTest> {
         let does_not = matches!(self.body(table), Body::Scheduler(spec) if !spec.preemptive);
         mutate!(
@@ -638,8 +695,8 @@ impl<'a> Walk<'a> {
         self.tree.above(node).any(|(_, spec)| !spec.preemptive)
     }
 
-    /// What may be under way among `nodes` and not to be interrupted. Of a group, one job of each of its tasks: one interrupts
-    /// the other, and only a completion is an occasion to choose anew.
+    /// What may be under way among `nodes` and not to be interrupted. Of a group, one job of each
+    /// of its tasks: one interrupts the other, and only a completion is an occasion to choose anew.
     fn longest_below(&self, nodes: &[NodeId]) -> Result<u64, NoTest> {
         let mut longest = 0u64;
         for &node in nodes {
@@ -656,14 +713,15 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Whether a server with a hard budget stands above: whatever its clients do, others lose no more than that, and only those
-/// inside ask when they come.
+/// Whether a server with a hard budget stands above: whatever its clients do, others lose no more
+/// than that, and only those inside ask when they come.
 fn is_held(tree: &Tree, task: NodeId) -> bool {
     tree.above(task)
         .any(|(_, spec)| spec.reservation.as_ref().is_some_and(|of| Curve::of_server(of).is_some()))
 }
 
-/// Whether a server may keep its clients waiting. A soft CBS does for its first period, and after a wake-up between D and T.
+/// Whether a server may keep its clients waiting. A soft CBS does for its first period, and after a
+/// wake-up between D and T.
 pub(super) fn waits(of: &Reservation) -> bool {
     of.kind != ServerKind::SoftCbs || !of.offset.is_zero() || of.relative_deadline() < of.period
 }
@@ -671,7 +729,8 @@ pub(super) fn waits(of: &Reservation) -> bool {
 /// Whether `curves` surely ask for more than `supply` has in the long run.
 pub(super) fn is_overload(curves: &[Curve], supply: &impl Supply) -> bool {
     let Some(rate) = supply.rate() else { return false };
-    let down = |work: Work, every: Span| (u128::from(work.as_ns()) << 63) / u128::from(every.as_ns());
+    let down =
+        |work: Work, every: Span| (u128::from(work.as_ns()) << 63) / u128::from(every.as_ns());
     let asked: u128 = curves.iter().map(|curve| down(curve.cost, curve.period)).sum();
     asked > down(rate.work, rate.every) + 1
 }

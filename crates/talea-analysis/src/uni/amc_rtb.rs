@@ -1,18 +1,20 @@
 //! Adaptive mixed criticality, AMC-rtb.
 //!
-//! S. K. Baruah, A. Burns and R. I. Davis, "Response-time analysis for mixed criticality systems", RTSS 2011, section on AMC-rtb: a
-//! job of high criticality that has run for its C(LO) and has not ended switches the system over; from then on jobs of low
-//! criticality are given up, and no more of them come.
+//! S. K. Baruah, A. Burns and R. I. Davis, "Response-time analysis for mixed criticality systems",
+//! RTSS 2011, section on AMC-rtb: a job of high criticality that has run for its C(LO) and has not
+//! ended switches the system over; from then on jobs of low criticality are given up, and no more
+//! of them come.
 //!
-//! > R(LO) = C(LO) + Σ ⌈R(LO)/T_j⌉·C_j(LO) over all more urgent j, for every task
-//! > R(HI) = C(HI) + Σ_{j high} ⌈R(HI)/T_j⌉·C_j(HI) + Σ_{j low} ⌈R(LO)/T_j⌉·C_j(LO), for those of high criticality
+//! > R(LO) = C(LO) + Σ ⌈R(LO)/T_j⌉·C_j(LO) over all more urgent j, for every task > R(HI) = C(HI) +
+//! Σ_{j high} ⌈R(HI)/T_j⌉·C_j(HI) + Σ_{j low} ⌈R(LO)/T_j⌉·C_j(LO), for those of high criticality
 //!
-//! Assumptions: 1. 1 ≤ C(LO) ≤ C(HI), T ≥ 1, all integers; 2. one CPU, preemptive, no overheads; 3. distinct fixed priorities, the
-//! tasks given in their order, most urgent first; 4. sporadic arrivals at least T apart; 5. D ≤ T; 6. no jitter, no blocking; 7. the
-//! switch takes no time.
+//! Assumptions: 1. 1 ≤ C(LO) ≤ C(HI), T ≥ 1, all integers; 2. one CPU, preemptive, no overheads; 3.
+//! distinct fixed priorities, the tasks given in their order, most urgent first; 4. sporadic
+//! arrivals at least T apart; 5. D ≤ T; 6. no jitter, no blocking; 7. the switch takes no time.
 //!
-//! *Sufficient*: the worst moment of the switch is not looked for (AMC-max would). What it refuses for R(LO) > D is refuted: then
-//! a deadline is missed without any switch. Compatible with Audsley's algorithm. Sustainable in C, T and D.
+//! *Sufficient*: the worst moment of the switch is not looked for (AMC-max would). What it refuses
+//! for R(LO) > D is refuted: then a deadline is missed without any switch. Compatible with
+//! Audsley's algorithm. Sustainable in C, T and D.
 
 use super::fp_response;
 use super::rows::{HORIZON, Row, Scratch, spend};
@@ -56,10 +58,12 @@ pub struct Response {
     pub high: Option<Span>,
 }
 
-/// The bounds of `tasks`, most urgent first, into `out`, up to the first that misses its deadline, which is given.
+/// The bounds of `tasks`, most urgent first, into `out`, up to the first that misses its deadline,
+/// which is given.
 ///
 /// # Errors
-/// [`Why::Assumption`] 1, 5 or 6, or [`Why::Limit`] outside the range of [`super`] or of the scratch's steps.
+/// [`Why::Assumption`] 1, 5 or 6, or [`Why::Limit`] outside the range of [`super`] or of the
+/// scratch's steps.
 ///
 /// # Panics
 /// If `out` has not one place for each task.
@@ -92,7 +96,8 @@ pub fn bounds(
     let (low, _, left) = scratch.parts();
     for at in 0..tasks.len() {
         let deadline = low[at].deadline;
-        // Σ over those above, of which `first` can be later than this window only where that is capped.
+        // Σ over those above, of which `first` can be later than this window only where that is
+        // capped.
         let least = |cost: u64, left: &mut u64, work: &dyn Fn(usize, u64) -> u64| {
             let mut window = cost;
             loop {
@@ -111,7 +116,8 @@ pub fn bounds(
                 window = next;
             }
         };
-        let Some(before) = least(low[at].cost, left, &|above, window| low[above].work(window - 1))? else {
+        let Some(before) = least(low[at].cost, left, &|above, window| low[above].work(window - 1))?
+        else {
             return Ok(Some(at));
         };
         let mut response = Response { low: Span::from_ns(before), high: None };
@@ -128,14 +134,16 @@ pub fn bounds(
     Ok(None)
 }
 
-/// The answer: a proof with the longer bound of each task, a miss without any switch, or that this test does not know. Allocates.
+/// The answer: a proof with the longer bound of each task, a miss without any switch, or that this
+/// test does not know. Allocates.
 pub fn verdict(tasks: &[Dual]) -> Verdict {
     let mut out = alloc::vec![None; tasks.len()];
     let mut scratch = Scratch::new();
     match bounds(tasks, &mut scratch, &mut out) {
         Err(why) => Verdict::Unknown { why },
         Ok(None) => {
-            let longer = |response: &Response| response.high.unwrap_or(response.low).max(response.low);
+            let longer =
+                |response: &Response| response.high.unwrap_or(response.low).max(response.low);
             Verdict::Proved { bounds: out.iter().flatten().map(longer).collect() }
         }
         Ok(Some(task)) => {

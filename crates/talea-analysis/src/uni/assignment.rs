@@ -1,14 +1,17 @@
 //! Who gets which fixed priority.
 //!
-//! Rate monotonic (C. L. Liu and J. W. Layland, J. ACM 20(1), 1973, theorem 2: optimal for D = T), deadline monotonic (J. Y.-T.
-//! Leung and J. Whitehead, Performance Evaluation 2(4), 1982: optimal for D ≤ T), D − J monotonic (A. Zuhily and A. Burns, Information
-//! Processing Letters 103(6), 2007: optimal for D ≤ T with jitter); all of them for preemptive tasks without blocking that can be
-//! released together. For everything else N. C. Audsley, "On priority assignment in fixed priority scheduling", Information
-//! Processing Letters 79(1), 2001: level by level from the lowest, whoever passes the test there may stay there.
+//! Rate monotonic (C. L. Liu and J. W. Layland, J. ACM 20(1), 1973, theorem 2: optimal for D = T),
+//! deadline monotonic (J. Y.-T. Leung and J. Whitehead, Performance Evaluation 2(4), 1982: optimal
+//! for D ≤ T), D − J monotonic (A. Zuhily and A. Burns, Information Processing Letters 103(6),
+//! 2007: optimal for D ≤ T with jitter); all of them for preemptive tasks without blocking that can
+//! be released together. For everything else N. C. Audsley, "On priority assignment in fixed
+//! priority scheduling", Information Processing Letters 79(1), 2001: level by level from the
+//! lowest, whoever passes the test there may stay there.
 //!
-//! Assumptions of Audsley's algorithm (R. I. Davis and A. Burns, Real-Time Systems 47(1), 2011: compatible tests): 1. what the
-//! test says of a task depends on which tasks are above and below it, not on their order; 2. a task that passes still does when
-//! some of those above move below it. Then it finds an order if there is one, with n(n + 1)/2 tests at most. Exact if the test is.
+//! Assumptions of Audsley's algorithm (R. I. Davis and A. Burns, Real-Time Systems 47(1), 2011:
+//! compatible tests): 1. what the test says of a task depends on which tasks are above and below
+//! it, not on their order; 2. a task that passes still does when some of those above move below it.
+//! Then it finds an order if there is one, with n(n + 1)/2 tests at most. Exact if the test is.
 //!
 //! Orders are lists of indices, most urgent first; equals keep the order in which they were given.
 
@@ -55,8 +58,8 @@ pub enum Assignment {
     Stuck(Vec<usize>),
 }
 
-/// Audsley's algorithm over `count` tasks: `passes(task, above, below)` says whether `task` meets its deadlines below all of
-/// `above` and above all of `below` (both in no particular order).
+/// Audsley's algorithm over `count` tasks: `passes(task, above, below)` says whether `task` meets
+/// its deadlines below all of `above` and above all of `below` (both in no particular order).
 ///
 /// # Errors
 /// Those of `passes`: then there is no answer.
@@ -89,8 +92,9 @@ pub fn audsley(
     Ok(Assignment::Found(below))
 }
 
-/// An order in which preemptive `tasks` meet their deadlines, by [`fp_response`]: any D, jitter and blocking. A task's B stays
-/// with it, whatever its priority: recompute it where it depends on who is below.
+/// An order in which preemptive `tasks` meet their deadlines, by [`fp_response`]: any D, jitter and
+/// blocking. A task's B stays with it, whatever its priority: recompute it where it depends on who
+/// is below.
 ///
 /// # Errors
 /// Those of [`fp_response::bounds`].

@@ -1,19 +1,25 @@
-//! EDF within fixed priorities: levels of a CPU, each of which orders its own tasks by deadline (PikeOS' EDF bands).
+//! EDF within fixed priorities: levels of a CPU, each of which orders its own tasks by deadline
+//! (PikeOS' EDF bands).
 //!
-//! M. González Harbour and J. C. Palencia, "Response time analysis for tasks scheduled under EDF within fixed priorities",
-//! RTSS 2003; without offsets. How the search is made fast is in `sweep.rs`, which
-//! takes the tasks of higher levels in as they are: their work in a window does not depend on any deadline.
+//! M. González Harbour and J. C. Palencia, "Response time analysis for tasks scheduled under EDF
+//! within fixed priorities", RTSS 2003; without offsets. How the search is made fast is in
+//! `sweep.rs`, which takes the tasks of higher levels in as they are: their work in a window does
+//! not depend on any deadline.
 //!
-//! Assumptions: 1. C ≥ 1, T ≥ 1, all integers; 2. one CPU, preemptive, no overheads; 3. a job of a higher level runs before
-//! any of a lower one; within a level EDF by absolute deadlines, which count from the arrival, ties in any way; 4. sporadic
-//! arrivals at least T apart, each released at most J later; 5. independent, but for blocking: the tasks of a level are held
-//! up by at most the largest B of the level once per busy period; 6. jobs of one task run in their order; a late job runs on;
-//! 7. `levels` does not fall along the list, so that the tasks come level by level, the most urgent level first.
+//! Assumptions: 1. C ≥ 1, T ≥ 1, all integers; 2. one CPU, preemptive, no overheads; 3. a job of a
+//! higher level runs before any of a lower one; within a level EDF by absolute deadlines, which
+//! count from the arrival, ties in any way; 4. sporadic arrivals at least T apart, each released at
+//! most J later; 5. independent, but for blocking: the tasks of a level are held up by at most the
+//! largest B of the level once per busy period; 6. jobs of one task run in their order; a late job
+//! runs on;
+//! 7. `levels` does not fall along the list, so that the tasks come level by level, the most urgent
+//!    level first.
 //!
-//! *Exact* without blocking: the busy period of a level begins with everything above it released together after its jitter,
-//! which is the worst case for each window at once, and within it Spuri's argument holds. *Sufficient* with it. One task in each
-//! level is fixed priorities, one level is EDF. Sustainable in C, T and D of the verdict, J and B; a bound may grow
-//! with its own D and as other D of its level shrink.
+//! *Exact* without blocking: the busy period of a level begins with everything above it released
+//! together after its jitter, which is the worst case for each window at once, and within it
+//! Spuri's argument holds. *Sufficient* with it. One task in each level is fixed priorities, one
+//! level is EDF. Sustainable in C, T and D of the verdict, J and B; a bound may grow with its own D
+//! and as other D of its level shrink.
 
 use super::edf_response::witness;
 use super::rows::{Scratch, fits};
@@ -41,12 +47,13 @@ pub const CARD: Card = Card {
     ],
 };
 
-/// The longest response times of `tasks`, level by level as `levels` says (7.), into `out`: `None` from the first level on that
-/// asks, together with those above it, for more than the CPU. Says whether every deadline is met.
+/// The longest response times of `tasks`, level by level as `levels` says (7.), into `out`: `None`
+/// from the first level on that asks, together with those above it, for more than the CPU. Says
+/// whether every deadline is met.
 ///
 /// # Errors
-/// [`Why::Assumption`] 1 or 7, or [`Why::Limit`] outside the range of [`super`] or of the scratch's steps; then `out`
-/// holds no answers.
+/// [`Why::Assumption`] 1 or 7, or [`Why::Limit`] outside the range of [`super`] or of the scratch's
+/// steps; then `out` holds no answers.
 ///
 /// # Panics
 /// If `out` and `levels` have not one place for each task.
@@ -60,16 +67,18 @@ pub fn bounds(
     out.fill(None);
     let mut all_meet = true;
     let overload = each(tasks, levels, scratch, |at, longest| {
-        let bound =
-            Bound { release: Span::from_ns(longest.release), arrival: Span::from_ns(longest.arrival) };
+        let bound = Bound {
+            release: Span::from_ns(longest.release),
+            arrival: Span::from_ns(longest.arrival),
+        };
         all_meet &= bound.meets(&tasks[at]);
         out[at] = Some(bound);
     })?;
     Ok(overload.is_none() && all_meet)
 }
 
-/// Tells `found` of every task its longest response, up to the first level that overloads the CPU: gives the last
-/// task of that.
+/// Tells `found` of every task its longest response, up to the first level that overloads the CPU:
+/// gives the last task of that.
 fn each(
     tasks: &[Sporadic],
     levels: &[u32],
@@ -90,7 +99,8 @@ fn each(
         let end = begin + levels[begin..].partition_point(|&level| level == levels[begin]);
         let (above, rest) = rows.split_at_mut(begin);
         let same = &mut rest[..end - begin];
-        utilisation = same.iter().fold(utilisation, |sum, row| sum.saturating_add(row.utilisation_up()));
+        utilisation =
+            same.iter().fold(utilisation, |sum, row| sum.saturating_add(row.utilisation_up()));
         if utilisation == u64::MAX && !fits(&tasks[..end]) {
             return Ok(Some(end - 1));
         }
@@ -105,7 +115,8 @@ fn each(
     Ok(None)
 }
 
-/// The answer with its witness: a proof with bounds from the release, a miss, or an overload. Allocates.
+/// The answer with its witness: a proof with bounds from the release, a miss, or an overload.
+/// Allocates.
 pub fn verdict(tasks: &[Sporadic], levels: &[u32]) -> Verdict {
     verdict_in(tasks, levels, &mut Scratch::new())
 }
@@ -117,7 +128,9 @@ pub fn verdict_in(tasks: &[Sporadic], levels: &[u32], scratch: &mut Scratch) -> 
     conclude(tasks, bounded, &out, |plain| {
         let mut miss: Option<(usize, Longest)> = None;
         let overload = each(plain, levels, scratch, |at, longest| {
-            if longest.arrival > tasks[at].deadline.as_ns() && miss.is_none_or(|(first, _)| at < first) {
+            if longest.arrival > tasks[at].deadline.as_ns()
+                && miss.is_none_or(|(first, _)| at < first)
+            {
                 miss = Some((at, longest));
             }
         })?;

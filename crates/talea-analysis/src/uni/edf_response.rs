@@ -1,15 +1,17 @@
 //! Response times under preemptive EDF.
 //!
-//! M. Spuri, "Analysis of deadline scheduled real-time systems", INRIA research report 2772, 1996, also with
-//! release jitter. How the search is made fast is in `sweep.rs`, with its proof.
+//! M. Spuri, "Analysis of deadline scheduled real-time systems", INRIA research report 2772, 1996,
+//! also with release jitter. How the search is made fast is in `sweep.rs`, with its proof.
 //!
-//! Assumptions: 1. C ≥ 1, T ≥ 1, all integers; 2. one CPU, preemptive, no overheads; 3. EDF by absolute deadlines, which
-//! count from the arrival; ties in any way, so adverse to the task that is looked at; 4. sporadic arrivals at least T apart,
-//! each released at most J later; 5. independent, but for blocking: each task is held up by at most the largest B of all once
-//! per busy period; 6. jobs of one task run in their order; a late job runs on.
+//! Assumptions: 1. C ≥ 1, T ≥ 1, all integers; 2. one CPU, preemptive, no overheads; 3. EDF by
+//! absolute deadlines, which count from the arrival; ties in any way, so adverse to the task that
+//! is looked at; 4. sporadic arrivals at least T apart, each released at most J later; 5.
+//! independent, but for blocking: each task is held up by at most the largest B of all once per
+//! busy period; 6. jobs of one task run in their order; a late job runs on.
 //!
-//! *Exact* without blocking, *sufficient* with it. Sustainable in C, T, J and B, and as a verdict in D as well; the bound of
-//! a task may grow with its own D and as other D shrink, for these order the jobs.
+//! *Exact* without blocking, *sufficient* with it. Sustainable in C, T, J and B, and as a verdict
+//! in D as well; the bound of a task may grow with its own D and as other D shrink, for these order
+//! the jobs.
 
 use super::rows::{Scratch, fits};
 use super::sweep::{self, Level, Longest};
@@ -37,22 +39,28 @@ pub const CARD: Card = Card {
     ],
 };
 
-/// The longest response times of `tasks`, in any order, into `out`; `None` for all of them if together they ask for more
-/// than the CPU. Says whether every deadline is met.
+/// The longest response times of `tasks`, in any order, into `out`; `None` for all of them if
+/// together they ask for more than the CPU. Says whether every deadline is met.
 ///
 /// # Errors
-/// [`Why::Assumption`] 1, or [`Why::Limit`] outside the range of [`super`] or of the scratch's steps; then `out` holds
-/// no answers.
+/// [`Why::Assumption`] 1, or [`Why::Limit`] outside the range of [`super`] or of the scratch's
+/// steps; then `out` holds no answers.
 ///
 /// # Panics
 /// If `out` has not one place for each task.
-pub fn bounds(tasks: &[Sporadic], scratch: &mut Scratch, out: &mut [Option<Bound>]) -> Result<bool, Why> {
+pub fn bounds(
+    tasks: &[Sporadic],
+    scratch: &mut Scratch,
+    out: &mut [Option<Bound>],
+) -> Result<bool, Why> {
     assert_eq!(tasks.len(), out.len(), "a place for each task");
     out.fill(None);
     let mut all_meet = true;
     let fit = each(tasks, scratch, |at, longest| {
-        let bound =
-            Bound { release: Span::from_ns(longest.release), arrival: Span::from_ns(longest.arrival) };
+        let bound = Bound {
+            release: Span::from_ns(longest.release),
+            arrival: Span::from_ns(longest.arrival),
+        };
         all_meet &= bound.meets(&tasks[at]);
         out[at] = Some(bound);
     })?;
@@ -85,7 +93,8 @@ fn each(
     Ok(true)
 }
 
-/// The answer with its witness: a proof with bounds from the release, a miss, or an overload. Allocates.
+/// The answer with its witness: a proof with bounds from the release, a miss, or an overload.
+/// Allocates.
 pub fn verdict(tasks: &[Sporadic]) -> Verdict {
     verdict_in(tasks, &mut Scratch::new())
 }
@@ -97,7 +106,9 @@ pub fn verdict_in(tasks: &[Sporadic], scratch: &mut Scratch) -> Verdict {
     conclude(tasks, bounded, &out, |plain| {
         let mut miss: Option<(usize, Longest)> = None;
         let fits = each(plain, scratch, |at, longest| {
-            if longest.arrival > tasks[at].deadline.as_ns() && miss.is_none_or(|(first, _)| at < first) {
+            if longest.arrival > tasks[at].deadline.as_ns()
+                && miss.is_none_or(|(first, _)| at < first)
+            {
                 miss = Some((at, longest));
             }
         })?;

@@ -1,24 +1,29 @@
-//! Preemptive fixed priorities where tasks share a level: `SCHED_FIFO`, first come, first served within a level.
+//! Preemptive fixed priorities where tasks share a level: `SCHED_FIFO`, first come, first served
+//! within a level.
 //!
-//! M. Joseph and P. Pandya, "Finding response times in a real-time system", The Computer Journal 29(5), 1986, for one task a
-//! level. For the tasks L of one level, with W = Σ C over L,
+//! M. Joseph and P. Pandya, "Finding response times in a real-time system", The Computer Journal
+//! 29(5), 1986, for one task a level. For the tasks L of one level, with W = Σ C over L,
 //!
 //! > w = W + Σ ⌈(w + J_j) / T_j⌉·C_j over all tasks j above, the least such w;
 //! > every deadline of the level is met if and only if w ≤ min D over L.
 //!
-//! Assumptions: 1. C ≥ 1, T ≥ 1, all integers; 2. one CPU, preemptive, no overheads; 3. levels are given most urgent first; those
-//! before the first level outrank all and are not judged; 4. sporadic arrivals at least T apart; only those that are not
-//! judged may be released later, by J at most; 5. independent, no blocking; 6. D ≤ T for whoever is judged.
+//! Assumptions: 1. C ≥ 1, T ≥ 1, all integers; 2. one CPU, preemptive, no overheads; 3. levels are
+//! given most urgent first; those before the first level outrank all and are not judged; 4.
+//! sporadic arrivals at least T apart; only those that are not judged may be released later, by J
+//! at most; 5. independent, no blocking; 6. D ≤ T for whoever is judged.
 //!
-//! *It suffices.* Let a busy interval of the level and all above begin at b. As w ≤ D ≤ T, no task of L arrives twice within
-//! [b, b + w), so that no more than w is asked for there, and it is over by b + w: whatever the order within the level, a
-//! job that arrives in it ends within w ≤ D. *It is necessary.* Let all of L arrive together with all above, after these have
-//! waited for their jitter, the task of the shortest deadline the last in the queue: it ends when all of w is done. So the test
-//! is *exact*, and w a response that really occurs. Sustainable in C, T, D and J; and so in that a level is divided in two: the
-//! upper half has less in w, and to the lower one each task of the upper half counts once within w, as before.
+//! *It suffices.* Let a busy interval of the level and all above begin at b. As w ≤ D ≤ T, no task
+//! of L arrives twice within [b, b + w), so that no more than w is asked for there, and it is over
+//! by b + w: whatever the order within the level, a job that arrives in it ends within w ≤ D. *It
+//! is necessary.* Let all of L arrive together with all above, after these have waited for their
+//! jitter, the task of the shortest deadline the last in the queue: it ends when all of w is done.
+//! So the test is *exact*, and w a response that really occurs. Sustainable in C, T, D and J; and
+//! so in that a level is divided in two: the upper half has less in w, and to the lower one each
+//! task of the upper half counts once within w, as before.
 //!
-//! A level is settled by the upper bound of Bini et al. where that is enough (see [`super::fp_response::meets`], here with W
-//! in place of C), and the search begins where [`super::fp_response`] says.
+//! A level is settled by the upper bound of Bini et al. where that is enough (see
+//! [`super::fp_response::meets`], here with W in place of C), and the search begins where
+//! [`super::fp_response`] says.
 
 use super::fp_response::demand;
 use super::rows::{HORIZON, Row, Scratch, fits, scaled_down, scaled_up, spend};
@@ -48,16 +53,18 @@ pub const CARD: Card = Card {
 pub struct Late {
     /// Which.
     pub level: usize,
-    /// How long its task of the shortest deadline can take; where that took too many steps to find, as far as they went,
-    /// which is beyond the deadline. `None` where the level and what is above ask for more than the CPU, so that it grows without
-    /// bound.
+    /// How long its task of the shortest deadline can take; where that took too many steps to find,
+    /// as far as they went, which is beyond the deadline. `None` where the level and what is above
+    /// ask for more than the CPU, so that it grows without bound.
     pub response: Option<Span>,
 }
 
-/// The first level of which a deadline can be missed: `tasks[..above]` outrank all, and level k ends before `tasks[ends[k]]`.
+/// The first level of which a deadline can be missed: `tasks[..above]` outrank all, and level k
+/// ends before `tasks[ends[k]]`.
 ///
 /// # Errors
-/// [`Why::Assumption`] 1, 4, 5 or 6, or [`Why::Limit`] outside the range of [`super`] or of the scratch's steps.
+/// [`Why::Assumption`] 1, 4, 5 or 6, or [`Why::Limit`] outside the range of [`super`] or of the
+/// scratch's steps.
 ///
 /// # Panics
 /// If the ends are out of order or beyond the tasks.
@@ -108,7 +115,8 @@ pub fn first_late(
                 Err(window) => {
                     carried.add(own);
                     let overload = carried.is_overload(&tasks[..end]);
-                    let response = (!overload).then(|| Span::from_ns(further(higher, cost, window, left)));
+                    let response =
+                        (!overload).then(|| Span::from_ns(further(higher, cost, window, left)));
                     return Ok(Some(mutate!(
                         "analysis-fp-levels-late",
                         Late { level, response },
@@ -153,7 +161,8 @@ impl Carried {
         (u128::from(cost + self.rest) << 64) <= u128::from(deadline) * u128::from(idle)
     }
 
-    /// Whether `tasks`, which are all of these, ask for more than the CPU: counted exactly where rounding leaves it open.
+    /// Whether `tasks`, which are all of these, ask for more than the CPU: counted exactly where
+    /// rounding leaves it open.
     fn is_overload(&self, tasks: &[Sporadic]) -> bool {
         self.utilisation == u64::MAX && (self.least > u128::from(u64::MAX) || !fits(tasks))
     }
@@ -181,7 +190,8 @@ fn search(
     }
 }
 
-/// Where the search for the least window gets, from a place that is not beyond it, with the steps that are left.
+/// Where the search for the least window gets, from a place that is not beyond it, with the steps
+/// that are left.
 fn further(above: &[Row], cost: u64, start: u64, left: &mut u64) -> u64 {
     let mut window = start;
     while window <= HORIZON && spend(left, above.len() + 1).is_ok() {

@@ -1,27 +1,31 @@
 //! Response times under preemptive fixed priorities.
 //!
-//! M. Joseph and P. Pandya, "Finding response times in a real-time system", The Computer Journal 29(5), 1986, and
-//! N. Audsley et al., Software Engineering Journal 8(5), 1993 (jitter, blocking) for D ≤ T; J. P. Lehoczky, "Fixed
-//! priority scheduling of periodic task sets with arbitrary deadlines", RTSS 1990, and K. Tindell, A. Burns and
-//! A. Wellings, Real-Time Systems 6(2), 1994 (jitter), for any deadline:
+//! M. Joseph and P. Pandya, "Finding response times in a real-time system", The Computer Journal
+//! 29(5), 1986, and N. Audsley et al., Software Engineering Journal 8(5), 1993 (jitter, blocking)
+//! for D ≤ T; J. P. Lehoczky, "Fixed priority scheduling of periodic task sets with arbitrary
+//! deadlines", RTSS 1990, and K. Tindell, A. Burns and A. Wellings, Real-Time Systems 6(2), 1994
+//! (jitter), for any deadline:
 //!
-//! > w(q) = (q + 1)·C + B + Σ ⌈(w(q) + J_j) / T_j⌉·C_j over all more urgent j, the least such w;
-//! > response from arrival max w(q) + J − q·T, over the jobs q = 0, 1, … of the busy window, which ends with the first
-//! > job that has w(q) + J ≤ (q + 1)·T.
+//! > w(q) = (q + 1)·C + B + Σ ⌈(w(q) + J_j) / T_j⌉·C_j over all more urgent j, the least such w; >
+//! response from arrival max w(q) + J − q·T, over the jobs q = 0, 1, … of the busy window, which
+//! ends with the first > job that has w(q) + J ≤ (q + 1)·T.
 //!
-//! Assumptions: 1. C ≥ 1, T ≥ 1, all integers; 2. one CPU, preemptive, no overheads; 3. distinct fixed priorities, the
-//! tasks given in their order, most urgent first; 4. sporadic arrivals at least T apart, each released at most J later; 5.
-//! independent, but for the blocking B once per busy window; 6. jobs of one task run in their order; a late job runs on.
+//! Assumptions: 1. C ≥ 1, T ≥ 1, all integers; 2. one CPU, preemptive, no overheads; 3. distinct
+//! fixed priorities, the tasks given in their order, most urgent first; 4. sporadic arrivals at
+//! least T apart, each released at most J later; 5. independent, but for the blocking B once per
+//! busy window; 6. jobs of one task run in their order; a late job runs on.
 //!
-//! *Exact* without blocking: everything that is released together, after having waited for its jitter, is the worst
-//! case. *Sufficient* with it, since the blocking need not come together with the rest. Sustainable in C, T, D, J and B.
+//! *Exact* without blocking: everything that is released together, after having waited for its
+//! jitter, is the worst case. *Sufficient* with it, since the blocking need not come together with
+//! the rest. Sustainable in C, T, D, J and B.
 //!
-//! *Where U = 1* of a task and those above, the window may never end (with blocking, or jitter). One hyperperiod H is
-//! enough: w(q) + H satisfies the equation of job q + H/T as ≥ for every U ≤ 1, so that w(q + H/T) ≤ w(q) + H
-//! (and the first ⌈J/T⌉ jobs, which are released together).
+//! *Where U = 1* of a task and those above, the window may never end (with blocking, or jitter).
+//! One hyperperiod H is enough: w(q) + H satisfies the equation of job q + H/T as ≥ for every U ≤
+//! 1, so that w(q + H/T) ≤ w(q) + H (and the first ⌈J/T⌉ jobs, which are released together).
 //!
-//! *Where to begin.* The least solution of task i is not below that of task i − 1 plus C_i + B_i − B_(i−1), if that
-//! is not negative: the right side of i's equation exceeds that of i − 1 by at least as much for every w ≥ 1.
+//! *Where to begin.* The least solution of task i is not below that of task i − 1 plus C_i + B_i −
+//! B_(i−1), if that is not negative: the right side of i's equation exceeds that of i − 1 by at
+//! least as much for every w ≥ 1.
 
 use super::rows::{HORIZON, Row, Scratch, fits, hyperperiod, scaled_down, scaled_up, spend};
 use super::{Bound, conclude};
@@ -49,16 +53,20 @@ pub const CARD: Card = Card {
     ],
 };
 
-/// The longest response times of `tasks`, most urgent first, into `out`: `None` where there is none because a task and
-/// those above it ask for more than the CPU. Says whether every deadline is met.
+/// The longest response times of `tasks`, most urgent first, into `out`: `None` where there is none
+/// because a task and those above it ask for more than the CPU. Says whether every deadline is met.
 ///
 /// # Errors
-/// [`Why::Assumption`] 1, or [`Why::Limit`] outside the range of [`super`] or of the scratch's steps; then `out` holds
-/// no answers.
+/// [`Why::Assumption`] 1, or [`Why::Limit`] outside the range of [`super`] or of the scratch's
+/// steps; then `out` holds no answers.
 ///
 /// # Panics
 /// If `out` has not one place for each task.
-pub fn bounds(tasks: &[Sporadic], scratch: &mut Scratch, out: &mut [Option<Bound>]) -> Result<bool, Why> {
+pub fn bounds(
+    tasks: &[Sporadic],
+    scratch: &mut Scratch,
+    out: &mut [Option<Bound>],
+) -> Result<bool, Why> {
     assert_eq!(tasks.len(), out.len(), "a place for each task");
     out.fill(None);
     scratch.load(tasks)?;
@@ -90,8 +98,8 @@ pub fn bounds(tasks: &[Sporadic], scratch: &mut Scratch, out: &mut [Option<Bound
     Ok(all_meet)
 }
 
-/// The longest response time of the last of `tasks`; the others in any order. `None` if they ask for more than the CPU, or
-/// if there is no task.
+/// The longest response time of the last of `tasks`; the others in any order. `None` if they ask
+/// for more than the CPU, or if there is no task.
 ///
 /// # Errors
 /// As [`bounds`].
@@ -109,12 +117,14 @@ pub fn lowest(tasks: &[Sporadic], scratch: &mut Scratch) -> Result<Option<Bound>
     Ok(Some(bound))
 }
 
-/// Whether every deadline of `tasks`, most urgent first, is met: the answer of [`bounds`] without the bounds, and sooner.
+/// Whether every deadline of `tasks`, most urgent first, is met: the answer of [`bounds`] without
+/// the bounds, and sooner.
 ///
-/// A task is settled by an upper bound of its response where that is enough (E. Bini, T. H. C. Nguyen, P. Richard and
-/// S. K. Baruah, "A response-time bound in fixed-priority scheduling with arbitrary deadlines", IEEE Trans. Computers 58(2),
-/// 2009, here with blocking and jitter): a more urgent task has done at most U·(t + J) + C·(1 − U) within t, because it works
-/// at the pace of the CPU, so that
+/// A task is settled by an upper bound of its response where that is enough (E. Bini, T. H. C.
+/// Nguyen, P. Richard and S. K. Baruah, "A response-time bound in fixed-priority scheduling with
+/// arbitrary deadlines", IEEE Trans. Computers 58(2), 2009, here with blocking and jitter): a more
+/// urgent task has done at most U·(t + J) + C·(1 − U) within t, because it works at the pace of the
+/// CPU, so that
 ///
 /// > R ≤ J_i + (C_i + B_i + Σ (C_j·(1 − U_j) + U_j·J_j)) / (1 − ΣU_j).
 ///
@@ -138,12 +148,17 @@ pub fn meets(tasks: &[Sporadic], scratch: &mut Scratch) -> Result<bool, Why> {
         blocking = row.blocking;
         let Some(room) = row.deadline.checked_sub(row.jitter) else { return Ok(false) };
         // (own + carried) / (1 − ΣU_j) ≤ room, where with its own U there is not more than one CPU.
-        let is_bounded =
-            (mutate!("analysis-fp-meets", u128::from(own + carried), u128::from(own + carried / 2)) << 64)
-                <= u128::from(room) * u128::from(idle);
+        let is_bounded = (mutate!(
+            "analysis-fp-meets",
+            u128::from(own + carried),
+            u128::from(own + carried / 2)
+        ) << 64)
+            <= u128::from(room) * u128::from(idle);
         utilisation = utilisation.saturating_add(share);
         if utilisation == u64::MAX || !is_bounded {
-            let Some(jobs) = count(&tasks[..=at], &rows[..=at], utilisation) else { return Ok(false) };
+            let Some(jobs) = count(&tasks[..=at], &rows[..=at], utilisation) else {
+                return Ok(false);
+            };
             let mut first = 0;
             let late = walk(above, row, (start, jobs), left, |job, window| {
                 if job == 0 {
@@ -158,12 +173,14 @@ pub fn meets(tasks: &[Sporadic], scratch: &mut Scratch) -> Result<bool, Why> {
             start = first;
         }
         // Eight parts more than U at most: C·(1 − U) without them is not too little.
-        carried += row.cost - scaled_down(row.cost, share.saturating_sub(8)) + scaled_up(row.jitter, share);
+        carried += row.cost - scaled_down(row.cost, share.saturating_sub(8))
+            + scaled_up(row.jitter, share);
     }
     Ok(true)
 }
 
-/// How many jobs of the last of `rows` matter at most, whose utilisation is known; `None` in overload.
+/// How many jobs of the last of `rows` matter at most, whose utilisation is known; `None` in
+/// overload.
 fn count(tasks: &[Sporadic], rows: &[Row], utilisation: u64) -> Option<u64> {
     if utilisation < u64::MAX {
         return Some(u64::MAX);
@@ -176,7 +193,8 @@ fn count(tasks: &[Sporadic], rows: &[Row], utilisation: u64) -> Option<u64> {
     Some(hyperperiod(rows.iter()).map_or(u64::MAX, jobs))
 }
 
-/// The answer with its witness: a proof with bounds from the release, a miss, or an overload. Allocates.
+/// The answer with its witness: a proof with bounds from the release, a miss, or an overload.
+/// Allocates.
 pub fn verdict(tasks: &[Sporadic]) -> Verdict {
     verdict_in(tasks, &mut Scratch::new())
 }
@@ -190,8 +208,9 @@ pub fn verdict_in(tasks: &[Sporadic], scratch: &mut Scratch) -> Verdict {
         if bounds(plain, scratch, &mut out)? {
             return Ok(None);
         }
-        let misses =
-            |(bound, task): (&Option<Bound>, &Sporadic)| bound.is_none_or(|bound| !bound.meets(task));
+        let misses = |(bound, task): (&Option<Bound>, &Sporadic)| {
+            bound.is_none_or(|bound| !bound.meets(task))
+        };
         let task = out.iter().zip(plain).position(misses).expect("somebody misses");
         if out[task].is_none() {
             return Ok(Some(Witness::Overload { task }));
@@ -211,8 +230,9 @@ pub fn verdict_in(tasks: &[Sporadic], scratch: &mut Scratch) -> Verdict {
     })
 }
 
-/// Job by job through the busy window of `row` below `above`: tells `visit` the number of each job and the length of the
-/// window up to its end, beginning the search at `from.0` and ending it after `from.1` jobs.
+/// Job by job through the busy window of `row` below `above`: tells `visit` the number of each job
+/// and the length of the window up to its end, beginning the search at `from.0` and ending it after
+/// `from.1` jobs.
 fn walk<T>(
     above: &[Row],
     row: &Row,
@@ -252,13 +272,16 @@ fn walk<T>(
     }
 }
 
-/// `own` and what `above` ask for in a window of this length, not empty, that begins with their releases.
+/// `own` and what `above` ask for in a window of this length, not empty, that begins with their
+/// releases.
 #[inline]
 pub(super) fn demand(above: &[Row], own: u64, window: u64) -> u64 {
     let last = window - 1;
     // ⌈(w + J) / T⌉ = ⌊(w − 1 + J) / T⌋ + 1; the sum is below 2^61 + 2^61 + 2^60 + 2^60.
-    let work = |row: &Row| row.work(mutate!("analysis-fp-jitter", last.wrapping_add(row.jitter), last));
-    // By fours: shorter loops end less often where nobody expects it, a tenth of the time of twenty tasks.
+    let work =
+        |row: &Row| row.work(mutate!("analysis-fp-jitter", last.wrapping_add(row.jitter), last));
+    // By fours: shorter loops end less often where nobody expects it, a tenth of the time of twenty
+    // tasks.
     let (fours, rest) = above.as_chunks::<4>();
     let mut sums = [own, 0];
     for [a, b, c, d] in fours {

@@ -1,12 +1,13 @@
 //! One processor that always serves: a file per test.
 //!
-//! Tests take the tasks as a slice ([`Sporadic`]), for fixed priorities the most urgent first. The fast ones work in a
-//! [`Scratch`] that the caller keeps, and allocate nothing but what that grows by; beside each stands a `verdict`
-//! that gives the answer with its witness.
+//! Tests take the tasks as a slice ([`Sporadic`]), for fixed priorities the most urgent first. The
+//! fast ones work in a [`Scratch`] that the caller keeps, and allocate nothing but what that grows
+//! by; beside each stands a `verdict` that gives the answer with its witness.
 //!
 //! *Range.* Parameters, and the sum of all costs, blockings and jitters, are below [`LONGEST`], no
-//! instant above [`HORIZON`]. The sums that the tests form are then below 2^64: of work that arrives within x at most
-//! U·(x + J) + ΣC with U ≤ 1. What lies outside is `Unknown`, never a wrapped number.
+//! instant above [`HORIZON`]. The sums that the tests form are then below 2^64: of work that
+//! arrives within x at most U·(x + J) + ΣC with U ≤ 1. What lies outside is `Unknown`, never a
+//! wrapped number.
 
 pub mod amc_rtb;
 pub mod assignment;
@@ -51,8 +52,9 @@ impl Bound {
     }
 }
 
-/// The verdict of a test that has `bounded` all tasks, with what it found in `out`. If somebody misses, `search` looks for a
-/// counterexample among the tasks without what blocks them: only tasks can show a miss.
+/// The verdict of a test that has `bounded` all tasks, with what it found in `out`. If somebody
+/// misses, `search` looks for a counterexample among the tasks without what blocks them: only tasks
+/// can show a miss.
 fn conclude(
     tasks: &[Sporadic],
     bounded: Result<bool, Why>,
@@ -62,17 +64,21 @@ fn conclude(
     match bounded {
         Err(why) => return Verdict::Unknown { why },
         Ok(true) => {
-            return Verdict::Proved { bounds: out.iter().flatten().map(|bound| bound.release).collect() };
+            return Verdict::Proved {
+                bounds: out.iter().flatten().map(|bound| bound.release).collect(),
+            };
         }
         Ok(false) => {}
     }
-    let plain: Vec<Sporadic> = tasks.iter().map(|task| Sporadic { blocking: Work::ZERO, ..*task }).collect();
+    let plain: Vec<Sporadic> =
+        tasks.iter().map(|task| Sporadic { blocking: Work::ZERO, ..*task }).collect();
     match search(&plain) {
         Err(why) => Verdict::Unknown { why },
         Ok(Some(witness)) => Verdict::Refuted { witness },
         Ok(None) => {
-            let late =
-                |(bound, task): (&Option<Bound>, &Sporadic)| bound.is_some_and(|bound| !bound.meets(task));
+            let late = |(bound, task): (&Option<Bound>, &Sporadic)| {
+                bound.is_some_and(|bound| !bound.meets(task))
+            };
             let task = out.iter().zip(tasks).position(late).expect("somebody is late");
             Verdict::Unknown { why: Why::Insufficient { task } }
         }

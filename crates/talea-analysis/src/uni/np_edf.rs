@@ -1,21 +1,23 @@
 //! The processor demand test for non-preemptive EDF.
 //!
-//! K. Jeffay, D. F. Stanat and C. U. Martel, "On non-preemptive scheduling of periodic and sporadic tasks", RTSS 1991,
-//! for D = T; L. George, N. Rivierre and M. Spuri, "Preemptive and non-preemptive real-time uniprocessor scheduling", INRIA
-//! research report 2966, 1996, for any D: schedulable if and only if ΣU ≤ 1 and
+//! K. Jeffay, D. F. Stanat and C. U. Martel, "On non-preemptive scheduling of periodic and sporadic
+//! tasks", RTSS 1991, for D = T; L. George, N. Rivierre and M. Spuri, "Preemptive and
+//! non-preemptive real-time uniprocessor scheduling", INRIA research report 2966, 1996, for any D:
+//! schedulable if and only if ΣU ≤ 1 and
 //!
 //! > h(t) + max {C_j − 1 : D_j > t} ≤ t for every t from the shortest D on.
 //!
 //! That is [`super::qpa`] with the right blocking, and is left to it.
 //!
-//! Assumptions: 1. C ≥ 1, T ≥ 1, all integers; 2. one CPU, no overheads; a job that has begun runs to its end; 3. EDF by
-//! absolute deadlines, which count from the arrival; no CPU idles while a job waits; 4. sporadic arrivals at least T apart,
-//! each released at most J later (D − J stands for D); 5. independent, but for the tasks' own B, which add to what the others'
-//! jobs block; 6. jobs of one task run in their order; 7. time is in whole nanoseconds: a job with a later deadline that is in the way
-//! has begun at least one before.
+//! Assumptions: 1. C ≥ 1, T ≥ 1, all integers; 2. one CPU, no overheads; a job that has begun runs
+//! to its end; 3. EDF by absolute deadlines, which count from the arrival; no CPU idles while a job
+//! waits; 4. sporadic arrivals at least T apart, each released at most J later (D − J stands for
+//! D); 5. independent, but for the tasks' own B, which add to what the others' jobs block; 6. jobs
+//! of one task run in their order; 7. time is in whole nanoseconds: a job with a later deadline
+//! that is in the way has begun at least one before.
 //!
-//! *Exact* for sporadic tasks without jitter and B of their own; *sufficient* with them and for strictly periodic ones.
-//! Sustainable in C, T, D, J and B (as a test: a concrete schedule is not).
+//! *Exact* for sporadic tasks without jitter and B of their own; *sufficient* with them and for
+//! strictly periodic ones. Sustainable in C, T, D, J and B (as a test: a concrete schedule is not).
 
 use super::qpa::{self, Finding};
 use super::rows::{LONGEST, Scratch};
@@ -42,7 +44,8 @@ pub const CARD: Card = Card {
     ],
 };
 
-/// The tasks by D − J, each with the blocking of the longest job among those that are later. Allocates.
+/// The tasks by D − J, each with the blocking of the longest job among those that are later.
+/// Allocates.
 fn with_blocking(tasks: &[Sporadic]) -> Result<Vec<Sporadic>, Why> {
     let bits = tasks.iter().fold(0, |bits, task| bits | task.cost.as_ns() | task.blocking.as_ns());
     if bits >= LONGEST / 4 {
@@ -61,7 +64,8 @@ fn with_blocking(tasks: &[Sporadic]) -> Result<Vec<Sporadic>, Why> {
     Ok(tasks.iter().map(one).collect())
 }
 
-/// The answer with its witness: a proof (without bounds), a window that is too full, a miss, or an overload. Allocates.
+/// The answer with its witness: a proof (without bounds), a window that is too full, a miss, or an
+/// overload. Allocates.
 pub fn verdict(tasks: &[Sporadic]) -> Verdict {
     verdict_in(tasks, &mut Scratch::new())
 }
@@ -85,10 +89,14 @@ pub fn verdict_in(tasks: &[Sporadic], scratch: &mut Scratch) -> Verdict {
         let late = tasks.iter().position(|task| task.deadline <= at).unwrap_or(0);
         return Verdict::Unknown { why: Why::Insufficient { task: late } };
     };
-    // The blocker begins, and a nanosecond later everybody else comes. It takes its time whether it is due by then or not.
+    // The blocker begins, and a nanosecond later everybody else comes. It takes its time whether it
+    // is due by then or not.
     let one = Span::from_ns(1);
     let releases = (0..tasks.len())
-        .map(|task| Release { first: if task == blocker { Span::ZERO } else { one }, early: Span::ZERO })
+        .map(|task| Release {
+            first: if task == blocker { Span::ZERO } else { one },
+            early: Span::ZERO,
+        })
         .collect();
     let (window, cost) = (at + one, tasks[blocker].cost.as_ns());
     let (demand, supply) = if tasks[blocker].deadline <= window {

@@ -1,21 +1,25 @@
 //! Response times under non-preemptive fixed priorities.
 //!
-//! R. I. Davis, A. Burns, R. J. Bril and J. J. Lukkien, "Controller Area Network (CAN) schedulability analysis: refuted,
-//! revisited and revised", Real-Time Systems 35(3), 2007, section 3: the job q of the busy period begins after
+//! R. I. Davis, A. Burns, R. J. Bril and J. J. Lukkien, "Controller Area Network (CAN)
+//! schedulability analysis: refuted, revisited and revised", Real-Time Systems 35(3), 2007, section
+//! 3: the job q of the busy period begins after
 //!
 //! > w(q) = B + q·C + Σ (⌊(w(q) + J_j)/T_j⌋ + 1)·C_j over all more urgent j, the least such w,
 //!
-//! and ends C later; all jobs of the busy period count, even where D ≤ T, since a job may push its successor (the error
-//! of the earlier analysis). The period ends after the least t = B + Σ ⌈(t + J_j)/T_j⌉·C_j over the task itself and those above.
+//! and ends C later; all jobs of the busy period count, even where D ≤ T, since a job may push its
+//! successor (the error of the earlier analysis). The period ends after the least t = B + Σ ⌈(t +
+//! J_j)/T_j⌉·C_j over the task itself and those above.
 //!
-//! Assumptions: 1. C ≥ 1, T ≥ 1, all integers; 2. one CPU, no overheads; a job that has begun runs to its end; 3. distinct
-//! fixed priorities, the tasks given in their order, most urgent first; 4. sporadic arrivals at least T apart, each released
-//! at most J later; 5. independent; 6. jobs of one task run in their order; a late job runs on; 7. time is in whole
-//! nanoseconds: a less urgent job that is in the way has begun at least one before, so B = max C − 1 over all below; the
+//! Assumptions: 1. C ≥ 1, T ≥ 1, all integers; 2. one CPU, no overheads; a job that has begun runs
+//! to its end; 3. distinct fixed priorities, the tasks given in their order, most urgent first; 4.
+//! sporadic arrivals at least T apart, each released at most J later; 5. independent; 6. jobs of
+//! one task run in their order; a late job runs on; 7. time is in whole nanoseconds: a less urgent
+//! job that is in the way has begun at least one before, so B = max C − 1 over all below; the
 //! tasks' own B (what else holds them up) adds to it.
 //!
-//! *Exact* for sporadic tasks without a B of their own: the least urgent job may begin just before all others come. For strictly
-//! periodic ones only *sufficient*. Sustainable in C, T, D, J and B (as a test: a concrete schedule is not).
+//! *Exact* for sporadic tasks without a B of their own: the least urgent job may begin just before
+//! all others come. For strictly periodic ones only *sufficient*. Sustainable in C, T, D, J and B
+//! (as a test: a concrete schedule is not).
 
 use super::rows::{HORIZON, LONGEST, Row, Scratch, fits, hyperperiod, spend};
 use super::{Bound, conclude};
@@ -50,16 +54,20 @@ struct Longest {
     response: u64,
 }
 
-/// The longest response times of `tasks`, most urgent first, into `out`: `None` where there is none because a task and
-/// those above it ask for more than the CPU. Says whether every deadline is met.
+/// The longest response times of `tasks`, most urgent first, into `out`: `None` where there is none
+/// because a task and those above it ask for more than the CPU. Says whether every deadline is met.
 ///
 /// # Errors
-/// [`Why::Assumption`] 1, or [`Why::Limit`] outside the range of [`super`] or of the scratch's steps; then `out` holds
-/// no answers.
+/// [`Why::Assumption`] 1, or [`Why::Limit`] outside the range of [`super`] or of the scratch's
+/// steps; then `out` holds no answers.
 ///
 /// # Panics
 /// If `out` has not one place for each task.
-pub fn bounds(tasks: &[Sporadic], scratch: &mut Scratch, out: &mut [Option<Bound>]) -> Result<bool, Why> {
+pub fn bounds(
+    tasks: &[Sporadic],
+    scratch: &mut Scratch,
+    out: &mut [Option<Bound>],
+) -> Result<bool, Why> {
     assert_eq!(tasks.len(), out.len(), "a place for each task");
     out.fill(None);
     let mut all_meet = true;
@@ -70,12 +78,16 @@ pub fn bounds(tasks: &[Sporadic], scratch: &mut Scratch, out: &mut [Option<Bound
     Ok(overload.is_none() && all_meet)
 }
 
-/// The longest response time of the last of `tasks`, where the longest job below it takes `below`; the others in any order.
-/// `None` if they ask for more than the CPU, or if there is no task.
+/// The longest response time of the last of `tasks`, where the longest job below it takes `below`;
+/// the others in any order. `None` if they ask for more than the CPU, or if there is no task.
 ///
 /// # Errors
 /// As [`bounds`].
-pub fn lowest(tasks: &[Sporadic], below: Work, scratch: &mut Scratch) -> Result<Option<Bound>, Why> {
+pub fn lowest(
+    tasks: &[Sporadic],
+    below: Work,
+    scratch: &mut Scratch,
+) -> Result<Option<Bound>, Why> {
     scratch.load(tasks)?;
     let (rows, _, left) = scratch.parts();
     let Some((row, above)) = rows.split_last() else { return Ok(None) };
@@ -110,7 +122,8 @@ fn count(
     Ok(Some(all / row.period + row.jitter / row.period + 1))
 }
 
-/// Tells `found` of every task its longest response, up to the first that overloads the CPU with those above it.
+/// Tells `found` of every task its longest response, up to the first that overloads the CPU with
+/// those above it.
 fn each(
     tasks: &[Sporadic],
     scratch: &mut Scratch,
@@ -139,7 +152,13 @@ fn each(
 }
 
 /// Through the first `jobs` jobs of `row` below `above` in a busy period.
-fn walk(above: &[Row], row: &Row, blocking: u64, jobs: u64, left: &mut u64) -> Result<Longest, Why> {
+fn walk(
+    above: &[Row],
+    row: &Row,
+    blocking: u64,
+    jobs: u64,
+    left: &mut u64,
+) -> Result<Longest, Why> {
     let mut longest =
         Longest { bound: Bound { release: Span::ZERO, arrival: Span::ZERO }, job: 0, response: 0 };
     let (mut begin, mut earlier) = (blocking, blocking);
@@ -147,7 +166,8 @@ fn walk(above: &[Row], row: &Row, blocking: u64, jobs: u64, left: &mut u64) -> R
         loop {
             spend(left, above.len() + 1)?;
             // Up to and at w: ⌊(w + J)/T⌋ + 1 jobs.
-            let more = |sum: u64, row: &Row| sum.wrapping_add(row.work(begin.wrapping_add(row.jitter)));
+            let more =
+                |sum: u64, row: &Row| sum.wrapping_add(row.work(begin.wrapping_add(row.jitter)));
             let next = above.iter().fold(earlier, more);
             if next > HORIZON {
                 return Err(Why::Limit);
@@ -196,7 +216,8 @@ fn jobs(rows: &[Row], blocking: u64, left: &mut u64) -> Result<u64, Why> {
     }
 }
 
-/// The answer with its witness: a proof with bounds from the release, a miss, or an overload. Allocates.
+/// The answer with its witness: a proof with bounds from the release, a miss, or an overload.
+/// Allocates.
 pub fn verdict(tasks: &[Sporadic]) -> Verdict {
     verdict_in(tasks, &mut Scratch::new())
 }

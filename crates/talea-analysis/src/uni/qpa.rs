@@ -1,29 +1,36 @@
 //! The processor demand test for EDF, by QPA.
 //!
-//! S. K. Baruah, L. E. Rosier and R. R. Howell, "Algorithms and complexity concerning the preemptive scheduling of periodic,
-//! real-time tasks on one processor", Real-Time Systems 2(4), 1990: schedulable if and only if in every window t the jobs that are released and due within it fit,
+//! S. K. Baruah, L. E. Rosier and R. R. Howell, "Algorithms and complexity concerning the
+//! preemptive scheduling of periodic, real-time tasks on one processor", Real-Time Systems 2(4),
+//! 1990: schedulable if and only if in every window t the jobs that are released and due within it
+//! fit,
 //!
 //! > h(t) = Σ_{D_j ≤ t} (⌊(t − D_j)/T_j⌋ + 1)·C_j ≤ t for all t,
 //!
-//! and F. Zhang and A. Burns, "Schedulability analysis for real-time systems with EDF scheduling", IEEE Trans. Computers
-//! 58(9), 2009 (QPA): h does not shrink as t grows, so that h(t) ≤ t settles everything from h(t) up to t, and a few
-//! steps down from the last instant that matters settle all. Jitter: D − J in place of D (Spuri 1996). Blocking: h(t) + b(t) ≤ t
-//! (S. K. Baruah, "Resource sharing in EDF-scheduled systems: a closer look", RTSS 2006).
+//! and F. Zhang and A. Burns, "Schedulability analysis for real-time systems with EDF scheduling",
+//! IEEE Trans. Computers 58(9), 2009 (QPA): h does not shrink as t grows, so that h(t) ≤ t settles
+//! everything from h(t) up to t, and a few steps down from the last instant that matters settle
+//! all. Jitter: D − J in place of D (Spuri 1996). Blocking: h(t) + b(t) ≤ t (S. K. Baruah,
+//! "Resource sharing in EDF-scheduled systems: a closer look", RTSS 2006).
 //!
-//! Assumptions: 1. C ≥ 1, T ≥ 1, all integers; 2. one CPU, preemptive, no overheads; 3. EDF by absolute deadlines, which
-//! count from the arrival; 4. sporadic arrivals at least T apart, each released at most J later; 5. independent, but for
-//! blocking after the stack resource policy (or a ceiling protocol, or non-preemptable sections): B_k is the longest section
-//! of tasks with longer deadlines that can block a task with the deadline of k or a shorter one, so that b(t) is B_k of the
-//! longest D_k ≤ t; 6. jobs of one task run in their order.
+//! Assumptions: 1. C ≥ 1, T ≥ 1, all integers; 2. one CPU, preemptive, no overheads; 3. EDF by
+//! absolute deadlines, which count from the arrival; 4. sporadic arrivals at least T apart, each
+//! released at most J later; 5. independent, but for blocking after the stack resource policy (or a
+//! ceiling protocol, or non-preemptable sections): B_k is the longest section of tasks with longer
+//! deadlines that can block a task with the deadline of k or a shorter one, so that b(t) is B_k of
+//! the longest D_k ≤ t; 6. jobs of one task run in their order.
 //!
-//! *Exact* without blocking, and for non-preemptive jobs ([`super::np_edf`]); *sufficient* with sections. Sustainable in C, T, D, J, B.
+//! *Exact* without blocking, and for non-preemptive jobs ([`super::np_edf`]); *sufficient* with
+//! sections. Sustainable in C, T, D, J, B.
 //!
-//! *With blocking* h + b need not grow with t, since b shrinks where a deadline is passed. Between two neighbouring D it does,
-//! so a step down ends at the latter at the latest; below it the next b counts.
+//! *With blocking* h + b need not grow with t, since b shrinks where a deadline is passed. Between
+//! two neighbouring D it does, so a step down ends at the latter at the latest; below it the next b
+//! counts.
 //!
 //! *The last instant.* h(t) ≤ U·t + Σ max(T − D, 0)·U where U < 1 and all D ≤ t + T, and no t from
-//! (Σ max(T − D, 0)·U + B)/(1 − U) on fails. If U = 1: the synchronous busy period; where jitter or blocking may keep that from
-//! ending, the longest D plus a hyperperiod, after which h has grown as much as t.
+//! (Σ max(T − D, 0)·U + B)/(1 − U) on fails. If U = 1: the synchronous busy period; where jitter or
+//! blocking may keep that from ending, the longest D plus a hyperperiod, after which h has grown as
+//! much as t.
 
 use super::rows::{HORIZON, Row, Scratch, fits, hyperperiod, scaled_up, spend};
 use crate::Sporadic;
@@ -75,7 +82,8 @@ pub enum Finding {
 /// Searches for an instant at which `tasks`, in any order, ask for more than there is.
 ///
 /// # Errors
-/// [`Why::Assumption`] 1, or [`Why::Limit`] outside the range of [`super`] or of the scratch's steps.
+/// [`Why::Assumption`] 1, or [`Why::Limit`] outside the range of [`super`] or of the scratch's
+/// steps.
 pub fn find(tasks: &[Sporadic], scratch: &mut Scratch) -> Result<Finding, Why> {
     scratch.load(tasks)?;
     let (rows, _, left) = scratch.parts();
@@ -110,7 +118,8 @@ pub fn find(tasks: &[Sporadic], scratch: &mut Scratch) -> Result<Finding, Why> {
     let far = if is_full {
         last_instant_when_full(rows, latest, jitter || last_blocking != 0, left)?
     } else {
-        let far = (u128::from(slack + last_blocking) << 64) / u128::from(u64::MAX - utilisation) + 1;
+        let far =
+            (u128::from(slack + last_blocking) << 64) / u128::from(u64::MAX - utilisation) + 1;
         match u64::try_from(far) {
             Ok(far) if far <= HORIZON => far.max(beyond),
             _ => last_instant_when_full(rows, latest, jitter || last_blocking != 0, left)?,
@@ -203,8 +212,8 @@ fn with_blocking(rows: &[Row], far: u64, earliest: u64, left: &mut u64) -> Resul
     Ok(Finding::Fits)
 }
 
-/// Goes on down from an instant at which demand exceeds what there is, to the earliest such one that so many steps find:
-/// a deadline, and easier to look at.
+/// Goes on down from an instant at which demand exceeds what there is, to the earliest such one
+/// that so many steps find: a deadline, and easier to look at.
 fn earlier(rows: &[Row], found: u64, mut steps: u32) -> (u64, u64) {
     let mut at = found;
     let mut least = (found, demand(rows, found));
@@ -213,8 +222,9 @@ fn earlier(rows: &[Row], found: u64, mut steps: u32) -> (u64, u64) {
         steps -= 1;
         let demand = demand(rows, at);
         at = if demand > at {
-            let due =
-                |row: &Row| Some(row.quotient(at.checked_sub(row.deadline)?) * row.period + row.deadline);
+            let due = |row: &Row| {
+                Some(row.quotient(at.checked_sub(row.deadline)?) * row.period + row.deadline)
+            };
             let deadline = rows.iter().filter_map(due).max().unwrap_or(at);
             least = mutate!("analysis-qpa-witness", (deadline, demand), (deadline - 1, demand));
             deadline
@@ -228,7 +238,12 @@ fn earlier(rows: &[Row], found: u64, mut steps: u32) -> (u64, u64) {
 }
 
 /// No instant after this needs to be looked at, for any U ≤ 1.
-fn last_instant_when_full(rows: &[Row], latest: u64, endless: bool, left: &mut u64) -> Result<u64, Why> {
+fn last_instant_when_full(
+    rows: &[Row],
+    latest: u64,
+    endless: bool,
+    left: &mut u64,
+) -> Result<u64, Why> {
     if endless {
         let all = hyperperiod(rows.iter()).ok_or(Why::Limit)?;
         return latest.checked_add(all).filter(|&far| far <= HORIZON).ok_or(Why::Limit);
@@ -247,15 +262,16 @@ fn last_instant_when_full(rows: &[Row], latest: u64, endless: bool, left: &mut u
     }
 }
 
-/// The answer with its witness: a proof (without bounds), the shortest window that is too full (or a short one), a miss, or an
-/// overload. Allocates.
+/// The answer with its witness: a proof (without bounds), the shortest window that is too full (or
+/// a short one), a miss, or an overload. Allocates.
 pub fn verdict(tasks: &[Sporadic]) -> Verdict {
     verdict_in(tasks, &mut Scratch::new())
 }
 
 /// The same, in a scratch with its limit.
 pub fn verdict_in(tasks: &[Sporadic], scratch: &mut Scratch) -> Verdict {
-    let releases = || tasks.iter().map(|task| Release { first: Span::ZERO, early: task.jitter }).collect();
+    let releases =
+        || tasks.iter().map(|task| Release { first: Span::ZERO, early: task.jitter }).collect();
     let finding = match find(tasks, scratch) {
         Err(why) => return Verdict::Unknown { why },
         // Blocking is no task, so that it refutes nothing.
@@ -265,7 +281,9 @@ pub fn verdict_in(tasks: &[Sporadic], scratch: &mut Scratch) -> Verdict {
             match find(&plain, scratch) {
                 Err(why) => return Verdict::Unknown { why },
                 Ok(Finding::Fits) => {
-                    return Verdict::Unknown { why: Why::Insufficient { task: first_blocked(tasks) } };
+                    return Verdict::Unknown {
+                        why: Why::Insufficient { task: first_blocked(tasks) },
+                    };
                 }
                 Ok(other) => other,
             }

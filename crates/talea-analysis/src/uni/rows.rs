@@ -1,4 +1,5 @@
-//! Tasks as the inner loops want them: checked once, and with multiplications in place of divisions by the period.
+//! Tasks as the inner loops want them: checked once, and with multiplications in place of divisions
+//! by the period.
 
 use crate::Sporadic;
 use crate::demand::gcd;
@@ -8,13 +9,15 @@ use alloc::vec::Vec;
 use talea_core::Charge;
 use talea_core::mutate;
 
-/// Every parameter is below this, and so is the sum of all costs, blockings and jitters: 36 years in nanoseconds.
+/// Every parameter is below this, and so is the sum of all costs, blockings and jitters: 36 years
+/// in nanoseconds.
 pub const LONGEST: u64 = 1 << 60;
 /// No instant that a test looks at is above this.
 pub const HORIZON: u64 = 1 << 61;
 
-/// Steps that a test takes at most unless somebody says otherwise: some seconds. The tests are pseudo-polynomial, and sets
-/// whose utilisation is within 2^-30 of one, say, would keep them busy for years.
+/// Steps that a test takes at most unless somebody says otherwise: some seconds. The tests are
+/// pseudo-polynomial, and sets whose utilisation is within 2^-30 of one, say, would keep them busy
+/// for years.
 pub const PATIENCE: u64 = 1 << 32;
 
 /// A task.
@@ -35,7 +38,8 @@ impl Row {
     pub(crate) fn of(task: &Sporadic) -> Row {
         let period = task.period.as_ns();
         let shift = period.ilog2();
-        // 2^64 = whole · T + rest with 1 ≤ rest ≤ T, so that 2^(63 + l) / T = (whole + rest / T) · 2^l / 2.
+        // 2^64 = whole · T + rest with 1 ≤ rest ≤ T, so that 2^(63 + l) / T = (whole + rest / T) ·
+        // 2^l / 2.
         let whole = u64::MAX / period;
         let rest = u64::MAX - whole * period + 1;
         let magic = if shift < 32 {
@@ -62,10 +66,10 @@ impl Row {
 
     /// ⌊span / T⌋ for a span up to 2^62.
     ///
-    /// The magic number is (2^(63 + l) + e) / T with 0 ≤ e < T < 2^(l + 1), so that
-    /// 2·span·magic / 2^(64 + l) = span / T + span·e / (T·2^(63 + l)), and the second term is below 1 / T as long as
-    /// span·e < 2^(63 + l), which span ≤ 2^62 ensures: too little to reach the next whole number (Granlund and
-    /// Montgomery, PLDI 1994, theorem 4.2).
+    /// The magic number is (2^(63 + l) + e) / T with 0 ≤ e < T < 2^(l + 1), so that 2·span·magic /
+    /// 2^(64 + l) = span / T + span·e / (T·2^(63 + l)), and the second term is below 1 / T as long
+    /// as span·e < 2^(63 + l), which span ≤ 2^62 ensures: too little to reach the next whole number
+    /// (Granlund and Montgomery, PLDI 1994, theorem 4.2).
     #[inline]
     pub(crate) fn quotient(&self, span: u64) -> u64 {
         (((u128::from(span << 1) * u128::from(self.magic)) >> 64) as u64) >> (self.shift & 63)
@@ -73,7 +77,8 @@ impl Row {
 
     /// The cost of the jobs that arrive within `span` + 1, the first of them at its beginning.
     ///
-    /// Wraps nothing within the range of [`super`]; the operators that check cost a fifth of the speed.
+    /// Wraps nothing within the range of [`super`]; the operators that check cost a fifth of the
+    /// speed.
     #[inline]
     pub(crate) fn work(&self, span: u64) -> u64 {
         self.quotient(span).wrapping_add(1).wrapping_mul(self.cost)
@@ -82,13 +87,15 @@ impl Row {
     /// U in parts of 2^-64, rounded up; `u64::MAX` if that is 1 or more.
     #[inline]
     pub(crate) fn utilisation_up(&self) -> u64 {
-        // C·magic / 2^(63 + l) = U + C·e / (T·2^(63 + l)): too much by less than 2C / 2^l parts, four where C ≤ T.
+        // C·magic / 2^(63 + l) = U + C·e / (T·2^(63 + l)): too much by less than 2C / 2^l parts,
+        // four where C ≤ T.
         let twice = (u128::from(self.cost) * u128::from(self.magic)) >> self.shift;
         u64::try_from(2 * twice + 2).unwrap_or(u64::MAX)
     }
 }
 
-/// The memory that tests work in. It grows to the largest set that was asked about, and is reused otherwise.
+/// The memory that tests work in. It grows to the largest set that was asked about, and is reused
+/// otherwise.
 #[derive(Debug)]
 pub struct Scratch {
     pub(crate) rows: Vec<Row>,
@@ -109,8 +116,8 @@ impl Scratch {
         Scratch::with_limit(PATIENCE)
     }
 
-    /// A test that would take more than `steps`, each of which looks at one task (about a nanosecond), answers
-    /// [`Why::Limit`] instead.
+    /// A test that would take more than `steps`, each of which looks at one task (about a
+    /// nanosecond), answers [`Why::Limit`] instead.
     pub fn with_limit(steps: u64) -> Scratch {
         Scratch { rows: Vec::new(), spare: Vec::new(), limit: steps, left: steps }
     }
@@ -118,7 +125,8 @@ impl Scratch {
     /// Takes the tasks in, in their order.
     ///
     /// # Errors
-    /// [`Why::Assumption`] number 1 for a task without cost or period; [`Why::Limit`] outside the range.
+    /// [`Why::Assumption`] number 1 for a task without cost or period; [`Why::Limit`] outside the
+    /// range.
     pub(crate) fn load(&mut self, tasks: &[Sporadic]) -> Result<(), Why> {
         self.left = self.limit;
         self.rows.clear();
@@ -127,7 +135,8 @@ impl Scratch {
             if task.cost.is_zero() || task.period.is_zero() {
                 return Err(Why::Assumption { number: 1, task: at });
             }
-            let (cost, jitter, blocking) = (task.cost.as_ns(), task.jitter.as_ns(), task.blocking.as_ns());
+            let (cost, jitter, blocking) =
+                (task.cost.as_ns(), task.jitter.as_ns(), task.blocking.as_ns());
             let bits = cost | jitter | blocking | task.period.as_ns() | task.deadline.as_ns();
             if bits >= LONGEST {
                 return Err(Why::Limit);
@@ -174,7 +183,8 @@ pub(crate) fn spend(left: &mut u64, steps: usize) -> Result<(), Why> {
 
 /// Whether ΣU ≤ 1 over `tasks`, exactly. Allocates: to be asked where rounding leaves it open.
 pub(crate) fn fits(tasks: &[Sporadic]) -> bool {
-    let demands: Vec<Demand> = tasks.iter().map(|task| Demand::new(task.cost, task.period)).collect();
+    let demands: Vec<Demand> =
+        tasks.iter().map(|task| Demand::new(task.cost, task.period)).collect();
     sum_at_most(&demands, Charge::ONE)
 }
 
@@ -187,7 +197,9 @@ mod tests {
     fn multiplying_divides_exactly() {
         let mut seed = 1u64;
         let mut next = |bits: u32| {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            seed = seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (seed >> 4) >> (60 - bits)
         };
         let mut periods: Vec<u64> = (1..200).collect();
@@ -196,7 +208,8 @@ mod tests {
         }
         for period in periods.into_iter().filter(|&period| period > 0) {
             let row = Row::of(&Sporadic::new(Work::from_ns(1), Span::from_ns(period), Span::ZERO));
-            let check = |span: u64| assert_eq!(row.quotient(span), span / period, "{span} / {period}");
+            let check =
+                |span: u64| assert_eq!(row.quotient(span), span / period, "{span} / {period}");
             for span in 0..100 {
                 check(span);
             }
@@ -218,7 +231,8 @@ mod tests {
         for (cost, period) in
             [(1, 3), (1, 1 << 59), (7, 7), ((1 << 59) - 1, 1 << 59), (123_456, 1_000_003), (9, 4)]
         {
-            let row = Row::of(&Sporadic::new(Work::from_ns(cost), Span::from_ns(period), Span::ZERO));
+            let row =
+                Row::of(&Sporadic::new(Work::from_ns(cost), Span::from_ns(period), Span::ZERO));
             let exact = (u128::from(cost) << 64).div_ceil(u128::from(period));
             let up = u128::from(row.utilisation_up());
             if exact < u128::from(u64::MAX) - 8 {

@@ -1,13 +1,18 @@
-//! How far a parameter can go: the largest cost, the largest factor on all costs, the shortest period.
+//! How far a parameter can go: the largest cost, the largest factor on all costs, the shortest
+//! period.
 //!
-//! By bisection over any test that is *sustainable* in the parameter (assumption 1: what it accepts it also accepts with less
-//! cost, or with a longer period; each test's head says so): the last accepted value is then next to the first refused one.
-//! E. Bini, M. Di Natale and G. C. Buttazzo, "Sensitivity analysis for fixed-priority real-time systems", Real-Time Systems
-//! 39(1-3), 2008, for the questions; S. Baruah and A. Burns, "Sustainable scheduling analysis", RTSS 2006, for the assumption.
+//! By bisection over any test that is *sustainable* in the parameter (assumption 1: what it accepts
+//! it also accepts with less cost, or with a longer period; each test's head says so): the last
+//! accepted value is then next to the first refused one. E. Bini, M. Di Natale and G. C. Buttazzo,
+//! "Sensitivity analysis for fixed-priority real-time systems", Real-Time Systems 39(1-3), 2008,
+//! for the questions; S. Baruah and A. Burns, "Sustainable scheduling analysis", RTSS 2006, for the
+//! assumption.
 //!
-//! Exact to the nanosecond for one cost and one period, to the given resolution for a factor. As exact as the test.
+//! Exact to the nanosecond for one cost and one period, to the given resolution for a factor. As
+//! exact as the test.
 //!
-//! An order of priorities is part of the test: what is passed in keeps its places, and a test that sorts sorts anew.
+//! An order of priorities is part of the test: what is passed in keeps its places, and a test that
+//! sorts sorts anew.
 
 use crate::Sporadic;
 use crate::verdict::Why;
@@ -44,12 +49,16 @@ fn largest(
     Ok(Some(low))
 }
 
-/// The largest cost of task `at` that is accepted, all else as it is; at most its period and its deadline. `None` if not even
-/// a nanosecond is.
+/// The largest cost of task `at` that is accepted, all else as it is; at most its period and its
+/// deadline. `None` if not even a nanosecond is.
 ///
 /// # Errors
 /// Those of the test.
-pub fn largest_cost(tasks: &[Sporadic], at: usize, mut accepts: impl Accepts) -> Result<Option<Work>, Why> {
+pub fn largest_cost(
+    tasks: &[Sporadic],
+    at: usize,
+    mut accepts: impl Accepts,
+) -> Result<Option<Work>, Why> {
     let mut changed: Vec<Sporadic> = tasks.to_vec();
     let most = tasks[at].period.min(tasks[at].deadline).as_ns();
     let found = largest(1, most, |cost| {
@@ -62,16 +71,16 @@ pub fn largest_cost(tasks: &[Sporadic], at: usize, mut accepts: impl Accepts) ->
 /// The costs times `parts` / `resolution`, rounded up; `None` beyond the range.
 pub fn scaled(tasks: &[Sporadic], parts: u64, resolution: u32) -> Option<Vec<Sporadic>> {
     let one = |task: &Sporadic| {
-        let cost =
-            (u128::from(task.cost.as_ns()) * u128::from(parts)).div_ceil(u128::from(resolution.max(1)));
+        let cost = (u128::from(task.cost.as_ns()) * u128::from(parts))
+            .div_ceil(u128::from(resolution.max(1)));
         Some(Sporadic { cost: Work::from_ns(u64::try_from(cost).ok()?), ..*task })
     };
     tasks.iter().map(one).collect()
 }
 
-/// The largest factor on all costs that is accepted, in parts of one / `resolution`: with 1,000 in thousandths. Costs are
-/// rounded up to whole nanoseconds. Below one if the tasks are not accepted as they are; `None` if no part of them is, or if
-/// there are no tasks.
+/// The largest factor on all costs that is accepted, in parts of one / `resolution`: with 1,000 in
+/// thousandths. Costs are rounded up to whole nanoseconds. Below one if the tasks are not accepted
+/// as they are; `None` if no part of them is, or if there are no tasks.
 ///
 /// # Errors
 /// Those of the test.
@@ -93,8 +102,9 @@ pub fn largest_factor(
     })
 }
 
-/// The shortest period of task `at` that is accepted, all else as it is, except that a deadline which is not longer than the
-/// period is kept so. At least the task's cost. `None` if not even the longest that `longest` allows is.
+/// The shortest period of task `at` that is accepted, all else as it is, except that a deadline
+/// which is not longer than the period is kept so. At least the task's cost. `None` if not even the
+/// longest that `longest` allows is.
 ///
 /// # Errors
 /// Those of the test.

@@ -1,32 +1,37 @@
-//! The longest response of a task under EDF, searched from the last candidate down: what makes Spuri's analysis fast.
+//! The longest response of a task under EDF, searched from the last candidate down: what makes
+//! Spuri's analysis fast.
 //!
-//! *What is searched.* Let the task i arrive so that its job is due at d = α + D_i − J_i, in a window that begins with
-//! the releases of all others after their jitter. Work that must be done before that job ends, in a window of length x:
+//! *What is searched.* Let the task i arrive so that its job is due at d = α + D_i − J_i, in a
+//! window that begins with the releases of all others after their jitter. Work that must be done
+//! before that job ends, in a window of length x:
 //!
 //! > w_α(x) = B + (⌊α/T_i⌋ + 1)·C_i + Σ_{above} ⌈(x + J_j)/T_j⌉·C_j
 //! >        + Σ_{same, D_j − J_j ≤ d} (⌊min(x − 1 + J_j, d − D_j + J_j)/T_j⌋ + 1)·C_j
 //!
-//! (`above`: tasks of higher fixed priority, if EDF is only one level of a CPU; the minimum within the quotient is that of
-//! the two quotients in the papers.) The job ends at the least x(α) with w_α(x) = x, and the answer is
-//! max over α ≥ 0 of r(α) = x(α) − α + J_i, counted from the arrival. From the release it is the same over α ≥ J_i, because
-//! x grows with α and jobs with α < J_i are all released at 0.
+//! (`above`: tasks of higher fixed priority, if EDF is only one level of a CPU; the minimum within
+//! the quotient is that of the two quotients in the papers.) The job ends at the least x(α) with
+//! w_α(x) = x, and the answer is max over α ≥ 0 of r(α) = x(α) − α + J_i, counted from the arrival.
+//! From the release it is the same over α ≥ J_i, because x grows with α and jobs with α < J_i are
+//! all released at 0.
 //!
-//! *Why from above.* w_α(x) does not shrink when α or x grows. Suppose z satisfies w_α(z) ≤ z. Then for every α' ≤ α also
-//! w_α'(z) ≤ z, hence x(α') ≤ z, hence α' can give more than `best` only if α' + best − J_i < z. So one evaluation
-//! at z = α + best − J_i decides: if w = w_α(z) ≤ z, then w_α(w) ≤ w as well, and everything from w − best + J_i up to α is
-//! done with. This is
-//! the argument of QPA (Zhang and Burns 2009) for one task's response in place of all deadlines, and takes as few
-//! evaluations. Only if w > z may α be better; then x(α) is computed from below. It is also the x of all smaller α down to
-//! the last step of w at this x, of which the smallest gives the longest response, and the search goes on below it.
+//! *Why from above.* w_α(x) does not shrink when α or x grows. Suppose z satisfies w_α(z) ≤ z. Then
+//! for every α' ≤ α also w_α'(z) ≤ z, hence x(α') ≤ z, hence α' can give more than `best` only if
+//! α' + best − J_i < z. So one evaluation at z = α + best − J_i decides: if w = w_α(z) ≤ z, then
+//! w_α(w) ≤ w as well, and everything from w − best + J_i up to α is done with. This is the
+//! argument of QPA (Zhang and Burns 2009) for one task's response in place of all deadlines, and
+//! takes as few evaluations. Only if w > z may α be better; then x(α) is computed from below. It is
+//! also the x of all smaller α down to the last step of w at this x, of which the smallest gives
+//! the longest response, and the search goes on below it.
 //!
-//! *Where to begin.* Every z with Σ over all tasks ⌈(z + J)/T⌉·C + B ≤ z bounds all x(α). If U < 1 then
-//! (ΣC + ΣU·J + B)/(1 − U) is such a z, and so is what the sum makes of it, as often as one likes.
-//! If U = 1 it is the synchronous busy period, or there is none (jitter, blocking); then α < H + J_i is enough, H the
-//! hyperperiod: w_(α+H)(x + H) ≤ w_α(x) + H, so that x(α + H) − (α + H) ≤ x(α) − α.
+//! *Where to begin.* Every z with Σ over all tasks ⌈(z + J)/T⌉·C + B ≤ z bounds all x(α). If U < 1
+//! then (ΣC + ΣU·J + B)/(1 − U) is such a z, and so is what the sum makes of it, as often as one
+//! likes. If U = 1 it is the synchronous busy period, or there is none (jitter, blocking); then α <
+//! H + J_i is enough, H the hyperperiod: w_(α+H)(x + H) ≤ w_α(x) + H, so that x(α + H) − (α + H) ≤
+//! x(α) − α.
 //!
-//! *What a candidate means.* A window that ends before the task's job arrives leaves a gap I, and the real schedule ends
-//! that job at e with e − I ≥ x(α): so every candidate is a lower bound of a real response, and the greatest, which is an
-//! upper bound of all, has no gap and is reached.
+//! *What a candidate means.* A window that ends before the task's job arrives leaves a gap I, and
+//! the real schedule ends that job at e with e − I ≥ x(α): so every candidate is a lower bound of a
+//! real response, and the greatest, which is an upper bound of all, has no gap and is reached.
 
 use super::rows::{HORIZON, LONGEST, Row, hyperperiod, scaled_up, spend};
 use crate::verdict::Why;
@@ -36,7 +41,8 @@ use talea_core::mutate;
 pub(crate) struct Level<'a> {
     /// Tasks above it, whatever orders them.
     above: &'a [Row],
-    /// Its tasks by their D − J, which stands (plus something that makes it positive) in [`Row::deadline`].
+    /// Its tasks by their D − J, which stands (plus something that makes it positive) in
+    /// [`Row::deadline`].
     same: &'a [Row],
     /// B.
     blocking: u64,
@@ -83,7 +89,8 @@ pub(crate) fn sort(same: &mut [Row], order: &mut [u64]) {
 }
 
 impl<'a> Level<'a> {
-    /// `utilisation`: ΣU of both, rounded up, `u64::MAX` if it may be 1; it is not above 1. `same` comes from [`sort`].
+    /// `utilisation`: ΣU of both, rounded up, `u64::MAX` if it may be 1; it is not above 1. `same`
+    /// comes from [`sort`].
     ///
     /// # Errors
     /// [`Why::Limit`].
@@ -97,7 +104,9 @@ impl<'a> Level<'a> {
         let all = || above.iter().chain(same);
         let arrived = |window: u64| {
             let last = window - 1;
-            all().fold(blocking, |sum, row| sum.wrapping_add(row.work(last.wrapping_add(row.jitter))))
+            all().fold(blocking, |sum, row| {
+                sum.wrapping_add(row.work(last.wrapping_add(row.jitter)))
+            })
         };
         let has_jitter = all().any(|row| row.jitter != 0);
         if utilisation == u64::MAX && (has_jitter || blocking != 0) {
@@ -137,17 +146,19 @@ impl<'a> Level<'a> {
         Ok(Level { above, same, blocking, end: End::Window(window) })
     }
 
-    /// w_α(x) of the task at `at`, whose own share and B are `own`, for a due date before which the first `count` tasks can
-    /// have jobs.
+    /// w_α(x) of the task at `at`, whose own share and B are `own`, for a due date before which the
+    /// first `count` tasks can have jobs.
     #[inline]
     fn work(&self, at: usize, count: usize, own: u64, due: u64, window: u64) -> u64 {
         let last = window - 1;
-        let urgent = |sum: u64, row: &Row| sum.wrapping_add(row.work(last.wrapping_add(row.jitter)));
+        let urgent =
+            |sum: u64, row: &Row| sum.wrapping_add(row.work(last.wrapping_add(row.jitter)));
         let term = |sum: u64, row: &Row| {
             let latest = last.wrapping_add(row.jitter).min(due.wrapping_sub(row.deadline));
             sum.wrapping_add(row.work(latest))
         };
-        let sum = mutate!("analysis-edf-in-fp", self.above.iter(), self.above[..0].iter()).fold(own, urgent);
+        let sum = mutate!("analysis-edf-in-fp", self.above.iter(), self.above[..0].iter())
+            .fold(own, urgent);
         let sum = self.same[..at.min(count)].iter().fold(sum, term);
         self.same.get(at + 1..count).unwrap_or(&[]).iter().fold(sum, term)
     }
@@ -194,7 +205,8 @@ impl<'a> Level<'a> {
     /// [`Why::Limit`].
     pub(crate) fn longest(&self, at: usize, left: &mut u64) -> Result<Longest, Why> {
         let row = &self.same[at];
-        // The shortest window, of α = 0: at least a job of each that can have one, and of each above.
+        // The shortest window, of α = 0: at least a job of each that can have one, and of each
+        // above.
         let count = self.counted(self.same.len(), row.deadline);
         let first: u64 = self.above.iter().chain(&self.same[..count]).map(|row| row.cost).sum();
         let own = self.blocking + row.cost;
@@ -211,7 +223,8 @@ impl<'a> Level<'a> {
         // Over α ≥ J_i, then over the rest.
         let due = row.jitter + row.deadline;
         let count = self.counted(self.same.len(), due);
-        let window = self.window(at, count, self.blocking + row.work(row.jitter), due, least, left)?;
+        let window =
+            self.window(at, count, self.blocking + row.work(row.jitter), due, least, left)?;
         let mut found = Longest { release: 0, arrival: window, alpha: row.jitter, window };
         self.search(at, (start(&found), row.jitter), least, &mut found, left)?;
         found.release = found.arrival;
@@ -229,7 +242,8 @@ impl<'a> Level<'a> {
         count - later.count()
     }
 
-    /// Improves `found` by what lies between `range.1` and `range.0`; no window is shorter than `least`.
+    /// Improves `found` by what lies between `range.1` and `range.0`; no window is shorter than
+    /// `least`.
     fn search(
         &self,
         at: usize,
@@ -259,12 +273,14 @@ impl<'a> Level<'a> {
                 continue;
             }
             let window = self.window(at, count, own, due, least.max(own), left)?;
-            let smallest = self.step(at, count, due, window).saturating_sub(row.deadline).clamp(floor, alpha);
+            let smallest =
+                self.step(at, count, due, window).saturating_sub(row.deadline).clamp(floor, alpha);
             let response = (window + row.jitter).saturating_sub(smallest);
             if response > best {
                 *found = Longest { arrival: response, alpha: smallest, window, ..*found };
             }
-            let below = (window + row.jitter).checked_sub(found.arrival + mutate!("analysis-sandwich", 1, 9));
+            let below = (window + row.jitter)
+                .checked_sub(found.arrival + mutate!("analysis-sandwich", 1, 9));
             next = smallest.checked_sub(1).and_then(|next| Some(next.min(below?)));
         }
         Ok(())

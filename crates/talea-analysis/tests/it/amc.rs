@@ -17,7 +17,8 @@ fn high(cost: u64, cost_high: u64, period: u64, deadline: u64) -> Dual {
 
 #[test]
 fn two_tasks_by_hand() {
-    // Low above high: R(LO) = 2 + 2 = 4 with one job of the first; R(HI) = 5 + 2, though ⌈7/5⌉ = 2 jobs would fit in.
+    // Low above high: R(LO) = 2 + 2 = 4 with one job of the first; R(HI) = 5 + 2, though ⌈7/5⌉ = 2
+    // jobs would fit in.
     let tasks = [low(2, 5, 5), high(2, 5, 12, 12)];
     let mut out = vec![None; 2];
     assert_eq!(amc_rtb::bounds(&tasks, &mut Scratch::new(), &mut out), Ok(None));
@@ -38,7 +39,8 @@ fn two_tasks_by_hand() {
 fn with_one_criticality_it_is_the_response_time_analysis() {
     let mut dice = dice(71);
     for _ in 0..rounds(3_000) {
-        let tasks: Vec<Dual> = draw(&mut dice).into_iter().map(|dual| Dual { high: None, ..dual }).collect();
+        let tasks: Vec<Dual> =
+            draw(&mut dice).into_iter().map(|dual| Dual { high: None, ..dual }).collect();
         let plain: Vec<_> = tasks.iter().map(|dual| dual.task).collect();
         assert_eq!(amc_rtb::verdict(&tasks), fp_response::verdict(&plain), "{tasks:?}");
     }
@@ -74,8 +76,8 @@ fn draw(dice: &mut Dice) -> Vec<Dual> {
     (0..count).map(|_| one(dice)).collect()
 }
 
-/// The longest response of each task, while its jobs are not given up; tick by tick, sporadic arrivals, and jobs of high
-/// criticality that take C(HI) from a random instant on.
+/// The longest response of each task, while its jobs are not given up; tick by tick, sporadic
+/// arrivals, and jobs of high criticality that take C(HI) from a random instant on.
 fn simulate(tasks: &[Dual], dice: &mut Dice, until: u64) -> Vec<u64> {
     let mut next: Vec<u64> = tasks.iter().map(|_| dice.below(3)).collect();
     // Per task: release, ran, cost.

@@ -1,5 +1,5 @@
-//! The catalogue keeps its word: names differ, the tests that a card names are there, and the manual's table is fresh.
-//! `TALEA_BLESS=1` writes the table anew.
+//! The catalogue keeps its word: names differ, the tests that a card names are there, and the
+//! manual's table is fresh. `TALEA_BLESS=1` writes the table anew.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -32,8 +32,9 @@ fn every_card_has_a_name_of_its_own_and_names_tests_that_exist() {
 
 /// The table of all tests: test × model × kind × paper × where it is tested.
 fn table() -> String {
-    let mut text =
-        String::from("| test | policy | where | model | kind | sustainable in | paper | tested by |\n");
+    let mut text = String::from(
+        "| test | policy | where | model | kind | sustainable in | paper | tested by |\n",
+    );
     text.push_str("| --- | --- | --- | --- | --- | --- | --- | --- |\n");
     for card in catalogue::ALL {
         let place = match card.platform {
@@ -48,10 +49,12 @@ fn table() -> String {
         };
         let sustainable = if card.sustainable.is_empty() { "not proved" } else { card.sustainable };
         let names = card.tests.iter().filter_map(|test| test.split_once("::"));
-        let tests: Vec<String> = names.map(|(file, name)| format!("[`{name}`](../../{file})")).collect();
+        let tests: Vec<String> =
+            names.map(|(file, name)| format!("[`{name}`](../../{file})")).collect();
         let cells = [card.policy, place, card.model, kind, sustainable, card.paper];
         // Writing to a String can't fail.
-        let _ = writeln!(text, "| `{}` | {} | {} |", card.name, cells.join(" | "), tests.join(", "));
+        let _ =
+            writeln!(text, "| `{}` | {} | {} |", card.name, cells.join(" | "), tests.join(", "));
     }
     text
 }

@@ -21,7 +21,8 @@ pub(crate) enum Deadlines {
     Arbitrary,
 }
 
-/// `n` tasks with periods up to `longest`, each with a load of at most `percent` of a CPU (but C ≥ 1).
+/// `n` tasks with periods up to `longest`, each with a load of at most `percent` of a CPU (but C ≥
+/// 1).
 pub(crate) fn random(
     dice: &mut Dice,
     n: u64,

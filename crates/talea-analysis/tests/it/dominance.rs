@@ -1,4 +1,5 @@
-//! What the literature has proved of one test against another holds on every set that is tried, and both answers come up.
+//! What the literature has proved of one test against another holds on every set that is tried, and
+//! both answers come up.
 
 use crate::dice::{Deadlines, dice, random, rounds};
 use talea_analysis::uni::{edf_response, fp_response, qpa};

@@ -60,10 +60,12 @@ fn liu_layland_1973_theorem_7_a_full_cpu_meets_every_deadline() {
 
 #[test]
 fn spuri_1996_the_longest_response_need_not_begin_with_everybody() {
-    // Released together, the second ends after 5; after a while its job meets a later deadline of the first: 6.
+    // Released together, the second ends after 5; after a while its job meets a later deadline of
+    // the first: 6.
     let tasks = set(&[(2, 4, 4), (3, 7, 7)]);
     let (first, longest) = (5, bounds(&tasks).expect("no overload")[1].0);
-    let ended = replay::simulate(&tasks, &replay::together(&tasks), Order::Deadline { last: 1 }, true, 7);
+    let ended =
+        replay::simulate(&tasks, &replay::together(&tasks), Order::Deadline { last: 1 }, true, 7);
     assert_eq!(replay::longest(&tasks, &ended)[1], first);
     assert!(longest > first, "{longest}");
 }
@@ -75,7 +77,10 @@ fn limits_and_assumptions_are_told_and_nothing_wraps() {
         other => panic!("{other:?}"),
     };
     for test in [edf_response::verdict, qpa::verdict] {
-        assert_eq!(unknown(test(&set(&[(1, 2, 2), (0, 2, 2)]))), Why::Assumption { number: 1, task: 1 });
+        assert_eq!(
+            unknown(test(&set(&[(1, 2, 2), (0, 2, 2)]))),
+            Why::Assumption { number: 1, task: 1 }
+        );
         assert_eq!(unknown(test(&set(&[(1, u64::MAX, 2)]))), Why::Limit);
         let huge = (1 << 59) + 1;
         assert!(test(&set(&[(huge, huge + 1, huge)])).is_proved());
@@ -100,7 +105,10 @@ fn agrees(tasks: &[Sporadic]) {
     if plain::is_overloaded(&numbers) {
         assert_eq!(found, None, "{tasks:?}");
         let finding = qpa::find(tasks, &mut Scratch::new()).expect("in range");
-        assert!(matches!(finding, qpa::Finding::Overload | qpa::Finding::Alone { .. }), "{tasks:?}");
+        assert!(
+            matches!(finding, qpa::Finding::Overload | qpa::Finding::Alone { .. }),
+            "{tasks:?}"
+        );
         return;
     }
     let expected: Vec<_> = (0..tasks.len()).map(|at| plain::edf_response(&numbers, at)).collect();
@@ -134,7 +142,10 @@ fn every_candidate_tried_gives_the_same() {
         for cost in 1..=period {
             for deadline in [cost, period, period + 3] {
                 for jitter in [0, 2, 6] {
-                    choices.push(Sporadic { jitter: Span::from_ns(jitter), ..task(cost, period, deadline) });
+                    choices.push(Sporadic {
+                        jitter: Span::from_ns(jitter),
+                        ..task(cost, period, deadline)
+                    });
                 }
             }
         }
@@ -162,7 +173,8 @@ fn demand_at_every_instant_gives_the_same() {
     }
 }
 
-/// What really happens: for each phase of each task, with ties against it. And verdicts are what the first miss says.
+/// What really happens: for each phase of each task, with ties against it. And verdicts are what
+/// the first miss says.
 fn equals_the_simulation(tasks: &[Sporadic]) -> bool {
     let numbers = plain(tasks);
     let verdicts = [edf_response::verdict(tasks), qpa::verdict(tasks)];
@@ -227,7 +239,10 @@ fn bounds_are_the_longest_simulated_responses_and_verdicts_the_first_miss() {
         all += 1;
     }
     println!("{all} sets, {proved} schedulable");
-    assert!(proved > all / 10 && proved < all * 9 / 10, "both answers are tried: {proved} of {all}");
+    assert!(
+        proved > all / 10 && proved < all * 9 / 10,
+        "both answers are tried: {proved} of {all}"
+    );
 }
 
 #[test]
@@ -243,7 +258,8 @@ fn with_jitter_every_witness_is_a_miss_and_no_pattern_is_worse_than_the_bound() 
         let numbers = plain(&tasks);
         for verdict in [edf_response::verdict(&tasks), qpa::verdict(&tasks)] {
             match verdict {
-                Verdict::Refuted { witness: Witness::Overload { .. } } | Verdict::Proved { .. } => {}
+                Verdict::Refuted { witness: Witness::Overload { .. } } | Verdict::Proved { .. } => {
+                }
                 Verdict::Refuted { witness } => {
                     replay::late(&tasks, &witness, true);
                     replayed += 1;

@@ -1,4 +1,5 @@
-//! EDF within fixed priorities: its two ends, the plain twin, the simulator with a tree of two storeys.
+//! EDF within fixed priorities: its two ends, the plain twin, the simulator with a tree of two
+//! storeys.
 
 use crate::dice::{Deadlines, Dice, dice, random, rounds, set};
 use crate::plain::{self, plain};
@@ -65,9 +66,16 @@ fn longest(tasks: &[Sporadic], levels: &[u32], at: usize, until: u64) -> u64 {
     longest
 }
 
-fn run(tasks: &[Sporadic], levels: &[u32], releases: &[Release], last: usize, until: i64) -> Vec<plain::Job> {
-    let key =
-        |job: &plain::Job| (i64::from(levels[job.task]) << 40) + 2 * job.due + i64::from(job.task == last);
+fn run(
+    tasks: &[Sporadic],
+    levels: &[u32],
+    releases: &[Release],
+    last: usize,
+    until: i64,
+) -> Vec<plain::Job> {
+    let key = |job: &plain::Job| {
+        (i64::from(levels[job.task]) << 40) + 2 * job.due + i64::from(job.task == last)
+    };
     plain::run(plain::jobs(tasks, releases, until), true, until, key)
 }
 
@@ -80,8 +88,9 @@ fn bounds_are_the_longest_simulated_responses() {
         let (tasks, levels) = levels(&mut dice, false);
         let numbers = plain(&tasks);
         let bounds = bounds(&tasks, &levels);
-        mixed +=
-            u64::from(levels.windows(2).any(|pair| pair[0] == pair[1]) && levels.last() != Some(&levels[0]));
+        mixed += u64::from(
+            levels.windows(2).any(|pair| pair[0] == pair[1]) && levels.last() != Some(&levels[0]),
+        );
         let served = bounds.iter().take_while(|bound| bound.is_some()).count();
         let latest = numbers.iter().map(|task| task.d).max().expect("a task");
         if served > 0 {
@@ -112,8 +121,13 @@ fn with_jitter_every_witness_is_a_miss() {
         let nominal = releases[*task].first + *response + tasks[*task].period;
         let until = (nominal.as_ns() + job * tasks[*task].period.as_ns()) as i64;
         let ended = run(&tasks, &levels, releases, *task, until);
-        let found = ended.iter().find(|end| end.task == *task && end.number == *job).expect("it arrives");
-        assert_eq!(found.end - found.release, response.as_ns() as i64, "{witness:?}: {tasks:?} {levels:?}");
+        let found =
+            ended.iter().find(|end| end.task == *task && end.number == *job).expect("it arrives");
+        assert_eq!(
+            found.end - found.release,
+            response.as_ns() as i64,
+            "{witness:?}: {tasks:?} {levels:?}"
+        );
         assert!(found.end > found.due, "{witness:?}: {tasks:?} {levels:?}");
         replayed += 1;
     }
@@ -124,10 +138,14 @@ fn with_jitter_every_witness_is_a_miss() {
 fn levels_come_in_order_and_an_overloaded_one_ends_the_list() {
     let tasks = set(&[(1, 4, 4), (1, 4, 4), (2, 4, 4), (1, 4, 4)]);
     let why = |levels: &[u32]| edf_in_fp::verdict(&tasks, levels);
-    assert_eq!(why(&[0, 1, 0, 1]), Verdict::Unknown { why: Why::Assumption { number: 7, task: 2 } });
+    assert_eq!(
+        why(&[0, 1, 0, 1]),
+        Verdict::Unknown { why: Why::Assumption { number: 7, task: 2 } }
+    );
     assert_eq!(why(&[0, 0, 1, 2]), Verdict::Refuted { witness: Witness::Overload { task: 3 } });
     assert_eq!(why(&[0, 0, 1, 1]), Verdict::Refuted { witness: Witness::Overload { task: 3 } });
     let bounds = bounds(&tasks, &[0, 0, 1, 2]);
-    let releases: Vec<_> = bounds.iter().map(|bound| bound.map(|bound| bound.release.as_ns())).collect();
+    let releases: Vec<_> =
+        bounds.iter().map(|bound| bound.map(|bound| bound.release.as_ns())).collect();
     assert_eq!(releases, [Some(2), Some(2), Some(4), None]);
 }

@@ -1,7 +1,9 @@
 //! Numbers at the ends of the range: nothing wraps, nothing hangs.
 
 use crate::dice::{Deadlines, dice, random, rounds, task};
-use talea_analysis::uni::{LONGEST, Scratch, edf_in_fp, edf_response, fp_response, np_edf, np_fp, qpa};
+use talea_analysis::uni::{
+    LONGEST, Scratch, edf_in_fp, edf_response, fp_response, np_edf, np_fp, qpa,
+};
 use talea_analysis::verdict::Why;
 use talea_analysis::{Sporadic, Verdict, Witness};
 use talea_core::{Span, Work};
@@ -24,12 +26,16 @@ fn widened(tasks: &[Sporadic], bits: u32) -> Vec<Sporadic> {
 fn widened_verdict(verdict: Verdict, bits: u32) -> Verdict {
     let span = |span: Span| Span::from_ns(span.as_ns() << bits);
     match verdict {
-        Verdict::Proved { bounds } => Verdict::Proved { bounds: bounds.into_iter().map(span).collect() },
+        Verdict::Proved { bounds } => {
+            Verdict::Proved { bounds: bounds.into_iter().map(span).collect() }
+        }
         Verdict::Refuted { witness: Witness::Miss { task, job, response, mut releases } } => {
             for release in &mut releases {
                 (release.first, release.early) = (span(release.first), span(release.early));
             }
-            Verdict::Refuted { witness: Witness::Miss { task, job, response: span(response), releases } }
+            Verdict::Refuted {
+                witness: Witness::Miss { task, job, response: span(response), releases },
+            }
         }
         other => other,
     }
@@ -67,7 +73,11 @@ fn in_other_units_the_same_set_has_the_same_answers() {
             if verdict == (Verdict::Unknown { why: Why::Limit }) {
                 limits += 1;
             } else {
-                assert_eq!(qpa::verdict(&tasks).is_proved(), verdict.is_proved(), "{tasks:?} {bits}");
+                assert_eq!(
+                    qpa::verdict(&tasks).is_proved(),
+                    verdict.is_proved(),
+                    "{tasks:?} {bits}"
+                );
             }
         }
     }
@@ -93,7 +103,8 @@ fn any_numbers_whatever_get_an_answer_soon() {
                 if dice.below(4) > 0 {
                     // Something that may work.
                     task.period = Span::from_ns(task.period.as_ns() % LONGEST);
-                    task.cost = Work::from_ns(task.cost.as_ns() % (task.period.as_ns() / 2 + 1) + 1);
+                    task.cost =
+                        Work::from_ns(task.cost.as_ns() % (task.period.as_ns() / 2 + 1) + 1);
                     task.deadline = Span::from_ns(task.deadline.as_ns() % LONGEST);
                     (task.jitter, task.blocking) = (Span::ZERO, Work::ZERO);
                 }
@@ -123,7 +134,9 @@ fn a_set_that_would_take_long_is_left_open() {
     let long = 1 << 40;
     let tasks = [task(long - 1, long, long), task(1 << 18, 1 << 59, 1 << 59)];
     let mut few = Scratch::with_limit(1 << 16);
-    for verdict in [fp_response::verdict_in(&tasks, &mut few), edf_response::verdict_in(&tasks, &mut few)] {
+    for verdict in
+        [fp_response::verdict_in(&tasks, &mut few), edf_response::verdict_in(&tasks, &mut few)]
+    {
         assert_eq!(verdict, Verdict::Unknown { why: Why::Limit });
     }
     assert!(fp_response::verdict(&tasks).is_proved(), "with patience it can be told");

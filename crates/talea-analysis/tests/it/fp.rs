@@ -30,7 +30,8 @@ fn buttazzo_2011_exercise_4_4_and_the_three_tasks_of_section_4_5() {
 
 #[test]
 fn lehoczky_1990_the_longest_response_is_not_that_of_the_first_job() {
-    // C = (26, 62), T = (70, 100): the first job ends after 114, the fifth takes longest, and the window ends at 696.
+    // C = (26, 62), T = (70, 100): the first job ends after 114, the fifth takes longest, and the
+    // window ends at 696.
     assert_eq!(responses(&[(26, 70, 70), (62, 100, 118)]), [26, 118]);
     let tight = set(&[(26, 70, 70), (62, 100, 117)]);
     let Verdict::Refuted { witness } = fp_response::verdict(&tight) else { panic!("118 > 117") };
@@ -51,7 +52,10 @@ fn audsley_1993_jitter_of_those_above_is_met_by_those_below() {
 
 #[test]
 fn overload_is_the_end_of_all_below_and_a_full_cpu_is_none() {
-    assert_eq!(bounds(&set(&[(1, 2, 2), (1, 3, 3), (1, 6, 6), (1, 100, 100)]))[2..], [Some((6, 6)), None]);
+    assert_eq!(
+        bounds(&set(&[(1, 2, 2), (1, 3, 3), (1, 6, 6), (1, 100, 100)]))[2..],
+        [Some((6, 6)), None]
+    );
     let witness = fp_response::verdict(&set(&[(1, 2, 2), (2, 3, 3), (1, 6, 6)]));
     assert_eq!(witness, Verdict::Refuted { witness: Witness::Overload { task: 1 } });
     assert_eq!(fp_response::verdict(&[]), Verdict::Proved { bounds: vec![] });
@@ -142,7 +146,8 @@ fn bini_2009_settling_tasks_by_an_upper_bound_changes_no_verdict() {
     assert!(accepted > all / 5 && accepted < all * 4 / 5, "{accepted} of {all}");
 }
 
-/// The bound of each task is the longest response when all are released together, and verdicts follow from it.
+/// The bound of each task is the longest response when all are released together, and verdicts
+/// follow from it.
 fn equals_the_simulation(tasks: &[Sporadic]) -> bool {
     let numbers = plain(tasks);
     let bounds = bounds(tasks);

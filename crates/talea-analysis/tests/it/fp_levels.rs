@@ -55,12 +55,13 @@ fn plain(drawn: &Drawn) -> Option<usize> {
     None
 }
 
-/// How long the first job of `last` takes when all come together, those above after their jitter, and it is the last in its
-/// level.
+/// How long the first job of `last` takes when all come together, those above after their jitter,
+/// and it is the last in its level.
 fn runs(drawn: &Drawn, level: usize, last: usize, until: u64) -> Option<u64> {
     let end = drawn.ends[level];
     let from = if level == 0 { drawn.above } else { drawn.ends[level - 1] };
-    // By level: 0 above all, then the others; within one by arrival, and by number, the last one last.
+    // By level: 0 above all, then the others; within one by arrival, and by number, the last one
+    // last.
     let level_of = |at: usize| u64::from(at >= from);
     let mut ready: Vec<(u64, u64, usize, u64)> = vec![];
     for now in 0..until {
@@ -162,8 +163,9 @@ fn one_task_a_level_is_the_test_of_response_times() {
 #[test]
 fn levels_say_what_they_do_not_cover_and_nothing_wraps() {
     let mut scratch = Scratch::new();
-    let mut why =
-        |tasks: &[Sporadic], above| first_late(tasks, above, &[tasks.len()], &mut scratch).unwrap_err();
+    let mut why = |tasks: &[Sporadic], above| {
+        first_late(tasks, above, &[tasks.len()], &mut scratch).unwrap_err()
+    };
     assert_eq!(why(&[task(1, 5, 6)], 0), Why::Assumption { number: 6, task: 0 });
     let late = Sporadic { jitter: Span::from_ns(1), ..task(1, 5, 5) };
     assert_eq!(why(&[late, late], 1), Why::Assumption { number: 4, task: 1 });
@@ -173,7 +175,10 @@ fn levels_say_what_they_do_not_cover_and_nothing_wraps() {
     // Those above ask for a thousand CPUs.
     let above = task(1 << 30, 1 << 20, 1 << 20);
     let long = 1 << 59;
-    assert_eq!(first(&[above, task(1, long, long)], 1, &[2]), Some(Late { level: 0, response: None }));
+    assert_eq!(
+        first(&[above, task(1, long, long)], 1, &[2]),
+        Some(Late { level: 0, response: None })
+    );
     let half = long / 2;
     assert_eq!(first(&set(&[(half, long, long), (half, long, long)]), 0, &[2]), None);
     assert_eq!(

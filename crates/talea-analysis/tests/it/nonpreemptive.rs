@@ -1,4 +1,5 @@
-//! Jobs that run to their end: published examples, plain twins, and the simulator over all that can be in the way.
+//! Jobs that run to their end: published examples, plain twins, and the simulator over all that can
+//! be in the way.
 
 use crate::dice::{Deadlines, dice, every, random, rounds, set, task};
 use crate::plain::{self, Plain, plain};
@@ -11,17 +12,23 @@ use talea_core::{Span, Work};
 fn bounds(tasks: &[Sporadic]) -> Vec<Option<(u64, u64)>> {
     let mut out = vec![None; tasks.len()];
     np_fp::bounds(tasks, &mut Scratch::new(), &mut out).expect("in range");
-    out.iter().map(|bound| bound.map(|bound| (bound.release.as_ns(), bound.arrival.as_ns()))).collect()
+    out.iter()
+        .map(|bound| bound.map(|bound| (bound.release.as_ns(), bound.arrival.as_ns())))
+        .collect()
 }
 
 #[test]
 fn davis_2007_the_third_message_misses_in_its_second_job() {
-    // Table 2: C = 1 ms each, T = 2.5, 3.5, 3.5, D = 2.5, 3.25, 3.25. The earlier analysis says 3 for C; its second
-    // instance takes 3.5. With a nanosecond in place of nothing to be in the way.
+    // Table 2: C = 1 ms each, T = 2.5, 3.5, 3.5, D = 2.5, 3.25, 3.25. The earlier analysis says 3
+    // for C; its second instance takes 3.5. With a nanosecond in place of nothing to be in the way.
     let ms = |tenths: u64| tenths * 100_000;
-    let tasks =
-        set(&[(ms(10), ms(25), ms(25)), (ms(10), ms(35), ms(325) / 10), (ms(10), ms(35), ms(325) / 10)]);
-    let bounds: Vec<u64> = bounds(&tasks).into_iter().map(|bound| bound.expect("U < 1").0).collect();
+    let tasks = set(&[
+        (ms(10), ms(25), ms(25)),
+        (ms(10), ms(35), ms(325) / 10),
+        (ms(10), ms(35), ms(325) / 10),
+    ]);
+    let bounds: Vec<u64> =
+        bounds(&tasks).into_iter().map(|bound| bound.expect("U < 1").0).collect();
     assert_eq!(bounds, [ms(20) - 1, ms(30) - 1, ms(35)]);
     let Verdict::Refuted { witness } = np_fp::verdict(&tasks) else { panic!("3.5 > 3.25") };
     assert!(matches!(witness, Witness::Miss { task: 2, job: 1, .. }), "{witness:?}");
@@ -50,7 +57,8 @@ fn twin(tasks: &[Plain], at: usize) -> Option<(u64, u64)> {
     for q in 0..2 * plain::hyperperiod(&tasks[..=at]) / own.t + own.j + 2 {
         let mut w = 0;
         loop {
-            let more: u64 = tasks[..at].iter().map(|task| ((w + task.j) / task.t + 1) * task.c).sum();
+            let more: u64 =
+                tasks[..at].iter().map(|task| ((w + task.j) / task.t + 1) * task.c).sum();
             let next = own.b + below + q * own.c + more;
             if next == w {
                 break;
@@ -200,6 +208,9 @@ fn preemption_never_harms_the_most_urgent_and_one_task_alone_is_the_same() {
         assert!(bounds(&tasks)[0].expect("alone").0 >= preemptive);
         let alone = &tasks[..1];
         assert_eq!(bounds(alone)[0].expect("alone").0, preemptive);
-        assert!(qpa::verdict(&tasks).is_proved() || !np_edf::verdict(&tasks).is_proved(), "{tasks:?}");
+        assert!(
+            qpa::verdict(&tasks).is_proved() || !np_edf::verdict(&tasks).is_proved(),
+            "{tasks:?}"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Tables: what is found is one, what is called impossible is, and the machine misses nothing with what is found.
+//! Tables: what is found is one, what is called impossible is, and the machine misses nothing with
+//! what is found.
 
 use crate::dice::{Dice, dice, rounds};
 use talea_analysis::offline::{
@@ -24,7 +25,14 @@ fn job(task: usize, release: u64, deadline: u64, cost: u64) -> Job {
 
 fn problem(cpus: u32, hyperperiod: u64, jobs: Vec<Job>) -> Problem {
     let hyperperiod = span(hyperperiod);
-    Problem { hyperperiod, cpus, overhead: Span::ZERO, overhead_least: Span::ZERO, preemptive: true, jobs }
+    Problem {
+        hyperperiod,
+        cpus,
+        overhead: Span::ZERO,
+        overhead_least: Span::ZERO,
+        preemptive: true,
+        jobs,
+    }
 }
 
 fn found(problem: &Problem) -> Vec<Piece> {
@@ -60,7 +68,8 @@ fn described(dice: &mut Dice) -> Described {
         let mut costs = Vec::new();
         for v in 0..dice.below(3) {
             let mut version = Version::new(&format!("v{v}"));
-            version.accelerators = accelerators.iter().copied().filter(|_| dice.below(2) == 0).collect();
+            version.accelerators =
+                accelerators.iter().copied().filter(|_| dice.below(2) == 0).collect();
             spec.versions.push(version);
             costs.push(Cost::Constant(Work::from_ns(dice.between(1, 6))));
         }
@@ -88,7 +97,8 @@ fn described(dice: &mut Dice) -> Described {
 
 /// The system below the table that was found for it.
 fn tabled(system: &Described, problem: &Problem, pieces: &[Piece], says_own: bool) -> Tree {
-    let policy = Policy::Table { hyperperiod: problem.hyperperiod, entries: entries(problem, pieces) };
+    let policy =
+        Policy::Table { hyperperiod: problem.hyperperiod, entries: entries(problem, pieces) };
     let mut tree = Tree::new(system.tree.cpus, SchedulerSpec::new("table", policy));
     tree.accelerators.clone_from(&system.tree.accelerators);
     let mut moved = std::collections::BTreeMap::new();
@@ -97,7 +107,8 @@ fn tabled(system: &Described, problem: &Problem, pieces: &[Piece], says_own: boo
             // As a system file is read: every node says its own, which is its graph's.
             let mut spec = spec.clone();
             if let Some(of) = system.tree.inherited().get(&node).filter(|_| says_own) {
-                (spec.inherits, spec.period, spec.deadline) = (false, of.period, of.relative_deadline);
+                (spec.inherits, spec.period, spec.deadline) =
+                    (false, of.period, of.relative_deadline);
             }
             moved.insert(node, tree.task(Tree::ROOT, spec));
         }
@@ -112,12 +123,18 @@ fn tabled(system: &Described, problem: &Problem, pieces: &[Piece], says_own: boo
 fn run(system: &Described, problem: &Problem, pieces: &[Piece]) -> (u64, usize) {
     let tree = tabled(system, problem, pieces, false);
     // The last job may end with the table, and is told of an instant later.
-    let ended = ended(&tree, &system.sources, 3 * problem.hyperperiod.as_ns() + 1, (1, Case::Drawn));
+    let ended =
+        ended(&tree, &system.sources, 3 * problem.hyperperiod.as_ns() + 1, (1, Case::Drawn));
     (ended.iter().filter(|job| job.is_late()).count() as u64, ended.len())
 }
 
 /// The jobs that have ended by then.
-fn ended(tree: &Tree, sources: &[Source], until: u64, (seed, case): (u64, Case)) -> Vec<Completion> {
+fn ended(
+    tree: &Tree,
+    sources: &[Source],
+    until: u64,
+    (seed, case): (u64, Case),
+) -> Vec<Completion> {
     let workload = Workload { sources: sources.to_vec(), seed };
     let world = World::new(tree.build().expect("a tree"), tree.cpus, &workload);
     let mut jobs = Jobs::default();
@@ -133,8 +150,8 @@ fn whatever_is_found_passes_the_checker_and_the_machine_misses_nothing_with_it()
         let system = described(&mut dice);
         system.tree.check().expect("a tree");
         let preemptive = dice.below(2) == 0;
-        let problem =
-            from_tree(&system.tree, &system.sources, &Overheads::default(), preemptive).expect("suitable");
+        let problem = from_tree(&system.tree, &system.sources, &Overheads::default(), preemptive)
+            .expect("suitable");
         let Synthesis::Found { pieces, .. } = synthesize(&problem, 50) else { continue };
         assert_eq!(check(&problem, &pieces), Ok(()));
         let (late, ended) = run(&system, &problem, &pieces);
@@ -160,8 +177,9 @@ fn y11_tables_that_are_found_are_proved_and_no_response_is_beyond_its_bound() {
     let mut tables = 0;
     for _ in 0..600 {
         let system = described(&mut dice);
-        let problem = from_tree(&system.tree, &system.sources, &Overheads::default(), dice.below(2) == 0)
-            .expect("suitable");
+        let problem =
+            from_tree(&system.tree, &system.sources, &Overheads::default(), dice.below(2) == 0)
+                .expect("suitable");
         let Synthesis::Found { pieces, .. } = synthesize(&problem, 50) else { continue };
         let tree = tabled(&system, &problem, &pieces, tables % 2 == 0);
         let answers = Roots::new(&tree, &system.sources).bounds();
@@ -190,7 +208,8 @@ fn at_random(dice: &mut Dice) -> (Tree, Vec<Source>) {
     for cpu in 0..cpus {
         let mut at = dice.below(3);
         while at < hyperperiod {
-            let (end, owner) = ((at + dice.between(1, 5)).min(hyperperiod), dice.below(tasks) as usize);
+            let (end, owner) =
+                ((at + dice.between(1, 5)).min(hyperperiod), dice.below(tasks) as usize);
             let overlaps = |bit: u64| bit & taken[owner] != 0;
             let mine = (at..end).fold(0, |mine, unit| mine | 1 << unit);
             if !overlaps(mine) {
@@ -251,7 +270,10 @@ fn y11_tables_at_random_keep_their_bounds() {
             let longest = mine.map(|job| response(&sources[task], job)).max().unwrap_or(Span::ZERO);
             match &answer.bound {
                 Ok(bound) => {
-                    assert!(longest <= *bound, "{longest} of {task}, {bound}: {tree:?} {sources:?}");
+                    assert!(
+                        longest <= *bound,
+                        "{longest} of {task}, {bound}: {tree:?} {sources:?}"
+                    );
                     seen[usize::from(longest == *bound)] += 1;
                 }
                 Err(no) => {
@@ -312,10 +334,13 @@ fn can_be_placed(problem: &Problem, at: usize, pieces: &mut Vec<Piece>) -> bool 
     let Some(spec) = problem.jobs.get(at) else { return check(problem, pieces).is_ok() };
     for (choice, way) in spec.choices.iter().enumerate() {
         for cpu in 0..problem.cpus {
-            for start in spec.release.as_ns()..=spec.deadline.as_ns().saturating_sub(way.cost.as_ns()) {
+            for start in
+                spec.release.as_ns()..=spec.deadline.as_ns().saturating_sub(way.cost.as_ns())
+            {
                 let (start, end) = (span(start), span(start) + way.cost);
                 let clashes = |other: &Piece| {
-                    let held = problem.jobs[other.job].choices[other.choice].accelerators & way.accelerators;
+                    let held = problem.jobs[other.job].choices[other.choice].accelerators
+                        & way.accelerators;
                     other.start < end && start < other.end && (other.cpu == cpu || held != 0)
                 };
                 let waits = |other: &Piece| spec.after.contains(&other.job) && other.end > start;
@@ -345,8 +370,11 @@ fn what_is_called_impossible_is_and_little_is_overlooked() {
             let mut job = job(task, release, (release + cost + dice.below(5)).min(10), cost);
             job.choices[0].accelerators = u64::from(dice.below(3) == 0);
             if dice.below(2) == 0 {
-                let second =
-                    Choice { version: None, cost: span(dice.between(1, 4)), accelerators: dice.below(2) };
+                let second = Choice {
+                    version: None,
+                    cost: span(dice.between(1, 4)),
+                    accelerators: dice.below(2),
+                };
                 job.choices.push(second);
             }
             if task > 0 && dice.below(4) == 0 {
@@ -380,7 +408,8 @@ fn what_is_called_impossible_is_and_little_is_overlooked() {
 
 #[test]
 fn y18_the_drone_needs_both_versions() {
-    // YASMIN section 5 as in the checklist, in milliseconds: two CPUs, one GPU, a frame every 500 and a handler every 20.
+    // YASMIN section 5 as in the checklist, in milliseconds: two CPUs, one GPU, a frame every 500
+    // and a handler every 20.
     let drone = |cpu: bool, gpu: bool| {
         let mut jobs = Vec::new();
         let mut stage = |task: usize, (on_cpu, on_gpu): (u64, u64), after: &[usize]| {
@@ -426,12 +455,15 @@ fn y11_overhead_is_paid_by_every_piece() {
 
 #[test]
 fn what_the_hyperperiod_cuts_is_not_impossible() {
-    // Due at 35, and served by entries [15, 20) and [0, 5), the first of which goes on in the second.
+    // Due at 35, and served by entries [15, 20) and [0, 5), the first of which goes on in the
+    // second.
     let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::Edf));
     tree.task(Tree::ROOT, TaskSpec::new("a", span(20)));
     let arrivals = Arrivals::Periodic { offset: span(15), period: span(20), jitter: Span::ZERO };
-    let source = |cost| Source { arrivals: arrivals.clone(), cost: Cost::Constant(Work::from_ns(cost)) };
-    let problem = |cost, overheads| from_tree(&tree, &[source(cost)], &overheads, true).expect("suitable");
+    let source =
+        |cost| Source { arrivals: arrivals.clone(), cost: Cost::Constant(Work::from_ns(cost)) };
+    let problem =
+        |cost, overheads| from_tree(&tree, &[source(cost)], &overheads, true).expect("suitable");
     let cut = problem(10, Overheads::default());
     assert_eq!((cut.jobs[0].deadline, cut.jobs[0].due), (span(20), span(35)));
     assert_eq!(synthesize(&cut, 100), Synthesis::Narrow { job: 0, end: span(25) });
@@ -441,8 +473,11 @@ fn what_the_hyperperiod_cuts_is_not_impossible() {
         Synthesis::Impossible(Impossible::Chain { job: 0, end: span(36) })
     );
     // Two of them fill the time between 15 and 35, three need more.
-    let two =
-        Problem { cpus: 1, jobs: vec![cut.jobs[0].clone(), Job { task: 1, ..cut.jobs[0].clone() }], ..cut };
+    let two = Problem {
+        cpus: 1,
+        jobs: vec![cut.jobs[0].clone(), Job { task: 1, ..cut.jobs[0].clone() }],
+        ..cut
+    };
     assert_eq!(synthesize(&two, 100), Synthesis::Narrow { job: 0, end: span(25) });
     let three = Problem { jobs: vec![two.jobs[0].clone(); 3], ..two };
     assert!(matches!(synthesize(&three, 100), Synthesis::Impossible(Impossible::Window { .. })));
@@ -450,7 +485,10 @@ fn what_the_hyperperiod_cuts_is_not_impossible() {
     let spared = Overheads { migration: span(1), release: span(1), ..Overheads::default() };
     assert_eq!(synthesize(&problem(20, spared), 100), Synthesis::Narrow { job: 0, end: span(37) });
     let paid = Overheads { switch: span(1), ..Overheads::default() };
-    assert!(matches!(synthesize(&problem(20, paid), 100), Synthesis::Impossible(Impossible::Chain { .. })));
+    assert!(matches!(
+        synthesize(&problem(20, paid), 100),
+        Synthesis::Impossible(Impossible::Chain { .. })
+    ));
 }
 
 #[test]
@@ -461,7 +499,13 @@ fn the_checker_finds_every_flaw() {
     spec.jobs[0].choices.push(Choice { version: Some(1), cost: span(4), accelerators: 1 });
     spec.jobs[1].choices.push(Choice { version: Some(1), cost: span(5), accelerators: 1 });
     spec.jobs[0].cpus = 1;
-    let piece = |job, choice, cpu, start, end| Piece { job, choice, cpu, start: span(start), end: span(end) };
+    let piece = |job, choice, cpu, start, end| Piece {
+        job,
+        choice,
+        cpu,
+        start: span(start),
+        end: span(end),
+    };
     let good = [piece(0, 0, 0, 2, 6), piece(1, 0, 1, 6, 11), piece(2, 0, 0, 12, 16)];
     assert_eq!(check(&spec, &good), Ok(()));
     let with = |at: usize, change: &dyn Fn(&mut Piece)| {
@@ -477,9 +521,15 @@ fn the_checker_finds_every_flaw() {
     assert_eq!(with(0, &|p| p.start = span(1)), Err(Flaw::Outside { piece: 0 }));
     assert_eq!(with(0, &|p| p.end = span(13)), Err(Flaw::Outside { piece: 0 }));
     assert_eq!(with(2, &|p| (p.cpu, p.start) = (1, span(10))), Err(Flaw::Outside { piece: 2 }));
-    assert_eq!(with(1, &|p| (p.cpu, p.start) = (0, span(5))), Err(Flaw::Overlap { piece: 1, other: 0 }));
+    assert_eq!(
+        with(1, &|p| (p.cpu, p.start) = (0, span(5))),
+        Err(Flaw::Overlap { piece: 1, other: 0 })
+    );
     assert_eq!(with(0, &|p| p.end = span(7)), Err(Flaw::Work { job: 0 }));
-    assert_eq!(with(1, &|p| (p.start, p.end) = (span(5), span(10))), Err(Flaw::Order { job: 1, before: 0 }));
+    assert_eq!(
+        with(1, &|p| (p.start, p.end) = (span(5), span(10))),
+        Err(Flaw::Order { job: 1, before: 0 })
+    );
     assert_eq!(check(&spec, &good[..2]), Err(Flaw::Work { job: 2 }));
 
     let split = [piece(0, 0, 0, 2, 4), piece(0, 0, 0, 5, 7), good[2], piece(1, 0, 1, 7, 12)];
@@ -512,7 +562,10 @@ fn what_a_table_cannot_hold_is_said() {
         change(&mut tree, &mut sources);
         from_tree(&tree, &sources, &Overheads::default(), true).expect_err("unsuitable").why
     };
-    assert!(why(&|_, sources| sources[0].arrivals = Arrivals::List(Vec::new())).contains("nobody knows"));
+    assert!(
+        why(&|_, sources| sources[0].arrivals = Arrivals::List(Vec::new()))
+            .contains("nobody knows")
+    );
     assert!(
         why(&|_, sources| sources[1].cost = sources[1].cost.clone().suspending(Work::ZERO, span(1)))
             .contains("on its way")
@@ -525,7 +578,8 @@ fn what_a_table_cannot_hold_is_said() {
     };
     assert!(why(&long).contains("too many"));
     let late = |_: &mut Tree, sources: &mut Vec<Source>| {
-        sources[0].arrivals = Arrivals::Periodic { offset: span(10), period: span(10), jitter: Span::ZERO };
+        sources[0].arrivals =
+            Arrivals::Periodic { offset: span(10), period: span(10), jitter: Span::ZERO };
     };
     assert!(why(&late).contains("offset"));
     let joined = |tree: &mut Tree, _: &mut Vec<Source>| {

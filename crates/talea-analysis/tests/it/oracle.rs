@@ -1,9 +1,10 @@
 //! The answers of independent tools for sets on one processor, `tests/data/uniproc.jsonl`.
 //!
-//! C, T, D and, in two families, J or B, in fixed-priority order. `fp_R`: from release to end under preemptive fixed
-//! priorities (null: no bound); `fp_ok`: each of these plus its jitter is at most D. `edf_R`, `edf_ok`: the same under
-//! EDF with ties in any way; not for the families with jitter and blocking. From the crate `response-time-analysis`
-//! 0.3.2 and SchedCAT; the sets are random, made for these data. Rows are skipped for one reason only, which is printed.
+//! C, T, D and, in two families, J or B, in fixed-priority order. `fp_R`: from release to end under
+//! preemptive fixed priorities (null: no bound); `fp_ok`: each of these plus its jitter is at most
+//! D. `edf_R`, `edf_ok`: the same under EDF with ties in any way; not for the families with jitter
+//! and blocking. From the crate `response-time-analysis` 0.3.2 and SchedCAT; the sets are random,
+//! made for these data. Rows are skipped for one reason only, which is printed.
 
 use crate::dice::task;
 use serde_json::Value;

@@ -1,4 +1,5 @@
-//! The plain twins: formulas as their papers print them, and a CPU that runs jobs instant by instant.
+//! The plain twins: formulas as their papers print them, and a CPU that runs jobs instant by
+//! instant.
 
 use talea_analysis::Sporadic;
 use talea_analysis::verdict::Release;
@@ -53,7 +54,8 @@ pub(crate) fn fp_response(tasks: &[Plain], at: usize) -> Option<(u64, u64)> {
     for q in 0..=2 * hyperperiod(&tasks[..=at]) / own.t + own.j {
         let mut w = 1;
         loop {
-            let more: u64 = tasks[..at].iter().map(|task| (w + task.j).div_ceil(task.t) * task.c).sum();
+            let more: u64 =
+                tasks[..at].iter().map(|task| (w + task.j).div_ceil(task.t) * task.c).sum();
             let next = (q + 1) * own.c + own.b + more;
             if next == w {
                 break;
@@ -69,8 +71,8 @@ pub(crate) fn fp_response(tasks: &[Plain], at: usize) -> Option<(u64, u64)> {
     Some((release, arrival))
 }
 
-/// Spuri's equations with jitter, as they stand, for every arrival up to a hyperperiod beyond the last jitter; from release
-/// and from arrival. Not for overload.
+/// Spuri's equations with jitter, as they stand, for every arrival up to a hyperperiod beyond the
+/// last jitter; from release and from arrival. Not for overload.
 pub(crate) fn edf_response(tasks: &[Plain], at: usize) -> (u64, u64) {
     let own = tasks[at];
     let blocking = tasks.iter().map(|task| task.b).max().unwrap_or(0) as i64;
@@ -81,13 +83,16 @@ pub(crate) fn edf_response(tasks: &[Plain], at: usize) -> (u64, u64) {
         let due = arrives + own.d as i64;
         let mut x = 1;
         loop {
-            let others = tasks.iter().enumerate().filter(|&(other, _)| other != at).map(|(_, task)| {
-                let (t, j) = (task.t as i64, task.j as i64);
-                let released = (x + j + t - 1).div_euclid(t);
-                let urgent = (due - task.d as i64 + j).div_euclid(t) + 1;
-                released.min(urgent).max(0) * task.c as i64
-            });
-            let next = blocking + (alpha.div_euclid(own.t as i64) + 1) * own.c as i64 + others.sum::<i64>();
+            let others =
+                tasks.iter().enumerate().filter(|&(other, _)| other != at).map(|(_, task)| {
+                    let (t, j) = (task.t as i64, task.j as i64);
+                    let released = (x + j + t - 1).div_euclid(t);
+                    let urgent = (due - task.d as i64 + j).div_euclid(t) + 1;
+                    released.min(urgent).max(0) * task.c as i64
+                });
+            let next = blocking
+                + (alpha.div_euclid(own.t as i64) + 1) * own.c as i64
+                + others.sum::<i64>();
             if next == x {
                 break;
             }
@@ -101,7 +106,8 @@ pub(crate) fn edf_response(tasks: &[Plain], at: usize) -> (u64, u64) {
     (release as u64, arrival as u64)
 }
 
-/// The least t with h(t) + b(t) > t, looking at each up to two hyperperiods beyond the longest deadline.
+/// The least t with h(t) + b(t) > t, looking at each up to two hyperperiods beyond the longest
+/// deadline.
 pub(crate) fn first_excess(tasks: &[Plain]) -> Option<u64> {
     let latest = tasks.iter().map(|task| task.d).max().unwrap_or(0);
     (0..=latest + 2 * hyperperiod(tasks)).find(|&t| demand(tasks, t) + blocking(tasks, t) > t)
@@ -117,7 +123,11 @@ pub(crate) fn demand(tasks: &[Plain], t: u64) -> u64 {
 fn blocking(tasks: &[Plain], t: u64) -> u64 {
     let passed = || tasks.iter().filter(|task| task.d <= t + task.j);
     let Some(last) = passed().map(|task| task.d as i64 - task.j as i64).max() else { return 0 };
-    passed().filter(|task| task.d as i64 - task.j as i64 == last).map(|task| task.b).max().unwrap_or(0)
+    passed()
+        .filter(|task| task.d as i64 - task.j as i64 == last)
+        .map(|task| task.b)
+        .max()
+        .unwrap_or(0)
 }
 
 /// A job, on a time line that may begin below zero.
@@ -143,15 +153,28 @@ pub(crate) fn jobs(tasks: &[Sporadic], releases: &[Release], until: i64) -> Vec<
                 break;
             }
             let (released, due) = (arrival.max(first), arrival + task.d as i64);
-            all.push(Job { task: at, number, arrival, release: released, due, cost: task.c, end: i64::MAX });
+            all.push(Job {
+                task: at,
+                number,
+                arrival,
+                release: released,
+                due,
+                cost: task.c,
+                end: i64::MAX,
+            });
         }
     }
     all
 }
 
-/// Runs the jobs on one CPU up to `until`: at each instant the one with the least key, of equal ones the lowest task
-/// and number. Those that don't end keep an end of `i64::MAX`.
-pub(crate) fn run(mut jobs: Vec<Job>, preemptive: bool, until: i64, key: impl Fn(&Job) -> i64) -> Vec<Job> {
+/// Runs the jobs on one CPU up to `until`: at each instant the one with the least key, of equal
+/// ones the lowest task and number. Those that don't end keep an end of `i64::MAX`.
+pub(crate) fn run(
+    mut jobs: Vec<Job>,
+    preemptive: bool,
+    until: i64,
+    key: impl Fn(&Job) -> i64,
+) -> Vec<Job> {
     let mut left: Vec<u64> = jobs.iter().map(|job| job.cost).collect();
     let mut under_way = None;
     let mut now = jobs.iter().map(|job| job.release).min().unwrap_or(0);

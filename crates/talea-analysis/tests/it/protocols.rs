@@ -46,8 +46,10 @@ fn sha_rajkumar_lehoczky_1990_four_tasks_and_three_resources_by_hand() {
 
 #[test]
 fn sections_that_touch_are_one_as_long_as_each_of_them_blocks() {
-    let next = |task, resource, length| Section { touches: true, ..section(task, resource, length) };
-    // Of the third task: a, b and a again, of which the first task uses a only, and the second both.
+    let next =
+        |task, resource, length| Section { touches: true, ..section(task, resource, length) };
+    // Of the third task: a, b and a again, of which the first task uses a only, and the second
+    // both.
     let all = [
         section(0, 0, 1),
         section(1, 1, 1),
@@ -57,7 +59,8 @@ fn sections_that_touch_are_one_as_long_as_each_of_them_blocks() {
         section(2, 0, 2),
     ];
     assert_eq!(numbers(&ceiling(3, &all)), [7, 15, 0]);
-    // The second task can also wait for nothing of the first, which is above; once through each resource holds no more.
+    // The second task can also wait for nothing of the first, which is above; once through each
+    // resource holds no more.
     assert_eq!(numbers(&inheritance(3, &all).expect("small")), [7, 15, 0]);
     assert_eq!(numbers(&non_preemptive(3, &all)), [15, 15, 0]);
     // Two tasks' runs do not become one.
@@ -144,15 +147,23 @@ fn no_simulated_response_is_longer_than_with_the_blocking_of_its_protocol() {
         let (ceilings, inherited) =
             (ceiling(tasks.len(), &listed), inheritance(tasks.len(), &listed).expect("small"));
         let uninterrupted = non_preemptive(tasks.len(), &listed);
-        for ((ceiling, inherited), uninterrupted) in ceilings.iter().zip(&inherited).zip(uninterrupted) {
+        for ((ceiling, inherited), uninterrupted) in
+            ceilings.iter().zip(&inherited).zip(uninterrupted)
+        {
             assert!(ceiling <= inherited && *ceiling <= uninterrupted, "{listed:?}");
         }
-        for (protocol, terms) in [(Protocol::Ceiling, &ceilings), (Protocol::Inheritance, &inherited)] {
-            let with: Vec<Sporadic> =
-                tasks.iter().zip(terms).map(|(task, &blocking)| Sporadic { blocking, ..*task }).collect();
+        for (protocol, terms) in
+            [(Protocol::Ceiling, &ceilings), (Protocol::Inheritance, &inherited)]
+        {
+            let with: Vec<Sporadic> = tasks
+                .iter()
+                .zip(terms)
+                .map(|(task, &blocking)| Sporadic { blocking, ..*task })
+                .collect();
             let mut out = vec![None; with.len()];
             fp_response::bounds(&with, &mut Scratch::new(), &mut out).expect("in range");
-            let (longest, _) = simulate(&tasks, &sections, Policy::FixedPriority, protocol, &mut dice);
+            let (longest, _) =
+                simulate(&tasks, &sections, Policy::FixedPriority, protocol, &mut dice);
             let mut without = vec![None; with.len()];
             fp_response::bounds(&tasks, &mut Scratch::new(), &mut without).expect("in range");
             for ((longest, bound), without) in longest.iter().zip(&out).zip(&without) {
@@ -163,12 +174,16 @@ fn no_simulated_response_is_longer_than_with_the_blocking_of_its_protocol() {
             }
         }
         touched += u64::from(any_touch);
-        // The stack resource policy under EDF: here the deadline floor, which blocks as often, unless sections touch.
+        // The stack resource policy under EDF: here the deadline floor, which blocks as often,
+        // unless sections touch.
         if any_touch {
             continue;
         }
-        let with: Vec<Sporadic> =
-            tasks.iter().zip(&ceilings).map(|(task, &blocking)| Sporadic { blocking, ..*task }).collect();
+        let with: Vec<Sporadic> = tasks
+            .iter()
+            .zip(&ceilings)
+            .map(|(task, &blocking)| Sporadic { blocking, ..*task })
+            .collect();
         if qpa::verdict(&with).is_proved() {
             let (_, late) = simulate(&tasks, &sections, Policy::Edf, Protocol::Ceiling, &mut dice);
             assert!(!late, "{with:?} {sections:?}");

@@ -42,7 +42,8 @@ pub(crate) fn simulate(
     run_in(tree, &parents, tasks, releases, last, until)
 }
 
-/// The same with EDF bands: `levels` as they are given to the analysis; ties are adverse to the task `last`.
+/// The same with EDF bands: `levels` as they are given to the analysis; ties are adverse to the
+/// task `last`.
 pub(crate) fn simulate_bands(
     tasks: &[Sporadic],
     levels: &[u32],
@@ -57,7 +58,10 @@ pub(crate) fn simulate_bands(
         .iter()
         .map(|&level| {
             let own = Own { priority: Some(255 - level as u8), ..Own::default() };
-            tree.scheduler(Tree::ROOT, SchedulerSpec { own, ..SchedulerSpec::new("band", Policy::Edf) })
+            tree.scheduler(
+                Tree::ROOT,
+                SchedulerSpec { own, ..SchedulerSpec::new("band", Policy::Edf) },
+            )
         })
         .collect();
     let parent = |level: &u32| nodes[bands.iter().position(|band| band == level).expect("a band")];
@@ -83,13 +87,16 @@ fn run_in(
         spec.deadline = task.deadline;
         spec.priority = 255 - u8::try_from(at).expect("a level for each");
         let first = release.first.as_ns();
-        let times = (0..)
-            .map(|job| (first + job * task.period.as_ns()).saturating_sub(release.early.as_ns()).max(first));
+        let times = (0..).map(|job| {
+            (first + job * task.period.as_ns()).saturating_sub(release.early.as_ns()).max(first)
+        });
         let times: Vec<Time> = times.take_while(|&time| time < until).map(Time::from_ns).collect();
         // Room for all of them, and for no more: it is set aside before anything runs.
         spec.backlog.capacity = times.len() as u32 + 1;
         tree.task(parents[at], spec);
-        workload.sources.push(Source { arrivals: Arrivals::List(times), cost: Cost::Constant(task.cost) });
+        workload
+            .sources
+            .push(Source { arrivals: Arrivals::List(times), cost: Cost::Constant(task.cost) });
     }
     let mut world = World::new(tree.build().expect("a tree"), 1, &workload);
     let mut jobs = Jobs::default();
@@ -121,7 +128,8 @@ pub(crate) fn misses(tasks: &[Sporadic], witness: &Witness, order: Order, preemp
                 Order::Priority => (*task, Order::Priority),
                 Order::Deadline { .. } => (tasks.len() - 1, Order::Deadline { last: 0 }),
             };
-            // Lateness grows with every hyperperiod by a nanosecond at least: some deadlines later it is above all.
+            // Lateness grows with every hyperperiod by a nanosecond at least: some deadlines later
+            // it is above all.
             let tasks = &tasks[..=to];
             let all = super::plain::hyperperiod(&super::plain::plain(tasks));
             let longest = tasks.iter().map(|task| task.deadline.as_ns()).max().expect("a task");
@@ -132,7 +140,10 @@ pub(crate) fn misses(tasks: &[Sporadic], witness: &Witness, order: Order, preemp
                 .map(|(period, deadline)| (until - deadline) / period + 1)
                 .sum();
             let met = |job: &&Completion| !job.is_late() && job.deadline <= Time::from_ns(until);
-            assert!((ended.iter().filter(met).count() as u64) < due, "no miss in overload: {tasks:?}");
+            assert!(
+                (ended.iter().filter(met).count() as u64) < due,
+                "no miss in overload: {tasks:?}"
+            );
         }
         Witness::Demand { .. } => late(tasks, witness, preemptive),
         Witness::Miss { task, job, response, releases } => {
@@ -145,13 +156,16 @@ pub(crate) fn misses(tasks: &[Sporadic], witness: &Witness, order: Order, preemp
             assert_eq!(found.response(), *response, "{witness:?}: {tasks:?}");
             // Counted from the arrival, which may lie before the release.
             let due = nominal + spec.deadline.as_ns();
-            assert!(found.end.as_ns() + releases[*task].early.as_ns() > due, "{witness:?} is met: {tasks:?}");
+            assert!(
+                found.end.as_ns() + releases[*task].early.as_ns() > due,
+                "{witness:?} is met: {tasks:?}"
+            );
         }
     }
 }
 
-/// The same on the plain CPU, under EDF with deadlines that count from the arrival, which the simulator does not
-/// do where jitter moves the release.
+/// The same on the plain CPU, under EDF with deadlines that count from the arrival, which the
+/// simulator does not do where jitter moves the release.
 ///
 /// # Panics
 /// If nobody misses, or not the job that the witness names.
@@ -162,19 +176,27 @@ pub(crate) fn late(tasks: &[Sporadic], witness: &Witness, preemptive: bool) {
             let (at, until) = (at.as_ns() as i64, (at.as_ns() + demand.as_ns() + 1) as i64);
             let ended = run(jobs(tasks, releases, until), preemptive, until, |job| job.due);
             let due = || ended.iter().filter(|job| job.due <= at);
-            assert_eq!(due().map(|job| job.cost).sum::<u64>(), demand.as_ns(), "{witness:?}: {tasks:?}");
+            assert_eq!(
+                due().map(|job| job.cost).sum::<u64>(),
+                demand.as_ns(),
+                "{witness:?}: {tasks:?}"
+            );
             assert!(due().any(|job| job.end > job.due), "{witness:?}: {tasks:?}");
         }
         Witness::Miss { task, job, response, releases } => {
             let first = &releases[*task];
-            let until =
-                (first.first + *response + tasks[*task].period).as_ns() + job * tasks[*task].period.as_ns();
+            let until = (first.first + *response + tasks[*task].period).as_ns()
+                + job * tasks[*task].period.as_ns();
             // Ties are adverse to the task.
             let key = |job: &Job| 2 * job.due + i64::from(job.task == *task);
             let ended = run(jobs(tasks, releases, until as i64), preemptive, until as i64, key);
             let found = ended.iter().find(|end| end.task == *task && end.number == *job);
             let found = found.unwrap_or_else(|| panic!("{witness:?} does not end: {tasks:?}"));
-            assert_eq!(found.end - found.release, response.as_ns() as i64, "{witness:?}: {tasks:?}");
+            assert_eq!(
+                found.end - found.release,
+                response.as_ns() as i64,
+                "{witness:?}: {tasks:?}"
+            );
             assert!(found.end > found.due, "{witness:?} is met: {tasks:?}");
         }
         Witness::Overload { .. } => panic!("{witness:?} names no window"),

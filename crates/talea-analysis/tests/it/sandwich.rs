@@ -1,5 +1,6 @@
-//! No simulated response exceeds its bound, and what is proved never misses: 10^5 random systems with random releases, over
-//! every kind of node on one CPU that [`talea_analysis::uni`] speaks about.
+//! No simulated response exceeds its bound, and what is proved never misses: 10^5 random systems
+//! with random releases, over every kind of node on one CPU that [`talea_analysis::uni`] speaks
+//! about.
 
 use crate::dice::{Deadlines, Dice, dice, random, rounds};
 use crate::replay::{self, Order};
@@ -41,7 +42,9 @@ impl Tally {
         releases: &[Release],
         ended: &[Completion],
     ) {
-        let meets = |(bound, task): (&Option<Bound>, &Sporadic)| bound.is_some_and(|bound| bound.meets(task));
+        let meets = |(bound, task): (&Option<Bound>, &Sporadic)| {
+            bound.is_some_and(|bound| bound.meets(task))
+        };
         self.proved += u64::from(bounds.iter().zip(tasks).all(meets));
         for (at, longest) in replay::longest(tasks, ended).into_iter().enumerate() {
             let Some(bound) = bounds[at] else { continue };
@@ -54,14 +57,18 @@ impl Tally {
     fn end(&self, name: &str) {
         let Tally { kept, reached, proved } = self;
         println!("{name}: {kept} bounds kept, {reached} of them reached, {proved} sets proved");
-        assert!(*reached > kept / 20 && *proved > SYSTEMS / 20, "{name}: {kept} {reached} {proved}");
+        assert!(
+            *reached > kept / 20 && *proved > SYSTEMS / 20,
+            "{name}: {kept} {reached} {proved}"
+        );
     }
 }
 
 #[test]
 fn fixed_priorities_preemptive_and_not() {
     let mut dice = dice(101);
-    let (mut scratch, mut preemptive, mut not) = (Scratch::new(), Tally::default(), Tally::default());
+    let (mut scratch, mut preemptive, mut not) =
+        (Scratch::new(), Tally::default(), Tally::default());
     for _ in 0..rounds(SYSTEMS) {
         let (tasks, releases) = draw(&mut dice);
         let mut bounds = vec![None; tasks.len()];

@@ -32,7 +32,11 @@ fn liu_layland_1973_how_much_more_the_full_cpu_takes() {
     let over = set(&[(3_000, 4_000, 4_000), (4_000, 8_000, 8_000)]);
     assert_eq!(largest_factor(&over, 1_000, accepts), Ok(Some(800)));
     assert_eq!(largest_factor(&[], 1_000, accepts), Ok(None));
-    assert_eq!(largest_cost(&set(&[(4, 4, 4), (1, 9, 9)]), 1, accepts), Ok(None), "the first takes all");
+    assert_eq!(
+        largest_cost(&set(&[(4, 4, 4), (1, 9, 9)]), 1, accepts),
+        Ok(None),
+        "the first takes all"
+    );
     assert_eq!(largest_cost(&tasks, 0, |_: &[Sporadic]| Err(Why::Limit)), Err(Why::Limit));
 }
 
@@ -64,7 +68,8 @@ fn agrees(tasks: &[Sporadic], accepts: fn(&[Sporadic]) -> Result<bool, Why>) {
         let found = shortest_period(tasks, at, Span::from_ns(longest), accepts);
         assert_eq!(found, Ok(expected.map(Span::from_ns)), "{tasks:?}");
     }
-    let expected = (1..200).rev().find(|&parts| scaled(tasks, parts, 20).is_some_and(|tasks| ok(&tasks)));
+    let expected =
+        (1..200).rev().find(|&parts| scaled(tasks, parts, 20).is_some_and(|tasks| ok(&tasks)));
     let found = largest_factor(tasks, 20, accepts).expect("in range");
     assert_eq!(found.map(|parts| parts.min(199)), expected, "{tasks:?}");
 }
@@ -105,7 +110,8 @@ fn the_tests_are_sustainable_where_their_cards_say_so() {
             _ => task.blocking = Work::from_ns(dice.between(0, task.blocking.as_ns())),
         }
         let after = proved(&tasks);
-        // Blocking is that of deadlines in their order: longer ones may change it, so that this is the caller's.
+        // Blocking is that of deadlines in their order: longer ones may change it, so that this is
+        // the caller's.
         assert!(before.iter().zip(after).all(|(&before, after)| after || !before), "{tasks:?}");
     }
 }

@@ -1,14 +1,16 @@
 //! The books as a question sees them, and what fits beside what is there.
 //!
-//! A view leaves out the spec that is about to be replaced. Its answers are exact: charges are rounded up, and a sum
-//! that is over a limit by no more than that explains is counted anew with fractions.
+//! A view leaves out the spec that is about to be replaced. Its answers are exact: charges are
+//! rounded up, and a sum that is over a limit by no more than that explains is counted anew with
+//! fractions.
 
 use super::{Claim, Ledger, Place};
 use std::cmp::Reverse;
 use talea_analysis::{Demand, edf, rm};
 use talea_core::Charge;
 
-/// Beyond so many different spans a close call is a refusal: settling it exactly would cost milliseconds.
+/// Beyond so many different spans a close call is a refusal: settling it exactly would cost
+/// milliseconds.
 const EXACT_MAX: usize = 512;
 
 /// Shows every claim to a visitor.
@@ -21,7 +23,8 @@ pub(crate) struct View<'a> {
     pub(crate) ledger: &'a Ledger,
     /// What is judged as if it were gone.
     pub(crate) leaving: Option<&'a Claim>,
-    /// All claims of specs, that of `leaving` not among them: only asked when rounding leaves a verdict open.
+    /// All claims of specs, that of `leaving` not among them: only asked when rounding leaves a
+    /// verdict open.
     pub(crate) claims: &'a Visit<'a>,
 }
 
@@ -50,7 +53,10 @@ impl View<'_> {
         match self.ledger.cpus[cpu as usize].domain {
             None => own,
             Some(domain) => {
-                let part = self.domain_total(domain).bits().div_ceil(self.ledger.domain(domain).count.into());
+                let part = self
+                    .domain_total(domain)
+                    .bits()
+                    .div_ceil(self.ledger.domain(domain).count.into());
                 own.saturating_add(Charge::from_bits(part))
             }
         }
@@ -61,7 +67,8 @@ impl View<'_> {
         let book = &self.ledger.cpus[cpu as usize];
         let own = book.specs - u32::from(self.leaves(Place::Cpu(cpu)).is_some());
         let global = book.domain.map_or(0, |domain| {
-            self.ledger.domain(domain).specs - u32::from(self.leaves(Place::Domain(domain)).is_some())
+            self.ledger.domain(domain).specs
+                - u32::from(self.leaves(Place::Domain(domain)).is_some())
         });
         own + global
     }
@@ -82,8 +89,8 @@ impl View<'_> {
         voids > u32::from(leaves)
     }
 
-    /// What the kernel's own books would say of `place`, as far as charges tell: rounding is taken off, since the
-    /// kernel rounds each task down.
+    /// What the kernel's own books would say of `place`, as far as charges tell: rounding is taken
+    /// off, since the kernel rounds each task down.
     pub(crate) fn bandwidth(&self, place: Place) -> Charge {
         let (sum, charges) = match place {
             Place::Cpu(cpu) => {
@@ -100,8 +107,8 @@ impl View<'_> {
         sum.saturating_sub(leaves).saturating_sub(rounding)
     }
 
-    /// Whether Σ Q/T over everything on `cpu` and `coming` stays within `limit`, as far as charges tell: a sum that is over it by
-    /// no more than its charges were rounded up passes.
+    /// Whether Σ Q/T over everything on `cpu` and `coming` stays within `limit`, as far as charges
+    /// tell: a sum that is over it by no more than its charges were rounded up passes.
     pub(crate) fn may_fit(&self, cpu: u32, coming: &Claim, limit: Charge) -> bool {
         let book = &self.ledger.cpus[cpu as usize];
         let leaves = self.leaves(Place::Cpu(cpu)).map_or(Charge::ZERO, |claim| claim.rate);
@@ -120,8 +127,9 @@ impl View<'_> {
         settled(self.demands(coming, |claim| claim.place == Place::Cpu(cpu)), limit)
     }
 
-    /// Whether the domain's charges and `coming` pass the global test (Goossens, Funk and Baruah) with `cap` a CPU,
-    /// and the domain's CPUs hold no more than `cap` each on average with everything that is on them, exactly.
+    /// Whether the domain's charges and `coming` pass the global test (Goossens, Funk and Baruah)
+    /// with `cap` a CPU, and the domain's CPUs hold no more than `cap` each on average with
+    /// everything that is on them, exactly.
     pub(crate) fn fits_globally(&self, domain: u32, coming: &Claim, cap: Charge) -> bool {
         let book = self.ledger.domain(domain);
         let densest = self.densest(domain).max(coming.charge);
@@ -156,7 +164,8 @@ impl View<'_> {
     /// All charges in the domain, pinned or not.
     pub(crate) fn everything(&self, domain: u32) -> Charge {
         let book = self.ledger.domain(domain);
-        let inside = |claim: &&Claim| matches!(claim.place, Place::Cpu(cpu) if book.cpus.contains(cpu));
+        let inside =
+            |claim: &&Claim| matches!(claim.place, Place::Cpu(cpu) if book.cpus.contains(cpu));
         let leaves = self.leaving.filter(inside).map_or(Charge::ZERO, |claim| claim.charge);
         self.domain_total(domain).saturating_add(book.pinned.saturating_sub(leaves))
     }

@@ -1,7 +1,7 @@
 //! The tasks of one key, by key.
 //!
-//! Most keys have one task, of which a word says everything; so that is what is kept in order, and the others have a
-//! place of their own.
+//! Most keys have one task, of which a word says everything; so that is what is kept in order, and
+//! the others have a place of their own.
 
 use crate::leaves::Leaves;
 use std::collections::BTreeMap;
@@ -24,8 +24,8 @@ pub(super) struct Groups {
     crowds: BTreeMap<u64, Group>,
 }
 
-/// A group of one task: its work, whether it is unproved, and whether it is attached. Or one that can't be told like
-/// this.
+/// A group of one task: its work, whether it is unproved, and whether it is attached. Or one that
+/// can't be told like this.
 #[derive(Clone, Copy, Debug)]
 struct Brief(u64);
 
@@ -138,7 +138,12 @@ mod tests {
             Group { work: u128::from(WORK) + 1, ..one },
             one,
             Group { tasks: 2, ..one },
-            Group { tasks: 40_000, work: u128::from(u64::MAX) * 40_000, unproved: 40_000, attached: 7 },
+            Group {
+                tasks: 40_000,
+                work: u128::from(u64::MAX) * 40_000,
+                unproved: 40_000,
+                attached: 7,
+            },
         ];
         let mut groups = Groups::default();
         for before in kinds {

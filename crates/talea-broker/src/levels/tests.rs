@@ -64,26 +64,36 @@ impl Twin {
             }
         }
         for &(key, slot, given) in &self.members {
-            assert!(given.is_none_or(|given| given == self.levels.level(key)), "slot {slot} was forgotten");
+            assert!(
+                given.is_none_or(|given| given == self.levels.level(key)),
+                "slot {slot} was forgotten"
+            );
         }
         moved.len()
     }
 
-    /// Pairs of keys whose attached threads have the same priority; not looked for in crowds, where it takes long.
+    /// Pairs of keys whose attached threads have the same priority; not looked for in crowds, where
+    /// it takes long.
     fn tied(&self) -> Vec<(u64, u64)> {
         if self.members.len() > 12 {
             return vec![];
         }
         let given = || self.members.iter().filter_map(|&(key, _, given)| Some((key, given?)));
         let pairs = given().flat_map(|a| given().map(move |b| (a, b)));
-        pairs.filter(|&((a, at), (b, bt))| a < b && at == bt).map(|((a, _), (b, _))| (a, b)).collect()
+        pairs
+            .filter(|&((a, at), (b, bt))| a < b && at == bt)
+            .map(|((a, _), (b, _))| (a, b))
+            .collect()
     }
 
     fn never_turned_round(&self) {
         let mut given: Vec<(u64, u8)> =
             self.members.iter().filter_map(|&(key, _, g)| Some((key, g?))).collect();
         given.sort_unstable_by_key(|&(key, level)| (key, std::cmp::Reverse(level)));
-        assert!(given.windows(2).all(|pair| pair[0].1 >= pair[1].1), "order turned round: {given:?}");
+        assert!(
+            given.windows(2).all(|pair| pair[0].1 >= pair[1].1),
+            "order turned round: {given:?}"
+        );
     }
 
     fn insert(&mut self, key: u64, slot: u32, attach: bool) -> usize {
@@ -181,7 +191,8 @@ fn r15_long_random_lives_keep_the_order_and_move_only_who_must_move() {
                 twin.rekey(dice.roll(many) as usize, 1 + dice.roll(keys));
             }
         }
-        // Every pair of distinct keys: at least as urgent, and strictly so while there are enough levels.
+        // Every pair of distinct keys: at least as urgent, and strictly so while there are enough
+        // levels.
         let distinct = twin.levels.distinct();
         for &(a, ..) in &twin.members {
             for &(b, ..) in twin.members.iter().filter(|&&(b, ..)| a < b) {
@@ -195,7 +206,11 @@ fn r15_long_random_lives_keep_the_order_and_move_only_who_must_move() {
         while !twin.members.is_empty() {
             twin.remove(0);
         }
-        assert!(twin.levels.is_empty() && twin.levels.groups.len() == 0 && twin.levels.attached.is_empty());
+        assert!(
+            twin.levels.is_empty()
+                && twin.levels.groups.len() == 0
+                && twin.levels.attached.is_empty()
+        );
     }
     assert!(
         steps > 100_000 && moves * 2 < steps * 3,
@@ -216,7 +231,10 @@ fn r15_a_growing_order_in_a_wide_band_hardly_moves_anybody() {
             worst = worst.max(by);
         }
     }
-    println!("{:.2} threads moved per arrival, at worst {worst}", f64::from(moved as u32) / 2_000.0);
+    println!(
+        "{:.2} threads moved per arrival, at worst {worst}",
+        f64::from(moved as u32) / 2_000.0
+    );
     assert!(moved <= 2 * 2_000, "{moved}");
 }
 
@@ -229,11 +247,13 @@ fn r17_a_full_window_shares_by_the_documented_rule_and_shares_no_longer_than_it_
     let level = |twin: &Twin, key| twin.levels.level(key);
     let three = [level(&twin, 20), level(&twin, 40), level(&twin, 60)];
     assert_eq!(three, [12, 11, 10], "three keys, three levels");
-    // A new key joins the run that is just more urgent; a most urgent one joins the first. Nobody moves.
+    // A new key joins the run that is just more urgent; a most urgent one joins the first. Nobody
+    // moves.
     assert!(twin.levels.must_share(50, None) && !twin.levels.must_share(40, None));
     assert_eq!(twin.insert(50, 4, true) + twin.insert(10, 5, true), 0);
     assert_eq!([10, 20, 40, 50, 60].map(|key| level(&twin, key)), [12, 12, 11, 11, 10]);
-    // The last one leaves: its level goes to the nearest shared run, which gives its least urgent group.
+    // The last one leaves: its level goes to the nearest shared run, which gives its least urgent
+    // group.
     let last = twin.members.iter().position(|&(key, ..)| key == 60).unwrap();
     assert_eq!(twin.remove(last), 1);
     assert_eq!([10, 20, 40, 50].map(|key| level(&twin, key)), [12, 12, 11, 10]);
@@ -244,8 +264,8 @@ fn r17_a_full_window_shares_by_the_documented_rule_and_shares_no_longer_than_it_
 
 #[test]
 fn retif_w4_w5_running_threads_keep_the_order_of_their_keys() {
-    // The original left kernel priorities 1, 1, 2, 4 for periods 10, 100, 50, 5 ms, and 1, 1, 2 for requested
-    // priorities 50, 10, 30: stored values moved, threads did not.
+    // The original left kernel priorities 1, 1, 2, 4 for periods 10, 100, 50, 5 ms, and 1, 1, 2 for
+    // requested priorities 50, 10, 30: stored values moved, threads did not.
     for keys in [&[10u64, 100, 50, 5][..], &[100 - 50, 100 - 10, 100 - 30]] {
         let mut twin = Twin::new(band(1, keys.len() as u8));
         for (slot, &key) in keys.iter().enumerate() {

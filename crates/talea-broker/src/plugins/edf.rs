@@ -1,24 +1,28 @@
 //! Earliest deadline first on `SCHED_DEADLINE`. ReTiF (JSA 2021) section 5.1; ISORC 2020, Eq. 2.
 //!
-//! Period and runtime are mandatory, the deadline defaults to the period. The load is Q / min(T, D) (Eq. 1), summed
-//! over *all* plugins' charges on a CPU, and a task is accepted where that stays within U^thr (Eq. 3). Where it
-//! does so on no CPU that is tried, but Σ Q/T does, the demand test decides (`demand.rs`), on no more than
-//! [`TRIES_MAX`](crate::exact::TRIES_MAX) of them. A desired runtime is granted as far as U^thr, the rules' bounds and what `rm` plugins below have promised allow:
-//! Q^a = max(Q, min(Q^d, free · min(T, D))), and the books count Q^a (facts W8).
+//! Period and runtime are mandatory, the deadline defaults to the period. The load is Q / min(T, D)
+//! (Eq. 1), summed over *all* plugins' charges on a CPU, and a task is accepted where that stays
+//! within U^thr (Eq. 3). Where it does so on no CPU that is tried, but Σ Q/T does, the demand test
+//! decides (`demand.rs`), on no more than [`TRIES_MAX`](crate::exact::TRIES_MAX) of them. A desired
+//! runtime is granted as far as U^thr, the rules' bounds and what `rm` plugins below have promised
+//! allow: Q^a = max(Q, min(Q^d, free · min(T, D))), and the books count Q^a (facts W8).
 //!
-//! *U^thr* is by default the largest share that the kernel itself admits (on current kernels 95 % less the fair
-//! server's 5 %), and never more: what is accepted here is then never refused at attach. The kernel counts Q / T,
-//! which is at most our Q / min(T, D).
+//! *U^thr* is by default the largest share that the kernel itself admits (on current kernels 95 %
+//! less the fair server's 5 %), and never more: what is accepted here is then never refused at
+//! attach. The kernel counts Q / T, which is at most our Q / min(T, D).
 //!
-//! *Confinement* (design, section 9). SCHED_DEADLINE runs a thread anywhere in its root domain, so a task stays on
-//! one CPU only if that CPU is a root domain of its own: a cpuset partition. Where the plugin's CPUs can't be
-//! partitioned but are exactly a root domain, the domain is charged as a whole under the global test of Goossens,
-//! Funk and Baruah, U_sum ≤ m·U^thr − (m−1)·U_max. Elsewhere the plugin declines everything.
+//! *Confinement* (design, section 9). SCHED_DEADLINE runs a thread anywhere in its root domain, so
+//! a task stays on one CPU only if that CPU is a root domain of its own: a cpuset partition. Where
+//! the plugin's CPUs can't be partitioned but are exactly a root domain, the domain is charged as a
+//! whole under the global test of Goossens, Funk and Baruah, U_sum ≤ m·U^thr − (m−1)·U_max.
+//! Elsewhere the plugin declines everything.
 //!
-//! *Ignored tests.* A task that may ignore the test is accepted with Q, unless the kernel's own sum would be over its
-//! share: that it would refuse at attach, so the answer is a refusal now, with the kernel's share as the limit.
+//! *Ignored tests.* A task that may ignore the test is accepted with Q, unless the kernel's own sum
+//! would be over its share: that it would refuse at attach, so the answer is a refusal now, with
+//! the kernel's share as the limit.
 //!
-//! *Limits of the kernel* are told at create (checklist R12): Q ≥ 1024 ns, D ≤ T, T within the machine's bounds.
+//! *Limits of the kernel* are told at create (checklist R12): Q ≥ 1024 ns, D ≤ T, T within the
+//! machine's bounds.
 
 mod demand;
 
@@ -58,7 +62,9 @@ impl Confinement {
         let single = single.fold(CpuSet::EMPTY, |all, domain| all.union(domain));
         let own = match confine {
             Confine::Auto => machine.partitionable.union(&single),
-            Confine::Partition => machine.partitionable.union(&machine.partitionable_opt_in).union(&single),
+            Confine::Partition => {
+                machine.partitionable.union(&machine.partitionable_opt_in).union(&single)
+            }
             Confine::Global => CpuSet::EMPTY,
         };
         let own = own.intersection(cpus);
@@ -165,7 +171,13 @@ impl Edf {
             return Err(no(Reason::OutOfRange, Field::Period, period.as_ns(), nearest, nearest));
         }
         if runtime.as_ns() < RUNTIME_MIN {
-            return Err(no(Reason::OutOfRange, Field::Runtime, runtime.as_ns(), RUNTIME_MIN, RUNTIME_MIN));
+            return Err(no(
+                Reason::OutOfRange,
+                Field::Runtime,
+                runtime.as_ns(),
+                RUNTIME_MIN,
+                RUNTIME_MIN,
+            ));
         }
         match params.deadline {
             Some(deadline) if deadline > period => {
@@ -181,8 +193,9 @@ impl Edf {
         if cpus.is_empty() {
             return Err(no_cpu(ask, own));
         }
-        // A living deadline thread can't leave its root domain (EBUSY), and one that sleeps elsewhere is not admitted:
-        // a thread stays where it is. Who wants it elsewhere detaches it first.
+        // A living deadline thread can't leave its root domain (EBUSY), and one that sleeps
+        // elsewhere is not admitted: a thread stays where it is. Who wants it elsewhere detaches it
+        // first.
         let cpus = match home(world).filter(|&cpu| own.contains(cpu)) {
             Some(home) if !cpus.contains(home) => return Err(no_cpu(ask, &CpuSet::single(home))),
             Some(home) => CpuSet::single(home),
@@ -257,7 +270,8 @@ impl Edf {
                     _ => Err(Broken { open: is_open, witness: None }),
                 },
                 match depth {
-                    Depth::Exact if is_open && least.is_zero() => self.demanded(world, &claim).settled(),
+                    Depth::Exact if is_open && least.is_zero() =>
+                        self.demanded(world, &claim).settled(),
                     _ => Err(Broken { open: is_open, witness: None }),
                 }
             );
@@ -270,10 +284,15 @@ impl Edf {
         }
         let coming = coming(self.core.index, place, ask.params);
         if let Err(broken) = world.bear(&coming, depth) {
-            return Err((No { cpu: offer.cpu, ..would_break(world, &coming, &broken) }, broken.open));
+            return Err((
+                No { cpu: offer.cpu, ..would_break(world, &coming, &broken) },
+                broken.open,
+            ));
         }
         match self.elastic(world, ask, place, least) {
-            runtime if mutate!("plugin-edf-desired", runtime == least, runtime >= least) => Ok(offer),
+            runtime if mutate!("plugin-edf-desired", runtime == least, runtime >= least) => {
+                Ok(offer)
+            }
             runtime => Ok(self.offer(world, ask, place, runtime)),
         }
     }
@@ -286,8 +305,9 @@ impl Edf {
         let by_rules = ask.clip.charge.map_or(desired, |charge| charge.of(span));
         let by_rules = by_rules.min(ask.clip.runtime.unwrap_or(desired));
         let most = desired.min(by_rules).min(Work::from_ns(span.as_ns()));
-        // What is free and what others bear is computed rounded down, the one by less than a nanosecond, the other by
-        // less than `slack`; what is granted in the end is what passes the tests.
+        // What is free and what others bear is computed rounded down, the one by less than a
+        // nanosecond, the other by less than `slack`; what is granted in the end is what passes the
+        // tests.
         let free = self.free_at(world, place).of(span);
         let bearable = world.bearable(&coming(self.core.index, place, params));
         let (one, slack) = (Work::from_ns(1), (span.as_ns() >> 50) + 1);
@@ -300,7 +320,8 @@ impl Edf {
             let elastic = Params { runtime: Some(runtime), ..*params };
             let claim = self.claim(ask, place, &self.offer(world, ask, place, runtime));
             let fits = runtime > least && self.fits(world, &claim);
-            if fits && world.bear(&coming(self.core.index, place, &elastic), Depth::Bounds).is_ok() {
+            if fits && world.bear(&coming(self.core.index, place, &elastic), Depth::Bounds).is_ok()
+            {
                 return runtime;
             }
         }
@@ -316,9 +337,11 @@ impl Edf {
         };
         let limit = self.share.times(width);
         let sum = world.view.bandwidth(place);
-        if mutate!("plugin-edf-kernel-share", sum.saturating_add(claim.bandwidth()) > limit, false) {
+        if mutate!("plugin-edf-kernel-share", sum.saturating_add(claim.bandwidth()) > limit, false)
+        {
             let fits = limit.saturating_sub(sum).ppm_down();
-            let no = no(Reason::NoRoom, Field::Utilization, claim.bandwidth().ppm(), limit.ppm(), fits);
+            let no =
+                no(Reason::NoRoom, Field::Utilization, claim.bandwidth().ppm(), limit.ppm(), fits);
             return Err(No { cpu: offer.cpu, ..no });
         }
         let notes = offer.notes.with(Notes::ADMISSION_IGNORED).with(Notes::NOT_PROVED);
@@ -340,9 +363,11 @@ impl Edf {
                 let count = view.ledger.domain(domain).count;
                 let room = self.threshold.times(count);
                 let (sum, densest) = (view.domain_total(domain), view.densest(domain));
-                // As long as the newcomer is not the densest: m·thr − (m−1)·U_max − U_sum; else (m·thr − U_sum) / m.
+                // As long as the newcomer is not the densest: m·thr − (m−1)·U_max − U_sum; else
+                // (m·thr − U_sum) / m.
                 let beside = room.saturating_sub(sum).saturating_sub(densest.times(count - 1));
-                let as_densest = Charge::from_bits(room.saturating_sub(sum).bits() / u128::from(count));
+                let as_densest =
+                    Charge::from_bits(room.saturating_sub(sum).bits() / u128::from(count));
                 let global = if beside <= densest { beside } else { as_densest };
                 global.min(room.saturating_sub(view.everything(domain)))
             }
@@ -353,9 +378,8 @@ impl Edf {
     pub(crate) fn free(&self, world: &World<'_>, cpu: u32) -> Charge {
         match self.confinement {
             Confinement::Pinned(own) if own.contains(cpu) => self.free_at(world, Place::Cpu(cpu)),
-            Confinement::Global(_) => {
-                self.free_at(world, Place::Domain(self.domain.expect("a global plugin has a domain")))
-            }
+            Confinement::Global(_) => self
+                .free_at(world, Place::Domain(self.domain.expect("a global plugin has a domain"))),
             _ => Charge::ZERO,
         }
     }
@@ -390,7 +414,8 @@ fn home(world: &World<'_>) -> Option<u32> {
     }
 }
 
-/// What the holder should know beyond what stays true: whether an ignored test spoils its neighbourhood.
+/// What the holder should know beyond what stays true: whether an ignored test spoils its
+/// neighbourhood.
 pub(crate) fn notes(world: &World<'_>, entry: &Entry) -> Notes {
     spoilt(world, entry.claim.place)
 }

@@ -1,8 +1,8 @@
 //! A shared object in a process of its own: its answers, held against its bounds (checklist R18).
 //!
-//! The question travels by the driver. What comes back names a CPU and a kernel priority; both must lie where the
-//! administrator and the client allow, or it is a lie and the plugin is no longer believed. The charge is ours to
-//! compute, and what other plugins have promised is ours to defend.
+//! The question travels by the driver. What comes back names a CPU and a kernel priority; both must
+//! lie where the administrator and the client allow, or it is a lie and the plugin is no longer
+//! believed. The charge is ours to compute, and what other plugins have promised is ours to defend.
 
 use super::{Core, Entry, World, desired_notes, fp, no, sound};
 use crate::exact::Depth;
@@ -59,7 +59,9 @@ impl Foreign {
             u32::try_from(answer.cpu).ok().filter(|&cpu| cpus.contains(cpu)),
             u32::try_from(answer.cpu).ok()
         );
-        let Some(cpu) = cpu else { return Err(Lie(format!("CPU {}, which is none of {cpus}", answer.cpu))) };
+        let Some(cpu) = cpu else {
+            return Err(Lie(format!("CPU {}, which is none of {cpus}", answer.cpu)));
+        };
         let Band { low, high } = self.band;
         let priority = mutate!(
             "plugin-foreign-band",
@@ -67,7 +69,10 @@ impl Foreign {
             u8::try_from(answer.priority).ok()
         );
         let Some(priority) = priority else {
-            return Err(Lie(format!("priority {}, which is not in {}-{}", answer.priority, low.0, high.0)));
+            return Err(Lie(format!(
+                "priority {}, which is not in {}-{}",
+                answer.priority, low.0, high.0
+            )));
         };
         let coming = fp::coming(self.core.index, Place::Cpu(cpu), ask.params);
         let borne = match world.bear(&coming, Depth::Bounds) {

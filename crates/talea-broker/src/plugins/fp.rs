@@ -1,12 +1,14 @@
 //! Fixed priorities on `SCHED_FIFO` (`fp`) and `SCHED_RR` (`rr`). ReTiF (JSA 2021) section 5.3.
 //!
-//! The requested priority is mandatory, its order is kept (see [`crate::levels`]), its number is not: the plugin's
-//! band may lie elsewhere. The order is that of a CPU, or of all of them (`levels = "common"`): then an application that moves its threads between
-//! CPUs finds above and below them there whom it has left where it was. A task goes to the CPU with the fewest tasks of this plugin, then the fewest of all, then
-//! the lowest number. There is no admission test, so nothing here is ever proved; but a declared runtime and period
-//! are entered in the shared books, and a task that would break what an `rm` plugin has promised below it goes
-//! elsewhere or is refused (checklist R31). A task that declares no runtime can't be weighed: it is taken, and the
-//! `rm` tasks below it are told that nothing is proved any more.
+//! The requested priority is mandatory, its order is kept (see [`crate::levels`]), its number is
+//! not: the plugin's band may lie elsewhere. The order is that of a CPU, or of all of them (`levels
+//! = "common"`): then an application that moves its threads between CPUs finds above and below them
+//! there whom it has left where it was. A task goes to the CPU with the fewest tasks of this
+//! plugin, then the fewest of all, then the lowest number. There is no admission test, so nothing
+//! here is ever proved; but a declared runtime and period are entered in the shared books, and a
+//! task that would break what an `rm` plugin has promised below it goes elsewhere or is refused
+//! (checklist R31). A task that declares no runtime can't be weighed: it is taken, and the `rm`
+//! tasks below it are told that nothing is proved any more.
 
 use super::{Core, Entry, Outranking, World, desired_notes, missing, no};
 use crate::exact::{Broken, Depth, Open, keep_telling};
@@ -43,11 +45,18 @@ pub(crate) struct Fp {
 
 impl Fp {
     /// `band` says which levels there are on each CPU.
-    pub(crate) fn new(core: Core, class: Class, options: FpOptions, band: impl Fn(u32) -> Band) -> Fp {
+    pub(crate) fn new(
+        core: Core,
+        class: Class,
+        options: FpOptions,
+        band: impl Fn(u32) -> Band,
+    ) -> Fp {
         let levels = match options.levels {
             FpLevels::Each => {
                 let cpus = core.cpus.iter().last().map_or(0, |cpu| cpu + 1);
-                (0..cpus).map(|cpu| core.cpus.contains(cpu).then(|| Levels::new(band(cpu)))).collect()
+                (0..cpus)
+                    .map(|cpu| core.cpus.contains(cpu).then(|| Levels::new(band(cpu))))
+                    .collect()
             }
             FpLevels::Common => vec![core.cpus.iter().map(band).reduce(common).map(Levels::new)],
         };
@@ -76,7 +85,13 @@ impl Fp {
         let Some(priority) = ask.params.priority else { return missing(Field::Priority) };
         if mutate!("plugin-fp-range", !(1..=99).contains(&priority.0), false) {
             let nearest = priority.0.clamp(1, 99).into();
-            return Verdict::No(no(Reason::OutOfRange, Field::Priority, priority.0.into(), nearest, nearest));
+            return Verdict::No(no(
+                Reason::OutOfRange,
+                Field::Priority,
+                priority.0.into(),
+                nearest,
+                nearest,
+            ));
         }
         let cpus = match self.core.fifo_cpus_for(ask) {
             Ok(cpus) => cpus,
@@ -117,7 +132,9 @@ impl Fp {
             }
         }
         match ignoring.filter(|_| ask.ignore_admission) {
-            Some(offer) => Verdict::Ok(Offer { notes: offer.notes.with(Notes::ADMISSION_IGNORED), ..offer }),
+            Some(offer) => {
+                Verdict::Ok(Offer { notes: offer.notes.with(Notes::ADMISSION_IGNORED), ..offer })
+            }
             None => Verdict::No(refused.expect("a plugin has at least one CPU")),
         }
     }
@@ -207,7 +224,8 @@ impl Fp {
         self.standing(levels.runs()[levels.run_of(member(entry).key)].is_shared())
     }
 
-    /// What is to be known of a level: whether others share it, and whether its order is that of all CPUs.
+    /// What is to be known of a level: whether others share it, and whether its order is that of
+    /// all CPUs.
     fn standing(&self, is_shared: bool) -> Notes {
         let shared = if is_shared { Notes::LEVEL_SHARED } else { Notes::default() };
         match self.options.levels {
@@ -217,7 +235,8 @@ impl Fp {
     }
 }
 
-/// The levels that there are on both of two CPUs. What another plugin has of either lies at an end of the band (`narrowed`).
+/// The levels that there are on both of two CPUs. What another plugin has of either lies at an end
+/// of the band (`narrowed`).
 fn common(one: Band, other: Band) -> Band {
     let (low, high) = (one.low.0.max(other.low.0), one.high.0.min(other.high.0));
     Band { low: Priority(low), high: Priority(high) }
@@ -241,7 +260,8 @@ pub(crate) fn coming(plugin: u32, place: Place, params: &Params) -> Outranking {
     Outranking { plugin, place, work, span, period }
 }
 
-/// The "no" for a task that would break what others have been promised, with the share that would not.
+/// The "no" for a task that would break what others have been promised, with the share that would
+/// not.
 pub(crate) fn would_break(world: &World<'_>, coming: &Outranking, broken: &Broken) -> No {
     let share = |work: u64| Charge::ratio(work, coming.span);
     let fits = share(world.bearable(coming).min(coming.span)).ppm_down();

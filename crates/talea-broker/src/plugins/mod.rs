@@ -1,10 +1,11 @@
 //! The plugins, a file each: ReTiF's Table 4 as pure questions, and the list that names them all.
 //!
-//! A plugin says whether it can serve a task, where, and what that costs ([`Plugin::ask`]); keeps what it needs of
-//! the tasks it has got ([`Plugin::enter`], [`Plugin::leave`]); and names the kernel's attributes for each of them.
-//! It never makes a system call, and what plugins owe to each other is in the books that they share: see
-//! [`crate::suite`]. To add one: a file, a variant of `talea_core::setup::PluginKind`, a variant here, and what the
-//! compiler then asks for; [`fp`] is the shortest to start from.
+//! A plugin says whether it can serve a task, where, and what that costs ([`Plugin::ask`]); keeps
+//! what it needs of the tasks it has got ([`Plugin::enter`], [`Plugin::leave`]); and names the
+//! kernel's attributes for each of them. It never makes a system call, and what plugins owe to each
+//! other is in the books that they share: see [`crate::suite`]. To add one: a file, a variant of
+//! `talea_core::setup::PluginKind`, a variant here, and what the compiler then asks for; [`fp`] is
+//! the shortest to start from.
 
 pub(crate) mod edf;
 pub(crate) mod foreign;
@@ -119,12 +120,13 @@ impl<'a> World<'a> {
     /// The specs at `place`, as the question sees them.
     pub(crate) fn at(&self, place: Place) -> impl Iterator<Item = &'a Entry> {
         let (entries, leaving) = (self.entries, self.leaving);
-        let here = self.residents.at(place).iter().filter_map(|&slot| entries[slot as usize].as_ref());
+        let here =
+            self.residents.at(place).iter().filter_map(|&slot| entries[slot as usize].as_ref());
         here.filter(move |entry| !leaving.is_some_and(|leaving| std::ptr::eq(leaving, *entry)))
     }
 
-    /// Whether every guarantee that `rm` plugins have given still holds beside `coming`; what is open was not found broken
-    /// by anything else.
+    /// Whether every guarantee that `rm` plugins have given still holds beside `coming`; what is
+    /// open was not found broken by anything else.
     pub(crate) fn bear(&self, coming: &Outranking, depth: Depth) -> Result<(), Broken> {
         let mut verdict = Ok(());
         if coming.work == 0 {
@@ -140,8 +142,8 @@ impl<'a> World<'a> {
         verdict
     }
 
-    /// The most work, in nanoseconds, that a task like `coming` could have so that [`World::bear`] holds by sums alone;
-    /// rounded down.
+    /// The most work, in nanoseconds, that a task like `coming` could have so that [`World::bear`]
+    /// holds by sums alone; rounded down.
     pub(crate) fn bearable(&self, coming: &Outranking) -> u64 {
         let rooms = self.below(coming).map(|(rm, cpu)| rm.bearable(self, cpu, coming));
         u64::try_from(rooms.min().unwrap_or(u128::MAX)).unwrap_or(u64::MAX)
@@ -154,7 +156,8 @@ impl<'a> World<'a> {
         };
         let coming = *coming;
         self.plugins.iter().filter_map(Plugin::as_rm).flat_map(move |rm| {
-            let cpus = single.into_iter().chain(domain.into_iter().flat_map(|domain| domain.cpus.iter()));
+            let cpus =
+                single.into_iter().chain(domain.into_iter().flat_map(|domain| domain.cpus.iter()));
             cpus.filter(move |&cpu| rm.is_outranked(cpu, coming.plugin, coming.place))
                 .map(move |cpu| (rm, cpu))
         })
@@ -230,7 +233,8 @@ impl Plugin {
         }
     }
 
-    /// Schedule: the spec is this plugin's from here on. `moved` gets the slots whose kernel priority changes.
+    /// Schedule: the spec is this plugin's from here on. `moved` gets the slots whose kernel
+    /// priority changes.
     pub(crate) fn enter(&mut self, entry: &Entry, moved: &mut Vec<u32>) {
         match self {
             Plugin::Rm(rm) => rm.enter(entry, moved),
@@ -326,7 +330,13 @@ impl Plugin {
 }
 
 /// The claim of a task with `runtime` in plugin `plugin` at `place`.
-pub(crate) fn claim(plugin: u32, place: Place, params: &Params, offer: &Offer, deadline: bool) -> Claim {
+pub(crate) fn claim(
+    plugin: u32,
+    place: Place,
+    params: &Params,
+    offer: &Offer,
+    deadline: bool,
+) -> Claim {
     let known = offer.runtime.zip(params.density_span()).filter(|(_, span)| !span.is_zero());
     let period = params.period.filter(|period| !period.is_zero());
     let rate = known.map(|(work, span)| (work, period.unwrap_or(span)));
@@ -353,7 +363,8 @@ pub(crate) fn missing(field: Field) -> Verdict {
     Verdict::No(no(Reason::Missing, field, 0, 0, 0))
 }
 
-/// None of the plugin's CPUs is acceptable: the first one asked for, and the first one that could be had.
+/// None of the plugin's CPUs is acceptable: the first one asked for, and the first one that could
+/// be had.
 pub(crate) fn no_cpu(ask: &Ask<'_>, cpus: &CpuSet) -> No {
     let first = |set: &CpuSet| set.iter().next().unwrap_or(0).into();
     no(Reason::NoCpu, Field::Cpus, first(&ask.allowed), first(cpus), first(cpus))
@@ -373,7 +384,9 @@ pub(crate) fn sound(params: &Params) -> Result<(), No> {
     for (field, ns) in times {
         match ns {
             Some(0) => return Err(no(Reason::OutOfRange, field, 0, 1, 1)),
-            Some(ns) if ns > LONGEST => return Err(no(Reason::OutOfRange, field, ns, LONGEST, LONGEST)),
+            Some(ns) if ns > LONGEST => {
+                return Err(no(Reason::OutOfRange, field, ns, LONGEST, LONGEST));
+            }
             _ => {}
         }
     }
@@ -394,12 +407,14 @@ pub(crate) fn sound(params: &Params) -> Result<(), No> {
 
 /// The note for whoever wanted more runtime than he gets.
 pub(crate) fn desired_notes(params: &Params, runtime: Option<Work>) -> Notes {
-    let less = params.desired.is_some_and(|desired| runtime.is_some_and(|runtime| runtime < desired));
+    let less =
+        params.desired.is_some_and(|desired| runtime.is_some_and(|runtime| runtime < desired));
     if less { Notes::BELOW_DESIRED } else { Notes::default() }
 }
 
-/// A band on one CPU: a plugin whose highest level is another's lowest gives that level up there, so that who
-/// outranks whom is never left to the order of arrival (ReTiF's Listing 2 has such a pair: 50-99 above 1-50).
+/// A band on one CPU: a plugin whose highest level is another's lowest gives that level up there,
+/// so that who outranks whom is never left to the order of arrival (ReTiF's Listing 2 has such a
+/// pair: 50-99 above 1-50).
 pub(crate) fn narrowed(band: Band, others: impl Iterator<Item = Band>) -> Band {
     let met = |other: Band| other.low == band.high && other.high.outranks(band.high);
     let mut others = others;

@@ -1,9 +1,10 @@
 //! Which CPU next: worst fit, with wishes first.
 //!
-//! The paper tries the least loaded CPU only. Where the test is monotone in load that is as good as trying all; the
-//! tests of `rm`, and what plugins owe to each other, are not monotone, so the next CPUs in order of load are tried
-//! too, up to [`TRIES`], which keeps a question O(CPUs + log n). That many of those wished for, then that many of the
-//! others: a wish must not become a condition (checklist R35) where the CPUs wished for are many and full.
+//! The paper tries the least loaded CPU only. Where the test is monotone in load that is as good as
+//! trying all; the tests of `rm`, and what plugins owe to each other, are not monotone, so the next
+//! CPUs in order of load are tried too, up to [`TRIES`], which keeps a question O(CPUs + log n).
+//! That many of those wished for, then that many of the others: a wish must not become a condition
+//! (checklist R35) where the CPUs wished for are many and full.
 
 use talea_core::CpuSet;
 use talea_core::mutate;
@@ -11,7 +12,8 @@ use talea_core::mutate;
 /// How many CPUs a question may try, of those wished for and of the others.
 pub(crate) const TRIES: usize = 8;
 
-/// The members of `cpus` by ascending `load`, those of `wished` before all others, at most [`TRIES`] of either.
+/// The members of `cpus` by ascending `load`, those of `wished` before all others, at most
+/// [`TRIES`] of either.
 ///
 /// `load` must differ from CPU to CPU: end it with the CPU's number, so that the lowest wins a tie.
 pub(crate) fn worst_fit<K: Ord + Copy>(
@@ -24,8 +26,10 @@ pub(crate) fn worst_fit<K: Ord + Copy>(
         let mut last: Option<K> = None;
         let load = load.clone();
         let next = move || {
-            let beyond =
-                group.iter().map(|cpu| (load(cpu), cpu)).filter(|(key, _)| last.is_none_or(|l| *key > l));
+            let beyond = group
+                .iter()
+                .map(|cpu| (load(cpu), cpu))
+                .filter(|(key, _)| last.is_none_or(|l| *key > l));
             let (key, cpu) = mutate!(
                 "plugin-place-worst-fit",
                 beyond.min_by_key(|(key, _)| *key),
@@ -46,8 +50,9 @@ mod tests {
     #[test]
     fn r13_cpus_come_least_loaded_first_and_wishes_before_all() {
         let cpus: CpuSet = [1, 3, 5, 70, 71].into_iter().collect();
-        let load =
-            |cpu: u32| ([9, 4, 7, 4, 0][[1, 3, 5, 70, 71].iter().position(|&c| c == cpu).unwrap()], cpu);
+        let load = |cpu: u32| {
+            ([9, 4, 7, 4, 0][[1, 3, 5, 70, 71].iter().position(|&c| c == cpu).unwrap()], cpu)
+        };
         let order = |wished: &[u32]| -> Vec<u32> {
             worst_fit(cpus, &wished.iter().copied().collect(), load).collect()
         };

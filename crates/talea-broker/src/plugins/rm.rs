@@ -1,36 +1,41 @@
 //! Rate monotonic on `SCHED_FIFO`; deadline monotonic when D < T. ReTiF (JSA 2021) section 5.2.
 //!
-//! The period is mandatory, the runtime recommended: without it the task is served partially, is of no weight in any
-//! test, and voids what could be proved for itself and for those at or below its kernel level ("not proved").
-//! Urgency is min(T, D), the smaller the more urgent; [`crate::levels`] makes kernel priorities of it. A task goes
-//! to the least loaded CPU (all plugins' charges, then specs, then the number); as the tests are not monotone in
-//! load, the next ones are tried too, up to a fixed number.
+//! The period is mandatory, the runtime recommended: without it the task is served partially, is of
+//! no weight in any test, and voids what could be proved for itself and for those at or below its
+//! kernel level ("not proved"). Urgency is min(T, D), the smaller the more urgent;
+//! [`crate::levels`] makes kernel priorities of it. A task goes to the least loaded CPU (all
+//! plugins' charges, then specs, then the number); as the tests are not monotone in load, the next
+//! ones are tried too, up to a fixed number.
 //!
 //! *Admission.* On one CPU, the classes of `talea_analysis::rm`:
 //!
 //! - every kernel level is one class: all its work within its shortest span;
-//! - tasks that outrank this plugin here (the deadline class, and plugins whose band reaches as high as ours) are
-//!   classes of their own as far as their spans are shorter than our shortest class, and add their work to that
-//!   class otherwise. Tasks under global EDF count with twice their work on every CPU of their domain, apart from
-//!   pinned ones of equal span.
+//! - tasks that outrank this plugin here (the deadline class, and plugins whose band reaches as
+//!   high as ours) are classes of their own as far as their spans are shorter than our shortest
+//!   class, and add their work to that class otherwise. Tasks under global EDF count with twice
+//!   their work on every CPU of their domain, apart from pinned ones of equal span.
 //!
-//! `hyperbolic` and `liu-layland` ask about these classes. `exact` asks as `hyperbolic` does, and where that says no, the whole
-//! list of the CPU (`exact.rs`): first of all CPUs that are tried those on which the bound is enough, then, on no more
-//! than [`TRIES_MAX`](crate::exact::TRIES_MAX) of them, the test. `necessary` asks whether the plain charges on the CPU
-//! (and on its domain, if any) stay within one CPU (the domain's CPUs), and proves nothing, so its tasks are always
-//! "not proved" and bind nobody else.
+//! `hyperbolic` and `liu-layland` ask about these classes. `exact` asks as `hyperbolic` does, and
+//! where that says no, the whole list of the CPU (`exact.rs`): first of all CPUs that are tried
+//! those on which the bound is enough, then, on no more than [`TRIES_MAX`](crate::exact::TRIES_MAX)
+//! of them, the test. `necessary` asks whether the plain charges on the CPU (and on its domain, if
+//! any) stay within one CPU (the domain's CPUs), and proves nothing, so its tasks are always "not
+//! proved" and bind nobody else.
 //!
-//! *What others owe to us* (checklist R31). The promise of a CPU is about the levels above the first one that holds
-//! an unknown runtime or an ignored test, and there is none while such a task outranks us. A task of another plugin
-//! that would outrank us must leave the promised levels provable ([`Rm::bears`]). Whether a task is proved is
-//! computed anew whenever somebody asks ([`Rm::notes`]), never remembered.
+//! *What others owe to us* (checklist R31). The promise of a CPU is about the levels above the
+//! first one that holds an unknown runtime or an ignored test, and there is none while such a task
+//! outranks us. A task of another plugin that would outrank us must leave the promised levels
+//! provable ([`Rm::bears`]). Whether a task is proved is computed anew whenever somebody asks
+//! ([`Rm::notes`]), never remembered.
 //!
-//! *Assumed*: tasks keep to what they declare; deadline-class tasks are activated no more often than every T, so
-//! that their kernel budgets start afresh with each activation. A task that leaves frees its share at once; for a
-//! job's length those below may see both it and its successor (mode changes are ReTiF's open point, section 7.5).
+//! *Assumed*: tasks keep to what they declare; deadline-class tasks are activated no more often
+//! than every T, so that their kernel budgets start afresh with each activation. A task that leaves
+//! frees its share at once; for a job's length those below may see both it and its successor (mode
+//! changes are ReTiF's open point, section 7.5).
 //!
-//! A question costs O(CPUs + log n), and up to 99 more where something is not proved; an arrival O(log n + threads that move), for n tasks.
-//! An exact test is beyond that, and bounded ([`crate::exact`]).
+//! A question costs O(CPUs + log n), and up to 99 more where something is not proved; an arrival
+//! O(log n + threads that move), for n tasks. An exact test is beyond that, and bounded
+//! ([`crate::exact`]).
 
 mod exact;
 mod sums;
@@ -72,7 +77,8 @@ struct At {
     voids: u32,
     /// ΣU of ours and of those, each rounded up by less than 2^-64, and how many that is.
     asked: (Charge, u32),
-    /// The plugins they may be of: a bit each. The deadline class over the whole domain always outranks.
+    /// The plugins they may be of: a bit each. The deadline class over the whole domain always
+    /// outranks.
     outranked_by: u32,
 }
 
@@ -87,16 +93,20 @@ impl At {
         };
     }
 
-    /// Whether ΣU may be at most 1 without `leaving` and with `coming`: as far as rounding lets one say.
+    /// Whether ΣU may be at most 1 without `leaving` and with `coming`: as far as rounding lets one
+    /// say.
     fn may_hold(&self, leaving: Option<&Claim>, coming: Charge) -> bool {
         let (sum, count) = self.asked;
-        let sum = sum.saturating_sub(leaving.map_or(Charge::ZERO, |claim| claim.rate)).saturating_add(coming);
+        let sum = sum
+            .saturating_sub(leaving.map_or(Charge::ZERO, |claim| claim.rate))
+            .saturating_add(coming);
         sum.saturating_sub(Charge::from_bits(u128::from(count) + 1)) <= Charge::ONE
     }
 }
 
 impl Rm {
-    /// `band` says which levels there are on each CPU, `outranked_by` which plugins may outrank this one there.
+    /// `band` says which levels there are on each CPU, `outranked_by` which plugins may outrank
+    /// this one there.
     pub(crate) fn new(
         core: Core,
         options: RmOptions,
@@ -167,8 +177,10 @@ impl Rm {
 
     /// Whether somebody above voids all proofs on `cpu`.
     fn is_voided(&self, world: &World<'_>, cpu: u32) -> bool {
-        let leaving = world.view.leaving.filter(|claim| claim.voids && claim.place == Place::Cpu(cpu));
-        let leaving = leaving.is_some_and(|claim| self.is_outranked(cpu, claim.plugin, claim.place));
+        let leaving =
+            world.view.leaving.filter(|claim| claim.voids && claim.place == Place::Cpu(cpu));
+        let leaving =
+            leaving.is_some_and(|claim| self.is_outranked(cpu, claim.plugin, claim.place));
         let domain = world.view.ledger.domain_of(cpu);
         mutate!("plugin-rm-voided", self.at(cpu).voids > u32::from(leaving), false)
             || domain.is_some_and(|d| world.view.voided(Place::Domain(d)))
@@ -185,20 +197,26 @@ impl Rm {
         depth: Depth,
     ) -> Result<(), Broken> {
         let leaving = self.leaving(world, cpu);
-        let Some((change, sums)) = self.promise(world, cpu, coming, leaving.as_ref()) else { return Ok(()) };
+        let Some((change, sums)) = self.promise(world, cpu, coming, leaving.as_ref()) else {
+            return Ok(());
+        };
         if self.holds(world, cpu, &change, &sums.all()) {
             return Ok(());
         }
         if self.options.test != RmTest::Exact || depth == Depth::Bounds {
             return Err(Broken { open: self.options.test == RmTest::Exact, witness: None });
         }
-        self.exactly(world, cpu, &change, &self.at(cpu).levels.after(leaving.as_ref(), None)).settled()
+        self.exactly(world, cpu, &change, &self.at(cpu).levels.after(leaving.as_ref(), None))
+            .settled()
     }
 
-    /// The most work that a task like `coming` could have so that [`Rm::bears`] holds by the sums; rounded down.
+    /// The most work that a task like `coming` could have so that [`Rm::bears`] holds by the sums;
+    /// rounded down.
     pub(crate) fn bearable(&self, world: &World<'_>, cpu: u32, coming: &Outranking) -> u128 {
         let leaving = self.leaving(world, cpu);
-        let Some((_, sums)) = self.promise(world, cpu, coming, leaving.as_ref()) else { return u128::MAX };
+        let Some((_, sums)) = self.promise(world, cpu, coming, leaving.as_ref()) else {
+            return u128::MAX;
+        };
         let weight = weight(coming.place);
         let others = sums.mine.1 - u128::from(coming.work) * weight;
         room(self.options.test, &sums.rest, sums.mine.0).saturating_sub(others) / weight
@@ -243,7 +261,11 @@ impl Rm {
             Ok(cpus) => cpus,
             Err(no) => return Verdict::No(no),
         };
-        let coming = member(params, params.runtime.map_or(0, |q| q.as_ns().into()), params.runtime.is_none());
+        let coming = member(
+            params,
+            params.runtime.map_or(0, |q| q.as_ns().into()),
+            params.runtime.is_none(),
+        );
         let load = |cpu| (world.view.load(cpu), world.view.specs(cpu), cpu);
         let (mut refused, mut ignoring): (Option<No>, Option<u32>) = (None, None);
         let mut open = Open::default();
@@ -280,7 +302,8 @@ impl Rm {
         }
         match ignoring.filter(|_| ask.ignore_admission) {
             Some(cpu) => {
-                let (leaving, coming) = (self.leaving(world, cpu), Member { unproved: true, ..coming });
+                let (leaving, coming) =
+                    (self.leaving(world, cpu), Member { unproved: true, ..coming });
                 let after = self.at(cpu).levels.after(leaving.as_ref(), Some(&coming));
                 let charge = ask.params.runtime.and_then(|q| ask.params.charge_of(q));
                 self.offer(world, ask, cpu, &coming, &after, charge.unwrap_or(Charge::ZERO))
@@ -290,14 +313,18 @@ impl Rm {
     }
 
     fn leaving(&self, world: &World<'_>, cpu: u32) -> Option<Member> {
-        let ours =
-            |entry: &&Entry| entry.claim.plugin == self.core.index && entry.claim.place == Place::Cpu(cpu);
+        let ours = |entry: &&Entry| {
+            entry.claim.plugin == self.core.index && entry.claim.place == Place::Cpu(cpu)
+        };
         world.leaving.filter(ours).map(of_entry)
     }
 
-    /// Whether the tests allow `coming` on `cpu`, and what it costs there; or why not, and whether an exact test might say
-    /// otherwise.
-    #[expect(clippy::too_many_arguments, reason = "a question, whom it is about, and how far to go")]
+    /// Whether the tests allow `coming` on `cpu`, and what it costs there; or why not, and whether
+    /// an exact test might say otherwise.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "a question, whom it is about, and how far to go"
+    )]
     fn try_on(
         &self,
         world: &World<'_>,
@@ -309,7 +336,9 @@ impl Rm {
         depth: Depth,
     ) -> Result<Charge, (No, bool)> {
         let params = ask.params;
-        let (Some(runtime), Some(period)) = (params.runtime, params.period) else { return Ok(Charge::ZERO) };
+        let (Some(runtime), Some(period)) = (params.runtime, params.period) else {
+            return Ok(Charge::ZERO);
+        };
         let charge = params.charge_of(runtime).expect("the period is declared");
         let refusal = |fits: u64, limit: u64| No {
             cpu: Some(cpu),
@@ -321,8 +350,15 @@ impl Rm {
                 return Err((refusal(free, Charge::ONE.ppm()), false));
             }
         } else {
-            let above_leaving = world.view.leaving.filter(|claim| self.outranks_us(cpu, claim, world));
-            let change = Change { leaving, coming: Some(coming), period, above_leaving, ..Change::default() };
+            let above_leaving =
+                world.view.leaving.filter(|claim| self.outranks_us(cpu, claim, world));
+            let change = Change {
+                leaving,
+                coming: Some(coming),
+                period,
+                above_leaving,
+                ..Change::default()
+            };
             let sums = self.sums(world, cpu, &change, after).expect("it has work itself");
             let said = if mutate!(
                 "plugin-rm-exact-first",
@@ -366,19 +402,30 @@ impl Rm {
     /// Whether the claim is among those that [`At::asked`] counts on `cpu`.
     fn counts(&self, cpu: u32, claim: &Claim) -> bool {
         claim.place == Place::Cpu(cpu)
-            && (claim.plugin == self.core.index || self.is_outranked(cpu, claim.plugin, claim.place))
+            && (claim.plugin == self.core.index
+                || self.is_outranked(cpu, claim.plugin, claim.place))
     }
 
-    /// ReTiF's necessary test: the CPU's charges within one CPU, and its domain's within the domain's CPUs.
+    /// ReTiF's necessary test: the CPU's charges within one CPU, and its domain's within the
+    /// domain's CPUs.
     fn is_possible(&self, world: &World<'_>, cpu: u32, params: &Params, charge: Charge) -> bool {
         let place = Place::Cpu(cpu);
-        let offer =
-            Offer { cpu: Some(cpu), runtime: params.runtime, charge, notes: Notes::default(), priority: 0 };
+        let offer = Offer {
+            cpu: Some(cpu),
+            runtime: params.runtime,
+            charge,
+            notes: Notes::default(),
+            priority: 0,
+        };
         let claim = super::claim(self.core.index, place, params, &offer, false);
         let ledger = world.view.ledger;
         world.view.fits(cpu, &claim, Charge::ONE)
             && ledger.domain_of(cpu).is_none_or(|domain| {
-                world.view.fits_beside(domain, &claim, Charge::ONE.times(ledger.domain(domain).count))
+                world.view.fits_beside(
+                    domain,
+                    &claim,
+                    Charge::ONE.times(ledger.domain(domain).count),
+                )
             })
     }
 
@@ -422,7 +469,9 @@ impl Rm {
             let own = Charge::ONE.saturating_sub(world.view.total(cpu));
             let ledger = world.view.ledger;
             let domain = ledger.domain_of(cpu).map(|domain| {
-                Charge::ONE.times(ledger.domain(domain).count).saturating_sub(world.view.everything(domain))
+                Charge::ONE
+                    .times(ledger.domain(domain).count)
+                    .saturating_sub(world.view.everything(domain))
             });
             return domain.map_or(own, |domain| own.min(domain));
         }
@@ -477,7 +526,9 @@ impl Rm {
 
     /// What the holder should know beyond what stays true.
     pub(crate) fn notes(&self, world: &World<'_>, entry: &Entry) -> Notes {
-        let Place::Cpu(cpu) = entry.claim.place else { unreachable!("fixed priorities are placed on CPUs") };
+        let Place::Cpu(cpu) = entry.claim.place else {
+            unreachable!("fixed priorities are placed on CPUs")
+        };
         let at = self.at(cpu);
         let index = at.levels.run_of(of_entry(entry).key);
         let runs = &at.levels.runs()[..=index];
@@ -486,7 +537,8 @@ impl Rm {
             && runs.iter().all(|run| run.unproved == 0)
             && !self.is_voided(world, cpu)
             && {
-                // All that is promised includes it; if that does not hold, nobody knows who would miss.
+                // All that is promised includes it; if that does not hold, nobody knows who would
+                // miss.
                 let change = Change { promised: true, ..Change::default() };
                 let after = at.levels.after(None, None);
                 let sums = self.sums(world, cpu, &change, &after);

@@ -18,8 +18,12 @@ fn plugins() -> Vec<PluginSetup> {
         timeout: Span::from_ns(MS),
         class: ForeignClass::Fifo,
     };
-    let plugin =
-        |name: &str, band, kind| PluginSetup { name: name.to_owned(), cpus: CpuSet::first(2), band, kind };
+    let plugin = |name: &str, band, kind| PluginSetup {
+        name: name.to_owned(),
+        cpus: CpuSet::first(2),
+        band,
+        kind,
+    };
     vec![
         plugin("edf", None, PluginKind::Edf(EdfOptions::default())),
         plugin("rm", band(60, 89), PluginKind::Rm(RmOptions::default())),
@@ -57,7 +61,11 @@ fn full() -> Params {
 }
 
 /// What the rules say to user 7 about `task` on `plugin`.
-fn said(rules: &[(Domain, Option<usize>, Bound)], plugin: u32, task: &Task) -> Result<Clip, Denial> {
+fn said(
+    rules: &[(Domain, Option<usize>, Bound)],
+    plugin: u32,
+    task: &Task,
+) -> Result<Clip, Denial> {
     let rules = Rules::compile(&setup(rules));
     rules.admit(&rules.snapshot(&peer(7, 70, &[71, 72])), plugin, task, None)
 }
@@ -72,7 +80,10 @@ fn r20_without_a_rule_there_is_no_service() {
     assert!(!rules.any(&user));
     for plugin in 0..5 {
         let denial = rules.admit(&user, plugin, &task(full()), None).unwrap_err();
-        assert_eq!((denial.code, denial.field, denial.rule), (Code::NotAllowed, Field::Request, None));
+        assert_eq!(
+            (denial.code, denial.field, denial.rule),
+            (Code::NotAllowed, Field::Request, None)
+        );
     }
     // Rules for others are none for this user.
     let others = [
@@ -96,7 +107,11 @@ fn r20_switching_rules_off_must_be_written_and_root_is_free_unless_ruled() {
         let client = rules.snapshot(&peer(uid, 0, &[]));
         let task = Task { ignore_admission: true, ..task(full()) };
         for plugin in 0..5 {
-            assert_eq!(rules.admit(&client, plugin, &task, None).is_ok(), free, "{access:?} {root:?} {uid}");
+            assert_eq!(
+                rules.admit(&client, plugin, &task, None).is_ok(),
+                free,
+                "{access:?} {root:?} {uid}"
+            );
         }
         assert!(rules.any(&client));
         let none = Rules::compile(&Setup { access, root, ..setup(&[]) });
@@ -117,11 +132,46 @@ fn r21_each_property_bounds_from_its_side_and_the_bound_itself_passes() {
     let runtime = |ns: u64| with(&|p: &mut Params| p.runtime = Some(Work::from_ns(ns)));
     let priority = |value: u8| with(&|p: &mut Params| p.priority = Some(Priority(value)));
     let cases = [
-        (Bound::MaxRuntime(Work::from_ns(MS)), Field::Runtime, runtime(MS), runtime(MS + 1), MS + 1, MS),
-        (Bound::MinPeriod(Span::from_ns(MS)), Field::Period, period(MS), period(MS - 1), MS - 1, MS),
-        (Bound::MaxPeriod(Span::from_ns(MS)), Field::Period, period(MS), period(MS + 1), MS + 1, MS),
-        (Bound::MinDeadline(Span::from_ns(MS)), Field::Deadline, deadline(MS), deadline(MS - 1), MS - 1, MS),
-        (Bound::MaxDeadline(Span::from_ns(MS)), Field::Deadline, deadline(MS), deadline(MS + 1), MS + 1, MS),
+        (
+            Bound::MaxRuntime(Work::from_ns(MS)),
+            Field::Runtime,
+            runtime(MS),
+            runtime(MS + 1),
+            MS + 1,
+            MS,
+        ),
+        (
+            Bound::MinPeriod(Span::from_ns(MS)),
+            Field::Period,
+            period(MS),
+            period(MS - 1),
+            MS - 1,
+            MS,
+        ),
+        (
+            Bound::MaxPeriod(Span::from_ns(MS)),
+            Field::Period,
+            period(MS),
+            period(MS + 1),
+            MS + 1,
+            MS,
+        ),
+        (
+            Bound::MinDeadline(Span::from_ns(MS)),
+            Field::Deadline,
+            deadline(MS),
+            deadline(MS - 1),
+            MS - 1,
+            MS,
+        ),
+        (
+            Bound::MaxDeadline(Span::from_ns(MS)),
+            Field::Deadline,
+            deadline(MS),
+            deadline(MS + 1),
+            MS + 1,
+            MS,
+        ),
         (Bound::MinPriority(Priority(30)), Field::Priority, priority(30), priority(29), 29, 30),
         (Bound::MaxPriority(Priority(30)), Field::Priority, priority(30), priority(31), 31, 30),
         // 2 ms in 8 ms of deadline, and a nanosecond more.
@@ -139,14 +189,20 @@ fn r21_each_property_bounds_from_its_side_and_the_bound_itself_passes() {
             let rules = [(USER, plugin, bound)];
             assert!(said(&rules, 2, &passes).is_ok(), "{bound:?}");
             let denial = said(&rules, 2, &fails).unwrap_err();
-            let expected = Denial { code: Code::RuleBound, field, asked, limit, rule: Some(RuleId(0)) };
+            let expected =
+                Denial { code: Code::RuleBound, field, asked, limit, rule: Some(RuleId(0)) };
             assert_eq!(denial, expected, "{bound:?}");
         }
     }
     // An undeclared deadline is the period.
     let implicit = with(&|p: &mut Params| p.deadline = None);
-    assert!(said(&[(USER, None, Bound::MaxDeadline(Span::from_ns(10 * MS)))], 2, &implicit).is_ok());
-    assert!(said(&[(USER, None, Bound::MaxDeadline(Span::from_ns(10 * MS - 1)))], 2, &implicit).is_err());
+    assert!(
+        said(&[(USER, None, Bound::MaxDeadline(Span::from_ns(10 * MS)))], 2, &implicit).is_ok()
+    );
+    assert!(
+        said(&[(USER, None, Bound::MaxDeadline(Span::from_ns(10 * MS - 1)))], 2, &implicit)
+            .is_err()
+    );
 }
 
 #[test]
@@ -155,7 +211,10 @@ fn r21_ignoring_admission_needs_a_rule_that_says_so_and_none_that_does_not() {
     let consent = (USER, None, Bound::MaxPriority(Priority(100)));
     let rule = |domain, allowed| (domain, None, Bound::IgnoreAdmission(allowed));
     let denial = said(&[consent], 2, &ignoring).unwrap_err();
-    assert_eq!((denial.code, denial.field, denial.rule), (Code::NotAllowed, Field::IgnoreAdmission, None));
+    assert_eq!(
+        (denial.code, denial.field, denial.rule),
+        (Code::NotAllowed, Field::IgnoreAdmission, None)
+    );
     assert!(said(&[consent, rule(USER, true)], 2, &ignoring).is_ok());
     assert!(said(&[rule(USER, true), rule(ANYBODY, true)], 2, &ignoring).is_ok());
     let denial = said(&[rule(USER, true), rule(ANYBODY, false)], 2, &ignoring).unwrap_err();
@@ -163,7 +222,10 @@ fn r21_ignoring_admission_needs_a_rule_that_says_so_and_none_that_does_not() {
         (denial.code, denial.field, denial.rule),
         (Code::RuleBound, Field::IgnoreAdmission, Some(RuleId(1)))
     );
-    assert!(said(&[rule(USER, false)], 2, &task(full())).is_ok(), "who does not ask for it does not need it");
+    assert!(
+        said(&[rule(USER, false)], 2, &task(full())).is_ok(),
+        "who does not ask for it does not need it"
+    );
     let elsewhere = (USER, Some(1), Bound::IgnoreAdmission(true));
     assert!(said(&[consent, elsewhere], 2, &ignoring).is_err(), "a rule on another plugin");
 }
@@ -194,7 +256,8 @@ fn r22_what_is_bounded_must_be_declared() {
         // A user limited in runtime or utilisation can't get FP, RR or T-only RM; and so on.
         for plugin in [2, 3] {
             let denial = said(&[(USER, None, bound)], plugin, task).unwrap_err();
-            let expected = Denial { code: Code::RuleOmission, field, asked: 0, limit, rule: Some(RuleId(0)) };
+            let expected =
+                Denial { code: Code::RuleOmission, field, asked: 0, limit, rule: Some(RuleId(0)) };
             assert_eq!(denial, expected, "{bound:?}");
             let lift = |allowed| (ANYBODY, None, Bound::AllowUnbounded(allowed));
             assert!(said(&[(USER, None, bound), lift(true)], plugin, task).is_ok());
@@ -212,8 +275,10 @@ fn r22_what_is_bounded_must_be_declared() {
         "D is declared"
     );
     // What is declared is checked even where omitting it would be allowed.
-    let rules =
-        [(USER, None, Bound::AllowUnbounded(true)), (USER, None, Bound::MaxRuntime(Work::from_ns(MS)))];
+    let rules = [
+        (USER, None, Bound::AllowUnbounded(true)),
+        (USER, None, Bound::MaxRuntime(Work::from_ns(MS))),
+    ];
     assert_eq!(said(&rules, 2, &task(full())).unwrap_err().code, Code::RuleBound);
 }
 
@@ -237,8 +302,13 @@ fn r22_priorities_that_a_plugin_hands_out_by_itself_must_lie_within_the_bounds()
     }
     assert_eq!(said(&[min(61)], 1, &none).unwrap_err().asked, 60);
     assert!(said(&[min(60)], 1, &none).is_ok() && said(&[min(60)], 0, &none).is_ok());
-    assert_eq!(said(&[min(6)], 1, &low).unwrap_err().code, Code::RuleBound, "what is declared is checked");
-    // A foreign plugin may take the request's priority; without one it must stay within the bounds by itself.
+    assert_eq!(
+        said(&[min(6)], 1, &low).unwrap_err().code,
+        Code::RuleBound,
+        "what is declared is checked"
+    );
+    // A foreign plugin may take the request's priority; without one it must stay within the bounds
+    // by itself.
     assert!(said(&[max(5)], 4, &low).is_ok() && said(&[max(9)], 4, &none).is_ok());
     assert_eq!(said(&[max(8)], 4, &none).unwrap_err().asked, 9);
 }
@@ -299,7 +369,8 @@ fn r23_the_paper_s_example_of_intersection() {
 #[test]
 fn r24_the_bound_itself_passes_whatever_rounding_does_and_the_clip_is_what_is_left() {
     let bound = (USER, None, Bound::MaxUtilization(Charge::ONE));
-    let mut rules = Rules::compile(&setup(&[bound, (USER, None, Bound::MaxRuntime(Work::from_ns(5 * MS)))]));
+    let mut rules =
+        Rules::compile(&setup(&[bound, (USER, None, Bound::MaxRuntime(Work::from_ns(5 * MS)))]));
     let client = rules.snapshot(&peer(7, 70, &[]));
     let third = task(Params {
         period: Some(Span::from_ns(3 * MS)),
@@ -324,7 +395,8 @@ fn r24_the_bound_itself_passes_whatever_rounding_does_and_the_clip_is_what_is_le
     assert!(rules.admit(&client, 2, &tiny, Some((0, Charge::ZERO))).is_err());
     // A subject that does not count it gets nothing back.
     let bound = (USER, Some(1), Bound::MaxUtilization(Charge::ratio(1, 2)));
-    let mut rules = Rules::compile(&setup(&[bound, (USER, None, Bound::MaxPriority(Priority(100)))]));
+    let mut rules =
+        Rules::compile(&setup(&[bound, (USER, None, Bound::MaxPriority(Priority(100)))]));
     let client = rules.snapshot(&peer(7, 70, &[]));
     rules.charge(&client, 1, Charge::ratio(1, 2));
     rules.charge(&client, 0, Charge::ratio(1, 2));
@@ -350,8 +422,16 @@ impl Plain {
         }
     }
 
-    fn admits(&self, peer: &Peer, plugin: u32, task: &Task, leaving: Option<usize>) -> Result<(), Code> {
-        if self.setup.access == Access::Off || (peer.uid == 0 && self.setup.root == Root::Unrestricted) {
+    fn admits(
+        &self,
+        peer: &Peer,
+        plugin: u32,
+        task: &Task,
+        leaving: Option<usize>,
+    ) -> Result<(), Code> {
+        if self.setup.access == Access::Off
+            || (peer.uid == 0 && self.setup.root == Root::Unrestricted)
+        {
             return Ok(());
         }
         let matching: Vec<&Rule> = (self.setup.rules.iter())
@@ -364,7 +444,8 @@ impl Plain {
             let all: Vec<bool> = matching.iter().filter_map(|r| pick(&r.bound)).collect();
             (!all.is_empty()).then(|| all.iter().all(|&yes| yes))
         };
-        let unbounded = flags(|b| if let Bound::AllowUnbounded(yes) = b { Some(*yes) } else { None });
+        let unbounded =
+            flags(|b| if let Bound::AllowUnbounded(yes) = b { Some(*yes) } else { None });
         let ignore = flags(|b| if let Bound::IgnoreAdmission(yes) = b { Some(*yes) } else { None });
         match ignore {
             None if task.ignore_admission => return Err(Code::NotAllowed),
@@ -380,15 +461,17 @@ impl Plain {
         let deadline = p.deadline.or(p.period).map(Span::as_ns);
         let mut own_priorities: Vec<u64> = vec![];
         let declared = p.priority.map(|p| u64::from(p.0));
-        let (takes_declared, band) =
-            match (&self.setup.plugins[plugin as usize].kind, self.setup.plugins[plugin as usize].band) {
-                (PluginKind::Edf(_), _) => (false, vec![100]),
-                (PluginKind::Rm(_), Some(b)) => (false, vec![b.low.0.into(), b.high.0.into()]),
-                (PluginKind::Foreign(_), Some(b)) if declared.is_none() => {
-                    (false, vec![b.low.0.into(), b.high.0.into()])
-                }
-                _ => (true, vec![]),
-            };
+        let (takes_declared, band) = match (
+            &self.setup.plugins[plugin as usize].kind,
+            self.setup.plugins[plugin as usize].band,
+        ) {
+            (PluginKind::Edf(_), _) => (false, vec![100]),
+            (PluginKind::Rm(_), Some(b)) => (false, vec![b.low.0.into(), b.high.0.into()]),
+            (PluginKind::Foreign(_), Some(b)) if declared.is_none() => {
+                (false, vec![b.low.0.into(), b.high.0.into()])
+            }
+            _ => (true, vec![]),
+        };
         if !takes_declared {
             own_priorities = band;
         }
@@ -415,12 +498,14 @@ impl Plain {
                 Bound::MaxUtilization(max) => match p.runtime.and_then(|q| p.charge_of(q)) {
                     None => check(None, &|_| true),
                     Some(charge) => {
-                        let counted = self.specs.iter().enumerate().filter(|(i, (who, what, _))| {
-                            Some(*i) != leaving
-                                && self.matches(rule.domain, who)
-                                && rule.plugin.is_none_or(|p| p as u32 == *what)
-                        });
-                        let held = counted.fold(charge, |sum, (_, (_, _, c))| sum.saturating_add(*c));
+                        let counted =
+                            self.specs.iter().enumerate().filter(|(i, (who, what, _))| {
+                                Some(*i) != leaving
+                                    && self.matches(rule.domain, who)
+                                    && rule.plugin.is_none_or(|p| p as u32 == *what)
+                            });
+                        let held =
+                            counted.fold(charge, |sum, (_, (_, _, c))| sum.saturating_add(*c));
                         let fits = held <= max.saturating_add(Charge::from_bits(1 << 20));
                         check(Some(0), &|_| fits);
                     }
@@ -439,7 +524,8 @@ impl Plain {
 }
 
 fn random_setup(dice: &mut Dice) -> Setup {
-    let domains = [ANYBODY, ANYBODY, Domain::User(7), Domain::User(8), Domain::Group(70), Domain::Group(71)];
+    let domains =
+        [ANYBODY, ANYBODY, Domain::User(7), Domain::User(8), Domain::Group(70), Domain::Group(71)];
     let rules: Vec<_> = (0..dice.roll(9))
         .map(|_| {
             let span = |dice: &mut Dice| Span::from_ns((1 + dice.roll(12)) * MS);
@@ -480,7 +566,13 @@ fn random_task(dice: &mut Dice) -> Task {
 #[test]
 fn r23_r24_random_lives_equal_a_plain_twin_and_end_at_zero() {
     let mut dice = Dice::new(24);
-    let peers = [peer(0, 0, &[]), peer(7, 70, &[71]), peer(7, 7, &[]), peer(8, 71, &[70]), peer(9, 9, &[71])];
+    let peers = [
+        peer(0, 0, &[]),
+        peer(7, 70, &[71]),
+        peer(7, 7, &[]),
+        peer(8, 71, &[70]),
+        peer(9, 9, &[71]),
+    ];
     let mut seen = std::collections::BTreeMap::new();
     for _ in 0..700 {
         let setup = random_setup(&mut dice);
@@ -497,7 +589,8 @@ fn r23_r24_random_lives_equal_a_plain_twin_and_end_at_zero() {
                 rules.discharge(&clients[client], plugin, charge);
                 continue;
             }
-            let (client, plugin, task) = (dice.roll(5) as usize, dice.roll(5) as u32, random_task(&mut dice));
+            let (client, plugin, task) =
+                (dice.roll(5) as usize, dice.roll(5) as u32, random_task(&mut dice));
             let changes = held.iter().position(|&(c, ..)| c == client).filter(|_| dice.chance(40));
             let leaving = changes.map(|i| (held[i].1, held[i].2));
             let verdict = rules.admit(&clients[client], plugin, &task, leaving);
@@ -510,17 +603,24 @@ fn r23_r24_random_lives_equal_a_plain_twin_and_end_at_zero() {
             }
             *seen.entry(code.map(|code| code as u16)).or_insert(0) += 1;
             let Ok(clip) = verdict else { continue };
-            let charge = task.params.runtime.and_then(|q| task.params.charge_of(q)).unwrap_or(Charge::ZERO);
+            let charge =
+                task.params.runtime.and_then(|q| task.params.charge_of(q)).unwrap_or(Charge::ZERO);
             if let (Some(most), Some(span)) = (clip.charge, task.params.density_span()) {
                 // The most that the clip allows is still allowed; a nanosecond more is not.
                 let most = most.of(span);
-                let with = |q: Work| Task { params: Params { runtime: Some(q), ..task.params }, ..task };
+                let with =
+                    |q: Work| Task { params: Params { runtime: Some(q), ..task.params }, ..task };
                 let within_runtime = clip.runtime.is_none_or(|max| most < max);
                 if within_runtime {
                     assert!(rules.admit(&clients[client], plugin, &with(most), leaving).is_ok());
                     assert!(
                         rules
-                            .admit(&clients[client], plugin, &with(most + Work::from_ns(1)), leaving)
+                            .admit(
+                                &clients[client],
+                                plugin,
+                                &with(most + Work::from_ns(1)),
+                                leaving
+                            )
                             .is_err()
                     );
                 }
@@ -538,7 +638,9 @@ fn r23_r24_random_lives_equal_a_plain_twin_and_end_at_zero() {
             let counted = plain.specs.iter().filter(|(who, what, _)| {
                 plain.matches(subject.0, who) && subject.1.is_none_or(|plugin| plugin == *what)
             });
-            let sum = counted.clone().fold(Charge::ZERO, |sum, (_, _, charge)| sum.saturating_add(*charge));
+            let sum = counted
+                .clone()
+                .fold(Charge::ZERO, |sum, (_, _, charge)| sum.saturating_add(*charge));
             assert_eq!((total.charge, total.specs), (sum, counted.count() as u32), "{subject:?}");
         }
         for (client, plugin, charge) in held {

@@ -1,8 +1,8 @@
 //! A crowd of clients, honest and otherwise, and everything that can happen to them.
 //!
-//! A run has two phases: trouble, then calm. In the calm no fault happens any more, and within a bounded number of
-//! steps every request must be answered, books and kernel must agree, and when everybody has left every counter must be
-//! back to zero.
+//! A run has two phases: trouble, then calm. In the calm no fault happens any more, and within a
+//! bounded number of steps every request must be answered, books and kernel must agree, and when
+//! everybody has left every counter must be back to zero.
 
 mod answers;
 mod asks;
@@ -29,7 +29,8 @@ struct Held {
     owner: Owner,
 }
 
-/// How often what has happened in a run, by name: so that a simulation that no longer does anything is noticed.
+/// How often what has happened in a run, by name: so that a simulation that no longer does anything
+/// is noticed.
 pub type Tally = BTreeMap<&'static str, u32>;
 
 /// A run.
@@ -40,7 +41,8 @@ pub struct Crowd {
     pub tally: Tally,
     held: BTreeMap<SpecId, Held>,
     seen: BTreeSet<SpecId>,
-    /// Somebody has asked for the end of these or has taken them over: what is true of them is unknown.
+    /// Somebody has asked for the end of these or has taken them over: what is true of them is
+    /// unknown.
     meddled: BTreeSet<SpecId>,
     trouble: bool,
     lenient_until: Time,
@@ -56,7 +58,10 @@ pub fn run_seed(seed: u64, steps: u32) -> Tally {
     impl Drop for Named {
         fn drop(&mut self) {
             if std::thread::panicking() {
-                eprintln!("reproduce with: TALEA_SEED={} cargo test -p talea-broker simulation", self.0);
+                eprintln!(
+                    "reproduce with: TALEA_SEED={} cargo test -p talea-broker simulation",
+                    self.0
+                );
             }
         }
     }
@@ -149,8 +154,12 @@ impl Crowd {
     fn check(&mut self) {
         self.world.check_quiet(self.restore_faults);
         if self.world.now >= self.lenient_until {
-            let refused: Vec<_> =
-                self.world.refused_by_kernel.iter().filter(|(at, ..)| *at >= self.lenient_until).collect();
+            let refused: Vec<_> = self
+                .world
+                .refused_by_kernel
+                .iter()
+                .filter(|(at, ..)| *at >= self.lenient_until)
+                .collect();
             assert!(refused.is_empty(), "the kernel refuses what the books admit: {refused:?}");
         }
         self.world.refused_by_kernel.clear();
@@ -173,7 +182,11 @@ impl Crowd {
         self.world.settle();
         self.check();
         for (session, line) in &self.world.lines {
-            assert!(line.outstanding.is_empty(), "{session:?} was never answered: {:?}", line.outstanding);
+            assert!(
+                line.outstanding.is_empty(),
+                "{session:?} was never answered: {:?}",
+                line.outstanding
+            );
         }
         let sessions: Vec<SessionId> = self.world.lines.keys().copied().collect();
         for session in sessions {
@@ -186,7 +199,11 @@ impl Crowd {
         }
         self.quiet_down();
         assert_eq!(self.world.leftovers(), Vec::<String>::new(), "not everything came back");
-        assert!(self.world.file.is_empty(), "the state file still holds {:?}", self.world.file.keys());
+        assert!(
+            self.world.file.is_empty(),
+            "the state file still holds {:?}",
+            self.world.file.keys()
+        );
         assert_eq!(self.world.kernel.open_handles(), 0, "handles leak");
         assert_eq!(self.world.broker.next_wakeup(), None, "an idle daemon does not wake up");
         self.count_log();

@@ -1,9 +1,9 @@
-//! A kernel that is just real enough: processes, threads with attributes, handles that outlive what they name, and an
-//! admission test of its own for the deadline class.
+//! A kernel that is just real enough: processes, threads with attributes, handles that outlive what
+//! they name, and an admission test of its own for the deadline class.
 //!
-//! From facts/kernel.md: a deadline thread must be free to run on its whole admission domain (EPERM), the domain's sum
-//! must stay within its share (EBUSY), and what leaves the class lingers in that sum for up to one period, unless it is
-//! shrunk first.
+//! From facts/kernel.md: a deadline thread must be free to run on its whole admission domain
+//! (EPERM), the domain's sum must stay within its share (EBUSY), and what leaves the class lingers
+//! in that sum for up to one period, unless it is shrunk first.
 
 use crate::input::{Errno, Machine, ProcessId, ThreadFacts, ThreadId};
 use std::collections::BTreeMap;
@@ -34,7 +34,8 @@ pub struct Thread {
     pub attr: Attr,
     /// What it is when nobody grants it anything.
     pub own: Attr,
-    /// The CPU on which it sleeps, and in whose domain it stays until it wakes, whatever its attributes say.
+    /// The CPU on which it sleeps, and in whose domain it stays until it wakes, whatever its
+    /// attributes say.
     pub asleep_on: Option<u32>,
     /// Until when it has to pay for its last deadline budget.
     pub owes_until: Time,
@@ -108,12 +109,21 @@ impl Kernel {
         let (attr, own) = (self.ordinary(), self.ordinary());
         self.threads.insert(
             pid,
-            Thread { asleep_on: None, owes_until: Time::ZERO, start, tgid: pid, euid: uid, attr, own },
+            Thread {
+                asleep_on: None,
+                owes_until: Time::ZERO,
+                start,
+                tgid: pid,
+                euid: uid,
+                attr,
+                own,
+            },
         );
         ProcessId { pid, start }
     }
 
-    /// Another thread of a process, as its creator leaves it: reset-on-fork makes it ordinary, its CPUs are inherited.
+    /// Another thread of a process, as its creator leaves it: reset-on-fork makes it ordinary, its
+    /// CPUs are inherited.
     pub fn spawn_thread(&mut self, tid: u32, tgid: u32, own: Attr) {
         let (_, euid) = self.processes[&tgid];
         let start = self.tick();
@@ -159,7 +169,8 @@ impl Kernel {
     pub fn falls_asleep(&mut self, tid: u32, cpu: u32) {
         let thread = self.threads.get_mut(&tid).expect("a living thread");
         // A deadline thread is never outside of its domain.
-        if thread.attr.cpus.contains(cpu) && !matches!(thread.attr.policy, Policy::Deadline { .. }) {
+        if thread.attr.cpus.contains(cpu) && !matches!(thread.attr.policy, Policy::Deadline { .. })
+        {
             thread.asleep_on = Some(cpu);
         }
     }
@@ -183,7 +194,10 @@ impl Kernel {
 
     /// Gives a handle back.
     pub fn close(&mut self, handle: ThreadId) {
-        assert!(self.handles.remove(&handle).is_some(), "{handle:?} is closed twice or was never opened");
+        assert!(
+            self.handles.remove(&handle).is_some(),
+            "{handle:?} is closed twice or was never opened"
+        );
     }
 
     /// How many handles are open.
@@ -207,7 +221,8 @@ impl Kernel {
         self.processes.get(&process.pid).is_some_and(|(start, _)| *start == process.start)
     }
 
-    /// Puts attributes back, as the driver does: a deadline thread is shrunk first, so that nothing lingers.
+    /// Puts attributes back, as the driver does: a deadline thread is shrunk first, so that nothing
+    /// lingers.
     pub fn put_back(
         &mut self,
         handle: ThreadId,
@@ -232,8 +247,8 @@ impl Kernel {
         self.lingering.iter().any(|(until, at, _)| *until > now && Some(*at) == domain)
     }
 
-    /// `sched_setattr` and `sched_setaffinity` by handle. With `fault`, the kernel refuses with it after having moved
-    /// the thread to its new CPUs: half of the work is done.
+    /// `sched_setattr` and `sched_setaffinity` by handle. With `fault`, the kernel refuses with it
+    /// after having moved the thread to its new CPUs: half of the work is done.
     pub fn set(
         &mut self,
         handle: ThreadId,
@@ -241,7 +256,8 @@ impl Kernel {
         now: Time,
         fault: Option<Errno>,
     ) -> Result<Took, Errno> {
-        let (tid, before) = self.behind(handle).map(|(tid, thread)| (tid, thread.attr)).ok_or(ESRCH)?;
+        let (tid, before) =
+            self.behind(handle).map(|(tid, thread)| (tid, thread.attr)).ok_or(ESRCH)?;
         let (asleep_on, owes_until) = (self.threads[&tid].asleep_on, self.threads[&tid].owes_until);
         let cpus = if attr.cpus.is_empty() { before.cpus } else { attr.cpus };
         if cpus.intersection(&self.cpus).is_empty() {
@@ -290,7 +306,9 @@ impl Kernel {
 
     fn share_of(&self, attr: &Attr, domain: usize) -> u64 {
         match attr.policy {
-            Policy::Deadline { runtime, period, .. } if self.domain_of(&attr.cpus) == Some(domain) => {
+            Policy::Deadline { runtime, period, .. }
+                if self.domain_of(&attr.cpus) == Some(domain) =>
+            {
                 ratio(runtime, period)
             }
             _ => 0,
@@ -299,7 +317,8 @@ impl Kernel {
 
     /// The sum that the kernel's admission test looks at.
     pub fn bandwidth(&self, domain: usize) -> u64 {
-        let leaving = self.lingering.iter().filter(|(_, at, _)| *at == domain).map(|(_, _, share)| *share);
+        let leaving =
+            self.lingering.iter().filter(|(_, at, _)| *at == domain).map(|(_, _, share)| *share);
         let held = self.threads.values().map(|thread| self.share_of(&thread.attr, domain));
         leaving.chain(held).sum()
     }

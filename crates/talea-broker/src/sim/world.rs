@@ -1,14 +1,14 @@
 //! The driver of the fake world, and the rules that hold at each of its steps.
 //!
-//! Twin of the daemon's loop: the same effects are obeyed by the same rules, only later. Live twins of the faults are named
-//! beside them in [`Faults`].
+//! Twin of the daemon's loop: the same effects are obeyed by the same rules, only later. Live twins
+//! of the faults are named beside them in [`Faults`].
 
 use super::dice::Dice;
 use super::kernel::{Kernel, Took};
 use crate::Broker;
 use crate::input::{
-    Effect, Errno, ForeignAnswer, ForeignQuestion, Groups, Input, LogEvent, Machine, Peer, ProcessId,
-    SessionId, ThreadError, ThreadFacts, ThreadId, Ticket,
+    Effect, Errno, ForeignAnswer, ForeignQuestion, Groups, Input, LogEvent, Machine, Peer,
+    ProcessId, SessionId, ThreadError, ThreadFacts, ThreadId, Ticket,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use talea_core::setup::Setup;
@@ -209,7 +209,12 @@ impl World {
     }
 
     /// Asks about a thread and waits until the world is quiet.
-    pub fn call_about(&mut self, session: SessionId, request: Request, target: Option<Target>) -> Reply {
+    pub fn call_about(
+        &mut self,
+        session: SessionId,
+        request: Request,
+        target: Option<Target>,
+    ) -> Reply {
         let seq = self.send(session, request, target);
         self.settle();
         let line = self.lines.get_mut(&session);
@@ -227,11 +232,17 @@ impl World {
 
     /// The driver reads one request of this connection, if it may and there is one.
     pub fn read_one(&mut self, session: SessionId) -> bool {
-        let Some(line) = self.lines.get_mut(&session).filter(|line| line.armed) else { return false };
+        let Some(line) = self.lines.get_mut(&session).filter(|line| line.armed) else {
+            return false;
+        };
         let Some((seq, request, target)) = line.socket.pop_front() else { return false };
         let Some(request) = request else {
-            let refusal =
-                *crate::refuse::refusal(talea_proto::Code::Malformed, talea_proto::Field::Message, 0, 0);
+            let refusal = *crate::refuse::refusal(
+                talea_proto::Code::Malformed,
+                talea_proto::Field::Message,
+                0,
+                0,
+            );
             self.tell(Input::Garbled { session, seq, refusal });
             return true;
         };
@@ -306,7 +317,10 @@ impl World {
                 self.questions.insert(ticket, (plugin, *question, until));
             }
             Effect::EndHost { plugin } => {
-                assert!(self.ended_hosts.insert(plugin), "the host of plugin {plugin} is ended twice");
+                assert!(
+                    self.ended_hosts.insert(plugin),
+                    "the host of plugin {plugin} is ended twice"
+                );
                 self.questions.retain(|_, (asked, ..)| *asked != plugin);
             }
             Effect::Exit => self.exited = true,
@@ -318,7 +332,8 @@ impl World {
     fn deliver(&mut self, session: SessionId, seq: u32, reply: Reply) {
         if let Some(line) = self.lines.get_mut(&session) {
             let request = line.outstanding.remove(&seq);
-            let request = request.unwrap_or_else(|| panic!("{session:?} {seq} is answered twice: {reply:?}"));
+            let request =
+                request.unwrap_or_else(|| panic!("{session:?} {seq} is answered twice: {reply:?}"));
             line.replies.push_back((seq, request, reply));
         }
     }
@@ -338,23 +353,31 @@ impl World {
     }
 
     fn apply(&mut self, ticket: Ticket, thread: ThreadId, attr: &Attr) {
-        if let Some((tid, start)) = self.kernel.behind(thread).map(|(tid, found)| (tid, found.start)) {
+        if let Some((tid, start)) =
+            self.kernel.behind(thread).map(|(tid, found)| (tid, found.start))
+        {
             let recorded = self.file.values().filter_map(|record| record.thread);
-            let known = recorded.filter(|recorded| (recorded.tid, recorded.start) == (tid, start)).count();
-            assert_eq!(known, 1, "thread {tid} becomes real-time and the state file knows it {known} times");
+            let known =
+                recorded.filter(|recorded| (recorded.tid, recorded.start) == (tid, start)).count();
+            assert_eq!(
+                known, 1,
+                "thread {tid} becomes real-time and the state file knows it {known} times"
+            );
         }
         let fault = self.fault(self.faults.apply);
         let result = match self.kernel.set(thread, attr, self.now, fault) {
             Ok(Took::Asleep) => {
                 return self.inbox.push_back(Input::DoneBut { ticket, but: But::Asleep });
             }
-            Ok(Took::NotBefore(at)) => return self.inbox.push_back(Input::NotBefore { ticket, at }),
+            Ok(Took::NotBefore(at)) => {
+                return self.inbox.push_back(Input::NotBefore { ticket, at });
+            }
             Ok(Took::Done) => Ok(()),
             Err(errno) => Err(errno),
         };
         if let (None, Err(errno)) = (fault, result) {
-            // A spec whose thread has just ended keeps its place in the books, and the kernel has not let go of the
-            // old thread's share: the next thread may be too early.
+            // A spec whose thread has just ended keeps its place in the books, and the kernel has
+            // not let go of the old thread's share: the next thread may be too early.
             if errno.0 != 3 && !self.kernel.is_lingering(&attr.cpus, self.now) {
                 self.refused_by_kernel.push((self.now, *attr, errno));
             }
@@ -371,13 +394,15 @@ impl World {
 
     /// Tells the broker of one watched thread or process that has ended.
     pub fn notice_one(&mut self) -> bool {
-        let dead = self.watched.iter().copied().find(|&handle| self.kernel.behind(handle).is_none());
+        let dead =
+            self.watched.iter().copied().find(|&handle| self.kernel.behind(handle).is_none());
         if let Some(thread) = dead {
             self.watched.remove(&thread);
             self.tell(Input::ThreadGone { thread });
             return true;
         }
-        let dead = self.watched_processes.iter().copied().find(|&process| !self.kernel.lives(process));
+        let dead =
+            self.watched_processes.iter().copied().find(|&process| !self.kernel.lives(process));
         if let Some(process) = dead {
             self.watched_processes.remove(&process);
             self.tell(Input::ProcessGone { process });
@@ -387,7 +412,10 @@ impl World {
     }
 
     /// A foreign plugin answers as `answer` says; `None` is its time-out.
-    pub fn answer_one(&mut self, answer: impl Fn(&ForeignQuestion) -> Option<ForeignAnswer>) -> bool {
+    pub fn answer_one(
+        &mut self,
+        answer: impl Fn(&ForeignQuestion) -> Option<ForeignAnswer>,
+    ) -> bool {
         let Some((&ticket, (_, question, _))) = self.questions.iter().next() else { return false };
         let answer = answer(question);
         self.questions.remove(&ticket);
@@ -422,8 +450,12 @@ impl World {
     /// Time passes; the timer comes late or not at all, as the driver's does.
     pub fn advance(&mut self, span: Span) {
         self.now = self.now.saturating_add(span);
-        let late: Vec<Ticket> =
-            self.questions.iter().filter(|(_, (_, _, until))| *until <= self.now).map(|(&t, _)| t).collect();
+        let late: Vec<Ticket> = self
+            .questions
+            .iter()
+            .filter(|(_, (_, _, until))| *until <= self.now)
+            .map(|(&t, _)| t)
+            .collect();
         for ticket in late {
             self.questions.remove(&ticket);
             self.tell(Input::Answered { ticket, answer: None });
@@ -433,7 +465,8 @@ impl World {
         }
     }
 
-    /// [`Broker::leftovers`] as somebody finds them who asks now: what is due is given back by the asking.
+    /// [`Broker::leftovers`] as somebody finds them who asks now: what is due is given back by the
+    /// asking.
     pub fn leftovers(&mut self) -> Vec<String> {
         self.tell(Input::Timer);
         self.settle();
@@ -463,7 +496,9 @@ impl World {
         self.broker.introduce(2, 1);
         for (slot, record) in self.file.clone() {
             let found = record.thread.and_then(|thread| self.kernel.open(thread.tid));
-            let same = |facts: &ThreadFacts| record.thread.is_some_and(|thread| thread.start == facts.start);
+            let same = |facts: &ThreadFacts| {
+                record.thread.is_some_and(|thread| thread.start == facts.start)
+            };
             let thread = match found {
                 Some(facts) if !same(&facts) => {
                     self.kernel.close(facts.thread);
@@ -473,10 +508,17 @@ impl World {
             };
             let process = ProcessId { pid: record.pid, start: record.pid_start };
             let process_alive = self.kernel.lives(process);
-            let witness = thread.as_ref().filter(|facts| facts.euid == record.uid).map(|facts| facts.tgid);
+            let witness =
+                thread.as_ref().filter(|facts| facts.euid == record.uid).map(|facts| facts.tgid);
             let witness = if process_alive { Some(record.pid) } else { witness };
             let groups = witness.and_then(|pid| self.groups.get(&pid).cloned());
-            self.tell(Input::Adopt { slot, record: Box::new(record), thread, process_alive, groups });
+            self.tell(Input::Adopt {
+                slot,
+                record: Box::new(record),
+                thread,
+                process_alive,
+                groups,
+            });
         }
         self.tell(Input::Timer);
     }
@@ -500,22 +542,38 @@ impl World {
 
     /// What must hold whenever nothing is under way.
     ///
-    /// With `lenient`, putting threads back may have failed on purpose: then a thread only must not be more than it was.
+    /// With `lenient`, putting threads back may have failed on purpose: then a thread only must not
+    /// be more than it was.
     pub fn check_quiet(&self, lenient: bool) {
         assert_eq!(self.in_flight(), 0, "not quiet");
         self.broker.audit_aggregates();
         for slot in self.broker.confirmed() {
             let (record, wanted) = (self.broker.record(slot), self.broker.should_be(slot));
             let Some((record, wanted)) = record.zip(wanted) else { continue };
-            assert_eq!(self.file.get(&slot), Some(&record), "the state file is behind in slot {slot}");
+            assert_eq!(
+                self.file.get(&slot),
+                Some(&record),
+                "the state file is behind in slot {slot}"
+            );
             if let Some(thread) = record.thread {
                 let found = &self.kernel.threads[&thread.tid];
-                assert_eq!(found.start, thread.start, "a stranger has the id of an attached thread");
-                assert_eq!(found.attr, wanted, "books and kernel differ about thread {}", thread.tid);
+                assert_eq!(
+                    found.start, thread.start,
+                    "a stranger has the id of an attached thread"
+                );
+                assert_eq!(
+                    found.attr, wanted,
+                    "books and kernel differ about thread {}",
+                    thread.tid
+                );
             }
         }
-        let attached: BTreeSet<(u32, u64)> =
-            self.file.values().filter_map(|record| record.thread).map(|t| (t.tid, t.start)).collect();
+        let attached: BTreeSet<(u32, u64)> = self
+            .file
+            .values()
+            .filter_map(|record| record.thread)
+            .map(|t| (t.tid, t.start))
+            .collect();
         for (tid, thread) in &self.kernel.threads {
             if !attached.contains(&(*tid, thread.start)) {
                 let (is, was) = (thread.attr, thread.own);
@@ -532,7 +590,11 @@ impl World {
         }
         for (session, line) in &self.lines {
             if line.armed && self.questions.is_empty() {
-                assert!(line.outstanding.is_empty(), "{session:?} waits for {:?}", line.outstanding);
+                assert!(
+                    line.outstanding.is_empty(),
+                    "{session:?} waits for {:?}",
+                    line.outstanding
+                );
             }
         }
     }

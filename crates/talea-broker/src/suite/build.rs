@@ -1,4 +1,5 @@
-//! From the administrator's setup and the machine's facts to plugins, or to what keeps the daemon from starting.
+//! From the administrator's setup and the machine's facts to plugins, or to what keeps the daemon
+//! from starting.
 
 use super::Face;
 use crate::input::Machine;
@@ -28,15 +29,26 @@ pub(super) fn face(plugin: &PluginSetup, machine: &Machine) -> Result<Face, Stri
         (_, None) => return Err("it needs a range of priorities".to_owned()),
         (_, Some(band)) => Some(band),
     };
-    if let Some(Band { low, high }) = band.filter(|b| b.low.outranks(b.high) || b.low.0 < 1 || b.high.0 > 99)
+    if let Some(Band { low, high }) =
+        band.filter(|b| b.low.outranks(b.high) || b.low.0 < 1 || b.high.0 > 99)
     {
         return Err(format!("priorities {}-{} are not a range within 1-99", low.0, high.0));
     }
-    Ok(Face { name, kind: plugin.kind.word(), cpus: plugin.cpus, band, specs: 0, out_of_service: false })
+    Ok(Face {
+        name,
+        kind: plugin.kind.word(),
+        cpus: plugin.cpus,
+        band,
+        specs: 0,
+        out_of_service: false,
+    })
 }
 
 /// How each `edf` plugin meets the machine's root domains.
-pub(super) fn confinements(setup: &Setup, machine: &Machine) -> Result<Vec<Option<Confinement>>, String> {
+pub(super) fn confinements(
+    setup: &Setup,
+    machine: &Machine,
+) -> Result<Vec<Option<Confinement>>, String> {
     let of = |plugin: &PluginSetup| match &plugin.kind {
         PluginKind::Edf(options) => Some(Confinement::of(options.confine, &plugin.cpus, machine)),
         _ => None,
@@ -44,7 +56,9 @@ pub(super) fn confinements(setup: &Setup, machine: &Machine) -> Result<Vec<Optio
     let all: Vec<Option<Confinement>> = setup.plugins.iter().map(of).collect();
     for (i, one) in all.iter().enumerate() {
         for (j, other) in all.iter().enumerate() {
-            if let (Some(Confinement::Global(domain)), Some(Confinement::Pinned(own))) = (one, other) {
+            if let (Some(Confinement::Global(domain)), Some(Confinement::Pinned(own))) =
+                (one, other)
+            {
                 let both = domain.intersection(own);
                 if !both.is_empty() {
                     let (i, j) = (&setup.plugins[i].name, &setup.plugins[j].name);
@@ -72,7 +86,8 @@ pub(super) fn build(
     };
     let core = Core { index: index as u32, cpus, fifo: machine.fifo };
     let band = |plugin: usize, cpu: u32| {
-        let others = faces.iter().enumerate().filter(|&(i, face)| i != plugin && face.cpus.contains(cpu));
+        let others =
+            faces.iter().enumerate().filter(|&(i, face)| i != plugin && face.cpus.contains(cpu));
         let band = faces[plugin].band.expect("checked before");
         // A foreign plugin names its levels itself, so it can't be told to leave one out.
         let told = !matches!(setup.plugins[plugin].kind, PluginKind::Foreign(_));
@@ -96,7 +111,12 @@ pub(super) fn build(
                 });
                 above.fold(0, |mask, (i, _)| mask | 1 << i)
             };
-            Plugin::Rm(Box::new(Rm::new(core, options.clone(), |cpu| band(index, cpu), outranked_by)))
+            Plugin::Rm(Box::new(Rm::new(
+                core,
+                options.clone(),
+                |cpu| band(index, cpu),
+                outranked_by,
+            )))
         }
         PluginKind::Fp(options) => {
             Plugin::Fp(Fp::new(core, Class::Fifo, options.clone(), |cpu| band(index, cpu)))

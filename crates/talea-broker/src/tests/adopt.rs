@@ -30,7 +30,10 @@ fn retif_10_5_a_killed_daemon_loses_no_grant_of_the_living() {
         for granted in [attached, idle] {
             let claim = Request::Claim { spec: granted.spec, token: granted.token };
             let Reply::Granted(again) = world.call(client, claim) else { panic!("claimed") };
-            assert_eq!((again.spec, again.token, again.cpu), (granted.spec, granted.token, granted.cpu));
+            assert_eq!(
+                (again.spec, again.token, again.cpu),
+                (granted.spec, granted.token, granted.cpu)
+            );
             assert_eq!(
                 (again.plugin, again.runtime, again.charge),
                 (granted.plugin, granted.runtime, granted.charge)
@@ -39,7 +42,11 @@ fn retif_10_5_a_killed_daemon_loses_no_grant_of_the_living() {
         let new = world.create(client, urgent(5));
         assert!(new.spec > idle.spec, "ids go on above the adopted ones");
         world.done(client, Request::Release(attached.spec));
-        assert_eq!(world.attr_of(pid), before, "{owner:?}: what was before the first daemon's grant");
+        assert_eq!(
+            world.attr_of(pid),
+            before,
+            "{owner:?}: what was before the first daemon's grant"
+        );
     }
 }
 

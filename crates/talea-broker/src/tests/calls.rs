@@ -72,13 +72,16 @@ fn hello_comes_first_and_settles_the_version() {
     assert!(!world.lines.contains_key(&silent), "who does not greet is sent away");
 
     let only = VERSION;
-    for (min, max, version) in [(only, only, true), (1, 9, true), (only + 1, 9, false), (0, 0, false)] {
+    for (min, max, version) in
+        [(only, only, true), (1, 9, true), (only + 1, 9, false), (0, 0, false)]
+    {
         let session = world.dial(50, 1000, &[]);
         let seq = world.send(session, Request::Hello { min, max }, None);
         world.settle();
         assert_eq!(world.lines.contains_key(&session), version, "{min}..={max} at {seq}");
         if version {
-            let (_, _, reply) = world.lines.get_mut(&session).and_then(|l| l.replies.pop_front()).unwrap();
+            let (_, _, reply) =
+                world.lines.get_mut(&session).and_then(|l| l.replies.pop_front()).unwrap();
             assert_eq!(reply, Reply::Welcome { version: VERSION, instance: 1 });
         }
     }
@@ -91,7 +94,8 @@ fn a_garbled_message_is_refused_and_the_connection_goes_on() {
     let granted = world.create(client, urgent(5));
     world.send_nonsense(client);
     world.settle();
-    let (_, _, reply) = world.lines.get_mut(&client).and_then(|line| line.replies.pop_front()).unwrap();
+    let (_, _, reply) =
+        world.lines.get_mut(&client).and_then(|line| line.replies.pop_front()).unwrap();
     assert!(matches!(reply, Reply::Refused(refusal) if refusal.code == Code::Malformed));
     assert!(world.query(client, granted.spec).is_some());
 }
@@ -149,7 +153,8 @@ fn a_group_is_granted_whole_or_not_at_all() {
     let client = world.connect(1000);
     let free = world.free(client);
     let half = by(timed(5_000, 10_000), "rm");
-    let Reply::GrantedGroup(group) = world.call(client, Request::CreateGroup(vec![half, half])) else {
+    let Reply::GrantedGroup(group) = world.call(client, Request::CreateGroup(vec![half, half]))
+    else {
         panic!("the group fits")
     };
     let mut ids: Vec<_> = group.iter().map(|granted| granted.spec).collect();
@@ -163,7 +168,8 @@ fn a_group_is_granted_whole_or_not_at_all() {
     assert_eq!(world.free(client), free);
 
     let before = world.file.clone();
-    let refusal = world.refused(client, Request::CreateGroup(vec![half, half, half, half, half, urgent(1)]));
+    let refusal =
+        world.refused(client, Request::CreateGroup(vec![half, half, half, half, half, urgent(1)]));
     assert_eq!((refusal.code, refusal.index), (Code::NoPlugin, 4));
     assert_eq!(world.free(client), free, "the first four gave their places back");
     assert_eq!((world.broker.specs(), &world.file), (0, &before));
@@ -172,7 +178,8 @@ fn a_group_is_granted_whole_or_not_at_all() {
     assert_eq!((refusal.code, refusal.field), (Code::Malformed, Field::Group));
     let refusal = world.refused(client, Request::CreateGroup(vec![urgent(1); GROUP_MAX + 1]));
     assert_eq!((refusal.code, refusal.asked, refusal.limit), (Code::Malformed, 65, 64));
-    let refusal = world.refused(client, Request::CreateGroup(vec![urgent(1), urgent(1), urgent(0)]));
+    let refusal =
+        world.refused(client, Request::CreateGroup(vec![urgent(1), urgent(1), urgent(0)]));
     assert_eq!((refusal.code, refusal.field, refusal.index), (Code::Malformed, Field::Priority, 2));
     world.check_quiet(false);
 }
@@ -184,7 +191,8 @@ fn explain_says_what_everybody_says_and_changes_nothing() {
     let free = world.free(client);
     let mut task = urgent(5);
     task.params.period = Some(Span::from_ns(10 * MS));
-    let Reply::Explained { chosen, answers, refusal } = world.call(client, Request::Explain(task)) else {
+    let Reply::Explained { chosen, answers, refusal } = world.call(client, Request::Explain(task))
+    else {
         panic!("an explanation")
     };
     assert_eq!((answers.len(), refusal), (4, None));
@@ -232,7 +240,8 @@ fn lists_can_be_walked_and_hold_what_the_status_counts() {
     let mut walk = |asker, sessions: bool| {
         let (mut from, mut seen) = (0, Vec::new());
         loop {
-            let request = if sessions { Request::NextSession(from) } else { Request::NextSpec(SpecId(from)) };
+            let request =
+                if sessions { Request::NextSession(from) } else { Request::NextSpec(SpecId(from)) };
             match world.call(asker, request) {
                 Reply::Spec(info) => {
                     seen.push(u64::from(info.uid));

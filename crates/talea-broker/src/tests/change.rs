@@ -55,7 +55,8 @@ fn retif_w1_r7_all_pairs_of_plugins_change_into_each_other_with_and_without_a_th
                     watch(&mut world, tid, |_| {});
                 }
                 world.settle();
-                let (_, _, reply) = world.lines.get_mut(&client).unwrap().replies.pop_front().unwrap();
+                let (_, _, reply) =
+                    world.lines.get_mut(&client).unwrap().replies.pop_front().unwrap();
                 let Reply::Granted(changed) = reply else { panic!("{from} to {to}: {reply:?}") };
                 assert_eq!((changed.spec, changed.token), (granted.spec, granted.token));
                 assert_eq!(ALL[changed.plugin as usize], to);
@@ -88,7 +89,8 @@ fn r7_a_refused_change_leaves_everything_as_it_was() {
                 (by(task(2 * MS, 20 * MS, 10), "nobody"), Code::UnknownPlugin),
                 (by(Task::default(), to), Code::NoPlugin),
             ] {
-                let refusal = world.refused(client, Request::Change { spec: granted.spec, task: bad });
+                let refusal =
+                    world.refused(client, Request::Change { spec: granted.spec, task: bad });
                 assert_eq!(refusal.code, code, "{from} to {to}");
             }
             assert_eq!((world.attr_of(tid), world.free(client)), (before, free.clone()));
@@ -106,7 +108,11 @@ fn r7_a_refused_change_leaves_everything_as_it_was() {
                     assert_eq!((refusal.code, refusal.errno), (Code::Kernel, 16), "{from} to {to}");
                 }
                 // Nothing to apply: the thread has those attributes already.
-                Reply::Granted(_) if from == to && (from == "fp" || from == "rr" || from == "rm") => continue,
+                Reply::Granted(_)
+                    if from == to && (from == "fp" || from == "rr" || from == "rm") =>
+                {
+                    continue;
+                }
                 other => panic!("{from} to {to}: {other:?}"),
             }
             assert_eq!(world.attr_of(tid), before, "{from} to {to}");
@@ -145,7 +151,8 @@ fn r7_the_room_of_the_old_terms_is_nobody_elses_while_the_kernel_decides() {
     };
     assert_eq!((code(client), code(other)), (Code::Kernel, Code::NoPlugin));
     world.check_quiet(false);
-    let Reply::Granted(_) = world.call(client, Request::Change { spec: granted.spec, task: less }) else {
+    let Reply::Granted(_) = world.call(client, Request::Change { spec: granted.spec, task: less })
+    else {
         panic!("now the kernel takes it")
     };
     world.create(other, task(6 * MS, 10 * MS, 1));

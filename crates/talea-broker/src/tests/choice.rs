@@ -1,5 +1,5 @@
-//! Which plugin gets a task in a world with a past (checklist R9), that an explanation is what the request itself would
-//! be answered, and that a group is what its tasks are one by one, or nothing.
+//! Which plugin gets a task in a world with a past (checklist R9), that an explanation is what the
+//! request itself would be answered, and that a group is what its tasks are one by one, or nothing.
 
 use super::stage::{MS, Words, world_of};
 use crate::input::{Machine, SessionId};
@@ -35,7 +35,11 @@ fn plugins(dice: &mut Dice) -> Vec<PluginSetup> {
             3 => (PluginKind::Fp(FpOptions { refuse_sharing, levels }), band),
             _ => (PluginKind::Rr(FpOptions { refuse_sharing, levels }), band),
         };
-        let cpus = if dice.chance(700) { CpuSet::first(CPUS) } else { CpuSet::single(dice.below(3) as u32) };
+        let cpus = if dice.chance(700) {
+            CpuSet::first(CPUS)
+        } else {
+            CpuSet::single(dice.below(3) as u32)
+        };
         PluginSetup { name: format!("p{i}"), cpus, band, kind }
     };
     (0..count).map(|i| plugin(i, dice)).collect()
@@ -91,7 +95,8 @@ fn random_task(dice: &mut Dice, setup: &Setup) -> Task {
     }
 }
 
-/// The first that serves it in full, else the first that serves it in part: ReTiF 3.3, in the words of the paper.
+/// The first that serves it in full, else the first that serves it in part: ReTiF 3.3, in the words
+/// of the paper.
 fn by_the_paper(answers: &[talea_proto::Answer]) -> Option<u32> {
     let ok = answers.iter().position(|answer| matches!(answer.verdict, Said::Ok { .. }));
     let partial = answers.iter().position(|answer| matches!(answer.verdict, Said::Partial { .. }));
@@ -120,7 +125,8 @@ fn r9_the_first_ok_else_the_first_partial_else_nobody_and_explain_says_so_before
             }
             let task = random_task(&mut dice, &setup);
             let before = seen(&mut world, root);
-            let Reply::Explained { chosen, answers, refusal } = world.call(client, Request::Explain(task))
+            let Reply::Explained { chosen, answers, refusal } =
+                world.call(client, Request::Explain(task))
             else {
                 panic!("an explanation");
             };
@@ -198,12 +204,14 @@ fn a_group_is_what_its_tasks_are_one_by_one_or_nothing() {
         let (client, other) = (world.connect(1000), twin.connect(1000));
         let (root, watcher) = (world.connect(0), twin.connect(0));
         for _ in 0..12 {
-            let tasks: Vec<Task> = (0..=dice.below(5)).map(|_| random_task(&mut dice, &setup)).collect();
+            let tasks: Vec<Task> =
+                (0..=dice.below(5)).map(|_| random_task(&mut dice, &setup)).collect();
             let before = seen(&mut world, root);
             let expected = one_by_one(&mut twin, other, &tasks);
             match (world.call(client, Request::CreateGroup(tasks.clone())), expected) {
                 (Reply::GrantedGroup(group), Ok(places)) => {
-                    let said: Vec<_> = group.iter().map(|grant| (grant.plugin, grant.cpu)).collect();
+                    let said: Vec<_> =
+                        group.iter().map(|grant| (grant.plugin, grant.cpu)).collect();
                     assert_eq!(said, places, "{tasks:?}");
                     whole += 1;
                 }
@@ -252,7 +260,8 @@ fn r3_whatever_is_declared_travels_is_kept_and_comes_back_as_it_was() {
     for bits in 0..256 {
         let task = declared(bits);
         let length = Request::Create(task).encode(7, &mut buffer);
-        let (seq, request) = talea_proto::wire::decode_request(&buffer[..length]).expect("well-formed");
+        let (seq, request) =
+            talea_proto::wire::decode_request(&buffer[..length]).expect("well-formed");
         assert_eq!((seq, &request), (7, &Request::Create(task)));
         let mut world = world_of(super::stage::setup(&["edf", "rm", "fp", "rr"], 2), 2);
         let client = world.connect(1000);
@@ -260,13 +269,15 @@ fn r3_whatever_is_declared_travels_is_kept_and_comes_back_as_it_was() {
         kept += 1;
         let pid = world.tid_of(client);
         for life in ["the first daemon", "the next one"] {
-            let client = if life == "the first daemon" { client } else { world.dial(pid, 1000, &[]) };
+            let client =
+                if life == "the first daemon" { client } else { world.dial(pid, 1000, &[]) };
             if life != "the first daemon" {
                 world.call(client, Request::Hello { min: VERSION, max: VERSION });
             }
             let info = world.query(client, granted.spec).expect("it is there");
             let length = Reply::Spec(Box::new(info)).encode(8, &mut buffer);
-            let (_, reply) = talea_proto::wire::decode_reply(&buffer[..length]).expect("well-formed");
+            let (_, reply) =
+                talea_proto::wire::decode_reply(&buffer[..length]).expect("well-formed");
             let Reply::Spec(info) = reply else { panic!("{reply:?}") };
             assert_eq!(info.task, task, "{life}");
             world.restart();
@@ -278,7 +289,8 @@ fn r3_whatever_is_declared_travels_is_kept_and_comes_back_as_it_was() {
 
 #[test]
 fn retif_m8_a_plugin_without_a_usable_cpu_refuses_and_is_never_asked_beyond_its_list() {
-    // On CPUs that can't be confined edf has none that it may use; the others are asked for CPUs that they lack.
+    // On CPUs that can't be confined edf has none that it may use; the others are asked for CPUs
+    // that they lack.
     let machine = Machine::declared(4);
     let mut setup = super::stage::setup(&["edf", "rm", "fp", "rr"], 2);
     for plugin in &mut setup.plugins {

@@ -15,7 +15,11 @@ fn yes(question: &ForeignQuestion) -> Option<ForeignAnswer> {
     Some(ForeignAnswer { epoch: *epoch, verdict: 1, cpu: 1, priority: 44 })
 }
 
-fn with(verdict: i32, cpu: i32, priority: i32) -> impl Fn(&ForeignQuestion) -> Option<ForeignAnswer> {
+fn with(
+    verdict: i32,
+    cpu: i32,
+    priority: i32,
+) -> impl Fn(&ForeignQuestion) -> Option<ForeignAnswer> {
     move |question| {
         let mut answer = yes(question)?;
         (answer.verdict, answer.cpu, answer.priority) = (verdict, cpu, priority);
@@ -47,7 +51,8 @@ fn r18_a_foreign_plugin_accepts_places_and_is_told_what_becomes_of_it() {
     world.settle();
     let Some(Reply::Granted(granted)) = last(&mut world, client) else { panic!("granted") };
     assert_eq!((granted.plugin, granted.cpu, granted.priority), (0, Some(1), 44));
-    let told = |world: &World| world.questions.values().next().map(|(_, question, _)| question.clone());
+    let told =
+        |world: &World| world.questions.values().next().map(|(_, question, _)| question.clone());
     assert!(matches!(told(&world), Some(ForeignQuestion::Schedule { cpu: 1, priority: 44, .. })));
     world.answer_one(yes);
     world.settle();
@@ -81,7 +86,9 @@ fn r18_while_a_plugin_thinks_others_are_served_and_its_asker_is_not_read_from() 
     }
     let replies: Vec<_> =
         world.lines.get_mut(&slow).unwrap().replies.drain(..).map(|(_, _, reply)| reply).collect();
-    assert!(matches!(&replies[..], [Reply::Granted(granted), Reply::Status(_)] if granted.plugin == 1));
+    assert!(
+        matches!(&replies[..], [Reply::Granted(granted), Reply::Status(_)] if granted.plugin == 1)
+    );
 }
 
 #[test]
@@ -108,13 +115,18 @@ fn r18_a_plugin_that_hangs_is_out_of_service_and_its_specs_stay() {
         assert_eq!(granted.plugin, 1, "the next plugin serves it");
     }
     assert!(
-        world.log.iter().any(|event| matches!(event, LogEvent::PluginOut { name, .. } if name == "ours"))
+        world
+            .log
+            .iter()
+            .any(|event| matches!(event, LogEvent::PluginOut { name, .. } if name == "ours"))
     );
     assert_eq!(world.attr_of(tid), given);
     let Reply::Plugin(info) = world.call(client, Request::Plugin(0)) else { panic!("a plugin") };
     assert!(info.out_of_service);
     let refusal = world.refused(client, Request::Create(by(urgent(5), "ours")));
-    assert!(matches!(refusal.answers[0].verdict, Said::No(no) if no.reason == Reason::OutOfService));
+    assert!(
+        matches!(refusal.answers[0].verdict, Said::No(no) if no.reason == Reason::OutOfService)
+    );
     world.done(client, Request::Release(granted.spec));
     world.check_quiet(false);
 }
@@ -123,9 +135,14 @@ fn r18_a_plugin_that_hangs_is_out_of_service_and_its_specs_stay() {
 fn r18_a_plugin_that_lies_is_out_of_service_and_nobody_gets_what_it_said() {
     // A CPU that is not its own, a priority above its band, a verdict that does not exist.
     // live twin: the C plugin that lies.
-    for lie in
-        [with(1, 7, 44), with(1, -1, 44), with(1, 1, 99), with(1, 1, 50), with(1, 1, 39), with(7, 1, 44)]
-    {
+    for lie in [
+        with(1, 7, 44),
+        with(1, -1, 44),
+        with(1, 1, 99),
+        with(1, 1, 50),
+        with(1, 1, 39),
+        with(7, 1, 44),
+    ] {
         let mut world = ours_first();
         let client = world.connect(1000);
         ask(&mut world, client, Request::Create(urgent(5)));
@@ -179,7 +196,8 @@ fn r18_an_answer_on_old_books_is_asked_for_once_more_and_then_taken() {
 
 #[test]
 fn a_partial_offer_that_no_longer_holds_is_not_taken() {
-    // rm serves a task without runtime in part; then the foreign plugin is heard; meanwhile the rules change.
+    // rm serves a task without runtime in part; then the foreign plugin is heard; meanwhile the
+    // rules change.
     let mut world = world_of(setup(&["rm", "ours"], 2), 2);
     let client = world.connect(1000);
     let mut task = timed(0, 10_000);

@@ -21,7 +21,8 @@ fn r12_a_thread_asleep_in_another_domain_gets_its_deadline_when_it_wakes() {
     let tid = world.tid_of(client);
     let spec = world.create(client, on_cpu(1, 1_000)).spec;
     world.kernel.falls_asleep(tid, 0);
-    // It may well be waiting for this answer: so the answer comes at once, and says what is missing.
+    // It may well be waiting for this answer: so the answer comes at once, and says what is
+    // missing.
     assert_eq!(world.attach(client, spec, tid), Reply::DoneBut(But::Asleep));
     assert!(!is_deadline(&world, tid));
     assert_eq!(world.attr_of(tid).cpus, CpuSet::single(1), "it will move when it wakes");
@@ -30,7 +31,9 @@ fn r12_a_thread_asleep_in_another_domain_gets_its_deadline_when_it_wakes() {
     world.check_quiet(false);
     // It has its place: nobody else may have the thread, nor the room.
     let other = world.create(client, on_cpu(0, 1_000)).spec;
-    assert!(matches!(world.attach(client, other, tid), Reply::Refused(r) if r.code == Code::ThreadTaken));
+    assert!(
+        matches!(world.attach(client, other, tid), Reply::Refused(r) if r.code == Code::ThreadTaken)
+    );
     world.kernel.wakes(tid);
     world.advance(Span::from_ns(2 * MS));
     world.settle();
@@ -187,7 +190,8 @@ fn r12_attach_and_change_wait_for_a_debt_and_nobody_waits_with_them() {
         let (_, _, reply) = line.replies.pop_front().expect("an answer");
         assert!(matches!(reply, Reply::Done | Reply::Granted(_)), "{seq} {reply:?}");
         assert!(is_deadline(&world, tid));
-        // A debt that is longer than anybody's patience is refused with the kernel's word, and changes nothing.
+        // A debt that is longer than anybody's patience is refused with the kernel's word, and
+        // changes nothing.
         world.done(client, Request::Detach(spec));
         let slow = world.create(client, by(urgent(6), "fp")).spec;
         assert_eq!(world.attach(client, slow, tid), Reply::Done);
@@ -222,8 +226,10 @@ fn r36_a_daemon_that_takes_over_waits_for_what_a_thread_owes_and_complains_of_lo
         world.restart();
         world.settle();
         assert!(!is_deadline(&world, 500));
-        let said =
-            world.log.iter().any(|event| matches!(event, crate::LogEvent::ApplyFailed { tid: 500, .. }));
+        let said = world
+            .log
+            .iter()
+            .any(|event| matches!(event, crate::LogEvent::ApplyFailed { tid: 500, .. }));
         assert_eq!(said, complains, "{owed} ms");
         world.advance(Span::from_ns(299 * MS));
         world.settle();
@@ -247,7 +253,11 @@ fn r12_who_waits_for_a_debt_may_hang_up_end_or_be_told_to_stop() {
             world.kernel.spawn_thread(500, pid, own);
             let (spec, request, target) = if attach {
                 let spec = world.create(client, on_cpu(0, 1_000)).spec;
-                (spec, Request::Attach { spec, thread: Named::Pidfd }, Some(crate::sim::Target::Thread(500)))
+                (
+                    spec,
+                    Request::Attach { spec, thread: Named::Pidfd },
+                    Some(crate::sim::Target::Thread(500)),
+                )
             } else {
                 let spec = world.attached(client, by(urgent(5), "fp"), 500).spec;
                 (spec, Request::Change { spec, task: by(timed(1_000, 10_000), "edf") }, None)

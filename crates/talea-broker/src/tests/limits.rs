@@ -23,7 +23,8 @@ fn retif_d4_specs_of_a_user_and_in_all_are_bounded_and_come_free_again() {
         2,
     );
     let (a, again, b) = (world.connect(1000), world.connect(1000), world.connect(1001));
-    let held: Vec<_> = [a, a, again].into_iter().map(|session| world.create(session, urgent(5))).collect();
+    let held: Vec<_> =
+        [a, a, again].into_iter().map(|session| world.create(session, urgent(5))).collect();
     let refusal = world.refused(again, Request::Create(urgent(5)));
     assert_eq!(
         (refusal.code, refusal.field, refusal.asked, refusal.limit),
@@ -101,7 +102,8 @@ fn retif_d4_who_asks_too_fast_is_answered_and_then_not_read_from() {
     }
     let served = world.lines[&greedy].replies.len() - before;
     assert!((99..=101).contains(&served), "{served} in a second");
-    let limited = world.log.iter().filter(|event| matches!(event, LogEvent::RateLimited { uid: 1000 }));
+    let limited =
+        world.log.iter().filter(|event| matches!(event, LogEvent::RateLimited { uid: 1000 }));
     assert!(limited.count() <= 2, "once a second");
     world.hang_up(greedy);
     world.settle();
@@ -168,11 +170,9 @@ fn a_driver_that_reads_on_meets_a_bound_and_not_our_memory() {
     while world.obey_one() {}
     let replies = &world.lines[&client].replies;
     assert_eq!(replies.len(), 25, "one is with the plugin, four wait");
-    assert!(
-        replies
-            .iter()
-            .all(|(_, _, reply)| { matches!(reply, Reply::Refused(refusal) if refusal.code == Code::Busy) })
-    );
+    assert!(replies.iter().all(|(_, _, reply)| {
+        matches!(reply, Reply::Refused(refusal) if refusal.code == Code::Busy)
+    }));
     world.advance(Span::from_ns(60 * MS));
     world.settle();
     assert_eq!(world.lines[&client].replies.len(), 30);

@@ -1,4 +1,5 @@
-//! The broker against its rules: each call and outcome, each owner, and a crowd under a fake kernel.
+//! The broker against its rules: each call and outcome, each owner, and a crowd under a fake
+//! kernel.
 
 mod adopt;
 mod calls;

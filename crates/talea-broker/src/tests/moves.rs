@@ -1,5 +1,5 @@
-//! When kernel priorities move, attached threads are told in an order that never turns theirs round (checklist R7, R15,
-//! R17; facts W4, W5), not even between two orders.
+//! When kernel priorities move, attached threads are told in an order that never turns theirs round
+//! (checklist R7, R15, R17; facts W4, W5), not even between two orders.
 
 use super::stage::{Words, setup, timed, urgent, world_of};
 use crate::input::SessionId;
@@ -50,12 +50,16 @@ impl Scene {
         self.members.values().map(|member| priority(&self.world, member.tid)).collect()
     }
 
-    /// Two threads share a level or are in order, and two that are apart before and after are never level in between.
+    /// Two threads share a level or are in order, and two that are apart before and after are never
+    /// level in between.
     fn check(&self, course: &[Vec<u8>]) {
         let (first, last) = (&course[0], &course[course.len() - 1]);
-        let others = || self.members.iter().enumerate().filter(|(_, (id, _))| Some(**id) != self.changing);
+        let others =
+            || self.members.iter().enumerate().filter(|(_, (id, _))| Some(**id) != self.changing);
         for (u, (_, upper)) in others() {
-            for (l, (_, lower)) in others().filter(|(_, (_, lower))| lower.importance < upper.importance) {
+            for (l, (_, lower)) in
+                others().filter(|(_, (_, lower))| lower.importance < upper.importance)
+            {
                 let apart = first[u] > first[l] && last[u] > last[l];
                 for levels in course {
                     let (high, low) = (levels[u], levels[l]);
@@ -100,7 +104,9 @@ fn run(plugin: &str, levels: u8, seed: u64, task: fn(u64) -> (Task, i64)) -> u32
                 let tid = 1000 + round;
                 let own = scene.world.kernel.ordinary();
                 scene.world.kernel.spawn_thread(tid, pid, own);
-                let Reply::Granted(granted) = scene.watch(Request::Create(task), None) else { continue };
+                let Reply::Granted(granted) = scene.watch(Request::Create(task), None) else {
+                    continue;
+                };
                 let attach = Request::Attach { spec: granted.spec, thread: Named::Pidfd };
                 assert_eq!(scene.watch(attach, Some(Target::Thread(tid))), Reply::Done);
                 scene.members.insert(granted.spec, Member { tid, importance });

@@ -50,7 +50,8 @@ fn r29_a_spec_for_a_thread_ends_when_root_detaches_it_and_nobody_is_left() {
 }
 
 #[test]
-fn r29_the_attached_thread_of_another_process_outlives_the_owning_process_only_when_it_is_the_owner() {
+fn r29_the_attached_thread_of_another_process_outlives_the_owning_process_only_when_it_is_the_owner()
+ {
     for (owner, stays) in [(Owner::Process, false), (Owner::Thread, true)] {
         let mut world = world();
         let (client, other, root) = (world.connect(1000), world.connect(1000), world.connect(0));

@@ -44,14 +44,21 @@ fn r1_r11_all_32_subsets_of_parameters_times_4_plugins_are_as_table_6_says() {
                     assert_eq!(partial, !full, "{plugin} {params:?}");
                     if let (Some(asked), Some(got)) = (params.runtime, granted.runtime) {
                         assert!(asked <= got, "{plugin} {params:?}: Q^a = {got}");
-                        assert!(got <= params.desired.unwrap_or(asked), "{plugin} {params:?}: Q^a = {got}");
+                        assert!(
+                            got <= params.desired.unwrap_or(asked),
+                            "{plugin} {params:?}: Q^a = {got}"
+                        );
                     }
                 }
                 (Err(missing), Reply::Refused(refusal)) => {
                     assert_eq!(refusal.code, Code::NoPlugin, "{plugin} {params:?}");
                     assert_eq!(refusal.answers.len(), 1, "only the named plugin is asked");
                     let Said::No(no) = refusal.answers[0].verdict else { panic!("{refusal:?}") };
-                    assert_eq!((no.reason, no.field), (Reason::Missing, missing), "{plugin} {params:?}");
+                    assert_eq!(
+                        (no.reason, no.field),
+                        (Reason::Missing, missing),
+                        "{plugin} {params:?}"
+                    );
                 }
                 (expected, said) => panic!("{plugin} {params:?}: {expected:?} but {said:?}"),
             }
@@ -74,7 +81,11 @@ fn r9_all_32_subsets_go_to_the_first_plugin_that_serves_them_fully_else_in_part(
                 assert_eq!(granted.plugin as usize, plugin, "{params:?}");
             }
             (None, Reply::Refused(refusal)) => {
-                assert_eq!((refusal.code, refusal.answers.len()), (Code::NoPlugin, 4), "{params:?}");
+                assert_eq!(
+                    (refusal.code, refusal.answers.len()),
+                    (Code::NoPlugin, 4),
+                    "{params:?}"
+                );
                 assert_eq!(world.broker.specs(), 0);
             }
             (expected, said) => panic!("{params:?}: {expected:?} but {said:?}"),
@@ -138,7 +149,12 @@ fn r12_what_the_kernel_would_refuse_is_refused_at_create_and_what_is_granted_it_
         let tid = world.tid_of(client);
         match (world.call(client, Request::Create(task)), refused) {
             (Reply::Granted(granted), None) => {
-                assert_eq!(world.attach(client, granted.spec, tid), Reply::Done, "{:?}", task.params);
+                assert_eq!(
+                    world.attach(client, granted.spec, tid),
+                    Reply::Done,
+                    "{:?}",
+                    task.params
+                );
             }
             (Reply::Refused(refusal), Some(field)) => {
                 let Said::No(no) = refusal.answers[0].verdict else { panic!("{refusal:?}") };

@@ -1,4 +1,5 @@
-//! The deterministic simulation. `TALEA_SEED` runs one seed again, `TALEA_SEEDS` runs that many more for a soak.
+//! The deterministic simulation. `TALEA_SEED` runs one seed again, `TALEA_SEEDS` runs that many
+//! more for a soak.
 
 use crate::sim::{Tally, run_ops, run_seed};
 

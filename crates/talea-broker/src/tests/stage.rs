@@ -3,8 +3,8 @@
 use crate::input::{Machine, SessionId};
 use crate::sim::{Dice, Target, World};
 use talea_core::setup::{
-    Access, Band, Confine, EdfOptions, ForeignClass, ForeignOptions, FpOptions, PluginKind, PluginSetup,
-    RmOptions, RmTest, Setup,
+    Access, Band, Confine, EdfOptions, ForeignClass, ForeignOptions, FpOptions, PluginKind,
+    PluginSetup, RmOptions, RmTest, Setup,
 };
 use talea_core::{CpuSet, Params, Priority, Span, Work};
 use talea_proto::message::{Name, SpecId, SpecInfo};
@@ -110,7 +110,11 @@ impl Words for World {
     }
 
     fn attach(&mut self, session: SessionId, spec: SpecId, tid: u32) -> Reply {
-        self.call_about(session, Request::Attach { spec, thread: Named::Pidfd }, Some(Target::Thread(tid)))
+        self.call_about(
+            session,
+            Request::Attach { spec, thread: Named::Pidfd },
+            Some(Target::Thread(tid)),
+        )
     }
 
     fn attached(&mut self, session: SessionId, task: Task, tid: u32) -> Granted {

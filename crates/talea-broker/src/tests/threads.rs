@@ -1,4 +1,5 @@
-//! Attach and detach: which thread, whose, and what it becomes again (checklist R28, R32; facts S4-S11, S14).
+//! Attach and detach: which thread, whose, and what it becomes again (checklist R28, R32; facts
+//! S4-S11, S14).
 
 use super::stage::{MS, Words, by, owned, timed, urgent, world};
 use crate::input::{Errno, ThreadError};
@@ -24,7 +25,9 @@ fn retif_s4_attach_without_a_thread_is_malformed_and_never_means_the_daemon() {
         (ThreadError::NotAThread, Code::Malformed),
         (ThreadError::Kernel(EPERM), Code::Kernel),
     ] {
-        let Reply::Refused(refusal) = world.call_about(client, attach.clone(), Some(Target::Bad(why))) else {
+        let Reply::Refused(refusal) =
+            world.call_about(client, attach.clone(), Some(Target::Bad(why)))
+        else {
             panic!("refused")
         };
         assert_eq!(refusal.code, code);
@@ -71,7 +74,9 @@ fn retif_s5_a_spec_that_has_a_thread_takes_no_second_one() {
     let own = world.kernel.ordinary();
     world.kernel.spawn_thread(500, tid, own);
     let granted = world.attached(client, urgent(5), tid);
-    let Reply::Refused(refusal) = world.attach(client, granted.spec, 500) else { panic!("refused") };
+    let Reply::Refused(refusal) = world.attach(client, granted.spec, 500) else {
+        panic!("refused")
+    };
     assert_eq!((refusal.code, refusal.limit), (Code::SpecTaken, u64::from(tid)));
     assert_eq!(world.attr_of(500), own);
     world.check_quiet(false);
@@ -86,7 +91,9 @@ fn retif_s9_a_thread_that_has_a_spec_takes_no_second_one() {
     for session in [client, root] {
         let other = world.create(session, urgent(9));
         let given = world.attr_of(tid);
-        let Reply::Refused(refusal) = world.attach(session, other.spec, tid) else { panic!("refused") };
+        let Reply::Refused(refusal) = world.attach(session, other.spec, tid) else {
+            panic!("refused")
+        };
         assert_eq!(refusal.code, Code::ThreadTaken);
         world.done(session, Request::Release(other.spec));
         assert_eq!(world.attr_of(tid), given, "releasing the other spec does not demote it");
@@ -109,7 +116,8 @@ fn retif_s6_whatever_a_thread_is_given_its_children_start_as_ordinary_threads() 
             let tid = world.tid_of(client);
             let granted = world.attached(client, every(from), tid);
             assert!(world.attr_of(tid).reset_on_fork, "{from}");
-            // Somebody more urgent arrives, so that it may be moved; then it is changed, then its daemon.
+            // Somebody more urgent arrives, so that it may be moved; then it is changed, then its
+            // daemon.
             world.create(client, by(timed(100, 5_000), "rm"));
             let change = Request::Change { spec: granted.spec, task: every(to) };
             assert!(matches!(world.call(client, change), Reply::Granted(_)));
@@ -163,7 +171,9 @@ fn retif_s10_r28_every_way_out_gives_back_exactly_what_was() {
         Attr { policy: Policy::Batch { nice: 3 }, reset_on_fork: true, cpus: CpuSet::first(2) },
         Attr { policy: Policy::Idle, reset_on_fork: false, cpus: CpuSet::first(2) },
     ];
-    for task in [urgent(5), by(urgent(5), "rr"), by(timed(1000, 10_000), "edf"), by(timed(0, 9000), "rm")] {
+    for task in
+        [urgent(5), by(urgent(5), "rr"), by(timed(1000, 10_000), "edf"), by(timed(0, 9000), "rm")]
+    {
         for own in previous {
             for way in 0..3 {
                 let mut world = world();
@@ -204,7 +214,8 @@ fn r28_values_of_another_grant_are_never_put_back() {
     assert_eq!(world.attr_of(500), world.kernel.ordinary());
 
     // A thread that an earlier daemon left behind, with no record of it.
-    let left = Attr { policy: Policy::Fifo(Priority(33)), reset_on_fork: true, cpus: CpuSet::single(0) };
+    let left =
+        Attr { policy: Policy::Fifo(Priority(33)), reset_on_fork: true, cpus: CpuSet::single(0) };
     world.kernel.spawn_thread(501, pid, left);
     let granted = world.attached(client, urgent(6), 501);
     world.done(client, Request::Release(granted.spec));
@@ -228,8 +239,14 @@ fn r28_detach_and_attach_in_one_breath_keep_the_first_previous() {
         world.read_one(client);
     }
     world.settle();
-    let replies: Vec<Reply> =
-        world.lines.get_mut(&client).unwrap().replies.drain(..).map(|(_, _, reply)| reply).collect();
+    let replies: Vec<Reply> = world
+        .lines
+        .get_mut(&client)
+        .unwrap()
+        .replies
+        .drain(..)
+        .map(|(_, _, reply)| reply)
+        .collect();
     assert_eq!(replies, [Reply::Done, Reply::Done, Reply::Done]);
     assert_eq!(world.attr_of(tid), before);
     world.check_quiet(false);
@@ -245,11 +262,17 @@ fn retif_s11_a_refused_attach_leaves_the_thread_as_it_was() {
             let before = world.attr_of(tid);
             let granted = world.create(client, task);
             world.next_errors.push_back(errno);
-            let Reply::Refused(refusal) = world.attach(client, granted.spec, tid) else { panic!("refused") };
+            let Reply::Refused(refusal) = world.attach(client, granted.spec, tid) else {
+                panic!("refused")
+            };
             assert_eq!((refusal.code, refusal.errno), (Code::Kernel, errno.0));
             assert_eq!(world.attr_of(tid), before, "not even its CPUs");
             world.check_quiet(false);
-            assert_eq!(world.attach(client, granted.spec, tid), Reply::Done, "the spec is still there");
+            assert_eq!(
+                world.attach(client, granted.spec, tid),
+                Reply::Done,
+                "the spec is still there"
+            );
         }
     }
 }
@@ -267,7 +290,8 @@ fn a_thread_that_dies_between_check_and_apply_is_a_refusal() {
     world.read_one(client);
     world.kernel.end_thread(500, world.now);
     world.settle();
-    let (_, _, reply) = world.lines.get_mut(&client).and_then(|line| line.replies.pop_front()).unwrap();
+    let (_, _, reply) =
+        world.lines.get_mut(&client).and_then(|line| line.replies.pop_front()).unwrap();
     assert!(matches!(reply, Reply::Refused(refusal) if refusal.code == Code::NoSuchThread));
     world.check_quiet(false);
     assert_eq!(world.attach(client, granted.spec, pid), Reply::Done);
@@ -381,7 +405,10 @@ fn r36_bandwidth_stays_owed_also_when_the_thread_leaves_before_its_spec() {
                     world.hang_up(client);
                     world.settle();
                 }
-                "less" => assert!(matches!(world.call(client, change(on_cpu_0(10_000))), Reply::Granted(_))),
+                "less" => assert!(matches!(
+                    world.call(client, change(on_cpu_0(10_000))),
+                    Reply::Granted(_)
+                )),
                 _ => {
                     let low = change(by(urgent(5), "fp"));
                     assert!(matches!(world.call(client, low), Reply::Granted(_)));
@@ -454,7 +481,11 @@ fn r30_a_grant_covers_one_thread_and_each_thread_of_a_process_may_have_its_own()
         world.kernel.spawn_thread(tid, pid, own);
     }
     let first = world.attached(client, urgent(5), 500);
-    assert_eq!((world.attr_of(pid), world.attr_of(501)), (own, own), "its neighbours are not covered");
+    assert_eq!(
+        (world.attr_of(pid), world.attr_of(501)),
+        (own, own),
+        "its neighbours are not covered"
+    );
     world.attached(client, urgent(6), pid);
     world.done(client, Request::Release(first.spec));
     assert_eq!(world.attr_of(500), own);

@@ -11,7 +11,9 @@ fn retif_s1_r25_a_thread_of_another_user_is_refused_unless_root_asks() {
     let (theirs, own) = (world.tid_of(root), world.tid_of(mallory));
     let granted = world.create(mallory, urgent(5));
     let before = world.attr_of(theirs);
-    let Reply::Refused(refusal) = world.attach(mallory, granted.spec, theirs) else { panic!("refused") };
+    let Reply::Refused(refusal) = world.attach(mallory, granted.spec, theirs) else {
+        panic!("refused")
+    };
     assert_eq!((refusal.code, refusal.asked, refusal.limit), (Code::OthersThread, 0, 1001));
     assert_eq!(world.attr_of(theirs), before);
     let granted = world.create(root, urgent(5));
@@ -40,7 +42,10 @@ fn retif_s2_other_users_see_nothing_and_other_connections_change_nothing() {
     let seen = world.query(again, spec).expect("the same user may look");
     assert_eq!(seen.granted.token, Token([0; 16]), "the token is for its owner only");
     assert_eq!(world.query(alice, spec).expect("it is theirs").granted.token, granted.token);
-    assert_eq!(world.refused(mallory, Request::Claim { spec, token: granted.token }).code, Code::NoSuchSpec);
+    assert_eq!(
+        world.refused(mallory, Request::Claim { spec, token: granted.token }).code,
+        Code::NoSuchSpec
+    );
     assert!(world.attr_of(tid).policy.is_real_time());
 }
 

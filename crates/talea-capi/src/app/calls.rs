@@ -47,7 +47,8 @@ impl App {
             let id = declared.task(task)?;
             let number = declared.tasks[task as usize].versions.len();
             let version = convert::version(version, number)?;
-            let version: VersionId = declared.stopped()?.version(id, version, move |job| what.run(task, job));
+            let version: VersionId =
+                declared.stopped()?.version(id, version, move |job| what.run(task, job));
             declared.tasks[task as usize].versions.push(version);
             Ok(number as u32)
         })
@@ -65,7 +66,8 @@ impl App {
         self.with(|declared| {
             let version = declared.version(task, version)?;
             let known = declared.accelerators.get(accelerator as usize).copied();
-            let known = known.ok_or_else(|| wrong(format!("there is no accelerator {accelerator}")))?;
+            let known =
+                known.ok_or_else(|| wrong(format!("there is no accelerator {accelerator}")))?;
             declared.stopped()?.uses(version, known);
             Ok(())
         })
@@ -82,8 +84,10 @@ impl App {
     pub(crate) fn follow(&self, table: Option<&str>) -> Answer {
         self.with(|declared| {
             let app = declared.stopped()?;
-            let table =
-                table.map(|text| app.read_table(text)).transpose().map_err(|error| trouble(&error))?;
+            let table = table
+                .map(|text| app.read_table(text))
+                .transpose()
+                .map_err(|error| trouble(&error))?;
             app.follow(table);
             Ok(())
         })
@@ -111,7 +115,9 @@ impl App {
         self.with(|declared| {
             let tasks = (declared.task(ends.0)?, declared.task(ends.1)?);
             if item == 0 || length == 0 {
-                return Err(wrong("a channel has room for something: talea_app_edge is for no data"));
+                return Err(wrong(
+                    "a channel has room for something: talea_app_edge is for no data",
+                ));
             }
             let app = declared.stopped()?;
             let pipe = Pipe::new(app, tasks, (length, tokens.max(1)), item).ok_or_else(|| {
@@ -157,8 +163,8 @@ pub unsafe extern "C" fn talea_app_free(app: *mut App) -> c_int {
         if app.is_null() {
             return Ok(());
         }
-        // Others may have it still where it may not be freed: it is nobody's own before that is known.
-        // SAFETY: it was given out by `talea_app_new`.
+        // Others may have it still where it may not be freed: it is nobody's own before that is
+        // known. SAFETY: it was given out by `talea_app_new`.
         unsafe { &*app }.is_ours()?;
         // SAFETY: the same, and nobody uses it any more.
         drop(unsafe { Box::from_raw(app) });
@@ -167,7 +173,10 @@ pub unsafe extern "C" fn talea_app_free(app: *mut App) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn talea_app_configure(app: *mut App, config: *const TaleaAppConfig) -> c_int {
+pub unsafe extern "C" fn talea_app_configure(
+    app: *mut App,
+    config: *const TaleaAppConfig,
+) -> c_int {
     call(|| {
         // SAFETY: as the header says.
         let (app, config) = unsafe { (given(app, "app is NULL")?, read(config)?) };
@@ -176,7 +185,11 @@ pub unsafe extern "C" fn talea_app_configure(app: *mut App, config: *const Talea
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn talea_app_choose(app: *mut App, choose: Option<Choose>, data: *mut c_void) -> c_int {
+pub unsafe extern "C" fn talea_app_choose(
+    app: *mut App,
+    choose: Option<Choose>,
+    data: *mut c_void,
+) -> c_int {
     call(|| {
         // SAFETY: as the header says.
         let app = unsafe { given(app, "app is NULL") }?;
@@ -186,17 +199,26 @@ pub unsafe extern "C" fn talea_app_choose(app: *mut App, choose: Option<Choose>,
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn talea_app_task(app: *mut App, task: *const TaleaTask, id: *mut u32) -> c_int {
+pub unsafe extern "C" fn talea_app_task(
+    app: *mut App,
+    task: *const TaleaTask,
+    id: *mut u32,
+) -> c_int {
     call(|| {
         // SAFETY: as the header says.
-        let (app, task, id) = unsafe { (given(app, "app is NULL")?, read(task)?, place(id, "id is NULL")?) };
+        let (app, task, id) =
+            unsafe { (given(app, "app is NULL")?, read(task)?, place(id, "id is NULL")?) };
         *id = app.task(&task)?;
         Ok(())
     })
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn talea_app_redeclare(app: *mut App, id: u32, task: *const TaleaTask) -> c_int {
+pub unsafe extern "C" fn talea_app_redeclare(
+    app: *mut App,
+    id: u32,
+    task: *const TaleaTask,
+) -> c_int {
     call(|| {
         // SAFETY: as the header says.
         let (app, task) = unsafe { (given(app, "app is NULL")?, read(task)?) };
@@ -227,17 +249,27 @@ pub unsafe extern "C" fn talea_app_version(
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn talea_app_accelerator(app: *mut App, name: *const c_char, id: *mut u32) -> c_int {
+pub unsafe extern "C" fn talea_app_accelerator(
+    app: *mut App,
+    name: *const c_char,
+    id: *mut u32,
+) -> c_int {
     call(|| {
         // SAFETY: as the header says.
-        let (app, name, id) = unsafe { (given(app, "app is NULL")?, text(name)?, place(id, "id is NULL")?) };
+        let (app, name, id) =
+            unsafe { (given(app, "app is NULL")?, text(name)?, place(id, "id is NULL")?) };
         *id = app.accelerator(name)?;
         Ok(())
     })
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn talea_app_uses(app: *mut App, task: u32, version: u32, accelerator: u32) -> c_int {
+pub unsafe extern "C" fn talea_app_uses(
+    app: *mut App,
+    task: u32,
+    version: u32,
+    accelerator: u32,
+) -> c_int {
     // SAFETY: as the header says.
     call(|| unsafe { given(app, "app is NULL") }?.uses(task, version, accelerator))
 }
@@ -253,7 +285,8 @@ pub unsafe extern "C" fn talea_app_server(
 ) -> c_int {
     call(|| {
         // SAFETY: as the header says.
-        let (app, name, id) = unsafe { (given(app, "app is NULL")?, text(name)?, place(id, "id is NULL")?) };
+        let (app, name, id) =
+            unsafe { (given(app, "app is NULL")?, text(name)?, place(id, "id is NULL")?) };
         *id = app.server(convert::server(name, kind, budget_ns, period_ns)?)?;
         Ok(())
     })
@@ -293,7 +326,8 @@ pub unsafe extern "C" fn talea_app_describe(
         if text.is_null() {
             return Err(Trouble::Caller(libc::EINVAL, "text is NULL"));
         }
-        // SAFETY: as the header says, it names `room` bytes that are nobody else's: enough for the text and a zero, as was just seen.
+        // SAFETY: as the header says, it names `room` bytes that are nobody else's: enough for the
+        // text and a zero, as was just seen.
         unsafe {
             text.cast::<u8>().copy_from_nonoverlapping(said.as_ptr(), said.len());
             text.cast::<u8>().add(said.len()).write(0);
@@ -320,7 +354,8 @@ pub unsafe extern "C" fn talea_app_channel(
 ) -> c_int {
     call(|| {
         // SAFETY: as the header says.
-        let (app, channel) = unsafe { (given(app, "app is NULL")?, place(channel, "channel is NULL")?) };
+        let (app, channel) =
+            unsafe { (given(app, "app is NULL")?, place(channel, "channel is NULL")?) };
         *channel = app.channel((from, to), item_size, (length, tokens))?.cast_mut();
         Ok(())
     })

@@ -1,12 +1,15 @@
 //! Channels of data that C knows by their size only.
 //!
-//! Model: the typed channel of the runtime carries *places*: numbers of the cells of a buffer that was allocated with the channel. Who
-//! pushes takes a free place, fills it and sends its number; who pops copies it out and gives the place back. A place has one owner at a
-//! time, so nobody reads what another one writes.
+//! Model: the typed channel of the runtime carries *places*: numbers of the cells of a buffer that
+//! was allocated with the channel. Who pushes takes a free place, fills it and sends its number;
+//! who pops copies it out and gives the place back. A place has one owner at a time, so nobody
+//! reads what another one writes.
 //!
-//! Invariant: jobs of the source alone push, and jobs of the sink alone pop, one after the other. A place is taken when the channel has
-//! room only: that room belonged to jobs of the sink that have ended, so as many places are back, and the queue of free ones has no
-//! cell that somebody was stopped in the middle of. In that queue, whoever finds such a cell would spin until the other one goes on.
+//! Invariant: jobs of the source alone push, and jobs of the sink alone pop, one after the other. A
+//! place is taken when the channel has room only: that room belonged to jobs of the sink that have
+//! ended, so as many places are back, and the queue of free ones has no cell that somebody was
+//! stopped in the middle of. In that queue, whoever finds such a cell would spin until the other
+//! one goes on.
 
 use crossbeam_queue::ArrayQueue;
 use libc::c_void;
@@ -43,7 +46,8 @@ struct Places {
     cells: Box<[UnsafeCell<u8>]>,
 }
 
-// SAFETY: a cell is touched by the owner of its place alone; places go from hand to hand through queues.
+// SAFETY: a cell is touched by the owner of its place alone; places go from hand to hand through
+// queues.
 unsafe impl Send for Places {}
 // SAFETY: the same.
 unsafe impl Sync for Places {}
@@ -101,8 +105,10 @@ impl Pipe {
     fn may(&self, is_mine: bool, size: usize) -> Result<(), Not> {
         mutate!(
             "capi-channel-job",
-            match (mutate!("capi-channel-size", self.places.item == size, self.places.item >= size), is_mine)
-            {
+            match (
+                mutate!("capi-channel-size", self.places.item == size, self.places.item >= size),
+                is_mine
+            ) {
                 (false, _) => Err(Not::Fitting),
                 (true, false) => Err(Not::Allowed),
                 (true, true) => Ok(()),
@@ -123,7 +129,8 @@ impl Pipe {
         let fill = || {
             let number = self.places.free.pop().expect("a place for all room that the channel has");
             let place = Place { of: Arc::clone(&self.places), number };
-            // SAFETY: the caller's promise; the cell is ours as long as the place is, and nobody else's memory.
+            // SAFETY: the caller's promise; the cell is ours as long as the place is, and nobody
+            // else's memory.
             unsafe { std::ptr::copy_nonoverlapping(item.cast::<u8>(), place.cell(), size) };
             place
         };
@@ -137,7 +144,8 @@ impl Pipe {
     pub(crate) unsafe fn pop(&self, item: *mut c_void, size: usize) -> Result<(), Not> {
         self.may(self.input.is_mine(), size)?;
         let place = self.input.pop().ok_or(Not::Now)?;
-        // SAFETY: the caller's promise; the cell is ours as long as the place is, and nobody else's memory.
+        // SAFETY: the caller's promise; the cell is ours as long as the place is, and nobody else's
+        // memory.
         unsafe { std::ptr::copy_nonoverlapping(place.cell(), item.cast::<u8>(), size) };
         Ok(())
     }

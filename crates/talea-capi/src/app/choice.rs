@@ -8,7 +8,8 @@ use talea_runtime::{Candidates, Selection};
 /// `talea_chooser`
 pub type Choose = unsafe extern "C-unwind" fn(*const TaleaChoice, *mut c_void) -> i32;
 
-/// Such a function and what it is given. The machine knows its address, so it stays where it is as long as the application runs.
+/// Such a function and what it is given. The machine knows its address, so it stays where it is as
+/// long as the application runs.
 pub(crate) struct Given {
     pub(crate) choose: Choose,
     pub(crate) data: *mut c_void,
@@ -25,7 +26,8 @@ impl Given {
 }
 
 fn ask(of: &Candidates, address: u64) -> Option<u32> {
-    // SAFETY: `Given::selection` put it there, and the application keeps it boxed until no machine is left that could ask.
+    // SAFETY: `Given::selection` put it there, and the application keeps it boxed until no machine
+    // is left that could ask.
     let given = unsafe { &*std::ptr::with_exposed_provenance::<Given>(address as usize) };
     let choice = TaleaChoice {
         size: size_of::<TaleaChoice>() as u32,

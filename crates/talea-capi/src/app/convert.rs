@@ -6,7 +6,8 @@ use crate::layout::{TaleaAppConfig, TaleaTask, TaleaTaskVersion};
 use std::time::Duration;
 use talea_core::CpuSet;
 use talea_runtime::{
-    Config, Daemon, Mapping, Priorities, Rights, Selection, Server, Task, Version, Waiting, first_cpus,
+    Config, Daemon, Mapping, Priorities, Rights, Selection, Server, Task, Version, Waiting,
+    first_cpus,
 };
 
 const NON_PREEMPTIVE: u32 = 1;
@@ -45,8 +46,12 @@ pub(crate) fn config(given: &TaleaAppConfig, user: Option<Selection>) -> Answer<
     if given.weight > 1_000 {
         return Err(wrong(format!("weight is {}: it is in thousandths", given.weight)));
     }
-    let orders =
-        [Priorities::Edf, Priorities::RateMonotonic, Priorities::DeadlineMonotonic, Priorities::User];
+    let orders = [
+        Priorities::Edf,
+        Priorities::RateMonotonic,
+        Priorities::DeadlineMonotonic,
+        Priorities::User,
+    ];
     let selections = [
         Selection::Declared,
         Selection::Energy,
@@ -57,7 +62,9 @@ pub(crate) fn config(given: &TaleaAppConfig, user: Option<Selection>) -> Answer<
     let selection = match user {
         Some(asked) if given.selection == USER => asked,
         None if given.selection == USER => {
-            return Err(wrong("selection is TALEA_SELECT_USER: talea_app_choose says first which function"));
+            return Err(wrong(
+                "selection is TALEA_SELECT_USER: talea_app_choose says first which function",
+            ));
         }
         _ => one_of("selection", given.selection, &selections)?,
     };
@@ -88,7 +95,8 @@ pub(crate) fn config(given: &TaleaAppConfig, user: Option<Selection>) -> Answer<
 
 /// How the daemon is asked for rights.
 fn daemon(given: &TaleaAppConfig) -> Answer<Daemon> {
-    let plugin = Some(name(&given.daemon_plugin)?).filter(|name| !name.is_empty()).map(str::to_owned);
+    let plugin =
+        Some(name(&given.daemon_plugin)?).filter(|name| !name.is_empty()).map(str::to_owned);
     let daemon = Daemon { plugin, ..Daemon::default() };
     match given.daemon_priority {
         0 => Ok(daemon),
@@ -101,7 +109,9 @@ fn cpus(given: &TaleaAppConfig) -> Answer<Vec<u32>> {
     let named: Vec<u32> = CpuSet::from_words(given.cpus).iter().collect();
     match given.workers as usize {
         0 => Ok(named),
-        workers if named.is_empty() => first_cpus(workers).map_err(|error| super::state::trouble(&error)),
+        workers if named.is_empty() => {
+            first_cpus(workers).map_err(|error| super::state::trouble(&error))
+        }
         workers if workers == named.len() => Ok(named),
         workers => Err(wrong(format!("workers is {workers}, and cpus names {}", named.len()))),
     }
@@ -156,7 +166,10 @@ pub(crate) fn task(given: &TaleaTask, number: usize, servers: &[Served]) -> Answ
         }
         (_, Some(served)) => task.served_by(served.id),
         (other, None) => {
-            return refuse(&format!("server is {other}: there are 0, for none, to {}", servers.len()));
+            return refuse(&format!(
+                "server is {other}: there are 0, for none, to {}",
+                servers.len()
+            ));
         }
     };
     let task = match given.cores {
@@ -172,8 +185,11 @@ pub(crate) fn task(given: &TaleaTask, number: usize, servers: &[Served]) -> Answ
 
 /// A server, and how it gives its budget back.
 pub(crate) fn server(name: &str, kind: u32, budget_ns: u64, period_ns: u64) -> Answer<Server> {
-    let makes: fn(&str, Duration, Duration) -> Server =
-        one_of("kind", kind, &[Server::deferrable, Server::polling, Server::sporadic, Server::bandwidth])?;
+    let makes: fn(&str, Duration, Duration) -> Server = one_of(
+        "kind",
+        kind,
+        &[Server::deferrable, Server::polling, Server::sporadic, Server::bandwidth],
+    )?;
     if budget_ns == 0 || budget_ns > period_ns {
         return Err(wrong(format!("server {name}: its budget is {budget_ns} ns of {period_ns}")));
     }

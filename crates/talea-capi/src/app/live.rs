@@ -1,5 +1,5 @@
-//! What can be done with an application that runs. Jobs may call what does not start or stop it: that takes no lock, allocates nothing,
-//! and keeps no message.
+//! What can be done with an application that runs. Jobs may call what does not start or stop it:
+//! that takes no lock, allocates nothing, and keeps no message.
 
 use super::job::under_way;
 use super::state::App;
@@ -89,17 +89,29 @@ fn moved(what: Result<(), Not>) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn talea_channel_push(channel: *mut Pipe, item: *const c_void, size: size_t) -> c_int {
+pub unsafe extern "C" fn talea_channel_push(
+    channel: *mut Pipe,
+    item: *const c_void,
+    size: size_t,
+) -> c_int {
     // SAFETY: as the header says.
-    let Some(pipe) = (unsafe { channel.as_ref() }).filter(|_| !item.is_null()) else { return -libc::EINVAL };
+    let Some(pipe) = (unsafe { channel.as_ref() }).filter(|_| !item.is_null()) else {
+        return -libc::EINVAL;
+    };
     // SAFETY: it names `size` bytes, says the header.
     quietly(|| Ok(moved(unsafe { pipe.push(item, size) })))
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn talea_channel_pop(channel: *mut Pipe, item: *mut c_void, size: size_t) -> c_int {
+pub unsafe extern "C" fn talea_channel_pop(
+    channel: *mut Pipe,
+    item: *mut c_void,
+    size: size_t,
+) -> c_int {
     // SAFETY: as the header says.
-    let Some(pipe) = (unsafe { channel.as_ref() }).filter(|_| !item.is_null()) else { return -libc::EINVAL };
+    let Some(pipe) = (unsafe { channel.as_ref() }).filter(|_| !item.is_null()) else {
+        return -libc::EINVAL;
+    };
     // SAFETY: there is room for `size` bytes, says the header.
     quietly(|| Ok(moved(unsafe { pipe.pop(item, size) })))
 }

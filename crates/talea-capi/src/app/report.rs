@@ -31,7 +31,8 @@ pub(crate) fn whole(report: &Report) -> TaleaAppReport {
         full: report.full,
         empty: report.empty,
         tasks: report.tasks.len() as u32,
-        rights: RIGHTS.iter().position(|&rights| rights == report.rights).unwrap_or_default() as u32,
+        rights: RIGHTS.iter().position(|&rights| rights == report.rights).unwrap_or_default()
+            as u32,
         why_not: field(report.why_not.as_deref().unwrap_or_default()),
         shielded: shield.is_some().into(),
         moved_threads: count(|shield| shield.threads as usize),

@@ -9,13 +9,15 @@ use std::any::Any;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use talea_core::mutate;
 use talea_runtime::{
-    Accelerator, Application, Error, Failure, Hand, Report, Running, Server, ServerId, TaskId, VersionId,
+    Accelerator, Application, Error, Failure, Hand, Report, Running, Server, ServerId, TaskId,
+    VersionId,
 };
 
 /// What `talea_app *` points to.
 pub struct App {
     declared: Mutex<Declared>,
-    /// Of the run. Written before its first job and after its last one; who finds it locked does not wait.
+    /// Of the run. Written before its first job and after its last one; who finds it locked does
+    /// not wait.
     hand: RwLock<Option<Hand>>,
     /// A child of fork has none of the threads.
     owner: u32,
@@ -47,7 +49,9 @@ impl Declared {
     /// A task has been declared: its server, if it names one, is where it is.
     pub(crate) fn serve(&mut self, task: &TaleaTask) -> Answer {
         let at = (task.server as usize).wrapping_sub(1);
-        let Some(Served { id, server, core: core @ None }) = self.servers.get_mut(at) else { return Ok(()) };
+        let Some(Served { id, server, core: core @ None }) = self.servers.get_mut(at) else {
+            return Ok(());
+        };
         *core = Some(task.core);
         let (id, anew) = (*id, server.clone().core(task.core));
         self.stopped()?.redeclare_server(id, anew);
@@ -98,14 +102,18 @@ impl Declared {
 
     pub(crate) fn task(&self, task: u32) -> Answer<TaskId> {
         let known = self.tasks.get(task as usize).map(|known| known.id);
-        known.ok_or_else(|| wrong(format!("there is no task {task}: {} are declared", self.tasks.len())))
+        known.ok_or_else(|| {
+            wrong(format!("there is no task {task}: {} are declared", self.tasks.len()))
+        })
     }
 
     pub(crate) fn version(&self, task: u32, version: u32) -> Answer<VersionId> {
         self.task(task)?;
         let versions = &self.tasks[task as usize].versions;
         let known = versions.get(version as usize).copied();
-        known.ok_or_else(|| wrong(format!("task {task} has no version {version}: it has {}", versions.len())))
+        known.ok_or_else(|| {
+            wrong(format!("task {task} has no version {version}: it has {}", versions.len()))
+        })
     }
 }
 
@@ -124,10 +132,12 @@ impl App {
         App { declared: Mutex::new(declared), hand: RwLock::new(None), owner: std::process::id() }
     }
 
-    /// Whether the calling thread may wait for it: not in a job, and not in a child of fork, which has none of its threads.
+    /// Whether the calling thread may wait for it: not in a job, and not in a child of fork, which
+    /// has none of its threads.
     pub(crate) fn is_ours(&self) -> Answer {
         if is_inside() {
-            // Who stops waits for the jobs, and for whoever chooses their versions; and these are not to wait for who declares.
+            // Who stops waits for the jobs, and for whoever chooses their versions; and these are
+            // not to wait for who declares.
             return Err(Trouble::Caller(libc::EDEADLK, "jobs and choosers may not call this"));
         }
         self.is_of_this_process()
@@ -180,13 +190,14 @@ impl App {
     }
 
     pub(crate) fn stop(&self) -> Answer<Report> {
-        let running = self.with(|declared| match std::mem::replace(&mut declared.state, State::Between) {
-            State::Running(running) => Ok(running),
-            other => {
-                declared.state = other;
-                Err(Trouble::Caller(libc::ESRCH, "the application does not run"))
-            }
-        })?;
+        let running =
+            self.with(|declared| match std::mem::replace(&mut declared.state, State::Between) {
+                State::Running(running) => Ok(running),
+                other => {
+                    declared.state = other;
+                    Err(Trouble::Caller(libc::ESRCH, "the application does not run"))
+                }
+            })?;
         // Not behind the lock: it takes as long as the jobs do.
         let (app, report) = running.stop_keeping();
         self.hang_up();
@@ -201,7 +212,8 @@ impl App {
         *self.hand.write().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Says something to the run, from jobs and from other threads, if there is one. Waits for nobody.
+    /// Says something to the run, from jobs and from other threads, if there is one. Waits for
+    /// nobody.
     pub(crate) fn tell(&self, say: impl FnOnce(&Hand) -> bool) -> Answer {
         mutate!(
             "capi-app-forked",
@@ -213,7 +225,11 @@ impl App {
         );
 
         let is_told = self.hand.try_read().is_ok_and(|hand| hand.as_ref().is_some_and(say));
-        if is_told { Ok(()) } else { Err(Trouble::Caller(libc::ESRCH, "the application does not run")) }
+        if is_told {
+            Ok(())
+        } else {
+            Err(Trouble::Caller(libc::ESRCH, "the application does not run"))
+        }
     }
 }
 

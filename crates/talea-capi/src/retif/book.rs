@@ -45,7 +45,10 @@ pub(super) fn enter(grant: Grant, address: usize) -> u32 {
     let mut book = lock();
     let own = u32::try_from(grant.spec().0).ok().filter(|id| (1..LARGE).contains(id));
     let free = |id: &u32| !book.tasks.contains_key(id);
-    let id = own.filter(free).or_else(|| (LARGE..=u32::MAX).find(free)).expect("fewer tasks than numbers");
+    let id = own
+        .filter(free)
+        .or_else(|| (LARGE..=u32::MAX).find(free))
+        .expect("fewer tasks than numbers");
     book.tasks.insert(id, Arc::new(Entry { grant, address, attached: AtomicBool::new(false) }));
     id
 }
@@ -67,10 +70,16 @@ pub(super) fn number_of(spec: SpecId) -> Option<u32> {
 
 /// Tasks that were created in this structure and had a thread at some time.
 ///
-/// Programs cancel a thread and create its task anew without releasing the old one (facts/retif.md, 11.4).
+/// Programs cancel a thread and create its task anew without releasing the old one (facts/retif.md,
+/// 11.4).
 pub(super) fn former_tasks(address: usize) -> Vec<(u32, Arc<Entry>)> {
     let used = |entry: &Entry| entry.address == address && entry.attached.load(Ordering::Relaxed);
-    lock().tasks.iter().filter(|(_, entry)| used(entry)).map(|(id, entry)| (*id, Arc::clone(entry))).collect()
+    lock()
+        .tasks
+        .iter()
+        .filter(|(_, entry)| used(entry))
+        .map(|(id, entry)| (*id, Arc::clone(entry)))
+        .collect()
 }
 
 fn no_such_task() -> Trouble {

@@ -42,7 +42,9 @@ fn sentence(info: &SpecInfo) -> String {
     let _ = match granted.mechanism {
         Mechanism::Fifo => write!(text, " with SCHED_FIFO at priority {}", granted.priority),
         Mechanism::Rr => write!(text, " with SCHED_RR at priority {}", granted.priority),
-        Mechanism::DeadlinePinned | Mechanism::DeadlineGlobal => write!(text, " with SCHED_DEADLINE"),
+        Mechanism::DeadlinePinned | Mechanism::DeadlineGlobal => {
+            write!(text, " with SCHED_DEADLINE")
+        }
     };
     if let Some(runtime) = granted.runtime {
         let _ = write!(text, ", runtime {}", Span::from_ns(runtime.as_ns()));

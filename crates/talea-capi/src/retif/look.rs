@@ -1,8 +1,9 @@
 //! The daemon's books by index.
 //!
-//! Programs count first and then ask index after index until they have seen as many as were counted. So what a
-//! count has seen is kept for the thread that counted: items that end meanwhile are still told, and numbers
-//! below the highest that were not there are answered at once, because numbers are never used again.
+//! Programs count first and then ask index after index until they have seen as many as were
+//! counted. So what a count has seen is kept for the thread that counted: items that end meanwhile
+//! are still told, and numbers below the highest that were not there are answered at once, because
+//! numbers are never used again.
 
 use super::book;
 use super::layout::{RtfClientInfo, RtfCpuInfo, RtfPluginInfo, RtfTaskInfo};
@@ -94,12 +95,18 @@ pub unsafe extern "C" fn rtf_plugin_info(desc: c_uint, data: *mut RtfPluginInfo)
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rtf_plugin_cpu_info(desc: c_uint, cpuid: c_uint, data: *mut RtfCpuInfo) -> c_int {
+pub unsafe extern "C" fn rtf_plugin_cpu_info(
+    desc: c_uint,
+    cpuid: c_uint,
+    data: *mut RtfCpuInfo,
+) -> c_int {
     let request = Request::PluginCpu { plugin: desc, index: cpuid };
     item(data, || match book::client()?.request(&request, None)? {
-        Reply::PluginCpu(info) => {
-            Ok(RtfCpuInfo { cpunum: info.cpu as c_int, freeu: share(info.free), ntask: info.specs as c_int })
-        }
+        Reply::PluginCpu(info) => Ok(RtfCpuInfo {
+            cpunum: info.cpu as c_int,
+            freeu: share(info.free),
+            ntask: info.specs as c_int,
+        }),
         _ => Err(nothing()),
     })
 }
@@ -108,8 +115,10 @@ pub unsafe extern "C" fn rtf_plugin_cpu_info(desc: c_uint, cpuid: c_uint, data: 
 pub extern "C" fn rtf_tasks_info() -> c_int {
     count(|| {
         let listed = book::client()?.list()??;
-        let tasks: BTreeMap<u32, RtfTaskInfo> =
-            listed.iter().filter_map(|spec| Some((number(spec.granted.spec)?, info(spec)))).collect();
+        let tasks: BTreeMap<u32, RtfTaskInfo> = listed
+            .iter()
+            .filter_map(|spec| Some((number(spec.granted.spec)?, info(spec))))
+            .collect();
         let found = tasks.len();
         see(|seen| seen.tasks = tasks)?;
         Ok(found)
@@ -122,7 +131,9 @@ pub unsafe extern "C" fn rtf_task_info(desc: c_uint, data: *mut RtfTaskInfo) -> 
         let own = book::find(desc).ok().map(|entry| entry.grant.spec());
         let (seen, highest) =
             see(|seen| (seen.tasks.get(&desc).copied(), seen.tasks.keys().next_back().copied()))?;
-        if desc == 0 || (own.is_none() && seen.is_none() && highest.is_some_and(|highest| desc < highest)) {
+        if desc == 0
+            || (own.is_none() && seen.is_none() && highest.is_some_and(|highest| desc < highest))
+        {
             return Err(nothing());
         }
         match book::client()?.query(own.unwrap_or(SpecId(desc.into())))? {

@@ -39,9 +39,10 @@ impl RtfParams {
 /// Microseconds as nanoseconds.
 fn ns(field: Field, us: u64) -> Answer<Option<u64>> {
     match declared(us) {
-        Some(us) => {
-            us.checked_mul(1_000).map(Some).ok_or_else(|| malformed(field, u64::MAX, i64::MAX as u64))
-        }
+        Some(us) => us
+            .checked_mul(1_000)
+            .map(Some)
+            .ok_or_else(|| malformed(field, u64::MAX, i64::MAX as u64)),
         None => Ok(None),
     }
 }
@@ -53,9 +54,11 @@ fn ns(field: Field, us: u64) -> Answer<Option<u64>> {
 unsafe fn copy_name(text: *const c_char) -> [u8; 32] {
     let mut name = [0; 32];
     if !text.is_null() {
-        // Not `CStr::from_ptr`: the original took an array of 32 bytes, which need not be terminated.
+        // Not `CStr::from_ptr`: the original took an array of 32 bytes, which need not be
+        // terminated.
         for (index, to) in name[..31].iter_mut().enumerate() {
-            // SAFETY: all bytes before this one were not zero, so the string, or the array, goes on here.
+            // SAFETY: all bytes before this one were not zero, so the string, or the array, goes on
+            // here.
             *to = unsafe { text.add(index).read() } as u8;
             if *to == 0 {
                 break;

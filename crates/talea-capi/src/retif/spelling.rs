@@ -1,7 +1,9 @@
 //! The functions on tasks under each of their names.
 
 use super::layout::{RtfParams, RtfTask};
-use super::task::{Manner, accepted, attach, change, connect, create, detach, init, release_task, result};
+use super::task::{
+    Manner, accepted, attach, change, connect, create, detach, init, release_task, result,
+};
 use super::{explain, period};
 use crate::border::protect;
 use libc::{c_char, c_int, pid_t, size_t};
@@ -47,7 +49,8 @@ macro_rules! spelled {
 
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $start(task: *mut RtfTask) {
-            // SAFETY: as the header says. Arithmetic on what a program wrote into the structure saturates.
+            // SAFETY: as the header says. Arithmetic on what a program wrote into the structure
+            // saturates.
             drop(protect(|| { unsafe { period::start(task) }; Ok(()) }));
         }
 
@@ -100,13 +103,21 @@ pub unsafe extern "C" fn rtf_task_get_accepted_budget(task: *mut RtfTask) -> u64
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rtf_task_explain(task: *const RtfTask, text: *mut c_char, size: size_t) -> size_t {
+pub unsafe extern "C" fn rtf_task_explain(
+    task: *const RtfTask,
+    text: *mut c_char,
+    size: size_t,
+) -> size_t {
     // SAFETY: as the header says.
     unsafe { explain::explain(task, text, size) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rtf_spec_explain(task: *const RtfTask, text: *mut c_char, size: size_t) -> size_t {
+pub unsafe extern "C" fn rtf_spec_explain(
+    task: *const RtfTask,
+    text: *mut c_char,
+    size: size_t,
+) -> size_t {
     // SAFETY: as the header says.
     unsafe { explain::explain(task, text, size) }
 }

@@ -57,7 +57,10 @@ fn is_denial(refusal: &Refusal) -> bool {
         // Every plugin that could have been asked is closed to this user.
         Code::NoPlugin => {
             !refusal.answers.is_empty()
-                && refusal.answers.iter().all(|answer| matches!(answer.verdict, Said::Denied { .. }))
+                && refusal
+                    .answers
+                    .iter()
+                    .all(|answer| matches!(answer.verdict, Said::Denied { .. }))
         }
         _ => false,
     }
@@ -76,7 +79,8 @@ pub(super) unsafe fn create(task: *mut RtfTask, params: *const RtfParams) -> Ans
     let address = (&raw const *task) as usize;
     for (id, entry) in book::former_tasks(address) {
         // Only what lost its thread: the structure may have been copied, and the copy be in use.
-        if entry.grant.is_lost() || matches!(entry.grant.info(), Ok(Ok(info)) if info.tid.is_none()) {
+        if entry.grant.is_lost() || matches!(entry.grant.info(), Ok(Ok(info)) if info.tid.is_none())
+        {
             drop(release(id));
         }
     }
@@ -169,7 +173,10 @@ pub(super) unsafe fn accepted(task: *const RtfTask) -> Answer<u64> {
 }
 
 fn accepted_us(grant: &talea_client::Grant) -> u64 {
-    grant.granted().and_then(|granted| granted.runtime).map_or(0, |runtime: Work| runtime.as_ns() / 1_000)
+    grant
+        .granted()
+        .and_then(|granted| granted.runtime)
+        .map_or(0, |runtime: Work| runtime.as_ns() / 1_000)
 }
 
 pub(super) const NULL: Trouble = Trouble::Caller(libc::EINVAL, "a pointer is NULL");
@@ -183,7 +190,10 @@ unsafe fn entry(task: *const RtfTask) -> Answer<Arc<Entry>> {
 
 /// # Safety
 /// Both are NULL or the caller's structures.
-unsafe fn both<'a>(task: *mut RtfTask, params: *const RtfParams) -> Answer<(&'a mut RtfTask, &'a RtfParams)> {
+unsafe fn both<'a>(
+    task: *mut RtfTask,
+    params: *const RtfParams,
+) -> Answer<(&'a mut RtfTask, &'a RtfParams)> {
     // SAFETY: the caller's promise.
     match unsafe { (task.as_mut(), params.as_ref()) } {
         (Some(task), Some(params)) => Ok((task, params)),

@@ -27,7 +27,10 @@ fn number(inside: impl FnOnce() -> Answer<u32>) -> i32 {
 /// `data` is NULL or names as many bytes as `size` says; its name is NULL or ends with a zero.
 unsafe fn described(yasmin: &Yasmin, data: *const YasData, size: size_t) -> Answer<Task> {
     if size != size_of::<YasData>() {
-        return Err(Trouble::Caller(libc::EINVAL, "TData has another size than this library knows"));
+        return Err(Trouble::Caller(
+            libc::EINVAL,
+            "TData has another size than this library knows",
+        ));
     }
     // SAFETY: the caller's promise.
     let data = unsafe { given(data, "the TData is NULL") }?;
@@ -36,7 +39,10 @@ unsafe fn described(yasmin: &Yasmin, data: *const YasData, size: size_t) -> Answ
         // SAFETY: the caller's promise.
         let text = unsafe { text(data.name) }?;
         if text.len() >= name.len() {
-            return Err(wrong(format!("the name {text:?} has {} bytes: 31 are possible", text.len())));
+            return Err(wrong(format!(
+                "the name {text:?} has {} bytes: 31 are possible",
+                text.len()
+            )));
         }
         name[..text.len()].copy_from_slice(text.as_bytes());
     }
@@ -78,7 +84,12 @@ impl Yasmin {
         if task.is_periodic() {
             room("task with a period", "PERIODIC_TASK_SIZE", like, self.limits.periodic_tasks)
         } else {
-            room("task without a period", "NONPERIODIC_TASK_SIZE", like, self.limits.nonperiodic_tasks)
+            room(
+                "task without a period",
+                "NONPERIODIC_TASK_SIZE",
+                like,
+                self.limits.nonperiodic_tasks,
+            )
         }
     }
 
@@ -176,7 +187,12 @@ pub unsafe extern "C" fn yas_hwaccel_decl(name: *const c_char) -> i32 {
         declare(|yasmin| {
             // SAFETY: as the header says.
             let name = unsafe { text(name) }?;
-            room("accelerator", "HWACCEL_SIZE", yasmin.accelerators as usize, yasmin.limits.accelerators)?;
+            room(
+                "accelerator",
+                "HWACCEL_SIZE",
+                yasmin.accelerators as usize,
+                yasmin.limits.accelerators,
+            )?;
             let id = yasmin.app.accelerator(name)?;
             yasmin.accelerators += 1;
             Ok(id)

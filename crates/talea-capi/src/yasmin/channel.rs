@@ -57,8 +57,11 @@ unsafe fn moves(
     one: impl FnOnce(&Pipe) -> Result<(), Not>,
 ) -> bool {
     // SAFETY: the caller's promise.
-    let Some(channel) = (unsafe { channel.as_ref() }).filter(|_| !item.is_null()) else { return false };
-    // SAFETY: `join` put it there, and it is taken away before it is freed; nobody cleans up while jobs run.
+    let Some(channel) = (unsafe { channel.as_ref() }).filter(|_| !item.is_null()) else {
+        return false;
+    };
+    // SAFETY: `join` put it there, and it is taken away before it is freed; nobody cleans up while
+    // jobs run.
     let pipe = unsafe { channel.connected.load(Ordering::Acquire).as_ref() };
     let Some(pipe) = pipe else { return false };
     protect(|| Ok(one(pipe).is_ok())).unwrap_or(false)
@@ -75,7 +78,11 @@ pub unsafe extern "C" fn yas_channel_put(
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn yas_channel_get(channel: *mut YasChannel, item: *mut c_void, size: size_t) -> bool {
+pub unsafe extern "C" fn yas_channel_get(
+    channel: *mut YasChannel,
+    item: *mut c_void,
+    size: size_t,
+) -> bool {
     // SAFETY: as the header says.
     unsafe { moves(channel, item, |pipe| pipe.pop(item, size)) }
 }

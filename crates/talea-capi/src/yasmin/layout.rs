@@ -67,7 +67,8 @@ pub type Battery = unsafe extern "C-unwind" fn() -> u64;
 /// Which version.
 pub type Select = unsafe extern "C-unwind" fn(i32, u64, u64) -> i32;
 
-// SAFETY: `repr(C)`, integers only, the size first; without padding, as the sizes of the fields add up to this.
+// SAFETY: `repr(C)`, integers only, the size first; without padding, as the sizes of the fields add
+// up to this.
 unsafe impl Sized32 for YasConfiguration {}
 // SAFETY: the same.
 unsafe impl Sized32 for YasProperties {}

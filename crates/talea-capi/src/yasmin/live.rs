@@ -20,7 +20,8 @@ fn stop() -> Answer {
     declared_app()?.stop().map(drop)
 }
 
-/// Stops what runs, and forgets what was declared. A run that had to be ended has ended: that is said, and forgotten, too.
+/// Stops what runs, and forgets what was declared. A run that had to be ended has ended: that is
+/// said, and forgotten, too.
 pub(crate) fn end() -> Answer {
     let runs = || -> Answer<bool> {
         Ok(declared()?.as_ref().is_some_and(|yasmin| yasmin.app.is_stopped().is_err()))
@@ -49,7 +50,8 @@ pub(crate) fn end() -> Answer {
 pub extern "C" fn yas_start() -> bool {
     let result = call(|| {
         let mut declared = declared()?;
-        let yasmin = declared.as_mut().ok_or(Trouble::Caller(libc::EINVAL, "init() was not called"))?;
+        let yasmin =
+            declared.as_mut().ok_or(Trouble::Caller(libc::EINVAL, "init() was not called"))?;
         yasmin.app.is_stopped()?;
         yasmin.prepare()?;
         let app = Arc::clone(&yasmin.app);

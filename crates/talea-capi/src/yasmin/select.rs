@@ -37,7 +37,8 @@ impl Table {
 }
 
 fn asked(of: &Candidates, address: u64) -> Option<&'static Asked> {
-    // SAFETY: `Table::selection` put it there, and the application keeps it boxed until no machine is left that could ask.
+    // SAFETY: `Table::selection` put it there, and the application keeps it boxed until no machine
+    // is left that could ask.
     let table = unsafe { &*std::ptr::with_exposed_provenance::<Table>(address as usize) };
     table.0.get(of.task.0 as usize)
 }

@@ -30,7 +30,8 @@ pub(crate) struct Task {
 /// A channel of the program's that is connected.
 pub(crate) struct Connected(pub(crate) *const YasChannel);
 
-// SAFETY: the header says that it lives as long as the application; only its atomic field is written.
+// SAFETY: the header says that it lives as long as the application; only its atomic field is
+// written.
 unsafe impl Send for Connected {}
 
 /// Everything since `init`.
@@ -168,7 +169,8 @@ impl Yasmin {
         for (number, task) in self.tasks.iter().enumerate() {
             self.app.redeclare(number as u32, &task.as_talea())?;
         }
-        let asked = self.tasks.iter().map(|task| Asked { battery: task.battery, select: task.select });
+        let asked =
+            self.tasks.iter().map(|task| Asked { battery: task.battery, select: task.select });
         let table = Box::new(Table(asked.collect()));
         match table.selection(self.limits.selection) {
             // The application's own: it may be running still when what is declared is forgotten.
@@ -197,8 +199,12 @@ impl Task {
                 TaleaTask { kind: ACTIVATED, deadline_ns: LONGEST.as_ns(), ..task }
             }
             (false, 0) => TaleaTask { kind: ACTIVATED, ..task },
-            (false, period_ns) if self.is_sporadic => TaleaTask { kind: SPORADIC, period_ns, ..task },
-            (false, period_ns) => TaleaTask { kind: PERIODIC, period_ns, offset_ns: self.offset_ns, ..task },
+            (false, period_ns) if self.is_sporadic => {
+                TaleaTask { kind: SPORADIC, period_ns, ..task }
+            }
+            (false, period_ns) => {
+                TaleaTask { kind: PERIODIC, period_ns, offset_ns: self.offset_ns, ..task }
+            }
         }
     }
 

@@ -1,4 +1,5 @@
-//! Applications of tasks in C: what they are refused, and what they do, with real-time priorities and without.
+//! Applications of tasks in C: what they are refused, and what they do, with real-time priorities
+//! and without.
 
 use crate::needs;
 use crate::stage::{self, C11, CPP17, Language, command, example, expect, here, program};
@@ -23,7 +24,8 @@ fn run(program: &Path) -> Command {
     command(program, Path::new(NOWHERE))
 }
 
-/// Runs a program as its caller and, where that is root, as a user without any rights; one run at a time has the machine's CPUs.
+/// Runs a program as its caller and, where that is root, as a user without any rights; one run at a
+/// time has the machine's CPUs.
 pub(crate) fn as_both(program: &Path, arguments: &[String], check: impl Fn(&str)) {
     let bench = Bench::new("capi_apps");
     check(&expect(run(program).args(arguments), 0));
@@ -54,10 +56,20 @@ fn y1_y14_misuse_is_refused_and_nothing_is_declared_while_it_runs() {
 fn y1_y2_y3_y4_y5_y6_y9_y10_y13_y14_y17_y22_applications_in_c_do_what_they_declare() {
     for language in [C11, CPP17] {
         let cpus = kernel::cpus().iter().last().map_or(1, |last| last + 1);
-        as_both(&compiled("app_runs", language), &[workers().to_string(), cpus.to_string()], |said| {
-            assert!(said.starts_with("real-time\n") || said.starts_with("best effort: "), "{said}");
-            assert!(cpus == 1 || said.contains("\nshielded\n") || said.contains("\nunshielded: "), "{said}");
-        });
+        as_both(
+            &compiled("app_runs", language),
+            &[workers().to_string(), cpus.to_string()],
+            |said| {
+                assert!(
+                    said.starts_with("real-time\n") || said.starts_with("best effort: "),
+                    "{said}"
+                );
+                assert!(
+                    cpus == 1 || said.contains("\nshielded\n") || said.contains("\nunshielded: "),
+                    "{said}"
+                );
+            },
+        );
     }
 }
 
@@ -65,7 +77,10 @@ fn y1_y2_y3_y4_y5_y6_y9_y10_y13_y14_y17_y22_applications_in_c_do_what_they_decla
 fn y1_y11_y13_an_application_in_c_says_itself_follows_a_table_and_has_servers() {
     for language in [C11, CPP17] {
         as_both(&compiled("app_describes", language), &[], |said| {
-            assert!(said.contains("\"fork\"") && said.contains("3ms") && said.contains("25ms"), "{said}");
+            assert!(
+                said.contains("\"fork\"") && said.contains("3ms") && said.contains("25ms"),
+                "{said}"
+            );
         });
     }
 }
@@ -98,14 +113,20 @@ fn c_of(text: &str) -> &str {
 fn lines_of(language: &str, of: &str) -> Vec<String> {
     let readme = std::fs::read_to_string(here("../../README.md")).expect("a file of the tree");
     let fence = format!("\n```{language}\n");
-    let mut blocks = readme.split(&fence).skip(1).filter_map(|rest| Some(rest.split_once("```")?.0));
+    let mut blocks =
+        readme.split(&fence).skip(1).filter_map(|rest| Some(rest.split_once("```")?.0));
     let block = blocks.find(|block| block.contains(of)).expect("a block");
-    block.lines().map(|line| line.trim().to_owned()).filter(|line| !line.starts_with("//")).collect()
+    block
+        .lines()
+        .map(|line| line.trim().to_owned())
+        .filter(|line| !line.starts_with("//"))
+        .collect()
 }
 
 #[test]
 fn y1_y7_y9_the_readme_has_lines_of_programs_that_are_compiled() {
-    let read = |path: &str| std::fs::read_to_string(here("../..").join(path)).expect("a file of the tree");
+    let read =
+        |path: &str| std::fs::read_to_string(here("../..").join(path)).expect("a file of the tree");
     for (language, of, from) in [
         ("c", "talea_app_new", "examples/c/fork_join.c"),
         ("rust", "Application::new", "crates/talea-runtime/src/lib.rs"),
@@ -121,7 +142,8 @@ fn y1_y7_y9_the_readme_has_lines_of_programs_that_are_compiled() {
 #[test]
 fn y1_y7_y9_fork_and_join_in_c_run_and_the_manual_has_their_text() {
     needs!("two CPUs", workers() == 2);
-    let read = |path: &str| std::fs::read_to_string(here("../..").join(path)).expect("a file of the tree");
+    let read =
+        |path: &str| std::fs::read_to_string(here("../..").join(path)).expect("a file of the tree");
     let (manual, source) = (read("docs/manual/runtime.md"), read("examples/c/fork_join.c"));
     assert!(source.contains(c_of(&manual)), "the manual does not have what the example has");
     as_both(&program(&example("fork_join.c"), C11, "talea"), &[], |said| {

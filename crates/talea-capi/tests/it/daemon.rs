@@ -1,8 +1,8 @@
 //! The same programs against the real daemon, as a user without any rights.
 //!
-//! The daemon is started privately, with its socket and state in a folder of its own. Programs run as a numeric
-//! user; the library and the programs are copied to where that user can read them. Demand is bounded: no program
-//! here computes, they sleep from period to period.
+//! The daemon is started privately, with its socket and state in a folder of its own. Programs run
+//! as a numeric user; the library and the programs are copied to where that user can read them.
+//! Demand is bounded: no program here computes, they sleep from period to period.
 
 use crate::needs;
 use crate::programs::EXAMPLES;
@@ -21,9 +21,11 @@ const STRANGER: u32 = 65534;
 const OPEN: &str = "access = \"off\"";
 const CLOSED: &str = "access = \"rules\"";
 
-const RM: &str = "[[plugin]]\nname = \"rm\"\nkind = \"rm\"\ncpus = \"all\"\npriorities = \"50-60\"\n";
+const RM: &str =
+    "[[plugin]]\nname = \"rm\"\nkind = \"rm\"\ncpus = \"all\"\npriorities = \"50-60\"\n";
 /// For applications: two priorities for each CPU's jobs and dispatcher, and one for the watchdog.
-const FP: &str = "[[plugin]]\nname = \"fp\"\nkind = \"fp\"\ncpus = \"all\"\npriorities = \"40-60\"\n";
+const FP: &str =
+    "[[plugin]]\nname = \"fp\"\nkind = \"fp\"\ncpus = \"all\"\npriorities = \"40-60\"\n";
 const EDF: &str = "[[plugin]]\nname = \"edf\"\nkind = \"edf\"\ncpus = \"all\"\n";
 
 /// A private daemon; ends with everything that it granted when it is dropped.
@@ -50,7 +52,8 @@ impl Daemon {
     fn start_with(access: &str, plugins: &str) -> Daemon {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let folder = std::env::temp_dir().join(format!("talea-capi-{}-{number}", std::process::id()));
+        let folder =
+            std::env::temp_dir().join(format!("talea-capi-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");
         std::fs::set_permissions(&folder, PermissionsExt::from_mode(0o755)).expect("ours");
         stage::install(&folder);
@@ -103,7 +106,8 @@ impl Daemon {
 impl Drop for Daemon {
     fn drop(&mut self) {
         // Everything goes back before the daemon ends; one that does not listen any more is killed.
-        let asked = Client::builder().path(self.socket()).connect().and_then(|client| client.stop(true));
+        let asked =
+            Client::builder().path(self.socket()).connect().and_then(|client| client.stop(true));
         if !matches!(asked, Ok(Ok(()))) {
             drop(self.child.kill());
         }
@@ -183,9 +187,10 @@ fn y1_y22_the_listings_of_yasmin_and_fork_and_join_are_given_real_time_by_the_da
     let _bench = talea_kernel_tests::Bench::new("capi_granted");
     let daemon = Daemon::start_with(OPEN, &format!("{FP}levels = \"common\"\n"));
     let listing = crate::yasmin::listing();
-    for (program, words) in
-        [(listing, "on the accelerator"), (program(&example("fork_join.c"), C11, "talea"), "frames late")]
-    {
+    for (program, words) in [
+        (listing, "on the accelerator"),
+        (program(&example("fork_join.c"), C11, "talea"), "frames late"),
+    ] {
         let said = expect(&mut daemon.command(&program), 0);
         assert!(said.contains(words) && !said.contains("without real-time priorities"), "{said}");
     }

@@ -23,7 +23,8 @@ fn r5_headers_compile_in_every_standard_with_all_warnings_as_errors() {
         for header in ["include/talea.h", "include/retif.h"] {
             let flags: &[&str] = match language {
                 Language::C(_) => &["-fsyntax-only", "-Wshadow", "-Wconversion"],
-                // In C++ the original's names hide each other: rtf_task_info is a structure and a function.
+                // In C++ the original's names hide each other: rtf_task_info is a structure and a
+                // function.
                 Language::Cpp(_) => &["-fsyntax-only", "-Wconversion", "-Wold-style-cast"],
             };
             compile(&here(header), language, flags);
@@ -47,7 +48,11 @@ fn y1_yasmin_h_compiles_from_c99_on_with_all_warnings_as_errors_and_says_what_is
         };
         let flags = [&["-fsyntax-only", "-include", &config], more].concat();
         compile(&here("include/yasmin.h"), language, &flags);
-        compile(&here("include/yasmin.h"), language, &[&flags[..], &["-DYAS_PREFIXED_ONLY"]].concat());
+        compile(
+            &here("include/yasmin.h"),
+            language,
+            &[&flags[..], &["-DYAS_PREFIXED_ONLY"]].concat(),
+        );
     }
     for (flag, says) in [
         ("-DVERSION_SELECTION=ENERGIE", "VERSION_SELECTION"),
@@ -56,7 +61,8 @@ fn y1_yasmin_h_compiles_from_c99_on_with_all_warnings_as_errors_and_says_what_is
     ] {
         let source = here("include/yasmin.h");
         let mut cc = Command::new("cc");
-        cc.args(["-fsyntax-only", "-std=c11", "-xc", flag, "-include", &config, "-I"]).arg(here("include"));
+        cc.args(["-fsyntax-only", "-std=c11", "-xc", flag, "-include", &config, "-I"])
+            .arg(here("include"));
         let output = cc.arg(source).output().expect("a compiler");
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && said.contains(&format!("define {says} as")), "{said}");
@@ -74,9 +80,15 @@ fn r5_sizes_and_offsets_are_those_that_programs_were_compiled_with() {
 #[test]
 fn retif_w17_headers_declare_what_the_library_exports_and_nothing_else_is_exported() {
     let mut declared = BTreeSet::new();
-    for (header, least) in [("include/talea.h", 40), ("include/retif.h", 20), ("include/yasmin.h", 17)] {
+    for (header, least) in
+        [("include/talea.h", 40), ("include/retif.h", 20), ("include/yasmin.h", 17)]
+    {
         let functions = functions(&std::fs::read_to_string(here(header)).expect("a header"));
-        assert!(functions.len() >= least, "{header}: too few functions were found: {}", functions.len());
+        assert!(
+            functions.len() >= least,
+            "{header}: too few functions were found: {}",
+            functions.len()
+        );
         declared.extend(functions);
     }
     let nm = Command::new("nm")
@@ -95,7 +107,8 @@ fn retif_w17_headers_declare_what_the_library_exports_and_nothing_else_is_export
 
 #[test]
 fn the_library_has_its_soname() {
-    let output = Command::new("readelf").arg("-d").arg(stage::built_library()).output().expect("readelf");
+    let output =
+        Command::new("readelf").arg("-d").arg(stage::built_library()).output().expect("readelf");
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(said.contains("soname: [libtalea.so.0]"), "{said}");
 }
@@ -143,12 +156,15 @@ fn functions(header: &str) -> BTreeSet<String> {
         rest = &rest[start + end + 2..];
     }
     code.push_str(rest);
-    let lines: Vec<&str> = code.lines().filter(|line| !line.trim_start().starts_with('#')).collect();
+    let lines: Vec<&str> =
+        code.lines().filter(|line| !line.trim_start().starts_with('#')).collect();
     let name_of = |declaration: &str| -> Option<String> {
         let (before, _) = declaration.split_once('(')?;
-        let start = before.rfind(|c: char| !(c.is_alphanumeric() || c == '_')).map_or(0, |at| at + 1);
+        let start =
+            before.rfind(|c: char| !(c.is_alphanumeric() || c == '_')).map_or(0, |at| at + 1);
         let name = &before[start..];
-        let is_ours = ["talea_", "rtf_", "rts_", "yas_"].iter().any(|prefix| name.starts_with(prefix));
+        let is_ours =
+            ["talea_", "rtf_", "rts_", "yas_"].iter().any(|prefix| name.starts_with(prefix));
         // What is written out in the header needs no library.
         let is_inline = before.contains("static inline") || before.contains("typedef");
         (is_ours && !is_inline).then(|| name.to_owned())

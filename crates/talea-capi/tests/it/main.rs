@@ -11,7 +11,8 @@ mod silence;
 mod stage;
 mod yasmin;
 
-/// Returns from a test that needs what this machine lacks, loudly; where everything must be there, fails.
+/// Returns from a test that needs what this machine lacks, loudly; where everything must be there,
+/// fails.
 macro_rules! needs {
     ($what:expr, $have:expr) => {
         if !$have {

@@ -1,4 +1,5 @@
-//! The papers' listings and the examples: compiled unmodified with all warnings as errors, linked, run.
+//! The papers' listings and the examples: compiled unmodified with all warnings as errors, linked,
+//! run.
 
 use crate::mock::Mock;
 use crate::stage::{C11, CPP17, command, example, expect, program};
@@ -45,9 +46,10 @@ fn r5_a_program_of_the_original_runs_and_its_abandoned_tasks_do_not_pile_up() {
     for program in compiled("retif_threads.c", "retif") {
         let mock = Mock::start();
         let said = expect(command(&program, &mock.path()).env("RETIF_PERIOD_MS", "1"), 0);
-        let known: u32 = said.split(' ').next().and_then(|word| word.parse().ok()).expect("a number first");
-        // Four rounds of three tasks. Those of the last round are there; a thread that was just joined may
-        // still be about to end, so those of the round before may be, too.
+        let known: u32 =
+            said.split(' ').next().and_then(|word| word.parse().ok()).expect("a number first");
+        // Four rounds of three tasks. Those of the last round are there; a thread that was just
+        // joined may still be about to end, so those of the round before may be, too.
         assert!((3..=6).contains(&known), "{said}");
         assert!(said.contains("simulated 0.04 s"), "{said}");
     }

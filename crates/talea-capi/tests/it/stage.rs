@@ -47,7 +47,8 @@ pub(crate) fn folder() -> &'static Path {
 
 /// Puts the library into a folder under all its names.
 pub(crate) fn install(folder: &Path) {
-    std::fs::copy(built_library(), folder.join("libtalea.so.0")).expect("cargo builds the library first");
+    std::fs::copy(built_library(), folder.join("libtalea.so.0"))
+        .expect("cargo builds the library first");
     for (name, target) in [
         ("libtalea.so", "libtalea.so.0"),
         ("libretif.so.0", "libtalea.so.0"),

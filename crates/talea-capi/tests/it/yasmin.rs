@@ -78,7 +78,8 @@ fn y1_y6_y9_y22_listings_1_and_2_of_the_paper_compile_and_do_what_they_promise()
             let [joins, first, second, left, accelerated, plain] = numbers(line)[..] else {
                 panic!("{said}")
             };
-            // The battery holds 12 at nine questions. A machine that stood still may have let more jobs come than ten.
+            // The battery holds 12 at nine questions. A machine that stood still may have let more
+            // jobs come than ten.
             assert!(joins >= 10 && accelerated == 9 && plain + 9 >= joins, "{said}");
             if plain + 9 > joins {
                 // For a second or longer: there was no room in channels of one.

@@ -1,7 +1,8 @@
 //! The parameters of a task, as options.
 //!
-//! ReTiF (J. Systems Architecture 2021) section 3: none to all of period, runtime, desired runtime, deadline and
-//! priority. What contradicts itself is left for the broker to refuse, so that there is one place for reasons.
+//! ReTiF (J. Systems Architecture 2021) section 3: none to all of period, runtime, desired runtime,
+//! deadline and priority. What contradicts itself is left for the broker to refuse, so that there
+//! is one place for reasons.
 
 use clap::Args;
 use talea_core::{CpuSet, Params, Priority, Span, Work};
@@ -40,7 +41,8 @@ pub(crate) struct TaskArgs {
     /// Accept although the plugin's test fails (a rule must allow it).
     #[arg(long)]
     pub(crate) ignore_admission: bool,
-    /// The same in one word: d:2ms:10ms (runtime, period), f:80, r:10, or o:0 for an ordinary thread.
+    /// The same in one word: d:2ms:10ms (runtime, period), f:80, r:10, or o:0 for an ordinary
+    /// thread.
     #[arg(short = 'P', value_name = "POLICY", value_parser = parse_reservation)]
     #[arg(conflicts_with_all = ["period", "runtime", "desired", "deadline", "priority", "plugin"])]
     pub(crate) policy: Option<Reservation>,
@@ -103,7 +105,8 @@ pub(crate) fn duration(text: &str) -> Result<talea_core::Span, String> {
     }
 }
 
-/// How long something runs: as in a system file, not so long that sums of times would not fit into 64 bits.
+/// How long something runs: as in a system file, not so long that sums of times would not fit into
+/// 64 bits.
 pub(crate) fn run_length(text: &str) -> Result<talea_core::Span, String> {
     match duration(text)? {
         span if span > talea_core::machine::LONGEST => Err("it is longer than 73 years".to_owned()),

@@ -35,42 +35,47 @@ use witness::Miss;
 
 /// Say whether deadlines can be missed.
 ///
-/// Bounds the response time of every task of a described system, names the test that did and its paper, and where a task is
-/// not proved looks for a job that comes too late. An answer is proved, refuted or unknown: a test that is only sufficient
-/// proves nothing by refusing. Ends with 0 if every task is proved, else with 1; with 2 if a change makes a system that can't be.
+/// Bounds the response time of every task of a described system, names the test that did and its
+/// paper, and where a task is not proved looks for a job that comes too late. An answer is proved,
+/// refuted or unknown: a test that is only sufficient proves nothing by refusing. Ends with 0 if
+/// every task is proved, else with 1; with 2 if a change makes a system that can't be.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example: talea analyze system.toml --what-if 'cost(video)*1.2'")]
 pub(crate) struct AnalyzeArgs {
     /// The system file.
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Change a value first, such as 'cost(video)*1.2', 'period(audio)=5ms' or 'budget(net)+1ms'; as often as you like.
+    /// Change a value first, such as 'cost(video)*1.2', 'period(audio)=5ms' or 'budget(net)+1ms';
+    /// as often as you like.
     #[arg(long, value_name = "CHANGE", value_parser = change)]
     what_if: Vec<Change>,
-    /// Say how much of any window a band takes (or a server, a group, a task), and of each slot of the partitions below it,
-    /// instead; as often as you like.
+    /// Say how much of any window a band takes (or a server, a group, a task), and of each slot of
+    /// the partitions below it, instead; as often as you like.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["synthesize", "sensitivity"])]
     interference: Vec<String>,
     /// With --interference: of windows of this length.
     #[arg(long, value_name = "DURATION", value_parser = duration, requires = "interference")]
     within: Vec<Span>,
-    /// Say how far each cost, all costs and each period can go until a deadline is not proved any more, instead.
+    /// Say how far each cost, all costs and each period can go until a deadline is not proved any
+    /// more, instead.
     #[arg(long, conflicts_with = "synthesize")]
     sensitivity: bool,
     /// Look for something that is not in the file, or that could be better, instead.
     #[arg(long, value_enum, ignore_case = true, value_name = "WHAT")]
     synthesize: Option<Synthesize>,
-    /// With --synthesize server: this server only, or a group that is to get one; otherwise all servers, one by one.
+    /// With --synthesize server: this server only, or a group that is to get one; otherwise all
+    /// servers, one by one.
     #[arg(long, value_name = "NAME", requires = "synthesize")]
     server: Vec<String>,
     /// With --synthesize server: for these periods, of which the one that takes least is proposed.
     #[arg(long, value_name = "DURATION", value_parser = duration, requires = "synthesize")]
     period: Vec<Span>,
-    /// Write a page with the bounds, and with demand against supply of each CPU, partition and server, to FILE. It needs nothing
-    /// from anywhere.
+    /// Write a page with the bounds, and with demand against supply of each CPU, partition and
+    /// server, to FILE. It needs nothing from anywhere.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["synthesize", "sensitivity", "interference"])]
     html: Option<PathBuf>,
-    /// Write the arrivals of the first job that is known to be late to FILE: talea simulate --witness runs them.
+    /// Write the arrivals of the first job that is known to be late to FILE: talea simulate
+    /// --witness runs them.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["synthesize", "sensitivity", "interference"])]
     witness: Option<PathBuf>,
     #[command(flatten)]
@@ -80,11 +85,13 @@ pub(crate) struct AnalyzeArgs {
 /// What can be made.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 enum Synthesize {
-    /// The least budget of a server with which its clients meet their deadlines, for its period and others.
+    /// The least budget of a server with which its clients meet their deadlines, for its period and
+    /// others.
     Server,
     /// Slots of partition tables that hold, below what is above them, what they hold without it.
     Partitions,
-    /// An off-line table for all CPUs of a root: who runs where from when to when, in which version.
+    /// An off-line table for all CPUs of a root: who runs where from when to when, in which
+    /// version.
     Table,
 }
 
@@ -201,7 +208,9 @@ pub(crate) fn run(args: &AnalyzeArgs) -> anyhow::Result<Exit> {
     let (answer, found) = analyze(args, &system)?;
     if let Some(path) = &args.witness {
         match &found {
-            Some((found, task)) => found.witness(&answer.file, &args.what_if, *task)?.write(path)?,
+            Some((found, task)) => {
+                found.witness(&answer.file, &args.what_if, *task)?.write(path)?
+            }
             None => note(&format!("no job is known to be late: {} is not written", path.display())),
         }
     }
@@ -216,7 +225,10 @@ pub(crate) fn run(args: &AnalyzeArgs) -> anyhow::Result<Exit> {
     Ok(if answer.proved { Exit::Ok } else { Exit::Failure })
 }
 
-fn analyze(args: &AnalyzeArgs, system: &System) -> anyhow::Result<(Answer, Option<(witness::Found, usize)>)> {
+fn analyze(
+    args: &AnalyzeArgs,
+    system: &System,
+) -> anyhow::Result<(Answer, Option<(witness::Found, usize)>)> {
     let mut progress = Progress::new();
     let mut found = None;
     let roots: Vec<RootAnswer> = system
@@ -251,9 +263,9 @@ fn analyze_root(
     if !answers.iter().all(|answer| answer.is_proved() || !answer.has_deadline()) {
         misses = witness::misses(root, system.duration, seed, progress)?;
         let proved: Vec<bool> = answers.iter().map(tree::Answer::is_proved).collect();
-        let is_overload =
-            |answer: &tree::Answer| matches!(&answer.bound, Err(no) if no.reason == Reason::Overload);
-        let unseen = answers.iter().zip(&misses).any(|(answer, miss)| is_overload(answer) && miss.is_none());
+        let is_overload = |answer: &tree::Answer| matches!(&answer.bound, Err(no) if no.reason == Reason::Overload);
+        let unseen =
+            answers.iter().zip(&misses).any(|(answer, miss)| is_overload(answer) && miss.is_none());
         mutate!(
             "analyze-long-run",
             if let (true, Some(longer)) = (unseen, witness::long_run(root, system.duration)) {
@@ -270,13 +282,23 @@ fn analyze_root(
             }
         );
         witness::hold(root, &proved, &misses)?;
-        let unproved =
-            || answers.iter().enumerate().filter(|(_, answer)| !answer.is_proved() && answer.has_deadline());
+        let unproved = || {
+            answers
+                .iter()
+                .enumerate()
+                .filter(|(_, answer)| !answer.is_proved() && answer.has_deadline())
+        };
         let period = longest_period(&root.tree);
         let longest = |answer: &tree::Answer| {
-            answer.bound.as_ref().map_or(answer.deadline, |bound| *bound).max(answer.deadline).max(period)
+            answer
+                .bound
+                .as_ref()
+                .map_or(answer.deadline, |bound| *bound)
+                .max(answer.deadline)
+                .max(period)
         };
-        // Where the file says when jobs come, an exact bound is a response from there on; of others nobody knows.
+        // Where the file says when jobs come, an exact bound is a response from there on; of others
+        // nobody knows.
         let is_open = |answer: &tree::Answer| {
             mutate!("analyze-witness-own-phases", answer.is_refuted(), answer.node == Tree::ROOT)
                 || !witness::has_phases(root)
@@ -290,8 +312,8 @@ fn analyze_root(
         for (task, one) in &seen {
             misses[*task] = Some(one.miss);
         }
-        let described =
-            described.map(|(task, miss)| (task, witness::Found { miss, root: Rc::new(root.clone()), seed }));
+        let described = described
+            .map(|(task, miss)| (task, witness::Found { miss, root: Rc::new(root.clone()), seed }));
         seen.extend(described);
         if let Some((task, first)) = seen.into_iter().min_by_key(|&(task, _)| task) {
             found.get_or_insert((first, task));
@@ -353,8 +375,11 @@ fn task(tree: &Tree, answer: &tree::Answer, miss: Option<Miss>, name: &str) -> T
             ))
         }
         Err(no) => {
-            let at =
-                if no.node == answer.node { String::new() } else { format!("{}: ", name_of(tree, no.node)) };
+            let at = if no.node == answer.node {
+                String::new()
+            } else {
+                format!("{}: ", name_of(tree, no.node))
+            };
             Some(format!("{at}{}", no.reason.text()))
         }
     };
@@ -403,7 +428,8 @@ fn text(answer: &Answer, color: bool) -> String {
             open => paint(&format!("{} not proved", count(open, "task")), Tone::Bad, color),
         };
         let _ = writeln!(out, "{} on {}: {outcome}", root.name, count(root.cpus as usize, "CPU"));
-        let mut table = Table::new(&["task", ">deadline", ">bound", ">slack", "verdict", "test", "kind"]);
+        let mut table =
+            Table::new(&["task", ">deadline", ">bound", ">slack", "verdict", "test", "kind"]);
         let span = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), short);
         for task in &root.tasks {
             table.row(vec![

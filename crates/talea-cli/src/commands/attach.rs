@@ -1,6 +1,7 @@
 //! `talea attach`: puts running threads under grants.
 //!
-//! The grant belongs to the thread: it outlives this command and ends with the thread, or with `talea release`.
+//! The grant belongs to the thread: it outlives this command and ends with the thread, or with
+//! `talea release`.
 
 use crate::args::AttachArgs;
 use crate::args::task::Wanted;
@@ -48,8 +49,8 @@ pub(crate) fn run(options: &Options, args: &AttachArgs) -> anyhow::Result<Exit> 
     }
     let tid = Tid::new(args.thread).context("thread numbers start at 1")?;
     let main = Thread::open(tid).with_context(|| format!("cannot hold thread {tid}"))?;
-    let everyone =
-        proc::threads_of(main.tgid()).with_context(|| format!("cannot list the threads of {tid}"))?;
+    let everyone = proc::threads_of(main.tgid())
+        .with_context(|| format!("cannot list the threads of {tid}"))?;
     let threads = if args.all_threads { open_all(&everyone)? } else { vec![main] };
     let mut link = Link::open(options)?;
     let task = link.choose(task, kind)?;
@@ -58,13 +59,20 @@ pub(crate) fn run(options: &Options, args: &AttachArgs) -> anyhow::Result<Exit> 
         Err(error) => {
             if let (true, Some(Refused(refusal))) = (args.output.json, error.downcast_ref()) {
                 let refusal = Some(RefusalJson::from(&**refusal));
-                print_json(&Answer { task: (&task).into(), held: vec![], not_held: vec![], refusal })?;
+                print_json(&Answer {
+                    task: (&task).into(),
+                    held: vec![],
+                    not_held: vec![],
+                    refusal,
+                })?;
             }
             return Err(error);
         }
     };
-    let others: Vec<Tid> =
-        everyone.into_iter().filter(|tid| threads.iter().all(|thread| thread.tid() != *tid)).collect();
+    let others: Vec<Tid> = everyone
+        .into_iter()
+        .filter(|tid| threads.iter().all(|thread| thread.tid() != *tid))
+        .collect();
     let plugin = link.plugin_name(granted[0].plugin)?;
     if args.output.json {
         let held = threads.iter().zip(&granted).map(|(thread, granted)| Held {

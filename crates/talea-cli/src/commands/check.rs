@@ -1,7 +1,7 @@
 //! `talea check`: validates a configuration, with positions, reasons and remedies.
 //!
-//! Reads the file as the daemon would, but not as a process that must trust it: who owns the file is the daemon's
-//! question, not this command's.
+//! Reads the file as the daemon would, but not as a process that must trust it: who owns the file
+//! is the daemon's question, not this command's.
 
 use crate::args::CheckArgs;
 use crate::exit::Exit;
@@ -58,7 +58,9 @@ pub(crate) fn run(args: &CheckArgs) -> anyhow::Result<Exit> {
         .with_context(|| format!("cannot read {origin}"))?;
     let cpus = match args.cpus {
         Some(count) => CpuSet::first(count),
-        None => talea_os::machine::Machine::probe().context("cannot count this machine's CPUs")?.online,
+        None => {
+            talea_os::machine::Machine::probe().context("cannot count this machine's CPUs")?.online
+        }
     };
     let read = config::read_bytes(&bytes, &origin, &MachineNames, &Target::new(cpus));
     let diagnostics = match &read {

@@ -10,7 +10,8 @@ use crate::compare::lives::Lives;
 use crate::compare::model::{Bound, Despite, Model, model};
 use crate::exit::Exit;
 use crate::measured::{
-    self, Measured, Mechanism, Places, Refused, Setup, Sketch, Spending, place, remark, sketch, with_changes,
+    self, Measured, Mechanism, Places, Refused, Setup, Sketch, Spending, place, remark, sketch,
+    with_changes,
 };
 use crate::output::{colored, print, print_json};
 use crate::report::{Drawn, Outline, Picture, html};
@@ -29,13 +30,17 @@ use told::{Answer, RootAnswer, RunAnswer};
 
 /// Hold bound, simulation and real threads against each other.
 ///
-/// Analyzes, simulates and executes a described system, and says of each task what it may take at most, what it takes in a
-/// simulation, and what it has taken on real threads. Jobs that a hole of the machine has touched are counted and left out. Ends
-/// with 0 if a real run agrees: it is in the order that all simulations within reason have in common, each job ends when one of
-/// them says, and none takes longer than its bound, each up to the tolerance; with 1 if something contradicts; with 6 if the
-/// machine has disturbed too much to say anything; with 3 if the system can't be executed here.
+/// Analyzes, simulates and executes a described system, and says of each task what it may take at
+/// most, what it takes in a simulation, and what it has taken on real threads. Jobs that a hole of
+/// the machine has touched are counted and left out. Ends with 0 if a real run agrees: it is in the
+/// order that all simulations within reason have in common, each job ends when one of them says,
+/// and none takes longer than its bound, each up to the tolerance; with 1 if something contradicts;
+/// with 6 if the machine has disturbed too much to say anything; with 3 if the system can't be
+/// executed here.
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Example: talea compare system.toml --duration 2s --repeat 3 --html compared.html")]
+#[command(
+    after_help = "Example: talea compare system.toml --duration 2s --repeat 3 --html compared.html"
+)]
 pub(crate) struct CompareArgs {
     /// The system file.
     #[arg(value_name = "FILE")]
@@ -49,7 +54,8 @@ pub(crate) struct CompareArgs {
     /// The seed, instead of the file's.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// The machine's CPUs for those of the file, in this order of roots; without it, the first that this process may use.
+    /// The machine's CPUs for those of the file, in this order of roots; without it, the first that
+    /// this process may use.
     #[arg(long, value_name = "LIST", value_parser = CpuSet::parse)]
     cpus: Option<CpuSet>,
     /// How a job spends its cost.
@@ -61,7 +67,8 @@ pub(crate) struct CompareArgs {
     /// By how much a real response may differ; two hundredths of the response come on top.
     #[arg(long, value_name = "DURATION", default_value = "2ms", value_parser = task::duration)]
     tolerance: Span,
-    /// Write a page with the schedules, the simulated and the last measured one under each other, to FILE.
+    /// Write a page with the schedules, the simulated and the last measured one under each other,
+    /// to FILE.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     #[command(flatten)]
@@ -105,8 +112,17 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<Exit> {
     let outlines = &outlines;
     let places = &places;
     let despite = system.roots.iter().map(|root| Despite::new(root, tolerance.least)).collect();
-    let stage =
-        Stage { system: &system, places, sketches, models, despite, outlines, seed, duration, tolerance };
+    let stage = Stage {
+        system: &system,
+        places,
+        sketches,
+        models,
+        despite,
+        outlines,
+        seed,
+        duration,
+        tolerance,
+    };
     let mut runs: Vec<RunAnswer> = Vec::new();
     let mut findings: Vec<Vec<Findings>> = vec![Vec::new(); system.roots.len()];
     let mut last = None;
@@ -132,7 +148,12 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<Exit> {
     let simulated = stage.simulate()?;
     let mut roots = Vec::new();
     for (number, root) in system.roots.iter().enumerate() {
-        roots.push(RootAnswer::of(root, &stage.models[number], &simulated[number].0, &findings[number]));
+        roots.push(RootAnswer::of(
+            root,
+            &stage.models[number],
+            &simulated[number].0,
+            &findings[number],
+        ));
     }
     let answer = Answer::new(&args.file, duration, seed, tolerance, roots, runs);
     if let (Some(path), Some(measured)) = (&args.html, &last) {
@@ -151,8 +172,8 @@ fn has_programs(root: &Root) -> bool {
     root.programs.iter().any(Option::is_some)
 }
 
-/// Takes out of a model what hangs on how programs behave: what is said of themselves, and, if one stands below no server, which
-/// would hold it to a budget whatever it does, of everybody.
+/// Takes out of a model what hangs on how programs behave: what is said of themselves, and, if one
+/// stands below no server, which would hold it to a budget whatever it does, of everybody.
 fn leave_to_programs(model: &mut Model, root: &Root) {
     let nothing = Bound { exactly: None, within_reason: None };
     let are_held = programs_are_held(root);
@@ -178,7 +199,9 @@ fn never_as_ordered(system: &System, measured: &Measured) -> Option<String> {
         let program = program.as_ref()?;
         let strayed = program.strayed.as_ref();
         match &program.fate {
-            Fate::Failed(why) => Some(format!("the program of {task} could not be executed: {why}")),
+            Fate::Failed(why) => {
+                Some(format!("the program of {task} could not be executed: {why}"))
+            }
             Fate::Killed | Fate::Ended(_) => {
                 strayed.map(|what| format!("{task}: {}", measured::says_strayed(what)))
             }
@@ -223,7 +246,9 @@ impl<'a> Stage<'a> {
     fn judge(&self, measured: &Measured) -> anyhow::Result<Vec<Findings>> {
         let end = Time::ZERO + measured.report.length;
         let mut all = Vec::new();
-        for (number, (root, real)) in self.system.roots.iter().zip(&measured.report.roots).enumerate() {
+        for (number, (root, real)) in
+            self.system.roots.iter().zip(&measured.report.roots).enumerate()
+        {
             let lives = Lives::of_any(&root.tree, real, measured.report.length)?;
             let (cpus, holes) = (&self.places[number], &measured.report.holes);
             let stretches = measured::excuses(real, cpus, (holes, measured.report.length));
@@ -236,12 +261,15 @@ impl<'a> Stage<'a> {
                 }
                 None => Promised::Order,
                 Some(course) if course.keeps_order() => Promised::Order,
-                Some(course) if matches!(course.promise, Promise::Deadlines(_)) => Promised::Deadlines,
+                Some(course) if matches!(course.promise, Promise::Deadlines(_)) => {
+                    Promised::Deadlines
+                }
                 Some(_) => Promised::Bounds,
             };
             let despite = |task| self.despite[number].of(task);
             let model = &self.models[number];
-            let mut found = judge(model, despite, &lives, &disturbed, (self.tolerance, promise), end);
+            let mut found =
+                judge(model, despite, &lives, &disturbed, (self.tolerance, promise), end);
             let length = measured.report.length;
             found.kernel = measured::check(real, cpus, (holes, length), self.tolerance.least);
             all.push(found);
@@ -276,7 +304,8 @@ impl<'a> Stage<'a> {
             roots.extend(picture);
         }
         let name = args.file.file_name().unwrap_or_default().to_string_lossy();
-        let effort = if measured.is_real { "" } else { "; best effort: without real-time priorities" };
+        let effort =
+            if measured.is_real { "" } else { "; best effort: without real-time priorities" };
         let title = format!("{name}, simulated and measured{effort}");
         let (seed, duration_ns, head) = (self.seed, self.duration.as_ns(), told::rows(answer));
         html(&Picture { title, seed, roots, duration_ns, head })

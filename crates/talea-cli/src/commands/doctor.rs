@@ -1,8 +1,9 @@
 //! `talea doctor`: why would real time fail here, and what to do about it.
 //!
-//! Model: [`facts`] are read once, the checks are pure functions of them, so that every verdict is tested against
-//! machines that are not this one. Each check says what was found, what that means, and what to do; nothing is
-//! changed without `--repair`, and then only threads that a vanished broker left real-time.
+//! Model: [`facts`] are read once, the checks are pure functions of them, so that every verdict is
+//! tested against machines that are not this one. Each check says what was found, what that means,
+//! and what to do; nothing is changed without `--repair`, and then only threads that a vanished
+//! broker left real-time.
 
 mod check;
 mod facts;
@@ -58,7 +59,8 @@ fn all(facts: &Facts) -> Vec<Check> {
     checks
 }
 
-/// Findings first; what they mean and what to do where there is something to do, or with `-v` everywhere.
+/// Findings first; what they mean and what to do where there is something to do, or with `-v`
+/// everywhere.
 fn text(checks: &[Check], verbose: bool, color: bool) -> String {
     let mut text = String::new();
     let width = checks.iter().map(|check| check.id.len()).max().unwrap_or(0);
@@ -84,7 +86,9 @@ fn text(checks: &[Check], verbose: bool, color: bool) -> String {
     let summary = match (number(Grade::Fail), number(Grade::Warn)) {
         (0, 0) => "nothing stands in the way of real time".to_owned(),
         (0, warnings) => format!("nothing fails; {}", count(warnings, "warning")),
-        (failures, warnings) => format!("{}, {}", count(failures, "failure"), count(warnings, "warning")),
+        (failures, warnings) => {
+            format!("{}, {}", count(failures, "failure"), count(warnings, "warning"))
+        }
     };
     let _ = writeln!(text, "\n{summary}");
     text

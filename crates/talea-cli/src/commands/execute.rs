@@ -3,8 +3,8 @@
 use crate::args::{Output, task};
 use crate::exit::Exit;
 use crate::measured::{
-    self, Checked, Measured, Mechanism, Places, Recording, Refused, Rights, Setup, Spending, Texts, place,
-    remark, sketch,
+    self, Checked, Measured, Mechanism, Places, Recording, Refused, Rights, Setup, Spending, Texts,
+    place, remark, sketch,
 };
 use crate::outcome::{self, ExpectationAnswer, FileArgs, Files, RootAnswer, short};
 use crate::output::{Tone, colored, count, paint, print, print_json};
@@ -24,9 +24,10 @@ use talea_system::system::{Root, System};
 
 /// Run a described system on real threads.
 ///
-/// The scheduler machine that simulates drives threads here: one for each task, pinned, below a dispatcher on each CPU. Jobs arrive as
-/// in a simulation of the same seed and spend what they cost. Needs root or CAP_SYS_NICE. While it runs, its CPUs belong
-/// to it; nothing of the machine's settings is changed, and nothing is left when it ends, however it ends. Ends with 1 if an
+/// The scheduler machine that simulates drives threads here: one for each task, pinned, below a
+/// dispatcher on each CPU. Jobs arrive as in a simulation of the same seed and spend what they
+/// cost. Needs root or CAP_SYS_NICE. While it runs, its CPUs belong to it; nothing of the machine's
+/// settings is changed, and nothing is left when it ends, however it ends. Ends with 1 if an
 /// expectation of the file does not hold, with 3 if the system can't be executed here.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example: talea execute system.toml --duration 2s --html run.html")]
@@ -40,7 +41,8 @@ pub(crate) struct ExecuteArgs {
     /// The seed, instead of the file's.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// The machine's CPUs for those of the file, in this order of roots; without it, the first that this process may use.
+    /// The machine's CPUs for those of the file, in this order of roots; without it, the first that
+    /// this process may use.
     #[arg(long, value_name = "LIST", value_parser = CpuSet::parse)]
     cpus: Option<CpuSet>,
     /// How a job spends its cost.
@@ -52,7 +54,8 @@ pub(crate) struct ExecuteArgs {
     /// Run without real-time priorities where there is no right to them; every figure says so.
     #[arg(long)]
     best_effort: bool,
-    /// Have the kernel write down who really ran, and check it against the machine's orders; needs root or CAP_PERFMON.
+    /// Have the kernel write down who really ran, and check it against the machine's orders; needs
+    /// root or CAP_PERFMON.
     #[arg(long)]
     check: bool,
     /// Write what went into the scheduler machine and what came out to FILE, for talea replay.
@@ -92,9 +95,11 @@ struct Execution {
     mechanism: String,
     /// Why by that.
     mechanism_why: String,
-    /// CPU time of the dispatchers, and of workers beside their jobs, in millionths of the root's CPUs.
+    /// CPU time of the dispatchers, and of workers beside their jobs, in millionths of the root's
+    /// CPUs.
     scheduler_ppm: u64,
-    /// Of that, what workers did beside jobs that were ordered to run: the ways from one job to the next.
+    /// Of that, what workers did beside jobs that were ordered to run: the ways from one job to the
+    /// next.
     stray_ppm: u64,
     /// Entries of the record that found no room; then everything is about the run until then.
     lost: u64,
@@ -113,7 +118,8 @@ struct ProgramAnswer {
     stray_ns: u64,
     /// How it ended; nothing: with the run.
     ended: Option<String>,
-    /// What one of its threads was seen to have instead of the policy, priority and CPU that it began with.
+    /// What one of its threads was seen to have instead of the policy, priority and CPU that it
+    /// began with.
     strayed: Option<String>,
     /// Its wake-ups were not told by the kernel, but seen a millisecond later.
     polled: bool,
@@ -177,7 +183,11 @@ pub(crate) fn run(args: &ExecuteArgs) -> anyhow::Result<Exit> {
         seed,
         places: &places,
         spending: args.work,
-        rights: args.mechanism.rights(if args.best_effort { Rights::Wanted } else { Rights::Needed }),
+        rights: args.mechanism.rights(if args.best_effort {
+            Rights::Wanted
+        } else {
+            Rights::Needed
+        }),
         wish: args.mechanism.wish(),
         switches: args.asks(),
         sketches: &sketches,
@@ -225,7 +235,8 @@ fn tell(
     mut files: Files<'_>,
 ) -> anyhow::Result<Answer> {
     let Measured { report, is_real, interrupted } = measured;
-    let mut outlines = system.roots.iter().map(outcome::outline).collect::<anyhow::Result<Vec<_>>>()?;
+    let mut outlines =
+        system.roots.iter().map(outcome::outline).collect::<anyhow::Result<Vec<_>>>()?;
     if !is_real {
         for outline in &mut outlines {
             outline.name.push_str(" (best effort)");
@@ -255,7 +266,8 @@ fn tell(
         // --check insists on an answer.
         None => !args.check,
     };
-    let strays = |execution: &Execution| execution.programs.iter().any(|program| program.strayed.is_some());
+    let strays =
+        |execution: &Execution| execution.programs.iter().any(|program| program.strayed.is_some());
     let is_sound = |one: &Execution| one.lost == 0 && is_obeyed(one) && !strays(one);
     let is_whole = !interrupted && executions.iter().all(is_sound);
     let ok = is_whole && expectations.iter().all(|expectation| expectation.holds);
@@ -317,7 +329,8 @@ fn report(answer: &Answer, color: bool) -> String {
             execution.mechanism_why
         );
         for program in &execution.programs {
-            let share = u128::from(program.used_ns) * 1_000_000 / u128::from(answer.duration_ns.max(1));
+            let share =
+                u128::from(program.used_ns) * 1_000_000 / u128::from(answer.duration_ns.max(1));
             let _ = writeln!(
                 out,
                 "{}: its program used {} in all, {} of a CPU; {} of that before it was ordered to run",
@@ -327,7 +340,8 @@ fn report(answer: &Answer, color: bool) -> String {
                 short(program.stray_ns)
             );
             if let Some(ended) = &program.ended {
-                let what = format!("{}: its program {ended}, before the run was over", program.task);
+                let what =
+                    format!("{}: its program {ended}, before the run was over", program.task);
                 let _ = writeln!(out, "{}", paint(&what, Tone::Doubtful, color));
             }
             if let Some(strayed) = &program.strayed {
@@ -358,20 +372,26 @@ fn report(answer: &Answer, color: bool) -> String {
                 let _ = writeln!(out, "{}", paint(&what, Tone::Bad, color));
             }
             for out_of_order in &checked.wrong {
-                let name =
-                    root.tasks.get(out_of_order.task.0 as usize).map_or("?", |task| task.name.as_str());
+                let name = root
+                    .tasks
+                    .get(out_of_order.task.0 as usize)
+                    .map_or("?", |task| task.name.as_str());
                 let (at, length) = (out_of_order.from.as_ns(), out_of_order.length().as_ns());
-                let what = format!("{name} ran for {} at {} without an order", short(length), short(at));
+                let what =
+                    format!("{name} ran for {} at {} without an order", short(length), short(at));
                 let _ = writeln!(out, "{}", paint(&what, Tone::Bad, color));
             }
         } else if answer.checked {
-            let what =
-                "the kernel did not say who ran: that needs root or CAP_PERFMON, and room for all switches";
+            let what = "the kernel did not say who ran: that needs root or CAP_PERFMON, and room for all switches";
             let _ = writeln!(out, "{}", paint(what, Tone::Bad, color));
         }
         if execution.lost > 0 {
             let what = format!("the record was full: {} entries are missing", execution.lost);
-            let _ = writeln!(out, "{}: what is shown is the run until then", paint(&what, Tone::Bad, color));
+            let _ = writeln!(
+                out,
+                "{}: what is shown is the run until then",
+                paint(&what, Tone::Bad, color)
+            );
         }
     }
     if let Some(longest) = answer.holes.iter().map(|hole| hole.to_ns - hole.from_ns).max() {
@@ -383,7 +403,8 @@ fn report(answer: &Answer, color: bool) -> String {
         );
     }
     if !answer.real_time {
-        let what = "best effort: threads had no real-time priorities, so these figures promise nothing";
+        let what =
+            "best effort: threads had no real-time priorities, so these figures promise nothing";
         let _ = writeln!(out, "{}", paint(what, Tone::Doubtful, color));
     }
     if answer.interrupted {

@@ -25,9 +25,10 @@ struct Answer {
 
 pub(crate) fn run(options: &Options, args: &ExplainArgs) -> anyhow::Result<Exit> {
     let Wanted::Grant { task, kind } = args.task.wanted(Owner::Session) else {
-        return Err(
-            Misuse("an ordinary thread (-P o:…) needs no grant; there is nothing to explain".into()).into()
-        );
+        return Err(Misuse(
+            "an ordinary thread (-P o:…) needs no grant; there is nothing to explain".into(),
+        )
+        .into());
     };
     let mut link = Link::open(options)?;
     let task = link.choose(task, kind)?;

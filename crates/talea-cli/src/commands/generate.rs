@@ -1,7 +1,8 @@
 //! `talea generate`: random task sets as system files.
 //!
-//! Model: what is drawn is [`talea_sim::generate`]'s; here it becomes text. A file says in its first lines what it was
-//! drawn from, so that it can be drawn again. `talea sweep` draws with the same options ([`Draw`]).
+//! Model: what is drawn is [`talea_sim::generate`]'s; here it becomes text. A file says in its
+//! first lines what it was drawn from, so that it can be drawn again. `talea sweep` draws with the
+//! same options ([`Draw`]).
 
 #![allow(clippy::cast_precision_loss, reason = "shown")]
 
@@ -13,14 +14,16 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use talea_core::Span;
 use talea_sim::generate::dag::{Shape, longest_path};
-use talea_sim::generate::{self, Bounds, CPU, Deadlines, Graphs, Method, Periods, Spec, Task, decimal};
+use talea_sim::generate::{
+    self, Bounds, CPU, Deadlines, Graphs, Method, Periods, Spec, Task, decimal,
+};
 use talea_system::duration::parse_span;
 
 /// Write random task sets as system files.
 ///
-/// Utilisations of a given sum, periods and deadlines are drawn as the literature does; each algorithm is named with
-/// what it promises in the chapter on generated sets. The same options and seed give the same files, byte by byte. One
-/// set goes to standard output, several go to files.
+/// Utilisations of a given sum, periods and deadlines are drawn as the literature does; each
+/// algorithm is named with what it promises in the chapter on generated sets. The same options and
+/// seed give the same files, byte by byte. One set goes to standard output, several go to files.
 #[derive(ClapArgs, Debug)]
 #[command(
     after_help = "Example: talea generate --tasks 20 --utilization 1.5 --cpus 2 | talea simulate /dev/stdin"
@@ -38,7 +41,8 @@ pub(crate) struct Args {
     /// Who schedules them.
     #[arg(long, value_enum, default_value = "edf")]
     policy: Policy,
-    /// One scheduler for each CPU instead of one for all; tasks go, the largest first, where most is free (worst fit).
+    /// One scheduler for each CPU instead of one for all; tasks go, the largest first, where most
+    /// is free (worst fit).
     #[arg(long)]
     partitioned: bool,
     /// How long a run of the file is.
@@ -73,7 +77,8 @@ pub(crate) struct Draw {
     /// How utilisations are drawn: uunifast-discard, randfixedsum or drs.
     #[arg(long, value_name = "NAME", default_value = "randfixedsum", value_parser = method)]
     method: Method,
-    /// The least utilisation of a task; for drs and uunifast-discard also one for each, such as 0.1,0,0.2.
+    /// The least utilisation of a task; for drs and uunifast-discard also one for each, such as
+    /// 0.1,0,0.2.
     #[arg(long, value_name = "U", default_value = "0", value_delimiter = ',', value_parser = parts)]
     min_utilization: Vec<u64>,
     /// The largest, likewise. Above 1 for graphs only: a task runs on one CPU at a time.
@@ -85,8 +90,8 @@ pub(crate) struct Draw {
     /// What periods from a range are multiples of.
     #[arg(long, value_name = "DURATION", default_value = "1ms", value_parser = crate::args::task::duration)]
     granularity: Span,
-    /// Deadlines: implicit, or constrained: uniform from the cost to the period. With constrained:0.7 they begin at seven
-    /// tenths of the way from the cost to the period.
+    /// Deadlines: implicit, or constrained: uniform from the cost to the period. With
+    /// constrained:0.7 they begin at seven tenths of the way from the cost to the period.
     #[arg(long, value_name = "implicit|constrained[:FROM]", default_value = "implicit", value_parser = deadlines)]
     deadlines: Deadlines,
     /// Tasks are graphs: erdos-renyi, or layers:N.
@@ -132,7 +137,9 @@ impl Draw {
         let at = |list: &[u64], at: usize| if list.len() == 1 { list[0] } else { list[at] };
         let bounds = (0..count).map(|n| Bounds { min: at(least, n), max: at(most, n) }).collect();
         let periods = match &self.periods {
-            &Drawn::Range(min, max) => Periods::LogUniform { min, max, granularity: self.granularity },
+            &Drawn::Range(min, max) => {
+                Periods::LogUniform { min, max, granularity: self.granularity }
+            }
             Drawn::List(list) => Periods::List(list.clone()),
         };
         let probability = self.edges;
@@ -144,14 +151,23 @@ impl Draw {
                 Graph::Layers(layers) => Shape::Layered { layers, probability },
             },
         });
-        Ok(Spec { tasks, total, bounds, method: self.method, periods, deadlines: self.deadlines, graphs })
+        Ok(Spec {
+            tasks,
+            total,
+            bounds,
+            method: self.method,
+            periods,
+            deadlines: self.deadlines,
+            graphs,
+        })
     }
 }
 
 /// Parts of a [`CPU`] in a decimal number of CPUs.
 pub(crate) fn parts(text: &str) -> Result<u64, String> {
     let charge = talea_system::decimal::parse_charge(text).map_err(|error| error.to_string())?;
-    // A charge is rounded up, by less than a part: rounding down gives back what was written, to twelve decimals.
+    // A charge is rounded up, by less than a part: rounding down gives back what was written, to
+    // twelve decimals.
     let (whole, rest) = (charge.bits() >> 64, charge.bits() & u128::from(u64::MAX));
     Ok(whole as u64 * CPU + ((rest * u128::from(CPU)) >> 64) as u64)
 }
@@ -221,7 +237,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     }
     let digits = (args.sets - 1).to_string().len();
     for number in 0..args.sets {
-        // What can't be drawn can't be drawn for the first one either, but for vectors that are merely rare.
+        // What can't be drawn can't be drawn for the first one either, but for vectors that are
+        // merely rare.
         let tasks = match generate::generate(&spec, u64::from(args.seed), u64::from(number)) {
             Ok(tasks) => tasks,
             Err(why) => return refused(&why.to_string()),
@@ -239,12 +256,16 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
 }
 
 fn file(args: &Args, spec: &Spec, number: u32, tasks: &[Task]) -> String {
-    let mut out = format!("# Set {number} of seed {}, by `talea generate`: {}.\n", args.seed, words(spec));
-    let sum: f64 = tasks.iter().map(|task| task.cost.as_ns() as f64 / task.period.as_ns() as f64).sum();
+    let mut out =
+        format!("# Set {number} of seed {}, by `talea generate`: {}.\n", args.seed, words(spec));
+    let sum: f64 =
+        tasks.iter().map(|task| task.cost.as_ns() as f64 / task.period.as_ns() as f64).sum();
     let _ = writeln!(out, "# After rounding to nanoseconds the utilisation is {sum:.9}.");
     let _ = writeln!(out, "duration = \"{}\"\nseed = {}", args.duration, args.seed);
-    let policy =
-        args.policy.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
+    let policy = args
+        .policy
+        .to_possible_value()
+        .map_or_else(String::new, |value| value.get_name().to_owned());
     let roots = if args.partitioned { args.cpus } else { 1 };
     for root in 0..roots {
         let _ = writeln!(out, "\n[[scheduler]]\nname = \"cpu{root}\"\npolicy = \"{policy}\"");
@@ -285,7 +306,11 @@ fn words(spec: &Spec) -> String {
     let _ = match spec.deadlines {
         Deadlines::Implicit => write!(text, ", deadlines implicit"),
         Deadlines::Constrained { from } => {
-            write!(text, ", deadlines constrained from {}", decimal(u64::from(from) * (CPU / 1_000)))
+            write!(
+                text,
+                ", deadlines constrained from {}",
+                decimal(u64::from(from) * (CPU / 1_000))
+            )
         }
     };
     if let Some(graphs) = &spec.graphs {
@@ -303,10 +328,12 @@ fn words(spec: &Spec) -> String {
     text
 }
 
-/// For each task the CPU where most is free when it comes, the largest utilisation first; ties to the lower number.
+/// For each task the CPU where most is free when it comes, the largest utilisation first; ties to
+/// the lower number.
 fn worst_fit(tasks: &[Task], cpus: usize) -> Vec<usize> {
-    let parts =
-        |task: &Task| u128::from(task.cost.as_ns()) * u128::from(CPU) / u128::from(task.period.as_ns());
+    let parts = |task: &Task| {
+        u128::from(task.cost.as_ns()) * u128::from(CPU) / u128::from(task.period.as_ns())
+    };
     let mut order: Vec<usize> = (0..tasks.len()).collect();
     order.sort_by_key(|&at| (std::cmp::Reverse(parts(&tasks[at])), at));
     let mut full = vec![0; cpus];
@@ -351,10 +378,15 @@ pub(crate) fn text(number: usize, task: &Task, home: Option<&str>) -> String {
         .flat_map(|(to, node)| node.after.iter().map(move |&from| (from, to)))
         .collect();
     for &(from, to) in &edges {
-        let _ = writeln!(out, "\n[[channel]]\nfrom = \"g{number}n{from}\"\nto = \"g{number}n{to}\"");
+        let _ =
+            writeln!(out, "\n[[channel]]\nfrom = \"g{number}n{from}\"\nto = \"g{number}n{to}\"");
     }
     let longest = Span::from_ns(longest_path(&costs, &edges));
-    format!("\n# Graph {number}: {} of work, {longest} on its longest path.\n{}", span(task.cost), &out[1..])
+    format!(
+        "\n# Graph {number}: {} of work, {longest} on its longest path.\n{}",
+        span(task.cost),
+        &out[1..]
+    )
 }
 
 #[cfg(test)]

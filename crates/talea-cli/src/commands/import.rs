@@ -11,8 +11,8 @@ use talea_system::import::{self, File};
 
 /// Turn a simulation of SF3P (RSP 2014), in its XML, into a system file on standard output.
 ///
-/// What a system file can't hold is refused with its place and a reason; what it holds differently is said in notes at
-/// the top.
+/// What a system file can't hold is refused with its place and a reason; what it holds differently
+/// is said in notes at the top.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example: talea import-sf3p edf.xml > edf.toml && talea simulate edf.toml")]
 pub(crate) struct Sf3pArgs {
@@ -23,9 +23,10 @@ pub(crate) struct Sf3pArgs {
 
 /// Turn a workload of rt-app, in its JSON, into a system file on standard output.
 ///
-/// Keys may repeat, and the relaxed grammar of workgen is read as well. What lies between two timers becomes a job, a
-/// thread without timers one job that suspends itself. What a task can't hold is refused with its place and a reason; what
-/// it holds differently is said in notes at the top.
+/// Keys may repeat, and the relaxed grammar of workgen is read as well. What lies between two
+/// timers becomes a job, a thread without timers one job that suspends itself. What a task can't
+/// hold is refused with its place and a reason; what it holds differently is said in notes at the
+/// top.
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Example: talea import-rt-app --cpus 2 load.json > load.toml && talea simulate load.toml"
@@ -40,7 +41,8 @@ pub(crate) struct RtAppArgs {
 }
 
 fn read(path: &Path) -> anyhow::Result<(String, String)> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let text =
+        std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     Ok((path.display().to_string(), text))
 }
 
@@ -51,7 +53,8 @@ fn finish(result: Result<String, Vec<Diagnostic>>) -> anyhow::Result<Exit> {
             Ok(Exit::Ok)
         }
         Err(diagnostics) => {
-            // The result goes to standard output, usually into a file; complaints must not end up in it.
+            // The result goes to standard output, usually into a file; complaints must not end up
+            // in it.
             let color = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
             let text = talea_system::diagnostic::render(&diagnostics, color);
             let _ = std::io::stderr().lock().write_all(text.as_bytes());

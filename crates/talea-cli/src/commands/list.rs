@@ -68,7 +68,8 @@ fn held(spec: &SpecInfo) -> String {
     }
 }
 
-/// The policy that the spec's thread has now; `None` without a thread, or where it can't be seen from here.
+/// The policy that the spec's thread has now; `None` without a thread, or where it can't be seen
+/// from here.
 pub(super) fn kernel(spec: &SpecInfo) -> Option<Policy> {
     crate::kernel::policy_of(spec.tid?)
 }

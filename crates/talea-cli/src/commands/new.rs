@@ -1,7 +1,8 @@
 //! `talea new`: a project that begins with something that works.
 //!
-//! A policy of one's own begins as `examples/policy-llf` under another name: the example is built and tested with
-//! everything else, so what is written here compiles. Talea is taken from its source tree, by path.
+//! A policy of one's own begins as `examples/policy-llf` under another name: the example is built
+//! and tested with everything else, so what is written here compiles. Talea is taken from its
+//! source tree, by path.
 
 use crate::args::{NewArgs, NewKind};
 use crate::exit::Exit;
@@ -37,10 +38,14 @@ fn policy(args: &NewArgs) -> anyhow::Result<Exit> {
     let folder = args.dir.clone().unwrap_or_else(|| PathBuf::from(&package));
     let source = match &args.source {
         Some(source) if is_source(source) => source.clone(),
-        Some(source) => bail!("{} is not Talea's source tree: it has no crates/talea-core", source.display()),
-        None => found().context("Talea's source tree is not above this folder; name it with --source DIR")?,
+        Some(source) => {
+            bail!("{} is not Talea's source tree: it has no crates/talea-core", source.display())
+        }
+        None => found()
+            .context("Talea's source tree is not above this folder; name it with --source DIR")?,
     };
-    let source = source.canonicalize().with_context(|| format!("cannot look at {}", source.display()))?;
+    let source =
+        source.canonicalize().with_context(|| format!("cannot look at {}", source.display()))?;
     match std::fs::read_dir(&folder) {
         Ok(entries) => {
             if entries.count() > 0 {
@@ -48,13 +53,16 @@ fn policy(args: &NewArgs) -> anyhow::Result<Exit> {
             }
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-        Err(error) => return Err(error).with_context(|| format!("cannot look into {}", folder.display())),
+        Err(error) => {
+            return Err(error).with_context(|| format!("cannot look into {}", folder.display()));
+        }
     }
     let mut written = String::new();
     let mut write = |name: &str, text: &str| {
         let path = folder.join(name);
         let above = path.parent().unwrap_or(&folder);
-        std::fs::create_dir_all(above).with_context(|| format!("cannot make {}", above.display()))?;
+        std::fs::create_dir_all(above)
+            .with_context(|| format!("cannot make {}", above.display()))?;
         std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
         let _ = writeln!(written, "  {}", path.display());
         anyhow::Ok(())
@@ -98,7 +106,8 @@ fn is_source(folder: &Path) -> bool {
 fn found() -> Option<PathBuf> {
     let here = std::env::current_dir().ok();
     let program = std::env::current_exe().ok();
-    let around = |path: &PathBuf| path.ancestors().find(|folder| is_source(folder)).map(Path::to_path_buf);
+    let around =
+        |path: &PathBuf| path.ancestors().find(|folder| is_source(folder)).map(Path::to_path_buf);
     here.iter().chain(program.iter()).find_map(around)
 }
 
@@ -138,8 +147,8 @@ fn renamed(file: &str, text: &str, name: &str) -> String {
     out
 }
 
-/// `text` with other words, where two begin the first of them. What has been put in is not looked at again: a new name may
-/// hold the old one.
+/// `text` with other words, where two begin the first of them. What has been put in is not looked
+/// at again: a new name may hold the old one.
 fn in_one_pass(text: &str, words: &[(&str, String)]) -> String {
     let mut out = String::new();
     let mut rest = text;
@@ -200,7 +209,9 @@ mod tests {
     #[test]
     fn a_new_name_that_holds_the_old_one_is_put_in_once() {
         let text = "use policy_llf::make;\nstruct Llf;\nfn l8_it_is_llf() {}\n";
-        let is = |name: &str, expected: &str| assert_eq!(renamed("tests/policy.rs", text, name), expected);
+        let is = |name: &str, expected: &str| {
+            assert_eq!(renamed("tests/policy.rs", text, name), expected)
+        };
         is("my-llf", "use policy_my_llf::make;\nstruct MyLlfPolicy;\nfn it_is_my-llf() {}\n");
         is("llf2", "use policy_llf2::make;\nstruct Llf2Policy;\nfn it_is_llf2() {}\n");
     }

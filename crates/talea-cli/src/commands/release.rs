@@ -13,8 +13,12 @@ pub(crate) fn run(options: &Options, args: &ReleaseArgs) -> anyhow::Result<Exit>
         None => args.specs.iter().map(|&spec| SpecId(spec)).collect(),
         Some(pid) => {
             let of = |info: &SpecInfo| belongs(info, pid);
-            let specs: Vec<SpecId> =
-                link.specs()?.iter().filter(|info| of(info)).map(|info| info.granted.spec).collect();
+            let specs: Vec<SpecId> = link
+                .specs()?
+                .iter()
+                .filter(|info| of(info))
+                .map(|info| info.granted.spec)
+                .collect();
             if specs.is_empty() {
                 anyhow::bail!("no thread of {pid} is under a grant; talea list shows what is");
             }
@@ -38,6 +42,8 @@ pub(crate) fn run(options: &Options, args: &ReleaseArgs) -> anyhow::Result<Exit>
 
 /// Whether the spec's thread is this thread, or belongs to this process.
 fn belongs(info: &SpecInfo, pid: i32) -> bool {
-    let Some(tid) = info.tid.and_then(|tid| Tid::new(i32::try_from(tid).ok()?)) else { return false };
+    let Some(tid) = info.tid.and_then(|tid| Tid::new(i32::try_from(tid).ok()?)) else {
+        return false;
+    };
     tid.as_raw() == pid || proc::status(tid).is_ok_and(|status| status.tgid.as_raw() == pid)
 }

@@ -16,11 +16,14 @@ use talea_system::system::Root;
 
 /// Feed a recorded run to a fresh scheduler machine and compare its orders.
 ///
-/// FILE is what talea execute --record has written; the description of the system is in it. The machine depends on nothing but
-/// what it is told, so what real threads did once can be looked at again anywhere, as often as you like. SF3P's four invariants are
-/// checked after each step. Ends with 1 at the first order that is another one, and if an invariant does not hold.
+/// FILE is what talea execute --record has written; the description of the system is in it. The
+/// machine depends on nothing but what it is told, so what real threads did once can be looked at
+/// again anywhere, as often as you like. SF3P's four invariants are checked after each step. Ends
+/// with 1 at the first order that is another one, and if an invariant does not hold.
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Example: talea execute system.toml --record run.txt && talea replay run.txt")]
+#[command(
+    after_help = "Example: talea execute system.toml --record run.txt && talea replay run.txt"
+)]
 pub(crate) struct ReplayArgs {
     /// The recording.
     #[arg(value_name = "FILE")]
@@ -84,7 +87,8 @@ struct DifferenceAnswer {
 pub(crate) fn run(args: &ReplayArgs) -> anyhow::Result<Exit> {
     use anyhow::Context;
     let path = args.file.display();
-    let content = std::fs::read_to_string(&args.file).with_context(|| format!("cannot read {path}"))?;
+    let content =
+        std::fs::read_to_string(&args.file).with_context(|| format!("cannot read {path}"))?;
     let recording = match Recording::read(&content) {
         Ok(recording) => recording,
         Err(why) => {
@@ -151,7 +155,9 @@ fn differs(root: &Root, difference: &Difference) -> DifferenceAnswer {
         entry: difference.at,
         at_ns: difference.recorded.map_or(0, |entry| entry.now.as_ns()),
         recorded,
-        replayed: difference.replayed.map_or_else(|| "no more orders".to_owned(), |order| words(root, order)),
+        replayed: difference
+            .replayed
+            .map_or_else(|| "no more orders".to_owned(), |order| words(root, order)),
     }
 }
 
@@ -159,7 +165,8 @@ fn words(root: &Root, order: Order) -> String {
     match order {
         Order::Run { cpu, task, job, version } => {
             let name = root.tasks.get(task.0 as usize).map_or("?", String::as_str);
-            let version = if version == 0 { String::new() } else { format!(" in version {version}") };
+            let version =
+                if version == 0 { String::new() } else { format!(" in version {version}") };
             format!("CPU {} runs job {job} of {name}{version}", cpu.0)
         }
         Order::Idle { cpu } => format!("CPU {} runs nothing", cpu.0),
@@ -193,7 +200,12 @@ fn text(answer: &Answer, color: bool) -> String {
             ),
         };
         if let Some(violation) = &root.violation {
-            let _ = writeln!(out, "{}: {}: {violation}", paint("invariant", Tone::Bad, color), root.name);
+            let _ = writeln!(
+                out,
+                "{}: {}: {violation}",
+                paint("invariant", Tone::Bad, color),
+                root.name
+            );
         }
     }
     out

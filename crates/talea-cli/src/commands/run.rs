@@ -1,12 +1,13 @@
 //! `talea run`: a program whose main thread is real-time from its first instruction.
 //!
-//! Model: the program waits at the [`gate`] while the request is decided and its main thread is attached; only then
-//! it starts, so that a refusal starts nothing. This process stays as its parent: it passes signals
-//! on, watches threads where asked, and ends as the program ended. The grant is owned by the thread: killing talea
-//! takes nothing from the program.
+//! Model: the program waits at the [`gate`] while the request is decided and its main thread is
+//! attached; only then it starts, so that a refusal starts nothing. This process stays as its
+//! parent: it passes signals on, watches threads where asked, and ends as the program ended. The
+//! grant is owned by the thread: killing talea takes nothing from the program.
 //!
-//! Absent on purpose: a fall-back to an ordinary start when the request is refused. Who wants it writes
-//! `talea run … || prog`; only `TALEA_DISABLE` does it, for whoever must switch Talea off from outside.
+//! Absent on purpose: a fall-back to an ordinary start when the request is refused. Who wants it
+//! writes `talea run … || prog`; only `TALEA_DISABLE` does it, for whoever must switch Talea off
+//! from outside.
 
 pub(crate) mod gate;
 mod report;
@@ -70,11 +71,12 @@ fn cannot_start(args: &RunArgs, error: &std::io::Error) {
 }
 
 fn held(options: &Options, args: &RunArgs, task: Task, kind: Option<&str>) -> anyhow::Result<Exit> {
-    // First the child, then the signals, then everything else: the child must not inherit blocked signals, and every
-    // later thread of this process must.
+    // First the child, then the signals, then everything else: the child must not inherit blocked
+    // signals, and every later thread of this process must.
     let waiting = gate::start(&args.command)?;
     let signals = signals::collect()?;
-    let Held { mut link, task, granted, plugin, thread } = match hold(options, &waiting, task, kind) {
+    let Held { mut link, task, granted, plugin, thread } = match hold(options, &waiting, task, kind)
+    {
         Ok(held) => held,
         Err(error) => {
             waiting.abandon();
@@ -96,12 +98,14 @@ fn held(options: &Options, args: &RunArgs, task: Task, kind: Option<&str>) -> an
     }
     let mut threads = Threads::new(thread, args.all_threads);
     let look = args.all_threads || options.verbose || args.report.is_some();
-    let status = accompany(&mut link, &mut child, &pidfd, &signals, look.then_some((&mut threads, &task)))?;
+    let status =
+        accompany(&mut link, &mut child, &pidfd, &signals, look.then_some((&mut threads, &task)))?;
     if options.verbose {
         threads.say_not_held();
     }
     if let Some(path) = &args.report {
-        let report = Report::new(args, &task, &granted, &plugin, main, &threads, status, started.elapsed());
+        let report =
+            Report::new(args, &task, &granted, &plugin, main, &threads, status, started.elapsed());
         std::fs::write(path, crate::output::to_json(&report)?)
             .with_context(|| format!("cannot write the report to {}", path.display()))?;
     }
@@ -118,12 +122,19 @@ struct Held {
 }
 
 /// Gets a grant and attaches the main thread of the waiting child.
-fn hold(options: &Options, waiting: &gate::Waiting, task: Task, kind: Option<&str>) -> anyhow::Result<Held> {
+fn hold(
+    options: &Options,
+    waiting: &gate::Waiting,
+    task: Task,
+    kind: Option<&str>,
+) -> anyhow::Result<Held> {
     let mut link = Link::open(options)?;
     let task = link.choose(task, kind)?;
     let granted = link.create(&task)?;
-    let main =
-        i32::try_from(waiting.child.id()).ok().and_then(Tid::new).context("the child has no number")?;
+    let main = i32::try_from(waiting.child.id())
+        .ok()
+        .and_then(Tid::new)
+        .context("the child has no number")?;
     let mut attach = || -> anyhow::Result<(String, Thread)> {
         let plugin = link.plugin_name(granted.plugin)?;
         let thread = Thread::open(main)?;
@@ -142,8 +153,9 @@ fn hold(options: &Options, waiting: &gate::Waiting, task: Task, kind: Option<&st
     }
 }
 
-/// The gate slept in another root domain and has been woken: the broker looks again within milliseconds. Should it be
-/// late, the program starts as it is, and gets its deadline while it runs.
+/// The gate slept in another root domain and has been woken: the broker looks again within
+/// milliseconds. Should it be late, the program starts as it is, and gets its deadline while it
+/// runs.
 fn await_real_time(main: Tid) {
     const PATIENCE: Duration = Duration::from_millis(500);
     let end = Instant::now() + PATIENCE;

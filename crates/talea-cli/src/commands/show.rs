@@ -34,8 +34,9 @@ fn text(spec: &SpecInfo) -> String {
         line("budget grain", grain.to_string());
     }
     let mut asked = Vec::new();
-    let mut ask =
-        |name: &str, value: Option<String>| asked.extend(value.map(|value| format!("{name} {value}")));
+    let mut ask = |name: &str, value: Option<String>| {
+        asked.extend(value.map(|value| format!("{name} {value}")))
+    };
     ask("period", params.period.map(|v| v.to_string()));
     ask("runtime", params.runtime.map(|v| v.to_string()));
     ask("desired", params.desired.map(|v| v.to_string()));
@@ -44,7 +45,10 @@ fn text(spec: &SpecInfo) -> String {
     ask("plugin", spec.task.plugin.map(|v| v.as_str().to_owned()));
     let cpus = (!spec.task.cpus.is_empty()).then(|| spec.task.cpus.to_string());
     ask(if spec.task.cpus_mandatory { "cpus" } else { "preferred cpus" }, cpus);
-    line("asked", if asked.is_empty() { "nothing in particular".to_owned() } else { asked.join(", ") });
+    line(
+        "asked",
+        if asked.is_empty() { "nothing in particular".to_owned() } else { asked.join(", ") },
+    );
     let owner = match spec.task.owner {
         Owner::Session => "the connection that asked",
         Owner::Process => "the process that asked",
@@ -56,16 +60,18 @@ fn text(spec: &SpecInfo) -> String {
     match spec.tid {
         None => line("thread", "none".to_owned()),
         Some(tid) => {
-            let name = crate::kernel::name_of(tid).map(|name| format!(" ({name})")).unwrap_or_default();
+            let name =
+                crate::kernel::name_of(tid).map(|name| format!(" ({name})")).unwrap_or_default();
             line("thread", format!("{tid}{name}"));
             line(
                 "given",
-                spec.attr
-                    .as_ref()
-                    .map_or_else(|| "nothing yet: it sleeps in another root domain".to_owned(), words::attr),
+                spec.attr.as_ref().map_or_else(
+                    || "nothing yet: it sleeps in another root domain".to_owned(),
+                    words::attr,
+                ),
             );
-            let now =
-                kernel(spec).map_or_else(|| "cannot be seen from here".to_owned(), |now| words::policy(&now));
+            let now = kernel(spec)
+                .map_or_else(|| "cannot be seen from here".to_owned(), |now| words::policy(&now));
             line("kernel says", now);
         }
     }

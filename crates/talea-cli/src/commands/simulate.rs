@@ -47,12 +47,19 @@ pub(crate) fn beside() -> impl Include {
     Beside(included)
 }
 
-/// The text of a part. Who runs a file may hand it over through a pipe; what it names must be there as it is: a pipe or a
-/// terminal would be waited for, and a description that can't be read again is none.
+/// The text of a part. Who runs a file may hand it over through a pipe; what it names must be there
+/// as it is: a pipe or a terminal would be waited for, and a description that can't be read again
+/// is none.
 pub(crate) fn included(path: &Path) -> Result<String, String> {
     // Followed, as it is opened. Whoever swaps it in between waits for himself.
     match std::fs::metadata(path) {
-        Ok(found) if mutate!("cli-include-pipe", !found.is_file(), found.is_dir() && !found.is_file()) => {
+        Ok(found)
+            if mutate!(
+                "cli-include-pipe",
+                !found.is_file(),
+                found.is_dir() && !found.is_file()
+            ) =>
+        {
             Err(format!("{} is no regular file", path.display()))
         }
         _ => text(path).map_err(|error| format!("{error:#}")),
@@ -91,7 +98,8 @@ pub(crate) fn run(args: &SimulateArgs) -> anyhow::Result<Exit> {
     let Some(mut system) = load_or_say(&args.file)? else { return Ok(Exit::Usage) };
     let witness = match args.witness.as_deref().map(Witness::read).transpose()? {
         None => None,
-        Some(read) => match read.and_then(|witness| witness.arrange(&mut system).map(|()| witness)) {
+        Some(read) => match read.and_then(|witness| witness.arrange(&mut system).map(|()| witness))
+        {
             Ok(witness) => Some(witness),
             Err(why) => {
                 note(&why);
@@ -112,7 +120,8 @@ pub(crate) fn run(args: &SimulateArgs) -> anyhow::Result<Exit> {
         roots.push(answer);
         drawn.extend(picture);
     }
-    let title = format!("{}, simulated", args.file.file_name().unwrap_or_default().to_string_lossy());
+    let title =
+        format!("{}, simulated", args.file.file_name().unwrap_or_default().to_string_lossy());
     files.finish(title, seed, duration, drawn)?;
     let expectations = outcome::judge(&system.expectations, &roots);
     let witness = witness.map(|witness| {
@@ -123,7 +132,8 @@ pub(crate) fn run(args: &SimulateArgs) -> anyhow::Result<Exit> {
     let recurs = witness.as_ref().is_none_or(|witness| witness.recurs);
     let ok = recurs && expectations.iter().all(|expectation| expectation.holds);
     let file = args.file.display().to_string();
-    let answer = Answer { file, duration_ns: duration.as_ns(), seed, roots, expectations, witness, ok };
+    let answer =
+        Answer { file, duration_ns: duration.as_ns(), seed, roots, expectations, witness, ok };
     if args.output.json {
         print_json(&answer)?;
     } else {
@@ -155,13 +165,20 @@ fn report(answer: &Answer, duration: Span, color: bool) -> String {
     let mut out = String::new();
     for root in &answer.roots {
         let cpus = count(root.cpus as usize, "CPU");
-        let _ = writeln!(out, "{} on {cpus}, {duration} simulated with seed {}", root.name, answer.seed);
+        let _ = writeln!(
+            out,
+            "{} on {cpus}, {duration} simulated with seed {}",
+            root.name, answer.seed
+        );
         out.push_str(&outcome::table(root));
     }
     out.push_str(&outcome::verdicts(&answer.expectations, color));
     if let Some(witness) = &answer.witness {
-        let (word, tone) =
-            if witness.recurs { ("as the witness says", Tone::Good) } else { ("not again", Tone::Bad) };
+        let (word, tone) = if witness.recurs {
+            ("as the witness says", Tone::Good)
+        } else {
+            ("not again", Tone::Bad)
+        };
         let _ = writeln!(out, "{}: {}", paint(word, tone, color), witness.late);
     }
     out

@@ -24,10 +24,11 @@ const RUNS_MAX: u64 = 10_000_000;
 
 /// Simulate a system over a grid of values.
 ///
-/// Every axis is a list of values, and every combination of them is a point of the grid: --set for any key of the file,
-/// --policy for that of its roots, --tasks and --utilization for tasks that are drawn and added to it. Each point is run
-/// with every seed and every drawn set, the same ones at every point. Values are lists such as 1ms,2ms or ranges such as
-/// 0.1..1/0.1. The same grid gives the same bytes, however many threads work on it.
+/// Every axis is a list of values, and every combination of them is a point of the grid: --set for
+/// any key of the file, --policy for that of its roots, --tasks and --utilization for tasks that
+/// are drawn and added to it. Each point is run with every seed and every drawn set, the same ones
+/// at every point. Values are lists such as 1ms,2ms or ranges such as 0.1..1/0.1. The same grid
+/// gives the same bytes, however many threads work on it.
 #[derive(ClapArgs, Debug)]
 #[command(
     after_help = "Example: talea sweep cpu.toml --policy edf,rm --utilization 0.5..1/0.05 --sets 100 --svg u.svg"
@@ -38,8 +39,9 @@ pub(crate) struct Args {
     file: PathBuf,
     /// An axis: the path of a key, and its values, such as task.video.cost=1ms,2ms.
     ///
-    /// One of several tables is chosen by its name (a slot by its owner), by the beginning of several names with *, or by
-    /// its number from 0. A value is read as TOML, or else as text: scheduler.net.budget=1ms..5ms/1ms.
+    /// One of several tables is chosen by its name (a slot by its owner), by the beginning of
+    /// several names with *, or by its number from 0. A value is read as TOML, or else as text:
+    /// scheduler.net.budget=1ms..5ms/1ms.
     #[arg(long = "set", value_name = "KEY=VALUES", value_parser = Axis::key)]
     set: Vec<Axis>,
     /// An axis: the policy of all roots.
@@ -69,7 +71,8 @@ pub(crate) struct Args {
     /// Write every run to FILE.
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
-    /// Write a picture to FILE: an axis of numbers to the right, a line for each combination of the others.
+    /// Write a picture to FILE: an axis of numbers to the right, a line for each combination of the
+    /// others.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
     /// What the picture shows.
@@ -135,7 +138,8 @@ impl Changed<'_> {
 impl Include for Changed<'_> {
     fn text(&self, from: &str, path: &str) -> Result<(String, String), String> {
         let changed = |path: &Path| self.changed(&path.display().to_string());
-        Beside(|path: &Path| changed(path).ok_or_else(|| "it was not there before".into())).text(from, path)
+        Beside(|path: &Path| changed(path).ok_or_else(|| "it was not there before".into()))
+            .text(from, path)
     }
 }
 
@@ -167,7 +171,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     let text = super::simulate::text(&args.file)?;
     // As an include of it would be called: its text is there once.
     let origin = folded(&args.file).display().to_string();
-    // Complaints about the file itself come before those about the grid; without drawn tasks it may have none.
+    // Complaints about the file itself come before those about the grid; without drawn tasks it may
+    // have none.
     let read = system::read(&text, &origin, &reader);
     let mut texts = reader.0.into_inner();
     texts.insert(origin.clone(), text);
@@ -189,11 +194,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
 
 fn grid(args: &Args, texts: Texts) -> Result<Grid<'_>, String> {
     let mut axes = args.set.clone();
-    for (what, list) in
-        [(What::Policy, &args.policy), (What::Tasks, &args.tasks), (What::Utilization, &args.utilization)]
-    {
+    for (what, list) in [
+        (What::Policy, &args.policy),
+        (What::Tasks, &args.tasks),
+        (What::Utilization, &args.utilization),
+    ] {
         if let Some(list) = list {
-            let axis = Axis::of(what.clone(), list).map_err(|why| format!("--{}: {why}", what.word()))?;
+            let axis =
+                Axis::of(what.clone(), list).map_err(|why| format!("--{}: {why}", what.word()))?;
             axes.push(axis);
         }
     }
@@ -203,8 +211,11 @@ fn grid(args: &Args, texts: Texts) -> Result<Grid<'_>, String> {
             return Err(format!("{} is an axis twice", axis.name()));
         }
         let own = spots_of(&axis.what, &texts)?;
-        let is_own = |old: &&Spot| own.iter().any(|new| new.origin == old.origin && new.place.is(&old.place));
-        let shared = axes.iter().zip(&spots).find_map(|(axis, old)| Some((axis, old.iter().find(is_own)?)));
+        let is_own = |old: &&Spot| {
+            own.iter().any(|new| new.origin == old.origin && new.place.is(&old.place))
+        };
+        let shared =
+            axes.iter().zip(&spots).find_map(|(axis, old)| Some((axis, old.iter().find(is_own)?)));
         if let Some((other, spot)) = shared {
             return Err(format!(
                 "{} and {} are axes of the same place in {}; leave one of them out",
@@ -336,7 +347,10 @@ fn sweep(grid: &Grid<'_>) -> anyhow::Result<Exit> {
     let per_point = seeds.len() as u64 * u64::from(args.sets);
     let runs = grid.points().saturating_mul(per_point);
     if runs > RUNS_MAX {
-        note(&format!("{} points of {per_point} runs each are more than {RUNS_MAX} runs", grid.points()));
+        note(&format!(
+            "{} points of {per_point} runs each are more than {RUNS_MAX} runs",
+            grid.points()
+        ));
         return Ok(Exit::Usage);
     }
     if args.svg.is_some() && show::right(&grid.axes).is_none() {
@@ -344,8 +358,8 @@ fn sweep(grid: &Grid<'_>) -> anyhow::Result<Exit> {
         return Ok(Exit::Usage);
     }
     let points = grid.points() as usize;
-    // Every value once, beside the first ones of the others, before anything runs; what only some combinations can't have is
-    // found on the way.
+    // Every value once, beside the first ones of the others, before anything runs; what only some
+    // combinations can't have is found on the way.
     let mut probes = vec![vec![0; grid.axes.len()]];
     for (at, axis) in grid.axes.iter().enumerate() {
         for value in 1..axis.values.len() {
@@ -364,7 +378,8 @@ fn sweep(grid: &Grid<'_>) -> anyhow::Result<Exit> {
     let threads = args.threads.map_or_else(batch::threads, std::num::NonZero::get);
     let one = |number: usize| -> Result<(u64, u32, Seen), String> {
         let (point, run) = (number as u64 / per_point, number as u64 % per_point);
-        let (seed, set) = (seeds[(run / u64::from(args.sets)) as usize], (run % u64::from(args.sets)) as u32);
+        let (seed, set) =
+            (seeds[(run / u64::from(args.sets)) as usize], (run % u64::from(args.sets)) as u32);
         let values = grid.values(point as usize);
         let some: Vec<Option<usize>> = values.iter().copied().map(Some).collect();
         let system = grid
@@ -401,8 +416,10 @@ fn sweep(grid: &Grid<'_>) -> anyhow::Result<Exit> {
         write(path, show::csv(&grid.axes, &points))?;
     }
     if let Some(path) = &args.svg {
-        let title = format!("{}, simulated", args.file.file_name().unwrap_or_default().to_string_lossy());
-        let svg = show::svg(&grid.axes, &points, args.show, &title).context("an axis of numbers")?;
+        let title =
+            format!("{}, simulated", args.file.file_name().unwrap_or_default().to_string_lossy());
+        let svg =
+            show::svg(&grid.axes, &points, args.show, &title).context("an axis of numbers")?;
         write(path, svg)?;
     }
     if args.output.json {

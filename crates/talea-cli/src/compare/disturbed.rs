@@ -1,9 +1,11 @@
 //! Which jobs a hole has touched.
 //!
-//! While a CPU stands still jobs pile up, and what comes after the hole waits for them: everything of its root is disturbed from the
-//! hole until nothing is left to do, and until each server has had a new period. A hole is seen by a thread that was late, so
-//! it may have begun up to a distance of looks earlier. What is taken in slices that no such thread sees is missed by the clocks of
-//! the workers, exactly. Losses that were no longer than the tolerance even so, together up to then, are what that is for.
+//! While a CPU stands still jobs pile up, and what comes after the hole waits for them: everything
+//! of its root is disturbed from the hole until nothing is left to do, and until each server has
+//! had a new period. A hole is seen by a thread that was late, so it may have begun up to a
+//! distance of looks earlier. What is taken in slices that no such thread sees is missed by the
+//! clocks of the workers, exactly. Losses that were no longer than the tolerance even so, together
+//! up to then, are what that is for.
 
 use super::Tolerance;
 use super::lives::{Life, Lives};
@@ -19,7 +21,8 @@ use talea_exec::{Hole, Stretch};
 pub(crate) struct Disturbed {
     /// Nothing.
     badly: Vec<(Time, Time)>,
-    /// Losses within the tolerance: but what a job nearly missed by that it may have missed, and then it is late by far more.
+    /// Losses within the tolerance: but what a job nearly missed by that it may have missed, and
+    /// then it is late by far more.
     slightly: Vec<(Time, Time)>,
 }
 
@@ -43,18 +46,16 @@ impl Loss {
         let explained = holes.iter().filter(|hole| hole.from <= to && from <= hole.to);
         let explained: u64 = explained.map(|hole| hole.most.as_ns()).sum();
         let most = Span::from_ns(by.as_ns().saturating_sub(explained));
-        // Of what was done, as bounds reckon: of two stretches that were let pass no more may be lost than a bound has.
+        // Of what was done, as bounds reckon: of two stretches that were let pass no more may be
+        // lost than a bound has.
         let done = to.since(from).checked_sub(by).unwrap_or(Span::ZERO);
         let ordinary = mutate!(
             "compare-stretch-length",
             MOST_ORDER + Span::from_ns(done.as_ns() / 1_000 * MOST_LONGER),
             MOST_ORDER + MOST_ORDER + Span::from_ns(done.as_ns() / 1_000 * MOST_LONGER)
         );
-        mutate!("cli-compare-slices", most > ordinary, most > ordinary && most < ordinary).then_some(Loss {
-            from,
-            to,
-            most,
-        })
+        mutate!("cli-compare-slices", most > ordinary, most > ordinary && most < ordinary)
+            .then_some(Loss { from, to, most })
     }
 }
 
@@ -143,14 +144,21 @@ mod tests {
         let lives = Lives { clear: vec![at(8), at(30), at(60)], ..Lives::default() };
         let hole = |cpu| Hole { cpu, from: at(10), to: at(12) };
         let tolerance = Tolerance { least: Span::from_ns(2_999_999), share: 0 };
-        let of = |cpu, lives: &Lives| Disturbed::of(&tree, &[cpu], (&[hole(3)], &[]), lives, tolerance);
+        let of =
+            |cpu, lives: &Lives| Disturbed::of(&tree, &[cpu], (&[hole(3)], &[]), lives, tolerance);
         let disturbed = of(3, &lives);
-        let life = |from, to| Life { release: Some(at(from)), end: Some(at(to)), ..Life::default() };
+        let life =
+            |from, to| Life { release: Some(at(from)), end: Some(at(to)), ..Life::default() };
         // The hole is seen a millisecond late.
-        for (from, to, is) in [(0, 8, false), (0, 9, true), (11, 20, true), (29, 40, true), (31, 40, false)] {
+        for (from, to, is) in
+            [(0, 8, false), (0, 9, true), (11, 20, true), (29, 40, true), (31, 40, false)]
+        {
             assert_eq!(disturbed.touches(&life(from, to)), is, "{from} to {to}");
         }
-        assert!(disturbed.touches(&Life { release: Some(at(5)), ..Life::default() }), "it never ended");
+        assert!(
+            disturbed.touches(&Life { release: Some(at(5)), ..Life::default() }),
+            "it never ended"
+        );
         assert!(!of(2, &lives).touches(&life(11, 12)), "another CPU's");
         let wide = Tolerance { least: Span::from_ns(3_000_000), share: 0 };
         let calm = Disturbed::of(&tree, &[3], (&[hole(3)], &[]), &lives, wide);
@@ -168,13 +176,15 @@ mod tests {
         let lives = Lives { clear: vec![at(8), at(30)], ..Lives::default() };
         let tolerance = Tolerance { least: Span::from_ns(2_000_000), share: 0 };
         let life = Life { release: Some(at(11)), end: Some(at(12)), ..Life::default() };
-        let lost = |us: u64| Stretch { cpu: 1, from: at(10), to: at(20), by: Span::from_ns(us * 1_000) };
+        let lost =
+            |us: u64| Stretch { cpu: 1, from: at(10), to: at(20), by: Span::from_ns(us * 1_000) };
         let of = |holes: &[Hole], us: &[u64]| {
             let stretches: Vec<Stretch> = us.iter().map(|&us| lost(us)).collect();
             let disturbed = Disturbed::of(&tree, &[3, 5], (holes, &stretches), &lives, tolerance);
             (disturbed.touches(&life), disturbed.brushes(&life))
         };
-        // Simulations within reason have so much for each order, and for nine and a half milliseconds of work.
+        // Simulations within reason have so much for each order, and for nine and a half
+        // milliseconds of work.
         assert_eq!(of(&[], &[441, 441, 441]), (false, false));
         assert_eq!(of(&[], &[442]), (false, true));
         assert_eq!(of(&[], &[2_000]), (false, true));
@@ -200,11 +210,13 @@ mod tests {
             cost = "9ms"
         "#;
         let system = talea_system::system::read(text, "the test's own", &()).expect("a sound file");
-        let bound = super::super::model::bounds(&system.roots[0])[0].within_reason.expect("a bound");
+        let bound =
+            super::super::model::bounds(&system.roots[0])[0].within_reason.expect("a bound");
         // Half of its work in each.
         let lets_pass = |lost: u64| {
             let to = Time::from_ns(14_500_000 + lost);
-            Loss::of_stretch(&Stretch { cpu: 0, from: at(10), to, by: Span::from_ns(lost) }, &[]).is_none()
+            Loss::of_stretch(&Stretch { cpu: 0, from: at(10), to, by: Span::from_ns(lost) }, &[])
+                .is_none()
         };
         let most = (bound.as_ns() - 9_000_000) / 2;
         assert!(lets_pass(most) && !lets_pass(most + 1), "{most} of {bound:?}");

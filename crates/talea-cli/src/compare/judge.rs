@@ -16,7 +16,8 @@ pub(crate) struct Findings {
     pub(crate) jobs: u64,
     /// And those that a hole has touched.
     pub(crate) excluded: u64,
-    /// Those that holes within the tolerance have brushed: held against bounds, not against orders and ends.
+    /// Those that holes within the tolerance have brushed: held against bounds, not against orders
+    /// and ends.
     pub(crate) brushed: u64,
     /// By task, of the jobs that count.
     pub(crate) responses: Vec<Vec<Span>>,
@@ -28,7 +29,8 @@ pub(crate) struct Findings {
     pub(crate) turned: Option<Turned>,
     /// How many instants came before one that every simulation has earlier.
     pub(crate) turns: u64,
-    /// Jobs that ended earlier or later than in every simulation, the first of them, and by how much.
+    /// Jobs that ended earlier or later than in every simulation, the first of them, and by how
+    /// much.
     pub(crate) strays: u64,
     pub(crate) stray: Option<(Name, Span)>,
     /// Jobs beyond their task's bound, the first of them, and by how much.
@@ -74,14 +76,15 @@ impl Findings {
         self.turns == 0 && self.strays == 0 && self.beyond == 0 && is_obeyed
     }
 
-    /// Whether too little is left to say anything: more than a twentieth is touched, or more than half is touched or brushed.
+    /// Whether too little is left to say anything: more than a twentieth is touched, or more than
+    /// half is touched or brushed.
     pub(crate) fn are_inconclusive(&self) -> bool {
         self.excluded * 20 > self.jobs || (self.excluded + self.brushed) * 2 > self.jobs
     }
 }
 
-/// Holds what was measured until `end` against the model. `despite` is the bound of a task whose job has lost what the tolerance is for,
-/// which may have let others come in between.
+/// Holds what was measured until `end` against the model. `despite` is the bound of a task whose
+/// job has lost what the tolerance is for, which may have let others come in between.
 pub(crate) fn judge(
     model: &Model,
     despite: impl Fn(TaskId) -> Option<Span>,
@@ -91,8 +94,11 @@ pub(crate) fn judge(
     end: Time,
 ) -> Findings {
     let tasks = model.bounds.len();
-    let mut found =
-        Findings { responses: vec![Vec::new(); tasks], late: vec![0; tasks], ..Findings::default() };
+    let mut found = Findings {
+        responses: vec![Vec::new(); tasks],
+        late: vec![0; tasks],
+        ..Findings::default()
+    };
     let mut instants: Vec<(Instant, Range, Time, Span)> = Vec::new();
     for (&name, life) in &lives.jobs {
         found.jobs += 1;
@@ -104,7 +110,8 @@ pub(crate) fn judge(
         let is_brushed = disturbed.brushes(life);
         let response = life.release.zip(life.end).map(|(release, end)| end.since(release.min(end)));
         let slack = tolerance.of(response.unwrap_or(Span::ZERO));
-        let over = |bound: Span| response?.checked_sub(bound + slack).filter(|over| !over.is_zero());
+        let over =
+            |bound: Span| response?.checked_sub(bound + slack).filter(|over| !over.is_zero());
         let mut beyond = model.bounds[task].within_reason.and_then(over);
         if beyond.is_some() && is_brushed {
             let Some(bound) = despite(name.0) else {
@@ -118,7 +125,10 @@ pub(crate) fn judge(
                     beyond = mutate!(
                         "compare-judge-brushed",
                         over(bound),
-                        model.bounds[task].within_reason.and_then(over).filter(|_| bound > Span::ZERO)
+                        model.bounds[task]
+                            .within_reason
+                            .and_then(over)
+                            .filter(|_| bound > Span::ZERO)
                     );
                 },
                 {
@@ -171,7 +181,9 @@ fn strays(expected: &Expected, life: &Life, slack: Span, until: Time) -> Option<
     let latest = last.saturating_add(slack);
     match life.end {
         Some(end) if end > latest => Some(end.since(latest)),
-        Some(end) if end < first => first.since(end).checked_sub(slack).filter(|off| !off.is_zero()),
+        Some(end) if end < first => {
+            first.since(end).checked_sub(slack).filter(|off| !off.is_zero())
+        }
         None if until > latest => Some(until.since(latest)),
         _ => None,
     }
@@ -179,13 +191,15 @@ fn strays(expected: &Expected, life: &Life, slack: Span, until: Time) -> Option<
 
 /// By how much a job missed its deadline that no simulation has late.
 fn misses(expected: &Expected, life: &Life, slack: Span, until: Time) -> Option<Span> {
-    let deadline = life.deadline.filter(|&deadline| expected.end.is_some_and(|end| end.last <= deadline))?;
+    let deadline =
+        life.deadline.filter(|&deadline| expected.end.is_some_and(|end| end.last <= deadline))?;
     let latest = deadline.saturating_add(slack);
     let end = life.end.unwrap_or(until);
     (end > latest).then(|| end.since(latest))
 }
 
-/// Looks for instants that came before one that every simulation has before them, by more than the tolerance.
+/// Looks for instants that came before one that every simulation has before them, by more than the
+/// tolerance.
 fn order(instants: &[(Instant, Range, Time, Span)], found: &mut Findings) {
     let mut by_last: Vec<_> = instants.iter().collect();
     by_last.sort_by_key(|(_, range, _, slack)| range.last.saturating_add(*slack));
@@ -195,16 +209,16 @@ fn order(instants: &[(Instant, Range, Time, Span)], found: &mut Findings) {
     let mut latest: Option<&(Instant, Range, Time, Span)> = None;
     for later in by_first {
         // All that is over for certain when this one comes at the earliest.
-        while let Some(earlier) =
-            certain.next_if(|(_, range, _, slack)| range.last.saturating_add(*slack) < later.1.first)
+        while let Some(earlier) = certain
+            .next_if(|(_, range, _, slack)| range.last.saturating_add(*slack) < later.1.first)
         {
             if latest.is_none_or(|latest| latest.2 < earlier.2) {
                 latest = Some(earlier);
             }
         }
-        if let Some(earlier) = latest
-            .filter(|earlier| mutate!("cli-compare-order", earlier.2 > later.2, earlier.2 < later.1.first))
-        {
+        if let Some(earlier) = latest.filter(|earlier| {
+            mutate!("cli-compare-order", earlier.2 > later.2, earlier.2 < later.1.first)
+        }) {
             found.turns += 1;
             found.turned.get_or_insert(Turned {
                 earlier: earlier.0,
@@ -247,7 +261,12 @@ mod tests {
             );
             let bound = bound.map(|ms| Span::from_ns(ms * 1_000_000));
             model.bounds.push(Bound { exactly: bound, within_reason: bound });
-            let life = Life { release: Some(at(0)), deadline: Some(at(50)), end: end.map(at), begin: None };
+            let life = Life {
+                release: Some(at(0)),
+                deadline: Some(at(50)),
+                end: end.map(at),
+                begin: None,
+            };
             lives.jobs.insert((task, 0), life);
         }
         judge(&model, |_| despite, &lives, disturbed, (TOLERANCE, Promised::Order), at(100))
@@ -285,12 +304,18 @@ mod tests {
             let range = Some(Range { first: at(10), last: at(last) });
             model.jobs.insert(name, Expected { begin: None, end: range });
             let mut lives = Lives::default();
-            let life = Life { release: Some(at(0)), deadline: Some(at(50)), end: end.map(at), begin: None };
+            let life = Life {
+                release: Some(at(0)),
+                deadline: Some(at(50)),
+                end: end.map(at),
+                begin: None,
+            };
             lives.jobs.insert(name, life);
             judge(&model, |_| None, &lives, &Disturbed::default(), (TOLERANCE, promised), at(100))
         };
         let run = |end, last, bound| held(Promised::Deadlines, end, last, bound);
-        // Far from where any simulation has it, and in time; a millisecond of tolerance late; and more.
+        // Far from where any simulation has it, and in time; a millisecond of tolerance late; and
+        // more.
         assert!(run(Some(40), 12, None).agree());
         assert!(run(Some(51), 12, None).agree());
         assert_eq!(run(Some(53), 12, None).stray, Some(((TaskId(0), 0), Span::from_ns(2_000_000))));

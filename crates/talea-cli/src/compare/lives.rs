@@ -35,8 +35,10 @@ pub(crate) struct Lives {
 impl Lives {
     /// What real threads of a root with this tree did.
     pub(crate) fn of(tree: &Tree, real: &RootReport) -> anyhow::Result<Lives> {
-        let programs = (0..).map(TaskId).zip(&real.programs).filter(|(_, program)| program.is_some());
-        let mut lives = Lives { aside: programs.map(|(task, _)| task).collect(), ..Lives::default() };
+        let programs =
+            (0..).map(TaskId).zip(&real.programs).filter(|(_, program)| program.is_some());
+        let mut lives =
+            Lives { aside: programs.map(|(task, _)| task).collect(), ..Lives::default() };
         let mut machine = tree.build().map_err(|error| anyhow::anyhow!("{}", error.why))?;
         measured::retell(&mut machine, &real.record, &mut lives, |_, _, _| {})
             .map_err(measured::not_replayed)?;
@@ -81,7 +83,8 @@ impl Sink for Lives {
 
     fn completed(&mut self, job: &Completion) {
         let life = self.jobs.entry((job.task, job.job)).or_default();
-        (life.end, life.release, life.deadline) = (Some(job.end), Some(job.release), Some(job.deadline));
+        (life.end, life.release, life.deadline) =
+            (Some(job.end), Some(job.release), Some(job.deadline));
         if self.aside.contains(&job.task) {
             return;
         }

@@ -1,12 +1,14 @@
 //! What a simulation says within reason: the earliest and the latest of each begin and end.
 //!
-//! A single simulation says too much: where two things lie near each other, a real machine may turn them round, and what follows is
-//! another course altogether, as right as the first. So the same jobs are simulated with costs that are longer by up to
-//! two hundredths and with up to 250 µs for each order, which is more than a dispatcher takes; what all of these have in common a
-//! real run must have too. In half of them all jobs are longer by the same share, in the others each by its own: a job that ends exactly
-//! when its budget does, because another job used that up before, ends so whatever both are longer by, and on a real machine every
-//! other time. In those, arrivals are seen a little late, too: a server counts its deadline from when it is asked, which is never quite the
-//! instant from which a job beside it counts its own.
+//! A single simulation says too much: where two things lie near each other, a real machine may turn
+//! them round, and what follows is another course altogether, as right as the first. So the same
+//! jobs are simulated with costs that are longer by up to two hundredths and with up to 250 µs for
+//! each order, which is more than a dispatcher takes; what all of these have in common a real run
+//! must have too. In half of them all jobs are longer by the same share, in the others each by its
+//! own: a job that ends exactly when its budget does, because another job used that up before, ends
+//! so whatever both are longer by, and on a real machine every other time. In those, arrivals are
+//! seen a little late, too: a server counts its deadline from when it is asked, which is never
+//! quite the instant from which a job beside it counts its own.
 
 use super::lives::{Lives, Name};
 use crate::measured::with_changes;
@@ -22,11 +24,12 @@ use talea_sim::dice::Dice;
 use talea_sim::{Overheads, World, draw};
 use talea_system::system::Root;
 
-/// Thousandths by which costs are longer, and microseconds for each order to run: two things that lie near each other are turned
-/// round in some of these.
+/// Thousandths by which costs are longer, and microseconds for each order to run: two things that
+/// lie near each other are turned round in some of these.
 const WITHIN_REASON: [(u64, u64); 8] =
     [(0, 0), (1, 10), (2, 25), (4, 50), (7, 80), (10, 120), (15, 180), (20, 250)];
-/// The most of both: bounds have it in each job and for two orders, and what takes no more of an order has not brushed its job.
+/// The most of both: bounds have it in each job and for two orders, and what takes no more of an
+/// order has not brushed its job.
 pub(crate) const MOST_LONGER: u64 = WITHIN_REASON[WITHIN_REASON.len() - 1].0;
 pub(crate) const MOST_ORDER: Span = Span::from_ns(WITHIN_REASON[WITHIN_REASON.len() - 1].1 * 1_000);
 /// At least so many jobs of a task have shares of their own before these begin anew.
@@ -57,18 +60,22 @@ pub(crate) struct Model {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bound {
     pub(crate) exactly: Option<Span>,
-    /// With costs as much longer and slots as much shorter as a real machine may make them; nothing, where then there is no bound any
-    /// more: the exact one holds by a thread, and no real run can be held against it.
+    /// With costs as much longer and slots as much shorter as a real machine may make them;
+    /// nothing, where then there is no bound any more: the exact one holds by a thread, and no real
+    /// run can be held against it.
     pub(crate) within_reason: Option<Span>,
 }
 
 /// Simulates `root` until `end` and asks for its bounds.
 pub(crate) fn model(root: &Root, seed: u64, end: Time) -> anyhow::Result<Model> {
-    let alike = WITHIN_REASON
-        .map(|(longer, order)| (with_costs(&root.sources, |_, cost| lengthen(cost, longer)), order));
+    let alike = WITHIN_REASON.map(|(longer, order)| {
+        (with_costs(&root.sources, |_, cost| lengthen(cost, longer)), order)
+    });
     let run = |(sources, order): (Vec<Source>, u64)| -> anyhow::Result<Lives> {
-        let machine = root.tree.build().map_err(|error| anyhow::anyhow!("{}: {}", root.name, error.why))?;
-        let overheads = Overheads { decision: Span::from_ns(order * 1_000), ..Overheads::default() };
+        let machine =
+            root.tree.build().map_err(|error| anyhow::anyhow!("{}: {}", root.name, error.why))?;
+        let overheads =
+            Overheads { decision: Span::from_ns(order * 1_000), ..Overheads::default() };
         let workload = Workload { sources, seed };
         let world = World::new(machine, root.tree.cpus, &workload);
         let mut world = with_changes(world, root).with_overheads(overheads);
@@ -95,7 +102,8 @@ pub(crate) fn model(root: &Root, seed: u64, end: Time) -> anyhow::Result<Model> 
             );
         };
         let mut sources = with_costs(&root.sources, own);
-        for (source, drawn) in sources.iter_mut().zip(&drawn).filter(|(_, drawn)| !drawn.arrivals.is_empty())
+        for (source, drawn) in
+            sources.iter_mut().zip(&drawn).filter(|(_, drawn)| !drawn.arrivals.is_empty())
         {
             source.arrivals = seen_late(&drawn.arrivals, case, Span::from_ns(order * 1_000));
         }
@@ -105,7 +113,8 @@ pub(crate) fn model(root: &Root, seed: u64, end: Time) -> anyhow::Result<Model> 
     let mut jobs: BTreeMap<Name, Expected> = BTreeMap::new();
     for &name in all.iter().flat_map(|lives| lives.jobs.keys()) {
         jobs.entry(name).or_insert_with(|| {
-            let lives = || all.iter().map(|lives| lives.jobs.get(&name).copied().unwrap_or_default());
+            let lives =
+                || all.iter().map(|lives| lives.jobs.get(&name).copied().unwrap_or_default());
             Expected {
                 begin: range(lives().map(|life| life.begin)),
                 end: range(lives().map(|life| life.end)),
@@ -127,12 +136,16 @@ fn range(mut times: impl Iterator<Item = Option<Time>>) -> Option<Range> {
 pub(crate) fn bounds(root: &Root) -> Vec<Bound> {
     let exactly = analyzed(root, &root.tree, &root.sources, Span::ZERO);
     let both = exactly.into_iter().zip(within_reason(root, Span::ZERO));
-    let bound = |(exactly, within_reason): (Answer, _)| Bound { exactly: exactly.bound.ok(), within_reason };
+    let bound = |(exactly, within_reason): (Answer, _)| Bound {
+        exactly: exactly.bound.ok(),
+        within_reason,
+    };
     both.map(bound).collect()
 }
 
-/// The bounds within reason of the tasks of a root that loses so much at most from when there is something to do until nothing is left:
-/// looked for once, when somebody asks. A loss in anybody's job may let others come in between whom a job would have gone before.
+/// The bounds within reason of the tasks of a root that loses so much at most from when there is
+/// something to do until nothing is left: looked for once, when somebody asks. A loss in anybody's
+/// job may let others come in between whom a job would have gone before.
 pub(crate) struct Despite<'a> {
     root: &'a Root,
     lost: Span,
@@ -159,7 +172,8 @@ fn analyzed(root: &Root, tree: &Tree, sources: &[Source], lost: Span) -> Vec<Ans
 
 fn within_reason(root: &Root, lost: Span) -> Vec<Option<Span>> {
     let tree = with_shorter_slots(&root.tree, MOST_ORDER);
-    // A job pays for its own order to run, and for that of whoever goes on after it; a slot for the first in it.
+    // A job pays for its own order to run, and for that of whoever goes on after it; a slot for the
+    // first in it.
     let sources = |more: Span| {
         with_costs(&root.sources, |_, cost| {
             lengthen(cost, MOST_LONGER);
@@ -172,16 +186,23 @@ fn within_reason(root: &Root, lost: Span) -> Vec<Option<Span>> {
         })
     };
     let mut answers = analyzed(root, &tree, &sources(Span::ZERO), lost);
-    let knows_no_loss = |answer: &Answer| answer.bound.as_ref().is_err_and(|no| no.reason == Reason::Holes);
+    let knows_no_loss =
+        |answer: &Answer| answer.bound.as_ref().is_err_and(|no| no.reason == Reason::Holes);
     if answers.iter().any(knows_no_loss) {
-        // Whoever runs while something is lost takes longer: nobody knows who, so that every job may.
-        answers =
-            analyzed(root, &tree, &sources(mutate!("compare-model-anybody", lost, Span::ZERO)), Span::ZERO);
+        // Whoever runs while something is lost takes longer: nobody knows who, so that every job
+        // may.
+        answers = analyzed(
+            root,
+            &tree,
+            &sources(mutate!("compare-model-anybody", lost, Span::ZERO)),
+            Span::ZERO,
+        );
     }
     answers.into_iter().map(|answer| answer.bound.ok()).collect()
 }
 
-/// The same arrivals, seen by up to so much later: whoever is told of one is told of all that come with it.
+/// The same arrivals, seen by up to so much later: whoever is told of one is told of all that come
+/// with it.
 fn seen_late(drawn: &[(Time, Time)], case: u64, most: Span) -> Arrivals {
     let mut last = Time::ZERO;
     let late = |&(seen, nominal): &(Time, Time)| {
@@ -211,7 +232,10 @@ fn with_shorter_slots(tree: &Tree, by: Span) -> Tree {
 /// With other costs; `change` is told whose.
 fn with_costs(sources: &[Source], mut change: impl FnMut(TaskId, &mut Cost)) -> Vec<Source> {
     let mut sources = sources.to_vec();
-    sources.iter_mut().zip((0..).map(TaskId)).for_each(|(source, task)| change(task, &mut source.cost));
+    sources
+        .iter_mut()
+        .zip((0..).map(TaskId))
+        .for_each(|(source, task)| change(task, &mut source.cost));
     sources
 }
 
@@ -223,7 +247,9 @@ fn lengthen(cost: &mut Cost, by: u64) {
 /// Makes each job longer by a share of its own; `drawn` is what jobs cost, by version.
 fn scatter(cost: &mut Cost, drawn: &[Vec<Work>], dice: &mut Dice) {
     let mut longer = |work: Work| {
-        Work::from_ns(work.as_ns().saturating_add(work.as_ns() / 1_000 * dice.between(0, MOST_LONGER)))
+        Work::from_ns(
+            work.as_ns().saturating_add(work.as_ns() / 1_000 * dice.between(0, MOST_LONGER)),
+        )
     };
     match cost {
         Cost::Constant(work) => *cost = Cost::List((0..JOBS).map(|_| longer(*work)).collect()),
@@ -243,7 +269,10 @@ fn scatter(cost: &mut Cost, drawn: &[Vec<Work>], dice: &mut Dice) {
         // Drawn: no two are alike anyway.
         Cost::Uniform { .. } => lengthen(cost, dice.between(0, MOST_LONGER)),
         Cost::Versions(costs) => {
-            costs.iter_mut().zip(drawn.chunks(1)).for_each(|(cost, drawn)| scatter(cost, drawn, dice));
+            costs
+                .iter_mut()
+                .zip(drawn.chunks(1))
+                .for_each(|(cost, drawn)| scatter(cost, drawn, dice));
         }
         Cost::Marked { of, .. } => scatter(of, drawn, dice),
     }
@@ -273,8 +302,8 @@ mod tests {
 
     #[test]
     fn s18_l11_a_job_that_ends_with_its_budget_in_one_simulation_goes_on_in_another() {
-        // What the first job of `short` uses comes back at 20 ms, and is exactly what the second one needs. If it needs a little more, that
-        // comes at 26 ms.
+        // What the first job of `short` uses comes back at 20 ms, and is exactly what the second
+        // one needs. If it needs a little more, that comes at 26 ms.
         for cost in [r#""1ms""#, r#"{ low = "1ms", high = "1ms", share = 500 }"#] {
             let text = TIED.replace("COST", cost);
             let system = system::read(&text, "the test's own", &()).expect("a sound file");
@@ -313,18 +342,27 @@ mod tests {
 
     #[test]
     fn s18_each_job_has_the_one_of_two_costs_that_a_run_draws_and_a_share_of_its_own() {
-        let cost = Cost::Pair { low: Work::from_ns(1_000_000), high: Work::from_ns(4_000_000), share: 300 };
-        let arrivals =
-            Arrivals::Periodic { offset: Span::ZERO, period: Span::from_ns(10_000_000), jitter: Span::ZERO };
+        let cost = Cost::Pair {
+            low: Work::from_ns(1_000_000),
+            high: Work::from_ns(4_000_000),
+            share: 300,
+        };
+        let arrivals = Arrivals::Periodic {
+            offset: Span::ZERO,
+            period: Span::from_ns(10_000_000),
+            jitter: Span::ZERO,
+        };
         let workload = Workload { sources: vec![Source { arrivals, cost }], seed: 7 };
         let drawn = draw(&workload, Time::from_ns(1_000_000_000), |_| 0);
-        let marked =
-            Cost::Versions(vec![workload.sources[0].cost.clone().suspending(Work::ZERO, Span::ZERO)]);
+        let marked = Cost::Versions(vec![
+            workload.sources[0].cost.clone().suspending(Work::ZERO, Span::ZERO),
+        ]);
         for mut cost in [workload.sources[0].cost.clone(), marked] {
             scatter(&mut cost, &drawn[0].costs, &mut Dice::of(1, 0));
             let Cost::List(costs) = plain(&cost) else { panic!("{cost:?}") };
             assert_eq!(costs.len(), 100);
-            let share = |(cost, was): (&Work, &Work)| (cost.as_ns() - was.as_ns()) * 1_000 / was.as_ns();
+            let share =
+                |(cost, was): (&Work, &Work)| (cost.as_ns() - was.as_ns()) * 1_000 / was.as_ns();
             let shares: Vec<u64> = costs.iter().zip(&drawn[0].costs[0]).map(share).collect();
             assert!(shares.iter().all(|&share| share <= MOST_LONGER), "{shares:?}");
             assert_eq!(shares.iter().collect::<BTreeSet<_>>().len() as u64, MOST_LONGER + 1);
@@ -369,9 +407,17 @@ mod tests {
         let at = Time::from_ns;
         let drawn = [(at(5_000), at(5_000)), (at(5_000), at(5_000)), (at(9_000), at(8_000))];
         for case in 0..9 {
-            let Arrivals::Seen(seen) = seen_late(&drawn, case, Span::from_ns(700)) else { panic!() };
-            assert!(seen[0] == seen[1] && seen[0].0 == at(5_000) && seen[2].0 == at(8_000), "{seen:?}");
-            assert!(seen[0].1 <= at(5_700) && at(9_000) <= seen[2].1 && seen[2].1 <= at(9_700), "{seen:?}");
+            let Arrivals::Seen(seen) = seen_late(&drawn, case, Span::from_ns(700)) else {
+                panic!()
+            };
+            assert!(
+                seen[0] == seen[1] && seen[0].0 == at(5_000) && seen[2].0 == at(8_000),
+                "{seen:?}"
+            );
+            assert!(
+                seen[0].1 <= at(5_700) && at(9_000) <= seen[2].1 && seen[2].1 <= at(9_700),
+                "{seen:?}"
+            );
         }
     }
 
@@ -385,7 +431,8 @@ mod tests {
 
     #[test]
     fn s18_what_a_cpu_loses_may_let_one_more_come_in_between() {
-        // The lower one is done just before the other one's next job, unless it loses half a millisecond more than orders take.
+        // The lower one is done just before the other one's next job, unless it loses half a
+        // millisecond more than orders take.
         let system = flat("policy = \"rm\"", &[(0, 20_000, 9_000), (0, 60_000, 9_000)]);
         let root = &system.roots[0];
         assert_eq!(us(bounds(root)[1].within_reason), Some(19_360));
@@ -406,13 +453,17 @@ mod tests {
     /// Tasks below a scheduler: priority, and microseconds of period and cost.
     fn flat(scheduler: &str, tasks: &[(u8, u64, u64)]) -> system::System {
         let task = |(number, (priority, period, cost)): (usize, &(u8, u64, u64))| {
-            let priority =
-                if scheduler.contains("fp") { format!("priority = {priority}") } else { String::new() };
+            let priority = if scheduler.contains("fp") {
+                format!("priority = {priority}")
+            } else {
+                String::new()
+            };
             let numbers = format!("period = \"{period}us\"\ncost = \"{cost}us\"\n{priority}\n");
             format!("[[task]]\nname = \"t{number}\"\nin = \"cpu\"\n{numbers}")
         };
         let tasks: String = tasks.iter().enumerate().map(task).collect();
-        let text = format!("duration = \"1s\"\n[[scheduler]]\nname = \"cpu\"\n{scheduler}\n{tasks}");
+        let text =
+            format!("duration = \"1s\"\n[[scheduler]]\nname = \"cpu\"\n{scheduler}\n{tasks}");
         system::read(&text, "the test's own", &()).expect("a sound file")
     }
 
@@ -421,7 +472,8 @@ mod tests {
     fn s18_what_a_cpu_loses_counts_once_and_not_in_each_job() {
         let system = flat("policy = \"fp\"", &[(9, 10_000, 5_000), (1, 20_000, 6_000)]);
         let root = &system.roots[0];
-        // 6.62 ms, and 5.6 in each 10. With four more in each of its jobs it would ask for more than there is.
+        // 6.62 ms, and 5.6 in each 10. With four more in each of its jobs it would ask for more
+        // than there is.
         assert_eq!(us_despite(root, 1, 0), Some(17_820));
         assert_eq!(us_despite(root, 1, 2_000), Some(19_820));
         assert_eq!(us_despite(root, 1, 4_000), Some(27_420));

@@ -44,7 +44,10 @@ impl Daemon {
                 return Ok(daemon);
             }
             if daemon.child.try_wait()?.is_some() || start.elapsed() > PATIENCE {
-                bail!("talead did not come up:\n{}", fs::read_to_string(&log).unwrap_or_default().trim_end());
+                bail!(
+                    "talead did not come up:\n{}",
+                    fs::read_to_string(&log).unwrap_or_default().trim_end()
+                );
             }
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -57,8 +60,10 @@ impl Daemon {
 
     /// The grant of a thread.
     pub(super) fn grant_of(&self, tid: u32) -> anyhow::Result<Option<SpecInfo>> {
-        let specs =
-            self.client()?.list()?.map_err(|refusal| anyhow::anyhow!("{}", words::refusal(&refusal)))?;
+        let specs = self
+            .client()?
+            .list()?
+            .map_err(|refusal| anyhow::anyhow!("{}", words::refusal(&refusal)))?;
         Ok(specs.into_iter().find(|spec| spec.tid == Some(tid)))
     }
 

@@ -89,7 +89,12 @@ impl Job {
     }
 
     /// The arguments of every run.
-    pub(super) fn arguments(stage: &Stage, size: Size, seconds: u32, csv: &Path) -> Vec<std::ffi::OsString> {
+    pub(super) fn arguments(
+        stage: &Stage,
+        size: Size,
+        seconds: u32,
+        csv: &Path,
+    ) -> Vec<std::ffi::OsString> {
         let mut arguments = vec![stage.path("talea.wav").into_os_string()];
         arguments.extend(["--microphones".into(), size.microphones.to_string().into()]);
         arguments.extend(["--seconds".into(), seconds.to_string().into()]);
@@ -98,7 +103,11 @@ impl Job {
     }
 
     /// Waits for the end; the blocks and the checksum of what was computed.
-    pub(super) fn finish(mut self, csv: &Path, patience: Duration) -> anyhow::Result<(Vec<Block>, String)> {
+    pub(super) fn finish(
+        mut self,
+        csv: &Path,
+        patience: Duration,
+    ) -> anyhow::Result<(Vec<Block>, String)> {
         let start = Instant::now();
         loop {
             match self.child.try_wait()? {
@@ -124,7 +133,8 @@ impl Job {
 
     /// What the job said before it gave up.
     fn why(&mut self) -> String {
-        let status = self.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
+        let status =
+            self.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
         let said = std::fs::read_to_string(&self.errors).unwrap_or_default();
         format!("the job gave up ({status}): {}", said.trim())
     }

@@ -1,4 +1,5 @@
-//! From times to numbers: response times, misses, and which misses the machine itself is to blame for.
+//! From times to numbers: response times, misses, and which misses the machine itself is to blame
+//! for.
 
 use super::job::{Block, DEADLINE, RUNTIME};
 use talea_core::mutate;
@@ -11,7 +12,8 @@ pub(super) enum Fate {
     Met,
     /// Missed, and without the holes that the monitor saw it would have been met.
     MissedInHole,
-    /// Missed, and it would have been met if, besides, no block had computed for longer than declared.
+    /// Missed, and it would have been met if, besides, no block had computed for longer than
+    /// declared.
     MissedOverrun,
     /// Missed, and neither explains it.
     Missed,
@@ -66,8 +68,9 @@ fn quantile(sorted: &[Span], percent: usize) -> Span {
     sorted.get(rank - 1).copied().unwrap_or(Span::ZERO)
 }
 
-/// Runs the blocks again, in thought, without what was lost: a block begins when it is released and the one before it has
-/// ended, so that what a hole took from a busy period is excused, and what idle time made good is not excused twice.
+/// Runs the blocks again, in thought, without what was lost: a block begins when it is released and
+/// the one before it has ended, so that what a hole took from a busy period is excused, and what
+/// idle time made good is not excused twice.
 fn judge(blocks: &[Block], holes: &[Hole]) -> (Vec<Fate>, Work) {
     let mut most = Work::ZERO;
     let (mut ended, mut without_holes, mut without_both) = (Time::ZERO, Time::ZERO, Time::ZERO);
@@ -76,12 +79,14 @@ fn judge(blocks: &[Block], holes: &[Hole]) -> (Vec<Fate>, Work) {
         let took = block.completion.since(began.min(block.completion));
         let lost = standstill(holes, began, block.completion);
         // The kernel's clock of the thread runs on in a hole that nobody told it of.
-        let computed = block.computed.checked_sub(Work::from_ns(lost.as_ns())).unwrap_or(Work::ZERO);
+        let computed =
+            block.computed.checked_sub(Work::from_ns(lost.as_ns())).unwrap_or(Work::ZERO);
         let overrun = computed.checked_sub(RUNTIME).unwrap_or(Work::ZERO);
         most = most.max(computed);
         ended = block.completion;
         let took = less(took, lost);
-        without_holes = mutate!("demo-judge-idle", block.release.max(without_holes), without_holes) + took;
+        without_holes =
+            mutate!("demo-judge-idle", block.release.max(without_holes), without_holes) + took;
         without_both = block.release.max(without_both) + less(took, Span::from_ns(overrun.as_ns()));
         let is_met = |end: Time| end.since(block.release) <= DEADLINE;
         match () {
@@ -155,7 +160,8 @@ mod tests {
     #[test]
     fn what_computes_longer_than_declared_is_told_from_what_had_to_wait() {
         use Fate::{Missed, MissedInHole, MissedOverrun};
-        // The second waits for the first, which computed 5 ms more than declared; nobody knows what delayed the last.
+        // The second waits for the first, which computed 5 ms more than declared; nobody knows what
+        // delayed the last.
         let mut blocks = [block(0, 14), block(10, 21), block(50, 64)];
         blocks[0].computed = Work::from_ns(9 * MS);
         let verdict = Verdict::of(&blocks, &[]);
@@ -176,7 +182,8 @@ mod tests {
 
     #[test]
     fn what_idle_time_made_good_is_not_excused_again() {
-        // Without the hole the first ends at 2, and the second has 10 ms of its own until it is kept off the CPU.
+        // Without the hole the first ends at 2, and the second has 10 ms of its own until it is
+        // kept off the CPU.
         let holes = [hole(at(1), at(21))];
         let blocks = [block(0, 22), block(10, 36), block(20, 38), block(30, 40)];
         use Fate::{Met, Missed, MissedInHole};
@@ -196,6 +203,9 @@ mod tests {
         let holes = [hole(at(1), at(26))];
         let blocks = [block(0, 27), block(10, 29), block(20, 31), block(30, 33)];
         use Fate::{Met, MissedInHole};
-        assert_eq!(Verdict::of(&blocks, &holes).fates, [MissedInHole, MissedInHole, MissedInHole, Met]);
+        assert_eq!(
+            Verdict::of(&blocks, &holes).fates,
+            [MissedInHole, MissedInHole, MissedInHole, Met]
+        );
     }
 }

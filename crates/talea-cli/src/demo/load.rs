@@ -8,7 +8,8 @@ use std::process::{Child, Stdio};
 pub(super) struct Load(Vec<Child>);
 
 impl Load {
-    /// Starts `count` of them; they inherit the CPU of the calling thread and bind their life to it.
+    /// Starts `count` of them; they inherit the CPU of the calling thread and bind their life to
+    /// it.
     pub(super) fn start(stage: &Stage, count: u32, seconds: u32) -> anyhow::Result<Load> {
         let mut load = Load(Vec::new());
         for _ in 0..count {

@@ -1,12 +1,14 @@
-//! `talea demo`: one audio job, one CPU, one load, three times: as it is today, by libtalea, through `talea run`.
+//! `talea demo`: one audio job, one CPU, one load, three times: as it is today, by libtalea,
+//! through `talea run`.
 //!
-//! Model: [`workshop`] makes or finds the programs, [`stage`] puts them where an unprivileged user can run them,
-//! [`show`] runs them one after another, [`judge`] turns times into numbers, [`picture`] and [`page`] draw them. The
-//! same seconds of the same sound are computed each time; only how the kernel is told differs.
+//! Model: [`workshop`] makes or finds the programs, [`stage`] puts them where an unprivileged user
+//! can run them, [`show`] runs them one after another, [`judge`] turns times into numbers,
+//! [`picture`] and [`page`] draw them. The same seconds of the same sound are computed each time;
+//! only how the kernel is told differs.
 //!
-//! Invariants: whatever is started ends with this process or with its own time; nothing is changed on the machine that
-//! is not put back; a miss is blamed on the machine only where the independent monitor ([`Monitor`]) saw it stand
-//! still for long enough.
+//! Invariants: whatever is started ends with this process or with its own time; nothing is changed
+//! on the machine that is not put back; a miss is blamed on the machine only where the independent
+//! monitor ([`Monitor`]) saw it stand still for long enough.
 //!
 //! [`Monitor`]: talea_exec::holes::Monitor
 
@@ -28,8 +30,8 @@ use std::path::PathBuf;
 
 /// Options of `talea demo`.
 ///
-/// Needs root to be complete: it starts a private daemon and runs the job as an unprivileged user. Without, it
-/// shows what it can and says what is missing.
+/// Needs root to be complete: it starts a private daemon and runs the job as an unprivileged user.
+/// Without, it shows what it can and says what is missing.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     /// Seconds of sound for each of the three runs.
@@ -38,7 +40,8 @@ pub(crate) struct Args {
     /// The CPU for job and load; the last one unless said otherwise.
     #[arg(long, value_name = "CPU")]
     cpu: Option<u32>,
-    /// Ordinary busy processes on that CPU. As many as leave an equal share smaller than what the job needs.
+    /// Ordinary busy processes on that CPU. As many as leave an equal share smaller than what the
+    /// job needs.
     #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(0..=16))]
     load: u32,
     /// Where to write the pictures and the raw times.

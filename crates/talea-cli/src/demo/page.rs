@@ -1,4 +1,5 @@
-//! A page that explains itself: the picture, the table, what was done. One file, no script, nothing fetched.
+//! A page that explains itself: the picture, the table, what was done. One file, no script, nothing
+//! fetched.
 
 use super::picture::{escape, ms, svg};
 use super::show::{Outcome, Run};
@@ -68,8 +69,11 @@ fn row(text: &mut String, run: &Run) {
             );
         }
         Err(why) => {
-            let _ =
-                writeln!(text, "<tr><td>{title}</td><td colspan=\"6\">not shown: {}</td></tr>", escape(why));
+            let _ = writeln!(
+                text,
+                "<tr><td>{title}</td><td colspan=\"6\">not shown: {}</td></tr>",
+                escape(why)
+            );
         }
     }
 }

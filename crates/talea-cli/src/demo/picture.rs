@@ -1,7 +1,7 @@
 //! The runs side by side: every block's response time, and the line that it must stay below.
 //!
-//! The scale is logarithmic: what is interesting lies between one millisecond and seconds. Drawn by hand because a
-//! picture is text; no library, no script, no font.
+//! The scale is logarithmic: what is interesting lies between one millisecond and seconds. Drawn by
+//! hand because a picture is text; no library, no script, no font.
 #![allow(clippy::cast_precision_loss, reason = "a picture is exact to a tenth of a pixel")]
 
 use super::job::DEADLINE;
@@ -49,7 +49,11 @@ pub(super) fn svg(outcome: &Outcome) -> String {
 
 /// The load in words.
 pub(super) fn busy(load: u32) -> String {
-    if load == 1 { "1 ordinary busy process".to_owned() } else { format!("{load} ordinary busy processes") }
+    if load == 1 {
+        "1 ordinary busy process".to_owned()
+    } else {
+        format!("{load} ordinary busy processes")
+    }
 }
 
 /// Nanoseconds as milliseconds for people.
@@ -126,10 +130,18 @@ fn panel(text: &mut String, x: f64, labelled: bool, run: &Run, scale: &Scale) {
 }
 
 /// Dots are strokes of no length with round ends: one path for all of a colour.
-fn dots(text: &mut String, x: f64, seen: &super::show::Seen, fate: Fate, color: &str, scale: &Scale) {
+fn dots(
+    text: &mut String,
+    x: f64,
+    seen: &super::show::Seen,
+    fate: Fate,
+    color: &str,
+    scale: &Scale,
+) {
     let count = seen.blocks.len().max(2) - 1;
     let mut path = String::new();
-    for (k, block) in seen.blocks.iter().enumerate().filter(|&(k, _)| seen.verdict.fates[k] == fate) {
+    for (k, block) in seen.blocks.iter().enumerate().filter(|&(k, _)| seen.verdict.fates[k] == fate)
+    {
         let _ = write!(
             path,
             "M{:.1} {:.1}h0",

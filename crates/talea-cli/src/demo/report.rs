@@ -102,7 +102,8 @@ fn late(title: &str, verdict: &Verdict) -> String {
 
 /// For people.
 pub(super) fn text(outcome: &Outcome, written: &Written) -> String {
-    let mut table = Table::new(&["RUN", ">MEDIAN", ">P99", ">MAX", ">MISSED", "THE KERNEL SAYS", "HOLES"]);
+    let mut table =
+        Table::new(&["RUN", ">MEDIAN", ">P99", ">MAX", ">MISSED", "THE KERNEL SAYS", "HOLES"]);
     for run in &outcome.runs {
         table.row(row(run));
     }
@@ -114,8 +115,10 @@ pub(super) fn text(outcome: &Outcome, written: &Written) -> String {
         outcome.user.map(|user| format!(", as user {user}")).unwrap_or_default(),
         table.render()
     );
-    let granted =
-        outcome.runs.iter().filter_map(|run| Some((run.way, run.seen.as_ref().ok()?.grant.as_ref()?)));
+    let granted = outcome
+        .runs
+        .iter()
+        .filter_map(|run| Some((run.way, run.seen.as_ref().ok()?.grant.as_ref()?)));
     for (way, grant) in granted {
         let _ = writeln!(text, "granted {}: {grant}", way.title());
     }
@@ -146,14 +149,23 @@ pub(super) fn text(outcome: &Outcome, written: &Written) -> String {
     for what in &outcome.left {
         let _ = writeln!(text, "left behind: {what}");
     }
-    let _ = writeln!(text, "picture: {}\npage: {}", written.picture.display(), written.page.display());
+    let _ =
+        writeln!(text, "picture: {}\npage: {}", written.picture.display(), written.page.display());
     text
 }
 
 fn row(run: &Run) -> Vec<String> {
     let title = run.way.title().to_owned();
     let Ok(seen) = &run.seen else {
-        return vec![title, "-".into(), "-".into(), "-".into(), "-".into(), "not shown".into(), "-".into()];
+        return vec![
+            title,
+            "-".into(),
+            "-".into(),
+            "-".into(),
+            "-".into(),
+            "not shown".into(),
+            "-".into(),
+        ];
     };
     let holes = match &seen.holes {
         None => "not watched".to_owned(),
@@ -270,7 +282,13 @@ mod tests {
 
     fn verdict(fates: &[Fate]) -> Verdict {
         let none = Span::ZERO;
-        Verdict { median: none, p99: none, max: none, fates: fates.to_vec(), most: Work::from_ns(7_400_000) }
+        Verdict {
+            median: none,
+            p99: none,
+            max: none,
+            fates: fates.to_vec(),
+            most: Work::from_ns(7_400_000),
+        }
     }
 
     #[test]
@@ -278,12 +296,18 @@ mod tests {
         use Fate::{Met, Missed, MissedInHole, MissedOverrun};
         assert_eq!(late("x", &verdict(&[Met, Met])), "");
         let excused = late("x", &verdict(&[Met, MissedInHole]));
-        assert!(excused.starts_with("late x: 1 block in holes") && excused.lines().count() == 1, "{excused}");
+        assert!(
+            excused.starts_with("late x: 1 block in holes") && excused.lines().count() == 1,
+            "{excused}"
+        );
         let both = late("x", &verdict(&[Missed, MissedInHole, Missed]));
         assert!(both.contains("2 blocks by something that neither"), "{both}");
         assert_eq!(both.lines().count(), 2, "{both}");
         let slow = late("x", &verdict(&[MissedOverrun, Missed]));
-        assert!(slow.contains("1 block by computing up to 7.4 ms where 4.0 ms were declared"), "{slow}");
+        assert!(
+            slow.contains("1 block by computing up to 7.4 ms where 4.0 ms were declared"),
+            "{slow}"
+        );
         assert!(slow.contains("1 block by something that neither"), "{slow}");
     }
 }

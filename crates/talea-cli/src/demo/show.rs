@@ -16,12 +16,13 @@ use talea_exec::Hole;
 use talea_exec::holes::{Looks, Monitor};
 use talea_os::{Tid, sched};
 
-/// Of the monitor on the job's CPU: above every plugin's band, below the kernel's own watchdogs. Whoever is of SCHED_DEADLINE outranks
-/// it; the job must not be.
+/// Of the monitor on the job's CPU: above every plugin's band, below the kernel's own watchdogs.
+/// Whoever is of SCHED_DEADLINE outranks it; the job must not be.
 const WATCHER: u8 = 98;
-/// A virtual CPU that is taken away for less than the distance of looks, again and again, is slow rather than gone; of that only a part
-/// is seen, and the job's own CPU time tells the rest. An ordinary wake-up is late by 15 to 60 us where it was measured. Costs
-/// 2 to 3 % of the CPU, in every run alike.
+/// A virtual CPU that is taken away for less than the distance of looks, again and again, is slow
+/// rather than gone; of that only a part is seen, and the job's own CPU time tells the rest. An
+/// ordinary wake-up is late by 15 to 60 us where it was measured. Costs 2 to 3 % of the CPU, in
+/// every run alike.
 const LOOKS: Looks = Looks { distance: Span::from_ns(250_000), late: Span::from_ns(100_000) };
 
 /// What the caller wants.
@@ -97,7 +98,8 @@ pub(super) struct Outcome {
 }
 
 impl Outcome {
-    /// Whether everything that could be shown here was shown, with the same sound each time, and nothing is left.
+    /// Whether everything that could be shown here was shown, with the same sound each time, and
+    /// nothing is left.
     pub(super) fn is_complete(&self) -> bool {
         let shown = self.runs.iter().all(|run| run.seen.is_ok() || self.missing.is_some());
         shown && self.left.is_empty() && self.same_sound()
@@ -105,7 +107,8 @@ impl Outcome {
 
     /// Whether all runs computed the same.
     pub(super) fn same_sound(&self) -> bool {
-        let mut sums = self.runs.iter().filter_map(|run| run.seen.as_ref().ok()).map(|seen| &seen.checksum);
+        let mut sums =
+            self.runs.iter().filter_map(|run| run.seen.as_ref().ok()).map(|seen| &seen.checksum);
         let first = sums.next();
         sums.all(|sum| Some(sum) == first)
     }
@@ -193,7 +196,14 @@ impl Server {
     }
 }
 
-fn one(stage: &Stage, way: Way, server: &Server, size: Size, cpu: u32, plan: Plan) -> anyhow::Result<Seen> {
+fn one(
+    stage: &Stage,
+    way: Way,
+    server: &Server,
+    size: Size,
+    cpu: u32,
+    plan: Plan,
+) -> anyhow::Result<Seen> {
     let csv = stage.path("out").join(format!("{}.csv", way.name()));
     let command = command(stage, way, server, size, plan.seconds, &csv)?;
     let monitor = Monitor::start(cpu, WATCHER, LOOKS);
@@ -208,7 +218,8 @@ fn one(stage: &Stage, way: Way, server: &Server, size: Size, cpu: u32, plan: Pla
             _ => None,
         };
         // A job that gets too little falls behind for as long as it runs; it still ends.
-        let (blocks, checksum) = job.finish(&csv, Duration::from_secs(u64::from(plan.seconds) * 4 + 10))?;
+        let (blocks, checksum) =
+            job.finish(&csv, Duration::from_secs(u64::from(plan.seconds) * 4 + 10))?;
         drop(load);
         Ok((policy, is_watched, grant, blocks, checksum))
     });
@@ -216,14 +227,16 @@ fn one(stage: &Stage, way: Way, server: &Server, size: Size, cpu: u32, plan: Pla
     let (policy, is_watched, grant, blocks, checksum) = looked?;
     let holes = holes.ok().filter(|_| is_watched);
     let verdict = Verdict::of(&blocks, holes.as_deref().unwrap_or_default());
-    let grant = grant.map(|spec| words::granted(&spec.granted, spec.plugin_name.as_str(), &spec.task));
+    let grant =
+        grant.map(|spec| words::granted(&spec.granted, spec.plugin_name.as_str(), &spec.task));
     Ok(Seen { blocks, verdict, policy: words::policy(&policy), grant, holes, checksum })
 }
 
-/// Whether the monitor could see what keeps the job from its CPU: on another CPU it saw nothing of it, and a deadline thread
-/// outranks the monitor and is what it would see.
+/// Whether the monitor could see what keeps the job from its CPU: on another CPU it saw nothing of
+/// it, and a deadline thread outranks the monitor and is what it would see.
 fn is_watched(policy: &Policy, tid: u32, cpu: u32) -> bool {
-    let stat = i32::try_from(tid).ok().and_then(Tid::new).and_then(|tid| talea_os::proc::stat(tid).ok());
+    let stat =
+        i32::try_from(tid).ok().and_then(Tid::new).and_then(|tid| talea_os::proc::stat(tid).ok());
     !matches!(policy, Policy::Deadline { .. }) && stat.is_some_and(|stat| stat.cpu == cpu)
 }
 
@@ -257,7 +270,9 @@ fn command(
         Way::Command => {
             let mut command = stage.command("talea");
             command.arg("--socket").arg(server.socket()?);
-            command.args(["run", "--period", "10ms", "--runtime", "4ms", "--"]).arg(stage.path("convolver"));
+            command
+                .args(["run", "--period", "10ms", "--runtime", "4ms", "--"])
+                .arg(stage.path("convolver"));
             command
         }
     };
@@ -306,8 +321,12 @@ impl Knobs {
 }
 
 fn left_behind(user: Option<u32>, before: &Knobs, dir: &Path) -> Vec<String> {
-    let mut left: Vec<String> =
-        user.map(processes_of).unwrap_or_default().into_iter().map(|pid| format!("process {pid}")).collect();
+    let mut left: Vec<String> = user
+        .map(processes_of)
+        .unwrap_or_default()
+        .into_iter()
+        .map(|pid| format!("process {pid}"))
+        .collect();
     if *before != Knobs::read() {
         left.push("the kernel's real-time limits are not what they were".to_owned());
     }

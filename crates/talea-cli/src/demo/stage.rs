@@ -1,7 +1,9 @@
-//! A directory that an unprivileged user can read, with everything in it, and that is gone afterwards.
+//! A directory that an unprivileged user can read, with everything in it, and that is gone
+//! afterwards.
 //!
-//! A clone may lie where only its owner can look; copies on stage can be run by anybody. The user is a number that
-//! nobody has: outside of what distributions give to people, and to services at run time.
+//! A clone may lie where only its owner can look; copies on stage can be run by anybody. The user
+//! is a number that nobody has: outside of what distributions give to people, and to services at
+//! run time.
 
 use super::workshop::Programs;
 use anyhow::Context;
@@ -62,7 +64,8 @@ impl Stage {
         self.dir.join(name)
     }
 
-    /// A program on stage, as the stage's user, in an environment that says nothing about the caller.
+    /// A program on stage, as the stage's user, in an environment that says nothing about the
+    /// caller.
     pub(super) fn command(&self, name: &str) -> Command {
         let mut command = Command::new(self.path(name));
         command.env_clear().env("PATH", "/usr/bin:/bin").current_dir("/");

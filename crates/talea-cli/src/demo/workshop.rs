@@ -1,4 +1,5 @@
-//! The programs of the demonstration: found where they were installed, or built from this workspace.
+//! The programs of the demonstration: found where they were installed, or built from this
+//! workspace.
 
 use anyhow::{Context, bail};
 use std::path::{Path, PathBuf};
@@ -8,7 +9,8 @@ use std::process::{Command, Stdio};
 pub(super) enum Workshop {
     /// `PREFIX/libexec/talea/demo`, beside `PREFIX/bin`.
     Installed { bin: PathBuf, demo: PathBuf },
-    /// A clone: `root` with the sources, `target` with what cargo builds, `profile` of this program.
+    /// A clone: `root` with the sources, `target` with what cargo builds, `profile` of this
+    /// program.
     Workspace { root: PathBuf, target: PathBuf, profile: String },
 }
 
@@ -39,7 +41,11 @@ impl Workshop {
         if let (Ok(root), Some(target)) = (root.canonicalize(), bin.parent())
             && root.join("examples/convolver/convolver.c").is_file()
         {
-            return Ok(Workshop::Workspace { root, target: target.to_owned(), profile: profile.to_owned() });
+            return Ok(Workshop::Workspace {
+                root,
+                target: target.to_owned(),
+                profile: profile.to_owned(),
+            });
         }
         bail!(
             "the demonstration's programs are neither installed ({} is missing) nor is there a clone to build them \

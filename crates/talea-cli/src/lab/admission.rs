@@ -1,16 +1,18 @@
 //! `talea lab admission`: what exact admission costs beside 16,384 specs on 64 declared CPUs.
 //!
-//! The plugins' part of a request, without the socket: ask, take up, give back. Three questions, each with its bar:
+//! The plugins' part of a request, without the socket: ask, take up, give back. Three questions,
+//! each with its bar:
 //!
-//! - where sums decide, a create with the exact test configured against one with `necessary`, on equal suites, the two taking
-//!   turns: at most twice as long;
-//! - where they don't, an exact test of one CPU that holds 256 specs, by response times (`rm`) and by demand (`edf`): at
-//!   most 150 µs;
+//! - where sums decide, a create with the exact test configured against one with `necessary`, on
+//!   equal suites, the two taking turns: at most twice as long;
+//! - where they don't, an exact test of one CPU that holds 256 specs, by response times (`rm`) and
+//!   by demand (`edf`): at most 150 µs;
 //! - the longest single request of any kind, for that is how long other clients wait: at most 1 ms.
 //!
-//! Times are CPU time of the thread: what others do with the CPU meanwhile is not counted, and figures at the pace of
-//! [`pace`](super::pace)'s loop stand beside those of this machine. Specs of `rm` on one CPU have 90 different periods of 10 ms to a
-//! second, those of `edf` deadlines of half their period.
+//! Times are CPU time of the thread: what others do with the CPU meanwhile is not counted, and
+//! figures at the pace of [`pace`](super::pace)'s loop stand beside those of this machine. Specs of
+//! `rm` on one CPU have 90 different periods of 10 ms to a second, those of `edf` deadlines of half
+//! their period.
 
 #![allow(clippy::cast_precision_loss, reason = "printed")]
 
@@ -71,7 +73,14 @@ fn ns_since(begun: Work) -> u64 {
 
 fn on(cpus: CpuSet, params: &Params) -> Ask<'_> {
     let wished = CpuSet::EMPTY;
-    Ask { params, allowed: cpus, wished, ignore_admission: false, clip: Clip::default(), tries: None }
+    Ask {
+        params,
+        allowed: cpus,
+        wished,
+        ignore_admission: false,
+        clip: Clip::default(),
+        tries: None,
+    }
 }
 
 fn offer(suite: &Suite, ask: &Ask<'_>) -> Option<Offer> {
@@ -89,7 +98,8 @@ fn suite(kind: PluginKind) -> anyhow::Result<Suite> {
         _ => Some(Band { low: Priority(1), high: Priority(99) }),
     };
     let plugins = vec![PluginSetup { name: kind.word().to_owned(), cpus, band, kind }];
-    let machine = Machine { partitionable: cpus, deadline_share: Charge::ONE, ..Machine::declared(CPUS) };
+    let machine =
+        Machine { partitionable: cpus, deadline_share: Charge::ONE, ..Machine::declared(CPUS) };
     Suite::new(&Setup { plugins, ..Setup::default() }, &machine).map_err(anyhow::Error::msg)
 }
 
@@ -114,7 +124,12 @@ fn task(random: &mut Random, millionths: u64, is_edf: bool) -> Params {
 }
 
 /// 256 specs on each CPU, `millionths` each.
-fn fill(suite: &mut Suite, random: &mut Random, millionths: u64, is_edf: bool) -> anyhow::Result<u32> {
+fn fill(
+    suite: &mut Suite,
+    random: &mut Random,
+    millionths: u64,
+    is_edf: bool,
+) -> anyhow::Result<u32> {
     let mut slot = 0;
     for cpu in 0..CPUS {
         for number in 0..A_CPU {
@@ -185,7 +200,8 @@ fn by_sums(rounds: usize, rows: &mut Vec<Row>) -> anyhow::Result<()> {
         let mut both = [0; 2];
         for (at, suite) in suites.iter_mut().enumerate() {
             let begun = thread_cpu_time();
-            let all = tasks.iter().filter(|task| create(suite, slot, &on(CpuSet::EMPTY, task))).count();
+            let all =
+                tasks.iter().filter(|task| create(suite, slot, &on(CpuSet::EMPTY, task))).count();
             let ns = ns_since(begun);
             ensure!(all == BATCH, "the sums did not decide");
             both[at] = ns / BATCH as u64;
@@ -206,7 +222,12 @@ fn by_sums(rounds: usize, rows: &mut Vec<Row>) -> anyhow::Result<()> {
 }
 
 /// What only an exact test decides, on one CPU, and refused on as many as may be tried.
-fn by_lists(is_edf: bool, rounds: usize, rows: &mut Vec<Row>, longest: &mut u64) -> anyhow::Result<()> {
+fn by_lists(
+    is_edf: bool,
+    rounds: usize,
+    rows: &mut Vec<Row>,
+    longest: &mut u64,
+) -> anyhow::Result<()> {
     let kind = if is_edf { PluginKind::Edf(EdfOptions::default()) } else { rm(RmTest::Exact) };
     let plugin = kind.word();
     let mut random = Random::new(256);
@@ -238,7 +259,8 @@ fn by_lists(is_edf: bool, rounds: usize, rows: &mut Vec<Row>, longest: &mut u64)
     let met = row.median_ns <= 150_000;
     rows.push(Row { bar: Some("150 us".to_owned()), met: Some(met), ..row });
     rows.push(refused.row("refused, after all tries", plugin));
-    *longest = (*longest).max(accepted.samples.summary().max_ns).max(refused.samples.summary().max_ns);
+    *longest =
+        (*longest).max(accepted.samples.summary().max_ns).max(refused.samples.summary().max_ns);
     Ok(())
 }
 

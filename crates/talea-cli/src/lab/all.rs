@@ -1,8 +1,9 @@
 //! `talea lab all`: every experiment, one after the other, into a folder.
 //!
-//! Model: each is a run of this program of its own. What it prints is kept in `NAME.txt`, its plots and raw data beside that, and when it has
-//! ended, how, in `NAME.exit`, which is written last. Whoever comes again finds what was measured, whatever that says, and goes on where it
-//! stopped: an experiment that was interrupted, failed or said nothing is made again.
+//! Model: each is a run of this program of its own. What it prints is kept in `NAME.txt`, its plots
+//! and raw data beside that, and when it has ended, how, in `NAME.exit`, which is written last.
+//! Whoever comes again finds what was measured, whatever that says, and goes on where it stopped:
+//! an experiment that was interrupted, failed or said nothing is made again.
 
 use crate::exit::Exit;
 use crate::output::{self, Table, note};
@@ -100,8 +101,10 @@ const EXPERIMENTS: &[Experiment] = &[
 
 /// Runs what is left to run.
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
-    fs::create_dir_all(&args.out).with_context(|| format!("cannot create {}", args.out.display()))?;
-    let chosen: Vec<_> = EXPERIMENTS.iter().filter(|one| one.name.starts_with(&args.only)).collect();
+    fs::create_dir_all(&args.out)
+        .with_context(|| format!("cannot create {}", args.out.display()))?;
+    let chosen: Vec<_> =
+        EXPERIMENTS.iter().filter(|one| one.name.starts_with(&args.only)).collect();
     if chosen.is_empty() {
         let names: Vec<_> = EXPERIMENTS.iter().map(|one| one.name).collect();
         note(&format!("no experiment begins with {}: {}", args.only, names.join(", ")));
@@ -161,7 +164,8 @@ fn make(one: &Experiment, args: &Args, text: &Path) -> anyhow::Result<i32> {
     let status = command.status().with_context(|| format!("{} can't be started", one.name))?;
     // Whoever interrupts one means all of them.
     let Some(code) = status.code() else { bail!("{} was ended: {status}", one.name) };
-    fs::write(&ended, format!("{code}\n")).with_context(|| format!("cannot write {}", ended.display()))?;
+    fs::write(&ended, format!("{code}\n"))
+        .with_context(|| format!("cannot write {}", ended.display()))?;
     Ok(code)
 }
 
@@ -195,10 +199,15 @@ mod tests {
     #[test]
     fn every_name_is_a_file_and_no_two_are_the_same() {
         for (number, one) in EXPERIMENTS.iter().enumerate() {
-            let is_plain =
-                |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-';
+            let is_plain = |letter: char| {
+                letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-'
+            };
             assert!(one.name.chars().all(is_plain), "{}", one.name);
-            assert!(EXPERIMENTS[..number].iter().all(|other| other.name != one.name), "{} twice", one.name);
+            assert!(
+                EXPERIMENTS[..number].iter().all(|other| other.name != one.name),
+                "{} twice",
+                one.name
+            );
         }
     }
 

@@ -1,4 +1,5 @@
-//! What measurements must reach, and whether they do. Ratios, differences and bytes: absolute times belong to the machine.
+//! What measurements must reach, and whether they do. Ratios, differences and bytes: absolute times
+//! belong to the machine.
 
 use crate::exit::Exit;
 use serde::Serialize;

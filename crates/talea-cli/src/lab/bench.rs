@@ -1,7 +1,9 @@
-//! One setting of `talea lab ipc` under measurement: a daemon, its client, and the times of a round.
+//! One setting of `talea lab ipc` under measurement: a daemon, its client, and the times of a
+//! round.
 //!
-//! Rounds are short, and those of all settings take turns: what disturbs the machine for a second disturbs a round of
-//! each and no setting's median. Ratios are taken within a round, between times of the same tenth of a second.
+//! Rounds are short, and those of all settings take turns: what disturbs the machine for a second
+//! disturbs a round of each and no setting's median. Ratios are taken within a round, between times
+//! of the same tenth of a second.
 
 use super::ipc::{Ratios, Row, Setting, granted};
 use super::raw::Raw;
@@ -56,9 +58,20 @@ impl Bench {
         let per_spec = |now: u64, before: u64| {
             (setting.specs >= 1024).then(|| now.saturating_sub(before) / setting.specs as u64)
         };
-        let (bytes, mirrored) = (per_spec(server.memory()?, memory), per_spec(server.mirrored()?, mirrored));
+        let (bytes, mirrored) =
+            (per_spec(server.memory()?, memory), per_spec(server.mirrored()?, mirrored));
         let (all, rounds) = (Times::default(), Vec::new());
-        Ok(Bench { setting, client, _idle: idle, random, bytes, mirrored, all, rounds, _server: server })
+        Ok(Bench {
+            setting,
+            client,
+            _idle: idle,
+            random,
+            bytes,
+            mirrored,
+            all,
+            rounds,
+            _server: server,
+        })
     }
 
     /// Measures for some turns, after one that warms everything up.
@@ -85,8 +98,8 @@ impl Bench {
     }
 }
 
-/// Threads to be attached. Few are attached to `edf`, and each only once: whoever attaches a thread for the first time
-/// finds nothing about it in the kernel's caches.
+/// Threads to be attached. Few are attached to `edf`, and each only once: whoever attaches a thread
+/// for the first time finds nothing about it in the kernel's caches.
 struct Sleepers {
     all: Vec<Sleeper>,
     given: usize,
@@ -96,7 +109,8 @@ struct Sleepers {
 
 impl Sleepers {
     fn of(kind: Kind, turns: usize) -> anyhow::Result<Sleepers> {
-        let (a_turn, count) = if kind == Kind::Edf { (TURN / 4, turns * TURN / 4 * 2) } else { (TURN, 1) };
+        let (a_turn, count) =
+            if kind == Kind::Edf { (TURN / 4, turns * TURN / 4 * 2) } else { (TURN, 1) };
         let all = (0..count).map(|_| Sleeper::start()).collect::<anyhow::Result<Vec<_>>>()?;
         for sleeper in &all {
             fall_asleep(sleeper.tid())?;
@@ -200,7 +214,12 @@ impl Times {
     }
 
     /// A raw exchange, in every second place an inlined one.
-    fn exchange(&mut self, raw: &mut Raws, number: usize, sizes: (usize, usize)) -> anyhow::Result<()> {
+    fn exchange(
+        &mut self,
+        raw: &mut Raws,
+        number: usize,
+        sizes: (usize, usize),
+    ) -> anyhow::Result<()> {
         if number.is_multiple_of(2) {
             self.raw.time(|| raw.library.exchange(sizes))
         } else {
@@ -229,9 +248,13 @@ impl Times {
     }
 
     fn ratios(&self) -> Ratios {
-        let against = |samples: &Samples, raw: &Samples| ratio(samples.quantile(50), raw.quantile(50));
+        let against =
+            |samples: &Samples, raw: &Samples| ratio(samples.quantile(50), raw.quantile(50));
         let beside = |direct: &Samples| {
-            ratio(self.attach_detach.quantile(50), 2 * self.raw_small.quantile(50) + direct.quantile(50))
+            ratio(
+                self.attach_detach.quantile(50),
+                2 * self.raw_small.quantile(50) + direct.quantile(50),
+            )
         };
         Ratios {
             create_ratio: against(&self.create, &self.raw),
@@ -244,7 +267,13 @@ impl Times {
         }
     }
 
-    fn row(&self, setting: Setting, rounds: &[Ratios], bytes: Option<u64>, mirrored: Option<u64>) -> Row {
+    fn row(
+        &self,
+        setting: Setting,
+        rounds: &[Ratios],
+        bytes: Option<u64>,
+        mirrored: Option<u64>,
+    ) -> Row {
         let of = |one: fn(&Ratios) -> f64| median(rounds.iter().map(one));
         Row {
             setting,
@@ -286,7 +315,8 @@ impl Sizes {
         let mut buffer = vec![0; MESSAGE_MAX];
         let create = Request::Create(*spec.task()).encode(1, &mut buffer);
         let granted = Reply::Granted(empty_grant()).encode(1, &mut buffer);
-        let attach = Request::Attach { spec: SpecId(1), thread: Named::Pidfd }.encode(1, &mut buffer);
+        let attach =
+            Request::Attach { spec: SpecId(1), thread: Named::Pidfd }.encode(1, &mut buffer);
         let done = Reply::Done.encode(1, &mut buffer);
         Sizes { create: (create, granted), attach: (attach.max(4), done.max(4)) }
     }
@@ -309,9 +339,9 @@ fn empty_grant() -> talea_proto::Granted {
 
 /// What attach and detach come down to for a program that has the rights.
 ///
-/// Whoever takes another thread out of the deadline class has to know whether it has run since it came in: shrunk or
-/// demoted with its budget overdrawn, it may be frozen by its next policy. So the program looks where our daemon looks,
-/// and as often (`docs/decisions/0006` and `0007`).
+/// Whoever takes another thread out of the deadline class has to know whether it has run since it
+/// came in: shrunk or demoted with its budget overdrawn, it may be frozen by its next policy. So
+/// the program looks where our daemon looks, and as often (`docs/decisions/0006` and `0007`).
 fn by_hand(kind: Kind, tid: Tid) -> anyhow::Result<()> {
     if kind != Kind::Edf {
         return calls(kind, tid, || Ok(()));
@@ -326,23 +356,29 @@ fn by_hand(kind: Kind, tid: Tid) -> anyhow::Result<()> {
     })
 }
 
-/// The scheduling calls alone; `look` is made while the thread is in the deadline class, and when it has left it.
+/// The scheduling calls alone; `look` is made while the thread is in the deadline class, and when
+/// it has left it.
 fn calls(kind: Kind, tid: Tid, mut look: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<()> {
     use talea_core::{Span, Work};
     let ordinary = Attr::plain(Policy::Other { nice: 0 });
     let before = sched::get_affinity(tid)?;
     if kind == Kind::Edf {
         let (runtime, long) = (Work::from_ns(1_024), Span::from_ns(4_000_000_000));
-        let attr = |runtime| Attr::grant(Policy::Deadline { runtime, deadline: long, period: long });
+        let attr =
+            |runtime| Attr::grant(Policy::Deadline { runtime, deadline: long, period: long });
         sched::set(tid, &attr(Work::from_ns(4_000)))?;
         look()?;
-        // A sleeping deadline thread is shrunk before it is demoted; else the kernel loses its bandwidth.
+        // A sleeping deadline thread is shrunk before it is demoted; else the kernel loses its
+        // bandwidth.
         sched::set(tid, &attr(runtime))?;
         sched::set(tid, &ordinary)?;
         look()?;
     } else {
         sched::set_affinity(tid, &CpuSet::single(before.iter().next().unwrap_or(0)))?;
-        sched::set(tid, &Attr::grant(if kind == Kind::Rr { Policy::Rr(10) } else { Policy::Fifo(10) }))?;
+        sched::set(
+            tid,
+            &Attr::grant(if kind == Kind::Rr { Policy::Rr(10) } else { Policy::Fifo(10) }),
+        )?;
         sched::set(tid, &ordinary)?;
         sched::set_affinity(tid, &before)?;
     }

@@ -1,7 +1,9 @@
-//! Bounds beside what is simulated: no response may be longer than its bound, and how near it comes is how tight that is.
+//! Bounds beside what is simulated: no response may be longer than its bound, and how near it comes
+//! is how tight that is.
 //!
-//! The bounds are those of [`talea_analysis::tree`]. What is simulated is one run: a bound that is not reached may still be the
-//! best there is. A job that has not ended counts with the time that it has waited.
+//! The bounds are those of [`talea_analysis::tree`]. What is simulated is one run: a bound that is
+//! not reached may still be the best there is. A job that has not ended counts with the time that
+//! it has waited.
 
 use crate::batch;
 use crate::commands::simulate::short;
@@ -77,12 +79,18 @@ pub(super) fn rows(case: &Case) -> Vec<Row> {
     };
     let why = |answer: &Answer| {
         let no = answer.bound.as_ref().err()?;
-        let at = if no.node == answer.node { String::new() } else { format!("{}: ", name(no.node)) };
+        let at =
+            if no.node == answer.node { String::new() } else { format!("{}: ", name(no.node)) };
         Some(format!("{at}{}", no.reason.text()))
     };
     let both = answers.into_iter().zip(longest);
-    both.map(|(answer, longest)| Row { name: name(answer.node), why: why(&answer), answer, longest })
-        .collect()
+    both.map(|(answer, longest)| Row {
+        name: name(answer.node),
+        why: why(&answer),
+        answer,
+        longest,
+    })
+    .collect()
 }
 
 fn simulated(case: &Case) -> Vec<Span> {
@@ -104,7 +112,8 @@ fn percent(thousandths: u64) -> String {
 
 /// The table; a failure where anything that was seen is longer than its bound.
 pub(super) fn report(what: &str, cases: &[Case]) -> anyhow::Result<Exit> {
-    let found = batch::run(&format!("{what}: bounds and runs"), cases.len(), |number| rows(&cases[number]));
+    let found =
+        batch::run(&format!("{what}: bounds and runs"), cases.len(), |number| rows(&cases[number]));
     let mut table =
         Table::new(&["SYSTEM", "TASK", ">DEADLINE", ">BOUND", ">SIMULATED", ">TIGHTNESS", "TEST"]);
     let (mut bounds, mut exceeded, mut tight) = (0, Vec::new(), Vec::new());
@@ -136,9 +145,13 @@ pub(super) fn report(what: &str, cases: &[Case]) -> anyhow::Result<Exit> {
 
 fn summary(bounds: usize, tight: &[u64], exceeded: &[String]) -> String {
     let (least, most) = (tight.iter().min().copied(), tight.iter().max().copied());
-    let range = format!("tightness {} to {}", percent(least.unwrap_or(0)), percent(most.unwrap_or(0)));
+    let range =
+        format!("tightness {} to {}", percent(least.unwrap_or(0)), percent(most.unwrap_or(0)));
     if exceeded.is_empty() {
-        return format!("{}, none exceeded by a simulated response; {range}\n", count(bounds, "bound"));
+        return format!(
+            "{}, none exceeded by a simulated response; {range}\n",
+            count(bounds, "bound")
+        );
     }
     let lines = exceeded
         .iter()
@@ -168,7 +181,10 @@ mod tests {
             longest: Span::from_ns(longest),
         };
         assert_eq!([0, 8, 9].map(|longest| row(longest).is_exceeded()), [false, false, true]);
-        assert_eq!([0, 6, 8].map(|longest| row(longest).tightness()), [None, Some(750), Some(1_000)]);
+        assert_eq!(
+            [0, 6, 8].map(|longest| row(longest).tightness()),
+            [None, Some(750), Some(1_000)]
+        );
         assert_eq!(
             summary(1, &[750], &[]),
             "1 bound, none exceeded by a simulated response; tightness 75.0 % to 75.0 %\n"

@@ -1,14 +1,17 @@
-//! Part of `talea lab sim`: what one decision of the scheduler machine takes, beside the loop of [`pace`](super::pace).
+//! Part of `talea lab sim`: what one decision of the scheduler machine takes, beside the loop of
+//! [`pace`](super::pace).
 //!
-//! All tasks are ready. The job that runs ends, its task's next one arrives with a random deadline within the coming
-//! second, and the machine is polled until it has no more orders: the public path, as a driver goes it. Time goes on so
-//! far with each decision that all tasks have been replaced once in that second. Further levels are schedulers above the
-//! one that has the tasks, each with one more task that never comes first.
+//! All tasks are ready. The job that runs ends, its task's next one arrives with a random deadline
+//! within the coming second, and the machine is polled until it has no more orders: the public
+//! path, as a driver goes it. Time goes on so far with each decision that all tasks have been
+//! replaced once in that second. Further levels are schedulers above the one that has the tasks,
+//! each with one more task that never comes first.
 //!
-//! The clock is read once for 50 decisions, and a stretch is the median of some hundred of these; so is the reference, of
-//! pieces of the loop that take about as long. A stretch begins with decisions that are not measured, so that it finds the
-//! caches as it would leave them. What a level adds is measured in pairs: the deepest tree's stretch less that of the
-//! flat one of the same round.
+//! The clock is read once for 50 decisions, and a stretch is the median of some hundred of these;
+//! so is the reference, of pieces of the loop that take about as long. A stretch begins with
+//! decisions that are not measured, so that it finds the caches as it would leave them. What a
+//! level adds is measured in pairs: the deepest tree's stretch less that of the flat one of the
+//! same round.
 
 #![allow(clippy::cast_precision_loss, reason = "printed")]
 
@@ -35,7 +38,8 @@ pub(super) struct Case {
     pub(super) nanoseconds: Middle,
     pub(super) reference_seconds: Middle,
     pub(super) scaled: Middle,
-    /// Of the stretches on a core that nobody shared, if there were any, and how many of how many these are.
+    /// Of the stretches on a core that nobody shared, if there were any, and how many of how many
+    /// these are.
     pub(super) scaled_alone: Option<Middle>,
     pub(super) stretches_alone: usize,
     pub(super) stretches: usize,
@@ -79,7 +83,8 @@ impl Bench {
         let mut machine = tree.build().expect("a chain of schedulers");
         for task in 0..machine.tasks() as u32 {
             let arrival = Time::from_ns(now - dice.below(SECOND));
-            let _ = machine.handle(Time::from_ns(now), Event::Arrived { task: TaskId(task), arrival });
+            let _ =
+                machine.handle(Time::from_ns(now), Event::Arrived { task: TaskId(task), arrival });
         }
         let (stretches, company) = (Vec::new(), Company::default());
         let mut bench = Bench { tasks, machine, dice, now, runs: TaskId(0), stretches, company };

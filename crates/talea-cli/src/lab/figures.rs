@@ -1,7 +1,8 @@
 //! `talea lab retif`: the figures of ReTiF (JSA 2021), section 6, measured here.
 //!
-//! `fig3`: create against specs, for 1 to 20 declared CPUs. `fig4`: create against plugin instances and concurrent
-//! clients (in the paper the same as figure 3 on another machine). `fig5`: attach against the direct call.
+//! `fig3`: create against specs, for 1 to 20 declared CPUs. `fig4`: create against plugin instances
+//! and concurrent clients (in the paper the same as figure 3 on another machine). `fig5`: attach
+//! against the direct call.
 
 #![allow(clippy::cast_precision_loss, reason = "plotted")]
 
@@ -107,7 +108,9 @@ fn fig3(quick: bool) -> Result3 {
             let shape = Shape { kind, instances: 1, declared: Some(count) };
             let (found, beside) = create_at(shape, cpus, marks(quick), fills)?;
             panel.series.push(series(&of, &found));
-            points.extend(found.iter().map(|(x, samples)| point(kind, "cpus", &of, *x as u64, samples)));
+            points.extend(
+                found.iter().map(|(x, samples)| point(kind, "cpus", &of, *x as u64, samples)),
+            );
             if raw.is_empty() {
                 raw = beside;
             } else {
@@ -115,7 +118,9 @@ fn fig3(quick: bool) -> Result3 {
             }
         }
         panel.series.push(series("raw exchange", &raw));
-        points.extend(raw.iter().map(|(x, samples)| point(kind, "cpus", "raw exchange", *x as u64, samples)));
+        points.extend(
+            raw.iter().map(|(x, samples)| point(kind, "cpus", "raw exchange", *x as u64, samples)),
+        );
         panels.push(panel);
     }
     let figure = Figure {
@@ -130,9 +135,14 @@ fn fig3(quick: bool) -> Result3 {
 /// Times at each mark.
 type Marked = Vec<(usize, Samples)>;
 
-/// Create at each mark, while specs are filled up to the last, several times over; and in between a raw exchange of the
-/// same sizes: absolute times belong to the machine and to the minute.
-fn create_at(shape: Shape, cpus: Cpus, marks: &[usize], fills: usize) -> anyhow::Result<(Marked, Marked)> {
+/// Create at each mark, while specs are filled up to the last, several times over; and in between a
+/// raw exchange of the same sizes: absolute times belong to the machine and to the minute.
+fn create_at(
+    shape: Shape,
+    cpus: Cpus,
+    marks: &[usize],
+    fills: usize,
+) -> anyhow::Result<(Marked, Marked)> {
     const AT_EACH: usize = 16;
     let server = LabServer::start(shape, cpus.server)?;
     let client = server.client()?;
@@ -162,7 +172,10 @@ fn create_at(shape: Shape, cpus: Cpus, marks: &[usize], fills: usize) -> anyhow:
 }
 
 fn series(name: &str, found: &[(usize, Samples)]) -> Series {
-    let points = found.iter().map(|(x, samples)| (*x as f64, samples.quantile(50) as f64 / 1000.0)).collect();
+    let points = found
+        .iter()
+        .map(|(x, samples)| (*x as f64, samples.quantile(50) as f64 / 1000.0))
+        .collect();
     Series { name: name.to_owned(), points }
 }
 
@@ -178,11 +191,16 @@ fn fig4(quick: bool) -> Result3 {
     let fills = if quick { 1 } else { 30 };
     let mut points = Vec::new();
     let mut by_instances = Panel { title: "plugin instances".to_owned(), series: Vec::new() };
-    let mut by_clients = Panel { title: "clients, one of them urgent".to_owned(), series: Vec::new() };
+    let mut by_clients =
+        Panel { title: "clients, one of them urgent".to_owned(), series: Vec::new() };
     for kind in Kind::ALL {
         let mut line = Vec::new();
         for &count in instances {
-            output::note(&format!("fig4: {}, {}", kind.name(), output::count(count as usize, "plugin")));
+            output::note(&format!(
+                "fig4: {}, {}",
+                kind.name(),
+                output::count(count as usize, "plugin")
+            ));
             let shape = Shape { kind, instances: count, declared: None };
             let (found, _) = create_at(shape, cpus, &[0], fills)?;
             points.push(point(kind, "instances", "create", u64::from(count), &found[0].1));
@@ -207,7 +225,8 @@ fn fig4(quick: bool) -> Result3 {
     Ok(("fig4", figure, points))
 }
 
-/// Many clients create and release at the same time; the times of one of them, at real-time priority.
+/// Many clients create and release at the same time; the times of one of them, at real-time
+/// priority.
 fn concurrently(kind: Kind, cpus: Cpus, count: usize, rounds: usize) -> anyhow::Result<Samples> {
     use std::sync::atomic::{AtomicBool, Ordering};
     let server = LabServer::start(Shape { kind, instances: 1, declared: None }, cpus.server)?;
@@ -269,10 +288,15 @@ fn fig5(quick: bool) -> Result3 {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
-        let percent =
-            |samples: &Samples| (1..=99).map(|p| (samples.quantile(p) as f64 / 1000.0, p as f64)).collect();
+        let percent = |samples: &Samples| {
+            (1..=99).map(|p| (samples.quantile(p) as f64 / 1000.0, p as f64)).collect()
+        };
         panels.push(Panel {
-            title: format!("{}: × {}", kind.name(), ratio(attach.quantile(50), direct.quantile(50))),
+            title: format!(
+                "{}: × {}",
+                kind.name(),
+                ratio(attach.quantile(50), direct.quantile(50))
+            ),
             series: vec![
                 Series { name: "attach".to_owned(), points: percent(&attach) },
                 Series { name: "direct call".to_owned(), points: percent(&direct) },

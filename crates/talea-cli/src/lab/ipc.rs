@@ -1,10 +1,12 @@
-//! `talea lab ipc`: what it costs to ask, beside a raw exchange of the same sizes and the direct system calls.
+//! `talea lab ipc`: what it costs to ask, beside a raw exchange of the same sizes and the direct
+//! system calls.
 //!
-//! Every operation is measured right after its baseline, so that both find the caches alike and meet the same
-//! disturbances; one plugin at a time serves. The bars speak of the exchange by way of the C library's functions; the
-//! same system calls without the library are measured in every second place and shown beside it (module `raw`). All
-//! settings of a plugin are measured in short rounds that take turns (module `bench`); what is judged is the median over
-//! the rounds, and the lowest and the highest are shown. Between turns everybody sleeps for a moment, so that real-time
+//! Every operation is measured right after its baseline, so that both find the caches alike and
+//! meet the same disturbances; one plugin at a time serves. The bars speak of the exchange by way
+//! of the C library's functions; the same system calls without the library are measured in every
+//! second place and shown beside it (module `raw`). All settings of a plugin are measured in short
+//! rounds that take turns (module `bench`); what is judged is the median over the rounds, and the
+//! lowest and the highest are shown. Between turns everybody sleeps for a moment, so that real-time
 //! throttling and fair servers find nothing to do.
 
 mod judge;
@@ -59,8 +61,14 @@ const FULL: Effort = Effort {
     instances: &[1, 16],
     attached: 1000,
 };
-const QUICK: Effort =
-    Effort { rounds: 2, turns: 1, specs: &[0, 64], idle: &[0, 8], instances: &[1, 3], attached: 20 };
+const QUICK: Effort = Effort {
+    rounds: 2,
+    turns: 1,
+    specs: &[0, 64],
+    idle: &[0, 8],
+    instances: &[1, 3],
+    attached: 20,
+};
 
 /// One setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -105,7 +113,10 @@ pub(super) struct Row {
 
 /// How operations compare with their baselines in one round.
 #[derive(Clone, Copy, Debug, Serialize)]
-#[expect(clippy::struct_field_names, reason = "the names of the JSON, beside others that are no ratios")]
+#[expect(
+    clippy::struct_field_names,
+    reason = "the names of the JSON, beside others that are no ratios"
+)]
 pub(super) struct Ratios {
     pub(super) create_ratio: f64,
     pub(super) change_ratio: f64,
@@ -140,7 +151,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
                 output::note(&format!("{}, {}, {instances} plugins", place.name(), kind.name()));
                 let settings = effort.specs.iter().flat_map(|&specs| {
                     let same_core = place == Place::SameCore;
-                    let setting = move |&idle| Setting { same_core, plugin: kind, specs, idle, instances };
+                    let setting =
+                        move |&idle| Setting { same_core, plugin: kind, specs, idle, instances };
                     effort.idle.iter().map(setting)
                 });
                 rows.extend(measure(settings.collect(), cpus, effort)?);
@@ -149,7 +161,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     }
     let reapplication = reapply::measure(Cpus::of(Place::SameCore)?, effort.attached)?;
     let bars = judge::judge(&rows);
-    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
+    let kernel =
+        std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
     let answer = Answer { quick: args.quick, kernel, rows, reapplication, bars };
     if args.output.json {
         output::print_json(&answer)?;
@@ -164,14 +177,17 @@ fn wanted(args: &Args, kind: Kind) -> bool {
 }
 
 /// A refusal here means that the experiment is wrong.
-pub(super) fn granted<T>(outcome: Result<Result<T, Refusal>, talea_client::Failure>) -> anyhow::Result<T> {
+pub(super) fn granted<T>(
+    outcome: Result<Result<T, Refusal>, talea_client::Failure>,
+) -> anyhow::Result<T> {
     outcome?.map_err(|refusal| anyhow::anyhow!("{}", crate::words::refusal(&refusal)))
 }
 
 /// All settings, in rounds that take turns.
 fn measure(settings: Vec<Setting>, cpus: Cpus, effort: &Effort) -> anyhow::Result<Vec<Row>> {
-    let start =
-        |setting| Bench::start(setting, cpus).with_context(|| format!("cannot be set up: {setting:?}"));
+    let start = |setting| {
+        Bench::start(setting, cpus).with_context(|| format!("cannot be set up: {setting:?}"))
+    };
     let mut benches = settings.into_iter().map(start).collect::<anyhow::Result<Vec<_>>>()?;
     let mut raws = Raws::start(cpus)?;
     for _ in 0..effort.rounds {
@@ -190,7 +206,8 @@ fn measure(settings: Vec<Setting>, cpus: Cpus, effort: &Effort) -> anyhow::Resul
 fn text(answer: &Answer) -> String {
     let mut text = String::new();
     for same_core in [true, false] {
-        let rows: Vec<_> = answer.rows.iter().filter(|row| row.setting.same_core == same_core).collect();
+        let rows: Vec<_> =
+            answer.rows.iter().filter(|row| row.setting.same_core == same_core).collect();
         if rows.is_empty() {
             continue;
         }

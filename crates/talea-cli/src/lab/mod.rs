@@ -1,8 +1,9 @@
 //! `talea lab`: the measurements, repeated on this machine.
 //!
-//! Model: a [`rig`] of one client and one server at real-time priority, on the same CPU or on two, kept awake by
-//! spinners; a raw exchange of the same sizes ([`raw`]) and the direct system calls are measured in between, so that
-//! what is compared was measured in the same second. Absolute times belong to the machine, ratios to the program.
+//! Model: a [`rig`] of one client and one server at real-time priority, on the same CPU or on two,
+//! kept awake by spinners; a raw exchange of the same sizes ([`raw`]) and the direct system calls
+//! are measured in between, so that what is compared was measured in the same second. Absolute
+//! times belong to the machine, ratios to the program.
 //!
 //! Reference: ReTiF (JSA 2021), section 6; the daemon and its client at priority 99 on pinned CPUs.
 

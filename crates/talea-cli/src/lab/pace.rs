@@ -1,13 +1,16 @@
-//! How fast this machine is right now: a loop that every figure of `talea lab sim` is measured beside.
+//! How fast this machine is right now: a loop that every figure of `talea lab sim` is measured
+//! beside.
 //!
-//! The loop is 100 million dependent steps of xorshift64; figures are scaled to the pace at which it takes 0.153 s, so that
-//! two machines, or two minutes of a shared one, can be compared. It is cut into pieces that run before and after each
-//! short stretch of what is measured, the stretches of all cases take turns, and what is told of a case is the median of
-//! its stretches: whoever else uses the machine for a while spoils some stretches of every case, and no figure.
+//! The loop is 100 million dependent steps of xorshift64; figures are scaled to the pace at which
+//! it takes 0.153 s, so that two machines, or two minutes of a shared one, can be compared. It is
+//! cut into pieces that run before and after each short stretch of what is measured, the stretches
+//! of all cases take turns, and what is told of a case is the median of its stretches: whoever else
+//! uses the machine for a while spoils some stretches of every case, and no figure.
 //!
-//! A chain of dependent steps leaves most of a core idle, and so takes hardly longer while another hardware thread of the
-//! same core computes too, which slows everything else by a third: a virtual machine can't see that neighbour. A second
-//! loop, which fills the core, does ([`wide`], [`Company`]).
+//! A chain of dependent steps leaves most of a core idle, and so takes hardly longer while another
+//! hardware thread of the same core computes too, which slows everything else by a third: a virtual
+//! machine can't see that neighbour. A second loop, which fills the core, does ([`wide`],
+//! [`Company`]).
 
 #![allow(clippy::cast_precision_loss, reason = "printed")]
 
@@ -37,7 +40,8 @@ pub(super) fn reference(pieces: u32) -> f64 {
     Middle::of((0..pieces).map(piece)).median * f64::from(STEPS / PIECE)
 }
 
-/// Nanoseconds that a loop takes which keeps a core busy: the median of so many pieces of six chains side by side.
+/// Nanoseconds that a loop takes which keeps a core busy: the median of so many pieces of six
+/// chains side by side.
 pub(super) fn wide(pieces: u32) -> f64 {
     let piece = |_| {
         let begun = Instant::now();
@@ -75,7 +79,9 @@ impl Company {
     /// Those stretches beside which it took hardly longer than that.
     pub(super) fn alone(&self, stretches: &[Stretch], least: f64) -> Vec<Stretch> {
         let both = stretches.iter().zip(&self.0);
-        both.filter(|&(_, wide)| *wide <= least * Company::SHARED).map(|(stretch, _)| *stretch).collect()
+        both.filter(|&(_, wide)| *wide <= least * Company::SHARED)
+            .map(|(stretch, _)| *stretch)
+            .collect()
     }
 }
 
@@ -105,8 +111,8 @@ pub(super) struct Stretch {
     pub(super) reference: f64,
 }
 
-/// The middle of what was measured, of the loop beside it, and of what was measured at the pace of [`REFERENCE`].
-/// `is_time`: it is a time and no rate.
+/// The middle of what was measured, of the loop beside it, and of what was measured at the pace of
+/// [`REFERENCE`]. `is_time`: it is a time and no rate.
 pub(super) fn scaled(stretches: &[Stretch], is_time: bool) -> [Middle; 3] {
     let scale = |stretch: &Stretch| {
         let pace = stretch.reference / REFERENCE;
@@ -126,7 +132,8 @@ mod tests {
     #[test]
     fn a_machine_that_is_slow_for_a_while_changes_no_figure() {
         let stretch = |slow: f64| Stretch { value: 8.0 / slow, reference: REFERENCE * slow };
-        let noisy: Vec<Stretch> = (0..40).map(|at| stretch(if at % 3 == 0 { 4.0 } else { 1.0 })).collect();
+        let noisy: Vec<Stretch> =
+            (0..40).map(|at| stretch(if at % 3 == 0 { 4.0 } else { 1.0 })).collect();
         let [value, reference, scaled] = scaled(&noisy, false);
         assert_eq!((value.median, reference.median), (8.0, REFERENCE));
         assert!((scaled.median - 8.0).abs() < 1e-9 && (scaled.from - 8.0).abs() < 1e-9);
@@ -148,7 +155,8 @@ mod tests {
             company.beside(before, after);
         }
         let least = Company::least([&company]);
-        let alone: Vec<f64> = company.alone(&stretches, least).iter().map(|stretch| stretch.value).collect();
+        let alone: Vec<f64> =
+            company.alone(&stretches, least).iter().map(|stretch| stretch.value).collect();
         assert_eq!(alone, [0.0, 3.0]);
         assert!(wide(3) > 0.0);
     }

@@ -42,7 +42,8 @@ impl Figure<'_> {
         // Letters of 12 and of 16 points are about 7 and 9 wide.
         let width = (LEFT + count * (PANEL + GAP) + 34.0 + 7.0 * longest as f64)
             .max(LEFT + 20.0 + 9.0 * self.title.chars().count() as f64);
-        let all = || self.panels.iter().flat_map(|panel| &panel.series).flat_map(|series| &series.points);
+        let all =
+            || self.panels.iter().flat_map(|panel| &panel.series).flat_map(|series| &series.points);
         let right = Axis::to(all().map(|point| point.0).fold(0.0, f64::max));
         let high = Axis::to(all().map(|point| point.1).fold(0.0, f64::max));
         let high = Axis { end: high.step * high.steps() as f64, ..high };
@@ -83,7 +84,13 @@ impl Figure<'_> {
     }
 }
 
-fn panel_at(text: &mut String, x: f64, panel: &Panel, (right, high): (&Axis, &Axis), labelled: bool) {
+fn panel_at(
+    text: &mut String,
+    x: f64,
+    panel: &Panel,
+    (right, high): (&Axis, &Axis),
+    labelled: bool,
+) {
     let at_x = |value: f64| x + PANEL * value / right.end;
     let at_y = |value: f64| BOTTOM - (BOTTOM - TOP) * value / high.end;
     let _ = writeln!(
@@ -122,7 +129,13 @@ fn panel_at(text: &mut String, x: f64, panel: &Panel, (right, high): (&Axis, &Ax
         let color = COLORS[number % COLORS.len()];
         let mut path = String::new();
         for (number, &(px, py)) in series.points.iter().enumerate() {
-            let _ = write!(path, "{}{:.1} {:.1}", if number == 0 { 'M' } else { 'L' }, at_x(px), at_y(py));
+            let _ = write!(
+                path,
+                "{}{:.1} {:.1}",
+                if number == 0 { 'M' } else { 'L' },
+                at_x(px),
+                at_y(py)
+            );
         }
         let _ = writeln!(
             text,
@@ -177,9 +190,12 @@ mod tests {
 
     #[test]
     fn a_figure_holds_its_lines_and_names() {
-        let series = |name: &str| Series { name: name.to_owned(), points: vec![(0.0, 1.0), (1024.0, 19.9)] };
-        let panel = Panel { title: "rm".to_owned(), series: vec![series("1 CPU"), series("2 CPUs")] };
-        let figure = Figure { title: "create".to_owned(), x: "specs", y: "µs", panels: vec![panel] };
+        let series =
+            |name: &str| Series { name: name.to_owned(), points: vec![(0.0, 1.0), (1024.0, 19.9)] };
+        let panel =
+            Panel { title: "rm".to_owned(), series: vec![series("1 CPU"), series("2 CPUs")] };
+        let figure =
+            Figure { title: "create".to_owned(), x: "specs", y: "µs", panels: vec![panel] };
         let svg = figure.svg();
         assert_eq!(svg.matches("stroke-linejoin").count(), 2);
         assert!(svg.contains(">2 CPUs<") && svg.starts_with("<svg") && svg.ends_with("</svg>\n"));
@@ -187,13 +203,17 @@ mod tests {
 
     #[test]
     fn axes_have_round_numbers_that_are_written_as_they_are() {
-        let ticks = |most: f64| Axis::to(most).ticks().map(|(_, name)| name).collect::<Vec<_>>().join(" ");
+        let ticks =
+            |most: f64| Axis::to(most).ticks().map(|(_, name)| name).collect::<Vec<_>>().join(" ");
         assert_eq!(ticks(97.5), "0 20 40 60 80 100");
         assert_eq!(ticks(0.5), "0.0 0.1 0.2 0.3 0.4 0.5");
         assert_eq!(ticks(1024.0), "0 250 500 750 1000");
         assert_eq!(ticks(47.7), "0 10 20 30 40 50");
         assert_eq!(ticks(1.2), "0.00 0.25 0.50 0.75 1.00 1.25");
         assert_eq!(ticks(0.0), "0.0 0.2 0.4 0.6 0.8 1.0");
-        assert!((Axis::to(1024.0).end - 1024.0).abs() < 1e-9, "too far from a round number to go there");
+        assert!(
+            (Axis::to(1024.0).end - 1024.0).abs() < 1e-9,
+            "too far from a round number to go there"
+        );
     }
 }

@@ -1,11 +1,13 @@
 //! The baseline: the same bytes to and fro between two processes, with nobody thinking about them.
 //!
-//! There are two of them. [`Calls::Library`] makes its calls through the C library, as every ordinary program does
-//! (here by way of the standard library's sockets): this is the raw exchange that the bars speak of, for it is what
-//! whoever has no daemon would write. [`Calls::Inlined`] has the same system calls in its own code, as our daemon and
-//! our client have, where nothing returns between the kernel and the next call: nobody can exchange messages for less, so
-//! it shows what asking costs beyond the kernel. Returning from a function that has waited in the kernel is dear where
-//! the kernel overwrites the processor's return stack, which is most of the difference between the two.
+//! There are two of them. [`Calls::Library`] makes its calls through the C library, as every
+//! ordinary program does (here by way of the standard library's sockets): this is the raw exchange
+//! that the bars speak of, for it is what whoever has no daemon would write. [`Calls::Inlined`] has
+//! the same system calls in its own code, as our daemon and our client have, where nothing returns
+//! between the kernel and the next call: nobody can exchange messages for less, so it shows what
+//! asking costs beyond the kernel. Returning from a function that has waited in the kernel is dear
+//! where the kernel overwrites the processor's return stack, which is most of the difference
+//! between the two.
 
 use super::rig;
 use crate::exit::Exit;
@@ -27,9 +29,11 @@ enum Calls {
     Inlined,
 }
 
-/// A process that answers: it waits in `recv`, without a time-out and for this one client, and sends.
+/// A process that answers: it waits in `recv`, without a time-out and for this one client, and
+/// sends.
 pub(super) struct Raw {
-    /// Of sequenced packets, for which the standard library has no type; for its datagrams it calls `send` and `recv`.
+    /// Of sequenced packets, for which the standard library has no type; for its datagrams it calls
+    /// `send` and `recv`.
     socket: UnixDatagram,
     calls: Calls,
     child: Child,
@@ -55,7 +59,10 @@ impl Raw {
             .spawn()
             .context("the raw exchange cannot be started")?;
         let mut raw = Raw { socket: socket.into(), calls, child, buffer: vec![0; MESSAGE_MAX] };
-        rig::privileged(Tid::new(raw.child.id() as i32).context("a process without a number")?, cpu)?;
+        rig::privileged(
+            Tid::new(raw.child.id() as i32).context("a process without a number")?,
+            cpu,
+        )?;
         // The first message says how the other end shall make its calls.
         raw.buffer[4] = u8::from(calls == Calls::Inlined);
         raw.exchange((64, 64))?;

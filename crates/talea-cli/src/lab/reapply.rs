@@ -25,13 +25,14 @@ pub(super) struct Reapplication {
     pub(super) most_moved: usize,
 }
 
-/// Distinct periods beforehand: all levels but one, so that a period between two others finds no gap and its
-/// neighbours must make room.
+/// Distinct periods beforehand: all levels but one, so that a period between two others finds no
+/// gap and its neighbours must make room.
 const PERIODS: u64 = super::server::LEVELS - 1;
 
 /// More of the same under `rm` on one CPU, with `count` threads attached.
 pub(super) fn measure(cpus: Cpus, count: usize) -> anyhow::Result<Reapplication> {
-    let server = LabServer::start(Shape { kind: Kind::Rm, instances: 1, declared: None }, cpus.server)?;
+    let server =
+        LabServer::start(Shape { kind: Kind::Rm, instances: 1, declared: None }, cpus.server)?;
     let client = server.client()?;
     let mut sleepers = Vec::with_capacity(count);
     let mut grants = Vec::with_capacity(count);
@@ -55,17 +56,33 @@ pub(super) fn measure(cpus: Cpus, count: usize) -> anyhow::Result<Reapplication>
         release.time(|| granted(grant.release()))?;
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
-    Ok(Reapplication { attached: count, create: create.summary(), release: release.summary(), most_moved })
+    Ok(Reapplication {
+        attached: count,
+        create: create.summary(),
+        release: release.summary(),
+        most_moved,
+    })
 }
 
 fn spec(cpu: u32, period_us: u64) -> Spec {
-    let params =
-        Params { period: Span::from_us(period_us), runtime: Some(Work::from_ns(1_024)), ..Params::default() };
-    Spec::from_task(Task { params, cpus: CpuSet::single(cpu), cpus_mandatory: true, ..Task::default() })
+    let params = Params {
+        period: Span::from_us(period_us),
+        runtime: Some(Work::from_ns(1_024)),
+        ..Params::default()
+    };
+    Spec::from_task(Task {
+        params,
+        cpus: CpuSet::single(cpu),
+        cpus_mandatory: true,
+        ..Task::default()
+    })
 }
 
 fn priorities(sleepers: &[Sleeper]) -> anyhow::Result<Vec<sched::Attr>> {
-    sleepers.iter().map(|sleeper| sched::get(sleeper.tid()).context("a sleeping thread is gone")).collect()
+    sleepers
+        .iter()
+        .map(|sleeper| sched::get(sleeper.tid()).context("a sleeping thread is gone"))
+        .collect()
 }
 
 /// A thread that does nothing until it is dropped.

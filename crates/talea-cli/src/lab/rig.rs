@@ -41,7 +41,9 @@ impl Cpus {
         let (first, last) = first.zip(last).context("no CPU")?;
         match place {
             Place::SameCore => Ok(Cpus { client: last, server: last }),
-            Place::CrossCore if first == last => bail!("two CPUs are needed to measure across them"),
+            Place::CrossCore if first == last => {
+                bail!("two CPUs are needed to measure across them")
+            }
             Place::CrossCore => Ok(Cpus { client: last, server: first }),
         }
     }
@@ -82,7 +84,8 @@ impl Rig {
 impl Drop for Rig {
     fn drop(&mut self) {
         let me = Tid::current();
-        let back = sched::set(me, &self.before.0).and_then(|()| sched::set_affinity(me, &self.before.1));
+        let back =
+            sched::set(me, &self.before.0).and_then(|()| sched::set_affinity(me, &self.before.1));
         if let Err(error) = back {
             crate::output::note(&format!("this thread could not be put back: {error}"));
         }
@@ -137,7 +140,9 @@ impl Drop for Spinner {
 pub(super) fn spin(args: &SpinArgs) -> Exit {
     let parent = rustix::process::getppid();
     let start = Instant::now();
-    while rustix::process::getppid() == parent && start.elapsed() < Duration::from_secs(args.seconds) {
+    while rustix::process::getppid() == parent
+        && start.elapsed() < Duration::from_secs(args.seconds)
+    {
         for _ in 0..1_000_000 {
             std::hint::spin_loop();
         }

@@ -23,7 +23,10 @@ pub(super) struct Summary {
 
 impl Samples {
     /// Runs and times one operation.
-    pub(super) fn time<T>(&mut self, operation: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
+    pub(super) fn time<T>(
+        &mut self,
+        operation: impl FnOnce() -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
         let start = talea_os::clock::now();
         let result = operation()?;
         self.0.push(talea_os::clock::now().since(start).as_ns());
@@ -85,11 +88,16 @@ mod tests {
     fn quantiles_are_values_that_occurred() {
         let mut samples = Samples::default();
         (1..=100).rev().for_each(|ns| samples.push(ns));
-        assert_eq!((samples.quantile(50), samples.quantile(99), samples.quantile(100)), (50, 99, 100));
+        assert_eq!(
+            (samples.quantile(50), samples.quantile(99), samples.quantile(100)),
+            (50, 99, 100)
+        );
         assert_eq!(Samples::default().summary(), Summary::default());
         assert!((ratio(5, 4) - 1.25).abs() < f64::EPSILON);
         assert!(ratio(1, 0).is_nan() && ratio(0, 0).is_nan());
-        for (values, middle) in [(&[][..], 0.0), (&[3.0], 3.0), (&[9.0, 1.0, 2.0], 2.0), (&[2.0, 1.0], 1.0)] {
+        for (values, middle) in
+            [(&[][..], 0.0), (&[3.0], 3.0), (&[9.0, 1.0, 2.0], 2.0), (&[2.0, 1.0], 1.0)]
+        {
             assert!((median(values.iter().copied()) - middle).abs() < f64::EPSILON);
         }
     }

@@ -94,8 +94,10 @@ impl LabServer {
     /// Memory that belongs to the daemon alone, in bytes.
     pub(super) fn memory(&self) -> anyhow::Result<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).context("no RssAnon")?;
-        let kib: u64 = line.trim().trim_end_matches(" kB").parse().context("RssAnon is no number")?;
+        let line =
+            status.lines().find_map(|line| line.strip_prefix("RssAnon:")).context("no RssAnon")?;
+        let kib: u64 =
+            line.trim().trim_end_matches(" kB").parse().context("RssAnon is no number")?;
         Ok(kib * 1024)
     }
 
@@ -111,7 +113,8 @@ impl LabServer {
 
 impl Drop for LabServer {
     fn drop(&mut self) {
-        // Giving everything back first puts attached threads back; a daemon that is gone needs neither.
+        // Giving everything back first puts attached threads back; a daemon that is gone needs
+        // neither.
         if let Ok(client) = self.client() {
             drop(client.stop(true));
         }
@@ -131,7 +134,9 @@ fn talead() -> anyhow::Result<PathBuf> {
     let bin = exe.parent().context("this program lies nowhere")?;
     let places = [bin.join("talead"), bin.join("../sbin/talead")];
     let found = places.iter().find(|place| place.is_file()).cloned();
-    found.context("talead is not beside this program; build it: cargo build --release -p talea-daemon")
+    found.context(
+        "talead is not beside this program; build it: cargo build --release -p talea-daemon",
+    )
 }
 
 /// In memory, as the runtime directory is: a disk that writes back would be measured too.
@@ -180,7 +185,8 @@ pub(crate) struct ServeArgs {
     cpus: u32,
 }
 
-/// The daemon's server, told that the machine has other CPUs, each a domain of its own. Nothing may be attached.
+/// The daemon's server, told that the machine has other CPUs, each a domain of its own. Nothing may
+/// be attached.
 pub(super) fn serve(args: &ServeArgs) -> anyhow::Result<Exit> {
     let signals = Signals::new(&[Signal::Term, Signal::Int])?;
     let mut machine = Machine::probe()?;

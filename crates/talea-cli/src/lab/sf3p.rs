@@ -1,9 +1,10 @@
 //! `talea lab sf3p`: the experiments of SF3P (RSP 2014, section VII), simulated.
 //!
-//! `fig4`: a scheduler over two others, drawn. `fig6`: which share of jobs is late, against utilisation, for 1,500 random task sets under EDF, RM and FIFO. `table2`:
-//! the flight management software in three configurations. The paper leaves the periods and costs of the latter open; ours
-//! are in `examples/systems` and of its kind. With `--live` all of them, and figures 7 to 9 about overheads, on real threads beside the
-//! simulation of the same jobs ([`live`]).
+//! `fig4`: a scheduler over two others, drawn. `fig6`: which share of jobs is late, against
+//! utilisation, for 1,500 random task sets under EDF, RM and FIFO. `table2`: the flight management
+//! software in three configurations. The paper leaves the periods and costs of the latter open;
+//! ours are in `examples/systems` and of its kind. With `--live` all of them, and figures 7 to 9
+//! about overheads, on real threads beside the simulation of the same jobs ([`live`]).
 
 #![allow(clippy::cast_precision_loss, reason = "plotted")]
 
@@ -38,15 +39,16 @@ pub(crate) struct Args {
     /// The seed of everything random.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Instead (fig4, table2): the analysed bound of each task beside the longest simulated response; fails where that is
-    /// longer.
+    /// Instead (fig4, table2): the analysed bound of each task beside the longest simulated
+    /// response; fails where that is longer.
     #[arg(long, conflicts_with = "live")]
     bounds: bool,
-    /// On real threads, beside the simulation of the same jobs (fig6 to fig9, table2, six); needs root or CAP_SYS_NICE, and a machine that
-    /// has nothing else to do.
+    /// On real threads, beside the simulation of the same jobs (fig6 to fig9, table2, six); needs
+    /// root or CAP_SYS_NICE, and a machine that has nothing else to do.
     #[arg(long)]
     live: bool,
-    /// Live: so many random sets [default: 30]; how often the others are repeated [default: of table2 8, of six 1].
+    /// Live: so many random sets [default: 30]; how often the others are repeated [default: of
+    /// table2 8, of six 1].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000))]
     sets: Option<u64>,
     /// Live: how long each run is [default: 3; of table2, 6].
@@ -77,14 +79,18 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
             Ok(Exit::Usage)
         }
         (Which::Six, _) => {
-            output::note("what threads do is measured: --live; talea import-sf3p and simulate show the rest");
+            output::note(
+                "what threads do is measured: --live; talea import-sf3p and simulate show the rest",
+            );
             Ok(Exit::Usage)
         }
         (Which::Fig4, false) => fig4(),
         (Which::Fig4, true) => super::bounds::report("SF3P Fig. 4", &[figure4_case()]),
         (Which::Fig6, false) => fig6(args),
         (Which::Fig6, true) => {
-            output::note("fig6 is about random sets that miss deadlines: --bounds is for fig4 and table2");
+            output::note(
+                "fig6 is about random sets that miss deadlines: --bounds is for fig4 and table2",
+            );
             Ok(Exit::Usage)
         }
         (Which::Table2, false) => table2(),
@@ -107,7 +113,9 @@ fn on_threads(args: &Args) -> anyhow::Result<Exit> {
     };
     match args.what {
         Which::Fig4 => {
-            output::note("figure 4 on threads is a test (s12): --live is for fig6 to fig9 and table2");
+            output::note(
+                "figure 4 on threads is a test (s12): --live is for fig6 to fig9 and table2",
+            );
             Ok(Exit::Usage)
         }
         Which::Fig6 => live::sets(live::Shown::Fig6, &effort),
@@ -144,8 +152,8 @@ impl Due {
     }
 }
 
-/// A random set of the paper: n in 5..=50, half of the tasks short (5 to 10 ms), half long (40 to 50 ms), utilisation 20
-/// to 100 %, shared equally, so that the arrival rate does not depend on n.
+/// A random set of the paper: n in 5..=50, half of the tasks short (5 to 10 ms), half long (40 to
+/// 50 ms), utilisation 20 to 100 %, shared equally, so that the arrival rate does not depend on n.
 pub(super) struct Set {
     utilization: f64,
     pub(super) tasks: Vec<(Span, Work)>,
@@ -161,14 +169,18 @@ fn set(seed: u64, number: u64) -> Set {
 /// The same with so many tasks and so many millionths of the CPU.
 pub(super) fn set_of(dice: &mut Dice, n: u64, ppm: u64) -> Set {
     let tasks = (0..n).map(|_| {
-        let cost =
-            if dice.below(2) == 0 { dice.between(5 * MS, 10 * MS) } else { dice.between(40 * MS, 50 * MS) };
+        let cost = if dice.below(2) == 0 {
+            dice.between(5 * MS, 10 * MS)
+        } else {
+            dice.between(40 * MS, 50 * MS)
+        };
         // Rounded up, so that the set never asks for more than it says.
         let period = (u128::from(cost) * u128::from(n) * 1_000_000).div_ceil(u128::from(ppm));
         (Span::from_ns(period as u64), Work::from_ns(cost))
     });
     let mut tasks: Vec<_> = tasks.collect();
-    // All arrive together at first, and ties go to the first: with FIFO it is a point or two who that is.
+    // All arrive together at first, and ties go to the first: with FIFO it is a point or two who
+    // that is.
     tasks.sort_unstable();
     Set { utilization: ppm as f64 / 1e6, tasks }
 }
@@ -190,7 +202,8 @@ fn slower(set: &Set, policy: &Policy, times: u64) -> f64 {
     let mut workload = Workload::default();
     let mut due = Until(Due::default(), run);
     for &(period, cost) in &set.tasks {
-        let (period, cost) = (Span::from_ns(period.as_ns() * times), Work::from_ns(cost.as_ns() * times));
+        let (period, cost) =
+            (Span::from_ns(period.as_ns() * times), Work::from_ns(cost.as_ns() * times));
         let mut spec = TaskSpec::new("task", period);
         spec.backlog.capacity = 1_000;
         tree.task(Tree::ROOT, spec);
@@ -203,7 +216,8 @@ fn slower(set: &Set, policy: &Policy, times: u64) -> f64 {
     due.0.late_percent()
 }
 
-/// Whether no job under rate-monotonic priorities is ever late: the exact test, for the critical instant with which each run begins.
+/// Whether no job under rate-monotonic priorities is ever late: the exact test, for the critical
+/// instant with which each run begins.
 fn is_schedulable(set: &Set) -> bool {
     let mut tasks: Vec<Sporadic> =
         set.tasks.iter().map(|&(period, cost)| Sporadic::new(cost, period, period)).collect();
@@ -242,9 +256,11 @@ fn fig6(args: &Args) -> anyhow::Result<Exit> {
             .filter(|point| point.utilization >= low && (point.utilization < high || step == 15))
             .collect();
         let mean = |policy: usize| {
-            within.iter().map(|point| point.late_percent[policy]).sum::<f64>() / within.len().max(1) as f64
+            within.iter().map(|point| point.late_percent[policy]).sum::<f64>()
+                / within.len().max(1) as f64
         };
-        let mut row = vec![format!("{:.0}-{:.0}", low * 100.0, high * 100.0), within.len().to_string()];
+        let mut row =
+            vec![format!("{:.0}-{:.0}", low * 100.0, high * 100.0), within.len().to_string()];
         for (policy, line) in lines.iter_mut().enumerate() {
             row.push(format!("{:.2}", mean(policy)));
             line.points.push(((low + high) * 50.0, mean(policy)));
@@ -252,7 +268,8 @@ fn fig6(args: &Args) -> anyhow::Result<Exit> {
         table.row(row);
     }
     let proved = (0..SETS as u64).filter(|&number| is_schedulable(&set(args.seed, number))).count();
-    let clean = |policy: usize| points.iter().filter(|point| point.late_percent[policy] == 0.0).count();
+    let clean =
+        |policy: usize| points.iter().filter(|point| point.late_percent[policy] == 0.0).count();
     let figure = Figure {
         title: "SF3P Fig. 6, simulated: late jobs against utilisation".to_owned(),
         x: "utilisation %",
@@ -306,8 +323,9 @@ fn group(name: &str) -> anyhow::Result<[f64; 3]> {
     let system = shipped(name)?;
     let root = &system.roots[0];
     let machine = root.tree.build().map_err(|error| anyhow::anyhow!("{}", error.why))?;
-    let nodes: Vec<_> =
-        (0..root.tasks.len()).map(|task| machine.node_of(talea_core::machine::TaskId(task as u32))).collect();
+    let nodes: Vec<_> = (0..root.tasks.len())
+        .map(|task| machine.node_of(talea_core::machine::TaskId(task as u32)))
+        .collect();
     let mut in_time = ByTask(vec![Due::default(); root.tasks.len()]);
     let mut world = World::new(machine, 1, &root.workload(system.seed));
     world.run(RUN + Span::from_ns(1), &mut in_time);
@@ -315,7 +333,9 @@ fn group(name: &str) -> anyhow::Result<[f64; 3]> {
     for (task, node) in nodes.iter().enumerate() {
         let above = root.tree.above(*node).next().map_or("", |(_, spec)| spec.name.as_str());
         let Some(group) = ["B", "D", "A"].iter().position(|name| *name == above) else { continue };
-        let Some(talea_core::machine::Body::Task(spec)) = root.tree.get(*node).map(|node| &node.body) else {
+        let Some(talea_core::machine::Body::Task(spec)) =
+            root.tree.get(*node).map(|node| &node.body)
+        else {
             continue;
         };
         groups[group].jobs += RUN.as_ns() / spec.period.as_ns();
@@ -352,8 +372,8 @@ fn configurations() -> anyhow::Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// Figure 4, with the sets of the example that SF3P ships: two jobs of 9 ms every 51 ms under EDF above two under FIFO; set 1
-/// comes while set 2 is served.
+/// Figure 4, with the sets of the example that SF3P ships: two jobs of 9 ms every 51 ms under EDF
+/// above two under FIFO; set 1 comes while set 2 is served.
 fn figure4_system() -> (Tree, Workload) {
     let mut tree = Tree::new(1, SchedulerSpec::new("fp", Policy::FixedPriority));
     let mut workload = Workload::default();
@@ -364,7 +384,8 @@ fn figure4_system() -> (Tree, Workload) {
         for number in 0..2 {
             let period = Span::from_ns(51 * MS);
             tree.task(group, TaskSpec::new(&format!("set {set} task {number}"), period));
-            let arrivals = Arrivals::Periodic { offset: Span::from_ns(offset), period, jitter: Span::ZERO };
+            let arrivals =
+                Arrivals::Periodic { offset: Span::from_ns(offset), period, jitter: Span::ZERO };
             workload.sources.push(Source { arrivals, cost: Cost::Constant(Work::from_ns(9 * MS)) });
         }
     }
@@ -396,8 +417,14 @@ fn fig4() -> anyhow::Result<Exit> {
 }
 
 fn table2() -> anyhow::Result<Exit> {
-    let mut table =
-        Table::new(&["CONFIGURATION", "COST", ">B late %", ">D late %", ">A late %", "PAPER B/D/A"]);
+    let mut table = Table::new(&[
+        "CONFIGURATION",
+        "COST",
+        ">B late %",
+        ">D late %",
+        ">A late %",
+        "PAPER B/D/A",
+    ]);
     for (config, what) in CONFIGURATIONS {
         for cost in ["average", "worst"] {
             let late = group(&format!("fms-{config}-{cost}.toml"))?;
@@ -425,7 +452,8 @@ fn table2() -> anyhow::Result<Exit> {
 mod tests {
     use super::*;
 
-    /// The ideal curve of the checklist (1.6), the means of 40 sets: utilisation in thousandths, RM, FIFO.
+    /// The ideal curve of the checklist (1.6), the means of 40 sets: utilisation in thousandths,
+    /// RM, FIFO.
     const IDEAL: [(u64, f64, f64); 10] = [
         (300, 0.0, 0.0),
         (400, 0.0, 0.39),
@@ -449,7 +477,8 @@ mod tests {
             assert!(rows.iter().all(|row| !row.is_exceeded()));
             bounded.push(rows.iter().filter(|row| row.bound().is_some()).count());
         }
-        // C1, C2 and C3 at average and at worst cost: at worst only what has room in its slot, or comes first in it; C3 none.
+        // C1, C2 and C3 at average and at worst cost: at worst only what has room in its slot, or
+        // comes first in it; C3 none.
         assert_eq!(bounded, [13, 9, 13, 2, 13, 0, 4]);
     }
 
@@ -461,7 +490,8 @@ mod tests {
             let set = set(1, number);
             let late = [0, 1].map(|policy: usize| late(&set, &POLICIES[policy].1));
             let is_proved = is_schedulable(&set);
-            // Who is proved is never late. The others are late in their first jobs, if those are due within ten seconds.
+            // Who is proved is never late. The others are late in their first jobs, if those are
+            // due within ten seconds.
             assert!(!is_proved || late[1] == 0.0, "set {number}");
             proved += u64::from(is_proved);
             (0..2).for_each(|policy| clean[policy] += u64::from(late[policy] == 0.0));
@@ -479,7 +509,10 @@ mod tests {
             let set = set(2, number);
             for (name, policy) in &POLICIES {
                 let (as_is, tenfold) = (late(&set, policy), slower(&set, policy, 10));
-                assert!((as_is - tenfold).abs() < 1e-9, "{name}, set {number}: {as_is} and {tenfold}");
+                assert!(
+                    (as_is - tenfold).abs() < 1e-9,
+                    "{name}, set {number}: {as_is} and {tenfold}"
+                );
             }
         }
     }
@@ -501,13 +534,16 @@ mod tests {
             assert!(found[0].iter().all(|late| *late == 0.0), "EDF at {thousandths}");
             for (found, ideal) in found[1..].iter().zip([rm, fifo]) {
                 let mean = found.iter().sum::<f64>() / found.len() as f64;
-                let variance =
-                    found.iter().map(|late| (late - mean).powi(2)).sum::<f64>() / found.len() as f64;
-                // A point; or, with FIFO from 80 % on, where 40 sets tell less than that, two standard errors of theirs
-                // (docs/decisions/0009).
+                let variance = found.iter().map(|late| (late - mean).powi(2)).sum::<f64>()
+                    / found.len() as f64;
+                // A point; or, with FIFO from 80 % on, where 40 sets tell less than that, two
+                // standard errors of theirs (docs/decisions/0009).
                 let rough = ideal > 10.0 && thousandths >= 800;
                 let near = if rough { f64::max(1.0, 2.0 * (variance / 40.0).sqrt()) } else { 1.0 };
-                assert!((mean - ideal).abs() < near, "{thousandths}: {mean:.2}, not {ideal} ± {near:.2}");
+                assert!(
+                    (mean - ideal).abs() < near,
+                    "{thousandths}: {mean:.2}, not {ideal} ± {near:.2}"
+                );
             }
         }
     }

@@ -1,9 +1,10 @@
 //! `talea lab sim`: jobs per second of the simulator, and what a decision takes.
 //!
-//! 20 periodic tasks with periods of 5 to 100 ms, as peers were measured. Each case is a world that goes on a stretch at a
-//! time, in turn with the others, beside the loop of [`pace`](super::pace). A stretch is as long as its thread had a CPU, in
-//! the kernel too: what others do with the CPUs meanwhile is not counted. The trace is that of `talea simulate --trace`,
-//! every slice, arrival and deadline, written to a file in the temporary folder and removed again; the compact one has
+//! 20 periodic tasks with periods of 5 to 100 ms, as peers were measured. Each case is a world that
+//! goes on a stretch at a time, in turn with the others, beside the loop of [`pace`](super::pace).
+//! A stretch is as long as its thread had a CPU, in the kernel too: what others do with the CPUs
+//! meanwhile is not counted. The trace is that of `talea simulate --trace`, every slice, arrival
+//! and deadline, written to a file in the temporary folder and removed again; the compact one has
 //! everything that a sink is told ([`talea_sim::trace`]). What one decision takes is measured in
 //! `decision`.
 
@@ -54,7 +55,8 @@ struct Case {
     million_jobs_per_second: Middle,
     reference_seconds: Middle,
     scaled: Middle,
-    /// Of the stretches on a core that nobody shared, if there were any, and how many of how many these are.
+    /// Of the stretches on a core that nobody shared, if there were any, and how many of how many
+    /// these are.
     scaled_alone: Option<Middle>,
     stretches_alone: usize,
     stretches: usize,
@@ -62,7 +64,8 @@ struct Case {
 
 #[derive(Serialize)]
 struct Answer {
-    /// The least that the loop took that fills a core: by it other runs on this machine tell whether this one ever had a core for itself.
+    /// The least that the loop took that fills a core: by it other runs on this machine tell
+    /// whether this one ever had a core for itself.
     wide_ns: f64,
     cases: Vec<Case>,
     decisions: Decisions,
@@ -95,7 +98,8 @@ struct Scratch(PathBuf);
 impl Scratch {
     fn new(end: &str) -> anyhow::Result<(Scratch, File)> {
         let path = std::env::temp_dir().join(format!("talea-lab-sim-{}.{end}", std::process::id()));
-        let file = File::create_new(&path).with_context(|| format!("cannot create {}", path.display()))?;
+        let file =
+            File::create_new(&path).with_context(|| format!("cannot create {}", path.display()))?;
         Ok((Scratch(path), file))
     }
 }
@@ -159,11 +163,26 @@ impl Between {
 }
 
 impl<'a> Bench<'a> {
-    fn new(policy: &'static str, sink: &'static str, root: &'a Root, told: Told<'a>, jobs: u64) -> Bench<'a> {
+    fn new(
+        policy: &'static str,
+        sink: &'static str,
+        root: &'a Root,
+        told: Told<'a>,
+        jobs: u64,
+    ) -> Bench<'a> {
         let machine = root.tree.build().expect("a flat tree");
         let world = World::new(machine, root.tree.cpus, &root.workload(0));
         let stretch = Span::from_ns(jobs.saturating_mul(1_000_000_000) / RATE);
-        Bench { policy, sink, root, world, told, stretch, stretches: Vec::new(), company: Company::default() }
+        Bench {
+            policy,
+            sink,
+            root,
+            world,
+            told,
+            stretch,
+            stretches: Vec::new(),
+            company: Company::default(),
+        }
     }
 
     /// Jobs that have ended.
@@ -219,7 +238,8 @@ fn cases(quick: bool) -> anyhow::Result<(f64, Vec<Case>)> {
     let (rounds, jobs) = if quick { (2, 2_500) } else { (800, 10_000) };
     let edf = described(&Policy::Edf, 2, 1_500);
     let rm = described(&Policy::RateMonotonic, 2, 1_300);
-    let (one_edf, one_rm) = (described(&Policy::Edf, 1, 900), described(&Policy::RateMonotonic, 1, 700));
+    let (one_edf, one_rm) =
+        (described(&Policy::Edf, 1, 900), described(&Policy::RateMonotonic, 1, 700));
     let (_compact, compact_file) = Scratch::new("trace")?;
     let (_trace, trace_file) = Scratch::new("pftrace")?;
     let outline = Outline::of(&edf, &edf.tree.build().expect("a flat tree"));
@@ -233,7 +253,13 @@ fn cases(quick: bool) -> anyhow::Result<(f64, Vec<Case>)> {
     let mut all = [
         Bench::new(global, "counters", &edf, Told::Counters(counters()), jobs),
         Bench::new(global, "records", &edf, Told::Records(Records::default()), jobs),
-        Bench::new(global, "compact trace", &edf, Told::Compact(Box::new((counters(), compact))), jobs),
+        Bench::new(
+            global,
+            "compact trace",
+            &edf,
+            Told::Compact(Box::new((counters(), compact))),
+            jobs,
+        ),
         Bench::new(global, "trace", &edf, Told::Trace(Box::new((counters(), tracks))), few),
         Bench::new(global_rm, "counters", &rm, Told::Counters(counters()), jobs),
         Bench::new("EDF, U = 0.9", "counters", &one_edf, Told::Counters(counters()), jobs),
@@ -264,7 +290,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         output::print_json(&Answer { wide_ns, cases, decisions })?;
         return Ok(Exit::Ok);
     }
-    let half = |middle: &Middle, digits: usize| format!("{:.digits$} to {:.digits$}", middle.from, middle.to);
+    let half = |middle: &Middle, digits: usize| {
+        format!("{:.digits$} to {:.digits$}", middle.from, middle.to)
+    };
     let told = |figure: Option<f64>, digits: usize| {
         figure.map_or_else(|| "-".to_owned(), |figure| format!("{figure:.digits$}"))
     };

@@ -1,4 +1,5 @@
-//! Random tasks, as ReTiF's benchmark has them, but small: what is measured is the cost of asking, not of refusing.
+//! Random tasks, as ReTiF's benchmark has them, but small: what is measured is the cost of asking,
+//! not of refusing.
 
 use talea_client::Spec;
 use talea_core::{Params, Priority, Span, Work};

@@ -1,8 +1,10 @@
-//! `talea lab wakeup`: what a grant costs once it is there, which must be nothing (ReTiF, JSA 2021, section 6).
+//! `talea lab wakeup`: what a grant costs once it is there, which must be nothing (ReTiF, JSA 2021,
+//! section 6).
 //!
-//! Two threads on one CPU sleep to absolute times in turns: one attached under `rm`, one configured by hand with the same
-//! priority. From round to round they change roles, so that what belongs to a thread, to its place in the period or to the
-//! weather of the minute cancels out. The daemon must sleep through all of it.
+//! Two threads on one CPU sleep to absolute times in turns: one attached under `rm`, one configured
+//! by hand with the same priority. From round to round they change roles, so that what belongs to a
+//! thread, to its place in the period or to the weather of the minute cancels out. The daemon must
+//! sleep through all of it.
 
 use super::ipc::{granted, us};
 use super::rig::{self, Cpus, Place};
@@ -52,7 +54,8 @@ struct Answer {
 /// Measures and tells.
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let cpus = Cpus::of(Place::CrossCore).or_else(|_| Cpus::of(Place::SameCore))?;
-    let server = LabServer::start(Shape { kind: Kind::Rm, instances: 1, declared: None }, cpus.server)?;
+    let server =
+        LabServer::start(Shape { kind: Kind::Rm, instances: 1, declared: None }, cpus.server)?;
     let client = server.client()?;
     let _awake = rig::Awake::on(cpus)?;
     let rounds = u64::from(args.seconds) * 1_000_000_000 / PERIOD.as_ns() / ACTIVATIONS;
@@ -77,7 +80,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     if args.output.json {
         output::print_json(&answer)?;
     } else {
-        let both = |summary: &Summary| format!("{} / {} µs", us(summary.median_ns), us(summary.p99_ns));
+        let both =
+            |summary: &Summary| format!("{} / {} µs", us(summary.median_ns), us(summary.p99_ns));
         output::print(&format!(
             "wake-up latency, median / p99: attached {}, by hand {}, ratio of the medians {:.2}\n\
              {} periods of each, in {} rounds; the daemon woke up {} times meanwhile\n",
@@ -92,7 +96,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// How late the attached thread was and the one configured by hand, and how often the daemon woke up meanwhile.
+/// How late the attached thread was and the one configured by hand, and how often the daemon woke
+/// up meanwhile.
 fn one_round(client: &Client, cpu: u32, swap: bool) -> anyhow::Result<([Vec<u64>; 2], u64)> {
     let [first, second] = [Sleeper::start(cpu)?, Sleeper::start(cpu)?];
     let (ours, theirs) = if swap { (&second, &first) } else { (&first, &second) };
@@ -114,12 +119,18 @@ fn one_round(client: &Client, cpu: u32, swap: bool) -> anyhow::Result<([Vec<u64>
 }
 
 fn spec(cpu: u32) -> Spec {
-    let params = Params { period: Some(PERIOD), runtime: Some(Work::from_ns(100_000)), ..Params::default() };
-    Spec::from_task(Task { params, cpus: CpuSet::single(cpu), cpus_mandatory: true, ..Task::default() })
+    let params =
+        Params { period: Some(PERIOD), runtime: Some(Work::from_ns(100_000)), ..Params::default() };
+    Spec::from_task(Task {
+        params,
+        cpus: CpuSet::single(cpu),
+        cpus_mandatory: true,
+        ..Task::default()
+    })
 }
 
-/// A thread that will sleep to given times, say how late it woke, and live until it is told to end: its end would wake
-/// the daemon.
+/// A thread that will sleep to given times, say how late it woke, and live until it is told to end:
+/// its end would wake the daemon.
 struct Sleeper {
     tid: Tid,
     go: mpsc::Sender<Time>,
@@ -133,10 +144,13 @@ impl Sleeper {
         let (go, wait) = mpsc::channel::<Time>();
         let (say, late) = mpsc::channel();
         let thread = std::thread::spawn(move || {
-            let told = sched::set_affinity(Tid::current(), &CpuSet::single(cpu)).map(|()| Tid::current());
+            let told =
+                sched::set_affinity(Tid::current(), &CpuSet::single(cpu)).map(|()| Tid::current());
             let able = told.is_ok();
             // Nobody listens, or nobody says go: then there is nothing to measure.
-            let Some(start) = tell.send(told).ok().filter(|()| able).and_then(|()| wait.recv().ok()) else {
+            let Some(start) =
+                tell.send(told).ok().filter(|()| able).and_then(|()| wait.recv().ok())
+            else {
                 return;
             };
             if say.send(lateness(start)).is_ok() {

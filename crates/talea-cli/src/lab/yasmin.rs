@@ -1,17 +1,20 @@
-//! `talea lab yasmin`: the experiments of YASMIN (Middleware 2021): the exploration of section 5, simulated here and flown in [`live`];
-//! the latencies of Table 2 in [`table2`]; the overheads of Figure 2 in [`fig2`].
+//! `talea lab yasmin`: the experiments of YASMIN (Middleware 2021): the exploration of section 5,
+//! simulated here and flown in [`live`]; the latencies of Table 2 in [`table2`]; the overheads of
+//! Figure 2 in [`fig2`].
 //!
-//! The exploration: a search-and-rescue drone: twice a second a frame in which objects are detected, each object highlighted and its speed
-//! estimated, and the result encoded; beside it the handler of the flight controller's messages. Three tasks have a version
-//! for the CPU and one for the GPU. 24 configurations: four policies, preemptive or not, with CPU versions only, with GPU
+//! The exploration: a search-and-rescue drone: twice a second a frame in which objects are
+//! detected, each object highlighted and its speed estimated, and the result encoded; beside it the
+//! handler of the flight controller's messages. Three tasks have a version for the CPU and one for
+//! the GPU. 24 configurations: four policies, preemptive or not, with CPU versions only, with GPU
 //! versions only, or with both, of which the scheduler takes the GPU's when it is free.
 //!
-//! The paper draws its costs in a figure that its text does not repeat. Ours (checklists: Y18) are of that kind: in ms,
-//! detect 300 on the CPU, 90 on the GPU; highlight 120, 40; speed 120, 40; encode 20, encrypted 45; handler 4 every 20.
-//! Highlighting and estimating are per object, and the mission decides how many there are: up to five, more than one GPU can
-//! do in a frame. (With one, the GPU's versions of a frame take 215 ms of 500 and leave the handler a CPU at any time: then
-//! nothing could be late that is not late with both.) Three workers, of four CPUs one schedules, as there; partitioned, the frame's tasks have two of
-//! them and the handler has the third.
+//! The paper draws its costs in a figure that its text does not repeat. Ours (checklists: Y18) are
+//! of that kind: in ms, detect 300 on the CPU, 90 on the GPU; highlight 120, 40; speed 120, 40;
+//! encode 20, encrypted 45; handler 4 every 20. Highlighting and estimating are per object, and the
+//! mission decides how many there are: up to five, more than one GPU can do in a frame. (With one,
+//! the GPU's versions of a frame take 215 ms of 500 and leave the handler a CPU at any time: then
+//! nothing could be late that is not late with both.) Three workers, of four CPUs one schedules, as
+//! there; partitioned, the frame's tasks have two of them and the handler has the third.
 
 #![allow(clippy::cast_precision_loss, reason = "plotted")]
 
@@ -29,8 +32,8 @@ use chart::{Bar, Chart};
 use serde::Serialize;
 use std::path::PathBuf;
 use talea_core::machine::{
-    Affinity, ChannelId, Condition, Migration, NodeId, SchedulerSpec, Selection, TaskId, TaskSpec, Traffic,
-    Tree, Version,
+    Affinity, ChannelId, Condition, Migration, NodeId, SchedulerSpec, Selection, TaskId, TaskSpec,
+    Traffic, Tree, Version,
 };
 use talea_core::sched::Policy;
 use talea_core::{Span, Time, Work};
@@ -44,8 +47,8 @@ pub(crate) struct Args {
     /// Where to write the plot and its data.
     #[arg(long, value_name = "DIR", default_value = ".")]
     out: PathBuf,
-    /// Of fig5: fly the drone of examples/search-and-rescue on this machine's first two CPUs, beside the simulation of what it says of
-    /// itself. The others are always on real threads.
+    /// Of fig5: fly the drone of examples/search-and-rescue on this machine's first two CPUs,
+    /// beside the simulation of what it says of itself. The others are always on real threads.
     #[arg(long)]
     live: bool,
     /// Small numbers: shows that it works, not what it costs.
@@ -64,10 +67,11 @@ impl Args {
 enum Which {
     /// The drone in 24 configurations.
     Fig5,
-    /// How late six threads are awake that all want to be every 10 ms: ours beside plain ones, without load and under it. Needs root or
-    /// CAP_SYS_NICE.
+    /// How late six threads are awake that all want to be every 10 ms: ours beside plain ones,
+    /// without load and under it. Needs root or CAP_SYS_NICE.
     Table2,
-    /// What scheduling costs per job of 20 to 120 tasks, beside a thread for each task. Needs root or CAP_SYS_NICE.
+    /// What scheduling costs per job of 20 to 120 tasks, beside a thread for each task. Needs root
+    /// or CAP_SYS_NICE.
     Fig2,
 }
 
@@ -75,7 +79,9 @@ enum Which {
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let is_simulated = matches!(args.figure, Which::Fig5) && !args.live;
     if is_simulated && args.quick {
-        output::note("--quick is for real threads: fig5 without --live is simulated, which takes no time");
+        output::note(
+            "--quick is for real threads: fig5 without --live is simulated, which takes no time",
+        );
         return Ok(Exit::Usage);
     }
     match args.figure {
@@ -88,7 +94,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
 
 const MS: u64 = 1_000_000;
 const FRAME_MS: u64 = 500;
-/// Objects in each frame of the mission: flotsam, then a group of boats that comes into view and drops out of it.
+/// Objects in each frame of the mission: flotsam, then a group of boats that comes into view and
+/// drops out of it.
 const OBJECTS: [u32; 20] = [1, 1, 1, 1, 1, 2, 2, 3, 3, 4, 5, 5, 4, 3, 2, 1, 1, 1, 1, 1];
 /// The frames from which on what is sent is encrypted, and no longer is.
 const SECURE: [u64; 2] = [4, 16];
@@ -187,17 +194,19 @@ impl Drone {
         tree.selection = Selection::Mode;
         let gpu = tree.accelerator("gpu");
         let mut workload = Workload::default();
-        let mut add =
-            |mut spec: TaskSpec, worker: u32, ways: [Option<(Version, u64)>; 2], arrivals: Arrivals| {
-                if configuration.partitioned {
-                    spec.affinity = Affinity::only(worker);
-                }
-                let (versions, costs): (Vec<_>, Vec<_>) = ways.into_iter().flatten().unzip();
-                spec.versions = versions;
-                let cost = Cost::Versions(costs.into_iter().map(cost).collect());
-                workload.sources.push(Source { arrivals, cost });
-                tree.task(Tree::ROOT, spec)
-            };
+        let mut add = |mut spec: TaskSpec,
+                       worker: u32,
+                       ways: [Option<(Version, u64)>; 2],
+                       arrivals: Arrivals| {
+            if configuration.partitioned {
+                spec.affinity = Affinity::only(worker);
+            }
+            let (versions, costs): (Vec<_>, Vec<_>) = ways.into_iter().flatten().unzip();
+            spec.versions = versions;
+            let cost = Cost::Versions(costs.into_iter().map(cost).collect());
+            workload.sources.push(Source { arrivals, cost });
+            tree.task(Tree::ROOT, spec)
+        };
         // The scheduler takes the first that it can have.
         let ways = |on_gpu: u64, on_cpu: u64| {
             let gpu = Version { accelerators: vec![gpu], ..Version::new("gpu") };
@@ -207,17 +216,21 @@ impl Drone {
                 may(Versions::GpuOnly).then_some((Version::new("cpu"), on_cpu)),
             ]
         };
-        let mode =
-            |name: &str, mode: u64, ms: u64| Some((Version { modes: 1 << mode, ..Version::new(name) }, ms));
-        let times = |period: u64, count: u64| Arrivals::List((0..count).map(|k| at(k * period)).collect());
+        let mode = |name: &str, mode: u64, ms: u64| {
+            Some((Version { modes: 1 << mode, ..Version::new(name) }, ms))
+        };
+        let times =
+            |period: u64, count: u64| Arrivals::List((0..count).map(|k| at(k * period)).collect());
         let frames = OBJECTS.len() as u64;
         let nothing = || Arrivals::List(Vec::new());
-        // Under DM the whole graph has one deadline and ties go to the first: what was begun is brought to its end.
+        // Under DM the whole graph has one deadline and ties go to the first: what was begun is
+        // brought to its end.
         let encodings = [mode("plain", 0, 20), mode("encrypted", 1, 45)];
         let encode = add(TaskSpec::node("encode"), 0, encodings, nothing());
         let highlight = add(TaskSpec::node("highlight"), 0, ways(40, 120), nothing());
         let speed = add(TaskSpec::node("speed"), 1, ways(40, 120), nothing());
-        let detect = add(TaskSpec::new("detect", span(FRAME_MS)), 0, ways(90, 300), times(FRAME_MS, frames));
+        let detect =
+            add(TaskSpec::new("detect", span(FRAME_MS)), 0, ways(90, 300), times(FRAME_MS, frames));
         let handled = [Some((Version::new("only"), 4)), None];
         add(TaskSpec::new("handler", span(20)), 2, handled, times(20, frames * FRAME_MS / 20));
         let channels = channels(&mut tree, [detect, highlight, speed, encode]);
@@ -245,7 +258,8 @@ fn channels(tree: &mut Tree, [detect, highlight, speed, encode]: [NodeId; 4]) ->
         .map(|(from, to)| tree.channel(from, to, room))
 }
 
-/// Detect hands on a token for each object; highlight and speed hand one on with the last object of each frame.
+/// Detect hands on a token for each object; highlight and speed hand one on with the last object of
+/// each frame.
 fn tokens(workload: &mut Workload, [highlight, speed, highlighted, estimated]: [ChannelId; 4]) {
     let is_last: Vec<u32> =
         OBJECTS.iter().flat_map(|&n| (1..=n).map(move |object| u32::from(object == n))).collect();
@@ -258,7 +272,8 @@ fn tokens(workload: &mut Workload, [highlight, speed, highlighted, estimated]: [
     for (task, channel, counts) in pushes {
         let source: &mut Source = &mut workload.sources[task.0 as usize];
         let Cost::Versions(costs) = &mut source.cost else { continue };
-        *costs = std::mem::take(costs).into_iter().map(|cost| cost.pushing(channel, counts)).collect();
+        *costs =
+            std::mem::take(costs).into_iter().map(|cost| cost.pushing(channel, counts)).collect();
     }
 }
 
@@ -388,8 +403,8 @@ mod tests {
         }
         for row in rows("both") {
             assert!(row.frames_late == 0 && row.messages_late == 0, "{row:?}");
-            // By hand, with five objects: detect 90; highlight 5 · 40 on the GPU, beside it speed 120 + 120 on the CPU,
-            // then 3 · 40 on the GPU that is free by then; encode 45.
+            // By hand, with five objects: detect 90; highlight 5 · 40 on the GPU, beside it speed
+            // 120 + 120 on the CPU, then 3 · 40 on the GPU that is free by then; encode 45.
             assert!((row.frame_max_ms - 495.0).abs() < 1e-9, "{row:?}");
             // With one: 90, then 120 on the CPU beside 40 on the GPU, then 20 or 45.
             assert!((row.frame_min_ms - 230.0).abs() < 1e-9, "{row:?}");
@@ -407,10 +422,15 @@ mod tests {
             let (jobs, traffic) = Drone::new(configuration).fly();
             let of = |task: u32| jobs.ended.iter().filter(|job| job.task.0 == task).count() as u64;
             assert_eq!([0, 1, 2, 3, 4].map(of), [frames, objects, objects, frames, frames * 25]);
-            assert!(traffic.iter().all(|traffic| (traffic.overflows, traffic.underflows) == (0, 0)));
+            assert!(
+                traffic.iter().all(|traffic| (traffic.overflows, traffic.underflows) == (0, 0))
+            );
             assert_eq!(traffic.map(|traffic| traffic.popped), [objects, objects, frames, frames]);
             let mut encoded = jobs.ended.iter().filter(|job| job.task == ENCODE);
-            assert!(encoded.all(|job| job.deadline == at((job.job + 1) * FRAME_MS)), "{configuration:?}");
+            assert!(
+                encoded.all(|job| job.deadline == at((job.job + 1) * FRAME_MS)),
+                "{configuration:?}"
+            );
         }
     }
 
@@ -442,7 +462,10 @@ mod tests {
             let mut world = World::new(machine, WORKERS, &drone.workload);
             let mut seen = (Jobs::default(), Gpu::default());
             while world.advance(&mut seen) {
-                world.machine().audit(world.now()).unwrap_or_else(|why| panic!("{configuration:?}: {why}"));
+                world
+                    .machine()
+                    .audit(world.now())
+                    .unwrap_or_else(|why| panic!("{configuration:?}: {why}"));
             }
             let every = 2 * OBJECTS.iter().sum::<u32>() + OBJECTS.len() as u32;
             let is_only = configuration.versions == Versions::GpuOnly;

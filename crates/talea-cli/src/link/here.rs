@@ -1,9 +1,9 @@
 //! The broker in this process, where there is no daemon and rights allow it.
 //!
-//! Model: the daemon's own server, in a thread, with the daemon's own configuration and state file; it is asked over
-//! a socket pair in the daemon's own language. It holds the state file alone and therefore lives only while there
-//! is something to ask: between questions ([`Broker::rest`]) it is gone, what was granted stays written down, and the
-//! next broker, here or elsewhere, finds it.
+//! Model: the daemon's own server, in a thread, with the daemon's own configuration and state file;
+//! it is asked over a socket pair in the daemon's own language. It holds the state file alone and
+//! therefore lives only while there is something to ask: between questions ([`Broker::rest`]) it is
+//! gone, what was granted stays written down, and the next broker, here or elsewhere, finds it.
 
 use super::wire::Wire;
 use super::{Broker, Options};
@@ -12,7 +12,9 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
-use talea_core::setup::{Access, Band, EdfOptions, FpOptions, PluginKind, PluginSetup, RmOptions, Setup};
+use talea_core::setup::{
+    Access, Band, EdfOptions, FpOptions, PluginKind, PluginSetup, RmOptions, Setup,
+};
 use talea_core::{CpuSet, Priority};
 use talea_daemon::Server;
 use talea_daemon::log::Log;
@@ -83,8 +85,9 @@ pub(crate) fn state_file(daemon: &DaemonSetup) -> anyhow::Result<PathBuf> {
     Ok(directory.join(STATE_FILE))
 }
 
-/// What is served where nobody has written a configuration: every plugin on every CPU, below the priority of
-/// interrupt threads (50). Whoever may use it has CAP_SYS_NICE and could do all of it by hand; so no rules.
+/// What is served where nobody has written a configuration: every plugin on every CPU, below the
+/// priority of interrupt threads (50). Whoever may use it has CAP_SYS_NICE and could do all of it
+/// by hand; so no rules.
 fn usual(cpus: CpuSet) -> Setup {
     let plugin = |kind: PluginKind, band: Option<(u8, u8)>| PluginSetup {
         name: kind.word().to_owned(),
@@ -114,20 +117,24 @@ impl Here {
 
     /// The server is made in its thread: it never leaves it.
     fn start(&self) -> anyhow::Result<Running> {
-        let (setup, machine, state) = (self.setup.clone(), self.machine.clone(), self.state.clone());
+        let (setup, machine, state) =
+            (self.setup.clone(), self.machine.clone(), self.state.clone());
         let (tell, told) = mpsc::channel::<Result<OwnedFd, String>>();
         let server = std::thread::Builder::new()
             .name("talea-broker".to_owned())
-            .spawn(move || match Server::embedded(setup, machine, &state, Log::new(LogLevel::Warning)) {
-                Ok((mut server, socket)) => {
-                    // Nobody to tell means that nobody waits any more; then the loop ends at once.
-                    let _ = tell.send(Ok(socket));
-                    if let Err(error) = server.run() {
-                        crate::output::note(&format!("the broker's loop failed: {error}"));
+            .spawn(move || {
+                match Server::embedded(setup, machine, &state, Log::new(LogLevel::Warning)) {
+                    Ok((mut server, socket)) => {
+                        // Nobody to tell means that nobody waits any more; then the loop ends at
+                        // once.
+                        let _ = tell.send(Ok(socket));
+                        if let Err(error) = server.run() {
+                            crate::output::note(&format!("the broker's loop failed: {error}"));
+                        }
                     }
-                }
-                Err(why) => {
-                    let _ = tell.send(Err(why));
+                    Err(why) => {
+                        let _ = tell.send(Err(why));
+                    }
                 }
             })
             .context("no thread for the broker")?;
@@ -155,7 +162,9 @@ impl Broker for Here {
             // The end of the connection ends the loop, and with it the hold on the state file.
             drop(wire);
             if server.join().is_err() {
-                crate::output::note("the broker in this process failed; what is granted stays granted");
+                crate::output::note(
+                    "the broker in this process failed; what is granted stays granted",
+                );
             }
         }
     }

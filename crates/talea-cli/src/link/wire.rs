@@ -1,7 +1,8 @@
 //! One request, one reply, over a sequenced-packet socket, whoever is at the other end.
 //!
-//! Not `talea_client`: that heals its connection and keeps grants for a program that lives long; a command asks, hears
-//! and ends, and must be able to ask a broker in its own process, which has no path to connect to again.
+//! Not `talea_client`: that heals its connection and keeps grants for a program that lives long; a
+//! command asks, hears and ends, and must be able to ask a broker in its own process, which has no
+//! path to connect to again.
 
 use super::{Refused, Unreachable};
 use anyhow::{Context, bail};
@@ -13,8 +14,8 @@ use talea_os::{Thread, seqpacket};
 use talea_proto::wire::decode_reply;
 use talea_proto::{MESSAGE_MAX, Named, Reply, Request, VERSION};
 
-/// How long an answer may take. A broker answers within microseconds; foreign plugins have time-outs of their own,
-/// well below this.
+/// How long an answer may take. A broker answers within microseconds; foreign plugins have
+/// time-outs of their own, well below this.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A connection that has been welcomed.
@@ -39,10 +40,15 @@ impl Wire {
     }
 
     /// Asks; a thread travels as a descriptor.
-    pub(super) fn ask(&mut self, request: &Request, thread: Option<&Thread>) -> anyhow::Result<Reply> {
+    pub(super) fn ask(
+        &mut self,
+        request: &Request,
+        thread: Option<&Thread>,
+    ) -> anyhow::Result<Reply> {
         self.seq = self.seq.wrapping_add(1);
         // Before Linux 6.9 only main threads have descriptors; the others go by number.
-        let fd = thread.filter(|thread| thread.method() == Method::Pidfd || thread.tid() == thread.tgid());
+        let fd = thread
+            .filter(|thread| thread.method() == Method::Pidfd || thread.tid() == thread.tgid());
         let by_number;
         let request = match (request, thread) {
             (Request::Attach { spec, .. }, Some(thread)) if fd.is_none() => {
@@ -53,10 +59,11 @@ impl Wire {
             (request, _) => request,
         };
         let length = request.encode(self.seq, &mut self.buffer);
-        let sent = seqpacket::send_waiting(&self.socket, &self.buffer[..length], fd.map(Thread::as_fd));
+        let sent =
+            seqpacket::send_waiting(&self.socket, &self.buffer[..length], fd.map(Thread::as_fd));
         sent.map_err(|error| self.lost(&error))?;
-        let received =
-            seqpacket::recv_waiting(&self.socket, &mut self.buffer).map_err(|error| self.lost(&error))?;
+        let received = seqpacket::recv_waiting(&self.socket, &mut self.buffer)
+            .map_err(|error| self.lost(&error))?;
         if received.len == 0 {
             return Err(self.lost(&io::ErrorKind::UnexpectedEof.into()));
         }

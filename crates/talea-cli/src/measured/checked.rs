@@ -12,16 +12,19 @@ use talea_exec::{Hole, Ran, RootReport, Stretch, Unobeyed};
 pub(crate) struct Checked {
     /// How often a worker had a CPU without a pause.
     pub(crate) stays: usize,
-    /// For how long workers had one without an order: until an order took effect, and from the end of a job until its worker slept.
+    /// For how long workers had one without an order: until an order took effect, and from the end
+    /// of a job until its worker slept.
     pub(crate) out_of_order_ns: u64,
     /// The longest of that, beside holes.
     pub(crate) longest_ns: u64,
-    /// The longest in which a CPU did not do what was ordered, beside holes: it was idle, or something else of ours had it.
+    /// The longest in which a CPU did not do what was ordered, beside holes: it was idle, or
+    /// something else of ours had it.
     pub(crate) unobeyed_ns: u64,
     /// What was longer than the tolerance, beside holes: workers that the machine had not chosen.
     #[serde(skip)]
     pub(crate) wrong: Vec<Ran>,
-    /// Orders that were not obeyed for longer than the tolerance: faults of ours, which excuse nothing.
+    /// Orders that were not obeyed for longer than the tolerance: faults of ours, which excuse
+    /// nothing.
     #[serde(skip)]
     pub(crate) faults: Vec<Unobeyed>,
 }
@@ -36,8 +39,8 @@ impl Checked {
 /// Dispatchers take their share of a long order, in thousandths.
 const OWN_SHARE: u64 = 20;
 
-/// Checks a root on `cpus`; nothing, where the kernel was not asked, or did not answer. What a monitor of holes may have missed is tolerated
-/// whatever the tolerance: it may be the machine's.
+/// Checks a root on `cpus`; nothing, where the kernel was not asked, or did not answer. What a
+/// monitor of holes may have missed is tolerated whatever the tolerance: it may be the machine's.
 pub(crate) fn check(
     real: &RootReport,
     cpus: &[u32],
@@ -68,8 +71,8 @@ pub(crate) fn check(
     })
 }
 
-/// Holes on these CPUs, each as long as it may have been. Whoever obeys for another CPU may be away itself: any hole of the root
-/// excuses.
+/// Holes on these CPUs, each as long as it may have been. Whoever obeys for another CPU may be away
+/// itself: any hole of the root excuses.
 fn widened(cpus: &[u32], holes: &[Hole]) -> Vec<(Time, Time)> {
     let of = |hole: &Hole| {
         let from = Time::from_ns(hole.from.as_ns().saturating_sub(DISTANCE.as_ns()));
@@ -82,7 +85,8 @@ fn widened(cpus: &[u32], holes: &[Hole]) -> Vec<(Time, Time)> {
 fn without(from: Time, to: Time, holes: &[(Time, Time)]) -> Vec<(Time, Time)> {
     let mut left = vec![(from, to)];
     for &(begin, end) in holes {
-        let pieces = left.into_iter().flat_map(|(from, to)| [(from, to.min(begin)), (from.max(end), to)]);
+        let pieces =
+            left.into_iter().flat_map(|(from, to)| [(from, to.min(begin)), (from.max(end), to)]);
         left = pieces.filter(|(from, to)| from < to).collect();
     }
     left
@@ -99,8 +103,13 @@ fn not_obeyed(real: &RootReport, holes: &[(Time, Time)], length: Span) -> Vec<Un
     unobeyed(real.effort.len() as u32, &real.record, (ran, stood), &excused, &is_program)
 }
 
-/// What CPUs did less than they were told, as far as it excuses anybody: not where they were idle or did something else of ours.
-pub(crate) fn excuses(real: &RootReport, cpus: &[u32], (holes, length): (&[Hole], Span)) -> Vec<Stretch> {
+/// What CPUs did less than they were told, as far as it excuses anybody: not where they were idle
+/// or did something else of ours.
+pub(crate) fn excuses(
+    real: &RootReport,
+    cpus: &[u32],
+    (holes, length): (&[Hole], Span),
+) -> Vec<Stretch> {
     let faults = not_obeyed(real, &widened(cpus, holes), length);
     less(&real.stretches, &faults)
 }
@@ -140,8 +149,12 @@ mod tests {
 
     #[test]
     fn a_stretch_excuses_by_what_the_machine_has_taken_and_not_by_what_we_have_left_undone() {
-        let stretch =
-            |cpu, by: u64| Stretch { cpu, from: at(100), to: at(500), by: Span::from_ns(by * 1_000) };
+        let stretch = |cpu, by: u64| Stretch {
+            cpu,
+            from: at(100),
+            to: at(500),
+            by: Span::from_ns(by * 1_000),
+        };
         let fault = |pieces: &[(u64, u64)]| Unobeyed {
             cpu: 0,
             task: Some(TaskId(0)),
@@ -149,7 +162,8 @@ mod tests {
             to: at(900),
             pieces: pieces.iter().map(|&(from, to)| (at(from), at(to))).collect(),
         };
-        let left = |stretch: Stretch, faults: &[Unobeyed]| less(&[stretch], faults)[0].by.as_ns() / 1_000;
+        let left =
+            |stretch: Stretch, faults: &[Unobeyed]| less(&[stretch], faults)[0].by.as_ns() / 1_000;
         assert_eq!(left(stretch(0, 300), &[]), 300);
         // Fifty of it before the stretch, and a hundred within.
         assert_eq!(left(stretch(0, 300), &[fault(&[(50, 150), (300, 350)])]), 200);

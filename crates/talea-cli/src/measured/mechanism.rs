@@ -10,9 +10,11 @@ pub(crate) enum Mechanism {
     Auto,
     /// As auto, and refused without the right to real-time priorities, which the dispatcher moves.
     Flip,
-    /// Linux alone, without a dispatcher: SCHED_FIFO, SCHED_RR or SCHED_DEADLINE. Files that it can't hold are refused.
+    /// Linux alone, without a dispatcher: SCHED_FIFO, SCHED_RR or SCHED_DEADLINE. Files that it
+    /// can't hold are refused.
     Native,
-    /// Gates alone, without any right: threads are stopped, and the kernel runs the others as it likes.
+    /// Gates alone, without any right: threads are stopped, and the kernel runs the others as it
+    /// likes.
     Gates,
 }
 

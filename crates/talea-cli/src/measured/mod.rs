@@ -1,9 +1,10 @@
 //! A described system on real threads, and what was measured told as a simulation tells it.
 //!
-//! Model: [`place()`] gives each root its CPUs; [`sketch()`] simulates the same jobs, for how much there will be to write down and
-//! how busy the CPUs will be; [`run`](run()) draws the jobs and lets them run; [`retell()`] puts the record of a root through a fresh
-//! machine into whatever a simulation would be told to; [`check`] holds the kernel's switches against it. A [`recording`] is all of
-//! it as a file.
+//! Model: [`place()`] gives each root its CPUs; [`sketch()`] simulates the same jobs, for how much
+//! there will be to write down and how busy the CPUs will be; [`run`](run()) draws the jobs and
+//! lets them run; [`retell()`] puts the record of a root through a fresh machine into whatever a
+//! simulation would be told to; [`check`] holds the kernel's switches against it. A [`recording`]
+//! is all of it as a file.
 
 mod checked;
 mod mechanism;

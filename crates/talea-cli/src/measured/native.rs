@@ -41,7 +41,9 @@ pub(super) fn retell(
         }
     }
     for (task, refused) in (0..).map(TaskId).zip(&course.refused) {
-        tales.extend(refused.iter().map(|one| (one.seen, Tale::Refused { task, nominal: one.nominal })));
+        tales.extend(
+            refused.iter().map(|one| (one.seen, Tale::Refused { task, nominal: one.nominal })),
+        );
     }
     let pieces = course.pieces(ran, end);
     for (at, piece) in pieces.iter().enumerate() {
@@ -59,7 +61,14 @@ pub(super) fn retell(
         match tale {
             Tale::Ended { task, job } => {
                 if let Some(&Life { release, deadline, .. }) = find(task, job) {
-                    sink.completed(&Completion { task, job, release, deadline, end: now, cpu: CPU });
+                    sink.completed(&Completion {
+                        task,
+                        job,
+                        release,
+                        deadline,
+                        end: now,
+                        cpu: CPU,
+                    });
                 }
             }
             Tale::Arrived { task, nominal } => sink.arrived(now, task, nominal),
@@ -76,7 +85,11 @@ pub(super) fn retell(
 }
 
 /// The same of a root, if it is one.
-pub(crate) fn of(real: &RootReport, length: Span, sink: &mut impl Sink) -> Option<Vec<(TaskId, Job)>> {
+pub(crate) fn of(
+    real: &RootReport,
+    length: Span,
+    sink: &mut impl Sink,
+) -> Option<Vec<(TaskId, Job)>> {
     let course = real.native.as_ref()?;
     Some(retell(course, real.ran.as_deref(), Time::ZERO + length, sink))
 }
@@ -113,7 +126,12 @@ mod tests {
         }
         fn completed(&mut self, job: &Completion) {
             let late = if job.is_late() { " late" } else { "" };
-            self.0.push(format!("{} {}.{} ends{late}", job.end.as_ns() / 1_000, job.task.0, job.job));
+            self.0.push(format!(
+                "{} {}.{} ends{late}",
+                job.end.as_ns() / 1_000,
+                job.task.0,
+                job.job
+            ));
         }
     }
 
@@ -133,7 +151,11 @@ mod tests {
             promise: Promise::Levels(vec![93, 92]),
             lives: vec![
                 vec![life(0, 10, Some(10), Some(15))],
-                vec![life(0, 0, Some(0), Some(25)), life(1, 30, Some(30), None), life(2, 40, None, None)],
+                vec![
+                    life(0, 0, Some(0), Some(25)),
+                    life(1, 30, Some(30), None),
+                    life(2, 40, None, None),
+                ],
             ],
             refused: vec![vec![Arrival { seen: at(12), nominal: at(12) }], Vec::new()],
         };

@@ -1,4 +1,5 @@
-//! Which CPUs of the machine a root gets: the next ones of those that can be had, in the order of the file.
+//! Which CPUs of the machine a root gets: the next ones of those that can be had, in the order of
+//! the file.
 
 use talea_core::CpuSet;
 use talea_os::{Tid, sched};

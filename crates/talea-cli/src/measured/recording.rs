@@ -1,8 +1,10 @@
-//! A real run as a file: the description that was run and what went into each machine and came out, in one.
+//! A real run as a file: the description that was run and what went into each machine and came out,
+//! in one.
 //!
-//! Form: [`HEADER`]; `seed N`; for each file of the description `file PATH` and its lines behind a `|`; for each root `root NUMBER
-//! CPUS` and its record ([`talea_exec::record::text`]). Everything that a replay needs is in it: neither the machine that
-//! it was recorded on, nor the files as they are today.
+//! Form: [`HEADER`]; `seed N`; for each file of the description `file PATH` and its lines behind a
+//! `|`; for each root `root NUMBER CPUS` and its record ([`talea_exec::record::text`]). Everything
+//! that a replay needs is in it: neither the machine that it was recorded on, nor the files as they
+//! are today.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -44,7 +46,9 @@ impl Texts {
             self.0.iter().map(|(path, text)| (folded(Path::new(path)), text.as_str())).collect();
         let beside = Beside(|path: &Path| {
             let found = kept.get(path);
-            found.map(|text| (*text).to_owned()).ok_or_else(|| "it is not in the recording".to_owned())
+            found
+                .map(|text| (*text).to_owned())
+                .ok_or_else(|| "it is not in the recording".to_owned())
         });
         system::read(own, origin, &beside)
     }
@@ -94,7 +98,9 @@ impl Recording {
             let wrong = |why: &str| format!("line {at}: {why}");
             let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
             match word {
-                "seed" => recording.seed = rest.parse().map_err(|_| wrong("the seed is no number"))?,
+                "seed" => {
+                    recording.seed = rest.parse().map_err(|_| wrong("the seed is no number"))?
+                }
                 "file" => {
                     let mut content = String::new();
                     let mut first = true;
@@ -113,7 +119,9 @@ impl Recording {
                     });
                     let cpus = cpus.ok_or_else(|| wrong("a root has its number and its CPUs"))?;
                     let mut record = String::new();
-                    while let Some((_, line)) = lines.next_if(|(_, line)| !line.starts_with("root ")) {
+                    while let Some((_, line)) =
+                        lines.next_if(|(_, line)| !line.starts_with("root "))
+                    {
                         // Writing to a String can't fail.
                         let _ = writeln!(record, "{line}");
                     }
@@ -138,7 +146,8 @@ mod tests {
     fn recording() -> Recording {
         let order = Order::Run { cpu: Cpu(0), task: TaskId(1), job: 2, version: 0 };
         let entry = |number, what| Entry { number, now: Time::from_ns(number), what };
-        let record = vec![entry(0, What::Step), entry(1, What::Ordered(order)), entry(2, What::Polled)];
+        let record =
+            vec![entry(0, What::Step), entry(1, What::Ordered(order)), entry(2, What::Polled)];
         let texts = [("a b.toml", "include = [\"c\"]\n\n|#\n"), ("c", "no line end")];
         let texts = Texts(texts.map(|(path, text)| (path.to_owned(), text.to_owned())).into());
         Recording { seed: 7, texts, roots: vec![(vec![3, 5], record), (vec![0], Vec::new())] }
@@ -162,10 +171,19 @@ mod tests {
             [("root 2 x", "its CPUs"), ("root 5 1", "its number"), ("7 jumped 1", "nobody knows")]
         {
             let said = Recording::read(&format!("{}{line}\n", written())).expect_err(line);
-            assert!(said.starts_with(&format!("line {}", count + 1)) && said.contains(word), "{said}");
+            assert!(
+                said.starts_with(&format!("line {}", count + 1)) && said.contains(word),
+                "{said}"
+            );
         }
         assert!(Recording::read("").expect_err("nothing").contains("line 1"));
-        assert!(Recording::read("talea-recording 1\nseed x\n").expect_err("no seed").contains("line 2"));
-        assert!(Recording::read("talea-recording 1\nsomething\n").expect_err("no word").contains("line 2"));
+        assert!(
+            Recording::read("talea-recording 1\nseed x\n").expect_err("no seed").contains("line 2")
+        );
+        assert!(
+            Recording::read("talea-recording 1\nsomething\n")
+                .expect_err("no word")
+                .contains("line 2")
+        );
     }
 }

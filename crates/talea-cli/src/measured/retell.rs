@@ -1,7 +1,8 @@
 //! A record of real threads as a simulation would have told it.
 //!
-//! Model: the recorded events go through a fresh machine again, which knows of each job when it was released and when it is
-//! due; what it is told and what it orders goes to the sink in the same words and in the same order as in a simulation.
+//! Model: the recorded events go through a fresh machine again, which knows of each job when it was
+//! released and when it is due; what it is told and what it orders goes to the sink in the same
+//! words and in the same order as in a simulation.
 
 use talea_core::Time;
 use talea_core::machine::{Cpu, Event, Handled, Machine, Note, Order, TaskId};
@@ -9,8 +10,8 @@ use talea_exec::Entry;
 use talea_exec::replay::{Difference, Listener, replay_to};
 use talea_sim::{Completion, Sink};
 
-/// Tells `sink` what `record` says, a machine of the same tree at time zero hearing it again; `settled` is called when everything of an
-/// instant has happened.
+/// Tells `sink` what `record` says, a machine of the same tree at time zero hearing it again;
+/// `settled` is called when everything of an instant has happened.
 ///
 /// # Errors
 /// Where the record is not one of this machine.

@@ -8,7 +8,8 @@ use std::os::fd::AsFd;
 use talea_core::{Span, Time};
 use talea_exec::run::MOST_ROOM;
 use talea_exec::{
-    Body, Failure, Load, Options, Pace, Remote, Report, RootPlan, TaskPlan, Wish, execute_until, work,
+    Body, Failure, Load, Options, Pace, Remote, Report, RootPlan, TaskPlan, Wish, execute_until,
+    work,
 };
 use talea_os::signals::{Signal, Signals, Unstopped};
 use talea_sim::dice::of_root;
@@ -17,10 +18,12 @@ use talea_system::system::System;
 /// How jobs work.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Spending {
-    /// Until the thread's own CPU clock says that the cost is used up: exact, whatever the machine does.
+    /// Until the thread's own CPU clock says that the cost is used up: exact, whatever the machine
+    /// does.
     #[default]
     Budget,
-    /// As many rounds of a loop as cost so much when they were measured before the run: as long as the machine takes for them.
+    /// As many rounds of a loop as cost so much when they were measured before the run: as long as
+    /// the machine takes for them.
     Iterations,
 }
 
@@ -79,7 +82,8 @@ pub(crate) fn run(setup: &Setup<'_>) -> anyhow::Result<Result<Measured, Refused>
         Spending::Iterations => Some(Pace::measure()),
     };
     let mut options = Options::new(setup.duration);
-    let has_programs = setup.system.roots.iter().any(|root| root.programs.iter().any(Option::is_some));
+    let has_programs =
+        setup.system.roots.iter().any(|root| root.programs.iter().any(Option::is_some));
     options.room = room(setup.sketches).max(if has_programs { SEEN } else { 0 });
     options.begin = setup.begin;
     options.switches = if setup.switches { options.room } else { 0 };
@@ -87,9 +91,11 @@ pub(crate) fn run(setup: &Setup<'_>) -> anyhow::Result<Result<Measured, Refused>
     options.priorities = setup.rights != Rights::Unused;
     let remote = Remote::default();
     // A program goes on where its run stands still.
-    let _unstopped = has_programs.then(Unstopped::new).transpose().context("cannot keep signals off")?;
-    let attempt =
-        |options: &Options| until_a_signal(&remote, || execute_until(plans(setup, pace), options, &remote));
+    let _unstopped =
+        has_programs.then(Unstopped::new).transpose().context("cannot keep signals off")?;
+    let attempt = |options: &Options| {
+        until_a_signal(&remote, || execute_until(plans(setup, pace), options, &remote))
+    };
     let mut ended = attempt(&options)?;
     if matches!(ended, Err(Failure::NoRight(_))) && setup.rights == Rights::Wanted {
         options.priorities = false;
@@ -100,7 +106,9 @@ pub(crate) fn run(setup: &Setup<'_>) -> anyhow::Result<Result<Measured, Refused>
             let interrupted = remote.was_called_off();
             Ok(Ok(Measured { report, is_real: options.priorities, interrupted }))
         }
-        Err(failure @ (Failure::Plan(_) | Failure::Tree(_))) => Ok(Err(Refused(failure.to_string()))),
+        Err(failure @ (Failure::Plan(_) | Failure::Tree(_))) => {
+            Ok(Err(Refused(failure.to_string())))
+        }
         Err(failure @ Failure::NoRight(_)) => Ok(Err(Refused(format!(
             "{failure}, and --best-effort runs without priorities, as well as the kernel lets it"
         )))),
@@ -129,7 +137,8 @@ fn plans<'s>(setup: &Setup<'s>, pace: Option<Pace>) -> Vec<RootPlan<'s>> {
         // What a graph makes of delays may be some jobs more.
         let jobs = |task: usize| setup.sketches[number].begun[task] as usize + SPARE;
         let drawn = talea_sim::draw(&root.workload(of_root(setup.seed, number)), until, jobs);
-        let described = drawn.into_iter().zip(&root.sources).zip(root.tasks.iter().zip(&root.programs));
+        let described =
+            drawn.into_iter().zip(&root.sources).zip(root.tasks.iter().zip(&root.programs));
         let tasks = described.map(|((drawn, source), (name, program))| {
             let load = match program {
                 Some(words) => Load::of_program(words.clone()),
@@ -141,7 +150,13 @@ fn plans<'s>(setup: &Setup<'s>, pace: Option<Pace>) -> Vec<RootPlan<'s>> {
         });
         let mut changes = root.surroundings.changes.clone();
         changes.sort_by_key(|&(at, _)| at);
-        RootPlan { tree: &root.tree, tasks: tasks.collect(), changes, flows: Vec::new(), cpus: cpus.clone() }
+        RootPlan {
+            tree: &root.tree,
+            tasks: tasks.collect(),
+            changes,
+            flows: Vec::new(),
+            cpus: cpus.clone(),
+        }
     };
     roots.map(plan).collect()
 }
@@ -149,8 +164,8 @@ fn plans<'s>(setup: &Setup<'s>, pace: Option<Pace>) -> Vec<RootPlan<'s>> {
 /// Does `what`, which is called off when somebody sends a signal that would end the program.
 fn until_a_signal<T: Send>(remote: &Remote, what: impl FnOnce() -> T) -> anyhow::Result<T> {
     // Before there are threads that would have them unblocked.
-    let signals =
-        Signals::new(&[Signal::Int, Signal::Term, Signal::Hup]).context("cannot wait for signals")?;
+    let signals = Signals::new(&[Signal::Int, Signal::Term, Signal::Hup])
+        .context("cannot wait for signals")?;
     let (ours, theirs) = std::os::unix::net::UnixStream::pair().context("cannot make a socket")?;
     let signals = &signals;
     std::thread::scope(|scope| {

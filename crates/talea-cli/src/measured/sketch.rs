@@ -24,7 +24,8 @@ pub(crate) fn sketch(system: &System, duration: Span, seed: u64) -> anyhow::Resu
 }
 
 fn one(root: &Root, duration: Span, seed: u64) -> anyhow::Result<Sketch> {
-    let machine = root.tree.build().map_err(|error| anyhow::anyhow!("{}: {}", root.name, error.why))?;
+    let machine =
+        root.tree.build().map_err(|error| anyhow::anyhow!("{}: {}", root.name, error.why))?;
     let (tasks, cpus) = (machine.tasks(), root.tree.cpus);
     let mut world = with_changes(World::new(machine, cpus, &root.workload(seed)), root);
     let mut watch = Watch {
@@ -40,7 +41,8 @@ fn one(root: &Root, duration: Span, seed: u64) -> anyhow::Result<Sketch> {
     Ok(Sketch { steps: outcome.steps, busy: watch.busy, begun: watch.begun })
 }
 
-/// What a file says about battery, mode and mask happens; its holes and overheads don't: a real machine has its own.
+/// What a file says about battery, mode and mask happens; its holes and overheads don't: a real
+/// machine has its own.
 pub(crate) fn with_changes(world: World, root: &Root) -> World {
     let changes = &root.surroundings.changes;
     if changes.is_empty() { world } else { world.with_changes(changes.clone()) }
@@ -87,7 +89,8 @@ mod tests {
     fn a_cpu_is_as_busy_as_its_jobs_are_long() {
         let text = "duration = \"100ms\"\n[[scheduler]]\nname = \"cpu\"\npolicy = \"edf\"\n[[task]]\nname = \"a\"\n\
                     period = \"10ms\"\ncost = \"3ms\"\n[[task]]\nname = \"b\"\nperiod = \"50ms\"\noffset = \"49ms\"\ncost = \"10ms\"\n";
-        let system = talea_system::system::read(text, "the test's own", &()).expect("a sound system");
+        let system =
+            talea_system::system::read(text, "the test's own", &()).expect("a sound system");
         let sketch = sketch(&system, system.duration, 1).expect("it is simulated");
         // The second job of `b` has one millisecond, and `a` has none of it.
         assert_eq!(sketch[0].busy, [Span::from_ns(41_000_000)]);

@@ -18,7 +18,9 @@ use talea_system::system::{Root, System};
 
 /// Of a program that is scheduled by itself, and what was seen of that.
 pub(crate) fn says_strayed(what: &str) -> String {
-    format!("its program changed its own policy or place: what it gets is not what was ordered ({what})")
+    format!(
+        "its program changed its own policy or place: what it gets is not what was ordered ({what})"
+    )
 }
 
 /// Tells `seen` what was recorded, with a fresh machine of the root, and says what it has seen.
@@ -65,13 +67,15 @@ pub(crate) fn refuse(file: &Path, why: &str) -> Exit {
     Exit::Refused
 }
 
-/// Thousandths of a CPU up to which the kernel's fair server and its throttling leave real-time threads alone.
+/// Thousandths of a CPU up to which the kernel's fair server and its throttling leave real-time
+/// threads alone.
 const MOST_BUSY: u64 = 930;
 
 /// Says beforehand what whoever reads the numbers should know.
 pub(crate) fn remark(system: &System, places: &Places, sketches: &[Sketch], duration: Span) {
     let is_spoiled = |root: &Root| {
-        !root.surroundings.holes.is_empty() || root.surroundings.overheads != talea_sim::Overheads::default()
+        !root.surroundings.holes.is_empty()
+            || root.surroundings.overheads != talea_sim::Overheads::default()
     };
     if system.roots.iter().any(is_spoiled) {
         note("the holes and overheads of the file are not executed: this machine has its own");

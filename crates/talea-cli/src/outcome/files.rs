@@ -14,17 +14,21 @@ use talea_sim::Completion;
 /// Which are wanted.
 #[derive(clap::Args, Debug)]
 pub(crate) struct FileArgs {
-    /// Write every job that ended to FILE: task, number, release, deadline, end, CPU, whether it was late, period, response,
-    /// lateness, tardiness, whether a table stopped it, how long it had a CPU, how often it was stopped and moved; nanoseconds.
+    /// Write every job that ended to FILE: task, number, release, deadline, end, CPU, whether it
+    /// was late, period, response, lateness, tardiness, whether a table stopped it, how long it had
+    /// a CPU, how often it was stopped and moved; nanoseconds.
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
-    /// Write everything that happens to FILE as a trace for Perfetto: who runs, arrivals, deadlines, misses, budgets.
+    /// Write everything that happens to FILE as a trace for Perfetto: who runs, arrivals,
+    /// deadlines, misses, budgets.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// Write a page with the schedule, to be zoomed, and the response times to FILE. It needs nothing from anywhere.
+    /// Write a page with the schedule, to be zoomed, and the response times to FILE. It needs
+    /// nothing from anywhere.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Write the first part of the schedule to FILE as a picture: 20 of the longest periods at most.
+    /// Write the first part of the schedule to FILE as a picture: 20 of the longest periods at
+    /// most.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 }
@@ -68,7 +72,12 @@ pub(super) fn line(file: &mut Csv, task: &TaskLine, job: &Completion, ran: &Ran)
     )?;
     let lateness = i128::from(end) - i128::from(deadline);
     let (tardiness, response) = (end.saturating_sub(deadline), job.response().as_ns());
-    write!(file, ",{},{response},{lateness},{tardiness},{}", task.period_ns, u8::from(ran.overrun))?;
+    write!(
+        file,
+        ",{},{response},{lateness},{tardiness},{}",
+        task.period_ns,
+        u8::from(ran.overrun)
+    )?;
     writeln!(file, ",{},{},{}", ran.total.as_ns(), ran.stops, ran.moves)
 }
 
@@ -101,9 +110,11 @@ impl<'a> Files<'a> {
         duration: Span,
         roots: Vec<Drawn<'_>>,
     ) -> anyhow::Result<()> {
-        let picture = Picture { title, seed, roots, duration_ns: duration.as_ns(), head: Vec::new() };
-        let write =
-            |path: &Path, text: String| std::fs::write(path, text).with_context(|| cannot_write(path));
+        let picture =
+            Picture { title, seed, roots, duration_ns: duration.as_ns(), head: Vec::new() };
+        let write = |path: &Path, text: String| {
+            std::fs::write(path, text).with_context(|| cannot_write(path))
+        };
         if let Some(path) = &self.args.html {
             write(path, report::html(&picture)?)?;
         }

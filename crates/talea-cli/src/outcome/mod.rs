@@ -1,8 +1,9 @@
-//! What became of a run, simulated or real: per task how many, how late, how long; the expectations that it was held
-//! against; the files that were asked for.
+//! What became of a run, simulated or real: per task how many, how late, how long; the expectations
+//! that it was held against; the files that were asked for.
 //!
-//! Model: a run tells a sink what happens ([`Seen`]); nothing here knows whether time was simulated. So both kinds of runs
-//! have the same tables, the same JSON, the same pictures and traces.
+//! Model: a run tells a sink what happens ([`Seen`]); nothing here knows whether time was
+//! simulated. So both kinds of runs have the same tables, the same JSON, the same pictures and
+//! traces.
 
 mod files;
 mod noted;
@@ -96,10 +97,20 @@ pub(crate) fn answer<'a>(
     }
     let sums = answers.iter().map(sum).collect();
     let budgets = seen.curves;
-    let drawn = seen.schedule.map(|schedule| Drawn { outline, schedule, budgets, unfinished, sums });
+    let drawn =
+        seen.schedule.map(|schedule| Drawn { outline, schedule, budgets, unfinished, sums });
     let noted = seen.noted;
     let remark = noted.line(noted.who(outline));
-    (RootAnswer { name: outline.name.clone(), cpus: outline.cpus, tasks: answers, noted, remark }, drawn)
+    (
+        RootAnswer {
+            name: outline.name.clone(),
+            cpus: outline.cpus,
+            tasks: answers,
+            noted,
+            remark,
+        },
+        drawn,
+    )
 }
 
 fn sum(task: &TaskAnswer) -> Sum {
@@ -119,7 +130,8 @@ pub(crate) fn judge(expectations: &[Expectation], roots: &[RootAnswer]) -> Vec<E
 }
 
 fn judge_one(expectation: &Expectation, roots: &[RootAnswer]) -> ExpectationAnswer {
-    let about = roots.iter().flat_map(|root| &root.tasks).filter(|task| expectation.is_about(&task.name));
+    let about =
+        roots.iter().flat_map(|root| &root.tasks).filter(|task| expectation.is_about(&task.name));
     let late: u64 = about.clone().map(|task| task.late).sum();
     let worst = Span::from_ns(about.filter_map(|task| task.response_max_ns).max().unwrap_or(0));
     let mut holds = true;
@@ -139,7 +151,8 @@ fn judge_one(expectation: &Expectation, roots: &[RootAnswer]) -> ExpectationAnsw
 /// The tasks of a root as a table, and what else there is to say.
 pub(crate) fn table(root: &RootAnswer) -> String {
     let span = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), short);
-    let mut table = Table::new(&["task", ">jobs", ">late", ">refused", ">deadline", ">mean", ">p99", ">max"]);
+    let mut table =
+        Table::new(&["task", ">jobs", ">late", ">refused", ">deadline", ">mean", ">p99", ">max"]);
     for task in &root.tasks {
         table.row(vec![
             task.name.clone(),
@@ -159,7 +172,8 @@ pub(crate) fn table(root: &RootAnswer) -> String {
 pub(crate) fn verdicts(expectations: &[ExpectationAnswer], color: bool) -> String {
     let mut out = String::new();
     for expectation in expectations {
-        let (word, tone) = if expectation.holds { ("holds", Tone::Good) } else { ("fails", Tone::Bad) };
+        let (word, tone) =
+            if expectation.holds { ("holds", Tone::Good) } else { ("fails", Tone::Bad) };
         let task = expectation.task.as_deref().unwrap_or("all tasks");
         let _ = writeln!(out, "{}: {task}: {}", paint(word, tone, color), expectation.what);
     }

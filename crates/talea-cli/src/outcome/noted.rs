@@ -1,4 +1,5 @@
-//! What happened in a run beside its jobs: overruns, tokens that were missing or lost, circles of locks.
+//! What happened in a run beside its jobs: overruns, tokens that were missing or lost, circles of
+//! locks.
 
 use crate::output::count;
 use crate::report::Outline;
@@ -6,7 +7,8 @@ use serde::Serialize;
 use talea_core::machine::{ChannelId, Machine, Note, TaskId};
 use talea_core::mutate;
 
-/// How often. Zero everywhere, unless the description or its load is not what its author took it for.
+/// How often. Zero everywhere, unless the description or its load is not what its author took it
+/// for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Noted {
     /// Entries of a table that ended before their jobs did.
@@ -33,7 +35,8 @@ impl Noted {
                 self.deadlocks += 1;
                 self.closed.get_or_insert(task);
             }
-            // The first two are told as an arrival or a refusal, the third is counted by the channel.
+            // The first two are told as an arrival or a refusal, the third is counted by the
+            // channel.
             Note::Activated { .. } | Note::Refused { .. } | Note::NotActivated { .. } => {}
         }
     }

@@ -1,7 +1,9 @@
-//! The pieces in which a job ran: what a file of jobs says beside when it was released and when it ended.
+//! The pieces in which a job ran: what a file of jobs says beside when it was released and when it
+//! ended.
 //!
-//! As in LITMUS^RT's `st-job-stats`, from when a CPU goes over to a job until it goes over to something else: overheads and holes
-//! that fall into a piece belong to it. A piece of no length is none: within an instant only the last order counts.
+//! As in LITMUS^RT's `st-job-stats`, from when a CPU goes over to a job until it goes over to
+//! something else: overheads and holes that fall into a piece belong to it. A piece of no length is
+//! none: within an instant only the last order counts.
 
 use talea_core::machine::{Cpu, TaskId};
 use talea_core::mutate;
@@ -49,7 +51,9 @@ impl Pieces {
 
     /// `cpu` goes over to something else.
     pub(super) fn idles(&mut self, now: Time, cpu: Cpu) {
-        let Some((task, since)) = self.open[cpu.0 as usize].take().filter(|&(_, since)| since < now) else {
+        let Some((task, since)) =
+            self.open[cpu.0 as usize].take().filter(|&(_, since)| since < now)
+        else {
             return;
         };
         let ran = &mut self.tasks[task.0 as usize];
@@ -64,7 +68,8 @@ impl Pieces {
         ran.total += now.since(since);
     }
 
-    /// It has no CPU any more: it may be told that it runs there first, and that it has gone from here then.
+    /// It has no CPU any more: it may be told that it runs there first, and that it has gone from
+    /// here then.
     fn leaves(&mut self, now: Time, task: TaskId) {
         for cpu in 0..self.open.len() {
             if self.open[cpu].is_some_and(|(here, _)| here == task) {

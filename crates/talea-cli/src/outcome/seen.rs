@@ -9,7 +9,8 @@ use talea_core::machine::{Cpu, Job, Machine, Note, TaskId};
 use talea_core::{Span, Time};
 use talea_sim::{Completion, Counters, Schedule, Sink, Tally, World};
 
-/// Segments that a picture holds at most: a page of 100,000 jobs opens at once, one of millions never.
+/// Segments that a picture holds at most: a page of 100,000 jobs opens at once, one of millions
+/// never.
 const DRAWN: usize = 250_000;
 
 /// A file of jobs.
@@ -69,7 +70,8 @@ impl<'a> Seen<'a> {
             }
         }
         world.run(end, self);
-        // What has done its work by then has ended, although a run looks at nothing at its last instant.
+        // What has done its work by then has ended, although a run looks at nothing at its last
+        // instant.
         let ended: Vec<Completion> = world.ending(end).collect();
         for job in &ended {
             self.completed(job);
@@ -77,7 +79,8 @@ impl<'a> Seen<'a> {
         self.finish(world.machine(), end, &ended)
     }
 
-    /// Whether anybody wants to know how budgets go: then the machine is to be looked at after every instant.
+    /// Whether anybody wants to know how budgets go: then the machine is to be looked at after
+    /// every instant.
     pub(crate) fn has_budgets(&self) -> bool {
         !self.budgets.is_empty() && (self.schedule.is_some() || self.trace.is_some())
     }
@@ -91,8 +94,9 @@ impl<'a> Seen<'a> {
     ) -> Vec<(TaskId, Job)> {
         let tasks = (0..machine.tasks() as u32).map(TaskId);
         let known = tasks.flat_map(|task| machine.unfinished(task).map(move |job| (task, job)));
-        let has_ended =
-            |task: TaskId, job: &Job| ended.iter().any(|one| (one.task, one.job) == (task, job.number));
+        let has_ended = |task: TaskId, job: &Job| {
+            ended.iter().any(|one| (one.task, one.job) == (task, job.number))
+        };
         let unfinished: Vec<_> = known.filter(|(task, job)| !has_ended(*task, job)).collect();
         self.close(machine, end, &unfinished);
         unfinished
@@ -117,7 +121,9 @@ impl<'a> Seen<'a> {
                 trace.budget(corner);
             }
             let [times, left] = &mut curves[corner.server];
-            if schedule.as_ref().is_some_and(|schedule| schedule.cut.is_none()) && times.len() < DRAWN {
+            if schedule.as_ref().is_some_and(|schedule| schedule.cut.is_none())
+                && times.len() < DRAWN
+            {
                 times.push(corner.at.as_ns());
                 left.push(corner.left_ns);
             }
@@ -190,7 +196,8 @@ impl Sink for Seen<'_> {
         self.responses[job.task.0 as usize].add(job.response());
         if let Some((file, pieces)) = &mut self.csv {
             let ran = pieces.ended(job.end, job.task);
-            let written = super::files::line(file, &self.outline.tasks[job.task.0 as usize], job, &ran);
+            let written =
+                super::files::line(file, &self.outline.tasks[job.task.0 as usize], job, &ran);
             self.failed = written.err().or(self.failed.take());
         }
     }

@@ -1,8 +1,8 @@
 //! A chapter of the manual as a man page.
 //!
-//! Model: only the Markdown that the chapters use: headings, paragraphs, lists of one level, fenced blocks, tables,
-//! and `code`, **bold** and links in a line. A table of keys becomes a list of tagged paragraphs, the first column its
-//! tag. Comments are left out.
+//! Model: only the Markdown that the chapters use: headings, paragraphs, lists of one level, fenced
+//! blocks, tables, and `code`, **bold** and links in a line. A table of keys becomes a list of
+//! tagged paragraphs, the first column its tag. Comments are left out.
 
 use std::fmt::Write;
 
@@ -20,11 +20,13 @@ pub(super) fn page(name: &str, section: u8, about: &str, chapter: &str, see_also
 
 fn body(out: &mut String, chapter: &str) {
     let mut headings: Vec<String> = Vec::new();
-    let mut lines = chapter.lines().skip_while(|line| line.starts_with("# ") || line.is_empty()).peekable();
+    let mut lines =
+        chapter.lines().skip_while(|line| line.starts_with("# ") || line.is_empty()).peekable();
     while let Some(line) = lines.next() {
         if let Some(heading) = line.strip_prefix("## ") {
             // Names in the file are what they are; words are set as headings are.
-            let heading = if heading.starts_with('[') { heading.to_owned() } else { heading.to_uppercase() };
+            let heading =
+                if heading.starts_with('[') { heading.to_owned() } else { heading.to_uppercase() };
             let _ = writeln!(out, ".SH {}", text(&heading));
         } else if line.starts_with("```") {
             out.push_str(".PP\n.RS 4\n.nf\n");
@@ -43,7 +45,8 @@ fn body(out: &mut String, chapter: &str) {
             let _ = writeln!(out, ".IP \\(bu 2\n{}", inline(item));
         } else if line.is_empty() {
             let is_text = |next: &str| {
-                next.starts_with(|c: char| c.is_alphanumeric() || c == '`') && !next.starts_with("```")
+                next.starts_with(|c: char| c.is_alphanumeric() || c == '`')
+                    && !next.starts_with("```")
             };
             out.push_str(if lines.peek().is_some_and(|next| is_text(next)) { ".PP\n" } else { "" });
         } else if !line.starts_with("<!--") {
@@ -75,7 +78,8 @@ fn inline(line: &str) -> String {
     while let Some(at) = rest.find(['`', '*', '[']) {
         out.push_str(&text(&rest[..at]));
         let marked = &rest[at..];
-        let toggle = if marked.starts_with("**") { 2 } else { usize::from(marked.starts_with('`')) };
+        let toggle =
+            if marked.starts_with("**") { 2 } else { usize::from(marked.starts_with('`')) };
         if toggle > 0 {
             bold = !bold;
             out.push_str(if bold { "\\fB" } else { "\\fR" });

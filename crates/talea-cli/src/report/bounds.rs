@@ -33,7 +33,13 @@ pub(crate) struct Plot {
 
 impl Plot {
     /// With the names of the node and of the subject.
-    pub(crate) fn new(of: &Picture, node: &str, place: Place, subject: &str, by_deadlines: bool) -> Plot {
+    pub(crate) fn new(
+        of: &Picture,
+        node: &str,
+        place: Place,
+        subject: &str,
+        by_deadlines: bool,
+    ) -> Plot {
         let columns = |curve: &[(Span, Work)]| {
             let (at, work) = curve.iter().map(|(at, work)| (at.as_ns(), work.as_ns())).unzip();
             [at, work]
@@ -78,7 +84,12 @@ pub(crate) fn bounds_html<R: Serialize>(
 ) -> anyhow::Result<String> {
     let style = [include_str!("page/page.css"), include_str!("bounds/page.css")].concat();
     let script = [include_str!("page/base.js"), include_str!("bounds/page.js")].concat();
-    super::assemble(include_str!("bounds/page.html"), &style, &Data { title, what_if, roots }, &script)
+    super::assemble(
+        include_str!("bounds/page.html"),
+        &style,
+        &Data { title, what_if, roots },
+        &script,
+    )
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! How the budgets of servers go up and down.
 //!
-//! Model: a budget is a polyline. Between two instants of a run it either stays or, while a client runs, falls as time
-//! passes; at an instant it may jump. Only the corners are told. Where overheads and holes hold clients up, a budget
-//! falls more slowly than time passes, and a corner is told at each instant at which it had fallen.
+//! Model: a budget is a polyline. Between two instants of a run it either stays or, while a client
+//! runs, falls as time passes; at an instant it may jump. Only the corners are told. Where
+//! overheads and holes hold clients up, a budget falls more slowly than time passes, and a corner
+//! is told at each instant at which it had fallen.
 
 use super::outline::Outline;
 use talea_core::Time;
@@ -119,12 +120,14 @@ mod tests {
 
     fn server(name: &str, budget: u64, period: u64) -> SchedulerSpec {
         let mut spec = SchedulerSpec::new(name, Policy::Edf);
-        let reservation = Reservation::new(Kind::Deferrable, Work::from_ns(budget), Span::from_ns(period));
+        let reservation =
+            Reservation::new(Kind::Deferrable, Work::from_ns(budget), Span::from_ns(period));
         spec.reservation = Some(reservation);
         spec
     }
 
-    /// A task that needs 3 every 20, below an inner server (2 every 10) below an outer one (6 every 20).
+    /// A task that needs 3 every 20, below an inner server (2 every 10) below an outer one (6 every
+    /// 20).
     fn nested() -> Root {
         let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::Edf));
         let outer = tree.scheduler(Tree::ROOT, server("outer", 6, 20));
@@ -151,10 +154,12 @@ mod tests {
         while world.next_event() < Time::from_ns(20) {
             world.advance(&mut budgets);
             let now = world.now();
-            let corner = |corner: Corner| corners[corner.server].push((corner.at.as_ns(), corner.left_ns));
+            let corner =
+                |corner: Corner| corners[corner.server].push((corner.at.as_ns(), corner.left_ns));
             budgets.look(world.machine(), &outline, now, corner);
         }
-        // The job stops at 2 without an inner budget, goes on with the refill at 10 and ends at 11. No jumps outside.
+        // The job stops at 2 without an inner budget, goes on with the refill at 10 and ends at 11.
+        // No jumps outside.
         assert_eq!(corners[0], [(0, 6), (2, 4), (10, 4), (11, 3)]);
         assert_eq!(corners[1], [(0, 2), (2, 0), (10, 0), (10, 2), (11, 1)]);
     }

@@ -1,9 +1,9 @@
-//! Pictures and traces of a run: one self-contained page with a schedule that can be zoomed, an SVG for papers, and a
-//! trace for Perfetto.
+//! Pictures and traces of a run: one self-contained page with a schedule that can be zoomed, an SVG
+//! for papers, and a trace for Perfetto.
 //!
-//! The page holds its data as columns of whole nanoseconds; what a screen shows of them is drawn on a canvas, so that
-//! 100,000 jobs open as quickly as ten. It loads nothing from anywhere. Its table is that of the command line; the
-//! distributions are of the jobs that it holds.
+//! The page holds its data as columns of whole nanoseconds; what a screen shows of them is drawn on
+//! a canvas, so that 100,000 jobs open as quickly as ten. It loads nothing from anywhere. Its table
+//! is that of the command line; the distributions are of the jobs that it holds.
 
 mod bounds;
 mod budget;
@@ -115,12 +115,23 @@ pub(crate) fn html(picture: &Picture<'_>) -> anyhow::Result<String> {
         head: &picture.head,
         roots: picture.roots.iter().map(columns).collect(),
     };
-    assemble(include_str!("page/page.html"), include_str!("page/page.css"), &data, &SCRIPTS.concat())
+    assemble(
+        include_str!("page/page.html"),
+        include_str!("page/page.css"),
+        &data,
+        &SCRIPTS.concat(),
+    )
 }
 
 /// A page with its style, its data and its script.
-fn assemble(page: &str, style: &str, data: &impl Serialize, script: &str) -> anyhow::Result<String> {
-    // Inside a script element `</script` ends it and `<!--` changes what ends it: without `<` there is neither.
+fn assemble(
+    page: &str,
+    style: &str,
+    data: &impl Serialize,
+    script: &str,
+) -> anyhow::Result<String> {
+    // Inside a script element `</script` ends it and `<!--` changes what ends it: without `<` there
+    // is neither.
     let json = mutate!(
         "sim-report-escape",
         serde_json::to_string(data)?.replace('<', "\\u003c"),

@@ -102,7 +102,8 @@ impl Outline {
         for (name, &node) in root.tasks.iter().zip(&nodes) {
             let Some(Body::Task(spec)) = tree.get(node).map(|node| &node.body) else { continue };
             // They stand in the order of their nodes.
-            let find = |id: NodeId| outline.servers.binary_search_by_key(&id, |server| server.node).ok();
+            let find =
+                |id: NodeId| outline.servers.binary_search_by_key(&id, |server| server.node).ok();
             let mut servers: Vec<usize> = tree.above(node).filter_map(|(id, _)| find(id)).collect();
             servers.sort_unstable();
             outline.tasks.push(TaskLine {
@@ -117,11 +118,18 @@ impl Outline {
 }
 
 /// The slots that a policy gives to the children of a scheduler.
-fn tables(tree: &Tree, children: &[NodeId], name: &str, policy: &Policy, nodes: &[NodeId]) -> Vec<SlotTable> {
+fn tables(
+    tree: &Tree,
+    children: &[NodeId],
+    name: &str,
+    policy: &Policy,
+    nodes: &[NodeId],
+) -> Vec<SlotTable> {
     let slot = |start_ns, end_ns, owner: u32| {
         let owner = *children.get(owner as usize)?;
-        let below =
-            |&(_, &node): &(u32, &NodeId)| node == owner || tree.above(node).any(|(above, _)| above == owner);
+        let below = |&(_, &node): &(u32, &NodeId)| {
+            node == owner || tree.above(node).any(|(above, _)| above == owner)
+        };
         let name = match &tree.get(owner)?.body {
             Body::Scheduler(spec) => spec.name.clone(),
             Body::Task(spec) => spec.name.clone(),
@@ -131,17 +139,25 @@ fn tables(tree: &Tree, children: &[NodeId], name: &str, policy: &Policy, nodes: 
     };
     match policy {
         Policy::Partitions { frame, slots, .. } => {
-            let slots =
-                slots.iter().filter_map(|at| slot(at.start.as_ns(), at.end.as_ns(), at.owner)).collect();
+            let slots = slots
+                .iter()
+                .filter_map(|at| slot(at.start.as_ns(), at.end.as_ns(), at.owner))
+                .collect();
             vec![SlotTable { name: name.to_owned(), cpu: None, frame_ns: frame.as_ns(), slots }]
         }
         Policy::Table { hyperperiod, entries } => {
             let of_cpu = |cpu: u32| {
                 let here = entries.iter().filter(|entry| entry.cpu == cpu);
-                let mut slots: Vec<SlotLine> =
-                    here.filter_map(|at| slot(at.start.as_ns(), at.end.as_ns(), at.owner)).collect();
+                let mut slots: Vec<SlotLine> = here
+                    .filter_map(|at| slot(at.start.as_ns(), at.end.as_ns(), at.owner))
+                    .collect();
                 slots.sort_by_key(|slot| slot.start_ns);
-                SlotTable { name: name.to_owned(), cpu: Some(cpu), frame_ns: hyperperiod.as_ns(), slots }
+                SlotTable {
+                    name: name.to_owned(),
+                    cpu: Some(cpu),
+                    frame_ns: hyperperiod.as_ns(),
+                    slots,
+                }
             };
             (0..tree.cpus).map(of_cpu).filter(|table| !table.slots.is_empty()).collect()
         }

@@ -1,8 +1,8 @@
-//! The schedule as SVG: a row per CPU with what ran there, per server with its budget, and per task with arrivals (up),
-//! deadlines (down), slots, what ran, and what was late.
+//! The schedule as SVG: a row per CPU with what ran there, per server with its budget, and per task
+//! with arrivals (up), deadlines (down), slots, what ran, and what was late.
 //!
-//! What is too dense to be told apart is left out or drawn as one: arrows nearer than a few pixels, slots that are
-//! narrower, pieces of a job with a gap that no printer shows.
+//! What is too dense to be told apart is left out or drawn as one: arrows nearer than a few pixels,
+//! slots that are narrower, pieces of a job with a gap that no printer shows.
 
 #![allow(clippy::cast_precision_loss, reason = "a picture is exact to a tenth of a pixel")]
 
@@ -57,7 +57,9 @@ pub(crate) fn svg(picture: &Picture<'_>, until_ns: u64) -> String {
     let rows: usize = picture
         .roots
         .iter()
-        .map(|Drawn { outline, .. }| outline.cpus as usize + outline.tasks.len() + outline.servers.len())
+        .map(|Drawn { outline, .. }| {
+            outline.cpus as usize + outline.tasks.len() + outline.servers.len()
+        })
         .sum();
     let names = picture.roots.iter().flat_map(|root| {
         let servers = root.outline.servers.iter().map(|server| server.name.len() + 7);
@@ -67,9 +69,9 @@ pub(crate) fn svg(picture: &Picture<'_>, until_ns: u64) -> String {
     let bottom = TOP + ROW * rows as f64;
     let (height, full) = (bottom + 34.0, left + WIDTH + 24.0);
     let cut = picture.roots.iter().filter_map(|root| root.schedule.cut).min();
-    let until = cut
-        .filter(|cut| cut.as_ns() < until_ns)
-        .map_or_else(String::new, |cut| format!("; drawn up to {}", talea_core::Span::from_ns(cut.as_ns())));
+    let until = cut.filter(|cut| cut.as_ns() < until_ns).map_or_else(String::new, |cut| {
+        format!("; drawn up to {}", talea_core::Span::from_ns(cut.as_ns()))
+    });
     let text = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {full:.0} {height:.0}\" \
          font-family=\"system-ui, sans-serif\" font-size=\"12\" fill=\"#222\" role=\"img\">\n\
@@ -125,8 +127,11 @@ fn slots(sheet: &mut Sheet, table: &SlotTable, task: u32, base: f64) {
         return;
     }
     for frame in (0..until).step_by(table.frame_ns.max(1) as usize) {
-        for (number, slot) in table.slots.iter().enumerate().filter(|(_, slot)| slot.tasks.contains(&task)) {
-            let (start, end) = (frame.saturating_add(slot.start_ns), frame.saturating_add(slot.end_ns));
+        for (number, slot) in
+            table.slots.iter().enumerate().filter(|(_, slot)| slot.tasks.contains(&task))
+        {
+            let (start, end) =
+                (frame.saturating_add(slot.start_ns), frame.saturating_add(slot.end_ns));
             if start >= until {
                 continue;
             }
@@ -177,7 +182,8 @@ fn budget(sheet: &mut Sheet, server: &ServerLine, [times, left]: &Curve, base: f
 fn ran(sheet: &mut Sheet, root: &Drawn<'_>, belongs: impl Fn(&Segment) -> bool, base: f64) {
     let until = sheet.until_ns;
     let segments = root.schedule.segments.iter();
-    let mut here: Vec<&Segment> = segments.filter(|s| belongs(s) && s.start.as_ns() < until).collect();
+    let mut here: Vec<&Segment> =
+        segments.filter(|s| belongs(s) && s.start.as_ns() < until).collect();
     here.sort_by_key(|segment| segment.start);
     let mut here = here.into_iter().peekable();
     while let Some(segment) = here.next() {
@@ -201,7 +207,8 @@ fn ran(sheet: &mut Sheet, root: &Drawn<'_>, belongs: impl Fn(&Segment) -> bool, 
 fn marks(sheet: &mut Sheet, root: &Drawn<'_>, task: usize, base: f64) {
     let (until, most) = (sheet.until_ns, (WIDTH / DENSE) as usize);
     let schedule = &root.schedule;
-    let arrivals = schedule.arrivals.iter().filter(|(at, t)| t.0 as usize == task && at.as_ns() <= until);
+    let arrivals =
+        schedule.arrivals.iter().filter(|(at, t)| t.0 as usize == task && at.as_ns() <= until);
     if arrivals.clone().count() <= most {
         for (at, _) in arrivals {
             let _ = writeln!(
@@ -225,9 +232,13 @@ fn marks(sheet: &mut Sheet, root: &Drawn<'_>, task: usize, base: f64) {
         }
     }
     // From the deadline to the end, ended or not.
-    let ended =
-        schedule.ended.iter().filter(|job| job.is_late()).map(|job| (job.task, job.deadline, job.end));
-    let never = root.unfinished.iter().map(|(task, job)| (*task, job.deadline, talea_core::Time::NEVER));
+    let ended = schedule
+        .ended
+        .iter()
+        .filter(|job| job.is_late())
+        .map(|job| (job.task, job.deadline, job.end));
+    let never =
+        root.unfinished.iter().map(|(task, job)| (*task, job.deadline, talea_core::Time::NEVER));
     for (_, deadline, end) in ended.chain(never).filter(|(of, ..)| of.0 as usize == task) {
         if deadline.as_ns() >= until {
             continue;

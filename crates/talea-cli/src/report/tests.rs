@@ -4,8 +4,13 @@ use super::outline::{Outline, ServerLine, SlotLine, SlotTable, TaskLine};
 use super::*;
 use talea_core::machine::NodeId;
 
-const HOSTILE: [&str; 5] =
-    ["</script><script>boom()</script>", "<!--<script>", "a & b <i>\"'`", "]]>\u{1}\u{0}", "<\\/script"];
+const HOSTILE: [&str; 5] = [
+    "</script><script>boom()</script>",
+    "<!--<script>",
+    "a & b <i>\"'`",
+    "]]>\u{1}\u{0}",
+    "<\\/script",
+];
 
 /// One CPU, a server and a slot: all of that name.
 fn outline(name: &str) -> Outline {
@@ -45,8 +50,13 @@ fn a_hostile_name_stays_a_name_in_the_page() {
             let count = |page: &str| page.matches(markup).count();
             assert_eq!(count(&page), count(&clean), "{name:?} adds {markup}");
         }
-        let json =
-            page.split_once("application/json\">").expect("data").1.split_once("</script>").expect("end").0;
+        let json = page
+            .split_once("application/json\">")
+            .expect("data")
+            .1
+            .split_once("</script>")
+            .expect("end")
+            .0;
         let data: serde_json::Value = serde_json::from_str(json).expect("JSON as it stands");
         assert_eq!(data["title"], name);
         assert_eq!(data["roots"][0]["tasks"][0]["name"], name);

@@ -1,8 +1,9 @@
 //! The axes of a grid: a name and its values.
 //!
-//! Grammar: `VALUE,VALUE,…`, where each may be a range `FROM..TO/STEP` of numbers or durations, both ends included as far
-//! as steps lead there; a step of 1 may be left out between whole numbers. Commas within brackets, braces and quotes
-//! belong to a value. Ranges are counted in integers, so that `0.1..1/0.1` ends at 1.
+//! Grammar: `VALUE,VALUE,…`, where each may be a range `FROM..TO/STEP` of numbers or durations,
+//! both ends included as far as steps lead there; a step of 1 may be left out between whole
+//! numbers. Commas within brackets, braces and quotes belong to a value. Ranges are counted in
+//! integers, so that `0.1..1/0.1` ends at 1.
 
 use crate::commands::generate::parts;
 use talea_core::Span;
@@ -135,17 +136,22 @@ fn pieces(list: &str) -> Vec<&str> {
 
 /// The values of `FROM..TO/STEP`; `None` if it is no range.
 fn range(piece: &str) -> Result<Option<Vec<String>>, String> {
-    let Some((from, rest)) = piece.split_once("..").filter(|_| !piece.contains(['"', '\'', '[', '{'])) else {
+    let Some((from, rest)) =
+        piece.split_once("..").filter(|_| !piece.contains(['"', '\'', '[', '{']))
+    else {
         return Ok(None);
     };
     let (to, step) = match rest.split_once('/') {
         Some((to, step)) => (to, Some(step)),
         None => (rest, None),
     };
-    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    let is_number =
+        |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
     let wrong = |why: &str| format!("`{piece}` is no range: {why}");
     let whole = |text: &str| text.parse::<u64>().ok();
-    if let (Some(first), Some(last), Some(step)) = (whole(from), whole(to), whole(step.unwrap_or("1"))) {
+    if let (Some(first), Some(last), Some(step)) =
+        (whole(from), whole(to), whole(step.unwrap_or("1")))
+    {
         let all = steps(first, last, step).map_err(|why| wrong(&why))?;
         return Ok(Some(all.map(|n| n.to_string()).collect()));
     }
@@ -180,14 +186,19 @@ mod tests {
 
     #[test]
     fn lists_and_ranges_are_values() {
-        let is = |list: &str, expected: &[&str]| assert_eq!(values(list).expect(list), expected, "{list}");
+        let is = |list: &str, expected: &[&str]| {
+            assert_eq!(values(list).expect(list), expected, "{list}")
+        };
         is("edf,rm", &["edf", "rm"]);
         is("0.1..0.5/0.1", &["0.1", "0.2", "0.3", "0.4", "0.5"]);
         is("0.5..0.99/0.2,1", &["0.5", "0.7", "0.9", "1"]);
         is("1..3", &["1", "2", "3"]);
         is("2000..9000/3500", &["2000", "5500", "9000"]);
         is("1ms..2ms/500us, 9s", &["1ms", "1500us", "2ms", "9s"]);
-        is("{ min = \"1ms\", max = \"2ms\" },\"3ms\"", &["{ min = \"1ms\", max = \"2ms\" }", "\"3ms\""]);
+        is(
+            "{ min = \"1ms\", max = \"2ms\" },\"3ms\"",
+            &["{ min = \"1ms\", max = \"2ms\" }", "\"3ms\""],
+        );
         is("[\"1ms\", \"2ms\"]", &["[\"1ms\", \"2ms\"]"]);
     }
 
@@ -208,7 +219,11 @@ mod tests {
         ] {
             assert!(why(list).contains(part), "{list}: {}", why(list));
         }
-        assert!(Axis::key("cost").is_err() && Axis::key("=1").is_err() && Axis::key("task..cost=1").is_err());
+        assert!(
+            Axis::key("cost").is_err()
+                && Axis::key("=1").is_err()
+                && Axis::key("task..cost=1").is_err()
+        );
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! A value put into a system file where its path says.
 //!
-//! Model: a path is keys between dots, as the manual of system files names them: `duration`, `task.video.cost`,
-//! `scheduler.cpu0.slot.vision.length`. Of tables that come several times one is chosen by its `name` (a slot by its
-//! `owner`), by the beginning of several names with `*`, or by its number from 0; names come before numbers. What is not there yet is added; whether
-//! it may be is for the reader of the file to say. Lines keep their numbers, so that its complaints fit the original.
+//! Model: a path is keys between dots, as the manual of system files names them: `duration`,
+//! `task.video.cost`, `scheduler.cpu0.slot.vision.length`. Of tables that come several times one is
+//! chosen by its `name` (a slot by its `owner`), by the beginning of several names with `*`, or by
+//! its number from 0; names come before numbers. What is not there yet is added; whether it may be
+//! is for the reader of the file to say. Lines keep their numbers, so that its complaints fit the
+//! original.
 
 use talea_core::Span;
 use talea_core::mutate;
@@ -13,8 +15,8 @@ use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, Value};
 /// Which keys name one of several tables.
 const NAMES: [&str; 4] = ["name", "owner", "resource", "task"];
 
-/// `text` as a value: as TOML reads it, or else as a text (`1ms` need not be quoted). Nothing has no unit in files: `0ms`,
-/// as a range may begin with, is `"0"`.
+/// `text` as a value: as TOML reads it, or else as a text (`1ms` need not be quoted). Nothing has
+/// no unit in files: `0ms`, as a range may begin with, is `"0"`.
 fn value(text: &str) -> Value {
     if text != "0" && parse_span(text).is_ok_and(Span::is_zero) {
         return Value::from("0");
@@ -62,8 +64,8 @@ fn within(table: &Table, path: &str, above: &Place) -> Vec<Place> {
     }
 }
 
-/// Names may hold dots, so every dot may be the one after the name; the first that leads somewhere is. A name that looks
-/// like a number is a name.
+/// Names may hold dots, so every dot may be the one after the name; the first that leads somewhere
+/// is. A name that looks like a number is a name.
 fn some_of(list: &ArrayOfTables, key: &str, path: &str, above: &Place) -> Vec<Place> {
     for by_number in [false, true] {
         for (dot, _) in path.match_indices('.') {
@@ -71,11 +73,9 @@ fn some_of(list: &ArrayOfTables, key: &str, path: &str, above: &Place) -> Vec<Pl
             let found: Vec<Place> = list
                 .iter()
                 .enumerate()
-                .filter(
-                    |(at, table)| {
-                        if by_number { wanted.parse() == Ok(*at) } else { is_called(table, wanted) }
-                    },
-                )
+                .filter(|(at, table)| {
+                    if by_number { wanted.parse() == Ok(*at) } else { is_called(table, wanted) }
+                })
                 .flat_map(|(at, table)| {
                     let mut place = above.then(key, Some(at));
                     // Within a table that was named it is that table's.
@@ -129,10 +129,9 @@ pub(crate) fn set(document: &mut DocumentMut, place: &Place, text: &str) {
 /// The policies of all roots.
 pub(crate) fn policies(document: &DocumentMut) -> Vec<Place> {
     let Some(Item::ArrayOfTables(list)) = document.get("scheduler") else { return Vec::new() };
-    let roots = list
-        .iter()
-        .enumerate()
-        .filter(|(_, table)| mutate!("sweep-policy", !table.contains_key("in"), table.contains_key("in")));
+    let roots = list.iter().enumerate().filter(|(_, table)| {
+        mutate!("sweep-policy", !table.contains_key("in"), table.contains_key("in"))
+    });
     roots.map(|(at, _)| Place::default().then("scheduler", Some(at)).then("policy", None)).collect()
 }
 
@@ -152,8 +151,11 @@ mod tests {
             set(&mut document, place, text);
         }
         let text = document.to_string();
-        let new: Vec<String> =
-            text.lines().filter(|line| !FILE.lines().any(|old| old == *line)).map(str::to_owned).collect();
+        let new: Vec<String> = text
+            .lines()
+            .filter(|line| !FILE.lines().any(|old| old == *line))
+            .map(str::to_owned)
+            .collect();
         (found.len(), new)
     }
 
@@ -181,7 +183,9 @@ mod tests {
             1,
             &["cost = { min = \"1ms\", max = \"2ms\" }"],
         );
-        for nowhere in ["task.w.cost", "task.cost", "task", "hole.0.start", "duration.x", "task.7.cost"] {
+        for nowhere in
+            ["task.w.cost", "task.cost", "task", "hole.0.start", "duration.x", "task.7.cost"]
+        {
             is(nowhere, "1", 0, &[]);
         }
     }
@@ -195,7 +199,8 @@ mod tests {
 
     #[test]
     fn a_name_that_looks_like_a_number_is_a_name() {
-        let file = "[[task]]\nname = \"1\"\ncost = \"1ms\"\n\n[[task]]\nname = \"0\"\ncost = \"2ms\"\n";
+        let file =
+            "[[task]]\nname = \"1\"\ncost = \"1ms\"\n\n[[task]]\nname = \"0\"\ncost = \"2ms\"\n";
         let document: DocumentMut = file.parse().expect("TOML");
         let found = places(&document, "task.1.cost");
         assert!(found.len() == 1 && !found[0].is_numbered, "{found:?}");

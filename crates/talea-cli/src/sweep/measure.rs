@@ -33,8 +33,8 @@ impl Seen {
     }
 }
 
-/// The largest response time in thousandths of the deadline, of all jobs. Both count from the arrival that the deadline is
-/// of: for a node of a graph that of the graph.
+/// The largest response time in thousandths of the deadline, of all jobs. Both count from the
+/// arrival that the deadline is of: for a node of a graph that of the graph.
 struct Largest {
     /// D by task.
     deadlines: Vec<Span>,
@@ -45,8 +45,8 @@ impl Sink for Largest {
     fn completed(&mut self, job: &Completion) {
         let deadline = self.deadlines[job.task.0 as usize].as_ns().max(1);
         let arrival = job.deadline.as_ns().saturating_sub(deadline);
-        let share =
-            (u128::from(job.end.as_ns().saturating_sub(arrival)) * 1_000).div_ceil(u128::from(deadline));
+        let share = (u128::from(job.end.as_ns().saturating_sub(arrival)) * 1_000)
+            .div_ceil(u128::from(deadline));
         self.thousandths = self.thousandths.max(u64::try_from(share).unwrap_or(u64::MAX));
     }
 }
@@ -58,7 +58,8 @@ fn deadlines(root: &Root, nodes: &[NodeId]) -> Vec<Span> {
         _ => Span::from_ns(u64::MAX),
     };
     let mut deadlines: Vec<Span> = nodes.iter().map(own).collect();
-    let index: BTreeMap<NodeId, usize> = nodes.iter().enumerate().map(|(task, node)| (*node, task)).collect();
+    let index: BTreeMap<NodeId, usize> =
+        nodes.iter().enumerate().map(|(task, node)| (*node, task)).collect();
     // As often as a path may be long.
     for _ in 0..nodes.len() {
         let before = deadlines.clone();
@@ -90,7 +91,8 @@ pub(crate) fn run(system: &System, duration: Span, seed: u64) -> Result<Seen, St
         for (task, counted) in sinks.0.tasks.iter().enumerate() {
             seen.jobs += counted.arrived;
             seen.refused += counted.refused;
-            seen.late += counted.late + u64::from(world.machine().overdue(TaskId(task as u32), end));
+            seen.late +=
+                counted.late + u64::from(world.machine().overdue(TaskId(task as u32), end));
         }
         seen.response = seen.response.max(sinks.1.thousandths);
     }

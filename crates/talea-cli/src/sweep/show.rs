@@ -1,4 +1,5 @@
-//! What a grid has shown: a line for each point, a line for each run, numbers for programs, a picture.
+//! What a grid has shown: a line for each point, a line for each run, numbers for programs, a
+//! picture.
 
 use super::axis::Axis;
 use super::measure::Seen;
@@ -147,7 +148,10 @@ pub(crate) fn answer<'a>(
     Answer {
         file,
         duration_ns,
-        axes: axes.iter().map(|axis| AxisAnswer { name: axis.name(), values: &axis.values }).collect(),
+        axes: axes
+            .iter()
+            .map(|axis| AxisAnswer { name: axis.name(), values: &axis.values })
+            .collect(),
         points: points
             .iter()
             .map(|point| PointAnswer { values: &point.values, sums: point.sums() })
@@ -155,12 +159,14 @@ pub(crate) fn answer<'a>(
     }
 }
 
-/// The axis to the right: of those with several values that are all numbers the utilisation, or else the longest.
+/// The axis to the right: of those with several values that are all numbers the utilisation, or
+/// else the longest.
 pub(crate) fn right(axes: &[Axis]) -> Option<(usize, Vec<f64>)> {
     let numbers = axes.iter().enumerate().filter(|(_, axis)| axis.values.len() > 1);
     let numbers = numbers.filter_map(|(at, axis)| Some((at, axis.numbers()?)));
-    numbers
-        .max_by_key(|(at, values)| (axes[*at].name() == "utilization", values.len(), std::cmp::Reverse(*at)))
+    numbers.max_by_key(|(at, values)| {
+        (axes[*at].name() == "utilization", values.len(), std::cmp::Reverse(*at))
+    })
 }
 
 /// The picture: a line for each combination of the other axes.
@@ -217,7 +223,12 @@ mod tests {
         };
         (
             axes,
-            vec![point("edf", "0.5", 0), point("edf", "1", 0), point("rm", "0.5", 0), point("rm", "1", 20)],
+            vec![
+                point("edf", "0.5", 0),
+                point("edf", "1", 0),
+                point("rm", "0.5", 0),
+                point("rm", "1", 20),
+            ],
         )
     }
 
@@ -225,7 +236,9 @@ mod tests {
     fn a_point_is_the_mean_of_its_runs() {
         let (axes, points) = grid();
         let sums = points[3].sums();
-        assert!((sums.clean_percent - 50.0).abs() < 1e-12 && (sums.late_percent - 5.0).abs() < 1e-12);
+        assert!(
+            (sums.clean_percent - 50.0).abs() < 1e-12 && (sums.late_percent - 5.0).abs() < 1e-12
+        );
         assert_eq!(
             table(&axes, &points).lines().last(),
             Some("rm      1               2     50.0   5.000              1.500")

@@ -1,4 +1,5 @@
-//! `talea analyze` from the outside: what is proved, what is refuted and how, what if, and tables that can be run.
+//! `talea analyze` from the outside: what is proved, what is refuted and how, what if, and tables
+//! that can be run.
 
 use crate::harness::{Scratch, run, snapshot};
 
@@ -48,14 +49,19 @@ fn what_is_proved_has_bounds_and_names_its_tests() {
     snapshot("analyze", &ended.transcript());
     // No run of the simulator exceeds a bound.
     let bounds: serde_json::Value =
-        serde_json::from_str(&run(&scratch, &["analyze", "system.toml", "--json"]).out).expect("JSON");
+        serde_json::from_str(&run(&scratch, &["analyze", "system.toml", "--json"]).out)
+            .expect("JSON");
     let seen: serde_json::Value =
-        serde_json::from_str(&run(&scratch, &["simulate", "system.toml", "--json"]).out).expect("JSON");
-    let tasks = |answer: &serde_json::Value| answer["roots"][0]["tasks"].as_array().expect("tasks").clone();
+        serde_json::from_str(&run(&scratch, &["simulate", "system.toml", "--json"]).out)
+            .expect("JSON");
+    let tasks =
+        |answer: &serde_json::Value| answer["roots"][0]["tasks"].as_array().expect("tasks").clone();
     for (bound, seen) in tasks(&bounds).iter().zip(&tasks(&seen)) {
         assert_eq!(bound["name"], seen["name"]);
-        let (bound, seen) =
-            (bound["bound_ns"].as_u64().expect("a bound"), seen["response_max_ns"].as_u64().expect("jobs"));
+        let (bound, seen) = (
+            bound["bound_ns"].as_u64().expect("a bound"),
+            seen["response_max_ns"].as_u64().expect("jobs"),
+        );
         assert!(seen > 0 && seen <= bound, "{seen} {bound}");
     }
 }
@@ -66,7 +72,14 @@ fn what_if_a_cost_were_larger_is_refuted_by_a_job() {
     scratch.file("system.toml", SYSTEM);
     let ended = run(
         &scratch,
-        &["analyze", "system.toml", "--what-if", "cost(video)*2.1", "--what-if", "period(audio)=4ms"],
+        &[
+            "analyze",
+            "system.toml",
+            "--what-if",
+            "cost(video)*2.1",
+            "--what-if",
+            "period(audio)=4ms",
+        ],
     );
     assert_eq!(ended.code, Some(1), "{}", ended.out);
     snapshot("analyze-what-if", &ended.transcript());
@@ -86,13 +99,17 @@ fn what_if_a_cost_were_larger_is_refuted_by_a_job() {
 fn a_bound_beyond_the_deadline_proves_nothing() {
     let scratch = Scratch::new();
     scratch.file("system.toml", SYSTEM);
-    // The longest that the simulator sees is 10ms, too: the job is shown. Of the server's client it sees less than the bound.
-    for (change, verdict) in [("deadline(video)=9ms", "refuted"), ("deadline(requests)=31ms", "unknown")] {
+    // The longest that the simulator sees is 10ms, too: the job is shown. Of the server's client it
+    // sees less than the bound.
+    for (change, verdict) in
+        [("deadline(video)=9ms", "refuted"), ("deadline(requests)=31ms", "unknown")]
+    {
         let ended = run(&scratch, &["analyze", "system.toml", "--json", "--what-if", change]);
         assert_eq!(ended.code, Some(1), "{change}: {}", ended.out);
         let answer: serde_json::Value = serde_json::from_str(&ended.out).expect("JSON");
         let tasks = answer["roots"][0]["tasks"].as_array().expect("tasks");
-        let late = tasks.iter().find(|task| task["verdict"] != "proved").expect("one is not proved");
+        let late =
+            tasks.iter().find(|task| task["verdict"] != "proved").expect("one is not proved");
         assert_eq!(late["verdict"], verdict, "{change}: {late}");
         assert_eq!(late["witness"].is_null(), verdict == "unknown", "{change}: {late}");
         assert!(late["bound_ns"].as_u64() > late["deadline_ns"].as_u64(), "{change}: {late}");
@@ -204,9 +221,11 @@ fn y11_no_table_has_a_reason() {
     };
     let crowded = why(1, &TASKS.replace("4ms", "5ms"));
     assert!(crowded.contains("there is none: between 0ns and"), "{crowded}");
-    let cut = why(1, "[[task]]\nname = \"a\"\nperiod = \"20ms\"\noffset = \"15ms\"\ncost = \"10ms\"\n");
+    let cut =
+        why(1, "[[task]]\nname = \"a\"\nperiod = \"20ms\"\noffset = \"15ms\"\ncost = \"10ms\"\n");
     assert!(cut.contains("none is looked for") && !cut.contains("there is none"), "{cut}");
-    let sporadic = why(2, "[[task]]\nname = \"a\"\nperiod = \"10ms\"\nslack = \"1ms\"\ncost = \"1ms\"\n");
+    let sporadic =
+        why(2, "[[task]]\nname = \"a\"\nperiod = \"10ms\"\nslack = \"1ms\"\ncost = \"1ms\"\n");
     assert!(
         sporadic.contains("cpus: no table: a: arrives at times that nobody knows beforehand"),
         "{sporadic}"
@@ -216,7 +235,8 @@ fn y11_no_table_has_a_reason() {
 #[test]
 fn l20_a_program_that_always_wants_the_cpu_has_no_deadline_and_others_have_theirs() {
     let scratch = Scratch::new();
-    let program = "\n[[task]]\nname = \"hog\"\nin = \"net\"\nprogram = [\"sha1sum\", \"/dev/zero\"]\n";
+    let program =
+        "\n[[task]]\nname = \"hog\"\nin = \"net\"\nprogram = [\"sha1sum\", \"/dev/zero\"]\n";
     // In place of the one that was the server's.
     let others = SYSTEM.split("[[task]]\nname = \"requests\"").next().expect("a beginning");
     scratch.file("greedy.toml", &format!("{others}{program}"));
@@ -224,7 +244,8 @@ fn l20_a_program_that_always_wants_the_cpu_has_no_deadline_and_others_have_their
     assert_eq!(ended.code, Some(0), "{}{}", ended.out, ended.err);
     let answer: serde_json::Value = serde_json::from_str(&ended.out).expect("JSON");
     let tasks = answer["roots"][0]["tasks"].as_array().expect("tasks");
-    let said: Vec<_> = tasks.iter().map(|task| task["verdict"].as_str().expect("a verdict")).collect();
+    let said: Vec<_> =
+        tasks.iter().map(|task| task["verdict"].as_str().expect("a verdict")).collect();
     assert_eq!(said, ["proved", "proved", "none"]);
     assert!(tasks[2]["deadline_ns"].is_null() && tasks[2]["bound_ns"].is_null());
     let ended = run(&scratch, &["simulate", "greedy.toml"]);
@@ -254,7 +275,11 @@ fn an_overload_that_shows_after_half_an_hour_is_refuted_by_the_job() {
     scratch.file("over.toml", &text);
     let ended = run(&scratch, &["analyze", "over.toml", "--witness", "late.json"]);
     assert_eq!(ended.code, Some(1), "{}", ended.err);
-    assert!(ended.out.contains("refuted: b") && ended.out.contains("released at 1700s"), "{}", ended.out);
+    assert!(
+        ended.out.contains("refuted: b") && ended.out.contains("released at 1700s"),
+        "{}",
+        ended.out
+    );
     let ended = run(&scratch, &["simulate", "over.toml", "--witness", "late.json"]);
     assert_eq!(ended.code, Some(0), "{}{}", ended.out, ended.err);
 }
@@ -263,7 +288,9 @@ fn an_overload_that_shows_after_half_an_hour_is_refuted_by_the_job() {
 fn budgets_that_hold_alone_and_not_all_at_once_are_called_so() {
     let scratch = Scratch::new();
     let server = |name: &str, parent: &str, contract: &str| {
-        format!("[[scheduler]]\nname = \"{name}\"\nin = \"{parent}\"\nserver = \"deferrable\"\n{contract}")
+        format!(
+            "[[scheduler]]\nname = \"{name}\"\nin = \"{parent}\"\nserver = \"deferrable\"\n{contract}"
+        )
     };
     let text = server(
         "outer",
@@ -276,8 +303,10 @@ fn budgets_that_hold_alone_and_not_all_at_once_are_called_so() {
     let ended = run(&scratch, &["analyze", "nest.toml", "--synthesize", "server", "--json"]);
     let answer: serde_json::Value = serde_json::from_str(&ended.out).expect("JSON");
     assert_eq!(answer["not_together"], serde_json::json!(["a"]));
-    let budget = |at: usize| answer["servers"][at]["after"]["budget_ns"].as_u64().expect("a budget");
-    let changes = [format!("budget(outer)={}ns", budget(0)), format!("budget(inner)={}ns", budget(1))];
+    let budget =
+        |at: usize| answer["servers"][at]["after"]["budget_ns"].as_u64().expect("a budget");
+    let changes =
+        [format!("budget(outer)={}ns", budget(0)), format!("budget(inner)={}ns", budget(1))];
     for (changes, code) in [(&changes[..1], 0), (&changes[1..], 0), (&changes[..], 1)] {
         let args = changes.iter().flat_map(|change| ["--what-if", change]);
         let args: Vec<&str> = ["analyze", "nest.toml"].into_iter().chain(args).collect();

@@ -81,17 +81,27 @@ fn answers() -> Vec<Answer> {
         Said::No(No { reason, field, cpu: Some(1), asked, limit, fits, witness })
     };
     let ms = |count: u64| Span::from_ns(count * 1_000_000);
-    let late = Witness::Late { own: false, period: ms(20), deadline: ms(15), response: Some(ms(17)) };
+    let late =
+        Witness::Late { own: false, period: ms(20), deadline: ms(15), response: Some(ms(17)) };
     let answer = |plugin: u32, label: &str, verdict| Answer { plugin, name: name(label), verdict };
     vec![
         answer(0, "edf", no(Reason::NoRoom, Field::Utilization, 200_000, 150_000, 150_000, None)),
-        answer(1, "rm", no(Reason::NoRoom, Field::Runtime, 2_000_000, 1_500_000, 1_500_000, Some(late))),
+        answer(
+            1,
+            "rm",
+            no(Reason::NoRoom, Field::Runtime, 2_000_000, 1_500_000, 1_500_000, Some(late)),
+        ),
         answer(2, "background", no(Reason::Missing, Field::Priority, 0, 0, 0, None)),
         answer(3, "mine", no(Reason::OutOfRange, Field::Period, 50_000, 100_000, 0, None)),
         answer(
             4,
             "vip",
-            Said::Denied { code: Code::RuleBound, field: Field::Utilization, asked: 200_000, limit: 100_000 },
+            Said::Denied {
+                code: Code::RuleBound,
+                field: Field::Utilization,
+                asked: 200_000,
+                limit: 100_000,
+            },
         ),
     ]
 }
@@ -122,8 +132,12 @@ fn explain_names_the_plugin_that_would_serve() {
         answers[1].verdict = Said::Partial { cpu: Some(1), charge, notes: Notes::NOT_PROVED };
         Reply::Explained { chosen: Some(0), answers, refusal: None }
     });
-    let answer =
-        both("explain-granted", &fake, &scratch, &["explain", "--period", "10ms", "--runtime", "2ms"]);
+    let answer = both(
+        "explain-granted",
+        &fake,
+        &scratch,
+        &["explain", "--period", "10ms", "--runtime", "2ms"],
+    );
     assert_eq!(answer["chosen"], "edf");
 }
 
@@ -186,8 +200,11 @@ fn a_denial_says_what_would_help() {
 #[test]
 fn one_word_policies_ask_the_plugin_of_their_kind() {
     let scratch = Scratch::new();
-    let fake =
-        Fake::start(&scratch, |_| Reply::Explained { chosen: None, answers: Vec::new(), refusal: None });
+    let fake = Fake::start(&scratch, |_| Reply::Explained {
+        chosen: None,
+        answers: Vec::new(),
+        refusal: None,
+    });
     let socket = fake.socket.to_str().unwrap();
     for policy in ["d:2ms:10ms", "f:30"] {
         assert_eq!(run(&scratch, &["--socket", socket, "explain", "-P", policy]).code, Some(3));
@@ -207,8 +224,11 @@ fn one_word_policies_ask_the_plugin_of_their_kind() {
 #[test]
 fn r35_cpus_are_a_condition_and_preferred_cpus_a_wish() {
     let scratch = Scratch::new();
-    let fake =
-        Fake::start(&scratch, |_| Reply::Explained { chosen: None, answers: Vec::new(), refusal: None });
+    let fake = Fake::start(&scratch, |_| Reply::Explained {
+        chosen: None,
+        answers: Vec::new(),
+        refusal: None,
+    });
     let socket = fake.socket.to_str().unwrap();
     run(&scratch, &["--socket", socket, "explain", "--cpus", "0-2,5"]);
     run(&scratch, &["--socket", socket, "explain", "--prefer-cpus", "1"]);
@@ -254,8 +274,11 @@ fn a_process_is_released_by_its_number() {
     let socket = fake.socket.to_str().unwrap();
     let ended = run(&scratch, &["--socket", socket, "release", "--pid", &me.to_string()]);
     assert_eq!(ended.code, Some(0), "{}", ended.err);
-    let released: Vec<Request> =
-        fake.requests().into_iter().filter(|request| matches!(request, Request::Release(_))).collect();
+    let released: Vec<Request> = fake
+        .requests()
+        .into_iter()
+        .filter(|request| matches!(request, Request::Release(_)))
+        .collect();
     assert_eq!(released, [Request::Release(SpecId(5))]);
 }
 
@@ -272,13 +295,18 @@ fn attach_passes_the_thread_itself_and_owns_by_thread() {
     });
     let socket = fake.socket.to_str().unwrap();
     let me = std::process::id().to_string();
-    let ended =
-        run(&scratch, &["--socket", socket, "attach", &me, "--period", "10ms", "--runtime", "2ms", "--json"]);
+    let ended = run(
+        &scratch,
+        &["--socket", socket, "attach", &me, "--period", "10ms", "--runtime", "2ms", "--json"],
+    );
     assert_eq!(ended.code, Some(0), "{}", ended.err);
     let answer: serde_json::Value = serde_json::from_str(&ended.out).expect("JSON");
     assert_eq!(answer["held"][0]["tid"].to_string(), me);
     assert_eq!(answer["held"][0]["grant"]["spec"], 9);
-    assert!(!answer["not_held"].as_array().expect("a list").is_empty(), "test programs have more threads");
+    assert!(
+        !answer["not_held"].as_array().expect("a list").is_empty(),
+        "test programs have more threads"
+    );
     let asked: Vec<_> = fake.asked.try_iter().collect();
     let thread = asked[1].thread.as_ref().expect("a descriptor came along");
     assert_eq!(thread.tid().as_raw().to_string(), me);
@@ -333,7 +361,8 @@ fn a_hostile_thread_name_does_not_reach_the_terminal() {
         let _ = stop.recv();
     });
     let tid = told.recv().expect("a thread");
-    let ended = run(&scratch, &["--socket", fake.socket.to_str().unwrap(), "attach", &tid.to_string()]);
+    let ended =
+        run(&scratch, &["--socket", fake.socket.to_str().unwrap(), "attach", &tid.to_string()]);
     drop(stay);
     hostile.join().expect("the thread ends");
     assert_eq!(ended.code, Some(0), "{}", ended.err);

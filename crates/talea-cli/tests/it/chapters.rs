@@ -1,7 +1,8 @@
-//! The chapters on generated sets, sweeps, imports and analysis: their files are written, their commands run, and what comes out is
-//! what stands there.
+//! The chapters on generated sets, sweeps, imports and analysis: their files are written, their
+//! commands run, and what comes out is what stands there.
 //!
-//! A fence of a file has its name behind the language; under a command stands its output. `TALEA_BLESS=1` writes it anew.
+//! A fence of a file has its name behind the language; under a command stands its output.
+//! `TALEA_BLESS=1` writes it anew.
 
 use crate::harness::{Scratch, compare, run};
 use std::path::{Path, PathBuf};
@@ -61,8 +62,10 @@ fn the_chapters_link_to_chapters_that_exist() {
                 .unwrap_or_else(|error| panic!("{name}: {file}: {error}"));
             let is_there = page.lines().filter(|line| line.starts_with('#')).any(|line| {
                 let heading = line.trim_start_matches('#').trim().to_lowercase();
-                let plain: String =
-                    heading.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-')).collect();
+                let plain: String = heading
+                    .chars()
+                    .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-'))
+                    .collect();
                 plain.replace(' ', "-") == anchor
             });
             assert!(anchor.is_empty() || is_there, "{name} links to {target}");

@@ -1,4 +1,5 @@
-//! `talea check` and `talea import-retif` from the outside; the table of malformed files is in `talea-system`.
+//! `talea check` and `talea import-retif` from the outside; the table of malformed files is in
+//! `talea-system`.
 
 use crate::harness::{Scratch, run, snapshot};
 
@@ -18,7 +19,10 @@ fn a_sound_configuration_is_exit_code_0() {
 #[test]
 fn a_malformed_configuration_is_exit_code_2_with_its_place_and_remedy() {
     let scratch = Scratch::new();
-    scratch.file("talead.toml", &SOUND.replace("cpus = \"0-1\"\npriorities", "cpus = \"0-9\"\nprioritis"));
+    scratch.file(
+        "talead.toml",
+        &SOUND.replace("cpus = \"0-1\"\npriorities", "cpus = \"0-9\"\nprioritis"),
+    );
     let ended = run(&scratch, &["check", "talead.toml", "--cpus", "2"]);
     snapshot("check-malformed", &ended.transcript());
     assert_eq!(ended.code, Some(2));

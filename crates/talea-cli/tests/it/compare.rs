@@ -1,6 +1,7 @@
 //! `talea compare`: bound, simulation and real threads.
 //!
-//! A machine that takes CPUs away makes a run inconclusive, which is asked for again a few times. A contradiction is one.
+//! A machine that takes CPUs away makes a run inconclusive, which is asked for again a few times. A
+//! contradiction is one.
 
 use crate::execute::SYSTEM;
 use crate::harness::{Ended, Scratch, json, run};
@@ -45,12 +46,16 @@ fn s18_l12_no_real_response_is_beyond_its_bound_and_each_is_one_that_simulations
     assert_eq!(answer["runs"].as_array().map(Vec::len), Some(2));
     for task in answer["roots"][0]["tasks"].as_array().expect("tasks") {
         let ns = |name: &str| task[name].as_u64();
-        let (bound, simulated) = (ns("bound_ns").expect("a bound"), ns("simulated_max_ns").expect("a run"));
+        let (bound, simulated) =
+            (ns("bound_ns").expect("a bound"), ns("simulated_max_ns").expect("a run"));
         assert!(simulated <= bound, "{task}");
         if ended.code == Some(0) {
             let measured = ns("measured_max_ns").expect("jobs that count");
             assert!(measured <= bound + bound / 10 + 2_000_000, "{task}");
-            assert!(ns("measured_median_ns") <= Some(measured) && ns("measured_p99_ns") <= Some(measured));
+            assert!(
+                ns("measured_median_ns") <= Some(measured)
+                    && ns("measured_p99_ns") <= Some(measured)
+            );
         }
     }
     // Dispatchers work, and less than jobs do.
@@ -120,7 +125,13 @@ fn l11_every_shipped_system_is_executed_and_nothing_contradicts() {
             continue;
         }
         let ended = run(&scratch, &["compare", name, "--duration", "400ms"]);
-        assert!(matches!(ended.code, Some(0 | 6)), "{name}: {:?}\n{}{}", ended.code, ended.out, ended.err);
+        assert!(
+            matches!(ended.code, Some(0 | 6)),
+            "{name}: {:?}\n{}{}",
+            ended.code,
+            ended.out,
+            ended.err
+        );
         compared_files += 1;
         conclusive += u32::from(ended.code == Some(0));
     }
@@ -128,7 +139,8 @@ fn l11_every_shipped_system_is_executed_and_nothing_contradicts() {
     assert!(compared_files >= 11);
 }
 
-/// Takes slices of its CPU above everybody, as a hypervisor does: each too short to be seen by a monitor that looks now and then.
+/// Takes slices of its CPU above everybody, as a hypervisor does: each too short to be seen by a
+/// monitor that looks now and then.
 struct Thief {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -162,7 +174,10 @@ impl Drop for Thief {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         let ended = self.thread.take().map(JoinHandle::join);
-        assert!(std::thread::panicking() || ended.is_none_or(|ended| ended.is_ok()), "the thief fell");
+        assert!(
+            std::thread::panicking() || ended.is_none_or(|ended| ended.is_ok()),
+            "the thief fell"
+        );
     }
 }
 
@@ -191,12 +206,15 @@ fn without_priorities_every_figure_says_so() {
     let _bench = Bench::new("cli_compare_gates");
     let scratch = Scratch::new();
     scratch.file("system.toml", SYSTEM);
-    let ended = run(&scratch, &["compare", "system.toml", "--mechanism", "gates", "--html", "page.html"]);
+    let ended =
+        run(&scratch, &["compare", "system.toml", "--mechanism", "gates", "--html", "page.html"]);
     // What ordinary threads are given is the kernel's affair: no verdict is a wrong one.
     assert!(matches!(ended.code, Some(0 | 1 | 6)), "{}", ended.err);
     assert!(ended.out.contains("promise nothing"), "{}", ended.out);
     let page = std::fs::read_to_string(scratch.path().join("page.html")).expect("a page");
-    assert!(page.contains("without real-time priorities") && page.contains("measured (best effort)"));
+    assert!(
+        page.contains("without real-time priorities") && page.contains("measured (best effort)")
+    );
 }
 
 #[test]
@@ -220,7 +238,11 @@ fn l20_a_file_with_a_program_is_compared_by_what_holds_whatever_the_program_does
     let free = boxed.replace("in = \"net\"", "in = \"cpu0\"\npriority = 5");
     scratch.file("free.toml", &free);
     let told = compared(&scratch, &["free.toml", "--duration", "200ms"]);
-    assert!(told.out.contains("hog is a program") && told.out.contains("no server holds it"), "{}", told.out);
+    assert!(
+        told.out.contains("hog is a program") && told.out.contains("no server holds it"),
+        "{}",
+        told.out
+    );
     let gone = boxed.replace("sha1sum", "no-such-program-anywhere");
     scratch.file("gone.toml", &gone);
     let refused = run(&scratch, &["compare", "gone.toml"]);

@@ -46,26 +46,34 @@ fn s18_s20_l22_one_file_is_simulated_and_executed_and_both_are_told_alike() {
     let scratch = Scratch::new();
     scratch.file("system.toml", SYSTEM);
     let simulated = json(&run(&scratch, &["simulate", "system.toml", "--json"]).out);
-    let files = ["--csv", "jobs.csv", "--html", "run.html", "--svg", "run.svg", "--trace", "run.trace"];
+    let files =
+        ["--csv", "jobs.csv", "--html", "run.html", "--svg", "run.svg", "--trace", "run.trace"];
     let ended = run(&scratch, &[&["execute", "system.toml", "--json"][..], &files].concat());
     assert_eq!(ended.code, Some(0), "{}", ended.err);
     let real = json(&ended.out);
     assert_eq!(real["real_time"], true);
-    let tasks = |answer: &serde_json::Value| answer["roots"][0]["tasks"].as_array().expect("tasks").clone();
+    let tasks =
+        |answer: &serde_json::Value| answer["roots"][0]["tasks"].as_array().expect("tasks").clone();
     let (model, done) = (tasks(&simulated), tasks(&real));
-    let names =
-        |tasks: &[serde_json::Value]| tasks.iter().map(|task| task["name"].to_string()).collect::<Vec<_>>();
+    let names = |tasks: &[serde_json::Value]| {
+        tasks.iter().map(|task| task["name"].to_string()).collect::<Vec<_>>()
+    };
     assert_eq!(names(&model), names(&done));
     let sum = |tasks: &[serde_json::Value], of: &str| {
         tasks.iter().filter_map(|task| task[of].as_u64()).sum::<u64>()
     };
-    // All that come in a simulation, and whatever a disturbed machine left undone stands in no other column.
+    // All that come in a simulation, and whatever a disturbed machine left undone stands in no
+    // other column.
     assert_eq!(sum(&model, "arrived"), sum(&done, "arrived"));
     let completed = sum(&done, "completed");
     assert!(completed > 0 && completed <= sum(&model, "completed"));
     for (model, done) in model.iter().zip(&done) {
-        // Not all are faster than in a world where scheduling costs nothing; one may be, whose server was stopped too late before.
-        assert!(done["response_max_ns"].as_u64() >= model["response_min_ns"].as_u64(), "{model} {done}");
+        // Not all are faster than in a world where scheduling costs nothing; one may be, whose
+        // server was stopped too late before.
+        assert!(
+            done["response_max_ns"].as_u64() >= model["response_min_ns"].as_u64(),
+            "{model} {done}"
+        );
     }
     let read = |name: &str| std::fs::read(scratch.path().join(name)).expect(name);
     let text = |name: &str| String::from_utf8(read(name)).expect("text");
@@ -182,7 +190,11 @@ fn a_system_that_this_machine_can_not_run_is_refused_with_the_reason() {
     scratch.file("two.toml", &two);
     let few = run(&scratch, &["execute", "two.toml", "--cpus", "0"]);
     assert_eq!(few.code, Some(3), "{}", few.err);
-    assert!(few.err.contains("describes 2 CPUs") && few.err.contains("talea simulate"), "{}", few.err);
+    assert!(
+        few.err.contains("describes 2 CPUs") && few.err.contains("talea simulate"),
+        "{}",
+        few.err
+    );
     let none = run(&scratch, &["execute", "two.toml", "--cpus", "1000,1001"]);
     assert_eq!(none.code, Some(3));
     assert!(none.err.contains("CPU 1000-1001"), "{}", none.err);
@@ -194,7 +206,8 @@ fn a_system_that_this_machine_can_not_run_is_refused_with_the_reason() {
 fn without_rights_it_says_what_to_do_and_runs_only_if_it_is_told_to() {
     needs_root!();
     let limits = std::fs::read_to_string("/proc/self/limits").expect("our limits");
-    let rtprio = limits.lines().find(|line| line.starts_with("Max realtime priority")).unwrap_or_default();
+    let rtprio =
+        limits.lines().find(|line| line.starts_with("Max realtime priority")).unwrap_or_default();
     needs!("no real-time priorities for users", rtprio.split_whitespace().nth(3) == Some("0"));
     let bench = Bench::new("cli_rights");
     let scratch = Scratch::new();
@@ -214,7 +227,11 @@ fn without_rights_it_says_what_to_do_and_runs_only_if_it_is_told_to() {
     }
     let told = alice(&["--best-effort"]);
     assert_eq!(told.code, Some(0), "{}", told.err);
-    assert!(told.out.contains("cpu0 (best effort)") && told.out.contains("promise nothing"), "{}", told.out);
+    assert!(
+        told.out.contains("cpu0 (best effort)") && told.out.contains("promise nothing"),
+        "{}",
+        told.out
+    );
     assert!(told.out.contains("mechanism gates"), "{}", told.out);
     let (folder, page) = (bench.path("alice"), bench.path("alice/run.html"));
     std::fs::create_dir(&folder).expect("a folder");
@@ -223,7 +240,9 @@ fn without_rights_it_says_what_to_do_and_runs_only_if_it_is_told_to() {
     let answer = json(&alice(&["--best-effort", "--json", "--html", page_name]).out);
     assert_eq!(answer["real_time"], false);
     assert!(
-        std::fs::read_to_string(&page).expect("a page").contains("best effort: without real-time priorities")
+        std::fs::read_to_string(&page)
+            .expect("a page")
+            .contains("best effort: without real-time priorities")
     );
     drop(scratch);
 }
@@ -246,7 +265,8 @@ fn l1_five_hundred_frames_neither_overlap_nor_drift() {
         );
     }
     scratch.file("frames.toml", &text);
-    let ended = run(&scratch, &["execute", "frames.toml", "--check", "--json", "--record", "run.txt"]);
+    let ended =
+        run(&scratch, &["execute", "frames.toml", "--check", "--json", "--record", "run.txt"]);
     assert_eq!(
         ended.code,
         Some(0),
@@ -258,7 +278,8 @@ fn l1_five_hundred_frames_neither_overlap_nor_drift() {
     assert!(kernel["stays"].as_u64().is_some_and(|stays| stays >= 900), "{kernel}");
     // On the whole 200 µs a switch and less.
     assert!(kernel["out_of_order_ns"].as_u64().is_some_and(|ns| ns < 1_000 * 200_000), "{kernel}");
-    // The slots' begins as they were ordered: each at its nominal time, in the last frames as in the first.
+    // The slots' begins as they were ordered: each at its nominal time, in the last frames as in
+    // the first.
     let recording = std::fs::read_to_string(scratch.path().join("run.txt")).expect("a recording");
     let late: Vec<u64> = recording
         .lines()

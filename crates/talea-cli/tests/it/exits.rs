@@ -46,9 +46,14 @@ fn each_refusal_ends_with_the_code_of_whoever_must_act() {
 #[test]
 fn a_missing_daemon_is_exit_code_5_where_a_daemon_was_named() {
     let scratch = Scratch::new();
-    for command in
-        [&["list"][..], &["status"], &["show", "1"], &["release", "1"], &["explain"], &["attach", "1"]]
-    {
+    for command in [
+        &["list"][..],
+        &["status"],
+        &["show", "1"],
+        &["release", "1"],
+        &["explain"],
+        &["attach", "1"],
+    ] {
         let mut arguments = vec!["--socket", "nowhere.sock"];
         arguments.extend(command);
         let ended = run(&scratch, &arguments);
@@ -97,9 +102,11 @@ fn wrong_arguments_are_exit_code_2_and_say_what_would_be_right() {
 fn a_misspelt_option_of_run_is_not_taken_for_the_program() {
     let scratch = Scratch::new();
     let mut transcript = String::new();
-    for arguments in
-        [&["run", "--perid", "10ms", "--", "true"][..], &["run", "--version"], &["run", "-x", "true"]]
-    {
+    for arguments in [
+        &["run", "--perid", "10ms", "--", "true"][..],
+        &["run", "--version"],
+        &["run", "-x", "true"],
+    ] {
         let ended = run(&scratch, arguments);
         assert_eq!(ended.code, Some(125), "{arguments:?}: {}", ended.err);
         let _ = write!(transcript, "$ talea {}\n{}\n", arguments.join(" "), ended.transcript());
@@ -115,11 +122,18 @@ fn a_configuration_that_was_named_and_cannot_be_used_is_exit_code_2() {
     let scratch = Scratch::new();
     scratch.file("broken.toml", "[[plugin]\n");
     for file in ["nowhere.toml", "broken.toml"] {
-        for command in [&["list"][..], &["status"], &["explain", "--priority", "3"], &["release", "1"]] {
+        for command in
+            [&["list"][..], &["status"], &["explain", "--priority", "3"], &["release", "1"]]
+        {
             let mut arguments = vec!["--config", file];
             arguments.extend(command);
             let ended = run(&scratch, &arguments);
-            assert_eq!((ended.code, ended.out.as_str()), (Some(2), ""), "{arguments:?}: {}", ended.err);
+            assert_eq!(
+                (ended.code, ended.out.as_str()),
+                (Some(2), ""),
+                "{arguments:?}: {}",
+                ended.err
+            );
             assert!(ended.err.contains(&format!("talea check {file}")), "{}", ended.err);
         }
     }
@@ -142,15 +156,19 @@ fn arguments_that_are_not_text_are_told_and_reach_the_program() {
     let odd = std::ffi::OsStr::from_bytes(b"b\xffd");
     let shown = talea(&scratch).arg("show").arg(odd).output().expect("talea");
     assert_eq!(shown.status.code(), Some(2));
-    let echoed = talea(&scratch).args(["run", "-P", "o:0", "echo"]).arg(odd).output().expect("talea");
+    let echoed =
+        talea(&scratch).args(["run", "-P", "o:0", "echo"]).arg(odd).output().expect("talea");
     assert_eq!((echoed.status.code(), echoed.stdout.as_slice()), (Some(0), b"b\xffd\n".as_slice()));
 }
 
 #[test]
 fn a_pipe_that_is_closed_and_a_disk_that_is_full_end_quietly_and_loudly() {
     let scratch = Scratch::new();
-    let mut child =
-        talea(&scratch).args(["completions", "bash"]).stdout(Stdio::piped()).spawn().expect("talea");
+    let mut child = talea(&scratch)
+        .args(["completions", "bash"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("talea");
     drop(child.stdout.take());
     assert!(
         child.wait().expect("it ends").code().is_none_or(|code| code == 0),
@@ -165,7 +183,8 @@ fn a_pipe_that_is_closed_and_a_disk_that_is_full_end_quietly_and_loudly() {
 #[test]
 fn help_and_version_are_no_failures() {
     let scratch = Scratch::new();
-    for arguments in [&["--help"][..], &["-h"], &["--version"], &["run", "--help"], &["run", "-h"]] {
+    for arguments in [&["--help"][..], &["-h"], &["--version"], &["run", "--help"], &["run", "-h"]]
+    {
         let ended = run(&scratch, arguments);
         assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""), "{arguments:?}");
     }

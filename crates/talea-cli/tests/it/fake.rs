@@ -13,7 +13,9 @@ use talea_core::{Attr, Charge, CpuSet, Params, Policy, Span, Work};
 use talea_os::seqpacket::{self, Access, Listener};
 use talea_proto::message::{CpuInfo, Mechanism, Name, Notes, PluginInfo, Status, Token};
 use talea_proto::wire::decode_request;
-use talea_proto::{Code, Field, Granted, MESSAGE_MAX, Refusal, Reply, Request, SpecId, SpecInfo, Task};
+use talea_proto::{
+    Code, Field, Granted, MESSAGE_MAX, Refusal, Reply, Request, SpecId, SpecInfo, Task,
+};
 
 type Answer = dyn FnMut(&Request) -> Reply + Send;
 
@@ -33,11 +35,15 @@ pub(crate) struct Asked {
 
 impl Fake {
     /// Answers with `answer`; what is not about this test (`Hello`, the plugins) is answered here.
-    pub(crate) fn start(scratch: &Scratch, answer: impl FnMut(&Request) -> Reply + Send + 'static) -> Fake {
+    pub(crate) fn start(
+        scratch: &Scratch,
+        answer: impl FnMut(&Request) -> Reply + Send + 'static,
+    ) -> Fake {
         let socket = scratch.path().join("talea.sock");
         let access = Access { mode: 0o600, uid: None, gid: None };
         let listener = Listener::bind(&socket, access, 8).expect("a socket for the fake daemon");
-        let (ended, stop) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).expect("a pipe");
+        let (ended, stop) =
+            rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).expect("a pipe");
         let (tell, asked) = channel();
         let answer: Arc<Mutex<Box<Answer>>> = Arc::new(Mutex::new(Box::new(answer)));
         let thread = std::thread::spawn(move || listen(&listener, &ended, &tell, &answer));
@@ -68,7 +74,9 @@ fn listen(listener: &Listener, ended: &OwnedFd, tell: &Sender<Asked>, answer: &M
             PollFd::from_borrowed_fd(ended.as_fd(), PollFlags::IN),
             PollFd::from_borrowed_fd(listener.as_fd(), PollFlags::IN),
         ];
-        fds.extend(clients.iter().map(|client| PollFd::from_borrowed_fd(client.as_fd(), PollFlags::IN)));
+        fds.extend(
+            clients.iter().map(|client| PollFd::from_borrowed_fd(client.as_fd(), PollFlags::IN)),
+        );
         match poll(&mut fds, None) {
             Err(rustix::io::Errno::INTR) => continue,
             other => other.expect("poll"),
@@ -96,7 +104,8 @@ fn serve(client: &OwnedFd, tell: &Sender<Asked>, answer: &Mutex<Box<Answer>>) ->
     if received.len == 0 {
         return false;
     }
-    let (seq, request) = decode_request(&buffer[..received.len]).expect("talea speaks the protocol");
+    let (seq, request) =
+        decode_request(&buffer[..received.len]).expect("talea speaks the protocol");
     let reply = match request {
         Request::Hello { .. } => Reply::Welcome { version: talea_proto::VERSION, instance: 1 },
         Request::Plugin(0) => Reply::Plugin(Box::new(edf())),
@@ -148,8 +157,11 @@ pub(crate) fn ms(ms: u64) -> Span {
 
 /// 2 ms every 10 ms.
 pub(crate) fn task() -> Task {
-    let params =
-        Params { period: Some(ms(10)), runtime: Some(Work::from_ns(2_000_000)), ..Params::default() };
+    let params = Params {
+        period: Some(ms(10)),
+        runtime: Some(Work::from_ns(2_000_000)),
+        ..Params::default()
+    };
     Task { params, ..Task::default() }
 }
 
@@ -171,7 +183,8 @@ pub(crate) fn granted(spec: u64) -> Granted {
 
 /// A grant as it is listed.
 pub(crate) fn spec(spec: u64, tid: Option<u32>) -> SpecInfo {
-    let policy = Policy::Deadline { runtime: Work::from_ns(2_000_000), deadline: ms(10), period: ms(10) };
+    let policy =
+        Policy::Deadline { runtime: Work::from_ns(2_000_000), deadline: ms(10), period: ms(10) };
     let attr = Attr { policy, reset_on_fork: true, cpus: CpuSet::EMPTY };
     SpecInfo {
         granted: granted(spec),

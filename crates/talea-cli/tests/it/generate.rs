@@ -1,4 +1,5 @@
-//! `talea generate` from the outside: what it writes is a system that runs, and is the same each time.
+//! `talea generate` from the outside: what it writes is a system that runs, and is the same each
+//! time.
 
 use crate::harness::{Ended, Scratch, run, snapshot};
 
@@ -17,8 +18,7 @@ fn values<'t>(text: &'t str, key: &str) -> Vec<&'t str> {
 #[test]
 fn a_set_is_a_system_file_that_says_what_it_was_drawn_from() {
     let scratch = Scratch::new();
-    let options =
-        "--tasks 4 --utilization 1.5 --cpus 2 --deadlines constrained:0.5 --periods 10ms,20ms,50ms --seed 7";
+    let options = "--tasks 4 --utilization 1.5 --cpus 2 --deadlines constrained:0.5 --periods 10ms,20ms,50ms --seed 7";
     let ended = generate(&scratch, options);
     snapshot("generate", &ended.transcript());
     assert_eq!(generate(&scratch, options).out, ended.out, "same seed, same bytes");
@@ -33,8 +33,9 @@ fn a_set_is_a_system_file_that_says_what_it_was_drawn_from() {
 fn several_sets_are_files_and_each_of_them_runs() {
     let scratch = Scratch::new();
     for method in ["uunifast-discard", "randfixedsum", "drs"] {
-        let options =
-            format!("--tasks 6 --utilization 1.7 --cpus 2 --method {method} --sets 11 --out {method}");
+        let options = format!(
+            "--tasks 6 --utilization 1.7 --cpus 2 --method {method} --sets 11 --out {method}"
+        );
         assert_eq!(generate(&scratch, &options).code, Some(0), "{method}");
         let mut sums = std::collections::BTreeSet::new();
         for number in 0..11 {
@@ -43,7 +44,11 @@ fn several_sets_are_files_and_each_of_them_runs() {
             assert!(text.contains(&format!("Set {number} of seed 1")) && text.contains(method));
             assert_eq!(values(&text, "cost").len(), 6);
             sums.insert(values(&text, "cost").join(" "));
-            assert_eq!(run(&scratch, &["simulate", &name, "--for", "100ms"]).code, Some(0), "{name}");
+            assert_eq!(
+                run(&scratch, &["simulate", &name, "--for", "100ms"]).code,
+                Some(0),
+                "{name}"
+            );
         }
         assert_eq!(sums.len(), 11, "each set is another one");
     }
@@ -52,7 +57,8 @@ fn several_sets_are_files_and_each_of_them_runs() {
 #[test]
 fn y2_a_partitioned_set_has_a_scheduler_for_each_cpu_and_a_place_for_each_task() {
     let scratch = Scratch::new();
-    let ended = generate(&scratch, "--tasks 8 --utilization 2.1 --cpus 3 --partitioned --policy dm");
+    let ended =
+        generate(&scratch, "--tasks 8 --utilization 2.1 --cpus 3 --partitioned --policy dm");
     assert_eq!(ended.code, Some(0), "{}", ended.err);
     assert_eq!(values(&ended.out, "policy"), ["dm"; 3]);
     let homes = values(&ended.out, "in");
@@ -68,14 +74,19 @@ fn y2_a_partitioned_set_has_a_scheduler_for_each_cpu_and_a_place_for_each_task()
 fn y9_graphs_are_tasks_and_channels_and_only_their_roots_have_periods() {
     let scratch = Scratch::new();
     for shape in ["erdos-renyi", "layers:3"] {
-        let options =
-            format!("--tasks 3 --utilization 1.2 --cpus 2 --graph {shape} --nodes 4..8 --edges 0.5");
+        let options = format!(
+            "--tasks 3 --utilization 1.2 --cpus 2 --graph {shape} --nodes 4..8 --edges 0.5"
+        );
         let ended = generate(&scratch, &options);
         assert_eq!(ended.code, Some(0), "{}", ended.err);
         let (nodes, ends) = (values(&ended.out, "cost").len(), values(&ended.out, "to"));
         let inner: std::collections::BTreeSet<&str> = ends.iter().copied().collect();
         assert!((12..=24).contains(&nodes) && !inner.is_empty(), "{}", ended.out);
-        assert_eq!(values(&ended.out, "period").len(), nodes - inner.len(), "{shape}: only roots arrive");
+        assert_eq!(
+            values(&ended.out, "period").len(),
+            nodes - inner.len(),
+            "{shape}: only roots arrive"
+        );
         scratch.file("graphs.toml", &ended.out);
         let simulated = run(&scratch, &["simulate", "graphs.toml", "--for", "3s"]);
         assert_eq!(simulated.code, Some(0), "{shape}: {}", simulated.err);
@@ -98,7 +109,10 @@ fn what_can_not_be_drawn_is_refused_with_what_could_be() {
             "--tasks 2 --utilization 1 --min-utilization 0.6 --max-utilization 0.5",
             "at least 0.6 and at most 0.5",
         ),
-        ("--tasks 10 --utilization 9.999 --method uunifast-discard", "randfixedsum draws none that does"),
+        (
+            "--tasks 10 --utilization 9.999 --method uunifast-discard",
+            "randfixedsum draws none that does",
+        ),
         ("--utilization 1 --periods 10ms..15500us", "not a multiple"),
         ("--utilization 1 --periods 20ms..10ms", "no period is"),
         ("--utilization 1 --periods 10", "has no unit"),

@@ -79,9 +79,12 @@ fn every_page_has_the_exit_codes() {
     let scratch = Scratch::new();
     assert_eq!(run(&scratch, &["man", "--dir", "."]).code, Some(0));
     for command in COMMANDS {
-        let text =
-            std::fs::read_to_string(scratch.path().join(format!("talea-{command}.1"))).expect("a page");
+        let text = std::fs::read_to_string(scratch.path().join(format!("talea-{command}.1")))
+            .expect("a page");
         let last = if command == "run" { "127" } else { "7" };
-        assert!(text.contains("EXIT STATUS") && text.contains(&format!("\n{last}\n")), "talea-{command}.1");
+        assert!(
+            text.contains("EXIT STATUS") && text.contains(&format!("\n{last}\n")),
+            "talea-{command}.1"
+        );
     }
 }

@@ -59,10 +59,12 @@ pub(crate) fn used(pid: u32) -> Vec<(String, u64)> {
     threads.filter_map(|thread| of(&thread.path())).collect()
 }
 
-/// Waits until a task of the run that the process makes has worked for so long: then nothing of it is still being made ready.
+/// Waits until a task of the run that the process makes has worked for so long: then nothing of it
+/// is still being made ready.
 pub(crate) fn under_way(pid: u32, worked: Duration) {
-    let is_at_work =
-        |(name, ns): &(String, u64)| name.starts_with("exec-task") && u128::from(*ns) >= worked.as_nanos();
+    let is_at_work = |(name, ns): &(String, u64)| {
+        name.starts_with("exec-task") && u128::from(*ns) >= worked.as_nanos()
+    };
     talea_kernel_tests::eventually("the run is under way", || used(pid).iter().any(is_at_work));
 }
 
@@ -106,7 +108,10 @@ impl Ended {
 
 /// Compares with `snapshots/NAME.txt`; writes it where `TALEA_BLESS` is set.
 pub(crate) fn snapshot(name: &str, text: &str) {
-    compare(&Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/it/snapshots/{name}.txt")), text);
+    compare(
+        &Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/it/snapshots/{name}.txt")),
+        text,
+    );
 }
 
 /// Compares with a committed file; writes it where `TALEA_BLESS` is set.

@@ -1,4 +1,5 @@
-//! `talea import-sf3p` and `talea import-rt-app` from the outside: what they print is a system file that runs.
+//! `talea import-sf3p` and `talea import-rt-app` from the outside: what they print is a system file
+//! that runs.
 
 use crate::harness::{Scratch, run, snapshot};
 

@@ -1,12 +1,13 @@
-//! L3C's experiments on real threads, in their short form: the claims are the lab's own, and a machine that disturbs too much makes it
-//! inconclusive, not green.
+//! L3C's experiments on real threads, in their short form: the claims are the lab's own, and a
+//! machine that disturbs too much makes it inconclusive, not green.
 
 use crate::harness::{Scratch, run};
 use serde_json::Value;
 use std::fmt::Write;
 use talea_kernel_tests::{Bench, kernel, needs, needs_root};
 
-/// What `talea lab l3c FIGURE --live` says, unless it can't be had here: the claims with the rows that they are of.
+/// What `talea lab l3c FIGURE --live` says, unless it can't be had here: the claims with the rows
+/// that they are of.
 fn lived(figure: &str, file: &str, plots: &[&str], rows: &[&str]) -> Option<Value> {
     let scratch = Scratch::new();
     let ended = run(&scratch, &["lab", "l3c", figure, "--live", "--quick", "--out", "."]);
@@ -28,7 +29,11 @@ fn lived(figure: &str, file: &str, plots: &[&str], rows: &[&str]) -> Option<Valu
         ended.err
     );
     for column in ["PAPER", "BOUND", "SIMULATED", "MEASURED"] {
-        assert!(ended.out.lines().next().is_some_and(|head| head.contains(column)), "{}", ended.out);
+        assert!(
+            ended.out.lines().next().is_some_and(|head| head.contains(column)),
+            "{}",
+            ended.out
+        );
     }
     for plot in plots {
         let plot = std::fs::read_to_string(scratch.path().join(plot)).expect("a plot");
@@ -49,8 +54,8 @@ fn ns(value: &Value) -> u64 {
 fn l7_the_example_of_figure_4_ends_on_real_threads_when_the_simulation_says() {
     needs_root!();
     let _bench = Bench::new("cli_l3c_fig4");
-    let answer =
-        lived("fig4", "l3c-fig4-live.json", &["l3c-fig4-live.svg"], &["L7"]).expect("no programs in it");
+    let answer = lived("fig4", "l3c-fig4-live.json", &["l3c-fig4-live.svg"], &["L7"])
+        .expect("no programs in it");
     assert_eq!(answer["rows"].as_array().map(Vec::len), Some(22), "eleven jobs, twice");
 }
 
@@ -67,7 +72,8 @@ fn l14_figure_5_latency_on_real_threads_is_linear_in_the_slot_and_short_slots_co
     let slots: Vec<u64> = rows.iter().map(|row| ns(&row["slot_ms"])).collect();
     assert_eq!(slots, [1, 2, 5, 10, 20, 50]);
     for row in rows.iter().filter(|row| !row["measured_max_ns"].is_null()) {
-        // Nobody is answered without being served, and whoever comes just after the slot waits for the next.
+        // Nobody is answered without being served, and whoever comes just after the slot waits for
+        // the next.
         let slot = ns(&row["slot_ms"]) * 1_000_000;
         assert!(ns(&row["measured_median_ns"]) >= 600_000, "{row}");
         assert!(answer["verdict"] != "holds" || ns(&row["measured_max_ns"]) >= slot, "{row}");
@@ -82,7 +88,8 @@ fn l15_figure_6_latency_on_real_threads_rises_with_what_is_above_and_stays_below
     let answer = lived("fig6", "l3c-fig6-live.json", &["l3c-fig6-live.svg"], &["L15"]);
     needs!("programs as tasks", answer.is_some());
     let rows = answer.expect("just asked")["rows"].clone();
-    // Without anything above the bound is the service; with half a CPU the one of the oracle, 144.2 ms.
+    // Without anything above the bound is the service; with half a CPU the one of the oracle, 144.2
+    // ms.
     assert_eq!(ns(&rows[0]["bound_ns"]), 1_000_000);
     assert_eq!(ns(&rows[5]["bound_ns"]) / 100_000, 1_442);
 }
@@ -103,7 +110,8 @@ fn l16_l17_l18_figures_7_and_8_bursts_break_on_real_threads_what_a_reservation_k
     }
 }
 
-/// The configuration of L1 to L3 with time to spare between all that happens: a table, a busy partition, two levels above it.
+/// The configuration of L1 to L3 with time to spare between all that happens: a table, a busy
+/// partition, two levels above it.
 const PLAIN: &str = r#"
 duration = "400ms"
 [[scheduler]]
@@ -157,8 +165,9 @@ cost = "1ms"
 
 /// With an EDF band of servers that nobody ever asks.
 fn with_idle_band() -> String {
-    let mut text =
-        format!("{PLAIN}[[scheduler]]\nname = \"band\"\nin = \"cpu\"\npolicy = \"edf\"\npriority = 150\n");
+    let mut text = format!(
+        "{PLAIN}[[scheduler]]\nname = \"band\"\nin = \"cpu\"\npolicy = \"edf\"\npriority = 150\n"
+    );
     for kind in ["polling", "deferrable", "sporadic", "cbs"] {
         let _ = write!(
             text,
@@ -169,7 +178,8 @@ fn with_idle_band() -> String {
     text
 }
 
-/// CPU time of the dispatchers in millionths, the orders without their times, and whether there were holes.
+/// CPU time of the dispatchers in millionths, the orders without their times, and whether there
+/// were holes.
 fn executed(scratch: &Scratch, file: &str) -> (u64, Vec<String>, bool) {
     let ended = run(scratch, &["execute", file, "--json", "--record", "run.txt"]);
     assert_eq!(ended.code, Some(0), "{}", ended.err);
@@ -180,16 +190,22 @@ fn executed(scratch: &Scratch, file: &str) -> (u64, Vec<String>, bool) {
         (order.starts_with("run ") || order.starts_with("idle ")).then(|| order.to_owned())
     };
     let holes = answer["holes"].as_array().is_some_and(|holes| !holes.is_empty());
-    (ns(&answer["executions"][0]["scheduler_ppm"]), recording.lines().filter_map(order).collect(), holes)
+    (
+        ns(&answer["executions"][0]["scheduler_ppm"]),
+        recording.lines().filter_map(order).collect(),
+        holes,
+    )
 }
 
-/// Runs of both in turns: whether those with a band cost no more, beside what runs of the same differ by. Nothing, if that is too much.
+/// Runs of both in turns: whether those with a band cost no more, beside what runs of the same
+/// differ by. Nothing, if that is too much.
 fn costs_nothing(scratch: &Scratch) -> Option<bool> {
     let (mut plain, mut band) = (Vec::new(), Vec::new());
     let (mut same, mut differ) = (0, 0);
     for round in 0..8 {
         // In turns, and now the one first and now the other.
-        let files = if round % 2 == 0 { ["plain.toml", "band.toml"] } else { ["band.toml", "plain.toml"] };
+        let files =
+            if round % 2 == 0 { ["plain.toml", "band.toml"] } else { ["band.toml", "plain.toml"] };
         let found = files.map(|file| executed(scratch, file));
         for (file, (cost, ..)) in files.iter().zip(&found) {
             if *file == "plain.toml" { plain.push(*cost) } else { band.push(*cost) }
@@ -216,11 +232,13 @@ fn costs_nothing(scratch: &Scratch) -> Option<bool> {
     (noise * 5 <= without && same > 0).then_some(with <= without + without * 3 / 100 + noise)
 }
 
-/// What dispatching costs with a band, in thousandths of what it costs without, in runs next to each other: the middle of so many pairs.
+/// What dispatching costs with a band, in thousandths of what it costs without, in runs next to
+/// each other: the middle of so many pairs.
 fn thousandths_of_pairs(scratch: &Scratch, pairs: u32) -> u64 {
     let one = |pair: u32| {
         let is_plain_first = pair.is_multiple_of(2);
-        let files = if is_plain_first { ["plain.toml", "band.toml"] } else { ["band.toml", "plain.toml"] };
+        let files =
+            if is_plain_first { ["plain.toml", "band.toml"] } else { ["band.toml", "plain.toml"] };
         let [(first, ..), (second, ..)] = files.map(|file| executed(scratch, file));
         let (plain, band) = if is_plain_first { (first, second) } else { (second, first) };
         band * 1_000 / plain
@@ -228,12 +246,18 @@ fn thousandths_of_pairs(scratch: &Scratch, pairs: u32) -> u64 {
     let mut found: Vec<u64> = (0..pairs).map(one).collect();
     found.sort_unstable();
     let at = |percent: usize| found[found.len() * percent / 100];
-    println!("with a band {} ‰ of without, {pairs} pairs, half of them {} to {}", at(50), at(25), at(75));
+    println!(
+        "with a band {} ‰ of without, {pairs} pairs, half of them {} to {}",
+        at(50),
+        at(25),
+        at(75)
+    );
     at(50)
 }
 
 #[test]
-fn l9_l10_a_band_that_nobody_uses_changes_no_order_on_real_threads_and_costs_nothing_that_can_be_seen() {
+fn l9_l10_a_band_that_nobody_uses_changes_no_order_on_real_threads_and_costs_nothing_that_can_be_seen()
+ {
     needs_root!();
     let _bench = Bench::new("cli_l3c_band");
     let scratch = Scratch::new();
@@ -241,7 +265,10 @@ fn l9_l10_a_band_that_nobody_uses_changes_no_order_on_real_threads_and_costs_not
     scratch.file("band.toml", &with_idle_band());
     if std::env::var_os("TALEA_SOAK").is_some() {
         let found = thousandths_of_pairs(&scratch, 80);
-        assert!(found < 1_030, "a band that nobody uses: {found} ‰ of what dispatching costs without");
+        assert!(
+            found < 1_030,
+            "a band that nobody uses: {found} ‰ of what dispatching costs without"
+        );
     }
     // Medians of so few runs differ by themselves; what costs something does so every time.
     for _ in 0..3 {
@@ -278,7 +305,8 @@ fn lab_all_keeps_what_is_done_and_goes_on_where_it_stopped() {
         );
         assert!(scratch.path().join(format!("all/{name}.txt")).is_file());
     }
-    let text = std::fs::read_to_string(scratch.path().join("all/l3c-fig4.txt")).expect("what it printed");
+    let text =
+        std::fs::read_to_string(scratch.path().join("all/l3c-fig4.txt")).expect("what it printed");
     assert!(text.contains("(b) RESERVATIONS"), "{text}");
     // One that was interrupted has no end; one that said nothing is asked again.
     std::fs::remove_file(scratch.path().join("all/l3c-fig4.exit")).expect("it was written");

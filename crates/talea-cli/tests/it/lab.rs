@@ -1,11 +1,13 @@
-//! `talea lab` from the outside, small: what its answers are made of, never how fast this machine is.
+//! `talea lab` from the outside, small: what its answers are made of, never how fast this machine
+//! is.
 
 use crate::harness::{Scratch, finish, run, talea};
 use serde_json::Value;
 
 fn quick(scratch: &Scratch) -> Value {
-    let ended =
-        finish(talea(scratch).args(["lab", "sim", "--quick", "--json"]).env("TMPDIR", scratch.path()));
+    let ended = finish(
+        talea(scratch).args(["lab", "sim", "--quick", "--json"]).env("TMPDIR", scratch.path()),
+    );
     assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""));
     serde_json::from_str(&ended.out).expect("JSON")
 }
@@ -42,7 +44,8 @@ fn lab_sim_tells_of_every_case_what_it_simulated_beside_the_reference() {
         for name in ["million_jobs_per_second", "reference_seconds", "scaled"] {
             check(&case[name]);
         }
-        // Two stretches of about 2,500 jobs, a quarter of that with a trace: that many have ended, whatever it took.
+        // Two stretches of about 2,500 jobs, a quarter of that with a trace: that many have ended,
+        // whatever it took.
         let jobs = case["jobs"].as_u64().expect("a count");
         let about = if case["sink"] == "trace" { 1_250 } else { 5_000 };
         assert!(jobs.abs_diff(about) < about / 10, "{jobs} jobs: {case}");
@@ -60,15 +63,18 @@ fn lab_sim_tells_what_a_decision_takes_by_tasks_and_levels() {
     let scratch = Scratch::new();
     let decisions = &quick(&scratch)["decisions"];
     let cases = decisions["cases"].as_array().expect("cases");
-    let sizes: Vec<_> = cases.iter().map(|case| (case["tasks"].as_u64(), case["levels"].as_u64())).collect();
-    let expected = [(100, 1), (1_000, 1), (10_000, 1), (1_000, 2), (1_000, 3), (1_000, 4), (1_000, 5)];
+    let sizes: Vec<_> =
+        cases.iter().map(|case| (case["tasks"].as_u64(), case["levels"].as_u64())).collect();
+    let expected =
+        [(100, 1), (1_000, 1), (10_000, 1), (1_000, 2), (1_000, 3), (1_000, 4), (1_000, 5)];
     assert_eq!(sizes, expected.map(|(tasks, levels)| (Some(tasks), Some(levels))));
     for case in cases {
         for name in ["nanoseconds", "reference_seconds", "scaled"] {
             check(&case[name]);
         }
     }
-    // A difference of two measurements: on a machine that others use it may even be less than nothing.
+    // A difference of two measurements: on a machine that others use it may even be less than
+    // nothing.
     assert!(decisions["level"]["median"].is_number(), "{decisions}");
 }
 
@@ -77,7 +83,8 @@ fn lab_sim_prints_two_tables_and_at_which_pace() {
     let scratch = Scratch::new();
     let ended = run(&scratch, &["lab", "sim", "--quick"]);
     assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""));
-    let columns = |line: &str| line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).count();
+    let columns =
+        |line: &str| line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).count();
     let [jobs, decisions] = ["POLICY", "READY TASKS"].map(|head| {
         let mut lines = ended.out.lines().skip_while(|line| !line.trim_start().starts_with(head));
         let wide = columns(lines.next().unwrap_or_else(|| panic!("no {head}:\n{}", ended.out)));

@@ -1,5 +1,6 @@
-//! The laboratory on real threads, small: what it measures it measures, and says so in numbers and pictures. Numbers this small are
-//! not judged here, but by order: what must cost more, and what can't be.
+//! The laboratory on real threads, small: what it measures it measures, and says so in numbers and
+//! pictures. Numbers this small are not judged here, but by order: what must cost more, and what
+//! can't be.
 
 use crate::harness::{Scratch, run};
 use serde_json::Value;
@@ -25,13 +26,18 @@ fn s8_l1_l5_what_the_executor_costs_is_measured_beside_the_same_by_hand() {
     needs_root!();
     let _bench = Bench::new("lab_exec");
     let scratch = Scratch::new();
-    let answer: Value = serde_json::from_str(&lab(&scratch, &["exec", "--quick", "--json"])).expect("JSON");
+    let answer: Value =
+        serde_json::from_str(&lab(&scratch, &["exec", "--quick", "--json"])).expect("JSON");
     let cost = &answer["cost"];
-    for (ours, empty) in
-        cost["one"].as_array().expect("rounds").iter().zip(cost["empty_us"].as_array().expect("rounds"))
+    for (ours, empty) in cost["one"]
+        .as_array()
+        .expect("rounds")
+        .iter()
+        .zip(cost["empty_us"].as_array().expect("rounds"))
     {
         assert!(number(empty) > 0.0 && number(&ours["dispatcher_us"]) > 0.0, "{cost}");
-        // One wake a job: never two, and fewer where a worker is awake by itself, or the machine stood still and several came at once.
+        // One wake a job: never two, and fewer where a worker is awake by itself, or the machine
+        // stood still and several came at once.
         let wakes = number(&ours["wakes"]);
         assert!((0.0..1.1).contains(&wakes), "{wakes}");
     }
@@ -43,7 +49,10 @@ fn s8_l1_l5_what_the_executor_costs_is_measured_beside_the_same_by_hand() {
     // By the kernel's word, whatever the machine does meanwhile.
     assert_eq!(answer["slots"]["overlaps"], 0, "{}", answer["slots"]);
     let budget = &answer["budget"];
-    assert!(count(&budget["overrun"]["count"]) + count(&budget["budgets_in_holes"]) > 20, "{budget}");
+    assert!(
+        count(&budget["overrun"]["count"]) + count(&budget["budgets_in_holes"]) > 20,
+        "{budget}"
+    );
     let share = number(&answer["budget"]["share_percent"]);
     assert!(share > 1.0 && share < 4.0, "a fiftieth: {share}");
     assert!(answer["bars"].as_array().is_some_and(|bars| bars.len() > 10));
@@ -79,7 +88,8 @@ fn s1_l12_the_six_examples_are_held_to_their_simulation_and_to_their_bounds() {
     let scratch = Scratch::new();
     let six = || lab(&scratch, &["sf3p", "six", "--live", "--seconds", "1"]);
     let said = |out: &str| out.matches("nine of ten are").count();
-    // Of an example in whose run the machine stood still too often nothing is said, and that is told; of all six it is tried again.
+    // Of an example in whose run the machine stood still too often nothing is said, and that is
+    // told; of all six it is tried again.
     let out = (0..4).map(|_| six()).find(|out| said(out) > 0).expect("one of six says something");
     assert_eq!(said(&out) + out.matches(": no run says anything\n").count(), 6, "{out}");
     let data = std::fs::read_to_string(scratch.path().join("sf3p-six-live.json")).expect("data");
@@ -90,7 +100,8 @@ fn s1_l12_the_six_examples_are_held_to_their_simulation_and_to_their_bounds() {
     for row in rows {
         assert!(row["jobs"].as_u64().is_some_and(|jobs| jobs > 20), "{row}");
         let apart = &row["apart"];
-        // What a hole has touched is left out; nothing is left where the machine stood still for long.
+        // What a hole has touched is left out; nothing is left where the machine stood still for
+        // long.
         if apart["jobs"].as_u64() > Some(0) {
             assert!(number(&apart["median_us"]) <= number(&apart["p90_us"]), "{row}");
             assert!(number(&apart["p90_us"]) <= number(&apart["most_us"]), "{row}");
@@ -112,12 +123,14 @@ fn s10_s11_levels_and_the_flight_management_are_run_and_told_beside_the_paper() 
     let rows = data["rows"].as_array().expect("rows");
     assert_eq!(rows.len(), 6, "three configurations at two costs");
     let late = |config: &str, cost: &str| -> u64 {
-        let of = rows.iter().find(|row| row["config"] == config && row["cost"] == cost).expect("a run");
+        let of =
+            rows.iter().find(|row| row["config"] == config && row["cost"] == cost).expect("a run");
         let groups = of["groups"].as_array().expect("B, D, A").iter();
         groups.map(|group| group["late"].as_u64().expect("a number")).sum()
     };
     for config in ["c1", "c2"] {
-        // At average cost there is room for all, but for what a hole takes; at worst there is none for D.
+        // At average cost there is room for all, but for what a hole takes; at worst there is none
+        // for D.
         let (average, worst) = (late(config, "average"), late(config, "worst"));
         assert!(average < worst, "{config}: {average} and {worst} late");
     }
@@ -139,7 +152,8 @@ fn y18_the_drone_flies_in_every_kind_of_version_beside_the_simulation_of_its_own
         let of = rows.iter().filter(|row| row["versions"] == versions);
         of.map(|row| row[who]["frames_late"].as_u64().expect("a count")).sum()
     };
-    // What follows from what the functions cost here: neither kind alone keeps up, both together do.
+    // What follows from what the functions cost here: neither kind alone keeps up, both together
+    // do.
     assert!(late("CPU", "simulated") > 0 && late("GPU", "simulated") > 0, "{data:#}");
     assert_eq!(late("both", "simulated"), 0, "{data:#}");
     // On threads a machine that stands still makes anybody late, but fewer of those that have room.
@@ -147,8 +161,8 @@ fn y18_the_drone_flies_in_every_kind_of_version_beside_the_simulation_of_its_own
         assert!(late(alone, "measured") > late("both", "measured"), "{alone}: {data:#}");
     }
     for row in rows {
-        let frames =
-            row["measured"]["frames"].as_u64().expect("a count") + row["left_out"].as_u64().expect("one");
+        let frames = row["measured"]["frames"].as_u64().expect("a count")
+            + row["left_out"].as_u64().expect("one");
         assert!((8..=12).contains(&frames), "the camera is on from the third of 14 on: {row:#}");
     }
     // The file that the drone says of itself is one like any other.
@@ -157,14 +171,16 @@ fn y18_the_drone_flies_in_every_kind_of_version_beside_the_simulation_of_its_own
     assert!(again.out.contains("encode") && again.out.contains("handler"), "{}", again.out);
     needs_root!();
     let compared = || run(&scratch, &["compare", "search-and-rescue.toml", "--duration", "1s"]);
-    // On a machine that stands still too often it says nothing; a wrong schedule contradicts each time.
+    // On a machine that stands still too often it says nothing; a wrong schedule contradicts each
+    // time.
     let agrees = (0..3).map(|_| compared()).find(|ended| matches!(ended.code, Some(0 | 6)));
     let compared = agrees.expect("bound, simulation and threads agree, or nothing is known").out;
     assert!(compared.contains("encode") && compared.contains("handler"), "{compared}");
 }
 
 #[test]
-fn y18_y22_the_drone_of_an_ordinary_user_is_explored_with_the_daemons_rights_or_says_that_it_has_none() {
+fn y18_y22_the_drone_of_an_ordinary_user_is_explored_with_the_daemons_rights_or_says_that_it_has_none()
+ {
     use std::os::unix::process::CommandExt;
     use talea_kernel_tests::{ALICE, Daemon, config, kernel, needs};
     needs_root!();
@@ -192,12 +208,21 @@ fn y18_y22_the_drone_of_an_ordinary_user_is_explored_with_the_daemons_rights_or_
     );
     let mut daemon = Daemon::start(&bench, &config::common_levels_with_rules(&rule));
     let (out, rows) = explores(daemon.socket());
-    assert!(out.contains("priorities that talead has granted") && out.contains("Nobody may look"), "{out}");
-    assert!(rows.iter().all(|row| row["is_real_time"] == true && row["rights"] == "daemon"), "{rows:#?}");
+    assert!(
+        out.contains("priorities that talead has granted") && out.contains("Nobody may look"),
+        "{out}"
+    );
+    assert!(
+        rows.iter().all(|row| row["is_real_time"] == true && row["rights"] == "daemon"),
+        "{rows:#?}"
+    );
     daemon.terminate();
     let (out, rows) = explores(std::path::Path::new("/nonexistent"));
     assert!(out.contains("Flown without real-time priorities, for want of rights"), "{out}");
-    assert!(rows.iter().all(|row| row["is_real_time"] == false && row["rights"] == "none"), "{rows:#?}");
+    assert!(
+        rows.iter().all(|row| row["is_real_time"] == false && row["rights"] == "none"),
+        "{rows:#?}"
+    );
 }
 
 #[test]
@@ -211,14 +236,18 @@ fn y16_y17_latencies_and_overheads_are_measured_beside_plain_threads() {
         serde_json::from_str(&text).expect("JSON")
     };
     let out = lab(&scratch, &["yasmin", "table2", "--quick"]);
-    assert!(out.contains("talea-runtime") && out.contains("preemption against a futex hand-over"), "{out}");
+    assert!(
+        out.contains("talea-runtime") && out.contains("preemption against a futex hand-over"),
+        "{out}"
+    );
     let data = read("yasmin-table2.json");
     for row in data["rows"].as_array().expect("rows") {
         assert!(number(&row["least"]) <= number(&row["mean"]), "{row}");
         assert!(number(&row["mean"]) <= number(&row["largest"]), "{row}");
     }
-    let of =
-        |who: &str| data["rows"].as_array().expect("rows").iter().filter(|row| row["who"] == who).count();
+    let of = |who: &str| {
+        data["rows"].as_array().expect("rows").iter().filter(|row| row["who"] == who).count()
+    };
     assert_eq!(of("talea-runtime"), of("FIFO, absolute sleep"), "{data:#}");
     assert!(of("talea-runtime") > 0);
     // Who is handed over to needs no timer: whoever waits for one is not faster.
@@ -229,11 +258,15 @@ fn y16_y17_latencies_and_overheads_are_measured_beside_plain_threads() {
     let data = read("yasmin-fig2.json");
     for row in data["rows"].as_array().expect("rows") {
         for who in ["ours", "plain"] {
-            assert!(number(&row[who]["workers"]) > 0.0 && row[who]["jobs"].as_u64() > Some(20), "{row}");
+            assert!(
+                number(&row[who]["workers"]) > 0.0 && row[who]["jobs"].as_u64() > Some(20),
+                "{row}"
+            );
         }
         // Each job needs a decision, and decisions are made by somebody.
         assert!(number(&row["ours"]["dispatchers"]) > 0.0, "{row}");
-        // Of one job: by CPU time between two jobs of a thread, and by the clock of whoever decides; plain threads have nobody.
+        // Of one job: by CPU time between two jobs of a thread, and by the clock of whoever
+        // decides; plain threads have nobody.
         for who in ["ours", "plain"] {
             let of = |what: &str| number(&row[who][what]);
             assert!(0.0 < of("between_p99") && of("between_p99") <= of("between_most"), "{row}");

@@ -1,4 +1,5 @@
-//! With a real kernel and rights: the real daemon, other users, and this process in the daemon's place.
+//! With a real kernel and rights: the real daemon, other users, and this process in the daemon's
+//! place.
 
 use crate::harness::{Ended, Scratch, finish, talea};
 use rustix::process::{Pid, Signal, kill_process};
@@ -6,7 +7,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
-use talea_kernel_tests::{ALICE, BOB, Bench, Daemon, config, eventually, kernel, needs, needs_root};
+use talea_kernel_tests::{
+    ALICE, BOB, Bench, Daemon, config, eventually, kernel, needs, needs_root,
+};
 use talea_os::sched::Policy;
 
 /// The binary under test where any user can run it, and whom it asks.
@@ -51,7 +54,11 @@ impl<'a> Talea<'a> {
                 None => command.env_remove(name),
             };
         }
-        command.current_dir(self.bench.path("")).stdin(Stdio::null()).args(&self.arguments).args(arguments);
+        command
+            .current_dir(self.bench.path(""))
+            .stdin(Stdio::null())
+            .args(&self.arguments)
+            .args(arguments);
         command
     }
 
@@ -66,7 +73,10 @@ impl<'a> Talea<'a> {
     /// Starts a program that tells its number and lives until [`Held::end`].
     fn hold(&self, uid: Option<u32>, arguments: &[&str]) -> Held {
         let mut command = self.command(arguments);
-        command.args(["sh", "-c", "echo $$; read line; exit 7"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command
+            .args(["sh", "-c", "echo $$; read line; exit 7"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
         if let Some(uid) = uid {
             command.uid(uid).gid(uid);
         }
@@ -95,7 +105,10 @@ impl Held {
     /// An ordinary program, without talea.
     fn plain() -> Held {
         let mut command = Command::new("sh");
-        command.args(["-c", "echo $$; read line; exit 7"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command
+            .args(["-c", "echo $$; read line; exit 7"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
         Held::start(&mut command)
     }
 
@@ -121,11 +134,18 @@ fn r29_run_holds_the_program_from_its_first_instruction_to_its_end() {
     let daemon = Daemon::start(&bench, &config::open());
     let talea = Talea::of(&bench, &daemon);
     let held = talea.hold(Some(ALICE), &["run", "-P", "f:30", "--"]);
-    assert!(matches!(kernel::policy(held.pid), Policy::Fifo(20..=39)), "{:?}", kernel::policy(held.pid));
+    assert!(
+        matches!(kernel::policy(held.pid), Policy::Fifo(20..=39)),
+        "{:?}",
+        kernel::policy(held.pid)
+    );
     assert!(kernel::attr(held.pid).reset_on_fork);
     let listed = specs(&talea);
     assert_eq!(listed.len(), 1);
-    assert_eq!((listed[0]["tid"].as_i64(), listed[0]["held"].as_bool()), (Some(held.pid.into()), Some(true)));
+    assert_eq!(
+        (listed[0]["tid"].as_i64(), listed[0]["held"].as_bool()),
+        (Some(held.pid.into()), Some(true))
+    );
     assert_eq!(listed[0]["uid"], ALICE);
     assert_eq!(held.end(), Some(7));
     eventually("the grant ends with the program", || specs(&talea).is_empty());
@@ -170,7 +190,8 @@ fn r28_attach_and_release_leave_a_thread_as_it_was() {
     let program = Held::plain();
     let pid = program.pid.to_string();
     let (before, cpus) = (kernel::attr(program.pid), kernel::affinity(program.pid));
-    let ended = talea.run(&["attach", &pid, "--period", "10ms", "--runtime", "1ms", "--plugin", "rm"]);
+    let ended =
+        talea.run(&["attach", &pid, "--period", "10ms", "--runtime", "1ms", "--plugin", "rm"]);
     assert_eq!(ended.code, Some(0), "{}", ended.err);
     assert!(matches!(kernel::policy(program.pid), Policy::Fifo(60..=79)));
     let twice = talea.run(&["attach", &pid, "--priority", "5"]);
@@ -190,7 +211,10 @@ fn r25_other_users_threads_are_denied() {
     let held = talea.hold(Some(ALICE), &["run", "-P", "f:30", "--"]);
     let spec = specs(&talea)[0]["spec"].to_string();
     let before = kernel::policy(held.pid);
-    assert_eq!(talea.run_as(BOB, &["attach", &held.pid.to_string(), "--priority", "9"]).code, Some(4));
+    assert_eq!(
+        talea.run_as(BOB, &["attach", &held.pid.to_string(), "--priority", "9"]).code,
+        Some(4)
+    );
     assert_ne!(talea.run_as(BOB, &["release", &spec]).code, Some(0));
     assert_eq!(kernel::policy(held.pid), before);
     assert_eq!(held.end(), Some(7));
@@ -212,7 +236,8 @@ fn r20_without_a_rule_the_answer_is_denied_and_the_program_never_starts() {
     assert!(bound.out.contains("allows at most 10"), "{}", bound.out);
     let doctor = talea.run_as(BOB, &["doctor", "--json"]);
     let answer: serde_json::Value = serde_json::from_str(&doctor.out).expect("JSON");
-    let rules = answer["checks"].as_array().expect("a list").iter().find(|check| check["id"] == "rules");
+    let rules =
+        answer["checks"].as_array().expect("a list").iter().find(|check| check["id"] == "rules");
     assert_eq!(rules.expect("a check")["status"], "fail", "{}", doctor.out);
 }
 
@@ -224,7 +249,12 @@ fn what_does_not_fit_is_refused_with_numbers() {
     let talea = Talea::of(&bench, &daemon);
     let full: Vec<Held> = kernel::cpus()
         .iter()
-        .map(|_| talea.hold(None, &["run", "--period", "10ms", "--runtime", "9ms", "--plugin", "rm", "--"]))
+        .map(|_| {
+            talea.hold(
+                None,
+                &["run", "--period", "10ms", "--runtime", "9ms", "--plugin", "rm", "--"],
+            )
+        })
         .collect();
     let more = ["--period", "10ms", "--runtime", "5ms"];
     let ended = talea.run(&[&["explain"][..], &more].concat());
@@ -232,7 +262,11 @@ fn what_does_not_fit_is_refused_with_numbers() {
     let ended = talea.run(&[&["run"][..], &more, &["--", "true"]].concat());
     assert_eq!(ended.code, Some(125));
     for plugin in ["edf", "rm", "rr", "fp"] {
-        assert!(ended.err.contains(&format!("\n  {plugin} ")), "each plugin says why: {}", ended.err);
+        assert!(
+            ended.err.contains(&format!("\n  {plugin} ")),
+            "each plugin says why: {}",
+            ended.err
+        );
     }
     assert_eq!(talea.run(&["status", "--json"]).code, Some(0));
     for held in full {
@@ -244,7 +278,8 @@ fn what_does_not_fit_is_refused_with_numbers() {
 }
 
 /// Plugins for a broker of our own.
-const FP: &str = "[[plugin]]\nname = \"fp\"\nkind = \"fp\"\ncpus = \"all\"\npriorities = \"20-39\"\n";
+const FP: &str =
+    "[[plugin]]\nname = \"fp\"\nkind = \"fp\"\ncpus = \"all\"\npriorities = \"20-39\"\n";
 /// One that has room for little.
 const RM: &str = "[[plugin]]\nname = \"rm\"\nkind = \"rm\"\ncpus = \"0\"\npriorities = \"20-39\"\n";
 
@@ -254,7 +289,11 @@ fn without_a_daemon_run_decides_by_itself() {
     let bench = Bench::new("cli-alone");
     let talea = Talea::alone(&bench, FP);
     let held = talea.hold(None, &["run", "--priority", "50", "--cpus", "0", "--"]);
-    assert!(matches!(kernel::policy(held.pid), Policy::Fifo(20..=39)), "{:?}", kernel::policy(held.pid));
+    assert!(
+        matches!(kernel::policy(held.pid), Policy::Fifo(20..=39)),
+        "{:?}",
+        kernel::policy(held.pid)
+    );
     assert_eq!(specs(&talea).len(), 1, "the next one sees what the first has granted");
     let second = talea.hold(None, &["run", "--priority", "40", "--cpus", "0", "--"]);
     assert!(kernel::priority(held.pid) > kernel::priority(second.pid), "one order over both");
@@ -272,7 +311,10 @@ fn two_runs_without_a_daemon_cannot_give_out_the_same_thing_twice() {
     let ended = talea.run(&["run", "--period", "10ms", "--runtime", "6ms", "--", "true"]);
     assert_eq!(ended.code, Some(125), "{}", ended.err);
     assert_eq!(held.end(), Some(7));
-    assert_eq!(talea.run(&["run", "--period", "10ms", "--runtime", "6ms", "--", "true"]).code, Some(0));
+    assert_eq!(
+        talea.run(&["run", "--period", "10ms", "--runtime", "6ms", "--", "true"]).code,
+        Some(0)
+    );
 }
 
 #[test]
@@ -301,7 +343,8 @@ fn what_was_attached_without_a_daemon_is_found_and_repaired() {
         let ended = talea.run(arguments);
         let answer: serde_json::Value = serde_json::from_str(&ended.out).expect("JSON");
         let checks = answer["checks"].as_array().expect("a list").clone();
-        checks.into_iter().find(|check| check["id"] == "leftovers").expect("a check")["status"].clone()
+        checks.into_iter().find(|check| check["id"] == "leftovers").expect("a check")["status"]
+            .clone()
     };
     assert_eq!(leftovers(&["doctor", "--json"]), "warn");
     assert!(matches!(kernel::policy(program.pid), Policy::Fifo(_)), "looking changes nothing");
@@ -343,7 +386,8 @@ fn l20_programs_of_a_run_that_was_killed_with_its_keeper_are_found_and_ended() {
     needs!("cgroup v2", talea_os::groups::hierarchy().is_some());
     let bench = Bench::new("cli-programs");
     let talea = Talea::alone(&bench, FP);
-    let file = bench.write("boxed.toml", &boxed("20s", "2ms", "spins", "while :; do :; done & wait"));
+    let file =
+        bench.write("boxed.toml", &boxed("20s", "2ms", "spins", "while :; do :; done & wait"));
     let empty = bench.write(
         "plain.toml",
         r#"
@@ -363,15 +407,20 @@ fn l20_programs_of_a_run_that_was_killed_with_its_keeper_are_found_and_ended() {
         let ended = talea.run(arguments);
         let answer: serde_json::Value = serde_json::from_str(&ended.out).expect("JSON");
         let checks = answer["checks"].as_array().expect("a list").clone();
-        checks.into_iter().find(|check| check["id"] == "leftovers").expect("a check")["status"].clone()
+        checks.into_iter().find(|check| check["id"] == "leftovers").expect("a check")["status"]
+            .clone()
     };
     for heals in [&["doctor", "--repair"][..], &["execute", empty]] {
-        // Any run sweeps, also one that another program of this machine begins just then: so a few times.
+        // Any run sweeps, also one that another program of this machine begins just then: so a few
+        // times.
         let left = (0..5).find_map(|_| {
-            let mut run = talea.command(&["execute", file]).stdout(Stdio::null()).spawn().expect("talea");
+            let mut run =
+                talea.command(&["execute", file]).stdout(Stdio::null()).spawn().expect("talea");
             let group = killed_with_its_keeper(&mut run);
-            let is_there =
-                || std::fs::read_to_string(group.join("0/cgroup.procs")).is_ok_and(|all| !all.is_empty());
+            let is_there = || {
+                std::fs::read_to_string(group.join("0/cgroup.procs"))
+                    .is_ok_and(|all| !all.is_empty())
+            };
             let was_there = is_there();
             let told = leftovers(&["doctor", "--json"]);
             assert!(told == "warn" || !is_there(), "{told}");
@@ -402,7 +451,8 @@ fn l20_a_program_that_changes_its_policy_is_told_and_is_no_success() {
     assert!(ended.code == Some(3) && ended.err.contains(told), "{}{}", ended.out, ended.err);
 }
 
-/// Kills a run of a program with a child, and the run's keeper, when all are there; neither does anything in between. Where its programs were.
+/// Kills a run of a program with a child, and the run's keeper, when all are there; neither does
+/// anything in between. Where its programs were.
 fn killed_with_its_keeper(run: &mut Child) -> PathBuf {
     let pid = run.id();
     let all = || {
@@ -418,7 +468,8 @@ fn killed_with_its_keeper(run: &mut Child) -> PathBuf {
     let (mut keeper, mut group) = (None, None);
     eventually("the program has a child", || {
         keeper = all().find(is_keeper);
-        let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        let threads =
+            std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
         let names: Vec<String> = threads
             .filter_map(|thread| Some(format!("talea-exec-{}-", thread.file_name().to_str()?)))
             .collect();
@@ -428,7 +479,9 @@ fn killed_with_its_keeper(run: &mut Child) -> PathBuf {
             let path = path.to_string_lossy();
             names.iter().any(|name| path.contains(name.as_str()))
         });
-        let procs = group.as_ref().and_then(|path| std::fs::read_to_string(path.join("0/cgroup.procs")).ok());
+        let procs = group
+            .as_ref()
+            .and_then(|path| std::fs::read_to_string(path.join("0/cgroup.procs")).ok());
         keeper.is_some() && procs.is_some_and(|procs| procs.lines().count() > 1)
     });
     for signal in [Signal::STOP, Signal::KILL] {

@@ -1,8 +1,9 @@
 //! The command line as its users meet it: the real binary in a scratch folder.
 //!
-//! Model: most tests talk to a daemon that the test itself plays ([`fake`]), so every answer, refusal and failure is
-//! had at will, without rights and without luck. Texts are compared with files under `snapshots/`, which
-//! `TALEA_BLESS=1` writes anew. What needs a real kernel and rights is in [`live`].
+//! Model: most tests talk to a daemon that the test itself plays ([`fake`]), so every answer,
+//! refusal and failure is had at will, without rights and without luck. Texts are compared with
+//! files under `snapshots/`, which `TALEA_BLESS=1` writes anew. What needs a real kernel and rights
+//! is in [`live`].
 
 mod analyze;
 mod answers;

@@ -40,7 +40,8 @@ fn the_rules_in_the_manual_are_sound() {
     for name in ["getting-started.md", "administrators.md"] {
         for block in blocks(&page(name), "toml") {
             // Whom the manual speaks about does not live on every machine.
-            let block = ["@audio", "robot"].iter().fold(block, |text, name| text.replace(name, "root"));
+            let block =
+                ["@audio", "robot"].iter().fold(block, |text, name| text.replace(name, "root"));
             scratch.file("talead.toml", &format!("{plugins}{block}"));
             let ended = run(&scratch, &["check", "talead.toml", "--cpus", "2"]);
             assert_eq!(ended.code, Some(0), "{name}:\n{block}\n{}", ended.out);
@@ -56,7 +57,8 @@ fn every_command_that_the_manual_shows_can_be_parsed() {
     let mut seen = 0;
     for name in ["getting-started.md", "administrators.md"] {
         for line in blocks(&page(name), "console").join("\n").lines() {
-            let Some(command) = line.strip_prefix("$ talea ").or_else(|| line.strip_prefix("# talea "))
+            let Some(command) =
+                line.strip_prefix("$ talea ").or_else(|| line.strip_prefix("# talea "))
             else {
                 continue;
             };
@@ -74,9 +76,14 @@ fn every_command_that_the_manual_shows_can_be_parsed() {
 
 #[test]
 fn the_pages_of_the_manual_link_to_pages_that_exist() {
-    for name in
-        ["index.md", "getting-started.md", "c-api.md", "administrators.md", "troubleshooting.md", "cli.md"]
-    {
+    for name in [
+        "index.md",
+        "getting-started.md",
+        "c-api.md",
+        "administrators.md",
+        "troubleshooting.md",
+        "cli.md",
+    ] {
         for target in page(name).split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
             let file = target.split('#').next().expect("a first part");
             if !file.is_empty() && !file.contains("://") {
@@ -88,23 +95,35 @@ fn the_pages_of_the_manual_link_to_pages_that_exist() {
 
 #[test]
 fn the_units_listen_where_clients_connect_and_keep_what_grants_need() {
-    let read = |name: &str| std::fs::read_to_string(root().join("etc/systemd").join(name)).expect("the unit");
+    let read = |name: &str| {
+        std::fs::read_to_string(root().join("etc/systemd").join(name)).expect("the unit")
+    };
     let has = |text: &str, wanted: &str| text.lines().any(|line| line == wanted);
     let socket = read("talead.socket");
-    assert!(has(&socket, &format!("ListenSequentialPacket={}", talea_proto::SOCKET_PATH)), "{socket}");
+    assert!(
+        has(&socket, &format!("ListenSequentialPacket={}", talea_proto::SOCKET_PATH)),
+        "{socket}"
+    );
     let service = read("talead.service");
-    for wanted in
-        ["AmbientCapabilities=CAP_SYS_NICE", "RuntimeDirectory=talea", "RuntimeDirectoryPreserve=yes"]
-    {
+    for wanted in [
+        "AmbientCapabilities=CAP_SYS_NICE",
+        "RuntimeDirectory=talea",
+        "RuntimeDirectoryPreserve=yes",
+    ] {
         assert!(has(&service, wanted), "{wanted}");
     }
     // Each of these makes every scheduling call fail.
-    for forbidden in
-        ["PrivateUsers=yes", "RestrictRealtime=yes", "PrivatePIDs=yes", "SystemCallFilter=~@resources"]
-    {
+    for forbidden in [
+        "PrivateUsers=yes",
+        "RestrictRealtime=yes",
+        "PrivatePIDs=yes",
+        "SystemCallFilter=~@resources",
+    ] {
         assert!(!has(&service, forbidden), "{forbidden}");
     }
     assert!(
-        read("talea.sysusers.conf").lines().any(|line| line.split_whitespace().take(2).eq(["u", "talea"]))
+        read("talea.sysusers.conf")
+            .lines()
+            .any(|line| line.split_whitespace().take(2).eq(["u", "talea"]))
     );
 }

@@ -42,7 +42,8 @@ fn s18_each_root_says_by_what_it_ran_and_why() {
             (Some(mechanism), Some(why)),
             "{arguments:?}"
         );
-        // Linux alone has no dispatcher: what scheduling costs is what workers do beside their jobs.
+        // Linux alone has no dispatcher: what scheduling costs is what workers do beside their
+        // jobs.
         let (all, workers) = (told["scheduler_ppm"].as_u64(), told["stray_ppm"].as_u64());
         assert!(workers > Some(0) && all >= workers, "{told}");
         assert_eq!(all > workers, mechanism != "native", "{told}");
@@ -55,13 +56,21 @@ fn s18_l12_what_linux_alone_runs_agrees_as_well_and_is_told_and_drawn_alike() {
     let _bench = Bench::new("cli_native");
     let scratch = Scratch::new();
     scratch.file("flat.toml", FLAT);
-    let ended = compared(&scratch, &["flat.toml", "--mechanism", "native", "--json", "--html", "page.html"]);
+    let ended = compared(
+        &scratch,
+        &["flat.toml", "--mechanism", "native", "--json", "--html", "page.html"],
+    );
     let answer = json(&ended.out);
     let of = &answer["runs"][0]["roots"][0];
     assert_eq!(of["mechanism"], "native");
     if ended.code == Some(0) {
-        assert_eq!((of["conclusive"].as_bool(), of["agrees"].as_bool()), (Some(true), Some(true)), "{of}");
-        // Begin and end of each job of either task were held to the order, but for those that a hole has touched or brushed.
+        assert_eq!(
+            (of["conclusive"].as_bool(), of["agrees"].as_bool()),
+            (Some(true), Some(true)),
+            "{of}"
+        );
+        // Begin and end of each job of either task were held to the order, but for those that a
+        // hole has touched or brushed.
         let root = &answer["roots"][0];
         let [jobs, excluded, brushed] =
             ["jobs", "excluded", "brushed"].map(|of| root[of].as_u64().expect("a count"));
@@ -77,7 +86,10 @@ fn s18_l12_what_linux_alone_runs_agrees_as_well_and_is_told_and_drawn_alike() {
     let files = ["--csv", "jobs.csv", "--trace", "run.trace", "--svg", "run.svg"];
     // Under a hole the last ones end after the run: then it is made again.
     let lines = (0..10).map(|_| {
-        let told = run(&scratch, &[&["execute", "flat.toml", "--mechanism", "native"][..], &files].concat());
+        let told = run(
+            &scratch,
+            &[&["execute", "flat.toml", "--mechanism", "native"][..], &files].concat(),
+        );
         assert!(
             told.out.contains("mechanism native: SCHED_FIFO levels 92 to 93"),
             "{}{}",
@@ -97,8 +109,10 @@ fn s4_s22_what_linux_alone_cannot_hold_is_refused_with_the_reason() {
     let scratch = Scratch::new();
     let refused = |text: &str, arguments: &[&str]| {
         scratch.file("system.toml", text);
-        let ended =
-            run(&scratch, &[&["execute", "system.toml", "--mechanism", "native"], arguments].concat());
+        let ended = run(
+            &scratch,
+            &[&["execute", "system.toml", "--mechanism", "native"], arguments].concat(),
+        );
         assert_eq!((ended.code, ended.out.as_str()), (Some(3), ""), "{}", ended.err);
         ended.err
     };

@@ -4,7 +4,8 @@ use crate::harness::{Scratch, run, talea};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Cargo, on a project written by the test, with nothing from any registry but what is here already.
+/// Cargo, on a project written by the test, with nothing from any registry but what is here
+/// already.
 fn cargo(project: &Path, arguments: &[&str]) -> (bool, String) {
     let ended = Command::new(env!("CARGO"))
         .args(arguments)

@@ -1,4 +1,5 @@
-//! `talea compare` on random systems: trees of policies and servers that nobody has thought of, on real threads against their model.
+//! `talea compare` on random systems: trees of policies and servers that nobody has thought of, on
+//! real threads against their model.
 
 #[path = "../../../talea-sim/tests/it/soak.rs"]
 mod soak;
@@ -19,7 +20,8 @@ fn preempts(dice: &mut Dice, text: &mut String) {
     }
 }
 
-/// One CPU: a policy above up to three groups, one in three of them a server, or a table of partitions; and tasks everywhere.
+/// One CPU: a policy above up to three groups, one in three of them a server, or a table of
+/// partitions; and tasks everywhere.
 fn system(dice: &mut Dice) -> String {
     let mut text = "duration = \"200ms\"\n[[scheduler]]\nname = \"cpu\"\n".to_owned();
     let groups = dice.below(4);
@@ -47,7 +49,8 @@ fn system(dice: &mut Dice) -> String {
     for group in 0..groups {
         let policy = one_of(dice, &["edf", "fp", "rm", "fifo"]);
         let name = format!("group{group}");
-        let _ = writeln!(text, "[[scheduler]]\nname = \"{name}\"\nin = \"cpu\"\npolicy = \"{policy}\"");
+        let _ =
+            writeln!(text, "[[scheduler]]\nname = \"{name}\"\nin = \"cpu\"\npolicy = \"{policy}\"");
         preempts(dice, &mut text);
         if above == "fp" {
             let _ = writeln!(text, "priority = {}", 1 + dice.below(90));
@@ -86,8 +89,8 @@ fn system(dice: &mut Dice) -> String {
     text
 }
 
-/// Whether threads did what the model of the system of that number says, in the first of so many runs that no hole has spoiled;
-/// none may contradict it.
+/// Whether threads did what the model of the system of that number says, in the first of so many
+/// runs that no hole has spoiled; none may contradict it.
 fn agrees(scratch: &Scratch, number: u64, tries: u64) -> bool {
     let text = system(&mut Dice::of(18, soak::seed(number)));
     scratch.file("random.toml", &text);
@@ -99,11 +102,13 @@ fn agrees(scratch: &Scratch, number: u64, tries: u64) -> bool {
     })
 }
 
-/// Those of `numbers`: under soak all agree; in the gate some do, for the machine may stand still all the time.
+/// Those of `numbers`: under soak all agree; in the gate some do, for the machine may stand still
+/// all the time.
 fn agree(numbers: std::ops::Range<u64>) {
     let scratch = Scratch::new();
     let tries = soak::many(3, 40);
-    let doubtful: Vec<u64> = numbers.clone().filter(|&number| !agrees(&scratch, number, tries)).collect();
+    let doubtful: Vec<u64> =
+        numbers.clone().filter(|&number| !agrees(&scratch, number, tries)).collect();
     println!("{} of {numbers:?} had no run without holes: {doubtful:?}", doubtful.len());
     let enough = soak::many(numbers.end - numbers.start - 1, 0);
     assert!(doubtful.len() as u64 <= enough, "too few say anything: {doubtful:?}");

@@ -1,5 +1,6 @@
-//! Rows of the checklists of SF3P and L3C on real threads. What a simulation shows exactly a real run shows again: in its order, within
-//! two milliseconds and two hundredths of each response, jobs that a hole has touched left out (`talea compare`).
+//! Rows of the checklists of SF3P and L3C on real threads. What a simulation shows exactly a real
+//! run shows again: in its order, within two milliseconds and two hundredths of each response, jobs
+//! that a hole has touched left out (`talea compare`).
 
 use crate::compare::compared;
 use crate::harness::{Scratch, run};
@@ -18,14 +19,20 @@ impl Text {
 
     fn scheduler(mut self, name: &str, parent: &str, policy: &str, more: &str) -> Text {
         let parent = if parent.is_empty() { String::new() } else { format!("in = \"{parent}\"\n") };
-        let _ = write!(self.0, "[[scheduler]]\nname = \"{name}\"\n{parent}policy = \"{policy}\"\n{more}\n");
+        let _ = write!(
+            self.0,
+            "[[scheduler]]\nname = \"{name}\"\n{parent}policy = \"{policy}\"\n{more}\n"
+        );
         self
     }
 
     /// Its slots, one after the other.
     fn slots(mut self, slots: &[(&str, u64)]) -> Text {
         for (owner, length) in slots {
-            let _ = write!(self.0, "[[scheduler.slot]]\nowner = \"{owner}\"\nlength = \"{length}ms\"\n");
+            let _ = write!(
+                self.0,
+                "[[scheduler.slot]]\nowner = \"{owner}\"\nlength = \"{length}ms\"\n"
+            );
         }
         self
     }
@@ -73,7 +80,8 @@ fn s1_s23_the_six_examples_of_sf3p_respond_as_simulated() {
     };
     let edf = set(Text::of(350).scheduler("cpu", "", "edf", ""), [80, 100, 40], (100, 20), [""; 3]);
     if let Some(answer) = agrees(&scratch, "edf.toml", &edf) {
-        let simulated: Vec<u64> = tasks(&answer).iter().map(|task| ms(task, "simulated_max_ns")).collect();
+        let simulated: Vec<u64> =
+            tasks(&answer).iter().map(|task| ms(task, "simulated_max_ns")).collect();
         assert_eq!(simulated, [40, 60, 20], "what the paper's own program shows");
     }
     let offsets = ["offset = \"3ms\"", "offset = \"2ms\"", "offset = \"5ms\""];
@@ -111,12 +119,18 @@ fn s1_s23_the_six_examples_of_sf3p_respond_as_simulated() {
     });
     agrees(&scratch, "tdma.toml", &tdma);
     let tdmatop = slots(Text::of(350), &["a", "b"]);
-    let tdmatop =
-        [("a", "edf", 41), ("b", "fifo", 51)].into_iter().fold(tdmatop, |text, (part, policy, period)| {
-            let text =
-                text.scheduler(part, "cpu", policy, "").task(&format!("{part}-one"), part, (period, 9), "");
+    let tdmatop = [("a", "edf", 41), ("b", "fifo", 51)].into_iter().fold(
+        tdmatop,
+        |text, (part, policy, period)| {
+            let text = text.scheduler(part, "cpu", policy, "").task(
+                &format!("{part}-one"),
+                part,
+                (period, 9),
+                "",
+            );
             text.task(&format!("{part}-two"), part, (period, 9), "")
-        });
+        },
+    );
     agrees(&scratch, "tdmatop.toml", &tdmatop);
 }
 
@@ -128,9 +142,11 @@ fn s2_s5_edf_trees_of_one_to_eight_levels_are_one_schedule_on_threads() {
     let text = |levels: u64| {
         let mut text = Text::of(300).scheduler("level0", "", "edf", "");
         for level in 1..levels {
-            text = text.scheduler(&format!("level{level}"), &format!("level{}", level - 1), "edf", "");
+            text =
+                text.scheduler(&format!("level{level}"), &format!("level{}", level - 1), "edf", "");
         }
-        for (number, (period, cost)) in (0..).zip([(20, 3), (35, 4), (50, 7), (70, 9), (100, 12), (140, 15)])
+        for (number, (period, cost)) in
+            (0..).zip([(20, 3), (35, 4), (50, 7), (70, 9), (100, 12), (140, 15)])
         {
             let parent = format!("level{}", number % levels);
             let offset = format!("offset = \"{}ms\"", 1 + 3 * number);
@@ -138,7 +154,8 @@ fn s2_s5_edf_trees_of_one_to_eight_levels_are_one_schedule_on_threads() {
         }
         text
     };
-    // A median of three jobs is another one when one of them doesn't count, or was held up for a moment.
+    // A median of three jobs is another one when one of them doesn't count, or was held up for a
+    // moment.
     let is_calm = |answer: &Value| {
         let root = &answer["roots"][0];
         root["excluded"] == 0 && root["brushed"] == 0
@@ -150,7 +167,8 @@ fn s2_s5_edf_trees_of_one_to_eight_levels_are_one_schedule_on_threads() {
     for round in 0..5 {
         for (levels, medians) in LEVELS.into_iter().zip(&mut medians) {
             let name = format!("levels{levels}.toml");
-            let answer = (0..4).filter_map(|_| agrees(&scratch, &name, &text(levels))).find(is_calm);
+            let answer =
+                (0..4).filter_map(|_| agrees(&scratch, &name, &text(levels))).find(is_calm);
             let Some(answer) = answer else { continue };
             let all = |of: &str| -> Vec<u64> {
                 tasks(&answer).iter().map(|task| task[of].as_u64().expect("jobs")).collect()
@@ -164,11 +182,16 @@ fn s2_s5_edf_trees_of_one_to_eight_levels_are_one_schedule_on_threads() {
             });
         }
         let known: Vec<&Vec<u64>> = medians.iter().flatten().collect();
-        let apart = |pair: &[&Vec<u64>]| pair[0].iter().zip(pair[1]).map(|(a, b)| a.abs_diff(*b)).max();
+        let apart =
+            |pair: &[&Vec<u64>]| pair[0].iter().zip(pair[1]).map(|(a, b)| a.abs_diff(*b)).max();
         let most = known.windows(2).filter_map(apart).max();
         println!("round {round}: {} of six trees in a calm run, {most:?} ns apart", known.len());
         for pair in schedules.windows(2) {
-            assert_eq!(pair[0].1, pair[1].1, "one schedule: {} and {} levels", pair[0].0, pair[1].0);
+            assert_eq!(
+                pair[0].1, pair[1].1,
+                "one schedule: {} and {} levels",
+                pair[0].0, pair[1].0
+            );
         }
         if most.is_none_or(|most| most < 500_000) {
             return;
@@ -182,11 +205,21 @@ fn s4_s22_l6_l23_what_is_no_system_is_refused_before_a_thread_is_made() {
     let scratch = Scratch::new();
     let cpu = || Text::of(100).scheduler("cpu", "", "edf", "");
     let server = "server = \"deferrable\"\nbudget = \"6ms\"\nperiod = \"10ms\"";
-    let parts = || Text::of(100).scheduler("cpu", "", "partitions", "frame = \"20ms\"").slots(&[("a", 10)]);
+    let parts =
+        || Text::of(100).scheduler("cpu", "", "partitions", "frame = \"20ms\"").slots(&[("a", 10)]);
     let wrong = [
-        ("tdma", cpu().scheduler("table", "cpu", "partitions", "frame = \"10ms\"").slots(&[("cpu", 5)])),
-        ("reservation", parts().scheduler("a", "cpu", "edf", "").scheduler("s", "a", "fifo", server)),
-        ("sum", cpu().scheduler("s1", "cpu", "fifo", server).scheduler("s2", "cpu", "fifo", server)),
+        (
+            "tdma",
+            cpu().scheduler("table", "cpu", "partitions", "frame = \"10ms\"").slots(&[("cpu", 5)]),
+        ),
+        (
+            "reservation",
+            parts().scheduler("a", "cpu", "edf", "").scheduler("s", "a", "fifo", server),
+        ),
+        (
+            "sum",
+            cpu().scheduler("s1", "cpu", "fifo", server).scheduler("s2", "cpu", "fifo", server),
+        ),
         ("overlap", parts().slots(&[("a", 15)]).scheduler("a", "cpu", "edf", "")),
         (
             "budget",
@@ -232,7 +265,9 @@ fn s13_without_preemption_a_job_runs_to_its_end_on_threads() {
             .task("long", "cpu", (160, 60), "offset = \"2ms\"")
     };
     for (duration_ms, preemptive) in [(320, true), (3_000, false)] {
-        let Some(answer) = agrees(&scratch, "np.toml", &text(duration_ms, preemptive)) else { continue };
+        let Some(answer) = agrees(&scratch, "np.toml", &text(duration_ms, preemptive)) else {
+            continue;
+        };
         let short = ms(&tasks(&answer)[0], "measured_max_ns");
         // Blocked by one job of the longer one at most, but for what that had done before.
         assert_eq!(short >= 59, !preemptive, "{answer}");
@@ -273,13 +308,15 @@ fn s14_releases_are_nominal_and_nothing_drifts() {
     for line in csv.lines().skip(1) {
         let cells: Vec<&str> = line.split(',').collect();
         let number = |at: usize| cells[at].parse::<u64>().expect("a number");
-        let (offset, period) = if cells[0] == "plain" { (3_000_000, 5_000_000) } else { (0, 20_000_000) };
+        let (offset, period) =
+            if cells[0] == "plain" { (3_000_000, 5_000_000) } else { (0, 20_000_000) };
         assert_eq!(number(2), offset + period * number(1), "{line}");
         if cells[0] == "plain" {
             lateness.push(number(4) - number(2));
         }
     }
-    // 200 of them, of which the last may not have ended; a disturbed machine may have left some undone.
+    // 200 of them, of which the last may not have ended; a disturbed machine may have left some
+    // undone.
     assert!(lateness.len() > 150, "{} jobs", lateness.len());
     let median = |part: &[u64]| {
         let mut part = part.to_vec();
@@ -297,14 +334,16 @@ fn s15_a_queued_job_is_ordered_by_its_own_deadline_on_threads() {
     needs_root!();
     let _bench = Bench::new("rows_s15");
     let scratch = Scratch::new();
-    // The paper's defect, three times as slow: the second job of `a` (due at 120 ms) comes before `x` (due at 162).
+    // The paper's defect, three times as slow: the second job of `a` (due at 120 ms) comes before
+    // `x` (due at 162).
     let text = Text::of(200)
         .scheduler("cpu", "", "edf", "")
         .task("a", "cpu", (60, 30), "")
         .task("b", "cpu", (600, 45), "deadline = \"54ms\"")
         .task("x", "cpu", (600, 30), "deadline = \"90ms\"\noffset = \"72ms\"");
     if let Some(answer) = agrees(&scratch, "d4.toml", &text) {
-        let simulated: Vec<u64> = tasks(&answer).iter().map(|task| ms(task, "simulated_max_ns")).collect();
+        let simulated: Vec<u64> =
+            tasks(&answer).iter().map(|task| ms(task, "simulated_max_ns")).collect();
         assert_eq!(simulated[..2], [75, 45]);
         assert_eq!(tasks(&answer)[0]["measured_late"], tasks(&answer)[0]["simulated_late"]);
     }
@@ -352,22 +391,27 @@ fn l4_l13_a_band_serves_by_deadline_and_above_it_nobody_feels_a_burst() {
             .scheduler("cpu", "", "fp", "")
             .task("top", "cpu", (20, 2), "priority = 250\noffset = \"1ms\"")
             .scheduler("band", "cpu", "edf", "priority = 200");
-        [("slow", 90), ("medium", 70), ("fast", 50)].into_iter().fold(text, |text, (name, period)| {
-            let server = format!("server = \"sporadic\"\nbudget = \"8ms\"\nperiod = \"{period}ms\"");
-            let cost = if burst { 13 } else { 2 };
-            text.scheduler(name, "band", "fifo", &server).task(
-                &format!("{name}-client"),
-                name,
-                (300, cost),
-                "",
-            )
-        })
+        [("slow", 90), ("medium", 70), ("fast", 50)].into_iter().fold(
+            text,
+            |text, (name, period)| {
+                let server =
+                    format!("server = \"sporadic\"\nbudget = \"8ms\"\nperiod = \"{period}ms\"");
+                let cost = if burst { 13 } else { 2 };
+                text.scheduler(name, "band", "fifo", &server).task(
+                    &format!("{name}-client"),
+                    name,
+                    (300, cost),
+                    "",
+                )
+            },
+        )
     };
     for burst in [false, true] {
         agrees(&scratch, "band.toml", &system(burst));
     }
-    // In turns, so that both have the same machine. What it takes from a run it does not take from all: of each kind the run counts whose
-    // longest response is the shortest, and what a burst does to the task above it does in all of them.
+    // In turns, so that both have the same machine. What it takes from a run it does not take from
+    // all: of each kind the run counts whose longest response is the shortest, and what a burst
+    // does to the task above it does in all of them.
     let longest = |burst: bool| -> u64 {
         scratch.file("band.toml", &system(burst).0);
         let ended = run(&scratch, &["execute", "band.toml", "--json"]);
@@ -387,7 +431,10 @@ fn l4_l13_a_band_serves_by_deadline_and_above_it_nobody_feels_a_burst() {
             return;
         }
     }
-    panic!("a burst changes the longest response above the band from {} to {} ns", best[0], best[1]);
+    panic!(
+        "a burst changes the longest response above the band from {} to {} ns",
+        best[0], best[1]
+    );
 }
 
 #[test]
@@ -402,12 +449,25 @@ fn s6_s7_random_sets_miss_on_threads_what_they_miss_in_a_simulation() {
         ("fifo", "0.7", "4"),
         ("fifo", "0.85", "5"),
     ] {
-        let set =
-            ["generate", "--tasks", "7", "--utilization", utilization, "--policy", policy, "--seed", seed];
-        let set = run(&scratch, &[&set[..], &["--periods", "20ms..200ms", "--duration", "600ms"]].concat());
+        let set = [
+            "generate",
+            "--tasks",
+            "7",
+            "--utilization",
+            utilization,
+            "--policy",
+            policy,
+            "--seed",
+            seed,
+        ];
+        let set = run(
+            &scratch,
+            &[&set[..], &["--periods", "20ms..200ms", "--duration", "600ms"]].concat(),
+        );
         assert_eq!(set.code, Some(0), "{}", set.err);
         let Some(answer) = agrees(&scratch, "set.toml", &Text(set.out)) else { continue };
-        let sum = |of: &str| tasks(&answer).iter().filter_map(|task| task[of].as_u64()).sum::<u64>();
+        let sum =
+            |of: &str| tasks(&answer).iter().filter_map(|task| task[of].as_u64()).sum::<u64>();
         let (late, expected, jobs) = (sum("measured_late"), sum("simulated_late"), sum("jobs"));
         // In hundredths of the jobs, of which up to five were left out.
         assert!(
@@ -424,7 +484,8 @@ fn s8_s9_overheads_are_measured_apart_and_grow_with_the_number_of_jobs() {
     let _bench = Bench::new("rows_s8");
     let scratch = Scratch::new();
     let overhead = |period: u64, cost: u64| {
-        let text = Text::of(500).scheduler("cpu", "", "edf", "").task("t", "cpu", (period, cost), "");
+        let text =
+            Text::of(500).scheduler("cpu", "", "edf", "").task("t", "cpu", (period, cost), "");
         let answer = agrees(&scratch, "load.toml", &text)?;
         let root = &answer["runs"][0]["roots"][0];
         let ppm = |of: &str| root[of].as_u64().expect("a share");
@@ -442,7 +503,8 @@ fn s11_partitions_isolate_and_priorities_within_them_protect_on_threads() {
     needs_root!();
     let _bench = Bench::new("rows_s11");
     let scratch = Scratch::new();
-    // Table II's systems, all jobs at their worst, with costs for a machine that stands still now and then.
+    // Table II's systems, all jobs at their worst, with costs for a machine that stands still now
+    // and then.
     let system = |flight: &str| {
         let text = Text(String::from("duration = \"1200ms\"\n"))
             .scheduler("cpu", "", "partitions", "frame = \"20ms\"\n[[scheduler.slot]]\nowner = \"A\"\nlength = \"17.4ms\"\n[[scheduler.slot]]\nowner = \"FMS\"\nlength = \"2.6ms\"")
@@ -457,8 +519,7 @@ fn s11_partitions_isolate_and_priorities_within_them_protect_on_threads() {
             .task("airport", "D", (1_000, 48), "")
             .task("video", "A", (100, 37), "")
             .task("audio", "A", (200, 74), "");
-        let sensors =
-            "[[task]]\nname = \"sens\"\nin = \"B\"\ncount = 5\nperiod = \"200ms\"\ncost = \"1.5ms\"\n";
+        let sensors = "[[task]]\nname = \"sens\"\nin = \"B\"\ncount = 5\nperiod = \"200ms\"\ncost = \"1.5ms\"\n";
         Text(text.0 + sensors)
     };
     for flight in ["fp", "edf"] {

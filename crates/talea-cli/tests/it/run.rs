@@ -13,7 +13,11 @@ fn generous(scratch: &Scratch) -> Fake {
     let mut next = 0;
     Fake::start(scratch, move |request| match request {
         Request::Create(task) => {
-            assert_eq!(task.owner, Owner::Thread, "killing talea must take nothing from the program");
+            assert_eq!(
+                task.owner,
+                Owner::Thread,
+                "killing talea must take nothing from the program"
+            );
             next += 1;
             Reply::Granted(granted(next))
         }
@@ -26,7 +30,19 @@ fn shell(fake: &Fake, scratch: &Scratch, script: &str) -> crate::harness::Ended 
     let socket = fake.socket.to_str().unwrap();
     run(
         scratch,
-        &["--socket", socket, "run", "--period", "10ms", "--runtime", "2ms", "--", "sh", "-c", script],
+        &[
+            "--socket",
+            socket,
+            "run",
+            "--period",
+            "10ms",
+            "--runtime",
+            "2ms",
+            "--",
+            "sh",
+            "-c",
+            script,
+        ],
     )
 }
 
@@ -38,7 +54,11 @@ fn talea_ends_as_the_program_ended() {
         assert_eq!(shell(&fake, &scratch, &format!("exit {code}")).code, Some(code));
     }
     for (signal, code) in [("TERM", 143), ("KILL", 137), ("SEGV", 139)] {
-        assert_eq!(shell(&fake, &scratch, &format!("kill -{signal} $$")).code, Some(code), "{signal}");
+        assert_eq!(
+            shell(&fake, &scratch, &format!("kill -{signal} $$")).code,
+            Some(code),
+            "{signal}"
+        );
     }
 }
 
@@ -64,8 +84,13 @@ fn a_program_that_is_not_there_is_127_and_one_that_is_none_is_126() {
         // With a grant, and on the two ways that need none.
         let ended = run(&scratch, &["--socket", socket, "run", "--", program]);
         assert_eq!(ended.code, Some(code), "{program}: {}", ended.err);
-        assert_eq!(run(&scratch, &["run", "-P", "o:1", "--", program]).code, Some(code), "{program}");
-        let disabled = finish(talea(&scratch).env("TALEA_DISABLE", "1").args(["run", "--", program]));
+        assert_eq!(
+            run(&scratch, &["run", "-P", "o:1", "--", program]).code,
+            Some(code),
+            "{program}"
+        );
+        let disabled =
+            finish(talea(&scratch).env("TALEA_DISABLE", "1").args(["run", "--", program]));
         assert_eq!(disabled.code, Some(code), "{program}");
         transcript.push_str(&ended.transcript());
     }
@@ -105,7 +130,8 @@ fn a_program_whose_thread_cannot_be_attached_is_never_started() {
         Request::Release(SpecId(7)) => Reply::Done,
         other => panic!("{other:?}"),
     });
-    let ended = run(&scratch, &["--socket", fake.socket.to_str().unwrap(), "run", "--", "rm", "started"]);
+    let ended =
+        run(&scratch, &["--socket", fake.socket.to_str().unwrap(), "run", "--", "rm", "started"]);
     assert_eq!(ended.code, Some(125), "{}", ended.err);
     assert!(scratch.path().join("started").exists());
     assert_eq!(fake.requests().last(), Some(&Request::Release(SpecId(7))), "the grant went back");
@@ -127,8 +153,12 @@ fn talea_disable_starts_an_ordinary_program_and_says_so() {
     ]));
     snapshot("run-disabled", &ended.transcript());
     assert_eq!(ended.code, Some(3));
-    let zero =
-        finish(talea(&scratch).env("TALEA_DISABLE", "0").args(["--socket", "nowhere.sock", "run", "true"]));
+    let zero = finish(talea(&scratch).env("TALEA_DISABLE", "0").args([
+        "--socket",
+        "nowhere.sock",
+        "run",
+        "true",
+    ]));
     assert_eq!(zero.code, Some(125), "0 does not disable");
 }
 
@@ -139,23 +169,31 @@ fn an_ordinary_policy_needs_nobody_and_sets_the_nice_value() {
     let wanted = (before + 3).min(19);
     let policy = format!("o:{wanted}");
     let ended = run(&scratch, &["--socket", "nowhere.sock", "run", "-P", &policy, "--", "nice"]);
-    assert_eq!((ended.code, ended.out.trim()), (Some(0), wanted.to_string().as_str()), "{}", ended.err);
+    assert_eq!(
+        (ended.code, ended.out.trim()),
+        (Some(0), wanted.to_string().as_str()),
+        "{}",
+        ended.err
+    );
 }
 
-/// What undoes that signals are ignored; nothing where `env` is not GNU's (coreutils 8.31 or later): then these tests need a
-/// foreground.
+/// What undoes that signals are ignored; nothing where `env` is not GNU's (coreutils 8.31 or
+/// later): then these tests need a foreground.
 fn default_signals() -> &'static str {
     const GNU: &str = "env --default-signal";
     let probe = std::process::Command::new("env").args(["--default-signal", "true"]).output();
     if probe.is_ok_and(|output| output.status.success()) { GNU } else { "" }
 }
 
-/// Starts `script` under talea in a process group of its own, and waits until it has printed a line.
+/// Starts `script` under talea in a process group of its own, and waits until it has printed a
+/// line.
 ///
-/// A shell can't trap what was ignored when it began, as it is under `nohup` and in a script's background.
+/// A shell can't trap what was ignored when it began, as it is under `nohup` and in a script's
+/// background.
 fn start(fake: &Fake, scratch: &Scratch, script: &str) -> (Child, impl BufRead) {
     let socket = fake.socket.to_str().unwrap();
-    // A group of its own is never a terminal's foreground: what is sent is then meant for talea alone.
+    // A group of its own is never a terminal's foreground: what is sent is then meant for talea
+    // alone.
     let mut child = talea(scratch)
         .args(["--socket", socket, "run", "--"])
         .args(default_signals().split_whitespace())
@@ -185,9 +223,11 @@ fn signals_are_passed_on_to_the_program() {
         (Signal::WINCH, "WINCH", 7),
         (Signal::CONT, "CONT", 8),
     ] {
-        // A shell runs a trap when the command at hand has ended; `wait` would miss one that comes just before it.
-        let script =
-            format!("trap 'echo got {name}; exit {code}' {name}; echo ready; while :; do sleep 0.05; done");
+        // A shell runs a trap when the command at hand has ended; `wait` would miss one that comes
+        // just before it.
+        let script = format!(
+            "trap 'echo got {name}; exit {code}' {name}; echo ready; while :; do sleep 0.05; done"
+        );
         let (mut child, mut out) = start(&fake, &scratch, &script);
         kill_process(Pid::from_child(&child), signal).expect("talea can be signalled");
         let mut line = String::new();
@@ -302,9 +342,9 @@ fn the_program_keeps_standard_streams_signals_and_environment() {
     let socket = fake.socket.to_str().unwrap();
     scratch.file("in", "line\n");
     let input = std::fs::File::open(scratch.path().join("in")).expect("the file");
-    // No descriptor of talea's may leak, no signal may stay blocked, and SIGPIPE must work as everywhere.
-    let script =
-        "read line; echo \"$line $MARK\"; grep -E 'Sig(Blk|Ign)' /proc/self/status; exec ls /proc/self/fd";
+    // No descriptor of talea's may leak, no signal may stay blocked, and SIGPIPE must work as
+    // everywhere.
+    let script = "read line; echo \"$line $MARK\"; grep -E 'Sig(Blk|Ign)' /proc/self/status; exec ls /proc/self/fd";
     let direct = finish(
         std::process::Command::new("sh")
             .args(["-c", script])
@@ -332,7 +372,11 @@ fn r30_threads_that_are_not_covered_are_listed() {
     let ended = run(&scratch, &["--socket", socket, "-v", "run", "--", "sh", "-c", &script]);
     assert_eq!(ended.code, Some(0), "{}", ended.err);
     assert!(ended.err.contains("not held: 1 thread:"), "{}", ended.err);
-    assert!(ended.err.contains("spec 1: edf, SCHED_DEADLINE over its whole root domain"), "{}", ended.err);
+    assert!(
+        ended.err.contains("spec 1: edf, SCHED_DEADLINE over its whole root domain"),
+        "{}",
+        ended.err
+    );
 }
 
 #[test]
@@ -357,7 +401,8 @@ fn r30_all_threads_gives_later_threads_grants_of_their_own() {
         ],
     );
     assert_eq!(ended.code, Some(0), "{}", ended.err);
-    let creates = fake.requests().iter().filter(|request| matches!(request, Request::Create(_))).count();
+    let creates =
+        fake.requests().iter().filter(|request| matches!(request, Request::Create(_))).count();
     assert_eq!(creates, 3, "main thread and two others");
     let text = std::fs::read_to_string(report).expect("a report");
     let report: serde_json::Value = serde_json::from_str(&text).expect("JSON");
@@ -368,8 +413,9 @@ fn r30_all_threads_gives_later_threads_grants_of_their_own() {
     assert_eq!(specs, [Some(2), Some(3)]);
 }
 
-/// A program that starts as many threads as it is told, lets them live until they have been seen for sure (five
-/// times the pace at which talea looks), and ends. The one test program there is on every machine: this one.
+/// A program that starts as many threads as it is told, lets them live until they have been seen
+/// for sure (five times the pace at which talea looks), and ends. The one test program there is on
+/// every machine: this one.
 fn threaded(scratch: &Scratch) -> String {
     let source = scratch.file(
         "threaded.py",

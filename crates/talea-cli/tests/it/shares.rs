@@ -5,7 +5,8 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 use talea_kernel_tests::{Bench, needs_root};
 
-/// Half of the CPU is strictly `busy`'s, which wants all of it; the other half is for one who has nothing to do.
+/// Half of the CPU is strictly `busy`'s, which wants all of it; the other half is for one who has
+/// nothing to do.
 const STRICT: &str = "\
 duration = \"2500ms\"
 [[scheduler]]
@@ -52,7 +53,8 @@ fn s17_a_strict_slot_that_nobody_wants_costs_nothing_and_is_given_to_nobody() {
         .expect("talea");
     let pid = child.id();
     under_way(pid, Duration::from_millis(100));
-    // Whatever happens between two readings, and between a reading and its time: the window is no shorter than this.
+    // Whatever happens between two readings, and between a reading and its time: the window is no
+    // shorter than this.
     let begin = Instant::now();
     let before = used(pid);
     // The length of the window.
@@ -69,11 +71,19 @@ fn s17_a_strict_slot_that_nobody_wants_costs_nothing_and_is_given_to_nobody() {
         };
         (sum(&after) - sum(&before)) * 1_000_000 / window
     };
-    // The monitor is no part of what is measured: it measures, a thousand times a second, and costs more than all the others.
+    // The monitor is no part of what is measured: it measures, a thousand times a second, and costs
+    // more than all the others.
     let is_monitor = |name: &str| name.starts_with("exec-monitor");
-    let (ours, workers) = (ppm(&|name| !is_monitor(name)), ppm(&|name| name.starts_with("exec-task")));
-    println!("{ours} millionths of a CPU, of it workers {workers}; the monitor {}", ppm(&is_monitor));
+    let (ours, workers) =
+        (ppm(&|name| !is_monitor(name)), ppm(&|name| name.starts_with("exec-task")));
+    println!(
+        "{ours} millionths of a CPU, of it workers {workers}; the monitor {}",
+        ppm(&is_monitor)
+    );
     // What is lost in holes is lost: what is strictly half is never more.
-    assert!(ours <= 510_000, "{ours} millionths of a CPU, {workers} of workers; the slots are 500,000");
+    assert!(
+        ours <= 510_000,
+        "{ours} millionths of a CPU, {workers} of workers; the slots are 500,000"
+    );
     assert!(workers >= 200_000, "the busy one has its slots: {workers}");
 }

@@ -1,4 +1,5 @@
-//! `talea simulate` from the outside: the same file, the same bytes; pictures hold what was simulated.
+//! `talea simulate` from the outside: the same file, the same bytes; pictures hold what was
+//! simulated.
 
 mod jobs;
 mod noted;
@@ -64,8 +65,17 @@ fn s20_a_run_is_a_table_and_the_expectations_that_hold() {
 fn s20_l22_json_csv_and_pictures_agree_with_each_other() {
     let scratch = Scratch::new();
     scratch.file("system.toml", SYSTEM);
-    let args =
-        ["simulate", "system.toml", "--json", "--csv", "jobs.csv", "--html", "run.html", "--svg", "run.svg"];
+    let args = [
+        "simulate",
+        "system.toml",
+        "--json",
+        "--csv",
+        "jobs.csv",
+        "--html",
+        "run.html",
+        "--svg",
+        "run.svg",
+    ];
     let ended = run(&scratch, &args);
     assert_eq!(ended.code, Some(0), "{}", ended.err);
     let answer: serde_json::Value = serde_json::from_str(&ended.out).expect("JSON");
@@ -87,8 +97,13 @@ fn s20_l22_json_csv_and_pictures_agree_with_each_other() {
         assert_eq!(responses.max(), task["response_max_ns"].as_u64(), "{name}");
     }
     let page = read("run.html");
-    let data =
-        page.split_once("application/json\">").expect("data").1.split_once("</script>").expect("an end").0;
+    let data = page
+        .split_once("application/json\">")
+        .expect("data")
+        .1
+        .split_once("</script>")
+        .expect("an end")
+        .0;
     let data: serde_json::Value = serde_json::from_str(data).expect("the page's data");
     let jobs = data["roots"][0]["jobs"][0].as_array().expect("jobs").len() as u64;
     assert_eq!(jobs, completed);
@@ -101,7 +116,10 @@ fn s20_l22_json_csv_and_pictures_agree_with_each_other() {
         .filter_map(|(_, length)| length.as_u64())
         .sum();
     assert_eq!(audio, 28 * 2_000_000);
-    assert!(!page.contains("http://") && !page.contains("https://"), "the page needs nothing from anywhere");
+    assert!(
+        !page.contains("http://") && !page.contains("https://"),
+        "the page needs nothing from anywhere"
+    );
     assert!(read("run.svg").starts_with("<svg") && read("run.svg").contains(">audio<"));
 }
 
@@ -178,7 +196,10 @@ fn l11_teams_in_folders_of_their_own_include_one_part() {
     }
     scratch.file("common.toml", "[[scheduler]]\nname = \"cpu0\"\npolicy = \"edf\"\n");
     // The file itself comes back under another name, too, and so does one that is there already.
-    scratch.file("b/b.toml", &task("b").replace("[\"", "[\"./../b/./../system.toml\", \"../a/a.toml\", \""));
+    scratch.file(
+        "b/b.toml",
+        &task("b").replace("[\"", "[\"./../b/./../system.toml\", \"../a/a.toml\", \""),
+    );
     scratch.file("system.toml", "include = [\"a/a.toml\", \"./b/b.toml\"]\nduration = \"90ms\"\n");
     for name in ["system.toml", "./system.toml", "a/../system.toml"] {
         let ended = run(&scratch, &["simulate", name, "--json"]);
@@ -221,13 +242,18 @@ fn s22_an_include_that_is_no_regular_file_is_refused_and_not_waited_for() {
 #[test]
 fn s22_a_child_without_a_slot_is_warned_of() {
     let scratch = Scratch::new();
-    let task = |name: &str| format!("[[task]]\nname = \"{name}\"\nperiod = \"10ms\"\ncost = \"1ms\"\n");
+    let task =
+        |name: &str| format!("[[task]]\nname = \"{name}\"\nperiod = \"10ms\"\ncost = \"1ms\"\n");
     let table = "[[scheduler]]\nname = \"p\"\npolicy = \"partitions\"\nframe = \"10ms\"\n\
         [[scheduler.slot]]\nowner = \"a\"\nlength = \"5ms\"\n";
     scratch.file("system.toml", &format!("{table}{}{}", task("a"), task("b")));
     for command in [&["simulate"][..], &["analyze"], &["sweep", "--set", "task.a.cost=1ms"]] {
         let ended = run(&scratch, &[command, &["system.toml", "--json"]].concat());
-        assert!(ended.err.contains("warning: `b` has no slot in `p`"), "{command:?}: {}", ended.err);
+        assert!(
+            ended.err.contains("warning: `b` has no slot in `p`"),
+            "{command:?}: {}",
+            ended.err
+        );
         assert!(ended.err.contains("system.toml:13:8"), "{command:?}: {}", ended.err);
         serde_json::from_str::<serde_json::Value>(&ended.out).expect("JSON and nothing else");
     }

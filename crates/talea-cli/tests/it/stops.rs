@@ -36,20 +36,23 @@ fn s16_a_stop_of_60_ms_shows_as_misses_of_a_10_ms_task() {
     let task = &answer["roots"][0]["tasks"][0];
     assert!(task["late"].as_u64().is_some_and(|late| late >= 5), "{task}");
     assert!(task["arrived"].as_u64().is_some_and(|arrived| arrived >= 79), "none is lost: {task}");
-    let longest = answer["holes"]
-        .as_array()
-        .expect("holes")
-        .iter()
-        .map(|hole| hole["to_ns"].as_u64().unwrap_or(0) - hole["from_ns"].as_u64().unwrap_or(0));
-    assert!(longest.max().is_some_and(|ns| ns > 40_000_000), "and the hole is seen: {}", answer["holes"]);
+    let longest =
+        answer["holes"].as_array().expect("holes").iter().map(|hole| {
+            hole["to_ns"].as_u64().unwrap_or(0) - hole["from_ns"].as_u64().unwrap_or(0)
+        });
+    assert!(
+        longest.max().is_some_and(|ns| ns > 40_000_000),
+        "and the hole is seen: {}",
+        answer["holes"]
+    );
 }
 
 /// Of the servers of L24.
 const BUDGET: u64 = 4_000_000;
 const PERIOD: u64 = 20_000_000;
 
-/// What a record tells of the only client's work: it was done between `since`, when the client was told to run or its work was told
-/// last, and `at`.
+/// What a record tells of the only client's work: it was done between `since`, when the client was
+/// told to run or its work was told last, and `at`.
 struct Told {
     since: u64,
     at: u64,
@@ -75,9 +78,10 @@ fn told(recording: &str) -> Vec<Told> {
     told
 }
 
-/// When a client had the CPU, in pieces: its work was done just before it was told, and not while the CPU stood still; who tells may be
-/// awake before the one who sees that it goes on. Where a hypervisor took the CPU away the client's clock may have gone on: what there
-/// was no time for was not done.
+/// When a client had the CPU, in pieces: its work was done just before it was told, and not while
+/// the CPU stood still; who tells may be awake before the one who sees that it goes on. Where a
+/// hypervisor took the CPU away the client's clock may have gone on: what there was no time for was
+/// not done.
 fn had(told: &[Told], holes: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let mut had = Vec::new();
     for &Told { since, at, work } in told {
@@ -107,8 +111,8 @@ fn within(had: &[(u64, u64)], from: u64, length: u64) -> u64 {
     had.iter().map(part).sum()
 }
 
-/// A run that was stopped for 50 ms: `pause`, one of the `holes`, of which `near` are so near to it that they may have a part in what
-/// comes after it.
+/// A run that was stopped for 50 ms: `pause`, one of the `holes`, of which `near` are so near to it
+/// that they may have a part in what comes after it.
 struct Stop {
     near: u64,
     answer: Value,
@@ -117,8 +121,9 @@ struct Stop {
     recording: String,
 }
 
-/// Runs `server.toml` and stops it. Whoever is to stop it may come when it is over, and the machine may stop it once more near by: of a
-/// few runs it is the first that was stopped once, or the one nearest to that.
+/// Runs `server.toml` and stops it. Whoever is to stop it may come when it is over, and the machine
+/// may stop it once more near by: of a few runs it is the first that was stopped once, or the one
+/// nearest to that.
 fn stopped_once(scratch: &Scratch) -> Stop {
     let arguments = ["server.toml", "--record", "run.txt", "--check"];
     let ns = |value: &Value| value.as_u64().expect("a time");
@@ -130,7 +135,8 @@ fn stopped_once(scratch: &Scratch) -> Stop {
         let Some(&pause) = holes.iter().find(|(from, to)| to - from > 40_000_000) else { continue };
         let near = touching(&holes, pause.0.saturating_sub(2 * PERIOD), pause.1 + PERIOD);
         if best.as_ref().is_none_or(|best| near < best.near) {
-            let recording = std::fs::read_to_string(scratch.path().join("run.txt")).expect("a recording");
+            let recording =
+                std::fs::read_to_string(scratch.path().join("run.txt")).expect("a recording");
             best = Some(Stop { near, answer, holes, pause, recording });
         }
         if near == 1 {
@@ -158,8 +164,9 @@ fn l24_after_a_stop_of_50_ms_a_server_gives_its_budget_in_each_period_and_makes_
         assert_eq!(answer["real_time"], true);
         let had = had(&told(&recording), &holes);
         let of = |from, length| within(&had, from, length);
-        let holes_near =
-            |from: u64, periods: u64| touching(&holes, from.saturating_sub(periods * PERIOD), from + PERIOD);
+        let holes_near = |from: u64, periods: u64| {
+            touching(&holes, from.saturating_sub(periods * PERIOD), from + PERIOD)
+        };
         // A look may be late, and the begin of each hole is known to a millisecond.
         let over = |budgets: u64, from: u64| {
             let most = budgets * BUDGET + 200_000 + holes_near(from, 1).max(1) * 1_000_000;
@@ -168,8 +175,9 @@ fn l24_after_a_stop_of_50_ms_a_server_gives_its_budget_in_each_period_and_makes_
         let excess = match kind {
             // Each period has its own budget, and what a stop took of one is gone.
             "deferrable" | "polling" => (0..40).find_map(|number| over(1, number * PERIOD)),
-            // The last of the old budget, and a new one. Holes that are shorter than the stop, or one more beside it, may leave the
-            // last of an old one, that of a period that is not over yet, and that of the next, as in Linux.
+            // The last of the old budget, and a new one. Holes that are shorter than the stop, or
+            // one more beside it, may leave the last of an old one, that of a period that is not
+            // over yet, and that of the next, as in Linux.
             _ => over(if near == 1 { 2 } else { 3 }, pause.1).or_else(|| {
                 let budgets = |from| if holes_near(from, 2) == 0 { 2 } else { 3 };
                 had.iter().find_map(|&(from, _)| over(budgets(from), from))
@@ -181,7 +189,11 @@ fn l24_after_a_stop_of_50_ms_a_server_gives_its_budget_in_each_period_and_makes_
                 told.is_some_and(|told| told + PERIOD > from && told < from + 2 * PERIOD)
             };
             let lines: Vec<_> = recording.lines().filter(is_near).collect();
-            panic!("{kind}: {} in 20 ms from {from}; {holes:?}\n{}", of(from, PERIOD), lines.join("\n"));
+            panic!(
+                "{kind}: {} in 20 ms from {from}; {holes:?}\n{}",
+                of(from, PERIOD),
+                lines.join("\n")
+            );
         }
         let longest = had.iter().map(|&(from, _)| of(from, PERIOD)).max().unwrap_or(0);
         println!(

@@ -7,8 +7,7 @@ use crate::harness::{Scratch, run, snapshot};
 const CPU: &str = "duration = \"500ms\"\n\n[[scheduler]]\nname = \"cpu0\"\npolicy = \"edf\"\n";
 
 /// A tight pair, in two files.
-const SYSTEM: &str =
-    "duration = \"1s\"\ninclude = [\"tasks.toml\"]\n\n[[scheduler]]\nname = \"cpu0\"\npolicy = \"edf\"\n";
+const SYSTEM: &str = "duration = \"1s\"\ninclude = [\"tasks.toml\"]\n\n[[scheduler]]\nname = \"cpu0\"\npolicy = \"edf\"\n";
 const TASKS: &str = "[[task]]\nname = \"a\"\nperiod = \"5ms\"\ncost = \"2ms\"\n\n[[task]]\nname = \"b\"\nperiod = \
                      \"7ms\"\ncost = \"4ms\" # or more\n";
 
@@ -23,8 +22,10 @@ fn scratch() -> Scratch {
 #[test]
 fn edf_meets_what_rate_monotonic_misses_in_one_table() {
     let scratch = scratch();
-    let ended =
-        run(&scratch, &["sweep", "system.toml", "--policy", "edf,rm", "--set", "task.b.cost=2ms..4ms/1ms"]);
+    let ended = run(
+        &scratch,
+        &["sweep", "system.toml", "--policy", "edf,rm", "--set", "task.b.cost=2ms..4ms/1ms"],
+    );
     snapshot("sweep", &ended.transcript());
     assert_eq!(ended.code, Some(0));
 }
@@ -68,19 +69,29 @@ fn a_grid_gives_the_same_bytes_on_any_number_of_threads() {
     let points = answer["points"].as_array().expect("points");
     assert_eq!(points.len(), 2 * 4 * 2);
     assert_eq!(csv.lines().count(), 1 + points.len() * 9);
-    assert_eq!(svg.matches("stroke-linejoin").count(), 4, "a line for each policy and number of tasks");
+    assert_eq!(
+        svg.matches("stroke-linejoin").count(),
+        4,
+        "a line for each policy and number of tasks"
+    );
     // What a point says is what its runs say.
     for point in points {
-        let values: Vec<&str> =
-            point["values"].as_array().expect("values").iter().filter_map(|value| value.as_str()).collect();
+        let values: Vec<&str> = point["values"]
+            .as_array()
+            .expect("values")
+            .iter()
+            .filter_map(|value| value.as_str())
+            .collect();
         let start = values.join(",") + ",";
-        let cells =
-            csv.lines().filter(|line| line.starts_with(&start)).map(|line| line[start.len()..].split(','));
+        let cells = csv
+            .lines()
+            .filter(|line| line.starts_with(&start))
+            .map(|line| line[start.len()..].split(','));
         let runs: Vec<Vec<f64>> =
             cells.map(|line| line.map(|cell| cell.parse().expect("a number")).collect()).collect();
         assert_eq!(runs.len() as u64, point["runs"].as_u64().expect("runs"));
-        let late: f64 =
-            runs.iter().map(|run| 100.0 * (run[3] + run[4]) / run[2]).sum::<f64>() / runs.len() as f64;
+        let late: f64 = runs.iter().map(|run| 100.0 * (run[3] + run[4]) / run[2]).sum::<f64>()
+            / runs.len() as f64;
         assert!((late - point["late_percent"].as_f64().expect("late")).abs() < 1e-9, "{values:?}");
         // EDF on one CPU: nothing is late up to a utilisation of 1.
         assert!(values[0] != "edf" || late == 0.0, "{values:?}: {late}");
@@ -129,7 +140,12 @@ fn a_run_can_be_repeated_by_hand() {
     let csv = std::fs::read_to_string(scratch.path().join("r.csv")).expect("runs");
     let line = csv.lines().nth(2).expect("the second run");
     assert!(
-        line.starts_with(&format!("6,1.5,5,1,{},{},{},", sum("arrived"), sum("late"), sum("refused"))),
+        line.starts_with(&format!(
+            "6,1.5,5,1,{},{},{},",
+            sum("arrived"),
+            sum("late"),
+            sum("refused")
+        )),
         "{line}"
     );
     assert!(sum("late") > 0, "overload");
@@ -152,7 +168,14 @@ fn keys_of_tables_and_wildcards_are_axes_and_beside_none_the_file_is_one_point()
     assert_eq!((ended.code, ended.out.lines().count()), (Some(0), 3), "{}{}", ended.out, ended.err);
     let ended = run(
         &scratch,
-        &["sweep", "system.toml", "--set", "task.b.offset=0ms,1ms", "--set", "scheduler.cpu0.cpus=1,2"],
+        &[
+            "sweep",
+            "system.toml",
+            "--set",
+            "task.b.offset=0ms,1ms",
+            "--set",
+            "scheduler.cpu0.cpus=1,2",
+        ],
     );
     assert_eq!((ended.code, ended.out.lines().count()), (Some(0), 5), "{}{}", ended.out, ended.err);
 }
@@ -171,7 +194,9 @@ fn roots_do_not_repeat_each_other_over_seeds() {
     let means = |seed: &str| {
         let ended = run(&scratch, &["simulate", "two.toml", "--seed", seed, "--json"]);
         let answer: serde_json::Value = serde_json::from_str(&ended.out).expect("JSON");
-        [0, 1].map(|root| answer["roots"][root]["tasks"][0]["response_mean_ns"].as_u64().expect("a mean"))
+        [0, 1].map(|root| {
+            answer["roots"][root]["tasks"][0]["response_mean_ns"].as_u64().expect("a mean")
+        })
     };
     let mut seen: Vec<u64> = ["1", "2", "3"].into_iter().flat_map(means).collect();
     seen.sort_unstable();
@@ -187,7 +212,10 @@ fn the_policy_is_that_of_the_roots_of_all_files() {
                  [[scheduler.slot]]\nowner = \"c\"\nlength = \"1ms\"\n\n[[task]]\nname = \"c\"\nin = \
                  \"inner\"\nperiod = \"9ms\"\ncost = \"1ms\"\n";
     scratch.file("inner.toml", inner);
-    scratch.file("outer.toml", &SYSTEM.replace("tasks.toml", "inner.toml").replace("\"edf\"", "\"fp\""));
+    scratch.file(
+        "outer.toml",
+        &SYSTEM.replace("tasks.toml", "inner.toml").replace("\"edf\"", "\"fp\""),
+    );
     let ended = run(&scratch, &["sweep", "outer.toml", "--policy", "fp"]);
     assert_eq!((ended.code, ended.out.lines().count()), (Some(0), 2), "{}{}", ended.out, ended.err);
     let ended = run(&scratch, &["sweep", "outer.toml", "--policy", "fp,edf"]);
@@ -197,17 +225,24 @@ fn the_policy_is_that_of_the_roots_of_all_files() {
 #[test]
 fn y9_nodes_of_a_graph_count_from_its_arrival() {
     let scratch = scratch();
-    let task = |name: &str, rest: &str| format!("\n[[task]]\nname = \"{name}\"\ncost = \"5ms\"\n{rest}");
+    let task =
+        |name: &str, rest: &str| format!("\n[[task]]\nname = \"{name}\"\ncost = \"5ms\"\n{rest}");
     let graph = [
         CPU.to_owned(),
         task("a", "period = \"20ms\"\n"),
         task("b", ""),
         task("c", ""),
-        "\n[[channel]]\nfrom = \"b\"\nto = \"c\"\n\n[[channel]]\nfrom = \"a\"\nto = \"b\"\n".to_owned(),
+        "\n[[channel]]\nfrom = \"b\"\nto = \"c\"\n\n[[channel]]\nfrom = \"a\"\nto = \"b\"\n"
+            .to_owned(),
     ];
     scratch.file("graph.toml", &graph.concat());
     let ended = run(&scratch, &["sweep", "graph.toml"]);
-    assert!(ended.out.ends_with("100.0   0.000              0.750\n"), "{}{}", ended.out, ended.err);
+    assert!(
+        ended.out.ends_with("100.0   0.000              0.750\n"),
+        "{}{}",
+        ended.out,
+        ended.err
+    );
 }
 
 #[test]
@@ -218,7 +253,10 @@ fn what_is_wrong_names_its_axis() {
     scratch.file("numbers.toml", &format!("{SYSTEM}{own}"));
     scratch.file("two.toml", &format!("{CPU}\n[[scheduler]]\nname = \"cpu1\"\npolicy = \"edf\"\n"));
     for (options, part) in [
-        ("system.toml --set task.c.cost=1ms", "--set task.c.cost: there is no such place in system.toml"),
+        (
+            "system.toml --set task.c.cost=1ms",
+            "--set task.c.cost: there is no such place in system.toml",
+        ),
         ("system.toml --set task.b.kost=1ms", "--set task.b.kost=1ms: tasks.toml:10:1: error: "),
         (
             "system.toml --set task.b.cost=1ms,2x --policy edf,rm",
@@ -249,11 +287,17 @@ fn what_is_wrong_names_its_axis() {
         ("system.toml --seeds 1,x", "`x` is no seed"),
         ("system.toml --policy edf,rm --svg x.svg", "--svg needs an axis"),
         ("system.toml --tasks 3", "--utilization"),
-        ("cpu.toml --tasks 3 --utilization 0.5,4", "--utilization 4: utilisations within these bounds"),
+        (
+            "cpu.toml --tasks 3 --utilization 0.5,4",
+            "--utilization 4: utilisations within these bounds",
+        ),
         ("cpu.toml --tasks 2.5 --utilization 1", "whole number"),
         ("cpu.toml --tasks 3 --utilization 1 --into cpu1", "no scheduler is called `cpu1`"),
         ("two.toml --tasks 3 --utilization 1", "stands in no scheduler"),
-        ("cpu.toml --tasks 3 --utilization 1 --sets 1000000 --seeds 1..20", "more than 10000000 runs"),
+        (
+            "cpu.toml --tasks 3 --utilization 1 --sets 1000000 --seeds 1..20",
+            "more than 10000000 runs",
+        ),
         ("broken.toml --policy edf,rm", "broken.toml:1:12"),
     ] {
         let mut words = vec!["sweep"];

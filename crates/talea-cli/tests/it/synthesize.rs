@@ -1,4 +1,5 @@
-//! `talea analyze` where it looks for something: interference, slots, budgets, and how far values can go.
+//! `talea analyze` where it looks for something: interference, slots, budgets, and how far values
+//! can go.
 
 use crate::harness::{Scratch, run};
 use serde_json::Value;
@@ -85,7 +86,8 @@ fn json(scratch: &Scratch, arguments: &[&str]) -> (Option<i32>, Value) {
     let ended = run(scratch, &[&["analyze", "band.toml", "--json"], arguments].concat());
     (
         ended.code,
-        serde_json::from_str(&ended.out).unwrap_or_else(|_| panic!("JSON: {}{}", ended.out, ended.err)),
+        serde_json::from_str(&ended.out)
+            .unwrap_or_else(|_| panic!("JSON: {}{}", ended.out, ended.err)),
     )
 }
 
@@ -98,7 +100,8 @@ fn scratch() -> Scratch {
 #[test]
 fn l12_the_interference_of_a_band_is_one_command() {
     let scratch = scratch();
-    let (code, answer) = json(&scratch, &["--interference", "echo", "--within", "49ms", "--within", "60ms"]);
+    let (code, answer) =
+        json(&scratch, &["--interference", "echo", "--within", "49ms", "--within", "60ms"]);
     assert_eq!(code, Some(0));
     let band = &answer["bands"][0];
     let windows: Vec<u64> = band["windows"]
@@ -113,7 +116,8 @@ fn l12_the_interference_of_a_band_is_one_command() {
         assert_eq!(slot["taken_ns"].as_u64(), Some(2 * MS), "{slot}");
         assert_eq!(slot["absorbed_by_ns"].as_u64(), Some(22 * MS), "{slot}");
     }
-    // L3C 4.1 H: whoever is above the band is not disturbed, and a partition that is more urgent neither.
+    // L3C 4.1 H: whoever is above the band is not disturbed, and a partition that is more urgent
+    // neither.
     let urgent = BAND.replace("priority = 50", "priority = 251");
     scratch.file("band.toml", &urgent);
     let (_, answer) = json(&scratch, &["--interference", "echo"]);
@@ -131,7 +135,10 @@ fn l12_slots_absorb_the_band_and_the_table_is_run() {
     let slots: Vec<_> = table["slots"].as_array().expect("slots").iter().collect();
     let ns = |slot: &Value, what: &str| slot[what].as_u64().expect("a number");
     // 20 ms of work, 2 of the handler and 2 of the band.
-    assert_eq!(slots.iter().map(|slot| ns(slot, "length_ns")).collect::<Vec<_>>(), [24 * MS, 24 * MS]);
+    assert_eq!(
+        slots.iter().map(|slot| ns(slot, "length_ns")).collect::<Vec<_>>(),
+        [24 * MS, 24 * MS]
+    );
     assert_eq!(
         (&table["verified"]["proved"], &table["verified"]["proved_before"]),
         (&Value::from(4), &Value::from(2))
@@ -195,7 +202,10 @@ fn the_least_budget_is_enough_and_a_nanosecond_less_is_not() {
     assert_eq!(code, Some(0), "{answer}");
     let server = &answer["servers"][0];
     assert_eq!(server["kind"], "sporadic");
-    assert!(server["before"].is_null() && server["after"]["period_ns"].as_u64().is_some(), "{server}");
+    assert!(
+        server["before"].is_null() && server["after"]["period_ns"].as_u64().is_some(),
+        "{server}"
+    );
 }
 
 #[test]
@@ -212,14 +222,20 @@ fn a_factor_is_the_last_in_its_grain_that_is_proved() {
     let all = answer["all_costs_thousandths"].as_u64().expect("a factor");
     assert_eq!((verdict("cost(*)", all), verdict("cost(*)", all + 1)), (Some(0), Some(1)));
     for task in answer["tasks"].as_array().expect("tasks") {
-        let (name, cost) =
-            (task["name"].as_str().expect("a name"), task["cost_thousandths"].as_u64().expect("a factor"));
+        let (name, cost) = (
+            task["name"].as_str().expect("a name"),
+            task["cost_thousandths"].as_u64().expect("a factor"),
+        );
         let what = format!("cost({name})");
         assert!(cost >= all, "one cost alone can grow no less than all together: {task}");
         assert_eq!((verdict(&what, cost), verdict(&what, cost + 1)), (Some(0), Some(1)), "{task}");
         let period = task["period_thousandths"].as_u64().expect("a factor");
         let what = format!("period({name})");
-        assert_eq!((verdict(&what, period), verdict(&what, period - 1)), (Some(0), Some(1)), "{task}");
+        assert_eq!(
+            (verdict(&what, period), verdict(&what, period - 1)),
+            (Some(0), Some(1)),
+            "{task}"
+        );
     }
 }
 

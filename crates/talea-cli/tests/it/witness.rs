@@ -16,8 +16,9 @@ impl Dice {
     }
 }
 
-/// A small system, rather full: a root, perhaps a server or a table, tasks that are periodic, late by their jitter, or sporadic. Some
-/// have one that leaves nothing to those below it; in some all come after the described run.
+/// A small system, rather full: a root, perhaps a server or a table, tasks that are periodic, late
+/// by their jitter, or sporadic. Some have one that leaves nothing to those below it; in some all
+/// come after the described run.
 fn system(dice: &mut Dice) -> String {
     let policy = ["fp", "edf", "rm", "fifo"][dice.between(0, 3) as usize];
     let kind = dice.between(0, 3);
@@ -95,7 +96,10 @@ fn every_witness_replays_to_the_same_miss() {
     for _ in 0..150 {
         let text = system(&mut dice);
         scratch.file("system.toml", &text);
-        let answer = json(&run(&scratch, &["analyze", "system.toml", "--json", "--witness", "witness.json"]));
+        let answer = json(&run(
+            &scratch,
+            &["analyze", "system.toml", "--json", "--witness", "witness.json"],
+        ));
         let tasks = answer["roots"][0]["tasks"].as_array().expect("tasks").clone();
         let late = tasks.iter().filter(|task| task["verdict"] == "refuted");
         for task in tasks.iter().filter(|task| {
@@ -109,7 +113,8 @@ fn every_witness_replays_to_the_same_miss() {
         searched += u32::from(first["witness"]["as_described"] == false);
         later += u32::from(text.contains("offset"));
         endless += u32::from(first["witness"]["end_ns"].is_null());
-        let again = run(&scratch, &["simulate", "system.toml", "--json", "--witness", "witness.json"]);
+        let again =
+            run(&scratch, &["simulate", "system.toml", "--json", "--witness", "witness.json"]);
         assert_eq!(again.code, Some(0), "{}{}\n{text}", again.out, again.err);
         let again = json(&again);
         assert_eq!(again["witness"]["recurs"], true);
@@ -141,26 +146,35 @@ fn a_miss_that_no_run_showed_is_found_written_and_run() {
     let ended = run(&scratch, &["analyze", "system.toml", "--witness", "witness.json"]);
     assert_eq!(ended.code, Some(1));
     assert!(
-        ended.out.contains("arrivals that were looked for, job 0, released at 9ms, ends at 19ms, 1ms late"),
+        ended.out.contains(
+            "arrivals that were looked for, job 0, released at 9ms, ends at 19ms, 1ms late"
+        ),
         "{}",
         ended.out
     );
     let again = run(&scratch, &["simulate", "system.toml", "--witness", "witness.json"]);
     assert_eq!(again.code, Some(0), "{}{}", again.out, again.err);
     assert!(
-        again.out.contains("as the witness says: job 0 of b, released at 9ms, ends at 19ms, 1ms late"),
+        again
+            .out
+            .contains("as the witness says: job 0 of b, released at 9ms, ends at 19ms, 1ms late"),
         "{}",
         again.out
     );
     // Who says when jobs come is not told what would be if they came otherwise.
-    scratch.file("system.toml", &JITTER.replace("cost = \"4ms\"", "cost = \"4ms\"\noffset = \"5ms\""));
+    scratch
+        .file("system.toml", &JITTER.replace("cost = \"4ms\"", "cost = \"4ms\"\noffset = \"5ms\""));
     let ended = run(&scratch, &["analyze", "system.toml", "--witness", "other.json"]);
     assert!(
         ended.code == Some(1) && ended.out.contains("unknown: b: a response may be up to 10ms"),
         "{}",
         ended.out
     );
-    assert!(ended.err.contains("no job is known to be late: other.json is not written"), "{}", ended.err);
+    assert!(
+        ended.err.contains("no job is known to be late: other.json is not written"),
+        "{}",
+        ended.err
+    );
     // A system that has changed since is not as late, and says so.
     scratch.file("system.toml", &JITTER.replace("cost = \"4ms\"", "cost = \"3ms\""));
     let ended = run(&scratch, &["simulate", "system.toml", "--witness", "witness.json"]);
@@ -177,7 +191,8 @@ fn a_job_that_never_ends_is_late_and_so_again() {
     scratch.file("system.toml", &(root.clone() + &all + &low));
     let ended = run(&scratch, &["analyze", "system.toml", "--witness", "witness.json"]);
     assert!(
-        ended.code == Some(1) && ended.out.contains("released at 0ns, has not ended at 1s, 980ms late"),
+        ended.code == Some(1)
+            && ended.out.contains("released at 0ns, has not ended at 1s, 980ms late"),
         "{}",
         ended.out
     );

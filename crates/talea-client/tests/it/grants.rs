@@ -11,7 +11,11 @@ pub(crate) fn ms(ms: u64) -> Duration {
 }
 
 pub(crate) fn connect(mock: &Mock) -> Client {
-    Client::builder().path(mock.path()).timeout(Duration::from_secs(20)).connect().expect("it listens")
+    Client::builder()
+        .path(mock.path())
+        .timeout(Duration::from_secs(20))
+        .connect()
+        .expect("it listens")
 }
 
 /// `runtime` of every 10 ms.
@@ -71,7 +75,8 @@ fn a_refusal_is_a_value_that_says_what_would_fit() {
     let mock = Mock::start();
     let client = connect(&mock);
     let _grant = create(&client, 6);
-    let refusal = client.create(&spec(5)).expect("connected").expect_err("60 % and 50 % do not fit");
+    let refusal =
+        client.create(&spec(5)).expect("connected").expect_err("60 % and 50 % do not fit");
     assert_eq!(refusal.code, Code::NoPlugin);
     assert!(refusal.to_string().contains("a runtime of 5ms was asked"), "{refusal}");
 }
@@ -94,8 +99,14 @@ fn groups_are_granted_whole_or_not_at_all() {
     let mock = Mock::start();
     let client = connect(&mock);
     let group = client.create_group(&[spec(2), spec(3)]).expect("connected").expect("room");
-    assert_eq!(group.iter().map(Grant::accepted_runtime).collect::<Vec<_>>(), [Some(ms(2)), Some(ms(3))]);
-    client.create_group(&[spec(2), spec(4)]).expect("connected").expect_err("20 % are left for the second");
+    assert_eq!(
+        group.iter().map(Grant::accepted_runtime).collect::<Vec<_>>(),
+        [Some(ms(2)), Some(ms(3))]
+    );
+    client
+        .create_group(&[spec(2), spec(4)])
+        .expect("connected")
+        .expect_err("20 % are left for the second");
     assert_eq!(mock.world().specs.len(), 2);
     let refusal = client.create_group(&[]).expect("not asked").expect_err("nothing is not a group");
     assert_eq!((refusal.code, refusal.field), (Code::Malformed, Field::Group));
@@ -132,7 +143,8 @@ fn r2_attach_names_the_calling_thread_and_others(elsewhere: bool) {
     assert_eq!(refusal.code, Code::NotAttached);
     let world = mock.world();
     let by = |named: fn(&Named) -> bool| {
-        let is = |request: &&Request| matches!(request, Request::Attach { thread, .. } if named(thread));
+        let is =
+            |request: &&Request| matches!(request, Request::Attach { thread, .. } if named(thread));
         world.log.iter().filter(is).count()
     };
     assert_eq!(by(|named| matches!(named, Named::Own(_))), 2, "this is tried first");
@@ -148,7 +160,8 @@ fn attaching_a_thread_that_is_not_there_is_a_refusal() {
         [(u32::MAX, false), (i32::MAX as u32, false), (u32::MAX, true), (i32::MAX as u32, true)]
     {
         mock.world().elsewhere = elsewhere;
-        let refusal = grant.attach(nobody).expect("no failure").expect_err("nobody has this number");
+        let refusal =
+            grant.attach(nobody).expect("no failure").expect_err("nobody has this number");
         assert_eq!(refusal.code, Code::NoSuchThread);
     }
 }
@@ -184,7 +197,14 @@ fn retif_w14_threads_that_share_a_client_get_a_spec_each() {
             .map(|_| {
                 scope.spawn(|| {
                     (0..200)
-                        .map(|_| client.create(&free).expect("connected").expect("room").leave_to_owner().0)
+                        .map(|_| {
+                            client
+                                .create(&free)
+                                .expect("connected")
+                                .expect("room")
+                                .leave_to_owner()
+                                .0
+                        })
                         .collect::<Vec<_>>()
                 })
             })
@@ -197,8 +217,10 @@ fn retif_w14_threads_that_share_a_client_get_a_spec_each() {
 
 #[test]
 fn a_missing_daemon_is_a_failure_that_names_the_socket() {
-    let failure =
-        Client::builder().path("/nonexistent/talea.sock").connect().expect_err("nobody listens there");
+    let failure = Client::builder()
+        .path("/nonexistent/talea.sock")
+        .connect()
+        .expect_err("nobody listens there");
     assert!(matches!(failure, Failure::Connection { .. }));
     assert!(failure.to_string().contains("/nonexistent/talea.sock"), "{failure}");
     assert_eq!(failure.errno(), rustix::io::Errno::NOENT.raw_os_error());

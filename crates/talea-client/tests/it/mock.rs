@@ -1,5 +1,5 @@
-//! A daemon of one thread and one CPU that keeps books but touches no thread, and that can be told to be silent,
-//! slow, or dead.
+//! A daemon of one thread and one CPU that keeps books but touches no thread, and that can be told
+//! to be silent, slow, or dead.
 #![allow(dead_code, reason = "also used by the tests of the C library, each part by somebody")]
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -18,8 +18,8 @@ use talea_proto::message::{
 use talea_proto::refusal::{Reason, Said};
 use talea_proto::wire::decode_request;
 use talea_proto::{
-    Answer, Code, Field, Granted, MESSAGE_MAX, Named, No, Owner, Refusal, Reply, Request, SpecId, Task,
-    VERSION,
+    Answer, Code, Field, Granted, MESSAGE_MAX, Named, No, Owner, Refusal, Reply, Request, SpecId,
+    Task, VERSION,
 };
 
 /// What happens to the next request that is not a hello.
@@ -73,9 +73,11 @@ impl Mock {
     pub(crate) fn start() -> Mock {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let folder = std::env::temp_dir().join(format!("talea-mock-{}-{number}", std::process::id()));
+        let folder =
+            std::env::temp_dir().join(format!("talea-mock-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a temporary folder");
-        let world = Arc::new((Mutex::new(World { instance: 100, ..World::default() }), Condvar::new()));
+        let world =
+            Arc::new((Mutex::new(World { instance: 100, ..World::default() }), Condvar::new()));
         let mut mock = Mock { folder, world, stop: None, thread: None };
         mock.up();
         mock
@@ -92,9 +94,15 @@ impl Mock {
     /// Waits until the daemon has come to a state.
     pub(crate) fn until(&self, there: impl Fn(&World) -> bool) -> MutexGuard<'_, World> {
         let patience = std::time::Duration::from_secs(20);
-        let (world, result) =
-            self.world.1.wait_timeout_while(self.world(), patience, |world| !there(world)).expect("alive");
-        assert!(!result.timed_out(), "the daemon never came to the state that was waited for: {world:?}");
+        let (world, result) = self
+            .world
+            .1
+            .wait_timeout_while(self.world(), patience, |world| !there(world))
+            .expect("alive");
+        assert!(
+            !result.timed_out(),
+            "the daemon never came to the state that was waited for: {world:?}"
+        );
         world
     }
 
@@ -155,7 +163,9 @@ fn serve(listener: &Listener, stopped: &OwnedFd, world: &(Mutex<World>, Condvar)
             PollFd::from_borrowed_fd(listener.as_fd(), PollFlags::IN),
         ];
         let frozen = world.0.lock().expect("no test has panicked inside").frozen;
-        fds.extend(peers.iter().filter(|_| !frozen).map(|peer| PollFd::new(&peer.socket, PollFlags::IN)));
+        fds.extend(
+            peers.iter().filter(|_| !frozen).map(|peer| PollFd::new(&peer.socket, PollFlags::IN)),
+        );
         poll(&mut fds, None).expect("poll");
         let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
         if ready[0] {
@@ -190,7 +200,8 @@ fn turn(peer: &mut Peer, world: &mut World) -> bool {
         _ => return false,
     };
     let (seq, request) = decode_request(&bytes[..received.len]).expect("our client speaks well");
-    let next = if matches!(request, Request::Hello { .. }) { None } else { world.script.pop_front() };
+    let next =
+        if matches!(request, Request::Hello { .. }) { None } else { world.script.pop_front() };
     world.log.push(request.clone());
     if next == Some(Next::HangUp) {
         return false;
@@ -216,10 +227,13 @@ impl World {
     fn answer(&mut self, session: u64, request: Request, fd: Option<OwnedFd>) -> Reply {
         match request {
             Request::Hello { .. } => Reply::Welcome { version: VERSION, instance: self.instance },
-            Request::Create(task) => self.create(session, &task).map_or_else(Reply::Refused, Reply::Granted),
+            Request::Create(task) => {
+                self.create(session, &task).map_or_else(Reply::Refused, Reply::Granted)
+            }
             Request::CreateGroup(tasks) => {
                 let before = self.specs.clone();
-                let group: Result<Vec<_>, _> = tasks.iter().map(|task| self.create(session, task)).collect();
+                let group: Result<Vec<_>, _> =
+                    tasks.iter().map(|task| self.create(session, task)).collect();
                 group.map_or_else(
                     |refusal| {
                         self.specs = before;
@@ -230,7 +244,9 @@ impl World {
             }
             Request::Change { spec, task } => self.change(session, spec, &task),
             Request::Release(spec) => match self.specs.get(&spec.0) {
-                Some(booked) if booked.session == Some(session) || booked.task.owner != Owner::Session => {
+                Some(booked)
+                    if booked.session == Some(session) || booked.task.owner != Owner::Session =>
+                {
                     self.specs.remove(&spec.0);
                     Reply::Done
                 }
@@ -319,7 +335,9 @@ impl World {
     }
 
     fn used(&self) -> Charge {
-        self.specs.values().fold(Charge::ZERO, |sum, booked| sum.saturating_add(booked.granted.charge))
+        self.specs
+            .values()
+            .fold(Charge::ZERO, |sum, booked| sum.saturating_add(booked.granted.charge))
     }
 
     /// One CPU, filled up to the last bit; a missing runtime costs nothing.
@@ -360,7 +378,8 @@ impl World {
                 witness: None,
             }));
         }
-        let accepted = task.params.desired.map_or(runtime, |desired| desired.min(fits).max(runtime));
+        let accepted =
+            task.params.desired.map_or(runtime, |desired| desired.min(fits).max(runtime));
         Ok((Some(accepted), Charge::new(accepted, span)))
     }
 
@@ -379,7 +398,8 @@ impl World {
             grain: Span::ZERO,
             notes: Notes::default(),
         };
-        self.specs.insert(self.next, Booked { granted, task: *task, tid: None, session: Some(session) });
+        self.specs
+            .insert(self.next, Booked { granted, task: *task, tid: None, session: Some(session) });
         Ok(granted)
     }
 
@@ -388,7 +408,8 @@ impl World {
         match self.test(task) {
             Ok((runtime, charge)) => {
                 let granted = Granted { runtime, charge, ..old.granted };
-                self.specs.insert(spec.0, Booked { granted, task: *task, session: Some(session), ..old });
+                self.specs
+                    .insert(spec.0, Booked { granted, task: *task, session: Some(session), ..old });
                 Reply::Granted(granted)
             }
             Err(refusal) => {

@@ -72,7 +72,10 @@ fn what_could_not_be_given_back_is_given_back_later() {
     drop(grant);
     mock.up();
     client.status().expect("reconnected").expect("not refused");
-    assert!(mock.world().specs.is_empty(), "the grant was dropped while there was no daemon, and stayed");
+    assert!(
+        mock.world().specs.is_empty(),
+        "the grant was dropped while there was no daemon, and stayed"
+    );
 }
 
 #[test]
@@ -89,7 +92,8 @@ fn a_released_grant_is_not_claimed() {
 #[test]
 fn a_lazy_client_connects_with_its_first_request() {
     let mock = Mock::start();
-    let client = Client::builder().path(mock.path()).timeout(ms(20_000)).lazy().expect("not disabled");
+    let client =
+        Client::builder().path(mock.path()).timeout(ms(20_000)).lazy().expect("not disabled");
     assert_eq!((mock.world().connections, client.instance()), (0, None));
     client.status().expect("connected").expect("not refused");
     assert_eq!(mock.world().connections, 1);
@@ -98,7 +102,8 @@ fn a_lazy_client_connects_with_its_first_request() {
 #[test]
 fn retif_s12_the_socket_is_closed_in_programs_that_are_started() {
     let sockets = || {
-        let listing = std::process::Command::new("ls").args(["-l", "/proc/self/fd"]).output().expect("ls");
+        let listing =
+            std::process::Command::new("ls").args(["-l", "/proc/self/fd"]).output().expect("ls");
         String::from_utf8_lossy(&listing.stdout).matches("socket:").count()
     };
     let before = sockets();

@@ -29,8 +29,10 @@ fn r6_a_daemon_that_accepts_nobody_is_a_failure_within_the_time_out() {
     let folder = std::env::temp_dir().join(format!("talea-deaf-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
     let path = folder.join("s");
-    let listener = Listener::bind(&path, Access { mode: 0o600, uid: None, gid: None }, 4).expect("bind");
-    let failure = Client::builder().path(&path).timeout(ms(50)).connect().expect_err("nobody accepts");
+    let listener =
+        Listener::bind(&path, Access { mode: 0o600, uid: None, gid: None }, 4).expect("bind");
+    let failure =
+        Client::builder().path(&path).timeout(ms(50)).connect().expect_err("nobody accepts");
     assert!(matches!(failure, Failure::TimedOut { .. }), "{failure}");
     drop(listener);
     std::fs::remove_dir_all(folder).expect("ours");
@@ -96,7 +98,8 @@ fn retif_w15_the_end_of_the_connection_is_an_error_not_an_answer() {
     let mock = Mock::start();
     let client = connect(&mock);
     mock.script([Next::HangUp]);
-    let failure = client.create(&Spec::builder().build().expect("good")).expect_err("the daemon hung up");
+    let failure =
+        client.create(&Spec::builder().build().expect("good")).expect_err("the daemon hung up");
     assert!(matches!(failure, Failure::Connection { .. }), "{failure}");
     drop(create(&client, 1));
 }

@@ -1,8 +1,9 @@
 //! Admission: who may be a child of whom, and whether servers are promised more than there is.
 //!
-//! The first is asked of each policy, and what it refuses is not built. The second is the description's: [`Tree::build`]
-//! makes machines of overbooked trees too, because what happens then is defined and worth a simulation; whoever takes a
-//! description for a contract, as the reader of system files does, asks [`Tree::admit`] as well (L23).
+//! The first is asked of each policy, and what it refuses is not built. The second is the
+//! description's: [`Tree::build`] makes machines of overbooked trees too, because what happens then
+//! is defined and worth a simulation; whoever takes a description for a contract, as the reader of
+//! system files does, asks [`Tree::admit`] as well (L23).
 
 use super::spec::{Body, SchedulerSpec};
 use super::tree::{Node, NodeId, Tree};
@@ -15,7 +16,8 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 impl Tree {
-    /// The policy of a scheduler, which has taken all of its children. Graphs are sound: a policy from outside is told what their nodes inherit.
+    /// The policy of a scheduler, which has taken all of its children. Graphs are sound: a policy
+    /// from outside is told what their nodes inherit.
     pub(super) fn policy(
         &self,
         id: NodeId,
@@ -25,7 +27,10 @@ impl Tree {
         let mut built = spec.policy.build(children.len());
         if let Policy::Custom { name, .. } = spec.policy {
             // Lanes of a root with several CPUs are neither charged nor woken.
-            if id == Tree::ROOT && self.cpus > 1 && (built.metered() || built.next_wakeup().is_some()) {
+            if id == Tree::ROOT
+                && self.cpus > 1
+                && (built.metered() || built.next_wakeup().is_some())
+            {
                 return Err(TreeError { node: id, why: Wrong::ManyCpus { policy: name } });
             }
             let inherited = self.inherited();
@@ -37,24 +42,28 @@ impl Tree {
                         let why = Wrong::NotAdmitted { policy: name, why };
                         TreeError { node, why }
                     }),
-                    built.admit(&newcomer(child, what, inherited.get(&node))).or(Ok(())).map_err(|why| {
-                        let why = Wrong::NotAdmitted { policy: name, why };
-                        TreeError { node, why }
-                    })
+                    built.admit(&newcomer(child, what, inherited.get(&node))).or(Ok(())).map_err(
+                        |why| {
+                            let why = Wrong::NotAdmitted { policy: name, why };
+                            TreeError { node, why }
+                        }
+                    )
                 )?;
             }
         }
         Ok(built)
     }
 
-    /// Whether every server can have what it is promised: below each scheduler, the sum of Q/T of the servers that have no
-    /// other one between is at most what the scheduler has. That is its own Q/T if it is a server; a whole CPU if it is
-    /// not; all of its CPUs if it is a root, and any set of them for the children that may use no others.
+    /// Whether every server can have what it is promised: below each scheduler, the sum of Q/T of
+    /// the servers that have no other one between is at most what the scheduler has. That is its
+    /// own Q/T if it is a server; a whole CPU if it is not; all of its CPUs if it is a root, and
+    /// any set of them for the children that may use no others.
     ///
     /// A partition table is not counted: its slots are what the servers beside it leave over.
     ///
     /// # Errors
-    /// The first scheduler that is promised away twice. Sums that are beyond by less than 2^-100 pass.
+    /// The first scheduler that is promised away twice. Sums that are beyond by less than 2^-100
+    /// pass.
     pub fn admit(&self) -> Result<(), TreeError> {
         let mut asked: BTreeMap<NodeId, Share> = BTreeMap::new();
         // Of a root with several CPUs, by the set that a server may use.
@@ -77,14 +86,16 @@ impl Tree {
             }
         }
         for (&node, &asked) in asked.iter().filter(|&(&node, _)| node != Tree::ROOT) {
-            let there = self
-                .get(node)
-                .and_then(reservation_of)
-                .map_or(Share::cpus(1), mutate!("core-admit-nested", Share::of, |_| Share::cpus(1)));
+            let there = self.get(node).and_then(reservation_of).map_or(
+                Share::cpus(1),
+                mutate!("core-admit-nested", Share::of, |_| Share::cpus(1)),
+            );
             asked.within(there, node)?;
         }
         if let Some(own) = self.get(Tree::ROOT).and_then(reservation_of) {
-            return asked.get(&Tree::ROOT).map_or(Ok(()), |asked| asked.within(Share::of(own), Tree::ROOT));
+            return asked
+                .get(&Tree::ROOT)
+                .map_or(Ok(()), |asked| asked.within(Share::of(own), Tree::ROOT));
         }
         let Some(cpus) = overbooked(&sets) else { return Ok(()) };
         let mut sum = Share::default();
@@ -93,9 +104,10 @@ impl Tree {
     }
 }
 
-/// CPUs that cannot hold the servers that may use no others, if there are such: by a maximum flow of shares to CPUs, so that
-/// unions of sets count as well (Hall's theorem). Each set sends what it has along the shortest ways (Edmonds and Karp,
-/// 1972), of which others may have to make room; where none is left, the CPUs in reach are full of those that have no others.
+/// CPUs that cannot hold the servers that may use no others, if there are such: by a maximum flow
+/// of shares to CPUs, so that unions of sets count as well (Hall's theorem). Each set sends what it
+/// has along the shortest ways (Edmonds and Karp, 1972), of which others may have to make room;
+/// where none is left, the CPUs in reach are full of those that have no others.
 fn overbooked(sets: &BTreeMap<u64, Share>) -> Option<u64> {
     let sets: Vec<(u64, Share)> = sets.iter().map(|(&set, &share)| (set, share)).collect();
     let mut room = [Share::cpus(1); 64];
@@ -103,7 +115,8 @@ fn overbooked(sets: &BTreeMap<u64, Share>) -> Option<u64> {
     for (source, &(_, mut rest)) in sets.iter().enumerate() {
         while rest > Share::default() {
             // From which set a CPU was reached, and from which CPU a set.
-            let (mut reached, mut of_cpu, mut of_set) = (0u64, [0; 64], alloc::vec![None; sets.len()]);
+            let (mut reached, mut of_cpu, mut of_set) =
+                (0u64, [0; 64], alloc::vec![None; sets.len()]);
             let mut next = Vec::from([source]);
             let mut end = None;
             let mut at = 0;
@@ -119,7 +132,8 @@ fn overbooked(sets: &BTreeMap<u64, Share>) -> Option<u64> {
                     for other in 0..sets.len() {
                         let is_new = other != source && of_set[other].is_none();
                         if is_new
-                            && flow[other][cpu] > mutate!("core-admit-sets", Share::default(), Share::cpus(1))
+                            && flow[other][cpu]
+                                > mutate!("core-admit-sets", Share::default(), Share::cpus(1))
                         {
                             of_set[other] = Some(cpu);
                             next.push(other);
@@ -174,9 +188,12 @@ fn newcomer<'a>(child: u32, node: &'a Node, inherited: Option<&Criteria>) -> New
                 criticality: spec.criticality,
                 ..Criteria::LEAST
             };
-            let criteria =
-                mutate!("core-admit-node", inherited.copied(), inherited.filter(|_| false).copied())
-                    .unwrap_or(criteria);
+            let criteria = mutate!(
+                "core-admit-node",
+                inherited.copied(),
+                inherited.filter(|_| false).copied()
+            )
+            .unwrap_or(criteria);
             Newcomer { child, name: &spec.name, criteria, cost: spec.cost }
         }
         Body::Scheduler(spec) => {
@@ -190,7 +207,8 @@ fn newcomer<'a>(child: u32, node: &'a Node, inherited: Option<&Criteria>) -> New
     }
 }
 
-/// CPUs, as a binary number with 128 digits after the point, cut off: a sum that is exactly what there is stays within it.
+/// CPUs, as a binary number with 128 digits after the point, cut off: a sum that is exactly what
+/// there is stays within it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Share {
     whole: u64,
@@ -276,12 +294,19 @@ mod tests {
         // 2^61 and the prime below: beyond one by less than 2^-119.
         let (large, prime) = (1 << 61, (1 << 61) - 1);
         assert_eq!(tree(1, &[(large / 2, large), (prime / 2, prime)]).admit(), Ok(()));
-        let refused = tree(1, &[(large / 2, large), (prime / 2 + 1, prime)]).admit().expect_err("refused");
+        let refused =
+            tree(1, &[(large / 2, large), (prime / 2 + 1, prime)]).admit().expect_err("refused");
         assert_eq!(refused.why, Wrong::Overbooked { asked: 1_000_001, there: 1_000_000 });
         assert_eq!(refused.node, Tree::ROOT);
         let refused = tree(1, &[(5, 10), (6, 10)]).admit().expect_err("refused").why.to_string();
-        assert_eq!(refused, "the servers in it are promised 110 per cent of a CPU together, and it has 100");
-        assert!(tree(1, &[(5, 10), (6, 10)]).build().is_ok(), "and yet it can be built and watched");
+        assert_eq!(
+            refused,
+            "the servers in it are promised 110 per cent of a CPU together, and it has 100"
+        );
+        assert!(
+            tree(1, &[(5, 10), (6, 10)]).build().is_ok(),
+            "and yet it can be built and watched"
+        );
         assert_eq!(tree(2, &[(5, 10), (6, 10)]).admit(), Ok(()));
         assert!(tree(2, &[(10, 10), (10, 10), (1, 10)]).admit().is_err());
     }
@@ -330,7 +355,8 @@ mod tests {
         }
         let why = Wrong::Overbooked { asked: 3_200_000, there: 3_000_000 };
         assert_eq!(four.admit(), Err(TreeError { node: Tree::ROOT, why }));
-        // Thirds that fill three CPUs to the brim, if who came first makes room; and the least more.
+        // Thirds that fill three CPUs to the brim, if who came first makes room; and the least
+        // more.
         let mut full = tree(4, &[]);
         for cpus in [0b111, 0b111, 0b111, 0b111, 0b011, 0b011, 0b011, 0b110, 0b110] {
             on(&mut full, 1, 3, cpus);
@@ -345,7 +371,9 @@ mod tests {
     fn l23_what_is_admitted_fits_into_every_set_of_cpus() {
         let mut seed = 1u64;
         let mut random = |below: u64| {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            seed = seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (seed >> 33) % below
         };
         let mut admitted = 0;
@@ -448,8 +476,10 @@ mod tests {
     fn l8_a_policy_from_outside_says_whom_it_takes_before_anything_is_built() {
         let choosy = Policy::Custom { name: "choosy", make: |_| Box::new(Choosy(0)) };
         let mut tree = Tree::new(1, SchedulerSpec::new("root", choosy));
-        let dear =
-            |name: &str| TaskSpec { cost: Some(Work::from_ns(1)), ..TaskSpec::new(name, Span::from_ns(9)) };
+        let dear = |name: &str| TaskSpec {
+            cost: Some(Work::from_ns(1)),
+            ..TaskSpec::new(name, Span::from_ns(9))
+        };
         tree.task(Tree::ROOT, dear("a"));
         tree.scheduler(Tree::ROOT, server(1, 10));
         assert!(tree.build().is_ok());

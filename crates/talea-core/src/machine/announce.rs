@@ -1,4 +1,5 @@
-//! Bottom up: a child has changed, and each scheduler above it shows its parent what that means (SF3P section VI).
+//! Bottom up: a child has changed, and each scheduler above it shows its parent what that means
+//! (SF3P section VI).
 
 use super::{Kid, Machine, NONE, Signal, Watch};
 use crate::Time;
@@ -53,9 +54,16 @@ impl<W: Watch> Machine<W> {
         self.pass_on(now, node, eligible, changed, anew);
     }
 
-    /// `node` is or is not eligible, with these criteria: tells its parent, and the parent its own, as far up as
-    /// anything changes (SF3P section VI: the bottom-up phase).
-    pub(super) fn show(&mut self, now: Time, node: u32, eligible: bool, criteria: Criteria, anew: bool) {
+    /// `node` is or is not eligible, with these criteria: tells its parent, and the parent its own,
+    /// as far up as anything changes (SF3P section VI: the bottom-up phase).
+    pub(super) fn show(
+        &mut self,
+        now: Time,
+        node: u32,
+        eligible: bool,
+        criteria: Criteria,
+        anew: bool,
+    ) {
         let shown = &mut self.nodes[node as usize].entry.criteria;
         let changed = *shown != criteria;
         *shown = criteria;
@@ -72,7 +80,14 @@ impl<W: Watch> Machine<W> {
 
     /// Tells the parent of `node`; which group is another one by that.
     #[inline(always)]
-    fn tell(&mut self, now: Time, node: u32, eligible: bool, changed: bool, anew: bool) -> Option<u32> {
+    fn tell(
+        &mut self,
+        now: Time,
+        node: u32,
+        eligible: bool,
+        changed: bool,
+        anew: bool,
+    ) -> Option<u32> {
         let runnable = &mut self.nodes[node as usize];
         let was = core::mem::replace(&mut runnable.eligible, eligible);
         let is_news = if eligible { !was || anew || changed } else { was };
@@ -186,7 +201,8 @@ impl<W: Watch> Machine<W> {
         (eligible, changed)
     }
 
-    /// Whether it matters what a scheduler shows. A root has nobody to show it to, only somebody who watches.
+    /// Whether it matters what a scheduler shows. A root has nobody to show it to, only somebody
+    /// who watches.
     #[inline(always)]
     pub(super) fn is_seen(&self, group: u32) -> bool {
         mutate!(
@@ -196,7 +212,8 @@ impl<W: Watch> Machine<W> {
         )
     }
 
-    /// A policy, a server or a slot has changed by itself, or a child has: shows that, as far up as anything changes.
+    /// A policy, a server or a slot has changed by itself, or a child has: shows that, as far up as
+    /// anything changes.
     pub(super) fn refresh(&mut self, now: Time, group: u32) {
         let mut next = Some(group);
         while let Some(group) = next {

@@ -10,8 +10,8 @@ use alloc::format;
 use alloc::string::String;
 
 impl<W: Watch> Machine<W> {
-    /// Checks the four invariants of SF3P section V-C as restated at the head of this module, after every order has
-    /// been polled. O(nodes). For tests, and for checking recorded runs.
+    /// Checks the four invariants of SF3P section V-C as restated at the head of this module, after
+    /// every order has been polled. O(nodes). For tests, and for checking recorded runs.
     pub fn audit(&self, now: Time) -> Result<(), String> {
         for (at, group) in self.groups.iter().enumerate() {
             let node = &self.nodes[group.node as usize];
@@ -25,7 +25,8 @@ impl<W: Watch> Machine<W> {
             let head = group.current.or_else(|| group.policy.head(now));
             if let (None, Some(head)) = (group.current, head) {
                 let first = self.entry(self.kids[(group.kids + head) as usize].node);
-                let mut others = kids.clone().filter(|(_, kid)| kid.eligible && kid.entry.child != head);
+                let mut others =
+                    kids.clone().filter(|(_, kid)| kid.eligible && kid.entry.child != head);
                 let is_before = |kid: &Runnable| group.policy.before(now, &kid.entry, &first);
                 if let Some((other, _)) = others.find(|(_, kid)| is_before(kid)) {
                     return Err(format!(
@@ -36,7 +37,9 @@ impl<W: Watch> Machine<W> {
             }
             let open = group.server.as_ref().is_none_or(|server| !server.budget(now).is_zero());
             if node.eligible {
-                let Some(head) = head else { return Err(format!("3: {id:?} is eligible without a head")) };
+                let Some(head) = head else {
+                    return Err(format!("3: {id:?} is eligible without a head"));
+                };
                 let kid = &self.nodes[self.kids[(group.kids + head) as usize].node as usize];
                 let mut shown = group.own.over(&kid.entry.criteria);
                 if let Some(server) = &group.server {
@@ -48,9 +51,16 @@ impl<W: Watch> Machine<W> {
                 if shown != node.entry.criteria
                     && mutate!("core-audit-shown", self.is_seen(at as u32), ready == 0)
                 {
-                    return Err(format!("1: {id:?} shows {:?}, its head {shown:?}", node.entry.criteria));
+                    return Err(format!(
+                        "1: {id:?} shows {:?}, its head {shown:?}",
+                        node.entry.criteria
+                    ));
                 }
-                if mutate!("core-audit-child", ready == 0 || !kid.eligible, ready == 0 && kid.eligible) {
+                if mutate!(
+                    "core-audit-child",
+                    ready == 0 || !kid.eligible,
+                    ready == 0 && kid.eligible
+                ) {
                     return Err(format!("3: {id:?} is eligible, its head is not"));
                 }
                 if !open {
@@ -60,7 +70,8 @@ impl<W: Watch> Machine<W> {
                 return Err(format!("2: {id:?} is not eligible, but a child is"));
             }
         }
-        // 4: who runs is eligible all the way up, and the paths of two CPUs meet nowhere but in the root.
+        // 4: who runs is eligible all the way up, and the paths of two CPUs meet nowhere but in the
+        // root.
         for (cpu, state) in self.cpus.iter().enumerate() {
             let Some(task) = state.target.task() else { continue };
             if state.actual != state.target {
@@ -74,7 +85,10 @@ impl<W: Watch> Machine<W> {
                 let shared = self.cpus[..cpu].iter().filter_map(|other| other.target.task());
                 for other in shared {
                     if self.is_above(at, self.tasks[other as usize].node) {
-                        return Err(format!("4: {:?} is active on two CPUs", self.ids[at as usize]));
+                        return Err(format!(
+                            "4: {:?} is active on two CPUs",
+                            self.ids[at as usize]
+                        ));
                     }
                 }
                 at = self.groups[self.nodes[at as usize].parent as usize].node;
@@ -86,7 +100,10 @@ impl<W: Watch> Machine<W> {
         if self.global.is_none() && self.table.is_none() {
             let root = &self.nodes[self.groups[0].node as usize];
             if root.eligible != self.cpus[0].target.task().is_some() {
-                return Err("4: the CPU is idle although the root is eligible, or the other way round".into());
+                return Err(
+                    "4: the CPU is idle although the root is eligible, or the other way round"
+                        .into(),
+                );
             }
         }
         Ok(())
@@ -116,7 +133,9 @@ impl<W: Watch> Machine<W> {
     fn audit_global(&self, now: Time) -> Result<(), String> {
         let kids = Kids { nodes: &self.nodes, kids: &self.kids };
         if self.global.as_ref().is_some_and(|global| !global.is_settled(now, kids)) {
-            return Err("4: somebody waits who comes before somebody who runs on a CPU of his".into());
+            return Err(
+                "4: somebody waits who comes before somebody who runs on a CPU of his".into()
+            );
         }
         let ready = self.kids_of(0).filter(|(_, kid)| kid.eligible).count();
         let busy = self.cpus.iter().filter(|cpu| cpu.target.task().is_some()).count();
@@ -165,7 +184,8 @@ mod tests {
         }
         let mut machine = tree.build().expect("a tree");
         for task in 0..3 {
-            let _ = machine.handle(Time::ZERO, Event::Arrived { task: TaskId(task), arrival: Time::ZERO });
+            let _ = machine
+                .handle(Time::ZERO, Event::Arrived { task: TaskId(task), arrival: Time::ZERO });
         }
         while machine.poll(Time::ZERO).is_some() {}
         machine

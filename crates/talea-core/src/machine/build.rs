@@ -5,7 +5,8 @@ use super::notes::Notes;
 use super::table::Table;
 use super::{Affinity, Body, NodeId, Tree, sharing};
 use super::{
-    CpuState, Doing, Global, Group, Kid, Machine, NONE, Runnable, Task, TreeError, Watch, What, jobs,
+    CpuState, Doing, Global, Group, Kid, Machine, NONE, Runnable, Task, TreeError, Watch, What,
+    jobs,
 };
 use crate::Time;
 use crate::criteria::Criteria;
@@ -25,7 +26,8 @@ impl Tree {
     /// As [`Tree::build`], with somebody who watches.
     pub fn build_with<W: Watch>(&self, watch: W) -> Result<Machine<W>, TreeError> {
         self.check()?;
-        let (mut nodes, mut groups, mut tasks) = (Vec::new(), Vec::<Group>::new(), Vec::<Task>::new());
+        let (mut nodes, mut groups, mut tasks) =
+            (Vec::new(), Vec::<Group>::new(), Vec::<Task>::new());
         let (mut whats, mut ids) = (Vec::new(), Vec::new());
         let families = self.families();
         // Of a scheduler's node: its group and how many children it has so far.
@@ -52,8 +54,11 @@ impl Tree {
                 Body::Scheduler(spec) => {
                     seen.insert(id, (groups.len() as u32, 0));
                     let mut own = spec.own;
-                    own.yields |=
-                        mutate!("core-band-yields", matches!(spec.policy, Policy::Partitions { .. }), false);
+                    own.yields |= mutate!(
+                        "core-band-yields",
+                        matches!(spec.policy, Policy::Partitions { .. }),
+                        false
+                    );
                     let policy = self.policy(id, spec, families.of(id))?;
                     let counts = spec.reservation.is_some() || policy.metered();
                     groups.push(Group {
@@ -78,7 +83,11 @@ impl Tree {
                     criteria.priority = spec.priority;
                     criteria.criticality = spec.criticality;
                     if let Some(roots) = inherited.get(&id) {
-                        mutate!("core-graph-priority", criteria = *roots, criteria.deadline = roots.deadline);
+                        mutate!(
+                            "core-graph-priority",
+                            criteria = *roots,
+                            criteria.deadline = roots.deadline
+                        );
                     }
                     numbers.insert(id, tasks.len() as u32);
                     shared.push(sharing::Task {
@@ -93,7 +102,10 @@ impl Tree {
                         group = above.parent;
                     }
                     tasks.push(Task {
-                        ring: jobs::Ring::new(spec.backlog.capacity, spec.enforced.then_some(spec.period)),
+                        ring: jobs::Ring::new(
+                            spec.backlog.capacity,
+                            spec.enforced.then_some(spec.period),
+                        ),
                         deadline: criteria.relative_deadline,
                         node: at,
                         released: false,
@@ -124,7 +136,9 @@ impl Tree {
             unreachable!("checked: the root is a scheduler")
         };
         let table = match &root.policy {
-            Policy::Table { hyperperiod, entries } => Some(Table::new(self.cpus, *hyperperiod, entries)),
+            Policy::Table { hyperperiod, entries } => {
+                Some(Table::new(self.cpus, *hyperperiod, entries))
+            }
             _ => None,
         };
         let global = (self.cpus > 1 && table.is_none()).then(|| {
@@ -132,9 +146,17 @@ impl Tree {
                 self.children(Tree::ROOT).map(|(_, node)| node.affinity()).collect();
             let children = families.of(Tree::ROOT);
             let lane = || self.policy(Tree::ROOT, root, children).expect("built once already");
-            Global::new(root.policy.rank(), lane, &affinities, self.cpus, self.migration, root.preemptive)
+            Global::new(
+                root.policy.rank(),
+                lane,
+                &affinities,
+                self.cpus,
+                self.migration,
+                root.preemptive,
+            )
         });
-        let graph = (!self.channels.is_empty()).then(|| Graph::new(self, tasks.len(), |node| numbers[&node]));
+        let graph = (!self.channels.is_empty())
+            .then(|| Graph::new(self, tasks.len(), |node| numbers[&node]));
         let shares = shared.iter().any(|task| !task.versions.is_empty() || !task.uses.is_empty());
         let has_notes = shares || graph.is_some() || table.is_some();
         let notes = if has_notes { 64 + 4 * (tasks.len() + self.channels.len()) } else { 0 };

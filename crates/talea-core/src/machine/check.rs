@@ -42,10 +42,16 @@ impl Tree {
                     mutate!(
                         "core-check-levels",
                         if level > LEVELS {
-                            return wrong(id, Wrong::TooMany { what: "levels of schedulers", most: LEVELS });
+                            return wrong(
+                                id,
+                                Wrong::TooMany { what: "levels of schedulers", most: LEVELS },
+                            );
                         },
                         if level > LEVELS * 1_000 {
-                            return wrong(id, Wrong::TooMany { what: "levels of schedulers", most: LEVELS });
+                            return wrong(
+                                id,
+                                Wrong::TooMany { what: "levels of schedulers", most: LEVELS },
+                            );
                         }
                     );
                     levels.insert(id, level);
@@ -55,7 +61,8 @@ impl Tree {
             };
             checked.and_then(|()| self.check_affinity(node)).or_else(|why| wrong(id, why))?;
         }
-        let mut sets: Vec<Affinity> = self.children(Tree::ROOT).map(|(_, node)| node.affinity()).collect();
+        let mut sets: Vec<Affinity> =
+            self.children(Tree::ROOT).map(|(_, node)| node.affinity()).collect();
         sets.sort_unstable();
         sets.dedup();
         if sets.len() > 64 {
@@ -63,7 +70,9 @@ impl Tree {
         }
         self.check_graph()?;
         for (id, node) in self.nodes() {
-            if let Body::Scheduler(spec @ SchedulerSpec { policy: Policy::Custom { .. }, .. }) = &node.body {
+            if let Body::Scheduler(spec @ SchedulerSpec { policy: Policy::Custom { .. }, .. }) =
+                &node.body
+            {
                 self.policy(id, spec, families.of(id))?;
             }
         }
@@ -74,9 +83,11 @@ impl Tree {
         let affinity = node.affinity();
         let all = u64::MAX >> (64 - self.cpus);
         let is_free = affinity.0 & all == all;
-        let is_placed =
-            mutate!("core-check-affinity", node.parent == Some(Tree::ROOT) && self.cpus > 1, self.cpus > 1)
-                && affinity.0 & all != 0;
+        let is_placed = mutate!(
+            "core-check-affinity",
+            node.parent == Some(Tree::ROOT) && self.cpus > 1,
+            self.cpus > 1
+        ) && affinity.0 & all != 0;
         if is_free || is_placed { Ok(()) } else { Err(Wrong::Affinity) }
     }
 
@@ -88,7 +99,9 @@ impl Tree {
         children: &[NodeId],
     ) -> Result<(), Wrong> {
         match &spec.policy {
-            Policy::RoundRobin { quantum } if quantum.is_zero() => return Err(Wrong::Empty("a quantum")),
+            Policy::RoundRobin { quantum } if quantum.is_zero() => {
+                return Err(Wrong::Empty("a quantum"));
+            }
             Policy::RoundRobin { .. } if parent.is_none() && self.cpus > 1 => {
                 return Err(Wrong::ManyCpus { policy: "rr" });
             }

@@ -20,7 +20,8 @@ impl<W: Watch> Machine<W> {
         );
 
         let state = &mut self.tasks[task as usize];
-        if !state.ring.push(mutate!("core-job-nominal", arrival, now.max(arrival)), state.deadline) {
+        if !state.ring.push(mutate!("core-job-nominal", arrival, now.max(arrival)), state.deadline)
+        {
             return Handled::Refused;
         }
         // Behind one that has to keep its distance there is nothing to do.
@@ -30,7 +31,8 @@ impl<W: Watch> Machine<W> {
         Handled::Done
     }
 
-    /// Lets the first job of the ring run, or sets the alarm for when it may. `ended`: another one has just ended.
+    /// Lets the first job of the ring run, or sets the alarm for when it may. `ended`: another one
+    /// has just ended.
     #[inline(always)]
     pub(super) fn release(&mut self, now: Time, task: u32, ended: bool) {
         let state = &mut self.tasks[task as usize];
@@ -57,7 +59,8 @@ impl<W: Watch> Machine<W> {
         self.release(now, task, false);
     }
 
-    /// Releases the first job of the ring with the arrivals of its instant, unless one is under way.
+    /// Releases the first job of the ring with the arrivals of its instant, unless one is under
+    /// way.
     pub(super) fn release_later(&mut self, now: Time, task: u32) {
         let state = &self.tasks[task as usize];
         if let (false, Some(job)) = (state.released, state.ring.first()) {
@@ -74,7 +77,8 @@ impl<W: Watch> Machine<W> {
         state.held = 0;
         let (node, was_started) = (state.node, core::mem::take(&mut state.started));
         let entry = &mut self.nodes[node as usize].entry;
-        entry.job = mutate!("core-job-number", entry.job.wrapping_add(1), entry.job.wrapping_mul(1));
+        entry.job =
+            mutate!("core-job-number", entry.job.wrapping_add(1), entry.job.wrapping_mul(1));
         if self.share.is_some() {
             self.job_gives_back(task);
         }
@@ -117,8 +121,8 @@ impl<W: Watch> Machine<W> {
         );
     }
 
-    /// The job under way of `task` gives its CPU up by itself, as `how` shows: no scheduler that does not preempt holds on to
-    /// what is above it any more.
+    /// The job under way of `task` gives its CPU up by itself, as `how` shows: no scheduler that
+    /// does not preempt holds on to what is above it any more.
     pub(super) fn gives_up(&mut self, now: Time, task: u32, how: impl FnOnce(&mut Self)) {
         let node = self.tasks[task as usize].node;
         if self.any_nonpreemptive {

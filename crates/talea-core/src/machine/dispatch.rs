@@ -57,7 +57,8 @@ impl<W: Watch> Machine<W> {
         }
     }
 
-    /// The task that has `cpu`, now that the policies have decided. `KEEP`: as in [`Machine::descend`].
+    /// The task that has `cpu`, now that the policies have decided. `KEEP`: as in
+    /// [`Machine::descend`].
     pub(super) fn candidate<const KEEP: bool>(&mut self, now: Time, cpu: usize) -> Option<Picked> {
         let kid = if let Some(global) = &self.global {
             // The root's children come first.
@@ -70,15 +71,16 @@ impl<W: Watch> Machine<W> {
         if self.nodes[kid.node as usize].eligible { self.descend::<KEEP>(now, kid) } else { None }
     }
 
-    /// The task that runs when `kid` has the CPU. `KEEP`: it does, and schedulers that do not preempt hold on to it;
-    /// otherwise it may yet be turned away at a gate.
+    /// The task that runs when `kid` has the CPU. `KEEP`: it does, and schedulers that do not
+    /// preempt hold on to it; otherwise it may yet be turned away at a gate.
     #[inline(always)]
     fn descend<const KEEP: bool>(&mut self, now: Time, mut kid: Kid) -> Option<Picked> {
         loop {
             match kid.what() {
                 What::Task(task) => {
-                    // Of ten thousand tasks neither this line of memory nor the task's own is in the cache. Asked for
-                    // together, they are waited for once, and the job's end finds both.
+                    // Of ten thousand tasks neither this line of memory nor the task's own is in
+                    // the cache. Asked for together, they are waited for once, and the job's end
+                    // finds both.
                     return Some(Picked { task, metered: self.nodes[kid.node as usize].metered });
                 }
                 What::Group(group) => {

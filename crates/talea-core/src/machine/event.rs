@@ -7,7 +7,8 @@ use crate::{Time, Work};
 /// What the world tells the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A job of `task` has come. Its deadline counts from `arrival`, the *nominal* time, which may be earlier than now.
+    /// A job of `task` has come. Its deadline counts from `arrival`, the *nominal* time, which may
+    /// be earlier than now.
     Arrived {
         /// Whose job.
         task: TaskId,
@@ -29,15 +30,16 @@ pub enum Event {
         /// Whose job.
         task: TaskId,
     },
-    /// The job under way has come to where it locks `resource`. It goes on when it is next ordered to run, at once
-    /// unless the answer is [`Handled::Waits`].
+    /// The job under way has come to where it locks `resource`. It goes on when it is next ordered
+    /// to run, at once unless the answer is [`Handled::Waits`].
     Locked {
         /// Whose job.
         task: TaskId,
         /// What it locks; one of those that its task uses.
         resource: ResourceId,
     },
-    /// The job under way has unlocked `resource`. What it has not unlocked at its end is unlocked then.
+    /// The job under way has unlocked `resource`. What it has not unlocked at its end is unlocked
+    /// then.
     Unlocked {
         /// Whose job.
         task: TaskId,
@@ -56,11 +58,13 @@ pub enum Event {
     },
     /// The world has changed as far as versions depend on it.
     Changed(Condition),
-    /// No job is taken from now on; those that have come are done, and what their graphs activate (Y14). A new start is a
-    /// new machine of the same tree, or of an edited one, with a new zero: see [`Machine::keep_channels`](super::Machine::keep_channels).
+    /// No job is taken from now on; those that have come are done, and what their graphs activate
+    /// (Y14). A new start is a new machine of the same tree, or of an edited one, with a new zero:
+    /// see [`Machine::keep_channels`](super::Machine::keep_channels).
     Stopped,
-    /// The task that runs on `cpu` has consumed so much since this was last told. To be told before everything else of an
-    /// instant, for every CPU that [`Machine::is_metered`](super::Machine::is_metered).
+    /// The task that runs on `cpu` has consumed so much since this was last told. To be told before
+    /// everything else of an instant, for every CPU that
+    /// [`Machine::is_metered`](super::Machine::is_metered).
     Ran {
         /// Where.
         cpu: Cpu,

@@ -1,18 +1,21 @@
 //! A root with several CPUs: the m most urgent of its children run.
 //!
-//! Model: whoever runs has left the policy; whoever waits stands in one of several copies of it, the *lanes*: one for
-//! each set of CPUs that children may use, and, for jobs that were started on a CPU and may not leave it, one for each
-//! CPU (YASMIN section 3.3: no job migration). A child is a task or a scheduler; either uses one CPU at a time.
+//! Model: whoever runs has left the policy; whoever waits stands in one of several copies of it,
+//! the *lanes*: one for each set of CPUs that children may use, and, for jobs that were started on
+//! a CPU and may not leave it, one for each CPU (YASMIN section 3.3: no job migration). A child is
+//! a task or a scheduler; either uses one CPU at a time.
 //!
-//! Affinities are weak, as in Linux and LITMUS^RT: whoever waits takes a CPU of its own set from whoever is less urgent
-//! there, and nobody is moved to make room for a third. With one CPU each this is partitioned scheduling in one machine,
-//! which is how tasks on different CPUs share accelerators and graphs.
+//! Affinities are weak, as in Linux and LITMUS^RT: whoever waits takes a CPU of its own set from
+//! whoever is less urgent there, and nobody is moved to make room for a third. With one CPU each
+//! this is partitioned scheduling in one machine, which is how tasks on different CPUs share
+//! accelerators and graphs.
 //!
-//! With one lane, as where nobody has affinities and jobs migrate, a change costs a look at each of the m CPUs: O(m). With
-//! several, each move that it leads to compares the head of every lane with who runs on its CPUs: O(lanes · m), and lanes
-//! are as many as there are different sets, plus m where jobs may not migrate. Where a policy orders by a number
-//! ([`Rank`]), the number is compared; the others are asked ([`Scheduler::before`]), so that policies from outside
-//! serve several CPUs as well.
+//! With one lane, as where nobody has affinities and jobs migrate, a change costs a look at each of
+//! the m CPUs: O(m). With several, each move that it leads to compares the head of every lane with
+//! who runs on its CPUs: O(lanes · m), and lanes are as many as there are different sets, plus m
+//! where jobs may not migrate. Where a policy orders by a number ([`Rank`]), the number is
+//! compared; the others are asked ([`Scheduler::before`]), so that policies from outside serve
+//! several CPUs as well.
 
 use super::{Affinity, Kid, Migration, NONE, Runnable};
 use crate::Time;
@@ -36,7 +39,8 @@ struct Place {
     at: At,
     /// The CPU that its job was started on, where that binds.
     bound: Option<u8>,
-    /// Jobs of it, or below it, that were started and have not ended: of a scheduler it may be several.
+    /// Jobs of it, or below it, that were started and have not ended: of a scheduler it may be
+    /// several.
     started: u32,
     /// The lane of those who may use the same CPUs.
     home: u8,
@@ -67,8 +71,8 @@ impl Seat {
     /// Gives way to everybody.
     const EMPTY: Seat = Seat { rank: u64::MAX, who: NONE };
 
-    /// The order is that of the policy: whoever is greater has to give way. One number, for who is compared with whom is
-    /// chance, and a branch on it is guessed wrong.
+    /// The order is that of the policy: whoever is greater has to give way. One number, for who is
+    /// compared with whom is chance, and a branch on it is guessed wrong.
     #[inline]
     fn order(self) -> u128 {
         u128::from(self.rank) << 32 | u128::from(self.who)
@@ -136,7 +140,9 @@ impl Global {
         let children = affinities.len();
         Global {
             lanes: match rank {
-                Some(rank) => Lanes::Ranked(rank, (0..lanes).map(|_| Heap::new(children)).collect()),
+                Some(rank) => {
+                    Lanes::Ranked(rank, (0..lanes).map(|_| Heap::new(children)).collect())
+                }
                 None => Lanes::Policies((0..lanes).map(|_| lane()).collect()),
             },
             homes,
@@ -281,15 +287,18 @@ impl Global {
             place.rank = rank(who).min(Heap::LAST);
         }
         match (place.at, &mut self.lanes) {
-            (At::Lane(lane), Lanes::Ranked(_, lanes)) => lanes[lane as usize].set(who.child, place.rank),
+            (At::Lane(lane), Lanes::Ranked(_, lanes)) => {
+                lanes[lane as usize].set(who.child, place.rank)
+            }
             (At::Lane(lane), Lanes::Policies(lanes)) => _ = lanes[lane as usize].update(now, who),
             (At::Cpu(cpu), _) => self.seats[cpu as usize].rank = place.rank,
             (At::Nowhere | At::Fresh, _) => {}
         }
     }
 
-    /// A job of the child that has `cpu`, or below it, runs for the first time, and is bound to it from now on. Before, it
-    /// may have been given that CPU and have lost it again at the same instant.
+    /// A job of the child that has `cpu`, or below it, runs for the first time, and is bound to it
+    /// from now on. Before, it may have been given that CPU and have lost it again at the same
+    /// instant.
     pub(super) fn job_started(&mut self, cpu: usize) {
         if let Some(who) = self.running(cpu) {
             let place = &mut self.places[who as usize];
@@ -298,7 +307,8 @@ impl Global {
         }
     }
 
-    /// A job of `who`, or below it, has given its CPU up by itself: where nobody is preempted, whoever is first now has it.
+    /// A job of `who`, or below it, has given its CPU up by itself: where nobody is preempted,
+    /// whoever is first now has it.
     pub(super) fn give_up(&mut self, now: Time, who: &Entry) {
         if let (false, At::Cpu(_)) = (self.preemptive, self.places[who.child as usize].at) {
             self.leave(now, who.child);
@@ -306,12 +316,16 @@ impl Global {
         }
     }
 
-    /// A job of `who` has ended: unless another one was interrupted below it, the next may be started anywhere.
+    /// A job of `who` has ended: unless another one was interrupted below it, the next may be
+    /// started anywhere.
     #[inline]
     pub(super) fn job_ended(&mut self, now: Time, who: &Entry, was_started: bool) {
         let place = &mut self.places[who.child as usize];
-        place.started -=
-            mutate!("core-global-group", u32::from(was_started), place.started * u32::from(was_started));
+        place.started -= mutate!(
+            "core-global-group",
+            u32::from(was_started),
+            place.started * u32::from(was_started)
+        );
         if place.at == At::Nowhere {
             mutate!(
                 "core-global-unbound",
@@ -336,7 +350,9 @@ impl Global {
     #[inline]
     fn before(&self, now: Time, kids: Kids<'_>, a: Child, b: Child) -> bool {
         match &self.lanes {
-            Lanes::Ranked(..) => (self.places[a as usize].rank, a) < (self.places[b as usize].rank, b),
+            Lanes::Ranked(..) => {
+                (self.places[a as usize].rank, a) < (self.places[b as usize].rank, b)
+            }
             Lanes::Policies(lanes) => lanes[0].before(now, kids.entry(a), kids.entry(b)),
         }
     }
@@ -392,8 +408,11 @@ impl Global {
             let cpu = cpus.trailing_zeros() as usize;
             cpus &= cpus - 1;
             let seat = self.seats[cpu];
-            let is_worse =
-                mutate!("core-global-least", seat.order() > worst.order(), seat.order() < worst.order());
+            let is_worse = mutate!(
+                "core-global-least",
+                seat.order() > worst.order(),
+                seat.order() < worst.order()
+            );
             worst.rank = select_unpredictable(is_worse, seat.rank, worst.rank);
             worst.who = select_unpredictable(is_worse, seat.who, worst.who);
             at = select_unpredictable(is_worse, cpu, at);
@@ -407,7 +426,8 @@ impl Global {
             let Some(head) = waiting.head(now) else { continue };
             let cpu = self.target(now, kids, self.cpus_of(lane), head);
             let running = self.running(cpu);
-            let fits = running.is_none_or(|running| self.preemptive && self.before(now, kids, head, running));
+            let fits = running
+                .is_none_or(|running| self.preemptive && self.before(now, kids, head, running));
             if fits && best.is_none_or(|(best, _)| self.before(now, kids, head, best)) {
                 best = Some((head, cpu));
             }
@@ -456,8 +476,8 @@ impl Global {
         }
     }
 
-    /// The same with one lane, by rank. After the last decision nobody who waited came before somebody who ran, so that
-    /// each piece of news moves one child at most.
+    /// The same with one lane, by rank. After the last decision nobody who waited came before
+    /// somebody who ran, so that each piece of news moves one child at most.
     #[inline(always)]
     fn decide_in_one(&mut self, now: Time, kids: Kids<'_>, news: u32) {
         for _ in 0..news {
@@ -466,12 +486,15 @@ impl Global {
                 who => Seat { rank: self.places[who as usize].rank, who },
             };
             // Where he is all the news, nobody but him can have a claim.
-            let waiting =
-                if mutate!("core-global-fresh", news == 1 && fresh != Seat::EMPTY, fresh != Seat::EMPTY) {
-                    Seat::EMPTY
-                } else {
-                    self.first_waiting()
-                };
+            let waiting = if mutate!(
+                "core-global-fresh",
+                news == 1 && fresh != Seat::EMPTY,
+                fresh != Seat::EMPTY
+            ) {
+                Seat::EMPTY
+            } else {
+                self.first_waiting()
+            };
             let head = if waiting.order() < fresh.order() { waiting } else { fresh };
             if head == Seat::EMPTY {
                 break;

@@ -1,9 +1,9 @@
 //! The jobs of a task that have arrived and not ended.
 //!
-//! Model: the job under way or next, and a ring of (release, deadline) of those that wait behind it; jobs of one task run
-//! in order and never two at once (YASMIN checklist, 2.5 point 11). With enforced separation a job may be here before it
-//! is released. As a rule nobody waits, so that the ring is not touched: it stands apart, and what is looked at with
-//! each event is small.
+//! Model: the job under way or next, and a ring of (release, deadline) of those that wait behind
+//! it; jobs of one task run in order and never two at once (YASMIN checklist, 2.5 point 11). With
+//! enforced separation a job may be here before it is released. As a rule nobody waits, so that the
+//! ring is not touched: it stands apart, and what is looked at with each event is small.
 
 use crate::mutate;
 use crate::{Span, Time};
@@ -62,7 +62,13 @@ impl Ring {
             separation: separation.unwrap_or(Span::ZERO),
             earliest: Time::ZERO,
         };
-        Ring { under_way: nobody, number: 0, len: 0, spaced: separation.is_some(), behind: Box::new(behind) }
+        Ring {
+            under_way: nobody,
+            number: 0,
+            len: 0,
+            spaced: separation.is_some(),
+            behind: Box::new(behind),
+        }
     }
 
     /// Whether jobs have to keep their distance, so that one may be here before it is released.

@@ -12,7 +12,8 @@ impl<W: Watch> Machine<W> {
         let Some(task) = self.cpus[cpu].actual.task().filter(|_| !work.is_zero()) else { return };
         let mut node = self.tasks[task as usize].node;
         while self.nodes[node as usize].parent != NONE {
-            let (parent, child) = (self.nodes[node as usize].parent, self.nodes[node as usize].entry.child);
+            let (parent, child) =
+                (self.nodes[node as usize].parent, self.nodes[node as usize].entry.child);
             let group = &mut self.groups[parent as usize];
             node = group.node;
             if !group.metered {
@@ -84,7 +85,8 @@ mod tests {
     fn l24_a_budget_of_which_nothing_was_used_lasts_as_long_from_each_look_on() {
         let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::FixedPriority));
         let mut spec = SchedulerSpec::new("server", Policy::Fifo);
-        spec.reservation = Some(Reservation::new(Kind::Deferrable, Work::from_ns(400), Span::from_ns(2_000)));
+        spec.reservation =
+            Some(Reservation::new(Kind::Deferrable, Work::from_ns(400), Span::from_ns(2_000)));
         let server = tree.scheduler(Tree::ROOT, spec);
         let _ = tree.task(server, TaskSpec::new("task", Span::from_ns(9_000)));
         let mut machine = tree.build().expect("a sound tree");

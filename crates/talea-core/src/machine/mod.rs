@@ -1,31 +1,36 @@
 //! The scheduler machine: one root, its tree of schedulers and tasks, and the CPUs it owns.
 //!
-//! SF3P's abstract model (RSP 2014, section V), grown to several CPUs, servers and time partitions. Events go in with
-//! the time ([`Machine::handle`]), orders come out ([`Machine::poll`]), and between them the machine says when it wants
-//! to be asked again ([`Machine::next_wakeup`]). It owns no clock and no thread: the simulator and the executor drive it
-//! alike.
+//! SF3P's abstract model (RSP 2014, section V), grown to several CPUs, servers and time partitions.
+//! Events go in with the time ([`Machine::handle`]), orders come out ([`Machine::poll`]), and
+//! between them the machine says when it wants to be asked again ([`Machine::next_wakeup`]). It
+//! owns no clock and no thread: the simulator and the executor drive it alike.
 //!
-//! Beside the tree and its jobs stand, each in a folder and absent where a description does not ask for it: `versions`
-//! (which of several a job runs in), `sharing` (accelerators, resources, inheritance), `graph` (channels and who they
-//! activate), `table` (off-line schedules).
+//! Beside the tree and its jobs stand, each in a folder and absent where a description does not ask
+//! for it: `versions` (which of several a job runs in), `sharing` (accelerators, resources,
+//! inheritance), `graph` (channels and who they activate), `table` (off-line schedules).
 //!
-//! The order of what happens at one instant (docs/model.md, section 2): completions; ends of slots and exhausted
-//! budgets; arrivals; refills and starts of slots; then one decision. A driver only has to report completions before
-//! arrivals: the machine does its own share at the right place.
+//! The order of what happens at one instant (docs/model.md, section 2): completions; ends of slots
+//! and exhausted budgets; arrivals; refills and starts of slots; then one decision. A driver only
+//! has to report completions before arrivals: the machine does its own share at the right place.
 //!
-//! Invariants (SF3P section V-C, restated for servers, slots and several CPUs), checked by [`Machine::audit`]:
-//! 1. an eligible scheduler shows the criteria of its head, its own values and its server's deadline laid over; a root, which has
-//!    nobody to show them to, only where it has a server;
+//! Invariants (SF3P section V-C, restated for servers, slots and several CPUs), checked by
+//! [`Machine::audit`]:
+//! 1. an eligible scheduler shows the criteria of its head, its own values and its server's
+//!    deadline laid over; a root, which has nobody to show them to, only where it has a server;
 //! 2. it is not eligible only when no child is, its budget is gone, or its slot is closed;
 //! 3. it is eligible only if at least one child is;
-//! 4. it is active exactly when one child is (a root with m CPUs: at most m, and no CPU is idle while a child waits
-//!    that could run on it).
+//! 4. it is active exactly when one child is (a root with m CPUs: at most m, and no CPU is idle
+//!    while a child waits that could run on it).
 //!
-//! Cost: O(depth · log n) per event, and nothing is allocated after [`Tree::build`](Tree::build). Where jobs share
-//! something, the end of one costs a look at what its task uses, and a change in who holds or waits O((waiters + users) ·
-//! depth) besides; several CPUs cost what `global.rs` says.
+//! Cost: O(depth · log n) per event, and nothing is allocated after [`Tree::build`](Tree::build).
+//! Where jobs share something, the end of one costs a look at what its task uses, and a change in
+//! who holds or waits O((waiters + users) · depth) besides; several CPUs cost what `global.rs`
+//! says.
 
-#![allow(clippy::inline_always, reason = "measured: a decision is a tenth cheaper when it is one function")]
+#![allow(
+    clippy::inline_always,
+    reason = "measured: a decision is a tenth cheaper when it is one function"
+)]
 
 mod admit;
 mod announce;
@@ -142,11 +147,12 @@ impl<W: Watch> Machine<W> {
         (next < Time::NEVER).then_some(next)
     }
 
-    /// Tells the machine what has happened. Time never runs backwards; at one instant `Ran` comes first, then
-    /// completions, then the rest.
+    /// Tells the machine what has happened. Time never runs backwards; at one instant `Ran` comes
+    /// first, then completions, then the rest.
     ///
     /// # Panics
-    /// If time runs backwards or a task completes that has no job: a driver's mistake, never a user's.
+    /// If time runs backwards or a task completes that has no job: a driver's mistake, never a
+    /// user's.
     #[inline(always)]
     pub fn handle(&mut self, now: Time, event: Event) -> Handled {
         assert!(now >= self.now, "time ran backwards");
@@ -190,11 +196,13 @@ impl<W: Watch> Machine<W> {
                 mutate!(
                     "core-meter-stale",
                     if self.any_metered {
-                        // Budgets were counted at full speed, but some of it went elsewhere, or nothing would have been told.
+                        // Budgets were counted at full speed, but some of it went elsewhere, or
+                        // nothing would have been told.
                         self.measure(now);
                     },
                     if self.any_metered && self.cpus.iter().any(|cpu| cpu.expiry <= now) {
-                        // Budgets were counted at full speed, but some of it went elsewhere, or nothing would have been told.
+                        // Budgets were counted at full speed, but some of it went elsewhere, or
+                        // nothing would have been told.
                         self.measure(now);
                     }
                 );

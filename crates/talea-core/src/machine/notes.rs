@@ -1,8 +1,9 @@
-//! What a driver may want to know and did not ask for: jobs that nobody reported, because the machine made them, and
-//! what went wrong without being an error.
+//! What a driver may want to know and did not ask for: jobs that nobody reported, because the
+//! machine made them, and what went wrong without being an error.
 //!
-//! Model: a queue of a fixed length, emptied by [`Machine::poll_note`](super::Machine::poll_note). When nobody empties
-//! it, the newest are dropped and counted. A machine that can't have notes has none of the memory.
+//! Model: a queue of a fixed length, emptied by [`Machine::poll_note`](super::Machine::poll_note).
+//! When nobody empties it, the newest are dropped and counted. A machine that can't have notes has
+//! none of the memory.
 
 use super::{ChannelId, Cpu, TaskId};
 use crate::Time;

@@ -1,8 +1,10 @@
-//! What a job costs the scheduler, counted (Y16): the signals of SF3P's Table I that its arrival and its end cause, and the
-//! comparisons in the queues of the policies, of the timers and of the arrivals that are to come.
+//! What a job costs the scheduler, counted (Y16): the signals of SF3P's Table I that its arrival
+//! and its end cause, and the comparisons in the queues of the policies, of the timers and of the
+//! arrivals that are to come.
 
 use super::{
-    Cpu, Event, Global, Machine, NodeId, Order, SchedulerSpec, Signal, TaskId, TaskSpec, Tree, Watch,
+    Cpu, Event, Global, Machine, NodeId, Order, SchedulerSpec, Signal, TaskId, TaskSpec, Tree,
+    Watch,
 };
 use crate::heap::Heap;
 use crate::sched::Policy;
@@ -74,7 +76,8 @@ impl Drive {
     }
 
     fn next(&self) -> Option<u64> {
-        let ends = self.running.iter().flatten().map(|&task| self.now + self.tasks[task as usize].2);
+        let ends =
+            self.running.iter().flatten().map(|&task| self.now + self.tasks[task as usize].2);
         ends.chain(self.arrivals.first().map(|(at, _)| at)).min()
     }
 
@@ -122,7 +125,8 @@ impl Drive {
 fn set(seed: u64, n: u64, tenths: u64) -> Vec<(u64, u64)> {
     let mut state = seed * 1_000_003 + n * 1_009 + tenths;
     let mut random = |below: u64| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) % below
     };
     let weights: Vec<u64> = (0..n).map(|_| 1 + random(1_000)).collect();
@@ -145,8 +149,9 @@ fn y16_operations_per_job_grow_no_faster_than_the_logarithm_of_the_number_of_tas
                 let mut drive = Drive::new(&set(seed, n, tenths), 2);
                 drive.run(1_000_000_000);
                 (operations, jobs) = (operations + drive.operations(), jobs + drive.jobs);
-                // A job that comes or goes passes through the arrivals, a timer and the policy, and may interrupt one that
-                // does the same; each time it is compared once or twice for each bit of n.
+                // A job that comes or goes passes through the arrivals, a timer and the policy, and
+                // may interrupt one that does the same; each time it is compared once or twice for
+                // each bit of n.
                 let bits = u64::from(n.ilog2()) + 1;
                 assert!(drive.worst <= 20 + 8 * bits, "{n} tasks, U {tenths}/10: {}", drive.worst);
             }

@@ -1,5 +1,5 @@
-//! What may be told now, and what would break an assumption: for drivers of events that are not their own, such as a record that
-//! somebody may have changed.
+//! What may be told now, and what would break an assumption: for drivers of events that are not
+//! their own, such as a record that somebody may have changed.
 
 use super::{BLOCKED, Event, Machine, TaskId, Watch};
 
@@ -19,10 +19,13 @@ impl<W: Watch> Machine<W> {
                     && self.share.as_ref().is_some_and(|share| share.may_lock(task.0, resource.0))
             }
             Event::Unlocked { task, resource } => {
-                is_running(task) && self.share.as_ref().is_some_and(|share| share.holds(task.0, resource.0))
+                is_running(task)
+                    && self.share.as_ref().is_some_and(|share| share.holds(task.0, resource.0))
             }
             Event::Pushed { channel } => self.graph.as_ref().is_some_and(|graph| {
-                graph.source(channel).is_some_and(|task| self.tasks[task as usize].ring.first().is_some())
+                graph
+                    .source(channel)
+                    .is_some_and(|task| self.tasks[task as usize].ring.first().is_some())
             }),
             Event::Popped { channel } => {
                 self.graph.as_ref().is_some_and(|graph| graph.source(channel).is_some())

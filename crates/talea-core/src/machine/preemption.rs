@@ -1,21 +1,26 @@
-//! Whose arrivals take the CPU from whom: a question of drivers that would rather not be awake for the others.
+//! Whose arrivals take the CPU from whom: a question of drivers that would rather not be awake for
+//! the others.
 //!
-//! Model: one CPU, and nothing on the way from the root to the task but schedulers that order by criteria. A job that arrives changes
-//! what runs only where, at some level, its branch comes before the one that runs. Whoever runs was there before, so it is enough
-//! to ask each policy about a sibling that came last before it: of deadlines and arrivals an earlier one is more urgent, and of a
-//! level's queue too. What a branch shows is what its most urgent task shows, so all tasks below a sibling are asked about.
-//! A scheduler that does not preempt is not asked at all while one of its children is under way.
+//! Model: one CPU, and nothing on the way from the root to the task but schedulers that order by
+//! criteria. A job that arrives changes what runs only where, at some level, its branch comes
+//! before the one that runs. Whoever runs was there before, so it is enough to ask each policy
+//! about a sibling that came last before it: of deadlines and arrivals an earlier one is more
+//! urgent, and of a level's queue too. What a branch shows is what its most urgent task shows, so
+//! all tasks below a sibling are asked about. A scheduler that does not preempt is not asked at all
+//! while one of its children is under way.
 //!
-//! *Preemption levels* (Baker, Real-Time Systems 3(1), 1991, who defines them for EDF by relative deadlines): a job can take the CPU only from
-//! those with a lower level. Of jobs that have begun, then, the one that is to run has the highest, whatever the policy: it came when
-//! the others had begun. A kernel that knows no more than levels runs the right one.
+//! *Preemption levels* (Baker, Real-Time Systems 3(1), 1991, who defines them for EDF by relative
+//! deadlines): a job can take the CPU only from those with a lower level. Of jobs that have begun,
+//! then, the one that is to run has the highest, whatever the policy: it came when the others had
+//! begun. A kernel that knows no more than levels runs the right one.
 //!
-//! A job that comes behind another one of its own task is a matter of that task alone until the first one has ended: to whom nothing but criteria
-//! counts it shows what it has shown before.
+//! A job that comes behind another one of its own task is a matter of that task alone until the
+//! first one has ended: to whom nothing but criteria counts it shows what it has shown before.
 //!
-//! Conservative: a server, a quantum, a table, an accelerator, a resource, a graph or an enforced separation anywhere in the machine is
-//! answered with no, and so are a policy from outside and, below a scheduler that does not preempt, a place in a queue. Then whether an
-//! arrival matters may depend on when it is told.
+//! Conservative: a server, a quantum, a table, an accelerator, a resource, a graph or an enforced
+//! separation anywhere in the machine is answered with no, and so are a policy from outside and,
+//! below a scheduler that does not preempt, a place in a queue. Then whether an arrival matters may
+//! depend on when it is told.
 //!
 //! Plain twin: all decisions of random runs, in the executor's tests of its loop.
 
@@ -26,8 +31,8 @@ use crate::{Span, Time};
 use alloc::vec::Vec;
 
 impl<W: Watch> Machine<W> {
-    /// Whether nothing but criteria and the order of arrivals counts on the one CPU that there is, and no release that comes before a late
-    /// telling would be told before it.
+    /// Whether nothing but criteria and the order of arrivals counts on the one CPU that there is,
+    /// and no release that comes before a late telling would be told before it.
     fn is_plain(&self) -> bool {
         let holds = self.share.as_ref().is_some_and(|share| share.has_gates());
         let is_spaced = self.tasks.iter().any(|task| task.ring.is_spaced());
@@ -43,22 +48,26 @@ impl<W: Watch> Machine<W> {
         })
     }
 
-    /// Whether a job of `task` that comes behind another one of it changes nothing else, if it is told with its own time and before
-    /// everything that happens later: it may then be told when the first one ends.
+    /// Whether a job of `task` that comes behind another one of it changes nothing else, if it is
+    /// told with its own time and before everything that happens later: it may then be told when
+    /// the first one ends.
     ///
     /// O(tasks + depth), for the begin of a run.
     pub fn queues_behind_itself(&self, task: TaskId) -> bool {
         mutate!(
             "core-preemption-plain",
             self.is_plain()
-                && self.groups_of(task).all(|group| is_ordered(&self.groups[group as usize].policy)),
+                && self
+                    .groups_of(task)
+                    .all(|group| is_ordered(&self.groups[group as usize].policy)),
             self.groups_of(task).all(|group| is_ordered(&self.groups[group as usize].policy))
         )
     }
 
-    /// By task: from how many others its arrivals may take the CPU; none, if it does not queue behind itself. Where that is a matter of an
-    /// order among tasks, as with any one policy for all, these are preemption levels: `a` is above `b` wherever it does not
-    /// [leave it alone](Machine::leaves_alone). Elsewhere some may not be.
+    /// By task: from how many others its arrivals may take the CPU; none, if it does not queue
+    /// behind itself. Where that is a matter of an order among tasks, as with any one policy for
+    /// all, these are preemption levels: `a` is above `b` wherever it does not [leave it
+    /// alone](Machine::leaves_alone). Elsewhere some may not be.
     ///
     /// O(tasks² · depth), for the begin of a run.
     pub fn preemption_levels(&self) -> Vec<u32> {
@@ -72,24 +81,30 @@ impl<W: Watch> Machine<W> {
                         self.leaves_alone(task, other)
                     )
             };
-            if self.queues_behind_itself(task) { tasks().filter(interrupts).count() as u32 } else { 0 }
+            if self.queues_behind_itself(task) {
+                tasks().filter(interrupts).count() as u32
+            } else {
+                0
+            }
         };
         tasks().map(level).collect()
     }
 
-    /// Of a task that [queues behind itself](Machine::queues_behind_itself): whether its arrivals leave the CPU to a job of `other` that has it,
-    /// if they are told with their own time and before everything that happens later. They may then be told when the next thing happens.
+    /// Of a task that [queues behind itself](Machine::queues_behind_itself): whether its arrivals
+    /// leave the CPU to a job of `other` that has it, if they are told with their own time and
+    /// before everything that happens later. They may then be told when the next thing happens.
     ///
     /// O(depth), for the begin of a run.
     pub fn leaves_alone(&self, task: TaskId, other: TaskId) -> bool {
-        // Below a scheduler that does not preempt it may come before a job that was there first; so what that shows may rise while it
-        // keeps its old place in the queue of a level.
+        // Below a scheduler that does not preempt it may come before a job that was there first; so
+        // what that shows may rise while it keeps its old place in the queue of a level.
         let mut is_stubborn = false;
         self.groups_of(task).all(|group| {
             let state = &self.groups[group as usize];
             let keeps_its_place = is_stubborn;
             is_stubborn |= !state.preemptive;
-            let (Some(mut mine), Some(mut its)) = (self.seen(group, task.0, 1), self.seen(group, other.0, 0))
+            let (Some(mut mine), Some(mut its)) =
+                (self.seen(group, task.0, 1), self.seen(group, other.0, 0))
             else {
                 return true;
             };
@@ -154,8 +169,10 @@ mod tests {
     fn patient(tree: &Tree) -> Vec<u32> {
         let machine = tree.build().expect("a sound tree");
         let all = || (0..machine.tasks() as u32).map(TaskId);
-        let leaves_all_alone = |task| all().all(|other| other == task || machine.leaves_alone(task, other));
-        let is_patient = |&task: &TaskId| machine.queues_behind_itself(task) && leaves_all_alone(task);
+        let leaves_all_alone =
+            |task| all().all(|other| other == task || machine.leaves_alone(task, other));
+        let is_patient =
+            |&task: &TaskId| machine.queues_behind_itself(task) && leaves_all_alone(task);
         all().filter(is_patient).map(|task| task.0).collect()
     }
 
@@ -192,7 +209,8 @@ mod tests {
         let quantum = Work::from_ns(1_000_000);
         assert_eq!(patient(&flat(Policy::RoundRobin { quantum }, &tasks)), []);
         let mut stubborn = flat(Policy::Edf, &tasks);
-        let super::super::Body::Scheduler(root) = &mut stubborn.get_mut(Tree::ROOT).expect("a root").body
+        let super::super::Body::Scheduler(root) =
+            &mut stubborn.get_mut(Tree::ROOT).expect("a root").body
         else {
             unreachable!("a scheduler")
         };
@@ -216,15 +234,25 @@ mod tests {
             [3, 0, 1, 2],
             "of two equal periods the first interrupts"
         );
-        assert_eq!(levels(&flat(Policy::FixedPriority, &tasks)), [2, 0, 1, 2], "a level is a queue");
+        assert_eq!(
+            levels(&flat(Policy::FixedPriority, &tasks)),
+            [2, 0, 1, 2],
+            "a level is a queue"
+        );
         assert_eq!(levels(&flat(Policy::Fifo, &tasks)), [0, 0, 0, 0]);
         let mut tree = flat(Policy::RateMonotonic, &[(50, 0)]);
         let own = Own { period: Some(Span::from_ns(40_000_000)), ..Own::default() };
-        let group =
-            tree.scheduler(Tree::ROOT, SchedulerSpec { own, ..SchedulerSpec::new("group", Policy::Edf) });
+        let group = tree.scheduler(
+            Tree::ROOT,
+            SchedulerSpec { own, ..SchedulerSpec::new("group", Policy::Edf) },
+        );
         task(&mut tree, group, 60, 0);
         task(&mut tree, group, 45, 0);
-        assert_eq!(levels(&tree), [0, 1, 2], "the group stands first, and within it the shorter deadline");
+        assert_eq!(
+            levels(&tree),
+            [0, 1, 2],
+            "the group stands first, and within it the shorter deadline"
+        );
         let quantum = Work::from_ns(1_000_000);
         let machine = flat(Policy::RoundRobin { quantum }, &tasks).build().expect("a sound tree");
         assert_eq!(machine.preemption_levels(), [0; 4], "nothing is promised");
@@ -243,7 +271,8 @@ mod tests {
         );
         let own = |period| Own { period: Some(Span::from_ns(period)), ..Own::default() };
         let set = |tree: &mut Tree, own| {
-            if let Some(super::super::Body::Scheduler(spec)) = tree.get_mut(group).map(|node| &mut node.body)
+            if let Some(super::super::Body::Scheduler(spec)) =
+                tree.get_mut(group).map(|node| &mut node.body)
             {
                 spec.own = own;
             }
@@ -257,19 +286,29 @@ mod tests {
         let other = tree.scheduler(Tree::ROOT, stubborn);
         task(&mut tree, other, 70, 0);
         task(&mut tree, other, 80, 0);
-        assert_eq!(patient(&tree), [3, 4], "neither interrupts its neighbour, whichever comes first");
+        assert_eq!(
+            patient(&tree),
+            [3, 4],
+            "neither interrupts its neighbour, whichever comes first"
+        );
         set(&mut tree, own(75_000_000));
-        assert_eq!(patient(&tree), [4], "but one of them a job of another branch, as a whole branch does");
+        assert_eq!(
+            patient(&tree),
+            [4],
+            "but one of them a job of another branch, as a whole branch does"
+        );
     }
 
     #[test]
     fn s8_a_group_that_does_not_preempt_may_rise_and_keeps_its_place_in_a_queue() {
         let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::FixedPriority));
-        let stubborn = SchedulerSpec { preemptive: false, ..SchedulerSpec::new("group", Policy::Edf) };
+        let stubborn =
+            SchedulerSpec { preemptive: false, ..SchedulerSpec::new("group", Policy::Edf) };
         let group = tree.scheduler(Tree::ROOT, stubborn);
         task(&mut tree, group, 100, 1);
         task(&mut tree, group, 50, 2);
-        // While this one computes, the group, which has waited for longer, rises to its level by its second task's job.
+        // While this one computes, the group, which has waited for longer, rises to its level by
+        // its second task's job.
         task(&mut tree, Tree::ROOT, 100, 2);
         task(&mut tree, Tree::ROOT, 100, 3);
         assert_eq!(patient(&tree), [0]);
@@ -280,8 +319,11 @@ mod tests {
         let tasks = [(10, 0), (20, 0)];
         let mut served = flat(Policy::Edf, &tasks);
         let mut server = SchedulerSpec::new("server", Policy::Fifo);
-        server.reservation =
-            Some(Reservation::new(Kind::Polling, Work::from_ns(1_000_000), Span::from_ns(10_000_000)));
+        server.reservation = Some(Reservation::new(
+            Kind::Polling,
+            Work::from_ns(1_000_000),
+            Span::from_ns(10_000_000),
+        ));
         let server = served.scheduler(Tree::ROOT, server);
         task(&mut served, server, 10, 0);
         let mut joined = flat(Policy::Edf, &tasks);

@@ -36,7 +36,8 @@ impl<W: Watch> Machine<W> {
         self.tasks[task.0 as usize].ring.len()
     }
 
-    /// How many of them have a deadline at or before `now`: late, although they never ended. O(backlog).
+    /// How many of them have a deadline at or before `now`: late, although they never ended.
+    /// O(backlog).
     pub fn overdue(&self, task: TaskId, now: Time) -> u32 {
         self.tasks[task.0 as usize].ring.overdue(now)
     }
@@ -68,8 +69,8 @@ impl<W: Watch> Machine<W> {
         self.notes.lost()
     }
 
-    /// Whether every job that came has ended; after [`Event::Stopped`](super::Event::Stopped), whether the next start
-    /// may come.
+    /// Whether every job that came has ended; after [`Event::Stopped`](super::Event::Stopped),
+    /// whether the next start may come.
     pub fn is_drained(&self) -> bool {
         self.tasks.iter().all(|task| task.ring.len() == 0)
     }
@@ -102,14 +103,14 @@ impl<W: Watch> Machine<W> {
         self.timers.first().map_or(Time::NEVER, |(key, _)| Time::from_ns(key >> 2))
     }
 
-    /// When what runs on `cpu` will have used up a budget or a quantum if it runs at full speed from the last
-    /// [`poll`](Machine::poll) on; [`Time::NEVER`] if it has none.
+    /// When what runs on `cpu` will have used up a budget or a quantum if it runs at full speed
+    /// from the last [`poll`](Machine::poll) on; [`Time::NEVER`] if it has none.
     pub fn budget_end(&self, cpu: Cpu) -> Time {
         self.cpus[cpu.0 as usize].expiry
     }
 
-    /// What each server has left at `now`, as far as consumption was told: for drivers that report it at every instant,
-    /// the truth.
+    /// What each server has left at `now`, as far as consumption was told: for drivers that report
+    /// it at every instant, the truth.
     pub fn budgets(&self, now: Time) -> impl Iterator<Item = (NodeId, Work)> {
         self.groups.iter().filter_map(move |group| {
             let server = group.server.as_ref()?;
@@ -117,7 +118,8 @@ impl<W: Watch> Machine<W> {
         })
     }
 
-    /// The jobs of `task` that have come and not ended, in their order: the first is under way or next.
+    /// The jobs of `task` that have come and not ended, in their order: the first is under way or
+    /// next.
     pub fn unfinished(&self, task: TaskId) -> impl Iterator<Item = Job> {
         self.tasks[task.0 as usize].ring.jobs()
     }

@@ -16,8 +16,8 @@ pub struct SchedulerSpec {
     pub name: String,
     /// How its children are ordered.
     pub policy: Policy,
-    /// Whether a child may be interrupted in favour of a sibling. The parent may interrupt the node in any case, and
-    /// a child that was under way goes on when the node comes back.
+    /// Whether a child may be interrupted in favour of a sibling. The parent may interrupt the node
+    /// in any case, and a child that was under way goes on when the node comes back.
     pub preemptive: bool,
     /// What it shows its parent instead of its head's criteria.
     pub own: Own,
@@ -76,15 +76,18 @@ pub struct TaskSpec {
     pub name: String,
     /// T: period, or least separation. Orders under `rm`.
     pub period: Span,
-    /// D: relative deadline, counted from the release. Shorter than, equal to or longer than the period.
+    /// D: relative deadline, counted from the release. Shorter than, equal to or longer than the
+    /// period.
     pub deadline: Span,
     /// 0..=255, larger is more urgent.
     pub priority: u8,
     /// Larger is more critical.
     pub criticality: u8,
-    /// C: what a job consumes at most, where that is known. Told to policies from outside; the machine enforces nothing.
+    /// C: what a job consumes at most, where that is known. Told to policies from outside; the
+    /// machine enforces nothing.
     pub cost: Option<Work>,
-    /// Whether the machine keeps jobs at least a period apart: a job that comes early is released late (Y13).
+    /// Whether the machine keeps jobs at least a period apart: a job that comes early is released
+    /// late (Y13).
     pub enforced: bool,
     /// Jobs beyond are refused, and counted by the driver.
     pub backlog: Backlog,
@@ -94,8 +97,8 @@ pub struct TaskSpec {
     pub versions: Vec<Version>,
     /// The shared resources that its jobs lock: ceilings are computed from it.
     pub uses: Vec<ResourceId>,
-    /// For a node of a graph with predecessors: period, deadline, priority and criticality are those of the graph's
-    /// roots (the most urgent of them), whatever is written here.
+    /// For a node of a graph with predecessors: period, deadline, priority and criticality are
+    /// those of the graph's roots (the most urgent of them), whatever is written here.
     pub inherits: bool,
 }
 
@@ -123,8 +126,8 @@ impl TaskSpec {
         TaskSpec { inherits: true, ..TaskSpec::new(name, Span::ZERO) }
     }
 
-    /// A task that somebody activates now and then (YASMIN section 2: no regular pattern). Its period is of use only
-    /// to policies that order by it.
+    /// A task that somebody activates now and then (YASMIN section 2: no regular pattern). Its
+    /// period is of use only to policies that order by it.
     pub fn activated(name: &str, deadline: Span) -> TaskSpec {
         TaskSpec::new(name, deadline)
     }

@@ -32,8 +32,8 @@ pub(super) enum What {
     Group(u32),
 }
 
-/// A child of a group: its node, and what that is. In one place and small, for a decision looks one up among perhaps ten
-/// thousand before it knows where to look next.
+/// A child of a group: its node, and what that is. In one place and small, for a decision looks one
+/// up among perhaps ten thousand before it knows where to look next.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kid {
     pub(super) node: u32,
@@ -69,7 +69,8 @@ impl Kid {
 pub(super) struct Group {
     pub(super) policy: sched::Built,
     pub(super) server: Option<server::Built>,
-    /// The deadline of the server when somebody last looked: with another one it is another job of it.
+    /// The deadline of the server when somebody last looked: with another one it is another job of
+    /// it.
     pub(super) due: Time,
     pub(super) own: Own,
     pub(super) node: u32,

@@ -1,7 +1,7 @@
 //! What happens by itself: refills, slots, delayed releases, and budgets that are used up.
 //!
-//! Each group has an alarm for its server and one for its policy, each task one for a release that has to wait. Those of
-//! one instant ring in the order of its [`Part`]s.
+//! Each group has an alarm for its server and one for its policy, each task one for a release that
+//! has to wait. Those of one instant ring in the order of its [`Part`]s.
 
 use super::{Machine, Watch};
 use crate::Time;
@@ -9,7 +9,8 @@ use crate::mutate;
 use crate::sched::{Part, Scheduler};
 use crate::server::Server;
 
-/// No timer is set for a later time: a run is at most as long as [`LONGEST`](super::LONGEST), which is half of this.
+/// No timer is set for a later time: a run is at most as long as [`LONGEST`](super::LONGEST), which
+/// is half of this.
 const LAST: Time = Time::from_ns(u64::MAX >> 2);
 
 /// A timer's key: its time, and the part of that instant.
@@ -52,9 +53,11 @@ impl<W: Watch> Machine<W> {
         let alarm = Alarm::Refill(group);
         match server.next_refill(now) {
             // One that is overdue comes with the refills of this instant, not before its arrivals.
-            Some(at) => {
-                self.set_alarm(alarm, at.max(now), mutate!("core-instant-refills", Part::Starts, Part::Ends))
-            }
+            Some(at) => self.set_alarm(
+                alarm,
+                at.max(now),
+                mutate!("core-instant-refills", Part::Starts, Part::Ends),
+            ),
             None => _ = self.timers.remove(self.alarm(alarm)),
         }
     }

@@ -1,8 +1,9 @@
 //! The description of one root: a tree of schedulers and tasks, before anything runs.
 //!
-//! A [`Tree`] is data. It may be edited as long as nothing runs (L23, Y1: tasks and servers come, go and change size
-//! while stopped), and [`Tree::build`] checks it and makes the [`Machine`](super::Machine). Nodes keep their
-//! [`NodeId`] for the life of the tree; children are ordered by it, and ties follow that order.
+//! A [`Tree`] is data. It may be edited as long as nothing runs (L23, Y1: tasks and servers come,
+//! go and change size while stopped), and [`Tree::build`] checks it and makes the
+//! [`Machine`](super::Machine). Nodes keep their [`NodeId`] for the life of the tree; children are
+//! ordered by it, and ties follow that order.
 
 use super::graph::{ChannelId, ChannelSpec};
 use super::sharing::{AcceleratorId, Protocol, ResourceId, ResourceSpec};
@@ -55,7 +56,8 @@ pub struct Tree {
     pub migration: Migration,
     /// How versions are chosen.
     pub selection: Selection,
-    /// Whether a job that waits for an accelerator lends its key to whoever holds it (YASMIN section 3.2).
+    /// Whether a job that waits for an accelerator lends its key to whoever holds it (YASMIN
+    /// section 3.2).
     pub inheritance: bool,
     /// By [`AcceleratorId`]; names are for people.
     pub accelerators: Vec<String>,
@@ -110,8 +112,8 @@ impl Tree {
         ResourceId(self.resources.len() as u32 - 1)
     }
 
-    /// Adds a channel with room for `size` tokens, of which an activation takes one. Its number may change when a node
-    /// is removed.
+    /// Adds a channel with room for `size` tokens, of which an activation takes one. Its number may
+    /// change when a node is removed.
     pub fn channel(&mut self, from: NodeId, to: NodeId, size: u32) -> ChannelId {
         self.channels.push(ChannelSpec { name: String::new(), from, to, size, tokens: 1 });
         ChannelId(self.channels.len() as u32 - 1)
@@ -140,7 +142,8 @@ impl Tree {
             }
         }
         let mut channels = core::mem::take(&mut self.channels);
-        channels.retain(|channel| self.get(channel.from).is_some() && self.get(channel.to).is_some());
+        channels
+            .retain(|channel| self.get(channel.from).is_some() && self.get(channel.to).is_some());
         self.channels = channels;
     }
 
@@ -156,10 +159,14 @@ impl Tree {
 
     /// Every node, in order.
     pub fn nodes(&self) -> impl Iterator<Item = (NodeId, &Node)> {
-        self.nodes.iter().enumerate().filter_map(|(id, node)| Some((NodeId(id as u32), node.as_ref()?)))
+        self.nodes
+            .iter()
+            .enumerate()
+            .filter_map(|(id, node)| Some((NodeId(id as u32), node.as_ref()?)))
     }
 
-    /// The children of `parent`, in order. Looks at every node: who asks for those of many takes [`Tree::families`].
+    /// The children of `parent`, in order. Looks at every node: who asks for those of many takes
+    /// [`Tree::families`].
     pub fn children(&self, parent: NodeId) -> impl Iterator<Item = (NodeId, &Node)> {
         self.nodes().filter(move |(_, node)| node.parent == Some(parent))
     }
@@ -167,8 +174,9 @@ impl Tree {
     /// The children of every node, in order.
     pub fn families(&self) -> Families {
         let mut first = alloc::vec![0; self.nodes.len() + 1];
-        let at =
-            |node: &Node| node.parent.map(|parent| parent.0 as usize).filter(|&at| at < self.nodes.len());
+        let at = |node: &Node| {
+            node.parent.map(|parent| parent.0 as usize).filter(|&at| at < self.nodes.len())
+        };
         self.nodes().filter_map(|(_, node)| at(node)).for_each(|parent| first[parent + 1] += 1);
         for next in 1..first.len() {
             first[next] += first[next - 1];

@@ -3,8 +3,8 @@
 use super::tree::NodeId;
 use crate::Time;
 
-/// What passes between a runnable and its parent (SF3P Table I). `Ready` goes from child to parent, as the paper draws
-/// it (docs/model.md, section 2).
+/// What passes between a runnable and its parent (SF3P Table I). `Ready` goes from child to parent,
+/// as the paper draws it (docs/model.md, section 2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Signal {
     /// Parent to child: it has the CPU.

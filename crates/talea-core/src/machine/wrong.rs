@@ -20,8 +20,8 @@ pub struct TreeError {
 pub enum Wrong {
     /// A root needs at least one CPU, at most 64.
     Cpus(u32),
-    /// Time sharing stands only under time sharing, with two exceptions (SF3P section IV): directly under an `fp`
-    /// root (PikeOS), or as the root.
+    /// Time sharing stands only under time sharing, with two exceptions (SF3P section IV): directly
+    /// under an `fp` root (PikeOS), or as the root.
     TimeSharing {
         /// The policy above it.
         under: &'static str,
@@ -94,7 +94,8 @@ pub enum Wrong {
         /// The other.
         other: NodeId,
     },
-    /// It is said to take its period and deadline from the roots of a graph, and nobody comes before it.
+    /// It is said to take its period and deadline from the roots of a graph, and nobody comes
+    /// before it.
     NoRoot,
     /// An off-line table is the business of a root.
     TableBelow,
@@ -112,8 +113,8 @@ pub enum Wrong {
         /// What it says.
         why: String,
     },
-    /// Servers are promised more than there is (L23): the sum of Q/T, of those that have no server between, is beyond
-    /// what they share.
+    /// Servers are promised more than there is (L23): the sum of Q/T, of those that have no server
+    /// between, is beyond what they share.
     Overbooked {
         /// The sum, in millionths of a CPU, rounded; at least one more than what is there.
         asked: u64,

@@ -1,6 +1,8 @@
-//! What every policy must do, whatever it orders by: the contract of [`Scheduler`], under random sequences of calls.
+//! What every policy must do, whatever it orders by: the contract of [`Scheduler`], under random
+//! sequences of calls.
 //!
-//! The built-in policies are held to it in the tests here, and whoever writes one of his own holds it to the same.
+//! The built-in policies are held to it in the tests here, and whoever writes one of his own holds
+//! it to the same.
 
 use super::{Built, Child, Entry, Newcomer, Policy, Resched, Scheduler};
 use crate::criteria::Criteria;
@@ -35,10 +37,11 @@ fn criteria(seed: &mut u64, unit: u64) -> Criteria {
     Criteria { deadline, arrival, period, relative_deadline, priority, criticality, yields }
 }
 
-/// Holds a policy to the contract: its head is ready and the first of its order, which is strict; who is ready is not
-/// forgotten; and who says [`Resched::Keep`] keeps its head, that one's criteria and its allowance. An instance that was only told of admissions orders as the one at work
-/// does, unless the policy is metered or has wakeups, and never both ways. Children are admitted with costs; whoever is
-/// refused is left out.
+/// Holds a policy to the contract: its head is ready and the first of its order, which is strict;
+/// who is ready is not forgotten; and who says [`Resched::Keep`] keeps its head, that one's
+/// criteria and its allowance. An instance that was only told of admissions orders as the one at
+/// work does, unless the policy is metered or has wakeups, and never both ways. Children are
+/// admitted with costs; whoever is refused is left out.
 ///
 /// # Errors
 /// What it does not keep, or that it takes nobody.
@@ -61,13 +64,15 @@ pub(super) fn check_order(policy: &Policy, order: Option<Order>) -> Result<(), S
     Ok(())
 }
 
-/// An instance that was told of admissions alone; whom it has taken, and why not the last of the others.
+/// An instance that was told of admissions alone; whom it has taken, and why not the last of the
+/// others.
 fn admitted(policy: &Policy, unit: u64, seed: &mut u64) -> (Built, Vec<Child>, String) {
     let mut built = policy.build(CHILDREN as usize);
     let (mut taken, mut refusal) = (Vec::new(), String::new());
     for child in 0..CHILDREN {
         let cost = Some(Work::from_ns((random(seed, 4) + 1) * unit));
-        let criteria = Criteria { deadline: Time::NEVER, arrival: Time::NEVER, ..criteria(seed, unit) };
+        let criteria =
+            Criteria { deadline: Time::NEVER, arrival: Time::NEVER, ..criteria(seed, unit) };
         match built.admit(&Newcomer { child, name: "child", criteria, cost }) {
             Ok(()) => taken.push(child),
             Err(why) => refusal = why,
@@ -100,7 +105,8 @@ fn check_fresh(
 /// Why it takes nobody, if that is so.
 fn check_case(policy: &Policy, order: Option<Order>, case: u64) -> Result<Option<String>, String> {
     let name = policy.name();
-    // Small numbers find ties; milliseconds are for policies that count in something coarser than nanoseconds.
+    // Small numbers find ties; milliseconds are for policies that count in something coarser than
+    // nanoseconds.
     let unit = if matches!(policy, Policy::Custom { .. }) && case % 2 == 1 { 1_000_000 } else { 1 };
     let mut seed = case;
     let (fresh, ..) = admitted(policy, unit, &mut seed.clone());
@@ -108,8 +114,10 @@ fn check_case(policy: &Policy, order: Option<Order>, case: u64) -> Result<Option
     if taken.is_empty() {
         return Ok(Some(refusal));
     }
-    // Such a one may be that of a root with several CPUs, and is asked there about children that it was not told of.
-    let is_stateless = !(policy.is_time_sharing() || fresh.metered() || fresh.next_wakeup().is_some());
+    // Such a one may be that of a root with several CPUs, and is asked there about children that it
+    // was not told of.
+    let is_stateless =
+        !(policy.is_time_sharing() || fresh.metered() || fresh.next_wakeup().is_some());
     let mut ready: Vec<Option<Entry>> = vec![None; CHILDREN as usize];
     let (mut now, mut stamp) = (Time::ZERO, 0);
     let mut wakes = 0;
@@ -168,7 +176,9 @@ fn check_case(policy: &Policy, order: Option<Order>, case: u64) -> Result<Option
         is_kept &= kept == Resched::Keep;
         let head = built.head(now);
         if is_kept && head != before {
-            return Err(format!("{name} said Keep, but its head is another one: {head:?} after {before:?}"));
+            return Err(format!(
+                "{name} said Keep, but its head is another one: {head:?} after {before:?}"
+            ));
         }
         if is_kept && head.is_some() && head == changed {
             return Err(format!("{name} said Keep, but its head {head:?} has other criteria"));
@@ -177,7 +187,9 @@ fn check_case(policy: &Policy, order: Option<Order>, case: u64) -> Result<Option
             && charged.is_zero()
             && head.map(|head| built.allowance(now, head)) != allowed
         {
-            return Err(format!("{name} said Keep, but the allowance of its head {head:?} is another one"));
+            return Err(format!(
+                "{name} said Keep, but the allowance of its head {head:?} is another one"
+            ));
         }
         let Some(head) = head else {
             if !policy.is_time_sharing() && ready.iter().any(Option::is_some) {

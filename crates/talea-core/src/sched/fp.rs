@@ -1,10 +1,11 @@
 //! Fixed priorities: 256 levels with a FIFO queue each, and a bit for each queue that is not empty.
 //!
-//! L3C (RTNS 2017) section 2.2, PikeOS' ready queues. Each level has two queues: behind the children of the level
-//! stand those that *yield* (a time partition beside the system partition TP_0, which wins ties).
+//! L3C (RTNS 2017) section 2.2, PikeOS' ready queues. Each level has two queues: behind the
+//! children of the level stand those that *yield* (a time partition beside the system partition
+//! TP_0, which wins ties).
 //!
-//! Invariant: a queue is ordered by `since`; a bit is set exactly when its queue has a child. Every call is O(1),
-//! except that a child which returns with an old `since` is walked to its place.
+//! Invariant: a queue is ordered by `since`; a bit is set exactly when its queue has a child. Every
+//! call is O(1), except that a child which returns with an old `since` is walked to its place.
 
 use super::{Child, Entry, Resched, Scheduler};
 use crate::Time;
@@ -50,7 +51,8 @@ fn queue_of(entry: &Entry) -> u32 {
     )
 }
 
-/// Queue and place in it as one number. There is room for as many jobs as arrive in a year at one each nanosecond.
+/// Queue and place in it as one number. There is room for as many jobs as arrive in a year at one
+/// each nanosecond.
 pub(crate) fn rank(who: &Entry) -> u64 {
     mutate!(
         "core-policy-fp-global",

@@ -1,7 +1,9 @@
-//! Policies that are nothing but a number per child: the least comes first, ties go to the lowest child.
+//! Policies that are nothing but a number per child: the least comes first, ties go to the lowest
+//! child.
 //!
-//! Whoever comes first runs, and is the one who finishes; if his next job is there by then, he is ready again before anybody
-//! asks who comes first. So he stays in the queue until somebody asks, and goes from his old place to his new one in one go.
+//! Whoever comes first runs, and is the one who finishes; if his next job is there by then, he is
+//! ready again before anybody asks who comes first. So he stays in the queue until somebody asks,
+//! and goes from his old place to his new one in one go.
 
 use super::{Child, Entry, Resched, Scheduler};
 use crate::Time;
@@ -107,7 +109,8 @@ impl<K: Key> Scheduler for Keyed<K> {
         self.settle();
         let first = self.ready.first();
         self.ready.set(who.child, K::of(&who.criteria));
-        // Also when it stays the head: what its parent orders by may be another part of the criteria.
+        // Also when it stays the head: what its parent orders by may be another part of the
+        // criteria.
         let is = |first: Option<(u64, Child)>| first.is_some_and(|(_, first)| first == who.child);
         Resched::when(is(first) || is(self.ready.first()))
     }

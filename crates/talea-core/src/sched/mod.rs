@@ -1,24 +1,27 @@
 //! Scheduling policies: one node of the tree each, a file each.
 //!
-//! A policy knows its children by number, their criteria and the time it is told. It owns no thread and no clock,
-//! and never sees the tree (L3C section 4.2: a plug-in asks the frame, it never touches the core). What it must say is who comes
-//! first ([`Scheduler::head`]) and, so that a root with several CPUs can compare who waits with who runs, whether
-//! one comes before another ([`Scheduler::before`]).
+//! A policy knows its children by number, their criteria and the time it is told. It owns no thread
+//! and no clock, and never sees the tree (L3C section 4.2: a plug-in asks the frame, it never
+//! touches the core). What it must say is who comes first ([`Scheduler::head`]) and, so that a root
+//! with several CPUs can compare who waits with who runs, whether one comes before another
+//! ([`Scheduler::before`]).
 //!
 //! [`Policy`] is the list: a variant, and the compiler names every place that must learn about it.
 //!
 //! # A new policy
 //!
-//! 1. Its file, head comment first: the reference, what it promises, what it does not. Where a number per child is all
-//!    there is to it, implement `Key`, as `edf` does; else [`Scheduler`], as `rr` does.
+//! 1. Its file, head comment first: the reference, what it promises, what it does not. Where a
+//!    number per child is all there is to it, implement `Key`, as `edf` does; else [`Scheduler`],
+//!    as `rr` does.
 //! 2. A variant of [`Policy`], and what the compiler then asks for.
-//! 3. A line in `tests.rs` here: the [`contract`] that every policy must keep. A line in the plain twin, and a family of its
-//!    own in `talea-sim/tests/it/agrees.rs`. A chart.
+//! 3. A line in `tests.rs` here: the [`contract`] that every policy must keep. A line in the plain
+//!    twin, and a family of its own in `talea-sim/tests/it/agrees.rs`. A chart.
 //!
 //! # A policy from outside
 //!
-//! It is [`Policy::Custom`] (S19, Y21), and implements what the built-in ones do: L3C's four families of callbacks (section
-//! 4.2). It is handed numbers and answers with numbers; what its answers mean for the tree is the frame's business.
+//! It is [`Policy::Custom`] (S19, Y21), and implements what the built-in ones do: L3C's four
+//! families of callbacks (section 4.2). It is handed numbers and answers with numbers; what its
+//! answers mean for the tree is the frame's business.
 //!
 //! | family | is called | answers, that is: asks of the frame |
 //! | --- | --- | --- |
@@ -27,9 +30,9 @@
 //! | scheduling | [`head`](Scheduler::head), [`before`](Scheduler::before), [`charge`](Scheduler::charge) | who comes first |
 //! | timers | [`allowance`](Scheduler::allowance), [`next_wakeup`](Scheduler::next_wakeup), [`wake`](Scheduler::wake) | when to be asked again, after so much work or at such a time |
 //!
-//! Held to the [`contract`] it is by a line in its own tests. `examples/policy-llf` is one that needs all but the last two, in a
-//! program that knows it by name in system files; `talea new policy` writes another such program. Who came last comes
-//! first, whole:
+//! Held to the [`contract`] it is by a line in its own tests. `examples/policy-llf` is one that
+//! needs all but the last two, in a program that knows it by name in system files; `talea new
+//! policy` writes another such program. Who came last comes first, whole:
 //!
 //! ```
 //! use talea_core::machine::{SchedulerSpec, Tree};
@@ -101,11 +104,12 @@ pub type Child = u32;
 pub struct Entry {
     /// Who.
     pub child: Child,
-    /// Which job of it, from 0, modulo 2^32: it comes back from waiting with the same one, whatever was lent to it and
-    /// whenever the next one is due. Of a server, another number with each other deadline of it; of other schedulers
-    /// always 0.
+    /// Which job of it, from 0, modulo 2^32: it comes back from waiting with the same one, whatever
+    /// was lent to it and whenever the next one is due. Of a server, another number with each other
+    /// deadline of it; of other schedulers always 0.
     pub job: u32,
-    /// When it became ready, as a number that only grows: the order of a FIFO queue. Whoever is preempted keeps it.
+    /// When it became ready, as a number that only grows: the order of a FIFO queue. Whoever is
+    /// preempted keeps it.
     pub since: u64,
     /// What it may be ordered by.
     pub criteria: Criteria,
@@ -118,18 +122,21 @@ pub struct Newcomer<'a> {
     pub child: Child,
     /// For people.
     pub name: &'a str,
-    /// What it may be ordered by, as far as that never changes. Of a server, period and relative deadline are those of
-    /// its reservation; of another scheduler that has no values of its own, those of [`Criteria::LEAST`].
+    /// What it may be ordered by, as far as that never changes. Of a server, period and relative
+    /// deadline are those of its reservation; of another scheduler that has no values of its own,
+    /// those of [`Criteria::LEAST`].
     pub criteria: Criteria,
     /// What a job consumes at most, or a server in each period. `None`: nobody has said.
     pub cost: Option<Work>,
 }
 
-/// Whether the last call may have changed the answer to [`Scheduler::head`] or to [`Scheduler::allowance`].
+/// Whether the last call may have changed the answer to [`Scheduler::head`] or to
+/// [`Scheduler::allowance`].
 #[must_use = "a forgotten Resched is a missed preemption"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resched {
-    /// It is the same child with the same criteria, and the same allowance but for what it was just charged.
+    /// It is the same child with the same criteria, and the same allowance but for what it was just
+    /// charged.
     Keep,
     /// Ask again.
     Pick,
@@ -144,9 +151,10 @@ impl Resched {
 
 /// One scheduling policy. SF3P section V-B: a list of ready children, ordered by their criteria.
 ///
-/// Invariant: [`head`](Scheduler::head) names a ready child whenever one is eligible, and depends only on the calls
-/// made so far and on `now`. Ties go to the lowest [`Child`], so equal runs are equal. After construction nothing
-/// allocates, and nothing panics: a run on threads would be ended with it.
+/// Invariant: [`head`](Scheduler::head) names a ready child whenever one is eligible, and depends
+/// only on the calls made so far and on `now`. Ties go to the lowest [`Child`], so equal runs are
+/// equal. After construction nothing allocates, and nothing panics: a run on threads would be ended
+/// with it.
 pub trait Scheduler: fmt::Debug {
     /// `who` has become eligible (SF3P Table I: *ready*).
     fn ready(&mut self, now: Time, who: &Entry) -> Resched;
@@ -156,26 +164,30 @@ pub trait Scheduler: fmt::Debug {
     fn update(&mut self, now: Time, who: &Entry) -> Resched;
     /// Who comes first.
     fn head(&self, now: Time) -> Option<Child>;
-    /// Whether `a` comes before `b`; a strict order at each `now`, of which [`head`](Scheduler::head) is the first.
+    /// Whether `a` comes before `b`; a strict order at each `now`, of which
+    /// [`head`](Scheduler::head) is the first.
     ///
-    /// It must be a function of the two entries and of what [`admit`](Scheduler::admit) was told, alone: a root with several
-    /// CPUs has several instances, tells each only of those who wait in it, and asks any of them about children that this one
-    /// never heard of or was told were [`finished`](Scheduler::finished). Whoever is [`metered`](Scheduler::metered) or has
-    /// wakeups of its own can't be there, and may look at what it was charged or woken for besides. But the criteria are
-    /// always those of the entries: who lends criteria to a holder asks with such as nobody has, of one child or of two.
+    /// It must be a function of the two entries and of what [`admit`](Scheduler::admit) was told,
+    /// alone: a root with several CPUs has several instances, tells each only of those who wait in
+    /// it, and asks any of them about children that this one never heard of or was told were
+    /// [`finished`](Scheduler::finished). Whoever is [`metered`](Scheduler::metered) or has wakeups
+    /// of its own can't be there, and may look at what it was charged or woken for besides. But the
+    /// criteria are always those of the entries: who lends criteria to a holder asks with such as
+    /// nobody has, of one child or of two.
     fn before(&self, now: Time, a: &Entry, b: &Entry) -> bool;
 
-    /// Whether `who` may be a child of this node, or why not, with what would be right. Asked about every child, in order,
-    /// before anything runs; what is said no to is not built.
+    /// Whether `who` may be a child of this node, or why not, with what would be right. Asked about
+    /// every child, in order, before anything runs; what is said no to is not built.
     fn admit(&mut self, _who: &Newcomer<'_>) -> Result<(), String> {
         Ok(())
     }
-    /// `who` has consumed `used` of the CPU that this node was given. Told only when [`metered`](Scheduler::metered).
+    /// `who` has consumed `used` of the CPU that this node was given. Told only when
+    /// [`metered`](Scheduler::metered).
     fn charge(&mut self, _now: Time, _who: Child, _used: Work) -> Resched {
         Resched::Keep
     }
-    /// Whether [`charge`](Scheduler::charge) is wanted. A policy that wants it, or that has wakeups of its own, can't be that of
-    /// a root with several CPUs.
+    /// Whether [`charge`](Scheduler::charge) is wanted. A policy that wants it, or that has wakeups
+    /// of its own, can't be that of a root with several CPUs.
     fn metered(&self) -> bool {
         false
     }
@@ -193,8 +205,9 @@ pub trait Scheduler: fmt::Debug {
     }
 }
 
-/// The parts of one instant, in their order (docs/model.md, section 2): what ends comes before what arrives, and
-/// what arrives before what begins, so that a job which arrives with a refill finds it.
+/// The parts of one instant, in their order (docs/model.md, section 2): what ends comes before what
+/// arrives, and what arrives before what begins, so that a job which arrives with a refill finds
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
     /// Slots end, exhausted budgets end.
@@ -216,7 +229,8 @@ pub struct Slot {
     pub owner: Child,
 }
 
-/// An entry of an off-line table (docs/model.md, section 9): `[start, end)` of each hyperperiod on one CPU.
+/// An entry of an off-line table (docs/model.md, section 9): `[start, end)` of each hyperperiod on
+/// one CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableEntry {
     /// Where.
@@ -231,7 +245,8 @@ pub struct TableEntry {
     pub version: Option<u32>,
     /// Whether it makes the job that it runs; otherwise jobs arrive as they do.
     pub activates: bool,
-    /// Whether the job is meant to go on in a later entry: then it is no overrun when it has not ended.
+    /// Whether the job is meant to go on in a later entry: then it is no overrun when it has not
+    /// ended.
     pub goes_on: bool,
 }
 
@@ -274,8 +289,8 @@ pub enum Policy {
         frame: Span,
         /// Sorted, disjoint, inside the frame.
         slots: Vec<Slot>,
-        /// Whether a slot whose owner has nothing to run, and the time between slots, may be used by others, in their
-        /// order.
+        /// Whether a slot whose owner has nothing to run, and the time between slots, may be used
+        /// by others, in their order.
         lending: bool,
     },
     /// An off-line table for all CPUs of a root.
@@ -311,13 +326,14 @@ impl Policy {
         }
     }
 
-    /// Whether it shares time out by itself instead of ordering its children (SF3P section IV: such a scheduler may
-    /// stand only below another one).
+    /// Whether it shares time out by itself instead of ordering its children (SF3P section IV: such
+    /// a scheduler may stand only below another one).
     pub fn is_time_sharing(&self) -> bool {
         matches!(self, Policy::Partitions { .. } | Policy::Table { .. })
     }
 
-    /// The number that it orders by, the least first, ties to the lowest child; `None` if there is more to it.
+    /// The number that it orders by, the least first, ties to the lowest child; `None` if there is
+    /// more to it.
     pub(crate) fn rank(&self) -> Option<Rank> {
         match self {
             Policy::Edf => Some(keyed::rank::<edf::Edf>),
@@ -336,16 +352,21 @@ impl Policy {
     pub(crate) fn build(&self, children: usize) -> Built {
         match self {
             Policy::Edf => Built::Edf(Keyed::new(children)),
-            Policy::FixedPriority => Built::FixedPriority(Box::new(fp::FixedPriority::new(children))),
+            Policy::FixedPriority => {
+                Built::FixedPriority(Box::new(fp::FixedPriority::new(children)))
+            }
             Policy::RateMonotonic => Built::RateMonotonic(Keyed::new(children)),
             Policy::DeadlineMonotonic => Built::DeadlineMonotonic(Keyed::new(children)),
             Policy::CriticalityMonotonic => Built::CriticalityMonotonic(Keyed::new(children)),
-            // Only a root has a table, and the machine itself turns it: here stands who is eligible.
+            // Only a root has a table, and the machine itself turns it: here stands who is
+            // eligible.
             Policy::Fifo | Policy::Table { .. } => Built::Fifo(Keyed::new(children)),
-            Policy::RoundRobin { quantum } => Built::RoundRobin(rr::RoundRobin::new(children, *quantum)),
-            Policy::Partitions { frame, slots, lending } => {
-                Built::Partitions(partitions::Partitions::new(children, *frame, slots.clone(), *lending))
+            Policy::RoundRobin { quantum } => {
+                Built::RoundRobin(rr::RoundRobin::new(children, *quantum))
             }
+            Policy::Partitions { frame, slots, lending } => Built::Partitions(
+                partitions::Partitions::new(children, *frame, slots.clone(), *lending),
+            ),
             Policy::Custom { make, .. } => Built::Custom(make(children)),
         }
     }

@@ -1,11 +1,12 @@
 //! Time partitions: a frame repeats for ever, its slots belong to children.
 //!
-//! TDMA of SF3P (section III), the partition schedule of PikeOS and ARINC 653 (L3C section 2.2). Slots are half-open
-//! `[start, end)`, sorted, disjoint, inside the frame. In a strict table a slot whose owner has nothing to run stays
-//! idle; lending gives it to the others in their order, and voids the isolation argument in docs/model.md, section 5.
+//! TDMA of SF3P (section III), the partition schedule of PikeOS and ARINC 653 (L3C section 2.2).
+//! Slots are half-open `[start, end)`, sorted, disjoint, inside the frame. In a strict table a slot
+//! whose owner has nothing to run stays idle; lending gives it to the others in their order, and
+//! voids the isolation argument in docs/model.md, section 5.
 //!
-//! Absent on purpose: clock drift. The frame is anchored at `Time::ZERO` and the driver owns any correction, so that
-//! two simulated machines never disagree.
+//! Absent on purpose: clock drift. The frame is anchored at `Time::ZERO` and the driver owns any
+//! correction, so that two simulated machines never disagree.
 
 use super::{Child, Entry, Part, Resched, Scheduler, Slot};
 use crate::heap::Heap;
@@ -68,7 +69,8 @@ impl Scheduler for Partitions {
                 },
                 match self.owner {
                     Some(owner) if self.ready.contains(owner) => Some(owner),
-                    _ if self.lending || self.owner.is_some() => self.ready.first().map(|(_, who)| who),
+                    _ if self.lending || self.owner.is_some() =>
+                        self.ready.first().map(|(_, who)| who),
                     _ => None,
                 }
             ),

@@ -1,8 +1,9 @@
 //! Round robin: whoever has run for a quantum goes to the end of the queue.
 //!
-//! As POSIX SCHED_RR: a child that is preempted keeps its place and what is left of its quantum; one that comes back
-//! after sleeping starts at the end with a whole one. Who is alone uses none of it up: there is nobody to give way to,
-//! and what others find must not depend on when a driver last reported.
+//! As POSIX SCHED_RR: a child that is preempted keeps its place and what is left of its quantum;
+//! one that comes back after sleeping starts at the end with a whole one. Who is alone uses none of
+//! it up: there is nobody to give way to, and what others find must not depend on when a driver
+//! last reported.
 
 use super::{Child, Entry, Resched, Scheduler};
 use crate::heap::Heap;
@@ -85,7 +86,11 @@ impl Scheduler for RoundRobin {
         let left = &mut self.left[who as usize];
         *left = left.checked_sub(used).unwrap_or(Work::ZERO);
         if left.is_zero() && self.ready.contains(who) {
-            mutate!("core-policy-rr-turn", self.put_last(who), self.left[who as usize] = self.quantum);
+            mutate!(
+                "core-policy-rr-turn",
+                self.put_last(who),
+                self.left[who as usize] = self.quantum
+            );
             return Resched::Pick;
         }
         Resched::Keep

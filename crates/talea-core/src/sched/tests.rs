@@ -12,8 +12,14 @@ fn suite(policy: &Policy, order: Option<Order>) {
 fn s19_policies_that_order_by_a_number_keep_the_contract() {
     suite(&Policy::Edf, Some(|of| (of.criteria.deadline.as_ns(), 0, of.child)));
     suite(&Policy::RateMonotonic, Some(|of| (of.criteria.period.as_ns(), 0, of.child)));
-    suite(&Policy::DeadlineMonotonic, Some(|of| (of.criteria.relative_deadline.as_ns(), 0, of.child)));
-    suite(&Policy::CriticalityMonotonic, Some(|of| (255 - u64::from(of.criteria.criticality), 0, of.child)));
+    suite(
+        &Policy::DeadlineMonotonic,
+        Some(|of| (of.criteria.relative_deadline.as_ns(), 0, of.child)),
+    );
+    suite(
+        &Policy::CriticalityMonotonic,
+        Some(|of| (255 - u64::from(of.criteria.criticality), 0, of.child)),
+    );
     suite(&Policy::Fifo, Some(|of| (of.criteria.arrival.as_ns(), 0, of.child)));
 }
 
@@ -31,7 +37,8 @@ fn l2_fixed_priorities_find_the_highest_level_as_a_scan_does_and_keep_its_queue(
 #[test]
 fn s19_round_robin_and_partitions_keep_the_contract() {
     suite(&Policy::RoundRobin { quantum: Work::from_ns(3) }, None);
-    let slot = |start, end, owner| Slot { start: Span::from_ns(start), end: Span::from_ns(end), owner };
+    let slot =
+        |start, end, owner| Slot { start: Span::from_ns(start), end: Span::from_ns(end), owner };
     for lending in [false, true] {
         let slots = vec![slot(0, 3, 1), slot(3, 4, 0), slot(6, 9, 1)];
         suite(&Policy::Partitions { frame: Span::from_ns(10), slots, lending }, None);

@@ -1,10 +1,11 @@
 //! Constant bandwidth server, hard and soft.
 //!
-//! Abeni and Buttazzo, RTSS 1998. When it wakes, budget and deadline are kept if what is left fits before the
-//! deadline at the reserved density (also if it only just does, as in Linux; the paper sets them anew then), else they
-//! are set anew; with D < T the *revised* wake-up rule (Abeni, Lipari, Parri and Sun, SAC 2015, as in Linux) cuts the
-//! budget to what the density allows instead, and between D and T it waits. Exhausted, the soft server goes on with a
-//! deadline T later; the hard one (`SCHED_DEADLINE`) waits for its next period.
+//! Abeni and Buttazzo, RTSS 1998. When it wakes, budget and deadline are kept if what is left fits
+//! before the deadline at the reserved density (also if it only just does, as in Linux; the paper
+//! sets them anew then), else they are set anew; with D < T the *revised* wake-up rule (Abeni,
+//! Lipari, Parri and Sun, SAC 2015, as in Linux) cuts the budget to what the density allows
+//! instead, and between D and T it waits. Exhausted, the soft server goes on with a deadline T
+//! later; the hard one (`SCHED_DEADLINE`) waits for its next period.
 
 use super::{Reservation, Server};
 use crate::mutate;
@@ -33,7 +34,8 @@ pub(crate) struct Cbs {
 impl Cbs {
     pub(crate) fn new(of: &Reservation, when_exhausted: Exhausted) -> Cbs {
         let relative_deadline = of.relative_deadline();
-        let density = (u128::from(of.budget.as_ns()) << 64).div_ceil(u128::from(relative_deadline.as_ns()));
+        let density =
+            (u128::from(of.budget.as_ns()) << 64).div_ceil(u128::from(relative_deadline.as_ns()));
         Cbs {
             full: of.budget,
             period: of.period,
@@ -59,7 +61,8 @@ impl Cbs {
 
     /// The most that is not: ⌊laxity·Q/D⌋.
     fn what_fits(&self, laxity: Span) -> Work {
-        // The density was rounded up: with periods of seconds that may be one too much. So it is looked at.
+        // The density was rounded up: with periods of seconds that may be one too much. So it is
+        // looked at.
         let fits = Work::from_ns(((self.density * u128::from(laxity.as_ns())) >> 64) as u64);
         mutate!(
             "core-server-cbs-cut",
@@ -70,7 +73,8 @@ impl Cbs {
 
     /// Where the period after the present one begins.
     fn next_period(&self) -> Time {
-        let rest = self.period.checked_sub(self.relative_deadline).expect("no longer than the period");
+        let rest =
+            self.period.checked_sub(self.relative_deadline).expect("no longer than the period");
         self.deadline.saturating_add(rest)
     }
 
@@ -85,7 +89,8 @@ impl Server for Cbs {
         if self.waits.is_some() {
             return;
         }
-        // A budget of which nothing was used may as well begin now; a used one stays within its period.
+        // A budget of which nothing was used may as well begin now; a used one stays within its
+        // period.
         let is_within = mutate!(
             "core-server-cbs-revised",
             mutate!(
@@ -97,7 +102,11 @@ impl Server for Cbs {
         );
         if now >= self.deadline {
             if is_within
-                && mutate!("core-server-cbs-between", now < self.next_period(), now > self.next_period())
+                && mutate!(
+                    "core-server-cbs-between",
+                    now < self.next_period(),
+                    now > self.next_period()
+                )
             {
                 self.waits = Some(self.next_period());
             } else {
@@ -126,7 +135,8 @@ impl Server for Cbs {
             "core-server-cbs-hard",
             if self.left.is_zero() && self.when_exhausted == Exhausted::Postpones {
                 self.left = self.full;
-                // However far away: a small budget with a long period goes through centuries in a second.
+                // However far away: a small budget with a long period goes through centuries in a
+                // second.
                 mutate!(
                     "core-server-cbs-soft",
                     {
@@ -141,7 +151,8 @@ impl Server for Cbs {
             },
             if self.left.is_zero() {
                 self.left = self.full;
-                // However far away: a small budget with a long period goes through centuries in a second.
+                // However far away: a small budget with a long period goes through centuries in a
+                // second.
                 self.deadline = self.deadline.saturating_add(self.period);
             }
         )
@@ -188,7 +199,9 @@ mod tests {
     fn l5_what_fits_is_rounded_down_whatever_the_lengths() {
         let mut seed = 1u64;
         let mut random = |below: u64| {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            seed = seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             1 + (seed >> 2) % below
         };
         for case in 0..20_000 {

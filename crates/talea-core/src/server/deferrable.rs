@@ -1,7 +1,7 @@
 //! Deferrable server: full at each period, and what is left stays usable until the next one.
 //!
-//! Strosnider, Lehoczky and Sha, IEEE Trans. Computers 44(1), 1995. Serves at once what comes late, and for that may
-//! disturb others with 2Q in T + ε: late in one period and early in the next (L5).
+//! Strosnider, Lehoczky and Sha, IEEE Trans. Computers 44(1), 1995. Serves at once what comes late,
+//! and for that may disturb others with 2Q in T + ε: late in one period and early in the next (L5).
 
 use super::{Reservation, Server};
 use crate::mutate;

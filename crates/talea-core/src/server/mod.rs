@@ -1,13 +1,13 @@
 //! Servers: the algorithms that keep a reservation, a budget of CPU time every period.
 //!
-//! A server gates one node of the tree: while it has budget, the node takes part in its parent's order with the
-//! server's deadline; when the budget is gone the node is not eligible until a refill (L3C section 4.1: hard
-//! reservations as containers). Which of its clients uses the budget is the node's own policy. Budgets are hard,
-//! except in the soft CBS.
+//! A server gates one node of the tree: while it has budget, the node takes part in its parent's
+//! order with the server's deadline; when the budget is gone the node is not eligible until a
+//! refill (L3C section 4.1: hard reservations as containers). Which of its clients uses the budget
+//! is the node's own policy. Budgets are hard, except in the soft CBS.
 //!
-//! [`Kind`] is the list, a file each. One from outside (L3C section 4.1: custom reservation types; L5, L19) implements
-//! [`Server`] like the others and is [`Kind::Custom`]; `examples/server-saver` is one, in a program that knows it by name in
-//! system files.
+//! [`Kind`] is the list, a file each. One from outside (L3C section 4.1: custom reservation types;
+//! L5, L19) implements [`Server`] like the others and is [`Kind::Custom`]; `examples/server-saver`
+//! is one, in a program that knows it by name in system files.
 
 mod cbs;
 mod deferrable;
@@ -116,7 +116,8 @@ impl Reservation {
     }
 }
 
-/// A server at work: what happens to it, and what it answers when it is asked. After construction nothing allocates.
+/// A server at work: what happens to it, and what it answers when it is asked. After construction
+/// nothing allocates.
 ///
 /// Clients are *pending* from [`wake`](Server::wake) to [`idle`](Server::idle).
 pub trait Server: fmt::Debug {

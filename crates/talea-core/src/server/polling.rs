@@ -1,7 +1,8 @@
-//! Polling server: looks for work when its period begins, and gives the budget up as soon as there is none.
+//! Polling server: looks for work when its period begins, and gives the budget up as soon as there
+//! is none.
 //!
-//! Lehoczky, Sha and Strosnider, RTSS 1987. Behaves towards others as a periodic task (Q, T); in return work that
-//! comes just after the poll waits for a whole period.
+//! Lehoczky, Sha and Strosnider, RTSS 1987. Behaves towards others as a periodic task (Q, T); in
+//! return work that comes just after the poll waits for a whole period.
 
 use super::{Reservation, Server};
 use crate::mutate;
@@ -38,7 +39,8 @@ impl Polling {
 impl Server for Polling {
     fn wake(&mut self, now: Time) {
         self.pending = true;
-        // Who comes with the poll is found by it, also when it is the refill of a server inside this one.
+        // Who comes with the poll is found by it, also when it is the refill of a server inside
+        // this one.
         if mutate!(
             "core-server-polling-instant",
             self.looked == Some(now),
@@ -67,8 +69,11 @@ impl Server for Polling {
 
     fn refill(&mut self, now: Time) {
         self.looked = Some(now);
-        self.left =
-            mutate!("core-server-polling-poll", if self.pending { self.full } else { Work::ZERO }, self.full);
+        self.left = mutate!(
+            "core-server-polling-poll",
+            if self.pending { self.full } else { Work::ZERO },
+            self.full
+        );
         self.deadline = self.next + self.relative_deadline;
         self.next += self.period;
     }

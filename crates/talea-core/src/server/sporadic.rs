@@ -1,10 +1,11 @@
 //! Sporadic server with the corrected replenishments.
 //!
-//! Sprunt, Sha and Lehoczky, Real-Time Systems 1(1), 1989, as corrected by Stanovich, Baker, Wang and González
-//! Harbour, RTAS 2010: every piece of budget carries the time from which it may be used, a piece that is taken up
-//! comes back one period after *that* time, and a full list delays budget instead of multiplying it. Towards others
-//! it behaves as a periodic task (Q, T). What comes back so late that its deadline has passed (the CPU stood still, or the
-//! server was promised what there was not) begins then: what was missed is lost, or it would come in one go.
+//! Sprunt, Sha and Lehoczky, Real-Time Systems 1(1), 1989, as corrected by Stanovich, Baker, Wang
+//! and González Harbour, RTAS 2010: every piece of budget carries the time from which it may be
+//! used, a piece that is taken up comes back one period after *that* time, and a full list delays
+//! budget instead of multiplying it. Towards others it behaves as a periodic task (Q, T). What
+//! comes back so late that its deadline has passed (the CPU stood still, or the server was promised
+//! what there was not) begins then: what was missed is lost, or it would come in one go.
 //!
 //! Invariants: the pieces always sum to Q; they are ordered by time and do not overlap.
 
@@ -12,7 +13,8 @@ use super::{Reservation, Server};
 use crate::mutate;
 use crate::{Span, Time, Work};
 
-/// Pieces that the budget may be in at most (L3C's prototype and POSIX's `sched_ss_max_repl` bound it too).
+/// Pieces that the budget may be in at most (L3C's prototype and POSIX's `sched_ss_max_repl` bound
+/// it too).
 const PIECES: usize = 16;
 
 #[derive(Clone, Copy, Debug)]
@@ -73,17 +75,19 @@ impl Sporadic {
         first
     }
 
-    /// What was used of the first piece comes back one period after the time from which it could be. Only now, when the
-    /// server has nothing more to run or the piece is gone: were it split at every preemption, its deadline would move
-    /// with them.
+    /// What was used of the first piece comes back one period after the time from which it could
+    /// be. Only now, when the server has nothing more to run or the piece is gone: were it split at
+    /// every preemption, its deadline would move with them.
     fn give_back(&mut self, now: Time) {
         let used = core::mem::take(&mut self.used);
         if used.is_zero() {
             return;
         }
         let first = &mut self.pieces[0];
-        let back =
-            Piece { at: mutate!("core-server-sporadic-late", first.at, now) + self.period, amount: used };
+        let back = Piece {
+            at: mutate!("core-server-sporadic-late", first.at, now) + self.period,
+            amount: used,
+        };
         first.at += Span::from_ns(used.as_ns());
         first.amount = first.amount.checked_sub(used).expect("no more than the budget");
         let is_gone = first.amount.is_zero();
@@ -101,7 +105,11 @@ impl Sporadic {
 
     /// Lets the first piece begin now if the time until which it was to be had has passed.
     fn forgo(&mut self, now: Time) {
-        if mutate!("core-server-sporadic-missed", self.deadline() < now, false && self.deadline() < now) {
+        if mutate!(
+            "core-server-sporadic-missed",
+            self.deadline() < now,
+            false && self.deadline() < now
+        ) {
             self.pieces[0].at = now;
             self.merge();
         }
@@ -138,7 +146,8 @@ fn end(piece: Piece) -> Time {
 
 impl Server for Sporadic {
     fn wake(&mut self, now: Time) {
-        // Budget that nobody wanted before may be used from now on, and comes back a period after now.
+        // Budget that nobody wanted before may be used from now on, and comes back a period after
+        // now.
         if self.pieces[0].at < now {
             mutate!(
                 "core-server-sporadic-wake",

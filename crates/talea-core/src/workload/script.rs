@@ -1,7 +1,8 @@
 //! What jobs do besides working: where they stop on their way.
 //!
-//! Model: a job's work is cut into pieces at its marks. When a piece is done, the marks at that offset are acted upon in
-//! their order; a lock that has to wait and a suspension end it there, and the rest follows when the job goes on.
+//! Model: a job's work is cut into pieces at its marks. When a piece is done, the marks at that
+//! offset are acted upon in their order; a lock that has to wait and a suspension end it there, and
+//! the rest follows when the job goes on.
 
 use super::{Act, Cost, Mark};
 use crate::machine::{ChannelId, ResourceId};
@@ -25,16 +26,17 @@ pub struct Script {
 }
 
 impl Script {
-    /// Of a task with such a cost and these channels, those that it takes from with the tokens that activate it; `None` when
-    /// its jobs do nothing but work.
+    /// Of a task with such a cost and these channels, those that it takes from with the tokens that
+    /// activate it; `None` when its jobs do nothing but work.
     pub fn new(cost: &Cost, inputs: &[(ChannelId, u32)], outputs: &[ChannelId]) -> Option<Script> {
         let script = |cost: &Cost| {
             let mut marks = match cost {
                 Cost::Marked { marks, .. } => marks.clone(),
                 _ => Vec::new(),
             };
-            let says =
-                |marks: &[Mark], wanted: &dyn Fn(&Act) -> bool| marks.iter().any(|mark| wanted(&mark.act));
+            let says = |marks: &[Mark], wanted: &dyn Fn(&Act) -> bool| {
+                marks.iter().any(|mark| wanted(&mark.act))
+            };
             for &(channel, tokens) in inputs {
                 if !says(&marks, &|act| matches!(act, Act::Pop(of, _) if *of == channel)) {
                     marks.insert(0, Mark { at: Work::ZERO, act: Act::Pop(channel, vec![tokens]) });
@@ -42,7 +44,10 @@ impl Script {
             }
             for &channel in outputs {
                 if !says(&marks, &|act| matches!(act, Act::Push(of, _) if *of == channel)) {
-                    marks.push(Mark { at: Work::from_ns(u64::MAX), act: Act::Push(channel, vec![1]) });
+                    marks.push(Mark {
+                        at: Work::from_ns(u64::MAX),
+                        act: Act::Push(channel, vec![1]),
+                    });
                 }
             }
             marks
@@ -69,7 +74,9 @@ impl Script {
     fn advance(&mut self) -> Work {
         let mark = mutate!(
             "sim-mark-order",
-            self.versions[self.version].get(self.next).map_or(self.cost, |mark| mark.at.min(self.cost)),
+            self.versions[self.version]
+                .get(self.next)
+                .map_or(self.cost, |mark| mark.at.min(self.cost)),
             self.versions[self.version].get(self.next).map_or(self.cost, |_| self.cost)
         );
         let piece = mark.checked_sub(self.done).expect("marks are sorted");
@@ -77,10 +84,12 @@ impl Script {
         piece
     }
 
-    /// A piece is done: what the job does now, one thing after the other, until there is nothing more at this offset.
+    /// A piece is done: what the job does now, one thing after the other, until there is nothing
+    /// more at this offset.
     pub fn act(&mut self) -> Option<Deed> {
-        while let Some(mark) =
-            self.versions[self.version].get(self.next).filter(|mark| mark.at.min(self.cost) <= self.done)
+        while let Some(mark) = self.versions[self.version]
+            .get(self.next)
+            .filter(|mark| mark.at.min(self.cost) <= self.done)
         {
             self.next += 1;
             let is_over = mutate!("sim-mark-short", self.done == self.cost, self.done > self.cost);
@@ -104,7 +113,8 @@ impl Script {
         None
     }
 
-    /// A piece is done and what follows it is or will be; how long the next one is, or `None`: the job is over.
+    /// A piece is done and what follows it is or will be; how long the next one is, or `None`: the
+    /// job is over.
     ///
     /// # Panics
     /// If marks are not sorted.

@@ -1,8 +1,9 @@
 //! The door: listeners, and what happens when there are no descriptors left.
 //!
-//! A connection that can't be accepted keeps its listener readable, and a loop that watches it would spin (facts
-//! D3). So one descriptor is kept in reserve: it is given up to accept the caller and hang up on it, which tells
-//! the caller at once, and is taken back. Where even that fails the listener is not watched for a while.
+//! A connection that can't be accepted keeps its listener readable, and a loop that watches it
+//! would spin (facts D3). So one descriptor is kept in reserve: it is given up to accept the caller
+//! and hang up on it, which tells the caller at once, and is taken back. Where even that fails the
+//! listener is not watched for a while.
 
 use super::Server;
 use super::token::Token;
@@ -16,7 +17,8 @@ use talea_os::epoll::{Epoll, Interest};
 use talea_os::seqpacket::Listener;
 use talea_os::{peer, proc};
 
-/// Callers that one round lets in from one listener: each costs more than a request, and nobody has asked for it yet.
+/// Callers that one round lets in from one listener: each costs more than a request, and nobody has
+/// asked for it yet.
 const CALLERS: usize = 1;
 /// How long a listener rests that can't even be relieved.
 const REST: Span = Span::from_ns(100_000_000);
@@ -78,7 +80,8 @@ impl Door {
         }
     }
 
-    /// Takes in one caller with the reserve's place, to hang up on it. `None` when there is no way to do that.
+    /// Takes in one caller with the reserve's place, to hang up on it. `None` when there is no way
+    /// to do that.
     fn turn_away(&mut self, index: usize) -> Option<OwnedFd> {
         self.reserve.take()?;
         let caller = self.listeners[index].accept();
@@ -106,7 +109,9 @@ impl Server {
         let index = index as usize;
         if self.closing.is_overrun() {
             if self.turned_away.is_due(now) {
-                self.log.error("nobody is let in: clients have sent too many descriptors that do not close");
+                self.log.error(
+                    "nobody is let in: clients have sent too many descriptors that do not close",
+                );
             }
             self.door.rest(now, REST, &self.epoll);
             return;
@@ -124,7 +129,8 @@ impl Server {
                     if self.turned_away.is_due(now) {
                         self.log.error(format_args!("connections are turned away: {error}"));
                     }
-                    let full = error.raw_os_error() == Some(rustix::io::Errno::MFILE.raw_os_error());
+                    let full =
+                        error.raw_os_error() == Some(rustix::io::Errno::MFILE.raw_os_error());
                     let Some(caller) = mutate!(
                         "recovery-no-descriptors",
                         full.then(|| self.door.turn_away(index)),
@@ -151,7 +157,10 @@ impl Server {
         let peer = Peer {
             pid: told.pid.map_or(0, |tid| tid.as_raw() as u32),
             // A process that has ended already has none, and its connection ends next.
-            pid_start: told.pid.and_then(|tid| Some(proc::stat(tid).ok()?.start_ticks)).unwrap_or(0),
+            pid_start: told
+                .pid
+                .and_then(|tid| Some(proc::stat(tid).ok()?.start_ticks))
+                .unwrap_or(0),
             uid: told.uid,
             gid: told.gid,
             groups: told.groups,

@@ -50,10 +50,12 @@ impl Server {
                 seen = Some((process, is_alive(process), groups));
             }
             let (_, process_alive, groups) = seen.clone().expect("it was just looked at");
-            let witness = || groups_of(thread.filter(|facts| facts.euid == record.uid)?.tid, record.uid);
+            let witness =
+                || groups_of(thread.filter(|facts| facts.euid == record.uid)?.tid, record.uid);
             let groups = if process_alive { groups } else { witness() };
             let slot = slot as u32;
-            let input = Input::Adopt { slot, record: Box::new(record), thread, process_alive, groups };
+            let input =
+                Input::Adopt { slot, record: Box::new(record), thread, process_alive, groups };
             self.tell(now, input);
         }
         // Any input that is no record says that all of them are in.
@@ -64,7 +66,8 @@ impl Server {
             .filter(|thread| mutate!("recovery-left", thread.tid != thread.tgid, thread.tid == 0))
         {
             let main = i32::try_from(thread.tgid).ok().and_then(Tid::new);
-            let left = main.and_then(|main| self.threads.disinherit(main, &thread.given, &thread.previous));
+            let left = main
+                .and_then(|main| self.threads.disinherit(main, &thread.given, &thread.previous));
             self.report_left(left.as_ref());
         }
         let slots = 0..self.state.capacity();

@@ -1,14 +1,16 @@
 //! A busy connection that has the daemon to itself is watched for arrivals.
 //!
-//! A level-triggered set looks at a connection once more after each message, for whether there is another. Who asks,
-//! waits for the answer and asks again never has another. So a connection that was the only one to be heard in [`LONG`]
-//! rounds within one [`INTERVAL`] is reported when a message arrives, and no longer while one is there.
+//! A level-triggered set looks at a connection once more after each message, for whether there is
+//! another. Who asks, waits for the answer and asks again never has another. So a connection that
+//! was the only one to be heard in [`LONG`] rounds within one [`INTERVAL`] is reported when a
+//! message arrives, and no longer while one is there.
 //!
-//! Invariant: nothing stays unread. Of requests that are sent ahead of the answers, two may arrive before the first is
-//! reported, and then there is no arrival left to report the second. So while a connection is watched for arrivals there is
-//! a beat: if something lies unread then, or nothing was heard since the last one, what is there counts again. So it
-//! does as soon as anybody else is heard. A request waits for at most two beats, and who was found to ask ahead time and
-//! again is not watched for arrivals any more.
+//! Invariant: nothing stays unread. Of requests that are sent ahead of the answers, two may arrive
+//! before the first is reported, and then there is no arrival left to report the second. So while a
+//! connection is watched for arrivals there is a beat: if something lies unread then, or nothing
+//! was heard since the last one, what is there counts again. So it does as soon as anybody else is
+//! heard. A request waits for at most two beats, and who was found to ask ahead time and again is
+//! not watched for arrivals any more.
 
 use super::Server;
 use super::token::Token;
@@ -66,7 +68,8 @@ impl Alone {
 }
 
 impl Server {
-    /// Notes who was heard in this round: the connection that alone had something to say, if that is all there was.
+    /// Notes who was heard in this round: the connection that alone had something to say, if that
+    /// is all there was.
     #[inline]
     pub(super) fn note_speaker(&mut self, now: Time, events: &Events) -> Option<u64> {
         if let Some(event) = events.sole()

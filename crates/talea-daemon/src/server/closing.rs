@@ -1,16 +1,17 @@
 //! Closing what may take its time.
 //!
-//! A client can send any descriptor, and whoever closes the last copy may have to wait: for the peer of a TCP socket
-//! that lingers, for the program behind a file system, for gigabytes of memory to be given back. A connection in which
-//! something lies unread may have such descriptors in it. The loop must not be the one that waits, so what is no
-//! pidfd is closed here.
+//! A client can send any descriptor, and whoever closes the last copy may have to wait: for the
+//! peer of a TCP socket that lingers, for the program behind a file system, for gigabytes of memory
+//! to be given back. A connection in which something lies unread may have such descriptors in it.
+//! The loop must not be the one that waits, so what is no pidfd is closed here.
 //!
-//! Model: a few threads that do nothing else, started when they are needed for the first time; a daemon whose clients
-//! behave has none. All that is one user's goes to the same thread, so a user who makes it wait for ever keeps that one
-//! from others who send what nobody asked for, and nobody else from anything.
+//! Model: a few threads that do nothing else, started when they are needed for the first time; a
+//! daemon whose clients behave has none. All that is one user's goes to the same thread, so a user
+//! who makes it wait for ever keeps that one from others who send what nobody asked for, and nobody
+//! else from anything.
 //!
-//! Bounds: a user of whom too much waits is not read from until it is done; when too much waits altogether nobody new
-//! is let in, and whoever is connected is served.
+//! Bounds: a user of whom too much waits is not read from until it is done; when too much waits
+//! altogether nobody new is let in, and whoever is connected is served.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -26,7 +27,8 @@ const THREADS: usize = 4;
 /// Most descriptors that may wait to be closed; a quarter of them for each user.
 const MOST: usize = 8192;
 
-/// Messages that are looked through before a connection is handed over: what an honest client can have left.
+/// Messages that are looked through before a connection is handed over: what an honest client can
+/// have left.
 const GLANCE: usize = 8;
 
 /// One descriptor on its way out.
@@ -83,12 +85,15 @@ impl Closing {
     /// Whether so much of this user waits that nothing more is wanted from them.
     #[inline]
     pub(super) fn is_overrun_by(&self, uid: u32) -> bool {
-        self.users.get(&uid).is_some_and(|user| user.waiting.load(Ordering::Relaxed) > self.most / 4)
+        self.users
+            .get(&uid)
+            .is_some_and(|user| user.waiting.load(Ordering::Relaxed) > self.most / 4)
     }
 
     /// Whether so much waits altogether that nobody new is wanted.
     pub(super) fn is_overrun(&self) -> bool {
-        self.closers.iter().map(|closer| closer.waiting.load(Ordering::Relaxed)).sum::<usize>() > self.most
+        self.closers.iter().map(|closer| closer.waiting.load(Ordering::Relaxed)).sum::<usize>()
+            > self.most
     }
 
     fn hand_over(&mut self, uid: u32, fd: OwnedFd, connection: bool) {
@@ -106,7 +111,8 @@ impl Closing {
         let _ = closer.work.send(Leaving { fd, connection, counts });
     }
 
-    /// The thread that closes for a user: the one that has something of theirs already, else the idlest, else a new one.
+    /// The thread that closes for a user: the one that has something of theirs already, else the
+    /// idlest, else a new one.
     fn closer_of(&mut self, uid: u32) -> Option<usize> {
         if let Some(user) = self.users.get(&uid)
             && user.waiting.load(Ordering::Relaxed) > 0
@@ -134,7 +140,8 @@ impl Closer {
     fn start() -> Option<Closer> {
         let (work, todo) = channel::<Leaving>();
         let thread = std::thread::Builder::new().name("closing".to_owned()).spawn(move || {
-            // What the daemon is to others we are not: giving memory back is nobody's urgent business.
+            // What the daemon is to others we are not: giving memory back is nobody's urgent
+            // business.
             let _ = sched::set(Tid::current(), &Attr::plain(Policy::NORMAL));
             for Leaving { fd, connection, counts } in todo {
                 if connection {
@@ -151,7 +158,8 @@ impl Closer {
     }
 }
 
-/// Takes out what lies unread in a connection, so that each descriptor in it is let go like any other.
+/// Takes out what lies unread in a connection, so that each descriptor in it is let go like any
+/// other.
 fn empty(connection: &OwnedFd) {
     while seqpacket::finish(connection, usize::MAX).unwrap_or(false) {
         match seqpacket::recv_all(connection, &mut [0; 1]) {

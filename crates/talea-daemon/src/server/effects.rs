@@ -12,8 +12,8 @@ use talea_proto::Reply;
 use talea_proto::message::But;
 
 impl Server {
-    /// Does everything that is due. What an effect brings about goes back in at once, so the queue is empty when
-    /// this returns.
+    /// Does everything that is due. What an effect brings about goes back in at once, so the queue
+    /// is empty when this returns.
     pub(super) fn obey(&mut self, now: Time) {
         while let Some(effect) = self.broker.poll_effect() {
             self.carry_out(now, effect);
@@ -22,7 +22,10 @@ impl Server {
 
     /// As [`Server::obey`], where the last effect is likely to be a reply.
     #[inline(always)]
-    #[expect(clippy::inline_always, reason = "see `Server::run`: the reply leaves from the loop's own frame")]
+    #[expect(
+        clippy::inline_always,
+        reason = "see `Server::run`: the reply leaves from the loop's own frame"
+    )]
     pub(super) fn obey_inline(&mut self, now: Time) {
         while let Some(effect) = self.broker.poll_effect() {
             match effect {
@@ -83,7 +86,8 @@ impl Server {
                     Ok(Restored::Exactly) => Input::Done { ticket, result: Ok(()) },
                     Ok(Restored::Wider) => Input::DoneBut { ticket, but: But::Wider },
                     Ok(Restored::Demoted(error)) => {
-                        let errno = error.raw_os_error().unwrap_or(rustix::io::Errno::IO.raw_os_error());
+                        let errno =
+                            error.raw_os_error().unwrap_or(rustix::io::Errno::IO.raw_os_error());
                         Input::DoneBut { ticket, but: But::Demoted { errno } }
                     }
                     Err(errno) => Input::Done { ticket, result: Err(errno) },
@@ -106,7 +110,8 @@ impl Server {
                 Ok(false) => self.broker.handle(now, Input::ProcessGone { process }),
                 // Descriptors have run out: its connection's end will do.
                 Err(error) if self.unwatched.is_due(now) => {
-                    self.log.error(format_args!("process {} can't be watched: {error}", process.pid));
+                    self.log
+                        .error(format_args!("process {} can't be watched: {error}", process.pid));
                 }
                 Ok(true) | Err(_) => {}
             },
@@ -136,7 +141,8 @@ impl Server {
         if let Err(error) = &written
             && !self.state_failing
         {
-            self.log.error(format_args!("grants are not mirrored, a restart would lose them: {error}"));
+            self.log
+                .error(format_args!("grants are not mirrored, a restart would lose them: {error}"));
         }
         self.state_failing = written.is_err();
     }

@@ -20,8 +20,8 @@ use talea_proto::{Code, Field, Refusal, Request, SpecId};
 /// How often it is seen whether somebody who is held back can be heard again.
 const HEARING: Span = Span::from_ns(1_000_000);
 
-/// So many sightings in a row make a connection one that asks ahead. More than one, because a request that comes in the
-/// moment of the look is taken for one that was there before.
+/// So many sightings in a row make a connection one that asks ahead. More than one, because a
+/// request that comes in the moment of the look is taken for one that was there before.
 const AHEAD: u32 = 8;
 
 /// One connection.
@@ -56,8 +56,8 @@ impl Session {
     }
 }
 
-/// Connections of one user that had something to say all at once: the loop's own set reports them as one, so that a
-/// round costs the same however many they are.
+/// Connections of one user that had something to say all at once: the loop's own set reports them
+/// as one, so that a round costs the same however many they are.
 #[derive(Debug)]
 struct Crowd {
     epoll: Epoll,
@@ -80,7 +80,12 @@ impl Sessions {
     }
 
     /// Watches `socket` and gives it a number that no other connection has had.
-    pub(super) fn add(&mut self, socket: OwnedFd, uid: u32, epoll: &Epoll) -> io::Result<SessionId> {
+    pub(super) fn add(
+        &mut self,
+        socket: OwnedFd,
+        uid: u32,
+        epoll: &Epoll,
+    ) -> io::Result<SessionId> {
         let id = self.last + 1;
         epoll.add(&socket, Interest::READ, Token::Session(id).pack())?;
         self.last = id;
@@ -132,13 +137,16 @@ impl Sessions {
         self.open.get(&id).is_some_and(|session| {
             mutate!(
                 "daemon-arrivals-ahead",
-                !session.in_crowd && session.ahead < AHEAD && !seqpacket::has_unread(&session.socket),
+                !session.in_crowd
+                    && session.ahead < AHEAD
+                    && !seqpacket::has_unread(&session.socket),
                 !session.in_crowd && !seqpacket::has_unread(&session.socket)
             )
         })
     }
 
-    /// Whether something lies unread in the connection that is watched for arrivals, although it is read.
+    /// Whether something lies unread in the connection that is watched for arrivals, although it is
+    /// read.
     pub(super) fn has_asked_ahead(&mut self) -> bool {
         let Some(session) = self.alone.and_then(|id| self.open.get_mut(&id)) else { return false };
         let ahead = session.is_read() && seqpacket::has_unread(&session.socket);
@@ -169,7 +177,9 @@ impl Sessions {
     ///
     /// An error, such as too few descriptors, leaves it where it is.
     pub(super) fn join_crowd(&mut self, id: u64, epoll: &Epoll) -> io::Result<()> {
-        let Some(session) = self.open.get_mut(&id).filter(|session| !session.in_crowd) else { return Ok(()) };
+        let Some(session) = self.open.get_mut(&id).filter(|session| !session.in_crowd) else {
+            return Ok(());
+        };
         let crowd = match self.crowds.entry(session.uid) {
             Entry::Occupied(crowd) => crowd.into_mut(),
             Entry::Vacant(place) => {
@@ -192,7 +202,8 @@ impl Sessions {
     /// Forgets a connection and stops watching it: whose it is, and its socket.
     fn take(&mut self, id: SessionId, epoll: &Epoll) -> Option<(u32, OwnedFd)> {
         let session = self.open.remove(&id.0)?;
-        // In one of the sets since it was added, so this can't fail. Closing would do as much, but not at once everywhere.
+        // In one of the sets since it was added, so this can't fail. Closing would do as much, but
+        // not at once everywhere.
         match self.crowds.get_mut(&session.uid).filter(|_| session.in_crowd) {
             None => drop(epoll.remove(&session.socket)),
             Some(crowd) => {
@@ -215,7 +226,8 @@ impl Sessions {
 }
 
 impl Server {
-    /// A connection has something to say. One message, so that a client with many waits like everybody else.
+    /// A connection has something to say. One message, so that a client with many waits like
+    /// everybody else.
     #[inline(never)]
     pub(super) fn session_ready(&mut self, now: Time, id: u64, hung_up: bool) {
         self.session_ready_inline(now, id, hung_up);
@@ -231,7 +243,8 @@ impl Server {
         let session_id = SessionId(id);
         let Some(session) = self.sessions.get(session_id) else { return };
         if !session.armed || session.held_back {
-            // Only the end is reported of a connection that is not read; what it had still to say dies with it.
+            // Only the end is reported of a connection that is not read; what it had still to say
+            // dies with it.
             if hung_up {
                 self.hang_up(now, session_id);
             }
@@ -289,7 +302,11 @@ impl Server {
                 }
                 Err(garbled) => {
                     self.discard(uid, received.fd);
-                    Input::Garbled { session: session_id, seq: garbled.seq, refusal: garbled.refusal }
+                    Input::Garbled {
+                        session: session_id,
+                        seq: garbled.seq,
+                        refusal: garbled.refusal,
+                    }
                 }
             }
         };
@@ -320,7 +337,8 @@ impl Server {
         }
     }
 
-    /// Closes a connection, of which the broker knows or is told; `false` when it was closed before.
+    /// Closes a connection, of which the broker knows or is told; `false` when it was closed
+    /// before.
     pub(super) fn close(&mut self, session: SessionId) -> bool {
         let Some((uid, socket)) = self.sessions.take(session, &self.epoll) else { return false };
         self.closing.hang_up(uid, socket);
@@ -332,8 +350,9 @@ impl Server {
     fn hold_back(&mut self, now: Time, session: SessionId) {
         let Some(uid) = self.sessions.uid(session.0) else { return };
         if self.turned_away.is_due(now) {
-            self.log
-                .warning(format_args!("user {uid} sends descriptors that do not close and waits for that"));
+            self.log.warning(format_args!(
+                "user {uid} sends descriptors that do not close and waits for that"
+            ));
         }
         self.sessions.hold_back(session, true, &self.epoll);
         self.held_back.push(session);
@@ -382,7 +401,8 @@ impl Server {
         Some(thread.and_then(|thread| self.threads.hold_named(thread)))
     }
 
-    /// Credentials change with `setresuid` and set-user-id programs: whose is the thread under this spec now?
+    /// Credentials change with `setresuid` and set-user-id programs: whose is the thread under this
+    /// spec now?
     fn look_whose(&mut self, now: Time, spec: SpecId) {
         if let Some(thread) = self.broker.thread_of(spec)
             && let Some(euid) = self.threads.new_euid(thread)

@@ -1,7 +1,8 @@
 //! The threads and processes that the daemon holds by pidfd.
 //!
-//! Invariant: a thread is held from the request that named it until the broker forgets it, and its number
-//! ([`ThreadId`]) is never given out again, so an effect that comes late finds nothing instead of a stranger.
+//! Invariant: a thread is held from the request that named it until the broker forgets it, and its
+//! number ([`ThreadId`]) is never given out again, so an effect that comes late finds nothing
+//! instead of a stranger.
 
 use crate::convert;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -39,7 +40,8 @@ struct Held {
 pub(super) enum Applied {
     /// This, now.
     Done(Result<(), Errno>),
-    /// The thread sleeps in another root domain; its CPUs are set, so that it is in the right one when it wakes.
+    /// The thread sleeps in another root domain; its CPUs are set, so that it is in the right one
+    /// when it wakes.
     Asleep,
     /// The thread would come to harm: the order must be given again at this time.
     NotBefore(Time),
@@ -71,7 +73,8 @@ impl Threads {
         self.held.values().any(|held| held.period.is_some())
     }
 
-    /// When the last deadline thread that has left is out of the kernel's books; `None` when none ever was in them.
+    /// When the last deadline thread that has left is out of the kernel's books; `None` when none
+    /// ever was in them.
     pub(super) fn quiet_at(&self) -> Option<Time> {
         self.quiet_at
     }
@@ -83,8 +86,8 @@ impl Threads {
         }
     }
 
-    /// Holds `thread`, which somebody has named, and tells what it is. If it is given anything, it is seen then whether it
-    /// has lived all the while.
+    /// Holds `thread`, which somebody has named, and tells what it is. If it is given anything, it
+    /// is seen then whether it has lived all the while.
     pub(super) fn hold_named(&mut self, thread: Thread) -> Result<ThreadFacts, ThreadError> {
         let before = thread.glimpse();
         self.hold(thread, before)
@@ -175,27 +178,34 @@ impl Threads {
 
     /// Closes what is held of the thread and ends watching it.
     ///
-    /// Closing alone does not end it where the descriptor came from a client: that may hold on to the same open file, and
-    /// then its entry would stay in the set, to be reported for ever once the thread has ended. (Nor where this process has
-    /// forked and not started a program: it does not.)
+    /// Closing alone does not end it where the descriptor came from a client: that may hold on to
+    /// the same open file, and then its entry would stay in the set, to be reported for ever once
+    /// the thread has ended. (Nor where this process has forked and not started a program: it does
+    /// not.)
     ///
     /// One that has ended may have left something behind: see [`Threads::disinherit`].
-    pub(super) fn forget(&mut self, id: ThreadId, epoll: &Epoll) -> Option<Result<Restored, Errno>> {
+    pub(super) fn forget(
+        &mut self,
+        id: ThreadId,
+        epoll: &Epoll,
+    ) -> Option<Result<Restored, Errno>> {
         if self.held.get(&id)?.thread.is_shared() {
             self.ended(id, epoll);
         }
         let held = self.held.remove(&id)?;
         self.has_left(held.period);
-        let given =
-            held.given.filter(|_| held.thread.tid() != held.thread.tgid() && !held.thread.is_alive())?;
+        let given = held
+            .given
+            .filter(|_| held.thread.tid() != held.thread.tgid() && !held.thread.is_alive())?;
         self.disinherit(held.thread.tgid(), &given, &held.previous)
     }
 
     /// Takes away what an ended thread has left to another.
     ///
-    /// A thread that starts a program (`execve`) takes the place of its process's main thread, number and all. To
-    /// whoever watches it has ended; what it was given it keeps, and nobody has granted that to the main thread.
-    /// `None` where nothing was left, else how the main thread, or whoever is in its place, was put back.
+    /// A thread that starts a program (`execve`) takes the place of its process's main thread,
+    /// number and all. To whoever watches it has ended; what it was given it keeps, and nobody has
+    /// granted that to the main thread. `None` where nothing was left, else how the main thread, or
+    /// whoever is in its place, was put back.
     pub(super) fn disinherit(
         &mut self,
         main: Tid,
@@ -208,13 +218,18 @@ impl Threads {
         if mutate!(
             "life-taken-along",
             !has.policy.is_realtime()
-                || mutate!("life-taken-along-nudged", !comes_of(&has.policy, &given), has.policy != given),
+                || mutate!(
+                    "life-taken-along-nudged",
+                    !comes_of(&has.policy, &given),
+                    has.policy != given
+                ),
             previous.reset_on_fork || !has.policy.is_deadline()
         ) || !has.reset_on_fork
         {
             return None;
         }
-        let held = self.held.values().find_map(|held| held.given.filter(|_| held.thread.is_same(&main)));
+        let held =
+            self.held.values().find_map(|held| held.given.filter(|_| held.thread.is_same(&main)));
         match held {
             // It has a grant of its own, and exactly this was granted.
             Some(own) if convert::kernel_attr(&own).policy == has.policy => None,
@@ -245,11 +260,13 @@ impl Threads {
             }
             // A time that never comes is a refusal.
             Err(ApplyError::TooSoon { until }) if until < Time::NEVER => Applied::NotBefore(until),
-            Err(error @ ApplyError::Elsewhere { .. }) => match cpus.map(|cpus| held.thread.pin(cpus)) {
-                Some(Ok(())) => Applied::Asleep,
-                Some(Err(error)) => Applied::Done(Err(convert::errno(&error))),
-                None => Applied::Done(Err(convert::errno(&error))),
-            },
+            Err(error @ ApplyError::Elsewhere { .. }) => {
+                match cpus.map(|cpus| held.thread.pin(cpus)) {
+                    Some(Ok(())) => Applied::Asleep,
+                    Some(Err(error)) => Applied::Done(Err(convert::errno(&error))),
+                    None => Applied::Done(Err(convert::errno(&error))),
+                }
+            }
             Err(error) => Applied::Done(Err(convert::errno(&error))),
         }
     }
@@ -263,7 +280,8 @@ impl Threads {
             put_back(&held.thread, attr)?
         };
         held.given = None;
-        let left = std::mem::replace(&mut held.period, period_of(convert::kernel_attr(attr).policy));
+        let left =
+            std::mem::replace(&mut held.period, period_of(convert::kernel_attr(attr).policy));
         self.has_left(left);
         Ok(restored)
     }
@@ -308,7 +326,8 @@ impl Processes {
         Ok(true)
     }
 
-    /// A process has ended: it is not reported again, and its end is passed on at `due` unless it is forgotten before.
+    /// A process has ended: it is not reported again, and its end is passed on at `due` unless it
+    /// is forgotten before.
     pub(super) fn ended(&mut self, token: u64, due: Time, epoll: &Epoll) {
         let Some(process) = self.by_token.remove(&token) else { return };
         if let Some((_, fd)) = self.held.get(&process) {
@@ -352,7 +371,8 @@ fn open(process: ProcessId) -> io::Result<Option<OwnedFd>> {
     let pid = rustix::process::Pid::from_raw(tid.as_raw()).expect("a Tid is never zero");
     let fd = match rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()) {
         Ok(fd) => fd,
-        // EINVAL, from Linux 6.9 ENOENT: the number belongs to a thread that is no process, so not to ours.
+        // EINVAL, from Linux 6.9 ENOENT: the number belongs to a thread that is no process, so not
+        // to ours.
         Err(rustix::io::Errno::SRCH | rustix::io::Errno::INVAL | rustix::io::Errno::NOENT) => {
             return Ok(None);
         }

@@ -1,13 +1,13 @@
 //! Whose turn it is: nobody's requests keep another user waiting for long.
 //!
-//! Model: a round first takes one message from each user that has something to say, then more from each, one a
-//! connection, until that user has had its turn of the round. What is left is reported again by the next wait,
-//! together with whoever has come meanwhile. So a request of somebody who has been quiet waits for about one
-//! request and one turn of each other user, however many connections they have; and a crowd of one user that is alone
-//! is served as fast as without turns.
+//! Model: a round first takes one message from each user that has something to say, then more from
+//! each, one a connection, until that user has had its turn of the round. What is left is reported
+//! again by the next wait, together with whoever has come meanwhile. So a request of somebody who
+//! has been quiet waits for about one request and one turn of each other user, however many
+//! connections they have; and a crowd of one user that is alone is served as fast as without turns.
 //!
-//! A thousand connections that are ready make a wait long before anybody is served. Whoever has had too many ready at
-//! once has them moved to a set of their own, of which the wait sees one.
+//! A thousand connections that are ready make a wait long before anybody is served. Whoever has had
+//! too many ready at once has them moved to a set of their own, of which the wait sees one.
 
 use super::Server;
 use super::token::Token;
@@ -35,7 +35,8 @@ struct Ready {
 
 /// Room for one round's bookkeeping, kept from round to round.
 pub(super) struct Turns {
-    /// Users that have been served in this round, in order, and for how long from their second message on.
+    /// Users that have been served in this round, in order, and for how long from their second
+    /// message on.
     served: Vec<(u32, Span)>,
     /// Connections of users that have been served already.
     later: Vec<Ready>,
@@ -66,7 +67,8 @@ impl Turns {
 
     /// How long `uid` has been served.
     fn of(&mut self, uid: u32) -> &mut Span {
-        let at = self.served.binary_search_by_key(&uid, |&(uid, _)| uid).expect("it was served first");
+        let at =
+            self.served.binary_search_by_key(&uid, |&(uid, _)| uid).expect("it was served first");
         &mut self.served[at].1
     }
 }
@@ -86,7 +88,8 @@ impl Server {
         }
     }
 
-    /// Serves a connection that is ready if its user has not been served in this round, else keeps it for later.
+    /// Serves a connection that is ready if its user has not been served in this round, else keeps
+    /// it for later.
     pub(super) fn take_turn(&mut self, now: Time, session: u64, hung_up: bool) {
         let Some(uid) = self.sessions.uid(session) else { return };
         if self.turns.is_first(uid) {
@@ -135,7 +138,8 @@ impl Server {
     pub(super) fn finish_turns(&mut self, now: Time) {
         let count = self.turns.later.len();
         if count > 0 {
-            // From another one each time: those at the end must not wait for those before them for ever.
+            // From another one each time: those at the end must not wait for those before them for
+            // ever.
             let start = self.wakeups as usize % count;
             let mut begun = clock::now();
             for index in (start..count).chain(0..start) {

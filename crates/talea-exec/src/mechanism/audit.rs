@@ -1,8 +1,10 @@
-//! Another mechanism under observation: what did each worker consume while it was chosen, and what besides?
+//! Another mechanism under observation: what did each worker consume while it was chosen, and what
+//! besides?
 //!
-//! The kernel's CPU clock of each worker is read whenever it is let run and whenever it is stopped. What lies between is
-//! *ordered*; what its clock shows at the end beyond that is *stray*: the way from the end of a job to the wait for the next
-//! (a few microseconds a job), and anything that should not have been. What an order lasted longer than its worker's clock went on is a
+//! The kernel's CPU clock of each worker is read whenever it is let run and whenever it is stopped.
+//! What lies between is *ordered*; what its clock shows at the end beyond that is *stray*: the way
+//! from the end of a job to the wait for the next (a few microseconds a job), and anything that
+//! should not have been. What an order lasted longer than its worker's clock went on is a
 //! [`Stretch`].
 
 use super::{After, Mechanism};
@@ -54,19 +56,23 @@ pub struct Audited<M> {
 }
 
 impl<M: Mechanism> Audited<M> {
-    /// Watches the workers of so many tasks, if `on`: two looks at a clock each time that somebody runs.
+    /// Watches the workers of so many tasks, if `on`: two looks at a clock each time that somebody
+    /// runs.
     pub fn new(mut inner: M, tasks: usize, on: bool) -> Result<Audited<M>, M::Error> {
-        let from = (0..tasks).map(|task| inner.used(TaskId(task as u32))).collect::<Result<_, _>>()?;
+        let from =
+            (0..tasks).map(|task| inner.used(TaskId(task as u32))).collect::<Result<_, _>>()?;
         let (tasks, stretches) = (vec![Consumed::default(); tasks], Stretches::new());
         Ok(Audited { inner, on, tasks, from, now: Time::ZERO, stretches })
     }
 
-    /// What each has consumed until the run was over; of a mechanism that was not watched all of it counts as ordered.
+    /// What each has consumed until the run was over; of a mechanism that was not watched all of it
+    /// counts as ordered.
     pub fn consumed(&self) -> &[Consumed] {
         &self.tasks
     }
 
-    /// Orders that lasted longer than their workers ran; of a mechanism that was not watched none are known.
+    /// Orders that lasted longer than their workers ran; of a mechanism that was not watched none
+    /// are known.
     pub(crate) fn stretches(&self) -> &Stretches {
         &self.stretches
     }

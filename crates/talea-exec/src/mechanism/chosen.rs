@@ -69,7 +69,8 @@ mod tests {
 
     #[test]
     fn a_root_gets_what_fits_its_tasks_and_its_rights() {
-        let name = |hold, tasks, programs| Chosen::for_orders(hold, tasks, programs).means.to_string();
+        let name =
+            |hold, tasks, programs| Chosen::for_orders(hold, tasks, programs).means.to_string();
         assert_eq!(name(Hold::Own, 3, 0), "flip");
         assert_eq!(name(Hold::Own, 3, 3), "freeze");
         assert_eq!(name(Hold::Own, 3, 1), "flip and freeze");

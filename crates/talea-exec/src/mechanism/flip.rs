@@ -1,21 +1,26 @@
 //! Priorities flipped by the dispatcher; a gate where a priority is not enough.
 //!
-//! Model: the dispatcher has the top of the band; below it stands each worker at its grade, whether it sleeps, runs or was stopped
-//! within a job, and at the bottom whoever was stopped and would be in the way. Where the grades are preemption levels nobody ever is: of
-//! the jobs that have begun, the one that is to run stands highest ([`Machine::preemption_levels`]), and of a job the kernel hears
-//! nothing but the wake-up at its begin and the one at its end. Where they are not, or somebody comes late or wakes from a suspension,
-//! whoever was stopped and stands as high as the one that gets the CPU is lowered. On roots with several CPUs all have one grade.
+//! Model: the dispatcher has the top of the band; below it stands each worker at its grade, whether
+//! it sleeps, runs or was stopped within a job, and at the bottom whoever was stopped and would be
+//! in the way. Where the grades are preemption levels nobody ever is: of the jobs that have begun,
+//! the one that is to run stands highest ([`Machine::preemption_levels`]), and of a job the kernel
+//! hears nothing but the wake-up at its begin and the one at its end. Where they are not, or
+//! somebody comes late or wakes from a suspension, whoever was stopped and stands as high as the
+//! one that gets the CPU is lowered. On roots with several CPUs all have one grade.
 //!
-//! Whom another worker gives a job is called when that one has given back the lock: it may stand higher, and would take the CPU
-//! from one that has it. For the same reason a worker that puts somebody back at a higher level stands as high for the rest of its step.
+//! Whom another worker gives a job is called when that one has given back the lock: it may stand
+//! higher, and would take the CPU from one that has it. For the same reason a worker that puts
+//! somebody back at a higher level stands as high for the rest of its step.
 //!
-//! A priority keeps nobody from a CPU that nobody else wants. So where a CPU rests, the gates of those that were stopped
-//! there within a job are shut ([`talea_os::gate`]): they sleep before they take another step of their own. On a root with
-//! several CPUs a gate is shut at every stop, because there a dispatcher may have to wait for the other one's lock while the
-//! next on its CPU could step forward. Where there is no right to priorities, or none to move them, gates are all there is.
+//! A priority keeps nobody from a CPU that nobody else wants. So where a CPU rests, the gates of
+//! those that were stopped there within a job are shut ([`talea_os::gate`]): they sleep before they
+//! take another step of their own. On a root with several CPUs a gate is shut at every stop,
+//! because there a dispatcher may have to wait for the other one's lock while the next on its CPU
+//! could step forward. Where there is no right to priorities, or none to move them, gates are all
+//! there is.
 //!
-//! Absent on purpose: workers that block within a job without telling. Then the kernel lets the next in line go on,
-//! which on a root with one CPU may be one that was stopped.
+//! Absent on purpose: workers that block within a job without telling. Then the kernel lets the
+//! next in line go on, which on a root with one CPU may be one that was stopped.
 //!
 //! [`Machine::preemption_levels`]: talea_core::machine::Machine::preemption_levels
 
@@ -61,7 +66,8 @@ pub(crate) struct Flip {
     stage: Arc<Stage>,
     ranks: Ranks,
     workers: Vec<Placed>,
-    /// By CPU: those that were stopped there within a job and are held back by nothing but their priority.
+    /// By CPU: those that were stopped there within a job and are held back by nothing but their
+    /// priority.
     below: Vec<Vec<TaskId>>,
     /// By CPU: who was let run there last.
     on: Vec<Option<TaskId>>,
@@ -91,7 +97,11 @@ impl Flip {
             on: vec![None; cpus],
             // Without priorities that can be moved there is nothing else.
             eager: cpus > 1
-                || mutate!("runtime-given-gates", ranks.hold != Hold::Own, ranks.hold == Hold::Nothing),
+                || mutate!(
+                    "runtime-given-gates",
+                    ranks.hold != Hold::Own,
+                    ranks.hold == Hold::Nothing
+                ),
             stage,
             ranks,
             by: None,
@@ -128,9 +138,15 @@ impl Flip {
 
     /// Whoever steps is not interrupted by `task`, which is let go.
     fn hold_on(&mut self, task: TaskId) -> io::Result<()> {
-        let Some(by) = self.by.filter(|_| !self.eager && self.after.back.is_none()) else { return Ok(()) };
+        let Some(by) = self.by.filter(|_| !self.eager && self.after.back.is_none()) else {
+            return Ok(());
+        };
         let (worker, stepper) = (self.workers[task.0 as usize], self.workers[by.0 as usize]);
-        if mutate!("exec-flip-hold", worker.grade < stepper.grade, false && worker.grade < stepper.grade) {
+        if mutate!(
+            "exec-flip-hold",
+            worker.grade < stepper.grade,
+            false && worker.grade < stepper.grade
+        ) {
             self.ranks.raised(stepper.who.tid, 0)?;
             self.after.back = Some((self.ranks, stepper.who.tid, stepper.grade));
         }

@@ -1,8 +1,9 @@
 //! Whole programs: stopped and let go as groups, seen from outside.
 //!
-//! Model: nobody tells what a program does. It stands in a group that is frozen or not ([`talea_os::groups`]), and its threads, all of
-//! SCHED_RR at one priority that they inherit, have a place of their own in the band: below the dispatcher, above the workers. It is in one of
-//! four states.
+//! Model: nobody tells what a program does. It stands in a group that is frozen or not
+//! ([`talea_os::groups`]), and its threads, all of SCHED_RR at one priority that they inherit, have
+//! a place of their own in the band: below the dispatcher, above the workers. It is in one of four
+//! states.
 //!
 //! | state | its group | the machine knows | goes over |
 //! | --- | --- | --- | --- |
@@ -11,22 +12,28 @@
 //! | *idle* | not frozen | no job | to *awake*, when it gets the CPU |
 //! | *awake* | not frozen | a job since this instant | to *runs* or *held*, before the instant is over |
 //!
-//! *Quiet.* A sentinel on the CPU, a thread one below the programs and level with the workers that may run, is rung whenever a
-//! program is let go. It gets the CPU exactly when nothing of the program wants it, and says so; workers that were stopped stand below
-//! it and take no step meanwhile. What it says is about one turn, the count of its bell: of an earlier one it means nothing.
+//! *Quiet.* A sentinel on the CPU, a thread one below the programs and level with the workers that
+//! may run, is rung whenever a program is let go. It gets the CPU exactly when nothing of the
+//! program wants it, and says so; workers that were stopped stand below it and take no step
+//! meanwhile. What it says is about one turn, the count of its bell: of an earlier one it means
+//! nothing.
 //!
-//! *Awake.* An idle program is not frozen, or it would never wake. When it does, it has the CPU at once, since it stands above
-//! the workers, and an ear hears that (a switch to any of its threads or children, [`talea_os::wakes`]; or, where the kernel refuses
-//! that, a look at its clock each millisecond). The machine is told of a new job. Either that is ordered to run, and then nothing was lost,
-//! or the program is frozen until it is: it has had the CPU without an order for as long as the ear and the dispatcher take, some
-//! twenty microseconds (a millisecond without the kernel's help), once, and pays for that from its next budget.
+//! *Awake.* An idle program is not frozen, or it would never wake. When it does, it has the CPU at
+//! once, since it stands above the workers, and an ear hears that (a switch to any of its threads
+//! or children, [`talea_os::wakes`]; or, where the kernel refuses that, a look at its clock each
+//! millisecond). The machine is told of a new job. Either that is ordered to run, and then nothing
+//! was lost, or the program is frozen until it is: it has had the CPU without an order for as long
+//! as the ear and the dispatcher take, some twenty microseconds (a millisecond without the kernel's
+//! help), once, and pays for that from its next budget.
 //!
-//! *Nothing is lost.* The ear is armed before the dispatcher, who has the CPU, calls a program idle. If it has woken
-//! between the sentinel's word and that, it has not had the CPU since, and it is heard when it gets it. Whoever is held has a job,
-//! also if all its threads sleep: it is let go when it is its turn, and is quiet at once.
+//! *Nothing is lost.* The ear is armed before the dispatcher, who has the CPU, calls a program
+//! idle. If it has woken between the sentinel's word and that, it has not had the CPU since, and it
+//! is heard when it gets it. Whoever is held has a job, also if all its threads sleep: it is let go
+//! when it is its turn, and is quiet at once.
 //!
-//! Absent on purpose: programs on roots with several CPUs, of which a group would have to be moved thread by thread; and putting back who
-//! changes its own policy or affinity, which is refused where the kernel can ([`talea_os::launch`]), and told where it can't (the warden).
+//! Absent on purpose: programs on roots with several CPUs, of which a group would have to be moved
+//! thread by thread; and putting back who changes its own policy or affinity, which is refused
+//! where the kernel can ([`talea_os::launch`]), and told where it can't (the warden).
 
 use crate::stage::Stage;
 use std::io;
@@ -150,7 +157,9 @@ impl<C: Cage> Freeze<C> {
 
     /// Whoever is awake and was not ordered to run has to wait.
     pub(crate) fn settle(&mut self) -> io::Result<()> {
-        for program in self.programs.iter_mut().flatten().filter(|program| program.state == State::Awake) {
+        for program in
+            self.programs.iter_mut().flatten().filter(|program| program.state == State::Awake)
+        {
             program.state = State::Held;
             mutate!(
                 "exec-freeze-settle",

@@ -1,9 +1,10 @@
 //! How a worker is made to run and to stand still.
 //!
-//! One mechanism serves one root. It is told what is to change, never who is to run on the whole: it touches only what
-//! changes. Of one decision it is told, CPU by CPU, first who begins or goes on there and then who stops, so that between two
-//! calls the old one or the new one runs and nobody else; and at the end which CPUs rest. Only a worker that makes the decision and goes to another
-//! CPU itself begins there when the old one has stopped.
+//! One mechanism serves one root. It is told what is to change, never who is to run on the whole:
+//! it touches only what changes. Of one decision it is told, CPU by CPU, first who begins or goes
+//! on there and then who stops, so that between two calls the old one or the new one runs and
+//! nobody else; and at the end which CPUs rest. Only a worker that makes the decision and goes to
+//! another CPU itself begins there when the old one has stopped.
 
 pub mod audit;
 mod chosen;
@@ -47,32 +48,39 @@ pub trait Mechanism {
     /// The kernel said no.
     type Error;
 
-    /// All that follows, up to the next of these, belongs to this instant, and is done by a worker or, if by none, by a dispatcher.
+    /// All that follows, up to the next of these, belongs to this instant, and is done by a worker
+    /// or, if by none, by a dispatcher.
     fn at(&mut self, _now: Time, _by: Option<TaskId>) {}
 
-    /// What the worker of `task` has used of any CPU since it was made, its work between jobs included.
+    /// What the worker of `task` has used of any CPU since it was made, its work between jobs
+    /// included.
     fn used(&mut self, task: TaskId) -> Result<Work, Self::Error>;
 
-    /// The worker of `task`, which waits for one, gets a job, or the next piece of its job, and runs it on `cpu`.
+    /// The worker of `task`, which waits for one, gets a job, or the next piece of its job, and
+    /// runs it on `cpu`.
     fn begin(&mut self, cpu: Cpu, task: TaskId, job: Job) -> Result<(), Self::Error>;
 
-    /// The worker of `task`, which was stopped within a job, goes on with it on `cpu`. It may be one that runs on another
-    /// CPU so far, which does not say that it stops there.
+    /// The worker of `task`, which was stopped within a job, goes on with it on `cpu`. It may be
+    /// one that runs on another CPU so far, which does not say that it stops there.
     fn resume(&mut self, cpu: Cpu, task: TaskId) -> Result<(), Self::Error>;
 
-    /// The worker of `task` has `cpu` no longer, within a job. `successor`: somebody else has it now.
+    /// The worker of `task` has `cpu` no longer, within a job. `successor`: somebody else has it
+    /// now.
     fn stop(&mut self, cpu: Cpu, task: TaskId, successor: bool) -> Result<(), Self::Error>;
 
-    /// The worker of `task` has told that its piece is over; it waits for the next, or will at once when it next runs.
+    /// The worker of `task` has told that its piece is over; it waits for the next, or will at once
+    /// when it next runs.
     fn ended(&mut self, task: TaskId) -> Result<(), Self::Error>;
 
-    /// From now on the workers stand by these grades, by task: one with a smaller one is awake while one with a larger one runs. Between
-    /// two decisions; there are no more than were promised.
+    /// From now on the workers stand by these grades, by task: one with a smaller one is awake
+    /// while one with a larger one runs. Between two decisions; there are no more than were
+    /// promised.
     fn grade(&mut self, _grades: &[u8]) -> Result<(), Self::Error> {
         Ok(())
     }
 
-    /// The worker of `task`, which steps the machine and is about to wait for a job, is to be awake by itself when that comes.
+    /// The worker of `task`, which steps the machine and is about to wait for a job, is to be awake
+    /// by itself when that comes.
     fn ready(&mut self, _task: TaskId) -> Result<(), Self::Error> {
         Ok(())
     }
@@ -85,7 +93,8 @@ pub trait Mechanism {
     /// Nobody has `cpu`: whoever was stopped there must not run although nobody else does.
     fn rest(&mut self, cpu: Cpu) -> Result<(), Self::Error>;
 
-    /// Whoever has `cpu` and does not tell when it has nothing left to do, if it was seen to have nothing.
+    /// Whoever has `cpu` and does not tell when it has nothing left to do, if it was seen to have
+    /// nothing.
     fn quiet(&mut self, _cpu: Cpu) -> Option<TaskId> {
         None
     }

@@ -88,9 +88,9 @@ fn summed(pieces: Vec<Piece>) -> BTreeMap<(TaskId, u64), u64> {
 }
 
 impl Course {
-    /// Whether who ran when is what the scheduler machine would have said, up to instants that lie near each other: not in turns,
-    /// not by reservations, and on a shared level only if no job waited behind its predecessor, because such a job goes to the
-    /// tail of its level late.
+    /// Whether who ran when is what the scheduler machine would have said, up to instants that lie
+    /// near each other: not in turns, not by reservations, and on a shared level only if no job
+    /// waited behind its predecessor, because such a job goes to the tail of its level late.
     pub fn keeps_order(&self) -> bool {
         let Promise::Levels(levels) = &self.promise else { return false };
         let is_shared = |level| levels.iter().filter(|&other| *other == level).nth(1).is_some();
@@ -100,28 +100,33 @@ impl Course {
         !levels.iter().zip(&self.lives).any(|(level, lives)| is_shared(*level) && has_waited(lives))
     }
 
-    /// For how long jobs that have ended had the CPU and their workers' clocks stood still; nothing is known of turns, and of reservations
-    /// without the kernel's word.
+    /// For how long jobs that have ended had the CPU and their workers' clocks stood still; nothing
+    /// is known of turns, and of reservations without the kernel's word.
     pub(crate) fn stretched(&self, ran: Option<&[Ran]>) -> Span {
-        let ended: Vec<(TaskId, &Life)> = self.all().filter(|(_, life)| life.end.is_some()).collect();
+        let ended: Vec<(TaskId, &Life)> =
+            self.all().filter(|(_, life)| life.end.is_some()).collect();
         let Some(had) = self.had(ran) else { return Span::ZERO };
         let had = ended.iter().filter_map(|(task, life)| had.get(&(*task, life.number)));
         let used = ended.iter().map(|(_, life)| life.used.as_ns());
         Span::from_ns(had.sum::<u64>().saturating_sub(used.sum()))
     }
 
-    /// For how many nanoseconds each job that has ended had the CPU, as far as it is known. Where the more urgent interrupt, whoever began last
-    /// has it. A reservation that is used up waits, while the CPU is idle or another one has it: that is only told by the kernel.
+    /// For how many nanoseconds each job that has ended had the CPU, as far as it is known. Where
+    /// the more urgent interrupt, whoever began last has it. A reservation that is used up waits,
+    /// while the CPU is idle or another one has it: that is only told by the kernel.
     fn had(&self, ran: Option<&[Ran]>) -> Option<BTreeMap<(TaskId, u64), u64>> {
         let end = self.all().filter_map(|(_, life)| life.end).max().unwrap_or(Time::ZERO);
         Some(summed(match &self.promise {
             Promise::Levels(_) => self.stacked(end),
-            Promise::Deadlines(_) => mutate!("exec-native-excuse", self.as_ran(ran?, end), self.stacked(end)),
+            Promise::Deadlines(_) => {
+                mutate!("exec-native-excuse", self.as_ran(ran?, end), self.stacked(end))
+            }
             Promise::Turns => return None,
         }))
     }
 
-    /// Whether a job used more than its reservation has for one: something else did that, at its expense.
+    /// Whether a job used more than its reservation has for one: something else did that, at its
+    /// expense.
     fn is_overdrawn(&self, task: TaskId, life: &Life) -> bool {
         match &self.promise {
             Promise::Deadlines(budgets) => life.used > budgets[task.0 as usize],
@@ -136,8 +141,8 @@ impl Course {
             .flat_map(|(task, lives)| lives.iter().map(move |life| (task, life)))
     }
 
-    /// Jobs as they had the CPU: by the kernel's word, or else whoever has begun last and not ended has it, which is how it is where
-    /// the more urgent interrupt.
+    /// Jobs as they had the CPU: by the kernel's word, or else whoever has begun last and not ended
+    /// has it, which is how it is where the more urgent interrupt.
     pub fn pieces(&self, ran: Option<&[Ran]>, end: Time) -> Vec<Piece> {
         let mut pieces = ran.map_or_else(|| self.stacked(end), |ran| self.as_ran(ran, end));
         pieces.sort_unstable_by_key(|piece| (piece.from, piece.to));
@@ -151,7 +156,8 @@ impl Course {
             for life in lives {
                 let Some(begin) = life.begin else { continue };
                 let until = life.until().min(end);
-                // One that never ended may have begun behind the end, on a CPU that its worker kept.
+                // One that never ended may have begun behind the end, on a CPU that its worker
+                // kept.
                 if mutate!("exec-native-behind", begin >= until, begin > Time::NEVER) {
                     continue;
                 }
@@ -176,7 +182,9 @@ impl Course {
         instants.sort_unstable();
         let (mut pieces, mut under_way) = (Vec::new(), Vec::<(TaskId, u64)>::new());
         let mut since = Time::ZERO;
-        for (now, begins, task, job) in instants.into_iter().chain([(end, false, TaskId(u32::MAX), 0)]) {
+        for (now, begins, task, job) in
+            instants.into_iter().chain([(end, false, TaskId(u32::MAX), 0)])
+        {
             if let Some(&(task, job)) = under_way.last().filter(|_| since < now) {
                 pieces.push(Piece { task, job, from: since, to: now });
             }
@@ -205,11 +213,13 @@ impl Course {
         self.lives.iter().map(of).collect()
     }
 
-    /// When jobs had the CPU for longer than their worker's clock went on, and, under levels, when there were jobs and nobody had begun any.
+    /// When jobs had the CPU for longer than their worker's clock went on, and, under levels, when
+    /// there were jobs and nobody had begun any.
     ///
-    /// Under reservations neither a late begin nor a clock that stands still is an excuse by itself, because that is what a reservation does
-    /// that is wrong or too small. There a job lost what it had of the CPU by the kernel's word beyond its clock; or, if it used more than
-    /// its budget, all the time that went by.
+    /// Under reservations neither a late begin nor a clock that stands still is an excuse by
+    /// itself, because that is what a reservation does that is wrong or too small. There a job lost
+    /// what it had of the CPU by the kernel's word beyond its clock; or, if it used more than its
+    /// budget, all the time that went by.
     pub(crate) fn stretches(&self, ran: Option<&[Ran]>, end: Time) -> Vec<Stretch> {
         let mut stretches = Stretches::new();
         if self.promise == Promise::Turns {
@@ -254,7 +264,8 @@ impl Course {
         stretches.all().to_vec()
     }
 
-    /// Everything that workers did on the CPU without a job of their own, or while a higher level had one, until `end`.
+    /// Everything that workers did on the CPU without a job of their own, or while a higher level
+    /// had one, until `end`.
     pub fn out_of_order(&self, ran: &[Ran], end: Time) -> Vec<Ran> {
         let level = |task: TaskId| match &self.promise {
             Promise::Levels(levels) => levels[task.0 as usize],
@@ -322,8 +333,9 @@ impl Course {
         all
     }
 
-    /// When there were jobs and the CPU was idle, or one of ours that is no worker had it, where levels say that somebody is to run.
-    /// Of reservations nothing is said: one that is used up waits.
+    /// When there were jobs and the CPU was idle, or one of ours that is no worker had it, where
+    /// levels say that somebody is to run. Of reservations nothing is said: one that is used up
+    /// waits.
     pub fn unobeyed(
         &self,
         (ran, stood): (&[Ran], &[Stood]),
@@ -376,8 +388,12 @@ mod tests {
         let pieces = course().pieces(None, at(20_000));
         let told: Vec<_> =
             pieces.iter().map(|piece| (piece.task.0, piece.job, piece.from, piece.to)).collect();
-        let expected =
-            [(1, 0, 1_010, 2_010), (0, 0, 2_010, 3_000), (1, 0, 3_000, 6_000), (0, 1, 9_500, 10_000)];
+        let expected = [
+            (1, 0, 1_010, 2_010),
+            (0, 0, 2_010, 3_000),
+            (1, 0, 3_000, 6_000),
+            (0, 1, 9_500, 10_000),
+        ];
         assert_eq!(told, expected.map(|(task, job, from, to)| (task, job, at(from), at(to))));
     }
 
@@ -403,8 +419,9 @@ mod tests {
     fn s7_a_reservation_that_is_used_up_or_wakes_late_does_not_excuse_itself() {
         let us = |us: u64| Work::from_ns(us * 1_000);
         let ran = |task, from, to| Ran { cpu: 0, task: TaskId(task), from: at(from), to: at(to) };
-        // The first job of the high one waits from 2,200 to 2,800 for its next budget, and the low one has the CPU; the second one is let begin
-        // 500 µs late, with the CPU idle. The low one is on the CPU for 200 µs that its clock does not know.
+        // The first job of the high one waits from 2,200 to 2,800 for its next budget, and the low
+        // one has the CPU; the second one is let begin 500 µs late, with the CPU idle. The low one
+        // is on the CPU for 200 µs that its clock does not know.
         let word = [
             ran(1, 1_000, 2_010),
             ran(0, 2_010, 2_200),
@@ -413,7 +430,8 @@ mod tests {
             ran(1, 3_005, 6_005),
         ];
         let word = [&word[..], &[ran(0, 9_500, 10_005)]].concat();
-        let mut course = Course { promise: Promise::Deadlines(vec![us(1_000), us(5_000)]), ..course() };
+        let mut course =
+            Course { promise: Promise::Deadlines(vec![us(1_000), us(5_000)]), ..course() };
         course.lives[0][0].used = us(390);
         course.lives[1][0].used = us(4_390);
         let told = |course: &Course, ran: Option<&[Ran]>| -> Vec<_> {
@@ -423,7 +441,8 @@ mod tests {
         assert_eq!(told(&course, Some(&word)), [(at(1_010), 205)]);
         assert_eq!(course.stretched(Some(&word)), Span::from_ns(205_000));
         assert_eq!((told(&course, None), course.stretched(None)), (Vec::new(), Span::ZERO));
-        // Who has used more than its budget was robbed, and waits for that: all of the time is excused.
+        // Who has used more than its budget was robbed, and waits for that: all of the time is
+        // excused.
         course.promise = Promise::Deadlines(vec![us(380), us(5_000)]);
         assert_eq!(told(&course, Some(&word)), [(at(2_010), 600), (at(1_010), 205)]);
         // As under levels it would be.
@@ -434,9 +453,17 @@ mod tests {
     #[test]
     fn the_kernels_word_goes_before_what_follows_from_begins_and_ends() {
         let ran = |task, from, to| Ran { cpu: 0, task: TaskId(task), from: at(from), to: at(to) };
-        let ran = [ran(1, 1_000, 2_005), ran(0, 2_005, 3_010), ran(1, 3_010, 4_000), ran(1, 4_500, 6_020)];
-        let told: Vec<_> =
-            course().pieces(Some(&ran), at(20_000)).iter().map(|piece| (piece.from, piece.to)).collect();
+        let ran = [
+            ran(1, 1_000, 2_005),
+            ran(0, 2_005, 3_010),
+            ran(1, 3_010, 4_000),
+            ran(1, 4_500, 6_020),
+        ];
+        let told: Vec<_> = course()
+            .pieces(Some(&ran), at(20_000))
+            .iter()
+            .map(|piece| (piece.from, piece.to))
+            .collect();
         let expected = [(1_010, 2_005), (2_010, 3_000), (3_010, 4_000), (4_500, 6_000)];
         assert_eq!(told, expected.map(|(from, to)| (at(from), at(to))));
     }
@@ -444,7 +471,8 @@ mod tests {
     #[test]
     fn a_job_that_begins_without_a_pause_behind_the_last_end_and_never_ends_has_had_nothing() {
         let ran = |task, from, to| Ran { cpu: 0, task: TaskId(task), from: at(from), to: at(to) };
-        let mut course = Course { promise: Promise::Deadlines(vec![Work::from_ns(980_000); 2]), ..course() };
+        let mut course =
+            Course { promise: Promise::Deadlines(vec![Work::from_ns(980_000); 2]), ..course() };
         let begun = Life { end: None, ..life(2, 10_000, 10_100, 0, 0) };
         course.lives[0].push(begun);
         let ran = [ran(1, 1_000, 2_005), ran(0, 2_005, 3_010), ran(0, 9_500, 10_600)];
@@ -452,7 +480,10 @@ mod tests {
         assert_eq!(had.get(&(TaskId(0), 1)), Some(&500_000));
         assert_eq!(had.get(&(TaskId(0), 2)), None);
         // Up to a later end it has what it had by then.
-        assert_eq!(course.pieces(Some(&ran), at(20_000)).last().map(|piece| piece.to), Some(at(10_600)));
+        assert_eq!(
+            course.pieces(Some(&ran), at(20_000)).last().map(|piece| piece.to),
+            Some(at(10_600))
+        );
     }
 
     #[test]
@@ -462,7 +493,8 @@ mod tests {
             .iter()
             .map(|stretch| (stretch.from, stretch.to, stretch.by.as_ns() / 1_000))
             .collect();
-        // Of the low job's four milliseconds on the CPU four tenths are missing; the second of the high one began late.
+        // Of the low job's four milliseconds on the CPU four tenths are missing; the second of the
+        // high one began late.
         assert_eq!(told, [(at(1_010), at(6_000), 400), (at(9_000), at(9_500), 500)]);
     }
 
@@ -470,8 +502,11 @@ mod tests {
     fn nobody_runs_without_a_job_or_below_one_that_waits() {
         let check = |task, from, to, expected: &[(u64, u64)]| {
             let ran = Ran { cpu: 0, task: TaskId(task), from: at(from), to: at(to) };
-            let told: Vec<_> =
-                course().out_of_order(&[ran], at(20_000)).iter().map(|out| (out.from, out.to)).collect();
+            let told: Vec<_> = course()
+                .out_of_order(&[ran], at(20_000))
+                .iter()
+                .map(|out| (out.from, out.to))
+                .collect();
             let expected: Vec<_> = expected.iter().map(|&(from, to)| (at(from), at(to))).collect();
             assert_eq!(told, expected, "{ran:?}");
         };

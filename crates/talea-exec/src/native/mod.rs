@@ -1,7 +1,7 @@
 //! Roots whose schedule Linux itself produces: no dispatcher, no orders.
 //!
-//! Model: a worker for each task, pinned, which sleeps to the absolute times at which its own jobs may run. What it is told the kernel
-//! of is all there is of scheduling (`plan`):
+//! Model: a worker for each task, pinned, which sleeps to the absolute times at which its own jobs
+//! may run. What it is told the kernel of is all there is of scheduling (`plan`):
 //!
 //! | policy of the root | threads | what is promised |
 //! | --- | --- | --- |
@@ -10,14 +10,17 @@
 //! | `rr` with the kernel's own quantum | SCHED_RR, one level | outcomes |
 //! | `edf` | SCHED_DEADLINE, a reservation for each task | outcomes |
 //!
-//! Outcomes are responses and deadlines. A turn of SCHED_RR may begin with what an earlier job left of it, and of two equal deadlines
-//! the kernel takes any first; so who ran when is not the machine's to say there, and nothing of such a run is replayed.
+//! Outcomes are responses and deadlines. A turn of SCHED_RR may begin with what an earlier job left
+//! of it, and of two equal deadlines the kernel takes any first; so who ran when is not the
+//! machine's to say there, and nothing of such a run is replayed.
 //!
-//! What came and went is kept by the workers themselves and told afterwards ([`Course`]); the machine only lends its rules for
-//! releases, deadlines and backlogs (`queue`), with a test against it.
+//! What came and went is kept by the workers themselves and told afterwards ([`Course`]); the
+//! machine only lends its rules for releases, deadlines and backlogs (`queue`), with a test against
+//! it.
 //!
-//! Absent on purpose: servers, partitions and everything else that takes a decision while a job runs; and budgets beside those of
-//! SCHED_DEADLINE, which the kernel looks after at its tick unless HRTICK is on.
+//! Absent on purpose: servers, partitions and everything else that takes a decision while a job
+//! runs; and budgets beside those of SCHED_DEADLINE, which the kernel looks after at its tick
+//! unless HRTICK is on.
 
 pub(crate) mod course;
 mod plan;

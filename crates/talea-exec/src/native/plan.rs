@@ -35,21 +35,30 @@ pub(crate) struct Plan {
 
 /// The lowest level: above threaded interrupts, which are FIFO 50.
 const FLOOR: u8 = 51;
-/// Beside its cost a job wakes and goes to sleep, which takes some 20 µs on a virtual machine. What it overdraws is taken from its next
-/// budget, so one that is too small by a microsecond ends with a job that waits for the next.
+/// Beside its cost a job wakes and goes to sleep, which takes some 20 µs on a virtual machine. What
+/// it overdraws is taken from its next budget, so one that is too small by a microsecond ends with
+/// a job that waits for the next.
 const SPARE: u64 = 30_000;
-/// And thousandths of the cost: the kernel takes interrupts out of a budget, and what a hypervisor takes.
+/// And thousandths of the cost: the kernel takes interrupts out of a budget, and what a hypervisor
+/// takes.
 const SPARE_SHARE: u64 = 12;
 /// Of a density.
 const WHOLE: u128 = 1_000_000_000;
 /// What the kernel takes for a period, where nobody has moved the bounds.
 const PERIODS: (Span, Span) = (Span::from_ns(100_000), LONGEST_PERIOD);
 
-/// What the kernel is told of a root with these loads, by task, below the level `top`; `quantum` is its own for SCHED_RR.
+/// What the kernel is told of a root with these loads, by task, below the level `top`; `quantum` is
+/// its own for SCHED_RR.
 ///
 /// # Errors
 /// Why Linux can't do it alone, in words.
-pub(crate) fn plan(tree: &Tree, loads: &[&Load], top: u8, quantum: Span, end: Time) -> Result<Plan, String> {
+pub(crate) fn plan(
+    tree: &Tree,
+    loads: &[&Load],
+    top: u8,
+    quantum: Span,
+    end: Time,
+) -> Result<Plan, String> {
     let (policy, tasks) = flat(tree)?;
     for (task, load) in tasks.iter().zip(loads) {
         alone(task, load)?;
@@ -60,14 +69,19 @@ pub(crate) fn plan(tree: &Tree, loads: &[&Load], top: u8, quantum: Span, end: Ti
         Policy::FixedPriority => fixed(by(&|task| (u64::from(u8::MAX - task.priority), 0))?),
         Policy::RateMonotonic => fixed(by(&|task| (task.period.as_ns(), 1))?),
         Policy::DeadlineMonotonic => fixed(by(&|task| (task.deadline.as_ns(), 1))?),
-        Policy::CriticalityMonotonic => fixed(by(&|task| (u64::from(u8::MAX - task.criticality), 1))?),
+        Policy::CriticalityMonotonic => {
+            fixed(by(&|task| (u64::from(u8::MAX - task.criticality), 1))?)
+        }
         Policy::Fifo => fixed(by(&|_| (0, 0))?),
         Policy::RoundRobin { quantum: wanted } if wanted.as_ns() == quantum.as_ns() => {
-            let why = format!("SCHED_RR at level {top}, whose quantum is that of the file, {quantum}");
+            let why =
+                format!("SCHED_RR at level {top}, whose quantum is that of the file, {quantum}");
             (Promise::Turns, vec![sched::Policy::Rr(top); tasks.len()], why)
         }
         Policy::RoundRobin { quantum: wanted } => {
-            return Err(format!("SCHED_RR has a quantum of {quantum} on this machine, not of {wanted}"));
+            return Err(format!(
+                "SCHED_RR has a quantum of {quantum} on this machine, not of {wanted}"
+            ));
         }
         Policy::Edf => reservations(&tasks, loads, &rules, end)?,
         other => return Err(format!("Linux has nothing like `{}`", other.name())),
@@ -87,10 +101,16 @@ fn flat(tree: &Tree) -> Result<(&Policy, Vec<&TaskSpec>), String> {
     for (_, node) in tree.nodes() {
         match &node.body {
             Body::Scheduler(spec) if spec.reservation.is_some() => {
-                return Err(format!("`{}` is a server, whose budget somebody has to look after", spec.name));
+                return Err(format!(
+                    "`{}` is a server, whose budget somebody has to look after",
+                    spec.name
+                ));
             }
             Body::Scheduler(spec) if node.parent.is_some() => {
-                return Err(format!("`{}` is a scheduler below another one: Linux has one level", spec.name));
+                return Err(format!(
+                    "`{}` is a scheduler below another one: Linux has one level",
+                    spec.name
+                ));
             }
             Body::Scheduler(spec) if !spec.preemptive => {
                 return Err(format!("`{}` is not preemptive, and Linux interrupts", spec.name));
@@ -120,8 +140,13 @@ fn alone(task: &TaskSpec, load: &Load) -> Result<(), String> {
     Ok(())
 }
 
-/// A level for each key, the least at `top`; for keys with a 1 behind them one for each task, the first task above.
-fn levels(tasks: &[&TaskSpec], key: &dyn Fn(&TaskSpec) -> (u64, u32), top: u8) -> Result<Vec<u8>, String> {
+/// A level for each key, the least at `top`; for keys with a 1 behind them one for each task, the
+/// first task above.
+fn levels(
+    tasks: &[&TaskSpec],
+    key: &dyn Fn(&TaskSpec) -> (u64, u32),
+    top: u8,
+) -> Result<Vec<u8>, String> {
     let keys: Vec<(u64, u32)> = (0..).zip(tasks).map(|(at, task)| key_of(key(task), at)).collect();
     let mut distinct = keys.clone();
     distinct.sort_unstable();
@@ -157,10 +182,12 @@ fn fixed(levels: Vec<u8>) -> (Promise, Vec<sched::Policy>, String) {
 
 /// A reservation for each task: what its longest job costs and a little more, each deadline.
 ///
-/// Its period is the deadline, also where that of the task is longer. A reservation whose deadline comes first is throttled by the kernel
-/// when its thread wakes between the two (`update_dl_revised_wakeup`, `dl_check_constrained_dl`), and gets the next budget a period after
-/// that: who was late once would be late by the same for ever. Where both are one a thread that wakes behind its deadline has a whole budget
-/// and a deadline from then on. So the density is what has to fit, which is all that the kernel could promise anyway.
+/// Its period is the deadline, also where that of the task is longer. A reservation whose deadline
+/// comes first is throttled by the kernel when its thread wakes between the two
+/// (`update_dl_revised_wakeup`, `dl_check_constrained_dl`), and gets the next budget a period after
+/// that: who was late once would be late by the same for ever. Where both are one a thread that
+/// wakes behind its deadline has a whole budget and a deadline from then on. So the density is what
+/// has to fit, which is all that the kernel could promise anyway.
 fn reservations(
     tasks: &[&TaskSpec],
     loads: &[&Load],
@@ -249,7 +276,8 @@ mod tests {
         let loads: Vec<Load> = tasks.iter().map(|&(_, period)| load(period)).collect();
         let plan = of(&tree(policy, tasks), &loads).expect("Linux can");
         let Promise::Levels(levels) = plan.promise else { panic!("no levels") };
-        let stands: Vec<sched::Policy> = levels.iter().map(|&level| sched::Policy::Fifo(level)).collect();
+        let stands: Vec<sched::Policy> =
+            levels.iter().map(|&level| sched::Policy::Fifo(level)).collect();
         assert_eq!(plan.stands, stands);
         levels
     }
@@ -296,7 +324,10 @@ mod tests {
         let of = |deadlines: &[u64]| {
             let mut tree = Tree::new(1, SchedulerSpec::new("cpu", Policy::Edf));
             for (at, &deadline) in deadlines.iter().enumerate() {
-                let spec = TaskSpec { deadline: ms(deadline), ..TaskSpec::new(&format!("t{at}"), ms(100)) };
+                let spec = TaskSpec {
+                    deadline: ms(deadline),
+                    ..TaskSpec::new(&format!("t{at}"), ms(100))
+                };
                 tree.task(Tree::ROOT, spec);
             }
             of(&tree, &deadlines.iter().map(|_| load(100)).collect::<Vec<_>>())
@@ -322,7 +353,10 @@ mod tests {
         };
         assert!(of(|task| task.deadline = ms(11), load(10)).contains("budget ≤ deadline ≤ period"));
         assert!(of(|task| task.deadline = ms(1), load(10)).contains("1042us"));
-        assert!(of(|task| (task.period, task.deadline) = (ms(5_000), ms(5_000)), load(5_000)).contains("5s"));
+        assert!(
+            of(|task| (task.period, task.deadline) = (ms(5_000), ms(5_000)), load(5_000))
+                .contains("5s")
+        );
         let at = |at: u64| Arrival { seen: Time::from_ns(at), nominal: Time::from_ns(at) };
         let near = Load::new(vec![at(0), at(9_000_000)], vec![Work::from_ns(1_000)]);
         assert!(of(|_| {}, near).contains("9ms apart"));
@@ -340,20 +374,30 @@ mod tests {
         deep.task(below, TaskSpec::new("t", ms(10)));
         assert!(refused(&deep, load(10)).contains("`below` is a scheduler below"));
         let reservation = Reservation::new(Kind::Deferrable, Work::from_ns(1_000_000), ms(10));
-        let spec = SchedulerSpec { reservation: Some(reservation), ..SchedulerSpec::new("s", Policy::Edf) };
+        let spec = SchedulerSpec {
+            reservation: Some(reservation),
+            ..SchedulerSpec::new("s", Policy::Edf)
+        };
         let mut server = Tree::new(1, SchedulerSpec::new("cpu", Policy::FixedPriority));
         let below = server.scheduler(Tree::ROOT, spec);
         server.task(below, TaskSpec::new("t", ms(10)));
         assert!(refused(&server, load(10)).contains("`s` is a server"));
-        let calm = SchedulerSpec { preemptive: false, ..SchedulerSpec::new("calm", Policy::FixedPriority) };
+        let calm = SchedulerSpec {
+            preemptive: false,
+            ..SchedulerSpec::new("calm", Policy::FixedPriority)
+        };
         let mut calm = Tree::new(1, calm);
         calm.task(Tree::ROOT, TaskSpec::new("t", ms(10)));
         assert!(refused(&calm, load(10)).contains("`calm` is not preemptive"));
         let slots = Policy::Partitions { frame: ms(10), slots: Vec::new(), lending: false };
         assert!(refused(&tree(slots, &[(0, 10)]), load(10)).contains("`partitions`"));
-        assert!(refused(&fp(), Load { arrivals: Arrivals::Asked, ..load(10) }).contains("asked for"));
+        assert!(
+            refused(&fp(), Load { arrivals: Arrivals::Asked, ..load(10) }).contains("asked for")
+        );
         assert!(refused(&fp(), Load { tells: true, ..load(10) }).contains("tokens"));
-        assert!(refused(&fp(), Load::of_program(vec!["true".to_owned()])).contains("`t0` is a program"));
+        assert!(
+            refused(&fp(), Load::of_program(vec!["true".to_owned()])).contains("`t0` is a program")
+        );
         let marks = Cost::Constant(Work::from_ns(9)).suspending(Work::from_ns(1), ms(1));
         assert!(refused(&fp(), Load { marks, ..load(10) }).contains("suspends itself"));
     }

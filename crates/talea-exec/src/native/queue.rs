@@ -22,8 +22,9 @@ impl Rule {
         Rule { separation, deadline: task.deadline, capacity: task.backlog.capacity as usize }
     }
 
-    /// The shortest distance at which two jobs may run that are there before `end`, if none is refused; nothing, where there are no two. One
-    /// that is seen late may run when it is seen, and its successor's separation counts from its release.
+    /// The shortest distance at which two jobs may run that are there before `end`, if none is
+    /// refused; nothing, where there are no two. One that is seen late may run when it is seen, and
+    /// its successor's separation counts from its release.
     pub(crate) fn nearest(&self, arrivals: &Arrivals, end: Time) -> Option<Span> {
         match arrivals {
             Arrivals::Every { period, .. } => {
@@ -145,7 +146,9 @@ impl Queue {
 mod tests {
     use super::*;
     use crate::load::Load;
-    use talea_core::machine::{Backlog, Event, Handled, Machine, Order, SchedulerSpec, TaskId, Tree};
+    use talea_core::machine::{
+        Backlog, Event, Handled, Machine, Order, SchedulerSpec, TaskId, Tree,
+    };
     use talea_core::sched::Policy;
 
     fn at(us: u64) -> Time {
@@ -212,7 +215,9 @@ mod tests {
     fn jobs_are_released_due_and_refused_as_the_machine_has_it() {
         let mut seed = 7_u64;
         let mut dice = |most: u64| {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            seed = seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (seed >> 33) % most
         };
         let (mut jobs, mut refusals) = (0, 0);
@@ -226,7 +231,8 @@ mod tests {
                 seen += 1 + dice(20);
                 arrivals.push(Arrival { seen: at(seen), nominal: at(seen - dice(2).min(seen)) });
             }
-            // Between two instants of arrivals: at one instant the machine's order is its own matter.
+            // Between two instants of arrivals: at one instant the machine's order is its own
+            // matter.
             let cost = Span::from_ns(500 + 1_000 * dice(25));
             let mut tree = Tree::new(1, SchedulerSpec::new("cpu", Policy::FixedPriority));
             tree.task(Tree::ROOT, spec.clone());
@@ -243,7 +249,8 @@ mod tests {
 
     #[test]
     fn the_nearest_two_jobs_are_those_that_come_before_the_end() {
-        let rule = |enforced| Rule::of(&TaskSpec { enforced, ..TaskSpec::new("a", Span::from_ns(10)) });
+        let rule =
+            |enforced| Rule::of(&TaskSpec { enforced, ..TaskSpec::new("a", Span::from_ns(10)) });
         let one = |seen: u64| Arrival { seen: Time::from_ns(seen), nominal: Time::from_ns(seen) };
         let list = Arrivals::List(vec![one(0), one(12), one(30), one(31)]);
         assert_eq!(rule(false).nearest(&list, Time::from_ns(31)), Some(Span::from_ns(12)));
@@ -254,7 +261,8 @@ mod tests {
         assert_eq!(rule(false).nearest(&list, Time::from_ns(12)), None);
         assert_eq!(rule(false).nearest(&Arrivals::Asked, Time::NEVER), None);
         // Released at 0 and 10, and one of them is seen late.
-        let late = |seen, nominal| Arrival { seen: Time::from_ns(seen), nominal: Time::from_ns(nominal) };
+        let late =
+            |seen, nominal| Arrival { seen: Time::from_ns(seen), nominal: Time::from_ns(nominal) };
         let list = Arrivals::List(vec![late(5, 0), late(10, 10)]);
         assert_eq!(rule(true).nearest(&list, Time::from_ns(32)), Some(Span::from_ns(5)));
         let every = Arrivals::Every { first: Time::ZERO, period: Span::from_ns(12) };

@@ -57,13 +57,15 @@ pub(crate) fn enter(cpu: u32, stand: Policy) -> io::Result<Tid> {
     claim(stand).map(|()| tid)
 }
 
-/// Gives the calling thread a policy. What a run before this one had reserved the kernel gives back up to a period after its end: that
-/// is waited for.
+/// Gives the calling thread a policy. What a run before this one had reserved the kernel gives back
+/// up to a period after its end: that is waited for.
 pub(crate) fn claim(stand: Policy) -> io::Result<()> {
     let patience = clock::now() + LONGEST_PERIOD;
     loop {
         match sched::set(Tid::current(), &Attr::grant(stand)) {
-            Err(error) if error.kind() == io::ErrorKind::ResourceBusy && clock::now() < patience => {
+            Err(error)
+                if error.kind() == io::ErrorKind::ResourceBusy && clock::now() < patience =>
+            {
                 clock::sleep_until(clock::now() + LOOK);
             }
             set => return set,
@@ -85,7 +87,8 @@ impl Drop for Fallen<'_> {
     }
 }
 
-/// How a root ends before its time: nobody comes any more, what has come is done, and whoever is last says so.
+/// How a root ends before its time: nobody comes any more, what has come is done, and whoever is
+/// last says so.
 #[derive(Debug)]
 pub(crate) struct Closing {
     /// From when on, on the time line; the end of all time as long as it is open.
@@ -117,8 +120,8 @@ enum Leave {
     Closed,
 }
 
-/// Sleeps until a job of the calling worker may run. By the machine's clock: before its zero the time line stands. There is no wake but for a
-/// job: it would cost a reservation its budget.
+/// Sleeps until a job of the calling worker may run. By the machine's clock: before its zero the
+/// time line stands. There is no wake but for a job: it would cost a reservation its budget.
 fn await_turn(
     stage: &Stage,
     task: TaskId,
@@ -133,7 +136,9 @@ fn await_turn(
             return Err(Leave::Over);
         } else if come.arrival.seen >= closing.from() {
             return Err(Leave::Closed);
-        } else if clock::now() >= at || stage.slots[task.0 as usize].wait_until(heard, at) == Woken::Due {
+        } else if clock::now() >= at
+            || stage.slots[task.0 as usize].wait_until(heard, at) == Woken::Due
+        {
             return Ok(());
         }
     }
@@ -202,7 +207,8 @@ pub(crate) fn live(
     diary
 }
 
-/// Sleeps through the run and ends it: from outside, because whoever works does not look at the clock.
+/// Sleeps through the run and ends it: from outside, because whoever works does not look at the
+/// clock.
 pub(crate) fn end(stage: &Stage, closing: &Closing, time: Timeline) -> Time {
     let mailbox = &stage.cpus[0].mailbox;
     let mut mail = Mail::new(stage.slots.len());

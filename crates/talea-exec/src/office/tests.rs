@@ -4,8 +4,9 @@ use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 
-/// What the two share: behind the lock, when the next thing is to be looked at and when the dispatcher will be awake; and its
-/// bell, in terms of the model checker. Nothing comes by itself here: a time that nobody rings for is never.
+/// What the two share: behind the lock, when the next thing is to be looked at and when the
+/// dispatcher will be awake; and its bell, in terms of the model checker. Nothing comes by itself
+/// here: a time that nobody rings for is never.
 struct Shared {
     office: Mutex<(u32, u32)>,
     rung: AtomicU32,
@@ -30,7 +31,8 @@ impl Shared {
     }
 }
 
-/// As `finish` does: a step that wants a look at `at`, and a bell where the dispatcher would come too late.
+/// As `finish` does: a step that wants a look at `at`, and a bell where the dispatcher would come
+/// too late.
 fn finish(shared: &Shared, at: u32) {
     let mut office = shared.office.lock().unwrap();
     office.0 = office.0.min(at);
@@ -55,8 +57,9 @@ fn in_every_interleaving_the_dispatcher_is_awake_when_a_worker_needs_it() {
             let shared = Arc::clone(&shared);
             thread::spawn(move || finish(&shared, at));
         }
-        // As `drive` does: hear, take the lock, step, set the alarm, give it back, sleep. It is over when the alarm is the
-        // earliest that anybody wants; one that is slept over is a deadlock, which is found.
+        // As `drive` does: hear, take the lock, step, set the alarm, give it back, sleep. It is
+        // over when the alarm is the earliest that anybody wants; one that is slept over is a
+        // deadlock, which is found.
         loop {
             let heard = shared.rung.load(Ordering::Acquire);
             let mut office = shared.office.lock().unwrap();
@@ -92,7 +95,8 @@ struct Coming {
     is_armed: bool,
 }
 
-/// As [`Shared`], with a clock that shows whether the time has come, for everybody who sleeps until then.
+/// As [`Shared`], with a clock that shows whether the time has come, for everybody who sleeps until
+/// then.
 struct Timed {
     office: Mutex<Coming>,
     has_come: AtomicU32,
@@ -174,7 +178,8 @@ fn s8_in_every_interleaving_somebody_is_awake_when_a_job_comes() {
         // What comes behind a job that is under way is no alarm.
         let office = Mutex::new(Coming { is_busy: true, is_alarm: !may, ..Coming::default() });
         let (has_come, rung) = (none(), [none(), none()]);
-        let shared = Timed { office, has_come, rung, sleepers: Mutex::new(()), woken: Condvar::new() };
+        let shared =
+            Timed { office, has_come, rung, sleepers: Mutex::new(()), woken: Condvar::new() };
         let (shared, is_over) = (Arc::new(shared), Arc::new(none()));
         let worker = {
             let shared = Arc::clone(&shared);

@@ -1,7 +1,9 @@
-//! A record as a file: one line a thing, in order, to be read by people and by a replay on another machine.
+//! A record as a file: one line a thing, in order, to be read by people and by a replay on another
+//! machine.
 //!
-//! Form: the first line is [`HEADER`]; then `TIME WORD NUMBERS…`, times in nanoseconds of the run's own time line, tasks,
-//! CPUs, resources and channels by their numbers in the machine. A file that was cut off is the record of the begin.
+//! Form: the first line is [`HEADER`]; then `TIME WORD NUMBERS…`, times in nanoseconds of the run's
+//! own time line, tasks, CPUs, resources and channels by their numbers in the machine. A file that
+//! was cut off is the record of the begin.
 
 use super::{Entry, What};
 use std::fmt;
@@ -69,8 +71,8 @@ fn tell(event: Event, out: &mut impl Write) -> io::Result<()> {
 /// Reads what was written.
 ///
 /// # Errors
-/// The first line that means nothing. That the machine can do with it what it says, and that there is such a task or CPU, is
-/// for the replay to find out.
+/// The first line that means nothing. That the machine can do with it what it says, and that there
+/// is such a task or CPU, is for the replay to find out.
 pub fn read(text: &str) -> Result<Vec<Entry>, Unreadable> {
     let mut lines = (1..).zip(text.lines());
     if lines.next().is_none_or(|(_, line)| line != HEADER) {

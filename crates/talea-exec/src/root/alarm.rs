@@ -1,8 +1,8 @@
 //! When a dispatcher has to be awake again.
 //!
-//! The CPU whose budget is used up looks after that itself, because a dispatcher finds the clock of a worker on its own CPU
-//! standing still, and stops it at once. Everything else belongs to whoever is awake first: a dispatcher leaves it alone
-//! while another one is going to be awake by then.
+//! The CPU whose budget is used up looks after that itself, because a dispatcher finds the clock of
+//! a worker on its own CPU standing still, and stops it at once. Everything else belongs to whoever
+//! is awake first: a dispatcher leaves it alone while another one is going to be awake by then.
 
 use super::{LEAST, Root};
 use crate::mechanism::Mechanism;
@@ -10,17 +10,20 @@ use talea_core::machine::Cpu;
 use talea_core::mutate;
 use talea_core::{Span, Time, Work};
 
-/// A worker that is about to use up its budget is left alone for at least this long, and for longer while it gets nothing
-/// done in it: a timer that is too short fires before the worker has its CPU.
+/// A worker that is about to use up its budget is left alone for at least this long, and for longer
+/// while it gets nothing done in it: a timer that is too short fires before the worker has its CPU.
 const SHORTEST: Span = Span::from_ns(5_000);
-/// But never for longer than this: by so much a budget may be overrun. More than any way to a worker takes.
+/// But never for longer than this: by so much a budget may be overrun. More than any way to a
+/// worker takes.
 const LONGEST: Span = Span::from_ns(320_000);
 
-/// What naps give a worker beyond what they were to give it, in nanoseconds; below zero, short of it. A dispatcher is awake a little after its
-/// alarm, and the worker used the budget meanwhile; but the worker gets its CPU a little after the nap has begun, too.
+/// What naps give a worker beyond what they were to give it, in nanoseconds; below zero, short of
+/// it. A dispatcher is awake a little after its alarm, and the worker used the budget meanwhile;
+/// but the worker gets its CPU a little after the nap has begun, too.
 ///
-/// So an alarm is set earlier by as much as naps gave too much before, and no earlier than lets a look that comes too soon find
-/// next to nothing left ([`LEAST`]). It follows by a part of what was found: what one disturbance does is forgotten soon.
+/// So an alarm is set earlier by as much as naps gave too much before, and no earlier than lets a
+/// look that comes too soon find next to nothing left ([`LEAST`]). It follows by a part of what was
+/// found: what one disturbance does is forgotten soon.
 #[derive(Clone, Copy, Debug)]
 struct Habit(i64);
 
@@ -57,10 +60,12 @@ impl Habit {
 
 /// When to look at a budget of which so much is left.
 ///
-/// Of a long nap a worker may get less than it takes: interrupts and hypervisors take some of it, on virtual machines pieces of
-/// ten microseconds. A look that comes too soon for that finds so much left that the shortest nap is longer than that. So
-/// where long naps differ the dispatcher looks once before the end, with enough [to spare](Lead::spare) for one more nap, which is too
-/// short for much to be taken of it. That costs one more wake for each budget; where long naps are alike, nothing.
+/// Of a long nap a worker may get less than it takes: interrupts and hypervisors take some of it,
+/// on virtual machines pieces of ten microseconds. A look that comes too soon for that finds so
+/// much left that the shortest nap is longer than that. So where long naps differ the dispatcher
+/// looks once before the end, with enough [to spare](Lead::spare) for one more nap, which is too
+/// short for much to be taken of it. That costs one more wake for each budget; where long naps are
+/// alike, nothing.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lead {
     long: Habit,
@@ -112,7 +117,11 @@ impl Lead {
     /// How long to sleep to give a worker so much.
     fn sleep(&self, give: u64) -> Span {
         let habit = if self.is_long(give) { self.long } else { self.short };
-        Span::from_ns(give.saturating_add_signed(mutate!("exec-lead-none", -habit.0, habit.0.min(0))))
+        Span::from_ns(give.saturating_add_signed(mutate!(
+            "exec-lead-none",
+            -habit.0,
+            habit.0.min(0)
+        )))
     }
 
     /// A nap that was to give so much, and leave nothing or something of the budget, gave so much.
@@ -129,7 +138,8 @@ impl Lead {
 
     /// A nap of this length was of no use.
     fn too_short(&mut self, nap: Span) {
-        self.least = Span::from_ns(self.least.as_ns().max(2 * nap.as_ns()).min(LONGEST.as_ns() / 4));
+        self.least =
+            Span::from_ns(self.least.as_ns().max(2 * nap.as_ns()).min(LONGEST.as_ns() / 4));
     }
 
     /// A new budget: what is known of the shortest nap is of a while ago.
@@ -143,20 +153,28 @@ impl Lead {
 pub(super) struct Nap {
     /// What the budget had left when the nap began; none: nothing is metered.
     before: Option<Span>,
-    /// What it had left when it was last looked at, and what of that the worker is to get by the alarm.
+    /// What it had left when it was last looked at, and what of that the worker is to get by the
+    /// alarm.
     left: u64,
     give: u64,
     /// The shortest sleep.
     least: Span,
     /// When it wants to look again.
     alarm: Time,
-    /// It sleeps for longer than what it wants to sleep for: how late it is then says nothing about alarms.
+    /// It sleeps for longer than what it wants to sleep for: how late it is then says nothing about
+    /// alarms.
     is_stretched: bool,
 }
 
 impl Nap {
-    pub(super) const NONE: Nap =
-        Nap { before: None, left: 0, give: 0, least: SHORTEST, alarm: Time::NEVER, is_stretched: false };
+    pub(super) const NONE: Nap = Nap {
+        before: None,
+        left: 0,
+        give: 0,
+        least: SHORTEST,
+        alarm: Time::NEVER,
+        is_stretched: false,
+    };
 }
 
 impl<M: Mechanism> Root<M> {
@@ -173,9 +191,12 @@ impl<M: Mechanism> Root<M> {
         }
     }
 
-    /// When something happens by itself that is not the end of a budget, and that nobody else is awake for.
+    /// When something happens by itself that is not the end of a budget, and that nobody else is
+    /// awake for.
     pub(super) fn general(&self) -> Time {
-        let first = |of: &talea_core::heap::Heap| of.first().map_or(Time::NEVER, |(at, _)| Time::from_ns(at));
+        let first = |of: &talea_core::heap::Heap| {
+            of.first().map_or(Time::NEVER, |(at, _)| Time::from_ns(at))
+        };
         let change = self.changes.get(self.changed).map_or(Time::NEVER, |&(at, _)| at);
         mutate!(
             "exec-alarm-wake",
@@ -184,8 +205,8 @@ impl<M: Mechanism> Root<M> {
         )
     }
 
-    /// When the dispatcher of `cpu`, which has just stepped and is about to sleep at `clock`, has to be awake again. `ring`
-    /// is called for others that have to look sooner than they meant to.
+    /// When the dispatcher of `cpu`, which has just stepped and is about to sleep at `clock`, has
+    /// to be awake again. `ring` is called for others that have to look sooner than they meant to.
     pub(crate) fn arm(&mut self, cpu: usize, clock: Time, mut ring: impl FnMut(usize)) -> Time {
         let general = self.general();
         let mut first = Time::NEVER;
@@ -208,8 +229,8 @@ impl<M: Mechanism> Root<M> {
         self.armed[cpu]
     }
 
-    /// Somebody else than a dispatcher has just stepped, on `cpu`: `ring` is called for each dispatcher that is not awake soon enough;
-    /// also when all is done, which they look after.
+    /// Somebody else than a dispatcher has just stepped, on `cpu`: `ring` is called for each
+    /// dispatcher that is not awake soon enough; also when all is done, which they look after.
     pub(crate) fn alert(&self, cpu: usize, mut ring: impl FnMut(usize)) {
         let general = self.general();
         let is_late = |armed: &[Time]| armed.iter().all(|&at| at > general);
@@ -223,7 +244,8 @@ impl<M: Mechanism> Root<M> {
                     && look < self.armed[other],
                 look < self.armed[other]
             );
-            // It counts as awake at its old alarm still: whoever rings does so later, and may be stopped before.
+            // It counts as awake at its old alarm still: whoever rings does so later, and may be
+            // stopped before.
             if is_used_up || (other == cpu && (is_late(&self.armed) || self.is_done())) {
                 ring(other);
             }
@@ -237,16 +259,19 @@ impl<M: Mechanism> Root<M> {
             self.naps[cpu] = Nap::NONE;
             return end;
         }
-        // The machine counts from the step, but the worker gets its CPU only now: without this the next look would find
-        // the less of the budget used the longer a step takes.
+        // The machine counts from the step, but the worker gets its CPU only now: without this the
+        // next look would find the less of the budget used the longer a step takes.
         let clock = clock.max(self.now);
         let left = end.since(self.now.min(end));
         let (nap, lead) = (&mut self.naps[cpu], &mut self.leads[cpu]);
         match nap.before {
-            // The same budget, looked at because of something else: that says nothing about the nap.
+            // The same budget, looked at because of something else: that says nothing about the
+            // nap.
             Some(before) if left <= before && clock < nap.alarm => {}
             // Less than half of the nap was of use.
-            Some(before) if left <= before && left.as_ns() + nap.least.as_ns() / 2 > before.as_ns() => {
+            Some(before)
+                if left <= before && left.as_ns() + nap.least.as_ns() / 2 > before.as_ns() =>
+            {
                 lead.too_short(nap.least);
                 nap.least = (nap.least + nap.least).min(LONGEST);
                 nap.before = Some(left);
@@ -278,7 +303,8 @@ mod tests {
     const BEGINS: u64 = 14_000;
     const BUDGET: u64 = 1_000_000;
 
-    /// What is used beyond a budget of which each 400 us lose a piece of 10 us now and then, and how many looks it took.
+    /// What is used beyond a budget of which each 400 us lose a piece of 10 us now and then, and
+    /// how many looks it took.
     fn overrun(lead: &mut Lead, pieces: bool, dice: &mut Dice) -> (u64, u32) {
         let (mut left, mut looks) = (BUDGET, 0);
         lead.renew();
@@ -287,7 +313,8 @@ mod tests {
             let give = left - lead.spare(left);
             let (sleep, least) = (lead.sleep(give).as_ns(), lead.least.as_ns());
             let nap = sleep.max(least);
-            let lost = (0..nap / 20_000).filter(|_| pieces && dice.below(20) == 0).count() as u64 * 10_000;
+            let lost =
+                (0..nap / 20_000).filter(|_| pieces && dice.below(20) == 0).count() as u64 * 10_000;
             let gave = (nap + LATE).saturating_sub(BEGINS + lost);
             if sleep >= least && gave > 0 {
                 lead.learn(give, gave, give == left);

@@ -1,12 +1,12 @@
 //! The pieces of a job, and what it does between them.
 //!
-//! Model: a job's work is cut into pieces where it locks, suspends itself, or moves tokens ([`Script`]). Its worker does
-//! one piece after the other and tells when each is over; all the rest is said to the machine here, in the same order as in a
-//! simulation, and whether the job goes on is the machine's to say. A piece without work is nobody's: it is over when it
-//! begins.
+//! Model: a job's work is cut into pieces where it locks, suspends itself, or moves tokens
+//! ([`Script`]). Its worker does one piece after the other and tells when each is over; all the
+//! rest is said to the machine here, in the same order as in a simulation, and whether the job goes
+//! on is the machine's to say. A piece without work is nobody's: it is over when it begins.
 //!
-//! Resources, channels and accelerators are books that the machine keeps: nothing but its orders keeps a worker from going
-//! on.
+//! Resources, channels and accelerators are books that the machine keeps: nothing but its orders
+//! keeps a worker from going on.
 //!
 //! [`Script`]: talea_core::workload::script::Script
 
@@ -32,7 +32,8 @@ pub(super) enum Desk {
 }
 
 impl<M: Mechanism> Root<M> {
-    /// A piece of the job of `task` is over: what the job does now, up to its next piece or its end.
+    /// A piece of the job of `task` is over: what the job does now, up to its next piece or its
+    /// end.
     pub(super) fn reach(&mut self, task: TaskId, log: &mut Log) {
         let at = task.0 as usize;
         self.desks[at] = Desk::Empty;
@@ -82,7 +83,9 @@ impl<M: Mechanism> Root<M> {
     /// A job does something; whether it goes on at once.
     fn does(&mut self, task: TaskId, deed: Deed, log: &mut Log) -> bool {
         match deed {
-            Deed::Lock(resource) => self.tell(log, Event::Locked { task, resource }) != Handled::Waits,
+            Deed::Lock(resource) => {
+                self.tell(log, Event::Locked { task, resource }) != Handled::Waits
+            }
             Deed::Unlock(resource) => {
                 let _ = self.tell(log, Event::Unlocked { task, resource });
                 true
@@ -113,14 +116,17 @@ impl<M: Mechanism> Root<M> {
             self.wakes.remove(task);
             let _ = self.tell(log, Event::Woke { task: TaskId(task) });
         }
-        while let Some(&(_, condition)) = self.changes.get(self.changed).filter(|&&(at, _)| at <= self.now) {
+        while let Some(&(_, condition)) =
+            self.changes.get(self.changed).filter(|&&(at, _)| at <= self.now)
+        {
             self.changed += 1;
             let _ = self.tell(log, Event::Changed(condition));
         }
     }
 
-    /// Jobs that were ordered to run for the first time get their cost and their first piece; whether any of those that were
-    /// ordered to run has done something without working. Then the machine is to be asked again.
+    /// Jobs that were ordered to run for the first time get their cost and their first piece;
+    /// whether any of those that were ordered to run has done something without working. Then the
+    /// machine is to be asked again.
     pub(super) fn begin(&mut self, log: &mut Log) -> bool {
         let mut any = false;
         for cpu in 0..self.wanted.len() {
@@ -130,7 +136,8 @@ impl<M: Mechanism> Root<M> {
                 self.jobs[at] = Some(job);
                 let cost = self.loads[at].cost(mutate!("exec-desk-version", version, 0));
                 let script = self.scripts[at].as_mut();
-                self.desks[at] = Desk::Piece(script.map_or(cost, |script| script.begin(job, version, cost)));
+                self.desks[at] =
+                    Desk::Piece(script.map_or(cost, |script| script.begin(job, version, cost)));
             }
             if self.scripts[at].is_some() && self.desks[at] == Desk::Piece(Work::ZERO) {
                 self.reach(task, log);
@@ -142,7 +149,8 @@ impl<M: Mechanism> Root<M> {
 
     /// Whether the worker of whoever runs there waits for its next piece.
     pub(super) fn has_piece(&self, doing: Option<Doing>) -> bool {
-        doing.is_some_and(|Doing { task, .. }| matches!(self.desks[task.0 as usize], Desk::Piece(_)))
+        doing
+            .is_some_and(|Doing { task, .. }| matches!(self.desks[task.0 as usize], Desk::Piece(_)))
     }
 
     /// Whoever is to have `cpu` begins or goes on there.

@@ -1,34 +1,43 @@
 //! Workers that are awake by themselves when their next jobs come.
 //!
-//! Model: a worker that waits for a job sleeps until that job's arrival, below its dispatcher; is awake then, steps the machine as the
-//! dispatcher would, and goes on into its job if that is to run. Such a job costs one wake, its worker's own, and is there as soon as
-//! a thread that Linux alone schedules. Workers stand by *grades*, which are preemption levels ([`Machine::preemption_levels`]), as many as
-//! there is room for: the kernel wakes a worker at once where its arrival may take the CPU from whoever runs, and leaves it waiting,
-//! its timer expired, where it may not. Then the arrival is told late, at the next step, whoever makes it: the end of a job is one.
-//! The machine is told of it before everything that happened later, so that it does the same as if it had been told in time; at
-//! the end of the run at the latest ([`Root::conclude`]).
+//! Model: a worker that waits for a job sleeps until that job's arrival, below its dispatcher; is
+//! awake then, steps the machine as the dispatcher would, and goes on into its job if that is to
+//! run. Such a job costs one wake, its worker's own, and is there as soon as a thread that Linux
+//! alone schedules. Workers stand by *grades*, which are preemption levels
+//! ([`Machine::preemption_levels`]), as many as there is room for: the kernel wakes a worker at
+//! once where its arrival may take the CPU from whoever runs, and leaves it waiting, its timer
+//! expired, where it may not. Then the arrival is told late, at the next step, whoever makes it:
+//! the end of a job is one. The machine is told of it before everything that happened later, so
+//! that it does the same as if it had been told in time; at the end of the run at the latest
+//! ([`Root::conclude`]).
 //!
-//! Only tasks may do so that stand above everybody whom they may interrupt, and that queue behind themselves
-//! ([`Machine::queues_behind_itself`]): what comes behind an unfinished job of the same task is told at its end at the latest.
+//! Only tasks may do so that stand above everybody whom they may interrupt, and that queue behind
+//! themselves ([`Machine::queues_behind_itself`]): what comes behind an unfinished job of the same
+//! task is told at its end at the latest.
 //!
-//! Of several that come at one instant one is armed, and its step tells of all that stand no higher; those are *covered*.
+//! Of several that come at one instant one is armed, and its step tells of all that stand no
+//! higher; those are *covered*.
 //!
-//! Whoever was armed and is told of before it has come is *rising*: its timer is due, so it is awake as soon as nobody stands in its
-//! way. If its job begins by then, it finds it there and is not called, which spares a system call. If it comes before, it goes back
-//! to sleep and is called like everybody.
+//! Whoever was armed and is told of before it has come is *rising*: its timer is due, so it is
+//! awake as soon as nobody stands in its way. If its job begins by then, it finds it there and is
+//! not called, which spares a system call. If it comes before, it goes back to sleep and is called
+//! like everybody.
 //!
-//! Due is by the clock; whether the timer's interrupt has come nobody can see here. Where it has not, a CPU that is ordered to run the
-//! job idles until it does. No job begins later for that than if there had been no step before its timer: what is lost is at most by how
-//! much that is late, and never the job. It is the price of a call that was spared, and so ours: it is not among what was
-//! [late](Root::late), which excuses. The order stands meanwhile, so [`unobeyed`](crate::truth::unobeyed) holds the idle time against it,
-//! beside holes of the machine, and by so much an audited order's stretch excuses less. A run that does not ask for the kernel's switches can't tell
-//! it from what the machine takes; to see it for itself it would read the clock at the begin of each such job.
+//! Due is by the clock; whether the timer's interrupt has come nobody can see here. Where it has
+//! not, a CPU that is ordered to run the job idles until it does. No job begins later for that than
+//! if there had been no step before its timer: what is lost is at most by how much that is late,
+//! and never the job. It is the price of a call that was spared, and so ours: it is not among what
+//! was [late](Root::late), which excuses. The order stands meanwhile, so
+//! [`unobeyed`](crate::truth::unobeyed) holds the idle time against it, beside holes of the
+//! machine, and by so much an audited order's stretch excuses less. A run that does not ask for the
+//! kernel's switches can't tell it from what the machine takes; to see it for itself it would read
+//! the clock at the begin of each such job.
 //!
-//! Invariant: an arrival is missing among the alarms, which the dispatcher is awake for, only while its task has an unfinished job,
-//! whose end is a step, or while a worker is armed for its instant.
+//! Invariant: an arrival is missing among the alarms, which the dispatcher is awake for, only while
+//! its task has an unfinished job, whose end is a step, or while a worker is armed for its instant.
 //!
-//! Absent on purpose: arrivals that are seen later than they count from (jitter), which may come before whoever runs; and moving a worker to
-//! another grade, which costs as much as it saves.
+//! Absent on purpose: arrivals that are seen later than they count from (jitter), which may come
+//! before whoever runs; and moving a worker to another grade, which costs as much as it saves.
 //!
 //! [`Machine::preemption_levels`]: talea_core::machine::Machine::preemption_levels
 //! [`Machine::queues_behind_itself`]: talea_core::machine::Machine::queues_behind_itself
@@ -60,7 +69,8 @@ pub(super) struct Dozers {
     /// By task: its worker may; others are called.
     may: Vec<bool>,
     asleep: Vec<Dozer>,
-    /// By task: its worker's timer is due, somebody else has told of that, and it has neither come since nor begun.
+    /// By task: its worker's timer is due, somebody else has told of that, and it has neither come
+    /// since nor begun.
     rising: Vec<bool>,
     /// Whose job has begun in this step and who was rising.
     up: Option<TaskId>,
@@ -85,11 +95,16 @@ impl Dozers {
 
     /// Whether `task`, whose job has begun in this step, need not be called: it is awake by itself.
     pub(super) fn is_up(&self, task: TaskId) -> bool {
-        mutate!("exec-doze-up", self.up == Some(task), self.up == Some(task) && self.asleep.len() == MOST)
+        mutate!(
+            "exec-doze-up",
+            self.up == Some(task),
+            self.up == Some(task) && self.asleep.len() == MOST
+        )
     }
 }
 
-/// By task: which of so many grades the worker has, the highest first; the last one takes all for whom there is no room.
+/// By task: which of so many grades the worker has, the highest first; the last one takes all for
+/// whom there is no room.
 fn grades(levels: &[u32], room: u8) -> Vec<u8> {
     let mut distinct = levels.to_vec();
     distinct.sort_unstable_by(|a, b| b.cmp(a));
@@ -100,8 +115,8 @@ fn grades(levels: &[u32], room: u8) -> Vec<u8> {
 }
 
 impl<M: Mechanism> Root<M> {
-    /// Its workers step it, and have so many levels of their own: those may come by themselves who stand above everybody whom they
-    /// may interrupt.
+    /// Its workers step it, and have so many levels of their own: those may come by themselves who
+    /// stand above everybody whom they may interrupt.
     pub(crate) fn let_doze(&mut self, room: u8) -> Result<(), M::Error> {
         let grades = grades(&self.machine.preemption_levels(), room);
         mutate!(
@@ -113,10 +128,12 @@ impl<M: Mechanism> Root<M> {
         );
 
         let tasks = || (0..self.loads.len() as u32).map(TaskId);
-        let is_above = |task: TaskId, other: TaskId| grades[task.0 as usize] < grades[other.0 as usize];
+        let is_above =
+            |task: TaskId, other: TaskId| grades[task.0 as usize] < grades[other.0 as usize];
         let may = |task: TaskId| {
-            let is_heard =
-                |other| other == task || is_above(task, other) || self.machine.leaves_alone(task, other);
+            let is_heard = |other| {
+                other == task || is_above(task, other) || self.machine.leaves_alone(task, other)
+            };
             self.machine.queues_behind_itself(task) && tasks().all(is_heard)
         };
         self.dozers.may = tasks().map(may).collect();
@@ -154,12 +171,15 @@ impl<M: Mechanism> Root<M> {
 
     /// A job of `task` has ended: if that was the last, somebody has to be awake for the next.
     pub(super) fn look_out(&mut self, task: TaskId) {
-        if self.may_doze(task) && mutate!("exec-doze-slept", self.is_idle(task), !self.is_idle(task)) {
+        if self.may_doze(task)
+            && mutate!("exec-doze-slept", self.is_idle(task), !self.is_idle(task))
+        {
             self.expect(task);
         }
     }
 
-    /// Arrivals that nobody was awake for and that came before this instant; in their order, as far as nobody else's is between them.
+    /// Arrivals that nobody was awake for and that came before this instant; in their order, as far
+    /// as nobody else's is between them.
     pub(super) fn catch_up(&mut self, log: &mut Log) {
         let change = self.changes.get(self.changed).map_or(u64::MAX, |&(at, _)| at.as_ns());
         let woken = self.wakes.first().map_or(u64::MAX, |(at, _)| at);
@@ -173,7 +193,8 @@ impl<M: Mechanism> Root<M> {
         }
     }
 
-    /// The run ends: what came before `end` and nobody was awake for is told, so that it is known of. No order follows.
+    /// The run ends: what came before `end` and nobody was awake for is told, so that it is known
+    /// of. No order follows.
     pub(crate) fn conclude(&mut self, end: Time, log: &mut Log) {
         if mutate!("exec-doze-end", !self.closed, self.closed) && !self.stopped {
             self.now = self.now.max(end);
@@ -185,7 +206,9 @@ impl<M: Mechanism> Root<M> {
 
     /// An arrival of `task` was told: nobody is to be awake for it any more.
     pub(super) fn is_told(&mut self, task: TaskId) {
-        let Some(at) = self.dozers.asleep.iter().position(|dozer| dozer.task == task) else { return };
+        let Some(at) = self.dozers.asleep.iter().position(|dozer| dozer.task == task) else {
+            return;
+        };
         // What it slept for has come.
         self.dozers.rising[task.0 as usize] = mutate!(
             "exec-doze-sleepers",
@@ -194,24 +217,30 @@ impl<M: Mechanism> Root<M> {
         );
     }
 
-    /// The worker of `task` gets a job. If that is another one than it slept for, somebody has asked for it: the dispatcher looks after
-    /// whom that worker was armed for.
+    /// The worker of `task` gets a job. If that is another one than it slept for, somebody has
+    /// asked for it: the dispatcher looks after whom that worker was armed for.
     pub(super) fn begins(&mut self, task: TaskId) {
         if std::mem::take(&mut self.dozers.rising[task.0 as usize]) {
             self.dozers.up = Some(task);
         }
-        let Some(at) = self.dozers.asleep.iter().position(|dozer| dozer.task == task) else { return };
+        let Some(at) = self.dozers.asleep.iter().position(|dozer| dozer.task == task) else {
+            return;
+        };
         let called = self.dozers.asleep.swap_remove(at);
         mutate!(
             "exec-doze-covered",
             if called.is_armed {
-                while let Some(at) = self.dozers.asleep.iter().position(|dozer| dozer.until == called.until) {
+                while let Some(at) =
+                    self.dozers.asleep.iter().position(|dozer| dozer.until == called.until)
+                {
                     let covered = self.dozers.asleep.swap_remove(at);
                     self.alarms.set(covered.task.0, covered.until.as_ns());
                 }
             },
             if called.is_armed && called.until == Time::NEVER {
-                while let Some(at) = self.dozers.asleep.iter().position(|dozer| dozer.until == called.until) {
+                while let Some(at) =
+                    self.dozers.asleep.iter().position(|dozer| dozer.until == called.until)
+                {
                     let covered = self.dozers.asleep.swap_remove(at);
                     self.alarms.set(covered.task.0, covered.until.as_ns());
                 }
@@ -219,7 +248,8 @@ impl<M: Mechanism> Root<M> {
         )
     }
 
-    /// The worker of `task`, which steps, waits for a job: until when it is to sleep by itself; nothing: until it is called.
+    /// The worker of `task`, which steps, waits for a job: until when it is to sleep by itself;
+    /// nothing: until it is called.
     pub(crate) fn doze(&mut self, task: TaskId) -> Result<Option<Time>, M::Error> {
         // It is about to sleep, and may have risen in this very step.
         mutate!(
@@ -238,7 +268,8 @@ impl<M: Mechanism> Root<M> {
         {
             return Ok(None);
         }
-        let Some(arrival) = self.loads[task.0 as usize].next().filter(|next| next.nominal == next.seen)
+        let Some(arrival) =
+            self.loads[task.0 as usize].next().filter(|next| next.nominal == next.seen)
         else {
             return Ok(None);
         };
@@ -267,8 +298,8 @@ impl<M: Mechanism> Root<M> {
         Ok(is_armed.then_some(until))
     }
 
-    /// The worker of `task` is awake by itself, at `now`: whether the root is to be stepped. If not, somebody has told of its
-    /// arrival already, and calls the worker when it is to run.
+    /// The worker of `task` is awake by itself, at `now`: whether the root is to be stepped. If
+    /// not, somebody has told of its arrival already, and calls the worker when it is to run.
     pub(crate) fn comes(&mut self, task: TaskId, now: Time) -> bool {
         mutate!(
             "exec-doze-rising",
@@ -278,10 +309,13 @@ impl<M: Mechanism> Root<M> {
             {}
         );
 
-        let Some(dozer) = self.dozers.asleep.iter().find(|dozer| dozer.task == task) else { return false };
+        let Some(dozer) = self.dozers.asleep.iter().find(|dozer| dozer.task == task) else {
+            return false;
+        };
         let due = dozer.until;
         // Behind one that stands as high or higher it is not late.
-        let is_behind = self.running[0].is_some_and(|doing| self.grade(doing.task) <= self.grade(task));
+        let is_behind =
+            self.running[0].is_some_and(|doing| self.grade(doing.task) <= self.grade(task));
         if mutate!("exec-doze-told", !is_behind, is_behind) {
             self.awake(0, due, now.max(due));
         }

@@ -1,14 +1,16 @@
-//! The body of the dispatchers' loop: one root, its machine, its mechanism. No thread and no clock in it.
+//! The body of the dispatchers' loop: one root, its machine, its mechanism. No thread and no clock
+//! in it.
 //!
-//! One step, as in the simulator: what ran; what has ended; what has come; then orders until there are no more, and the
-//! mechanism is told what they change. Dispatchers, and workers that have finished or whose jobs come, take turns with it, under a
-//! lock; whoever steps obeys for all CPUs.
+//! One step, as in the simulator: what ran; what has ended; what has come; then orders until there
+//! are no more, and the mechanism is told what they change. Dispatchers, and workers that have
+//! finished or whose jobs come, take turns with it, under a lock; whoever steps obeys for all CPUs.
 //!
-//! What a worker consumes is charged by the difference of its CPU clock to what was told last, whenever that is told. So
-//! nothing is lost that it does after it was stopped on another CPU, or between two jobs: it is charged when it next runs.
+//! What a worker consumes is charged by the difference of its CPU clock to what was told last,
+//! whenever that is told. So nothing is lost that it does after it was stopped on another CPU, or
+//! between two jobs: it is charged when it next runs.
 //!
-//! [`desk`]: the pieces of a job and what it does between them; [`alarm`]: who is awake when; [`doze`]: workers that look after their
-//! own arrivals.
+//! [`desk`]: the pieces of a job and what it does between them; [`alarm`]: who is awake when;
+//! [`doze`]: workers that look after their own arrivals.
 
 mod alarm;
 mod desk;
@@ -26,12 +28,15 @@ use desk::Desk;
 use doze::Dozers;
 use std::sync::Arc;
 use talea_core::heap::Heap;
-use talea_core::machine::{ChannelId, Condition, Cpu, Event, Handled, Machine, Note, Order, TaskId};
+use talea_core::machine::{
+    ChannelId, Condition, Cpu, Event, Handled, Machine, Note, Order, TaskId,
+};
 use talea_core::mutate;
 use talea_core::workload::script::Script;
 use talea_core::{Span, Time, Work};
 
-/// What is left of a budget and is shorter than this is charged at once: to sleep for it costs more than it is.
+/// What is left of a budget and is shorter than this is charged at once: to sleep for it costs more
+/// than it is.
 pub(crate) const LEAST: Span = Span::from_ns(4_000);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Doing {
@@ -68,7 +73,8 @@ pub(crate) struct Root<M> {
     desks: Vec<Desk>,
     /// By task: what its jobs do beside working.
     scripts: Vec<Option<Script>>,
-    /// By channel: what jobs that tell it themselves have moved; shorter than the list of channels where none do.
+    /// By channel: what jobs that tell it themselves have moved; shorter than the list of channels
+    /// where none do.
     flows: Vec<Arc<Flow>>,
     /// By task: those that it is an end of.
     ends: Vec<Vec<ChannelId>>,
@@ -113,7 +119,8 @@ impl<M: Mechanism> Root<M> {
     ) -> Result<Self, M::Error> {
         let tasks = machine.tasks();
         assert_eq!(tasks, loads.len(), "one load for each task");
-        let told = (0..tasks).map(|task| mechanism.used(TaskId(task as u32))).collect::<Result<_, _>>()?;
+        let told =
+            (0..tasks).map(|task| mechanism.used(TaskId(task as u32))).collect::<Result<_, _>>()?;
         // What lies there from a run before.
         machine.keep_tokens(&flows.iter().map(|flow| flow.visible()).collect::<Vec<u32>>());
         let script = |(task, load): (u32, &Load)| {
@@ -309,7 +316,9 @@ impl<M: Mechanism> Root<M> {
             while let Some(order) = self.machine.poll(self.now) {
                 self.put(log, What::Ordered(order));
                 let (cpu, doing) = match order {
-                    Order::Run { cpu, task, job, version } => (cpu, Some(Doing { task, job, version })),
+                    Order::Run { cpu, task, job, version } => {
+                        (cpu, Some(Doing { task, job, version }))
+                    }
                     Order::Idle { cpu } => (cpu, None),
                 };
                 self.wanted[cpu.0 as usize] = doing;
@@ -343,7 +352,8 @@ impl<M: Mechanism> Root<M> {
         }
     }
 
-    /// So many jobs of `task`, which somebody wants now. When there is no room for one, there is none for those behind it.
+    /// So many jobs of `task`, which somebody wants now. When there is no room for one, there is
+    /// none for those behind it.
     fn ask(&mut self, task: TaskId, count: u32, log: &mut Log) {
         for done in 0..count {
             let now = self.now;
@@ -396,8 +406,9 @@ impl<M: Mechanism> Root<M> {
         Ok(())
     }
 
-    /// Charges budgets of which next to nothing is left, once a CPU and step; whether there were any. A server that goes on
-    /// at once with a new budget, or a round of quanta, would be charged for ever if all of them are that short.
+    /// Charges budgets of which next to nothing is left, once a CPU and step; whether there were
+    /// any. A server that goes on at once with a new budget, or a round of quanta, would be charged
+    /// for ever if all of them are that short.
     fn round_up(&mut self, log: &mut Log) -> bool {
         let mut any = false;
         for cpu in 0..self.running.len() {
@@ -421,12 +432,14 @@ impl<M: Mechanism> Root<M> {
         any
     }
 
-    /// Has the mechanism do what this step has changed: on the other CPUs first, where workers run meanwhile; on that of the
-    /// one who steps nobody does before it sleeps. A worker that is to go to another CPU goes there last, to one that is free: behind
-    /// whoever still runs there it could stop nobody.
+    /// Has the mechanism do what this step has changed: on the other CPUs first, where workers run
+    /// meanwhile; on that of the one who steps nobody does before it sleeps. A worker that is to go
+    /// to another CPU goes there last, to one that is free: behind whoever still runs there it
+    /// could stop nobody.
     fn obey(&mut self, who: Stepper) -> Result<(), M::Error> {
         let (cpus, me) = (self.running.len(), who.cpu);
-        let goes = |doing: &Option<Doing>| doing.is_some_and(|doing| Some(doing.task) == who.worker);
+        let goes =
+            |doing: &Option<Doing>| doing.is_some_and(|doing| Some(doing.task) == who.worker);
         let away = mutate!(
             "exec-office-away",
             self.wanted.iter().position(goes).filter(|&cpu| cpu != me),

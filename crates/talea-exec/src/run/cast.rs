@@ -65,8 +65,9 @@ pub(super) enum Above {
     Reservation,
 }
 
-/// Whether nobody who runs is ever moved to a CPU that has just become free, on which a worker steps: behind the newcomer that would wait
-/// with the lock. So it is where two children of the root may use the same CPUs or none in common.
+/// Whether nobody who runs is ever moved to a CPU that has just become free, on which a worker
+/// steps: behind the newcomer that would wait with the lock. So it is where two children of the
+/// root may use the same CPUs or none in common.
 fn stays_free(tree: &Tree) -> bool {
     let sets = || tree.children(Tree::ROOT).map(|(_, node)| node.affinity().0);
     let all = u64::MAX >> (u64::BITS - tree.cpus.clamp(1, u64::BITS));
@@ -86,11 +87,13 @@ impl Cast {
             root.tasks.into_iter().map(|task| (task.body, task.load)).unzip();
         let door = Door::default();
         let identities = employ(scope, stage, &door, ranks, bodies, workers)?;
-        // See `office`. A program stands above a worker, and would take the CPU from one that lets it go in the middle of a step.
+        // See `office`. A program stands above a worker, and would take the CPU from one that lets
+        // it go in the middle of a step.
         let may_step = match ranks.hold {
             Hold::Nothing => false,
             _ if root.cpus.len() == 1 => actors.is_none(),
-            // Not beside a dispatcher that is awake before its time, at a level that the lock can lend but that takes no CPU from it.
+            // Not beside a dispatcher that is awake before its time, at a level that the lock can
+            // lend but that takes no CPU from it.
             Hold::Own => actors.is_none() && options.spin.is_zero() && stays_free(root.tree),
             Hold::Given => false,
         };
@@ -102,7 +105,8 @@ impl Cast {
         let programs = loads.iter().filter(|load| load.program.is_some()).count();
         let chosen = Chosen::for_orders(ranks.hold, tasks, programs);
         let mut live = Root::new(machine, cpus, mechanism, loads, root.changes, root.flows)?;
-        // Whoever comes by itself stands by its grade. Nor is anybody awake before its time but a dispatcher.
+        // Whoever comes by itself stands by its grade. Nor is anybody awake before its time but a
+        // dispatcher.
         if may_step && ranks.hold == Hold::Own && options.spin.is_zero() {
             live.let_doze(ranks.grades())?;
         }
@@ -145,7 +149,8 @@ impl Cast {
                 // Whoever asked has not gone.
                 let _ = say.send((task, native::worker::enter(cpu, stand)));
                 drop(say);
-                let diary = native::worker::live(task, (&stage, &closing), queue, diary, body, &started);
+                let diary =
+                    native::worker::live(task, (&stage, &closing), queue, diary, body, &started);
                 let _ = leave.send((task, diary));
             })?);
         }
@@ -157,7 +162,8 @@ impl Cast {
         tids.sort_unstable_by_key(|&(task, _)| task);
         assert_eq!(tids.len(), tasks, "each of them says so");
         *stage.workers.lock() = tids.into_iter().map(|(_, tid)| tid).collect();
-        let led = Led::Native { promise, why, longest, starts, closing, diaries: Mutex::new(diaries) };
+        let led =
+            Led::Native { promise, why, longest, starts, closing, diaries: Mutex::new(diaries) };
         Ok(Cast { cpus: root.cpus, led })
     }
 
@@ -168,8 +174,8 @@ impl Cast {
         }
     }
 
-    /// So long after they have been told when it begins, workers with reservations have all of their first budget, and so has their
-    /// monitor: what they used on the way is of one before.
+    /// So long after they have been told when it begins, workers with reservations have all of
+    /// their first budget, and so has their monitor: what they used on the way is of one before.
     pub(super) fn settles(&self) -> Span {
         match (&self.led, self.above()) {
             (Led::Native { longest, .. }, Above::Reservation) => (*longest).max(SETTLED),
@@ -254,8 +260,10 @@ fn alone(
     programs: Vec<Option<ProgramReport>>,
 ) -> RootReport {
     let consumed = diaries.iter().map(|diary| Consumed::told(diary.ordered, diary.total)).collect();
-    let (refused, lost) =
-        (diaries.iter().map(|diary| diary.refusals).sum(), diaries.iter().map(|diary| diary.lost).sum());
+    let (refused, lost) = (
+        diaries.iter().map(|diary| diary.refusals).sum(),
+        diaries.iter().map(|diary| diary.lost).sum(),
+    );
     let (lives, noted) = diaries.into_iter().map(|diary| (diary.lives, diary.refused)).unzip();
     let course = native::Course { promise: promise.clone(), lives, refused: noted };
     RootReport {

@@ -53,28 +53,35 @@ impl<'s> Shared<'s> {
                     let (start, started) = channel::<Timeline>();
                     starts.push(start);
                     let (ready, place) = (ready.clone(), threads.len());
-                    threads.push(Builder::new().name("exec-end".into()).spawn_scoped(scope, move || {
-                        // As below; above the workers, and free to go to any CPU.
-                        let _ = ready.send(ranks.watchdog(Tid::current()).map(|()| (place, Tid::current())));
-                        drop(ready);
-                        let left = started
-                            .recv()
-                            .map_or(Time::ZERO, |time| native::worker::end(stage, &closing, time));
-                        Ok(Effort { left, ..Effort::default() })
-                    })?);
+                    threads.push(Builder::new().name("exec-end".into()).spawn_scoped(
+                        scope,
+                        move || {
+                            // As below; above the workers, and free to go to any CPU.
+                            let _ = ready.send(
+                                ranks.watchdog(Tid::current()).map(|()| (place, Tid::current())),
+                            );
+                            drop(ready);
+                            let left = started.recv().map_or(Time::ZERO, |time| {
+                                native::worker::end(stage, &closing, time)
+                            });
+                            Ok(Effort { left, ..Effort::default() })
+                        },
+                    )?);
                     continue;
                 }
             };
             for (cpu, &number) in cast.cpus.iter().enumerate() {
                 let (start, started) = channel::<Timeline>();
                 starts.push(start);
-                let (ready, live, spin) = (ready.clone(), Arc::clone(live), self.options.spin.min(MOST_SPIN));
+                let (ready, live, spin) =
+                    (ready.clone(), Arc::clone(live), self.options.spin.min(MOST_SPIN));
                 let (name, place) = (format!("exec-cpu{number}"), threads.len());
                 let programs = self.programs;
                 programs.comes();
                 threads.push(Builder::new().name(name).spawn_scoped(scope, move || {
                     // Whoever waits for it has not gone.
-                    let _ = ready.send(dispatcher::enter(number, ranks).map(|()| (place, Tid::current())));
+                    let _ = ready
+                        .send(dispatcher::enter(number, ranks).map(|()| (place, Tid::current())));
                     // If another one falls before it says anything, that is how it is noticed.
                     drop(ready);
                     match started.recv() {
@@ -90,7 +97,8 @@ impl<'s> Shared<'s> {
             }
         }
         drop(ready);
-        let mut tids = entered.iter().take(threads.len()).collect::<io::Result<Vec<(usize, Tid)>>>()?;
+        let mut tids =
+            entered.iter().take(threads.len()).collect::<io::Result<Vec<(usize, Tid)>>>()?;
         // In the order of their CPUs, not in that in which they came.
         mutate!(
             "exec-crew-order",
@@ -100,7 +108,8 @@ impl<'s> Shared<'s> {
         let are_all_in = tids.len() == threads.len();
         *self.watchdog.dispatchers.lock() = tids.into_iter().map(|(_, tid)| tid).collect();
         if !are_all_in {
-            // One fell; the others leave when there is no start for them, and its panic is passed on.
+            // One fell; the others leave when there is no start for them, and its panic is passed
+            // on.
             starts.clear();
         }
         Ok(Dispatchers { threads, starts, are_all_in })

@@ -1,13 +1,14 @@
 //! A run from its threads' first breath to their last.
 //!
-//! Everything that is changed belongs to threads that the run made itself, and ends with them: nothing of the machine is
-//! touched but for the groups of [`programs`](crate::programs), which are the run's own and go with it. Only the handler of SIGURG is the
-//! process's; it is put back.
+//! Everything that is changed belongs to threads that the run made itself, and ends with them:
+//! nothing of the machine is touched but for the groups of [`programs`](crate::programs), which are
+//! the run's own and go with it. Only the handler of SIGURG is the process's; it is put back.
 //!
-//! Order: programs, standing still; workers, each at its desk; the machine and its mechanism; dispatchers, watchdog and monitors; the zero of the
-//! time line, a moment later. And back: dispatchers leave at the end, the last things are done to the workers, all are
-//! waited for. A panic in any of them calls the run off and is passed on when all have ended; one in a step of the machine, which
-//! asks policies and choosers that need not be ours, is its [`Failure`].
+//! Order: programs, standing still; workers, each at its desk; the machine and its mechanism;
+//! dispatchers, watchdog and monitors; the zero of the time line, a moment later. And back:
+//! dispatchers leave at the end, the last things are done to the workers, all are waited for. A
+//! panic in any of them calls the run off and is passed on when all have ended; one in a step of
+//! the machine, which asks policies and choosers that need not be ours, is its [`Failure`].
 
 mod cast;
 mod crew;
@@ -45,9 +46,10 @@ const LEAD: Span = Span::from_ns(3_000_000);
 
 /// Runs the system and says what happened.
 ///
-/// A job that is still under way at the end of the run is waited for. After two seconds of that the run is ended: all its
-/// threads become ordinary ones, and [`Failure::Hung`] is returned once the body has come back. A body that has not come
-/// back four seconds after the end, because it ignores its flag, can't be stopped otherwise: **the program is aborted**.
+/// A job that is still under way at the end of the run is waited for. After two seconds of that the
+/// run is ended: all its threads become ordinary ones, and [`Failure::Hung`] is returned once the
+/// body has come back. A body that has not come back four seconds after the end, because it ignores
+/// its flag, can't be stopped otherwise: **the program is aborted**.
 ///
 /// # Errors
 /// If it can't be run here, or had to be ended.
@@ -73,7 +75,8 @@ pub fn execute_until(
     execute_granted(roots, options, remote, None)
 }
 
-/// As [`execute_until`]; where the run does not take priorities itself (`options.priorities`), `grantor` gives them.
+/// As [`execute_until`]; where the run does not take priorities itself (`options.priorities`),
+/// `grantor` gives them.
 ///
 /// # Errors
 /// As [`execute`].
@@ -91,14 +94,16 @@ pub fn execute_granted(
     for root in &roots {
         let machine = root.tree.build().map_err(Failure::Tree)?;
         if machine.tasks() != root.tasks.len() {
-            let why = format!("a root with {} tasks was given {}", machine.tasks(), root.tasks.len());
+            let why =
+                format!("a root with {} tasks was given {}", machine.tasks(), root.tasks.len());
             return Err(Failure::Plan(why));
         }
         machines.push(machine);
     }
     let natives = natives(&roots, options).map_err(Failure::Plan)?;
     let everywhere = sched::get_affinity(Tid::current())?;
-    let away = everywhere.difference(&roots.iter().flat_map(|root| root.cpus.iter().copied()).collect());
+    let away =
+        everywhere.difference(&roots.iter().flat_map(|root| root.cpus.iter().copied()).collect());
     let home = if away.is_empty() { everywhere } else { away };
     let stage = |(root, native): (&RootPlan<'_>, &Option<Plan>)| {
         Arc::new(Stage::new(&root.cpus, root.tasks.len(), native.is_some(), &home))
@@ -185,15 +190,26 @@ impl<'s> Shared<'s> {
         let mut troupe = self.programs.gather(scope, &wanted, self.stages, ranks, self.options)?;
         let mut workers = Vec::new();
         let mut casts = Vec::new();
-        for (number, ((root, machine, native), stage)) in roots.into_iter().zip(self.stages).enumerate() {
+        for (number, ((root, machine, native), stage)) in
+            roots.into_iter().zip(self.stages).enumerate()
+        {
             let actors = troupe.actors(number);
             casts.push(match native {
                 Some(plan) => Cast::native(scope, (root, plan, stage), self.options, &mut workers)?,
-                None => Cast::new(scope, (root, machine, stage), actors, ranks, self.options, &mut workers)?,
+                None => Cast::new(
+                    scope,
+                    (root, machine, stage),
+                    actors,
+                    ranks,
+                    self.options,
+                    &mut workers,
+                )?,
             });
         }
-        let all: Vec<(u32, Above)> =
-            casts.iter().flat_map(|cast| cast.cpus.iter().map(|&cpu| (cpu, cast.above()))).collect();
+        let all: Vec<(u32, Above)> = casts
+            .iter()
+            .flat_map(|cast| cast.cpus.iter().map(|&cpu| (cpu, cast.above())))
+            .collect();
         let mut dispatchers = self.dispatchers(scope, &casts, ranks)?;
         let mut watchers = self.watchers(scope, &all, ranks)?;
         let crew = self.crew(&casts);
@@ -205,9 +221,12 @@ impl<'s> Shared<'s> {
         // Without the right to it a run is a run all the same.
         let switches = match self.options.switches {
             0 => None,
-            most => Switches::watch(&all.iter().map(|&(cpu, _)| cpu).collect::<Vec<_>>(), most).ok(),
+            most => {
+                Switches::watch(&all.iter().map(|&(cpu, _)| cpu).collect::<Vec<_>>(), most).ok()
+            }
         };
-        let tids: Vec<Vec<Tid>> = self.stages.iter().map(|stage| stage.workers.lock().clone()).collect();
+        let tids: Vec<Vec<Tid>> =
+            self.stages.iter().map(|stage| stage.workers.lock().clone()).collect();
         let ours = self.watchdog.dispatchers.lock().clone();
         let zero = self.begin(&casts, &mut dispatchers, &mut watchers);
         let mut efforts = Vec::new();

@@ -39,10 +39,12 @@ pub struct RootPlan<'a> {
     pub tasks: Vec<TaskPlan<'a>>,
     /// What becomes of battery, mode and mask, in order of time.
     pub changes: Vec<(Time, Condition)>,
-    /// By channel of the tree, if there are tasks whose jobs move tokens themselves ([`Load::tells`]). What lies in them when the run begins
-    /// counts as activations at its zero; what has activated nobody lies in them when it is over.
+    /// By channel of the tree, if there are tasks whose jobs move tokens themselves
+    /// ([`Load::tells`]). What lies in them when the run begins counts as activations at its zero;
+    /// what has activated nobody lies in them when it is over.
     pub flows: Vec<Arc<Flow>>,
-    /// The CPUs that it gets, as the kernel counts them; as many as the tree has, and nobody else's.
+    /// The CPUs that it gets, as the kernel counts them; as many as the tree has, and nobody
+    /// else's.
     pub cpus: Vec<u32>,
 }
 
@@ -51,29 +53,32 @@ pub struct RootPlan<'a> {
 pub struct Options {
     /// How long it is; at most [`LONGEST`].
     pub duration: Span,
-    /// When it begins, on the machine's monotonic clock, for somebody who wants to be there; without it, and if its threads are not
-    /// ready by then, a moment after they are.
+    /// When it begins, on the machine's monotonic clock, for somebody who wants to be there;
+    /// without it, and if its threads are not ready by then, a moment after they are.
     pub begin: Option<Time>,
     /// Priorities.
     pub band: Band,
     /// Entries of a dispatcher's record, made before the run begins; at most [`MOST_ROOM`].
     pub room: usize,
-    /// Whether each worker's clock is read whenever it is let run and stopped ([`Consumed`](crate::mechanism::audit::Consumed)).
+    /// Whether each worker's clock is read whenever it is let run and stopped
+    /// ([`Consumed`](crate::mechanism::audit::Consumed)).
     pub audit: bool,
     /// Whether a monitor looks for holes on each CPU.
     pub monitor: bool,
-    /// Whether threads get the priorities at all. Without them, and without any right, the machine's orders are obeyed by
-    /// stopping threads; who else the kernel runs meanwhile is its own affair.
+    /// Whether threads get the priorities at all. Without them, and without any right, the
+    /// machine's orders are obeyed by stopping threads; who else the kernel runs meanwhile is its
+    /// own affair.
     pub priorities: bool,
     /// By what roots are to run.
     pub wish: Wish,
-    /// Whether the kernel is asked to tell when programs wake; otherwise, and where it refuses, their clocks are looked at each
-    /// millisecond.
+    /// Whether the kernel is asked to tell when programs wake; otherwise, and where it refuses,
+    /// their clocks are looked at each millisecond.
     pub listen: bool,
-    /// Whether the process's memory is locked when all threads are there, as far as it may be; it stays so.
+    /// Whether the process's memory is locked when all threads are there, as far as it may be; it
+    /// stays so.
     pub locks_memory: bool,
-    /// For so long, at most, and no more than half of its sleep, a dispatcher is awake before it has something to do, looking at the clock;
-    /// at most [`MOST_SPIN`].
+    /// For so long, at most, and no more than half of its sleep, a dispatcher is awake before it
+    /// has something to do, looking at the clock; at most [`MOST_SPIN`].
     pub spin: Span,
     /// Up to how many switches of threads the kernel is asked to write down on each CPU; 0: none.
     pub switches: usize,
@@ -120,7 +125,11 @@ pub(super) fn check(roots: &[RootPlan<'_>], options: &Options) -> Result<(), Fai
     for root in roots {
         can_be_driven(root.tree).map_err(Failure::Plan)?;
         if root.cpus.len() != root.tree.cpus as usize {
-            return wrong(format!("a root with {} CPUs was given {}", root.tree.cpus, root.cpus.len()));
+            return wrong(format!(
+                "a root with {} CPUs was given {}",
+                root.tree.cpus,
+                root.cpus.len()
+            ));
         }
         for (task, plan) in root.tasks.iter().enumerate() {
             if matches!(plan.load.arrivals, Arrivals::Every { period, .. } if period.is_zero()) {
@@ -154,7 +163,8 @@ pub(super) fn natives(
     if !options.priorities {
         return Err("without real-time priorities Linux runs whom it likes".to_owned());
     }
-    let quantum = sched::quantum().map_err(|error| format!("the kernel's quantum can't be read: {error}"))?;
+    let quantum =
+        sched::quantum().map_err(|error| format!("the kernel's quantum can't be read: {error}"))?;
     let of = |root: &RootPlan<'_>| {
         let loads: Vec<&Load> = root.tasks.iter().map(|task| &task.load).collect();
         let end = Time::ZERO + options.duration;
@@ -190,7 +200,8 @@ fn programs_can_run(root: &RootPlan<'_>, options: &Options) -> Result<(), String
             "{name} has {cpus} CPUs, and its task {task} is a program, which stays on one: let it stand below a root that owns one"
         ))
     } else if !options.priorities {
-        Err("programs need real-time priorities and groups of their own, which are root's".to_owned())
+        Err("programs need real-time priorities and groups of their own, which are root's"
+            .to_owned())
     } else if !options.band.is_roomy() {
         Err(format!("{:?} leaves no place for programs: bottom + 3 ≤ top", options.band))
     } else {
@@ -212,7 +223,9 @@ fn can_be_driven(tree: &Tree) -> Result<(), String> {
                 for (what, work) in [("quantum", quantum), ("budget", budget)] {
                     if let Some(work) = work.filter(|work| work.as_ns() < LEAST.as_ns()) {
                         let name = &spec.name;
-                        return Err(format!("{name}: a {what} of {work} can't be kept; at least {LEAST}"));
+                        return Err(format!(
+                            "{name}: a {what} of {work} can't be kept; at least {LEAST}"
+                        ));
                     }
                 }
             }

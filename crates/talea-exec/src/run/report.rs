@@ -37,7 +37,8 @@ pub struct RootReport {
     pub tallies: Vec<Tally>,
     /// By task: of those that are programs.
     pub programs: Vec<Option<ProgramReport>>,
-    /// When its CPUs did less than they were told to, as far as its workers were audited: in the order of their ends.
+    /// When its CPUs did less than they were told to, as far as its workers were audited: in the
+    /// order of their ends.
     pub stretches: Vec<Stretch>,
     /// Who really ran where and when, by the kernel's word, if it was asked and has lost nothing.
     pub ran: Option<Vec<Ran>>,
@@ -46,8 +47,9 @@ pub struct RootReport {
 }
 
 impl RootReport {
-    /// What dispatchers have used, and workers beside their jobs: a worker that has finished, or whose job comes, steps the machine itself. SF3P's scheduler
-    /// overhead. Of a run that was not audited only what dispatchers have used.
+    /// What dispatchers have used, and workers beside their jobs: a worker that has finished, or
+    /// whose job comes, steps the machine itself. SF3P's scheduler overhead. Of a run that was not
+    /// audited only what dispatchers have used.
     pub fn scheduling(&self) -> Work {
         let dispatchers: u64 = self.effort.iter().map(|effort| effort.used.as_ns()).sum();
         let workers: u64 = self.consumed.iter().map(|consumed| consumed.stray().as_ns()).sum();
@@ -85,14 +87,16 @@ pub enum Failure {
     Plan(String),
     /// A tree can't be built.
     Tree(TreeError),
-    /// The kernel refused something that needs a right: CAP_SYS_NICE, or RLIMIT_RTPRIO up to the watchdog's priority.
+    /// The kernel refused something that needs a right: CAP_SYS_NICE, or RLIMIT_RTPRIO up to the
+    /// watchdog's priority.
     NoRight(io::Error),
     /// The kernel refused something else.
     Os(io::Error),
     /// It did not end by itself and was ended.
     Hung,
-    /// Whoever decides who runs panicked, a policy or a chooser of versions that is not Talea's most likely, and said this. What the machine
-    /// held then is not known, so the run was ended at once.
+    /// Whoever decides who runs panicked, a policy or a chooser of versions that is not Talea's
+    /// most likely, and said this. What the machine held then is not known, so the run was ended at
+    /// once.
     Fell(String),
 }
 
@@ -107,7 +111,9 @@ impl fmt::Display for Failure {
                  groups without real-time runtime; `talea simulate` needs no right"
             ),
             Failure::Os(error) => write!(f, "the kernel refused: {error}"),
-            Failure::Hung => f.write_str("the run did not end by itself and was ended by its watchdog"),
+            Failure::Hung => {
+                f.write_str("the run did not end by itself and was ended by its watchdog")
+            }
             Failure::Fell(said) => write!(
                 f,
                 "what decides who runs panicked, and the run was ended: {said} (a policy or a chooser of versions of yours may not \

@@ -34,8 +34,11 @@ fn scheduler(dice: &mut Dice) -> SchedulerSpec {
     spec.preemptive = dice.below(4) > 0;
     match dice.below(6) {
         0 => {
-            spec.own =
-                Own { priority: Some(dice.below(3) as u8), yields: dice.below(2) == 0, ..Own::default() }
+            spec.own = Own {
+                priority: Some(dice.below(3) as u8),
+                yields: dice.below(2) == 0,
+                ..Own::default()
+            }
         }
         1 => spec.own = Own { period: Some(ms(5 + dice.below(40))), ..Own::default() },
         2 => spec.own = Own { relative_deadline: Some(ms(5 + dice.below(40))), ..Own::default() },
@@ -48,7 +51,8 @@ fn has_budget(node: &Body) -> bool {
     matches!(node, Body::Scheduler(spec) if spec.reservation.is_some())
 }
 
-/// Few periods, levels and instants, so that much comes together; now and then more than there is time for.
+/// Few periods, levels and instants, so that much comes together; now and then more than there is
+/// time for.
 fn system(dice: &mut Dice) -> (Tree, Workload) {
     let mut tree = Tree::new(1, SchedulerSpec { own: Own::default(), ..scheduler(dice) });
     let mut parents = vec![Tree::ROOT];
@@ -56,18 +60,21 @@ fn system(dice: &mut Dice) -> (Tree, Workload) {
         let above = parents[dice.below(parents.len() as u64) as usize];
         let mut spec = scheduler(dice);
         if dice.below(12) == 0 {
-            spec.reservation = Some(Reservation::new(Kind::Deferrable, Work::from_ns(3_000_000), ms(9)));
+            spec.reservation =
+                Some(Reservation::new(Kind::Deferrable, Work::from_ns(3_000_000), ms(9)));
         }
         parents.push(tree.scheduler(above, spec));
     }
     let load = 1 + dice.below(3);
-    // All in tenths of a millisecond where there is a budget: rests of it that are rounded up would be no twin's.
+    // All in tenths of a millisecond where there is a budget: rests of it that are rounded up would
+    // be no twin's.
     let jitters = load > 1 && !tree.nodes().any(|(_, node)| has_budget(&node.body));
     let mut sources = Vec::new();
     for _ in 0..=dice.below(5) {
         let period = 5 * (1 + dice.below(6));
         let mut spec = TaskSpec::new("task", ms(period));
-        spec.deadline = ms([period, period, 1 + dice.below(period), 2 * period][dice.below(4) as usize]);
+        spec.deadline =
+            ms([period, period, 1 + dice.below(period), 2 * period][dice.below(4) as usize]);
         spec.priority = dice.below(3) as u8;
         spec.criticality = dice.below(3) as u8;
         spec.backlog.capacity = [0, 1, 64][dice.below(3) as usize];
@@ -84,7 +91,11 @@ fn system(dice: &mut Dice) -> (Tree, Workload) {
         let arrivals = match period % 4 {
             0 => Arrivals::List((0..60).map(|_| sometime()).collect()),
             1 if jitters => Arrivals::Periodic { offset: ms(1), period: ms(period), jitter: ms(3) },
-            _ => Arrivals::Periodic { offset: ms(5 * (period % 3)), period: ms(period), jitter: Span::ZERO },
+            _ => Arrivals::Periodic {
+                offset: ms(5 * (period % 3)),
+                period: ms(period),
+                jitter: Span::ZERO,
+            },
         };
         let mut cost = Cost::List((0..7).map(|_| tenths(1 + dice.below(period * load))).collect());
         if dice.below(4) == 0 {
@@ -97,10 +108,12 @@ fn system(dice: &mut Dice) -> (Tree, Workload) {
 
 fn interrupts_nobody(machine: &Machine, task: TaskId) -> bool {
     let others = (0..machine.tasks() as u32).map(TaskId).filter(|&other| other != task);
-    machine.queues_behind_itself(task) && others.into_iter().all(|other| machine.leaves_alone(task, other))
+    machine.queues_behind_itself(task)
+        && others.into_iter().all(|other| machine.leaves_alone(task, other))
 }
 
-/// Whether an arrival of a task that interrupts nobody, without jitter and alone in its step, has changed who runs while somebody did: none may.
+/// Whether an arrival of a task that interrupts nobody, without jitter and alone in its step, has
+/// changed who runs while somebody did: none may.
 fn takes_the_cpu(tree: &Tree, ran: &Ran) -> Option<TaskId> {
     let machine = tree.build().expect("a sound tree");
     let mut busy = false;
@@ -149,25 +162,36 @@ fn s8_workers_that_are_awake_by_themselves_change_no_order_and_no_count() {
         cases += 1;
         let until = at(300);
         let plain = run(&tree, &workload, until, in_time);
-        assert_eq!(takes_the_cpu(&tree, &plain), None, "case {case}: it interrupts somebody\n{tree:?}");
+        assert_eq!(
+            takes_the_cpu(&tree, &plain),
+            None,
+            "case {case}: it interrupts somebody\n{tree:?}"
+        );
         let changes = vec![(at(70), Condition::Mode(1))];
         let ran = run_dozing(&tree, &workload, until, ROOM[case % 3], changes, in_time);
         if let Some(differs) = ran.course.parts_from(&simulate(&tree, &workload, until)) {
             panic!("case {case}: {differs:?}\n{tree:?}\n{workload:?}");
         }
         assert_eq!(ran.course.timed(), plain.course.timed(), "case {case}: at other times");
-        // What is late is told with its own time, and at the end of the run at the latest: so nothing is counted otherwise.
+        // What is late is told with its own time, and at the end of the run at the latest: so
+        // nothing is counted otherwise.
         assert_eq!((&ran.tallies, ran.refused), (&plain.tallies, plain.refused), "case {case}");
         assert_eq!(arrivals(&ran), arrivals(&plain), "case {case}");
         assert!(ran.late.is_empty(), "case {case}: {:?}", ran.late);
-        assert!(replay(&mut tree.build().expect("a sound tree"), &ran.record).is_ok(), "case {case}");
+        assert!(
+            replay(&mut tree.build().expect("a sound tree"), &ran.record).is_ok(),
+            "case {case}"
+        );
         dozing += u64::from(ran.by_themselves > 0);
         by_themselves += ran.by_themselves;
         up += ran.up;
         saved += plain.steps.saturating_sub(ran.steps - ran.by_workers - ran.by_themselves);
     }
     assert!(cases > 1_000 && dozing * 4 > cases, "{dozing} of {cases}: too few can");
-    assert!(by_themselves > 3_000 && saved > by_themselves, "{by_themselves}, {saved}: too little happens");
+    assert!(
+        by_themselves > 3_000 && saved > by_themselves,
+        "{by_themselves}, {saved}: too little happens"
+    );
     assert!(up > 3_000, "{up}: too many are called who are awake");
 }
 
@@ -269,22 +293,28 @@ fn two(policy: Policy, other: (u64, u64)) -> (Tree, Workload) {
 fn s8_a_light_task_costs_its_dispatcher_nothing() {
     let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::Edf));
     let _ = tree.task(Tree::ROOT, TaskSpec::new("task", ms(10)));
-    let workload = Workload { sources: vec![Source::periodic(ms(10), Work::from_ns(1_000_000))], seed: 1 };
+    let workload =
+        Workload { sources: vec![Source::periodic(ms(10), Work::from_ns(1_000_000))], seed: 1 };
     let ran = run_dozing(&tree, &workload, at(1_000), 40, Vec::new(), in_time);
     assert_eq!((ran.steps - ran.by_workers - ran.by_themselves, ran.by_themselves), (1, 99));
-    // With one beside it whom it may not interrupt, and who interrupts it: on one level for all that one is the dispatcher's.
+    // With one beside it whom it may not interrupt, and who interrupts it: on one level for all
+    // that one is the dispatcher's.
     let (tree, workload) = two(Policy::Edf, (4, 1));
     let ran = run_dozing(&tree, &workload, at(1_000), 1, Vec::new(), in_time);
     assert_eq!(ran.steps - ran.by_workers - ran.by_themselves, 250);
     assert_eq!(ran.by_themselves, 50, "where both come together the dispatcher is awake anyway");
     let ran = run_dozing(&tree, &workload, at(1_000), 40, Vec::new(), in_time);
     assert_eq!(ran.steps - ran.by_workers - ran.by_themselves, 1);
-    assert_eq!(ran.by_themselves, 299, "that of each job but the first two, one for both where both come");
+    assert_eq!(
+        ran.by_themselves, 299,
+        "that of each job but the first two, one for both where both come"
+    );
 }
 
 #[test]
 fn s8_whoever_interrupts_is_awake_in_time_by_itself_and_for_a_patient_one_that_comes_with_it() {
-    // Each 20 ms both come at once; the first, which computes for 13 ms, is interrupted twice in between.
+    // Each 20 ms both come at once; the first, which computes for 13 ms, is interrupted twice in
+    // between.
     let (tree, workload) = {
         let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::Edf));
         let mut sources = Vec::new();
@@ -296,9 +326,16 @@ fn s8_whoever_interrupts_is_awake_in_time_by_itself_and_for_a_patient_one_that_c
     };
     let ran = run_dozing(&tree, &workload, at(1_000), 40, Vec::new(), in_time);
     assert_eq!(ran.course.parts_from(&simulate(&tree, &workload, at(1_000))), None);
-    assert_eq!(ran.steps - ran.by_workers - ran.by_themselves, 1, "the dispatcher's, of the first two");
+    assert_eq!(
+        ran.steps - ran.by_workers - ran.by_themselves,
+        1,
+        "the dispatcher's, of the first two"
+    );
     assert_eq!((ran.by_workers, ran.by_themselves), (250, 199), "ends; arrivals of the second");
-    assert_eq!(ran.stops, 100, "what comes with the first one does not stop it, nor what is due when it is");
+    assert_eq!(
+        ran.stops, 100,
+        "what comes with the first one does not stop it, nor what is due when it is"
+    );
     assert!(ran.late.is_empty());
     // On one level for all, all of that is the dispatcher's.
     let ran = run_dozing(&tree, &workload, at(1_000), 1, Vec::new(), in_time);
@@ -320,7 +357,8 @@ fn s8_whoever_s_time_has_come_behind_one_that_computes_is_not_called() {
     let mut sources = Vec::new();
     for (offset, cost) in [(0, 15), (10, 5)] {
         let _ = tree.task(Tree::ROOT, TaskSpec::new("task", ms(40)));
-        let arrivals = Arrivals::Periodic { offset: ms(offset), period: ms(40), jitter: Span::ZERO };
+        let arrivals =
+            Arrivals::Periodic { offset: ms(offset), period: ms(40), jitter: Span::ZERO };
         sources.push(Source { arrivals, cost: Cost::Constant(Work::from_ns(cost * 1_000_000)) });
     }
     let workload = Workload { sources, seed: 1 };
@@ -331,13 +369,15 @@ fn s8_whoever_s_time_has_come_behind_one_that_computes_is_not_called() {
 
 #[test]
 fn s8_whoever_is_not_called_and_whose_timer_is_late_begins_when_that_comes_and_it_excuses_nobody() {
-    // The patient one's timer is due 150 us before the other one's job ends, and comes 100 us behind that.
+    // The patient one's timer is due 150 us before the other one's job ends, and comes 100 us
+    // behind that.
     let late = Span::from_ns(250_000);
     let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::Fifo));
     let mut sources = Vec::new();
     for (offset, cost) in [(0, 9_900_000), (10, 5_000_000)] {
         let _ = tree.task(Tree::ROOT, TaskSpec::new("task", ms(40)));
-        let arrivals = Arrivals::Periodic { offset: ms(offset), period: ms(40), jitter: Span::ZERO };
+        let arrivals =
+            Arrivals::Periodic { offset: ms(offset), period: ms(40), jitter: Span::ZERO };
         sources.push(Source { arrivals, cost: Cost::Constant(Work::from_ns(cost)) });
     }
     let workload = Workload { sources, seed: 1 };
@@ -355,8 +395,13 @@ fn s8_whoever_is_not_called_and_whose_timer_is_late_begins_when_that_comes_and_i
     // As late as its timer, and no later: as if nobody had stepped before.
     let expected: Vec<_> = arrivals.map(|came| came + late + ms(5)).collect();
     assert_eq!(ended, expected);
-    // The order stood meanwhile: what the CPU was idle then is held against it. Only what the other one was late excuses.
-    assert!(ran.late.iter().all(|stretch| stretch.from.as_ns() % ms(40).as_ns() == 0), "{:?}", ran.late);
+    // The order stood meanwhile: what the CPU was idle then is held against it. Only what the other
+    // one was late excuses.
+    assert!(
+        ran.late.iter().all(|stretch| stretch.from.as_ns() % ms(40).as_ns() == 0),
+        "{:?}",
+        ran.late
+    );
     assert_eq!(ran.late.len(), 24);
 }
 
@@ -365,11 +410,15 @@ fn s8_a_worker_that_is_awake_late_on_a_free_cpu_is_told_of_and_one_that_waits_fo
     let late = Span::from_ns(250_000);
     let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::Edf));
     let _ = tree.task(Tree::ROOT, TaskSpec::new("task", ms(10)));
-    let workload = Workload { sources: vec![Source::periodic(ms(10), Work::from_ns(1_000_000))], seed: 1 };
+    let workload =
+        Workload { sources: vec![Source::periodic(ms(10), Work::from_ns(1_000_000))], seed: 1 };
     let ran = run_dozing(&tree, &workload, at(95), 40, Vec::new(), || late);
     assert_eq!(ran.late.len(), 9);
     for (stretch, begin) in ran.late.iter().zip(1..) {
-        assert_eq!((stretch.from, stretch.to, stretch.by), (at(10 * begin), at(10 * begin) + late, late));
+        assert_eq!(
+            (stretch.from, stretch.to, stretch.by),
+            (at(10 * begin), at(10 * begin) + late, late)
+        );
     }
     // Behind one that computes nobody of ours was late.
     let (tree, workload) = two(Policy::Fifo, (10, 2));
@@ -389,7 +438,8 @@ fn sleeps_on(root: &mut Root<Fake>) -> bool {
 }
 
 #[test]
-fn y6_a_worker_that_is_called_for_another_job_leaves_what_it_would_have_been_awake_for_to_the_dispatcher() {
+fn y6_a_worker_that_is_called_for_another_job_leaves_what_it_would_have_been_awake_for_to_the_dispatcher()
+ {
     let (tree, _) = two(Policy::Fifo, (10, 1));
     let load = || {
         let arrivals = [0, 10, 20].map(|k| Arrival { seen: at(k), nominal: at(k) });
@@ -397,7 +447,8 @@ fn y6_a_worker_that_is_called_for_another_job_leaves_what_it_would_have_been_awa
     };
     let fake = Fake::new(2);
     let machine = tree.build().expect("a sound tree");
-    let Ok(mut root) = Root::new(machine, 1, fake.clone(), vec![load(), load()], Vec::new(), Vec::new());
+    let Ok(mut root) =
+        Root::new(machine, 1, fake.clone(), vec![load(), load()], Vec::new(), Vec::new());
     let Ok(()) = root.let_doze(40);
     let mut log = Log::new(1 << 10);
     let mut step = |root: &mut Root<Fake>, now: u64, mail: Mail| {
@@ -421,13 +472,17 @@ fn y6_a_worker_that_is_called_for_another_job_leaves_what_it_would_have_been_awa
 }
 
 #[test]
-fn s8_where_more_workers_sleep_than_may_be_awake_by_themselves_the_dispatcher_looks_after_the_rest() {
+fn s8_where_more_workers_sleep_than_may_be_awake_by_themselves_the_dispatcher_looks_after_the_rest()
+{
     let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::Fifo));
     let mut sources = Vec::new();
     for task in 0..80 {
         let _ = tree.task(Tree::ROOT, TaskSpec::new("task", ms(40)));
-        let arrivals =
-            Arrivals::Periodic { offset: Span::from_ns(500_000 * task), period: ms(40), jitter: Span::ZERO };
+        let arrivals = Arrivals::Periodic {
+            offset: Span::from_ns(500_000 * task),
+            period: ms(40),
+            jitter: Span::ZERO,
+        };
         sources.push(Source { arrivals, cost: Cost::Constant(Work::from_ns(300_000)) });
     }
     let workload = Workload { sources, seed: 1 };

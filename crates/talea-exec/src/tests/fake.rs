@@ -1,4 +1,5 @@
-//! Workers that are numbers, CPUs that work at full speed, and dispatchers that wake when they said.
+//! Workers that are numbers, CPUs that work at full speed, and dispatchers that wake when they
+//! said.
 
 #[path = "told.rs"]
 mod told;
@@ -84,18 +85,24 @@ impl Threads {
 
     /// Who has just ended, and where.
     fn ended(&self) -> Vec<(TaskId, usize)> {
-        let over = |(task, worker): (u32, &FakeWorker)| Some((TaskId(task), worker.cpu?, worker.left?));
+        let over =
+            |(task, worker): (u32, &FakeWorker)| Some((TaskId(task), worker.cpu?, worker.left?));
         let all = (0..).zip(&self.workers).filter_map(over);
         all.filter(|&(.., left)| left == 0).map(|(task, cpu, _)| (task, cpu)).collect()
     }
 
-    /// `task` gets a CPU of which there is one: whoever was stopped stands lower, if grades are preemption levels.
+    /// `task` gets a CPU of which there is one: whoever was stopped stands lower, if grades are
+    /// preemption levels.
     fn look_below(&mut self, task: usize) {
         let grade = self.workers[task].grade;
-        let others =
-            self.workers.iter().enumerate().filter(|&(other, worker)| other != task && worker.left.is_some());
-        self.below +=
-            u64::from(others.into_iter().any(|(_, worker)| worker.cpu.is_none() && worker.grade <= grade));
+        let others = self
+            .workers
+            .iter()
+            .enumerate()
+            .filter(|&(other, worker)| other != task && worker.left.is_some());
+        self.below += u64::from(
+            others.into_iter().any(|(_, worker)| worker.cpu.is_none() && worker.grade <= grade),
+        );
     }
 
     /// Never two on one CPU.
@@ -135,7 +142,8 @@ impl Mechanism for Fake {
         let mut threads = self.0.borrow_mut();
         if threads.steps == Some(task) {
             let grade = threads.workers[task.0 as usize].grade;
-            let is_there = |worker: &FakeWorker| worker.cpu == Some(cpu.0 as usize) && worker.grade <= grade;
+            let is_there =
+                |worker: &FakeWorker| worker.cpu == Some(cpu.0 as usize) && worker.grade <= grade;
             assert!(
                 !threads.workers.iter().any(is_there),
                 "whoever steps goes behind one that nobody stops then"
@@ -196,7 +204,10 @@ impl Mechanism for Fake {
 
     fn rest(&mut self, cpu: Cpu) -> Result<(), Infallible> {
         let threads = self.0.borrow();
-        assert!(threads.workers.iter().all(|worker| worker.cpu != Some(cpu.0 as usize)), "somebody runs");
+        assert!(
+            threads.workers.iter().all(|worker| worker.cpu != Some(cpu.0 as usize)),
+            "somebody runs"
+        );
         Ok(())
     }
 }
@@ -222,11 +233,17 @@ pub(super) struct Ran {
 }
 
 /// Runs `tree` until `until`; each time that a dispatcher wakes by its alarm it is late by `late`.
-pub(super) fn run(tree: &Tree, workload: &Workload, until: Time, late: impl FnMut() -> Span) -> Ran {
+pub(super) fn run(
+    tree: &Tree,
+    workload: &Workload,
+    until: Time,
+    late: impl FnMut() -> Span,
+) -> Ran {
     run_with(tree, workload, until, (Span::ZERO, Span::ZERO), late)
 }
 
-/// The same, where a step keeps all CPUs busy for so long, and the way back to the workers for so much longer.
+/// The same, where a step keeps all CPUs busy for so long, and the way back to the workers for so
+/// much longer.
 pub(super) fn run_with(
     tree: &Tree,
     workload: &Workload,
@@ -249,7 +266,8 @@ pub(super) fn run_in(
     run_by(tree, workload, until, (effort, switch), changes, |_| false, late)
 }
 
-/// The same, where a worker that finishes may step the root itself if `may` says so, told how many steps there were.
+/// The same, where a worker that finishes may step the root itself if `may` says so, told how many
+/// steps there were.
 pub(super) fn run_by(
     tree: &Tree,
     workload: &Workload,
@@ -262,8 +280,9 @@ pub(super) fn run_by(
     go(tree, workload, until, (effort, switch), changes, may, late, None)
 }
 
-/// Where workers always step the root when they finish, and those that may are awake by themselves when their jobs come, late by `late` as
-/// dispatchers are; on so many levels. In a world that changes.
+/// Where workers always step the root when they finish, and those that may are awake by themselves
+/// when their jobs come, late by `late` as dispatchers are; on so many levels. In a world that
+/// changes.
 pub(super) fn run_dozing(
     tree: &Tree,
     workload: &Workload,
@@ -279,7 +298,8 @@ pub(super) fn run_dozing(
 /// For a job of whom somebody asks.
 type Asks<'a> = &'a mut dyn FnMut() -> Option<TaskId>;
 
-/// The same, where each worker that finishes finds that somebody has asked for a job of the task that `asks` says.
+/// The same, where each worker that finishes finds that somebody has asked for a job of the task
+/// that `asks` says.
 pub(super) fn run_asked(
     tree: &Tree,
     workload: &Workload,
@@ -322,7 +342,8 @@ fn go(
     }
     let mut logs: Vec<Log> = (0..cpus).map(|_| Log::new(1 << 16)).collect();
     let mut due = vec![0; cpus];
-    // By task: when its worker is awake by itself, and gets the CPU if nobody has it or it stands above whoever has it.
+    // By task: when its worker is awake by itself, and gets the CPU if nobody has it or it stands
+    // above whoever has it.
     let mut naps = vec![Nap::NONE; workload.sources.len()];
     let (mut steps, mut by_workers, mut by_themselves, mut up) = (0, 0, 0, 0);
     loop {
@@ -333,7 +354,8 @@ fn go(
         }
         let (nap, sleeper) = {
             let threads = fake.0.borrow();
-            let naps = naps.iter().enumerate().filter(|&(task, nap)| threads.is_let_in(task, nap.awake));
+            let naps =
+                naps.iter().enumerate().filter(|&(task, nap)| threads.is_let_in(task, nap.awake));
             naps.map(|(task, nap)| (nap.awake, task as u32)).min().unwrap_or((u64::MAX, 0))
         };
         if nap < first.min(until.as_ns()) {
@@ -361,7 +383,8 @@ fn go(
         fake.0.borrow_mut().advance(now);
         let ended = fake.0.borrow().ended();
         let awake = due.iter().position(|&due| due <= now);
-        // A worker speaks for itself alone. Where two end at one instant, in two steps, no simulation is their twin.
+        // A worker speaks for itself alone. Where two end at one instant, in two steps, no
+        // simulation is their twin.
         let alone = if let [one] = ended[..] { Some(one) } else { None };
         let worker = alone.filter(|_| awake.is_none() && !root.is_metered() && may(steps));
         let asks = worker.and(dozes.as_mut()).and_then(|(_, asks)| asks());
@@ -401,7 +424,19 @@ fn go(
     let (stops, below) = (fake.0.borrow().stops, fake.0.borrow().below);
     let (tallies, refused, late) = (root.tallies().to_vec(), root.refused(), root.late().to_vec());
     let course = Course::of(tree.cpus, &record);
-    Ran { course, record, stops, steps, by_workers, by_themselves, up, tallies, refused, below, late }
+    Ran {
+        course,
+        record,
+        stops,
+        steps,
+        by_workers,
+        by_themselves,
+        up,
+        tallies,
+        refused,
+        below,
+        late,
+    }
 }
 
 /// When a worker that sleeps is awake by itself.
@@ -417,14 +452,17 @@ impl Nap {
     const NONE: Nap = Nap { until: u64::MAX, awake: u64::MAX };
 
     fn of(until: Option<Time>, late: &mut impl FnMut() -> Span) -> Nap {
-        let of =
-            |until: Time| Nap { until: until.as_ns(), awake: until.as_ns().saturating_add(late().as_ns()) };
+        let of = |until: Time| Nap {
+            until: until.as_ns(),
+            awake: until.as_ns().saturating_add(late().as_ns()),
+        };
         until.map_or(Nap::NONE, of)
     }
 }
 
-/// Whether the one who was given a job in this worker's step is not called to it, who then must be awake by itself: his alarm is one that
-/// he has not heard, for now or earlier. He begins when he hears it.
+/// Whether the one who was given a job in this worker's step is not called to it, who then must be
+/// awake by itself: his alarm is one that he has not heard, for now or earlier. He begins when he
+/// hears it.
 fn is_up(root: &mut Root<Fake>, fake: &Fake, naps: &[Nap]) -> bool {
     let after = root.after();
     let Some(given) = fake.0.borrow_mut().called.take() else { return false };

@@ -22,15 +22,18 @@ fn group(dice: &mut Dice) -> SchedulerSpec {
         let kinds = [Kind::Polling, Kind::Deferrable, Kind::Sporadic, Kind::HardCbs, Kind::SoftCbs];
         let period = 5 + dice.below(20);
         let budget = Work::from_ns((1 + dice.below(period)) * 1_000_000);
-        spec.reservation = Some(Reservation::new(kinds[dice.below(5) as usize], budget, ms(period)));
+        spec.reservation =
+            Some(Reservation::new(kinds[dice.below(5) as usize], budget, ms(period)));
     }
     spec
 }
 
 /// Below a root of `cpus` CPUs: up to three groups, tasks everywhere; and what they do.
 fn system(dice: &mut Dice, cpus: u32) -> (Tree, Workload) {
-    let root =
-        SchedulerSpec::new("root", [Policy::Edf, Policy::FixedPriority][dice.below(2) as usize].clone());
+    let root = SchedulerSpec::new(
+        "root",
+        [Policy::Edf, Policy::FixedPriority][dice.below(2) as usize].clone(),
+    );
     let mut tree = Tree::new(cpus, root);
     let mut parents = vec![NodeId(0)];
     for _ in 0..dice.below(4) {
@@ -51,7 +54,11 @@ fn system(dice: &mut Dice, cpus: u32) -> (Tree, Workload) {
         };
         let arrivals = match period % 3 {
             0 => Arrivals::List((0..60).map(|_| sometime()).collect()),
-            _ => Arrivals::Periodic { offset: ms(period % 5), period: ms(period), jitter: Span::ZERO },
+            _ => Arrivals::Periodic {
+                offset: ms(period % 5),
+                period: ms(period),
+                jitter: Span::ZERO,
+            },
         };
         let costs = (0..7).map(|_| tenths(1 + dice.below(period * 3))).collect();
         sources.push(Source { arrivals, cost: Cost::List(costs) });
@@ -90,15 +97,29 @@ fn s8_a_worker_that_finishes_steps_the_machine_as_its_dispatcher_would() {
         // All of them, or now one and now the other.
         let mut coin = Dice::new(case);
         let mut may = |_| case % 2 == 0 || coin.below(2) == 0;
-        let ran = run_by(&tree, &workload, until, (Span::ZERO, Span::ZERO), Vec::new(), &mut may, in_time);
+        let ran = run_by(
+            &tree,
+            &workload,
+            until,
+            (Span::ZERO, Span::ZERO),
+            Vec::new(),
+            &mut may,
+            in_time,
+        );
         if let Some(differs) = ran.course.parts_from(&simulate(&tree, &workload, until)) {
             panic!("case {case}: {differs:?}\n{tree:?}");
         }
-        assert!(replay(&mut tree.build().expect("a sound tree"), &ran.record).expect("the same orders") > 0);
+        assert!(
+            replay(&mut tree.build().expect("a sound tree"), &ran.record).expect("the same orders")
+                > 0
+        );
         by_workers += ran.by_workers;
         steps += ran.steps;
     }
-    assert!(by_workers * 4 > steps, "{by_workers} of {steps}: most ends are of jobs that nobody meters");
+    assert!(
+        by_workers * 4 > steps,
+        "{by_workers} of {steps}: most ends are of jobs that nobody meters"
+    );
 }
 
 #[test]
@@ -114,7 +135,8 @@ fn s8_a_job_costs_one_wake_of_a_dispatcher() {
         let workload = Workload { sources, seed: 1 };
         let no = (Span::ZERO, Span::ZERO);
         let ran = run_by(&tree, &workload, at(1_001), no, Vec::new(), |_| true, in_time);
-        let ends = ran.course.turns().filter(|turn| matches!(turn, Turn::Ended { .. })).count() as u64;
+        let ends =
+            ran.course.turns().filter(|turn| matches!(turn, Turn::Ended { .. })).count() as u64;
         assert_eq!(ran.by_workers, ends);
         // One for each time at which something arrives, and at first one for each of them.
         let by_dispatchers = ran.steps - ran.by_workers;
@@ -132,13 +154,15 @@ fn s8_a_worker_that_goes_to_another_cpu_does_so_when_that_is_free() {
         (5, Affinity::ANY, vec![tenth(10), tenth(15)], 2_000_000),
         (6, Affinity::only(1), vec![tenth(35)], 5_000_000),
     ] {
-        let _ = tree.task(Tree::ROOT, TaskSpec { priority, affinity, ..TaskSpec::new("task", ms(100)) });
+        let _ = tree
+            .task(Tree::ROOT, TaskSpec { priority, affinity, ..TaskSpec::new("task", ms(100)) });
         let cost = Cost::Constant(Work::from_ns(cost));
         sources.push(Source { arrivals: Arrivals::List(arrivals), cost });
     }
     let workload = Workload { sources, seed: 1 };
-    // Dispatchers are late by half a millisecond. So the second task begins on CPU 1 at 1.5, and ends when the third, which may
-    // run nowhere else, comes: its next job goes to CPU 0, where the first one runs.
+    // Dispatchers are late by half a millisecond. So the second task begins on CPU 1 at 1.5, and
+    // ends when the third, which may run nowhere else, comes: its next job goes to CPU 0, where the
+    // first one runs.
     let no = (Span::ZERO, Span::ZERO);
     let late = || Span::from_ns(500_000);
     let ran = run_by(&tree, &workload, at(4), no, Vec::new(), |_| true, late);
@@ -165,7 +189,8 @@ fn what_a_worker_starts_for_a_server_is_looked_after() {
     let workload = Workload { sources: vec![source(3_000_000), source(10_000_000)], seed: 1 };
     let no = (Span::ZERO, Span::ZERO);
     let ran = run_by(&tree, &workload, at(19), no, Vec::new(), |_| true, in_time);
-    // The client begins when `plain` has ended, by the step of its worker, and has its budget and no more.
+    // The client begins when `plain` has ended, by the step of its worker, and has its budget and
+    // no more.
     let times: Vec<_> = ran.course.timed().iter().map(|&(now, _)| now).collect();
     assert_eq!((ran.by_workers, times), (1, vec![at(0), at(3), at(3), at(5)]));
 }
@@ -203,7 +228,8 @@ fn late_dispatchers_record_what_a_fresh_machine_does_again() {
     for case in 0..200 {
         let (tree, workload) = system(&mut dice, 1 + (case % 3) as u32);
         let mut late = Dice::new(case);
-        let ran = run(&tree, &workload, at(300), || Span::from_ns(late.below(3) * late.below(400_000)));
+        let ran =
+            run(&tree, &workload, at(300), || Span::from_ns(late.below(3) * late.below(400_000)));
         let replayed = replay(&mut tree.build().expect("a sound tree"), &ran.record);
         assert!(replayed.unwrap_or_else(|differs| panic!("case {case}: {differs}")) > 0);
     }
@@ -220,7 +246,9 @@ fn a_record_is_replayed_from_its_file() {
         let text = String::from_utf8(text).expect("plain text");
         let record = crate::record::text::read(&text).expect("what was written");
         assert_eq!(record, ran.record);
-        assert!(replay(&mut tree.build().expect("a sound tree"), &record).expect("the same orders") > 0);
+        assert!(
+            replay(&mut tree.build().expect("a sound tree"), &record).expect("the same orders") > 0
+        );
     }
 }
 
@@ -238,7 +266,8 @@ fn a_record_with_two_orders_exchanged_is_caught() {
         let (a, b) = (record[pair[0]].what, record[pair[1]].what);
         record[pair[0]].what = b;
         record[pair[1]].what = a;
-        let differs = replay(&mut tree.build().expect("a sound tree"), &record).expect_err("exchanged");
+        let differs =
+            replay(&mut tree.build().expect("a sound tree"), &record).expect_err("exchanged");
         assert_eq!(differs.at, pair[0]);
         caught += 1;
     }
@@ -260,9 +289,12 @@ fn a_dispatcher_that_takes_its_time_starves_nobody() {
     server.reservation = Some(Reservation::new(Kind::Deferrable, Work::from_ns(5_000_000), ms(20)));
     let server = tree.scheduler(Tree::ROOT, server);
     let _ = tree.task(server, TaskSpec::new("client", ms(40)));
-    let workload = Workload { sources: vec![Source::periodic(ms(40), Work::from_ns(9_000_000))], seed: 1 };
+    let workload =
+        Workload { sources: vec![Source::periodic(ms(40), Work::from_ns(9_000_000))], seed: 1 };
     let simulated = simulate(&tree, &workload, at(400));
-    for (effort, switch) in [(30_000, 0), (0, 3_000), (7_000, 20_000), (40_000, 40_000), (10, 200_000)] {
+    for (effort, switch) in
+        [(30_000, 0), (0, 3_000), (7_000, 20_000), (40_000, 40_000), (10, 200_000)]
+    {
         let costs = (Span::from_ns(effort), Span::from_ns(switch));
         let ran = run_with(&tree, &workload, at(400), costs, in_time);
         assert_eq!(ran.course.parts_from(&simulated), None, "{costs:?}");
@@ -270,16 +302,18 @@ fn a_dispatcher_that_takes_its_time_starves_nobody() {
     }
 }
 
-/// A greedy client of a server with 5 ms in 20 ms: what it consumes beyond each budget, or short of it, when its dispatcher
-/// is `late`.
+/// A greedy client of a server with 5 ms in 20 ms: what it consumes beyond each budget, or short of
+/// it, when its dispatcher is `late`.
 fn overruns(late: impl FnMut() -> Span) -> Vec<i64> {
     let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::FixedPriority));
     let mut server = SchedulerSpec::new("server", Policy::Fifo);
     server.reservation = Some(Reservation::new(Kind::Deferrable, Work::from_ns(5_000_000), ms(20)));
     let server = tree.scheduler(Tree::ROOT, server);
     let _ = tree.task(server, TaskSpec::new("client", ms(2_000)));
-    let workload =
-        Workload { sources: vec![Source::periodic(ms(2_000), Work::from_ns(900_000_000))], seed: 1 };
+    let workload = Workload {
+        sources: vec![Source::periodic(ms(2_000), Work::from_ns(900_000_000))],
+        seed: 1,
+    };
     let ran = run(&tree, &workload, at(2_000), late);
     let mut since = None;
     let mut overruns = Vec::new();
@@ -330,7 +364,8 @@ fn l5_one_disturbance_costs_no_client_its_budget() {
         let far = overruns.iter().filter(|&&over| over > 1_000_000).count();
         assert!(far <= 1, "{disturbed}: {overruns:?}");
         overran += far;
-        // It is followed by a step, not by itself; half of what is rounded off anyway is never given up.
+        // It is followed by a step, not by itself; half of what is rounded off anyway is never
+        // given up.
         assert!(overruns.iter().all(|&over| over >= -2_250), "{disturbed}: {overruns:?}");
     }
     assert!(overran > 10, "{overran}");
@@ -388,8 +423,10 @@ fn a_budget_is_enforced_however_often_somebody_looks_before() {
     let _ = tree.task(Tree::ROOT, TaskSpec::new("noise", ms(20)));
     // Each of these wakes the dispatcher, with a microsecond of the budget used since the last.
     let noise = (0..40).map(|k| Time::from_ns(4_900_000 + 1_000 * k)).collect();
-    let source =
-        |times, cost| Source { arrivals: Arrivals::List(times), cost: Cost::Constant(Work::from_ns(cost)) };
+    let source = |times, cost| Source {
+        arrivals: Arrivals::List(times),
+        cost: Cost::Constant(Work::from_ns(cost)),
+    };
     let sources = vec![source(vec![at(0)], 15_000_000), source(noise, 10_000)];
     let ran = run(&tree, &Workload { sources, seed: 1 }, at(40), in_time);
     let (stopped, _) = ran.course.timed()[1];

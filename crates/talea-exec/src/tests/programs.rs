@@ -1,4 +1,5 @@
-//! Programs without processes: groups that are numbers, an ear and a sentinel that take no time, a CPU that works at full speed.
+//! Programs without processes: groups that are numbers, an ear and a sentinel that take no time, a
+//! CPU that works at full speed.
 
 use super::fake::simulate;
 use crate::course::Course;
@@ -151,7 +152,8 @@ fn run(tree: &Tree, loads: Vec<Load>, wakes: &[Option<Vec<(u64, u64)>>], until: 
         ..Actor::default()
     });
     let world: World = Rc::new(RefCell::new(actors.collect()));
-    let cages = (0..tasks).map(|at| wakes[at].as_ref().map(|_| FakeCage(Rc::clone(&world), at))).collect();
+    let cages =
+        (0..tasks).map(|at| wakes[at].as_ref().map(|_| FakeCage(Rc::clone(&world), at))).collect();
     let twin = Twin { world: Rc::clone(&world), freeze: Freeze::new(Arc::clone(&stage), cages) };
     let machine = tree.build().expect("a sound tree");
     let loads = loads.into_iter().zip(wakes);
@@ -172,7 +174,8 @@ fn run(tree: &Tree, loads: Vec<Load>, wakes: &[Option<Vec<(u64, u64)>>], until: 
         // Programs stand above workers; one that is let go by mistake would have the CPU.
         let runs = |world: &World| {
             let world = world.borrow();
-            let wants = |&at: &usize| world[at].wants > 0 && world[at].is_program && !world[at].frozen;
+            let wants =
+                |&at: &usize| world[at].wants > 0 && world[at].is_program && !world[at].frozen;
             (0..tasks)
                 .find(wants)
                 .or_else(|| (0..tasks).find(|&at| !world[at].is_program && world[at].ordered))
@@ -188,7 +191,8 @@ fn run(tree: &Tree, loads: Vec<Load>, wakes: &[Option<Vec<(u64, u64)>>], until: 
         let sentinel = &stage.cpus[0].sentinel;
         let is_unwanted = running.is_none_or(|at| !world.borrow()[at].is_program);
         if is_unwanted
-            && sentinel.quiet.swap(sentinel.bell.heard(), Ordering::Relaxed) != sentinel.bell.heard()
+            && sentinel.quiet.swap(sentinel.bell.heard(), Ordering::Relaxed)
+                != sentinel.bell.heard()
         {
             is_heard = true;
         }
@@ -208,17 +212,22 @@ fn run(tree: &Tree, loads: Vec<Load>, wakes: &[Option<Vec<(u64, u64)>>], until: 
             for (at, actor) in
                 world.iter().enumerate().filter(|(_, actor)| actor.is_program && !actor.ordered)
             {
-                // Whoever wants nothing may stand there as if it ran; whoever wants something is stopped, or about to be heard.
+                // Whoever wants nothing may stand there as if it ran; whoever wants something is
+                // stopped, or about to be heard.
                 assert!(
                     actor.frozen || actor.wants == 0 || actor.armed,
                     "{at} runs without an order at {now}"
                 );
-                assert!(actor.frozen || actor.armed, "{at} could wake and nobody would hear it at {now}");
+                assert!(
+                    actor.frozen || actor.armed,
+                    "{at} could wake and nobody would hear it at {now}"
+                );
             }
             continue;
         }
         // Until something happens.
-        let next_wake = pending.iter().filter_map(|pending| pending.first()).map(|&(at, _)| at).min();
+        let next_wake =
+            pending.iter().filter_map(|pending| pending.first()).map(|&(at, _)| at).min();
         let end = running.map_or(u64::MAX, |at| now + world.borrow()[at].wants);
         let next = due.min(next_wake.unwrap_or(u64::MAX)).min(end).min(until);
         if let Some(at) = running {
@@ -249,7 +258,8 @@ struct System {
     servers: Vec<(u64, u64)>,
 }
 
-/// Up to three programs, each in a server of its own, and workers, all below fixed priorities; and what they do.
+/// Up to three programs, each in a server of its own, and workers, all below fixed priorities; and
+/// what they do.
 fn system(dice: &mut Dice, kind: Kind) -> System {
     let mut tree = Tree::new(1, SchedulerSpec::new("cpu", Policy::FixedPriority));
     let (mut loads, mut wakes, mut servers) = (Vec::new(), Vec::new(), Vec::new());
@@ -276,7 +286,8 @@ fn system(dice: &mut Dice, kind: Kind) -> System {
         spec.priority = dice.below(14) as u8;
         let _ = tree.task(Tree::ROOT, spec);
         let at = |k: u64| Time::from_ns(k * period * MS);
-        let arrivals = (0..1_000 / period).map(|k| Arrival { seen: at(k), nominal: at(k) }).collect();
+        let arrivals =
+            (0..1_000 / period).map(|k| Arrival { seen: at(k), nominal: at(k) }).collect();
         loads.push(Load::new(arrivals, vec![Work::from_ns((1 + dice.below(period / 8 + 1)) * MS)]));
         wakes.push(None);
     }
@@ -294,17 +305,32 @@ fn l20_whatever_programs_do_and_whenever_they_wake_they_have_what_their_servers_
         for (at, &(budget, period)) in servers.iter().enumerate() {
             // Two budgets may touch, whatever the kind; no window of a period has more.
             let ends = ran.had[at].iter().map(|&(from, _)| from);
-            let most = ends.map(|from| within(&ran.had[at], from, from + period)).max().unwrap_or(0);
-            assert!(most <= 2 * budget + OVERRUN, "case {case}, {kind:?}: {most} of {budget} each {period}");
+            let most =
+                ends.map(|from| within(&ran.had[at], from, from + period)).max().unwrap_or(0);
+            assert!(
+                most <= 2 * budget + OVERRUN,
+                "case {case}, {kind:?}: {most} of {budget} each {period}"
+            );
             let total = within(&ran.had[at], 0, 2_000 * MS);
-            assert!(total <= (2_000 * MS / period + 2) * budget + OVERRUN, "case {case}, {kind:?}: {total}");
+            assert!(
+                total <= (2_000 * MS / period + 2) * budget + OVERRUN,
+                "case {case}, {kind:?}: {total}"
+            );
             all += total;
         }
         // They asked for half of it, and had as long again.
-        assert!(ran.left.iter().all(|&left| left == 0), "case {case}, {kind:?}: {:?} is not done", ran.left);
-        orders += replay(&mut tree.build().expect("a sound tree"), &ran.record).expect("the same orders");
+        assert!(
+            ran.left.iter().all(|&left| left == 0),
+            "case {case}, {kind:?}: {:?} is not done",
+            ran.left
+        );
+        orders +=
+            replay(&mut tree.build().expect("a sound tree"), &ran.record).expect("the same orders");
     }
-    assert!(all > 10_000 * MS && orders > 20_000, "{all} ns in {orders} orders: too little happens");
+    assert!(
+        all > 10_000 * MS && orders > 20_000,
+        "{all} ns in {orders} orders: too little happens"
+    );
 }
 
 #[test]
@@ -313,12 +339,15 @@ fn l20_a_program_that_always_wants_the_cpu_has_it_exactly_when_the_simulator_say
         let mut tree = Tree::new(1, SchedulerSpec::new("cpu", Policy::FixedPriority));
         let mut server = SchedulerSpec::new("server", Policy::Fifo);
         server.own = Own { priority: Some(9), ..Own::default() };
-        server.reservation = Some(Reservation::new(kind, Work::from_ns(MS), Span::from_ns(20 * MS)));
+        server.reservation =
+            Some(Reservation::new(kind, Work::from_ns(MS), Span::from_ns(20 * MS)));
         let server = tree.scheduler(Tree::ROOT, server);
         let _ = tree.task(server, TaskSpec::new("program", Span::from_ns(1 << 61)));
         let _ = tree.task(Tree::ROOT, TaskSpec::new("worker", Span::from_ns(15 * MS)));
-        let sources =
-            vec![Source::endless(), Source::periodic(Span::from_ns(15 * MS), Work::from_ns(7 * MS))];
+        let sources = vec![
+            Source::endless(),
+            Source::periodic(Span::from_ns(15 * MS), Work::from_ns(7 * MS)),
+        ];
         let workload = Workload { sources, seed: 1 };
         let until = 600 * MS;
         let drawn = talea_sim::draw(&workload, Time::from_ns(until), |_| 1_000);

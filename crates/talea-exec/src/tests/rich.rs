@@ -1,12 +1,13 @@
-//! Trees with everything: versions, accelerators, resources, suspensions, channels, a world that changes.
+//! Trees with everything: versions, accelerators, resources, suspensions, channels, a world that
+//! changes.
 
 use super::fake::{run_in, simulate_in};
 use super::{at, ms, tenths};
 use crate::replay::replay;
 use talea_core::criteria::Own;
 use talea_core::machine::{
-    Condition, Event, Migration, NodeId, Protocol, ResourceId, SchedulerSpec, Selection, TaskSpec, Tree,
-    Version,
+    Condition, Event, Migration, NodeId, Protocol, ResourceId, SchedulerSpec, Selection, TaskSpec,
+    Tree, Version,
 };
 use talea_core::sched::{Policy, TableEntry};
 use talea_core::server::{Kind, Reservation};
@@ -43,8 +44,8 @@ fn system(dice: &mut Dice, cpus: u32) -> (Tree, Workload) {
     let mut tree = Tree::new(cpus, SchedulerSpec { own: Own::default(), ..scheduler(dice) });
     tree.inheritance = dice.below(2) == 0;
     tree.migration = if dice.below(2) == 0 { Migration::Anytime } else { Migration::JobBoundaries };
-    tree.selection =
-        [Selection::Declared, Selection::Energy, Selection::Mode, Selection::Mask][dice.below(4) as usize];
+    tree.selection = [Selection::Declared, Selection::Energy, Selection::Mode, Selection::Mask]
+        [dice.below(4) as usize];
     let mut parents = vec![Tree::ROOT];
     for _ in 0..dice.below(3) {
         let mut spec = scheduler(dice);
@@ -52,7 +53,8 @@ fn system(dice: &mut Dice, cpus: u32) -> (Tree, Workload) {
             let kinds = [Kind::Polling, Kind::Deferrable, Kind::Sporadic, Kind::HardCbs];
             let period = 10 + dice.below(20);
             let budget = Work::from_ns((2 + dice.below(period - 2)) * 1_000_000);
-            spec.reservation = Some(Reservation::new(kinds[dice.below(4) as usize], budget, ms(period)));
+            spec.reservation =
+                Some(Reservation::new(kinds[dice.below(4) as usize], budget, ms(period)));
         }
         parents.push(tree.scheduler(Tree::ROOT, spec));
     }
@@ -63,7 +65,8 @@ fn system(dice: &mut Dice, cpus: u32) -> (Tree, Workload) {
     let (mut sources, mut nodes): (Vec<Source>, Vec<NodeId>) = (Vec::new(), Vec::new());
     for number in 0..3 + dice.below(4) {
         let above: Vec<NodeId> = nodes.iter().copied().filter(|_| dice.below(5) == 0).collect();
-        let mut spec = if above.is_empty() { TaskSpec::new("t", ms(60)) } else { TaskSpec::node("n") };
+        let mut spec =
+            if above.is_empty() { TaskSpec::new("t", ms(60)) } else { TaskSpec::node("n") };
         spec.priority = dice.below(10) as u8;
         spec.uses = resources.iter().copied().filter(|_| dice.below(2) == 0).collect();
         for _ in 0..dice.below(3) {
@@ -111,7 +114,10 @@ fn what_jobs_do_on_their_way_is_said_as_in_a_simulation() {
         }
         cases += 1;
         let until = at(240);
-        let ran = run_in(&tree, &workload, until, (Span::ZERO, Span::ZERO), changes.clone(), || Span::ZERO);
+        let ran =
+            run_in(&tree, &workload, until, (Span::ZERO, Span::ZERO), changes.clone(), || {
+                Span::ZERO
+            });
         let simulated = simulate_in(&tree, &workload, until, changes.clone());
         if let Some(differs) = ran.course.parts_from(&simulated) {
             panic!(
@@ -178,10 +184,13 @@ fn y11_a_table_makes_jobs_in_the_versions_that_it_says() {
     let _ = tree.task(Tree::ROOT, filter);
     let _ = tree.task(Tree::ROOT, TaskSpec::new("plan", ms(40)));
     let work = |ms: u64| Cost::Constant(Work::from_ns(ms * 1_000_000));
-    let sources =
-        vec![Source::activated(Cost::Versions(vec![work(8), work(15)])), Source::activated(work(18))];
+    let sources = vec![
+        Source::activated(Cost::Versions(vec![work(8), work(15)])),
+        Source::activated(work(18)),
+    ];
     let workload = Workload { sources, seed: 1 };
-    let ran = run_in(&tree, &workload, at(400), (Span::ZERO, Span::ZERO), Vec::new(), || Span::ZERO);
+    let ran =
+        run_in(&tree, &workload, at(400), (Span::ZERO, Span::ZERO), Vec::new(), || Span::ZERO);
     assert_eq!(ran.course.parts_from(&simulate_in(&tree, &workload, at(400), Vec::new())), None);
     assert_eq!(ran.stops, 10, "`plan` is computed in two pieces");
 }

@@ -31,7 +31,8 @@ impl Rites {
 impl Duty for Rites {
     fn clean(&self) {
         let pause = libc::timespec { tv_sec: 0, tv_nsec: 1_000_000 };
-        // SAFETY: system calls on strings that end, and on a structure that is valid; none of them allocates.
+        // SAFETY: system calls on strings that end, and on a structure that is valid; none of them
+        // allocates.
         unsafe {
             for _ in 0..TRIES {
                 // Each time: a child that was being made may have been missed, and would live.
@@ -54,11 +55,13 @@ impl Duty for Rites {
 /// # Safety
 /// Only system calls: see [`Duty::clean`]. The name ends.
 unsafe fn remove(at: libc::c_int, name: *const libc::c_char, depth: u32) -> bool {
-    // What `getdents64` writes: a number and an offset, of eight bytes each, the entry's length, of two, its kind, of one, and its name.
+    // What `getdents64` writes: a number and an offset, of eight bytes each, the entry's length, of
+    // two, its kind, of one, and its name.
     const LENGTH: usize = 16;
     const KIND: usize = 18;
     const NAME: usize = 19;
-    // SAFETY: system calls on a name that ends; the kernel fills the buffer with whole entries, whose names end, and says how much it has filled.
+    // SAFETY: system calls on a name that ends; the kernel fills the buffer with whole entries,
+    // whose names end, and says how much it has filled.
     unsafe {
         let is_gone = || matches!(*libc::__errno_location(), libc::ENOENT | libc::ENODEV);
         if libc::unlinkat(at, name, libc::AT_REMOVEDIR) == 0 || is_gone() {
@@ -75,7 +78,9 @@ unsafe fn remove(at: libc::c_int, name: *const libc::c_char, depth: u32) -> bool
         let bytes = buffer.as_mut_ptr().cast::<u8>();
         loop {
             let filled = libc::syscall(libc::SYS_getdents64, folder, bytes, size_of_val(&buffer));
-            let Some(filled) = usize::try_from(filled).ok().filter(|&filled| filled > 0) else { break };
+            let Some(filled) = usize::try_from(filled).ok().filter(|&filled| filled > 0) else {
+                break;
+            };
             let mut entry = 0;
             while entry < filled {
                 let of = bytes.add(entry);

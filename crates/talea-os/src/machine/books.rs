@@ -1,7 +1,7 @@
 //! The kernel's own books of deadline bandwidth, from `sched/debug` in debugfs.
 //!
-//! Only for looking: to see whether a grant that we gave back is also given back there. The form of the file is
-//! no interface; what can't be found is `None`.
+//! Only for looking: to see whether a grant that we gave back is also given back there. The form of
+//! the file is no interface; what can't be found is `None`.
 
 use super::source::Source;
 
@@ -12,12 +12,13 @@ pub struct DlBook {
     pub cpu: u32,
     /// Most that each CPU may give, -1 without a bound.
     pub limit: i64,
-    /// What the domain has given in all, fair servers included. Kernels that lose count go below zero.
+    /// What the domain has given in all, fair servers included. Kernels that lose count go below
+    /// zero.
     pub total: i64,
 }
 
-/// The books of every CPU; `None` where debugfs is not mounted or may not be read. CPUs of one root domain
-/// repeat the same numbers.
+/// The books of every CPU; `None` where debugfs is not mounted or may not be read. CPUs of one root
+/// domain repeat the same numbers.
 pub fn dl_books() -> Option<Vec<DlBook>> {
     parse(&Source::live().text("/sys/kernel/debug/sched/debug").ok()?)
 }
@@ -25,7 +26,13 @@ pub fn dl_books() -> Option<Vec<DlBook>> {
 /// A section per CPU starts with `dl_rq[N]:`.
 fn parse(text: &str) -> Option<Vec<DlBook>> {
     let value = |line: &str, name: &str| {
-        line.trim_start().strip_prefix(name)?.trim_start().strip_prefix(':')?.trim().parse::<i64>().ok()
+        line.trim_start()
+            .strip_prefix(name)?
+            .trim_start()
+            .strip_prefix(':')?
+            .trim()
+            .parse::<i64>()
+            .ok()
     };
     let mut books = Vec::new();
     let (mut cpu, mut limit) = (None, None);

@@ -1,7 +1,7 @@
 //! Control groups: which version rules scheduling here, and whether they refuse real-time policies.
 //!
-//! With RT_GROUP_SCHED on cgroup v1 every group but the root starts with no real-time runtime, and FIFO is then
-//! refused (`EPERM`); SCHED_DEADLINE is not.
+//! With RT_GROUP_SCHED on cgroup v1 every group but the root starts with no real-time runtime, and
+//! FIFO is then refused (`EPERM`); SCHED_DEADLINE is not.
 
 use super::source::Source;
 use talea_core::{Span, Work};
@@ -33,7 +33,8 @@ pub struct Cgroups {
 pub struct RtGroup {
     /// Its path in the hierarchy; `/` is the root group.
     pub path: String,
-    /// What its FIFO and RR threads may use per period; zero: such policies are refused. `None` for no bound.
+    /// What its FIFO and RR threads may use per period; zero: such policies are refused. `None` for
+    /// no bound.
     pub runtime: Option<Work>,
     /// The period.
     pub period: Span,
@@ -50,14 +51,17 @@ impl Cgroups {
     pub(super) fn read(source: &Source) -> Cgroups {
         let mounts = mounts(source);
         let find = |controller: &str| {
-            let v1 = mounts.iter().find(|mount| mount.options.iter().any(|option| option == controller));
+            let v1 =
+                mounts.iter().find(|mount| mount.options.iter().any(|option| option == controller));
             if let Some(mount) = v1 {
                 return Hierarchy::V1(mount.at.clone());
             }
             let v2 = mounts.iter().find(|mount| {
                 let listed = source.text(&format!("{}/cgroup.controllers", mount.at));
                 mount.v2
-                    && listed.is_ok_and(|text| text.split_ascii_whitespace().any(|word| word == controller))
+                    && listed.is_ok_and(|text| {
+                        text.split_ascii_whitespace().any(|word| word == controller)
+                    })
             });
             v2.map_or(Hierarchy::Absent, |mount| Hierarchy::V2(mount.at.clone()))
         };
@@ -73,7 +77,8 @@ pub(super) struct Mount {
     options: Vec<String>,
 }
 
-/// Control group file systems from `/proc/self/mounts`. Later mounts hide earlier ones at the same place.
+/// Control group file systems from `/proc/self/mounts`. Later mounts hide earlier ones at the same
+/// place.
 pub(super) fn mounts(source: &Source) -> Vec<Mount> {
     let text = source.text("/proc/self/mounts").unwrap_or_default();
     let mount = |line: &str| {
@@ -96,10 +101,14 @@ pub(super) fn rt_group(source: &Source, mounts: &[Mount], membership: &str) -> O
         let controllers = parts.next()?;
         controllers.split(',').any(|name| name == "cpu").then(|| parts.next())?
     })?;
-    let mount = mounts.iter().find(|mount| !mount.v2 && mount.options.iter().any(|name| name == "cpu"))?;
-    let read = |name: &str| source.number(&format!("{}/{}/{name}", mount.at, path.trim_start_matches('/')));
+    let mount =
+        mounts.iter().find(|mount| !mount.v2 && mount.options.iter().any(|name| name == "cpu"))?;
+    let read = |name: &str| {
+        source.number(&format!("{}/{}/{name}", mount.at, path.trim_start_matches('/')))
+    };
     let runtime = read("cpu.rt_runtime_us")?;
-    let period = read("cpu.rt_period_us").and_then(|us| u64::try_from(us).ok()).and_then(Span::from_us)?;
+    let period =
+        read("cpu.rt_period_us").and_then(|us| u64::try_from(us).ok()).and_then(Span::from_us)?;
     Some(RtGroup {
         path: path.to_owned(),
         runtime: u64::try_from(runtime).ok().and_then(Work::from_us),

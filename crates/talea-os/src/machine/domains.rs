@@ -1,9 +1,10 @@
 //! Root domains: the sets of CPUs within which the scheduler balances and SCHED_DEADLINE admits.
 //!
-//! The kernel does not list them; they follow from the cpusets. Version 1: with `sched_load_balance` in the root
-//! set, one domain of all CPUs that are not isolated; without, one for each connected union of the topmost sets
-//! that balance. Version 2: one per valid partition, and one for what is left. CPUs that nobody balances share
-//! the kernel's default domain, whose span a pinned deadline thread can't cover unless it has one CPU.
+//! The kernel does not list them; they follow from the cpusets. Version 1: with
+//! `sched_load_balance` in the root set, one domain of all CPUs that are not isolated; without, one
+//! for each connected union of the topmost sets that balance. Version 2: one per valid partition,
+//! and one for what is left. CPUs that nobody balances share the kernel's default domain, whose
+//! span a pinned deadline thread can't cover unless it has one CPU.
 //!
 //! Reference: `generate_sched_domains` in `kernel/cgroup/cpuset.c`; measured on cgroup v1 and v2.
 
@@ -20,7 +21,12 @@ pub struct Domain {
     pub balanced: bool,
 }
 
-pub(super) fn read(source: &Source, cgroups: &Cgroups, online: &CpuSet, isolated: &CpuSet) -> Vec<Domain> {
+pub(super) fn read(
+    source: &Source,
+    cgroups: &Cgroups,
+    online: &CpuSet,
+    isolated: &CpuSet,
+) -> Vec<Domain> {
     let (sets, rest_balanced) = match &cgroups.cpuset {
         Hierarchy::V1(at) => (version_1(source, at), false),
         Hierarchy::V2(at) => (version_2(source, at), true),
@@ -30,7 +36,12 @@ pub(super) fn read(source: &Source, cgroups: &Cgroups, online: &CpuSet, isolated
 }
 
 /// Merges what overlaps; what no set names is what is left (version 2) or unbalanced (version 1).
-fn assemble(sets: Vec<CpuSet>, rest_balanced: bool, online: &CpuSet, isolated: &CpuSet) -> Vec<Domain> {
+fn assemble(
+    sets: Vec<CpuSet>,
+    rest_balanced: bool,
+    online: &CpuSet,
+    isolated: &CpuSet,
+) -> Vec<Domain> {
     let usable = online.difference(isolated);
     let mut domains: Vec<CpuSet> = Vec::new();
     for set in sets {
@@ -49,7 +60,8 @@ fn assemble(sets: Vec<CpuSet>, rest_balanced: bool, online: &CpuSet, isolated: &
     }
     domains.sort_unstable_by_key(|set| set.iter().next());
     let named = domains.iter().fold(CpuSet::EMPTY, |all, set| all.union(set));
-    let mut domains: Vec<Domain> = domains.into_iter().map(|cpus| Domain { cpus, balanced: true }).collect();
+    let mut domains: Vec<Domain> =
+        domains.into_iter().map(|cpus| Domain { cpus, balanced: true }).collect();
     let rest = usable.difference(&named);
     if !rest.is_empty() {
         domains.push(Domain { cpus: rest, balanced: rest_balanced });
@@ -81,7 +93,8 @@ fn version_2(source: &Source, at: &str) -> Vec<CpuSet> {
     for name in source.children(at) {
         let below = format!("{at}/{name}");
         let state = source.text(&format!("{below}/cpuset.cpus.partition")).unwrap_or_default();
-        // An isolated one is in `isolated` where the kernel tells; each of its CPUs is balanced by nobody.
+        // An isolated one is in `isolated` where the kernel tells; each of its CPUs is balanced by
+        // nobody.
         if state == "root" {
             found.extend(source.cpus(&format!("{below}/cpuset.cpus.effective")));
         }
@@ -115,11 +128,17 @@ mod tests {
 
     #[test]
     fn what_partitions_leave_is_a_domain_of_its_own() {
-        assert_eq!(spans(&["3"], true, CpuSet::EMPTY), [("3".into(), true), ("0-2,4-7".into(), true)]);
+        assert_eq!(
+            spans(&["3"], true, CpuSet::EMPTY),
+            [("3".into(), true), ("0-2,4-7".into(), true)]
+        );
     }
 
     #[test]
     fn isolated_cpus_are_in_nobodys_domain() {
-        assert_eq!(spans(&["0-7"], false, set("6-7")), [("0-5".into(), true), ("6-7".into(), false)]);
+        assert_eq!(
+            spans(&["0-7"], false, set("6-7")),
+            [("0-5".into(), true), ("6-7".into(), false)]
+        );
     }
 }

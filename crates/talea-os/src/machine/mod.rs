@@ -1,8 +1,8 @@
 //! What this machine is and which of the kernel's real-time mechanisms it lets us use.
 //!
-//! Model: plain data, read once. Almost everything comes from files, so a machine can also be read from a
-//! directory of copies ([`Machine::from_dir`]); what only a system call can tell is in [`Calls`].
-//! What can't be read is `None`: unknown is not the same as absent.
+//! Model: plain data, read once. Almost everything comes from files, so a machine can also be read
+//! from a directory of copies ([`Machine::from_dir`]); what only a system call can tell is in
+//! [`Calls`]. What can't be read is `None`: unknown is not the same as absent.
 
 mod books;
 mod cgroups;
@@ -46,7 +46,8 @@ pub struct Machine {
     pub domains: Vec<Domain>,
     /// Control groups that matter to scheduling.
     pub cgroups: Cgroups,
-    /// Whether budgets of deadline threads are policed exactly and not at the tick; `None`: not readable.
+    /// Whether budgets of deadline threads are policed exactly and not at the tick; `None`: not
+    /// readable.
     pub hrtick: Option<bool>,
     /// Length of a timer tick.
     pub tick: Option<Span>,
@@ -74,7 +75,8 @@ pub struct RtLimit {
 /// What only system calls can tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Calls {
-    /// Pidfds can name threads (Linux 6.9): else identity rests on start times and a thread's own end is no event.
+    /// Pidfds can name threads (Linux 6.9): else identity rests on start times and a thread's own
+    /// end is no event.
     pub thread_pidfds: bool,
     /// Resolution of the coarse clock: one tick.
     pub tick: Option<Span>,
@@ -92,7 +94,8 @@ impl Machine {
         Machine::read(&Source::live(), Calls::ask())
     }
 
-    /// Reads copies of `/proc`, `/sys` and `/boot` below `root`; `calls` stands for the system calls.
+    /// Reads copies of `/proc`, `/sys` and `/boot` below `root`; `calls` stands for the system
+    /// calls.
     pub fn from_dir(root: &Path, calls: Calls) -> io::Result<Machine> {
         Machine::read(&Source::below(root), calls)
     }
@@ -111,22 +114,30 @@ impl Machine {
         let capabilities = proc::field(&status, "CapEff")
             .and_then(|mut words| u64::from_str_radix(words.next()?, 16).ok())
             .map_or(CapSet::default(), CapSet);
-        let us = |path: &str| source.number(path).and_then(|us| Span::from_us(u64::try_from(us).ok()?));
+        let us =
+            |path: &str| source.number(path).and_then(|us| Span::from_us(u64::try_from(us).ok()?));
         Ok(Machine {
             kernel,
             preempt_rt: version_line.contains("PREEMPT_RT")
                 || source.number("/sys/kernel/realtime") == Some(1),
             rt_limit: rt_limit(source),
             deadline_periods: (
-                us("/proc/sys/kernel/sched_deadline_period_min_us").unwrap_or(Span::from_ns(100_000)),
-                us("/proc/sys/kernel/sched_deadline_period_max_us").unwrap_or(Span::from_ns(4_194_304_000)),
+                us("/proc/sys/kernel/sched_deadline_period_min_us")
+                    .unwrap_or(Span::from_ns(100_000)),
+                us("/proc/sys/kernel/sched_deadline_period_max_us")
+                    .unwrap_or(Span::from_ns(4_194_304_000)),
             ),
             fair_server: fair_server(source, kernel, &online),
             domains: domains::read(source, &cgroups, &online, &isolated),
             hrtick: hrtick(source),
             tick: calls.tick,
-            clocksource: source.text("/sys/devices/system/clocksource/clocksource0/current_clocksource").ok(),
-            lockdown: source.text("/sys/kernel/security/lockdown").ok().and_then(|text| chosen(&text)),
+            clocksource: source
+                .text("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+                .ok(),
+            lockdown: source
+                .text("/sys/kernel/security/lockdown")
+                .ok()
+                .and_then(|text| chosen(&text)),
             capabilities,
             limits: Limits::read(source),
             release,
@@ -137,15 +148,16 @@ impl Machine {
         })
     }
 
-    /// What the kernel admits per CPU of a domain to SCHED_DEADLINE; `None` when it does not test at all
-    /// (`sched_rt_runtime_us` is -1).
+    /// What the kernel admits per CPU of a domain to SCHED_DEADLINE; `None` when it does not test
+    /// at all (`sched_rt_runtime_us` is -1).
     pub fn deadline_share(&self) -> Option<Charge> {
         let limit = self.rt_limit?;
         let whole = Charge::new(limit.runtime?, limit.period);
         Some(whole.checked_sub(self.fair_server).unwrap_or(Charge::ZERO))
     }
 
-    /// Whether all online CPUs are one root domain, so that an unpinned deadline thread may use any of them.
+    /// Whether all online CPUs are one root domain, so that an unpinned deadline thread may use any
+    /// of them.
     pub fn is_one_domain(&self) -> bool {
         matches!(&self.domains[..], [only] if only.cpus == self.online)
     }
@@ -177,7 +189,10 @@ fn rt_limit(source: &Source) -> Option<RtLimit> {
     let period = source.number("/proc/sys/kernel/sched_rt_period_us")?;
     Some(RtLimit {
         runtime: u64::try_from(runtime).ok().and_then(Work::from_us),
-        period: u64::try_from(period).ok().and_then(Span::from_us).filter(|span| !span.is_zero())?,
+        period: u64::try_from(period)
+            .ok()
+            .and_then(Span::from_us)
+            .filter(|span| !span.is_zero())?,
     })
 }
 

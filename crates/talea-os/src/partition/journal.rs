@@ -1,7 +1,8 @@
 //! What was changed, in order, written down before it is changed.
 //!
-//! Form: a line of the boot id, then a line per step: `dir PATH`, `set PATH OLD NEW`, `enable PATH`, words
-//! separated by tabs. A step whose line is incomplete was not begun. Undoing goes backwards and takes each step only as far as it was made.
+//! Form: a line of the boot id, then a line per step: `dir PATH`, `set PATH OLD NEW`, `enable
+//! PATH`, words separated by tabs. A step whose line is incomplete was not begun. Undoing goes
+//! backwards and takes each step only as far as it was made.
 
 use super::PartitionError;
 use crate::clock;
@@ -20,13 +21,12 @@ impl Journal {
     /// Starts an empty one; [`PartitionError::Exists`] when there is one.
     pub(super) fn create(path: &Path) -> Result<Journal, PartitionError> {
         let os = |error| PartitionError::Os { path: path.to_owned(), error };
-        let file =
-            OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(|error| {
-                match error.kind() {
-                    io::ErrorKind::AlreadyExists => PartitionError::Exists { journal: path.to_owned() },
-                    _ => os(error),
-                }
-            })?;
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(
+            |error| match error.kind() {
+                io::ErrorKind::AlreadyExists => PartitionError::Exists { journal: path.to_owned() },
+                _ => os(error),
+            },
+        )?;
         let mut journal = Journal { file, path: path.to_owned() };
         journal.note(&boot().map_err(os)?)?;
         Ok(journal)
@@ -47,15 +47,22 @@ impl Journal {
         self.write_over(path, old.trim_end(), new)
     }
 
-    /// As [`Journal::write`], where it is known what must come back, whoever may have written there just now.
-    pub(super) fn write_over(&mut self, path: &Path, old: &str, new: &str) -> Result<(), PartitionError> {
+    /// As [`Journal::write`], where it is known what must come back, whoever may have written there
+    /// just now.
+    pub(super) fn write_over(
+        &mut self,
+        path: &Path,
+        old: &str,
+        new: &str,
+    ) -> Result<(), PartitionError> {
         self.note(&format!("set\t{}\t{old}\t{new}", path.display()))?;
         fs::write(path, new).map_err(|error| PartitionError::Os { path: path.to_owned(), error })
     }
 
     pub(super) fn enable_cpuset(&mut self, path: &Path) -> Result<(), PartitionError> {
         self.note(&format!("enable\t{}", path.display()))?;
-        fs::write(path, "+cpuset").map_err(|error| PartitionError::Os { path: path.to_owned(), error })
+        fs::write(path, "+cpuset")
+            .map_err(|error| PartitionError::Os { path: path.to_owned(), error })
     }
 
     /// One write, so that a killed writer leaves a whole line or none that counts.
@@ -79,7 +86,12 @@ pub(super) fn read(journal: &Path) -> Result<Option<Vec<String>>, PartitionError
                 return Ok(None);
             }
             // Its lines are paths that root writes to: nobody else may have put them there.
-            _ => return Err(os(journal)(io::Error::new(io::ErrorKind::PermissionDenied, untrusted))),
+            _ => {
+                return Err(os(journal)(io::Error::new(
+                    io::ErrorKind::PermissionDenied,
+                    untrusted,
+                )));
+            }
         },
     };
     let mut lines = text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
@@ -120,8 +132,11 @@ fn undo_step(line: &str) -> Result<(), (PathBuf, io::Error)> {
         },
         "set" => {
             let mut words = rest.splitn(3, '\t');
-            let (path, old, new) =
-                (words.next().unwrap_or(""), words.next().unwrap_or(""), words.next().unwrap_or(""));
+            let (path, old, new) = (
+                words.next().unwrap_or(""),
+                words.next().unwrap_or(""),
+                words.next().unwrap_or(""),
+            );
             // The files of a new group are empty; they go with it.
             if old.is_empty() {
                 return Ok(());
@@ -134,14 +149,16 @@ fn undo_step(line: &str) -> Result<(), (PathBuf, io::Error)> {
                 Err(error) => Err(at(path)(error)),
             }
         }
-        _ => Err(at(line)(io::Error::new(io::ErrorKind::InvalidData, "unknown step in the journal"))),
+        _ => {
+            Err(at(line)(io::Error::new(io::ErrorKind::InvalidData, "unknown step in the journal")))
+        }
     }
 }
 
 /// Removes a group; threads inside go to the one above first.
 fn remove_group(group: &Path) -> io::Result<()> {
-    // A thread that forks meanwhile needs another round; more than this is a fork storm, which must not hold
-    // us up for ever.
+    // A thread that forks meanwhile needs another round; more than this is a fork storm, which must
+    // not hold us up for ever.
     const ROUNDS: usize = 100;
     let above = group.parent().unwrap_or(Path::new("/"));
     let file = if group.join("tasks").exists() { "tasks" } else { "cgroup.procs" };

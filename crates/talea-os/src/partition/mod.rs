@@ -1,14 +1,16 @@
 //! CPUs with a root domain each, so that a deadline thread can be pinned.
 //!
-//! Model: on cgroup v2 a partition root per CPU, which takes the CPU away from everybody else. On cgroup v1 the
-//! root set stops balancing and sets below it balance instead: one for each wanted CPU and one for the rest.
-//! That changes how every thread of the machine is balanced, so the caller must say that it is wanted.
+//! Model: on cgroup v2 a partition root per CPU, which takes the CPU away from everybody else. On
+//! cgroup v1 the root set stops balancing and sets below it balance instead: one for each wanted
+//! CPU and one for the rest. That changes how every thread of the machine is balanced, so the
+//! caller must say that it is wanted.
 //!
-//! Invariant: every change is written to a journal before it is made. [`undo`] reads the journal and puts
-//! everything back, from another process too, after a crash at any point; done twice it does nothing.
+//! Invariant: every change is written to a journal before it is made. [`undo`] reads the journal
+//! and puts everything back, from another process too, after a crash at any point; done twice it
+//! does nothing.
 //!
-//! The kernel rebuilds its deadline books at each of these writes, and gets them wrong when a deadline thread
-//! has left within its last period: wait that long first.
+//! The kernel rebuilds its deadline books at each of these writes, and gets them wrong when a
+//! deadline thread has left within its last period: wait that long first.
 //!
 //! Reference: `Documentation/admin-guide/cgroup-v1/cpusets.rst`, `cgroup-v2.rst`.
 
@@ -53,15 +55,16 @@ pub enum PartitionError {
         /// The journal.
         journal: PathBuf,
     },
-    /// The kernel took everything, and a CPU still shares its domain: another cpuset that balances overlaps it (on
-    /// cgroup v1, containers have such sets).
+    /// The kernel took everything, and a CPU still shares its domain: another cpuset that balances
+    /// overlaps it (on cgroup v1, containers have such sets).
     Shared {
         /// The CPU.
         cpu: u32,
         /// Its domain.
         domain: Box<CpuSet>,
     },
-    /// The kernel did not make a valid partition, such as `root invalid (Cpu list is not exclusive)`.
+    /// The kernel did not make a valid partition, such as `root invalid (Cpu list is not
+    /// exclusive)`.
     Invalid {
         /// The kernel's words.
         state: String,
@@ -102,27 +105,34 @@ pub fn create(
     }
     let (mount, is_v1) = match cpuset {
         Hierarchy::Absent => return Err(PartitionError::NoCpuset),
-        Hierarchy::V1(_) if version_1 == Version1::Refuse => return Err(PartitionError::Version1NotAllowed),
+        Hierarchy::V1(_) if version_1 == Version1::Refuse => {
+            return Err(PartitionError::Version1NotAllowed);
+        }
         Hierarchy::V1(at) => (PathBuf::from(at), true),
         Hierarchy::V2(at) => (PathBuf::from(at), false),
     };
     let mut log = Journal::create(journal)?;
-    let made =
-        if is_v1 { make_v1(&mut log, &mount, online, cpus) } else { make_v2(&mut log, &mount, online, cpus) };
+    let made = if is_v1 {
+        make_v1(&mut log, &mount, online, cpus)
+    } else {
+        make_v2(&mut log, &mount, online, cpus)
+    };
     if let Err(error) = made.and_then(|()| apart(cpus)) {
         drop(log);
-        // What was refused first is the news; a journal that can't be undone now stays for the next try.
+        // What was refused first is the news; a journal that can't be undone now stays for the next
+        // try.
         drop(undo(journal));
         return Err(error);
     }
     Ok(Partitions { journal: journal.to_owned(), mount, version_1: is_v1, cpus: *cpus })
 }
 
-/// The CPUs for which `journal` says that partitions were begun in this boot; `None` when there is no journal. Whether
-/// they are whole is for [`crate::machine::Machine`] to say.
+/// The CPUs for which `journal` says that partitions were begun in this boot; `None` when there is
+/// no journal. Whether they are whole is for [`crate::machine::Machine`] to say.
 pub fn begun(journal: &Path) -> Result<Option<CpuSet>, PartitionError> {
     let Some(steps) = journal::read(journal)? else { return Ok(None) };
-    let name = |step: &str| Some(Path::new(step.strip_prefix("dir\t")?).file_name()?.to_str()?.to_owned());
+    let name =
+        |step: &str| Some(Path::new(step.strip_prefix("dir\t")?).file_name()?.to_str()?.to_owned());
     let cpu = |step: &String| name(step)?.strip_prefix(OF_A_CPU)?.parse().ok();
     let known = |cpu: &u32| (*cpu as usize) < talea_core::cpus::MAX_CPUS;
     Ok(Some(steps.iter().filter_map(cpu).filter(known).fold(CpuSet::EMPTY, |mut all, cpu| {
@@ -155,8 +165,8 @@ impl Partitions {
         &self.cpus
     }
 
-    /// Moves a thread into the partition of `cpu`. On cgroup v2 only whole processes can be moved: `tid` must be
-    /// a main thread there.
+    /// Moves a thread into the partition of `cpu`. On cgroup v2 only whole processes can be moved:
+    /// `tid` must be a main thread there.
     ///
     /// On cgroup v1 a thread in the root set may as well be pinned by affinity alone.
     pub fn admit(&self, tid: Tid, cpu: u32) -> io::Result<()> {
@@ -183,9 +193,14 @@ fn group(mount: &Path, cpu: u32) -> PathBuf {
     mount.join(format!("{OF_A_CPU}{cpu}"))
 }
 
-/// The sets come first, the root's switch last: until then they overlap the root set and change nothing, so no
-/// CPU is ever without a domain.
-fn make_v1(log: &mut Journal, mount: &Path, online: &CpuSet, cpus: &CpuSet) -> Result<(), PartitionError> {
+/// The sets come first, the root's switch last: until then they overlap the root set and change
+/// nothing, so no CPU is ever without a domain.
+fn make_v1(
+    log: &mut Journal,
+    mount: &Path,
+    online: &CpuSet,
+    cpus: &CpuSet,
+) -> Result<(), PartitionError> {
     let switch = mount.join("cpuset.sched_load_balance");
     if read(&switch)? != "1" {
         return Err(PartitionError::Foreign { path: switch });
@@ -199,11 +214,17 @@ fn make_v1(log: &mut Journal, mount: &Path, online: &CpuSet, cpus: &CpuSet) -> R
         log.write(&group.join("cpuset.cpus"), &set.to_string())?;
         log.write(&group.join("cpuset.mems"), &memory)?;
     }
-    // What was read above: somebody who has switched it off meanwhile must not have it journalled as the way it was.
+    // What was read above: somebody who has switched it off meanwhile must not have it journalled
+    // as the way it was.
     log.write_over(&switch, "1", "0")
 }
 
-fn make_v2(log: &mut Journal, mount: &Path, online: &CpuSet, cpus: &CpuSet) -> Result<(), PartitionError> {
+fn make_v2(
+    log: &mut Journal,
+    mount: &Path,
+    online: &CpuSet,
+    cpus: &CpuSet,
+) -> Result<(), PartitionError> {
     if online.is_subset(cpus) {
         return Err(PartitionError::NothingLeft);
     }

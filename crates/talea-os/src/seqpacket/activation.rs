@@ -1,6 +1,7 @@
 //! Sockets that a service manager has opened for us.
 //!
-//! Reference: `sd_listen_fds(3)`: descriptors from 3 on, as many as `LISTEN_FDS` says, if `LISTEN_PID` is us.
+//! Reference: `sd_listen_fds(3)`: descriptors from 3 on, as many as `LISTEN_FDS` says, if
+//! `LISTEN_PID` is us.
 
 use super::Listener;
 use crate::sys::{check, errno};
@@ -13,11 +14,13 @@ const FIRST: i32 = 3;
 
 /// The listeners that were handed over; empty when there are none or when they were taken before.
 ///
-/// `EINVAL` when one of them is not a listening sequenced-packet UNIX socket, `EBADF` when one is missing.
+/// `EINVAL` when one of them is not a listening sequenced-packet UNIX socket, `EBADF` when one is
+/// missing.
 pub fn inherited_listeners() -> io::Result<Vec<Listener>> {
     static TAKEN: AtomicBool = AtomicBool::new(false);
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<i32>().ok());
-    let ours = number("LISTEN_PID") == Some(mutate!("life-activation", std::process::id() as i32, 0));
+    let ours =
+        number("LISTEN_PID") == Some(mutate!("life-activation", std::process::id() as i32, 0));
     let count = number("LISTEN_FDS").filter(|&count| ours && count > 0).unwrap_or(0);
     if count == 0 || TAKEN.swap(true, Ordering::Relaxed) {
         return Ok(Vec::new());
@@ -27,7 +30,8 @@ pub fn inherited_listeners() -> io::Result<Vec<Listener>> {
         .map(|fd| {
             // SAFETY: only asks whether the descriptor is open.
             check(unsafe { libc::fcntl(fd, libc::F_GETFD) })?;
-            // SAFETY: it is open, and by the protocol it is meant for us; `TAKEN` makes us take it once.
+            // SAFETY: it is open, and by the protocol it is meant for us; `TAKEN` makes us take it
+            // once.
             Listener::from_fd(unsafe { OwnedFd::from_raw_fd(fd) })
         })
         .collect()

@@ -1,10 +1,12 @@
 //! A listening socket that two daemons never share.
 //!
-//! Invariants. Whoever holds the lock file beside the socket owns the path; a second instance is told the pid of
-//! the first. What lies at the path is only removed when it is a socket that nobody answers. Until its owner and
-//! mode are final the socket does not listen, so nobody connects through a door that is still too wide.
+//! Invariants. Whoever holds the lock file beside the socket owns the path; a second instance is
+//! told the pid of the first. What lies at the path is only removed when it is a socket that nobody
+//! answers. Until its owner and mode are final the socket does not listen, so nobody connects
+//! through a door that is still too wide.
 //!
-//! The lock file stays when the listener goes: removing a lock file lets two processes lock two files.
+//! The lock file stays when the listener goes: removing a lock file lets two processes lock two
+//! files.
 
 use super::{address, connect, socket};
 use crate::sys::{check, is};
@@ -45,7 +47,8 @@ pub enum BindError {
         /// Where.
         path: PathBuf,
     },
-    /// The lock file beside the socket is not a file of root's or ours alone: whoever made it could keep every daemon out.
+    /// The lock file beside the socket is not a file of root's or ours alone: whoever made it could
+    /// keep every daemon out.
     Untrusted {
         /// The file.
         path: PathBuf,
@@ -83,7 +86,8 @@ impl Listener {
         rustix::fs::fchmod(&fd, rustix::fs::Mode::from_raw_mode(0o600))
             .map_err(|error| os("fchmod")(error.into()))?;
         // SAFETY: `name` is a sockaddr_un of which `length` bytes are meant.
-        check(unsafe { libc::bind(fd.as_raw_fd(), (&raw const name).cast(), length) }).map_err(os("bind"))?;
+        check(unsafe { libc::bind(fd.as_raw_fd(), (&raw const name).cast(), length) })
+            .map_err(os("bind"))?;
         let listener = Listener { fd, path: Some(path.to_owned()), _lock: Some(lock) };
         if access.uid.is_some() || access.gid.is_some() {
             std::os::unix::fs::lchown(path, access.uid, access.gid).map_err(os("chown"))?;
@@ -126,8 +130,8 @@ impl Listener {
 
     /// The next waiting connection, `None` when there is none.
     ///
-    /// `EMFILE` and `ENFILE` leave the connection waiting: the listener stays readable, so a caller in a loop
-    /// must stop watching it until it has closed something.
+    /// `EMFILE` and `ENFILE` leave the connection waiting: the listener stays readable, so a caller
+    /// in a loop must stop watching it until it has closed something.
     pub fn accept(&self) -> io::Result<Option<OwnedFd>> {
         loop {
             // SAFETY: no address is asked for.
@@ -152,7 +156,8 @@ impl Listener {
     }
 }
 
-/// Removes the socket that [`Listener::bind`] made; one from [`Listener::from_fd`] belongs to its maker.
+/// Removes the socket that [`Listener::bind`] made; one from [`Listener::from_fd`] belongs to its
+/// maker.
 impl Drop for Listener {
     fn drop(&mut self) {
         if let Some(path) = &self.path {
@@ -192,7 +197,8 @@ fn lock(path: &Path) -> Result<File, BindError> {
         return Err(BindError::Untrusted { path: name });
     }
     // Whoever can open the file can hold its lock and keep every later daemon out.
-    file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600)).map_err(os("chmod"))?;
+    file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))
+        .map_err(os("chmod"))?;
     match rustix::fs::flock(
         &file,
         mutate!(
@@ -215,8 +221,9 @@ fn lock(path: &Path) -> Result<File, BindError> {
 
 /// Makes `path` free if what lies there is a dead socket.
 fn clear_stale(path: &Path) -> Result<(), BindError> {
-    let os =
-        |doing: &'static str| move |error: io::Error| BindError::Os { doing, path: path.to_owned(), error };
+    let os = |doing: &'static str| {
+        move |error: io::Error| BindError::Os { doing, path: path.to_owned(), error }
+    };
     match std::fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(os("stat")(error)),
@@ -225,20 +232,25 @@ fn clear_stale(path: &Path) -> Result<(), BindError> {
         }
         Ok(_) => {}
     }
-    // A listener without our lock is somebody else's: another program, or the same with another idea of locks.
+    // A listener without our lock is somebody else's: another program, or the same with another
+    // idea of locks.
     match connect(path, Duration::from_millis(200)) {
-        Err(error) if is(&error, libc::ECONNREFUSED) => std::fs::remove_file(path).map_err(os("unlink")),
+        Err(error) if is(&error, libc::ECONNREFUSED) => {
+            std::fs::remove_file(path).map_err(os("unlink"))
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         _ => Err(BindError::InUse { path: path.to_owned(), pid: None }),
     }
 }
 
-/// Sets the mode of the socket itself; a symbolic link put there meanwhile is not followed to a file elsewhere
-/// (`ENXIO` or `EOPNOTSUPP`, depending on the kernel, is then the answer).
+/// Sets the mode of the socket itself; a symbolic link put there meanwhile is not followed to a
+/// file elsewhere (`ENXIO` or `EOPNOTSUPP`, depending on the kernel, is then the answer).
 fn chmod(path: &Path, mode: u32) -> io::Result<()> {
     let path = CString::new(path.as_os_str().as_bytes())?;
     // SAFETY: `path` is a C string; O_PATH opens without touching what it names.
-    let fd = check(unsafe { libc::open(path.as_ptr(), libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC) })?;
+    let fd = check(unsafe {
+        libc::open(path.as_ptr(), libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC)
+    })?;
     // SAFETY: fresh and ours.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
     let meta = rustix::fs::fstat(&fd)?;
@@ -269,7 +281,9 @@ impl fmt::Display for BindError {
                     path.display()
                 )
             }
-            BindError::Os { doing, path, error } => write!(f, "{doing} {}: {error}", path.display()),
+            BindError::Os { doing, path, error } => {
+                write!(f, "{doing} {}: {error}", path.display())
+            }
         }
     }
 }

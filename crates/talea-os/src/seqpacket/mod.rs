@@ -1,13 +1,13 @@
 //! UNIX sequenced-packet sockets: one message, one call.
 //!
-//! Invariants. Receiving and sending are one system call each and allocate nothing, unless [`recv_all`] finds more
-//! descriptors than one. Descriptors arrive close-on-exec. Sending never raises SIGPIPE and never waits for a slow
-//! reader.
+//! Invariants. Receiving and sending are one system call each and allocate nothing, unless
+//! [`recv_all`] finds more descriptors than one. Descriptors arrive close-on-exec. Sending never
+//! raises SIGPIPE and never waits for a slow reader.
 //!
-//! Whoever drops the last copy of a descriptor may have to wait: for a TCP socket that lingers, for the program
-//! behind a file system. That holds for descriptors that the kernel drops on our behalf, too: those beyond the one
-//! that [`recv`] takes in, and those in messages that lie unread in a socket that is closed. Who must not wait
-//! uses [`recv_all`] and [`finish`].
+//! Whoever drops the last copy of a descriptor may have to wait: for a TCP socket that lingers, for
+//! the program behind a file system. That holds for descriptors that the kernel drops on our
+//! behalf, too: those beyond the one that [`recv`] takes in, and those in messages that lie unread
+//! in a socket that is closed. Who must not wait uses [`recv_all`] and [`finish`].
 //!
 //! An empty message looks like the end of the stream; the protocol above must not send one.
 
@@ -54,25 +54,27 @@ const HEADER: usize = size_of::<libc::cmsghdr>();
 #[repr(C, align(8))]
 struct Control<const ROOM: usize>([MaybeUninit<u8>; ROOM]);
 
-/// Receives one message and at most one descriptor: the kernel drops the rest. Waits only if the socket is a waiting
-/// one; `EAGAIN` otherwise.
+/// Receives one message and at most one descriptor: the kernel drops the rest. Waits only if the
+/// socket is a waiting one; `EAGAIN` otherwise.
 #[inline]
 pub fn recv(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Received> {
     receive::<{ HEADER + ONE_FD }>(socket.as_fd(), buffer)
 }
 
-/// As [`recv`], with every descriptor that the message carries, so that it is the caller who closes them. Where there
-/// is no room for them in our table the kernel still drops them.
+/// As [`recv`], with every descriptor that the message carries, so that it is the caller who closes
+/// them. Where there is no room for them in our table the kernel still drops them.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "see `receive`")]
 pub fn recv_all(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Received> {
     receive::<{ HEADER + MOST_FDS * ONE_FD }>(socket.as_fd(), buffer)
 }
 
-/// `ROOM` is for exactly so many descriptors: without the padding the kernel has no place to install another.
+/// `ROOM` is for exactly so many descriptors: without the padding the kernel has no place to
+/// install another.
 //
-// Inlined, like `send`: a return out of the function that made a system call finds the processor's return stack
-// refilled by the kernel, is mispredicted, and may cost more than all our work on a message. See the daemon's loop.
+// Inlined, like `send`: a return out of the function that made a system call finds the processor's
+// return stack refilled by the kernel, is mispredicted, and may cost more than all our work on a
+// message. See the daemon's loop.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "as argued above")]
 fn receive<const ROOM: usize>(socket: BorrowedFd, buffer: &mut [u8]) -> io::Result<Received> {
@@ -112,17 +114,18 @@ pub fn has_unread(socket: impl AsFd) -> bool {
     rustix::io::ioctl_fionread(socket).is_ok_and(|bytes| bytes > 0)
 }
 
-/// Ends a connection in both directions, throws away up to `most` messages that lie unread in it and carry no
-/// descriptor, and tells whether something is left. From then on nothing comes in, so where the answer is `false`
-/// closing the socket drops nothing but the socket.
+/// Ends a connection in both directions, throws away up to `most` messages that lie unread in it
+/// and carry no descriptor, and tells whether something is left. From then on nothing comes in, so
+/// where the answer is `false` closing the socket drops nothing but the socket.
 pub fn finish(socket: impl AsFd, most: usize) -> io::Result<bool> {
     let socket = socket.as_fd();
     match rustix::net::shutdown(socket, rustix::net::Shutdown::Both) {
         Ok(()) | Err(rustix::io::Errno::NOTCONN) => {}
         Err(error) => return Err(error.into()),
     }
-    // Every message carries its sender's credentials to a socket that wants them; the end of the stream has none. So
-    // an empty message, which may carry descriptors like any other, is told from the end.
+    // Every message carries its sender's credentials to a socket that wants them; the end of the
+    // stream has none. So an empty message, which may carry descriptors like any other, is told
+    // from the end.
     rustix::net::sockopt::set_socket_passcred(socket, true)?;
     let left = throw_away(socket, most);
     rustix::net::sockopt::set_socket_passcred(socket, false)?;
@@ -133,15 +136,17 @@ fn throw_away(socket: BorrowedFd, most: usize) -> io::Result<bool> {
     let mut thrown = 0;
     loop {
         match look(socket) {
-            // A peer that hung up with something of ours unread: said once, before what it had sent itself.
+            // A peer that hung up with something of ours unread: said once, before what it had sent
+            // itself.
             Err(error) if is(&error, libc::ECONNRESET) => {}
             Ok(Unread::Nothing) => return Ok(false),
             Ok(Unread::Message) if thrown < most => {
                 thrown += 1;
                 let mut byte = 0u8;
                 // SAFETY: `byte` has room for one byte.
-                let size =
-                    unsafe { libc::recv(socket.as_raw_fd(), (&raw mut byte).cast(), 1, libc::MSG_DONTWAIT) };
+                let size = unsafe {
+                    libc::recv(socket.as_raw_fd(), (&raw mut byte).cast(), 1, libc::MSG_DONTWAIT)
+                };
                 check_size(size)?;
             }
             Ok(_) => return Ok(true),
@@ -163,14 +168,16 @@ fn look(socket: BorrowedFd) -> io::Result<Unread> {
     /// Room for credentials and for nothing behind them.
     const ROOM: usize = 32;
     // SAFETY: only computes.
-    const _: () = assert!(unsafe { libc::CMSG_SPACE(size_of::<libc::ucred>() as u32) } as usize == ROOM);
+    const _: () =
+        assert!(unsafe { libc::CMSG_SPACE(size_of::<libc::ucred>() as u32) } as usize == ROOM);
     let mut control = Control([MaybeUninit::uninit(); ROOM]);
     // SAFETY: all-zero is a valid msghdr: no buffer.
     let mut message: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
     message.msg_control = control.0.as_mut_ptr().cast();
     message.msg_controllen = ROOM as _;
     let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
-    // SAFETY: `message` describes `control`, which is writable for the whole call; the descriptor is open while borrowed.
+    // SAFETY: `message` describes `control`, which is writable for the whole call; the descriptor
+    // is open while borrowed.
     check_size(unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) })?;
     let told: usize = message.msg_controllen as _;
     Ok(match (told, message.msg_flags & libc::MSG_CTRUNC) {
@@ -184,8 +191,8 @@ fn check_size(returned: libc::ssize_t) -> io::Result<()> {
     if returned < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Sends one message, with a descriptor or without. Never waits: `EAGAIN` when the peer's queue is full.
-/// `EPIPE` when it has closed.
+/// Sends one message, with a descriptor or without. Never waits: `EAGAIN` when the peer's queue is
+/// full. `EPIPE` when it has closed.
 #[inline]
 pub fn send(socket: impl AsFd, bytes: &[u8], fd: Option<BorrowedFd>) -> io::Result<()> {
     send_with(socket.as_fd(), bytes, fd, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)
@@ -197,7 +204,12 @@ pub fn send_waiting(socket: impl AsFd, bytes: &[u8], fd: Option<BorrowedFd>) -> 
 }
 
 #[inline]
-fn send_with(socket: BorrowedFd, bytes: &[u8], fd: Option<BorrowedFd>, flags: SendFlags) -> io::Result<()> {
+fn send_with(
+    socket: BorrowedFd,
+    bytes: &[u8],
+    fd: Option<BorrowedFd>,
+    flags: SendFlags,
+) -> io::Result<()> {
     loop {
         // Most messages bring none: the kernel need not read a header from us first.
         let sent = match fd {
@@ -229,14 +241,17 @@ fn send_descriptor(
 
 /// Connects to the socket at `path` and gives every later wait on it the same time-out.
 ///
-/// `TimedOut` when the listener does not accept in time; `ECONNREFUSED` when nobody listens; `ENOENT`.
+/// `TimedOut` when the listener does not accept in time; `ECONNREFUSED` when nobody listens;
+/// `ENOENT`.
 pub fn connect(path: &Path, timeout: Duration) -> io::Result<OwnedFd> {
     let socket = socket(0)?;
     set_timeout(&socket, timeout)?;
     let (address, length) = address(path)?;
     loop {
         // SAFETY: `address` is a sockaddr_un of which `length` bytes are meant.
-        let done = check(unsafe { libc::connect(socket.as_raw_fd(), (&raw const address).cast(), length) });
+        let done = check(unsafe {
+            libc::connect(socket.as_raw_fd(), (&raw const address).cast(), length)
+        });
         match done {
             Ok(_) => return Ok(socket),
             // UNIX connects that a signal interrupts have done nothing yet.
@@ -284,7 +299,9 @@ pub fn set_timeout(socket: impl AsFd, timeout: Duration) -> io::Result<()> {
 /// Two connected ends, both close-on-exec; with `nonblocking` neither ever waits.
 pub fn pair(nonblocking: bool) -> io::Result<(OwnedFd, OwnedFd)> {
     let mut ends = [-1; 2];
-    let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | if nonblocking { libc::SOCK_NONBLOCK } else { 0 };
+    let kind = libc::SOCK_SEQPACKET
+        | libc::SOCK_CLOEXEC
+        | if nonblocking { libc::SOCK_NONBLOCK } else { 0 };
     // SAFETY: the kernel writes two descriptors.
     check(unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()) })?;
     // SAFETY: both are fresh and ours.
@@ -297,8 +314,8 @@ fn socket(flags: libc::c_int) -> io::Result<OwnedFd> {
     unsafe { Ok(OwnedFd::from_raw_fd(check(libc::socket(libc::AF_UNIX, kind, 0))?)) }
 }
 
-/// The address of a path, with its true length. `EINVAL` for a path that is empty, holds a NUL or does not fit
-/// into the 107 bytes that the kernel has.
+/// The address of a path, with its true length. `EINVAL` for a path that is empty, holds a NUL or
+/// does not fit into the 107 bytes that the kernel has.
 fn address(path: &Path) -> io::Result<(libc::sockaddr_un, libc::socklen_t)> {
     use std::os::unix::ffi::OsStrExt;
     let bytes = path.as_os_str().as_bytes();

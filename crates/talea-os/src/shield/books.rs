@@ -1,12 +1,15 @@
 //! What was turned, written down before it is turned, in a form that a keeper can read.
 //!
-//! Model: a file of one page for the shield (whose it is, since when, which CPUs), and an entry a change: what, as it was, and as we made
-//! it. An entry is written at once, so that a killed writer leaves a whole one or none that counts. Undoing goes backwards, and takes back only
-//! what still is as we made it: what somebody else has changed since is theirs.
+//! Model: a file of one page for the shield (whose it is, since when, which CPUs), and an entry a
+//! change: what, as it was, and as we made it. An entry is written at once, so that a killed writer
+//! leaves a whole one or none that counts. Undoing goes backwards, and takes back only what still
+//! is as we made it: what somebody else has changed since is theirs.
 //!
-//! CPUs that have gone off-line meanwhile are in no answer of the kernel's: what we have made of a thread is looked for without them.
+//! CPUs that have gone off-line meanwhile are in no answer of the kernel's: what we have made of a
+//! thread is looked for without them.
 //!
-//! Entries name threads by number and start, interrupts by number, and no paths: whoever reads them turns nothing else.
+//! Entries name threads by number and start, interrupts by number, and no paths: whoever reads them
+//! turns nothing else.
 
 use super::ground::{Ground, Knob};
 use crate::files::{Problem, Untrusted};
@@ -74,7 +77,8 @@ pub struct Restored {
     pub left: u32,
     /// Threads that have ended.
     pub ended: u32,
-    /// Threads that began meanwhile with the CPUs that we had left to their parents, and got what these had.
+    /// Threads that began meanwhile with the CPUs that we had left to their parents, and got what
+    /// these had.
     pub inherited: u32,
 }
 
@@ -97,7 +101,13 @@ impl Entry {
         let mut page = [0; WORDS];
         match self.what {
             Turned::Thread { process, tid, start, anywhere } => {
-                page[..5].copy_from_slice(&[1, word_of(tid), word_of(process), start, u64::from(anywhere)]);
+                page[..5].copy_from_slice(&[
+                    1,
+                    word_of(tid),
+                    word_of(process),
+                    start,
+                    u64::from(anywhere),
+                ]);
             }
             Turned::Knob(Knob::NewInterrupts) => page[0] = 2,
             Turned::Knob(Knob::Workers) => page[0] = 3,
@@ -149,7 +159,8 @@ impl Owner {
 }
 
 impl Books {
-    /// Opens the file, made if `make`, for nobody else but this thread; nothing where it is not there.
+    /// Opens the file, made if `make`, for nobody else but this thread; nothing where it is not
+    /// there.
     fn open(path: &Path, make: bool) -> io::Result<Option<Books>> {
         loop {
             let mut options = File::options();
@@ -168,8 +179,9 @@ impl Books {
                     continue;
                 }
                 checked => {
-                    checked
-                        .map_err(|untrusted| io::Error::new(io::ErrorKind::PermissionDenied, untrusted))?;
+                    checked.map_err(|untrusted| {
+                        io::Error::new(io::ErrorKind::PermissionDenied, untrusted)
+                    })?;
                 }
             }
             flock(&file, FlockOperation::LockExclusive)?;
@@ -182,12 +194,14 @@ impl Books {
 
     /// Whoever had the file may have removed it, and somebody made another one.
     fn are_at(&self, path: &Path) -> bool {
-        let (Ok(found), Ok(own)) = (path.symlink_metadata(), self.file.metadata()) else { return false };
+        let (Ok(found), Ok(own)) = (path.symlink_metadata(), self.file.metadata()) else {
+            return false;
+        };
         (own.dev(), own.ino()) == (found.dev(), found.ino())
     }
 
-    /// For the keeper of this owner; nothing if somebody has put everything back already. Allocates nothing, and others wait until it
-    /// ends.
+    /// For the keeper of this owner; nothing if somebody has put everything back already. Allocates
+    /// nothing, and others wait until it ends.
     pub(super) fn reopen(path: &Path, owner: Owner, boot: [u8; 16]) -> io::Result<Option<Books>> {
         let books = Books::seen(path)?;
         flock(&books.file, FlockOperation::LockExclusive)?;
@@ -195,10 +209,17 @@ impl Books {
     }
 
     fn seen(path: &Path) -> io::Result<Books> {
-        Ok(Books { file: File::options().read(true).write(true).custom_flags(libc::O_NOFOLLOW).open(path)? })
+        Ok(Books {
+            file: File::options()
+                .read(true)
+                .write(true)
+                .custom_flags(libc::O_NOFOLLOW)
+                .open(path)?,
+        })
     }
 
-    /// Empty ones of this owner, after what a dead one has left was put back; or the process that has them.
+    /// Empty ones of this owner, after what a dead one has left was put back; or the process that
+    /// has them.
     pub(super) fn begin(
         path: &Path,
         ground: &dyn Ground,
@@ -229,7 +250,8 @@ impl Books {
         self.put(0, &page)
     }
 
-    /// Puts back what a dead owner has left, and removes the file; nothing where there is none, or a living one.
+    /// Puts back what a dead owner has left, and removes the file; nothing where there is none, or
+    /// a living one.
     pub(super) fn sweep(path: &Path, ground: &dyn Ground) -> io::Result<Option<Restored>> {
         let boot = clock::boot_id()?;
         let Some(books) = Books::open(path, false)? else { return Ok(None) };
@@ -242,7 +264,8 @@ impl Books {
         Ok(restored)
     }
 
-    /// Whether there are any of a dead owner, who has moved something: one that was killed before it had a keeper has not.
+    /// Whether there are any of a dead owner, who has moved something: one that was killed before
+    /// it had a keeper has not.
     pub(super) fn are_left(path: &Path, ground: &dyn Ground) -> bool {
         let (Ok(boot), Ok(books)) = (clock::boot_id(), Books::seen(path)) else { return false };
         books.entries() > 0 && books.owner(boot).is_some_and(|owner| !owner.lives(ground))
@@ -302,8 +325,9 @@ impl Books {
 
     /// Puts everything back. Allocates nothing: a keeper does it, too. Done twice it does nothing.
     ///
-    /// An interrupt goes where it went: first there and nowhere else, then wherever it might. The kernel moves it when it comes, and by itself
-    /// never; one that does not come within [`ARRIVAL`] stays where it is, and may go anywhere.
+    /// An interrupt goes where it went: first there and nowhere else, then wherever it might. The
+    /// kernel moves it when it comes, and by itself never; one that does not come within
+    /// [`ARRIVAL`] stays where it is, and may go anywhere.
     pub(super) fn undo(&self, ground: &dyn Ground) -> Restored {
         let mut restored = Restored::default();
         let online = ground.online();
@@ -314,17 +338,30 @@ impl Books {
                     mutate!(
                         "os-shield-gives-nothing-back",
                         {
-                            give_back(ground, &entry, (process, tid, start), &online, &mut restored);
+                            give_back(
+                                ground,
+                                &entry,
+                                (process, tid, start),
+                                &online,
+                                &mut restored,
+                            );
                         },
                         {
                             if restored.left == u32::MAX {
-                                give_back(ground, &entry, (process, tid, start), &online, &mut restored);
+                                give_back(
+                                    ground,
+                                    &entry,
+                                    (process, tid, start),
+                                    &online,
+                                    &mut restored,
+                                );
                             }
                         }
                     );
                 }
                 Turned::Knob(knob) if is_elsewhere(ground, &entry, knob) => {
-                    // Whoever goes on after a kill finds neither what was nor what we had made of it.
+                    // Whoever goes on after a kill finds neither what was nor what we had made of
+                    // it.
                     let _ = self.correct(at, &Entry { returning: true, ..entry });
                     let _ = entry.went.map(|cpu| ground.turn(knob, &CpuSet::single(cpu)));
                 }
@@ -397,7 +434,8 @@ fn turn_back(ground: &dyn Ground, entry: &Entry, knob: Knob, restored: &mut Rest
     }
 }
 
-/// Who could run on all CPUs that there were had asked for none, and is not to be kept from further ones.
+/// Who could run on all CPUs that there were had asked for none, and is not to be kept from further
+/// ones.
 pub(super) fn wanted(entry: &Entry) -> CpuSet {
     match entry.what {
         Turned::Thread { anywhere: true, .. } => CpuSet::first(MAX_CPUS as u32),
@@ -420,10 +458,11 @@ fn give_back(
     mutate!(
         "os-shield-takes-back",
         match ground.affinity(tid) {
-            Ok(found) if is_ours(entry, &found, online) => match ground.set_affinity(tid, &wanted(entry)) {
-                Ok(()) => restored.restored += 1,
-                Err(_) => restored.left += 1,
-            },
+            Ok(found) if is_ours(entry, &found, online) =>
+                match ground.set_affinity(tid, &wanted(entry)) {
+                    Ok(()) => restored.restored += 1,
+                    Err(_) => restored.left += 1,
+                },
             Ok(found) => restored.left += u32::from(found != entry.was.intersection(online)),
             Err(_) => restored.ended += 1,
         },
@@ -438,7 +477,8 @@ fn give_back(
     )
 }
 
-/// Whether a thread's CPUs are what we have made of them: the kernel tells of those only that are on-line.
+/// Whether a thread's CPUs are what we have made of them: the kernel tells of those only that are
+/// on-line.
 pub(super) fn is_ours(entry: &Entry, found: &CpuSet, online: &CpuSet) -> bool {
     *found == entry.now || (!found.is_empty() && *found == entry.now.intersection(online))
 }

@@ -1,6 +1,7 @@
 //! What a shield sees of the machine, and what it may turn there.
 //!
-//! Whatever a keeper needs of it (all but the names) allocates nothing: its process is a copy with one thread.
+//! Whatever a keeper needs of it (all but the names) allocates nothing: its process is a copy with
+//! one thread.
 
 use crate::proc::{self, Stat};
 use crate::{Policy, Tid, sched};
@@ -55,11 +56,14 @@ pub(super) struct Linux;
 impl Ground for Linux {
     fn each(&self, visit: &mut dyn FnMut(Tid, Tid, &Stat)) {
         each_number("/proc", &mut |process| {
-            each_number(Line::<64>::of(format_args!("/proc/{process}/task")).as_str(), &mut |tid| {
-                if let Ok(stat) = self.stat(process, tid) {
-                    visit(process, tid, &stat);
-                }
-            });
+            each_number(
+                Line::<64>::of(format_args!("/proc/{process}/task")).as_str(),
+                &mut |tid| {
+                    if let Ok(stat) = self.stat(process, tid) {
+                        visit(process, tid, &stat);
+                    }
+                },
+            );
         });
     }
 
@@ -90,9 +94,13 @@ impl Ground for Linux {
     fn read(&self, knob: Knob) -> io::Result<CpuSet> {
         let mut buffer = [0; 2 * MASK];
         let text = match knob {
-            // What was asked for; the other file is without the CPUs of isolated partitions. Older kernels have that one alone.
+            // What was asked for; the other file is without the CPUs of isolated partitions. Older
+            // kernels have that one alone.
             Knob::Workers => {
-                match proc::read_into("/sys/devices/virtual/workqueue/cpumask_requested", &mut buffer) {
+                match proc::read_into(
+                    "/sys/devices/virtual/workqueue/cpumask_requested",
+                    &mut buffer,
+                ) {
                     Ok(text) => text.len(),
                     Err(_) => proc::read_into(path(knob).as_str(), &mut buffer)?.len(),
                 }

@@ -1,15 +1,18 @@
-//! Threads that began under a shield: they inherited what it had made of their parents, and get what these had.
+//! Threads that began under a shield: they inherited what it had made of their parents, and get
+//! what these had.
 //!
-//! Model: whose child a newcomer is goes back, process by process, to one that was there before the shield. What the shield has made of that
-//! one the newcomer has inherited; where it made nothing of it, as of whoever was pinned to other CPUs before, the newcomer's CPUs are its own,
-//! be they ever so like those of others.
+//! Model: whose child a newcomer is goes back, process by process, to one that was there before the
+//! shield. What the shield has made of that one the newcomer has inherited; where it made nothing
+//! of it, as of whoever was pinned to other CPUs before, the newcomer's CPUs are its own, be they
+//! ever so like those of others.
 //!
 //! Before and after is told by ticks of 10 ms: who began in the tick of the shield began after it.
 //!
-//! Who has lost its parents is process 1's. It gets what anybody had of whom the same was made: the first in the books.
+//! Who has lost its parents is process 1's. It gets what anybody had of whom the same was made: the
+//! first in the books.
 //!
-//! **A newcomer that has asked for exactly those CPUs itself can't be told from one that inherited them**, unless it is real-time: it gets
-//! more CPUs than it wanted.
+//! **A newcomer that has asked for exactly those CPUs itself can't be told from one that inherited
+//! them**, unless it is real-time: it gets more CPUs than it wanted.
 
 use super::books::{Books, Entry, Restored, Turned, is_ours, wanted};
 use super::ground::Ground;
@@ -43,7 +46,8 @@ impl Books {
             ground.each(&mut |process, tid, stat| {
                 if stat.start_ticks >= began && !stat.is_bound() {
                     let forebear = forebear(ground, process, began);
-                    if let Some(entry) = self.inherited(ground, (tid, stat.start_ticks), &forebear, online)
+                    if let Some(entry) =
+                        self.inherited(ground, (tid, stat.start_ticks), &forebear, online)
                         && !ground.is_real_time(tid)
                         && ground.set_affinity(tid, &wanted(&entry)).is_ok()
                     {
@@ -68,7 +72,9 @@ impl Books {
         let found = ground.affinity(tid).ok()?;
         let (mut of_forebear, mut of_anybody, mut was_moved) = (None, None, false);
         for entry in (0..self.entries()).filter_map(|at| self.entry(at)) {
-            let Turned::Thread { process: of, tid: number, start: since, .. } = entry.what else { continue };
+            let Turned::Thread { process: of, tid: number, start: since, .. } = entry.what else {
+                continue;
+            };
             if (number, since) == (tid, start) {
                 // Its own: what there was to put back is, and what is left is somebody else's.
                 return None;
@@ -106,7 +112,8 @@ impl Books {
 fn forebear(ground: &dyn Ground, process: Tid, began: u64) -> Forebear {
     let mut at = process;
     for _ in 0..GENERATIONS {
-        // The process of a number is told by its main thread, which stays until all the others have ended.
+        // The process of a number is told by its main thread, which stays until all the others have
+        // ended.
         let Ok(stat) = ground.stat(at, at) else { return Forebear::Gone };
         if stat.start_ticks < began {
             return Forebear::Process(at);

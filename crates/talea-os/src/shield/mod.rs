@@ -1,15 +1,19 @@
-//! CPUs that are kept clear of everybody else for the time of a run (YASMIN, sections 3.3 and 3.5; "shielded processors").
+//! CPUs that are kept clear of everybody else for the time of a run (YASMIN, sections 3.3 and 3.5;
+//! "shielded processors").
 //!
-//! Model: whatever runs on some CPUs without being bound to them is told to run on the others: threads, one by one, by their
-//! affinity; interrupts; the kernel's workers that are bound to no CPU; and interrupts to come. What stays is told with its reason:
-//! the kernel's own threads of each CPU, interrupts that it does not let go, whoever somebody has put there with a real-time policy.
-//! The timer's tick and other CPUs' calls stay, too, and are no news.
+//! Model: whatever runs on some CPUs without being bound to them is told to run on the others:
+//! threads, one by one, by their affinity; interrupts; the kernel's workers that are bound to no
+//! CPU; and interrupts to come. What stays is told with its reason: the kernel's own threads of
+//! each CPU, interrupts that it does not let go, whoever somebody has put there with a real-time
+//! policy. The timer's tick and other CPUs' calls stay, too, and are no news.
 //!
-//! Invariant: every change is in the books before it is made, and is taken back when the [`Shield`] is dropped; if the process is
-//! killed, by its keeper; if both are killed at the same instant, by the next shield or [`sweep`].
+//! Invariant: every change is in the books before it is made, and is taken back when the [`Shield`]
+//! is dropped; if the process is killed, by its keeper; if both are killed at the same instant, by
+//! the next shield or [`sweep`].
 //!
-//! One shield at a time on a machine, as two could not both be put back. A thread that begins meanwhile inherits where its parent may run, and
-//! one that moves itself back is not followed: [`Shield::strangers`] tells. In a PID namespace others' threads can't be seen.
+//! One shield at a time on a machine, as two could not both be put back. A thread that begins
+//! meanwhile inherits where its parent may run, and one that moves itself back is not followed:
+//! [`Shield::strangers`] tells. In a PID namespace others' threads can't be seen.
 //!
 //! Absent on purpose: cpuset partitions (decision 13).
 
@@ -86,12 +90,14 @@ pub enum What {
 pub enum Why {
     /// A thread of the kernel that belongs to its CPU, or to workers whose end is near.
     Bound,
-    /// It goes elsewhere the next time that it comes: an interrupt that is on its way to another CPU, or a thread that handles one.
+    /// It goes elsewhere the next time that it comes: an interrupt that is on its way to another
+    /// CPU, or a thread that handles one.
     Follows,
     /// Somebody has put it there with a real-time policy, and promised something by it.
     Promised,
-    /// The kernel said no with this number: to an interrupt that it manages itself (`EPERM`, `EIO`), to a thread in a cpuset without other CPUs
-    /// (`EINVAL`), to one with a reservation (`EBUSY`).
+    /// The kernel said no with this number: to an interrupt that it manages itself (`EPERM`,
+    /// `EIO`), to a thread in a cpuset without other CPUs (`EINVAL`), to one with a reservation
+    /// (`EBUSY`).
     Refused(i32),
     /// It came there later, or went back.
     Came,
@@ -136,7 +142,8 @@ struct Undo {
 
 impl Duty for Undo {
     fn clean(&self) {
-        // The descriptors of the process are not its own any more; and a next shield may have been faster.
+        // The descriptors of the process are not its own any more; and a next shield may have been
+        // faster.
         if let Ok(Some(books)) = Books::reopen(&self.path, self.owner, self.boot) {
             books.undo(&Linux);
             let _ = rustix::fs::unlink(&self.path);
@@ -206,8 +213,13 @@ impl Shield {
             Some(&by) => Refusal::Busy { by },
             None => Refusal::Os { doing: "keeping books of what is changed in /run", error },
         })?;
-        let mut shield =
-            Shield { books, path: place, cpus: *cpus, cleared: Cleared::default(), keeper: Some(keeper) };
+        let mut shield = Shield {
+            books,
+            path: place,
+            cpus: *cpus,
+            cleared: Cleared::default(),
+            keeper: Some(keeper),
+        };
         let clear = Clear { ground: &Linux, books: &shield.books, cpus: *cpus, rest: *rest };
         let mut cleared = clear.all();
         cleared.left = clear.look(&cleared.left);
@@ -225,9 +237,11 @@ impl Shield {
         &self.cleared
     }
 
-    /// Who may use its CPUs now and could not when it was raised: threads of other processes that are not the kernel's own, and interrupts.
+    /// Who may use its CPUs now and could not when it was raised: threads of other processes that
+    /// are not the kernel's own, and interrupts.
     pub fn strangers(&self) -> Vec<Left> {
-        let clear = Clear { ground: &Linux, books: &self.books, cpus: self.cpus, rest: CpuSet::EMPTY };
+        let clear =
+            Clear { ground: &Linux, books: &self.books, cpus: self.cpus, rest: CpuSet::EMPTY };
         let mut found = clear.look(&[]);
         found.retain(|left| {
             left.why == Why::Came && !self.cleared.left.iter().any(|known| known.what == left.what)
@@ -256,7 +270,8 @@ impl Drop for Shield {
     }
 }
 
-/// Puts back what a shield has left whose process was killed together with its keeper; nothing where there is none.
+/// Puts back what a shield has left whose process was killed together with its keeper; nothing
+/// where there is none.
 ///
 /// # Errors
 /// Without the right to it.
@@ -306,8 +321,10 @@ impl Clear<'_> {
             for (process, tid, stat) in found {
                 match self.move_away(process, tid, &stat) {
                     Ok(moved) => cleared.threads += u32::from(moved),
-                    Err(error) => refusals
-                        .push(Left { what: What::Thread { tid, name: String::new() }, why: refused(&error) }),
+                    Err(error) => refusals.push(Left {
+                        what: What::Thread { tid, name: String::new() },
+                        why: refused(&error),
+                    }),
                 }
             }
             if cleared.threads == before {
@@ -385,7 +402,9 @@ impl Clear<'_> {
         let is_put_there = may_use.is_subset(&self.cpus);
         if stat.is_bound() {
             Some(Why::Bound)
-        } else if stat.is_kernel_thread() && proc::comm(tid).is_ok_and(|name| name.starts_with("irq/")) {
+        } else if stat.is_kernel_thread()
+            && proc::comm(tid).is_ok_and(|name| name.starts_with("irq/"))
+        {
             Some(Why::Follows)
         } else if is_put_there && stat.is_kernel_thread() {
             Some(Why::Bound)
@@ -399,7 +418,8 @@ impl Clear<'_> {
 
     /// Who may use these CPUs now but for this process, with the reasons that `known` has.
     fn look(&self, known: &[Left]) -> Vec<Left> {
-        let mut left: Vec<Left> = known.iter().filter(|left| left.what == What::Workers).cloned().collect();
+        let mut left: Vec<Left> =
+            known.iter().filter(|left| left.what == What::Workers).cloned().collect();
         let why = |is_it: &dyn Fn(&What) -> bool| {
             known.iter().find(|left| is_it(&left.what)).map_or(Why::Came, |left| left.why)
         };
@@ -408,7 +428,8 @@ impl Clear<'_> {
             let Ok(may) = self.ground.read(Knob::Interrupt(number)) else { continue };
             let goes = self.ground.read(Knob::Effective(number)).unwrap_or(may);
             if has_ours(&goes) {
-                let is_it = |what: &What| matches!(what, What::Interrupt { number: n, .. } if *n == number);
+                let is_it =
+                    |what: &What| matches!(what, What::Interrupt { number: n, .. } if *n == number);
                 let why = if has_ours(&may) { why(&is_it) } else { Why::Follows };
                 left.push(Left { what: What::Interrupt { number, name: name_of(number) }, why });
             }
@@ -418,9 +439,9 @@ impl Clear<'_> {
             if !has_ours(&may_use) || process == Tid::of_process() || stat.has_ended() {
                 return;
             }
-            let why = self
-                .stays(process, thread, stat, &may_use)
-                .unwrap_or_else(|| why(&|what| matches!(what, What::Thread { tid, .. } if *tid == thread)));
+            let why = self.stays(process, thread, stat, &may_use).unwrap_or_else(|| {
+                why(&|what| matches!(what, What::Thread { tid, .. } if *tid == thread))
+            });
             let name = proc::comm(thread).unwrap_or_default();
             left.push(Left { what: What::Thread { tid: thread, name }, why });
         });
@@ -435,9 +456,11 @@ fn refused(error: &io::Error) -> Why {
 /// Whose an interrupt is: its handlers have a directory each.
 fn name_of(interrupt: u32) -> String {
     let entries = std::fs::read_dir(format!("/proc/irq/{interrupt}"));
-    let is_directory = |entry: &std::fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
+    let is_directory =
+        |entry: &std::fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
     let names = entries.into_iter().flatten().flatten().filter(is_directory);
-    let names: Vec<String> = names.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    let names: Vec<String> =
+        names.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
     names.join(",")
 }
 
@@ -453,7 +476,11 @@ impl fmt::Display for Left {
             Why::Follows => f.write_str(": goes elsewhere the next time that it comes"),
             Why::Promised => f.write_str(": put there with a real-time policy"),
             Why::Refused(number) => {
-                write!(f, ": the kernel does not let it go: {}", io::Error::from_raw_os_error(number))
+                write!(
+                    f,
+                    ": the kernel does not let it go: {}",
+                    io::Error::from_raw_os_error(number)
+                )
             }
             Why::Came => f.write_str(": came there meanwhile"),
         }

@@ -1,4 +1,5 @@
-//! Shields of a machine that is not this one, with threads that come, go and are moved by others; and killed at every point.
+//! Shields of a machine that is not this one, with threads that come, go and are moved by others;
+//! and killed at every point.
 
 use super::books::{Books, Owner};
 use super::ground::{Ground, Knob};
@@ -289,7 +290,8 @@ fn y17_what_others_change_meanwhile_is_left_and_new_threads_get_what_their_paren
             to.interrupts.get_mut(&22).expect("it is there").goes = 1;
             to.others.insert(true, set("0"));
         }
-        // Of process 1, of one that process 1 began, of one that asked for these itself, and a real-time one.
+        // Of process 1, of one that process 1 began, of one that asked for these itself, and a
+        // real-time one.
         let new = |process, may_use: &str| Thread { start: BEGUN + 5, ..thread(process, may_use) };
         world.threads.insert(30, new(1, "0-1"));
         expected.threads.insert(30, new(1, "0-3"));
@@ -318,14 +320,18 @@ fn y17_whoever_was_pinned_before_a_shield_and_whom_it_makes_stay_where_they_are(
     let mut expected = fake.world.borrow().clone();
     let books = place.begin(&fake, 999).expect("nobody has one");
     clear(&fake, &books).all();
-    let new =
-        |process, parent, may_use: &str| Thread { start: BEGUN + 5, parent, ..thread(process, may_use) };
+    let new = |process, parent, may_use: &str| Thread {
+        start: BEGUN + 5,
+        parent,
+        ..thread(process, may_use)
+    };
     // A thread of the pinned one, a child, and a child of that one's.
     for (number, of, parent) in [(50, 40, 1), (51, 51, 40), (52, 52, 51)] {
         fake.world.borrow_mut().threads.insert(number, new(of, parent, "0-1"));
         expected.threads.insert(number, new(of, parent, "0-1"));
     }
-    // A child of one of whose threads was moved, and a child of that one's; one that somebody from outside began; and orphans.
+    // A child of one of whose threads was moved, and a child of that one's; one that somebody from
+    // outside began; and orphans.
     let heirs = [(53, 53, 43, "0-1", "0-3"), (54, 54, 53, "0-1", "0-3"), (55, 55, 0, "0-1", "0-1")];
     let orphans = [(56, 56, 1, "1", "1,3"), (57, 57, 500, "1", "1,3")];
     for (number, of, parent, now, then) in heirs.into_iter().chain(orphans) {
@@ -397,7 +403,8 @@ fn y17_a_shield_that_is_killed_after_any_number_of_changes_is_put_back_by_the_ne
         // The one that was killed is not there any more.
         let next = place.begin(&fake, 998).expect("nobody who lives has one");
         let mut found = fake.world.borrow().clone();
-        // Who is not where it was may be there: interrupts that are killed amid are where they may be.
+        // Who is not where it was may be there: interrupts that are killed amid are where they may
+        // be.
         found.interrupts.values_mut().for_each(|one| one.goes = 0);
         let mut expected = world();
         expected.interrupts.values_mut().for_each(|one| one.goes = 0);

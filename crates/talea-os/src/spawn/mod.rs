@@ -1,8 +1,9 @@
 //! Starting a program that is not trusted.
 //!
-//! Model: the child gets one descriptor of ours (number 3), no environment, no other descriptor, a user of its
-//! own, resource limits, and no way to gain privileges (`NO_NEW_PRIVS`). It dies with us. Optionally a seccomp
-//! filter refuses the calls by which it could reach other processes or the network.
+//! Model: the child gets one descriptor of ours (number 3), no environment, no other descriptor, a
+//! user of its own, resource limits, and no way to gain privileges (`NO_NEW_PRIVS`). It dies with
+//! us. Optionally a seccomp filter refuses the calls by which it could reach other processes or the
+//! network.
 //!
 //! Everything between fork and exec is async-signal-safe: system calls on data prepared before.
 
@@ -27,7 +28,8 @@ pub const CHILD_FD: i32 = 3;
 /// How a child is confined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sandbox {
-    /// User and group to become; `None` to stay who we are (without privileges nothing else is possible).
+    /// User and group to become; `None` to stay who we are (without privileges nothing else is
+    /// possible).
     pub user: Option<(u32, u32)>,
     /// RLIMIT_AS in bytes.
     pub memory: u64,
@@ -35,7 +37,8 @@ pub struct Sandbox {
     pub files: u64,
     /// RLIMIT_CPU, rounded up to seconds; `None` for no bound.
     pub cpu: Option<Span>,
-    /// Refuse calls that reach other processes or the network. Not on every architecture: see [`has_seccomp`].
+    /// Refuse calls that reach other processes or the network. Not on every architecture: see
+    /// [`has_seccomp`].
     pub seccomp: bool,
 }
 
@@ -58,10 +61,11 @@ pub struct Child {
     pid: Tid,
 }
 
-/// Starts `exe` with `args` and with `fd` as its descriptor 3, confined by `sandbox`. What it writes to its
-/// standard error goes to `stderr`.
+/// Starts `exe` with `args` and with `fd` as its descriptor 3, confined by `sandbox`. What it
+/// writes to its standard error goes to `stderr`.
 ///
-/// `PDEATHSIG` follows the calling *thread*: call it from one that lives as long as the child shall.
+/// `PDEATHSIG` follows the calling *thread*: call it from one that lives as long as the child
+/// shall.
 pub fn spawn_sandboxed(
     exe: &Path,
     args: impl IntoIterator<Item = impl AsRef<OsStr>>,
@@ -72,9 +76,16 @@ pub fn spawn_sandboxed(
     let sandbox = *sandbox;
     let parent = Tid::of_process();
     let mut command = Command::new(exe);
-    command.args(args).env_clear().current_dir("/").stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
+    command
+        .args(args)
+        .env_clear()
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(stderr);
     let raw = fd.as_raw_fd();
-    // SAFETY: the closure runs between fork and exec and only makes system calls; `fd` outlives spawn below.
+    // SAFETY: the closure runs between fork and exec and only makes system calls; `fd` outlives
+    // spawn below.
     unsafe { command.pre_exec(move || confine(raw, parent, &sandbox)) };
     let child = command.spawn()?;
     drop(fd);
@@ -91,8 +102,8 @@ pub fn spawn_sandboxed(
     }
 }
 
-/// In the child, before exec. Order matters: groups before user, user before PDEATHSIG (changing users clears
-/// it), the filter last.
+/// In the child, before exec. Order matters: groups before user, user before PDEATHSIG (changing
+/// users clears it), the filter last.
 fn confine(fd: i32, parent: Tid, sandbox: &Sandbox) -> io::Result<()> {
     for (resource, value) in [
         (libc::RLIMIT_CORE, 0),
@@ -108,7 +119,8 @@ fn confine(fd: i32, parent: Tid, sandbox: &Sandbox) -> io::Result<()> {
     }
     // Never inherit what we are: a real-time policy, a nice value, blocked signals.
     let ordinary = libc::sched_param { sched_priority: 0 };
-    // SAFETY: a valid structure, integers, and a set that sigemptyset initialises before it is used.
+    // SAFETY: a valid structure, integers, and a set that sigemptyset initialises before it is
+    // used.
     unsafe {
         check(libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const ordinary))?;
         // May be refused to those who started with a higher one; it then stays as it is.
@@ -121,23 +133,29 @@ fn confine(fd: i32, parent: Tid, sandbox: &Sandbox) -> io::Result<()> {
         // SAFETY: clears close-on-exec of a descriptor that the caller gave us.
         check(unsafe { libc::fcntl(fd, libc::F_SETFD, 0) })?;
     } else {
-        // SAFETY: the child has its own table, in which 3 belongs to nobody who still runs: what was there in
-        // the parent is not needed any more, and the pipe on which the standard library reports a failed exec
-        // has its writing end above it, because 0 to 2 are always open and its reading end comes first.
+        // SAFETY: the child has its own table, in which 3 belongs to nobody who still runs: what
+        // was there in the parent is not needed any more, and the pipe on which the standard
+        // library reports a failed exec has its writing end above it, because 0 to 2 are always
+        // open and its reading end comes first.
         check(unsafe { libc::dup2(fd, CHILD_FD) })?;
     }
     // Descriptors that somebody forgot to mark are marked here; 3 is the last that exec keeps.
     // SAFETY: integers.
     check_long(unsafe {
-        libc::syscall(libc::SYS_close_range, CHILD_FD + 1, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC)
+        libc::syscall(
+            libc::SYS_close_range,
+            CHILD_FD + 1,
+            libc::c_uint::MAX,
+            libc::CLOSE_RANGE_CLOEXEC,
+        )
     })?;
     become_nobody(parent, sandbox)
 }
 
 fn become_nobody(parent: Tid, sandbox: &Sandbox) -> io::Result<()> {
     if let Some((uid, gid)) = sandbox.user {
-        // The raw calls: those of the C library make all threads follow, and after fork there is only this one.
-        // SAFETY: integers, and an empty list.
+        // The raw calls: those of the C library make all threads follow, and after fork there is
+        // only this one. SAFETY: integers, and an empty list.
         unsafe {
             check_long(libc::syscall(libc::SYS_setgroups, 0, std::ptr::null::<libc::gid_t>()))?;
             check_long(libc::syscall(libc::SYS_setresgid, gid, gid, gid))?;
@@ -179,11 +197,13 @@ impl Child {
         self.inner.kill()
     }
 
-    /// Kills it and says how it ended; `None` for one that even that does not end within `DYING`: it waits inside the
-    /// kernel, for a file system that does not answer, and is gone when that is.
+    /// Kills it and says how it ended; `None` for one that even that does not end within `DYING`:
+    /// it waits inside the kernel, for a file system that does not answer, and is gone when that
+    /// is.
     pub fn end(&mut self) -> io::Result<Option<ExitStatus>> {
         self.inner.kill()?;
-        let mut poll = [libc::pollfd { fd: self.pidfd.as_raw_fd(), events: libc::POLLIN, revents: 0 }];
+        let mut poll =
+            [libc::pollfd { fd: self.pidfd.as_raw_fd(), events: libc::POLLIN, revents: 0 }];
         let end = crate::clock::now() + DYING;
         loop {
             let left = end.as_ns().saturating_sub(crate::clock::now().as_ns()).div_ceil(1_000_000);

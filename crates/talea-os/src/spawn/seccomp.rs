@@ -1,9 +1,9 @@
 //! A list of calls that a confined child has no use for.
 //!
-//! Model: classic BPF over the call's number; what is listed fails with EPERM, the rest goes on. A list of what
-//! is allowed would be stronger but would name every call of every C library's loader; the child's user has no
-//! rights beyond everybody's anyway, so this takes away other processes, new processes, scheduling, the network
-//! and opening files for writing.
+//! Model: classic BPF over the call's number; what is listed fails with EPERM, the rest goes on. A
+//! list of what is allowed would be stronger but would name every call of every C library's loader;
+//! the child's user has no rights beyond everybody's anyway, so this takes away other processes,
+//! new processes, scheduling, the network and opening files for writing.
 //!
 //! Reference: `seccomp(2)`, `Documentation/userspace-api/seccomp_filter.rst`.
 
@@ -141,7 +141,8 @@ const fn program() -> [libc::sock_filter; LENGTH] {
         i += 1;
     }
     // Not openat: over the next three, to the final "allow".
-    program[LENGTH - 5] = libc::sock_filter { code: EQUAL, jt: 0, jf: 3, k: libc::SYS_openat as u32 };
+    program[LENGTH - 5] =
+        libc::sock_filter { code: EQUAL, jt: 0, jf: 3, k: libc::SYS_openat as u32 };
     program[LENGTH - 4] = statement(LOAD, AT_FLAGS);
     program[LENGTH - 3] = test(ANY_BIT, WRITING);
     program[LENGTH - 2] = statement(RETURN, refuse(libc::EACCES));

@@ -38,9 +38,11 @@ impl Map {
 
     /// Makes it longer; it may move.
     pub(super) fn remap(&mut self, length: usize) -> io::Result<()> {
-        // SAFETY: the old mapping is ours, and `&mut self` says that nobody holds a reference into it.
-        let base =
-            unsafe { libc::mremap(self.base.as_ptr().cast(), self.length, length, libc::MREMAP_MAYMOVE) };
+        // SAFETY: the old mapping is ours, and `&mut self` says that nobody holds a reference into
+        // it.
+        let base = unsafe {
+            libc::mremap(self.base.as_ptr().cast(), self.length, length, libc::MREMAP_MAYMOVE)
+        };
         self.base = mapped(base)?;
         self.length = length;
         Ok(())
@@ -53,27 +55,31 @@ impl Map {
     /// Everything stored before is there before this word is.
     pub(super) fn store(&mut self, at: usize, word: u64) {
         self.word(at).store(word, Ordering::Release);
-        // Nor does anything later come before it: the next write may reuse the half that this word gives up.
-        // Only the compiler can break that, because a killed process stops at one point of its own order.
+        // Nor does anything later come before it: the next write may reuse the half that this word
+        // gives up. Only the compiler can break that, because a killed process stops at one point
+        // of its own order.
         compiler_fence(Ordering::SeqCst);
     }
 
     fn word(&self, at: usize) -> &AtomicU64 {
         assert!(at.is_multiple_of(8) && at + 8 <= self.length, "a word outside the mapping");
-        // SAFETY: inside the mapping, which is page aligned, so the word is aligned; it lives as long as `self`.
+        // SAFETY: inside the mapping, which is page aligned, so the word is aligned; it lives as
+        // long as `self`.
         unsafe { self.base.add(at).cast::<AtomicU64>().as_ref() }
     }
 
     /// Bytes that nobody else changes: the file is locked, and writing needs `&mut self`.
     pub(super) fn read(&self, at: usize, length: usize) -> &[u8] {
         assert!(at <= self.length && length <= self.length - at, "bytes outside the mapping");
-        // SAFETY: inside the mapping; only a process that ignores the lock and is root or us could write there.
+        // SAFETY: inside the mapping; only a process that ignores the lock and is root or us could
+        // write there.
         unsafe { std::slice::from_raw_parts(self.base.add(at).as_ptr(), length) }
     }
 
     pub(super) fn write(&mut self, at: usize, bytes: &[u8]) {
         assert!(at <= self.length && bytes.len() <= self.length - at, "bytes outside the mapping");
-        // SAFETY: inside the mapping; `&mut self` says that nobody reads it, so the two do not overlap.
+        // SAFETY: inside the mapping; `&mut self` says that nobody reads it, so the two do not
+        // overlap.
         unsafe {
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.base.add(at).as_ptr(), bytes.len());
         }

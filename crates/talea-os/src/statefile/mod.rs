@@ -1,15 +1,17 @@
 //! A file of records, bounded in size, that survives the death of its writer.
 //!
-//! Model: a header, then slots. Each slot has two halves and a state word that says which half counts. A write
-//! fills the other half, then turns the state word, so at every instant the file holds the whole old record or
-//! the whole new one: a writer that is killed in between loses at most the write it was doing. A checksum guards
-//! against what is not a torn write. Writing is plain stores into a mapping: no system call but for growth.
+//! Model: a header, then slots. Each slot has two halves and a state word that says which half
+//! counts. A write fills the other half, then turns the state word, so at every instant the file
+//! holds the whole old record or the whole new one: a writer that is killed in between loses at
+//! most the write it was doing. A checksum guards against what is not a torn write. Writing is
+//! plain stores into a mapping: no system call but for growth.
 //!
-//! Invariants. One holder at a time, by `flock`. Only root or we can read or write the file. Records of another
-//! boot are gone when it is opened: the thread numbers in them mean nothing any more.
+//! Invariants. One holder at a time, by `flock`. Only root or we can read or write the file.
+//! Records of another boot are gone when it is opened: the thread numbers in them mean nothing any
+//! more.
 //!
-//! The file is for one machine and one life of `/run`: numbers are in the machine's own byte order, and nothing
-//! is synchronised to a disk.
+//! The file is for one machine and one life of `/run`: numbers are in the machine's own byte order,
+//! and nothing is synchronised to a disk.
 
 mod map;
 
@@ -107,7 +109,11 @@ impl StateFile {
     ///
     /// # Panics
     /// If `record_size` is zero.
-    pub fn open_or_create(path: &Path, record_size: usize, capacity: usize) -> Result<StateFile, StateError> {
+    pub fn open_or_create(
+        path: &Path,
+        record_size: usize,
+        capacity: usize,
+    ) -> Result<StateFile, StateError> {
         assert!(record_size > 0, "a record of no bytes");
         let boot = clock::boot_id().map_err(|error| StateError::Os {
             doing: "read the boot id for",
@@ -136,14 +142,16 @@ impl StateFile {
         }
     }
 
-    /// As [`StateFile::open_or_create`] in a boot of the caller's choice, so that a test can reboot.
+    /// As [`StateFile::open_or_create`] in a boot of the caller's choice, so that a test can
+    /// reboot.
     pub fn open_in_boot(
         path: &Path,
         record_size: usize,
         capacity: usize,
         boot: [u8; 16],
     ) -> Result<StateFile, StateError> {
-        let os = |doing| move |error: io::Error| StateError::Os { doing, path: path.to_owned(), error };
+        let os =
+            |doing| move |error: io::Error| StateError::Os { doing, path: path.to_owned(), error };
         let file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -169,7 +177,9 @@ impl StateFile {
         }
         match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => return Err(StateError::InUse { path: path.to_owned() }),
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                return Err(StateError::InUse { path: path.to_owned() });
+            }
             Err(error) => return Err(os("lock")(error.into())),
         }
         // Read again: it may have grown while somebody else held it.
@@ -192,8 +202,8 @@ impl StateFile {
         Ok(state)
     }
 
-    /// Reads the header, or writes it into a new file. The magic is written last: a file whose maker was killed
-    /// has none and is new.
+    /// Reads the header, or writes it into a new file. The magic is written last: a file whose
+    /// maker was killed has none and is new.
     fn settle(&mut self, boot: [u8; 16]) -> Result<Found, StateError> {
         let boot_now = u128::from_ne_bytes(boot);
         let boot_now = [boot_now as u64, (boot_now >> 64) as u64];
@@ -206,7 +216,12 @@ impl StateFile {
                 ("record size", self.map.load(AT_RECORD), record),
             ] {
                 if found != wanted {
-                    return Err(StateError::Foreign { path: self.path.clone(), what, found, wanted });
+                    return Err(StateError::Foreign {
+                        path: self.path.clone(),
+                        what,
+                        found,
+                        wanted,
+                    });
                 }
             }
             if mutate!(
@@ -238,8 +253,8 @@ impl StateFile {
         self.capacity
     }
 
-    /// Puts `record` into `slot`, replacing what is there. Grows the file when `slot` lies beyond it, which is
-    /// the only way to fail.
+    /// Puts `record` into `slot`, replacing what is there. Grows the file when `slot` lies beyond
+    /// it, which is the only way to fail.
     ///
     /// # Panics
     /// If `record` is longer than this file's records may be.
@@ -250,7 +265,8 @@ impl StateFile {
         }
         let at = slot_at(slot, self.record);
         let state = self.map.load(at);
-        let other = mutate!("recovery-state-half", if state & HALF == 0 { HALF } else { 0 }, state & HALF);
+        let other =
+            mutate!("recovery-state-half", if state & HALF == 0 { HALF } else { 0 }, state & HALF);
         let half = half_at(at, other, self.record);
         self.map.write(half + PREFIX, record);
         self.map.store(half + 8, record.len() as u64);
@@ -280,7 +296,9 @@ impl StateFile {
             return None;
         }
         let half = half_at(at, state & HALF, self.record);
-        let length = usize::try_from(self.map.load(half + 8)).ok().filter(|&length| length <= self.record)?;
+        let length = usize::try_from(self.map.load(half + 8))
+            .ok()
+            .filter(|&length| length <= self.record)?;
         let record = self.map.read(half + PREFIX, length);
         mutate!(
             "recovery-state-checksum",
@@ -338,13 +356,14 @@ fn half_at(slot_at: usize, half: u64, record: usize) -> usize {
     slot_at + 8 + if half == 0 { 0 } else { half_size(record) }
 }
 
-/// Multiply and rotate, a word at a time in four chains that a processor works on at once. Guards against accidents,
-/// not against malice: whoever can write the file is root.
+/// Multiply and rotate, a word at a time in four chains that a processor works on at once. Guards
+/// against accidents, not against malice: whoever can write the file is root.
 fn checksum(slot: usize, record: &[u8]) -> u64 {
     const FACTOR: u64 = 0xD6E8_FEB8_6659_FD93;
     const SEED: u64 = 0x9E37_79B9_7F4A_7C15;
     let mix = |sum: u64, word: u64| (sum ^ word).wrapping_mul(FACTOR).rotate_left(29);
-    let mut sums: [u64; 4] = std::array::from_fn(|chain| SEED ^ ((slot as u64) << 2 | chain as u64));
+    let mut sums: [u64; 4] =
+        std::array::from_fn(|chain| SEED ^ ((slot as u64) << 2 | chain as u64));
     let (blocks, tail) = record.as_chunks::<32>();
     for block in blocks {
         let (words, _) = block.as_chunks::<8>();
@@ -363,7 +382,9 @@ fn checksum(slot: usize, record: &[u8]) -> u64 {
 impl fmt::Display for StateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            StateError::InUse { path } => write!(f, "{} is held by another instance", path.display()),
+            StateError::InUse { path } => {
+                write!(f, "{} is held by another instance", path.display())
+            }
             StateError::Untrusted { path, uid, mode } => write!(
                 f,
                 "{} (user {uid}, mode {mode:04o}) could have been changed by others; it must be a regular file of \
@@ -375,7 +396,9 @@ impl fmt::Display for StateError {
                 "{} is not a state file of this version: {what} {found:#x} instead of {wanted:#x}",
                 path.display()
             ),
-            StateError::Os { doing, path, error } => write!(f, "{doing} {}: {error}", path.display()),
+            StateError::Os { doing, path, error } => {
+                write!(f, "{doing} {}: {error}", path.display())
+            }
         }
     }
 }

@@ -1,15 +1,16 @@
 //! Giving a thread its attributes, and giving back what it had.
 //!
-//! Invariant: a thread is never left half configured. Either policy and affinity are both as asked, or both are
-//! as they were, or the error says that putting back failed too.
+//! Invariant: a thread is never left half configured. Either policy and affinity are both as asked,
+//! or both are as they were, or the error says that putting back failed too.
 //!
-//! Order of the calls, and why. The kernel refuses a deadline policy to a thread that may not use its whole root
-//! domain (`EPERM`) and refuses to narrow a deadline thread (`EBUSY`): so affinity comes before a real-time
-//! policy and after leaving one. Leaving the deadline class has traps of its own: see the module `leave`.
+//! Order of the calls, and why. The kernel refuses a deadline policy to a thread that may not use
+//! its whole root domain (`EPERM`) and refuses to narrow a deadline thread (`EBUSY`): so affinity
+//! comes before a real-time policy and after leaving one. Leaving the deadline class has traps of
+//! its own: see the module `leave`.
 //!
-//! The window between a look and a call is some ten microseconds (at an attach the broker decides and the state file is written in
-//! it) and a number comes round again only after all others were given out; should it still happen, the stranger is found
-//! and made ordinary again.
+//! The window between a look and a call is some ten microseconds (at an attach the broker decides
+//! and the state file is written in it) and a number comes round again only after all others were
+//! given out; should it still happen, the stranger is found and made ordinary again.
 
 use super::errors::{ApplyError, Failed, Step};
 use super::leave::Entered;
@@ -31,7 +32,8 @@ pub enum Restored {
     Exactly,
     /// None of its CPUs is usable any more; it may use all.
     Wider,
-    /// The kernel no longer grants the policy it had: it is an ordinary thread with its old nice value.
+    /// The kernel no longer grants the policy it had: it is an ordinary thread with its old nice
+    /// value.
     Demoted(io::Error),
 }
 
@@ -48,7 +50,8 @@ impl Thread {
         self.read_alive(read)
     }
 
-    /// As [`Thread::snapshot`] for [`Thread::apply_over`] at once, which sees whether the thread has lived all the while.
+    /// As [`Thread::snapshot`] for [`Thread::apply_over`] at once, which sees whether the thread
+    /// has lived all the while.
     pub fn glimpse(&self) -> Result<Snapshot, ApplyError> {
         read(self.tid()).map_err(|error| match error {
             error if is(&error, libc::ESRCH) => ApplyError::Gone,
@@ -57,15 +60,19 @@ impl Thread {
     }
 
     /// What was read is about the thread if it still lives afterwards.
-    fn read_alive(&self, read: impl FnOnce(Tid) -> io::Result<Snapshot>) -> Result<Snapshot, ApplyError> {
+    fn read_alive(
+        &self,
+        read: impl FnOnce(Tid) -> io::Result<Snapshot>,
+    ) -> Result<Snapshot, ApplyError> {
         let snapshot = read(self.tid()).map_err(Failed::at(Step::Read));
         if self.is_alive() { Ok(snapshot?) } else { Err(ApplyError::Gone) }
     }
 
     /// Gives it `attr` and, where told, `affinity`: both or neither.
     ///
-    /// A deadline policy needs an affinity that covers the thread's root domain; pass it when the thread may be
-    /// pinned. A deadline thread can't go from one root domain to another (`EBUSY`): restore it first.
+    /// A deadline policy needs an affinity that covers the thread's root domain; pass it when the
+    /// thread may be pinned. A deadline thread can't go from one root domain to another (`EBUSY`):
+    /// restore it first.
     pub fn apply(&self, attr: &Attr, affinity: Option<&CpuSet>) -> Result<(), ApplyError> {
         let before = self.read_alive(read_in_force)?;
         self.apply_over(&before, attr, affinity)
@@ -90,14 +97,16 @@ impl Thread {
             if !may_have_moved(&answer) {
                 break;
             }
-            // It slept in another root domain when the kernel looked and was awake when we did: once more.
+            // It slept in another root domain when the kernel looked and was awake when we did:
+            // once more.
             let before = self.read_alive(read_in_force)?;
             answer = self.apply_watched(&before, attr, affinity, || ());
         }
         answer
     }
 
-    /// As [`Thread::apply_over`], once; `between` runs after the first check, where a test lets the thread end.
+    /// As [`Thread::apply_over`], once; `between` runs after the first check, where a test lets the
+    /// thread end.
     pub(super) fn apply_watched(
         &self,
         before: &Snapshot,
@@ -124,11 +133,15 @@ impl Thread {
             read_in_force(self.tid()).map_err(Failed::at(Step::Read)).map(drop)
         );
         match undone {
-            Ok(()) => Err(self.sleeps_outside(attr, cpus, &failed).unwrap_or_else(|| failed.into())),
-            Err(_) if !self.is_alive() => Err(ApplyError::Gone),
-            Err(undo) => {
-                Err(ApplyError::Unsettled { step: failed.step, error: failed.error, undo: undo.error })
+            Ok(()) => {
+                Err(self.sleeps_outside(attr, cpus, &failed).unwrap_or_else(|| failed.into()))
             }
+            Err(_) if !self.is_alive() => Err(ApplyError::Gone),
+            Err(undo) => Err(ApplyError::Unsettled {
+                step: failed.step,
+                error: failed.error,
+                undo: undo.error,
+            }),
         }
     }
 
@@ -138,9 +151,10 @@ impl Thread {
         self.apply_over(&now, &now.attr, Some(affinity))
     }
 
-    /// Finishes what a process began that was killed while it took the thread out of the deadline class: whoever is left
-    /// there with next to no budget would not run for hours. `own` is what it had in the class, at which it pays what it
-    /// owes, and `old` what it had before. Says whether there was anything to be finished.
+    /// Finishes what a process began that was killed while it took the thread out of the deadline
+    /// class: whoever is left there with next to no budget would not run for hours. `own` is what
+    /// it had in the class, at which it pays what it owes, and `old` what it had before. Says
+    /// whether there was anything to be finished.
     pub fn finish_leaving(&self, own: &Attr, old: &Attr) -> Result<bool, ApplyError> {
         let has = self.read_alive(read)?;
         if !leave::is_begun(&has.attr, own, old) {
@@ -166,8 +180,8 @@ impl Thread {
 
     /// Gives back what `snapshot` says, as far as the kernel lets.
     ///
-    /// A thread never keeps a real-time policy that the snapshot does not have: where the old policy is refused
-    /// it becomes an ordinary thread.
+    /// A thread never keeps a real-time policy that the snapshot does not have: where the old
+    /// policy is refused it becomes an ordinary thread.
     pub fn restore(&self, snapshot: &Snapshot) -> Result<Restored, ApplyError> {
         let before = match self.read_to_leave(snapshot) {
             Some(before) => before,
@@ -178,7 +192,10 @@ impl Thread {
         if lives == Lives::Seen || self.is_alive() {
             return Ok(done?);
         }
-        self.spare_stranger(&snapshot.attr, before.changed_affinity(snapshot).and(Some(&snapshot.affinity)));
+        self.spare_stranger(
+            &snapshot.attr,
+            before.changed_affinity(snapshot).and(Some(&snapshot.affinity)),
+        );
         Err(ApplyError::Gone)
     }
 
@@ -189,7 +206,8 @@ impl Thread {
         self.read_alive(if shows { read_in_force } else { read })
     }
 
-    /// The same of a thread that is in the deadline class by us and leaves it: whether it lives is seen on the way out.
+    /// The same of a thread that is in the deadline class by us and leaves it: whether it lives is
+    /// seen on the way out.
     fn read_to_leave(&self, old: &Snapshot) -> Option<Snapshot> {
         // Any other policy hides a nice value that has to be looked at.
         shown_nice(old.attr.policy)?;
@@ -218,10 +236,18 @@ impl Thread {
         Ok(if lives { Lives::Seen } else { Lives::Unknown })
     }
 
-    /// The calls in the order that the kernel accepts. Stops at the first refusal and undoes nothing.
-    fn perform(&self, has: &Snapshot, attr: &Attr, affinity: Option<&CpuSet>) -> Result<Lives, Failed> {
+    /// The calls in the order that the kernel accepts. Stops at the first refusal and undoes
+    /// nothing.
+    fn perform(
+        &self,
+        has: &Snapshot,
+        attr: &Attr,
+        affinity: Option<&CpuSet>,
+    ) -> Result<Lives, Failed> {
         let policy = |attr: &Attr| sched::set(self.tid(), attr).map_err(Failed::at(Step::Policy));
-        let pin = |cpus: &CpuSet| sched::set_affinity(self.tid(), cpus).map_err(Failed::at(Step::Affinity));
+        let pin = |cpus: &CpuSet| {
+            sched::set_affinity(self.tid(), cpus).map_err(Failed::at(Step::Affinity))
+        };
         match (has.attr.policy.is_deadline(), attr.policy.is_deadline()) {
             (true, false) => {
                 let lives = self.leave(&has.attr, attr)?;
@@ -231,8 +257,9 @@ impl Thread {
                     None => Ok(lives),
                 };
             }
-            // Within its root domain. To another there is no direct way (EBUSY), and the detours through another
-            // class all break somebody's books or stop the thread: it has to be released first.
+            // Within its root domain. To another there is no direct way (EBUSY), and the detours
+            // through another class all break somebody's books or stop the thread: it has to be
+            // released first.
             (true, true) => {
                 affinity.map_or(Ok(()), pin)?;
                 policy(attr)
@@ -270,7 +297,12 @@ impl Thread {
         drop(self.lock_entered().take());
     }
 
-    fn give_back(&self, has: &Snapshot, old: &Snapshot, lives: &mut Lives) -> Result<Restored, Failed> {
+    fn give_back(
+        &self,
+        has: &Snapshot,
+        old: &Snapshot,
+        lives: &mut Lives,
+    ) -> Result<Restored, Failed> {
         let affinity = old.changed_affinity(has);
         let mut restored = Restored::Exactly;
         let refused = self.perform(has, &old.attr, affinity).map(|seen| *lives = seen).err();
@@ -283,14 +315,16 @@ impl Thread {
             let now = read(self.tid()).map_err(Failed::at(Step::Read))?;
             if now.attr.policy != old.attr.policy {
                 let policy = Policy::Other { nice: old.nice };
-                let ordinary = Attr { reset_on_fork: old.attr.reset_on_fork, ..Attr::plain(policy) };
+                let ordinary =
+                    Attr { reset_on_fork: old.attr.reset_on_fork, ..Attr::plain(policy) };
                 self.perform(&now, &ordinary, None)?;
                 restored = Restored::Demoted(refused.error);
             }
             if let Some(cpus) = affinity
                 && sched::set_affinity(self.tid(), cpus).is_err()
             {
-                sched::set_affinity(self.tid(), &every_cpu()).map_err(Failed::at(Step::Affinity))?;
+                sched::set_affinity(self.tid(), &every_cpu())
+                    .map_err(Failed::at(Step::Affinity))?;
                 if !matches!(restored, Restored::Demoted(_)) {
                     restored = Restored::Wider;
                 }
@@ -313,8 +347,8 @@ impl Thread {
         Ok(restored)
     }
 
-    /// The thread has ended around the calls: if its number already belongs to another one that now has exactly
-    /// what was meant for this one, that other becomes an ordinary thread.
+    /// The thread has ended around the calls: if its number already belongs to another one that now
+    /// has exactly what was meant for this one, that other becomes an ordinary thread.
     fn spare_stranger(&self, attr: &Attr, affinity: Option<&CpuSet>) {
         let Ok(other) = Thread::open(self.tid()) else { return };
         if other.is_same(self) {

@@ -1,18 +1,21 @@
 //! Who has left SCHED_DEADLINE in debt, and until when they must stay out of it.
 //!
-//! Model: a debt is a fact about a thread and not about who has taken it out, so there is one memory for the whole process,
-//! and it is mirrored wherever somebody [keeps](keep_in) it: the next process that takes a thread over must know what the
-//! last one did. What a thread is certain to owe stands in its slot, here and in each mirror, before it leaves the class.
-//! A debt is only ever made longer, except by whoever announced it, to what he found and what others have said since.
+//! Model: a debt is a fact about a thread and not about who has taken it out, so there is one
+//! memory for the whole process, and it is mirrored wherever somebody [keeps](keep_in) it: the next
+//! process that takes a thread over must know what the last one did. What a thread is certain to
+//! owe stands in its slot, here and in each mirror, before it leaves the class. A debt is only ever
+//! made longer, except by whoever announced it, to what he found and what others have said since.
 //!
-//! A thread that starts a program (`execve`) takes the place of its process's main thread, number and all, and its debt
-//! along. From outside that looks like any other end of a thread; so what an ended thread owed is held against its
-//! process's main thread until it is paid. Not against that of a later process with the same number: what tells main threads
-//! apart goes over to whoever takes their place. Where nobody could see what tells it, nobody inherits.
+//! A thread that starts a program (`execve`) takes the place of its process's main thread, number
+//! and all, and its debt along. From outside that looks like any other end of a thread; so what an
+//! ended thread owed is held against its process's main thread until it is paid. Not against that
+//! of a later process with the same number: what tells main threads apart goes over to whoever
+//! takes their place. Where nobody could see what tells it, nobody inherits.
 //!
-//! Bound: a look or a change costs the logarithm of how many debts there are, and of a new one `LOOKS` others are asked whether
-//! they still stand; for a main thread also each debt of its process, of which `PROBES` are asked. To ask one takes one or two
-//! dozen system calls. There are about twice as many slots as threads lived in debt at most at a time, and a few.
+//! Bound: a look or a change costs the logarithm of how many debts there are, and of a new one
+//! `LOOKS` others are asked whether they still stand; for a main thread also each debt of its
+//! process, of which `PROBES` are asked. To ask one takes one or two dozen system calls. There are
+//! about twice as many slots as threads lived in debt at most at a time, and a few.
 
 use super::{Identity, OpenError, Thread};
 use crate::statefile::{StateError, StateFile};
@@ -90,24 +93,28 @@ static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// Slots that a mirror has from the beginning, and below which no old debt is looked for.
 const ROOM: usize = 16;
-/// So many slots are looked at before another is made: more than one, so that old debts go faster than new ones come.
+/// So many slots are looked at before another is made: more than one, so that old debts go faster
+/// than new ones come.
 const LOOKS: usize = 4;
-/// Of so many threads of one process it is asked whether they live; of more, all that they owe counts.
+/// Of so many threads of one process it is asked whether they live; of more, all that they owe
+/// counts.
 const PROBES: usize = 16;
 
 /// A mirror is kept while this lives; what it held last is found by whoever opens it next.
 #[derive(Debug)]
 pub struct Kept(u64);
 
-/// Mirrors the debts of threads that left the deadline class in a file of its own at `path`, and learns those that an
-/// earlier process of this boot has left there.
+/// Mirrors the debts of threads that left the deadline class in a file of its own at `path`, and
+/// learns those that an earlier process of this boot has left there.
 ///
 /// # Errors
-/// As [`StateFile::open_waiting`]: the file is for one process at a time, and one that is killed takes a moment to let go.
+/// As [`StateFile::open_waiting`]: the file is for one process at a time, and one that is killed
+/// takes a moment to let go.
 pub fn keep_in(path: &Path) -> Result<Kept, StateError> {
     const PATIENCE: Span = Span::from_ns(500_000_000);
     let mut file = StateFile::open_waiting(path, DEBT_SIZE, ROOM, PATIENCE)?;
-    let found: Vec<_> = (0..file.capacity()).map(|slot| file.get(slot).and_then(Debt::decode)).collect();
+    let found: Vec<_> =
+        (0..file.capacity()).map(|slot| file.get(slot).and_then(Debt::decode)).collect();
     let used = found.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
     let mut debts = lock();
     let had_slots = !debts.slots.is_empty();
@@ -127,8 +134,9 @@ pub fn keep_in(path: &Path) -> Result<Kept, StateError> {
             Fate::Over => {}
         }
     }
-    // Whoever had no slots finds each where it stood, or further up. Else one may have had to give way: then all are written
-    // behind everything first, so that nothing is lost if we are killed here.
+    // Whoever had no slots finds each where it stood, or further up. Else one may have had to give
+    // way: then all are written behind everything first, so that nothing is lost if we are killed
+    // here.
     let behind = mutate!(
         "os-debts-grow",
         used.max(debts.slots.len()),
@@ -179,7 +187,11 @@ pub(super) fn owing_until(debtor: &Debtor) -> Option<Time> {
     let others = mutate!(
         "os-debts-exec",
         if debtor.tid == debtor.process { debts.inherit(debtor) } else { None },
-        if debtor.tid == debtor.process && debtor.mark.inode == 1 { debts.inherit(debtor) } else { None }
+        if debtor.tid == debtor.process && debtor.mark.inode == 1 {
+            debts.inherit(debtor)
+        } else {
+            None
+        }
     );
     let now = clock::now();
     let own = debts.find(debtor);
@@ -204,7 +216,8 @@ pub(super) struct Announced {
     said: bool,
 }
 
-/// Remembers that the thread must stay out until what is said of one that owes this already, if that is longer.
+/// Remembers that the thread must stay out until what is said of one that owes this already, if
+/// that is longer.
 pub(super) fn announce(debtor: Debtor, until: impl Fn(Option<Time>) -> Option<Time>) -> Announced {
     if COUNT.load(Ordering::Relaxed) == 0 && until(None).is_none() {
         return Announced { debtor, before: None, said: false };
@@ -217,7 +230,10 @@ pub(super) fn announce(debtor: Debtor, until: impl Fn(Option<Time>) -> Option<Ti
     let before = debts.find(&debtor);
     let until = until(before);
     if until > before {
-        debts.place(Debt { debtor, main: Mark::UNKNOWN, until: until.expect("later than something") }, None);
+        debts.place(
+            Debt { debtor, main: Mark::UNKNOWN, until: until.expect("later than something") },
+            None,
+        );
     }
     let said = until.is_some();
     if said {
@@ -226,8 +242,8 @@ pub(super) fn announce(debtor: Debtor, until: impl Fn(Option<Time>) -> Option<Ti
     Announced { debtor, before, said }
 }
 
-/// Remembers what the thread owes in fact, beside what it did before and whatever else was said meanwhile; `main` is read when it is
-/// anything.
+/// Remembers what the thread owes in fact, beside what it did before and whatever else was said
+/// meanwhile; `main` is read when it is anything.
 pub(super) fn settle(announced: &Announced, owes: Option<Time>, main: impl FnOnce() -> Mark) {
     let &Announced { debtor, before, said } = announced;
     if !said && owes.is_none() {
@@ -284,10 +300,9 @@ impl Debts {
         if preferred.is_none() && !self.index.contains_key(&debt.debtor) {
             self.make_room();
         }
-        if self
-            .find(&debt.debtor)
-            .is_none_or(|until| mutate!("os-debts-shortened", until < debt.until, until != debt.until))
-        {
+        if self.find(&debt.debtor).is_none_or(|until| {
+            mutate!("os-debts-shortened", until < debt.until, until != debt.until)
+        }) {
             self.place(debt, preferred);
         }
         self.note(debt);
@@ -326,7 +341,11 @@ impl Debts {
     /// Has a slot free, here and in each mirror.
     fn make_room(&mut self) {
         if self.free.is_empty()
-            && mutate!("os-debts-sweep", self.slots.len() >= ROOM, self.slots.len() > usize::MAX / 2)
+            && mutate!(
+                "os-debts-sweep",
+                self.slots.len() >= ROOM,
+                self.slots.len() > usize::MAX / 2
+            )
         {
             let now = clock::now();
             for _ in 0..LOOKS {
@@ -369,8 +388,8 @@ impl Debts {
         }
     }
 
-    /// Forgets what is paid, and makes what an ended thread owes its heir's, if it has one. Until when somebody owes of whom it can't be
-    /// known whether that is still so.
+    /// Forgets what is paid, and makes what an ended thread owes its heir's, if it has one. Until
+    /// when somebody owes of whom it can't be known whether that is still so.
     fn pass_on(&mut self, debt: Debt, now: Time) -> Option<Time> {
         match if debt.until > now { debt.fate() } else { Fate::Over } {
             Fate::Stands => {}
@@ -398,10 +417,12 @@ impl Debts {
         None
     }
 
-    /// Has a main thread owe what ended threads of its process do. Until when somebody owes who was not asked, or could not be.
+    /// Has a main thread owe what ended threads of its process do. Until when somebody owes who was
+    /// not asked, or could not be.
     fn inherit(&mut self, main: &Debtor) -> Option<Time> {
         let first = Debtor { tid: Tid::new(1).expect("a number"), mark: Mark::UNKNOWN, ..*main };
-        let process = self.index.range(first..).take_while(|(other, _)| other.process == main.process);
+        let process =
+            self.index.range(first..).take_while(|(other, _)| other.process == main.process);
         let others = process.filter(|(other, _)| other.tid != main.tid);
         let others: Vec<Debt> = others.filter_map(|(_, &slot)| self.slots[slot]).collect();
         let now = clock::now();
@@ -451,7 +472,9 @@ impl Debt {
                     if mutate!(
                         "os-debts-heir",
                         main.tgid() == process && self.main.is_of(main.debtor().mark),
-                        main.tgid() == process && tid == process && self.main.is_of(main.debtor().mark)
+                        main.tgid() == process
+                            && tid == process
+                            && self.main.is_of(main.debtor().mark)
                     ) =>
                 {
                     let debtor = main.debtor();

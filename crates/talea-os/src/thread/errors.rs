@@ -46,17 +46,17 @@ pub enum ApplyError {
         /// The kernel's answer.
         error: io::Error,
     },
-    /// A deadline policy was refused because the thread sleeps on a CPU outside its new affinity, in another root
-    /// domain; the thread has what it had.
+    /// A deadline policy was refused because the thread sleeps on a CPU outside its new affinity,
+    /// in another root domain; the thread has what it had.
     ///
-    /// A sleeping thread moves when it wakes, not when its affinity changes. [`crate::Thread::pin`] it, let it
-    /// run, and ask again.
+    /// A sleeping thread moves when it wakes, not when its affinity changes. [`crate::Thread::pin`]
+    /// it, let it run, and ask again.
     Elsewhere {
         /// Where it sleeps.
         cpu: u32,
     },
-    /// The thread has left a deadline policy with its budget overdrawn. Put back before its zero-lag time, the
-    /// kernel would never run it again. The thread has what it had.
+    /// The thread has left a deadline policy with its budget overdrawn. Put back before its
+    /// zero-lag time, the kernel would never run it again. The thread has what it had.
     TooSoon {
         /// When to ask again; an upper bound.
         until: Time,
@@ -108,7 +108,9 @@ impl ApplyError {
             ApplyError::Gone => None,
             ApplyError::Elsewhere { .. } => Some(libc::EPERM),
             ApplyError::TooSoon { .. } => Some(libc::EAGAIN),
-            ApplyError::Refused { error, .. } | ApplyError::Unsettled { error, .. } => error.raw_os_error(),
+            ApplyError::Refused { error, .. } | ApplyError::Unsettled { error, .. } => {
+                error.raw_os_error()
+            }
         }
     }
 }
@@ -140,7 +142,10 @@ impl fmt::Display for ApplyError {
             ApplyError::Gone => f.write_str("the thread has ended"),
             ApplyError::Refused { step, error } => write!(f, "the kernel refused {step}: {error}"),
             ApplyError::Elsewhere { cpu } => {
-                write!(f, "the thread sleeps on CPU {cpu}, in another root domain, until it next runs")
+                write!(
+                    f,
+                    "the thread sleeps on CPU {cpu}, in another root domain, until it next runs"
+                )
             }
             ApplyError::TooSoon { .. } => {
                 f.write_str("the thread still owes CPU time to its last deadline reservation")

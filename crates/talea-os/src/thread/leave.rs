@@ -2,21 +2,22 @@
 //!
 //! Two traps, both measured (the first on 6.1 to 7.2, the second on 6.18):
 //!
-//! - *The leak.* A thread that sleeps past its zero-lag time and is then demoted from outside leaves its bandwidth
-//!   in the kernel's books for ever. Shrunk first, to the smallest runtime over a long period, it leaves a share
-//!   that rounds to nothing.
-//! - *The freeze.* A thread that has overdrawn its budget is marked as throttled until a timer replenishes it.
-//!   Taken out of the class meanwhile, it keeps the mark until its zero-lag time, deadline − runtime · T / Q. Put
-//!   back into the class before that, it waits for a timer that has already gone: it never runs again and can't
-//!   even be killed. Shrinking such a thread multiplies its debt by a million and moves that time hours away.
+//! - *The leak.* A thread that sleeps past its zero-lag time and is then demoted from outside
+//!   leaves its bandwidth in the kernel's books for ever. Shrunk first, to the smallest runtime
+//!   over a long period, it leaves a share that rounds to nothing.
+//! - *The freeze.* A thread that has overdrawn its budget is marked as throttled until a timer
+//!   replenishes it. Taken out of the class meanwhile, it keeps the mark until its zero-lag time,
+//!   deadline − runtime · T / Q. Put back into the class before that, it waits for a timer that has
+//!   already gone: it never runs again and can't even be killed. Shrinking such a thread multiplies
+//!   its debt by a million and moves that time hours away.
 //!
-//! So a thread with budget left is shrunk. One without is demoted as it is: its zero-lag time is still to come,
-//! and the kernel takes its bandwidth back then. Until that time it must not enter the class again: that is a *debt*, see
-//! [`debts`].
+//! So a thread with budget left is shrunk. One without is demoted as it is: its zero-lag time is
+//! still to come, and the kernel takes its bandwidth back then. Until that time it must not enter
+//! the class again: that is a *debt*, see [`debts`].
 //!
-//! All this happens to a thread that may wake, run and be throttled between any two of our calls, and we may be
-//! kept from the CPU between them: so what it did meanwhile is looked up afterwards ([`Runs`]), and what can't
-//! be mended is remembered as a debt.
+//! All this happens to a thread that may wake, run and be throttled between any two of our calls,
+//! and we may be kept from the CPU between them: so what it did meanwhile is looked up afterwards
+//! ([`Runs`]), and what can't be mended is remembered as a debt.
 
 use super::debts::{self, Announced, Debtor, Mark};
 use super::schedclock;
@@ -30,7 +31,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use talea_core::mutate;
 use talea_core::{Span, Time, Work};
 
-/// How much a thread has run and how often it was switched to: equal twice means that it did not run in between.
+/// How much a thread has run and how often it was switched to: equal twice means that it did not
+/// run in between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Runs {
     ns: u64,
@@ -62,25 +64,31 @@ impl Rate {
     }
 }
 
-/// The smallest period over which the smallest runtime is less than one unit of the kernel's books, 2^-20 CPUs.
+/// The smallest period over which the smallest runtime is less than one unit of the kernel's books,
+/// 2^-20 CPUs.
 const SHRUNK_PERIOD: Span = Span::from_ns(DEADLINE_RUNTIME_MIN_NS * (1 << 20) + 1);
 /// Budget that is not counted on: a thread goes on running while we look.
 const SLACK_NS: u64 = 20_000;
-/// With less than this, or half its runtime, a runnable thread is demoted as it is: it might be through with it before
-/// we are.
+/// With less than this, or half its runtime, a runnable thread is demoted as it is: it might be
+/// through with it before we are.
 const COMFORT_NS: i64 = 200_000;
 /// A long tick: what a thread may run without the kernel's noticing.
 const TICK_NS: u64 = 20_000_000;
 /// The rate of a shrunk thread.
-const SHRUNK: Rate =
-    Rate { runtime: Work::from_ns(DEADLINE_RUNTIME_MIN_NS), deadline: SHRUNK_PERIOD, period: SHRUNK_PERIOD };
+const SHRUNK: Rate = Rate {
+    runtime: Work::from_ns(DEADLINE_RUNTIME_MIN_NS),
+    deadline: SHRUNK_PERIOD,
+    period: SHRUNK_PERIOD,
+};
 
 /// Makes ready to leave the class; the caller demotes the thread at once and then calls [`settle`].
 ///
-/// It is named by its process and its own number; `entered` is what it had run when it entered the class, where known.
-/// Nothing here may take long: what is read must still be true when the thread is demoted, or the books suffer.
+/// It is named by its process and its own number; `entered` is what it had run when it entered the
+/// class, where known. Nothing here may take long: what is read must still be true when the thread
+/// is demoted, or the books suffer.
 ///
-/// `None` where the thread has ended: nothing was done. `is_alive` is only asked where the meter does not tell.
+/// `None` where the thread has ended: nothing was done. `is_alive` is only asked where the meter
+/// does not tell.
 pub(super) fn prepare(
     (tgid, tid): (Tid, Tid),
     has: &Attr,
@@ -88,13 +96,15 @@ pub(super) fn prepare(
     meter: &Meter,
     is_alive: impl FnOnce() -> bool,
 ) -> Option<Leaving> {
-    let Policy::Deadline { runtime, deadline, period } = has.policy else { return Some(Leaving::Free) };
+    let Policy::Deadline { runtime, deadline, period } = has.policy else {
+        return Some(Leaving::Free);
+    };
     if let Some(entered) = entered
         && let runs @ Some(now) = meter.runs()
         && now == entered
     {
-        // It has slept since it entered: its budget is still to be filled, and what the kernel tells of it is
-        // from an earlier life. When it wakes now, it begins with the shrunk one.
+        // It has slept since it entered: its budget is still to be filled, and what the kernel
+        // tells of it is from an earlier life. When it wakes now, it begins with the shrunk one.
         shrink(tid, has);
         return Some(Leaving::At { rate: SHRUNK, budget: Budget { left: 1, deadline: 0 }, runs });
     }
@@ -121,7 +131,8 @@ pub(super) fn prepare(
     };
     let comfort = COMFORT_NS.min(runtime.as_ns() as i64 / 2);
     if budget.left <= if seen.asleep { 0 } else { comfort } {
-        // Nothing leaks: the kernel still waits for the zero-lag time of a debtor, and of whatever is runnable.
+        // Nothing leaks: the kernel still waits for the zero-lag time of a debtor, and of whatever
+        // is runnable.
         return Some(Leaving::At { rate, budget, runs: seen.runs });
     }
     shrink(tid, has);
@@ -143,8 +154,9 @@ pub(super) fn prepare(
 }
 
 impl Leaving {
-    /// What is certain to be owed when the thread has been demoted is known to be owed before: whoever takes over from a
-    /// process that is killed in between must not put it back too early. [`settle`] knows better, or [`stay`].
+    /// What is certain to be owed when the thread has been demoted is known to be owed before:
+    /// whoever takes over from a process that is killed in between must not put it back too early.
+    /// [`settle`] knows better, or [`stay`].
     pub(super) fn announce(&self, debtor: Debtor) -> Announced {
         debts::announce(debtor, |before| match self {
             // Nothing is known of it.
@@ -160,7 +172,10 @@ impl Leaving {
                 None
             }
             Leaving::At { rate, budget, .. } => {
-                let debt = Budget { left: budget.left.min(0).saturating_sub_unsigned(SLACK_NS), ..*budget };
+                let debt = Budget {
+                    left: budget.left.min(0).saturating_sub_unsigned(SLACK_NS),
+                    ..*budget
+                };
                 let deadline = schedclock::guess(rate.runtime, rate.period);
                 // Whoever was found shrunk may have a deadline far off: see [`take_over`].
                 let deadline = before.map_or(deadline, |before| before.max(deadline));
@@ -176,8 +191,9 @@ pub(super) fn stay(announced: &Announced) {
     debts::settle(announced, None, Mark::default);
 }
 
-/// After the demotion: the thread may have to stay out of the class for a time. What it owed before, it still does. `main` tells
-/// whose main thread would inherit that. Says whether the meter could be read, so that the number is still the thread's.
+/// After the demotion: the thread may have to stay out of the class for a time. What it owed
+/// before, it still does. `main` tells whose main thread would inherit that. Says whether the meter
+/// could be read, so that the number is still the thread's.
 pub(super) fn settle(
     announced: &Announced,
     leaving: Leaving,
@@ -189,7 +205,8 @@ pub(super) fn settle(
     after.is_some()
 }
 
-/// Before a thread that somebody else has shrunk is given its own rate back: what can't be seen any more when it has that.
+/// Before a thread that somebody else has shrunk is given its own rate back: what can't be seen any
+/// more when it has that.
 pub(super) fn take_over((tgid, tid): (Tid, Tid), debtor: Debtor, main: Mark) {
     if let Some(until) = Seen::of((tgid, tid), &Meter::of(tid)).owes_since_it_was_shrunk() {
         debts::owe(debtor, main, until);
@@ -206,10 +223,12 @@ fn owes_until(leaving: Leaving, after: Option<Runs>) -> Option<Time> {
     if after == before && budget.left > 0 {
         return None;
     }
-    // Zero-lag time does not change when a budget is filled, only by running, and by waking after it: then it
-    // begins anew.
+    // Zero-lag time does not change when a budget is filled, only by running, and by waking after
+    // it: then it begins anew.
     let (used, woke) = match (before, after) {
-        (Some(before), Some(after)) => (after.ns.saturating_sub(before.ns), after.times != before.times),
+        (Some(before), Some(after)) => {
+            (after.ns.saturating_sub(before.ns), after.times != before.times)
+        }
         _ => (TICK_NS, true),
     };
     let used = if after == before { 0 } else { used.saturating_add(SLACK_NS) };
@@ -226,7 +245,8 @@ fn owes_until(leaving: Leaving, after: Option<Runs>) -> Option<Time> {
     Some(until)
 }
 
-/// Whether somebody has begun to take a thread out of the class that had `own` there, and was killed before it had `old`.
+/// Whether somebody has begun to take a thread out of the class that had `own` there, and was
+/// killed before it had `old`.
 pub(super) fn is_begun(has: &Attr, own: &Attr, old: &Attr) -> bool {
     let is_least = has.policy == least(shrunk_period(), shrunk_period())
         || matches!(own.policy, Policy::Deadline { deadline, period, .. } if has.policy == least(deadline, period));
@@ -239,11 +259,12 @@ pub(super) fn is_begun(has: &Attr, own: &Attr, old: &Attr) -> bool {
     )
 }
 
-/// So often a thread may have been [nudged](nudge) by daemons that were killed one after the other, each in the act.
+/// So often a thread may have been [nudged](nudge) by daemons that were killed one after the other,
+/// each in the act.
 const NUDGES: u64 = 16;
 
-/// Whether whoever was given `given` may have `has` for that: it itself, or what taking a thread out of the deadline class makes of it on
-/// the way.
+/// Whether whoever was given `given` may have `has` for that: it itself, or what taking a thread
+/// out of the deadline class makes of it on the way.
 pub fn comes_of(has: &Policy, given: &Policy) -> bool {
     let (Policy::Deadline { runtime, deadline, period }, Policy::Deadline { period: longer, .. }) =
         (*given, *has)
@@ -257,11 +278,12 @@ pub fn comes_of(has: &Policy, given: &Policy) -> bool {
         || [least(shrunk_period(), shrunk_period()), least(deadline, longer)].contains(has)
 }
 
-/// Where a thread's [`Runs`] are read, opened once for all readings: finding the file takes longer than they do.
+/// Where a thread's [`Runs`] are read, opened once for all readings: finding the file takes longer
+/// than they do.
 ///
-/// It names the thread that had the number when it was opened, and no later one: as long as it can be read the number is that
-/// thread's. Only a thread that replaces its process's program becomes the process's first one. Its counts differ from the
-/// other's, so that nothing is taken for equal.
+/// It names the thread that had the number when it was opened, and no later one: as long as it can
+/// be read the number is that thread's. Only a thread that replaces its process's program becomes
+/// the process's first one. Its counts differ from the other's, so that nothing is taken for equal.
 #[derive(Debug)]
 pub(super) struct Meter(Option<File>);
 
@@ -310,8 +332,9 @@ impl Entered {
     }
 }
 
-/// A meter that stays open between two calls of ours: opening it again takes longer than the calls that leave the class.
-/// But descriptors are few and every held thread has one already, so only so many threads have another.
+/// A meter that stays open between two calls of ours: opening it again takes longer than the calls
+/// that leave the class. But descriptors are few and every held thread has one already, so only so
+/// many threads have another.
 #[derive(Debug)]
 struct Kept(Meter);
 
@@ -321,8 +344,8 @@ static KEPT: AtomicUsize = AtomicUsize::new(0);
 const KEPT_PART: u64 = 16;
 const KEPT_MOST: u64 = 1024;
 
-/// How many descriptors stay open for threads in the deadline class, of so many that this process may have. Each holds a page
-/// of the kernel's besides.
+/// How many descriptors stay open for threads in the deadline class, of so many that this process
+/// may have. Each holds a page of the kernel's besides.
 pub fn descriptors_kept(allowed: u64) -> u64 {
     KEPT_MOST.min(allowed / KEPT_PART)
 }
@@ -388,12 +411,14 @@ impl Seen {
             // Shrinking has taken away the timer that would clear its mark.
             return mutate!("os-debts-mark", Some(Time::NEVER), None);
         }
-        // It may have been replenished since: at this rate that takes a second for each microsecond overdrawn.
+        // It may have been replenished since: at this rate that takes a second for each microsecond
+        // overdrawn.
         Some(schedclock::latest(budget.deadline, SHRUNK.runtime, SHRUNK.period))
     }
 }
 
-/// Has the kernel count what the thread has run until now: it does when parameters change, if by a nanosecond.
+/// Has the kernel count what the thread has run until now: it does when parameters change, if by a
+/// nanosecond.
 fn nudge(tid: Tid, has: &Attr) -> bool {
     let Policy::Deadline { runtime, deadline, period } = has.policy else { return false };
     let longer = Policy::Deadline { runtime, deadline, period: period + Span::from_ns(1) };
@@ -430,8 +455,8 @@ impl Budget {
         Some(Budget { left, deadline: deadline as u64 })
     }
 
-    /// When the kernel forgets the budget of a thread that has left the class: deadline − left · T / Q. An upper
-    /// bound, on our clock.
+    /// When the kernel forgets the budget of a thread that has left the class: deadline − left · T
+    /// / Q. An upper bound, on our clock.
     fn zero_lag(self, rate: Rate) -> Time {
         self.lag(rate, schedclock::latest(self.deadline, rate.runtime, rate.period))
     }
@@ -442,14 +467,16 @@ impl Budget {
         const MARGIN: u64 = 1_000_000;
         let debt = u128::from(self.left.min(0).unsigned_abs()) * u128::from(rate.period.as_ns());
         let lag = debt.div_ceil(u128::from(rate.runtime.as_ns().max(1)));
-        deadline.saturating_add(Span::from_ns(u64::try_from(lag).unwrap_or(u64::MAX).saturating_add(MARGIN)))
+        deadline.saturating_add(Span::from_ns(
+            u64::try_from(lag).unwrap_or(u64::MAX).saturating_add(MARGIN),
+        ))
     }
 }
 
 /// Takes the smallest share that the kernel knows.
 ///
-/// Not an error where that is refused (a domain already over its limit, parameters that became immutable):
-/// leaving is still right, and may then cost the share.
+/// Not an error where that is refused (a domain already over its limit, parameters that became
+/// immutable): leaving is still right, and may then cost the share.
 fn shrink(tid: Tid, has: &Attr) {
     mutate!("kernel-leave-shrink", {}, {
         if tid.as_raw() > 0 {
@@ -497,7 +524,10 @@ mod tests {
         let text =
             b"x (7, #threads: 1)\npolicy       :     6\ndl.runtime      :      -784280\ndl.deadline : 4\n";
         assert_eq!(Budget::parse(text), Some(Budget { left: -784_280, deadline: 4 }));
-        assert_eq!(Budget::parse(b"dl.runtime : 0\ndl.deadline : 0\n").map(|budget| budget.left), Some(1));
+        assert_eq!(
+            Budget::parse(b"dl.runtime : 0\ndl.deadline : 0\n").map(|budget| budget.left),
+            Some(1)
+        );
         assert_eq!(Budget::parse(b"policy : 0\n"), None);
     }
 
@@ -550,7 +580,8 @@ mod tests {
         let ms = |n: u64| n * 1_000_000;
         let period = Span::from_ns(ms(20));
         let rate = Rate { runtime: Work::from_ns(ms(1)), deadline: period, period };
-        let at = |rate, left| Leaving::At { rate, budget: Budget { left, deadline: 0 }, runs: None };
+        let at =
+            |rate, left| Leaving::At { rate, budget: Budget { left, deadline: 0 }, runs: None };
         for free in [Leaving::Free, at(SHRUNK, 1_000_000)] {
             free.announce(debtor);
             assert_eq!(debts::owing_until(&debtor), None);
@@ -634,7 +665,11 @@ mod tests {
             assert!(!comes_of(&has, &given), "{has:?}");
         }
         let fifo = Policy::Fifo(9);
-        assert!(comes_of(&fifo, &fifo) && !comes_of(&shrunk, &fifo) && !comes_of(&Policy::Fifo(8), &fifo));
+        assert!(
+            comes_of(&fifo, &fifo)
+                && !comes_of(&shrunk, &fifo)
+                && !comes_of(&Policy::Fifo(8), &fifo)
+        );
     }
 
     #[test]
@@ -646,13 +681,19 @@ mod tests {
         let (own, old) = (deadline(2_000_000, ms(10), ms(20)), Attr::plain(Policy::NORMAL));
         let shrunk = deadline(1_024, SHRUNK_PERIOD, SHRUNK_PERIOD);
         assert!(is_begun(&shrunk, &own, &old));
-        assert!(is_begun(&deadline(1_024, ms(10), ms(20)), &own, &old), "where the bound was lowered");
+        assert!(
+            is_begun(&deadline(1_024, ms(10), ms(20)), &own, &old),
+            "where the bound was lowered"
+        );
         assert!(is_begun(&shrunk, &old, &old), "its grant may have been another class's since");
         assert!(!is_begun(&own, &own, &old));
         assert!(!is_begun(&old, &own, &old));
         assert!(!is_begun(&shrunk, &shrunk, &old), "that was granted");
         assert!(!is_begun(&shrunk, &own, &shrunk), "that it had before");
-        assert!(!is_begun(&deadline(1_024, ms(10), ms(30)), &own, &old), "somebody else's little budget");
+        assert!(
+            !is_begun(&deadline(1_024, ms(10), ms(30)), &own, &old),
+            "somebody else's little budget"
+        );
     }
 
     #[test]

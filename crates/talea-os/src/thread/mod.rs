@@ -1,12 +1,13 @@
 //! One thread, held so that no other can be mistaken for it.
 //!
-//! Model: a [`Thread`] owns a `PIDFD_THREAD` pidfd. The scheduling calls take a bare number, so each is guarded:
-//! a look at the thread itself, the calls, a look. Between two looks that both find it the number belongs to the thread. A look
-//! asks the pidfd, or reads a file of `/proc` that was opened before.
+//! Model: a [`Thread`] owns a `PIDFD_THREAD` pidfd. The scheduling calls take a bare number, so
+//! each is guarded: a look at the thread itself, the calls, a look. Between two looks that both
+//! find it the number belongs to the thread. A look asks the pidfd, or reads a file of `/proc` that
+//! was opened before.
 //!
-//! Kernels before 6.9 have no thread pidfds. There a process pidfd watches the process, and the thread's start
-//! time, read before and after, tells it from a later one ([`Method::StartTime`]). A thread's own end is then not
-//! an event: only its process's is.
+//! Kernels before 6.9 have no thread pidfds. There a process pidfd watches the process, and the
+//! thread's start time, read before and after, tells it from a later one ([`Method::StartTime`]). A
+//! thread's own end is then not an event: only its process's is.
 //!
 //! Absent on purpose: configuring kernel threads. They belong to the machine, not to a client.
 
@@ -81,7 +82,8 @@ impl Thread {
         Thread::numbered(tid)?.living()
     }
 
-    /// As [`Thread::open`] for who asks the thread something next, and is told then that it has ended.
+    /// As [`Thread::open`] for who asks the thread something next, and is told then that it has
+    /// ended.
     pub fn numbered(tid: Tid) -> Result<Thread, OpenError> {
         match Thread::numbered_by(tid, Method::Pidfd) {
             Err(OpenError::Os(error)) if is(&error, libc::EINVAL) => {
@@ -96,7 +98,8 @@ impl Thread {
         Thread::numbered_by(tid, method)?.living()
     }
 
-    /// The number and the facts are read one after the other: they are one thread's only if it still lives.
+    /// The number and the facts are read one after the other: they are one thread's only if it
+    /// still lives.
     fn living(self) -> Result<Thread, OpenError> {
         if self.is_alive() { Ok(self) } else { Err(OpenError::Gone) }
     }
@@ -124,7 +127,8 @@ impl Thread {
         Thread::named_by(fd)?.living()
     }
 
-    /// As [`Thread::from_fd`] for who asks the thread something next, and is told then that it has ended.
+    /// As [`Thread::from_fd`] for who asks the thread something next, and is told then that it has
+    /// ended.
     pub fn named_by(fd: OwnedFd) -> Result<Thread, OpenError> {
         if !pidfd::is_pidfd(fd.as_fd()) {
             return Err(OpenError::NotAPidfd(fd));
@@ -135,7 +139,8 @@ impl Thread {
             return Ok(Thread { shared: true, ..Thread::new(fd, told, inode, None)? });
         }
         let own = Thread::open(told.tid)?;
-        // While the sender's descriptor is alive its number is not given out again, so ours names the same.
+        // While the sender's descriptor is alive its number is not given out again, so ours names
+        // the same.
         if pidfd::is_alive(fd.as_fd()) { Ok(own) } else { Err(OpenError::Gone) }
     }
 
@@ -145,7 +150,8 @@ impl Thread {
         let unread = identity.inode != 0 && identity.start_ticks == 0;
         let same = mutate!(
             "recovery-thread-identity",
-            thread.inode == identity.inode && (unread || thread.start_ticks()? == identity.start_ticks),
+            thread.inode == identity.inode
+                && (unread || thread.start_ticks()? == identity.start_ticks),
             unread || thread.inode > 0
         );
         match (same, thread.is_alive()) {
@@ -155,10 +161,15 @@ impl Thread {
         }
     }
 
-    fn new(fd: OwnedFd, told: pidfd::Told, inode: u64, start: Option<u64>) -> Result<Thread, OpenError> {
+    fn new(
+        fd: OwnedFd,
+        told: pidfd::Told,
+        inode: u64,
+        start: Option<u64>,
+    ) -> Result<Thread, OpenError> {
         const KTHREADD: i32 = 2;
-        // Kernel threads are children of kthreadd, but so are programs that the kernel starts, and in a PID
-        // namespace 2 is anybody: only the flags decide.
+        // Kernel threads are children of kthreadd, but so are programs that the kernel starts, and
+        // in a PID namespace 2 is anybody: only the flags decide.
         if (told.parent == KTHREADD || told.tid.as_raw() == KTHREADD)
             && proc::stat(told.tid)?.is_kernel_thread()
         {
@@ -200,10 +211,15 @@ impl Thread {
     fn debtor(&self) -> debts::Debtor {
         // Where pidfds have no inode of their own.
         let start = if self.inode == 0 { self.start_ticks().unwrap_or(0) } else { 0 };
-        debts::Debtor { process: self.tgid, tid: self.tid, mark: debts::Mark { inode: self.inode, start } }
+        debts::Debtor {
+            process: self.tgid,
+            tid: self.tid,
+            mark: debts::Mark { inode: self.inode, start },
+        }
     }
 
-    /// What tells its main thread from that of a later process; nothing where that can't be looked at.
+    /// What tells its main thread from that of a later process; nothing where that can't be looked
+    /// at.
     fn main_mark(&self) -> debts::Mark {
         if self.tid == self.tgid {
             return self.debtor().mark;
@@ -214,7 +230,8 @@ impl Thread {
         }
     }
 
-    /// Whether its descriptor came from somebody who may have kept a copy: then closing it does not end watching it.
+    /// Whether its descriptor came from somebody who may have kept a copy: then closing it does not
+    /// end watching it.
     pub fn is_shared(&self) -> bool {
         self.shared
     }
@@ -226,11 +243,13 @@ impl Thread {
 
     /// Whether it has not ended.
     ///
-    /// A main thread that ended before the others may count as alive until they end (Linux 6.15 and later).
+    /// A main thread that ended before the others may count as alive until they end (Linux 6.15 and
+    /// later).
     pub fn is_alive(&self) -> bool {
         pidfd::is_alive(self.fd.as_fd())
             && self.start.is_none_or(|start| {
-                proc::stat(self.tid).is_ok_and(|stat| stat.start_ticks == start && !stat.has_ended())
+                proc::stat(self.tid)
+                    .is_ok_and(|stat| stat.start_ticks == start && !stat.has_ended())
             })
     }
 
@@ -270,8 +289,8 @@ impl Thread {
     }
 }
 
-/// Becomes readable when the thread (with [`Method::StartTime`]: its process) ends; for `epoll` and for passing
-/// it over a socket.
+/// Becomes readable when the thread (with [`Method::StartTime`]: its process) ends; for `epoll` and
+/// for passing it over a socket.
 impl AsFd for Thread {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()

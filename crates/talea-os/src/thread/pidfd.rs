@@ -1,8 +1,8 @@
 //! Pidfds: descriptors that name one thread and never a later one with the same number.
 //!
-//! A pidfd opened with `PIDFD_THREAD` (Linux 6.9) names a thread; without it, a process by its main thread.
-//! Since 6.9 pidfds live in a file system of their own, where the inode number is unique for the boot. Before,
-//! they share one anonymous inode.
+//! A pidfd opened with `PIDFD_THREAD` (Linux 6.9) names a thread; without it, a process by its main
+//! thread. Since 6.9 pidfds live in a file system of their own, where the inode number is unique
+//! for the boot. Before, they share one anonymous inode.
 
 use crate::sys::{check, check_long, errno};
 use crate::{Tid, proc};
@@ -86,13 +86,14 @@ pub(crate) fn inode(fd: BorrowedFd) -> io::Result<u64> {
     if own { Ok(rustix::fs::fstat(fd)?.st_ino) } else { Ok(0) }
 }
 
-/// Whether a descriptor is a pidfd at all. Asked before anything else: other calls are handed on to the file's own file
-/// system, which may be a stranger's program and never answer.
+/// Whether a descriptor is a pidfd at all. Asked before anything else: other calls are handed on to
+/// the file's own file system, which may be a stranger's program and never answer.
 pub(crate) fn is_pidfd(fd: BorrowedFd) -> bool {
     let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
     // SAFETY: no information is asked for, and WNOWAIT leaves whatever has ended to be collected.
-    let answer =
-        unsafe { libc::waitid(libc::P_PIDFD, fd.as_raw_fd() as libc::id_t, std::ptr::null_mut(), flags) };
+    let answer = unsafe {
+        libc::waitid(libc::P_PIDFD, fd.as_raw_fd() as libc::id_t, std::ptr::null_mut(), flags)
+    };
     // ECHILD is what a pidfd of somebody else's child gets.
     check(answer).err().and_then(|error| error.raw_os_error()) != Some(libc::EBADF)
 }
@@ -127,7 +128,8 @@ pub(crate) fn told(fd: BorrowedFd) -> io::Result<Told> {
     }
     let tid = ns_tids(fd)?.first().copied().and_then(Tid::new).ok_or_else(|| errno(libc::ESRCH))?;
     let told = read(tid)?;
-    // While the descriptor is alive the number cannot belong to somebody else, so what was read was it.
+    // While the descriptor is alive the number cannot belong to somebody else, so what was read was
+    // it.
     if is_alive(fd) { Ok(told) } else { Err(errno(libc::ESRCH)) }
 }
 
@@ -161,11 +163,12 @@ pub(crate) fn read(tid: Tid) -> io::Result<Told> {
     Ok(Told { tid, tgid: status.tgid, parent: status.parent, uids: status.uids })
 }
 
-/// The numbers in the PID namespaces from that of `/proc` down to the thread's own: -1 after its end, 0 when it
-/// is not visible here.
+/// The numbers in the PID namespaces from that of `/proc` down to the thread's own: -1 after its
+/// end, 0 when it is not visible here.
 pub(crate) fn ns_tids(fd: BorrowedFd) -> io::Result<Vec<i32>> {
     let text = proc::read(&format!("/proc/self/fdinfo/{}", fd.as_raw_fd()))?;
-    let words = proc::field(&text, "NSpid").or_else(|| proc::field(&text, "Pid")).into_iter().flatten();
+    let words =
+        proc::field(&text, "NSpid").or_else(|| proc::field(&text, "Pid")).into_iter().flatten();
     Ok(words.filter_map(|word| word.parse().ok()).collect())
 }
 

@@ -1,13 +1,14 @@
 //! The scheduler's clock, on which deadlines are told, against ours.
 //!
-//! The kernel does not offer it for reading. But a thread that enters SCHED_DEADLINE while it runs gets a deadline
-//! of exactly now plus D: a thread of ours that does so with a small share shows what the other clock says.
-//! Both count the same hardware; compared again after a minute, they can't have parted by more than the margin.
+//! The kernel does not offer it for reading. But a thread that enters SCHED_DEADLINE while it runs
+//! gets a deadline of exactly now plus D: a thread of ours that does so with a small share shows
+//! what the other clock says. Both count the same hardware; compared again after a minute, they
+//! can't have parted by more than the margin.
 //!
-//! The share is small but not the smallest: a tick or a hole of the machine that falls into those few microseconds is
-//! booked as time that the thread has run, and what it has overdrawn it waits for before it runs again, be it to its
-//! end. With the kernel's least budget that is minutes. Nor does the caller wait for longer than it takes on a machine
-//! that lets it run.
+//! The share is small but not the smallest: a tick or a hole of the machine that falls into those
+//! few microseconds is booked as time that the thread has run, and what it has overdrawn it waits
+//! for before it runs again, be it to its end. With the kernel's least budget that is minutes. Nor
+//! does the caller wait for longer than it takes on a machine that lets it run.
 
 use crate::sched::{self, Attr, Policy};
 use crate::{Tid, clock};
@@ -33,8 +34,8 @@ struct Compared {
 
 /// The latest time on our clock at which the scheduler's clock shows `deadline`.
 ///
-/// Where the clocks can't be compared (no right to SCHED_DEADLINE), a bound that supposes the thread of `runtime`
-/// and `period` to have overdrawn each budget by no more than a long tick.
+/// Where the clocks can't be compared (no right to SCHED_DEADLINE), a bound that supposes the
+/// thread of `runtime` and `period` to have overdrawn each budget by no more than a long tick.
 pub(super) fn latest(deadline: u64, runtime: Work, period: Span) -> Time {
     static LAST: Mutex<Option<Compared>> = Mutex::new(None);
     let now = clock::now();
@@ -66,14 +67,17 @@ fn compare() -> Option<Compared> {
         let span = Span::from_ns(1_000_000_000);
         let small = Attr::grant(Policy::Deadline { runtime: BUDGET, deadline: span, period: span });
         sched::set(tid, &small).ok()?;
-        // Later than the kernel's look at its clock: the difference comes out too small, the time too late.
+        // Later than the kernel's look at its clock: the difference comes out too small, the time
+        // too late.
         let at = clock::now();
         let text = crate::proc::read("/proc/thread-self/sched");
         // By ourselves and running: nothing leaks. Nobody puts this thread back into the class.
         sched::set(tid, &Attr::plain(Policy::NORMAL)).ok()?;
         let text = text.ok()?;
-        let line = text.split(|&byte| byte == b'\n').find(|line| line.starts_with(b"dl.deadline"))?;
-        let deadline: u64 = std::str::from_utf8(line).ok()?.split_once(':')?.1.trim().parse().ok()?;
+        let line =
+            text.split(|&byte| byte == b'\n').find(|line| line.starts_with(b"dl.deadline"))?;
+        let deadline: u64 =
+            std::str::from_utf8(line).ok()?.split_once(':')?.1.trim().parse().ok()?;
         let theirs = i128::from(deadline) - i128::from(span.as_ns());
         Some(Compared { ahead_ns: theirs - i128::from(at.as_ns()), at })
     };

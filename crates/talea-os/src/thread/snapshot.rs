@@ -51,12 +51,16 @@ impl Snapshot {
 
     /// The affinity to write so that a thread that has `now` gets this one; `None` when it has.
     ///
-    /// A thread that could use every CPU gets the full mask: the kernel then lets it follow its cpuset, as it
-    /// does with a thread that nobody ever restricted.
+    /// A thread that could use every CPU gets the full mask: the kernel then lets it follow its
+    /// cpuset, as it does with a thread that nobody ever restricted.
     pub(super) fn changed_affinity(&self, now: &Snapshot) -> Option<&CpuSet> {
         (self.affinity != now.affinity).then(|| {
             static EVERY: OnceLock<CpuSet> = OnceLock::new();
-            if online().is_subset(&self.affinity) { EVERY.get_or_init(every_cpu) } else { &self.affinity }
+            if online().is_subset(&self.affinity) {
+                EVERY.get_or_init(every_cpu)
+            } else {
+                &self.affinity
+            }
         })
     }
 }
@@ -73,7 +77,11 @@ pub(super) fn read(tid: Tid) -> io::Result<Snapshot> {
 /// As [`read`], without a call for a nice value that the policy hides; zero stands for that.
 pub(super) fn read_in_force(tid: Tid) -> io::Result<Snapshot> {
     let attr = sched::get(tid)?;
-    Ok(Snapshot { attr, nice: shown_nice(attr.policy).unwrap_or(0), affinity: sched::get_affinity(tid)? })
+    Ok(Snapshot {
+        attr,
+        nice: shown_nice(attr.policy).unwrap_or(0),
+        affinity: sched::get_affinity(tid)?,
+    })
 }
 
 /// The nice value that is part of a policy.
@@ -84,12 +92,16 @@ pub(super) fn shown_nice(policy: Policy) -> Option<i32> {
     }
 }
 
-/// The CPUs that were online when first asked. A CPU that comes later makes restored masks exact instead of full.
+/// The CPUs that were online when first asked. A CPU that comes later makes restored masks exact
+/// instead of full.
 fn online() -> &'static CpuSet {
     static ONLINE: OnceLock<CpuSet> = OnceLock::new();
     ONLINE.get_or_init(|| {
         let text = proc::read("/sys/devices/system/cpu/online").unwrap_or_default();
-        std::str::from_utf8(&text).ok().and_then(|text| CpuSet::parse(text).ok()).unwrap_or_else(every_cpu)
+        std::str::from_utf8(&text)
+            .ok()
+            .and_then(|text| CpuSet::parse(text).ok())
+            .unwrap_or_else(every_cpu)
     })
 }
 

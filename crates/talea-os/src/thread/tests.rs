@@ -1,5 +1,5 @@
-//! The race that cannot be provoked from outside: the thread ends between the check and the calls, and its
-//! number goes to somebody else.
+//! The race that cannot be provoked from outside: the thread ends between the check and the calls,
+//! and its number goes to somebody else.
 
 use super::*;
 use crate::sched::{self, Attr, Policy};

@@ -1,8 +1,14 @@
 //! What the kernel tests share. Copy it into another crate's tests as it is.
 //!
-//! Kernel tests change the machine for a moment: [`machine_lock`] keeps those of all crates from meeting, and
-//! whatever they change is put back when a guard is dropped.
-#![allow(dead_code, unused_macros, unused_imports, unreachable_pub, reason = "each test file uses its part")]
+//! Kernel tests change the machine for a moment: [`machine_lock`] keeps those of all crates from
+//! meeting, and whatever they change is put back when a guard is dropped.
+#![allow(
+    dead_code,
+    unused_macros,
+    unused_imports,
+    unreachable_pub,
+    reason = "each test file uses its part"
+)]
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -13,8 +19,8 @@ use std::time::{Duration, Instant};
 use talea_core::{CpuSet, Span, Work};
 use talea_os::{Attr, Policy, Tid};
 
-/// Returns from the test, saying so, when the machine lacks something. With `TALEA_KERNEL_TESTS=required` that
-/// is a failure: a skip is not a pass.
+/// Returns from the test, saying so, when the machine lacks something. With
+/// `TALEA_KERNEL_TESTS=required` that is a failure: a skip is not a pass.
 macro_rules! needs {
     ($what:expr, $have:expr) => {
         if !$have {
@@ -35,8 +41,8 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Mounts debugfs where it is not mounted, to read the kernel's deadline books. Left mounted: other tests may
-/// be reading.
+/// Mounts debugfs where it is not mounted, to read the kernel's deadline books. Left mounted: other
+/// tests may be reading.
 pub fn mount_debugfs_for_tests() -> bool {
     let debug = Path::new("/sys/kernel/debug/sched/debug");
     if !debug.exists() {
@@ -48,7 +54,8 @@ pub fn mount_debugfs_for_tests() -> bool {
 /// Held while a test depends on machine-wide state: deadline books, cpusets, `ns_last_pid`.
 pub fn machine_lock() -> File {
     let path = std::env::temp_dir().join("talea-kernel-tests.lock");
-    let file = File::options().create(true).truncate(false).write(true).open(path).expect("a lock file");
+    let file =
+        File::options().create(true).truncate(false).write(true).open(path).expect("a lock file");
     rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).expect("the lock");
     file
 }
@@ -114,13 +121,15 @@ impl Sleeper {
     }
 
     pub fn end(&mut self) {
-        // A failed test must not leave a thread that the kernel does not run any more: it could never end.
+        // A failed test must not leave a thread that the kernel does not run any more: it could
+        // never end.
         drop(talea_os::sched::set(self.tid, &Attr::plain(Policy::NORMAL)));
         self.jobs = None;
         if let Some(handle) = self.handle.take() {
             handle.join().expect("an orderly end");
         }
-        // join returns when the thread has told so, a little before the kernel has forgotten its number.
+        // join returns when the thread has told so, a little before the kernel has forgotten its
+        // number.
         let path = format!("/proc/self/task/{}", self.tid);
         wait_until("the thread is gone", || !Path::new(&path).exists());
     }
@@ -143,7 +152,11 @@ pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
 
 pub fn deadline(runtime_us: u64, period_us: u64) -> Policy {
     let period = Span::from_us(period_us).expect("a period");
-    Policy::Deadline { runtime: Work::from_us(runtime_us).expect("a runtime"), deadline: period, period }
+    Policy::Deadline {
+        runtime: Work::from_us(runtime_us).expect("a runtime"),
+        deadline: period,
+        period,
+    }
 }
 
 /// CPUs that run now, as the kernel lists them.

@@ -1,6 +1,7 @@
 //! Refusals as sentences: what was asked, where the bound lies, whose bound it is, what would fit.
 //!
-//! Every number comes from the refusal itself; nothing is guessed. An amount is written in the unit of its field.
+//! Every number comes from the refusal itself; nothing is guessed. An amount is written in the unit
+//! of its field.
 
 use super::{Answer, Code, Field, No, Reason, Refusal, Said, Witness};
 use core::fmt;
@@ -55,8 +56,8 @@ impl fmt::Display for Amount {
     }
 }
 
-/// Millionths of a CPU as a percentage, to the nearest hundredth: charges are rounded up in their last bit, and
-/// a fifth of a CPU should still read as 20.00%.
+/// Millionths of a CPU as a percentage, to the nearest hundredth: charges are rounded up in their
+/// last bit, and a fifth of a CPU should still read as 20.00%.
 fn share(millionths: u64) -> impl fmt::Display {
     fmt::from_fn(move |f| {
         let hundredths = millionths.saturating_add(50) / 100;
@@ -73,7 +74,13 @@ fn bound(field: Field, asked: u64, limit: u64) -> impl fmt::Display {
 }
 
 /// What a rule says; `rule` is where it was written, if that is known.
-fn denial(code: Code, field: Field, asked: u64, limit: u64, rule: Option<&str>) -> impl fmt::Display {
+fn denial(
+    code: Code,
+    field: Field,
+    asked: u64,
+    limit: u64,
+    rule: Option<&str>,
+) -> impl fmt::Display {
     fmt::from_fn(move |f| {
         let name = field.name();
         let source = fmt::from_fn(move |f| match rule {
@@ -184,10 +191,14 @@ fn malformed(f: &mut fmt::Formatter<'_>, refusal: &Refusal) -> fmt::Result {
     let Refusal { field, asked, limit, index, .. } = *refusal;
     let name = field.name();
     match field {
-        Field::Message => write!(f, "The message can't be understood ({asked} where {limit} was expected)."),
+        Field::Message => {
+            write!(f, "The message can't be understood ({asked} where {limit} was expected).")
+        }
         Field::Request => write!(f, "The request makes no sense ({asked}, known {limit})."),
         Field::Plugin => f.write_str("The plugin name must have 1 to 31 bytes without zeros."),
-        Field::Cpus => write!(f, "The CPU set names no CPU of this machine; the highest is {limit}."),
+        Field::Cpus => {
+            write!(f, "The CPU set names no CPU of this machine; the highest is {limit}.")
+        }
         _ => write!(
             f,
             "The {name} makes no sense: {} was asked, and it must be {}.",
@@ -195,7 +206,11 @@ fn malformed(f: &mut fmt::Formatter<'_>, refusal: &Refusal) -> fmt::Result {
             bound(field, asked, limit)
         ),
     }?;
-    if index > 0 { write!(f, " It is about task {index} of the group, counted from 0.") } else { Ok(()) }
+    if index > 0 {
+        write!(f, " It is about task {index} of the group, counted from 0.")
+    } else {
+        Ok(())
+    }
 }
 
 /// What the kernel's most frequent refusals mean here.
@@ -230,7 +245,9 @@ impl fmt::Display for Said {
             })
         };
         match self {
-            Said::Ok { cpu, charge, .. } => write!(f, "yes, {} for {}", place(*cpu), share(charge.ppm())),
+            Said::Ok { cpu, charge, .. } => {
+                write!(f, "yes, {} for {}", place(*cpu), share(charge.ppm()))
+            }
             Said::Partial { cpu, charge, .. } => {
                 write!(
                     f,
@@ -240,7 +257,9 @@ impl fmt::Display for Said {
                 )
             }
             Said::No(no) => no.fmt(f),
-            Said::Denied { code, field, asked, limit } => denial(*code, *field, *asked, *limit, None).fmt(f),
+            Said::Denied { code, field, asked, limit } => {
+                denial(*code, *field, *asked, *limit, None).fmt(f)
+            }
         }
     }
 }
@@ -261,7 +280,11 @@ impl fmt::Display for No {
         match reason {
             Reason::Missing => write!(f, "it needs a {name} and the request declares none"),
             Reason::OutOfRange => {
-                write!(f, "a {name} of {amount} was asked and it can serve {}", bound(field, asked, limit))
+                write!(
+                    f,
+                    "a {name} of {amount} was asked and it can serve {}",
+                    bound(field, asked, limit)
+                )
             }
             Reason::Contradiction => write!(
                 f,
@@ -302,7 +325,8 @@ impl fmt::Display for Witness {
                 }
             }
             Witness::Demand { at, demand, supply } => {
-                let (demand, supply) = (Span::from_ns(demand.as_ns()), Span::from_ns(supply.as_ns()));
+                let (demand, supply) =
+                    (Span::from_ns(demand.as_ns()), Span::from_ns(supply.as_ns()));
                 write!(f, "within {at} there could be {demand} due and there are {supply}")
             }
         }

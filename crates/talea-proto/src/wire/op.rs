@@ -21,7 +21,8 @@ pub mod request {
     pub const STOP: u16 = 16;
 }
 
-/// What the daemon sends. The highest bit is set, so that a message sent back to its sender is not understood.
+/// What the daemon sends. The highest bit is set, so that a message sent back to its sender is not
+/// understood.
 #[allow(missing_docs, reason = "each is the variant of `Reply` with its name")]
 pub mod reply {
     pub const WELCOME: u16 = 0x8001;

@@ -37,7 +37,8 @@ const HAS_REFUSAL: u32 = 1 << 1;
 impl Reply {
     /// Writes the reply to request number `seq` and says how many bytes that took.
     ///
-    /// A rule's origin is cut to [`RULE_MAX`] bytes and a list of answers to [`crate::PLUGINS_MAX`].
+    /// A rule's origin is cut to [`RULE_MAX`] bytes and a list of answers to
+    /// [`crate::PLUGINS_MAX`].
     ///
     /// # Panics
     /// If `buffer` is too short ([`crate::MESSAGE_MAX`] is enough), or a group is larger than
@@ -62,7 +63,10 @@ impl Reply {
                 out.put(&ExplainedWire {
                     chosen: U32::new(chosen.unwrap_or(0)),
                     answers: U32::new(answers.len() as u32),
-                    flags: flags(&[(chosen.is_some(), HAS_CHOSEN), (refusal.is_some(), HAS_REFUSAL)]),
+                    flags: flags(&[
+                        (chosen.is_some(), HAS_CHOSEN),
+                        (refusal.is_some(), HAS_REFUSAL),
+                    ]),
                     zero: U32::ZERO,
                 });
                 for answer in answers {
@@ -117,7 +121,9 @@ fn decode_body(operation: u16, mut body: Reader) -> Result<Reply, Wrong> {
             let count = body.take::<GroupWire>()?.count()?;
             let group = body.take_many::<GrantedWire>(count)?;
             body.end()?;
-            Reply::GrantedGroup(group.iter().map(GrantedWire::read).collect::<Result<Vec<Granted>, _>>()?)
+            Reply::GrantedGroup(
+                group.iter().map(GrantedWire::read).collect::<Result<Vec<Granted>, _>>()?,
+            )
         }
         op::DONE | op::END => {
             body.end()?;

@@ -72,7 +72,10 @@ impl GroupWire {
     /// # Panics
     /// If there are more than [`GROUP_MAX`]: whoever builds a group counts first.
     pub(super) fn new(count: usize) -> GroupWire {
-        assert!(count <= GROUP_MAX, "a group of {count} tasks; at most {GROUP_MAX} fit into a message");
+        assert!(
+            count <= GROUP_MAX,
+            "a group of {count} tasks; at most {GROUP_MAX} fit into a message"
+        );
         GroupWire { count: U32::new(count as u32), zero: U32::ZERO }
     }
 
@@ -89,11 +92,14 @@ impl Request {
     /// Writes the request as message number `seq` and says how many bytes that took.
     ///
     /// # Panics
-    /// If `buffer` is too short ([`crate::MESSAGE_MAX`] is enough), or a group is larger than [`GROUP_MAX`].
+    /// If `buffer` is too short ([`crate::MESSAGE_MAX`] is enough), or a group is larger than
+    /// [`GROUP_MAX`].
     pub fn encode(&self, seq: u32, buffer: &mut [u8]) -> usize {
         let mut out = Writer::new(buffer, self.op(), seq);
         match self {
-            Request::Hello { min, max } => out.put(&HelloWire { min: U16::new(*min), max: U16::new(*max) }),
+            Request::Hello { min, max } => {
+                out.put(&HelloWire { min: U16::new(*min), max: U16::new(*max) })
+            }
             Request::Create(task) | Request::Explain(task) => out.put(&TaskWire::new(task)),
             Request::CreateGroup(tasks) => {
                 out.put(&GroupWire::new(tasks.len()));
@@ -176,8 +182,9 @@ fn decode_body(operation: u16, mut body: Reader) -> Result<Request, Wrong> {
             let count = body.take::<GroupWire>()?.count()?;
             let tasks = body.take_many::<TaskWire>(count)?;
             body.end()?;
-            let read =
-                |(index, task): (u32, &TaskWire)| task.read().map_err(|wrong| Wrong { index, ..wrong });
+            let read = |(index, task): (u32, &TaskWire)| {
+                task.read().map_err(|wrong| Wrong { index, ..wrong })
+            };
             Request::CreateGroup((0..).zip(tasks).map(read).collect::<Result<Vec<_>, _>>()?)
         }
         op::CHANGE => {

@@ -82,12 +82,17 @@ impl TaskWire {
         Ok(Task {
             params: Params {
                 period: declared(Field::Period, has(PERIOD), self.period_ns)?.map(Span::from_ns),
-                runtime: declared(Field::Runtime, has(RUNTIME), self.runtime_ns)?.map(Work::from_ns),
-                desired: declared(Field::Desired, has(DESIRED), self.desired_ns)?.map(Work::from_ns),
-                deadline: declared(Field::Deadline, has(DEADLINE), self.deadline_ns)?.map(Span::from_ns),
+                runtime: declared(Field::Runtime, has(RUNTIME), self.runtime_ns)?
+                    .map(Work::from_ns),
+                desired: declared(Field::Desired, has(DESIRED), self.desired_ns)?
+                    .map(Work::from_ns),
+                deadline: declared(Field::Deadline, has(DEADLINE), self.deadline_ns)?
+                    .map(Span::from_ns),
                 priority: match (has(PRIORITY), self.priority.get()) {
                     (false, 0) => None,
-                    (false, undeclared) => return Err(Wrong::new(Field::Priority, undeclared, 0_u64)),
+                    (false, undeclared) => {
+                        return Err(Wrong::new(Field::Priority, undeclared, 0_u64));
+                    }
                     (true, priority) => Some(read_priority(Field::Priority, priority)?),
                 },
             },

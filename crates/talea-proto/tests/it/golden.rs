@@ -1,7 +1,8 @@
 //! The bytes of version 2, kept: one message of each kind as a file in `fuzz/seeds/wire`.
 //!
-//! They are the fuzzer's seeds and a promise at once: a change of a layout shows here and needs a new version of
-//! the protocol. `TALEA_BLESS=1` writes files that are missing; files that differ must be removed by hand first.
+//! They are the fuzzer's seeds and a promise at once: a change of a layout shows here and needs a
+//! new version of the protocol. `TALEA_BLESS=1` writes files that are missing; files that differ
+//! must be removed by hand first.
 #![allow(clippy::disallowed_methods, reason = "seeds are files")]
 
 use crate::mutate::{Rng, mutated};
@@ -15,7 +16,8 @@ use talea_proto::record::{Record, RecordThread};
 use talea_proto::refusal::{Reason, Said, Witness};
 use talea_proto::wire::fuzz_wire;
 use talea_proto::{
-    Answer, Code, Field, Granted, MESSAGE_MAX, Named, No, Owner, Refusal, Reply, Request, SpecId, Task,
+    Answer, Code, Field, Granted, MESSAGE_MAX, Named, No, Owner, Refusal, Reply, Request, SpecId,
+    Task,
 };
 
 const SEQ: u32 = 0x0a0b_0c0d;
@@ -88,8 +90,12 @@ fn refusal() -> Refusal {
         deadline: Span::from_ns(8_000_000),
         response: Some(Span::from_ns(8_500_000)),
     };
-    let denied =
-        Said::Denied { code: Code::RuleBound, field: Field::Runtime, asked: 5_000_000, limit: 2_000_000 };
+    let denied = Said::Denied {
+        code: Code::RuleBound,
+        field: Field::Runtime,
+        asked: 5_000_000,
+        limit: 2_000_000,
+    };
     let partial = Said::Partial { cpu: None, charge: Charge::ratio(1, 8), notes: Notes::PARTIAL };
     Refusal {
         code: Code::NoPlugin,
@@ -103,7 +109,11 @@ fn refusal() -> Refusal {
             Answer { plugin: 0, name: name("edf"), verdict: Said::No(no) },
             Answer { plugin: 1, name: name("rm"), verdict: denied },
             Answer { plugin: 2, name: name("fp"), verdict: partial },
-            Answer { plugin: 3, name: name("rm2"), verdict: Said::No(No { witness: Some(late), ..no }) },
+            Answer {
+                plugin: 3,
+                name: name("rm2"),
+                verdict: Said::No(No { witness: Some(late), ..no }),
+            },
         ],
     }
 }
@@ -250,8 +260,12 @@ fn the_bytes_of_version_2_do_not_change() {
             std::fs::create_dir_all(&folder).expect("a folder");
             std::fs::write(&path, &bytes).expect("a seed");
         }
-        let kept = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        assert!(kept == bytes, "{name} has other bytes than it had: that is another protocol version");
+        let kept =
+            std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        assert!(
+            kept == bytes,
+            "{name} has other bytes than it had: that is another protocol version"
+        );
     }
     let files = std::fs::read_dir(&folder).expect("a folder").count();
     assert_eq!(files, samples().len(), "a seed without its message lies in {}", folder.display());

@@ -12,7 +12,10 @@ fn encoded(encode: impl Fn(&mut [u8]) -> usize) -> Vec<u8> {
     let len = encode(&mut over_ones);
     assert_eq!(len, encode(&mut over_zeros));
     assert_eq!(over_ones[..len], over_zeros[..len], "a byte of the message was left as it was");
-    assert!(over_ones[len..].iter().all(|&byte| byte == 0xff), "bytes beyond the message were written");
+    assert!(
+        over_ones[len..].iter().all(|&byte| byte == 0xff),
+        "bytes beyond the message were written"
+    );
     over_ones.truncate(len);
     over_ones
 }

@@ -34,7 +34,10 @@ fn a_rule_is_named_with_its_place_and_its_bound() {
 fn what_is_left_out_can_be_declared_but_not_what_a_plugin_hands_out_by_itself() {
     let refusal = refusal_of(Code::RuleOmission, Field::Priority, 0, 40);
     let text = refusal.to_string();
-    assert!(text.contains("declares no priority") && text.contains("declare it within the bound"), "{text}");
+    assert!(
+        text.contains("declares no priority") && text.contains("declare it within the bound"),
+        "{text}"
+    );
     let refusal = refusal_of(Code::RuleOmission, Field::Priority, 100, 40);
     let text = refusal.to_string();
     assert!(text.contains("hands out a priority of 100") && text.contains("at most 40"), "{text}");
@@ -45,7 +48,8 @@ fn what_is_left_out_can_be_declared_but_not_what_a_plugin_hands_out_by_itself() 
 fn every_plugin_says_what_would_have_fitted() {
     let name = |text| Name::new(text).expect("a name");
     let mut refusal = refusal_of(Code::NoPlugin, Field::Request, 0, 0);
-    let full = No { cpu: Some(1), ..no(Reason::NoRoom, Field::Utilization, 700_000, 490_000, 490_000) };
+    let full =
+        No { cpu: Some(1), ..no(Reason::NoRoom, Field::Utilization, 700_000, 490_000, 490_000) };
     refusal.answers = vec![
         Answer { plugin: 0, name: name("edf"), verdict: Said::No(full) },
         Answer {
@@ -65,7 +69,8 @@ fn every_plugin_says_what_would_have_fitted() {
 #[test]
 fn r16_a_witness_takes_the_place_of_the_bound() {
     let ms = |count: u64| Span::from_ns(count * 1_000_000);
-    let full = No { cpu: Some(0), ..no(Reason::NoRoom, Field::Utilization, 400_000, 100_000, 100_000) };
+    let full =
+        No { cpu: Some(0), ..no(Reason::NoRoom, Field::Utilization, 400_000, 100_000, 100_000) };
     let with = |witness| No { witness: Some(witness), ..full }.to_string();
     let late = |own, response| Witness::Late { own, period: ms(20), deadline: ms(15), response };
     assert_eq!(
@@ -82,7 +87,10 @@ fn r16_a_witness_takes_the_place_of_the_bound() {
     );
     let (at, demand, supply) = (ms(15), Work::from_ns(14_000_000), Work::from_ns(13_500_000));
     let text = with(Witness::Demand { at, demand, supply });
-    assert!(text.contains("; within 15ms there could be 14ms due and there are 13500us;"), "{text}");
+    assert!(
+        text.contains("; within 15ms there could be 14ms due and there are 13500us;"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -10,8 +10,8 @@ use talea_proto::message::{
 use talea_proto::record::{Record, RecordThread};
 use talea_proto::refusal::{Reason, Said, Witness};
 use talea_proto::{
-    Answer, Code, Field, GROUP_MAX, Granted, Named, No, Owner, PLUGINS_MAX, Refusal, Reply, Request, SpecId,
-    Task,
+    Answer, Code, Field, GROUP_MAX, Granted, Named, No, Owner, PLUGINS_MAX, Refusal, Reply,
+    Request, SpecId, Task,
 };
 
 fn span() -> impl Strategy<Value = Span> {
@@ -43,7 +43,8 @@ fn notes() -> impl Strategy<Value = Notes> {
 }
 
 fn name() -> impl Strategy<Value = Name> {
-    prop_oneof!["[a-z][a-z0-9-]{0,30}", "é{1,15}"].prop_map(|text| Name::new(&text).expect("short enough"))
+    prop_oneof!["[a-z][a-z0-9-]{0,30}", "é{1,15}"]
+        .prop_map(|text| Name::new(&text).expect("short enough"))
 }
 
 fn priority() -> impl Strategy<Value = Priority> {
@@ -51,7 +52,13 @@ fn priority() -> impl Strategy<Value = Priority> {
 }
 
 fn params() -> impl Strategy<Value = Params> {
-    (option::of(span()), option::of(work()), option::of(work()), option::of(span()), option::of(priority()))
+    (
+        option::of(span()),
+        option::of(work()),
+        option::of(work()),
+        option::of(span()),
+        option::of(priority()),
+    )
         .prop_map(|(period, runtime, desired, deadline, priority)| Params {
             period,
             runtime,
@@ -130,17 +137,19 @@ fn granted() -> impl Strategy<Value = Granted> {
         (charge(), any::<u8>(), proptest::sample::select(&Mechanism::ALL[..]), span(), notes()),
     )
         .prop_map(
-            |((spec, token, plugin, cpu, runtime), (charge, priority, mechanism, grain, notes))| Granted {
-                spec,
-                token,
-                plugin,
-                cpu,
-                runtime,
-                charge,
-                priority,
-                mechanism,
-                grain,
-                notes,
+            |((spec, token, plugin, cpu, runtime), (charge, priority, mechanism, grain, notes))| {
+                Granted {
+                    spec,
+                    token,
+                    plugin,
+                    cpu,
+                    runtime,
+                    charge,
+                    priority,
+                    mechanism,
+                    grain,
+                    notes,
+                }
             },
         )
 }
@@ -162,7 +171,11 @@ fn witness() -> impl Strategy<Value = Witness> {
         (any::<bool>(), span(), span(), response).prop_map(|(own, period, deadline, response)| {
             Witness::Late { own, period, deadline, response }
         }),
-        (span(), work(), work()).prop_map(|(at, demand, supply)| Witness::Demand { at, demand, supply }),
+        (span(), work(), work()).prop_map(|(at, demand, supply)| Witness::Demand {
+            at,
+            demand,
+            supply
+        }),
     ]
 }
 
@@ -177,7 +190,11 @@ fn said() -> impl Strategy<Value = Said> {
     );
     prop_oneof![
         (cpu(), charge(), notes()).prop_map(|(cpu, charge, notes)| Said::Ok { cpu, charge, notes }),
-        (cpu(), charge(), notes()).prop_map(|(cpu, charge, notes)| Said::Partial { cpu, charge, notes }),
+        (cpu(), charge(), notes()).prop_map(|(cpu, charge, notes)| Said::Partial {
+            cpu,
+            charge,
+            notes
+        }),
         no.prop_map(|(reason, field, cpu, (asked, limit, fits), witness)| Said::No(No {
             reason,
             field,
@@ -187,17 +204,17 @@ fn said() -> impl Strategy<Value = Said> {
             fits,
             witness,
         })),
-        (code(), field(), any::<u64>(), any::<u64>()).prop_map(|(code, field, asked, limit)| Said::Denied {
-            code,
-            field,
-            asked,
-            limit
-        }),
+        (code(), field(), any::<u64>(), any::<u64>())
+            .prop_map(|(code, field, asked, limit)| Said::Denied { code, field, asked, limit }),
     ]
 }
 
 fn answer() -> impl Strategy<Value = Answer> {
-    (any::<u32>(), name(), said()).prop_map(|(plugin, name, verdict)| Answer { plugin, name, verdict })
+    (any::<u32>(), name(), said()).prop_map(|(plugin, name, verdict)| Answer {
+        plugin,
+        name,
+        verdict,
+    })
 }
 
 pub(crate) fn refusal() -> impl Strategy<Value = Refusal> {
@@ -219,7 +236,15 @@ pub(crate) fn refusal() -> impl Strategy<Value = Refusal> {
 }
 
 fn spec_info() -> impl Strategy<Value = SpecInfo> {
-    (granted(), task(), name(), any::<u32>(), any::<u32>(), option::of(any::<u32>()), option::of(attr()))
+    (
+        granted(),
+        task(),
+        name(),
+        any::<u32>(),
+        any::<u32>(),
+        option::of(any::<u32>()),
+        option::of(attr()),
+    )
         .prop_map(|(granted, task, plugin_name, uid, pid, tid, attr)| SpecInfo {
             granted,
             task,
@@ -273,12 +298,21 @@ pub(crate) fn reply() -> impl Strategy<Value = Reply> {
         any::<i32>().prop_map(|errno| Reply::DoneBut(But::Demoted { errno })),
         refusal().prop_map(|refusal| Reply::Refused(Box::new(refusal))),
         spec_info().prop_map(|info| Reply::Spec(Box::new(info))),
-        (option::of(any::<u32>()), vec(answer(), 0..=PLUGINS_MAX), option::of(refusal().prop_map(Box::new)))
-            .prop_map(|(chosen, answers, refusal)| Reply::Explained { chosen, answers, refusal }),
+        (
+            option::of(any::<u32>()),
+            vec(answer(), 0..=PLUGINS_MAX),
+            option::of(refusal().prop_map(Box::new))
+        )
+            .prop_map(|(chosen, answers, refusal)| Reply::Explained {
+                chosen,
+                answers,
+                refusal
+            }),
         status().prop_map(|status| Reply::Status(Box::new(status))),
         plugin_info().prop_map(|info| Reply::Plugin(Box::new(info))),
-        (any::<u32>(), any::<u32>(), charge(), charge())
-            .prop_map(|(cpu, specs, free, used)| Reply::PluginCpu(CpuInfo { cpu, free, used, specs })),
+        (any::<u32>(), any::<u32>(), charge(), charge()).prop_map(|(cpu, specs, free, used)| {
+            Reply::PluginCpu(CpuInfo { cpu, free, used, specs })
+        }),
         (any::<u64>(), any::<[u32; 3]>()).prop_map(|(session, [pid, uid, specs])| Reply::Session(
             SessionInfo { session, pid, uid, specs }
         )),
@@ -299,10 +333,20 @@ pub(crate) fn record() -> impl Strategy<Value = Record> {
     );
     (
         (spec(), token(), any::<u32>(), any::<u32>(), any::<u64>(), task()),
-        (name(), option::of(any::<u32>()), option::of(work()), charge(), any::<u8>(), option::of(thread)),
+        (
+            name(),
+            option::of(any::<u32>()),
+            option::of(work()),
+            charge(),
+            any::<u8>(),
+            option::of(thread),
+        ),
     )
         .prop_map(
-            |((spec, token, uid, pid, pid_start, task), (plugin, cpu, runtime, charge, priority, thread))| {
+            |(
+                (spec, token, uid, pid, pid_start, task),
+                (plugin, cpu, runtime, charge, priority, thread),
+            )| {
                 Record {
                     spec,
                     token,

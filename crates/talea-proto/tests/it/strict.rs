@@ -24,7 +24,11 @@ fn refused(request: &Request, field: Field, damage: impl FnOnce(&mut Vec<u8>)) {
     let mut bytes = bytes_of(request);
     damage(&mut bytes);
     let garbled = decode_request(&bytes).expect_err("it was understood");
-    assert_eq!((garbled.refusal.code, garbled.refusal.field), (Code::Malformed, field), "{garbled:?}");
+    assert_eq!(
+        (garbled.refusal.code, garbled.refusal.field),
+        (Code::Malformed, field),
+        "{garbled:?}"
+    );
 }
 
 const TASK: usize = size_of::<Header>();
@@ -57,7 +61,10 @@ fn what_is_documented_is_what_is_laid_out() {
 fn the_longest_messages_fit() {
     let group = Request::CreateGroup(vec![Task::default(); GROUP_MAX]);
     assert!(bytes_of(&group).len() <= MESSAGE_MAX);
-    assert_eq!(PLUGINS_MAX, 32, "an explanation holds 2 answers a plugin; see the assertion in wire/reply");
+    assert_eq!(
+        PLUGINS_MAX, 32,
+        "an explanation holds 2 answers a plugin; see the assertion in wire/reply"
+    );
 }
 
 #[test]
@@ -115,7 +122,11 @@ fn retif_d6_a_message_of_another_length_is_refused() {
         for len in 0..whole.len() {
             let garbled = decode_request(&whole[..len]).expect_err("half a message was understood");
             assert_eq!(garbled.refusal.code, Code::Malformed);
-            assert_eq!(garbled.seq, if len < 8 { 0 } else { 7 }, "the number is told as soon as it is there");
+            assert_eq!(
+                garbled.seq,
+                if len < 8 { 0 } else { 7 },
+                "the number is told as soon as it is there"
+            );
         }
         let mut longer = whole;
         longer.push(0);

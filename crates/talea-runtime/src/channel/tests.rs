@@ -42,8 +42,13 @@ fn y10_whoever_does_no_job_of_an_end_is_turned_away_and_nothing_moves() {
         "the channel from source to sink: only a job of source puts something in, in the thread that does it"
     );
     // Neither the other end, nor a task of the same number elsewhere, nor a job that has panicked.
-    assert!(said(|| Doing::new(7, SINK).during(|| _ = put.push_with(|| 1))).contains("only a job of source"));
-    assert!(said(|| Doing::new(8, SINK).during(|| _ = take.pop())).contains("only a job of sink takes"));
+    assert!(
+        said(|| Doing::new(7, SINK).during(|| _ = put.push_with(|| 1)))
+            .contains("only a job of source")
+    );
+    assert!(
+        said(|| Doing::new(8, SINK).during(|| _ = take.pop())).contains("only a job of sink takes")
+    );
     assert_eq!(said(|| Doing::new(7, SOURCE).during(|| panic!("in the job"))), "in the job");
     assert!(!put.is_mine() && !take.is_mine());
     assert!(Doing::new(7, SOURCE).during(|| put.is_mine() && !take.is_mine()));

@@ -1,7 +1,8 @@
 //! What is described is what is started.
 
 use crate::{
-    Application, Config, Error, Mapping, Priorities, Selection, Server, ServerId, Task, TaskId, Version,
+    Application, Config, Error, Mapping, Priorities, Selection, Server, ServerId, Task, TaskId,
+    Version,
 };
 use proptest::prelude::*;
 use std::time::Duration;
@@ -36,21 +37,21 @@ fn said() -> impl Strategy<Value = Said> {
         any::<u64>(),
         prop::collection::vec(0_usize..3, 0..3),
     );
-    let times = (0_u8..4, 1_u32..200_000, proptest::option::of(1_u32..200_000), 0_u32..50_000, any::<u8>());
+    let times =
+        (0_u8..4, 1_u32..200_000, proptest::option::of(1_u32..200_000), 0_u32..50_000, any::<u8>());
     let rest = (0_u32..4, proptest::option::of(0_u32..9), prop::collection::vec(version, 1..4));
-    (times, rest).prop_map(|((kind, us, deadline, offset, priority), (core, backlog, versions))| Said {
-        kind,
-        us,
-        deadline,
-        offset,
-        priority,
-        core,
-        backlog,
-        versions,
+    (times, rest).prop_map(|((kind, us, deadline, offset, priority), (core, backlog, versions))| {
+        Said { kind, us, deadline, offset, priority, core, backlog, versions }
     })
 }
 
-fn declare(app: &mut Application, servers: &[ServerId], at: usize, said: &Said, is_node: bool) -> TaskId {
+fn declare(
+    app: &mut Application,
+    servers: &[ServerId],
+    at: usize,
+    said: &Said,
+    is_node: bool,
+) -> TaskId {
     let (name, us) = (format!("task-{at}"), said.us * US);
     let mut task = match said.kind {
         _ if is_node => Task::node(&name),
@@ -78,12 +79,19 @@ fn declare(app: &mut Application, servers: &[ServerId], at: usize, said: &Said, 
 /// A policy that nothing here knows.
 const OUTSIDE: Priorities = Priorities::Custom { name: "edf-us", make: policy_edf_us::make };
 
-/// Applications of up to eight tasks, those of the second half nodes behind one or two of the first.
+/// Applications of up to eight tasks, those of the second half nodes behind one or two of the
+/// first.
 fn application() -> impl Strategy<Value = Application> {
     let alike = prop::bool::weighted(0.8);
     let config = (0_u8..5, 0_u8..3, any::<bool>(), any::<bool>(), 1_u32..5, 0_u8..5, 0_u32..=1_000);
-    let edges = prop::collection::vec((any::<prop::sample::Index>(), 0_u32..3, any::<bool>()), 0..6);
-    (config, alike, prop::collection::vec(said(), 1..5), prop::collection::vec((said(), edges), 0..4))
+    let edges =
+        prop::collection::vec((any::<prop::sample::Index>(), 0_u32..3, any::<bool>()), 0..6);
+    (
+        config,
+        alike,
+        prop::collection::vec(said(), 1..5),
+        prop::collection::vec((said(), edges), 0..4),
+    )
         .prop_map(
             |(
                 (priorities, mapping, preemptive, inheritance, cpus, selection, weight),
@@ -112,8 +120,8 @@ fn application() -> impl Strategy<Value = Application> {
                     Selection::Mode,
                     Selection::Mask,
                 ][usize::from(selection)];
-                let mapping =
-                    [Mapping::Global, Mapping::Clustered, Mapping::Partitioned][usize::from(mapping)];
+                let mapping = [Mapping::Global, Mapping::Clustered, Mapping::Partitioned]
+                    [usize::from(mapping)];
                 let cpus = (0..cpus).collect();
                 let config = Config {
                     mapping,
@@ -127,7 +135,10 @@ fn application() -> impl Strategy<Value = Application> {
                 let mut app = Application::new(config);
                 let last = app.config.cpus.len() as u32 - 1;
                 let servers = [
-                    Server::deferrable("requests", 10 * US, 100 * US).priority(7).core(last).cores([last]),
+                    Server::deferrable("requests", 10 * US, 100 * US)
+                        .priority(7)
+                        .core(last)
+                        .cores([last]),
                     Server::bandwidth("band", 20 * US, 300 * US),
                 ]
                 .map(|server| app.server(server));
@@ -148,7 +159,14 @@ fn application() -> impl Strategy<Value = Application> {
                         sources.push(from);
                         match size {
                             0 => app.edge(from, id),
-                            size => _ = app.channel_of::<u8>(from, id, *size, if *twice { *size } else { 1 }),
+                            size => {
+                                _ = app.channel_of::<u8>(
+                                    from,
+                                    id,
+                                    *size,
+                                    if *twice { *size } else { 1 },
+                                )
+                            }
                         }
                     }
                     for (number, (least, more, energy, modes, needs, uses)) in
@@ -180,7 +198,8 @@ fn application() -> impl Strategy<Value = Application> {
 
 fn read(text: &str) -> System {
     let registry = Registry::new().policy("edf-us", policy_edf_us::make);
-    system::read_with(text, "described", &(), &registry).unwrap_or_else(|found| panic!("{found:?}\n{text}"))
+    system::read_with(text, "described", &(), &registry)
+        .unwrap_or_else(|found| panic!("{found:?}\n{text}"))
 }
 
 proptest! {
@@ -258,7 +277,10 @@ fn y21_a_policy_from_outside_is_in_the_file_by_its_name_and_says_whom_it_does_no
     // Whether a task is heavy hangs on what it costs.
     app.version(tasks[1], "gpu", |_| {});
     let Err(Error::Declared(why)) = app.start() else { panic!("nobody knows whether it is heavy") };
-    assert!(why.starts_with("task messages: ") && why.contains("nobody has said its cost"), "{why}");
+    assert!(
+        why.starts_with("task messages: ") && why.contains("nobody has said its cost"),
+        "{why}"
+    );
 }
 
 fn policy(system: &System) -> Policy {

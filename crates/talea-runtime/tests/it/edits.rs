@@ -11,8 +11,8 @@ fn y1_y14_a_task_that_is_declared_anew_comes_by_its_new_rule_and_one_that_rests_
     let _bench = Bench::new("runtime_edits");
     let counts: [Arc<AtomicU64>; 2] = Default::default();
     let mut app = Application::new(Config::default());
-    let tasks =
-        [Task::periodic("first", 2 * MS), Task::activated("second", 50 * MS)].map(|task| app.task(task));
+    let tasks = [Task::periodic("first", 2 * MS), Task::activated("second", 50 * MS)]
+        .map(|task| app.task(task));
     for (task, count) in tasks.into_iter().zip(&counts) {
         let count = Arc::clone(count);
         app.version(task, "only", move |_| _ = count.fetch_add(1, Ordering::Relaxed));
@@ -22,7 +22,10 @@ fn y1_y14_a_task_that_is_declared_anew_comes_by_its_new_rule_and_one_that_rests_
     app.redeclare(tasks[0], Task::activated("first", 50 * MS));
     app.redeclare(tasks[1], Task::periodic("second", 2 * MS));
     let (_, report) = run(app, "the second", || counts[1].load(Ordering::Relaxed) >= 5);
-    assert_eq!((report.tasks[0].jobs, report.tasks[1].jobs), (0, counts[1].load(Ordering::Relaxed)));
+    assert_eq!(
+        (report.tasks[0].jobs, report.tasks[1].jobs),
+        (0, counts[1].load(Ordering::Relaxed))
+    );
 }
 
 #[test]
@@ -30,8 +33,10 @@ fn y13_the_first_job_of_all_may_activate_another_task() {
     let _bench = Bench::new("runtime_first_job");
     let (hand, done) = (Arc::new(OnceLock::<Hand>::new()), Arc::new(AtomicBool::new(false)));
     let mut app = Application::new(Config::default());
-    let (root, other) =
-        (app.task(Task::periodic("root", 600_000 * MS)), app.task(Task::activated("other", 50 * MS)));
+    let (root, other) = (
+        app.task(Task::periodic("root", 600_000 * MS)),
+        app.task(Task::activated("other", 50 * MS)),
+    );
     app.version(root, "only", {
         let hand = Arc::clone(&hand);
         move |_| assert!(hand.get().expect("it was told before the first job").activate(other))
@@ -107,11 +112,15 @@ fn y14_what_lies_in_channels_is_there_after_a_resume_if_they_keep_it() {
             (0..others).for_each(|_| assert!(running.activate(other)));
             let report;
             (app, report) = running.stop().expect("it ends");
-            assert_eq!((report.tasks[source.number()].jobs, report.full, report.empty), (jobs, 0, 0));
+            assert_eq!(
+                (report.tasks[source.number()].jobs, report.full, report.empty),
+                (jobs, 0, 0)
+            );
             joins.push(report.tasks[join.number()].jobs);
             app = not_started(app);
         }
-        let expected: (&[u64], [u64; 2]) = if keeps_channels { (&[0, 1, 2], [0, 3]) } else { (&[], [0, 1]) };
+        let expected: (&[u64], [u64; 2]) =
+            if keeps_channels { (&[0, 1, 2], [0, 3]) } else { (&[], [0, 1]) };
         assert_eq!((&taken.lock().expect("whole")[..], &joins[..]), (expected.0, &expected.1[..]));
     }
 }
@@ -120,10 +129,14 @@ fn y14_what_lies_in_channels_is_there_after_a_resume_if_they_keep_it() {
 fn y14_data_that_a_job_was_activated_by_and_did_not_take_is_not_there_after_a_resume() {
     let _bench = Bench::new("runtime_resume_left");
     let mut app = Application::new(Config { keeps_channels: true, ..Config::default() });
-    let (source, sink) = (app.task(Task::activated("source", 50 * MS)), app.task(Task::node("sink")));
+    let (source, sink) =
+        (app.task(Task::activated("source", 50 * MS)), app.task(Task::node("sink")));
     let (put, take) = app.channel::<u64>(source, sink, 3);
-    let (next, takes, taken) =
-        (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Vec::new())));
+    let (next, takes, taken) = (
+        Arc::new(AtomicU64::new(0)),
+        Arc::new(AtomicBool::new(false)),
+        Arc::new(Mutex::new(Vec::new())),
+    );
     app.version(source, "only", {
         let next = Arc::clone(&next);
         move |_| put.push(next.fetch_add(1, Ordering::Relaxed)).expect("room")
@@ -142,7 +155,11 @@ fn y14_data_that_a_job_was_activated_by_and_did_not_take_is_not_there_after_a_re
         (0..3).for_each(|_| assert!(running.activate(source)));
         (app, _) = running.stop().expect("it ends");
     }
-    assert_eq!(taken.lock().expect("whole")[..], [3, 4, 5], "what came in the second run, and room for it");
+    assert_eq!(
+        taken.lock().expect("whole")[..],
+        [3, 4, 5],
+        "what came in the second run, and room for it"
+    );
 }
 
 #[test]
@@ -154,7 +171,9 @@ fn y15_waiting_asleep_and_awake_give_the_same_schedule_and_cost_something_else()
         for (name, offset) in [("a", 0), ("b", 1), ("c", 2)] {
             let task = app.task(Task::periodic(name, 6 * MS).offset(MS * offset));
             let order = Arc::clone(&order);
-            app.version(task, "only", move |job| order.lock().expect("whole").push((job.number, name)));
+            app.version(task, "only", move |job| {
+                order.lock().expect("whole").push((job.number, name))
+            });
         }
         let (_, report) = run(app, "50 rounds", || order.lock().expect("whole").len() >= 150);
         let order = order.lock().expect("whole");
@@ -162,7 +181,8 @@ fn y15_waiting_asleep_and_awake_give_the_same_schedule_and_cost_something_else()
         report.scheduling.as_nanos() * 1_000 / report.length.as_nanos()
     };
     let mut shares = (0, 0);
-    // Three waits of a millisecond or half of what there is in six: 2 ms of them or a little less, where the machine does not stand still.
+    // Three waits of a millisecond or half of what there is in six: 2 ms of them or a little less,
+    // where the machine does not stand still.
     let costs_more = one_of_some(|| {
         shares = (share(Waiting::Sleep), share(Waiting::Spin(MS)));
         shares.1 >= 3 * shares.0.max(20)

@@ -28,7 +28,9 @@ fn fork_join(config: Config) -> (Application, Arc<AtomicU64>) {
         first.1.push(first.0.pop().expect("what fork has put") * 3).expect("room");
     });
     app.uses(on_gpu, gpu);
-    app.version(left, "cpu", move |_| second.1.push(second.0.pop().expect("a number") * 3).expect("room"));
+    app.version(left, "cpu", move |_| {
+        second.1.push(second.0.pop().expect("a number") * 3).expect("room")
+    });
     app.version(right, "plain", |_| {});
     app.version(join, "plain", {
         let joined = Arc::clone(&joined);
@@ -45,13 +47,22 @@ fn y1_y5_y9_fork_and_join_run_end_to_end_under_every_policy_and_mapping() {
     let _bench = Bench::new("runtime_graphs");
     let cpus: Vec<u32> = kernel::cpus().iter().take(2).collect();
     needs!("two CPUs", cpus.len() == 2);
-    let policies =
-        [Priorities::Edf, Priorities::RateMonotonic, Priorities::DeadlineMonotonic, Priorities::User];
+    let policies = [
+        Priorities::Edf,
+        Priorities::RateMonotonic,
+        Priorities::DeadlineMonotonic,
+        Priorities::User,
+    ];
     for priorities in policies {
         for mapping in [Mapping::Global, Mapping::Partitioned] {
             for preemptive in [true, false] {
-                let config =
-                    Config { priorities, mapping, preemptive, cpus: cpus.clone(), ..Config::default() };
+                let config = Config {
+                    priorities,
+                    mapping,
+                    preemptive,
+                    cpus: cpus.clone(),
+                    ..Config::default()
+                };
                 let (app, joined) = fork_join(config.clone());
                 let (_, report) = run(app, "ten joins", || joined.load(Ordering::Relaxed) >= 10);
                 let jobs: Vec<u64> = report.tasks.iter().map(|task| task.jobs).collect();
@@ -75,13 +86,16 @@ fn y9_a_pipeline_keeps_the_order_and_loses_nothing() {
     // However long the machine stands still: there is room for twice as many.
     let room = 2 * jobs;
     let source = app.task(Task::periodic("source", period).backlog(room));
-    let (middle, sink) = ["middle", "sink"].map(|name| app.task(Task::node(name).backlog(room))).into();
+    let (middle, sink) =
+        ["middle", "sink"].map(|name| app.task(Task::node(name).backlog(room))).into();
     let (put, take) = app.channel::<u64>(source, middle, room);
     let (put_on, take_on) = app.channel::<u64>(middle, sink, room);
     let seen = Arc::new(Mutex::new(Vec::new()));
     let (all, done) = channel();
     app.version(source, "plain", move |job| put.push(job.number).expect("room"));
-    app.version(middle, "plain", move |_| put_on.push(take.pop().expect("it came for one")).expect("room"));
+    app.version(middle, "plain", move |_| {
+        put_on.push(take.pop().expect("it came for one")).expect("room")
+    });
     app.version(sink, "plain", {
         let seen = Arc::clone(&seen);
         move |_| {
@@ -97,7 +111,10 @@ fn y9_a_pipeline_keeps_the_order_and_loses_nothing() {
     let (_, report) = stopped(running);
     let seen = seen.lock().expect("whole");
     assert!(seen.iter().copied().eq(0..seen.len() as u64), "each once, in order: {seen:?}");
-    assert_eq!(report.tasks.iter().map(|task| task.jobs).collect::<Vec<_>>(), [seen.len() as u64; 3]);
+    assert_eq!(
+        report.tasks.iter().map(|task| task.jobs).collect::<Vec<_>>(),
+        [seen.len() as u64; 3]
+    );
     let panics: u64 = report.tasks.iter().map(|task| task.panics).sum();
     assert_eq!((report.full, report.empty, report.refused, panics), (0, 0, 0, 0), "{report:?}");
 }
@@ -146,7 +163,9 @@ fn y9_y14_what_was_asked_for_before_the_stop_is_done_and_activations_without_roo
     let (source, sink) =
         (app.task(Task::activated("source", 500 * MS)), app.task(Task::node("sink").backlog(0)));
     let (put, take) = app.channel::<u32>(source, sink, 4);
-    app.version(source, "plain", move |_| (0..3).for_each(|datum| put.push(datum).expect("room for four")));
+    app.version(source, "plain", move |_| {
+        (0..3).for_each(|datum| put.push(datum).expect("room for four"))
+    });
     app.version(sink, "plain", move |_| assert_eq!(take.pop(), Some(0)));
     let running = app.start().expect("it can be run");
     assert!(running.activate(source));

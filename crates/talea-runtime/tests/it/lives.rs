@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use talea_kernel_tests::{Bench, eventually, kernel, needs_root};
 use talea_runtime::{
-    Application, Condition, Config, Error, Hand, Mapping, Policy, Rights, Server, Table, Task, TaskId,
-    Version,
+    Application, Condition, Config, Error, Hand, Mapping, Policy, Rights, Server, Table, Task,
+    TaskId, Version,
 };
 
 /// Of `abort`.
@@ -27,7 +27,8 @@ fn counting(app: &mut Application, task: Task) -> Arc<AtomicU64> {
 /// By their names: the test harness has some of its own.
 fn threads_of_applications() -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").expect("threads");
-    let names = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
+    let names =
+        tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
     names.filter(|name| name.starts_with("exec-") || name.starts_with("talea-runtime")).count()
 }
 
@@ -59,7 +60,11 @@ fn y14_it_starts_and_stops_again_and_again_and_leaves_no_thread() {
     drop(running);
     let seen = (count.load(Ordering::Relaxed), other.load(Ordering::Relaxed));
     std::thread::sleep(10 * MS);
-    assert_eq!(seen, (count.load(Ordering::Relaxed), other.load(Ordering::Relaxed)), "nothing runs any more");
+    assert_eq!(
+        seen,
+        (count.load(Ordering::Relaxed), other.load(Ordering::Relaxed)),
+        "nothing runs any more"
+    );
 }
 
 #[test]
@@ -71,21 +76,26 @@ fn y20_times_count_from_each_start() {
     app.version(task, "only", {
         let (hand, seen) = (Arc::clone(&hand), Arc::clone(&seen));
         move |job| {
-            let now = hand.lock().expect("whole").as_ref().expect("told before the first job").now();
+            let now =
+                hand.lock().expect("whole").as_ref().expect("told before the first job").now();
             seen.lock().expect("whole").push((job.number, now));
         }
     });
     for _ in 0..3 {
         let before = Instant::now();
-        let running =
-            app.start_telling(|told| *hand.lock().expect("whole") = Some(told)).expect("it can be run");
+        let running = app
+            .start_telling(|told| *hand.lock().expect("whole") = Some(told))
+            .expect("it can be run");
         eventually("ten jobs", || seen.lock().expect("whole").len() >= 10);
         let now = running.hand().now();
         // From the start on, and not from that before it.
         assert!(now <= before.elapsed(), "{now:?}");
         (app, _) = stopped(running);
         let times = std::mem::take(&mut *seen.lock().expect("whole"));
-        assert!(times.iter().zip(0..).all(|((number, _), expected)| *number == expected), "{times:?}");
+        assert!(
+            times.iter().zip(0..).all(|((number, _), expected)| *number == expected),
+            "{times:?}"
+        );
         for (number, at) in times {
             assert!(at >= MS + 2 * MS * number as u32, "job {number} came at {at:?}");
         }
@@ -132,11 +142,15 @@ fn y13_activations_come_as_jobs_and_sporadic_ones_keep_their_distance() {
     // Each activation is a job or was refused; the first job does not wait in the backlog.
     assert_eq!(times.len() as u64 + report.refused, 100);
     assert!(times.len() >= 9, "{report:?}");
-    // Releases are so far apart, and the first is no sooner than it was asked for; a job that began late may be followed sooner.
+    // Releases are so far apart, and the first is no sooner than it was asked for; a job that began
+    // late may be followed sooner.
     let whole = times[times.len() - 1] - asked;
     let least = MS * SEPARATION_MS * (times.len() as u32 - 1);
     assert!(whole >= least, "{} jobs within {whole:?}", times.len());
-    assert!(!hand.lock().expect("whole").as_ref().expect("it was given").activate(burst), "it is over");
+    assert!(
+        !hand.lock().expect("whole").as_ref().expect("it was given").activate(burst),
+        "it is over"
+    );
 }
 
 #[test]
@@ -255,8 +269,11 @@ fn y22_without_rights_it_runs_is_activated_and_stopped_and_says_so() {
     assert!(!report.is_real_time, "an ordinary user has no real time");
     assert_eq!(report.rights, Rights::Unused);
     assert!(report.why_not.expect("it wanted them").contains("no connection to talead"));
-    let policies =
-        report.dispatchers.iter().copied().chain(report.tasks.iter().filter_map(|task| task.policy));
+    let policies = report
+        .dispatchers
+        .iter()
+        .copied()
+        .chain(report.tasks.iter().filter_map(|task| task.policy));
     assert_eq!(policies.collect::<Vec<_>>(), [Policy::NORMAL; 3], "by the kernel's word");
     let (mut app, _) = run(app, "more jobs", || count.load(Ordering::Relaxed) >= 10);
     app.config().insist = true;
@@ -287,7 +304,11 @@ const LOGIC: [&str; 16] = [
 fn y22_what_says_nothing_of_time_holds_for_an_ordinary_user_without_a_daemon_too() {
     needs_root!();
     let said = user::must_all_pass(&Bench::new("runtime_logic"), &LOGIC);
-    assert_eq!(said.matches("without real-time priorities").count(), 1, "once in a process: {said}");
+    assert_eq!(
+        said.matches("without real-time priorities").count(),
+        1,
+        "once in a process: {said}"
+    );
 }
 
 #[test]
@@ -295,7 +316,10 @@ fn a_job_that_never_comes_back_ends_the_program_and_not_the_machine() {
     const NAME: &str = "lives::a_job_that_never_comes_back_ends_the_program_and_not_the_machine";
     if !user::is_it() {
         needs_root!();
-        assert_eq!(user::runs(&Bench::new("runtime_endless"), NAME, None).0.signal(), Some(SIGABRT));
+        assert_eq!(
+            user::runs(&Bench::new("runtime_endless"), NAME, None).0.signal(),
+            Some(SIGABRT)
+        );
         return;
     }
     let mut app = Application::new(Config::default());

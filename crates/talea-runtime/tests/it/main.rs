@@ -1,5 +1,5 @@
-//! Applications on real threads: what they declare happens. How fast this machine is says nothing here; without the right to
-//! real-time priorities they run as well.
+//! Applications on real threads: what they declare happens. How fast this machine is says nothing
+//! here; without the right to real-time priorities they run as well.
 
 mod edits;
 mod graphs;
@@ -31,7 +31,8 @@ pub(crate) fn run(app: Application, what: &str, is_so: impl Fn() -> bool) -> (Ap
     stopped(running)
 }
 
-/// Whether one of a few tries shows it. For what a machine that stands still may hide, and what a wrong runtime never shows.
+/// Whether one of a few tries shows it. For what a machine that stands still may hide, and what a
+/// wrong runtime never shows.
 pub(crate) fn one_of_some(mut shows: impl FnMut() -> bool) -> bool {
     (0..5).any(|_| shows())
 }

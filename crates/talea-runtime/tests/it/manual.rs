@@ -18,9 +18,13 @@ fn y1_the_rust_of_the_manual_is_compiled_and_its_fork_and_join_runs() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         std::fs::read_to_string(root.join(path)).expect("a file of the tree")
     };
-    let (manual, source) = (read("../../docs/manual/runtime.md"), bare(&read("examples/manual.rs")));
-    let blocks: Vec<&str> =
-        manual.split("\n```rust\n").skip(1).filter_map(|rest| Some(rest.split_once("```")?.0)).collect();
+    let (manual, source) =
+        (read("../../docs/manual/runtime.md"), bare(&read("examples/manual.rs")));
+    let blocks: Vec<&str> = manual
+        .split("\n```rust\n")
+        .skip(1)
+        .filter_map(|rest| Some(rest.split_once("```")?.0))
+        .collect();
     assert!(blocks.len() >= 4, "{blocks:?}");
     for block in blocks {
         let code = block.lines().filter(|line| !line.starts_with("use "));

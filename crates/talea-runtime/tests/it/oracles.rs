@@ -1,5 +1,6 @@
-//! The checklist's oracles on real threads: every response within half a millisecond or one of what the simulation of the application's own
-//! file has, which is what the checklist computes. Rounds that a hole has touched are left out.
+//! The checklist's oracles on real threads: every response within half a millisecond or one of what
+//! the simulation of the application's own file has, which is what the checklist computes. Rounds
+//! that a hole has touched are left out.
 
 use crate::MS;
 use crate::timed::{Device, Timed};
@@ -24,7 +25,12 @@ fn cpus(count: usize) -> Vec<u32> {
 type Member = (TaskId, Duration);
 
 /// Runs it until its responses are those that are expected and simulated, in ms.
-fn responds(what: &str, expected: &[u32], within: Duration, make: impl Fn() -> (Timed, Vec<Member>)) {
+fn responds(
+    what: &str,
+    expected: &[u32],
+    within: Duration,
+    make: impl Fn() -> (Timed, Vec<Member>),
+) {
     is_so(what, || {
         let (timed, members) = make();
         let length = PERIOD * ROUNDS;
@@ -32,7 +38,10 @@ fn responds(what: &str, expected: &[u32], within: Duration, make: impl Fn() -> (
         for (&(task, _), &expected) in members.iter().zip(expected) {
             let mut of = simulated.iter().filter(|job| job.task.0 as usize == task.number());
             let expected = u64::from(expected) * 1_000_000;
-            assert!(of.all(|job| job.response().as_ns() == expected), "{what}: simulated {simulated:?}");
+            assert!(
+                of.all(|job| job.response().as_ns() == expected),
+                "{what}: simulated {simulated:?}"
+            );
         }
         // Before the next round.
         let seen = timed.run(PERIOD * (10 * ROUNDS - 1) / 10);
@@ -52,13 +61,17 @@ fn responds(what: &str, expected: &[u32], within: Duration, make: impl Fn() -> (
             is_so: responses.iter().zip(expected).all(is),
             is_enough: responses.iter().all(|responses| responses.len() >= ENOUGH),
             is_calm: seen.is_calm(),
-            saw: format!("{responses:?}, not {expected:?} ms, with {} thousandths taken", seen.taken()),
+            saw: format!(
+                "{responses:?}, not {expected:?} ms, with {} thousandths taken",
+                seen.taken()
+            ),
         }
     });
 }
 
 #[test]
-fn y2_y4_oracle_2_on_threads_an_interrupted_job_stays_and_without_preemption_nobody_is_interrupted() {
+fn y2_y4_oracle_2_on_threads_an_interrupted_job_stays_and_without_preemption_nobody_is_interrupted()
+{
     needs_root!();
     let _bench = Bench::new("runtime_oracle_2");
     needs!("two CPUs", cpus(2).len() == 2);
@@ -93,7 +106,8 @@ fn y7_oracle_3_on_threads_with_cpu_with_gpu_and_with_both() {
                 let task = timed.task(Task::periodic(name, PERIOD).deadline(55 * MS));
                 if by_gpu {
                     let device = device.clone();
-                    let version = timed.version(task, "gpu", 30 * MS, move || device.use_for(30 * MS));
+                    let version =
+                        timed.version(task, "gpu", 30 * MS, move || device.use_for(30 * MS));
                     timed.app.uses(version, gpu);
                 }
                 if by_cpu {
@@ -124,7 +138,8 @@ fn y8_oracle_4_on_threads_without_and_with_inheritance() {
             let accelerator = timed.app.accelerator("accelerator");
             let declared = [("l", 0, 100, 20), ("m", 5, 60, 30), ("h", 6, 45, 10)];
             let members = declared.map(|(name, offset, due, cost)| {
-                let task = timed.task(Task::periodic(name, PERIOD).offset(MS * offset).deadline(MS * due));
+                let task =
+                    timed.task(Task::periodic(name, PERIOD).offset(MS * offset).deadline(MS * due));
                 let version = timed.computes(task, "only", MS * cost);
                 if name != "m" {
                     timed.app.uses(version, accelerator);
@@ -149,19 +164,27 @@ fn y3_with_a_deadline_beyond_the_period_two_jobs_are_pending_and_none_is_late_on
         let low = Task::periodic("low", SHORT).deadline(80 * MS).priority(1).backlog(4);
         let low = timed.computing(low, 22 * MS);
         let simulated = timed.simulated(LENGTH);
-        let longest =
-            simulated.iter().filter(|job| job.task.0 as usize == low.number()).map(Completion::response);
-        assert_eq!(longest.max().map(Span::as_ns), Some(62_000_000), "the next is there 17 ms before");
+        let longest = simulated
+            .iter()
+            .filter(|job| job.task.0 as usize == low.number())
+            .map(Completion::response);
+        assert_eq!(
+            longest.max().map(Span::as_ns),
+            Some(62_000_000),
+            "the next is there 17 ms before"
+        );
         assert!(!simulated.iter().any(Completion::is_late), "{simulated:?}");
         let seen = timed.run(LENGTH);
         let late: u64 = seen.report.tasks.iter().map(|task| task.late).sum();
         let longest = seen.report.tasks[low.number()].longest;
         // Longer than a period: the next one was there, and ran after it.
-        let in_order = seen.done[low.number()].is_sorted_by(|a, b| a.job < b.job && a.end <= b.begin);
+        let in_order =
+            seen.done[low.number()].is_sorted_by(|a, b| a.job < b.job && a.end <= b.begin);
         assert!(in_order, "one after the other: {:?}", seen.done[low.number()]);
         Shown {
             is_so: late == 0 && longest > SHORT,
-            // Whoever is held up for so long altogether has as much left again of the 18 ms between the longest response and its deadline.
+            // Whoever is held up for so long altogether has as much left again of the 18 ms between
+            // the longest response and its deadline.
             is_enough: seen.stood() < 9 * MS,
             is_calm: seen.is_calm(),
             saw: format!("{late} late, longest {longest:?}, stood still for {:?}", seen.stood()),

@@ -1,10 +1,14 @@
-//! Random sets through the runtime miss what they miss in a simulation of their own files: every mapping by every priority, within two points.
+//! Random sets through the runtime miss what they miss in a simulation of their own files: every
+//! mapping by every priority, within two points.
 //!
-//! Left out are jobs that a hole has touched, and those of which the simulation itself says nothing: a machine takes a hundredth or two from
-//! whoever computes, and where jobs stay on their CPUs (YASMIN section 3.3) so little decides now and then who is where. So the set is simulated with
-//! costs that are a little larger, too; a job that is late in some of these and not in others says nothing about the scheduler.
+//! Left out are jobs that a hole has touched, and those of which the simulation itself says
+//! nothing: a machine takes a hundredth or two from whoever computes, and where jobs stay on their
+//! CPUs (YASMIN section 3.3) so little decides now and then who is where. So the set is simulated
+//! with costs that are a little larger, too; a job that is late in some of these and not in others
+//! says nothing about the scheduler.
 //!
-//! A policy from outside is held to the same (Y21), on sets that EDF, which it is but for its heavy tasks, would run otherwise.
+//! A policy from outside is held to the same (Y21), on sets that EDF, which it is but for its heavy
+//! tasks, would run otherwise.
 //!
 //! One short set each; under `TALEA_SOAK` the checklist's five of three seconds.
 
@@ -26,7 +30,8 @@ const TASKS: usize = 7;
 /// Of a CPU that tasks are placed on, in hundredths.
 const FULL: u64 = 90;
 
-/// Of so many jobs so many may be late by one account and not by the other: two in a hundred, and one however few there are.
+/// Of so many jobs so many may be late by one account and not by the other: two in a hundred, and
+/// one however few there are.
 fn most_apart(jobs: u64) -> u64 {
     1.max(2 * jobs / 100)
 }
@@ -46,7 +51,8 @@ const ANY: Bounds = Bounds { min: CPU / 50, max: CPU * 6 / 10 };
 
 /// A set, and where each is placed: the largest first, where there is most room.
 fn set(utilization: u64, bounds: [Bounds; TASKS], dice: &mut Dice) -> Vec<Member> {
-    let shares = Shares::new(Method::Drs, utilization * CPU / 100, &bounds).expect("there are such sets");
+    let shares =
+        Shares::new(Method::Drs, utilization * CPU / 100, &bounds).expect("there are such sets");
     loop {
         let mut shares = shares.draw(dice).expect("one");
         shares.sort_unstable_by(|a, b| b.cmp(a));
@@ -78,7 +84,8 @@ fn set(utilization: u64, bounds: [Bounds; TASKS], dice: &mut Dice) -> Vec<Member
 fn timed(set: &[Member], config: Config) -> Timed {
     let mut timed = Timed::new(config);
     for (at, member) in set.iter().enumerate() {
-        let task = Task::periodic(&format!("t{at}"), member.period).deadline(member.deadline).backlog(64);
+        let task =
+            Task::periodic(&format!("t{at}"), member.period).deadline(member.deadline).backlog(64);
         let task = task.core(member.core).priority(member.priority);
         let task = if member.cluster == 0 { task.cores([member.core]) } else { task };
         timed.computing(task, member.cost);
@@ -89,13 +96,15 @@ fn timed(set: &[Member], config: Config) -> Timed {
 /// What a machine may take from whoever computes, in thousandths.
 const TAKEN: [u32; 5] = [0, 5, 10, 15, 20];
 
-/// By task and job: whether it is late in a simulation, or nothing where that hangs on what the machine takes.
+/// By task and job: whether it is late in a simulation, or nothing where that hangs on what the
+/// machine takes.
 type Verdicts = BTreeMap<(u32, u64), Option<bool>>;
 
 fn verdicts(set: &[Member], config: &Config, length: Duration) -> Verdicts {
     let mut verdicts = Verdicts::new();
     for (number, taken) in TAKEN.into_iter().enumerate() {
-        let dearer = |member: &Member| Member { cost: member.cost * (1_000 + taken) / 1_000, ..*member };
+        let dearer =
+            |member: &Member| Member { cost: member.cost * (1_000 + taken) / 1_000, ..*member };
         let dearer: Vec<Member> = set.iter().map(dearer).collect();
         let jobs: Vec<Completion> = timed(&dearer, config.clone()).simulated(length);
         for job in jobs {
@@ -154,8 +163,15 @@ fn compared(set: &[Member], seen: &Seen, verdicts: &Verdicts, end: Duration) -> 
     compared
 }
 
-/// Whether a set misses on threads what it misses in a simulation by the same policy; whether anything is known.
-fn agrees(what: &str, set: &[Member], config: &Config, verdicts: &Verdicts, length: Duration) -> bool {
+/// Whether a set misses on threads what it misses in a simulation by the same policy; whether
+/// anything is known.
+fn agrees(
+    what: &str,
+    set: &[Member],
+    config: &Config,
+    verdicts: &Verdicts,
+    length: Duration,
+) -> bool {
     is_so(what, || {
         let seen = timed(set, config.clone()).run(length);
         let compared = compared(set, &seen, verdicts, length);
@@ -189,15 +205,20 @@ fn y2_random_sets_miss_on_threads_what_they_miss_in_a_simulation_by_every_mappin
     let cpus: Vec<u32> = kernel::cpus().iter().take(2).collect();
     needs!("two CPUs", cpus.len() == 2);
     let (sets, length) = effort(std::env::var_os("TALEA_SOAK").is_some());
-    let policies =
-        [Priorities::Edf, Priorities::RateMonotonic, Priorities::DeadlineMonotonic, Priorities::User];
+    let policies = [
+        Priorities::Edf,
+        Priorities::RateMonotonic,
+        Priorities::DeadlineMonotonic,
+        Priorities::User,
+    ];
     let (mut missed, mut known, mut sets_in_all) = (0, 0, 0);
     for mapping in MAPPINGS {
         for (number, priorities) in (0..).zip(policies) {
             let _bench = Bench::new("runtime_random");
             for (at, &utilization) in (0..).zip(&UTILIZATIONS[..sets]) {
                 let set = set(utilization, [ANY; TASKS], &mut Dice::of(7 + number, at));
-                let config = Config { mapping, priorities, cpus: cpus.clone(), ..Config::default() };
+                let config =
+                    Config { mapping, priorities, cpus: cpus.clone(), ..Config::default() };
                 let what = format!("{mapping:?} {priorities:?}, U {utilization} %");
                 let verdicts = verdicts(&set, &config, length + 400 * MS);
                 // Of these numbers alone: what the machine lets be compared is another matter.
@@ -211,14 +232,16 @@ fn y2_random_sets_miss_on_threads_what_they_miss_in_a_simulation_by_every_mappin
     assert!(missed > 0, "some sets miss, or nothing is compared");
 }
 
-/// Of a policy that the runtime does not know, which lets heavy tasks go first and is EDF otherwise.
+/// Of a policy that the runtime does not know, which lets heavy tasks go first and is EDF
+/// otherwise.
 const OUTSIDE: Priorities = Priorities::Custom { name: "edf-us", make: policy_edf_us::make };
 /// Where it matters who goes first, in hundredths of a CPU.
 const CROWDED: [u64; 5] = [170, 150, 165, 155, 160];
 /// More than two thirds of a CPU, which is what that policy calls heavy.
 const HEAVY: Bounds = Bounds { min: CPU * 70 / 100, max: CPU * 80 / 100 };
 
-/// The first set that shows by which of the two it runs: so many jobs are late by one and not by the other that threads which run by the wrong one can't agree.
+/// The first set that shows by which of the two it runs: so many jobs are late by one and not by
+/// the other that threads which run by the wrong one can't agree.
 fn telling(
     utilization: u64,
     config: &Config,
@@ -249,12 +272,17 @@ fn y21_a_policy_from_outside_runs_the_harness_of_y2_by_every_mapping_and_is_no_o
     for (number, mapping) in (0..).zip(MAPPINGS) {
         let _bench = Bench::new("runtime_outside");
         for (at, &utilization) in (0..).zip(&CROWDED[..sets]) {
-            let config = Config { mapping, priorities: OUTSIDE, cpus: cpus.clone(), ..Config::default() };
+            let config =
+                Config { mapping, priorities: OUTSIDE, cpus: cpus.clone(), ..Config::default() };
             let dice = &mut Dice::of(17 + number, at);
-            let (set, verdicts) = telling(utilization, &config, length, dice).expect("a telling set");
+            let (set, verdicts) =
+                telling(utilization, &config, length, dice).expect("a telling set");
             let what = format!("{mapping:?} EDF-US, U {utilization} %");
             known += u32::from(agrees(&what, &set, &config, &verdicts, length));
         }
     }
-    println!("{known} of {} sets are known to miss what they miss in a simulation", MAPPINGS.len() * sets);
+    println!(
+        "{known} of {} sets are known to miss what they miss in a simulation",
+        MAPPINGS.len() * sets
+    );
 }

@@ -1,4 +1,5 @@
-//! Real-time priorities from the daemon, for an ordinary user: real `talead`, real user, the kernel's word.
+//! Real-time priorities from the daemon, for an ordinary user: real `talead`, real user, the
+//! kernel's word.
 
 use crate::{MS, stopped, user};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,7 +8,9 @@ use std::time::Instant;
 use talea_client::Spec;
 use talea_kernel_tests::{ALICE, Bench, Daemon, config, eventually, kernel, needs, needs_root};
 use talea_os::{Tid, sched};
-use talea_runtime::{Application, Config, Error, Mapping, Policy, Priorities, Report, Rights, Task, TaskId};
+use talea_runtime::{
+    Application, Config, Error, Mapping, Policy, Priorities, Report, Rights, Task, TaskId,
+};
 
 /// A client of root's.
 fn root(daemon: &Daemon) -> talea_client::Client {
@@ -30,7 +33,8 @@ fn must_be_real_time(report: &Report) {
     assert!(report.dispatchers.iter().all(|&policy| level(policy) > most), "{report:?}");
 }
 
-/// A long job that short ones interrupt, whatever the kernel would do with threads of one level: on one CPU.
+/// A long job that short ones interrupt, whatever the kernel would do with threads of one level: on
+/// one CPU.
 struct Interrupted {
     app: Application,
     /// Short jobs that ended while a long one was under way, of the long job that saw most.
@@ -72,7 +76,8 @@ fn y22_an_ordinary_user_gets_real_time_from_the_daemon_and_jobs_are_interrupted(
         needs_root!();
         let bench = Bench::new("runtime_granted");
         let daemon = Daemon::start(&bench, &config::open());
-        let name = "rights::y22_an_ordinary_user_gets_real_time_from_the_daemon_and_jobs_are_interrupted";
+        let name =
+            "rights::y22_an_ordinary_user_gets_real_time_from_the_daemon_and_jobs_are_interrupted";
         let said = user::must_pass(&bench, name, Some(daemon.socket()));
         assert!(!said.contains("without real-time priorities"), "{said}");
         let left = root(&daemon).list().expect("an answer").expect("a list");
@@ -97,16 +102,19 @@ fn y22_an_ordinary_user_gets_real_time_from_the_daemon_and_jobs_are_interrupted(
 /// The levels of the machine's CPUs don't fit together: others have asked for some on the first.
 fn crowded(daemon: &Daemon, cpus: &[u32]) -> Vec<talea_client::Grant> {
     let first = cpus.iter().copied().take(1).collect();
-    let spec =
-        |priority| Spec::builder().plugin("fp").priority(priority).only_cpus(first).build().expect("one");
+    let spec = |priority| {
+        Spec::builder().plugin("fp").priority(priority).only_cpus(first).build().expect("one")
+    };
     let client = root(daemon);
-    let grants = [90, 80, 70, 30].map(|priority| client.create(&spec(priority)).expect("an answer"));
+    let grants =
+        [90, 80, 70, 30].map(|priority| client.create(&spec(priority)).expect("an answer"));
     grants.into_iter().map(|grant| grant.expect("a grant")).collect()
 }
 
 #[test]
 fn y22_on_two_cpus_dispatchers_stand_above_workers_whatever_others_have() {
-    const NAME: &str = "rights::y22_on_two_cpus_dispatchers_stand_above_workers_whatever_others_have";
+    const NAME: &str =
+        "rights::y22_on_two_cpus_dispatchers_stand_above_workers_whatever_others_have";
     let cpus: Vec<u32> = kernel::cpus().iter().take(2).collect();
     if !user::is_it() {
         needs_root!();
@@ -119,9 +127,11 @@ fn y22_on_two_cpus_dispatchers_stand_above_workers_whatever_others_have() {
         drop(grants);
         return;
     }
-    for (mapping, plugin) in [(Mapping::Global, "fp"), (Mapping::Partitioned, "fp"), (Mapping::Global, "rr")]
+    for (mapping, plugin) in
+        [(Mapping::Global, "fp"), (Mapping::Partitioned, "fp"), (Mapping::Global, "rr")]
     {
-        let mut config = Config { mapping, cpus: cpus.clone(), rights: Rights::Daemon, ..Config::default() };
+        let mut config =
+            Config { mapping, cpus: cpus.clone(), rights: Rights::Daemon, ..Config::default() };
         config.daemon.plugin = Some(plugin.to_owned());
         let mut app = Application::new(config);
         let done: Vec<Arc<AtomicU64>> = (0..4).map(|_| Arc::default()).collect();
@@ -139,7 +149,8 @@ fn y22_on_two_cpus_dispatchers_stand_above_workers_whatever_others_have() {
 
 #[test]
 fn y22_levels_that_do_not_fit_together_are_given_back_and_the_remedy_is_said() {
-    const NAME: &str = "rights::y22_levels_that_do_not_fit_together_are_given_back_and_the_remedy_is_said";
+    const NAME: &str =
+        "rights::y22_levels_that_do_not_fit_together_are_given_back_and_the_remedy_is_said";
     let cpus: Vec<u32> = kernel::cpus().iter().take(2).collect();
     if !user::is_it() {
         needs_root!();
@@ -159,7 +170,10 @@ fn y22_levels_that_do_not_fit_together_are_given_back_and_the_remedy_is_said() {
     let (_, report) = some_jobs(config);
     assert_eq!((report.is_real_time, report.rights), (false, Rights::Unused));
     let why = report.why_not.expect("a reason");
-    assert!(why.contains("one order for all CPUs of the application (`levels = \"common\"`)"), "{why}");
+    assert!(
+        why.contains("one order for all CPUs of the application (`levels = \"common\"`)"),
+        "{why}"
+    );
 }
 
 #[test]
@@ -173,7 +187,8 @@ fn y22_who_would_share_the_last_level_is_refused_with_what_is_taken() {
         let rules = "[daemon]\naccess = \"off\"\n[[plugin]]\nname = \"fp\"\nkind = \"fp\"\ncpus = \"all\"\n\
                      priorities = \"20-24\"\nlevels = \"common\"\n";
         let daemon = Daemon::start(&bench, rules);
-        // Four of the five levels are somebody's: the dispatchers and the workers share what is left.
+        // Four of the five levels are somebody's: the dispatchers and the workers share what is
+        // left.
         let grants = crowded(&daemon, &cpus);
         user::must_pass(&bench, NAME, Some(daemon.socket()));
         let left = root(&daemon).list().expect("an answer").expect("a list");
@@ -190,9 +205,11 @@ fn y22_who_would_share_the_last_level_is_refused_with_what_is_taken() {
     }
 }
 
-/// An application on these CPUs whose tasks have declared what they cost, that runs with the daemon's rights.
+/// An application on these CPUs whose tasks have declared what they cost, that runs with the
+/// daemon's rights.
 fn declared(cpus: &[u32], mapping: Mapping, priority: u8) -> Application {
-    let mut config = Config { cpus: cpus.to_vec(), mapping, rights: Rights::Daemon, ..Config::default() };
+    let mut config =
+        Config { cpus: cpus.to_vec(), mapping, rights: Rights::Daemon, ..Config::default() };
     config.daemon.priority = priority;
     let mut app = Application::new(config);
     for core in 0..2 {
@@ -202,11 +219,14 @@ fn declared(cpus: &[u32], mapping: Mapping, priority: u8) -> Application {
     app
 }
 
-/// What the daemon knows of the threads of this process by their names, as `talea list` has it: name and CPU, `-` for none, and what it costs.
+/// What the daemon knows of the threads of this process by their names, as `talea list` has it:
+/// name and CPU, `-` for none, and what it costs.
 fn books() -> Vec<(String, u32, u64)> {
     let client = talea_client::Client::connect().expect("a daemon");
     let specs = client.list().expect("an answer").expect("a list");
-    let name = |tid: u32| std::fs::read_to_string(format!("/proc/self/task/{tid}/comm")).expect("a thread");
+    let name = |tid: u32| {
+        std::fs::read_to_string(format!("/proc/self/task/{tid}/comm")).expect("a thread")
+    };
     let row = |spec: &talea_client::SpecInfo| {
         let name = spec.tid.map_or("-".to_owned(), |tid| name(tid).trim().to_owned());
         (name, spec.granted.cpu.expect("it is on one"), spec.granted.charge.ppm())
@@ -241,7 +261,11 @@ fn y22_two_applications_are_booked_on_both_cpus_and_a_third_is_refused_with_numb
         let own = rows.iter().filter(|row| row.0.starts_with(name));
         own.map(|&(_, cpu, charge)| (cpu, charge)).collect()
     };
-    assert_eq!(of("exec-task", &own), [(cpus[0], 200_000), (cpus[1], 200_000)], "each on its own: {own:?}");
+    assert_eq!(
+        of("exec-task", &own),
+        [(cpus[0], 200_000), (cpus[1], 200_000)],
+        "each on its own: {own:?}"
+    );
     assert_eq!(of("exec-cpu", &own), [(cpus[0], 0), (cpus[1], 0)], "{own:?}");
     assert_eq!((own.len(), of("-", &own)), (6, vec![(cpus[1], 0)]), "and who watches: {own:?}");
     let second = declared(&cpus, Mapping::Global, 40).start().expect("it can be run");
@@ -251,7 +275,8 @@ fn y22_two_applications_are_booked_on_both_cpus_and_a_third_is_refused_with_numb
     let expected = [(cpus[0], 200_000), (cpus[1], 0), (cpus[1], 0), (cpus[1], 200_000)];
     assert_eq!(stand_in, expected, "where a job may go: {both:?}");
     assert_eq!((of("exec-task", &both).len(), both.len()), (4, 14), "{both:?}");
-    let (_, refused) = stopped(declared(&cpus, Mapping::Global, 20).start().expect("without rights"));
+    let (_, refused) =
+        stopped(declared(&cpus, Mapping::Global, 20).start().expect("without rights"));
     let why = refused.why_not.expect("a reason");
     assert!(!refused.is_real_time && why.contains("talead refuses"), "{why}");
     assert!(why.contains("every one of its 6 priority levels is taken"), "{why}");
@@ -282,8 +307,10 @@ fn y22_what_the_daemon_refuses_is_refused_as_a_whole_and_said() {
     if !user::is_it() {
         needs_root!();
         // Two of the five that it needs; a priority that it may not have; nobody said that it may.
-        let few =
-            format!("[daemon]\naccess = \"off\"\n[daemon.quota]\nspecs_per_user = 2\n{}", config::PLUGINS);
+        let few = format!(
+            "[daemon]\naccess = \"off\"\n[daemon.quota]\nspecs_per_user = 2\n{}",
+            config::PLUGINS
+        );
         let low = format!("[[rule]]\ndomain = \"#{ALICE}\"\nplugin = \"fp\"\nmax_priority = 50\n");
         for rules in [few, config::with_rules(&low), config::with_rules("")] {
             let bench = Bench::new("runtime_refused");
@@ -300,7 +327,9 @@ fn y22_what_the_daemon_refuses_is_refused_as_a_whole_and_said() {
     assert!(report.why_not.expect("a reason").contains("talead refuses"));
     app.config().insist = true;
     match app.start() {
-        Err(Error::Run(failure)) => assert!(failure.to_string().contains("talead refuses"), "{failure}"),
+        Err(Error::Run(failure)) => {
+            assert!(failure.to_string().contains("talead refuses"), "{failure}")
+        }
         other => panic!("whoever insists is told: {other:?}"),
     }
 }
@@ -331,7 +360,8 @@ fn y22_rights_are_those_that_are_wanted() {
     assert_eq!((report.is_real_time, report.rights), (true, Rights::Own));
     let (_, report) = some_jobs(Config { rights: Rights::Unused, ..Config::default() });
     assert_eq!((report.is_real_time, report.rights, report.why_not), (false, Rights::Unused, None));
-    let nobody = talea_runtime::Daemon { socket: Some("/nonexistent".into()), ..Default::default() };
+    let nobody =
+        talea_runtime::Daemon { socket: Some("/nonexistent".into()), ..Default::default() };
     let config = Config { rights: Rights::Daemon, daemon: nobody, ..Config::default() };
     let (_, report) = some_jobs(config);
     assert!(report.why_not.expect("there is none").contains("no connection to talead"));

@@ -1,4 +1,5 @@
-//! Servers and clusters: who shares a budget has no more than that, and who has cores is nowhere else.
+//! Servers and clusters: who shares a budget has no more than that, and who has cores is nowhere
+//! else.
 
 use crate::{MS, one_of_some, run, stopped};
 use std::collections::BTreeSet;
@@ -22,9 +23,12 @@ fn spend(work: Duration) {
     }
 }
 
-/// Two jobs that somebody activates behind such a server, above a periodic task: how long each took, and how many periodic jobs ended
-/// meanwhile.
-fn served(server: fn(&str, Duration, Duration) -> Server, priorities: Priorities) -> Vec<(Duration, u64)> {
+/// Two jobs that somebody activates behind such a server, above a periodic task: how long each
+/// took, and how many periodic jobs ended meanwhile.
+fn served(
+    server: fn(&str, Duration, Duration) -> Server,
+    priorities: Priorities,
+) -> Vec<(Duration, u64)> {
     let mut app = Application::new(Config { priorities, ..Config::default() });
     // Without a budget its jobs would have the whole CPU as long as they want it.
     let server = app.server(server("requests", 2 * MS, PERIOD).priority(9));
@@ -59,7 +63,8 @@ fn y13_a_job_that_somebody_activates_has_the_budget_of_its_server_and_the_others
     for (number, server) in servers.into_iter().enumerate() {
         let priorities = if number == 3 { Priorities::Edf } else { Priorities::User };
         let mut seen = Vec::new();
-        // Where the machine stands still and a thread's clock goes on, a job has less to do than it thinks.
+        // Where the machine stands still and a thread's clock goes on, a job has less to do than it
+        // thinks.
         let is_kept = one_of_some(|| {
             seen = served(server, priorities);
             // Ten budgets: eight whole periods lie between the first and the last at least.
@@ -74,8 +79,11 @@ fn y5_tasks_of_clusters_run_on_their_cores_and_nowhere_else() {
     let _bench = Bench::new("runtime_clusters");
     let cpus: Vec<u32> = kernel::cpus().iter().take(2).collect();
     needs!("two CPUs", cpus.len() == 2);
-    let mut app =
-        Application::new(Config { mapping: Mapping::Clustered, cpus: cpus.clone(), ..Config::default() });
+    let mut app = Application::new(Config {
+        mapping: Mapping::Clustered,
+        cpus: cpus.clone(),
+        ..Config::default()
+    });
     let server = app.server(Server::deferrable("server", 2 * MS, PERIOD).cores([1]));
     let tasks = [
         Task::periodic("first", 4 * MS).cores([0]),
@@ -138,17 +146,23 @@ fn l23_y13_a_server_that_is_joined_and_declared_anew_has_what_it_says_now() {
             assert!(running.activate(*task));
         }
         eventually("all", || ends.lock().expect("whole").len() == clients.len());
-        let last = ends.lock().expect("whole").iter().max().map_or(Duration::ZERO, |end| *end - begin);
+        let last =
+            ends.lock().expect("whole").iter().max().map_or(Duration::ZERO, |end| *end - begin);
         (stopped(running).0, last)
     };
-    // By how many clients, and what budget: whole periods that lie between the first budget and the last at least; with the larger one
-    // fewer than those, if the machine does not stand still.
+    // By how many clients, and what budget: whole periods that lie between the first budget and the
+    // last at least; with the larger one fewer than those, if the machine does not stand still.
     const ANY: u32 = 10_000;
-    for (count, budget, least, most) in [(1, 2, 8, ANY), (1, 8, 1, 7), (2, 8, 3, 17), (2, 2, 18, ANY)] {
+    for (count, budget, least, most) in
+        [(1, 2, 8, ANY), (1, 8, 1, 7), (2, 8, 3, 17), (2, 2, 18, ANY)]
+    {
         if clients.len() < count {
             clients.push(client(&mut app, "second"));
         }
-        app.redeclare_server(server, Server::deferrable("requests", budget * MS, PERIOD).priority(9));
+        app.redeclare_server(
+            server,
+            Server::deferrable("requests", budget * MS, PERIOD).priority(9),
+        );
         let (mut seen, mut given) = (Vec::new(), Some(app));
         let is_so = one_of_some(|| {
             let (back, took) = took(given.take().expect("it comes back each time"), &clients);

@@ -38,7 +38,10 @@ fn shielded(config: Config) -> (Application, Arc<AtomicU64>, Arc<Mutex<Vec<CpuSe
     app.version(task, "only", {
         let (done, places) = (Arc::clone(&done), Arc::clone(&places));
         move |_| {
-            places.lock().expect("whole").push(sched::get_affinity(Tid::current()).expect("it is here"));
+            places
+                .lock()
+                .expect("whole")
+                .push(sched::get_affinity(Tid::current()).expect("it is here"));
             done.fetch_add(1, Ordering::Release);
         }
     });
@@ -63,7 +66,10 @@ fn y17_a_shielded_application_has_its_cpu_for_itself_and_others_have_it_before_a
         assert_eq!(sched::get_affinity(Tid::current()).expect("its own"), all.difference(&last));
         let report;
         (app, report) = stopped(running);
-        assert_eq!((other.may_use(), sched::get_affinity(Tid::current()).expect("its own")), (all, all));
+        assert_eq!(
+            (other.may_use(), sched::get_affinity(Tid::current()).expect("its own")),
+            (all, all)
+        );
         let shield = report.shield.expect("root may");
         assert_eq!(report.why_not_shielded, None);
         assert!(shield.threads >= 2 && shield.restored >= 2, "{shield:?}");
@@ -75,7 +81,8 @@ fn y17_a_shielded_application_has_its_cpu_for_itself_and_others_have_it_before_a
 
 #[test]
 fn y17_y22_without_the_right_to_a_shield_it_runs_unshielded_and_says_so() {
-    const NAME: &str = "shields::y17_y22_without_the_right_to_a_shield_it_runs_unshielded_and_says_so";
+    const NAME: &str =
+        "shields::y17_y22_without_the_right_to_a_shield_it_runs_unshielded_and_says_so";
     if !user::is_it() {
         needs_root!();
         needs!("two CPUs", kernel::cpus().len() >= 2);

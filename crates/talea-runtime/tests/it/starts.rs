@@ -52,7 +52,8 @@ fn y11_jobs_of_a_table_from_a_file_start_when_it_says_for_a_thousand_hyperperiod
     let is_soak = std::env::var_os("TALEA_SOAK").is_some();
     let rounds = if is_soak { 1_000 } else { 40 };
     is_so("starts by a table", || {
-        // One for each try: seven of a thousand rounds take longer than anybody may keep the machine.
+        // One for each try: seven of a thousand rounds take longer than anybody may keep the
+        // machine.
         let bench = Bench::new("runtime_starts");
         let path = bench.write("schedule.toml", SCHEDULE);
         let mut timed = Timed::new(Config { cpus: cpus.clone(), ..Config::default() });
@@ -73,7 +74,8 @@ fn y11_jobs_of_a_table_from_a_file_start_when_it_says_for_a_thousand_hyperperiod
             // The last ones may not be over yet.
             for job in 0..rounds - 1 {
                 let from = HYPERPERIOD * job + MS * start;
-                // One that did not end within its entry has a later one, and so may those behind it.
+                // One that did not end within its entry has a later one, and so may those behind
+                // it.
                 if seen.is_touched(from, from + MS, HYPERPERIOD) {
                     lost += 1;
                     continue;
@@ -83,7 +85,9 @@ fn y11_jobs_of_a_table_from_a_file_start_when_it_says_for_a_thousand_hyperperiod
             }
         }
         errors.sort_unstable();
-        let at = |share: usize| errors.get(errors.len() * share / 1_000).copied().unwrap_or(Duration::MAX);
+        let at = |share: usize| {
+            errors.get(errors.len() * share / 1_000).copied().unwrap_or(Duration::MAX)
+        };
         let saw = format!(
             "{rounds} hyperperiods: start error p50 {:?}, p99 {:?}, p99.9 {:?} of {} jobs, {lost} in holes",
             at(500),
@@ -92,7 +96,8 @@ fn y11_jobs_of_a_table_from_a_file_start_when_it_says_for_a_thousand_hyperperiod
             errors.len()
         );
         println!("{saw}");
-        // What is asked of a thousand rounds can't be asked of forty: half of them, and the rest within the entry.
+        // What is asked of a thousand rounds can't be asked of forty: half of them, and the rest
+        // within the entry.
         let limit = if is_soak { at(990) } else { at(500) };
         Shown {
             is_so: limit < Duration::from_micros(200),
@@ -104,16 +109,18 @@ fn y11_jobs_of_a_table_from_a_file_start_when_it_says_for_a_thousand_hyperperiod
     });
 }
 
-/// The middle start error of jobs that have nothing to do, thousandths of a CPU that dispatchers and workers have used, and whether no CPU stood
-/// still.
+/// The middle start error of jobs that have nothing to do, thousandths of a CPU that dispatchers
+/// and workers have used, and whether no CPU stood still.
 fn idle(waiting: Waiting, period: Duration) -> (Duration, u128, bool) {
     let cpus: Vec<u32> = kernel::cpus().iter().take(1).collect();
     let mut timed = Timed::new(Config { cpus, waiting, ..Config::default() });
     let task = timed.task(Task::periodic("idle", period));
     timed.version(task, "only", MS / 10, || {});
     let seen = timed.run(400 * MS);
-    let mut errors: Vec<Duration> =
-        seen.done[0].iter().map(|done| done.begin.saturating_sub(period * done.job as u32)).collect();
+    let mut errors: Vec<Duration> = seen.done[0]
+        .iter()
+        .map(|done| done.begin.saturating_sub(period * done.job as u32))
+        .collect();
     errors.sort_unstable();
     let used = (seen.report.scheduling + seen.report.worked).as_nanos();
     (errors[errors.len() / 2], used * 1_000 / seen.report.length.as_nanos(), seen.is_calm())

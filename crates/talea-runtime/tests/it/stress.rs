@@ -1,4 +1,5 @@
-//! A million items between two producers and two consumers on two CPUs: what is not taken is told to whoever puts, and nothing else is lost.
+//! A million items between two producers and two consumers on two CPUs: what is not taken is told
+//! to whoever puts, and nothing else is lost.
 
 use crate::{MS, stopped};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -103,7 +104,11 @@ fn y10_a_million_items_of_two_producers_reach_two_consumers_each_once_and_in_ord
     done.recv_timeout(Duration::from_mins(1)).unwrap_or_else(|_| panic!("stuck: {counts:?}"));
     let (_, report) = stopped(running);
     let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
-    assert_eq!(report.tasks.iter().map(|task| task.panics).sum::<u64>(), 0, "each once: {report:?}");
+    assert_eq!(
+        report.tasks.iter().map(|task| task.panics).sum::<u64>(),
+        0,
+        "each once: {report:?}"
+    );
     assert!(of(put) >= ITEMS && of(put) - of(taken) <= 4 * u64::from(ROOM), "{counts:?}");
     assert_eq!((report.full, report.empty), (of(full), of(empty)), "both are counted: {report:?}");
     assert!(report.full > 0 && report.empty > 0, "both have happened: {report:?}");

@@ -1,11 +1,14 @@
-//! Off-line schedules: the order is the table's, nobody begins before their entry, and in the version that was chosen.
+//! Off-line schedules: the order is the table's, nobody begins before their entry, and in the
+//! version that was chosen.
 
 use crate::{MS, one_of_some, stopped};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 use talea_kernel_tests::{Bench, eventually, kernel, needs};
 use talea_os::{Tid, sched};
-use talea_runtime::{Application, Config, Error, Hand, Report, Table, Task, TaskId, Version, VersionId};
+use talea_runtime::{
+    Application, Config, Error, Hand, Report, Table, Task, TaskId, Version, VersionId,
+};
 
 const HYPERPERIOD: Duration = Duration::from_millis(10);
 
@@ -66,8 +69,8 @@ fn count(began: &[Began], task: usize) -> u64 {
 /// Whose entries these are, where, from when on and for how long.
 type Entry = (usize, usize, u32, u32);
 
-/// Nobody begins elsewhere, or before the entry of their round; whether most begin within it. Where the machine stands still over an
-/// entry, its job goes on in the next one.
+/// Nobody begins elsewhere, or before the entry of their round; whether most begin within it. Where
+/// the machine stands still over an entry, its job goes on in the next one.
 fn follow(began: &[Began], cpus: &[u32], entries: &[Entry]) -> bool {
     let within = began.iter().filter(|began| {
         let &(_, core, start, length) =
@@ -90,15 +93,23 @@ fn y11_y12_a_table_in_code_says_who_begins_where_when_and_in_which_version() {
     let cpus = two();
     needs!("two CPUs", cpus.len() == 2);
     let mostly = one_of_some(|| {
-        // Delays between the entries; jobs that the table makes, so that none is missing where the machine stood still.
+        // Delays between the entries; jobs that the table makes, so that none is missing where the
+        // machine stood still.
         let mut watched = watched(cpus.clone(), |name| Task::activated(name, HYPERPERIOD));
         let ([a, b, c], second) = (watched.tasks, watched.second);
         let table = Table::new(HYPERPERIOD).entry(0, MS, 2 * MS, a).in_version(second).activating();
-        let table = table.entry(0, 5 * MS, 2 * MS, b).activating().entry(1, 4 * MS, 3 * MS, c).activating();
+        let table =
+            table.entry(0, 5 * MS, 2 * MS, b).activating().entry(1, 4 * MS, 3 * MS, c).activating();
         watched.app.follow(Some(table));
         let (began, report) = watched.run(30);
-        assert!(report.tasks[0].versions[0] == 0 && report.tasks[0].versions[1] >= 30, "{report:?}");
-        assert!(began.iter().all(|began| began.task > 0 || began.version == 1), "the one that was chosen");
+        assert!(
+            report.tasks[0].versions[0] == 0 && report.tasks[0].versions[1] >= 30,
+            "{report:?}"
+        );
+        assert!(
+            began.iter().all(|began| began.task > 0 || began.version == 1),
+            "the one that was chosen"
+        );
         follow(&began, &cpus, &[(0, 0, 1, 2), (1, 0, 5, 2), (2, 1, 4, 3)])
     });
     assert!(mostly, "most begin within their entries");
@@ -145,7 +156,10 @@ fn y11_y12_a_table_is_read_from_a_file_and_periodic_jobs_follow_it() {
         watched.app.follow(Some(table));
         // A whole file with the same table says the same.
         let described = watched.app.describe().expect("it can be said");
-        assert!(described.contains("policy = \"table\"") && described.contains("[[task]]"), "{described}");
+        assert!(
+            described.contains("policy = \"table\"") && described.contains("[[task]]"),
+            "{described}"
+        );
         let again = watched.app.read_table(&described).expect("a table");
         watched.app.follow(Some(again));
         assert_eq!(watched.app.describe().expect("it can be said"), described);
@@ -164,7 +178,9 @@ fn y11_a_name_that_no_file_can_have_is_named_as_it_is() {
     let task = app.task(Task::activated(NAME, HYPERPERIOD));
     app.version(task, "only", |_| {});
     match app.read_table(SYNTHESIZED) {
-        Err(Error::Declared(why)) => assert!(why.contains(&format!("`{NAME}` can't be a name")), "{why}"),
+        Err(Error::Declared(why)) => {
+            assert!(why.contains(&format!("`{NAME}` can't be a name")), "{why}")
+        }
         other => panic!("{other:?}"),
     }
 }
@@ -192,7 +208,10 @@ fn y11_tables_that_make_no_sense_are_refused_and_named() {
         Err(Error::Declared(why)) => why,
         other => panic!("{other:?}"),
     };
-    assert!(why("[[scheduler]]\nname = \"root\"\npolicy = \"edf\"\n").contains("there is no table in it"));
+    assert!(
+        why("[[scheduler]]\nname = \"root\"\npolicy = \"edf\"\n")
+            .contains("there is no table in it")
+    );
     assert!(why(&SYNTHESIZED.replace("\"b\"", "\"x\"")).contains("no task is called `x`"));
     assert!(why(&SYNTHESIZED.replace("\"v1\"", "\"v7\"")).contains("v7"));
     let theirs = "[[task]]\nname = \"x\"\nperiod = \"10ms\"\ncost = \"1ms\"\n[[task]]\nname = \"a\"\nperiod = \"10ms\"\n";
@@ -200,5 +219,9 @@ fn y11_tables_that_make_no_sense_are_refused_and_named() {
         "{}{theirs}[[task.version]]\nname = \"v1\"\ncost = \"1ms\"\n[[task]]\nname = \"c\"\nperiod = \"10ms\"\n[[task.version]]\nname = \"v0\"\ncost = \"1ms\"\n",
         SYNTHESIZED.replace("owner = \"b\"", "owner = \"x\"").replacen("version = \"v0\"", "", 1)
     );
-    assert!(why(&theirs).contains("the table has entries of x, which is no task here"), "{}", why(&theirs));
+    assert!(
+        why(&theirs).contains("the table has entries of x, which is no task here"),
+        "{}",
+        why(&theirs)
+    );
 }

@@ -1,8 +1,10 @@
-//! Applications whose jobs cost what they are said to, and what became of these jobs, beside a simulation of the application's own file.
+//! Applications whose jobs cost what they are said to, and what became of these jobs, beside a
+//! simulation of the application's own file.
 //!
-//! Model: a job computes until it has used its cost of CPU time, or waits for a device for so long, and notes when it began and ended. Notes
-//! of a task are the task's alone: jobs that met at a lock would wait for each other. What a watch above everything saw stand still is
-//! said with them, so that nobody judges the machine.
+//! Model: a job computes until it has used its cost of CPU time, or waits for a device for so long,
+//! and notes when it began and ended. Notes of a task are the task's alone: jobs that met at a lock
+//! would wait for each other. What a watch above everything saw stand still is said with them, so
+//! that nobody judges the machine.
 
 use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -115,11 +117,12 @@ impl Timed {
         task
     }
 
-    /// What the application says of itself, simulated for so long: its jobs in the order in which they end.
+    /// What the application says of itself, simulated for so long: its jobs in the order in which
+    /// they end.
     pub(crate) fn simulated(&self, length: Duration) -> Vec<Completion> {
         let text = self.app.describe().expect("it can be said");
-        let mut system =
-            system::read_with(&text, "the application", &(), &self.registry).expect("it is read back");
+        let mut system = system::read_with(&text, "the application", &(), &self.registry)
+            .expect("it is read back");
         let root = system.roots.remove(0);
         let machine = root.tree.build().expect("a sound tree");
         let mut world = World::new(machine, self.cpus.len() as u32, &root.workload(system.seed));
@@ -131,7 +134,8 @@ impl Timed {
     /// Runs it for so long.
     pub(crate) fn run(self, length: Duration) -> Seen {
         let Timed { app, hand, cpus, notes, .. } = self;
-        let monitors: Vec<Monitor> = cpus.iter().map(|&cpu| Monitor::start(cpu, WATCHER, LOOKS)).collect();
+        let monitors: Vec<Monitor> =
+            cpus.iter().map(|&cpu| Monitor::start(cpu, WATCHER, LOOKS)).collect();
         let tell = |told: Hand| hand.set(told).expect("once");
         let running = app.start_telling(tell).expect("it can be run");
         std::thread::sleep(length);
@@ -139,10 +143,14 @@ impl Timed {
         let (now, ran) = (clock::now().as_ns(), hand.get().expect("it was told").now());
         let zero = now - ran.as_nanos() as u64;
         let of_run = |at: Time| Duration::from_nanos(at.as_ns().saturating_sub(zero));
-        let holes = monitors.into_iter().flat_map(|monitor| monitor.stop().expect("root may watch"));
+        let holes =
+            monitors.into_iter().flat_map(|monitor| monitor.stop().expect("root may watch"));
         // It may have begun a look earlier than it was seen.
         let whole = |hole: Hole| {
-            (of_run(hole.from).saturating_sub(Duration::from_nanos(LOOKS.distance.as_ns())), of_run(hole.to))
+            (
+                of_run(hole.from).saturating_sub(Duration::from_nanos(LOOKS.distance.as_ns())),
+                of_run(hole.to),
+            )
         };
         let holes = holes.filter(|hole| hole.to.as_ns() > zero).map(whole).collect();
         let done = notes.iter().map(|notes| notes.lock().expect("it is over").clone()).collect();
@@ -152,7 +160,9 @@ impl Timed {
 
 /// Uses so much of its CPU.
 pub(crate) fn compute(cost: Duration) {
-    let end = clock::thread_cpu_time().checked_add(Work::from_ns(cost.as_nanos() as u64)).expect("a time");
+    let end = clock::thread_cpu_time()
+        .checked_add(Work::from_ns(cost.as_nanos() as u64))
+        .expect("a time");
     while clock::thread_cpu_time() < end {
         std::hint::spin_loop();
     }
@@ -164,21 +174,28 @@ impl Seen {
         self.holes.is_empty()
     }
 
-    /// Whether a CPU stood still between these, or so long before that who was held up then may still be in the way.
+    /// Whether a CPU stood still between these, or so long before that who was held up then may
+    /// still be in the way.
     pub(crate) fn is_touched(&self, from: Duration, to: Duration, after: Duration) -> bool {
         self.holes.iter().any(|&(begin, end)| begin < to && from < end + after)
     }
 
-    /// As [`Seen::is_touched`], where a hole is in the way for so long after it and ten times its own length: what has waited meanwhile is done in what a
-    /// set of nine tenths of a CPU leaves.
-    pub(crate) fn is_touched_when_full(&self, from: Duration, to: Duration, after: Duration) -> bool {
+    /// As [`Seen::is_touched`], where a hole is in the way for so long after it and ten times its
+    /// own length: what has waited meanwhile is done in what a set of nine tenths of a CPU leaves.
+    pub(crate) fn is_touched_when_full(
+        &self,
+        from: Duration,
+        to: Duration,
+        after: Duration,
+    ) -> bool {
         self.holes
             .iter()
             .any(|&(begin, end)| begin < to && from < end + after + end.saturating_sub(begin) * 10)
     }
 
-    /// By how much longer than their CPU time jobs took that computed and that no hole has touched, in thousandths: the middle one of the task
-    /// for which that is least, for somebody is never interrupted. What a machine takes from them in slices that no monitor sees; a twentieth at
+    /// By how much longer than their CPU time jobs took that computed and that no hole has touched,
+    /// in thousandths: the middle one of the task for which that is least, for somebody is never
+    /// interrupted. What a machine takes from them in slices that no monitor sees; a twentieth at
     /// most.
     pub(crate) fn taken(&self) -> u32 {
         let of_task = |done: &Vec<Done>| {
@@ -201,8 +218,9 @@ impl Seen {
         self.holes.iter().map(|&(begin, end)| end.saturating_sub(begin)).sum()
     }
 
-    /// The responses of a task whose job k is released at `offset` and k periods, in order: of those rounds that nothing has touched before the
-    /// job should have ended, `expected` after its release. Of a job that has not ended it is the longest there is.
+    /// The responses of a task whose job k is released at `offset` and k periods, in order: of
+    /// those rounds that nothing has touched before the job should have ended, `expected` after its
+    /// release. Of a job that has not ended it is the longest there is.
     pub(crate) fn responses(
         &self,
         task: TaskId,

@@ -20,12 +20,18 @@ pub(crate) fn is_it() -> bool {
     std::env::var_os(IS_USER).is_some()
 }
 
-/// Runs one of these tests in a process of an ordinary user, with the daemon that listens there; what became of it, and what it said.
+/// Runs one of these tests in a process of an ordinary user, with the daemon that listens there;
+/// what became of it, and what it said.
 pub(crate) fn runs(bench: &Bench, test: &str, socket: Option<&Path>) -> (ExitStatus, String) {
     run_all(bench, &[test], socket, Duration::from_secs(20))
 }
 
-fn run_all(bench: &Bench, tests: &[&str], socket: Option<&Path>, patience: Duration) -> (ExitStatus, String) {
+fn run_all(
+    bench: &Bench,
+    tests: &[&str],
+    socket: Option<&Path>,
+    patience: Duration,
+) -> (ExitStatus, String) {
     let program = bench.path("tests");
     talea_kernel_tests::bench::copy(std::env::current_exe().expect("this program"), &program);
     std::fs::set_permissions(&program, Permissions::from_mode(0o755)).expect("its permissions");

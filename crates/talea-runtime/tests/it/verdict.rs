@@ -1,9 +1,11 @@
 //! What a few tries on a machine that may stand still say.
 //!
-//! Model: each try looks at what no hole has touched, and says whether there was enough of that. With enough of it, right is right and ends the
-//! matter; wrong may be what nobody saw disturb it, but not in five tries of seven. A try with too little says nothing, whatever it shows.
-//! Where nothing is known in the end, that is said aloud; it is a failure where everything is required and the machine stood still in none
-//! of the tries: then it was not the machine that left so little to look at.
+//! Model: each try looks at what no hole has touched, and says whether there was enough of that.
+//! With enough of it, right is right and ends the matter; wrong may be what nobody saw disturb it,
+//! but not in five tries of seven. A try with too little says nothing, whatever it shows. Where
+//! nothing is known in the end, that is said aloud; it is a failure where everything is required
+//! and the machine stood still in none of the tries: then it was not the machine that left so
+//! little to look at.
 
 use std::fmt::Write;
 
@@ -54,28 +56,39 @@ fn judge(mut tries: impl FnMut() -> Shown, seen: &mut String) -> Verdict {
     Verdict::Open { was_disturbed }
 }
 
-/// Whether it is so in a few tries; whether anything is known. What is wrong in five tries with enough to go by is a failure.
+/// Whether it is so in a few tries; whether anything is known. What is wrong in five tries with
+/// enough to go by is a failure.
 pub(crate) fn is_so(what: &str, tries: impl FnMut() -> Shown) -> bool {
     let mut seen = String::new();
     match judge(tries, &mut seen) {
         Verdict::Right => return true,
         Verdict::Wrong => panic!("{what}:\n{seen}"),
         Verdict::Open { was_disturbed } => {
-            let is_required = std::env::var_os("TALEA_KERNEL_TESTS").is_some_and(|v| v == "required");
-            assert!(was_disturbed || !is_required, "{what}: on a calm machine too little to go by:\n{seen}");
+            let is_required =
+                std::env::var_os("TALEA_KERNEL_TESTS").is_some_and(|v| v == "required");
+            assert!(
+                was_disturbed || !is_required,
+                "{what}: on a calm machine too little to go by:\n{seen}"
+            );
         }
     }
     eprintln!("INCONCLUSIVE, nothing is known of this: {what}:\n{seen}");
     false
 }
 
-/// Of a row of tries, each right or wrong or nothing (too little), and whether the machine was calm.
+/// Of a row of tries, each right or wrong or nothing (too little), and whether the machine was
+/// calm.
 #[cfg(test)]
 fn judged(row: &[(Option<bool>, bool)]) -> Verdict {
     let mut row = row.iter();
     let next = || {
         let &(shown, is_calm) = row.next().expect("no more tries than these");
-        Shown { is_so: shown.unwrap_or(true), is_enough: shown.is_some(), is_calm, saw: String::new() }
+        Shown {
+            is_so: shown.unwrap_or(true),
+            is_enough: shown.is_some(),
+            is_calm,
+            saw: String::new(),
+        }
     };
     judge(next, &mut String::new())
 }

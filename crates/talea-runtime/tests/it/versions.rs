@@ -8,7 +8,8 @@ use talea_core::heap::Heap;
 use talea_core::sched::{Child, Entry, Newcomer, Resched, Scheduler};
 use talea_kernel_tests::{Bench, eventually, kernel, needs};
 use talea_runtime::{
-    Application, Candidates, Condition, Config, Error, Failure, Priorities, Selection, Task, Version, Waiting,
+    Application, Candidates, Condition, Config, Error, Failure, Priorities, Selection, Task,
+    Version, Waiting,
 };
 
 #[test]
@@ -21,7 +22,12 @@ fn y6_the_world_says_which_version_is_taken_while_it_runs() {
             Version::new("secure").modes(2),
             Condition::Mode(1),
         ),
-        (Selection::Mask, Version::new("frugal").needs(2), Version::new("plain"), Condition::Permitted(0)),
+        (
+            Selection::Mask,
+            Version::new("frugal").needs(2),
+            Version::new("plain"),
+            Condition::Permitted(0),
+        ),
         (
             Selection::Energy,
             Version::new("bright").energy(50),
@@ -80,7 +86,8 @@ fn y7_who_finds_the_accelerator_taken_is_done_without_it() {
         });
     }
     let (with, without) = (|| with.load(Ordering::Relaxed), || without.load(Ordering::Relaxed));
-    let (_, report) = run(app, "ten jobs with it and ten without", || with() >= 10 && without() >= 10);
+    let (_, report) =
+        run(app, "ten jobs with it and ten without", || with() >= 10 && without() >= 10);
     let panics: u64 = report.tasks.iter().map(|task| task.panics).sum();
     assert_eq!(panics, 0, "nobody holds what another one holds: {report:?}");
     let of = |version: usize| report.tasks.iter().map(|task| task.versions[version]).sum::<u64>();
@@ -92,7 +99,8 @@ fn a_panic_ends_its_job_gives_back_what_it_held_and_is_told() {
     let _bench = Bench::new("runtime_panics");
     let mut app = Application::new(Config::default());
     let gpu = app.accelerator("gpu");
-    let (bad, good) = (app.task(Task::periodic("bad", 4 * MS)), app.task(Task::periodic("good", 4 * MS)));
+    let (bad, good) =
+        (app.task(Task::periodic("bad", 4 * MS)), app.task(Task::periodic("good", 4 * MS)));
     let version = app.version(bad, "only", |job| panic!("job {} falls", job.number));
     app.uses(version, gpu);
     let done = Arc::new(AtomicU64::new(0));
@@ -152,13 +160,18 @@ impl Scheduler for Falling {
 fn who_panics_while_it_decides_ends_the_run_and_is_told_and_the_application_starts_again() {
     let _bench = Bench::new("runtime_falls");
     let chooser = Config { selection: Selection::User(falls_at_five), ..Config::default() };
-    let policy =
-        Config { priorities: Priorities::Custom { name: "falling", make: falling }, ..Config::default() };
+    let policy = Config {
+        priorities: Priorities::Custom { name: "falling", make: falling },
+        ..Config::default()
+    };
     let cpus = |count: usize| kernel::cpus().iter().take(count).collect::<Vec<u32>>();
-    // In a step of the worker that has finished, in one of the dispatcher's, and where there are two of these.
-    let drivers = [(1, Waiting::Sleep), (1, Waiting::Spin(MS)), (2, Waiting::Sleep), (2, Waiting::Spin(MS))];
-    for (config, (count, waiting)) in
-        [&chooser, &policy].into_iter().flat_map(|config| drivers.map(|driver| (config.clone(), driver)))
+    // In a step of the worker that has finished, in one of the dispatcher's, and where there are
+    // two of these.
+    let drivers =
+        [(1, Waiting::Sleep), (1, Waiting::Spin(MS)), (2, Waiting::Sleep), (2, Waiting::Spin(MS))];
+    for (config, (count, waiting)) in [&chooser, &policy]
+        .into_iter()
+        .flat_map(|config| drivers.map(|driver| (config.clone(), driver)))
     {
         let is_policy = matches!(config.selection, Selection::Declared);
         let mut app = Application::new(Config { waiting, cpus: cpus(count), ..config });
@@ -176,7 +189,8 @@ fn who_panics_while_it_decides_ends_the_run_and_is_told_and_the_application_star
             "{ended:?}"
         );
         let before = done.load(Ordering::Relaxed);
-        // A chooser is asked for each job; a policy is not for one that comes behind another one, where the CPU stood still.
+        // A chooser is asked for each job; a policy is not for one that comes behind another one,
+        // where the CPU stood still.
         assert!(before <= 5 || is_policy, "{before} were decided");
         *app.config() = Config::default();
         let (_, report) = run(app, "jobs of another start", || done.load(Ordering::Relaxed) >= 10);

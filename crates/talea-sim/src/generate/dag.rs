@@ -1,13 +1,15 @@
 //! The shapes of task graphs.
 //!
-//! Erdős–Rényi: Cordeiro et al., *Random graph generation for scheduling simulations*, SIMUTools 2010, section 3.1: of
-//! two nodes the one with the smaller number comes first, with the same probability for every pair. Layer by layer:
-//! Tobita and Kasahara, *A standard task graph set for fair evaluation of multiprocessor scheduling algorithms*, Journal
-//! of Scheduling 5, 2002, in the form of Cordeiro et al., section 3.2: nodes are put into layers at random, edges go from
-//! any layer to a later one, with the same probability for every pair.
+//! Erdős–Rényi: Cordeiro et al., *Random graph generation for scheduling simulations*, SIMUTools
+//! 2010, section 3.1: of two nodes the one with the smaller number comes first, with the same
+//! probability for every pair. Layer by layer: Tobita and Kasahara, *A standard task graph set for
+//! fair evaluation of multiprocessor scheduling algorithms*, Journal of Scheduling 5, 2002, in the
+//! form of Cordeiro et al., section 3.2: nodes are put into layers at random, edges go from any
+//! layer to a later one, with the same probability for every pair.
 //!
-//! Claim: acyclic, because edges go from smaller to larger numbers. Not claimed: that a graph is connected (a node
-//! without edges is a graph of its own with the same period), or that its longest path fits its deadline.
+//! Claim: acyclic, because edges go from smaller to larger numbers. Not claimed: that a graph is
+//! connected (a node without edges is a graph of its own with the same period), or that its longest
+//! path fits its deadline.
 
 use crate::dice::Dice;
 
@@ -33,7 +35,8 @@ pub fn edges(nodes: usize, shape: Shape, dice: &mut Dice) -> Vec<(usize, usize)>
     let (probability, layer_of) = match shape {
         Shape::ErdosRenyi { probability } => (probability, (0..nodes as u64).collect::<Vec<_>>()),
         Shape::Layered { layers, probability } => {
-            let mut layer_of: Vec<u64> = (0..nodes).map(|_| dice.below(u64::from(layers))).collect();
+            let mut layer_of: Vec<u64> =
+                (0..nodes).map(|_| dice.below(u64::from(layers))).collect();
             // Numbers follow the layers, so that edges go up.
             layer_of.sort_unstable();
             (probability, layer_of)

@@ -9,8 +9,8 @@ pub enum Deadlines {
     /// The period.
     #[default]
     Implicit,
-    /// Uniform, in whole nanoseconds, from `C + from · (T - C)` to T. `from` is in thousandths, up to 1000: 0 is the
-    /// [C, T] of the literature, 700 its "at least 0.7 of the slack".
+    /// Uniform, in whole nanoseconds, from `C + from · (T - C)` to T. `from` is in thousandths, up
+    /// to 1000: 0 is the [C, T] of the literature, 700 its "at least 0.7 of the slack".
     Constrained {
         /// In thousandths.
         from: u32,

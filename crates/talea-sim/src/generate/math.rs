@@ -1,8 +1,9 @@
-//! Logarithm and exponential out of the four basic operations, so that they are the same to the last bit everywhere: a
-//! platform's own may differ from the next one's.
+//! Logarithm and exponential out of the four basic operations, so that they are the same to the
+//! last bit everywhere: a platform's own may differ from the next one's.
 //!
-//! Both reduce their argument to a small one by powers of two and sum a series: error below 4e-16 relative to the result
-//! (of the logarithm near 1: absolute), which the tests hold against the platform's.
+//! Both reduce their argument to a small one by powers of two and sum a series: error below 4e-16
+//! relative to the result (of the logarithm near 1: absolute), which the tests hold against the
+//! platform's.
 
 /// The natural logarithm of 2: with so few digits that small multiples are exact, and the rest.
 const LN2_HIGH: f64 = 0.693_147_180_369_123_8;
@@ -18,7 +19,8 @@ pub(super) fn ln(x: f64) -> f64 {
         mantissa /= 2.0;
         exponent += 1;
     }
-    // ln m = 2 artanh s = 2 (s + s³/3 + s⁵/5 + …) with |s| < 0.172: twelve terms leave less than 1e-18.
+    // ln m = 2 artanh s = 2 (s + s³/3 + s⁵/5 + …) with |s| < 0.172: twelve terms leave less than
+    // 1e-18.
     let s = (mantissa - 1.0) / (mantissa + 1.0);
     let square = s * s;
     let series = (0..12).rev().fold(0.0, |sum, term| sum * square + 1.0 / f64::from(2 * term + 1));

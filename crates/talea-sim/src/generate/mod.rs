@@ -1,17 +1,22 @@
-//! Random task sets, as the field's experiments are made of: utilisations of a given sum, periods, deadlines, graphs.
+//! Random task sets, as the field's experiments are made of: utilisations of a given sum, periods,
+//! deadlines, graphs.
 //!
-//! Model: a set is utilisations ([`Method`]: one published algorithm a file), then periods, then costs and deadlines.
-//! Utilisations are whole numbers of [`CPU`]'s parts and add up to the total exactly; a cost is its share of its period,
-//! rounded down to whole nanoseconds and never zero. So the utilisation of a set is never above its total (but for tasks
-//! whose share is less than a nanosecond), and below it by less than 1 ns in each period.
+//! Model: a set is utilisations ([`Method`]: one published algorithm a file), then periods, then
+//! costs and deadlines. Utilisations are whole numbers of [`CPU`]'s parts and add up to the total
+//! exactly; a cost is its share of its period, rounded down to whole nanoseconds and never zero. So
+//! the utilisation of a set is never above its total (but for tasks whose share is less than a
+//! nanosecond), and below it by less than 1 ns in each period.
 //!
-//! Invariant: the same [`Spec`], seed and number give the same set on every machine: besides integers only the four basic
-//! floating-point operations are used, which have one result, and roots and logarithms are made of these.
-//! Floats are for drawing only; what is drawn is integers.
+//! Invariant: the same [`Spec`], seed and number give the same set on every machine: besides
+//! integers only the four basic floating-point operations are used, which have one result, and
+//! roots and logarithms are made of these. Floats are for drawing only; what is drawn is integers.
 //!
 //! References: with each algorithm.
 
-#![allow(clippy::cast_precision_loss, reason = "drawn in floats; what is drawn are integers below 2^53")]
+#![allow(
+    clippy::cast_precision_loss,
+    reason = "drawn in floats; what is drawn are integers below 2^53"
+)]
 
 pub mod dag;
 mod deadlines;
@@ -158,7 +163,12 @@ impl fmt::Display for Impossible {
                 write!(f, "there are {given} bounds for {tasks} tasks; give one, or one for each")
             }
             Impossible::Bounds(Bounds { min, max }) => {
-                write!(f, "no utilisation is at least {} and at most {}", decimal(*min), decimal(*max))
+                write!(
+                    f,
+                    "no utilisation is at least {} and at most {}",
+                    decimal(*min),
+                    decimal(*max)
+                )
             }
             Impossible::Total { total, least, most } => write!(
                 f,
@@ -175,7 +185,11 @@ impl fmt::Display for Impossible {
                 Method::UUniFastDiscard.word()
             ),
             Impossible::Unlikely { method, tries, unequal } => {
-                write!(f, "{} has drawn {tries} vectors and all of them broke a bound; ", method.word())?;
+                write!(
+                    f,
+                    "{} has drawn {tries} vectors and all of them broke a bound; ",
+                    method.word()
+                )?;
                 match (unequal, method) {
                     (false, _) => write!(f, "{} draws none that does", Method::RandFixedSum.word()),
                     (true, Method::Drs) => f.write_str("choose wider bounds"),
@@ -246,14 +260,18 @@ impl Shares {
             return Err(Impossible::Total { total, least, most: most.min(cap) });
         }
         // What nobody can reach need not be reckoned with.
-        let bounds: Vec<Bounds> =
-            bounds.iter().map(|bound| Bounds { min: bound.min, max: bound.max.min(total) }).collect();
+        let bounds: Vec<Bounds> = bounds
+            .iter()
+            .map(|bound| Bounds { min: bound.min, max: bound.max.min(total) })
+            .collect();
         let how = match method {
             Method::UUniFastDiscard => How::Discard,
             Method::RandFixedSum if differ(&bounds) => {
                 return Err(Impossible::Unequal(method));
             }
-            Method::RandFixedSum => How::Table(randfixedsum::Table::new(bounds.len(), total, bounds[0])),
+            Method::RandFixedSum => {
+                How::Table(randfixedsum::Table::new(bounds.len(), total, bounds[0]))
+            }
             Method::Drs => How::Rescale(drs::Region::new(total, &bounds)),
         };
         Ok(Shares { total, bounds, how })
@@ -271,7 +289,10 @@ impl Shares {
         };
         // Rounding would hide that an algorithm has lost its way.
         let (sum, total) = (drawn.iter().sum::<f64>(), self.total as f64);
-        assert!((sum - total).abs() <= 1e-6 * total + drawn.len() as f64, "{sum} was drawn for {total}");
+        assert!(
+            (sum - total).abs() <= 1e-6 * total + drawn.len() as f64,
+            "{sum} was drawn for {total}"
+        );
         Ok(round::rounded(&drawn, self.total, &self.bounds))
     }
 }

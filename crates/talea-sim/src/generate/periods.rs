@@ -1,8 +1,9 @@
 //! Periods.
 //!
-//! Log-uniform: Emberson, Stafford and Davis, *Techniques for the Synthesis of Multiprocessor Tasksets*, WATERS 2010: as
-//! many between 1 and 10 ms as between 10 and 100, in multiples of a granularity. From a list, such as the periods that
-//! automotive software has, each is as likely as the next.
+//! Log-uniform: Emberson, Stafford and Davis, *Techniques for the Synthesis of Multiprocessor
+//! Tasksets*, WATERS 2010: as many between 1 and 10 ms as between 10 and 100, in multiples of a
+//! granularity. From a list, such as the periods that automotive software has, each is as likely as
+//! the next.
 
 use super::Impossible;
 use super::math::{exp, ln};

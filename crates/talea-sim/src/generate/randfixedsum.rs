@@ -1,16 +1,17 @@
 //! RandFixedSum.
 //!
-//! R. Stafford, *Random Vectors with Fixed Sum*, 2006; brought to task sets by Emberson, Stafford and Davis, *Techniques
-//! for the Synthesis of Multiprocessor Tasksets*, WATERS 2010.
+//! R. Stafford, *Random Vectors with Fixed Sum*, 2006; brought to task sets by Emberson, Stafford
+//! and Davis, *Techniques for the Synthesis of Multiprocessor Tasksets*, WATERS 2010.
 //!
-//! Claim: uniform over all vectors whose components lie between two bounds, the same for all, and add up to the total.
-//! Nothing is ever thrown away.
+//! Claim: uniform over all vectors whose components lie between two bounds, the same for all, and
+//! add up to the total. Nothing is ever thrown away.
 //!
-//! Model: scaled so that the bounds are 0 and 1, the vectors are a slice through the unit cube. It is cut into simplices
-//! that are walked down one dimension at a time, either towards a side of the cube where a component is 0 or towards one
-//! where it is 1; a table holds, for each step and each number of components at 1 so far, with which probability (the
-//! shares of the volumes) it is the latter. Within a simplex a point is drawn as UUniFast does. The components come out
-//! in an order, so they are shuffled.
+//! Model: scaled so that the bounds are 0 and 1, the vectors are a slice through the unit cube. It
+//! is cut into simplices that are walked down one dimension at a time, either towards a side of the
+//! cube where a component is 0 or towards one where it is 1; a table holds, for each step and each
+//! number of components at 1 so far, with which probability (the shares of the volumes) it is the
+//! latter. Within a simplex a point is drawn as UUniFast does. The components come out in an order,
+//! so they are shuffled.
 
 use super::Bounds;
 use super::math::root;
@@ -47,7 +48,8 @@ impl Table {
         for size in 2..=n {
             volumes.resize(size + 1, 0.0);
             let (mut next, mut chances) = (vec![0.0; size + 1], vec![0.0; size + 1]);
-            // The columns that a walk can still be in: below lie volumes that would drown the others.
+            // The columns that a walk can still be in: below lie volumes that would drown the
+            // others.
             let reached = (ones + 1).saturating_sub(n - size).max(1)..=(ones + 1).min(size);
             for column in reached {
                 let from_zero = volumes[column] * below(column) / size as f64;

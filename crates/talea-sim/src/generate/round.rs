@@ -1,15 +1,21 @@
-//! From what was drawn to whole parts: the sum exact, the bounds kept, each share moved by as little as that needs.
+//! From what was drawn to whole parts: the sum exact, the bounds kept, each share moved by as
+//! little as that needs.
 
 use super::Bounds;
 
-/// `drawn` as whole numbers that add up to `total` and lie within `bounds`. What the rounding down leaves over is given
-/// out one part at a time from the first on: with a part of 10^-12 CPUs that is no bias which could be seen.
+/// `drawn` as whole numbers that add up to `total` and lie within `bounds`. What the rounding down
+/// leaves over is given out one part at a time from the first on: with a part of 10^-12 CPUs that
+/// is no bias which could be seen.
 ///
 /// The bounds must allow the total; `drawn` need not add up exactly.
 pub(super) fn rounded(drawn: &[f64], total: u64, bounds: &[Bounds]) -> Vec<u64> {
-    // A float beyond the range of the integer becomes the end of that range, and NaN zero: then the bounds decide.
-    let mut shares: Vec<u64> =
-        drawn.iter().zip(bounds).map(|(&share, bound)| (share as u64).clamp(bound.min, bound.max)).collect();
+    // A float beyond the range of the integer becomes the end of that range, and NaN zero: then the
+    // bounds decide.
+    let mut shares: Vec<u64> = drawn
+        .iter()
+        .zip(bounds)
+        .map(|(&share, bound)| (share as u64).clamp(bound.min, bound.max))
+        .collect();
     let mut sum: u128 = shares.iter().map(|&share| u128::from(share)).sum();
     let total = u128::from(total);
     while sum != total {
@@ -53,7 +59,9 @@ mod tests {
             let drawn: Vec<f64> = (0..n).map(|_| dice.unit() * 3_000.0 - 500.0).collect();
             let shares = rounded(&drawn, total, &bounds);
             assert_eq!(shares.iter().sum::<u64>(), total);
-            assert!(shares.iter().zip(&bounds).all(|(s, bound)| (bound.min..=bound.max).contains(s)));
+            assert!(
+                shares.iter().zip(&bounds).all(|(s, bound)| (bound.min..=bound.max).contains(s))
+            );
         }
     }
 

@@ -59,8 +59,8 @@ pub struct Node {
     pub after: Vec<usize>,
 }
 
-/// Set number `number` of the sets that `seed` stands for. Utilisations, periods, deadlines and graphs have dice of their
-/// own: the periods stay the same when the total changes.
+/// Set number `number` of the sets that `seed` stands for. Utilisations, periods, deadlines and
+/// graphs have dice of their own: the periods stay the same when the total changes.
 ///
 /// # Errors
 /// Says why there is no such set.
@@ -77,14 +77,16 @@ pub fn generate(spec: &Spec, seed: u64, number: u64) -> Result<Vec<Task>, Imposs
         _ if spec.bounds.len() == spec.tasks => spec.bounds.clone(),
         _ => return Err(Impossible::BoundsCount { given: spec.bounds.len(), tasks: spec.tasks }),
     };
-    let mut dice = [0, 1, 2, 3].map(|part| Dice::of(seed, number.wrapping_mul(4).wrapping_add(part)));
+    let mut dice =
+        [0, 1, 2, 3].map(|part| Dice::of(seed, number.wrapping_mul(4).wrapping_add(part)));
     let shares = Shares::new(spec.method, spec.total, &bounds)?.draw(&mut dice[0])?;
     let task = |share: u64| {
         let period = spec.periods.draw(&mut dice[1]);
         let cost = u128::from(share) * u128::from(period.as_ns()) / u128::from(CPU);
         let cost = Work::from_ns((cost as u64).max(1));
         let deadline = spec.deadlines.draw(cost, period, &mut dice[2]);
-        let nodes = spec.graphs.as_ref().map_or_else(Vec::new, |graphs| graphs.nodes(cost, &mut dice[3]));
+        let nodes =
+            spec.graphs.as_ref().map_or_else(Vec::new, |graphs| graphs.nodes(cost, &mut dice[3]));
         Task { period, deadline, cost, nodes }
     };
     Ok(shares.into_iter().map(task).collect())
@@ -98,7 +100,9 @@ impl Graphs {
         }
         match self.shape {
             Shape::Layered { layers: 0, .. } => Err(Impossible::Layers),
-            Shape::Layered { probability, .. } | Shape::ErdosRenyi { probability } if probability > 1_000 => {
+            Shape::Layered { probability, .. } | Shape::ErdosRenyi { probability }
+                if probability > 1_000 =>
+            {
                 Err(Impossible::Probability(probability))
             }
             _ => Ok(()),
@@ -107,11 +111,15 @@ impl Graphs {
 
     /// A graph; `cost` is shared uniformly among its nodes, 1 ns at least for each.
     fn nodes(&self, cost: Work, dice: &mut Dice) -> Vec<Node> {
-        let count = dice.between(self.nodes_min as u64, self.nodes_max as u64).min(cost.as_ns()) as usize;
+        let count =
+            dice.between(self.nodes_min as u64, self.nodes_max as u64).min(cost.as_ns()) as usize;
         let drawn = simplex(count, cost.as_ns() as f64, dice);
-        let costs = rounded(&drawn, cost.as_ns(), &vec![Bounds { min: 1, max: cost.as_ns() }; count]);
-        let mut nodes: Vec<Node> =
-            costs.iter().map(|&cost| Node { cost: Work::from_ns(cost), after: Vec::new() }).collect();
+        let costs =
+            rounded(&drawn, cost.as_ns(), &vec![Bounds { min: 1, max: cost.as_ns() }; count]);
+        let mut nodes: Vec<Node> = costs
+            .iter()
+            .map(|&cost| Node { cost: Work::from_ns(cost), after: Vec::new() })
+            .collect();
         for (from, to) in dag::edges(count, self.shape, dice) {
             nodes[to].after.push(from);
         }

@@ -1,5 +1,5 @@
-//! What is promised of every method, and how uniform each one is: against exact distributions, against rejection, and
-//! against each other. Seeds are fixed, so that nothing here is luck.
+//! What is promised of every method, and how uniform each one is: against exact distributions,
+//! against rejection, and against each other. Seeds are fixed, so that nothing here is luck.
 
 use super::dag::{Shape, edges, longest_path};
 use super::*;
@@ -30,7 +30,8 @@ fn sums_are_exact_and_bounds_are_kept_by_every_method() {
             })
             .collect();
         for method in Method::ALL {
-            let bounds = if method == Method::RandFixedSum || round % 2 == 0 { &equal } else { &unequal };
+            let bounds =
+                if method == Method::RandFixedSum || round % 2 == 0 { &equal } else { &unequal };
             let least: u64 = bounds.iter().map(|bound| bound.min).sum();
             let most: u64 = bounds.iter().map(|bound| bound.max).sum();
             let total = dice.between(least, most);
@@ -47,7 +48,10 @@ fn sums_are_exact_and_bounds_are_kept_by_every_method() {
                 };
                 assert_eq!(drawn.iter().sum::<u64>(), total, "{method:?}");
                 for (share, bound) in drawn.iter().zip(bounds) {
-                    assert!((bound.min..=bound.max).contains(share), "{method:?} {share} {bound:?}");
+                    assert!(
+                        (bound.min..=bound.max).contains(share),
+                        "{method:?} {share} {bound:?}"
+                    );
                 }
             }
         }
@@ -59,9 +63,13 @@ fn y16_drs_finds_vectors_at_the_sizes_of_yasmins_experiments() {
     let mut dice = Dice::new(2);
     for n in [20, 40, 80, 120] {
         for tenths in [2, 6, 10, 14, 18, 20] {
-            let shares = Shares::new(Method::Drs, tenths * CPU / 10, &same(n, 0, CPU)).expect("room");
+            let shares =
+                Shares::new(Method::Drs, tenths * CPU / 10, &same(n, 0, CPU)).expect("room");
             for _ in 0..20 {
-                assert_eq!(shares.draw(&mut dice).expect("a vector").iter().sum::<u64>(), tenths * CPU / 10);
+                assert_eq!(
+                    shares.draw(&mut dice).expect("a vector").iter().sum::<u64>(),
+                    tenths * CPU / 10
+                );
             }
         }
     }
@@ -88,7 +96,8 @@ fn corners_have_one_answer_each() {
 
 #[test]
 fn what_can_not_be_is_refused_with_what_could() {
-    let refused = |method, total, bounds: &[Bounds]| Shares::new(method, total, bounds).expect_err("refused");
+    let refused =
+        |method, total, bounds: &[Bounds]| Shares::new(method, total, bounds).expect_err("refused");
     for method in Method::ALL {
         assert_eq!(refused(method, 1, &[]), Impossible::Tasks(0));
         let total = Impossible::Total { total: 3 * CPU, least: 0, most: 2 * CPU };
@@ -102,10 +111,17 @@ fn what_can_not_be_is_refused_with_what_could() {
         assert!(matches!(refused(method, 5, &same(2, 3, CPU)), Impossible::Total { least: 6, .. }));
     }
     let unequal = [Bounds { min: 0, max: 1 }, Bounds { min: 0, max: 2 }];
-    assert_eq!(refused(Method::RandFixedSum, 2, &unequal), Impossible::Unequal(Method::RandFixedSum));
+    assert_eq!(
+        refused(Method::RandFixedSum, 2, &unequal),
+        Impossible::Unequal(Method::RandFixedSum)
+    );
     // All but the full cube's corner is thrown away.
-    let full = Shares::new(Method::UUniFastDiscard, 10 * CPU - 1, &same(10, 0, CPU)).expect("allowed");
-    assert!(matches!(full.draw(&mut Dice::new(1)), Err(Impossible::Unlikely { unequal: false, .. })));
+    let full =
+        Shares::new(Method::UUniFastDiscard, 10 * CPU - 1, &same(10, 0, CPU)).expect("allowed");
+    assert!(matches!(
+        full.draw(&mut Dice::new(1)),
+        Err(Impossible::Unlikely { unequal: false, .. })
+    ));
     // Nobody is sent to a method that refuses his bounds.
     let mut bounds = same(10, 0, CPU);
     bounds[0].min = 1;
@@ -115,12 +131,14 @@ fn what_can_not_be_is_refused_with_what_could() {
     assert!(!said.contains("randfixedsum"), "{said}");
 }
 
-/// The volume of the part of the unit cube of `m` dimensions whose components add up to at most `x`: Irwin and Hall.
+/// The volume of the part of the unit cube of `m` dimensions whose components add up to at most
+/// `x`: Irwin and Hall.
 fn irwin_hall(m: u32, x: f64) -> f64 {
     let (mut sum, mut binomial, mut factorial) = (0.0, 1.0, 1.0);
     for k in 0..=m {
         if f64::from(k) < x {
-            sum += if k % 2 == 0 { 1.0 } else { -1.0 } * binomial * (x - f64::from(k)).powi(m as i32);
+            sum +=
+                if k % 2 == 0 { 1.0 } else { -1.0 } * binomial * (x - f64::from(k)).powi(m as i32);
         }
         binomial *= f64::from(m - k) / f64::from(k + 1);
         factorial *= f64::from(k.max(1));
@@ -133,14 +151,16 @@ fn chi_square(seen: &[u64], expected: &[f64]) -> f64 {
     seen.iter().zip(expected).map(|(&n, e)| (n as f64 - e) * (n as f64 - e) / e).sum()
 }
 
-/// What a statistic with so many degrees of freedom exceeds once in a thousand times: Wilson and Hilferty, 1931.
+/// What a statistic with so many degrees of freedom exceeds once in a thousand times: Wilson and
+/// Hilferty, 1931.
 fn critical(freedom: usize) -> f64 {
     let f = freedom as f64;
     let base = 1.0 - 2.0 / (9.0 * f) + 3.0902 * (2.0 / (9.0 * f)).sqrt();
     f * base * base * base
 }
 
-/// Bins of equal width of the first share against the exact distribution: uniform over the slice of the unit cube.
+/// Bins of equal width of the first share against the exact distribution: uniform over the slice of
+/// the unit cube.
 fn marginal(method: Method, n: usize, total: f64, draws: usize) -> (f64, f64) {
     const BINS: usize = 20;
     let shares = Shares::new(method, (total * PARTS) as u64, &same(n, 0, CPU)).expect("room");
@@ -212,7 +232,8 @@ fn cells(method: Method, total: u64, bounds: &[Bounds], draws: usize, seed: u64)
     seen
 }
 
-/// How far apart two samples of the same size are: statistic, its limit, and half the sum of the differences as a share.
+/// How far apart two samples of the same size are: statistic, its limit, and half the sum of the
+/// differences as a share.
 fn apart(one: &[u64], other: &[u64]) -> (f64, f64, f64) {
     let (mut statistic, mut freedom, mut difference, mut all) = (0.0, 0, 0.0, 0.0);
     for (&a, &b) in one.iter().zip(other) {
@@ -230,7 +251,9 @@ fn apart(one: &[u64], other: &[u64]) -> (f64, f64, f64) {
 /// The plain twin: draw from the whole simplex, throw away what breaks a bound.
 #[test]
 fn randfixedsum_fills_the_plane_as_rejection_does() {
-    for (n, total, min, max) in [(3, 150, 0, 100), (3, 90, 10, 50), (4, 170, 20, 60), (6, 240, 0, 70)] {
+    for (n, total, min, max) in
+        [(3, 150, 0, 100), (3, 90, 10, 50), (4, 170, 20, 60), (6, 240, 0, 70)]
+    {
         let bounds = same(n, percent(min), percent(max));
         let [twin, ours] = [Method::UUniFastDiscard, Method::RandFixedSum]
             .map(|method| cells(method, percent(total), &bounds, 40_000, 5 + method as u64));
@@ -239,8 +262,8 @@ fn randfixedsum_fills_the_plane_as_rejection_does() {
     }
 }
 
-/// The claim of the paper that does not hold, and by how much: the share of all vectors that lie elsewhere than they
-/// should, less what two samples of a uniform source differ by.
+/// The claim of the paper that does not hold, and by how much: the share of all vectors that lie
+/// elsewhere than they should, less what two samples of a uniform source differ by.
 #[test]
 fn drs_is_not_uniform_where_several_unequal_bounds_can_be_broken_at_once() {
     let bounds = [10, 10, 10, 100, 100].map(|max| Bounds { min: 0, max: percent(max) });
@@ -320,7 +343,10 @@ fn the_first_set_of_seed_1_is_the_one_that_it_always_was() {
             .flat_map(|task| [task.period.as_ns(), task.cost.as_ns(), task.deadline.as_ns()])
             .fold(0xcbf2_9ce4_8422_2325_u64, |hash, n| (hash ^ n).wrapping_mul(0x0100_0000_01b3))
     });
-    assert_eq!(sums, [11_448_104_298_355_235_234, 15_921_351_439_179_774_916, 11_448_104_298_355_235_234]);
+    assert_eq!(
+        sums,
+        [11_448_104_298_355_235_234, 15_921_351_439_179_774_916, 11_448_104_298_355_235_234]
+    );
 }
 
 #[test]
@@ -345,7 +371,10 @@ fn periods_are_log_uniform_and_the_largest_is_as_likely_as_it_should_be() {
     let list = Periods::List([1, 2, 5, 10].map(ns).to_vec());
     let mut seen = [0u64; 11];
     (0..20_000).for_each(|_| seen[list.draw(&mut dice).as_ns() as usize] += 1);
-    assert!(chi_square(&[seen[1], seen[2], seen[5], seen[10]], &[5_000.0; 4]) < critical(3), "{seen:?}");
+    assert!(
+        chi_square(&[seen[1], seen[2], seen[5], seen[10]], &[5_000.0; 4]) < critical(3),
+        "{seen:?}"
+    );
 }
 
 #[test]
@@ -388,7 +417,10 @@ fn graphs_have_as_many_edges_as_is_likely_and_no_circles() {
         let mean = count as f64 / 400.0;
         assert!((mean - 0.3 * pairs).abs() < 1.5, "{shape:?}: {mean}");
     }
-    assert_eq!(edges(3, Shape::ErdosRenyi { probability: 1_000 }, &mut dice), [(0, 1), (0, 2), (1, 2)]);
+    assert_eq!(
+        edges(3, Shape::ErdosRenyi { probability: 1_000 }, &mut dice),
+        [(0, 1), (0, 2), (1, 2)]
+    );
     assert!(edges(5, Shape::Layered { layers: 1, probability: 1_000 }, &mut dice).is_empty());
     assert_eq!(longest_path(&[5, 1, 7, 2], &[(0, 1), (0, 3), (1, 2)]), 13);
     assert_eq!(longest_path(&[], &[]), 0);
@@ -396,21 +428,30 @@ fn graphs_have_as_many_edges_as_is_likely_and_no_circles() {
 
 #[test]
 fn the_nodes_of_a_graph_share_its_cost() {
-    let graphs =
-        Graphs { nodes_min: 3, nodes_max: 12, shape: Shape::Layered { layers: 3, probability: 400 } };
+    let graphs = Graphs {
+        nodes_min: 3,
+        nodes_max: 12,
+        shape: Shape::Layered { layers: 3, probability: 400 },
+    };
     let spec = Spec { graphs: Some(graphs), ..spec(Method::RandFixedSum) };
     let mut sizes = std::collections::BTreeSet::new();
     for number in 0..20 {
         for task in generate(&spec, 1, number).expect("a set") {
             let sum: u64 = task.nodes.iter().map(|node| node.cost.as_ns()).sum();
             assert_eq!(sum, task.cost.as_ns());
-            assert!(task.nodes.iter().enumerate().all(|(at, node)| node.after.iter().all(|&from| from < at)));
+            assert!(
+                task.nodes
+                    .iter()
+                    .enumerate()
+                    .all(|(at, node)| node.after.iter().all(|&from| from < at))
+            );
             sizes.insert(task.nodes.len());
         }
     }
     assert_eq!(sizes.into_iter().collect::<Vec<_>>(), (3..=12).collect::<Vec<_>>());
-    let refused =
-        |graphs| generate(&Spec { graphs: Some(graphs), ..spec.clone() }, 1, 0).expect_err("refused");
+    let refused = |graphs| {
+        generate(&Spec { graphs: Some(graphs), ..spec.clone() }, 1, 0).expect_err("refused")
+    };
     assert_eq!(refused(Graphs { nodes_min: 0, ..graphs }), Impossible::Nodes { min: 0, max: 12 });
     assert_eq!(
         refused(Graphs { shape: Shape::Layered { layers: 0, probability: 1 }, ..graphs }),

@@ -58,8 +58,12 @@ impl Extras {
         ));
         let mut cost = mutate!(
             "sim-overhead-switch",
-            mutate!("sim-overhead-decision", decision.as_ns().saturating_add(switch.as_ns()), switch.as_ns())
-                .saturating_add(levels),
+            mutate!(
+                "sim-overhead-decision",
+                decision.as_ns().saturating_add(switch.as_ns()),
+                switch.as_ns()
+            )
+            .saturating_add(levels),
             decision.as_ns().saturating_add(levels)
         );
         mutate!(
@@ -91,7 +95,8 @@ impl<W: Watch> World<W> {
     }
 
     fn spoils(&mut self) -> &mut Spoils {
-        let levels = (0..self.tasks.len()).map(|task| self.machine.depth(TaskId(task as u32))).collect();
+        let levels =
+            (0..self.tasks.len()).map(|task| self.machine.depth(TaskId(task as u32))).collect();
         let first = (0..self.tasks.len()).map(|task| {
             mutate!("sim-overhead-first", self.machine.first_cpu(TaskId(task as u32)).0 as usize, 0)
         });
@@ -106,7 +111,8 @@ impl<W: Watch> World<W> {
         self
     }
 
-    /// Nothing progresses on `cpu` in these intervals `[from, to)`. Decisions are taken in time all the same.
+    /// Nothing progresses on `cpu` in these intervals `[from, to)`. Decisions are taken in time all
+    /// the same.
     #[must_use]
     pub fn with_holes(mut self, cpu: Cpu, holes: Vec<(Time, Time)>) -> World<W> {
         self.spoils().set_holes(cpu.0 as usize, holes);
@@ -150,7 +156,8 @@ impl<W: Watch> World<W> {
         let Some(spoils) = &extras.spoils else {
             return next.min(self.machine.next_wakeup().unwrap_or(Time::NEVER));
         };
-        // Budgets are not used up in a hole: looking again and again while it lasts would show nothing.
+        // Budgets are not used up in a hole: looking again and again while it lasts would show
+        // nothing.
         (0..self.cpus.len()).fold(next.min(self.machine.next_timer()), |next, cpu| {
             let expiry = self.machine.budget_end(Cpu(cpu as u32));
             if expiry == Time::NEVER {
@@ -191,7 +198,8 @@ impl<W: Watch> World<W> {
                 continue;
             }
             // It stops here, unless what it waits for is had at this very instant.
-            let script = self.extras.as_mut().and_then(|extras| extras.scripts[task.0 as usize].as_mut());
+            let script =
+                self.extras.as_mut().and_then(|extras| extras.scripts[task.0 as usize].as_mut());
             self.tasks[task.0 as usize].left = script.and_then(Script::turn).unwrap_or(Work::ZERO);
             return self.aim(now, at);
         }
@@ -199,7 +207,8 @@ impl<W: Watch> World<W> {
 
     /// Whether the piece under way of a job is its last.
     pub(super) fn is_last(&self, task: TaskId) -> bool {
-        let script = self.extras.as_ref().and_then(|extras| extras.scripts[task.0 as usize].clone());
+        let script =
+            self.extras.as_ref().and_then(|extras| extras.scripts[task.0 as usize].clone());
         script.is_none_or(|mut script| {
             let stops = |deed: Deed| matches!(deed, Deed::Lock(_) | Deed::Suspend(_));
             while let Some(deed) = script.act() {
@@ -249,21 +258,26 @@ impl<W: Watch> World<W> {
             extras.wakes.remove(task);
             let _ = self.machine.handle(now, Event::Woke { task: TaskId(task) });
         }
-        while let Some(&(_, condition)) = extras.changes.get(extras.changed).filter(|&&(at, _)| at <= now) {
+        while let Some(&(_, condition)) =
+            extras.changes.get(extras.changed).filter(|&&(at, _)| at <= now)
+        {
             extras.changed += 1;
             let _ = self.machine.handle(now, Event::Changed(condition));
         }
     }
 
     pub(super) fn spend_release(&mut self, now: Time, task: u32) {
-        let Some(spoils) = self.extras.as_mut().and_then(|extras| extras.spoils.as_mut()) else { return };
+        let Some(spoils) = self.extras.as_mut().and_then(|extras| extras.spoils.as_mut()) else {
+            return;
+        };
         let (cost, at) = (spoils.overheads.release, spoils.last[task as usize]);
         if cost.is_zero() {
             return;
         }
         // What runs there has come so far, and goes on when that is done.
         self.account::<true>(now, at);
-        let spoils = self.extras.as_mut().and_then(|extras| extras.spoils.as_mut()).expect("asked before");
+        let spoils =
+            self.extras.as_mut().and_then(|extras| extras.spoils.as_mut()).expect("asked before");
         spoils.spend(at, now, cost);
         self.aim(now, at);
     }

@@ -1,4 +1,5 @@
-//! When jobs come: separation, bursts, by hand, deadlines of all kinds, and on which CPUs (Y3, Y5, Y13).
+//! When jobs come: separation, bursts, by hand, deadlines of all kinds, and on which CPUs (Y3, Y5,
+//! Y13).
 
 use crate::lab::{at, cost, listed, run, span, task, watch, work, world};
 use talea_core::machine::{Affinity, SchedulerSpec, TaskId, TaskSpec, Tree, Wrong};
@@ -15,7 +16,11 @@ fn y13_a_burst_of_a_hundred_is_released_once_a_period() {
     let log = run(&tree, &[listed(&[5; 100], cost(2))], 2_000);
     let expected: Vec<u64> = (0..100).map(|k| 5 + 10 * k).collect();
     assert_eq!(log.starts(0), expected);
-    assert!(log.ended.iter().all(|job| job.deadline.as_ns() == job.release.as_ns() + 10 && !job.is_late()));
+    assert!(
+        log.ended
+            .iter()
+            .all(|job| job.deadline.as_ns() == job.release.as_ns() + 10 && !job.is_late())
+    );
 }
 
 #[test]
@@ -70,7 +75,10 @@ fn y3_deadlines_shorter_equal_and_longer_than_the_period() {
         (10, vec![22, 3, 3], vec![22, 25, 28, 52], 3),
     ] {
         let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::Edf));
-        tree.task(Tree::ROOT, TaskSpec { deadline: span(deadline), ..TaskSpec::new("t", span(10)) });
+        tree.task(
+            Tree::ROOT,
+            TaskSpec { deadline: span(deadline), ..TaskSpec::new("t", span(10)) },
+        );
         let costs = talea_sim::Cost::List(costs.into_iter().map(work).collect());
         let times = Arrivals::List((0..4).map(|k| at(10 * k)).collect());
         let log = run(&tree, &[Source { arrivals: times, cost: costs }], 100);
@@ -85,15 +93,18 @@ fn y5_partitioned_in_one_machine_equals_a_machine_for_each_cpu() {
         let cpus = 2 + dice.below(2) as u32;
         let policy = [Policy::Edf, Policy::RateMonotonic, Policy::FixedPriority][case % 3].clone();
         let preemptive = dice.below(3) > 0;
-        let scheduler = || SchedulerSpec { preemptive, ..SchedulerSpec::new("root", policy.clone()) };
+        let scheduler =
+            || SchedulerSpec { preemptive, ..SchedulerSpec::new("root", policy.clone()) };
         let mut all = Tree::new(cpus, scheduler());
         let mut each: Vec<(Tree, Vec<Source>, Vec<u32>)> =
             (0..cpus).map(|_| (Tree::new(1, scheduler()), Vec::new(), Vec::new())).collect();
         let mut sources = Vec::new();
         for task in 0..8 {
             let (period, cpu) = (10 + dice.below(40), dice.below(u64::from(cpus)) as u32);
-            // Distinct priorities: FIFO in a level goes by the moment, which is the machine's own count.
-            let spec = TaskSpec { priority: task as u8 * 7 % 8, ..TaskSpec::new("t", span(period)) };
+            // Distinct priorities: FIFO in a level goes by the moment, which is the machine's own
+            // count.
+            let spec =
+                TaskSpec { priority: task as u8 * 7 % 8, ..TaskSpec::new("t", span(period)) };
             all.task(Tree::ROOT, TaskSpec { affinity: Affinity::only(cpu), ..spec.clone() });
             let source = Source::periodic(span(period), work(1 + dice.below(8)));
             sources.push(source.clone());
@@ -128,8 +139,10 @@ fn y5_schedulers_may_be_placed_too_and_sets_of_cpus_are_clusters() {
 
     let mut tree = Tree::new(2, SchedulerSpec::new("root", Policy::Edf));
     for cpu in 0..2 {
-        let spec =
-            SchedulerSpec { affinity: Affinity::only(cpu), ..SchedulerSpec::new("P", Policy::RateMonotonic) };
+        let spec = SchedulerSpec {
+            affinity: Affinity::only(cpu),
+            ..SchedulerSpec::new("P", Policy::RateMonotonic)
+        };
         let group = tree.scheduler(Tree::ROOT, spec);
         for period in [20, 40] {
             tree.task(group, TaskSpec::new("t", span(period)));
@@ -145,8 +158,11 @@ fn y5_schedulers_may_be_placed_too_and_sets_of_cpus_are_clusters() {
 fn y5_sets_of_cpus_that_cannot_be_are_refused() {
     let wrong = |cpus, affinity, below: bool| {
         let mut tree = Tree::new(cpus, SchedulerSpec::new("root", Policy::Edf));
-        let parent =
-            if below { tree.scheduler(Tree::ROOT, SchedulerSpec::new("g", Policy::Edf)) } else { Tree::ROOT };
+        let parent = if below {
+            tree.scheduler(Tree::ROOT, SchedulerSpec::new("g", Policy::Edf))
+        } else {
+            Tree::ROOT
+        };
         tree.task(parent, TaskSpec { affinity, ..TaskSpec::new("t", span(10)) });
         tree.check().err().map(|wrong| wrong.why)
     };

@@ -1,5 +1,5 @@
-//! The machine in the simulator against the plain twin, on small random systems: when every job ends, what finds no room,
-//! and who runs where in every tick.
+//! The machine in the simulator against the plain twin, on small random systems: when every job
+//! ends, what finds no room, and who runs where in every tick.
 
 use crate::bridge;
 use crate::naive::server::{Kind as ServerKind, Spec};
@@ -226,7 +226,8 @@ impl Maker {
         }
         if !self.odds(3) {
             for _ in 0..self.dice.between(1, 6) {
-                let (cpu, from) = (self.dice.below(self.about.cpus as u64), self.dice.below(self.horizon));
+                let (cpu, from) =
+                    (self.dice.below(self.about.cpus as u64), self.dice.below(self.horizon));
                 spoiled.holes.push((cpu as usize, from, from + self.dice.between(1, 6)));
             }
         }
@@ -355,8 +356,9 @@ fn shrink(mut system: System, mut until: u64) -> (System, u64) {
     }
 }
 
-/// A job uses up the budget at the very instant of its end, and leaves an accelerator to one that waits for it: to the server that is
-/// one who wakes it at its deadline, before anybody has looked at the budget.
+/// A job uses up the budget at the very instant of its end, and leaves an accelerator to one that
+/// waits for it: to the server that is one who wakes it at its deadline, before anybody has looked
+/// at the budget.
 #[test]
 fn l5_y7_a_budget_that_begins_anew_at_the_instant_at_which_it_was_used_up_is_there() {
     let group = |parent, order, server| Node {
@@ -393,8 +395,9 @@ fn l5_y7_a_budget_that_begins_anew_at_the_instant_at_which_it_was_used_up_is_the
     assert_eq!(system.run(8).ends, [vec![4], vec![3]]);
 }
 
-/// The families above, a few of each, are a thousand: partitioned (a CPU of its own for each part) and global, with migration at any time
-/// and between jobs, by deadlines, by priorities and by the two orders that follow from periods and deadlines.
+/// The families above, a few of each, are a thousand: partitioned (a CPU of its own for each part)
+/// and global, with migration at any time and between jobs, by deadlines, by priorities and by the
+/// two orders that follow from periods and deadlines.
 #[test]
 fn y2_a_thousand_random_sets_run_as_an_independent_scheduler_has_them() {
     let mut sets = 0;

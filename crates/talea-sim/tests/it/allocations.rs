@@ -1,4 +1,5 @@
-//! Nothing is allocated between start and stop, by the machine or by the simulator (Y19), whatever YASMIN's tasks have.
+//! Nothing is allocated between start and stop, by the machine or by the simulator (Y19), whatever
+//! YASMIN's tasks have.
 
 use crate::lab::{at, span, work, world};
 use crate::mixtures::{Everything, changes, everything};
@@ -30,10 +31,15 @@ fn y19_versions_accelerators_resources_graphs_and_servers_run_without_allocating
         let Everything { tree, sources, .. } = everything(&mut dice);
         let mut world = world(&tree, &sources).with_changes(changes());
         if dice.below(3) == 0 {
-            let overheads =
-                Overheads { release: span(1), switch: span(1), migration: span(1), ..Overheads::default() };
-            world =
-                world.with_overheads(overheads).with_holes(Cpu(0), vec![(at(5), at(9)), (at(30), at(42))]);
+            let overheads = Overheads {
+                release: span(1),
+                switch: span(1),
+                migration: span(1),
+                ..Overheads::default()
+            };
+            world = world
+                .with_overheads(overheads)
+                .with_holes(Cpu(0), vec![(at(5), at(9)), (at(30), at(42))]);
         }
         assert_eq!(asked(world, 120), 0, "case {case}: {tree:#?}");
     }
@@ -46,7 +52,8 @@ fn y19_off_line_tables_run_without_allocating() {
         activates: true,
         ..TableEntry::new(cpu, span(start), span(end), owner)
     };
-    let entries = [(0, 2, 5, 0, Some(1)), (0, 12, 15, 0, Some(0)), (1, 0, 4, 1, None)].map(entry).into();
+    let entries =
+        [(0, 2, 5, 0, Some(1)), (0, 12, 15, 0, Some(0)), (1, 0, 4, 1, None)].map(entry).into();
     let table = Policy::Table { hyperperiod: span(20), entries };
     let mut tree = Tree::new(2, SchedulerSpec::new("table", table));
     let versions = vec![Version::new("quick"), Version::new("slow")];

@@ -1,4 +1,5 @@
-//! From the plain twin's description to a tree and a workload, and what the simulator makes of them.
+//! From the plain twin's description to a tree and a workload, and what the simulator makes of
+//! them.
 
 use crate::naive::server::Kind as Server;
 use crate::naive::{Group, Kind, Order, Outcome, System, Task};
@@ -85,7 +86,10 @@ pub(crate) fn tree(of: &System) -> (Tree, Workload) {
             (Kind::Group(root), None) => tree = Some(Tree::new(of.cpus as u32, scheduler(root))),
             (Kind::Task(_), None) => panic!("the root is a group"),
             (Kind::Group(group), Some(tree)) => {
-                tree.scheduler(NodeId(node.parent.expect("below the root") as u32), scheduler(group));
+                tree.scheduler(
+                    NodeId(node.parent.expect("below the root") as u32),
+                    scheduler(group),
+                );
             }
             (Kind::Task(of), Some(tree)) => {
                 let (spec, source) = task(of);
@@ -178,7 +182,8 @@ pub(crate) fn simulate_with(system: &System, until: u64, change: impl Fn(&mut Tr
     let (mut tree, workload) = tree(system);
     change(&mut tree);
     let machine = tree.build().unwrap_or_else(|wrong| panic!("{wrong:?}: {system:#?}"));
-    let mut world = World::new(machine, system.cpus as u32, &workload).within(&surroundings(system));
+    let mut world =
+        World::new(machine, system.cpus as u32, &workload).within(&surroundings(system));
     let mut record = Record::new(workload.sources.len(), system.cpus);
     for now in 0..=until {
         world.run(Time::from_ns(now + 1), &mut record);

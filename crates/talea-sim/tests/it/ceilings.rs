@@ -1,5 +1,5 @@
-//! Ceilings where the least relative deadline is no floor: jobs that are seen late, nodes of graphs, users behind servers and
-//! in groups (docs/model.md, section 10).
+//! Ceilings where the least relative deadline is no floor: jobs that are seen late, nodes of
+//! graphs, users behind servers and in groups (docs/model.md, section 10).
 
 use crate::lab::{Log, cost, listed, run, span, task, work};
 use crate::soak;
@@ -43,8 +43,11 @@ fn ceilings_with_jitter_know_no_deadlock() {
     let uses = vec![r1, r2];
     tree.task(Tree::ROOT, TaskSpec { uses: uses.clone(), ..TaskSpec::new("H", span(100)) });
     tree.task(Tree::ROOT, TaskSpec { uses, deadline: span(30), ..TaskSpec::new("U", span(40)) });
-    let arrivals =
-        |period, jitter| Arrivals::Periodic { offset: span(0), period: span(period), jitter: span(jitter) };
+    let arrivals = |period, jitter| Arrivals::Periodic {
+        offset: span(0),
+        period: span(period),
+        jitter: span(jitter),
+    };
     let sources = [
         Source { arrivals: arrivals(100, 0), cost: outer(r1, r2) },
         Source { arrivals: arrivals(40, 20), cost: inner(r2, r1) },
@@ -59,7 +62,8 @@ fn ceilings_with_a_user_behind_a_server_know_no_deadlock() {
     for server_first in [false, true] {
         let (mut tree, r1, r2) = two(Policy::Edf);
         let uses = vec![r1, r2];
-        let (h, u) = (TaskSpec { uses: uses.clone(), ..task("H", 100) }, TaskSpec { uses, ..task("U", 90) });
+        let (h, u) =
+            (TaskSpec { uses: uses.clone(), ..task("H", 100) }, TaskSpec { uses, ..task("U", 90) });
         let mut sources = vec![listed(&[0], outer(r1, r2)), listed(&[3], inner(r2, r1))];
         if server_first {
             let server = tree.scheduler(Tree::ROOT, served(10, 20));
@@ -87,7 +91,8 @@ fn a_ceiling_that_a_server_would_undercut_keeps_the_middle_out() {
     tree.task(server, TaskSpec { uses: vec![r], ..task("U", 90) });
     tree.task(Tree::ROOT, task("M", 50));
     let locking = |of: u64, to: u64| cost(of).locking(r, work(1), work(to));
-    let sources = [listed(&[0], locking(10, 9)), listed(&[3], locking(3, 2)), listed(&[5], cost(20))];
+    let sources =
+        [listed(&[0], locking(10, 9)), listed(&[3], locking(3, 2)), listed(&[5], cost(20))];
     let log = run(&tree, &sources, 1_000);
     assert_eq!([log.ends(1), log.ends(2), log.ends(0)], [[12], [32], [33]]);
 }
@@ -118,11 +123,13 @@ fn a_ceiling_over_a_group_with_values_of_its_own_counts_with_its_tasks_deadline(
     let r = tree.resource("r", Protocol::Ceiling);
     tree.task(Tree::ROOT, TaskSpec { uses: vec![r], ..task("H", 100) });
     let own = Own { relative_deadline: Some(span(50)), ..Own::default() };
-    let group = tree.scheduler(Tree::ROOT, SchedulerSpec { own, ..SchedulerSpec::new("g", Policy::Edf) });
+    let group =
+        tree.scheduler(Tree::ROOT, SchedulerSpec { own, ..SchedulerSpec::new("g", Policy::Edf) });
     tree.task(group, TaskSpec { uses: vec![r], ..task("U", 10) });
     tree.task(Tree::ROOT, task("M", 30));
     let locking = |of: u64, to: u64| cost(of).locking(r, work(1), work(to));
-    let sources = [listed(&[0], locking(10, 9)), listed(&[500], locking(3, 2)), listed(&[2], cost(5))];
+    let sources =
+        [listed(&[0], locking(10, 9)), listed(&[500], locking(3, 2)), listed(&[2], cost(5))];
     // The floor is 11: M has to wait until 9.
     let log = run(&tree, &sources, 1_000);
     assert_eq!([log.ends(2), log.ends(0), log.ends(1)], [[14], [15], [503]]);
@@ -130,7 +137,8 @@ fn a_ceiling_over_a_group_with_values_of_its_own_counts_with_its_tasks_deadline(
 
 #[test]
 fn ceilings_that_equal_a_key_know_no_deadlock() {
-    // Under rate monotonic a ceiling is the period of its most urgent user, and ties go to the lower number.
+    // Under rate monotonic a ceiling is the period of its most urgent user, and ties go to the
+    // lower number.
     let (mut tree, r1, r2) = two(Policy::RateMonotonic);
     let uses = vec![r1, r2];
     tree.task(Tree::ROOT, TaskSpec { uses: uses.clone(), ..TaskSpec::new("U", span(200)) });

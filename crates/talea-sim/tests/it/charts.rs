@@ -1,7 +1,7 @@
 //! Schedules to look at. `#` runs, `.` waits, `!` marks the first tick after a missed deadline.
 //!
-//! A chart is compared with the one in the source; with `TALEA_BLESS` set, the source is written anew, so that changing
-//! what charts look like costs one command.
+//! A chart is compared with the one in the source; with `TALEA_BLESS` set, the source is written
+//! anew, so that changing what charts look like costs one command.
 
 use crate::bridge::Record;
 use std::panic::Location;
@@ -25,7 +25,10 @@ fn rows(tasks: &str) -> Vec<Row> {
     let row = |task: &str| {
         let given = |key: &str| {
             let words = task.split_whitespace().filter_map(|word| word.split_once('='));
-            words.filter(|word| word.0 == key).map(|word| word.1.parse().expect("a number")).next_back()
+            words
+                .filter(|word| word.0 == key)
+                .map(|word| word.1.parse().expect("a number"))
+                .next_back()
         };
         let period = given("period").expect("a period");
         Row {
@@ -62,9 +65,11 @@ fn chart(mut tree: Tree, tasks: &str) -> String {
     let ended = |task: usize, at: u64| ends[task].iter().filter(|&&end| end <= at).count() as u64;
     // How many have come, or are due, by then.
     let count = |row: &Row, from: u64, at: u64| (at + 1).saturating_sub(from).div_ceil(row.period);
-    let is_missed =
-        |task: usize, row: &Row, at: u64| count(row, row.offset + row.deadline, at) > ended(task, at);
-    let miss = (0..=length).find(|&at| rows.iter().enumerate().any(|(task, row)| is_missed(task, row, at)));
+    let is_missed = |task: usize, row: &Row, at: u64| {
+        count(row, row.offset + row.deadline, at) > ended(task, at)
+    };
+    let miss = (0..=length)
+        .find(|&at| rows.iter().enumerate().any(|(task, row)| is_missed(task, row, at)));
     let mut text = String::new();
     for (task, row) in rows.iter().enumerate() {
         let mut line = format!("{} |", row.name);
@@ -104,7 +109,8 @@ fn check_tree(tree: Tree, tasks: &str, expected: &str) {
         let line = Location::caller().line() as usize;
         let before: usize = source.split_inclusive('\n').take(line - 1).map(str::len).sum();
         let literal = format!("\"{expected}\"");
-        let at = before + source[before..].find(&literal).expect("the chart stands behind its call");
+        let at =
+            before + source[before..].find(&literal).expect("the chart stands behind its call");
         let rows: String = found.lines().flat_map(|row| ["        ", row, "\n"]).collect();
         let written = format!("{}\"\n{rows}    \"{}", &source[..at], &source[at + literal.len()..]);
         std::fs::write(&file, written).expect("this file can be written");
@@ -194,7 +200,8 @@ fn s13_without_preemption_a_job_runs_to_its_end() {
         b |#..####         #..####
     ",
     );
-    let root = SchedulerSpec { preemptive: false, ..SchedulerSpec::new("root", Policy::FixedPriority) };
+    let root =
+        SchedulerSpec { preemptive: false, ..SchedulerSpec::new("root", Policy::FixedPriority) };
     check_tree(
         Tree::new(1, root),
         tasks,
@@ -208,8 +215,16 @@ fn s13_without_preemption_a_job_runs_to_its_end() {
 #[test]
 fn s17_a_strict_table_leaves_a_slot_idle_and_a_lending_one_does_not() {
     let table = |lending| {
-        let slot = |start, end, owner| Slot { start: Span::from_ns(start), end: Span::from_ns(end), owner };
-        Policy::Partitions { frame: Span::from_ns(8), slots: vec![slot(0, 4, 0), slot(4, 8, 1)], lending }
+        let slot = |start, end, owner| Slot {
+            start: Span::from_ns(start),
+            end: Span::from_ns(end),
+            owner,
+        };
+        Policy::Partitions {
+            frame: Span::from_ns(8),
+            slots: vec![slot(0, 4, 0), slot(4, 8, 1)],
+            lending,
+        }
     };
     let tasks = "a work=2 period=16; b work=7 period=16";
     check(

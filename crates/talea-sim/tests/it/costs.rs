@@ -61,7 +61,11 @@ fn a_job_costs_the_same_in_its_version_whatever_ran_before() {
     );
     for job in 0..1_000 {
         assert_eq!(second[job], 3 + job as u64 % 2);
-        assert_eq!(mixed[job], if job % 3 == 1 { second[job] } else { first[job] }, "one roll a job");
+        assert_eq!(
+            mixed[job],
+            if job % 3 == 1 { second[job] } else { first[job] },
+            "one roll a job"
+        );
     }
 }
 
@@ -71,8 +75,10 @@ fn a_suspended_job_leaves_its_cpu_and_comes_back() {
     tree.task(Tree::ROOT, task("a", 50));
     tree.task(Tree::ROOT, task("b", 100));
     // Two suspensions, one at the very begin; one beyond the end does not happen.
-    let a =
-        cost(10).suspending(work(0), span(3)).suspending(work(4), span(10)).suspending(work(10), span(500));
+    let a = cost(10)
+        .suspending(work(0), span(3))
+        .suspending(work(4), span(10))
+        .suspending(work(10), span(500));
     let log = run(&tree, &[listed(&[0], a), listed(&[0], cost(20))], 1_000);
     // b 0-3, a 3-7, b 7-17, a 17-23, b 23-30.
     assert_eq!((log.ends(0), log.ends(1)), (vec![23], vec![30]));
@@ -82,8 +88,11 @@ fn a_suspended_job_leaves_its_cpu_and_comes_back() {
 fn marks_stand_in_the_order_of_their_offsets_and_sections_nest() {
     let mut tree = one();
     let [a, b, c] = ["a", "b", "c"].map(|name| tree.resource(name, Protocol::default()));
-    let marked =
-        cost(10).locking(a, work(2), work(8)).locking(b, work(2), work(8)).locking(c, work(8), work(9));
+    let marked = cost(10).locking(a, work(2), work(8)).locking(b, work(2), work(8)).locking(
+        c,
+        work(8),
+        work(9),
+    );
     let Cost::Marked { marks, .. } = marked else { panic!("marked") };
     let acts: Vec<(u64, Act)> = marks.into_iter().map(|mark| (mark.at.as_ns(), mark.act)).collect();
     use Act::{Lock, Unlock};
@@ -111,7 +120,8 @@ fn what_lies_behind_the_end_of_a_job_is_not_done() {
     let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::Edf));
     tree.task(Tree::ROOT, task("a", 100));
     // Jobs cost 5, 8 and 9: only the last one comes to where it would suspend itself and goes on.
-    let costs = talea_sim::Cost::List(vec![work(5), work(8), work(9)]).suspending(work(8), span(20));
+    let costs =
+        talea_sim::Cost::List(vec![work(5), work(8), work(9)]).suspending(work(8), span(20));
     let log = run(&tree, &[listed(&[0, 100, 200], costs)], 400);
     assert_eq!(log.ends(0), [5, 108, 229]);
 }

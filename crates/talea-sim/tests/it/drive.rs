@@ -1,5 +1,5 @@
-//! A driver that is worse than the simulator: it is late, its CPUs have holes, jobs suspend themselves. It writes down
-//! what it tells the machine and what it is told, as the executor does.
+//! A driver that is worse than the simulator: it is late, its CPUs have holes, jobs suspend
+//! themselves. It writes down what it tells the machine and what it is told, as the executor does.
 
 use talea_core::Time;
 use talea_core::Work;
@@ -47,7 +47,8 @@ impl Drive {
         let _ = self.machine.handle(Time::from_ns(now), event);
     }
 
-    /// So many ticks, with jobs that arrive at random; an audit after every instant at which anything is said.
+    /// So many ticks, with jobs that arrive at random; an audit after every instant at which
+    /// anything is said.
     pub(crate) fn run(&mut self, ticks: u64) {
         for now in 0..ticks {
             self.progress();

@@ -28,19 +28,18 @@ fn costs(set: u64) -> Vec<u64> {
     let mut dice = Dice::of(8, set);
     let n = dice.between(5, 50);
     (0..n)
-        .map(
-            |_| {
-                if dice.below(2) == 0 {
-                    dice.between(5 * MS, 10 * MS)
-                } else {
-                    dice.between(40 * MS, 50 * MS)
-                }
-            },
-        )
+        .map(|_| {
+            if dice.below(2) == 0 {
+                dice.between(5 * MS, 10 * MS)
+            } else {
+                dice.between(40 * MS, 50 * MS)
+            }
+        })
         .collect()
 }
 
-/// Signals and jobs of one second in the mean over 10 s, of tasks that share so many hundredths of the CPU equally.
+/// Signals and jobs of one second in the mean over 10 s, of tasks that share so many hundredths of
+/// the CPU equally.
 fn counted(policy: &Policy, costs: &[u64], percent: u64) -> (f64, f64) {
     let mut tree = Tree::new(1, SchedulerSpec::new("root", policy.clone()));
     let mut workload = Workload::default();
@@ -49,16 +48,19 @@ fn counted(policy: &Policy, costs: &[u64], percent: u64) -> (f64, f64) {
         tree.task(Tree::ROOT, TaskSpec::new("task", period));
         workload.sources.push(Source::periodic(period, Work::from_ns(cost)));
     }
-    let mut world = World::new(tree.build_with(Signals::default()).expect("a flat tree"), 1, &workload);
+    let mut world =
+        World::new(tree.build_with(Signals::default()).expect("a flat tree"), 1, &workload);
     let mut counters = Counters::new(costs.len());
     world.run(Time::from_ns(10_000 * MS), &mut counters);
     let signals = world.machine_mut().watch().0;
     (signals as f64 / 10.0, counters.total().completed as f64 / 10.0)
 }
 
-/// Of the least squares through these points: slope, where it meets zero, and which share of the variation it explains.
+/// Of the least squares through these points: slope, where it meets zero, and which share of the
+/// variation it explains.
 fn line(points: &[(f64, f64)]) -> (f64, f64, f64) {
-    let mean = |of: &dyn Fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / points.len() as f64;
+    let mean =
+        |of: &dyn Fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / points.len() as f64;
     let (x, y) = (mean(&|point| point.0), mean(&|point| point.1));
     let product = mean(&|point| (point.0 - x) * (point.1 - y));
     let (x2, y2) = (mean(&|point| (point.0 - x).powi(2)), mean(&|point| (point.1 - y).powi(2)));
@@ -83,12 +85,14 @@ impl Watch for Kinds {
             Signal::Deactivate => "deactivate",
             Signal::Finished => "finished",
         };
-        *if node == Tree::ROOT { &mut self.root } else { &mut self.tasks }.entry(kind).or_default() += 1;
+        *if node == Tree::ROOT { &mut self.root } else { &mut self.tasks }
+            .entry(kind)
+            .or_default() += 1;
     }
 }
 
-/// What a job costs is the same at every utilisation; what grows are preemptions and pauses, each with its own price. No signal is
-/// left over.
+/// What a job costs is the same at every utilisation; what grows are preemptions and pauses, each
+/// with its own price. No signal is left over.
 #[test]
 fn s8_a_job_takes_five_operations_a_preemption_three_and_a_pause_three() {
     for percent in (20..=100).step_by(10) {
@@ -99,12 +103,16 @@ fn s8_a_job_takes_five_operations_a_preemption_three_and_a_pause_three() {
             for (task, &cost) in (0..).zip(&costs) {
                 let period = Span::from_ns((cost * costs.len() as u64 * 100).div_ceil(percent));
                 tree.task(Tree::ROOT, TaskSpec::new("task", period));
-                // No two at one instant: whoever is overtaken before anybody runs was not preempted.
+                // No two at one instant: whoever is overtaken before anybody runs was not
+                // preempted.
                 let (offset, jitter) = (Span::from_ns(task * 1_000_003), Span::ZERO);
                 let arrivals = Arrivals::Periodic { offset, period, jitter };
-                workload.sources.push(Source { arrivals, cost: Cost::Constant(Work::from_ns(cost)) });
+                workload
+                    .sources
+                    .push(Source { arrivals, cost: Cost::Constant(Work::from_ns(cost)) });
             }
-            let mut world = World::new(tree.build_with(Kinds::default()).expect("a flat tree"), 1, &workload);
+            let mut world =
+                World::new(tree.build_with(Kinds::default()).expect("a flat tree"), 1, &workload);
             let mut counters = Counters::new(costs.len());
             world.run(Time::from_ns(10_000 * MS), &mut counters);
             // What has come is done.
@@ -122,8 +130,10 @@ fn s8_a_job_takes_five_operations_a_preemption_three_and_a_pause_three() {
                 "{percent} %, set {set}: at most one of both for each arrival"
             );
             let count = |of: &BTreeMap<&str, u64>, kind: &str| of.get(kind).copied().unwrap_or(0);
-            let of =
-                |of| ["ready", "update", "activate", "deactivate", "finished"].map(|kind| count(of, kind));
+            let of = |of| {
+                ["ready", "update", "activate", "deactivate", "finished"]
+                    .map(|kind| count(of, kind))
+            };
             assert_eq!(
                 of(&tasks),
                 [jobs, 0, jobs + preemptions, jobs + preemptions, jobs],
@@ -151,11 +161,15 @@ fn s8_operations_per_job_are_bounded_and_operations_per_second_grow_linearly_wit
             let mut sum = 0.0;
             for set in 0..SETS {
                 let (signals, jobs) = counted(&policy, &costs(set), percent);
-                // A task is ready, activated, deactivated and finished once a job, and so is the root unless it goes on
-                // with another: four to eight. The root's update makes nine. Of a job that interrupts, the root's four fall
-                // away, and whoever is interrupted is deactivated and activated once more.
+                // A task is ready, activated, deactivated and finished once a job, and so is the
+                // root unless it goes on with another: four to eight. The root's update makes nine.
+                // Of a job that interrupts, the root's four fall away, and whoever is interrupted
+                // is deactivated and activated once more.
                 let per_job = signals / jobs;
-                assert!((4.0..=9.0).contains(&per_job), "{policy:?}, {percent} %, set {set}: {per_job}");
+                assert!(
+                    (4.0..=9.0).contains(&per_job),
+                    "{policy:?}, {percent} %, set {set}: {per_job}"
+                );
                 sum += signals;
             }
             points.push((percent as f64 / 100.0, sum / SETS as f64));
@@ -165,9 +179,13 @@ fn s8_operations_per_job_are_bounded_and_operations_per_second_grow_linearly_wit
     let [edf, rm, fifo] = &curves[..] else { panic!("three policies") };
     for points in [edf, rm] {
         let (slope, at_zero, explained) = line(points);
-        assert!(explained > 0.99 && at_zero.abs() < 0.1 * slope, "{explained} {at_zero} {slope}: {points:?}");
+        assert!(
+            explained > 0.99 && at_zero.abs() < 0.1 * slope,
+            "{explained} {at_zero} {slope}: {points:?}"
+        );
     }
-    // The paper: the same for all at 20 %, and FIFO, which interrupts nobody, is the cheapest at the top.
+    // The paper: the same for all at 20 %, and FIFO, which interrupts nobody, is the cheapest at
+    // the top.
     for ((edf, rm), fifo) in edf.iter().zip(rm).zip(fifo) {
         assert!((edf.1 / rm.1 - 1.0).abs() < 0.05 && fifo.1 < edf.1, "{edf:?} {rm:?} {fifo:?}");
     }

@@ -1,5 +1,6 @@
-//! SF3P's six shipped examples as hand tables (S1), in milliseconds, and the statements about its policies: the share of
-//! the CPU that EDF can use (S7), preemption (S13, Y4), releases (S14), the key of a queued job (S15), late releases (S16).
+//! SF3P's six shipped examples as hand tables (S1), in milliseconds, and the statements about its
+//! policies: the share of the CPU that EDF can use (S7), preemption (S13, Y4), releases (S14), the
+//! key of a queued job (S15), late releases (S16).
 
 use crate::lab::{self, Log, listed, run, world};
 use crate::soak;
@@ -28,7 +29,8 @@ fn task(tree: &mut Tree, parent: NodeId, period: u64, deadline: u64, priority: u
 }
 
 fn source(offset: u64, period: u64, cost: u64) -> Source {
-    let arrivals = Arrivals::Periodic { offset: ms(offset), period: ms(period), jitter: Span::ZERO };
+    let arrivals =
+        Arrivals::Periodic { offset: ms(offset), period: ms(period), jitter: Span::ZERO };
     Source { arrivals, cost: Cost::Constant(Work::from_ns(cost * MS)) }
 }
 
@@ -36,7 +38,9 @@ fn source(offset: u64, period: u64, cost: u64) -> Source {
 fn ends(tree: &Tree, sources: &[Source]) -> Vec<Vec<u64>> {
     let log = run(tree, sources, 1_000 * MS);
     assert_eq!(log.late(), 0);
-    (0..sources.len() as u32).map(|task| log.ends(task).iter().map(|end| end / MS).collect()).collect()
+    (0..sources.len() as u32)
+        .map(|task| log.ends(task).iter().map(|end| end / MS).collect())
+        .collect()
 }
 
 fn every(period: u64, first: u64, jobs: u64) -> Vec<u64> {
@@ -85,7 +89,8 @@ fn s1_the_example_of_a_fixed_priority_top_serves_the_edf_group_first() {
     }
     let sources = [source(0, 51, 9), source(0, 51, 9), source(0, 51, 9), source(0, 51, 9)];
     // The last job of the last task would end at 1005.
-    let expected = [(18, 20), (9, 20), (27, 20), (36, 19)].map(|(first, jobs)| every(51, first, jobs));
+    let expected =
+        [(18, 20), (9, 20), (27, 20), (36, 19)].map(|(first, jobs)| every(51, first, jobs));
     assert_eq!(ends(&tree, &sources), expected);
 }
 
@@ -106,7 +111,8 @@ fn s1_the_tdma_example_runs_each_task_in_its_slots() {
         task(&mut tree, Tree::ROOT, 81, 1_000, 0);
     }
     let ends = ends(&tree, &[source(0, 81, 19), source(0, 81, 19), source(0, 81, 19)]);
-    // Frames begin at 0, 75, 150, 225. The first task's third job comes at 162, in its slot until 175, and goes on at 225.
+    // Frames begin at 0, 75, 150, 225. The first task's third job comes at 162, in its slot until
+    // 175, and goes on at 225.
     assert_eq!(ends[0][..3], [19, 100, 231]);
     assert_eq!(ends[1][..3], [44, 119, 194]);
     assert_eq!(ends[2][..3], [69, 144, 219]);
@@ -119,10 +125,13 @@ fn s1_the_example_of_a_tdma_top_runs_each_group_in_its_slots() {
         tree.scheduler(Tree::ROOT, SchedulerSpec::new("edf", Policy::Edf)),
         tree.scheduler(Tree::ROOT, SchedulerSpec::new("fifo", Policy::Fifo)),
     );
-    for (parent, period, deadline) in [(edf, 41, 82), (edf, 41, 80), (fifo, 51, 102), (fifo, 51, 102)] {
+    for (parent, period, deadline) in
+        [(edf, 41, 82), (edf, 41, 80), (fifo, 51, 102), (fifo, 51, 102)]
+    {
         task(&mut tree, parent, period, deadline, 0);
     }
-    let ends = ends(&tree, &[source(0, 41, 9), source(0, 41, 9), source(0, 51, 9), source(0, 51, 9)]);
+    let ends =
+        ends(&tree, &[source(0, 41, 9), source(0, 41, 9), source(0, 51, 9), source(0, 51, 9)]);
     assert_eq!([&ends[0][..2], &ends[1][..2]], [[18, 68], [9, 59]]);
     assert_eq!([&ends[2][..2], &ends[3][..2]], [[34, 84], [43, 93]]);
 }
@@ -130,9 +139,14 @@ fn s1_the_example_of_a_tdma_top_runs_each_group_in_its_slots() {
 /// A random set of SF3P's Fig. 6 with a demand of `parts` in 1,000 at most.
 fn figure_6(dice: &mut Dice, parts: u64) -> Vec<(u64, u64)> {
     let n = dice.between(5, 50);
-    let share = |dice: &mut Dice| if dice.below(2) == 0 { dice.between(5, 10) } else { dice.between(40, 50) };
+    let share = |dice: &mut Dice| {
+        if dice.below(2) == 0 { dice.between(5, 10) } else { dice.between(40, 50) }
+    };
     // P = C·n/U, rounded up: never more than asked.
-    (0..n).map(|_| share(dice) * MS).map(|cost| (cost, (cost * n * 1_000).div_ceil(parts))).collect()
+    (0..n)
+        .map(|_| share(dice) * MS)
+        .map(|cost| (cost, (cost * n * 1_000).div_ceil(parts)))
+        .collect()
 }
 
 fn flat(policy: Policy, set: &[(u64, u64)]) -> (Tree, Workload) {
@@ -166,8 +180,10 @@ fn preemptions(log: &Log) -> usize {
         while ended.peek().is_some_and(|&(end, _)| end < at) {
             ended.next();
         }
-        let has_ended =
-            log.ended.iter().any(|job| job.task.0 == task && (two[0].0..=at).contains(&job.end.as_ns()));
+        let has_ended = log
+            .ended
+            .iter()
+            .any(|job| job.task.0 == task && (two[0].0..=at).contains(&job.end.as_ns()));
         preemptions += usize::from(!has_ended);
     }
     preemptions
@@ -178,10 +194,14 @@ fn s13_y4_without_preemption_nobody_is_interrupted_and_blocking_is_one_lower_job
     let mut dice = Dice::new(13);
     let mut interrupted = 0;
     for _ in 0..50 {
-        let set: Vec<(u64, u64)> = (0..4).map(|_| (dice.between(1, 9), dice.between(20, 60))).collect();
+        let set: Vec<(u64, u64)> =
+            (0..4).map(|_| (dice.between(1, 9), dice.between(20, 60))).collect();
         let (mut tree, workload) = flat(Policy::Edf, &set);
         interrupted += preemptions(&run(&tree, &workload.sources, 600));
-        tree = Tree::new(1, SchedulerSpec { preemptive: false, ..SchedulerSpec::new("root", Policy::Edf) });
+        tree = Tree::new(
+            1,
+            SchedulerSpec { preemptive: false, ..SchedulerSpec::new("root", Policy::Edf) },
+        );
         for &(_, period) in &set {
             tree.task(Tree::ROOT, TaskSpec::new("task", Span::from_ns(period)));
         }
@@ -257,7 +277,8 @@ fn s16_a_hole_of_60_ms_shows_as_misses_of_a_10_ms_task() {
     let mut world = world(&tree, &[source(0, 10, 3)]).with_holes(Cpu(0), hole);
     let log = lab::watch(&mut world, 1_000 * MS);
     assert_eq!(log.ended.len(), 100, "no release is lost");
-    // 100 ends at 163, then one every 3 ms: 160 at 181, 170 at 184, and 180 at 187, which is in time.
+    // 100 ends at 163, then one every 3 ms: 160 at 181, 170 at 184, and 180 at 187, which is in
+    // time.
     let late: Vec<u64> =
         log.ended.iter().filter(|job| job.is_late()).map(|job| job.release.as_ns() / MS).collect();
     assert_eq!(late, [100, 110, 120, 130, 140, 150, 160, 170]);
@@ -277,7 +298,8 @@ fn on_two(policy: Policy, migration: Migration, tasks: &[(u64, u64)]) -> Tree {
 fn y2_oracle_1_dhall_global_edf_misses_what_partitioned_edf_meets() {
     let tasks = [(2, 10), (2, 10), (10, 11)];
     for migration in [Migration::Anytime, Migration::JobBoundaries] {
-        let sources: Vec<Source> = tasks.iter().map(|&(cost, _)| listed(&[0], lab::cost(cost))).collect();
+        let sources: Vec<Source> =
+            tasks.iter().map(|&(cost, _)| listed(&[0], lab::cost(cost))).collect();
         let log = run(&on_two(Policy::Edf, migration, &tasks), &sources, 100);
         assert_eq!(log.ends(2), [12]);
         assert_eq!(log.late(), 1);
@@ -299,7 +321,8 @@ fn y2_oracle_1_dhall_global_edf_misses_what_partitioned_edf_meets() {
 #[test]
 fn y2_y4_oracle_2_without_job_migration_the_first_job_ends_at_18_and_with_it_at_16() {
     let tasks = [(10, 100), (8, 90), (8, 10)];
-    let sources = [listed(&[0], lab::cost(10)), listed(&[0], lab::cost(8)), listed(&[2], lab::cost(8))];
+    let sources =
+        [listed(&[0], lab::cost(10)), listed(&[0], lab::cost(8)), listed(&[2], lab::cost(8))];
     for (migration, end) in [(Migration::JobBoundaries, 18), (Migration::Anytime, 16)] {
         let log = run(&on_two(Policy::Edf, migration, &tasks), &sources, 100);
         assert_eq!([log.ends(0), log.ends(1), log.ends(2)], [[end], [8], [10]]);

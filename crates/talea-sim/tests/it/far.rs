@@ -1,4 +1,5 @@
-//! Times as far away as they may be: nothing overflows, and what is later than any run does not happen.
+//! Times as far away as they may be: nothing overflows, and what is later than any run does not
+//! happen.
 
 use crate::lab::{cost, listed, run, span, task, watch, work, world};
 use talea_core::Time;
@@ -11,7 +12,8 @@ const YEAR: u64 = 31_536_000_000 * MS;
 
 #[test]
 fn l5_a_soft_server_may_go_through_centuries_in_a_second() {
-    // 1 ms in a year, and a job of 1 s: its deadline moves by a year a thousand times, which is twice as far as time goes.
+    // 1 ms in a year, and a job of 1 s: its deadline moves by a year a thousand times, which is
+    // twice as far as time goes.
     for deadline in [YEAR, 2 * MS] {
         let mut tree = Tree::new(1, SchedulerSpec::new("cpu", Policy::Edf));
         let mut spec = SchedulerSpec::new("s", Policy::Edf);
@@ -20,7 +22,8 @@ fn l5_a_soft_server_may_go_through_centuries_in_a_second() {
         let server = tree.scheduler(Tree::ROOT, spec);
         tree.task(server, task("a", 2_000 * MS));
         tree.task(Tree::ROOT, task("b", 2_000 * MS));
-        let sources = [listed(&[0, 1_500 * MS], cost(1_000 * MS)), listed(&[500 * MS], cost(10 * MS))];
+        let sources =
+            [listed(&[0, 1_500 * MS], cost(1_000 * MS)), listed(&[500 * MS], cost(10 * MS))];
         let log = run(&tree, &sources, 4_000 * MS);
         assert_eq!((log.ends(0), log.ends(1)), (vec![1_010 * MS, 2_500 * MS], vec![510 * MS]));
     }

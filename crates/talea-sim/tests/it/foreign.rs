@@ -1,5 +1,5 @@
-//! What comes from outside is held to what the built-in ones are: a policy agrees with the plain twin (Y21), a server
-//! keeps to its contract for every small demand (L19).
+//! What comes from outside is held to what the built-in ones are: a policy agrees with the plain
+//! twin (Y21), a server keeps to its contract for every small demand (L19).
 
 use crate::agrees::{About, Maker, PLAIN};
 use crate::naive::server::Kind as Twin;
@@ -35,8 +35,10 @@ impl Scheduler for Plainly {
     }
 }
 
-const PLAINLY: Policy =
-    Policy::Custom { name: "plainly", make: |children| Box::new(Plainly(Vec::with_capacity(children))) };
+const PLAINLY: Policy = Policy::Custom {
+    name: "plainly",
+    make: |children| Box::new(Plainly(Vec::with_capacity(children))),
+};
 
 /// Every EDF of a tree is the one from outside.
 fn replace(tree: &mut Tree) {

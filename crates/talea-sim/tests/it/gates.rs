@@ -1,4 +1,5 @@
-//! Who is turned away at a gate, or suspends himself: whose CPU it is then (docs/model.md, sections 1 and 4).
+//! Who is turned away at a gate, or suspends himself: whose CPU it is then (docs/model.md, sections
+//! 1 and 4).
 
 use crate::lab::{cost, listed, run, span, task, work};
 use talea_core::machine::{AcceleratorId, Migration, SchedulerSpec, TaskSpec, Tree, Version};
@@ -15,8 +16,8 @@ fn nonpreemptive(cpus: u32) -> Tree {
     Tree::new(cpus, root)
 }
 
-/// A root that does not preempt. L takes the accelerator at 0 and sleeps from 1 to 61. At 2 come a, which is the most urgent
-/// and needs it, and b, both in g; and X, which is more urgent than b.
+/// A root that does not preempt. L takes the accelerator at 0 and sleeps from 1 to 61. At 2 come a,
+/// which is the most urgent and needs it, and b, both in g; and X, which is more urgent than b.
 fn turned_away(cpus: u32) -> (Tree, Vec<Source>) {
     let mut tree = nonpreemptive(cpus);
     let gpu = tree.accelerator("gpu");
@@ -75,8 +76,9 @@ fn s13_a_job_that_suspends_itself_holds_no_scheduler() {
 
 #[test]
 fn y5_a_job_that_lost_its_cpu_before_it_began_may_begin_on_another() {
-    // H has the accelerator, L the other CPU. At 2 come M, the most urgent, which needs the accelerator, and C. M takes a CPU
-    // and C the other, until M is turned away and H, with M's key, comes back to where it is bound.
+    // H has the accelerator, L the other CPU. At 2 come M, the most urgent, which needs the
+    // accelerator, and C. M takes a CPU and C the other, until M is turned away and H, with M's
+    // key, comes back to where it is bound.
     let mut tree = Tree::new(2, SchedulerSpec::new("root", Policy::Edf));
     tree.migration = Migration::JobBoundaries;
     let gpu = tree.accelerator("gpu");
@@ -84,8 +86,12 @@ fn y5_a_job_that_lost_its_cpu_before_it_began_may_begin_on_another() {
     tree.task(Tree::ROOT, TaskSpec { versions: needs(gpu), ..task("H", 80) });
     tree.task(Tree::ROOT, task("C", 40));
     tree.task(Tree::ROOT, TaskSpec { versions: needs(gpu), ..task("M", 30) });
-    let sources =
-        [listed(&[0], cost(20)), listed(&[0], cost(20)), listed(&[2], cost(5)), listed(&[2], cost(3))];
+    let sources = [
+        listed(&[0], cost(20)),
+        listed(&[0], cost(20)),
+        listed(&[2], cost(5)),
+        listed(&[2], cost(3)),
+    ];
     let log = run(&tree, &sources, 1_000);
     assert_eq!([log.ends(2), log.ends(1), log.ends(3), log.ends(0)], [[7], [20], [23], [25]]);
 }

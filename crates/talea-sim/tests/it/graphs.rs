@@ -3,7 +3,8 @@
 use crate::lab::{at, cost, listed, run, span, task, watch, work, world};
 use std::collections::BTreeMap;
 use talea_core::machine::{
-    Affinity, ChannelId, NodeId, Note, SchedulerSpec, TaskId, TaskSpec, Traffic, Tree, Version, Wrong,
+    Affinity, ChannelId, NodeId, Note, SchedulerSpec, TaskId, TaskSpec, Traffic, Tree, Version,
+    Wrong,
 };
 use talea_core::sched::Policy;
 use talea_sim::dice::Dice;
@@ -14,7 +15,8 @@ fn fork_join(cpus: u32) -> (Tree, [NodeId; 4]) {
     let mut tree = Tree::new(cpus, SchedulerSpec::new("root", Policy::Edf));
     let gpu = tree.accelerator("rng");
     let fork = tree.task(Tree::ROOT, TaskSpec::new("fork", span(250)));
-    let versions = vec![Version::new("v1"), Version { accelerators: vec![gpu], ..Version::new("v2") }];
+    let versions =
+        vec![Version::new("v1"), Version { accelerators: vec![gpu], ..Version::new("v2") }];
     let left = tree.task(Tree::ROOT, TaskSpec { versions, ..TaskSpec::node("left") });
     let right = tree.task(Tree::ROOT, TaskSpec::node("right"));
     let join = tree.task(Tree::ROOT, TaskSpec::node("join"));
@@ -43,8 +45,12 @@ fn y9_oracle_5_ends_at_80_and_with_the_accelerator_at_60() {
         let log = run(&tree, &fork_join_sources(), 1_000);
         assert_eq!(log.ends(3), [expected, expected + 250, expected + 500, expected + 750]);
         // The deadline is that of the activation.
-        let deadlines: Vec<u64> =
-            log.ended.iter().filter(|job| job.task.0 == 3).map(|job| job.deadline.as_ns()).collect();
+        let deadlines: Vec<u64> = log
+            .ended
+            .iter()
+            .filter(|job| job.task.0 == 3)
+            .map(|job| job.deadline.as_ns())
+            .collect();
         assert_eq!(deadlines, [250, 500, 750, 1_000]);
         assert_eq!(log.late(), 0);
     }
@@ -66,7 +72,8 @@ fn y9_nodes_have_the_priority_of_their_root_unless_they_have_their_own() {
 
 #[test]
 fn y9_an_activation_takes_the_tokens_it_was_declared_with() {
-    // right puts two tokens in per job and join takes two (the paper's rj); a slow sink takes three.
+    // right puts two tokens in per job and join takes two (the paper's rj); a slow sink takes
+    // three.
     let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::Edf));
     let source = tree.task(Tree::ROOT, TaskSpec::new("source", span(100)));
     let pairs = tree.task(Tree::ROOT, TaskSpec::node("pairs"));
@@ -86,7 +93,10 @@ fn y9_an_activation_takes_the_tokens_it_was_declared_with() {
     // With the deadline of the last of the three.
     assert_eq!(log.starts(2), [215, 515]);
     assert!(
-        log.ended.iter().filter(|job| job.task.0 == 2).all(|job| [300, 600].contains(&job.deadline.as_ns()))
+        log.ended
+            .iter()
+            .filter(|job| job.task.0 == 2)
+            .all(|job| [300, 600].contains(&job.deadline.as_ns()))
     );
     let traffic = world.machine().traffic(two);
     assert_eq!(traffic, Traffic { pushed: 12, popped: 12, ..Traffic::default() });
@@ -115,7 +125,10 @@ fn y9_a_source_that_does_not_push_leaves_its_sink_not_activated_and_says_so() {
     let sink = tree.task(Tree::ROOT, TaskSpec::node("sink"));
     let channel = tree.channel(source, sink, 1);
     let sources = [
-        Source { cost: cost(10).pushing(channel, &[1, 0, 0]), ..Source::periodic(span(100), work(10)) },
+        Source {
+            cost: cost(10).pushing(channel, &[1, 0, 0]),
+            ..Source::periodic(span(100), work(10))
+        },
         Source::activated(cost(5)),
     ];
     let mut world = world(&tree, &sources);
@@ -139,7 +152,10 @@ fn y10_full_and_empty_are_answers_and_counted_and_nobody_blocks() {
     let channel = tree.channel(source, sink, 2);
     // Job 0 puts in three where two fit; the sink's jobs take 1, 3, 1 out.
     let sources = [
-        Source { cost: cost(10).pushing(channel, &[3, 0, 1]), ..Source::periodic(span(100), work(10)) },
+        Source {
+            cost: cost(10).pushing(channel, &[3, 0, 1]),
+            ..Source::periodic(span(100), work(10))
+        },
         Source::activated(cost(5).popping(channel, &[1, 3, 1])),
     ];
     let mut world = world(&tree, &sources);
@@ -157,7 +173,8 @@ fn y10_what_a_sink_does_not_take_out_fills_the_channel() {
     let source = tree.task(Tree::ROOT, TaskSpec::new("source", span(100)));
     let sink = tree.task(Tree::ROOT, TaskSpec::node("sink"));
     let channel = tree.channel(source, sink, 2);
-    let sources = [Source::periodic(span(100), work(10)), Source::activated(cost(5).popping(channel, &[0]))];
+    let sources =
+        [Source::periodic(span(100), work(10)), Source::activated(cost(5).popping(channel, &[0]))];
     let mut world = world(&tree, &sources);
     let log = watch(&mut world, 500);
     assert_eq!(log.starts(1), [10, 110], "the third token has no room");
@@ -173,8 +190,11 @@ fn y9_nodes_on_different_cpus_are_released_on_their_own() {
     let second = tree.task(Tree::ROOT, on(1, TaskSpec::node("second")));
     tree.task(Tree::ROOT, on(1, task("busy", 50)));
     tree.channel(first, second, 0);
-    let sources =
-        [Source::periodic(span(100), work(10)), Source::activated(cost(10)), listed(&[0], cost(30))];
+    let sources = [
+        Source::periodic(span(100), work(10)),
+        Source::activated(cost(10)),
+        listed(&[0], cost(30)),
+    ];
     let log = run(&tree, &sources, 100);
     // CPU 0 is idle from 10 on, and second waits for CPU 1 all the same.
     assert_eq!((log.ends(0), log.ends(1)), (vec![10], vec![40]));
@@ -195,8 +215,14 @@ fn y9_graphs_that_cannot_be_are_refused() {
         refused(&|tree| _ = tree.channel(fork, Tree::ROOT, 0)),
         Wrong::Channel { index: 4, .. }
     ));
-    assert!(matches!(refused(&|tree| _ = tree.channel(NodeId(99), fork, 0)), Wrong::Channel { .. }));
-    assert!(matches!(refused(&|tree| tree.channels[0].tokens = 0), Wrong::Channel { index: 0, .. }));
+    assert!(matches!(
+        refused(&|tree| _ = tree.channel(NodeId(99), fork, 0)),
+        Wrong::Channel { .. }
+    ));
+    assert!(matches!(
+        refused(&|tree| tree.channels[0].tokens = 0),
+        Wrong::Channel { index: 0, .. }
+    ));
     let more = |tree: &mut Tree| (tree.channels[0].size, tree.channels[0].tokens) = (1, 2);
     assert!(matches!(refused(&more), Wrong::Channel { index: 0, .. }));
     let other_step = |tree: &mut Tree| {
@@ -220,8 +246,9 @@ fn y9_of_500_random_graphs_no_node_starts_before_its_predecessors_have_ended() {
     let (mut edges, mut sinks) = (0, 0);
     for case in 0..500 {
         let cpus = 1 + dice.below(4) as u32;
-        let policy =
-            [Policy::Edf, Policy::RateMonotonic, Policy::FixedPriority][dice.below(3) as usize].clone();
+        let policy = [Policy::Edf, Policy::RateMonotonic, Policy::FixedPriority]
+            [dice.below(3) as usize]
+            .clone();
         let mut root = SchedulerSpec::new("root", policy);
         root.preemptive = dice.below(4) > 0;
         let mut tree = Tree::new(cpus, root);
@@ -265,7 +292,11 @@ fn y9_of_500_random_graphs_no_node_starts_before_its_predecessors_have_ended() {
         for node in 0..nodes as u32 {
             for job in 0..activations {
                 let (_, deadline) = ends[&(node, job)];
-                assert_eq!(deadline, job * period + 150, "case {case}: the deadline of its activation");
+                assert_eq!(
+                    deadline,
+                    job * period + 150,
+                    "case {case}: the deadline of its activation"
+                );
             }
         }
         for &(from, to, channel) in &joined {
@@ -277,8 +308,16 @@ fn y9_of_500_random_graphs_no_node_starts_before_its_predecessors_have_ended() {
                 );
             }
             let traffic = world.machine().traffic(channel);
-            assert_eq!((traffic.overflows, traffic.underflows, traffic.silent), (0, 0, 0), "case {case}");
-            assert_eq!((traffic.pushed, traffic.popped), (activations, activations), "no token is lost");
+            assert_eq!(
+                (traffic.overflows, traffic.underflows, traffic.silent),
+                (0, 0, 0),
+                "case {case}"
+            );
+            assert_eq!(
+                (traffic.pushed, traffic.popped),
+                (activations, activations),
+                "no token is lost"
+            );
         }
         sinks += (0..nodes).filter(|node| joined.iter().all(|&(from, ..)| from != *node)).count();
     }
@@ -292,13 +331,20 @@ fn y9_a_pipeline_keeps_its_order_for_a_thousand_instances() {
     let second = tree.task(Tree::ROOT, TaskSpec::node("second"));
     let third = tree.task(Tree::ROOT, TaskSpec::node("third"));
     let channels = [tree.channel(first, second, 1), tree.channel(second, third, 1)];
-    let sources =
-        [Source::periodic(span(20), work(6)), Source::activated(cost(6)), Source::activated(cost(6))];
+    let sources = [
+        Source::periodic(span(20), work(6)),
+        Source::activated(cost(6)),
+        Source::activated(cost(6)),
+    ];
     let mut world = world(&tree, &sources);
     let mut jobs = Jobs::default();
     world.run(at(20_000), &mut jobs);
-    let ends: Vec<(u64, u64)> =
-        jobs.ended.iter().filter(|job| job.task == TaskId(2)).map(|job| (job.job, job.end.as_ns())).collect();
+    let ends: Vec<(u64, u64)> = jobs
+        .ended
+        .iter()
+        .filter(|job| job.task == TaskId(2))
+        .map(|job| (job.job, job.end.as_ns()))
+        .collect();
     assert_eq!(ends, (0..1_000).map(|job| (job, 20 * job + 18)).collect::<Vec<_>>());
     assert!(channels.iter().all(|&channel| world.machine().traffic(channel).overflows == 0));
 }

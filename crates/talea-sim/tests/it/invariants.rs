@@ -1,5 +1,5 @@
-//! Properties of random trees: the four invariants after every event (S2, S3), equivalence of EDF trees (S5), and that
-//! the same goes in and the same comes out.
+//! Properties of random trees: the four invariants after every event (S2, S3), equivalence of EDF
+//! trees (S5), and that the same goes in and the same comes out.
 
 use crate::bridge;
 use crate::drive::{Drive, Passed, replay};
@@ -12,14 +12,17 @@ use talea_core::{Span, Time, Work};
 use talea_sim::dice::Dice;
 use talea_sim::{Arrivals, Cost, Jobs, Source, Workload, World};
 
-/// A tree of so many levels: at each a group among others, with every policy and server where they may stand.
+/// A tree of so many levels: at each a group among others, with every policy and server where they
+/// may stand.
 fn deep(seed: u64, depth: u64) -> System {
     let mut dice = Dice::new(seed);
     let cpus = if dice.below(3) == 0 { dice.between(2, 3) as usize } else { 1 };
     let mut nodes: Vec<Node> = vec![];
     let mut parents: Vec<Option<usize>> = vec![None];
     let is_table = |nodes: &[Node], at: Option<usize>| {
-        at.is_some_and(|at| matches!(&nodes[at].kind, Kind::Group(Group { order: Order::Table { .. }, .. })))
+        at.is_some_and(|at| {
+            matches!(&nodes[at].kind, Kind::Group(Group { order: Order::Table { .. }, .. }))
+        })
     };
     for level in 0..depth {
         let mut below = vec![];
@@ -99,7 +102,8 @@ fn deep(seed: u64, depth: u64) -> System {
 }
 
 #[test]
-fn s2_s3_random_trees_of_one_to_eight_levels_keep_the_invariants_after_every_event_and_replay_alike() {
+fn s2_s3_random_trees_of_one_to_eight_levels_keep_the_invariants_after_every_event_and_replay_alike()
+ {
     let (mut events, mut orders) = (0, 0);
     // 200 are the row's; a million events are many more instants each.
     let trees = soak::many(200, 400);
@@ -136,7 +140,10 @@ fn edf_tree(set: &[(u64, u64)], levels: u32) -> Tree {
             .collect();
     }
     for (at, &(_, period)) in set.iter().enumerate() {
-        tree.task(leaves[at * leaves.len() / set.len()], TaskSpec::new("task", Span::from_ns(period)));
+        tree.task(
+            leaves[at * leaves.len() / set.len()],
+            TaskSpec::new("task", Span::from_ns(period)),
+        );
     }
     tree
 }
@@ -146,8 +153,9 @@ fn s5_edf_trees_of_one_to_five_levels_are_one_schedule() {
     let mut dice = Dice::new(9);
     for _ in 0..50 {
         let set = figure_9(&mut dice);
-        let sources =
-            set.iter().map(|&(cost, period)| Source::periodic(Span::from_ns(period), Work::from_ns(cost)));
+        let sources = set
+            .iter()
+            .map(|&(cost, period)| Source::periodic(Span::from_ns(period), Work::from_ns(cost)));
         let workload = Workload { sources: sources.collect(), seed: 0 };
         let mut first: Option<Jobs> = None;
         for levels in 1..=5 {
@@ -182,7 +190,8 @@ fn the_same_seed_gives_the_same_run_and_another_seed_another() {
             workload.sources.push(Source { arrivals, cost });
         }
         let mut jobs = Jobs::default();
-        World::new(tree.build().expect("a tree"), 2, &workload).run(Time::from_ns(10_000), &mut jobs);
+        World::new(tree.build().expect("a tree"), 2, &workload)
+            .run(Time::from_ns(10_000), &mut jobs);
         jobs
     };
     assert_eq!(run(1), run(1));

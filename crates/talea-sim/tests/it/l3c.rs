@@ -29,7 +29,8 @@ fn ends(tree: &Tree, order: [usize; 3]) -> [Vec<u64>; 3] {
         Source { arrivals: at(&[0, 80, 160]), cost: Cost::Constant(work(50)) },
         Source { arrivals: at(&[30, 80, 90, 100, 110, 120]), cost: Cost::Constant(work(10)) },
     ];
-    let workload = Workload { sources: order.iter().map(|&who| sources[who].clone()).collect(), seed: 0 };
+    let workload =
+        Workload { sources: order.iter().map(|&who| sources[who].clone()).collect(), seed: 0 };
     let mut world = World::new(tree.build().expect("a tree"), 1, &workload);
     let mut jobs = Jobs::default();
     world.run(Time::from_ns(300 * TENTH), &mut jobs);

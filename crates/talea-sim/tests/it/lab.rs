@@ -113,7 +113,10 @@ pub(crate) fn watch(world: &mut World, until: u64) -> Log {
     let mut log = Log::default();
     while world.next_event() < at(until) {
         world.advance(&mut log);
-        world.machine().audit(world.now()).unwrap_or_else(|why| panic!("at {:?}: {why}", world.now()));
+        world
+            .machine()
+            .audit(world.now())
+            .unwrap_or_else(|why| panic!("at {:?}: {why}", world.now()));
     }
     assert_eq!(world.machine().lost_notes(), 0);
     log

@@ -1,12 +1,12 @@
-//! Everything at once: random trees with versions, accelerators, resources, graphs and affinities keep the invariants,
-//! and nobody is forgotten.
+//! Everything at once: random trees with versions, accelerators, resources, graphs and affinities
+//! keep the invariants, and nobody is forgotten.
 
 use crate::lab::{at, cost, listed, run, span, watch, work, world};
 use talea_core::Time;
 use talea_core::criteria::Own;
 use talea_core::machine::{
-    AcceleratorId, Affinity, Condition, Cpu, Migration, NodeId, Note, Protocol, ResourceId, SchedulerSpec,
-    Selection, TaskSpec, Tree, Version,
+    AcceleratorId, Affinity, Condition, Cpu, Migration, NodeId, Note, Protocol, ResourceId,
+    SchedulerSpec, Selection, TaskSpec, Tree, Version,
 };
 use talea_core::sched::Policy;
 use talea_core::server::{Kind, Reservation};
@@ -14,8 +14,13 @@ use talea_sim::dice::Dice;
 use talea_sim::{Cost, Overheads, Source};
 
 fn scheduler(dice: &mut Dice) -> SchedulerSpec {
-    let policies =
-        [Policy::Edf, Policy::FixedPriority, Policy::RateMonotonic, Policy::DeadlineMonotonic, Policy::Fifo];
+    let policies = [
+        Policy::Edf,
+        Policy::FixedPriority,
+        Policy::RateMonotonic,
+        Policy::DeadlineMonotonic,
+        Policy::Fifo,
+    ];
     let mut spec = SchedulerSpec::new("s", policies[dice.below(5) as usize].clone());
     spec.preemptive = dice.below(4) > 0;
     if dice.below(3) == 0 {
@@ -31,10 +36,12 @@ fn schedulers(dice: &mut Dice, tree: &mut Tree) -> Vec<NodeId> {
         let parent = all[dice.below(all.len() as u64) as usize];
         let mut spec = scheduler(dice);
         if dice.below(3) == 0 {
-            let kinds = [Kind::Polling, Kind::Deferrable, Kind::Sporadic, Kind::HardCbs, Kind::SoftCbs];
+            let kinds =
+                [Kind::Polling, Kind::Deferrable, Kind::Sporadic, Kind::HardCbs, Kind::SoftCbs];
             let period = 5 + dice.below(20);
             let budget = work(1 + dice.below(period));
-            spec.reservation = Some(Reservation::new(kinds[dice.below(5) as usize], budget, span(period)));
+            spec.reservation =
+                Some(Reservation::new(kinds[dice.below(5) as usize], budget, span(period)));
         }
         all.push(tree.scheduler(parent, spec));
     }
@@ -122,7 +129,11 @@ pub(crate) fn everything(dice: &mut Dice) -> Everything {
 
 /// What becomes of the world meanwhile.
 pub(crate) fn changes() -> Vec<(Time, Condition)> {
-    vec![(at(40), Condition::Battery(4)), (at(60), Condition::Mode(1)), (at(80), Condition::Permitted(1))]
+    vec![
+        (at(40), Condition::Battery(4)),
+        (at(60), Condition::Mode(1)),
+        (at(80), Condition::Permitted(1)),
+    ]
 }
 
 #[test]
@@ -133,13 +144,21 @@ fn y7_y8_y9_random_trees_with_everything_keep_the_invariants_and_end() {
         let Everything { tree, sources, accelerators, resources } = everything(&mut dice);
         let mut world = world(&tree, &sources).with_changes(changes());
         if dice.below(3) == 0 {
-            let overheads =
-                Overheads { release: span(1), switch: span(1), migration: span(1), ..Overheads::default() };
-            world =
-                world.with_overheads(overheads).with_holes(Cpu(0), vec![(at(5), at(9)), (at(30), at(42))]);
+            let overheads = Overheads {
+                release: span(1),
+                switch: span(1),
+                migration: span(1),
+                ..Overheads::default()
+            };
+            world = world
+                .with_overheads(overheads)
+                .with_holes(Cpu(0), vec![(at(5), at(9)), (at(30), at(42))]);
         }
         let log = watch(&mut world, 20_000);
-        assert!(!log.notes.iter().any(|(_, note)| matches!(note, Note::Deadlock { .. })), "case {case}");
+        assert!(
+            !log.notes.iter().any(|(_, note)| matches!(note, Note::Deadlock { .. })),
+            "case {case}"
+        );
         assert!(world.machine().is_drained(), "case {case}: somebody is forgotten\n{tree:#?}");
         for task in 0..sources.len() as u32 {
             assert_eq!(log.ends(task).len(), 3, "case {case}, task {task}");
@@ -153,7 +172,12 @@ fn y7_y8_y9_random_trees_with_everything_keep_the_invariants_and_end() {
 }
 
 /// One CPU, tasks with distinct deadlines or priorities, nested sections; when the jobs end.
-fn ends(tree: &mut Tree, parents: &[NodeId], specs: &[TaskSpec], sources: &[Source]) -> Vec<Vec<u64>> {
+fn ends(
+    tree: &mut Tree,
+    parents: &[NodeId],
+    specs: &[TaskSpec],
+    sources: &[Source],
+) -> Vec<Vec<u64>> {
     for (parent, spec) in parents.iter().zip(specs) {
         tree.task(*parent, spec.clone());
     }
@@ -195,8 +219,8 @@ fn y8_with_inheritance_a_tree_equals_its_flat_set() {
             sources.push(listed(&[arrival], job));
         }
         let expected = ends(&mut flat, &vec![Tree::ROOT; n], &specs, &sources);
-        // EDF: any tree of EDF schedulers. Priorities: a group for each task that stands at the task's priority, and
-        // inside which numbers mean nothing.
+        // EDF: any tree of EDF schedulers. Priorities: a group for each task that stands at the
+        // task's priority, and inside which numbers mean nothing.
         let mut parents = Vec::new();
         let mut groups = vec![Tree::ROOT];
         for spec in &specs {
@@ -218,7 +242,8 @@ fn y8_with_inheritance_a_tree_equals_its_flat_set() {
             }
         }
         let got = ends(&mut deep, &parents, &specs, &sources);
-        // A ceiling of deadlines is an instant and a length, which may tie with deadlines; the order of ties is the tree's.
+        // A ceiling of deadlines is an instant and a length, which may tie with deadlines; the
+        // order of ties is the tree's.
         if !(is_edf && protocol == Protocol::Ceiling) {
             assert_eq!(got, expected, "case {case}\n{deep:#?}\n{sources:#?}");
         }
@@ -226,7 +251,8 @@ fn y8_with_inheritance_a_tree_equals_its_flat_set() {
         without.inheritance = false;
         without.resources[0].protocol = Protocol::None;
         let plain = run(&without, &sources, 2_000);
-        waited += usize::from((0..n as u32).any(|task| plain.ends(task) != expected[task as usize]));
+        waited +=
+            usize::from((0..n as u32).any(|task| plain.ends(task) != expected[task as usize]));
     }
     assert!(waited > 100, "inheritance must matter: {waited}");
 }

@@ -1,4 +1,5 @@
-//! What others write: policies and servers that know nothing of the machine but a trait (L8, L19, S19, Y21).
+//! What others write: policies and servers that know nothing of the machine but a trait (L8, L19,
+//! S19, Y21).
 
 use crate::lab::{Log, cost, listed, run, span, task, work};
 use crate::servers::served;
@@ -22,7 +23,8 @@ fn dear(name: &str, deadline: u64, cost: u64) -> TaskSpec {
 
 #[test]
 fn l8_y21_s19_least_laxity_in_a_server_in_a_band_keeps_the_invariants() {
-    // A control task above a band of two servers; in one of them least laxity orders. Audited after every instant.
+    // A control task above a band of two servers; in one of them least laxity orders. Audited after
+    // every instant.
     let mut tree = Tree::new(1, SchedulerSpec::new("cpu", Policy::FixedPriority));
     tree.task(Tree::ROOT, TaskSpec { priority: 50, ..task("control", 10 * MS) });
     let band = tree.scheduler(Tree::ROOT, SchedulerSpec::new("band", Policy::Edf));
@@ -37,11 +39,13 @@ fn l8_y21_s19_least_laxity_in_a_server_in_a_band_keeps_the_invariants() {
         100 * MS,
     );
     assert_eq!(log.ends(0), [MS, 11 * MS]);
-    // `right` must begin by 14, `left` by 34. The budget of 8 is used up at 9 and comes again at 10.
+    // `right` must begin by 14, `left` by 34. The budget of 8 is used up at 9 and comes again at
+    // 10.
     assert_eq!((log.ends(2), log.ends(1)), (vec![7 * MS], vec![15 * MS]));
 }
 
-/// Shifts: every so often another child comes first. All that it needs of time it asks of the frame.
+/// Shifts: every so often another child comes first. All that it needs of time it asks of the
+/// frame.
 #[derive(Debug)]
 struct Shifts {
     ready: Vec<bool>,
@@ -100,7 +104,8 @@ fn l8_a_second_policy_from_outside_is_woken_when_it_asks_to_be() {
     for name in ["a", "b", "c"] {
         tree.task(Tree::ROOT, task(name, 1_000));
     }
-    let log: Log = run(&tree, &[listed(&[0], cost(15)), listed(&[0], cost(15)), listed(&[12], cost(5))], 100);
+    let log: Log =
+        run(&tree, &[listed(&[0], cost(15)), listed(&[0], cost(15)), listed(&[12], cost(5))], 100);
     // a to 10, b to 20, c to 25, and in c's shift a comes after it: to 30; then a's own; b at last.
     assert_eq!(log.runs, [(0, 0, 0), (10, 0, 1), (20, 0, 2), (25, 0, 0), (30, 0, 1)]);
     assert_eq!((log.ends(0), log.ends(1), log.ends(2)), (vec![30], vec![35], vec![25]));
@@ -122,9 +127,21 @@ fn l5_l19_a_server_from_outside_keeps_its_hand_table() {
     let of = Reservation::new(SAVER, work(4), span(20));
     assert_eq!(served(of, &[(0, 10)]), [(0, 4), (20, 24), (40, 42)], "exhausted");
     assert_eq!(served(of, &[(15, 8)]), [(15, 19), (20, 24)], "a late wake-up");
-    assert_eq!(served(of, &[(18, 2), (20, 10)]), [(18, 26), (40, 44)], "back to back: two are saved");
-    assert_eq!(served(of, &[(0, 1), (10, 5)]), [(0, 1), (10, 13), (20, 22)], "an idle spell in the middle");
-    assert_eq!(served(of, &[(50, 20)]), [(50, 58), (60, 64), (80, 84), (100, 104)], "a bonus of Q, not more");
+    assert_eq!(
+        served(of, &[(18, 2), (20, 10)]),
+        [(18, 26), (40, 44)],
+        "back to back: two are saved"
+    );
+    assert_eq!(
+        served(of, &[(0, 1), (10, 5)]),
+        [(0, 1), (10, 13), (20, 22)],
+        "an idle spell in the middle"
+    );
+    assert_eq!(
+        served(of, &[(50, 20)]),
+        [(50, 58), (60, 64), (80, 84), (100, 104)],
+        "a bonus of Q, not more"
+    );
     assert_eq!(served(Reservation { offset: span(7), ..of }, &[(0, 4)]), [(7, 11)]);
 }
 
@@ -148,9 +165,13 @@ fn l5_l19_a_server_from_outside_gives_what_it_promises_and_no_more() {
         let mut saved = 0;
         for begin in (0..150).step_by(period as usize) {
             let end = begin + period;
-            assert!(ran(begin, end) <= budget + saved, "case {case}, from {begin}: {spans:?}, {jobs:?}");
+            assert!(
+                ran(begin, end) <= budget + saved,
+                "case {case}, from {begin}: {spans:?}, {jobs:?}"
+            );
             saved = (budget + saved - ran(begin, end)).min(budget);
-            // Whoever waits at the begin of a period has the whole budget in it, or all that he asks.
+            // Whoever waits at the begin of a period has the whole budget in it, or all that he
+            // asks.
             let asked: u64 = jobs.iter().filter(|job| job.0 <= begin).map(|job| job.1).sum();
             let owed = asked.saturating_sub(ran(0, begin)).min(budget);
             assert!(ran(begin, end) >= owed, "case {case}, from {begin}: {spans:?}, {jobs:?}");
@@ -191,7 +212,8 @@ impl Scheduler for Listens {
 #[test]
 fn s19_a_job_has_a_number_and_a_server_another_one_with_each_deadline() {
     let make = |children| Box::new(Listens(vec![false; children])) as Box<dyn Scheduler + Send>;
-    let mut tree = Tree::new(1, SchedulerSpec::new("cpu", Policy::Custom { name: "listens", make }));
+    let mut tree =
+        Tree::new(1, SchedulerSpec::new("cpu", Policy::Custom { name: "listens", make }));
     let mut server = SchedulerSpec::new("server", Policy::Fifo);
     server.reservation = Some(Reservation::new(Kind::HardCbs, work(2), span(10)));
     let server = tree.scheduler(Tree::ROOT, server);
@@ -199,8 +221,9 @@ fn s19_a_job_has_a_number_and_a_server_another_one_with_each_deadline() {
     tree.task(Tree::ROOT, task("beside", 100));
     run(&tree, &[listed(&[0], cost(5)), listed(&[3, 4, 20], cost(1))], 100);
     let of = |child| -> Vec<u32> {
-        let mut jobs = TOLD
-            .with_borrow(|told| told.iter().filter(|of| of.0 == child).map(|of| of.1).collect::<Vec<_>>());
+        let mut jobs = TOLD.with_borrow(|told| {
+            told.iter().filter(|of| of.0 == child).map(|of| of.1).collect::<Vec<_>>()
+        });
         jobs.dedup();
         jobs
     };

@@ -35,18 +35,24 @@ fn l24_a_hole_costs_a_budget_nothing() {
     let mut quiet = world(&tree, &sources);
     assert_eq!(watch(&mut quiet, 1_000).ends(0), [205]);
     // A hole in the first budget, and a long one just before the second one's end.
-    let mut holed = world(&tree, &sources).with_holes(Cpu(0), vec![(at(5), at(45)), (at(109), at(50_109))]);
+    let mut holed =
+        world(&tree, &sources).with_holes(Cpu(0), vec![(at(5), at(45)), (at(109), at(50_109))]);
     let mut log = crate::lab::Log::default();
     let outcome = holed.run(at(100_000), &mut log);
     // 0-5, 45-50; 100-109, 50109-50110; the next budget comes with the period after.
     assert_eq!(log.ends(0).len(), 1);
     assert!(log.ends(0)[0] >= 50_115, "{:?}", log.ends(0));
-    assert!(outcome.steps < 1_100, "a hole is not looked into nanosecond by nanosecond: {}", outcome.steps);
+    assert!(
+        outcome.steps < 1_100,
+        "a hole is not looked into nanosecond by nanosecond: {}",
+        outcome.steps
+    );
 }
 
 /// Two under round robin with a quantum of 10: a of 100 from 0, b of 20 from 5. When b ends.
 fn second_in_turn(spoil: impl Fn(talea_sim::World) -> talea_sim::World) -> u64 {
-    let mut tree = Tree::new(1, SchedulerSpec::new("cpu", Policy::RoundRobin { quantum: work(10) }));
+    let mut tree =
+        Tree::new(1, SchedulerSpec::new("cpu", Policy::RoundRobin { quantum: work(10) }));
     tree.task(Tree::ROOT, task("a", 1_000));
     tree.task(Tree::ROOT, task("b", 1_000));
     let sources = [listed(&[0], cost(100)), listed(&[5], cost(20))];
@@ -75,8 +81,8 @@ fn each_overhead_is_spent_where_it_is_due() {
     };
     let sources = [listed(&[20], cost(5)), listed(&[0], cost(20))];
     let log = watch(&mut world(&two(), &sources).with_overheads(overheads), 1_000);
-    // Each: release 1 and an order of 2 + 4 + 3 for one level. other: 0-10 overhead, 10-20 work; urgent comes: 20-30
-    // overhead, 30-35 work; an order 35-44; other's rest 44-54.
+    // Each: release 1 and an order of 2 + 4 + 3 for one level. other: 0-10 overhead, 10-20 work;
+    // urgent comes: 20-30 overhead, 30-35 work; an order 35-44; other's rest 44-54.
     assert_eq!((log.ends(0), log.ends(1)), (vec![35], vec![54]));
     // Deeper in the tree each order costs a level more.
     let mut deep = Tree::new(1, SchedulerSpec::new("root", Policy::Edf));

@@ -1,4 +1,5 @@
-//! Time partitions, levels and bands as in PikeOS (L1 to L4, L6, L9, L10, L13, L21, L24) and the rule of composition (S4).
+//! Time partitions, levels and bands as in PikeOS (L1 to L4, L6, L9, L10, L13, L21, L24) and the
+//! rule of composition (S4).
 
 use crate::lab::{Log, at, cost, listed, run, span, task, watch, work, world};
 use talea_core::Time;
@@ -14,7 +15,8 @@ fn fp() -> Tree {
 }
 
 fn table(frame: u64, slots: &[(u64, u64, u32)]) -> Policy {
-    let slots = slots.iter().map(|&(start, end, owner)| Slot { start: span(start), end: span(end), owner });
+    let slots =
+        slots.iter().map(|&(start, end, owner)| Slot { start: span(start), end: span(end), owner });
     Policy::Partitions { frame: span(frame), slots: slots.collect(), lending: false }
 }
 
@@ -37,12 +39,17 @@ fn server(tree: &mut Tree, band: NodeId, kind: Kind, budget: u64, period: u64) -
 #[test]
 fn s4_a_partition_table_under_a_scheduler_that_orders_is_refused_and_the_reason_is_told() {
     let policy = || table(10, &[(0, 10, 0)]);
-    for under in [Policy::Edf, Policy::RateMonotonic, Policy::Fifo, Policy::RoundRobin { quantum: work(1) }] {
+    for under in
+        [Policy::Edf, Policy::RateMonotonic, Policy::Fifo, Policy::RoundRobin { quantum: work(1) }]
+    {
         let mut tree = Tree::new(1, SchedulerSpec::new("root", under.clone()));
         let node = tree.scheduler(Tree::ROOT, SchedulerSpec::new("table", policy()));
         tree.task(node, task("a", 10));
         let refused = tree.build().expect_err("refused");
-        assert_eq!((refused.node, &refused.why), (node, &Wrong::TimeSharing { under: under.name() }));
+        assert_eq!(
+            (refused.node, &refused.why),
+            (node, &Wrong::TimeSharing { under: under.name() })
+        );
         let text = refused.why.to_string();
         assert!(text.contains(under.name()) && text.contains("partition table"), "{text}");
     }
@@ -173,7 +180,8 @@ fn l6_a_reservation_in_a_time_partition_is_refused() {
 /// A table, a task of the system partition and one in each of two partitions.
 fn stock() -> (Tree, Vec<Source>) {
     let mut tree = fp();
-    let node = tree.scheduler(Tree::ROOT, SchedulerSpec::new("TP_X", table(20, &[(0, 10, 0), (10, 20, 1)])));
+    let node = tree
+        .scheduler(Tree::ROOT, SchedulerSpec::new("TP_X", table(20, &[(0, 10, 0), (10, 20, 1)])));
     let mut sources = vec![];
     for level in [10, 20] {
         let partition = tree.scheduler(node, SchedulerSpec::new("TP", Policy::FixedPriority));
@@ -199,7 +207,8 @@ impl Watch for Signals {
     }
 }
 
-/// A band with a server of each kind, above everything, between, or below everything; nobody ever asks for any of them.
+/// A band with a server of each kind, above everything, between, or below everything; nobody ever
+/// asks for any of them.
 fn with_idle_band(tree: &Tree, sources: &[Source], priority: u8) -> (Tree, Vec<Source>) {
     let (mut tree, mut sources) = (tree.clone(), sources.to_vec());
     let band = band(&mut tree, priority);
@@ -220,18 +229,21 @@ fn counted(tree: &Tree, sources: &[Source], until: u64) -> (Log, u64) {
     (log, world.machine_mut().watch().0)
 }
 
-/// The configurations of L1, L2 and L3: tables of two to eight slots with partitions that are busy or not, levels that are queues, and
-/// a system partition beside a table at the same level.
+/// The configurations of L1, L2 and L3: tables of two to eight slots with partitions that are busy
+/// or not, levels that are queues, and a system partition beside a table at the same level.
 fn configurations() -> Vec<(Tree, Vec<Source>)> {
     let mut all = vec![stock()];
     for count in 2..=8_u64 {
         for busy in [true, false] {
             let mut tree = fp();
-            let slots: Vec<_> = (0..count).map(|slot| (slot * 10, slot * 10 + 9, slot as u32)).collect();
-            let node = tree.scheduler(Tree::ROOT, SchedulerSpec::new("table", table(count * 10, &slots)));
+            let slots: Vec<_> =
+                (0..count).map(|slot| (slot * 10, slot * 10 + 9, slot as u32)).collect();
+            let node =
+                tree.scheduler(Tree::ROOT, SchedulerSpec::new("table", table(count * 10, &slots)));
             let mut sources = vec![];
             for partition in 0..count {
-                let own = tree.scheduler(node, SchedulerSpec::new("partition", Policy::FixedPriority));
+                let own =
+                    tree.scheduler(node, SchedulerSpec::new("partition", Policy::FixedPriority));
                 tree.task(own, prioritised("task", partition as u8));
                 sources.push(if busy {
                     listed(&[0], cost(u64::MAX >> 4))
@@ -254,7 +266,10 @@ fn configurations() -> Vec<(Tree, Vec<Source>)> {
         let partition = tree.scheduler(node, SchedulerSpec::new("TP_1", Policy::FixedPriority));
         tree.task(partition, prioritised("user", 7));
         tree.task(Tree::ROOT, prioritised("system", level));
-        all.push((tree, vec![Source::periodic(span(10), work(3)), Source::periodic(span(7), work(2))]));
+        all.push((
+            tree,
+            vec![Source::periodic(span(10), work(3)), Source::periodic(span(7), work(2))],
+        ));
     }
     all
 }
@@ -263,13 +278,19 @@ fn configurations() -> Vec<(Tree, Vec<Source>)> {
 fn l9_l10_a_band_that_nobody_uses_changes_no_run_of_l1_to_l3_and_costs_no_operation() {
     for (number, (tree, sources)) in configurations().into_iter().enumerate() {
         let (without, operations) = counted(&tree, &sources, 20_000);
-        assert!(!without.runs.is_empty() && operations > 0, "configuration {number} does something");
+        assert!(
+            !without.runs.is_empty() && operations > 0,
+            "configuration {number} does something"
+        );
         for priority in [0, 12, 255] {
             let (tree, sources) = with_idle_band(&tree, &sources, priority);
             let (with, also) = counted(&tree, &sources, 20_000);
             assert_eq!(without.runs, with.runs, "configuration {number}, band at {priority}");
             assert_eq!(without.ended, with.ended, "configuration {number}, band at {priority}");
-            assert_eq!(operations, also, "operations of configuration {number}, band at {priority}");
+            assert_eq!(
+                operations, also,
+                "operations of configuration {number}, band at {priority}"
+            );
         }
     }
 }
@@ -293,7 +314,11 @@ fn l13_above_every_band_a_task_feels_nothing_of_a_burst() {
         ];
         let log = run(&tree, &sources, 4_000);
         let response = |task: u32| -> Vec<u64> {
-            log.ended.iter().filter(|job| job.task.0 == task).map(|job| job.response().as_ns()).collect()
+            log.ended
+                .iter()
+                .filter(|job| job.task.0 == task)
+                .map(|job| job.response().as_ns())
+                .collect()
         };
         (response(0), response(2))
     };
@@ -313,7 +338,8 @@ fn l21_two_cpus_have_two_tables_that_do_not_know_of_each_other() {
         let busy = listed(&[0], cost(1_000_000));
         world(&tree, &[busy.clone(), busy])
     };
-    let (mut left, mut right) = (cpu(10, &[(0, 5, 0), (5, 10, 1)]), cpu(7, &[(0, 2, 1), (2, 7, 0)]));
+    let (mut left, mut right) =
+        (cpu(10, &[(0, 5, 0), (5, 10, 1)]), cpu(7, &[(0, 2, 1), (2, 7, 0)]));
     let (left, right) = (watch(&mut left, 1_000), watch(&mut right, 1_000));
     assert!(left.runs.iter().all(|&(at, _, task)| at % 10 == if task == 0 { 0 } else { 5 }));
     assert!(right.runs.iter().all(|&(at, _, task)| at % 7 == if task == 0 { 2 } else { 0 }));
@@ -322,13 +348,15 @@ fn l21_two_cpus_have_two_tables_that_do_not_know_of_each_other() {
 
 #[test]
 fn l24_a_budget_is_used_only_by_running() {
-    // The client of a server (4 every 20) is interrupted by a higher task and outlives the switch of partitions below it.
+    // The client of a server (4 every 20) is interrupted by a higher task and outlives the switch
+    // of partitions below it.
     let mut tree = fp();
     tree.task(Tree::ROOT, prioritised("above", 200));
     let band = band(&mut tree, 100);
     let client = server(&mut tree, band, Kind::Deferrable, 4, 20);
     tree.task(client, task("client", 1_000));
-    let node = tree.scheduler(Tree::ROOT, SchedulerSpec::new("TP_X", table(6, &[(0, 3, 0), (3, 6, 1)])));
+    let node =
+        tree.scheduler(Tree::ROOT, SchedulerSpec::new("TP_X", table(6, &[(0, 3, 0), (3, 6, 1)])));
     for _ in 0..2 {
         let partition = tree.scheduler(node, SchedulerSpec::new("TP", Policy::FixedPriority));
         tree.task(partition, prioritised("user", 1));
@@ -338,7 +366,8 @@ fn l24_a_budget_is_used_only_by_running() {
     let log = run(&tree, &sources, 60);
     // 0 to 2, then 7 to 9: four in all. 20 to 24, and from 40 what is left.
     assert_eq!(log.ends(1), [43]);
-    let client: Vec<u64> = log.runs.iter().filter(|&&(_, _, task)| task == 1).map(|&(at, _, _)| at).collect();
+    let client: Vec<u64> =
+        log.runs.iter().filter(|&&(_, _, task)| task == 1).map(|&(at, _, _)| at).collect();
     assert_eq!(client, [0, 7, 20, 40]);
 }
 
@@ -358,11 +387,16 @@ fn l23_reservations_that_cannot_be_are_refused_with_the_numbers() {
     assert_eq!(build(Reservation { period: span(3), ..fine }), Err(within(3)));
     assert_eq!(build(Reservation { deadline: Some(span(3)), ..fine }), Err(within(3)));
     assert_eq!(build(Reservation { deadline: Some(span(11)), ..fine }), Err(Wrong::ServerDeadline));
-    assert_eq!(build(Reservation { offset: span(10), ..fine }), Err(Wrong::Offset), "offset = period");
+    assert_eq!(
+        build(Reservation { offset: span(10), ..fine }),
+        Err(Wrong::Offset),
+        "offset = period"
+    );
     assert!(matches!(build(Reservation { budget: work(0), ..fine }), Err(Wrong::Budget { .. })));
     assert_eq!(build(Reservation { offset: span(9), ..fine }), Ok(()));
     // Slots that overlap, lie outside the frame, are empty or belong to nobody.
-    for slots in [&[(0, 5, 0), (4, 8, 0)][..], &[(5, 11, 0)], &[(5, 5, 0)], &[(5, 8, 0), (0, 4, 0)]] {
+    for slots in [&[(0, 5, 0), (4, 8, 0)][..], &[(5, 11, 0)], &[(5, 5, 0)], &[(5, 8, 0), (0, 4, 0)]]
+    {
         let mut tree = Tree::new(1, SchedulerSpec::new("cpu", table(10, slots)));
         tree.task(Tree::ROOT, task("a", 10));
         let index = slots.len() - 1;

@@ -66,12 +66,14 @@ fn y14_a_graph_that_was_begun_is_brought_to_its_end() {
     let first = tree.task(Tree::ROOT, TaskSpec::new("first", span(100)));
     let second = tree.task(Tree::ROOT, TaskSpec::node("second"));
     tree.channel(first, second, 0);
-    let mut world = world(&tree, &[Source::periodic(span(100), work(10)), Source::activated(cost(10))]);
+    let mut world =
+        world(&tree, &[Source::periodic(span(100), work(10)), Source::activated(cost(10))]);
     let mut jobs = Jobs::default();
     world.run(at(105), &mut jobs);
     world.stop();
     while !world.machine().is_drained() && world.advance(&mut jobs) {}
-    let ends: Vec<(u32, u64)> = jobs.ended.iter().map(|job| (job.task.0, job.end.as_ns())).collect();
+    let ends: Vec<(u32, u64)> =
+        jobs.ended.iter().map(|job| (job.task.0, job.end.as_ns())).collect();
     assert_eq!(ends, [(0, 10), (1, 20), (0, 110), (1, 120)]);
 }
 
@@ -107,7 +109,8 @@ fn y14_what_has_activated_somebody_before_a_stop_activates_nobody_after_it() {
     let sink = tree.task(Tree::ROOT, TaskSpec::node("sink"));
     let channel = tree.channel(source, sink, 3);
     // The sink's jobs take nothing out: data stays in the channel, claimed.
-    let sources = [Source::periodic(span(100), work(10)), Source::activated(cost(10).popping(channel, &[0]))];
+    let sources =
+        [Source::periodic(span(100), work(10)), Source::activated(cost(10).popping(channel, &[0]))];
     let mut before = world(&tree, &sources);
     before.run(at(50), &mut ());
     before.stop();

@@ -33,7 +33,8 @@ fn l5_a_cbs_keeps_its_budget_where_it_just_fits_and_begins_anew_where_it_does_no
         let log = run(&tree, &[listed(&[0, again], cost(1))], 100);
         assert_eq!(log.ends(0), [1, again + 1]);
         // Somebody who would like more than there is shows when it is gone, and when it comes back.
-        let log = run(&tree, &[listed(&[0, again], talea_sim::Cost::List(vec![work(1), work(10)]))], 100);
+        let log =
+            run(&tree, &[listed(&[0, again], talea_sim::Cost::List(vec![work(1), work(10)]))], 100);
         log.ends(0)[1]
     };
     // Three are left, until 20: at 5 they ask for 4 in 20 exactly. 5 to 8, 20 to 24, 40 to 43.
@@ -46,7 +47,8 @@ fn l5_a_cbs_keeps_its_budget_where_it_just_fits_and_begins_anew_where_it_does_no
 fn l5_a_cbs_whose_refill_comes_too_late_begins_then_and_makes_up_for_nothing() {
     // The end of the budget is reported at `end`, and from then on nobody asks until `late`.
     let next = |late: u64| {
-        let mut machine = served(Reservation::new(Kind::HardCbs, work(4), span(20))).build().expect("a tree");
+        let mut machine =
+            served(Reservation::new(Kind::HardCbs, work(4), span(20))).build().expect("a tree");
         let (task, cpu) = (TaskId(0), Cpu(0));
         let _ = machine.handle(at(0), Event::Arrived { task, arrival: at(0) });
         assert!(matches!(machine.poll(at(0)), Some(Order::Run { .. })));
@@ -91,14 +93,16 @@ fn s13_l1_a_table_that_does_not_preempt_lets_a_job_end_beyond_its_slot() {
         let slot = |start, end, owner| Slot { start: span(start), end: span(end), owner };
         let slots = vec![slot(0, 5, 0), slot(5, 10, 1)];
         let policy = Policy::Partitions { frame: span(10), slots, lending: false };
-        let mut tree = Tree::new(1, SchedulerSpec { preemptive, ..SchedulerSpec::new("cpu", policy) });
+        let mut tree =
+            Tree::new(1, SchedulerSpec { preemptive, ..SchedulerSpec::new("cpu", policy) });
         tree.task(Tree::ROOT, task("long", 1_000));
         tree.task(Tree::ROOT, task("other", 1_000));
         let log = run(&tree, &[listed(&[0], cost(8)), listed(&[0], cost(3))], 100);
         (log.ends(0), log.ends(1))
     };
     assert_eq!(run_with(true), (vec![13], vec![8]));
-    // The other slot begins at 8 for its owner, which has 2 of its 5: the rest comes in the next one.
+    // The other slot begins at 8 for its owner, which has 2 of its 5: the rest comes in the next
+    // one.
     assert_eq!(run_with(false), (vec![8], vec![11]));
 }
 
@@ -112,9 +116,14 @@ fn y5_a_group_stays_on_the_cpu_of_its_jobs_until_all_that_began_have_ended() {
         tree.task(group, task("urgent", 3));
         tree.task(Tree::ROOT, task("a", 20));
         tree.task(Tree::ROOT, task("b", 10));
-        // `long` begins on CPU 0 and `a` on CPU 1; `b` takes the CPU of `long`. The group is back with `urgent` at 4.
-        let sources =
-            [listed(&[0], cost(10)), listed(&[4, 40], cost(1)), listed(&[2], cost(6)), listed(&[3], cost(6))];
+        // `long` begins on CPU 0 and `a` on CPU 1; `b` takes the CPU of `long`. The group is back
+        // with `urgent` at 4.
+        let sources = [
+            listed(&[0], cost(10)),
+            listed(&[4, 40], cost(1)),
+            listed(&[2], cost(6)),
+            listed(&[3], cost(6)),
+        ];
         run(&tree, &sources, 100)
     };
     let cpu_at_4 = |migration| {
@@ -123,7 +132,8 @@ fn y5_a_group_stays_on_the_cpu_of_its_jobs_until_all_that_began_have_ended() {
     };
     assert_eq!(cpu_at_4(Migration::Anytime), 1, "from `a`, the least urgent");
     assert_eq!(cpu_at_4(Migration::JobBoundaries), 0, "`long` has begun there, so from `b`");
-    // `urgent` has ended at 5 and `long` has not: it waits for CPU 0 until `b` has ended at 10, beside CPU 1, idle from 8.
+    // `urgent` has ended at 5 and `long` has not: it waits for CPU 0 until `b` has ended at 10,
+    // beside CPU 1, idle from 8.
     assert_eq!(run_with(Migration::JobBoundaries).ends(0), [17]);
     assert_eq!(run_with(Migration::Anytime).ends(0), [16]);
 }

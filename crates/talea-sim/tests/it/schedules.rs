@@ -1,4 +1,5 @@
-//! Schedules that independent tools agree on: every finish time and every miss (tests/data/README.md).
+//! Schedules that independent tools agree on: every finish time and every miss
+//! (tests/data/README.md).
 
 use serde_json::Value;
 use talea_core::machine::{SchedulerSpec, TaskSpec, Tree};
@@ -29,7 +30,9 @@ fn y2_s6_every_finish_time_of_the_oracle_schedules_is_equal() {
         let mut workload = Workload::default();
         for (at, task) in case["tasks"].as_array().expect("tasks").iter().enumerate() {
             let task = numbers(task);
-            let [Some(cost), Some(period), Some(deadline)] = task[..] else { panic!("{id}: {task:?}") };
+            let [Some(cost), Some(period), Some(deadline)] = task[..] else {
+                panic!("{id}: {task:?}")
+            };
             let mut spec = TaskSpec::new(&at.to_string(), Span::from_ns(period));
             spec.deadline = Span::from_ns(deadline);
             spec.backlog.capacity = 1 << 16;

@@ -1,4 +1,5 @@
-//! Budget traces of each server against hand tables (L5): exhaustion, a late wake-up, back to back, an idle spell.
+//! Budget traces of each server against hand tables (L5): exhaustion, a late wake-up, back to back,
+//! an idle spell.
 
 use crate::lab::{cost, listed, run, span, task, work};
 use talea_core::machine::{SchedulerSpec, Tree};
@@ -50,8 +51,16 @@ fn l5_a_late_wake_up() {
     // Demand for two budgets at 15.
     let jobs = [(15, 8)];
     assert_eq!(served(reservation(Kind::Polling), &jobs), [(20, 24), (40, 44)], "after the poll");
-    assert_eq!(served(reservation(Kind::Deferrable), &jobs), [(15, 19), (20, 24)], "and again at once");
-    assert_eq!(served(reservation(Kind::Sporadic), &jobs), [(15, 19), (35, 39)], "T after it was taken up");
+    assert_eq!(
+        served(reservation(Kind::Deferrable), &jobs),
+        [(15, 19), (20, 24)],
+        "and again at once"
+    );
+    assert_eq!(
+        served(reservation(Kind::Sporadic), &jobs),
+        [(15, 19), (35, 39)],
+        "T after it was taken up"
+    );
     assert_eq!(served(reservation(Kind::HardCbs), &jobs), [(15, 19), (35, 39)], "T after it woke");
 }
 
@@ -84,10 +93,15 @@ fn l24_who_is_kept_from_the_cpu_for_two_periods_and_more_gets_what_was_missed_ne
         tree.task(server, task("greedy", 1_000));
         tree.task(Tree::ROOT, task("urgent", 1));
         tree.task(Tree::ROOT, task("other", 1_000_000));
-        let sources = [listed(&[0], cost(1_000)), listed(&[1], cost(50)), listed(&[0], cost(1_000))];
+        let sources =
+            [listed(&[0], cost(1_000)), listed(&[1], cost(50)), listed(&[0], cost(1_000))];
         let log = run(&tree, &sources, 100);
-        let spans: Vec<(u64, u64)> =
-            log.runs.windows(2).filter(|two| two[0].2 == 0).map(|two| (two[0].0, two[1].0)).collect();
+        let spans: Vec<(u64, u64)> = log
+            .runs
+            .windows(2)
+            .filter(|two| two[0].2 == 0)
+            .map(|two| (two[0].0, two[1].0))
+            .collect();
         assert_eq!(spans, expected, "{kind:?}");
     }
 }

@@ -3,8 +3,8 @@
 use crate::lab::{Log, cost, listed, run, span, task, work};
 use talea_core::criteria::Own;
 use talea_core::machine::{
-    AcceleratorId, Affinity, Migration, NodeId, Note, Protocol, ResourceId, SchedulerSpec, TaskSpec, Tree,
-    Version,
+    AcceleratorId, Affinity, Migration, NodeId, Note, Protocol, ResourceId, SchedulerSpec,
+    TaskSpec, Tree, Version,
 };
 use talea_core::sched::Policy;
 use talea_core::server::{Kind, Reservation};
@@ -14,16 +14,23 @@ fn uses(gpu: AcceleratorId) -> Vec<Version> {
     vec![Version { accelerators: vec![gpu], ..Version::new("gpu") }]
 }
 
-/// Y-O4: L (C 20, d 100) has the accelerator from 0, M (C 30, d 65) comes at 5, H (C 10, d 51) wants it at 6.
+/// Y-O4: L (C 20, d 100) has the accelerator from 0, M (C 30, d 65) comes at 5, H (C 10, d 51)
+/// wants it at 6.
 fn oracle_4(policy: Policy, inheritance: bool) -> [u64; 3] {
     let mut tree = Tree::new(1, SchedulerSpec::new("root", policy));
     tree.inheritance = inheritance;
     let gpu = tree.accelerator("gpu");
-    for (name, deadline, priority, wants) in [("L", 100, 1, true), ("M", 60, 2, false), ("H", 45, 3, true)] {
+    for (name, deadline, priority, wants) in
+        [("L", 100, 1, true), ("M", 60, 2, false), ("H", 45, 3, true)]
+    {
         let versions = if wants { uses(gpu) } else { Vec::new() };
         tree.task(Tree::ROOT, TaskSpec { priority, versions, ..task(name, deadline) });
     }
-    let log = run(&tree, &[listed(&[0], cost(20)), listed(&[5], cost(30)), listed(&[6], cost(10))], 1_000);
+    let log = run(
+        &tree,
+        &[listed(&[0], cost(20)), listed(&[5], cost(30)), listed(&[6], cost(10))],
+        1_000,
+    );
     [log.ends(0)[0], log.ends(1)[0], log.ends(2)[0]]
 }
 
@@ -39,12 +46,18 @@ fn y8_oracle_4_without_and_with_inheritance_under_deadlines_and_priorities() {
 fn oracle_4_in_groups(group: impl Fn(&str, u8) -> SchedulerSpec, policy: Policy) -> [u64; 3] {
     let mut tree = Tree::new(1, SchedulerSpec::new("root", policy));
     let gpu = tree.accelerator("gpu");
-    for (name, deadline, priority, wants) in [("L", 100, 1, true), ("M", 60, 2, false), ("H", 45, 3, true)] {
+    for (name, deadline, priority, wants) in
+        [("L", 100, 1, true), ("M", 60, 2, false), ("H", 45, 3, true)]
+    {
         let versions = if wants { uses(gpu) } else { Vec::new() };
         let group = tree.scheduler(Tree::ROOT, group(name, priority));
         tree.task(group, TaskSpec { priority, versions, ..task(name, deadline) });
     }
-    let log = run(&tree, &[listed(&[0], cost(20)), listed(&[5], cost(30)), listed(&[6], cost(10))], 1_000);
+    let log = run(
+        &tree,
+        &[listed(&[0], cost(20)), listed(&[5], cost(30)), listed(&[6], cost(10))],
+        1_000,
+    );
     [log.ends(0)[0], log.ends(1)[0], log.ends(2)[0]]
 }
 
@@ -61,7 +74,11 @@ fn y8_the_key_reaches_a_holder_in_another_subtree() {
     assert_eq!(oracle_4_in_groups(own, Policy::FixedPriority), [21, 60, 31]);
     // Servers with plenty of budget, whose deadlines are what the root sees.
     let served = |name: &str, priority: u8| SchedulerSpec {
-        reservation: Some(Reservation::new(Kind::HardCbs, work(70), span(200 - 40 * u64::from(priority)))),
+        reservation: Some(Reservation::new(
+            Kind::HardCbs,
+            work(70),
+            span(200 - 40 * u64::from(priority)),
+        )),
         ..SchedulerSpec::new(name, Policy::Edf)
     };
     assert_eq!(oracle_4_in_groups(served, Policy::Edf), [21, 60, 31]);
@@ -81,8 +98,12 @@ fn y8_inside_a_group_that_hides_its_children_the_holder_comes_before_its_sibling
     tree.task(group, TaskSpec { priority: 200, ..task("X", 500) });
     tree.task(Tree::ROOT, TaskSpec { priority: 20, versions: uses(gpu), ..task("H", 500) });
     tree.task(Tree::ROOT, TaskSpec { priority: 15, ..task("Z", 500) });
-    let sources =
-        [listed(&[0], cost(10)), listed(&[2], cost(10)), listed(&[4], cost(10)), listed(&[5], cost(10))];
+    let sources = [
+        listed(&[0], cost(10)),
+        listed(&[2], cost(10)),
+        listed(&[4], cost(10)),
+        listed(&[5], cost(10)),
+    ];
     let log = run(&tree, &sources, 1_000);
     // L 0-2, X 2-4, H comes and waits: L 4-12 before X and Z, H 12-22, Z 22-32, X 32-40.
     assert_eq!([log.ends(0), log.ends(2), log.ends(3), log.ends(1)], [[12], [22], [32], [40]]);
@@ -96,7 +117,11 @@ fn y8_a_group_without_own_values_keeps_its_more_urgent_children_first() {
     tree.task(group, TaskSpec { priority: 1, versions: uses(gpu), ..task("L", 500) });
     tree.task(group, TaskSpec { priority: 200, ..task("X", 500) });
     tree.task(Tree::ROOT, TaskSpec { priority: 20, versions: uses(gpu), ..task("H", 500) });
-    let log = run(&tree, &[listed(&[0], cost(10)), listed(&[2], cost(10)), listed(&[1], cost(10))], 1_000);
+    let log = run(
+        &tree,
+        &[listed(&[0], cost(10)), listed(&[2], cost(10)), listed(&[1], cost(10))],
+        1_000,
+    );
     assert_eq!([log.ends(1), log.ends(0), log.ends(2)], [[12], [20], [30]]);
 }
 
@@ -111,11 +136,16 @@ fn y8_on_several_cpus_the_holder_comes_back_to_one() {
     let arrivals = |inheritance: bool| {
         let mut tree = tree.clone();
         tree.inheritance = inheritance;
-        let sources =
-            [listed(&[0], cost(10)), listed(&[1], cost(30)), listed(&[1], cost(30)), listed(&[2], cost(5))];
+        let sources = [
+            listed(&[0], cost(10)),
+            listed(&[1], cost(30)),
+            listed(&[1], cost(30)),
+            listed(&[2], cost(5)),
+        ];
         run(&tree, &sources, 1_000)
     };
-    // L has its accelerator and loses its CPU at 1. H comes at 2: with its key L preempts M2 and ends at 11.
+    // L has its accelerator and loses its CPU at 1. H comes at 2: with its key L preempts M2 and
+    // ends at 11.
     let log = arrivals(true);
     assert_eq!([log.ends(0), log.ends(3), log.ends(1), log.ends(2)], [[11], [16], [31], [45]]);
     let log = arrivals(false);
@@ -130,14 +160,17 @@ fn y8_a_job_that_was_turned_away_before_it_began_is_not_bound_to_that_cpu() {
     tree.task(Tree::ROOT, TaskSpec { versions: uses(gpu), ..task("L", 500) });
     tree.task(Tree::ROOT, TaskSpec { versions: uses(gpu), ..task("W", 400) });
     tree.task(Tree::ROOT, task("X", 50));
-    // W would have had CPU 1 at 2. X has it from 3 to 53; L gives CPU 0 and the accelerator free at 10.
-    let log = run(&tree, &[listed(&[0], cost(10)), listed(&[2], cost(5)), listed(&[3], cost(50))], 100);
+    // W would have had CPU 1 at 2. X has it from 3 to 53; L gives CPU 0 and the accelerator free at
+    // 10.
+    let log =
+        run(&tree, &[listed(&[0], cost(10)), listed(&[2], cost(5)), listed(&[3], cost(50))], 100);
     assert_eq!((log.starts(1), log.ends(1), log.ends(2)), (vec![10], vec![15], vec![53]));
 }
 
 #[test]
 fn y8_a_key_is_handed_on_to_whom_the_holder_waits_for() {
-    // L locks R. H1 has the accelerator and waits for R; H2 waits for the accelerator. M comes between.
+    // L locks R. H1 has the accelerator and waits for R; H2 waits for the accelerator. M comes
+    // between.
     let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::Edf));
     let gpu = tree.accelerator("gpu");
     let r = tree.resource("r", Protocol::Inheritance);
@@ -152,8 +185,8 @@ fn y8_a_key_is_handed_on_to_whom_the_holder_waits_for() {
         listed(&[9], cost(5)),
     ];
     let log = run(&tree, &sources, 1_000);
-    // L 0-3, H1 3-5 until it wants R, L 5-8, M 8-9, H2 comes: its key goes over H1 to L, which unlocks after 5 more at
-    // 14; H1 14-22; H2 22-27; M 27-76; L 76-85.
+    // L 0-3, H1 3-5 until it wants R, L 5-8, M 8-9, H2 comes: its key goes over H1 to L, which
+    // unlocks after 5 more at 14; H1 14-22; H2 22-27; M 27-76; L 76-85.
     assert_eq!([log.ends(1), log.ends(3), log.ends(2), log.ends(0)], [[22], [27], [76], [85]]);
 }
 
@@ -175,7 +208,8 @@ fn y8_affinities_do_not_stop_a_key() {
 #[test]
 fn a_circle_of_waiters_is_reported() {
     let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::Edf));
-    let (a, b) = (tree.resource("a", Protocol::Inheritance), tree.resource("b", Protocol::Inheritance));
+    let (a, b) =
+        (tree.resource("a", Protocol::Inheritance), tree.resource("b", Protocol::Inheritance));
     let first = tree.task(Tree::ROOT, TaskSpec { uses: vec![a, b], ..task("1", 500) });
     tree.task(Tree::ROOT, TaskSpec { uses: vec![a, b], ..task("2", 100) });
     let crossed = |a, b| cost(10).locking(a, work(1), work(9)).locking(b, work(4), work(6));
@@ -237,11 +271,13 @@ impl Twin<'_> {
 
     fn ceiling(&self, r: usize) -> u64 {
         let users = self.tasks.iter().filter(|task| task.marks.iter().any(|mark| mark.2 == r));
-        let least = users.map(|task| if self.is_edf { task.relative_deadline } else { task.key }).min();
+        let least =
+            users.map(|task| if self.is_edf { task.relative_deadline } else { task.key }).min();
         least.expect("used") + if self.is_edf { self.locked_at[r] } else { 0 }
     }
 
-    /// Whether `task` may lock `r`: nobody has it, and with ceilings nobody else has any that the task uses.
+    /// Whether `task` may lock `r`: nobody has it, and with ceilings nobody else has any that the
+    /// task uses.
     fn may(&self, task: usize, r: usize) -> bool {
         let is_others = |other: usize| self.holders[other].is_some_and(|holder| holder != task);
         let meets = |other: usize| self.uses(task, other) && is_others(other);
@@ -253,12 +289,13 @@ impl Twin<'_> {
         self.tasks[task].marks.iter().any(|mark| mark.2 == r)
     }
 
-    /// The least key of those who are there and use what `task` holds, and of those who use what somebody holds who waits
-    /// for it.
+    /// The least key of those who are there and use what `task` holds, and of those who use what
+    /// somebody holds who waits for it.
     fn met(&self, task: usize) -> u64 {
         let mut least = u64::MAX;
         for r in (0..self.holders.len()).filter(|&r| self.holders[r] == Some(task)) {
-            for other in (0..self.tasks.len()).filter(|&other| other != task && self.uses(other, r)) {
+            for other in (0..self.tasks.len()).filter(|&other| other != task && self.uses(other, r))
+            {
                 let state = &self.states[other];
                 if self.seen[other] <= self.now && state.end.is_none() {
                     least = least.min(self.tasks[other].key);
@@ -283,7 +320,10 @@ impl Twin<'_> {
                 Protocol::Ceiling => key = key.min(self.ceiling(r)).min(self.met(task)),
                 Protocol::Inheritance => {
                     for other in 0..self.tasks.len() {
-                        if other != task && self.states[other].wants == Some(r) && self.stalls(other) {
+                        if other != task
+                            && self.states[other].wants == Some(r)
+                            && self.stalls(other)
+                        {
                             key = key.min(self.key(other).0);
                         }
                     }
@@ -308,7 +348,10 @@ impl Twin<'_> {
                 (true, false) => {
                     (self.states[task].wants, self.states[task].stalled) = (Some(r), true);
                     // It has left its CPU, even if it may have another one at this very instant.
-                    self.cpus.iter_mut().filter(|cpu| **cpu == Some(task)).for_each(|cpu| *cpu = None);
+                    self.cpus
+                        .iter_mut()
+                        .filter(|cpu| **cpu == Some(task))
+                        .for_each(|cpu| *cpu = None);
                 }
             }
         }
@@ -325,7 +368,9 @@ impl Twin<'_> {
         loop {
             // Who may not run any more leaves its CPU.
             for cpu in 0..self.cpus.len() {
-                if self.cpus[cpu].is_some_and(|task| self.states[task].end.is_some() || self.stalls(task)) {
+                if self.cpus[cpu]
+                    .is_some_and(|task| self.states[task].end.is_some() || self.stalls(task))
+                {
                     self.cpus[cpu] = None;
                 }
             }
@@ -341,9 +386,11 @@ impl Twin<'_> {
                 } else {
                     self.cpus.iter().position(Option::is_none)
                 };
-                let worst = (0..self.cpus.len()).max_by_key(|&cpu| self.cpus[cpu].map(|task| self.key(task)));
-                let worst =
-                    worst.filter(|&cpu| self.cpus[cpu].is_some_and(|task| self.key(best) < self.key(task)));
+                let worst = (0..self.cpus.len())
+                    .max_by_key(|&cpu| self.cpus[cpu].map(|task| self.key(task)));
+                let worst = worst.filter(|&cpu| {
+                    self.cpus[cpu].is_some_and(|task| self.key(best) < self.key(task))
+                });
                 if let Some(cpu) = idle.or(worst) {
                     self.cpus[cpu] = Some(best);
                     self.states[best].last = cpu;
@@ -353,7 +400,10 @@ impl Twin<'_> {
             // Those who were let try again and would run, the most urgent first.
             let mut running: Vec<usize> = self.cpus.iter().flatten().copied().collect();
             running.sort_by_key(|&task| self.key(task));
-            let Some(&task) = running.iter().find(|&&task| self.states[task].wants.is_some()) else { return };
+            let Some(&task) = running.iter().find(|&&task| self.states[task].wants.is_some())
+            else {
+                return;
+            };
             let r = self.states[task].wants.expect("just found");
             if self.may(task, r) {
                 (self.holders[r], self.locked_at[r]) = (Some(task), now);
@@ -373,7 +423,9 @@ impl Twin<'_> {
             for cpu in 0..self.cpus.len() {
                 let Some(task) = self.cpus[cpu] else { continue };
                 self.act(now, task);
-                if self.states[task].done == self.tasks[task].cost && self.states[task].wants.is_none() {
+                if self.states[task].done == self.tasks[task].cost
+                    && self.states[task].wants.is_none()
+                {
                     self.states[task].end = Some(now);
                     self.cpus[cpu] = None;
                 }
@@ -382,7 +434,8 @@ impl Twin<'_> {
                 self.decide(now);
                 let cpus = self.cpus.clone();
                 // Each of them, whatever the others did.
-                let acts: Vec<bool> = cpus.iter().flatten().map(|&task| self.act(now, task)).collect();
+                let acts: Vec<bool> =
+                    cpus.iter().flatten().map(|&task| self.act(now, task)).collect();
                 let acted = acts.contains(&true);
                 if !acted {
                     break;
@@ -421,8 +474,9 @@ fn y8_resources_under_three_protocols_agree_with_a_naive_twin() {
                     if dice.below(2) == 0 && to - from >= 1 {
                         let begin = from + dice.below(to - from);
                         let end = begin + 1 + dice.below(to - begin);
-                        let place =
-                            marks.iter().position(|&(at, lock, _)| (at, lock) >= (begin, true) && !lock);
+                        let place = marks
+                            .iter()
+                            .position(|&(at, lock, _)| (at, lock) >= (begin, true) && !lock);
                         let place = place.unwrap_or(marks.len());
                         marks.splice(place..place, [(begin, true, r), (end, false, r)]);
                         (from, to) = (begin, end);
@@ -448,8 +502,14 @@ fn y8_resources_under_three_protocols_agree_with_a_naive_twin() {
                 tree.task(Tree::ROOT, spec);
                 let mut job: Cost = cost(plain.cost);
                 for r in (0..resources).filter(locks) {
-                    let offset =
-                        |lock| plain.marks.iter().find(|mark| (mark.1, mark.2) == (lock, r)).expect("both").0;
+                    let offset = |lock| {
+                        plain
+                            .marks
+                            .iter()
+                            .find(|mark| (mark.1, mark.2) == (lock, r))
+                            .expect("both")
+                            .0
+                    };
                     job = job.locking(ids[r], work(offset(true)), work(offset(false)));
                 }
                 let (offset, jitter) = (span(plain.arrival), span(plain.jitter));
@@ -471,7 +531,11 @@ fn y8_resources_under_three_protocols_agree_with_a_naive_twin() {
                 seen: seen(&log, tasks.len()),
                 now: 0,
             };
-            assert_eq!(got, twin.run(), "case {case}, {protocol:?}, {cpus} CPUs, edf {is_edf}\n{tasks:#?}");
+            assert_eq!(
+                got,
+                twin.run(),
+                "case {case}, {protocol:?}, {cpus} CPUs, edf {is_edf}\n{tasks:#?}"
+            );
             all.push(got);
         }
         waited += usize::from(all[0] != all[1]);

@@ -1,4 +1,5 @@
-//! SF3P's Fig. 4: what passes between the runnables of a fixed-priority scheduler over EDF and FIFO (S12).
+//! SF3P's Fig. 4: what passes between the runnables of a fixed-priority scheduler over EDF and FIFO
+//! (S12).
 
 use crate::lab::{cost, listed, task};
 use talea_core::Time;
@@ -27,7 +28,8 @@ fn s12_arrival_update_activate_preempt_and_reactivate_come_as_drawn() {
         tree.scheduler(Tree::ROOT, spec)
     });
     let (set_1, set_2) = (tree.task(edf, task("set 1", 100)), tree.task(fifo, task("set 2", 100)));
-    let workload = Workload { sources: vec![listed(&[3], cost(2)), listed(&[0], cost(5))], seed: 0 };
+    let workload =
+        Workload { sources: vec![listed(&[3], cost(2)), listed(&[0], cost(5))], seed: 0 };
     let mut world = World::new(tree.build_with(Seen::default()).expect("a tree"), 1, &workload);
     world.run(Time::from_ns(100), &mut ());
     let fp = Tree::ROOT;

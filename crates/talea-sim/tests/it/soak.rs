@@ -1,4 +1,5 @@
-//! How many cases: a few seconds' worth in the gate, the whole number under `cargo xtask soak` (`TALEA_SOAK`).
+//! How many cases: a few seconds' worth in the gate, the whole number under `cargo xtask soak`
+//! (`TALEA_SOAK`).
 
 /// `few`, or under soak `all`.
 pub(crate) fn many(few: u64, all: u64) -> u64 {

@@ -1,5 +1,6 @@
-//! What a server gives, for every small pattern of demand: never above its contract, and never below it while somebody
-//! waits. The laws are stated here anew; neither the machine nor the plain twin is asked what it thinks is right.
+//! What a server gives, for every small pattern of demand: never above its contract, and never
+//! below it while somebody waits. The laws are stated here anew; neither the machine nor the plain
+//! twin is asked what it thinks is right.
 
 use crate::bridge;
 use crate::naive::server::{Kind, Spec};
@@ -67,7 +68,10 @@ fn alone(of: Spec, demand: &[u64], until: u64, change: impl Fn(&mut Tree)) -> Su
 impl Supply {
     /// Work done in `[from, to)`.
     pub(crate) fn within(&self, from: usize, to: usize) -> u64 {
-        self.ran[from.min(self.ran.len())..to.min(self.ran.len())].iter().filter(|&&ran| ran).count() as u64
+        self.ran[from.min(self.ran.len())..to.min(self.ran.len())]
+            .iter()
+            .filter(|&&ran| ran)
+            .count() as u64
     }
 
     /// The most that any window of a length holds.
@@ -76,8 +80,13 @@ impl Supply {
     }
 }
 
-/// Every reservation with T up to 5 and every demand of 0, 1 or (every other time) much at each of so many ticks.
-fn exhaustive(kind: Kind, constrained: bool, law: impl FnMut(&Spec, &Supply) -> Result<(), String>) {
+/// Every reservation with T up to 5 and every demand of 0, 1 or (every other time) much at each of
+/// so many ticks.
+fn exhaustive(
+    kind: Kind,
+    constrained: bool,
+    law: impl FnMut(&Spec, &Supply) -> Result<(), String>,
+) {
     exhaustive_with(kind, constrained, |_| {}, law);
 }
 
@@ -94,7 +103,8 @@ pub(crate) fn exhaustive_with(
             for budget in 1..=deadline.min(period - 1) {
                 for much in [1, 2, budget + 2] {
                     for pattern in 0..1_u64 << ticks {
-                        let demand: Vec<u64> = (0..ticks).map(|at| (pattern >> at & 1) * much).collect();
+                        let demand: Vec<u64> =
+                            (0..ticks).map(|at| (pattern >> at & 1) * much).collect();
                         let of = Spec { kind, budget, period, deadline, offset: 0 };
                         let supply = alone(of, &demand, 30, &change);
                         if let Err(why) = law(&of, &supply) {
@@ -165,8 +175,8 @@ fn l5_a_sporadic_server_gives_q_in_any_t_and_nobody_waits_unless_all_of_it_is_ou
     });
 }
 
-/// The most that a hard CBS may give in `length`: a chunk that is under way holds at most Q/D of the time to its
-/// deadline, and the next begins a period after the one before.
+/// The most that a hard CBS may give in `length`: a chunk that is under way holds at most Q/D of
+/// the time to its deadline, and the next begins a period after the one before.
 fn hard_law(of: &Spec, supply: &Supply) -> Result<(), String> {
     let Spec { budget, period, deadline, .. } = *of;
     for periods in 1..=3 {
@@ -202,7 +212,8 @@ fn l5_a_soft_cbs_alone_serves_whoever_comes_at_once() {
     });
 }
 
-/// A job of Q every T or more, in a server of (Q, T, D), meets every deadline: also when the budget ends with the job.
+/// A job of Q every T or more, in a server of (Q, T, D), meets every deadline: also when the budget
+/// ends with the job.
 #[test]
 fn l5_a_cbs_serves_a_sporadic_task_of_its_own_size_in_time() {
     let ticks = soak::many(7, 14) as u32;
@@ -221,8 +232,12 @@ fn l5_a_cbs_serves_a_sporadic_task_of_its_own_size_in_time() {
                                 budget
                             })
                             .collect();
-                        let supply =
-                            alone(Spec { kind, budget, period, deadline, offset: 0 }, &demand, 24, |_| {});
+                        let supply = alone(
+                            Spec { kind, budget, period, deadline, offset: 0 },
+                            &demand,
+                            24,
+                            |_| {},
+                        );
                         for (at, _) in demand.iter().enumerate().filter(|&(_, &cost)| cost > 0) {
                             let had = supply.within(at, at + deadline as usize);
                             assert_eq!(
@@ -237,8 +252,8 @@ fn l5_a_cbs_serves_a_sporadic_task_of_its_own_size_in_time() {
     }
 }
 
-/// Under EDF a server takes no more than its bandwidth from anybody, however its clients behave (the isolation of Abeni
-/// and Buttazzo): a periodic task with all the rest meets every deadline.
+/// Under EDF a server takes no more than its bandwidth from anybody, however its clients behave
+/// (the isolation of Abeni and Buttazzo): a periodic task with all the rest meets every deadline.
 #[test]
 fn l5_servers_in_edf_leave_a_periodic_task_with_the_rest_of_the_cpu_its_deadlines() {
     let ticks = soak::many(7, 11) as u32;
@@ -255,7 +270,8 @@ fn l5_servers_in_edf_leave_a_periodic_task_with_the_rest_of_the_cpu_its_deadline
                     client.parent = Some(1);
                     let other = task((0..40).step_by(every as usize).collect(), vec![cost], every);
                     let nodes = vec![group(None, None), group(Some(0), Some(spec)), client, other];
-                    let system = System { cpus: 1, bound: false, nodes, spoiled: Spoiled::default() };
+                    let system =
+                        System { cpus: 1, bound: false, nodes, spoiled: Spoiled::default() };
                     let ends = bridge::simulate(&system, 40).ends;
                     for (job, &end) in ends[1].iter().enumerate() {
                         assert!(

@@ -40,7 +40,9 @@ fn y11_jobs_start_exactly_when_the_table_says() {
         assert_eq!((log.starts(2)[k as usize], log.ends(2)[k as usize]), (zero, zero + 4));
     }
     assert!(log.notes.is_empty(), "no overruns");
-    let place = |task: u32| log.runs.iter().filter(|run| run.2 == task).map(|run| run.1).collect::<Vec<_>>();
+    let place = |task: u32| {
+        log.runs.iter().filter(|run| run.2 == task).map(|run| run.1).collect::<Vec<_>>()
+    };
     assert!(place(0).iter().all(|&cpu| cpu == 0) && place(2).iter().all(|&cpu| cpu == 1));
     assert_eq!(place(1)[..4], [0, 1, 0, 1]);
 }
@@ -58,12 +60,8 @@ fn y11_a_table_may_make_the_jobs_that_it_runs() {
         [vec![2, 12, 22, 32], vec![6, 15, 26, 35], vec![0, 20]]
     );
     // Deadlines count from the entry.
-    assert!(
-        log.ended
-            .iter()
-            .all(|job| !job.is_late()
-                && job.release.as_ns() == job.end.as_ns() - [3, 1, 4][job.task.0 as usize])
-    );
+    assert!(log.ended.iter().all(|job| !job.is_late()
+        && job.release.as_ns() == job.end.as_ns() - [3, 1, 4][job.task.0 as usize]));
 }
 
 #[test]
@@ -110,9 +108,11 @@ fn y12_only_the_version_that_was_selected_beforehand_runs() {
     let mut tree = tree(plan);
     // Accelerators are the table's business: nobody asks whether they are free.
     let gpu = tree.accelerator("gpu");
-    let (_, node) = tree.children(Tree::ROOT).next().map(|(id, node)| (id, node.clone())).expect("A");
+    let (_, node) =
+        tree.children(Tree::ROOT).next().map(|(id, node)| (id, node.clone())).expect("A");
     let talea_core::machine::Body::Task(mut spec) = node.body else { panic!("a task") };
-    spec.versions = vec![Version::new("cpu"), Version { accelerators: vec![gpu], ..Version::new("gpu") }];
+    spec.versions =
+        vec![Version::new("cpu"), Version { accelerators: vec![gpu], ..Version::new("gpu") }];
     let a = tree.children(Tree::ROOT).next().expect("A").0;
     tree.get_mut(a).expect("A").body = talea_core::machine::Body::Task(spec);
     tree.selection = talea_core::machine::Selection::User(|_| panic!("nobody is to be asked"));
@@ -143,11 +143,26 @@ fn y11_tables_that_cannot_be_are_refused() {
         matches!(refused(&|plan| plan.push(entry(1, 4, 6, 0))), Wrong::Entry { index: 5, .. }),
         "A twice at once"
     );
-    assert!(matches!(refused(&|plan| plan.push(entry(2, 0, 1, 0))), Wrong::Entry { .. }), "no such CPU");
-    assert!(matches!(refused(&|plan| plan.push(entry(1, 19, 21, 0))), Wrong::Entry { .. }), "beyond the end");
-    assert!(matches!(refused(&|plan| plan.push(entry(1, 18, 18, 0))), Wrong::Entry { .. }), "empty");
-    assert!(matches!(refused(&|plan| plan.push(entry(1, 18, 19, 7))), Wrong::SlotOwner { .. }), "nobody's");
-    assert!(matches!(refused(&|plan| plan[0].version = Some(0)), Wrong::Entry { .. }), "no such version");
+    assert!(
+        matches!(refused(&|plan| plan.push(entry(2, 0, 1, 0))), Wrong::Entry { .. }),
+        "no such CPU"
+    );
+    assert!(
+        matches!(refused(&|plan| plan.push(entry(1, 19, 21, 0))), Wrong::Entry { .. }),
+        "beyond the end"
+    );
+    assert!(
+        matches!(refused(&|plan| plan.push(entry(1, 18, 18, 0))), Wrong::Entry { .. }),
+        "empty"
+    );
+    assert!(
+        matches!(refused(&|plan| plan.push(entry(1, 18, 19, 7))), Wrong::SlotOwner { .. }),
+        "nobody's"
+    );
+    assert!(
+        matches!(refused(&|plan| plan[0].version = Some(0)), Wrong::Entry { .. }),
+        "no such version"
+    );
     assert!(matches!(refused(&|plan| plan.clear()), Wrong::Empty(_)));
     let mut below = Tree::new(1, SchedulerSpec::new("root", Policy::Edf));
     let table = Policy::Table { hyperperiod: span(20), entries: vec![entry(0, 0, 1, 0)] };

@@ -2,7 +2,8 @@
 
 use crate::lab::{at, cost, listed, run, span, task, watch, work, world};
 use talea_core::machine::{
-    AcceleratorId, Affinity, Body, Condition, NodeId, SchedulerSpec, Selection, TaskSpec, Tree, Version,
+    AcceleratorId, Affinity, Body, Condition, NodeId, SchedulerSpec, Selection, TaskSpec, Tree,
+    Version,
 };
 use talea_core::sched::Policy;
 use talea_sim::{Cost, Source};
@@ -31,8 +32,11 @@ fn two_versions(selection: Selection, change: impl Fn(&mut [Version; 2])) -> Tre
 #[test]
 fn y6_a_falling_battery_changes_the_version_of_later_jobs() {
     // The paper's listing 2: budgets 5 and 12.
-    let tree = two_versions(Selection::Energy, |versions| (versions[0].energy, versions[1].energy) = (5, 12));
-    let falls = (0..=10).map(|step| (at(100 * step), Condition::Battery(100 - 10 * step))).collect();
+    let tree = two_versions(Selection::Energy, |versions| {
+        (versions[0].energy, versions[1].energy) = (5, 12)
+    });
+    let falls =
+        (0..=10).map(|step| (at(100 * step), Condition::Battery(100 - 10 * step))).collect();
     let mut world = world(&tree, &[periodic(100, &[10, 20])]).with_changes(falls);
     let log = watch(&mut world, 1_100);
     // 100, 90, .. 20 hold 12; 10 holds 5; 0 holds none of them: the least.
@@ -43,8 +47,9 @@ fn y6_a_falling_battery_changes_the_version_of_later_jobs() {
 
 #[test]
 fn y6_a_mode_and_a_mask_flip_while_running_and_a_job_keeps_its_version() {
-    let tree =
-        two_versions(Selection::Mode, |versions| (versions[0].modes, versions[1].modes) = (0b01, 0b10));
+    let tree = two_versions(Selection::Mode, |versions| {
+        (versions[0].modes, versions[1].modes) = (0b01, 0b10)
+    });
     let flips = vec![(at(105), Condition::Mode(1)), (at(300), Condition::Mode(0))];
     let mut all = world(&tree, &[periodic(100, &[10, 20])]).with_changes(flips);
     let log = watch(&mut all, 400);
@@ -72,10 +77,12 @@ fn y6_a_trade_off_and_a_function_choose_too() {
 
 #[test]
 fn y6_the_version_is_chosen_at_the_first_dispatch_and_survives_preemption() {
-    let mut tree =
-        two_versions(Selection::Mode, |versions| (versions[0].modes, versions[1].modes) = (0b01, 0b10));
+    let mut tree = two_versions(Selection::Mode, |versions| {
+        (versions[0].modes, versions[1].modes) = (0b01, 0b10)
+    });
     tree.task(Tree::ROOT, task("urgent", 30));
-    // Released at 0 in mode 0, dispatched at 5 in mode 1; preempted at 10, mode 0 again, resumed at 15.
+    // Released at 0 in mode 0, dispatched at 5 in mode 1; preempted at 10, mode 0 again, resumed at
+    // 15.
     let sources = [periodic(100, &[10, 20]), listed(&[0, 10], cost(5))];
     let flips = vec![(at(2), Condition::Mode(1)), (at(12), Condition::Mode(0))];
     let mut all = world(&tree, &sources).with_changes(flips);
@@ -151,8 +158,8 @@ fn y7_accelerators_are_taken_all_or_none_and_held_through_preemption_and_suspens
     tree.task(Tree::ROOT, spec("both", 50, &[gpu, dsp]));
     tree.task(Tree::ROOT, spec("gpu", 60, &[gpu]));
     tree.task(Tree::ROOT, spec("dsp", 100, &[dsp]));
-    // dsp takes its accelerator at 0 and suspends itself at 5 for 20; both comes at 2 and may have neither; gpu comes at
-    // 10, when gpu is free although both waits for it.
+    // dsp takes its accelerator at 0 and suspends itself at 5 for 20; both comes at 2 and may have
+    // neither; gpu comes at 10, when gpu is free although both waits for it.
     let sources = [
         listed(&[2], cost(10)),
         listed(&[10], cost(10)),

@@ -1,5 +1,5 @@
-//! What no single line shows: plugins that get in each other's way, rules that contradict each other or say
-//! nothing.
+//! What no single line shows: plugins that get in each other's way, rules that contradict each
+//! other or say nothing.
 //!
 //! Cost: quadratic in plugins (at most 32), linear in rules.
 
@@ -47,7 +47,8 @@ pub(super) fn plugin_pairs(plugins: &[PluginAt], findings: &mut Findings<'_>) {
             }
             let (one, two) = (priorities(earlier), priorities(later));
             let (first, second) = (&earlier.setup.name, &later.setup.name);
-            let places = format!("`{first}` (line {}) and `{second}` share CPUs {shared}", earlier.line);
+            let places =
+                format!("`{first}` (line {}) and `{second}` share CPUs {shared}", earlier.line);
             if two.0 > one.1 {
                 findings.warning(
                     &later.band_at,
@@ -129,7 +130,9 @@ pub(super) fn contradictions(rules: &[RuleAt], findings: &mut Findings<'_>) {
             );
         }
         let Some((quantity, upper, value)) = side(&rule.bound) else { continue };
-        if let Some(text) = excluded(rules, index, strictest.get(&(subject, quantity, !upper)), findings) {
+        if let Some(text) =
+            excluded(rules, index, strictest.get(&(subject, quantity, !upper)), findings)
+        {
             findings.error(at, text);
         }
         let entry = strictest.entry((subject, quantity, upper)).or_insert((value, index));
@@ -143,10 +146,9 @@ pub(super) fn contradictions(rules: &[RuleAt], findings: &mut Findings<'_>) {
         let Some((quantity, upper, _)) = side(&rule.bound) else { continue };
         let subject = (rule.domain, rule.plugin);
         let wider = [(Domain::Global, rule.plugin), (rule.domain, None), (Domain::Global, None)];
-        let text = wider
-            .into_iter()
-            .filter(|other| *other != subject)
-            .find_map(|other| excluded(rules, index, strictest.get(&(other, quantity, !upper)), findings));
+        let text = wider.into_iter().filter(|other| *other != subject).find_map(|other| {
+            excluded(rules, index, strictest.get(&(other, quantity, !upper)), findings)
+        });
         if let Some(text) = text {
             findings.warning(at, text);
         }
@@ -197,7 +199,8 @@ fn lifted(domain: Domain, plugin: Option<usize>, unbounded: &HashSet<Subject>) -
     wide.iter().any(|subject| unbounded.contains(subject))
 }
 
-/// A bound on the priority that is about every plugin: those of kind edf and rm hand out priorities of their own.
+/// A bound on the priority that is about every plugin: those of kind edf and rm hand out priorities
+/// of their own.
 fn any_plugin(
     rule: &Rule,
     at: &Range<usize>,
@@ -205,9 +208,12 @@ fn any_plugin(
     unbounded: &HashSet<Subject>,
     findings: &mut Findings<'_>,
 ) {
-    let own = |plugin: &PluginAt| matches!(plugin.setup.kind, PluginKind::Edf(_) | PluginKind::Rm(_));
-    let beyond =
-        plugins.iter().enumerate().filter(|(_, plugin)| own(plugin) && excludes(&rule.bound, plugin));
+    let own =
+        |plugin: &PluginAt| matches!(plugin.setup.kind, PluginKind::Edf(_) | PluginKind::Rm(_));
+    let beyond = plugins
+        .iter()
+        .enumerate()
+        .filter(|(_, plugin)| own(plugin) && excludes(&rule.bound, plugin));
     let (free, closed): (Vec<_>, Vec<_>) =
         beyond.partition(|&(index, _)| lifted(rule.domain, Some(index), unbounded));
     let key = rule.bound.key();
@@ -215,8 +221,9 @@ fn any_plugin(
         let names = plugins.iter().map(|(_, plugin)| format!("`{}`", plugin.setup.name));
         names.collect::<Vec<_>>().join(", ")
     };
-    let fixed =
-        plugins.iter().find(|plugin| matches!(plugin.setup.kind, PluginKind::Fp(_) | PluginKind::Rr(_)));
+    let fixed = plugins
+        .iter()
+        .find(|plugin| matches!(plugin.setup.kind, PluginKind::Fp(_) | PluginKind::Rr(_)));
     let fixed = fixed.map_or("fp", |plugin| &plugin.setup.name);
     if !closed.is_empty() {
         findings.warning(

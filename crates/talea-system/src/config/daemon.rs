@@ -10,8 +10,10 @@ use talea_core::setup::{Access, Groups, Quota, Root};
 use toml::de::DeValue;
 
 pub(super) const ACCESS: [(&str, Access); 2] = [("rules", Access::Rules), ("off", Access::Off)];
-pub(super) const ROOT: [(&str, Root); 2] = [("unrestricted", Root::Unrestricted), ("ruled", Root::Ruled)];
-pub(super) const GROUPS: [(&str, Groups); 2] = [("all", Groups::All), ("effective", Groups::Effective)];
+pub(super) const ROOT: [(&str, Root); 2] =
+    [("unrestricted", Root::Unrestricted), ("ruled", Root::Ruled)];
+pub(super) const GROUPS: [(&str, Groups); 2] =
+    [("all", Groups::All), ("effective", Groups::Effective)];
 
 /// What the two tables say.
 #[derive(Default)]
@@ -23,7 +25,11 @@ pub(super) struct DaemonPart {
     pub(super) quota: Quota,
 }
 
-pub(super) fn read(table: &Table<'_>, names: &dyn Names, findings: &mut Findings<'_>) -> DaemonPart {
+pub(super) fn read(
+    table: &Table<'_>,
+    names: &dyn Names,
+    findings: &mut Findings<'_>,
+) -> DaemonPart {
     let mut part = DaemonPart::default();
     if let Some(path) = path(table, "socket", SOCKET_PATH_MAX, findings) {
         part.daemon.socket = path;
@@ -34,11 +40,14 @@ pub(super) fn read(table: &Table<'_>, names: &dyn Names, findings: &mut Findings
     part.daemon.socket_owner =
         table.take("socket_owner").and_then(|field| id(&field, Id::User, names, findings));
     let group = table.take("socket_group");
-    part.daemon.socket_group = group.as_ref().and_then(|field| id(field, Id::Group, names, findings));
+    part.daemon.socket_group =
+        group.as_ref().and_then(|field| id(field, Id::Group, names, findings));
     if let Some(path) = path(table, "state_directory", 4_096, findings) {
         part.daemon.state_directory = path;
     }
-    if let Some(level) = table.take("log_level").and_then(|field| field.word(&LogLevel::WORDS, findings)) {
+    if let Some(level) =
+        table.take("log_level").and_then(|field| field.word(&LogLevel::WORDS, findings))
+    {
         part.daemon.log_level = level;
     }
     if let Some(access) = table.take("access").and_then(|field| field.word(&ACCESS, findings)) {
@@ -131,11 +140,20 @@ pub(super) fn absolute(
     } else if piece.text.contains('\0') {
         (format!("`{name}` holds a zero byte"), "the kernel ends paths there".to_owned())
     } else if piece.text.contains(char::is_control) {
-        (format!("`{name}` holds a control character"), "no log and no terminal could show it".to_owned())
+        (
+            format!("`{name}` holds a control character"),
+            "no log and no terminal could show it".to_owned(),
+        )
     } else if piece.text.ends_with('/') && name != "state_directory" {
-        (format!("`{name}` is the path of a directory"), "what ends with a slash is no file".to_owned())
+        (
+            format!("`{name}` is the path of a directory"),
+            "what ends with a slash is no file".to_owned(),
+        )
     } else if piece.text.len() > most {
-        (format!("`{name}` is longer than {most} bytes"), "the kernel takes no longer path here".to_owned())
+        (
+            format!("`{name}` is longer than {most} bytes"),
+            "the kernel takes no longer path here".to_owned(),
+        )
     } else {
         return true;
     };
@@ -146,9 +164,13 @@ pub(super) fn absolute(
 /// Octal permission bits.
 fn mode(field: &Field<'_>, findings: &mut Findings<'_>) -> Option<u32> {
     if let DeValue::Integer(number) = field.value {
-        let remedy = format!("write `socket_mode = \"0{}\"`", number.as_str().trim_start_matches('0'));
+        let remedy =
+            format!("write `socket_mode = \"0{}\"`", number.as_str().trim_start_matches('0'));
         let why = "a bare number is decimal, permissions are octal";
-        findings.error(&field.at, words("`socket_mode` must be text in quotes, not a number", why, remedy));
+        findings.error(
+            &field.at,
+            words("`socket_mode` must be text in quotes, not a number", why, remedy),
+        );
         return None;
     }
     let piece = field.text(findings)?;
@@ -160,7 +182,8 @@ fn mode(field: &Field<'_>, findings: &mut Findings<'_>) -> Option<u32> {
         None => {
             let what = format!("{} is not a mode", quoted(piece.text));
             let why = "permissions are three octal digits: owner, group, others";
-            findings.error(&field.at, words(what, why, "write `socket_mode = \"0660\"` or \"0666\""));
+            findings
+                .error(&field.at, words(what, why, "write `socket_mode = \"0660\"` or \"0666\""));
         }
         Some(bits) if bits & 0o222 == 0 => findings.warning(
             &field.at,
@@ -229,15 +252,19 @@ pub(super) fn lookup(
     };
     if id.is_none() {
         let other = match which {
-            Id::User => {
-                names.group(name).map(|_| format!("there is a group of that name: write \"@{name}\""))
+            Id::User => names
+                .group(name)
+                .map(|_| format!("there is a group of that name: write \"@{name}\"")),
+            Id::Group => {
+                names.user(name).map(|_| format!("there is a user of that name: write \"{name}\""))
             }
-            Id::Group => names.user(name).map(|_| format!("there is a user of that name: write \"{name}\"")),
         };
         let in_rule = field.key.section == Section::Rule;
         let remedy = match other {
             Some(other) if in_rule => other,
-            _ if name.bytes().all(|b| b.is_ascii_digit()) => format!("numbers are written \"{sigil}{name}\""),
+            _ if name.bytes().all(|b| b.is_ascii_digit()) => {
+                format!("numbers are written \"{sigil}{name}\"")
+            }
             _ => format!("create the {what}, or write a number like \"{sigil}1000\""),
         };
         let why = format!("no {what} of this name is known on this machine");

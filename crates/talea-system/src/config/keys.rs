@@ -1,8 +1,8 @@
-//! Every key of the configuration file, once: the reader takes its suggestions from here, and the tables in
-//! `docs/manual/configuration.md` are compared with it.
+//! Every key of the configuration file, once: the reader takes its suggestions from here, and the
+//! tables in `docs/manual/configuration.md` are compared with it.
 //!
-//! Invariant: the reader can't take a key that is not listed (it asserts), and a test gives every listed key a
-//! value of a wrong type and expects a complaint, so no listed key is ignored.
+//! Invariant: the reader can't take a key that is not listed (it asserts), and a test gives every
+//! listed key a value of a wrong type and expects a complaint, so no listed key is ignored.
 
 /// A table of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,7 +146,9 @@ impl Form {
         match self {
             Form::Table => "table".to_owned(),
             Form::Text => "text".to_owned(),
-            Form::Word(words) => words.iter().map(|w| format!("`\"{w}\"`")).collect::<Vec<_>>().join(", "),
+            Form::Word(words) => {
+                words.iter().map(|w| format!("`\"{w}\"`")).collect::<Vec<_>>().join(", ")
+            }
             Form::Integer => "integer".to_owned(),
             Form::Integers => "list of integers".to_owned(),
             Form::Decimal => "decimal".to_owned(),
@@ -182,7 +184,12 @@ pub struct Key {
 /// Plugin kinds, in the order of the manual.
 pub const KINDS: [&str; 5] = ["edf", "rm", "fp", "rr", "foreign"];
 
-pub(crate) const fn key(section: Section, name: &'static str, form: Form, example: &'static str) -> Key {
+pub(crate) const fn key(
+    section: Section,
+    name: &'static str,
+    form: Form,
+    example: &'static str,
+) -> Key {
     Key { section, name, form, default: "", range: "", meaning: "", example, kinds: &[] }
 }
 
@@ -195,7 +202,9 @@ impl Key {
             return meaning.to_owned();
         }
         let mut letters = meaning.chars();
-        letters.next().map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
+        letters
+            .next()
+            .map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
     }
 
     pub(crate) const fn default(mut self, default: &'static str) -> Key {

@@ -52,7 +52,10 @@ pub(crate) fn parse_band(text: &str) -> Result<(u32, u32), BandError> {
 }
 
 /// The band `low-high`, if both are among `priorities`.
-pub(crate) fn band_within((low, high): (u32, u32), priorities: &RangeInclusive<u8>) -> Option<Band> {
+pub(crate) fn band_within(
+    (low, high): (u32, u32),
+    priorities: &RangeInclusive<u8>,
+) -> Option<Band> {
     let member = |n: u32| u8::try_from(n).ok().filter(|n| priorities.contains(n)).map(Priority);
     Some(Band { low: member(low)?, high: member(high)? })
 }
@@ -69,16 +72,26 @@ mod tests {
         for text in ["", "-", "1-", "-1", "1-2-3", "a-b", "+1-2", "1.5", "99999999999"] {
             assert_eq!(parse_band(text), Err(BandError::Syntax), "{text}");
         }
-        assert_eq!(band_within((1, 99), &(1..=99)), Some(Band { low: Priority(1), high: Priority(99) }));
+        assert_eq!(
+            band_within((1, 99), &(1..=99)),
+            Some(Band { low: Priority(1), high: Priority(99) })
+        );
         assert_eq!(band_within((0, 99), &(1..=99)), None);
         assert_eq!(band_within((1, 256), &(1..=99)), None);
     }
 
     #[test]
     fn names_that_requests_could_not_spell_are_refused() {
-        for name in
-            ["", "-", "a b", "a\tb", "a\u{1b}b", "a\u{202e}b", "\u{200b}", "an-awfully-long-name-of-32-bytes"]
-        {
+        for name in [
+            "",
+            "-",
+            "a b",
+            "a\tb",
+            "a\u{1b}b",
+            "a\u{202e}b",
+            "\u{200b}",
+            "an-awfully-long-name-of-32-bytes",
+        ] {
             assert!(name_problem(name).is_some(), "{name:?}");
         }
         for name in ["rm", "EDF", "rm-2", "--", "thirty-one-bytes-in-this-name-x"] {

@@ -1,9 +1,11 @@
 //! The daemon's configuration file: TOML in, a checked setup or every problem with its place out.
 //!
-//! Model: syntax first; then each table by itself; then what only several tables together show. Broken lines are
-//! reported once and hide what would only follow from them. Nothing is taken from a file that has an error.
+//! Model: syntax first; then each table by itself; then what only several tables together show.
+//! Broken lines are reported once and hide what would only follow from them. Nothing is taken from
+//! a file that has an error.
 //!
-//! The keys are in [`keys`], the meaning in `docs/manual/configuration.md`. ReTiF (JSA 2021) sections 3.5 and 4.
+//! The keys are in [`keys`], the meaning in `docs/manual/configuration.md`. ReTiF (JSA 2021)
+//! sections 3.5 and 4.
 
 mod checks;
 mod daemon;
@@ -64,10 +66,13 @@ pub fn read_bytes(
     names: &dyn Names,
     target: &Target,
 ) -> Result<Loaded, Vec<Diagnostic>> {
-    // Cut first: what is too large is not looked at. The cut may split a character, which then is no error.
+    // Cut first: what is too large is not looked at. The cut may split a character, which then is
+    // no error.
     let error = match std::str::from_utf8(&bytes[..bytes.len().min(FILE_MAX + 1)]) {
         Ok(text) => return read(text, origin, names, target),
-        Err(_) if bytes.len() > FILE_MAX => return read(&"#".repeat(FILE_MAX + 1), origin, names, target),
+        Err(_) if bytes.len() > FILE_MAX => {
+            return read(&"#".repeat(FILE_MAX + 1), origin, names, target);
+        }
         Err(error) => error,
     };
     let good = error.valid_up_to();
@@ -85,24 +90,35 @@ pub fn read_bytes(
     Err(findings.finish())
 }
 
-/// Reads a configuration. `origin` is what the file is called in complaints and in [`talea_core::setup::Rule::origin`].
+/// Reads a configuration. `origin` is what the file is called in complaints and in
+/// [`talea_core::setup::Rule::origin`].
 ///
 /// # Errors
 /// Every problem that was found, in file order; at least one is an error.
-pub fn read(text: &str, origin: &str, names: &dyn Names, target: &Target) -> Result<Loaded, Vec<Diagnostic>> {
+pub fn read(
+    text: &str,
+    origin: &str,
+    names: &dyn Names,
+    target: &Target,
+) -> Result<Loaded, Vec<Diagnostic>> {
     if text.len() > FILE_MAX {
         let source = Source::new(origin, "");
         let mut findings = Findings::new(&source);
         let what = format!("the file is larger than {FILE_MAX} bytes");
-        findings
-            .error(&(0..0), words(what, "no configuration is; is this the right file?", "name another file"));
+        findings.error(
+            &(0..0),
+            words(what, "no configuration is; is this the right file?", "name another file"),
+        );
         return Err(findings.finish());
     }
     let source = Source::new(origin, text);
     let mut findings = Findings::new(&source);
     if text.trim_start_matches('\u{feff}').trim().is_empty() {
         let remedy = "start from the sample file `talead.toml`, or write one [[plugin]]";
-        findings.error(&(0..0), words("the file is empty", "a daemon without plugins serves nobody", remedy));
+        findings.error(
+            &(0..0),
+            words("the file is empty", "a daemon without plugins serves nobody", remedy),
+        );
         return Err(findings.finish());
     }
     let (document, syntax_errors) = DeTable::parse_recoverable(text);
@@ -117,7 +133,12 @@ pub fn read(text: &str, origin: &str, names: &dyn Names, target: &Target) -> Res
 }
 
 /// The value of the whole file; meaningful only if nothing was found to be an error.
-fn tables(document: &DeTable<'_>, names: &dyn Names, target: &Target, findings: &mut Findings<'_>) -> Loaded {
+fn tables(
+    document: &DeTable<'_>,
+    names: &dyn Names,
+    target: &Target,
+    findings: &mut Findings<'_>,
+) -> Loaded {
     let top = Table::new(Section::Top, document, 0..0, findings);
     let daemon = match top.take("daemon") {
         None => daemon::DaemonPart::default(),
@@ -131,10 +152,11 @@ fn tables(document: &DeTable<'_>, names: &dyn Names, target: &Target, findings: 
     };
     let plugin_tables = list(&top, "plugin", Section::Plugin, plugin::PLUGINS_MAX, findings);
     if plugin_tables.is_empty() && !findings.has_broken_lines() && !findings.has_errors() {
-        let remedy =
-            "add one: a line `[[plugin]]`, then `name`, `kind`, `cpus` and, except for edf, `priorities`";
-        findings
-            .error(&(0..0), words("there is no plugin", "a daemon without plugins serves nobody", remedy));
+        let remedy = "add one: a line `[[plugin]]`, then `name`, `kind`, `cpus` and, except for edf, `priorities`";
+        findings.error(
+            &(0..0),
+            words("there is no plugin", "a daemon without plugins serves nobody", remedy),
+        );
     }
     let mut declared: Vec<(String, Range<usize>)> = Vec::new();
     let mut plugins = Vec::new();
@@ -156,7 +178,10 @@ fn tables(document: &DeTable<'_>, names: &dyn Names, target: &Target, findings: 
     if complete {
         checks::idle_rules(&daemon, &plugins, &rules, findings);
     }
-    if rules.is_empty() && daemon.root == Root::Ruled && daemon.access == talea_core::setup::Access::Rules {
+    if rules.is_empty()
+        && daemon.root == Root::Ruled
+        && daemon.access == talea_core::setup::Access::Rules
+    {
         let at = top.take("daemon").and_then(|field| match field.value {
             DeValue::Table(table) => {
                 table.get_key_value("root").map(|(key, value)| key.span().start..value.span().end)
@@ -195,7 +220,11 @@ fn list<'a>(
 ) -> Vec<Table<'a>> {
     let Some(field) = top.take(name) else { return Vec::new() };
     let DeValue::Array(items) = field.value else {
-        brackets(&field, "write [[plugin]] and [[rule]] in double brackets, once for each", findings);
+        brackets(
+            &field,
+            "write [[plugin]] and [[rule]] in double brackets, once for each",
+            findings,
+        );
         return Vec::new();
     };
     let mut tables = Vec::new();
@@ -212,7 +241,8 @@ fn list<'a>(
             }
             _ => {
                 let what = format!("an element of `{name}` is not a table");
-                let remedy = format!("write {} in double brackets, once for each", section.header());
+                let remedy =
+                    format!("write {} in double brackets, once for each", section.header());
                 findings.error(&item.span(), words(what, field.key.reason(), remedy));
             }
         }

@@ -12,8 +12,8 @@ use std::ops::Range;
 use talea_core::CpuSet;
 pub(super) use talea_core::setup::PLUGINS_MAX;
 use talea_core::setup::{
-    Band, Confine, EdfOptions, ForeignClass, ForeignOptions, FpLevels, FpOptions, PluginKind, PluginSetup,
-    RmOptions, RmTest,
+    Band, Confine, EdfOptions, ForeignClass, ForeignOptions, FpLevels, FpOptions, PluginKind,
+    PluginSetup, RmOptions, RmTest,
 };
 use talea_core::{Charge, Span};
 
@@ -30,8 +30,10 @@ pub(super) const TEST: [(&str, RmTest); 4] = [
     ("hyperbolic", RmTest::Hyperbolic),
     ("exact", RmTest::Exact),
 ];
-pub(super) const LEVELS: [(&str, FpLevels); 2] = [("each", FpLevels::Each), ("common", FpLevels::Common)];
-pub(super) const CLASS: [(&str, ForeignClass); 2] = [("fifo", ForeignClass::Fifo), ("rr", ForeignClass::Rr)];
+pub(super) const LEVELS: [(&str, FpLevels); 2] =
+    [("each", FpLevels::Each), ("common", FpLevels::Common)];
+pub(super) const CLASS: [(&str, ForeignClass); 2] =
+    [("fifo", ForeignClass::Fifo), ("rr", ForeignClass::Rr)];
 
 /// A plugin with the places of what later checks speak about.
 pub(super) struct PluginAt {
@@ -43,10 +45,15 @@ pub(super) struct PluginAt {
 }
 
 /// One table; `None` after an error.
-pub(super) fn read(table: &Table<'_>, target: &Target, findings: &mut Findings<'_>) -> Option<PluginAt> {
+pub(super) fn read(
+    table: &Table<'_>,
+    target: &Target,
+    findings: &mut Findings<'_>,
+) -> Option<PluginAt> {
     let name = table.require("name", findings).and_then(|field| name(&field, findings));
     let kind = table.require("kind", findings).and_then(|field| {
-        let words: Vec<(&'static str, &'static str)> = KINDS.iter().map(|&word| (word, word)).collect();
+        let words: Vec<(&'static str, &'static str)> =
+            KINDS.iter().map(|&word| (word, word)).collect();
         field.word(&words, findings)
     });
     let cpus_field = table.require("cpus", findings);
@@ -61,7 +68,8 @@ pub(super) fn read(table: &Table<'_>, target: &Target, findings: &mut Findings<'
     let band_field = if kind == "edf" { None } else { table.require("priorities", findings) };
     let band = band_field.as_ref().and_then(|field| band(field, target, findings));
     let options = options(kind, table, findings);
-    let (name, cpus_field, band_at) = (name?, cpus_field?, band_field.as_ref().map(|field| field.at.clone()));
+    let (name, cpus_field, band_at) =
+        (name?, cpus_field?, band_field.as_ref().map(|field| field.at.clone()));
     if kind != "edf" && band.is_none() {
         return None;
     }
@@ -137,7 +145,8 @@ fn foreign(table: &Table<'_>, findings: &mut Findings<'_>) -> Option<ForeignOpti
                 return Some(span);
             }
             let what = format!("a timeout of {span} is outside {} to {}", TIMEOUT.0, TIMEOUT.1);
-            let why = "shorter ones fail by mere scheduling noise, longer ones keep clients waiting";
+            let why =
+                "shorter ones fail by mere scheduling noise, longer ones keep clients waiting";
             findings.error(&field.at, words(what, why, "write `timeout = \"50ms\"`"));
             None
         }),
@@ -171,11 +180,17 @@ fn misplaced(field: &Field<'_>, kind: &str, findings: &mut Findings<'_>) {
             "remove the line".to_owned(),
         ),
         _ => (
-            format!("`{name}` is an option of {} only", suggest::list(field.key.kinds.iter().copied())),
+            format!(
+                "`{name}` is an option of {} only",
+                suggest::list(field.key.kinds.iter().copied())
+            ),
             "remove the line, or change the kind".to_owned(),
         ),
     };
-    findings.error(&field.key_at, words(format!("a plugin of kind \"{kind}\" has no `{name}`"), why, remedy));
+    findings.error(
+        &field.key_at,
+        words(format!("a plugin of kind \"{kind}\" has no `{name}`"), why, remedy),
+    );
 }
 
 fn cpus(field: &Field<'_>, target: &Target, findings: &mut Findings<'_>) -> Option<CpuSet> {
@@ -231,10 +246,14 @@ fn band(field: &Field<'_>, target: &Target, findings: &mut Findings<'_>) -> Opti
             // Other ways to write a range.
             let dashed = piece.text.replace("..", "-").replace(['–', '—', ':', ','], "-");
             let dashed: String = dashed.split_whitespace().collect();
-            let meant =
-                parse_band(&dashed).ok().filter(|&pair| band_within(pair, &target.priorities).is_some());
+            let meant = parse_band(&dashed)
+                .ok()
+                .filter(|&pair| band_within(pair, &target.priorities).is_some());
             let shown = meant.map_or("50-89".to_owned(), |(low, high)| format!("{low}-{high}"));
-            findings.error(&field.at, words(what, why, format!("write it like `priorities = \"{shown}\"`")));
+            findings.error(
+                &field.at,
+                words(what, why, format!("write it like `priorities = \"{shown}\"`")),
+            );
             return None;
         }
         Err(BandError::Backwards(low, high)) => {

@@ -27,7 +27,8 @@ pub(super) fn read(
     target: &Target,
     findings: &mut Findings<'_>,
 ) -> Vec<RuleAt> {
-    let domain = table.require("domain", findings).and_then(|field| domain(&field, names, findings));
+    let domain =
+        table.require("domain", findings).and_then(|field| domain(&field, names, findings));
     let plugin = match table.take("plugin") {
         None => Some(None),
         Some(field) => plugin(&field, plugins, findings),
@@ -54,7 +55,9 @@ pub(super) fn read(
         );
     }
     let (Some(domain), Some(plugin)) = (domain, plugin) else { return Vec::new() };
-    let origin = |at: &Range<usize>| format!("{}:{}", findings.source.origin, findings.source.line(at.start));
+    let origin = |at: &Range<usize>| {
+        format!("{}:{}", findings.source.origin, findings.source.line(at.start))
+    };
     bounds
         .into_iter()
         .map(|(bound, at)| RuleAt { rule: Rule { domain, plugin, bound, origin: origin(&at) }, at })
@@ -82,12 +85,20 @@ fn domain(field: &Field<'_>, names: &dyn Names, findings: &mut Findings<'_>) -> 
 
 /// The place of the text from byte `from`, or of the whole value when that would be empty.
 fn whole_or(piece: &Piece<'_>, from: usize) -> Range<usize> {
-    if from == 0 || from >= piece.text.len() { piece.at.clone() } else { piece.part(from..piece.text.len()) }
+    if from == 0 || from >= piece.text.len() {
+        piece.at.clone()
+    } else {
+        piece.part(from..piece.text.len())
+    }
 }
 
 /// Outer `None`: wrong. Inner `None`: any plugin.
 #[expect(clippy::option_option, reason = "wrong, any and one are three answers")]
-fn plugin(field: &Field<'_>, plugins: &[String], findings: &mut Findings<'_>) -> Option<Option<usize>> {
+fn plugin(
+    field: &Field<'_>,
+    plugins: &[String],
+    findings: &mut Findings<'_>,
+) -> Option<Option<usize>> {
     let piece = field.text(findings)?;
     if piece.text == "-" {
         return Some(None);
@@ -122,7 +133,9 @@ fn bound(field: &Field<'_>, target: &Target, findings: &mut Findings<'_>) -> Opt
             beyond_the_machine(field, charge, target, findings);
             Some(Bound::MaxUtilization(charge))
         }
-        "max_runtime" => field.duration(findings).map(|span| Bound::MaxRuntime(Work::from_ns(span.as_ns()))),
+        "max_runtime" => {
+            field.duration(findings).map(|span| Bound::MaxRuntime(Work::from_ns(span.as_ns())))
+        }
         "min_period" => field.duration(findings).map(Bound::MinPeriod),
         "max_period" => field.duration(findings).map(Bound::MaxPeriod),
         "min_deadline" => field.duration(findings).map(Bound::MinDeadline),
@@ -136,7 +149,12 @@ fn bound(field: &Field<'_>, target: &Target, findings: &mut Findings<'_>) -> Opt
 }
 
 /// More than all CPUs bounds nothing; a whole number up to 100 was probably meant as a percentage.
-fn beyond_the_machine(field: &Field<'_>, charge: Charge, target: &Target, findings: &mut Findings<'_>) {
+fn beyond_the_machine(
+    field: &Field<'_>,
+    charge: Charge,
+    target: &Target,
+    findings: &mut Findings<'_>,
+) {
     let cpus = target.cpus.len();
     if charge <= Charge::from_bits((cpus as u128) << 64) {
         return;
@@ -154,5 +172,6 @@ fn beyond_the_machine(field: &Field<'_>, charge: Charge, target: &Target, findin
         None => format!("write at most `max_utilization = {cpus}.0`, or leave the line out"),
     };
     let what = format!("`max_utilization` is more than this machine's {cpus} CPUs");
-    findings.warning(&field.at, words(what, "1.0 is one whole CPU, so this bounds nothing", remedy));
+    findings
+        .warning(&field.at, words(what, "1.0 is one whole CPU, so this bounds nothing", remedy));
 }

@@ -8,9 +8,13 @@ use toml::de::{DeTable, DeValue, Error};
 /// How many errors are explained: a megabyte of nonsense is no reason to explain each byte of it.
 const EXPLAINED: usize = 1_000;
 
-/// Reports `errors`. The answer is whether all headers could be read: without one of them the lines that follow
-/// belong to nobody knows what.
-pub(crate) fn report(mut errors: Vec<Error>, document: &DeTable<'_>, findings: &mut Findings<'_>) -> bool {
+/// Reports `errors`. The answer is whether all headers could be read: without one of them the lines
+/// that follow belong to nobody knows what.
+pub(crate) fn report(
+    mut errors: Vec<Error>,
+    document: &DeTable<'_>,
+    findings: &mut Findings<'_>,
+) -> bool {
     errors.sort_by_key(|error| error.span().map_or(0, |span| span.start));
     let text = findings.source.text;
     let mut headers_hold = errors.len() <= EXPLAINED;
@@ -27,7 +31,8 @@ pub(crate) fn report(mut errors: Vec<Error>, document: &DeTable<'_>, findings: &
         }
         let line = findings.source.line_text(findings.source.line(at.start));
         headers_hold &= !line.trim_start_matches('\u{feff}').trim_start().starts_with('[');
-        // The parser marks a missing value by an empty range, which may stand at the end of the line.
+        // The parser marks a missing value by an empty range, which may stand at the end of the
+        // line.
         findings.broken(&at, explain(error.message(), marked, line));
     }
     findings.count_errors(errors.len().saturating_sub(EXPLAINED));
@@ -62,7 +67,8 @@ impl<'a> Places<'a> {
         }
     }
 
-    /// The last key called `name` before byte `at`: tables are contiguous, so it is the one that is doubled.
+    /// The last key called `name` before byte `at`: tables are contiguous, so it is the one that is
+    /// doubled.
     fn before(&self, name: &str, at: usize) -> Option<usize> {
         let places = self.of.get(name)?;
         places[..places.partition_point(|&place| place < at)].last().copied()
@@ -83,7 +89,8 @@ fn duplicate(name: &str, first: Option<u32>) -> Words {
     words(what, why, remedy)
 }
 
-/// The first header that says `name`, if it is before byte `before`. Of a doubled table only the last is in the tree.
+/// The first header that says `name`, if it is before byte `before`. Of a doubled table only the
+/// last is in the tree.
 fn header(text: &str, name: &str, before: usize) -> Option<usize> {
     let at = text.find(&format!("[{name}]"))?;
     (at + 1 < before).then_some(at)
@@ -91,33 +98,48 @@ fn header(text: &str, name: &str, before: usize) -> Option<usize> {
 
 fn explain(message: &str, marked: &str, line: &str) -> Words {
     let trimmed = line.trim();
-    let (what, remedy) = if message.contains("string values must be quoted") && marked.trim().is_empty() {
-        ("a value is missing".to_owned(), "write a value after the `=`, or remove the line".to_owned())
+    let (what, remedy) = if message.contains("string values must be quoted")
+        && marked.trim().is_empty()
+    {
+        (
+            "a value is missing".to_owned(),
+            "write a value after the `=`, or remove the line".to_owned(),
+        )
     } else if message.contains("string values must be quoted") {
         // Word processors write quotes of their own.
-        let shown: String = marked.trim_matches(['“', '”', '„', '‘', '’']).chars().take(40).collect();
+        let shown: String =
+            marked.trim_matches(['“', '”', '„', '‘', '’']).chars().take(40).collect();
         (format!("{} is no value", quoted(marked)), format!("write text in quotes: \"{shown}\""))
-    } else if message.contains("invalid basic string") || message.contains("invalid literal string") {
-        ("the text is not closed".to_owned(), "end it with the quote that it starts with".to_owned())
+    } else if message.contains("invalid basic string") || message.contains("invalid literal string")
+    {
+        (
+            "the text is not closed".to_owned(),
+            "end it with the quote that it starts with".to_owned(),
+        )
     } else if message.contains("unclosed array table") || message.contains("unclosed table") {
         ("the header is not closed".to_owned(), "write [daemon], [[plugin]] or [[rule]]".to_owned())
     } else if !trimmed.contains('=') && !trimmed.starts_with('[') {
         ("this line is neither a header nor `key = value`".to_owned(), instead(trimmed))
     } else {
-        ("this can't be read".to_owned(), "write `key = value`, one on a line, text in quotes".to_owned())
+        (
+            "this can't be read".to_owned(),
+            "write `key = value`, one on a line, text in quotes".to_owned(),
+        )
     };
     words(what, format!("the TOML reader says: {message}"), remedy)
 }
 
 /// What may have been meant by a line without `=`.
 fn instead(line: &str) -> String {
-    let word = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || c == '_');
+    let word =
+        |text: &str| !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || c == '_');
     match line.trim_start_matches("- ").split_once(':') {
         Some((key, value)) if word(key) && !value.trim().is_empty() => {
             format!("write `{key} = {}`, with text in quotes", value.trim())
         }
         Some((key, _)) if word(key) => {
-            "write a header such as [[name]]; ReTiF's YAML is read by `talea import-retif`".to_owned()
+            "write a header such as [[name]]; ReTiF's YAML is read by `talea import-retif`"
+                .to_owned()
         }
         _ => "write `key = value` or a header such as [[name]]; comments start with `#`".to_owned(),
     }

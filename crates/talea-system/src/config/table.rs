@@ -39,7 +39,8 @@ pub(crate) struct Piece<'a> {
 }
 
 impl Piece<'_> {
-    /// The place of the bytes `inside` of the text, or of the whole when it was written with escapes.
+    /// The place of the bytes `inside` of the text, or of the whole when it was written with
+    /// escapes.
     pub(crate) fn part(&self, inside: Range<usize>) -> Range<usize> {
         if self.plain {
             self.at.start + 1 + inside.start..self.at.start + 1 + inside.end
@@ -96,12 +97,16 @@ impl<'a> Table<'a> {
         fields
     }
 
-    /// Whether `name` is missing for sure: it is not among the lines that could not be read, nor is a key near to it there.
+    /// Whether `name` is missing for sure: it is not among the lines that could not be read, nor is
+    /// a key near to it there.
     pub(crate) fn lacks(&self, name: &str, findings: &Findings<'_>) -> bool {
-        !self.entries.contains_key(name) && !findings.has_broken_lines() && !self.meant.contains(&name)
+        !self.entries.contains_key(name)
+            && !findings.has_broken_lines()
+            && !self.meant.contains(&name)
     }
 
-    /// As [`Table::take`], and reports when it is missing. Where lines could not be read, it may be in those.
+    /// As [`Table::take`], and reports when it is missing. Where lines could not be read, it may be
+    /// in those.
     pub(crate) fn require(&self, name: &str, findings: &mut Findings<'_>) -> Option<Field<'a>> {
         let field = self.take(name);
         if field.is_none() && self.lacks(name, findings) {
@@ -144,10 +149,13 @@ fn unknown(
         (Section::Top | Section::System, DeValue::Table(_) | DeValue::Array(_)) => {
             format!("unknown table {}", quoted(name))
         }
-        (Section::Top | Section::System, _) => format!("unknown key {} at the top of the file", quoted(name)),
+        (Section::Top | Section::System, _) => {
+            format!("unknown key {} at the top of the file", quoted(name))
+        }
         _ => format!("unknown key {} in {}", quoted(name), section.header()),
     };
-    findings.error(at, words(what, "a key that nobody reads would be ignored without a word", remedy));
+    findings
+        .error(at, words(what, "a key that nobody reads would be ignored without a word", remedy));
     near
 }
 
@@ -179,8 +187,9 @@ impl<'a> Field<'a> {
             why = "a number without a unit could be any of ns, us, ms or s".into();
             if let DeValue::Integer(number) = self.value {
                 let number = number.as_str();
-                remedy =
-                    format!("write it with its unit: `{name} = \"{number}us\"` or `{name} = \"{number}ms\"`");
+                remedy = format!(
+                    "write it with its unit: `{name} = \"{number}us\"` or `{name} = \"{number}ms\"`"
+                );
             }
         }
         let what = format!("`{name}` must be {}, not {given}", self.key.form.describe());
@@ -205,7 +214,9 @@ impl<'a> Field<'a> {
         };
         items
             .iter()
-            .map(|item| Field { at: item.span(), value: item.get_ref(), ..self.clone() }.text(findings))
+            .map(|item| {
+                Field { at: item.span(), value: item.get_ref(), ..self.clone() }.text(findings)
+            })
             .collect()
     }
 
@@ -221,7 +232,9 @@ impl<'a> Field<'a> {
         }
         let list = || values.iter().map(|(word, _)| *word);
         let remedy = match suggest::nearest(piece.text, list()) {
-            Some(near) => format!("did you mean \"{near}\"? The words are {}", suggest::list(list())),
+            Some(near) => {
+                format!("did you mean \"{near}\"? The words are {}", suggest::list(list()))
+            }
             None => format!("write one of {}", suggest::list(list())),
         };
         let what = format!("{} is not a value of `{}`", quoted(piece.text), self.key.name);
@@ -230,7 +243,12 @@ impl<'a> Field<'a> {
     }
 
     /// A whole number within `least..=most`.
-    pub(crate) fn integer(&self, least: u32, most: u32, findings: &mut Findings<'_>) -> Option<u32> {
+    pub(crate) fn integer(
+        &self,
+        least: u32,
+        most: u32,
+        findings: &mut Findings<'_>,
+    ) -> Option<u32> {
         let DeValue::Integer(number) = self.value else {
             self.mistyped(findings);
             return None;
@@ -249,7 +267,12 @@ impl<'a> Field<'a> {
     }
 
     /// A list of whole numbers within `least..=most`.
-    pub(crate) fn integers(&self, least: u32, most: u32, findings: &mut Findings<'_>) -> Option<Vec<u32>> {
+    pub(crate) fn integers(
+        &self,
+        least: u32,
+        most: u32,
+        findings: &mut Findings<'_>,
+    ) -> Option<Vec<u32>> {
         let DeValue::Array(items) = self.value else {
             self.mistyped(findings);
             return None;
@@ -305,11 +328,15 @@ impl<'a> Field<'a> {
                     "write a duration above zero, such as {}, or leave the line out",
                     self.key.example
                 );
-                findings
-                    .error(&self.at, words(what, "a bound of zero allows nothing or says nothing", remedy));
+                findings.error(
+                    &self.at,
+                    words(what, "a bound of zero allows nothing or says nothing", remedy),
+                );
                 None
             }
-            Ok(span) if self.key.section.is_of_a_system() && span > talea_core::machine::LONGEST => {
+            Ok(span)
+                if self.key.section.is_of_a_system() && span > talea_core::machine::LONGEST =>
+            {
                 let what = format!("`{name}` is longer than 73 years");
                 let why = "sums of times must fit into 64 bits";
                 findings.error(&self.at, words(what, why, "write a shorter one"));
@@ -336,7 +363,9 @@ impl<'a> Field<'a> {
         let (name, example) = (self.key.name, self.key.example);
         let read = match self.value {
             DeValue::Float(number) => crate::decimal::parse_charge(number.as_str()),
-            DeValue::Integer(number) if number.radix() == 10 => crate::decimal::parse_charge(number.as_str()),
+            DeValue::Integer(number) if number.radix() == 10 => {
+                crate::decimal::parse_charge(number.as_str())
+            }
             _ => {
                 self.mistyped(findings);
                 return None;
@@ -347,8 +376,9 @@ impl<'a> Field<'a> {
             Ok(_) => (format!("`{name}` is zero"), "nothing at all would fit".to_owned()),
             Err(why) => (format!("`{name}` is not a utilisation"), why.to_string()),
         };
-        let remedy =
-            format!("write a decimal above zero, such as `{name} = {example}`; 1.0 is one whole CPU");
+        let remedy = format!(
+            "write a decimal above zero, such as `{name} = {example}`; 1.0 is one whole CPU"
+        );
         findings.error(&self.at, words(what, why, remedy));
         None
     }

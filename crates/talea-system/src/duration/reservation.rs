@@ -1,7 +1,8 @@
 //! Reservations in the one-word grammar of `rtla` and `cyclictest` users: `d:2ms:10ms`, `f:50`.
 //!
-//! Linux, Documentation/tools/rtla/common_options.rst, option `-P`: `o:prio`, `r:prio`, `f:prio` and
-//! `d:runtime:period`. One difference on purpose: durations need their unit, where rtla takes nanoseconds.
+//! Linux, Documentation/tools/rtla/common_options.rst, option `-P`: `o:prio`, `r:prio`, `f:prio`
+//! and `d:runtime:period`. One difference on purpose: durations need their unit, where rtla takes
+//! nanoseconds.
 
 use super::{SpanError, parse_span};
 use std::fmt;
@@ -44,11 +45,14 @@ pub enum ReservationError {
 impl fmt::Display for ReservationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ReservationError::Form => {
-                f.write_str("write d:RUNTIME:PERIOD (such as d:2ms:10ms), f:PRIORITY, r:PRIORITY or o:NICE")
-            }
+            ReservationError::Form => f.write_str(
+                "write d:RUNTIME:PERIOD (such as d:2ms:10ms), f:PRIORITY, r:PRIORITY or o:NICE",
+            ),
             ReservationError::Priority(given) => {
-                write!(f, "\"{given}\" is not a real-time priority; those are 1 (least) to 99 (most urgent)")
+                write!(
+                    f,
+                    "\"{given}\" is not a real-time priority; those are 1 (least) to 99 (most urgent)"
+                )
             }
             ReservationError::Nice(given) => {
                 write!(f, "\"{given}\" is not a nice value; those are -20 (favoured) to 19")
@@ -92,7 +96,8 @@ pub fn parse_reservation(text: &str) -> Result<Reservation, ReservationError> {
             if runtime.as_ns() > period.as_ns() {
                 return Err(ReservationError::Overfull(runtime, period));
             }
-            let params = Params { runtime: Some(runtime), period: Some(period), ..Params::default() };
+            let params =
+                Params { runtime: Some(runtime), period: Some(period), ..Params::default() };
             Ok(Reservation::RealTime { params, kind: "edf" })
         }
         _ => Err(ReservationError::Form),

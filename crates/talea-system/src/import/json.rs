@@ -1,5 +1,6 @@
-//! JSON as people write it for rt-app: objects keep their order and may repeat a key; comments, a comma too many and a
-//! key without a value are overlooked, as rt-app's own `workgen` does. Every piece knows its place.
+//! JSON as people write it for rt-app: objects keep their order and may repeat a key; comments, a
+//! comma too many and a key without a value are overlooked, as rt-app's own `workgen` does. Every
+//! piece knows its place.
 //!
 //! Invariant: nothing is followed deeper than [`DEPTH_MAX`], and the text is read once.
 
@@ -64,7 +65,9 @@ pub(super) fn parse(text: &str) -> Result<Json<'_>, (Range<usize>, Words)> {
     reader.blanks()?;
     match reader.peek() {
         None => Ok(value),
-        Some(_) => reader.fail("something follows the end", "leave it out, or put it into the object"),
+        Some(_) => {
+            reader.fail("something follows the end", "leave it out, or put it into the object")
+        }
     }
 }
 
@@ -130,7 +133,8 @@ impl<'t> Reader<'t> {
             Some('"') => Value::Text(self.string()?),
             Some('-' | '0'..='9') => {
                 let rest = self.rest();
-                let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.')));
+                let end = rest
+                    .find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.')));
                 let number = &rest[..end.unwrap_or(rest.len())];
                 if number.parse::<f64>().is_ok_and(f64::is_finite) {
                     self.at += number.len();
@@ -164,7 +168,8 @@ impl<'t> Reader<'t> {
 
     fn nested(&mut self, read: fn(&mut Self) -> Found<Value<'t>>) -> Found<Value<'t>> {
         if self.depth == DEPTH_MAX {
-            return self.fail("too many objects and lists stand in each other", "write a flatter file");
+            return self
+                .fail("too many objects and lists stand in each other", "write a flatter file");
         }
         self.depth += 1;
         self.at += 1;
@@ -207,7 +212,8 @@ impl<'t> Reader<'t> {
             } else if matches!(self.peek(), Some(',' | '}')) {
                 Json { value: Value::Null, at: key_at.clone() }
             } else {
-                return self.fail("a key has neither colon nor comma behind it", "write : and a value");
+                return self
+                    .fail("a key has neither colon nor comma behind it", "write : and a value");
             };
             members.push(Member { key, key_at, value });
             self.blanks()?;
@@ -242,7 +248,9 @@ impl<'t> Reader<'t> {
                     Some('r') => out.push('\r'),
                     Some('b' | 'f') => out.push(' '),
                     Some('u') => {
-                        let code = rest.get(at + 2..at + 6).and_then(|hex| u32::from_str_radix(hex, 16).ok());
+                        let code = rest
+                            .get(at + 2..at + 6)
+                            .and_then(|hex| u32::from_str_radix(hex, 16).ok());
                         // Halves of a pair have no character of their own.
                         out.push(code.and_then(char::from_u32).unwrap_or('\u{fffd}'));
                         (0..4).for_each(|_| _ = chars.next());
@@ -267,10 +275,14 @@ mod tests {
             Value::Bool(value) => value.to_string(),
             Value::Number(text) => (*text).to_owned(),
             Value::Text(text) => format!("{text:?}"),
-            Value::List(items) => format!("[{}]", items.iter().map(shown).collect::<Vec<_>>().join(",")),
+            Value::List(items) => {
+                format!("[{}]", items.iter().map(shown).collect::<Vec<_>>().join(","))
+            }
             Value::Object(members) => {
-                let members: Vec<String> =
-                    members.iter().map(|member| format!("{}:{}", member.key, shown(&member.value))).collect();
+                let members: Vec<String> = members
+                    .iter()
+                    .map(|member| format!("{}:{}", member.key, shown(&member.value)))
+                    .collect();
                 format!("{{{}}}", members.join(","))
             }
         }
@@ -308,7 +320,9 @@ mod tests {
     #[test]
     fn places_are_those_of_the_text() {
         let text = "{\"a\": [10, \"b\"]}";
-        let Ok(Json { value: Value::Object(members), .. }) = parse(text) else { panic!("an object") };
+        let Ok(Json { value: Value::Object(members), .. }) = parse(text) else {
+            panic!("an object")
+        };
         assert_eq!(&text[members[0].key_at.clone()], "\"a\"");
         let Value::List(items) = &members[0].value.value else { panic!("a list") };
         assert_eq!([&text[items[0].at.clone()], &text[items[1].at.clone()]], ["10", "\"b\""]);

@@ -28,7 +28,8 @@ impl<F: Copy> Lines<F> {
         self.push(line, Some((file, at.clone())));
     }
 
-    /// Whether it is larger than a file may be: nothing more is written, and what is there ends too soon.
+    /// Whether it is larger than a file may be: nothing more is written, and what is there ends too
+    /// soon.
     pub(super) fn is_full(&self) -> bool {
         self.text.len() > FILE_MAX
     }
@@ -43,7 +44,8 @@ impl<F: Copy> Lines<F> {
         self.origins.push(origin);
     }
 
-    /// Where line `number` (from 1) comes from, or else the nearest line before it that comes from anywhere.
+    /// Where line `number` (from 1) comes from, or else the nearest line before it that comes from
+    /// anywhere.
     pub(super) fn origin(&self, number: u32) -> Option<(F, Range<usize>)> {
         let upto = (number as usize).min(self.origins.len());
         self.origins[..upto].iter().rev().flatten().next().cloned()

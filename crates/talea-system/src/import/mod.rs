@@ -1,9 +1,9 @@
 //! Other programs' files in; ours out.
 //!
-//! Model: each import is a function of texts. What it writes is read once by our own reader, and what that finds is
-//! reported at the place in the original that it comes from: so a file that is imported is a file that loads. What a file
-//! of ours can't hold is an error with its place, never left out silently; what is held differently is said in a comment at
-//! the top of the result.
+//! Model: each import is a function of texts. What it writes is read once by our own reader, and
+//! what that finds is reported at the place in the original that it comes from: so a file that is
+//! imported is a file that loads. What a file of ours can't hold is an error with its place, never
+//! left out silently; what is held differently is said in a comment at the top of the result.
 
 mod json;
 mod lines;
@@ -32,7 +32,8 @@ pub struct File<'t> {
     pub text: &'t str,
 }
 
-/// Turns one file into a system file: `translate` writes lines, with notes for those who read the result.
+/// Turns one file into a system file: `translate` writes lines, with notes for those who read the
+/// result.
 fn system_file(
     file: File<'_>,
     command: &str,
@@ -44,8 +45,10 @@ fn system_file(
     let (mut body, mut notes) = (Lines::default(), Vec::new());
     if large {
         let what = format!("the file is larger than {FILE_MAX} bytes");
-        findings
-            .error(&(0..0), words(what, "no description is; is this the right file?", "name another file"));
+        findings.error(
+            &(0..0),
+            words(what, "no description is; is this the right file?", "name another file"),
+        );
     } else {
         translate(source.text, &mut body, &mut notes, &mut findings);
     }
@@ -82,7 +85,8 @@ fn verify(lines: &Lines, findings: &mut Findings<'_>) {
 #[derive(Default)]
 struct Names {
     given: BTreeSet<String>,
-    /// By what they begin with, the number to try next: who asks for one name often is not made to count from the start.
+    /// By what they begin with, the number to try next: who asks for one name often is not made to
+    /// count from the start.
     next: BTreeMap<String, usize>,
 }
 
@@ -90,7 +94,9 @@ impl Names {
     /// `text` as a name, or else `instead`; made different from the others by a number.
     fn give(&mut self, text: &str, instead: &str) -> String {
         const LONGEST: usize = 50;
-        let fine = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.') { c } else { '_' };
+        let fine = |c: char| {
+            if c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.') { c } else { '_' }
+        };
         let plain: String = text.chars().map(fine).take(LONGEST).collect();
         let start = if plain.is_empty() { instead.to_owned() } else { plain };
         let mut name = start.clone();

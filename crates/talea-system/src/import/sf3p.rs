@@ -1,11 +1,12 @@
 //! SF3P's XML in; a system file out.
 //!
-//! SF3P (Gomez et al., RSP 2014), the format of its public program: `simulation` holds a `duration` and one tree of
-//! `runnable`s, each a `scheduler` (EDF, FixedPriority, RateMonotonic, FIFO, TDMA) or a `worker`. Times are
-//! `value="20" units="ms"`, whole numbers of `sec`, `ms` or `us`.
+//! SF3P (Gomez et al., RSP 2014), the format of its public program: `simulation` holds a `duration`
+//! and one tree of `runnable`s, each a `scheduler` (EDF, FixedPriority, RateMonotonic, FIFO, TDMA)
+//! or a `worker`. Times are `value="20" units="ms"`, whole numbers of `sec`, `ms` or `us`.
 //!
-//! Held differently: a worker's deadline is both checked and scheduled by, and so is its period, while SF3P takes a
-//! second pair out of `criteria` (100 ms where there is none); two that differ can't be held. Priorities are 0 to 255.
+//! Held differently: a worker's deadline is both checked and scheduled by, and so is its period,
+//! while SF3P takes a second pair out of `criteria` (100 ms where there is none); two that differ
+//! can't be held. Priorities are 0 to 255.
 //!
 //! Absent on purpose: the `video` task. What it costs depends on the machine and on a clip.
 
@@ -50,8 +51,10 @@ fn syntax(error: &roxmltree::Error, text: &str, findings: &mut Findings<'_>) {
     let what = error.to_string();
     let what = what.split(" at ").next().unwrap_or(&what);
     let remedy = "write <simulation> with a <duration> and a <runnable>, each closed";
-    findings
-        .error(&(at..at + 1), words(format!("this is not XML: {what}"), "the file can't be read", remedy));
+    findings.error(
+        &(at..at + 1),
+        words(format!("this is not XML: {what}"), "the file can't be read", remedy),
+    );
 }
 
 struct Import<'a, 's> {
@@ -68,7 +71,8 @@ fn names(document: &Document<'_>) -> BTreeMap<usize, String> {
     let (mut schedulers, mut workers) = (0, 0);
     let runnables = document.descendants().filter(|node| node.tag_name().name() == "runnable");
     let name = |node: Node<'_, '_>| {
-        let (word, count) = policy(node).map_or(("worker", &mut workers), |policy| (policy, &mut schedulers));
+        let (word, count) =
+            policy(node).map_or(("worker", &mut workers), |policy| (policy, &mut schedulers));
         *count += 1;
         let name = format!("{word}{}", *count - 1);
         (node.range().start, name)
@@ -155,7 +159,11 @@ impl<'a> Import<'a, '_> {
             let remedy = match suggest::nearest(name, known.iter().copied()) {
                 Some(near) => format!("did you mean <{near}>?"),
                 None => {
-                    format!("in <{}> stand {}", node.tag_name().name(), suggest::list(known.iter().copied()))
+                    format!(
+                        "in <{}> stand {}",
+                        node.tag_name().name(),
+                        suggest::list(known.iter().copied())
+                    )
                 }
             };
             let what = format!("<{}> means nothing in <{}>", cut(name), node.tag_name().name());
@@ -164,7 +172,8 @@ impl<'a> Import<'a, '_> {
         found
     }
 
-    /// Complains about attributes that mean nothing. Those of another namespace are about the text, not the simulation.
+    /// Complains about attributes that mean nothing. Those of another namespace are about the text,
+    /// not the simulation.
     fn known_attributes(&mut self, node: Node<'_, 'a>) {
         let Some(known) = attributes(node) else { return };
         let element = node.tag_name().name();
@@ -218,12 +227,20 @@ impl<'a> Import<'a, '_> {
     fn number(&mut self, node: Node<'_, 'a>, most: u64) -> Option<u64> {
         let written = match node.attributes().find(|attribute| attribute.name() == "value") {
             Some(attribute) => Some((&self.text[attribute.range_value()], attribute.range_value())),
-            None => node.text().map(|text| (text.trim(), self.at(node))).filter(|(text, _)| !text.is_empty()),
+            None => node
+                .text()
+                .map(|text| (text.trim(), self.at(node)))
+                .filter(|(text, _)| !text.is_empty()),
         };
         let name = node.tag_name().name();
         let Some((text, at)) = written else {
             let remedy = format!("write <{name} value=\"20\" units=\"ms\"/>");
-            self.error(self.at(node), format!("<{name}> has no `value`"), "there is nothing to take", remedy);
+            self.error(
+                self.at(node),
+                format!("<{name}> has no `value`"),
+                "there is nothing to take",
+                remedy,
+            );
             return None;
         };
         match text.parse::<u64>() {
@@ -251,13 +268,22 @@ impl<'a> Import<'a, '_> {
         let span = number?.checked_mul(factor).map(Span::from_ns);
         if span.is_none() {
             let what = format!("<{}> is longer than 584 years", node.tag_name().name());
-            self.error(self.at(node), what, "time is kept in 64 bits of nanoseconds", "write a shorter time");
+            self.error(
+                self.at(node),
+                what,
+                "time is kept in 64 bits of nanoseconds",
+                "write a shorter time",
+            );
         }
         span
     }
 
     /// The time of the only child of a name; `Err` where there is one and it is wrong.
-    fn time_of(&mut self, children: &[Node<'_, 'a>], name: &str) -> Result<Option<(Span, Range<usize>)>, ()> {
+    fn time_of(
+        &mut self,
+        children: &[Node<'_, 'a>],
+        name: &str,
+    ) -> Result<Option<(Span, Range<usize>)>, ()> {
         match self.one(children, name) {
             None => Ok(None),
             Some(node) => self.time(node).map(|span| Some((span, self.at(node)))).ok_or(()),
@@ -266,7 +292,8 @@ impl<'a> Import<'a, '_> {
 
     fn simulation(&mut self, root: Node<'_, 'a>) {
         if root.tag_name().name() != "simulation" {
-            let what = format!("the file holds <{}>, not <simulation>", cut(root.tag_name().name()));
+            let what =
+                format!("the file holds <{}>, not <simulation>", cut(root.tag_name().name()));
             let remedy = "name a file of SF3P, or write <simulation> around it";
             return self.error(self.at(root), what, "this is no simulation of SF3P", remedy);
         }
@@ -279,8 +306,14 @@ impl<'a> Import<'a, '_> {
         }
         match self.one(&children, "runnable") {
             None => {
-                let remedy = "write <runnable type=\"scheduler\" algorithm=\"EDF\"> with workers in it";
-                self.error(self.at(root), "there is no <runnable>".to_owned(), "nothing would run", remedy);
+                let remedy =
+                    "write <runnable type=\"scheduler\" algorithm=\"EDF\"> with workers in it";
+                self.error(
+                    self.at(root),
+                    "there is no <runnable>".to_owned(),
+                    "nothing would run",
+                    remedy,
+                );
             }
             Some(node) => self.runnable(node, None, 0),
         }
@@ -290,7 +323,12 @@ impl<'a> Import<'a, '_> {
     fn runnable(&mut self, node: Node<'_, 'a>, parent: Option<Parent<'_>>, depth: usize) {
         if depth == DEPTH_MAX {
             let what = format!("there are more than {DEPTH_MAX} levels of schedulers");
-            return self.error(self.at(node), what, "what one file may hold is bounded", "use fewer levels");
+            return self.error(
+                self.at(node),
+                what,
+                "what one file may hold is bounded",
+                "use fewer levels",
+            );
         }
         match (self.attribute(node, "type", &["scheduler", "worker"]), parent) {
             (Some("scheduler"), _) => self.scheduler(node, parent, depth),
@@ -308,8 +346,11 @@ impl<'a> Import<'a, '_> {
         let at = self.at(node);
         let algorithm = self.attribute(node, "algorithm", &ALGORITHMS.map(|(word, _)| word));
         let children = self.children(node, &IN_SCHEDULER);
-        let runnables: Vec<Node<'_, 'a>> =
-            children.iter().copied().filter(|child| child.tag_name().name() == "runnable").collect();
+        let runnables: Vec<Node<'_, 'a>> = children
+            .iter()
+            .copied()
+            .filter(|child| child.tag_name().name() == "runnable")
+            .collect();
         let slots = self.one(&children, "time_slots");
         let policy = algorithm.and_then(|_| policy(node));
         // What stands below is looked at in any case: its mistakes don't depend on this one.
@@ -335,16 +376,27 @@ impl<'a> Import<'a, '_> {
             (Some(slots), Some("partitions")) => self.slots(slots, &runnables),
             (None, Some("partitions")) => {
                 let remedy = "write <time_slots> with a <time_slot> for each child, in their order";
-                self.error(at, "TDMA has no <time_slots>".to_owned(), "nobody would ever run", remedy);
+                self.error(
+                    at,
+                    "TDMA has no <time_slots>".to_owned(),
+                    "nobody would ever run",
+                    remedy,
+                );
             }
             (Some(slots), Some(_)) => {
                 let what = "<time_slots> belong to TDMA, and this is none".to_owned();
-                self.error(self.at(slots), what, "they would be ignored without a word", "leave them out");
+                self.error(
+                    self.at(slots),
+                    what,
+                    "they would be ignored without a word",
+                    "leave them out",
+                );
             }
             (_, None) | (None, Some(_)) => {}
         }
         let above = parent.map_or(Asks::default(), |parent| parent.asks);
-        let asks = Asks { rm: above.rm || policy == Some("rm"), edf: above.edf || policy == Some("edf") };
+        let asks =
+            Asks { rm: above.rm || policy == Some("rm"), edf: above.edf || policy == Some("edf") };
         for child in runnables {
             self.runnable(child, Some(Parent { name: &name, asks }), depth + 1);
         }
@@ -354,13 +406,21 @@ impl<'a> Import<'a, '_> {
     fn slots(&mut self, node: Node<'_, 'a>, owners: &[Node<'_, 'a>]) {
         let slots = self.children(node, &["time_slot"]);
         if slots.len() != owners.len() {
-            let what = format!("there are {} time slots for {} children", slots.len(), owners.len());
+            let what =
+                format!("there are {} time slots for {} children", slots.len(), owners.len());
             let remedy = "write a <time_slot> for each child, in their order";
-            return self.error(self.at(node), what, "slots and children are matched by their order", remedy);
+            return self.error(
+                self.at(node),
+                what,
+                "slots and children are matched by their order",
+                remedy,
+            );
         }
         let lengths: Vec<Option<Span>> = slots.iter().map(|slot| self.time(*slot)).collect();
         let Some(lengths) = lengths.into_iter().collect::<Option<Vec<Span>>>() else { return };
-        let Some(frame) = lengths.iter().try_fold(Span::ZERO, |sum, length| sum.checked_add(*length)) else {
+        let Some(frame) =
+            lengths.iter().try_fold(Span::ZERO, |sum, length| sum.checked_add(*length))
+        else {
             let remedy = "write shorter slots";
             return self.error(
                 self.at(node),
@@ -384,27 +444,42 @@ impl<'a> Import<'a, '_> {
     fn worker(&mut self, node: Node<'_, 'a>, parent: Parent<'_>) {
         let at = self.at(node);
         let name = self.names.get(&node.range().start).cloned().unwrap_or_default();
-        let periodicity = self.attribute(node, "periodicity", &["periodic", "periodic_jitter", "aperiodic"]);
+        let periodicity =
+            self.attribute(node, "periodicity", &["periodic", "periodic_jitter", "aperiodic"]);
         let task = self.attribute(node, "task", &["busy_wait", "video"]);
         let children = self.children(node, &IN_WORKER);
         let mut time = |name| self.time_of(&children, name);
-        let times = [time("wcet"), time("period"), time("offset"), time("jitter"), time("relative_deadline")];
-        let releases: Vec<Node<'_, 'a>> =
-            children.iter().copied().filter(|child| child.tag_name().name() == "release_time").collect();
-        if let (Some(release), Some("periodic" | "periodic_jitter")) = (releases.first(), periodicity) {
+        let times = [
+            time("wcet"),
+            time("period"),
+            time("offset"),
+            time("jitter"),
+            time("relative_deadline"),
+        ];
+        let releases: Vec<Node<'_, 'a>> = children
+            .iter()
+            .copied()
+            .filter(|child| child.tag_name().name() == "release_time")
+            .collect();
+        if let (Some(release), Some("periodic" | "periodic_jitter")) =
+            (releases.first(), periodicity)
+        {
             let remedy = "write periodicity=\"aperiodic\", or leave it out";
             let what = "<release_time> belongs to aperiodic".to_owned();
             self.error(self.at(*release), what, "jobs of this worker come every period", remedy);
         }
-        let releases: Vec<Option<Span>> = releases.into_iter().map(|release| self.time(release)).collect();
-        let criteria =
-            self.one(&children, "criteria").map_or(Ok(Criteria::default()), |node| self.criteria(node));
+        let releases: Vec<Option<Span>> =
+            releases.into_iter().map(|release| self.time(release)).collect();
+        let criteria = self
+            .one(&children, "criteria")
+            .map_or(Ok(Criteria::default()), |node| self.criteria(node));
         if task == Some("video") {
             let remedy = "write task=\"busy_wait\" with a <wcet>";
             let what = "a video has no stated cost".to_owned();
             self.error(at.clone(), what, "it depends on the machine and on the clip", remedy);
         }
-        let (Some(periodicity), Some("busy_wait"), Ok(criteria)) = (periodicity, task, criteria) else {
+        let (Some(periodicity), Some("busy_wait"), Ok(criteria)) = (periodicity, task, criteria)
+        else {
             return;
         };
         let [Ok(wcet), Ok(period), Ok(offset), Ok(jitter), Ok(deadline)] = times else { return };
@@ -430,9 +505,13 @@ impl<'a> Import<'a, '_> {
                 "EDF orders by the workers' deadlines; SF3P takes 100 ms for all that don't repeat theirs in <criteria>",
             );
         }
-        if let Some((scheduled, at)) = criteria.deadline.filter(|(scheduled, _)| *scheduled != deadline.0) {
-            let what =
-                format!("it is scheduled by a deadline of {scheduled} and judged by one of {}", deadline.0);
+        if let Some((scheduled, at)) =
+            criteria.deadline.filter(|(scheduled, _)| *scheduled != deadline.0)
+        {
+            let what = format!(
+                "it is scheduled by a deadline of {scheduled} and judged by one of {}",
+                deadline.0
+            );
             return self.error(at, what, "a task has one deadline", "make them equal");
         }
         let period = match (periodicity, period) {
@@ -513,7 +592,9 @@ impl<'a> Import<'a, '_> {
         if periodicity == "aperiodic" {
             let mut times = releases;
             times.sort_unstable();
-            let text = |span: &Span| if span.is_zero() { "\"0\"".to_owned() } else { format!("\"{span}\"") };
+            let text = |span: &Span| {
+                if span.is_zero() { "\"0\"".to_owned() } else { format!("\"{span}\"") }
+            };
             let times: Vec<String> = times.iter().map(text).collect();
             self.lines.from(&format!("arrivals = [{}]", times.join(", ")), (), &at);
         }

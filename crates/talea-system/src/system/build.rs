@@ -19,8 +19,8 @@ use talea_core::mutate;
 use talea_core::workload::{Hole, Surroundings};
 
 const DURATION: Span = Span::from_ns(10_000_000_000);
-/// Tasks of a system at most, with all copies, jobs that may wait behind theirs, and tokens in channels: a machine takes its
-/// memory when it is built.
+/// Tasks of a system at most, with all copies, jobs that may wait behind theirs, and tokens in
+/// channels: a machine takes its memory when it is built.
 const TASKS_MAX: u64 = 1 << 20;
 const BACKLOGS_MAX: u64 = 1 << 26;
 const TOKENS_MAX: u64 = 1 << 26;
@@ -38,7 +38,8 @@ struct Plan<'d> {
     members: Vec<Vec<usize>>,
     /// Of each task: the scheduler above it.
     owners: Vec<usize>,
-    /// Of each root, by its number among the schedulers: its tasks, accelerators, resources and channels.
+    /// Of each root, by its number among the schedulers: its tasks, accelerators, resources and
+    /// channels.
     tasks: Vec<Vec<usize>>,
     accelerators: Vec<Vec<usize>>,
     resources: Vec<Vec<usize>>,
@@ -64,8 +65,12 @@ pub(super) fn system<'d>(
 ) -> Option<System> {
     bounded(draft, findings)?;
     unique(draft, findings);
-    let by_name: BTreeMap<&str, usize> =
-        draft.schedulers.iter().enumerate().map(|(at, spec)| (spec.name.name.as_str(), at)).collect();
+    let by_name: BTreeMap<&str, usize> = draft
+        .schedulers
+        .iter()
+        .enumerate()
+        .map(|(at, spec)| (spec.name.name.as_str(), at))
+        .collect();
     let find = |named: &Named, findings: &mut [Findings<'_>]| {
         let found = by_name.get(named.name.as_str()).copied();
         if found.is_none() && draft.broken.iter().all(|broken| broken.name != named.name) {
@@ -90,7 +95,8 @@ pub(super) fn system<'d>(
         let is_known = !roots.is_empty() || draft.broken.is_empty();
         if roots.len() != 1 && is_known {
             let why = format!("there are {} roots, so it must say where", roots.len());
-            findings[place.file].error(&place.at, words(what, why, format!("add `in = \"{example}\"`")));
+            findings[place.file]
+                .error(&place.at, words(what, why, format!("add `in = \"{example}\"`")));
         }
         roots.first().copied().filter(|_| roots.len() == 1)
     };
@@ -104,19 +110,22 @@ pub(super) fn system<'d>(
         });
     }
     let owners: Vec<usize> = owners.into_iter().collect::<Option<_>>()?;
-    let root_of = |named: &Option<Named>, what: String, place: &Place, findings: &mut [Findings<'_>]| {
-        let Some(named) = named else { return only(what, place, findings) };
-        let found = find(named, findings)?;
-        if parents[found].is_some() {
-            let what = format!("{} is not a root", quoted(&named.name));
-            let why = "what CPUs and those who share them have belongs to a root";
-            let root = &draft.schedulers[homes[found]].name.name;
-            findings[named.file]
-                .error(&named.at, words(what, why, format!("write `in = \"{root}\"`, or another root")));
-            return None;
-        }
-        Some(found)
-    };
+    let root_of =
+        |named: &Option<Named>, what: String, place: &Place, findings: &mut [Findings<'_>]| {
+            let Some(named) = named else { return only(what, place, findings) };
+            let found = find(named, findings)?;
+            if parents[found].is_some() {
+                let what = format!("{} is not a root", quoted(&named.name));
+                let why = "what CPUs and those who share them have belongs to a root";
+                let root = &draft.schedulers[homes[found]].name.name;
+                findings[named.file].error(
+                    &named.at,
+                    words(what, why, format!("write `in = \"{root}\"`, or another root")),
+                );
+                return None;
+            }
+            Some(found)
+        };
     let of_roots = |shared: &[SharedDraft], kind: &str, findings: &mut [Findings<'_>]| {
         let each = shared.iter().map(|one| {
             let what = format!("{kind} {} belongs to no root", quoted(&one.name.name));
@@ -133,10 +142,14 @@ pub(super) fn system<'d>(
         if let Some(has) = has.filter(|&has| hole.cpu >= has) {
             let what = format!("a hole is in CPU {}, which its root does not own", hole.cpu);
             let why = format!("the root has {has}, numbered from 0");
-            findings[hole.place.file]
-                .error(&hole.place.at, words(what, why, format!("write `cpu = {}`, or less", has - 1)));
+            findings[hole.place.file].error(
+                &hole.place.at,
+                words(what, why, format!("write `cpu = {}`, or less", has - 1)),
+            );
         }
-        holes.push(root.map(|root| (root, Hole { cpu: Cpu(hole.cpu), from: hole.from, to: hole.to })));
+        holes.push(
+            root.map(|root| (root, Hole { cpu: Cpu(hole.cpu), from: hole.from, to: hole.to })),
+        );
     }
     let channels = graph::joined(draft, &homes, &owners, findings);
     let count = parents.len();
@@ -169,7 +182,11 @@ pub(super) fn system<'d>(
     let mut built: Vec<Option<Root>> = Vec::new();
     for &root in &roots {
         let surroundings = Surroundings {
-            overheads: draft.overheads.as_ref().map(|(overheads, _)| *overheads).unwrap_or_default(),
+            overheads: draft
+                .overheads
+                .as_ref()
+                .map(|(overheads, _)| *overheads)
+                .unwrap_or_default(),
             holes: holes
                 .iter()
                 .flatten()
@@ -186,29 +203,41 @@ pub(super) fn system<'d>(
         duration: draft.duration.unwrap_or(DURATION),
         seed: draft.seed.unwrap_or(1),
         roots: built,
-        expectations: draft.expectations.iter().map(|(expectation, _)| expectation.clone()).collect(),
+        expectations: draft
+            .expectations
+            .iter()
+            .map(|(expectation, _)| expectation.clone())
+            .collect(),
         warnings: Vec::new(),
     })
 }
 
 /// Expectations are about somebody.
 fn expected(draft: &Draft, built: &[Root], findings: &mut [Findings<'_>]) {
-    let names: Vec<&str> = built.iter().flat_map(|root| root.tasks.iter().map(String::as_str)).collect();
+    let names: Vec<&str> =
+        built.iter().flat_map(|root| root.tasks.iter().map(String::as_str)).collect();
     for (expectation, named) in &draft.expectations {
-        if mutate!("system-expect", !names.iter().any(|name| expectation.is_about(name)), names.is_empty()) {
+        if mutate!(
+            "system-expect",
+            !names.iter().any(|name| expectation.is_about(name)),
+            names.is_empty()
+        ) {
             let task = expectation.task.as_deref().unwrap_or("*");
             if findings[named.file].is_full() {
                 findings[named.file].count_errors(1);
                 continue;
             }
-            let names = names.iter().copied().take(if findings[named.file].has_room() { NEAR } else { 0 });
+            let names =
+                names.iter().copied().take(if findings[named.file].has_room() { NEAR } else { 0 });
             let remedy = match suggest::nearest(task, names) {
                 Some(near) => format!("did you mean {}?", quoted(near)),
                 None => "write the name of a task".to_owned(),
             };
             let what = format!("no task is called {}", quoted(task));
-            findings[named.file]
-                .error(&named.at, words(what, "an expectation about nobody could never fail", remedy));
+            findings[named.file].error(
+                &named.at,
+                words(what, "an expectation about nobody could never fail", remedy),
+            );
         }
     }
 }
@@ -227,8 +256,10 @@ fn bounded(draft: &Draft, findings: &mut [Findings<'_>]) -> Option<()> {
         } else {
             continue;
         };
-        findings[task.name.file]
-            .error(&task.name.at, words(what, "room for all of them is taken before a run", remedy));
+        findings[task.name.file].error(
+            &task.name.at,
+            words(what, "room for all of them is taken before a run", remedy),
+        );
         return None;
     }
     let mut tokens = 0;
@@ -256,7 +287,9 @@ fn unknown<'n>(
     let names = names.take(if findings[named.file].has_room() { NEAR } else { 0 });
     let remedy = match suggest::nearest(&named.name, names) {
         Some(near) => format!("did you mean {}?", quoted(near)),
-        None if what == "version" => "add a [[task.version]] with that name to its owner".to_owned(),
+        None if what == "version" => {
+            "add a [[task.version]] with that name to its owner".to_owned()
+        }
         None => format!("add a [[{what}]] with that name"),
     };
     let why = match what {
@@ -299,7 +332,11 @@ fn unique(draft: &Draft, findings: &mut [Findings<'_>]) {
 }
 
 /// The root above each scheduler; reports schedulers that stand in each other.
-fn circles(draft: &Draft, parents: &[Option<usize>], findings: &mut [Findings<'_>]) -> Option<Vec<usize>> {
+fn circles(
+    draft: &Draft,
+    parents: &[Option<usize>],
+    findings: &mut [Findings<'_>],
+) -> Option<Vec<usize>> {
     // Of each scheduler that was looked at: the root above it, or that there is none.
     let mut homes: Vec<Option<Option<usize>>> = vec![None; parents.len()];
     let mut fine = true;

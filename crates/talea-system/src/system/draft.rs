@@ -170,6 +170,7 @@ pub(super) struct Draft {
     pub(super) holes: Vec<HoleDraft>,
     pub(super) changes: Vec<(Time, Condition)>,
     pub(super) expectations: Vec<(Expectation, Named)>,
-    /// Things that have a name and nothing else that could be used; whoever names them is not told again.
+    /// Things that have a name and nothing else that could be used; whoever names them is not told
+    /// again.
     pub(super) broken: Vec<Named>,
 }

@@ -1,9 +1,11 @@
 //! Every key of a system file, once; see [`crate::config::keys`], which holds the machinery.
 
-use crate::config::keys::Form::{Boolean, Duration, Durations, Integer, Integers, Table, Text, Texts, Word};
+use crate::config::keys::Form::{
+    Boolean, Duration, Durations, Integer, Integers, Table, Text, Texts, Word,
+};
 use crate::config::keys::Section::{
-    Accelerator, Change, Channel, CriticalSection, Entry, Expect, Hole, Overheads, Resource, Scheduler, Slot,
-    Suspension, System, Task, Version,
+    Accelerator, Change, Channel, CriticalSection, Entry, Expect, Hole, Overheads, Resource,
+    Scheduler, Slot, Suspension, System, Task, Version,
 };
 use crate::config::keys::{Key, Section, key};
 
@@ -27,7 +29,8 @@ pub const SECTIONS: [Section; 15] = [
 ];
 
 /// Policies, in the order of the manual; programs may add names of their own.
-pub const POLICIES: [&str; 9] = ["edf", "fp", "rm", "dm", "criticality", "fifo", "rr", "partitions", "table"];
+pub const POLICIES: [&str; 9] =
+    ["edf", "fp", "rm", "dm", "criticality", "fifo", "rr", "partitions", "table"];
 
 /// Servers, in the order of the manual.
 pub const SERVERS: [&str; 5] = ["polling", "deferrable", "sporadic", "cbs", "soft-cbs"];

@@ -1,9 +1,10 @@
 //! A system file: TOML in; trees, tasks and a workload out; and back to TOML ([`write()`]).
 //!
-//! Model: schedulers and tasks name the scheduler they stand `in`, so that a file reads from the CPU down, and so that
-//! parts written by independent teams fit together by names alone ([`Include`]). A scheduler that stands in none is a root. What a single
-//! table says is read first; then names are resolved; then `talea_core` checks each tree, and its complaints are
-//! shown at the line that they are about. Nothing is taken from a file that has an error.
+//! Model: schedulers and tasks name the scheduler they stand `in`, so that a file reads from the
+//! CPU down, and so that parts written by independent teams fit together by names alone
+//! ([`Include`]). A scheduler that stands in none is a root. What a single table says is read
+//! first; then names are resolved; then `talea_core` checks each tree, and its complaints are shown
+//! at the line that they are about. Nothing is taken from a file that has an error.
 
 mod build;
 mod draft;
@@ -54,7 +55,8 @@ pub struct Root {
     pub sources: Vec<Load>,
     /// Their names.
     pub tasks: Vec<String>,
-    /// What runs on real threads in place of each task's generated work: a program and its arguments, at least one.
+    /// What runs on real threads in place of each task's generated work: a program and its
+    /// arguments, at least one.
     pub programs: Vec<Option<Vec<String>>>,
     /// Overheads, holes, and changes of battery, mode and mask.
     pub surroundings: Surroundings,
@@ -86,7 +88,9 @@ impl Expectation {
         match &self.task {
             None => true,
             Some(task) => match task.strip_suffix('*') {
-                Some(start) => mutate!("system-expect-star", name.starts_with(start), name == start),
+                Some(start) => {
+                    mutate!("system-expect-star", name.starts_with(start), name == start)
+                }
                 None => task == name,
             },
         }
@@ -106,8 +110,8 @@ impl Include for () {
     }
 }
 
-/// Files beside the file that names them. Whoever opens them says what the text of each is, or why there is none, and is asked
-/// for [`folded`] paths only.
+/// Files beside the file that names them. Whoever opens them says what the text of each is, or why
+/// there is none, and is asked for [`folded`] paths only.
 #[derive(Clone, Copy, Debug)]
 pub struct Beside<F>(pub F);
 
@@ -119,8 +123,9 @@ impl<F: Fn(&Path) -> Result<String, String>> Include for Beside<F> {
     }
 }
 
-/// A path without the parts that lead nowhere: `./a` is `a`, and `a/../b` is `b`. By the letters alone, as in an address of a page:
-/// also where `a` is a link, or is not there. So one file has one name, whoever includes it.
+/// A path without the parts that lead nowhere: `./a` is `a`, and `a/../b` is `b`. By the letters
+/// alone, as in an address of a page: also where `a` is a link, or is not there. So one file has
+/// one name, whoever includes it.
 pub fn folded(path: &Path) -> PathBuf {
     let mut out = PathBuf::new();
     for part in path.components() {
@@ -165,7 +170,8 @@ pub fn read_with(
 ) -> Result<System, Vec<Diagnostic>> {
     let mut parts = Vec::new();
     gather(text.to_owned(), origin.to_owned(), include, &mut parts, 0)?;
-    let sources: Vec<Source<'_>> = parts.iter().map(|part| Source::new(&part.origin, &part.text)).collect();
+    let sources: Vec<Source<'_>> =
+        parts.iter().map(|part| Source::new(&part.origin, &part.text)).collect();
     let mut findings: Vec<Findings<'_>> = sources.iter().map(Findings::new).collect();
     let mut draft = draft::Draft::default();
     for (file, part) in parts.iter().enumerate() {
@@ -176,7 +182,10 @@ pub fn read_with(
     }
     if draft.schedulers.is_empty() && findings.iter().all(|found| !found.has_errors()) {
         let remedy = "add a line `[[scheduler]]`, then `name` and `policy`";
-        findings[0].error(&(0..0), words("there is no scheduler", "somebody must decide who runs", remedy));
+        findings[0].error(
+            &(0..0),
+            words("there is no scheduler", "somebody must decide who runs", remedy),
+        );
     }
     let system = build::system(&draft, registry, &mut findings);
     let failed = findings.iter().any(Findings::has_errors);
@@ -242,7 +251,8 @@ fn gather(
                 Ok(found) => wanted.push(found),
                 Err(why) => {
                     let what = format!("{} can't be read", crate::diagnostic::quoted(path.text));
-                    let remedy = "name a regular file; paths are relative to the file that names them";
+                    let remedy =
+                        "name a regular file; paths are relative to the file that names them";
                     findings.error(&path.at, words(what, why, remedy));
                 }
             }

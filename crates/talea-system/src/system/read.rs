@@ -84,7 +84,12 @@ fn broken(table: &Table<'_>, file: usize) -> Option<Named> {
     Some(Named { name: field.value.as_str()?.to_owned(), file, at: field.at })
 }
 
-fn list<'a>(top: &Table<'a>, name: &str, section: Section, findings: &mut Findings<'_>) -> Vec<Table<'a>> {
+fn list<'a>(
+    top: &Table<'a>,
+    name: &str,
+    section: Section,
+    findings: &mut Findings<'_>,
+) -> Vec<Table<'a>> {
     let Some(field) = top.take(name) else { return Vec::new() };
     let DeValue::Array(items) = field.value else {
         let what = format!("`{name}` is not written as {}", section.header());
@@ -108,7 +113,8 @@ fn list<'a>(top: &Table<'a>, name: &str, section: Section, findings: &mut Findin
             }
             _ => {
                 let what = format!("an element of `{name}` is not a table");
-                let remedy = format!("write {} in double brackets, once for each", section.header());
+                let remedy =
+                    format!("write {} in double brackets, once for each", section.header());
                 findings.error(&item.span(), words(what, field.key.reason(), remedy));
             }
         }
@@ -159,8 +165,13 @@ fn spans(
     findings: &mut Findings<'_>,
 ) -> Option<Vec<Span>> {
     let read = |item: &toml::Spanned<DeValue<'_>>, findings: &mut Findings<'_>| {
-        Field { key: field.key, key_at: field.key_at.clone(), at: item.span(), value: item.get_ref() }
-            .duration_or_zero(findings)
+        Field {
+            key: field.key,
+            key_at: field.key_at.clone(),
+            at: item.span(),
+            value: item.get_ref(),
+        }
+        .duration_or_zero(findings)
     };
     items.iter().map(|item| read(item, findings)).collect()
 }
@@ -171,16 +182,23 @@ fn bits(field: &Field<'_>, findings: &mut Findings<'_>) -> Option<u64> {
 }
 
 /// CPUs of a root.
-fn affinity(field: &Field<'_>, file: usize, findings: &mut Findings<'_>) -> Option<(Affinity, Place)> {
+fn affinity(
+    field: &Field<'_>,
+    file: usize,
+    findings: &mut Findings<'_>,
+) -> Option<(Affinity, Place)> {
     let piece = field.text(findings)?;
-    let remedy = format!("write numbers, ranges and commas like `affinity = {}`", field.key.example);
+    let remedy =
+        format!("write numbers, ranges and commas like `affinity = {}`", field.key.example);
     match CpuSet::parse(piece.text) {
         Ok(set) if set.iter().all(|cpu| cpu < 64) => {
             Some((Affinity(set.words()[0]), Place { file, at: field.at.clone() }))
         }
         Ok(_) => {
-            findings
-                .error(&field.at, words("`affinity` names a CPU above 63", "a root has 64 at most", remedy));
+            findings.error(
+                &field.at,
+                words("`affinity` names a CPU above 63", "a root has 64 at most", remedy),
+            );
             None
         }
         Err(error) => {

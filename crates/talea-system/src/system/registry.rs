@@ -1,4 +1,5 @@
-//! Names that a program adds to those of system files: policies, servers and selections from outside (S19, Y21, L8, L19).
+//! Names that a program adds to those of system files: policies, servers and selections from
+//! outside (S19, Y21, L8, L19).
 
 use super::keys::{POLICIES, SELECTIONS, SERVERS};
 use talea_core::machine::Chooser;
@@ -47,7 +48,8 @@ impl Registry {
     /// If the name is taken.
     #[must_use]
     pub fn selection(mut self, name: &'static str, choose: Chooser) -> Registry {
-        let mut known = SELECTIONS.iter().copied().chain(self.choosers.iter().map(|chooser| chooser.0));
+        let mut known =
+            SELECTIONS.iter().copied().chain(self.choosers.iter().map(|chooser| chooser.0));
         assert!(known.all(|known| known != name), "there is a selection {name} already");
         self.choosers.push((name, choose));
         self

@@ -10,10 +10,11 @@
 //! value    = a plain decimal after "*" and "/", else a duration
 //! ```
 //!
-//! Multiplication is exact and rounds up to a nanosecond, which for costs errs on the safe side. A deadline that equals the
-//! period follows it. A scaled cost takes the offsets of what its job does on the way with it; where something is added or taken
-//! away they stay, and what a job is then too short for it does at its end, or not at all, as in any job that costs less.
-//! Arrivals that are listed have no period, and a jitter stays below its period, as in a file.
+//! Multiplication is exact and rounds up to a nanosecond, which for costs errs on the safe side. A
+//! deadline that equals the period follows it. A scaled cost takes the offsets of what its job does
+//! on the way with it; where something is added or taken away they stay, and what a job is then too
+//! short for it does at its end, or not at all, as in any job that costs less. Arrivals that are
+//! listed have no period, and a jitter stays below its period, as in a file.
 
 use super::System;
 use crate::duration::parse_span;
@@ -131,7 +132,9 @@ impl Change {
         if name.is_empty() {
             return Err(wrong("say whose: a name, or * for all".into()));
         }
-        let span = || parse_span(value).map_err(|error| wrong(format!("{value:?} is no duration: {error}")));
+        let span = || {
+            parse_span(value).map_err(|error| wrong(format!("{value:?} is no duration: {error}")))
+        };
         let ratio = || {
             decimal(value).filter(|&(parts, _)| parts > 0).ok_or_else(|| {
                 wrong(format!("{value:?} is no factor: write a plain decimal above zero, such as 1.2, with 9 decimals at most"))
@@ -158,7 +161,9 @@ impl Change {
         match self.quantity {
             Quantity::Budget => reservation.budget = self.work(reservation.budget)?,
             Quantity::Offset => reservation.offset = self.span(reservation.offset, 0)?,
-            Quantity::Deadline => reservation.deadline = Some(self.span(reservation.relative_deadline(), 1)?),
+            Quantity::Deadline => {
+                reservation.deadline = Some(self.span(reservation.relative_deadline(), 1)?)
+            }
             _ => {
                 let period = self.span(reservation.period, 1)?;
                 if reservation.deadline == Some(reservation.period) {
@@ -191,7 +196,8 @@ impl Change {
                 match &mut source.arrivals {
                     Arrivals::Periodic { period: own, .. } => *own = period,
                     Arrivals::Sporadic { separation, .. } => *separation = period,
-                    // When its jobs come is listed, or somebody's business; what `rm` orders by would change, and nothing else.
+                    // When its jobs come is listed, or somebody's business; what `rm` orders by
+                    // would change, and nothing else.
                     Arrivals::List(_) | Arrivals::Seen(_)
                         if mutate!("what-if-listed", !spec.enforced, spec.enforced) =>
                     {
@@ -207,13 +213,16 @@ impl Change {
             Arrivals::Periodic { period, jitter, .. }
                 if mutate!("what-if-jitter", jitter >= period, jitter > period + period) =>
             {
-                Err(format!("its jitter would be {jitter}, which is not below its period of {period}"))
+                Err(format!(
+                    "its jitter would be {jitter}, which is not below its period of {period}"
+                ))
             }
             _ => Ok(()),
         }
     }
 
-    /// Makes the change. The system may be one afterwards that no file could describe; building its machines says so.
+    /// Makes the change. The system may be one afterwards that no file could describe; building its
+    /// machines says so.
     ///
     /// # Errors
     /// No task or server of that name, or a value that would fall below what it may be.
@@ -229,7 +238,8 @@ impl Change {
                 let changed = match &mut node.body {
                     Body::Scheduler(spec) => {
                         let Some(reservation) = &mut spec.reservation else { continue };
-                        if !self.quantity.is_of_servers() || !self.is_called(&spec.name, &mut names) {
+                        if !self.quantity.is_of_servers() || !self.is_called(&spec.name, &mut names)
+                        {
                             continue;
                         }
                         self.server(reservation)
@@ -296,8 +306,9 @@ impl Change {
             Cost::Marked { of, marks } => {
                 self.cost(of)?;
                 if matches!(self.operation, Operation::Scale(..)) {
-                    for mark in
-                        marks.iter_mut().filter(|mark| mark.at.as_ns() < u64::MAX && !mark.at.is_zero())
+                    for mark in marks
+                        .iter_mut()
+                        .filter(|mark| mark.at.as_ns() < u64::MAX && !mark.at.is_zero())
                     {
                         mark.at = self.work(mark.at)?;
                     }
@@ -310,9 +321,10 @@ impl Change {
     fn arrivals(&self, arrivals: &mut Arrivals) -> Result<(), String> {
         let place = match (self.quantity, arrivals) {
             (Quantity::Jitter, Arrivals::Periodic { jitter, .. }) => jitter,
-            (Quantity::Offset, Arrivals::Periodic { offset, .. } | Arrivals::Sporadic { offset, .. }) => {
-                offset
-            }
+            (
+                Quantity::Offset,
+                Arrivals::Periodic { offset, .. } | Arrivals::Sporadic { offset, .. },
+            ) => offset,
             _ => return Err("its arrivals have no such value".into()),
         };
         *place = self.span(*place, 0)?;
@@ -324,7 +336,12 @@ impl Change {
 fn decimal(text: &str) -> Option<(u64, u64)> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let is_plain = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit());
-    if whole.is_empty() || !is_plain(whole) || !is_plain(fraction) || whole.len() > 9 || fraction.len() > 9 {
+    if whole.is_empty()
+        || !is_plain(whole)
+        || !is_plain(fraction)
+        || whole.len() > 9
+        || fraction.len() > 9
+    {
         return None;
     }
     let of = 10u64.pow(fraction.len() as u32);
@@ -379,7 +396,11 @@ cost = { min = "1ms", max = "2ms" }
             match &node.body {
                 Body::Scheduler(spec) => {
                     if let Some(reservation) = &spec.reservation {
-                        let _ = write!(seen, "{} {}/{}; ", spec.name, reservation.budget, reservation.period);
+                        let _ = write!(
+                            seen,
+                            "{} {}/{}; ",
+                            spec.name, reservation.budget, reservation.period
+                        );
                     }
                 }
                 Body::Task(spec) => {
@@ -456,8 +477,7 @@ cost = { min = "1ms", max = "2ms" }
     #[test]
     fn what_no_file_could_say_of_arrivals_is_refused() {
         let listed = "[[task]]\nname = \"alarm\"\nin = \"cpu\"\nperiod = \"9ms\"\narrivals = [\"1ms\", \"7ms\"]\ncost = \"1ms\"\n";
-        let late =
-            "[[task]]\nname = \"late\"\nin = \"cpu\"\nperiod = \"9ms\"\njitter = \"4ms\"\ncost = \"1ms\"\n";
+        let late = "[[task]]\nname = \"late\"\nin = \"cpu\"\nperiod = \"9ms\"\njitter = \"4ms\"\ncost = \"1ms\"\n";
         let text = format!("{TEXT}{listed}{late}");
         let make = |change: &str| {
             let mut system = read(&text, "test", &()).unwrap_or_else(|errors| panic!("{errors:?}"));
@@ -472,7 +492,9 @@ cost = { min = "1ms", max = "2ms" }
             let error = make(change).expect_err(change);
             assert!(error.contains(part), "{change}: {error}");
         }
-        for change in ["period(late)=5ms", "jitter(late)=8ms", "cost(alarm)*2", "deadline(alarm)=3ms"] {
+        for change in
+            ["period(late)=5ms", "jitter(late)=8ms", "cost(alarm)*2", "deadline(alarm)=3ms"]
+        {
             assert_eq!(make(change), Ok(()), "{change}");
         }
     }

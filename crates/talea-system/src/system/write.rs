@@ -1,11 +1,13 @@
 //! A system as a system file.
 //!
-//! Model: what is written reads back as the same system; only the lines of expectations tell the two apart, and what the text of another
-//! file had taken together (`count`, `include`) stands there one by one. A node that takes what it lacks from the roots of its graph
-//! (`inherits`) has no such lines, and is read with what it takes.
+//! Model: what is written reads back as the same system; only the lines of expectations tell the
+//! two apart, and what the text of another file had taken together (`count`, `include`) stands
+//! there one by one. A node that takes what it lacks from the roots of its graph (`inherits`) has
+//! no such lines, and is read with what it takes.
 //!
-//! What only a program knows (a function that chooses, arrivals that were seen late one by one) has no words, and is refused. Whether names
-//! are such as a file may hold, and whether trees are sound, is the reader's business: whoever is not sure reads what was written.
+//! What only a program knows (a function that chooses, arrivals that were seen late one by one) has
+//! no words, and is refused. Whether names are such as a file may hold, and whether trees are
+//! sound, is the reader's business: whoever is not sure reads what was written.
 
 mod task;
 
@@ -14,8 +16,8 @@ use super::{Root, System};
 use crate::write::text;
 use std::fmt::{self, Write};
 use talea_core::machine::{
-    Affinity, Body, ChannelId, Condition, Migration, NodeId, Protocol, SchedulerSpec, Selection, TaskSpec,
-    Tree,
+    Affinity, Body, ChannelId, Condition, Migration, NodeId, Protocol, SchedulerSpec, Selection,
+    TaskSpec, Tree,
 };
 use talea_core::mutate;
 use talea_core::sched::{Policy, TableEntry};
@@ -265,7 +267,10 @@ fn entry(
             _ => &[],
         };
         let Some(version) = versions.get(version as usize) else {
-            return unwritable(owner, format!("an entry names its version {version}, which it has not"));
+            return unwritable(
+                owner,
+                format!("an entry names its version {version}, which it has not"),
+            );
         };
         pair(out, "version", &text(&version.name));
     }

@@ -18,7 +18,10 @@ impl Names for Table {
     }
 
     fn group(&self, name: &str) -> Option<u32> {
-        [("audio", 29), ("realtime", 99)].iter().find(|(known, _)| *known == name).map(|&(_, id)| id)
+        [("audio", 29), ("realtime", 99)]
+            .iter()
+            .find(|(known, _)| *known == name)
+            .map(|&(_, id)| id)
     }
 }
 

@@ -69,8 +69,12 @@ pub(crate) fn check(entries: &[Entry], complaints: impl Fn(&[u8]) -> Vec<Diagnos
             );
         }
         if !agrees {
-            let _ =
-                writeln!(failures, "=== {}\nexpected:\n{}\nfound:", entry.name, entry.expected.join("\n"));
+            let _ = writeln!(
+                failures,
+                "=== {}\nexpected:\n{}\nfound:",
+                entry.name,
+                entry.expected.join("\n")
+            );
             for d in &found {
                 let _ = writeln!(failures, "{d}");
             }
@@ -85,7 +89,9 @@ pub(crate) fn check(entries: &[Entry], complaints: impl Fn(&[u8]) -> Vec<Diagnos
 /// Whether `found` is what the line `expected` says.
 fn says(found: &Diagnostic, expected: &str) -> bool {
     let parts: Vec<&str> = expected.split(" | ").collect();
-    let [head, reason, remedy] = parts.as_slice() else { panic!("three parts are needed: {expected}") };
+    let [head, reason, remedy] = parts.as_slice() else {
+        panic!("three parts are needed: {expected}")
+    };
     let place = format!("{} {}:{}", found.severity.word(), found.line, found.column);
     *head == place
         && (found.what.contains(reason) || found.why.contains(reason))

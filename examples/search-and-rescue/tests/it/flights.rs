@@ -1,4 +1,5 @@
-//! Whole flights. How fast the machine is says nothing here; without the right to real-time priorities they fly as well.
+//! Whole flights. How fast the machine is says nothing here; without the right to real-time
+//! priorities they fly as well.
 
 use search_and_rescue::alarm::{Alarm, KEY};
 use search_and_rescue::cost::Costs;
@@ -54,8 +55,9 @@ fn y6_y18_what_the_drone_sends_is_what_is_in_the_sea_and_secret_if_there_are_boa
         let frames = mission::frames();
         assert!(alarm.picture == frames[sent.frame as usize]);
     }
-    // The mode is told while a frame is detected, and chosen when it is encoded. One that is overtaken by the next frame's may be
-    // sent in that one's mode: in a flight in which nobody is late there is none.
+    // The mode is told while a frame is detected, and chosen when it is encoded. One that is
+    // overtaken by the next frame's may be sent in that one's mode: in a flight in which nobody is
+    // late there is none.
     if flown.frames[0] == 0 {
         for sent in &flown.sent {
             assert_eq!(sent.bytes[0], u8::from(boats_in(sent.frame) > 0), "frame {}", sent.frame);
@@ -83,10 +85,16 @@ fn y5_y7_y18_where_and_in_which_versions_it_runs_changes_nothing_of_what_is_sent
     };
     let alarms = |setup: &Setup| -> Vec<Alarm> {
         let flown = flown(setup);
-        let count = flown.report.tasks.iter().filter(|task| !["encode", "handler"].contains(&&*task.name));
-        assert!(count.clone().all(|task| task.versions.len() == 1 && task.panics == 0), "{:?}", flown.report);
-        let read =
-            |sent: &search_and_rescue::mission::Sent| Alarm::read(&sent.bytes, &KEY).expect("a message");
+        let count =
+            flown.report.tasks.iter().filter(|task| !["encode", "handler"].contains(&&*task.name));
+        assert!(
+            count.clone().all(|task| task.versions.len() == 1 && task.panics == 0),
+            "{:?}",
+            flown.report
+        );
+        let read = |sent: &search_and_rescue::mission::Sent| {
+            Alarm::read(&sent.bytes, &KEY).expect("a message")
+        };
         flown.sent.iter().map(read).collect()
     };
     let (ours, theirs) = (alarms(&base), alarms(&partitioned));
@@ -130,7 +138,8 @@ fn y18_the_drone_says_itself_as_a_system_file_that_hands_on_what_is_in_the_frame
     };
     let text = setup.describe().expect("a system file");
     let system = talea_system::system::read(&text, "drone.toml", &()).expect("it was checked");
-    // Fifteen sixteenths of 300 / 4 + 4 · (80 + 80) + 45 ms, with CPU versions it is 300 + 4 · 120 + 45.
+    // Fifteen sixteenths of 300 / 4 + 4 · (80 + 80) + 45 ms, with CPU versions it is 300 + 4 · 120
+    // + 45.
     assert_eq!(setup.costs.fullest(), [ms(825), ms(760)]);
     assert_eq!(setup.costs.period(), Duration::from_micros(712_500));
     assert_eq!(system.duration.as_ns(), 20 * 712_500_000);

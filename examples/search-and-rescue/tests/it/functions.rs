@@ -11,7 +11,11 @@ fn y18_what_was_put_into_the_sea_is_found_and_nothing_else() {
         let drawn = scene::things(number);
         let found = detect::on_accelerator(picture);
         let kinds: Vec<Kind> = found.iter().map(|object| object.kind).collect();
-        assert_eq!(kinds, drawn.iter().map(|thing| thing.kind).collect::<Vec<_>>(), "frame {number}");
+        assert_eq!(
+            kinds,
+            drawn.iter().map(|thing| thing.kind).collect::<Vec<_>>(),
+            "frame {number}"
+        );
         for (object, thing) in found.iter().zip(&drawn) {
             let off = (object.x - thing.x).abs().max((object.y - thing.y).abs());
             assert!(off <= 1, "frame {number}: {object:?} for {thing:?}");
@@ -47,12 +51,15 @@ fn y18_the_speed_is_that_of_what_was_drawn() {
     for number in 1..frames.len() {
         let (then, drawn) = (scene::things(number as u32 - 1), scene::things(number as u32));
         for object in detect::on_accelerator(&frames[number]) {
-            let drift = speed::on_accelerator(&frames[number - 1], &frames[number], &object, scene::PACE);
-            let near = |thing: &scene::Thing| (thing.x - object.x).abs() + (thing.y - object.y).abs();
+            let drift =
+                speed::on_accelerator(&frames[number - 1], &frames[number], &object, scene::PACE);
+            let near =
+                |thing: &scene::Thing| (thing.x - object.x).abs() + (thing.y - object.y).abs();
             let thing = drawn.iter().min_by_key(|thing| near(thing)).expect("what was found");
             // Where it came from: of its kind the nearest, the camera's pace ahead.
             let from = then.iter().filter(|before| before.kind == thing.kind);
-            let off = |before: &scene::Thing| [thing.x + scene::PACE - before.x, thing.y - before.y];
+            let off =
+                |before: &scene::Thing| [thing.x + scene::PACE - before.x, thing.y - before.y];
             let nearest = from.map(off).min_by_key(|[x, y]| x.abs() + y.abs());
             // One that has just come into view was cut off in the frame before.
             let Some([x, y]) = nearest.filter(|[x, y]| x.abs() <= 1 && y.abs() <= 1) else {

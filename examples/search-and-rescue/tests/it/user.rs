@@ -1,4 +1,5 @@
-//! The drone as an ordinary user's program, with the daemon and without it: a real user, real `talead`, and what the program says.
+//! The drone as an ordinary user's program, with the daemon and without it: a real user, real
+//! `talead`, and what the program says.
 
 use std::collections::BTreeMap;
 use std::fs::Permissions;
@@ -23,8 +24,12 @@ fn flight(bench: &Bench, socket: &Path) -> Flight {
     command.env("TALEA_SOCKET", socket).current_dir("/").uid(ALICE).gid(ALICE);
     // Files, not pipes: nobody waits for a reader.
     let said = |name: &str| std::fs::File::create(bench.path(name)).expect("a file");
-    let mut child =
-        command.stdin(Stdio::null()).stdout(said("out")).stderr(said("err")).spawn().expect("it is started");
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(said("out"))
+        .stderr(said("err"))
+        .spawn()
+        .expect("it is started");
     // The turn that it has ends a test that hangs.
     let status = child.wait().expect("a child of ours");
     let read = |name: &str| std::fs::read_to_string(bench.path(name)).expect("what it said");
@@ -34,7 +39,8 @@ fn flight(bench: &Bench, socket: &Path) -> Flight {
 }
 
 impl Flight {
-    /// What was said of each frame that was sent, but for when and how; and for where the drone was, which it has from its last message.
+    /// What was said of each frame that was sent, but for when and how; and for where the drone
+    /// was, which it has from its last message.
     fn sent(&self) -> BTreeMap<u32, Vec<&str>> {
         let mut sent = BTreeMap::<u32, Vec<&str>>::new();
         let mut frame = None;
@@ -47,7 +53,9 @@ impl Flight {
             if let Some(frame) = frame {
                 let of = sent.entry(frame).or_default();
                 match line.strip_prefix("    ").and_then(|sighting| sighting.split_once(" at ")) {
-                    Some((kind, rest)) => of.extend([kind, rest.rsplit(", ").next().unwrap_or_default()]),
+                    Some((kind, rest)) => {
+                        of.extend([kind, rest.rsplit(", ").next().unwrap_or_default()])
+                    }
                     None => of.extend(line.rsplit(": ").next()),
                 }
             }
@@ -83,7 +91,11 @@ fn y18_y22_an_ordinary_users_drone_is_real_time_with_the_daemon_and_sees_the_sam
 
     let alone = flight(&bench, Path::new("/nonexistent"));
     assert_eq!(alone.err.matches("without real-time priorities").count(), 1, "once: {}", alone.err);
-    assert!(alone.out.contains("\nwithout real-time priorities: nothing is promised\n"), "{}", alone.out);
+    assert!(
+        alone.out.contains("\nwithout real-time priorities: nothing is promised\n"),
+        "{}",
+        alone.out
+    );
 
     // What a late handler lets go by at the begin is in neither.
     let (with, without) = (granted.sent(), alone.sent());

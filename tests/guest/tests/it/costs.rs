@@ -10,7 +10,8 @@ use talea_os::{Tid, clock};
 
 /// How often.
 pub(crate) const PERIODS: usize = 500;
-/// How long a server is watched: enough budgets that the first one, for which everything is new, is not a hundredth of them.
+/// How long a server is watched: enough budgets that the first one, for which everything is new, is
+/// not a hundredth of them.
 const SECONDS: u32 = 5;
 /// In every 20 ms.
 const BUDGET: Work = Work::from_ns(1_000_000);
@@ -40,7 +41,8 @@ fn by_orders(duration: Span) -> Options {
     Options { monitor: false, audit: false, ..Options::new(duration) }
 }
 
-/// The same for the only task of a root: from its nominal release to the first thing that its job does.
+/// The same for the only task of a root: from its nominal release to the first thing that its job
+/// does.
 pub(crate) fn of_a_task(policy: &str, period: Span, options: impl Fn(Span) -> Options) -> Vec<u64> {
     let text = format!(
         "duration = \"{}us\"\n[[scheduler]]\nname = \"cpu\"\npolicy = \"{policy}\"\n[[task]]\nname = \"a\"\nperiod = \"{}us\"\ncost = \"10us\"\n",
@@ -52,18 +54,23 @@ pub(crate) fn of_a_task(policy: &str, period: Span, options: impl Fn(Span) -> Op
     let begun = Mutex::new(Vec::with_capacity(PERIODS));
     let body = |_: &_, _: &_| begun.lock().expect("nobody panicked").push(clock::now());
     let tasks = vec![TaskPlan { load: load(&system, root, 0), body: Box::new(body) }];
-    let plan = RootPlan { tree: &root.tree, tasks, changes: Vec::new(), flows: Vec::new(), cpus: vec![0] };
+    let plan =
+        RootPlan { tree: &root.tree, tasks, changes: Vec::new(), flows: Vec::new(), cpus: vec![0] };
     let zero = execute(vec![plan], &options(system.duration)).expect("a run").zero;
     let begun = begun.into_inner().expect("nobody panicked");
     assert_eq!(begun.len(), PERIODS, "{policy}");
-    (0..).zip(&begun).map(|(k, at)| at.since(zero + Span::from_ns(period.as_ns() * k)).as_ns()).collect()
+    (0..)
+        .zip(&begun)
+        .map(|(k, at)| at.since(zero + Span::from_ns(period.as_ns() * k)).as_ns())
+        .collect()
 }
 
 #[test]
 fn a_task_wakes_little_later_than_a_plain_thread() {
     let period = ms(1);
     let (plain, plain_p99) = spread("a plain FIFO thread", by_hand(period));
-    let (ours, ours_p99) = spread("a task in a tree of one level", of_a_task("edf", period, by_orders));
+    let (ours, ours_p99) =
+        spread("a task in a tree of one level", of_a_task("edf", period, by_orders));
     let most = us(8).as_ns();
     assert!(ours <= plain + most && ours_p99 <= plain_p99 + most, "at most {most} ns more");
 }
@@ -107,7 +114,11 @@ fn l5_budgets_are_kept_to_two_microseconds() {
                 _ => {}
             }
         }
-        assert!(overruns.len() >= 50 * SECONDS as usize - 5, "{server}: {} budgets", overruns.len());
+        assert!(
+            overruns.len() >= 50 * SECONDS as usize - 5,
+            "{server}: {} budgets",
+            overruns.len()
+        );
         let (_, p99) = spread(&format!("{server}: beyond its budget"), overruns);
         assert!(p99 <= us(2).as_ns(), "{server}: {p99} ns at the 99th percentile; at most 2000");
         // 1 ms in 20 ms, and what the worker does between its orders.

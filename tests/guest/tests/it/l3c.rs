@@ -3,9 +3,9 @@
 use crate::scene::{ms, run, us};
 use std::fmt::Write;
 
-/// The example of Fig. 4 with every time ten times as long, but that C needs a hundredth less than its budget, so that a job that
-/// takes a microsecond more than it should still ends within it: without reservations A and the second job of B are late, with
-/// them B is safe.
+/// The example of Fig. 4 with every time ten times as long, but that C needs a hundredth less than
+/// its budget, so that a job that takes a microsecond more than it should still ends within it:
+/// without reservations A and the second job of B are late, with them B is safe.
 #[test]
 fn l7_the_example_of_figure_4_keeps_the_simulators_time() {
     let tasks = |a: &str, b: &str, c: &str| {
@@ -70,14 +70,15 @@ fn l7_the_example_of_figure_4_keeps_the_simulators_time() {
     let run = run(&reserved);
     run.keeps_time(us(500), us(500));
     // Within a millisecond of ten times the paper's.
-    for (name, job, end) in [("A", 0, 15), ("C", 0, 40), ("B", 0, 70), ("C", 1, 140), ("B", 1, 150)] {
+    for (name, job, end) in [("A", 0, 15), ("C", 0, 40), ("B", 0, 70), ("C", 1, 140), ("B", 1, 150)]
+    {
         let (ended, end) = (run.ends(name)[job].1.as_ns(), ms(end).as_ns());
         assert!(ended.abs_diff(end) <= ms(1).as_ns(), "job {job} of {name} ended at {ended}");
     }
 }
 
-/// Two partitions that both have work all the time: a switch is late by no more than a timer and a change of priorities, and
-/// five hundred frames later by no more than at first.
+/// Two partitions that both have work all the time: a switch is late by no more than a timer and a
+/// change of priorities, and five hundred frames later by no more than at first.
 #[test]
 fn l1_partitions_switch_on_time_for_five_hundred_frames() {
     let run = run(r#"
@@ -116,7 +117,8 @@ fn l1_partitions_switch_on_time_for_five_hundred_frames() {
     assert!(run.real.timed().len() >= 999, "{}", run.real.timed().len());
 }
 
-/// Above a band nobody feels what its clients want: each end of a task there is where it was, up to 0.2 ms.
+/// Above a band nobody feels what its clients want: each end of a task there is where it was, up to
+/// 0.2 ms.
 #[test]
 fn l13_above_a_band_a_burst_changes_nothing() {
     let system = |cost: &str| {
@@ -162,8 +164,11 @@ fn l13_above_a_band_a_burst_changes_nothing() {
     };
     let [calm, burst] = ["2ms", "80ms"].map(|cost| run(&system(cost)).ends("top"));
     assert!(calm.len() == 30 && burst.len() == 30, "{} and {} jobs", calm.len(), burst.len());
-    let most =
-        calm.iter().zip(&burst).map(|((_, calm), (_, burst))| calm.as_ns().abs_diff(burst.as_ns())).max();
+    let most = calm
+        .iter()
+        .zip(&burst)
+        .map(|((_, calm), (_, burst))| calm.as_ns().abs_diff(burst.as_ns()))
+        .max();
     println!("with a burst below it, {most:?} ns off at most");
     assert!(most.is_some_and(|most| most < us(200).as_ns()), "{most:?}");
 }

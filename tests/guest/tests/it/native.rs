@@ -10,7 +10,8 @@ use talea_exec::{Arrivals, Load, Options, RootPlan, TaskPlan, Wish, execute, wor
 use talea_os::clock;
 
 fn alone(duration: Span) -> Options {
-    // Its only CPU is a root domain of its own. The monitor of holes is a thread, and this machine has none to spare.
+    // Its only CPU is a root domain of its own. The monitor of holes is a thread, and this machine
+    // has none to spare.
     Options { monitor: false, wish: Wish::Native, ..Options::new(duration) }
 }
 
@@ -22,7 +23,10 @@ fn a_task_that_linux_runs_alone_wakes_hardly_later_than_a_plain_thread() {
         let what = format!("a task of a native root, {policy}");
         let (ours, ours_p99) = spread(&what, of_a_task(policy, period, alone));
         let most = us(8).as_ns();
-        assert!(ours <= plain + most && ours_p99 <= plain_p99 + most, "{policy}: at most {most} ns more");
+        assert!(
+            ours <= plain + most && ours_p99 <= plain_p99 + most,
+            "{policy}: at most {most} ns more"
+        );
     }
 }
 
@@ -34,7 +38,8 @@ fn s7_reservations_of_the_kernel_keep_deadlines_and_hold_who_wants_more() {
     let mut tasks = Vec::new();
     for (name, period, cost) in [("brisk", 10, 3), ("steady", 25, 5), ("greedy", 50, 10)] {
         let cost = Work::from_ns(cost * 1_000_000);
-        let _ = tree.task(Tree::ROOT, TaskSpec { cost: Some(cost), ..TaskSpec::new(name, ms(period)) });
+        let _ =
+            tree.task(Tree::ROOT, TaskSpec { cost: Some(cost), ..TaskSpec::new(name, ms(period)) });
         let arrivals = Arrivals::Every { first: Time::ZERO, period: ms(period) };
         let load = Load { arrivals, costs: vec![vec![cost]], ..Load::default() };
         let body: talea_exec::Body<'_> = if name == "greedy" {
@@ -49,7 +54,8 @@ fn s7_reservations_of_the_kernel_keep_deadlines_and_hold_who_wants_more() {
         };
         tasks.push(TaskPlan { load, body });
     }
-    let plan = RootPlan { tree: &tree, tasks, changes: Vec::new(), flows: Vec::new(), cpus: vec![0] };
+    let plan =
+        RootPlan { tree: &tree, tasks, changes: Vec::new(), flows: Vec::new(), cpus: vec![0] };
     let report = execute(vec![plan], &alone(ms(1_000 * seconds))).expect("a run");
     let root = &report.roots[0];
     let course = root.native.as_ref().expect("what workers have seen");
@@ -57,8 +63,10 @@ fn s7_reservations_of_the_kernel_keep_deadlines_and_hold_who_wants_more() {
     for (task, period) in [(0, 10), (1, 25)] {
         let lives = &course.lives[task];
         let done =
-            lives.iter().filter(|life| life.end.is_some_and(|end| end <= life.deadline)).count() as u64;
-        let late = lives.iter().filter(|life| life.end.is_some_and(|end| end > life.deadline)).count();
+            lives.iter().filter(|life| life.end.is_some_and(|end| end <= life.deadline)).count()
+                as u64;
+        let late =
+            lives.iter().filter(|life| life.end.is_some_and(|end| end > life.deadline)).count();
         println!("task {task}: {done} in time, {late} late");
         // The last may be under way when the run is over.
         assert!(

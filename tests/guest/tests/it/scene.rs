@@ -6,7 +6,9 @@ mod told;
 use talea_core::machine::TaskId;
 use talea_core::workload::Cost;
 use talea_core::{Span, Time, Work};
-use talea_exec::{Course, Load, Options, RootPlan, RootReport, TaskPlan, Turn, execute, replay, work};
+use talea_exec::{
+    Course, Load, Options, RootPlan, RootReport, TaskPlan, Turn, execute, replay, work,
+};
 use talea_sim::World;
 use talea_system::system::{Root, System};
 
@@ -40,8 +42,9 @@ pub(crate) fn run(text: &str) -> Run {
     run_beside(text, Span::ZERO)
 }
 
-/// The same beside the simulation of jobs that are longer by `longer`: where a job's end and the end of a slot coincide in
-/// the description, one that is a microsecond longer, as every real one is, has to wait for the next slot.
+/// The same beside the simulation of jobs that are longer by `longer`: where a job's end and the
+/// end of a slot coincide in the description, one that is a microsecond longer, as every real one
+/// is, has to wait for the next slot.
 pub(crate) fn run_beside(text: &str, longer: Span) -> Run {
     let system = talea_system::system::read(text, "the test's own", &()).expect("a sound system");
     let [root] = &system.roots[..] else { panic!("one CPU, so one root") };
@@ -56,7 +59,8 @@ pub(crate) fn run_beside(text: &str, longer: Span) -> Run {
     let simulated = told::course(World::new(machine, 1, &workload), 1, until);
     let plan = |task: usize| TaskPlan { load: load(&system, root, task), body: work::spender() };
     let tasks = (0..root.tasks.len()).map(plan).collect();
-    let plan = RootPlan { tree: &root.tree, tasks, changes: Vec::new(), flows: Vec::new(), cpus: vec![0] };
+    let plan =
+        RootPlan { tree: &root.tree, tasks, changes: Vec::new(), flows: Vec::new(), cpus: vec![0] };
     // The monitor of holes is a thread, and this machine has none to spare.
     let options = Options { monitor: false, room: 1 << 18, ..Options::new(system.duration) };
     let mut report = execute(vec![plan], &options).expect("a run");
@@ -74,8 +78,9 @@ impl Run {
         TaskId(self.tasks.iter().position(|task| task == name).expect("a task of that name") as u32)
     }
 
-    /// The two parted nowhere, and each start and end was at most `late` behind the simulation's and at most `early` before it: a
-    /// job's CPU clock also counts what interrupts take meanwhile, now and then some hundred microseconds.
+    /// The two parted nowhere, and each start and end was at most `late` behind the simulation's
+    /// and at most `early` before it: a job's CPU clock also counts what interrupts take meanwhile,
+    /// now and then some hundred microseconds.
     pub(crate) fn keeps_time(&self, early: Span, late: Span) {
         if let Some((at, ours, theirs)) = self.real.parts_from(&self.simulated) {
             let around = |course: &Course| {
@@ -86,7 +91,8 @@ impl Run {
             panic!("turn {at} is {ours:?}, simulated {theirs:?}\nhere\n{here}\nsimulated\n{there}");
         }
         let mut worst = Span::ZERO;
-        for (&(real, turn), &(simulated, _)) in self.real.timed().iter().zip(self.simulated.timed()) {
+        for (&(real, turn), &(simulated, _)) in self.real.timed().iter().zip(self.simulated.timed())
+        {
             assert!(real + early >= simulated, "{turn:?}: {real:?} is before {simulated:?}");
             worst = worst.max(real.since(simulated.min(real)));
         }

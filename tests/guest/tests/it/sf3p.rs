@@ -19,7 +19,11 @@ fn s1_s18_the_six_examples_keep_the_simulators_time() {
     // In the last two, jobs are as long as what is left of their slots.
     for (name, text, longer) in [
         ("edf.xml", include_str!("../../../../crates/talea-system/tests/sf3p/edf.xml"), Span::ZERO),
-        ("fifo.xml", include_str!("../../../../crates/talea-system/tests/sf3p/fifo.xml"), Span::ZERO),
+        (
+            "fifo.xml",
+            include_str!("../../../../crates/talea-system/tests/sf3p/fifo.xml"),
+            Span::ZERO,
+        ),
         (
             "fixedpriority.xml",
             include_str!("../../../../crates/talea-system/tests/sf3p/fixedpriority.xml"),
@@ -31,25 +35,34 @@ fn s1_s18_the_six_examples_keep_the_simulators_time() {
             Span::ZERO,
         ),
         ("tdma.xml", include_str!("../../../../crates/talea-system/tests/sf3p/tdma.xml"), us(20)),
-        ("tdmatop.xml", include_str!("../../../../crates/talea-system/tests/sf3p/tdmatop.xml"), us(20)),
+        (
+            "tdmatop.xml",
+            include_str!("../../../../crates/talea-system/tests/sf3p/tdmatop.xml"),
+            us(20),
+        ),
     ] {
         println!("{name}");
         run_beside(&imported(name, text), longer).keeps_time(us(500), us(500));
     }
 }
 
-/// EDF in a tree of one to five levels: the same schedule, and a level costs a job no more than so many instructions; on a
-/// machine that does several at once that is a fraction of half a microsecond.
+/// EDF in a tree of one to five levels: the same schedule, and a level costs a job no more than so
+/// many instructions; on a machine that does several at once that is a fraction of half a
+/// microsecond.
 #[test]
 fn s5_s10_a_level_costs_next_to_nothing() {
     let mut used = Vec::new();
     for levels in 1..=5u32 {
-        let mut text = "duration = \"1s\"\n[[scheduler]]\nname = \"cpu\"\npolicy = \"edf\"\n".to_owned();
+        let mut text =
+            "duration = \"1s\"\n[[scheduler]]\nname = \"cpu\"\npolicy = \"edf\"\n".to_owned();
         let mut above = "cpu".to_owned();
         // Writing to a String can't fail.
         for level in 1..levels {
             let name = format!("level{level}");
-            let _ = write!(text, "[[scheduler]]\nname = \"{name}\"\nin = \"{above}\"\npolicy = \"edf\"\n");
+            let _ = write!(
+                text,
+                "[[scheduler]]\nname = \"{name}\"\nin = \"{above}\"\npolicy = \"edf\"\n"
+            );
             above = name;
         }
         for (task, period) in [10, 14, 22, 35].into_iter().enumerate() {
@@ -92,10 +105,14 @@ fn s14_releases_do_not_drift() {
     run.keeps_time(us(300), us(300));
     let ends = run.ends("clock");
     assert_eq!(ends.len(), 1_429);
-    let lag = |&(simulated, real): &(talea_core::Time, talea_core::Time)| real.since(simulated).as_ns();
+    let lag =
+        |&(simulated, real): &(talea_core::Time, talea_core::Time)| real.since(simulated).as_ns();
     let (first, last) = (lag(&ends[1]), lag(&ends[1_428]));
     // A drift of a microsecond a period would be more than a millisecond by now.
-    assert!(first.abs_diff(last) < us(300).as_ns(), "{first} ns behind at first, {last} ns at last");
+    assert!(
+        first.abs_diff(last) < us(300).as_ns(),
+        "{first} ns behind at first, {last} ns at last"
+    );
 }
 
 /// A job beyond its deadline is counted from its nominal release.

@@ -1,8 +1,8 @@
 //! Hands of a test inside another process, usually of another user.
 //!
-//! Model: a line of words in, a line out. The agent knows nothing of Talea's protocol: it connects, sends the
-//! bytes it is given, keeps threads, and says what came back. Whatever a client can do to the daemon, well or
-//! badly behaved, is written in the test.
+//! Model: a line of words in, a line out. The agent knows nothing of Talea's protocol: it connects,
+//! sends the bytes it is given, keeps threads, and says what came back. Whatever a client can do to
+//! the daemon, well or badly behaved, is written in the test.
 //!
 //! It ends with its standard input.
 #![forbid(unsafe_code)]
@@ -23,7 +23,8 @@ use talea_os::{Tid, seqpacket};
 enum Order {
     /// Use this much CPU time, then say how long that took.
     Work(Duration),
-    /// Wake up so often, every so many microseconds; say how late it was in the middle, in nanoseconds.
+    /// Wake up so often, every so many microseconds; say how late it was in the middle, in
+    /// nanoseconds.
     Periods(u32, u64),
     /// Start a program from this thread; say its process id.
     Program,
@@ -47,8 +48,8 @@ struct Agent {
     workers: HashMap<i32, Worker>,
 }
 
-/// A program that does nothing. It may outlive a killed agent, so it ends by itself, and it holds nothing that whoever
-/// runs the tests might wait for.
+/// A program that does nothing. It may outlive a killed agent, so it ends by itself, and it holds
+/// nothing that whoever runs the tests might wait for.
 fn sleeper() -> Command {
     let mut command = Command::new("/bin/sleep");
     command.arg("60").stdout(Stdio::null()).stderr(Stdio::null());
@@ -148,7 +149,9 @@ impl Agent {
                 Ok(tid)
             }
             // By the main thread itself.
-            ["compute", milliseconds] => Ok(work(Duration::from_millis(number(milliseconds)? as u64))),
+            ["compute", milliseconds] => {
+                Ok(work(Duration::from_millis(number(milliseconds)? as u64)))
+            }
             ["work", tid, milliseconds] => {
                 self.order(tid, Order::Work(Duration::from_millis(number(milliseconds)? as u64)))
             }
@@ -159,7 +162,8 @@ impl Agent {
             ["exec-from", tid, program] => self.order(tid, Order::Become(program.to_owned())),
             ["child-of", tid] => self.order(tid, Order::Child),
             ["end", tid] => {
-                let worker = self.workers.remove(&(number(tid)? as i32)).ok_or(io::ErrorKind::NotFound)?;
+                let worker =
+                    self.workers.remove(&(number(tid)? as i32)).ok_or(io::ErrorKind::NotFound)?;
                 worker.orders.send(Order::End).map_err(io::Error::other)?;
                 worker.handle.join().map_err(|_| io::Error::other("a thread panicked"))?;
                 Ok("ended".to_owned())
@@ -251,7 +255,8 @@ fn periods(count: u32, microseconds: u64) -> String {
 
 /// A pidfd of a thread, also of a stranger's: `PIDFD_THREAD` is `O_EXCL`.
 fn thread_pidfd(tid: &str) -> io::Result<OwnedFd> {
-    let pid = rustix::process::Pid::from_raw(number(tid)? as i32).ok_or(io::ErrorKind::InvalidInput)?;
+    let pid =
+        rustix::process::Pid::from_raw(number(tid)? as i32).ok_or(io::ErrorKind::InvalidInput)?;
     let flags = rustix::process::PidfdFlags::from_bits_retain(rustix::fs::OFlags::EXCL.bits());
     Ok(rustix::process::pidfd_open(pid, flags)?)
 }

@@ -2,7 +2,9 @@
 
 use crate::tasks::{periodic, with};
 use std::process::Command;
-use talea_kernel_tests::{ALICE, Agent, BOB, Bench, Client, Daemon, config, eventually, kernel, needs_root};
+use talea_kernel_tests::{
+    ALICE, Agent, BOB, Bench, Client, Daemon, config, eventually, kernel, needs_root,
+};
 use talea_proto::{Code, MESSAGE_MAX, Request, VERSION};
 
 /// A whole life of a grant, seen in the kernel.
@@ -21,7 +23,8 @@ struct Random(u64);
 
 impl Random {
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         self.0 >> 33
     }
 }
@@ -37,8 +40,10 @@ fn retif_d1_d6_garbage_is_answered_or_hung_up_on_and_harms_nobody() {
     let mut hello = [0; MESSAGE_MAX];
     let length = Request::Hello { min: VERSION, max: VERSION }.encode(1, &mut hello);
     for round in 0..200 {
-        let client = if round % 2 == 0 { alice.connect(&daemon) } else { alice.connect_silently(&daemon) };
-        let size = [1, 2, 7, 8, 9, 16, 80, 216, 217, 4_096, MESSAGE_MAX, MESSAGE_MAX + 1][round % 12];
+        let client =
+            if round % 2 == 0 { alice.connect(&daemon) } else { alice.connect_silently(&daemon) };
+        let size =
+            [1, 2, 7, 8, 9, 16, 80, 216, 217, 4_096, MESSAGE_MAX, MESSAGE_MAX + 1][round % 12];
         let mut bytes: Vec<u8> = (0..size).map(|_| random.next() as u8).collect();
         if round % 3 == 0 && size >= 8 {
             // A right header with nonsense behind it.
@@ -74,7 +79,9 @@ fn retif_d6_half_a_message_is_a_whole_mistake() {
         assert_eq!(client.send_bytes(&bytes[..end]), "sent");
         let (seq, reply) = client.receive().expect("an answer");
         assert_eq!(seq, 77);
-        assert!(matches!(reply, talea_proto::Reply::Refused(ref refusal) if refusal.code == Code::Malformed));
+        assert!(
+            matches!(reply, talea_proto::Reply::Refused(ref refusal) if refusal.code == Code::Malformed)
+        );
     }
     // The two halves never become one.
     assert_eq!(client.status().specs, 0);
@@ -131,11 +138,15 @@ fn retif_d3_with_no_descriptors_left_callers_are_turned_away_without_spinning() 
     let mut daemon = Daemon::unstarted(&file, &bench.path("state"));
     let plain = daemon.command(&[]);
     let mut command = Command::new("sh");
-    command.args(["-c", "ulimit -n 48; exec \"$@\"", "sh"]).arg(plain.get_program()).args(plain.get_args());
+    command
+        .args(["-c", "ulimit -n 48; exec \"$@\"", "sh"])
+        .arg(plain.get_program())
+        .args(plain.get_args());
     daemon.run_command(command).expect("a daemon");
     let (alice, bob) = (Agent::user(ALICE), Agent::user(BOB));
     let honest = bob.connect(&daemon);
-    let attacker = |count: u32| alice.order(&format!("connect-many {} {count}", daemon.socket().display()));
+    let attacker =
+        |count: u32| alice.order(&format!("connect-many {} {count}", daemon.socket().display()));
     // All of them connect; those for whom there is no descriptor are hung up on.
     attacker(200);
     daemon.wait_for_line("turned away").expect("a living daemon");
@@ -174,7 +185,8 @@ fn hello() -> Vec<u8> {
 fn retif_d4_quotas_hold_for_connections_and_specs() {
     needs_root!();
     let bench = Bench::new("d4");
-    let quota = "[daemon]\naccess = \"off\"\n[daemon.quota]\nsessions_per_user = 5\nspecs_per_user = 7\n";
+    let quota =
+        "[daemon]\naccess = \"off\"\n[daemon.quota]\nsessions_per_user = 5\nspecs_per_user = 7\n";
     let daemon = Daemon::start(&bench, &format!("{quota}{}", config::PLUGINS));
     let (alice, bob) = (Agent::user(ALICE), Agent::user(BOB));
     let clients: Vec<Client> = (0..5).map(|_| alice.connect(&daemon)).collect();
@@ -203,7 +215,8 @@ fn retif_d4_quotas_hold_for_connections_and_specs() {
 fn retif_d4_d5_a_thousand_flooding_connections_leave_an_honest_client_served() {
     needs_root!();
     let bench = Bench::new("flood");
-    let quota = "[daemon]\naccess = \"off\"\n[daemon.quota]\nsessions_per_user = 1000\nsessions = 1010\n";
+    let quota =
+        "[daemon]\naccess = \"off\"\n[daemon.quota]\nsessions_per_user = 1000\nsessions = 1010\n";
     let daemon = Daemon::start(&bench, &format!("{quota}{}", config::PLUGINS));
     let (alice, bob) = (Agent::user(ALICE), Agent::user(BOB));
     let honest = bob.connect(&daemon);
@@ -228,7 +241,8 @@ fn retif_d4_d5_a_thousand_flooding_connections_leave_an_honest_client_served() {
 fn retif_d4_who_asks_too_fast_waits_and_the_others_do_not() {
     needs_root!();
     let bench = Bench::new("rate");
-    let quota = "[daemon]\naccess = \"off\"\n[daemon.quota]\nrequests_per_second = 20\nburst = 10\n";
+    let quota =
+        "[daemon]\naccess = \"off\"\n[daemon.quota]\nrequests_per_second = 20\nburst = 10\n";
     let daemon = Daemon::start(&bench, &format!("{quota}{}", config::PLUGINS));
     let (alice, root) = (Agent::user(ALICE), Agent::root());
     let flooder = alice.connect(&daemon);
@@ -259,9 +273,15 @@ fn retif_m3_m4_indexes_that_do_not_exist_are_the_end_of_the_list() {
     for index in [4, 5, 1024, u32::MAX, u32::MAX / 2] {
         assert_eq!(client.ask(&Request::Plugin(index)), talea_proto::Reply::End);
         for plugin in [0, 3, index] {
-            assert_eq!(client.ask(&Request::PluginCpu { plugin, index: u32::MAX }), talea_proto::Reply::End);
+            assert_eq!(
+                client.ask(&Request::PluginCpu { plugin, index: u32::MAX }),
+                talea_proto::Reply::End
+            );
         }
-        assert_eq!(client.ask(&Request::NextSpec(talea_proto::SpecId(u64::MAX))), talea_proto::Reply::End);
+        assert_eq!(
+            client.ask(&Request::NextSpec(talea_proto::SpecId(u64::MAX))),
+            talea_proto::Reply::End
+        );
         assert_eq!(client.ask(&Request::NextSession(u64::MAX)), talea_proto::Reply::End);
     }
 }

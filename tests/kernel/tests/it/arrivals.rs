@@ -3,7 +3,9 @@
 use rustix::process::Signal;
 use std::path::Path;
 use std::time::Duration;
-use talea_kernel_tests::{ALICE, Agent, BOB, Bench, Client, Daemon, config, eventually, kernel, needs_root};
+use talea_kernel_tests::{
+    ALICE, Agent, BOB, Bench, Client, Daemon, config, eventually, kernel, needs_root,
+};
 use talea_os::proc;
 use talea_proto::{Reply, Request};
 
@@ -13,11 +15,14 @@ const EDGE: u32 = 1 << 31;
 /// Whether a connection is watched for arrivals, from the kernel's account of the daemon's sets.
 fn watches_arrivals(daemon: &Daemon) -> bool {
     let home = format!("/proc/{}", daemon.pid());
-    let link = |fd: &str| std::fs::read_link(Path::new(&home).join("fd").join(fd)).unwrap_or_default();
+    let link =
+        |fd: &str| std::fs::read_link(Path::new(&home).join("fd").join(fd)).unwrap_or_default();
     let sets = std::fs::read_dir(format!("{home}/fd")).expect("descriptors");
-    let names = sets.map(|entry| entry.expect("a descriptor").file_name().into_string().expect("a number"));
+    let names =
+        sets.map(|entry| entry.expect("a descriptor").file_name().into_string().expect("a number"));
     names.filter(|fd| link(fd).to_string_lossy().contains("[eventpoll]")).any(|set| {
-        let text = std::fs::read_to_string(format!("{home}/fdinfo/{set}")).expect("a set's account");
+        let text =
+            std::fs::read_to_string(format!("{home}/fdinfo/{set}")).expect("a set's account");
         text.lines().any(|line| {
             let mut words = line.split_ascii_whitespace();
             let (Some("tfd:"), Some(fd), Some("events:"), Some(events)) =
@@ -76,7 +81,9 @@ fn who_is_heard_beside_another_is_not_alone() {
 /// Sends requests that can only be seen to arrive as one.
 fn ask_ahead(client: &Client, daemon: &Daemon) {
     daemon.signal(Signal::STOP);
-    eventually("the daemon stops", || proc::stat(kernel::tid(daemon.pid())).expect("a daemon").state == b'T');
+    eventually("the daemon stops", || {
+        proc::stat(kernel::tid(daemon.pid())).expect("a daemon").state == b'T'
+    });
     let asked = [(); 3].map(|()| client.send(&Request::Status));
     daemon.signal(Signal::CONT);
     for seq in asked {
@@ -93,7 +100,8 @@ fn requests_sent_ahead_of_the_answers_are_all_answered() {
     let daemon = Daemon::start(&bench, &config::open());
     let alice = Agent::user(ALICE);
     let client = alice.connect(&daemon);
-    // A hole in this machine, or a beat, may come between: then it was not watched for arrivals when it asked.
+    // A hole in this machine, or a beat, may come between: then it was not watched for arrivals
+    // when it asked.
     let asked_ahead = (0..100).take_while(|_| {
         let alone = becomes_alone(&client, &daemon);
         if alone {

@@ -167,7 +167,8 @@ fn r31_plugins_on_the_same_cpus_account_for_each_other() {
              test = \"necessary\"\n"
         )
     };
-    let config = format!("[daemon]\naccess = \"off\"\n{}{}", rm("one", "60-69"), rm("two", "50-59"));
+    let config =
+        format!("[daemon]\naccess = \"off\"\n{}{}", rm("one", "60-69"), rm("two", "50-59"));
     let daemon = Daemon::start(&bench, &config);
     let alice = Agent::user(ALICE);
     let client = alice.connect(&daemon);

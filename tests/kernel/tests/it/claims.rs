@@ -1,4 +1,5 @@
-//! What the papers claim of parameters, runtimes, thresholds and sums, asked of the real daemon and read from the kernel.
+//! What the papers claim of parameters, runtimes, thresholds and sums, asked of the real daemon and
+//! read from the kernel.
 
 use crate::tasks::{ms, periodic, ranked, reserved, with, work_us};
 use talea_core::{Charge, CpuSet, Params, Priority, Work};
@@ -74,17 +75,29 @@ fn r1_every_subset_of_the_parameters_is_served_or_refused_as_table_6_says() {
                 Reply::Granted(granted) => {
                     assert!(served, "{plugin}: {params:?}");
                     let partial = granted.notes.contains(Notes::PARTIAL);
-                    assert_eq!(partial, plugin == "rm" && !has(1), "only rm recommends: {params:?}");
+                    assert_eq!(
+                        partial,
+                        plugin == "rm" && !has(1),
+                        "only rm recommends: {params:?}"
+                    );
                     let elastic = plugin == "edf" && has(2);
                     let runtime = has(1).then(|| if elastic { work_us(600) } else { work_us(500) });
                     assert_eq!(granted.runtime, runtime, "{plugin}: {params:?}");
-                    assert_eq!(client.query(granted.spec).task, task, "what was declared is what is known");
+                    assert_eq!(
+                        client.query(granted.spec).task,
+                        task,
+                        "what was declared is what is known"
+                    );
                     client.done(&Request::Release(granted.spec));
                 }
                 Reply::Refused(refusal) => {
                     assert!(!served, "{plugin}: {params:?}: {refusal:?}");
                     let no = no(&refusal);
-                    assert_eq!((no.reason, no.field), (Reason::Missing, missing), "{plugin}: {params:?}");
+                    assert_eq!(
+                        (no.reason, no.field),
+                        (Reason::Missing, missing),
+                        "{plugin}: {params:?}"
+                    );
                 }
                 other => panic!("{other:?}"),
             }
@@ -132,7 +145,8 @@ fn r7_a_thread_that_computes_is_changed_without_an_instant_outside_real_time() {
         alice.begin(&format!("work {tid} 20"));
         for task in [
             here(with("rr", ranked(20))),
-            // Little: what leaves `edf` stays booked until its zero-lag time, and rounds may follow each other sooner.
+            // Little: what leaves `edf` stays booked until its zero-lag time, and rounds may follow
+            // each other sooner.
             with("edf", reserved(10, 1_000)),
             here(with("rm", reserved(20, 2_000))),
             with("edf", reserved(20, 2_000)),
@@ -145,7 +159,8 @@ fn r7_a_thread_that_computes_is_changed_without_an_instant_outside_real_time() {
                 for _ in 0..20 {
                     match talea_os::sched::get(kernel::tid(tid)) {
                         Ok(attr) => assert!(attr.policy.is_realtime(), "seen as {:?}", attr.policy),
-                        // The kernel reads policy and priority without a lock: FIFO without one is half of each.
+                        // The kernel reads policy and priority without a lock: FIFO without one is
+                        // half of each.
                         Err(error) => assert_eq!(error.raw_os_error(), Some(22), "{error}"),
                     }
                     looks += 1;
@@ -155,8 +170,9 @@ fn r7_a_thread_that_computes_is_changed_without_an_instant_outside_real_time() {
                         assert_eq!(answered, seq);
                         break true;
                     }
-                    // EAGAIN: a hole of the machine was booked as its, and it must pay before it comes back to `edf`. That
-                    // is no change at all, and no other plugin may say so.
+                    // EAGAIN: a hole of the machine was booked as its, and it must pay before it
+                    // comes back to `edf`. That is no change at all, and no other plugin may say
+                    // so.
                     (_, Reply::Refused(no)) if no.errno == 11 => {
                         assert_eq!(task.plugin, with("edf", reserved(10, 1_000)).plugin, "{no:?}");
                         if std::time::Instant::now() > end {
@@ -269,7 +285,10 @@ fn r13_deadline_threads_go_to_the_least_loaded_cpu_and_stay_there() {
     let client = alice.connect(&daemon);
     let probe = client.ask(&Request::Create(reserved(10, 5_000)));
     // Where the machine has no cpusets that can be partitioned.
-    needs!("a root domain for each CPU", matches!(&probe, Reply::Granted(granted) if granted.cpu.is_some()));
+    needs!(
+        "a root domain for each CPU",
+        matches!(&probe, Reply::Granted(granted) if granted.cpu.is_some())
+    );
     let Reply::Granted(first) = probe else { panic!("{probe:?}") };
     let place = |runtime_us: u64| {
         let granted = client.create(reserved(10, runtime_us));
@@ -288,7 +307,8 @@ fn r13_deadline_threads_go_to_the_least_loaded_cpu_and_stay_there() {
         assert_eq!(kernel::affinity(tid), CpuSet::single(cpu));
         cpu
     };
-    // 50 % on one; then 20 + 20 + 20 beside it on the other; then 20 on the first again; then both are at 70 and 60.
+    // 50 % on one; then 20 + 20 + 20 beside it on the other; then 20 on the first again; then both
+    // are at 70 and 60.
     let (one, two) = (first.cpu.expect("it is confined"), place(2_000));
     assert_ne!(one, two);
     assert_eq!([place(2_000), place(2_000), place(2_000)], [two, two, one]);
@@ -318,15 +338,22 @@ fn r14_an_ignored_test_is_accepted_with_q_and_refused_only_for_the_kernel_s_own_
     let refusal = bob.connect(&daemon).refused(&Request::Create(ignoring));
     assert_eq!(
         refusal.answers.first().map(|answer| answer.verdict),
-        Some(Said::Denied { code: Code::NotAllowed, field: Field::IgnoreAdmission, asked: 1, limit: 0 })
+        Some(Said::Denied {
+            code: Code::NotAllowed,
+            field: Field::IgnoreAdmission,
+            asked: 1,
+            limit: 0
+        })
     );
-    // As many as the kernel takes: each with Q, though more is desired, and each one really attached.
+    // As many as the kernel takes: each with Q, though more is desired, and each one really
+    // attached.
     let (mut taken, end) = (0u64, loop_limit());
     let refusal = loop {
         match client.ask(&Request::Create(ignoring)) {
             Reply::Granted(granted) => {
                 assert_eq!(granted.runtime, Some(work_us(3_000)));
-                let notes = Notes::ADMISSION_IGNORED.with(Notes::NOT_PROVED).with(Notes::BELOW_DESIRED);
+                let notes =
+                    Notes::ADMISSION_IGNORED.with(Notes::NOT_PROVED).with(Notes::BELOW_DESIRED);
                 assert!(granted.notes.contains(notes), "{granted:?}");
                 let tid = alice.thread();
                 client.attach(granted.spec, tid);
@@ -375,7 +402,10 @@ fn r24_a_subject_s_sum_follows_every_change_also_from_plugin_to_plugin() {
     let tid = alice.thread();
     client.attach(granted.spec, tid);
     let over = |client: &Client, task: Task| {
-        assert_eq!(denied(&client.refused(&Request::Create(task))), (Code::RuleBound, Field::Utilization));
+        assert_eq!(
+            denied(&client.refused(&Request::Create(task))),
+            (Code::RuleBound, Field::Utilization)
+        );
     };
     let fits = |client: &Client, task: Task| {
         let granted = client.create(task);
@@ -421,7 +451,8 @@ fn r24_a_group_s_sum_is_the_same_for_the_next_daemon() {
     needs_root!();
     let bench = Bench::new("r24-group");
     // A user's own group bears the user's number here.
-    let rules = format!("[[rule]]\ndomain = \"@#{ALICE}\"\nplugin = \"rm\"\nmax_utilization = 0.5\n");
+    let rules =
+        format!("[[rule]]\ndomain = \"@#{ALICE}\"\nplugin = \"rm\"\nmax_utilization = 0.5\n");
     let mut daemon = Daemon::start(&bench, &config::with_rules(&rules));
     let alice = Agent::user(ALICE);
     let client = alice.connect(&daemon);
@@ -458,7 +489,8 @@ fn what_explain_says_is_what_create_does() {
             reserved(10, 11_000),
             Task::default(),
         ] {
-            let Reply::Explained { chosen, answers, refusal } = client.ask(&Request::Explain(task)) else {
+            let Reply::Explained { chosen, answers, refusal } = client.ask(&Request::Explain(task))
+            else {
                 panic!("an explanation");
             };
             match client.ask(&Request::Create(task)) {
@@ -473,7 +505,10 @@ fn what_explain_says_is_what_create_does() {
     }
     // A refusal names the rule's line.
     let refusal = alice.connect(&daemon).refused(&Request::Create(with("rm", reserved(10, 2_001))));
-    assert!(refusal.rule.as_deref().is_some_and(|rule| rule.starts_with("talead.toml:")), "{refusal:?}");
+    assert!(
+        refusal.rule.as_deref().is_some_and(|rule| rule.starts_with("talead.toml:")),
+        "{refusal:?}"
+    );
 }
 
 #[test]
@@ -499,7 +534,9 @@ fn retif_w8_the_books_hold_what_was_granted_and_so_does_the_kernel() {
     assert!((600_000..=600_004).contains(&used()), "{}", used());
     let tid = alice.thread();
     client.attach(granted.spec, tid);
-    let Policy::Deadline { runtime, .. } = kernel::policy(tid) else { panic!("{:?}", kernel::policy(tid)) };
+    let Policy::Deadline { runtime, .. } = kernel::policy(tid) else {
+        panic!("{:?}", kernel::policy(tid))
+    };
     assert_eq!(runtime, Work::from_ns(6_000_000));
     client.done(&Request::Release(granted.spec));
 }

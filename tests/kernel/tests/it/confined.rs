@@ -1,11 +1,14 @@
-//! `confine = "partition"`: deadline threads on a CPU of their own, and the machine as it was before afterwards.
+//! `confine = "partition"`: deadline threads on a CPU of their own, and the machine as it was
+//! before afterwards.
 
 use crate::tasks::{owned_by, reserved, with};
 use rustix::process::Signal;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use talea_core::CpuSet;
-use talea_kernel_tests::{ALICE, Agent, Bench, Client, Daemon, eventually, kernel, needs, needs_root};
+use talea_kernel_tests::{
+    ALICE, Agent, Bench, Client, Daemon, eventually, kernel, needs, needs_root,
+};
 use talea_os::machine::{Hierarchy, Machine};
 use talea_os::{partition, proc};
 use talea_proto::message::{But, Mechanism};
@@ -29,7 +32,9 @@ fn configured(edf: &str) -> String {
 fn undivided() -> Option<PathBuf> {
     let machine = Machine::probe().expect("this machine");
     match &machine.cgroups.cpuset {
-        Hierarchy::V1(at) if machine.online.len() >= 2 && machine.is_one_domain() => Some(at.into()),
+        Hierarchy::V1(at) if machine.online.len() >= 2 && machine.is_one_domain() => {
+            Some(at.into())
+        }
         _ => None,
     }
 }
@@ -67,9 +72,13 @@ fn attach(client: &Client, spec: SpecId, tid: i32) {
     match client.try_attach(spec, tid) {
         Reply::Done => {}
         Reply::DoneBut(But::Asleep) => {
-            // Whatever wakes it meanwhile gives it its deadline: first what the daemon says, then what is so.
+            // Whatever wakes it meanwhile gives it its deadline: first what the daemon says, then
+            // what is so.
             let claimed = client.query(spec).attr.is_some();
-            assert!(!claimed || kernel::policy(tid).is_deadline(), "nothing is claimed that is not so");
+            assert!(
+                !claimed || kernel::policy(tid).is_deadline(),
+                "nothing is claimed that is not so"
+            );
             client.agent.work(tid, 1);
         }
         other => panic!("{other:?}"),
@@ -101,7 +110,8 @@ fn r12_a_partition_confines_a_thread_to_its_cpu_and_is_gone_with_the_daemon() {
         alice.work(tid, 5);
         assert_eq!(proc::stat(kernel::tid(tid)).expect("its state").cpu, last(), "round {round}");
         // Its parameters can be changed where it is.
-        let changed = Request::Change { spec: granted.spec, task: with("edf", reserved(10, 3_000)) };
+        let changed =
+            Request::Change { spec: granted.spec, task: with("edf", reserved(10, 3_000)) };
         assert!(matches!(client.ask(&changed), Reply::Granted(_)));
         assert!(kernel::policy(tid).is_deadline());
         client.done(&Request::Release(granted.spec));
@@ -113,7 +123,10 @@ fn r12_a_partition_confines_a_thread_to_its_cpu_and_is_gone_with_the_daemon() {
     assert_eq!(sets(&mount), saved, "{}", daemon.log());
     assert!(!journal.exists());
     assert!(Machine::probe().expect("this machine").is_one_domain());
-    assert_eq!(daemon.said_since_start(), ["talead: ended by a signal; what is granted stays granted"]);
+    assert_eq!(
+        daemon.said_since_start(),
+        ["talead: ended by a signal; what is granted stays granted"]
+    );
 }
 
 #[test]
@@ -133,28 +146,34 @@ fn r12_partitions_outlive_a_killed_daemon_with_the_grants_and_go_with_the_last()
     let granted = client.create(owned_by(Owner::Process, with("edf", reserved(10, 2_000))));
     attach(&client, granted.spec, tid);
     let (attr, divided) = (kernel::attr(tid), sets(&mount));
-    let written = || std::fs::metadata(&journal).and_then(|meta| meta.modified()).expect("the journal");
+    let written =
+        || std::fs::metadata(&journal).and_then(|meta| meta.modified()).expect("the journal");
     let begun = written();
     for end in [Signal::KILL, Signal::TERM, Signal::KILL] {
         daemon.signal(end);
         daemon.wait();
-        assert_eq!((kernel::attr(tid), sets(&mount)), (attr, divided.clone()), "nothing moves meanwhile");
+        assert_eq!(
+            (kernel::attr(tid), sets(&mount)),
+            (attr, divided.clone()),
+            "nothing moves meanwhile"
+        );
         daemon.restart();
         assert!(daemon.log().contains("took over 1 of 1 grants"), "{}", daemon.log());
-        // The kernel's books are built anew at each change of a cpuset: what is right is not touched.
+        // The kernel's books are built anew at each change of a cpuset: what is right is not
+        // touched.
         assert_eq!((kernel::attr(tid), sets(&mount), written()), (attr, divided.clone(), begun));
         alice.work(tid, 2);
     }
-    // An administrator has thought better of it while the daemon was down: the thread keeps its deadline, without
-    // the partition.
+    // An administrator has thought better of it while the daemon was down: the thread keeps its
+    // deadline, without the partition.
     daemon.kill();
     bench.write("talead.toml", &configured("cpus = \"all\""));
     daemon.restart();
     assert_eq!(sets(&mount), saved, "{}", daemon.log());
     eventually("the thread may use the whole domain", || kernel::affinity(tid) == kernel::cpus());
     assert!(kernel::policy(tid).is_deadline());
-    // And better again: the thread has to stay where it is, so there is no room for it in a partition; what was
-    // promised holds until it is released.
+    // And better again: the thread has to stay where it is, so there is no room for it in a
+    // partition; what was promised holds until it is released.
     daemon.kill();
     bench.write("talead.toml", &apart());
     daemon.restart();

@@ -1,5 +1,6 @@
-//! What a thread owes to its last deadline reservation is known to the next daemon, too: put back into the class before
-//! that is paid, the kernel would never run it again, and nobody could kill it.
+//! What a thread owes to its last deadline reservation is known to the next daemon, too: put back
+//! into the class before that is paid, the kernel would never run it again, and nobody could kill
+//! it.
 
 use crate::tasks::{reserved, with};
 use std::time::{Duration, Instant};
@@ -9,7 +10,8 @@ use talea_os::proc;
 use talea_os::sched::{self, Attr, Policy};
 use talea_proto::{Reply, Request};
 
-/// What it takes at least, in microseconds: more than its budget, so that it's throttled, and taken out while it is.
+/// What it takes at least, in microseconds: more than its budget, so that it's throttled, and taken
+/// out while it is.
 const WORK: u64 = 8_000;
 
 /// Its period, in milliseconds, and its budget, in microseconds.
@@ -59,9 +61,13 @@ fn r28_retif_10_5_a_thread_in_debt_is_not_frozen_by_the_daemon_after_the_one_tha
                 granted += 1;
                 // The kernel forgets its budget at its deadline, and as much later as it owes.
                 let waited = overdrawn.elapsed();
-                assert!(waited > LEFT, "granted after {waited:?} by the daemon after one that was {end:?}");
+                assert!(
+                    waited > LEFT,
+                    "granted after {waited:?} by the daemon after one that was {end:?}"
+                );
             }
-            // A hole of the machine is booked as the thread's, and what takes longer than half a second is refused.
+            // A hole of the machine is booked as the thread's, and what takes longer than half a
+            // second is refused.
             Reply::Refused(refusal) if refusal.errno == EAGAIN => refused += 1,
             other => panic!("{other:?}"),
         }

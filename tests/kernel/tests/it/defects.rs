@@ -1,9 +1,12 @@
-//! Defects of the original that others' tests here do not meet on their way (`facts/retif.md`, section 10).
+//! Defects of the original that others' tests here do not meet on their way (`facts/retif.md`,
+//! section 10).
 
 use crate::tasks::{ms, periodic, ranked, reserved, with, work_us};
 use talea_core::{CpuSet, Params, Span};
 use talea_kernel_tests::agent::hex;
-use talea_kernel_tests::{ALICE, Agent, BOB, Bench, Client, Daemon, config, kernel, needs, needs_root};
+use talea_kernel_tests::{
+    ALICE, Agent, BOB, Bench, Client, Daemon, config, kernel, needs, needs_root,
+};
 use talea_proto::refusal::{Reason, Said};
 use talea_proto::wire::decode_reply;
 use talea_proto::{Code, Field, MESSAGE_MAX, Named, Refusal, Reply, Request, SpecId, Task};
@@ -100,7 +103,9 @@ fn retif_m2_no_number_in_the_priority_s_place_is_more_than_a_number() {
 fn raw(client: &Client) -> (Vec<u8>, u32, Reply) {
     let said = client.agent.order(&format!("receive {}", client.index()));
     let bytes: Vec<u8> = (0..said.len() / 2)
-        .map(|at| u8::from_str_radix(&said[2 * at..2 * at + 2], 16).unwrap_or_else(|_| panic!("{said}")))
+        .map(|at| {
+            u8::from_str_radix(&said[2 * at..2 * at + 2], 16).unwrap_or_else(|_| panic!("{said}"))
+        })
         .collect();
     let (seq, reply) = decode_reply(&bytes).unwrap_or_else(|garbled| panic!("{garbled:?}"));
     (bytes, seq, reply)
@@ -156,7 +161,8 @@ fn retif_m5_every_byte_of_every_answer_means_something() {
 fn retif_m7_more_descriptors_than_1024_are_connections_like_any_other() {
     needs_root!();
     let bench = Bench::new("m7");
-    let quota = "[daemon]\naccess = \"off\"\n[daemon.quota]\nsessions_per_user = 1000\nsessions = 2000\n";
+    let quota =
+        "[daemon]\naccess = \"off\"\n[daemon.quota]\nsessions_per_user = 1000\nsessions = 2000\n";
     let daemon = Daemon::start(&bench, &format!("{quota}{}", config::PLUGINS));
     // Two users, neither of whom needs so many herself.
     let (alice, bob) = (Agent::user(ALICE), Agent::user(BOB));
@@ -208,7 +214,8 @@ fn retif_m8_what_is_no_plugin_or_has_no_cpu_starts_no_daemon() {
          { static const struct talea_plugin plugin = { .size = sizeof plugin, .abi = TALEA_PLUGIN_ABI };\n\
          (void)abi; return &plugin; }\n",
     );
-    let refused = |text: &str| match Daemon::launch(&bench, &bench.write("talead.toml", text), &[]) {
+    let refused = |text: &str| match Daemon::launch(&bench, &bench.write("talead.toml", text), &[])
+    {
         Ok(daemon) => panic!("it started: {}", daemon.log()),
         Err(failed) => failed,
     };

@@ -1,8 +1,10 @@
-//! One description, two drivers: the simulator and real threads get the same orders in the same sequence.
+//! One description, two drivers: the simulator and real threads get the same orders in the same
+//! sequence.
 //!
-//! Each system is run until a run says something: the sequence of starts and ends must be the simulator's, unless the
-//! CPU was taken away from everybody meanwhile, which the run's own monitors saw. Nothing is asserted about absolute times: what
-//! is bounded besides is CPU time that was consumed, against what jobs cost and servers have.
+//! Each system is run until a run says something: the sequence of starts and ends must be the
+//! simulator's, unless the CPU was taken away from everybody meanwhile, which the run's own
+//! monitors saw. Nothing is asserted about absolute times: what is bounded besides is CPU time that
+//! was consumed, against what jobs cost and servers have.
 
 mod kills;
 mod leaving;
@@ -129,9 +131,11 @@ fn slice_deferrable() {
         "#,
     );
     let agreed = &scene.agrees(&bench)[0];
-    // The client's job takes three budgets, and while it has none and nobody else works, the CPU rests.
+    // The client's job takes three budgets, and while it has none and nobody else works, the CPU
+    // rests.
     assert!(agreed.rests_within_jobs() >= 2, "{}", agreed.rests_within_jobs());
-    // A late look lets a job run over by the lateness, not by a budget: it consumes the six milliseconds and a part of another.
+    // A late look lets a job run over by the lateness, not by a budget: it consumes the six
+    // milliseconds and a part of another.
     let (worst, slack) = agreed.worst_grant("client");
     let (budget, part) = (Work::from_ns(6_000_000), Work::from_ns(1_000_000));
     assert!(worst >= budget && worst < budget + part + slack, "{worst} of {budget}, {slack}");
@@ -287,7 +291,9 @@ fn budgets_are_kept_on_a_root_with_two_cpus() {
         "#,
     );
     let agreed = &scene.agrees(&bench)[0];
-    assert!(agreed.preemptions() >= 2 && agreed.rests_within_jobs() >= 2 && agreed.migrations() >= 1);
+    assert!(
+        agreed.preemptions() >= 2 && agreed.rests_within_jobs() >= 2 && agreed.migrations() >= 1
+    );
 }
 
 #[test]
@@ -388,7 +394,13 @@ fn two_roots_keep_out_of_each_others_way() {
 /// One task on one CPU.
 fn alone<'a>(tree: &'a Tree, load: Load, body: talea_exec::Body<'a>) -> Vec<RootPlan<'a>> {
     let tasks = vec![TaskPlan { load, body }];
-    vec![RootPlan { tree, tasks, changes: Vec::new(), flows: Vec::new(), cpus: vec![two_cpus()[0]] }]
+    vec![RootPlan {
+        tree,
+        tasks,
+        changes: Vec::new(),
+        flows: Vec::new(),
+        cpus: vec![two_cpus()[0]],
+    }]
 }
 
 /// So many jobs, 2 ms apart, that cost so much.
@@ -492,9 +504,13 @@ fn s3_s18_a_hundred_thousand_recorded_events_replay_to_the_same_orders() {
     for task in 0..TASKS {
         // Some come together, some apart.
         let offset = task % 4 * PERIOD / 4;
-        let _ = tree.task(groups[task as usize % groups.len()], TaskSpec::new("task", Span::from_ns(PERIOD)));
+        let _ = tree.task(
+            groups[task as usize % groups.len()],
+            TaskSpec::new("task", Span::from_ns(PERIOD)),
+        );
         let at = |k: u64| Time::from_ns(offset + k * PERIOD);
-        let arrivals = (0..SECONDS * 1_000_000_000 / PERIOD).map(|k| Arrival { seen: at(k), nominal: at(k) });
+        let arrivals =
+            (0..SECONDS * 1_000_000_000 / PERIOD).map(|k| Arrival { seen: at(k), nominal: at(k) });
         let load = Load::new(arrivals.collect(), vec![Work::from_ns(5_000)]);
         tasks.push(TaskPlan { load, body: talea_exec::work::spender() });
     }
@@ -510,7 +526,8 @@ fn s3_s18_a_hundred_thousand_recorded_events_replay_to_the_same_orders() {
     let orders = replay_to(&mut fresh, &root.record, &mut auditor).expect("the same orders");
     println!("{events} events, {orders} orders, SF3P's four invariants held {} times", auditor.0);
     assert!(auditor.0 > 10_000, "{} times", auditor.0);
-    // One order that changes places with the next one, and it is no record of this machine any more.
+    // One order that changes places with the next one, and it is no record of this machine any
+    // more.
     let ordered: Vec<usize> = (0..root.record.len())
         .filter(|&at| matches!(root.record[at].what, What::Ordered(Order::Run { .. })))
         .collect();
@@ -545,13 +562,16 @@ fn what_threads_can_not_do_is_refused() {
     says(&tree, "quantum");
     let mut tree = small();
     let mut soft = SchedulerSpec::new("soft", Policy::Fifo);
-    soft.reservation = Some(Reservation::new(Kind::SoftCbs, Work::from_ns(1_000), Span::from_ns(1_000_000)));
+    soft.reservation =
+        Some(Reservation::new(Kind::SoftCbs, Work::from_ns(1_000), Span::from_ns(1_000_000)));
     let _ = tree.scheduler(Tree::ROOT, soft);
     says(&tree, "budget");
     let tree = small();
     assert!(refused(&tree, 1_024, &as_it_is).contains("1024"));
     assert!(refused(&tree, 0, &|options| options.room = usize::MAX).contains("entries"));
-    assert!(refused(&tree, 0, &|options| options.duration = Span::from_ns(u64::MAX)).contains("longer"));
+    assert!(
+        refused(&tree, 0, &|options| options.duration = Span::from_ns(u64::MAX)).contains("longer")
+    );
 }
 
 #[test]
@@ -562,7 +582,8 @@ fn a_program_on_a_root_with_several_cpus_is_refused_by_the_names_of_both() {
     }
     let loads = [Load::new(Vec::new(), Vec::new()), Load::of_program(vec!["true".to_owned()])];
     let tasks = loads.map(|load| TaskPlan { load, body: talea_exec::work::spender() }).into();
-    let root = RootPlan { tree: &tree, tasks, changes: Vec::new(), flows: Vec::new(), cpus: vec![0, 1] };
+    let root =
+        RootPlan { tree: &tree, tasks, changes: Vec::new(), flows: Vec::new(), cpus: vec![0, 1] };
     match execute(vec![root], &Options::new(Span::from_ns(1_000_000))) {
         Err(Failure::Plan(why)) => {
             assert!(why.starts_with("both has 2 CPUs, and its task viewer is"), "{why}");

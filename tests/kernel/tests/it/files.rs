@@ -71,8 +71,10 @@ fn r26_a_plugin_that_others_could_have_written_starts_no_daemon() {
 fn r26_the_socket_has_the_mode_and_group_of_the_file() {
     needs_root!();
     let bench = Bench::new("r26-socket");
-    let text = config::open()
-        .replace("[daemon]\n", &format!("[daemon]\nsocket_mode = \"0660\"\nsocket_group = \"#{ALICE}\"\n"));
+    let text = config::open().replace(
+        "[daemon]\n",
+        &format!("[daemon]\nsocket_mode = \"0660\"\nsocket_group = \"#{ALICE}\"\n"),
+    );
     let daemon = Daemon::start(&bench, &text);
     let meta = std::fs::metadata(daemon.socket()).expect("a socket");
     assert_eq!((meta.mode() & 0o777, meta.uid(), meta.gid()), (0o660, 0, ALICE));
@@ -142,7 +144,10 @@ fn the_service_manager_is_told_ready_reloading_and_stopping() {
     assert!(heard().contains("READY=1"));
     daemon.reload(&config::open());
     let reloading = heard();
-    assert!(reloading.contains("RELOADING=1") && reloading.contains("MONOTONIC_USEC="), "{reloading}");
+    assert!(
+        reloading.contains("RELOADING=1") && reloading.contains("MONOTONIC_USEC="),
+        "{reloading}"
+    );
     assert!(heard().contains("READY=1"));
     daemon.signal(Signal::TERM);
     assert!(heard().contains("STOPPING=1"));
@@ -163,7 +168,11 @@ fn a_user_with_cap_sys_nice_alone_serves_and_says_what_is_missing() {
         let mut daemon = Daemon::unstarted(&config, &home);
         let plain = daemon.command(&[]);
         let mut command = std::process::Command::new("setpriv");
-        command.args([&format!("--reuid={TALEAD}"), &format!("--regid={TALEAD}"), "--clear-groups"]);
+        command.args([
+            &format!("--reuid={TALEAD}"),
+            &format!("--regid={TALEAD}"),
+            "--clear-groups",
+        ]);
         command.args([
             &format!("--inh-caps={capabilities}"),
             &format!("--ambient-caps={capabilities}"),
@@ -223,7 +232,8 @@ fn an_edf_plugin_that_can_serve_nobody_is_named_at_the_start() {
         machine.is_one_domain() && machine.online.len() > 1
     );
     let bench = Bench::new("domains");
-    let part = "[daemon]\naccess = \"off\"\n[[plugin]]\nname = \"part\"\nkind = \"edf\"\ncpus = \"0\"\n";
+    let part =
+        "[daemon]\naccess = \"off\"\n[[plugin]]\nname = \"part\"\nkind = \"edf\"\ncpus = \"0\"\n";
     let daemon = Daemon::start(&bench, part);
     assert!(daemon.log().contains("plugin `part` serves nobody"), "{}", daemon.log());
     let alice = Agent::user(ALICE);
@@ -242,7 +252,8 @@ fn a_socket_of_the_service_manager_is_taken_over_and_left_where_it_is() {
     let path = bench.path("manager.sock");
     let address = rustix::net::SocketAddrUnix::new(&path).expect("an address");
     let kind = rustix::net::SocketType::SEQPACKET;
-    let listener = rustix::net::socket(rustix::net::AddressFamily::UNIX, kind, None).expect("a socket");
+    let listener =
+        rustix::net::socket(rustix::net::AddressFamily::UNIX, kind, None).expect("a socket");
     rustix::net::bind(&listener, &address).expect("bind");
     rustix::net::listen(&listener, 8).expect("listen");
     mode(&path, 0o666);
@@ -251,7 +262,10 @@ fn a_socket_of_the_service_manager_is_taken_over_and_left_where_it_is() {
     // The number of the process is only known once it runs, and the descriptor must be number 3.
     let mut command = std::process::Command::new("sh");
     command.args(["-c", "LISTEN_PID=$$ LISTEN_FDS=1 exec \"$@\" 3<&0 </dev/null", "sh"]);
-    command.arg(plain.get_program()).args(plain.get_args()).stdin(listener.try_clone().expect("dup"));
+    command
+        .arg(plain.get_program())
+        .args(plain.get_args())
+        .stdin(listener.try_clone().expect("dup"));
     daemon.run_command(command).expect("a daemon");
     assert!(daemon.log().contains("serves at sockets of the service manager"), "{}", daemon.log());
     let alice = Agent::user(ALICE);

@@ -3,7 +3,9 @@
 use crate::tasks::{periodic, ranked, with};
 use std::path::Path;
 use talea_core::CpuSet;
-use talea_kernel_tests::{ALICE, Agent, BOB, Bench, Daemon, config, eventually, kernel, needs_root};
+use talea_kernel_tests::{
+    ALICE, Agent, BOB, Bench, Daemon, config, eventually, kernel, needs_root,
+};
 use talea_os::sched::Policy;
 use talea_proto::refusal::{Reason, Said};
 use talea_proto::{Code, Refusal, Reply, Request};
@@ -72,7 +74,10 @@ fn r18_a_plugin_in_c_places_real_threads() {
     let again = client.create(with("one", ranked(1)));
     assert_eq!(again.cpu, Some(cpu));
     assert_eq!(client.refused(&Request::Create(with("one", periodic(10)))).code, Code::NoPlugin);
-    assert_eq!(daemon.said_since_start().iter().filter(|line| !line.contains("refused")).count(), 0);
+    assert_eq!(
+        daemon.said_since_start().iter().filter(|line| !line.contains("refused")).count(),
+        0
+    );
 }
 
 #[test]
@@ -82,11 +87,18 @@ fn r18_a_plugin_whose_init_refuses_starts_no_daemon() {
     let file = bench.write("talead.toml", &beside(&bench, "unwilling", "init"));
     let Err(failed) = Daemon::launch(&bench, &file, &[]) else { panic!("it started") };
     assert_eq!(failed.code, Some(1), "{failed:?}");
-    assert!(failed.said.contains("unwilling") && failed.said.contains("refused with 42"), "{failed:?}");
-    assert!(failed.said.contains("says: no, I will not"), "what it wrote is in the log: {failed:?}");
+    assert!(
+        failed.said.contains("unwilling") && failed.said.contains("refused with 42"),
+        "{failed:?}"
+    );
+    assert!(
+        failed.said.contains("says: no, I will not"),
+        "what it wrote is in the log: {failed:?}"
+    );
 }
 
-/// While `argument`'s misbehaviour goes on, another client is served; afterwards the plugin is out of service.
+/// While `argument`'s misbehaviour goes on, another client is served; afterwards the plugin is out
+/// of service.
 fn misbehaves(name: &str, argument: &str, line: &str) {
     let bench = Bench::new(name);
     let daemon = Daemon::start(&bench, &beside(&bench, name, argument));

@@ -3,7 +3,9 @@
 use crate::tasks::{owned_by, periodic, with};
 use rustix::process::Signal;
 use std::process::{Child, Command};
-use talea_kernel_tests::{ALICE, Agent, Bench, Daemon, config, eventually, kernel, needs, needs_root};
+use talea_kernel_tests::{
+    ALICE, Agent, Bench, Daemon, config, eventually, kernel, needs, needs_root,
+};
 use talea_os::sched::{self, Attr, Policy};
 use talea_proto::{Owner, Request};
 
@@ -43,7 +45,8 @@ fn r32_retif_s7_a_stranger_with_the_same_number_and_policy_is_left_alone() {
         needs!("a process number of choice", stranger.is_some());
         let mut stranger = stranger.expect("checked above");
         let policy = Policy::Fifo(granted.priority);
-        sched::set(kernel::tid(number), &Attr::plain(policy)).expect("the stranger is real-time by right");
+        sched::set(kernel::tid(number), &Attr::plain(policy))
+            .expect("the stranger is real-time by right");
         let affinity = kernel::affinity(number);
         if round == 1 {
             // Even the next daemon can tell.
@@ -56,7 +59,11 @@ fn r32_retif_s7_a_stranger_with_the_same_number_and_policy_is_left_alone() {
             client.ask(&Request::Detach(granted.spec));
             client.ask(&Request::Release(granted.spec));
         }
-        assert_eq!((kernel::policy(number), kernel::affinity(number)), (policy, affinity), "{owner:?}");
+        assert_eq!(
+            (kernel::policy(number), kernel::affinity(number)),
+            (policy, affinity),
+            "{owner:?}"
+        );
         stranger.kill().expect("kill");
         stranger.wait().expect("wait");
         if round == 1 {

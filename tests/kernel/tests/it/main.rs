@@ -1,4 +1,5 @@
-//! The daemon, the kernel and the clients together. Test names carry the rows of `checklists/retif.md`.
+//! The daemon, the kernel and the clients together. Test names carry the rows of
+//! `checklists/retif.md`.
 #![forbid(unsafe_code)]
 
 mod abuse;

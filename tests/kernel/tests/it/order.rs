@@ -41,7 +41,10 @@ fn r15_retif_w4_threads_keep_rate_monotonic_order_whatever_order_they_come_in() 
         for &(period, _, tid) in threads {
             for &(other, _, rival) in threads {
                 let (mine, theirs) = (kernel::priority(tid), kernel::priority(rival));
-                assert!(period >= other || mine > theirs, "{period} ms has {mine}, {other} ms has {theirs}");
+                assert!(
+                    period >= other || mine > theirs,
+                    "{period} ms has {mine}, {other} ms has {theirs}"
+                );
             }
         }
     };
@@ -57,7 +60,8 @@ fn r15_retif_w4_threads_keep_rate_monotonic_order_whatever_order_they_come_in() 
     assert!(kernel::is_ordinary(tid));
     check(&threads);
     threads[1].0 = 2;
-    let said = client.ask(&Request::Change { spec: threads[1].1, task: here(with("rm", periodic(2))) });
+    let said =
+        client.ask(&Request::Change { spec: threads[1].1, task: here(with("rm", periodic(2))) });
     assert!(matches!(said, talea_proto::Reply::Granted(_)), "{said:?}");
     check(&threads);
     for (_, spec, tid) in threads {
@@ -125,7 +129,8 @@ fn r7_retif_w1_a_running_thread_is_changed_without_an_instant_outside_real_time(
             while !stop.load(Ordering::Relaxed) {
                 match talea_os::sched::get(kernel::tid(tid)) {
                     Ok(attr) => assert!(attr.policy.is_realtime(), "seen as {:?}", attr.policy),
-                    // The kernel reads policy and priority without a lock: FIFO without a priority is half of each.
+                    // The kernel reads policy and priority without a lock: FIFO without a priority
+                    // is half of each.
                     Err(error) => assert_eq!(error.raw_os_error(), Some(22), "{error}"),
                 }
                 seen += 1;
@@ -136,7 +141,8 @@ fn r7_retif_w1_a_running_thread_is_changed_without_an_instant_outside_real_time(
             for task in [
                 here(with("fp", ranked(9))),
                 here(with("rr", ranked(9))),
-                // Little, and soon forgotten: what leaves `edf` stays booked until its zero-lag time.
+                // Little, and soon forgotten: what leaves `edf` stays booked until its zero-lag
+                // time.
                 with("edf", reserved(1, 10)),
                 here(with("rm", reserved(20 + round, 1_000))),
             ] {
@@ -167,7 +173,8 @@ fn r16_what_only_response_times_admit_is_granted_and_meets_its_deadlines() {
              priorities = \"60-79\"\n{test}"
         )
     };
-    // 45 %, 25 % and 20 % of harmonic periods: 1.45 · 1.25 · 1.2 > 2, and the last responds within 1,440 of 1,600 ms.
+    // 45 %, 25 % and 20 % of harmonic periods: 1.45 · 1.25 · 1.2 > 2, and the last responds within
+    // 1,440 of 1,600 ms.
     let set = [(400, 180), (800, 200), (1_600, 320)];
     let task = |(period, runtime): (u64, u64)| reserved(period, runtime * 1_000);
     let bench = Bench::new("r16");
@@ -197,8 +204,12 @@ fn r16_what_only_response_times_admit_is_granted_and_meets_its_deadlines() {
     assert!(priorities[0] > priorities[1] && priorities[1] > priorities[2], "{priorities:?}");
     // Nothing else is to be had, and the refusal says who would pay for it.
     let refusal = clients[0].refused(&Request::Create(task((1_000, 90))));
-    let late =
-        Witness::Late { own: false, period: ms(1_600), deadline: ms(1_600), response: Some(ms(2_000)) };
+    let late = Witness::Late {
+        own: false,
+        period: ms(1_600),
+        deadline: ms(1_600),
+        response: Some(ms(2_000)),
+    };
     let Said::No(no) = refusal.answers[0].verdict else { panic!("{refusal:?}") };
     assert_eq!((no.reason, no.witness), (Reason::NoRoom, Some(late)), "{refusal}");
     // Whoever passes the orders on must not wait behind those who have them.
@@ -206,8 +217,9 @@ fn r16_what_only_response_times_admit_is_granted_and_meets_its_deadlines() {
     for agent in &agents {
         talea_os::sched::set_affinity(kernel::tid(agent.os_pid()), &others).expect("another CPU");
     }
-    // A job of each, the longest one first: all together need 700 ms of the CPU. If that one has ended before the others were even told
-    // to begin (the CPU that passes the orders on was taken away), it is tried again, until two were right.
+    // A job of each, the longest one first: all together need 700 ms of the CPU. If that one has
+    // ended before the others were even told to begin (the CPU that passes the orders on was taken
+    // away), it is tried again, until two were right.
     let (mut seen, mut right) = (Vec::<Vec<u64>>::new(), 0);
     while right < 2 && (seen.len() != 1 || right == 0) {
         assert!(seen.len() < 8, "in order of their periods: {seen:?} us");

@@ -1,7 +1,9 @@
 //! Whose end ends a grant.
 
 use crate::tasks::{owned_by, periodic, with};
-use talea_kernel_tests::{ALICE, Agent, BOB, Bench, Daemon, config, eventually, kernel, needs_root};
+use talea_kernel_tests::{
+    ALICE, Agent, BOB, Bench, Daemon, config, eventually, kernel, needs_root,
+};
 use talea_proto::{Code, Owner, Reply, Request};
 
 #[test]
@@ -70,7 +72,8 @@ fn retif_s12_a_child_that_inherits_the_socket_keeps_nothing_alive() {
     let tid = worker.thread();
     let granted = client.create(with("rm", periodic(10)));
     client.attach(granted.spec, tid);
-    let child: i32 = alice.order(&format!("inherit {}", client.index())).parse().expect("a process id");
+    let child: i32 =
+        alice.order(&format!("inherit {}", client.index())).parse().expect("a process id");
     alice.kill();
     eventually("the grant ends with the process that asked", || kernel::is_ordinary(tid));
     assert!(kernel::exists(child), "and the child still holds the socket");
@@ -107,7 +110,8 @@ fn r29_a_hundred_killed_clients_leave_nothing() {
     let tid = worker.thread();
     let root = Agent::root();
     let watcher = root.connect(&daemon);
-    let descriptors = || std::fs::read_dir(format!("/proc/{}/fd", daemon.pid())).expect("fds").count();
+    let descriptors =
+        || std::fs::read_dir(format!("/proc/{}/fd", daemon.pid())).expect("fds").count();
     let before = descriptors();
     for round in 0..100 {
         let alice = Agent::user(ALICE);

@@ -1,11 +1,13 @@
-//! What one user may not do to another, to root, or to the daemon. The attacker here follows the protocol; the one
-//! who does not is in `abuse`.
+//! What one user may not do to another, to root, or to the daemon. The attacker here follows the
+//! protocol; the one who does not is in `abuse`.
 
 use crate::tasks::{owned_by, periodic, with};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use talea_kernel_tests::bench::program;
-use talea_kernel_tests::{ALICE, Agent, BOB, Bench, Client, Daemon, config, eventually, kernel, needs_root};
+use talea_kernel_tests::{
+    ALICE, Agent, BOB, Bench, Client, Daemon, config, eventually, kernel, needs_root,
+};
 use talea_os::sched::Policy;
 use talea_proto::message::Token;
 use talea_proto::{Code, Named, Owner, Reply, Request, SpecId};
@@ -25,9 +27,14 @@ fn r25_retif_s1_nobody_touches_threads_of_others() {
     let (alice, bob, root) = (Agent::user(ALICE), Agent::user(BOB), Agent::root());
     let attacker = bob.connect(&daemon);
     let granted = attacker.create(with("rm", periodic(10)));
-    for victim in
-        [alice.thread(), root.thread(), alice.pid(), root.pid(), daemon.pid(), std::process::id() as i32]
-    {
+    for victim in [
+        alice.thread(),
+        root.thread(),
+        alice.pid(),
+        root.pid(),
+        daemon.pid(),
+        std::process::id() as i32,
+    ] {
         let before = kernel::attr(victim);
         assert_eq!(code(attacker.try_attach_by_number(granted.spec, victim)), Code::OthersThread);
         assert_eq!(code(attacker.try_attach(granted.spec, victim)), Code::OthersThread);
@@ -59,7 +66,9 @@ fn r25_retif_s2_s3_specs_of_others_do_not_exist() {
     let attacker = bob.connect(&daemon);
     let own = bob.thread();
     // Forged ids around the real one, and the real one.
-    for id in [0, granted.spec.0, granted.spec.0 + 1, granted.spec.0.wrapping_sub(1), u64::MAX, 1 << 32] {
+    for id in
+        [0, granted.spec.0, granted.spec.0 + 1, granted.spec.0.wrapping_sub(1), u64::MAX, 1 << 32]
+    {
         let spec = SpecId(id);
         for request in [
             Request::Query(spec),
@@ -178,7 +187,13 @@ fn r25_only_root_stops_the_daemon() {
 fn namespaced(uid: u32) -> Agent {
     let mut command = Command::new("unshare");
     command.args(["--pid", "--fork", "--kill-child", "--"]);
-    command.args(["setpriv", &format!("--reuid={uid}"), &format!("--regid={uid}"), "--clear-groups", "--"]);
+    command.args([
+        "setpriv",
+        &format!("--reuid={uid}"),
+        &format!("--regid={uid}"),
+        "--clear-groups",
+        "--",
+    ]);
     command.arg(program("talea-test-agent"));
     Agent::start(command, 0)
 }
@@ -234,7 +249,8 @@ fn r25_only_a_threads_descriptor_names_a_thread() {
     let client = alice.connect(&daemon);
     let granted = client.create(with("rm", periodic(10)));
     let tid = alice.thread();
-    let descriptors = || std::fs::read_dir(format!("/proc/{}/fd", daemon.pid())).expect("fds").count();
+    let descriptors =
+        || std::fs::read_dir(format!("/proc/{}/fd", daemon.pid())).expect("fds").count();
     let before = descriptors();
     for path in ["/dev/null", "/proc/self/stat", "/proc/1", "/"] {
         let message = client.encode(&Request::Attach { spec: granted.spec, thread: Named::Pidfd });

@@ -2,7 +2,9 @@
 
 use crate::tasks::{periodic, ranked, reserved, with};
 use talea_core::{CpuSet, Span, Work};
-use talea_kernel_tests::{ALICE, Agent, Bench, Daemon, config, eventually, kernel, needs, needs_root};
+use talea_kernel_tests::{
+    ALICE, Agent, Bench, Daemon, config, eventually, kernel, needs, needs_root,
+};
 use talea_os::sched::{self, Attr, Policy};
 use talea_proto::Request;
 
@@ -31,9 +33,12 @@ fn r28_retif_s10_policy_priority_nice_and_cpus_come_back() {
         (Policy::Rr(5), Some(0)),
         (Policy::Fifo(3), None),
     ] {
-        for (plugin, task) in
-            [("rm", periodic(10)), ("rr", ranked(5)), ("fp", ranked(5)), ("edf", reserved(10, 1_000))]
-        {
+        for (plugin, task) in [
+            ("rm", periodic(10)),
+            ("rr", ranked(5)),
+            ("fp", ranked(5)),
+            ("edf", reserved(10, 1_000)),
+        ] {
             let tid = alice.thread();
             set(tid, policy, cpu);
             let before = (kernel::attr(tid), kernel::affinity(tid));
@@ -54,7 +59,9 @@ fn r28_retif_s10_policy_priority_nice_and_cpus_come_back() {
     let granted = by_root.create(with("rm", periodic(10)));
     by_root.attach(granted.spec, tid);
     by_root.close();
-    eventually("a gone session's thread is back", || (kernel::attr(tid), kernel::affinity(tid)) == before);
+    eventually("a gone session's thread is back", || {
+        (kernel::attr(tid), kernel::affinity(tid)) == before
+    });
 }
 
 #[test]
@@ -65,8 +72,8 @@ fn r28_the_kernels_deadline_books_are_balanced_after_every_way_out() {
     let daemon = Daemon::start(&bench, &config::open());
     let books = || kernel::deadline_books().expect("it was readable");
     let before = books();
-    // In units of 2^-20 CPUs; 5 % each. What the kernel itself rounds away when a thread is shrunk to 1,024 ns in
-    // 4 s is less than one unit, and a leak is 52,428 of them.
+    // In units of 2^-20 CPUs; 5 % each. What the kernel itself rounds away when a thread is shrunk
+    // to 1,024 ns in 4 s is less than one unit, and a leak is 52,428 of them.
     let is_balanced = || (books() - before).abs() < 64;
     let root = Agent::root();
     let watcher = root.connect(&daemon);
@@ -89,7 +96,8 @@ fn r28_the_kernels_deadline_books_are_balanced_after_every_way_out() {
             "kill" => alice.kill(),
             _ => threads.iter().for_each(|&(_, tid)| alice.end_thread(tid)),
         }
-        // Bandwidth of a deadline thread stays booked until its zero-lag time, at most a period away.
+        // Bandwidth of a deadline thread stays booked until its zero-lag time, at most a period
+        // away.
         eventually(way, is_balanced);
         drop(alice);
         eventually("the client is forgotten", || watcher.status().specs == 0);
@@ -151,7 +159,8 @@ fn retif_s11_a_refused_attach_leaves_the_thread_as_it_was() {
     let daemon = Daemon::start(&bench, &config::open());
     let alice = Agent::user(ALICE);
     let client = alice.connect(&daemon);
-    // Somebody outside of Talea takes the kernel's bandwidth, so the books are right and the kernel says no.
+    // Somebody outside of Talea takes the kernel's bandwidth, so the books are right and the kernel
+    // says no.
     let hogs: Vec<i32> = (0..kernel::cpus().len()).map(|_| alice.thread()).collect();
     for &hog in &hogs {
         let policy = Policy::Deadline {
@@ -206,7 +215,8 @@ fn detach_while_it_works(daemon: &Daemon, spec: talea_proto::SpecId, tid: i32) {
     let root = Agent::root();
     let by_root = root.connect(daemon);
     let begun = talea_os::clock::thread_cpu_time();
-    // Some time on our own CPU clock, so that the other has been throttled or not, from round to round.
+    // Some time on our own CPU clock, so that the other has been throttled or not, from round to
+    // round.
     while talea_os::clock::thread_cpu_time().as_ns() - begun.as_ns() < 500_000 {
         std::hint::spin_loop();
     }

@@ -2,7 +2,9 @@
 
 use crate::tasks::{owned_by, periodic, ranked, reserved, with};
 use rustix::process::Signal;
-use talea_kernel_tests::{ALICE, Agent, BOB, Bench, Daemon, config, eventually, kernel, needs_root};
+use talea_kernel_tests::{
+    ALICE, Agent, BOB, Bench, Daemon, config, eventually, kernel, needs_root,
+};
 use talea_proto::{Code, Owner, Reply, Request};
 
 #[test]
@@ -29,10 +31,18 @@ fn retif_10_5_a_killed_daemon_loses_no_grant_of_a_living_client() {
     for round in 1..=5 {
         daemon.kill();
         for (_, tid, attr, _) in &grants {
-            assert_eq!(kernel::attr(*tid), *attr, "threads keep what they have while there is no daemon");
+            assert_eq!(
+                kernel::attr(*tid),
+                *attr,
+                "threads keep what they have while there is no daemon"
+            );
         }
         daemon.restart();
-        assert!(daemon.log().contains(&format!("took over {count} of {count} grants")), "{}", daemon.log());
+        assert!(
+            daemon.log().contains(&format!("took over {count} of {count} grants")),
+            "{}",
+            daemon.log()
+        );
         for (_, tid, attr, _) in &grants {
             assert_eq!(kernel::attr(*tid), *attr, "round {round}");
         }
@@ -49,7 +59,9 @@ fn retif_10_5_a_killed_daemon_loses_no_grant_of_a_living_client() {
         }
         for granted in grants.iter().map(|(granted, ..)| granted).chain([&unattached]) {
             match fresh.claim(granted.spec, granted.token) {
-                Reply::Granted(again) => assert_eq!((again.spec, again.cpu), (granted.spec, granted.cpu)),
+                Reply::Granted(again) => {
+                    assert_eq!((again.spec, again.cpu), (granted.spec, granted.cpu))
+                }
                 other => panic!("{other:?}"),
             }
         }
@@ -58,7 +70,11 @@ fn retif_10_5_a_killed_daemon_loses_no_grant_of_a_living_client() {
     for (granted, tid, _, before) in grants {
         assert!(matches!(last.claim(granted.spec, granted.token), Reply::Granted(_)));
         last.done(&Request::Release(granted.spec));
-        assert_eq!((kernel::attr(tid), kernel::affinity(tid)), before, "back to before the first daemon");
+        assert_eq!(
+            (kernel::attr(tid), kernel::affinity(tid)),
+            before,
+            "back to before the first daemon"
+        );
     }
 }
 
@@ -153,7 +169,8 @@ fn retif_10_5_a_hundred_daemon_kills_under_load_lose_and_leak_nothing() {
     let attr = kernel::attr(keeper);
     let mut passing = Vec::new();
     for round in 0..20 {
-        // Somebody is always in the middle of something: killed after 0, 1, 2 … of these requests were sent.
+        // Somebody is always in the middle of something: killed after 0, 1, 2 … of these requests
+        // were sent.
         let client = alice.connect(&daemon);
         let tid = alice.thread();
         let granted = client.create(with(if round % 2 == 0 { "edf" } else { "fp" }, {
@@ -215,7 +232,9 @@ fn retif_s13_a_second_instance_says_who_is_there_and_leaves_everything_alone() {
     let alice = Agent::user(ALICE);
     let client = alice.connect(&daemon);
     let granted = client.create(with("rm", periodic(10)));
-    for arguments in [vec![], vec!["--socket".to_owned(), bench.path("other").display().to_string()]] {
+    for arguments in
+        [vec![], vec!["--socket".to_owned(), bench.path("other").display().to_string()]]
+    {
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         // Not Daemon::launch: its second `--socket` must win over the first.
         let output = daemon.command(&arguments).output().expect("talead");

@@ -29,10 +29,12 @@ fn is_denied(client: &Client, task: Task, expected: Code, field: Field) {
 fn r20_no_rule_no_service() {
     needs_root!();
     let bench = Bench::new("r20");
-    let rules = format!("[[rule]]\ndomain = \"#{ALICE}\"\nplugin = \"rm\"\nmax_utilization = 1.0\n");
+    let rules =
+        format!("[[rule]]\ndomain = \"#{ALICE}\"\nplugin = \"rm\"\nmax_utilization = 1.0\n");
     let daemon = Daemon::start(&bench, &config::with_rules(&rules));
     let (alice, bob, root) = (Agent::user(ALICE), Agent::user(BOB), Agent::root());
-    let (of_alice, of_bob, of_root) = (alice.connect(&daemon), bob.connect(&daemon), root.connect(&daemon));
+    let (of_alice, of_bob, of_root) =
+        (alice.connect(&daemon), bob.connect(&daemon), root.connect(&daemon));
     let task = reserved(10, 1_000);
     let granted = of_alice.create(with("rm", task));
     let refusal = of_bob.refused(&Request::Create(with("rm", task)));
@@ -99,7 +101,8 @@ fn r21_each_property_binds_from_both_sides() {
     client.done(&Request::Release(first.spec));
     client.done(&Request::Release(second.spec));
     passes(rm(10, 2_000, None));
-    for (priority, field) in [(9, Some(Field::Priority)), (10, None), (20, None), (21, Some(Field::Priority))]
+    for (priority, field) in
+        [(9, Some(Field::Priority)), (10, None), (20, None), (21, Some(Field::Priority))]
     {
         match field {
             None => passes(with("fp", ranked(priority))),
@@ -124,7 +127,8 @@ fn r22_leaving_a_bounded_parameter_out_is_no_escape() {
     let daemon = Daemon::start(&bench, &config::with_rules(&rules));
     let (alice, bob) = (Agent::user(ALICE), Agent::user(BOB));
     let (bound, freed) = (alice.connect(&daemon), bob.connect(&daemon));
-    for task in [with("rm", periodic(10)), with("fp", ranked(5)), with("rr", ranked(5)), ranked(99)] {
+    for task in [with("rm", periodic(10)), with("fp", ranked(5)), with("rr", ranked(5)), ranked(99)]
+    {
         let refusal = bound.refused(&Request::Create(task));
         assert_eq!(denial(&refusal).map(|(code, _)| code), Some(Code::RuleOmission), "{refusal:?}");
         freed.create(task);
@@ -154,14 +158,20 @@ fn r23_groups_count_as_the_kernel_says() {
     {
         let daemon = Daemon::start(&bench, &config::with_rules(&rules));
         let (outsider, supplementary) = (Agent::user(ALICE), member());
-        assert_eq!(outsider.connect(&daemon).refused(&Request::Create(task)).code, Code::NotAllowed);
+        assert_eq!(
+            outsider.connect(&daemon).refused(&Request::Create(task)).code,
+            Code::NotAllowed
+        );
         supplementary.connect(&daemon).create(task);
     }
     // The paper's reading: only the effective group.
     let effective = format!("[daemon]\ngroups = \"effective\"\n{}{rules}", config::PLUGINS);
     let daemon = Daemon::start(&bench, &effective);
     let supplementary = member();
-    assert_eq!(supplementary.connect(&daemon).refused(&Request::Create(task)).code, Code::NotAllowed);
+    assert_eq!(
+        supplementary.connect(&daemon).refused(&Request::Create(task)).code,
+        Code::NotAllowed
+    );
     let mut command = Command::new(talea_kernel_tests::bench::program("talea-test-agent"));
     command.uid(ALICE).gid(CREW);
     let primary = Agent::start(command, 0);
@@ -172,7 +182,8 @@ fn r23_groups_count_as_the_kernel_says() {
 fn r24_what_a_subject_holds_is_exact_through_death() {
     needs_root!();
     let bench = Bench::new("r24");
-    let rules = format!("[[rule]]\ndomain = \"#{ALICE}\"\nplugin = \"rm\"\nmax_utilization = 0.6\n");
+    let rules =
+        format!("[[rule]]\ndomain = \"#{ALICE}\"\nplugin = \"rm\"\nmax_utilization = 0.6\n");
     let daemon = Daemon::start(&bench, &config::with_rules(&rules));
     for round in 0..20 {
         let alice = Agent::user(ALICE);

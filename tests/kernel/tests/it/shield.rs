@@ -1,4 +1,5 @@
-//! CPUs that are kept clear, on the real machine: what it is before a shield it is after it, whoever is killed.
+//! CPUs that are kept clear, on the real machine: what it is before a shield it is after it,
+//! whoever is killed.
 
 use rustix::process::Signal;
 use std::collections::BTreeMap;
@@ -43,13 +44,15 @@ fn scene() -> Scene {
         for thread in numbers(&format!("/proc/{process}/task")) {
             let tid = Tid::new(thread).expect("a thread");
             let (Ok(stat), Ok(name)) = (proc::stat(tid), proc::comm(tid)) else { continue };
-            // A worker of the kernel's is nobody's, and goes where its pool is sent some time later. A handler of interrupts follows its own.
+            // A worker of the kernel's is nobody's, and goes where its pool is sent some time
+            // later. A handler of interrupts follows its own.
             if stat.is_bound() || stat.has_ended() || name.starts_with("irq/") {
                 continue;
             }
             let status = std::fs::read_to_string(format!("/proc/{process}/task/{thread}/status"));
             let Ok(status) = status else { continue };
-            let mask = status.lines().find(|line| line.starts_with("Cpus_allowed:")).expect("a mask");
+            let mask =
+                status.lines().find(|line| line.starts_with("Cpus_allowed:")).expect("a mask");
             scene.insert(format!("thread {thread} {}", stat.start_ticks), mask.to_owned());
         }
     }
@@ -59,18 +62,23 @@ fn scene() -> Scene {
 /// What both have and is not the same.
 fn changed(before: &Scene, after: &Scene) -> Vec<String> {
     let both = before.iter().filter_map(|(name, text)| Some((name, text, after.get(name)?)));
-    both.filter(|(_, was, is)| was != is).map(|(name, was, is)| format!("{name}: {was:?}, {is:?}")).collect()
+    both.filter(|(_, was, is)| was != is)
+        .map(|(name, was, is)| format!("{name}: {was:?}, {is:?}"))
+        .collect()
 }
 
-/// Does it, and compares the machine before with the machine after: at once what is nobody's but ours or the kernel's. Somebody else may pin a
-/// thread of theirs for a moment: for those it is done once more, and what has changed for good is found each time.
+/// Does it, and compares the machine before with the machine after: at once what is nobody's but
+/// ours or the kernel's. Somebody else may pin a thread of theirs for a moment: for those it is
+/// done once more, and what has changed for good is found each time.
 fn must_leave_no_trace(what: &str, mut does: impl FnMut()) {
-    // Ordinary threads that can be moved: one that could run anywhere, and one that was pinned to where it had to go.
+    // Ordinary threads that can be moved: one that could run anywhere, and one that was pinned to
+    // where it had to go.
     let (anywhere, there) = (Idler::start(), Idler::start());
     sched::set_affinity(there.tid(), &shielded()).expect("root may");
     let own = [anywhere.tid(), there.tid()].map(|tid| format!("thread {tid} "));
-    let is_others =
-        |trace: &String| trace.starts_with("thread ") && !own.iter().any(|own| trace.starts_with(own));
+    let is_others = |trace: &String| {
+        trace.starts_with("thread ") && !own.iter().any(|own| trace.starts_with(own))
+    };
     let before = scene();
     assert!(own.iter().all(|own| before.keys().any(|name| name.starts_with(own))), "{before:#?}");
     let mut found = Vec::new();
@@ -127,7 +135,9 @@ impl Shell {
     fn begins(&mut self) -> Tid {
         drop(self.0.stdin.take());
         let mut line = String::new();
-        BufReader::new(self.0.stdout.as_mut().expect("piped")).read_line(&mut line).expect("a number");
+        BufReader::new(self.0.stdout.as_mut().expect("piped"))
+            .read_line(&mut line)
+            .expect("a number");
         kernel::tid(line.trim().parse().expect("a number"))
     }
 }
@@ -162,13 +172,13 @@ fn y17_a_shield_clears_a_cpu_says_what_stays_and_leaves_no_trace() {
         // Whom somebody has promised a CPU to stays, and is told.
         assert_eq!(urgent.may_use(), cpus);
         let is_told = |tid: Tid, why: Why| {
-            cleared
-                .left
-                .iter()
-                .any(|left| left.why == why && matches!(left.what, What::Thread { tid: t, .. } if t == tid))
+            cleared.left.iter().any(|left| {
+                left.why == why && matches!(left.what, What::Thread { tid: t, .. } if t == tid)
+            })
         };
         assert!(is_told(urgent.tid(), Why::Promised), "{cleared:?}");
-        let unexplained: Vec<_> = cleared.left.iter().filter(|left| left.why == Why::Came).collect();
+        let unexplained: Vec<_> =
+            cleared.left.iter().filter(|left| left.why == Why::Came).collect();
         assert!(unexplained.len() <= 1, "one may have begun just now: {unexplained:?}");
         // There is one at a time.
         assert!(matches!(Shield::raise(&cpus), Err(Refusal::Busy { .. })));
@@ -186,7 +196,8 @@ fn y17_what_others_change_below_a_shield_is_theirs_and_children_get_what_their_p
     let (cpus, all) = (shielded(), kernel::cpus());
     let (back, ended, pinned) = (Idler::start(), Idler::start(), Idler::start());
     sched::set_affinity(pinned.tid(), &all.difference(&cpus)).expect("root may");
-    // Both there before, and begin further ones below the shield: one has its CPUs of the shield, the other one of somebody else.
+    // Both there before, and begin further ones below the shield: one has its CPUs of the shield,
+    // the other one of somebody else.
     let (mut moved, mut told) = (Shell::start(), Shell::start());
     sched::set_affinity(told.tid(), &all.difference(&cpus)).expect("root may");
     // Before and after is told by ticks of ten milliseconds.
@@ -214,8 +225,10 @@ fn y17_what_others_change_below_a_shield_is_theirs_and_children_get_what_their_p
 #[test]
 fn y17_all_cpus_can_not_be_shielded() {
     let online = CpuSet::first(std::fs::read_dir("/sys/devices/system/cpu").map_or(1, |entries| {
-        let is_cpu = |name: &str| name.strip_prefix("cpu").is_some_and(|rest| rest.parse::<u32>().is_ok());
-        entries.flatten().filter(|entry| entry.file_name().to_str().is_some_and(is_cpu)).count() as u32
+        let is_cpu =
+            |name: &str| name.strip_prefix("cpu").is_some_and(|rest| rest.parse::<u32>().is_ok());
+        entries.flatten().filter(|entry| entry.file_name().to_str().is_some_and(is_cpu)).count()
+            as u32
     }));
     needs!("CPUs that are all online", kernel::cpus() == online);
     let refusal = shield::check(&online).expect_err("nothing would be left");
@@ -285,7 +298,8 @@ fn y17_a_process_with_a_shield_that_is_killed_at_any_point_leaves_no_trace() {
     needs!("two CPUs", kernel::cpus().len() >= 2);
     let _bench = Bench::new("shield_kills");
     // In microseconds, from when it begins on; and two while it is being lowered.
-    let points = [0, 100, 300, 700, 1_500, 3_000, 6_000, 10_000, 20_000, 50_000].map(|after| (false, after));
+    let points =
+        [0, 100, 300, 700, 1_500, 3_000, 6_000, 10_000, 20_000, 50_000].map(|after| (false, after));
     for (lowering, after) in points.into_iter().chain([(true, 300), (true, 2_000)]) {
         must_leave_no_trace("a kill", || {
             let (mut child, mut said) = victim();
@@ -296,7 +310,8 @@ fn y17_a_process_with_a_shield_that_is_killed_at_any_point_leaves_no_trace() {
             std::thread::sleep(Duration::from_micros(after));
             let _ = child.kill();
             child.wait().expect("it was killed");
-            // One that is killed before it has a keeper has moved nothing, and its empty books may stay for the next.
+            // One that is killed before it has a keeper has moved nothing, and its empty books may
+            // stay for the next.
             eventually("its keeper has put everything back", || !shield::is_left());
         });
     }

@@ -1,12 +1,15 @@
-//! Clients and daemons are killed under load: nothing leaks, nothing stays behind, nothing living is lost.
+//! Clients and daemons are killed under load: nothing leaks, nothing stays behind, nothing living
+//! is lost.
 //!
-//! Model: a *keeper* holds grants of every plugin through everything, watches its own threads in the kernel without a
-//! pause and asks the daemon about its grants. *Busy* clients are always in the middle of something and are killed
-//! there; each of them also has threads of another process under its grants, which live on and must become what they
-//! were. What is judged is the kernel's word: every thread of the test's users, the books of deadline bandwidth, the
-//! settings of the scheduler.
+//! Model: a *keeper* holds grants of every plugin through everything, watches its own threads in
+//! the kernel without a pause and asks the daemon about its grants. *Busy* clients are always in
+//! the middle of something and are killed there; each of them also has threads of another process
+//! under its grants, which live on and must become what they were. What is judged is the kernel's
+//! word: every thread of the test's users, the books of deadline bandwidth, the settings of the
+//! scheduler.
 //!
-//! As it stands this is a short form; `TALEA_SOAK=1` runs the 1,000 client kills and 100 daemon kills.
+//! As it stands this is a short form; `TALEA_SOAK=1` runs the 1,000 client kills and 100
+//! daemon kills.
 
 mod scene;
 

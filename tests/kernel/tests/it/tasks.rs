@@ -19,8 +19,11 @@ pub(crate) fn periodic(period_ms: u64) -> Task {
 
 /// A period in ms and a runtime in µs.
 pub(crate) fn reserved(period_ms: u64, runtime_us: u64) -> Task {
-    let params =
-        Params { period: Some(ms(period_ms)), runtime: Some(work_us(runtime_us)), ..Params::default() };
+    let params = Params {
+        period: Some(ms(period_ms)),
+        runtime: Some(work_us(runtime_us)),
+        ..Params::default()
+    };
     Task { params, ..Task::default() }
 }
 

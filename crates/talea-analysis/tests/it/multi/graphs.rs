@@ -18,7 +18,9 @@ impl Drawn {
         let mut edges = Vec::new();
         for before in 0..nodes {
             edges.extend(
-                (before + 1..nodes).filter(|_| dice.below(100) < percent).map(|after| (before, after)),
+                (before + 1..nodes)
+                    .filter(|_| dice.below(100) < percent)
+                    .map(|after| (before, after)),
             );
         }
         Drawn { costs, edges }
@@ -28,8 +30,8 @@ impl Drawn {
         Graph { costs: &self.costs, edges: &self.edges }
     }
 
-    /// When the last node ends if nodes are taken in order of `rank` and cost `costs`; they are interrupted in favour
-    /// of others, or not.
+    /// When the last node ends if nodes are taken in order of `rank` and cost `costs`; they are
+    /// interrupted in favour of others, or not.
     fn schedule(&self, rank: &[u64], costs: &[u64], cpus: usize, preemptive: bool) -> u64 {
         let mut left = costs.to_vec();
         let mut running: Vec<usize> = Vec::new();
@@ -40,7 +42,8 @@ impl Drawn {
             running.retain(|&node| left[node] > 0);
             let mut ready: Vec<usize> = (0..left.len())
                 .filter(|&node| {
-                    left[node] > 0 && self.edges.iter().all(|&(from, to)| to != node || left[from] == 0)
+                    left[node] > 0
+                        && self.edges.iter().all(|&(from, to)| to != node || left[from] == 0)
                 })
                 .filter(|node| !running.contains(node))
                 .collect();
@@ -60,7 +63,8 @@ impl Drawn {
     /// The longest path by trying all.
     fn longest_path(&self) -> u64 {
         fn from(drawn: &Drawn, node: usize) -> u64 {
-            let next = drawn.edges.iter().filter(|edge| edge.0 == node).map(|edge| from(drawn, edge.1));
+            let next =
+                drawn.edges.iter().filter(|edge| edge.0 == node).map(|edge| from(drawn, edge.1));
             drawn.costs[node].as_ns() + next.max().unwrap_or(0)
         }
         (0..self.costs.len()).map(|node| from(self, node)).max().unwrap_or(0)
@@ -84,7 +88,11 @@ fn no_list_schedule_of_a_graph_is_longer_than_its_bound() {
                 for preemptive in [false, true] {
                     let whole = drawn.schedule(&rank, &full, cpus, preemptive);
                     let shorter = drawn.schedule(&rank, &less, cpus, preemptive);
-                    assert!(whole <= bound && shorter <= bound, "{full:?} {:?} {cpus}", drawn.edges);
+                    assert!(
+                        whole <= bound && shorter <= bound,
+                        "{full:?} {:?} {cpus}",
+                        drawn.edges
+                    );
                     reached += u64::from(whole == bound);
                     anomalies += u64::from(shorter > whole);
                 }
@@ -96,7 +104,8 @@ fn no_list_schedule_of_a_graph_is_longer_than_its_bound() {
 }
 
 fn fits(tasks: &[Sporadic]) -> bool {
-    let demands: Vec<Demand> = tasks.iter().map(|task| Demand::new(task.cost, task.deadline)).collect();
+    let demands: Vec<Demand> =
+        tasks.iter().map(|task| Demand::new(task.cost, task.deadline)).collect();
     edf::partitioned(&demands, Charge::ONE)
 }
 
@@ -122,11 +131,14 @@ fn li_2014_half_the_capacity_and_paths_of_half_the_deadline_are_always_placed() 
             })
             .collect();
         let volume = |task: &GraphTask<'_>| u128::from(task.graph.volume().expect("a sum"));
-        let demands: Vec<Demand> =
-            tasks.iter().map(|task| Demand { work: 2 * volume(task), within: task.period }).collect();
+        let demands: Vec<Demand> = tasks
+            .iter()
+            .map(|task| Demand { work: 2 * volume(task), within: task.period })
+            .collect();
         // The least m with 2·U ≤ m.
-        let cpus = (1..100u32)
-            .find(|&m| talea_analysis::demand::sum_at_most(&demands, Charge::from_bits(u128::from(m) << 64)));
+        let cpus = (1..100u32).find(|&m| {
+            talea_analysis::demand::sum_at_most(&demands, Charge::from_bits(u128::from(m) << 64))
+        });
         let shares = federated(&tasks, cpus.expect("few tasks"), Fit::First, fits);
         let shares = shares.unwrap_or_else(|why| panic!("{why:?} on {cpus:?}: {tasks:?}"));
         placed += 1;

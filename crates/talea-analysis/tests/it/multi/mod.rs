@@ -50,8 +50,8 @@ fn lists(tasks: &[Sporadic], count: usize, sorted: bool, f: &mut dyn FnMut(&[Spo
     go(tasks, 0, count, sorted, &mut Vec::new(), f);
 }
 
-/// Some set with deadlines up to periods, whose utilisation is about `load` hundredths of `cpus`; in deadline-monotonic
-/// order.
+/// Some set with deadlines up to periods, whose utilisation is about `load` hundredths of `cpus`;
+/// in deadline-monotonic order.
 fn random_set(
     dice: &mut Dice,
     count: u64,

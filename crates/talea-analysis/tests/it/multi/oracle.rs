@@ -1,5 +1,5 @@
-//! What independent tools say of sets on several CPUs: every verdict and every response time. The cases and where
-//! they come from are described in tests/data/README.md.
+//! What independent tools say of sets on several CPUs: every verdict and every response time. The
+//! cases and where they come from are described in tests/data/README.md.
 
 use super::plain;
 use serde_json::Value;
@@ -97,7 +97,8 @@ fn every_verdict_and_every_bound_of_the_oracle_is_equal() {
             let verdict = test(&case.tasks, case.cpus, &mut scratch);
             let there = case.verdict(group, name).expect("a verdict");
             assert_eq!(verdict.is_proved(), there, "{name} of set {}: {verdict:?}", case.id);
-            // Beyond that it proves nothing a sufficient test may say nothing; but what a test can't do is no answer.
+            // Beyond that it proves nothing a sufficient test may say nothing; but what a test
+            // can't do is no answer.
             let is_answer = match verdict {
                 Verdict::Unknown { why: Why::Insufficient { .. } } | Verdict::Proved { .. } => true,
                 // BAR is about U < m only.
@@ -124,7 +125,8 @@ fn every_verdict_and_every_bound_of_the_oracle_is_equal() {
 
 #[test]
 fn the_oracle_s_fixed_priority_bounds_lack_a_cap_and_are_never_better() {
-    // BERT there is equation 8 without min(·, R − C + 1). With it more sets are accepted and no bound is larger.
+    // BERT there is equation 8 without min(·, R − C + 1). With it more sets are accepted and no
+    // bound is larger.
     let mut scratch = Scratch::new();
     let (mut equal, mut more, mut smaller) = (0, 0, 0);
     for case in cases() {
@@ -144,7 +146,9 @@ fn the_oracle_s_fixed_priority_bounds_lack_a_cap_and_are_never_better() {
             smaller += usize::from(here < there);
         }
     }
-    println!("BERT: {equal} bounds equal without the cap; with it {smaller} smaller, {more} sets more");
+    println!(
+        "BERT: {equal} bounds equal without the cap; with it {smaller} smaller, {more} sets more"
+    );
 }
 
 #[test]
@@ -176,8 +180,12 @@ fn nothing_is_accepted_that_an_exact_test_refuses_or_a_simulation_shows_to_miss(
         ("bar", TESTS[4].3),
         ("any policy", any_policy),
     ];
-    let by_fp: [(&str, Test); 4] =
-        [("response times", fp), ("guan", guan::test), ("da-lc", da_lc::test), ("any policy", any_policy)];
+    let by_fp: [(&str, Test); 4] = [
+        ("response times", fp),
+        ("guan", guan::test),
+        ("da-lc", da_lc::test),
+        ("any policy", any_policy),
+    ];
     let (mut accepted, mut exact) = (0, 0);
     for case in cases() {
         for (policy, tests) in [(Policy::Edf, &by_edf[..]), (Policy::FixedPriority, &by_fp[..])] {
@@ -197,9 +205,13 @@ fn nothing_is_accepted_that_an_exact_test_refuses_or_a_simulation_shows_to_miss(
         // And what can't be done at all is accepted by nobody there.
         let refuted = necessary::test(&case.tasks, case.cpus, POINTS, &mut scratch);
         if matches!(refuted, Verdict::Refuted { .. }) {
-            for (group, name) in
-                [("gedf", "GFB"), ("gedf", "RTA"), ("gedf", "BAR"), ("gfp", "GUAN"), ("gfp", "EXACT")]
-            {
+            for (group, name) in [
+                ("gedf", "GFB"),
+                ("gedf", "RTA"),
+                ("gedf", "BAR"),
+                ("gfp", "GUAN"),
+                ("gfp", "EXACT"),
+            ] {
                 assert_ne!(case.verdict(group, name), Some(true), "{name} of set {}", case.id);
             }
         }
@@ -223,12 +235,15 @@ fn any_of_them_accepts_what_one_of_them_accepts() {
                         || ff_dbf::test(&case.tasks, case.cpus, POINTS, &mut scratch).is_proved()
                 }
                 Policy::FixedPriority => case.verdict("gfp", "GUAN") == Some(true),
-                Policy::WorkConserving => any_policy(&case.tasks, case.cpus, &mut scratch).is_proved(),
+                Policy::WorkConserving => {
+                    any_policy(&case.tasks, case.cpus, &mut scratch).is_proved()
+                }
             };
             assert_eq!(answer.is_ok(), there, "set {} {policy:?}: {answer:?}", case.id);
             match answer {
                 Ok(accepted) => {
-                    *by.entry((format!("{policy:?}, {}", case.family), accepted.by.name)).or_default() += 1;
+                    *by.entry((format!("{policy:?}, {}", case.family), accepted.by.name))
+                        .or_default() += 1;
                 }
                 Err(verdict) => refuted += usize::from(matches!(verdict, Verdict::Refuted { .. })),
             }

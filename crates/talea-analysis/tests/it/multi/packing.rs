@@ -1,5 +1,5 @@
-//! Packing with an exact test inside, against the simulator, against all placements, and against the bound that says
-//! when it can't fail.
+//! Packing with an exact test inside, against the simulator, against all placements, and against
+//! the bound that says when it can't fail.
 
 use super::{random_set, simulated};
 use crate::dice::{dice, rounds};
@@ -19,7 +19,8 @@ fn by_demand(tasks: &[Sporadic]) -> bool {
 
 /// EDF with D = T on one CPU, exactly.
 fn by_utilisation(tasks: &[Sporadic]) -> bool {
-    let demands: Vec<Demand> = tasks.iter().map(|task| Demand::new(task.cost, task.period)).collect();
+    let demands: Vec<Demand> =
+        tasks.iter().map(|task| Demand::new(task.cost, task.period)).collect();
     talea_analysis::edf::partitioned(&demands, Charge::ONE)
 }
 
@@ -34,8 +35,10 @@ fn exists(tasks: &[Sporadic], cpus: usize, accepts: fn(&[Sporadic]) -> bool) -> 
     (0..placements).any(|number| {
         let cpu_of = |task: usize| number / (cpus as u64).pow(task as u32) % cpus as u64;
         (0..cpus as u64).all(|cpu| {
-            let there: Vec<Sporadic> =
-                (0..tasks.len()).filter(|&task| cpu_of(task) == cpu).map(|task| tasks[task]).collect();
+            let there: Vec<Sporadic> = (0..tasks.len())
+                .filter(|&task| cpu_of(task) == cpu)
+                .map(|task| tasks[task])
+                .collect();
             accepts(&there)
         })
     })

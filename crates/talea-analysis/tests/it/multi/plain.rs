@@ -1,5 +1,5 @@
-//! The tests for several CPUs as their papers write them: no reciprocals, no pieces of lines, one unit of time a
-//! step.
+//! The tests for several CPUs as their papers write them: no reciprocals, no pieces of lines, one
+//! unit of time a step.
 
 use talea_analysis::Sporadic;
 
@@ -8,17 +8,21 @@ pub(super) fn numbers(tasks: &[Sporadic]) -> Vec<(i128, i128, i128)> {
     let number = |x: u64| i128::from(x);
     tasks
         .iter()
-        .map(|task| (number(task.cost.as_ns()), number(task.deadline.as_ns()), number(task.period.as_ns())))
+        .map(|task| {
+            (number(task.cost.as_ns()), number(task.deadline.as_ns()), number(task.period.as_ns()))
+        })
         .collect()
 }
 
-/// The most work in a window of length `x` of a task that ends `lag` after it could have at the latest.
+/// The most work in a window of length `x` of a task that ends `lag` after it could have at the
+/// latest.
 fn workload((c, _, t): (i128, i128, i128), x: i128, lag: i128) -> i128 {
     let length = x + lag;
     length / t * c + c.min(length % t)
 }
 
-/// The work of jobs that are due in a window of length `x` and are done `slack` before they are due.
+/// The work of jobs that are due in a window of length `x` and are done `slack` before they are
+/// due.
 fn due((c, _, t): (i128, i128, i128), x: i128, slack: i128) -> i128 {
     x / t * c + c.min((x % t - slack).max(0))
 }
@@ -92,7 +96,8 @@ pub(super) fn bertogna_cirinei(rule: Rule, tasks: &[Sporadic], cpus: u32) -> Opt
         for k in 0..tasks.len() {
             let (ck, dk, _) = tasks[k];
             let fixed = |x: i128| {
-                let others = (0..tasks.len()).filter(|&i| if rule == Rule::Fp { i < k } else { i != k });
+                let others =
+                    (0..tasks.len()).filter(|&i| if rule == Rule::Fp { i < k } else { i != k });
                 let sum: i128 = others
                     .map(|i| {
                         let (c, d, _) = tasks[i];
@@ -120,7 +125,8 @@ pub(super) fn bertogna_cirinei(rule: Rule, tasks: &[Sporadic], cpus: u32) -> Opt
     }
 }
 
-/// The same for fixed priorities without the cap of what one task can hinder a job: as the tool has it that gave `BERT`.
+/// The same for fixed priorities without the cap of what one task can hinder a job: as the tool has
+/// it that gave `BERT`.
 pub(super) fn uncapped(tasks: &[Sporadic], cpus: u32) -> Option<Vec<i128>> {
     let (tasks, m) = (numbers(tasks), i128::from(cpus));
     let mut bounds: Vec<i128> = Vec::new();
@@ -207,13 +213,19 @@ pub(super) fn overfull(tasks: &[Sporadic], cpus: u32, longest: i128) -> Option<i
 }
 
 /// FF-DBF 2009 for σ = `up`/`down`, at every quarter up to `longest`.
-pub(super) fn ff_dbf(tasks: &[Sporadic], cpus: u32, (up, down): (i128, i128), longest: i128) -> bool {
+pub(super) fn ff_dbf(
+    tasks: &[Sporadic],
+    cpus: u32,
+    (up, down): (i128, i128),
+    longest: i128,
+) -> bool {
     let (tasks, m) = (numbers(tasks), i128::from(cpus));
     // All times in quarters, all work times 4·`down`.
     (1..=4 * longest).all(|t| {
         let forced = |&(c, d, period): &(i128, i128, i128)| {
             let (q, r) = (t / (4 * period), t % (4 * period));
-            let next = if r >= 4 * d { c * 4 * down } else { (c * 4 * down - (4 * d - r) * up).max(0) };
+            let next =
+                if r >= 4 * d { c * 4 * down } else { (c * 4 * down - (4 * d - r) * up).max(0) };
             q * c * 4 * down + next
         };
         tasks.iter().map(forced).sum::<i128>() <= (m * down - (m - 1) * up) * t

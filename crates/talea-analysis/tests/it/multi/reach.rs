@@ -1,16 +1,20 @@
-//! Every schedule that small sporadic sets can have: whenever jobs come, and however ties are broken.
+//! Every schedule that small sporadic sets can have: whenever jobs come, and however ties are
+//! broken.
 //!
-//! A state has for each task what its job still needs, how long until it is due, and how long until the next may
-//! come. At each instant the adversary lets any of those come that may, and breaks ties; then one unit of time
-//! passes. (V. Bonifaci and A. Marchetti-Spaccamela, "Feasibility analysis of sporadic real-time multiprocessor task
-//! systems", Algorithmica 63(4), 2012.) Jobs take their full cost: under preemptive EDF and fixed priorities nothing
-//! is later if one takes less.
+//! A state has for each task what its job still needs, how long until it is due, and how long until
+//! the next may come. At each instant the adversary lets any of those come that may, and breaks
+//! ties; then one unit of time passes. (V. Bonifaci and A. Marchetti-Spaccamela, "Feasibility
+//! analysis of sporadic real-time multiprocessor task systems", Algorithmica 63(4), 2012.) Jobs
+//! take their full cost: under preemptive EDF and fixed priorities nothing is later if one takes
+//! less.
 
 use super::{lists, random_set, small_tasks};
 use crate::dice::{dice, rounds};
 use std::collections::{BTreeMap, HashSet};
 use talea_analysis::multi::bertogna_cirinei::Policy;
-use talea_analysis::multi::{Scratch, bar, bcl, bertogna_cirinei, da_lc, ff_dbf, gfb, guan, necessary};
+use talea_analysis::multi::{
+    Scratch, bar, bcl, bertogna_cirinei, da_lc, ff_dbf, gfb, guan, necessary,
+};
 use talea_analysis::{Sporadic, Verdict};
 
 const POINTS: u64 = 1 << 16;
@@ -32,7 +36,8 @@ fn number(state: &State) -> u64 {
     digits.fold(0, |sum, digit| sum << 4 | u64::from(digit))
 }
 
-/// Whether some schedule of `policy` misses a deadline; with the longest response of each task, if none does.
+/// Whether some schedule of `policy` misses a deadline; with the longest response of each task, if
+/// none does.
 fn explore(policy: Policy, tasks: &[Sporadic], cpus: u32) -> Result<Vec<u64>, State> {
     let start = State::default();
     let mut seen = HashSet::from([number(&start)]);
@@ -138,8 +143,10 @@ fn every_small_set_that_is_accepted_meets_every_deadline_whenever_jobs_come() {
                     accepted.push((name, bounds.iter().map(|bound| bound.as_ns()).collect()));
                 }
             }
-            let refuted =
-                matches!(necessary::test(tasks, cpus, POINTS, &mut scratch), Verdict::Refuted { .. });
+            let refuted = matches!(
+                necessary::test(tasks, cpus, POINTS, &mut scratch),
+                Verdict::Refuted { .. }
+            );
             if accepted.is_empty() && !refuted {
                 return;
             }
@@ -150,13 +157,16 @@ fn every_small_set_that_is_accepted_meets_every_deadline_whenever_jobs_come() {
             );
             for (name, bounds) in accepted {
                 match &found {
-                    Err(state) => panic!("{name} accepts what misses: {tasks:?} {cpus} at {state:?}"),
+                    Err(state) => {
+                        panic!("{name} accepts what misses: {tasks:?} {cpus} at {state:?}")
+                    }
                     Ok(responses) => {
                         assert!(
                             bounds.iter().zip(responses).all(|(bound, response)| bound >= response),
                             "{name}: {bounds:?}, but {responses:?}: {tasks:?} {cpus}"
                         );
-                        let (sets, tight) = counts.entry((format!("{policy:?}"), name)).or_default();
+                        let (sets, tight) =
+                            counts.entry((format!("{policy:?}"), name)).or_default();
                         *sets += 1;
                         *tight += usize::from(&bounds == responses);
                     }
@@ -185,7 +195,8 @@ fn every_small_set_that_is_accepted_meets_every_deadline_whenever_jobs_come() {
 
 #[test]
 fn releasing_all_together_is_not_the_worst_case() {
-    // Trap: a set whose synchronous schedule meets every deadline and that misses when jobs come at other times.
+    // Trap: a set whose synchronous schedule meets every deadline and that misses when jobs come at
+    // other times.
     let mut found = 0;
     lists(&small_tasks(4), 3, true, &mut |tasks| {
         if found < 3 && synchronous(tasks, 2) && explore(Policy::Edf, tasks, 2).is_err() {
@@ -196,13 +207,18 @@ fn releasing_all_together_is_not_the_worst_case() {
     assert!(found > 0, "every set that misses does so at the first instant");
 }
 
-/// Whether the synchronous schedule under EDF with ties by number meets every deadline for a hyperperiod of 12.
+/// Whether the synchronous schedule under EDF with ties by number meets every deadline for a
+/// hyperperiod of 12.
 fn synchronous(tasks: &[Sporadic], cpus: u32) -> bool {
     let mut jobs = vec![Job::default(); tasks.len()];
     for now in 0..24u64 {
         for (job, task) in jobs.iter_mut().zip(tasks) {
             if now % task.period.as_ns() == 0 {
-                *job = Job { left: task.cost.as_ns() as u8, due: task.deadline.as_ns() as u8, wait: 0 };
+                *job = Job {
+                    left: task.cost.as_ns() as u8,
+                    due: task.deadline.as_ns() as u8,
+                    wait: 0,
+                };
             }
         }
         let mut order: Vec<usize> = (0..jobs.len()).filter(|&i| jobs[i].left > 0).collect();

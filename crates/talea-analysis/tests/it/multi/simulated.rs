@@ -4,7 +4,9 @@ use super::{random_set, task};
 use crate::dice::{Dice, dice, rounds};
 use std::collections::BTreeMap;
 use talea_analysis::multi::bertogna_cirinei::{self, Policy};
-use talea_analysis::multi::{Scratch, bar, bcl, da_lc, ff_dbf, gfb, guan, linux, necessary, tardiness};
+use talea_analysis::multi::{
+    Scratch, bar, bcl, da_lc, ff_dbf, gfb, guan, linux, necessary, tardiness,
+};
 use talea_analysis::{Sporadic, Verdict, Witness};
 use talea_core::machine::{SchedulerSpec, TaskSpec, Tree};
 use talea_core::workload::{Arrivals, Cost};
@@ -14,7 +16,12 @@ use talea_sim::{Completion, Jobs, Source, Workload, World};
 const POINTS: u64 = 1 << 16;
 
 /// All jobs that end until some time after `until` when they come at `times`; none comes later.
-pub(super) fn simulate(policy: Policy, tasks: &[Sporadic], cpus: u32, times: &[Vec<u64>]) -> Vec<Completion> {
+pub(super) fn simulate(
+    policy: Policy,
+    tasks: &[Sporadic],
+    cpus: u32,
+    times: &[Vec<u64>],
+) -> Vec<Completion> {
     use talea_core::sched::Policy as Sched;
     let root = if policy == Policy::FixedPriority { Sched::FixedPriority } else { Sched::Edf };
     let mut tree = Tree::new(cpus, SchedulerSpec::new("root", root));
@@ -39,7 +46,12 @@ pub(super) fn simulate(policy: Policy, tasks: &[Sporadic], cpus: u32, times: &[V
 }
 
 /// When jobs come until `until`: all at once and as often as they may, or by and by.
-pub(super) fn arrivals(dice: &mut Dice, tasks: &[Sporadic], until: u64, late: bool) -> Vec<Vec<u64>> {
+pub(super) fn arrivals(
+    dice: &mut Dice,
+    tasks: &[Sporadic],
+    until: u64,
+    late: bool,
+) -> Vec<Vec<u64>> {
     let one = |task: &Sporadic| {
         let period = task.period.as_ns();
         let mut at = if late { dice.below(period) } else { 0 };
@@ -69,7 +81,9 @@ const BY_EDF: [(&str, Test); 6] = [
     ("gfb", |tasks, cpus, _| gfb::test(tasks, cpus)),
     ("bcl", bcl::plain),
     ("bcl-iterative", bcl::iterative),
-    ("bertogna-cirinei", |tasks, cpus, scratch| bertogna_cirinei::test(Policy::Edf, tasks, cpus, scratch)),
+    ("bertogna-cirinei", |tasks, cpus, scratch| {
+        bertogna_cirinei::test(Policy::Edf, tasks, cpus, scratch)
+    }),
     ("bar", |tasks, cpus, scratch| bar::test(tasks, cpus, POINTS, scratch)),
     ("ff-dbf", |tasks, cpus, scratch| ff_dbf::test(tasks, cpus, POINTS, scratch)),
 ];
@@ -95,8 +109,10 @@ fn no_job_is_later_than_a_test_says_it_can_be() {
         let (count, load) = (dice.between(u64::from(cpus) + 1, 10), dice.between(20, 70));
         let tasks = random_set(&mut dice, count, 200, cpus, load, round % 2 == 0);
         for (policy, tests) in [(Policy::Edf, &BY_EDF[..]), (Policy::FixedPriority, &BY_FP)] {
-            let verdicts: Vec<(&str, Verdict)> =
-                tests.iter().map(|(name, test)| (*name, test(&tasks, cpus, &mut scratch))).collect();
+            let verdicts: Vec<(&str, Verdict)> = tests
+                .iter()
+                .map(|(name, test)| (*name, test(&tasks, cpus, &mut scratch)))
+                .collect();
             if !verdicts.iter().any(|(_, verdict)| verdict.is_proved()) {
                 continue;
             }
@@ -104,14 +120,18 @@ fn no_job_is_later_than_a_test_says_it_can_be() {
             for late in [false, true, true] {
                 let times = arrivals(&mut dice, &tasks, 2_000, late);
                 let ended = simulate(policy, &tasks, cpus, &times);
-                assert!(!ended.iter().any(Completion::is_late), "{verdicts:?}: {tasks:?} {cpus} {times:?}");
+                assert!(
+                    !ended.iter().any(Completion::is_late),
+                    "{verdicts:?}: {tasks:?} {cpus} {times:?}"
+                );
                 for (seen, longest) in seen.iter_mut().zip(longest(&tasks, &ended)) {
                     *seen = longest.max(*seen);
                 }
             }
             for (name, verdict) in verdicts {
                 let Verdict::Proved { bounds } = verdict else { continue };
-                let (sets, bounded, percent) = counts.entry((format!("{policy:?}"), name)).or_default();
+                let (sets, bounded, percent) =
+                    counts.entry((format!("{policy:?}"), name)).or_default();
                 *sets += 1;
                 for (bound, &seen) in bounds.iter().zip(&seen) {
                     assert!(seen <= bound.as_ns(), "{name}: {seen} > {bound:?}: {tasks:?} {cpus}");
@@ -122,7 +142,8 @@ fn no_job_is_later_than_a_test_says_it_can_be() {
         }
     }
     for ((policy, name), (sets, bounded, percent)) in counts {
-        let mean = percent.checked_div(bounded).map_or("no bounds".to_owned(), |mean| format!("{mean} %"));
+        let mean =
+            percent.checked_div(bounded).map_or("no bounds".to_owned(), |mean| format!("{mean} %"));
         println!("{policy}, {name}: {sets} sets, longest response of its bound: {mean}");
     }
 }
@@ -137,7 +158,8 @@ fn a_hundred_thousand_small_sets_keep_what_is_said_of_them() {
         let (count, load) = (u64::from(cpus) + 1 + dice.below(2), dice.between(30, 80));
         let tasks = random_set(&mut dice, count, 16, cpus, load, round % 4 < 2);
         let by_fp = (round % 2) as usize;
-        let (policy, tests) = [(Policy::Edf, &BY_EDF[..]), (Policy::FixedPriority, &BY_FP[..])][by_fp];
+        let (policy, tests) =
+            [(Policy::Edf, &BY_EDF[..]), (Policy::FixedPriority, &BY_FP[..])][by_fp];
         let proved = tests.iter().map(|(_, test)| test(&tasks, cpus, &mut scratch));
         let proved: Vec<Verdict> = proved.filter(Verdict::is_proved).collect();
         if proved.is_empty() {
@@ -150,14 +172,18 @@ fn a_hundred_thousand_small_sets_keep_what_is_said_of_them() {
         let longest = longest(&tasks, &ended);
         for verdict in &proved {
             let Verdict::Proved { bounds } = verdict else { continue };
-            let within = bounds.iter().zip(&longest).all(|(bound, &longest)| longest <= bound.as_ns());
+            let within =
+                bounds.iter().zip(&longest).all(|(bound, &longest)| longest <= bound.as_ns());
             assert!(within, "{policy:?}: {longest:?} {bounds:?}: {tasks:?} {cpus} {times:?}");
-            let equal = bounds.iter().zip(&longest).all(|(bound, &longest)| longest == bound.as_ns());
+            let equal =
+                bounds.iter().zip(&longest).all(|(bound, &longest)| longest == bound.as_ns());
             reached[by_fp] += usize::from(!bounds.is_empty() && equal);
         }
         jobs += ended.len();
     }
-    println!("accepted by EDF and FP {accepted:?}, {jobs} jobs, bounds all reached {reached:?} times");
+    println!(
+        "accepted by EDF and FP {accepted:?}, {jobs} jobs, bounds all reached {reached:?} times"
+    );
     assert!(accepted.iter().all(|&count| count > 5_000));
 }
 
@@ -179,7 +205,10 @@ fn no_job_is_later_than_its_tardiness_bound() {
             for job in simulate(Policy::Edf, &tasks, cpus, &times) {
                 let by = job.end.as_ns().saturating_sub(job.deadline.as_ns());
                 let bound = bounds[job.task.0 as usize];
-                assert!(by <= bound.as_ns() && by <= all.as_ns(), "{by}: {bounds:?}: {tasks:?} {cpus}");
+                assert!(
+                    by <= bound.as_ns() && by <= all.as_ns(),
+                    "{by}: {bounds:?}: {tasks:?} {cpus}"
+                );
                 late += u64::from(by > 0);
                 if by > 0 {
                     nearest = nearest.max(100 * by / bound.as_ns());
@@ -208,19 +237,26 @@ fn every_refutation_is_a_miss_in_the_simulator() {
             // A job that is too long for its deadline.
             tasks[0] = task(9, 8, 12);
         }
-        let Verdict::Refuted { witness } = necessary::test(&tasks, cpus, POINTS, &mut scratch) else {
+        let Verdict::Refuted { witness } = necessary::test(&tasks, cpus, POINTS, &mut scratch)
+        else {
             continue;
         };
         for policy in [Policy::Edf, Policy::FixedPriority] {
             let (kind, firsts, until) = match &witness {
                 Witness::Overload { .. } => ("overload", vec![0; tasks.len()], 30_000),
-                Witness::Demand { at, releases, .. } => {
-                    ("demand", releases.iter().map(|release| release.first.as_ns()).collect(), at.as_ns())
-                }
+                Witness::Demand { at, releases, .. } => (
+                    "demand",
+                    releases.iter().map(|release| release.first.as_ns()).collect(),
+                    at.as_ns(),
+                ),
                 Witness::Miss { task, job, response, releases } => {
                     assert_eq!((*job, response.as_ns()), (0, tasks[*task].cost.as_ns()));
                     // Long enough for the one, short enough for the others to come once.
-                    ("miss", releases.iter().map(|release| release.first.as_ns()).collect(), response.as_ns())
+                    (
+                        "miss",
+                        releases.iter().map(|release| release.first.as_ns()).collect(),
+                        response.as_ns(),
+                    )
                 }
             };
             let times = |(task, &first): (&Sporadic, &u64)| {
@@ -259,7 +295,11 @@ fn what_sched_deadline_promises_holds() {
         let small = random_set(&mut dice, count, 60, cpus, load, round % 3 > 0);
         let scaled = |task: &Sporadic| {
             let scale = |ns: u64| ns * 100_000;
-            super::task(scale(task.cost.as_ns()), scale(task.deadline.as_ns()), scale(task.period.as_ns()))
+            super::task(
+                scale(task.cost.as_ns()),
+                scale(task.deadline.as_ns()),
+                scale(task.period.as_ns()),
+            )
         };
         let tasks: Vec<Sporadic> = small.iter().map(scaled).collect();
         if linux::admission(&tasks, cpus, SHARE) != Admission::Admitted {
@@ -267,7 +307,8 @@ fn what_sched_deadline_promises_holds() {
         }
         let times = arrivals(&mut dice, &tasks, 200_000_000, round % 2 == 0);
         let ended = simulate(Policy::Edf, &tasks, cpus, &times);
-        let late = |job: &Completion| Span::from_ns(job.end.as_ns().saturating_sub(job.deadline.as_ns()));
+        let late =
+            |job: &Completion| Span::from_ns(job.end.as_ns().saturating_sub(job.deadline.as_ns()));
         match linux::guarantee(&tasks, cpus, POINTS, &mut scratch) {
             Guarantee::Deadlines(_) => {
                 counts[0] += 1;
@@ -275,7 +316,10 @@ fn what_sched_deadline_promises_holds() {
             }
             Guarantee::Tardiness { bounds } => {
                 counts[1] += 1;
-                assert!(ended.iter().all(|job| late(job) <= bounds[job.task.0 as usize]), "{tasks:?} {cpus}");
+                assert!(
+                    ended.iter().all(|job| late(job) <= bounds[job.task.0 as usize]),
+                    "{tasks:?} {cpus}"
+                );
             }
             Guarantee::Nothing => counts[2] += 1,
             Guarantee::Misses { .. } => counts[3] += 1,
@@ -284,6 +328,9 @@ fn what_sched_deadline_promises_holds() {
         let implicit = tasks.iter().all(|task| task.deadline == task.period);
         assert!(cpus > 1 || !implicit || !ended.iter().any(Completion::is_late), "{tasks:?}");
     }
-    println!("deadlines {}, tardiness {}, nothing {}, misses {}", counts[0], counts[1], counts[2], counts[3]);
+    println!(
+        "deadlines {}, tardiness {}, nothing {}, misses {}",
+        counts[0], counts[1], counts[2], counts[3]
+    );
     assert!(counts.iter().all(|&count| count > 0));
 }

@@ -1,5 +1,5 @@
-//! The fast tests against their papers' formulas, on every small set and on random ones; and what is proved to hold
-//! between tests, and when a set is relaxed.
+//! The fast tests against their papers' formulas, on every small set and on random ones; and what
+//! is proved to hold between tests, and when a set is relaxed.
 
 use super::plain::{self, Rule};
 use super::{lists, random_set, small_tasks, task};
@@ -12,7 +12,9 @@ const POINTS: u64 = 1 << 16;
 
 fn bounds(verdict: &Verdict) -> Option<Vec<i128>> {
     match verdict {
-        Verdict::Proved { bounds } => Some(bounds.iter().map(|bound| i128::from(bound.as_ns())).collect()),
+        Verdict::Proved { bounds } => {
+            Some(bounds.iter().map(|bound| i128::from(bound.as_ns())).collect())
+        }
         _ => None,
     }
 }
@@ -44,8 +46,9 @@ fn bcl_is_its_definition_on_every_small_set() {
         assert_eq!(first, each.iter().position(|&proved| !proved), "{tasks:?} {cpus}");
         let slacks = plain::bcl_iterative(tasks, cpus);
         let deadlines = tasks.iter().map(|task| i128::from(task.deadline.as_ns()));
-        let plain: Option<Vec<i128>> =
-            slacks.map(|slacks| deadlines.zip(slacks).map(|(deadline, slack)| deadline - slack).collect());
+        let plain: Option<Vec<i128>> = slacks.map(|slacks| {
+            deadlines.zip(slacks).map(|(deadline, slack)| deadline - slack).collect()
+        });
         assert_eq!(bounds(&bcl::iterative(tasks, cpus, &mut scratch)), plain, "{tasks:?} {cpus}");
         seen += 1;
         proved += usize::from(plain.is_some());
@@ -57,9 +60,11 @@ fn bcl_is_its_definition_on_every_small_set() {
 #[test]
 fn bertogna_cirinei_is_its_definition_on_every_small_set() {
     let mut scratch = Scratch::new();
-    for (policy, rule) in
-        [(Policy::WorkConserving, Rule::Any), (Policy::Edf, Rule::Edf), (Policy::FixedPriority, Rule::Fp)]
-    {
+    for (policy, rule) in [
+        (Policy::WorkConserving, Rule::Any),
+        (Policy::Edf, Rule::Edf),
+        (Policy::FixedPriority, Rule::Fp),
+    ] {
         let (mut seen, mut proved) = (0, 0);
         sets(&mut |tasks, cpus| {
             let there = plain::bertogna_cirinei(rule, tasks, cpus);
@@ -90,7 +95,8 @@ fn bar_is_its_definition_on_every_small_set() {
     let mut scratch = Scratch::new();
     let (mut proved, mut refused) = (0, 0);
     sets(&mut |tasks, cpus| {
-        let full = plain::numbers(tasks).iter().map(|&(c, _, t)| c * 1_000_000 / t + 1).sum::<i128>();
+        let full =
+            plain::numbers(tasks).iter().map(|&(c, _, t)| c * 1_000_000 / t + 1).sum::<i128>();
         if full >= 990_000 * i128::from(cpus) {
             return;
         }
@@ -119,9 +125,11 @@ fn ff_dbf_finds_a_speed_whenever_there_is_one() {
         let numbers = plain::numbers(tasks);
         let m = i128::from(cpus);
         let used = numbers.iter().map(|&(c, _, t)| 1_000_000 * c / t + 1).sum::<i128>();
-        // The plain one looks as far as this only, and so can't tell where next to nothing is left idle.
-        let tells =
-            |(up, down): (i128, i128)| 1_000_000 * m - (m - 1) * up * 1_000_000 / down - used > 100_000;
+        // The plain one looks as far as this only, and so can't tell where next to nothing is left
+        // idle.
+        let tells = |(up, down): (i128, i128)| {
+            1_000_000 * m - (m - 1) * up * 1_000_000 / down - used > 100_000
+        };
         let least = |(up, down): (i128, i128)| numbers.iter().all(|&(c, d, _)| c * down <= up * d);
         match ff_dbf::speed(tasks, cpus, POINTS, &mut scratch) {
             Ok(speed) => {
@@ -131,7 +139,9 @@ fn ff_dbf_finds_a_speed_whenever_there_is_one() {
                 proved += 1;
                 higher += usize::from(!numbers.iter().any(|&(c, d, _)| c * speed.1 == speed.0 * d));
                 // It is the least.
-                let lower = speeds.iter().filter(|&&s| s.0 * speed.1 < speed.0 * s.1 && least(s) && tells(s));
+                let lower = speeds
+                    .iter()
+                    .filter(|&&s| s.0 * speed.1 < speed.0 * s.1 && least(s) && tells(s));
                 for &lower in lower {
                     assert!(
                         !plain::ff_dbf(tasks, cpus, lower, 120),
@@ -159,7 +169,8 @@ fn ff_dbf_finds_a_speed_whenever_there_is_one() {
         let (count, load) = (dice.between(3, 9), dice.between(5, 50));
         check(&random_set(&mut dice, count, 14, cpus, load, false), cpus);
     }
-    // A few that are due soon, and as many as there are CPUs, as dense, that are not: these would have to be ahead too far.
+    // A few that are due soon, and as many as there are CPUs, as dense, that are not: these would
+    // have to be ahead too far.
     for _ in 0..200 {
         let soon = 2 * dice.between(1, 4);
         let later = soon * dice.between(2, 9);
@@ -167,7 +178,9 @@ fn ff_dbf_finds_a_speed_whenever_there_is_one() {
         tasks.extend(vec![task(later / 2, later, 90); 4]);
         check(&tasks, 4);
     }
-    println!("{proved} proved, {higher} of them by more than the largest density, {refused} refused");
+    println!(
+        "{proved} proved, {higher} of them by more than the largest density, {refused} refused"
+    );
     assert!(proved > 200 && higher > 10 && refused > 1_000);
 }
 
@@ -244,14 +257,18 @@ fn permutations(tasks: &[Sporadic], f: &mut dyn FnMut(&[Sporadic])) {
 fn who_is_proved_to_dominate_does() {
     let mut scratch = Scratch::new();
     sets(&mut |tasks, cpus| {
-        let mut ask = |test: fn(&[Sporadic], u32, &mut Scratch) -> Verdict| test(tasks, cpus, &mut scratch);
+        let mut ask =
+            |test: fn(&[Sporadic], u32, &mut Scratch) -> Verdict| test(tasks, cpus, &mut scratch);
         let plain = ask(bcl::plain);
         let iterative = ask(bcl::iterative);
-        let edf = ask(|tasks, cpus, scratch| bertogna_cirinei::test(Policy::Edf, tasks, cpus, scratch));
-        let any =
-            ask(|tasks, cpus, scratch| bertogna_cirinei::test(Policy::WorkConserving, tasks, cpus, scratch));
-        let fp =
-            ask(|tasks, cpus, scratch| bertogna_cirinei::test(Policy::FixedPriority, tasks, cpus, scratch));
+        let edf =
+            ask(|tasks, cpus, scratch| bertogna_cirinei::test(Policy::Edf, tasks, cpus, scratch));
+        let any = ask(|tasks, cpus, scratch| {
+            bertogna_cirinei::test(Policy::WorkConserving, tasks, cpus, scratch)
+        });
+        let fp = ask(|tasks, cpus, scratch| {
+            bertogna_cirinei::test(Policy::FixedPriority, tasks, cpus, scratch)
+        });
         let guan = ask(guan::test);
         let da_lc = ask(da_lc::test);
         let gfb = gfb::test(tasks, cpus);
@@ -285,10 +302,12 @@ type Relax = fn(&mut Sporadic);
 
 #[test]
 fn what_a_test_accepts_it_accepts_relaxed_as_far_as_its_card_says() {
-    let cheaper: Relax = |t| *t = task(t.cost.as_ns().max(2) - 1, t.deadline.as_ns(), t.period.as_ns());
+    let cheaper: Relax =
+        |t| *t = task(t.cost.as_ns().max(2) - 1, t.deadline.as_ns(), t.period.as_ns());
     let rarer: Relax = |t| *t = task(t.cost.as_ns(), t.deadline.as_ns(), t.period.as_ns() + 1);
-    let later: Relax =
-        |t| *t = task(t.cost.as_ns(), (t.deadline.as_ns() + 1).min(t.period.as_ns()), t.period.as_ns());
+    let later: Relax = |t| {
+        *t = task(t.cost.as_ns(), (t.deadline.as_ns() + 1).min(t.period.as_ns()), t.period.as_ns())
+    };
     type Test = fn(&[Sporadic], u32, &mut Scratch) -> Verdict;
     let tests: [(&str, &str, Test); 8] = [
         (gfb::CARD.name, gfb::CARD.sustainable, |tasks, cpus, _| gfb::test(tasks, cpus)),
@@ -318,7 +337,10 @@ fn what_a_test_accepts_it_accepts_relaxed_as_far_as_its_card_says() {
                     let mut relaxed = tasks.to_vec();
                     relax(&mut relaxed[at]);
                     if !test(&relaxed, cpus, &mut scratch).is_proved() {
-                        assert!(!sustainable.contains(what), "{name}, {what}: {tasks:?} {at} {cpus}");
+                        assert!(
+                            !sustainable.contains(what),
+                            "{name}, {what}: {tasks:?} {at} {cpus}"
+                        );
                         *lost.entry((name, what)).or_default() += 1;
                     }
                 }

@@ -15,8 +15,9 @@ fn answer(verdict: &Verdict) -> Result<bool, Why> {
 
 #[test]
 fn shin_and_lee_2003_example_of_section_4() {
-    // Two tasks (T, C) = (50, 7) and (75, 9) and a resource period of 10: a bandwidth of 0.28 under EDF and 0.35 under RM
-    // is the paper's, on the line that bounds sbf from below; sbf itself asks for no more than that.
+    // Two tasks (T, C) = (50, 7) and (75, 9) and a resource period of 10: a bandwidth of 0.28 under
+    // EDF and 0.35 under RM is the paper's, on the line that bounds sbf from below; sbf itself asks
+    // for no more than that.
     let tasks = set(&[(7_000, 50_000, 50_000), (9_000, 75_000, 75_000)]);
     let period = Span::from_ns(10_000);
     let least = |is_edf: bool| {
@@ -44,7 +45,11 @@ fn halving_finds_what_trying_them_all_finds() {
         let tasks = random(&mut dice, count, 20, 120 / count, Deadlines::Constrained);
         let period = dice.between(1, 12);
         let enough = |budget: Work| {
-            answer(&fp::verdict(&tasks, &PeriodicResource::new(budget, Span::from_ns(period)), u64::MAX))
+            answer(&fp::verdict(
+                &tasks,
+                &PeriodicResource::new(budget, Span::from_ns(period)),
+                u64::MAX,
+            ))
         };
         let all = (1..=period).map(Work::from_ns).find(|&budget| enough(budget) == Ok(true));
         assert_eq!(least_budget(Span::from_ns(period), enough), Ok(all), "{tasks:?} {period}");

@@ -11,10 +11,11 @@ use talea_core::workload::{Arrivals, Cost};
 use talea_core::{Span, Time, Work};
 use talea_sim::{Jobs, Source, Workload, World};
 
-pub(crate) const KINDS: [Kind; 4] = [Kind::Polling, Kind::Deferrable, Kind::Sporadic, Kind::HardCbs];
+pub(crate) const KINDS: [Kind; 4] =
+    [Kind::Polling, Kind::Deferrable, Kind::Sporadic, Kind::HardCbs];
 
-/// Everything below one server below more urgent tasks: (C, T) above, one client with jobs at those times of those costs.
-/// The longest response of the client, and of a task below the server.
+/// Everything below one server below more urgent tasks: (C, T) above, one client with jobs at those
+/// times of those costs. The longest response of the client, and of a task below the server.
 fn simulate(
     above: &[(u64, u64, u64)],
     of: Reservation,
@@ -33,7 +34,8 @@ fn simulate(
         workload.sources.push(Source { arrivals: Arrivals::List(times), cost });
     };
     let constant = |cost: u64| Cost::Constant(Work::from_ns(cost));
-    let periodic = |(_, period, offset): (u64, u64, u64)| (offset..until).step_by(period as usize).collect();
+    let periodic =
+        |(_, period, offset): (u64, u64, u64)| (offset..until).step_by(period as usize).collect();
     for (at, &one) in above.iter().enumerate() {
         add(&mut tree, Tree::ROOT, 255 - at as u8, periodic(one), constant(one.0));
     }
@@ -60,7 +62,8 @@ fn simulate(
     (longest(client), longest(client + 1))
 }
 
-/// Responses of clients and of what is below are within the bounds; says whether those of the clients are reached.
+/// Responses of clients and of what is below are within the bounds; says whether those of the
+/// clients are reached.
 #[test]
 fn every_server_gives_what_it_is_said_to_and_takes_no_more() {
     let mut dice = dice(44);
@@ -69,7 +72,8 @@ fn every_server_gives_what_it_is_said_to_and_takes_no_more() {
         let at = (round % 4) as usize;
         let period = dice.between(2, 9);
         let budget = dice.between(1, period);
-        let deadline = if at == 3 && dice.below(3) == 0 { dice.between(budget, period) } else { period };
+        let deadline =
+            if at == 3 && dice.below(3) == 0 { dice.between(budget, period) } else { period };
         let mut of = Reservation::new(KINDS[at], Work::from_ns(budget), Span::from_ns(period));
         of.deadline = Some(Span::from_ns(deadline));
         of.offset = Span::from_ns(dice.below(period));
@@ -86,7 +90,8 @@ fn every_server_gives_what_it_is_said_to_and_takes_no_more() {
             })
             .collect();
         let level = Leftover::new(Dedicated, &curves, 1 << 12);
-        // One client of separation `apart`, the others random: the tight one is a burst of whole windows.
+        // One client of separation `apart`, the others random: the tight one is a burst of whole
+        // windows.
         let (cost, apart) = (dice.between(1, 2 * budget), dice.between(2, 40));
         let first = dice.below(30);
         let mut next = first;
@@ -125,26 +130,32 @@ fn every_server_gives_what_it_is_said_to_and_takes_no_more() {
     }
     println!("reached (clients, below): {reached:?} of polling, deferrable, sporadic, CBS");
     // What a CBS takes is bounded by a staircase above the line on which it lives: not reached.
-    assert!(reached.iter().all(|both| both[0] > 10) && reached[..3].iter().all(|both| both[1] > 10));
+    assert!(
+        reached.iter().all(|both| both[0] > 10) && reached[..3].iter().all(|both| both[1] > 10)
+    );
 }
 
 #[test]
 fn a_server_that_is_starved_gives_no_bound() {
     let tasks = set(&[(1, 50, 50)]);
     let of = Reservation::new(Kind::Deferrable, Work::from_ns(3), Span::from_ns(10));
-    let above = |cost| [Curve { cost: Work::from_ns(cost), period: Span::from_ns(10), jitter: Span::ZERO }];
+    let above =
+        |cost| [Curve { cost: Work::from_ns(cost), period: Span::from_ns(10), jitter: Span::ZERO }];
     assert!(davis_burns::bounds(&tasks, &of, &above(7), 1_000).is_ok());
     assert_eq!(
         davis_burns::bounds(&tasks, &of, &above(8), 1_000),
         Err(Why::Assumption { number: 8, task: 0 })
     );
     let soft = Reservation::new(Kind::SoftCbs, Work::from_ns(3), Span::from_ns(10));
-    assert_eq!(davis_burns::bounds(&tasks, &soft, &[], 1_000), Err(Why::Assumption { number: 7, task: 0 }));
+    assert_eq!(
+        davis_burns::bounds(&tasks, &soft, &[], 1_000),
+        Err(Why::Assumption { number: 7, task: 0 })
+    );
     assert_eq!(wait(&soft), None);
 }
 
-/// Equations 9 and 10 for D ≤ T, as they stand, with the jitter T − Q of a task that is not released with its server added to
-/// the window; `None` beyond `until`.
+/// Equations 9 and 10 for D ≤ T, as they stand, with the jitter T − Q of a task that is not
+/// released with its server added to the window; `None` beyond `until`.
 fn printed(
     tasks: &[(u64, u64)],
     at: usize,
@@ -156,7 +167,8 @@ fn printed(
     let mut w = 1;
     loop {
         // From when the task comes: T − Q before its server can begin.
-        let inside: u64 = tasks[..at].iter().map(|&(c, period)| (w + t - q).div_ceil(period) * c).sum();
+        let inside: u64 =
+            tasks[..at].iter().map(|&(c, period)| (w + t - q).div_ceil(period) * c).sum();
         let load = tasks[at].0 + inside;
         let before = load.div_ceil(q) - 1;
         let others: u64 = servers
@@ -198,7 +210,8 @@ fn davis_and_burns_2005_as_printed_gives_the_same() {
             .collect();
         let tasks: Vec<(u64, u64)> =
             (0..dice.between(1, 3)).map(|_| (dice.between(1, 5), dice.between(40, 90))).collect();
-        let specs: Vec<_> = tasks.iter().map(|&(cost, period)| task(cost, period, period)).collect();
+        let specs: Vec<_> =
+            tasks.iter().map(|&(cost, period)| task(cost, period, period)).collect();
         let Ok(bounds) = davis_burns::bounds(&specs, &of, &above, 1 << 14) else { continue };
         for (at, bound) in bounds.iter().enumerate() {
             let Some(bound) = bound.map(|bound| bound.release.as_ns()) else { continue };

@@ -26,10 +26,11 @@ fn is_a_supply(supply: &impl Supply, until: u64) {
     }
 }
 
-/// The least supply of each length over all windows of the patterns that `places` makes of every period.
+/// The least supply of each length over all windows of the patterns that `places` makes of every
+/// period.
 fn brute(budget: u64, deadline: u64, period: u64, lengths: u64) -> Vec<u64> {
-    // In each period the budget lies in one piece or two; the first and the others are chosen apart, which is enough for
-    // the extremes, and checked over every pair.
+    // In each period the budget lies in one piece or two; the first and the others are chosen
+    // apart, which is enough for the extremes, and checked over every pair.
     let mut patterns: Vec<Vec<bool>> = Vec::new();
     for chosen in 0u32..1 << deadline {
         if u64::from(chosen.count_ones()) == budget {
@@ -63,9 +64,15 @@ fn shin_and_lee_2003_and_easwaran_2007_are_the_least_of_all_patterns() {
         for deadline in 1..=period {
             for budget in 1..=deadline {
                 let lengths = 4 * period;
-                let supply = ExplicitDeadline::new(Work::from_ns(budget), span(period), span(deadline));
-                let got: Vec<u64> = (0..=lengths).map(|at| supply.least(span(at)).as_ns()).collect();
-                assert_eq!(got, brute(budget, deadline, period, lengths), "{budget} {deadline} {period}");
+                let supply =
+                    ExplicitDeadline::new(Work::from_ns(budget), span(period), span(deadline));
+                let got: Vec<u64> =
+                    (0..=lengths).map(|at| supply.least(span(at)).as_ns()).collect();
+                assert_eq!(
+                    got,
+                    brute(budget, deadline, period, lengths),
+                    "{budget} {deadline} {period}"
+                );
                 is_a_supply(&supply, lengths);
                 // The printed equation.
                 let printed = |t: u64| {
@@ -85,7 +92,8 @@ fn shin_and_lee_2003_and_easwaran_2007_are_the_least_of_all_patterns() {
 #[test]
 fn mok_2001_a_bounded_delay_is_a_line_cut_to_whole_numbers() {
     for (work, every, delay) in [(1, 3, 0), (2, 3, 4), (5, 7, 2), (1, 1, 9), (0, 4, 1)] {
-        let supply = BoundedDelay::new(Rate { work: Work::from_ns(work), every: span(every) }, span(delay));
+        let supply =
+            BoundedDelay::new(Rate { work: Work::from_ns(work), every: span(every) }, span(delay));
         for at in 0..60u64 {
             assert_eq!(supply.least(span(at)).as_ns(), at.saturating_sub(delay) * work / every);
         }
@@ -121,7 +129,11 @@ fn mok_2001_a_table_supplies_the_least_of_all_windows() {
                 }
             }
             for (at, least) in least.iter().enumerate() {
-                assert_eq!(supply.least(span(at as u64)).as_ns(), *least, "{owners:?} {owner} {at}");
+                assert_eq!(
+                    supply.least(span(at as u64)).as_ns(),
+                    *least,
+                    "{owners:?} {owner} {at}"
+                );
             }
             if owners.contains(&owner) {
                 is_a_supply(&supply, lengths);

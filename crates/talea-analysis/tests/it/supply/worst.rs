@@ -3,7 +3,8 @@
 use crate::dice::{Deadlines, dice, random, rounds, set};
 use talea_analysis::Sporadic;
 use talea_analysis::supply::{
-    Curve, Dedicated, ExplicitDeadline, Inside, Leftover, PeriodicResource, Server, Supply, Table, edf, fp,
+    Curve, Dedicated, ExplicitDeadline, Inside, Leftover, PeriodicResource, Server, Supply, Table,
+    edf, fp,
 };
 use talea_analysis::verdict::{Release, Verdict, Why, Witness};
 use talea_core::machine::{SchedulerSpec, TaskSpec, Tree};
@@ -17,8 +18,8 @@ fn ns(ns: u64) -> Span {
     Span::from_ns(ns)
 }
 
-/// The jobs that end before `until` on the worst pattern of `supply`, releases as said: a thief above all has each nanosecond
-/// in which the least supply does not grow.
+/// The jobs that end before `until` on the worst pattern of `supply`, releases as said: a thief
+/// above all has each nanosecond in which the least supply does not grow.
 fn simulate(
     tasks: &[Sporadic],
     releases: &[Release],
@@ -47,12 +48,15 @@ fn simulate(
         tree.task(group, spec);
         let first = release.first.as_ns();
         let times = (0..)
-            .map(|job| (first + job * task.period.as_ns()).saturating_sub(release.early.as_ns()).max(first))
+            .map(|job| {
+                (first + job * task.period.as_ns()).saturating_sub(release.early.as_ns()).max(first)
+            })
             .take_while(|&time| time < until)
             .map(Time::from_ns);
-        workload
-            .sources
-            .push(Source { arrivals: Arrivals::List(times.collect()), cost: Cost::Constant(task.cost) });
+        workload.sources.push(Source {
+            arrivals: Arrivals::List(times.collect()),
+            cost: Cost::Constant(task.cost),
+        });
     }
     let mut world = World::new(tree.build().expect("a tree"), 1, &workload);
     let mut jobs = Jobs::default();
@@ -90,7 +94,10 @@ fn responses_are_those_of_the_worst_supply_and_witnesses_are_misses() {
                 let Some(bound) = bound else { continue };
                 let own = ended.iter().filter(|job| job.task.0 as usize == at);
                 let longest = own.map(Completion::response).max().unwrap_or(Span::ZERO);
-                assert!(longest <= bound.release, "{tasks:?} {supply:?} {at}: {longest:?} > {bound:?}");
+                assert!(
+                    longest <= bound.release,
+                    "{tasks:?} {supply:?} {at}: {longest:?} > {bound:?}"
+                );
                 equal += u64::from(longest == bound.release);
                 missed += u64::from(longest < bound.release);
             }
@@ -105,11 +112,14 @@ fn responses_are_those_of_the_worst_supply_and_witnesses_are_misses() {
                     Policy::FixedPriority,
                     nominal + response.as_ns() + 1,
                 );
-                let found =
-                    ended.iter().find(|end| end.task.0 as usize == task && end.job == job).expect("ends");
+                let found = ended
+                    .iter()
+                    .find(|end| end.task.0 as usize == task && end.job == job)
+                    .expect("ends");
                 assert_eq!(found.response(), response, "{tasks:?} {supply:?}");
                 assert!(
-                    found.end.as_ns() + tasks[task].jitter.as_ns() > nominal + tasks[task].deadline.as_ns()
+                    found.end.as_ns() + tasks[task].jitter.as_ns()
+                        > nominal + tasks[task].deadline.as_ns()
                 );
             }
             Verdict::Proved { bounds } => {
@@ -159,22 +169,28 @@ fn demand_at_every_instant_gives_the_same_as_the_walk() {
             }
             all / b * task.period.as_ns()
         });
-        let asked: u64 = tasks.iter().map(|task| task.cost.as_ns() * (hyper / task.period.as_ns())).sum();
+        let asked: u64 =
+            tasks.iter().map(|task| task.cost.as_ns() * (hyper / task.period.as_ns())).sum();
         let there = rate.work.as_ns() * (hyper / rate.every.as_ns());
         let verdict = edf::verdict(&tasks, &supply, u64::MAX);
         if asked > there {
-            assert_eq!(verdict, Verdict::Refuted { witness: Witness::Overload { task: tasks.len() - 1 } });
+            assert_eq!(
+                verdict,
+                Verdict::Refuted { witness: Witness::Overload { task: tasks.len() - 1 } }
+            );
             continue;
         }
         // Twice as far as need be.
         let all = (0..2 * hyper + 80).all(|at| dbf(at) <= supply.least(Span::from_ns(at)).as_ns());
         assert_eq!(verdict.is_proved(), all, "{tasks:?} {supply:?} {verdict:?}");
-        if let Verdict::Refuted { witness: Witness::Demand { at, demand, supply: there, releases } } =
-            &verdict
+        if let Verdict::Refuted {
+            witness: Witness::Demand { at, demand, supply: there, releases },
+        } = &verdict
         {
             assert!(demand > there);
             assert_eq!((demand.as_ns(), *there), (dbf(at.as_ns()), supply.least(*at)));
-            // Somebody who is due by then is late; deadlines of the simulated jobs count from their releases.
+            // Somebody who is due by then is late; deadlines of the simulated jobs count from their
+            // releases.
             if tasks.iter().all(|task| task.jitter.is_zero()) {
                 let ended = simulate(&tasks, releases, &supply, Policy::Edf, 4 * at.as_ns() + 200);
                 let due = |job: &&Completion| job.deadline.as_ns() <= at.as_ns();
@@ -193,7 +209,13 @@ fn demand_at_every_instant_gives_the_same_as_the_walk() {
 }
 
 /// Tasks in a partition of a table, from the instant `begin` of it on.
-fn in_a_table(tasks: &[Sporadic], frame: u64, slots: &[Slot], begin: u64, policy: Policy) -> Vec<Completion> {
+fn in_a_table(
+    tasks: &[Sporadic],
+    frame: u64,
+    slots: &[Slot],
+    begin: u64,
+    policy: Policy,
+) -> Vec<Completion> {
     let mut tree = Tree::new(
         1,
         SchedulerSpec::new(
@@ -209,17 +231,20 @@ fn in_a_table(tasks: &[Sporadic], frame: u64, slots: &[Slot], begin: u64, policy
         spec.priority = 200 - at as u8;
         spec.backlog.capacity = 1 << 10;
         tree.task(partition, spec);
-        let arrivals = Arrivals::Periodic { offset: ns(begin), period: task.period, jitter: Span::ZERO };
+        let arrivals =
+            Arrivals::Periodic { offset: ns(begin), period: task.period, jitter: Span::ZERO };
         workload.sources.push(Source { arrivals, cost: Cost::Constant(task.cost) });
     }
     let mut jobs = Jobs::default();
-    World::new(tree.build().expect("a tree"), 1, &workload).run(Time::from_ns(begin + 400), &mut jobs);
+    World::new(tree.build().expect("a tree"), 1, &workload)
+        .run(Time::from_ns(begin + 400), &mut jobs);
     jobs.ended
 }
 
 #[test]
 fn a_table_that_is_worst_in_two_places_refutes_no_response_time() {
-    let slots = [Slot { start: ns(0), end: ns(2), owner: 0 }, Slot { start: ns(3), end: ns(4), owner: 0 }];
+    let slots =
+        [Slot { start: ns(0), end: ns(2), owner: 0 }, Slot { start: ns(3), end: ns(4), owner: 0 }];
     let tasks = set(&[(1, 4, 4), (2, 24, 10)]);
     let table = Table::new(ns(6), &slots, 0);
     let bounds = fp::bounds(&tasks, &table, 1 << 20).expect("small");
@@ -229,7 +254,10 @@ fn a_table_that_is_worst_in_two_places_refutes_no_response_time() {
         ended.iter().filter(|job| job.task.0 == 1).map(Completion::response).max()
     };
     assert_eq!((0..6).map(longest).max(), Some(Some(ns(10))));
-    assert_eq!(fp::verdict(&tasks, &table, 1 << 20), Verdict::Unknown { why: Why::Insufficient { task: 1 } });
+    assert_eq!(
+        fp::verdict(&tasks, &table, 1 << 20),
+        Verdict::Unknown { why: Why::Insufficient { task: 1 } }
+    );
 }
 
 #[test]
@@ -261,7 +289,9 @@ fn what_is_refuted_in_a_table_misses_from_some_instant_on() {
                 continue;
             }
             let misses = |begin| {
-                in_a_table(&tasks, frame, &slots, begin, policy.clone()).iter().any(Completion::is_late)
+                in_a_table(&tasks, frame, &slots, begin, policy.clone())
+                    .iter()
+                    .any(Completion::is_late)
             };
             assert!((0..frame).any(misses), "{witness:?} {tasks:?} {frame} {slots:?}");
             refuted += 1;
@@ -273,7 +303,8 @@ fn what_is_refuted_in_a_table_misses_from_some_instant_on() {
 
 #[test]
 fn servers_refute_nothing_but_overload() {
-    // Q of T that is had at once, always: what a server really gives is more than what is counted on.
+    // Q of T that is had at once, always: what a server really gives is more than what is counted
+    // on.
     let of = Reservation::new(Kind::Deferrable, Work::from_ns(4), ns(10));
     let tight = set(&[(2, 20, 3)]);
     let why = Verdict::Unknown { why: Why::Insufficient { task: 0 } };
@@ -289,7 +320,10 @@ fn servers_refute_nothing_but_overload() {
         (fp::verdict(&tight, &inside, 100), edf::verdict(&tight, &inside, 100)),
         (why.clone(), why.clone())
     );
-    assert_eq!((fp::verdict(&tight, &left, 100), edf::verdict(&tight, &left, 100)), (why.clone(), why));
+    assert_eq!(
+        (fp::verdict(&tight, &left, 100), edf::verdict(&tight, &left, 100)),
+        (why.clone(), why)
+    );
     let overload = set(&[(9, 20, 40)]);
     assert!(matches!(
         fp::verdict(&overload, &server, 100),

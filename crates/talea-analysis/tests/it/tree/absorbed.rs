@@ -1,4 +1,5 @@
-//! What a band takes of slots, and slots that absorb it: held against the simulator, over systems as PikeOS has them.
+//! What a band takes of slots, and slots that absorb it: held against the simulator, over systems
+//! as PikeOS has them.
 
 use crate::dice::{dice, rounds};
 use talea_analysis::supply::Curve;
@@ -15,7 +16,8 @@ use talea_sim::{Jobs, Workload, World};
 const FRAME: u64 = 60;
 const FRAMES: u64 = 40;
 
-/// A partition table beside tasks, servers, and groups of them; two partitions, as urgent as it comes, always busy.
+/// A partition table beside tasks, servers, and groups of them; two partitions, as urgent as it
+/// comes, always busy.
 struct Made {
     tree: Tree,
     sources: Vec<Source>,
@@ -62,7 +64,8 @@ fn made(dice: &mut Dice, slots: Vec<Slot>) -> Made {
             let mut server = SchedulerSpec::new("server", Policy::Fifo);
             server.own.priority = Some(priority);
             let budget = Work::from_ns(dice.between(1, 2));
-            server.reservation = Some(Reservation::new(kinds[dice.below(4) as usize], budget, ns(period)));
+            server.reservation =
+                Some(Reservation::new(kinds[dice.below(4) as usize], budget, ns(period)));
             let server = tree.scheduler(parent, server);
             // Now and then more than it ever gets.
             let times = (0..FRAME * FRAMES).filter(|at| at % 170 > 40).map(Time::from_ns).collect();
@@ -79,7 +82,8 @@ fn made(dice: &mut Dice, slots: Vec<Slot>) -> Made {
     let busy = sources.len() as u32;
     let policy = Policy::Partitions { frame: ns(FRAME), slots, lending: false };
     let table = tree.scheduler(Tree::ROOT, SchedulerSpec::new("table", policy));
-    let partitions = [(); 2].map(|()| tree.scheduler(table, SchedulerSpec::new("TP", Policy::FixedPriority)));
+    let partitions =
+        [(); 2].map(|()| tree.scheduler(table, SchedulerSpec::new("TP", Policy::FixedPriority)));
     for partition in partitions {
         let arrivals = Arrivals::Periodic { offset: ns(0), period: ns(1), jitter: ns(0) };
         add(&mut tree, &mut sources, partition, dice.between(1, 5) as u8, arrivals, 1);
@@ -90,8 +94,11 @@ fn made(dice: &mut Dice, slots: Vec<Slot>) -> Made {
 fn with_slots(made: &Made, slots: &[Slot]) -> Tree {
     let mut tree = made.tree.clone();
     if let Some(Body::Scheduler(spec)) = tree.get_mut(made.table).map(|node| &mut node.body) {
-        spec.policy =
-            Policy::Partitions { frame: Span::from_ns(FRAME), slots: slots.to_vec(), lending: false };
+        spec.policy = Policy::Partitions {
+            frame: Span::from_ns(FRAME),
+            slots: slots.to_vec(),
+            lending: false,
+        };
     }
     tree
 }
@@ -101,7 +108,8 @@ fn served(made: &Made, slots: &[Slot], seed: u64) -> Vec<[u64; 2]> {
     let tree = with_slots(made, slots);
     let workload = Workload { sources: made.sources.clone(), seed };
     let mut jobs = Jobs::default();
-    World::new(tree.build().expect("a tree"), 1, &workload).run(Time::from_ns(FRAME * FRAMES), &mut jobs);
+    World::new(tree.build().expect("a tree"), 1, &workload)
+        .run(Time::from_ns(FRAME * FRAMES), &mut jobs);
     let mut frames = vec![[0; 2]; FRAMES as usize];
     for job in jobs.ended.iter().filter(|job| job.task.0 >= made.busy) {
         if let Some(frame) = frames.get_mut((job.end.as_ns() - 1) as usize / FRAME as usize) {
@@ -136,7 +144,11 @@ fn l3c_4_1_slots_lose_no_more_than_is_said_and_stretched_ones_hold_what_they_hel
         for frame in served(&made, &slots, seed) {
             for (owner, length) in [first, second].into_iter().enumerate() {
                 let lost = length.saturating_sub(frame[owner]);
-                assert!(lost <= loss(owner, length), "{owner} lost {lost} of {length}: {:#?}", made.tree);
+                assert!(
+                    lost <= loss(owner, length),
+                    "{owner} lost {lost} of {length}: {:#?}",
+                    made.tree
+                );
                 reached += u64::from(lost > 0 && lost == loss(owner, length));
                 disturbed += u64::from(lost > 0);
             }
@@ -146,7 +158,8 @@ fn l3c_4_1_slots_lose_no_more_than_is_said_and_stretched_ones_hold_what_they_hel
         // Asked again with the new slots, which make others wait longer, it is the same table.
         let changed = with_slots(&made, &wide);
         let again = Roots { tree: &changed, ..roots };
-        let above = made.partitions.map(|partition| again.above_partition(partition).expect("known"));
+        let above =
+            made.partitions.map(|partition| again.above_partition(partition).expect("known"));
         let same = stretch_each(ns(FRAME), &slots, |slot| above[slot.owner as usize].as_slice());
         assert_eq!(same.as_ref(), Ok(&wide), "{:#?}", made.tree);
         for frame in served(&made, &wide, seed) {

@@ -4,7 +4,9 @@ use crate::dice::{Deadlines, dice, random};
 use talea_analysis::card::Kind;
 use talea_analysis::multi::{self, bertogna_cirinei};
 use talea_analysis::tree::{Answer, Reason, Roots};
-use talea_core::machine::{Body, NodeId, Protocol, ResourceId, SchedulerSpec, TaskSpec, Tree, Version};
+use talea_core::machine::{
+    Body, NodeId, Protocol, ResourceId, SchedulerSpec, TaskSpec, Tree, Version,
+};
 use talea_core::sched::{Policy, Slot};
 use talea_core::server::{Kind as Server, Reservation};
 use talea_core::workload::{Arrivals, Cost, Hole, Overheads, Source};
@@ -29,11 +31,16 @@ impl System {
     }
 
     /// Priority; cost, period, deadline, offset.
-    fn task(&mut self, priority: u8, (cost, period, deadline, offset): (u64, u64, u64, u64)) -> NodeId {
+    fn task(
+        &mut self,
+        priority: u8,
+        (cost, period, deadline, offset): (u64, u64, u64, u64),
+    ) -> NodeId {
         let mut spec = TaskSpec::new("task", ns(period));
         spec.deadline = ns(deadline);
         spec.priority = priority;
-        let arrivals = Arrivals::Periodic { offset: ns(offset), period: ns(period), jitter: Span::ZERO };
+        let arrivals =
+            Arrivals::Periodic { offset: ns(offset), period: ns(period), jitter: Span::ZERO };
         self.sources.push(Source { arrivals, cost: Cost::Constant(Work::from_ns(cost)) });
         self.tree.task(Tree::ROOT, spec)
     }
@@ -72,7 +79,10 @@ impl System {
     }
 
     fn reasons(&self) -> Vec<Option<Reason>> {
-        self.answers().iter().map(|answer| answer.bound.as_ref().err().map(|no| no.reason)).collect()
+        self.answers()
+            .iter()
+            .map(|answer| answer.bound.as_ref().err().map(|no| no.reason))
+            .collect()
     }
 }
 
@@ -93,7 +103,8 @@ fn orders_that_were_superseded_have_cost_their_time_all_the_same() {
         }
         assert_eq!(system.simulated(1_000 * US)[3], ns(38 * US));
         let urgent = &system.answers()[3];
-        // Its own, two before it, and whoever goes on after it is not its business: 3 · 10 + 2 · 10 + 1, less 10.
+        // Its own, two before it, and whoever goes on after it is not its business: 3 · 10 + 2 · 10
+        // + 1, less 10.
         assert_eq!(urgent.bound, Ok(ns(41 * US)));
         assert!(!urgent.is_proved() && !urgent.is_refuted());
     }
@@ -103,7 +114,8 @@ fn orders_that_were_superseded_have_cost_their_time_all_the_same() {
 fn a_root_that_does_not_preempt_has_one_order_under_way() {
     let mut system = System::new(Policy::FixedPriority);
     system.overheads.decision = ns(10);
-    if let Some(Body::Scheduler(root)) = system.tree.get_mut(Tree::ROOT).map(|node| &mut node.body) {
+    if let Some(Body::Scheduler(root)) = system.tree.get_mut(Tree::ROOT).map(|node| &mut node.body)
+    {
         root.preemptive = false;
     }
     for at in 0..6u64 {
@@ -156,10 +168,13 @@ fn a_section_that_touches_but_would_not_block_lets_others_in() {
 
 #[test]
 fn a_floor_that_moves_within_touching_sections_is_not_bounded() {
-    // H comes in between a and b, since the floor is moved, and waits for b. It lends its key: M, less urgent, but due before
-    // the floor, does not go first. No test here counts with that.
+    // H comes in between a and b, since the floor is moved, and waits for b. It lends its key: M,
+    // less urgent, but due before the floor, does not go first. No test here counts with that.
     let mut system = System::new(Policy::Edf);
-    let (a, b) = (system.tree.resource("a", Protocol::Ceiling), system.tree.resource("b", Protocol::Ceiling));
+    let (a, b) = (
+        system.tree.resource("a", Protocol::Ceiling),
+        system.tree.resource("b", Protocol::Ceiling),
+    );
     system.task(0, (40, 900, 100, 9));
     let high = system.task(0, (6, 900, 100, 5));
     system.locks(high, b, 0, 2);
@@ -200,7 +215,8 @@ fn who_has_the_key_of_the_ceiling_may_wait_after_all_and_that_takes_two_orders()
 fn holes_are_never_left_out_of_account() {
     let mut system = System::new(Policy::Edf);
     system.task(0, (1, 10, 10, 0));
-    let holes = [Hole { cpu: talea_core::machine::Cpu(0), from: Time::from_ns(5), to: Time::from_ns(25) }];
+    let holes =
+        [Hole { cpu: talea_core::machine::Cpu(0), from: Time::from_ns(5), to: Time::from_ns(25) }];
     let mut roots = system.roots();
     assert!(roots.bounds()[0].is_proved());
     roots.holes = &holes;
@@ -216,7 +232,9 @@ fn what_a_server_gives_is_not_known_where_overheads_are_not() {
     spec.reservation = Some(Reservation::new(Server::Deferrable, Work::from_ns(3), ns(10)));
     let server = system.tree.scheduler(Tree::ROOT, spec);
     let task = system.task(9, (1, 10, 10, 0));
-    assert!(system.roots().supplied(server, ns(50)).is_ok() && system.roots().taken(&[task]).is_ok());
+    assert!(
+        system.roots().supplied(server, ns(50)).is_ok() && system.roots().taken(&[task]).is_ok()
+    );
     system.overheads.switch = ns(1);
     let reason = |no: talea_analysis::tree::NoTest| no.reason;
     assert_eq!(system.roots().supplied(server, ns(50)).map_err(reason), Err(Reason::Overheads));
@@ -275,7 +293,8 @@ fn who_is_above_a_task_without_a_test_has_one() {
     assert_eq!(answers[3].node, client);
     assert_eq!(bounded, [NodeId(1), NodeId(2), below], "all but the client");
     // Where nobody is interrupted, everybody cares.
-    if let Some(Body::Scheduler(spec)) = system.tree.get_mut(Tree::ROOT).map(|node| &mut node.body) {
+    if let Some(Body::Scheduler(spec)) = system.tree.get_mut(Tree::ROOT).map(|node| &mut node.body)
+    {
         spec.preemptive = false;
     }
     system.sources[0].cost = system.sources[0].cost.clone().suspending(Work::from_ns(1), ns(3));
@@ -292,7 +311,11 @@ fn what_cannot_come_together_refutes_nothing() {
         change(&mut system);
         (system.answers()[1].clone(), system.simulated(1_000)[1])
     };
-    let at = |offset, jitter| Arrivals::Periodic { offset: ns(offset), period: ns(25), jitter: ns(jitter) };
+    let at = |offset, jitter| Arrivals::Periodic {
+        offset: ns(offset),
+        period: ns(25),
+        jitter: ns(jitter),
+    };
     let (offsets, found) = two(&|system| system.sources[1].arrivals = at(10, 0));
     assert_eq!(found, ns(10));
     assert_eq!(
@@ -309,7 +332,12 @@ fn what_cannot_come_together_refutes_nothing() {
         ),
         (&|system| system.sources[0].cost = cheap(0), false),
         (&|system| system.sources[0].cost = cheap(1), true),
-        (&|system| system.sources[0].cost = Cost::List(vec![Work::from_ns(10), Work::from_ns(1)]), false),
+        (
+            &|system| {
+                system.sources[0].cost = Cost::List(vec![Work::from_ns(10), Work::from_ns(1)])
+            },
+            false,
+        ),
         // Seen as late as can be, they come together; the others early.
         (&|system| system.sources.iter_mut().for_each(|source| source.arrivals = at(3, 2)), true),
         (&|system| system.sources[0].arrivals = at(0, 2), false),
@@ -342,13 +370,23 @@ fn equals_by_arrival_or_deadline_are_served_in_the_order_of_their_numbers() {
         system.task(0, (5, 20, 9, 0));
         system.task(0, (5, 20, if matches!(policy, Policy::Fifo) { 10 } else { 9 }, 0));
         for source in &mut system.sources {
-            source.arrivals = Arrivals::Sporadic { offset: Span::ZERO, separation: ns(20), slack: ns(4) };
+            source.arrivals =
+                Arrivals::Sporadic { offset: Span::ZERO, separation: ns(20), slack: ns(4) };
         }
         let answers = system.answers();
-        // The first of two that come together is served first, so that nothing is known of its bound of 10.
-        assert_eq!((answers[0].kind, answers[0].bound.clone()), (Kind::Sufficient, Ok(ns(10))), "{policy:?}");
+        // The first of two that come together is served first, so that nothing is known of its
+        // bound of 10.
+        assert_eq!(
+            (answers[0].kind, answers[0].bound.clone()),
+            (Kind::Sufficient, Ok(ns(10))),
+            "{policy:?}"
+        );
         assert!(!answers[0].is_refuted());
-        assert_eq!((answers[1].kind, answers[1].bound.clone()), (Kind::Exact, Ok(ns(10))), "{policy:?}");
+        assert_eq!(
+            (answers[1].kind, answers[1].bound.clone()),
+            (Kind::Exact, Ok(ns(10))),
+            "{policy:?}"
+        );
     }
 }
 
@@ -388,16 +426,19 @@ fn several_cpus_are_asked_of_any_test_and_the_one_that_accepts_is_named() {
     assert!(by_others > 5 && !names.contains("bertogna-cirinei-edf"), "{by_others} {names:?}");
     let overload = on(&[(2, 3, 3), (2, 3, 3), (2, 3, 3), (1, 9, 9)]);
     assert!(
-        overload.iter().all(|answer| answer.bound.as_ref().is_err_and(|no| no.reason == Reason::Overload))
+        overload
+            .iter()
+            .all(|answer| answer.bound.as_ref().is_err_and(|no| no.reason == Reason::Overload))
     );
     let long = on(&[(5, 9, 4), (1, 9, 9)]);
     assert!(
-        long.iter().all(|answer| answer.bound.as_ref().is_err_and(|no| no.reason == Reason::Insufficient))
+        long.iter()
+            .all(|answer| answer.bound.as_ref().is_err_and(|no| no.reason == Reason::Insufficient))
     );
 }
 
-/// A partition with 2 of every 10 from 1 on, below a root that does not preempt: a job of 3 begins just before each slot, and the task
-/// in it never runs.
+/// A partition with 2 of every 10 from 1 on, below a root that does not preempt: a job of 3 begins
+/// just before each slot, and the task in it never runs.
 #[test]
 fn who_waits_for_a_slot_can_be_blocked_before_each_one() {
     let mut system = System::new(Policy::FixedPriority);
@@ -405,7 +446,8 @@ fn who_waits_for_a_slot_can_be_blocked_before_each_one() {
     let slots = vec![Slot { start: ns(1), end: ns(3), owner: 0 }];
     let policy = Policy::Partitions { frame: ns(10), slots, lending: false };
     let table = system.tree.scheduler(Tree::ROOT, SchedulerSpec::new("table", policy));
-    let inside = system.tree.scheduler(table, SchedulerSpec::new("partition", Policy::FixedPriority));
+    let inside =
+        system.tree.scheduler(table, SchedulerSpec::new("partition", Policy::FixedPriority));
     let mut spec = TaskSpec::new("victim", ns(40));
     spec.priority = 200;
     let victim = system.tree.task(inside, spec);
@@ -414,7 +456,8 @@ fn who_waits_for_a_slot_can_be_blocked_before_each_one() {
     system.task(0, (1, 100, 100, 0));
     let proved = |system: &System| system.answers()[1].is_proved();
     assert!(proved(&system), "a root that preempts");
-    if let Some(Body::Scheduler(root)) = system.tree.get_mut(Tree::ROOT).map(|node| &mut node.body) {
+    if let Some(Body::Scheduler(root)) = system.tree.get_mut(Tree::ROOT).map(|node| &mut node.body)
+    {
         root.preemptive = false;
     }
     assert_eq!(system.simulated(1_000)[1], Span::ZERO, "it never ends");
@@ -451,21 +494,27 @@ fn sections_of_versions_block_as_any_others() {
     }
 }
 
-/// The task that uses the accelerator comes in its partition, and lends its urgency to one in the other that holds it: before the task
-/// that is more urgent there. That all of them are in graphs, too, changes nothing.
+/// The task that uses the accelerator comes in its partition, and lends its urgency to one in the
+/// other that holds it: before the task that is more urgent there. That all of them are in graphs,
+/// too, changes nothing.
 #[test]
 fn who_waits_for_an_accelerator_stops_all_also_within_a_graph() {
-    let slots =
-        [(0, 50, 0), (50, 100, 1)].map(|(start, end, owner)| Slot { start: ns(start), end: ns(end), owner });
+    let slots = [(0, 50, 0), (50, 100, 1)].map(|(start, end, owner)| Slot {
+        start: ns(start),
+        end: ns(end),
+        owner,
+    });
     let table = Policy::Partitions { frame: ns(100), slots: slots.to_vec(), lending: false };
     let mut system = System::new(table);
     let gpu = system.tree.accelerator("gpu");
-    let [one, two] =
-        [0, 1].map(|_| system.tree.scheduler(Tree::ROOT, SchedulerSpec::new("part", Policy::FixedPriority)));
+    let [one, two] = [0, 1].map(|_| {
+        system.tree.scheduler(Tree::ROOT, SchedulerSpec::new("part", Policy::FixedPriority))
+    });
     let mut task = |parent, priority, (cost, deadline, offset), uses: bool| {
         let mut spec = TaskSpec::new("task", ns(200));
         (spec.priority, spec.deadline) = (priority, ns(deadline));
-        let arrivals = Arrivals::Periodic { offset: ns(offset), period: ns(200), jitter: Span::ZERO };
+        let arrivals =
+            Arrivals::Periodic { offset: ns(offset), period: ns(200), jitter: Span::ZERO };
         let mut cost = Cost::Constant(Work::from_ns(cost));
         if uses {
             let mut version = Version::new("on it");
@@ -486,7 +535,11 @@ fn who_waits_for_an_accelerator_stops_all_also_within_a_graph() {
     }
     assert_eq!(middle, NodeId(4));
     assert!(system.simulated(1_000)[1] > ns(60), "{:?}", system.simulated(1_000));
-    assert!(system.reasons().iter().all(|why| *why == Some(Reason::Accelerators)), "{:?}", system.reasons());
+    assert!(
+        system.reasons().iter().all(|why| *why == Some(Reason::Accelerators)),
+        "{:?}",
+        system.reasons()
+    );
 }
 
 #[test]

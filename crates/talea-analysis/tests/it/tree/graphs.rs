@@ -1,4 +1,5 @@
-//! Graphs that have their CPUs for themselves: no node ends after its bound, and the bound of an unsuitable one is none.
+//! Graphs that have their CPUs for themselves: no node ends after its bound, and the bound of an
+//! unsuitable one is none.
 
 use crate::dice::{dice, rounds};
 use talea_analysis::multi::graham;
@@ -26,8 +27,10 @@ fn made(dice: &mut Dice) -> (Tree, Vec<Source>, (u64, u64)) {
     root.preemptive = dice.below(3) > 0;
     let mut tree = Tree::new(cpus, root);
     let (period, deadline) = (dice.between(15, 60), dice.between(10, 60));
-    let cost =
-        |dice: &mut Dice| Cost::Uniform { min: Work::from_ns(1), max: Work::from_ns(dice.between(1, 6)) };
+    let cost = |dice: &mut Dice| Cost::Uniform {
+        min: Work::from_ns(1),
+        max: Work::from_ns(dice.between(1, 6)),
+    };
     let (mut nodes, mut sources) = (Vec::new(), Vec::new());
     for _ in 0..dice.between(1, 2) {
         let mut spec = TaskSpec::new("root", Span::from_ns(period));
@@ -102,7 +105,8 @@ fn no_node_of_a_graph_that_has_its_cpus_for_itself_ends_after_its_bound() {
     assert!(known > 2 * rounds(1_500) && reached > known / 20, "{reached} of {known}");
 }
 
-/// Graham's own example of 1969, figure 2, is the bound of the library; here: a fork-join on two CPUs.
+/// Graham's own example of 1969, figure 2, is the bound of the library; here: a fork-join on two
+/// CPUs.
 #[test]
 fn a_fork_join_is_bounded_from_its_arrival_and_a_stranger_ends_that() {
     let mut tree = Tree::new(2, SchedulerSpec::new("cpus", Policy::Edf));
@@ -117,14 +121,19 @@ fn a_fork_join_is_bounded_from_its_arrival_and_a_stranger_ends_that() {
         tree.channel(branch, join, 0);
     }
     let answers = Roots::new(&tree, &sources).bounds();
-    let bounds: Vec<_> = answers.iter().map(|answer| answer.bound.clone().map(Span::as_ns)).collect();
+    let bounds: Vec<_> =
+        answers.iter().map(|answer| answer.bound.clone().map(Span::as_ns)).collect();
     // vol 35: 2 + 33/2, 15 + 20/2, 12 + 23/2.
     assert_eq!(bounds, [Ok(18), Ok(25), Ok(23), Ok(23), Ok(23)]);
-    assert!(answers.iter().all(|answer| answer.deadline == Span::from_ns(40) && answer.is_proved()));
+    assert!(
+        answers.iter().all(|answer| answer.deadline == Span::from_ns(40) && answer.is_proved())
+    );
     tree.task(Tree::ROOT, TaskSpec::new("stranger", Span::from_ns(40)));
     sources.push(Source::periodic(Span::from_ns(40), Work::from_ns(1)));
     let answers = Roots::new(&tree, &sources).bounds();
     assert!(
-        answers[..5].iter().all(|answer| answer.bound.as_ref().is_err_and(|no| no.reason == Reason::Graph))
+        answers[..5]
+            .iter()
+            .all(|answer| answer.bound.as_ref().is_err_and(|no| no.reason == Reason::Graph))
     );
 }

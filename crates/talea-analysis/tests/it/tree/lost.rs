@@ -56,7 +56,8 @@ fn simulate(made: &Made, workload: &Workload, holes: &[(u64, u64)]) -> (Vec<u64>
     (seen.0.tasks.iter().map(|count| count.worst.as_ns()).collect(), seen.1.at)
 }
 
-/// Pieces of `lost` in all, near to each other, and as much again behind up to three times at which nothing was left to do.
+/// Pieces of `lost` in all, near to each other, and as much again behind up to three times at which
+/// nothing was left to do.
 fn losses(dice: &mut Dice, made: &Made, lost: u64) -> Vec<(u64, u64)> {
     let first = dice.below(200 * made.scale);
     let mut holes = pieces(dice, lost, first, made.scale);
@@ -86,7 +87,8 @@ fn pieces(dice: &mut Dice, lost: u64, mut at: u64, scale: u64) -> Vec<(u64, u64)
     holes
 }
 
-/// The same workload, one job of which costs as much more: a clock that does not stand still while the CPU is away.
+/// The same workload, one job of which costs as much more: a clock that does not stand still while
+/// the CPU is away.
 fn with_a_longer_one(dice: &mut Dice, made: &Made, lost: u64) -> Option<Workload> {
     let drawn = talea_sim::draw(&made.workload, Time::from_ns(700 * made.scale), |_| 1);
     let who = dice.below(drawn.len() as u64) as usize;
@@ -135,7 +137,9 @@ fn s18_no_response_is_beyond_a_bound_that_has_what_the_cpu_loses() {
                 for (how, found) in
                     found.into_iter().enumerate().filter_map(|(how, found)| Some((how, found?)))
                 {
-                    for (task, ((longest, bound), calm)) in found.iter().zip(&bounds).zip(&calm).enumerate() {
+                    for (task, ((longest, bound), calm)) in
+                        found.iter().zip(&bounds).zip(&calm).enumerate()
+                    {
                         let Some(bound) = bound else { continue };
                         assert!(
                             longest <= bound,
@@ -159,7 +163,8 @@ fn s18_no_response_is_beyond_a_bound_that_has_what_the_cpu_loses() {
 
 /// Tasks alone: priority, period, cost; in tenths of a millisecond.
 fn flat(preemptive: bool, policy: Policy, cpus: u32, tasks: &[(u8, u64, u64)]) -> Made {
-    let mut tree = Tree::new(cpus, SchedulerSpec { preemptive, ..SchedulerSpec::new("cpu", policy) });
+    let mut tree =
+        Tree::new(cpus, SchedulerSpec { preemptive, ..SchedulerSpec::new("cpu", policy) });
     let mut workload = Workload::default();
     for &(priority, period, cost) in tasks {
         let mut spec = TaskSpec::new("task", Span::from_ns(period));

@@ -2,7 +2,9 @@
 
 use crate::dice::Dice;
 use talea_core::criteria::Own;
-use talea_core::machine::{Affinity, NodeId, Protocol, ResourceId, SchedulerSpec, TaskSpec, Tree, Version};
+use talea_core::machine::{
+    Affinity, NodeId, Protocol, ResourceId, SchedulerSpec, TaskSpec, Tree, Version,
+};
 use talea_core::sched::{Policy, Slot};
 use talea_core::server::{Kind, Reservation};
 use talea_core::workload::{Arrivals, Cost, Overheads, Source};
@@ -73,8 +75,12 @@ enum Style {
     Any,
 }
 
-const STATIC: [Policy; 4] =
-    [Policy::FixedPriority, Policy::RateMonotonic, Policy::DeadlineMonotonic, Policy::CriticalityMonotonic];
+const STATIC: [Policy; 4] = [
+    Policy::FixedPriority,
+    Policy::RateMonotonic,
+    Policy::DeadlineMonotonic,
+    Policy::CriticalityMonotonic,
+];
 
 impl Maker<'_> {
     fn locks(&self) -> bool {
@@ -118,7 +124,8 @@ impl Maker<'_> {
 
     fn task(&mut self, parent: NodeId) {
         // Every other tree has few values, and so many equals.
-        let period = if self.ties { 6 << self.dice.below(3) } else { self.dice.between(5, 40) } * self.scale;
+        let period =
+            if self.ties { 6 << self.dice.below(3) } else { self.dice.between(5, 40) } * self.scale;
         let most = (period * self.left / 1_000).clamp(1, 1 + period / 4);
         let cost = self.dice.between(1, most);
         self.left = self.left.saturating_sub(cost * 1_000 / period);
@@ -152,7 +159,11 @@ impl Maker<'_> {
                 Arrivals::Periodic { offset, period, jitter }
             }
             0..=2 => Arrivals::Periodic { offset, period, jitter: Span::ZERO },
-            3 => Arrivals::Sporadic { offset, separation: period, slack: Span::from_ns(self.dice.below(9)) },
+            3 => Arrivals::Sporadic {
+                offset,
+                separation: period,
+                slack: Span::from_ns(self.dice.below(9)),
+            },
             _ => Arrivals::Sporadic { offset, separation: period, slack: Span::from_ns(1) },
         };
         let work = Work::from_ns(cost);
@@ -160,7 +171,11 @@ impl Maker<'_> {
             0 | 1 => Cost::Constant(work),
             2 => Cost::Uniform { min: Work::from_ns(1), max: work },
             3 => Cost::List(vec![work, Work::from_ns(self.dice.between(1, work.as_ns()))]),
-            _ => Cost::Pair { low: Work::from_ns(1), high: work, share: self.dice.below(3) as u32 * 400 },
+            _ => Cost::Pair {
+                low: Work::from_ns(1),
+                high: work,
+                share: self.dice.below(3) as u32 * 400,
+            },
         };
         if self.locks() && self.dice.below(4) > 0 {
             cost = Cost::Constant(work);
@@ -180,14 +195,17 @@ impl Maker<'_> {
         // Whatever is chosen, the first that is there is: the one with the sections.
         if self.locks() && self.dice.below(4) == 0 {
             spec.versions = vec![Version::new("a"), Version::new("b")];
-            cost =
-                Cost::Versions(vec![cost, Cost::Constant(Work::from_ns(self.dice.between(1, work.as_ns())))]);
+            cost = Cost::Versions(vec![
+                cost,
+                Cost::Constant(Work::from_ns(self.dice.between(1, work.as_ns()))),
+            ]);
         }
         self.tree.task(parent, spec);
         self.workload.sources.push(Source { arrivals, cost });
     }
 
-    /// Small ones, or such that several in a row count; and jobs that come so close that decisions overtake each other.
+    /// Small ones, or such that several in a row count; and jobs that come so close that decisions
+    /// overtake each other.
     fn overheads(&mut self) -> Overheads {
         let most = if self.dice.below(3) == 0 { 1 } else { self.dice.between(2, 10) };
         self.scale = most * self.dice.between(1, 12);
@@ -230,8 +248,10 @@ impl Maker<'_> {
 
     fn fill(&mut self, parent: NodeId, depth: u64, servers: bool) {
         for _ in 0..self.dice.between(1, 3) {
-            let is_leaf =
-                depth == 0 || self.family == Family::Flat || self.locks() || self.dice.below(2) == 0;
+            let is_leaf = depth == 0
+                || self.family == Family::Flat
+                || self.locks()
+                || self.dice.below(2) == 0;
             if is_leaf {
                 self.task(parent);
                 continue;
@@ -290,7 +310,11 @@ pub(crate) fn made(dice: &mut Dice, family: Family) -> Made {
     let seed = dice.next();
     let workload = Workload { seed, ..Workload::default() };
     let mut maker = Maker {
-        left: if matches!(family, Family::Overheads | Family::ResourcesOverheads) { 450 } else { 850 },
+        left: if matches!(family, Family::Overheads | Family::ResourcesOverheads) {
+            450
+        } else {
+            850
+        },
         tree: Tree::new(1, SchedulerSpec::new("root", Policy::Edf)),
         dice,
         workload,
@@ -376,7 +400,8 @@ pub(crate) fn made(dice: &mut Dice, family: Family) -> Made {
                 overheads = maker.overheads();
             }
             if family == Family::Flat {
-                maker.style = [Style::Together, Style::Free, Style::Any][maker.dice.below(3) as usize];
+                maker.style =
+                    [Style::Together, Style::Free, Style::Any][maker.dice.below(3) as usize];
             }
             let servers = family == Family::Mixed;
             let depth = if family == Family::Flat { 0 } else { 2 };

@@ -1,4 +1,5 @@
-//! Bounds of whole trees: against the simulator over every kind of node, published examples, and cases that once were wrong.
+//! Bounds of whole trees: against the simulator over every kind of node, published examples, and
+//! cases that once were wrong.
 
 mod absorbed;
 mod counterexamples;

@@ -15,15 +15,21 @@ fn step(curve: &[(Span, Work)], at: Span) -> Work {
 
 fn sound(picture: &Picture) {
     for curve in [&picture.supply, &picture.demand] {
-        assert!(curve.windows(2).all(|two| two[0].0 < two[1].0 && two[0].1 <= two[1].1), "{picture:?}");
+        assert!(
+            curve.windows(2).all(|two| two[0].0 < two[1].0 && two[0].1 <= two[1].1),
+            "{picture:?}"
+        );
     }
     assert_eq!(step(&picture.demand, picture.mark), picture.asked, "{picture:?}");
     for two in picture.supply.windows(2) {
-        let (time, work) = (two[1].0.as_ns() - two[0].0.as_ns(), two[1].1.as_ns() - two[0].1.as_ns());
+        let (time, work) =
+            (two[1].0.as_ns() - two[0].0.as_ns(), two[1].1.as_ns() - two[0].1.as_ns());
         assert!(work <= time, "no more is supplied than time goes by: {picture:?}");
     }
-    let before = picture.supply.iter().rfind(|(at, _)| *at <= picture.mark).expect("a corner at zero");
-    let after = picture.supply.iter().find(|(at, _)| *at >= picture.mark).expect("drawn beyond the mark");
+    let before =
+        picture.supply.iter().rfind(|(at, _)| *at <= picture.mark).expect("a corner at zero");
+    let after =
+        picture.supply.iter().find(|(at, _)| *at >= picture.mark).expect("drawn beyond the mark");
     assert!(before.1 <= picture.given && picture.given <= after.1, "{picture:?}");
 }
 
@@ -31,7 +37,9 @@ fn sound(picture: &Picture) {
 fn a_task_is_drawn_as_late_where_its_bound_is_beyond_its_deadline() {
     let mut dice = dice(53);
     let (mut tasks, mut late, mut levels) = (0, 0, 0);
-    for family in [Family::Mixed, Family::Partitions, Family::NonPreemptive, Family::Band, Family::Flat] {
+    for family in
+        [Family::Mixed, Family::Partitions, Family::NonPreemptive, Family::Band, Family::Flat]
+    {
         for _ in 0..rounds(300) {
             let made = made(&mut dice, family);
             let mut roots = Roots::new(&made.tree, &made.workload.sources);
@@ -39,17 +47,22 @@ fn a_task_is_drawn_as_late_where_its_bound_is_beyond_its_deadline() {
             let answers = roots.bounds();
             for picture in roots.pictures() {
                 sound(&picture);
-                let Some(answer) = answers.iter().find(|answer| answer.node == picture.subject) else {
+                let Some(answer) = answers.iter().find(|answer| answer.node == picture.subject)
+                else {
                     levels += 1;
                     continue;
                 };
                 let Ok(bound) = answer.bound else { continue };
-                let parent = made.tree.get(answer.node).and_then(|node| node.parent).expect("a parent");
+                let parent =
+                    made.tree.get(answer.node).and_then(|node| node.parent).expect("a parent");
                 let queue = matches!(&made.tree.get(parent).expect("it is there").body,
                     Body::Scheduler(spec) if matches!(spec.policy, Policy::Fifo));
                 let is_late = bound > answer.deadline;
                 // In a queue the bound knows better who came before.
-                assert!(picture.is_exceeded() == is_late || (queue && !is_late), "{picture:?} {answer:?}");
+                assert!(
+                    picture.is_exceeded() == is_late || (queue && !is_late),
+                    "{picture:?} {answer:?}"
+                );
                 tasks += 1;
                 late += u32::from(is_late);
             }

@@ -78,7 +78,8 @@ fn l_o4_the_bounds_of_figure_6() {
     }
 }
 
-/// Figure 4: A and C in sporadic servers of an EDF band above B, which has the whole of a partition.
+/// Figure 4: A and C in sporadic servers of an EDF band above B, which has the whole of a
+/// partition.
 fn figure_4(servers: bool) -> (Tree, Vec<Source>) {
     let mut tree = Tree::new(1, fp("TP_0"));
     let mut sources = Vec::new();
@@ -89,12 +90,16 @@ fn figure_4(servers: bool) -> (Tree, Vec<Source>) {
         let band = tree.scheduler(Tree::ROOT, band);
         for (parent, budget) in parents.iter_mut().zip([2, 1]) {
             let mut server = fp("server");
-            server.reservation =
-                Some(Reservation::new(Kind::Sporadic, Work::from_ns(budget * MS), Span::from_ns(10 * MS)));
+            server.reservation = Some(Reservation::new(
+                Kind::Sporadic,
+                Work::from_ns(budget * MS),
+                Span::from_ns(10 * MS),
+            ));
             *parent = tree.scheduler(band, server);
         }
     }
-    let list = |at: &[u64]| Arrivals::List(at.iter().map(|&half| Time::from_ns(half * MS / 2)).collect());
+    let list =
+        |at: &[u64]| Arrivals::List(at.iter().map(|&half| Time::from_ns(half * MS / 2)).collect());
     add(&mut tree, &mut sources, parents[0], 1, (MS, 10 * MS, 5 * MS));
     sources[0].arrivals = list(&[1, 21]);
     add(&mut tree, &mut sources, parents[1], 9, (MS, MS, 10 * MS));
@@ -131,20 +136,23 @@ fn l_o1_b_of_figure_4_is_safe_below_the_band_and_not_below_the_burst() {
     assert_eq!(simulated(&tree, &sources, 40 * MS)[2], 10 * MS, "B misses 16 by 2");
 }
 
-/// The base system of L3C section 5: two partitions of 20 in 40, A in the second, B in TP_0, and the L3C service in a server of
-/// 1 in 50 above both.
+/// The base system of L3C section 5: two partitions of 20 in 40, A in the second, B in TP_0, and
+/// the L3C service in a server of 1 in 50 above both.
 fn base_system() -> (Tree, Vec<Source>, NodeId) {
     let mut tree = Tree::new(1, fp("TP_0"));
     let mut sources = Vec::new();
     let mut server = fp("L3C");
     server.own.priority = Some(250);
-    server.reservation = Some(Reservation::new(Kind::Deferrable, Work::from_ns(MS), Span::from_ns(50 * MS)));
+    server.reservation =
+        Some(Reservation::new(Kind::Deferrable, Work::from_ns(MS), Span::from_ns(50 * MS)));
     let server = tree.scheduler(Tree::ROOT, server);
     add(&mut tree, &mut sources, server, 1, (650_000, 100 * MS, 1000 * MS));
     add(&mut tree, &mut sources, Tree::ROOT, 200, (2 * MS, 100 * MS, 5 * MS));
     let ms = |ms: u64| Span::from_ns(ms * MS);
-    let slots =
-        vec![Slot { start: ms(0), end: ms(20), owner: 0 }, Slot { start: ms(20), end: ms(40), owner: 1 }];
+    let slots = vec![
+        Slot { start: ms(0), end: ms(20), owner: 0 },
+        Slot { start: ms(20), end: ms(40), owner: 1 },
+    ];
     let table = Policy::Partitions { frame: ms(40), slots, lending: false };
     let table = tree.scheduler(Tree::ROOT, SchedulerSpec::new("table", table));
     let first = tree.scheduler(table, fp("TP_1"));
@@ -169,7 +177,8 @@ fn l_o2_the_base_system_is_safe_with_its_reservation() {
         println!("simulated {} us, bound {} us", found / 1_000, bound / 1_000);
         assert!(*found <= bound);
     }
-    // What the band can take of any 20 ms: its budget twice; so a slot for A's 10 has to be 14 long, B's 2 included.
+    // What the band can take of any 20 ms: its budget twice; so a slot for A's 10 has to be 14
+    // long, B's 2 included.
     let curves = roots.taken(&[server]).expect("a hard budget");
     assert_eq!(interference(&curves, Span::from_ns(20 * MS)), Work::from_ns(2 * MS));
     let above = roots.taken(&[server, answers[1].node]).expect("known");
@@ -183,7 +192,8 @@ fn a_server_that_is_starved_is_named() {
     let mut sources = Vec::new();
     add(&mut tree, &mut sources, Tree::ROOT, 9, (8, 10, 10));
     let mut spec = fp("server");
-    spec.reservation = Some(Reservation::new(Kind::Deferrable, Work::from_ns(3), Span::from_ns(10)));
+    spec.reservation =
+        Some(Reservation::new(Kind::Deferrable, Work::from_ns(3), Span::from_ns(10)));
     let server = tree.scheduler(Tree::ROOT, spec);
     add(&mut tree, &mut sources, server, 5, (1, 100, 100));
     let answers = Roots::new(&tree, &sources).bounds();
@@ -225,7 +235,13 @@ fn a_thousand_tasks_on_four_levels_all_have_bounds() {
             let node = tree.scheduler(band_node, spec);
             for task in 0..10 {
                 let period = (1_000 + 37 * task + server) * MS;
-                add(&mut tree, &mut sources, node, 100 - task as u8, (period / 8_000, period, period));
+                add(
+                    &mut tree,
+                    &mut sources,
+                    node,
+                    100 - task as u8,
+                    (period / 8_000, period, period),
+                );
             }
         }
     }
@@ -235,7 +251,12 @@ fn a_thousand_tasks_on_four_levels_all_have_bounds() {
         told = done;
     });
     let proved = answers.iter().filter(|answer| answer.is_proved()).count();
-    assert_eq!((proved, told), (1_000, 1_000), "{:?}", answers.iter().find(|answer| !answer.is_proved()));
+    assert_eq!(
+        (proved, told),
+        (1_000, 1_000),
+        "{:?}",
+        answers.iter().find(|answer| !answer.is_proved())
+    );
 }
 
 #[test]
@@ -248,8 +269,11 @@ fn jobs_that_pend_in_a_closed_partition_come_back_to_back() {
     let partition = tree.scheduler(table, fp("TP_1"));
     add(&mut tree, &mut sources, partition, 9, (4, 30, 60));
     add(&mut tree, &mut sources, Tree::ROOT, 5, (10, 200, 200));
-    sources[1].arrivals =
-        Arrivals::Periodic { offset: Span::from_ns(80), period: Span::from_ns(200), jitter: Span::ZERO };
+    sources[1].arrivals = Arrivals::Periodic {
+        offset: Span::from_ns(80),
+        period: Span::from_ns(200),
+        jitter: Span::ZERO,
+    };
     // The job of 60 waits for the slot at 80, and that of 90 finds it open.
     let found = simulated(&tree, &sources, 150);
     assert_eq!(found[1], 18);
@@ -257,22 +281,24 @@ fn jobs_that_pend_in_a_closed_partition_come_back_to_back() {
     assert_eq!(bound, Span::from_ns(18));
 }
 
-/// Two partitions that are always busy, and a band that takes whatever its server gives: what each partition does in a frame
-/// of 40, frame by frame.
+/// Two partitions that are always busy, and a band that takes whatever its server gives: what each
+/// partition does in a frame of 40, frame by frame.
 fn served(slots: &[Slot], band: bool) -> Vec<[u64; 2]> {
     let mut tree = Tree::new(1, fp("TP_0"));
     let mut sources = Vec::new();
     if band {
         let mut server = fp("band");
         server.own.priority = Some(250);
-        server.reservation = Some(Reservation::new(Kind::Deferrable, Work::from_ns(2), Span::from_ns(25)));
+        server.reservation =
+            Some(Reservation::new(Kind::Deferrable, Work::from_ns(2), Span::from_ns(25)));
         let server = tree.scheduler(Tree::ROOT, server);
         add(&mut tree, &mut sources, server, 1, (1, 1, 1));
         // Now and then it keeps its budget for the end of a period.
         let times = (0..2_000).filter(|at| at % 170 > 20).map(Time::from_ns).collect();
         sources[0].arrivals = Arrivals::List(times);
     }
-    let policy = Policy::Partitions { frame: Span::from_ns(40), slots: slots.to_vec(), lending: false };
+    let policy =
+        Policy::Partitions { frame: Span::from_ns(40), slots: slots.to_vec(), lending: false };
     let table = tree.scheduler(Tree::ROOT, SchedulerSpec::new("table", policy));
     for _ in 0..2 {
         let partition = tree.scheduler(table, fp("TP"));
@@ -294,7 +320,10 @@ fn served(slots: &[Slot], band: bool) -> Vec<[u64; 2]> {
 #[test]
 fn l3c_4_1_stretched_slots_hold_what_they_held_before_the_band() {
     let ns = Span::from_ns;
-    let slots = [Slot { start: ns(0), end: ns(15), owner: 0 }, Slot { start: ns(16), end: ns(26), owner: 1 }];
+    let slots = [
+        Slot { start: ns(0), end: ns(15), owner: 0 },
+        Slot { start: ns(16), end: ns(26), owner: 1 },
+    ];
     let band = [Curve { cost: Work::from_ns(2), period: ns(25), jitter: ns(23) }];
     let stretched = stretch(ns(40), &slots, &band).expect("there is room");
     let length = |slot: &Slot| slot.end.as_ns() - slot.start.as_ns();
@@ -303,10 +332,14 @@ fn l3c_4_1_stretched_slots_hold_what_they_held_before_the_band() {
     let disturbed = served(&slots, true);
     let after = served(&stretched, true);
     assert!(before.iter().all(|frame| *frame == [15, 10]));
-    assert!(disturbed.iter().any(|frame| frame[0] < 15) && disturbed.iter().any(|frame| frame[1] < 10));
+    assert!(
+        disturbed.iter().any(|frame| frame[0] < 15) && disturbed.iter().any(|frame| frame[1] < 10)
+    );
     assert!(after.iter().all(|frame| frame[0] >= 15 && frame[1] >= 10), "{after:?}");
     // Somewhere the band takes all that is said.
-    assert!(after.iter().flatten().zip([15, 10].iter().cycle()).any(|(served, held)| served == held));
+    assert!(
+        after.iter().flatten().zip([15, 10].iter().cycle()).any(|(served, held)| served == held)
+    );
     assert_eq!(stretch(ns(32), &slots, &band), Err(Some(ns(33))));
     let full = [Curve { cost: Work::from_ns(1), period: ns(1), jitter: ns(0) }];
     assert_eq!(stretch(ns(40), &slots, &full), Err(None));
@@ -344,7 +377,8 @@ fn a_thousand_tasks_flat_and_in_groups_all_have_bounds() {
     }
 }
 
-/// The tests that decide for tasks that nobody interrupts, found where the tree is no more than that.
+/// The tests that decide for tasks that nobody interrupts, found where the tree is no more than
+/// that.
 #[test]
 fn davis_2007_the_messages_of_table_3_end_as_they_do_on_the_bus() {
     let of = |policy: Policy, deadlines: [u64; 3]| {
@@ -361,7 +395,9 @@ fn davis_2007_the_messages_of_table_3_end_as_they_do_on_the_bus() {
     // Less the nanosecond that the job in the way came before.
     assert_eq!(bounds(&messages), [2_000 - 1, 3_000 - 1, 3_500]);
     assert!(
-        messages.iter().all(|message| message.is_proved() && message.test.name == "np-fp-response-times")
+        messages
+            .iter()
+            .all(|message| message.is_proved() && message.test.name == "np-fp-response-times")
     );
     let by_deadline = of(Policy::Edf, [2_500, 3_250, 3_500]);
     assert!(by_deadline.iter().all(Answer::is_proved));
@@ -393,11 +429,13 @@ fn a_full_cpu_with_jitter_has_its_bounds() {
     add(&mut tree, &mut sources, Tree::ROOT, 2, (5 * MS, 10 * MS, 10 * MS));
     add(&mut tree, &mut sources, Tree::ROOT, 1, (10 * MS, 20 * MS, 40 * MS));
     let jitter = Span::from_ns(MS);
-    sources[0].arrivals = Arrivals::Periodic { offset: Span::ZERO, period: Span::from_ns(10 * MS), jitter };
+    sources[0].arrivals =
+        Arrivals::Periodic { offset: Span::ZERO, period: Span::from_ns(10 * MS), jitter };
     assert_eq!(bounds(&Roots::new(&tree, &sources).bounds()), [6 * MS, 25 * MS]);
 }
 
-/// Several CPUs, where the tests want more than there is: any policy, one CPU for each task, D > T, jitter.
+/// Several CPUs, where the tests want more than there is: any policy, one CPU for each task, D > T,
+/// jitter.
 #[test]
 fn what_several_cpus_run_in_any_order_or_each_on_its_own_has_bounds() {
     let of = |policy: Policy, own: [u32; 3], deadline: u64, jitter: u64| {
@@ -407,7 +445,8 @@ fn what_several_cpus_run_in_any_order_or_each_on_its_own_has_bounds() {
             let node = add(&mut tree, &mut sources, Tree::ROOT, 1, (cost, period, period));
             if let Some(Body::Task(spec)) = tree.get_mut(node).map(|node| &mut node.body) {
                 spec.affinity = if cpu < 2 { Affinity::only(cpu) } else { Affinity::ANY };
-                spec.deadline = Span::from_ns(if cost == 2 && period == 10 { deadline } else { period });
+                spec.deadline =
+                    Span::from_ns(if cost == 2 && period == 10 { deadline } else { period });
             }
         }
         let (period, jitter) = (Span::from_ns(10), Span::from_ns(jitter));

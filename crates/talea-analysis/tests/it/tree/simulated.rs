@@ -1,4 +1,5 @@
-//! Plate K over trees: what is simulated is never beyond the bound, and reaches it where that is said to be exact.
+//! Plate K over trees: what is simulated is never beyond the bound, and reaches it where that is
+//! said to be exact.
 
 use super::made::{Family, Made, made};
 use crate::dice::{dice, rounds};
@@ -50,9 +51,10 @@ fn simulate(made: &Made, workload: &Workload, case: Case, until: u64) -> Vec<(Sp
     found
 }
 
-/// The worst that these sources can do to task `who`: from one instant on all as close as can be, all costs at their worst. Where jobs
-/// are ordered by deadline or arrival, it comes itself at any distance from that. Where nobody is interrupted, any one of those that
-/// come when they like may have come a nanosecond before.
+/// The worst that these sources can do to task `who`: from one instant on all as close as can be,
+/// all costs at their worst. Where jobs are ordered by deadline or arrival, it comes itself at any
+/// distance from that. Where nobody is interrupted, any one of those that come when they like may
+/// have come a nanosecond before.
 fn worst_run(made: &Made, who: usize, policy: &str, until: u64) -> Span {
     let by_deadline = policy == "EDF";
     let first = |source: &Source| match source.arrivals {
@@ -65,7 +67,9 @@ fn worst_run(made: &Made, who: usize, policy: &str, until: u64) -> Span {
     starts.sort_unstable();
     starts.dedup();
     let apart = |source: &Source| match source.arrivals {
-        Arrivals::Periodic { period, .. } | Arrivals::Sporadic { separation: period, .. } => period.as_ns(),
+        Arrivals::Periodic { period, .. } | Arrivals::Sporadic { separation: period, .. } => {
+            period.as_ns()
+        }
         Arrivals::List(_) | Arrivals::Seen(_) => 1,
     };
     let shifts = if by_deadline && first(&made.workload.sources[who]).is_none() {
@@ -78,7 +82,9 @@ fn worst_run(made: &Made, who: usize, policy: &str, until: u64) -> Span {
     let blockers = all.filter(|at| policy == "FP, non-preemptive" && *at != who && is_free(at));
     let blockers: Vec<Option<usize>> = blockers.map(Some).chain([None]).collect();
     let mut longest = Span::ZERO;
-    for (start, blocker) in starts.iter().flat_map(|&start| blockers.iter().map(move |&one| (start, one))) {
+    for (start, blocker) in
+        starts.iter().flat_map(|&start| blockers.iter().map(move |&one| (start, one)))
+    {
         for shift in 0..shifts {
             let mut workload = made.workload.clone();
             let start = start + u64::from(blocker.is_some());
@@ -86,7 +92,8 @@ fn worst_run(made: &Made, who: usize, policy: &str, until: u64) -> Span {
                 if matches!(source.arrivals, Arrivals::List(_) | Arrivals::Seen(_)) {
                     continue;
                 }
-                let free = start + if at == who { shift } else { 0 } - u64::from(blocker == Some(at));
+                let free =
+                    start + if at == who { shift } else { 0 } - u64::from(blocker == Some(at));
                 let begin = first(source).unwrap_or(free);
                 let early = match source.arrivals {
                     Arrivals::Periodic { jitter, .. } => jitter.as_ns(),
@@ -141,8 +148,8 @@ fn check(made: &Made, tally: &mut Tally) {
     }
 }
 
-/// Of a thousand tasks of each family, how many have a bound, and how many an exact one that was reached: to be changed with
-/// the analysis, and never by it alone.
+/// Of a thousand tasks of each family, how many have a bound, and how many an exact one that was
+/// reached: to be changed with the analysis, and never by it alone.
 const PINNED: [(Family, u64, u64); 10] = [
     (Family::Mixed, 548, 47),
     (Family::Partitions, 373, 0),
@@ -176,13 +183,17 @@ fn no_simulated_response_is_beyond_its_bound() {
         let of_thousand = |count: &u64| count * 1_000 / tasks;
         let now = (of_thousand(bounded), of_thousand(exact));
         if now.0.abs_diff(bounded_before) > 25 || now.1.abs_diff(exact_before) > 25 {
-            off.push(format!("{family:?}: {now:?} instead of {:?}", (bounded_before, exact_before)));
+            off.push(format!(
+                "{family:?}: {now:?} instead of {:?}",
+                (bounded_before, exact_before)
+            ));
         }
     }
     assert!(off.is_empty(), "{off:#?}");
 }
 
-/// Nobody knows when some tasks come, and several of their jobs may come at once: in a hard server that is nobody else's concern.
+/// Nobody knows when some tasks come, and several of their jobs may come at once: in a hard server
+/// that is nobody else's concern.
 #[test]
 fn l12_whatever_is_asked_of_a_hard_server_others_keep_their_bounds() {
     let mut dice = dice(51);
@@ -213,12 +224,14 @@ fn l12_whatever_is_asked_of_a_hard_server_others_keep_their_bounds() {
     }
 }
 
-/// A server of every kind, budget, period and offset, with one client, below one task and above another, or beside them
-/// under EDF.
+/// A server of every kind, budget, period and offset, with one client, below one task and above
+/// another, or beside them under EDF.
 #[test]
 fn every_small_server_among_two_tasks() {
     let mut tally = Tally::default();
-    for kind in [Server::Polling, Server::Deferrable, Server::Sporadic, Server::HardCbs, Server::SoftCbs] {
+    for kind in
+        [Server::Polling, Server::Deferrable, Server::Sporadic, Server::HardCbs, Server::SoftCbs]
+    {
         for policy in [Policy::FixedPriority, Policy::Edf] {
             for (period, budget) in
                 (2..=4).flat_map(|period| (1..=period).map(move |budget| (period, budget)))
@@ -230,7 +243,10 @@ fn every_small_server_among_two_tasks() {
                     let mut tree = Tree::new(1, SchedulerSpec::new("root", policy.clone()));
                     let mut workload = Workload::default();
                     let mut add =
-                        |tree: &mut Tree, parent, priority, (cost, period, offset): (u64, u64, u64)| {
+                        |tree: &mut Tree,
+                         parent,
+                         priority,
+                         (cost, period, offset): (u64, u64, u64)| {
                             let mut spec = TaskSpec::new("task", ns(period));
                             spec.priority = priority;
                             spec.backlog.capacity = 1 << 10;
@@ -240,9 +256,10 @@ fn every_small_server_among_two_tasks() {
                                 period: ns(period),
                                 jitter: Span::ZERO,
                             };
-                            workload
-                                .sources
-                                .push(Source { arrivals, cost: Cost::Constant(Work::from_ns(cost)) });
+                            workload.sources.push(Source {
+                                arrivals,
+                                cost: Cost::Constant(Work::from_ns(cost)),
+                            });
                         };
                     add(&mut tree, Tree::ROOT, 9, (1, 5, 0));
                     let mut spec = SchedulerSpec::new("server", Policy::FixedPriority);
@@ -253,7 +270,10 @@ fn every_small_server_among_two_tasks() {
                     let server = tree.scheduler(Tree::ROOT, spec);
                     add(&mut tree, server, 1, (cost, apart, offset));
                     add(&mut tree, Tree::ROOT, 1, (1, 9, offset / 2));
-                    check(&Made { tree, workload, overheads: Overheads::default(), scale: 1 }, &mut tally);
+                    check(
+                        &Made { tree, workload, overheads: Overheads::default(), scale: 1 },
+                        &mut tally,
+                    );
                 }
             }
         }

@@ -45,24 +45,31 @@ fn timeline(made: &Made) -> Vec<Option<u32>> {
 #[test]
 fn no_node_takes_more_of_any_window_than_is_said() {
     let mut dice = dice(53);
-    for family in
-        [Family::Mixed, Family::Partitions, Family::NonPreemptive, Family::NonPreemptiveAbove, Family::Band]
-    {
+    for family in [
+        Family::Mixed,
+        Family::Partitions,
+        Family::NonPreemptive,
+        Family::NonPreemptiveAbove,
+        Family::Band,
+    ] {
         let (mut nodes, mut known, mut reached) = (0u64, 0u64, 0u64);
         for _ in 0..rounds(300) {
             let made = made(&mut dice, family);
             let mut roots = Roots::new(&made.tree, &made.workload.sources);
             roots.steps = 1 << 15;
             let timeline = timeline(&made);
-            let is_task =
-                |node: &NodeId| matches!(made.tree.get(*node).map(|node| &node.body), Some(Body::Task(_)));
-            let tasks: Vec<NodeId> = made.tree.nodes().map(|(node, _)| node).filter(is_task).collect();
+            let is_task = |node: &NodeId| {
+                matches!(made.tree.get(*node).map(|node| &node.body), Some(Body::Task(_)))
+            };
+            let tasks: Vec<NodeId> =
+                made.tree.nodes().map(|(node, _)| node).filter(is_task).collect();
             for (node, _) in made.tree.nodes() {
                 nodes += 1;
                 let Ok(curves) = roots.taken_anywhere(node) else { continue };
                 known += 1;
-                let is_of =
-                    |task: &NodeId| *task == node || made.tree.above(*task).any(|(above, _)| above == node);
+                let is_of = |task: &NodeId| {
+                    *task == node || made.tree.above(*task).any(|(above, _)| above == node)
+                };
                 let mine: Vec<bool> = tasks.iter().map(is_of).collect();
                 // What it has had up to each instant.
                 let mut had = vec![0u64];
@@ -71,7 +78,8 @@ fn no_node_takes_more_of_any_window_than_is_said() {
                     had.push(had[had.len() - 1] + u64::from(one));
                 }
                 for length in 1..=80 {
-                    let most = had.windows(length + 1).map(|window| window[length] - window[0]).max();
+                    let most =
+                        had.windows(length + 1).map(|window| window[length] - window[0]).max();
                     let said = interference(&curves, Span::from_ns(length as u64)).as_ns();
                     let most = most.unwrap_or(0);
                     assert!(
@@ -82,7 +90,10 @@ fn no_node_takes_more_of_any_window_than_is_said() {
                 }
             }
         }
-        println!("{family:?}: {nodes} nodes, {known} known, {reached} of {} windows filled", known * 80);
+        println!(
+            "{family:?}: {nodes} nodes, {known} known, {reached} of {} windows filled",
+            known * 80
+        );
         assert!(known * 10 > nodes && reached > 1_000, "{family:?}");
     }
 }

@@ -1,27 +1,32 @@
 //! The processor demand test for what is pinned to a CPU, where the sum of densities is over U^thr.
 //!
-//! Q / min(T, D) counts every job as if it came again after D, so with D < T the sum refuses sets that fit. What the
-//! deadlines need is that in no window more is due than is there (`talea_analysis::uni::qpa`):
+//! Q / min(T, D) counts every job as if it came again after D, so with D < T the sum refuses sets
+//! that fit. What the deadlines need is that in no window more is due than is there
+//! (`talea_analysis::uni::qpa`):
 //!
 //! > h(t) = Σ_{D_j ≤ t} (⌊(t − D_j)/T_j⌋ + 1)·Q_j ≤ U^thr·t for all t.
 //!
-//! *What is there.* The deadline class outranks all others, so the whole CPU is its own but for what the kernel keeps back:
-//! a server of the same class for ordinary threads (50 ms in every second since 6.12), which is due at the end of its
-//! period like anybody else and so asks for at most 5 % of any window. U^thr is no more than the kernel's share, so that both fit
-//! under EDF; what is between them is for overheads. With the supply scaled like this the test agrees with the sum:
-//! h(t) ≤ t·ΣQ/min(T, D), so what the sum accepts is accepted. The fast search works in whole nanoseconds, costs divided by
-//! U^thr and rounded up; where that leaves it open whether h(t) exceeds U^thr·t or just reaches it, fractions decide.
+//! *What is there.* The deadline class outranks all others, so the whole CPU is its own but for
+//! what the kernel keeps back: a server of the same class for ordinary threads (50 ms in every
+//! second since 6.12), which is due at the end of its period like anybody else and so asks for at
+//! most 5 % of any window. U^thr is no more than the kernel's share, so that both fit under EDF;
+//! what is between them is for overheads. With the supply scaled like this the test agrees with the
+//! sum: h(t) ≤ t·ΣQ/min(T, D), so what the sum accepts is accepted. The fast search works in whole
+//! nanoseconds, costs divided by U^thr and rounded up; where that leaves it open whether h(t)
+//! exceeds U^thr·t or just reaches it, fractions decide.
 //!
-//! *What is due.* A task with D < T is under a hard CBS: the kernel gives it Q by the deadline D after its activation, then
-//! nothing until T is over, and when it wakes within D cuts what is left to the density Q/D (`docs/model.md`, servers). So
-//! at most one Q is due per T, no sooner than D after its activation: h. Where budgets are enforced coarsely (the answer
-//! names the grain) an overrun is paid back later; like the sum, the test counts what is declared.
+//! *What is due.* A task with D < T is under a hard CBS: the kernel gives it Q by the deadline D
+//! after its activation, then nothing until T is over, and when it wakes within D cuts what is left
+//! to the density Q/D (`docs/model.md`, servers). So at most one Q is due per T, no sooner than D
+//! after its activation: h. Where budgets are enforced coarsely (the answer names the grain) an
+//! overrun is paid back later; like the sum, the test counts what is declared.
 //!
-//! *What others have given out.* Tasks of other plugins run below and take nothing from the deadline class; what `rm` has
-//! promised it guards itself. But everything on the CPU must go on fitting into U^thr in the long run: Σ Q/T over all.
+//! *What others have given out.* Tasks of other plugins run below and take nothing from the
+//! deadline class; what `rm` has promised it guards itself. But everything on the CPU must go on
+//! fitting into U^thr in the long run: Σ Q/T over all.
 //!
-//! Not for a whole domain: there the test is the global one. And a desired runtime grows only as far as the sum of densities
-//! lets it: what only the demand test admits is granted Q.
+//! Not for a whole domain: there the test is the global one. And a desired runtime grows only as
+//! far as the sum of densities lets it: what only the demand test admits is granted Q.
 
 use super::Edf;
 use crate::exact::{Exactly, STEPS_MAX, TASKS_MAX};
@@ -53,15 +58,21 @@ impl Edf {
         if world.residents.at(place).len() > TASKS_MAX || !world.tries.take() {
             return Exactly::Untried;
         }
-        let Some(lingering) = world.view.ledger.lingering_at(place) else { return Exactly::Untried };
+        let Some(lingering) = world.view.ledger.lingering_at(place) else {
+            return Exactly::Untried;
+        };
         let here = world.at(place).map(|entry| &entry.claim).chain(lingering).chain([coming]);
         let tasks: Vec<Sporadic> =
             here.filter(|claim| claim.deadline && claim.work > 0).map(Claim::sporadic).collect();
         let scaled: Option<Vec<Sporadic>> = tasks
             .iter()
-            .map(|task| scaled(task, mutate!("plugin-edf-demand-share", self.threshold, Charge::ONE)))
+            .map(|task| {
+                scaled(task, mutate!("plugin-edf-demand-share", self.threshold, Charge::ONE))
+            })
             .collect();
-        let Some(scaled) = scaled.filter(|tasks| tasks.len() <= TASKS_MAX) else { return Exactly::Untried };
+        let Some(scaled) = scaled.filter(|tasks| tasks.len() <= TASKS_MAX) else {
+            return Exactly::Untried;
+        };
         let at = match world.tries.test(|scratch| qpa::find(&scaled, scratch)) {
             Ok(Finding::Fits) => return Exactly::Fits,
             Ok(Finding::Exceeds { at, .. }) => Some(at),
@@ -72,14 +83,19 @@ impl Edf {
         match at.and_then(|at| witness(&tasks, at.as_ns(), self.threshold)) {
             Some(witness) => Exactly::Misses(Some(witness)),
             None => {
-                mutate!("plugin-edf-demand-rounding", settle(&tasks, self.threshold), Exactly::Misses(None))
+                mutate!(
+                    "plugin-edf-demand-rounding",
+                    settle(&tasks, self.threshold),
+                    Exactly::Misses(None)
+                )
             }
         }
     }
 }
 
-/// The same with fractions, where rounding has decided: the walk of `talea_analysis::supply::edf` from the last instant that
-/// matters where ΣQ/T is no more than `share`, the longest deadline after a hyperperiod.
+/// The same with fractions, where rounding has decided: the walk of `talea_analysis::supply::edf`
+/// from the last instant that matters where ΣQ/T is no more than `share`, the longest deadline
+/// after a hyperperiod.
 fn settle(tasks: &[Sporadic], share: Charge) -> Exactly {
     let rates: Vec<Demand> = tasks.iter().map(|task| Demand::new(task.cost, task.period)).collect();
     if !edf::partitioned(&rates, share) {

@@ -1,17 +1,20 @@
-//! The exact test of one CPU: the response time of every level's last task, from the list of all tasks that count.
+//! The exact test of one CPU: the response time of every level's last task, from the list of all
+//! tasks that count.
 //!
-//! What the sums take for classes of equal spans is taken as it is declared here: own periods, deadlines min(T, D), and
-//! `talea_analysis::uni::fp_levels`, in which
+//! What the sums take for classes of equal spans is taken as it is declared here: own periods,
+//! deadlines min(T, D), and `talea_analysis::uni::fp_levels`, in which
 //!
-//! - each kernel level holds its tasks first come, first served, so every one of them may be its last; tasks that share a
-//!   level delay each other, whatever their spans;
-//! - tasks that outrank this plugin here are above all levels, in no order: their own deadlines are not ours to judge.
-//!   Those that are pinned take ⌈t/T⌉·Q within t, those under global EDF one job more, which may have begun on another
-//!   CPU (argument 4 in `talea_analysis::rm`): a release jitter of T.
+//! - each kernel level holds its tasks first come, first served, so every one of them may be its
+//!   last; tasks that share a level delay each other, whatever their spans;
+//! - tasks that outrank this plugin here are above all levels, in no order: their own deadlines are
+//!   not ours to judge. Those that are pinned take ⌈t/T⌉·Q within t, those under global EDF one job
+//!   more, which may have begun on another CPU (argument 4 in `talea_analysis::rm`): a release
+//!   jitter of T.
 //!
-//! *Dominance.* What the hyperbolic bound accepts is accepted: shortening spans only adds jobs, and (⌈t/T⌉ + 1)·Q is no
-//! more than the twice ⌈t/T⌉·Q of the sums. *Leaving.* Whoever goes takes his work along, and where a level is divided for
-//! that, its tasks stay in time (`fp_levels`): what is promised stays promised.
+//! *Dominance.* What the hyperbolic bound accepts is accepted: shortening spans only adds jobs, and
+//! (⌈t/T⌉ + 1)·Q is no more than the twice ⌈t/T⌉·Q of the sums. *Leaving.* Whoever goes takes his
+//! work along, and where a level is divided for that, its tasks stay in time (`fp_levels`): what is
+//! promised stays promised.
 
 use super::Rm;
 use super::sums::Change;
@@ -52,7 +55,13 @@ impl Rm {
     }
 
     /// All tasks that count; `None` where they are too many.
-    fn list(&self, world: &World<'_>, cpu: u32, change: &Change<'_>, after: &After<'_>) -> Option<List> {
+    fn list(
+        &self,
+        world: &World<'_>,
+        cpu: u32,
+        change: &Change<'_>,
+        after: &After<'_>,
+    ) -> Option<List> {
         let domain = world.view.ledger.domain_of(cpu).map(Place::Domain);
         let places = || [Some(Place::Cpu(cpu)), domain].into_iter().flatten();
         let known: usize = places().map(|place| world.residents.at(place).len()).sum();
@@ -81,7 +90,10 @@ impl Rm {
             .filter(|coming| mutate!("plugin-rm-exact-promise", coming.work > 0, coming.work == 0))
         {
             let (work, period) = (Work::from_ns(coming.work), Span::from_ns(coming.period));
-            tasks.push(interfering(Sporadic::new(work, period, Span::from_ns(coming.span)), coming.place));
+            tasks.push(interfering(
+                Sporadic::new(work, period, Span::from_ns(coming.span)),
+                coming.place,
+            ));
         }
         if let Some(coming) = change.coming {
             let work = Work::from_ns(u64::try_from(coming.work).unwrap_or(u64::MAX));
@@ -119,7 +131,9 @@ struct List {
 fn interfering(task: Sporadic, place: Place) -> Sporadic {
     match place {
         Place::Cpu(_) => task,
-        Place::Domain(_) => mutate!("plugin-rm-exact-carry", Sporadic { jitter: task.period, ..task }, task),
+        Place::Domain(_) => {
+            mutate!("plugin-rm-exact-carry", Sporadic { jitter: task.period, ..task }, task)
+        }
     }
 }
 

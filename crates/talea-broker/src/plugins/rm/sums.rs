@@ -1,4 +1,5 @@
-//! The classes of one CPU, summed up for a test: those of our levels and those of whoever outranks them.
+//! The classes of one CPU, summed up for a test: those of our levels and those of whoever outranks
+//! them.
 
 use super::Rm;
 use crate::bound::{Answer, Sum, judge, settle};
@@ -42,8 +43,8 @@ impl Sums {
 }
 
 impl Rm {
-    /// The classes of `cpu` after `change`, which makes the levels what `after` says; `None` when there is none that
-    /// the test would speak about.
+    /// The classes of `cpu` after `change`, which makes the levels what `after` says; `None` when
+    /// there is none that the test would speak about.
     pub(super) fn sums(
         &self,
         world: &World<'_>,
@@ -64,10 +65,11 @@ impl Rm {
             rest = rest.and(below.sum);
             mine = mine.or(apart);
             work += tree.total().work + come.map_or(0, |(_, work)| work);
-            work -= gone.map_or(0, |(_, work)| work) + below.work + apart.map_or(0, |(_, work)| work);
+            work -=
+                gone.map_or(0, |(_, work)| work) + below.work + apart.map_or(0, |(_, work)| work);
         }
-        // The run in question: the newcomer's own, or the first, which takes in whoever outranks it and has no class
-        // apart.
+        // The run in question: the newcomer's own, or the first, which takes in whoever outranks it
+        // and has no class apart.
         let own = change.coming.and(after.newcomer()).map(|run| run.first);
         let mine_at = own.or(change.above_coming.filter(|_| mine.is_none()).map(|_| first.first));
         if mine_at == Some(first.first) {
@@ -108,7 +110,13 @@ impl Rm {
     }
 
     /// Whether the classes after `change`, whose sum is `sum`, pass the test, exactly.
-    pub(super) fn holds(&self, world: &World<'_>, cpu: u32, change: &Change<'_>, sum: &Sum) -> bool {
+    pub(super) fn holds(
+        &self,
+        world: &World<'_>,
+        cpu: u32,
+        change: &Change<'_>,
+        sum: &Sum,
+    ) -> bool {
         match judge(self.options.test, sum) {
             Answer::Yes => true,
             Answer::No => false,
@@ -121,7 +129,8 @@ impl Rm {
         let at = self.at(cpu);
         let after = at.levels.after(change.leaving, change.coming);
         let runs = after.runs().take_while(|run| !(change.promised && run.unproved > 0));
-        let mut own = runs.filter(|run| run.work > 0).map(|run| (run.first, run.work)).collect::<Vec<_>>();
+        let mut own =
+            runs.filter(|run| run.work > 0).map(|run| (run.first, run.work)).collect::<Vec<_>>();
         let Some(&(shortest, _)) = own.first() else { return vec![] };
         let mut apart = vec![];
         for (tree, domain) in [(&at.above, false), (domain_classes(world, cpu), true)] {
@@ -145,11 +154,14 @@ impl Rm {
 }
 
 impl Change<'_> {
-    /// Who goes from and who comes to the pinned tasks above, or those of the domain: span and work.
+    /// Who goes from and who comes to the pinned tasks above, or those of the domain: span and
+    /// work.
     fn of(&self, domain: bool) -> (Option<Above>, Option<Above>) {
         let is_domain = |place| matches!(place, Place::Domain(_));
-        let gone = self.above_leaving.filter(|claim| is_domain(claim.place) == domain && claim.work > 0);
-        let come = self.above_coming.filter(|coming| is_domain(coming.place) == domain && coming.work > 0);
+        let gone =
+            self.above_leaving.filter(|claim| is_domain(claim.place) == domain && claim.work > 0);
+        let come =
+            self.above_coming.filter(|coming| is_domain(coming.place) == domain && coming.work > 0);
         (
             gone.map(|claim| (claim.span, u128::from(claim.work) * weight(claim.place))),
             come.map(|coming| (coming.span, u128::from(coming.work) * weight(coming.place))),
@@ -171,15 +183,16 @@ pub(super) fn domain_classes<'a>(world: &World<'a>, cpu: u32) -> &'a Classes {
     ledger.domain_of(cpu).map_or(&NONE, |domain| &ledger.domain(domain).classes)
 }
 
-/// The classes of `tree` shorter than `shortest`, without `gone` and with `come`. A class of `come` is kept apart and
-/// returned by itself.
+/// The classes of `tree` shorter than `shortest`, without `gone` and with `come`. A class of `come`
+/// is kept apart and returned by itself.
 fn sums_above(
     tree: &Classes,
     shortest: u64,
     gone: Option<Above>,
     come: Option<Above>,
 ) -> (Total, Option<Above>) {
-    let mut touched = [gone, come].map(|change| change.map(|(span, _)| span).filter(|&span| span < shortest));
+    let mut touched =
+        [gone, come].map(|change| change.map(|(span, _)| span).filter(|&span| span < shortest));
     touched.sort_unstable();
     let mut total = Total::EMPTY;
     let mut from = 0;
@@ -190,11 +203,13 @@ fn sums_above(
         }
     }
     total = total.and(tree.within(from..shortest));
-    let at =
-        |change: Option<Above>, span: u64| change.filter(|&(s, _)| s == span).map_or(0, |(_, work)| work);
+    let at = |change: Option<Above>, span: u64| {
+        change.filter(|&(s, _)| s == span).map_or(0, |(_, work)| work)
+    };
     let work = |span: u64| tree.work_of(span) - at(gone, span) + at(come, span);
     let apart = come.filter(|&(span, _)| span < shortest).map(|(span, _)| (span, work(span)));
-    if let Some((span, _)) = gone.filter(|&(span, _)| span < shortest && apart.is_none_or(|(s, _)| s != span))
+    if let Some((span, _)) =
+        gone.filter(|&(span, _)| span < shortest && apart.is_none_or(|(s, _)| s != span))
     {
         total = total.and(Total::class(work(span), span));
     }

@@ -42,7 +42,9 @@ impl Crowd {
         for (session, request, reply) in taken {
             self.count(what_happened(&request, &reply));
             match (request, reply) {
-                (Request::Create(task), Reply::Granted(granted)) => self.granted(session, &task, granted),
+                (Request::Create(task), Reply::Granted(granted)) => {
+                    self.granted(session, &task, granted)
+                }
                 (Request::CreateGroup(tasks), Reply::GrantedGroup(group)) => {
                     assert_eq!(tasks.len(), group.len());
                     for (task, granted) in tasks.iter().zip(group) {
@@ -62,20 +64,33 @@ impl Crowd {
             }
         }
         let world = &self.world;
-        self.held.retain(|_, held| world.lines.contains_key(&held.session) || held.owner != Owner::Session);
+        self.held.retain(|_, held| {
+            world.lines.contains_key(&held.session) || held.owner != Owner::Session
+        });
     }
 
-    pub(super) fn granted(&mut self, session: SessionId, task: &Task, granted: talea_proto::Granted) {
+    pub(super) fn granted(
+        &mut self,
+        session: SessionId,
+        task: &Task,
+        granted: talea_proto::Granted,
+    ) {
         assert!(self.seen.insert(granted.spec), "{:?} is given twice", granted.spec);
         let plugin = &self.world.setup().plugins[granted.plugin as usize];
-        assert!(granted.cpu.is_none_or(|cpu| plugin.cpus.contains(cpu)), "placed outside its plugin's CPUs");
+        assert!(
+            granted.cpu.is_none_or(|cpu| plugin.cpus.contains(cpu)),
+            "placed outside its plugin's CPUs"
+        );
         assert!(
             task.plugin.is_none_or(|name| name.as_str() == plugin.name),
             "another plugin than the named one"
         );
         if let (Some(asked), Some(runtime)) = (task.params.runtime, granted.runtime) {
             let most = task.params.desired.unwrap_or(asked);
-            assert!(asked <= runtime && runtime <= most, "Q^a = {runtime} outside [{asked}, {most}]");
+            assert!(
+                asked <= runtime && runtime <= most,
+                "Q^a = {runtime} outside [{asked}, {most}]"
+            );
         }
         let held = Held { session, token: granted.token, owner: task.owner };
         self.held.insert(granted.spec, held);

@@ -34,7 +34,9 @@ impl Crowd {
     /// Another process, or another connection, with its hello.
     pub(super) fn newcomer(&mut self) {
         let pid = match self.any_process() {
-            Some(pid) if self.world.dice.chance(400) || self.world.kernel.processes.len() > 10 => pid,
+            Some(pid) if self.world.dice.chance(400) || self.world.kernel.processes.len() > 10 => {
+                pid
+            }
             _ => {
                 let from = 2 + self.world.dice.below(20) as u32;
                 let pid = self.world.kernel.free_id(from);

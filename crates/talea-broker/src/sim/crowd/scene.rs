@@ -4,8 +4,8 @@ use super::MS;
 use crate::input::Machine;
 use crate::sim::dice::Dice;
 use talea_core::setup::{
-    Access, Band, Bound, Confine, Domain, EdfOptions, ForeignClass, ForeignOptions, FpLevels, FpOptions,
-    PluginKind, PluginSetup, Quota, RmOptions, RmTest, Rule, Setup,
+    Access, Band, Bound, Confine, Domain, EdfOptions, ForeignClass, ForeignOptions, FpLevels,
+    FpOptions, PluginKind, PluginSetup, Quota, RmOptions, RmTest, Rule, Setup,
 };
 use talea_core::{Charge, CpuSet, Priority, Span, Work};
 
@@ -31,7 +31,8 @@ pub(super) fn scene(dice: &mut Dice) -> (Setup, Machine, bool) {
         add("edf", None, PluginKind::Edf(EdfOptions { threshold: None, confine }), cpus);
     }
     if dice.chance(800) {
-        let test = dice.pick(&[RmTest::Necessary, RmTest::LiuLayland, RmTest::Hyperbolic, RmTest::Exact]);
+        let test =
+            dice.pick(&[RmTest::Necessary, RmTest::LiuLayland, RmTest::Hyperbolic, RmTest::Exact]);
         let rm = RmOptions { test, refuse_sharing: dice.chance(300) };
         let low = 60 + dice.below(28) as u8;
         add("rm", Some(band(low, 89)), PluginKind::Rm(rm), some(dice));

@@ -21,7 +21,8 @@ impl Crowd {
             2 => {
                 if let Some(pid) = self.any_process() {
                     self.world.kernel.end_process(pid, now);
-                    let theirs = self.world.lines.iter().filter(|(_, line)| line.process.pid == pid);
+                    let theirs =
+                        self.world.lines.iter().filter(|(_, line)| line.process.pid == pid);
                     let theirs: Vec<SessionId> = theirs.map(|(&session, _)| session).collect();
                     for session in theirs {
                         // A child may have inherited the socket: then there is no hang-up.
@@ -51,7 +52,8 @@ impl Crowd {
                 }
             }
             7 => {
-                // live twin: a client that waits for the answer to its attach; a throttled thread that is detached.
+                // live twin: a client that waits for the answer to its attach; a throttled thread
+                // that is detached.
                 let tid = self.any_thread();
                 let cpu = self.world.dice.below(4) as u32;
                 if !self.world.kernel.threads.contains_key(&tid) {
@@ -125,7 +127,8 @@ impl Crowd {
         self.take_replies();
         let owners_live = |crowd: &Crowd, held: &Held| {
             let line = crowd.world.lines.get(&held.session);
-            held.owner != Owner::Thread && line.is_some_and(|line| crowd.world.kernel.lives(line.process))
+            held.owner != Owner::Thread
+                && line.is_some_and(|line| crowd.world.kernel.lives(line.process))
         };
         let safe: Vec<(SpecId, Held, u32)> = self
             .held
@@ -159,7 +162,9 @@ impl Crowd {
             for (_, request, reply) in line.replies.drain(..) {
                 if let Request::Claim { .. } = request {
                     // Its adopted thread may just be on its way to what the books say.
-                    let Reply::Granted(granted) = reply else { panic!("{id:?} was not adopted: {reply:?}") };
+                    let Reply::Granted(granted) = reply else {
+                        panic!("{id:?} was not adopted: {reply:?}")
+                    };
                     *self.tally.entry("claims after a restart").or_default() += 1;
                     assert_eq!((granted.spec, granted.token), (id, held.token));
                     self.held.insert(id, Held { session, ..held });

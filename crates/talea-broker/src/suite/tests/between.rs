@@ -7,7 +7,8 @@ const UNIT: u64 = 100_000;
 
 #[test]
 fn r31_edf_counts_what_others_have_given_out_on_its_cpus() {
-    let plugins = vec![edf("edf", "0-1", Confine::Auto, None), rm("rm", "0-1", 50, 99, RmTest::Hyperbolic)];
+    let plugins =
+        vec![edf("edf", "0-1", Confine::Auto, None), rm("rm", "0-1", 50, 99, RmTest::Hyperbolic)];
     let mut rig = Rig::new(pinnable(2), plugins);
     let on_0 = periodic(10 * MS, 5 * MS);
     rig.create(1, &Ask { allowed: cpus("0"), ..ask(&on_0) }).unwrap();
@@ -43,19 +44,24 @@ fn r31_whoever_outranks_rm_may_not_break_its_promises() {
         );
         assert!(offered(&rig.suite.ask(plugin, &ask(&fits), None)).is_some());
     }
-    // One with a longer period counts as if it had 10 ms: 5 ms of work, however rare, is all that is left.
+    // One with a longer period counts as if it had 10 ms: 5 ms of work, however rare, is all that
+    // is left.
     let no = refused(rig.suite.ask(0, &ask(&periodic(1_000 * MS, 6 * MS)), None));
     assert_eq!((no.reason, no.fits), (Reason::WouldBreakOthers, 5_000));
     // Below, anything goes.
     let low = rig.create(3, &ask(&urgent(breaks))).unwrap();
     assert!(!rig.suite.placed(slot).notes.contains(Notes::NOT_PROVED));
-    // Above, an unknown runtime can't be weighed: it is taken, and rm's tasks learn that nothing is proved.
+    // Above, an unknown runtime can't be weighed: it is taken, and rm's tasks learn that nothing is
+    // proved.
     let unknown = rig.create(1, &ask(&at_priority(1))).unwrap();
     assert!(rig.suite.placed(slot).notes.contains(Notes::NOT_PROVED));
     // With no promise left there is none to break.
     let heavy = rig.create(1, &ask(&urgent(periodic(5 * MS, 4 * MS)))).unwrap();
     rig.suite.release(unknown, None);
-    assert!(rig.suite.placed(slot).notes.contains(Notes::NOT_PROVED), "it is computed, not remembered");
+    assert!(
+        rig.suite.placed(slot).notes.contains(Notes::NOT_PROVED),
+        "it is computed, not remembered"
+    );
     rig.suite.release(heavy, None);
     assert!(!rig.suite.placed(slot).notes.contains(Notes::NOT_PROVED));
     rig.suite.release(low, None);
@@ -63,8 +69,13 @@ fn r31_whoever_outranks_rm_may_not_break_its_promises() {
     let elastic = Params { desired: Some(Work::from_ns(9 * MS)), ..periodic(10 * MS, MS) };
     let slot = rig.create(0, &ask(&elastic)).unwrap();
     assert_eq!(rig.suite.placed(slot).charge.ppm(), 400_000, "90 % less rm's 50 %");
-    rig.change(slot, 0, &ask(&Params { desired: Some(Work::from_ns(4 * MS)), ..periodic(5 * MS, MS) }), None)
-        .unwrap();
+    rig.change(
+        slot,
+        0,
+        &ask(&Params { desired: Some(Work::from_ns(4 * MS)), ..periodic(5 * MS, MS) }),
+        None,
+    )
+    .unwrap();
     assert_eq!(rig.suite.placed(slot).charge.ppm(), 333_334, "a third, to the nanosecond above");
     rig.clear();
 }
@@ -108,7 +119,8 @@ fn r31_bands_that_meet_in_one_level_do_not_tie() {
 
 #[test]
 fn r31_tasks_under_global_edf_count_on_every_cpu_of_their_domain() {
-    let plugins = vec![edf("edf", "0-1", Confine::Auto, None), rm("rm", "0-1", 1, 99, RmTest::Hyperbolic)];
+    let plugins =
+        vec![edf("edf", "0-1", Confine::Auto, None), rm("rm", "0-1", 1, 99, RmTest::Hyperbolic)];
     let mut rig = Rig::new(Machine::declared(2), plugins);
     let slot = rig.create(1, &ask(&periodic(10 * MS, 5 * MS))).unwrap();
     // A third may be above; part of a job may come over from the other CPU, so half of that.
@@ -118,8 +130,11 @@ fn r31_tasks_under_global_edf_count_on_every_cpu_of_their_domain() {
     let proved = |rig: &Rig, slot| !rig.suite.placed(slot).notes.contains(Notes::NOT_PROVED);
     assert!(proved(&rig, slot));
     // 3/2 · 12/10 = 1.8 leaves a ninth on CPU 0; CPU 1 has 2/1.2 − 1.
-    let no =
-        refused(rig.suite.ask(1, &Ask { allowed: cpus("0"), ..ask(&periodic(100 * MS, 12 * MS)) }, None));
+    let no = refused(rig.suite.ask(
+        1,
+        &Ask { allowed: cpus("0"), ..ask(&periodic(100 * MS, 12 * MS)) },
+        None,
+    ));
     assert_eq!(no.fits, 111_111);
     let other = rig.create(1, &ask(&periodic(100 * MS, 66 * MS))).unwrap();
     assert_eq!(rig.suite.placed(other).cpu, Some(1));
@@ -139,13 +154,27 @@ fn random_rig(dice: &mut Dice, pinned: bool) -> Rig {
     let machine = if pinned { pinnable(count) } else { Machine::declared(count) };
     let mut plugins = vec![];
     let test = |dice: &mut Dice| {
-        *dice.pick(&[RmTest::Hyperbolic, RmTest::Exact, RmTest::Exact, RmTest::LiuLayland, RmTest::Necessary])
+        *dice.pick(&[
+            RmTest::Hyperbolic,
+            RmTest::Exact,
+            RmTest::Exact,
+            RmTest::LiuLayland,
+            RmTest::Necessary,
+        ])
     };
     if dice.chance(70) {
-        plugins.push(edf("edf", &list, Confine::Auto, dice.chance(30).then_some(Charge::ratio(7, 10))));
+        plugins.push(edf(
+            "edf",
+            &list,
+            Confine::Auto,
+            dice.chance(30).then_some(Charge::ratio(7, 10)),
+        ));
     }
-    let bands =
-        *dice.pick(&[[(60, 80), (40, 60), (20, 39)], [(10, 12), (10, 12), (1, 9)], [(5, 5), (6, 9), (1, 4)]]);
+    let bands = *dice.pick(&[
+        [(60, 80), (40, 60), (20, 39)],
+        [(10, 12), (10, 12), (1, 9)],
+        [(5, 5), (6, 9), (1, 4)],
+    ]);
     for (i, (low, high)) in bands.into_iter().enumerate() {
         let part = if dice.chance(70) { list.clone() } else { format!("{}", count - 1) };
         plugins.push(match dice.roll(4) {
@@ -160,7 +189,8 @@ fn random_rig(dice: &mut Dice, pinned: bool) -> Rig {
 fn random_params(dice: &mut Dice) -> Params {
     let period = *dice.pick(&[3, 4, 5, 6, 8, 10, 12]);
     let work = 1 + dice.roll(period.min(4));
-    let deadline = dice.chance(20).then(|| Span::from_ns((work + dice.roll(period - work + 1)) * UNIT));
+    let deadline =
+        dice.chance(20).then(|| Span::from_ns((work + dice.roll(period - work + 1)) * UNIT));
     Params {
         priority: dice.chance(60).then(|| Priority(1 + dice.roll(99) as u8)),
         deadline,
@@ -170,7 +200,12 @@ fn random_params(dice: &mut Dice) -> Params {
 }
 
 /// Plays `steps` random requests, and lets `look` see the rig after each.
-fn play(dice: &mut Dice, rig: &mut Rig, steps: u32, mut look: impl FnMut(&Rig, &mut Dice)) -> (u32, u32) {
+fn play(
+    dice: &mut Dice,
+    rig: &mut Rig,
+    steps: u32,
+    mut look: impl FnMut(&Rig, &mut Dice),
+) -> (u32, u32) {
     let (mut yes, mut no) = (0, 0);
     let mut now = 0;
     for _ in 0..steps {
@@ -186,9 +221,14 @@ fn play(dice: &mut Dice, rig: &mut Rig, steps: u32, mut look: impl FnMut(&Rig, &
         }
         let (params, plugin) = (random_params(dice), dice.roll(rig.suite.len() as u64) as u32);
         let leaving = slots.first().copied().filter(|_| dice.chance(20));
-        let wished = if dice.chance(20) { CpuSet::single(rig.machine.cpus.len() - 1) } else { CpuSet::EMPTY };
+        let wished = if dice.chance(20) {
+            CpuSet::single(rig.machine.cpus.len() - 1)
+        } else {
+            CpuSet::EMPTY
+        };
         let plenty = Tries::plenty();
-        let ask = Ask { wished, ignore_admission: dice.chance(4), tries: Some(&plenty), ..ask(&params) };
+        let ask =
+            Ask { wished, ignore_admission: dice.chance(4), tries: Some(&plenty), ..ask(&params) };
         let said = rig.suite.ask(plugin, &ask, leaving);
         let (is_edf, missing) = match rig.setup.plugins[plugin as usize].kind {
             PluginKind::Edf(_) => (true, params.runtime.is_none()),
@@ -202,7 +242,11 @@ fn play(dice: &mut Dice, rig: &mut Rig, steps: u32, mut look: impl FnMut(&Rig, &
         let expected = plain::expected(rig, plugin, &ask, leaving);
         if !ask.ignore_admission || expected.is_some() {
             let place = offered(&said).as_ref().map(plain::place_of);
-            assert_eq!(place, expected, "{params:?} to {plugin} of {:?} for {leaving:?}", rig.setup.plugins);
+            assert_eq!(
+                place, expected,
+                "{params:?} to {plugin} of {:?} for {leaving:?}",
+                rig.setup.plugins
+            );
         }
         *if expected.is_some() { &mut yes } else { &mut no } += 1;
         match (offered(&said), leaving) {
@@ -257,8 +301,9 @@ fn miss(tasks: &[Running], until: u64) -> Option<Slot> {
                 ready.push((i, now, task.work));
             }
         }
-        let late =
-            ready.iter().find(|&&(i, release, _)| tasks[i].proved && now >= release + tasks[i].deadline);
+        let late = ready
+            .iter()
+            .find(|&&(i, release, _)| tasks[i].proved && now >= release + tasks[i].deadline);
         if let Some(&(i, ..)) = late {
             return Some(tasks[i].slot);
         }
@@ -283,7 +328,8 @@ fn r31_what_is_called_proved_never_misses_when_the_set_simply_runs() {
         let mut rig = random_rig(&mut dice, true);
         play(&mut dice, &mut rig, 25, |rig, dice| {
             for cpu in &rig.machine.cpus {
-                let slots = rig.slots().into_iter().filter(|slot| rig.suite.placed(*slot).cpu == Some(cpu));
+                let slots =
+                    rig.slots().into_iter().filter(|slot| rig.suite.placed(*slot).cpu == Some(cpu));
                 let mut tasks: Vec<Running> = slots
                     .filter_map(|slot| {
                         let (entry, placed) = (rig.suite.at(slot), rig.suite.placed(slot));

@@ -59,7 +59,10 @@ fn r35_a_wish_for_many_full_cpus_is_still_only_a_wish() {
     for plugin in 0..3 {
         let slot = rig.create(plugin, &Ask { wished: cpus("0-15"), ..ask(&params) }).unwrap();
         let placed = rig.suite.placed(slot);
-        assert!(placed.cpu >= Some(16) && placed.notes.contains(Notes::CPU_WISH_IGNORED), "{placed:?}");
+        assert!(
+            placed.cpu >= Some(16) && placed.notes.contains(Notes::CPU_WISH_IGNORED),
+            "{placed:?}"
+        );
     }
     rig.clear();
 }

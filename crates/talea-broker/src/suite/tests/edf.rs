@@ -9,7 +9,8 @@ const L: u64 = 720_720 * 1_000;
 #[test]
 fn r13_worst_fit_equals_a_plain_twin_on_a_hundred_thousand_requests() {
     let mut dice = Dice::new(13);
-    let divisors: Vec<u64> = (1..=1_001).filter(|d| L.is_multiple_of(*d) && L / d >= 720_720).collect();
+    let divisors: Vec<u64> =
+        (1..=1_001).filter(|d| L.is_multiple_of(*d) && L / d >= 720_720).collect();
     let (mut asked, mut accepted, mut exactly) = (0, 0, 0);
     while asked < 100_000 {
         let count = *dice.pick(&[1, 1, 2, 3, 4, 8, 20, 64]);
@@ -59,7 +60,10 @@ fn r13_worst_fit_equals_a_plain_twin_on_a_hundred_thousand_requests() {
         rig.audit();
         rig.clear();
     }
-    assert!(accepted > 20_000 && exactly > 100, "{accepted} accepted, {exactly} filled a CPU exactly");
+    assert!(
+        accepted > 20_000 && exactly > 100,
+        "{accepted} accepted, {exactly} filled a CPU exactly"
+    );
 }
 
 /// Linux takes no shorter runtime.
@@ -93,7 +97,8 @@ fn r8_the_accepted_runtime_is_the_formula_s_for_all_small_cases() {
                         if (desired != 0 && desired < runtime) || runtime > deadline {
                             continue;
                         }
-                        let mut rig = Rig::new(pinnable(1), vec![edf("edf", "0", Confine::Auto, None)]);
+                        let mut rig =
+                            Rig::new(pinnable(1), vec![edf("edf", "0", Confine::Auto, None)]);
                         if other > 0 {
                             rig.create(0, &ask(&periodic(100 * UNIT, other * UNIT))).unwrap();
                         }
@@ -119,7 +124,8 @@ fn r8_the_accepted_runtime_is_the_formula_s_for_all_small_cases() {
                         let most = clipped.into_iter().flatten().min().unwrap().max(runtime * UNIT);
                         let expected = if dense { runtime * UNIT } else { most };
                         let verdict = rig.create(0, &Ask { clip, ..ask(&params) });
-                        let own = |at: u64| if at < deadline { 0 } else { (at - deadline) / 100 + 1 };
+                        let own =
+                            |at: u64| if at < deadline { 0 } else { (at - deadline) / 100 + 1 };
                         let due = |at: u64| own(at) * runtime + at / 100 * other;
                         if (1..2_000).any(|at| due(at) * 100 > threshold * at) {
                             assert!(dense, "the sum accepts what does not fit: {params:?} {other}");
@@ -149,7 +155,11 @@ fn r8_the_accepted_runtime_changes_only_on_the_task_s_own_request() {
     let other = rig.create(0, &ask(&periodic(10 * MS, 5 * MS))).unwrap();
     let elastic = Params { desired: Some(Work::from_ns(8 * MS)), ..periodic(10 * MS, MS) };
     let slot = rig.create(0, &ask(&elastic)).unwrap();
-    assert_eq!(rig.suite.placed(slot).runtime, Some(Work::from_ns(4 * MS)), "what was left of 90 %");
+    assert_eq!(
+        rig.suite.placed(slot).runtime,
+        Some(Work::from_ns(4 * MS)),
+        "what was left of 90 %"
+    );
     rig.suite.release(other, None);
     assert_eq!(rig.suite.placed(slot).runtime, Some(Work::from_ns(4 * MS)));
     rig.change(slot, 0, &ask(&elastic), None).unwrap();
@@ -194,8 +204,10 @@ fn retif_w7_an_empty_cpu_is_found_and_none_is_overloaded() {
 #[test]
 fn retif_w9_long_periods_are_counted_as_they_are() {
     // 2^31 + 10 us with 2·10^9 us of runtime made the original's utilisation negative.
-    let machine =
-        Machine { deadline_period: (Span::from_ns(100_000), Span::from_ns(u64::MAX)), ..pinnable(1) };
+    let machine = Machine {
+        deadline_period: (Span::from_ns(100_000), Span::from_ns(u64::MAX)),
+        ..pinnable(1)
+    };
     let mut rig = Rig::new(machine, vec![edf("edf", "0", Confine::Auto, Some(Charge::ONE))]);
     let long = periodic(((1 << 31) + 10) * 1_000, 1_800_000_000_000);
     rig.create(0, &ask(&long)).unwrap();
@@ -232,11 +244,20 @@ fn r12_what_linux_would_refuse_is_refused_at_create() {
             RUNTIME_MIN,
         ),
         (periodic(99_999, 2_000), Reason::OutOfRange, Field::Period, 99_999, 100_000),
-        (periodic(4_194_304_001, 2_000), Reason::OutOfRange, Field::Period, 4_194_304_001, 4_194_304_000),
+        (
+            periodic(4_194_304_001, 2_000),
+            Reason::OutOfRange,
+            Field::Period,
+            4_194_304_001,
+            4_194_304_000,
+        ),
     ];
     for (params, reason, field, asked, limit) in cases {
         let no = refused(rig.suite.ask(0, &ask(&params), None));
-        assert_eq!((no.reason, no.field, no.asked, no.limit, no.fits), (reason, field, asked, limit, limit));
+        assert_eq!(
+            (no.reason, no.field, no.asked, no.limit, no.fits),
+            (reason, field, asked, limit, limit)
+        );
     }
     for params in [
         with_deadline(10 * MS),
@@ -266,11 +287,14 @@ fn r14_an_ignored_test_gives_the_least_runtime_up_to_the_kernel_s_own_limit() {
     let placed = rig.suite.placed(third);
     assert_eq!((placed.cpu, placed.runtime), (Some(0), Some(Work::from_ns(4 * MS))));
     assert!(
-        placed.notes.contains(Notes::ADMISSION_IGNORED.with(Notes::NOT_PROVED).with(Notes::BELOW_DESIRED))
+        placed
+            .notes
+            .contains(Notes::ADMISSION_IGNORED.with(Notes::NOT_PROVED).with(Notes::BELOW_DESIRED))
     );
     assert!(rig.suite.placed(first).notes.contains(Notes::NOT_PROVED));
     assert!(!rig.suite.placed(second).notes.contains(Notes::NOT_PROVED));
-    // 90 % is the kernel's own limit: one more fits on CPU 1, then it would refuse at attach, so it is refused now.
+    // 90 % is the kernel's own limit: one more fits on CPU 1, then it would refuse at attach, so it
+    // is refused now.
     rig.create(0, &ignoring(&greedy)).unwrap();
     let no = rig.create(0, &ignoring(&greedy)).unwrap_err();
     assert_eq!((no.reason, no.limit), (Reason::NoRoom, 900_000));
@@ -346,7 +370,10 @@ fn global_edf_charges_the_domain_by_the_test_of_goossens_funk_and_baruah() {
     let second = rig.create(0, &ask(&periodic(100 * MS, 60 * MS))).unwrap();
     assert_eq!(rig.create(0, &ask(&periodic(1_000 * MS, MS))).unwrap_err().fits, 0);
     rig.suite.release(slot, Some(Time::from_ns(5)));
-    assert!(rig.create(0, &ask(&periodic(1_000 * MS, MS))).is_err(), "it lingers in the domain, too");
+    assert!(
+        rig.create(0, &ask(&periodic(1_000 * MS, MS))).is_err(),
+        "it lingers in the domain, too"
+    );
     rig.suite.expire(Time::from_ns(5));
     rig.change(second, 0, &ask(&periodic(10 * MS, 9 * MS)), None).unwrap();
     rig.clear();
@@ -359,7 +386,8 @@ fn r13_global_edf_equals_exact_arithmetic_on_random_requests() {
     for _ in 0..60 {
         let count = 1 + dice.roll(8) as u32;
         let list = format!("0-{}", count - 1);
-        let mut rig = Rig::new(Machine::declared(count), vec![edf("edf", &list, Confine::Global, None)]);
+        let mut rig =
+            Rig::new(Machine::declared(count), vec![edf("edf", &list, Confine::Global, None)]);
         for _ in 0..120 {
             let slots = rig.slots();
             if dice.chance(30) && !slots.is_empty() {
@@ -371,7 +399,11 @@ fn r13_global_edf_equals_exact_arithmetic_on_random_requests() {
             let params = periodic(period * MS, (1 + dice.roll(period * 6 / 10)) * MS);
             let leaving = slots.first().copied().filter(|_| dice.chance(20));
             let fits = plain::expected(&rig, 0, &ask(&params), leaving).is_some();
-            assert_eq!(offered(&rig.suite.ask(0, &ask(&params), leaving)).is_some(), fits, "{params:?}");
+            assert_eq!(
+                offered(&rig.suite.ask(0, &ask(&params), leaving)).is_some(),
+                fits,
+                "{params:?}"
+            );
             *if fits { &mut yes } else { &mut no } += 1;
             if fits && leaving.is_none() {
                 rig.create(0, &ask(&params)).unwrap();
@@ -402,7 +434,11 @@ fn how_edf_meets_the_kernel_is_told_by_the_machine() {
     assert_eq!(said(Confine::Global, "0-3", &v2), Ok(None));
     assert_eq!(said(Confine::Global, "2-3", &v2), Err(Reason::Unsupported));
     let split = Machine { root_domains: vec![cpus("0-2"), cpus("3")], ..plain };
-    assert_eq!(said(Confine::Auto, "3", &split), Ok(Some(3)), "a domain of one CPU confines as it is");
+    assert_eq!(
+        said(Confine::Auto, "3", &split),
+        Ok(Some(3)),
+        "a domain of one CPU confines as it is"
+    );
     assert_eq!(said(Confine::Auto, "0-2", &split), Ok(None));
     let pinned_kinds: BTreeSet<bool> = [pinnable(1), Machine::declared(2)]
         .map(|machine| {

@@ -1,4 +1,5 @@
-//! The exact tests of admission: what they accept beyond the sums, what they say when they refuse, and where they end.
+//! The exact tests of admission: what they accept beyond the sums, what they say when they refuse,
+//! and where they end.
 
 use super::plain::Books;
 use super::rm::single;
@@ -12,7 +13,12 @@ fn with_deadline(deadline: u64, params: Params) -> Params {
 
 fn late(own: bool, period: u64, deadline: u64, response: Option<u64>) -> Witness {
     let span = |ms: u64| Span::from_ns(ms * MS);
-    Witness::Late { own, period: span(period), deadline: span(deadline), response: response.map(span) }
+    Witness::Late {
+        own,
+        period: span(period),
+        deadline: span(deadline),
+        response: response.map(span),
+    }
 }
 
 fn is_proved(rig: &Rig, slot: Slot) -> bool {
@@ -25,7 +31,8 @@ fn r16_exact_is_the_default_and_accepts_a_full_cpu_of_harmonic_periods() {
     let harmonic = [(4, 2), (8, 2), (16, 4)];
     for (test, all) in [(RmTest::Exact, true), (RmTest::Hyperbolic, false)] {
         let mut rig = single(test);
-        let said: Vec<_> = harmonic.map(|(t, q)| rig.create(0, &ask(&periodic(t * MS, q * MS)))).into();
+        let said: Vec<_> =
+            harmonic.map(|(t, q)| rig.create(0, &ask(&periodic(t * MS, q * MS)))).into();
         assert_eq!(said.iter().all(Result::is_ok), all, "{test:?}");
         for slot in rig.slots() {
             assert!(is_proved(&rig, slot));
@@ -44,7 +51,8 @@ fn r16_a_refusal_names_the_task_that_would_be_late_and_when_it_would_end() {
     // In the middle: the task of 10 ms would end later.
     let no = rig.create(0, &ask(&periodic(8 * MS, MS / 2))).unwrap_err();
     assert_eq!((no.reason, no.fits), (Reason::NoRoom, 0));
-    let Some(Witness::Late { own: false, period, deadline, response: Some(response) }) = no.witness else {
+    let Some(Witness::Late { own: false, period, deadline, response: Some(response) }) = no.witness
+    else {
         panic!("{no:?}")
     };
     assert_eq!((period, deadline), (Span::from_ns(10 * MS), Span::from_ns(10 * MS)));
@@ -74,7 +82,11 @@ fn r16_tasks_that_share_a_level_delay_each_other_whatever_their_periods() {
     let no = rig.create(0, &ask(&periodic(1_000 * MS, MS))).unwrap_err();
     assert_eq!(no.witness, Some(late(false, 10, 10, Some(11))));
     let no = rig.create(0, &ask(&periodic(10 * MS, MS))).unwrap_err();
-    assert_eq!(no.witness, Some(late(true, 10, 10, Some(11))), "one of equals, but it is the newcomer");
+    assert_eq!(
+        no.witness,
+        Some(late(true, 10, 10, Some(11))),
+        "one of equals, but it is the newcomer"
+    );
     rig.clear();
 }
 
@@ -91,13 +103,17 @@ fn r31_r16_what_outranks_rm_is_weighed_exactly_and_refused_with_a_witness() {
     // The hyperbolic bound leaves a third; two jobs of 2.5 ms are what there is.
     let urgent = |params| Params { priority: Some(Priority(50)), ..params };
     for plugin in [0, 1] {
-        let no = refused(rig.suite.ask(plugin, &ask(&urgent(periodic(7 * MS, 5 * MS / 2 + 1))), None));
+        let no =
+            refused(rig.suite.ask(plugin, &ask(&urgent(periodic(7 * MS, 5 * MS / 2 + 1))), None));
         assert_eq!((no.reason, no.fits), (Reason::WouldBreakOthers, 333_333), "plugin {plugin}");
         let Some(Witness::Late { own: false, response: Some(response), .. }) = no.witness else {
             panic!("{no:?}")
         };
         assert!(response > Span::from_ns(10 * MS));
-        assert!(offered(&rig.suite.ask(plugin, &ask(&urgent(periodic(7 * MS, 5 * MS / 2))), None)).is_some());
+        assert!(
+            offered(&rig.suite.ask(plugin, &ask(&urgent(periodic(7 * MS, 5 * MS / 2))), None))
+                .is_some()
+        );
     }
     // A longer period above counts as it is, not as ours: 3 ms once in a second.
     let rare = rig.create(1, &ask(&urgent(periodic(1_000 * MS, 3 * MS)))).unwrap();
@@ -112,14 +128,18 @@ fn r31_r16_what_outranks_rm_is_weighed_exactly_and_refused_with_a_witness() {
 
 #[test]
 fn r31_r16_one_job_of_a_global_task_may_come_over_from_another_cpu() {
-    let plugins = vec![edf("edf", "0-1", Confine::Auto, None), rm("rm", "0-1", 1, 99, RmTest::Exact)];
+    let plugins =
+        vec![edf("edf", "0-1", Confine::Auto, None), rm("rm", "0-1", 1, 99, RmTest::Exact)];
     let mut rig = Rig::new(Machine::declared(2), plugins);
     rig.create(1, &ask(&periodic(10 * MS, 4 * MS))).unwrap();
     // Within 10 ms (2 + 1) jobs of 2 ms: 4 + 6. As twice their work they would be 8.
     rig.create(0, &ask(&periodic(5 * MS, 2 * MS))).unwrap();
     // And (1 + 1) more, for which the window grows by another job of the first.
     let no = rig.create(0, &ask(&periodic(1_000 * MS, MS))).unwrap_err();
-    assert_eq!((no.reason, no.witness), (Reason::WouldBreakOthers, Some(late(false, 10, 10, Some(14)))));
+    assert_eq!(
+        (no.reason, no.witness),
+        (Reason::WouldBreakOthers, Some(late(false, 10, 10, Some(14))))
+    );
     rig.clear();
 }
 
@@ -131,10 +151,14 @@ fn r13_deadlines_before_the_period_are_counted_when_they_are_due() {
     let first = rig.create(0, &ask(&with_deadline(5 * MS, periodic(20 * MS, 4 * MS)))).unwrap();
     let second = rig.create(0, &ask(&with_deadline(10 * MS, periodic(20 * MS, 4 * MS)))).unwrap();
     assert!(is_proved(&rig, first) && is_proved(&rig, second));
-    let no = rig.create(0, &ask(&with_deadline(10 * MS, periodic(50 * MS, 2 * MS + 1)))).unwrap_err();
+    let no =
+        rig.create(0, &ask(&with_deadline(10 * MS, periodic(50 * MS, 2 * MS + 1)))).unwrap_err();
     let (at, supply) = (Span::from_ns(10 * MS), Work::from_ns(10 * MS));
     let demand = Work::from_ns(10 * MS + 1);
-    assert_eq!((no.reason, no.witness), (Reason::NoRoom, Some(Witness::Demand { at, demand, supply })));
+    assert_eq!(
+        (no.reason, no.witness),
+        (Reason::NoRoom, Some(Witness::Demand { at, demand, supply }))
+    );
     rig.create(0, &ask(&with_deadline(10 * MS, periodic(50 * MS, 2 * MS)))).unwrap();
     // A wish is granted as far as the sum goes: not at all.
     let elastic = Params { desired: Some(Work::from_ns(3 * MS)), ..periodic(40 * MS, MS) };
@@ -170,7 +194,8 @@ fn r31_in_the_long_run_everything_stays_within_the_threshold() {
 
 #[test]
 fn a_request_tries_no_more_cpus_exactly_than_it_may() {
-    // Beside 5 of 10 ms there is no time for 3 of 7, beside 7.1 of 14 there is; the bound takes neither.
+    // Beside 5 of 10 ms there is no time for 3 of 7, beside 7.1 of 14 there is; the bound takes
+    // neither.
     let count = 2 * TRIES_MAX as u32;
     let list = format!("0-{}", count - 1);
     let mut rig = Rig::new(Machine::declared(count), vec![rm("rm", &list, 1, 99, RmTest::Exact)]);
@@ -214,7 +239,8 @@ fn r16_exact_accepts_all_that_the_hyperbolic_bound_accepts_and_keeps_what_it_pro
     for _ in 0..400 {
         let levels = *dice.pick(&[1, 2, 4, 30]);
         let rigs = [RmTest::Hyperbolic, RmTest::Exact].map(|test| {
-            let plugins = vec![edf("edf", "0", Confine::Auto, None), rm("rm", "0", 5, 4 + levels, test)];
+            let plugins =
+                vec![edf("edf", "0", Confine::Auto, None), rm("rm", "0", 5, 4 + levels, test)];
             Rig::new(pinnable(1), plugins)
         });
         let [mut bound, mut exact] = rigs;
@@ -231,22 +257,27 @@ fn r16_exact_accepts_all_that_the_hyperbolic_bound_accepts_and_keeps_what_it_pro
             }
             let period = *dice.pick(&[4, 6, 8, 10, 12, 16, 20, 24, 30, 40, 60]) * MS;
             let runtime = (1 + dice.roll(period / 2)).max(2_000);
-            let deadline = runtime.max(period / 4) + dice.roll(period - runtime.max(period / 4) + 1);
+            let deadline =
+                runtime.max(period / 4) + dice.roll(period - runtime.max(period / 4) + 1);
             let params = if dice.chance(50) {
                 with_deadline(deadline, periodic(period, runtime))
             } else {
                 periodic(period, runtime)
             };
             let plugin = u32::from(!dice.chance(20));
-            let leaving =
-                slots.first().copied().filter(|slot| dice.chance(15) && bound.slots().contains(slot));
+            let leaving = slots
+                .first()
+                .copied()
+                .filter(|slot| dice.chance(15) && bound.slots().contains(slot));
             let (weak, strong) = (
                 bound.suite.ask(plugin, &ask(&params), leaving),
                 exact.suite.ask(plugin, &ask(&params), leaving),
             );
             let same = bound.slots() == exact.slots();
             match (offered(&weak), offered(&strong)) {
-                (Some(_), None) if same => panic!("step {step}: only the bound takes {params:?}: {strong:?}"),
+                (Some(_), None) if same => {
+                    panic!("step {step}: only the bound takes {params:?}: {strong:?}")
+                }
                 (_, None) => {}
                 (weak, Some(offer)) => {
                     *if weak.is_some() { &mut both } else { &mut more } += 1;
@@ -255,7 +286,9 @@ fn r16_exact_accepts_all_that_the_hyperbolic_bound_accepts_and_keeps_what_it_pro
                     if let Some(slot) = leaving {
                         exact.suite.replace(slot, plugin, &ask(&params), &offer, None);
                         match weak {
-                            Some(weak) => bound.suite.replace(slot, plugin, &ask(&params), &weak, None),
+                            Some(weak) => {
+                                bound.suite.replace(slot, plugin, &ask(&params), &weak, None)
+                            }
                             None => bound.suite.release(slot, None),
                         }
                     } else {

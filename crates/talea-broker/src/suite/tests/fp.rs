@@ -9,7 +9,8 @@ fn r17_tasks_go_to_the_cpu_with_the_fewest_and_keep_their_order() {
         let count = *dice.pick(&[1, 2, 3, 40]);
         let list = format!("0-{}", count - 1);
         let (low, high) = *dice.pick(&[(1, 99), (50, 52), (7, 7), (10, 30)]);
-        let kind = if round % 2 == 0 { fp("x", &list, low, high) } else { rr("x", &list, low, high) };
+        let kind =
+            if round % 2 == 0 { fp("x", &list, low, high) } else { rr("x", &list, low, high) };
         let mut rig = Rig::new(Machine::declared(count), vec![kind]);
         let mut held: Vec<(Slot, u32, u8)> = vec![];
         for _ in 0..150 {
@@ -58,7 +59,8 @@ fn y22_with_common_levels_a_priority_has_one_level_on_all_cpus_whoever_comes_and
         let (low, high) = *dice.pick(&[(1, 99), (50, 52), (7, 7), (10, 30)]);
         let options = FpOptions { levels: FpLevels::Common, ..FpOptions::default() };
         let kind = if round % 2 == 0 { PluginKind::Fp(options) } else { PluginKind::Rr(options) };
-        let mut rig = Rig::new(Machine::declared(count), vec![plugin("x", &list, band(low, high), kind)]);
+        let mut rig =
+            Rig::new(Machine::declared(count), vec![plugin("x", &list, band(low, high), kind)]);
         let mut held: Vec<(Slot, u8)> = vec![];
         for _ in 0..100 {
             match dice.roll(3) {
@@ -75,7 +77,8 @@ fn y22_with_common_levels_a_priority_has_one_level_on_all_cpus_whoever_comes_and
                 _ => {
                     let priority = 1 + dice.roll(99) as u8;
                     let allowed = CpuSet::single(dice.roll(u64::from(count)) as u32);
-                    let slot = rig.create(0, &Ask { allowed, ..ask(&at_priority(priority)) }).unwrap();
+                    let slot =
+                        rig.create(0, &Ask { allowed, ..ask(&at_priority(priority)) }).unwrap();
                     held.push((slot, priority));
                 }
             }
@@ -126,7 +129,8 @@ fn y22_common_levels_are_counted_over_all_cpus() {
 
 #[test]
 fn r17_attributes_are_fifo_or_rr_on_one_cpu_and_reset_on_fork() {
-    let mut rig = Rig::new(Machine::declared(2), vec![fp("fp", "1", 10, 20), rr("rr", "0", 30, 40)]);
+    let mut rig =
+        Rig::new(Machine::declared(2), vec![fp("fp", "1", 10, 20), rr("rr", "0", 30, 40)]);
     let one = rig.create(0, &ask(&at_priority(99))).unwrap();
     let two = rig.create(1, &ask(&at_priority(1))).unwrap();
     let attr = rig.suite.attr(one);
@@ -134,7 +138,10 @@ fn r17_attributes_are_fifo_or_rr_on_one_cpu_and_reset_on_fork() {
     assert_eq!((attr.cpus, attr.reset_on_fork), (cpus("1"), true));
     assert!(matches!(rig.suite.attr(two).policy, talea_core::Policy::Rr(Priority(30..=40))));
     let placed = rig.suite.placed(two);
-    assert_eq!((placed.mechanism, placed.cpu, placed.charge), (Mechanism::Rr, Some(0), Charge::ZERO));
+    assert_eq!(
+        (placed.mechanism, placed.cpu, placed.charge),
+        (Mechanism::Rr, Some(0), Charge::ZERO)
+    );
     assert!(placed.notes.contains(Notes::NOT_PROVED.with(Notes::BUDGET_NOT_ENFORCED)));
     assert!(!placed.notes.contains(Notes::COMMON_LEVELS), "each CPU has its own");
     rig.clear();
@@ -146,7 +153,8 @@ fn r17_sharing_can_be_refused() {
     let kind = plugin("fp", "0-1", band(1, 2), PluginKind::Fp(options));
     let mut rig = Rig::new(Machine::declared(2), vec![kind]);
     // Two levels on two CPUs: four distinct priorities, then equal ones only.
-    let slots: Vec<Slot> = [10, 20, 30, 40].map(|p| rig.create(0, &ask(&at_priority(p))).unwrap()).into();
+    let slots: Vec<Slot> =
+        [10, 20, 30, 40].map(|p| rig.create(0, &ask(&at_priority(p))).unwrap()).into();
     let no = rig.create(0, &ask(&at_priority(50))).unwrap_err();
     assert_eq!((no.reason, no.field, no.asked, no.limit), (Reason::NoLevel, Field::Levels, 3, 2));
     assert!(
@@ -185,7 +193,10 @@ fn retif_m2_priorities_from_the_wire_index_nothing() {
     for plugin in [0, 1] {
         for (priority, nearest) in [(0, 1), (100, 99), (200, 99), (255, 99)] {
             let no = refused(rig.suite.ask(plugin, &ask(&at_priority(priority)), None));
-            assert_eq!((no.reason, no.field, no.fits), (Reason::OutOfRange, Field::Priority, nearest));
+            assert_eq!(
+                (no.reason, no.field, no.fits),
+                (Reason::OutOfRange, Field::Priority, nearest)
+            );
         }
         for priority in [1, 99] {
             assert!(offered(&rig.suite.ask(plugin, &ask(&at_priority(priority)), None)).is_some());
@@ -199,5 +210,8 @@ fn a_machine_without_fifo_says_so() {
     let plugins = vec![fp("fp", "0", 1, 9), rm("rm", "0", 10, 19, RmTest::Hyperbolic)];
     let rig = Rig::new(machine, plugins);
     assert_eq!(refused(rig.suite.ask(0, &ask(&at_priority(5)), None)).reason, Reason::Unsupported);
-    assert_eq!(refused(rig.suite.ask(1, &ask(&periodic(MS, 10_000)), None)).reason, Reason::Unsupported);
+    assert_eq!(
+        refused(rig.suite.ask(1, &ask(&periodic(MS, 10_000)), None)).reason,
+        Reason::Unsupported
+    );
 }

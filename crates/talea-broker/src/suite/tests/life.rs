@@ -40,7 +40,11 @@ fn r7_a_change_moves_between_any_two_plugins_and_leaves_exact_books() {
                     assert_eq!((placed.plugin, placed.charge), (to, Charge::ratio(2, 20)));
                     assert_eq!(rig.moved(), [], "whoever replaces, applies");
                     let specs = (0..4).map(|plugin| rig.suite.info(plugin).specs);
-                    assert!(specs.enumerate().all(|(plugin, specs)| specs == u32::from(plugin as u32 == to)));
+                    assert!(
+                        specs
+                            .enumerate()
+                            .all(|(plugin, specs)| specs == u32::from(plugin as u32 == to))
+                    );
                     rig.audit();
                     rig.clear();
                 }
@@ -69,8 +73,12 @@ fn questions_change_nothing_and_every_decision_changes_the_epoch() {
     let before = format!("{:?}", rig.suite);
     for plugin in 0..4 {
         let _ = rig.suite.ask(plugin, &ask(&everything()), Some(slot));
-        let _ =
-            (rig.suite.cpu(plugin, 1), rig.suite.info(plugin), rig.suite.placed(slot), rig.suite.attr(slot));
+        let _ = (
+            rig.suite.cpu(plugin, 1),
+            rig.suite.info(plugin),
+            rig.suite.placed(slot),
+            rig.suite.attr(slot),
+        );
     }
     let _ = rig.suite.judge(4, &ask(&everything()), &answer(1, 0, 5), Some(slot));
     assert_eq!((format!("{:?}", rig.suite), rig.suite.epoch()), (before, epoch));
@@ -99,7 +107,10 @@ fn r18_a_foreign_answer_is_held_against_its_bounds() {
         assert_eq!(judged(&rig, &lie), Err(Lie(why.to_owned())));
     }
     let on_1 = Ask { allowed: cpus("1"), ..ask(&params) };
-    assert!(rig.suite.judge(4, &on_1, &answer(1, 0, 5), None).is_err(), "not where the client allows");
+    assert!(
+        rig.suite.judge(4, &on_1, &answer(1, 0, 5), None).is_err(),
+        "not where the client allows"
+    );
     assert_eq!(refused(judged(&rig, &answer(-1, 99, 99)).unwrap()).reason, Reason::Foreign);
     assert!(matches!(judged(&rig, &answer(0, 1, 9)), Ok(Verdict::Partial(_))));
     let verdict = judged(&rig, &answer(1, 1, 9)).unwrap();
@@ -162,19 +173,25 @@ fn adoption_survives_a_changed_setup_and_records_without_sense() {
     let slot = rig.create(1, &Ask { allowed: cpus("1"), ..ask(&everything()) }).unwrap();
     let good = record(&rig, slot, everything());
     // The plugin has lost that CPU: another one is taken.
-    let mut next =
-        Rig::new(pinnable(1), vec![rm("rm", "0", 60, 99, RmTest::Hyperbolic), foreign("own", "0", 3, 9)]);
+    let mut next = Rig::new(
+        pinnable(1),
+        vec![rm("rm", "0", 60, 99, RmTest::Hyperbolic), foreign("own", "0", 3, 9)],
+    );
     next.suite.adopt(0, Slot(5), &good);
     assert_eq!(next.suite.placed(Slot(5)).cpu, Some(0));
     // Nothing is declared, far too much is charged, the priority is no longer the plugin's.
     let empty = Task { params: Params::default(), ..good.task };
-    let odd = Record { task: empty, runtime: None, charge: Charge::ONE.times(9), priority: 77, ..good };
+    let odd =
+        Record { task: empty, runtime: None, charge: Charge::ONE.times(9), priority: 77, ..good };
     for (plugin, slot) in [(0, Slot(0)), (1, Slot(1))] {
         next.suite.adopt(plugin, slot, &odd);
         let priority = next.suite.placed(slot).priority;
         assert!(if plugin == 1 { priority == 9 } else { (60..=99).contains(&priority) });
     }
-    assert_eq!(next.suite.cpu(0, 0).unwrap().free, Charge::ZERO.max(next.suite.cpu(0, 0).unwrap().free));
+    assert_eq!(
+        next.suite.cpu(0, 0).unwrap().free,
+        Charge::ZERO.max(next.suite.cpu(0, 0).unwrap().free)
+    );
     next.audit();
     next.clear();
 }

@@ -15,8 +15,8 @@ use super::*;
 use crate::dice::Dice;
 use talea_core::Params;
 use talea_core::setup::{
-    Confine, EdfOptions, ForeignClass, ForeignOptions, FpLevels, FpOptions, PluginKind, PluginSetup,
-    RmOptions, RmTest,
+    Confine, EdfOptions, ForeignClass, ForeignOptions, FpLevels, FpOptions, PluginKind,
+    PluginSetup, RmOptions, RmTest,
 };
 use talea_proto::No;
 
@@ -142,7 +142,13 @@ impl Rig {
         slot
     }
 
-    fn change(&mut self, slot: Slot, plugin: u32, ask: &Ask<'_>, free_at: Option<Time>) -> Result<(), No> {
+    fn change(
+        &mut self,
+        slot: Slot,
+        plugin: u32,
+        ask: &Ask<'_>,
+        free_at: Option<Time>,
+    ) -> Result<(), No> {
         let verdict = self.suite.ask(plugin, ask, Some(slot));
         let Some(offer) = offered(&verdict) else { return Err(refused(verdict)) };
         let spoils = free_at.is_some() && self.suite.at(slot).claim.voids;
@@ -191,7 +197,8 @@ impl Rig {
             assert_eq!(self.suite.info(plugin), fresh.info(plugin));
             for index in 0..self.machine.cpus.len() {
                 let (here, there) = (self.suite.cpu(plugin, index), fresh.cpu(plugin, index));
-                let books = |info: Option<CpuInfo>| info.map(|info| (info.cpu, info.used, info.specs));
+                let books =
+                    |info: Option<CpuInfo>| info.map(|info| (info.cpu, info.used, info.specs));
                 assert_eq!(books(here), books(there), "plugin {plugin}, CPU index {index}");
             }
             for (one, other) in self.suite.plugins.iter().zip(&fresh.plugins) {

@@ -1,6 +1,8 @@
-//! The plain twin: takes the task on first, then looks with exact fractions whether all that was promised still holds.
+//! The plain twin: takes the task on first, then looks with exact fractions whether all that was
+//! promised still holds.
 //!
-//! It knows what the kernel priorities came out as, and recomputes everything else from the list of specs.
+//! It knows what the kernel priorities came out as, and recomputes everything else from the list of
+//! specs.
 
 use super::*;
 use crate::exact::Depth;
@@ -13,7 +15,12 @@ pub(super) fn place_of(offer: &Offer) -> Place {
 }
 
 /// Where `plugin` should put the task, if anywhere.
-pub(super) fn expected(rig: &Rig, plugin: u32, ask: &Ask<'_>, leaving: Option<Slot>) -> Option<Place> {
+pub(super) fn expected(
+    rig: &Rig,
+    plugin: u32,
+    ask: &Ask<'_>,
+    leaving: Option<Slot>,
+) -> Option<Place> {
     let mut places: Vec<Option<u32>> = match rig.suite.plugins[plugin as usize].domain() {
         Some(_) => vec![None],
         None => rig.suite.cpus_for(plugin, ask).iter().map(Some).collect(),
@@ -47,7 +54,8 @@ pub(super) fn admissible(
 ) -> bool {
     let mut after = rig.clone();
     let charge = ask.params.runtime.and_then(|q| ask.params.charge_of(q)).unwrap_or(Charge::ZERO);
-    let offer = Offer { cpu, runtime: ask.params.runtime, charge, notes: Notes::default(), priority: 0 };
+    let offer =
+        Offer { cpu, runtime: ask.params.runtime, charge, notes: Notes::default(), priority: 0 };
     match leaving {
         Some(slot) => after.suite.replace(slot, plugin, ask, &offer, None),
         None => after.suite.admit(plugin, Slot(after.next), ask, &offer),
@@ -60,9 +68,11 @@ pub(super) fn admissible(
             let cap = options.threshold.map_or(share, |threshold| threshold.min(share));
             if cpu.is_some() {
                 edf_test::partitioned(&demands(books.claims.iter().filter(here)), cap)
-                    || (depth == Depth::Exact && in_every_window(books.claims.iter().filter(here), cap))
+                    || (depth == Depth::Exact
+                        && in_every_window(books.claims.iter().filter(here), cap))
             } else {
-                let global = books.claims.iter().filter(|claim| matches!(claim.place, Place::Domain(_)));
+                let global =
+                    books.claims.iter().filter(|claim| matches!(claim.place, Place::Domain(_)));
                 let count = rig.machine.cpus.len();
                 edf_test::global(&demands(global), count, cap)
                     && edf_test::partitioned(&demands(books.claims.iter()), cap.times(count))
@@ -137,7 +147,8 @@ fn in_time(task: &Plain, others: &[Plain]) -> bool {
     false
 }
 
-/// The textbook: at every deadline of two hyperperiods no more is due than is there; and Σ Q/T of all within `cap`.
+/// The textbook: at every deadline of two hyperperiods no more is due than is there; and Σ Q/T of
+/// all within `cap`.
 fn in_every_window<'a>(claims: impl Iterator<Item = &'a Claim> + Clone, cap: Charge) -> bool {
     let known = |claim: &&Claim| claim.work > 0;
     let rates: Vec<Demand> = claims
@@ -145,16 +156,19 @@ fn in_every_window<'a>(claims: impl Iterator<Item = &'a Claim> + Clone, cap: Cha
         .filter(known)
         .map(|claim| Demand { work: claim.work.into(), within: Span::from_ns(claim.period) })
         .collect();
-    let tasks: Vec<Plain> = claims.filter(known).filter(|claim| claim.deadline).map(Plain::of).collect();
+    let tasks: Vec<Plain> =
+        claims.filter(known).filter(|claim| claim.deadline).map(Plain::of).collect();
     let common = |a: u64, b: u64| (1..=b).map(|k| a * k).find(|all| all.is_multiple_of(b)).unwrap();
     let end = 2 * tasks.iter().fold(1, |all, task| common(all, task.period));
     let due = |at: u64| {
-        let jobs = |task: &Plain| at.checked_sub(task.deadline).map_or(0, |rest| rest / task.period + 1);
+        let jobs =
+            |task: &Plain| at.checked_sub(task.deadline).map_or(0, |rest| rest / task.period + 1);
         tasks.iter().map(|task| u128::from(jobs(task) * task.work)).sum::<u128>()
     };
     edf_test::partitioned(&rates, cap)
         && tasks.iter().all(|task| {
-            let deadlines = (0..).map(|k| task.deadline + k * task.period).take_while(|&at| at <= end);
+            let deadlines =
+                (0..).map(|k| task.deadline + k * task.period).take_while(|&at| at <= end);
             deadlines.into_iter().all(|at| due(at) << 64 <= u128::from(at) * cap.bits())
         })
 }
@@ -177,7 +191,8 @@ pub(super) fn outranks(rig: &Rig, plugin: u32, rm: u32, cpu: u32) -> bool {
         (low.0, high.0 - u8::from(gives_way))
     };
     let here = setups[plugin as usize].cpus.contains(cpu);
-    here && plugin != rm && (setups[plugin as usize].band.is_none() || bounds(plugin).1 >= bounds(rm).0)
+    here && plugin != rm
+        && (setups[plugin as usize].band.is_none() || bounds(plugin).1 >= bounds(rm).0)
 }
 
 /// All claims, lingering ones included, and what the specs are.
@@ -204,7 +219,9 @@ impl Books {
     }
 
     fn specs(&self, cpu: u32, plugin: Option<u32>) -> u32 {
-        let here = |claim: &Claim| claim.place == Place::Cpu(cpu) && plugin.is_none_or(|p| p == claim.plugin);
+        let here = |claim: &Claim| {
+            claim.place == Place::Cpu(cpu) && plugin.is_none_or(|p| p == claim.plugin)
+        };
         self.specs.iter().filter(|(_, claim)| here(claim)).count() as u32
     }
 
@@ -223,7 +240,8 @@ impl Books {
     fn passes(&self, rig: &Rig, rm: u32, cpu: u32, test: (RmTest, Depth), promised: bool) -> bool {
         let (test, depth) = test;
         self.classes(rig, rm, cpu, promised).is_none_or(|classes| passes(test, &classes))
-            || (test, depth) == (RmTest::Exact, Depth::Exact) && self.all_in_time(rig, rm, cpu, promised)
+            || (test, depth) == (RmTest::Exact, Depth::Exact)
+                && self.all_in_time(rig, rm, cpu, promised)
     }
 
     /// Whether each task of `rm` on `cpu` that counts is in time as the last of its level.
@@ -243,7 +261,8 @@ impl Books {
                 return true;
             }
             for (last, task) in level.iter().enumerate() {
-                let same = level.iter().enumerate().filter(|&(at, _)| at != last).map(|(_, task)| *task);
+                let same =
+                    level.iter().enumerate().filter(|&(at, _)| at != last).map(|(_, task)| *task);
                 if !in_time(task, &above.iter().copied().chain(same).collect::<Vec<_>>()) {
                     return false;
                 }
@@ -253,7 +272,8 @@ impl Books {
         true
     }
 
-    /// The classes of `rm` on `cpu`: all known ones, or those of the levels above the first that is spoilt.
+    /// The classes of `rm` on `cpu`: all known ones, or those of the levels above the first that is
+    /// spoilt.
     fn classes(&self, rig: &Rig, rm: u32, cpu: u32, promised: bool) -> Option<Vec<Demand>> {
         let mut by_level: BTreeMap<u8, (Vec<Demand>, bool)> = BTreeMap::new();
         for (slot, claim) in &self.specs {
@@ -279,7 +299,8 @@ impl Books {
             if demand.within < shortest {
                 classes.push(doubled);
             } else {
-                classes.iter_mut().find(|class| class.within == shortest).unwrap().work += doubled.work;
+                classes.iter_mut().find(|class| class.within == shortest).unwrap().work +=
+                    doubled.work;
             }
         }
         Some(classes)

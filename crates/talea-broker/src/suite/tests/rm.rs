@@ -21,7 +21,11 @@ fn r15_the_period_alone_is_enough_and_shorter_ones_run_first() {
     assert!(priority(slots[2]) > priority(slots[0]));
     assert!(priority(slots[0]) > priority(slots[3]));
     let placed = rig.suite.placed(slots[0]);
-    assert!(placed.notes.contains(Notes::PARTIAL.with(Notes::NOT_PROVED).with(Notes::BUDGET_NOT_ENFORCED)));
+    assert!(
+        placed
+            .notes
+            .contains(Notes::PARTIAL.with(Notes::NOT_PROVED).with(Notes::BUDGET_NOT_ENFORCED))
+    );
     // D < T: the deadline counts, and equal urgency is an equal level.
     let constrained = Params { deadline: Some(Span::from_ns(10 * MS)), ..only_period(50 * MS) };
     let slot = rig.create(0, &ask(&constrained)).unwrap();
@@ -35,8 +39,10 @@ fn r15_only_threads_whose_priority_really_changes_are_touched() {
     let (mut asked, mut told) = (0, 0);
     for _ in 0..25 {
         let levels = *dice.pick(&[4, 12, 60]);
-        let mut rig =
-            Rig::new(Machine::declared(2), vec![rm("rm", "0-1", 20, 19 + levels, RmTest::Necessary)]);
+        let mut rig = Rig::new(
+            Machine::declared(2),
+            vec![rm("rm", "0-1", 20, 19 + levels, RmTest::Necessary)],
+        );
         // What the kernel has been told of each attached thread.
         let mut kernel: Vec<(Slot, Attr)> = vec![];
         for _ in 0..200 {
@@ -50,7 +56,8 @@ fn r15_only_threads_whose_priority_really_changes_are_touched() {
                 }
                 1 if !slots.is_empty() => {
                     let slot = *dice.pick(&slots);
-                    rig.change(slot, 0, &ask(&only_period((1 + dice.roll(90)) * MS)), None).unwrap();
+                    rig.change(slot, 0, &ask(&only_period((1 + dice.roll(90)) * MS)), None)
+                        .unwrap();
                     // Whoever replaces, applies.
                     if let Some((_, given)) = kernel.iter_mut().find(|(s, _)| *s == slot) {
                         *given = rig.suite.attr(slot);
@@ -69,7 +76,8 @@ fn r15_only_threads_whose_priority_really_changes_are_touched() {
                 }
             }
             if dice.chance(30) {
-                // Several decisions may lie between two drains; what changed and changed back is not told.
+                // Several decisions may lie between two drains; what changed and changed back is
+                // not told.
                 continue;
             }
             for slot in rig.moved() {
@@ -134,7 +142,8 @@ fn r16_each_test_accepts_what_its_theorem_accepts() {
             [RmTest::Necessary, RmTest::LiuLayland, RmTest::Hyperbolic].into_iter().zip(accepted)
         {
             let mut rig = single(test);
-            let said = tasks.iter().all(|&(q, t)| rig.create(0, &ask(&periodic(t * MS, q * MS))).is_ok());
+            let said =
+                tasks.iter().all(|&(q, t)| rig.create(0, &ask(&periodic(t * MS, q * MS))).is_ok());
             assert_eq!(said, all, "{test:?} {tasks:?}");
             for slot in rig.slots() {
                 let proved = !rig.suite.placed(slot).notes.contains(Notes::NOT_PROVED);
@@ -177,7 +186,8 @@ fn r16_the_bounds_themselves_pass_and_what_would_have_fitted_is_told() {
 fn r16_an_unknown_runtime_leaves_those_above_it_proved_and_the_others_not() {
     let mut rig = single(RmTest::Hyperbolic);
     let slots = [10, 20, 30].map(|period| rig.create(0, &ask(&periodic(period * MS, MS))).unwrap());
-    let proved = |rig: &Rig| slots.map(|slot| !rig.suite.placed(slot).notes.contains(Notes::NOT_PROVED));
+    let proved =
+        |rig: &Rig| slots.map(|slot| !rig.suite.placed(slot).notes.contains(Notes::NOT_PROVED));
     assert_eq!(proved(&rig), [true, true, true]);
     let unknown = rig.create(0, &ask(&only_period(20 * MS))).unwrap();
     assert_eq!(proved(&rig), [true, false, false], "below and at its level nothing is proved");
@@ -214,7 +224,8 @@ fn r16_more_periods_than_levels_are_judged_by_the_shortest_of_each_level_or_refu
     for (period, runtime) in [(10, 2), (40, 4)] {
         rig.create(0, &ask(&periodic(period * MS, runtime * MS))).unwrap();
     }
-    // Its period would be a third level: it shares the first, and counts as if its period were 10 ms.
+    // Its period would be a third level: it shares the first, and counts as if its period were 10
+    // ms.
     let slot = rig.create(0, &ask(&periodic(20 * MS, MS))).unwrap();
     assert!(rig.suite.placed(slot).notes.contains(Notes::LEVEL_SHARED));
     // (1 + 3/10 + x/10)(1 + 4/40) ≤ 2: x ≤ 5.1818…
@@ -248,7 +259,8 @@ fn r16_admission_equals_exact_arithmetic_on_a_hundred_thousand_random_requests()
         ]);
         let levels = *dice.pick(&[1, 2, 3, 5, 20]);
         let list = format!("0-{}", count - 1);
-        let mut rig = Rig::new(Machine::declared(count), vec![rm("rm", &list, 5, 4 + levels, test)]);
+        let mut rig =
+            Rig::new(Machine::declared(count), vec![rm("rm", &list, 5, 4 + levels, test)]);
         let size = *dice.pick(&[3, 6, 15]);
         for _ in 0..80 {
             asked += 1;

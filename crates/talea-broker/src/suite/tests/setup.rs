@@ -19,17 +19,24 @@ fn r18_retif_m8_a_plugin_that_cannot_work_keeps_the_daemon_from_starting_and_is_
         ),
         (vec![fp("b", "0", 9, 1)], "plugin \"b\": priorities 9-1 are not a range within 1-99"),
         (vec![rr("b", "0", 0, 5)], "plugin \"b\": priorities 0-5 are not a range within 1-99"),
-        (vec![foreign("b", "0", 5, 100)], "plugin \"b\": priorities 5-100 are not a range within 1-99"),
+        (
+            vec![foreign("b", "0", 5, 100)],
+            "plugin \"b\": priorities 5-100 are not a range within 1-99",
+        ),
         (
             vec![PluginSetup { band: None, ..fp("c", "0", 1, 1) }],
             "plugin \"c\": it needs a range of priorities",
         ),
-        (vec![PluginSetup { cpus: CpuSet::EMPTY, ..fp("d", "0", 1, 1) }], "plugin \"d\": it has no CPU"),
+        (
+            vec![PluginSetup { cpus: CpuSet::EMPTY, ..fp("d", "0", 1, 1) }],
+            "plugin \"d\": it has no CPU",
+        ),
     ];
     for (plugins, why) in cases {
         assert_eq!(refused(plugins), why);
     }
-    let many: Vec<PluginSetup> = (0..=PLUGINS_MAX).map(|i| fp(&format!("p{i}"), "0", 1, 9)).collect();
+    let many: Vec<PluginSetup> =
+        (0..=PLUGINS_MAX).map(|i| fp(&format!("p{i}"), "0", 1, 9)).collect();
     assert!(refused(many).contains("more than the 32"));
     let split = Machine { partitionable: cpus("1"), ..Machine::declared(2) };
     let both = vec![edf("all", "0-1", Confine::Global, None), edf("one", "1", Confine::Auto, None)];
@@ -53,7 +60,10 @@ fn r19_listing_2_loads_as_printed_and_each_plugin_serves() {
         assert!(cpus(list).contains(rig.suite.placed(slot).cpu.unwrap()));
     }
     let info = rig.suite.info(2);
-    assert_eq!((info.name.as_str(), info.kind.as_str(), info.band, info.specs), ("RR", "rr", (1, 50), 1));
+    assert_eq!(
+        (info.name.as_str(), info.kind.as_str(), info.band, info.specs),
+        ("RR", "rr", (1, 50), 1)
+    );
     assert_eq!(
         (rig.suite.find(&Name::new("RM2").unwrap()), rig.suite.find(&Name::new("rm2").unwrap())),
         (Some(3), None)
@@ -63,11 +73,13 @@ fn r19_listing_2_loads_as_printed_and_each_plugin_serves() {
 
 #[test]
 fn one_algorithm_may_be_loaded_several_times_on_the_same_cpus() {
-    let plugins: Vec<PluginSetup> =
-        (0..16).map(|i| rm(&format!("rm{i}"), "0-1", 1 + 6 * i, 6 + 6 * i, RmTest::Hyperbolic)).collect();
+    let plugins: Vec<PluginSetup> = (0..16)
+        .map(|i| rm(&format!("rm{i}"), "0-1", 1 + 6 * i, 6 + 6 * i, RmTest::Hyperbolic))
+        .collect();
     let mut rig = Rig::new(Machine::declared(2), plugins);
     for plugin in 0..16 {
-        let slot = rig.create(plugin, &ask(&periodic((200 - 10 * u64::from(plugin)) * MS, MS))).unwrap();
+        let slot =
+            rig.create(plugin, &ask(&periodic((200 - 10 * u64::from(plugin)) * MS, MS))).unwrap();
         assert!(!rig.suite.placed(slot).notes.contains(Notes::NOT_PROVED), "plugin {plugin}");
     }
     rig.audit();

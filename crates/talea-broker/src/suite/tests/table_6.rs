@@ -48,19 +48,29 @@ fn r11_table_6_holds_for_all_32_subsets_and_4_plugins() {
         }
         // RM: T mandatory, Q recommended, D optional, the rest unused.
         match said(1) {
-            Verdict::Ok(offer) => assert!(period && runtime && offer.runtime == Some(Work::from_ns(MS))),
+            Verdict::Ok(offer) => {
+                assert!(period && runtime && offer.runtime == Some(Work::from_ns(MS)))
+            }
             Verdict::Partial(offer) => {
-                assert!(period && !runtime && offer.notes.contains(Notes::PARTIAL.with(Notes::NOT_PROVED)));
+                assert!(
+                    period
+                        && !runtime
+                        && offer.notes.contains(Notes::PARTIAL.with(Notes::NOT_PROVED))
+                );
                 assert_eq!((offer.runtime, offer.charge), (None, Charge::ZERO));
             }
-            Verdict::No(no) => assert!(!period && (no.reason, no.field) == (Reason::Missing, Field::Period)),
+            Verdict::No(no) => {
+                assert!(!period && (no.reason, no.field) == (Reason::Missing, Field::Period))
+            }
         }
         // RR and FP: P mandatory, the rest unused.
         for plugin in [2, 3] {
             match said(plugin) {
                 Verdict::Ok(_) => assert!(priority, "{params:?}"),
                 Verdict::No(no) => {
-                    assert!(!priority && (no.reason, no.field) == (Reason::Missing, Field::Priority));
+                    assert!(
+                        !priority && (no.reason, no.field) == (Reason::Missing, Field::Priority)
+                    );
                 }
                 Verdict::Partial(_) => panic!("fp and rr never serve partially"),
             }
@@ -100,7 +110,8 @@ fn retif_w12_impossible_requests_are_refused_by_every_plugin() {
     for plugin in 0..4 {
         for (params, field, fits) in &cases {
             for ignore_admission in [false, true] {
-                let no = refused(rig.suite.ask(plugin, &Ask { ignore_admission, ..ask(params) }, None));
+                let no =
+                    refused(rig.suite.ask(plugin, &Ask { ignore_admission, ..ask(params) }, None));
                 assert_eq!((no.field, no.fits), (*field, *fits), "plugin {plugin}: {params:?}");
                 assert!(matches!(no.reason, Reason::Contradiction | Reason::OutOfRange));
             }

@@ -1,8 +1,10 @@
-//! What the daemon would admit is what `talea analyze` proves, of the system file that says the same.
+//! What the daemon would admit is what `talea analyze` proves, of the system file that says the
+//! same.
 //!
-//! Random tasks with deadlines up to their periods, for one CPU, one after the other, to the broker's plugins and to the
-//! analysis: `rm` with its exact test, whose kernel priorities are levels of an `fp` scheduler (fewer than there are
-//! deadlines, now and then), and `edf` on all of the CPU.
+//! Random tasks with deadlines up to their periods, for one CPU, one after the other, to the
+//! broker's plugins and to the analysis: `rm` with its exact test, whose kernel priorities are
+//! levels of an `fp` scheduler (fewer than there are deadlines, now and then), and `edf` on all of
+//! the CPU.
 
 use super::{Progress, analyze_root};
 use std::fmt::Write;
@@ -19,7 +21,8 @@ fn suite(kind: PluginKind, levels: u8) -> Suite {
     let band = Band { low: Priority(1), high: Priority(levels) };
     let band = (!matches!(kind, PluginKind::Edf(_))).then_some(band);
     let plugins = vec![PluginSetup { name: "one".to_owned(), cpus, band, kind }];
-    let machine = Machine { partitionable: cpus, deadline_share: Charge::ONE, ..Machine::declared(1) };
+    let machine =
+        Machine { partitionable: cpus, deadline_share: Charge::ONE, ..Machine::declared(1) };
     Suite::new(&Setup { plugins, ..Setup::default() }, &machine).expect("a sound setup")
 }
 
@@ -45,7 +48,8 @@ fn task(dice: &mut Dice) -> Params {
 /// The same as a system file; the priorities are those of the broker, 0 under EDF.
 fn file(tasks: &[(Params, u8)]) -> String {
     let policy = if tasks.iter().all(|&(_, level)| level == 0) { "edf" } else { "fp" };
-    let mut text = format!("duration = \"1ms\"\n[[scheduler]]\nname = \"cpu\"\npolicy = \"{policy}\"\n");
+    let mut text =
+        format!("duration = \"1ms\"\n[[scheduler]]\nname = \"cpu\"\npolicy = \"{policy}\"\n");
     for (number, (params, level)) in tasks.iter().enumerate() {
         let ns = |span: Option<Span>| span.expect("declared").as_ns();
         let (period, deadline) = (ns(params.period), ns(params.deadline));
@@ -65,10 +69,10 @@ fn file(tasks: &[(Params, u8)]) -> String {
 
 fn is_proved(tasks: &[(Params, u8)]) -> bool {
     let text = file(tasks);
-    let system =
-        system::read(&text, "drawn.toml", &Beside(|_: &_| Err(String::new()))).expect("a sound file");
-    let answer =
-        analyze_root(&system, 0, &system.roots[0], &mut Progress::quiet(), &mut None).expect("an answer");
+    let system = system::read(&text, "drawn.toml", &Beside(|_: &_| Err(String::new())))
+        .expect("a sound file");
+    let answer = analyze_root(&system, 0, &system.roots[0], &mut Progress::quiet(), &mut None)
+        .expect("an answer");
     answer.proved
 }
 
@@ -89,7 +93,8 @@ fn r16_what_the_broker_admits_is_what_analyze_proves_of_the_same_system() {
             for _ in 0..10 {
                 let params = task(&mut dice);
                 let said = suite.ask(0, &ask(&params, false), None);
-                // Taken on whatever the test says, to see where everybody would be. The kernel's own sum has the last word.
+                // Taken on whatever the test says, to see where everybody would be. The kernel's
+                // own sum has the last word.
                 let Verdict::Ok(anyway) = suite.ask(0, &ask(&params, true), None) else {
                     assert!(is_edf && matches!(said, Verdict::No(_)), "{said:?}");
                     continue;

@@ -1,4 +1,5 @@
-//! `--interference NAME`: how much a band takes of any window, and of each slot of the partitions below it (L3C's question).
+//! `--interference NAME`: how much a band takes of any window, and of each slot of the partitions
+//! below it (L3C's question).
 
 use super::AnalyzeArgs;
 use super::names::{find, name_of};
@@ -16,8 +17,7 @@ use talea_core::{Span, Work};
 use talea_system::system::{Root, System};
 
 /// Whose theorem it is.
-const PAPER: &str =
-    "L3C (RTNS 2017), sections 3 E and 4.1; Audsley et al., Software Engineering Journal 8(5), 1993";
+const PAPER: &str = "L3C (RTNS 2017), sections 3 E and 4.1; Audsley et al., Software Engineering Journal 8(5), 1993";
 
 #[derive(Serialize)]
 struct Answer {
@@ -60,7 +60,8 @@ struct SlotAnswer {
     length_ns: u64,
     /// Zero where the partition comes first.
     taken_ns: u64,
-    /// The slot in which as much is done as in this one without the band; none where the band leaves too little.
+    /// The slot in which as much is done as in this one without the band; none where the band
+    /// leaves too little.
     absorbed_by_ns: Option<u64>,
 }
 
@@ -106,8 +107,11 @@ fn band(args: &AnalyzeArgs, root: &Root, node: NodeId) -> BandAnswer {
     };
     match of_slots(&roots, node) {
         Ok((curves, slots)) => {
-            let windows =
-                if args.within.is_empty() { usual(root, &curves, &slots) } else { args.within.clone() };
+            let windows = if args.within.is_empty() {
+                usual(root, &curves, &slots)
+            } else {
+                args.within.clone()
+            };
             let taken = |window: Span| interference(&curves, window).as_ns();
             let all = windows.into_iter();
             answer.windows = all
@@ -192,18 +196,36 @@ fn text(answer: &Answer) -> String {
         let curves: Vec<String> = band.curves.iter().take(4).map(curve).collect();
         let more = band.curves.len().saturating_sub(4);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        let _ = writeln!(out, "{} in {} takes at most {}{more}", band.name, band.root, curves.join(", "));
+        let _ = writeln!(
+            out,
+            "{} in {} takes at most {}{more}",
+            band.name,
+            band.root,
+            curves.join(", ")
+        );
         let mut table = Table::new(&[">of any window of", ">interference", ">share", ">left"]);
         for WindowAnswer { window_ns, taken_ns } in &band.windows {
             let left = window_ns - taken_ns;
-            table.row(vec![short(*window_ns), short(*taken_ns), share(*taken_ns, *window_ns), short(left)]);
+            table.row(vec![
+                short(*window_ns),
+                short(*taken_ns),
+                share(*taken_ns, *window_ns),
+                short(left),
+            ]);
         }
         out.push_str(&table.render());
         if band.slots.is_empty() {
             continue;
         }
-        let mut table =
-            Table::new(&["table", "partition", ">start", ">slot", ">interference", ">left", ">absorbed by"]);
+        let mut table = Table::new(&[
+            "table",
+            "partition",
+            ">start",
+            ">slot",
+            ">interference",
+            ">left",
+            ">absorbed by",
+        ]);
         for slot in &band.slots {
             table.row(vec![
                 slot.table.clone(),
@@ -217,12 +239,19 @@ fn text(answer: &Answer) -> String {
         }
         out.push_str(&table.render());
     }
-    let _ = writeln!(out, "interference: the sum of ceil((t + J)/T)*C, never more than t: {}", answer.paper);
+    let _ = writeln!(
+        out,
+        "interference: the sum of ceil((t + J)/T)*C, never more than t: {}",
+        answer.paper
+    );
     out
 }
 
 fn curve(curve: &CurveAnswer) -> String {
-    let late =
-        if curve.jitter_ns > 0 { format!(" (up to {} late)", short(curve.jitter_ns)) } else { String::new() };
+    let late = if curve.jitter_ns > 0 {
+        format!(" (up to {} late)", short(curve.jitter_ns))
+    } else {
+        String::new()
+    };
     format!("{} every {}{late}", short(curve.cost_ns), short(curve.period_ns))
 }

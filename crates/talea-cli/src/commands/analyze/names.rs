@@ -13,7 +13,8 @@ pub(super) fn name_of(tree: &Tree, node: NodeId) -> &str {
     }
 }
 
-/// The node of that name, of those that `is` holds of; else a sentence about what there is. `kind` is what is looked for.
+/// The node of that name, of those that `is` holds of; else a sentence about what there is. `kind`
+/// is what is looked for.
 pub(super) fn find<'s>(
     system: &'s System,
     name: &str,
@@ -52,6 +53,7 @@ pub(super) fn below(tree: &Tree, node: NodeId) -> Vec<NodeId> {
 
 /// The tasks among these.
 pub(super) fn tasks(tree: &Tree, nodes: &[NodeId]) -> Vec<NodeId> {
-    let is_task = |node: &NodeId| tree.get(*node).is_some_and(|node| matches!(node.body, Body::Task(_)));
+    let is_task =
+        |node: &NodeId| tree.get(*node).is_some_and(|node| matches!(node.body, Body::Task(_)));
     nodes.iter().copied().filter(is_task).collect()
 }

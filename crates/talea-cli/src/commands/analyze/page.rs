@@ -12,7 +12,8 @@ use talea_system::system::{Root, System};
 
 pub(super) fn write(path: &Path, system: &System, answer: &Answer) -> anyhow::Result<()> {
     let both = system.roots.iter().zip(&answer.roots);
-    let roots: Vec<_> = both.map(|(root, answer)| RootBounds { answer, plots: plots(root) }).collect();
+    let roots: Vec<_> =
+        both.map(|(root, answer)| RootBounds { answer, plots: plots(root) }).collect();
     let title = Path::new(&answer.file).file_name().unwrap_or_default().to_string_lossy();
     let page = bounds_html(&format!("{title}, analysed"), &answer.what_if, &roots)?;
     std::fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))
@@ -29,7 +30,13 @@ fn plots(root: &Root) -> Vec<Plot> {
             if node == Tree::ROOT { root.name.as_str() } else { name_of(&root.tree, node) }
         };
         let place = place(&root.tree, picture.node);
-        Plot::new(picture, name(picture.node), place, name(picture.subject), is_scheduler(picture.subject))
+        Plot::new(
+            picture,
+            name(picture.node),
+            place,
+            name(picture.subject),
+            is_scheduler(picture.subject),
+        )
     };
     roots.pictures().iter().map(one).collect()
 }

@@ -1,4 +1,5 @@
-//! `--synthesize partitions`: slots that hold, below what is above them, what they hold without it (L3C, RTNS 2017, 4.1 G).
+//! `--synthesize partitions`: slots that hold, below what is above them, what they hold without it
+//! (L3C, RTNS 2017, 4.1 G).
 
 use super::names::name_of;
 use super::witness;
@@ -72,7 +73,9 @@ pub(super) fn partitions(args: &AnalyzeArgs, system: &System) -> anyhow::Result<
         }
     }
     if tables.is_empty() {
-        note("--synthesize partitions: there is no scheduler with policy \"partitions\" in this system");
+        note(
+            "--synthesize partitions: there is no scheduler with policy \"partitions\" in this system",
+        );
         return Ok(Exit::Usage);
     }
     let mut progress = Progress::new();
@@ -119,8 +122,9 @@ fn one(system: &System, table: &Found<'_>, progress: &mut Progress) -> anyhow::R
         Ok(Absorbed::Slots(stretched)) => stretched,
         Ok(Absorbed::NoRoom(Some(needed))) => {
             answer.frame_needed_ns = Some(needed.as_ns());
-            answer.why_not =
-                Some(format!("the slots would need a frame of {needed} at least, and this one has {frame}"));
+            answer.why_not = Some(format!(
+                "the slots would need a frame of {needed} at least, and this one has {frame}"
+            ));
             return Ok(answer);
         }
         Ok(Absorbed::NoRoom(None)) => {
@@ -128,7 +132,8 @@ fn one(system: &System, table: &Found<'_>, progress: &mut Progress) -> anyhow::R
             return Ok(answer);
         }
         Err(no) => {
-            answer.why_not = Some(format!("{}: {}", name_of(&root.tree, no.node), no.reason.text()));
+            answer.why_not =
+                Some(format!("{}: {}", name_of(&root.tree, no.node), no.reason.text()));
             return Ok(answer);
         }
     };

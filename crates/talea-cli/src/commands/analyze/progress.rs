@@ -34,7 +34,13 @@ impl Progress {
     }
 
     pub(super) fn quiet() -> Progress {
-        Progress { due: Instant::now() + PATIENCE, distance: DISTANCE, tries: 0, shown: false, tell: None }
+        Progress {
+            due: Instant::now() + PATIENCE,
+            distance: DISTANCE,
+            tries: 0,
+            shown: false,
+            tell: None,
+        }
     }
 
     /// So many of all tasks of a root are done.
@@ -44,7 +50,11 @@ impl Progress {
 
     /// A run of it has come so far.
     pub(super) fn simulated(&mut self, root: &str, done: Span, all: Span) {
-        self.say(format_args!("{root}: {} of {} simulated", short(done.as_ns()), short(all.as_ns())));
+        self.say(format_args!(
+            "{root}: {} of {} simulated",
+            short(done.as_ns()),
+            short(all.as_ns())
+        ));
     }
 
     /// One more try of nobody knows how many.

@@ -1,8 +1,9 @@
-//! `--sensitivity`: how far each cost, all costs and each period can go before a deadline is not proved any more.
+//! `--sensitivity`: how far each cost, all costs and each period can go before a deadline is not
+//! proved any more.
 //!
-//! By halving over the same changes that `--what-if` makes, each time with the whole analysis. The tests of trees are not proved
-//! sustainable as a whole (a catalogue entry says where they are): the value found is accepted and the next in the grain is
-//! not, and one further out may be again.
+//! By halving over the same changes that `--what-if` makes, each time with the whole analysis. The
+//! tests of trees are not proved sustainable as a whole (a catalogue entry says where they are):
+//! the value found is accepted and the next in the grain is not, and one further out may be again.
 
 use super::names::name_of;
 use super::{AnalyzeArgs, Progress};
@@ -152,7 +153,12 @@ fn largest(
 }
 
 /// The least factor that is accepted.
-fn least(system: &System, what: &str, proved: bool, progress: &mut Progress) -> anyhow::Result<Option<u64>> {
+fn least(
+    system: &System,
+    what: &str,
+    proved: bool,
+    progress: &mut Progress,
+) -> anyhow::Result<Option<u64>> {
     let mut accepts = |factor: u64| {
         progress.tried(what);
         are_proved_with(system, what, factor)
@@ -180,7 +186,8 @@ fn least(system: &System, what: &str, proved: bool, progress: &mut Progress) -> 
 }
 
 fn factor(thousandths: Option<u64>) -> String {
-    thousandths.map_or_else(|| "-".to_owned(), |parts| format!("{}.{:03}", parts / ONE, parts % ONE))
+    thousandths
+        .map_or_else(|| "-".to_owned(), |parts| format!("{}.{:03}", parts / ONE, parts % ONE))
 }
 
 /// A value times a factor; costs are rounded down, periods up, so that what is shown is proved.
@@ -199,7 +206,8 @@ fn text(answer: &Answer) -> String {
         let _ = writeln!(out, "what if {change}");
     }
     let _ = writeln!(out, "all costs: times {}", factor(answer.all_costs_thousandths));
-    let mut table = Table::new(&["task", ">cost", ">times", ">up to", ">period", ">times", ">down to"]);
+    let mut table =
+        Table::new(&["task", ">cost", ">times", ">up to", ">period", ">times", ">down to"]);
     for task in &answer.tasks {
         table.row(vec![
             task.name.clone(),

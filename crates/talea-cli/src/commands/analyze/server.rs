@@ -1,9 +1,11 @@
-//! `--synthesize server`: the least budget with which the clients of a server meet their deadlines, for its period and for others.
+//! `--synthesize server`: the least budget with which the clients of a server meet their deadlines,
+//! for its period and for others.
 //!
-//! Two ends are found by halving: above the one the server is not sure to have its budget in time, below the other a client
-//! may be late. What is proposed is verified as a whole: every task that was proved still is. More budget is more supply,
-//! except where the server itself then waits longer for it; so smaller budgets are tried here and there as well, and what is
-//! found is a budget that is enough, of which a nanosecond less is not.
+//! Two ends are found by halving: above the one the server is not sure to have its budget in time,
+//! below the other a client may be late. What is proposed is verified as a whole: every task that
+//! was proved still is. More budget is more supply, except where the server itself then waits
+//! longer for it; so smaller budgets are tried here and there as well, and what is found is a
+//! budget that is enough, of which a nanosecond less is not.
 
 use super::names::{below, find, name_of, tasks};
 use super::{AnalyzeArgs, Progress};
@@ -29,8 +31,8 @@ struct Answer {
     what_if: Vec<String>,
     found: bool,
     servers: Vec<ServerAnswer>,
-    /// With all that is proposed at once: the first task that is then not proved any more, of every root in which more than one server
-    /// is proposed anything. Each of them holds alone.
+    /// With all that is proposed at once: the first task that is then not proved any more, of every
+    /// root in which more than one server is proposed anything. Each of them holds alone.
     not_together: Vec<String>,
 }
 
@@ -60,7 +62,8 @@ struct PeriodAnswer {
 
 pub(super) fn server(args: &AnalyzeArgs, system: &System) -> anyhow::Result<Exit> {
     let is_scheduler = |body: &Body| matches!(body, Body::Scheduler(_));
-    let has_server = |body: &Body| matches!(body, Body::Scheduler(spec) if spec.reservation.is_some());
+    let has_server =
+        |body: &Body| matches!(body, Body::Scheduler(spec) if spec.reservation.is_some());
     let mut chosen = Vec::new();
     for name in &args.server {
         match find(system, name, "scheduler", is_scheduler) {
@@ -71,7 +74,10 @@ pub(super) fn server(args: &AnalyzeArgs, system: &System) -> anyhow::Result<Exit
     if args.server.is_empty() {
         let all = system.roots.iter();
         chosen.extend(all.flat_map(|root| {
-            root.tree.nodes().filter(|(_, node)| has_server(&node.body)).map(move |(node, _)| (root, node))
+            root.tree
+                .nodes()
+                .filter(|(_, node)| has_server(&node.body))
+                .map(move |(node, _)| (root, node))
         }));
     }
     if chosen.is_empty() {
@@ -84,7 +90,9 @@ pub(super) fn server(args: &AnalyzeArgs, system: &System) -> anyhow::Result<Exit
         if node == talea_core::machine::Tree::ROOT {
             return Ok(usage(&format!("{} is the root, which has the CPUs for itself", root.name)));
         }
-        let Some(Body::Scheduler(spec)) = root.tree.get(node).map(|node| &node.body) else { continue };
+        let Some(Body::Scheduler(spec)) = root.tree.get(node).map(|node| &node.body) else {
+            continue;
+        };
         if spec.reservation.is_none() && args.period.is_empty() {
             return Ok(usage(&format!(
                 "{} has no server yet: say for which period with --period",
@@ -118,13 +126,18 @@ pub(super) fn server(args: &AnalyzeArgs, system: &System) -> anyhow::Result<Exit
 
 /// What a server would be with what is proposed.
 fn proposed(root: &Root, node: NodeId, server: &ServerAnswer) -> Option<(NodeId, Reservation)> {
-    let Some(Body::Scheduler(spec)) = root.tree.get(node).map(|node| &node.body) else { return None };
-    let like = spec.reservation.unwrap_or_else(|| Reservation::new(Kind::Sporadic, Work::ZERO, Span::ZERO));
+    let Some(Body::Scheduler(spec)) = root.tree.get(node).map(|node| &node.body) else {
+        return None;
+    };
+    let like = spec
+        .reservation
+        .unwrap_or_else(|| Reservation::new(Kind::Sporadic, Work::ZERO, Span::ZERO));
     let Contract { budget_ns, period_ns } = server.after?;
     Some((node, fitted(like, Work::from_ns(budget_ns), Span::from_ns(period_ns))))
 }
 
-/// Of several servers at once: the first task that was proved, or is theirs, and is not with all of them.
+/// Of several servers at once: the first task that was proved, or is theirs, and is not with all of
+/// them.
 fn together(root: &Root, all: &[(NodeId, Reservation)]) -> Option<String> {
     if all.len() < mutate!("analyze-not-together", 2, 3) {
         return None;
@@ -142,9 +155,11 @@ fn together(root: &Root, all: &[(NodeId, Reservation)]) -> Option<String> {
     }
     let before = roots(root).bounds();
     let after = roots(&changed).bounds();
-    let is_due =
-        |before: &Answered| before.is_proved() || (before.has_deadline() && clients.contains(&before.node));
-    let lost = before.iter().zip(&after).find(|(before, after)| is_due(before) && !after.is_proved());
+    let is_due = |before: &Answered| {
+        before.is_proved() || (before.has_deadline() && clients.contains(&before.node))
+    };
+    let lost =
+        before.iter().zip(&after).find(|(before, after)| is_due(before) && !after.is_proved());
     lost.map(|(before, _)| name_of(&root.tree, before.node).to_owned())
 }
 
@@ -161,13 +176,19 @@ fn one(args: &AnalyzeArgs, root: &Root, node: NodeId, before: Option<Reservation
     } else {
         args.period.clone()
     };
-    let search =
-        Search::new(root, node, before.unwrap_or_else(|| Reservation::new(kind, Work::ZERO, Span::ZERO)));
+    let search = Search::new(
+        root,
+        node,
+        before.unwrap_or_else(|| Reservation::new(kind, Work::ZERO, Span::ZERO)),
+    );
     let mut progress = Progress::new();
     let mut rows = Vec::new();
     for &period in &periods {
-        let found =
-            if period.is_zero() { Err("too short".to_owned()) } else { search.least(period, &mut progress) };
+        let found = if period.is_zero() {
+            Err("too short".to_owned())
+        } else {
+            search.least(period, &mut progress)
+        };
         let (budget_ns, why_not) = match found {
             Ok(budget) => (Some(budget.as_ns()), None),
             Err(why) => (None, Some(why)),
@@ -183,14 +204,16 @@ fn one(args: &AnalyzeArgs, root: &Root, node: NodeId, before: Option<Reservation
         }
         // The one that takes least of the CPU.
         _ => rows.iter().filter_map(contract).min_by(|a, b| {
-            let cross = |x: &Contract, y: &Contract| u128::from(x.budget_ns) * u128::from(y.period_ns);
+            let cross =
+                |x: &Contract, y: &Contract| u128::from(x.budget_ns) * u128::from(y.period_ns);
             cross(a, b).cmp(&cross(b, a))
         }),
     };
     ServerAnswer {
         name: name_of(&root.tree, node).to_owned(),
         kind: kind.name(),
-        before: before.map(|of| Contract { budget_ns: of.budget.as_ns(), period_ns: of.period.as_ns() }),
+        before: before
+            .map(|of| Contract { budget_ns: of.budget.as_ns(), period_ns: of.period.as_ns() }),
         periods: rows,
         after,
     }
@@ -210,7 +233,8 @@ impl<'r> Search<'r> {
     fn new(root: &'r Root, node: NodeId, like: Reservation) -> Search<'r> {
         let clients = tasks(&root.tree, &below(&root.tree, node));
         let proved = roots(root).bounds().into_iter().filter(Answered::is_proved);
-        let others = proved.map(|answer| answer.node).filter(|node| !clients.contains(node)).collect();
+        let others =
+            proved.map(|answer| answer.node).filter(|node| !clients.contains(node)).collect();
         Search { root, node, like, clients, others }
     }
 
@@ -231,7 +255,10 @@ impl<'r> Search<'r> {
     fn is_enough(&self, budget: Work, period: Span) -> bool {
         let changed = self.with(budget, period);
         changed.is_some_and(|root| {
-            roots(&root).bounds_of(&self.clients).iter().all(|of| of.is_proved() || !of.has_deadline())
+            roots(&root)
+                .bounds_of(&self.clients)
+                .iter()
+                .all(|of| of.is_proved() || !of.has_deadline())
         })
     }
 
@@ -250,7 +277,11 @@ impl<'r> Search<'r> {
         while over - most > 1 {
             progress.tried(name);
             let middle = most + (over - most) / 2;
-            if self.is_served(Work::from_ns(middle), period) { most = middle } else { over = middle }
+            if self.is_served(Work::from_ns(middle), period) {
+                most = middle
+            } else {
+                over = middle
+            }
         }
         if most == 0 {
             return Err("no budget is sure to be had within the period".to_owned());
@@ -276,7 +307,8 @@ impl<'r> Search<'r> {
                 break;
             }
         }
-        let changed = self.with(least, period).ok_or_else(|| "not a tree that can be".to_owned())?;
+        let changed =
+            self.with(least, period).ok_or_else(|| "not a tree that can be".to_owned())?;
         let others = roots(&changed).bounds_of(&self.others);
         match mutate!(
             "analyze-budget-others",
@@ -293,10 +325,12 @@ impl<'r> Search<'r> {
     }
 }
 
-/// A deadline that is no longer possible, and an offset beyond the period, go back to what they are by default.
+/// A deadline that is no longer possible, and an offset beyond the period, go back to what they are
+/// by default.
 fn fitted(like: Reservation, budget: Work, period: Span) -> Reservation {
     let mut of = Reservation { budget, period, ..like };
-    of.deadline = of.deadline.filter(|&deadline| deadline < period && deadline.as_ns() >= budget.as_ns());
+    of.deadline =
+        of.deadline.filter(|&deadline| deadline < period && deadline.as_ns() >= budget.as_ns());
     if of.offset >= period {
         of.offset = Span::ZERO;
     }
@@ -319,16 +353,24 @@ fn text(answer: &Answer) -> String {
         let _ = writeln!(out, "what if {change}");
     }
     for server in &answer.servers {
-        let as_is =
-            |of: Contract| format!("{} every {}, {}", short(of.budget_ns), short(of.period_ns), share(of));
+        let as_is = |of: Contract| {
+            format!("{} every {}, {}", short(of.budget_ns), short(of.period_ns), share(of))
+        };
         let before = server.before.map_or_else(|| "no server yet".to_owned(), as_is);
         let _ = writeln!(out, "{}: {}, {before}", server.name, server.kind);
         let mut table = Table::new(&[">period", ">least budget", ">utilisation", ""]);
         for row in &server.periods {
-            let budget = row.budget_ns.map_or_else(|| "-".to_owned(), |ns| Span::from_ns(ns).to_string());
-            let contract = row.budget_ns.map(|budget_ns| Contract { budget_ns, period_ns: row.period_ns });
+            let budget =
+                row.budget_ns.map_or_else(|| "-".to_owned(), |ns| Span::from_ns(ns).to_string());
+            let contract =
+                row.budget_ns.map(|budget_ns| Contract { budget_ns, period_ns: row.period_ns });
             let share = contract.map_or_else(|| "-".to_owned(), share);
-            table.row(vec![short(row.period_ns), budget, share, row.why_not.clone().unwrap_or_default()]);
+            table.row(vec![
+                short(row.period_ns),
+                budget,
+                share,
+                row.why_not.clone().unwrap_or_default(),
+            ]);
         }
         out.push_str(&table.render());
         let Some(after) = server.after else {

@@ -95,7 +95,11 @@ fn one(root: &Root, text: &mut String) -> RootAnswer {
     let specs = tasks(root);
     let of_job = |problem: &Problem, job: usize| {
         let job = &problem.jobs[job];
-        format!("the job of {} that is released at {}", specs[job.task].name, short(job.release.as_ns()))
+        format!(
+            "the job of {} that is released at {}",
+            specs[job.task].name,
+            short(job.release.as_ns())
+        )
     };
     match synthesize(&problem, ROUNDS) {
         Synthesis::Found { pieces, .. } => {
@@ -159,7 +163,13 @@ fn answer(entry: &TableEntry, specs: &[&TaskSpec]) -> EntryAnswer {
 }
 
 /// As a system file has it, to take the place of the root and of the schedulers below it.
-fn write(text: &mut String, root: &Root, hyperperiod: Span, entries: &[TableEntry], specs: &[&TaskSpec]) {
+fn write(
+    text: &mut String,
+    root: &Root,
+    hyperperiod: Span,
+    entries: &[TableEntry],
+    specs: &[&TaskSpec],
+) {
     let quoted = |name: &str| toml_edit::Value::from(name).to_string();
     // Writing to a String can't fail.
     let _ = writeln!(text, "[[scheduler]]\nname = {}\npolicy = \"table\"", quoted(&root.name));

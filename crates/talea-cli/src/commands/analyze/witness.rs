@@ -1,9 +1,10 @@
 //! A job that comes too late: what a bound beyond a deadline may be about.
 //!
-//! The simulator runs the root as it is described, all costs at their worst. What it misses is missed; what it does not
-//! miss says nothing, since another run may: then arrivals are looked for that the description allows, too, as long as it
-//! says nothing of phases, or where the bound is exact, which is a response from the phases that it gives. A job that has not ended
-//! when a run does, and was due before, is late as well.
+//! The simulator runs the root as it is described, all costs at their worst. What it misses is
+//! missed; what it does not miss says nothing, since another run may: then arrivals are looked for
+//! that the description allows, too, as long as it says nothing of phases, or where the bound is
+//! exact, which is a response from the phases that it gives. A job that has not ended when a run
+//! does, and was due before, is late as well.
 
 use super::Progress;
 use crate::commands::simulate::short;
@@ -23,7 +24,8 @@ use talea_system::system::what_if::Change;
 /// A late job.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Miss {
-    /// Whether it comes as the system is described; else the arrivals were searched for, and a witness file has them.
+    /// Whether it comes as the system is described; else the arrivals were searched for, and a
+    /// witness file has them.
     as_described: bool,
     /// From 0.
     job: u64,
@@ -39,10 +41,17 @@ impl fmt::Display for Miss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let how = if self.as_described { "" } else { " and arrivals that were looked for" };
         let (job, release, late) = (self.job, short(self.release_ns), short(self.late_ns));
-        write!(f, "simulated with all costs at their worst{how}, job {job}, released at {release}, ")?;
+        write!(
+            f,
+            "simulated with all costs at their worst{how}, job {job}, released at {release}, "
+        )?;
         match self.end_ns {
             Some(end) => write!(f, "ends at {}, {late} late", short(end)),
-            None => write!(f, "has not ended at {}, {late} late", short(self.deadline_ns + self.late_ns)),
+            None => write!(
+                f,
+                "has not ended at {}, {late} late",
+                short(self.deadline_ns + self.late_ns)
+            ),
         }
     }
 }
@@ -70,8 +79,8 @@ impl Sink for First {
 }
 
 impl First {
-    /// Of tasks of which no job has ended late: one that was due before the run's end and has not ended at all. What is without end
-    /// is never due.
+    /// Of tasks of which no job has ended late: one that was due before the run's end and has not
+    /// ended at all. What is without end is never due.
     fn unfinished(&mut self, root: &Root, machine: &Machine, until: Time) {
         for ((task, first), source) in (0..).zip(&mut self.found).zip(&root.sources) {
             let mut jobs = machine.unfinished(TaskId(task));
@@ -116,7 +125,8 @@ fn run(
     as_described: bool,
     progress: &mut Progress,
 ) -> anyhow::Result<Vec<Option<Miss>>> {
-    let machine = root.tree.build().map_err(|error| anyhow::anyhow!("{}: {}", root.name, error.why))?;
+    let machine =
+        root.tree.build().map_err(|error| anyhow::anyhow!("{}: {}", root.name, error.why))?;
     let world = World::new(machine, root.tree.cpus, &root.workload(seed));
     let mut first = First { found: vec![None; root.tasks.len()], as_described };
     let mut world = world.with_case(Case::Worst).within(&root.surroundings);
@@ -140,20 +150,28 @@ pub(super) struct Found {
 
 impl Found {
     /// As a file has it.
-    pub(super) fn witness(&self, file: &str, what_if: &[Change], task: usize) -> anyhow::Result<Witness> {
+    pub(super) fn witness(
+        &self,
+        file: &str,
+        what_if: &[Change],
+        task: usize,
+    ) -> anyhow::Result<Witness> {
         let Miss { job, release_ns, deadline_ns, end_ns, as_described: _, late_ns: _ } = self.miss;
-        let late = Late { task: self.root.tasks[task].clone(), job, release_ns, deadline_ns, end_ns };
+        let late =
+            Late { task: self.root.tasks[task].clone(), job, release_ns, deadline_ns, end_ns };
         Witness::of(file, what_if, &self.root, self.seed, late)
     }
 }
 
-/// Whether the file says at which phases jobs come: then no others are tried. A table is made for them.
+/// Whether the file says at which phases jobs come: then no others are tried. A table is made for
+/// them.
 pub(super) fn has_phases(root: &Root) -> bool {
-    let is_table =
-        |body: &Body| matches!(body, Body::Scheduler(of) if matches!(of.policy, Policy::Table { .. }));
+    let is_table = |body: &Body| matches!(body, Body::Scheduler(of) if matches!(of.policy, Policy::Table { .. }));
     root.tree.get(Tree::ROOT).is_some_and(|node| is_table(&node.body))
         || root.sources.iter().any(|source| match &source.arrivals {
-            Arrivals::Periodic { offset, .. } | Arrivals::Sporadic { offset, .. } => !offset.is_zero(),
+            Arrivals::Periodic { offset, .. } | Arrivals::Sporadic { offset, .. } => {
+                !offset.is_zero()
+            }
             Arrivals::List(_) | Arrivals::Seen(_) => false,
         })
 }
@@ -166,7 +184,9 @@ const JOBS: u64 = 1_000_000;
 /// What is proved is never late, whatever is simulated: else neither is to be believed.
 pub(super) fn hold(root: &Root, proved: &[bool], misses: &[Option<Miss>]) -> anyhow::Result<()> {
     let mut all = root.tasks.iter().zip(proved).zip(misses);
-    match all.find_map(|((task, &is_proved), miss)| miss.filter(|_| is_proved).map(|miss| (task, miss))) {
+    match all
+        .find_map(|((task, &is_proved), miss)| miss.filter(|_| is_proved).map(|miss| (task, miss)))
+    {
         None => Ok(()),
         Some((task, miss)) => Err(anyhow::anyhow!(
             "{task} is proved to meet its deadline, and yet: {miss}. Analysis and simulator can't both be right, which is a defect of \
@@ -183,8 +203,8 @@ pub(super) struct Search {
     pub(super) too_long: Vec<usize>,
 }
 
-/// So long a run as described has as much in it as a search may take, if that is longer than its file says: where more is asked for
-/// than there is, somebody gets later and later.
+/// So long a run as described has as much in it as a search may take, if that is longer than its
+/// file says: where more is asked for than there is, somebody gets later and later.
 pub(super) fn long_run(root: &Root, duration: Span) -> Option<Span> {
     let within = jobs(root, duration.as_ns()).max(1);
     let longer = u128::from(duration.as_ns()) * u128::from(JOBS) / u128::from(within);
@@ -192,11 +212,13 @@ pub(super) fn long_run(root: &Root, duration: Span) -> Option<Span> {
     (longer > duration).then_some(longer)
 }
 
-/// Looks for arrivals with which a job of one of `late` is late, which are tasks and how long a response of theirs may take:
-/// everything at once and then as often as it may come, jitter first at its most and then at its least; a task itself at once with
-/// the others, or so that a deadline of its is one of another's (the phases of M. Spuri, INRIA RR-2772, 1996). Where the file says
-/// at which phases jobs come, each task keeps its own, and the first job is as late as it may be. Everything at once is one run for all of them; of what is left to be simulated then each has the same share. Those that are `proved` must not be
-/// late in any of it.
+/// Looks for arrivals with which a job of one of `late` is late, which are tasks and how long a
+/// response of theirs may take: everything at once and then as often as it may come, jitter first
+/// at its most and then at its least; a task itself at once with the others, or so that a deadline
+/// of its is one of another's (the phases of M. Spuri, INRIA RR-2772, 1996). Where the file says at
+/// which phases jobs come, each task keeps its own, and the first job is as late as it may be.
+/// Everything at once is one run for all of them; of what is left to be simulated then each has the
+/// same share. Those that are `proved` must not be late in any of it.
 pub(super) fn search(
     root: &Root,
     late: &[(usize, Span)],
@@ -214,7 +236,8 @@ pub(super) fn search(
     if let Some((misses, changed)) = attempt(root, longest, None, seed, &mut left, progress)? {
         hold(root, proved, &misses)?;
         open.retain(|&(task, _)| {
-            let miss = misses[task].map(|miss| (task, Found { miss, root: Rc::clone(&changed), seed }));
+            let miss =
+                misses[task].map(|miss| (task, Found { miss, root: Rc::clone(&changed), seed }));
             let stays = miss.is_none();
             found.extend(miss);
             stays
@@ -248,7 +271,8 @@ pub(super) fn search(
 
 type Attempt = (Vec<Option<Miss>>, Rc<Root>);
 
-/// One run with everything at once, but for a task that comes later; `None` where that is more than is `left` to be simulated.
+/// One run with everything at once, but for a task that comes later; `None` where that is more than
+/// is `left` to be simulated.
 fn attempt(
     root: &Root,
     longest: Span,
@@ -284,14 +308,17 @@ fn attempt(
     Ok(Some((misses, Rc::new(changed))))
 }
 
-/// About how much happens until then: jobs, slots, refills and quanta; building the machine takes about one for each node.
+/// About how much happens until then: jobs, slots, refills and quanta; building the machine takes
+/// about one for each node.
 fn jobs(root: &Root, until: u64) -> u64 {
     let of = |source: &Source| distance(source).map_or(1, |distance| until / distance.max(1) + 1);
-    let jobs = root.sources.iter().map(of).fold(root.tree.nodes().count() as u64, u64::saturating_add);
+    let jobs =
+        root.sources.iter().map(of).fold(root.tree.nodes().count() as u64, u64::saturating_add);
     let of = |node: &Node| match &node.body {
         Body::Task(_) => 0,
         Body::Scheduler(spec) => {
-            let every = |every: u64, count: usize| (until / every.max(1)).saturating_mul(count as u64);
+            let every =
+                |every: u64, count: usize| (until / every.max(1)).saturating_mul(count as u64);
             let turns = match &spec.policy {
                 Policy::RoundRobin { quantum } => every(quantum.as_ns(), 1),
                 Policy::Partitions { frame, slots, .. } => every(frame.as_ns(), slots.len()),
@@ -307,7 +334,9 @@ fn jobs(root: &Root, until: u64) -> u64 {
 /// When the first job is seen at the latest, of a source that has a say in that.
 fn first(source: &Source) -> Option<u64> {
     match source.arrivals {
-        Arrivals::Periodic { offset, jitter, .. } => Some(offset.as_ns().saturating_add(jitter.as_ns())),
+        Arrivals::Periodic { offset, jitter, .. } => {
+            Some(offset.as_ns().saturating_add(jitter.as_ns()))
+        }
         Arrivals::Sporadic { offset, slack: Span::ZERO, .. } => Some(offset.as_ns()),
         _ => None,
     }
@@ -332,7 +361,8 @@ fn distance(source: &Source) -> Option<u64> {
 fn together(source: &mut Source, at: u64, until: u64) {
     let Some(distance) = distance(source) else { return };
     let first = at - jitter(source).as_ns().min(at);
-    let times = (0..).map(|job: u64| first + job * distance.max(1)).take_while(|&nominal| nominal < until);
+    let times =
+        (0..).map(|job: u64| first + job * distance.max(1)).take_while(|&nominal| nominal < until);
     let seen = times.map(|nominal| (Time::from_ns(nominal), Time::from_ns(nominal.max(at))));
     source.arrivals = Arrivals::Seen(seen.collect());
 }
@@ -348,10 +378,13 @@ fn phases(root: &Root, number: usize, longest: Span) -> Vec<u64> {
         .collect();
     let own = (specs[number].deadline.as_ns(), jitter(&root.sources[number]).as_ns());
     for (at, spec) in specs.iter().enumerate().filter(|&(at, _)| at != number) {
-        let Some(period) = distance(&root.sources[at]).filter(|&period| period > 0) else { continue };
+        let Some(period) = distance(&root.sources[at]).filter(|&period| period > 0) else {
+            continue;
+        };
         let early = jitter(&root.sources[at]).as_ns();
         for job in 0..TRIES as u64 {
-            // The other's nominal arrival, and its deadline, are the task's own; or just before, where ties go to the task.
+            // The other's nominal arrival, and its deadline, are the task's own; or just before,
+            // where ties go to the task.
             let nominal = i128::from(job * period) - i128::from(early) + i128::from(own.1);
             let due = nominal + i128::from(spec.deadline.as_ns()) - i128::from(own.0);
             let both = [nominal, nominal + 1, due, due + 1];
@@ -362,7 +395,11 @@ fn phases(root: &Root, number: usize, longest: Span) -> Vec<u64> {
         }
     }
     found.retain(|phase| {
-        mutate!("analyze-witness-phases", *phase < longest.as_ns(), *phase == 0 && !longest.is_zero())
+        mutate!(
+            "analyze-witness-phases",
+            *phase < longest.as_ns(),
+            *phase == 0 && !longest.is_zero()
+        )
     });
     found.sort_unstable();
     found.dedup();
@@ -377,12 +414,14 @@ mod tests {
     /// One after the other within 9 ms, and nobody says when they come.
     fn root() -> Root {
         let text = "duration = \"1s\"\n[[scheduler]]\nname = \"cpu\"\npolicy = \"fp\"\n".to_owned();
-        let task =
-            |name: &str, rest: &str| format!("[[task]]\nname = \"{name}\"\nperiod = \"20ms\"\n{rest}\n");
+        let task = |name: &str, rest: &str| {
+            format!("[[task]]\nname = \"{name}\"\nperiod = \"20ms\"\n{rest}\n")
+        };
         let text = text
             + &task("high", "priority = 2\ncost = \"5ms\"\nslack = \"7ms\"")
             + &task("low", "priority = 1\ncost = \"5ms\"\ndeadline = \"9ms\"\nslack = \"9ms\"");
-        let system = talea_system::system::read(&text, "the test's own", &()).expect("a sound system");
+        let system =
+            talea_system::system::read(&text, "the test's own", &()).expect("a sound system");
         system.roots.into_iter().next().expect("a root")
     }
 
@@ -394,7 +433,9 @@ mod tests {
         assert_eq!(cost, 9);
         let mut left = cost - 1;
         assert!(
-            attempt(&root, longest, None, 1, &mut left, &mut Progress::quiet()).expect("a machine").is_none()
+            attempt(&root, longest, None, 1, &mut left, &mut Progress::quiet())
+                .expect("a machine")
+                .is_none()
         );
         assert_eq!(left, cost - 1);
         let mut left = cost + 5;
@@ -421,7 +462,8 @@ mod tests {
         let text = "duration = \"1s\"\n[[scheduler]]\nname = \"cpu\"\npolicy = \"fp\"\n\
                     [[task]]\nname = \"hog\"\npriority = 9\nperiod = \"10ms\"\ncost = \"10ms\"\n\
                     [[task]]\nname = \"low\"\npriority = 1\nperiod = \"20ms\"\ncost = \"5ms\"\n";
-        let system = talea_system::system::read(text, "the test's own", &()).expect("a sound system");
+        let system =
+            talea_system::system::read(text, "the test's own", &()).expect("a sound system");
         system.roots.into_iter().next().expect("a root")
     }
 
@@ -436,10 +478,14 @@ mod tests {
         assert!(after[0].is_none());
         let miss = after[1].expect("late");
         assert_eq!((miss.job, miss.end_ns, miss.late_ns), (0, None, 1));
-        assert!(miss.to_string().ends_with("released at 0ns, has not ended at 20ms, 1ns late"), "{miss}");
+        assert!(
+            miss.to_string().ends_with("released at 0ns, has not ended at 20ms, 1ns late"),
+            "{miss}"
+        );
         // What is wanted without end is not due.
         let mut endless = root;
-        endless.sources[1].cost = talea_core::workload::Cost::Constant(talea_core::workload::ENDLESS);
+        endless.sources[1].cost =
+            talea_core::workload::Cost::Constant(talea_core::workload::ENDLESS);
         assert!(endless.sources[1].is_endless());
         assert!(misses(&endless, due + due).expect("a machine").iter().all(Option::is_none));
     }
@@ -453,7 +499,11 @@ mod tests {
         let long = Span::from_ns(3 * PIECE * 10_000_000);
         let misses = misses(&starved(), long, 1, &mut progress).expect("a machine");
         let late = misses[1].expect("late").late_ns;
-        assert_eq!(late, long.as_ns() - 20_000_000, "from the first deadline to the end of the run");
+        assert_eq!(
+            late,
+            long.as_ns() - 20_000_000,
+            "from the first deadline to the end of the run"
+        );
         let said = said.borrow();
         assert!(said.len() > 3 && said[0] == "cpu: 0ns of 3000s simulated", "{said:?}");
     }

@@ -45,7 +45,8 @@ pub(super) struct RootAnswer {
     excluded: u64,
     brushed: u64,
     tasks: Vec<TaskAnswer>,
-    /// Tasks that are programs, whose jobs are their own: the root is held to bounds, not to the course of a simulation.
+    /// Tasks that are programs, whose jobs are their own: the root is held to bounds, not to the
+    /// course of a simulation.
     programs: Vec<String>,
     /// A server stands above each of them; otherwise there are no bounds either.
     programs_are_held: bool,
@@ -58,8 +59,8 @@ struct TaskAnswer {
     name: String,
     deadline_ns: u64,
     bound_ns: Option<u64>,
-    /// The bound with costs two hundredths longer and some time for each order, which is what a real response is held against; none
-    /// where there is no bound then.
+    /// The bound with costs two hundredths longer and some time for each order, which is what a
+    /// real response is held against; none where there is no bound then.
     bound_within_reason_ns: Option<u64>,
     simulated_max_ns: Option<u64>,
     measured_max_ns: Option<u64>,
@@ -93,7 +94,8 @@ struct RunRoot {
     agrees: bool,
     /// Begins and ends that were held against the order.
     instants: u64,
-    /// CPU time of dispatchers, and of workers beside their jobs, in millionths of the root's CPUs (SF3P: scheduler overhead).
+    /// CPU time of dispatchers, and of workers beside their jobs, in millionths of the root's CPUs
+    /// (SF3P: scheduler overhead).
     scheduler_ppm: u64,
     /// Time that belonged to jobs in which nothing was done (SF3P: non-scheduler overhead).
     other_ppm: u64,
@@ -101,9 +103,11 @@ struct RunRoot {
     per_job_ns: u64,
     /// What the kernel's switches say to the orders; nothing, where it does not say.
     kernel: Option<Checked>,
-    /// Orders that were not obeyed for longer than the tolerance though the CPU was free: faults of ours, which no hole excuses.
+    /// Orders that were not obeyed for longer than the tolerance though the CPU was free: faults of
+    /// ours, which no hole excuses.
     faults: usize,
-    /// The CPUs got so much less done than they should have, beyond all holes that were seen, that a contradiction says nothing.
+    /// The CPUs got so much less done than they should have, beyond all holes that were seen, that
+    /// a contradiction says nothing.
     is_stretched: bool,
 }
 
@@ -137,13 +141,19 @@ impl RunAnswer {
             real_time: measured.is_real,
             interrupted: measured.interrupted,
             holes: report.holes.len(),
-            longest_hole_ns: report.holes.iter().map(|hole| hole.length().as_ns()).max().unwrap_or(0),
+            longest_hole_ns: report
+                .holes
+                .iter()
+                .map(|hole| hole.length().as_ns())
+                .max()
+                .unwrap_or(0),
             roots: roots.collect(),
         }
     }
 }
 
-/// Hundredths of what a root has to do: more than switches, interrupts and short holes take of a machine that has time for us.
+/// Hundredths of what a root has to do: more than switches, interrupts and short holes take of a
+/// machine that has time for us.
 const MOST_STRETCH: u64 = 3;
 const LEAST_STRETCH: u64 = 2_000_000;
 
@@ -156,8 +166,11 @@ impl RootAnswer {
     ) -> RootAnswer {
         let mut tasks = Vec::new();
         for (at, name) in root.tasks.iter().enumerate() {
-            let mut responses: Vec<u64> =
-                findings.iter().flat_map(|found| &found.responses[at]).map(|span| span.as_ns()).collect();
+            let mut responses: Vec<u64> = findings
+                .iter()
+                .flat_map(|found| &found.responses[at])
+                .map(|span| span.as_ns())
+                .collect();
             responses.sort_unstable();
             // The value that so many thousandths of all don't exceed.
             let quantile = |thousandths: usize| {
@@ -179,7 +192,8 @@ impl RootAnswer {
                 measured_late: findings.iter().map(|found| found.late[at]).sum(),
             });
         }
-        let programs = root.tasks.iter().zip(&root.programs).filter(|(_, program)| program.is_some());
+        let programs =
+            root.tasks.iter().zip(&root.programs).filter(|(_, program)| program.is_some());
         RootAnswer {
             name: root.name.clone(),
             verdict: Verdict::Inconclusive,
@@ -225,11 +239,15 @@ fn words(root: &Root, found: &Findings) -> Vec<String> {
     for out in found.kernel.iter().flat_map(|checked| &checked.wrong).take(1) {
         let who = root.tasks.get(out.task.0 as usize).map_or("?", String::as_str);
         let (at, length) = (short(out.from.as_ns()), short(out.length().as_ns()));
-        all.push(format!("by the kernel's switches {who} ran for {length} at {at} without an order"));
+        all.push(format!(
+            "by the kernel's switches {who} ran for {length} at {at} without an order"
+        ));
     }
     for fault in found.kernel.iter().flat_map(|checked| &checked.faults).take(1) {
-        let who =
-            fault.task.and_then(|task| root.tasks.get(task.0 as usize)).map_or("somebody", String::as_str);
+        let who = fault
+            .task
+            .and_then(|task| root.tasks.get(task.0 as usize))
+            .map_or("somebody", String::as_str);
         let (by, at) = (short(fault.by().as_ns()), short(fault.from.as_ns()));
         let all_of_them = found.kernel.as_ref().map_or(0, |checked| checked.faults.len());
         all.push(format!(
@@ -286,7 +304,8 @@ impl Answer {
     }
 }
 
-/// Of one root, from all of its runs: a contradiction in a run that says something outweighs any number that agree.
+/// Of one root, from all of its runs: a contradiction in a run that says something outweighs any
+/// number that agree.
 fn verdict<'a>(runs: impl Iterator<Item = (&'a RunRoot, bool)>) -> Verdict {
     let mut verdict = Verdict::Inconclusive;
     for (run, interrupted) in runs {
@@ -333,7 +352,9 @@ fn cells(task: &TaskAnswer) -> Vec<String> {
     let bound = match (task.bound_ns, task.bound_within_reason_ns) {
         (Some(bound), None) => format!("~{}", short(bound)),
         // What was measured lies between.
-        (Some(bound), Some(most)) if task.lies_beyond(bound) => format!("{}..{}", short(bound), short(most)),
+        (Some(bound), Some(most)) if task.lies_beyond(bound) => {
+            format!("{}..{}", short(bound), short(most))
+        }
         (bound, _) => span(bound),
     };
     vec![
@@ -357,7 +378,8 @@ pub(super) fn rows(answer: &Answer) -> Vec<Vec<String>> {
     let line = |root: &RootAnswer, task: &TaskAnswer| {
         std::iter::once(root.name.clone()).chain(cells(task)).collect::<Vec<_>>()
     };
-    let lines = answer.roots.iter().flat_map(|root| root.tasks.iter().map(move |task| line(root, task)));
+    let lines =
+        answer.roots.iter().flat_map(|root| root.tasks.iter().map(move |task| line(root, task)));
     std::iter::once(titles).chain(lines).collect()
 }
 
@@ -385,11 +407,14 @@ pub(super) fn text(answer: &Answer, color: bool) -> String {
         out.push_str(&table.render());
         let any = |is: fn(&TaskAnswer) -> bool| root.tasks.iter().any(is);
         if any(|task| task.bound_ns.is_some() && task.bound_within_reason_ns.is_none()) {
-            let _ =
-                writeln!(out, "~ no bound any more with costs two hundredths longer: not held against it");
+            let _ = writeln!(
+                out,
+                "~ no bound any more with costs two hundredths longer: not held against it"
+            );
         }
         if any(|task| {
-            task.bound_within_reason_ns.is_some() && task.bound_ns.is_some_and(|ns| task.lies_beyond(ns))
+            task.bound_within_reason_ns.is_some()
+                && task.bound_ns.is_some_and(|ns| task.lies_beyond(ns))
         }) {
             let _ = writeln!(
                 out,
@@ -419,8 +444,11 @@ pub(super) fn text(answer: &Answer, color: bool) -> String {
         );
         for run in &answer.runs {
             let of = &run.roots[number];
-            let stretched =
-                if of.is_stretched { "; the CPUs got far less done than they should have" } else { "" };
+            let stretched = if of.is_stretched {
+                "; the CPUs got far less done than they should have"
+            } else {
+                ""
+            };
             let _ = writeln!(
                 out,
                 "mechanism {}: {}; scheduler overhead {} ({} a job), other {}; without an order {}{stretched}",
@@ -442,7 +470,9 @@ pub(super) fn text(answer: &Answer, color: bool) -> String {
         }
     }
     let holes: usize = answer.runs.iter().map(|run| run.holes).sum();
-    if let Some(longest) = answer.runs.iter().map(|run| run.longest_hole_ns).max().filter(|_| holes > 0) {
+    if let Some(longest) =
+        answer.runs.iter().map(|run| run.longest_hole_ns).max().filter(|_| holes > 0)
+    {
         let holes = count(holes, "hole");
         let _ = writeln!(
             out,
@@ -451,7 +481,8 @@ pub(super) fn text(answer: &Answer, color: bool) -> String {
         );
     }
     if answer.runs.iter().any(|run| !run.real_time) {
-        let what = "best effort: threads had no real-time priorities, so these figures promise nothing";
+        let what =
+            "best effort: threads had no real-time priorities, so these figures promise nothing";
         let _ = writeln!(out, "{}", paint(what, Tone::Doubtful, color));
     }
     let _ = writeln!(
@@ -491,7 +522,10 @@ mod tests {
         assert_eq!(of(&[run(true, false, true, 0)]), Verdict::Inconclusive);
         assert_eq!(of(&[run(true, false, false, 0)]), Verdict::Differ);
         assert_eq!(of(&[run(true, true, false, 0), run(false, false, true, 1)]), Verdict::Differ);
-        assert_eq!(verdict([(&run(false, false, false, 1), true)].into_iter()), Verdict::Inconclusive);
+        assert_eq!(
+            verdict([(&run(false, false, false, 1), true)].into_iter()),
+            Verdict::Inconclusive
+        );
     }
 
     #[test]

@@ -47,7 +47,11 @@ pub(super) struct Check {
 
 impl Check {
     /// Nothing to do.
-    pub(super) fn ok(id: &'static str, finding: impl Into<String>, meaning: impl Into<String>) -> Check {
+    pub(super) fn ok(
+        id: &'static str,
+        finding: impl Into<String>,
+        meaning: impl Into<String>,
+    ) -> Check {
         Check { id, status: Grade::Ok, finding: finding.into(), meaning: meaning.into(), fix: None }
     }
 
@@ -59,7 +63,13 @@ impl Check {
         fix: impl Into<String>,
     ) -> Check {
         let status = Grade::Warn;
-        Check { id, status, finding: finding.into(), meaning: meaning.into(), fix: Some(fix.into()) }
+        Check {
+            id,
+            status,
+            finding: finding.into(),
+            meaning: meaning.into(),
+            fix: Some(fix.into()),
+        }
     }
 
     /// Real time fails because of this.

@@ -112,8 +112,8 @@ impl Facts {
     }
 }
 
-/// The first user namespace maps every id to itself. Unreadable means a `/proc` that hides it; then nothing is known
-/// against it.
+/// The first user namespace maps every id to itself. Unreadable means a `/proc` that hides it; then
+/// nothing is known against it.
 fn initial_user_namespace() -> bool {
     let Ok(map) = std::fs::read_to_string("/proc/self/uid_map") else { return true };
     map.split_ascii_whitespace().eq(["0", "0", "4294967295"])
@@ -145,9 +145,14 @@ fn try_policies() -> (Result<(), i32>, Result<(), i32>) {
 fn deadline_threads() -> i64 {
     let mut sum = 0;
     for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let process = entry.file_name().to_str().and_then(|name| name.parse().ok()).and_then(Tid::new);
-        for tid in process.map(|pid| proc::threads_of(pid).unwrap_or_default()).into_iter().flatten() {
-            if let Ok(Attr { policy: Policy::Deadline { runtime, period, .. }, .. }) = sched::get(tid) {
+        let process =
+            entry.file_name().to_str().and_then(|name| name.parse().ok()).and_then(Tid::new);
+        for tid in
+            process.map(|pid| proc::threads_of(pid).unwrap_or_default()).into_iter().flatten()
+        {
+            if let Ok(Attr { policy: Policy::Deadline { runtime, period, .. }, .. }) =
+                sched::get(tid)
+            {
                 // As the kernel keeps it: rounded down to 2^-20.
                 let share = (u128::from(runtime.as_ns()) << 20) / u128::from(period.as_ns().max(1));
                 sum += i64::try_from(share).unwrap_or(0);

@@ -48,9 +48,11 @@ fn rt_group(facts: &Facts) -> Check {
             format!("root group: {runtime} every {}", group.period),
             "FIFO and RR are open to this process; threads in other groups need runtime of their own",
         ),
-        None => {
-            Check::ok(id, format!("group {}: no bound", group.path), "FIFO and RR are open to this process")
-        }
+        None => Check::ok(
+            id,
+            format!("group {}: no bound", group.path),
+            "FIFO and RR are open to this process",
+        ),
     }
 }
 
@@ -68,7 +70,9 @@ fn cpuset(facts: &Facts) -> Check {
             "a partition for edf would switch load balancing off for everybody; so talead makes none unless \
              confine = \"partition\" is written",
         ),
-        Hierarchy::Absent => Check::ok(id, "none", "edf serves whole root domains with a global test"),
+        Hierarchy::Absent => {
+            Check::ok(id, "none", "edf serves whole root domains with a global test")
+        }
     }
 }
 
@@ -77,7 +81,9 @@ fn root_domains(facts: &Facts) -> Check {
     let domains = &facts.machine.domains;
     let list: Vec<String> = domains
         .iter()
-        .map(|domain| format!("{}{}", domain.cpus, if domain.balanced { "" } else { " (not balanced)" }))
+        .map(|domain| {
+            format!("{}{}", domain.cpus, if domain.balanced { "" } else { " (not balanced)" })
+        })
         .collect();
     let finding = list.join("; ");
     let orphan = domains.iter().find(|domain| !domain.balanced && domain.cpus.len() > 1);

@@ -108,9 +108,14 @@ fn fair_server(facts: &Facts) -> Check {
 
 fn grain(facts: &Facts) -> Check {
     let id = "budget-grain";
-    let tick = facts.machine.tick.map_or_else(|| "one tick".to_owned(), |tick| format!("one tick ({tick})"));
+    let tick = facts
+        .machine
+        .tick
+        .map_or_else(|| "one tick".to_owned(), |tick| format!("one tick ({tick})"));
     match facts.machine.hrtick {
-        Some(true) => Check::ok(id, "exact (HRTICK)", "deadline budgets are enforced to the microsecond"),
+        Some(true) => {
+            Check::ok(id, "exact (HRTICK)", "deadline budgets are enforced to the microsecond")
+        }
         Some(false) => Check::warn(
             id,
             tick,
@@ -158,15 +163,16 @@ fn clock(facts: &Facts) -> Check {
     }
 }
 
-/// Bandwidth that the kernel counts although no thread has it: it loses count when a sleeping deadline thread is
-/// demoted from outside.
+/// Bandwidth that the kernel counts although no thread has it: it loses count when a sleeping
+/// deadline thread is demoted from outside.
 fn books(facts: &Facts) -> Option<Check> {
     let id = "bandwidth-books";
     let books = facts.books.as_ref()?;
     let mut total = 0;
     for domain in &facts.machine.domains {
         // CPUs of one domain repeat the domain's number.
-        total += books.iter().find(|book| domain.cpus.contains(book.cpu)).map_or(0, |book| book.total);
+        total +=
+            books.iter().find(|book| domain.cpus.contains(book.cpu)).map_or(0, |book| book.total);
     }
     let servers = facts.machine.fair_server.times(facts.machine.online.len());
     let servers = i64::try_from(servers.bits() >> 44).unwrap_or(i64::MAX);

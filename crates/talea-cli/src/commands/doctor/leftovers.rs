@@ -1,8 +1,10 @@
-//! Threads that a vanished broker left real-time, and the cpuset partitions in which it pinned them; and what killed runs left.
+//! Threads that a vanished broker left real-time, and the cpuset partitions in which it pinned
+//! them; and what killed runs left.
 //!
-//! Model: the state file says what was granted; the kernel says which of those threads still live and are real-time.
-//! What a living broker holds, or a living `talea run` has under its eyes, is not left over. Putting back is the
-//! broker's own work: one is started here that takes the grants over, and is told to release them.
+//! Model: the state file says what was granted; the kernel says which of those threads still live
+//! and are real-time. What a living broker holds, or a living `talea run` has under its eyes, is
+//! not left over. Putting back is the broker's own work: one is started here that takes the grants
+//! over, and is told to release them.
 
 use super::facts::Leftovers;
 use crate::link::{Link, Options, state_file};
@@ -62,7 +64,8 @@ pub(super) fn repair(options: &Options) -> anyhow::Result<Vec<String>> {
         lines.push("nothing to repair: a daemon is running and looks after its grants".to_owned());
         return Ok(lines);
     }
-    let left = left(options).context("cannot see what was left (only root, or the daemon's user, can)")?;
+    let left =
+        left(options).context("cannot see what was left (only root, or the daemon's user, can)")?;
     if !left.is_empty() {
         let mut link = Link::for_repair(options)?;
         let put_back = |left: Left| match link.release(left.spec) {
@@ -81,8 +84,8 @@ pub(super) fn repair(options: &Options) -> anyhow::Result<Vec<String>> {
 
 /// Programs of a `talea execute` that was killed together with whoever would have ended them.
 fn end_programs() -> anyhow::Result<Vec<String>> {
-    let ended =
-        groups::sweep().context("cannot end the programs of a run that was killed (only root can)")?;
+    let ended = groups::sweep()
+        .context("cannot end the programs of a run that was killed (only root can)")?;
     Ok(ended.iter().map(|path| format!("{}: its programs were ended", path.display())).collect())
 }
 
@@ -92,7 +95,9 @@ fn end_programs() -> anyhow::Result<Vec<String>> {
 fn lower_shield() -> Option<String> {
     let restored = match shield::sweep() {
         Ok(restored) => restored?,
-        Err(error) => return Some(format!("a shield: cannot be put back (only root can): {error}")),
+        Err(error) => {
+            return Some(format!("a shield: cannot be put back (only root can): {error}"));
+        }
     };
     let shield::Restored { restored, left, inherited, .. } = restored;
     Some(format!(
@@ -146,13 +151,18 @@ fn left(options: &Options) -> anyhow::Result<Vec<Left>> {
         Err(error) => return Err(anyhow::anyhow!("{error}")),
     };
     let records = state.records().filter_map(|(_, bytes)| Record::decode(bytes));
-    Ok(records.filter(|record| !is_watched(record)).filter_map(|record| still_real_time(&record)).collect())
+    Ok(records
+        .filter(|record| !is_watched(record))
+        .filter_map(|record| still_real_time(&record))
+        .collect())
 }
 
 /// Whether the process that asked still lives, as a `talea run` does beside its program.
 fn is_watched(record: &Record) -> bool {
     let asker = i32::try_from(record.pid).ok().and_then(Tid::new);
-    asker.and_then(|pid| proc::stat(pid).ok()).is_some_and(|stat| stat.start_ticks == record.pid_start)
+    asker
+        .and_then(|pid| proc::stat(pid).ok())
+        .is_some_and(|stat| stat.start_ticks == record.pid_start)
 }
 
 fn still_real_time(record: &Record) -> Option<Left> {

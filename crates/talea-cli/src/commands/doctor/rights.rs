@@ -21,7 +21,8 @@ pub(super) fn checks(facts: &Facts) -> Vec<Check> {
     ]
 }
 
-/// Whether this process may set any policy by itself. In a user namespace the capability is only a word.
+/// Whether this process may set any policy by itself. In a user namespace the capability is only a
+/// word.
 pub(super) fn privileged(facts: &Facts) -> bool {
     facts.machine.capabilities.has(Capability::SysNice) && facts.initial_user_namespace
 }
@@ -58,17 +59,21 @@ fn capabilities(facts: &Facts) -> Check {
 fn rt_priority(facts: &Facts) -> Check {
     let id = "rlimit-rtprio";
     match facts.machine.limits.rt_priority {
-        _ if privileged(facts) => {
-            Check::ok(id, limit(facts.machine.limits.rt_priority), "does not bind: CAP_SYS_NICE passes it")
-        }
+        _ if privileged(facts) => Check::ok(
+            id,
+            limit(facts.machine.limits.rt_priority),
+            "does not bind: CAP_SYS_NICE passes it",
+        ),
         Some(0) => Check::ok(
             id,
             "0",
             "without talead this process gets no FIFO and no RR; with it the limit does not matter",
         ),
-        Some(most) => {
-            Check::ok(id, most.to_string(), "FIFO and RR up to this priority, without asking anybody")
-        }
+        Some(most) => Check::ok(
+            id,
+            most.to_string(),
+            "FIFO and RR up to this priority, without asking anybody",
+        ),
         None => Check::ok(id, "unknown", "/proc/self/limits cannot be read"),
     }
 }
@@ -98,7 +103,9 @@ fn rt_time(facts: &Facts) -> Check {
 fn memlock(facts: &Facts) -> Check {
     let id = "rlimit-memlock";
     match facts.machine.limits.memlock {
-        Some(bytes) if bytes < MEMLOCK_ENOUGH && !facts.machine.capabilities.has(Capability::IpcLock) => {
+        Some(bytes)
+            if bytes < MEMLOCK_ENOUGH && !facts.machine.capabilities.has(Capability::IpcLock) =>
+        {
             Check::warn(
                 id,
                 format!("{} KiB", bytes >> 10),
@@ -148,9 +155,16 @@ fn affinity(facts: &Facts) -> Check {
             format!("CPUs {mine}, a part of root domain {}", domain.cpus),
             "a thread that may not use its whole root domain is refused SCHED_DEADLINE (EPERM); FIFO and RR are not \
              affected",
-            format!("taskset -pc {} PID, or use a plugin that pins FIFO threads (rm, fp)", domain.cpus),
+            format!(
+                "taskset -pc {} PID, or use a plugin that pins FIFO threads (rm, fp)",
+                domain.cpus
+            ),
         ),
-        None => Check::ok(id, format!("CPUs {mine}"), "covers whole root domains, as SCHED_DEADLINE demands"),
+        None => Check::ok(
+            id,
+            format!("CPUs {mine}"),
+            "covers whole root domains, as SCHED_DEADLINE demands",
+        ),
     }
 }
 
@@ -162,9 +176,13 @@ fn fifo(facts: &Facts) -> Check {
         Err(libc::EPERM) if !facts.initial_user_namespace => {
             refused(facts, id, "EPERM", "because of the user namespace", "see user-namespace")
         }
-        Err(libc::EPERM) if group.is_some() => {
-            refused(facts, id, "EPERM", "because the control group has no real-time runtime", "see rt-group")
-        }
+        Err(libc::EPERM) if group.is_some() => refused(
+            facts,
+            id,
+            "EPERM",
+            "because the control group has no real-time runtime",
+            "see rt-group",
+        ),
         Err(libc::EPERM) if privileged(facts) && facts.filtered => refused(
             facts,
             id,
@@ -186,9 +204,13 @@ fn fifo(facts: &Facts) -> Check {
             "because a seccomp filter hides the call",
             "allow sched_setattr in the container's seccomp profile",
         ),
-        Err(errno) => {
-            refused(facts, id, &name(errno), "for a reason that is not known here", "see the kernel's log")
-        }
+        Err(errno) => refused(
+            facts,
+            id,
+            &name(errno),
+            "for a reason that is not known here",
+            "see the kernel's log",
+        ),
     }
 }
 
@@ -239,9 +261,13 @@ fn deadline(facts: &Facts) -> Check {
             "because SCHED_DEADLINE needs CAP_SYS_NICE",
             "ask talead, which has it",
         ),
-        Err(errno) => {
-            refused(facts, id, &name(errno), "for a reason that is not known here", "see the kernel's log")
-        }
+        Err(errno) => refused(
+            facts,
+            id,
+            &name(errno),
+            "for a reason that is not known here",
+            "see the kernel's log",
+        ),
     }
 }
 

@@ -9,19 +9,32 @@ use crate::exit::Exit;
 const LEFTOVERS: &str = "leftovers";
 
 pub(super) fn checks(facts: &Facts) -> Vec<Check> {
-    vec![disabled(facts), configuration(facts), daemon(facts), rules(facts), leftovers(&facts.leftovers)]
+    vec![
+        disabled(facts),
+        configuration(facts),
+        daemon(facts),
+        rules(facts),
+        leftovers(&facts.leftovers),
+    ]
 }
 
 /// One check for all of them.
 fn leftovers(all: &[Leftovers]) -> Check {
     let checks: Vec<Check> = all.iter().map(leftover).collect();
-    let Some(grade) = checks.iter().map(|check| check.status).find(|&status| status != Grade::Ok) else {
-        let none =
-            || Check::ok(LEFTOVERS, "none", "no thread is real-time without somebody who looks after it");
+    let Some(grade) = checks.iter().map(|check| check.status).find(|&status| status != Grade::Ok)
+    else {
+        let none = || {
+            Check::ok(
+                LEFTOVERS,
+                "none",
+                "no thread is real-time without somebody who looks after it",
+            )
+        };
         return checks.into_iter().next().unwrap_or_else(none);
     };
-    let joined =
-        |part: fn(&Check) -> Option<&str>| checks.iter().filter_map(part).collect::<Vec<_>>().join("; ");
+    let joined = |part: fn(&Check) -> Option<&str>| {
+        checks.iter().filter_map(part).collect::<Vec<_>>().join("; ")
+    };
     Check {
         id: LEFTOVERS,
         status: grade,
@@ -50,11 +63,13 @@ fn configuration(facts: &Facts) -> Check {
         Configuration::Sound(path) => {
             Check::ok(id, path.display().to_string(), "sound, and nobody else can write it")
         }
-        Configuration::Missing(path) if matches!(facts.daemon, Daemon::Answers { .. }) => Check::ok(
-            id,
-            format!("no {}, and a daemon that has another", path.display()),
-            "which one, its command line says; --config names it to doctor",
-        ),
+        Configuration::Missing(path) if matches!(facts.daemon, Daemon::Answers { .. }) => {
+            Check::ok(
+                id,
+                format!("no {}, and a daemon that has another", path.display()),
+                "which one, its command line says; --config names it to doctor",
+            )
+        }
         Configuration::Missing(path) => Check::warn(
             id,
             format!("no {}", path.display()),
@@ -74,9 +89,11 @@ fn configuration(facts: &Facts) -> Check {
 fn daemon(facts: &Facts) -> Check {
     let id = "daemon";
     match &facts.daemon {
-        Daemon::Answers { pid, .. } => {
-            Check::ok(id, format!("talead, process {pid}, answers"), "unprivileged programs can ask")
-        }
+        Daemon::Answers { pid, .. } => Check::ok(
+            id,
+            format!("talead, process {pid}, answers"),
+            "unprivileged programs can ask",
+        ),
         Daemon::Trouble(why) => Check::fail(
             id,
             why.clone(),
@@ -92,7 +109,8 @@ fn daemon(facts: &Facts) -> Check {
             } else {
                 ("nobody can give this user real time", false)
             };
-            let fix = "systemctl enable --now talead.socket talead.service, or talead in a root shell";
+            let fix =
+                "systemctl enable --now talead.socket talead.service, or talead in a root shell";
             if alone {
                 Check::warn(id, why.clone(), meaning, fix)
             } else {
@@ -144,7 +162,9 @@ fn rules_file(facts: &Facts) -> String {
 fn leftover(left: &Leftovers) -> Check {
     let id = LEFTOVERS;
     match left {
-        Leftovers::Hidden(why) => Check::ok(id, why.clone(), "only root, or the daemon's user, can look"),
+        Leftovers::Hidden(why) => {
+            Check::ok(id, why.clone(), "only root, or the daemon's user, can look")
+        }
         Leftovers::Partitions => Check::warn(
             id,
             "cpuset partitions",

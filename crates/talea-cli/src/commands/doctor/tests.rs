@@ -107,7 +107,9 @@ fn gives(base: fn() -> Facts, change: impl FnOnce(&mut Facts), expected: &[&str]
 fn a_sound_machine_has_no_findings_for_root_nor_for_a_user() {
     gives(sound, |_| {}, &[]);
     gives(user, |_| {}, &[]);
-    assert!(text(&all(&sound()), false, false).ends_with("\nnothing stands in the way of real time\n"));
+    assert!(
+        text(&all(&sound()), false, false).ends_with("\nnothing stands in the way of real time\n")
+    );
 }
 
 #[test]
@@ -224,8 +226,14 @@ fn the_kernels_switches_are_judged() {
     gives(sound, |facts| facts.machine.hrtick = Some(false), &["budget-grain: warn"]);
     gives(sound, |facts| facts.machine.hrtick = None, &[]);
     gives(sound, |facts| facts.machine.preempt_rt = false, &[]);
-    gives(sound, |facts| facts.machine.clocksource = Some("hpet".to_owned()), &["clock-source: warn"]);
-    let limit = |runtime| move |facts: &mut Facts| facts.machine.rt_limit.as_mut().unwrap().runtime = runtime;
+    gives(
+        sound,
+        |facts| facts.machine.clocksource = Some("hpet".to_owned()),
+        &["clock-source: warn"],
+    );
+    let limit = |runtime| {
+        move |facts: &mut Facts| facts.machine.rt_limit.as_mut().unwrap().runtime = runtime
+    };
     gives(sound, limit(None), &["rt-runtime: warn"]);
     gives(sound, limit(Some(Work::ZERO)), &["rt-runtime: fail"]);
 }
@@ -261,7 +269,11 @@ fn the_kernels_books_are_compared_with_the_threads_there_are() {
 fn a_missing_daemon_is_a_catch_for_root_and_the_end_for_others() {
     let missing = |facts: &mut Facts| facts.daemon = Daemon::Missing("no daemon".to_owned());
     gives(sound, missing, &["daemon: warn"]);
-    gives(user, missing, &["capabilities: warn", "try-fifo: warn", "try-deadline: warn", "daemon: fail"]);
+    gives(
+        user,
+        missing,
+        &["capabilities: warn", "try-fifo: warn", "try-deadline: warn", "daemon: fail"],
+    );
     let trouble = |facts: &mut Facts| facts.daemon = Daemon::Trouble("does not answer".to_owned());
     gives(sound, trouble, &["daemon: fail"]);
 }
@@ -277,7 +289,8 @@ fn rules_are_asked_for_this_user() {
     gives(user, says(Code::NoPlugin), &["rules: warn"]);
     let denied = |facts: &mut Facts| {
         let mut refusal = refusal(Code::NoPlugin);
-        let verdict = Said::Denied { code: Code::NotAllowed, field: Field::Request, asked: 0, limit: 0 };
+        let verdict =
+            Said::Denied { code: Code::NotAllowed, field: Field::Request, asked: 0, limit: 0 };
         refusal.answers = vec![Answer { plugin: 0, name: Name::new("edf").unwrap(), verdict }];
         facts.daemon = Daemon::Answers { pid: 1, refusal: Some(Box::new(refusal)) };
     };
@@ -290,7 +303,8 @@ fn rules_are_asked_for_this_user() {
 fn configuration_environment_and_leftovers_are_told() {
     let broken = Configuration::Broken(PathBuf::from("x"), "x:1:1: wrong".to_owned());
     gives(sound, |facts| facts.configuration = broken, &["configuration: fail"]);
-    let missing = |facts: &mut Facts| facts.configuration = Configuration::Missing(PathBuf::from("x"));
+    let missing =
+        |facts: &mut Facts| facts.configuration = Configuration::Missing(PathBuf::from("x"));
     // A daemon that answers has one, wherever.
     gives(sound, missing, &[]);
     let alone = |facts: &mut Facts| {
@@ -306,8 +320,9 @@ fn configuration_environment_and_leftovers_are_told() {
     let left = Leftovers::Threads(vec!["thread 7 (x, spec 1)".to_owned()]);
     gives(sound, |facts| facts.leftovers = vec![left], &["leftovers: warn"]);
     gives(sound, |facts| facts.leftovers = vec![Leftovers::Shield], &["leftovers: warn"]);
-    let both =
-        |facts: &mut Facts| facts.leftovers = vec![Leftovers::Hidden("x".to_owned()), Leftovers::Shield];
+    let both = |facts: &mut Facts| {
+        facts.leftovers = vec![Leftovers::Hidden("x".to_owned()), Leftovers::Shield]
+    };
     gives(sound, both, &["leftovers: warn"]);
     gives(sound, |facts| facts.leftovers = vec![Leftovers::Hidden("not for you".to_owned())], &[]);
 }

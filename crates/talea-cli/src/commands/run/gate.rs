@@ -1,12 +1,14 @@
 //! The gate: a program that is not started before its thread has what it needs.
 //!
-//! Model: `talea run` starts itself as `talea gate NAME -- CMD`. The gate connects to the abstract socket NAME,
-//! waits for permission, and becomes CMD; its process and main thread stay the same through `exec`, so
-//! what was attached is the program's main thread. The socket closes on `exec`: the end of the stream says that the
-//! program has started, an error number on it says why it has not.
+//! Model: `talea run` starts itself as `talea gate NAME -- CMD`. The gate connects to the abstract
+//! socket NAME, waits for permission, and becomes CMD; its process and main thread stay the same
+//! through `exec`, so what was attached is the program's main thread. The socket closes on `exec`:
+//! the end of the stream says that the program has started, an error number on it says why it has
+//! not.
 //!
-//! Absent on purpose: code between fork and exec. That would be unsafe, and a thread that forks under a deadline
-//! policy could not do it at all. Whoever connects to the socket must be the child, as the kernel says.
+//! Absent on purpose: code between fork and exec. That would be unsafe, and a thread that forks
+//! under a deadline policy could not do it at all. Whoever connects to the socket must be the
+//! child, as the kernel says.
 
 use super::Start;
 use crate::args::GateArgs;
@@ -42,7 +44,8 @@ pub(super) fn start(command: &[OsString]) -> anyhow::Result<Waiting> {
         .context("no random numbers")?;
     let name = format!("talea-gate-{:032x}", u128::from_ne_bytes(random));
     let address = SocketAddr::from_abstract_name(&name)?;
-    let listener = UnixListener::bind_addr(&address).context("cannot make a socket for the gate")?;
+    let listener =
+        UnixListener::bind_addr(&address).context("cannot make a socket for the gate")?;
     let child = Command::new("/proc/self/exe")
         .arg("gate")
         .arg(&name)
@@ -105,7 +108,8 @@ impl Waiting {
 /// The other side: `talea gate NAME -- CMD`.
 pub(crate) fn enter(args: &GateArgs) -> anyhow::Result<Exit> {
     let address = SocketAddr::from_abstract_name(&args.name)?;
-    let mut stream = UnixStream::connect_addr(&address).context("no talea run waits at this gate")?;
+    let mut stream =
+        UnixStream::connect_addr(&address).context("no talea run waits at this gate")?;
     let mut word = [STIR];
     while word[0] == STIR {
         if stream.read(&mut word)? != 1 {

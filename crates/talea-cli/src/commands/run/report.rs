@@ -25,7 +25,10 @@ pub(super) struct Report {
 }
 
 impl Report {
-    #[expect(clippy::too_many_arguments, reason = "one place, one use; a struct would only repeat this one")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one place, one use; a struct would only repeat this one"
+    )]
     pub(super) fn new(
         args: &RunArgs,
         task: &Task,

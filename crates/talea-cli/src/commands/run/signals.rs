@@ -1,15 +1,16 @@
 //! Signals and job control between whoever started us and the program.
 //!
-//! Model: what somebody sends to `talea run` is meant for the program. What a terminal's keys send (the kernel says that
-//! it was the one) reaches the whole process group, the program included, and is not sent twice. And whoever looks at us
-//! must see what the program does: when it stops, for whatever reason, we stop, so that a shell takes its terminal
-//! back; when we are continued, it is.
+//! Model: what somebody sends to `talea run` is meant for the program. What a terminal's keys send
+//! (the kernel says that it was the one) reaches the whole process group, the program included, and
+//! is not sent twice. And whoever looks at us must see what the program does: when it stops, for
+//! whatever reason, we stop, so that a shell takes its terminal back; when we are continued, it is.
 //!
-//! Absent on purpose: SIGKILL and SIGSTOP, which nobody can pass on. The grant belongs to the program's thread, so killing
-//! `talea run` takes nothing from it.
+//! Absent on purpose: SIGKILL and SIGSTOP, which nobody can pass on. The grant belongs to the
+//! program's thread, so killing `talea run` takes nothing from it.
 
 use rustix::process::{
-    Pid, Signal as Number, WaitId, WaitIdOptions, getpgid, getpid, kill_process, pidfd_send_signal, waitid,
+    Pid, Signal as Number, WaitId, WaitIdOptions, getpgid, getpid, kill_process, pidfd_send_signal,
+    waitid,
 };
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::Child;
@@ -36,7 +37,8 @@ pub(super) fn pass_on(signals: &Signals, child: &Child, pidfd: &OwnedFd) -> std:
     while let Some(Arrived { signal, by_kernel }) = signals.next()? {
         match signal {
             Signal::Chld => follow(pidfd)?,
-            // A shell that continues a job continues all of it; but somebody may have meant us alone.
+            // A shell that continues a job continues all of it; but somebody may have meant us
+            // alone.
             _ if by_kernel && shares_our_group(child) => {}
             _ => {
                 if let Some(number) = Number::from_named_raw(signal.number()) {

@@ -1,7 +1,8 @@
 //! The threads of a program: which are under a grant, which are not.
 //!
-//! Linux gives an unprivileged parent no event for a new thread, so `/proc/PID/task` is read at a slow pace. What
-//! lives shorter than the pace may never be seen; that is said in the manual rather than hidden by a fast loop.
+//! Linux gives an unprivileged parent no event for a new thread, so `/proc/PID/task` is read at a
+//! slow pace. What lives shorter than the pace may never be seen; that is said in the manual rather
+//! than hidden by a fast loop.
 
 use crate::kernel;
 use crate::link::Link;

@@ -1,8 +1,10 @@
-//! `talea lab analysis`: sets per second of the schedulability tests, beside a loop that says how fast this machine is.
+//! `talea lab analysis`: sets per second of the schedulability tests, beside a loop that says how
+//! fast this machine is.
 //!
-//! Each row is a test on 400 random sets of each size: utilisations by UUniFast-Discard, periods log-uniform. It works in
-//! stretches of some milliseconds beside the loop of [`pace`](super::pace); the figure is the median of these at that loop's
-//! pace. Bars are rates at the same pace, below which a row says so.
+//! Each row is a test on 400 random sets of each size: utilisations by UUniFast-Discard, periods
+//! log-uniform. It works in stretches of some milliseconds beside the loop of
+//! [`pace`](super::pace); the figure is the median of these at that loop's pace. Bars are rates at
+//! the same pace, below which a row says so.
 //!
 //! A file per topic, with its rows.
 
@@ -73,7 +75,8 @@ pub(super) struct Draw {
 impl Draw {
     /// 400 sets of so many tasks, by deadline, period and cost.
     pub(super) fn sets(self, tasks: usize) -> Vec<Vec<Sporadic>> {
-        let (min, max) = (Span::from_ns(self.shortest_ms * 1_000_000), Span::from_ns(1_000_000_000));
+        let (min, max) =
+            (Span::from_ns(self.shortest_ms * 1_000_000), Span::from_ns(1_000_000_000));
         let spec = Spec {
             tasks,
             total: CPU / 100 * self.percent,
@@ -85,8 +88,10 @@ impl Draw {
         };
         let set = |number| {
             let drawn = generate(&spec, 7, number).expect("such sets exist");
-            let mut set: Vec<Sporadic> =
-                drawn.iter().map(|task| Sporadic::new(task.cost, task.period, task.deadline)).collect();
+            let mut set: Vec<Sporadic> = drawn
+                .iter()
+                .map(|task| Sporadic::new(task.cost, task.period, task.deadline))
+                .collect();
             set.sort_by_key(|task| (task.deadline, task.period, task.cost));
             set
         };
@@ -94,14 +99,15 @@ impl Draw {
     }
 }
 
-/// Nanoseconds that this thread has had a CPU since then, at least one: what others do with it meanwhile is not counted.
+/// Nanoseconds that this thread has had a CPU since then, at least one: what others do with it
+/// meanwhile is not counted.
 fn since(begun: Work) -> u64 {
     thread_cpu_time().checked_sub(begun).unwrap_or(Work::ZERO).as_ns().max(1)
 }
 
 impl Bench {
-    /// A row for each of [`SIZES`]: the test `name` on what `sets` draws for a size, with the bars of the sizes. The test
-    /// says whether it accepts.
+    /// A row for each of [`SIZES`]: the test `name` on what `sets` draws for a size, with the bars
+    /// of the sizes. The test says whether it accepts.
     pub(super) fn case<T, F: FnMut(&T) -> bool>(
         &mut self,
         name: (&'static str, &'static str),
@@ -110,7 +116,8 @@ impl Bench {
         test: impl Fn(usize) -> F,
     ) {
         let (test_name, drawn) = name;
-        if self.only.as_ref().is_some_and(|only| !test_name.contains(only) && !drawn.contains(only)) {
+        if self.only.as_ref().is_some_and(|only| !test_name.contains(only) && !drawn.contains(only))
+        {
             return;
         }
         for (at, tasks) in SIZES.into_iter().enumerate() {
@@ -190,6 +197,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         ]);
     }
     output::print(&table.render())?;
-    output::print(&format!("scaled to the pace at which the reference loop takes {REFERENCE} s\n"))?;
+    output::print(&format!(
+        "scaled to the pace at which the reference loop takes {REFERENCE} s\n"
+    ))?;
     Ok(exit)
 }

@@ -28,7 +28,8 @@ fn half(tasks: usize) -> Vec<Vec<Sporadic>> {
 
 /// D from 0.7 of the slack on, and loads that the density test does not settle.
 fn constrained(tasks: usize) -> Vec<Vec<Sporadic>> {
-    Draw { percent: 240, shortest_ms: 10, deadlines: Deadlines::Constrained { from: 700 } }.sets(tasks)
+    Draw { percent: 240, shortest_ms: 10, deadlines: Deadlines::Constrained { from: 700 } }
+        .sets(tasks)
 }
 
 /// A test with memory of its own.
@@ -49,16 +50,23 @@ pub(super) fn measure(bench: &mut Bench) {
             })
         }
     };
-    let guan = |_: usize| with_scratch(|set, scratch| guan::responses(set, CPUS, scratch) == Ok(None));
-    let plain = |_: usize| with_scratch(|set, scratch| bcl::plain_slacks(set, CPUS, scratch) == Ok(None));
-    let iterative =
-        |_: usize| with_scratch(|set, scratch| bcl::iterative_slacks(set, CPUS, scratch) == Ok(None));
-    let bar = |_: usize| with_scratch(|set, scratch| bar::accepts(set, CPUS, POINTS, scratch).is_ok());
-    let first =
-        |_: usize| with_scratch(|set, scratch| any::of(Policy::Edf, set, CPUS, POINTS, scratch).is_ok());
+    let guan =
+        |_: usize| with_scratch(|set, scratch| guan::responses(set, CPUS, scratch) == Ok(None));
+    let plain =
+        |_: usize| with_scratch(|set, scratch| bcl::plain_slacks(set, CPUS, scratch) == Ok(None));
+    let iterative = |_: usize| {
+        with_scratch(|set, scratch| bcl::iterative_slacks(set, CPUS, scratch) == Ok(None))
+    };
+    let bar =
+        |_: usize| with_scratch(|set, scratch| bar::accepts(set, CPUS, POINTS, scratch).is_ok());
+    let first = |_: usize| {
+        with_scratch(|set, scratch| any::of(Policy::Edf, set, CPUS, POINTS, scratch).is_ok())
+    };
 
     let bars = Some([10_000_000, 6_000_000, 3_000_000]);
-    bench.case((gfb::CARD.name, PEERS), bars, implicit, |_| |set: &Vec<Sporadic>| gfb::accepts(set, CPUS));
+    bench.case((gfb::CARD.name, PEERS), bars, implicit, |_| {
+        |set: &Vec<Sporadic>| gfb::accepts(set, CPUS)
+    });
     let bars = Some([2_000_000, 300_000, 60_000]);
     bench.case((bcl::PLAIN.name, "m = 4, implicit, half accepted, all slacks"), bars, half, plain);
     bench.case((bcl::ITERATIVE.name, PEERS), None, implicit, iterative);

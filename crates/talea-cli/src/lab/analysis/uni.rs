@@ -40,7 +40,12 @@ pub(super) fn measure(bench: &mut Bench) {
     let verdict = "fp-response-times, verdict only";
     bench.case((verdict, "implicit, U = 0.9"), None, |tasks| IMPLICIT.sets(tasks), fp_meets);
     let bars = Some([1_000_000, 500_000, 150_000]);
-    bench.case((qpa::CARD.name, "constrained, U = 0.95"), bars, |tasks| CONSTRAINED.sets(tasks), demand);
+    bench.case(
+        (qpa::CARD.name, "constrained, U = 0.95"),
+        bars,
+        |tasks| CONSTRAINED.sets(tasks),
+        demand,
+    );
     let close = Draw { percent: 99, ..CONSTRAINED };
     bench.case((qpa::CARD.name, "constrained, U = 0.99"), bars, |tasks| close.sets(tasks), demand);
     let response = edf_response::CARD.name;

@@ -38,7 +38,8 @@ pub(crate) struct Asked {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Heard {
     pub(crate) asked: Vec<Asked>,
-    /// From when to when it should have been awake and was not, since zero: it looks each [`DISTANCE`].
+    /// From when to when it should have been awake and was not, since zero: it looks each
+    /// [`DISTANCE`].
     pub(crate) holes: Vec<(Time, Time)>,
 }
 
@@ -47,12 +48,16 @@ const DISTANCE: Span = Span::from_ns(1_000_000);
 /// Being late by less is the ordinary cost of waking up.
 const LATE: Span = Span::from_ns(300_000);
 
-/// Asks at the times on standard input (nanoseconds, a line each, in order), and says of each request when it was sent and answered.
+/// Asks at the times on standard input (nanoseconds, a line each, in order), and says of each
+/// request when it was sent and answered.
 pub(crate) fn ask(args: &AskArgs) -> anyhow::Result<Exit> {
     let mut text = String::new();
     std::io::stdin().read_to_string(&mut text).context("cannot read the times")?;
-    let times =
-        text.lines().map(str::parse).collect::<Result<Vec<u64>, _>>().context("a time is no number")?;
+    let times = text
+        .lines()
+        .map(str::parse)
+        .collect::<Result<Vec<u64>, _>>()
+        .context("a time is no number")?;
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).context("no socket")?;
     socket.connect((Ipv4Addr::LOCALHOST, args.port))?;
     socket.set_nonblocking(true)?;
@@ -102,8 +107,9 @@ fn hear(socket: &UdpSocket, zero: Time, times: &[u64], patience: Span) -> Heard 
         while let Ok(length) = socket.recv(&mut got) {
             let now = clock::now();
             let number = whose.get(&got).filter(|_| length == got.len());
-            if let Some(asked) =
-                number.and_then(|&number| all.get_mut(number)).filter(|asked| asked.answered.is_none())
+            if let Some(asked) = number
+                .and_then(|&number| all.get_mut(number))
+                .filter(|asked| asked.answered.is_none())
             {
                 asked.answered = Some(since(now));
                 open -= 1;

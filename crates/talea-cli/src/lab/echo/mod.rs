@@ -1,7 +1,8 @@
 //! The echo server of L3C's experiments and whoever asks it, as programs of their own.
 //!
-//! Reference: L3C in PikeOS (RTNS 2017), section 5: 128-byte UDP datagrams, answered with their SHA-1. Neither knows of scheduling: where
-//! they run, and at which priority, is the affair of whoever starts them.
+//! Reference: L3C in PikeOS (RTNS 2017), section 5: 128-byte UDP datagrams, answered with their
+//! SHA-1. Neither knows of scheduling: where they run, and at which priority, is the affair of
+//! whoever starts them.
 
 mod ask;
 mod serve;
@@ -27,8 +28,8 @@ mod tests {
     fn an_answer_is_the_sha_1_of_the_request() {
         // The first example of FIPS 180.
         let expected = [
-            0xa9, 0x99, 0x3e, 0x36, 0x47, 0x06, 0x81, 0x6a, 0xba, 0x3e, 0x25, 0x71, 0x78, 0x50, 0xc2, 0x6c,
-            0x9c, 0xd0, 0xd8, 0x9d,
+            0xa9, 0x99, 0x3e, 0x36, 0x47, 0x06, 0x81, 0x6a, 0xba, 0x3e, 0x25, 0x71, 0x78, 0x50,
+            0xc2, 0x6c, 0x9c, 0xd0, 0xd8, 0x9d,
         ];
         assert_eq!(super::answer(b"abc"), expected);
     }

@@ -21,7 +21,8 @@ pub(crate) struct ServeArgs {
     /// CPU time that it takes for a request: what its answer leaves of that it spins away.
     #[arg(long, value_name = "DURATION", default_value = "650us", value_parser = task::duration)]
     service: Span,
-    /// Requests that may wait; more are dropped by the kernel. Without it, the kernel's default: some 250.
+    /// Requests that may wait; more are dropped by the kernel. Without it, the kernel's default:
+    /// some 250.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
     queue: Option<u16>,
 }
@@ -53,7 +54,8 @@ pub(crate) fn serve(args: &ServeArgs) -> anyhow::Result<Exit> {
     }
 }
 
-/// Makes the kernel keep so many requests, and drop what comes beyond. What one takes of its buffer is the kernel's own affair: it is tried.
+/// Makes the kernel keep so many requests, and drop what comes beyond. What one takes of its buffer
+/// is the kernel's own affair: it is tried.
 fn bound(socket: &UdpSocket, requests: usize) -> anyhow::Result<()> {
     let sender = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
     sender.connect(socket.local_addr()?)?;
@@ -62,7 +64,8 @@ fn bound(socket: &UdpSocket, requests: usize) -> anyhow::Result<()> {
     let (mut few, mut enough) = (0, requests * 64);
     while enough - few > 1 {
         let middle = usize::midpoint(few, enough);
-        if kept(socket, &sender, middle * GRAIN, requests)? >= mutate!("lab-l3c-queue", requests, 1) {
+        if kept(socket, &sender, middle * GRAIN, requests)? >= mutate!("lab-l3c-queue", requests, 1)
+        {
             enough = middle;
         } else {
             few = middle;
@@ -76,7 +79,12 @@ fn bound(socket: &UdpSocket, requests: usize) -> anyhow::Result<()> {
 const GRAIN: usize = 64;
 
 /// How many requests there are when twice as many as `wanted` were sent and nobody has read.
-fn kept(socket: &UdpSocket, sender: &UdpSocket, bytes: usize, wanted: usize) -> anyhow::Result<usize> {
+fn kept(
+    socket: &UdpSocket,
+    sender: &UdpSocket,
+    bytes: usize,
+    wanted: usize,
+) -> anyhow::Result<usize> {
     sockopt::set_socket_recv_buffer_size(socket, bytes)?;
     for _ in 0..2 * wanted {
         sender.send(&[0; MESSAGE])?;
@@ -104,9 +112,13 @@ mod tests {
             for round in 0..3 {
                 (0..3 * requests).for_each(|_| drop(sender.send(&[1; MESSAGE])));
                 let mut request = [0; MESSAGE];
-                let kept = (0..3 * requests).take_while(|_| socket.recv(&mut request).is_ok()).count();
+                let kept =
+                    (0..3 * requests).take_while(|_| socket.recv(&mut request).is_ok()).count();
                 // The kernel may give back room a little later than it is left.
-                assert!(kept <= requests && kept * 4 >= requests * 3, "{kept} of {requests}, round {round}");
+                assert!(
+                    kept <= requests && kept * 4 >= requests * 3,
+                    "{kept} of {requests}, round {round}"
+                );
             }
         }
     }

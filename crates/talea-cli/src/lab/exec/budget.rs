@@ -1,8 +1,9 @@
 //! A greedy client of a server: by how much it goes beyond each budget, and what share it gets.
 //!
-//! It computes and does nothing else. One that enters the kernel all the time, as who polls the clock of a thread does, is measured
-//! beside it: on some virtual machines an interrupt that falls into the kernel takes longer than one that does not, by ten or twenty
-//! microseconds, and nobody can see from outside which it is going to be.
+//! It computes and does nothing else. One that enters the kernel all the time, as who polls the
+//! clock of a thread does, is measured beside it: on some virtual machines an interrupt that falls
+//! into the kernel takes longer than one that does not, by ten or twenty microseconds, and nobody
+//! can see from outside which it is going to be.
 
 #![allow(clippy::cast_precision_loss, reason = "shown with a few digits")]
 
@@ -22,7 +23,8 @@ const BUDGET: Work = Work::from_ns(1_000_000);
 /// What was found.
 #[derive(Debug, Serialize)]
 pub(super) struct Found {
-    /// Beyond its budget, of each that lies outside of holes; 0 for one that was not used up to the end.
+    /// Beyond its budget, of each that lies outside of holes; 0 for one that was not used up to the
+    /// end.
     overrun: Summary,
     budgets_in_holes: usize,
     /// The same by a client that polls its own clock.
@@ -42,12 +44,13 @@ fn run(cpu: u32, period: Span, duration: Span, body: Body<'_>) -> anyhow::Result
     let _ = tree.task(server, TaskSpec::new("greedy", ever));
     let load = periodic(Span::ZERO, ever, 1, Work::from_ns(ever.as_ns()));
     let tasks = vec![TaskPlan { load, body }];
-    let plan = RootPlan { tree: &tree, tasks, changes: Vec::new(), flows: Vec::new(), cpus: vec![cpu] };
+    let plan =
+        RootPlan { tree: &tree, tasks, changes: Vec::new(), flows: Vec::new(), cpus: vec![cpu] };
     Ok(execute(vec![plan], &Options { audit: false, ..Options::new(duration) })?)
 }
 
-/// What was used beyond each budget, in ns, and how many were touched by holes. Two that follow each other without a rest are
-/// one here, with the sum of their budgets.
+/// What was used beyond each budget, in ns, and how many were touched by holes. Two that follow
+/// each other without a rest are one here, with the sum of their budgets.
 fn overruns(record: &[Entry], holes: &[Hole]) -> (Vec<u64>, usize) {
     let margin = talea_exec::holes::DISTANCE;
     let touched = |from: Time, to: Time| {
@@ -107,7 +110,12 @@ impl Found {
     pub(super) fn bars(&self) -> Vec<Bar> {
         let bar = |what: &str, ns: u64, most: u64| Bar {
             what: format!("overrun of a budget, {what}"),
-            found: format!("{:.1} µs of {} budgets, at most {:.0} µs", us(ns), self.overrun.count, us(most)),
+            found: format!(
+                "{:.1} µs of {} budgets, at most {:.0} µs",
+                us(ns),
+                self.overrun.count,
+                us(most)
+            ),
             met: self.overrun.count > 0 && ns <= most,
         };
         vec![

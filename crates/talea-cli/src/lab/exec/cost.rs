@@ -61,7 +61,8 @@ impl Cost {
 pub(in super::super) struct Found {
     /// By round: µs of an empty wake of a dispatcher.
     empty_us: Vec<f64>,
-    /// By set: of one that comes as seldom as an arrival of these: whatever is done then begins cold.
+    /// By set: of one that comes as seldom as an arrival of these: whatever is done then begins
+    /// cold.
     seldom_us: Vec<f64>,
     /// By round: of a job in a tree of one level.
     one: Vec<Cost>,
@@ -104,7 +105,8 @@ pub(in super::super) fn run(
     options: &Options,
 ) -> anyhow::Result<Run> {
     let done = AtomicU64::new(0);
-    let listed = |load: &Load| if let Arrivals::List(list) = &load.arrivals { list.len() } else { 0 };
+    let listed =
+        |load: &Load| if let Arrivals::List(list) = &load.arrivals { list.len() } else { 0 };
     let jobs: usize = loads.iter().map(listed).sum();
     let tasks = loads.into_iter().map(|load| TaskPlan { load, body: counting(&done) }).collect();
     let plan = RootPlan { tree, tasks, changes: Vec::new(), flows: Vec::new(), cpus: vec![cpu] };
@@ -112,7 +114,8 @@ pub(in super::super) fn run(
     let root = &report.roots[0];
     let dispatcher: u64 = root.effort.iter().map(|effort| effort.used.as_ns()).sum();
     let workers: u64 = root.consumed.iter().map(|consumed| consumed.total.as_ns()).sum();
-    // The clock is read twice a job, and half of each of these reads lies outside of what is measured with them.
+    // The clock is read twice a job, and half of each of these reads lies outside of what is
+    // measured with them.
     let ours = workers.saturating_sub(done.load(Ordering::Relaxed) + jobs as u64 * read_cost());
     let wakes: u64 = root.effort.iter().map(|effort| effort.steps).sum();
     let per_job = |ns: u64| ns as f64 / 1e3 / jobs.max(1) as f64;
@@ -142,7 +145,8 @@ fn of(cpu: u32, tree: &Tree, loads: Vec<Load>, duration: Span) -> anyhow::Result
     Ok(run(cpu, tree, loads, &options)?.cost)
 }
 
-/// µs of the CPU that a thread like a dispatcher uses for each of so many times that it sleeps to and does nothing at.
+/// µs of the CPU that a thread like a dispatcher uses for each of so many times that it sleeps to
+/// and does nothing at.
 pub(in super::super) fn empty(cpu: u32, period: Span, times: u64) -> anyhow::Result<f64> {
     let used = by_hand(cpu, move || {
         let bell = Bell::new();
@@ -158,18 +162,22 @@ pub(in super::super) fn empty(cpu: u32, period: Span, times: u64) -> anyhow::Res
     Ok(used.as_ns() as f64 / 1e3 / times as f64)
 }
 
-/// EDF over EDF, so many levels, two children each, and four tasks at the bottom: whatever the levels, the same schedule.
+/// EDF over EDF, so many levels, two children each, and four tasks at the bottom: whatever the
+/// levels, the same schedule.
 fn tree(levels: usize) -> Tree {
     let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::Edf));
     let mut row = vec![NodeId(0)];
     for _ in 1..levels {
-        let below = |parent: NodeId| [(); 2].map(|()| (parent, SchedulerSpec::new("level", Policy::Edf)));
+        let below =
+            |parent: NodeId| [(); 2].map(|()| (parent, SchedulerSpec::new("level", Policy::Edf)));
         let specs: Vec<_> = row.iter().copied().flat_map(below).collect();
         row = specs.into_iter().map(|(parent, spec)| tree.scheduler(parent, spec)).collect();
     }
     for task in 0..4 {
-        let _ =
-            tree.task(row[task * row.len() / 4], TaskSpec::new("task", PERIOD + PERIOD + PERIOD + PERIOD));
+        let _ = tree.task(
+            row[task * row.len() / 4],
+            TaskSpec::new("task", PERIOD + PERIOD + PERIOD + PERIOD),
+        );
     }
     tree
 }
@@ -251,15 +259,25 @@ impl Found {
             Bar { what: what.to_owned(), found: found_text, met: found <= most }
         };
         let levels = (LEVELS - 1) as f64;
-        let each: Vec<f64> =
-            self.one.iter().zip(&self.five).map(|(one, five)| (five.us() - one.us()) / levels).collect();
+        let each: Vec<f64> = self
+            .one
+            .iter()
+            .zip(&self.five)
+            .map(|(one, five)| (five.us() - one.us()) / levels)
+            .collect();
         let wakes: Vec<f64> = self.one.iter().map(|cost| cost.wakes).collect();
         let mut bars = vec![
-            at_most("a job against an empty wake of a dispatcher", &self.ratios(&self.one), 1.6, " ×"),
+            at_most(
+                "a job against an empty wake of a dispatcher",
+                &self.ratios(&self.one),
+                1.6,
+                " ×",
+            ),
             at_most("wakes of the dispatcher per job", &wakes, 1.01, ""),
             at_most("a further level, per job", &each, 0.5, " µs"),
         ];
-        // As in SF3P's Fig. 7, which does not count the workers: what they cost when nobody schedules them is not scheduling.
+        // As in SF3P's Fig. 7, which does not count the workers: what they cost when nobody
+        // schedules them is not scheduling.
         for (policy, costs) in &self.sets {
             let more = |(ours, plain): (&Cost, &Cost)| (ours.share - plain.share) * 100.0;
             let more: Vec<f64> = costs.iter().zip(&self.plain).map(more).collect();
@@ -270,8 +288,14 @@ impl Found {
     }
 
     pub(super) fn text(&self) -> String {
-        let mut table =
-            Table::new(&["WHAT", ">DISPATCHER µs/job", ">WORKERS µs/job", ">SUM µs", ">WAKES/job", ">CPU %"]);
+        let mut table = Table::new(&[
+            "WHAT",
+            ">DISPATCHER µs/job",
+            ">WORKERS µs/job",
+            ">SUM µs",
+            ">WAKES/job",
+            ">CPU %",
+        ]);
         let middle = |costs: &[Cost], of: fn(&Cost) -> f64| median(costs.iter().map(of));
         let empty = median(self.empty_us.iter().copied());
         table.row(vec![
@@ -291,9 +315,12 @@ impl Found {
             "1.00".into(),
             format!("{:.3}", seldom * 1e5 / SELDOM.as_ns() as f64),
         ]);
-        let named =
-            [("a job, one level".to_owned(), &self.one), (format!("a job, {LEVELS} levels"), &self.five)];
-        let sets = self.sets.iter().map(|(name, costs)| (format!("SF3P's sets at 90 %, {name}"), costs));
+        let named = [
+            ("a job, one level".to_owned(), &self.one),
+            (format!("a job, {LEVELS} levels"), &self.five),
+        ];
+        let sets =
+            self.sets.iter().map(|(name, costs)| (format!("SF3P's sets at 90 %, {name}"), costs));
         let plain = [("the same by hand, plain FIFO threads, rm".to_owned(), &self.plain)];
         for (name, costs) in named.into_iter().chain(sets).chain(plain) {
             table.row(vec![

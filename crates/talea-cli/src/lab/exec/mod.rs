@@ -1,13 +1,16 @@
-//! `talea lab exec`: what the executor costs, and how exactly it keeps time, beside the same done by hand.
+//! `talea lab exec`: what the executor costs, and how exactly it keeps time, beside the same done
+//! by hand.
 //!
-//! Everything is measured in rounds that take turns with their baselines, on one CPU that a SCHED_IDLE spinner keeps from falling
-//! asleep; what is judged is the median over the rounds, or quantiles of all samples. What happened within a hole is left
-//! out on both sides and counted. Absolute times belong to the machine: bars are ratios and differences to a baseline of the same
+//! Everything is measured in rounds that take turns with their baselines, on one CPU that a
+//! SCHED_IDLE spinner keeps from falling asleep; what is judged is the median over the rounds, or
+//! quantiles of all samples. What happened within a hole is left out on both sides and counted.
+//! Absolute times belong to the machine: bars are ratios and differences to a baseline of the same
 //! second, but for those that SF3P's own figures set.
 //!
-//! Reference: SF3P (RSP 2014), section VII, for what counts as scheduler overhead (Fig. 7): its dispatchers and schedulers. Here
-//! what our code uses within workers counts, too: on the paper's sets that is what they use more than plain threads, anywhere
-//! else all that they use beside their jobs.
+//! Reference: SF3P (RSP 2014), section VII, for what counts as scheduler overhead (Fig. 7): its
+//! dispatchers and schedulers. Here what our code uses within workers counts, too: on the paper's
+//! sets that is what they use more than plain threads, anywhere else all that they use beside their
+//! jobs.
 
 mod budget;
 pub(super) mod cost;
@@ -86,20 +89,25 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let cost = part(wanted(Part::Cost), "what scheduling costs")
         .then(|| cost::measure(cpu, args.quick))
         .transpose()?;
-    let wake = part(wanted(Part::Wake), "wake-ups").then(|| wake::measure(cpu, args.quick)).transpose()?;
+    let wake =
+        part(wanted(Part::Wake), "wake-ups").then(|| wake::measure(cpu, args.quick)).transpose()?;
     let native = wanted(Part::Wake).then(|| native::measure(cpu, args.quick)).transpose()?;
-    let slots =
-        part(wanted(Part::Wake), "partitions").then(|| slots::measure(cpu, args.quick)).transpose()?;
-    let budget =
-        part(wanted(Part::Budget), "budgets").then(|| budget::measure(cpu, args.quick)).transpose()?;
+    let slots = part(wanted(Part::Wake), "partitions")
+        .then(|| slots::measure(cpu, args.quick))
+        .transpose()?;
+    let budget = part(wanted(Part::Budget), "budgets")
+        .then(|| budget::measure(cpu, args.quick))
+        .transpose()?;
     let mut bars = Vec::new();
     bars.extend(cost.iter().flat_map(cost::Found::bars));
     bars.extend(wake.iter().flat_map(wake::Found::bars));
     bars.extend(slots.iter().flat_map(slots::Found::bars));
     bars.extend(budget.iter().flat_map(budget::Found::bars));
-    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
+    let kernel =
+        std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
     let load = [before, load()];
-    let answer = Answer { quick: args.quick, kernel, load, cost, wake, native, slots, budget, bars };
+    let answer =
+        Answer { quick: args.quick, kernel, load, cost, wake, native, slots, budget, bars };
     if args.output.json {
         output::print_json(&answer)?;
     } else {
@@ -161,7 +169,8 @@ fn periodic(offset: Span, period: Span, jobs: u64, cost: Work) -> Load {
     Load::new((0..jobs).map(|k| Arrival { seen: at(k), nominal: at(k) }).collect(), vec![cost])
 }
 
-/// Who is later than this was kept from its CPU by nobody of ours: the machine stood still. As the executor's monitor has it.
+/// Who is later than this was kept from its CPU by nobody of ours: the machine stood still. As the
+/// executor's monitor has it.
 const HOLE: u64 = 300_000;
 
 /// What lies outside of holes, and how many lie within.

@@ -1,6 +1,8 @@
-//! How late the same task is awake where Linux alone runs its root: told beside the others, judged in the guest.
+//! How late the same task is awake where Linux alone runs its root: told beside the others, judged
+//! in the guest.
 //!
-//! What it shows is the price of a dispatcher between the timer and the worker: a native root has none, its worker sleeps to its own releases.
+//! What it shows is the price of a dispatcher between the timer and the worker: a native root has
+//! none, its worker sleeps to its own releases.
 
 use super::super::samples::{Samples, Summary};
 use super::{outside_holes, periodic, us};
@@ -34,8 +36,10 @@ fn round(cpu: u32, times: usize) -> anyhow::Result<Vec<u64>> {
     let load = periodic(Span::ZERO, PERIOD, times as u64, Work::from_ns(1_000));
     let tasks = vec![TaskPlan { load, body: Box::new(body) }];
     let duration = Span::from_ns(PERIOD.as_ns() * times as u64);
-    let options = Options { audit: false, monitor: false, wish: Wish::Native, ..Options::new(duration) };
-    let plan = RootPlan { tree: &tree, tasks, changes: Vec::new(), flows: Vec::new(), cpus: vec![cpu] };
+    let options =
+        Options { audit: false, monitor: false, wish: Wish::Native, ..Options::new(duration) };
+    let plan =
+        RootPlan { tree: &tree, tasks, changes: Vec::new(), flows: Vec::new(), cpus: vec![cpu] };
     let zero = execute(vec![plan], &options)?.zero;
     let begun = begun.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     let late = |&(k, at): &(u64, Time)| at.since(zero + Span::from_ns(PERIOD.as_ns() * k)).as_ns();

@@ -1,5 +1,6 @@
-//! SF3P's sets on the kernel's own periodic threads: FIFO priorities by period, absolute sleeps, and nothing of ours. What such threads
-//! use outside of their jobs nobody who schedules threads can save.
+//! SF3P's sets on the kernel's own periodic threads: FIFO priorities by period, absolute sleeps,
+//! and nothing of ours. What such threads use outside of their jobs nobody who schedules threads
+//! can save.
 
 use super::super::sf3p;
 use super::cost::{Cost, counting, read_cost};

@@ -1,6 +1,7 @@
-//! Two partitions with a runnable thread each: how late a switch is beside a plain timer, and whether they overlap, by the
-//! kernel's own word. The threads compute, as does the one that the plain timer interrupts: see [`super::budget`] for what it costs to
-//! interrupt one that is in the kernel.
+//! Two partitions with a runnable thread each: how late a switch is beside a plain timer, and
+//! whether they overlap, by the kernel's own word. The threads compute, as does the one that the
+//! plain timer interrupts: see [`super::budget`] for what it costs to interrupt one that is in the
+//! kernel.
 
 use super::super::bars::{Bar, range};
 use super::super::samples::{Samples, Summary, median};
@@ -16,7 +17,8 @@ use talea_exec::{Hole, Options, Ran, RootPlan, TaskPlan, execute};
 /// Two slots of half each.
 const FRAME: Span = Span::from_ns(4_000_000);
 const SLOT: Span = Span::from_ns(2_000_000);
-/// Frames of one run: FIFO may have a CPU for 0.95 s before the kernel's fair server takes it for 0.05.
+/// Frames of one run: FIFO may have a CPU for 0.95 s before the kernel's fair server takes it for
+/// 0.05.
 const FRAMES: u64 = 200;
 
 /// What was found in one round.
@@ -60,10 +62,12 @@ fn tree() -> Tree {
 fn run(cpu: u32, pace: Pace, frames: u64) -> anyhow::Result<(Vec<Ran>, Vec<Hole>)> {
     let duration = Span::from_ns(frames * FRAME.as_ns());
     let tree = tree();
-    let load =
-        || periodic(Span::ZERO, Span::from_ns(100_000_000_000), 1, Work::from_ns(duration.as_ns() * 2));
+    let load = || {
+        periodic(Span::ZERO, Span::from_ns(100_000_000_000), 1, Work::from_ns(duration.as_ns() * 2))
+    };
     let tasks = (0..2).map(|_| TaskPlan { load: load(), body: work::counter(pace) }).collect();
-    let plan = RootPlan { tree: &tree, tasks, changes: Vec::new(), flows: Vec::new(), cpus: vec![cpu] };
+    let plan =
+        RootPlan { tree: &tree, tasks, changes: Vec::new(), flows: Vec::new(), cpus: vec![cpu] };
     let options = Options { audit: false, switches: 1 << 16, ..Options::new(duration) };
     let mut report = execute(vec![plan], &options)?;
     let ran = report
@@ -97,7 +101,8 @@ pub(super) fn measure(cpu: u32, quick: bool) -> anyhow::Result<Found> {
 }
 
 impl Found {
-    /// One run, slot by slot; the first frame, for which everything is new, and the last, which ends with the run, are left out.
+    /// One run, slot by slot; the first frame, for which everything is new, and the last, which
+    /// ends with the run, are left out.
     fn look(
         &mut self,
         ran: &[Ran],
@@ -122,7 +127,8 @@ impl Found {
                     self.in_holes += u64::from(owner == 0);
                     continue;
                 }
-                let within: Vec<&Ran> = ran.iter().filter(|ran| ran.from < to && from < ran.to).collect();
+                let within: Vec<&Ran> =
+                    ran.iter().filter(|ran| ran.from < to && from < ran.to).collect();
                 let own = |ran: &&&Ran| ran.task.0 == owner && ran.from >= from;
                 let Some(first) = within.iter().find(own) else {
                     // Not once in its whole slot.
@@ -140,10 +146,12 @@ impl Found {
     }
 
     pub(super) fn bars(&self) -> Vec<Bar> {
-        // Each round against its own timer: where a tick of the kernel falls on the edges, it does so for a whole round.
+        // Each round against its own timer: where a tick of the kernel falls on the edges, it does
+        // so for a whole round.
         const MORE: f64 = 15.0;
         let bar = |what: &str, of: fn(&Summary) -> u64| {
-            let more = || self.rounds.iter().map(|round| us(of(&round.switch)) - us(of(&round.timer)));
+            let more =
+                || self.rounds.iter().map(|round| us(of(&round.switch)) - us(of(&round.timer)));
             let (found, (low, high)) = (median(more()), range(more()));
             Bar {
                 what: format!("switch of partitions against a plain timer, {what}"),
@@ -158,7 +166,10 @@ impl Found {
             bar("median", |summary| summary.median_ns),
             bar("p99", |summary| summary.p99_ns),
             Bar {
-                what: format!("overlaps of partitions in {} frames, by the kernel's switches", self.frames),
+                what: format!(
+                    "overlaps of partitions in {} frames, by the kernel's switches",
+                    self.frames
+                ),
                 found: self.overlaps.to_string(),
                 met: self.frames > 0 && self.overlaps == 0,
             },

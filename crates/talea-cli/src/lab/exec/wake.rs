@@ -1,5 +1,6 @@
-//! How late a task in a tree of one level is awake, beside a plain thread that sleeps to the same times, and beside one that is called by
-//! another which does: what a dispatcher in between costs before it does anything.
+//! How late a task in a tree of one level is awake, beside a plain thread that sleeps to the same
+//! times, and beside one that is called by another which does: what a dispatcher in between costs
+//! before it does anything.
 
 use super::super::bars::Bar;
 use super::super::samples::{Samples, Summary, ratio};
@@ -40,14 +41,18 @@ fn in_a_tree(cpu: u32, times: usize) -> anyhow::Result<Vec<u64>> {
     let tasks = vec![TaskPlan { load, body: Box::new(body) }];
     let duration = Span::from_ns(PERIOD.as_ns() * times as u64);
     let options = Options { audit: false, monitor: false, ..Options::new(duration) };
-    let plan = RootPlan { tree: &tree, tasks, changes: Vec::new(), flows: Vec::new(), cpus: vec![cpu] };
+    let plan =
+        RootPlan { tree: &tree, tasks, changes: Vec::new(), flows: Vec::new(), cpus: vec![cpu] };
     let zero = execute(vec![plan], &options)?.zero;
     let begun = begun.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let late = |(k, at): (u64, &talea_core::Time)| at.since(zero + Span::from_ns(PERIOD.as_ns() * k)).as_ns();
+    let late = |(k, at): (u64, &talea_core::Time)| {
+        at.since(zero + Span::from_ns(PERIOD.as_ns() * k)).as_ns()
+    };
     Ok((0..).zip(&begun).map(late).collect())
 }
 
-/// How late a thread is awake that another one calls, which sleeps to these times and stands above it.
+/// How late a thread is awake that another one calls, which sleeps to these times and stands above
+/// it.
 fn handed_over(cpu: u32, times: usize) -> anyhow::Result<Vec<u64>> {
     let (call, at) = (Bell::new(), AtomicU64::new(0));
     let called = || -> io::Result<Vec<u64>> {
@@ -107,8 +112,16 @@ impl Found {
     pub(super) fn bars(&self) -> Vec<Bar> {
         let bar = |what: &str, ours: u64, plain: u64, most: f64| {
             let found = ratio(ours, plain);
-            let text = format!("{found:.2} × ({:.1} and {:.1} µs), at most {most:.2} ×", us(ours), us(plain));
-            Bar { what: format!("wake-up in a tree of one level, {what}"), found: text, met: found <= most }
+            let text = format!(
+                "{found:.2} × ({:.1} and {:.1} µs), at most {most:.2} ×",
+                us(ours),
+                us(plain)
+            );
+            Bar {
+                what: format!("wake-up in a tree of one level, {what}"),
+                found: text,
+                met: found <= most,
+            }
         };
         vec![
             bar("median", self.in_a_tree.median_ns, self.by_hand.median_ns, 1.4),

@@ -13,7 +13,8 @@ const ATTACH: f64 = 2.0;
 /// Memory of the daemon for a spec.
 const BYTES: u64 = 1024;
 
-/// Every bar that the rows have something to say about. Same core only: across, the machine's interrupts are measured.
+/// Every bar that the rows have something to say about. Same core only: across, the machine's
+/// interrupts are measured.
 pub(super) fn judge(rows: &[Row]) -> Vec<Bar> {
     let mut bars = Vec::new();
     for row in rows.iter().filter(|row| row.setting.same_core && row.setting.instances == 1) {
@@ -63,7 +64,10 @@ fn bar(row: &Row, what: &str, rounds: &[f64], most: f64) -> Bar {
     let (low, high) = range(rounds.iter().copied());
     Bar {
         what: format!("{}: {what}", name(&row.setting)),
-        found: format!("{found:.3} ({low:.2}-{high:.2} in {} rounds), at most {most:.2}", rounds.len()),
+        found: format!(
+            "{found:.3} ({low:.2}-{high:.2} in {} rounds), at most {most:.2}",
+            rounds.len()
+        ),
         met: found <= most,
     }
 }
@@ -124,8 +128,10 @@ mod tests {
 
     #[test]
     fn bars_are_met_or_missed_by_their_numbers() {
-        let bars = judge(&[row(0, [1.25, 1.9, 1.2], None), row(16_384, [1.40, 2.2, 1.2], Some(1024))]);
-        let missed: Vec<_> = bars.iter().filter(|bar| !bar.met).map(|bar| bar.what.as_str()).collect();
+        let bars =
+            judge(&[row(0, [1.25, 1.9, 1.2], None), row(16_384, [1.40, 2.2, 1.2], Some(1024))]);
+        let missed: Vec<_> =
+            bars.iter().filter(|bar| !bar.met).map(|bar| bar.what.as_str()).collect();
         let late = "rm at 16384 specs, 0 idle: growth of create";
         assert_eq!(
             missed,

@@ -59,7 +59,15 @@ impl Plan {
     pub(super) fn minute(service: Service, load: Load) -> Plan {
         let bursts = BURSTS.map(|second| second * 1_000).to_vec();
         let (capacity, phases) = (10_000, Phases::default());
-        Plan { service, load, capacity, phases, length: MINUTE, asked: (Time::ZERO, MINUTE), bursts }
+        Plan {
+            service,
+            load,
+            capacity,
+            phases,
+            length: MINUTE,
+            asked: (Time::ZERO, MINUTE),
+            bursts,
+        }
     }
 
     /// 10 requests a second, and now and then a second of 1,000 a second.
@@ -119,7 +127,8 @@ pub(super) fn base_system(plan: &Plan) -> (Tree, Workload) {
             let band = tree.scheduler(Tree::ROOT, band);
             let mut server = SchedulerSpec::new("server", Policy::Fifo);
             let reservation = Reservation::new(kind, work(1_000), span(50_000));
-            server.reservation = Some(Reservation { offset: span(plan.phases.server), ..reservation });
+            server.reservation =
+                Some(Reservation { offset: span(plan.phases.server), ..reservation });
             tree.scheduler(band, server)
         }
     };
@@ -130,12 +139,17 @@ pub(super) fn base_system(plan: &Plan) -> (Tree, Workload) {
     };
     add(second, task("A", 40_000, 40_000, 50), periodic(40_000, 20_000, 10_000));
     add(Tree::ROOT, task("B", 100_000, 5_000, 100), periodic(100_000, 0, 2_000));
-    let echo = Source { arrivals: Arrivals::List(plan.requests()), cost: Cost::Constant(work(650)) };
+    let echo =
+        Source { arrivals: Arrivals::List(plan.requests()), cost: Cost::Constant(work(650)) };
     let mut echo_task = task("echo", 100_000, 100_000, 200);
     echo_task.backlog.capacity = plan.capacity;
     add(echo_in, echo_task, echo);
     // Matrix products without an end.
-    add(first, task("matrix", 3_600_000_000, 3_600_000_000, 50), periodic(3_600_000_000, 0, 3_600_000_000));
+    add(
+        first,
+        task("matrix", 3_600_000_000, 3_600_000_000, 50),
+        periodic(3_600_000_000, 0, 3_600_000_000),
+    );
     (tree, workload)
 }
 
@@ -163,11 +177,12 @@ mod tests {
         (value * 10.0).round() as i64
     }
 
-    /// docs/decisions/0009: what L-O2 says of bursts is no single phase of the system that it describes.
+    /// docs/decisions/0009: what L-O2 says of bursts is no single phase of the system that it
+    /// describes.
     #[test]
     fn l17_no_phase_of_the_requests_makes_a_wait_for_377_and_others_let_b_end_at_2_3() {
-        // The system repeats every 200 ms, and requests come every millisecond: bursts in steps of 2.75 ms, and within one
-        // of those; normal requests with them and between.
+        // The system repeats every 200 ms, and requests come every millisecond: bursts in steps of
+        // 2.75 ms, and within one of those; normal requests with them and between.
         let mut longest = [0.0_f64; 2];
         for bursts in (0..200_000).step_by(2_750).chain((0..1_000).step_by(50)) {
             let phases = Phases { bursts, normal: bursts * 7 % 100_000, server: 0 };
@@ -175,7 +190,8 @@ mod tests {
             longest = [longest[0].max(worst(&a)), longest[1].max(worst(&b))];
         }
         assert_eq!(longest.map(tenths), [3_750, 79]);
-        // A budget that is whole 0.7 ms before B comes leaves 0.3 ms of itself for B; used up a while before, nothing.
+        // A budget that is whole 0.7 ms before B comes leaves 0.3 ms of itself for B; used up a
+        // while before, nothing.
         for (kind, normal, server, most) in [
             (Kind::Deferrable, 50_000, 49_300, 23),
             (Kind::Polling, 50_000, 49_300, 23),
@@ -183,7 +199,11 @@ mod tests {
         ] {
             let phases = Phases { bursts: 98_000, normal, server };
             let [a, b, _] = shifted(Service::Reserved(kind), phases);
-            assert!(tenths(worst(&a)) <= 130 && late(&a) + late(&b) == 0, "{kind:?}: {}", worst(&a));
+            assert!(
+                tenths(worst(&a)) <= 130 && late(&a) + late(&b) == 0,
+                "{kind:?}: {}",
+                worst(&a)
+            );
             assert_eq!(tenths(worst(&b)), most, "{kind:?}");
         }
     }
@@ -200,7 +220,10 @@ mod tests {
         assert!(served == 1_000 && (32_000..33_000).contains(&until), "{served}: {until} ms");
         let (served, until) = drained(255);
         // A second's share is served while the burst lasts.
-        assert!((256..300).contains(&served) && (8_000..10_000).contains(&until), "{served}: {until} ms");
+        assert!(
+            (256..300).contains(&served) && (8_000..10_000).contains(&until),
+            "{served}: {until} ms"
+        );
         let [_, _, echo] = base(reserved, Load::Bursts);
         assert_eq!(tenths(worst(&echo) / 1_000.0), 346);
     }

@@ -70,7 +70,11 @@ mod tests {
         for (case, slot) in cases(Which::Fig5).iter().zip(FIG5_SLOTS) {
             let echo = &rows(case)[1];
             let expected = Span::from_ns(slot * MS + 650_000);
-            assert_eq!((echo.bound(), echo.longest), (Some(expected), expected), "slots of {slot} ms");
+            assert_eq!(
+                (echo.bound(), echo.longest),
+                (Some(expected), expected),
+                "slots of {slot} ms"
+            );
         }
     }
 
@@ -81,7 +85,8 @@ mod tests {
             .iter()
             .map(|case| rows(case).iter().map(crate::lab::bounds::Row::bound).collect::<Vec<_>>())
             .collect();
-        // Nobody knows what bursts without a reservation do; with one they cost others its budget, twice at worst.
+        // Nobody knows what bursts without a reservation do; with one they cost others its budget,
+        // twice at worst.
         assert_eq!(bounds[2][..2], [None, None]);
         assert_eq!(bounds[3][1], ms(4));
         assert!(bounds[3][0] < ms(40), "{:?}", bounds[3][0]);

@@ -15,10 +15,12 @@ pub(super) fn run() -> anyhow::Result<Exit> {
     let mut report = Table::new(&["JOB", ">DEADLINE", ">(a) PRIORITIES", ">(b) RESERVATIONS"]);
     let ends = [false, true].map(figure4);
     for (task, name) in ["A", "B", "C"].iter().enumerate() {
-        for (plain, reserved) in ends[0].ended.iter().filter(|job| job.task.0 as usize == task).map(|plain| {
-            let same = |job: &&Completion| job.task == plain.task && job.job == plain.job;
-            (plain, ends[1].ended.iter().find(same))
-        }) {
+        for (plain, reserved) in
+            ends[0].ended.iter().filter(|job| job.task.0 as usize == task).map(|plain| {
+                let same = |job: &&Completion| job.task == plain.task && job.job == plain.job;
+                (plain, ends[1].ended.iter().find(same))
+            })
+        {
             let mark = |job: &Completion| {
                 let late = if job.is_late() { " late" } else { "" };
                 format!("{}{late}", job.end.as_ns() as f64 / MS as f64)
@@ -63,7 +65,8 @@ pub(super) fn figure4_system(reserved: bool, unit: u64) -> (Tree, Workload) {
             tree.scheduler(band, server)
         });
     }
-    let at = |us: &[u64]| Arrivals::List(us.iter().map(|us| Time::from_ns(us * US * unit)).collect());
+    let at =
+        |us: &[u64]| Arrivals::List(us.iter().map(|us| Time::from_ns(us * US * unit)).collect());
     tree.task(homes[0], task("A", 10_000 * unit, 5_000 * unit, 10));
     tree.task(first, task("B", 8_000 * unit, 8_000 * unit, 20));
     tree.task(homes[1], task("C", 10_000 * unit, 10_000 * unit, 30));
@@ -72,7 +75,10 @@ pub(super) fn figure4_system(reserved: bool, unit: u64) -> (Tree, Workload) {
         sources: vec![
             Source { arrivals: at(&[500, 10_500]), cost: cost(1_000) },
             Source { arrivals: at(&[0, 8_000, 16_000]), cost: cost(5_000) },
-            Source { arrivals: at(&[3_000, 8_000, 9_000, 10_000, 11_000, 12_000]), cost: cost(1_000) },
+            Source {
+                arrivals: at(&[3_000, 8_000, 9_000, 10_000, 11_000, 12_000]),
+                cost: cost(1_000),
+            },
         ],
         seed: 0,
     };

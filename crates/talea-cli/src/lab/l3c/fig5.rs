@@ -15,7 +15,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let mut points = Vec::new();
     for slot in FIG5_SLOTS {
         let longest = in_a_partition(slot);
-        report.row(vec![slot.to_string(), format!("{longest:.2}"), format!("{:.2}", slot as f64 + 0.65)]);
+        report.row(vec![
+            slot.to_string(),
+            format!("{longest:.2}"),
+            format!("{:.2}", slot as f64 + 0.65),
+        ]);
         points.push((slot as f64, longest));
     }
     let figure = Figure {
@@ -30,7 +34,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     finish(args, "l3c-fig5", &figure, &report)
 }
 
-/// The longest latency, in ms, of the echo server in one of two time partitions with slots of `slot` ms.
+/// The longest latency, in ms, of the echo server in one of two time partitions with slots of
+/// `slot` ms.
 pub(super) fn in_a_partition(slot: u64) -> f64 {
     let (tree, workload) = figure5_system(slot, None);
     let mut counters = Counters::new(2);
@@ -44,7 +49,8 @@ pub(super) const FIG5_SLOTS: [u64; 14] = [1, 2, 5, 10, 15, 20, 30, 40, 50, 60, 7
 /// 0.1 ms beside 100 ms: after 2,000 requests every phase of every table was met.
 pub(super) const FIG5_RUN: Time = Time::from_ns(400_000 * MS);
 
-/// Matrix products in one partition, the echo server in the other one, which is asked at these times, or every 100.1 ms.
+/// Matrix products in one partition, the echo server in the other one, which is asked at these
+/// times, or every 100.1 ms.
 pub(super) fn figure5_system(slot: u64, asked: Option<Vec<Time>>) -> (Tree, Workload) {
     let mut tree = Tree::new(1, SchedulerSpec::new("cpu", Policy::FixedPriority));
     let partitions = tree.scheduler(Tree::ROOT, SchedulerSpec::new("TP_X", table(slot * 1_000, 2)));

@@ -15,9 +15,12 @@ pub(super) const HARMONIC: [[u64; 7]; 2] =
 
 /// Figure 6: the echo server below seven tasks of TP_0; all released together is the worst case.
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
-    let mut report = Table::new(&[">U", ">ECHO max ms, 5-10-20-50-…", ">ECHO max ms, 5-10-20-40-…"]);
-    let mut lines: Vec<Series> =
-        HARMONIC.iter().map(|periods| Series { name: format!("{periods:?}"), points: vec![] }).collect();
+    let mut report =
+        Table::new(&[">U", ">ECHO max ms, 5-10-20-50-…", ">ECHO max ms, 5-10-20-40-…"]);
+    let mut lines: Vec<Series> = HARMONIC
+        .iter()
+        .map(|periods| Series { name: format!("{periods:?}"), points: vec![] })
+        .collect();
     for tenth in 0..=5u64 {
         let mut row = vec![format!("0.{tenth}")];
         for (periods, line) in HARMONIC.iter().zip(&mut lines) {
@@ -36,7 +39,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     finish(args, "l3c-fig6", &figure, &report)
 }
 
-/// The longest response, in ms, of 1 ms below seven tasks that ask for `tenth` tenths of the CPU together.
+/// The longest response, in ms, of 1 ms below seven tasks that ask for `tenth` tenths of the CPU
+/// together.
 pub(super) fn below(periods: &[u64; 7], tenth: u64) -> f64 {
     struct Longest(f64);
     impl Sink for Longest {
@@ -55,9 +59,13 @@ pub(super) fn below(periods: &[u64; 7], tenth: u64) -> f64 {
 
 pub(super) const FIG6_RUN: Time = Time::from_ns(10_000 * MS);
 
-/// Seven tasks that ask for `tenth` tenths of the CPU together, and the echo server below them, which is asked at these times, or each
-/// second with all of them.
-pub(super) fn figure6_system(periods: &[u64; 7], tenth: u64, asked: Option<Vec<Time>>) -> (Tree, Workload) {
+/// Seven tasks that ask for `tenth` tenths of the CPU together, and the echo server below them,
+/// which is asked at these times, or each second with all of them.
+pub(super) fn figure6_system(
+    periods: &[u64; 7],
+    tenth: u64,
+    asked: Option<Vec<Time>>,
+) -> (Tree, Workload) {
     let mut tree = Tree::new(1, SchedulerSpec::new("cpu", Policy::FixedPriority));
     let mut workload = Workload::default();
     for (number, &period) in periods.iter().enumerate() {

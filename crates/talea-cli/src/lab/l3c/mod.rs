@@ -1,9 +1,9 @@
 //! `talea lab l3c`: the experiments of L3C in PikeOS (RTNS 2017, section 5), simulated.
 //!
-//! The base system: two time partitions of 20 ms, task A (10 ms every 40 ms) in the second, task B (2 ms every 100 ms,
-//! due after 5 ms) in the system partition TP_0, and a low-criticality, latency-critical echo server that needs 0.65 ms a
-//! request, which is what the paper's curves imply (checklists: L-O2). Requests come 10 a second, and in bursts of a
-//! second 1,000 a second.
+//! The base system: two time partitions of 20 ms, task A (10 ms every 40 ms) in the second, task B
+//! (2 ms every 100 ms, due after 5 ms) in the system partition TP_0, and a low-criticality,
+//! latency-critical echo server that needs 0.65 ms a request, which is what the paper's curves
+//! imply (checklists: L-O2). Requests come 10 a second, and in bursts of a second 1,000 a second.
 
 #![allow(clippy::cast_precision_loss, reason = "plotted")]
 
@@ -34,11 +34,13 @@ pub(crate) struct Args {
     /// Where to write the plot.
     #[arg(long, value_name = "DIR", default_value = ".")]
     out: PathBuf,
-    /// Instead: the analysed bound of each task beside the longest simulated response; fails where that is longer.
+    /// Instead: the analysed bound of each task beside the longest simulated response; fails where
+    /// that is longer.
     #[arg(long)]
     bounds: bool,
-    /// Instead: on real threads, beside paper, bound and simulation; needs the right to set real-time priorities. Ends with 1 if something
-    /// contradicts what the figure shows, with 6 if the machine has disturbed too much to say.
+    /// Instead: on real threads, beside paper, bound and simulation; needs the right to set
+    /// real-time priorities. Ends with 1 if something contradicts what the figure shows, with 6 if
+    /// the machine has disturbed too much to say.
     #[arg(long, conflicts_with = "bounds")]
     live: bool,
     /// With --live: seconds instead of minutes.
@@ -114,7 +116,11 @@ fn table(slot_us: u64, slots: u32) -> Policy {
     let at = |number: u32| span(slot_us * u64::from(number));
     let slots: Vec<Slot> =
         (0..slots).map(|owner| Slot { start: at(owner), end: at(owner + 1), owner }).collect();
-    Policy::Partitions { frame: slots.last().map_or(Span::ZERO, |last| last.end), slots, lending: false }
+    Policy::Partitions {
+        frame: slots.last().map_or(Span::ZERO, |last| last.end),
+        slots,
+        lending: false,
+    }
 }
 
 fn finish(args: &Args, name: &str, figure: &Figure, report: &Table) -> anyhow::Result<Exit> {

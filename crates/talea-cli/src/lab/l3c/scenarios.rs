@@ -51,8 +51,10 @@ pub(super) fn run(args: &Args, watched: Watched) -> anyhow::Result<Exit> {
             format!("{:.2}", worst(&all[2])),
             paper.to_owned(),
         ]);
-        let points =
-            all[at].iter().map(|job| (job.release.as_ns() as f64 / 1e9, ms(job.response()))).collect();
+        let points = all[at]
+            .iter()
+            .map(|job| (job.release.as_ns() as f64 / 1e9, ms(job.response())))
+            .collect();
         lines.push(Series { name: what.to_owned(), points });
     }
     let figure = Figure {
@@ -80,13 +82,15 @@ mod tests {
         assert_eq!((tenths(worst(&a) * 10.0), tenths(worst(&b) * 10.0)), (1_265, 265));
         assert_eq!(tenths(worst(&echo) * 100.0), 650);
         let [a, b, _] = base(Service::Highest, Load::Bursts);
-        // L-O2 says 377, and 7.9 of B: no phase of its requests gives that (docs/decisions/0009). How many are late is the same.
+        // L-O2 says 377, and 7.9 of B: no phase of its requests gives that (docs/decisions/0009).
+        // How many are late is the same.
         assert_eq!((tenths(worst(&a)) / 10, late(&a)), (375, 102));
         assert_eq!((tenths(worst(&b)), late(&b)), (79, 30));
         for kind in [Kind::Deferrable, Kind::Sporadic, Kind::Polling] {
             let [a, b, _] = base(Service::Reserved(kind), Load::Bursts);
             assert!(tenths(worst(&a)) <= 130 && late(&a) == 0, "{kind:?}: {}", worst(&a));
-            // L-O2's 2.3 is another phase (docs/decisions/0009): in ours a whole budget falls into B.
+            // L-O2's 2.3 is another phase (docs/decisions/0009): in ours a whole budget falls into
+            // B.
             assert!(worst(&b) <= 3.0 && late(&b) == 0, "{kind:?}: {}", worst(&b));
         }
     }

@@ -1,9 +1,11 @@
 //! What a thread uses of its CPU beside the jobs that it does: on the average, and job by job.
 //!
-//! Model: a job uses up what it costs, so it reads its thread's clock when it begins and until it ends. What this clock shows from the end of a job
-//! to the begin of the next one of the same thread is nobody's work: ending the one (with what the thread decides for others then), going to
-//! sleep, waking, beginning the other. It is had from readings that the jobs need anyway, and noted within the jobs' own time: nothing is measured that
-//! the measurement brings along, but for half a reading at either end, which is taken off.
+//! Model: a job uses up what it costs, so it reads its thread's clock when it begins and until it
+//! ends. What this clock shows from the end of a job to the begin of the next one of the same
+//! thread is nobody's work: ending the one (with what the thread decides for others then), going to
+//! sleep, waking, beginning the other. It is had from readings that the jobs need anyway, and noted
+//! within the jobs' own time: nothing is measured that the measurement brings along, but for half a
+//! reading at either end, which is taken off.
 
 #![allow(clippy::cast_precision_loss, reason = "shown with a few digits")]
 
@@ -75,7 +77,8 @@ impl Overhead {
         self.dispatchers + self.workers
     }
 
-    /// What one job can have met with at most: the longest step of all, and the most that its thread has used for it.
+    /// What one job can have met with at most: the longest step of all, and the most that its
+    /// thread has used for it.
     pub(super) fn most(&self) -> f64 {
         self.step_most + self.between_most
     }
@@ -85,7 +88,8 @@ impl Overhead {
         let (mut inside, mut jobs, mut between) = (0, 0, Vec::new());
         let reading = cost::read_cost();
         for thread in threads {
-            // Each job reads the clock once for its begin and once for its end, and half of each of these lies outside of what is measured with them.
+            // Each job reads the clock once for its begin and once for its end, and half of each of
+            // these lies outside of what is measured with them.
             inside += thread.used + thread.jobs * reading;
             jobs += thread.jobs;
             between.extend(thread.between.iter().map(|ns| ns.saturating_sub(reading)));
@@ -129,9 +133,14 @@ mod tests {
         let worked = clock::thread_cpu_time().checked_sub(before).expect("it grows");
         let overhead = Overhead::of(Duration::from_nanos(worked.as_ns()), std::iter::once(&thread));
         assert_eq!((overhead.jobs, thread.between.len()), (9, 8));
-        // The clock may say more than was asked for, never less; half a reading at either end is taken off.
+        // The clock may say more than was asked for, never less; half a reading at either end is
+        // taken off.
         assert!(thread.between.iter().all(|&ns| ns >= 1_000_000) && thread.between[0] >= 3_000_000);
-        assert!(thread.between.iter().any(|&ns| ns < 2_000_000), "no job is in it: {:?}", thread.between);
+        assert!(
+            thread.between.iter().any(|&ns| ns < 2_000_000),
+            "no job is in it: {:?}",
+            thread.between
+        );
         let most = thread.between.iter().max().copied().unwrap_or(0) as f64 / 1e3;
         assert!(overhead.between_most <= most && overhead.between_most >= 2_900.0, "{overhead:?}");
         assert!(overhead.workers >= 1_050.0, "10 ms beside 9 jobs: {overhead:?}");

@@ -1,5 +1,5 @@
-//! The paper's own form: a bar from the least to the largest time with a dot at the mean, and crosses for shares of a
-//! second axis.
+//! The paper's own form: a bar from the least to the largest time with a dot at the mean, and
+//! crosses for shares of a second axis.
 
 use std::fmt::Write;
 

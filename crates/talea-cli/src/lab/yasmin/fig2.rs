@@ -1,17 +1,22 @@
-//! Figure 2: what scheduling costs per job, by the number of tasks and by their utilisation. Random sets by DRS, global EDF on two
-//! workers; beside it one FIFO thread for each task, by rate, on the same CPUs, in turns.
+//! Figure 2: what scheduling costs per job, by the number of tasks and by their utilisation. Random
+//! sets by DRS, global EDF on two workers; beside it one FIFO thread for each task, by rate, on the
+//! same CPUs, in turns.
 //!
-//! The paper compares with a library (Mollison and Anderson) that is not public; a thread for each task is what somebody has
-//! without any. *Overhead* (checklist Y2.5-21) is CPU time of ours outside of what jobs do: of the dispatchers, and of workers between
-//! their jobs; of plain threads, between theirs. What the kernel needs to switch is in neither.
+//! The paper compares with a library (Mollison and Anderson) that is not public; a thread for each
+//! task is what somebody has without any. *Overhead* (checklist Y2.5-21) is CPU time of ours
+//! outside of what jobs do: of the dispatchers, and of workers between their jobs; of plain
+//! threads, between theirs. What the kernel needs to switch is in neither.
 //!
-//! The *maximum* (the paper shows one, and does not say of what) is that of one job, and has two parts. What its thread used for it, from the
-//! end of the job before it ([`beside`](super::beside)), is a CPU time like the mean. What the dispatchers did for it is not told apart from what they did
-//! for its neighbours: whoever comes while one of them is at it waits for all of that, and all that come at one instant, at time zero the whole set,
-//! are served in one step. So it is the longest step of a run, by the clock, whose every look the dispatcher takes anyway. The two are told
-//! apart; their sum is the most that one job can have met with, of two wakes more where it is interrupted. A step and a job hold what the machine took from
-//! whoever had the CPU, too (a virtual one may stand still): so the most of all sets is the machine's as much as ours, on both sides, and the
-//! median over the sets says more.
+//! The *maximum* (the paper shows one, and does not say of what) is that of one job, and has two
+//! parts. What its thread used for it, from the end of the job before it
+//! ([`beside`](super::beside)), is a CPU time like the mean. What the dispatchers did for it is not
+//! told apart from what they did for its neighbours: whoever comes while one of them is at it waits
+//! for all of that, and all that come at one instant, at time zero the whole set, are served in one
+//! step. So it is the longest step of a run, by the clock, whose every look the dispatcher takes
+//! anyway. The two are told apart; their sum is the most that one job can have met with, of two
+//! wakes more where it is interrupted. A step and a job hold what the machine took from whoever had
+//! the CPU, too (a virtual one may stand still): so the most of all sets is the machine's as much
+//! as ours, on both sides, and the median over the sets says more.
 
 #![allow(clippy::cast_precision_loss, reason = "shown with a few digits")]
 
@@ -50,7 +55,8 @@ type Set = Vec<(Span, Work)>;
 fn set(n: usize, tenths: u64, dice: &mut Dice) -> anyhow::Result<Set> {
     // None needs more than half a CPU: it is placed by rate and by number, not by size.
     let bounds = vec![Bounds { min: 0, max: CPU / 2 }; n];
-    let shares = Shares::new(Method::Drs, tenths * CPU / 10, &bounds).map_err(|error| anyhow!("{error}"))?;
+    let shares =
+        Shares::new(Method::Drs, tenths * CPU / 10, &bounds).map_err(|error| anyhow!("{error}"))?;
     let shares = shares.draw(dice).map_err(|error| anyhow!("{error}"))?;
     let task = |share: u64| {
         let period = PERIODS[dice.below(PERIODS.len() as u64) as usize] * 1_000_000;
@@ -71,25 +77,31 @@ fn jobs(period: Span, length: Duration) -> u64 {
 /// Through the runtime.
 fn ours(cpus: &[u32], set: &Set, length: Duration) -> anyhow::Result<Overhead> {
     let mut threads = Vec::new();
-    let mut app = Application::new(Config { cpus: cpus.to_vec(), insist: true, ..Config::default() });
+    let mut app =
+        Application::new(Config { cpus: cpus.to_vec(), insist: true, ..Config::default() });
     for (number, &(period, cost)) in set.iter().enumerate() {
         let task = app.task(Task::periodic(&format!("task{number}"), duration(period)).backlog(8));
         // Nobody but the task's worker ever has it while it runs.
         let thread = Arc::new(Mutex::new(Thread::for_jobs(jobs(period, length))));
         threads.push(Arc::clone(&thread));
-        app.version(task, "only", move |_| thread.lock().unwrap_or_else(PoisonError::into_inner).work(cost));
+        app.version(task, "only", move |_| {
+            thread.lock().unwrap_or_else(PoisonError::into_inner).work(cost)
+        });
     }
     let running = app.start()?;
     std::thread::sleep(length);
     let (_, report) = running.stop()?;
-    let threads: Vec<_> =
-        threads.iter().map(|thread| thread.lock().unwrap_or_else(PoisonError::into_inner)).collect();
+    let threads: Vec<_> = threads
+        .iter()
+        .map(|thread| thread.lock().unwrap_or_else(PoisonError::into_inner))
+        .collect();
     let late = report.tasks.iter().map(|task| task.late).sum();
     let overhead = Overhead::of(report.worked, threads.iter().map(|thread| &**thread));
     Ok(Overhead { late, ..overhead.with_dispatchers(report.scheduling, report.longest_step) })
 }
 
-/// A thread for each task, the shorter its period the higher; on the CPU that has less to do so far.
+/// A thread for each task, the shorter its period the higher; on the CPU that has less to do so
+/// far.
 fn plain(cpus: &[u32], set: &Set, length: Duration) -> anyhow::Result<Overhead> {
     let zero = clock::now() + Span::from_ns(20_000_000);
     let end = zero + Span::from_ns(length.as_nanos() as u64);
@@ -175,7 +187,8 @@ pub(super) fn fig2(args: &Args) -> anyhow::Result<Exit> {
         for &tenths in utilizations {
             empty.push(cost::empty(cpus[1], Span::from_ns(1_000_000), 200)?);
             for &n in sizes {
-                let set = set(n, tenths, &mut Dice::of(11, number << 32 | (n as u64) << 8 | tenths))?;
+                let set =
+                    set(n, tenths, &mut Dice::of(11, number << 32 | (n as u64) << 8 | tenths))?;
                 let (a, b) = if number % 2 == 0 {
                     let ours = ours(&cpus, &set, length)?;
                     (ours, plain(&cpus, &set, length)?)
@@ -253,7 +266,9 @@ fn bars(rows: &[Row], empty: &[f64]) -> Vec<Bar> {
     vec![
         Bar {
             what: "overhead per job, on the average".to_owned(),
-            found: format!("{all:.2} µs, at most 1.6 × an empty wake of {wake:.2} + 3 = {most:.2} µs"),
+            found: format!(
+                "{all:.2} µs, at most 1.6 × an empty wake of {wake:.2} + 3 = {most:.2} µs"
+            ),
             met: all <= most,
         },
         Bar {
@@ -291,11 +306,17 @@ fn means(rows: &[Row]) -> Table {
     lines(rows, |name, is| {
         let ([low, mean, high], theirs) = (spread(rows, is, ours_us), spread(rows, is, plain_us));
         let dispatchers = spread(rows, is, |row| row.ours.dispatchers)[1];
-        let sum = |of: fn(&Row) -> u64| rows.iter().filter(|row| is(row)).map(of).sum::<u64>().to_string();
+        let sum = |of: fn(&Row) -> u64| {
+            rows.iter().filter(|row| is(row)).map(of).sum::<u64>().to_string()
+        };
         let mut cells = vec![name];
         cells.extend([mean, low, high, dispatchers].map(|us| format!("{us:.2}")));
         cells.extend([theirs[1], theirs[0], theirs[2]].map(|us| format!("{us:.2}")));
-        cells.extend([sum(|row| row.ours.jobs), sum(|row| row.ours.late), sum(|row| row.plain.late)]);
+        cells.extend([
+            sum(|row| row.ours.jobs),
+            sum(|row| row.ours.late),
+            sum(|row| row.plain.late),
+        ]);
         table.row(cells);
     });
     table

@@ -1,11 +1,13 @@
-//! Figure 5 on real threads: the drone of `examples/search-and-rescue` in its 24 configurations, beside the simulation of the system
-//! file that it says of itself.
+//! Figure 5 on real threads: the drone of `examples/search-and-rescue` in its 24 configurations,
+//! beside the simulation of the system file that it says of itself.
 //!
-//! What scales it: the costs of its functions are measured first; the emulated device and the rate of the frames follow from them
-//! (`search_and_rescue::cost`). Two workers, which share their CPUs with what schedules them; so the handler has none of its own, and
-//! comes four times a frame. A frame that is late by no more than its CPUs stood still meanwhile is left out, and counted; whoever waits behind
-//! it, and messages, are late by that, too. So a configuration in which somebody is late and nobody should be is flown again, a few times, where
-//! a CPU stood still: the last flight is the row, which says how many there were, and the others are in the raw data.
+//! What scales it: the costs of its functions are measured first; the emulated device and the rate
+//! of the frames follow from them (`search_and_rescue::cost`). Two workers, which share their CPUs
+//! with what schedules them; so the handler has none of its own, and comes four times a frame. A
+//! frame that is late by no more than its CPUs stood still meanwhile is left out, and counted;
+//! whoever waits behind it, and messages, are late by that, too. So a configuration in which
+//! somebody is late and nobody should be is flown again, a few times, where a CPU stood still: the
+//! last flight is the row, which says how many there were, and the others are in the raw data.
 
 use super::chart::{Bar, Chart};
 use super::{Args, Configuration, Versions, ms, percent};
@@ -61,7 +63,8 @@ impl Numbers {
 
     /// Whether frames or messages are late that are not in the other one.
     fn is_later_than(&self, other: &Numbers) -> bool {
-        (other.frames_late == 0 && self.frames_late > 0) || (other.looks_late == 0 && self.looks_late > 0)
+        (other.frames_late == 0 && self.frames_late > 0)
+            || (other.looks_late == 0 && self.looks_late > 0)
     }
 
     fn late(&self) -> [f64; 2] {
@@ -109,7 +112,8 @@ fn millis(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e3
 }
 
-/// The system file of a configuration, simulated until everything that comes in the mission is done.
+/// The system file of a configuration, simulated until everything that comes in the mission is
+/// done.
 fn simulated(setup: &Setup) -> anyhow::Result<Numbers> {
     let text = setup.describe().map_err(|why| anyhow!(why))?;
     let read = system::read(&text, "the drone", &());
@@ -129,7 +133,8 @@ fn simulated(setup: &Setup) -> anyhow::Result<Numbers> {
     let mut jobs = Jobs::default();
     while world.advance(&mut jobs) {}
     let of = |name: &str| {
-        let task = root.tasks.iter().position(|task| task == name).map(|number| TaskId(number as u32));
+        let task =
+            root.tasks.iter().position(|task| task == name).map(|number| TaskId(number as u32));
         jobs.ended.iter().filter(move |job| Some(job.task) == task)
     };
     let period = setup.costs.period();
@@ -192,8 +197,13 @@ fn fly(configuration: Configuration, base: &Setup) -> anyhow::Result<Row> {
     }
 }
 
-fn fly_once(configuration: Configuration, setup: &Setup, simulated: Numbers) -> anyhow::Result<Row> {
-    let monitors: Vec<Monitor> = setup.cpus.iter().map(|&cpu| Monitor::start(cpu, WATCHER, LOOKS)).collect();
+fn fly_once(
+    configuration: Configuration,
+    setup: &Setup,
+    simulated: Numbers,
+) -> anyhow::Result<Row> {
+    let monitors: Vec<Monitor> =
+        setup.cpus.iter().map(|&cpu| Monitor::start(cpu, WATCHER, LOOKS)).collect();
     let flown = Drone::new(setup.clone()).fly().context("the drone")?;
     // Without the right to priorities they see nothing.
     let seen: Vec<_> = monitors.into_iter().map(Monitor::stop).collect();
@@ -235,7 +245,8 @@ struct Data<'a> {
     bars: &'a [bars::Bar],
 }
 
-/// With both versions: how much longer than the longest frame that is scheduled globally the longest partitioned one is.
+/// With both versions: how much longer than the longest frame that is scheduled globally the
+/// longest partitioned one is.
 fn apart(rows: &[Row], of_row: fn(&Row) -> f64) -> f64 {
     let longest = |is: bool| {
         let both = rows.iter().filter(|row| row.versions == "both" && row.partitioned == is);
@@ -249,13 +260,15 @@ fn judged(rows: &[Row]) -> Vec<bars::Bar> {
     let late = |row: &Row| row.measured.frames_late + row.measured.looks_late;
     let only = |versions: &'static str, paper: &str| {
         let counts: Vec<usize> = of(versions).map(late).collect();
-        let found = format!("late in its rows: {counts:?}; in each of them, says the paper ({paper})");
+        let found =
+            format!("late in its rows: {counts:?}; in each of them, says the paper ({paper})");
         let met = counts.iter().all(|&count| count > 0);
         bars::Bar { what: format!("{versions} versions only: somebody is late"), found, met }
     };
     let frames: usize = of("both").map(|row| row.measured.frames_late).sum();
-    let [global, partitioned] = [false, true]
-        .map(|is| of("both").filter(|row| row.partitioned == is).map(|row| row.measured.looks_late).sum());
+    let [global, partitioned] = [false, true].map(|is| {
+        of("both").filter(|row| row.partitioned == is).map(|row| row.measured.looks_late).sum()
+    });
     let (global, partitioned): (usize, usize) = (global, partitioned);
     vec![
         only("CPU", "frames"),
@@ -347,7 +360,8 @@ pub(super) fn fig5(args: &Args) -> anyhow::Result<Exit> {
     let chosen: Vec<Configuration> = Configuration::all().filter(every).collect();
     let length = millis(period) * f64::from(base.frames) / 1e3;
     output::note(&format!("{} flights of {length:.1} s", chosen.len()));
-    let rows = chosen.into_iter().map(|one| fly(one, &base)).collect::<anyhow::Result<Vec<Row>>>()?;
+    let rows =
+        chosen.into_iter().map(|one| fly(one, &base)).collect::<anyhow::Result<Vec<Row>>>()?;
     let bars = judged(&rows);
     let text = told(&rows, &bars, &base);
     let named = [
@@ -369,7 +383,8 @@ pub(super) fn fig5(args: &Args) -> anyhow::Result<Exit> {
     let plot = args.save("yasmin-fig5-live.svg", &chart(&rows, period).svg())?;
     let raw = args.save("yasmin-fig5-live.json", &output::to_json(&data)?)?;
     // For `talea compare`: global preemptive EDF with both.
-    let file = args.save("search-and-rescue.toml", &base.describe().map_err(|why| anyhow!(why))?)?;
+    let file =
+        args.save("search-and-rescue.toml", &base.describe().map_err(|why| anyhow!(why))?)?;
     output::print(&format!(
         "load {} before, {} after\n{text}{}",
         data.load[0],
@@ -405,7 +420,10 @@ fn told(rows: &[Row], bars: &[bars::Bar], base: &Setup) -> String {
     );
     let left_out: usize = rows.iter().map(|row| row.left_out).sum();
     if left_out > 0 {
-        let _ = writeln!(text, "{left_out} frames are left out: late by no more than a CPU stood still.");
+        let _ = writeln!(
+            text,
+            "{left_out} frames are left out: late by no more than a CPU stood still."
+        );
     }
     if rows.iter().any(|row| !row.before.is_empty()) {
         let _ = writeln!(
@@ -414,7 +432,9 @@ fn told(rows: &[Row], bars: &[bars::Bar], base: &Setup) -> String {
         );
     }
     if rows.iter().any(|row| !row.is_real_time) {
-        text.push_str("Flown without real-time priorities, for want of rights: nothing is promised.\n");
+        text.push_str(
+            "Flown without real-time priorities, for want of rights: nothing is promised.\n",
+        );
     }
     if rows.iter().all(|row| row.rights == DAEMON) {
         text.push_str("Flown with real-time priorities that talead has granted.\n");

@@ -1,15 +1,18 @@
-//! Table 2: six threads that all want to be awake every 10 ms, as cyclictest has it, without load and under the paper's. Ours, plain FIFO
-//! threads that sleep to absolute times, SCHED_DEADLINE threads (which the paper's board could not run) and, where it is installed,
-//! cyclictest itself take turns. And what the runtime is held to: wake-up against a plain thread, and preemption against a
-//! hand-over between two threads by a futex.
+//! Table 2: six threads that all want to be awake every 10 ms, as cyclictest has it, without load
+//! and under the paper's. Ours, plain FIFO threads that sleep to absolute times, SCHED_DEADLINE
+//! threads (which the paper's board could not run) and, where it is installed, cyclictest itself
+//! take turns. And what the runtime is held to: wake-up against a plain thread, and preemption
+//! against a hand-over between two threads by a futex.
 //!
-//! The runtime does it on one CPU, too, with and without a shield around that: what a shield is worth here.
+//! The runtime does it on one CPU, too, with and without a shield around that: what a shield is
+//! worth here.
 //!
-//! *Preemption* is from the nominal release to the first thing that the preempting job does. Its least part is not ours: that the
-//! timer fires and takes the CPU from whoever computes. So a plain thread does the same in turns: it says how much of it anybody could
-//! save. A hand-over between two threads is measured on one CPU, and between two, as the paper's scheduler, which has a core of its own,
-//! hands over to its workers. The latter is what preemption is held to: that on one CPU has no timer in it, and costs a fraction
-//! of what the timer alone takes a plain thread.
+//! *Preemption* is from the nominal release to the first thing that the preempting job does. Its
+//! least part is not ours: that the timer fires and takes the CPU from whoever computes. So a plain
+//! thread does the same in turns: it says how much of it anybody could save. A hand-over between
+//! two threads is measured on one CPU, and between two, as the paper's scheduler, which has a core
+//! of its own, hands over to its workers. The latter is what preemption is held to: that on one CPU
+//! has no timer in it, and costs a fraction of what the timer alone takes a plain thread.
 
 #![allow(clippy::cast_precision_loss, reason = "shown with a few digits")]
 
@@ -37,7 +40,8 @@ use talea_runtime::{Application, Config, Hand, Task, TaskId, first_cpus};
 /// As the paper's.
 const THREADS: usize = 6;
 const PERIOD: Span = Span::from_ns(10_000_000);
-/// What is later is counted apart, on all sides, whoever made it so: six jobs at one instant on two CPUs may take a third of it.
+/// What is later is counted apart, on all sides, whoever made it so: six jobs at one instant on two
+/// CPUs may take a third of it.
 const HOLE: u64 = 1_000_000;
 
 fn duration(span: Span) -> Duration {
@@ -65,7 +69,12 @@ impl Drop for Notes {
 
 impl Ours {
     fn new(cpus: &[u32], shield: bool) -> Ours {
-        let app = Application::new(Config { cpus: cpus.to_vec(), shield, insist: true, ..Config::default() });
+        let app = Application::new(Config {
+            cpus: cpus.to_vec(),
+            shield,
+            insist: true,
+            ..Config::default()
+        });
         Ours { app, hand: Arc::default(), begun: Arc::default() }
     }
 
@@ -73,7 +82,8 @@ impl Ours {
     fn probe(&mut self, task: Task, offset: Span, period: Span, times: u64) -> TaskId {
         let task = self.app.task(task);
         let hand = Arc::clone(&self.hand);
-        let mut notes = Notes { own: Vec::with_capacity(times as usize), all: Arc::clone(&self.begun) };
+        let mut notes =
+            Notes { own: Vec::with_capacity(times as usize), all: Arc::clone(&self.begun) };
         self.app.version(task, "only", move |job| {
             let now = hand.get().map_or(Duration::ZERO, Hand::now);
             if job.number < times {
@@ -99,19 +109,35 @@ fn length(period: Span, times: u64) -> Span {
     Span::from_ns(period.as_ns() * (times + 2))
 }
 
-fn ours(cpus: &[u32], shield: bool, threads: usize, period: Span, times: u64) -> anyhow::Result<Vec<u64>> {
+fn ours(
+    cpus: &[u32],
+    shield: bool,
+    threads: usize,
+    period: Span,
+    times: u64,
+) -> anyhow::Result<Vec<u64>> {
     let mut ours = Ours::new(cpus, shield);
     for number in 0..threads {
-        ours.probe(Task::periodic(&format!("thread{number}"), duration(period)), Span::ZERO, period, times);
+        ours.probe(
+            Task::periodic(&format!("thread{number}"), duration(period)),
+            Span::ZERO,
+            period,
+            times,
+        );
     }
     ours.run(length(period, times))
 }
 
-/// Someone who computes for seven tenths of each 20 ms, and four times meanwhile somebody who comes first.
+/// Someone who computes for seven tenths of each 20 ms, and four times meanwhile somebody who comes
+/// first.
 const BUSY: Span = Span::from_ns(14_000_000);
 const FRAME: Span = Span::from_ns(20_000_000);
-const INTO: [Span; 4] =
-    [Span::from_ns(3_000_000), Span::from_ns(6_000_000), Span::from_ns(9_000_000), Span::from_ns(12_000_000)];
+const INTO: [Span; 4] = [
+    Span::from_ns(3_000_000),
+    Span::from_ns(6_000_000),
+    Span::from_ns(9_000_000),
+    Span::from_ns(12_000_000),
+];
 
 /// How late the first instruction of a preempting job is.
 fn preempting(cpu: u32, times: u64) -> anyhow::Result<Vec<u64>> {
@@ -200,7 +226,8 @@ fn handed_over(from: u32, to: u32, times: u64) -> anyhow::Result<Vec<u64>> {
     })
 }
 
-/// Least, largest, mean over everything; the rest without what was later than anybody is to blame for.
+/// Least, largest, mean over everything; the rest without what was later than anybody is to blame
+/// for.
 #[derive(Clone, Debug, Serialize)]
 struct Latency {
     load: &'static str,
@@ -239,7 +266,8 @@ impl Clear {
 
 impl Latency {
     fn of(load: &'static str, who: &'static str, all: &[u64]) -> Latency {
-        let [least, largest] = [all.iter().min(), all.iter().max()].map(|ns| us(ns.copied().unwrap_or(0)));
+        let [least, largest] =
+            [all.iter().min(), all.iter().max()].map(|ns| us(ns.copied().unwrap_or(0)));
         Latency { load, who, least, largest, mean: mean(all), clear: Some(Clear::of(all)) }
     }
 }
@@ -252,7 +280,12 @@ const DEADLINE: &str = "SCHED_DEADLINE";
 const CYCLICTEST: &str = "cyclictest";
 
 /// All of Table 2 under one load.
-fn latencies(under: &'static str, cpus: &[u32], rounds: u64, times: u64) -> anyhow::Result<Vec<Latency>> {
+fn latencies(
+    under: &'static str,
+    cpus: &[u32],
+    rounds: u64,
+    times: u64,
+) -> anyhow::Result<Vec<Latency>> {
     let mut samples: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
     let mut cyclictest: Option<[f64; 3]> = None;
     for round in 0..rounds {
@@ -264,7 +297,9 @@ fn latencies(under: &'static str, cpus: &[u32], rounds: u64, times: u64) -> anyh
                 OURS => Ok(ours(cpus, false, THREADS, PERIOD, times)?),
                 ALONE => Ok(ours(&cpus[1..2], false, THREADS, PERIOD, times)?),
                 // Somebody else may have one.
-                SHIELDED => ours(&cpus[1..2], true, THREADS, PERIOD, times).map_err(std::io::Error::other),
+                SHIELDED => {
+                    ours(&cpus[1..2], true, THREADS, PERIOD, times).map_err(std::io::Error::other)
+                }
                 FIFO => threads::sleepers(Kind::Fifo, cpus, THREADS, PERIOD, times),
                 DEADLINE => threads::sleepers(Kind::Deadline, cpus, THREADS, PERIOD, times),
                 _ => {
@@ -282,7 +317,9 @@ fn latencies(under: &'static str, cpus: &[u32], rounds: u64, times: u64) -> anyh
             };
             match found {
                 Ok(late) => samples.entry(who).or_default().extend(late),
-                Err(error) if [DEADLINE, SHIELDED].contains(&who) => output::note(&format!("{who}: {error}")),
+                Err(error) if [DEADLINE, SHIELDED].contains(&who) => {
+                    output::note(&format!("{who}: {error}"))
+                }
                 Err(error) => return Err(error).context(who),
             }
         }
@@ -341,8 +378,11 @@ impl Reactions {
     fn bars(&self) -> Vec<Bar> {
         let bar = |what: &str, ours: u64, theirs: u64, most: f64| {
             let found = us(ours) / us(theirs).max(f64::MIN_POSITIVE);
-            let text =
-                format!("{found:.2} × ({:.1} and {:.1} µs), at most {most:.2} ×", us(ours), us(theirs));
+            let text = format!(
+                "{found:.2} × ({:.1} and {:.1} µs), at most {most:.2} ×",
+                us(ours),
+                us(theirs)
+            );
             Bar { what: what.to_owned(), found: text, met: found <= most }
         };
         let of = |clear: &Clear| (clear.summary.median_ns, clear.summary.p99_ns);
@@ -351,7 +391,12 @@ impl Reactions {
         vec![
             bar("wake-up through the runtime against a plain thread, median", wake.0, plain.0, 1.4),
             bar("the same, p99", wake.1, plain.1, 1.6),
-            bar("preemption against a futex hand-over from another CPU, median", ours.0, across.0, 2.5),
+            bar(
+                "preemption against a futex hand-over from another CPU, median",
+                ours.0,
+                across.0,
+                2.5,
+            ),
         ]
     }
 }
@@ -368,7 +413,11 @@ fn bars(rows: &[Latency], reactions: &Reactions) -> Vec<Bar> {
         };
         if let (Some(ours), Some(plain)) = (of(OURS), of(FIFO)) {
             let found = format!("{ours:.1} and {plain:.1} µs, at most {MORE:.0} more");
-            bars.push(Bar { what: format!("Table 2, {load}: mean"), found, met: ours <= plain + MORE });
+            bars.push(Bar {
+                what: format!("Table 2, {load}: mean"),
+                found,
+                met: ours <= plain + MORE,
+            });
         }
     }
     bars.extend(reactions.bars());

@@ -7,7 +7,8 @@ use talea_core::{CpuSet, Span, Work};
 use talea_os::sched::{self, Attr, Policy};
 use talea_os::{Tid, clock};
 
-/// Of whoever is measured: above the workers of a run, which stand from 91 down, and below its dispatchers.
+/// Of whoever is measured: above the workers of a run, which stand from 91 down, and below its
+/// dispatchers.
 pub(super) const PRIORITY: u8 = 92;
 /// Makes the calling thread a FIFO thread on one CPU.
 pub(super) fn enter(cpu: u32, priority: u8) -> io::Result<()> {
@@ -82,7 +83,8 @@ fn read_cyclictest(text: &str) -> Option<[f64; 3]> {
     let after = |line: &str, name: &str| -> Option<f64> {
         line.split_once(name)?.1.split_whitespace().next()?.parse().ok()
     };
-    let of = |name: &str| -> Vec<f64> { text.lines().filter_map(|line| after(line, name)).collect() };
+    let of =
+        |name: &str| -> Vec<f64> { text.lines().filter_map(|line| after(line, name)).collect() };
     let (least, most, mean) = (of("Min:"), of("Max:"), of("Avg:"));
     let count = mean.len();
     (count > 0 && least.len() == count && most.len() == count).then(|| {

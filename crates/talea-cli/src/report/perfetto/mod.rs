@@ -1,9 +1,11 @@
-//! A trace for Perfetto: every root a process, every CPU, task, server and table of slots a track of it.
+//! A trace for Perfetto: every root a process, every CPU, task, server and table of slots a track
+//! of it.
 //!
-//! Model: packets are written as things happen and none is kept, so that a run of any length needs the same memory. The
-//! clock is `CLOCK_MONOTONIC` by name, as in traces of real runs; its zero is the start of the run. Every root writes on a packet
-//! sequence of its own, whose first packet interns all names. The packets of a sequence are in order of time but for
-//! one kind: the deadline of a job is told when the job has ended, so it may lie before or after what is told beside it.
+//! Model: packets are written as things happen and none is kept, so that a run of any length needs
+//! the same memory. The clock is `CLOCK_MONOTONIC` by name, as in traces of real runs; its zero is
+//! the start of the run. Every root writes on a packet sequence of its own, whose first packet
+//! interns all names. The packets of a sequence are in order of time but for one kind: the deadline
+//! of a job is told when the job has ended, so it may lie before or after what is told beside it.
 //! Perfetto orders packets by their time and, at one instant, as they stand in the file.
 //!
 //! | track | what is on it |
@@ -13,9 +15,11 @@
 //! | a server | a counter: the budget that is left, at each corner of its course |
 //! | a task | the same slices as on the CPUs; instants: arrivals, refusals, deadlines, misses, what the machine notes |
 //!
-//! `job` is the job's number, `cpu` where it runs, and the last slice of a job that ends has its `response_ns`.
+//! `job` is the job's number, `cpu` where it runs, and the last slice of a job that ends has its
+//! `response_ns`.
 //!
-//! Reference: the published schema, `perfetto_trace.proto`; its parts that are used are in [`schema`].
+//! Reference: the published schema, `perfetto_trace.proto`; its parts that are used are in
+//! [`schema`].
 
 mod schema;
 mod wire;
@@ -80,7 +84,8 @@ const WRITTEN: usize = 1 << 16;
 #[derive(Debug)]
 pub(crate) struct Trace<W: Write> {
     out: W,
-    /// Packets that are not written yet: the first so many bytes, and room for an event behind them.
+    /// Packets that are not written yet: the first so many bytes, and room for an event behind
+    /// them.
     packets: Vec<u8>,
     filled: usize,
     roots: u64,
@@ -92,8 +97,14 @@ pub(crate) struct Trace<W: Write> {
 impl<W: Write> Trace<W> {
     /// Of a run that begins at zero.
     pub(crate) fn new(out: W) -> Trace<W> {
-        let mut trace =
-            Trace { out, packets: vec![0; WRITTEN + ROOM], filled: 0, roots: 0, uuid: 1, failed: None };
+        let mut trace = Trace {
+            out,
+            packets: vec![0; WRITTEN + ROOM],
+            filled: 0,
+            roots: 0,
+            uuid: 1,
+            failed: None,
+        };
         trace.packet(|message| {
             message.number(packet::SEQUENCE, 1);
             message.number(packet::TIMESTAMP, 0);
@@ -150,7 +161,8 @@ impl<W: Write> Trace<W> {
     /// The same for an event.
     #[inline]
     fn short(&mut self, fill: impl FnOnce(&mut Message<Short<'_>>)) {
-        let room = self.packets[self.filled..].first_chunk_mut().expect("there is room for one more");
+        let room =
+            self.packets[self.filled..].first_chunk_mut().expect("there is room for one more");
         let mut packet = Short::message(room);
         packet.message(trace::PACKET, fill);
         self.filled += packet.0.count();
@@ -160,7 +172,8 @@ impl<W: Write> Trace<W> {
     }
 
     fn write(&mut self) {
-        let (packets, filled) = (std::mem::take(&mut self.packets), std::mem::take(&mut self.filled));
+        let (packets, filled) =
+            (std::mem::take(&mut self.packets), std::mem::take(&mut self.filled));
         self.put_out(&packets[..filled]);
         self.packets = packets;
     }
@@ -205,8 +218,9 @@ impl<W: Write> Trace<W> {
                     described.number(track::PARENT, process);
                     described.text(track::NAME, name);
                     if counter {
-                        let unit =
-                            |about: &mut Message| about.number(track::COUNTER_UNIT, track::NANOSECONDS);
+                        let unit = |about: &mut Message| {
+                            about.number(track::COUNTER_UNIT, track::NANOSECONDS)
+                        };
                         described.message(track::COUNTER, unit);
                     }
                     described.number(track::RANK, uuid - process);
@@ -274,7 +288,13 @@ pub(crate) struct Tracks<'a, W: Write> {
 
 impl<W: Write> Tracks<'_, W> {
     #[inline]
-    fn event(&mut self, at: u64, kind: u64, track: u64, more: impl FnOnce(&mut Message<Short<'_>>)) {
+    fn event(
+        &mut self,
+        at: u64,
+        kind: u64,
+        track: u64,
+        more: impl FnOnce(&mut Message<Short<'_>>),
+    ) {
         let sequence = self.sequence;
         self.trace.short(|message| {
             message.number(packet::TIMESTAMP, at);
@@ -300,7 +320,14 @@ impl<W: Write> Tracks<'_, W> {
         self.event(at, event::END, track, |said| annotate(said, also));
     }
 
-    fn instant(&mut self, at: Time, task: TaskId, category: Category, what: What, also: &[(Also, u64)]) {
+    fn instant(
+        &mut self,
+        at: Time,
+        task: TaskId,
+        category: Category,
+        what: What,
+        also: &[(Also, u64)],
+    ) {
         let (track, name) = (self.first.task + u64::from(task.0), self.names + what as u64);
         self.event(at.as_ns(), event::INSTANT, track, |said| {
             said.number(event::CATEGORY, category as u64);
@@ -332,7 +359,8 @@ impl<W: Write> Tracks<'_, W> {
             loop {
                 let Place { frame, slot } = self.slots[number];
                 let Some(line) = table.slots.get(slot) else { break };
-                let (start, end) = (frame.saturating_add(line.start_ns), frame.saturating_add(line.end_ns));
+                let (start, end) =
+                    (frame.saturating_add(line.start_ns), frame.saturating_add(line.end_ns));
                 if start >= now.as_ns() {
                     break;
                 }
@@ -411,7 +439,8 @@ impl<W: Write> Sink for Tracks<'_, W> {
         }
         self.on_cpu[cpu.0 as usize] = Some(task);
         self.of_task[row] = Some(cpu);
-        let (name, job, on) = (1 + u64::from(task.0), (Also::Job, job), (Also::Cpu, u64::from(cpu.0)));
+        let (name, job, on) =
+            (1 + u64::from(task.0), (Also::Job, job), (Also::Cpu, u64::from(cpu.0)));
         self.begin(at, self.first.cpu + u64::from(cpu.0), Category::Run, name, &[job]);
         self.begin(at, track, Category::Run, name, &[job, on]);
     }
@@ -447,8 +476,11 @@ impl<W: Write> Sink for Tracks<'_, W> {
         if job.deadline.as_ns() > self.until {
             return;
         }
-        let (category, what) =
-            if job.is_late() { (Category::Miss, What::Missed) } else { (Category::Job, What::Deadline) };
+        let (category, what) = if job.is_late() {
+            (Category::Miss, What::Missed)
+        } else {
+            (Category::Job, What::Deadline)
+        };
         self.instant(job.deadline, job.task, category, what, &[(Also::Job, job.job)]);
     }
 }

@@ -1,7 +1,8 @@
-//! Numbers of Perfetto's published schema (`perfetto_trace.proto`), as far as traces of ours use it.
+//! Numbers of Perfetto's published schema (`perfetto_trace.proto`), as far as traces of ours use
+//! it.
 //!
-//! A module per message. `tests/it/perfetto/subset.proto` has the same from another source, and a test holds what is
-//! written against it.
+//! A module per message. `tests/it/perfetto/subset.proto` has the same from another source, and a
+//! test holds what is written against it.
 
 pub(super) mod trace {
     pub(crate) const PACKET: u32 = 1;

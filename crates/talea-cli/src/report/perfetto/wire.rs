@@ -1,10 +1,15 @@
-//! Protocol-buffer messages, as far as a writer needs them: numbers, texts and messages within messages.
+//! Protocol-buffer messages, as far as a writer needs them: numbers, texts and messages within
+//! messages.
 //!
-//! The encoding is that of the protobuf documentation, "Encoding": a field is a key (number · 8 + wire type) and a
-//! value; wire type 0 is a varint, 2 a length and so many bytes. Signed fields are only given values that are not
-//! negative here, for which `int32`, `int64` and `uint64` are the same bytes.
+//! The encoding is that of the protobuf documentation, "Encoding": a field is a key (number · 8 +
+//! wire type) and a value; wire type 0 is a varint, 2 a length and so many bytes. Signed fields are
+//! only given values that are not negative here, for which `int32`, `int64` and `uint64` are the
+//! same bytes.
 
-#![allow(clippy::inline_always, reason = "measured: a trace is written in three quarters of the time")]
+#![allow(
+    clippy::inline_always,
+    reason = "measured: a trace is written in three quarters of the time"
+)]
 
 /// Where bytes are put.
 pub(super) trait Bytes {
@@ -34,8 +39,8 @@ impl Bytes for Vec<u8> {
     }
 }
 
-/// Room for one event, which has no texts and five numbers at most, where it is to stay. Needs no asking whether there is
-/// room: a trace is millions of them.
+/// Room for one event, which has no texts and five numbers at most, where it is to stay. Needs no
+/// asking whether there is room: a trace is millions of them.
 #[derive(Debug)]
 pub(super) struct Short<'b> {
     bytes: &'b mut [u8; ROOM],

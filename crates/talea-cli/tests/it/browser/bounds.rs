@@ -11,7 +11,8 @@ fn opened(scratch: &Scratch, name: &str, arguments: &[&str]) -> Option<(Page, Va
         return None;
     };
     scratch.file(name, RICH);
-    let ended = run(scratch, &[&["analyze", name, "--json", "--html", "bounds.html"], arguments].concat());
+    let ended =
+        run(scratch, &[&["analyze", name, "--json", "--html", "bounds.html"], arguments].concat());
     let answer = serde_json::from_str(&ended.out).unwrap_or_else(|_| panic!("{}", ended.err));
     let mut page = Page::new(&browser, scratch);
     page.open(&scratch.path().join("bounds.html"));
@@ -67,7 +68,9 @@ fn bounds_are_a_table_and_demand_against_supply_of_each_node() {
 fn what_is_late_is_seen_and_a_hostile_name_is_text() {
     let scratch = Scratch::new();
     let name = "<!--<script>throw 1<\\script><img src=x onerror=throw(2)>&quot;.toml";
-    let Some((mut page, answer)) = opened(&scratch, name, &["--what-if", "cost(loop)*1.9"]) else { return };
+    let Some((mut page, answer)) = opened(&scratch, name, &["--what-if", "cost(loop)*1.9"]) else {
+        return;
+    };
     page.shoot("bounds-late");
     assert_eq!(page.complaints(), Vec::<String>::new());
     assert_eq!(page.value("document.title"), format!("{name}, analysed"));

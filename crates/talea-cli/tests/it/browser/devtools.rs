@@ -1,6 +1,7 @@
 //! A headless Chromium, spoken to in its DevTools protocol over two pipes.
 //!
-//! `--remote-debugging-pipe`: JSON messages that end with a zero byte, requests on descriptor 3, answers and events on
+//! `--remote-debugging-pipe`: JSON messages that end with a zero byte, requests on descriptor 3,
+//! answers and events on
 //! 4. The pipes have names for a moment, so that a shell can put them there and no port is opened.
 
 use crate::harness::Scratch;
@@ -57,7 +58,8 @@ pub(super) struct Page {
 fn pipe(scratch: &Scratch, name: &str) -> (PathBuf, File) {
     let path = scratch.path().join(name);
     let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
-    rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).expect("a pipe");
+    rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0)
+        .expect("a pipe");
     // For both, or opening one end would wait for the other.
     let file = OpenOptions::new().read(true).write(true).open(&path).expect("its end");
     (path, file)
@@ -70,7 +72,12 @@ impl Page {
         let (answers_path, answers_file) = pipe(scratch, "answers");
         let mut command = Command::new("sh");
         command.args(["-c", "exec \"$0\" \"$@\" 3<requests 4>answers"]).arg(browser);
-        command.args(["--headless", "--remote-debugging-pipe", "--disable-gpu", "--disable-dev-shm-usage"]);
+        command.args([
+            "--headless",
+            "--remote-debugging-pipe",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+        ]);
         command.args(["--no-first-run", "--hide-scrollbars", "--disable-background-networking"]);
         command.arg(format!("--user-data-dir={}", scratch.path().join("profile").display()));
         if rustix::process::getuid().is_root() {
@@ -93,7 +100,8 @@ impl Page {
                 message.clear();
             }
         });
-        let mut page = Page { browser, requests, answers, session: None, number: 0, events: VecDeque::new() };
+        let mut page =
+            Page { browser, requests, answers, session: None, number: 0, events: VecDeque::new() };
         let target = page.ask("Target.createTarget", &json!({ "url": "about:blank" }));
         // Nobody else needs the names from now on.
         let _ = (std::fs::remove_file(requests_path), std::fs::remove_file(answers_path));
@@ -103,7 +111,8 @@ impl Page {
         for domain in ["Page", "Runtime", "Log", "Network"] {
             page.ask(&format!("{domain}.enable"), &json!({}));
         }
-        let screen = json!({ "width": 1400, "height": 1000, "deviceScaleFactor": 1, "mobile": false });
+        let screen =
+            json!({ "width": 1400, "height": 1000, "deviceScaleFactor": 1, "mobile": false });
         page.ask("Emulation.setDeviceMetricsOverride", &screen);
         page
     }
@@ -156,7 +165,8 @@ impl Page {
 
     /// The value of an expression in the page.
     pub(super) fn value(&mut self, expression: &str) -> Value {
-        let asked = json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
+        let asked =
+            json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
         let answer = self.ask("Runtime.evaluate", &asked);
         assert!(answer["exceptionDetails"].is_null(), "{expression}: {answer}");
         answer["result"]["value"].clone()

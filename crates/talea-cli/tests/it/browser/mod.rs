@@ -1,7 +1,9 @@
-//! The page in a real headless browser: it draws what was simulated, it zooms, and nothing goes wrong in it.
+//! The page in a real headless browser: it draws what was simulated, it zooms, and nothing goes
+//! wrong in it.
 //!
-//! Needs a Chromium on the PATH or named by `TALEA_BROWSER`; `TALEA_BROWSER=required` makes its absence an error. With
-//! `TALEA_SHOTS` naming a folder, pictures of what was seen are kept there, to be looked at.
+//! Needs a Chromium on the PATH or named by `TALEA_BROWSER`; `TALEA_BROWSER=required` makes its
+//! absence an error. With `TALEA_SHOTS` naming a folder, pictures of what was seen are kept there,
+//! to be looked at.
 
 mod bounds;
 mod devtools;
@@ -110,7 +112,8 @@ fn opened(scratch: &Scratch, name: &str, system: &str) -> Option<Page> {
         return None;
     };
     scratch.file(name, system);
-    let ended = run(scratch, &["simulate", name, "--json", "--html", "run.html", "--csv", "run.csv"]);
+    let ended =
+        run(scratch, &["simulate", name, "--json", "--html", "run.html", "--csv", "run.csv"]);
     assert_eq!(ended.code, Some(0), "{}", ended.err);
     scratch.file("run.json", &ended.out);
     let mut page = Page::new(&browser, scratch);
@@ -160,7 +163,9 @@ fn l22_the_page_draws_100_000_events_and_zooms_in_a_real_browser() {
         tasks.map(|task| task[what].as_u64().expect("a number")).sum()
     };
     let csv = read("run.csv");
-    let due = |line: &&str| line.split(',').nth(3).and_then(|at| at.parse().ok()) <= Some(3_000_000_000u64);
+    let due = |line: &&str| {
+        line.split(',').nth(3).and_then(|at| at.parse().ok()) <= Some(3_000_000_000u64)
+    };
     let due = csv.lines().skip(1).filter(due).count() as u64;
     assert!(sum("arrived") + sum("completed") > 100_000, "{answer}");
 
@@ -172,7 +177,9 @@ fn l22_the_page_draws_100_000_events_and_zooms_in_a_real_browser() {
     let again = page.value(
         "(() => { const t = performance.now(); talea.zoom(0, 3e9); return performance.now() - t; })()",
     );
-    println!("first drawn {first} ms after the page was asked for; drawn again in {again} ms; {drawn}");
+    println!(
+        "first drawn {first} ms after the page was asked for; drawn again in {again} ms; {drawn}"
+    );
     page.shoot("busy");
 
     // The wheel zooms to what is under the pointer.
@@ -207,9 +214,27 @@ fn l22_the_page_draws_100_000_events_and_zooms_in_a_real_browser() {
          return [box.left + a, box.top + 20, z - a]; })()",
     );
     let [left, top, width] = [0, 1, 2].map(|at| strip[at].as_f64().expect("a place"));
-    mouse(&mut page, "mousePressed", left + width * 0.25, top, &json!({ "button": "left", "clickCount": 1 }));
-    mouse(&mut page, "mouseMoved", left + width * 0.5, top, &json!({ "button": "left", "buttons": 1 }));
-    mouse(&mut page, "mouseReleased", left + width * 0.5, top, &json!({ "button": "left", "clickCount": 1 }));
+    mouse(
+        &mut page,
+        "mousePressed",
+        left + width * 0.25,
+        top,
+        &json!({ "button": "left", "clickCount": 1 }),
+    );
+    mouse(
+        &mut page,
+        "mouseMoved",
+        left + width * 0.5,
+        top,
+        &json!({ "button": "left", "buttons": 1 }),
+    );
+    mouse(
+        &mut page,
+        "mouseReleased",
+        left + width * 0.5,
+        top,
+        &json!({ "button": "left", "clickCount": 1 }),
+    );
     let (from, to) = range(&mut page);
     assert!((from / 3e9 - 0.25).abs() < 0.01 && (to / 3e9 - 0.5).abs() < 0.01, "{from} {to}");
 
@@ -235,8 +260,8 @@ fn l22_the_pixels_are_the_schedule() {
     let scratch = Scratch::new();
     let Some(mut page) = opened(&scratch, "rich.toml", RICH) else { return };
     page.shoot("rich");
-    // For each of the first segments: zoomed to three times its length, the middle of the chart is its colour in these
-    // two rows only, before and after it is not.
+    // For each of the first segments: zoomed to three times its length, the middle of the chart is
+    // its colour in these two rows only, before and after it is not.
     let seen = page.value(
         "(() => { const root = talea.data.roots[0], [, tasks, , starts, lengths] = root.segments, wrong = []; \
          const c = document.querySelector('.chart canvas'), rows = 1 + root.servers.length; \
@@ -300,7 +325,8 @@ fn a_hostile_name_is_text_in_a_real_browser() {
     assert!(page.value("talea.drawn.jobs").as_u64() > Some(0));
 }
 
-/// A canvas is never higher than the window, whatever there is to show: rows come into it as the page is scrolled.
+/// A canvas is never higher than the window, whatever there is to show: rows come into it as the
+/// page is scrolled.
 #[test]
 fn hundreds_of_rows_scroll_through_the_window() {
     let scratch = Scratch::new();

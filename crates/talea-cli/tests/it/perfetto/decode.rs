@@ -1,4 +1,5 @@
-//! Reads a trace as the schema says, and as strictly: nothing that the schema does not know, no wrong type, no field twice.
+//! Reads a trace as the schema says, and as strictly: nothing that the schema does not know, no
+//! wrong type, no field twice.
 //!
 //! The schema is read from `subset.proto`, so that this shares nothing with the writer.
 
@@ -24,10 +25,13 @@ impl Schema {
     pub(super) fn read(text: &str) -> Schema {
         let mut schema = Schema { messages: BTreeMap::new(), enums: BTreeMap::new() };
         let mut open: Vec<(bool, String)> = Vec::new();
-        for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("//")) {
+        for line in
+            text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("//"))
+        {
             let words: Vec<&str> = line.trim_end_matches(';').split_whitespace().collect();
-            let full =
-                |name: &str| open.last().map_or(name.to_owned(), |(_, above)| format!("{above}.{name}"));
+            let full = |name: &str| {
+                open.last().map_or(name.to_owned(), |(_, above)| format!("{above}.{name}"))
+            };
             match words[..] {
                 ["syntax" | "package", ..] => {}
                 ["message", name, "{"] => {
@@ -43,8 +47,11 @@ impl Schema {
                 ["}"] => _ = open.pop().expect("something to close"),
                 [label @ ("optional" | "repeated"), kind, name, "=", number] => {
                     let (_, message) = open.last().expect("a message");
-                    let field =
-                        Field { name: name.to_owned(), kind: kind.to_owned(), repeated: label == "repeated" };
+                    let field = Field {
+                        name: name.to_owned(),
+                        kind: kind.to_owned(),
+                        repeated: label == "repeated",
+                    };
                     let fields = schema.messages.get_mut(message).expect("a message");
                     fields.insert(number.parse().expect("a number"), field);
                 }
@@ -66,7 +73,8 @@ impl Schema {
         while !bytes.is_empty() {
             let key = varint(&mut bytes)?;
             let (number, wire) = (key >> 3, key & 7);
-            let field = fields.get(&number).ok_or_else(|| format!("{kind} has no field {number}"))?;
+            let field =
+                fields.get(&number).ok_or_else(|| format!("{kind} has no field {number}"))?;
             let wrong = || format!("{kind}.{} has wire type {wire}", field.name);
             let value = if wire == 0 {
                 let value = varint(&mut bytes)?;
@@ -78,12 +86,17 @@ impl Schema {
                     "bool" if value < 2 => json!(value == 1),
                     name => {
                         let values = self.enums.get(name).ok_or_else(wrong)?;
-                        json!(values.get(&value).ok_or_else(|| format!("{name} has no value {value}"))?)
+                        json!(
+                            values
+                                .get(&value)
+                                .ok_or_else(|| format!("{name} has no value {value}"))?
+                        )
                     }
                 }
             } else if wire == 2 {
                 let length = varint(&mut bytes)? as usize;
-                let (inside, rest) = bytes.split_at_checked(length).ok_or("a length beyond the end")?;
+                let (inside, rest) =
+                    bytes.split_at_checked(length).ok_or("a length beyond the end")?;
                 bytes = rest;
                 if field.kind == "string" {
                     json!(std::str::from_utf8(inside).map_err(|_| "no UTF-8")?)

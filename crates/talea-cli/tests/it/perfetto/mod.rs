@@ -1,8 +1,9 @@
 //! `talea simulate --trace`: what Perfetto is given is what was simulated, in the published schema.
 //!
-//! Always: a strict decoder of its own, which knows the schema from `subset.proto`. Where there is a Python with the
-//! `perfetto` package, or `protoc`: these too, against the whole schema and the subset. `TALEA_PROTO=required` makes it
-//! an error that there is neither; as a path it names the Python.
+//! Always: a strict decoder of its own, which knows the schema from `subset.proto`. Where there is
+//! a Python with the `perfetto` package, or `protoc`: these too, against the whole schema and the
+//! subset. `TALEA_PROTO=required` makes it an error that there is neither; as a path it names the
+//! Python.
 
 mod decode;
 
@@ -85,12 +86,14 @@ type Interned = BTreeMap<(String, u64), String>;
 
 fn annotations(event: &Value, names: &Interned) -> BTreeMap<String, u64> {
     let list = event["debug_annotations"].as_array().cloned().unwrap_or_default();
-    let name = |one: &Value| names[&("debug_annotation_names".to_owned(), number(&one["name_iid"]))].clone();
+    let name = |one: &Value| {
+        names[&("debug_annotation_names".to_owned(), number(&one["name_iid"]))].clone()
+    };
     list.iter().map(|one| (name(one), number(&one["uint_value"]))).collect()
 }
 
-/// Reads a trace as Perfetto would, and checks that it may: clock, sequences, names, tracks before their use, slices that
-/// nest and end.
+/// Reads a trace as Perfetto would, and checks that it may: clock, sequences, names, tracks before
+/// their use, slices that nest and end.
 fn tracks(bytes: &[u8]) -> BTreeMap<u64, Track> {
     let schema = Schema::read(include_str!("subset.proto"));
     let trace = schema.decode("Trace", bytes).expect("a trace");
@@ -106,7 +109,10 @@ fn tracks(bytes: &[u8]) -> BTreeMap<u64, Track> {
         let flags = packet["sequence_flags"].as_u64().unwrap_or(0);
         if !interned.contains_key(&sequence) {
             assert_eq!(flags, 3, "a sequence begins with a clear state");
-            assert_eq!(packet["trace_packet_defaults"]["timestamp_clock_id"], 3, "the clock of the snapshot");
+            assert_eq!(
+                packet["trace_packet_defaults"]["timestamp_clock_id"], 3,
+                "the clock of the snapshot"
+            );
         }
         let names = interned.entry(sequence).or_default();
         for (field, entries) in packet["interned_data"].as_object().into_iter().flatten() {
@@ -144,7 +150,8 @@ fn tracks(bytes: &[u8]) -> BTreeMap<u64, Track> {
         let track = tracks.get_mut(&uuid).expect("checked before");
         let also = annotations(event, names);
         let name = || names[&("event_names".to_owned(), number(&event["name_iid"]))].clone();
-        let category = || names[&("event_categories".to_owned(), number(&event["category_iids"][0]))].clone();
+        let category =
+            || names[&("event_categories".to_owned(), number(&event["category_iids"][0]))].clone();
         let kind = event["type"].as_str().expect("a type");
         assert_eq!(kind == "TYPE_COUNTER", track.is_counter, "{event}");
         match kind {
@@ -159,7 +166,9 @@ fn tracks(bytes: &[u8]) -> BTreeMap<u64, Track> {
                 let response = also.get("response_ns").copied();
                 track.slices.push(Slice { start, end: at, name, job, response });
             }
-            "TYPE_INSTANT" => track.instants.push((at, category(), name(), also.get("job").copied())),
+            "TYPE_INSTANT" => {
+                track.instants.push((at, category(), name(), also.get("job").copied()))
+            }
             "TYPE_COUNTER" => track.counts.push((at, number(&event["counter_value"]))),
             _ => panic!("{event}"),
         }
@@ -178,12 +187,15 @@ fn validate(scratch: &Scratch, trace: &Path) -> u32 {
     let mut asked = Command::new(python);
     asked.args(["-c", "import perfetto.protos.perfetto.trace.perfetto_trace_pb2"]);
     if asked.output().is_ok_and(|output| output.status.success()) {
-        let ended = Command::new(python).arg(script).arg(&subset).arg(trace).output().expect("Python");
-        let (out, err) = (String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
+        let ended =
+            Command::new(python).arg(script).arg(&subset).arg(trace).output().expect("Python");
+        let (out, err) =
+            (String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
         assert!(ended.status.success(), "{out}{err}");
         said += 1;
     }
-    if Command::new("protoc").arg("--version").output().is_ok_and(|output| output.status.success()) {
+    if Command::new("protoc").arg("--version").output().is_ok_and(|output| output.status.success())
+    {
         let ended = Command::new("protoc")
             .current_dir(scratch.path())
             .args(["--decode=perfetto.protos.Trace", "subset.proto"])
@@ -193,7 +205,8 @@ fn validate(scratch: &Scratch, trace: &Path) -> u32 {
         assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
         let text = String::from_utf8(ended.stdout).expect("text");
         // What it doesn't know it prints by its number.
-        let unknown = text.lines().find(|line| line.trim_start().starts_with(|c: char| c.is_ascii_digit()));
+        let unknown =
+            text.lines().find(|line| line.trim_start().starts_with(|c: char| c.is_ascii_digit()));
         assert_eq!(unknown, None);
         assert!(text.lines().any(|line| line.trim() == "type: TYPE_SLICE_BEGIN"));
         said += 1;
@@ -210,7 +223,8 @@ fn validate(scratch: &Scratch, trace: &Path) -> u32 {
     said
 }
 
-/// Simulates and compares: every job of the CSV has its slices, every number of the table its instants.
+/// Simulates and compares: every job of the CSV has its slices, every number of the table its
+/// instants.
 fn compare(system: &str) -> (BTreeMap<u64, Track>, Value) {
     let scratch = Scratch::new();
     let path = scratch.file("system.toml", system);
@@ -230,16 +244,22 @@ fn compare_file(scratch: &Scratch, path: &Path, more: &[&str]) -> (BTreeMap<u64,
     let tracks = tracks(&std::fs::read(scratch.path().join("out.pftrace")).expect("the trace"));
     for root in answer["roots"].as_array().expect("roots") {
         let name = root["name"].as_str().expect("a name");
-        let mut processes = tracks.iter().filter(|(_, track)| track.parent.is_none() && track.name == name);
-        let (Some((&process, _)), None) = (processes.next(), processes.next()) else { panic!("{name}") };
-        let children: Vec<&Track> = tracks.values().filter(|track| track.parent == Some(process)).collect();
-        let cpus: Vec<&&Track> = children.iter().filter(|track| track.name.starts_with("CPU ")).collect();
+        let mut processes =
+            tracks.iter().filter(|(_, track)| track.parent.is_none() && track.name == name);
+        let (Some((&process, _)), None) = (processes.next(), processes.next()) else {
+            panic!("{name}")
+        };
+        let children: Vec<&Track> =
+            tracks.values().filter(|track| track.parent == Some(process)).collect();
+        let cpus: Vec<&&Track> =
+            children.iter().filter(|track| track.name.starts_with("CPU ")).collect();
         assert_eq!(cpus.len() as u64, number(&root["cpus"]));
         for task in root["tasks"].as_array().expect("tasks") {
             let name = task["name"].as_str().expect("a name");
             let track = children.iter().find(|track| track.name == name).expect(name);
-            let count =
-                |what: &str| track.instants.iter().filter(|(_, _, name, _)| name == what).count() as u64;
+            let count = |what: &str| {
+                track.instants.iter().filter(|(_, _, name, _)| name == what).count() as u64
+            };
             assert_eq!(count("arrival"), number(&task["arrived"]), "{name}");
             assert_eq!(count("refused"), number(&task["refused"]), "{name}");
             assert_eq!(count("deadline missed"), number(&task["late"]), "{name}");
@@ -251,16 +271,19 @@ fn compare_file(scratch: &Scratch, path: &Path, more: &[&str]) -> (BTreeMap<u64,
                 .map(|line| line.split(',').collect::<Vec<_>>())
                 .filter(|cells| cells[0] == name)
                 .map(|cells| {
-                    let [job, release, end] = [1, 2, 4].map(|at| cells[at].parse::<u64>().expect("a number"));
+                    let [job, release, end] =
+                        [1, 2, 4].map(|at| cells[at].parse::<u64>().expect("a number"));
                     (job, end, end - release)
                 })
                 .collect();
             assert_eq!(jobs.len() as u64, number(&task["completed"]));
             assert_eq!(ended, jobs, "{name}");
             // It ran on CPUs what it ran at all.
-            let length =
-                |slices: &mut dyn Iterator<Item = &Slice>| slices.map(|s| s.end - s.start).sum::<u64>();
-            let on_cpus = length(&mut cpus.iter().flat_map(|cpu| &cpu.slices).filter(|s| s.name == name));
+            let length = |slices: &mut dyn Iterator<Item = &Slice>| {
+                slices.map(|s| s.end - s.start).sum::<u64>()
+            };
+            let on_cpus =
+                length(&mut cpus.iter().flat_map(|cpu| &cpu.slices).filter(|s| s.name == name));
             assert_eq!(length(&mut track.slices.iter()), on_cpus, "{name}");
             assert!(track.slices.iter().all(|slice| slice.name == name && slice.job.is_some()));
         }
@@ -287,10 +310,11 @@ fn s20_l22_a_trace_for_perfetto_is_the_simulation_slots_and_budgets_too() {
     let counts = &named(&tracks, "budget of network").counts;
     assert!(counts.iter().all(|&(_, left)| left <= 1_000_000));
     assert!(counts.is_sorted_by_key(|&(at, _)| at));
-    // A deferrable server's budget only falls by what its clients run, and not always from one corner to the next: a
-    // refill is a jump at one instant.
+    // A deferrable server's budget only falls by what its clients run, and not always from one
+    // corner to the next: a refill is a jump at one instant.
     let falls: u64 = counts.windows(2).map(|pair| pair[0].1.saturating_sub(pair[1].1)).sum();
-    let ran: u64 = named(&tracks, "requests").slices.iter().map(|slice| slice.end - slice.start).sum();
+    let ran: u64 =
+        named(&tracks, "requests").slices.iter().map(|slice| slice.end - slice.start).sum();
     assert_eq!(falls, ran);
     let rises = counts.windows(2).filter(|pair| pair[0].1 < pair[1].1);
     assert!(rises.clone().count() > 10);
@@ -309,14 +333,17 @@ fn s20_l22_a_trace_has_a_process_for_each_root_and_every_miss() {
     let migrated = (0..3).any(|task| {
         let cpus: BTreeSet<&str> = ["CPU 0", "CPU 1"]
             .into_iter()
-            .filter(|cpu| named(&tracks, cpu).slices.iter().any(|slice| slice.name == format!("big{task}")))
+            .filter(|cpu| {
+                named(&tracks, cpu).slices.iter().any(|slice| slice.name == format!("big{task}"))
+            })
             .collect();
         cpus.len() == 2
     });
     assert!(migrated, "somebody used both CPUs");
 }
 
-/// `move` goes to CPU 0 at the very instant at which CPU 1 is given to `pinned`; and one budget is used through another.
+/// `move` goes to CPU 0 at the very instant at which CPU 1 is given to `pinned`; and one budget is
+/// used through another.
 #[test]
 fn s20_l22_a_trace_follows_who_moves_and_every_budget_that_is_used() {
     let (tracks, _) = compare(
@@ -331,10 +358,12 @@ fn s20_l22_a_trace_follows_who_moves_and_every_budget_that_is_used() {
          deadline = \"10ms\"\ncost = \"5ms\"\n\
          [[task]]\nname = \"requests\"\nin = \"inner\"\nperiod = \"10ms\"\ncost = \"1.5ms\"\n",
     );
-    let moved: Vec<(u64, u64)> = named(&tracks, "move").slices.iter().map(|s| (s.start, s.end)).collect();
+    let moved: Vec<(u64, u64)> =
+        named(&tracks, "move").slices.iter().map(|s| (s.start, s.end)).collect();
     let ms = |from: u64, to: u64| (from * 1_000_000, to * 1_000_000);
     assert_eq!(moved, [ms(0, 5), ms(5, 10), ms(50, 55), ms(55, 60)]);
-    let ran: u64 = named(&tracks, "requests").slices.iter().map(|slice| slice.end - slice.start).sum();
+    let ran: u64 =
+        named(&tracks, "requests").slices.iter().map(|slice| slice.end - slice.start).sum();
     for server in ["outer", "inner"] {
         let counts = &named(&tracks, &format!("budget of {server}")).counts;
         let falls: u64 = counts.windows(2).map(|pair| pair[0].1.saturating_sub(pair[1].1)).sum();
@@ -345,8 +374,9 @@ fn s20_l22_a_trace_follows_who_moves_and_every_budget_that_is_used() {
     }
 }
 
-/// Where clients are held up by holes and overheads, counts still agree and budgets stay within bounds.
-/// Jobs of the source that leave no token, on the track of the sink: at the ends of the second, the fourth, and so on.
+/// Where clients are held up by holes and overheads, counts still agree and budgets stay within
+/// bounds. Jobs of the source that leave no token, on the track of the sink: at the ends of the
+/// second, the fourth, and so on.
 #[test]
 fn y9_y10_a_trace_shows_who_was_not_activated() {
     let system = "duration = \"100ms\"\n[[scheduler]]\nname = \"p\"\npolicy = \"edf\"\n\
@@ -354,10 +384,12 @@ fn y9_y10_a_trace_shows_who_was_not_activated() {
         [[channel]]\nfrom = \"source\"\nto = \"sink\"\nsize = 4\npush = [1, 0]\n";
     let (tracks, _) = compare(system);
     let of = |name: &str| {
-        let instants = named(&tracks, name).instants.iter().filter(|(_, _, what, _)| what == "not activated");
+        let instants =
+            named(&tracks, name).instants.iter().filter(|(_, _, what, _)| what == "not activated");
         instants.map(|(at, category, ..)| (*at, category.clone())).collect::<Vec<_>>()
     };
-    let expected: Vec<_> = (0..5).map(|k| (11_000_000 + 20_000_000 * k, "note".to_owned())).collect();
+    let expected: Vec<_> =
+        (0..5).map(|k| (11_000_000 + 20_000_000 * k, "note".to_owned())).collect();
     assert_eq!((of("sink"), of("source")), (expected, Vec::new()));
 }
 

@@ -4,7 +4,8 @@ use crate::harness::{Scratch, run};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Two CPUs with somebody who moves, suspends itself and is stopped; overheads; late jobs; and a table that stops a job.
+/// Two CPUs with somebody who moves, suspends itself and is stopped; overheads; late jobs; and a
+/// table that stops a job.
 const SYSTEM: &str = r#"
 duration = "200ms"
 [overheads]
@@ -72,7 +73,9 @@ fn pieces(root: &Value) -> BTreeMap<(u64, u64), (i64, i64, i64)> {
         let list = of.entry((tasks[at] as u64, jobs[at] as u64)).or_default();
         match list.last_mut() {
             // On without a pause.
-            Some(last) if last[0] == cpus[at] && last[1] + last[2] == starts[at] => last[2] += lengths[at],
+            Some(last) if last[0] == cpus[at] && last[1] + last[2] == starts[at] => {
+                last[2] += lengths[at]
+            }
             _ => list.push([cpus[at], starts[at], lengths[at]]),
         }
     }
@@ -87,12 +90,14 @@ fn pieces(root: &Value) -> BTreeMap<(u64, u64), (i64, i64, i64)> {
 fn l22_the_file_of_jobs_has_the_columns_of_st_job_stats_and_they_can_be_computed_again() {
     let scratch = Scratch::new();
     scratch.file("system.toml", SYSTEM);
-    let ended = run(&scratch, &["simulate", "system.toml", "--csv", "jobs.csv", "--html", "run.html"]);
+    let ended =
+        run(&scratch, &["simulate", "system.toml", "--csv", "jobs.csv", "--html", "run.html"]);
     assert_eq!(ended.code, Some(0), "{}", ended.err);
     let read = |name: &str| std::fs::read_to_string(scratch.path().join(name)).expect(name);
     let jobs = lines(&read("jobs.csv"));
     let page = read("run.html");
-    let data = page.split_once("application/json\">").and_then(|(_, rest)| rest.split_once("</script>"));
+    let data =
+        page.split_once("application/json\">").and_then(|(_, rest)| rest.split_once("</script>"));
     let data: Value = serde_json::from_str(data.expect("the page's data").0).expect("JSON");
     let mut seen = [0; 4];
     for root in data["roots"].as_array().expect("roots") {
@@ -100,8 +105,9 @@ fn l22_the_file_of_jobs_has_the_columns_of_st_job_stats_and_they_can_be_computed
         for (number, task) in root["tasks"].as_array().expect("tasks").iter().enumerate() {
             let name = task["name"].as_str().expect("a name");
             for job in jobs.iter().filter(|job| job["task"] == name) {
-                let get =
-                    |column: &str| job[column].parse::<i64>().unwrap_or_else(|_| panic!("{column}: {job:?}"));
+                let get = |column: &str| {
+                    job[column].parse::<i64>().unwrap_or_else(|_| panic!("{column}: {job:?}"))
+                };
                 let (end, deadline, late) = (get("end_ns"), get("deadline_ns"), get("late") == 1);
                 assert_eq!(get("period_ns"), task["period"].as_i64().expect("a period"));
                 assert_eq!(get("response_ns"), end - get("release_ns"), "{job:?}");
@@ -112,7 +118,9 @@ fn l22_the_file_of_jobs_has_the_columns_of_st_job_stats_and_they_can_be_computed
                 assert_eq!(get("forced") == 1, name == "stopped", "{job:?}");
                 let ran = (get("ran_ns"), get("preemptions"), get("migrations"));
                 assert_eq!(ran, drawn[&(number as u64, get("job") as u64)], "{job:?}");
-                for (seen, is) in seen.iter_mut().zip([late, ran.1 > 0, ran.2 > 0, name == "stopped"]) {
+                for (seen, is) in
+                    seen.iter_mut().zip([late, ran.1 > 0, ran.2 > 0, name == "stopped"])
+                {
                     *seen += u32::from(is);
                 }
             }

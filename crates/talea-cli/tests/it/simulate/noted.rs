@@ -9,7 +9,8 @@ fn noted(system: &str) -> (String, Value) {
     scratch.file("system.toml", system);
     let text = run(&scratch, &["simulate", "system.toml"]);
     assert_eq!(text.code, Some(0), "{}", text.err);
-    let line = text.out.lines().find(|line| line.starts_with("noted: ")).unwrap_or_default().to_owned();
+    let line =
+        text.out.lines().find(|line| line.starts_with("noted: ")).unwrap_or_default().to_owned();
     let ended = run(&scratch, &["simulate", "system.toml", "--json"]);
     let answer: Value = serde_json::from_str(&ended.out).expect("JSON");
     (line, answer["roots"][0]["noted"].clone())
@@ -31,9 +32,10 @@ fn y11_an_overrun_of_a_table_is_counted_in_the_answer() {
     assert_eq!(line, "noted: 5 overruns of a table's entry");
     assert_eq!(json, numbers([5, 0, 0, 0, 0]));
     // Meant, and not at all.
-    for better in
-        [table.replace("\"5ms\"\n", "\"5ms\"\ngoes_on = true\n"), table.replace("\"6ms\"", "\"5ms\"")]
-    {
+    for better in [
+        table.replace("\"5ms\"\n", "\"5ms\"\ngoes_on = true\n"),
+        table.replace("\"6ms\"", "\"5ms\""),
+    ] {
         assert_eq!(noted(&better), (String::new(), numbers([0; 5])));
     }
 }
@@ -73,7 +75,8 @@ fn a_deadlock_is_said_with_who_has_closed_it() {
         )
     };
     let system = |protocol: &str| {
-        let resource = |name: &str| format!("[[resource]]\nname = \"{name}\"\nprotocol = \"{protocol}\"\n");
+        let resource =
+            |name: &str| format!("[[resource]]\nname = \"{name}\"\nprotocol = \"{protocol}\"\n");
         format!(
             "duration = \"100ms\"\n[[scheduler]]\nname = \"p\"\npolicy = \"fp\"\n{}{}\
              [[task]]\nname = \"low\"\nperiod = \"100ms\"\ncost = \"6ms\"\n{}{}\

@@ -34,8 +34,8 @@ impl Tree {
             }
         }
         let (order, outputs) = self.graph_order()?;
-        // What the first task in topological order says reaches everybody behind it: of the roots of a graph the first that was
-        // found is enough, for those before were like it.
+        // What the first task in topological order says reaches everybody behind it: of the roots
+        // of a graph the first that was found is enough, for those before were like it.
         let mut first: BTreeMap<NodeId, NodeId> = BTreeMap::new();
         for node in order {
             let root = *first.entry(node).or_insert(node);
@@ -64,8 +64,8 @@ impl Tree {
         }
     }
 
-    /// The tasks that channels join, sources before sinks (Kahn 1962), and where the channels of each lead; an error names a task
-    /// of a circle. O(channels · log channels).
+    /// The tasks that channels join, sources before sinks (Kahn 1962), and where the channels of
+    /// each lead; an error names a task of a circle. O(channels · log channels).
     fn graph_order(&self) -> Result<(Vec<NodeId>, Outputs), TreeError> {
         let mut missing: BTreeMap<NodeId, u32> = BTreeMap::new();
         let mut outputs = Outputs::new();
@@ -100,16 +100,17 @@ impl Tree {
         )
     }
 
-    /// Of every task that takes its criteria from the roots of its graph ([`TaskSpec::inherits`]): these. Nothing if the
-    /// graph has a circle.
+    /// Of every task that takes its criteria from the roots of its graph ([`TaskSpec::inherits`]):
+    /// these. Nothing if the graph has a circle.
     pub fn inherited(&self) -> BTreeMap<NodeId, Criteria> {
         let mut above = self.of_roots();
         above.retain(|&node, _| self.task_spec(node).is_some_and(|spec| spec.inherits));
         above
     }
 
-    /// Of every task that a graph activates the criteria of the graph's roots, the most urgent of them. Their relative deadline is the
-    /// one that its tokens carry, whatever criteria of its own it has. Nothing if the graph has a circle.
+    /// Of every task that a graph activates the criteria of the graph's roots, the most urgent of
+    /// them. Their relative deadline is the one that its tokens carry, whatever criteria of its own
+    /// it has. Nothing if the graph has a circle.
     pub fn of_roots(&self) -> BTreeMap<NodeId, Criteria> {
         let Ok((order, outputs)) = self.graph_order() else { return BTreeMap::new() };
         let static_of = |root: NodeId| {
@@ -122,7 +123,8 @@ impl Tree {
                 ..Criteria::LEAST
             }
         };
-        // Of every task with predecessors: the most urgent of the roots above it, folded on the way down.
+        // Of every task with predecessors: the most urgent of the roots above it, folded on the way
+        // down.
         let mut above: BTreeMap<NodeId, Criteria> = BTreeMap::new();
         for node in order {
             let own = above.get(&node).copied().unwrap_or_else(|| static_of(node));

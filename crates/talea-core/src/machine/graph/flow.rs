@@ -42,7 +42,8 @@ impl Graph {
         self.channels.get(channel.0 as usize).map(|channel| channel.from)
     }
 
-    /// Whether every channel into `task` holds what an activation takes; takes it, and says the deadline.
+    /// Whether every channel into `task` holds what an activation takes; takes it, and says the
+    /// deadline.
     fn activate(&mut self, task: u32) -> Option<Time> {
         let into = &self.into[task as usize];
         if !mutate!(
@@ -82,9 +83,15 @@ impl<W: Watch> Machine<W> {
         }
     }
 
-    /// A graph or a table asks for a job, which is released with the arrivals of this instant. `nominal`: when that
-    /// should have been.
-    pub(in super::super) fn activated(&mut self, now: Time, task: u32, nominal: Time, deadline: Time) {
+    /// A graph or a table asks for a job, which is released with the arrivals of this instant.
+    /// `nominal`: when that should have been.
+    pub(in super::super) fn activated(
+        &mut self,
+        now: Time,
+        task: u32,
+        nominal: Time,
+        deadline: Time,
+    ) {
         let state = &mut self.tasks[task as usize];
         if !state.ring.push_until(nominal, deadline) {
             return self.notes.push(Note::Refused { task: TaskId(task) });
@@ -93,7 +100,8 @@ impl<W: Watch> Machine<W> {
         self.release_later(now, task);
     }
 
-    /// The job under way of the source of `channel` puts a token in; it becomes visible when the job ends.
+    /// The job under way of the source of `channel` puts a token in; it becomes visible when the
+    /// job ends.
     pub(in super::super) fn pushes(&mut self, channel: ChannelId) -> Handled {
         let graph = self.graph.as_mut().expect("a channel of this machine");
         let channel = &mut graph.channels[channel.0 as usize];
@@ -117,7 +125,9 @@ impl<W: Watch> Machine<W> {
 
     /// What has passed through `channel`.
     pub fn traffic(&self, channel: ChannelId) -> Traffic {
-        self.graph.as_ref().map_or_else(Traffic::default, |graph| graph.channels[channel.0 as usize].traffic)
+        self.graph
+            .as_ref()
+            .map_or_else(Traffic::default, |graph| graph.channels[channel.0 as usize].traffic)
     }
 
     /// Tokens with data in `channel` that jobs which have ended put in.
@@ -144,25 +154,30 @@ impl<W: Watch> Machine<W> {
         })
     }
 
-    /// Tokens in `channel` that jobs which have ended put in, and that have activated nobody: with data or without.
+    /// Tokens in `channel` that jobs which have ended put in, and that have activated nobody: with
+    /// data or without.
     pub fn unclaimed(&self, channel: ChannelId) -> u32 {
         let channel = self.graph.as_ref().map(|graph| &graph.channels[channel.0 as usize]);
         channel.map_or(0, |channel| channel.visible - channel.claimed)
     }
 
-    /// What `before`, which has stopped, has left in its channels: for a start that keeps them. Channels are matched by
-    /// their ends; what does not fit is left. Nobody knows any more what the tokens were late for: they count as
-    /// activations at the new zero, with the relative deadline of the task that they activate.
+    /// What `before`, which has stopped, has left in its channels: for a start that keeps them.
+    /// Channels are matched by their ends; what does not fit is left. Nobody knows any more what
+    /// the tokens were late for: they count as activations at the new zero, with the relative
+    /// deadline of the task that they activate.
     pub fn keep_channels<V: Watch>(&mut self, before: &Machine<V>) {
         let (Some(graph), Some(old)) = (&self.graph, &before.graph) else { return };
         let left = graph.channels.iter().map(|channel| {
             let was = old.channels.iter().find(|was| was.id == channel.id);
-            was.map_or(0, |was| mutate!("core-channel-keep", was.visible - was.claimed, was.visible))
+            was.map_or(0, |was| {
+                mutate!("core-channel-keep", was.visible - was.claimed, was.visible)
+            })
         });
         self.keep_tokens(&left.collect::<Vec<u32>>());
     }
 
-    /// The same, told by number: so many tokens lie in each channel when it starts; in those that are not told of, none.
+    /// The same, told by number: so many tokens lie in each channel when it starts; in those that
+    /// are not told of, none.
     pub fn keep_tokens(&mut self, left: &[u32]) {
         let Some(graph) = &mut self.graph else { return };
         for (channel, &count) in graph.channels.iter_mut().zip(left) {

@@ -1,11 +1,13 @@
 //! Task graphs: who is activated by whom, and the channels between.
 //!
-//! YASMIN section 2, with docs/model.md, section 8. Only roots of a graph arrive by themselves. A node is activated when
-//! every channel into it holds the tokens that an activation takes; what a job has put in becomes visible when it ends.
-//! Every token carries the absolute deadline of the activation of the graph that it stems from, and so does the job that
-//! takes it: of several the latest, because only with that one the node could be activated.
+//! YASMIN section 2, with docs/model.md, section 8. Only roots of a graph arrive by themselves. A
+//! node is activated when every channel into it holds the tokens that an activation takes; what a
+//! job has put in becomes visible when it ends. Every token carries the absolute deadline of the
+//! activation of the graph that it stems from, and so does the job that takes it: of several the
+//! latest, because only with that one the node could be activated.
 //!
-//! Invariants of a channel: `claimed <= visible <= stored <= room`; nobody blocks: full and empty are answers, and counted.
+//! Invariants of a channel: `claimed <= visible <= stored <= room`; nobody blocks: full and empty
+//! are answers, and counted.
 
 mod check;
 mod flow;
@@ -34,7 +36,8 @@ pub struct ChannelSpec {
     pub from: NodeId,
     /// Whose jobs they activate.
     pub to: NodeId,
-    /// Tokens with data that it holds; 0: a token without data by itself at each completion of the source.
+    /// Tokens with data that it holds; 0: a token without data by itself at each completion of the
+    /// source.
     pub size: u32,
     /// How many an activation takes.
     pub tokens: u32,
@@ -115,7 +118,8 @@ impl Channel {
 
     /// Takes the tokens of one activation, and says the latest deadline.
     fn claim(&mut self) -> Time {
-        let latest = (self.claimed..self.claimed + self.tokens).map(|index| self.ring[self.at(index)]).max();
+        let latest =
+            (self.claimed..self.claimed + self.tokens).map(|index| self.ring[self.at(index)]).max();
         self.claimed += self.tokens;
         mutate!(
             "core-graph-signal",
@@ -134,9 +138,13 @@ impl Channel {
         self.first = self.at(count) as u32;
         self.stored -= count;
         self.visible -= count;
-        // A job that takes more than its activation claimed takes what would have activated the next.
-        self.claimed =
-            mutate!("core-channel-claim", self.claimed.saturating_sub(count), self.claimed.min(self.visible));
+        // A job that takes more than its activation claimed takes what would have activated the
+        // next.
+        self.claimed = mutate!(
+            "core-channel-claim",
+            self.claimed.saturating_sub(count),
+            self.claimed.min(self.visible)
+        );
         self.traffic.popped += u64::from(count);
     }
 

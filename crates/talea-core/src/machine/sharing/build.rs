@@ -2,7 +2,9 @@
 
 use super::super::versions::Conditions;
 use super::super::{Machine, NONE, Watch, What};
-use super::{AcceleratorId, Resource, ResourceId, ResourceSpec, Selection, Shared, Sharing, Version, Wants};
+use super::{
+    AcceleratorId, Resource, ResourceId, ResourceSpec, Selection, Shared, Sharing, Version, Wants,
+};
 use crate::Time;
 use crate::criteria::Criteria;
 use alloc::boxed::Box;
@@ -15,30 +17,41 @@ impl<W: Watch> Machine<W> {
             let uses = |task: &Task| task.uses.iter().any(|used| used.0 as usize == which);
             let users = || plan.tasks.iter().filter(|task| uses(task));
             // What its job's deadline counts with, whatever a group above shows.
-            let own_deadline = |user: &Task| self.nodes[user.node as usize].entry.criteria.relative_deadline;
+            let own_deadline =
+                |user: &Task| self.nodes[user.node as usize].entry.criteria.relative_deadline;
             let all = users().map(|user| user.node).reduce(|a, b| self.meet(a, b)).unwrap_or(0);
             // A single user meets itself.
             let meet = match self.whats[all as usize] {
                 What::Task(_) => self.above(all).unwrap_or(0),
                 What::Group(_) => all,
             };
-            let seen =
-                |user: &Task| self.fold(user.node, meet, self.nodes[user.node as usize].entry.criteria);
-            let ceiling = users().map(seen).fold(Criteria::LEAST, |most, one| most.most_urgent(&one));
+            let seen = |user: &Task| {
+                self.fold(user.node, meet, self.nodes[user.node as usize].entry.criteria)
+            };
+            let ceiling =
+                users().map(seen).fold(Criteria::LEAST, |most, one| most.most_urgent(&one));
             Resource {
                 protocol: spec.protocol,
                 holder: NONE,
                 ceiling: Criteria { deadline: Time::NEVER, arrival: Time::NEVER, ..ceiling },
-                floor: users().filter(|user| !self.is_served(user.node, meet)).map(own_deadline).min(),
+                floor: users()
+                    .filter(|user| !self.is_served(user.node, meet))
+                    .map(own_deadline)
+                    .min(),
                 meet,
-                users: (0..).zip(&plan.tasks).filter(|(_, task)| uses(task)).map(|(task, _)| task).collect(),
+                users: (0..)
+                    .zip(&plan.tasks)
+                    .filter(|(_, task)| uses(task))
+                    .map(|(task, _)| task)
+                    .collect(),
             }
         });
         let resources: Vec<Resource> = resources.collect();
         let (nodes, tasks) = (self.nodes.len(), plan.tasks.len());
         let shared = plan.tasks.into_iter().map(|task| {
             let mask = |of: &[AcceleratorId]| of.iter().fold(0, |mask, id| mask | 1u64 << id.0);
-            let needs: Vec<u64> = task.versions.iter().map(|version| mask(&version.accelerators)).collect();
+            let needs: Vec<u64> =
+                task.versions.iter().map(|version| mask(&version.accelerators)).collect();
             let gated = !task.versions.is_empty();
             Shared {
                 natural: self.nodes[task.node as usize].entry.criteria,

@@ -11,7 +11,11 @@ impl Sharing {
     /// The job under way has ended: everything that it held is free.
     fn job_ended(&mut self, task: u32) {
         let shared = &mut self.tasks[task as usize];
-        mutate!("core-accelerator-back", self.free |= core::mem::take(&mut shared.holds), shared.holds = 0);
+        mutate!(
+            "core-accelerator-back",
+            self.free |= core::mem::take(&mut shared.holds),
+            shared.holds = 0
+        );
         shared.closed = shared.gated;
         shared.version = 0;
         let waits = core::mem::replace(&mut shared.wants, Wants::Nothing) != Wants::Nothing;
@@ -35,7 +39,8 @@ impl Sharing {
 }
 
 impl<W: Watch> Machine<W> {
-    /// Opens the gates of those who would run now, the most urgent first, until nobody who would run is held up.
+    /// Opens the gates of those who would run now, the most urgent first, until nobody who would
+    /// run is held up.
     pub(in super::super) fn settle(&mut self, now: Time) {
         loop {
             self.dirty = false;
@@ -58,11 +63,15 @@ impl<W: Watch> Machine<W> {
                     "core-accelerator-urgent",
                     first.is_none_or(|(other, _)| {
                         let kids = Kids { nodes: &self.nodes, kids: &self.kids };
-                        self.global.as_ref().is_some_and(|global| global.outranks(now, kids, cpu, other))
+                        self.global
+                            .as_ref()
+                            .is_some_and(|global| global.outranks(now, kids, cpu, other))
                     }),
                     first.is_none_or(|(other, _)| other > cpu && {
                         let kids = Kids { nodes: &self.nodes, kids: &self.kids };
-                        self.global.as_ref().is_some_and(|global| global.outranks(now, kids, cpu, other))
+                        self.global
+                            .as_ref()
+                            .is_some_and(|global| global.outranks(now, kids, cpu, other))
                     })
                 );
                 if is_first {
@@ -88,7 +97,8 @@ impl<W: Watch> Machine<W> {
         if let Some(table) = &self.table {
             // Accelerators are the business of whoever computed the table (YASMIN section 3.4).
             let shared = &mut share.tasks[task as usize];
-            let chosen = table.version(cpu, self.nodes[self.tasks[task as usize].node as usize].entry.child);
+            let chosen =
+                table.version(cpu, self.nodes[self.tasks[task as usize].node as usize].entry.child);
             (shared.version, shared.closed) = (chosen.unwrap_or(0), false);
             return;
         }
@@ -123,8 +133,8 @@ impl<W: Watch> Machine<W> {
         self.relend(now);
     }
 
-    /// `task`, which would run on `cpu`, does not. Nobody who is first in its place has a right to that CPU, unless he is
-    /// at work there.
+    /// `task`, which would run on `cpu`, does not. Nobody who is first in its place has a right to
+    /// that CPU, unless he is at work there.
     fn turn_away(&mut self, now: Time, cpu: usize, task: u32) {
         self.stall(now, task);
         if self.global.is_none() {
@@ -182,8 +192,8 @@ impl<W: Watch> Machine<W> {
         self.wake_waiters(now);
     }
 
-    /// The job of `task` has ended: frees what it held. [`Machine::wake_waiters`] is to follow when the task's next
-    /// job has been released.
+    /// The job of `task` has ended: frees what it held. [`Machine::wake_waiters`] is to follow when
+    /// the task's next job has been released.
     pub(in super::super) fn job_gives_back(&mut self, task: u32) {
         let node = self.tasks[task as usize].node;
         self.nodes[node as usize].boosted = false;
@@ -218,8 +228,8 @@ impl<W: Watch> Machine<W> {
 }
 
 impl Sharing {
-    /// Whether `task`, which waits, waits in the end for itself. Only resources can close a circle: accelerators are
-    /// taken all at once, by a job that holds nothing yet.
+    /// Whether `task`, which waits, waits in the end for itself. Only resources can close a circle:
+    /// accelerators are taken all at once, by a job that holds nothing yet.
     fn is_deadlock(&mut self, task: u32) -> bool {
         self.walk += 1;
         self.leads_to(task, task)

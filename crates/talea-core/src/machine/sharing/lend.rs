@@ -1,19 +1,20 @@
 //! Priority inheritance and ceilings, through a tree.
 //!
-//! Sha, Rajkumar and Lehoczky, IEEE Trans. Computers 39(9), 1990; transitive. Who waits (the ceiling: who might, and who is there) and who
-//! holds meet in a lowest common scheduler. Everything on the holder's way up to it shows the more urgent of its own
-//! criteria and the *key*: the waiter's criteria as that scheduler would see them, own values and servers' deadlines
-//! laid over. A group shows the key only while its head is on such a way.
+//! Sha, Rajkumar and Lehoczky, IEEE Trans. Computers 39(9), 1990; transitive. Who waits (the
+//! ceiling: who might, and who is there) and who holds meet in a lowest common scheduler.
+//! Everything on the holder's way up to it shows the more urgent of its own criteria and the *key*:
+//! the waiter's criteria as that scheduler would see them, own values and servers' deadlines laid
+//! over. A group shows the key only while its head is on such a way.
 //!
-//! Inside a group whose own values hide its children's from that scheduler, their numbers don't compare with the key: if
-//! the key beats the group's own values, whoever leads to the holder comes before all its siblings there, otherwise the
-//! key is compared as it is.
+//! Inside a group whose own values hide its children's from that scheduler, their numbers don't
+//! compare with the key: if the key beats the group's own values, whoever leads to the holder comes
+//! before all its siblings there, otherwise the key is compared as it is.
 //!
-//! Budgets are not lent: a holder in a server without budget waits for the refill, and so do those who wait for it. The
-//! executor and the analysis see the same.
+//! Budgets are not lent: a holder in a server without budget waits for the refill, and so do those
+//! who wait for it. The executor and the analysis see the same.
 //!
-//! Everything is computed anew when somebody begins or ends to wait or to hold, or comes while somebody holds what he uses
-//! under a ceiling: O((waiters + users) · depth), and only then.
+//! Everything is computed anew when somebody begins or ends to wait or to hold, or comes while
+//! somebody holds what he uses under a ceiling: O((waiters + users) · depth), and only then.
 
 use super::super::{Machine, NONE, STALLED, Watch, What};
 use super::{Protocol, Sharing, Wants};
@@ -24,8 +25,8 @@ use crate::sched::{Child, Entry, Scheduler};
 use crate::server::Server;
 
 impl<W: Watch> Machine<W> {
-    /// What a task shows: its own criteria with the deadline and arrival of its job, if that is released, and what was
-    /// lent to it.
+    /// What a task shows: its own criteria with the deadline and arrival of its job, if that is
+    /// released, and what was lent to it.
     #[cold]
     pub(in super::super) fn with_lent(&self, task: u32) -> Criteria {
         let (state, share) = (&self.tasks[task as usize], self.share.as_ref().expect("a gate"));
@@ -40,14 +41,23 @@ impl<W: Watch> Machine<W> {
 
     /// What a group shows: `own`, and what was lent to it, if `head` leads to the holder.
     #[cold]
-    pub(in super::super) fn with_lent_through(&self, group: u32, head: Child, own: &Criteria) -> Criteria {
+    pub(in super::super) fn with_lent_through(
+        &self,
+        group: u32,
+        head: Child,
+        own: &Criteria,
+    ) -> Criteria {
         let (group, share) = (&self.groups[group as usize], self.share.as_ref().expect("a gate"));
         let kid = self.kids[(group.kids + head) as usize].node;
         let leads = self.nodes[kid as usize].boosted && self.nodes[group.node as usize].boosted;
         mutate!(
             "core-inheritance-group",
             if leads { own.most_urgent(&share.lent[group.node as usize]) } else { *own },
-            if leads && own.yields { own.most_urgent(&share.lent[group.node as usize]) } else { *own }
+            if leads && own.yields {
+                own.most_urgent(&share.lent[group.node as usize])
+            } else {
+                *own
+            }
         )
     }
 
@@ -85,7 +95,8 @@ impl<W: Watch> Machine<W> {
         })
     }
 
-    /// A job of `task` is there now: whoever holds what it uses, and has a ceiling by that, comes before it.
+    /// A job of `task` is there now: whoever holds what it uses, and has a ceiling by that, comes
+    /// before it.
     #[cold]
     pub(in super::super) fn meet_ceilings(&mut self, now: Time, task: u32) {
         if self.tasks[task as usize].released
@@ -117,14 +128,16 @@ impl<W: Watch> Machine<W> {
             share.met[from as usize] = share.walk;
             self.lend_along(now, &mut share, from, from);
         }
-        for which in mutate!("core-resource-ceiling", 0, share.resources.len())..share.resources.len() {
+        for which in
+            mutate!("core-resource-ceiling", 0, share.resources.len())..share.resources.len()
+        {
             let resource = &share.resources[which];
             if resource.protocol == Protocol::Ceiling && resource.holder != NONE {
                 let node = self.tasks[resource.holder as usize].node;
                 let (key, meet, holder) = (resource.ceiling, resource.meet, resource.holder);
                 self.lend(now, &mut share, node, meet, &key);
-                // Those who are there: one that was late, came with the deadline of its graph or stands behind a server
-                // may have an earlier deadline than the floor.
+                // Those who are there: one that was late, came with the deadline of its graph or
+                // stands behind a server may have an earlier deadline than the floor.
                 for at in 0..share.resources[which].users.len() {
                     let user = share.resources[which].users[at];
                     if user != holder
@@ -157,7 +170,8 @@ impl<W: Watch> Machine<W> {
         self.share.as_mut().expect("put back").tell = tell;
     }
 
-    /// Lends the key of `from` to those who hold what `at` waits for, and to those for whom they wait.
+    /// Lends the key of `from` to those who hold what `at` waits for, and to those for whom they
+    /// wait.
     fn lend_along(&mut self, now: Time, share: &mut Sharing, from: u32, at: u32) {
         let mut accelerators = match share.tasks[at as usize].wants {
             Wants::Version(version) if share.inheritance => {
@@ -218,12 +232,15 @@ impl<W: Watch> Machine<W> {
         let shell = self.fold(holder, meet, Criteria::MOST);
         let entry = |criteria: &Criteria| Entry { child: 0, job: 0, since: 0, criteria: *criteria };
         let policy = &self.groups[scheduler as usize].policy;
-        let inner =
-            if policy.before(now, &entry(mutate!("core-inheritance-hidden", key, &shell)), &entry(&shell)) {
-                &Criteria::MOST
-            } else {
-                key
-            };
+        let inner = if policy.before(
+            now,
+            &entry(mutate!("core-inheritance-hidden", key, &shell)),
+            &entry(&shell),
+        ) {
+            &Criteria::MOST
+        } else {
+            key
+        };
         let mut at = holder;
         while at != meet {
             let above = self.above(at).expect("meet is above the holder");

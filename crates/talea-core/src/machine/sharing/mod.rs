@@ -1,13 +1,13 @@
 //! What jobs hold while others wait: accelerators and shared resources.
 //!
-//! Model (docs/model.md, sections 7 and 10). A job that needs something stands before a *gate*: when it would be
-//! dispatched, it either gets all that it needs, or it *stalls*: it is not eligible until something that it needs is
-//! given back, and then tries again when its turn comes. Accelerators are taken at the first dispatch and held to the
-//! job's end; resources are locked and unlocked under way. Who stalls may lend its key to whoever holds what it needs
-//! (`lend.rs`).
+//! Model (docs/model.md, sections 7 and 10). A job that needs something stands before a *gate*:
+//! when it would be dispatched, it either gets all that it needs, or it *stalls*: it is not
+//! eligible until something that it needs is given back, and then tries again when its turn comes.
+//! Accelerators are taken at the first dispatch and held to the job's end; resources are locked and
+//! unlocked under way. Who stalls may lend its key to whoever holds what it needs (`lend.rs`).
 //!
-//! Invariants: nobody holds some of its accelerators; a free thing has no holder; a stalled task stands in `waiting`
-//! once, and somebody holds something that it wants.
+//! Invariants: nobody holds some of its accelerators; a free thing has no holder; a stalled task
+//! stands in `waiting` once, and somebody holds something that it wants.
 //!
 //! A machine without versions, accelerators and resources has none of this.
 
@@ -42,9 +42,10 @@ pub enum Protocol {
     /// It has the most urgent key of those who wait.
     #[default]
     Inheritance,
-    /// It has, from the moment of locking, the most urgent key of all who may ever wait. Of deadlines that is the floor:
-    /// now and the least relative deadline (Burns et al., *The Deadline Floor Protocol*, RTS 2015), or that of a job that
-    /// is there and has a lesser one. Nobody locks what has a ceiling while somebody else holds such a resource that it uses.
+    /// It has, from the moment of locking, the most urgent key of all who may ever wait. Of
+    /// deadlines that is the floor: now and the least relative deadline (Burns et al., *The
+    /// Deadline Floor Protocol*, RTS 2015), or that of a job that is there and has a lesser one.
+    /// Nobody locks what has a ceiling while somebody else holds such a resource that it uses.
     Ceiling,
 }
 
@@ -61,7 +62,8 @@ pub struct ResourceSpec {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wants {
     Nothing,
-    /// The accelerators of this version, or of any other; its key goes to the holders of this one's.
+    /// The accelerators of this version, or of any other; its key goes to the holders of this
+    /// one's.
     Version(u32),
     Resource(u32),
 }
@@ -90,7 +92,8 @@ struct Resource {
     protocol: Protocol,
     /// Or [`NONE`](super::NONE).
     holder: u32,
-    /// Of those who use it, as the lowest scheduler above all of them sees it; the deadline from the moment of locking.
+    /// Of those who use it, as the lowest scheduler above all of them sees it; the deadline from
+    /// the moment of locking.
     ceiling: Criteria,
     /// The least relative deadline of those who use it and stand behind no server.
     floor: Option<Span>,
@@ -152,7 +155,8 @@ impl Sharing {
         Some(self.resources[which as usize].holder).filter(|&holder| holder != super::NONE)
     }
 
-    /// Whether `task`, whose job is under way, may ask for resource `which`: it uses it, has it not, and waits for nothing.
+    /// Whether `task`, whose job is under way, may ask for resource `which`: it uses it, has it
+    /// not, and waits for nothing.
     pub(super) fn may_lock(&self, task: u32, which: u32) -> bool {
         let shared = &self.tasks[task as usize];
         shared.uses.iter().any(|used| used.0 == which)
@@ -165,10 +169,12 @@ impl Sharing {
         self.resources.get(which as usize).is_some_and(|resource| resource.holder == task)
     }
 
-    /// Whether somebody waits for `task` to give something back, or might be unfairly held up: the audit's question.
+    /// Whether somebody waits for `task` to give something back, or might be unfairly held up: the
+    /// audit's question.
     pub(super) fn is_consistent(&self) -> bool {
         self.tasks.iter().enumerate().all(|(task, shared)| {
-            let held = (0..self.holders.len()).filter(|&at| self.accelerator(at as u32) == Some(task as u32));
+            let held = (0..self.holders.len())
+                .filter(|&at| self.accelerator(at as u32) == Some(task as u32));
             held.fold(0, |mask, at| mask | 1 << at) == shared.holds
         }) && self.waiting.iter().all(|&task| !self.can_go(task))
     }
@@ -200,9 +206,10 @@ impl Sharing {
         uses.iter().all(|used| self.holder_for(task, which, used.0).is_none())
     }
 
-    /// Who holds `used`, if `task`, which uses it, can't have `which` because of that. Of resources with ceilings a job is
-    /// given one only when nobody else holds any that it uses: whoever locked last then never waits for those who did
-    /// before, so that no circle closes, whatever became of the ceilings.
+    /// Who holds `used`, if `task`, which uses it, can't have `which` because of that. Of resources
+    /// with ceilings a job is given one only when nobody else holds any that it uses: whoever
+    /// locked last then never waits for those who did before, so that no circle closes, whatever
+    /// became of the ceilings.
     fn holder_for(&self, task: u32, which: u32, used: u32) -> Option<u32> {
         let has_ceiling = |of: u32| self.resources[of as usize].protocol == Protocol::Ceiling;
         let matters = mutate!(

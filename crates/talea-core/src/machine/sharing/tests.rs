@@ -1,8 +1,8 @@
 //! Events and answers, and what is refused. Schedules are compared in `talea-sim`.
 
 use super::super::{
-    Condition, Cpu, Event, Handled, Machine, Order, SchedulerSpec, Selection, TaskId, TaskSpec, Tree,
-    Version, Wrong,
+    Condition, Cpu, Event, Handled, Machine, Order, SchedulerSpec, Selection, TaskId, TaskSpec,
+    Tree, Version, Wrong,
 };
 use super::{AcceleratorId, Protocol, ResourceId};
 use crate::sched::Policy;
@@ -40,10 +40,16 @@ fn y6_an_order_names_the_version() {
     tree.task(Tree::ROOT, TaskSpec { versions: vec![energy(5), energy(12)], ..spec(100) });
     let mut machine = tree.build().expect("a tree");
     for (now, battery, version) in [(0, 12, 1), (10, 11, 0), (20, 3, 0)] {
-        assert_eq!(machine.handle(at(now), Event::Changed(Condition::Battery(battery))), Handled::Done);
+        assert_eq!(
+            machine.handle(at(now), Event::Changed(Condition::Battery(battery))),
+            Handled::Done
+        );
         assert_eq!(arrive(&mut machine, now, 0), Handled::Done);
         assert_eq!(orders(&mut machine, now), [runs(0, now / 10, version)]);
-        assert_eq!(machine.handle(at(now + 5), Event::Completed { task: TaskId(0) }), Handled::Done);
+        assert_eq!(
+            machine.handle(at(now + 5), Event::Completed { task: TaskId(0) }),
+            Handled::Done
+        );
         assert_eq!(orders(&mut machine, now + 5), [Order::Idle { cpu: Cpu(0) }]);
     }
 }
@@ -86,7 +92,10 @@ fn y8_what_is_given_back_at_the_instant_at_which_it_is_asked_for_costs_no_switch
     let _ = (arrive(&mut machine, 0, 0), arrive(&mut machine, 0, 1));
     assert_eq!(orders(&mut machine, 0).len(), 2);
     let _ = machine.handle(at(1), Event::Locked { task: TaskId(0), resource: r });
-    assert_eq!(machine.handle(at(2), Event::Locked { task: TaskId(1), resource: r }), Handled::Waits);
+    assert_eq!(
+        machine.handle(at(2), Event::Locked { task: TaskId(1), resource: r }),
+        Handled::Waits
+    );
     let _ = machine.handle(at(2), Event::Unlocked { task: TaskId(0), resource: r });
     assert_eq!(orders(&mut machine, 2), []);
     assert_eq!(machine.resource_of(r), Some(TaskId(1)));
@@ -127,10 +136,16 @@ fn y1_unknown_names_and_too_many_of_them_are_refused() {
     );
     let many = |task: &mut TaskSpec, n| task.versions = (0..n).map(|_| Version::new("v")).collect();
     assert_eq!(refused(&|_, task| many(task, 64)), None);
-    assert_eq!(refused(&|_, task| many(task, 65)), Some(Wrong::TooMany { what: "versions", most: 64 }));
+    assert_eq!(
+        refused(&|_, task| many(task, 65)),
+        Some(Wrong::TooMany { what: "versions", most: 64 })
+    );
     let gpus = |tree: &mut Tree, n| (0..n).for_each(|_| _ = tree.accelerator("gpu"));
     assert_eq!(refused(&|tree, _| gpus(tree, 64)), None);
-    assert_eq!(refused(&|tree, _| gpus(tree, 65)), Some(Wrong::TooMany { what: "accelerators", most: 64 }));
+    assert_eq!(
+        refused(&|tree, _| gpus(tree, 65)),
+        Some(Wrong::TooMany { what: "accelerators", most: 64 })
+    );
     let weigh = |tree: &mut Tree, weight| tree.selection = Selection::TradeOff { weight };
     assert_eq!(refused(&|tree, _| weigh(tree, 1_000)), None);
     assert_eq!(refused(&|tree, _| weigh(tree, 1_001)), Some(Wrong::Weight(1_001)));

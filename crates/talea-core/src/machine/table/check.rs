@@ -24,14 +24,19 @@ impl Tree {
                 return Err(Wrong::Entry { index, what: "is on a CPU that the root does not own" });
             }
             if entry.start >= entry.end || entry.end > hyperperiod {
-                return Err(Wrong::Entry { index, what: "is empty or reaches beyond the hyperperiod" });
+                return Err(Wrong::Entry {
+                    index,
+                    what: "is empty or reaches beyond the hyperperiod",
+                });
             }
-            let Some(owner) = children.get(entry.owner as usize).and_then(|&owner| self.get(owner)) else {
+            let Some(owner) = children.get(entry.owner as usize).and_then(|&owner| self.get(owner))
+            else {
                 return Err(Wrong::SlotOwner { index, children: children.len() });
             };
             match &owner.body {
                 Body::Task(task) => {
-                    if entry.version.is_some_and(|version| version as usize >= task.versions.len()) {
+                    if entry.version.is_some_and(|version| version as usize >= task.versions.len())
+                    {
                         return Err(Wrong::Entry {
                             index,
                             what: "names a version that its task does not have",
@@ -51,10 +56,16 @@ impl Tree {
                 mutate!(
                     "core-table-overlap",
                     if other.cpu == entry.cpu {
-                        return Err(Wrong::Entry { index, what: "overlaps another one of its CPU" });
+                        return Err(Wrong::Entry {
+                            index,
+                            what: "overlaps another one of its CPU",
+                        });
                     },
                     if other.cpu == entry.cpu && other.owner == entry.owner {
-                        return Err(Wrong::Entry { index, what: "overlaps another one of its CPU" });
+                        return Err(Wrong::Entry {
+                            index,
+                            what: "overlaps another one of its CPU",
+                        });
                     }
                 );
                 mutate!(

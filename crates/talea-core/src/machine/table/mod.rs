@@ -1,11 +1,13 @@
 //! Off-line tables: who runs where from when to when, computed beforehand.
 //!
-//! YASMIN section 3.4, with docs/model.md, section 9. Per CPU a sequence of half-open entries `[start, end)` in a
-//! hyperperiod that repeats from time zero; each belongs to a child of the root, which has the CPU while it is eligible.
-//! What lies between entries is a delay slot: the CPU is idle. A table decides by the clock alone, so that it needs
-//! neither keys nor locks nor a decision about versions.
+//! YASMIN section 3.4, with docs/model.md, section 9. Per CPU a sequence of half-open entries
+//! `[start, end)` in a hyperperiod that repeats from time zero; each belongs to a child of the
+//! root, which has the CPU while it is eligible. What lies between entries is a delay slot: the CPU
+//! is idle. A table decides by the clock alone, so that it needs neither keys nor locks nor a
+//! decision about versions.
 //!
-//! Invariants: entries of a CPU are sorted, disjoint and inside the hyperperiod; no child has two CPUs at once.
+//! Invariants: entries of a CPU are sorted, disjoint and inside the hyperperiod; no child has two
+//! CPUs at once.
 
 mod check;
 #[cfg(test)]
@@ -119,7 +121,8 @@ impl<W: Watch> Machine<W> {
                     "core-table-goes-on",
                     mutate!(
                         "core-table-overrun",
-                        if let (true, false, Some(job)) = (state.released, entry.goes_on, state.ring.first())
+                        if let (true, false, Some(job)) =
+                            (state.released, entry.goes_on, state.ring.first())
                         {
                             self.notes.push(Note::Overrun {
                                 cpu: Cpu(cpu as u32),
@@ -127,7 +130,8 @@ impl<W: Watch> Machine<W> {
                                 job: job.number,
                             });
                         },
-                        if let (false, true, Some(job)) = (state.released, entry.goes_on, state.ring.first())
+                        if let (false, true, Some(job)) =
+                            (state.released, entry.goes_on, state.ring.first())
                         {
                             self.notes.push(Note::Overrun {
                                 cpu: Cpu(cpu as u32),
@@ -136,7 +140,9 @@ impl<W: Watch> Machine<W> {
                             });
                         }
                     ),
-                    if let (true, _, Some(job)) = (state.released, entry.goes_on, state.ring.first()) {
+                    if let (true, _, Some(job)) =
+                        (state.released, entry.goes_on, state.ring.first())
+                    {
                         self.notes.push(Note::Overrun {
                             cpu: Cpu(cpu as u32),
                             task: TaskId(task),
@@ -144,7 +150,9 @@ impl<W: Watch> Machine<W> {
                         });
                     }
                 )
-            } else if entry.activates && mutate!("core-table-activates", !self.stopped, self.stopped) {
+            } else if entry.activates
+                && mutate!("core-table-activates", !self.stopped, self.stopped)
+            {
                 let deadline = due.0.saturating_add(self.tasks[task as usize].deadline);
                 self.activated(now, task, due.0, deadline);
             }

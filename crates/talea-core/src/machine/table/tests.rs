@@ -7,8 +7,9 @@ use alloc::vec::Vec;
 
 #[test]
 fn y11_owners_equal_those_of_a_table_that_is_read_anew_each_nanosecond() {
-    let entry =
-        |(cpu, start, end, owner)| TableEntry::new(cpu, Span::from_ns(start), Span::from_ns(end), owner);
+    let entry = |(cpu, start, end, owner)| {
+        TableEntry::new(cpu, Span::from_ns(start), Span::from_ns(end), owner)
+    };
     // Not in order, with a delay slot, two that touch, and one that touches itself across the end.
     let entries: Vec<TableEntry> =
         [(0, 6, 10, 1), (0, 0, 2, 1), (0, 2, 5, 2), (1, 3, 4, 0)].map(entry).into();

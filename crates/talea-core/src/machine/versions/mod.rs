@@ -1,8 +1,9 @@
 //! Versions of a task: the same interface, another cost (YASMIN section 3.2).
 //!
-//! Model: when a job is first dispatched, the candidates are the versions whose accelerators are free, and one
-//! [`Selection`] per root picks among them. The rules (docs/model.md, section 7) are total: a job always has a version.
-//! What the machine can't know, the battery, the mode and the mask, is told to it as [`Condition`]s while it runs.
+//! Model: when a job is first dispatched, the candidates are the versions whose accelerators are
+//! free, and one [`Selection`] per root picks among them. The rules (docs/model.md, section 7) are
+//! total: a job always has a version. What the machine can't know, the battery, the mode and the
+//! mask, is told to it as [`Condition`]s while it runs.
 //!
 //! Plain twin: a sorted list, in the tests.
 
@@ -59,12 +60,13 @@ pub enum Selection {
     Mask,
     /// What a function says; the last if it names none of the candidates.
     User(Chooser),
-    /// The same with a number that the function is given along: whose it is, where several applications share a function.
+    /// The same with a number that the function is given along: whose it is, where several
+    /// applications share a function.
     Given(GivenChooser, u64),
 }
 
-/// A selection from outside: the number of a version. Asked in the middle of a decision: one that panics leaves a machine of which nothing
-/// is known, so whoever drives that ends with it.
+/// A selection from outside: the number of a version. Asked in the middle of a decision: one that
+/// panics leaves a machine of which nothing is known, so whoever drives that ends with it.
 pub type Chooser = fn(&Candidates) -> Option<u32>;
 
 /// One that is given a number of whoever declared it.
@@ -137,14 +139,17 @@ impl Conditions {
 }
 
 impl Selection {
-    /// The number of the version. For functions that choose by one of these rules, with other conditions.
+    /// The number of the version. For functions that choose by one of these rules, with other
+    /// conditions.
     ///
     /// # Panics
     /// If there is no candidate.
     pub fn choose(&self, of: &Candidates) -> u32 {
         let conditions = of.conditions;
         let found = match self {
-            Selection::Declared => mutate!("core-version-declared", of.iter().next(), of.iter().next_back()),
+            Selection::Declared => {
+                mutate!("core-version-declared", of.iter().next(), of.iter().next_back())
+            }
             Selection::Energy => {
                 // Ties go to the first: the least of (what is not used, number).
                 let held = of.iter().filter(|(_, version)| version.energy <= conditions.battery);
@@ -198,6 +203,10 @@ fn named<'a>(of: &'a Candidates, said: Option<u32>) -> Option<(u32, &'a Version)
     mutate!(
         "core-version-user",
         of.iter().find(|&(at, _)| Some(at) == said),
-        of.versions.iter().enumerate().map(|(at, v)| (at as u32, v)).find(|&(at, _)| Some(at) == said)
+        of.versions
+            .iter()
+            .enumerate()
+            .map(|(at, v)| (at as u32, v))
+            .find(|&(at, _)| Some(at) == said)
     )
 }

@@ -19,7 +19,11 @@ fn y6_the_battery_falls_from_100_to_0_and_the_largest_budget_that_it_holds_is_ch
         let conditions = Conditions { battery, ..Conditions::default() };
         let expected = u32::from(battery >= 12);
         assert_eq!(choose(Selection::Energy, &versions, 0b11, &conditions), expected, "{battery}");
-        assert_eq!(choose(Selection::Energy, &versions, 0b10, &conditions), 1, "the only one to be had");
+        assert_eq!(
+            choose(Selection::Energy, &versions, 0b10, &conditions),
+            1,
+            "the only one to be had"
+        );
     }
 }
 
@@ -32,10 +36,15 @@ fn y6_the_trade_off_goes_from_time_to_energy_with_its_weight() {
             .iter()
             .enumerate()
             .min_by_key(|(_, version)| {
-                u64::from(weight) * version.energy + u64::from(1_000 - weight) * version.time.as_ns()
+                u64::from(weight) * version.energy
+                    + u64::from(1_000 - weight) * version.time.as_ns()
             })
             .expect("some");
-        assert_eq!(choose(Selection::TradeOff { weight }, &versions, 0b111, &all), twin.0 as u32, "{weight}");
+        assert_eq!(
+            choose(Selection::TradeOff { weight }, &versions, 0b111, &all),
+            twin.0 as u32,
+            "{weight}"
+        );
     }
     assert_eq!(choose(Selection::TradeOff { weight: 0 }, &versions, 0b111, &all), 0);
     assert_eq!(choose(Selection::TradeOff { weight: 500 }, &versions, 0b111, &all), 1);
@@ -60,9 +69,15 @@ fn y6_the_first_version_of_the_mode_is_chosen_and_the_last_when_there_is_none() 
 #[test]
 fn y6_a_version_needs_all_its_bits_permitted() {
     let versions = vec![version(0, 0, 0, 0b011), version(0, 0, 0, 0b100), version(0, 0, 0, 0)];
-    for (permitted, expected) in [(0b111, 0), (0b011, 0), (0b001, 2), (0b100, 1), (0b101, 1), (0, 2)] {
+    for (permitted, expected) in
+        [(0b111, 0), (0b011, 0), (0b001, 2), (0b100, 1), (0b101, 1), (0, 2)]
+    {
         let conditions = Conditions { permitted, ..Conditions::default() };
-        assert_eq!(choose(Selection::Mask, &versions, 0b111, &conditions), expected, "{permitted:b}");
+        assert_eq!(
+            choose(Selection::Mask, &versions, 0b111, &conditions),
+            expected,
+            "{permitted:b}"
+        );
     }
 }
 
@@ -74,7 +89,11 @@ fn y6_a_function_sees_candidates_and_conditions_and_nonsense_falls_back() {
         of.iter().find(|(_, version)| version.energy == of.conditions.battery).map(|(at, _)| at)
     }
     assert_eq!(choose(Selection::User(exact), &versions, 0b111, &conditions), 1);
-    assert_eq!(choose(Selection::User(exact), &versions, 0b101, &conditions), 2, "the last candidate");
+    assert_eq!(
+        choose(Selection::User(exact), &versions, 0b101, &conditions),
+        2,
+        "the last candidate"
+    );
     assert_eq!(choose(Selection::User(|_| Some(77)), &versions, 0b011, &conditions), 1);
     assert_eq!(
         choose(Selection::User(|_| Some(0)), &versions, 0b110, &conditions),
@@ -109,7 +128,14 @@ fn y6_a_function_that_is_given_a_number_gets_it_with_whose_job_it_is() {
     let all = Conditions::default();
     let by_number = |of: &Candidates, number: u64| Some(of.task.0 - number as u32);
     for number in 1..=3 {
-        assert_eq!(choose(Selection::Given(by_number, number), &versions, 0b111, &all), 3 - number as u32);
+        assert_eq!(
+            choose(Selection::Given(by_number, number), &versions, 0b111, &all),
+            3 - number as u32
+        );
     }
-    assert_eq!(choose(Selection::Given(|_, _| None, 0), &versions, 0b011, &all), 1, "the last candidate");
+    assert_eq!(
+        choose(Selection::Given(|_, _| None, 0), &versions, 0b011, &all),
+        1,
+        "the last candidate"
+    );
 }

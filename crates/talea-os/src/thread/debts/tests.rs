@@ -76,11 +76,18 @@ fn marked(debtor: Debtor, inode: u64) -> Debtor {
 /// What must be so whenever nobody is at it.
 fn audit() {
     let debts = lock();
-    let standing: Vec<_> =
-        debts.slots.iter().enumerate().filter_map(|(slot, debt)| Some((debt.as_ref()?, slot))).collect();
+    let standing: Vec<_> = debts
+        .slots
+        .iter()
+        .enumerate()
+        .filter_map(|(slot, debt)| Some((debt.as_ref()?, slot)))
+        .collect();
     assert_eq!(standing.len(), debts.index.len());
     assert_eq!(standing.len(), COUNT.load(Ordering::Relaxed));
-    assert!(standing.iter().all(|(debt, slot)| debts.index.get(&debt.debtor) == Some(slot)), "{debts:?}");
+    assert!(
+        standing.iter().all(|(debt, slot)| debts.index.get(&debt.debtor) == Some(slot)),
+        "{debts:?}"
+    );
     assert_eq!(standing.len() + debts.free.len(), debts.slots.len());
 }
 
@@ -143,7 +150,10 @@ fn whoever_opens_the_file_next_learns_what_living_threads_owe() {
     drop(kept);
     let written = dir.found();
     for debtor in [debtor, gone] {
-        assert!(written.iter().any(|debt| (debt.debtor, debt.until) == (debtor, Time::NEVER)), "{written:?}");
+        assert!(
+            written.iter().any(|debt| (debt.debtor, debt.until) == (debtor, Time::NEVER)),
+            "{written:?}"
+        );
         set(&debtor, None);
     }
     assert_eq!(owing_until(&debtor), None);
@@ -165,7 +175,8 @@ fn an_older_file_shortens_no_debt_and_pushes_none_out() {
     owe(&debtor, far);
     drop(kept);
     set(&debtor, Some(Time::NEVER));
-    let both = (keep_in(&other.file()).expect("a new file"), keep_in(&older.file()).expect("the older"));
+    let both =
+        (keep_in(&other.file()).expect("a new file"), keep_in(&older.file()).expect("the older"));
     assert_eq!(owing_until(&debtor), Some(Time::NEVER));
     drop(both);
     set(&debtor, None);

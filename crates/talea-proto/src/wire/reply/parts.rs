@@ -1,9 +1,12 @@
 //! The bodies of replies that have one length.
 
 use crate::message::{
-    But, CpuInfo, Granted, Mechanism, Notes, PluginInfo, Reply, SessionInfo, SpecId, SpecInfo, Status, Token,
+    But, CpuInfo, Granted, Mechanism, Notes, PluginInfo, Reply, SessionInfo, SpecId, SpecInfo,
+    Status, Token,
 };
-use crate::wire::task::{AttrWire, TaskWire, cpus_from_wire, cpus_to_wire, declared, flags, read_name, work};
+use crate::wire::task::{
+    AttrWire, TaskWire, cpus_from_wire, cpus_to_wire, declared, flags, read_name, work,
+};
 use crate::wire::{Field, Wrong};
 use talea_core::{Charge, Span, Work};
 use zerocopy::little_endian::{I32, U16, U32, U64, U128};
@@ -80,7 +83,8 @@ const HAS_RUNTIME: u32 = 1 << 1;
 impl GrantedWire {
     /// From a value.
     pub fn new(granted: &Granted) -> GrantedWire {
-        let bits = flags(&[(granted.cpu.is_some(), HAS_CPU), (granted.runtime.is_some(), HAS_RUNTIME)]);
+        let bits =
+            flags(&[(granted.cpu.is_some(), HAS_CPU), (granted.runtime.is_some(), HAS_RUNTIME)]);
         GrantedWire {
             spec: U64::new(granted.spec.0),
             token: granted.token.0,
@@ -105,12 +109,15 @@ impl GrantedWire {
             token: Token(self.token),
             plugin: self.plugin.get(),
             cpu: optional(Field::Cpus, bits & HAS_CPU != 0, self.cpu)?,
-            runtime: declared(Field::Runtime, bits & HAS_RUNTIME != 0, self.runtime_ns)?.map(Work::from_ns),
+            runtime: declared(Field::Runtime, bits & HAS_RUNTIME != 0, self.runtime_ns)?
+                .map(Work::from_ns),
             charge: Charge::from_bits(self.charge.get()),
             priority: self.priority,
-            mechanism: mechanism.ok_or_else(|| Wrong::new(Field::Message, self.mechanism, 0_u64))?,
+            mechanism: mechanism
+                .ok_or_else(|| Wrong::new(Field::Message, self.mechanism, 0_u64))?,
             grain: Span::from_ns(self.grain_ns.get()),
-            // Every bit may pass: a note that this build does not know is one that it need not understand.
+            // Every bit may pass: a note that this build does not know is one that it need not
+            // understand.
             notes: Notes(self.notes.get()),
         })
     }

@@ -77,12 +77,14 @@ const _: () = assert!(core::mem::offset_of!(AnswerWire, kind) == 36);
 const _: () = assert!(core::mem::offset_of!(AnswerWire, asked) == 48);
 const _: () = assert!(core::mem::offset_of!(AnswerWire, rest) == 72);
 // An explanation that carries a refusal is the longest reply but one.
-const _: () =
-    assert!(8 + 16 + 40 + 2 * PLUGINS_MAX * size_of::<AnswerWire>() + RULE_MAX <= crate::MESSAGE_MAX);
+const _: () = assert!(
+    8 + 16 + 40 + 2 * PLUGINS_MAX * size_of::<AnswerWire>() + RULE_MAX <= crate::MESSAGE_MAX
+);
 
 const HAS_RULE: u32 = 1;
 const HAS_CPU: u16 = 1;
-/// The witness is a task that is late, and perhaps the one of the request; or a window with too much due.
+/// The witness is a task that is late, and perhaps the one of the request; or a window with too
+/// much due.
 const IS_LATE: u16 = 1 << 1;
 const IS_OWN: u16 = 1 << 2;
 const IS_DEMAND: u16 = 1 << 3;
@@ -170,7 +172,9 @@ fn witness_to_wire(witness: Option<Witness>) -> (u16, WitnessWire) {
             if own { IS_LATE | IS_OWN } else { IS_LATE },
             wire(period, response.map_or(0, Span::as_ns), deadline.as_ns()),
         ),
-        Some(Witness::Demand { at, demand, supply }) => (IS_DEMAND, wire(at, demand.as_ns(), supply.as_ns())),
+        Some(Witness::Demand { at, demand, supply }) => {
+            (IS_DEMAND, wire(at, demand.as_ns(), supply.as_ns()))
+        }
     }
 }
 
@@ -277,8 +281,11 @@ impl AnswerWire {
             },
             unknown => return Err(Wrong::new(Field::Message, unknown, DENIED)),
         };
-        let answer =
-            Answer { plugin: self.plugin.get(), name: read_name(Field::Plugin, self.name)?, verdict };
+        let answer = Answer {
+            plugin: self.plugin.get(),
+            name: read_name(Field::Plugin, self.name)?,
+            verdict,
+        };
         // What the kind does not use must be zero, or two byte strings would mean the same.
         if AnswerWire::new(&answer) == *self {
             Ok(answer)

@@ -1,9 +1,10 @@
-//! A scheduler and a simulator written a second time, from the definitions, to be compared with the first.
+//! A scheduler and a simulator written a second time, from the definitions, to be compared with the
+//! first.
 //!
-//! It imports nothing from Talea and knows nothing of its data structures: numbers are ticks, time passes one tick at a
-//! time, every queue is a list that is searched from one end to the other, and what is eligible is worked out anew
-//! after everything that happens. docs/model.md, sections 1 to 6, says what happens in which order; the servers are in
-//! [`server`], with their papers.
+//! It imports nothing from Talea and knows nothing of its data structures: numbers are ticks, time
+//! passes one tick at a time, every queue is a list that is searched from one end to the other, and
+//! what is eligible is worked out anew after everything that happens. docs/model.md, sections 1 to
+//! 6, says what happens in which order; the servers are in [`server`], with their papers.
 
 pub(crate) mod server;
 
@@ -107,7 +108,9 @@ impl System {
     }
 
     pub(crate) fn tasks(&self) -> Vec<usize> {
-        (0..self.nodes.len()).filter(|&node| matches!(self.nodes[node].kind, Kind::Task(_))).collect()
+        (0..self.nodes.len())
+            .filter(|&node| matches!(self.nodes[node].kind, Kind::Task(_)))
+            .collect()
     }
 
     /// Runs from 0 to and including what happens at `until`, but nothing after it.
@@ -278,7 +281,10 @@ impl<'a> State<'a> {
                 self.runs[cpu] = None;
                 for (group, child) in self.path(task) {
                     self.current[group] = None;
-                    if group == 0 && self.system.cpus > 1 && !self.group(0).expect("a group").preemptive {
+                    if group == 0
+                        && self.system.cpus > 1
+                        && !self.group(0).expect("a group").preemptive
+                    {
                         self.given
                             .iter_mut()
                             .filter(|given| **given == Some(child))
@@ -490,9 +496,11 @@ impl<'a> State<'a> {
             Order::Dm => (criteria.relative, 0, child),
             Order::Criticality => (255 - criteria.criticality, 0, child),
             Order::Fifo => (criteria.arrival, 0, child),
-            Order::Fp => {
-                ((255 - criteria.priority) * 2 + u64::from(criteria.yields), self.since[child], child)
-            }
+            Order::Fp => (
+                (255 - criteria.priority) * 2 + u64::from(criteria.yields),
+                self.since[child],
+                child,
+            ),
             Order::RoundRobin { .. } => {
                 let turn = self.turns[group].iter().position(|&other| other == child);
                 (turn.expect("eligible") as u64, 0, child)
@@ -506,15 +514,17 @@ impl<'a> State<'a> {
         if self.current[group].is_some() {
             return self.current[group];
         }
-        let is_strict =
-            matches!(self.group(group).expect("a group").order, Order::Table { lending: false, .. });
+        let is_strict = matches!(
+            self.group(group).expect("a group").order,
+            Order::Table { lending: false, .. }
+        );
         let may = self.children[group].iter().copied().filter(|&child| self.eligible[child]);
         let may = may.filter(|&child| !is_strict || self.owner[group] == Some(child));
         may.min_by_key(|&child| self.rank(group, child))
     }
 
-    /// Whoever would run takes the accelerator that it needs or lets others run, the most urgent first, until nobody who
-    /// would run lacks one.
+    /// Whoever would run takes the accelerator that it needs or lets others run, the most urgent
+    /// first, until nobody who would run lacks one.
     fn pass_gates(&mut self) {
         loop {
             let mut first: Option<(usize, usize)> = None;
@@ -522,11 +532,14 @@ impl<'a> State<'a> {
                 self.give();
             }
             for cpu in 0..self.system.cpus {
-                let from =
-                    if self.system.cpus > 1 { self.given[cpu] } else { Some(0).filter(|_| self.eligible[0]) };
+                let from = if self.system.cpus > 1 {
+                    self.given[cpu]
+                } else {
+                    Some(0).filter(|_| self.eligible[0])
+                };
                 let Some(task) = from.and_then(|node| self.descend(node, false)) else { continue };
-                let is_shut =
-                    self.task(task).expect("a task").accelerator.is_some() && !self.jobs[task][0].has;
+                let is_shut = self.task(task).expect("a task").accelerator.is_some()
+                    && !self.jobs[task][0].has;
                 let rank = |cpu: usize| self.given[cpu].map(|child| self.rank(0, child));
                 if is_shut && first.is_none_or(|(other, _)| rank(cpu) < rank(other)) {
                     first = Some((cpu, task));
@@ -540,10 +553,15 @@ impl<'a> State<'a> {
                 self.settle();
                 // Nobody has begun there: the CPU is not kept for those behind.
                 let below = |other: usize| {
-                    self.path(other).last().map(|last| last.1) == self.path(task).last().map(|last| last.1)
+                    self.path(other).last().map(|last| last.1)
+                        == self.path(task).last().map(|last| last.1)
                 };
-                let is_at_work = self.runs[cpu].is_some_and(|other| self.eligible[other] && below(other));
-                if self.system.cpus > 1 && !self.group(0).expect("a group").preemptive && !is_at_work {
+                let is_at_work =
+                    self.runs[cpu].is_some_and(|other| self.eligible[other] && below(other));
+                if self.system.cpus > 1
+                    && !self.group(0).expect("a group").preemptive
+                    && !is_at_work
+                {
                     self.given[cpu] = None;
                 }
             } else {
@@ -617,8 +635,8 @@ impl<'a> State<'a> {
         }
     }
 
-    /// Where a child of the root would go: where it must, where it was if that is idle, the first idle CPU, or the one
-    /// of the least urgent.
+    /// Where a child of the root would go: where it must, where it was if that is idle, the first
+    /// idle CPU, or the one of the least urgent.
     fn place(&self, child: usize) -> usize {
         if let Some(cpu) = self.bound[child] {
             return cpu;
@@ -641,7 +659,12 @@ impl<'a> State<'a> {
         self.outcome.ticks.push(row);
         for (cpu, task) in self.runs.clone().into_iter().enumerate() {
             let now = self.now;
-            if self.system.spoiled.holes.iter().any(|&(at, from, to)| at == cpu && (from..to).contains(&now))
+            if self
+                .system
+                .spoiled
+                .holes
+                .iter()
+                .any(|&(at, from, to)| at == cpu && (from..to).contains(&now))
             {
                 continue;
             }

@@ -1,10 +1,11 @@
 //! The servers by their definitions, a tick at a time.
 //!
-//! Polling: Lehoczky, Sha and Strosnider, RTSS 1987. Deferrable: Strosnider, Lehoczky and Sha, 1995. Sporadic: Stanovich,
-//! Baker, Wang and González Harbour, RTAS 2010, section 5: usage is counted while the server is active, split off when it
-//! has nothing more to run or the piece is used up, and comes back one period after the piece's time, or at once and for a whole
-//! period if its deadline is past by then. CBS: Abeni and Buttazzo, RTSS 1998; the hard one and the rule for D < T as in Linux'
-//! deadline class.
+//! Polling: Lehoczky, Sha and Strosnider, RTSS 1987. Deferrable: Strosnider, Lehoczky and Sha,
+//! 1995. Sporadic: Stanovich, Baker, Wang and González Harbour, RTAS 2010, section 5: usage is
+//! counted while the server is active, split off when it has nothing more to run or the piece is
+//! used up, and comes back one period after the piece's time, or at once and for a whole period if
+//! its deadline is past by then. CBS: Abeni and Buttazzo, RTSS 1998; the hard one and the rule for
+//! D < T as in Linux' deadline class.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -205,7 +206,8 @@ impl Server {
         match self.of.kind {
             Kind::Polling => {
                 self.left = if self.pending { budget } else { 0 };
-                (self.refilled, self.next, self.due) = (Some(now), Some(now + period), now + deadline);
+                (self.refilled, self.next, self.due) =
+                    (Some(now), Some(now + period), now + deadline);
             }
             Kind::Deferrable => {
                 (self.left, self.next, self.due) = (budget, Some(now + period), now + deadline);

@@ -1,12 +1,13 @@
 //! ReTiF's files, as its papers and its daemon have them, in; our configuration file out.
 //!
-//! Read are: Listing 2 of ReTiF (JSA 2021) with four columns, Listing 2 of its forerunner (ISORC 2020) with three
-//! and with `!` headings, Listing 3 (rules, in a file of their own or among the plugins), and the YAML of the
-//! published daemon.
+//! Read are: Listing 2 of ReTiF (JSA 2021) with four columns, Listing 2 of its forerunner (ISORC
+//! 2020) with three and with `!` headings, Listing 3 (rules, in a file of their own or among the
+//! plugins), and the YAML of the published daemon.
 //!
-//! Model: a file becomes rows of cells with their places (`rows`), rows become lines of ours that remember the
-//! cell they came from (`lines`); the result is read once by our own reader, and what that finds is reported at
-//! the place in the original. So a file that is imported is a file that loads, given CPUs and users.
+//! Model: a file becomes rows of cells with their places (`rows`), rows become lines of ours that
+//! remember the cell they came from (`lines`); the result is read once by our own reader, and what
+//! that finds is reported at the place in the original. So a file that is imported is a file that
+//! loads, given CPUs and users.
 
 mod rows;
 mod values;
@@ -41,7 +42,10 @@ pub(crate) enum Which {
 pub fn retif(plugins: File<'_>, rules: Option<File<'_>>) -> Result<String, Vec<Diagnostic>> {
     let sources = [
         Source::new(plugins.origin, capped(plugins.text)),
-        Source::new(rules.map_or("rules", |file| file.origin), capped(rules.map_or("", |file| file.text))),
+        Source::new(
+            rules.map_or("rules", |file| file.origin),
+            capped(rules.map_or("", |file| file.text)),
+        ),
     ];
     let mut findings = [Findings::new(&sources[0]), Findings::new(&sources[1])];
     for (file, found) in [(Some(plugins), 0), (rules, 1)] {
@@ -60,7 +64,8 @@ pub fn retif(plugins: File<'_>, rules: Option<File<'_>>) -> Result<String, Vec<D
         rows::read_rules(&mut all, &mut findings[1]);
     }
     if all.plugins.is_empty() && !findings[0].has_errors() {
-        let remedy = "write lines of name, module, priorities and CPUs, such as `EDF EDF.so 100-100 0`";
+        let remedy =
+            "write lines of name, module, priorities and CPUs, such as `EDF EDF.so 100-100 0`";
         findings[0].error(
             &(0..0),
             words("there is no plugin in this file", "so there is nothing to import", remedy),
@@ -69,7 +74,8 @@ pub fn retif(plugins: File<'_>, rules: Option<File<'_>>) -> Result<String, Vec<D
     if let Some(rule) = all.rules.get(config::RULES_MAX) {
         let what = format!("there are more than {} rules", config::RULES_MAX);
         let why = "what the daemon may be made to hold is bounded";
-        findings[rule.which as usize].error(&rule.domain.at, words(what, why, "merge some of them"));
+        findings[rule.which as usize]
+            .error(&rule.domain.at, words(what, why, "merge some of them"));
         all.rules.truncate(config::RULES_MAX);
     }
     let lines = translate(&all, &sources, rules.is_some(), &mut findings);
@@ -128,18 +134,30 @@ fn plugin_lines(plugin: &PluginRow<'_>, lines: &mut Lines<Which>) {
     let band = values::band(plugin.band.text);
     lines.say("");
     if known == Some("edf") && band != "100-100" && band != "100" {
-        lines.say("# Note: the deadline class has no priorities; those of the original mean nothing.");
+        lines.say(
+            "# Note: the deadline class has no priorities; those of the original mean nothing.",
+        );
     }
     if known.is_none() {
-        lines.say("# Note: not one of ReTiF's four plugins. It must be built again for talea_plugin.h.");
+        lines.say(
+            "# Note: not one of ReTiF's four plugins. It must be built again for talea_plugin.h.",
+        );
     }
     lines.from("[[plugin]]", which, &plugin.name.at);
     lines.from(&format!("name = {}", text(plugin.name.text)), which, &plugin.name.at);
     lines.from(&format!("kind = {}", text(known.unwrap_or("foreign"))), which, &module.at);
     if known.is_none() {
-        lines.from(&format!("module = {}", text(&values::module_path(module.text))), which, &module.at);
+        lines.from(
+            &format!("module = {}", text(&values::module_path(module.text))),
+            which,
+            &module.at,
+        );
     }
-    lines.from(&format!("cpus = {}", text(&values::list(plugin.cpus.text))), which, &plugin.cpus.at);
+    lines.from(
+        &format!("cpus = {}", text(&values::list(plugin.cpus.text))),
+        which,
+        &plugin.cpus.at,
+    );
     if known != Some("edf") {
         lines.from(&format!("priorities = {}", text(&band)), which, &plugin.band.at);
     }
@@ -149,8 +167,15 @@ fn plugin_lines(plugin: &PluginRow<'_>, lines: &mut Lines<Which>) {
     }
 }
 
-fn rule_lines(rule: &RuleRow<'_>, all: &Rows<'_>, lines: &mut Lines<Which>, findings: &mut Findings<'_>) {
-    if rule.plugin.text != "-" && !all.plugins.iter().any(|plugin| plugin.name.text == rule.plugin.text) {
+fn rule_lines(
+    rule: &RuleRow<'_>,
+    all: &Rows<'_>,
+    lines: &mut Lines<Which>,
+    findings: &mut Findings<'_>,
+) {
+    if rule.plugin.text != "-"
+        && !all.plugins.iter().any(|plugin| plugin.name.text == rule.plugin.text)
+    {
         let names = || all.plugins.iter().map(|plugin| plugin.name.text);
         let remedy = match suggest::nearest(rule.plugin.text, names()) {
             Some(near) => format!("did you mean {near}?"),
@@ -158,10 +183,12 @@ fn rule_lines(rule: &RuleRow<'_>, all: &Rows<'_>, lines: &mut Lines<Which>, find
             None => format!("write one of {}, or - for any", suggest::list(names().take(8))),
         };
         let what = format!("there is no plugin called {}", quoted(rule.plugin.text));
-        findings.error(&rule.plugin.at, words(what, "this rule would never match a request", remedy));
+        findings
+            .error(&rule.plugin.at, words(what, "this rule would never match a request", remedy));
     }
-    let Some(key) =
-        Section::Rule.key(rule.property.text).filter(|key| !matches!(key.name, "domain" | "plugin"))
+    let Some(key) = Section::Rule
+        .key(rule.property.text)
+        .filter(|key| !matches!(key.name, "domain" | "plugin"))
     else {
         let properties = || Section::Rule.keys().skip(2).map(|key| key.name);
         let remedy = match suggest::nearest(rule.property.text, properties()) {
@@ -188,10 +215,13 @@ fn rule_lines(rule: &RuleRow<'_>, all: &Rows<'_>, lines: &mut Lines<Which>, find
     lines.from(&format!("{} = {value}", key.name), rule.which, &rule.value.at);
 }
 
-/// Reads the result for a machine that has everything; complaints go to the place that the line came from.
+/// Reads the result for a machine that has everything; complaints go to the place that the line
+/// came from.
 fn verify(lines: &Lines<Which>, findings: &mut [Findings<'_>; 2]) {
     let everything = Target::new(CpuSet::first(MAX_CPUS as u32));
-    let Err(found) = config::read(&lines.text, "imported", &AnyName::default(), &everything) else { return };
+    let Err(found) = config::read(&lines.text, "imported", &AnyName::default(), &everything) else {
+        return;
+    };
     for diagnostic in found.into_iter().filter(Diagnostic::is_error) {
         let (which, at) = lines.origin(diagnostic.line).unwrap_or((Which::Plugins, 0..0));
         let what = with_original_lines(&diagnostic.what, lines, findings);
@@ -222,8 +252,10 @@ fn with_original_lines(text: &str, lines: &Lines<Which>, findings: &[Findings<'_
 fn values_alone(text: &str) -> String {
     let mut out = String::new();
     for (number, part) in text.split('`').enumerate() {
-        let value =
-            part.split_once(" = ").map(|(_, value)| value.trim_matches('"')).filter(|_| number % 2 == 1);
+        let value = part
+            .split_once(" = ")
+            .map(|(_, value)| value.trim_matches('"'))
+            .filter(|_| number % 2 == 1);
         out.push_str(if number > 0 { "`" } else { "" });
         out.push_str(value.unwrap_or(part));
     }

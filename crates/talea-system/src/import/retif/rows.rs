@@ -1,8 +1,8 @@
 //! The papers' listings: one row a line, columns between blanks, comments after `#`.
 //!
-//! ReTiF (JSA 2021) Listing 2: `RM1 RM.so 50-99 1,2`; Listing 3: `user1 EDF max_utilization 0.7`. ISORC 2020
-//! Listing 2: `RM 50-99 1,2`; its daemon's file has these under headings that start with `!`, after three kernel
-//! settings, which Talea does not touch and which are only noted.
+//! ReTiF (JSA 2021) Listing 2: `RM1 RM.so 50-99 1,2`; Listing 3: `user1 EDF max_utilization 0.7`.
+//! ISORC 2020 Listing 2: `RM 50-99 1,2`; its daemon's file has these under headings that start with
+//! `!`, after three kernel settings, which Talea does not touch and which are only noted.
 
 use super::Which;
 use crate::diagnostic::quoted;

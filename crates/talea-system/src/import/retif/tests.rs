@@ -48,13 +48,20 @@ fn load(toml: &str, cpus: u32) -> Result<config::Loaded, Vec<Diagnostic>> {
 
 #[test]
 fn r19_listing_2_loads_as_printed_on_a_machine_with_its_cpus() {
-    let loaded =
-        load(&import(LISTING_2, None).expect("the paper's own file"), 8).expect("eight CPUs are enough");
+    let loaded = load(&import(LISTING_2, None).expect("the paper's own file"), 8)
+        .expect("eight CPUs are enough");
     let plugins: Vec<_> = loaded
         .setup
         .plugins
         .iter()
-        .map(|p| (p.name.as_str(), p.kind.word(), p.cpus.to_string(), p.band.map(|b| (b.low.0, b.high.0))))
+        .map(|p| {
+            (
+                p.name.as_str(),
+                p.kind.word(),
+                p.cpus.to_string(),
+                p.band.map(|b| (b.low.0, b.high.0)),
+            )
+        })
         .collect();
     assert_eq!(
         plugins,
@@ -95,8 +102,8 @@ fn r19_the_forerunners_listing_loads_as_printed_with_and_without_headings() {
 
 #[test]
 fn r16_an_imported_rm_keeps_the_papers_test() {
-    let loaded =
-        load(&import(LISTING_2, None).expect("the paper's own file"), 8).expect("eight CPUs are enough");
+    let loaded = load(&import(LISTING_2, None).expect("the paper's own file"), 8)
+        .expect("eight CPUs are enough");
     for plugin in &loaded.setup.plugins {
         if let PluginKind::Rm(options) = &plugin.kind {
             assert_eq!(options.test, RmTest::Necessary, "{}", plugin.name);
@@ -132,7 +139,8 @@ fn r27_every_property_of_table_5_is_read_with_its_unit() {
 - - ignore_adm_test true
 ";
     let toml = import(LISTING_2, Some(rules)).expect("all of Table 5");
-    let bounds: Vec<Bound> = load(&toml, 8).expect("loads").setup.rules.iter().map(|r| r.bound).collect();
+    let bounds: Vec<Bound> =
+        load(&toml, 8).expect("loads").setup.rules.iter().map(|r| r.bound).collect();
     assert_eq!(
         bounds,
         [
@@ -143,7 +151,8 @@ fn r27_every_property_of_table_5_is_read_with_its_unit() {
             Bound::MinDeadline(Span::from_ns(7_000)),
             Bound::MaxDeadline(Span::from_ns(999_000)),
             Bound::MinPriority(Priority(1)),
-            // The deadline class in both formats: without it the rule would keep everybody from EDF.
+            // The deadline class in both formats: without it the rule would keep everybody from
+            // EDF.
             Bound::MaxPriority(Priority(100)),
             Bound::IgnoreAdmission(true),
         ]
@@ -152,7 +161,8 @@ fn r27_every_property_of_table_5_is_read_with_its_unit() {
 
 #[test]
 fn an_unknown_module_becomes_a_foreign_plugin() {
-    let toml = import("X /opt/x/mine.so 10-20 0\nY sub/other.so 5 1\n", None).expect("two foreign plugins");
+    let toml = import("X /opt/x/mine.so 10-20 0\nY sub/other.so 5 1\n", None)
+        .expect("two foreign plugins");
     let loaded = load(&toml, 2).expect("loads");
     let modules: Vec<&str> = loaded
         .setup
@@ -191,7 +201,12 @@ fn what_is_wrong_in_the_papers_files_is_said_at_its_place() {
         ("# names\nA RM.so 1-2 0\nA RR.so 3-4 0\n", "p:3:1", "from the one on line 2", "call it"),
         ("RM RM.so 50-99 1,x\n", "p:1:16", "list of CPUs", "0-3,5"),
         ("A RM.so 1-2 0\nA RR.so 3-4 0\n", "p:2:1", "second plugin", "call it"),
-        ("an-awfully-long-name-of-32-bytes RM.so 1-2 0\n", "p:1:1", "name of a plugin", "short word"),
+        (
+            "an-awfully-long-name-of-32-bytes RM.so 1-2 0\n",
+            "p:1:1",
+            "name of a plugin",
+            "short word",
+        ),
         ("", "p:1:1", "no plugin in this file", "EDF.so"),
         ("# only a comment\n", "p:1:1", "no plugin in this file", "EDF.so"),
     ];
@@ -202,7 +217,12 @@ fn what_is_wrong_in_the_papers_files_is_said_at_its_place() {
     let bad_rules = [
         ("user1 EDF max_utilization\n", "r:1:1", "3 columns", "user1 EDF max_utilization 0.7"),
         ("user1 EFD max_runtime 5\n", "r:1:7", "no plugin called `EFD`", "did you mean EDF?"),
-        ("user1 EDF max_utilisation 0.7\n", "r:1:11", "not a property", "did you mean max_utilization?"),
+        (
+            "user1 EDF max_utilisation 0.7\n",
+            "r:1:11",
+            "not a property",
+            "did you mean max_utilization?",
+        ),
         ("user1 EDF domain 0.7\n", "r:1:11", "not a property", "write one of"),
         ("\nuser1 EDF max_runtime 9ms\n", "r:2:23", "`9ms` is not a value", "microseconds"),
         ("- - max_runtime 0\n", "r:1:17", "`0` is not a value", "microseconds"),
@@ -218,8 +238,8 @@ fn what_is_wrong_in_the_papers_files_is_said_at_its_place() {
         ("@ - max_period 5\n", "r:1:1", "name is empty", "number"),
     ];
     for (text, place, reason, remedy) in bad_rules {
-        let found =
-            retif(File { origin: "p", text: LISTING_2 }, Some(File { origin: "r", text })).expect_err(text);
+        let found = retif(File { origin: "p", text: LISTING_2 }, Some(File { origin: "r", text }))
+            .expect_err(text);
         check(&found[0], place, reason, remedy);
     }
 }
@@ -267,9 +287,20 @@ fn the_published_daemons_yaml_is_read() {
         .setup
         .plugins
         .iter()
-        .map(|p| format!("{} {} {} {:?}", p.name, p.kind.word(), p.cpus, p.band.map(|b| (b.low.0, b.high.0))))
+        .map(|p| {
+            format!(
+                "{} {} {} {:?}",
+                p.name,
+                p.kind.word(),
+                p.cpus,
+                p.band.map(|b| (b.low.0, b.high.0))
+            )
+        })
         .collect();
-    assert_eq!(plugins, ["EDF edf 1-2 None", "RM rm 3-7 Some((50, 99))", "FP fp 3,5 Some((1, 49))"]);
+    assert_eq!(
+        plugins,
+        ["EDF edf 1-2 None", "RM rm 3-7 Some((50, 99))", "FP fp 3,5 Some((1, 49))"]
+    );
     for note in ["rr_timeslice", "sched_max_util: 0.95", "`rules` are not imported"] {
         assert!(toml.contains(note), "{note}: {toml}");
     }

@@ -31,7 +31,8 @@ pub(super) fn module_path(module: &str) -> String {
 pub(super) fn list(text: &str) -> String {
     let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
     // Only lines after the first carry the dash of a list; the first starts behind it.
-    let items = lines.enumerate().map(|(n, line)| if n == 0 { line } else { line.trim_start_matches('-') });
+    let items =
+        lines.enumerate().map(|(n, line)| if n == 0 { line } else { line.trim_start_matches('-') });
     let items: Vec<String> = items.map(|item| item.replace(char::is_whitespace, "")).collect();
     items.into_iter().filter(|item| !item.is_empty()).collect::<Vec<_>>().join(",")
 }
@@ -72,7 +73,8 @@ pub(super) fn property(key: &Key, text: &str) -> Result<String, (String, String)
             // Table 5's range; 100 is the deadline class in both formats.
             Ok(level @ 1..=DEADLINE_CLASS) => Ok(level.to_string()),
             _ => Err((
-                "priorities are 1 (least) to 99 (most urgent), and 100 for the deadline class".to_owned(),
+                "priorities are 1 (least) to 99 (most urgent), and 100 for the deadline class"
+                    .to_owned(),
                 "write a number such as 50".to_owned(),
             )),
         },

@@ -1,9 +1,10 @@
 //! The YAML of ReTiF's published daemon: the subset that its files use, by hand.
 //!
-//! Read are block mappings, lists with `-`, flow lists `[1, 2]` and quoted or plain scalars on one line, which is
-//! all that daemon's keys need: `system`, `plugins` with `name`, `plugin`, `priority`, `cores`, and `rules`, which
-//! that daemon ignores and which are noted, not read. Absent on purpose: anchors, tags, multi-line scalars, flow
-//! mappings; a file that uses them is refused with the line.
+//! Read are block mappings, lists with `-`, flow lists `[1, 2]` and quoted or plain scalars on one
+//! line, which is all that daemon's keys need: `system`, `plugins` with `name`, `plugin`,
+//! `priority`, `cores`, and `rules`, which that daemon ignores and which are noted, not read.
+//! Absent on purpose: anchors, tags, multi-line scalars, flow mappings; a file that uses them is
+//! refused with the line.
 
 use super::rows::{Cell, PluginRow, Rows, content_lines};
 use crate::diagnostic::quoted;
@@ -12,11 +13,13 @@ use std::ops::Range;
 
 /// Whether the first line with content is a key with a colon, as in no listing.
 pub(super) fn is_yaml(text: &str) -> bool {
-    let first = content_lines(text).map(|(_, line)| line.trim_matches(['\u{feff}', ' ', '\t', '\r', '\n']));
+    let first =
+        content_lines(text).map(|(_, line)| line.trim_matches(['\u{feff}', ' ', '\t', '\r', '\n']));
     let mut first = first.skip_while(|line| line.is_empty());
     first.next().is_some_and(|line| {
         let key = line.split(':').next().unwrap_or_default();
-        line == "---" || (line.contains(':') && !key.contains(char::is_whitespace) && !key.starts_with('!'))
+        line == "---"
+            || (line.contains(':') && !key.contains(char::is_whitespace) && !key.starts_with('!'))
     })
 }
 
@@ -55,12 +58,14 @@ pub(super) fn read<'s>(rows: &mut Rows<'s>, findings: &mut Findings<'s>) {
             continue;
         }
         let at = offset + (line.len() - body.len())..offset + line.len();
-        let dashed =
-            body.strip_prefix("- ").or_else(|| body.strip_prefix('-').filter(|rest| rest.is_empty()));
+        let dashed = body
+            .strip_prefix("- ")
+            .or_else(|| body.strip_prefix('-').filter(|rest| rest.is_empty()));
         let content = dashed.unwrap_or(body).trim_start();
         let content_at = at.end - content.len()..at.end;
-        let pair =
-            content.split_once(':').filter(|(_, value)| value.is_empty() || value.starts_with([' ', '\t']));
+        let pair = content
+            .split_once(':')
+            .filter(|(_, value)| value.is_empty() || value.starts_with([' ', '\t']));
         // An element of a list that the key before announced: a list of CPUs, one a line.
         if let (Some(index), Some(item), Some(_), None, false) =
             (open, item.as_mut(), dashed, pair, content.is_empty())
@@ -75,8 +80,7 @@ pub(super) fn read<'s>(rows: &mut Rows<'s>, findings: &mut Findings<'s>) {
         }
         let Some((key, value)) = pair else {
             if part != Part::Rules && !content.is_empty() {
-                let remedy =
-                    "write `key: value`; this reader takes the simple form that ReTiF's own files have";
+                let remedy = "write `key: value`; this reader takes the simple form that ReTiF's own files have";
                 findings.error(
                     &at,
                     words("this line is no `key: value`", "nothing else is expected here", remedy),
@@ -97,14 +101,19 @@ pub(super) fn read<'s>(rows: &mut Rows<'s>, findings: &mut Findings<'s>) {
             };
             if part == Part::Rules {
                 rows.notes.push(
-                    "`rules` are not imported: the daemon that reads this file ignores them.".to_owned(),
+                    "`rules` are not imported: the daemon that reads this file ignores them."
+                        .to_owned(),
                 );
             }
             if !value.is_empty() && value != "[]" {
                 let remedy = format!("put the content of `{key}` on the lines below it");
                 findings.error(
                     &value_at,
-                    words("this form is not read", "flow mappings are not part of ReTiF's files", remedy),
+                    words(
+                        "this form is not read",
+                        "flow mappings are not part of ReTiF's files",
+                        remedy,
+                    ),
                 );
             }
             continue;
@@ -117,7 +126,8 @@ pub(super) fn read<'s>(rows: &mut Rows<'s>, findings: &mut Findings<'s>) {
                         "`sched_max_util: {value}` was never enforced; `threshold = …` under an edf plugin is."
                     ),
                     "rr_timeslice" => {
-                        "`rr_timeslice` sets the kernel; Talea leaves those settings alone.".to_owned()
+                        "`rr_timeslice` sets the kernel; Talea leaves those settings alone."
+                            .to_owned()
                     }
                     _ => format!("the key {} is unknown and was ignored.", quoted(key)),
                 };
@@ -126,8 +136,10 @@ pub(super) fn read<'s>(rows: &mut Rows<'s>, findings: &mut Findings<'s>) {
             Part::Plugins => {
                 let item = item.get_or_insert_with(|| Item::new(&at));
                 let Some(index) = KEYS.iter().position(|known| *known == key) else {
-                    rows.notes
-                        .push(format!("the key {} of a plugin is unknown and was ignored.", quoted(key)));
+                    rows.notes.push(format!(
+                        "the key {} of a plugin is unknown and was ignored.",
+                        quoted(key)
+                    ));
                     continue;
                 };
                 if value.is_empty() {

@@ -1,15 +1,16 @@
 //! rt-app's JSON in; a system file out.
 //!
-//! rt-app 1.0 (its tutorial is the reference): `tasks` holds threads by name, a thread has `phases`, a phase has events in
-//! the order in which they are written, and both have loops. Keys may repeat and carry suffixes (`run0`, `run1`). Times
-//! are whole microseconds.
+//! rt-app 1.0 (its tutorial is the reference): `tasks` holds threads by name, a thread has
+//! `phases`, a phase has events in the order in which they are written, and both have loops. Keys
+//! may repeat and carry suffixes (`run0`, `run1`). Times are whole microseconds.
 //!
-//! Model: what a file says is read ([`read`]); threads become tasks ([`shape`]): between two timers lies a job; a thread
-//! without timers is one job that suspends itself. Who schedules them is [`place`]'s: one fixed-priority root a CPU, with
-//! deadline reservations on top and the fair class at the bottom.
+//! Model: what a file says is read ([`read`]); threads become tasks ([`shape`]): between two timers
+//! lies a job; a thread without timers is one job that suspends itself. Who schedules them is
+//! [`place`]'s: one fixed-priority root a CPU, with deadline reservations on top and the fair class
+//! at the bottom.
 //!
-//! Held differently, each with a note in the result: relative timers start anew after an overrun while jobs here queue; the
-//! fair class is round robin; `runtime` is work.
+//! Held differently, each with a note in the result: relative timers start anew after an overrun
+//! while jobs here queue; the fair class is round robin; `runtime` is work.
 
 mod place;
 mod read;
@@ -20,8 +21,8 @@ use crate::diagnostic::Diagnostic;
 use std::ops::Range;
 use talea_core::Span;
 
-/// Turns an rt-app workload into a system file, for a machine with so many CPUs; without a number, with as many as the
-/// file names.
+/// Turns an rt-app workload into a system file, for a machine with so many CPUs; without a number,
+/// with as many as the file names.
 ///
 /// # Errors
 /// Every problem that was found, with its place.
@@ -33,8 +34,11 @@ pub fn rtapp(file: File<'_>, cpus: Option<u32>) -> Result<String, Vec<Diagnostic
         };
         let Some(workload) = read::workload(&root, notes, findings) else { return };
         let duration = workload.duration.as_ref().map(|(duration, _)| *duration);
-        let tasks: Vec<Option<shape::Task<'_>>> =
-            workload.threads.iter().map(|thread| shape::task(thread, duration, notes, findings)).collect();
+        let tasks: Vec<Option<shape::Task<'_>>> = workload
+            .threads
+            .iter()
+            .map(|thread| shape::task(thread, duration, notes, findings))
+            .collect();
         let Some(tasks) = tasks.into_iter().collect::<Option<Vec<_>>>() else { return };
         place::write(&workload, &tasks, cpus, lines, notes, findings);
     })

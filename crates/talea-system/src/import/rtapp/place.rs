@@ -1,9 +1,9 @@
 //! Who schedules the tasks: the kernel's classes as a tree.
 //!
-//! A root a CPU, by fixed priority: on top an EDF band of one hard CBS for each thread of the deadline class, then the
-//! real-time priorities (round robin among those of SCHED_RR at one), and the fair class at the bottom. Threads that may
-//! use several CPUs need a root of several, where a scheduler below the root has one CPU at a time; so there SCHED_FIFO is
-//! all that can be held.
+//! A root a CPU, by fixed priority: on top an EDF band of one hard CBS for each thread of the
+//! deadline class, then the real-time priorities (round robin among those of SCHED_RR at one), and
+//! the fair class at the bottom. Threads that may use several CPUs need a root of several, where a
+//! scheduler below the root has one CPU at a time; so there SCHED_FIFO is all that can be held.
 
 use super::super::Names;
 use super::super::lines::Lines;
@@ -31,7 +31,8 @@ pub(super) fn write(
     let named = tasks.iter().flat_map(|task| &task.thread.cpus).max().map_or(1, |cpu| cpu + 1);
     let count = cpus.unwrap_or(named);
     if let Some(task) = tasks.iter().find(|task| task.thread.cpus.iter().any(|cpu| *cpu >= count)) {
-        let what = format!("this thread may use CPU {}", task.thread.cpus.iter().max().unwrap_or(&0));
+        let what =
+            format!("this thread may use CPU {}", task.thread.cpus.iter().max().unwrap_or(&0));
         let why = format!("there are {count}, from 0");
         let remedy = "ask for a machine with more, or name others";
         return findings.error(&task.thread.cpus_at, words(what, why, remedy));
@@ -40,10 +41,13 @@ pub(super) fn write(
     let has_locks = tasks.iter().any(|task| !task.marks.sections.is_empty());
     // Locks are shared within a root.
     let is_shared = count > 1 && (!is_pinned || has_locks);
-    if let Some(task) = tasks.iter().find(|task| is_shared && !matches!(task.thread.class, Class::Fifo(_))) {
+    if let Some(task) =
+        tasks.iter().find(|task| is_shared && !matches!(task.thread.class, Class::Fifo(_)))
+    {
         let what = "this thread shares several CPUs with others, and is not of SCHED_FIFO";
         let why = "a scheduler below a root of several CPUs has one of them at a time";
-        let remedy = "pin every thread to one CPU (where they lock, all to the same), or take SCHED_FIFO";
+        let remedy =
+            "pin every thread to one CPU (where they lock, all to the same), or take SCHED_FIFO";
         return findings.error(&task.thread.at, words(what, why, remedy));
     }
     if cpus.is_none() && tasks.iter().all(|task| task.thread.cpus.is_empty()) {
@@ -80,7 +84,8 @@ pub(super) fn write(
 
 /// Whether threads of both real-time classes have one priority and may meet on a CPU.
 fn share_a_queue(tasks: &[Task<'_>]) -> bool {
-    // By priority and CPU: whether there is one of each class. Those that may use any CPU meet everybody.
+    // By priority and CPU: whether there is one of each class. Those that may use any CPU meet
+    // everybody.
     let mut queues: BTreeMap<(u8, Option<u32>), (bool, bool)> = BTreeMap::new();
     for thread in tasks.iter().map(|task| task.thread) {
         let (priority, is_fifo) = match thread.class {
@@ -159,12 +164,16 @@ impl Place<'_> {
 
     fn thread(&mut self, task: &Task<'_>, root: &str, is_shared: bool) {
         let at = &task.thread.at;
-        let group = |place: &mut Self, wish: &str, policy: &str, quantum: Option<&str>, priority: u8| {
-            let mut pairs =
-                vec![("in", text(root)), ("policy", text(policy)), ("priority", priority.to_string())];
-            pairs.extend(quantum.map(|quantum| ("quantum", text(quantum))));
-            place.once(format!("{wish} in {root}"), wish, "[[scheduler]]", at, &pairs)
-        };
+        let group =
+            |place: &mut Self, wish: &str, policy: &str, quantum: Option<&str>, priority: u8| {
+                let mut pairs = vec![
+                    ("in", text(root)),
+                    ("policy", text(policy)),
+                    ("priority", priority.to_string()),
+                ];
+                pairs.extend(quantum.map(|quantum| ("quantum", text(quantum))));
+                place.once(format!("{wish} in {root}"), wish, "[[scheduler]]", at, &pairs)
+            };
         let count = task.thread.instances;
         let many = (count > 1).then(|| ("count", count.to_string()));
         let called = &task.thread.name;
@@ -201,7 +210,8 @@ impl Place<'_> {
                         ("deadline", span(deadline)),
                     ];
                     let wish = format!("{called}.cbs");
-                    let server = self.once(format!("cbs {called}"), &wish, "[[scheduler]]", at, &pairs);
+                    let server =
+                        self.once(format!("cbs {called}"), &wish, "[[scheduler]]", at, &pairs);
                     self.task(task, &called, &server, &[]);
                 }
             }
@@ -211,9 +221,14 @@ impl Place<'_> {
     fn task(&mut self, task: &Task<'_>, called: &str, home: &str, more: &[(&str, String)]) {
         let at = &task.thread.at;
         let costs: Vec<String> = task.costs.iter().map(|cost| span(*cost)).collect();
-        let cost = if let [cost] = &costs[..] { cost.clone() } else { format!("[{}]", costs.join(", ")) };
-        let mut pairs =
-            vec![("name", text(called)), ("in", text(home)), ("period", span(task.period)), ("cost", cost)];
+        let cost =
+            if let [cost] = &costs[..] { cost.clone() } else { format!("[{}]", costs.join(", ")) };
+        let mut pairs = vec![
+            ("name", text(called)),
+            ("in", text(home)),
+            ("period", span(task.period)),
+            ("cost", cost),
+        ];
         if let Class::Deadline { deadline, .. } = task.thread.class
             && task.period < NEVER
             && deadline != task.period
@@ -237,11 +252,16 @@ impl Place<'_> {
         for (resource, from, to) in &task.marks.sections {
             let name = self.made.get(&format!("resource {resource}")).cloned().unwrap_or_default();
             let length = Span::from_ns(to.as_ns().saturating_sub(from.as_ns()));
-            let pairs = [("resource", text(&name)), ("start", span(*from)), ("length", span(length))];
+            let pairs =
+                [("resource", text(&name)), ("start", span(*from)), ("length", span(length))];
             self.table("[[task.section]]", at, &pairs);
         }
         for (start, length) in &task.marks.suspensions {
-            self.table("[[task.suspension]]", at, &[("start", span(*start)), ("length", span(*length))]);
+            self.table(
+                "[[task.suspension]]",
+                at,
+                &[("start", span(*start)), ("length", span(*length))],
+            );
         }
     }
 }

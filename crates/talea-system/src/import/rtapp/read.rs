@@ -52,8 +52,9 @@ const PROPERTIES: [&str; 9] = [
 
 /// Events, the longer names first: a key may go on behind them.
 const EVENTS: [&str; 21] = [
-    "sem_post", "sem_wait", "runtime", "barrier", "suspend", "memrun", "unlock", "resume", "signal", "iorun",
-    "sleep", "timer", "broad", "yield", "lock", "wait", "sync", "fork", "sig", "mem", "run",
+    "sem_post", "sem_wait", "runtime", "barrier", "suspend", "memrun", "unlock", "resume",
+    "signal", "iorun", "sleep", "timer", "broad", "yield", "lock", "wait", "sync", "fork", "sig",
+    "mem", "run",
 ];
 
 const POLICIES: [&str; 6] =
@@ -190,8 +191,10 @@ impl Read<'_, '_> {
                 "duration" => {
                     let seconds = self.number(&member.value, "duration", (-1, 31_536_000));
                     let Some(seconds @ 1..) = seconds else { continue };
-                    workload.duration =
-                        Some((Span::from_ns(seconds as u64 * 1_000_000_000), member.value.at.clone()));
+                    workload.duration = Some((
+                        Span::from_ns(seconds as u64 * 1_000_000_000),
+                        member.value.at.clone(),
+                    ));
                 }
                 "default_policy" => {
                     if let Some(policy) = self.policy(&member.value) {
@@ -231,7 +234,8 @@ impl Read<'_, '_> {
         let called = quoted(&member.key);
         let all = self.object(&member.value, &called)?;
         let before = self.findings.has_errors();
-        let known = |key: &str| THREAD.contains(&key) || PROPERTIES.contains(&key) || event(key).is_some();
+        let known =
+            |key: &str| THREAD.contains(&key) || PROPERTIES.contains(&key) || event(key).is_some();
         let names: Vec<&str> = THREAD.iter().chain(&PROPERTIES).chain(&EVENTS).copied().collect();
         if let Some(old) = all.iter().find(|member| matches!(&*member.key, "period" | "deadline")) {
             let what = format!("{} is a key of rt-app before 1.0", quoted(&old.key));
@@ -240,8 +244,10 @@ impl Read<'_, '_> {
             return None;
         }
         let members = self.members(all, &format!("thread {called}"), known, &names);
-        let get = |key: &str| members.iter().find(|member| member.key == key).map(|member| &member.value);
-        let instances = get("instance").map(|json| self.number(json, "instance", (1, INSTANCES_MAX as i64)));
+        let get =
+            |key: &str| members.iter().find(|member| member.key == key).map(|member| &member.value);
+        let instances =
+            get("instance").map(|json| self.number(json, "instance", (1, INSTANCES_MAX as i64)));
         let delay = get("delay").map(|json| self.time(json, "delay", 0));
         let loops = get("loop").map_or(Some(Loops::Forever), |json| self.loops(json));
         let mut phases = Vec::new();
@@ -260,14 +266,16 @@ impl Read<'_, '_> {
                 for phase in self.object(json, "`phases`")? {
                     let of = format!("phase {}", quoted(&phase.key));
                     let Some(inner) = self.object(&phase.value, &of) else { continue };
-                    let known =
-                        |key: &str| key == "loop" || PROPERTIES.contains(&key) || event(key).is_some();
+                    let known = |key: &str| {
+                        key == "loop" || PROPERTIES.contains(&key) || event(key).is_some()
+                    };
                     let names: Vec<&str> =
                         ["loop"].iter().chain(&PROPERTIES).chain(&EVENTS).copied().collect();
                     let inner = self.members(inner, &of, known, &names);
                     self.same_properties(&inner, &members);
                     let loops = inner.iter().find(|member| member.key == "loop");
-                    let loops = loops.map_or(Some(Loops::Times(1)), |member| self.loops(&member.value));
+                    let loops =
+                        loops.map_or(Some(Loops::Times(1)), |member| self.loops(&member.value));
                     phases.extend(self.phase(&phase.key_at, &inner, loops));
                 }
             }
@@ -304,8 +312,9 @@ impl Read<'_, '_> {
     /// Phases may repeat what the thread says, not change it.
     fn same_properties(&mut self, phase: &[&Member<'_>], thread: &[&Member<'_>]) {
         for member in phase.iter().filter(|member| PROPERTIES.contains(&&*member.key)) {
-            let same =
-                thread.iter().any(|other| other.key == member.key && alike(&other.value, &member.value));
+            let same = thread
+                .iter()
+                .any(|other| other.key == member.key && alike(&other.value, &member.value));
             if !same {
                 let what = format!("{} changes from phase to phase", quoted(&member.key));
                 let why = "a task has the same scheduling parameters for all its jobs";
@@ -349,7 +358,8 @@ impl Read<'_, '_> {
                 return None;
             }
         };
-        let cpus: Vec<Option<i64>> = items.iter().map(|item| self.number(item, "cpus", (0, 63))).collect();
+        let cpus: Vec<Option<i64>> =
+            items.iter().map(|item| self.number(item, "cpus", (0, 63))).collect();
         let mut cpus: Vec<u32> =
             cpus.into_iter().map(|cpu| cpu.map(|cpu| cpu as u32)).collect::<Option<_>>()?;
         cpus.sort_unstable();
@@ -358,7 +368,8 @@ impl Read<'_, '_> {
     }
 
     fn class(&mut self, members: &[&Member<'_>], thread_at: &Range<usize>) -> Option<Class> {
-        let get = |key: &str| members.iter().find(|member| member.key == key).map(|member| &member.value);
+        let get =
+            |key: &str| members.iter().find(|member| member.key == key).map(|member| &member.value);
         let policy = get("policy").map_or(Some(self.default_policy), |json| self.policy(json))?;
         let priority = get("priority");
         match policy {
@@ -369,7 +380,11 @@ impl Read<'_, '_> {
                     note(self.notes, "a real-time thread without a `priority` has rt-app's, 10");
                     PRIORITY
                 };
-                Some(if policy == "SCHED_RR" { Class::RoundRobin(level) } else { Class::Fifo(level) })
+                Some(if policy == "SCHED_RR" {
+                    Class::RoundRobin(level)
+                } else {
+                    Class::Fifo(level)
+                })
             }
             "SCHED_DEADLINE" => {
                 let mut time = |key: &str| get(key).map(|json| self.time(json, key, 1));
@@ -377,7 +392,12 @@ impl Read<'_, '_> {
                     (time("dl-runtime"), time("dl-period"), time("dl-deadline"));
                 let Some(runtime) = runtime else {
                     let what = "a thread of the deadline class has no `dl-runtime`".to_owned();
-                    self.error(thread_at, what, "it is what the class reserves", "add \"dl-runtime\": 2000");
+                    self.error(
+                        thread_at,
+                        what,
+                        "it is what the class reserves",
+                        "add \"dl-runtime\": 2000",
+                    );
                     return None;
                 };
                 // The kernel takes one for the other where only one is given.
@@ -400,7 +420,10 @@ impl Read<'_, '_> {
             _ => {
                 if let Some(json) = priority {
                     self.number(json, "priority", (-20, 19))?;
-                    note(self.notes, "nice values are left out: the fair class is round robin here");
+                    note(
+                        self.notes,
+                        "nice values are left out: the fair class is round robin here",
+                    );
                 }
                 note(
                     self.notes,
@@ -411,7 +434,12 @@ impl Read<'_, '_> {
         }
     }
 
-    fn phase(&mut self, at: &Range<usize>, members: &[&Member<'_>], loops: Option<Loops>) -> Option<Phase> {
+    fn phase(
+        &mut self,
+        at: &Range<usize>,
+        members: &[&Member<'_>],
+        loops: Option<Loops>,
+    ) -> Option<Phase> {
         let mut events = Vec::new();
         let mut fine = true;
         for member in members {
@@ -444,7 +472,10 @@ impl Read<'_, '_> {
         match event {
             "run" => Ok(some(self.time(json, "run", 0).ok_or(())?, What::Run)),
             "runtime" => {
-                note(self.notes, "`runtime` is work here; rt-app lets time pass instead, whoever runs");
+                note(
+                    self.notes,
+                    "`runtime` is work here; rt-app lets time pass instead, whoever runs",
+                );
                 Ok(some(self.time(json, "runtime", 0).ok_or(())?, What::Run))
             }
             "sleep" => Ok(some(self.time(json, "sleep", 0).ok_or(())?, What::Sleep)),
@@ -458,15 +489,21 @@ impl Read<'_, '_> {
                         "measure it, and write `run` with its time",
                     ),
                     "yield" => ("it gives the CPU to whom the kernel likes", "leave it out"),
-                    "fork" => {
-                        ("it makes a thread on the way", "write that thread beside this one, with a `delay`")
-                    }
+                    "fork" => (
+                        "it makes a thread on the way",
+                        "write that thread beside this one, with a `delay`",
+                    ),
                     _ => (
                         "it waits for another thread or wakes one",
                         "leave it out, and write a [[channel]] from one task to the other into the result",
                     ),
                 };
-                self.error(&member.key_at, format!("a task can't hold {}", quoted(&member.key)), why, remedy);
+                self.error(
+                    &member.key_at,
+                    format!("a task can't hold {}", quoted(&member.key)),
+                    why,
+                    remedy,
+                );
                 Err(())
             }
         }
@@ -476,7 +513,8 @@ impl Read<'_, '_> {
         const KEYS: [&str; 3] = ["ref", "period", "mode"];
         let members = self.object(json, "`timer`")?;
         let members = self.members(members, "`timer`", |key| KEYS.contains(&key), &KEYS);
-        let get = |key: &str| members.iter().find(|member| member.key == key).map(|member| &member.value);
+        let get =
+            |key: &str| members.iter().find(|member| member.key == key).map(|member| &member.value);
         let Some(period) = get("period") else {
             let remedy = "add \"period\": 20000";
             self.error(
@@ -500,7 +538,12 @@ impl Read<'_, '_> {
             _ => {
                 let at = get("mode").map_or_else(|| json.at.clone(), |json| json.at.clone());
                 let remedy = "write \"relative\" or \"absolute\"";
-                self.error(&at, format!("{} is not a mode", quoted(mode)), "a timer has two", remedy);
+                self.error(
+                    &at,
+                    format!("{} is not a mode", quoted(mode)),
+                    "a timer has two",
+                    remedy,
+                );
                 return None;
             }
         }
@@ -510,15 +553,19 @@ impl Read<'_, '_> {
 
 /// The event that a key names.
 fn event(key: &str) -> Option<&'static str> {
-    let is_other =
-        TOP.contains(&key) || THREAD.contains(&key) || PROPERTIES.contains(&key) || GLOBAL.contains(&key);
+    let is_other = TOP.contains(&key)
+        || THREAD.contains(&key)
+        || PROPERTIES.contains(&key)
+        || GLOBAL.contains(&key);
     EVENTS.into_iter().find(|event| !is_other && key.starts_with(event))
 }
 
 /// Whether two values say the same.
 fn alike(one: &Json<'_>, other: &Json<'_>) -> bool {
     match (&one.value, &other.value) {
-        (Value::List(a), Value::List(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| alike(a, b)),
+        (Value::List(a), Value::List(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| alike(a, b))
+        }
         (Value::Object(_), _) | (_, Value::Object(_)) => false,
         (a, b) => a == b,
     }

@@ -1,8 +1,9 @@
-//! From a thread to a task: when its jobs come, what they cost, where they lock and suspend themselves.
+//! From a thread to a task: when its jobs come, what they cost, where they lock and suspend
+//! themselves.
 //!
-//! With timers: what lies between two of them is a job, and its arrivals are a period apart; all timers of a thread must
-//! have the same period. Without: the whole thread is one job. What a loop repeats is written out where it must be, for
-//! as long as the file says that it runs.
+//! With timers: what lies between two of them is a job, and its arrivals are a period apart; all
+//! timers of a thread must have the same period. Without: the whole thread is one job. What a loop
+//! repeats is written out where it must be, for as long as the file says that it runs.
 
 use super::{Event, Loops, Phase, Thread, What, note};
 use crate::source::{Findings, words};
@@ -60,7 +61,11 @@ impl Job {
             What::Run(span) => {
                 let sum = self.cost.checked_add(*span);
                 self.cost = sum.ok_or_else(|| {
-                    ("the thread works for more than 584 years".to_owned(), "that is too long", "write less")
+                    (
+                        "the thread works for more than 584 years".to_owned(),
+                        "that is too long",
+                        "write less",
+                    )
                 })?;
             }
             What::Sleep(span) => match self.marks.suspensions.last_mut() {
@@ -86,12 +91,17 @@ impl Job {
                     ));
                 };
                 let (name, from) = self.held.remove(at);
-                // Around nothing but sleep it would be held without work: sections are counted in work.
+                // Around nothing but sleep it would be held without work: sections are counted in
+                // work.
                 if from < self.cost {
                     self.marks.sections.push((name, from, self.cost));
                 } else if self.marks.suspensions.last().is_some_and(|(at, _)| *at == from) {
                     let what = format!("`{name}` is held for a sleep only");
-                    return Err((what, "sections are counted in work", "let the thread run a little in it"));
+                    return Err((
+                        what,
+                        "sections are counted in work",
+                        "let the thread run a little in it",
+                    ));
                 }
             }
             What::Timer(_) => {}
@@ -110,11 +120,16 @@ pub(super) fn task<'w>(
     let events = || thread.phases.iter().flat_map(|phase| &phase.events);
     if !events().any(|event| matches!(event.what, What::Run(_))) {
         let remedy = "add a `run`, or leave the thread out";
-        findings.error(&thread.at, words("this thread never runs", "a job without work is no job", remedy));
+        findings.error(
+            &thread.at,
+            words("this thread never runs", "a job without work is no job", remedy),
+        );
         return None;
     }
     let periods: Vec<(&Event, Span)> = events()
-        .filter_map(|event| if let What::Timer(period) = event.what { Some((event, period)) } else { None })
+        .filter_map(
+            |event| if let What::Timer(period) = event.what { Some((event, period)) } else { None },
+        )
         .collect();
     if holds_nothing(thread) {
         note(notes, "a lock that is given back at once is left out: sections are counted in work");
@@ -203,7 +218,8 @@ impl<'w> Shape<'w> {
             if ends || (is_first && at + 1 == phase.events.len()) {
                 if let Some((name, _)) = job.held.first() {
                     let what = format!("`{name}` is still locked when the job ends");
-                    let wrong = (what, "a job gives back what it holds", "unlock it before the timer");
+                    let wrong =
+                        (what, "a job gives back what it holds", "unlock it before the timer");
                     Self::fail(event, wrong, findings);
                     return None;
                 }
@@ -222,8 +238,11 @@ impl<'w> Shape<'w> {
         if job != Job::default() {
             let at = phase.events.last().map_or(phase.at.clone(), |event| event.at.clone());
             let why = "what is a job lies between two timers";
-            let text =
-                words("the loop goes on after its last timer", why, "put the timer at the end of the loop");
+            let text = words(
+                "the loop goes on after its last timer",
+                why,
+                "put the timer at the end of the loop",
+            );
             findings.error(&at, text);
             return None;
         }
@@ -237,12 +256,15 @@ impl<'w> Shape<'w> {
         findings: &mut Findings<'_>,
     ) -> Option<Task<'w>> {
         let endless = self.endless(findings)?;
-        // A timer in front: the first loop waits for a period, and everything is as with a timer at the end.
+        // A timer in front: the first loop waits for a period, and everything is as with a timer at
+        // the end.
         let phases = &self.thread.phases;
         let only = if let [only] = &phases[..] { Some(only) } else { None };
         let is_first = only.is_some_and(|phase| {
-            let timers = phase.events.iter().filter(|event| matches!(event.what, What::Timer(_))).count();
-            timers == 1 && matches!(phase.events.first().map(|event| &event.what), Some(What::Timer(_)))
+            let timers =
+                phase.events.iter().filter(|event| matches!(event.what, What::Timer(_))).count();
+            timers == 1
+                && matches!(phase.events.first().map(|event| &event.what), Some(What::Timer(_)))
         });
         let mut loops = Vec::new();
         for phase in phases {
@@ -260,8 +282,11 @@ impl<'w> Shape<'w> {
         let once: Option<u64> = loops.iter().try_fold(0_u64, |sum, (jobs, loops)| {
             Some(sum.saturating_add((jobs.len() as u64).saturating_mul(loops.times()?)))
         });
-        let jobs =
-            if endless { None } else { once.and_then(|once| once.checked_mul(self.thread.loops.times()?)) };
+        let jobs = if endless {
+            None
+        } else {
+            once.and_then(|once| once.checked_mul(self.thread.loops.times()?))
+        };
         let needed = self.duration.map(|duration| duration.as_ns() / period.as_ns() + 2);
         // Beyond the end of the run nobody counts.
         let jobs = jobs.filter(|jobs| needed.is_none_or(|needed| *jobs < needed));
@@ -270,7 +295,8 @@ impl<'w> Shape<'w> {
         } else if all().any(|job| job.count() > 0) {
             let why = "jobs that differ may differ in their cost only";
             let remedy = "make the loops equal, or leave locks and sleeps out";
-            findings.error(&self.thread.at, words("its jobs lock or sleep, and differ", why, remedy));
+            findings
+                .error(&self.thread.at, words("its jobs lock or sleep, and differ", why, remedy));
             return None;
         } else {
             self.written(&loops, once, needed, findings)?
@@ -301,7 +327,8 @@ impl<'w> Shape<'w> {
         needed: Option<u64>,
         findings: &mut Findings<'_>,
     ) -> Option<Vec<Span>> {
-        // A list is begun again at its end, so that once through is enough unless the last phase goes on for ever.
+        // A list is begun again at its end, so that once through is enough unless the last phase
+        // goes on for ever.
         let length = match once {
             Some(once) if once <= WRITTEN_MAX => once,
             _ => needed.unwrap_or(u64::MAX),
@@ -327,7 +354,10 @@ impl<'w> Shape<'w> {
             "a thread without a `timer` has neither period nor deadline: it is one job that suspends itself",
         );
         if endless && self.duration.is_none() {
-            note(notes, "where the file says no duration, threads that go on for ever are written for 10 s");
+            note(
+                notes,
+                "where the file says no duration, threads that go on for ever are written for 10 s",
+            );
         }
         let until = self.duration.unwrap_or(DURATION);
         let mut job = Job::default();
@@ -361,21 +391,25 @@ impl<'w> Shape<'w> {
                 lived = sum;
             }
             if step > STEPS_MAX {
-                let what = format!("the thread does more than {STEPS_MAX} things one after the other");
+                let what =
+                    format!("the thread does more than {STEPS_MAX} things one after the other");
                 let remedy = "write longer runs in fewer loops, give the workload a shorter `duration`, or the thread a `timer`";
-                findings.error(&self.thread.at, words(what, "they are added up one by one", remedy));
+                findings
+                    .error(&self.thread.at, words(what, "they are added up one by one", remedy));
                 return None;
             }
             if job.count() > WRITTEN_MAX {
                 let what = format!("the thread locks and sleeps more than {WRITTEN_MAX} times");
                 let remedy = "give the workload a shorter `duration`, or the thread a `timer`";
-                findings.error(&self.thread.at, words(what, "what is written out is bounded", remedy));
+                findings
+                    .error(&self.thread.at, words(what, "what is written out is bounded", remedy));
                 return None;
             }
         }
         if let Some((name, _)) = job.held.first() {
             let what = format!("`{name}` is still locked when the thread ends");
-            findings.error(&self.thread.at, words(what, "nobody else would ever have it", "unlock it"));
+            findings
+                .error(&self.thread.at, words(what, "nobody else would ever have it", "unlock it"));
             return None;
         }
         if !endless && self.duration.is_none() {

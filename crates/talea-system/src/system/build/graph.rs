@@ -54,7 +54,8 @@ pub(super) fn joined(
             let name = |root: usize| quoted(&draft.schedulers[root].name.name);
             let what = format!("the channel leads from {} to {}", name(root), name(other));
             let why = "roots know nothing of each other";
-            let remedy = "put both tasks into one root with several `cpus`, each with its `affinity`";
+            let remedy =
+                "put both tasks into one root with several `cpus`, each with its `affinity`";
             findings[channel.place.file].error(&channel.to.at, words(what, why, remedy));
         }
         all.push((root == other).then_some(Joined { from, to, root }));
@@ -70,9 +71,11 @@ pub(super) fn check_arrivals(plan: &Plan<'_>, findings: &mut [Findings<'_>]) -> 
         for (number, _) in [channel.from, channel.to] {
             let task = &plan.draft.tasks[number];
             if let Some((_, at)) = &task.program {
-                let what = format!("{} is a program and stands at a channel", quoted(&task.name.name));
+                let what =
+                    format!("{} is a program and stands at a channel", quoted(&task.name.name));
                 let why = "nobody is told what it passes on";
-                findings[task.name.file].error(at, words(what, why, "leave the channel out, or the line"));
+                findings[task.name.file]
+                    .error(at, words(what, why, "leave the channel out, or the line"));
                 fine = false;
             }
         }
@@ -98,7 +101,8 @@ pub(super) fn check_arrivals(plan: &Plan<'_>, findings: &mut [Findings<'_>]) -> 
             continue;
         };
         if let (Some((_, at)), 0) = (&task.program, activated) {
-            let what = format!("{} is a program, and a table activates it", quoted(&task.name.name));
+            let what =
+                format!("{} is a program, and a table activates it", quoted(&task.name.name));
             let why = "a program begins what it does by itself";
             findings.error(at, words(what, why, "leave `activates` out, or the line"));
             fine = false;
@@ -118,7 +122,10 @@ impl Plan<'_> {
     pub(super) fn table_activates(&self, task: usize) -> bool {
         let owner = self.owners[task];
         let in_table = !self.draft.schedulers[owner].entries.is_empty();
-        in_table && self.draft.tasks[task].names().any(|name| self.by_table.contains(&(owner, name.as_str())))
+        in_table
+            && self.draft.tasks[task]
+                .names()
+                .any(|name| self.by_table.contains(&(owner, name.as_str())))
     }
 }
 
@@ -162,7 +169,8 @@ pub(super) fn join(
     let inherited = tree.inherited();
     for end in &ends {
         let (task, node) = (&plan.draft.tasks[end.0], nodes[end]);
-        if let (Some(roots), Some(spec)) = (inherited.get(&node), super::tree::task_of(tree, node)) {
+        if let (Some(roots), Some(spec)) = (inherited.get(&node), super::tree::task_of(tree, node))
+        {
             spec.inherits = false;
             spec.period = task.period.unwrap_or(roots.period);
             spec.deadline = task.deadline.or(task.period).unwrap_or(mutate!(

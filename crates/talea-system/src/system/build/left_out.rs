@@ -1,7 +1,8 @@
 //! Who is in a time table's care and gets no time from it.
 //!
-//! A table hands out all of its CPU's time: a child that it does not name never runs, and every job of it waits until the backlog
-//! is full. That may be meant for a moment, while a table is written, so the file is used as it stands.
+//! A table hands out all of its CPU's time: a child that it does not name never runs, and every job
+//! of it waits until the backlog is full. That may be meant for a moment, while a table is written,
+//! so the file is used as it stands.
 
 use super::super::draft::Named;
 use super::Plan;
@@ -25,7 +26,8 @@ pub(super) fn left_out(plan: &Plan<'_>, at: usize, findings: &mut [Findings<'_>]
         let found = &mut findings[named.file];
         let what = format!("{} has no {part} in {}", quoted(name), quoted(&spec.name.name));
         let why = format!("it never runs: all time belongs to who has {} there", article(part));
-        let remedy = format!("write `[[scheduler.{part}]]` there with `owner = \"{name}\"`, or take it out");
+        let remedy =
+            format!("write `[[scheduler.{part}]]` there with `owner = \"{name}\"`, or take it out");
         found.warning(&named.at, words(what, why, remedy));
     };
     for &child in &plan.below[at] {

@@ -18,7 +18,12 @@ pub(super) struct Places<'d> {
 }
 
 /// Reports what is wrong with a tree.
-pub(super) fn refused(draft: &Draft, places: &Places<'_>, error: &TreeError, findings: &mut [Findings<'_>]) {
+pub(super) fn refused(
+    draft: &Draft,
+    places: &Places<'_>,
+    error: &TreeError,
+    findings: &mut [Findings<'_>],
+) {
     let named = places.nodes[&error.node];
     let part = |index: usize| {
         let scheduler = &draft.schedulers[*places.schedulers.get(&error.node)?];
@@ -33,7 +38,9 @@ pub(super) fn refused(draft: &Draft, places: &Places<'_>, error: &TreeError, fin
         )
     };
     let part = match error.why {
-        Wrong::Slot { index } | Wrong::SlotOwner { index, .. } | Wrong::Entry { index, .. } => part(index),
+        Wrong::Slot { index } | Wrong::SlotOwner { index, .. } | Wrong::Entry { index, .. } => {
+            part(index)
+        }
         Wrong::Channel { index, .. } => places.channels.get(index).copied(),
         _ => None,
     };
@@ -78,7 +85,9 @@ fn remedy(wrong: &Wrong) -> &'static str {
         Wrong::TableBelow => "let it stand in none: it is the root",
         Wrong::Entry { .. } => "move it, shorten it, or correct what it names",
         Wrong::NotAdmitted { .. } => "give it what the policy asks for, or let it stand elsewhere",
-        Wrong::Overbooked { .. } => "lower budgets or lengthen periods until the sum of budget / period fits",
+        Wrong::Overbooked { .. } => {
+            "lower budgets or lengthen periods until the sum of budget / period fits"
+        }
         _ => "see the chapter on system files",
     }
 }

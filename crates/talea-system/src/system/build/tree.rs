@@ -11,7 +11,8 @@ use crate::source::{Findings, words};
 use std::collections::{BTreeMap, BTreeSet};
 use talea_core::criteria::Own;
 use talea_core::machine::{
-    AcceleratorId, Affinity, Backlog, Body, NodeId, ResourceId, SchedulerSpec, TaskSpec, Tree, Version,
+    AcceleratorId, Affinity, Backlog, Body, NodeId, ResourceId, SchedulerSpec, TaskSpec, Tree,
+    Version,
 };
 use talea_core::mutate;
 use talea_core::sched::{Policy, Slot, TableEntry};
@@ -38,7 +39,8 @@ pub(super) fn tree(
     findings: &mut [Findings<'_>],
 ) -> Option<Root> {
     let (draft, parents) = (plan.draft, &plan.parents);
-    // From the root down, each level in the order of the files: children are numbered as they are written.
+    // From the root down, each level in the order of the files: children are numbered as they are
+    // written.
     let mut order = vec![root];
     let mut next = 0;
     while let Some(&above) = order.get(next) {
@@ -55,7 +57,8 @@ pub(super) fn tree(
         } else {
             let of = &draft.schedulers[at];
             let mut new = Tree::new(of.cpus, spec);
-            (new.migration, new.selection, new.inheritance) = (of.migration, of.selection, of.inheritance);
+            (new.migration, new.selection, new.inheritance) =
+                (of.migration, of.selection, of.inheritance);
             tree = Some(new);
             Tree::ROOT
         };
@@ -89,7 +92,9 @@ pub(super) fn tree(
     }
     join(plan, root, &mut tree, &nodes, &mut costs);
     places.channels = plan.joined[root].iter().map(|&at| &draft.channels[at].place).collect();
-    if let Err(error) = mutate!("system-admit", tree.check().and_then(|()| tree.admit()), tree.check()) {
+    if let Err(error) =
+        mutate!("system-admit", tree.check().and_then(|()| tree.admit()), tree.check())
+    {
         refused(draft, &places, &error, findings);
         return None;
     }
@@ -166,13 +171,18 @@ fn task(
     for version in &task.versions {
         let mut ids = Vec::new();
         for named in &version.accelerators {
-            let at = number(named, "accelerator", accelerators, &plan.draft.accelerators, findings)?;
+            let at =
+                number(named, "accelerator", accelerators, &plan.draft.accelerators, findings)?;
             ids.push(AcceleratorId(at));
         }
         spec.versions.push(Version {
             name: version.name.name.clone(),
             accelerators: ids,
-            energy: mutate!("system-energy", u64::from(version.energy), u64::from(version.energy.min(1))),
+            energy: mutate!(
+                "system-energy",
+                u64::from(version.energy),
+                u64::from(version.energy.min(1))
+            ),
             time: version.time.map_or(version.cost.most(), work_of),
             modes: version.modes,
             needs: version.needs,
@@ -192,18 +202,30 @@ fn locking(
 ) -> Option<Cost> {
     let mut cost = task.cost.clone();
     for section in &task.sections {
-        let id =
-            ResourceId(number(&section.resource, "resource", resources, &plan.draft.resources, findings)?);
+        let id = ResourceId(number(
+            &section.resource,
+            "resource",
+            resources,
+            &plan.draft.resources,
+            findings,
+        )?);
         if !spec.uses.contains(&id) {
             spec.uses.push(id);
         }
         cost = marked(cost, |cost| {
-            cost.locking(id, section.from, mutate!("system-section", section.to, Work::from_ns(u64::MAX)))
+            cost.locking(
+                id,
+                section.from,
+                mutate!("system-section", section.to, Work::from_ns(u64::MAX)),
+            )
         });
     }
     for suspension in &task.suspensions {
         cost = marked(cost, |cost| {
-            cost.suspending(mutate!("system-suspension", suspension.after, Work::ZERO), suspension.length)
+            cost.suspending(
+                mutate!("system-suspension", suspension.after, Work::ZERO),
+                suspension.length,
+            )
         });
     }
     Some(cost)
@@ -225,7 +247,8 @@ fn number(
                 "who shares {} {what} is scheduled together",
                 if what.starts_with('a') { "an" } else { "a" }
             );
-            let remedy = "put all who use it into one root with several `cpus`, each with its `affinity`";
+            let remedy =
+                "put all who use it into one root with several `cpus`, each with its `affinity`";
             findings[named.file].error(&named.at, words(text, why, remedy));
         } else {
             unknown(named, what, here.iter().map(|(name, _)| *name), findings);
@@ -247,7 +270,8 @@ fn owned(
     if beyond == 0 {
         return Some(());
     }
-    let what = format!("`affinity` names CPU {}, which its root does not own", beyond.trailing_zeros());
+    let what =
+        format!("`affinity` names CPU {}, which its root does not own", beyond.trailing_zeros());
     let why = format!("the root has {cpus}, numbered from 0");
     findings[place.file].error(&place.at, words(what, why, format!("write CPUs below {cpus}")));
     None
@@ -274,7 +298,9 @@ fn scheduler(
             slots: slots(plan, at, findings)?,
             lending: spec.lending,
         },
-        "table" => Policy::Table { hyperperiod: spec.hyperperiod?, entries: entries(plan, at, findings)? },
+        "table" => {
+            Policy::Table { hyperperiod: spec.hyperperiod?, entries: entries(plan, at, findings)? }
+        }
         other => {
             let (name, make) = plan.registry.policies().find(|(name, _)| *name == other)?;
             Policy::Custom { name, make }
@@ -310,13 +336,15 @@ fn scheduler(
     Some(built)
 }
 
-/// The children of a scheduler as the tree numbers them: schedulers first, then tasks, as written; by name, with their table.
+/// The children of a scheduler as the tree numbers them: schedulers first, then tasks, as written;
+/// by name, with their table.
 fn children(plan: &Plan<'_>, at: usize) -> BTreeMap<String, (u32, Option<usize>)> {
     let schedulers = plan.below[at].iter();
-    let schedulers = schedulers.map(|&child| (plan.draft.schedulers[child].name.name.clone(), None));
+    let schedulers =
+        schedulers.map(|&child| (plan.draft.schedulers[child].name.name.clone(), None));
     let tasks = plan.members[at].iter();
-    let tasks =
-        tasks.flat_map(|&number| plan.draft.tasks[number].names().map(move |name| (name, Some(number))));
+    let tasks = tasks
+        .flat_map(|&number| plan.draft.tasks[number].names().map(move |name| (name, Some(number))));
     schedulers.chain(tasks).zip(0..).map(|((name, task), child)| (name, (child, task))).collect()
 }
 
@@ -349,10 +377,12 @@ fn entries(plan: &Plan<'_>, at: usize, findings: &mut [Findings<'_>]) -> Option<
         let end = start.checked_add(entry.length).unwrap_or(Span::from_ns(u64::MAX));
         free[entry.cpu as usize] = end;
         let mut built = TableEntry::new(entry.cpu, start, end, owner);
-        (built.activates, built.goes_on) = (entry.activates, mutate!("system-entries", entry.goes_on, false));
+        (built.activates, built.goes_on) =
+            (entry.activates, mutate!("system-entries", entry.goes_on, false));
         if let Some(named) = &entry.version {
             let versions = task.map_or(&[][..], |task| &plan.draft.tasks[task].versions);
-            let Some(version) = versions.iter().position(|version| version.name.name == named.name) else {
+            let Some(version) = versions.iter().position(|version| version.name.name == named.name)
+            else {
                 unknown(named, "version", versions.iter().map(|v| v.name.name.as_str()), findings);
                 return None;
             };

@@ -23,10 +23,19 @@ pub(super) fn accelerator(
     shared(table, file, Some(Protocol::default()), findings)
 }
 
-pub(super) fn resource(table: &Table<'_>, file: usize, findings: &mut Findings<'_>) -> Option<SharedDraft> {
+pub(super) fn resource(
+    table: &Table<'_>,
+    file: usize,
+    findings: &mut Findings<'_>,
+) -> Option<SharedDraft> {
     let [none, inheritance, ceiling] = PROTOCOLS;
-    let words = [(none, Protocol::None), (inheritance, Protocol::Inheritance), (ceiling, Protocol::Ceiling)];
-    let protocol = optional(table, "protocol", findings, |field, findings| field.word(&words, findings));
+    let words = [
+        (none, Protocol::None),
+        (inheritance, Protocol::Inheritance),
+        (ceiling, Protocol::Ceiling),
+    ];
+    let protocol =
+        optional(table, "protocol", findings, |field, findings| field.word(&words, findings));
     shared(table, file, protocol.ok().map(Option::unwrap_or_default), findings)
 }
 
@@ -41,16 +50,23 @@ fn shared(
     Some(SharedDraft { name: name?, root: root.ok()?, protocol: protocol? })
 }
 
-pub(super) fn channel(table: &Table<'_>, file: usize, findings: &mut Findings<'_>) -> Option<ChannelDraft> {
+pub(super) fn channel(
+    table: &Table<'_>,
+    file: usize,
+    findings: &mut Findings<'_>,
+) -> Option<ChannelDraft> {
     let (from, to) = (name(table, "from", file, findings), name(table, "to", file, findings));
-    let size = optional(table, "size", findings, |field, findings| field.integer(0, 1 << 20, findings));
-    let tokens = optional(table, "tokens", findings, |field, findings| field.integer(1, 64, findings));
+    let size =
+        optional(table, "size", findings, |field, findings| field.integer(0, 1 << 20, findings));
+    let tokens =
+        optional(table, "tokens", findings, |field, findings| field.integer(1, 64, findings));
     let counts = |key: &str, findings: &mut Findings<'_>| {
         optional(table, key, findings, |field, findings| {
             let counts = field.integers(0, 1_024, findings)?;
             if counts.is_empty() {
                 let what = format!("`{key}` is an empty list");
-                let remedy = format!("write it like `{key} = {}`, or leave the line out", field.key.example);
+                let remedy =
+                    format!("write it like `{key} = {}`, or leave the line out", field.key.example);
                 findings.error(&field.at, words(what, field.key.reason(), remedy));
             }
             (!counts.is_empty()).then_some(counts)
@@ -69,14 +85,22 @@ pub(super) fn channel(table: &Table<'_>, file: usize, findings: &mut Findings<'_
         let at = table.take("tokens").map_or(table.at.clone(), |field| field.at);
         let why = format!("it holds {size}, so its end would never be activated");
         let remedy = format!("write `size = {tokens}`, or `tokens = {size}`");
-        findings.error(&at, words("an activation takes more tokens than the channel holds", why, remedy));
+        findings.error(
+            &at,
+            words("an activation takes more tokens than the channel holds", why, remedy),
+        );
         return None;
     }
     let (push, pop, place) = (push.ok()?, pop.ok()?, Place { file, at: table.at.clone() });
     Some(ChannelDraft { from: from?, to: to?, size, tokens, push, pop, place })
 }
 
-pub(super) fn overheads(field: &Field<'_>, file: usize, draft: &mut Draft, findings: &mut Findings<'_>) {
+pub(super) fn overheads(
+    field: &Field<'_>,
+    file: usize,
+    draft: &mut Draft,
+    findings: &mut Findings<'_>,
+) {
     let DeValue::Table(table) = field.value else {
         field.mistyped(findings);
         return;
@@ -86,7 +110,10 @@ pub(super) fn overheads(field: &Field<'_>, file: usize, draft: &mut Draft, findi
         // Only one file of a system may say it, and within one file it can't be said twice.
         debug_assert!(*other != file || *at != field.at);
         let remedy = "leave it to the file that describes the machine";
-        findings.error(&field.key_at, words("[overheads] are said twice", "another file has them", remedy));
+        findings.error(
+            &field.key_at,
+            words("[overheads] are said twice", "another file has them", remedy),
+        );
         return;
     }
     let mut span = |key: &str| {
@@ -95,7 +122,8 @@ pub(super) fn overheads(field: &Field<'_>, file: usize, draft: &mut Draft, findi
         };
         if let (true, Some(field)) = (span > OVERHEAD_MAX, table.take(key)) {
             let what = format!("`{key}` is longer than {OVERHEAD_MAX}");
-            let remedy = "write microseconds, such as `\"5us\"`; what stops a CPU for longer is a [[hole]]";
+            let remedy =
+                "write microseconds, such as `\"5us\"`; what stops a CPU for longer is a [[hole]]";
             findings.error(&field.at, words(what, field.key.reason(), remedy));
         }
         span.min(OVERHEAD_MAX)
@@ -110,7 +138,11 @@ pub(super) fn overheads(field: &Field<'_>, file: usize, draft: &mut Draft, findi
     draft.overheads = Some((overheads, Place { file, at: field.at.clone() }));
 }
 
-pub(super) fn hole(table: &Table<'_>, file: usize, findings: &mut Findings<'_>) -> Option<HoleDraft> {
+pub(super) fn hole(
+    table: &Table<'_>,
+    file: usize,
+    findings: &mut Findings<'_>,
+) -> Option<HoleDraft> {
     let root = optional(table, "in", findings, |field, findings| named(field, file, findings));
     let cpu = optional(table, "cpu", findings, |field, findings| field.integer(0, 63, findings));
     let start = table.require("start", findings).and_then(|field| field.duration_or_zero(findings));
@@ -121,10 +153,14 @@ pub(super) fn hole(table: &Table<'_>, file: usize, findings: &mut Findings<'_>) 
     Some(HoleDraft { root: root.ok()?, cpu, from, to, place })
 }
 
-pub(super) fn change(table: &Table<'_>, findings: &mut Findings<'_>) -> Option<Vec<(Time, Condition)>> {
+pub(super) fn change(
+    table: &Table<'_>,
+    findings: &mut Findings<'_>,
+) -> Option<Vec<(Time, Condition)>> {
     let at = table.require("at", findings).and_then(|field| field.duration_or_zero(findings));
-    let battery =
-        optional(table, "battery", findings, |field, findings| field.integer(0, u32::MAX, findings));
+    let battery = optional(table, "battery", findings, |field, findings| {
+        field.integer(0, u32::MAX, findings)
+    });
     let mode = optional(table, "mode", findings, |field, findings| field.integer(0, 63, findings));
     let permitted = optional(table, "permitted", findings, bits);
     let (battery, mode, permitted) = (battery.ok()?, mode.ok()?, permitted.ok()?);
@@ -138,8 +174,10 @@ pub(super) fn change(table: &Table<'_>, findings: &mut Findings<'_>) -> Option<V
     .collect();
     if all.is_empty() {
         let remedy = "add `battery = 40`, `mode = 2` or `permitted = [0, 3]`";
-        findings
-            .error(&table.at, words("[[change]] changes nothing", "versions depend on these three", remedy));
+        findings.error(
+            &table.at,
+            words("[[change]] changes nothing", "versions depend on these three", remedy),
+        );
     }
     let at = time_of(at?);
     Some(all.into_iter().map(|condition| (at, condition)).collect())
@@ -150,14 +188,17 @@ pub(super) fn expectation(
     file: usize,
     findings: &mut Findings<'_>,
 ) -> Option<(Expectation, Named)> {
-    let task =
-        optional(table, "task", findings, |field, findings| Some(field.text(findings)?.text.to_owned()));
-    let misses = optional(table, "misses", findings, |field, findings| field.integer(0, u32::MAX, findings));
+    let task = optional(table, "task", findings, |field, findings| {
+        Some(field.text(findings)?.text.to_owned())
+    });
+    let misses =
+        optional(table, "misses", findings, |field, findings| field.integer(0, u32::MAX, findings));
     let response = optional(table, "response", findings, Field::duration);
     let (misses, response) = (misses.ok()?.map(u64::from), response.ok()?);
     if misses.is_none() && response.is_none() {
         let remedy = "add `misses = 0` or `response = \"13ms\"`";
-        findings.error(&table.at, words("[[expect]] expects nothing", "it could never fail", remedy));
+        findings
+            .error(&table.at, words("[[expect]] expects nothing", "it could never fail", remedy));
         return None;
     }
     let at = table.take("task").map_or(table.at.clone(), |field| field.at);

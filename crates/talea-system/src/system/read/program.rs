@@ -15,7 +15,10 @@ const NOT_OF_A_PROGRAM: [&str; 3] = ["version", "section", "suspension"];
 const NOT_WITHOUT_END: [&str; 6] = ["deadline", "offset", "jitter", "slack", "enforce", "backlog"];
 
 /// The program of a task, if it has one.
-pub(super) fn program(table: &Table<'_>, findings: &mut Findings<'_>) -> Result<Option<Program>, ()> {
+pub(super) fn program(
+    table: &Table<'_>,
+    findings: &mut Findings<'_>,
+) -> Result<Option<Program>, ()> {
     let program = optional(table, "program", findings, |field, findings| {
         let texts = field.texts(findings)?;
         let remedy = || format!("write it like `program = {}`", field.key.example);
@@ -32,14 +35,20 @@ pub(super) fn program(table: &Table<'_>, findings: &mut Findings<'_>) -> Result<
         Some((texts.into_iter().map(|piece| piece.text.to_owned()).collect(), field.at.clone()))
     })?;
     if program.is_some()
-        && refuse(table, &NOT_OF_A_PROGRAM, "nobody is told what a program does on its way", findings)
+        && refuse(
+            table,
+            &NOT_OF_A_PROGRAM,
+            "nobody is told what a program does on its way",
+            findings,
+        )
     {
         return Err(());
     }
     Ok(program)
 }
 
-/// Whether a program with nothing said about its jobs is one that always wants the CPU: has one job, which never ends.
+/// Whether a program with nothing said about its jobs is one that always wants the CPU: has one
+/// job, which never ends.
 pub(super) fn is_greedy(table: &Table<'_>, findings: &mut Findings<'_>) -> Result<bool, ()> {
     if ["period", "cost", "arrivals"].iter().any(|key| !table.lacks(key, findings)) {
         return Ok(false);
@@ -56,7 +65,12 @@ pub(super) fn is_greedy(table: &Table<'_>, findings: &mut Findings<'_>) -> Resul
 }
 
 /// Complains about each of `keys` that is there; whether there was one.
-fn refuse(table: &Table<'_>, keys: &[&str], why: &'static str, findings: &mut Findings<'_>) -> bool {
+fn refuse(
+    table: &Table<'_>,
+    keys: &[&str],
+    why: &'static str,
+    findings: &mut Findings<'_>,
+) -> bool {
     let found: Vec<Field<'_>> = keys.iter().filter_map(|key| table.take(key)).collect();
     for field in &found {
         let what = format!("`{}` means nothing beside this `program`", field.key.name);

@@ -32,7 +32,8 @@ pub(super) fn scheduler(
     let parent = optional(table, "in", findings, |field, findings| named(field, file, findings));
     let custom = registry.servers().map(|(name, make)| (name, Kind::Custom { name, make }));
     let kinds: Vec<(&str, Kind)> = KINDS.into_iter().chain(custom).collect();
-    let server = optional(table, "server", findings, |field, findings| field.word(&kinds, findings));
+    let server =
+        optional(table, "server", findings, |field, findings| field.word(&kinds, findings));
     let policies: Vec<(&str, &str)> = POLICIES
         .into_iter()
         .chain(registry.policies().map(|policy| policy.0))
@@ -45,20 +46,28 @@ pub(super) fn scheduler(
     };
     let cpus = optional(table, "cpus", findings, |field, findings| field.integer(1, 64, findings));
     let migration = optional(table, "migration", findings, |field, findings| {
-        field.word(&[("anytime", Migration::Anytime), ("job-boundaries", Migration::JobBoundaries)], findings)
+        field.word(
+            &[("anytime", Migration::Anytime), ("job-boundaries", Migration::JobBoundaries)],
+            findings,
+        )
     });
     let preemptive = optional(table, "preemptive", findings, Field::boolean);
     let lending = optional(table, "lending", findings, Field::boolean);
     let priority = optional(table, "priority", findings, byte);
     let criticality = optional(table, "criticality", findings, byte);
-    let affinity = optional(table, "affinity", findings, |field, findings| affinity(field, file, findings));
+    let affinity =
+        optional(table, "affinity", findings, |field, findings| affinity(field, file, findings));
     let selection = selection(table, registry, findings);
     let inheritance = optional(table, "inheritance", findings, Field::boolean);
     let mut spans = [Ok(None); 7];
     let keys = ["quantum", "frame", "budget", "period", "deadline", "hyperperiod", "offset"];
     for (span, key) in spans.iter_mut().zip(keys) {
         *span = optional(table, key, findings, |field, findings| {
-            if key == "offset" { field.duration_or_zero(findings) } else { field.duration(findings) }
+            if key == "offset" {
+                field.duration_or_zero(findings)
+            } else {
+                field.duration(findings)
+            }
         });
     }
     let [quantum, frame, budget, period, deadline, hyperperiod, offset] = spans;
@@ -86,7 +95,11 @@ pub(super) fn scheduler(
         ("cpus", parent == Ok(None), "a root"),
         ("migration", parent == Ok(None), "a root"),
         ("selection", parent == Ok(None), "a root"),
-        ("weight", matches!(selection, None | Some(Selection::TradeOff { .. })), "selection `trade-off`"),
+        (
+            "weight",
+            matches!(selection, None | Some(Selection::TradeOff { .. })),
+            "selection `trade-off`",
+        ),
         ("inheritance", parent == Ok(None), "a root"),
         ("affinity", !matches!(parent, Ok(None)), "a child of a root"),
     ] {
@@ -139,9 +152,14 @@ pub(super) fn scheduler(
 }
 
 /// How a root chooses versions.
-fn selection(table: &Table<'_>, registry: &Registry, findings: &mut Findings<'_>) -> Option<Selection> {
+fn selection(
+    table: &Table<'_>,
+    registry: &Registry,
+    findings: &mut Findings<'_>,
+) -> Option<Selection> {
     let weight =
-        optional(table, "weight", findings, |field, findings| field.integer(0, 1_000, findings)).ok()?;
+        optional(table, "weight", findings, |field, findings| field.integer(0, 1_000, findings))
+            .ok()?;
     let [declared, energy, trade_off, mode, mask] = SELECTIONS;
     let mut words = vec![
         (declared, Selection::Declared),
@@ -151,7 +169,8 @@ fn selection(table: &Table<'_>, registry: &Registry, findings: &mut Findings<'_>
         (mask, Selection::Mask),
     ];
     words.extend(registry.selections().map(|(name, choose)| (name, Selection::User(choose))));
-    let read = optional(table, "selection", findings, |field, findings| field.word(&words, findings));
+    let read =
+        optional(table, "selection", findings, |field, findings| field.word(&words, findings));
     Some(read.ok()?.unwrap_or_default())
 }
 
@@ -168,7 +187,8 @@ fn entry(table: &Table<'_>, file: usize, findings: &mut Findings<'_>) -> Option<
     let cpu = optional(table, "cpu", findings, |field, findings| field.integer(0, 63, findings));
     let start = optional(table, "start", findings, Field::duration_or_zero);
     let length = table.require("length", findings).and_then(|field| field.duration(findings));
-    let version = optional(table, "version", findings, |field, findings| named(field, file, findings));
+    let version =
+        optional(table, "version", findings, |field, findings| named(field, file, findings));
     let activates = optional(table, "activates", findings, Field::boolean);
     let goes_on = optional(table, "goes_on", findings, Field::boolean);
     Some(EntryDraft {

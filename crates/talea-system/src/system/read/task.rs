@@ -66,11 +66,18 @@ fn cost(field: &Field<'_>, findings: &mut Findings<'_>) -> Option<Cost> {
 fn pair(field: &Field<'_>, table: &DeTable<'_>, findings: &mut Findings<'_>) -> Option<Cost> {
     let part = |name: &str| {
         let (_, value) = table.get_key_value(name)?;
-        Some(Field { key: field.key, key_at: field.key_at.clone(), at: value.span(), value: value.get_ref() })
+        Some(Field {
+            key: field.key,
+            key_at: field.key_at.clone(),
+            at: value.span(),
+            value: value.get_ref(),
+        })
     };
     let (low, high) = (part("low")?.duration(findings), part("high")?.duration(findings));
     let share = part("share").and_then(|part| match part.value {
-        DeValue::Integer(number) => number.as_str().parse::<u32>().ok().filter(|&share| share <= 1_000),
+        DeValue::Integer(number) => {
+            number.as_str().parse::<u32>().ok().filter(|&share| share <= 1_000)
+        }
         _ => None,
     });
     match (low, high, share) {
@@ -81,7 +88,11 @@ fn pair(field: &Field<'_>, table: &DeTable<'_>, findings: &mut Findings<'_>) -> 
     }
 }
 
-pub(super) fn task(table: &Table<'_>, file: usize, findings: &mut Findings<'_>) -> Option<TaskDraft> {
+pub(super) fn task(
+    table: &Table<'_>,
+    file: usize,
+    findings: &mut Findings<'_>,
+) -> Option<TaskDraft> {
     let name = name(table, "name", file, findings);
     let parent = optional(table, "in", findings, |field, findings| named(field, file, findings));
     // Whether it may do without one is known when the channels are.
@@ -90,9 +101,12 @@ pub(super) fn task(table: &Table<'_>, file: usize, findings: &mut Findings<'_>) 
     let priority = optional(table, "priority", findings, byte);
     let criticality = optional(table, "criticality", findings, byte);
     let enforce = optional(table, "enforce", findings, Field::boolean);
-    let backlog = optional(table, "backlog", findings, |field, findings| field.integer(0, 1 << 20, findings));
-    let count = optional(table, "count", findings, |field, findings| field.integer(1, 10_000, findings));
-    let affinity = optional(table, "affinity", findings, |field, findings| affinity(field, file, findings));
+    let backlog =
+        optional(table, "backlog", findings, |field, findings| field.integer(0, 1 << 20, findings));
+    let count =
+        optional(table, "count", findings, |field, findings| field.integer(1, 10_000, findings));
+    let affinity =
+        optional(table, "affinity", findings, |field, findings| affinity(field, file, findings));
     let versions: Vec<Option<VersionDraft>> = list(table, "version", Section::Version, findings)
         .iter()
         .map(|table| version(table, file, findings))
@@ -109,16 +123,18 @@ pub(super) fn task(table: &Table<'_>, file: usize, findings: &mut Findings<'_>) 
     let arrivals = endless.or_else(|| arrivals(table, period, findings));
     let most = cost.as_ref().map(Cost::most);
     let sections = sections(table, file, most, findings);
-    let suspensions: Vec<Option<SuspensionDraft>> = list(table, "suspension", Section::Suspension, findings)
-        .iter()
-        .map(|table| {
-            let start = optional(table, "start", findings, Field::duration_or_zero);
-            let length = table.require("length", findings).and_then(|field| field.duration(findings));
-            let (after, length) = (work_of(start.ok()?.unwrap_or(Span::ZERO)), length?);
-            within(table, after, most, findings)?;
-            Some(SuspensionDraft { after, length })
-        })
-        .collect();
+    let suspensions: Vec<Option<SuspensionDraft>> =
+        list(table, "suspension", Section::Suspension, findings)
+            .iter()
+            .map(|table| {
+                let start = optional(table, "start", findings, Field::duration_or_zero);
+                let length =
+                    table.require("length", findings).and_then(|field| field.duration(findings));
+                let (after, length) = (work_of(start.ok()?.unwrap_or(Span::ZERO)), length?);
+                within(table, after, most, findings)?;
+                Some(SuspensionDraft { after, length })
+            })
+            .collect();
     let about_arrivals = ["offset", "jitter", "arrivals", "slack"]
         .into_iter()
         .filter_map(|key| Some((key, table.take(key)?.key_at)))
@@ -150,7 +166,11 @@ pub(super) fn task(table: &Table<'_>, file: usize, findings: &mut Findings<'_>) 
 }
 
 /// What the jobs cost, by version where there are some.
-fn costs(table: &Table<'_>, versions: &[Option<VersionDraft>], findings: &mut Findings<'_>) -> Option<Cost> {
+fn costs(
+    table: &Table<'_>,
+    versions: &[Option<VersionDraft>],
+    findings: &mut Findings<'_>,
+) -> Option<Cost> {
     if table.take("version").is_none() {
         return table.require("cost", findings).and_then(|field| cost(&field, findings));
     }
@@ -176,9 +196,15 @@ fn version(table: &Table<'_>, file: usize, findings: &mut Findings<'_>) -> Optio
     let cost = table.require("cost", findings).and_then(|field| cost(&field, findings));
     let accelerators = optional(table, "accelerators", findings, |field, findings| {
         let names = field.texts(findings)?;
-        Some(names.into_iter().map(|name| Named { name: name.text.to_owned(), file, at: name.at }).collect())
+        Some(
+            names
+                .into_iter()
+                .map(|name| Named { name: name.text.to_owned(), file, at: name.at })
+                .collect(),
+        )
     });
-    let energy = optional(table, "energy", findings, |field, findings| field.integer(0, u32::MAX, findings));
+    let energy =
+        optional(table, "energy", findings, |field, findings| field.integer(0, u32::MAX, findings));
     let time = optional(table, "time", findings, Field::duration);
     let modes = optional(table, "modes", findings, bits);
     let needs = optional(table, "needs", findings, bits);
@@ -194,7 +220,12 @@ fn version(table: &Table<'_>, file: usize, findings: &mut Findings<'_>) -> Optio
 }
 
 /// Complains if no job comes as far as `after`. `most`: what one costs at most.
-fn within(table: &Table<'_>, after: Work, most: Option<Work>, findings: &mut Findings<'_>) -> Option<()> {
+fn within(
+    table: &Table<'_>,
+    after: Work,
+    most: Option<Work>,
+    findings: &mut Findings<'_>,
+) -> Option<()> {
     let Some(most) = most.filter(|&most| after >= most) else { return Some(()) };
     let at = table.take("start").map_or(table.at.clone(), |field| field.at);
     let what = format!("{} begins after the end of the job", table.section.header());
@@ -223,13 +254,17 @@ fn sections(
             let why = format!("no job does more than {most}");
             let rest = most.checked_sub(from)?;
             let remedy = format!("write `length = \"{rest}\"`, up to the end of the job");
-            findings.error(&field.at, words("the section goes on after the end of the job", why, remedy));
+            findings.error(
+                &field.at,
+                words("the section goes on after the end of the job", why, remedy),
+            );
             return None;
         }
         sections.push(SectionDraft { resource: resource?, from, to, at: table.at.clone() });
     }
     sections.sort_by_key(|section| (section.from, std::cmp::Reverse(section.to)));
-    // Whoever ends within the section around it is nested; so it is enough to look at those that are open.
+    // Whoever ends within the section around it is nested; so it is enough to look at those that
+    // are open.
     let mut open: Vec<&SectionDraft> = Vec::new();
     for section in &sections {
         open.retain(|outer| outer.to > section.from);
@@ -242,7 +277,8 @@ fn sections(
                 continue;
             };
             let name = quoted(&outer.resource.name);
-            let why = format!("the section of {name} around it ends after {}: sections nest", outer.to);
+            let why =
+                format!("the section of {name} around it ends after {}: sections nest", outer.to);
             findings.error(&section.at, words(what, why, remedy));
             return None;
         }
@@ -251,7 +287,11 @@ fn sections(
     Some(sections)
 }
 
-fn arrivals(table: &Table<'_>, period: Option<Span>, findings: &mut Findings<'_>) -> Option<Arrivals> {
+fn arrivals(
+    table: &Table<'_>,
+    period: Option<Span>,
+    findings: &mut Findings<'_>,
+) -> Option<Arrivals> {
     let offset = optional(table, "offset", findings, Field::duration_or_zero);
     let jitter = optional(table, "jitter", findings, Field::duration_or_zero);
     let slack = optional(table, "slack", findings, Field::duration);
@@ -274,7 +314,11 @@ fn arrivals(table: &Table<'_>, period: Option<Span>, findings: &mut Findings<'_>
         let why = "an arrival would be seen after the next one";
         findings.error(
             &at,
-            words("`jitter` is not shorter than the period", why, format!("write less than {period}")),
+            words(
+                "`jitter` is not shorter than the period",
+                why,
+                format!("write less than {period}"),
+            ),
         );
         return None;
     }
@@ -283,7 +327,10 @@ fn arrivals(table: &Table<'_>, period: Option<Span>, findings: &mut Findings<'_>
         for key in ["offset", "jitter", "slack"] {
             if let Some(field) = table.take(key) {
                 let what = format!("`{key}` means nothing beside `arrivals`");
-                findings.error(&field.key_at, words(what, "the list says every time", "leave the line out"));
+                findings.error(
+                    &field.key_at,
+                    words(what, "the list says every time", "leave the line out"),
+                );
             }
         }
         return Some(Arrivals::List(times));

@@ -46,7 +46,9 @@ pub(super) fn write(
     }
     let costs = source.cost.by_version();
     if spec.versions.is_empty() {
-        let [cost] = costs[..] else { return unwritable(&spec.name, "its one version has several costs") };
+        let [cost] = costs[..] else {
+            return unwritable(&spec.name, "its one version has several costs");
+        };
         pair(out, "cost", &self::cost(cost));
         return marks(out, place, spec, cost);
     }
@@ -58,9 +60,12 @@ pub(super) fn write(
         out.push_str("\n[[task.version]]\n");
         pair(out, "name", &text(&version.name));
         pair(out, "cost", &self::cost(cost));
-        let names = version.accelerators.iter().map(|id| text(&place.tree.accelerators[id.0 as usize]));
+        let names =
+            version.accelerators.iter().map(|id| text(&place.tree.accelerators[id.0 as usize]));
         let names: Vec<String> = names.collect();
-        unless("", names.join(", ").as_str(), |names| pair(out, "accelerators", &format!("[{names}]")));
+        unless("", names.join(", ").as_str(), |names| {
+            pair(out, "accelerators", &format!("[{names}]"))
+        });
         unless(0, version.energy, |energy| pair(out, "energy", &energy.to_string()));
         // As long as it may take at most, unless something else is said.
         if version.time != cost.most() {
@@ -81,7 +86,9 @@ fn standing(out: &mut String, place: &Place<'_>, spec: &TaskSpec) {
             pair(out, key, &value.to_string());
         }
     }
-    unless(Backlog::default(), spec.backlog, |backlog| pair(out, "backlog", &backlog.capacity.to_string()));
+    unless(Backlog::default(), spec.backlog, |backlog| {
+        pair(out, "backlog", &backlog.capacity.to_string())
+    });
     unless(Affinity::ANY, spec.affinity, |affinity| pair(out, "affinity", &cpus(affinity)));
 }
 
@@ -93,7 +100,9 @@ fn is_activated(place: &Place<'_>) -> bool {
         return true;
     }
     let Some(parent) = place.tree.get(place.id).and_then(|node| node.parent) else { return false };
-    let Some(Body::Scheduler(above)) = place.tree.get(parent).map(|node| &node.body) else { return false };
+    let Some(Body::Scheduler(above)) = place.tree.get(parent).map(|node| &node.body) else {
+        return false;
+    };
     let Policy::Table { entries, .. } = &above.policy else { return false };
     let number = place.tree.children(parent).position(|(child, _)| child == place.id);
     entries.iter().any(|entry| entry.activates && Some(entry.owner as usize) == number)
@@ -104,7 +113,10 @@ fn arrivals(out: &mut String, spec: &TaskSpec, arrivals: &Arrivals) -> Result<()
         if distance == spec.period {
             return Ok(());
         }
-        let why = format!("its jobs come every {distance} and its period is {}; a file has one", spec.period);
+        let why = format!(
+            "its jobs come every {distance} and its period is {}; a file has one",
+            spec.period
+        );
         unwritable(&spec.name, why)
     };
     match arrivals {
@@ -122,7 +134,9 @@ fn arrivals(out: &mut String, spec: &TaskSpec, arrivals: &Arrivals) -> Result<()
             let times: Vec<String> = times.iter().map(|&at| time(at)).collect();
             pair(out, "arrivals", &format!("[{}]", times.join(", ")));
         }
-        Arrivals::Seen(_) => return unwritable(&spec.name, "its arrivals are seen late one by one"),
+        Arrivals::Seen(_) => {
+            return unwritable(&spec.name, "its arrivals are seen late one by one");
+        }
     }
     Ok(())
 }
@@ -145,7 +159,12 @@ fn cost(cost: &Cost) -> String {
 }
 
 /// Sections and suspensions; what is moved through channels stands there.
-fn marks(out: &mut String, place: &Place<'_>, spec: &TaskSpec, cost: &Cost) -> Result<(), Unwritable> {
+fn marks(
+    out: &mut String,
+    place: &Place<'_>,
+    spec: &TaskSpec,
+    cost: &Cost,
+) -> Result<(), Unwritable> {
     let Cost::Marked { marks, .. } = cost else { return Ok(()) };
     for (at, mark) in marks.iter().enumerate() {
         match &mark.act {

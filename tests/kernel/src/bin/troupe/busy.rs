@@ -1,7 +1,7 @@
 //! A client that is always in the middle of something, until it is killed.
 //!
-//! It has specs accepted, attaches threads of its own and of another process, changes, detaches and releases, in an
-//! order that a seed decides. What is refused is refused: it goes on.
+//! It has specs accepted, attaches threads of its own and of another process, changes, detaches and
+//! releases, in an order that a seed decides. What is refused is refused: it goes on.
 
 use crate::work::{self, Habit};
 use crate::{PATIENCE, number};
@@ -15,22 +15,35 @@ const OWN: usize = 6;
 
 struct Place {
     tid: u32,
-    /// Whether the thread is another process's: its grant must not outlive us, so it never owns one.
+    /// Whether the thread is another process's: its grant must not outlive us, so it never owns
+    /// one.
     foreign: bool,
     grant: Option<Grant>,
     attached: bool,
 }
 
 pub(crate) fn run(words: &[&str], stop: &AtomicBool, ready: impl FnOnce()) -> io::Result<String> {
-    let [path, seed, ref foreign @ ..] = *words else { return Err(io::ErrorKind::InvalidInput.into()) };
+    let [path, seed, ref foreign @ ..] = *words else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
     let client = Client::builder().path(path).timeout(PATIENCE).lazy().map_err(io::Error::other)?;
     let mut dice = Dice(number(seed)? as u64);
     let mut places = Vec::new();
     for habit in Habit::ALL.into_iter().cycle().take(OWN) {
-        places.push(Place { tid: work::start(habit)? as u32, foreign: false, grant: None, attached: false });
+        places.push(Place {
+            tid: work::start(habit)? as u32,
+            foreign: false,
+            grant: None,
+            attached: false,
+        });
     }
     for tid in foreign {
-        places.push(Place { tid: number(tid)? as u32, foreign: true, grant: None, attached: false });
+        places.push(Place {
+            tid: number(tid)? as u32,
+            foreign: true,
+            grant: None,
+            attached: false,
+        });
     }
     // Everything is attached before the first word: whoever is killed now leaves all of it behind.
     for place in &mut places {
@@ -51,7 +64,8 @@ pub(crate) fn run(words: &[&str], stop: &AtomicBool, ready: impl FnOnce()) -> io
 
 fn begin(client: &Client, place: &mut Place, dice: &mut Dice) {
     place.grant = client.create(&spec(place.foreign, dice)).ok().and_then(Result::ok);
-    place.attached = place.grant.as_ref().is_some_and(|grant| matches!(grant.attach(place.tid), Ok(Ok(()))));
+    place.attached =
+        place.grant.as_ref().is_some_and(|grant| matches!(grant.attach(place.tid), Ok(Ok(()))));
 }
 
 /// One more thing done to one of the grants. Failures are a killed daemon's.
@@ -103,7 +117,8 @@ pub(crate) struct Dice(pub(crate) u64);
 impl Dice {
     /// One of `0..bound`.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 32) % bound
     }
 }

@@ -1,8 +1,8 @@
 //! The honest client: what it is served is what an attack must not spoil.
 //!
-//! It does in a circle what clients do (create, attach, detach, release), at a pace at which nobody is in its way, and
-//! takes the time of each call. It asks through the client library, as programs do. `plain` leaves the thread out, for
-//! a daemon that can't take a descriptor in.
+//! It does in a circle what clients do (create, attach, detach, release), at a pace at which nobody
+//! is in its way, and takes the time of each call. It asks through the client library, as programs
+//! do. `plain` leaves the thread out, for a daemon that can't take a descriptor in.
 
 use crate::{PATIENCE, start_sleeper};
 use std::io;
@@ -21,9 +21,11 @@ pub(crate) fn run(words: &[&str], stop: &AtomicBool, ready: impl FnOnce()) -> io
         _ => return Err(io::ErrorKind::InvalidInput.into()),
     };
     let gap = Duration::from_micros(crate::number(gap_us)? as u64);
-    let client = Client::builder().path(path).timeout(PATIENCE).connect().map_err(io::Error::other)?;
+    let client =
+        Client::builder().path(path).timeout(PATIENCE).connect().map_err(io::Error::other)?;
     let period = Duration::from_millis(20);
-    let spec = Spec::builder().period(period).runtime(Duration::from_micros(100)).plugin("rm").build();
+    let spec =
+        Spec::builder().period(period).runtime(Duration::from_micros(100)).plugin("rm").build();
     let spec = spec.map_err(io::Error::other)?;
     let (tid, _sleeper) = start_sleeper()?;
     let pidfd = crate::parcel::thread_pidfd(tid)?;
@@ -82,7 +84,9 @@ impl Times {
 
     fn summary(mut self) -> String {
         self.taken.sort_unstable();
-        let at = |permille: usize| self.taken.get(self.taken.len() * permille / 1000).copied().unwrap_or(0);
+        let at = |permille: usize| {
+            self.taken.get(self.taken.len() * permille / 1000).copied().unwrap_or(0)
+        };
         format!(
             "calls={} spoiled={} median={} p99={} max={}",
             self.taken.len(),

@@ -1,10 +1,12 @@
 //! A file of a file system whose program does not answer (FUSE).
 //!
-//! Opening it works; whoever closes it waits, and no signal helps. Users get such files from `fusermount` or in a user
-//! namespace; here root makes one, in a mount namespace that ends with us.
+//! Opening it works; whoever closes it waits, and no signal helps. Users get such files from
+//! `fusermount` or in a user namespace; here root makes one, in a mount namespace that ends with
+//! us.
 //!
-//! Whoever looks at a process that hangs like that may hang, too, so it never lasts for longer than [`PATIENCE`]. And
-//! this process starts no program from then on: it would close its copies on the way.
+//! Whoever looks at a process that hangs like that may hang, too, so it never lasts for longer than
+//! [`PATIENCE`]. And this process starts no program from then on: it would close its copies on the
+//! way.
 //!
 //! Reference: `Documentation/filesystems/fuse`, `linux/fuse.h` (protocol 7.31).
 
@@ -28,14 +30,15 @@ const NOT_THERE: i32 = -38;
 /// How long closing takes.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A copy of the one such file, which is mounted over the one at `path` when it is first asked for. Never close it.
+/// A copy of the one such file, which is mounted over the one at `path` when it is first asked for.
+/// Never close it.
 pub(crate) fn open(path: &str) -> io::Result<OwnedFd> {
     static FILE: OnceLock<(OwnedFd, ChildStdin)> = OnceLock::new();
     if let Some((file, _)) = FILE.get() {
         return file.try_clone();
     }
-    // Another process answers: ours could not end while it waits for itself. That one ends with its standard input,
-    // which the kernel closes before the file, and with it the file system.
+    // Another process answers: ours could not end while it waits for itself. That one ends with its
+    // standard input, which the kernel closes before the file, and with it the file system.
     let mut server = Command::new(std::env::current_exe()?);
     server.args([ROLE, path]).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut server = server.spawn()?;
@@ -44,7 +47,8 @@ pub(crate) fn open(path: &str) -> io::Result<OwnedFd> {
     };
     let mut ready = [0; READY.len()];
     stdout.read_exact(&mut ready)?;
-    let file = File::options().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path)?;
+    let file =
+        File::options().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path)?;
     FILE.get_or_init(|| (file.into(), stdin)).0.try_clone()
 }
 
@@ -73,7 +77,8 @@ pub(crate) fn run(path: &str) -> io::Result<()> {
 fn serve(device: &Arc<File>) {
     let mut request = vec![0; 256 * 1024];
     while let Ok(length) = (&**device).read(&mut request) {
-        let word = |at: usize| u32::from_ne_bytes(request[at..at + 4].try_into().expect("four bytes"));
+        let word =
+            |at: usize| u32::from_ne_bytes(request[at..at + 4].try_into().expect("four bytes"));
         // Length, operation, and the number that the answer must carry.
         let (operation, unique) = (word(4), &request[8..16]);
         if length < 40 {

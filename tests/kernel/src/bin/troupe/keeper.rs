@@ -1,8 +1,8 @@
 //! A client that lives through every kill of the daemon and must not lose anything.
 //!
-//! It holds a grant of each plugin for a thread of each habit. Two things are watched: what the kernel says about its
-//! threads, without a pause and whether there is a daemon or not; and what the daemon says about its grants, whenever
-//! there is one.
+//! It holds a grant of each plugin for a thread of each habit. Two things are watched: what the
+//! kernel says about its threads, without a pause and whether there is a daemon or not; and what
+//! the daemon says about its grants, whenever there is one.
 
 use crate::PATIENCE;
 use crate::work::{self, Habit};
@@ -27,7 +27,8 @@ struct Counts {
 
 pub(crate) fn run(words: &[&str], stop: &AtomicBool, ready: impl FnOnce()) -> io::Result<String> {
     let [path] = *words else { return Err(io::ErrorKind::InvalidInput.into()) };
-    let client = Client::builder().path(path).timeout(PATIENCE).connect().map_err(io::Error::other)?;
+    let client =
+        Client::builder().path(path).timeout(PATIENCE).connect().map_err(io::Error::other)?;
     let ms = Duration::from_millis;
     let mut kept = Vec::new();
     for builder in [
@@ -72,8 +73,8 @@ fn look(kept: &[Kept], counts: &Counts, done: &AtomicBool) {
     }
 }
 
-/// Asks about each grant in turn until told to stop; last of all every one must be there. Answers, failures, grants
-/// that were not known, daemons met.
+/// Asks about each grant in turn until told to stop; last of all every one must be there. Answers,
+/// failures, grants that were not known, daemons met.
 fn ask(client: &Client, kept: &[Kept], stop: &AtomicBool) -> (u64, u64, u64, u64) {
     let (mut answers, mut failures, mut lost, mut instances) = (0, 0, 0, 0);
     let mut last = None;

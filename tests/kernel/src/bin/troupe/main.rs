@@ -1,8 +1,9 @@
-//! Clients that the agent's single hand can't play: crowds, turncoats, and the honest one whose service is measured.
+//! Clients that the agent's single hand can't play: crowds, turncoats, and the honest one whose
+//! service is measured.
 //!
-//! Model: as the agent, a line of words in, a line out; [`talea_kernel_tests::Agent`] speaks to both. Besides, roles
-//! run in the background until they are told to stop, so that an attack goes on while the test looks at something
-//! else. What a role saw comes back as `name=number` words.
+//! Model: as the agent, a line of words in, a line out; [`talea_kernel_tests::Agent`] speaks to
+//! both. Besides, roles run in the background until they are told to stop, so that an attack goes
+//! on while the test looks at something else. What a role saw comes back as `name=number` words.
 //!
 //! It ends with its standard input, whatever its roles are doing.
 #![forbid(unsafe_code)]
@@ -88,7 +89,8 @@ impl Troupe {
                     set_thread_res_uid(uid, uid, uid)?;
                     seqpacket::connect(&path, PATIENCE)
                 });
-                let socket = connecting.join().map_err(|_| io::Error::other("a thread panicked"))??;
+                let socket =
+                    connecting.join().map_err(|_| io::Error::other("a thread panicked"))??;
                 self.connections.push(Some(socket));
                 Ok((self.connections.len() - 1).to_string())
             }
@@ -105,18 +107,21 @@ impl Troupe {
                 seqpacket::send_waiting(self.connection(index)?, &bytes(hex)?, Some(fd.as_fd()))?;
                 Ok("sent".to_owned())
             }
-            // `count` times this message, then one that carries the descriptors that the words after it name.
-            // Behind so many, ours are closed before the daemon has received its own.
+            // `count` times this message, then one that carries the descriptors that the words
+            // after it name. Behind so many, ours are closed before the daemon has received its
+            // own.
             ["send-parcel", index, hex, count, ref what @ ..] => {
                 let message = bytes(hex)?;
-                let parcel::Parcel { fds, kept } = parcel::pack(what, self.connection(index)?.as_fd())?;
+                let parcel::Parcel { fds, kept } =
+                    parcel::pack(what, self.connection(index)?.as_fd())?;
                 let socket = self.connection(index)?;
                 for _ in 0..number(count)? {
                     seqpacket::send_waiting(socket, &message, None)?;
                 }
                 let sent = parcel::send(socket, &message, &fds);
                 // Whoever closes a file of a hung file system hangs: that shall be others.
-                let (ours, closed) = if what[0] == "hung" { (fds, Vec::new()) } else { (Vec::new(), fds) };
+                let (ours, closed) =
+                    if what[0] == "hung" { (fds, Vec::new()) } else { (Vec::new(), fds) };
                 drop(closed);
                 self.kept.extend(kept.into_iter().chain(ours));
                 sent.map(|()| "sent".to_owned())
@@ -142,8 +147,11 @@ impl Troupe {
                 let uid = |word| Ok::<_, io::Error>(number(word)? as u32);
                 self.sleeper_becomes(tid, Become::User(uid(real)?, uid(effective)?, uid(saved)?))
             }
-            // That thread starts another program, which goes on reading orders and is the one to answer.
-            ["exec-from", tid, program] => self.sleeper_becomes(tid, Become::Program(program.to_owned())),
+            // That thread starts another program, which goes on reading orders and is the one to
+            // answer.
+            ["exec-from", tid, program] => {
+                self.sleeper_becomes(tid, Become::Program(program.to_owned()))
+            }
             ["exec", program] => Err(exec(program)),
             ["shutdown", index, "read"] => half_closed(self.connection(index)?, Shutdown::Read),
             ["shutdown", index, "write"] => half_closed(self.connection(index)?, Shutdown::Write),
@@ -239,8 +247,10 @@ fn start_sleeper() -> io::Result<(i32, Sleeper)> {
             // The kernel's call and not the C library's: it changes this thread alone.
             let [real, effective, saved] = [real, effective, saved].map(Uid::from_raw);
             let changed = set_thread_res_uid(real, effective, saved);
-            let said =
-                changed.map_or_else(|error| format!("errno {}", error.raw_os_error()), |()| "became".into());
+            let said = changed.map_or_else(
+                |error| format!("errno {}", error.raw_os_error()),
+                |()| "became".into(),
+            );
             let _ = done.send(said);
         }
     });

@@ -1,4 +1,5 @@
-//! Descriptors to send along with a message: what names a thread, and everything else that a process can have.
+//! Descriptors to send along with a message: what names a thread, and everything else that a
+//! process can have.
 
 use crate::{borrowed, number};
 use rustix::event::{EventfdFlags, eventfd};

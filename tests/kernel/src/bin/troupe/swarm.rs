@@ -1,8 +1,9 @@
 //! Many connections of one user that all do the same bad thing at once.
 //!
-//! Model: one epoll set. A connection that takes a message gets one, and whatever comes back is read, unless the kind
-//! is one that does not read. Who was hung up on comes back at once. So the swarm presses as hard as the daemon lets
-//! it, and uses no CPU time of its own while it is held back: what an honest client feels is the daemon's doing.
+//! Model: one epoll set. A connection that takes a message gets one, and whatever comes back is
+//! read, unless the kind is one that does not read. Who was hung up on comes back at once. So the
+//! swarm presses as hard as the daemon lets it, and uses no CPU time of its own while it is held
+//! back: what an honest client feels is the daemon's doing.
 
 use crate::{PATIENCE, number};
 use std::io;
@@ -124,13 +125,15 @@ impl Swarm<'_> {
         })
     }
 
-    /// Connects a member and says hello. Nobody is there to wait for: it is asked to read and write like the rest.
+    /// Connects a member and says hello. Nobody is there to wait for: it is asked to read and write
+    /// like the rest.
     fn open(&mut self, index: usize) -> io::Result<()> {
         let socket = match seqpacket::connect(self.path, PATIENCE) {
             Ok(socket) => socket,
             Err(error) => {
                 self.counts.failed += 1;
-                // A swarm that finds the door shut comes back, but not faster than a connection takes.
+                // A swarm that finds the door shut comes back, but not faster than a connection
+                // takes.
                 std::thread::sleep(Duration::from_millis(1));
                 return match error.kind() {
                     io::ErrorKind::TimedOut => Err(error),

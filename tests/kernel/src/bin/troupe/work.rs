@@ -23,8 +23,8 @@ impl Habit {
     pub(crate) const ALL: [Habit; 3] = [Habit::Asleep, Habit::Napping, Habit::Running];
 }
 
-/// Starts a thread of that habit; it ends with the process. None of them uses a third of a CPU, so that a FIFO policy
-/// starves nobody.
+/// Starts a thread of that habit; it ends with the process. None of them uses a third of a CPU, so
+/// that a FIFO policy starves nobody.
 pub(crate) fn start(habit: Habit) -> io::Result<i32> {
     let (say, heard) = channel();
     std::thread::spawn(move || {

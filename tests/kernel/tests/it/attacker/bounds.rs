@@ -50,7 +50,8 @@ fn retif_d4_more_connections_than_the_quota_are_told_so_and_closed() {
     siege.under(|| {
         // As many processes as she likes: the user counts.
         let processes = [Siege::mallory(), Siege::mallory(), Siege::mallory()];
-        let clients: Vec<_> = (0..6).map(|index| processes[index % 3].connect(&siege.daemon)).collect();
+        let clients: Vec<_> =
+            (0..6).map(|index| processes[index % 3].connect(&siege.daemon)).collect();
         for process in &processes {
             let late = process.connect_silently(&siege.daemon);
             let hello = Request::Hello { min: talea_proto::VERSION, max: talea_proto::VERSION };
@@ -109,14 +110,17 @@ fn ruled(rules: &str) -> String {
         "[[rule]]\ndomain = \"#{BOB}\"\nplugin = \"quiet\"\nmin_priority = 1\n\
          [[rule]]\ndomain = \"#60003\"\nplugin = \"rm\"\nmin_period = \"1ms\"\n"
     );
-    // Rules name plugins that must stand in the file: `QUIET` is put behind by the siege, so it is not here.
+    // Rules name plugins that must stand in the file: `QUIET` is put behind by the siege, so it is
+    // not here.
     config::with_rules(&(helpers + rules))
 }
 
 #[test]
 fn r22_no_omission_no_detour_and_no_sum_of_parts_gets_around_a_bound() {
     needs_root!();
-    let rules = format!("[[rule]]\ndomain = \"#{MALLORY}\"\nmax_utilization = 0.3\nmax_runtime = \"2ms\"\n");
+    let rules = format!(
+        "[[rule]]\ndomain = \"#{MALLORY}\"\nmax_utilization = 0.3\nmax_runtime = \"2ms\"\n"
+    );
     let siege = Siege::with("attack-omission", &ruled(&rules));
     let mallory = Siege::mallory();
     let client = mallory.connect(&siege.daemon);
@@ -147,7 +151,10 @@ fn r22_no_omission_no_detour_and_no_sum_of_parts_gets_around_a_bound() {
         let mut wishing = with("rm", reserved(20, 1_000));
         wishing.params.desired = Some(crate::tasks::work_us(19_000));
         let granted = client.create(wishing);
-        assert!(granted.runtime <= Some(crate::tasks::work_us(2_000)), "a wish is clipped: {granted:?}");
+        assert!(
+            granted.runtime <= Some(crate::tasks::work_us(2_000)),
+            "a wish is clipped: {granted:?}"
+        );
         // In the sum over plugins, connections and changes it is still the same user.
         let second = mallory.connect(&siege.daemon);
         let more = second.create(with("edf", reserved(20, 1_900)));
@@ -182,7 +189,9 @@ fn r20_whoever_no_rule_speaks_of_gets_nothing_in_any_form() {
     let mallory = Siege::mallory();
     let client = mallory.connect(&siege.daemon);
     siege.under(|| {
-        for task in [Task::default(), small(), periodic(10), ranked(1), with("edf", reserved(10, 100))] {
+        for task in
+            [Task::default(), small(), periodic(10), ranked(1), with("edf", reserved(10, 100))]
+        {
             for request in [Request::Create(task), Request::CreateGroup(vec![task; 3])] {
                 assert_eq!(client.refused(&request).code, Code::NotAllowed);
             }
@@ -211,16 +220,21 @@ fn retif_s5_s9_one_admission_is_one_thread() {
             client.done(&Request::Detach(grant.spec));
             assert!(kernel::is_ordinary(pair[0]));
             client.attach(grant.spec, pair[1]);
-            let real_time = threads.iter().filter(|&&tid| kernel::policy(tid).is_realtime()).count();
+            let real_time =
+                threads.iter().filter(|&&tid| kernel::policy(tid).is_realtime()).count();
             assert_eq!(real_time, 1);
         }
         // Sent all at once, without waiting for answers.
         client.done(&Request::Detach(grant.spec));
         let sent: Vec<u32> = threads
             .iter()
-            .map(|&tid| client.send(&Request::Attach { spec: grant.spec, thread: Named::Number(tid as u32) }))
+            .map(|&tid| {
+                client
+                    .send(&Request::Attach { spec: grant.spec, thread: Named::Number(tid as u32) })
+            })
             .collect();
-        let done = sent.iter().filter(|_| client.receive().expect("an answer").1 == Reply::Done).count();
+        let done =
+            sent.iter().filter(|_| client.receive().expect("an answer").1 == Reply::Done).count();
         assert_eq!(done, 1);
         let real_time = threads.iter().filter(|&&tid| kernel::policy(tid).is_realtime()).count();
         assert_eq!(real_time, 1);
@@ -254,7 +268,11 @@ fn retif_s6_what_an_attached_thread_begets_is_ordinary() {
                 assert!(kernel::is_ordinary(child), "{task:?}");
             }
             client.done(&Request::Release(grant.spec));
-            assert!(kernel::is_ordinary(tid) && kernel::is_ordinary(thread) && kernel::is_ordinary(program));
+            assert!(
+                kernel::is_ordinary(tid)
+                    && kernel::is_ordinary(thread)
+                    && kernel::is_ordinary(program)
+            );
             mallory.end_thread(tid);
         }
     });

@@ -1,4 +1,5 @@
-//! Threads that are something else than they were: another program, another user's, stopped, in two places at once.
+//! Threads that are something else than they were: another program, another user's, stopped, in two
+//! places at once.
 
 use super::siege::{MALLORY, Siege, code, set_mode, small, troupe};
 use crate::tasks::{owned_by, periodic, ranked, reserved, with};
@@ -11,7 +12,12 @@ use talea_proto::{Code, Owner, Reply, Request, Task};
 
 /// A task of every plugin.
 fn of_every_plugin() -> [Task; 4] {
-    [with("rm", periodic(100)), with("rr", ranked(9)), with("fp", ranked(9)), with("edf", reserved(20, 500))]
+    [
+        with("rm", periodic(100)),
+        with("rr", ranked(9)),
+        with("fp", ranked(9)),
+        with("edf", reserved(20, 500)),
+    ]
 }
 
 #[test]
@@ -24,7 +30,8 @@ fn retif_s5_a_thread_that_starts_a_program_takes_no_grant_along() {
         let client = owner.connect(&siege.daemon);
         for task in of_every_plugin() {
             for who in [Owner::Session, Owner::Process, Owner::Thread] {
-                // The kernel's number of the thread goes, its policy stays: on the main thread, with nobody's grant.
+                // The kernel's number of the thread goes, its policy stays: on the main thread,
+                // with nobody's grant.
                 let other = siege.troupe(MALLORY);
                 let (main, tid) = (other.pid(), other.thread());
                 let grant = client.create(owned_by(who, task));
@@ -52,8 +59,11 @@ fn retif_s5_a_thread_that_takes_the_place_of_another_with_a_grant_gets_that_one_
         let other = siege.troupe(MALLORY);
         let (main, tid) = (other.pid(), other.thread());
         // On one CPU: elsewhere each would be the first of its own.
-        let on_cpu_0 =
-            |task| Task { cpus: talea_core::CpuSet::single(0), cpus_mandatory: true, ..with("fp", task) };
+        let on_cpu_0 = |task| Task {
+            cpus: talea_core::CpuSet::single(0),
+            cpus_mandatory: true,
+            ..with("fp", task)
+        };
         let (low, high) = (client.create(on_cpu_0(ranked(5))), client.create(on_cpu_0(ranked(90))));
         client.attach(low.spec, main);
         client.attach(high.spec, tid);
@@ -151,7 +161,9 @@ fn r25_whoever_starts_a_set_user_id_program_under_a_grant_gets_nothing_more_for_
             // Not before: what its reader has read already would be lost with it.
             eventually("it runs as the program's owner", || effective_user(main) == *uid);
             assert_eq!(other.order("pid"), main.to_string());
-            for task in [with("fp", ranked(90)), with("rr", ranked(90)), with("edf", reserved(10, 1_000))] {
+            for task in
+                [with("fp", ranked(90)), with("rr", ranked(90)), with("edf", reserved(10, 1_000))]
+            {
                 let no = client.refused(&Request::Change { spec: grant.spec, task });
                 assert_eq!((no.code, no.asked), (Code::OthersThread, u64::from(*uid)));
                 assert_eq!(kernel::attr(main), given);

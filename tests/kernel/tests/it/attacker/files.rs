@@ -1,4 +1,5 @@
-//! Files and paths: nothing that others could have written is read, and nobody takes the daemon's place.
+//! Files and paths: nothing that others could have written is read, and nobody takes the daemon's
+//! place.
 
 use super::siege::{MALLORY, Siege, outcome, set_mode};
 use rustix::process::Signal;
@@ -37,7 +38,8 @@ fn doubtful(bench: &Bench, content: &Path, name: &str) -> Vec<(&'static str, Pat
     let nested = open.join("nested");
     fs::create_dir_all(&nested).expect("a folder");
     let pipe = safe.join("pipe");
-    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o644.into(), 0).expect("a pipe");
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o644.into(), 0)
+        .expect("a pipe");
     vec![
         ("a file of another user", copy(&folder("a", 0o755, None), 0o644, Some(MALLORY))),
         ("a file that everybody may write", copy(&folder("b", 0o755, None), 0o646, None)),
@@ -45,11 +47,20 @@ fn doubtful(bench: &Bench, content: &Path, name: &str) -> Vec<(&'static str, Pat
         ("a file in a folder of another user", copy(&theirs, 0o644, None)),
         ("a file in a folder that everybody may write", copy(&open, 0o644, None)),
         ("a file below such a folder", copy(&nested, 0o644, None)),
-        ("a file in a folder that its group may write", copy(&folder("d", 0o775, None), 0o644, None)),
-        ("a link of another user in a sticky folder", link(sticky.join("link"), &good, Some(MALLORY))),
+        (
+            "a file in a folder that its group may write",
+            copy(&folder("d", 0o775, None), 0o644, None),
+        ),
+        (
+            "a link of another user in a sticky folder",
+            link(sticky.join("link"), &good, Some(MALLORY)),
+        ),
         ("a good file through a folder of another user", link(theirs.join("link"), &good, None)),
         ("a link to a file of another user", link(safe.join("out"), &theirs.join(name), None)),
-        ("a link through a link of another user", link(safe.join("chain"), &sticky.join("link"), None)),
+        (
+            "a link through a link of another user",
+            link(safe.join("chain"), &sticky.join("link"), None),
+        ),
         ("links in a circle", link(safe.join("circle"), &safe.join("circle"), None)),
         ("a path with steps up", theirs.join("..").join("theirs").join(name)),
         ("a pipe", pipe),
@@ -88,7 +99,9 @@ fn r26_a_running_daemon_takes_no_configuration_that_others_could_have_written() 
         });
     };
     // What would shut everybody out, had it been taken.
-    for (round, (what, path)) in doubtful(&siege.bench, &closed, "talead.toml").into_iter().enumerate() {
+    for (round, (what, path)) in
+        doubtful(&siege.bench, &closed, "talead.toml").into_iter().enumerate()
+    {
         fs::remove_file(&config).expect("remove");
         symlink(&path, &config).expect("a link");
         refused(round);
@@ -165,7 +178,8 @@ fn r26_what_the_daemon_keeps_is_for_nobody_elses_eyes_or_hands() {
         let path = entry.expect("an entry").path();
         let meta = path.symlink_metadata().expect("metadata");
         assert_eq!(meta.uid(), 0, "{}", path.display());
-        // Tokens lie in the one, and whoever can open the other can hold its lock and keep the next daemon out.
+        // Tokens lie in the one, and whoever can open the other can hold its lock and keep the next
+        // daemon out.
         if meta.is_file() {
             assert_eq!(meta.mode() & 0o077, 0, "{} has mode {:o}", path.display(), meta.mode());
             let message = client.encode(&talea_proto::Request::Status);
@@ -184,7 +198,8 @@ fn r26_what_the_daemon_keeps_is_for_nobody_elses_eyes_or_hands() {
         chown(&file, Some(owner), None).expect("chown");
         set_mode(&file, mode);
         let (door, trap) = (trap.join("socket").display().to_string(), trap.display().to_string());
-        let (code, said) = outcome(siege.daemon.command(&["--socket", &door, "--state-dir", &trap]));
+        let (code, said) =
+            outcome(siege.daemon.command(&["--socket", &door, "--state-dir", &trap]));
         assert_eq!(code, Some(1), "state of {owner} with mode {mode:o}: {said}");
         let _ = fs::remove_file(&file);
     }

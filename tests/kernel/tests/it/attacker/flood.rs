@@ -14,7 +14,11 @@ const ROOMY: &str = "[daemon.quota]\nsessions_per_user = 1200\nsessions = 2000\n
 fn swarm(siege: &Siege, count: u32, kind: &str) -> String {
     let troupe = siege.troupe(MALLORY);
     let socket = siege.daemon.socket().display();
-    assert_eq!(troupe.order(&format!("start swarm swarm {socket} {count} {kind}")), "started", "{kind}");
+    assert_eq!(
+        troupe.order(&format!("start swarm swarm {socket} {count} {kind}")),
+        "started",
+        "{kind}"
+    );
     std::thread::sleep(Duration::from_millis(600));
     let said = troupe.order("stop swarm");
     println!("{count} × {kind}: {said}");
@@ -102,7 +106,10 @@ fn retif_d1_clients_killed_in_the_middle_of_a_call_harm_nobody() {
         // What is under way when it dies.
         match round % 5 {
             0 => drop(client.send(&Request::Change { spec: grant.spec, task: small() })),
-            1 => drop(client.send(&Request::Attach { spec: grant.spec, thread: Named::Number(tid as u32) })),
+            1 => drop(
+                client
+                    .send(&Request::Attach { spec: grant.spec, thread: Named::Number(tid as u32) }),
+            ),
             2 => drop(client.send(&Request::Detach(grant.spec))),
             3 => drop(mallory.order(&format!(
                 "flood {} 200 {}",
@@ -177,7 +184,8 @@ fn retif_d3_without_descriptors_whoever_is_connected_is_served_and_the_rest_hear
     // A descriptor can't come along where there is no room for it.
     siege.attaching = false;
     let cpu_time = || {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", siege.daemon.pid())).expect("stat");
+        let stat =
+            std::fs::read_to_string(format!("/proc/{}/stat", siege.daemon.pid())).expect("stat");
         let after_name = stat.rsplit(')').next().expect("fields");
         after_name
             .split_whitespace()
@@ -192,7 +200,8 @@ fn retif_d3_without_descriptors_whoever_is_connected_is_served_and_the_rest_hear
         assert_eq!(troupe.order(&format!("start swarm swarm {socket} 200 guest")), "started");
         // Those that are turned away come and go.
         eventually("the descriptors are used up", || siege.descriptors_now() >= 60);
-        // A thread named by number needs a descriptor of the daemon's own: refused with the reason, not hung.
+        // A thread named by number needs a descriptor of the daemon's own: refused with the reason,
+        // not hung.
         let late = Agent::user(MALLORY);
         let begun = std::time::Instant::now();
         let said = late.order(&format!("connect {socket}"));
@@ -201,7 +210,11 @@ fn retif_d3_without_descriptors_whoever_is_connected_is_served_and_the_rest_hear
             client.send_bytes(&[0]);
             assert_eq!(client.receive().map(|(_, reply)| matches!(reply, Reply::Granted(_))), None);
         }
-        assert!(begun.elapsed() < Duration::from_secs(2), "turned away after {:?}", begun.elapsed());
+        assert!(
+            begun.elapsed() < Duration::from_secs(2),
+            "turned away after {:?}",
+            begun.elapsed()
+        );
         let before = cpu_time();
         std::thread::sleep(Duration::from_millis(300));
         let spent = (cpu_time() - before) * 10;

@@ -10,7 +10,8 @@ struct Dice(u64);
 
 impl Dice {
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         self.0 >> 32
     }
 
@@ -19,7 +20,8 @@ impl Dice {
     }
 }
 
-/// What may come back to bytes without a meaning: a typed refusal, or the end of a list that was asked for by chance.
+/// What may come back to bytes without a meaning: a typed refusal, or the end of a list that was
+/// asked for by chance.
 #[track_caller]
 fn is_harmless(reply: &Reply) {
     match reply {
@@ -101,9 +103,27 @@ fn retif_d6_a_true_header_before_noise_is_still_noise() {
         seed += 1;
         let mut client = mallory.connect(&siege.daemon);
         for op in (0..=20).chain([0x7fff, 0x8000, 0x8001, 0x8002, 0x800c, 0xffff]) {
-            for length in
-                [0, 1, 3, 4, 7, 8, 9, 12, 16, 24, 31, 200, 207, 208, 209, 216, 217, 424, 8 + 64 * 208]
-            {
+            for length in [
+                0,
+                1,
+                3,
+                4,
+                7,
+                8,
+                9,
+                12,
+                16,
+                24,
+                31,
+                200,
+                207,
+                208,
+                209,
+                216,
+                217,
+                424,
+                8 + 64 * 208,
+            ] {
                 let mut message = header(op, VERSION);
                 message.extend(dice.bytes(length));
                 match said(&client, &message) {
@@ -111,7 +131,8 @@ fn retif_d6_a_true_header_before_noise_is_still_noise() {
                     None => panic!("hung up on operation {op} with {length} bytes"),
                 }
                 if op == HELLO && length == 4 {
-                    // That was a hello to versions that nobody speaks, and the end of the connection.
+                    // That was a hello to versions that nobody speaks, and the end of the
+                    // connection.
                     client.close();
                     client = mallory.connect(&siege.daemon);
                 }
@@ -164,7 +185,8 @@ fn retif_d6_a_message_with_one_byte_changed_missing_or_added_grants_nothing_by_m
                     1 => bytes.truncate(1 + dice.next() as usize % (length - 1)),
                     _ => bytes.extend(dice.bytes(1 + length % 7)),
                 }
-                // Some of them still make sense: whoever flips a bit of a period asks for another period.
+                // Some of them still make sense: whoever flips a bit of a period asks for another
+                // period.
                 match said(&client, &bytes).expect("an answer") {
                     Reply::Granted(grant) => client.done(&Request::Release(grant.spec)),
                     Reply::GrantedGroup(group) => {
@@ -209,7 +231,8 @@ fn r38_a_conversation_in_no_order_is_refused_word_by_word() {
     let mallory = Siege::mallory();
     siege.under(|| {
         // Without hello.
-        for request in [Request::Status, Request::Create(small()), Request::Stop { release: true }] {
+        for request in [Request::Status, Request::Create(small()), Request::Stop { release: true }]
+        {
             let stranger = mallory.connect_silently(&siege.daemon);
             assert_eq!(refusal(stranger.ask(&request)).code, Code::Version);
             assert_eq!(stranger.receive(), None);

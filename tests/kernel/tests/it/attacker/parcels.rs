@@ -1,4 +1,5 @@
-//! Descriptors: what is no thread names none, and whatever is sent, the daemon neither keeps it nor waits for it.
+//! Descriptors: what is no thread names none, and whatever is sent, the daemon neither keeps it nor
+//! waits for it.
 
 use super::siege::{Siege, code, send_parcel, send_parcel_if, small};
 use talea_kernel_tests::{kernel, needs_root};
@@ -63,7 +64,8 @@ fn r25_a_pidfd_names_who_it_is_of_and_nobody_after_their_end() {
         assert_eq!(attach(&format!("process {}", mallory.pid())), Reply::Done);
         assert!(kernel::policy(mallory.pid()).is_realtime());
         client.done(&Request::Detach(grant.spec));
-        // A good descriptor with a crowd behind it: the first is meant or the message is refused; nothing is kept.
+        // A good descriptor with a crowd behind it: the first is meant or the message is refused;
+        // nothing is kept.
         for crowd in [1, 10, 252] {
             let reply = attach(&format!("thread-and-nulls {tid} {crowd}"));
             match reply {
@@ -87,7 +89,9 @@ fn r25_descriptors_that_nobody_asked_for_are_not_kept() {
             for request in [Request::Status, Request::Plugin(0), Request::Create(small())] {
                 match send_parcel(&client, &request, 0, what) {
                     Some(Reply::Granted(grant)) => client.done(&Request::Release(grant.spec)),
-                    Some(reply) => assert!(!matches!(reply, Reply::Refused(_)), "{what}: {reply:?}"),
+                    Some(reply) => {
+                        assert!(!matches!(reply, Reply::Refused(_)), "{what}: {reply:?}")
+                    }
                     None => panic!("hung up on {request:?} with {what}"),
                 }
             }
@@ -108,10 +112,12 @@ fn is_not_held_up(name: &str, what: &str) {
     let siege = Siege::new(name);
     let mallory = siege.troupe(super::siege::MALLORY);
     siege.under(|| {
-        for request in
-            [Request::Status, Request::Attach { spec: talea_proto::SpecId(1), thread: Named::Pidfd }]
-        {
-            // Behind a few other messages, so that ours is closed first and the daemon's copy is the last.
+        for request in [
+            Request::Status,
+            Request::Attach { spec: talea_proto::SpecId(1), thread: Named::Pidfd },
+        ] {
+            // Behind a few other messages, so that ours is closed first and the daemon's copy is
+            // the last.
             let client = mallory.connect(&siege.daemon);
             send_parcel(&client, &request, 60, what);
             client.close();
@@ -129,7 +135,8 @@ fn retif_d2_a_file_that_nobody_can_close_holds_up_nobody_but_its_sender() {
     needs_root!();
     let siege = Siege::new("attack-hung");
     let file = siege.bench.write("hung", "").display().to_string();
-    // What `fusermount` does for every user where there is one, root does for Mallory; her rights speak.
+    // What `fusermount` does for every user where there is one, root does for Mallory; her rights
+    // speak.
     let mut command = std::process::Command::new("unshare");
     command.args(["--mount", "--propagation", "private", "--"]).arg(super::troupe(&siege.bench));
     let root = talea_kernel_tests::Agent::start(command, 0);
@@ -148,9 +155,10 @@ fn retif_d2_a_file_that_nobody_can_close_holds_up_nobody_but_its_sender() {
             return;
         }
         tried = true;
-        for request in
-            [Request::Status, Request::Attach { spec: talea_proto::SpecId(1), thread: Named::Pidfd }]
-        {
+        for request in [
+            Request::Status,
+            Request::Attach { spec: talea_proto::SpecId(1), thread: Named::Pidfd },
+        ] {
             // Read, and unread when the connection ends.
             let client = connect();
             if send_parcel_if(&client, &request, &format!("hung {file}")).is_none() {

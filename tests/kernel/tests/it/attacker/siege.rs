@@ -1,7 +1,8 @@
 //! A daemon, bystanders, an honest client, and what must be true of them whatever happens.
 //!
-//! CPU time is the kernel's to share out, and an attacker who burns it attacks everybody. What is judged here is the
-//! daemon, so it has a CPU before everybody else, and the honest client has another.
+//! CPU time is the kernel's to share out, and an attacker who burns it attacks everybody. What is
+//! judged here is the daemon, so it has a CPU before everybody else, and the honest client has
+//! another.
 
 use crate::tasks::{ms, ranked, with, work_us};
 use std::cell::Cell;
@@ -27,7 +28,8 @@ pub(crate) const QUIET: &str =
 const SLOWER: u64 = 3;
 /// Times that a round is repeated before its figures count.
 const ROUNDS: u32 = 8;
-/// Rounds that must be good if the first was not: an attack that works in most rounds has a good one by chance.
+/// Rounds that must be good if the first was not: an attack that works in most rounds has a good
+/// one by chance.
 const GOOD: u32 = 2;
 /// Longer than any hole of the machine; whoever waits so long has been blocked.
 const BLOCKED: Duration = Duration::from_secs(1);
@@ -71,7 +73,8 @@ pub(crate) struct Siege {
     _crowd: Confined,
 }
 
-/// The calling thread, and whatever it starts, away from the CPU of the daemon; until this is dropped.
+/// The calling thread, and whatever it starts, away from the CPU of the daemon; until this is
+/// dropped.
 struct Confined(Option<rustix::thread::CpuSet>);
 
 impl Confined {
@@ -134,8 +137,12 @@ impl Siege {
         let grant = client.create(with("quiet", ranked(5)));
         client.attach(grant.spec, granted);
         let status = root.connect(&daemon).status();
-        let bystander =
-            |what, tid| Bystander { what, tid, attr: kernel::attr(tid), cpus: kernel::affinity(tid) };
+        let bystander = |what, tid| Bystander {
+            what,
+            tid,
+            attr: kernel::attr(tid),
+            cpus: kernel::affinity(tid),
+        };
         let bystanders = vec![
             bystander("a thread of Bob's", plain),
             bystander("a thread of Bob's with a grant", granted),
@@ -157,7 +164,8 @@ impl Siege {
             before: Cell::new((0, status.specs)),
             _crowd: crowd,
         };
-        // What the daemon needs once for the honest client's kind of work is no keepsake of an attack.
+        // What the daemon needs once for the honest client's kind of work is no keepsake of an
+        // attack.
         siege.measure(|| ());
         siege.memory_kib = siege.memory_now();
         siege.take_stock();
@@ -196,7 +204,8 @@ impl Siege {
 
     /// Attacks for a while and measures the honest client beside it; then asks all the questions.
     ///
-    /// The attack is repeated until a round has lasted long enough, and rounds are repeated until one is good enough.
+    /// The attack is repeated until a round has lasted long enough, and rounds are repeated until
+    /// one is good enough.
     #[track_caller]
     pub(crate) fn under(&self, attack: impl FnMut()) {
         self.take_stock();
@@ -204,15 +213,16 @@ impl Siege {
         self.is_unharmed();
     }
 
-    /// The same where what the attack has left only ends with the attacker: the questions are asked later.
+    /// The same where what the attack has left only ends with the attacker: the questions are asked
+    /// later.
     #[track_caller]
     pub(crate) fn under_until_gone(&self, attack: impl FnMut()) {
         self.take_stock();
         self.under_within(Some(SLOWER), attack);
     }
 
-    /// The same where the attacker's threads work with what she was granted, which is CPU time before everybody
-    /// else's: nobody may be blocked or refused, but some will wait.
+    /// The same where the attacker's threads work with what she was granted, which is CPU time
+    /// before everybody else's: nobody may be blocked or refused, but some will wait.
     #[track_caller]
     pub(crate) fn beside_grants(&self, attack: impl FnMut()) {
         self.take_stock();
@@ -251,7 +261,9 @@ impl Siege {
             }
             seen.push((calm, stormy));
         }
-        panic!("the honest client's p99 has grown more than {SLOWER} times in nearly every round: {seen:?}");
+        panic!(
+            "the honest client's p99 has grown more than {SLOWER} times in nearly every round: {seen:?}"
+        );
     }
 
     /// What the honest client is given while `meanwhile` goes on.
@@ -268,7 +280,11 @@ impl Siege {
     #[track_caller]
     pub(crate) fn is_unharmed(&self) {
         for Bystander { what, tid, attr, cpus } in &self.bystanders {
-            assert_eq!((kernel::attr(*tid), kernel::affinity(*tid)), (*attr, *cpus), "{what} was touched");
+            assert_eq!(
+                (kernel::attr(*tid), kernel::affinity(*tid)),
+                (*attr, *cpus),
+                "{what} was touched"
+            );
         }
         let watcher = self.root.connect(&self.daemon);
         let status = watcher.status();
@@ -280,22 +296,30 @@ impl Siege {
         let (descriptors, specs) = self.before.get();
         eventually("specs of the attack are gone", || watcher.status().specs == specs);
         watcher.close();
-        eventually("descriptors of the attack are closed", || self.descriptors_now() <= descriptors);
+        eventually("descriptors of the attack are closed", || {
+            self.descriptors_now() <= descriptors
+        });
         let memory = self.memory_now();
         let grown = memory.saturating_sub(self.memory_kib);
-        assert!(grown < KEEPSAKE_KIB, "the daemon keeps {grown} KiB of the attack, {memory} in all");
+        assert!(
+            grown < KEEPSAKE_KIB,
+            "the daemon keeps {grown} KiB of the attack, {memory} in all"
+        );
         assert!(!self.daemon.log().contains("panicked"), "{}", self.daemon.log());
     }
 
     /// Descriptors that the daemon has open.
     pub(crate) fn descriptors_now(&self) -> usize {
-        std::fs::read_dir(format!("/proc/{}/fd", self.daemon.pid())).expect("a living daemon").count()
+        std::fs::read_dir(format!("/proc/{}/fd", self.daemon.pid()))
+            .expect("a living daemon")
+            .count()
     }
 
     fn memory_now(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.daemon.pid()));
         let status = status.expect("a living daemon");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("resident memory");
+        let line =
+            status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("resident memory");
         line.trim().trim_end_matches(" kB").parse().expect("a number")
     }
 }
@@ -307,7 +331,9 @@ impl Service {
             .filter_map(|word| word.split_once('='))
             .map(|(k, v)| (k, v.parse().unwrap_or(0)))
             .collect();
-        let word = |name: &str| *words.get(name).unwrap_or_else(|| panic!("the honest client said {said:?}"));
+        let word = |name: &str| {
+            *words.get(name).unwrap_or_else(|| panic!("the honest client said {said:?}"))
+        };
         Service {
             calls: word("calls"),
             spoiled: word("spoiled"),
@@ -376,8 +402,8 @@ pub(crate) fn figure(said: &str, name: &str) -> u64 {
     found.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("no {name} in {said:?}"))
 }
 
-/// Sends `message` with descriptors that the words name, behind `ahead` copies of it; the daemon's answers, the one to
-/// the last of them last.
+/// Sends `message` with descriptors that the words name, behind `ahead` copies of it; the daemon's
+/// answers, the one to the last of them last.
 #[track_caller]
 pub(crate) fn send_parcel(
     client: &Client,
@@ -386,7 +412,8 @@ pub(crate) fn send_parcel(
     what: &str,
 ) -> Option<Reply> {
     let message = client.encode(request);
-    let said = client.agent.order(&format!("send-parcel {} {message} {ahead} {what}", client.index()));
+    let said =
+        client.agent.order(&format!("send-parcel {} {message} {ahead} {what}", client.index()));
     assert_eq!(said, "sent", "{what}");
     for _ in 0..ahead {
         client.receive()?;
@@ -396,7 +423,11 @@ pub(crate) fn send_parcel(
 
 /// The same where there may be no such descriptor to be had.
 #[track_caller]
-pub(crate) fn send_parcel_if(client: &Client, request: &talea_proto::Request, what: &str) -> Option<Reply> {
+pub(crate) fn send_parcel_if(
+    client: &Client,
+    request: &talea_proto::Request,
+    what: &str,
+) -> Option<Reply> {
     let message = client.encode(request);
     let said = client.agent.order(&format!("send-parcel {} {message} 0 {what}", client.index()));
     if said != "sent" {

@@ -35,11 +35,16 @@ fn r25_retif_s1_no_thread_of_another_user_can_be_named() {
         ] {
             let grant = client.create(task);
             for (what, tid) in siege.threads_of_others() {
-                for reply in
-                    [client.try_attach(grant.spec, tid), client.try_attach_by_number(grant.spec, tid)]
-                {
+                for reply in [
+                    client.try_attach(grant.spec, tid),
+                    client.try_attach_by_number(grant.spec, tid),
+                ] {
                     let no = refusal(reply);
-                    assert_eq!((no.code, no.limit), (Code::OthersThread, u64::from(MALLORY)), "{what}");
+                    assert_eq!(
+                        (no.code, no.limit),
+                        (Code::OthersThread, u64::from(MALLORY)),
+                        "{what}"
+                    );
                 }
             }
             assert_eq!(client.query(grant.spec).tid, None);
@@ -54,10 +59,13 @@ fn r25_kernel_threads_thread_zero_and_numbers_of_nobody_are_no_threads() {
     let siege = Siege::new("attack-numbers");
     let (mallory, root) = (Siege::mallory(), Agent::root());
     let (client, of_root) = (mallory.connect(&siege.daemon), root.connect(&siege.daemon));
-    let kernel_thread =
-        (2..64).find(|&tid| talea_os::proc::stat(kernel::tid(tid)).is_ok_and(|stat| stat.is_kernel_thread()));
+    let kernel_thread = (2..64).find(|&tid| {
+        talea_os::proc::stat(kernel::tid(tid)).is_ok_and(|stat| stat.is_kernel_thread())
+    });
     siege.under(|| {
-        for (client, grant) in [(&client, client.create(small())), (&of_root, of_root.create(small()))] {
+        for (client, grant) in
+            [(&client, client.create(small())), (&of_root, of_root.create(small()))]
+        {
             let try_number = |tid: u32| {
                 code(client.ask(&Request::Attach { spec: grant.spec, thread: Named::Number(tid) }))
             };
@@ -68,9 +76,10 @@ fn r25_kernel_threads_thread_zero_and_numbers_of_nobody_are_no_threads() {
             }
             // Not even root's client moves the kernel's own threads.
             if let Some(tid) = kernel_thread {
-                for reply in
-                    [client.try_attach(grant.spec, tid), client.try_attach_by_number(grant.spec, tid)]
-                {
+                for reply in [
+                    client.try_attach(grant.spec, tid),
+                    client.try_attach_by_number(grant.spec, tid),
+                ] {
                     let code = code(reply);
                     assert!(matches!(code, Code::Kernel | Code::OthersThread), "{code:?}");
                 }
@@ -182,7 +191,8 @@ fn r25_a_replayed_claim_takes_nothing_from_whoever_came_first() {
 fn r25_a_thread_is_whose_it_is_when_it_is_named() {
     needs_root!();
     let siege = Siege::new("attack-turncoat");
-    // Root's program, whose threads take Mallory's user on and off: what a set-user-id program does in its life.
+    // Root's program, whose threads take Mallory's user on and off: what a set-user-id program does
+    // in its life.
     let turncoat = siege.troupe(0);
     let mallory = Siege::mallory();
     let client = mallory.connect(&siege.daemon);
@@ -193,7 +203,9 @@ fn r25_a_thread_is_whose_it_is_when_it_is_named() {
         let tid = turncoat.thread();
         let grant = client.create(small());
         let attempts = |expected: Code| {
-            for reply in [client.try_attach(grant.spec, tid), client.try_attach_by_number(grant.spec, tid)] {
+            for reply in
+                [client.try_attach(grant.spec, tid), client.try_attach_by_number(grant.spec, tid)]
+            {
                 assert_eq!(code(reply), expected);
             }
             assert!(kernel::is_ordinary(tid));
@@ -207,10 +219,14 @@ fn r25_a_thread_is_whose_it_is_when_it_is_named() {
         become_user(tid, 0, MALLORY, 0);
         client.attach(grant.spec, tid);
         assert!(kernel::policy(tid).is_realtime());
-        // While it is under her grant it becomes root's again. She may let it go, and has no second way to it.
+        // While it is under her grant it becomes root's again. She may let it go, and has no second
+        // way to it.
         become_user(tid, 0, 0, 0);
         let other = client.create(small());
-        assert!(matches!(code(client.try_attach(other.spec, tid)), Code::OthersThread | Code::ThreadTaken));
+        assert!(matches!(
+            code(client.try_attach(other.spec, tid)),
+            Code::OthersThread | Code::ThreadTaken
+        ));
         client.done(&Request::Detach(grant.spec));
         assert!(kernel::is_ordinary(tid));
         attempts(Code::OthersThread);
@@ -232,9 +248,11 @@ fn r25_an_attached_thread_that_became_anothers_is_given_nothing_more() {
     client.attach(grant.spec, tid);
     assert_eq!(turncoat.order(&format!("become {tid} 0 0 0")), "became");
     let given = kernel::attr(tid);
-    for task in
-        [with("fp", ranked(90)), with("rr", ranked(90)), with("edf", crate::tasks::reserved(10, 1_000))]
-    {
+    for task in [
+        with("fp", ranked(90)),
+        with("rr", ranked(90)),
+        with("edf", crate::tasks::reserved(10, 1_000)),
+    ] {
         let no = client.refused(&Request::Change { spec: grant.spec, task });
         assert_eq!(no.code, Code::OthersThread);
         assert_eq!(kernel::attr(tid), given);
@@ -267,9 +285,10 @@ fn r25_a_set_user_id_program_is_its_owners() {
         siege.under(|| {
             let grant = client.create(small());
             for tid in [tid, lent.pid()] {
-                for reply in
-                    [client.try_attach(grant.spec, tid), client.try_attach_by_number(grant.spec, tid)]
-                {
+                for reply in [
+                    client.try_attach(grant.spec, tid),
+                    client.try_attach_by_number(grant.spec, tid),
+                ] {
                     assert_eq!(code(reply), Code::OthersThread);
                 }
                 assert!(kernel::is_ordinary(tid));
@@ -283,10 +302,13 @@ fn r25_a_set_user_id_program_is_its_owners() {
 fn r25_numbers_from_another_pid_namespace_are_nobodys() {
     needs_root!();
     let siege = Siege::new("attack-namespace");
-    // What every user can do alone: a user namespace, and in it a PID namespace with its own number 1.
+    // What every user can do alone: a user namespace, and in it a PID namespace with its own number
+    // 1.
     let inside_runs = |program: &std::path::Path| {
         let mut command = Command::new("unshare");
-        command.args(["--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--"]).arg(program);
+        command
+            .args(["--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--"])
+            .arg(program);
         command
     };
     let mut attempt = inside_runs("/bin/true".as_ref());
@@ -297,10 +319,15 @@ fn r25_numbers_from_another_pid_namespace_are_nobodys() {
     let tid = inside.thread();
     siege.under(|| {
         let grant = client.create(small());
-        for number in
-            [1, 2, tid, siege.daemon.pid()].into_iter().chain(siege.threads_of_others().map(|(_, t)| t))
+        for number in [1, 2, tid, siege.daemon.pid()]
+            .into_iter()
+            .chain(siege.threads_of_others().map(|(_, t)| t))
         {
-            assert_eq!(code(client.try_attach_by_number(grant.spec, number)), Code::BareTid, "{number}");
+            assert_eq!(
+                code(client.try_attach_by_number(grant.spec, number)),
+                Code::BareTid,
+                "{number}"
+            );
         }
         // She is root in there and nobody here.
         for release in [false, true] {
@@ -323,7 +350,8 @@ fn r25_a_socket_speaks_with_the_rights_of_whoever_connected() {
     let socket = siege.daemon.socket().display();
     siege.under(|| {
         // Connected as Mallory, then used by root's process: Mallory's rights, no more.
-        let index = root.order(&format!("connect-as {socket} {MALLORY}")).parse().expect("a number");
+        let index =
+            root.order(&format!("connect-as {socket} {MALLORY}")).parse().expect("a number");
         let client = root.client_at(index);
         assert!(matches!(client.ask(&hello()), Reply::Welcome { .. }));
         let grant = client.create(small());

@@ -1,6 +1,7 @@
 //! Runs with programs that are killed, in part or as a whole: nothing of them stays.
 //!
-//! Who is there is told by what every process of a victim inherits, its environment: no group, name or parent has to be known for that.
+//! Who is there is told by what every process of a victim inherits, its environment: no group, name
+//! or parent has to be known for that.
 
 use super::programs::{VICTIM, groups_of, hogs, keeper_of, kill, victim};
 use std::os::unix::fs::PermissionsExt;
@@ -12,13 +13,15 @@ use talea_exec::{Options, execute};
 use talea_kernel_tests::{Bench, eventually, kernel, needs, needs_root};
 use talea_os::{Tid, groups, proc};
 
-/// All that were started for a run with this program, but for `but`, which waits to be looked after.
+/// All that were started for a run with this program, but for `but`, which waits to be looked
+/// after.
 fn there(program: &Path, but: u32) -> Vec<u32> {
     let wanted = format!("{VICTIM}={}", program.display()).into_bytes();
     let is_one = |pid: &u32| {
         let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         environment.split(|&byte| byte == 0).any(|one| one == wanted)
-            && Tid::new(*pid as i32).is_some_and(|tid| proc::stat(tid).is_ok_and(|stat| !stat.has_ended()))
+            && Tid::new(*pid as i32)
+                .is_some_and(|tid| proc::stat(tid).is_ok_and(|stat| !stat.has_ended()))
     };
     let all = std::fs::read_dir("/proc").expect("processes").flatten();
     let numbers = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -59,7 +62,8 @@ fn nested(bench: &Bench) -> PathBuf {
         top.display()
     );
     let path = bench.write("nested", &text);
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("a file of ours");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755))
+        .expect("a file of ours");
     path
 }
 
@@ -70,7 +74,9 @@ fn l20_a_stop_of_all_that_belongs_to_a_run_spares_its_keeper_and_the_programs_en
     needs!("cgroup v2", groups::hierarchy().is_some());
     let bench = Bench::new("exec_l20_unit");
     let program = hogs(&bench);
-    let unit = groups::hierarchy().expect("it was there").join(format!("talea-test-{}", std::process::id()));
+    let unit = groups::hierarchy()
+        .expect("it was there")
+        .join(format!("talea-test-{}", std::process::id()));
     std::fs::create_dir(&unit).expect("a group of ours");
     // As a service manager does: in the group before it begins.
     let enter = format!("echo $$ > {}/cgroup.procs && exec \"$0\" \"$@\"", unit.display());
@@ -86,7 +92,8 @@ fn l20_a_stop_of_all_that_belongs_to_a_run_spares_its_keeper_and_the_programs_en
     eventually("the program has begun", || {
         groups = groups_of(run.id());
         groups.as_ref().is_some_and(|groups| {
-            let members = std::fs::read_to_string(groups.join("0/cgroup.procs")).unwrap_or_default();
+            let members =
+                std::fs::read_to_string(groups.join("0/cgroup.procs")).unwrap_or_default();
             members.lines().count() > 2
         })
     });
@@ -135,7 +142,8 @@ fn l20_whoever_is_killed_at_whatever_point_it_heals_at_once_or_when_somebody_com
     needs!("two CPUs", kernel::cpus().len() >= 2);
     needs!("cgroup v2", groups::hierarchy().is_some());
     let rounds = if std::env::var_os("TALEA_SOAK").is_some() { 10 } else { 1 };
-    // Numbers in an order that hits every phase of a start: linear congruential, as good as any here.
+    // Numbers in an order that hits every phase of a start: linear congruential, as good as any
+    // here.
     let mut dice = 4_711_u64;
     let mut roll = |below: u64| {
         dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -147,7 +155,11 @@ fn l20_whoever_is_killed_at_whatever_point_it_heals_at_once_or_when_somebody_com
         let bench = Bench::new("exec_l20_points");
         let program = hogs(&bench);
         let before = groups::orphans();
-        for who in [Who::Run, Who::Both, Who::Keeper, Who::All, Who::Program].iter().cycle().take(10).copied()
+        for who in [Who::Run, Who::Both, Who::Keeper, Who::All, Who::Program]
+            .iter()
+            .cycle()
+            .take(10)
+            .copied()
         {
             let mut run = victim(&program);
             std::thread::sleep(Duration::from_micros(roll(300_000)));
@@ -163,7 +175,9 @@ fn l20_whoever_is_killed_at_whatever_point_it_heals_at_once_or_when_somebody_com
                 come(roll(2) == 0);
             }
             eventually("everybody has gone", || there(&program, run.id()).is_empty());
-            eventually("nothing is left", || groups::orphans().iter().all(|path| before.contains(path)));
+            eventually("nothing is left", || {
+                groups::orphans().iter().all(|path| before.contains(path))
+            });
         }
     }
     assert!(left > 0, "nobody was ever hit when there was something to be left");

@@ -19,7 +19,8 @@ fn whoever_leaves_a_run_does_not_wait_for_another_program_that_has_its_cpu() {
     let (begins, begun) = std::sync::mpsc::channel::<()>();
     let has_let_go = &AtomicBool::new(false);
     std::thread::scope(|scope| {
-        // Below the run, but above whoever has left it; it has the CPU as soon as the only job has ended.
+        // Below the run, but above whoever has left it; it has the CPU as soon as the only job has
+        // ended.
         scope.spawn(move || {
             let tid = Tid::current();
             sched::set_affinity(tid, &CpuSet::single(two_cpus()[0])).expect("a CPU");
@@ -31,6 +32,9 @@ fn whoever_leaves_a_run_does_not_wait_for_another_program_that_has_its_cpu() {
         });
         let plan = single(&tree, Box::new(move |_, _| begins.send(()).expect("it waits")));
         execute(plan, &Options::new(Span::from_ns(50_000_000))).expect("it runs");
-        assert!(!has_let_go.load(Ordering::Relaxed), "it took as long as the other one had the CPU");
+        assert!(
+            !has_let_go.load(Ordering::Relaxed),
+            "it took as long as the other one had the CPU"
+        );
     });
 }

@@ -1,6 +1,8 @@
-//! Roots that Linux runs alone: FIFO levels without a dispatcher, reservations of SCHED_DEADLINE in a partition.
+//! Roots that Linux runs alone: FIFO levels without a dispatcher, reservations of SCHED_DEADLINE in
+//! a partition.
 //!
-//! As everywhere here, what the machine did to a run excuses what it explains; a run that says nothing is made again.
+//! As everywhere here, what the machine did to a run excuses what it explains; a run that says
+//! nothing is made again.
 
 use super::scene::{left_behind, two_cpus};
 use std::path::{Path, PathBuf};
@@ -56,8 +58,13 @@ fn run(tree: &Tree, workload: &Workload, cpu: u32, duration: Span) -> Result<Rep
         load: Load::drawn(&drawn.arrivals, drawn.costs, source.cost.clone()),
         body: work::spender(),
     });
-    let plan =
-        RootPlan { tree, tasks: tasks.collect(), changes: Vec::new(), flows: Vec::new(), cpus: vec![cpu] };
+    let plan = RootPlan {
+        tree,
+        tasks: tasks.collect(),
+        changes: Vec::new(),
+        flows: Vec::new(),
+        cpus: vec![cpu],
+    };
     execute(vec![plan], &options(duration))
 }
 
@@ -93,7 +100,8 @@ fn fixed_priorities_are_kept_by_linux_alone_and_nobody_stands_in_the_way() {
     world.run(Time::ZERO + duration, &mut simulated);
     let order: Vec<(TaskId, u64)> = simulated.ended.iter().map(|job| (job.task, job.job)).collect();
     assert!(order.len() > 15);
-    // So many ends of it, each task's among them and jobs that have been interrupted, are enough where no run is calm from end to end.
+    // So many ends of it, each task's among them and jobs that have been interrupted, are enough
+    // where no run is calm from end to end.
     let least = order.len() / 2;
     let (begun, mut most) = (Instant::now(), 0);
     loop {
@@ -110,15 +118,26 @@ fn fixed_priorities_are_kept_by_linux_alone_and_nobody_stands_in_the_way() {
             // However late it was, no release and no deadline has moved by that (S14, S16).
             for life in lives {
                 let nominal = Time::from_ns(life.number * tree_period(&tree, task).as_ns());
-                assert_eq!((life.release, life.deadline), (nominal, nominal + tree_period(&tree, task)));
+                assert_eq!(
+                    (life.release, life.deadline),
+                    (nominal, nominal + tree_period(&tree, task))
+                );
             }
         }
         ended.sort_unstable();
         // Each run is held to it up to where the machine got in its way.
         let calm = calm_until(&report, Time::ZERO + duration);
-        let told: Vec<_> =
-            ended.iter().take_while(|&&(at, ..)| at < calm).map(|&(_, task, job)| (task, job)).collect();
-        assert_eq!(told, order[..told.len()], "nothing disturbed it until {calm:?}: {:?}", report.holes);
+        let told: Vec<_> = ended
+            .iter()
+            .take_while(|&&(at, ..)| at < calm)
+            .map(|&(_, task, job)| (task, job))
+            .collect();
+        assert_eq!(
+            told,
+            order[..told.len()],
+            "nothing disturbed it until {calm:?}: {:?}",
+            report.holes
+        );
         if let Some(ran) = &root.ran {
             let wrong = course.out_of_order(ran, calm);
             let longest = wrong.iter().map(talea_exec::Ran::length).max().unwrap_or(Span::ZERO);
@@ -130,7 +149,11 @@ fn fixed_priorities_are_kept_by_linux_alone_and_nobody_stands_in_the_way() {
         }
         most = most.max(told.len());
         if begun.elapsed() > PATIENCE {
-            assert!(most >= least, "inconclusive: each run was disturbed, now by {:?}", report.holes);
+            assert!(
+                most >= least,
+                "inconclusive: each run was disturbed, now by {:?}",
+                report.holes
+            );
             break;
         }
     }
@@ -181,7 +204,8 @@ fn each_worker_has_what_the_kernel_was_told_and_a_run_that_is_called_off_ends() 
             flows: Vec::new(),
             cpus: vec![cpu],
         };
-        let report = talea_exec::execute_until(vec![plan], &options(ms(30_000)), &remote).expect("a run");
+        let report =
+            talea_exec::execute_until(vec![plan], &options(ms(30_000)), &remote).expect("a run");
         assert!(report.length < ms(20_000), "it was called off: {}", report.length);
         let seen = seen.into_inner().expect("nobody falls");
         assert!(seen.iter().any(|&(_, number, _)| number == 2));
@@ -199,7 +223,8 @@ fn a_run_that_linux_makes_alone_is_stopped_when_what_has_come_is_done() {
     let cpu = two_cpus().last().copied().expect("a CPU");
     let (tree, _) = system(Policy::FixedPriority, &[(3, 10, 0), (2, 20, 0), (1, 30_000, 0)]);
     let remote = talea_exec::Remote::default();
-    // The low one's only job has come long before the stop, waits while the others work, and is not half done when it is over.
+    // The low one's only job has come long before the stop, waits while the others work, and is not
+    // half done when it is over.
     let done = [(); 3].map(|()| AtomicU64::new(0));
     let stopped = AtomicU64::new(u64::MAX);
     let answers = Mutex::new(None);
@@ -230,7 +255,8 @@ fn a_run_that_linux_makes_alone_is_stopped_when_what_has_come_is_done() {
         flows: Vec::new(),
         cpus: vec![cpu],
     };
-    let report = talea_exec::execute_until(vec![plan], &options(ms(60_000)), &remote).expect("a run");
+    let report =
+        talea_exec::execute_until(vec![plan], &options(ms(60_000)), &remote).expect("a run");
     assert_eq!(answers.into_inner().expect("nobody falls"), Some((false, false, true)));
     assert!(report.length < ms(20_000), "it was stopped: {}", report.length);
     let stopped = Time::from_ns(stopped.into_inner());
@@ -245,7 +271,8 @@ fn a_run_that_linux_makes_alone_is_stopped_when_what_has_come_is_done() {
     assert_eq!(low, 1);
     let come = |period: u64| stopped.as_ns() / (period * MS) + 1;
     assert!(high >= 5 && high >= come(10) && middle >= come(20), "{high}, {middle} by {stopped}");
-    // However late the machine hears of it: no later than the low one's job, which the others would have gone on beside.
+    // However late the machine hears of it: no later than the low one's job, which the others would
+    // have gone on beside.
     assert!(report.length >= ms(150), "{}", report.length);
     assert_eq!(left_behind(), Vec::<String>::new());
 }
@@ -288,8 +315,8 @@ fn what_linux_alone_cannot_hold_is_refused_before_anything_runs() {
 
 /// The last CPU in a root domain of its own, for as long as this lives.
 ///
-/// A domain that is made or undone within a period of a reservation's end has wrong books for good: what the kernel takes back of it
-/// then, no book has. So it is waited for before either.
+/// A domain that is made or undone within a period of a reservation's end has wrong books for good:
+/// what the kernel takes back of it then, no book has. So it is waited for before either.
 struct Apart {
     journal: PathBuf,
     cpu: u32,
@@ -307,8 +334,14 @@ impl Apart {
         let cpu = machine.online.iter().last().expect("a CPU");
         settled(cpu);
         let cpus = CpuSet::single(cpu);
-        partition::create(&machine.cgroups.cpuset, &machine.online, &cpus, Version1::Allow, journal)
-            .expect("a partition");
+        partition::create(
+            &machine.cgroups.cpuset,
+            &machine.online,
+            &cpus,
+            Version1::Allow,
+            journal,
+        )
+        .expect("a partition");
         Some(Apart { journal: journal.to_owned(), cpu, empty: kernel::deadline_books_of(cpu) })
     }
 
@@ -346,7 +379,8 @@ fn settled(cpu: u32) {
     }
 }
 
-/// SF3P's random sets (section VI) at this utilisation, in thousandths: (period, cost) in nanoseconds.
+/// SF3P's random sets (section VI) at this utilisation, in thousandths: (period, cost) in
+/// nanoseconds.
 fn set(dice: &mut Dice, most: u64, permille: u64) -> Vec<(u64, u64)> {
     let n = dice.between(5, most);
     let cost = |dice: &mut Dice| {
@@ -385,8 +419,9 @@ fn judged(report: &Report, costs: &[u64], end: Time) -> Judged {
         }
     }
     let losses = report.holes.iter().map(|hole| (hole.from, hole.to));
-    // And from a job on whose clock went on while it did nothing: it looks at that clock all the time, and would have ended.
-    // Interrupts and the hypervisor did that, at its budget's expense. What it is late by beside that is no excuse.
+    // And from a job on whose clock went on while it did nothing: it looks at that clock all the
+    // time, and would have ended. Interrupts and the hypervisor did that, at its budget's expense.
+    // What it is late by beside that is no excuse.
     let paid = course.lives.iter().zip(costs).flat_map(|(lives, cost)| {
         let most = cost + cost / 1_000 * 3 + 10_000;
         let over = lives.iter().filter(move |life| life.used.as_ns() > most);
@@ -411,7 +446,8 @@ fn judged(report: &Report, costs: &[u64], end: Time) -> Judged {
 /// Of one set, where holes have touched more than is left out.
 const TRIES: usize = 6;
 
-/// The first of some runs of which something can be said; or the best of them. Three in which jobs are late without an excuse are enough.
+/// The first of some runs of which something can be said; or the best of them. Three in which jobs
+/// are late without an excuse are enough.
 fn calmest(tries: impl Iterator<Item = Judged>, tell: impl Fn(&Judged)) -> Judged {
     let mut best: Option<Judged> = None;
     for (number, seen) in (1..).zip(tries) {
@@ -437,7 +473,8 @@ fn s7_a_job_that_is_due_before_its_period_is_over_has_its_budget_when_it_comes()
     needs!("cgroup v1 with undivided cpusets, and two CPUs", apart.is_some());
     let apart = apart.expect("it was just looked at");
     let cpu = apart.cpu;
-    // (offset, period, deadline, cost) in milliseconds. The offset is within the deadline of a job at zero, if there were one.
+    // (offset, period, deadline, cost) in milliseconds. The offset is within the deadline of a job
+    // at zero, if there were one.
     let set = [(0, 100, 20, 3), (10, 100, 30, 5), (0, 130, 60, 7)];
     let mut tree = Tree::new(1, SchedulerSpec::new("cpu", Policy::Edf));
     let mut workload = Workload::default();
@@ -445,7 +482,8 @@ fn s7_a_job_that_is_due_before_its_period_is_over_has_its_budget_when_it_comes()
     for (offset, period, deadline, cost) in set {
         let (period, work) = (ms(period), Work::from_ns(cost * MS));
         costs.push(cost * MS);
-        let spec = TaskSpec { cost: Some(work), deadline: ms(deadline), ..TaskSpec::new("task", period) };
+        let spec =
+            TaskSpec { cost: Some(work), deadline: ms(deadline), ..TaskSpec::new("task", period) };
         tree.task(Tree::ROOT, spec);
         let mut source = Source::periodic(period, work);
         source.arrivals = Comes::Periodic { offset: ms(offset), period, jitter: Span::ZERO };
@@ -473,7 +511,8 @@ fn s7_reservations_of_the_kernel_miss_nothing_at_88_hundredths() {
     let apart = apart.expect("it was just looked at");
     let cpu = apart.cpu;
     let is_soak = std::env::var_os("TALEA_SOAK").is_some();
-    // As long, and with as many tasks, as the paper's under soak. What a set had the kernel gives back a period later.
+    // As long, and with as many tasks, as the paper's under soak. What a set had the kernel gives
+    // back a period later.
     let (duration, most) = if is_soak { (ms(3_000), 50) } else { (ms(400), 12) };
     let mut dice = Dice::new(7);
     let (mut jobs, mut touched, mut late) = (0, 0, 0);
@@ -487,11 +526,11 @@ fn s7_reservations_of_the_kernel_miss_nothing_at_88_hundredths() {
             tree.task(Tree::ROOT, TaskSpec { cost: Some(cost), ..TaskSpec::new("task", period) });
             workload.sources.push(Source::periodic(period, cost));
         }
-        // What no monitor sees takes a little of a budget now and then, and the debt is paid by a job; a budget that is too small makes
-        // several late each time.
+        // What no monitor sees takes a little of a budget now and then, and the debt is paid by a
+        // job; a budget that is too small makes several late each time.
         let tries = (0..TRIES).map(|_| {
-            let report =
-                run(&tree, &workload, cpu, duration).unwrap_or_else(|why| panic!("set {number}: {why}"));
+            let report = run(&tree, &workload, cpu, duration)
+                .unwrap_or_else(|why| panic!("set {number}: {why}"));
             judged(&report, &costs, Time::ZERO + duration)
         });
         let seen = calmest(tries, |seen| println!("set {number}: {seen:?}"));

@@ -1,5 +1,5 @@
-//! What jobs do beside working, on threads: suspend themselves, lock, pass tokens on, run in versions, follow a table. The same
-//! orders in the same sequence as in a simulation.
+//! What jobs do beside working, on threads: suspend themselves, lock, pass tokens on, run in
+//! versions, follow a table. The same orders in the same sequence as in a simulation.
 
 use super::scene::{Agreed, Scene};
 use talea_core::machine::Event;
@@ -8,7 +8,8 @@ use talea_kernel_tests::{Bench, kernel, needs, needs_root};
 
 /// How often the machine was told something.
 fn told(agreed: &Agreed, wanted: impl Fn(Event) -> bool) -> usize {
-    let is_wanted = |entry: &&talea_exec::Entry| matches!(entry.what, What::Told(event) if wanted(event));
+    let is_wanted =
+        |entry: &&talea_exec::Entry| matches!(entry.what, What::Told(event) if wanted(event));
     agreed.record().iter().filter(is_wanted).count()
 }
 
@@ -211,5 +212,9 @@ fn y11_y12_an_off_line_table_is_followed_on_threads() {
     );
     let agreed = &scene.agrees(&bench)[0];
     assert!(agreed.rests_within_jobs() >= 2, "`plan` is computed in two pieces");
-    assert_eq!(told(agreed, |event| matches!(event, Event::Arrived { .. })), 0, "the table makes the jobs");
+    assert_eq!(
+        told(agreed, |event| matches!(event, Event::Arrived { .. })),
+        0,
+        "the table makes the jobs"
+    );
 }

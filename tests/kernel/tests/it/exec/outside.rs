@@ -61,14 +61,16 @@ fn s19_a_policy_from_outside_runs_threads_in_a_tree_of_three_levels() {
         "#,
         &Registry::new().policy("llf", policy::make),
     );
-    // When both have as much time to spare they take turns of a millisecond of work: in what order they end, who knows.
+    // When both have as much time to spare they take turns of a millisecond of work: in what order
+    // they end, who knows.
     let agreed = &scene.runs(&bench)[0];
     let turns = agreed.turns();
     let begins = |who: u32| {
         let its = |turn: &Turn| matches!(turn, Turn::Runs { task, .. } if task.0 == who);
         turns.iter().position(its).unwrap_or_else(|| panic!("{who} has not begun: {turns:?}"))
     };
-    // By deadlines `early` would come first; there is less time to spare for `tight`, for its first forty milliseconds.
+    // By deadlines `early` would come first; there is less time to spare for `tight`, for its first
+    // forty milliseconds.
     assert!(begins(2) < begins(1), "{turns:?}");
     assert!(turns.contains(&Turn::Ended { task: TaskId(1), job: 0 }), "{turns:?}");
 }

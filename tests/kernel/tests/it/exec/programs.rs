@@ -12,8 +12,8 @@ use talea_core::sched::Policy;
 use talea_core::server::{Kind, Reservation};
 use talea_core::{Span, Time, Work};
 use talea_exec::{
-    Arrival, Course, Failure, Fate, Load, Options, ProgramReport, Report, RootPlan, TaskPlan, Turn, execute,
-    work,
+    Arrival, Course, Failure, Fate, Load, Options, ProgramReport, Report, RootPlan, TaskPlan, Turn,
+    execute, work,
 };
 use talea_kernel_tests::{Bench, eventually, kernel, needs, needs_root};
 use talea_os::wakes::come_in_time;
@@ -54,13 +54,17 @@ impl Boxed {
         self.try_run().expect("a run")
     }
 
-    /// Above a task that works for six tenths of the time. Whatever becomes of it, its groups are gone afterwards.
+    /// Above a task that works for six tenths of the time. Whatever becomes of it, its groups are
+    /// gone afterwards.
     pub(super) fn try_run(&self) -> Result<Report, Failure> {
         let mut tree = Tree::new(1, SchedulerSpec::new("cpu", Policy::FixedPriority));
         let mut server = SchedulerSpec::new("server", Policy::Fifo);
         server.own = Own { priority: Some(9), ..Own::default() };
-        server.reservation =
-            Some(Reservation::new(self.kind, Work::from_ns(self.budget), Span::from_ns(self.period)));
+        server.reservation = Some(Reservation::new(
+            self.kind,
+            Work::from_ns(self.budget),
+            Span::from_ns(self.period),
+        ));
         let server = tree.scheduler(Tree::ROOT, server);
         let _ = tree.task(server, TaskSpec::new("program", Span::from_ns(2 * self.length)));
         let _ = tree.task(Tree::ROOT, TaskSpec::new("background", Span::from_ns(20 * MS)));
@@ -113,12 +117,17 @@ impl Boxed {
     }
 }
 
-/// Others on this machine may run programs, too; nothing of ours is left. Of a run that is over, [`Boxed::run`] looks.
+/// Others on this machine may run programs, too; nothing of ours is left. Of a run that is over,
+/// [`Boxed::run`] looks.
 fn is_clean() {
     let me = std::process::id();
-    let is_ours =
-        |path: &PathBuf| owner(path).is_some_and(|tid| Path::new(&format!("/proc/{me}/task/{tid}")).exists());
-    assert_eq!(groups_there().into_iter().filter(is_ours).collect::<Vec<_>>(), Vec::<PathBuf>::new());
+    let is_ours = |path: &PathBuf| {
+        owner(path).is_some_and(|tid| Path::new(&format!("/proc/{me}/task/{tid}")).exists())
+    };
+    assert_eq!(
+        groups_there().into_iter().filter(is_ours).collect::<Vec<_>>(),
+        Vec::<PathBuf>::new()
+    );
 }
 
 /// The thread that a directory of groups is called after.
@@ -132,7 +141,8 @@ pub(super) fn threads_of(pid: u32) -> Vec<u32> {
     threads.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// Those that are called after one of these threads, of [`groups::orphans`]: others may have some, too.
+/// Those that are called after one of these threads, of [`groups::orphans`]: others may have some,
+/// too.
 pub(super) fn orphans_of(threads: &[u32]) -> Vec<PathBuf> {
     let is_its = |path: &PathBuf| owner(path).is_some_and(|tid| threads.contains(&tid));
     groups::orphans().into_iter().filter(is_its).collect()
@@ -168,7 +178,8 @@ fn l20_a_program_with_threads_children_and_a_stray_is_held_to_its_budget() {
     is_clean();
 }
 
-/// For how long it had the CPU at most without a pause, and how often it began something, by the orders.
+/// For how long it had the CPU at most without a pause, and how often it began something, by the
+/// orders.
 fn turns(report: &Report) -> (u64, usize) {
     let course = Course::of(1, &report.roots[0].record);
     let (mut longest, mut since, mut ended) = (0, None::<Time>, 0);
@@ -202,7 +213,10 @@ fn l5_each_kind_of_server_gives_a_greedy_program_its_share_and_no_burst_beyond_t
         println!("{kind:?}: {got} of {share} ns, bursts up to {longest}, holes {holes}");
         assert!(got <= share * 102 / 100 + holes, "{kind:?}: {got} of {share}, holes {holes}");
         assert!(got + holes >= share * 98 / 100, "{kind:?}: {got} of {share}, holes {holes}");
-        assert!(longest <= 2 * budget + 300_000 + holes, "{kind:?}: a burst of {longest}, holes {holes}");
+        assert!(
+            longest <= 2 * budget + 300_000 + holes,
+            "{kind:?}: a burst of {longest}, holes {holes}"
+        );
     }
     is_clean();
 }
@@ -216,8 +230,14 @@ fn l20_a_program_that_sleeps_and_works_has_a_job_each_time_that_it_wakes() {
     let program = vec![hogs(&bench).display().to_string(), "9".to_owned()];
     let (budget, period, length) = (3 * MS, 20 * MS, 1_000 * MS);
     for listen in [true, false] {
-        let boxed =
-            Boxed { kind: Kind::Deferrable, budget, period, length, program: program.clone(), listen };
+        let boxed = Boxed {
+            kind: Kind::Deferrable,
+            budget,
+            period,
+            length,
+            program: program.clone(),
+            listen,
+        };
         let (report, holes) = boxed.run_undisturbed();
         let consumed = report.roots[0].consumed[0];
         let (_, ended) = turns(&report);
@@ -225,15 +245,18 @@ fn l20_a_program_that_sleeps_and_works_has_a_job_each_time_that_it_wakes() {
         println!("listen {listen}: {ended} jobs, {consumed:?}, {fate:?}, holes {holes}");
         let polled = !listen || !come_in_time();
         assert_eq!(fate, ProgramReport { fate: Fate::Killed, strayed: None, polled });
-        // Nine milliseconds of sleep and one of work, each time a little more; before each of the first ones it may be loaded.
-        // While the machine stands still it does neither.
+        // Nine milliseconds of sleep and one of work, each time a little more; before each of the
+        // first ones it may be loaded. While the machine stands still it does neither.
         let jobs = ended as u64;
         assert!(jobs * 10 * MS + holes >= 800 * MS, "{jobs} jobs, holes {holes}");
         assert!(jobs <= 110 + holes / MS, "{jobs} jobs, holes {holes}");
         assert!(consumed.total.as_ns() + holes >= 80 * MS, "{consumed:?}, holes {holes}");
         // What it has before it is heard.
         let each = if listen && come_in_time() { 200_000 } else { 1_100_000 };
-        assert!(consumed.stray().as_ns() <= jobs.max(110) * each + holes, "{consumed:?}, holes {holes}");
+        assert!(
+            consumed.stray().as_ns() <= jobs.max(110) * each + holes,
+            "{consumed:?}, holes {holes}"
+        );
     }
     is_clean();
 }
@@ -245,8 +268,14 @@ pub(super) const VICTIM: &str = "TALEA_TEST_VICTIM";
 fn a_run_to_be_killed() {
     let Ok(program) = std::env::var(VICTIM) else { return };
     let (budget, period, length) = (5 * MS, 20 * MS, 1_500 * MS);
-    let boxed =
-        Boxed { kind: Kind::Deferrable, budget, period, length, program: vec![program], listen: true };
+    let boxed = Boxed {
+        kind: Kind::Deferrable,
+        budget,
+        period,
+        length,
+        program: vec![program],
+        listen: true,
+    };
     let report = boxed.run();
     println!("fate {:?}", report.roots[0].programs[0]);
 }
@@ -264,7 +293,10 @@ pub(super) fn victim(program: &Path) -> Child {
 pub(super) fn groups_there() -> Vec<PathBuf> {
     let top = groups::hierarchy().expect("it was there");
     let entries = std::fs::read_dir(top).expect("a folder").flatten();
-    entries.map(|entry| entry.path()).filter(|path| path.to_string_lossy().contains("/talea-exec-")).collect()
+    entries
+        .map(|entry| entry.path())
+        .filter(|path| path.to_string_lossy().contains("/talea-exec-"))
+        .collect()
 }
 
 pub(super) fn kill(pid: u32) {
@@ -290,7 +322,8 @@ fn l20_a_run_that_is_killed_at_any_point_leaves_no_program_and_no_group() {
     let bench = Bench::new("exec_l20_kills");
     let program = hogs(&bench);
     let (begun, mut with_groups) = (Instant::now(), 0);
-    // From before there is a group to the middle of the run, in steps that no other step is a multiple of.
+    // From before there is a group to the middle of the run, in steps that no other step is a
+    // multiple of.
     for delay in (0..12_u64).map(|kill| kill * 17 % 331) {
         let mut run = victim(&program);
         std::thread::sleep(Duration::from_millis(delay));
@@ -298,7 +331,9 @@ fn l20_a_run_that_is_killed_at_any_point_leaves_no_program_and_no_group() {
         let threads = threads_of(run.id());
         kill(run.id());
         run.wait().expect("it was killed");
-        eventually("the groups are gone with all who were in them", || orphans_of(&threads).is_empty());
+        eventually("the groups are gone with all who were in them", || {
+            orphans_of(&threads).is_empty()
+        });
         if begun.elapsed().as_secs() > 40 {
             break;
         }
@@ -334,8 +369,8 @@ fn l20_whoever_of_a_run_is_killed_and_whoever_is_killed_with_it_nothing_stays() 
     let threads = threads_of(run.id());
     let mut first = None;
     eventually("the program has begun", || {
-        let text =
-            groups_of(run.id()).and_then(|path| std::fs::read_to_string(path.join("0/cgroup.procs")).ok());
+        let text = groups_of(run.id())
+            .and_then(|path| std::fs::read_to_string(path.join("0/cgroup.procs")).ok());
         // It was there before it began; its children were not.
         let text = text.filter(|text| text.lines().count() > 2);
         first = text.and_then(|text| text.lines().next()?.parse().ok());
@@ -344,8 +379,12 @@ fn l20_whoever_of_a_run_is_killed_and_whoever_is_killed_with_it_nothing_stays() 
     let first = first.expect("it was found");
     // One and a half seconds, and five.
     let limits = std::fs::read_to_string(format!("/proc/{first}/limits")).expect("it lives");
-    let limit = limits.lines().find(|line| line.starts_with("Max realtime timeout")).expect("a limit");
-    assert_eq!(limit.split_whitespace().skip(3).take(2).collect::<Vec<_>>(), ["6500000", "6500000"]);
+    let limit =
+        limits.lines().find(|line| line.starts_with("Max realtime timeout")).expect("a limit");
+    assert_eq!(
+        limit.split_whitespace().skip(3).take(2).collect::<Vec<_>>(),
+        ["6500000", "6500000"]
+    );
     kill(first);
     let output = run.wait_with_output().expect("it ends");
     let said = String::from_utf8_lossy(&output.stdout);
@@ -360,7 +399,10 @@ fn l20_whoever_of_a_run_is_killed_and_whoever_is_killed_with_it_nothing_stays() 
     let ours = orphans_of(&threads);
     let found = groups::sweep().expect("root may");
     run.wait().expect("it was killed");
-    assert!(ours.iter().all(|path| found.contains(path)) && orphans_of(&threads).is_empty(), "{found:?}");
+    assert!(
+        ours.iter().all(|path| found.contains(path)) && orphans_of(&threads).is_empty(),
+        "{found:?}"
+    );
 }
 
 /// For how long it was ordered to run in each period of its server.
@@ -399,7 +441,8 @@ fn l24_a_program_that_is_stopped_for_a_while_gets_no_more_than_its_budget_after_
             let run = scope.spawn(|| boxed.run());
             let signal = |signal| {
                 let members = groups_of(std::process::id()).map(|path| path.join("0/cgroup.procs"));
-                let members = members.and_then(|path| std::fs::read_to_string(path).ok()).unwrap_or_default();
+                let members =
+                    members.and_then(|path| std::fs::read_to_string(path).ok()).unwrap_or_default();
                 for pid in members.lines().filter_map(|line| line.parse().ok()) {
                     // One that has just ended is not stopped.
                     let _ = rustix::process::Pid::from_raw(pid)
@@ -421,7 +464,10 @@ fn l24_a_program_that_is_stopped_for_a_while_gets_no_more_than_its_budget_after_
     };
     let most = had.iter().copied().max().unwrap_or(0);
     let without = had.iter().filter(|&&had| had < budget / 10).count();
-    println!("at most {most} ns in a period, next to none in {without} of {}, holes {holes}", had.len());
+    println!(
+        "at most {most} ns in a period, next to none in {without} of {}, holes {holes}",
+        had.len()
+    );
     // Who has not stopped to count would have as much again.
     assert!(most <= budget * 3 / 2 + holes, "{most}, holes {holes}: {had:?}");
     // Each stop covers a whole period; the first ones may come before the run has begun.

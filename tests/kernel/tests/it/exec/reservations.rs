@@ -1,5 +1,6 @@
-//! Reservations are made, joined, listed, resized and removed between runs, and each time clients that take all that they can get have
-//! what theirs has. What can't be is refused before a thread is made: `talea-cli`, `s4_s22_l6_l23_…`.
+//! Reservations are made, joined, listed, resized and removed between runs, and each time clients
+//! that take all that they can get have what theirs has. What can't be is refused before a thread
+//! is made: `talea-cli`, `s4_s22_l6_l23_…`.
 
 use super::scene::two_cpus;
 use std::time::Instant;
@@ -19,7 +20,8 @@ const LENGTH: u64 = 400 * MS;
 fn server(tree: &mut Tree, name: &str, budget: u64, priority: u8) -> NodeId {
     let mut spec = SchedulerSpec::new(name, Policy::RoundRobin { quantum: Work::from_ns(MS) });
     spec.own = Own { priority: Some(priority), ..Own::default() };
-    spec.reservation = Some(Reservation::new(Kind::Deferrable, Work::from_ns(budget), Span::from_ns(PERIOD)));
+    spec.reservation =
+        Some(Reservation::new(Kind::Deferrable, Work::from_ns(budget), Span::from_ns(PERIOD)));
     tree.scheduler(Tree::ROOT, spec)
 }
 
@@ -77,7 +79,8 @@ fn each_has_its_own(tree: &Tree, what: &str) {
     println!("{what}: {listed:?} have used {used:?} ns, holes {holes}");
     for ((name, budget), used) in listed.iter().zip(used) {
         let share = LENGTH / PERIOD * budget;
-        // As for L5: some microseconds beyond each budget, and one more because a run is cut anywhere.
+        // As for L5: some microseconds beyond each budget, and one more because a run is cut
+        // anywhere.
         assert!(
             used <= share * 102 / 100 + budget + holes,
             "{what}: {name} {used} of {share}, holes {holes}"
@@ -115,7 +118,8 @@ fn l23_reservations_are_made_joined_resized_and_removed_between_runs() {
     tree.remove(first);
     assert_eq!(names(&tree), ["second"]);
     each_has_its_own(&tree, "removed, with its clients");
-    // Its node is nobody's any more: who is named so is refused, and a new one of that name is another.
+    // Its node is nobody's any more: who is named so is refused, and a new one of that name is
+    // another.
     let stray = tree.task(first, TaskSpec::new("client", Span::from_ns(LENGTH)));
     assert!(tree.build().is_err(), "below nothing");
     tree.remove(stray);

@@ -14,9 +14,11 @@ use talea_kernel_tests::{Bench, kernel};
 use talea_sim::World;
 use talea_system::system::{Registry, Root, System};
 
-/// All tries of one test together; a machine that does not let a short run through in this time says nothing.
+/// All tries of one test together; a machine that does not let a short run through in this time
+/// says nothing.
 const PATIENCE: Duration = Duration::from_millis(4_300);
-/// What a worker may consume beside its jobs, per job and stop, mostly the way from one job to the next.
+/// What a worker may consume beside its jobs, per job and stop, mostly the way from one job to the
+/// next.
 const STRAY: u64 = 60_000;
 
 /// A system; each of its roots gets the next CPUs.
@@ -31,7 +33,8 @@ pub(super) struct Agreed {
     record: Vec<Entry>,
     /// Steps of workers that had finished.
     by_workers: u64,
-    /// What the machine did to the run may explain so much; nothing, unless every run was disturbed.
+    /// What the machine did to the run may explain so much; nothing, unless every run was
+    /// disturbed.
     slack: Work,
 }
 
@@ -63,8 +66,8 @@ impl Scene {
         told::course(world, root.tree.cpus, self.until())
     }
 
-    /// What the simulator says, whatever a real machine adds within reason; a system of which that is not one sequence is
-    /// none to compare with.
+    /// What the simulator says, whatever a real machine adds within reason; a system of which that
+    /// is not one sequence is none to compare with.
     fn simulated(&self, root: &Root) -> Course {
         let exact = self.simulate(root, 0, Overheads::default());
         let us = |us: u64| Span::from_ns(us * 1_000);
@@ -74,7 +77,10 @@ impl Scene {
             assert_eq!(exact.parts_from(&other), None, "hangs by a thread: {longer} ‰, {each} µs");
         }
         let last = exact.timed().last().map_or(Time::ZERO, |&(at, _)| at);
-        assert!(self.until().since(last) > us(4_000), "something ends at {last:?}, too near to the end");
+        assert!(
+            self.until().since(last) > us(4_000),
+            "something ends at {last:?}, too near to the end"
+        );
         exact
     }
 
@@ -157,8 +163,8 @@ impl Scene {
         panic!("inconclusive: {} runs, each with holes: {disturbed:?}", disturbed.len());
     }
 
-    /// Runs it once, whatever the machine does meanwhile: a fresh machine does the same again. For systems whose sequence hangs by
-    /// a thread.
+    /// Runs it once, whatever the machine does meanwhile: a fresh machine does the same again. For
+    /// systems whose sequence hangs by a thread.
     pub(super) fn runs(&self, _bench: &Bench) -> Vec<Agreed> {
         let report = self.execute(0);
         let of = |(root, real): (&Root, &RootReport)| {
@@ -185,7 +191,8 @@ impl Scene {
         say(number, report);
         let roots = self.system.roots.iter().zip(&report.roots);
         for (((root, real), simulated), agreed) in roots.zip(simulated).zip(&agreed) {
-            // While the CPU is away its dispatcher can't stop anybody, also where that is too short to disturb the sequence.
+            // While the CPU is away its dispatcher can't stop anybody, also where that is too short
+            // to disturb the sequence.
             is_strict(root, real, simulated, agreed.slack.as_ns().max(away(report)));
         }
         agreed
@@ -207,13 +214,21 @@ fn is_strict(root: &Root, real: &RootReport, simulated: &Course, slack: u64) {
         let turns: Vec<Turn> = simulated.turns().filter(is_its).collect();
         let most = STRAY * turns.len() as u64;
         let stray = consumed.stray().as_ns();
-        assert!(stray <= most + slack, "{name} ran {stray} ns without having been chosen: {consumed:?}");
+        assert!(
+            stray <= most + slack,
+            "{name} ran {stray} ns without having been chosen: {consumed:?}"
+        );
         let (least, most) = bounds(&root.sources[at].cost);
         let ended = turns.iter().filter(|turn| matches!(turn, Turn::Ended { .. })).count() as u64;
-        // In all, what its jobs cost and little more; what they were charged for being stopped is their own.
+        // In all, what its jobs cost and little more; what they were charged for being stopped is
+        // their own.
         let total = consumed.total.as_ns();
         assert!(total >= least * ended, "{name}: {total} of {}", least * ended);
-        assert!(total <= most * (ended + 1) * 11 / 10 + slack, "{name}: {total} of {}", most * (ended + 1));
+        assert!(
+            total <= most * (ended + 1) * 11 / 10 + slack,
+            "{name}: {total} of {}",
+            most * (ended + 1)
+        );
     }
 }
 
@@ -241,7 +256,8 @@ fn bounds(cost: &Cost) -> (u64, u64) {
     }
 }
 
-/// Whether CPUs were away for so long that the sequence may differ by it: for longer than was allowed for above.
+/// Whether CPUs were away for so long that the sequence may differ by it: for longer than was
+/// allowed for above.
 fn is_disturbed(report: &Report) -> bool {
     const MOST: u64 = 1_000_000;
     away(report) > MOST
@@ -251,7 +267,9 @@ fn is_disturbed(report: &Report) -> bool {
 
 /// All that disturbed a run, added up.
 fn disturbance(report: &Report) -> u64 {
-    away(report) + late(report) + report.roots.iter().map(|root| root.stretched().as_ns()).sum::<u64>()
+    away(report)
+        + late(report)
+        + report.roots.iter().map(|root| root.stretched().as_ns()).sum::<u64>()
 }
 
 /// How long CPUs were away, as far as the monitors saw.
@@ -340,15 +358,17 @@ impl Agreed {
         count
     }
 
-    /// The most that a job of the task has consumed without a pause, on a root with one CPU where everything is metered; and
-    /// how much of that the machine explains.
+    /// The most that a job of the task has consumed without a pause, on a root with one CPU where
+    /// everything is metered; and how much of that the machine explains.
     pub(super) fn worst_grant(&self, name: &str) -> (Work, Work) {
         let at = self.tasks.iter().position(|task| task == name).expect("a task of that name");
         let (mut has, mut wanted) = (None, None);
         let (mut used, mut worst) = (Work::ZERO, Work::ZERO);
         for entry in &self.record {
             match entry.what {
-                What::Told(Event::Ran { work, .. }) if has.is_some_and(|(task, _)| task as usize == at) => {
+                What::Told(Event::Ran { work, .. })
+                    if has.is_some_and(|(task, _)| task as usize == at) =>
+                {
                     used += work;
                     worst = worst.max(used);
                 }
@@ -365,14 +385,15 @@ impl Agreed {
     }
 }
 
-/// Threads of a run that are still there, when all have had time to go: one that was waited for may still have its place for a
-/// moment.
+/// Threads of a run that are still there, when all have had time to go: one that was waited for may
+/// still have its place for a moment.
 pub(super) fn left_behind() -> Vec<String> {
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {
         let tasks = std::fs::read_dir("/proc/self/task").expect("our threads");
         // One that has just ended has no name any more.
-        let names = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
+        let names =
+            tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
         let left: Vec<String> = names.filter(|name| name.starts_with("exec-")).collect();
         if left.is_empty() || Instant::now() > deadline {
             return left;

@@ -16,7 +16,8 @@ const BUDGET: u64 = 2 * MS;
 const PERIOD: u64 = 20 * MS;
 const LENGTH: u64 = 600 * MS;
 
-/// A client that would work all the time, in a server above a task that works whenever the client does not.
+/// A client that would work all the time, in a server above a task that works whenever the client
+/// does not.
 fn greedy(kind: Kind) -> (RootReport, u64) {
     let mut tree = Tree::new(1, SchedulerSpec::new("cpu", Policy::FixedPriority));
     let mut server = SchedulerSpec::new("server", Policy::Fifo);
@@ -35,8 +36,13 @@ fn greedy(kind: Kind) -> (RootReport, u64) {
     let tasks = vec![task(vec![at(0)], 2 * LENGTH), task(background, 12 * MS)];
     let mut options = Options::new(Span::from_ns(LENGTH));
     options.switches = 100_000;
-    let plan =
-        RootPlan { tree: &tree, tasks, changes: Vec::new(), flows: Vec::new(), cpus: vec![two_cpus()[0]] };
+    let plan = RootPlan {
+        tree: &tree,
+        tasks,
+        changes: Vec::new(),
+        flows: Vec::new(),
+        cpus: vec![two_cpus()[0]],
+    };
     let mut report = execute(vec![plan], &options).expect("a run");
     let holes = report.holes.iter().map(|hole| hole.length().as_ns()).sum();
     (report.roots.remove(0), holes)
@@ -76,16 +82,24 @@ fn l5_l19_each_kind_of_server_gives_a_greedy_client_its_share_and_no_burst_beyon
         let client = root.consumed[0];
         let share = LENGTH / PERIOD * BUDGET;
         let got = client.total.as_ns();
-        // Some microseconds beyond each budget are what a look costs that comes in time; and one budget, because a run is cut anywhere.
-        assert!(got <= share * 102 / 100 + BUDGET + holes, "{kind:?}: {got} of {share}, holes {holes}");
+        // Some microseconds beyond each budget are what a look costs that comes in time; and one
+        // budget, because a run is cut anywhere.
+        assert!(
+            got <= share * 102 / 100 + BUDGET + holes,
+            "{kind:?}: {got} of {share}, holes {holes}"
+        );
         assert!(
             got + BUDGET + holes * BUDGET / MS >= share * 95 / 100,
             "{kind:?}: {got} of {share}, holes {holes}"
         );
         let ran = root.ran.as_ref().expect("root may ask who ran");
         let longest = longest_burst(ran);
-        assert!(longest <= 2 * BUDGET + 300_000 + holes, "{kind:?}: a burst of {longest}, holes {holes}");
-        // Not one worker ran that the machine had not chosen, but for the way from an order to its effect.
+        assert!(
+            longest <= 2 * BUDGET + 300_000 + holes,
+            "{kind:?}: a burst of {longest}, holes {holes}"
+        );
+        // Not one worker ran that the machine had not chosen, but for the way from an order to its
+        // effect.
         let stray = out_of_order(1, &root.record, ran).iter().map(|out| out.length().as_ns()).max();
         assert!(stray.unwrap_or(0) <= MS + holes, "{kind:?}: {stray:?}");
         println!(

@@ -13,8 +13,8 @@ fn asking(bench: &Bench, what: &str) -> ProgramReport {
     let program = vec![build(bench, "strays").display().to_string(), what.to_owned()];
     let (budget, period, length) = (5 * MS, 20 * MS, 1_000 * MS);
     let boxed = Boxed { kind: Kind::Deferrable, budget, period, length, program, listen: true };
-    // Who is not what the machine orders may hold up the end of its run, too, for longer than the watchdog waits: that is no answer, and nothing
-    // else is asked again.
+    // Who is not what the machine orders may hold up the end of its run, too, for longer than the
+    // watchdog waits: that is no answer, and nothing else is asked again.
     for _ in 0..4 {
         match boxed.try_run() {
             Ok(report) => return of(report),

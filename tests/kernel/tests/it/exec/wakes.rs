@@ -10,14 +10,18 @@ use talea_exec::{Arrival, Job, Load, Options, RootPlan, TaskPlan, execute};
 use talea_kernel_tests::{Bench, kernel, needs, needs_root};
 use talea_os::clock;
 
-/// A task with a job every 2 ms, forty in all, in this tree: how often its dispatcher stepped, its worker when it had finished, and its
-/// worker when its job came. Whatever was stepped by whom, a fresh machine does it again.
+/// A task with a job every 2 ms, forty in all, in this tree: how often its dispatcher stepped, its
+/// worker when it had finished, and its worker when its job came. Whatever was stepped by whom, a
+/// fresh machine does it again.
 fn steps_of_forty(tree: &Tree) -> [u64; 3] {
     let load = every_2_ms(40, vec![Work::from_ns(200_000)]);
     let plan = alone(tree, load, talea_exec::work::spender());
     let report = execute(plan, &Options::new(Span::from_ns(500_000_000))).expect("it runs");
     let mut fresh = tree.build().expect("a sound tree");
-    assert!(talea_exec::replay::replay(&mut fresh, &report.roots[0].record).expect("the same orders") > 0);
+    assert!(
+        talea_exec::replay::replay(&mut fresh, &report.roots[0].record).expect("the same orders")
+            > 0
+    );
     assert_eq!(report.roots[0].tallies[0].jobs, 40);
     let effort = report.roots[0].effort[0];
     [effort.steps, effort.by_workers, effort.by_themselves]
@@ -33,7 +37,8 @@ fn s8_a_job_costs_one_wake_of_its_dispatcher() {
     // When its jobs may begin is the machine's to say: nobody is awake by itself.
     let _ = tree.task(Tree::ROOT, TaskSpec { enforced: true, ..task });
     let [steps, by_workers, by_themselves] = steps_of_forty(&tree);
-    // Each end is the worker's own step. Where the machine stood still several jobs have come at once, so never more.
+    // Each end is the worker's own step. Where the machine stood still several jobs have come at
+    // once, so never more.
     assert_eq!((by_workers, by_themselves), (40, 0));
     assert!(steps <= 41, "{steps}");
 }
@@ -68,7 +73,8 @@ fn s8_whoever_interrupts_is_awake_by_itself_while_another_one_computes() {
         Load::new(arrivals, vec![Work::from_ns(cost)])
     };
     let begun: Mutex<Vec<(u64, Time)>> = Mutex::new(Vec::with_capacity(64));
-    let level = || match talea_os::sched::get(talea_os::Tid::current()).expect("it is there").policy {
+    let level = || match talea_os::sched::get(talea_os::Tid::current()).expect("it is there").policy
+    {
         talea_os::sched::Policy::Fifo(level) => level,
         other => panic!("{other:?}"),
     };
@@ -98,15 +104,18 @@ fn s8_whoever_interrupts_is_awake_by_itself_while_another_one_computes() {
     assert!(effort.steps <= 4, "the dispatcher's own: {}", effort.steps);
     // Where the machine stood still several jobs have come at once.
     assert!(effort.by_themselves > ROUNDS, "{}", effort.by_themselves);
-    // The second of three interrupts; one that could not would begin 22 ms late: when the first one has ended.
+    // The second of three interrupts; one that could not would begin 22 ms late: when the first one
+    // has ended.
     let late = |&(number, at): &(u64, Time)| at.since(report.zero + Span::from_ns(number * SHORT));
     let begun = begun.lock().expect("nobody panics");
-    let mut between: Vec<Span> = begun.iter().filter(|(number, _)| number % 3 == 1).map(late).collect();
+    let mut between: Vec<Span> =
+        begun.iter().filter(|(number, _)| number % 3 == 1).map(late).collect();
     between.sort_unstable();
     let middle = between[between.len() / 2];
     assert!(middle < Span::from_ns(10_000_000), "half of them later than {middle}");
     // Nobody is moved, and whoever interrupts stands above.
-    let [mut of_long, mut of_short] = levels.map(|levels| levels.into_inner().expect("nobody panics"));
+    let [mut of_long, mut of_short] =
+        levels.map(|levels| levels.into_inner().expect("nobody panics"));
     of_long.dedup();
     of_short.dedup();
     assert_eq!((of_long.len(), of_short.len()), (1, 1));
@@ -184,7 +193,8 @@ fn s8_whoever_was_stopped_is_out_of_the_way_of_one_that_comes_back_from_before_i
     needs_root!();
     needs!("two CPUs", kernel::cpus().len() >= 2);
     let bench = Bench::new("exec_way");
-    // At 90 ms `back` has the earlier deadline; `stopped` has the higher level, and was stopped by one that is above both.
+    // At 90 ms `back` has the earlier deadline; `stopped` has the higher level, and was stopped by
+    // one that is above both.
     let agreed = under_edf(
         &bench,
         r#"
@@ -211,6 +221,7 @@ fn s8_whoever_was_stopped_is_out_of_the_way_of_one_that_comes_back_from_before_i
         "#,
     );
     assert!(agreed.preemptions() >= 2, "{}", agreed.preemptions());
-    // Who puts the stopped one back where it stands is not interrupted by it in the middle of that: each end is its worker's own step.
+    // Who puts the stopped one back where it stands is not interrupted by it in the middle of that:
+    // each end is its worker's own step.
     assert_eq!(agreed.by_workers(), 9, "ends of jobs, and of pieces before a suspension");
 }

@@ -15,11 +15,12 @@ use talea_os::{machine, proc};
 const DAVE: u32 = 60_005;
 /// Threads of another process in a busy client's hands.
 const FOREIGN: usize = 4;
-/// How long a deadline thread may be in debt. The kernel books a hole of the machine as time that the thread has run,
-/// and lets it run again, be it to its end, when it has paid: with 4 % of a CPU 200 ms take 5 s.
+/// How long a deadline thread may be in debt. The kernel books a hole of the machine as time that
+/// the thread has run, and lets it run again, be it to its end, when it has paid: with 4 % of a CPU
+/// 200 ms take 5 s.
 const LONGEST_DEBT: Duration = Duration::from_secs(30);
-/// Bandwidth by which the kernel's books may differ, in units of 2^-20 CPUs: what shrinking leaves of demoted sleepers.
-/// The smallest reservation of the test is 40,000.
+/// Bandwidth by which the kernel's books may differ, in units of 2^-20 CPUs: what shrinking leaves
+/// of demoted sleepers. The smallest reservation of the test is 40,000.
 const DUST: i64 = 256;
 
 /// Numbers in an order that the seed decides (a linear congruential generator, its high half).
@@ -27,7 +28,8 @@ pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 32) % bound
     }
 }
@@ -65,7 +67,8 @@ impl Crew {
     pub(crate) fn go(&mut self, bench: &Bench, daemon: &Daemon, seed: u64) {
         let client = Agent::start(troupe(bench), DAVE);
         let tids: Vec<String> = self.threads.iter().map(|(tid, ..)| tid.to_string()).collect();
-        let order = format!("start busy busy {} {seed} {}", daemon.socket().display(), tids.join(" "));
+        let order =
+            format!("start busy busy {} {seed} {}", daemon.socket().display(), tids.join(" "));
         assert_eq!(client.order(&order), "started");
         self.client = Some(client);
     }
@@ -73,14 +76,16 @@ impl Crew {
     /// Kills the client; how many threads of the other process were real-time at that moment.
     #[track_caller]
     pub(crate) fn kill(&mut self) -> u32 {
-        let real_time = self.threads.iter().filter(|(tid, ..)| kernel::policy(*tid).is_realtime()).count();
+        let real_time =
+            self.threads.iter().filter(|(tid, ..)| kernel::policy(*tid).is_realtime()).count();
         let client = self.client.take().expect("a client at work");
         let pid = client.os_pid();
         kill_process(Pid::from_raw(pid).expect("a process"), Signal::KILL).expect("kill");
         let end = Instant::now() + LONGEST_DEBT;
         while threads(pid).into_iter().any(kernel::exists) {
             if Instant::now() > end {
-                let left: Vec<_> = threads(pid).into_iter().filter(|&tid| kernel::exists(tid)).collect();
+                let left: Vec<_> =
+                    threads(pid).into_iter().filter(|&tid| kernel::exists(tid)).collect();
                 let left = left.into_iter().map(describe).collect::<Vec<_>>().join("\n");
                 let deadline = thaw(&[DAVE]);
                 panic!("killed and not dead:\n{left}\nthe user's deadline threads: {deadline:?}");
@@ -105,8 +110,8 @@ impl Drop for Crew {
     }
 }
 
-/// Makes the deadline threads of these users ordinary: one that the kernel has forgotten to replenish can't even be
-/// killed before. Which they were.
+/// Makes the deadline threads of these users ordinary: one that the kernel has forgotten to
+/// replenish can't even be killed before. Which they were.
 fn thaw(uids: &[u32]) -> Vec<(i32, sched::Policy)> {
     let all = real_time_threads(|uid| uids.contains(&uid));
     let frozen: Vec<_> = all.into_iter().filter(|(_, policy)| policy.is_deadline()).collect();
@@ -118,7 +123,8 @@ fn thaw(uids: &[u32]) -> Vec<(i32, sched::Policy)> {
 
 /// A thread as the kernel sees it, for a post-mortem.
 fn describe(tid: i32) -> String {
-    let file = |name: &str| std::fs::read_to_string(format!("/proc/{tid}/{name}")).unwrap_or_default();
+    let file =
+        |name: &str| std::fs::read_to_string(format!("/proc/{tid}/{name}")).unwrap_or_default();
     format!(
         "now {} thread {tid} {:?} stack {:?} {:?} {:?}",
         std::fs::read_to_string("/proc/uptime").unwrap_or_default().trim_end(),
@@ -182,10 +188,12 @@ impl Estate {
         assert_eq!(self.settings, settings(), "settings of the scheduler have changed");
         let before = self.books?;
         let left = || unexplained().expect("readable before") - before;
-        // Bandwidth lingers until its zero-lag time, a period at most. Less than before is no leak: the kernel loses
-        // count when somebody rebuilds its books by writing to a sysctl or a cpuset, which nobody here does.
+        // Bandwidth lingers until its zero-lag time, a period at most. Less than before is no leak:
+        // the kernel loses count when somebody rebuilds its books by writing to a sysctl or a
+        // cpuset, which nobody here does.
         let end = Instant::now() + Duration::from_secs(5);
-        // What is exactly the fair servers', or as much more as they have, is nothing of ours, whatever was booked before.
+        // What is exactly the fair servers', or as much more as they have, is nothing of ours,
+        // whatever was booked before.
         let fair = || is_fair_servers(left()) || is_fair_servers(left() + before);
         let leaked = || left() > DUST && !fair();
         while leaked() && Instant::now() < end {
@@ -195,28 +203,39 @@ impl Estate {
             println!("the kernel has put its fair servers back into its books: {} of 2^20", left());
             return Some(0);
         }
-        assert!(left() <= DUST, "{} of 2^20 have leaked from the kernel's books ({before} before)", left());
+        assert!(
+            left() <= DUST,
+            "{} of 2^20 have leaked from the kernel's books ({before} before)",
+            left()
+        );
         if left() < -DUST {
-            println!("somebody else has rebuilt the kernel's books: {} of 2^20 fewer than {before}", -left());
+            println!(
+                "somebody else has rebuilt the kernel's books: {} of 2^20 fewer than {before}",
+                -left()
+            );
         }
         Some(left())
     }
 }
 
-/// Deadline bandwidth that the kernel has given out beyond what its deadline threads have, in units of 2^-20 CPUs: the
-/// fair servers', and whatever has leaked. Threads of others on the machine come and go; this stays.
+/// Deadline bandwidth that the kernel has given out beyond what its deadline threads have, in units
+/// of 2^-20 CPUs: the fair servers', and whatever has leaked. Threads of others on the machine come
+/// and go; this stays.
 fn unexplained() -> Option<i64> {
     let of = |(_, policy): (i32, sched::Policy)| match policy {
-        sched::Policy::Deadline { runtime, period, .. } => ((runtime.as_ns() << 20) / period.as_ns()) as i64,
+        sched::Policy::Deadline { runtime, period, .. } => {
+            ((runtime.as_ns() << 20) / period.as_ns()) as i64
+        }
         _ => 0,
     };
     Some(kernel::deadline_books()? - real_time_threads(|_| true).into_iter().map(of).sum::<i64>())
 }
 
-/// Whether so much is what one or more CPUs' fair servers have, 50 ms of each second: when root domains are rebuilt, as
-/// the partitions of other tests have them, the kernel drops some of them from its books and finds them again later.
-/// What a busy client can leak is not mistaken for them: its reservations are 4 % each, theirs 5 %, and no number of
-/// the former makes up to three of the latter.
+/// Whether so much is what one or more CPUs' fair servers have, 50 ms of each second: when root
+/// domains are rebuilt, as the partitions of other tests have them, the kernel drops some of them
+/// from its books and finds them again later. What a busy client can leak is not mistaken for them:
+/// its reservations are 4 % each, theirs 5 %, and no number of the former makes up to three of the
+/// latter.
 fn is_fair_servers(bandwidth: i64) -> bool {
     const ONE: i64 = 50 * (1 << 20) / 1_000;
     (1..=kernel::cpus().len().min(3) as i64).any(|count| (bandwidth - count * ONE).abs() <= DUST)
@@ -240,7 +259,8 @@ fn real_time_threads(asked: impl Fn(u32) -> bool) -> Vec<(i32, sched::Policy)> {
     found
 }
 
-/// Everything that a daemon could have turned: the scheduler's sysctls, and what control groups there are.
+/// Everything that a daemon could have turned: the scheduler's sysctls, and what control groups
+/// there are.
 fn settings() -> BTreeMap<PathBuf, String> {
     const OF_GROUPS: [&str; 8] = [
         "cpu.rt_runtime_us",
@@ -273,7 +293,8 @@ fn settings() -> BTreeMap<PathBuf, String> {
                     take(folder.join(name));
                 }
                 let inner = std::fs::read_dir(&folder).into_iter().flatten().flatten();
-                folders.extend(inner.filter(|entry| entry.path().is_dir()).map(|entry| entry.path()));
+                folders
+                    .extend(inner.filter(|entry| entry.path().is_dir()).map(|entry| entry.path()));
             }
         }
     }
@@ -303,7 +324,11 @@ impl Figures {
     #[track_caller]
     pub(crate) fn add_keeper(&mut self, said: &str, daemons: u32) {
         let figure = |name: &str| crate::attacker::figure(said, name);
-        assert_eq!((figure("lost"), figure("demoted")), (0, 0), "the keeper has lost something: {said}");
+        assert_eq!(
+            (figure("lost"), figure("demoted")),
+            (0, 0),
+            "the keeper has lost something: {said}"
+        );
         assert_eq!(figure("grants"), 12);
         assert!(figure("answers") > 0 && figure("looks") > 0, "{said}");
         // It can miss a daemon that lived for a moment, not most of them.

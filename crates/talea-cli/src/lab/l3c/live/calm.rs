@@ -1,9 +1,11 @@
 //! What holes leave of a run, and what is said of it.
 //!
-//! A hole is seen by a thread that was late, so it may have begun up to a look earlier; what piled up behind it takes a while. The
-//! urgent tasks of these systems leave two thirds of the CPU to that: it is felt three times as long as it was. A job that has missed its
-//! slot by that comes a frame later: ten times, if it was long enough. Whoever claims that something stays short leaves out what a hole has touched; whoever claims that something
-//! gets long takes away all that holes can have added.
+//! A hole is seen by a thread that was late, so it may have begun up to a look earlier; what piled
+//! up behind it takes a while. The urgent tasks of these systems leave two thirds of the CPU to
+//! that: it is felt three times as long as it was. A job that has missed its slot by that comes a
+//! frame later: ten times, if it was long enough. Whoever claims that something stays short leaves
+//! out what a hole has touched; whoever claims that something gets long takes away all that holes
+//! can have added.
 
 use super::Point;
 use crate::compare::lives::{Life, Lives};
@@ -43,7 +45,11 @@ impl Calm {
             let felt = Span::from_ns(most.as_ns() * FELT[usize::from(most > LONG)]);
             began <= to
                 && from
-                    <= mutate!("lab-l3c-calm", end.saturating_add(felt), end.min(end.saturating_add(felt)))
+                    <= mutate!(
+                        "lab-l3c-calm",
+                        end.saturating_add(felt),
+                        end.min(end.saturating_add(felt))
+                    )
         })
     }
 
@@ -85,7 +91,12 @@ pub(super) struct Waits(Vec<Wait>);
 
 impl Waits {
     /// Of a task's jobs that were released from then on, in a run that ended then.
-    pub(super) fn of_jobs(lives: &Lives, task: TaskId, calm: &Calm, (first, end): (Time, Time)) -> Waits {
+    pub(super) fn of_jobs(
+        lives: &Lives,
+        task: TaskId,
+        calm: &Calm,
+        (first, end): (Time, Time),
+    ) -> Waits {
         let one = |life: &Life| {
             let from = life.release.filter(|&release| release >= first)?;
             let to = life.end.unwrap_or(end);
@@ -102,7 +113,12 @@ impl Waits {
     }
 
     /// Of requests that were sent between these.
-    pub(super) fn of_requests(asked: &[Asked], calm: &Calm, sent: (Time, Time), end: Time) -> Waits {
+    pub(super) fn of_requests(
+        asked: &[Asked],
+        calm: &Calm,
+        sent: (Time, Time),
+        end: Time,
+    ) -> Waits {
         let within = asked.iter().filter(|asked| sent.0 <= asked.sent && asked.sent < sent.1);
         let one = |asked: &Asked| {
             let (from, to) = (asked.sent, asked.answered.unwrap_or(end).max(asked.sent));
@@ -125,15 +141,18 @@ impl Waits {
         self.0.iter().filter(|wait| wait.is_broken).count()
     }
 
-    /// Whether too few are left to say anything: more than a twentieth is left out, or there is nothing.
+    /// Whether too few are left to say anything: more than a twentieth is left out, or there is
+    /// nothing.
     pub(super) fn are_inconclusive(&self) -> bool {
         self.left_out() * 20 > self.count() || self.0.is_empty()
     }
 
-    /// Of a run: more than a twentieth of all jobs and requests is left out, or of some of them none counts.
+    /// Of a run: more than a twentieth of all jobs and requests is left out, or of some of them
+    /// none counts.
     pub(super) fn together_are_inconclusive(all: &[&Waits]) -> bool {
         let sum = |of: fn(&Waits) -> usize| all.iter().map(|waits| of(waits)).sum::<usize>();
-        sum(Waits::left_out) * 20 > sum(Waits::count) || all.iter().any(|waits| waits.longest().is_none())
+        sum(Waits::left_out) * 20 > sum(Waits::count)
+            || all.iter().any(|waits| waits.longest().is_none())
     }
 
     fn counted(&self) -> impl Iterator<Item = &Wait> {
@@ -180,7 +199,10 @@ impl Waits {
 
     /// When the last one ended that took longer than this and counts.
     pub(super) fn last_beyond(&self, length: Span) -> Option<Time> {
-        self.counted().filter(|wait| wait.has_ended && wait.length() > length).map(|wait| wait.to).max()
+        self.counted()
+            .filter(|wait| wait.has_ended && wait.length() > length)
+            .map(|wait| wait.to)
+            .max()
     }
 
     /// For the file.
@@ -195,7 +217,9 @@ impl Waits {
 
     /// Seconds and milliseconds, for a picture: of those that count.
     pub(super) fn curve(&self) -> Vec<(f64, f64)> {
-        self.counted().map(|wait| (wait.from.as_ns() as f64 / 1e9, super::ms(wait.length()))).collect()
+        self.counted()
+            .map(|wait| (wait.from.as_ns() as f64 / 1e9, super::ms(wait.length())))
+            .collect()
     }
 }
 
@@ -241,8 +265,12 @@ mod tests {
             deadline: Some(at(due)),
             begin: None,
         };
-        let jobs =
-            [life(0, Some(10), 40), life(40, Some(140), 80), life(900, None, 940), life(990, None, 1_030)];
+        let jobs = [
+            life(0, Some(10), 40),
+            life(40, Some(140), 80),
+            life(900, None, 940),
+            life(990, None, 1_030),
+        ];
         let jobs = jobs.into_iter().enumerate();
         lives.jobs.extend(jobs.map(|(number, life)| ((TaskId(3), number as u64), life)));
         let waits = Waits::of_jobs(&lives, TaskId(3), &calm, (at(0), at(1_000)));

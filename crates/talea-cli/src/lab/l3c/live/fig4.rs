@@ -17,14 +17,16 @@ use talea_sim::Cost;
 const UNIT: u64 = 10;
 /// All of its jobs have ended.
 const LENGTH: Span = Span::from_ns(560_000_000);
-/// A budget that is just as long as its job's cost leaves no room for a switch: on real threads the job of C is shorter by a fiftieth.
+/// A budget that is just as long as its job's cost leaves no room for a switch: on real threads the
+/// job of C is shorter by a fiftieth.
 const OF_C: Work = Work::from_ns(9_800_000);
 /// L7: so much earlier or later than in the simulation.
 const OFF: Span = Span::from_ns(1_000_000);
 
 const SYSTEMS: [(bool, &str); 2] = [(false, "(a) priorities"), (true, "(b) reservations")];
 
-/// Where the paper says so, in its units; what it says of A in (a) is 6, which its own priorities do not give (checklists: L-O1).
+/// Where the paper says so, in its units; what it says of A in (a) is 6, which its own priorities
+/// do not give (checklists: L-O1).
 fn paper(reserved: bool, (task, job): Name) -> &'static str {
     match (reserved, task.0, job) {
         (false, 0, 0) => "late",
@@ -72,14 +74,20 @@ pub(in super::super) fn run(args: &Args) -> anyhow::Result<Exit> {
             Ok(((), vec![claim(system, &simulated, &ends)]))
         })?;
         claims.extend(found);
-        let case = Case::new(String::new(), trial.tree.clone(), trial.workload.clone(), Time::ZERO + LENGTH);
+        let case = Case::new(
+            String::new(),
+            trial.tree.clone(),
+            trial.workload.clone(),
+            Time::ZERO + LENGTH,
+        );
         let bounds: Vec<_> = rows(&case).iter().map(crate::lab::bounds::Row::bound).collect();
         let [mut lines, mut measured] = [Vec::new(), Vec::new()];
         for (&name, expected) in &simulated.jobs {
             let End { life, lost, left_out } = ends.get(&name).copied().unwrap_or_default();
             let job = format!("{}{}", ["A", "B", "C"][name.0.0 as usize], name.1 + 1);
-            let at =
-                |time: Option<Time>| time.map_or_else(|| "-".to_owned(), |time| format!("{:.2}", end(time)));
+            let at = |time: Option<Time>| {
+                time.map_or_else(|| "-".to_owned(), |time| format!("{:.2}", end(time)))
+            };
             let bound = bounds[name.0.0 as usize];
             table.row(vec![
                 system.to_owned(),
@@ -104,7 +112,10 @@ pub(in super::super) fn run(args: &Args) -> anyhow::Result<Exit> {
                 measured_end_ns: life.end.map(Time::as_ns),
                 point: Point {
                     release_ns: life.release.unwrap_or(Time::ZERO).as_ns(),
-                    response_ns: life.release.zip(life.end).map(|(from, to)| to.since(from.min(to)).as_ns()),
+                    response_ns: life
+                        .release
+                        .zip(life.end)
+                        .map(|(from, to)| to.since(from.min(to)).as_ns()),
                     left_out,
                 },
             });

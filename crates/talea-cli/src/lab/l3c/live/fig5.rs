@@ -1,4 +1,5 @@
-//! Figure 5 on real threads: the echo server in a time partition, and what short slots cost the other one.
+//! Figure 5 on real threads: the echo server in a time partition, and what short slots cost the
+//! other one.
 
 use super::super::fig5::{figure5_system, unasked};
 use super::calm::Waits;
@@ -107,11 +108,18 @@ pub(in super::super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let panels = vec![Panel { title: "cache misses can't be counted here".to_owned(), series }];
     let cost = Figure { title, x: "slot length, ms", y: "% of those with slots of 50 ms", panels };
     let raw = found.into_iter().map(|(row, _)| row).collect();
-    finish(args, "l3c-fig5", &table, &[("l3c-fig5", latency), ("l3c-fig5-products", cost)], raw, claims)
+    finish(
+        args,
+        "l3c-fig5",
+        &table,
+        &[("l3c-fig5", latency), ("l3c-fig5-products", cost)],
+        raw,
+        claims,
+    )
 }
 
-/// When the echo server is asked: each time in another phase of the table, spread as evenly as can be, and now and then just when its
-/// slot is over.
+/// When the echo server is asked: each time in another phase of the table, spread as evenly as can
+/// be, and now and then just when its slot is over.
 fn asked(slot: u64, from: Time, to: Time) -> Vec<Time> {
     const EVERY: u64 = 4;
     let frame = 2 * slot * MS;
@@ -166,14 +174,18 @@ fn claims(found: &[(Row, Waits)]) -> Vec<Claim> {
     let fit = determination(&points);
     let linear = Claim {
         row: "L14",
-        says: "the longest latency is linear in the slot (R² > 0.99), and no request is lost".to_owned(),
+        says: "the longest latency is linear in the slot (R² > 0.99), and no request is lost"
+            .to_owned(),
         seen: format!("R² = {fit:.4}, {lost} lost"),
-        verdict: Verdict::of(fit > 0.99 && lost == 0 && points.len() == found.len(), is_inconclusive),
+        verdict: Verdict::of(
+            fit > 0.99 && lost == 0 && points.len() == found.len(),
+            is_inconclusive,
+        ),
     };
     let products: Vec<u64> = found.iter().map(|(row, _)| row.products).collect();
     let turns: Vec<u64> = found.iter().map(|(row, _)| row.turns).collect();
-    // How fast a CPU is, and what holes leave of it, differ from run to run by more than slots of some length cost; what the scheduler
-    // uses does not.
+    // How fast a CPU is, and what holes leave of it, differ from run to run by more than slots of
+    // some length cost; what the scheduler uses does not.
     let shares: Vec<u64> = found.iter().map(|(row, _)| row.share_ppm).collect();
     let scheduler: Vec<u64> = found.iter().map(|(row, _)| row.scheduler_ppm).collect();
     let falls = |of: &[u64]| of.windows(2).all(|pair| pair[0] > pair[1]);
@@ -181,7 +193,8 @@ fn claims(found: &[(Row, Waits)]) -> Vec<Claim> {
     let is_dear = falls(&scheduler) && is_less_at_first(&shares) && is_less_at_first(&products);
     let cost = Claim {
         row: "L14",
-        says: "short slots cost the other partition throughput, and switches become more".to_owned(),
+        says: "short slots cost the other partition throughput, and switches become more"
+            .to_owned(),
         seen: format!(
             "{shares:?} ppm of the CPU beside {scheduler:?} of the scheduler, {products:?} products and {turns:?} turns a second"
         ),

@@ -28,7 +28,8 @@ const ECHO: TaskId = TaskId(7);
 struct Row {
     tenths: u64,
     bound_ns: Option<u64>,
-    /// With twice what the dispatcher used of the CPU for an order on average, and jobs as much longer as interrupts and the monitor made them.
+    /// With twice what the dispatcher used of the CPU for an order on average, and jobs as much
+    /// longer as interrupts and the monitor made them.
     bound_with_overheads_ns: Option<u64>,
     lost_ppm: u64,
     overhead_ns: u64,
@@ -140,7 +141,10 @@ fn one(tenth: u64, seconds: u64) -> anyhow::Result<(Row, Waits)> {
     let row = Row {
         tenths: tenth,
         bound_ns: bound(Overheads::default(), 0),
-        bound_with_overheads_ns: bound(Overheads { decision: overhead, ..Overheads::default() }, lost_ppm),
+        bound_with_overheads_ns: bound(
+            Overheads { decision: overhead, ..Overheads::default() },
+            lost_ppm,
+        ),
         lost_ppm,
         overhead_ns: overhead.as_ns(),
         simulated_max_ns,
@@ -152,10 +156,14 @@ fn one(tenth: u64, seconds: u64) -> anyhow::Result<(Row, Waits)> {
     Ok((row, waits))
 }
 
-/// CPU time of the dispatcher for each order to run: twice the mean of it, since a bound needs what one may cost.
+/// CPU time of the dispatcher for each order to run: twice the mean of it, since a bound needs what
+/// one may cost.
 fn overhead(seen: &Seen) -> Span {
-    let orders =
-        seen.real.record.iter().filter(|entry| matches!(entry.what, What::Ordered(Order::Run { .. })));
+    let orders = seen
+        .real
+        .record
+        .iter()
+        .filter(|entry| matches!(entry.what, What::Ordered(Order::Run { .. })));
     let used: u64 = seen.real.effort.iter().map(|effort| effort.used.as_ns()).sum();
     Span::from_ns(2 * used / (orders.count() as u64).max(1))
 }
@@ -166,20 +174,27 @@ fn claims(found: &[(Row, Waits)]) -> Vec<Claim> {
     let lost: usize = found.iter().map(|(_, waits)| waits.lost()).sum();
     let longest: Vec<u64> = found.iter().filter_map(|(row, _)| row.measured_max_ns).collect();
     let rises = longest.len() == found.len() && longest.windows(2).all(|pair| pair[0] < pair[1]);
-    let told: Vec<String> = longest.iter().map(|&ns| super::told(Some(Span::from_ns(ns)))).collect();
+    let told: Vec<String> =
+        longest.iter().map(|&ns| super::told(Some(Span::from_ns(ns)))).collect();
     let rise = Claim {
         row: "L15",
-        says: "the longest latency rises with the utilisation above, and no request is lost".to_owned(),
+        says: "the longest latency rises with the utilisation above, and no request is lost"
+            .to_owned(),
         seen: format!("{} ms, {lost} lost", told.join(", ")),
         verdict: Verdict::of(rises && lost == 0, is_inconclusive),
     };
-    let over = |row: &Row| Some(row.measured_max_ns?.saturating_sub(row.bound_with_overheads_ns? + BEYOND));
+    let over = |row: &Row| {
+        Some(row.measured_max_ns?.saturating_sub(row.bound_with_overheads_ns? + BEYOND))
+    };
     let most = found.iter().map(|(row, _)| over(row)).collect::<Option<Vec<_>>>();
     let most = most.and_then(|all| all.into_iter().max());
     let bounded = Claim {
         row: "L15",
         says: "no latency is longer than its bound, with what orders cost, and 1 ms".to_owned(),
-        seen: most.map_or_else(|| "no bound".to_owned(), |most| format!("{} beyond", Span::from_ns(most))),
+        seen: most.map_or_else(
+            || "no bound".to_owned(),
+            |most| format!("{} beyond", Span::from_ns(most)),
+        ),
         verdict: Verdict::of(most == Some(0), is_inconclusive),
     };
     vec![rise, bounded]

@@ -1,10 +1,11 @@
 //! The live columns: the figures' systems on real threads.
 //!
-//! Model: a [`Trial`] is a system for one CPU. The scheduler machine that simulates it drives it on the first CPU that can be had: A, B
-//! and whatever else computes are threads of this process, the echo server is a program of its own, started and placed into the
-//! tree as any other would be. Whoever asks it runs on the last CPU, outside of the system, at the times that the
-//! simulation has too: both count from the same zero. What is [`judge`](verdict)d is what [`calm`] leaves: a machine that is taken away
-//! is nobody's fault.
+//! Model: a [`Trial`] is a system for one CPU. The scheduler machine that simulates it drives it on
+//! the first CPU that can be had: A, B and whatever else computes are threads of this process, the
+//! echo server is a program of its own, started and placed into the tree as any other would be.
+//! Whoever asks it runs on the last CPU, outside of the system, at the times that the simulation
+//! has too: both count from the same zero. What is [`judge`](verdict)d is what [`calm`] leaves: a
+//! machine that is taken away is nobody's fault.
 
 mod calm;
 mod fig4;
@@ -77,7 +78,8 @@ struct Trial {
     length: Span,
     /// When the echo server is asked.
     asks: Vec<Time>,
-    /// What it needs for an answer, and how many requests may wait; without a number as many as the kernel keeps by itself.
+    /// What it needs for an answer, and how many requests may wait; without a number as many as the
+    /// kernel keeps by itself.
     echo: (Span, Option<u16>),
 }
 
@@ -123,7 +125,8 @@ impl Trial {
     /// # Errors
     /// If it can't be run here.
     fn run(&self) -> anyhow::Result<Seen> {
-        // Whoever asks counts from a zero that was foretold: a run that was not ready by then is another experiment.
+        // Whoever asks counts from a zero that was foretold: a run that was not ready by then is
+        // another experiment.
         for lead in LEADS {
             if let Some(seen) = self.run_from(clock::now() + lead)? {
                 return Ok(seen);
@@ -170,7 +173,8 @@ impl Trial {
             begin: Some(begin),
             bodies: &|name| (name == "matrix").then(|| matrix::products(&products)),
         });
-        // A program that does not come to its place in time is as late as one whose run begins late.
+        // A program that does not come to its place in time is as late as one whose run begins
+        // late.
         let measured = match measured {
             Err(error) if matches!(error.downcast_ref(), Some(Failure::Os(_))) => {
                 output::note(&format!("once more: {error:#}"));
@@ -195,7 +199,15 @@ impl Trial {
         let [real] = <[RootReport; 1]>::try_from(report.roots).ok().context("one root")?;
         let lives = Lives::of(&self.tree, &real)?;
         let products = products.load(Ordering::Relaxed);
-        Ok(Some(Seen { lives, asked, products, calm, calm_for_requests, length: report.length, real }))
+        Ok(Some(Seen {
+            lives,
+            asked,
+            products,
+            calm,
+            calm_for_requests,
+            length: report.length,
+            real,
+        }))
     }
 
     /// How the echo server is started.
@@ -218,16 +230,20 @@ impl Trial {
 }
 
 impl Seen {
-    /// What was lost until then since the CPU had nothing to do: switches, interrupts, looks of the monitor.
+    /// What was lost until then since the CPU had nothing to do: switches, interrupts, looks of the
+    /// monitor.
     fn lost_before(&self, at: Time) -> Span {
         let course = Course::of(1, &self.real.record);
         let rests = course.timed().iter().filter(|(_, turn)| matches!(turn, Turn::Rests { .. }));
-        let since = rests.map(|&(when, _)| when).take_while(|&when| when < at).last().unwrap_or(Time::ZERO);
-        let within = self.real.stretches.iter().filter(|stretch| stretch.to > since && stretch.to <= at);
+        let since =
+            rests.map(|&(when, _)| when).take_while(|&when| when < at).last().unwrap_or(Time::ZERO);
+        let within =
+            self.real.stretches.iter().filter(|stretch| stretch.to > since && stretch.to <= at);
         Span::from_ns(within.map(|stretch| stretch.by.as_ns()).sum())
     }
 
-    /// The share of the time that jobs had the CPU in which they did not get on, in millionths: what interrupts and the monitor take.
+    /// The share of the time that jobs had the CPU in which they did not get on, in millionths:
+    /// what interrupts and the monitor take.
     fn lost_ppm(&self) -> u64 {
         let done: u64 = self.real.consumed.iter().map(|consumed| consumed.ordered.as_ns()).sum();
         self.real.stretched().as_ns() * 1_000_000 / done.max(1)
@@ -236,7 +252,10 @@ impl Seen {
     /// How often the scheduler went over to this task.
     fn turns_to(&self, task: TaskId) -> usize {
         let course = Course::of(1, &self.real.record);
-        course.turns().filter(|turn| matches!(turn, Turn::Runs { task: who, .. } if *who == task)).count()
+        course
+            .turns()
+            .filter(|turn| matches!(turn, Turn::Runs { task: who, .. } if *who == task))
+            .count()
     }
 }
 
@@ -323,7 +342,8 @@ fn finish<T: Serialize>(
     rows: Vec<T>,
     claims: Vec<Claim>,
 ) -> anyhow::Result<Exit> {
-    let verdict = claims.iter().fold(Verdict::Holds, |worst, claim| worst.and(claim.verdict.clone()));
+    let verdict =
+        claims.iter().fold(Verdict::Holds, |worst, claim| worst.and(claim.verdict.clone()));
     let mut text = table.render();
     for claim in &claims {
         let _ = writeln!(text, "{}", claim.line(output::colored()));

@@ -1,4 +1,5 @@
-//! Figures 7 and 8 on real threads: what the echo server does to A and B in four scenarios, one run of each for both figures.
+//! Figures 7 and 8 on real threads: what the echo server does to A and B in four scenarios, one run
+//! of each for both figures.
 
 use super::super::base::{Load, Phases, Plan, Service, base_system};
 use super::super::scenarios::{PAPER_A, PAPER_B, SCENARIOS};
@@ -24,8 +25,8 @@ const ECHO: TaskId = TaskId(2);
 const QUEUE: u16 = 16;
 /// Of the echo server.
 const SERVICE: Span = Span::from_ns(650_000);
-/// Nobody asks before, and nothing counts: a program needs a while until it can answer, and has 2 % of a CPU for that, or starts
-/// above everybody.
+/// Nobody asks before, and nothing counts: a program needs a while until it can answer, and has 2 %
+/// of a CPU for that, or starts above everybody.
 const FROM: u64 = 800;
 /// Nobody asks in the last ones.
 const LAST: u64 = 150;
@@ -141,7 +142,10 @@ pub(in super::super) fn run(args: &Args) -> anyhow::Result<Exit> {
             title: "without jobs that a hole has touched".to_owned(),
             series: found
                 .iter()
-                .map(|found| Series { name: found.row.scenario.to_owned(), points: found.waits[at].curve() })
+                .map(|found| Series {
+                    name: found.row.scenario.to_owned(),
+                    points: found.waits[at].curve(),
+                })
                 .collect(),
         }],
     };
@@ -170,12 +174,14 @@ fn one(
     };
     let (tree, workload) = base_system(&plan);
     let length = Span::from_ns(length * MS);
-    let trial = Trial { tree, workload, length, asks: plan.requests(), echo: (SERVICE, Some(QUEUE)) };
+    let trial =
+        Trial { tree, workload, length, asks: plan.requests(), echo: (SERVICE, Some(QUEUE)) };
     let simulated = trial.simulate();
     let seen = trial.run()?;
     let end = plan.length;
     let of_task = |task| Waits::of_jobs(&seen.lives, task, &seen.calm, (at(FROM), end));
-    let requests = |from, to| Waits::of_requests(&seen.asked, &seen.calm_for_requests, (from, to), end);
+    let requests =
+        |from, to| Waits::of_requests(&seen.asked, &seen.calm_for_requests, (from, to), end);
     // From the end of what a burst leaves to the next one.
     let calm_again = |&ms: &u64| at(ms) + BURST + RECOVERY;
     let starts = std::iter::once(at(FROM)).chain(bursts.iter().map(calm_again));
@@ -184,12 +190,13 @@ fn one(
     for (from, to) in starts.zip(ends) {
         normal.extend(requests(from, to));
     }
-    let slow_after =
-        bursts.iter().zip(bursts.iter().skip(1).map(|&ms| at(ms)).chain([end])).map(|(&ms, next)| {
+    let slow_after = bursts.iter().zip(bursts.iter().skip(1).map(|&ms| at(ms)).chain([end])).map(
+        |(&ms, next)| {
             let over = at(ms) + BURST;
             let last = requests(at(ms), next).last_beyond(NORMAL);
             last.map_or(Span::ZERO, |last| last.since(over.min(last)))
-        });
+        },
+    );
     let recovery = slow_after.max();
     let waits = [of_task(A), of_task(B), requests(at(FROM), end), normal];
     let case = Case::new(String::new(), trial.tree, trial.workload, end);
@@ -209,8 +216,12 @@ fn one(
         lost: waits.lost_in_all(),
         jobs: waits.points(),
     });
-    let row =
-        Row { scenario: what, tasks: tasks.collect(), products: seen.products, holes: seen.calm.holes() };
+    let row = Row {
+        scenario: what,
+        tasks: tasks.collect(),
+        products: seen.products,
+        holes: seen.calm.holes(),
+    };
     Ok(Found { row, waits, recovery })
 }
 
@@ -223,15 +234,19 @@ fn responses(lives: &Lives, task: TaskId) -> impl Iterator<Item = Span> {
 }
 
 fn late(lives: &Lives, task: TaskId) -> usize {
-    jobs(lives, task).filter(|life| life.end.zip(life.deadline).is_some_and(|(end, due)| end > due)).count()
+    jobs(lives, task)
+        .filter(|life| life.end.zip(life.deadline).is_some_and(|(end, due)| end > due))
+        .count()
 }
 
 /// What bursts do to A and B without a reservation.
 fn bursts(a: &Waits, b: &Waits) -> Claim {
     let (least_a, least_b) = (a.at_least(), b.at_least());
     let (late_a, late_b) = (a.late_at_least(), b.late_at_least());
-    let is_so = least_a > Some(span(100_000)) && least_b > Some(span(5_000)) && late_a > 0 && late_b > 0;
-    // With so much taken away that holes can have added, that it is not so any more says nothing against it.
+    let is_so =
+        least_a > Some(span(100_000)) && least_b > Some(span(5_000)) && late_a > 0 && late_b > 0;
+    // With so much taken away that holes can have added, that it is not so any more says nothing
+    // against it.
     let is_inconclusive = mutate!(
         "cli-l3c-bursts-hidden",
         !is_so && Waits::together_are_inconclusive(&[a, b]),
@@ -257,7 +272,8 @@ fn claims_of(number: usize, found: &Found, without: Option<&Found>) -> Vec<Claim
         let is_inconclusive = Waits::together_are_inconclusive(waits);
         Claim { row, says: says.to_owned(), seen, verdict: Verdict::of(is_so, is_inconclusive) }
     };
-    let up_to = |waits: &Waits, most: u64| waits.longest().is_some_and(|longest| longest <= span(most));
+    let up_to =
+        |waits: &Waits, most: u64| waits.longest().is_some_and(|longest| longest <= span(most));
     let lates = a.late() + b.late();
     match number {
         0 => vec![whole(
@@ -271,7 +287,12 @@ fn claims_of(number: usize, found: &Found, without: Option<&Found>) -> Vec<Claim
             whole(
                 "L16",
                 "10 requests a second at the highest priority are answered within the service time and 1 ms",
-                format!("{} ms, {} of {} lost", told(requests.longest()), requests.lost(), requests.count()),
+                format!(
+                    "{} ms, {} of {} lost",
+                    told(requests.longest()),
+                    requests.lost(),
+                    requests.count()
+                ),
                 up_to(requests, 1_650) && requests.lost() == 0,
                 &[a, b, requests],
             ),
@@ -310,7 +331,12 @@ fn claims_of(number: usize, found: &Found, without: Option<&Found>) -> Vec<Claim
                 whole(
                     "L17",
                     "with the reservation requests away from bursts are answered within 1.5 ms",
-                    format!("{} ms, {} of {} lost", told(normal.longest()), normal.lost(), normal.count()),
+                    format!(
+                        "{} ms, {} of {} lost",
+                        told(normal.longest()),
+                        normal.lost(),
+                        normal.count()
+                    ),
                     up_to(normal, 1_500) && normal.lost() == 0,
                     &[a, b, normal],
                 ),

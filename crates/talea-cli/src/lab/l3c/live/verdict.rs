@@ -80,14 +80,14 @@ impl Claim {
     }
 }
 
-/// So many contradictions are no accident: what takes a CPU away in slices that nobody sees may bring one about, but a
-/// scheduler that is wrong contradicts every time.
+/// So many contradictions are no accident: what takes a CPU away in slices that nobody sees may
+/// bring one about, but a scheduler that is wrong contradicts every time.
 const CONTRADICTIONS: u32 = 3;
 /// How often something is tried that says nothing.
 const TRIES: u32 = 6;
 
-/// Tries something until all its claims hold: again as long as there is patience, or after a contradiction. What was seen last;
-/// contradictions that were too few to be one are inconclusive.
+/// Tries something until all its claims hold: again as long as there is patience, or after a
+/// contradiction. What was seen last; contradictions that were too few to be one are inconclusive.
 pub(super) fn settle<T>(
     what: &str,
     patience: Duration,
@@ -97,7 +97,8 @@ pub(super) fn settle<T>(
     let mut contradictions = 0;
     for number in 1.. {
         let (seen, mut claims) = attempt()?;
-        let verdict = claims.iter().fold(Verdict::Holds, |worst, claim| worst.and(claim.verdict.clone()));
+        let verdict =
+            claims.iter().fold(Verdict::Holds, |worst, claim| worst.and(claim.verdict.clone()));
         contradictions += u32::from(verdict == Verdict::Contradicts);
         let is_over = match verdict {
             Verdict::Holds => true,
@@ -125,7 +126,8 @@ pub(super) fn settle<T>(
     unreachable!("it ends after {TRIES}")
 }
 
-/// Measures again what holes have left too little of, as long as there is patience; what was seen last.
+/// Measures again what holes have left too little of, as long as there is patience; what was seen
+/// last.
 pub(super) fn undisturbed<T>(
     patience: Duration,
     mut measure: impl FnMut() -> anyhow::Result<(T, Waits)>,
@@ -169,7 +171,10 @@ mod tests {
         assert_eq!(settled(&[Contradicts, Inconclusive, Holds]), (3, Holds));
         assert_eq!(settled(&[Contradicts]), (3, Contradicts));
         assert_eq!(settled(&[Inconclusive]), (6, Inconclusive));
-        assert_eq!(settled(&[Contradicts, Inconclusive, Inconclusive, Inconclusive]), (6, Inconclusive));
+        assert_eq!(
+            settled(&[Contradicts, Inconclusive, Inconclusive, Inconclusive]),
+            (6, Inconclusive)
+        );
         let at_once = |verdicts: &[Verdict]| settled_with(Duration::ZERO, verdicts);
         assert_eq!(at_once(&[Inconclusive, Holds]), (1, Inconclusive));
         assert_eq!(at_once(&[Contradicts, Holds]), (2, Holds));

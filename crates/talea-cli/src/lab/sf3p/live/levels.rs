@@ -52,7 +52,11 @@ fn system(tasks: &[(Span, Work)], levels: usize) -> (Tree, Workload) {
     let mut row = vec![NodeId(0)];
     for level in 2..=levels {
         let spec = || SchedulerSpec::new(&format!("level {level}"), Policy::Edf);
-        row = row.iter().flat_map(|&above| [above; 2]).map(|above| tree.scheduler(above, spec())).collect();
+        row = row
+            .iter()
+            .flat_map(|&above| [above; 2])
+            .map(|above| tree.scheduler(above, spec()))
+            .collect();
     }
     let mut workload = Workload::default();
     for (number, &(period, cost)) in tasks.iter().enumerate() {
@@ -88,8 +92,9 @@ pub(in super::super) fn fig9(effort: &Effort) -> anyhow::Result<Exit> {
         }
         for row in rows.iter_mut().filter(|row| row.set == number && row.levels > 1) {
             let (flat, deep) = (&ends[&1], &ends[&row.levels]);
-            row.apart =
-                Some(Apart::of(deep.iter().filter_map(|(name, &(end, _))| Some((end, flat.get(name)?.0)))));
+            row.apart = Some(Apart::of(
+                deep.iter().filter_map(|(name, &(end, _))| Some((end, flat.get(name)?.0))),
+            ));
         }
     }
     let judged = judge(&rows);
@@ -155,8 +160,9 @@ fn table(rows: &[Row]) -> String {
 
 /// What a job costs in µs, by levels.
 ///
-/// Each set is held against itself: sets differ by more than levels do, and a run that somebody else has disturbed must not
-/// decide for its level. So it is the median of all runs, and from there the median of how far a level is from the middle of its set.
+/// Each set is held against itself: sets differ by more than levels do, and a run that somebody
+/// else has disturbed must not decide for its level. So it is the median of all runs, and from
+/// there the median of how far a level is from the middle of its set.
 fn per_job(rows: &[Row]) -> Vec<(f64, f64)> {
     let us = |row: &Row| row.seen.cost.dispatcher_us + row.seen.cost.workers_us;
     let of_set = |set: u64| median(rows.iter().filter(|row| row.set == set).map(us));
@@ -174,7 +180,8 @@ fn judge(rows: &[Row]) -> Vec<Bar> {
     let beside = per_job.iter().map(|(level, us)| (us - each - slope * (level - middle)).abs());
     let beside = beside.fold(0.0, f64::max) / each * 100.0;
     let five = at(rows, LEVELS, &|seen| seen.cost.share * 100.0);
-    let late = rows.iter().filter(|row| !row.seen.is_inconclusive() && row.seen.measured > 0.0).count();
+    let late =
+        rows.iter().filter(|row| !row.seen.is_inconclusive() && row.seen.measured > 0.0).count();
     let off = rows.iter().filter(|row| !row.seen.is_inconclusive()).filter_map(|row| row.apart);
     let off = off.map(|apart| apart.median_us).fold(f64::NAN, f64::max);
     vec![
@@ -185,7 +192,8 @@ fn judge(rows: &[Row]) -> Vec<Bar> {
         },
         Bar {
             what: "cost per job, a line through the levels".to_owned(),
-            // Where a level costs next to nothing there is next to nothing for a line to explain: then none may lie far from it.
+            // Where a level costs next to nothing there is next to nothing for a line to explain:
+            // then none may lie far from it.
             found: format!(
                 "R² {explained:.3}, above 0.95, or no level {beside:.1} % of a job's cost off the line, at most 3"
             ),
@@ -239,7 +247,8 @@ mod tests {
             let (tree, workload) = system(&tasks, levels);
             let machine = tree.build().expect("a sound tree");
             assert_eq!((machine.tasks(), workload.sources.len()), (TASKS, TASKS));
-            let depths = (0..TASKS as u32).map(|task| machine.depth(talea_core::machine::TaskId(task)));
+            let depths =
+                (0..TASKS as u32).map(|task| machine.depth(talea_core::machine::TaskId(task)));
             assert!(depths.into_iter().all(|depth| depth as usize == levels));
         }
     }

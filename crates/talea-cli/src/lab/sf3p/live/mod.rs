@@ -1,12 +1,13 @@
 //! The live columns: the same sets on real threads, beside the simulation of the same jobs.
 //!
-//! Each run has a keeper, a thread on the same CPU above the dispatcher: it reads the clocks at the edges of the window, and looks
-//! for holes every few milliseconds, seldom enough to cost next to nothing. Where the paper's idle thread burns what is left of
-//! the CPU at real-time priority, which the kernel answers with a hole a second, ours is SCHED_IDLE.
+//! Each run has a keeper, a thread on the same CPU above the dispatcher: it reads the clocks at the
+//! edges of the window, and looks for holes every few milliseconds, seldom enough to cost next to
+//! nothing. Where the paper's idle thread burns what is left of the CPU at real-time priority,
+//! which the kernel answers with a hole a second, ours is SCHED_IDLE.
 //!
-//! *Scheduler overhead* is what the dispatcher and our code within workers use, *non-scheduler overhead* what no thread of the run
-//! has used: switches, interrupts beside jobs, other processes. A job that a hole has touched, directly or by the backlog behind it,
-//! is left out on both sides.
+//! *Scheduler overhead* is what the dispatcher and our code within workers use, *non-scheduler
+//! overhead* what no thread of the run has used: switches, interrupts beside jobs, other processes.
+//! A job that a hole has touched, directly or by the backlog behind it, is left out on both sides.
 
 #![allow(clippy::cast_precision_loss, reason = "shown with a few digits")]
 
@@ -70,7 +71,10 @@ impl Effort {
 /// Prints what was found, how busy the machine was, and where it is written.
 fn tell(before: &str, text: &str, files: &[PathBuf], judged: &[Bar]) -> anyhow::Result<Exit> {
     let after = exec::load();
-    output::print(&format!("load {before} before, {after} after\n{text}\n{}", folder::written(files)))?;
+    output::print(&format!(
+        "load {before} before, {after} after\n{text}\n{}",
+        folder::written(files)
+    ))?;
     Ok(bars::exit(judged))
 }
 
@@ -78,7 +82,8 @@ fn tell(before: &str, text: &str, files: &[PathBuf], judged: &[Bar]) -> anyhow::
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 struct Seen {
     cost: cost::Cost,
-    /// Non-scheduler overhead, as a share of the run; without the thread that burns what is left nothing is known of it.
+    /// Non-scheduler overhead, as a share of the run; without the thread that burns what is left
+    /// nothing is known of it.
     other: Option<f64>,
     /// Jobs that are due within the run, and how many of them a hole has touched.
     jobs: u64,
@@ -120,7 +125,8 @@ const TOLERANCE: Tolerance = Tolerance { least: Span::from_ns(2_000_000), share:
 
 /// What the keeper has seen.
 struct Kept {
-    /// What itself and the idle thread have used within the window; of the latter nothing is known where the window could not be cut.
+    /// What itself and the idle thread have used within the window; of the latter nothing is known
+    /// where the window could not be cut.
     own: Work,
     idle: Option<Work>,
     holes: Vec<Hole>,
@@ -155,22 +161,28 @@ fn keep(cpu: u32, zero: Time, duration: Span, idle: Option<ThreadClock>) -> std:
     }
     clock::sleep_until(end);
     let (own, after) = (clock::thread_cpu_time().checked_sub(own).unwrap_or(Work::ZERO), read()?);
-    // What was read too late is of another window, in which more may have been used than there was time for.
+    // What was read too late is of another window, in which more may have been used than there was
+    // time for.
     is_cut &= clock::now().since(end) <= LATE;
-    let idle = after.zip(before).filter(|_| is_cut).and_then(|(after, before)| after.checked_sub(before));
+    let idle =
+        after.zip(before).filter(|_| is_cut).and_then(|(after, before)| after.checked_sub(before));
     Ok(Kept { own, idle, holes: found })
 }
 
 /// What is looked at in a run, beside when its jobs begin and end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Look {
-    /// Nothing that costs anything: what the machine takes between two of the keeper's looks is not seen.
+    /// Nothing that costs anything: what the machine takes between two of the keeper's looks is not
+    /// seen.
     Seldom,
-    /// The same, and an idle thread burns what is left of the CPU, so that nothing is left that is nobody's.
+    /// The same, and an idle thread burns what is left of the CPU, so that nothing is left that is
+    /// nobody's.
     Burning,
-    /// A look at each worker's clock whenever it is let run or stopped, which misses what the machine takes, and one at the kernel's switches,
-    /// which know what of that was our own doing: for what a single job took. Nobody burns what is left, so that a CPU which is left idle by
-    /// mistake is seen. A look for holes each millisecond, as in `talea compare`, would cost a job of 20 ms half of one.
+    /// A look at each worker's clock whenever it is let run or stopped, which misses what the
+    /// machine takes, and one at the kernel's switches, which know what of that was our own doing:
+    /// for what a single job took. Nobody burns what is left, so that a CPU which is left idle by
+    /// mistake is seen. A look for holes each millisecond, as in `talea compare`, would cost a job
+    /// of 20 ms half of one.
     Clocks,
 }
 
@@ -196,14 +208,23 @@ impl Look {
 const SWITCHES: usize = 1 << 18;
 
 /// Runs and simulates the same jobs.
-fn run(cpu: u32, tree: &Tree, workload: &Workload, duration: Span, look: Look) -> anyhow::Result<Run> {
+fn run(
+    cpu: u32,
+    tree: &Tree,
+    workload: &Workload,
+    duration: Span,
+    look: Look,
+) -> anyhow::Result<Run> {
     // Time for all threads to be there; on a machine that has much else to do they need more.
     for lead in [150, 600, 2_400] {
-        if let Some(run) = run_after(Span::from_ns(lead * MS), cpu, tree, workload, duration, look)? {
+        if let Some(run) = run_after(Span::from_ns(lead * MS), cpu, tree, workload, duration, look)?
+        {
             return Ok(run);
         }
     }
-    anyhow::bail!("threads were not ready in time, or did not end in time: the machine is too busy");
+    anyhow::bail!(
+        "threads were not ready in time, or did not end in time: the machine is too busy"
+    );
 }
 
 /// Nothing, if the threads of the run were not ready by then, or not let go in time after it.
@@ -257,7 +278,8 @@ fn run_after(
     let mut simulated = Lives::default();
     let machine = tree.build().map_err(|error| anyhow::anyhow!("{}", error.why))?;
     World::new(machine, 1, workload).run(until, &mut simulated);
-    // Without the kernel's switches a CPU that we left idle would excuse as what the machine takes does.
+    // Without the kernel's switches a CPU that we left idle would excuse as what the machine takes
+    // does.
     ensure!(
         look != Look::Clocks || (root.ran.is_some() && root.stood.is_some()),
         "the kernel does not tell who ran when (perf events: root, or CAP_PERFMON)"
@@ -282,12 +304,14 @@ fn disturbed(
 }
 
 impl Run {
-    /// Whether a job was late in the simulation and here, of each that is due within `until`: and whether a hole has touched it.
+    /// Whether a job was late in the simulation and here, of each that is due within `until`: and
+    /// whether a hole has touched it.
     fn jobs(&self, until: Time) -> impl Iterator<Item = (u32, &Life, bool, [bool; 2])> {
         self.real.jobs.iter().filter_map(move |(name, life)| {
             let deadline = life.deadline.filter(|&deadline| deadline <= until)?;
-            let is_late =
-                |life: Option<&Life>| life.and_then(|life| life.end).is_none_or(|end| end > deadline);
+            let is_late = |life: Option<&Life>| {
+                life.and_then(|life| life.end).is_none_or(|end| end > deadline)
+            };
             let late = [is_late(self.simulated.jobs.get(name)), is_late(Some(life))];
             Some((name.0.0, life, self.disturbed.touches(life), late))
         })
@@ -314,7 +338,8 @@ impl Run {
     /// How many of the jobs that are due no hole has touched, and one has brushed.
     fn brushed(&self, duration: Span) -> u64 {
         let due = self.jobs(Time::ZERO + duration);
-        due.filter(|&(_, life, is_touched, _)| !is_touched && self.disturbed.brushes(life)).count() as u64
+        due.filter(|&(_, life, is_touched, _)| !is_touched && self.disturbed.brushes(life)).count()
+            as u64
     }
 
     fn seen(&self, duration: Span) -> Seen {
@@ -366,7 +391,8 @@ fn fit(points: &[(f64, f64)]) -> (f64, f64) {
     let n = points.len().max(1) as f64;
     let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / n;
     let (x, y) = (mean(|point| point.0), mean(|point| point.1));
-    let sum = |of: &dyn Fn(f64, f64) -> f64| points.iter().map(|&(a, b)| of(a - x, b - y)).sum::<f64>();
+    let sum =
+        |of: &dyn Fn(f64, f64) -> f64| points.iter().map(|&(a, b)| of(a - x, b - y)).sum::<f64>();
     let (xx, xy, yy) = (sum(&|a, _| a * a), sum(&|a, b| a * b), sum(&|_, b| b * b));
     let slope = if xx > 0.0 { xy / xx } else { f64::NAN };
     (slope, if xx * yy > 0.0 { xy * xy / (xx * yy) } else { f64::NAN })
@@ -388,8 +414,14 @@ struct Data<'a, T> {
     bars: &'a [Bar],
 }
 
-fn data<T: Serialize>(effort: &Effort, load: &str, rows: &[T], bars: &[Bar]) -> anyhow::Result<String> {
-    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
+fn data<T: Serialize>(
+    effort: &Effort,
+    load: &str,
+    rows: &[T],
+    bars: &[Bar],
+) -> anyhow::Result<String> {
+    let kernel =
+        std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
     let (seconds, seed, load) = (effort.seconds, effort.seed, load.to_owned());
     output::to_json(&Data { kernel, load, seconds, seed, rows, bars })
 }
@@ -406,12 +438,18 @@ mod tests {
         let at = |ms: u64| Time::from_ns(ms * MS);
         let run = Order::Run { cpu: Cpu(0), task: TaskId(0), job: 0, version: 0 };
         let ran = |from, to| Ran { cpu: 0, task: TaskId(0), from: at(from), to: at(to) };
-        let told =
-            [(0, What::Ordered(run)), (20, What::Ordered(Order::Idle { cpu: Cpu(0) })), (30, What::Step)];
+        let told = [
+            (0, What::Ordered(run)),
+            (20, What::Ordered(Order::Idle { cpu: Cpu(0) })),
+            (30, What::Step),
+        ];
         let report = |stood: Vec<Stood>| RootReport {
             chosen: Chosen { means: Means::Flip, why: String::new() },
             native: None,
-            record: (0..).zip(told).map(|(number, (ms, what))| Entry { number, now: at(ms), what }).collect(),
+            record: (0..)
+                .zip(told)
+                .map(|(number, (ms, what))| Entry { number, now: at(ms), what })
+                .collect(),
             lost: 0,
             consumed: Vec::new(),
             effort: std::iter::repeat_with(Default::default).take(1).collect(),
@@ -426,7 +464,8 @@ mod tests {
         let life = Life { release: Some(at(0)), end: Some(at(20)), ..Life::default() };
         let touches = |stood: Vec<Stood>| {
             let lives = Lives::default();
-            disturbed(&tree, 5, &report(stood), &[], (&lives, Span::from_ns(30 * MS))).touches(&life)
+            disturbed(&tree, 5, &report(stood), &[], (&lives, Span::from_ns(30 * MS)))
+                .touches(&life)
         };
         assert!(touches(Vec::new()), "a stranger had it, or the machine was away");
         assert!(!touches(vec![Stood { cpu: 0, from: at(7), to: at(10) }]), "it was idle");

@@ -14,8 +14,8 @@ use talea_core::sched::Policy;
 use talea_core::workload::{Source, Workload};
 use talea_sim::dice::Dice;
 
-/// In thousandths; the last one for how far EDF goes. The paper's go up to 1000; here a CPU that is full for more than 95 % of a second is taken away by the kernel for
-/// the rest of it.
+/// In thousandths; the last one for how far EDF goes. The paper's go up to 1000; here a CPU that is
+/// full for more than 95 % of a second is taken away by the kernel for the rest of it.
 const UTILIZATIONS: [u64; 6] = [200, 400, 600, 800, 900, 920];
 
 /// Which of the figures that one experiment has.
@@ -72,7 +72,8 @@ pub(in super::super) fn sets(shown: Shown, effort: &Effort) -> anyhow::Result<Ex
         let set = set_of(&mut dice, n, utilization * 1_000);
         for (name, policy) in &POLICIES {
             let (tree, workload) = system(&set, policy);
-            let seen = run(cpu, &tree, &workload, effort.duration(), Look::Burning)?.seen(effort.duration());
+            let seen = run(cpu, &tree, &workload, effort.duration(), Look::Burning)?
+                .seen(effort.duration());
             rows.push(Row { set: number, tasks: set.tasks.len(), utilization, policy: name, seen });
         }
     }
@@ -94,20 +95,31 @@ struct Found<'a> {
 
 impl Found<'_> {
     /// Of one policy, and perhaps one utilisation.
-    fn of<'b>(&'b self, policy: &'b str, utilization: Option<u64>) -> impl Iterator<Item = &'b Seen> {
-        let is = move |row: &&Row| row.policy == policy && utilization.is_none_or(|it| it == row.utilization);
+    fn of<'b>(
+        &'b self,
+        policy: &'b str,
+        utilization: Option<u64>,
+    ) -> impl Iterator<Item = &'b Seen> {
+        let is = move |row: &&Row| {
+            row.policy == policy && utilization.is_none_or(|it| it == row.utilization)
+        };
         self.rows.iter().filter(is).map(|row| &row.seen)
     }
 
     /// Of which the jobs say something; what scheduling costs they all say.
-    fn conclusive<'b>(&'b self, policy: &'b str, utilization: u64) -> impl Iterator<Item = &'b Seen> {
+    fn conclusive<'b>(
+        &'b self,
+        policy: &'b str,
+        utilization: u64,
+    ) -> impl Iterator<Item = &'b Seen> {
         self.of(policy, Some(utilization)).filter(|seen| !seen.is_inconclusive())
     }
 
     fn line(&self, name: &str, policy: &str, of: Shows) -> Series {
         let at = |utilization: u64| {
             // What is no number is not known.
-            let value = mean(self.of(policy, Some(utilization)).map(of).filter(|value| !value.is_nan()));
+            let value =
+                mean(self.of(policy, Some(utilization)).map(of).filter(|value| !value.is_nan()));
             (utilization as f64 / 10.0, value)
         };
         let points = UTILIZATIONS.into_iter().map(at).filter(|(_, value)| !value.is_nan());
@@ -119,7 +131,12 @@ impl Found<'_> {
             title: (*name).to_owned(),
             series: POLICIES.iter().map(|(policy, _)| self.line(policy, policy, *of)).collect(),
         };
-        Figure { title: title.to_owned(), x: "utilisation %", y, panels: of.iter().map(panel).collect() }
+        Figure {
+            title: title.to_owned(),
+            x: "utilisation %",
+            y,
+            panels: of.iter().map(panel).collect(),
+        }
     }
 
     fn fig6(&self) -> Figure<'static> {
@@ -220,7 +237,10 @@ impl Found<'_> {
         let all = || self.rows.iter().filter(|row| !row.seen.is_inconclusive());
         let count = all().count();
         let apart = worst(all().map(|row| &row.seen));
-        let edf = all().filter(|row| row.policy == "edf").map(|row| row.seen.measured).fold(0.0, f64::max);
+        let edf = all()
+            .filter(|row| row.policy == "edf")
+            .map(|row| row.seen.measured)
+            .fold(0.0, f64::max);
         vec![
             Bar {
                 what: "late jobs of each set on threads and simulated".to_owned(),
@@ -244,11 +264,13 @@ impl Found<'_> {
             let points: Vec<(f64, f64)> = UTILIZATIONS
                 .into_iter()
                 .flat_map(|utilization| {
-                    let share = move |seen: &Seen| (utilization as f64 / 1_000.0, seen.cost.share * 100.0);
+                    let share =
+                        move |seen: &Seen| (utilization as f64 / 1_000.0, seen.cost.share * 100.0);
                     self.of(policy, Some(utilization)).map(share)
                 })
                 .collect();
-            // The line of the figure. Sets of one utilisation differ by how many jobs a second they have, which few sets do not level out.
+            // The line of the figure. Sets of one utilisation differ by how many jobs a second they
+            // have, which few sets do not level out.
             let line: Vec<(f64, f64)> = UTILIZATIONS
                 .into_iter()
                 .map(|utilization| (utilization as f64 / 1_000.0, at(policy, utilization)))
@@ -274,7 +296,9 @@ impl Found<'_> {
             found: format!("{fifo:.3} and {edf:.3} %"),
             met: fifo <= edf,
         });
-        let most = mean(self.of("edf", Some(900)).map(|seen| seen.cost.dispatcher_us + seen.cost.workers_us));
+        let most = mean(
+            self.of("edf", Some(900)).map(|seen| seen.cost.dispatcher_us + seen.cost.workers_us),
+        );
         judged.push(Bar {
             what: "EDF at 90 %, per job".to_owned(),
             found: format!("{most:.1} µs, at most 40"),
@@ -304,8 +328,10 @@ impl Found<'_> {
             })
             .filter(|mean| !mean.is_nan())
             .collect();
-        let (low, high) =
-            (cells.iter().copied().fold(f64::INFINITY, f64::min), cells.iter().copied().fold(0.0, f64::max));
+        let (low, high) = (
+            cells.iter().copied().fold(f64::INFINITY, f64::min),
+            cells.iter().copied().fold(0.0, f64::max),
+        );
         vec![
             Bar {
                 what: "non-scheduler overhead is never negative".to_owned(),
@@ -323,9 +349,10 @@ impl Found<'_> {
 
 /// Overhead by utilisation, of which `line` is the figure's, and µs of a job.
 ///
-/// Where jobs wait, the next one is begun by whoever ends the last, and wakes nobody: the busier the CPU is, the less each costs, and
-/// under FIFO, where every job waits its turn, so much less that a line explains little of the sum. Then the cost of a job must
-/// lie on a line that falls (`docs/decisions/0016`).
+/// Where jobs wait, the next one is begun by whoever ends the last, and wakes nobody: the busier
+/// the CPU is, the less each costs, and under FIFO, where every job waits its turn, so much less
+/// that a line explains little of the sum. Then the cost of a job must lie on a line that falls
+/// (`docs/decisions/0016`).
 fn linear(policy: &str, line: &[(f64, f64)], of_job: &[(f64, f64)], of_sets: f64) -> Bar {
     let ((slope, explained), (job_slope, of_jobs)) = (fit(line), fit(of_job));
     let grows = slope > 0.0 && explained > 0.8;
@@ -340,7 +367,8 @@ fn linear(policy: &str, line: &[(f64, f64)], of_job: &[(f64, f64)], of_sets: f64
     }
 }
 
-/// What SF3P's own program used on a machine like that of the figures, in percent: by utilisation as above, EDF, RM, FIFO.
+/// What SF3P's own program used on a machine like that of the figures, in percent: by utilisation
+/// as above, EDF, RM, FIFO.
 const THEIRS: [[f64; 3]; 6] = [
     [0.180, 0.165, 0.178],
     [0.198, 0.209, 0.204],
@@ -369,7 +397,9 @@ mod tests {
         let at = |of: fn(f64) -> f64| {
             UTILIZATIONS.map(|utilization| utilization as f64 / 1_000.0).map(|u| (u, of(u)))
         };
-        let met = |share: fn(f64) -> f64, job: fn(f64) -> f64| linear("edf", &at(share), &at(job), 0.0).met;
+        let met = |share: fn(f64) -> f64, job: fn(f64) -> f64| {
+            linear("edf", &at(share), &at(job), 0.0).met
+        };
         assert!(met(|u| 0.1 * u, |_| 10.0), "a job costs the same at all utilisations");
         assert!(
             met(|u| 0.16 * u - 0.11 * u * u, |u| 16.0 - 11.0 * u),

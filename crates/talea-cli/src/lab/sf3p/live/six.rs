@@ -1,13 +1,16 @@
 //! The six examples that SF3P ships, on real threads: does each job end when the simulation says?
 //!
-//! Row S1 of the checklist asks for half a millisecond. Nine of ten jobs outside of holes are held to it: three jobs of 20 ms in a row hold a
-//! CPU for 60 ms, and what interrupts take of that the last of them has lost altogether; and under TDMA a job that comes 19 ms before the
-//! end of its slot needs just that, so that it ends in the next one.
+//! Row S1 of the checklist asks for half a millisecond. Nine of ten jobs outside of holes are held
+//! to it: three jobs of 20 ms in a row hold a CPU for 60 ms, and what interrupts take of that the
+//! last of them has lost altogether; and under TDMA a job that comes 19 ms before the end of its
+//! slot needs just that, so that it ends in the next one.
 //!
-//! Row L12 asks for no response beyond its bound and half a millisecond outside of holes: the bound of what is described, which has nothing of
-//! what scheduling costs. A job that the machine has taken a little from, up to what `talea compare` tolerates, is held to the bound of
-//! a CPU that loses as much, in which jobs and orders take what they may; where there is none it is left out. As there a run in which too
-//! many jobs are left out or held to that says nothing, and where no run says anything no bar is met.
+//! Row L12 asks for no response beyond its bound and half a millisecond outside of holes: the bound
+//! of what is described, which has nothing of what scheduling costs. A job that the machine has
+//! taken a little from, up to what `talea compare` tolerates, is held to the bound of a CPU that
+//! loses as much, in which jobs and orders take what they may; where there is none it is left out.
+//! As there a run in which too many jobs are left out or held to that says nothing, and where no
+//! run says anything no bar is met.
 
 use super::super::super::bars::{self, Bar};
 use super::super::super::exec;
@@ -41,16 +44,18 @@ struct Row {
     example: &'static str,
     #[serde(flatten)]
     seen: Seen,
-    /// Of the jobs, those that lost something within the tolerance, and were held to a bound that has it.
+    /// Of the jobs, those that lost something within the tolerance, and were held to a bound that
+    /// has it.
     brushed: u64,
     apart: Apart,
-    /// By how much the longest response of a task was beyond what it is held to; below zero, how much was left. Not a number: none was
-    /// held to anything.
+    /// By how much the longest response of a task was beyond what it is held to; below zero, how
+    /// much was left. Not a number: none was held to anything.
     beyond_us: f64,
 }
 
 impl Row {
-    /// As in `talea compare`: more than a twentieth was left out, or more than half left out or brushed.
+    /// As in `talea compare`: more than a twentieth was left out, or more than half left out or
+    /// brushed.
     fn is_inconclusive(&self) -> bool {
         mutate!(
             "lab-sf3p-brushed",
@@ -85,11 +90,12 @@ fn one(cpu: u32, example: &'static str, text: &str, effort: &Effort) -> anyhow::
     let ran = run(cpu, &root.tree, &workload, effort.duration(), Look::Clocks)?;
     let apart = Apart::of(ran.ends().into_values());
     let (bounds, despite) = (model::bounds(root), Despite::new(root, TOLERANCE.least));
-    let held = |task: TaskId, response: Span, is_brushed: bool| match bounds[task.0 as usize].exactly {
-        Some(bound) if !is_brushed || response <= bound => Held::To(bound),
-        Some(_) => despite.of(task).map_or(Held::Out, Held::To),
-        None => Held::ToNothing,
-    };
+    let held =
+        |task: TaskId, response: Span, is_brushed: bool| match bounds[task.0 as usize].exactly {
+            Some(bound) if !is_brushed || response <= bound => Held::To(bound),
+            Some(_) => despite.of(task).map_or(Held::Out, Held::To),
+            None => Held::ToNothing,
+        };
     let (beyond_us, out) = beyond(ran.responses(), held);
     let mut seen = ran.seen(effort.duration());
     seen.excluded += out;
@@ -107,7 +113,8 @@ enum Held {
     Out,
 }
 
-/// How far the longest of these responses is beyond what it is held to, in µs, and how many are left out because none knows a bound.
+/// How far the longest of these responses is beyond what it is held to, in µs, and how many are
+/// left out because none knows a bound.
 fn beyond(
     responses: impl Iterator<Item = (TaskId, Span, bool)>,
     held: impl Fn(TaskId, Span, bool) -> Held,
@@ -117,12 +124,14 @@ fn beyond(
         mutate!(
             "lab-sf3p-nothing",
             match held(task, response, is_brushed) {
-                Held::To(bound) => most = most.max((response.as_ns() as f64 - bound.as_ns() as f64) / 1e3),
+                Held::To(bound) =>
+                    most = most.max((response.as_ns() as f64 - bound.as_ns() as f64) / 1e3),
                 Held::ToNothing => {}
                 Held::Out => out += 1,
             },
             match held(task, response, is_brushed) {
-                Held::To(bound) => most = most.max((response.as_ns() as f64 - bound.as_ns() as f64) / 1e3),
+                Held::To(bound) =>
+                    most = most.max((response.as_ns() as f64 - bound.as_ns() as f64) / 1e3),
                 Held::ToNothing => {}
                 Held::Out => {}
             }
@@ -131,7 +140,8 @@ fn beyond(
     (most, out)
 }
 
-/// All runs of an example as one: the worst of their figures; not a number, where none says anything.
+/// All runs of an example as one: the worst of their figures; not a number, where none says
+/// anything.
 fn worst(rows: &[Row], example: &str, of: impl Fn(&Row) -> f64) -> f64 {
     let of_it = rows.iter().filter(|row| row.example == example && !row.is_inconclusive());
     of_it.map(of).fold(f64::NAN, f64::max)
@@ -193,7 +203,9 @@ fn judge(rows: &[Row]) -> Vec<Bar> {
             )
         };
         Bar {
-            what: format!("{example}: jobs end when the simulation says, and none but those is late"),
+            what: format!(
+                "{example}: jobs end when the simulation says, and none but those is late"
+            ),
             found,
             met: off <= MOST_US && late == 0.0,
         }
@@ -264,7 +276,8 @@ mod tests {
 
     #[test]
     fn l12_one_example_of_which_no_run_says_anything_is_named() {
-        let mut rows: Vec<Row> = EXAMPLES.into_iter().map(|(example, _)| row(example, (0, 0), 0.0)).collect();
+        let mut rows: Vec<Row> =
+            EXAMPLES.into_iter().map(|(example, _)| row(example, (0, 0), 0.0)).collect();
         rows[4] = row("tdma", (100, 0), 0.0);
         let bars = judge(&rows);
         assert_eq!(
@@ -287,10 +300,16 @@ mod tests {
             _ => Held::ToNothing,
         };
         let of = |responses: &[(u32, u64, bool)]| {
-            beyond(responses.iter().map(|&(task, response, is)| (TaskId(task), ms(response), is)), held)
+            beyond(
+                responses.iter().map(|&(task, response, is)| (TaskId(task), ms(response), is)),
+                held,
+            )
         };
         assert_eq!(of(&[(0, 9, false), (0, 12, true)]), (-1_000.0, 0));
-        assert_eq!(of(&[(0, 9, false), (0, 14, true), (1, 90, true), (2, 90, false)]), (1_000.0, 1));
+        assert_eq!(
+            of(&[(0, 9, false), (0, 14, true), (1, 90, true), (2, 90, false)]),
+            (1_000.0, 1)
+        );
         assert!(of(&[(1, 90, true), (2, 90, false)]).0.is_nan());
     }
 }

@@ -1,8 +1,9 @@
-//! Table II: the flight management software in three configurations, with costs for a machine that stands still for 50 ms in each
-//! second that is full.
+//! Table II: the flight management software in three configurations, with costs for a machine that
+//! stands still for 50 ms in each second that is full.
 //!
-//! At their worst all jobs together have 96.6 % of the CPU, on purpose: the kernel takes it away for a while each second. What is
-//! judged are jobs whose windows are clear of that (checklist, 1.6: from a hole to 200 ms after it).
+//! At their worst all jobs together have 96.6 % of the CPU, on purpose: the kernel takes it away
+//! for a while each second. What is judged are jobs whose windows are clear of that (checklist,
+//! 1.6: from a hole to 200 ms after it).
 
 use super::super::super::bars::{self, Bar};
 use super::super::super::exec;
@@ -26,7 +27,8 @@ const COSTS: [(&str, u64, u64); 6] = [
     ("video", 37_000, 37_000),
 ];
 const AUDIO: u64 = 74_000;
-/// What SF3P's own program used at worst cost in a machine of this kind, and in the paper, in percent.
+/// What SF3P's own program used at worst cost in a machine of this kind, and in the paper, in
+/// percent.
 const THEIRS: [(f64, f64); 3] = [(0.40, 0.71), (0.31, 0.44), (0.24, 0.38)];
 const GROUPS: [&str; 3] = ["B", "D", "A"];
 
@@ -68,7 +70,8 @@ fn one(cpu: u32, config: &'static str, cost: &'static str, duration: Span) -> an
     let mut workload = root.workload(system.seed);
     for (name, source) in root.tasks.iter().zip(&mut workload.sources) {
         let us = COSTS.iter().find(|(begin, ..)| name.starts_with(begin));
-        let us = us.map_or(AUDIO, |&(_, average, worst)| if cost == "average" { average } else { worst });
+        let us = us
+            .map_or(AUDIO, |&(_, average, worst)| if cost == "average" { average } else { worst });
         source.cost = Cost::Constant(Work::from_ns(us * 1_000));
     }
     let mut tree = root.tree.clone();
@@ -161,7 +164,8 @@ fn table(rows: &[Row]) -> String {
         for cost in ["average", "worst"] {
             let (groups, holes, share) = sum(rows, config, cost);
             let is_worst = cost == "worst";
-            let join = |of: &dyn Fn(&Group) -> String| groups.iter().map(of).collect::<Vec<_>>().join("/");
+            let join =
+                |of: &dyn Fn(&Group) -> String| groups.iter().map(of).collect::<Vec<_>>().join("/");
             let theirs = THEIRS[number];
             table.row(vec![
                 what.to_owned(),
@@ -192,14 +196,19 @@ fn judge(rows: &[Row]) -> Vec<Bar> {
     let none = |group: &Group| group.clear > 0 && group.clear_late == 0;
     let some = |group: &Group| group.clear_late > 0;
     let ([b1, d1, a1], [b2, d2, a2], a3) = (c1.0, c2.0, c3.0[2]);
-    let beside =
-        |group: &Group, holes: usize| format!("{} late, {holes} holes, {} in C3", group.late, a3.late);
+    let beside = |group: &Group, holes: usize| {
+        format!("{} late, {holes} holes, {} in C3", group.late, a3.late)
+    };
     let mut bars = vec![
         says("C1: B is protected", late(&b1), none(&b1)),
         says("C1: A is isolated", late(&a1), none(&a1)),
         says("C2: A is isolated", late(&a2), none(&a2)),
         says("C2: B is not protected", late(&b2), some(&b2)),
-        says("C1 and C2: D is late", format!("{} and {}", late(&d1), late(&d2)), some(&d1) && some(&d2)),
+        says(
+            "C1 and C2: D is late",
+            format!("{} and {}", late(&d1), late(&d2)),
+            some(&d1) && some(&d2),
+        ),
         says(
             "C1: A within holes is late at most once in each, and less than in C3",
             beside(&a1, c1.1),
