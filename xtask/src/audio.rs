@@ -1,23 +1,23 @@
-//! `cargo xtask audio`: the voice of the demo, examples/convolver/talea.wav.
+//! `cargo xtask audio`: the sound of the demonstration, examples/convolver/talea.wav.
 //!
-//! A plucked string that repeats one rhythm, which is what a talea is. Karplus and Strong,
-//! *Computer Music Journal* 7(2), 1983, in integers, so that the file is the same on every machine;
-//! a test keeps it so.
+//! Model: a plucked string repeats one rhythm (in medieval music, a talea). Karplus and Strong,
+//! *Computer Music Journal* 7(2), 1983. Integer arithmetic makes the file the same on every
+//! machine; a test compares it.
 
 use crate::shell;
 use anyhow::Result;
 use std::process::ExitCode;
 
-/// Samples a second.
+/// Samples per second.
 const RATE: usize = 48_000;
-/// Length of the file.
+/// Length of the file, in seconds.
 const SECONDS: usize = 4;
-/// Where it lies.
+/// Path of the file.
 const FILE: &str = "examples/convolver/talea.wav";
 
-/// One repetition: length in sixteenths and length of the string in samples (pitch: rate over it).
+/// One repetition: duration in sixteenths, and period of the string in samples.
 const RHYTHM: [(usize, usize); 6] = [(3, 218), (3, 183), (2, 163), (3, 145), (3, 163), (2, 183)];
-/// One sixteenth: two repetitions of 16 fill the file.
+/// Samples of one sixteenth: two repetitions of 16 fill the file.
 const SIXTEENTH: usize = SECONDS * RATE / 32;
 
 /// Writes the file.
@@ -37,7 +37,7 @@ fn voice() -> Vec<i16> {
     samples
 }
 
-/// Noise that runs round a delay line and loses its edges: each sample becomes the mean of its
+/// Appends one note: noise in a delay line, where each sample becomes the damped mean of two
 /// neighbours.
 fn pluck(samples: &mut Vec<i16>, length: usize, period: usize, seed: &mut u32) {
     let mut line: Vec<i32> = (0..period).map(|_| noise(seed)).collect();
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_file_is_what_the_generator_makes() {
+    fn the_file_equals_the_output_of_the_generator() {
         let stored = std::fs::read(shell::root().join(FILE)).expect(FILE);
         assert!(stored == wav(&voice()), "{FILE} is stale: run `cargo xtask audio`");
         assert!(stored.len() < 500_000);

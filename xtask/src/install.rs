@@ -1,8 +1,8 @@
 //! `cargo xtask install --prefix DIR [--destdir DIR] [--sysconfdir DIR] [--profile NAME]`.
 //!
-//! Builds and copies: programs, libraries under their SONAMEs, headers, pkg-config files, man
-//! pages, the manual, completions, service units, a sample configuration, the demonstration.
-//! `--destdir` is put in front of every path, for packagers. A configuration that is there is never
+//! Builds and copies programs, libraries under their SONAMEs, headers, pkg-config files, man pages,
+//! the manual, completions, service units, a sample configuration and the demonstration.
+//! `--destdir` is a prefix of every path, for packagers. An existing configuration is never
 //! overwritten.
 
 use crate::shell::{self, cargo, program, root};
@@ -16,10 +16,10 @@ use std::process::{Command, ExitCode};
 const USAGE: &str = "\
 cargo xtask install --prefix DIR [--destdir DIR] [--sysconfdir DIR] [--profile NAME]
 
-  --prefix DIR      where the installed system has it, such as /usr/local
-  --destdir DIR     put in front of every path: for packagers
-  --sysconfdir DIR  where the configuration lies [PREFIX/etc; /etc for /usr]
-  --profile NAME    how to build [release]
+  --prefix DIR      the folder of the installed system, such as /usr/local
+  --destdir DIR     a prefix of every path, for packagers
+  --sysconfdir DIR  the folder of the configuration [PREFIX/etc; /etc for /usr]
+  --profile NAME    the profile of the build [release]
 ";
 
 struct Install {
@@ -46,7 +46,7 @@ pub(crate) fn run(args: &mut Parser) -> Result<ExitCode> {
 }
 
 impl Install {
-    /// `None`: help was asked for.
+    /// Reads the arguments; `None` if they ask for help.
     fn parse(args: &mut Parser) -> Result<Option<Install>> {
         let (mut prefix, mut sysconfdir) = (None, None);
         let (mut destdir, mut profile) = (PathBuf::new(), "release".to_owned());
@@ -60,17 +60,17 @@ impl Install {
                 other => bail!("{}\n\n{USAGE}", other.unexpected()),
             }
         }
-        let prefix = prefix.context("--prefix DIR says where to, such as /usr/local")?;
-        // The system's own prefix has its configuration beside it.
+        let prefix = prefix.context("--prefix DIR is missing, such as --prefix /usr/local")?;
+        // The configuration of the prefix /usr is in /etc.
         let beside = if prefix == Path::new("/usr") { "/etc".into() } else { prefix.join("etc") };
         let sysconfdir = sysconfdir.unwrap_or(beside);
         if !prefix.is_absolute() || !sysconfdir.is_absolute() {
-            bail!("paths must be absolute: services are started from elsewhere");
+            bail!("paths must be absolute: services start in another folder");
         }
         Ok(Some(Install { prefix, sysconfdir, destdir, profile }))
     }
 
-    /// Where a path of the installed system lies now.
+    /// Returns the path below `destdir` of a path of the installed system.
     fn place(&self, path: &Path) -> PathBuf {
         if self.destdir.as_os_str().is_empty() {
             path.to_owned()
@@ -91,18 +91,13 @@ impl Install {
         let packages = ["talea-cli", "talea-daemon", "talea-plugin-host", "talea-capi"];
         let mut build = cargo(&["build", "--locked", "--profile", &self.profile]);
         if self.sysconfdir != Path::new("/etc") {
-            // Else `talead` and `talea doctor` would look where nothing was installed.
+            // Otherwise `talead` and `talea doctor` would read /etc/talea.
             build.env("TALEA_CONFIG", self.config());
         }
         for name in packages {
             build.args(["-p", name]);
         }
-        must(build)?;
-        // The same code once more: programs that were linked with the original ask for its name.
-        let mut retif =
-            cargo(&["build", "--locked", "--profile", &self.profile, "-p", "talea-capi"]);
-        retif.env("TALEA_SONAME", "libretif.so.0").arg("--target-dir").arg(retif_dir());
-        must(retif)
+        must(build)
     }
 
     fn programs(&self) -> Result<()> {
@@ -113,10 +108,14 @@ impl Install {
     }
 
     fn libraries(&self) -> Result<()> {
-        let talea = self.target(&shell::target_dir()).join("libtalea.so");
-        let retif = self.target(&retif_dir()).join("libtalea.so");
-        for (built, name) in [(talea, "talea"), (retif, "retif")] {
-            self.copy(&built, &format!("lib/lib{name}.so.0"), 0o755)?;
+        let built = self.target(&shell::target_dir()).join("libtalea.so");
+        self.copy(&built, "lib/libtalea.so.0", 0o755)?;
+        // Programs that were linked with the original ask for its SONAME.
+        let library = fs::read(&built).with_context(|| built.display().to_string())?;
+        let retif = self.place(&self.prefix.join("lib/libretif.so.0"));
+        self.copy(&built, "lib/libretif.so.0", 0o755)?;
+        fs::write(&retif, renamed(library)?).with_context(|| retif.display().to_string())?;
+        for name in ["talea", "retif"] {
             self.link(&format!("lib{name}.so.0"), &format!("lib/lib{name}.so"))?;
             let header = format!("include/{name}.h");
             self.copy(&root().join("crates/talea-capi").join(&header), &header, 0o644)?;
@@ -126,7 +125,7 @@ impl Install {
         for header in ["include/yasmin.h", "include/yasmin_constants.h"] {
             self.copy(&root().join("crates/talea-capi").join(header), header, 0o644)?;
         }
-        // For programs that carry it with them; it has every interface.
+        // The archive, for programs that include the library; it has every interface.
         let archive = self.target(&shell::target_dir()).join("libtalea.a");
         self.copy(&archive, "lib/libtalea.a", 0o644)?;
         // The original installs its header one level deeper.
@@ -158,8 +157,8 @@ impl Install {
         {
             self.copy(&root().join(name), &format!("share/doc/talea/{name}"), 0o644)?;
         }
-        // Where the links in the README lead.
-        for folder in ["docs", "docs/manual", "docs/decisions"] {
+        // Targets of the links in the README.
+        for folder in ["docs", "docs/decisions", "docs/internals", "docs/manual"] {
             for name in Install::files(folder)? {
                 let file = format!("{folder}/{name}");
                 self.copy(&root().join(&file), &format!("share/doc/talea/{file}"), 0o644)?;
@@ -168,14 +167,14 @@ impl Install {
         Ok(())
     }
 
-    /// The plain files of a folder of the tree.
+    /// Returns the names of the regular files in a folder of the tree.
     fn files(folder: &str) -> Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in fs::read_dir(root().join(folder)).with_context(|| folder.to_owned())? {
             let entry = entry?;
             if entry.file_type()?.is_file() {
                 let name = entry.file_name().into_string();
-                names.push(name.ok().context("a name that is no text")?);
+                names.push(name.ok().context("a name in UTF-8")?);
             }
         }
         Ok(names)
@@ -216,7 +215,7 @@ impl Install {
         ] {
             let mut cc = program("cc", &["-std=gnu11", "-O2", "-o"]);
             cc.arg(demo.join(name)).args(sources).args(more).arg("-lm").current_dir(&source);
-            must(cc).context("the demonstration's job is a C program; a C compiler is needed")?;
+            must(cc).context("the demonstration needs a C compiler")?;
         }
         self.copy(&source.join("talea.wav"), "libexec/talea/demo/talea.wav", 0o644)
     }
@@ -225,7 +224,7 @@ impl Install {
     fn copy(&self, from: &Path, to: &str, mode: u32) -> Result<()> {
         let to = self.place(&self.prefix.join(to));
         fs::create_dir_all(to.parent().context("a directory")?)?;
-        // A program that runs keeps its old file.
+        // A running program keeps its old file.
         if to.exists() {
             fs::remove_file(&to)?;
         }
@@ -243,7 +242,7 @@ impl Install {
         symlink(to, &at).with_context(|| at.display().to_string())
     }
 
-    /// A file of the tree with its `@words@` filled in.
+    /// Writes a file of the tree with values for its `@words@`.
     fn fill(&self, from: &str, to: &Path) -> Result<()> {
         let text = fs::read_to_string(root().join(from)).with_context(|| from.to_owned())?;
         let path = |path: &Path| path.display().to_string();
@@ -263,12 +262,35 @@ impl Install {
     }
 }
 
-/// Beside the other, so that neither build undoes the other's.
-fn retif_dir() -> PathBuf {
-    shell::target_dir().join("retif")
+/// Replaces the SONAME of `libtalea.so` by that of ReTiF's original. Both have the same length, and
+/// the name stands alone only in the string table of the dynamic section.
+fn renamed(mut library: Vec<u8>) -> Result<Vec<u8>> {
+    const TALEA: &[u8] = b"\0libtalea.so.0\0";
+    const RETIF: &[u8; TALEA.len()] = b"\0libretif.so.0\0";
+    let is_name = |at: &usize| library[*at..].starts_with(TALEA);
+    let places: Vec<_> = (0..library.len()).filter(is_name).collect();
+    let [at] = places[..] else {
+        bail!("libtalea.so has its SONAME {} times, not once", places.len());
+    };
+    library[at..at + RETIF.len()].copy_from_slice(RETIF);
+    Ok(library)
 }
 
 fn must(command: Command) -> Result<()> {
     let name = command.get_program().to_string_lossy().into_owned();
     if shell::stream(command, |line| println!("{line}"))? { Ok(()) } else { bail!("{name} failed") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_soname_is_replaced_where_it_stands_once() {
+        let library = b"code\0libtalea.so.0\0more libtalea.so.0".to_vec();
+        let renamed = renamed(library.clone()).expect("one name");
+        assert_eq!(renamed, b"code\0libretif.so.0\0more libtalea.so.0");
+        assert!(super::renamed([&library[..], b"\0libtalea.so.0\0"].concat()).is_err());
+        assert!(super::renamed(b"none".to_vec()).is_err());
+    }
 }

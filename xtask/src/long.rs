@@ -1,28 +1,25 @@
-//! `cargo xtask bench ipc|sim|analysis|admission [--json] [--quick]` and `cargo xtask soak
-//! [--minutes N]`: what takes too long for the gate.
+//! `cargo xtask bench` and `cargo xtask soak`: measurements and long tests.
+//!
+//! The test command runs neither.
 
-use crate::gate::Tally;
 use crate::shell::{self, cargo};
+use crate::test::{self, Report, Verdict};
 use anyhow::{Context, Result, bail};
 use lexopt::{Arg, Parser, ValueExt};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
-/// What there is to measure.
-const WHAT: [&str; 4] = ["ipc", "sim", "analysis", "admission"];
+/// The benchmarks.
+const BENCHMARKS: [&str; 4] = ["ipc", "sim", "analysis", "admission"];
 
-/// Builds what is measured, then lets `talea lab` measure it.
+/// Builds the programs under measurement, and calls `talea lab`.
 pub(crate) fn bench(args: &mut Parser) -> Result<ExitCode> {
     let rest: Vec<_> = args.raw_args()?.collect();
-    if rest.first().is_none_or(|what| !WHAT.iter().any(|known| what == known)) {
-        bail!("cargo xtask bench {} [--json] [--quick]", WHAT.join("|"));
+    if rest.first().is_none_or(|what| !BENCHMARKS.iter().any(|known| what == known)) {
+        bail!("cargo xtask bench {} [--json] [--quick]", BENCHMARKS.join("|"));
     }
-    if !shell::stream(
-        cargo(&["build", "--release", "--locked", "-p", "talea-cli", "-p", "talea-daemon"]),
-        |line| {
-            eprintln!("{line}");
-        },
-    )? {
+    let build = ["build", "--release", "--locked", "-p", "talea-cli", "-p", "talea-daemon"];
+    if !shell::stream(cargo(&build), |line| eprintln!("{line}"))? {
         bail!("the build failed");
     }
     let status = Command::new(shell::target_dir().join("release/talea"))
@@ -33,8 +30,7 @@ pub(crate) fn bench(args: &mut Parser) -> Result<ExitCode> {
     Ok(ExitCode::from(status.code().map_or(1, |code| u8::try_from(code).unwrap_or(1))))
 }
 
-/// The tests again and again, optimised and with larger numbers, until the time is over or one
-/// fails.
+/// Repeats the optimised tests with larger numbers until the time is over or one fails.
 pub(crate) fn soak(args: &mut Parser) -> Result<ExitCode> {
     let mut minutes: u64 = 60;
     while let Some(arg) = args.next()? {
@@ -44,29 +40,23 @@ pub(crate) fn soak(args: &mut Parser) -> Result<ExitCode> {
         }
     }
     let end = Instant::now() + Duration::from_secs(minutes * 60);
+    let (verdict, mut programs) = test::build_release(&mut |line| println!("{line}"))?;
+    if let Verdict::Failed(why) = verdict {
+        bail!("{why}");
+    }
+    let mut report = Report::new();
     let mut round: u32 = 0;
-    let mut tally = Tally::new();
-    while round == 0 || Instant::now() < end {
+    while report.is_green() && (round == 0 || Instant::now() < end) {
         round += 1;
         println!("== soak, round {round}");
-        let mut tests =
-            cargo(&["test", "--release", "--locked", "--workspace", "--exclude", "xtask"]);
-        tests.args(["--no-fail-fast", "--", "--show-output"]);
-        tests.env("TALEA_SOAK", round.to_string());
-        tests.env("TALEA_FUZZ_ROUNDS", "200000").env("PROPTEST_CASES", "4096");
-        tests.env("CARGO_TERM_COLOR", "never");
-        let passed = shell::stream(tests, |line| {
-            tally.line(line);
-            println!("{line}");
-        })?;
-        tally.end_of_tests();
-        if !passed {
-            print!("{}", tally.summary());
-            println!("round {round} failed");
-            return Ok(ExitCode::FAILURE);
+        for program in &mut programs {
+            program.set("TALEA_SOAK", &round.to_string());
+            program.set("TALEA_FUZZ_ROUNDS", "200000");
+            program.set("PROPTEST_CASES", "4096");
+            program.run_into(&mut report);
         }
     }
-    print!("{}", tally.summary());
-    println!("{round} rounds passed");
-    Ok(ExitCode::SUCCESS)
+    println!("{round} rounds");
+    print!("{}", report.summary());
+    Ok(if report.is_green() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

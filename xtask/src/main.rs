@@ -1,19 +1,18 @@
-//! `cargo xtask`: the project's only automation. Dull on purpose: it calls cargo, the tests and the
-//! tools.
+//! `cargo xtask`: the project's automation.
 //!
-//! `cargo xtask test` is the gate, the same on a laptop and on the server. Everything that can be a
-//! test is a test; what is left here is what no test can do: call other programs and add up what
-//! they say.
+//! `cargo xtask test` is the test command, the same on a laptop and on the server. A check that can
+//! be a test is a test. The commands here do what no test can do: call other programs and add up
+//! their results.
 #![forbid(unsafe_code)]
 
 mod audio;
 mod coverage;
-mod gate;
 mod guest;
 mod install;
 mod long;
 mod mutate;
 mod shell;
+mod test;
 
 use anyhow::{Result, bail};
 use lexopt::{Arg, Parser, ValueExt};
@@ -22,17 +21,17 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 cargo xtask COMMAND
 
-  test [--only STEP]...   the gate: formatting, lints, build, tests, documentation, dependencies, other targets
+  test [--only STEP]...   formatting, lints, build, tests, documentation, dependencies, other targets
   install --prefix DIR [--destdir DIR] [--sysconfdir DIR] [--profile NAME]
                           build and install everything
   guest [--kernel NAME] [--free] [WORD]...
                           the timing tests on an emulated machine whose clock counts instructions
-  mutate [WORD]...        break every mechanism in turn, and see its tests fail
+  mutate [WORD]...        break every mechanism in turn, and check that its tests fail
   bench ipc|sim|analysis|admission [--json] [--quick]
-                          what asking, simulating or analysing costs, beside its baselines
-  soak [--minutes N]      the tests again and again, with larger numbers
+                          measure requests, simulation or analysis, beside their baselines
+  soak [--minutes N]      repeat the tests with larger numbers
   audio                   write the demo's voice, examples/convolver/talea.wav
-  coverage [--check]      write docs/coverage.md: which test shows which claim
+  coverage [--check]      write docs/coverage.md: the tests of each claim
 ";
 
 fn main() -> ExitCode {
@@ -56,7 +55,7 @@ fn run() -> Result<ExitCode> {
         Some(other) => return Err(other.unexpected().into()),
     };
     match command.as_str() {
-        "test" => gate::run(&mut args),
+        "test" => test::run(&mut args),
         "audio" => audio::run(),
         "guest" => guest::run(&mut args),
         "install" => install::run(&mut args),

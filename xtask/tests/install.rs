@@ -1,4 +1,4 @@
-//! What is installed can be used: programs run, pkg-config finds the libraries, C programs link to
+//! The installed tree is usable: programs run, pkg-config finds the libraries, C programs link to
 //! their SONAMEs.
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! The guest's file system: a first process, the tests, and the libraries that both load.
+//! Initial file system of the guest: a first process, the tests, and the libraries of both.
 
 use crate::shell;
 use anyhow::{Context, Result, bail};
@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Packs it below `dir`; the archive.
+/// Packs the file system below `dir`, and returns the archive.
 pub(super) fn pack(init: &Path, tests: &Path, dir: &Path) -> Result<PathBuf> {
     let root = dir.join("root");
     if root.exists() {
@@ -39,7 +39,7 @@ pub(super) fn pack(init: &Path, tests: &Path, dir: &Path) -> Result<PathBuf> {
     Ok(archive)
 }
 
-/// What the dynamic linker would load, and itself.
+/// Returns the libraries that the dynamic linker loads, and the linker itself.
 fn libraries(program: &Path) -> Result<Vec<PathBuf>> {
     let mut ldd = Command::new("ldd");
     ldd.arg(program);
@@ -47,21 +47,21 @@ fn libraries(program: &Path) -> Result<Vec<PathBuf>> {
     Ok(listed(&text))
 }
 
-/// The paths in the words of `ldd`.
+/// Returns the paths in the output of `ldd`.
 fn listed(text: &str) -> Vec<PathBuf> {
     let paths =
         text.lines().filter_map(|line| line.split_whitespace().find(|word| word.starts_with('/')));
     paths.map(PathBuf::from).collect()
 }
 
-/// Everything below `root`, folders before what is in them.
+/// Returns all files below `root`, each folder before its files.
 fn names(root: &Path) -> Result<Vec<String>> {
     let mut open = vec![root.to_owned()];
     let mut names = Vec::new();
     while let Some(dir) = open.pop() {
         for entry in fs::read_dir(&dir)? {
             let path = entry?.path();
-            let name = path.strip_prefix(root)?.to_str().context("a name that is text")?;
+            let name = path.strip_prefix(root)?.to_str().context("a name in UTF-8")?;
             names.push(name.to_owned());
             if path.is_dir() {
                 open.push(path);

@@ -1,75 +1,53 @@
-//! QEMU, and what the guest says on its serial line.
+//! QEMU, and the lines that the guest writes to its serial port.
 
-use crate::gate::{Verdict, may_install};
 use crate::shell::{self, program};
+use crate::test::Verdict;
 use anyhow::Result;
 use std::path::Path;
 use std::process::Command;
 
-/// Program and the Debian package that has it.
-const NEEDED: [(&str, &str); 2] = [("qemu-system-x86_64", "qemu-system-x86"), ("cpio", "cpio")];
-/// A guest that takes longer hangs; as coreutils' `timeout` reads it. Emulated, everything takes
-/// about twenty times as long.
-const PATIENCE: &str = "10m";
-/// How the first process of the guest begins its own lines.
+/// Programs, each with the Debian package that has it.
+pub(super) const NEEDED: [(&str, &str); 2] =
+    [("qemu-system-x86_64", "qemu-system-x86"), ("cpio", "cpio")];
+/// Limit of a guest, in the format of coreutils' `timeout`. Emulated, everything takes about twenty
+/// times as long.
+const TIMEOUT: &str = "10m";
+/// Prefix of the lines of the guest's first process.
 const GUEST: &str = "guest: ";
 
-/// What is missing for it, and can't be installed here.
-pub(super) fn missing(line: &mut impl FnMut(&str)) -> Result<Option<String>> {
-    let missing = || {
-        NEEDED.into_iter().filter(|(program, _)| !shell::has(program)).map(|(_, package)| package)
-    };
-    let packages: Vec<_> = missing().collect();
-    if packages.is_empty() {
-        return Ok(None);
-    }
-    let advice = format!("apt-get install -y --no-install-recommends {}", packages.join(" "));
-    if may_install() && rustix::process::geteuid().is_root() && shell::has("apt-get") {
-        line(&advice);
-        let mut args = vec!["install", "-y", "--no-install-recommends"];
-        args.extend(&packages);
-        shell::stream(program("apt-get", &["update"]), |_| ())?;
-        shell::stream(program("apt-get", &args), |_| ())?;
-        if missing().next().is_none() {
-            return Ok(None);
-        }
-    }
-    Ok(Some(format!("the guest needs an emulator; install with: {advice}")))
-}
-
-/// Runs the tests with `words` in their names; every line that the guest writes is handed on.
+/// Runs the tests with `words` in their names, and passes each line of the guest to `line`.
 pub(super) fn boot(
     image: &Path,
     archive: &Path,
     free: bool,
     words: &[String],
-    mut line: impl FnMut(&str),
+    line: &mut dyn FnMut(&str),
 ) -> Result<Verdict> {
-    let (mut said, mut ran) = (None, false);
+    let (mut last, mut has_passed) = (None, false);
     shell::stream(command(image, archive, free, words), |text| {
-        // Behind the firmware's control characters, where there are any.
+        // The firmware may write control characters before the text.
         let text = text.rsplit('\x1b').next().unwrap_or(text);
         if let Some(words) = text.strip_prefix(GUEST) {
-            said = Some(words.to_owned());
+            last = Some(words.to_owned());
         }
-        ran |= text.starts_with("test ") && text.ends_with(" ok");
+        has_passed |= text.starts_with("test ") && text.ends_with(" ok");
         line(text);
     })?;
-    Ok(verdict(said.as_deref(), ran))
+    Ok(verdict(last.as_deref(), has_passed))
 }
 
-/// By the last words of the first process, and by whether a test has passed at all.
-fn verdict(said: Option<&str>, ran: bool) -> Verdict {
-    match said {
-        Some("ended with 0") if ran => Verdict::Passed,
+/// Returns the verdict for the last line of the first process, and for whether a test has passed.
+fn verdict(last: Option<&str>, has_passed: bool) -> Verdict {
+    match last {
+        Some("ended with 0") if has_passed => Verdict::Passed,
         Some("ended with 0") => Verdict::Failed("no test ran in the guest".to_owned()),
-        Some(words) => Verdict::Failed(format!("the guest's last words: {words}")),
-        None => Verdict::Failed(format!("the guest did not say how it ended, within {PATIENCE}")),
+        Some(words) => Verdict::Failed(format!("the guest's last line: {words}")),
+        None => Verdict::Failed(format!("the guest did not report its end within {TIMEOUT}")),
     }
 }
 
 fn command(image: &Path, archive: &Path, free: bool, words: &[String]) -> Command {
-    let mut qemu = program("timeout", &["--kill-after=5", PATIENCE, "qemu-system-x86_64"]);
+    let mut qemu = program("timeout", &["--kill-after=5", TIMEOUT, "qemu-system-x86_64"]);
     qemu.args([
         "-M",
         "q35",
@@ -87,7 +65,7 @@ fn command(image: &Path, archive: &Path, free: bool, words: &[String]) -> Comman
     if free {
         qemu.args(["-accel", "tcg,thread=multi", "-smp", "2"]);
     } else {
-        // One instruction a nanosecond, and time that jumps where everybody sleeps.
+        // One instruction per nanosecond; while the guest is idle, time jumps to its next timer.
         qemu.args(["-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off", "-smp", "1"]);
     }
     qemu.arg("-kernel").arg(image).arg("-initrd").arg(archive);
@@ -105,8 +83,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_guest_passes_only_where_it_says_so_and_a_test_has_run() {
-        let passes = |said, ran| matches!(verdict(said, ran), Verdict::Passed);
+    fn a_guest_passes_only_if_it_reports_success_and_a_test_has_passed() {
+        let passes = |last, has_passed| matches!(verdict(last, has_passed), Verdict::Passed);
         assert!(passes(Some("ended with 0"), true));
         assert!(!passes(Some("ended with 0"), false), "no test has such a word in its name");
         assert!(

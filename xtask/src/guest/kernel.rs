@@ -1,21 +1,22 @@
-//! Debian's kernels, fetched with apt in folders of its own: nothing is installed, the system's
-//! lists stay as they are.
+//! Download of Debian's kernels, with apt in folders of its own.
+//!
+//! Invariant: nothing is installed, and the lists of the system do not change.
 
 use crate::shell::{self, program};
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// A kernel that can be asked for.
+/// A kernel that `--kernel` can name.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kernel {
     name: &'static str,
     suite: &'static str,
-    /// The package that always depends on the newest image.
+    /// The package that depends on the newest image.
     package: &'static str,
 }
 
-/// The first is the usual one.
+/// All kernels; the first is the default.
 pub(super) const KNOWN: [Kernel; 4] = [
     Kernel { name: "6.12-rt", suite: "bookworm-backports", package: "linux-image-rt-amd64" },
     Kernel { name: "6.12", suite: "bookworm-backports", package: "linux-image-amd64" },
@@ -34,14 +35,16 @@ impl Kernel {
         bail!("no kernel {name:?}; there are: {}", known.join(", "))
     }
 
-    /// Its image, in a folder below `dir`, where it stays; or why it can't be had here.
+    /// Downloads the image into a folder below `dir`, if it is not there yet, and returns its path.
+    /// The inner error is the reason why this machine cannot have it.
     pub(super) fn fetch(self, dir: &Path) -> Result<Result<PathBuf, String>> {
         let dir = dir.join(self.name);
         let image = dir.join("vmlinuz");
         if image.is_file() {
             return Ok(Ok(image));
         }
-        let missing = |why: &str| Ok(Err(format!("kernel {} can't be had here: {why}", self.name)));
+        let missing =
+            |why: &str| Ok(Err(format!("kernel {} is not available here: {why}", self.name)));
         if !["apt-get", "apt-cache", "dpkg-deb", "tar"].into_iter().all(shell::has)
             || !Path::new(KEYS).is_file()
         {
@@ -50,7 +53,7 @@ impl Kernel {
         let Some(mirror) = mirror() else { return missing("apt knows no mirror") };
         let apt = Apt::at(&dir, &mirror, self.suite)?;
         if !shell::stream(apt.call("apt-get", &["update"]), |_| ())? {
-            return missing(&format!("the lists of {} could not be fetched", self.suite));
+            return missing(&format!("the lists of {} could not be downloaded", self.suite));
         }
         let Some(package) = apt.depends(self.package) else {
             return missing(&format!("{} has no {}", self.suite, self.package));
@@ -58,15 +61,15 @@ impl Kernel {
         let mut download = apt.call("apt-get", &["download", &package]);
         download.current_dir(&dir);
         if !shell::stream(download, |_| ())? {
-            return missing(&format!("{package} could not be fetched"));
+            return missing(&format!("{package} could not be downloaded"));
         }
         let unpacked = unpack(&dir, &image);
-        apt.leave()?;
+        apt.remove()?;
         unpacked.map(|()| Ok(image))
     }
 }
 
-/// Where this machine gets its packages.
+/// Returns the mirror from which this machine installs packages.
 fn mirror() -> Option<String> {
     let mut ask =
         program("apt-get", &["indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"]);
@@ -75,7 +78,7 @@ fn mirror() -> Option<String> {
     shell::output(ask)?.lines().find(|line| !line.contains("security")).map(str::to_owned)
 }
 
-/// Apt with everything of its own.
+/// An apt with its own lists, cache and sources.
 struct Apt {
     dir: PathBuf,
 }
@@ -102,20 +105,20 @@ impl Apt {
         command
     }
 
-    /// The image that a package without contents stands for.
+    /// Returns the image on which a meta-package depends.
     fn depends(&self, package: &str) -> Option<String> {
         let answer = shell::output(self.call("apt-cache", &["depends", package]))?;
         let words = answer.lines().filter_map(|line| line.trim().strip_prefix("Depends: "));
         words.into_iter().find(|name| name.starts_with("linux-image-")).map(str::to_owned)
     }
 
-    /// What was fetched takes a hundred megabytes.
-    fn leave(self) -> Result<()> {
+    /// Removes the lists and the cache: they take a hundred megabytes.
+    fn remove(self) -> Result<()> {
         Ok(std::fs::remove_dir_all(&self.dir)?)
     }
 }
 
-/// The image alone, out of the only package in `dir`, which goes.
+/// Extracts the image from the only package in `dir`, and removes the package.
 fn unpack(dir: &Path, image: &Path) -> Result<()> {
     let mut packages = Vec::new();
     for entry in std::fs::read_dir(dir)? {
@@ -137,7 +140,7 @@ fn unpack(dir: &Path, image: &Path) -> Result<()> {
         bail!("{} has no kernel image", package.display());
     }
     std::fs::remove_file(package)?;
-    // Whole or not at all: the next run takes what is there.
+    // Atomic, because a later run uses any image that is there.
     Ok(std::fs::rename(unpacked, image)?)
 }
 
@@ -146,9 +149,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_kernel_that_is_not_known_is_refused_with_those_that_are() {
+    fn an_unknown_kernel_is_refused_with_the_names_of_the_known_ones() {
         assert_eq!(Kernel::named("6.1-rt").expect("known").suite, "bookworm");
-        let error = Kernel::named("2.4").expect_err("long gone").to_string();
+        let error = Kernel::named("2.4").expect_err("unknown").to_string();
         assert!(error.contains("2.4") && error.contains("6.12-rt"), "{error}");
     }
 }

@@ -1,19 +1,19 @@
-//! `cargo xtask guest`: the timing tests on a machine whose clock counts instructions.
+//! `cargo xtask guest`: the timing tests on an emulated machine whose clock counts instructions.
 //!
-//! Model: [`kernel`] fetches a Debian kernel, [`archive`] packs the tests, their libraries and a
-//! first process into an initial file system, [`emulator`] boots both with one CPU under QEMU's
-//! `-icount`, where virtual time is the number of instructions executed: nothing that the host does
-//! shows. Nothing is installed and nothing of this machine is changed.
+//! Model: [`kernel`] downloads a Debian kernel. [`archive`] packs the tests, their libraries and a
+//! first process into an initial file system. [`emulator`] boots both with one CPU under QEMU's
+//! `-icount`: virtual time is the number of executed instructions, so that the load of the host has
+//! no effect. Nothing is installed, except the emulator where that is allowed.
 //!
-//! Where the kernel or the emulator can't be had the command says so. It fails then if
-//! `TALEA_GUEST=required` says that it must be had.
+//! Where the kernel or the emulator is missing, the command is skipped. With
+//! `TALEA_GUEST=required` it fails.
 
 mod archive;
 mod emulator;
 mod kernel;
 
-use crate::gate::Verdict;
 use crate::shell::{self, cargo};
+use crate::test::{Verdict, ensure_packages};
 use anyhow::{Context, Result, bail};
 use kernel::Kernel;
 use lexopt::{Arg, Parser, ValueExt};
@@ -23,12 +23,12 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 cargo xtask guest [--kernel NAME] [--free] [WORD]...
 
-  --kernel NAME  which Debian kernel [6.12-rt]
-  --free         time that passes by itself, and two CPUs: no figure means anything then
+  --kernel NAME  the Debian kernel [6.12-rt]
+  --free         two CPUs and the host's clock: figures mean nothing then
   WORD           only tests with this word in their names
 ";
 
-/// What to run and where.
+/// A selection of tests, and the machine for them.
 struct Guest {
     kernel: Kernel,
     free: bool,
@@ -50,7 +50,7 @@ pub(crate) fn run(args: &mut Parser) -> Result<ExitCode> {
             other => return Err(other.unexpected().into()),
         }
     }
-    Ok(match guest.test(|line| println!("{line}"))? {
+    Ok(match guest.test(&mut |line| println!("{line}"))? {
         Verdict::Passed => ExitCode::SUCCESS,
         Verdict::Failed(why) => {
             println!("{why}");
@@ -63,15 +63,16 @@ pub(crate) fn run(args: &mut Parser) -> Result<ExitCode> {
     })
 }
 
-/// The gate's step: every test, on the usual kernel.
-pub(crate) fn step(line: impl FnMut(&str)) -> Result<Verdict> {
+/// Runs every test on the usual kernel: a step of the test command.
+pub(crate) fn test(line: &mut dyn FnMut(&str)) -> Result<Verdict> {
     Guest { kernel: kernel::KNOWN[0], free: false, words: Vec::new() }.test(line)
 }
 
 impl Guest {
-    fn test(&self, mut line: impl FnMut(&str)) -> Result<Verdict> {
-        if let Some(missing) = emulator::missing(&mut line)? {
-            return Ok(without(missing));
+    fn test(&self, line: &mut dyn FnMut(&str)) -> Result<Verdict> {
+        if let Some(command) = ensure_packages(&emulator::NEEDED, line)? {
+            let why = format!("the guest needs an emulator; install with: {command}");
+            return Ok(without(why));
         }
         let dir = shell::target_dir().join("guest-machine");
         std::fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
@@ -79,11 +80,9 @@ impl Guest {
             Ok(image) => image,
             Err(missing) => return Ok(without(missing)),
         };
-        let Some(built) = build(&mut line)? else {
+        let Some(built) = build(line)? else {
             return Ok(Verdict::Failed("the guest's tests did not build".to_owned()));
         };
-        // In the words of cargo, by which the gate knows a test program.
-        line(&format!("     Running tests/it/main.rs ({} in the guest)", built.tests.display()));
         let archive = archive::pack(&built.init, &built.tests, &dir)?;
         emulator::boot(&image, &archive, self.free, &self.words, line)
     }
@@ -97,14 +96,14 @@ fn without(missing: String) -> Verdict {
     }
 }
 
-/// What runs in the guest.
+/// Programs of the guest.
 struct Built {
     init: PathBuf,
     tests: PathBuf,
 }
 
-/// `None` where it does not compile; the compiler has said why.
-fn build(line: &mut impl FnMut(&str)) -> Result<Option<Built>> {
+/// Builds the programs; `None` if they do not compile, after the errors of the compiler.
+fn build(line: &mut dyn FnMut(&str)) -> Result<Option<Built>> {
     const PACKAGE: &str = "talea-guest-tests";
     let mut command =
         cargo(&["test", "--locked", "--quiet", "--no-run", "--profile", "guest", "-p", PACKAGE]);
@@ -121,7 +120,7 @@ fn build(line: &mut impl FnMut(&str)) -> Result<Option<Built>> {
     Ok(Some(Built { init: shell::target_dir().join("guest/talea-guest-init"), tests }))
 }
 
-/// The path in one of cargo's messages, if it is about the test program.
+/// Returns the path in a message of cargo, if the message is about the test program.
 fn executable(message: &str) -> Option<PathBuf> {
     let message: serde_json::Value = serde_json::from_str(message).ok()?;
     let is_test = message["profile"]["test"] == true && message["target"]["name"] == "guest";

@@ -1,28 +1,27 @@
-//! What the machine was like while something ran: a kernel test that failed once can be judged by
-//! it.
+//! Load of the machine while something ran: the evidence by which a failed kernel test is judged.
 //!
-//! Steal is CPU time that a hypervisor gave to others while we had something to run; load and
-//! pressure say how many of us wanted a CPU. Sources: `/proc/stat`, `/proc/loadavg`,
-//! `/proc/pressure/cpu`, `uname`.
+//! Steal is CPU time that the hypervisor withheld from runnable threads. Load and pressure say how
+//! many threads wanted a CPU.
+//! Sources: `/proc/stat`, `/proc/loadavg`, `/proc/pressure/cpu`, `uname`.
 
 use std::fmt::Write;
 
-/// CPU time since the start of the machine, in clock ticks, of all CPUs together.
+/// CPU time of all CPUs since the machine started, in clock ticks.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Reading {
+pub(super) struct Reading {
     all: u64,
     idle: u64,
     steal: u64,
 }
 
 impl Reading {
-    /// Now.
-    pub(crate) fn now() -> Reading {
+    /// Reads the current values.
+    pub(super) fn now() -> Reading {
         Reading::of(&std::fs::read_to_string("/proc/stat").unwrap_or_default())
     }
 
-    /// `cpu  user nice system idle iowait irq softirq steal guest guest_nice`; guests are in user
-    /// and nice already.
+    /// Parses the line `cpu  user nice system idle iowait irq softirq steal guest guest_nice`.
+    /// `user` and `nice` include the time of guests.
     fn of(stat: &str) -> Reading {
         let line = stat.lines().find_map(|line| line.strip_prefix("cpu ")).unwrap_or_default();
         let ticks: Vec<u64> =
@@ -31,8 +30,8 @@ impl Reading {
         Reading { all: ticks.iter().sum(), idle: at(3) + at(4), steal: at(7) }
     }
 
-    /// How it was since then: how busy, how much was taken from us, how many wanted to run.
-    pub(crate) fn until_now(self) -> String {
+    /// Describes steal, idle time, load and pressure since the reading.
+    pub(super) fn until_now(self) -> String {
         let mut text = self.until(Reading::now());
         let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
         let load: Vec<_> = load.split(' ').take(3).collect();
@@ -54,8 +53,8 @@ impl Reading {
     }
 }
 
-/// Kernel and CPUs.
-pub(crate) fn name() -> String {
+/// Returns the name of the kernel and the number of CPUs.
+pub(super) fn name() -> String {
     let uname = rustix::system::uname();
     let cpus = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
     let word = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();

@@ -1,0 +1,80 @@
+//! `cargo xtask test`: the project's only test command, the same on a laptop and on the server.
+//!
+//! Model: a *step* is one call of cargo or of a tool. The step `tests` builds all programs and adds
+//! one *job* per test program. [`queue`] runs the jobs in two phases:
+//!
+//! | phase | jobs | at the same time |
+//! | --- | --- | --- |
+//! | shared | all steps, and test programs that do not measure time | three |
+//! | exclusive | all other test programs | one |
+//!
+//! Of the test programs of the shared phase, those that change the state of the machine run one at
+//! a time ([`programs::Needs`]).
+//!
+//! Invariants: every job runs once, whatever the others report. The output of a job is printed in
+//! one piece at its end. The last line is the total, `N passed, N failed, N skipped`: a step
+//! counts as one, a test as one. A skip is printed with its reason and is not a pass.
+//!
+//! A server keeps the end of a log only. For this reason [`report`] repeats there every failed test
+//! with its panic, every failed step with its output, and the load of the machine.
+
+mod excerpt;
+mod libtest;
+mod machine;
+mod programs;
+mod queue;
+mod report;
+mod steps;
+mod system;
+
+use crate::shell;
+use anyhow::{Result, bail};
+use lexopt::{Arg, Parser, ValueExt};
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+pub(crate) use programs::build_release;
+pub(crate) use report::Report;
+pub(crate) use system::ensure_packages;
+
+/// The limit of the whole command. It is above the longest run on the slowest machine.
+const TIME_LIMIT: Duration = Duration::from_hours(1);
+
+/// Result of a step.
+#[derive(Debug)]
+pub(crate) enum Verdict {
+    Passed,
+    /// A reason in one line, followed by the output to repeat at the end of the run.
+    Failed(String),
+    Skipped(String),
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &mut Parser) -> Result<ExitCode> {
+    let selected = parse(args)?;
+    println!("{}", machine::name());
+    shell::end_programs_at(Instant::now() + TIME_LIMIT);
+    let report = Mutex::new(Report::new());
+    let is_selected =
+        |step: &&steps::Step| selected.is_empty() || selected.iter().any(|name| name == step.name);
+    queue::run(steps::ALL.iter().filter(is_selected).map(queue::Job::step).collect(), &report);
+    let report = shell::lock(&report);
+    print!("{}", report.summary());
+    Ok(if report.is_green() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn parse(args: &mut Parser) -> Result<Vec<String>> {
+    let mut selected = Vec::new();
+    while let Some(arg) = args.next()? {
+        match arg {
+            Arg::Long("only") => selected.push(args.value()?.string()?),
+            other => return Err(other.unexpected().into()),
+        }
+    }
+    let known: Vec<_> = steps::ALL.iter().map(|step| step.name).collect();
+    if let Some(name) = selected.iter().find(|name| !known.contains(&name.as_str())) {
+        bail!("no step {name:?}; the steps are: {}", known.join(", "));
+    }
+    Ok(selected)
+}

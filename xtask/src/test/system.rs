@@ -1,0 +1,67 @@
+//! Programs besides Rust that the tests call: checked, and installed where that is allowed.
+//!
+//! Root installs Debian packages if `TALEA_INSTALL=1` or `CI` is set. Elsewhere the step says what
+//! to install.
+
+use super::Verdict;
+use crate::shell;
+use anyhow::Result;
+
+/// A program and the Debian packages that provide it.
+type Needed = (&'static str, &'static str);
+
+/// Programs without which nothing can be built or tested.
+const REQUIRED: [Needed; 3] =
+    [("cc", "gcc libc6-dev"), ("c++", "g++"), ("pkg-config", "pkg-config")];
+
+/// Programs without which some tests skip themselves, and the step `guest` is skipped.
+const OPTIONAL: [Needed; 5] = [
+    ("chromium", "chromium"),
+    ("node", "nodejs"),
+    ("protoc", "protobuf-compiler"),
+    ("qemu-system-x86_64", "qemu-system-x86"),
+    ("cpio", "cpio"),
+];
+
+/// Whether tools and packages may be installed.
+pub(super) fn may_install() -> bool {
+    let is_ci = || std::env::var_os("CI").is_some();
+    std::env::var_os("TALEA_INSTALL").map_or_else(is_ci, |value| value == "1")
+}
+
+/// Checks all programs, and installs the missing ones where that is allowed.
+pub(super) fn packages(line: &mut dyn FnMut(&str)) -> Result<Verdict> {
+    let optional = if may_install() { &OPTIONAL[..] } else { &[] };
+    Ok(match ensure_packages(&[&REQUIRED, optional].concat(), line)? {
+        None => Verdict::Passed,
+        Some(command) => Verdict::Failed(format!(
+            "programs are missing on this machine; install with: {command}"
+        )),
+    })
+}
+
+/// Installs the packages of missing programs where that is allowed. Returns the command that
+/// installs them if any is still missing.
+pub(crate) fn ensure_packages(
+    needed: &[Needed],
+    line: &mut dyn FnMut(&str),
+) -> Result<Option<String>> {
+    let missing = || needed.iter().filter(|(program, _)| !shell::has(program));
+    let packages: Vec<_> = missing().flat_map(|(_, packages)| packages.split(' ')).collect();
+    if packages.is_empty() {
+        return Ok(None);
+    }
+    let command = format!("apt-get install -y --no-install-recommends {}", packages.join(" "));
+    if may_install() && rustix::process::geteuid().is_root() && shell::has("apt-get") {
+        line(&command);
+        // Lists that are old name packages that the mirror no longer has.
+        shell::stream(shell::program("apt-get", &["update"]), |_| ())?;
+        let mut install = shell::program("apt-get", &["install", "-y", "--no-install-recommends"]);
+        install.args(&packages).env("DEBIAN_FRONTEND", "noninteractive");
+        shell::stream(install, line)?;
+        if missing().next().is_none() {
+            return Ok(None);
+        }
+    }
+    Ok(Some(command))
+}
