@@ -1,46 +1,78 @@
-//! `cargo xtask mutate [WORD]...`: tests that can't fail show nothing.
+//! `cargo xtask mutate [WORD]...`: shows that the tests can fail.
 //!
-//! Each patch in xtask/mutations/ breaks one mechanism. It is applied to a copy of the tree, the
-//! tests that it names are run, and must fail. A patch begins with two lines: `what:`, the
-//! mechanism and how it is broken, and `tests:`, the arguments of `cargo test`. Words select
-//! patches by name. Not part of the gate: it takes long.
+//! Model: a mutation point `mutate!("name", code, mutant)` in the source breaks one mechanism while
+//! the environment variable `TALEA_MUTATION` names it (`talea_core::mutation`).
+//! `xtask/mutations.toml` lists per point the tests that must fail then. One build with
+//! `--cfg mutate` serves all points. Words select points by name.
 //!
-//! A red test counts only if it was green without the mutation, in the same tree and the same way.
-//! Tests of pure crates are ended at the first one; those that touch the machine run to their end,
-//! for they have to put back what they changed. For the same reason no patch breaks what puts the
-//! machine itself back: a mutated process can be ended, a switch that it left turned stays.
+//! A failed test kills a mutant only if the same test passes without the mutation. Tests of pure
+//! crates are ended at the first failure. Tests that change the machine run to their end, because
+//! they have to restore what they changed. No point breaks the code that restores the machine.
+//!
+//! Not part of the test command: one run takes about an hour.
 
-use crate::shell::{self, root};
-use anyhow::{Context, Result, bail};
+use crate::shell::{self, cargo, root};
+use anyhow::{Context, Result, bail, ensure};
 use lexopt::{Arg, Parser, ValueExt};
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-const DIR: &str = "xtask/mutations";
-/// A mutation may make its tests wait for ever.
-const PATIENCE_S: u32 = 600;
-/// Crates whose tests can be killed at any time.
+/// The registry of points, and the tests that must fail for each.
+const REGISTRY: &str = "xtask/mutations.toml";
+/// The limit of one test run: a mutant may make its tests wait forever.
+const TIMEOUT_S: u32 = 300;
+/// Crates whose tests change nothing outside their process.
 const PURE: [&str; 6] =
     ["talea-core", "talea-analysis", "talea-sim", "talea-system", "talea-proto", "talea-broker"];
 
-struct Mutation {
-    name: String,
-    what: String,
-    tests: Vec<String>,
-    patch: PathBuf,
-    /// Files that it changes, from the root.
-    files: Vec<PathBuf>,
+/// The arguments of `cargo test` that a registry entry gives.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Clone)]
+struct TestSelection {
+    package: String,
+    target: Target,
+    /// Words that select tests by name, and options of the test program.
+    filters: Vec<String>,
 }
 
-enum Fate {
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Clone)]
+enum Target {
+    /// The unit tests of the library and of the programs, and the integration tests.
+    Every,
+    Lib,
+    /// The unit tests of a program, or of all programs of the package.
+    Bin(Option<String>),
+    Test(String),
+}
+
+/// A test program that cargo has built.
+#[derive(Debug, Clone)]
+struct TestProgram {
+    package: String,
+    dir: PathBuf,
+    kind: String,
+    name: String,
+    path: PathBuf,
+}
+
+/// The result of running the selected tests once.
+#[derive(Debug)]
+struct TestRun {
+    is_green: bool,
+    failed: Vec<String>,
+    /// The reason of a test that skipped itself.
+    skipped: Option<String>,
+}
+
+/// The result of one mutation.
+enum Outcome {
+    /// The test that failed.
     Killed(String),
     Survived,
-    /// The patch or the mutated code is no good.
-    Broken(String),
+    /// The tests show nothing, for this reason.
+    Inconclusive(String),
 }
 
 /// Runs the command.
@@ -52,254 +84,269 @@ pub(crate) fn run(args: &mut Parser) -> Result<ExitCode> {
             other => return Err(other.unexpected().into()),
         }
     }
-    let mutations = read(&words)?;
-    let tree = shell::target_dir().join("mutate/tree");
-    copy_tree(&tree)?;
-    // All of them first: after each mutation what it touched is compiled again.
-    let mut before: BTreeMap<&[String], Outcome> = BTreeMap::new();
-    for mutation in &mutations {
-        if !before.contains_key(mutation.tests.as_slice()) {
-            println!("unmutated: cargo test {}", mutation.tests.join(" "));
-            before.insert(&mutation.tests, test(&mutation.tests, &tree, None)?);
-        }
+    let mut points = read_registry()?;
+    points.retain(|name, _| words.is_empty() || words.iter().any(|word| name.contains(word)));
+    if points.is_empty() {
+        bail!("{REGISTRY}: no point has a name with one of these words: {}", words.join(" "));
     }
-    let (mut killed, mut survived, mut broken) = (0, 0, 0);
-    for mutation in &mutations {
-        println!("{}: {}", mutation.name, mutation.what);
-        match try_out(mutation, &tree, &before[mutation.tests.as_slice()])? {
-            Fate::Killed(by) => {
+    let programs = build()?;
+    let mut unmutated: BTreeMap<&TestSelection, TestRun> = BTreeMap::new();
+    let (mut killed, mut survived, mut inconclusive) = (0, 0, 0);
+    for (name, selection) in &points {
+        if !unmutated.contains_key(selection) {
+            unmutated.insert(selection, test(&programs, selection, None)?);
+        }
+        let before = &unmutated[selection];
+        let outcome = test(&programs, selection, Some((name, before)))?.against(before);
+        match outcome {
+            Outcome::Killed(by) => {
                 killed += 1;
-                println!("  killed by {by}");
+                println!("{name}: killed by {by}");
             }
-            Fate::Survived => {
+            Outcome::Survived => {
                 survived += 1;
-                println!("  SURVIVED: cargo test {}", mutation.tests.join(" "));
+                println!("{name}: SURVIVED cargo test {selection}");
             }
-            Fate::Broken(why) => {
-                broken += 1;
-                println!("  BROKEN: {why}");
+            Outcome::Inconclusive(why) => {
+                inconclusive += 1;
+                println!("{name}: INCONCLUSIVE: {why}");
             }
         }
     }
-    println!("{killed} killed, {survived} survived, {broken} broken");
-    Ok(if survived + broken == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    println!("{killed} killed, {survived} survived, {inconclusive} inconclusive");
+    Ok(if survived + inconclusive == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn read(words: &[String]) -> Result<Vec<Mutation>> {
-    let mut paths: Vec<PathBuf> = fs::read_dir(root().join(DIR))?
-        .flatten()
-        .map(|entry| entry.path())
-        .filter(|path| path.extension().is_some_and(|end| end == "patch"))
-        .collect();
-    paths.sort();
-    let all = paths.into_iter().map(parse).collect::<Result<Vec<_>>>()?;
-    let chosen = |mutation: &Mutation| {
-        words.is_empty() || words.iter().any(|word| mutation.name.contains(word))
+fn read_registry() -> Result<BTreeMap<String, TestSelection>> {
+    let text = std::fs::read_to_string(root().join(REGISTRY)).context(REGISTRY)?;
+    let entries: BTreeMap<String, String> = toml::from_str(&text).context(REGISTRY)?;
+    let parse = |(name, args): (String, String)| {
+        let selection =
+            TestSelection::parse(&args).with_context(|| format!("{REGISTRY}: {name}"))?;
+        Ok((name, selection))
     };
-    let mutations: Vec<_> = all.into_iter().filter(chosen).collect();
-    if mutations.is_empty() {
-        bail!("no patch in {DIR} is called like that");
+    entries.into_iter().map(parse).collect()
+}
+
+impl TestSelection {
+    fn parse(args: &str) -> Result<TestSelection> {
+        let mut words = args.split_whitespace().map(str::to_owned).peekable();
+        ensure!(words.next().as_deref() == Some("-p"), "{args:?} does not begin with -p CRATE");
+        let package = words.next().context("no crate after -p")?;
+        let target = match words.peek().map(String::as_str) {
+            Some("--lib") => Target::Lib,
+            Some("--bins") => Target::Bin(None),
+            Some("--bin") => {
+                words.next();
+                Target::Bin(Some(words.peek().context("no name after --bin")?.clone()))
+            }
+            Some("--test") => {
+                words.next();
+                Target::Test(words.peek().context("no name after --test")?.clone())
+            }
+            _ => Target::Every,
+        };
+        if target != Target::Every {
+            words.next();
+        }
+        let filters = words.filter(|word| word != "--").collect();
+        Ok(TestSelection { package, target, filters })
     }
-    Ok(mutations)
+
+    fn has(&self, program: &TestProgram) -> bool {
+        self.package == program.package
+            && match &self.target {
+                Target::Every => true,
+                Target::Lib => program.kind == "lib",
+                Target::Bin(name) => {
+                    program.kind == "bin" && name.as_ref().is_none_or(|name| *name == program.name)
+                }
+                Target::Test(name) => program.kind == "test" && *name == program.name,
+            }
+    }
 }
 
-fn parse(patch: PathBuf) -> Result<Mutation> {
-    let name = patch.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let text = fs::read_to_string(&patch).with_context(|| name.clone())?;
-    let line = |key: &str| {
-        let found = text.lines().find_map(|line| line.strip_prefix(key));
-        found.map(|rest| rest.trim().to_owned()).with_context(|| format!("{name}: no line {key:?}"))
+impl std::fmt::Display for TestSelection {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "-p {}", self.package)?;
+        match &self.target {
+            Target::Every => {}
+            Target::Lib => write!(out, " --lib")?,
+            Target::Bin(None) => write!(out, " --bins")?,
+            Target::Bin(Some(name)) => write!(out, " --bin {name}")?,
+            Target::Test(name) => write!(out, " --test {name}")?,
+        }
+        self.filters.iter().try_for_each(|filter| write!(out, " {filter}"))
+    }
+}
+
+/// The folder of the mutable build, apart from the ordinary one.
+fn build_dir() -> PathBuf {
+    shell::target_dir().join("mutate")
+}
+
+/// Adds what makes a build, or a program that builds, use the mutable code.
+fn mutable(command: &mut Command) {
+    command.env("CARGO_TARGET_DIR", build_dir()).env("RUSTFLAGS", "--cfg mutate");
+}
+
+/// Builds all programs and test programs once, with every mutant in them.
+fn build() -> Result<Vec<TestProgram>> {
+    let mut programs = cargo(&["build", "--workspace", "--locked", "--quiet"]);
+    mutable(&mut programs);
+    ensure!(shell::stream(programs, |line| println!("{line}"))?, "the mutable build failed");
+    let mut tests = cargo(&[
+        "test",
+        "--workspace",
+        "--locked",
+        "--no-run",
+        "--message-format=json-render-diagnostics",
+    ]);
+    mutable(&mut tests);
+    let mut found = Vec::new();
+    let built = shell::stream(tests, |line| match serde_json::from_str(line) {
+        Ok(message) => found.extend(test_program(&message)),
+        Err(_) => println!("{line}"),
+    })?;
+    ensure!(built, "the mutable build failed");
+    Ok(found)
+}
+
+/// The test program of a message that cargo prints for it.
+fn test_program(message: &serde_json::Value) -> Option<TestProgram> {
+    let path = message["executable"].as_str()?;
+    if message["profile"]["test"] != true {
+        return None;
+    }
+    let target = &message["target"];
+    let dir = Path::new(message["manifest_path"].as_str()?).parent()?;
+    let kind = match target["kind"][0].as_str()? {
+        kind @ ("bin" | "test") => kind,
+        _ => "lib",
     };
-    let (what, tests) = (line("what:")?, line("tests:")?);
-    let files =
-        text.lines().filter_map(|line| line.strip_prefix("+++ b/")).map(PathBuf::from).collect();
-    Ok(Mutation {
-        name,
-        what,
-        tests: tests.split_whitespace().map(str::to_owned).collect(),
-        patch,
-        files,
+    let package = message["package_id"].as_str()?;
+    // `path+file:///…/talea-core#0.1.0`, or `path+file:///…/kernel#talea-kernel-tests@0.1.0`.
+    let (folder, version) = package.rsplit_once('#')?;
+    let package = match version.split_once('@') {
+        Some((name, _)) => name,
+        None => folder.rsplit('/').next()?,
+    };
+    Some(TestProgram {
+        package: package.to_owned(),
+        dir: dir.to_owned(),
+        kind: kind.to_owned(),
+        name: target["name"].as_str()?.to_owned(),
+        path: path.into(),
     })
 }
 
-/// What a run of tests said.
-struct Outcome {
-    green: bool,
-    compiles: bool,
-    failed: Vec<String>,
-    /// Why a test skipped itself, if one did.
-    skipped: Option<String>,
+/// Runs the selected tests, with the mutant of a point where one is given with the run before it.
+fn test(
+    programs: &[TestProgram],
+    selection: &TestSelection,
+    mutation: Option<(&str, &TestRun)>,
+) -> Result<TestRun> {
+    let mut sum = TestRun { is_green: true, failed: Vec::new(), skipped: None };
+    let selected: Vec<_> = programs.iter().filter(|program| selection.has(program)).collect();
+    ensure!(!selected.is_empty(), "no test program for cargo test {selection}");
+    let mut executed = 0;
+    for program in selected {
+        let mut command = Command::new("timeout");
+        command.arg(TIMEOUT_S.to_string()).arg(&program.path).args(&selection.filters);
+        command.arg("--show-output").current_dir(&program.dir);
+        mutable(&mut command);
+        command.env("TALEA_BIN_DIR", build_dir().join("debug"));
+        command.env("CARGO_MANIFEST_DIR", &program.dir);
+        command.env("LD_LIBRARY_PATH", build_dir().join("debug/deps"));
+        if let Some((name, _)) = mutation {
+            command.env("TALEA_MUTATION", name);
+        }
+        // So that a run that is ended early takes the processes along that its tests have started.
+        command.process_group(0);
+        let is_pure = PURE.contains(&selection.package.as_str());
+        let is_green = shell::stream_while(command, |line| {
+            if let Some(reason) = line.strip_prefix("skipped: ") {
+                sum.skipped = Some(reason.to_owned());
+            }
+            if let Some(count) = line.strip_prefix("running ") {
+                executed += count.split(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0);
+            }
+            let name = line.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... FAILED"));
+            let Some(name) = name else { return ControlFlow::Continue(()) };
+            let is_new =
+                |(_, before): (&str, &TestRun)| !before.failed.iter().any(|old| old == name);
+            sum.failed.push(name.to_owned());
+            match mutation {
+                Some(mutation) if is_pure && is_new(mutation) => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(()),
+            }
+        })?;
+        sum.is_green &= is_green;
+    }
+    ensure!(executed > 0, "no test is selected by cargo test {selection}");
+    Ok(sum)
 }
 
-impl Outcome {
-    /// What a mutation has earned, given how its tests were without it.
-    fn against(&self, before: &Outcome) -> Fate {
-        let new: Vec<_> = self.failed.iter().filter(|name| !before.failed.contains(name)).collect();
-        match (self.compiles, new.first()) {
-            _ if !before.compiles => {
-                Fate::Broken("the code does not compile without it".to_owned())
+impl TestRun {
+    /// The outcome of a mutation with this run, given the run `before` without it.
+    fn against(&self, before: &TestRun) -> Outcome {
+        let is_new = |name: &&String| !before.failed.contains(name);
+        match (self.failed.iter().find(is_new), &self.skipped) {
+            (Some(first), _) => Outcome::Killed(first.clone()),
+            // The test program died, or was ended at the limit, before it could name a test.
+            (None, _) if !self.is_green && before.is_green => {
+                Outcome::Killed("the end of its test program".to_owned())
             }
-            (false, _) => Fate::Broken("the mutated code does not compile".to_owned()),
-            (true, Some(first)) if new.len() == 1 => Fate::Killed((*first).clone()),
-            (true, Some(first)) => Fate::Killed(format!("{first} and {} more", new.len() - 1)),
-            // Neither green nor a failed test: a test program ended, or was ended, before it could
-            // say so.
-            (true, None) if !self.green && before.green => {
-                Fate::Killed("the end of its test program".to_owned())
-            }
-            // Whatever would have noticed is busy with something else: a machine that others use,
-            // or that lacks something. That shows nothing.
-            (true, None) if !self.green => {
-                Fate::Broken(format!("{} fails without it, too", before.failed.join(", ")))
-            }
-            (true, None) if self.skipped.is_some() => Fate::Broken(format!(
-                "a test skipped itself: {}",
-                self.skipped.as_deref().unwrap_or_default()
+            (None, _) if !self.is_green => Outcome::Inconclusive(format!(
+                "these tests fail without the mutation, too: {}",
+                before.failed.join(", ")
             )),
-            (true, None) => Fate::Survived,
+            (None, Some(reason)) => {
+                Outcome::Inconclusive(format!("a test skipped itself: {reason}"))
+            }
+            (None, None) => Outcome::Survived,
         }
     }
-}
-
-fn try_out(mutation: &Mutation, tree: &Path, unmutated: &Outcome) -> Result<Fate> {
-    let mut apply = Command::new("git");
-    apply.arg("apply").arg(&mutation.patch).current_dir(tree);
-    // The copy lies inside the repository, and is none of its files.
-    apply.env("GIT_CEILING_DIRECTORIES", tree.parent().unwrap_or(tree));
-    let before = mutation
-        .files
-        .iter()
-        .map(|file| fs::read(tree.join(file)))
-        .collect::<Result<Vec<_>, _>>()?;
-    let mut complaint = String::new();
-    let applied = shell::stream(apply, |line| complaint.push_str(line))?;
-    let fate = if applied {
-        test(&mutation.tests, tree, Some(unmutated))?.against(unmutated)
-    } else {
-        Fate::Broken(complaint)
-    };
-    for (file, bytes) in mutation.files.iter().zip(before) {
-        fs::write(tree.join(file), bytes)?;
-    }
-    Ok(fate)
-}
-
-/// Runs tests, as far as there is something to learn beyond how they were `before`.
-fn test(tests: &[String], tree: &Path, before: Option<&Outcome>) -> Result<Outcome> {
-    let mut cargo = Command::new("timeout");
-    cargo.arg(PATIENCE_S.to_string()).arg("cargo").args(["test", "--locked", "--no-fail-fast"]);
-    // With the reasons why tests skipped themselves.
-    cargo.args(tests).args(["--", "--show-output"]).current_dir(tree);
-    cargo.env("CARGO_TARGET_DIR", shell::target_dir().join("mutate/target"));
-    // `timeout` would make one itself, but not before it runs.
-    cargo.process_group(0);
-    let before = before.filter(|_| tests.iter().any(|word| PURE.contains(&word.as_str())));
-    let (mut failed, mut compiles, mut skipped) = (Vec::new(), true, None);
-    let green = shell::stream_while(cargo, |line| {
-        compiles &= !line.starts_with("error: could not compile");
-        let name = line.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... FAILED"));
-        failed.extend(name.map(str::to_owned));
-        skipped = line.strip_prefix("skipped: ").map(str::to_owned).or(skipped.take());
-        match (name, before) {
-            (Some(name), Some(before)) if !before.failed.iter().any(|known| known == name) => {
-                ControlFlow::Break(())
-            }
-            _ => ControlFlow::Continue(()),
-        }
-    })?;
-    Ok(Outcome { green, compiles, failed, skipped })
-}
-
-/// A copy of everything that cargo needs; files that are the same stay, so that little is built
-/// again.
-fn copy_tree(to: &Path) -> Result<()> {
-    copy(root(), to, &[".git", "target", ".device"])
-}
-
-/// Makes `to` what `from` is, but for what is to be skipped: also what is no longer there goes.
-fn copy(from: &Path, to: &Path, skip: &[&str]) -> Result<()> {
-    fs::create_dir_all(to)?;
-    let mut names = BTreeSet::new();
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
-        let (name, kind, target) =
-            (entry.file_name(), entry.file_type()?, to.join(entry.file_name()));
-        if kind.is_dir() {
-            if skip.iter().any(|skipped| name == *skipped)
-                || entry.path().starts_with(shell::target_dir())
-            {
-                continue;
-            }
-            copy(&entry.path(), &target, skip)?;
-        } else if kind.is_file() {
-            let new = fs::read(entry.path())?;
-            if fs::read(&target).ok().as_ref() != Some(&new) {
-                fs::write(&target, new)?;
-            }
-        }
-        names.insert(name);
-    }
-    for entry in fs::read_dir(to)? {
-        let entry = entry?;
-        let is_skipped = skip.iter().any(|skipped| entry.file_name() == *skipped);
-        if !is_skipped && !names.contains(&entry.file_name()) {
-            let gone = entry.path();
-            if entry.file_type()?.is_dir() {
-                fs::remove_dir_all(gone)?
-            } else {
-                fs::remove_file(gone)?
-            }
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn outcome(green: bool, failed: &[&str]) -> Outcome {
+    fn test_run(is_green: bool, failed: &[&str]) -> TestRun {
         let failed = failed.iter().map(|&name| name.to_owned()).collect();
-        Outcome { green, compiles: true, failed, skipped: None }
+        TestRun { is_green, failed, skipped: None }
     }
 
     #[test]
-    fn a_copy_has_what_the_tree_has_and_nothing_of_what_it_had() {
-        let dir = std::env::temp_dir().join(format!("talea-mutate-{}", std::process::id()));
-        let (from, to) = (dir.join("from"), dir.join("to"));
-        let write = |path: PathBuf| {
-            fs::create_dir_all(path.parent().expect("a folder")).expect("made");
-            fs::write(path, "text").expect("written");
-        };
-        for path in ["kept/a.rs", "moved/b.rs", ".git/x"] {
-            write(from.join(path));
+    fn only_a_test_that_passes_without_the_mutation_kills() {
+        let (green, red) = (test_run(true, &[]), test_run(false, &["flaky"]));
+        assert!(matches!(test_run(false, &["r7_change"]).against(&green), Outcome::Killed(_)));
+        assert!(matches!(test_run(false, &["flaky"]).against(&red), Outcome::Inconclusive(_)));
+        assert!(matches!(test_run(true, &[]).against(&red), Outcome::Survived));
+        assert!(matches!(
+            test_run(false, &["flaky", "r7_change"]).against(&red),
+            Outcome::Killed(by) if by == "r7_change"
+        ));
+        assert!(matches!(test_run(true, &[]).against(&green), Outcome::Survived));
+        assert!(matches!(test_run(false, &[]).against(&green), Outcome::Killed(_)));
+        let skipped = TestRun { skipped: Some("needs root".to_owned()), ..test_run(true, &[]) };
+        assert!(matches!(skipped.against(&green), Outcome::Inconclusive(_)));
+    }
+
+    #[test]
+    fn a_selection_is_read_as_cargo_reads_it() {
+        for args in [
+            "-p talea-os",
+            "-p talea-os debts",
+            "-p talea-os --lib debts",
+            "-p talea-cli --bin talea compare",
+            "-p talea-cli --bins",
+            "-p talea-sim --test it y11 strict",
+        ] {
+            assert_eq!(TestSelection::parse(args).expect(args).to_string(), args);
         }
-        copy(&from, &to, &[".git", "target"]).expect("copied");
-        write(to.join("target/built"));
-        fs::remove_dir_all(from.join("moved")).expect("gone");
-        write(from.join("kept/c.rs"));
-        copy(&from, &to, &[".git", "target"]).expect("copied");
-        let there = |path: &str| to.join(path).exists();
-        let (is, was) = (
-            [there("kept/a.rs"), there("kept/c.rs"), there("target/built")],
-            [there("moved"), there(".git")],
-        );
-        fs::remove_dir_all(&dir).expect("gone");
-        assert_eq!((is, was), ([true; 3], [false; 2]));
-    }
-
-    #[test]
-    fn only_a_test_that_was_green_before_kills() {
-        let (green, red) = (outcome(true, &[]), outcome(false, &["flaky"]));
-        assert!(matches!(outcome(false, &["r7_change"]).against(&green), Fate::Killed(_)));
-        assert!(matches!(outcome(false, &["flaky"]).against(&red), Fate::Broken(_)));
-        assert!(matches!(outcome(true, &[]).against(&red), Fate::Survived));
-        assert!(matches!(outcome(false, &["flaky", "r7_change"]).against(&red), Fate::Killed(_)));
-        assert!(matches!(outcome(true, &[]).against(&green), Fate::Survived));
-        assert!(matches!(outcome(false, &[]).against(&green), Fate::Killed(_)));
-        let skipped = Outcome { skipped: Some("needs root".to_owned()), ..outcome(true, &[]) };
-        assert!(matches!(skipped.against(&green), Fate::Broken(_)));
-        let broken = Outcome { compiles: false, ..outcome(false, &[]) };
-        assert!(matches!(broken.against(&green), Fate::Broken(_)));
+        assert!(TestSelection::parse("--lib").is_err());
+        assert!(TestSelection::parse("-p talea-os --test").is_err());
     }
 }

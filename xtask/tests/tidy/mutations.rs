@@ -1,49 +1,62 @@
-//! Every kept mutation still fits the code that it breaks, and says what it breaks and which tests
-//! must notice; every plugin, rule property and message has one.
+//! Each mutation point in the source has an entry in the registry and a name of its own; each
+//! plugin, rule property and message has a point.
 
-use crate::{none, read, root};
-use std::path::Path;
-use std::process::Command;
+use crate::{none, read, sources};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+const REGISTRY: &str = "xtask/mutations.toml";
+
+/// Returns the names in the registry.
+fn registered() -> Vec<String> {
+    let entries: BTreeMap<String, String> = toml::from_str(&read(Path::new(REGISTRY)))
+        .unwrap_or_else(|error| panic!("{REGISTRY}: {error}"));
+    entries.into_keys().collect()
+}
+
+/// Returns the names of the points in a source text: the string after `mutate!(`.
+fn points(text: &str) -> impl Iterator<Item = &str> {
+    text.split("mutate!(").skip(1).filter_map(|rest| {
+        let (name, _) = rest.trim_start().strip_prefix('"')?.split_once('"')?;
+        Some(name)
+    })
+}
 
 #[test]
-fn every_mutation_still_applies() {
-    let mut findings = Vec::new();
-    for entry in
-        std::fs::read_dir(root().join("xtask/mutations")).expect("xtask/mutations").flatten()
-    {
-        let path = entry.path();
-        let text = std::fs::read_to_string(&path).expect("a patch");
-        for key in ["what: ", "tests: -p "] {
-            if !text.lines().any(|line| line.starts_with(key)) {
-                findings.push(format!("{}: no line {key:?}", path.display()));
-            }
+fn the_registry_lists_every_mutation_point_once() {
+    let mut places: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
+    for path in sources(&["rs"]) {
+        // The macro's own documentation, and this suite.
+        if path.starts_with("xtask") || path.ends_with("talea-core/src/mutation.rs") {
+            continue;
         }
-        let check = Command::new("git")
-            .args(["apply", "--check"])
-            .arg(&path)
-            .current_dir(root())
-            .output()
-            .expect("git");
-        if !check.status.success() {
-            findings.push(format!(
-                "{}: {}",
-                path.display(),
-                String::from_utf8_lossy(&check.stderr).trim()
-            ));
+        for name in points(&read(&path)) {
+            places.entry(name.to_owned()).or_default().push(path.clone());
+        }
+    }
+    let registered = registered();
+    let mut findings = Vec::new();
+    for (name, paths) in &places {
+        if !registered.contains(name) {
+            findings.push(format!("{}: {name} has no line in {REGISTRY}", paths[0].display()));
+        }
+        if paths.len() > 1 {
+            findings.push(format!("{}: {name} is used twice", paths[1].display()));
+        }
+    }
+    for name in registered {
+        if !places.contains_key(&name) {
+            findings.push(format!("{REGISTRY}: no mutation point has the name {name}"));
         }
     }
     none(&findings);
 }
 
-/// By names: `plugin-edf-…`, `rule-max-period`, `message-attach-…`. What there is, is read from the
-/// code.
+/// The names of the points tell: `plugin-edf-…`, `rule-max-period`, `message-attach-…`. The code
+/// defines the plugins, properties and messages.
 #[test]
 fn every_plugin_rule_property_and_message_has_a_mutation() {
-    let kept: Vec<String> = std::fs::read_dir(root().join("xtask/mutations"))
-        .expect("xtask/mutations")
-        .flatten()
-        .map(|entry| entry.path().file_stem().unwrap_or_default().to_string_lossy().into_owned())
-        .collect();
+    let registered = registered();
     let setup = read(Path::new("crates/talea-core/src/setup.rs"));
     let op = read(Path::new("crates/talea-proto/src/wire/op.rs"));
     let requests =
@@ -56,23 +69,24 @@ fn every_plugin_rule_property_and_message_has_a_mutation() {
     ] {
         assert!(names.len() >= 5, "{kind}: {names:?}");
         for name in names {
-            let patch = format!("{kind}-{}", name.replace('_', "-"));
-            if !kept.iter().any(|kept| *kept == patch || kept.starts_with(&format!("{patch}-"))) {
-                findings.push(format!("xtask/mutations/ has no {patch} and no {patch}-…"));
+            let name = format!("{kind}-{}", name.replace('_', "-"));
+            let prefix = format!("{name}-");
+            if !registered.iter().any(|other| *other == name || other.starts_with(&prefix)) {
+                findings.push(format!("{REGISTRY} has no {name} and no {prefix}…"));
             }
         }
     }
     none(&findings);
 }
 
-/// The words in lines such as `Kind::Edf(_) => "edf",`.
+/// Returns the words in lines such as `Kind::Edf(_) => "edf",`.
 fn words(text: &str, kind: &str) -> Vec<String> {
     let lines =
         text.lines().filter_map(|line| line.trim_start().strip_prefix(kind)?.split_once(" => \""));
     lines.filter_map(|(_, rest)| rest.strip_suffix("\",").map(str::to_owned)).collect()
 }
 
-/// The names in lines such as `pub const NEXT_SPEC: u16 = 14;`.
+/// Returns the lower-case names in lines such as `pub const NEXT_SPEC: u16 = 14;`.
 fn constants(text: &str) -> Vec<String> {
     let names = text
         .lines()
